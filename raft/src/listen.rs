@@ -28,7 +28,7 @@ use tokio_util::sync::{CancellationToken, PollSemaphore};
 use tonic::transport::server::Connected;
 
 use crate::identity::ClusterId;
-use crate::tls::{PeerCertificate, PeerTls, ServerTls};
+use crate::tls::{NodeTls, PeerCertificate, ServerTls};
 
 /// Maximum number of open connections of one listener, about 30 KB each. Further connections wait in the system's
 /// queue.
@@ -149,7 +149,7 @@ impl Connection {
 
     /// Makes the handshake of TLS. The caller limits the time. A client without a certificate needs one of the permits
     /// `strangers`, and its connection ends after [`STRANGER_ENDS_AFTER`].
-    pub(crate) async fn encrypt(mut self, tls: &PeerTls, strangers: &Arc<Semaphore>) -> io::Result<Connection> {
+    pub(crate) async fn encrypt(mut self, tls: &NodeTls, strangers: &Arc<Semaphore>) -> io::Result<Connection> {
         let Either::Left(plain) = self.stream else { return Ok(self) };
         let encrypted = tls.accept(plain).await?;
         self.client.certificate = PeerCertificate::of(&encrypted).map(Arc::new);
@@ -267,7 +267,8 @@ impl Client {
 
     /// Returns what ends the connection.
     fn caller(&self) -> CertifiedCaller {
-        CertifiedCaller { certified: Arc::downgrade(&self.certified), cut: self.cut.clone() }
+        let (certified, certificate) = (Arc::downgrade(&self.certified), self.certificate.clone());
+        CertifiedCaller { certified, certificate, cut: self.cut.clone() }
     }
 
     /// Returns true if the client's certificate is the one of `node`. Each connection has one caller, so the name is
@@ -287,15 +288,16 @@ impl Client {
 /// The certified client of an open connection, for a list of all of them.
 pub(crate) struct CertifiedCaller {
     certified: Weak<AtomicU64>,
+    certificate: Option<Arc<PeerCertificate>>,
     cut: CancellationToken,
 }
 
 impl CertifiedCaller {
     /// Ends the connection if its client is to be cut off. Returns false if the connection is over.
-    pub fn keep_unless(&self, cut_off: impl FnOnce(NodeId) -> bool) -> bool {
+    pub fn keep_unless(&self, cut_off: impl FnOnce(NodeId, &PeerCertificate) -> bool) -> bool {
         let Some(certified) = self.certified.upgrade() else { return false };
-        let node = certified.load(Ordering::Relaxed);
-        if node != 0 && cut_off(NodeId(node)) {
+        let node = NodeId(certified.load(Ordering::Relaxed));
+        if self.certificate.as_ref().is_some_and(|certificate| cut_off(node, certificate)) {
             self.cut.cancel();
         }
         true

@@ -19,6 +19,7 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use super::authority_follower;
 use super::context::NodeContext;
 use super::proposal::propose_until_taken;
 use super::state_comparison;
@@ -96,14 +97,21 @@ pub struct NodeRuntime {
 }
 
 impl NodeRuntime {
-    /// Starts the actor that runs this node's leaderships. A cluster needs a leader before a node can register with it,
-    /// so this comes first. Must be called after the replica has started. It uses the replica's runtime: a leader's
-    /// work must not wait for its workers.
+    /// Starts the actor that runs this node's leaderships, and the one that follows rotations of the authority. A cluster
+    /// needs a leader before a node can register with it, so this comes first. Must be called after the replica has
+    /// started. It uses the replica's runtime: a leader's work must not wait for its workers.
     pub fn start_leadership_actor(context: &Arc<NodeContext>) -> LeadershipHandle {
         let (supervisor, stop) = (Supervisor::new(), CancellationToken::new());
         let (led, ending) = (Arc::clone(context), stop.clone());
         let actor = move || epoch::run(Arc::clone(&led), ending.clone());
         supervisor.run_restarting("Leadership", context.replica.runtime(), RESTART_AFTER, stop.clone(), actor);
+        // A node that was down may need it before any leader accepts its certificate.
+        if let Some(tls) = context.replica.tls().cloned() {
+            let (context, ending) = (Arc::clone(context), stop.clone());
+            let runtime = context.replica.runtime().clone();
+            let actor = move || authority_follower::run(Arc::clone(&context), tls.clone(), ending.clone());
+            supervisor.run_restarting("AuthorityFollower", &runtime, RESTART_AFTER, stop.clone(), actor);
+        }
         LeadershipHandle { supervisor, stop }
     }
 

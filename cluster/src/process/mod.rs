@@ -1,5 +1,6 @@
 //! A node process: its shared state, its start and stop, its supervised actors, its clock and its answers to peers.
 
+pub(crate) mod authority_follower;
 pub(crate) mod cache;
 pub mod clock;
 pub mod context;

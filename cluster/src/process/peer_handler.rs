@@ -4,16 +4,17 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
 use async_trait::async_trait;
-use reveille_ledger::ids::{Hash, NodeId};
+use reveille_ledger::ids::{AuthorityId, Hash, NodeId};
 use reveille_raft::Application;
 use reveille_raft::peer::Rejection;
+use reveille_raft::tls::NodeTls;
 
 use super::clock::Clock;
 use super::context::{NodeContext, NodeIntroduction};
 use super::peer_messages::{
-    self, BarrierReport, BarrierRequest, ChangeMember, ChangedMember, ClockReading, Describe, Description, FetchFile,
-    FilePiece, GrantedLease, HandOver, HoldBarrier, HoldParts, LeaseRequest, MemberRefusal, PeerFile, PeerRequest,
-    ReadClock, TakePart, reply,
+    self, AuthorityFile, BarrierReport, BarrierRequest, ChangeMember, ChangedMember, ClockReading, Describe,
+    Description, FetchAuthority, FetchFile, FilePiece, GrantedLease, HandOver, HoldBarrier, HoldParts, LeaseRequest,
+    MemberRefusal, PeerFile, PeerRequest, ReadClock, TakePart, reply,
 };
 use crate::audience::steward::{PIECE, fetch_from};
 use crate::leader::leadership::Leadership;
@@ -57,6 +58,7 @@ impl PeerHandler {
             tzdb: self.introduction.tzdb.clone(),
             no_room: context.parts.shortage().unwrap_or_default(),
             stopping: context.is_stopping(),
+            trust: context.replica.tls().map(NodeTls::report),
         }
     }
 
@@ -89,6 +91,9 @@ impl Application for PeerHandler {
             PeerRequest::Describe(Describe) => reply::<Describe>(&self.describe(&*self.started()?)),
             PeerRequest::FetchFile(request) => reply::<FetchFile>(&read_piece(self.started()?, request).await),
             PeerRequest::HoldParts(HoldParts(parts)) => reply::<HoldParts>(&hold_parts(self.started()?, parts).await),
+            PeerRequest::FetchAuthority(FetchAuthority(id)) => {
+                reply::<FetchAuthority>(&authority_file(&*self.started()?, from, id))
+            }
             PeerRequest::TakePart(request) => reply::<TakePart>(&take_part(self.started()?, request).await),
         }
     }
@@ -96,6 +101,13 @@ impl Application for PeerHandler {
 
 fn leadership(context: &NodeContext) -> Result<Arc<Leadership>, String> {
     context.leadership().ok_or_else(|| "this node does not lead".to_owned())
+}
+
+/// Returns an authority for a member. A node that knows no members yet gives it to none.
+fn authority_file(context: &NodeContext, from: NodeId, id: AuthorityId) -> Option<AuthorityFile> {
+    let is_member = context.replica.members().contains_key(&from);
+    let tls = context.replica.tls().filter(|_| is_member)?;
+    tls.authority_file(id).map(AuthorityFile)
 }
 
 async fn hold_barrier(context: &Arc<NodeContext>, request: BarrierRequest) -> Result<BarrierReport, String> {

@@ -5,10 +5,12 @@
 //! other during an upgrade: unknown fields are ignored, and a field that a release adds has `#[serde(default)]`.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::time::Duration;
 
-use reveille_ledger::ids::{ClaimOwner, Fence, Hash, Incarnation, NodeId, RunId, Time};
+use reveille_ledger::ids::{AuthorityId, ClaimOwner, Fence, Hash, Incarnation, NodeId, RunId, Time};
 use reveille_raft::peer::{ApplicationRequest, Peer, PeerError, Rejection};
+use reveille_raft::tls::TrustReport;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -65,6 +67,8 @@ requests! {
     HoldParts(HoldParts) -> Result<Vec<Hash>, String>, bulk: false;
     /// Asks a node to fetch an audience part from another node and to answer after it is synced (P20).
     TakePart(TakePart) -> Result<(), String>, bulk: false;
+    /// Asks a member for an authority with its key (P22). `None`: it does not have it.
+    FetchAuthority(FetchAuthority) -> Option<AuthorityFile>, bulk: false;
 }
 
 /// Sends a request and waits at most `limit` for the answer.
@@ -344,6 +348,23 @@ pub struct Description {
     pub no_room: String,
     /// True if it is finishing its claims and then ends.
     pub stopping: bool,
+    /// Which authorities it trusts and uses (P22). `None` in a cluster without certificates.
+    #[serde(default)]
+    pub trust: Option<TrustReport>,
+}
+
+/// Asks a member for an authority with its key (P22).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FetchAuthority(pub AuthorityId);
+
+/// An authority with its key: a secret of the members.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuthorityFile(pub String);
+
+impl fmt::Debug for AuthorityFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AuthorityFile")
+    }
 }
 
 /// A file that nodes fetch from each other.

@@ -4,11 +4,12 @@
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
 use reveille_raft::tls::ClientTls;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -36,10 +37,11 @@ pub struct ClientAccess(Option<Arc<Context>>);
 
 struct Context {
     folder: PathBuf,
-    known: OnceLock<Known>,
+    known: Mutex<Option<Known>>,
 }
 
 /// What the context has: it is read at the first use, because `cluster init` writes it.
+#[derive(Clone)]
 struct Known {
     tls: ClientTls,
     token: Option<MetadataValue<Ascii>>,
@@ -48,7 +50,7 @@ struct Known {
 impl ClientAccess {
     /// Uses the context in this folder of a user's configuration, which need not exist yet.
     pub fn by_context(folder: PathBuf) -> ClientAccess {
-        ClientAccess(Some(Arc::new(Context { folder, known: OnceLock::new() })))
+        ClientAccess(Some(Arc::new(Context { folder, known: Mutex::default() })))
     }
 
     /// Returns the folder of the user's configuration. `None`: clients use plaintext.
@@ -76,16 +78,31 @@ impl ClientAccess {
         stream.set_nodelay(true)?;
         let Some(Known { tls, .. }) = known else { return Ok(Box::new(stream)) };
         let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
-        Ok(Box::new(tls.connect(host, stream).await.map_err(io::Error::other)?))
+        let stream = tls.connect(host, stream).await.map_err(io::Error::other)?;
+        if let Some(successor) = tls.successor() {
+            self.succeed(&successor).map_err(io::Error::other)?;
+        }
+        Ok(Box::new(stream))
     }
 
-    fn known(&self) -> Result<Option<&Known>> {
+    fn known(&self) -> Result<Option<Known>> {
         let Some(context) = &self.0 else { return Ok(None) };
-        if let Some(known) = context.known.get() {
-            return Ok(Some(known));
+        let mut known = context.known.lock();
+        if known.is_none() {
+            *known = Some(read(&context.folder.join(FILE))?);
         }
-        let read = read(&context.folder.join(FILE))?;
-        Ok(Some(context.known.get_or_init(|| read)))
+        Ok(known.clone())
+    }
+
+    /// Trusts the authority that succeeded the known one.
+    fn succeed(&self, successor: &str) -> Result<()> {
+        let tls = ClientTls::trusting(successor)?;
+        if let Some(context) = &self.0
+            && let Some(known) = context.known.lock().as_mut()
+        {
+            known.tls = tls;
+        }
+        Ok(())
     }
 }
 

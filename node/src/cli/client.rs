@@ -342,6 +342,7 @@ impl Client {
             }
             Err(_) => return Err(unreachable("no connection in time".to_owned())),
         };
+        target.store_successor();
         self.channels.lock().insert(endpoint.address.clone(), channel.clone());
         Ok(channel)
     }

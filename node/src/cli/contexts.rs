@@ -174,6 +174,19 @@ impl Contexts {
         self.current = Some(name.to_owned());
     }
 
+    /// Replaces the authority of a context by its successor, unless the context changed meanwhile.
+    ///
+    /// # Errors
+    /// A failure if the file cannot be read or written.
+    pub fn succeed(name: &str, former: &str, successor: String) -> Result<(), Failure> {
+        let mut contexts = Contexts::read()?;
+        match contexts.all.get_mut(name) {
+            Some(context) if context.ca == former => context.ca = successor,
+            _ => return Ok(()),
+        }
+        contexts.write()
+    }
+
     /// Removes a context.
     pub fn remove(&mut self, name: &str) {
         self.all.remove(name);

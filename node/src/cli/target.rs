@@ -20,6 +20,8 @@ pub struct Target {
     pub endpoints: Vec<Endpoint>,
     /// Name of the context, its TLS and the token. `None`: there is no context.
     secured: Option<(String, ClientTls, Option<BearerToken>)>,
+    /// Certificate of the authority in the context's file. Empty: it is not in a file.
+    ca: String,
 }
 
 impl Target {
@@ -32,7 +34,7 @@ impl Target {
         let Some((name, context)) = contexts.chosen(global.context.as_deref())? else {
             let usual = || vec![Endpoint { address: format!("127.0.0.1:{}", Config::ADMIN_PORT), scheme: None }];
             let endpoints = if global.endpoint.is_empty() { usual() } else { global.endpoint.clone() };
-            return Ok(Target { endpoints, secured: None });
+            return Ok(Target { endpoints, secured: None, ca: String::new() });
         };
         let damaged = |why: String| {
             let next = format!("log in again: reveille login https://HOST:PORT --name {name}");
@@ -43,12 +45,22 @@ impl Target {
         let tls = ClientTls::trusting(&context.ca).map_err(|error| damaged(error.to_string()))?;
         let token = std::env::var(TOKEN).ok().filter(|token| !token.is_empty()).map(BearerToken);
         let token = token.or_else(|| context.token.clone());
-        Ok(Target { endpoints, secured: Some((name.to_owned(), tls, token)) })
+        Ok(Target { endpoints, secured: Some((name.to_owned(), tls, token)), ca: context.ca.clone() })
     }
 
     /// Returns a target of one cluster, with a context that is not written yet.
     pub fn secured(name: &str, endpoints: Vec<Endpoint>, tls: ClientTls, token: Option<BearerToken>) -> Target {
-        Target { endpoints, secured: Some((name.to_owned(), tls, token)) }
+        Target { endpoints, secured: Some((name.to_owned(), tls, token)), ca: String::new() }
+    }
+
+    /// Stores the authority that succeeds the one of the context, if a node has shown it. If that fails, the next
+    /// command does it.
+    pub fn store_successor(&self) {
+        if let Some((name, tls, _)) = &self.secured
+            && let Some(successor) = tls.successor()
+        {
+            let _ = Contexts::succeed(name, &self.ca, successor);
+        }
     }
 
     /// Returns how this endpoint is spoken to. `None`: in plaintext.
@@ -85,8 +97,8 @@ impl Target {
             ),
             HandshakeError::UnknownAuthority => (
                 format!("{endpoint} has a certificate of another authority than context '{context}' knows"),
-                "choose the context of that cluster: reveille context list; only if its authority was made anew: \
-                 reveille login"
+                "choose the context of that cluster: reveille context list; only if its authority was rotated more \
+                 than once since the context was used: reveille login"
                     .to_owned(),
             ),
             HandshakeError::OtherName(names) => (

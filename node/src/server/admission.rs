@@ -123,7 +123,7 @@ pub fn found(data_dir: &Path, test_clock: bool) -> Result<NodeTls, AdmissionErro
     assign_node(data_dir, node)?;
     let cluster = cluster_of_folder(data_dir, node)?.unwrap_or_else(|| ClusterId(Uuid::new_v4().as_u128()));
     assign_folder(data_dir, node, cluster)?;
-    match NodeTls::read(data_dir, cluster)? {
+    match NodeTls::read(data_dir, cluster, node)? {
         Some(tls) => Ok(tls),
         None => Ok(NodeTls::create(data_dir, cluster, node)?),
     }
@@ -172,8 +172,8 @@ pub async fn certificates(
     let data_dir = &config.data_dir;
     let known = node_of(data_dir)?;
     let cluster = known.map(|node| cluster_of_folder(data_dir, node)).transpose()?.flatten();
-    if let Some(cluster) = cluster
-        && let Some(tls) = NodeTls::read(data_dir, cluster)?
+    if let Some((node, cluster)) = known.zip(cluster)
+        && let Some(tls) = NodeTls::read(data_dir, cluster, node)?
     {
         return Ok(tls);
     }

@@ -28,7 +28,7 @@ impl ClientListenersTls {
             return Ok(ClientListenersTls { admin: None, http: None });
         }
         let names = names(config, advertise);
-        let server = |protocol| ServerTls::new(tls.authority().clone(), names.clone(), protocol);
+        let server = |protocol| ServerTls::new(tls.clone(), names.clone(), protocol);
         let http = (!config.http.ip().is_loopback()).then(|| server(None)).transpose()?;
         Ok(ClientListenersTls { admin: Some(server(Some(GRPC))?), http })
     }

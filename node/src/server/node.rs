@@ -96,7 +96,7 @@ impl NodeServer {
             _ => options.advertise.clone(),
         };
         let tls = admission::certificates(&options, &advertise, asked).await.map_err(AdmissionError::into_cause)?;
-        let transport = transport.with_certificates(&tls)?;
+        let transport = transport.with_certificates(&tls);
         let client_tls = ClientListenersTls::new(&options, &advertise, &tls)?;
         let me = node_identity::start_incarnation(&options.data_dir)?;
         let clock = Arc::new(SystemClock);

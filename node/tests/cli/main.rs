@@ -22,6 +22,7 @@ mod nodes;
 mod pools;
 mod preview;
 mod restore;
+mod rotation;
 mod send_test;
 mod shapes;
 mod template;

@@ -36,6 +36,7 @@ pages! {
     monitoring: "docs/reference/monitoring.md",
     relays: "docs/how-to/relays.md",
     replace_a_node: "docs/how-to/replace-a-node.md",
+    rotate_the_authority: "docs/how-to/rotate-the-authority.md",
     schedules: "docs/how-to/schedules.md",
     tenants: "docs/how-to/tenants.md",
     three_machines: "docs/tutorial/three-machines.md",

@@ -175,7 +175,7 @@ fn pages_on_other_addresses_than_loopback_are_encrypted() {
     let address = format!("127.0.0.1:{}", port(&one.http));
     let plain = Process::said_by(&address, "GET /livez HTTP/1.1\r\nHost: node\r\n\r\n");
     assert!(!plain.contains("alive"), "{plain}");
-    let ca = std::fs::read_to_string(folder.path().join("one/tls/ca.crt")).expect("a certificate");
+    let ca = std::fs::read_to_string(folder.path().join("one/tls/ca.pem")).expect("a certificate");
     let tls = reveille_raft::tls::ClientTls::trusting(&ca).expect("a certificate");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let page = |path: &str, headers: &str| {

@@ -14,6 +14,7 @@ mod process;
 mod quorum;
 mod reload;
 mod return_path;
+mod rotation;
 mod service;
 #[path = "../../../raft/src/snapshot/tests/small_disk.rs"]
 mod small_disk;

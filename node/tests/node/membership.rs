@@ -88,7 +88,7 @@ fn token_admits_one_node_and_no_other() {
     until("it is refused", || other.said().contains("a connection was refused"));
     asking.kill().expect("killed");
     asking.wait().expect("ended");
-    assert!(!folder.path().join("late/tls/ca.key").exists());
+    assert!(!folder.path().join("late/tls/ca.pem").exists());
 }
 
 #[test]

@@ -50,11 +50,20 @@ impl MemberAdmission {
                 let adding = timeout_at(deadline.into(), self.add_learner(admitted, request, deadline));
                 let late = |_| Rejection::Unavailable("the members could not be changed in time; try again".to_owned());
                 let admitted = adding.await.map_err(late)??;
-                tls.admit(&admitted).map_err(|error| Rejection::Unavailable(error.to_string()))
+                self.answer(tls, &admitted)
             }
             Role::Follower { leader: Some(leader) } if request.header.is_none() => self.pass_on(leader, request).await,
             _ => Err(Rejection::Unavailable("no leader is known now; try again".to_owned())),
         }
+    }
+
+    /// Issues the certificate of a member. The state is read after the node is in the membership: a rotation that begins
+    /// later waits for it, and one that began before is in the answer.
+    fn answer(&self, tls: &NodeTls, admitted: &AdmittedNode) -> Result<JoinResponse, Rejection> {
+        let state = self.router.applied_state.read(|ledger| ledger.head().authority);
+        let answer = tls.admit(admitted, state.as_ref()).map_err(|error| Rejection::Unavailable(error.to_string()))?;
+        let rotates = || Rejection::Unavailable("the certificate authority is being rotated; try again".to_owned());
+        answer.ok_or_else(rotates)
     }
 
     async fn pass_on(&self, leader: NodeId, request: JoinRequest) -> Result<JoinResponse, Rejection> {

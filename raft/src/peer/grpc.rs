@@ -34,7 +34,7 @@ use super::{Destination, Handler, MESSAGE_BYTES_MAX, PeerError, Rejection, Reque
 use crate::handshakes::{HANDSHAKE_LIMIT, connections, with_handshakes};
 use crate::identity::ClusterId;
 use crate::listen::{self, CertifiedCaller, Client, HTTP2_PREFACE, Incoming, STRANGERS_MAX};
-use crate::tls::{NodeTls, PeerTls, TlsError};
+use crate::tls::NodeTls;
 
 /// Limit of opening a connection; the next call tries again.
 const CONNECT_LIMIT: Duration = Duration::from_millis(500);
@@ -49,6 +49,8 @@ const PING_LIMIT: Duration = Duration::from_millis(1_500);
 const STREAMS_MAX: u32 = 4_096;
 /// Interval at which the connections of removed nodes are ended.
 const END_REMOVED_EVERY: Duration = Duration::from_secs(1);
+/// Number of such checks after a change of the authorities that this node trusts.
+const CHECKS_AFTER_CHANGE: u32 = 10;
 /// Time that running requests have to end when the node stops.
 const DRAIN: Duration = Duration::from_millis(500);
 
@@ -67,8 +69,8 @@ fn priority_of(request: &Request) -> Priority {
     }
 }
 
-/// The connections to peers.
-type Channels = Arc<Mutex<HashMap<(NodeId, String, Priority), Channel>>>;
+/// The connections to peers, each with the generation of the certificates with which it was opened.
+type Channels = Arc<Mutex<HashMap<(NodeId, String, Priority), (u64, Channel)>>>;
 /// The connections from peers.
 type Callers = Arc<Mutex<Vec<CertifiedCaller>>>;
 
@@ -78,7 +80,7 @@ pub struct GrpcTransport {
     listener: Mutex<Option<std::net::TcpListener>>,
     channels: Channels,
     /// `None`: connections are not encrypted.
-    tls: Option<PeerTls>,
+    tls: Option<NodeTls>,
     /// Handler of `serve`, which knows the keys of members.
     handler: Arc<OnceLock<Arc<dyn Handler>>>,
     /// Runtime of `serve`. All connections run on it, even if the call comes from another runtime.
@@ -102,11 +104,8 @@ impl GrpcTransport {
 
     /// Encrypts all connections, and talks only to members of the cluster. Without this call any caller can act as a
     /// member.
-    ///
-    /// # Errors
-    /// [`TlsError::Library`] if a certificate or key is not valid.
-    pub fn with_certificates(self, tls: &NodeTls) -> Result<GrpcTransport, TlsError> {
-        Ok(GrpcTransport { tls: Some(PeerTls::new(tls)?), ..self })
+    pub fn with_certificates(self, tls: &NodeTls) -> GrpcTransport {
+        GrpcTransport { tls: Some(tls.clone()), ..self }
     }
 
     /// Returns the bound address.
@@ -118,7 +117,11 @@ impl GrpcTransport {
         let mut channels = self.channels.lock();
         // The node belongs to the key: its name is checked when the connection opens.
         let key = (to.node, to.address.clone(), priority);
-        if let Some(channel) = channels.get(&key) {
+        // After a change of the certificates, new requests open a connection, and the former one ends with its last.
+        let generation = self.tls.as_ref().map_or(0, NodeTls::generation);
+        if let Some((opened, channel)) = channels.get(&key)
+            && *opened == generation
+        {
             return Ok(channel.clone());
         }
         let endpoint = Endpoint::from_shared(format!("http://{}", to.address))
@@ -133,7 +136,7 @@ impl GrpcTransport {
             Some(tls) => encrypted(&endpoint, tls.clone(), to.clone(), Arc::clone(&self.handler)),
             None => endpoint.connect_lazy(),
         };
-        channels.insert(key, channel.clone());
+        channels.insert(key, (generation, channel.clone()));
         Ok(channel)
     }
 }
@@ -163,10 +166,12 @@ impl Transport for GrpcTransport {
             }
             None => connections(incoming, None),
         };
-        tokio::spawn(end_removed(Arc::clone(&handler), callers, Arc::clone(&self.channels), stop.clone()));
+        if let Some(tls) = self.tls.clone() {
+            tokio::spawn(end_removed(tls, Arc::clone(&handler), callers, Arc::clone(&self.channels), stop.clone()));
+        }
         // This succeeds: a second call of `serve` has no listener and fails above.
         let _ = self.runtime.set(Handle::current());
-        let service = PeerServiceServer::new(Receiver { handler, cluster: self.tls.as_ref().map(|tls| tls.cluster) })
+        let service = PeerServiceServer::new(Receiver { handler, cluster: self.tls.as_ref().map(NodeTls::cluster) })
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .max_encoding_message_size(MESSAGE_BYTES_MAX);
         let encrypts = self.tls.is_some();
@@ -218,7 +223,7 @@ impl Transport for GrpcTransport {
 }
 
 /// Returns a channel whose connections are encrypted, and reach no other node than `to`. `handler` knows its key.
-fn encrypted(endpoint: &Endpoint, tls: PeerTls, to: Destination, handler: Arc<OnceLock<Arc<dyn Handler>>>) -> Channel {
+fn encrypted(endpoint: &Endpoint, tls: NodeTls, to: Destination, handler: Arc<OnceLock<Arc<dyn Handler>>>) -> Channel {
     endpoint.connect_with_connector_lazy(tower::service_fn(move |_| {
         let (tls, to, handler) = (tls.clone(), to.clone(), Arc::clone(&handler));
         async move {
@@ -226,7 +231,7 @@ fn encrypted(endpoint: &Endpoint, tls: PeerTls, to: Destination, handler: Arc<On
             stream.set_nodelay(true)?;
             let stream = tls.connect(to.node, stream).await?;
             let pinned = handler.get().and_then(|handler| handler.pinned_key(to.node));
-            if pinned.is_some() && PeerTls::pin_of_called(&stream) != pinned {
+            if pinned.is_some() && NodeTls::pin_of_called(&stream) != pinned {
                 return Err(io::Error::other(format!("the certificate at {to} has another key than this member")));
             }
             Ok::<_, io::Error>(TokioIo::new(stream))
@@ -252,10 +257,27 @@ async fn join_request(request: HttpRequest) -> Result<HttpRequest, Status> {
     }
 }
 
-/// Ends the connections from and to removed nodes, each second until `stop`.
-async fn end_removed(handler: Arc<dyn Handler>, callers: Callers, channels: Channels, stop: CancellationToken) {
+/// Ends the connections from and to removed nodes, and those from callers with a certificate of an authority that this
+/// node no longer trusts, each second until `stop`.
+async fn end_removed(
+    tls: NodeTls,
+    handler: Arc<dyn Handler>,
+    callers: Callers,
+    channels: Channels,
+    stop: CancellationToken,
+) {
+    let (mut seen, mut checks) = (tls.generation(), 0);
     while stop.run_until_cancelled(tokio::time::sleep(END_REMOVED_EVERY)).await.is_some() {
-        callers.lock().retain(|caller| caller.keep_unless(|node| handler.is_removed(node)));
+        let generation = tls.generation();
+        // A handshake that was under way at the change ends within its limit.
+        checks = if std::mem::replace(&mut seen, generation) == generation {
+            u32::saturating_sub(checks, 1)
+        } else {
+            CHECKS_AFTER_CHANGE
+        };
+        callers.lock().retain(|caller| {
+            caller.keep_unless(|node, certificate| handler.is_removed(node) || (checks > 0 && !tls.trusts(certificate)))
+        });
         channels.lock().retain(|(node, ..), _| !handler.is_removed(*node));
     }
 }

@@ -349,6 +349,11 @@ impl Replica {
         Some(self.inner.tls.as_ref()?.join_token(new, address, expires_at_s))
     }
 
+    /// Returns keys and certificates of this node. `None` in a cluster without certificates.
+    pub fn tls(&self) -> Option<&NodeTls> {
+        self.inner.tls.as_ref()
+    }
+
     /// Returns a member to send requests to, possibly this node. `None`: not a member.
     pub fn peer(&self, node: NodeId) -> Option<Peer> {
         let client = self.inner.router.client.clone();

@@ -1,20 +1,21 @@
-//! The cluster's certificate authority: one key, made with the cluster and held by every member.
+//! A certificate authority of the cluster: one key, held by every member. The first is made with the cluster; each later
+//! one succeeds the one before it.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
-use data_encoding::HEXLOWER;
 use rcgen::string::Ia5String;
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, PublicKeyData, SanType, SignatureAlgorithm, date_time_ymd,
+    KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, PublicKeyData, SanType, SerialNumber, SignatureAlgorithm, date_time_ymd,
 };
-use reveille_ledger::ids::{Hash, NodeId};
+use reveille_ledger::ids::{AuthorityId, NodeId};
 use rustls::crypto::ring::cipher_suite::TLS13_AES_128_GCM_SHA256;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer, ServerName};
 use rustls::server::ParsedCertificate;
 
+use super::pem::{certificate, pem_of};
 use super::{ANY_NODE, TlsError, node_name};
 use crate::identity::ClusterId;
 
@@ -76,33 +77,73 @@ impl PublicKeyData for NodeKey {
     }
 }
 
-/// The authority of one cluster, with its key.
+/// An authority of one cluster, with its key.
 pub struct Authority {
     cluster: ClusterId,
     issuer: Issuer<'static, KeyPair>,
     certificate_pem: String,
-    pin: Hash,
+    /// Its key in a certificate of the authority before it, so that clients of that one accept certificates of this
+    /// one. Empty if it is the first.
+    succession_pem: String,
+    id: AuthorityId,
 }
 
 impl Authority {
-    /// Makes the authority of a new cluster.
+    /// Makes the first authority of a new cluster.
     ///
     /// # Errors
     /// [`TlsError::Library`] if the system has no randomness.
     pub fn create(cluster: ClusterId) -> Result<Authority, TlsError> {
         let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
         let certificate_pem = parameters(cluster).self_signed(&key)?.pem();
-        Authority::from_pem(cluster, certificate_pem, &key.serialize_pem())
+        Authority::new(cluster, certificate_pem, String::new(), key)
     }
 
-    /// Returns the authority with this certificate and key.
+    /// Makes an authority that succeeds this one.
+    pub(super) fn successor(&self) -> Result<Authority, TlsError> {
+        let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
+        let certificate_pem = parameters(self.cluster).self_signed(&key)?.pem();
+        let mut succession = parameters(self.cluster);
+        succession.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+        succession.use_authority_key_identifier_extension = true;
+        // Both certificates of the key have the same issuer name, so their numbers must differ.
+        let mut number = *blake3::hash(certificate_pem.as_bytes()).as_bytes().first_chunk::<16>().unwrap_or(&[1; 16]);
+        number[0] &= 0x7f;
+        succession.serial_number = Some(SerialNumber::from_slice(&number));
+        let succession_pem = succession.signed_by(&key, &self.issuer)?.pem();
+        Authority::new(self.cluster, certificate_pem, succession_pem, key)
+    }
+
+    fn new(
+        cluster: ClusterId,
+        certificate_pem: String,
+        succession_pem: String,
+        key: KeyPair,
+    ) -> Result<Authority, TlsError> {
+        let certificate = certificate(&certificate_pem)?;
+        if KeyPin::of_certificate(&certificate) != Some(KeyPin::of(&key.subject_public_key_info())) {
+            return Err(TlsError::Library("certificate and key of the authority do not match".to_owned()));
+        }
+        let (id, issuer) = (id_of(&certificate), Issuer::new(parameters(cluster), key));
+        Ok(Authority { cluster, issuer, certificate_pem, succession_pem, id })
+    }
+
+    /// Reads an authority from the text of [`Authority::to_pem`].
     ///
     /// # Errors
-    /// [`TlsError::Library`] if one of them cannot be read.
-    pub(super) fn from_pem(cluster: ClusterId, certificate_pem: String, key_pem: &str) -> Result<Authority, TlsError> {
-        let pin = pin_of(&CertificateDer::from_pem_slice(certificate_pem.as_bytes())?);
-        let issuer = Issuer::new(parameters(cluster), KeyPair::from_pem(key_pem)?);
-        Ok(Authority { cluster, issuer, certificate_pem, pin })
+    /// [`TlsError::Library`] if certificate or key cannot be read, or do not match.
+    pub(super) fn from_pem(cluster: ClusterId, text: &str) -> Result<Authority, TlsError> {
+        let mut certificates = CertificateDer::pem_slice_iter(text.as_bytes());
+        let own = certificates.next().ok_or_else(|| TlsError::Library("no certificate".to_owned()))??;
+        let succession = certificates.next().transpose()?.map(|der| pem_of(&der)).unwrap_or_default();
+        let key = PrivatePkcs8KeyDer::from_pem_slice(text.as_bytes())?;
+        let key = KeyPair::from_pkcs8_der_and_sign_algo(&key, &PKCS_ECDSA_P256_SHA256)?;
+        Authority::new(cluster, pem_of(&own), succession, key)
+    }
+
+    /// Returns certificates and key. Only members may get it.
+    pub(super) fn to_pem(&self) -> String {
+        format!("{}{}{}", self.certificate_pem, self.succession_pem, self.issuer.key().serialize_pem())
     }
 
     /// Returns the cluster.
@@ -115,14 +156,16 @@ impl Authority {
         &self.certificate_pem
     }
 
-    /// Returns the key. Only members may get it.
-    pub(super) fn key_pem(&self) -> String {
-        self.issuer.key().serialize_pem()
+    /// Returns the certificates that a server shows behind its own: the authority's own certificate is the last, so
+    /// that a new client can ask its user about it.
+    pub(super) fn chain(&self) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+        let all = format!("{}{}", self.succession_pem, self.certificate_pem);
+        Ok(CertificateDer::pem_slice_iter(all.as_bytes()).collect::<Result<_, _>>()?)
     }
 
-    /// Returns the hash of the authority's own certificate, by which a join token names it.
-    pub(super) fn pin(&self) -> Hash {
-        self.pin
+    /// Returns the name by which ledger, join tokens and users know the authority.
+    pub fn id(&self) -> AuthorityId {
+        self.id
     }
 
     /// Returns a secret for one purpose. Only members can compute it.
@@ -170,17 +213,12 @@ fn alternative_name(name: &str) -> Result<SanType, TlsError> {
     }
 }
 
-/// Returns the SHA-256 of a certificate, in hexadecimal digits.
-pub(super) fn fingerprint_of(certificate: &CertificateDer<'_>) -> String {
+/// Returns the SHA-256 of an authority's certificate.
+pub(super) fn id_of(certificate: &CertificateDer<'_>) -> AuthorityId {
     // The library has no other way to a hash. The suite is of TLS 1.3 by its name.
     let suite = TLS13_AES_128_GCM_SHA256.tls13();
     let hash = suite.map(|suite| suite.common.hash_provider.hash(certificate));
-    hash.map(|hash| HEXLOWER.encode(hash.as_ref())).unwrap_or_default()
-}
-
-/// Returns the hash of an authority's certificate.
-pub(super) fn pin_of(certificate: &CertificateDer<'_>) -> Hash {
-    Hash::of(certificate)
+    AuthorityId(hash.and_then(|hash| hash.as_ref().try_into().ok()).unwrap_or_default())
 }
 
 /// Parameters of the authority's own certificate. They are a function of the cluster id, so that every member can issue
@@ -188,7 +226,8 @@ pub(super) fn pin_of(certificate: &CertificateDer<'_>) -> Hash {
 fn parameters(cluster: ClusterId) -> CertificateParams {
     let mut own = CertificateParams::default();
     own.distinguished_name = named(&format!("Reveille cluster {cluster}"));
-    own.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    // Below it may be the key of its successor.
+    own.is_ca = IsCa::Ca(BasicConstraints::Constrained(1));
     own.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     (own.not_before, own.not_after) = (date_time_ymd(2000, 1, 1), date_time_ymd(9999, 12, 31));
     own

@@ -1,28 +1,44 @@
 //! TLS of clients of the admin API: which authority they trust, and why a handshake has failed.
 
 use std::io;
+use std::sync::Arc;
 
+use parking_lot::Mutex;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
 use rustls::{CertificateError, Error, RootCertStore};
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsConnector, client};
 
 use super::TlsError;
-use super::authority::fingerprint_of;
-use super::connection::{builder, calling, certificate, connect, curious_connector, pem_of};
+use super::authority::id_of;
+use super::connection::{builder, calling, connect, curious_connector, is_of};
+use super::pem::{certificate, pem_of};
 
-/// TLS of a client that trusts one authority. Cheap to clone.
+/// TLS of a client that trusts the authorities of a file. Cheap to clone.
 #[derive(Clone)]
-pub struct ClientTls(TlsConnector);
+pub struct ClientTls {
+    connector: TlsConnector,
+    trusted: Arc<RootCertStore>,
+    successor: Arc<Mutex<Option<String>>>,
+}
 
 impl ClientTls {
-    /// Returns the TLS of a client that trusts the authority with this certificate (PEM), and no other.
+    /// Returns the TLS of a client that trusts the authorities with these certificates (PEM), and no other.
     ///
     /// # Errors
-    /// [`TlsError::Library`] if it is not a certificate.
-    pub fn trusting(authority_pem: &str) -> Result<ClientTls, TlsError> {
-        let mut roots = RootCertStore::empty();
-        roots.add(certificate(authority_pem)?)?;
-        Ok(ClientTls(calling(builder()?.with_root_certificates(roots).with_no_client_auth())))
+    /// [`TlsError::Library`] if there is no certificate.
+    pub fn trusting(authorities_pem: &str) -> Result<ClientTls, TlsError> {
+        let mut trusted = RootCertStore::empty();
+        for authority in CertificateDer::pem_slice_iter(authorities_pem.as_bytes()) {
+            trusted.add(authority?)?;
+        }
+        if trusted.is_empty() {
+            return Err(TlsError::Library("no certificate".to_owned()));
+        }
+        let trusted = Arc::new(trusted);
+        let connector = calling(builder()?.with_root_certificates(Arc::clone(&trusted)).with_no_client_auth());
+        Ok(ClientTls { connector, trusted, successor: Arc::default() })
     }
 
     /// Makes the handshake with the node at `host`, a host name or an IP address. The caller limits the time.
@@ -30,7 +46,30 @@ impl ClientTls {
     /// # Errors
     /// [`HandshakeError`].
     pub async fn connect(&self, host: &str, stream: TcpStream) -> Result<client::TlsStream<TcpStream>, HandshakeError> {
-        Ok(connect(&self.0, host.trim_matches(['[', ']']).to_owned(), stream).await?)
+        let host = host.trim_matches(['[', ']']);
+        let stream = connect(&self.connector, host.to_owned(), stream).await?;
+        let (_, session) = stream.get_ref();
+        if let Some(successor) = session.peer_certificates().and_then(|chain| self.successor_in(chain, host)) {
+            *self.successor.lock() = Some(successor);
+        }
+        Ok(stream)
+    }
+
+    /// Returns the certificate of the authority that succeeds the only trusted one, if a node has shown it: the cluster's
+    /// authority was rotated. The handshake was valid by the trusted one, so the node may name its successor.
+    pub fn successor(&self) -> Option<String> {
+        self.successor.lock().clone()
+    }
+
+    fn successor_in(&self, chain: &[CertificateDer<'_>], host: &str) -> Option<String> {
+        let [own, .., last] = chain else { return None };
+        let [trusted] = self.trusted.roots.as_slice() else { return None };
+        let mut roots = RootCertStore::empty();
+        roots.add(last.clone().into_owned()).ok()?;
+        let shown = roots.roots.first()?;
+        let succeeds =
+            shown.subject == trusted.subject && shown.subject_public_key_info != trusted.subject_public_key_info;
+        (succeeds && is_of(own, roots, host)).then(|| pem_of(last))
     }
 }
 
@@ -53,7 +92,7 @@ impl ShownAuthority {
         let (_, session) = stream.get_ref();
         let shown = session.peer_certificates().and_then(<[_]>::last);
         let shown = shown.ok_or_else(|| HandshakeError::Failed("the server showed no certificate".to_owned()))?;
-        Ok(ShownAuthority { pem: pem_of(shown), fingerprint: fingerprint_of(shown) })
+        Ok(ShownAuthority { pem: pem_of(shown), fingerprint: id_of(shown).to_string() })
     }
 }
 
@@ -62,7 +101,7 @@ impl ShownAuthority {
 /// # Errors
 /// [`TlsError::Library`] if it is not a certificate.
 pub fn fingerprint(certificate_pem: &str) -> Result<String, TlsError> {
-    Ok(fingerprint_of(&certificate(certificate_pem)?))
+    Ok(id_of(&certificate(certificate_pem)?).to_string())
 }
 
 /// Reason why a client made no handshake with a node.

@@ -7,13 +7,13 @@
 use std::io;
 use std::sync::Arc;
 
-use data_encoding::BASE64;
-use reveille_ledger::ids::{Hash, NodeId};
+use reveille_ledger::ids::{AuthorityId, NodeId};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{Resumption, WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::{CryptoProvider, ring, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoServerSessionStorage, ParsedCertificate, WebPkiClientVerifier};
 use rustls::version::TLS13;
 use rustls::{
@@ -23,55 +23,68 @@ use rustls::{
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
 
-use super::authority::{Authority, KeyPin, pin_of};
-use super::{NodeTls, TlsError, node_name};
+use super::authority::{Authority, KeyPin, id_of};
+use super::pem::certificate;
+use super::{TlsError, node_name};
 use crate::identity::ClusterId;
 
-/// TLS of one member: how it answers peers and calls them.
-#[derive(Clone)]
-pub(crate) struct PeerTls {
-    pub cluster: ClusterId,
-    acceptor: TlsAcceptor,
-    connector: TlsConnector,
+/// How a member answers its peers, and calls them.
+pub(super) struct PeerConfig {
+    pub acceptor: TlsAcceptor,
+    pub connector: TlsConnector,
+    pub verifier: Arc<dyn ClientCertVerifier>,
 }
 
-impl PeerTls {
-    pub fn new(tls: &NodeTls) -> Result<PeerTls, TlsError> {
-        let authority = certificate(tls.authority.certificate_pem())?;
-        let mut roots = RootCertStore::empty();
-        roots.add(authority.clone())?;
-        let roots = Arc::new(roots);
-        let (own, key) = (certificate(&tls.certificate_pem)?, PrivateKeyDer::from_pem_slice(tls.key_pem.as_bytes())?);
-
-        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::clone(&roots), provider())
-            .allow_unauthenticated()
-            .build()
-            .map_err(|error| TlsError::Library(error.to_string()))?;
-        // The chain has the authority too: a joining node knows it by its hash only.
+impl PeerConfig {
+    /// The node has a certificate of `used`, and trusts these authorities.
+    pub fn new<'a>(
+        certificate_pem: &str,
+        key_pem: &str,
+        used: &Authority,
+        trusted: impl Iterator<Item = &'a Authority>,
+    ) -> Result<PeerConfig, TlsError> {
+        let roots = roots(trusted)?;
+        let (own, key) = (certificate(certificate_pem)?, PrivateKeyDer::from_pem_slice(key_pem.as_bytes())?);
+        let verifier = verifier(&roots)?;
+        // The chain has the authority too: a joining node knows it by its id only.
+        let chain = vec![own.clone(), certificate(used.certificate_pem())?];
         let server = ServerConfig::builder_with_provider(provider())
             .with_protocol_versions(&[&TLS13])?
-            .with_client_cert_verifier(verifier)
-            .with_single_cert(vec![own.clone(), authority], key.clone_key())?;
+            .with_client_cert_verifier(Arc::clone(&verifier))
+            .with_single_cert(chain, key.clone_key())?;
         let client = builder()?.with_root_certificates(roots).with_client_auth_cert(vec![own], key)?;
-        let acceptor = answering(server, Some("h2"));
-        Ok(PeerTls { cluster: tls.authority.cluster(), acceptor, connector: calling(client) })
+        Ok(PeerConfig { acceptor: answering(server, Some("h2")), connector: calling(client), verifier })
     }
+}
 
-    /// Makes the handshake with a caller. The caller limits the time.
-    pub async fn accept(&self, stream: TcpStream) -> io::Result<server::TlsStream<TcpStream>> {
-        self.acceptor.accept(stream).await
+fn roots<'a>(authorities: impl Iterator<Item = &'a Authority>) -> Result<Arc<RootCertStore>, TlsError> {
+    let mut roots = RootCertStore::empty();
+    for authority in authorities {
+        roots.add(certificate(authority.certificate_pem())?)?;
     }
+    Ok(Arc::new(roots))
+}
 
-    /// Makes the handshake with `node`. The caller limits the time.
-    pub async fn connect(&self, node: NodeId, stream: TcpStream) -> io::Result<client::TlsStream<TcpStream>> {
-        connect(&self.connector, node_name(self.cluster, node), stream).await
-    }
+fn verifier(roots: &Arc<RootCertStore>) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
+    WebPkiClientVerifier::builder_with_provider(Arc::clone(roots), provider())
+        .allow_unauthenticated()
+        .build()
+        .map_err(|error| TlsError::Library(error.to_string()))
+}
 
-    /// Returns the hash of the public key of the called node.
-    pub fn pin_of_called(stream: &client::TlsStream<TcpStream>) -> Option<KeyPin> {
-        let (_, session) = stream.get_ref();
-        KeyPin::of_certificate(session.peer_certificates()?.first()?)
-    }
+/// Returns true if this authority has issued a node's certificate.
+pub(super) fn has_issued(authority: &Authority, certificate_pem: &str) -> Result<bool, TlsError> {
+    let verifier = verifier(&roots(std::iter::once(authority))?)?;
+    Ok(verifier.verify_client_cert(&certificate(certificate_pem)?, &[], UnixTime::now()).is_ok())
+}
+
+/// Returns true if a server's certificate is valid for `host` by these authorities alone.
+pub(super) fn is_of(certificate: &CertificateDer<'_>, roots: RootCertStore, host: &str) -> bool {
+    let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider()).build();
+    let name = ServerName::try_from(host);
+    verifier.ok().zip(name.ok()).is_some_and(|(verifier, name)| {
+        verifier.verify_server_cert(certificate, &[], &name, &[], UnixTime::now()).is_ok()
+    })
 }
 
 /// Returns an acceptor for clients without certificates. `protocol` is the only one that they may choose (ALPN).
@@ -81,23 +94,32 @@ pub(super) fn serving_clients(
     key_pem: &str,
     protocol: Option<&str>,
 ) -> Result<TlsAcceptor, TlsError> {
-    // The chain has the authority too: a new client asks its user about the authority's hash.
-    let chain = vec![certificate(certificate_pem)?, certificate(authority.certificate_pem())?];
+    let mut chain = vec![certificate(certificate_pem)?];
+    chain.extend(authority.chain()?);
+    serving_chain(chain, PrivateKeyDer::from_pem_slice(key_pem.as_bytes())?, protocol)
+}
+
+/// As [`serving_clients`], with a chain of any authority.
+pub(super) fn serving_chain(
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+    protocol: Option<&str>,
+) -> Result<TlsAcceptor, TlsError> {
     let server = ServerConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&TLS13])?
         .with_no_client_auth()
-        .with_single_cert(chain, PrivateKeyDer::from_pem_slice(key_pem.as_bytes())?)?;
+        .with_single_cert(chain, key)?;
     Ok(answering(server, protocol))
 }
 
-/// Returns a connector of a node that has no certificate yet. It trusts the authority with this hash.
-pub(super) fn joining_connector(authority: Hash) -> Result<TlsConnector, TlsError> {
-    verified_by(VerifyAuthority { pin: Some(authority), provider: provider() })
+/// Returns a connector of a node that has no certificate yet. It trusts this authority.
+pub(super) fn joining_connector(authority: AuthorityId) -> Result<TlsConnector, TlsError> {
+    verified_by(VerifyAuthority { id: Some(authority), provider: provider() })
 }
 
 /// Returns a connector that accepts any certificate, to see it.
 pub(super) fn curious_connector() -> Result<TlsConnector, TlsError> {
-    verified_by(VerifyAuthority { pin: None, provider: provider() })
+    verified_by(VerifyAuthority { id: None, provider: provider() })
 }
 
 fn verified_by(verifier: VerifyAuthority) -> Result<TlsConnector, TlsError> {
@@ -135,20 +157,6 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }
 
-pub(super) fn certificate(pem: &str) -> Result<CertificateDer<'static>, TlsError> {
-    Ok(CertificateDer::from_pem_slice(pem.as_bytes())?)
-}
-
-/// Returns a certificate as PEM (RFC 7468).
-pub(super) fn pem_of(certificate: &CertificateDer<'_>) -> String {
-    let mut pem = "-----BEGIN CERTIFICATE-----\n".to_owned();
-    for line in BASE64.encode(certificate).as_bytes().chunks(64) {
-        pem.push_str(&String::from_utf8_lossy(line));
-        pem.push('\n');
-    }
-    pem + "-----END CERTIFICATE-----\n"
-}
-
 /// The certificate of a caller, whose chain was checked at the handshake.
 #[derive(Clone, Debug)]
 pub(crate) struct PeerCertificate {
@@ -166,6 +174,11 @@ impl PeerCertificate {
         Some(PeerCertificate { certificate, pin })
     }
 
+    /// Returns true if this verifier accepts it still.
+    pub fn is_accepted_by(&self, verifier: &dyn ClientCertVerifier) -> bool {
+        verifier.verify_client_cert(&self.certificate, &[], UnixTime::now()).is_ok()
+    }
+
     /// Returns true if it is the certificate of this node.
     pub fn names(&self, cluster: ClusterId, node: NodeId) -> bool {
         let Ok(parsed) = ParsedCertificate::try_from(&self.certificate) else { return false };
@@ -173,11 +186,10 @@ impl PeerCertificate {
     }
 }
 
-/// Accepts a server whose chain contains the authority with this hash and is valid by it. Without a hash it accepts any
-/// server.
+/// Accepts a server whose chain contains this authority and is valid by it. Without an id it accepts any server.
 #[derive(Debug)]
 struct VerifyAuthority {
-    pin: Option<Hash>,
+    id: Option<AuthorityId>,
     provider: Arc<CryptoProvider>,
 }
 
@@ -191,8 +203,8 @@ impl ServerCertVerifier for VerifyAuthority {
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
         let unknown = || Error::InvalidCertificate(CertificateError::UnknownIssuer);
-        let Some(pin) = self.pin else { return Ok(ServerCertVerified::assertion()) };
-        let authority = intermediates.iter().find(|one| pin_of(one) == pin).ok_or_else(unknown)?;
+        let Some(id) = self.id else { return Ok(ServerCertVerified::assertion()) };
+        let authority = intermediates.iter().find(|one| id_of(one) == id).ok_or_else(unknown)?;
         let mut roots = RootCertStore::empty();
         roots.add(authority.clone().into_owned())?;
         let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&self.provider))

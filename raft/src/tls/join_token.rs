@@ -1,6 +1,6 @@
 //! Join tokens: a member makes one, an operator carries it to the new machine, and any member accepts it once.
 //!
-//! A token names the authority by its hash, so that the new node trusts no other cluster, and fixes the id of the new
+//! A token names the authority by its id, so that the new node trusts no other cluster, and fixes the id of the new
 //! node. It is spent when the membership has that id: a second node cannot have it. Its code proves that a member made
 //! it. The code is computed with a secret that is derived from the authority's key, so no member has to store tokens.
 
@@ -8,7 +8,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use data_encoding::BASE32_NOPAD;
-use reveille_ledger::ids::{Hash, NodeId};
+use reveille_ledger::ids::{AuthorityId, NodeId};
 
 use super::authority::Authority;
 use crate::identity::ClusterId;
@@ -17,7 +17,7 @@ use crate::identity::ClusterId;
 const PREFIX: &str = "rvj1_";
 const PURPOSE: &str = "reveille join token 1";
 const CODE_BYTES: usize = 32;
-/// Bytes before the address: cluster, node, expiry, hash of the authority.
+/// Bytes before the address: cluster, node, expiry, id of the authority.
 const FIXED_BYTES: usize = 16 + 8 + 8 + 32;
 /// Bytes of a checksum, by which a typing error is found before the network is used.
 const CHECKSUM_BYTES: usize = 4;
@@ -33,8 +33,8 @@ pub struct JoinToken {
     pub address: String,
     /// Unix time in seconds at which the token ends.
     pub expires_at_s: u64,
-    /// Hash of the authority's certificate.
-    pub(super) authority: Hash,
+    /// The authority whose members accept the token.
+    pub(super) authority: AuthorityId,
     code: [u8; CODE_BYTES],
 }
 
@@ -44,8 +44,10 @@ pub enum TokenError {
     /// The text is not a token, or a part of it is missing or wrong.
     #[error("this is no join token, or it was not copied completely")]
     Malformed,
-    /// Another cluster's member made it, or none.
-    #[error("the join token is not of this cluster")]
+    /// Another cluster's member made it, or none, or the authority was rotated since.
+    #[error(
+        "the join token is not of this cluster, or of its former certificate authority; make another one: reveille cluster member add"
+    )]
     Foreign,
     /// Its time is over.
     #[error("the join token has expired; make another one: reveille cluster member add")]
@@ -57,8 +59,8 @@ pub enum TokenError {
 
 impl JoinToken {
     pub(super) fn new(authority: &Authority, node: NodeId, address: String, expires_at_s: u64) -> JoinToken {
-        let (cluster, pin) = (authority.cluster(), authority.pin());
-        let mut token = JoinToken { cluster, node, address, expires_at_s, authority: pin, code: [0; CODE_BYTES] };
+        let (cluster, id) = (authority.cluster(), authority.id());
+        let mut token = JoinToken { cluster, node, address, expires_at_s, authority: id, code: [0; CODE_BYTES] };
         token.code = *token.code_by(authority).as_bytes();
         token
     }
@@ -69,7 +71,7 @@ impl JoinToken {
     /// [`TokenError::Foreign`].
     pub(super) fn check(&self, authority: &Authority) -> Result<(), TokenError> {
         // `blake3::Hash` compares in constant time.
-        if self.authority != authority.pin() || self.code_by(authority) != self.code {
+        if self.authority != authority.id() || self.code_by(authority) != self.code {
             return Err(TokenError::Foreign);
         }
         Ok(())
@@ -131,7 +133,7 @@ fn parse(text: &str) -> Option<JoinToken> {
         node: NodeId(u64::from_be_bytes(*node)),
         address: String::from_utf8(address.to_vec()).ok().filter(|address| !address.is_empty())?,
         expires_at_s: u64::from_be_bytes(*expires_at_s),
-        authority: Hash(*authority),
+        authority: AuthorityId(*authority),
         code: *code,
     })
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use hyper_util::rt::TokioIo;
-use rcgen::KeyPair;
+use reveille_ledger::ids::NodeId;
 use reveille_proto::peer::v1::peer_service_client::PeerServiceClient;
 use reveille_proto::peer::v1::{JoinRequest, JoinResponse};
 use tokio::net::TcpStream;
@@ -15,7 +15,8 @@ use tonic::transport::{Channel, Endpoint};
 
 use super::authority::Authority;
 use super::connection::{connect, joining_connector};
-use super::folder::{TlsFolder, public_key};
+use super::folder::TlsFolder;
+use super::node_tls::public_key;
 use super::{ANY_NODE, JoinToken, NodeTls, TlsError};
 use crate::peer::connect_error;
 
@@ -44,9 +45,10 @@ pub enum JoinError {
 /// A node that was admitted. It is a member when [`Admission::store`] has returned.
 pub struct Admission {
     folder: TlsFolder,
-    authority: Authority,
+    node: NodeId,
+    /// The present one, and that of a rotation.
+    authorities: (Authority, Option<Authority>),
     certificate_pem: String,
-    key: KeyPair,
 }
 
 impl Admission {
@@ -73,7 +75,7 @@ impl Admission {
         };
         let answer = timeout(limit, PeerServiceClient::new(channel(token)?).join(request)).await;
         let no_answer = |cause: String| JoinError::NoAnswer { address: token.address.clone(), cause };
-        let JoinResponse { certificate, authority, authority_key } = match answer {
+        let JoinResponse { certificate, authority, next_authority } = match answer {
             Ok(Ok(answer)) => answer.into_inner(),
             Ok(Err(status)) if matches!(status.code(), Code::FailedPrecondition | Code::InvalidArgument) => {
                 return Err(JoinError::Refused(status.message().to_owned()));
@@ -81,11 +83,14 @@ impl Admission {
             Ok(Err(status)) => return Err(no_answer(connect_error(&status))),
             Err(_) => return Err(no_answer(format!("nothing within {} s", limit.as_secs()))),
         };
-        let authority = Authority::from_pem(token.cluster, authority, &authority_key)?;
-        if authority.pin() != token.authority {
+        let read = |text: &str| Authority::from_pem(token.cluster, text);
+        let next = (!next_authority.is_empty()).then(|| read(&next_authority)).transpose()?;
+        let authorities = (read(&authority)?, next);
+        let (present, next) = &authorities;
+        if present.id() != token.authority && next.as_ref().is_none_or(|next| next.id() != token.authority) {
             return Err(JoinError::Refused("the answer is about another cluster".to_owned()));
         }
-        Ok(Admission { folder, authority, certificate_pem: certificate, key })
+        Ok(Admission { folder, node: token.node, authorities, certificate_pem: certificate })
     }
 
     /// Stores certificates and keys. The caller has stored the ids of node and cluster.
@@ -93,8 +98,7 @@ impl Admission {
     /// # Errors
     /// [`TlsError`].
     pub fn store(self) -> Result<NodeTls, TlsError> {
-        self.folder.store(&self.authority, &self.certificate_pem)?;
-        NodeTls::new(self.authority, self.certificate_pem, &self.key)
+        NodeTls::store(self.folder, self.node, self.authorities, self.certificate_pem)
     }
 }
 

@@ -8,15 +8,21 @@
 //! Every member holds the authority's key, so any member admits new nodes ([`JoinToken`]). Certificates between peers
 //! do not expire: the trust ends with the membership, and a wrong clock or a long absence locks no member out.
 //!
-//! Files: `authority.rs` makes certificates, `folder.rs` stores them, `join_token.rs` admits nodes, `connection.rs` has
-//! the settings of TLS, `joining.rs` is the joining node's side, `server.rs` and `client.rs` are the admin API's.
+//! Files: `authority.rs` makes certificates, `folder.rs` stores them, `connection.rs` has the settings of TLS,
+//! `node_tls.rs` is what a member uses now, and how it follows a rotation of the authority; `join_token.rs` admits nodes,
+//! `joining.rs` is the joining node's side, `server.rs` and `client.rs` are the admin API's.
 
 mod authority;
+mod certificate_files;
 mod client;
 mod connection;
 mod folder;
 mod join_token;
 mod joining;
+mod node_tls;
+mod pem;
+#[cfg(test)]
+mod rotation_tests;
 mod server;
 #[cfg(test)]
 mod tests;
@@ -24,12 +30,14 @@ mod tests;
 use reveille_ledger::ids::NodeId;
 
 pub use authority::{Authority, KeyPin};
+pub use certificate_files::CertificateFiles;
 pub use client::{ClientTls, HandshakeError, ShownAuthority, fingerprint};
-pub(crate) use connection::{PeerCertificate, PeerTls};
-pub(crate) use folder::AdmittedNode;
-pub use folder::{NodeTls, TlsError};
+pub(crate) use connection::PeerCertificate;
 pub use join_token::{JoinToken, TokenError};
 pub use joining::{Admission, JoinError};
+pub(crate) use node_tls::AdmittedNode;
+pub use node_tls::{Followed, NodeTls, TrustReport};
+pub use pem::{TlsError, certificates, last_certificate};
 pub use server::ServerTls;
 
 use crate::identity::ClusterId;

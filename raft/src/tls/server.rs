@@ -1,36 +1,49 @@
 //! TLS for clients: how a node answers at its admin API and its HTTP pages.
 //!
-//! The certificate is in memory only. The node issues it with its own copy of the authority's key: at its start, and
-//! when half of its time is over. A certificate that is past or ahead of the node's clock is replaced at the next
-//! connection, so neither expiry nor a wrong clock locks clients out for good.
+//! The certificate is one of the operator's files (`certificate_files.rs`), or in memory only. Then the node issues it with
+//! its own copy of the authority's key: at its start, when half of its time is over, and when the authority was rotated.
+//! A certificate that is past or ahead of the node's clock is replaced at the next connection, so neither expiry nor a
+//! wrong clock locks clients out for good.
 
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
+use reveille_ledger::ids::AuthorityId;
 use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsAcceptor, server};
 
-use super::TlsError;
 use super::authority::{Authority, VALID_FOR};
 use super::connection::serving_clients;
+use super::{CertificateFiles, NodeTls, TlsError};
 
 /// Difference between the issue and the clock from which on another certificate is issued.
 const RENEW_AFTER: Duration = Duration::from_secs(VALID_FOR.as_secs() / 2);
 
 /// TLS of one listener for clients. Clients have no certificates.
 pub struct ServerTls {
-    authority: Arc<Authority>,
-    names: Vec<String>,
+    source: Source,
     protocol: Option<&'static str>,
-    issued: Mutex<Issued>,
+    current: Mutex<Served>,
 }
 
-struct Issued {
-    at: SystemTime,
+enum Source {
+    /// The node issues a certificate with these names.
+    Cluster(NodeTls, Vec<String>),
+    /// The operator keeps it.
+    Files(Arc<CertificateFiles>),
+}
+
+struct Served {
     acceptor: TlsAcceptor,
+    by: ServedBy,
+}
+
+enum ServedBy {
+    Authority { id: AuthorityId, at: SystemTime },
+    Files { generation: u64 },
 }
 
 impl ServerTls {
@@ -39,13 +52,18 @@ impl ServerTls {
     ///
     /// # Errors
     /// [`TlsError::Library`] if a name is not valid, or the system has no randomness.
-    pub fn new(
-        authority: Arc<Authority>,
-        names: Vec<String>,
-        protocol: Option<&'static str>,
-    ) -> Result<ServerTls, TlsError> {
-        let issued = Mutex::new(issue(&authority, &names, protocol, SystemTime::now())?);
-        Ok(ServerTls { authority, names, protocol, issued })
+    pub fn new(tls: NodeTls, names: Vec<String>, protocol: Option<&'static str>) -> Result<ServerTls, TlsError> {
+        let current = Mutex::new(issue(&tls.authority(), &names, protocol, SystemTime::now())?);
+        Ok(ServerTls { source: Source::Cluster(tls, names), protocol, current })
+    }
+
+    /// Serves the certificate of these files. `protocol` as in [`ServerTls::new`].
+    ///
+    /// # Errors
+    /// [`TlsError::Library`] if it cannot be used.
+    pub fn of_files(files: Arc<CertificateFiles>, protocol: Option<&'static str>) -> Result<ServerTls, TlsError> {
+        let current = Mutex::new(read(&files, protocol)?);
+        Ok(ServerTls { source: Source::Files(files), protocol, current })
     }
 
     /// Returns true for a host name or an IP address that a certificate can have.
@@ -58,17 +76,30 @@ impl ServerTls {
         self.acceptor(SystemTime::now()).accept(stream).await
     }
 
-    /// Returns the acceptor with a certificate that is valid now. If none can be issued, the former one stays.
+    /// Returns the acceptor with a certificate that is valid now. If there is none, the former one stays.
     pub(super) fn acceptor(&self, now: SystemTime) -> TlsAcceptor {
-        let mut issued = self.issued.lock();
-        let age = now.duration_since(issued.at).unwrap_or_else(|ahead| ahead.duration());
-        if age > RENEW_AFTER {
-            match issue(&self.authority, &self.names, self.protocol, now) {
-                Ok(fresh) => *issued = fresh,
-                Err(error) => tracing::warn!(%error, "the certificate for clients was not renewed"),
-            }
+        let mut current = self.current.lock();
+        match self.newer(&current.by, now) {
+            Ok(None) => {}
+            Ok(Some(newer)) => *current = newer,
+            Err(error) => tracing::warn!(%error, "the certificate for clients was not renewed"),
         }
-        issued.acceptor.clone()
+        current.acceptor.clone()
+    }
+
+    fn newer(&self, by: &ServedBy, now: SystemTime) -> Result<Option<Served>, TlsError> {
+        match (&self.source, by) {
+            (Source::Cluster(tls, names), ServedBy::Authority { id, at }) => {
+                let (authority, age) =
+                    (tls.authority(), now.duration_since(*at).unwrap_or_else(|ahead| ahead.duration()));
+                let is_over = age > RENEW_AFTER || authority.id() != *id;
+                is_over.then(|| issue(&authority, names, self.protocol, now)).transpose()
+            }
+            (Source::Files(files), ServedBy::Files { generation }) => {
+                (files.generation() != *generation).then(|| read(files, self.protocol)).transpose()
+            }
+            (Source::Cluster(..), ServedBy::Files { .. }) | (Source::Files(_), ServedBy::Authority { .. }) => Ok(None),
+        }
     }
 }
 
@@ -77,26 +108,38 @@ fn issue(
     names: &[String],
     protocol: Option<&'static str>,
     at: SystemTime,
-) -> Result<Issued, TlsError> {
+) -> Result<Served, TlsError> {
     let (certificate, key) = authority.issue_to_server(names, at)?;
-    Ok(Issued { at, acceptor: serving_clients(authority, &certificate, &key, protocol)? })
+    let acceptor = serving_clients(authority, &certificate, &key, protocol)?;
+    Ok(Served { acceptor, by: ServedBy::Authority { id: authority.id(), at } })
+}
+
+fn read(files: &CertificateFiles, protocol: Option<&'static str>) -> Result<Served, TlsError> {
+    let (generation, acceptor) = files.acceptor(protocol)?;
+    Ok(Served { acceptor, by: ServedBy::Files { generation } })
 }
 
 #[cfg(test)]
 mod tests {
+    use reveille_ledger::ids::NodeId;
     use tokio::net::TcpListener;
 
     use super::*;
     use crate::identity::ClusterId;
     use crate::tls::{ClientTls, HandshakeError, ShownAuthority, fingerprint};
 
-    fn authority() -> Arc<Authority> {
-        Arc::new(Authority::create(ClusterId(7)).expect("an authority"))
+    fn node() -> NodeTls {
+        let folder = tempfile::tempdir().expect("a folder");
+        NodeTls::create(folder.path(), ClusterId(7), NodeId(1)).expect("an authority")
     }
 
-    fn server(authority: &Arc<Authority>) -> ServerTls {
+    fn server(tls: &NodeTls) -> ServerTls {
         let names = ["localhost", "127.0.0.1"].map(str::to_owned).into();
-        ServerTls::new(Arc::clone(authority), names, Some("h2")).expect("a certificate")
+        ServerTls::new(tls.clone(), names, Some("h2")).expect("a certificate")
+    }
+
+    fn trusting(tls: &NodeTls) -> ClientTls {
+        ClientTls::trusting(tls.authority().certificate_pem()).expect("trust")
     }
 
     /// Makes one handshake at this time of the server's clock.
@@ -118,8 +161,8 @@ mod tests {
 
     #[tokio::test]
     async fn certificate_past_or_ahead_of_the_clock_is_replaced() {
-        let authority = authority();
-        let (server, client) = (server(&authority), ClientTls::trusting(authority.certificate_pem()).expect("trust"));
+        let tls = node();
+        let (server, client) = (server(&tls), trusting(&tls));
         let now = SystemTime::now();
         for wrong in [now + 3 * VALID_FOR, now - 3 * VALID_FOR] {
             let failed = handshake(&server, wrong, &client, "localhost").await;
@@ -130,14 +173,14 @@ mod tests {
         for near in [now + VALID_FOR / 4, now - VALID_FOR / 4] {
             assert_eq!(handshake(&server, near, &client, "localhost").await, Ok(()));
         }
-        assert_eq!(server.issued.lock().at, now, "it was not replaced before half of its time");
+        let issued = |by: &ServedBy| matches!(by, ServedBy::Authority { at, .. } if *at == now);
+        assert!(issued(&server.current.lock().by), "it was not replaced before half of its time");
     }
 
     #[tokio::test]
-    async fn foreign_authority_wrong_name_and_plaintext_are_distinguished() {
-        let (own, foreign) = (authority(), authority());
+    async fn another_authority_another_name_and_plaintext_are_told_apart() {
+        let (own, foreign) = (node(), node());
         let server = server(&own);
-        let trusting = |authority: &Authority| ClientTls::trusting(authority.certificate_pem()).expect("trust");
         let now = SystemTime::now();
         assert_eq!(handshake(&server, now, &trusting(&own), "127.0.0.1").await, Ok(()));
         let failed = handshake(&server, now, &trusting(&foreign), "localhost").await;
@@ -156,21 +199,21 @@ mod tests {
 
     #[tokio::test]
     async fn server_shows_its_authority() {
-        let authority = authority();
-        let server = server(&authority);
+        let tls = node();
+        let server = server(&tls);
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let stream = TcpStream::connect(listener.local_addr().expect("an address")).await.expect("a connection");
         let accepting = async { server.accept(listener.accept().await.expect("a connection").0).await };
         let (shown, _) = tokio::join!(ShownAuthority::of("a.name.that.it.has.not", stream), accepting);
         let shown = shown.expect("a chain");
-        assert_eq!(shown.fingerprint, fingerprint(authority.certificate_pem()).expect("a certificate"));
+        assert_eq!(shown.fingerprint, fingerprint(tls.authority().certificate_pem()).expect("a certificate"));
         assert_eq!(fingerprint(&shown.pem).expect("a certificate"), shown.fingerprint);
         assert_eq!(shown.fingerprint.len(), 64);
     }
 
     #[test]
     fn name_that_no_certificate_can_have_is_refused() {
-        assert!(ServerTls::new(authority(), vec!["a b".to_owned()], None).is_err());
+        assert!(ServerTls::new(node(), vec!["a b".to_owned()], None).is_err());
         assert!(!ServerTls::is_name("a b") && ServerTls::is_name("::1") && ServerTls::is_name("a.example.com"));
     }
 }

@@ -13,20 +13,21 @@ use rustls::pki_types::pem::PemObject;
 use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, HandshakeKind, RootCertStore, SupportedProtocolVersion};
 use tokio::io::AsyncReadExt;
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsConnector;
 use tokio_util::sync::CancellationToken;
 
 use super::authority::Authority;
-use super::folder::{TlsFolder, public_key};
+use super::folder::TlsFolder;
 use super::joining::channel;
-use super::{ANY_NODE, KeyPin, NodeTls};
+use super::node_tls::public_key;
+use super::{ANY_NODE, KeyPin, NodeTls, ServerTls};
 use crate::identity::ClusterId;
 use crate::peer::{Destination, GrpcTransport, Handler, PeerError, Rejection, Request, Response, Transport};
 
-const CLUSTER: ClusterId = ClusterId(7);
+pub(super) const CLUSTER: ClusterId = ClusterId(7);
 const PATIENCE: Duration = Duration::from_secs(60);
-const SERVER: NodeId = NodeId(1);
+pub(super) const SERVER: NodeId = NodeId(1);
 
 /// Answers everything. It knows the key of one member.
 struct Open {
@@ -44,35 +45,36 @@ impl Handler for Open {
     }
 }
 
-fn founder(folder: &Path) -> NodeTls {
+pub(super) fn founder(folder: &Path) -> NodeTls {
     NodeTls::create(folder, CLUSTER, SERVER).expect("an authority")
 }
 
 /// Admits a node, as a member and a joining node do together.
-fn member(founder: &NodeTls, folder: &Path, node: NodeId) -> NodeTls {
+pub(super) fn member(founder: &NodeTls, folder: &Path, node: NodeId) -> NodeTls {
     let folder = TlsFolder::create(&folder.join(node.to_string())).expect("a folder");
     let key = folder.node_key().expect("a key");
     let token = founder.join_token(node, "127.0.0.1:1", u64::MAX).to_string();
     let point = public_key(&key).expect("a point").into_bytes();
-    let answer = founder.admit(&founder.check(&token, &point).expect("a good token")).expect("a certificate");
-    let authority = Authority::from_pem(CLUSTER, answer.authority, &answer.authority_key).expect("the authority");
-    NodeTls::new(authority, answer.certificate, &key).expect("a member")
+    let admitted = founder.check(&token, &point).expect("a good token");
+    let answer = founder.admit(&admitted, None).expect("a certificate").expect("no rotation");
+    let authority = Authority::from_pem(CLUSTER, &answer.authority).expect("the authority");
+    NodeTls::store(folder, node, (authority, None), answer.certificate).expect("a member")
 }
 
-fn transport(tls: &NodeTls) -> GrpcTransport {
+pub(super) fn transport(tls: &NodeTls) -> GrpcTransport {
     let transport = GrpcTransport::bind("127.0.0.1:0".parse().expect("an address")).expect("a port");
-    transport.with_certificates(tls).expect("certificates")
+    transport.with_certificates(tls)
 }
 
 /// Serves as the founder; returns its address. The server ends with the test's runtime.
-async fn serve(founder: &NodeTls, pinned: Option<(NodeId, KeyPin)>) -> String {
+pub(super) async fn serve(founder: &NodeTls, pinned: Option<(NodeId, KeyPin)>) -> String {
     let server = transport(founder);
     let address = server.address().to_string();
     server.serve(Arc::new(Open { pinned }), CancellationToken::new()).await.expect("it listens");
     address
 }
 
-async fn ask(by: &GrpcTransport, from: NodeId, to: NodeId, address: &str) -> Result<Response, PeerError> {
+pub(super) async fn ask(by: &GrpcTransport, from: NodeId, to: NodeId, address: &str) -> Result<Response, PeerError> {
     let header = v1::Header { from: from.0, to: to.0, ..v1::Header::default() };
     let request = v1::ReadIndexRequest { header: Some(header), remaining_ms: 1_000 };
     let to = Destination { node: to, address: address.to_owned() };
@@ -137,7 +139,7 @@ async fn caller_without_certificate_can_only_join() {
     assert_eq!(refused.map(drop).map_err(|status| status.code()), Err(tonic::Code::FailedPrecondition));
 }
 
-/// Connects without a certificate, with sessions that may be resumed.
+/// Connects without a certificate, with sessions that may be resumed. Fails if the server sends a ticket for one.
 async fn handshake(connector: &TlsConnector, address: &str) -> std::io::Result<HandshakeKind> {
     let name = ServerName::try_from(ANY_NODE).expect("a name");
     let mut stream = connector.connect(name, TcpStream::connect(address).await?).await?;
@@ -145,6 +147,7 @@ async fn handshake(connector: &TlsConnector, address: &str) -> std::io::Result<H
     let mut byte = [0];
     let _ = tokio::time::timeout(Duration::from_millis(200), stream.read(&mut byte)).await;
     let (_, session) = stream.get_ref();
+    assert_eq!(session.tls13_tickets_received(), 0, "a ticket could be stolen");
     session.handshake_kind().ok_or_else(|| std::io::Error::other("no handshake"))
 }
 
@@ -169,6 +172,20 @@ async fn sessions_are_never_resumed_and_old_tls_is_refused() {
         assert_eq!(handshake(&modern, &address).await.expect("TLS 1.3"), HandshakeKind::Full);
     }
     assert!(handshake(&connector(&founder, &TLS12), &address).await.is_err());
+
+    let server = ServerTls::new(founder.clone(), vec![ANY_NODE.to_owned()], Some("h2")).expect("a certificate");
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address").to_string();
+    tokio::spawn(async move {
+        let mut open = Vec::new();
+        while let Ok((stream, _)) = listener.accept().await {
+            open.push(server.accept(stream).await);
+        }
+    });
+    for _ in 0..2 {
+        assert_eq!(handshake(&modern, &address).await.expect("TLS 1.3"), HandshakeKind::Full, "of a client");
+    }
+    assert!(handshake(&connector(&founder, &TLS12), &address).await.is_err());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -178,7 +195,7 @@ async fn silent_callers_delay_no_member() {
     let two = member(&founder, folder.path(), NodeId(2));
     let address = serve(&founder, None).await;
     let mut silent = Vec::new();
-    for _ in 0..300 {
+    for _ in 0..500 {
         silent.push(TcpStream::connect(&address).await.expect("a connection"));
     }
     assert!(ask(&transport(&two), NodeId(2), SERVER, &address).await.is_ok());

@@ -11,10 +11,10 @@ use reveille_proto::admin::v1::pool_service_client::PoolServiceClient;
 use reveille_proto::admin::v1::relay_service_client::RelayServiceClient;
 use reveille_proto::admin::v1::tenant_service_client::TenantServiceClient;
 use reveille_proto::admin::v1::{
-    AddMemberRequest, AddMemberResponse, AddRelayRequest, AdvanceClockRequest, FinishUpgradeRequest, GetClockRequest,
-    GetClockResponse, GetClusterStatusRequest, GetClusterStatusResponse, GetUpgradeRequest, ListMembersRequest,
-    ListMembersResponse, Member, Relay, RelayTls, RemoveMemberRequest, RemovePoolRequest, SetPoolRequest,
-    SetTenantRequest, TransferLeaderRequest,
+    AddMemberRequest, AddMemberResponse, AddRelayRequest, AdvanceClockRequest, Authority, FinishUpgradeRequest,
+    GetAuthorityRequest, GetClockRequest, GetClockResponse, GetClusterStatusRequest, GetClusterStatusResponse,
+    GetUpgradeRequest, ListMembersRequest, ListMembersResponse, Member, Relay, RelayTls, RemoveMemberRequest,
+    RemovePoolRequest, RotateAuthorityRequest, SetPoolRequest, SetTenantRequest, TransferLeaderRequest,
 };
 use tokio::process::Command;
 use tonic::{Code, Status};
@@ -58,6 +58,21 @@ impl AdminClient {
     pub async fn remove_dead_member(&self, name: &str) -> CallResult<()> {
         let request = RemoveMemberRequest { member: name.to_owned(), dead: true };
         self.change(rpc!(ClusterServiceClient, remove_member), request).await.map(|_| ())
+    }
+
+    /// Returns the certificate authority, and how far its rotation is.
+    pub async fn authority(&self) -> Result<Authority> {
+        let call = rpc!(ClusterServiceClient, get_authority);
+        Ok(self.read("cluster ca status", call, GetAuthorityRequest {}).await?.authority.unwrap_or_default())
+    }
+
+    /// Makes the next step of a rotation. Returns true if nothing is left to do.
+    pub async fn rotate_authority(&self, replaces: &str) -> CallResult<bool> {
+        let request = RotateAuthorityRequest { replaces: replaces.to_owned(), request_id: String::new() };
+        let call = rpc!(ClusterServiceClient, rotate_authority);
+        let is_over =
+            |now: Authority| now.fingerprint != replaces && now.next_fingerprint.is_empty() && now.waits_for.is_empty();
+        self.change(call, request).await.map(|answer| answer.authority.is_some_and(is_over))
     }
 
     /// Adds the sink as the relay of the default pool, without a rate.

@@ -50,6 +50,8 @@ What is wrong with it, and what to do: reveille doctor")]
     },
     #[command(subcommand)]
     Upgrade(UpgradeCommand),
+    #[command(subcommand)]
+    Ca(CaCommand),
 }
 
 /// Settings of the first node.
@@ -137,4 +139,27 @@ Examples:
   reveille cluster upgrade finish
   reveille cluster upgrade finish --yes -o json")]
     Finish,
+}
+
+/// The certificate authority of the cluster.
+#[derive(Debug, Subcommand)]
+pub enum CaCommand {
+    /// The authority, and how far its rotation is
+    #[command(after_long_help = "Examples:\n  reveille cluster ca status\n  reveille cluster ca status -o json")]
+    Status(Watch),
+    /// Replace the authority by a new one, without a restart
+    ///
+    /// Use it when another may have its key, for example after a machine was stolen: remove that member first. All
+    /// members must run. First each trusts the new authority too, then each uses it, and then each forgets the former
+    /// one. If the command is interrupted, give it again: it goes on. Join tokens that were not used end.
+    #[command(after_long_help = "\
+Examples:
+  reveille cluster ca rotate
+  reveille cluster ca rotate --yes --timeout 5m
+
+A context learns the new authority at its next command. One that missed two rotations: reveille login")]
+    Rotate,
+    /// End a rotation, if no member uses the new authority yet
+    #[command(after_long_help = "Example:\n  reveille cluster ca abort")]
+    Abort,
 }

@@ -35,7 +35,7 @@ pub use apply::{ApplyArgs, ApplyFiles, DiffArgs, ManifestFiles};
 pub use audience::{AudienceArgs, AudienceCommand, GenerateArgs, ImportAudienceArgs};
 pub use campaign::{CampaignArgs, CampaignCommand, CampaignCreateArgs};
 pub use clock::{AdvanceArgs, ClockArgs, ClockCommand};
-pub use cluster::{ClusterArgs, ClusterCommand, InitArgs, MemberCommand, UpgradeCommand};
+pub use cluster::{CaCommand, ClusterArgs, ClusterCommand, InitArgs, MemberCommand, UpgradeCommand};
 pub use completion::{CompletionArgs, ManArgs};
 pub use config::{ConfigArgs, ConfigCommand, ShowConfigArgs};
 pub use context::{ContextArgs, ContextCommand};

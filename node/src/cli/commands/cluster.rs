@@ -8,7 +8,7 @@ use reveille_proto::admin::v1::{
 };
 use reveille_raft::tls::NodeTls;
 
-use super::{CommandContext, Seen, config};
+use super::{CommandContext, Seen, authority, config};
 use crate::cli::args::{ClusterArgs, ClusterCommand, InitArgs, MemberCommand, Paging, UpgradeCommand};
 use crate::cli::client::RetrySafety;
 use crate::cli::contexts::{BearerToken, Context, Contexts};
@@ -40,6 +40,7 @@ pub async fn run(context: &CommandContext<'_>, args: ClusterArgs) -> Result<(), 
             context.one(watch, async || upgrade(context).await).await
         }
         ClusterCommand::Upgrade(UpgradeCommand::Finish) => finish_upgrade(context).await,
+        ClusterCommand::Ca(command) => authority::run(context, command).await,
     }
 }
 

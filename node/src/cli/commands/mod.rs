@@ -2,6 +2,7 @@
 
 pub mod apply;
 pub mod audience;
+mod authority;
 pub mod campaign;
 pub mod clock;
 pub mod cluster;

@@ -12,15 +12,16 @@ use reveille_ledger::{Ledger, Node, Run};
 use reveille_proto::admin::v1;
 use reveille_proto::admin::v1::cluster_service_server::ClusterService;
 use reveille_proto::admin::v1::{
-    AcceptRestoreRequest, AcceptRestoreResponse, AddMemberRequest, AddMemberResponse, Checkpoint, DrainMemberRequest,
-    DrainMemberResponse, FinishUpgradeRequest, FinishUpgradeResponse, Freshness, GetClusterStatusRequest,
+    AbortRotationRequest, AbortRotationResponse, AcceptRestoreRequest, AcceptRestoreResponse, AddMemberRequest,
+    AddMemberResponse, Checkpoint, DrainMemberRequest, DrainMemberResponse, FinishUpgradeRequest,
+    FinishUpgradeResponse, Freshness, GetAuthorityRequest, GetAuthorityResponse, GetClusterStatusRequest,
     GetClusterStatusResponse, GetRestoreRequest, GetRestoreResponse, GetUpgradeRequest, GetUpgradeResponse,
     ListMembersRequest, ListMembersResponse, MemberRole, MemberStatus, RemoveMemberRequest, RemoveMemberResponse,
-    TransferLeaderRequest, TransferLeaderResponse,
+    RotateAuthorityRequest, RotateAuthorityResponse, TransferLeaderRequest, TransferLeaderResponse,
 };
 use reveille_raft::{Member, Role, Status as RaftStatus};
 
-use super::{add_member, change_member, pool, restore};
+use super::{add_member, authority, change_member, pool, restore};
 use crate::server::admin::{Admin, ApiResult, Call, error_texts, views};
 
 /// Maximum number of blocked runs in a status. Thousands of them would be too large for clients, just when they need
@@ -211,6 +212,9 @@ serve! {
         finish_upgrade(FinishUpgradeRequest) -> FinishUpgradeResponse;
         get_restore(GetRestoreRequest) -> GetRestoreResponse = restore::get;
         accept_restore(AcceptRestoreRequest) -> AcceptRestoreResponse = restore::accept;
+        get_authority(GetAuthorityRequest) -> GetAuthorityResponse = authority::get;
+        rotate_authority(RotateAuthorityRequest) -> RotateAuthorityResponse = authority::rotate;
+        abort_rotation(AbortRotationRequest) -> AbortRotationResponse = authority::abort;
     }
 }
 

@@ -34,6 +34,7 @@ macro_rules! method {
 
 mod add_member;
 mod audience;
+mod authority;
 mod campaign;
 mod change_member;
 mod clock;

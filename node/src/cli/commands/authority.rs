@@ -1,0 +1,74 @@
+//! Implements `reveille cluster ca …`.
+
+use std::time::Duration;
+
+use reveille_proto::admin::v1::{AbortRotationRequest, GetAuthorityRequest, RotateAuthorityRequest};
+use tokio::time::{Instant, sleep};
+
+use super::{CommandContext, Seen, WITHIN};
+use crate::cli::args::CaCommand;
+use crate::cli::client::RetrySafety;
+use crate::cli::failure::{Failure, Stop};
+use crate::cli::view::authority::AuthorityView;
+
+/// Pause between two requests of a rotation.
+const ASK_EVERY: Duration = Duration::from_millis(300);
+
+/// Runs the subcommand.
+pub async fn run(context: &CommandContext<'_>, command: CaCommand) -> Result<(), Stop> {
+    match command {
+        CaCommand::Status(watch) => context.one(watch, async || status(context).await).await,
+        CaCommand::Rotate => rotate(context).await,
+        CaCommand::Abort => abort(context).await,
+    }
+}
+
+async fn status(context: &CommandContext<'_>) -> Result<Seen<AuthorityView>, Failure> {
+    let answer = context.client.ask(RetrySafety::Read, GetAuthorityRequest {}).await?;
+    let view = AuthorityView::from(answer.authority.unwrap_or_default());
+    Ok(Seen { remarks: view.remarks(), view, freshness: None })
+}
+
+/// Repeats the request until no member is waited for.
+async fn rotate(context: &CommandContext<'_>) -> Result<(), Stop> {
+    let before = status(context).await?.view;
+    if before.step.is_none() {
+        context.terminal.confirm(&format!(
+            "Replace the certificate authority {}? Join tokens that were not used end.",
+            before.fingerprint
+        ))?;
+    }
+    let replaces = before.fingerprint;
+    let until = Instant::now() + context.global.timeout.unwrap_or(WITHIN);
+    let mut said = "";
+    loop {
+        context.client.give(WITHIN);
+        let request =
+            RotateAuthorityRequest { replaces: replaces.clone(), request_id: context.client.request_id().to_owned() };
+        let now: AuthorityView = context.change(request).await?.authority.unwrap_or_default().into();
+        if now.fingerprint != replaces && now.step.is_none() && now.waits_for.is_empty() {
+            return context.terminal.show(&now);
+        }
+        if said != now.doing() {
+            said = now.doing();
+            context.terminal.say(said);
+        }
+        if Instant::now() >= until {
+            return Err(waits(&now).into());
+        }
+        sleep(ASK_EVERY).await;
+    }
+}
+
+fn waits(now: &AuthorityView) -> Failure {
+    let message = format!("the rotation waits: {}", now.waits_for.join("; "));
+    let next = "start these members, or remove them: reveille cluster member remove NAME --dead; then the same command \
+                goes on";
+    Failure { reason: "ROTATION_WAITS".into(), ..Failure::general(message, next) }
+}
+
+async fn abort(context: &CommandContext<'_>) -> Result<(), Stop> {
+    let request = AbortRotationRequest { request_id: context.client.request_id().to_owned() };
+    let now = context.change(request).await?.authority.unwrap_or_default().into();
+    context.terminal.show::<AuthorityView>(&now)
+}

@@ -1,0 +1,142 @@
+//! Certificate and key for clients that the operator keeps as files, such as those of a company's authority.
+//!
+//! They are read at the start, and again when one of them changes. A pair that cannot be used changes nothing.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use parking_lot::Mutex;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::TlsAcceptor;
+
+use super::TlsError;
+use super::connection::serving_chain;
+
+/// A certificate with its chain, and its key, as PEM files.
+pub struct CertificateFiles {
+    certificate: PathBuf,
+    key: PathBuf,
+    current: Mutex<Pair>,
+}
+
+struct Pair {
+    /// Higher after each change.
+    generation: u64,
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+    /// When the files were changed last. `None`: the last reading failed, and is repeated.
+    changed: Option<[SystemTime; 2]>,
+}
+
+impl CertificateFiles {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// [`TlsError`] if one cannot be read, or the key is not the certificate's.
+    pub fn read(certificate: PathBuf, key: PathBuf) -> Result<CertificateFiles, TlsError> {
+        let current = Mutex::new(pair(&certificate, &key)?);
+        Ok(CertificateFiles { certificate, key, current })
+    }
+
+    /// Reads the files again if one has changed. Returns true if clients get another certificate from now on.
+    ///
+    /// # Errors
+    /// As [`CertificateFiles::read`]; the former pair stays.
+    pub fn read_changed(&self) -> Result<bool, TlsError> {
+        let changed = changed(&self.certificate, &self.key).ok();
+        let former = self.current.lock().changed;
+        if former.is_some() && former == changed {
+            return Ok(false);
+        }
+        let read = pair(&self.certificate, &self.key);
+        let mut current = self.current.lock();
+        current.changed = None;
+        let generation = current.generation + 1;
+        *current = Pair { generation, ..read? };
+        Ok(true)
+    }
+
+    /// Returns a number that is higher after each change.
+    pub(super) fn generation(&self) -> u64 {
+        self.current.lock().generation
+    }
+
+    /// Returns an acceptor with the present pair, and its generation.
+    pub(super) fn acceptor(&self, protocol: Option<&str>) -> Result<(u64, TlsAcceptor), TlsError> {
+        let current = self.current.lock();
+        let acceptor = serving_chain(current.chain.clone(), current.key.clone_key(), protocol)?;
+        Ok((current.generation, acceptor))
+    }
+}
+
+fn changed(certificate: &Path, key: &Path) -> Result<[SystemTime; 2], TlsError> {
+    let of = |path: &Path| {
+        let changed = fs::metadata(path).and_then(|metadata| metadata.modified());
+        changed.map_err(|error| TlsError::File { path: path.to_owned(), error })
+    };
+    Ok([of(certificate)?, of(key)?])
+}
+
+fn pair(certificate: &Path, key: &Path) -> Result<Pair, TlsError> {
+    // Before reading: a change meanwhile is found by the next check.
+    let changed = Some(changed(certificate, key)?);
+    let read = |path: &Path| fs::read(path).map_err(|error| TlsError::File { path: path.to_owned(), error });
+    let of = |path: &Path, why: &dyn std::fmt::Display| TlsError::Library(format!("{}: {why}", path.display()));
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&read(certificate)?).collect();
+    let chain = chain.map_err(|error| of(certificate, &error))?;
+    if chain.is_empty() {
+        return Err(of(certificate, &"no certificate"));
+    }
+    let private = PrivateKeyDer::from_pem_slice(&read(key)?).map_err(|error| of(key, &error))?;
+    serving_chain(chain.clone(), private.clone_key(), None).map_err(|error| of(certificate, &error))?;
+    Ok(Pair { generation: 0, chain, key: private, changed })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use rcgen::{CertificateParams, KeyPair};
+
+    use super::*;
+
+    fn write(path: &Path, text: &str, second: u64) {
+        fs::write(path, text).expect("written");
+        let file = fs::File::options().write(true).open(path).expect("a file");
+        file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(second)).expect("a time");
+    }
+
+    fn issued() -> (String, String) {
+        let key = KeyPair::generate().expect("a key");
+        let certificate = CertificateParams::new(vec!["a.example.com".to_owned()]).expect("a name").self_signed(&key);
+        (certificate.expect("a certificate").pem(), key.serialize_pem())
+    }
+
+    #[test]
+    fn changed_pair_is_used_and_broken_one_changes_nothing() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (certificate, key) = (folder.path().join("a.crt"), folder.path().join("a.key"));
+        let ((first, first_key), (second, second_key)) = (issued(), issued());
+        write(&certificate, &first, 1);
+        assert!(CertificateFiles::read(certificate.clone(), key.clone()).is_err(), "no key");
+        write(&key, &first_key, 1);
+        let files = CertificateFiles::read(certificate.clone(), key.clone()).expect("a pair");
+        let generation = || files.acceptor(None).expect("usable").0;
+        assert_eq!((files.read_changed().expect("no change"), generation()), (false, 0));
+        write(&certificate, &second, 2);
+        for _ in 0..2 {
+            let mismatch = files.read_changed().expect_err("another key").to_string();
+            assert!(mismatch.contains("a.crt"), "{mismatch}");
+            assert_eq!(generation(), 0, "clients get the former one");
+        }
+        write(&key, &second_key, 2);
+        assert!(files.read_changed().expect("a pair"));
+        assert_eq!(generation(), 1);
+        write(&certificate, "damaged", 3);
+        assert!(files.read_changed().is_err() && generation() == 1);
+        write(&certificate, &second, 3);
+        assert!(files.read_changed().is_ok_and(|changed| changed));
+    }
+}
