@@ -30,6 +30,8 @@ pub enum Family {
     Operator,
     /// Nodes are lost with their folders, removed, and replaced by new ones, up to two in a run
     Membership,
+    /// The certificate authority is rotated
+    Certificates,
     /// A rolling upgrade: kill -9 and start as the next release, once back; the ledger's level is raised
     Upgrade,
 }
@@ -91,6 +93,8 @@ pub enum FaultAction {
     Operator(OperatorAction),
     /// A node is lost, removed, and replaced by a new one.
     Replace { target: FaultTarget },
+    /// An operator rotates the certificate authority.
+    Rotate,
     /// The next step of a rolling upgrade, on the node of this number among the nodes that are fit for it. `goes_back`:
     /// to the former release, if possible.
     Upgrade { number: usize, goes_back: bool },
@@ -114,7 +118,7 @@ impl FaultAction {
             FaultAction::Relay { .. } => FaultKind::Relay,
             FaultAction::Roll => FaultKind::Restart,
             FaultAction::Transfer => FaultKind::Transfer,
-            FaultAction::Operator(_) => FaultKind::Operator,
+            FaultAction::Operator(_) | FaultAction::Rotate => FaultKind::Operator,
             FaultAction::Replace { .. } => FaultKind::NodeLost,
             FaultAction::Upgrade { .. } => FaultKind::Upgrade,
         }

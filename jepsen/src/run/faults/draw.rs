@@ -64,6 +64,7 @@ impl Family {
             Family::Roll => (0, if random.random_bool(0.5) { FaultAction::Roll } else { FaultAction::Transfer }),
             Family::Operator => (random.random_range(500..3_000), FaultAction::Operator(one_of(random, &ORDERS))),
             Family::Membership => (0, FaultAction::Replace { target: any_target(random) }),
+            Family::Certificates => (0, FaultAction::Rotate),
             Family::Upgrade => {
                 let (number, goes_back) = (random.random_range(0..7), random.random_bool(0.2));
                 (one_of(random, &[100, 500, 2_000]), FaultAction::Upgrade { number, goes_back })

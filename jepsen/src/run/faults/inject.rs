@@ -43,6 +43,7 @@ impl Nemesis {
             FaultAction::Relay { name, faults } => self.break_relay(planned, name, faults)?,
             FaultAction::Roll => self.roll(planned).await?,
             FaultAction::Transfer => self.transfer(planned).await?,
+            FaultAction::Rotate => return self.rotate(planned).map(|()| None),
             FaultAction::Replace { target } => return self.replace(planned, *target).await,
             FaultAction::Upgrade { number, goes_back } => return self.upgrade(planned, *number, *goes_back).await,
             FaultAction::Operator(action) => {

@@ -27,6 +27,9 @@ impl Nemesis {
         if self.replacement.is_some() {
             return Err(NotInjected::NotNow("another node is being replaced".to_owned()));
         }
+        if self.rotation.is_some() {
+            return Err(NotInjected::NotNow("a rotation needs all members".to_owned()));
+        }
         let Some(new) = self.processes.spare() else { return Ok(None) };
         let lost = self.target(target)?;
         let mut fault = self.fault(planned, &format!("{target} is lost"), std::slice::from_ref(&lost));

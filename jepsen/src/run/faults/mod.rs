@@ -1,9 +1,10 @@
 //! Fault injection. `plan` draws all faults from the seed before the run begins; `nemesis` injects and repairs them.
 //!
 //! Reading order: `actions` (what can be broken), `draw` and `plan` (when), `nemesis` (the loop), `inject` with
-//! `kills`, `membership`, `upgrade`, `disk`, `links` and `syscall_trace` (how).
+//! `kills`, `membership`, `certificates`, `upgrade`, `disk`, `links` and `syscall_trace` (how).
 
 mod actions;
+mod certificates;
 mod disk;
 mod draw;
 mod inject;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use reveille_check::events::{Event, Fault, FaultKind, FaultStatus};
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 
 use super::actions::{DiskFault, FaultAction, FaultTarget};
 use super::injection::{Injected, NotInjected, Repair, Replacement, UpgradeProgress};
@@ -47,6 +47,8 @@ pub struct Nemesis {
     pub(super) holds: u32,
     pub(super) upgrade: UpgradeProgress,
     pub(super) replacement: Option<Replacement>,
+    /// A rotation in progress, with its fault. The task returns true when it is over.
+    pub(super) rotation: Option<(Fault, JoinHandle<bool>)>,
     pub(super) active: Vec<ActiveFault>,
     /// Time since which the next fault waits.
     waits_since: Option<Instant>,
@@ -72,6 +74,7 @@ impl Nemesis {
             holds: 0,
             upgrade: UpgradeProgress::default(),
             replacement: None,
+            rotation: None,
             active: Vec::new(),
             waits_since: None,
             restarts: Vec::new(),
@@ -84,6 +87,7 @@ impl Nemesis {
         while start.elapsed() < phase {
             self.restart_ended()?;
             self.go_on_replacing().await?;
+            self.go_on_rotating().await?;
             while let Some(index) = self.active.iter().position(|active| active.until <= Instant::now()) {
                 self.end(index).await?;
             }
@@ -142,7 +146,7 @@ impl Nemesis {
         while let Some(ended) = self.operations.join_next().await {
             self.record(ended?);
         }
-        while self.go_on_replacing().await? {
+        while self.go_on_replacing().await? || self.go_on_rotating().await? {
             self.restart_ended()?;
             tokio::time::sleep(POLL_EVERY).await;
         }
@@ -151,7 +155,7 @@ impl Nemesis {
 
     /// Returns true if every fault is recorded and every operation has ended.
     pub fn has_ended(&self) -> bool {
-        self.active.is_empty() && self.operations.is_empty() && self.replacement.is_none()
+        self.active.is_empty() && self.operations.is_empty() && self.replacement.is_none() && self.rotation.is_none()
     }
 
     /// Stops a node. If the node must be killed, the kill is recorded as a fault. Returns true if the node stopped.
