@@ -1,14 +1,20 @@
 //! TLS of the listeners for clients: the names in their certificate, and which of them are encrypted.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
 
-use reveille_raft::tls::{NodeTls, ServerTls, TlsError};
+use reveille_raft::tls::{CertificateFiles, NodeTls, ServerTls};
+use tokio_util::sync::CancellationToken;
 
-use super::config::Config;
+use super::config::{CertificateConfig, Config};
 use super::fqdn;
 
 /// Protocol of gRPC. HTTP pages answer no choice of a protocol, so their clients speak HTTP/1.1.
 const GRPC: &str = "h2";
+
+/// Interval of the checks of the operator's files.
+const READ_EVERY: Duration = Duration::from_secs(10);
 
 /// TLS of admin API and pages. `None`: plaintext.
 pub struct ClientListenersTls {
@@ -16,21 +22,54 @@ pub struct ClientListenersTls {
     pub admin: Option<ServerTls>,
     /// Of health, metrics and pages: only where others reach them.
     pub http: Option<ServerTls>,
+    /// The operator's certificate. `None`: there is none.
+    pub files: Option<Arc<CertificateFiles>>,
 }
 
 impl ClientListenersTls {
-    /// Issues the certificates. Peers reach this node at `advertise`.
+    /// Issues the certificates, or reads the operator's. Peers reach this node at `advertise`.
     ///
     /// # Errors
-    /// [`TlsError`].
-    pub fn new(config: &Config, advertise: &str, tls: &NodeTls) -> Result<ClientListenersTls, TlsError> {
+    /// An error if the operator's certificate cannot be used, or none can be issued.
+    pub fn new(config: &Config, advertise: &str, tls: &NodeTls) -> anyhow::Result<ClientListenersTls> {
         if config.insecure {
-            return Ok(ClientListenersTls { admin: None, http: None });
+            return Ok(ClientListenersTls { admin: None, http: None, files: None });
         }
-        let names = names(config, advertise);
-        let server = |protocol| ServerTls::new(tls.clone(), names.clone(), protocol);
+        let (names, files) = (names(config, advertise), config.tls.as_ref().map(CertificateConfig::open).transpose()?);
+        let files = files.map(Arc::new);
+        let server = |protocol| match &files {
+            Some(files) => ServerTls::of_files(Arc::clone(files), protocol),
+            None => ServerTls::new(tls.clone(), names.clone(), protocol),
+        };
         let http = (!config.http.ip().is_loopback()).then(|| server(None)).transpose()?;
-        Ok(ClientListenersTls { admin: Some(server(Some(GRPC))?), http })
+        Ok(ClientListenersTls { admin: Some(server(Some(GRPC))?), http, files })
+    }
+}
+
+/// Reads the operator's certificate again when it has changed, until `stop`.
+pub async fn watch(files: Arc<CertificateFiles>, stop: CancellationToken) {
+    let failed = metrics::gauge!("reveille_certificate_files_failed");
+    failed.set(0.0);
+    let mut said = String::new();
+    while stop.run_until_cancelled(tokio::time::sleep(READ_EVERY)).await.is_some() {
+        let files = Arc::clone(&files);
+        let read = match tokio::task::spawn_blocking(move || files.read_changed()).await {
+            Ok(read) => read.map_err(|error| error.to_string()),
+            Err(error) => Err(error.to_string()),
+        };
+        failed.set(if read.is_ok() { 0.0 } else { 1.0 });
+        let now = match read {
+            Ok(false) => continue,
+            Ok(true) => {
+                tracing::info!("clients get another certificate: its files have changed");
+                String::new()
+            }
+            Err(why) => why,
+        };
+        if !now.is_empty() && now != said {
+            tracing::error!(why = now, "the certificate for clients cannot be read again: the former one stays");
+        }
+        said = now;
     }
 }
 

@@ -84,6 +84,11 @@ pub const MEASURES: &[Measure] = &[
     by("rpc", Counter, "reveille_peer_errors_total", "Calls between nodes that failed"),
     by("listener", Counter, "reveille_handshakes_failed_total", "Connections to a listener without a TLS handshake"),
     by("reason", Counter, "reveille_calls_denied_total", "Calls that were denied for want of a valid token or a right"),
+    plain(
+        Gauge,
+        "reveille_certificate_files_failed",
+        "1: the certificate of section tls cannot be read again, and the former one stays",
+    ),
     plain(Distribution, "reveille_raft_loop_gap_seconds", "How late the runtime of Raft wakes"),
     plain(Gauge, "reveille_archive_blocks_missing", "Blocks of the archive that are damaged or missing on this node"),
     plain(Gauge, "reveille_parts_lacking", "Parts of sealed audiences that this node lacks and fetches"),

@@ -29,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 use crate::server::admin;
 use crate::server::admin::Admin;
 use crate::server::admission::AdmissionError;
-use crate::server::client_tls::ClientListenersTls;
+use crate::server::client_tls::{self, ClientListenersTls};
 use crate::server::config::Config;
 use crate::server::{admission, first_token, fqdn, health, logging, node_identity, unsubscribe};
 
@@ -153,6 +153,9 @@ impl NodeServer {
         let mut api = Admin::new(Arc::clone(&self.context));
         if tls.admin.is_none() {
             api = api.with_insecure_callers();
+        }
+        if let Some(files) = tls.files {
+            tokio::spawn(client_tls::watch(files, self.stop.clone()));
         }
         let stop = self.stop.clone();
         tokio::spawn(async move {

@@ -4,6 +4,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use serde_json::Value;
 
 use crate::process::{Ended, Process, start, until, user};
@@ -207,4 +208,55 @@ fn pages_on_other_addresses_than_loopback_are_encrypted() {
     let denied = "reveille_calls_denied_total{reason=\"token_not_valid\"} 3";
     assert!(page("/metrics", &bearer(&viewer)).contains(denied));
     assert!(one.said().contains("a call was denied path=\"/metrics\""), "{}", one.said());
+}
+
+/// Writes a certificate of this authority and its key, as an operator's tool would.
+fn issue(by: &CertifiedIssuer<'_, KeyPair>, folder: &Path) {
+    let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
+    let key = KeyPair::generate().expect("a key");
+    let certificate = CertificateParams::new(names).expect("names").signed_by(&key, by).expect("a certificate");
+    std::fs::write(folder.join("own.key"), key.serialize_pem()).expect("written");
+    std::fs::write(folder.join("own.crt"), certificate.pem()).expect("written");
+}
+
+#[test]
+fn own_certificate_is_served_and_read_again_when_it_changes() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut company = CertificateParams::new(Vec::new()).expect("parameters");
+    company.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let company = CertifiedIssuer::self_signed(company, KeyPair::generate().expect("a key")).expect("an authority");
+    let (ca, own) = (folder.path().join("company.pem"), |name: &str| folder.path().join(name).display().to_string());
+    std::fs::write(&ca, company.pem()).expect("written");
+    issue(&company, folder.path());
+    let (certificate, key) = (own("own.crt"), own("own.key"));
+    let environment = [("REVEILLE__TLS__CERTIFICATE", certificate.as_str()), ("REVEILLE__TLS__KEY", key.as_str())];
+    let one = Process::listening_by(folder.path(), "one", LOOPBACK, &environment);
+    let foreign = one.reveille("schedule list");
+    assert!(foreign.code == Some(5) && foreign.stderr.contains("of another authority"), "{foreign:?}");
+
+    let (home, token) = (tempfile::tempdir().expect("a folder"), first_token(folder.path()));
+    let login = || {
+        let line = format!("login https://{} --ca {} --token env:SECRET", one.admin, ca.display());
+        let ended = user(home.path()).args(line.split_whitespace()).env("SECRET", &token).output();
+        Ended::from(ended.expect("it runs"))
+    };
+    until("a leader", || login().code == Some(0));
+    let metric = || {
+        one.get("/metrics")
+            .lines()
+            .find_map(|line| line.strip_prefix("reveille_certificate_files_failed ").map(str::to_owned))
+    };
+    assert_eq!(metric().as_deref(), Some("0"));
+
+    std::fs::write(folder.path().join("own.crt"), "damaged").expect("written");
+    until("it is noticed", || metric().as_deref() == Some("1"));
+    assert!(one.said().contains("cannot be read again: the former one stays"), "{}", one.said());
+    assert_eq!(login().code, Some(0), "the former one is served");
+    issue(&company, folder.path());
+    until("it is read", || one.said().contains("clients get another certificate"));
+    assert_eq!((metric().as_deref(), login().code), (Some("0"), Some(0)));
+
+    let broken = start(folder.path(), "two", &["--insecure"]).envs(environment).output().expect("it runs");
+    let broken = Ended::from(broken);
+    assert!(broken.code == Some(2) && broken.stderr.contains("tls.certificate"), "{broken:?}");
 }

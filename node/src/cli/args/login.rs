@@ -1,5 +1,7 @@
 //! `reveille login`.
 
+use std::path::PathBuf;
+
 use clap::Args;
 
 use crate::cli::endpoint::{Endpoint, Scheme};
@@ -15,6 +17,7 @@ use crate::cli::endpoint::{Endpoint, Scheme};
 Examples:
   reveille login https://10.77.0.1:7600
   reveille login https://a.example.com:7600 https://b.example.com:7600 --name prod
+  reveille login https://a.example.com:7600 --ca company-ca.pem
   reveille login https://10.77.0.1:7600 --fingerprint \"$FINGERPRINT\" --token file:/run/secrets/reveille"
 )]
 pub struct LoginArgs {
@@ -25,9 +28,13 @@ pub struct LoginArgs {
     #[arg(long)]
     pub name: Option<String>,
     /// SHA-256 of the authority's certificate; without it you are asked
-    #[arg(long, value_name = "HEX")]
+    #[arg(long, value_name = "HEX", conflicts_with = "ca")]
     pub fingerprint: Option<String>,
-    /// Where the token is: file:/path, env:NAME, or - for stdin [default: a terminal is asked]
+    /// File with the authority's certificate (PEM), for nodes with a certificate of your own authority
+    #[arg(long, value_name = "FILE")]
+    pub ca: Option<PathBuf>,
+    /// Where the token is: file:/path, env:NAME, or - for stdin [default: with --ca that of the same context, else a
+    /// terminal is asked]
     #[arg(long, value_name = "SECRET")]
     pub token: Option<String>,
 }

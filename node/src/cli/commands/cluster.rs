@@ -6,7 +6,7 @@ use reveille_proto::admin::v1::{
     AddMemberRequest, DrainMemberRequest, FinishUpgradeRequest, GetClusterStatusRequest, GetUpgradeRequest,
     ListMembersRequest, RemoveMemberRequest, TransferLeaderRequest,
 };
-use reveille_raft::tls::NodeTls;
+use reveille_raft::tls::{NodeTls, last_certificate};
 
 use super::{CommandContext, Seen, authority, config};
 use crate::cli::args::{ClusterArgs, ClusterCommand, InitArgs, MemberCommand, Paging, UpgradeCommand};
@@ -69,7 +69,7 @@ fn init(context: &CommandContext<'_>, args: InitArgs) -> Result<(), Stop> {
 
 /// Stores how this user reaches the new cluster, with its first admin token. Returns the name of the context.
 fn store(contexts: &mut Contexts, config: &Config, tls: &NodeTls, cluster: &str) -> Result<String, Failure> {
-    let ca = tls.authority().certificate_pem().to_owned();
+    let ca = client_authority(config, tls)?;
     let token = first_token::make(&config.data_dir);
     let token = token.map_err(|error| Failure::general(error.to_string(), "make the data folder writable"))?;
     let name = contexts.name_for(&ca, cluster.get(..CLUSTER_DIGITS).unwrap_or(cluster));
@@ -81,6 +81,17 @@ fn store(contexts: &mut Contexts, config: &Config, tls: &NodeTls, cluster: &str)
     contexts.put(&name, Context { endpoints: vec![address], ca, token: Some(BearerToken(token.to_string())) });
     contexts.write()?;
     Ok(name)
+}
+
+/// Returns the authority that this user trusts: with a certificate of the operator, the last one of its chain. If only
+/// the authority above it is trusted, `login --ca` names that.
+fn client_authority(config: &Config, tls: &NodeTls) -> Result<String, Failure> {
+    let Some(own) = &config.tls else { return Ok(tls.authority().certificate_pem().to_owned()) };
+    let bad = |why: String| {
+        Failure::general(format!("{}: {why}", own.certificate.display()), "give a certificate with its chain, as PEM")
+    };
+    let text = std::fs::read_to_string(&own.certificate).map_err(|error| bad(error.to_string()))?;
+    last_certificate(&text).map_err(|error| bad(error.to_string()))
 }
 
 /// Prints a join token.

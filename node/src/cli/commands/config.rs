@@ -55,6 +55,9 @@ async fn check(context: &CommandContext<'_>, file: &Path) -> Result<(), Stop> {
     }
     config.reply_rules().map_err(|error| failure(said.with_origin_of(error)))?;
     config.return_path.open().map_err(|error| failure(said.with_origin_of(error)))?;
+    if let Some(tls) = &config.tls {
+        tls.open().map_err(|error| failure(said.with_origin_of(error)))?;
+    }
     context.terminal.show(&CheckedView { file: file.display().to_string(), valid: true, node: config.name })?;
     let hello_name = &config.hello_name;
     if !(hello_name.is_empty() || hello_name.contains('.') || hello_name.starts_with('[')) {

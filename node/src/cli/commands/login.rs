@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use reveille_cluster::process::secret::Secret;
 use reveille_proto::admin::v1::GetOwnTokenRequest;
-use reveille_raft::tls::{ClientTls, ShownAuthority};
+use reveille_raft::tls::{ClientTls, ShownAuthority, certificates};
 
 use super::{CommandContext, WITHIN, context};
 use crate::cli::args::LoginArgs;
@@ -18,21 +18,36 @@ use crate::cli::failure::{Exit, Failure, Stop};
 use crate::cli::input;
 use crate::cli::target::Target;
 
+/// Maximum bytes of a file with authorities: all public ones are about 200 KB.
+const AUTHORITY_BYTES_MAX: u64 = 1 << 20;
 /// Maximum bytes of a token on stdin, more than any has.
 const TOKEN_BYTES_MAX: u64 = 4_096;
 
 /// Stores the context of a cluster.
 pub async fn run(command: &CommandContext<'_>, args: LoginArgs) -> Result<(), Stop> {
-    let LoginArgs { addresses, name, fingerprint, token } = args;
+    let LoginArgs { addresses, name, fingerprint, ca, token } = args;
     let mut contexts = Contexts::read()?;
-    let (first, shown) = shown(&addresses).await?;
-    check(command, first, &shown, fingerprint.as_deref())?;
-    let name = name.unwrap_or_else(|| contexts.name_for(&shown.pem, first.host()));
-    if contexts.all.get(&name).is_some_and(|known| known.ca != shown.pem) {
+    let keeps_token = ca.is_some() && token.is_none();
+    let (first, ca) = match ca {
+        Some(file) => (addresses.first(), read_authority(&file).await?),
+        None => {
+            let (first, shown) = shown(&addresses).await?;
+            check(command, first, &shown, fingerprint.as_deref())?;
+            (Some(first), shown.pem)
+        }
+    };
+    let name = name.unwrap_or_else(|| contexts.name_for(&ca, first.map_or("", Endpoint::host)));
+    if contexts.all.get(&name).is_some_and(|known| known.ca != ca) {
         command.terminal.confirm(&format!("Context {name} is of another cluster. Replace it?"))?;
     }
-    let token = read_token(command, token.as_deref()).await?;
-    let tls = ClientTls::trusting(&shown.pem).map_err(|error| {
+    // `cluster init` has stored the first token; only the authority is wrong.
+    let same = |known: &&Context| addresses.iter().all(|endpoint| known.endpoints.contains(&endpoint.address));
+    let known = contexts.all.get(&name).filter(|_| keeps_token).filter(same);
+    let token = match known.and_then(|known| known.token.clone()) {
+        Some(token) => Some(token),
+        None => read_token(command, token.as_deref()).await?,
+    };
+    let tls = ClientTls::trusting(&ca).map_err(|error| {
         Failure::general(error.to_string(), "name the admin port of a node: 7600 unless --listen says otherwise")
     })?;
     // A wrong name or token shows now, and not at the next command.
@@ -41,10 +56,19 @@ pub async fn run(command: &CommandContext<'_>, args: LoginArgs) -> Result<(), St
         Client::new(target, Some(command.global.timeout.unwrap_or(WITHIN)), command.client.request_id().to_owned());
     client.ask(RetrySafety::Read, GetOwnTokenRequest {}).await?;
     let endpoints = addresses.into_iter().map(|endpoint| endpoint.address).collect();
-    contexts.put(&name, Context { endpoints, ca: shown.pem, token });
+    contexts.put(&name, Context { endpoints, ca, token });
     contexts.write()?;
     let (name, stored) = contexts.named(&name)?;
     command.terminal.show(&context::view(&contexts, name, stored)?)
+}
+
+/// Reads the certificates of a file.
+async fn read_authority(file: &Path) -> Result<String, Failure> {
+    let bad = |why: String| Failure::usage("--ca", why, "name a file with the authority's certificate (PEM)");
+    let bytes = input::bytes(file, AUTHORITY_BYTES_MAX).await;
+    let text = bytes.map_err(|error| bad(format!("{} cannot be read: {error}", file.display())))?;
+    let text = String::from_utf8(text).map_err(|_| bad(format!("{} is not PEM", file.display())))?;
+    certificates(&text).map_err(|error| bad(format!("{}: {error}", file.display())))
 }
 
 /// Returns the authority that the first address shows which answers.

@@ -70,6 +70,7 @@ impl Settings {
                 10..=31_536_000,
             )?),
             raft: self.raft.check()?,
+            tls: self.tls.check(insecure)?,
             unsubscribe,
             log: self.log.check()?,
             credentials: credentials.collect::<Result<_, ConfigError>>()?,
@@ -256,7 +257,7 @@ fn references(setting_key: &'static str, keys: &[String]) -> Result<Vec<Secret>,
     keys.iter().map(reference).collect()
 }
 
-fn setting(key: impl Into<Cow<'static, str>>, message: String, next: &str) -> ConfigError {
+pub(super) fn setting(key: impl Into<Cow<'static, str>>, message: String, next: &str) -> ConfigError {
     ConfigError::Setting { key: key.into(), message, next: next.to_owned(), origin: Origin::Default }
 }
 

@@ -9,7 +9,7 @@ use std::fmt::Write;
 use clap::{Args, Command};
 use toml::{Table, Value};
 
-use super::{CredentialSettings, LogSettings, RaftSettings, ReplySettings, Settings, UnsubscribeSettings};
+use super::{CredentialSettings, RaftSettings, ReplySettings, Settings, TlsSettings, UnsubscribeSettings};
 
 /// Adds the keys of a section to a command.
 type Augment = fn(Command) -> Command;
@@ -17,6 +17,7 @@ type Augment = fn(Command) -> Command;
 const SECTIONS: [(&str, Augment); 6] = [
     ("", Settings::augment_args),
     ("raft", RaftSettings::augment_args),
+    ("tls", TlsSettings::augment_args),
     ("unsubscribe", UnsubscribeSettings::augment_args),
     ("log", LogSettings::augment_args),
     ("credentials.ses", CredentialSettings::augment_args),
