@@ -17,6 +17,7 @@ pub mod storage;
 
 pub use apply::{ApplyResult, BackfillBatch, GapLookups, TEST_NAME, agreed_time, closed_slots};
 pub use model::archive::{ArchivePart, ArchivePartKey};
+pub use model::backup::{BackupHistory, BackupResult, LastBackup};
 pub use model::claim::{Claim, DeadLetter};
 pub use model::ledger::{DEFAULT_POOL, DEFAULT_TENANT, Ledger};
 pub use model::node::{
@@ -36,4 +37,4 @@ pub use model::{
     run_events, tenant, token,
 };
 pub use storage::level::{GENESIS_LEVEL, LEVEL};
-pub use storage::{Table, form, level};
+pub use storage::{SharedRows, Table, form, level};

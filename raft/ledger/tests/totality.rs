@@ -28,6 +28,7 @@ use reveille_ledger::pool::{Day, PoolSet};
 use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::tenant::TenantSet;
 use reveille_ledger::token::{Rights, TenantScope, TokenCreate, TokenGrant};
+use reveille_ledger::{BackupResult, LastBackup};
 use reveille_ledger::{LEVEL, Ledger, ScheduleTiming};
 
 fn cause(utf8: bool) -> Unsendable {
@@ -456,6 +457,10 @@ fn wild_command(fence: Fence) -> impl Strategy<Value = Command> {
         Just(Command::Restore(Box::new(samples::restore()))),
         Just(Command::RestoreAccept),
         authority_step().prop_map(Command::Authority),
+        (long(), long()).prop_map(|(index, bytes)| {
+            Command::BackupEnded(BackupResult::Verified(LastBackup { index, at: Time(0), bytes }))
+        }),
+        Just(Command::BackupEnded(BackupResult::Failed)),
     ]
 }
 

@@ -306,6 +306,7 @@ impl Ledger {
             Command::Restore(restore) => self.restore(context, restore),
             Command::RestoreAccept => self.restore_accept(context),
             Command::Authority(step) => self.authority_step(step),
+            Command::BackupEnded(result) => Ok(self.backup_ended(context, result)),
             #[cfg(feature = "next-level")]
             Command::OfNextLevel => Ok(CommandOutcome::Done),
         }

@@ -1,12 +1,12 @@
-//! Simple changes of relays, opt-outs and blobs; and quarantine.
+//! Simple changes of relays, opt-outs, blobs and the record of backups; and quarantine.
 
 use super::Context;
 use super::bounds::refuse_if;
 use crate::command::{OptOut, OptOutTakeBack, Quarantine, Quarantined, RelayPut};
 use crate::effect::Effect;
 use crate::model::{
-    Activity, Blob, BlockCause, CommandOutcome, CommandRefusal, Hash, Impossible, Ledger, OptedOut, PauseReason,
-    StoredBlob, TakenBack, Time, is_loopback,
+    Activity, BackupHistory, BackupResult, Blob, BlockCause, CommandOutcome, CommandRefusal, Hash, Impossible, Ledger,
+    OptedOut, PauseReason, StoredBlob, TakenBack, Time, is_loopback,
 };
 
 impl Ledger {
@@ -73,6 +73,19 @@ impl Ledger {
         let reason = reason.clone();
         self.taken_back.put(row_key, TakenBack { index: context.index, at: context.now, reason });
         Ok(CommandOutcome::Moved(1))
+    }
+
+    /// Records how the making of a backup ended. Two nodes may make one at the same time.
+    pub(super) fn backup_ended(&mut self, context: &Context, result: &BackupResult) -> CommandOutcome {
+        let history = &mut self.head.backups;
+        match result {
+            BackupResult::Verified(made) if history.last.is_none_or(|last| last.index <= made.index) => {
+                *history = BackupHistory { last: Some(*made), failed_at: None };
+            }
+            BackupResult::Verified(_) => {}
+            BackupResult::Failed => history.failed_at = Some(context.now),
+        }
+        CommandOutcome::Done
     }
 
     pub(super) fn quarantine(

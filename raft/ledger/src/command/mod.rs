@@ -6,7 +6,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{Epoch, Fence, NodeId, PoolSet, Restore, RunId, ScheduleId, TenantSet, Time, TokenCreate, TokenId};
+use crate::model::{
+    BackupResult, Epoch, Fence, NodeId, PoolSet, Restore, RunId, ScheduleId, TenantSet, Time, TokenCreate, TokenId,
+};
 use crate::storage::form;
 use crate::storage::level::GENESIS_LEVEL;
 
@@ -165,6 +167,8 @@ pub enum Command {
     RestoreAccept,
     /// A step of the rotation of the certificate authority (P22).
     Authority(AuthorityStep),
+    /// Records how the making of a backup ended.
+    BackupEnded(BackupResult),
     /// Changes nothing; stands for a command of the next level in tests.
     #[cfg(feature = "next-level")]
     OfNextLevel,

@@ -26,6 +26,7 @@ macro_rules! word_enum {
 pub mod access;
 pub mod address;
 pub mod archive;
+pub mod backup;
 pub mod bitmap;
 pub mod bounce_breaker;
 pub mod campaign;
@@ -63,6 +64,7 @@ pub mod token;
 pub use access::*;
 pub use address::*;
 pub use archive::*;
+pub use backup::*;
 pub use bitmap::*;
 pub use bounce_breaker::*;
 pub use campaign::*;

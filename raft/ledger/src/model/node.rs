@@ -2,7 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{AuthorityId, ClaimOwner, CrashHistory, Epoch, GROUP, Incarnation, NodeId, Restored, Time};
+use crate::model::{
+    AuthorityId, BackupHistory, ClaimOwner, CrashHistory, Epoch, GROUP, Incarnation, NodeId, Restored, Time,
+};
 use crate::storage::level::GENESIS_LEVEL;
 
 /// A node in the ledger.
@@ -119,6 +121,8 @@ pub struct Head {
     pub restored: Option<Restored>,
     /// The certificate authority, since its first rotation began (P22). `None` before: it is the one of `cluster init`.
     pub authority: Option<AuthorityState>,
+    /// The backups of this cluster.
+    pub backups: BackupHistory,
 }
 
 /// The cluster's certificate authority (P22). Keys and certificates are in no state: only their names.
@@ -172,6 +176,7 @@ impl Default for Head {
             former_clusters: Vec::new(),
             restored: None,
             authority: None,
+            backups: BackupHistory::default(),
         }
     }
 }

@@ -14,4 +14,4 @@ pub use block::{BLOCK_BYTES_MAX, BlockEntry, Row, hash_of_blocks, unpack_block};
 pub use form::Unreadable;
 pub use frozen::{FrozenBlock, FrozenLeaf, FrozenState, TableSize};
 pub use rows::ROW_BYTES_MAX;
-pub use table::Table;
+pub use table::{SharedRows, Table};

@@ -6,6 +6,7 @@
 //! A leaf ends after a key whose hash has a certain form. So equal tables have equal leaves, whatever their histories
 //! were, and a change moves no boundary but its own.
 
+use std::collections::BTreeSet;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
@@ -236,6 +237,36 @@ fn closes_leaf<K: Serialize, V: RowForm>(key: &K) -> bool {
     low.trailing_zeros() >= V::LEAF_ROWS.ilog2()
 }
 
+/// The rows of a table at one moment, shared with it like those of a frozen state.
+#[derive(Clone, Debug)]
+pub struct SharedRows<K, V> {
+    leaves: Vec<Arc<Leaf<K, V>>>,
+}
+
+impl<K, V> Default for SharedRows<K, V> {
+    fn default() -> SharedRows<K, V> {
+        SharedRows { leaves: Vec::new() }
+    }
+}
+
+impl<K, V> Table<K, V> {
+    /// Returns the present rows. Costs one pointer a leaf.
+    pub fn share(&self) -> SharedRows<K, V> {
+        SharedRows { leaves: self.leaves.clone() }
+    }
+}
+
+impl<K, V> SharedRows<K, V> {
+    /// Iterates over the rows that were added or changed since `former`, an earlier moment of the same table, and over
+    /// their neighbours in the same leaves.
+    pub fn changed_since(&self, former: &SharedRows<K, V>) -> impl Iterator<Item = (&K, &V)> {
+        // `former` holds its leaves, so no other leaf has one of their addresses.
+        let known: BTreeSet<*const Leaf<K, V>> = former.leaves.iter().map(Arc::as_ptr).collect();
+        let changed = self.leaves.iter().filter(move |leaf| !known.contains(&Arc::as_ptr(leaf)));
+        changed.flat_map(|leaf| &leaf.rows).map(|(key, row)| (key, &**row))
+    }
+}
+
 /// Position of a row: number of its leaf, and its number in the leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Position {
@@ -345,6 +376,23 @@ mod tests {
         }
         let ends: Vec<u32> = table.leaves.iter().filter_map(|leaf| leaf.rows.last()).map(|(key, _)| *key).collect();
         assert_eq!(ends, [0, 2, 3, 4, 8, 9, 10, 12, 13, 14, 15, 17, 19]);
+    }
+
+    #[test]
+    fn changed_rows_are_found_by_their_leaves() {
+        let mut table = Table::default();
+        for key in 0..1_000 {
+            table.put(key, Value(0));
+        }
+        let former = table.share();
+        assert_eq!(table.share().changed_since(&former).count(), 0);
+        *table.edit(&500).expect("a row") = Value(1);
+        table.put(2_000, Value(2));
+        table.remove(&7);
+        let now = table.share();
+        let changed: Vec<(u32, Value)> = now.changed_since(&former).map(|(key, value)| (*key, value.clone())).collect();
+        assert!(changed.contains(&(500, Value(1))) && changed.contains(&(2_000, Value(2))) && changed.len() < 40);
+        assert_eq!(former.changed_since(&SharedRows::default()).count(), 1_000);
     }
 
     #[test]

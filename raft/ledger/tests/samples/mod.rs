@@ -20,10 +20,10 @@ use reveille_ledger::reply::{
 use reveille_ledger::restore::Restore;
 use reveille_ledger::tenant::TenantSet;
 use reveille_ledger::token::{Rights, TenantScope, TokenCreate, TokenGrant};
-use reveille_ledger::{ActivityKind, Ledger, RunKind, RunState, ScheduleTiming};
+use reveille_ledger::{ActivityKind, BackupResult, LastBackup, Ledger, RunKind, RunState, ScheduleTiming};
 
 /// Number of commands; their ordinals are 0 to this minus one.
-pub const COMMANDS: u8 = 53;
+pub const COMMANDS: u8 = 54;
 
 const NODE: NodeId = NodeId(0xfeed);
 const OWNER: ClaimOwner = ClaimOwner { node: NODE, incarnation: Incarnation(3) };
@@ -86,6 +86,7 @@ pub fn name(command: &Command) -> &'static str {
         Command::Restore(_) => "Restore",
         Command::RestoreAccept => "RestoreAccept",
         Command::Authority(_) => "Authority",
+        Command::BackupEnded(_) => "BackupEnded",
         #[cfg(feature = "next-level")]
         Command::OfNextLevel => "OfNextLevel",
     }
@@ -474,6 +475,7 @@ pub fn commands() -> Vec<(&'static str, Command)> {
         ("Restore", Command::Restore(Box::new(restore()))),
         ("RestoreAccept", Command::RestoreAccept),
         ("Authority", Command::Authority(AuthorityStep::Use(AuthorityId([7; 32])))),
+        ("BackupEnded", Command::BackupEnded(backup())),
     ]
 }
 
@@ -481,6 +483,10 @@ pub fn commands() -> Vec<(&'static str, Command)> {
 pub fn restore() -> Restore {
     let TokenCreate { id, grant, .. } = token(9, "admin", TenantScope::All);
     Restore { former_cluster: u128::MAX - 7, token: id, grant }
+}
+
+fn backup() -> BackupResult {
+    BackupResult::Verified(LastBackup { index: 300, at: Time(1_800_000_000_000), bytes: 70_000 })
 }
 
 /// Returns one of each actor.
@@ -713,6 +719,8 @@ pub fn ledger() -> Ledger {
     put(later, Command::TokenCreate(Box::new(token(1, "root", TenantScope::All))));
     put(later, token_of_two_tenants(2));
     put(later, Command::TokenRevoke(TokenId(2)));
+    put(later, Command::BackupEnded(backup()));
+    put(later, Command::BackupEnded(BackupResult::Failed));
     put(later, Command::PoolSet(pool_set()));
     put(later, Command::AudienceSeal(audience_seal()));
     let CommandOutcome::Schedule(news) = put(later, sealed()) else { panic!("a schedule") };
