@@ -11,8 +11,8 @@ use reveille_ledger::storage::{FrozenBlock, hash_of_blocks, unpack_block};
 use reveille_ledger::{ArchivePartKey, Ledger};
 use tokio::sync::Mutex;
 
-use crate::snapshot::SnapshotError;
 use crate::snapshot::manager::SnapshotManager;
+use crate::snapshot::{PinnedSnapshot, SnapshotError};
 use crate::state_machine::applied_state::AppliedState;
 
 /// Limit of the opened parts that are kept, as the size of their blocks.
@@ -120,6 +120,16 @@ impl ArchiveReader {
     pub fn block(&self, hash: Hash) -> Option<Vec<u8>> {
         let unsaved = self.applied_state.read(|ledger| ledger.unsaved_block(&hash));
         unsaved.map(|bytes| bytes.to_vec()).or_else(|| self.snapshots.read_block(hash).ok())
+    }
+
+    /// Makes a snapshot for a copy elsewhere: see [`SnapshotManager::build_pinned`]. Blocks on the disk.
+    pub fn pinned_snapshot<T>(&self, read: impl FnOnce(&Ledger) -> T) -> Result<(PinnedSnapshot, T), SnapshotError> {
+        self.snapshots.build_pinned(read)
+    }
+
+    /// Returns the file of a block of a snapshot or of the archive, checked. Blocks on the disk.
+    pub fn block_file(&self, hash: Hash) -> Result<Vec<u8>, SnapshotError> {
+        self.snapshots.read_block_file(hash)
     }
 
     /// Stores a block that a peer sent, if its bytes match `hash`. Blocks on the disk.

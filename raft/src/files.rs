@@ -15,9 +15,21 @@ pub const PUBLIC: u32 = 0o644;
 /// # Errors
 /// The error of the system. The file then has its former content.
 pub fn replace(folder: &Path, name: &str, content: &[u8], mode: u32) -> io::Result<()> {
-    let draft = folder.join(format!("{name}.new"));
+    let draft = format!("{name}.new");
     // A draft that a crash left could have other permissions.
-    remove_if_exists(&draft)?;
+    match std::fs::remove_file(folder.join(&draft)) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    replace_by(folder, name, &draft, content, mode)
+}
+
+/// As [`replace`], with a name for the draft, which must be free: for a folder that several processes write.
+///
+/// # Errors
+/// The error of the system. The file then has its former content.
+pub fn replace_by(folder: &Path, name: &str, draft: &str, content: &[u8], mode: u32) -> io::Result<()> {
+    let draft = folder.join(draft);
     let mut file = OpenOptions::new().create_new(true).write(true).mode(mode).open(&draft)?;
     file.write_all(content)?;
     file.sync_all()?;

@@ -31,6 +31,7 @@ use crate::membership::{Member, MembershipError, change_membership, initialize, 
 use crate::peer::{Application, Destination, Peer};
 use crate::proposer::{EntryStamp, ProposeError};
 use crate::router::{ReadError, RetryPolicy, Router};
+use crate::snapshot::{PinnedSnapshot, SnapshotError};
 use crate::state_machine::applied_state::{AppliedState, record_lock_time};
 use crate::state_machine::checkpoints::Checkpoints;
 use crate::state_machine::hint::Hints;
@@ -175,6 +176,17 @@ impl Replica {
     /// Returns a block of the archive for a peer. `None`: it is not readable here either. Blocks on the disk.
     pub fn block(&self, hash: Hash) -> Option<Vec<u8>> {
         self.inner.archive.block(hash)
+    }
+
+    /// Makes a snapshot for a copy elsewhere, and reads the same state. Its blocks are kept until the result is dropped;
+    /// blocks of the archive only as long as the newest state names them. Blocks on the disk.
+    pub fn pinned_snapshot<T>(&self, read: impl FnOnce(&Ledger) -> T) -> Result<(PinnedSnapshot, T), SnapshotError> {
+        self.inner.archive.pinned_snapshot(read)
+    }
+
+    /// Returns the file of a block of a snapshot or of the archive as it is on this disk, checked. Blocks on the disk.
+    pub fn block_file(&self, hash: Hash) -> Result<Vec<u8>, SnapshotError> {
+        self.inner.archive.block_file(hash)
     }
 
     /// Stores a block of the archive that a peer sent, if its bytes match `hash`. Blocks on the disk.

@@ -34,12 +34,15 @@ impl BlockFolder {
     /// Returns the uncompressed bytes of a block. Fails with `Missing`, or with `Damaged` if they do not match the
     /// name.
     pub(super) fn read(&self, hash: Hash) -> Result<Vec<u8>, SnapshotError> {
-        let file = match fs::read(self.path_of(hash)) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Err(SnapshotError::Missing { hash }),
-            other => other.map_err(doing("read a snapshot block"))?,
-        };
-        let bytes = uncompress(&file).filter(|bytes| Hash::of(bytes) == hash);
-        bytes.ok_or_else(|| SnapshotError::damaged(format!("block {hash} does not match its name")))
+        content_of_block(hash, &self.read_file(hash)?)
+    }
+
+    /// Returns the file of a block as it is on disk. Its content is not checked.
+    pub(super) fn read_file(&self, hash: Hash) -> Result<Vec<u8>, SnapshotError> {
+        match fs::read(self.path_of(hash)) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Err(SnapshotError::Missing { hash }),
+            file => file.map_err(doing("read a snapshot block")),
+        }
     }
 
     /// Stores `bytes`, whose hash is `hash`. Returns false if the file existed with these bytes. The existing file is
@@ -70,6 +73,12 @@ impl BlockFolder {
     pub(super) fn hashes(&self) -> Result<Vec<Hash>, SnapshotError> {
         Ok(files::names(&self.folder)?.iter().filter_map(|name| parse(name)).collect())
     }
+}
+
+/// Returns the bytes of a block from its file, which may be a copy elsewhere. Fails if they do not match the name.
+pub fn content_of_block(hash: Hash, file: &[u8]) -> Result<Vec<u8>, SnapshotError> {
+    let bytes = uncompress(file).filter(|bytes| Hash::of(bytes) == hash);
+    bytes.ok_or_else(|| SnapshotError::damaged(format!("block {hash} does not match its name")))
 }
 
 /// Returns the content of a block file. `None`: it is damaged. Trusts no size in the file.

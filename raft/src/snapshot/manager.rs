@@ -124,8 +124,9 @@ pub(crate) struct SnapshotManager {
 }
 
 /// Keeps the blocks of a snapshot from garbage collection until it is dropped.
-pub(crate) struct PinnedSnapshot {
+pub struct PinnedSnapshot {
     snapshots: Arc<SnapshotManager>,
+    /// The snapshot.
     pub manifest: Arc<Manifest>,
 }
 
@@ -178,12 +179,30 @@ impl SnapshotManager {
     /// frozen. Returns the newest snapshot instead if the state is older: then it was just installed, and will replace
     /// the state.
     pub fn build(&self) -> Result<Manifest, SnapshotError> {
+        self.build_and_read(|_| ()).map(|(manifest, ())| manifest)
+    }
+
+    /// As [`SnapshotManager::build`], for a copy of the whole state elsewhere. Also returns what `read` finds in the same
+    /// state, and keeps the blocks of the snapshot. Blocks of the archive stay only as long as the newest state names
+    /// them.
+    pub fn build_pinned<T>(
+        self: &Arc<Self>,
+        read: impl FnOnce(&Ledger) -> T,
+    ) -> Result<(PinnedSnapshot, T), SnapshotError> {
+        let (manifest, found) = self.build_and_read(|ledger| (ledger.head().applied, read(ledger)))?;
+        match found {
+            (index, found) if index == manifest.index => Ok((self.pin(manifest), found)),
+            _ => Err(SnapshotError::damaged("another snapshot was installed meanwhile; try again")),
+        }
+    }
+
+    fn build_and_read<T>(&self, read: impl FnOnce(&Ledger) -> T) -> Result<(Manifest, T), SnapshotError> {
         let _changing = self.changing.lock();
         crash::point("snapshot.build-start");
-        let (position, state) = self.freeze()?;
+        let (position, state, found) = self.freeze(read)?;
         let index = position.last.map_or(0, |id| id.index);
         if let Some(newest) = self.current().filter(|newest| newest.index > index) {
-            return Ok(newest);
+            return Ok((newest, found));
         }
         self.applied_state.wait_for_log()?;
         let built = self.folder.build(index, encode_position(&position)?, &state)?;
@@ -203,7 +222,7 @@ impl SnapshotManager {
             new_bytes = built.new_bytes,
             "snapshot made"
         );
-        Ok(built.manifest)
+        Ok((built.manifest, found))
     }
 
     /// Drops the blocks of the archive from memory that a durable snapshot now has. `state` still holds them, so the
@@ -219,14 +238,14 @@ impl SnapshotManager {
         }
     }
 
-    fn freeze(&self) -> Result<(AppliedPosition, FrozenState), SnapshotError> {
+    fn freeze<T>(&self, read: impl FnOnce(&Ledger) -> T) -> Result<(AppliedPosition, FrozenState, T), SnapshotError> {
         let ledger = self.applied_state.ledger.read();
         self.applied_state.check_whole()?;
         let position = self.applied_state.position.lock().clone();
         let begun = Instant::now();
-        let state = ledger.freeze();
+        let (state, found) = (ledger.freeze(), read(&ledger));
         record_lock_time("snapshot", begun);
-        Ok((position, state))
+        Ok((position, state, found))
     }
 
     /// Makes a snapshot whose blocks are all on this disk the newest one of this node. Returns its state.
@@ -249,6 +268,10 @@ impl SnapshotManager {
 
     pub fn read_block(&self, hash: Hash) -> Result<Vec<u8>, SnapshotError> {
         self.folder.read_block(hash)
+    }
+
+    pub fn read_block_file(&self, hash: Hash) -> Result<Vec<u8>, SnapshotError> {
+        self.folder.read_block_file(hash)
     }
 
     pub fn read_archived(&self, hash: Hash) -> Result<Vec<u8>, SnapshotError> {

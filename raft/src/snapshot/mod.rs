@@ -30,7 +30,9 @@ use reveille_ledger::storage::{BlockEntry, FrozenBlock, FrozenState, Row, unpack
 
 use crate::crash;
 
+pub use block_folder::content_of_block;
 pub use error::SnapshotError;
+pub use manager::PinnedSnapshot;
 pub use manifest::Manifest;
 
 use block_folder::BlockFolder;
@@ -277,6 +279,13 @@ impl Snapshots {
     /// Returns the checked bytes of a block, for a peer.
     pub fn read_block(&self, hash: Hash) -> Result<Vec<u8>, SnapshotError> {
         self.blocks.read(hash)
+    }
+
+    /// Returns the file of a block, compressed, after checking its content: for a copy.
+    pub fn read_block_file(&self, hash: Hash) -> Result<Vec<u8>, SnapshotError> {
+        let file = self.blocks.read_file(hash)?;
+        content_of_block(hash, &file)?;
+        Ok(file)
     }
 
     /// As [`Snapshots::read_block`], for a block that the archive names. If it is missing or damaged, it is lacking from
