@@ -16,9 +16,11 @@
 //!
 //! Reading order: [`process`] (start, stop, shared state), [`leader`] (timer, claims, leases, barriers, auditor),
 //! [`worker`] (from a claim to the gate, the settler, the [`worker::journal`] and recovery), [`smtp`] (sessions, pools,
-//! classification of answers), [`audience`] (recipients on disk), [`compose`] (templates to messages), [`ops`].
+//! classification of answers), [`audience`] (recipients on disk), [`backup`],
+//! [`compose`] (templates to messages), [`ops`].
 
 pub mod audience;
+pub mod backup;
 pub mod compose;
 pub mod leader;
 pub mod ops;

@@ -46,7 +46,7 @@ async fn node_with(folder: &Path, incarnation: u64, clock: Arc<dyn Clock>) -> No
     let me = support::owner(NodeId(1), incarnation);
     let mut options = reveille_raft::ReplicaOptions::new(folder.join("data"), me, Arc::new(transport));
     options.startup_delay = Duration::ZERO;
-    let context = support::context(options, &address, clock).await;
+    let context = support::context(options, &address, clock, None).await;
     if context.replica.cluster().is_none() {
         let member = Member { name: "n1".into(), address, votes: true, key: None };
         context.replica.initialize(ClusterId(7), &[(context.me.node, member)].into()).await.expect("a cluster");

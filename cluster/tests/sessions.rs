@@ -39,7 +39,7 @@ impl Node {
         let me = support::owner(NodeId(1), 1);
         let mut options = reveille_raft::ReplicaOptions::new(folder.join("data"), me, Arc::new(transport));
         options.startup_delay = Duration::ZERO;
-        let context = support::context(options, &address, Arc::new(SystemClock)).await;
+        let context = support::context(options, &address, Arc::new(SystemClock), None).await;
         let member = Member { name: "n1".into(), address, votes: true, key: None };
         context.replica.initialize(ClusterId(7), &[(context.me.node, member)].into()).await.expect("a cluster");
         let leadership_handle = NodeRuntime::start_leadership_actor(&context);

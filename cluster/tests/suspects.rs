@@ -51,7 +51,7 @@ impl Life {
         let me = support::owner(NODE, incarnation);
         let mut options = reveille_raft::ReplicaOptions::new(folder.join("data"), me, Arc::new(transport));
         options.startup_delay = Duration::ZERO;
-        let context = support::context(options, &address, Arc::new(SystemClock)).await;
+        let context = support::context(options, &address, Arc::new(SystemClock), None).await;
         if context.replica.cluster().is_none() {
             let member = Member { name: "n1".into(), address, votes: true, key: None };
             context.replica.initialize(ClusterId(7), &[(NODE, member)].into()).await.expect("a cluster");

@@ -158,7 +158,7 @@ pub fn name(bytes: &[u8]) -> Option<Hash> {
 }
 
 /// Verifies every block of a whole part and returns its name.
-pub(super) fn verify(bytes: &[u8]) -> Result<Hash, String> {
+pub(crate) fn verify(bytes: &[u8]) -> Result<Hash, String> {
     verify_each(bytes, |_| None)
 }
 

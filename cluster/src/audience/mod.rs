@@ -21,7 +21,7 @@ pub mod steward;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, DirBuilder, File};
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, FileExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -37,6 +37,7 @@ use crate::process::cache::Cache;
 
 pub use check::AudienceFault;
 use file::Head;
+pub(crate) use file::verify;
 pub use file::{BLOCK, encode, name};
 pub use generated::GeneratedAudience;
 pub use keys::{Keys, Repeats};
@@ -318,6 +319,21 @@ impl AudienceStore {
         let mut bytes = vec![0; length];
         file.read_exact_at(&mut bytes, offset)?;
         Ok(Some((bytes, total)))
+    }
+
+    /// Returns the whole file of a part, verified.
+    ///
+    /// # Errors
+    /// The same errors as [`AudienceStore::read`].
+    pub(crate) fn whole(&self, part: Hash) -> Result<Vec<u8>, PartFault> {
+        let damaged = |what: String| PartFault::Damaged { part, what };
+        let mut bytes = Vec::new();
+        let read = self.open_part(part)?.read_to_end(&mut bytes);
+        read.map_err(|error| PartFault::Unreadable { part, error: error.to_string() })?;
+        match file::verify(&bytes).map_err(damaged)? {
+            name if name == part => Ok(bytes),
+            _ => Err(damaged("its content is that of another part".to_owned())),
+        }
     }
 
     /// Returns true if the part's file exists. Its content is not verified.

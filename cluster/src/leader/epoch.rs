@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::claims::dispatcher;
 use super::leadership::{Leadership, PROPOSAL_TIMEOUT, StartedEpoch};
-use super::{auditor, clock_steering, fitness, membership, relay_shares, timer};
+use super::{auditor, backups, clock_steering, fitness, membership, relay_shares, timer};
 use crate::process::context::NodeContext;
 
 /// Interval of the `Tick` entries that a leader commits, so that ledger time advances while nothing else happens (P18).
@@ -78,6 +78,7 @@ async fn lead(context: &Arc<NodeContext>, raft_term: u64, ended: CancellationTok
     actors.spawn(fitness::run(Arc::clone(context), Arc::clone(&leadership)));
     actors.spawn(relay_shares::run(Arc::clone(context), Arc::clone(&leadership)));
     actors.spawn(membership::run(Arc::clone(context), Arc::clone(&leadership)));
+    actors.spawn(backups::run(Arc::clone(context), Arc::clone(&leadership)));
     actors.spawn(tick(Arc::clone(&leadership)));
     actors.spawn(listen(Arc::clone(context), Arc::clone(&leadership)));
     actors.spawn(clock_steering::run(Arc::clone(context), Arc::clone(&leadership)));

@@ -3,6 +3,7 @@
 //! The actors read the applied state and propose commands; they do nothing else. Every actor ends with its epoch.
 
 pub(crate) mod auditor;
+pub(crate) mod backups;
 pub mod barrier;
 pub mod claims;
 pub(crate) mod clock_steering;

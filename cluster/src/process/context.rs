@@ -15,6 +15,7 @@ use super::cache::Cache;
 use super::clock::Clock;
 use super::lease::{LEASE, LeaseClock, NodeLease};
 use crate::audience::AudienceStore;
+use crate::backup::BackupPlan;
 use crate::leader::leadership::Leadership;
 use crate::ops::backlog::Backlog;
 use crate::ops::return_path::ReturnPath;
@@ -87,6 +88,8 @@ pub struct NodeContext {
     pub unsubscribe: Option<Unsubscribe>,
     /// Time from the end of a run to its archiving (P24).
     pub archive_after: Duration,
+    /// Where and when backups are made. `None`: nowhere.
+    pub backups: Option<BackupPlan>,
     /// Address for bounces. `None`: bounces go to the content's sender.
     pub return_path: Option<ReturnPath>,
     /// True if the node is stopping: it returns what it has not begun, and ends.
@@ -123,6 +126,7 @@ impl NodeContext {
             backlogs: RwLock::new(Vec::new()),
             unsubscribe: None,
             archive_after: ARCHIVE_AFTER,
+            backups: None,
             return_path: None,
             stopping: AtomicBool::new(false),
         }

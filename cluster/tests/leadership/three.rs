@@ -50,7 +50,7 @@ async fn three(
         options.election_ms = 2_000..4_000;
         options.startup_delay = Duration::ZERO;
         change(&mut options);
-        let context = support::context(options, &address, Arc::new(SystemClock)).await;
+        let context = support::context(options, &address, Arc::new(SystemClock), None).await;
         let leadership_handle = NodeRuntime::start_leadership_actor(&context);
         nodes.push((context, leadership_handle));
     }

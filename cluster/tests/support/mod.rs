@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use reveille_cluster::audience::AudienceStore;
+use reveille_cluster::backup::BackupPlan;
 use reveille_cluster::ops::zones::Zones;
 use reveille_cluster::process::clock::{Clock, SystemClock};
 use reveille_cluster::process::context::NodeContext;
@@ -26,7 +27,12 @@ pub fn owner(node: NodeId, incarnation: u64) -> ClaimOwner {
 }
 
 /// Starts a node's replica from these options, without actors.
-pub async fn context(options: ReplicaOptions, address: &str, clock: Arc<dyn Clock>) -> Arc<NodeContext> {
+pub async fn context(
+    options: ReplicaOptions,
+    address: &str,
+    clock: Arc<dyn Clock>,
+    backups: Option<BackupPlan>,
+) -> Arc<NodeContext> {
     let me = ClaimOwner { node: options.node, incarnation: Incarnation(options.process_nonce) };
     let introduction = NodeIntroduction {
         name: format!("n{}", me.node.0),
@@ -37,7 +43,9 @@ pub async fn context(options: ReplicaOptions, address: &str, clock: Arc<dyn Cloc
     let peer_handler = Arc::new(PeerHandler::new(clock.clone(), introduction.clone()));
     let parts = AudienceStore::open(options.data_dir.join("parts")).expect("a folder");
     let replica = Replica::start(options, peer_handler.clone()).await.expect("a replica");
-    let context = Arc::new(NodeContext::new(replica, me, introduction, clock, Zones::bundled("test"), parts));
+    let mut context = NodeContext::new(replica, me, introduction, clock, Zones::bundled("test"), parts);
+    context.backups = backups;
+    let context = Arc::new(context);
     peer_handler.open(&context);
     context
 }

@@ -29,7 +29,7 @@ async fn make_snapshots(cluster: &Cluster, leads: usize, pool: &str) {
 }
 
 /// Sends a run, archives it, and saves its part on all nodes. Returns the run and the part.
-async fn archive_run(cluster: &Cluster, leads: usize) -> (RunId, ArchivePart) {
+pub async fn archive_run(cluster: &Cluster, leads: usize) -> (RunId, ArchivePart) {
     cluster.put(leads, Command::TestClock).await;
     open(cluster, leads, RECIPIENTS, 0).await;
     let replica = &cluster.nodes[leads].context().replica;

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use reveille_cluster::backup::{BackupPlan, FolderTarget};
 use reveille_cluster::process::clock::SystemClock;
 use reveille_cluster::process::context::NodeContext;
 use reveille_cluster::process::lifecycle::{self, LeadershipHandle, NodeRuntime};
@@ -135,7 +136,12 @@ impl Node {
         node_runtime.relays.status().remove("mailbox").expect("the relay is known here")
     }
 
-    async fn start_replica(&mut self, network: &Network, change: fn(&mut ReplicaOptions)) -> LeadershipHandle {
+    async fn start_replica(
+        &mut self,
+        network: &Network,
+        change: fn(&mut ReplicaOptions),
+        backups: Option<BackupPlan>,
+    ) -> LeadershipHandle {
         self.lives += 1;
         let home = Home::new(&self.name);
         let mut options =
@@ -149,7 +155,7 @@ impl Node {
         let address = Network::address_of(self.id);
         let (context, leadership_handle) = home
             .run(async move {
-                let context = support::context(options, &address, Arc::new(SystemClock)).await;
+                let context = support::context(options, &address, Arc::new(SystemClock), backups).await;
                 let leadership_handle = NodeRuntime::start_leadership_actor(&context);
                 (context, leadership_handle)
             })
@@ -175,12 +181,21 @@ impl Node {
     }
 }
 
+fn plan(folder: &Option<PathBuf>) -> Option<BackupPlan> {
+    let target = FolderTarget::new(folder.as_ref()?);
+    let mut plan = BackupPlan::new(Arc::new(target), Duration::from_secs(3_600), 14);
+    plan.opt_outs_every = Duration::from_millis(200);
+    Some(plan)
+}
+
 /// The cluster, its network and its mailbox.
 pub struct Cluster {
     pub network: Network,
     pub sink: Sink,
     pub nodes: Vec<Node>,
     change: fn(&mut ReplicaOptions),
+    /// Where the nodes make backups, every hour.
+    backups: Option<PathBuf>,
 }
 
 impl Cluster {
@@ -190,12 +205,16 @@ impl Cluster {
     }
 
     pub async fn start_with(change: fn(&mut ReplicaOptions)) -> Cluster {
+        Cluster::start_with_backups(change, None).await
+    }
+
+    pub async fn start_with_backups(change: fn(&mut ReplicaOptions), backups: Option<PathBuf>) -> Cluster {
         let sink = Sink::start(SinkOptions::default()).expect("a mailbox");
         let nodes = (1..=3).map(Node::new).collect();
-        let mut cluster = Cluster { network: Network::default(), sink, nodes, change };
+        let mut cluster = Cluster { network: Network::default(), sink, nodes, change, backups };
         let mut started = Vec::new();
         for node in &mut cluster.nodes {
-            started.push(node.start_replica(&cluster.network, change).await);
+            started.push(node.start_replica(&cluster.network, change, plan(&cluster.backups)).await);
         }
         let member = |node: &Node| Member {
             name: node.name.clone(),
@@ -267,7 +286,8 @@ impl Cluster {
     /// Starts a new incarnation on the same folders.
     pub async fn restart(&mut self, index: usize) {
         self.network.switch_on(self.nodes[index].id);
-        let leadership_handle = self.nodes[index].start_replica(&self.network, self.change).await;
+        let plan = plan(&self.backups);
+        let leadership_handle = self.nodes[index].start_replica(&self.network, self.change, plan).await;
         self.nodes[index].start_node_runtime(leadership_handle).await;
     }
 

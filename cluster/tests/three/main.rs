@@ -6,6 +6,7 @@
 //! (`reconciliation`).
 
 mod archive;
+mod backups;
 mod barriers;
 mod cluster;
 mod leaders;

@@ -1,0 +1,33 @@
+//! Backups: copies of the whole state at another place, from which a new cluster can be made.
+//!
+//! A node makes a backup of its snapshot ([`create()`]) at a [`BackupTarget`] that its configuration names, and reads it
+//! back whole ([`verify()`]). Between backups the leader adds each opt-out to the same target ([`opt_outs`]).
+//!
+//! Invariants: a backup has a manifest only after all its files are there; what another backup needs is never changed or
+//! removed; keys and passwords are in no backup. Everything blocks, and runs on threads of its own.
+//!
+//! Reading order: `target`, `manifest`, `verify`, `create`, `list`, `prune`, `opt_outs`,
+//! `stream`, `runner` (in a node).
+
+mod create;
+mod list;
+mod manifest;
+pub mod opt_outs;
+mod plan;
+mod prune;
+mod runner;
+mod stream;
+mod target;
+mod verify;
+mod work;
+
+pub use create::{BackupSource, MadeBackup, create};
+pub use list::{ListedBackup, list};
+pub use manifest::{BackupId, BackupManifest, time_text};
+pub use plan::BackupPlan;
+pub use prune::{PrunedBackups, prune};
+pub use runner::make;
+pub use stream::{OptOutMoment, OptOutStream};
+pub use target::{BackupTarget, FolderTarget, StoredFile};
+pub use verify::{read_manifest, verify};
+pub use work::{BackupError, BackupPhase, BackupProgress, FileFault, Work};

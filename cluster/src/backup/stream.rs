@@ -1,0 +1,79 @@
+//! Finds new opt-outs in the state, and adds them to the target.
+//!
+//! Belongs to one leadership. It reads a moment of the tables, and looks only into leaves that changed since the last
+//! moment, so that a million opt-outs cost nothing while none is added.
+
+use std::sync::Arc;
+
+use reveille_ledger::ids::Time;
+use reveille_ledger::{Ledger, OptedOut, SharedRows, TakenBack};
+use reveille_raft::ClusterId;
+
+use super::opt_outs::{self, OptOutChange, OptOutKind};
+use super::target::BackupTarget;
+use super::work::BackupError;
+
+type OptOutKey = (String, String);
+
+/// The tables at one moment.
+#[derive(Clone, Default)]
+pub struct OptOutMoment {
+    applied: u64,
+    opted_out: SharedRows<OptOutKey, OptedOut>,
+    taken_back: SharedRows<OptOutKey, TakenBack>,
+}
+
+impl OptOutMoment {
+    /// Reads the tables. Costs some pointers.
+    pub fn of(ledger: &Ledger) -> OptOutMoment {
+        let (opted_out, taken_back) = (ledger.opted_out().share(), ledger.taken_back().share());
+        OptOutMoment { applied: ledger.head().applied, opted_out, taken_back }
+    }
+
+    /// Returns the changes after an entry, and after a former moment.
+    fn changes(&self, former: &OptOutMoment, after: u64) -> Vec<OptOutChange> {
+        let change = |(tenant, recipient): &OptOutKey, index, kind| {
+            let (tenant, recipient) = (tenant.clone(), recipient.clone());
+            (index > after).then_some(OptOutChange { index, tenant, recipient, kind })
+        };
+        let opted_out = self.opted_out.changed_since(&former.opted_out);
+        let opted_out = opted_out.filter_map(|(key, row)| change(key, row.index, OptOutKind::OptedOut));
+        let taken_back = self.taken_back.changed_since(&former.taken_back);
+        let taken_back = taken_back.filter_map(|(key, row)| change(key, row.index, OptOutKind::TakenBack));
+        opted_out.chain(taken_back).collect()
+    }
+}
+
+/// The opt-outs that are at the target.
+pub struct OptOutStream {
+    target: Arc<dyn BackupTarget>,
+    cluster: ClusterId,
+    former: OptOutMoment,
+    /// Last entry whose changes are written. `None`: not known yet, or there is no backup yet.
+    written: Option<u64>,
+}
+
+impl OptOutStream {
+    /// Returns a stream that finds its place at the target.
+    pub fn new(target: Arc<dyn BackupTarget>, cluster: ClusterId) -> OptOutStream {
+        OptOutStream { target, cluster, former: OptOutMoment::default(), written: None }
+    }
+
+    /// Writes what changed before this moment. Blocks. Before the first backup it writes nothing.
+    ///
+    /// # Errors
+    /// [`BackupError::Target`]. The next call writes the same.
+    pub fn write(&mut self, moment: OptOutMoment, now: Time) -> Result<(), BackupError> {
+        if self.written.is_none() {
+            self.written = opt_outs::written_through(&*self.target, self.cluster)?;
+        }
+        let Some(after) = self.written else { return Ok(()) };
+        let changes = moment.changes(&self.former, after);
+        if !changes.is_empty() {
+            opt_outs::write(&*self.target, self.cluster, (after, moment.applied), changes, now)?;
+            self.written = Some(moment.applied);
+        }
+        self.former = moment;
+        Ok(())
+    }
+}

@@ -1,0 +1,108 @@
+//! The leader's backups: adds opt-outs to the target, makes a backup when one is due, and removes old ones.
+//!
+//! When the last one was made is in the state, and what was streamed is at the target, so the next leader goes on. Belongs
+//! to a leadership.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use reveille_ledger::BackupHistory;
+use reveille_ledger::ids::Time;
+use reveille_raft::ClusterId;
+use tokio::sync::watch;
+
+use super::leadership::Leadership;
+use crate::backup::{BackupPlan, OptOutMoment, OptOutStream, make, prune};
+use crate::process::context::NodeContext;
+
+/// Interval of the check whether a backup is due.
+const CHECK_EVERY: Duration = Duration::from_secs(5);
+/// Pause after a failed backup, unless the interval of backups is shorter.
+const RETRY_AFTER_MS: i64 = 10 * 60_000;
+
+/// Makes backups until the leadership ends.
+pub(crate) async fn run(context: Arc<NodeContext>, leadership: Arc<Leadership>) {
+    let (Some(plan), Some(cluster)) = (&context.backups, context.replica.cluster()) else {
+        return leadership.ended.cancelled().await;
+    };
+    let stream = OptOutStream::new(Arc::clone(&plan.target), cluster);
+    tokio::join!(stream_opt_outs(&context, &leadership, plan, stream), make_backups(&context, &leadership, plan));
+    metrics::gauge!("reveille_backup_age_seconds").set(0.0);
+}
+
+async fn stream_opt_outs(
+    context: &Arc<NodeContext>,
+    leadership: &Leadership,
+    plan: &BackupPlan,
+    mut stream: OptOutStream,
+) {
+    let mut failed = false;
+    while !leadership.ended() {
+        let (moment, now) = (context.replica.read(OptOutMoment::of), context.clock.wall());
+        let written = context.replica.blocking(move || (stream.write(moment, now), stream)).await;
+        let Ok((result, same)) = written else { return leadership.ended.cancelled().await };
+        stream = same;
+        if let Err(error) = &result {
+            metrics::counter!("reveille_opt_out_stream_failures_total").increment(1);
+            if !failed {
+                tracing::error!(%error, "opt-outs are not added to the target of backups: a restore now would lose them");
+            }
+        } else if failed {
+            tracing::info!("opt-outs are added to the target of backups again");
+        }
+        failed = result.is_err();
+        leadership.ended.run_until_cancelled(tokio::time::sleep(plan.opt_outs_every)).await;
+    }
+}
+
+async fn make_backups(context: &Arc<NodeContext>, leadership: &Leadership, plan: &BackupPlan) {
+    while !leadership.ended() {
+        let history = context.replica.read(|ledger| ledger.head().backups);
+        let now = leadership.now();
+        let age_ms = history.last.map_or(0, |last| now.since_ms(last.at).max(0));
+        metrics::gauge!("reveille_backup_age_seconds").set(age_ms as f64 / 1_000.0);
+        if is_due(&history, now, plan.every) {
+            // A failure is logged, counted and recorded already.
+            if let Ok(made) = make(context, watch::Sender::new(None), leadership.ended.clone()).await {
+                remove_old(context, plan, made.id.cluster).await;
+            }
+        }
+        leadership.ended.run_until_cancelled(tokio::time::sleep(CHECK_EVERY)).await;
+    }
+}
+
+/// Returns true if the interval has passed since the last backup, and some time since the last failure.
+fn is_due(history: &BackupHistory, now: Time, every: Duration) -> bool {
+    let every_ms = i64::try_from(every.as_millis()).unwrap_or(i64::MAX);
+    let passed = |since: Option<Time>, ms: i64| since.is_none_or(|since| now.since_ms(since) >= ms);
+    passed(history.last.map(|last| last.at), every_ms) && passed(history.failed_at, every_ms.min(RETRY_AFTER_MS))
+}
+
+async fn remove_old(context: &Arc<NodeContext>, plan: &BackupPlan, cluster: ClusterId) {
+    let (target, keep) = (Arc::clone(&plan.target), plan.keep);
+    let pruned = context.replica.blocking(move || prune(&*target, cluster, keep, SystemTime::now())).await;
+    match pruned {
+        Ok(Ok(pruned)) if pruned.backups > 0 => {
+            tracing::info!(backups = pruned.backups, files = pruned.files, bytes = pruned.bytes, "old backups removed");
+        }
+        Ok(Err(error)) => tracing::warn!(%error, "old backups were not removed"),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use reveille_ledger::LastBackup;
+
+    use super::*;
+
+    #[test]
+    fn backup_is_due_after_its_interval_and_a_failure_waits() {
+        let (hour, minutes) = (Duration::from_secs(3_600), |count: i64| Time(count * 60_000));
+        let last = |at| Some(LastBackup { index: 1, at, bytes: 1 });
+        let due = |last, failed_at, now| is_due(&BackupHistory { last, failed_at }, now, hour);
+        assert!(due(None, None, minutes(0)));
+        assert!(!due(last(minutes(0)), None, minutes(59)) && due(last(minutes(0)), None, minutes(60)));
+        assert!(!due(None, Some(minutes(0)), minutes(9)) && due(None, Some(minutes(0)), minutes(10)));
+    }
+}

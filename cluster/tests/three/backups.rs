@@ -1,0 +1,229 @@
+//! Backups of a running cluster: whole, incremental, repaired, and never worse for a writer that died (P21).
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, SystemTime};
+
+use reveille_cluster::audience::GeneratedAudience;
+use reveille_cluster::backup::{
+    self, BackupError, BackupSource, BackupTarget, FolderTarget, MadeBackup, StoredFile, Work, create, list, prune,
+    read_manifest, verify,
+};
+use reveille_cluster::process::context::NodeContext;
+use reveille_ledger::command::{Command, OptOut};
+use reveille_raft::ClusterId;
+
+use crate::archive::archive_run;
+use crate::cluster::*;
+use crate::reconciliation::*;
+
+const CLUSTER: ClusterId = ClusterId(7);
+const KEEP: usize = 1;
+
+fn source(context: &NodeContext) -> BackupSource<'_> {
+    BackupSource {
+        cluster: CLUSTER,
+        replica: &context.replica,
+        parts: &context.parts,
+        node: &context.introduction.name,
+        version: "test",
+        now: context.clock.wall(),
+    }
+}
+
+fn make(cluster: &Cluster, index: usize, target: &dyn BackupTarget) -> Result<MadeBackup, BackupError> {
+    let context = cluster.nodes[index].context();
+    tokio::task::block_in_place(|| create(&source(context), target, &mut Work::new(|_| ())))
+}
+
+/// Changes the state.
+async fn opt_out(cluster: &Cluster, index: usize, recipient: &str) {
+    let keys = vec![recipient.to_owned()];
+    cluster.put(index, Command::OptOut(OptOut { tenant: "default".to_owned(), keys })).await;
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() { files.extend(self::files(&path)) } else { files.push(path) }
+    }
+    files
+}
+
+fn verify_newest(target: &dyn BackupTarget) -> Result<(), BackupError> {
+    let newest = list(target)?.first().expect("a backup").id;
+    verify(target, &read_manifest(target, newest)?, &mut Work::new(|_| ())).map(drop)
+}
+
+/// A target whose writer dies at a write: this one and all later ones do not happen.
+struct DyingTarget {
+    inner: FolderTarget,
+    left: AtomicUsize,
+}
+
+impl BackupTarget for DyingTarget {
+    fn put(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        let alive = self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok();
+        if alive { self.inner.put(name, bytes) } else { Err(io::Error::other("the writer is dead")) }
+    }
+
+    fn get(&self, name: &str) -> io::Result<Vec<u8>> {
+        self.inner.get(name)
+    }
+
+    fn stat(&self, name: &str) -> io::Result<Option<StoredFile>> {
+        self.inner.stat(name)
+    }
+
+    fn list(&self, folder: &str) -> io::Result<Vec<StoredFile>> {
+        self.inner.list(folder)
+    }
+
+    fn delete(&self, name: &str) -> io::Result<()> {
+        self.inner.delete(name)
+    }
+
+    fn place(&self, name: &str) -> String {
+        self.inner.place(name)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn backup_is_whole_and_incremental_and_survives_its_writers_and_names_damage() {
+    let cluster = Cluster::start_with(|options| {
+        options.snapshot_every = 50;
+    })
+    .await;
+    let leads = cluster.leader().await;
+    let (run, _) = archive_run(&cluster, leads).await;
+    let audience = GeneratedAudience { seed: 7, recipients: 600, columns: vec!["name".to_owned()] };
+    let (part, _) = sealed(&cluster, leads, &audience).await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let target = FolderTarget::new(folder.path());
+
+    // The first one is whole: state, archive and audiences.
+    let first = make(&cluster, leads, &target).expect("a backup");
+    let manifest = read_manifest(&target, first.id).expect("its manifest");
+    assert!(!manifest.archive.is_empty() && manifest.parts.iter().any(|(name, _)| *name == part));
+    let loaded = verify(&target, &manifest, &mut Work::new(|_| ())).expect("it is whole");
+    assert!(loaded.run(run).is_none() && !loaded.parts().is_empty(), "the run is in the archive");
+    assert_eq!(first.copied_files, first.files - 1, "all but the manifest are copied");
+
+    // The next one copies what changed, on any node.
+    opt_out(&cluster, leads, "first@example.net").await;
+    let other = (leads + 1) % 3;
+    let applied = cluster.nodes[leads].context().replica.read(|ledger| ledger.head().applied);
+    let reaches = || cluster.nodes[other].context().replica.read(|ledger| ledger.head().applied >= applied);
+    until("the other node has applied it", || reaches().then_some(())).await;
+    let second = make(&cluster, other, &target).expect("a backup");
+    assert!(second.id > first.id && (1..second.files / 2).contains(&second.copied_files), "{second:?}");
+
+    // A writer that dies at any write leaves the former ones whole, and the next one completes.
+    for left in 0.. {
+        opt_out(&cluster, leads, &format!("r{left}@example.net")).await;
+        let dying = DyingTarget { inner: target.clone(), left: AtomicUsize::new(left) };
+        let died = make(&cluster, leads, &dying);
+        let listed = list(&target).expect("a list");
+        assert!(listed.iter().all(|backup| backup.manifest.is_ok()));
+        assert!(listed.iter().any(|backup| backup.verified), "a verified one is there");
+        verify_newest(&target).expect("what has a manifest is whole");
+        match died {
+            Err(BackupError::Target { .. }) => {}
+            made => {
+                made.expect("it outlived all writes");
+                assert!(left > 3, "it wrote blocks, a manifest and the mark");
+                break;
+            }
+        }
+    }
+
+    // Each damaged file is named, and never loads.
+    let newest = list(&target).expect("a list").remove(0);
+    let names: Vec<PathBuf> = newest
+        .manifest
+        .as_ref()
+        .expect("a manifest")
+        .hashes()
+        .map(|hash| folder.path().join(format!("blocks/{hash}")))
+        .collect();
+    for path in names.into_iter().chain([folder.path().join(newest.id.manifest())]) {
+        let whole = std::fs::read(&path).expect("a file");
+        let mut flipped = whole.clone();
+        flipped[whole.len() / 2] ^= 4;
+        for harm in [flipped.as_slice(), &whole[..whole.len() / 2], b""] {
+            std::fs::write(&path, harm).expect("it is damaged");
+            let error = verify_newest(&target).expect_err("it is damaged").to_string();
+            assert!(error.contains(&path.display().to_string()), "{error}");
+        }
+        std::fs::remove_file(&path).expect("it is there");
+        if path.starts_with(folder.path().join("blocks")) {
+            let error = verify_newest(&target).expect_err("it is gone").to_string();
+            assert!(error.contains(&path.display().to_string()) && error.contains("is missing"), "{error}");
+        }
+        std::fs::write(&path, whole).expect("it is whole again");
+    }
+    verify_newest(&target).expect("it is whole");
+
+    // The next backup repairs what it needs.
+    let damaged = folder.path().join(format!("blocks/{part}"));
+    std::fs::write(&damaged, b"damaged").expect("it is damaged");
+    opt_out(&cluster, leads, "last@example.net").await;
+    make(&cluster, leads, &target).expect("it repairs the part");
+    verify_newest(&target).expect("it is whole");
+
+    // Pruning keeps what the newest verified backup needs, and young files.
+    let count = files(folder.path()).len();
+    let pruned = prune(&target, CLUSTER, KEEP, SystemTime::now()).expect("it prunes");
+    assert!(pruned.backups > 2 && pruned.files == 0, "{pruned:?}");
+    assert!(files(folder.path()).len() < count);
+    let in_two_days = SystemTime::now() + Duration::from_secs(2 * 86_400);
+    let pruned = prune(&target, CLUSTER, KEEP, in_two_days).expect("it prunes");
+    assert!(pruned.backups == 0 && pruned.files > 0, "{pruned:?}");
+    verify_newest(&target).expect("it is whole");
+    assert_eq!(backup::list(&target).expect("a list").len(), KEEP);
+    // What was not verified never replaces what was.
+    std::fs::remove_file(
+        files(&folder.path().join("backups"))
+            .into_iter()
+            .find(|file| file.extension().is_some_and(|ending| ending == "verified"))
+            .expect("a mark"),
+    )
+    .expect("it is there");
+    opt_out(&cluster, leads, "more@example.net").await;
+    let dying = DyingTarget { inner: target.clone(), left: AtomicUsize::new(usize::MAX) };
+    let newest = make(&cluster, leads, &dying).expect("a backup");
+    target.delete(&newest.id.manifest().replace(".manifest", ".verified")).expect("no mark");
+    prune(&target, CLUSTER, KEEP, in_two_days).expect("it prunes");
+    assert_eq!(backup::list(&target).expect("a list").len(), 2, "none was verified, so none is removed");
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn leader_makes_backups_and_the_next_one_goes_on_with_opt_outs() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let target = FolderTarget::new(folder.path());
+    let mut cluster = Cluster::start_with_backups(|_| {}, Some(folder.path().to_owned())).await;
+    let leads = cluster.leader().await;
+    opt_out(&cluster, leads, "early@example.net").await;
+    let recorded = |cluster: &Cluster, index: usize| {
+        cluster.nodes[index].context().replica.read(|ledger| ledger.head().backups.last)
+    };
+    let first = until("a backup is made and recorded", || recorded(&cluster, leads)).await;
+    let streamed = |after: u64| {
+        let found = backup::opt_outs::read(&target, CLUSTER, after).expect("there is no gap");
+        found.changes.into_iter().map(|change| change.recipient).collect::<Vec<String>>()
+    };
+    opt_out(&cluster, leads, "one@example.net").await;
+    until("it is at the target", || streamed(first.index).contains(&"one@example.net".to_owned()).then_some(())).await;
+    cluster.kill(leads).await;
+    let next = cluster.leader_but(Some(leads)).await;
+    opt_out(&cluster, next, "two@example.net").await;
+    until("it is at the target", || streamed(first.index).contains(&"two@example.net".to_owned()).then_some(())).await;
+    assert_eq!(recorded(&cluster, next), Some(first), "the next one is due in an hour");
+    assert_eq!(list(&target).expect("a list").len(), 1);
+    let all = streamed(first.index);
+    assert!(all.contains(&"one@example.net".to_owned()), "{all:?}");
+    cluster.end().await;
+}
