@@ -165,6 +165,7 @@ async fn until_interrupted(global: &Global, question: Question, terminal: &Termi
 async fn ask(context: &commands::CommandContext<'_>, question: Question) -> Result<(), Stop> {
     match question {
         Question::Cluster(args) => commands::cluster::run(context, args).await,
+        Question::Backup(args) => commands::backup::run(context, args).await,
         Question::Clock(args) => commands::clock::run(context, args).await,
         Question::Restore(args) => commands::restore::run(context, args).await,
         Question::Relay(args) => commands::relay::run(context, args).await,

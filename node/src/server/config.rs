@@ -97,6 +97,9 @@ pub struct Settings {
     /// How recipients of bulk mail opt out; in the file and the environment only.
     #[arg(skip)]
     pub unsubscribe: UnsubscribeSettings,
+    /// Where backups are kept; in the file and the environment only.
+    #[arg(skip)]
+    pub backup: BackupSettings,
     /// What this node logs in with at relays, by name; in the file and the environment only.
     #[arg(skip)]
     pub credentials: BTreeMap<String, CredentialSettings>,
@@ -133,6 +136,18 @@ pub struct UnsubscribeSettings {
     pub mailto: Option<String>,
     /// Keys for its links, as file:/path or env:NAME, the same on all nodes; the first signs, all are accepted
     pub keys: Option<Vec<String>>,
+}
+
+/// Settings of section `backup`: where the leader keeps backups. No command has them as flags.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::Args)]
+#[serde(deny_unknown_fields, default)]
+pub struct BackupSettings {
+    /// A folder for backups and opt-outs, the same on all nodes and outside of their machines, such as a mount
+    pub target: Option<PathBuf>,
+    /// The interval of backups, in seconds; 60 to 31536000 [default: 86400]
+    pub every_seconds: Option<u64>,
+    /// So many verified backups are kept; 1 to 10000 [default: 14]
+    pub keep: Option<u64>,
 }
 
 /// Settings of one section `credentials.NAME`. No command has them as flags.
@@ -195,8 +210,8 @@ pub struct Config {
     pub tls: Option<CertificateConfig>,
     /// How recipients of bulk mail opt out.
     pub unsubscribe: UnsubscribeConfig,
-    /// What is logged, and how.
-    pub log: LogConfig,
+    /// Where backups are kept.
+    pub backup: BackupConfig,
     /// Logins for relays.
     pub credentials: BTreeMap<String, Binding>,
     /// Files of rules for the answers of relays, by the relay's name.
@@ -249,13 +264,15 @@ pub struct ReturnPathConfig {
     pub keys: Vec<Secret>,
 }
 
-/// What is logged, and how.
+/// Where backups are kept. The values are checked, and not the target.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LogConfig {
-    /// Form of a line.
-    pub format: LogFormat,
-    /// What is logged, checked.
-    pub filter: String,
+pub struct BackupConfig {
+    /// Without it there are no backups.
+    pub target: Option<PathBuf>,
+    /// Interval of backups.
+    pub every: Duration,
+    /// Number of verified backups that are kept.
+    pub keep: usize,
 }
 
 /// Raft's timings, checked.
@@ -374,6 +391,11 @@ impl From<Config> for Settings {
                 mailto: Some(config.unsubscribe.mailto),
                 keys: Some(config.unsubscribe.keys.iter().map(ToString::to_string).collect()),
             },
+            backup: BackupSettings {
+                target: Some(config.backup.target.unwrap_or_default()),
+                every_seconds: Some(config.backup.every.as_secs()),
+                keep: Some(config.backup.keep as u64),
+            },
             credentials: config.credentials.iter().map(|(name, binding)| (name.clone(), binding.into())).collect(),
             replies: config
                 .replies
@@ -406,6 +428,7 @@ impl Settings {
             raft: self.raft.over(below.raft),
             tls: self.tls.over(below.tls),
             unsubscribe: self.unsubscribe.over(below.unsubscribe),
+            backup: self.backup.over(below.backup),
             credentials: over_each(self.credentials, below.credentials, CredentialSettings::over),
             replies: over_each(self.replies, below.replies, |above, below| ReplySettings {
                 file: above.file.or(below.file),
@@ -462,6 +485,16 @@ impl UnsubscribeSettings {
             listen: self.listen.or(below.listen),
             mailto: self.mailto.or(below.mailto),
             keys: self.keys.or(below.keys),
+        }
+    }
+}
+
+impl BackupSettings {
+    fn over(self, below: BackupSettings) -> BackupSettings {
+        BackupSettings {
+            target: self.target.or(below.target),
+            every_seconds: self.every_seconds.or(below.every_seconds),
+            keep: self.keep.or(below.keep),
         }
     }
 }

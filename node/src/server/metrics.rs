@@ -102,7 +102,9 @@ pub const MEASURES: &[Measure] = &[
     by("table", Gauge, "reveille_ledger_bytes", "Encoded bytes of a table of the state"),
     by("cause", Distribution, "reveille_ledger_lock_seconds", "How long work on many rows held the lock of the ledger"),
     plain(Counter, "reveille_snapshot_failures_total", "Snapshots that failed"),
-    plain(Gauge, "reveille_config_reload_failed", "1: the last reload of the configuration failed"),
+    plain(LeaderGauge, "reveille_backup_age_seconds", "Age of the last verified backup; 0 before the first"),
+    by("result", Counter, "reveille_backups_total", "Backups that this node made"),
+    plain(LeaderCounter, "reveille_opt_out_stream_failures_total", "Failures to add opt-outs to the target of backups"),
 ];
 
 /// Registers all metrics with the recorder of this process.

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use reveille_cluster::audience::AudienceStore;
+use reveille_cluster::backup::{BackupPlan, FolderTarget};
 use reveille_cluster::ops::unsubscribe::Unsubscribe;
 use reveille_cluster::ops::zones::Zones;
 use reveille_cluster::process::clock::SystemClock;
@@ -121,6 +122,9 @@ impl NodeServer {
         let mut context = NodeContext::new(replica, me, introduction, clock, Zones::bundled(tzdb()), parts);
         (context.accept_clock, context.return_path) = (accept_clock, return_path);
         context.archive_after = options.archive_after;
+        context.backups = options.backup.target.as_ref().map(|target| {
+            BackupPlan::new(Arc::new(FolderTarget::new(target)), options.backup.every, options.backup.keep)
+        });
         let (by, leaving) = leaving.map_or((None, None), |Leaving { by, listener }| (Some(by), Some(listener)));
         context.unsubscribe = by;
         let context = Arc::new(context);

@@ -322,6 +322,7 @@ async fn shape_of_cluster() {
         pools_used_up: Vec::new(),
         restore: None,
         blocked_count: 20_000,
+        backups: None,
     };
     let fake = Fake::answering("GetClusterStatus", answer).await;
     let json = fake.reveille("cluster status -o json").await.json();

@@ -27,6 +27,7 @@ macro_rules! pages {
 
 pages! {
     readme: "README.md",
+    backup: "docs/how-to/backup.md",
     campaigns: "docs/how-to/campaigns.md",
     cli: "docs/reference/cli.md",
     configuration: "docs/reference/configuration.md",

@@ -2,6 +2,7 @@
 
 mod archive;
 mod audience;
+mod backup;
 mod client_tls;
 mod date;
 mod disk;

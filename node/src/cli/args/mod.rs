@@ -2,6 +2,7 @@
 
 mod apply;
 mod audience;
+mod backup;
 mod campaign;
 mod clock;
 mod cluster;
@@ -33,6 +34,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use apply::{ApplyArgs, ApplyFiles, DiffArgs, ManifestFiles};
 pub use audience::{AudienceArgs, AudienceCommand, GenerateArgs, ImportAudienceArgs};
+pub use backup::{BackupArgs, BackupCommand, BackupPlace, PruneArgs, VerifyArgs};
 pub use campaign::{CampaignArgs, CampaignCommand, CampaignCreateArgs};
 pub use clock::{AdvanceArgs, ClockArgs, ClockCommand};
 pub use cluster::{CaCommand, ClusterArgs, ClusterCommand, InitArgs, MemberCommand, UpgradeCommand};
@@ -179,6 +181,8 @@ pub enum Command {
 pub enum Question {
     /// Create the cluster, show its nodes, transfer its leadership
     Cluster(ClusterArgs),
+    /// Backups: make one, list, verify and remove them
+    Backup(BackupArgs),
     /// The test clock: show it, move it forward
     Clock(ClockArgs),
     /// A cluster that was restored from a backup: how it stands, and let it send

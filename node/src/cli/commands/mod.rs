@@ -3,6 +3,8 @@
 pub mod apply;
 pub mod audience;
 mod authority;
+pub mod backup;
+mod bar;
 pub mod campaign;
 pub mod clock;
 pub mod cluster;

@@ -7,14 +7,14 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use reveille_ledger::command::OPT_OUTS_MAX;
 use reveille_proto::admin::v1::ImportOptOutsRequest;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
+use super::bar::bar;
 use super::{CommandContext, WITHIN};
-use crate::cli::args::Format;
 use crate::cli::client::{Client, RetrySafety};
 use crate::cli::failure::{BadRow, Exit, Failure, Stop};
 use crate::cli::suppressions::Suppressions;
@@ -25,6 +25,7 @@ use crate::format;
 const BAD_ROWS_NAMED: usize = 1_000;
 /// Limit of unusable rows that the error message lists.
 const BAD_ROWS_SHOWN: usize = 20;
+const BAR: &str = "  {bar:40.green} {bytes}/{total_bytes}  {eta} left";
 const AGAIN: &str = "the same command again: recorded opt-outs stay";
 
 /// Rows of the file that the reading thread hands to the requests.
@@ -44,7 +45,8 @@ pub(super) async fn run(context: &CommandContext<'_>, tenant: String, file: &Pat
     let path = file.to_owned();
     // The thread is not joined after a timeout, because a read of stdin may never return.
     let reader = std::thread::spawn(move || read(&path, |piece| pieces.blocking_send(piece).is_ok()));
-    let bar = bar(context, std::fs::metadata(file).map_or(0, |metadata| metadata.len()));
+    let length = std::fs::metadata(file).map_or(0, |metadata| metadata.len());
+    let bar = bar(context, length, BAR);
     let mut import = Import {
         client: context.retrying_client(),
         request: ImportOptOutsRequest { tenant, recipients: Vec::new(), validate_only: dry_run },
@@ -146,15 +148,6 @@ impl Import {
         };
         Failure { message, next: Some(next), ..failure }
     }
-}
-
-/// Returns a progress bar over the file's bytes. It is hidden unless stdout is a terminal.
-fn bar(context: &CommandContext<'_>, length: u64) -> ProgressBar {
-    if length == 0 || context.terminal.format() != Format::Table || !context.terminal.is_live() {
-        return ProgressBar::hidden();
-    }
-    let style = ProgressStyle::with_template("  {bar:40.green} {bytes}/{total_bytes}  {eta} left");
-    ProgressBar::new(length).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
 fn end(context: &CommandContext<'_>, view: ImportedView) -> Result<(), Stop> {

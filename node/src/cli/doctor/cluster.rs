@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use reveille_proto::admin::v1::{Checkpoint, GetClusterStatusResponse, MemberRole, MemberStatus};
+use reveille_proto::admin::v1::{BackupStatus, Checkpoint, GetClusterStatusResponse, MemberRole, MemberStatus};
 
 use crate::cli::clocks::{self, ClockComparison};
 use crate::cli::instant;
@@ -30,6 +30,7 @@ pub fn findings(status: &GetClusterStatusResponse, own_tzdb: &str) -> Vec<Findin
     findings.extend(states(&status.members));
     findings.extend(agreement(status));
     findings.extend(releases(&status.members, own_tzdb));
+    findings.extend(status.backups.as_ref().and_then(backups));
     findings.extend(status.blocked.iter().cloned().map(|run| {
         let why = "recipients that wait for it get no email, and expire when the run's time is over";
         let next = format!("reveille run show {}; it goes on by itself when a node has it again", run.run);
@@ -54,6 +55,21 @@ pub fn findings(status: &GetClusterStatusResponse, own_tzdb: &str) -> Vec<Findin
         )
     }));
     findings
+}
+
+/// Reports a backup that failed, or that is too old.
+fn backups(backups: &BackupStatus) -> Option<Finding> {
+    let time = |time: Option<&_>| time.and_then(instant::from_wire).map(|time| time.to_string());
+    let last =
+        time(backups.last_time.as_ref()).map_or("there is none".to_owned(), |last| format!("the last is of {last}"));
+    let what = match time(backups.failed_time.as_ref()) {
+        Some(failed) => format!("no backup was made at {failed}; {last}"),
+        None if backups.overdue => format!("a backup is overdue; {last}"),
+        None => return None,
+    };
+    let why = "if all nodes lost their disks, everything after the last backup but opt-outs would be lost";
+    let next = "the leader's log says why; make the target writable, then: reveille backup create";
+    Some(Finding::problem("backup", what, why, next))
 }
 
 fn leadership(status: &GetClusterStatusResponse) -> Vec<Finding> {

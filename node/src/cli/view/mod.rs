@@ -8,6 +8,7 @@ pub mod apply;
 pub mod audience;
 pub mod authority;
 pub mod backfill;
+pub mod backup;
 pub mod barrier;
 pub mod campaign;
 pub mod clock;

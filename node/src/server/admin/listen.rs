@@ -10,6 +10,7 @@ use axum::middleware::{Next, from_fn, from_fn_with_state, map_response};
 use axum::response::{IntoResponse, Response};
 use reveille_proto::DESCRIPTORS;
 use reveille_proto::admin::v1::audience_service_server::AudienceServiceServer;
+use reveille_proto::admin::v1::backup_service_server::BackupServiceServer;
 use reveille_proto::admin::v1::campaign_service_server::CampaignServiceServer;
 use reveille_proto::admin::v1::clock_service_server::ClockServiceServer;
 use reveille_proto::admin::v1::cluster_service_server::ClusterServiceServer;
@@ -117,6 +118,7 @@ pub fn router(admin: &Arc<Admin>) -> Result<Routes, tonic_reflection::server::Er
         .register_encoded_file_descriptor_set(DESCRIPTORS)
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
         .with_service_name(ClusterServiceServer::<Admin>::NAME)
+        .with_service_name(BackupServiceServer::<Admin>::NAME)
         .with_service_name(ClockServiceServer::<Admin>::NAME)
         .with_service_name(RelayServiceServer::<Admin>::NAME)
         .with_service_name(ScheduleServiceServer::<Admin>::NAME)
@@ -143,6 +145,7 @@ pub fn router(admin: &Arc<Admin>) -> Result<Routes, tonic_reflection::server::Er
     }
     add!(
         ClusterServiceServer,
+        BackupServiceServer,
         ClockServiceServer,
         RelayServiceServer,
         ScheduleServiceServer,

@@ -15,8 +15,8 @@ use reveille_cluster::smtp::{Binding, CredentialStore, Login, RelayRules, ReplyR
 use reveille_raft::tls::JoinToken;
 
 use super::{
-    Config, ConfigError, CredentialSettings, JoinSource, LogConfig, LogSettings, Origin, RaftConfig, RaftSettings,
-    ReplySettings, ReturnPathConfig, Settings, UnsubscribeConfig, UnsubscribeSettings, source,
+    BackupConfig, BackupSettings, Config, ConfigError, CredentialSettings, JoinSource, Origin, RaftConfig,
+    RaftSettings, ReplySettings, ReturnPathConfig, Settings, UnsubscribeConfig, UnsubscribeSettings, source,
 };
 use crate::server::logging;
 
@@ -72,7 +72,7 @@ impl Settings {
             raft: self.raft.check()?,
             tls: self.tls.check(insecure)?,
             unsubscribe,
-            log: self.log.check()?,
+            backup: self.backup.check()?,
             credentials: credentials.collect::<Result<_, ConfigError>>()?,
             replies: replies.collect::<Result<_, ConfigError>>()?,
         })
@@ -166,11 +166,15 @@ impl RaftSettings {
     }
 }
 
-impl LogSettings {
-    fn check(self) -> Result<LogConfig, ConfigError> {
-        let filter = self.filter.unwrap_or_else(|| logging::DEFAULT_FILTER.to_owned());
-        logging::filter(&filter).map_err(|why| setting("log.filter", why, "write a level, such as debug"))?;
-        Ok(LogConfig { format: self.format.unwrap_or_default(), filter })
+impl BackupSettings {
+    fn check(self) -> Result<BackupConfig, ConfigError> {
+        let every = within("backup.every_seconds", self.every_seconds.unwrap_or(86_400), 60..=31_536_000)?;
+        let keep = within("backup.keep", self.keep.unwrap_or(14), 1..=10_000)?;
+        Ok(BackupConfig {
+            target: self.target.filter(|target| !target.as_os_str().is_empty()),
+            every: Duration::from_secs(every),
+            keep: usize::try_from(keep).unwrap_or(usize::MAX),
+        })
     }
 }
 

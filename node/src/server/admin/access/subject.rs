@@ -7,13 +7,13 @@ use reveille_ledger::token::Rights;
 use reveille_proto::admin::v1::{
     AbortRotationRequest, AcceptRestoreRequest, AddMemberRequest, AddOptOutRequest, AddRelayRequest,
     AdvanceClockRequest, BackfillScheduleRequest, BatchCreateSchedulesRequest, CancelCampaignRequest, CancelRunRequest,
-    CheckOptOutRequest, CountDeadLettersRequest, CreateCampaignRequest, CreateScheduleRequest, CreateTokenRequest,
-    DeleteAudienceRequest, DeleteCampaignRequest, DeleteScheduleRequest, DiscardDeadLettersRequest, DrainMemberRequest,
-    ExplainRequest, FinishUpgradeRequest, GetAudienceRequest, GetAuthorityRequest, GetCampaignRequest, GetClockRequest,
-    GetClusterStatusRequest, GetDoubtRequest, GetOwnTokenRequest, GetPoolRequest, GetRelayRequest, GetRestoreRequest,
-    GetRunRequest, GetScheduleRequest, GetTenantRequest, GetUpgradeRequest, ImportOptOutsRequest,
-    LaunchCampaignRequest, ListAudiencesRequest, ListCampaignsRequest, ListDeadLettersRequest, ListDoubtsRequest,
-    ListMembersRequest, ListOptOutsRequest, ListPoolsRequest, ListRelaysRequest, ListRunsRequest,
+    CheckOptOutRequest, CountDeadLettersRequest, CreateBackupRequest, CreateCampaignRequest, CreateScheduleRequest,
+    CreateTokenRequest, DeleteAudienceRequest, DeleteCampaignRequest, DeleteScheduleRequest, DiscardDeadLettersRequest,
+    DrainMemberRequest, ExplainRequest, FinishUpgradeRequest, GetAudienceRequest, GetAuthorityRequest,
+    GetCampaignRequest, GetClockRequest, GetClusterStatusRequest, GetDoubtRequest, GetOwnTokenRequest, GetPoolRequest,
+    GetRelayRequest, GetRestoreRequest, GetRunRequest, GetScheduleRequest, GetTenantRequest, GetUpgradeRequest,
+    ImportOptOutsRequest, LaunchCampaignRequest, ListAudiencesRequest, ListCampaignsRequest, ListDeadLettersRequest,
+    ListDoubtsRequest, ListMembersRequest, ListOptOutsRequest, ListPoolsRequest, ListRelaysRequest, ListRunsRequest,
     ListScheduleHistoryRequest, ListSchedulesRequest, ListTenantsRequest, ListTokensRequest, PauseCampaignRequest,
     PauseRunRequest, PauseScheduleRequest, PrepareAudienceRequest, PutPartRequest, RemoveMemberRequest,
     RemovePoolRequest, RemoveRelayRequest, RemoveTenantRequest, RequeueDeadLettersRequest, ResetTokensRequest,
@@ -72,7 +72,7 @@ macro_rules! of_cluster {
     };
 }
 of_cluster! {
-    AcceptRestoreRequest, GetRestoreRequest, AddMemberRequest, DrainMemberRequest, RemoveMemberRequest, AddRelayRequest, AdvanceClockRequest, CreateTokenRequest, FinishUpgradeRequest, GetClockRequest, GetClusterStatusRequest, GetOwnTokenRequest, GetPoolRequest, GetRelayRequest, GetUpgradeRequest, ListMembersRequest, ListPoolsRequest, ListRelaysRequest, ListTenantsRequest, ListTokensRequest, RemovePoolRequest, RemoveRelayRequest, RemoveTenantRequest, ResetTokensRequest, RevokeTokenRequest, SetPoolRequest, SetTenantRequest, TestRelayRequest, TransferLeaderRequest, Streaming, PutPartRequest, AbortRotationRequest, GetAuthorityRequest, RotateAuthorityRequest
+    AcceptRestoreRequest, GetRestoreRequest, AddMemberRequest, DrainMemberRequest, RemoveMemberRequest, AddRelayRequest, AdvanceClockRequest, CreateTokenRequest, FinishUpgradeRequest, GetClockRequest, GetClusterStatusRequest, GetOwnTokenRequest, GetPoolRequest, GetRelayRequest, GetUpgradeRequest, ListMembersRequest, ListPoolsRequest, ListRelaysRequest, ListTenantsRequest, ListTokensRequest, RemovePoolRequest, RemoveRelayRequest, RemoveTenantRequest, ResetTokensRequest, RevokeTokenRequest, SetPoolRequest, SetTenantRequest, TestRelayRequest, TransferLeaderRequest, PutPartRequest, AbortRotationRequest, GetAuthorityRequest, RotateAuthorityRequest, CreateBackupRequest
 }
 
 impl Subject for BatchCreateSchedulesRequest {

@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use reveille_cluster::backup::BackupPlan;
 use reveille_cluster::leader::transfer;
 use reveille_cluster::ops::backlog::Backlog;
 use reveille_cluster::process::descriptions::{Described, descriptions};
 use reveille_ledger::crash_backoff::{Allowance, allowances};
 use reveille_ledger::ids::{Hash, NodeId, RunId, Time};
-use reveille_ledger::{Ledger, Node, Run};
+use reveille_ledger::{BackupHistory, Head, Ledger, Node, Run};
 use reveille_proto::admin::v1;
 use reveille_proto::admin::v1::cluster_service_server::ClusterService;
 use reveille_proto::admin::v1::{
@@ -29,6 +30,19 @@ use crate::server::admin::{Admin, ApiResult, Call, error_texts, views};
 const BLOCKED_MAX: usize = 100;
 /// Timeout for a member to describe itself.
 pub(crate) const DESCRIBED_WITHIN: Duration = Duration::from_millis(800);
+
+/// Returns what is known of the backups. Before the first one, none is overdue unless it failed.
+fn backups(head: &Head, plan: &BackupPlan) -> v1::BackupStatus {
+    let BackupHistory { last, failed_at } = head.backups;
+    let every_ms = i64::try_from(plan.every.as_millis()).unwrap_or(i64::MAX);
+    v1::BackupStatus {
+        last_time: last.map(|last| views::timestamp(last.at)),
+        last_index: last.map_or(0, |last| last.index),
+        failed_time: failed_at.map(views::timestamp),
+        interval: prost_types::Duration::try_from(plan.every).ok(),
+        overdue: last.is_some_and(|last| head.now.since_ms(last.at) > every_ms.saturating_mul(2)),
+    }
+}
 
 impl Admin {
     /// Asks all given members for their descriptions.
@@ -73,6 +87,7 @@ impl Admin {
             ..status_of(*node, member, described.remove(node), &raft)
         });
         GetClusterStatusResponse {
+            backups: self.context.backups.as_ref().map(|plan| backups(&head, plan)),
             cluster: self.context.replica.cluster().map(|cluster| cluster.to_string()).unwrap_or_default(),
             incarnation: head.cluster_incarnation,
             group: head.group,

@@ -35,6 +35,7 @@ macro_rules! method {
 mod add_member;
 mod audience;
 mod authority;
+mod backup;
 mod campaign;
 mod change_member;
 mod clock;

@@ -1,0 +1,64 @@
+//! `reveille backup …`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+#[derive(Debug, Args)]
+pub struct BackupArgs {
+    #[command(subcommand)]
+    pub command: BackupCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum BackupCommand {
+    /// Make a backup now, at the target that the nodes' configuration names, and read it back whole
+    ///
+    /// The asked node makes it, beside its other work. Files that are there are not copied again. It goes on when this
+    /// command is interrupted.
+    #[command(after_long_help = "Example:\n  reveille backup create")]
+    Create,
+    /// The backups at a target, of each cluster the newest first; without a node
+    #[command(after_long_help = "Examples:
+  reveille backup list --config /etc/reveille/reveille.toml
+  reveille backup list --target /mnt/backups -o json")]
+    List(BackupPlace),
+    /// Read a backup whole, and load it, as a restore would; without a node
+    #[command(after_long_help = "Example:\n  reveille backup verify --target /mnt/backups")]
+    Verify(VerifyArgs),
+    /// Remove all but the newest verified backups, and files that no backup needs; without a node
+    ///
+    /// The leader does the same after each backup. Files of the last day stay: a backup may be in the making.
+    #[command(after_long_help = "Example:\n  reveille backup prune --target /mnt/backups --keep 14")]
+    Prune(PruneArgs),
+}
+
+/// Where backups are.
+#[derive(Clone, Debug, Args)]
+pub struct BackupPlace {
+    /// The target; else that of the configuration
+    #[arg(long, value_name = "DIR")]
+    pub target: Option<PathBuf>,
+    /// Configuration file of a node, whose `backup.target` counts
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}
+
+/// `backup verify`.
+#[derive(Debug, Args)]
+pub struct VerifyArgs {
+    /// The backup: its index, or its name as `backup list -o name` prints it [default: the newest]
+    pub backup: Option<String>,
+    #[command(flatten)]
+    pub place: BackupPlace,
+}
+
+/// `backup prune`.
+#[derive(Debug, Args)]
+pub struct PruneArgs {
+    /// So many verified backups stay, of each cluster [default: `backup.keep` of the configuration, 14]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    pub keep: Option<u64>,
+    #[command(flatten)]
+    pub place: BackupPlace,
+}

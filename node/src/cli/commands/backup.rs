@@ -1,0 +1,222 @@
+//! Implements `reveille backup …`. Only `create` asks a node; the others read the target themselves.
+
+use std::path::Path;
+use std::time::SystemTime;
+
+use reveille_cluster::backup::{
+    self, BackupError, BackupId, BackupManifest, BackupPhase, BackupProgress, BackupTarget, FolderTarget, ListedBackup,
+    Work,
+};
+use reveille_proto::admin::v1::backup_service_client::BackupServiceClient;
+use reveille_proto::admin::v1::{self, CreateBackupRequest};
+use tokio::sync::{oneshot, watch};
+
+use super::CommandContext;
+use super::bar::bar;
+use crate::cli::args::{BackupArgs, BackupCommand, BackupPlace, PruneArgs, VerifyArgs};
+use crate::cli::client::RetrySafety;
+use crate::cli::failure::{Exit, Failure, Stop};
+use crate::cli::view::backup::{BackupView, MadeBackupView, PrunedView};
+use crate::server::config::{ConfigLayer, Settings};
+
+/// Backups that stay if neither a flag nor the configuration says how many.
+const KEEP: u64 = 14;
+const COPY: &str = "  {bar:40.green} {pos}/{len} files copied  {eta} left";
+const VERIFY: &str = "  {bar:40.green} {pos}/{len} files read back  {eta} left";
+
+/// Runs the subcommand.
+pub async fn run(context: &CommandContext<'_>, args: BackupArgs) -> Result<(), Stop> {
+    match args.command {
+        BackupCommand::Create => create(context).await,
+        BackupCommand::List(place) => list(context, &place),
+        BackupCommand::Verify(args) => verify(context, &args).await,
+        BackupCommand::Prune(args) => prune(context, &args),
+    }
+}
+
+async fn create(context: &CommandContext<'_>) -> Result<(), Stop> {
+    let call = |channel, request| async move { BackupServiceClient::new(channel).create_backup(request).await };
+    let client = context.retrying_client();
+    let mut stream = client.call(RetrySafety::Once, CreateBackupRequest {}, call).await?;
+    let mut shown = Bars::new(context);
+    let broken = |what: String| {
+        let next = "reveille backup list says whether it is there; else the same again";
+        Failure::new(Exit::General, "ANSWER_LOST", format!("{what}; the node may go on with the backup"), next)
+    };
+    loop {
+        let answer = stream.message().await.map_err(|status| match status.code() {
+            tonic::Code::FailedPrecondition => Failure::of_status(&status),
+            _ => broken(status.message().to_owned()),
+        })?;
+        let answer = answer.ok_or_else(|| broken("the answer ended early".to_owned()))?;
+        if let Some(made) = answer.backup {
+            shown.end();
+            return context.terminal.show(&MadeBackupView::from(made));
+        }
+        let phase = match answer.phase() {
+            v1::BackupPhase::Verify => BackupPhase::Verify,
+            _ => BackupPhase::Copy,
+        };
+        shown.show(BackupProgress { phase, done: answer.done, of: answer.of });
+    }
+}
+
+/// Runs blocking work on a thread of its own, which ends with the process, and shows its progress.
+pub async fn aside<T: Send + 'static>(
+    context: &CommandContext<'_>,
+    work: impl FnOnce(&mut Work<'_>) -> T + Send + 'static,
+) -> Result<T, Failure> {
+    let (progress, mut seen) = watch::channel(None);
+    let (done, mut end) = oneshot::channel();
+    std::thread::spawn(move || {
+        let report = |now| {
+            progress.send_replace(Some(now));
+        };
+        // The command may have been interrupted.
+        let _ = done.send(work(&mut Work::new(report)));
+    });
+    let mut shown = Bars::new(context);
+    loop {
+        tokio::select! {
+            result = &mut end => {
+                shown.end();
+                return result.map_err(|_| Failure::general("the work panicked".to_owned(), "report it"));
+            }
+            Ok(()) = seen.changed() => {
+                let now: Option<BackupProgress> = *seen.borrow_and_update();
+                now.into_iter().for_each(|now| shown.show(now));
+            }
+        }
+    }
+}
+
+/// The progress bars of a backup: one for each phase.
+struct Bars<'b> {
+    context: &'b CommandContext<'b>,
+    phase: Option<BackupPhase>,
+    bar: indicatif::ProgressBar,
+}
+
+impl<'b> Bars<'b> {
+    fn new(context: &'b CommandContext<'b>) -> Bars<'b> {
+        Bars { context, phase: None, bar: indicatif::ProgressBar::hidden() }
+    }
+
+    fn show(&mut self, BackupProgress { phase, done, of }: BackupProgress) {
+        if self.phase != Some(phase) || self.bar.length() != Some(of) {
+            self.end();
+            let template = if phase == BackupPhase::Copy { COPY } else { VERIFY };
+            (self.phase, self.bar) = (Some(phase), bar(self.context, of, template));
+        }
+        self.bar.set_position(done);
+    }
+
+    fn end(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+fn list(context: &CommandContext<'_>, place: &BackupPlace) -> Result<(), Stop> {
+    let target = target_of(place)?;
+    let listed = backup::list(&target).map_err(failure)?;
+    let rows: Vec<BackupView> = listed.iter().map(BackupView::from).collect();
+    context.terminal.list(&rows)?;
+    for ListedBackup { manifest, .. } in &listed {
+        manifest.as_ref().err().into_iter().for_each(|error| context.terminal.say(&error.to_string()));
+    }
+    Ok(())
+}
+
+async fn verify(context: &CommandContext<'_>, VerifyArgs { backup, place }: &VerifyArgs) -> Result<(), Stop> {
+    let target = target_of(place)?;
+    let manifest = choose(&target, backup.as_deref())?;
+    let read = manifest.clone();
+    let whole = aside(context, move |work| {
+        backup::verify(&target, &read, work)?;
+        backup::opt_outs::read(&target, read.id.cluster, read.id.index)
+    });
+    whole.await?.map_err(failure)?;
+    let verified = ListedBackup { id: manifest.id, verified: true, manifest: Ok(manifest) };
+    context.terminal.show(&BackupView::from(&verified))
+}
+
+fn prune(context: &CommandContext<'_>, PruneArgs { keep, place }: &PruneArgs) -> Result<(), Stop> {
+    let target = target_of(place)?;
+    let keep = keep.or(settings(place.config.as_deref())?.backup.keep).unwrap_or(KEEP);
+    let keep = usize::try_from(keep).unwrap_or(usize::MAX);
+    let clusters = backup::list(&target).map_err(failure)?;
+    let clusters: std::collections::BTreeSet<_> = clusters.iter().map(|listed| listed.id.cluster).collect();
+    let mut pruned = backup::PrunedBackups::default();
+    for cluster in clusters {
+        let more = backup::prune(&target, cluster, keep, SystemTime::now()).map_err(failure)?;
+        pruned.backups += more.backups;
+        pruned.files += more.files;
+        pruned.bytes += more.bytes;
+    }
+    context.terminal.show(&PrunedView::from(pruned))
+}
+
+fn settings(config: Option<&Path>) -> Result<Settings, Failure> {
+    let read = ConfigLayer::read(config, std::env::vars(), Settings::default());
+    Ok(read.map_err(super::config::failure)?.settings)
+}
+
+/// Returns the target that the flag names, else that of the configuration.
+fn target_of(BackupPlace { target, config }: &BackupPlace) -> Result<FolderTarget, Failure> {
+    let target = match target {
+        Some(target) => Some(target.clone()),
+        None => settings(config.as_deref())?.backup.target,
+    };
+    let missing =
+        || Failure::usage("--target", "no target is named".to_owned(), "name it, or a --config FILE that does");
+    open(&target.ok_or_else(missing)?)
+}
+
+/// Opens a target that must be there.
+pub fn open(target: &Path) -> Result<FolderTarget, Failure> {
+    match target.is_dir() {
+        true => Ok(FolderTarget::new(target)),
+        false => {
+            let message = format!("{} is no folder, or cannot be read", target.display());
+            Err(Failure::usage("--target", message, "mount it, or name the folder that has `backups` and `blocks`"))
+        }
+    }
+}
+
+/// Returns the manifest of the named backup: `INDEX`, or `CLUSTER-INDEX` with the first digits of the cluster's id. If
+/// none is named, of the newest verified one, else of the newest.
+pub fn choose(target: &dyn BackupTarget, named: Option<&str>) -> Result<BackupManifest, Failure> {
+    let listed = backup::list(target).map_err(failure)?;
+    let is_named = |id: &BackupId| match named.map(|name| name.rsplit_once('-').unwrap_or(("", name))) {
+        None => true,
+        Some((cluster, index)) => id.index.to_string() == index && id.cluster.to_string().starts_with(cluster),
+    };
+    let found: Vec<&ListedBackup> = listed.iter().filter(|backup| is_named(&backup.id)).collect();
+    let clusters: std::collections::BTreeSet<_> = found.iter().map(|backup| backup.id.cluster).collect();
+    if clusters.len() > 1 {
+        let names: Vec<String> = clusters.iter().map(ToString::to_string).collect();
+        let message = format!("there are backups of several clusters: {}", names.join(", "));
+        return Err(Failure::usage("BACKUP", message, "name one as reveille backup list -o name prints it"));
+    }
+    let chosen = found.iter().find(|backup| backup.verified).or(found.first());
+    let Some(chosen) = chosen else {
+        let message =
+            named.map_or_else(|| "there is no backup".to_owned(), |name| format!("there is no backup {name}"));
+        return Err(Failure::usage("BACKUP", message, "reveille backup list shows what there is"));
+    };
+    backup::read_manifest(target, chosen.id).map_err(failure)
+}
+
+/// Converts the error of a target or a backup.
+pub fn failure(error: BackupError) -> Failure {
+    let next = match &error {
+        BackupError::Damaged(_) | BackupError::Unsound { .. } => {
+            "take another backup: reveille backup list; a running cluster repairs files with reveille backup create"
+        }
+        BackupError::Target { .. } => "make the target readable, and writable where something is written",
+        BackupError::AboveLevel { .. } => "install the release that wrote it",
+        _ => "the same again",
+    };
+    let reason = if matches!(error, BackupError::Damaged(_)) { "DAMAGED" } else { "BACKUP" };
+    Failure::new(Exit::General, reason, error.to_string(), next)
+}

@@ -1,0 +1,141 @@
+//! Output of `backup …`.
+
+use reveille_cluster::backup::{ListedBackup, PrunedBackups, time_text};
+use reveille_proto::admin::v1;
+use serde::Serialize;
+
+use super::fields::view;
+use super::sheet::{Cell, Tone, card};
+use super::{Row, View};
+use crate::cli::instant::text;
+use crate::format;
+
+view! {
+    /// A backup that was made now.
+    pub struct MadeBackupView of v1::Backup as made {
+        name: String = format!("{}-{}", made.cluster, made.index),
+        cluster: String,
+        index: u64,
+        ledger_time: Option<String> = text(made.ledger_time.as_ref()),
+        /// Size of its content, uncompressed.
+        bytes: u64,
+        files: u64,
+        copied_files: u64,
+        copied_bytes: u64,
+    }
+}
+
+impl View for MadeBackupView {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn text(&self, _: bool) -> String {
+        let at = self.ledger_time.as_deref().unwrap_or("-");
+        format!(
+            "backup {} of {at} made and verified: {} of {} copied, {} of content",
+            self.index,
+            format::count(self.copied_files),
+            format::counted(self.files, "file"),
+            bytes(self.bytes)
+        )
+    }
+}
+
+/// A backup at a target.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct BackupView {
+    name: String,
+    cluster: String,
+    index: u64,
+    /// Null if its manifest is damaged.
+    ledger_time: Option<String>,
+    written: Option<String>,
+    node: Option<String>,
+    level: Option<u32>,
+    bytes: Option<u64>,
+    /// It was read back whole after it was made.
+    verified: bool,
+    /// What is wrong with its manifest.
+    damaged: Option<String>,
+}
+
+impl From<&ListedBackup> for BackupView {
+    fn from(ListedBackup { id, verified, manifest }: &ListedBackup) -> BackupView {
+        let known = manifest.as_ref().ok();
+        BackupView {
+            name: format!("{}-{}", id.cluster, id.index),
+            cluster: id.cluster.to_string(),
+            index: id.index,
+            ledger_time: known.map(|known| time_text(known.ledger_time)),
+            written: known.map(|known| time_text(known.written)),
+            node: known.map(|known| known.node.clone()),
+            level: known.map(|known| known.level),
+            bytes: known.map(|known| known.bytes()),
+            verified: *verified,
+            damaged: manifest.as_ref().err().map(ToString::to_string),
+        }
+    }
+}
+
+impl View for BackupView {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn text(&self, paint: bool) -> String {
+        let names = BackupView::COLUMNS.iter().map(|column| column.to_lowercase()).collect::<Vec<_>>();
+        card(names.iter().map(String::as_str).zip(self.cells()).collect(), paint)
+    }
+}
+
+impl Row for BackupView {
+    const NOUN: &'static str = "backups";
+    const COLUMNS: &'static [&'static str] = &["CLUSTER", "INDEX", "LEDGER TIME", "SIZE", "NODE", "STATE"];
+
+    fn cells(&self) -> Vec<Cell> {
+        let state = match (&self.damaged, self.verified) {
+            (Some(_), _) => Cell::toned("manifest damaged", Tone::Bad),
+            (None, true) => Cell::toned("verified", Tone::Good),
+            (None, false) => Cell::toned("not verified", Tone::Notable),
+        };
+        vec![
+            self.cluster.get(..8).unwrap_or(&self.cluster).into(),
+            self.index.to_string().into(),
+            Cell::or_dash(self.ledger_time.as_deref()),
+            Cell::or_dash(self.bytes.map(bytes).as_deref()),
+            Cell::or_dash(self.node.as_deref()),
+            state,
+        ]
+    }
+}
+
+/// What pruning removed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct PrunedView {
+    backups: u64,
+    files: u64,
+    bytes: u64,
+}
+
+impl From<PrunedBackups> for PrunedView {
+    fn from(PrunedBackups { backups, files, bytes }: PrunedBackups) -> PrunedView {
+        PrunedView { backups, files, bytes }
+    }
+}
+
+impl View for PrunedView {
+    fn name(&self) -> String {
+        self.backups.to_string()
+    }
+
+    fn text(&self, _: bool) -> String {
+        let (backups, files) = (format::counted(self.backups, "backup"), format::counted(self.files, "file"));
+        format!("removed {backups}, and {files} ({}) that no backup needs", bytes(self.bytes))
+    }
+}
+
+/// Formats a size.
+fn bytes(number: u64) -> String {
+    indicatif::HumanBytes(number).to_string()
+}

@@ -1,0 +1,87 @@
+//! Makes a backup, and streams the progress.
+
+use std::time::Duration;
+
+use reveille_cluster::backup::{self, BackupError, BackupPhase, BackupProgress, MadeBackup};
+use reveille_proto::admin::v1::backup_service_server::BackupService;
+use reveille_proto::admin::v1::{self, CreateBackupRequest, CreateBackupResponse};
+use tokio::sync::{mpsc, watch};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::Status;
+
+use crate::server::admin::{Admin, ApiError, ApiResult, Call, error_texts, views};
+
+/// The stream that a caller receives.
+type BackupStream = ReceiverStream<Result<CreateBackupResponse, Status>>;
+
+/// Minimum time between two messages.
+const REPORT_EVERY: Duration = Duration::from_millis(250);
+/// Messages that wait for a caller.
+const WAITING_MAX: usize = 1;
+
+serve! {
+    BackupService {
+        [type CreateBackupStream = BackupStream]
+        create_backup(CreateBackupRequest) -> BackupStream;
+    }
+}
+
+impl Admin {
+    async fn create_backup(&self, _request: CreateBackupRequest, call: &Call) -> ApiResult<BackupStream> {
+        // The backup is not made by an entry of this caller, so a fresh read checks the token.
+        self.read_latest(call, |_| ()).await?;
+        let (sender, receiver) = mpsc::channel(WAITING_MAX);
+        let (progress, seen) = watch::channel(None);
+        let (context, stop) = (self.context.clone(), self.stop.clone());
+        tokio::spawn(async move {
+            let reporting = tokio::spawn(report(seen, sender.clone()));
+            let made = backup::make(&context, progress, stop).await;
+            let last = made.map(last).map_err(|error| not_made(&error).into());
+            reporting.abort();
+            // The caller may be gone: the backup is there nevertheless.
+            let _ = sender.send(last).await;
+        });
+        Ok(ReceiverStream::new(receiver))
+    }
+}
+
+/// Sends the progress until the backup ends, or the caller is gone.
+async fn report(
+    mut seen: watch::Receiver<Option<BackupProgress>>,
+    caller: mpsc::Sender<Result<CreateBackupResponse, Status>>,
+) {
+    while seen.changed().await.is_ok() {
+        let Some(BackupProgress { phase, done, of }) = *seen.borrow_and_update() else { continue };
+        let phase = match phase {
+            BackupPhase::Copy => v1::BackupPhase::Copy,
+            BackupPhase::Verify => v1::BackupPhase::Verify,
+        };
+        if caller.send(Ok(CreateBackupResponse { phase: phase.into(), done, of, backup: None })).await.is_err() {
+            return;
+        }
+        tokio::time::sleep(REPORT_EVERY).await;
+    }
+}
+
+fn not_made(error: &BackupError) -> ApiError {
+    let next = match error {
+        BackupError::Unavailable(_) | BackupError::Stopped => "docs/how-to/backup.md; or ask another node",
+        BackupError::Target { .. } => "make the target of backups writable for this node, then the same again",
+        _ => "the same again; reveille backup verify says whether a former backup is whole",
+    };
+    error_texts::not_possible(format!("no backup was made: {error}")).next(next)
+}
+
+fn last(made: MadeBackup) -> CreateBackupResponse {
+    let MadeBackup { id, ledger_time, bytes, files, copied_files, copied_bytes } = made;
+    let backup = v1::Backup {
+        cluster: id.cluster.to_string(),
+        index: id.index,
+        ledger_time: Some(views::timestamp(ledger_time)),
+        bytes,
+        files,
+        copied_files,
+        copied_bytes,
+    };
+    CreateBackupResponse { backup: Some(backup), ..CreateBackupResponse::default() }
+}
