@@ -105,6 +105,7 @@ pub const MEASURES: &[Measure] = &[
     plain(LeaderGauge, "reveille_backup_age_seconds", "Age of the last verified backup; 0 before the first"),
     by("result", Counter, "reveille_backups_total", "Backups that this node made"),
     plain(LeaderCounter, "reveille_opt_out_stream_failures_total", "Failures to add opt-outs to the target of backups"),
+    plain(Gauge, "reveille_config_reload_failed", "1: the last reload of the configuration failed"),
 ];
 
 /// Registers all metrics with the recorder of this process.

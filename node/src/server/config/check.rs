@@ -15,8 +15,9 @@ use reveille_cluster::smtp::{Binding, CredentialStore, Login, RelayRules, ReplyR
 use reveille_raft::tls::JoinToken;
 
 use super::{
-    BackupConfig, BackupSettings, Config, ConfigError, CredentialSettings, JoinSource, Origin, RaftConfig,
-    RaftSettings, ReplySettings, ReturnPathConfig, Settings, UnsubscribeConfig, UnsubscribeSettings, source,
+    BackupConfig, BackupSettings, Config, ConfigError, CredentialSettings, JoinSource, LogConfig, LogSettings, Origin,
+    RaftConfig, RaftSettings, ReplySettings, ReturnPathConfig, Settings, UnsubscribeConfig, UnsubscribeSettings,
+    source,
 };
 use crate::server::logging;
 
@@ -73,6 +74,7 @@ impl Settings {
             tls: self.tls.check(insecure)?,
             unsubscribe,
             backup: self.backup.check()?,
+            log: self.log.check()?,
             credentials: credentials.collect::<Result<_, ConfigError>>()?,
             replies: replies.collect::<Result<_, ConfigError>>()?,
         })
@@ -175,6 +177,14 @@ impl BackupSettings {
             every: Duration::from_secs(every),
             keep: usize::try_from(keep).unwrap_or(usize::MAX),
         })
+    }
+}
+
+impl LogSettings {
+    fn check(self) -> Result<LogConfig, ConfigError> {
+        let filter = self.filter.unwrap_or_else(|| logging::DEFAULT_FILTER.to_owned());
+        logging::filter(&filter).map_err(|why| setting("log.filter", why, "write a level, such as debug"))?;
+        Ok(LogConfig { format: self.format.unwrap_or_default(), filter })
     }
 }
 

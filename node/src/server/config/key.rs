@@ -10,18 +10,20 @@ use clap::{Args, Command};
 use toml::{Table, Value};
 
 use super::{
-    BackupSettings, CredentialSettings, RaftSettings, ReplySettings, Settings, TlsSettings, UnsubscribeSettings,
+    BackupSettings, CredentialSettings, LogSettings, RaftSettings, ReplySettings, Settings, TlsSettings,
+    UnsubscribeSettings,
 };
 
 /// Adds the keys of a section to a command.
 type Augment = fn(Command) -> Command;
 /// The sections of the file, each with the function that adds its keys.
-const SECTIONS: [(&str, Augment); 7] = [
+const SECTIONS: [(&str, Augment); 8] = [
     ("", Settings::augment_args),
     ("raft", RaftSettings::augment_args),
     ("tls", TlsSettings::augment_args),
     ("unsubscribe", UnsubscribeSettings::augment_args),
     ("backup", BackupSettings::augment_args),
+    ("log", LogSettings::augment_args),
     ("credentials.ses", CredentialSettings::augment_args),
     ("replies.ses", ReplySettings::augment_args),
 ];

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use reveille_cluster::smtp::{Binding, Login};
 use serde::{Deserialize, Serialize};
 
-use super::Config;
+use super::{Config, TlsSettings};
 use crate::server::logging::LogFormat;
 
 /// Optional settings from the file, the environment or flags.
@@ -68,9 +68,15 @@ pub struct Settings {
     /// Raft's timings; in the file and the environment only.
     #[arg(skip)]
     pub raft: RaftSettings,
+    /// A certificate of your own authority for clients; in the file and the environment only.
+    #[arg(skip)]
+    pub tls: TlsSettings,
     /// How recipients of bulk mail opt out; in the file and the environment only.
     #[arg(skip)]
     pub unsubscribe: UnsubscribeSettings,
+    /// Where backups are kept; in the file and the environment only.
+    #[arg(skip)]
+    pub backup: BackupSettings,
     /// What the node logs; in the file and the environment only.
     #[arg(skip)]
     pub log: LogSettings,
@@ -110,6 +116,18 @@ pub struct UnsubscribeSettings {
     pub mailto: Option<String>,
     /// Keys for its links, as file:/path or env:NAME, the same on all nodes; the first signs, all are accepted
     pub keys: Option<Vec<String>>,
+}
+
+/// Settings of section `backup`: where the leader keeps backups. No command has them as flags.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::Args)]
+#[serde(deny_unknown_fields, default)]
+pub struct BackupSettings {
+    /// A folder for backups and opt-outs, the same on all nodes and outside of their machines, such as a mount
+    pub target: Option<PathBuf>,
+    /// The interval of backups, in seconds; 60 to 31536000 [default: 86400]
+    pub every_seconds: Option<u64>,
+    /// So many verified backups are kept; 1 to 10000 [default: 14]
+    pub keep: Option<u64>,
 }
 
 /// Settings of section `log`. No command has them as flags.
@@ -171,11 +189,17 @@ impl From<Config> for Settings {
                 election_max_ms: Some(config.raft.election_ms.end),
                 snapshot_every: Some(config.raft.snapshot_every),
             },
+            tls: config.tls.into(),
             unsubscribe: UnsubscribeSettings {
                 url: Some(config.unsubscribe.url),
                 listen: Some(config.unsubscribe.listen),
                 mailto: Some(config.unsubscribe.mailto),
                 keys: Some(config.unsubscribe.keys.iter().map(ToString::to_string).collect()),
+            },
+            backup: BackupSettings {
+                target: Some(config.backup.target.unwrap_or_default()),
+                every_seconds: Some(config.backup.every.as_secs()),
+                keep: Some(config.backup.keep as u64),
             },
             log: LogSettings { format: Some(config.log.format), filter: Some(config.log.filter) },
             credentials: config.credentials.iter().map(|(name, binding)| (name.clone(), binding.into())).collect(),
@@ -208,7 +232,9 @@ impl Settings {
             shutdown_seconds: self.shutdown_seconds.or(below.shutdown_seconds),
             archive_after_seconds: self.archive_after_seconds.or(below.archive_after_seconds),
             raft: self.raft.over(below.raft),
+            tls: self.tls.over(below.tls),
             unsubscribe: self.unsubscribe.over(below.unsubscribe),
+            backup: self.backup.over(below.backup),
             log: self.log.over(below.log),
             credentials: over_each(self.credentials, below.credentials, CredentialSettings::over),
             replies: over_each(self.replies, below.replies, |above, below| ReplySettings {
@@ -266,6 +292,16 @@ impl UnsubscribeSettings {
             listen: self.listen.or(below.listen),
             mailto: self.mailto.or(below.mailto),
             keys: self.keys.or(below.keys),
+        }
+    }
+}
+
+impl BackupSettings {
+    fn over(self, below: BackupSettings) -> BackupSettings {
+        BackupSettings {
+            target: self.target.or(below.target),
+            every_seconds: self.every_seconds.or(below.every_seconds),
+            keep: self.keep.or(below.keep),
         }
     }
 }
