@@ -750,8 +750,10 @@ impl World {
             let (released, was_open) = (words.slots("released")?, words.slots("was_open")?);
             let source = source(words.key("witness"), !was_open.is_empty())?;
             let open = released.and(&was_open);
-            let released =
-                [(why(words.key("why"), source)?, released.and_not(&open)), (ReleaseReason::OwnerCrashedComposing, open)];
+            let released = [
+                (why(words.key("why"), source)?, released.and_not(&open)),
+                (ReleaseReason::OwnerCrashedComposing, open),
+            ];
             outcomes.push(ClaimOutcome {
                 source,
                 accepted: words.slots("accepted")?,
