@@ -1,7 +1,7 @@
 //! Lists of recipients that wait for a decision: dead letters and recipients in doubt.
 //!
-//! Both lists take the same parameters (a tenant, optionally one run, a page) and share the code for a page. Each list
-//! has its own way to read the state.
+//! Both lists take the same parameters (a tenant, optionally one run, a page) and share the code for a page. Each list has
+//! its own way to read the state.
 
 use reveille_ledger::Ledger;
 use reveille_ledger::ids::RunId;

@@ -327,7 +327,7 @@ fn suspicion(
     let Command::Settle(outcomes) = &entry.command else { return Some(was) };
     let [outcome] = &outcomes[..] else { return None };
     let is_older = before.only_operator_decides(outcome.fence);
-    let row = row_of(before, outcome, seat).filter(|row| !refused && !is_older && is_mine(row, slot, former));
+    let row = row_of(before, outcome, slot_key).filter(|row| !refused && !is_older && is_mine(row, slot, former));
     if row.is_none() {
         return Some(was);
     }
