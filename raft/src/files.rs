@@ -17,10 +17,7 @@ pub const PUBLIC: u32 = 0o644;
 pub fn replace(folder: &Path, name: &str, content: &[u8], mode: u32) -> io::Result<()> {
     let draft = format!("{name}.new");
     // A draft that a crash left could have other permissions.
-    match std::fs::remove_file(folder.join(&draft)) {
-        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
+    remove_if_exists(&folder.join(&draft))?;
     replace_by(folder, name, &draft, content, mode)
 }
 

@@ -210,12 +210,12 @@ fn judge_restored(before: &Ledger, entry: &Entry, after: &Ledger, [was, is]: [&B
         assert!(!is_held && (!is_due || run.due > through), "P21: {id} opened, up to {through:?} is unknown: {run:?}");
     }
     let is_operators = matches!(&entry.command, Command::Decide(decide) if decide.by == Decider::Operator);
-    for (seat, former) in was {
-        let Some(state) = is.get(seat).filter(|state| *state != former) else { continue };
-        let told = || format!("P21: {seat:?} was {former:?} and is {state:?} after {entry:?}");
+    for (slot_key, former) in was {
+        let Some(state) = is.get(slot_key).filter(|state| *state != former) else { continue };
+        let told = || format!("P21: {slot_key:?} was {former:?} and is {state:?} after {entry:?}");
         assert!(!is_held || *state != RecipientState::Claimed, "{}", told());
-        let mut claims = before.claims().iter().filter(|(_, claim)| claim.chunk == seat.0);
-        let holds = |claim: &Claim| claim.in_doubt.contains(seat.1);
+        let mut claims = before.claims().iter().filter(|(_, claim)| claim.chunk == slot_key.0);
+        let holds = |claim: &Claim| claim.in_doubt.contains(slot_key.1);
         if claims.any(|(fence, claim)| holds(claim) && before.only_operator_decides(*fence)) {
             assert!(is_operators || *state == RecipientState::Sent, "{}", told());
         }
