@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn another_authority_another_name_and_plaintext_are_told_apart() {
+    async fn foreign_authority_wrong_name_and_plaintext_are_distinguished() {
         let (own, foreign) = (node(), node());
         let server = server(&own);
         let now = SystemTime::now();

@@ -148,7 +148,7 @@ async fn stalled_dialogue_is_silent_until_its_client_leaves() {
 }
 
 #[tokio::test]
-async fn mail_is_committed_although_its_client_is_lost_after_dot() {
+async fn email_is_committed_although_client_is_lost_after_dot() {
     let sink = sink("before-commit:stall=500ms");
     let mut client = Client::greeted(sink.address()).await;
     client.send_mail("a@x.test").await;

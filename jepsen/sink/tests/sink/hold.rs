@@ -54,7 +54,7 @@ async fn email_held_before_commit_is_recorded_after_release() {
 }
 
 #[tokio::test]
-async fn held_mail_lets_go_by_its_limit_by_drop_and_by_loss_of_its_client() {
+async fn held_email_is_released_by_limit_by_drop_and_by_loss_of_client() {
     let sink = sink();
     let mut client = Client::greeted(sink.address()).await;
 
