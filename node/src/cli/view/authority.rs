@@ -4,7 +4,7 @@ use reveille_proto::admin::v1;
 
 use super::View;
 use super::fields::view;
-use super::sheet::card;
+use super::layout::card;
 use crate::cli::word::word;
 
 const PREFIX: &str = "ROTATION_STEP_";

@@ -5,7 +5,7 @@ use reveille_proto::admin::v1;
 use serde::Serialize;
 
 use super::fields::view;
-use super::sheet::{Cell, Tone, card};
+use super::layout::{Cell, Tone, card};
 use super::{Row, View};
 use crate::cli::instant::text;
 use crate::format;

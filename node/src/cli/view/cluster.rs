@@ -7,7 +7,6 @@ use super::fields::{Shown, view};
 use super::layout::{Cell, Tone, card, table};
 use super::pool::PoolView;
 use super::restore::RestoredView;
-use super::sheet::{Cell, Tone, card, table};
 use super::{Row, View, some};
 use crate::cli::clocks::{self, ClockComparison};
 use crate::cli::instant::text;

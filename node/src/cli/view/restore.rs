@@ -4,7 +4,7 @@ use reveille_proto::admin::v1;
 
 use super::View;
 use super::fields::view;
-use super::sheet::{Cell, Tone, card, table};
+use super::layout::{Cell, Tone, card, table};
 use crate::format;
 
 view! {
