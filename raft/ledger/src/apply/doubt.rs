@@ -40,7 +40,14 @@ impl Ledger {
         if resends && !chosen.is_empty() {
             self.reopen(context, decide.run)?;
         }
-        let mut moved = 0;
+        let moved = chosen.iter().map(|(_, slots)| slots.len()).sum();
+        if resends {
+            // First: from now on the run may have sent these emails, whatever becomes of its recipients (P17).
+            self.change_run(context, decide.run, |run| {
+                run.resent = run.resent.saturating_add(moved);
+                Ok(())
+            })?;
+        }
         for (fence, slots) in chosen {
             let Some(mut claim) = self.claims.get(&fence).cloned() else { continue };
             claim.in_doubt.remove(&slots);
@@ -53,16 +60,12 @@ impl Ledger {
             let key = claim.chunk;
             self.put_claim(fence, claim, true);
             self.transition(context, key, &slots, RecipientState::InDoubt, to);
+            if resends && let Some(chunk) = self.chunks.edit(&key) {
+                chunk.resent.add(&slots);
+            }
             if counts {
                 slots.iter().for_each(|slot| self.count_attempt(decide.run, key, slot, context.now));
             }
-            moved += slots.len();
-        }
-        if resends {
-            self.change_run(context, decide.run, |run| {
-                run.resent = run.resent.saturating_add(moved);
-                Ok(())
-            })?;
         }
         Ok(CommandOutcome::MovedOf(vec![Ok(MovedRecipients { recipients: u64::from(moved), inside_gap })]))
     }

@@ -73,7 +73,7 @@ impl Ledger {
     /// Returns the run or its summary; `None` if no recipient got an email, may have got one, or may still get one.
     fn former(&self, id: RunId) -> Option<Former<'_>> {
         if let Some((_, page, position)) = self.page_of(id) {
-            let run = page.runs.get(position).filter(|run| run.counts.has_emails() || !run.counts.is_finished())?;
+            let run = page.runs.get(position).filter(|run| run.has_emails() || !run.counts.is_finished())?;
             let audience = FormerAudience::Seal(run.audience);
             return Some(Former { tenant: &page.tenant, name: &run.name, opened_at: page.opened_at, audience });
         }
@@ -89,7 +89,7 @@ impl Ledger {
 
     /// Returns what a summary keeps of a run's send; `None` if it sent no email or has an inline audience.
     pub(super) fn mailing(&self, run: &Run) -> Option<Box<Mailing>> {
-        let recipients = self.recipients_hash(&run.audience).filter(|_| run.counts.has_emails())?;
+        let recipients = self.recipients_hash(&run.audience).filter(|_| run.has_emails())?;
         Some(Box::new(Mailing { content: run.content, recipients }))
     }
 }

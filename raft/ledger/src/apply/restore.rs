@@ -36,6 +36,7 @@ impl Ledger {
         self.head.cluster_incarnation += 1;
         self.head.former_clusters.push(restore.former_cluster);
         self.head.restored = Some(Restored { index, backup_at, at, accepted_at: None });
+        (self.head.authority, self.head.backups) = Default::default();
         self.hold_canaries(context);
         self.doubt_what_is_claimed(context);
         if !injected_bugs::is(Bug::PendingAfterRestore) {

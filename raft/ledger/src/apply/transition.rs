@@ -112,13 +112,13 @@ impl Ledger {
                 continue;
             }
             left -= count;
-            let had_emails = run.counts.has_emails();
+            let had_emails = run.has_emails();
             run.counts.transition(change, count);
             let end_changed = update_end(run, context);
             run.update_canary(chunk, slots, change);
             changes.push(RunChange {
                 run: page_id.run_id(run),
-                has_emails: Some(run.counts.has_emails()).filter(|has_emails| *has_emails != had_emails),
+                has_emails: Some(run.has_emails()).filter(|has_emails| *has_emails != had_emails),
                 end_changed,
                 events: events_after(run, change, count, limits),
             });

@@ -232,7 +232,7 @@ impl Ledger {
     /// True if a run of the schedule is unfinished, and its `min_gap` may concern recipients of this one (P17).
     fn has_open_neighbour(&self, run: &Run) -> bool {
         let is_near = |other: &Run| other.due.since_ms(run.due).saturating_abs() < other.policies.min_gap_ms;
-        run.counts.has_emails() && self.all_unfinished(run.schedule).any(|(_, other)| is_near(other))
+        run.has_emails() && self.all_unfinished(run.schedule).any(|(_, other)| is_near(other))
     }
 
     /// Returns the page of a run, and the run's position in it.

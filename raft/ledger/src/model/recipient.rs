@@ -79,8 +79,8 @@ impl RecipientCounts {
         self.get(RecipientState::Pending) == 0 && self.get(RecipientState::Claimed) == 0
     }
 
-    /// True if a recipient got an email, may have got one, or may be getting one.
-    pub fn has_emails(&self) -> bool {
+    /// True if a recipient got an email, is in doubt, or is claimed.
+    pub(crate) fn has_emails(&self) -> bool {
         let emails = [RecipientState::Sent, RecipientState::Assumed, RecipientState::InDoubt, RecipientState::Claimed];
         emails.into_iter().any(|state| self.get(state) > 0)
     }

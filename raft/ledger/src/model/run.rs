@@ -169,6 +169,11 @@ impl Run {
         RunSlots { first: self.first, count: self.count }
     }
 
+    /// True if a recipient got an email, may have got one, or may be getting one.
+    pub(crate) fn has_emails(&self) -> bool {
+        self.counts.has_emails() || self.resent > 0
+    }
+
     /// True if it is unfinished and counts for `overlap`. Backfills and reopened runs do not count: `cancel_other` does
     /// not cancel them, and they do not block a trigger.
     pub(crate) fn takes_part_in_overlap(&self) -> bool {

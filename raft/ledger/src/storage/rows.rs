@@ -159,7 +159,7 @@ impl Ledger {
             derived.unfinished.extend(run.takes_part_in_overlap().then_some(key));
             derived.exempt_from_overlap.extend(run.is_exempt_from_overlap().then_some(key));
             derived.blocking.extend(run.may_block_next().then_some(key));
-            derived.mailed.extend(run.counts.has_emails().then_some((run.schedule, run.due, id)));
+            derived.mailed.extend(run.has_emails().then_some((run.schedule, run.due, id)));
         }
         let busy: BTreeSet<ScheduleId> = derived.blocking.iter().map(|(schedule, _)| *schedule).collect();
         for (id, schedule) in self.schedules.iter() {

@@ -1,10 +1,10 @@
 //! `min_gap`: the least time between two emails of a schedule to one recipient (P17).
 //!
 //! The time is measured between the nominal instants of runs, so a fail-over, a slow relay or a late run does not
-//! change it. A recipient counts in another run if it is sent, assumed or in doubt there. The check runs when a run
-//! opens and again at each claim, because an earlier run may send in between. A recipient that is claimed in another
-//! run waits, since that email may still turn out not to be sent. Requeue and resend skip recipients that `min_gap`
-//! would suppress; their state does not change.
+//! change it. A recipient counts in another run if it is sent, assumed or in doubt there, or was sent again while in
+//! doubt. The check runs when a run opens and again at each claim, because an earlier run may send in between. A
+//! recipient that is claimed in another run waits, since that email may still turn out not to be sent. Requeue and
+//! resend skip recipients that `min_gap` would suppress; their state does not change.
 //!
 //! Recipients are compared by address key, because their numbers change when the audience is edited. A recipient is
 //! *mailed nearby* if it has an email of another run within the gap, or may have one, and *claimed nearby* if it is

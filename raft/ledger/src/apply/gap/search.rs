@@ -170,10 +170,13 @@ impl Ledger {
         run: &Run,
         (states, recipients, mapping): (&[RecipientState], &Bitmap, Option<&RecipientMapping>),
     ) -> Bitmap {
+        // A recipient that was sent again while in doubt counts like one in doubt.
+        let with_resent = run.resent > 0 && states.contains(&RecipientState::InDoubt);
         let states = states.iter().filter(|state| run.counts.get(**state) > 0);
         // Inline audiences are in the first chunk of their page.
         let chunk = self.page_of(other).and_then(|(page, ..)| self.chunks.get(&page.chunk(0)));
-        let sets: Vec<&Bitmap> = states.filter_map(|state| Some(chunk?.set(*state))).collect();
+        let mut sets: Vec<&Bitmap> = states.filter_map(|state| Some(chunk?.set(*state))).collect();
+        sets.extend(chunk.filter(|_| with_resent).map(|chunk| &chunk.resent));
         if mapping.is_none() && run.first == 0 {
             return sets.into_iter().fold(Bitmap::new(), |mut found, set| {
                 found.add(&recipients.and(set));
