@@ -16,6 +16,9 @@ pub struct StartArgs {
     /// The binary to start as nodes [default: `reveille` beside this one]
     #[arg(long, global = true, value_name = "PATH")]
     pub reveille: Option<PathBuf>,
+    /// The binary that nodes of the former level are started from. `None`: the same one.
+    #[arg(skip)]
+    pub former: Option<PathBuf>,
     /// Keep data and logs of the nodes in this empty folder [default: a temporary one, removed at the end]
     #[arg(long, global = true, value_name = "FOLDER")]
     pub keep: Option<PathBuf>,
@@ -43,6 +46,7 @@ impl Cluster {
     /// The environment has those parts of `needs` that this machine can have.
     pub async fn start(start: &StartArgs, count: u8, needs: Needs) -> Result<Cluster> {
         let binary = start.binary()?;
+        let former = start.former.as_deref().map(|path| existing(path, "name another with --former PATH")).transpose()?;
         let workspace = Workspace::new()?;
         let data = match &start.keep {
             Some(folder) => empty(folder)?,
@@ -57,7 +61,9 @@ impl Cluster {
         let mut nodes: Vec<NodeProcess> = named
             .map(|(name, ports)| {
                 let launch = environment.launch_options(&name, &access);
-                NodeProcess::new(name, ports, (&binary, &data, &journals), launch)
+                let mut node = NodeProcess::new(name, ports, (&binary, &data, &journals), launch);
+                node.former_release.clone_from(&former);
+                node
             })
             .collect();
         let endpoints = nodes.iter().map(|node| node.admin.to_string()).collect();
@@ -140,15 +146,18 @@ impl Cluster {
 
 /// Returns the binary to start. The error names the next step.
 fn binary(named: Option<&Path>) -> Result<PathBuf> {
-    let (path, next) = match named {
-        Some(path) => (path.to_owned(), "name another with --reveille PATH"),
+    match named {
+        Some(path) => existing(path, "name another with --reveille PATH"),
         None => {
             let own = std::env::current_exe().context("where this program is")?;
             let next = "build it with `cargo build --release -p reveille`, or name it with --reveille PATH";
-            (own.with_file_name("reveille"), next)
+            existing(&own.with_file_name("reveille"), next)
         }
-    };
-    if path.is_file() { Ok(path) } else { bail!("there is no binary {}; {next}", path.display()) }
+    }
+}
+
+fn existing(binary: &Path, next: &str) -> Result<PathBuf> {
+    if binary.is_file() { Ok(binary.to_owned()) } else { bail!("there is no binary {}; {next}", binary.display()) }
 }
 
 fn empty(folder: &Path) -> Result<PathBuf> {

@@ -64,6 +64,8 @@ pub struct NodeProcess {
     pub crash_points: Option<String>,
     /// The level of the release on this node, from its next start on.
     pub level: u32,
+    /// The binary of the former release. `None`: the same binary acts as both.
+    pub former_release: Option<PathBuf>,
     /// The token with which a new node joins the cluster. Its later starts ignore it.
     pub join_token: Option<String>,
     binary: PathBuf,
@@ -100,14 +102,20 @@ impl NodeProcess {
             crash_points: None,
             join_token: None,
             level: FORMER_LEVEL,
+            former_release: None,
             log_from: 0,
             process: None,
         }
     }
 
+    /// Returns the binary of the next start.
+    fn binary(&self) -> &Path {
+        self.former_release.as_deref().filter(|_| self.level == FORMER_LEVEL).unwrap_or(&self.binary)
+    }
+
     /// Makes a new cluster whose first node this one is. It must not have run yet.
     pub fn init(&self, test_clock: bool) -> Result<()> {
-        let mut command = Command::new(&self.binary);
+        let mut command = Command::new(self.binary());
         command
             .args(["cluster", "init", "--config", "/dev/null", "--name", &self.name, "--data-dir"])
             .arg(&self.folder)
@@ -117,7 +125,7 @@ impl NodeProcess {
             .args(self.insecure())
             .envs(self.launch.access.folder().map(|folder| ("XDG_CONFIG_HOME", folder)))
             .stdin(Stdio::null());
-        let done = command.output().with_context(|| format!("{} cannot be started", self.binary.display()))?;
+        let done = command.output().with_context(|| format!("{} cannot be started", self.binary().display()))?;
         if !done.status.success() {
             bail!("no cluster was made: {}", String::from_utf8_lossy(&done.stderr));
         }
@@ -135,7 +143,7 @@ impl NodeProcess {
         let log = OpenOptions::new().create(true).append(true).open(&self.log)?;
         self.log_from = log.metadata()?.len();
         let mut line: Vec<OsString> = self.launch.prefix.iter().map(OsString::from).collect();
-        line.push(self.binary.clone().into_os_string());
+        line.push(self.binary().into());
         let (program, rest) = line.split_first().context("a command without a program")?;
         let mut command = Command::new(program);
         // The node must read neither this machine's file nor the configuration in this process's own environment.
@@ -167,7 +175,7 @@ impl NodeProcess {
         if self.launch.own_process_group {
             command.process_group(0);
         }
-        let process = command.spawn().with_context(|| format!("{} cannot be started", self.binary.display()))?;
+        let process = command.spawn().with_context(|| format!("{} cannot be started", self.binary().display()))?;
         self.process = Some(process);
         Ok(())
     }

@@ -75,8 +75,12 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     let policy = args.policy();
     let (seed, count, seconds) = (args.seed, plan.len(), args.seconds);
     eprintln!("seed {seed}: {count} faults planned for {seconds} s, in doubt: {policy:?}");
+    if args.former.is_some() && !families.contains(&Family::Upgrade) {
+        anyhow::bail!("--former is for runs with the nemesis `upgrade`: without it all nodes stay at that release");
+    }
     let needs = needs(&families, args);
-    let cluster = Cluster::start(start, args.nodes, needs).await?;
+    let start = StartArgs { former: args.former.clone(), ..start.clone() };
+    let cluster = Cluster::start(&start, args.nodes, needs).await?;
     report_missing(&cluster, needs);
 
     let mut limits = WorkloadLimits::draw(seed, args.campaign_size(), args.seconds);

@@ -44,6 +44,9 @@ pub struct Args {
     /// What is broken: `all`, or some of these; `upgrade` needs nodes built with the feature `next-level`
     #[arg(long, default_value = "all", value_parser = families)]
     pub nemesis: FaultFamilies,
+    /// The binary of the former release, from which `upgrade` starts [default: the nodes' own, which acts as both]
+    #[arg(long, value_name = "PATH")]
+    pub former: Option<PathBuf>,
     /// What the schedules do with emails in doubt [default: the seed decides, `hold` for 70 of 100]
     #[arg(long, value_name = "hold|resend|assume_sent", value_parser = in_doubt)]
     pub in_doubt: Option<InDoubt>,
