@@ -46,7 +46,8 @@ impl Cluster {
     /// The environment has those parts of `needs` that this machine can have.
     pub async fn start(start: &StartArgs, count: u8, needs: Needs) -> Result<Cluster> {
         let binary = start.binary()?;
-        let former = start.former.as_deref().map(|path| existing(path, "name another with --former PATH")).transpose()?;
+        let former =
+            start.former.as_deref().map(|path| existing(path, "name another with --former PATH")).transpose()?;
         let workspace = Workspace::new()?;
         let data = match &start.keep {
             Some(folder) => empty(folder)?,

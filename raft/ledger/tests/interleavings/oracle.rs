@@ -202,7 +202,7 @@ fn judge_reopened(before: &Ledger, entry: &Entry, after: &Ledger) {
 
 /// What a former cluster may have sent is sent again only by an operator: a doubt of before the restore, and an instant
 /// up to the acceptance. Before that nothing opens and nothing is claimed (P21).
-fn judge_restored(before: &Ledger, entry: &Entry, after: &Ledger, [was, is]: [&BTreeMap<Seat, RecipientState>; 2]) {
+fn judge_restored(before: &Ledger, entry: &Entry, after: &Ledger, [was, is]: [&BTreeMap<SlotKey, RecipientState>; 2]) {
     let Some(through) = before.maybe_sent_through() else { return };
     let is_held = before.unaccepted_restore().is_some();
     for (id, _, run) in after.runs().filter(|(id, ..)| before.run(*id).is_none()) {

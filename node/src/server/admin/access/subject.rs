@@ -72,7 +72,7 @@ macro_rules! of_cluster {
     };
 }
 of_cluster! {
-    AcceptRestoreRequest, GetRestoreRequest, AddMemberRequest, DrainMemberRequest, RemoveMemberRequest, AddRelayRequest, AdvanceClockRequest, CreateTokenRequest, FinishUpgradeRequest, GetClockRequest, GetClusterStatusRequest, GetOwnTokenRequest, GetPoolRequest, GetRelayRequest, GetUpgradeRequest, ListMembersRequest, ListPoolsRequest, ListRelaysRequest, ListTenantsRequest, ListTokensRequest, RemovePoolRequest, RemoveRelayRequest, RemoveTenantRequest, ResetTokensRequest, RevokeTokenRequest, SetPoolRequest, SetTenantRequest, TestRelayRequest, TransferLeaderRequest, PutPartRequest, AbortRotationRequest, GetAuthorityRequest, RotateAuthorityRequest, CreateBackupRequest
+    AcceptRestoreRequest, GetRestoreRequest, AddMemberRequest, DrainMemberRequest, RemoveMemberRequest, AddRelayRequest, AdvanceClockRequest, CreateTokenRequest, FinishUpgradeRequest, GetClockRequest, GetClusterStatusRequest, GetOwnTokenRequest, GetPoolRequest, GetRelayRequest, GetUpgradeRequest, ListMembersRequest, ListPoolsRequest, ListRelaysRequest, ListTenantsRequest, ListTokensRequest, RemovePoolRequest, RemoveRelayRequest, RemoveTenantRequest, ResetTokensRequest, RevokeTokenRequest, SetPoolRequest, SetTenantRequest, TestRelayRequest, TransferLeaderRequest, Streaming<PutPartRequest>, AbortRotationRequest, GetAuthorityRequest, RotateAuthorityRequest, CreateBackupRequest
 }
 
 impl Subject for BatchCreateSchedulesRequest {
