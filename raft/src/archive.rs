@@ -73,7 +73,8 @@ impl ArchiveReader {
     pub async fn archived(&self, run: RunId) -> Result<Option<(ArchivePartKey, Arc<Ledger>)>, ArchiveError> {
         // The runs of a part have finished together, and have not opened together. So ranges overlap.
         let may_have: Vec<ArchivePartKey> = self.applied_state.read(|ledger| {
-            let parts = ledger.parts().iter().rev().filter(|(_, part)| part.first <= run && run <= part.last);
+            let has_range = |(first, last)| first <= run && run <= last;
+            let parts = ledger.parts().iter().rev().filter(|(_, part)| part.runs().is_some_and(has_range));
             parts.map(|(key, _)| *key).collect()
         });
         let mut failed = None;

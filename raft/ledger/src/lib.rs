@@ -16,7 +16,7 @@ pub mod model;
 pub mod storage;
 
 pub use apply::{ApplyResult, BackfillBatch, GapLookups, TEST_NAME, agreed_time, closed_slots};
-pub use model::archive::{ArchivePart, ArchivePartKey};
+pub use model::archive::{ArchivePart, ArchivePartKey, PartContent};
 pub use model::backup::{BackupHistory, BackupResult, LastBackup};
 pub use model::claim::{Claim, DeadLetter};
 pub use model::ledger::{DEFAULT_POOL, DEFAULT_TENANT, Ledger};
@@ -32,7 +32,7 @@ pub use model::schedule::{
 };
 pub use model::stored::*;
 pub use model::{
-    access, address, bitmap, bounce_breaker, campaign, canary, causes, claim_history, closed_claims, content,
+    access, address, audit, bitmap, bounce_breaker, campaign, canary, causes, claim_history, closed_claims, content,
     crash_backoff, deferral, ids, impossible, instant_range, labels, limits, policy, pool, refusal, reply, restore,
     run_events, tenant, token,
 };

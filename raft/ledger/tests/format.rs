@@ -79,7 +79,7 @@ fn recorded_bytes_decode_to_the_same() {
 fn every_table_has_a_row_among_the_samples() {
     let mut tables: Vec<u8> = samples::ledger().all_rows().filter_map(|(key, _)| key.first().copied()).collect();
     tables.dedup();
-    assert_eq!(tables, (0..=22).collect::<Vec<u8>>());
+    assert_eq!(tables, (0..=23).collect::<Vec<u8>>());
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn unknown_ordinal_is_refused() {
         assert!(Entry::from_bytes(&[FORM, 0, 0, 0, ordinal, 0, 0, 0, 0, 0]).is_err(), "{ordinal}");
     }
     assert!(Entry::from_bytes(&[FORM, 0, 0, 0, 0xc8, 0x01]).is_err());
-    assert!(Entry::from_bytes(&[FORM, 0, 0, 3, 1]).is_err(), "an unknown actor");
+    assert!(Entry::from_bytes(&[FORM, 0, 0, 4, 1]).is_err(), "an unknown actor");
 }
 
 #[test]

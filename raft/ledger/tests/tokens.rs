@@ -14,6 +14,8 @@ const EDIT: Rights = Rights(2);
 const ADMIN: Rights = Rights(4);
 const ALL: Rights = Rights(7);
 const DAY_MS: i64 = 86_400_000;
+/// Tag of the table of audit records, which is the last one.
+const AUDIT: u8 = 23;
 const LEADER: ClaimOwner = ClaimOwner { node: NodeId(1), incarnation: Incarnation(1) };
 
 struct World {
@@ -93,12 +95,14 @@ fn entry_is_permitted_by_rights_and_tenants_of_its_token() {
 }
 
 #[test]
-fn refused_entry_changes_nothing_but_index_and_time() {
+fn refused_entry_changes_nothing_but_the_head_and_leaves_an_audit_record() {
     let mut world = World::new();
     let rows = |ledger: &Ledger| ledger.all_rows().skip(1).collect::<Vec<_>>();
     let before = rows(&world.ledger);
     assert_eq!(world.change(3, EDIT, None), NOT_VALID);
-    assert_eq!(rows(&world.ledger), before);
+    let mut after = rows(&world.ledger);
+    assert!(after.pop().is_some_and(|(key, _)| key[0] == AUDIT));
+    assert_eq!(after, before);
 }
 
 #[test]

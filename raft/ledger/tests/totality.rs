@@ -497,7 +497,7 @@ fn wild_token() -> impl Strategy<Value = TokenCreate> {
 fn wild_actor() -> impl Strategy<Value = Actor> {
     let operator = (token_id(), rights(), prop::option::of(text()));
     let operator = operator.prop_map(|(token, needs, tenant)| Actor::Operator { token, needs, tenant });
-    prop_oneof![3 => Just(Actor::System), 1 => Just(Actor::Insecure), 2 => operator]
+    prop_oneof![3 => Just(Actor::System), 1 => Just(Actor::Insecure), 1 => Just(Actor::Local), 2 => operator]
 }
 
 fn wild_advance() -> impl Strategy<Value = Command> {

@@ -16,8 +16,8 @@ use crate::command::Archive;
 use crate::effect::Effect;
 use crate::model::{
     ArchivePart, ArchivePartKey, Bitmap, CHUNK, Chunk, Claim, CommandOutcome, DAY_MS, Hash, InstantOutcome,
-    InstantRange, LeavingTimes, Ledger, Nominal, Page, PageId, RecipientState, Run, RunId, RunSummary, SUMMARIES_MS,
-    Schedule, ScheduleId, StoredBlob, Time, distance_ms, run_events,
+    InstantRange, LeavingTimes, Ledger, Nominal, Page, PageId, PartContent, RecipientState, Run, RunId, RunSummary,
+    SUMMARIES_MS, Schedule, ScheduleId, StoredBlob, Time, distance_ms, run_events,
 };
 
 /// Tolerance for a civil time that is read as UTC: the instant is never further away. It is compared only with
@@ -99,9 +99,7 @@ impl Ledger {
         let part = ArchivePart {
             details: self.pack_part(&details),
             summaries: self.pack_part(&summaries),
-            first: *first,
-            last: *last,
-            runs: runs.len() as u32,
+            content: PartContent::Runs { first: *first, last: *last, count: runs.len() as u32 },
             details_until: details_until.unwrap_or_default(),
             summaries_until,
         };
@@ -338,6 +336,7 @@ impl Ledger {
     fn shrink_part(&mut self, key: ArchivePartKey, now: Time) {
         let Some(part) = self.parts.get(&key) else { return };
         let removed = if part.is_over(now) {
+            self.derived.audit_parts.remove(&key);
             self.parts.remove(&key).map(|part| part.all_blocks().copied().collect())
         } else if part.has_old_details(now) {
             self.parts.edit(&key).map(|part| std::mem::take(&mut part.details))

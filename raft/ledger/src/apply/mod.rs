@@ -2,10 +2,11 @@
 //!
 //! `apply` is pure and total. It uses no clock, no random numbers, no time zone database and no network; it never fails
 //! but refuses. Each file has one family of commands. This file has the exhaustive match, and what applies to each
-//! entry: the epoch (P13), ledger time (P18), the rights of its actor and stored answers.
+//! entry: the epoch (P13), ledger time (P18), the rights of its actor, stored answers and audit records.
 
 pub(crate) mod archive;
 mod audience;
+mod audit;
 mod authority;
 mod backfill;
 mod bounds;
@@ -104,11 +105,15 @@ impl Ledger {
         self.skip(index);
         let (now, actor) = (self.time_of(entry), entry.actor.clone());
         let mut context = Context { index, now, ahead, actor, repeats: None, effects: Vec::new() };
+        let record = self.begin_audit_record(entry);
         let outcome = self
             .admit(entry)
             .and_then(|()| self.authorise(&entry.actor))
             .and_then(|()| self.dispatch(&mut context, &entry.command))
             .unwrap_or_else(CommandOutcome::Refused);
+        if let Some(record) = record {
+            self.add_audit_record(&context, record, &outcome);
+        }
         ApplyResult {
             reply: CommandReply { index: context.repeats.unwrap_or(index), outcome },
             effects: context.effects,

@@ -54,6 +54,7 @@ pub fn check_again(ledger: &Ledger, seen: &mut CheckedState) -> Vec<InvariantVio
     check_summaries(ledger, &mut found);
     check_opt_outs(ledger, &mut found);
     check_removed_nodes(ledger, &mut found);
+    check_audit(ledger, &mut found);
     let bytes = ledger.largest_row();
     report(&mut found, "P24", bytes <= ROW_BYTES_MAX, || format!("a row has {bytes} bytes"));
     found
@@ -72,6 +73,20 @@ fn check_removed_nodes(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
         let is_gone = !ledger.nodes().contains(id) && ledger.claimed_by(*id) == 0;
         report(found, "P22", is_gone, || format!("node {id} was removed, and is a node or has claims"));
     }
+}
+
+/// The audit records that are in no part yet are a chain up to the head, and they are fewer than a part has (P24).
+fn check_audit(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
+    let mut previous = None;
+    for (index, record) in ledger.audit().iter() {
+        let follows = record.index == *index && previous.is_none_or(|previous| previous == record.previous);
+        report(found, "P24", follows, || format!("audit record {index} does not follow the one before it"));
+        previous = Some(record.hash());
+    }
+    let is_head = previous.is_none_or(|last| last == ledger.head().audit);
+    report(found, "P24", is_head, || "the head is not the last audit record".to_owned());
+    let (open, most) = (ledger.audit().len(), ledger.limits().audit_part_records);
+    report(found, "P24", open < most, || format!("{open} audit records are in no part"));
 }
 
 fn report(found: &mut Vec<InvariantViolation>, rule: &'static str, holds: bool, what: impl FnOnce() -> String) {

@@ -20,4 +20,6 @@ pub enum Actor {
         /// The tenant that the token must reach; `None`: all tenants.
         tenant: Option<String>,
     },
+    /// A user of a node's machine, over its socket.
+    Local,
 }

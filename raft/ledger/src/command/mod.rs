@@ -6,8 +6,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::model::audit::with_commands;
 use crate::model::{
-    BackupResult, Epoch, Fence, NodeId, PoolSet, Restore, RunId, ScheduleId, TenantSet, Time, TokenCreate, TokenId,
+    BackupResult, CommandKind, Epoch, Fence, NodeId, PoolSet, Restore, RunId, ScheduleId, TenantSet, Time, TokenCreate,
+    TokenId,
 };
 use crate::storage::form;
 use crate::storage::level::GENESIS_LEVEL;
@@ -173,6 +175,20 @@ pub enum Command {
     #[cfg(feature = "next-level")]
     OfNextLevel,
 }
+
+macro_rules! kind_of_command {
+    ($($(#[$attribute:meta])* $kind:ident),* $(,)?) => {
+        impl Command {
+            /// Its kind, for audit records. A new variant does not compile without a kind.
+            pub fn kind(&self) -> CommandKind {
+                match self {
+                    $($(#[$attribute])* Command::$kind { .. } => CommandKind::$kind,)*
+                }
+            }
+        }
+    };
+}
+with_commands!(kind_of_command);
 
 impl Command {
     /// Lowest level of the ledger at which this command may be proposed (P23). A command that a later release adds gets

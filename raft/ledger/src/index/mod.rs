@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use crate::index::interner::Interner;
 use crate::index::recipient_mapping::RecipientMappings;
-use crate::model::{Hash, PageId, Policies, RunId, Schedule, ScheduleId, ScheduleSettings, ScheduleTiming, Time};
+use crate::model::{
+    ArchivePartKey, Hash, PageId, Policies, RunId, Schedule, ScheduleId, ScheduleSettings, ScheduleTiming, Time,
+};
 
 pub(crate) mod interner;
 pub(crate) mod recipient_mapping;
@@ -51,6 +53,8 @@ pub(crate) struct Derived {
     pub claimed: BTreeMap<String, u32>,
     /// Number of claimed recipients by pool (P25).
     pub claimed_by_pool: BTreeMap<String, u32>,
+    /// Parts of the archive with audit records.
+    pub audit_parts: BTreeSet<ArchivePartKey>,
     /// Bytes of archived blocks that no durable snapshot names yet (P24). This is no index: a replay makes them again.
     pub unsaved: BTreeMap<Hash, Arc<[u8]>>,
 }

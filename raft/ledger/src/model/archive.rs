@@ -1,4 +1,4 @@
-//! Parts of the archive: finished runs that left the state (P24).
+//! Parts of the archive: finished runs and audit records that left the state (P24).
 //!
 //! A part has the rows of its runs, in the forms of the ledger and in blocks like those of a snapshot. The state keeps
 //! one small row for each part, with the names of the blocks. The bytes of new blocks are in memory until a durable
@@ -24,21 +24,50 @@ pub struct ArchivePart {
     /// Blocks with pages, recipients, claims and events of the runs, and with contents and audiences that nothing else
     /// uses. Empty: they were removed after the retention.
     pub details: Vec<BlockEntry>,
-    /// Blocks with a summary of each run.
+    /// Blocks with a summary of each run, or with audit records.
     pub summaries: Vec<BlockEntry>,
-    /// Its lowest run.
-    pub first: RunId,
-    /// Its highest run.
-    pub last: RunId,
-    /// Number of its runs.
-    pub runs: u32,
+    /// What it contains.
+    pub content: PartContent,
     /// When the details may be removed: the end of the longest retention.
     pub details_until: Time,
     /// When the whole part may be removed.
     pub summaries_until: Time,
 }
 
+/// What a part of the archive contains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PartContent {
+    /// Finished runs.
+    Runs {
+        /// The lowest one.
+        first: RunId,
+        /// The highest one.
+        last: RunId,
+        /// Number of runs.
+        count: u32,
+    },
+    /// Audit records.
+    Audit {
+        /// Log index of the first one.
+        first: u64,
+        /// Log index of the last one.
+        last: u64,
+        /// Time of the first one.
+        from: Time,
+        /// Time of the last one.
+        to: Time,
+    },
+}
+
 impl ArchivePart {
+    /// Returns its lowest and its highest run; `None` if it contains none.
+    pub fn runs(&self) -> Option<(RunId, RunId)> {
+        match self.content {
+            PartContent::Runs { first, last, .. } => Some((first, last)),
+            PartContent::Audit { .. } => None,
+        }
+    }
+
     /// Returns the blocks that have the most about its runs: the details, or else the summaries.
     pub fn blocks(&self) -> &[BlockEntry] {
         if self.details.is_empty() { &self.summaries } else { &self.details }

@@ -282,7 +282,7 @@ impl fmt::Display for ScheduleId {
 }
 
 /// A blake3 hash of content, an audience, a request body or a state.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Hash(pub [u8; 32]);
 
 impl Hash {

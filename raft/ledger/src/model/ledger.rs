@@ -8,11 +8,11 @@ use std::ops::Bound;
 use crate::index::Derived;
 use crate::injected_bugs::{self, Bug};
 use crate::model::{
-    AdminToken, ArchivePart, ArchivePartKey, CHUNK, Campaign, Chunk, ChunkKey, Claim, ClaimOwner, ClosedClaimBlock,
-    ClosedClaimKey, Day, DeadLetter, Fence, Hash, Head, InstantOutcome, LeavingTimes, Node, NodeId, Nominal, OptedOut,
-    Page, PageId, PoolRow, RecipientId, RecipientState, Recipients, Relay, RelayShare, RemovedNode, Run, RunEvent,
-    RunEventKey, RunId, RunSummary, Schedule, ScheduleId, Seal, SealedAudience, StoredAnswer, StoredBlob, TakenBack,
-    Tenant, Time, TokenId,
+    AdminToken, ArchivePart, ArchivePartKey, AuditRecord, CHUNK, Campaign, Chunk, ChunkKey, Claim, ClaimOwner,
+    ClosedClaimBlock, ClosedClaimKey, Day, DeadLetter, Fence, Hash, Head, InstantOutcome, LeavingTimes, Node, NodeId,
+    Nominal, OptedOut, Page, PageId, PoolRow, RecipientId, RecipientState, Recipients, Relay, RelayShare, RemovedNode,
+    Run, RunEvent, RunEventKey, RunId, RunSummary, Schedule, ScheduleId, Seal, SealedAudience, StoredAnswer,
+    StoredBlob, TakenBack, Tenant, Time, TokenId,
 };
 use crate::storage::Table;
 
@@ -88,6 +88,8 @@ tables! {
     removed_nodes: NodeId => RemovedNode,
     /// Tokens of the admin API, by id.
     tokens: TokenId => AdminToken,
+    /// Audit records that are in no part of the archive yet, by log index.
+    audit: u64 => AuditRecord,
 }
 
 impl Ledger {
@@ -317,6 +319,11 @@ impl Ledger {
     pub fn floor(&self, node: NodeId) -> u64 {
         let revoked = self.nodes.get(&node).map_or(0, |node| node.revoked_index);
         self.head.forbidden_index.max(revoked)
+    }
+
+    /// Iterates over the parts of the archive with audit records, oldest first.
+    pub fn audit_parts(&self) -> impl DoubleEndedIterator<Item = (ArchivePartKey, &ArchivePart)> + '_ {
+        self.derived.audit_parts.iter().filter_map(|key| Some((*key, self.parts.get(key)?)))
     }
 
     /// Number of nodes that share each relay's rate; at least 1 (P25).

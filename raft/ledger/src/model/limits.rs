@@ -99,6 +99,14 @@ level_1! {
     token_name_bytes_max: usize = 64,
     /// Minimum distance of a restore's log index from the former ones, as in etcd (`--bump-revision`).
     restore_ahead: u64 = 10_000_000_000,
+    /// Number of audit records after which they become a part of the archive: about half a megabyte.
+    audit_part_records: usize = 4_096,
+    /// Maximum number of such parts; the oldest one is removed first. That is 67 million records.
+    audit_parts_max: usize = 16_384,
+    /// How long an audit record is kept at least, if there are not too many parts.
+    audit_kept_ms: i64 = 400 * DAY_MS,
+    /// Maximum length of each text in an audit record, in bytes. Longer ones are cut.
+    audit_text_bytes_max: usize = 256,
 }
 
 /// Limits of the bounce breaker; see the module `bounce_breaker`.
@@ -149,7 +157,8 @@ mod tests {
             BounceBreakerLimits { window: 10000, one_of: 10, half_from: 500, further: 10 }, \
             claim_block_bytes_max: 2048, archive_after_ms_min: 10000, trigger_name_ms: 2592000000, \
             removed_nodes_max: 10000, tokens_max: 10000, token_kept_ms: 2592000000, token_tenants_max: 64, \
-            token_name_bytes_max: 64, restore_ahead: 10000000000 }";
+            token_name_bytes_max: 64, restore_ahead: 10000000000, audit_part_records: 4096, audit_parts_max: 16384, \
+            audit_kept_ms: 34560000000, audit_text_bytes_max: 256 }";
         assert_eq!(format!("{:?}", limits(1)), recorded);
     }
 

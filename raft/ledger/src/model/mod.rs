@@ -26,6 +26,7 @@ macro_rules! word_enum {
 pub mod access;
 pub mod address;
 pub mod archive;
+pub mod audit;
 pub mod backup;
 pub mod bitmap;
 pub mod bounce_breaker;
@@ -64,6 +65,7 @@ pub mod token;
 pub use access::*;
 pub use address::*;
 pub use archive::*;
+pub use audit::*;
 pub use backup::*;
 pub use bitmap::*;
 pub use bounce_breaker::*;

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::model::{
-    AuthorityId, BackupHistory, ClaimOwner, CrashHistory, Epoch, GROUP, Incarnation, NodeId, Restored, Time,
+    AuthorityId, BackupHistory, ClaimOwner, CrashHistory, Epoch, GROUP, Hash, Incarnation, NodeId, Restored, Time,
 };
 use crate::storage::level::GENESIS_LEVEL;
 
@@ -123,6 +123,8 @@ pub struct Head {
     pub authority: Option<AuthorityState>,
     /// The backups of this cluster.
     pub backups: BackupHistory,
+    /// Hash of the last audit record; zeros before the first one.
+    pub audit: Hash,
 }
 
 /// The cluster's certificate authority (P22). Keys and certificates are in no state: only their names.
@@ -177,6 +179,7 @@ impl Default for Head {
             restored: None,
             authority: None,
             backups: BackupHistory::default(),
+            audit: Hash::default(),
         }
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::block::{AnyLeaf, BlockEntry, LeafBlocks, LeafRows, Row, hash_of_blocks, pack_rows};
 use super::rows::TABLES;
 use super::table::Table;
-use crate::model::{ArchivePart, ArchivePartKey, Hash, RunId, Time};
+use crate::model::{ArchivePart, ArchivePartKey, Hash, PartContent, RunId, Time};
 
 /// One leaf of a frozen state.
 #[derive(Clone)]
@@ -98,9 +98,7 @@ impl FrozenState {
             let part = ArchivePart {
                 details: vec![*block],
                 summaries: Vec::new(),
-                first: run,
-                last: run,
-                runs: 1,
+                content: PartContent::Runs { first: run, last: run, count: 1 },
                 details_until: Time(0),
                 summaries_until: Time(0),
             };

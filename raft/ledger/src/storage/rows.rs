@@ -10,9 +10,9 @@ use serde::de::DeserializeOwned;
 
 use crate::index::Derived;
 use crate::model::{
-    AdminToken, ArchivePart, Campaign, Chunk, Claim, ClosedClaimBlock, DeadLetter, Hash, Head, InstantOutcome, Ledger,
-    OptedOut, Page, PoolRow, RecipientState, Relay, RemovedNode, RunEvent, RunSummary, Schedule, ScheduleId,
-    SealedAudience, StoredAnswer, StoredBlob, TakenBack, Tenant,
+    AdminToken, ArchivePart, AuditRecord, Campaign, Chunk, Claim, ClosedClaimBlock, DeadLetter, Hash, Head,
+    InstantOutcome, Ledger, OptedOut, Page, PartContent, PoolRow, RecipientState, Relay, RemovedNode, RunEvent,
+    RunSummary, Schedule, ScheduleId, SealedAudience, StoredAnswer, StoredBlob, TakenBack, Tenant,
 };
 use crate::storage::form::{RowForm, Unreadable, decode_as, encode_as};
 use crate::storage::{FrozenState, Row, Table};
@@ -112,6 +112,7 @@ tables! {
     20 => parts,
     21 => removed_nodes,
     22 => tokens,
+    23 => audit,
 }
 
 /// Types whose rows have had only one form.
@@ -123,7 +124,7 @@ macro_rules! of_one_form {
 of_one_form! {
     Head, Relay, Schedule, InstantOutcome, StoredBlob: 128, Page: 8, Chunk: 8, Claim: 32, ClosedClaimBlock: 8, DeadLetter, OptedOut,
     StoredAnswer, RunSummary, Vec<RunEvent>: 8, SealedAudience, Campaign, Tenant, TakenBack, PoolRow, ArchivePart,
-    RemovedNode, AdminToken,
+    RemovedNode, AdminToken, AuditRecord,
 }
 #[cfg(not(feature = "next-level"))]
 impl RowForm for crate::model::Node {}
@@ -188,6 +189,8 @@ impl Ledger {
         derived.to_seals = runs.map(|(id, _, run)| (run.content, id)).collect();
         let mailings = self.summaries.iter().filter_map(|(id, summary)| Some((summary.mailing.as_ref()?.content, *id)));
         derived.to_seals.extend(mailings);
+        let audit_parts = self.parts.iter().filter(|(_, part)| matches!(part.content, PartContent::Audit { .. }));
+        derived.audit_parts = audit_parts.map(|(key, _)| *key).collect();
         for (key, answer) in self.answers.iter() {
             derived.answers_by_index.insert(answer.index, key.clone());
             derived.answers_of_tenant.entry(key.0.clone()).or_default().insert(answer.index);

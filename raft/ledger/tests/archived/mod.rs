@@ -6,7 +6,10 @@ use reveille_ledger::storage::unpack_block;
 
 /// Returns the part of the archive that has this run, as a ledger; `None` if no part has it.
 pub fn archived(ledger: &Ledger, run: RunId) -> Option<Ledger> {
-    let parts = ledger.parts().iter().filter(|(_, part)| (part.first..=part.last).contains(&run));
+    let parts = ledger
+        .parts()
+        .iter()
+        .filter(|(_, part)| part.runs().is_some_and(|(first, last)| (first..=last).contains(&run)));
     let open = |blocks: &[reveille_ledger::storage::BlockEntry]| {
         let rows = blocks.iter().flat_map(|block| {
             let bytes = ledger.unsaved_block(&block.hash).expect("the bytes of an archived block");

@@ -500,6 +500,7 @@ pub fn actors() -> Vec<(&'static str, Actor)> {
         ("Insecure", Actor::Insecure),
         ("Operator", operator(Some("acme"))),
         ("Operator of all tenants", operator(None)),
+        ("Local", Actor::Local),
     ]
 }
 
@@ -752,8 +753,9 @@ pub fn ledger() -> Ledger {
         Command::NodeRemove(second.node),
         Command::Authority(AuthorityStep::Add { present: AuthorityId([8; 32]), next: AuthorityId([9; 32]) }),
     ]) {
-        let outcome =
-            ledger.apply(index, &Entry { epoch, now: much_later, actor: Actor::System, command }).reply.outcome;
+        let by_operator = matches!(command, Command::TenantSet(_));
+        let actor = if by_operator { Actor::Insecure } else { Actor::System };
+        let outcome = ledger.apply(index, &Entry { epoch, now: much_later, actor, command }).reply.outcome;
         assert!(!matches!(outcome, CommandOutcome::Refused(_)), "{outcome:?}");
     }
     assert!(ledger.summaries().contains(&sent));

@@ -75,7 +75,7 @@ pub fn admit<T: Subject>(request: Request<T>) -> ApiResult<(Call, T)> {
         CallerIdentity::Insecure => {
             return Ok((Call { deadline, actor: Actor::Insecure, rights: EVERYTHING }, message));
         }
-        CallerIdentity::Local => return Ok((Call::of_system(deadline), message)),
+        CallerIdentity::Local => return Ok((Call { deadline, actor: Actor::Local, rights: EVERYTHING }, message)),
         CallerIdentity::Token { id, rights, tenants } => (id, rights, tenants),
     };
     let needs = caller.row.needs.and(message.needs_more());

@@ -82,7 +82,7 @@ impl Admin {
             Actor::Operator { token: id, .. } => {
                 ledger.tokens().get(id).map(|token| shown(*id, token, ledger.head().now))
             }
-            Actor::System | Actor::Insecure => None,
+            Actor::System | Actor::Insecure | Actor::Local => None,
         });
         let cluster = self.context.replica.cluster().map(|cluster| cluster.to_string()).unwrap_or_default();
         Ok(GetOwnTokenResponse { cluster, token })

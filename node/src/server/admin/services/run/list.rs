@@ -169,8 +169,11 @@ impl Admin {
     ) -> ApiResult<(Vec<v1::Run>, Option<RunId>, Option<Freshness>)> {
         let query = self.read(stale, call, |ledger| {
             check_schedule(ledger, &filter.tenant, &filter.schedule)?;
-            let parts = ledger.parts().iter().filter(|(_, part)| paging.after.is_none_or(|after| part.first < after));
-            let parts = parts.map(|(key, part)| (part.last, *key)).collect();
+            let parts = ledger.parts().iter().filter_map(|(key, part)| {
+                let (first, last) = part.runs()?;
+                paging.after.is_none_or(|after| first < after).then_some((last, *key))
+            });
+            let parts = parts.collect();
             Ok::<_, ApiError>((rows_of_state(ledger, filter, paging), parts))
         });
         let (read, freshness) = query.await?;
