@@ -183,6 +183,7 @@ async fn ask(context: &commands::CommandContext<'_>, question: Question) -> Resu
         Question::Optout(args) => commands::opt_out::run(context, args).await,
         Question::Tenant(args) => commands::tenant::run(context, args).await,
         Question::Token(args) => commands::token::run(context, args).await,
+        Question::Audit(args) => commands::audit::run(context, args).await,
         Question::Pool(args) => commands::pool::run(context, args).await,
         Question::Doctor(args) => commands::doctor::run(context, args).await,
         Question::Login(args) => commands::login::run(context, args).await,

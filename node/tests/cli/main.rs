@@ -4,6 +4,7 @@ mod apply;
 mod apply_beside;
 mod audience_import;
 mod audiences;
+mod audit;
 mod campaigns;
 mod changes;
 mod clock;

@@ -323,13 +323,14 @@ async fn shape_of_cluster() {
         restore: None,
         blocked_count: 20_000,
         backups: None,
+        audit_head: "a0".into(),
     };
     let fake = Fake::answering("GetClusterStatus", answer).await;
     let json = fake.reveille("cluster status -o json").await.json();
     assert_eq!(json["blocked_count"], 20_000);
     holds(
         &json,
-        json!({"cluster": "c1", "incarnation": 1, "group": 1, "leader": "a", "epoch": 4, "term": 2, "commit_index": 99, "test_clock_offset_ms": null, "leaderless_ms": null}),
+        json!({"cluster": "c1", "incarnation": 1, "group": 1, "leader": "a", "epoch": 4, "term": 2, "commit_index": 99, "test_clock_offset_ms": null, "leaderless_ms": null, "audit_head": "a0"}),
     );
     assert_eq!(
         json["backlog"],

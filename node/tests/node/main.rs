@@ -2,6 +2,8 @@
 
 mod archive;
 mod audience;
+#[cfg(feature = "next-level")]
+mod audit;
 mod backup;
 mod client_tls;
 mod date;

@@ -2,6 +2,7 @@
 
 mod apply;
 mod audience;
+mod audit;
 mod backup;
 mod campaign;
 mod clock;
@@ -34,6 +35,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use apply::{ApplyArgs, ApplyFiles, DiffArgs, ManifestFiles};
 pub use audience::{AudienceArgs, AudienceCommand, GenerateArgs, ImportAudienceArgs};
+pub use audit::{AuditArgs, AuditCommand, AuditTime};
 pub use backup::{BackupArgs, BackupCommand, BackupPlace, PruneArgs, VerifyArgs};
 pub use campaign::{CampaignArgs, CampaignCommand, CampaignCreateArgs};
 pub use clock::{AdvanceArgs, ClockArgs, ClockCommand};
@@ -217,6 +219,8 @@ pub enum Question {
     Tenant(TenantArgs),
     /// Tokens of the admin API: what their owners may do
     Token(TokenArgs),
+    /// Audit records: who wanted what, and what came of it
+    Audit(AuditArgs),
     /// Pools of relays: how each is warmed up, day by day
     Pool(PoolArgs),
     /// Find problems, with their effect and the next command; exits with 1 if there is a problem

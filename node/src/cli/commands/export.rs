@@ -77,11 +77,13 @@ fn written<R: Record>(rows: &[R], format: ExportFormat, is_first: bool) -> Vec<u
             }
             writer.into_inner().unwrap_or_default()
         }
-        ExportFormat::Jsonl => {
-            let line = |row: &R| escape::json(&serde_json::to_string(row).unwrap_or_default()) + "\n";
-            rows.iter().map(line).collect::<String>().into_bytes()
-        }
+        ExportFormat::Jsonl => rows.iter().map(|row| json_line(row) + "\n").collect::<String>().into_bytes(),
     }
+}
+
+/// Returns a row as a line of JSON, without the line's end.
+pub(super) fn json_line<R: Row>(row: &R) -> String {
+    escape::json(&serde_json::to_string(row).unwrap_or_default())
 }
 
 /// A file that gets its name only when it is complete.

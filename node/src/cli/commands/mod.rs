@@ -2,6 +2,7 @@
 
 pub mod apply;
 pub mod audience;
+pub mod audit;
 mod authority;
 pub mod backup;
 mod bar;

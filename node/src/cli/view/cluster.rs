@@ -107,6 +107,8 @@ view! {
         pools_used_up: Vec<PoolView>,
         /// The last restore from a backup; null if there was none.
         restore: Option<RestoredView>,
+        /// Hash of the last audit record, as the answering node has it.
+        audit_head: String,
     }
 }
 

@@ -6,6 +6,7 @@
 
 pub mod apply;
 pub mod audience;
+pub mod audit;
 pub mod authority;
 pub mod backfill;
 pub mod backup;

@@ -10,6 +10,7 @@ use axum::middleware::{Next, from_fn, from_fn_with_state, map_response};
 use axum::response::{IntoResponse, Response};
 use reveille_proto::DESCRIPTORS;
 use reveille_proto::admin::v1::audience_service_server::AudienceServiceServer;
+use reveille_proto::admin::v1::audit_service_server::AuditServiceServer;
 use reveille_proto::admin::v1::backup_service_server::BackupServiceServer;
 use reveille_proto::admin::v1::campaign_service_server::CampaignServiceServer;
 use reveille_proto::admin::v1::clock_service_server::ClockServiceServer;
@@ -127,6 +128,7 @@ pub fn router(admin: &Arc<Admin>) -> Result<Routes, tonic_reflection::server::Er
         .with_service_name(DeadLetterServiceServer::<Admin>::NAME)
         .with_service_name(OptOutServiceServer::<Admin>::NAME)
         .with_service_name(AudienceServiceServer::<Admin>::NAME)
+        .with_service_name(AuditServiceServer::<Admin>::NAME)
         .with_service_name(CampaignServiceServer::<Admin>::NAME)
         .with_service_name(TenantServiceServer::<Admin>::NAME)
         .with_service_name(PoolServiceServer::<Admin>::NAME)
@@ -154,6 +156,7 @@ pub fn router(admin: &Arc<Admin>) -> Result<Routes, tonic_reflection::server::Er
         DeadLetterServiceServer,
         OptOutServiceServer,
         AudienceServiceServer,
+        AuditServiceServer,
         CampaignServiceServer,
         TenantServiceServer,
         PoolServiceServer,

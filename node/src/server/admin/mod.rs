@@ -56,6 +56,7 @@ pub use error::LEADERLESS;
 use error::{ApiError, ApiResult};
 pub use listen::serve;
 pub use local::{serve_local, socket_path};
+pub use services::audit::shown as shown_audit_record;
 pub use services::schedule::create::unfit;
 pub use services::upload::PART_BYTES_MAX;
 

@@ -12,15 +12,15 @@ use reveille_proto::admin::v1::{
     DrainMemberRequest, ExplainRequest, FinishUpgradeRequest, GetAudienceRequest, GetAuthorityRequest,
     GetCampaignRequest, GetClockRequest, GetClusterStatusRequest, GetDoubtRequest, GetOwnTokenRequest, GetPoolRequest,
     GetRelayRequest, GetRestoreRequest, GetRunRequest, GetScheduleRequest, GetTenantRequest, GetUpgradeRequest,
-    ImportOptOutsRequest, LaunchCampaignRequest, ListAudiencesRequest, ListCampaignsRequest, ListDeadLettersRequest,
-    ListDoubtsRequest, ListMembersRequest, ListOptOutsRequest, ListPoolsRequest, ListRelaysRequest, ListRunsRequest,
-    ListScheduleHistoryRequest, ListSchedulesRequest, ListTenantsRequest, ListTokensRequest, PauseCampaignRequest,
-    PauseRunRequest, PauseScheduleRequest, PrepareAudienceRequest, PutPartRequest, RemoveMemberRequest,
-    RemovePoolRequest, RemoveRelayRequest, RemoveTenantRequest, RequeueDeadLettersRequest, ResetTokensRequest,
-    ResolveDoubtsRequest, ResumeCampaignRequest, ResumeRunRequest, ResumeScheduleRequest, RevokeTokenRequest,
-    RotateAuthorityRequest, ScheduleBody, SealAudienceRequest, SendTestRequest, SetPoolRequest, SetTenantRequest,
-    TakeBackOptOutRequest, TestRelayRequest, TransferLeaderRequest, TriggerScheduleRequest, UpdateScheduleRequest,
-    WatchRunRequest,
+    ImportOptOutsRequest, LaunchCampaignRequest, ListAudiencesRequest, ListAuditRecordsRequest, ListCampaignsRequest,
+    ListDeadLettersRequest, ListDoubtsRequest, ListMembersRequest, ListOptOutsRequest, ListPoolsRequest,
+    ListRelaysRequest, ListRunsRequest, ListScheduleHistoryRequest, ListSchedulesRequest, ListTenantsRequest,
+    ListTokensRequest, PauseCampaignRequest, PauseRunRequest, PauseScheduleRequest, PrepareAudienceRequest,
+    PutPartRequest, RemoveMemberRequest, RemovePoolRequest, RemoveRelayRequest, RemoveTenantRequest,
+    RequeueDeadLettersRequest, ResetTokensRequest, ResolveDoubtsRequest, ResumeCampaignRequest, ResumeRunRequest,
+    ResumeScheduleRequest, RevokeTokenRequest, RotateAuthorityRequest, ScheduleBody, SealAudienceRequest,
+    SendTestRequest, SetPoolRequest, SetTenantRequest, TakeBackOptOutRequest, TestRelayRequest, TransferLeaderRequest,
+    TriggerScheduleRequest, UpdateScheduleRequest, WatchRunRequest,
 };
 use tonic::Streaming;
 
@@ -72,7 +72,7 @@ macro_rules! of_cluster {
     };
 }
 of_cluster! {
-    AcceptRestoreRequest, GetRestoreRequest, AddMemberRequest, DrainMemberRequest, RemoveMemberRequest, AddRelayRequest, AdvanceClockRequest, CreateTokenRequest, FinishUpgradeRequest, GetClockRequest, GetClusterStatusRequest, GetOwnTokenRequest, GetPoolRequest, GetRelayRequest, GetUpgradeRequest, ListMembersRequest, ListPoolsRequest, ListRelaysRequest, ListTenantsRequest, ListTokensRequest, RemovePoolRequest, RemoveRelayRequest, RemoveTenantRequest, ResetTokensRequest, RevokeTokenRequest, SetPoolRequest, SetTenantRequest, TestRelayRequest, TransferLeaderRequest, Streaming<PutPartRequest>, AbortRotationRequest, GetAuthorityRequest, RotateAuthorityRequest, CreateBackupRequest
+    AcceptRestoreRequest, GetRestoreRequest, AddMemberRequest, DrainMemberRequest, RemoveMemberRequest, AddRelayRequest, AdvanceClockRequest, CreateTokenRequest, FinishUpgradeRequest, GetClockRequest, GetClusterStatusRequest, GetOwnTokenRequest, GetPoolRequest, GetRelayRequest, GetUpgradeRequest, ListMembersRequest, ListPoolsRequest, ListRelaysRequest, ListTenantsRequest, ListTokensRequest, RemovePoolRequest, RemoveRelayRequest, RemoveTenantRequest, ResetTokensRequest, RevokeTokenRequest, SetPoolRequest, SetTenantRequest, TestRelayRequest, TransferLeaderRequest, Streaming<PutPartRequest>, AbortRotationRequest, GetAuthorityRequest, RotateAuthorityRequest, CreateBackupRequest, ListAuditRecordsRequest
 }
 
 impl Subject for BatchCreateSchedulesRequest {

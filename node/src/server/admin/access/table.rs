@@ -114,6 +114,7 @@ pub const ACCESS: &[AccessRow] = &[
     row("/reveille.admin.v1.BackupService/CreateBackup", ADMIN, Reach::Cluster),
     row("/reveille.admin.v1.ClockService/GetClock", VIEW, Reach::Cluster),
     row("/reveille.admin.v1.ClockService/AdvanceClock", OPERATE, Reach::Cluster),
+    row("/reveille.admin.v1.AuditService/ListAuditRecords", ADMIN, Reach::Cluster),
     row("/reveille.admin.v1.TokenService/CreateToken", ADMIN, Reach::Cluster),
     row("/reveille.admin.v1.TokenService/GetOwnToken", NONE, Reach::NoTenant),
     row("/reveille.admin.v1.TokenService/ListTokens", ADMIN, Reach::Cluster),

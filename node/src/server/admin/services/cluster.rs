@@ -103,6 +103,7 @@ impl Admin {
             blocked,
             blocked_count,
             pools_used_up: self.context.replica.read(pool::used_up),
+            audit_head: head.audit.to_string(),
             test_clock_offset: head.test_clock.map(|clock| views::duration(clock.offset_ms)),
             restore: head.restored.map(restore::message),
         }

@@ -34,6 +34,7 @@ macro_rules! method {
 
 mod add_member;
 mod audience;
+pub(crate) mod audit;
 mod authority;
 mod backup;
 mod campaign;

@@ -3,6 +3,7 @@
 mod access;
 mod archive;
 mod audiences;
+mod audit;
 mod campaign_faults;
 mod campaigns;
 mod canary;

@@ -1,0 +1,228 @@
+//! Implements `reveille audit …`.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+
+use reveille_ledger::audit::AuditRecord;
+use reveille_ledger::ids::Hash;
+use reveille_proto::admin::v1::ListAuditRecordsRequest;
+use serde_json::Value;
+
+use super::export::{Record, export, json_line};
+use super::{CommandContext, PAGE_SIZE};
+use crate::cli::args::{AuditArgs, AuditCommand, AuditTime, ExportFormat};
+use crate::cli::failure::{Failure, Stop};
+use crate::cli::instant::to_wire;
+use crate::cli::view::audit::{AuditView, VerifiedView};
+use crate::server::admin::shown_audit_record;
+
+/// Maximum length of a line in bytes: above what texts of 256 bytes make of a record.
+const LINE_BYTES_MAX: usize = 64 * 1024;
+
+/// Runs the subcommand.
+pub async fn run(context: &CommandContext<'_>, args: AuditArgs) -> Result<(), Stop> {
+    match args.command {
+        AuditCommand::List { paging, caller, tenant, command, time } => {
+            let request = ListAuditRecordsRequest {
+                caller: caller.unwrap_or_default(),
+                of_tenant: tenant.unwrap_or_default(),
+                command: command.unwrap_or_default(),
+                ..of_time(&time)
+            };
+            context.list(paging, |size, token| context.page::<AuditView, _>(request.clone(), size, token)).await
+        }
+        AuditCommand::Export { file, time } => {
+            let request = ListAuditRecordsRequest { oldest_first: true, ..of_time(&time) };
+            export::<AuditView, _>(context, (file, ExportFormat::Jsonl), request).await
+        }
+        AuditCommand::Verify { file, head } => verify(context, &file, head.as_deref()).await,
+    }
+}
+
+fn of_time(time: &AuditTime) -> ListAuditRecordsRequest {
+    let (since, until) = (time.since.map(to_wire), time.until.map(to_wire));
+    ListAuditRecordsRequest { since, until, ..ListAuditRecordsRequest::default() }
+}
+
+impl Record for AuditView {
+    const ONE: &'static str = "record";
+    const FIELDS: &'static [&'static str] = &[];
+
+    /// Only JSON keeps what is hashed.
+    fn values(&self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+async fn verify(context: &CommandContext<'_>, file: &Path, head: Option<&str>) -> Result<(), Stop> {
+    let unreadable = |error: std::io::Error| Failure::file(file.display().to_string(), error.to_string());
+    let mut lines: Box<dyn BufRead> = match file == Path::new("-") {
+        true => Box::new(BufReader::new(std::io::stdin())),
+        false => Box::new(BufReader::new(File::open(file).map_err(unreadable)?)),
+    };
+    let (mut chain, mut has_head, mut line) = (Chain::default(), false, Vec::new());
+    while next_line(&mut lines, &mut line).map_err(unreadable)? {
+        let hash = chain.add(&line).map_err(|why| {
+            let place = format!("{}, line {}", file.display(), chain.records + 1);
+            let next = "reveille audit export writes the records anew; keep this file, and find out who changed it";
+            Failure::general(format!("{place}: {why}"), next)
+        })?;
+        has_head |= head.is_some_and(|head| hash.to_string() == head.trim().to_ascii_lowercase());
+        if chain.records.is_multiple_of(u64::from(PAGE_SIZE)) {
+            // Ctrl-C is heard here.
+            tokio::task::yield_now().await;
+        }
+    }
+    let Some((first, last)) = chain.ends else {
+        return Err(Failure::file(file.display().to_string(), "it has no records".to_owned()).into());
+    };
+    if head.is_some() && !has_head {
+        let message = format!("{}: no record has that hash; the last one is {last}", file.display());
+        let next = "compare with reveille cluster status: records are missing at the end, or the file is another one";
+        return Err(Failure { field: Some("--head".to_owned()), ..Failure::general(message, next) }.into());
+    }
+    context.terminal.show(&VerifiedView {
+        records: chain.records,
+        first,
+        last,
+        from_the_beginning: chain.begins,
+        hash: chain.hash.to_string(),
+    })
+}
+
+/// Reads a line without its end. Returns false at the end of the file.
+fn next_line(lines: &mut dyn BufRead, line: &mut Vec<u8>) -> std::io::Result<bool> {
+    line.clear();
+    let mut limited = std::io::Read::take(lines, LINE_BYTES_MAX as u64);
+    let read = limited.read_until(b'\n', line)?;
+    if line.last() == Some(&b'\n') {
+        line.pop();
+    }
+    Ok(read > 0)
+}
+
+/// The records of a file so far.
+#[derive(Default)]
+struct Chain {
+    records: u64,
+    /// Log index of the first and the last record.
+    ends: Option<(u64, u64)>,
+    /// True if the first record is the first one of the cluster.
+    begins: bool,
+    /// Hash of the last record.
+    hash: Hash,
+}
+
+impl Chain {
+    /// Adds the record of a line, and returns its hash.
+    fn add(&mut self, line: &[u8]) -> Result<Hash, String> {
+        let value: Value = serde_json::from_slice(line).map_err(|_| "it is no record".to_owned())?;
+        let index = value["index"].as_u64().map_or_else(|| "it".to_owned(), |index| format!("record {index}"));
+        let record = value["record"].as_str().and_then(bytes).and_then(|bytes| AuditRecord::from_bytes(&bytes).ok());
+        let record = record.ok_or_else(|| format!("{index} was changed: its bytes are no record"))?;
+        let index = format!("record {}", record.index);
+        if json_line(&AuditView::from(shown_audit_record(&record))).as_bytes() != line {
+            return Err(format!("{index} was changed: its fields differ from its bytes"));
+        }
+        if let Some((_, last)) = self.ends
+            && (record.previous != self.hash || record.index <= last)
+        {
+            return Err(format!(
+                "{index} does not follow record {last}: one of both was changed, or others are missing"
+            ));
+        }
+        self.begins |= self.records == 0 && record.previous == Hash::default();
+        self.ends = Some((self.ends.map_or(record.index, |(first, _)| first), record.index));
+        (self.records, self.hash) = (self.records + 1, record.hash());
+        Ok(self.hash)
+    }
+}
+
+fn bytes(digits: &str) -> Option<Vec<u8>> {
+    let pairs = digits.as_bytes().chunks(2);
+    pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use reveille_ledger::audit::{AuditCaller, AuditObject, AuditOutcome, CommandKind, RefusalKind};
+    use reveille_ledger::ids::{Time, TokenId};
+
+    use super::*;
+
+    /// Returns an export of some records, and their indexes.
+    fn exported() -> (Vec<String>, Vec<u64>) {
+        let mut previous = Hash::default();
+        let records = (3..9).map(|index| {
+            let record = AuditRecord {
+                previous,
+                index: index * 10,
+                at: Time(1_772_409_600_000 + index as i64),
+                caller: AuditCaller::Token(TokenId(index)),
+                tenant: Some("acme".to_owned()),
+                command: CommandKind::SchedulePause,
+                object: AuditObject::Name("report".to_owned()),
+                request: None,
+                reason: Some("\u{1b}[2J \"quoted\"\n".to_owned()),
+                outcome: AuditOutcome::Refused(RefusalKind::NotPermitted),
+            };
+            previous = record.hash();
+            (json_line(&AuditView::from(shown_audit_record(&record))), record.index)
+        });
+        records.unzip()
+    }
+
+    /// Returns the line at which the check fails, and the message.
+    fn fails(lines: &[Vec<u8>]) -> Option<(usize, String)> {
+        let mut chain = Chain::default();
+        lines.iter().enumerate().find_map(|(place, line)| Some((place, chain.add(line).err()?)))
+    }
+
+    fn as_bytes(lines: &[String]) -> Vec<Vec<u8>> {
+        lines.iter().map(|line| line.clone().into_bytes()).collect()
+    }
+
+    #[test]
+    fn every_changed_byte_is_found_in_its_line() {
+        let (lines, indexes) = exported();
+        assert_eq!(fails(&as_bytes(&lines)), None);
+        let changed = lines[2].replacen("acme", "acmf", 1).into_bytes();
+        let expected = format!("record {} was changed: its fields differ from its bytes", indexes[2]);
+        assert_eq!(Chain::default().add(&changed), Err(expected));
+        assert!(lines[0].contains("\"command\":\"schedule_pause\"") && lines[0].contains("refused: not_permitted"));
+        for place in 0..lines.len() {
+            for at in 0..lines[place].len() {
+                for other in [b'0', b'1', b' ', b'\n', 0xff] {
+                    let mut changed = as_bytes(&lines);
+                    if std::mem::replace(&mut changed[place][at], other) == other {
+                        continue;
+                    }
+                    let (found, why) = fails(&changed).unwrap_or_else(|| panic!("line {place}, byte {at}"));
+                    assert_eq!(found, place, "byte {at}: {why}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn missing_swapped_and_remade_records_are_found() {
+        let (lines, _) = exported();
+        for place in 1..lines.len() - 1 {
+            let mut missing = as_bytes(&lines);
+            missing.remove(place);
+            assert_eq!(fails(&missing).map(|(found, _)| found), Some(place));
+            let mut swapped = as_bytes(&lines);
+            swapped.swap(place, place + 1);
+            assert_eq!(fails(&swapped).map(|(found, _)| found), Some(place));
+            let value: Value = serde_json::from_str(&lines[place]).expect("JSON");
+            let bytes = bytes(value["record"].as_str().expect("digits")).expect("bytes");
+            let record = AuditRecord::from_bytes(&bytes).expect("a record");
+            let record = AuditRecord { outcome: AuditOutcome::Done, ..record };
+            let mut remade = as_bytes(&lines);
+            remade[place] = json_line(&AuditView::from(shown_audit_record(&record))).into_bytes();
+            assert_eq!(fails(&remade).map(|(found, _)| found), Some(place + 1), "its hash is another one");
+        }
+        assert_eq!(fails(&as_bytes(&lines[2..])), None, "a file may begin anywhere");
+    }
+}

@@ -1,0 +1,48 @@
+//! `audit …`: requests and output.
+
+use reveille_proto::admin::v1;
+use serde_json::json;
+
+use crate::fake::{Fake, one, unknown};
+
+async fn fake() -> Fake {
+    let record = v1::AuditRecord {
+        index: 7,
+        time: Some(prost_types::Timestamp { seconds: 1_772_409_600, nanos: 0 }),
+        caller: "00000000000000ff".into(),
+        command: "relay_put".into(),
+        object: "main".into(),
+        outcome: "done".into(),
+        previous: "00".into(),
+        hash: "a0".into(),
+        record: vec![1, 254],
+        ..v1::AuditRecord::default()
+    };
+    Fake::start(move |method, _| match method {
+        "ListAuditRecords" => one(v1::ListAuditRecordsResponse { records: vec![record.clone()], ..Default::default() }),
+        _ => Err(unknown(method)),
+    })
+    .await
+}
+
+#[tokio::test]
+async fn list_filters_and_export_is_in_the_order_of_the_log() {
+    let fake = fake().await;
+    let filter = "--caller local --tenant acme --command relay_put --since 2026-03-02T00:00:00Z";
+    let listed = fake.reveille(&format!("audit list {filter} -o json")).await.json();
+    let record = json!({
+        "index": 7, "time": "2026-03-02T00:00:00Z", "caller": "00000000000000ff", "tenant": null,
+        "command": "relay_put", "object": "main", "request_id": null, "reason": null, "outcome": "done",
+        "previous": "00", "hash": "a0", "record": "01fe",
+    });
+    assert_eq!(listed, json!([record]));
+    let table = fake.reveille("audit list").await.stdout;
+    assert!(table.contains("CALLER") && table.contains("relay_put"), "{table}");
+    let exported = fake.reveille("audit export").await.stdout;
+    assert_eq!(serde_json::from_str::<serde_json::Value>(exported.trim()).expect("a line"), record);
+    let asked: Vec<v1::ListAuditRecordsRequest> = fake.requests("ListAuditRecords");
+    let words = [&asked[0].caller, &asked[0].of_tenant, &asked[0].command].map(String::as_str);
+    assert_eq!(words, ["local", "acme", "relay_put"]);
+    assert_eq!(asked[0].since.map(|since| since.seconds), Some(1_772_409_600));
+    assert_eq!(asked.iter().map(|asked| asked.oldest_first).collect::<Vec<_>>(), [false, false, true]);
+}
