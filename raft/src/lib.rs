@@ -22,6 +22,7 @@ mod identity;
 mod injected_bugs;
 pub mod listen;
 mod membership;
+pub mod offline;
 #[doc(hidden)]
 pub mod openraft_traits;
 mod options;

@@ -1,13 +1,14 @@
 //! Backups: copies of the whole state at another place, from which a new cluster can be made.
 //!
 //! A node makes a backup of its snapshot ([`create()`]) at a [`BackupTarget`] that its configuration names, and reads it
-//! back whole ([`verify()`]). Between backups the leader adds each opt-out to the same target ([`opt_outs`]).
+//! back whole ([`verify()`]). Between backups the leader adds each opt-out to the same target ([`opt_outs`]). The
+//! commands that restore use the same functions, without a node.
 //!
 //! Invariants: a backup has a manifest only after all its files are there; what another backup needs is never changed or
 //! removed; keys and passwords are in no backup. Everything blocks, and runs on threads of its own.
 //!
 //! Reading order: `target`, `manifest`, `verify`, `create`, `list`, `prune`, `opt_outs`,
-//! `stream`, `runner` (in a node).
+//! `stream`, `runner` (in a node), `restore`.
 
 mod create;
 mod list;
@@ -15,6 +16,7 @@ mod manifest;
 pub mod opt_outs;
 mod plan;
 mod prune;
+mod restore;
 mod runner;
 mod stream;
 mod target;
@@ -26,6 +28,9 @@ pub use list::{ListedBackup, list};
 pub use manifest::{BackupId, BackupManifest, time_text};
 pub use plan::BackupPlan;
 pub use prune::{PrunedBackups, prune};
+pub use restore::{
+    BackupFiles, LoadedBackup, LostFiles, StateFiles, SurvivorFiles, apply_opt_outs, load, write_folder,
+};
 pub use runner::make;
 pub use stream::{OptOutMoment, OptOutStream};
 pub use target::{BackupTarget, FolderTarget, StoredFile};

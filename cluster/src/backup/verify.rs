@@ -98,7 +98,7 @@ fn check_whole(
 }
 
 /// Returns the blocks of the archive that a state names.
-fn archive_of(ledger: &Ledger) -> BTreeSet<Hash> {
+pub(super) fn archive_of(ledger: &Ledger) -> BTreeSet<Hash> {
     ledger.parts().iter().flat_map(|(_, part)| part.all_blocks()).map(|block| block.hash).collect()
 }
 

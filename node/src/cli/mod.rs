@@ -167,6 +167,7 @@ async fn ask(context: &commands::CommandContext<'_>, question: Question) -> Resu
         Question::Cluster(args) => commands::cluster::run(context, args).await,
         Question::Backup(args) => commands::backup::run(context, args).await,
         Question::Clock(args) => commands::clock::run(context, args).await,
+        Question::Recover(args) => Box::pin(commands::recover::run(context, args)).await,
         Question::Restore(args) => commands::restore::run(context, args).await,
         Question::Relay(args) => commands::relay::run(context, args).await,
         Question::Schedule(args) => commands::schedule::run(context, args).await,

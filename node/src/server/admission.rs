@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use reveille_ledger::access::is_loopback;
+use reveille_ledger::ids::NodeId;
 use reveille_raft::tls::{Admission, JoinError, JoinToken, NodeTls, TlsError, TokenError};
 use reveille_raft::{ClusterId, FatalError, assign_folder, cluster_of_folder};
 use tokio_util::sync::CancellationToken;
@@ -24,6 +25,8 @@ const FOUNDER: &str = "founder";
 /// Content of the mark if the cluster gets a test clock.
 const TEST_CLOCK: &str = "test clock";
 const REAL_CLOCK: &str = "real clock";
+/// Content of the mark while a restore writes the folder.
+const RESTORING: &str = "restore";
 /// Folder of the log. A folder that has it was used by a node.
 const LOG: &str = "wal";
 /// Limit of one request to join.
@@ -63,6 +66,12 @@ pub enum AdmissionError {
     /// `cluster init` was interrupted.
     #[error("{} was not prepared completely; repeat: reveille cluster init", .0.display())]
     Unfinished(PathBuf),
+    /// A restore was interrupted.
+    #[error("a restore into {} was interrupted; empty the folder, and give the same command again", .0.display())]
+    RestoreUnfinished(PathBuf),
+    /// A restore writes into an empty folder only.
+    #[error("{} is not empty; name a folder that is empty, or does not exist, with --data-dir", .0.display())]
+    NotEmpty(PathBuf),
     /// The node was asked to stop.
     #[error("the node was asked to stop before it was admitted")]
     Stopped,
@@ -119,7 +128,11 @@ pub fn found(data_dir: &Path, test_clock: bool) -> Result<NodeTls, AdmissionErro
     std::fs::create_dir_all(data_dir)
         .map_err(|error| NodeIdentityError::Folder { path: data_dir.to_owned(), error })?;
     write(data_dir, FOUNDER, if test_clock { TEST_CLOCK } else { REAL_CLOCK })?;
-    let node = known.unwrap_or_else(new_node);
+    new_cluster(data_dir, known.unwrap_or_else(new_node))
+}
+
+/// Gives a folder the ids and the keys of the first node of a new cluster.
+fn new_cluster(data_dir: &Path, node: NodeId) -> Result<NodeTls, AdmissionError> {
     assign_node(data_dir, node)?;
     let cluster = cluster_of_folder(data_dir, node)?.unwrap_or_else(|| ClusterId(Uuid::new_v4().as_u128()));
     assign_folder(data_dir, node, cluster)?;
@@ -127,6 +140,41 @@ pub fn found(data_dir: &Path, test_clock: bool) -> Result<NodeTls, AdmissionErro
         Some(tls) => Ok(tls),
         None => Ok(NodeTls::create(data_dir, cluster, node)?),
     }
+}
+
+/// Makes a new cluster whose only node has this data folder, and whose first state is about to be written there. Until
+/// [`finish_restore`] no node starts with it.
+///
+/// # Errors
+/// [`AdmissionError`]; `NotEmpty` if the folder has anything.
+pub fn begin_restore(data_dir: &Path) -> Result<(NodeId, NodeTls), AdmissionError> {
+    check_empty(data_dir)?;
+    std::fs::create_dir_all(data_dir)
+        .map_err(|error| NodeIdentityError::Folder { path: data_dir.to_owned(), error })?;
+    write(data_dir, FOUNDER, RESTORING)?;
+    let node = new_node();
+    Ok((node, new_cluster(data_dir, node)?))
+}
+
+/// Fails if a folder exists and is not empty.
+///
+/// # Errors
+/// [`AdmissionError::NotEmpty`].
+pub fn check_empty(data_dir: &Path) -> Result<(), AdmissionError> {
+    match std::fs::read_dir(data_dir).map(|mut entries| entries.next().is_none()) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(AdmissionError::NotEmpty(data_dir.to_owned())),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(NodeIdentityError::Folder { path: data_dir.to_owned(), error }.into()),
+    }
+}
+
+/// Lets a node start with a folder that is complete.
+///
+/// # Errors
+/// [`AdmissionError::Node`].
+pub fn finish_restore(data_dir: &Path) -> Result<(), AdmissionError> {
+    Ok(write(data_dir, FOUNDER, REAL_CLOCK)?)
 }
 
 /// The first start of a folder writes the first membership.
@@ -143,6 +191,7 @@ pub struct Founder {
 pub fn founder(data_dir: &Path) -> Result<Option<Founder>, AdmissionError> {
     let path = data_dir.join(FOUNDER);
     match std::fs::read_to_string(&path) {
+        Ok(text) if text.trim_end() == RESTORING => Err(AdmissionError::RestoreUnfinished(data_dir.to_owned())),
         Ok(text) => Ok(Some(Founder { test_clock: text.trim_end() == TEST_CLOCK })),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(NodeIdentityError::Folder { path, error }.into()),
@@ -172,12 +221,13 @@ pub async fn certificates(
     let data_dir = &config.data_dir;
     let known = node_of(data_dir)?;
     let cluster = known.map(|node| cluster_of_folder(data_dir, node)).transpose()?.flatten();
+    let founder = founder(data_dir)?;
     if let Some((node, cluster)) = known.zip(cluster)
         && let Some(tls) = NodeTls::read(data_dir, cluster, node)?
     {
         return Ok(tls);
     }
-    if founder(data_dir)?.is_some() {
+    if founder.is_some() {
         return Err(AdmissionError::Unfinished(data_dir.clone()));
     }
     if data_dir.join(LOG).exists() {

@@ -27,7 +27,7 @@ macro_rules! pages {
 
 pages! {
     readme: "README.md",
-    backup: "docs/how-to/backup.md",
+    backup_and_restore: "docs/how-to/backup-and-restore.md",
     campaigns: "docs/how-to/campaigns.md",
     cli: "docs/reference/cli.md",
     configuration: "docs/reference/configuration.md",

@@ -1,7 +1,8 @@
-//! Backups by real nodes.
+//! Backups by real nodes, and new clusters that are made of them (P21).
 
 use std::path::{Path, PathBuf};
 
+use reveille_sink::{Sink, SinkOptions};
 use tempfile::TempDir;
 
 use crate::process::{Ended, Process, until};
@@ -52,6 +53,11 @@ impl Former {
         offline(self.folder.path(), &format!("{command} --target {}", self.target.display()))
     }
 
+    fn restore(&self, into: &Path, flags: &str) -> Ended {
+        let (from, data) = (self.target.display(), into.join("two"));
+        offline(into, &format!("restore run --from {from} --name two --data-dir {} {flags}", data.display()))
+    }
+
     /// Returns the files of the target in this folder.
     fn files(&self, folder: &str) -> Vec<PathBuf> {
         let entries = std::fs::read_dir(self.target.join(folder)).into_iter().flatten();
@@ -59,8 +65,17 @@ impl Former {
     }
 }
 
-#[test]
-fn backup_is_made_by_a_node_and_verified_without_one() {
+/// Starts the restored node, whose relay is now a sink.
+fn started(folder: &Path, sink: &Sink) -> Process {
+    let node = Process::listening_by(folder, "two", ["127.0.0.1:0"; 3], &[]);
+    until("it leads", || node.reveille("schedule list").code == Some(0));
+    let port = sink.handle().address().port();
+    output(&node, &format!("relay add main --host 127.0.0.1 --port {port} --tls none --replace"));
+    node
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn backup_becomes_another_cluster_that_sends_nothing_before_it_is_accepted() {
     let former = Former::start();
     output(&former.node, "optout add early@example.net");
     let name = former.backup();
@@ -68,20 +83,91 @@ fn backup_is_made_by_a_node_and_verified_without_one() {
     assert!(listed.lines().any(|line| line == name), "{name} in {listed}");
     let verified = former.line(&format!("backup verify {name}"));
     assert_eq!(verified.code, Some(0), "{verified:?}");
-    let pruned = former.line("backup prune --keep 1");
-    assert_eq!(pruned.code, Some(0), "{pruned:?}");
     output(&former.node, "optout add late@example.net");
     let streamed = || {
-        let is_there =
-            |file: PathBuf| std::fs::read_to_string(file).is_ok_and(|text| text.contains("late@example.net"));
-        former.files("optouts").into_iter().any(is_there)
+        former
+            .files("optouts")
+            .iter()
+            .any(|file| std::fs::read_to_string(file).is_ok_and(|text| text.contains("late@example.net")))
     };
     until("the opt-out is at the target", streamed);
 
+    // The former cluster still runs beside the restored one.
+    let folder = tempfile::tempdir().expect("a folder");
+    let restored = former.restore(folder.path(), &format!("--backup {name}"));
+    assert_eq!(restored.code, Some(0), "{restored:?}");
+    assert!(restored.stdout.contains("1 email in doubt"), "{restored:?}");
+    let again = former.restore(folder.path(), "");
+    assert!(again.code == Some(1) && again.stderr.contains("is not empty"), "{again:?}");
+    let sink = Sink::start(SinkOptions::default()).expect("a sink");
+    let mut node = started(folder.path(), &sink);
+    for recipient in ["early@example.net", "late@example.net"] {
+        assert!(output(&node, &format!("optout check {recipient}")).contains("yes"), "{recipient}");
+    }
+    assert_eq!(output(&node, "schedule list -o name"), output(&former.node, "schedule list -o name"));
+    assert!(output(&node, "in-doubt list -o json").contains(RECIPIENT));
+    assert_eq!(node.reveille("schedule trigger daily").code.filter(|code| *code == 0), None, "it is held");
+    // Another authority: neither accepts the other's user.
+    let foreign = Process::reveille_at(folder.path(), &former.node.admin, "cluster status");
+    assert_ne!(foreign.code, Some(0), "{foreign:?}");
+
+    node.kill();
+    let node = node.again(folder.path(), "two");
+    until("it leads again", || node.reveille("schedule list").code == Some(0));
+    assert_eq!(sink.handle().accepted_count(), 0, "nothing was sent");
+    output(&node, "restore accept --former-cluster-is-dead --yes");
+    let run = output(&node, "schedule trigger daily -o name");
+    let is_sent = || {
+        output(&node, &format!("run show {} -o json", run.lines().next().unwrap_or_default())).contains("\"sent\": 1")
+    };
+    until("a new run is sent", is_sent);
+    assert_eq!(sink.handle().accepted_count(), 1, "what was in doubt is not sent by itself");
+    sink.stop().await;
+}
+
+#[test]
+fn damaged_backup_restores_nothing() {
+    let former = Former::start();
+    former.backup();
+    let folder = tempfile::tempdir().expect("a folder");
     let block = former.files("blocks").remove(0);
     let whole = std::fs::read(&block).expect("a block");
     std::fs::write(&block, &whole[..whole.len() / 2]).expect("it is cut");
-    let refused = former.line(&format!("backup verify {name}"));
-    let block = block.file_name().and_then(|name| name.to_str()).expect("a name");
-    assert!(refused.code == Some(1) && refused.stderr.contains(block), "{refused:?}");
+    let name = block.file_name().and_then(|name| name.to_str()).expect("a name").to_owned();
+    for refused in [former.line("backup verify"), former.restore(folder.path(), "")] {
+        assert!(refused.code == Some(1) && refused.stderr.contains(&name), "{refused:?}");
+    }
+    assert!(!folder.path().join("two").exists(), "nothing was written");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_survivor_of_three_becomes_another_cluster() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let [mut one, mut two, mut three] = Process::cluster(folder.path(), ["one", "two", "three"], &[]);
+    output(&two, "optout add ann@example.net");
+    [&mut one, &mut two, &mut three].into_iter().for_each(Process::kill);
+    let survivor = folder.path().join("three");
+    let before =
+        std::fs::read(survivor.join("wal").read_dir().expect("a log").next().expect("a segment").expect("it").path())
+            .expect("bytes");
+    let inspected = offline(folder.path(), &format!("recover inspect {} -o json", survivor.display()));
+    assert!(inspected.code == Some(0) && inspected.stdout.contains("\"best\": true"), "{inspected:?}");
+    let new = tempfile::tempdir().expect("a folder");
+    let data = new.path().join("two");
+    let line = format!("recover run {} --name two --data-dir {} --yes", survivor.display(), data.display());
+    let recovered = offline(new.path(), &line);
+    assert_eq!(recovered.code, Some(0), "{recovered:?}");
+    let after =
+        std::fs::read(survivor.join("wal").read_dir().expect("a log").next().expect("a segment").expect("it").path())
+            .expect("bytes");
+    assert_eq!(before, after, "the old folder is as it was");
+    let sink = Sink::start(SinkOptions::default()).expect("a sink");
+    let node = started(new.path(), &sink);
+    assert!(output(&node, "optout check ann@example.net").contains("yes"));
+    assert_eq!(node.voters(), 1);
+    // Others join as usual.
+    let token = node.join_token();
+    let other = Process::listening_by(new.path(), "four", ["127.0.0.1:0"; 3], &[("REVEILLE__JOIN", token.as_str())]);
+    until("it votes", || other.voters() == 2);
+    sink.stop().await;
 }

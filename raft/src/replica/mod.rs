@@ -4,6 +4,8 @@ mod runtime_watchdog;
 mod start;
 pub(crate) mod status;
 
+pub(crate) use start::check_continued;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;

@@ -317,7 +317,7 @@ async fn open_locked(
 }
 
 /// Fails if the log has purged entries that no readable snapshot contains: this node could not continue.
-fn check_continued(log: &LogState, stored: &StoredState) -> Result<(), FatalError> {
+pub(crate) fn check_continued(log: &LogState, stored: &StoredState) -> Result<(), FatalError> {
     let reached = stored.position.last.map_or(0, |id| id.index);
     match log.purged {
         Some(purged) if purged.index > reached => Err(FatalError::Damaged(format!(

@@ -20,6 +20,7 @@ mod login;
 mod opt_out;
 mod policies;
 mod pool;
+mod recover;
 mod relay;
 mod restore;
 mod run;
@@ -54,8 +55,9 @@ pub use login::LoginArgs;
 pub use opt_out::{OptOutArgs, OptOutCommand};
 pub use policies::{CampaignPolicyArgs, DstArgs, PolicyArgs};
 pub use pool::{PoolArgs, PoolCommand, SetPoolArgs};
+pub use recover::{RecoverArgs, RecoverCommand, RecoverRunArgs};
 pub use relay::{AddRelayArgs, RelayArgs, RelayCommand, TLS_VALUES, Tls};
-pub use restore::{AcceptArgs, RestoreArgs, RestoreCommand};
+pub use restore::{AcceptArgs, RestoreArgs, RestoreCommand, RestoreRunArgs};
 pub use run::{ExplainArgs, RunArgs, RunCommand};
 pub use schedule::{
     BackfillArgs, ContentArgs, ContentChange, CreateArgs, PreviewArgs, RecipientArgs, ScheduleArgs, ScheduleCommand,
@@ -189,6 +191,8 @@ pub enum Question {
     Clock(ClockArgs),
     /// A cluster that was restored from a backup: how it stands, and let it send
     Restore(RestoreArgs),
+    /// What is left of a cluster whose majority is lost for good: look at it, and go on with it
+    Recover(RecoverArgs),
     /// SMTP relays that deliver the emails
     Relay(RelayArgs),
     /// Schedules: what is sent, to which recipients, and when

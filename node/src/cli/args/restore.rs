@@ -1,8 +1,11 @@
 //! `reveille restore …`.
 
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand};
 
 use super::Watch;
+use crate::server::config::Settings;
 
 #[derive(Debug, Args)]
 pub struct RestoreArgs {
@@ -12,6 +15,17 @@ pub struct RestoreArgs {
 
 #[derive(Debug, Subcommand)]
 pub enum RestoreCommand {
+    /// Make a new cluster of a backup: write the data folder of its first node; offline
+    ///
+    /// The new cluster has other ids, keys and tokens than the former one, and sends nothing until `restore accept`.
+    /// Every file is checked before anything is written, and the folder must be empty. Opt-outs that the target has
+    /// from after the backup are in force.
+    #[command(after_long_help = "\
+Example:
+  reveille restore run --from /mnt/backups --config /etc/reveille/reveille.toml
+
+Next: reveille start with the same settings, then reveille restore status")]
+    Run(Box<RestoreRunArgs>),
     /// What is in doubt since the backup, and what fires next
     #[command(after_long_help = "\
 Example:
@@ -37,4 +51,20 @@ pub struct AcceptArgs {
     /// No node of the former cluster runs, and none ever will
     #[arg(long, required = true)]
     pub former_cluster_is_dead: bool,
+}
+
+/// `restore run`.
+#[derive(Debug, Args)]
+pub struct RestoreRunArgs {
+    /// The target that has the backup
+    #[arg(long, value_name = "DIR")]
+    pub from: PathBuf,
+    /// The backup: its index, or its name as `backup list -o name` prints it [default: the newest]
+    #[arg(long, value_name = "BACKUP")]
+    pub backup: Option<String>,
+    /// Configuration file of the new node (TOML)
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    #[command(flatten)]
+    pub settings: Settings,
 }

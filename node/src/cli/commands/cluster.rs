@@ -19,6 +19,7 @@ use crate::cli::view::upgrade::{FinishedView, UpgradeView};
 use crate::format;
 use crate::server::config::{Config, file_or_default};
 use crate::server::{admission, first_token};
+use crate::token_text::TokenText;
 
 /// Digits of a cluster's id that name the context of a second cluster.
 const CLUSTER_DIGITS: usize = 8;
@@ -54,7 +55,7 @@ fn init(context: &CommandContext<'_>, args: InitArgs) -> Result<(), Stop> {
         Failure { reason: "DATA_FOLDER".into(), ..Failure::general(error.to_string(), next) }
     })?;
     let cluster = tls.authority().cluster().to_string();
-    let stored = if config.insecure { None } else { Some(store(&mut contexts, &config, &tls, &cluster)?) };
+    let stored = if config.insecure { None } else { Some(first_context(&mut contexts, &config, &tls)?) };
     let Config { name, advertise, data_dir, .. } = config;
     let folder = data_dir.display().to_string();
     context.terminal.show(&FoundedView { cluster, node: name, address: advertise, folder, context: stored })?;
@@ -67,12 +68,22 @@ fn init(context: &CommandContext<'_>, args: InitArgs) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Stores how this user reaches the new cluster, with its first admin token. Returns the name of the context.
-fn store(contexts: &mut Contexts, config: &Config, tls: &NodeTls, cluster: &str) -> Result<String, Failure> {
-    let ca = client_authority(config, tls)?;
+/// Makes the first admin token of the new cluster, and stores how this user reaches it.
+fn first_context(contexts: &mut Contexts, config: &Config, tls: &NodeTls) -> Result<String, Failure> {
     let token = first_token::make(&config.data_dir);
     let token = token.map_err(|error| Failure::general(error.to_string(), "make the data folder writable"))?;
-    let name = contexts.name_for(&ca, cluster.get(..CLUSTER_DIGITS).unwrap_or(cluster));
+    store(contexts, config, tls, &token)
+}
+
+/// Stores how this user reaches a new cluster, with its first admin token. Returns the name of the context.
+pub(super) fn store(
+    contexts: &mut Contexts,
+    config: &Config,
+    tls: &NodeTls,
+    token: &TokenText,
+) -> Result<String, Failure> {
+    let (ca, cluster) = (client_authority(config, tls)?, tls.authority().cluster().to_string());
+    let name = contexts.name_for(&ca, cluster.get(..CLUSTER_DIGITS).unwrap_or(&cluster));
     let (host, port) = (config.listen.ip(), config.listen.port());
     let address = match config.advertise.rsplit_once(':') {
         Some((advertised, _)) if host.is_unspecified() => format!("{advertised}:{port}"),

@@ -2,7 +2,7 @@
 
 use reveille_proto::admin::v1::{AcceptRestoreRequest, GetRestoreRequest};
 
-use super::{CommandContext, Seen};
+use super::{CommandContext, Seen, restore_run};
 use crate::cli::args::{AcceptArgs, RestoreArgs, RestoreCommand};
 use crate::cli::client::RetrySafety;
 use crate::cli::failure::{Failure, Stop};
@@ -12,6 +12,7 @@ use crate::format;
 /// Runs the subcommand.
 pub async fn run(context: &CommandContext<'_>, args: RestoreArgs) -> Result<(), Stop> {
     match args.command {
+        RestoreCommand::Run(args) => Box::pin(restore_run::run(context, *args)).await,
         RestoreCommand::Status(watch) => context.one(watch, async || status(context).await).await,
         RestoreCommand::Accept(args) => accept(context, args).await,
     }

@@ -65,7 +65,7 @@ async fn report(
 
 fn not_made(error: &BackupError) -> ApiError {
     let next = match error {
-        BackupError::Unavailable(_) | BackupError::Stopped => "docs/how-to/backup.md; or ask another node",
+        BackupError::Unavailable(_) | BackupError::Stopped => "docs/how-to/backup-and-restore.md; or ask another node",
         BackupError::Target { .. } => "make the target of backups writable for this node, then the same again",
         _ => "the same again; reveille backup verify says whether a former backup is whole",
     };

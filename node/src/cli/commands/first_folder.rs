@@ -1,0 +1,115 @@
+//! The road that `restore run` and `recover run` share: from a state to the data folder of the first node of a new
+//! cluster.
+
+use std::time::SystemTime;
+
+use reveille_cluster::backup::opt_outs::OptOutChange;
+use reveille_cluster::backup::{self, LostFiles, StateFiles};
+use reveille_ledger::Ledger;
+use reveille_ledger::check::check;
+use reveille_ledger::command::{Actor, Command, Entry};
+use reveille_ledger::ids::{Epoch, Time};
+use reveille_ledger::reply::CommandOutcome;
+use reveille_ledger::restore::Restore;
+use reveille_ledger::token::{TenantScope, TokenGrant};
+use reveille_raft::{ClusterId, Member};
+
+use super::CommandContext;
+use super::backup::{aside, failure};
+use super::cluster::store;
+use crate::cli::contexts::Contexts;
+use crate::cli::failure::{Failure, Stop};
+use crate::cli::view::restore::FirstFolderView;
+use crate::server::admin::all_rights;
+use crate::server::admission::{self, AdmissionError};
+use crate::server::config::Config;
+use crate::token_text::TokenText;
+
+/// Name of the first token, as `cluster init` gives it.
+const TOKEN_NAME: &str = "first";
+
+/// The state that the new cluster begins with.
+pub struct FormerState {
+    /// Id of the cluster that had it.
+    pub cluster: ClusterId,
+    /// The state, without the entry of the restore.
+    pub ledger: Ledger,
+    /// Opt-outs after that state.
+    pub opt_outs: Vec<OptOutChange>,
+}
+
+/// Fails unless the folder of the new node is empty.
+pub fn check_empty(config: &Config) -> Result<(), Failure> {
+    admission::check_empty(&config.data_dir).map_err(|error| folder_failure(&error))
+}
+
+/// Applies the restore, and writes the folder. The caller has checked that it is empty.
+pub async fn found(
+    context: &CommandContext<'_>,
+    config: Config,
+    former: FormerState,
+    files: impl StateFiles + Send + 'static,
+) -> Result<(), Stop> {
+    let mut contexts = Contexts::read()?;
+    let FormerState { cluster: former_cluster, mut ledger, opt_outs } = former;
+    let token = TokenText::generate();
+    let last = (ledger.head().applied, ledger.head().now);
+    apply(&mut ledger, former_cluster, &token)?;
+    let opted_out = backup::apply_opt_outs(&mut ledger, &opt_outs);
+    if let Some(broken) = check(&ledger).first() {
+        let message = format!("nothing was written: the restored state breaks a rule: {broken}");
+        return Err(Failure::general(message, "report it, with the backup").into());
+    }
+    let (node, tls) = admission::begin_restore(&config.data_dir).map_err(|error| folder_failure(&error))?;
+    let (name, address) = (config.name.clone(), config.advertise.clone());
+    let member = Member { name, address, votes: true, key: Some(tls.pin()) };
+    let (data_dir, state) = (config.data_dir.clone(), ledger.clone());
+    let written = aside(context, move |work| backup::write_folder(&data_dir, (node, &member), &state, &files, work));
+    let LostFiles { archive, parts } = written.await?.map_err(failure)?;
+    let stored = if config.insecure { None } else { Some(store(&mut contexts, &config, &tls, &token)?) };
+    admission::finish_restore(&config.data_dir).map_err(|error| folder_failure(&error))?;
+    let in_doubt = ledger.claims().iter().map(|(_, claim)| u64::from(claim.in_doubt.len())).sum();
+    context.terminal.show(&FirstFolderView {
+        cluster: tls.authority().cluster().to_string(),
+        node: config.name,
+        address: config.advertise,
+        folder: config.data_dir.display().to_string(),
+        context: stored,
+        former_cluster: former_cluster.to_string(),
+        index: last.0,
+        ledger_time: backup::time_text(last.1),
+        age_ms: now().since_ms(last.1).max(0),
+        opt_outs: opted_out,
+        in_doubt,
+        lost_archive_blocks: archive,
+        lost_audience_parts: parts,
+    })?;
+    context.terminal.say("what the former cluster did after that is not known here, and nothing is sent yet");
+    context.terminal.say("next: reveille start with the same settings; then reveille restore status");
+    Ok(())
+}
+
+fn apply(ledger: &mut Ledger, ClusterId(former_cluster): ClusterId, token: &TokenText) -> Result<(), Failure> {
+    let (rights, tenants) = (all_rights(), TenantScope::All);
+    let grant = TokenGrant { name: TOKEN_NAME.to_owned(), hash: token.hash(), rights, tenants, expires_at: None };
+    let command = Command::Restore(Box::new(Restore { former_cluster, token: token.id, grant }));
+    let index = ledger.head().applied + ledger.limits().restore_ahead;
+    let entry = Entry { epoch: Epoch(0), now: now(), actor: Actor::System, command };
+    match ledger.apply(index, &entry).reply.outcome {
+        CommandOutcome::Done => Ok(()),
+        outcome => {
+            let message = format!("nothing was written: the state cannot be restored: {outcome:?}");
+            Err(Failure::general(message, "check the clock of this machine; else report it"))
+        }
+    }
+}
+
+fn now() -> Time {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Time(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+}
+
+fn folder_failure(error: &AdmissionError) -> Failure {
+    let next = "give an empty folder with --data-dir";
+    Failure { reason: "DATA_FOLDER".into(), ..Failure::general(error.to_string(), next) }
+}

@@ -1,0 +1,85 @@
+//! Implements `reveille recover …`: goes on with the folders that are left of a cluster without a majority.
+
+use std::path::{Path, PathBuf};
+
+use reveille_cluster::backup::SurvivorFiles;
+use reveille_ledger::level;
+use reveille_raft::offline::{FolderReport, LostFolder};
+
+use super::first_folder::{FormerState, check_empty, found};
+use super::{CommandContext, config};
+use crate::cli::args::{RecoverArgs, RecoverCommand, RecoverRunArgs};
+use crate::cli::failure::{Failure, Stop};
+use crate::cli::view::recover::SurvivorView;
+use crate::format;
+use crate::server::config::{Config, file_or_default};
+use crate::server::node_identity::node_of;
+
+/// Runs the subcommand.
+pub async fn run(context: &CommandContext<'_>, args: RecoverArgs) -> Result<(), Stop> {
+    match args.command {
+        RecoverCommand::Inspect { folders } => inspect(context, &folders),
+        RecoverCommand::Run(args) => recover(context, *args).await,
+    }
+}
+
+fn inspect(context: &CommandContext<'_>, folders: &[PathBuf]) -> Result<(), Stop> {
+    let found = open_all(folders)?;
+    let best = best(&found);
+    let rows: Vec<SurvivorView> = found
+        .iter()
+        .enumerate()
+        .map(|(place, (folder, lost))| SurvivorView::new(folder, lost, place == best))
+        .collect();
+    context.terminal.list(&rows)
+}
+
+async fn recover(context: &CommandContext<'_>, args: RecoverRunArgs) -> Result<(), Stop> {
+    let RecoverRunArgs { folders, config: file, settings } = args;
+    let config = Config::load(file_or_default(file).as_deref(), std::env::vars(), settings).map_err(config::failure)?;
+    check_empty(&config)?;
+    let mut survivors = open_all(&folders)?;
+    // Files are taken from the best folder first.
+    let best = best(&survivors);
+    survivors.swap(0, best);
+    let (folder, lost) = survivors.first().ok_or_else(no_folder)?;
+    let report = lost.report().clone();
+    if let Some((other, _)) = survivors.iter().find(|(_, lost)| lost.report().cluster != report.cluster) {
+        let message = format!("{} and {} are of different clusters", folder.display(), other.display());
+        return Err(Failure::usage("DIR", message, "name folders of one cluster only").into());
+    }
+    context.terminal.confirm(&format!(
+        "Make a new cluster of {}, whose last entry is {}? What only the other {} had is lost.",
+        report.name,
+        report.last.map_or(0, |last| last.index),
+        format::counted(report.voters.saturating_sub(1) as u64, "voter")
+    ))?;
+    let former = FormerState { cluster: report.cluster, ledger: lost.ledger().clone(), opt_outs: Vec::new() };
+    found(context, config, former, SurvivorFiles { folders: survivors }).await
+}
+
+fn no_folder() -> Failure {
+    Failure::usage("DIR", "no folder is named".to_owned(), "name the data folder of each node that is left")
+}
+
+fn open_all(folders: &[PathBuf]) -> Result<Vec<(PathBuf, LostFolder)>, Failure> {
+    folders.iter().map(|folder| Ok((folder.clone(), open(folder)?))).collect()
+}
+
+fn open(folder: &Path) -> Result<LostFolder, Failure> {
+    let node = node_of(folder).map_err(|error| unreadable(folder, &error))?;
+    let no_node = || unreadable(folder, &"no node has used it");
+    LostFolder::open(folder, node.ok_or_else(no_node)?, level::highest()).map_err(|error| unreadable(folder, &error))
+}
+
+fn unreadable(folder: &Path, error: &impl ToString) -> Failure {
+    let message = format!("{} cannot be used: {}", folder.display(), error.to_string());
+    Failure::new(crate::cli::failure::Exit::General, "DATA_FOLDER", message, "stop its node, or leave the folder out")
+}
+
+/// Returns the position of the folder with the last entry, as an election compares them.
+fn best(found: &[(PathBuf, LostFolder)]) -> usize {
+    let order = |report: &FolderReport| report.last.map(|last| (last.term, last.leader, last.index));
+    let newest = found.iter().enumerate().max_by_key(|(_, (_, lost))| order(lost.report()));
+    newest.map_or(0, |(place, _)| place)
+}

@@ -1,0 +1,29 @@
+//! Implements `reveille restore run`: the data folder of a new cluster's first node, from a backup.
+
+use std::sync::Arc;
+
+use reveille_cluster::backup::{self, BackupFiles, BackupManifest, LoadedBackup};
+
+use super::backup::{aside, choose, failure, open};
+use super::first_folder::{FormerState, check_empty, found};
+use super::{CommandContext, config};
+use crate::cli::args::RestoreRunArgs;
+use crate::cli::failure::Stop;
+use crate::server::config::{Config, file_or_default};
+
+/// Reads and checks the whole backup, then writes the folder.
+pub async fn run(context: &CommandContext<'_>, args: RestoreRunArgs) -> Result<(), Stop> {
+    let RestoreRunArgs { from, backup, config: file, settings } = args;
+    let config = Config::load(file_or_default(file).as_deref(), std::env::vars(), settings).map_err(config::failure)?;
+    check_empty(&config)?;
+    let target = open(&from)?;
+    let manifest: BackupManifest = choose(&target, backup.as_deref())?;
+    let (cluster, read) = (manifest.id.cluster, target.clone());
+    let loaded = aside(context, move |work| backup::load(&read, &manifest, work)).await?.map_err(failure)?;
+    let LoadedBackup { ledger, opt_outs } = loaded;
+    if let Some(written) = &opt_outs.written {
+        context.terminal.say(&format!("opt-outs until {written} are in force again"));
+    }
+    let former = FormerState { cluster, ledger, opt_outs: opt_outs.changes };
+    found(context, config, former, BackupFiles(Arc::new(target))).await
+}

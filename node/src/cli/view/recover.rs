@@ -1,0 +1,95 @@
+//! Output of `recover …`.
+
+use std::path::Path;
+
+use reveille_cluster::backup::time_text;
+use reveille_raft::offline::LostFolder;
+use serde::Serialize;
+
+use super::layout::{Cell, Tone, card};
+use super::{Row, View};
+
+/// The data folder of a node that does not run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SurvivorView {
+    folder: String,
+    node: String,
+    name: String,
+    cluster: String,
+    /// Last log entry; null if there is none.
+    last_index: Option<u64>,
+    last_term: Option<u64>,
+    /// Term of its last vote; null if it never voted.
+    vote_term: Option<u64>,
+    snapshot_index: u64,
+    /// Level of the ledger.
+    level: u32,
+    /// Ledger time of its state.
+    ledger_time: String,
+    /// Members with a vote, as its last membership has them.
+    voters: usize,
+    /// The end of its log was torn by a power cut.
+    torn: bool,
+    /// `recover run` takes its state.
+    best: bool,
+}
+
+impl SurvivorView {
+    /// Shows a folder.
+    pub fn new(folder: &Path, lost: &LostFolder, best: bool) -> SurvivorView {
+        let (report, head) = (lost.report(), lost.ledger().head());
+        SurvivorView {
+            folder: folder.display().to_string(),
+            node: report.node.to_string(),
+            name: report.name.clone(),
+            cluster: report.cluster.to_string(),
+            last_index: report.last.map(|last| last.index),
+            last_term: report.last.map(|last| last.term),
+            vote_term: report.vote.map(|vote| vote.term),
+            snapshot_index: report.snapshot_index,
+            level: head.level,
+            ledger_time: time_text(head.now),
+            voters: report.voters,
+            torn: report.torn,
+            best,
+        }
+    }
+}
+
+impl View for SurvivorView {
+    fn name(&self) -> String {
+        self.folder.clone()
+    }
+
+    fn text(&self, paint: bool) -> String {
+        let names = SurvivorView::COLUMNS.iter().map(|column| column.to_lowercase()).collect::<Vec<_>>();
+        card(names.iter().map(String::as_str).zip(self.cells()).collect(), paint)
+    }
+}
+
+impl Row for SurvivorView {
+    const NOUN: &'static str = "folders";
+    const COLUMNS: &'static [&'static str] =
+        &["FOLDER", "NODE", "CLUSTER", "LAST ENTRY", "TERM", "VOTE", "SNAPSHOT", "LEVEL", "LEDGER TIME", "STATE"];
+
+    fn cells(&self) -> Vec<Cell> {
+        let number = |number: Option<u64>| Cell::or_dash(number.map(|number| number.to_string()).as_deref());
+        let state = match (self.best, self.torn) {
+            (true, _) => Cell::toned("best", Tone::Good),
+            (false, true) => Cell::toned("end torn", Tone::Notable),
+            (false, false) => Cell::toned("older", Tone::Dim),
+        };
+        vec![
+            self.folder.as_str().into(),
+            if self.name.is_empty() { self.node.as_str().into() } else { self.name.as_str().into() },
+            self.cluster.get(..8).unwrap_or(&self.cluster).into(),
+            number(self.last_index),
+            number(self.last_term),
+            number(self.vote_term),
+            self.snapshot_index.to_string().into(),
+            self.level.to_string().into(),
+            self.ledger_time.as_str().into(),
+            state,
+        ]
+    }
+}
