@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use reveille_sink::{Sink, SinkOptions};
 use tempfile::TempDir;
 
-use crate::process::{Ended, Process, until};
+use crate::process::{Ended, Process, ports, until};
 
 const RECIPIENT: &str = "ann@example.net";
 
@@ -65,9 +65,9 @@ impl Former {
     }
 }
 
-/// Starts the restored node, whose relay is now a sink.
-fn started(folder: &Path, sink: &Sink) -> Process {
-    let node = Process::listening_by(folder, "two", ["127.0.0.1:0"; 3], &[]);
+/// Starts the restored node at the addresses that the restore was told, with a sink as its relay.
+fn started(folder: &Path, sink: &Sink, addresses: &[String; 3]) -> Process {
+    let node = Process::listening_by(folder, "two", addresses.each_ref().map(String::as_str), &[]);
     until("it leads", || node.reveille("schedule list").code == Some(0));
     let port = sink.handle().address().port();
     output(&node, &format!("relay add main --host 127.0.0.1 --port {port} --tls none --replace"));
@@ -94,13 +94,14 @@ async fn backup_becomes_another_cluster_that_sends_nothing_before_it_is_accepted
 
     // The former cluster still runs beside the restored one.
     let folder = tempfile::tempdir().expect("a folder");
-    let restored = former.restore(folder.path(), &format!("--backup {name}"));
+    let addresses = ports();
+    let restored = former.restore(folder.path(), &format!("--backup {name} --peer-listen {}", addresses[1]));
     assert_eq!(restored.code, Some(0), "{restored:?}");
     assert!(restored.stdout.contains("1 email in doubt"), "{restored:?}");
     let again = former.restore(folder.path(), "");
     assert!(again.code == Some(1) && again.stderr.contains("is not empty"), "{again:?}");
     let sink = Sink::start(SinkOptions::default()).expect("a sink");
-    let mut node = started(folder.path(), &sink);
+    let mut node = started(folder.path(), &sink, &addresses);
     for recipient in ["early@example.net", "late@example.net"] {
         assert!(output(&node, &format!("optout check {recipient}")).contains("yes"), "{recipient}");
     }
@@ -116,7 +117,10 @@ async fn backup_becomes_another_cluster_that_sends_nothing_before_it_is_accepted
     until("it leads again", || node.reveille("schedule list").code == Some(0));
     assert_eq!(sink.handle().accepted_count(), 0, "nothing was sent");
     output(&node, "restore accept --former-cluster-is-dead --yes");
-    let run = output(&node, "schedule trigger daily -o name");
+    assert_eq!(node.reveille("schedule trigger daily").code, Some(4), "the doubt counts for min_gap");
+    let what = format!("--daily 09:00 --tz UTC --to {RECIPIENT} --sender b@example.net --subject s");
+    output(&node, &format!("schedule create other {what} --inline-text t"));
+    let run = output(&node, "schedule trigger other -o name");
     let is_sent = || {
         output(&node, &format!("run show {} -o json", run.lines().next().unwrap_or_default())).contains("\"sent\": 1")
     };
@@ -154,15 +158,16 @@ async fn one_survivor_of_three_becomes_another_cluster() {
     assert!(inspected.code == Some(0) && inspected.stdout.contains("\"best\": true"), "{inspected:?}");
     let new = tempfile::tempdir().expect("a folder");
     let data = new.path().join("two");
-    let line = format!("recover run {} --name two --data-dir {} --yes", survivor.display(), data.display());
-    let recovered = offline(new.path(), &line);
+    let addresses = ports();
+    let into = format!("--name two --data-dir {} --peer-listen {}", data.display(), addresses[1]);
+    let recovered = offline(new.path(), &format!("recover run {} {into} --yes", survivor.display()));
     assert_eq!(recovered.code, Some(0), "{recovered:?}");
     let after =
         std::fs::read(survivor.join("wal").read_dir().expect("a log").next().expect("a segment").expect("it").path())
             .expect("bytes");
     assert_eq!(before, after, "the old folder is as it was");
     let sink = Sink::start(SinkOptions::default()).expect("a sink");
-    let node = started(new.path(), &sink);
+    let node = started(new.path(), &sink, &addresses);
     assert!(output(&node, "optout check ann@example.net").contains("yes"));
     assert_eq!(node.voters(), 1);
     // Others join as usual.

@@ -103,7 +103,7 @@ fn secrets_and_addresses_are_in_no_log_and_secrets_in_no_data() {
     let relay = relay();
     let (port, login) = (relay.port().to_string(), format!("canary-user:{PASSWORD}"));
     let environment = [
-        ("REVEILLE__LOG__FILTER", "trace"),
+        ("REVEILLE__LOG__FILTER", "trace,openraft=trace,h2=trace,tonic=trace"),
         ("RELAY_LOGIN", login.as_str()),
         ("REVEILLE__CREDENTIALS__MAIN__HOST", "127.0.0.1"),
         ("REVEILLE__CREDENTIALS__MAIN__PORT", port.as_str()),

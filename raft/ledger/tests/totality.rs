@@ -578,7 +578,7 @@ proptest! {
             let mut restored = Ledger::from_rows(before.all_rows()).expect("the rows read back");
             prop_assert_eq!(&restored.apply(before.head().applied + 1, &entry).reply, &reply);
             prop_assert_eq!(restored.state_hash(), ledger.state_hash(), "{:?}", entry);
-            given.note(&entry.command);
+            given.note(&entry);
             given.assert_hold(&ledger);
             grows(&before, &ledger);
             let violations = check(&ledger);

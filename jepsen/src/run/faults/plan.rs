@@ -125,11 +125,12 @@ mod tests {
             let last =
                 draw(seed, MINUTE, Family::value_variants()).into_iter().filter(|planned| planned.at >= MINUTE * 5 / 6);
             let family = |planned: PlannedFault| match planned.action.kind() {
-                FaultKind::Damage => FaultKind::Disk,
-                FaultKind::Transfer => FaultKind::Restart,
-                kind => kind,
+                FaultKind::Damage => (FaultKind::Disk, false),
+                FaultKind::Transfer => (FaultKind::Restart, false),
+                // A rotation is an operator's, of a family of its own.
+                kind => (kind, planned.action == FaultAction::Rotate),
             };
-            let families: BTreeSet<FaultKind> = last.map(family).collect();
+            let families: BTreeSet<(FaultKind, bool)> = last.map(family).collect();
             assert_eq!(families.len(), Family::value_variants().len(), "seed {seed}");
         }
     }

@@ -1,4 +1,4 @@
-//! `apply` composes no text (P23): each text in the state came in a command, or is a fixed name.
+//! `apply` composes no text (P23): each text in the state came in an entry, or is a fixed name.
 //!
 //! A sentence composed in `apply` makes replicas of two releases differ as soon as one release words it otherwise. The
 //! texts are read from `Debug`, which quotes each `String` of each table, so new fields are covered.
@@ -8,10 +8,10 @@ use std::fmt::Debug;
 
 use reveille_ledger::{DEFAULT_TENANT, Ledger, TEST_NAME};
 
-/// Names that `apply` stores and no command contains. They are identifiers, not texts for users.
+/// Names that `apply` stores and no entry contains. They are identifiers, not texts for users.
 const FIXED: [&str; 4] = [DEFAULT_TENANT, TEST_NAME, "UTC", ""];
 
-/// All texts in commands so far.
+/// All texts in entries so far.
 pub struct GivenTexts(BTreeSet<String>);
 
 impl Default for GivenTexts {
@@ -21,12 +21,12 @@ impl Default for GivenTexts {
 }
 
 impl GivenTexts {
-    /// Adds the texts of a command, or of an initial state.
+    /// Adds the texts of an entry, or of an initial state.
     pub fn note(&mut self, source: &impl Debug) {
         self.0.extend(quoted(&format!("{source:?}")).map(String::from));
     }
 
-    /// Checks that each text in the state was in a command.
+    /// Checks that each text in the state was in an entry.
     ///
     /// # Panics
     /// Panics if one was not.
@@ -34,7 +34,7 @@ impl GivenTexts {
         let closed: Vec<_> = ledger.closed_claims().collect();
         let state = format!("{ledger:?} {closed:?}");
         let composed: BTreeSet<_> = quoted(&state).filter(|text| !self.0.contains(*text)).collect();
-        assert!(composed.is_empty(), "P23: apply stores texts that no command gave: {composed:?}");
+        assert!(composed.is_empty(), "P23: apply stores texts that no entry gave: {composed:?}");
     }
 }
 
