@@ -85,6 +85,12 @@ impl ClientAccess {
         Ok(Box::new(stream))
     }
 
+    /// Returns the value of the header with the token. `None`: there is none, or no context yet.
+    pub(crate) fn token(&self) -> Option<String> {
+        let token = self.known().ok()??.token?;
+        token.to_str().ok().map(str::to_owned)
+    }
+
     fn known(&self) -> Result<Option<Known>> {
         let Some(context) = &self.0 else { return Ok(None) };
         let mut known = context.known.lock();

@@ -70,7 +70,9 @@ struct Page {
 async fn get(http: &HttpAddress, path: &str) -> Option<Page> {
     let asked = async {
         let mut stream = http.access.connect(&http.to_string()).await.ok()?;
-        let request = format!("GET {path} HTTP/1.1\r\nHost: {http}\r\nConnection: close\r\n\r\n");
+        // Metrics need it, unless the address is of loopback.
+        let token = http.access.token().map(|token| format!("Authorization: {token}\r\n")).unwrap_or_default();
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {http}\r\n{token}Connection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).await.ok()?;
         let mut answer = Vec::new();
         stream.take(PAGE_BYTES_MAX).read_to_end(&mut answer).await.ok()?;
