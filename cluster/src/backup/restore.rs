@@ -17,7 +17,7 @@ use reveille_raft::snapshot::content_of_block;
 use super::manifest::{BackupManifest, block_name};
 use super::opt_outs::{self, OptOutChange, OptOutKind, StreamedOptOuts};
 use super::target::BackupTarget;
-use super::verify::{archive_of, parts_of, verify};
+use super::verify::{parts_of, verify};
 use super::work::{BackupError, BackupPhase, Work};
 use crate::audience::{self, AudienceStore};
 
@@ -136,7 +136,7 @@ pub fn write_folder(
     files: &dyn StateFiles,
     work: &mut Work<'_>,
 ) -> Result<LostFiles, BackupError> {
-    let (archive, parts) = (archive_of(ledger), parts_of(ledger));
+    let (archive, parts) = (ledger.archive_blocks(), parts_of(ledger));
     work.begin(BackupPhase::Copy, archive.len() + parts.len());
     let mut lost = LostFiles::default();
     let folder = data_dir.join(PARTS);

@@ -83,7 +83,7 @@ async fn make_uncounted(
         let report = |now| {
             progress.send_replace(Some(now));
         };
-        // Nobody waits any more after a stop.
+        // After a stop the receiver is gone.
         let _ = done.send(create(&source, &*target, &mut Work::of_node(stop, report)));
     };
     let thread = std::thread::Builder::new().name("backup".to_owned()).spawn(work);

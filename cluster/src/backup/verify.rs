@@ -85,7 +85,7 @@ fn check_whole(
     if ledger.state_hash() != manifest.state_hash() {
         return Err("its rows have another hash than the state that was saved".to_owned());
     }
-    if let Some(lacks) = archive_of(ledger).difference(has_archive).next() {
+    if let Some(lacks) = ledger.archive_blocks().difference(has_archive).next() {
         return Err(format!("it lacks block {lacks} of the archive"));
     }
     if let Some(lacks) = parts_of(ledger).difference(has_parts).next() {
@@ -95,11 +95,6 @@ fn check_whole(
         None => Ok(()),
         Some(broken) => Err(format!("its state breaks a rule: {broken}")),
     }
-}
-
-/// Returns the blocks of the archive that a state names.
-pub(super) fn archive_of(ledger: &Ledger) -> BTreeSet<Hash> {
-    ledger.parts().iter().flat_map(|(_, part)| part.all_blocks()).map(|block| block.hash).collect()
 }
 
 /// Returns the audience parts that a state names.

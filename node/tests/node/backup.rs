@@ -65,7 +65,7 @@ impl Former {
     }
 }
 
-/// Starts the restored node at the addresses that the restore was told, with a sink as its relay.
+/// Starts the restored node with a sink as its relay. The addresses must be those given to `restore run`.
 fn started(folder: &Path, sink: &Sink, addresses: &[String; 3]) -> Process {
     let node = Process::listening_by(folder, "two", addresses.each_ref().map(String::as_str), &[]);
     until("it leads", || node.reveille("schedule list").code == Some(0));

@@ -68,7 +68,7 @@ impl StoredState {
         for manifest in folder.list().map_err(unreadable)? {
             match read_state(&folder, &manifest, highest_level) {
                 Ok((ledger, position)) => {
-                    folder.find_lacking(&archive_of(&ledger)).map_err(unreadable)?;
+                    folder.find_lacking(&ledger.archive_blocks()).map_err(unreadable)?;
                     return Ok(StoredState { folder, manifest: Some(manifest), ledger, position });
                 }
                 Err(SnapshotError::Fatal(fatal_error)) => return Err(fatal_error),
@@ -78,12 +78,6 @@ impl StoredState {
         }
         Ok(StoredState { folder, manifest: None, ledger: Ledger::new(), position: AppliedPosition::default() })
     }
-}
-
-/// Returns the blocks of the archive that the state names.
-fn archive_of(ledger: &Ledger) -> BTreeSet<Hash> {
-    let blocks = ledger.parts().iter().flat_map(|(_, part)| part.all_blocks());
-    blocks.map(|block| block.hash).collect()
 }
 
 fn unreadable(error: SnapshotError) -> FatalError {
@@ -257,7 +251,7 @@ impl SnapshotManager {
         let state = read_state(&self.folder, manifest, self.applied_state.highest_level)?;
         // Older snapshots are useless: openraft purges the log up to the installed one.
         *self.kept.lock() = vec![manifest.clone()];
-        self.collect(&archive_of(&state.0));
+        self.collect(&state.0.archive_blocks());
         Ok(state)
     }
 

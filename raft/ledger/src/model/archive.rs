@@ -4,9 +4,11 @@
 //! one small row for each part, with the names of the blocks. The bytes of new blocks are in memory until a durable
 //! snapshot names them; they are no part of the state, and a replay makes them again.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
-use crate::model::{RunId, Time};
+use crate::model::{Ledger, RunId, Time, ids};
 use crate::storage::BlockEntry;
 
 /// Key of a part: log index of the entry that made it, and position in the entry.
@@ -86,5 +88,12 @@ impl ArchivePart {
     /// Iterates over all blocks.
     pub fn all_blocks(&self) -> impl Iterator<Item = &BlockEntry> {
         self.details.iter().chain(&self.summaries)
+    }
+}
+
+impl Ledger {
+    /// Returns the blocks of the archive that this state names.
+    pub fn archive_blocks(&self) -> BTreeSet<ids::Hash> {
+        self.parts().iter().flat_map(|(_, part)| part.all_blocks()).map(|block| block.hash).collect()
     }
 }
