@@ -14,11 +14,11 @@ use crate::process::context::NodeContext;
 const UNSAVED_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// Maximum number of archive parts. Each has a row of some 200 bytes in the state, for 400 days: a million runs a day
-/// make 390,000. Above it no run is archived.
+/// make 780,000. Above it no run is archived.
 const PARTS_MAX: usize = 1_000_000;
 
 /// Maximum number of batches in one sweep. Each is an entry of its own, so the lock of the ledger is not held for long.
-const BATCHES_MAX: usize = 4;
+const BATCHES_MAX: usize = 8;
 
 /// The scan for finished runs and old data: some batches in each sweep, and a pause after each complete scan.
 pub(super) struct Archiver {

