@@ -96,7 +96,7 @@ impl Handler for Dispatch {
             Request::PreVote(request) => self.pre_vote(request).await.map(Response::PreVote),
             Request::TransferLeader(request) => self.transfer_leader(request).await.map(Response::TransferLeader),
             Request::OfferSnapshot(request) => self.snapshots.offer(request).await.map(Response::OfferSnapshot),
-            Request::SendBlock(request) => self.snapshots.block(request).await.map(Response::SendBlock),
+            Request::SendBlocks(request) => self.snapshots.blocks(request).await.map(Response::SendBlocks),
             Request::InstallSnapshot(request) => {
                 self.snapshots.install(&self.raft, request).await.map(Response::InstallSnapshot)
             }

@@ -28,8 +28,8 @@ macro_rules! for_each_request {
             TransferLeader transfer_leader TransferLeaderRequest TransferLeaderResponse;
             /// Snapshot, step 1: asks which blocks the follower lacks.
             OfferSnapshot offer_snapshot OfferSnapshotRequest OfferSnapshotResponse;
-            /// Snapshot, step 2: sends one block.
-            SendBlock send_block SendBlockRequest SendBlockResponse;
+            /// Snapshot, step 2: sends some blocks.
+            SendBlocks send_blocks SendBlocksRequest SendBlocksResponse;
             /// Snapshot, step 3: asks the follower to install the snapshot.
             InstallSnapshot install_snapshot InstallSnapshotRequest InstallSnapshotResponse;
             /// A command that a node forwards to the leader.
@@ -72,7 +72,7 @@ macro_rules! define_requests {
 
             /// Returns true for the requests of Raft itself: entries, votes, leadership and snapshots.
             pub fn is_of_raft(&self) -> bool {
-                use Request::{Append, InstallSnapshot, OfferSnapshot, PreVote, SendBlock, TransferLeader, Vote};
+                use Request::{Append, InstallSnapshot, OfferSnapshot, PreVote, SendBlocks, TransferLeader, Vote};
                 matches!(
                     self,
                     Append(_)
@@ -80,7 +80,7 @@ macro_rules! define_requests {
                         | PreVote(_)
                         | TransferLeader(_)
                         | OfferSnapshot(_)
-                        | SendBlock(_)
+                        | SendBlocks(_)
                         | InstallSnapshot(_)
                 )
             }

@@ -4,7 +4,7 @@
 //! Nothing changes on the follower before the last step. An interrupted transfer leaves blocks, which the next transfer
 //! reuses. The archive is not sent: the follower fetches the blocks that it lacks after the installation.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,8 +24,12 @@ use crate::wire;
 
 /// Limit of an offer: the follower first reads all blocks that it has.
 const OFFER_LIMIT: Duration = Duration::from_secs(60);
-/// Limit of one block, including the sync on the follower's disk.
-const BLOCK_LIMIT: Duration = Duration::from_secs(10);
+/// Limit of one request with blocks, including the syncs on the follower's disk.
+const BLOCKS_LIMIT: Duration = Duration::from_secs(10);
+/// Maximum number of blocks in one request.
+const BLOCKS_MAX: usize = 64;
+/// A request with at least this many bytes is full. Its last block has at most 1 MiB.
+const BLOCKS_BYTES: usize = 1024 * 1024;
 /// Limit of the installation: the follower reads the whole state.
 const INSTALL_LIMIT: Duration = Duration::from_secs(120);
 
@@ -47,16 +51,31 @@ pub(crate) async fn send(
     let offer = v1::OfferSnapshotRequest { header: None, manifest: manifest.clone() };
     let answer = client.ask(to, offer, OFFER_LIMIT).await?;
     tracing::info!(%to, index = pinned.manifest.index, blocks = answer.missing.len(), "sending a snapshot");
-    for hash in &answer.missing {
-        let name = wire::to_hash(hash)?;
-        let content = snapshots.blocking(move |snapshots| snapshots.read_block(name)).await.map_err(local_error)?;
-        let block = v1::SendBlockRequest { header: None, hash: hash.clone(), content: content.into() };
-        client.ask(to, block, BLOCK_LIMIT).await?;
+    let mut missing = answer.missing.iter().map(|name| wire::to_hash(name)).collect::<Result<VecDeque<_>, _>>()?;
+    while !missing.is_empty() {
+        let read = snapshots.blocking(move |snapshots| Ok((read_some(snapshots, &mut missing)?, missing)));
+        let (blocks, rest) = read.await.map_err(local_error)?;
+        client.ask(to, v1::SendBlocksRequest { header: None, blocks }, BLOCKS_LIMIT).await?;
+        missing = rest;
         crash::point("snapshot.send-block");
     }
     let install = v1::InstallSnapshotRequest { header: None, vote: Some(wire::from_vote(&vote)), manifest };
     let answer = client.ask(to, install, INSTALL_LIMIT).await?;
     Ok(wire::to_required_vote(answer.vote)?)
+}
+
+/// Reads the first of these blocks, for one request, and removes their names.
+fn read_some(snapshots: &SnapshotManager, names: &mut VecDeque<Hash>) -> Result<Vec<Bytes>, SnapshotError> {
+    let (mut blocks, mut bytes) = (Vec::new(), 0);
+    while blocks.len() < BLOCKS_MAX
+        && bytes < BLOCKS_BYTES
+        && let Some(name) = names.pop_front()
+    {
+        let block = snapshots.read_block(name)?;
+        bytes += block.len();
+        blocks.push(block.into());
+    }
+    Ok(blocks)
 }
 
 /// Receives snapshots from leaders, one at a time: a new offer replaces the former.
@@ -68,7 +87,7 @@ pub(crate) struct SnapshotReceiver {
 struct Offered {
     pinned: Arc<PinnedSnapshot>,
     /// Blocks that this node requested. No other block is accepted.
-    requested: BTreeSet<Hash>,
+    requested: Arc<BTreeSet<Hash>>,
 }
 
 fn unavailable(error: impl std::fmt::Display) -> Rejection {
@@ -91,19 +110,22 @@ impl SnapshotReceiver {
             self.snapshots.blocking(move |snapshots| snapshots.missing(&manifest)).await.map_err(unavailable)?;
         crash::point("snapshot.offer");
         let names = missing.iter().map(|hash| Bytes::copy_from_slice(&hash.0)).collect();
-        *self.offered.lock() = Some(Offered { pinned, requested: missing.into_iter().collect() });
+        *self.offered.lock() = Some(Offered { pinned, requested: Arc::new(missing.into_iter().collect()) });
         Ok(v1::OfferSnapshotResponse { missing: names })
     }
 
-    pub async fn block(&self, request: v1::SendBlockRequest) -> Result<v1::SendBlockResponse, Rejection> {
-        let hash = wire::to_hash(&request.hash)?;
-        let is_requested = self.offered.lock().as_ref().is_some_and(|offered| offered.requested.contains(&hash));
-        if !is_requested {
-            return Err(unavailable("no block of this name was requested: offer the snapshot again"));
-        }
-        let content = request.content;
-        self.snapshots.blocking(move |snapshots| snapshots.put_block(hash, &content)).await.map_err(unavailable)?;
-        Ok(v1::SendBlockResponse {})
+    pub async fn blocks(&self, request: v1::SendBlocksRequest) -> Result<v1::SendBlocksResponse, Rejection> {
+        let requested = self.offered.lock().as_ref().map(|offered| Arc::clone(&offered.requested)).unwrap_or_default();
+        let put = move |snapshots: &SnapshotManager| {
+            request.blocks.iter().map(|block| (Hash::of(block), block)).try_for_each(|(name, block)| {
+                match requested.contains(&name) {
+                    true => snapshots.put_block(name, block),
+                    false => Err(SnapshotError::damaged(format!("block {name} was not requested"))),
+                }
+            })
+        };
+        self.snapshots.blocking(put).await.map_err(unavailable)?;
+        Ok(v1::SendBlocksResponse {})
     }
 
     pub async fn install(
