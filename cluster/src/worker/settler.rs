@@ -6,13 +6,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use reveille_ledger::command::{ClaimOutcome, RefusalEffect, RelayRefusal};
 use reveille_ledger::ids::Fence;
 use reveille_raft::crash;
 use tokio::sync::mpsc;
-use tokio::time::timeout;
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::journal::ClaimedSlot;
@@ -27,7 +27,7 @@ const QUEUE_MAX: usize = 8_192;
 /// (`process/proposal.rs`).
 const BATCH_MAX: usize = 4_096;
 /// Time for which outcomes are gathered while others are still to come. It costs little delay and saves many entries.
-const GATHER: Duration = Duration::from_millis(50);
+const GATHER: Duration = Duration::from_millis(100);
 
 /// Handle that settles outcomes.
 #[derive(Clone)]
@@ -65,21 +65,22 @@ impl SettlerActor {
         while let Some(first) = self.outcomes.recv().await {
             let came_at = self.context.clock.monotonic();
             let mut batch = vec![first];
-            while batch.len() < BATCH_MAX
-                && let Ok(next) = self.outcomes.try_recv()
-            {
-                batch.push(next);
-            }
-            let wait = if self.is_all(batch.len()) { Duration::ZERO } else { GATHER };
-            let end = Instant::now() + wait;
-            while batch.len() < BATCH_MAX
-                && let Ok(Some(next)) =
-                    timeout(end.saturating_duration_since(Instant::now()), self.outcomes.recv()).await
-            {
-                batch.push(next);
+            self.take_queued(&mut batch);
+            if !self.is_all(batch.len()) {
+                // Asleep: a wait for the next outcome would wake this task for each email.
+                sleep(GATHER).await;
+                self.take_queued(&mut batch);
             }
             self.propose(gather(batch)).await;
             self.context.note_settled(came_at);
+        }
+    }
+
+    fn take_queued(&mut self, batch: &mut Vec<RecipientOutcome>) {
+        while batch.len() < BATCH_MAX
+            && let Ok(next) = self.outcomes.try_recv()
+        {
+            batch.push(next);
         }
     }
 
