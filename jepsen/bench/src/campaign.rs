@@ -55,6 +55,10 @@ pub struct Args {
     /// Sessions of each node to the sink
     #[arg(long, default_value_t = SESSIONS, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub sessions: u32,
+    /// The relay's rate in emails a second, over all nodes; 0: unlimited. A rate below what the machine can do shows what
+    /// other work costs where the relay is the bottleneck
+    #[arg(long, default_value_t = 0, value_name = "PER_SECOND", value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
+    pub rate: u32,
     /// The sink delays its replies by this time, in milliseconds, as a remote relay does
     #[arg(long, default_value_t = 0, value_name = "MS", value_parser = clap::value_parser!(u32).range(0..=1_000))]
     pub round_trip: u32,
@@ -84,7 +88,7 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     )?;
     let archive_after = (args.late_follower > 0).then_some(ARCHIVE_AFTER);
     let mut cluster = Cluster::start(start, NODES, Needs { archive_after, ..Needs::default() }).await?;
-    cluster.admin().add_relay(sink.address(), args.sessions).await?;
+    cluster.admin().add_relay_of(("sink", "default"), sink.address(), (args.sessions, args.rate.into())).await?;
     let mut late_follower = match args.late_follower {
         0 => None,
         schedules => Some(LateFollower::prepare(&mut cluster, &sink, schedules).await?),
