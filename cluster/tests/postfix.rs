@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use reveille_cluster::process::secret::Secret;
 use reveille_cluster::smtp::{
-    Binding, Cause, Deadlines, DialogueResult, Dsn, Email, Fix, Gate, GateAnswer, Login, Mechanism, Notify,
+    Binding, Cause, Deadlines, DialogueResult, Dsn, Email, EmailText, Fix, Gate, GateAnswer, Login, Mechanism, Notify,
     ProbeReport, Session, Stage, Target, TcpDialer, Timeouts,
 };
 use reveille_ledger::access::{Access, Tls, Trust};
@@ -216,10 +216,14 @@ async fn open(port: u16, tls: Tls, secret: Option<Secret>) -> (Result<Session, D
     (opened.map_err(|result| *result), findings)
 }
 
+fn email_text(data: &str) -> EmailText {
+    EmailText::new(data.as_bytes().to_vec()).expect("a good text")
+}
+
 fn email(subject: &str) -> Email {
     let data = format!("From: news@example.org\r\nTo: anna@example.net\r\nSubject: {subject}\r\n\r\n.\r\nHello.\r\n");
     let (from, to) = ("news@example.org".to_owned(), "anna@example.net".to_owned());
-    Email { from, to, data: data.into_bytes(), dsn: None }
+    Email { from, to, text: email_text(&data), dsn: None }
 }
 
 async fn send(session: &mut Session, subject: &str, next: Option<&str>) -> DialogueResult {
@@ -284,7 +288,7 @@ async fn postfix_bounce_names_envelope_id_and_is_suppressed_on_request() {
             from: "bounce+token@example.net".to_owned(),
             // Postfix accepts the recipient, and finds out later that it cannot deliver.
             to: "ann@example.org".to_owned(),
-            data: b"From: news@example.org\r\nTo: ann@example.org\r\n\r\nHello.\r\n".to_vec(),
+            text: email_text("From: news@example.org\r\nTo: ann@example.org\r\n\r\nHello.\r\n"),
             dsn: Some(Dsn { envelope_id: fence.to_owned(), notify }),
         };
         let result = session.run_transaction(&mail, &mut Open, &Deadlines::default(), None).await;

@@ -240,7 +240,10 @@ pub async fn answer(context: &NodeContext, request: BarrierRequest) -> BarrierAn
         return BarrierAnswer { incarnation: context.me.incarnation, ..BarrierAnswer::default() };
     }
     let concerns = |handoff: &Handoff| match &request.subject {
-        BarrierSubject::OptedOut { tenant, keys } => handoff.tenant == *tenant && keys.contains(&handoff.key),
+        BarrierSubject::OptedOut { tenant, keys } => {
+            let (of, key) = &handoff.tenant_and_key;
+            of == tenant && keys.contains(key)
+        }
         BarrierSubject::Run(run) => handoff.run == *run,
         BarrierSubject::RelayShares => false,
     };

@@ -29,6 +29,7 @@ pub use session::credentials::{Binding, CredentialStore, Login};
 pub use session::deadlines::{Deadlines, Timeouts};
 pub use session::dialer::{Connected, Dial, TcpDialer};
 pub use session::dialogue::Session;
+pub use session::dot_stuffing::EmailText;
 pub use session::envelope::{Dsn, Email, Extensions, Notify};
 pub use session::probe_report::{Encryption, ProbeReport};
 pub use session::stream::ByteStream;

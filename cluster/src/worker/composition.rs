@@ -21,7 +21,7 @@ use super::taken_recipient::TakenRecipient;
 use super::{gate_checks, injected_bugs};
 use crate::compose::{Stamp, message_id};
 use crate::ops::return_path::Bounced;
-use crate::smtp::{Dsn, Email, Notify};
+use crate::smtp::{Dsn, Email, EmailText, Notify};
 
 /// Reason why a node does not send bulk email. The recipient is pending again after 30 s, until its deadline.
 const NO_UNSUBSCRIBE: &str =
@@ -34,10 +34,23 @@ pub(crate) struct ComposedEmail {
     pub email: Email,
 }
 
+/// Place of an email among those of one session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SessionTurn {
+    /// It has waited for the session.
+    First,
+    /// It is composed before the final dot of another email.
+    Next,
+}
+
 /// Composes the email of one recipient. A crash suspect is composed alone, others in parallel. `None` if there will be
 /// no dialogue: the recipient is settled.
-pub(crate) async fn compose(context: &WorkerContext, taken: TakenRecipient) -> Option<ComposedEmail> {
-    match composed(context, &taken).await {
+pub(crate) async fn compose(
+    context: &WorkerContext,
+    taken: TakenRecipient,
+    turn: SessionTurn,
+) -> Option<ComposedEmail> {
+    match composed(context, &taken, turn).await {
         Ok((handoff, email)) => Some(ComposedEmail { taken, handoff: Arc::new(handoff), email }),
         Err(outcome) => {
             context.settler.settle(RecipientOutcome::new(taken.claimed_slot(), outcome)).await;
@@ -46,7 +59,11 @@ pub(crate) async fn compose(context: &WorkerContext, taken: TakenRecipient) -> O
     }
 }
 
-async fn composed(context: &WorkerContext, taken: &TakenRecipient) -> Result<(Handoff, Email), DeliveryOutcome> {
+async fn composed(
+    context: &WorkerContext,
+    taken: &TakenRecipient,
+    turn: SessionTurn,
+) -> Result<(Handoff, Email), DeliveryOutcome> {
     let (claim, recipient, deadline) = (&taken.claim, taken.claimed(), taken.deadline);
     // A crash suspect waits here with a session reserved, because the feeder chooses a recipient only after it has a
     // session for it. The wait ends at `deadline`.
@@ -62,7 +79,12 @@ async fn composed(context: &WorkerContext, taken: &TakenRecipient) -> Result<(Ha
     // the journal.
     append(JournalStep::Open).map_err(|_| journal_failed())?;
     let prepared = catch_unwind(AssertUnwindSafe(|| prepare(context, claim, recipient)));
-    append(JournalStep::Composed).map_err(|_| journal_failed())?;
+    match turn {
+        SessionTurn::First => append(JournalStep::Composed).map_err(|_| journal_failed())?,
+        // The `begin` before it is near. A crash until then makes the recipient a suspect in vain, which costs a claim of
+        // its own. A suspect, whose next crash may make it dead, is always the first.
+        SessionTurn::Next => context.journal.append_with_next(recipient.claimed_slot, JournalStep::Composed),
+    }
     let (handoff, email) = prepared.unwrap_or_else(|_| Err(not_composed("preparing it panicked")))?;
     // The gate checks the same again. Here a refusal costs no dialogue.
     gate_checks::check(context, &handoff)?;
@@ -97,13 +119,12 @@ fn prepare(
         claimed_slot: claimed.claimed_slot,
         run: claimed.run,
         recipient: claimed.number,
-        tenant: claim.tenant.clone(),
-        key: recipient.key.clone(),
+        tenant_and_key: (claim.tenant.clone(), recipient.key.clone()),
     };
     let sender = content.compiled.sender();
     let list_unsubscribe = match (content.compiled.is_bulk(), &node.unsubscribe) {
         (false, _) => None,
-        (true, Some(unsubscribe)) => Some(unsubscribe.header(&handoff.tenant, &handoff.key)),
+        (true, Some(unsubscribe)) => Some(unsubscribe.header(&claim.tenant, &recipient.key)),
         // Another node may have this setting.
         (true, None) => return Err(no_relay(NO_UNSUBSCRIBE)),
     };
@@ -132,5 +153,6 @@ fn prepare(
         None => (sender.wire(), Notify::Failure),
     };
     let dsn = Some(Dsn { envelope_id: claimed.claimed_slot.fence.to_string(), notify });
-    Ok((handoff, Email { from, to: composed.to, data: composed.data, dsn }))
+    let text = EmailText::new(composed.data).ok_or_else(|| not_composed("a line end is not CRLF"))?;
+    Ok((handoff, Email { from, to: composed.to, text, dsn }))
 }

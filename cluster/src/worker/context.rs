@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::claim::ClaimWork;
 use super::injected_bugs;
-use super::journal::{ClaimedSlot, Journal, JournalFault, JournalStep};
+use super::journal::{ClaimedSlot, Journal, JournalFault, JournalStep, Record};
 use super::pool_queue::PoolQueues;
 use super::settler::Settler;
 use crate::compose::Compiled;
@@ -57,8 +57,8 @@ impl JournalWriter {
     /// stays closed, and it would only take claims away from other nodes. A second `begin` (P5) means that a claim is
     /// worked on twice.
     pub fn append(&self, claimed_slot: ClaimedSlot, step: JournalStep) -> Result<(), JournalFault> {
-        let appended =
-            injected_bugs::records(claimed_slot, step).iter().try_for_each(|record| self.journal.lock().append(record));
+        let mut records = injected_bugs::records(claimed_slot, step).into_iter().flatten();
+        let appended = records.try_for_each(|record| self.journal.lock().append(&record));
         match &appended {
             Err(fault @ JournalFault::Broken(_)) => {
                 self.failing.report(&format!("{fault}; make room for --journal-dir"))
@@ -67,6 +67,11 @@ impl JournalWriter {
             Ok(()) => {}
         }
         appended
+    }
+
+    /// Adds the record of a step that may be lost in a crash ([`Journal::append_with_next`]).
+    pub fn append_with_next(&self, claimed_slot: ClaimedSlot, step: JournalStep) {
+        self.journal.lock().append_with_next(&Record { claimed_slot, step });
     }
 }
 

@@ -11,7 +11,7 @@ use reveille_raft::crash;
 use tokio::time::{Instant, sleep_until};
 
 use super::claim::ClaimedRecipient;
-use super::composition::{ComposedEmail, compose};
+use super::composition::{ComposedEmail, SessionTurn, compose};
 use super::context::WorkerContext;
 use super::gate_checks::WorkerGate;
 use super::in_flight_handoffs::Handoff;
@@ -32,7 +32,7 @@ pub(crate) async fn send(
     first: TakenRecipient,
     permit: RelayPermit,
 ) {
-    let mut ready = compose(&context, first).await.map(|email| (email, permit));
+    let mut ready = compose(&context, first, SessionTurn::First).await.map(|email| (email, permit));
     while let Some((email, mut permit)) = ready {
         let next = next_email(&context, &queue, &email, &mut permit).await;
         ready = send_before(&context, email, permit, next).await;
@@ -56,7 +56,7 @@ async fn next_email(
         may_be_next(recipient, &mut admitted, || context.relays.admit_next(&email.taken.claim.pool, permit))
     };
     let taken = take_next(context, queue, wanted).await?;
-    compose(context, taken).await.zip(admitted)
+    compose(context, taken, SessionTurn::Next).await.zip(admitted)
 }
 
 /// Returns true if this recipient may be the next one of a session in use, and fills `admitted` by `admit` if it is

@@ -70,8 +70,7 @@ impl Gate for WorkerGate {
 pub(crate) fn check(context: &WorkerContext, handoff: &Handoff) -> Result<(), DeliveryOutcome> {
     check_state_then_lease(context, |ledger| {
         may_send(ledger, context.node.me, handoff.claimed_slot, handoff.run).map_err(DeliveryOutcome::Released)?;
-        let opted_out = ledger.opted_out().contains(&(handoff.tenant.clone(), handoff.key.clone()));
-        if opted_out { Err(DeliveryOutcome::Suppressed) } else { Ok(()) }
+        if ledger.opted_out().contains(&handoff.tenant_and_key) { Err(DeliveryOutcome::Suppressed) } else { Ok(()) }
     })
 }
 

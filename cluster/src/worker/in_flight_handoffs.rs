@@ -5,6 +5,7 @@
 //! the list has seen the entry.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 use reveille_ledger::ids::{Fence, RunId};
@@ -20,10 +21,8 @@ pub struct Handoff {
     pub run: RunId,
     /// Number of the recipient in the run.
     pub recipient: u32,
-    /// Tenant of the run.
-    pub tenant: String,
-    /// Address key of the recipient, by which opt-outs name it.
-    pub key: String,
+    /// Tenant of the run, and address key of the recipient: by them opt-outs name it.
+    pub tenant_and_key: (String, String),
 }
 
 impl Handoff {
@@ -44,15 +43,15 @@ pub struct InFlightHandoffs(Mutex<BTreeMap<(Fence, RunId, u32), InFlight>>);
 
 #[derive(Debug)]
 struct InFlight {
-    handoff: Handoff,
+    handoff: Arc<Handoff>,
     /// True if the dialogue has ended without an answer.
     in_doubt: bool,
 }
 
 impl InFlightHandoffs {
     /// Adds a handoff. The gate must call this before it reads the state.
-    pub fn insert(&self, handoff: &Handoff) {
-        let in_flight = InFlight { handoff: handoff.clone(), in_doubt: false };
+    pub fn insert(&self, handoff: &Arc<Handoff>) {
+        let in_flight = InFlight { handoff: Arc::clone(handoff), in_doubt: false };
         self.0.lock().insert(handoff.id(), in_flight);
     }
 
@@ -76,9 +75,9 @@ impl InFlightHandoffs {
     }
 
     /// Returns the handoffs that concern a barrier. The state must include the barrier's entry before this call.
-    pub fn about(&self, concerns: impl Fn(&Handoff) -> bool) -> Vec<Handoff> {
+    pub fn about(&self, concerns: impl Fn(&Handoff) -> bool) -> Vec<Arc<Handoff>> {
         let in_flight = self.0.lock();
-        in_flight.values().map(|one| &one.handoff).filter(|handoff| concerns(handoff)).cloned().collect()
+        in_flight.values().map(|one| &one.handoff).filter(|handoff| concerns(handoff)).map(Arc::clone).collect()
     }
 }
 
@@ -96,11 +95,10 @@ mod tests {
             claimed_slot: ClaimedSlot { chunk: PageId(run).chunk(0), fence, slot: recipient as u16 },
             run,
             recipient,
-            tenant: "default".to_owned(),
-            key: format!("r{recipient}"),
+            tenant_and_key: ("default".to_owned(), format!("r{recipient}")),
         };
         let handoffs = InFlightHandoffs::default();
-        (0..3).for_each(|recipient| handoffs.insert(&handoff(recipient)));
+        (0..3).for_each(|recipient| handoffs.insert(&Arc::new(handoff(recipient))));
         handoffs.in_doubt(&handoff(0));
         handoffs.remove(&handoff(1));
         handoffs.claim_closed(fence);

@@ -36,14 +36,14 @@ pub(crate) fn swap_contents(
 
 /// Returns the records that announce a step. With [`Bug::JournalAfterAct`], `begin` is written only together with the
 /// answer.
-pub(crate) fn records(claimed_slot: ClaimedSlot, step: JournalStep) -> Vec<Record> {
-    let record = |step| Record { claimed_slot, step };
+pub(crate) fn records(claimed_slot: ClaimedSlot, step: JournalStep) -> [Option<Record>; 2] {
+    let record = |step| Some(Record { claimed_slot, step });
     match step {
-        JournalStep::Begin if injected_bugs::is(Bug::JournalAfterAct) => Vec::new(),
+        JournalStep::Begin if injected_bugs::is(Bug::JournalAfterAct) => [None, None],
         JournalStep::Accepted | JournalStep::Refused(_) if injected_bugs::is(Bug::JournalAfterAct) => {
-            vec![record(JournalStep::Begin), record(step)]
+            [record(JournalStep::Begin), record(step)]
         }
-        step => vec![record(step)],
+        step => [record(step), None],
     }
 }
 

@@ -5,7 +5,8 @@ mod claims;
 use super::*;
 use crate::smtp::relay::rate_limiter::RateLimiter;
 use crate::smtp::{
-    Connected, Deadlines, DialogueResult, Email, Gate, GateAnswer, RelayCounters, ReplyClass, ReplyRules, TcpDialer,
+    Connected, Deadlines, DialogueResult, Email, EmailText, Gate, GateAnswer, RelayCounters, ReplyClass, ReplyRules,
+    TcpDialer,
 };
 use reveille_ledger::access::Access;
 use reveille_ledger::command::{Actor, Command, Entry as LogEntry, EpochStart, VoterClock};
@@ -194,13 +195,18 @@ async fn waiting_for_two_relays_takes_a_token_of_one() {
     assert!(matches!(last, Err(NoPermit::Unavailable(Unavailable::Busy))), "two sessions and one are taken");
 }
 
+fn email() -> Email {
+    let text = EmailText::new(b"Subject: x\r\n\r\nx\r\n".to_vec()).expect("a good text");
+    Email { from: "a@example.org".into(), to: "b@example.net".into(), text, dsn: None }
+}
+
 #[tokio::test(start_paused = true)]
 async fn open_circuit_does_not_end_wait_for_another_relay() {
     let dialer = Arc::new(Nowhere::default());
     let (relays, begun) = (relays_at(Arc::clone(&dialer), [relay("a", 1), relay("b", 1)]), Instant::now());
     let acquire = || relays.acquire("default", begun + Duration::from_secs(60));
     let (fails, held) = (acquire().await.expect("room"), acquire().await.expect("room"));
-    let mail = Email { from: "a@example.org".into(), to: "b@example.net".into(), data: Vec::new(), dsn: None };
+    let mail = email();
     let result = fails.permit.send(&mail, &mut Open, &Deadlines::default(), None).await.0;
     assert!(matches!(result, DialogueResult::Broken { .. }), "{result:?}");
     let (name, dialled) = (held.relay_name.clone(), dialer.0.load(Ordering::Relaxed));
@@ -219,7 +225,7 @@ async fn wait_includes_next_probe_but_not_pace_beyond_deadline() {
     let acquire = || relays.acquire("default", begun + Duration::from_secs(10));
     let fails = acquire().await.expect("room");
     assert_eq!(fails.relay_name, "b", "a's pace begins empty");
-    let mail = Email { from: "a@example.org".into(), to: "b@example.net".into(), data: Vec::new(), dsn: None };
+    let mail = email();
     let result = fails.permit.send(&mail, &mut Open, &Deadlines::default(), None).await.0;
     assert!(matches!(result, DialogueResult::Broken { .. }), "{result:?}");
     let Err(NoPermit::Unavailable(why)) = acquire().await else { panic!("neither can be used now") };
@@ -243,13 +249,7 @@ async fn reply_rules_apply_to_their_relay_only() {
     relays.follow(&ledger, 1);
     for (name, expected) in [("a", ReplyClass::Recipient), ("b", ReplyClass::Sender)] {
         let relay_permit = relays.acquire(name, Instant::now() + Duration::from_secs(60)).await.expect("a session");
-        let mail = Email {
-            from: "a@example.org".into(),
-            to: "b@example.net".into(),
-            data: b"Subject: x\r\n\r\nx\r\n".into(),
-            dsn: None,
-        };
-        let result = relay_permit.permit.send(&mail, &mut Open, &Deadlines::default(), None).await.0;
+        let result = relay_permit.permit.send(&email(), &mut Open, &Deadlines::default(), None).await.0;
         let DialogueResult::Refused { code: 554, class, .. } = result else { panic!("{result:?}") };
         assert_eq!(class, expected, "{name}");
     }
@@ -265,12 +265,7 @@ async fn relay_with_rate_or_of_another_pool_takes_no_next_email() {
     put_relay(&mut ledger, at_sink.clone());
     relays.follow(&ledger, 1);
     let acquire = || relays.acquire("default", Instant::now() + Duration::from_secs(60));
-    let email = Email {
-        from: "a@example.org".into(),
-        to: "b@example.net".into(),
-        data: b"Subject: x\r\n\r\nx\r\n".into(),
-        dsn: None,
-    };
+    let email = email();
     let first = acquire().await.expect("a session").permit.send(&email, &mut Open, &Deadlines::default(), None).await.0;
     assert!(matches!(first, DialogueResult::Accepted { .. }), "{first:?}");
     let mut permit = acquire().await.expect("a session");

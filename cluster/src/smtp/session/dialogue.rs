@@ -16,8 +16,8 @@ use tokio::time::timeout;
 
 use super::deadlines::{Deadlines, Timeouts};
 use super::dialer::{Connected, Dial};
-use super::dot_stuffing::Stuffed;
-use super::envelope::{DATA, Email, Extensions, PreparedEmail};
+use super::dot_stuffing::EmailText;
+use super::envelope::{DATA, Email, Extensions, OfferCommands};
 use super::opening::SessionOpening;
 use super::probe_report::ProbeReport;
 use super::stream::{FINAL_DOT, Stream};
@@ -192,20 +192,20 @@ impl Session {
         deadlines: &Deadlines,
         next: Option<&Email>,
     ) -> Result<DialogueResult, Cause> {
-        let prepared = match PreparedEmail::new(email, self.extensions) {
-            Ok(prepared) => prepared,
+        let commands = match OfferCommands::new(email, self.extensions) {
+            Ok(commands) => commands,
             Err(refusal) => return Ok(*refusal),
         };
         self.emails = self.emails.saturating_add(1);
         self.stream.set_stage(Stage::Mail);
-        match deadlines.bound(BEFORE_GATE_MAX, self.before_gate(&prepared)).await?? {
+        match deadlines.bound(BEFORE_GATE_MAX, self.before_gate(&commands, &email.text)).await?? {
             EnvelopeReply::Refused(result) => return Ok(*result),
             EnvelopeReply::SendText => {}
         }
         crash::point("smtp.before-dot");
         let dot = self.timeouts.dot;
-        let announced = next.and_then(|next| self.announcement(next, &prepared.text));
-        let text = prepared.text.whole(ONE_WRITE_BYTES);
+        let announced = next.and_then(|next| self.announcement(next, &email.text));
+        let text = email.text.whole(ONE_WRITE_BYTES);
         let ended = self.stream.end_text_through_gate(text, announced.as_deref(), gate);
         if within(dot, ended).await? == GateAnswer::Closed {
             return Ok(DialogueResult::GateClosed);
@@ -225,36 +225,36 @@ impl Session {
 
     /// Returns the commands that announce `next` in the write that ends `text`. `None` if the relay does not offer
     /// PIPELINING, if it would be offered `next` in vain, or if one write may not take all of it.
-    fn announcement(&self, next: &Email, text: &Stuffed<'_>) -> Option<String> {
+    fn announcement(&self, next: &Email, text: &EmailText) -> Option<String> {
         if !self.extensions.pipelining {
             return None;
         }
-        let commands = PreparedEmail::new(next, self.extensions).ok()?.commands();
+        let commands = OfferCommands::new(next, self.extensions).ok()?.group();
         let text_bytes = text.whole(ONE_WRITE_BYTES).map_or(0, |text| text.bytes().len());
         (text_bytes + commands.len() <= ONE_WRITE_BYTES).then_some(commands)
     }
 
-    async fn before_gate(&mut self, prepared: &PreparedEmail<'_>) -> Result<EnvelopeReply, Cause> {
+    async fn before_gate(&mut self, commands: &OfferCommands, text: &EmailText) -> Result<EnvelopeReply, Cause> {
         if self.announced.is_none()
             && let Some(cause) = self.stream.read_unexpected().await
         {
             return Err(if self.emails > 1 { Cause::ClosedBetweenEmails } else { cause });
         }
         let reply = if self.extensions.pipelining {
-            self.envelope_pipelined(prepared).await?
+            self.envelope_pipelined(commands).await?
         } else {
-            self.envelope_stepwise(prepared).await?
+            self.envelope_stepwise(commands).await?
         };
         if let EnvelopeReply::SendText = reply {
             crash::point("smtp.before-data");
-            if prepared.text.whole(ONE_WRITE_BYTES).is_none() {
-                self.write_text_blocks(&prepared.text).await?;
+            if text.whole(ONE_WRITE_BYTES).is_none() {
+                self.write_text_blocks(text).await?;
             }
         }
         Ok(reply)
     }
 
-    async fn write_text_blocks(&mut self, text: &Stuffed<'_>) -> Result<(), Cause> {
+    async fn write_text_blocks(&mut self, text: &EmailText) -> Result<(), Cause> {
         for piece in text.pieces(BLOCK_BYTES) {
             within(self.timeouts.block, self.stream.write_text(piece)).await?;
         }
@@ -262,8 +262,8 @@ impl Session {
     }
 
     /// Sends MAIL, RCPT and DATA in one write (RFC 2920) unless they were announced, then reads their answers in order.
-    async fn envelope_pipelined(&mut self, prepared: &PreparedEmail<'_>) -> Result<EnvelopeReply, Cause> {
-        let commands = prepared.commands();
+    async fn envelope_pipelined(&mut self, commands: &OfferCommands) -> Result<EnvelopeReply, Cause> {
+        let commands = commands.group();
         match self.announced.take() {
             Some(announced) if announced == commands => {}
             // The relay expects the text of another email.
@@ -337,13 +337,13 @@ impl Session {
     }
 
     /// Sends one command at a time and reads its answer.
-    async fn envelope_stepwise(&mut self, prepared: &PreparedEmail<'_>) -> Result<EnvelopeReply, Cause> {
+    async fn envelope_stepwise(&mut self, commands: &OfferCommands) -> Result<EnvelopeReply, Cause> {
         if self.needs_reset {
             within(self.timeouts.envelope, self.stream.write_command(RSET)).await?;
             self.read_rset_reply().await?;
         }
         self.needs_reset = true;
-        for (stage, command) in [(Stage::Mail, &prepared.mail_command), (Stage::Rcpt, &prepared.rcpt_command)] {
+        for (stage, command) in [(Stage::Mail, &commands.mail), (Stage::Rcpt, &commands.rcpt)] {
             let reply = self.ask(stage, command).await?;
             if reply.class() != 2 {
                 return self.refusal_or_out_of_step(stage, &reply);

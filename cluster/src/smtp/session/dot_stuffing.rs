@@ -1,52 +1,60 @@
-//! Prepares an email's text for the wire: dot stuffing (RFC 5321 4.5.2).
+//! An email's text as it goes to the wire: dot stuffing (RFC 5321 4.5.2).
 //!
-//! The envelope makes the text, the stream writes it. Invariant: no text can end early, neither here nor at a relay
-//! that accepts other line ends. This code reads each byte of each email, and copies only the few texts that need a dot
-//! or a last line end.
-
-use std::borrow::Cow;
+//! Composing makes the text, the stream writes it. Invariant: no text can end early, neither here nor at a relay that
+//! accepts other line ends. This code reads each byte of each email once, and copies only the few texts that need a dot.
 
 /// A text as it is written to the wire: lines that begin with a dot have one more, and the text ends with CRLF. Only
-/// [`Stuffed::new`] makes one, so no value of this type contains a final dot.
-#[derive(Debug)]
-pub(crate) struct Stuffed<'a>(Cow<'a, [u8]>);
+/// [`EmailText::new`] makes one, so no value of this type contains a final dot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EmailText {
+    wire: Vec<u8>,
+    bytes: usize,
+    is_ascii: bool,
+}
 
-impl<'a> Stuffed<'a> {
-    /// Stuffs `text`, or borrows it if nothing has to change. Returns `None` if it has a CR or LF that is not part of a
+impl EmailText {
+    /// Prepares headers, empty line and body for the wire. Returns `None` if there is a CR or LF that is not part of a
     /// CRLF. Some servers accept those as line ends: a line of one dot with such ends could end the email early and
     /// smuggle in another.
-    pub fn new(text: &'a [u8]) -> Option<Stuffed<'a>> {
-        let lone = count_pairs(text, |first, second| (first == b'\r') != (second == b'\n'));
+    pub fn new(mut text: Vec<u8>) -> Option<EmailText> {
+        let lone = count_pairs(&text, |first, second| (first == b'\r') != (second == b'\n'));
         if lone > 0 || text.first() == Some(&b'\n') || text.last() == Some(&b'\r') {
             return None;
         }
-        let dots = count_pairs(text, |first, second| (first == b'\n') & (second == b'.'));
-        let dots = dots + usize::from(text.first() == Some(&b'.'));
-        let ends = text.ends_with(b"\r\n");
-        if dots == 0 && ends {
-            return Some(Stuffed(Cow::Borrowed(text)));
+        let (bytes, is_ascii) = (text.len(), text.is_ascii());
+        let dots = count_pairs(&text, |first, second| (first == b'\n') & (second == b'.'));
+        if dots > 0 || text.first() == Some(&b'.') {
+            let lines = text.split_inclusive(|byte| *byte == b'\n');
+            text = lines
+                .flat_map(|line| [if line.starts_with(b".") { "." } else { "" }.as_bytes(), line])
+                .flatten()
+                .copied()
+                .collect();
         }
-        let mut wire = Vec::with_capacity(text.len() + dots + 2);
-        for line in text.split_inclusive(|byte| *byte == b'\n') {
-            if line.first() == Some(&b'.') {
-                wire.push(b'.');
-            }
-            wire.extend_from_slice(line);
+        if !text.ends_with(b"\r\n") {
+            text.extend_from_slice(b"\r\n");
         }
-        if !ends {
-            wire.extend_from_slice(b"\r\n");
-        }
-        Some(Stuffed(Cow::Owned(wire)))
+        Some(EmailText { wire: text, bytes, is_ascii })
+    }
+
+    /// Returns the size of the text that was given, in bytes: SIZE counts no dots that were added (RFC 1870 5).
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// True if all of it is ASCII. Bodies always are: composing encodes them.
+    pub fn is_ascii(&self) -> bool {
+        self.is_ascii
     }
 
     /// Returns the text in pieces of at most `bytes`. Each is written within one time-out.
-    pub fn pieces(&self, bytes: usize) -> impl Iterator<Item = Piece<'_>> {
-        self.0.chunks(bytes.max(1)).map(Piece)
+    pub(crate) fn pieces(&self, bytes: usize) -> impl Iterator<Item = Piece<'_>> {
+        self.wire.chunks(bytes.max(1)).map(Piece)
     }
 
     /// Returns the whole text if it has at most `bytes`.
-    pub fn whole(&self, bytes: usize) -> Option<Piece<'_>> {
-        (self.0.len() <= bytes).then_some(Piece(&self.0))
+    pub(crate) fn whole(&self, bytes: usize) -> Option<Piece<'_>> {
+        (self.wire.len() <= bytes).then_some(Piece(&self.wire))
     }
 }
 
@@ -58,7 +66,7 @@ fn count_pairs(text: &[u8], test: impl Fn(u8, u8) -> bool) -> usize {
     chunks.map(|(a, b)| usize::from(a.iter().zip(b).map(|(a, b)| u8::from(test(*a, *b))).sum::<u8>())).sum()
 }
 
-/// Part of a [`Stuffed`] text.
+/// Part of an [`EmailText`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Piece<'a>(&'a [u8]);
 
@@ -74,7 +82,7 @@ mod tests {
     use super::*;
 
     fn wire(text: &[u8]) -> Option<Vec<u8>> {
-        Stuffed::new(text).map(|stuffed| stuffed.0.into_owned())
+        EmailText::new(text.to_vec()).map(|text| text.wire)
     }
 
     #[test]
@@ -114,6 +122,14 @@ mod tests {
 
     #[test]
     fn text_without_leading_dots_is_not_copied() {
-        assert!(matches!(Stuffed::new(b"a\r\nb.\r\n"), Some(Stuffed(Cow::Borrowed(_)))));
+        let text = b"a\r\nb.\r\n".to_vec();
+        let place = text.as_ptr();
+        assert_eq!(EmailText::new(text).expect("a good text").wire.as_ptr(), place);
+    }
+
+    #[test]
+    fn size_counts_no_added_bytes() {
+        let bytes = |text: &[u8]| EmailText::new(text.to_vec()).expect("a good text").bytes();
+        assert_eq!([bytes(b".\r\n"), bytes(b"x"), bytes(b"")], [3, 1, 0]);
     }
 }

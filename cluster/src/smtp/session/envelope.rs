@@ -5,7 +5,7 @@
 //! is written, with the code that a relay would have used; such texts begin with "not offered:". If another relay may
 //! accept it, the result is [`DialogueResult::NoSmtpUtf8`].
 
-use super::dot_stuffing::Stuffed;
+use super::dot_stuffing::EmailText;
 use crate::smtp::replies::classification::ReplyClass;
 use crate::smtp::replies::dialogue_result::{DialogueResult, enhanced_code};
 use crate::smtp::stage::Stage;
@@ -19,16 +19,16 @@ pub struct Email {
     pub from: String,
     /// The recipient in its wire form.
     pub to: String,
-    /// Headers, empty line, body. Every line ends with CRLF. Dots are stuffed later.
-    pub data: Vec<u8>,
+    /// Headers, empty line, body.
+    pub text: EmailText,
     /// DSN parameters, for relays that offer DSN. `None`: none are sent.
     pub dsn: Option<Dsn>,
 }
 
 impl Email {
-    /// True if an address in the envelope or header is not ASCII. Bodies always are: composing encodes them.
+    /// True if an address in the envelope or header is not ASCII.
     pub fn needs_smtputf8(&self) -> bool {
-        !self.to.is_ascii() || !self.from.is_ascii() || !self.data.is_ascii()
+        !self.to.is_ascii() || !self.from.is_ascii() || !self.text.is_ascii()
     }
 }
 
@@ -102,49 +102,44 @@ impl Extensions {
     }
 }
 
-/// The commands and the text of one email, ready for the wire.
+/// The commands that offer one email.
 #[derive(Debug)]
-pub(crate) struct PreparedEmail<'a> {
-    pub mail_command: String,
-    pub rcpt_command: String,
-    pub text: Stuffed<'a>,
+pub(crate) struct OfferCommands {
+    pub mail: String,
+    pub rcpt: String,
 }
 
-impl<'a> PreparedEmail<'a> {
+impl OfferCommands {
     /// Writes the commands for an email.
     ///
     /// # Errors
     /// Returns a refusal by this node itself: nothing was written.
-    pub fn new(email: &'a Email, extensions: Extensions) -> Result<PreparedEmail<'a>, Box<DialogueResult>> {
+    pub fn new(email: &Email, extensions: Extensions) -> Result<OfferCommands, Box<DialogueResult>> {
         if !email.from.is_empty() && !is_address(&email.from) {
             return Err(not_offered(Stage::Mail, 553, "5.1.7 the sender is not an address", ReplyClass::Content));
         }
         if !is_address(&email.to) {
             return Err(not_offered(Stage::Rcpt, 553, "5.1.3 not an address", ReplyClass::Recipient));
         }
-        let text = Stuffed::new(&email.data)
-            .ok_or_else(|| not_offered(Stage::Data, 554, "5.6.0 a line end that is not CRLF", ReplyClass::Content))?;
-        let mut mail_command = format!("MAIL FROM:<{}>", email.from);
-        let mut rcpt_command = format!("RCPT TO:<{}>", email.to);
-        mail_command += &size_and_body(email, extensions)?;
-        if let Some(dsn) = email.dsn.as_ref().filter(|_| extensions.dsn) {
-            mail_command += &format!(" ENVID={}", dsn.envelope_id);
-            rcpt_command += &format!(" NOTIFY={}", dsn.notify.word());
-        }
-        mail_command += "\r\n";
-        rcpt_command += "\r\n";
-        Ok(PreparedEmail { mail_command, rcpt_command, text })
+        let (envid, notify) = match email.dsn.as_ref().filter(|_| extensions.dsn) {
+            Some(dsn) => ([" ENVID=", &dsn.envelope_id], [" NOTIFY=", dsn.notify.word()]),
+            None => ([""; 2], [""; 2]),
+        };
+        let size_and_body = size_and_body(email, extensions)?;
+        let mail = ["MAIL FROM:<", &email.from, ">", &size_and_body, envid[0], envid[1], "\r\n"].concat();
+        let rcpt = ["RCPT TO:<", &email.to, ">", notify[0], notify[1], "\r\n"].concat();
+        Ok(OfferCommands { mail, rcpt })
     }
 
     /// Returns MAIL, RCPT and DATA, for one write (RFC 2920).
-    pub fn commands(&self) -> String {
-        [&self.mail_command, &self.rcpt_command, DATA].concat()
+    pub fn group(&self) -> String {
+        [&self.mail, &self.rcpt, DATA].concat()
     }
 }
 
 /// Returns the parameters of MAIL that depend on the text: SIZE (RFC 1870), BODY (RFC 6152) and SMTPUTF8 (RFC 6531).
 fn size_and_body(email: &Email, extensions: Extensions) -> Result<String, Box<DialogueResult>> {
-    let (mut parameters, bytes) = (String::new(), email.data.len());
+    let (mut parameters, bytes) = (String::new(), email.text.bytes());
     if let Some(most) = extensions.size {
         if most > 0 && bytes as u64 > most {
             let text = format!("5.3.4 the message has {bytes} bytes, and the relay takes {most}");
@@ -156,7 +151,7 @@ fn size_and_body(email: &Email, extensions: Extensions) -> Result<String, Box<Di
         if !extensions.utf8 {
             return Err(Box::new(DialogueResult::NoSmtpUtf8 { asked: extensions.by_ehlo }));
         }
-        parameters += if email.data.is_ascii() { " SMTPUTF8" } else { " BODY=8BITMIME SMTPUTF8" };
+        parameters += if email.text.is_ascii() { " SMTPUTF8" } else { " BODY=8BITMIME SMTPUTF8" };
     }
     Ok(parameters)
 }
@@ -194,12 +189,13 @@ mod tests {
     const ALL: Extensions =
         Extensions { by_ehlo: true, pipelining: true, utf8: true, dsn: true, size: None, emails_max: None };
 
-    fn email(from: &str, to: &str, data: &[u8]) -> Email {
-        Email { from: from.to_owned(), to: to.to_owned(), data: data.to_vec(), dsn: None }
+    fn email(from: &str, to: &str, text: &[u8]) -> Email {
+        let text = EmailText::new(text.to_vec()).expect("a good text");
+        Email { from: from.to_owned(), to: to.to_owned(), text, dsn: None }
     }
 
     fn refusal(email: &Email, extensions: Extensions) -> (Stage, ReplyClass) {
-        match PreparedEmail::new(email, extensions).map_err(|result| *result) {
+        match OfferCommands::new(email, extensions).map_err(|result| *result) {
             Err(DialogueResult::Refused { stage, class, .. }) => (stage, class),
             other => panic!("{other:?}"),
         }
@@ -208,16 +204,16 @@ mod tests {
     #[test]
     fn commands_carry_only_required_parameters() {
         let plain = email("a@example.org", "b@example.com", b"hi\r\n");
-        let prepared = PreparedEmail::new(&plain, ALL).expect("a good email");
-        assert_eq!(prepared.mail_command, "MAIL FROM:<a@example.org>\r\n");
-        assert_eq!(prepared.rcpt_command, "RCPT TO:<b@example.com>\r\n");
+        let commands = OfferCommands::new(&plain, ALL).expect("a good email");
+        assert_eq!(commands.mail, "MAIL FROM:<a@example.org>\r\n");
+        assert_eq!(commands.rcpt, "RCPT TO:<b@example.com>\r\n");
         let rich = email("", "bj\u{f8}rn@example.com", "h\u{ef}\r\n".as_bytes());
-        let prepared = PreparedEmail::new(&rich, ALL).expect("a good email");
-        assert_eq!(prepared.mail_command, "MAIL FROM:<> BODY=8BITMIME SMTPUTF8\r\n");
-        assert_eq!(prepared.rcpt_command, "RCPT TO:<bj\u{f8}rn@example.com>\r\n");
+        let commands = OfferCommands::new(&rich, ALL).expect("a good email");
+        assert_eq!(commands.mail, "MAIL FROM:<> BODY=8BITMIME SMTPUTF8\r\n");
+        assert_eq!(commands.rcpt, "RCPT TO:<bj\u{f8}rn@example.com>\r\n");
         let reply_to = email("a@example.org", "b@example.com", "Reply-To: bj\u{f8}rn@example.com\r\n".as_bytes());
-        let prepared = PreparedEmail::new(&reply_to, ALL).expect("a good email");
-        assert_eq!(prepared.mail_command, "MAIL FROM:<a@example.org> BODY=8BITMIME SMTPUTF8\r\n", "RFC 6531 3.4");
+        let commands = OfferCommands::new(&reply_to, ALL).expect("a good email");
+        assert_eq!(commands.mail, "MAIL FROM:<a@example.org> BODY=8BITMIME SMTPUTF8\r\n", "RFC 6531 3.4");
     }
 
     #[test]
@@ -226,11 +222,11 @@ mod tests {
         let to = email("a@example.org", "bj\u{f8}rn@example.com", b"");
         let data = email("a@example.org", "a@example.org", "\u{ef}".as_bytes());
         for email in [from, to, data] {
-            let lacks = PreparedEmail::new(&email, Extensions { utf8: false, ..ALL }).map_err(|result| *result);
+            let lacks = OfferCommands::new(&email, Extensions { utf8: false, ..ALL }).map_err(|result| *result);
             assert_eq!(lacks.err(), Some(DialogueResult::NoSmtpUtf8 { asked: true }), "{email:?}");
         }
         let plain = email("a@example.org", "b@example.com", b"hi\r\n");
-        assert!(PreparedEmail::new(&plain, Extensions::default()).is_ok());
+        assert!(OfferCommands::new(&plain, Extensions::default()).is_ok());
     }
 
     #[test]
@@ -238,8 +234,8 @@ mod tests {
         let worded = |notify, extensions| {
             let dsn = Some(Dsn { envelope_id: "1.9.1050.4".to_owned(), notify });
             let email = Email { dsn, ..email("a@example.org", "b@example.com", b"hi\r\n") };
-            let prepared = PreparedEmail::new(&email, extensions).expect("a good email");
-            (prepared.mail_command, prepared.rcpt_command)
+            let commands = OfferCommands::new(&email, extensions).expect("a good email");
+            (commands.mail, commands.rcpt)
         };
         let (mail, rcpt) = worded(Notify::Never, ALL);
         assert_eq!(mail, "MAIL FROM:<a@example.org> ENVID=1.9.1050.4\r\n");
@@ -254,8 +250,8 @@ mod tests {
         let three = email("a@example.org", "b@example.org", b"x\r\n");
         let sized = |most| Extensions { size: Some(most), ..ALL };
         for most in [0, 3, 4] {
-            let prepared = PreparedEmail::new(&three, sized(most)).expect("it fits");
-            assert_eq!(prepared.mail_command, "MAIL FROM:<a@example.org> SIZE=3\r\n");
+            let commands = OfferCommands::new(&three, sized(most)).expect("it fits");
+            assert_eq!(commands.mail, "MAIL FROM:<a@example.org> SIZE=3\r\n");
         }
         assert_eq!(refusal(&three, sized(2)), (Stage::Mail, ReplyClass::Content));
     }
@@ -280,11 +276,5 @@ mod tests {
             assert_eq!(refusal(&email("", to, b""), ALL), (Stage::Rcpt, ReplyClass::Recipient), "{to:?}");
         }
         assert_eq!(refusal(&email("x", "a@b.org", b""), ALL), (Stage::Mail, ReplyClass::Content));
-    }
-
-    #[test]
-    fn text_that_could_smuggle_commands_is_refused() {
-        let smuggling = email("", "a@b.org", b"x\n.\r\nMAIL FROM:<evil@b.org>\r\n");
-        assert_eq!(refusal(&smuggling, ALL), (Stage::Data, ReplyClass::Content));
     }
 }

@@ -58,12 +58,13 @@ impl ReplyLines {
     /// `ReplyTooLong` and `Malformed`; both are final.
     pub fn next_reply(&mut self) -> Result<Option<Reply>, Cause> {
         while let Some(end) = self.unread.iter().position(|byte| *byte == b'\n') {
-            let line: Vec<u8> = self.unread.drain(..=end).collect();
-            self.consumed += line.len();
+            self.consumed += end + 1;
             if self.consumed > REPLY_BYTES_MAX {
                 return Err(Cause::ReplyTooLong);
             }
-            if let Some(code) = self.take_line(&line)? {
+            let last = take_line(&mut self.code, &mut self.text, &self.unread[..=end])?;
+            self.unread.drain(..=end);
+            if let Some(code) = last {
                 self.consumed = 0;
                 self.code = None;
                 return Ok(Some(Reply { code, text: std::mem::take(&mut self.text) }));
@@ -74,30 +75,31 @@ impl ReplyLines {
         }
         Ok(None)
     }
+}
 
-    /// Adds one line to the current reply. Returns the code if it was the last line.
-    fn take_line(&mut self, line: &[u8]) -> Result<Option<u16>, Cause> {
-        let malformed = || Cause::Malformed(String::from_utf8_lossy(line).chars().take(80).collect());
-        let line = line.strip_suffix(b"\n").unwrap_or(line);
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
-        let (digits, rest) = line.split_at_checked(3).ok_or_else(malformed)?;
-        let code = code_of(digits).ok_or_else(malformed)?;
-        if self.code.is_some_and(|former| former != code) {
-            return Err(malformed());
-        }
-        let (last, text) = match rest.split_first() {
-            None => (true, rest),
-            Some((b' ' | b'\t', text)) => (true, text),
-            Some((b'-', text)) => (false, text),
-            Some(_) => return Err(malformed()),
-        };
-        if self.code.is_some() {
-            self.text.push('\n');
-        }
-        self.code = Some(code);
-        push_clean(&mut self.text, text);
-        Ok(last.then_some(code))
+/// Adds one line to the current reply, of which `known` and `reply` are code and text. Returns the code if it was the
+/// last line.
+fn take_line(known: &mut Option<u16>, reply: &mut String, line: &[u8]) -> Result<Option<u16>, Cause> {
+    let malformed = || Cause::Malformed(String::from_utf8_lossy(line).chars().take(80).collect());
+    let line = line.strip_suffix(b"\n").unwrap_or(line);
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    let (digits, rest) = line.split_at_checked(3).ok_or_else(malformed)?;
+    let code = code_of(digits).ok_or_else(malformed)?;
+    if known.is_some_and(|former| former != code) {
+        return Err(malformed());
     }
+    let (last, text) = match rest.split_first() {
+        None => (true, rest),
+        Some((b' ' | b'\t', text)) => (true, text),
+        Some((b'-', text)) => (false, text),
+        Some(_) => return Err(malformed()),
+    };
+    if known.is_some() {
+        reply.push('\n');
+    }
+    *known = Some(code);
+    push_clean(reply, text);
+    Ok(last.then_some(code))
 }
 
 fn code_of(digits: &[u8]) -> Option<u16> {
@@ -111,6 +113,7 @@ fn code_of(digits: &[u8]) -> Option<u16> {
 /// Appends `bytes` without control characters: the text goes to journals, logs and consoles, where it must not move a
 /// cursor.
 fn push_clean(text: &mut String, bytes: &[u8]) {
+    text.reserve(bytes.len());
     for character in String::from_utf8_lossy(bytes).chars() {
         text.push(if character.is_control() { ' ' } else { character });
     }

@@ -1,7 +1,7 @@
 //! The only code that writes bytes to a relay and asks the gate (P3, P5). It works above TLS and has no time-outs.
 //!
 //! - Commands are written only outside an email's text, or behind the final dot in its write. Texts are written only as
-//!   `Stuffed`, which cannot contain a line of one dot. So only `Stream::end_text_through_gate` can end the text of an
+//!   `EmailText`, which cannot contain a line of one dot. So only `Stream::end_text_through_gate` can end the text of an
 //!   email, and it asks the gate at most once. `Stream::dot_without_recipients` ends an empty text without the gate,
 //!   after the only recipient was refused.
 //! - The [`Stage`] changes to `FinalDot` before the first byte of the final dot, so a possible handoff is never taken
@@ -269,7 +269,7 @@ mod tests {
     use tokio::io::{AsyncReadExt, duplex};
 
     use super::*;
-    use crate::smtp::session::dot_stuffing::Stuffed;
+    use crate::smtp::session::dot_stuffing::EmailText;
 
     struct Never;
 
@@ -284,7 +284,7 @@ mod tests {
         let (ours, mut theirs) = duplex(1024);
         let mut stream = Stream::new(Box::new(ours));
         let ok = Reply { code: 250, text: String::new() };
-        let text = Stuffed::new(b"x\r\n").expect("a good text");
+        let text = EmailText::new(b"x\r\n".to_vec()).expect("a good text");
         let piece = text.pieces(10).next().expect("a piece");
         assert!(stream.end_text_through_gate(None, None, &mut Never).await.is_err(), "not before a text");
         assert!(stream.write_text(piece).await.is_err(), "and no text before 354");

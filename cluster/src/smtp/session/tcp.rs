@@ -107,7 +107,7 @@ mod tests {
 
     use super::*;
     use crate::smtp::gate::{Gate, GateAnswer};
-    use crate::smtp::session::dot_stuffing::Stuffed;
+    use crate::smtp::session::dot_stuffing::EmailText;
     use crate::smtp::session::stream::Stream;
     use crate::smtp::stage::Stage;
 
@@ -142,7 +142,7 @@ mod tests {
 
         // The text ends at a moment when the relay has stopped reading and the socket is full.
         let line = b"a line of the text\r\n".repeat(200);
-        let text = Stuffed::new(&line).expect("a text");
+        let text = EmailText::new(line.clone()).expect("a text");
         let piece = text.pieces(line.len()).next().expect("a piece");
         let full = async { while timeout(Duration::from_millis(300), stream.write_text(piece)).await.is_ok() {} };
         timeout(Duration::from_secs(30), full).await.expect("the socket is full");

@@ -235,10 +235,9 @@ async fn our_own_refusals_do_not_touch_the_wire() {
         session.run_transaction(&utf8, &mut gate, &Deadlines::default(), None).await,
         DialogueResult::NoSmtpUtf8 { asked: true }
     );
-    for bad in [Email { to: "no address".to_owned(), ..mail(b"x") }, mail(b"lone\nline feed")] {
-        let result = session.run_transaction(&bad, &mut gate, &Deadlines::default(), None).await;
-        assert!(matches!(result, DialogueResult::Refused { .. }), "{result:?}");
-    }
+    let bad = Email { to: "no address".to_owned(), ..mail(b"x") };
+    let result = session.run_transaction(&bad, &mut gate, &Deadlines::default(), None).await;
+    assert!(matches!(result, DialogueResult::Refused { .. }), "{result:?}");
     assert_eq!(exchange.tape.lock().bytes.len(), written);
     assert!(session.is_open());
 }

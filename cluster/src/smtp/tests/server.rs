@@ -25,6 +25,7 @@ use crate::smtp::replies::dialogue_result::DialogueResult;
 use crate::smtp::session::deadlines::{Deadlines, Timeouts};
 use crate::smtp::session::dialer::{Connected, Dial};
 use crate::smtp::session::dialogue::Session;
+use crate::smtp::session::dot_stuffing::EmailText;
 use crate::smtp::session::envelope::Email;
 use crate::smtp::session::stream::ByteStream;
 use crate::smtp::session::target::Target;
@@ -395,7 +396,8 @@ pub fn target() -> Target {
 }
 
 pub fn mail(text: &[u8]) -> Email {
-    Email { from: "news@example.org".to_owned(), to: "anna@example.com".to_owned(), data: text.to_vec(), dsn: None }
+    let text = EmailText::new(text.to_vec()).expect("a good text");
+    Email { from: "news@example.org".to_owned(), to: "anna@example.com".to_owned(), text, dsn: None }
 }
 
 /// A gate that counts its calls, and records how many bytes were on the tape at each.

@@ -47,12 +47,8 @@ fn pool(sink: &Handle) -> Arc<RelaySessions> {
 }
 
 fn mail(number: usize) -> Email {
-    Email {
-        from: "news@example.org".to_owned(),
-        to: format!("r{number}@example.com"),
-        data: format!("Message-ID: <{number}@example.org>\r\nSubject: hello\r\n\r\n.dots\r\n.\r\nend\r\n").into_bytes(),
-        dsn: None,
-    }
+    let text = format!("Message-ID: <{number}@example.org>\r\nSubject: hello\r\n\r\n.dots\r\n.\r\nend\r\n");
+    Email { to: format!("r{number}@example.com"), ..super::server::mail(text.as_bytes()) }
 }
 
 /// Acquires a permit, however often that fails, then sends one email.

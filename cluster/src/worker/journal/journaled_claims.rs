@@ -4,6 +4,7 @@
 //! use the rules of [`JournaledClaims::append`].
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::command::{ClaimOutcome, OutcomeSource, ReleaseReason};
@@ -29,8 +30,15 @@ impl JournaledClaims {
         let ClaimedSlot { chunk, fence, slot } = record.claimed_slot;
         let new = || JournaledClaim { chunk, steps: BTreeMap::new() };
         let claim = self.0.entry(fence).or_insert_with(new);
-        let former = claim.steps.remove(&slot);
-        claim.steps.insert(slot, after(former, &record.step));
+        match claim.steps.entry(slot) {
+            Entry::Vacant(entry) => {
+                entry.insert(record.step.clone());
+            }
+            Entry::Occupied(mut entry) if replaces(&record.step, entry.get()) => {
+                entry.insert(record.step.clone());
+            }
+            Entry::Occupied(_) => {}
+        }
     }
 
     /// Returns true if this recipient of this claim has a `begin` or an answer: another `begin` would be a second
@@ -99,13 +107,11 @@ impl JournaledClaims {
     }
 }
 
-/// Returns the step that counts after `step` was written.
-fn after(former: Option<JournalStep>, step: &JournalStep) -> JournalStep {
-    match (former, step) {
-        (Some(JournalStep::Accepted), _) => JournalStep::Accepted,
-        (Some(known @ (JournalStep::Begin | JournalStep::Refused(_))), JournalStep::Open | JournalStep::Composed) => {
-            known
-        }
-        (_, step) => step.clone(),
+/// True if a new step replaces the one that counted.
+fn replaces(step: &JournalStep, former: &JournalStep) -> bool {
+    match former {
+        JournalStep::Accepted => false,
+        JournalStep::Begin | JournalStep::Refused(_) => !matches!(step, JournalStep::Open | JournalStep::Composed),
+        JournalStep::Open | JournalStep::Composed => true,
     }
 }

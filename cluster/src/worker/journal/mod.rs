@@ -3,7 +3,7 @@
 //! The ledger is the first source of evidence, the journal the second. After `kill -9` it separates recipients past the
 //! gate from all others ([`Reading`]), and names those that were being composed. After a power cut only the
 //! ledger counts.
-//! - One file for each incarnation, meant for memory (`/dev/shm`): a record costs one `write`, never a sync.
+//! - One file for each incarnation, meant for memory (`/dev/shm`): a record costs at most one `write`, never a sync.
 //! - When [`Journal::append`] returns `Ok`, the record survives this process. After an error the node must not
 //!   take the step, and stops.
 //! - One `begin` for each recipient of a claim (P5). A second `begin` is refused here.
@@ -58,7 +58,8 @@ pub enum JournalFault {
 
 /// The journal of this incarnation.
 ///
-/// - `chain` is the checksum after the last frame that was written completely.
+/// - `chain` is the checksum after the last frame.
+/// - `unwritten` are frames that the next write begins with. `chain` and `claims` include them.
 /// - `claims` is what a reader would read from the file, without the claims that were forgotten.
 /// - Once `broken` is set, nothing more is written.
 #[derive(Debug)]
@@ -67,6 +68,7 @@ pub struct Journal {
     header: Header,
     file: File,
     chain: u32,
+    unwritten: Vec<u8>,
     bytes: u64,
     rewrite_at: u64,
     claims: JournaledClaims,
@@ -88,8 +90,8 @@ impl Journal {
         };
         match create() {
             Ok((file, chain, bytes)) => {
-                let claims = JournaledClaims::default();
-                Ok(Journal { path, header, file, chain, bytes, rewrite_at: REWRITE_BYTES_MIN, claims, broken: None })
+                let (unwritten, claims, rewrite_at) = (Vec::new(), JournaledClaims::default(), REWRITE_BYTES_MIN);
+                Ok(Journal { path, header, file, chain, unwritten, bytes, rewrite_at, claims, broken: None })
             }
             Err(error) => Err(JournalFault::Broken(format!("{} cannot be created: {error}", path.display()))),
         }
@@ -112,21 +114,26 @@ impl Journal {
             return Err(JournalFault::BegunTwice(record.claimed_slot));
         }
         crash::point("journal.before-append");
-        let mut frame = Vec::with_capacity(64);
-        let chain = write_frame(&mut frame, self.chain, record);
-        if let Err(error) = write_once(&mut self.file, &frame) {
+        self.append_with_next(record);
+        if let Err(error) = write_once(&mut self.file, &self.unwritten) {
             let cause = error.to_string();
             self.broken = Some(cause.clone());
             return Err(JournalFault::Broken(cause));
         }
         crash::point("journal.after-append");
-        self.chain = chain;
-        self.bytes += frame.len() as u64;
-        self.claims.append(record);
+        self.bytes += self.unwritten.len() as u64;
+        self.unwritten.clear();
         if self.bytes >= self.rewrite_at {
             self.rewrite();
         }
         Ok(())
+    }
+
+    /// Adds a record that the next [`Journal::append`] writes together with its own. A crash before it loses the record,
+    /// which must be safe.
+    pub fn append_with_next(&mut self, record: &Record) {
+        self.chain = write_frame(&mut self.unwritten, self.chain, record);
+        self.claims.append(record);
     }
 
     /// Returns the page and chunk of a claim; `None` if the journal has no records of it.

@@ -62,12 +62,14 @@ pub struct Record {
 
 /// Appends one frame to `out`. `chain` is the checksum before the frame; returns the checksum after it.
 pub(super) fn write_frame<T: Serialize>(out: &mut Vec<u8>, chain: u32, body: &T) -> u32 {
-    let body = postcard::to_stdvec(body).expect("plain data in memory can be encoded");
+    let start = out.len();
+    out.extend_from_slice(&[0; 4]);
+    *out = postcard::to_extend(body, std::mem::take(out)).expect("plain data in memory can be encoded");
+    let (prefix, body) = out[start..].split_at_mut(4);
     let length = u16::try_from(body.len()).unwrap_or(u16::MAX);
-    out.extend_from_slice(&length.to_le_bytes());
-    out.extend_from_slice(&(!length).to_le_bytes());
-    out.extend_from_slice(&body);
-    let chain = crc32c::crc32c_append(crc32c::crc32c_append(chain, &length.to_le_bytes()), &body);
+    prefix[..2].copy_from_slice(&length.to_le_bytes());
+    prefix[2..].copy_from_slice(&(!length).to_le_bytes());
+    let chain = crc32c::crc32c_append(crc32c::crc32c_append(chain, &length.to_le_bytes()), body);
     out.extend_from_slice(&chain.to_le_bytes());
     chain
 }

@@ -130,6 +130,20 @@ fn open_recipient_at_crash_is_named_and_whether_it_was_alone() {
     assert!(!read(&folder).outcome(CHUNK, fence(50), &Bitmap::range(0, 5)).alone, "and is open again");
 }
 
+/// P12: the record of an email that follows in a session may be lost, and then costs its recipient a claim of its own.
+#[test]
+fn record_that_goes_with_the_next_is_read_after_it() {
+    let folder = folder();
+    let mut journal = journal(&folder);
+    append(&mut journal, &[record(50, 0, JournalStep::Open)]);
+    journal.append_with_next(&record(50, 0, JournalStep::Composed));
+    assert_eq!(whole(&folder).step(fence(50), 0), Some(&JournalStep::Open), "a crash would lose it");
+    append(&mut journal, &[record(50, 1, JournalStep::Begin)]);
+    let claims = whole(&folder);
+    assert_eq!(claims.step(fence(50), 0), Some(&JournalStep::Composed));
+    assert_eq!(claims.step(fence(50), 1), Some(&JournalStep::Begin));
+}
+
 #[test]
 fn unusable_journal_leaves_all_in_doubt() {
     let folder = folder();

@@ -118,14 +118,13 @@ impl Address {
 
     /// The form that is sent in `MAIL FROM`, `RCPT TO` and header fields.
     pub fn wire(&self) -> String {
-        format!("{}@{}", self.local, self.domain)
+        [&self.local, "@", &self.domain].concat()
     }
 
     /// The key by which duplicates and opt-outs are found. A key is a valid address, and its own key.
     pub fn key(&self) -> String {
         // Lower-casing can undo the composition. It is normalised again, so that a key is its own key.
-        let local: String = self.local.to_lowercase().nfc().collect();
-        format!("{local}@{}", self.domain)
+        [&normalized(&self.local.to_lowercase()), "@", &self.domain].concat()
     }
 
     /// True if the relay must offer SMTPUTF8 (RFC 6531) to accept this address.
@@ -164,6 +163,11 @@ impl Mailbox {
         within("mailbox", octets, MAILBOX_OCTETS_MAX)?;
         Ok(Mailbox { name, address })
     }
+}
+
+/// Returns a text in NFC. ASCII always is (UAX 15): most addresses need no look at the tables.
+fn normalized(text: &str) -> String {
+    if text.is_ascii() { text.to_owned() } else { text.nfc().collect() }
 }
 
 fn leading_blanks(text: &str) -> usize {
@@ -235,7 +239,7 @@ fn read_local(text: &str, before: usize) -> Result<String, AddressError> {
         let at = before + text.chars().count();
         return Err(AddressError::character("a dot at the end", '.', LOCAL_PART, at));
     }
-    let local: String = text.nfc().collect();
+    let local = normalized(text);
     within(LOCAL_PART, local.len(), LOCAL_OCTETS_MAX)?;
     Ok(local)
 }
@@ -293,7 +297,7 @@ fn read_name(text: &str, before: usize) -> Result<Option<String>, AddressError> 
         }
     };
     let words: Vec<&str> = plain.split_whitespace().collect();
-    let name: String = words.join(" ").nfc().collect();
+    let name = normalized(&words.join(" "));
     Ok((!name.is_empty()).then_some(name))
 }
 
