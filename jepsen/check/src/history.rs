@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use crate::events::{
-    Audience, Call, Claim, Due, Ended, EpochStarted, Event, Explained, Fault, FaultKind, FinalState, Found,
+    Audience, Call, Claim, Due, Ended, EpochStarted, Event, Explained, Fault, FaultKind, Fence, FinalState, Found,
     GateReading, Handoff, Header, Lifetime, Limit, OpenClaim, Outage, Outcome, Overload, PhaseName, RecipientState,
     Resumption, Run, StateHash,
 };
@@ -202,6 +202,12 @@ impl History {
         self.outages.sort_by_key(|outage| outage.from_ns);
         self.clock_moves.sort_unstable();
         self
+    }
+
+    /// Returns the first outcome of a recipient under this claim.
+    pub fn outcome_of(&self, item: Item, fence: Fence) -> Option<&Outcome> {
+        let is_of = |outcome: &&Outcome| outcome.fence.map_or(outcome.index > fence.index, |known| known == fence);
+        of_item(&self.outcomes, item).iter().find(is_of)
     }
 
     /// Returns true if everything was observed. Otherwise the absence of an event proves nothing.

@@ -185,7 +185,15 @@ fn claim(
         for (run, recipient) in event.slots(&claim_row.granted).iter().filter_map(recipient_of) {
             let (index, proposed_ns, detail) = (event.index, ns(event.at), String::new());
             let (run, recipient) = (run.to_string().into(), recipient.into());
-            recorder.note(Event::Outcome(Outcome { index, run, recipient, kind, proposed_ns, detail }));
+            recorder.note(Event::Outcome(Outcome {
+                index,
+                fence: Some(fence),
+                run,
+                recipient,
+                kind,
+                proposed_ns,
+                detail,
+            }));
         }
     }
 }

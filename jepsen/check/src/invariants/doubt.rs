@@ -145,7 +145,7 @@ fn claim_times(history: &History) -> BTreeMap<Process, ClaimTimes> {
     for claim in &history.claims {
         let times = processes.entry((claim.node, claim.incarnation)).or_default();
         times.claimed_ns.push(claimed_ns(claim));
-        let next = of_item(&history.outcomes, claim.item()).iter().find(|outcome| outcome.index > claim.fence.index);
+        let next = history.outcome_of(claim.item(), claim.fence);
         let known =
             next.filter(|next| matches!(next.kind, OutcomeKind::Sent | OutcomeKind::Refused | OutcomeKind::Released));
         times.settled_ns.extend(known.map(|next| committed_by.ns(next.index)));
@@ -353,7 +353,15 @@ mod tests {
                 repeated_headers: Vec::new(),
             }));
             let (index, detail, kind) = (fence.index + 1, String::new(), OutcomeKind::Sent);
-            history.note(Event::Outcome(Outcome { index, run, recipient, kind, proposed_ns: None, detail }));
+            history.note(Event::Outcome(Outcome {
+                index,
+                fence: None,
+                run,
+                recipient,
+                kind,
+                proposed_ns: None,
+                detail,
+            }));
         }
         history.close()
     }
@@ -369,5 +377,20 @@ mod tests {
         assert_eq!(unsettled_at(&history, &fault, &processes), 3);
         fault.nodes = vec!["n2".to_owned()];
         assert_eq!(unsettled_at(&history, &fault, &processes), 0);
+    }
+
+    /// Seed 259106958 of the simulation: the ledger reports two releases of one claim as one, at the index of the later.
+    #[test]
+    fn release_that_is_reported_late_settles_its_own_claim_only() {
+        let mut history = history();
+        let second = Fence { group: 1, epoch: 1, index: 95, place: 0 };
+        let item = *history.claims.first().expect("a claim");
+        history.note(Event::Claim(Claim { fence: second, proposed_ns: Some(95_000 * MS), ..item }));
+        let late = history.outcomes.first_mut().expect("an outcome");
+        (late.index, late.fence) = (96, Some(item.fence));
+        let history = history.close();
+        let processes = claim_times(&history);
+        let fault = Fault::installed(FaultKind::PowerCut, String::new(), vec!["n1".to_owned()], 99_000 * MS);
+        assert_eq!(unsettled_at(&history, &fault, &processes), 2, "the second claim of m0, and the one of m9");
     }
 }

@@ -94,7 +94,7 @@ fn unbegun(history: &History, claim: &Claim) -> Option<Interval> {
         .map(|handoff| handoff.data_ns);
     // Claims are sorted by fence, and outcomes by log index.
     let next = of_item(&history.claims, item).iter().find(|next| next.fence > fence);
-    let over_ns = match of_item(&history.outcomes, item).iter().find(|outcome| outcome.index > fence.index) {
+    let over_ns = match history.outcome_of(item, fence) {
         Some(outcome) => outcome.proposed_ns.map(|at_ns| at_ns.saturating_sub(error_ns)),
         None => (history.final_state(item) == Some(RecipientState::Claimed)).then(|| history.ended_ns()),
     };

@@ -119,7 +119,7 @@ impl TestHistory {
     pub fn outcome(&mut self, run: &str, recipient: &str, index: u64, kind: OutcomeKind) {
         let (run, recipient) = (run.into(), recipient.into());
         let (proposed_ns, detail) = (None, String::new());
-        self.events.push(Event::Outcome(Outcome { index, run, recipient, kind, proposed_ns, detail }));
+        self.events.push(Event::Outcome(Outcome { index, fence: None, run, recipient, kind, proposed_ns, detail }));
     }
 
     pub fn item_state(&mut self, run: &str, recipient: &str, number: u32, state: RecipientState) {

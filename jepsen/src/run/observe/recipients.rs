@@ -127,6 +127,7 @@ fn record(
         if let Some(kind) = outcome_kind(&event.what) {
             recorder.event(&Event::Outcome(Outcome {
                 index: event.index,
+                fence,
                 run: run.into(),
                 recipient: recipient.into(),
                 kind,
