@@ -10,8 +10,8 @@ use tokio_util::sync::CancellationToken;
 use super::config::{CertificateConfig, Config};
 use super::fqdn;
 
-/// Protocol of gRPC. HTTP pages answer no choice of a protocol, so their clients speak HTTP/1.1.
-const GRPC: &str = "h2";
+/// Protocols of the admin API: gRPC needs the first one. HTTP pages answer no choice, so their clients speak HTTP/1.1.
+const API: &[&str] = &["h2", "http/1.1"];
 
 /// Interval of the checks of the operator's files.
 const READ_EVERY: Duration = Duration::from_secs(10);
@@ -37,12 +37,12 @@ impl ClientListenersTls {
         }
         let (names, files) = (names(config, advertise), config.tls.as_ref().map(CertificateConfig::open).transpose()?);
         let files = files.map(Arc::new);
-        let server = |protocol| match &files {
-            Some(files) => ServerTls::of_files(Arc::clone(files), protocol),
-            None => ServerTls::new(tls.clone(), names.clone(), protocol),
+        let server = |protocols| match &files {
+            Some(files) => ServerTls::of_files(Arc::clone(files), protocols),
+            None => ServerTls::new(tls.clone(), names.clone(), protocols),
         };
-        let http = (!config.http.ip().is_loopback()).then(|| server(None)).transpose()?;
-        Ok(ClientListenersTls { admin: Some(server(Some(GRPC))?), http, files })
+        let http = (!config.http.ip().is_loopback()).then(|| server(&[])).transpose()?;
+        Ok(ClientListenersTls { admin: Some(server(API)?), http, files })
     }
 }
 

@@ -33,6 +33,7 @@ pages! {
     configuration: "docs/reference/configuration.md",
     doubt_and_dead_letters: "docs/how-to/doubt-and-dead-letters.md",
     from_cron: "docs/how-to/from-cron.md",
+    http: "docs/reference/http.md",
     monitor: "docs/how-to/monitor.md",
     monitoring: "docs/reference/monitoring.md",
     relays: "docs/how-to/relays.md",

@@ -10,6 +10,7 @@ mod date;
 mod disk;
 mod documents;
 mod gap;
+mod http_json;
 mod log;
 mod membership;
 mod metrics;

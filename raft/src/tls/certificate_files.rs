@@ -64,9 +64,9 @@ impl CertificateFiles {
     }
 
     /// Returns an acceptor with the present pair, and its generation.
-    pub(super) fn acceptor(&self, protocol: Option<&str>) -> Result<(u64, TlsAcceptor), TlsError> {
+    pub(super) fn acceptor(&self, protocols: &[&str]) -> Result<(u64, TlsAcceptor), TlsError> {
         let current = self.current.lock();
-        let acceptor = serving_chain(current.chain.clone(), current.key.clone_key(), protocol)?;
+        let acceptor = serving_chain(current.chain.clone(), current.key.clone_key(), protocols)?;
         Ok((current.generation, acceptor))
     }
 }
@@ -90,7 +90,7 @@ fn pair(certificate: &Path, key: &Path) -> Result<Pair, TlsError> {
         return Err(of(certificate, &"no certificate"));
     }
     let private = PrivateKeyDer::from_pem_slice(&read(key)?).map_err(|error| of(key, &error))?;
-    serving_chain(chain.clone(), private.clone_key(), None).map_err(|error| of(certificate, &error))?;
+    serving_chain(chain.clone(), private.clone_key(), &[]).map_err(|error| of(certificate, &error))?;
     Ok(Pair { generation: 0, chain, key: private, changed })
 }
 
@@ -123,7 +123,7 @@ mod tests {
         assert!(CertificateFiles::read(certificate.clone(), key.clone()).is_err(), "no key");
         write(&key, &first_key, 1);
         let files = CertificateFiles::read(certificate.clone(), key.clone()).expect("a pair");
-        let generation = || files.acceptor(None).expect("usable").0;
+        let generation = || files.acceptor(&[]).expect("usable").0;
         assert_eq!((files.read_changed().expect("no change"), generation()), (false, 0));
         write(&certificate, &second, 2);
         for _ in 0..2 {

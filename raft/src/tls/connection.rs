@@ -53,7 +53,7 @@ impl PeerConfig {
             .with_client_cert_verifier(Arc::clone(&verifier))
             .with_single_cert(chain, key.clone_key())?;
         let client = builder()?.with_root_certificates(roots).with_client_auth_cert(vec![own], key)?;
-        Ok(PeerConfig { acceptor: answering(server, Some("h2")), connector: calling(client), verifier })
+        Ok(PeerConfig { acceptor: answering(server, &["h2"]), connector: calling(client), verifier })
     }
 }
 
@@ -87,29 +87,29 @@ pub(super) fn is_of(certificate: &CertificateDer<'_>, roots: RootCertStore, host
     })
 }
 
-/// Returns an acceptor for clients without certificates. `protocol` is the only one that they may choose (ALPN).
+/// Returns an acceptor for clients without certificates. They choose one of `protocols` (ALPN).
 pub(super) fn serving_clients(
     authority: &Authority,
     certificate_pem: &str,
     key_pem: &str,
-    protocol: Option<&str>,
+    protocols: &[&str],
 ) -> Result<TlsAcceptor, TlsError> {
     let mut chain = vec![certificate(certificate_pem)?];
     chain.extend(authority.chain()?);
-    serving_chain(chain, PrivateKeyDer::from_pem_slice(key_pem.as_bytes())?, protocol)
+    serving_chain(chain, PrivateKeyDer::from_pem_slice(key_pem.as_bytes())?, protocols)
 }
 
 /// As [`serving_clients`], with a chain of any authority.
 pub(super) fn serving_chain(
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
-    protocol: Option<&str>,
+    protocols: &[&str],
 ) -> Result<TlsAcceptor, TlsError> {
     let server = ServerConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&TLS13])?
         .with_no_client_auth()
         .with_single_cert(chain, key)?;
-    Ok(answering(server, protocol))
+    Ok(answering(server, protocols))
 }
 
 /// Returns a connector of a node that has no certificate yet. It trusts this authority.
@@ -146,10 +146,10 @@ pub(super) fn calling(mut client: ClientConfig) -> TlsConnector {
     Arc::new(client).into()
 }
 
-fn answering(mut server: ServerConfig, protocol: Option<&str>) -> TlsAcceptor {
+fn answering(mut server: ServerConfig, protocols: &[&str]) -> TlsAcceptor {
     server.session_storage = Arc::new(NoServerSessionStorage {});
     server.send_tls13_tickets = 0;
-    server.alpn_protocols = protocol.map(|protocol| protocol.as_bytes().to_vec()).into_iter().collect();
+    server.alpn_protocols = protocols.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
     Arc::new(server).into()
 }
 

@@ -137,7 +137,7 @@ async fn handshake(server: &ServerTls, client: &ClientTls) -> Result<(), Handsha
 async fn client_of_former_authority_learns_its_successor_and_no_later_one() {
     let folder = tempfile::tempdir().expect("a folder");
     let one = founder(folder.path());
-    let server = ServerTls::new(one.clone(), vec!["localhost".to_owned()], None).expect("a certificate");
+    let server = ServerTls::new(one.clone(), vec!["localhost".to_owned()], &[]).expect("a certificate");
     let trusting = |pem: &str| ClientTls::trusting(pem).expect("trust");
     let first = trusting(one.authority().certificate_pem());
     let rotate = || begin(&one).iter().for_each(|state| assert_eq!(followed(&one, Some(state)), Followed::Done));

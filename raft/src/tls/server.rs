@@ -25,7 +25,7 @@ const RENEW_AFTER: Duration = Duration::from_secs(VALID_FOR.as_secs() / 2);
 /// TLS of one listener for clients. Clients have no certificates.
 pub struct ServerTls {
     source: Source,
-    protocol: Option<&'static str>,
+    protocols: &'static [&'static str],
     current: Mutex<Served>,
 }
 
@@ -47,23 +47,23 @@ enum ServedBy {
 }
 
 impl ServerTls {
-    /// Issues a certificate for these host names and IP addresses. `protocol` is the only one that clients may choose
-    /// (ALPN); `None` does not answer such a choice.
+    /// Issues a certificate for these host names and IP addresses. Clients choose one of `protocols` (ALPN); without
+    /// any, such a choice is not answered.
     ///
     /// # Errors
     /// [`TlsError::Library`] if a name is not valid, or the system has no randomness.
-    pub fn new(tls: NodeTls, names: Vec<String>, protocol: Option<&'static str>) -> Result<ServerTls, TlsError> {
-        let current = Mutex::new(issue(&tls.authority(), &names, protocol, SystemTime::now())?);
-        Ok(ServerTls { source: Source::Cluster(tls, names), protocol, current })
+    pub fn new(tls: NodeTls, names: Vec<String>, protocols: &'static [&'static str]) -> Result<ServerTls, TlsError> {
+        let current = Mutex::new(issue(&tls.authority(), &names, protocols, SystemTime::now())?);
+        Ok(ServerTls { source: Source::Cluster(tls, names), protocols, current })
     }
 
-    /// Serves the certificate of these files. `protocol` as in [`ServerTls::new`].
+    /// Serves the certificate of these files. `protocols` as in [`ServerTls::new`].
     ///
     /// # Errors
     /// [`TlsError::Library`] if it cannot be used.
-    pub fn of_files(files: Arc<CertificateFiles>, protocol: Option<&'static str>) -> Result<ServerTls, TlsError> {
-        let current = Mutex::new(read(&files, protocol)?);
-        Ok(ServerTls { source: Source::Files(files), protocol, current })
+    pub fn of_files(files: Arc<CertificateFiles>, protocols: &'static [&'static str]) -> Result<ServerTls, TlsError> {
+        let current = Mutex::new(read(&files, protocols)?);
+        Ok(ServerTls { source: Source::Files(files), protocols, current })
     }
 
     /// Returns true for a host name or an IP address that a certificate can have.
@@ -93,10 +93,10 @@ impl ServerTls {
                 let (authority, age) =
                     (tls.authority(), now.duration_since(*at).unwrap_or_else(|ahead| ahead.duration()));
                 let is_over = age > RENEW_AFTER || authority.id() != *id;
-                is_over.then(|| issue(&authority, names, self.protocol, now)).transpose()
+                is_over.then(|| issue(&authority, names, self.protocols, now)).transpose()
             }
             (Source::Files(files), ServedBy::Files { generation }) => {
-                (files.generation() != *generation).then(|| read(files, self.protocol)).transpose()
+                (files.generation() != *generation).then(|| read(files, self.protocols)).transpose()
             }
             (Source::Cluster(..), ServedBy::Files { .. }) | (Source::Files(_), ServedBy::Authority { .. }) => Ok(None),
         }
@@ -106,16 +106,16 @@ impl ServerTls {
 fn issue(
     authority: &Authority,
     names: &[String],
-    protocol: Option<&'static str>,
+    protocols: &'static [&'static str],
     at: SystemTime,
 ) -> Result<Served, TlsError> {
     let (certificate, key) = authority.issue_to_server(names, at)?;
-    let acceptor = serving_clients(authority, &certificate, &key, protocol)?;
+    let acceptor = serving_clients(authority, &certificate, &key, protocols)?;
     Ok(Served { acceptor, by: ServedBy::Authority { id: authority.id(), at } })
 }
 
-fn read(files: &CertificateFiles, protocol: Option<&'static str>) -> Result<Served, TlsError> {
-    let (generation, acceptor) = files.acceptor(protocol)?;
+fn read(files: &CertificateFiles, protocols: &'static [&'static str]) -> Result<Served, TlsError> {
+    let (generation, acceptor) = files.acceptor(protocols)?;
     Ok(Served { acceptor, by: ServedBy::Files { generation } })
 }
 
@@ -135,7 +135,7 @@ mod tests {
 
     fn server(tls: &NodeTls) -> ServerTls {
         let names = ["localhost", "127.0.0.1"].map(str::to_owned).into();
-        ServerTls::new(tls.clone(), names, Some("h2")).expect("a certificate")
+        ServerTls::new(tls.clone(), names, &["h2"]).expect("a certificate")
     }
 
     fn trusting(tls: &NodeTls) -> ClientTls {
@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn name_that_no_certificate_can_have_is_refused() {
-        assert!(ServerTls::new(node(), vec!["a b".to_owned()], None).is_err());
+        assert!(ServerTls::new(node(), vec!["a b".to_owned()], &[]).is_err());
         assert!(!ServerTls::is_name("a b") && ServerTls::is_name("::1") && ServerTls::is_name("a.example.com"));
     }
 }

@@ -173,7 +173,7 @@ async fn sessions_are_never_resumed_and_old_tls_is_refused() {
     }
     assert!(handshake(&connector(&founder, &TLS12), &address).await.is_err());
 
-    let server = ServerTls::new(founder.clone(), vec![ANY_NODE.to_owned()], Some("h2")).expect("a certificate");
+    let server = ServerTls::new(founder.clone(), vec![ANY_NODE.to_owned()], &["h2"]).expect("a certificate");
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address").to_string();
     tokio::spawn(async move {

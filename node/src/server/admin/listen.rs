@@ -1,13 +1,12 @@
-//! The listener of the admin API: all services on one port, with their limits.
+//! The listener of the admin API: all services on one port, in gRPC and in JSON over HTTP, with their limits.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::{Next, from_fn, from_fn_with_state, map_response};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use reveille_proto::DESCRIPTORS;
 use reveille_proto::admin::v1::audience_service_server::AudienceServiceServer;
 use reveille_proto::admin::v1::audit_service_server::AuditServiceServer;
@@ -34,12 +33,13 @@ use tonic::service::Routes;
 use tonic::transport::Server;
 use tonic::{Code, Status};
 
-use super::access::{Authenticator, authenticate};
+use super::access::{Authenticator, ListenerKind, authenticate};
 use super::error_texts::CallKind;
+use super::http_json::{HttpJson, by_message, by_path};
 use super::{Admin, deadline, error_texts};
 
 /// Maximum size of a request, in bytes. The largest schedule has about 1.3 MB.
-const REQUEST_BYTES_MAX: usize = 4 * 1024 * 1024;
+pub const REQUEST_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Maximum size of a response, in bytes: enough for a page of a thousand dead letters with the longest texts.
 const ANSWER_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Maximum number of concurrent requests on one connection. Further ones wait.
@@ -86,9 +86,13 @@ pub async fn serve(
             }
         });
     let by = Authenticator { context: Arc::clone(&admin.context), listener: admin.listener };
-    let routes = bounded(routes, deadline::LONGEST).layer(memory);
-    let routes = Routes::from(routes.layer(from_fn_with_state(by, authenticate)).layer(from_fn(is_grpc)));
+    let routes = bounded(routes.layer(from_fn(by_message)), deadline::LONGEST).layer(memory);
+    let routes = routes.layer(from_fn_with_state(by, authenticate));
+    // A router of its own, because the path must change before the inner one reads it.
+    let json = Arc::new(HttpJson::new(admin.listener == ListenerKind::Insecure)?);
+    let routes = Routes::from(Router::new().fallback_service(routes).layer(from_fn_with_state(json, by_path)));
     let serving = Server::builder()
+        .accept_http1(true)
         .concurrency_limit_per_connection(REQUESTS_MAX)
         .max_concurrent_streams(STREAMS_MAX)
         .http2_keepalive_interval(Some(PING_EVERY))
@@ -163,16 +167,6 @@ pub fn router(admin: &Arc<Admin>) -> Result<Routes, tonic_reflection::server::Er
         TokenServiceServer
     );
     Ok(Routes::from(routes.into_axum_router().layer(map_response(named))))
-}
-
-/// Rejects requests that are not gRPC before a service reads them.
-async fn is_grpc(request: Request, next: Next) -> Response {
-    let kind = request.headers().get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
-    if kind.is_some_and(|kind| kind.starts_with(b"application/grpc")) {
-        return next.run(request).await;
-    }
-    (StatusCode::UNSUPPORTED_MEDIA_TYPE, "this port speaks gRPC: the content type is application/grpc\n")
-        .into_response()
 }
 
 /// Limits the time until the response of every call begins, except for [`UPLOAD`].

@@ -12,7 +12,7 @@
 //!
 //! Reading order: this page, [`listen`], [`error`] with [`error_texts`], [`reads`], [`writes`], [`access`], then one file per
 //! service.
-//! [`validate`] turns requests into types, and [`views`] turns state into messages. [`lookup`] finds runs and
+//! [`http_json`] is the same API in JSON over HTTP. [`validate`] turns requests into types, and [`views`] turns state into messages. [`lookup`] finds runs and
 //! recipients, and [`label_selector`] selects schedules. [`archive`] reads finished runs that left the replicated state.
 //! [`blobs`] reads contents and recipients, and [`explain`] returns the history of a recipient.
 
@@ -24,6 +24,7 @@ mod error;
 mod error_texts;
 mod explain;
 mod field_mask;
+mod http_json;
 mod label_selector;
 mod listen;
 mod local;

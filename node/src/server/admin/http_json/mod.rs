@@ -1,0 +1,168 @@
+//! The HTTP form of the API: JSON on the same port, with the same tokens and limits as gRPC.
+//!
+//! It translates, and decides nothing. [`by_path`] comes first: it finds the method of a request by verb and path
+//! ([`routes`]), and gives it the path of the gRPC method. So authentication, the table of rights and all limits are
+//! those of gRPC. [`by_message`] comes last: it reads the body, and replaces it by the message in protobuf
+//! ([`request`]). On the way back the answer becomes canonical JSON of protobuf, or a problem of RFC 9457
+//! ([`response`]).
+//!
+//! Web pages are no clients: a request with an `Origin` is refused, and without tokens also one for a host by another
+//! name than `localhost`. Otherwise any page in a browser on the machine could call a node of `reveille dev`.
+//!
+//! The descriptors of the API are the only source: a new field or method needs at most a row in [`routes`].
+
+mod openapi;
+mod request;
+mod response;
+mod routes;
+#[cfg(test)]
+mod tests;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::uri::Authority;
+use axum::http::{HeaderValue, Method, Uri, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use prost_reflect::{DescriptorPool, MethodDescriptor};
+use reveille_proto::DESCRIPTORS;
+
+use request::FieldsInPath;
+use routes::{BodyPart, HTTP_ROWS};
+
+/// Package of the API's services.
+const PACKAGE: &str = "reveille.admin.v1";
+/// The description of the API. It needs no token, since it is the same for every cluster.
+const OPENAPI: &str = "/v1/openapi.json";
+/// Start of the content type of gRPC.
+const GRPC: &str = "application/grpc";
+
+/// The HTTP form of the API.
+pub struct HttpJson {
+    methods: Vec<HttpMethod>,
+    openapi: String,
+    /// True if calls need no token.
+    is_insecure: bool,
+}
+
+/// One row of [`HTTP_ROWS`] with its method.
+struct HttpMethod {
+    verb: &'static str,
+    path: &'static str,
+    body: BodyPart,
+    method: MethodDescriptor,
+    grpc_path: Uri,
+}
+
+/// The HTTP request that became a call.
+#[derive(Clone)]
+struct HttpCall {
+    api: Arc<HttpJson>,
+    /// Index of the method.
+    method: usize,
+    /// Fields in the path, and their values.
+    in_path: FieldsInPath,
+    /// Fields in the query, and their values.
+    query: String,
+}
+
+impl HttpCall {
+    fn method(&self) -> Option<&HttpMethod> {
+        self.api.methods.get(self.method)
+    }
+}
+
+impl HttpJson {
+    /// Reads the descriptors that are built in.
+    ///
+    /// # Errors
+    /// If they do not decode, or lack a method of the table.
+    pub fn new(is_insecure: bool) -> Result<HttpJson, Box<dyn std::error::Error + Send + Sync>> {
+        let pool = DescriptorPool::decode(DESCRIPTORS)?;
+        let find = |name: &str| {
+            let (service, method) = name.split_once('/')?;
+            pool.get_service_by_name(&format!("{PACKAGE}.{service}"))?.methods().find(|known| known.name() == method)
+        };
+        let methods = HTTP_ROWS.iter().map(|row| {
+            let method = find(row.method).ok_or_else(|| format!("no method {} in the API", row.method))?;
+            let grpc_path = format!("/{PACKAGE}.{}", row.method).parse()?;
+            Ok(HttpMethod { verb: row.verb, path: row.path, body: row.body, method, grpc_path })
+        });
+        let methods = methods.collect::<Result<Vec<_>, Box<dyn std::error::Error + Send + Sync>>>()?;
+        let openapi = openapi::document(&methods).to_string();
+        Ok(HttpJson { methods, openapi, is_insecure })
+    }
+
+    /// True if a web page in a browser may have sent the request.
+    fn is_of_web_page(&self, request: &Request) -> bool {
+        if request.headers().contains_key(header::ORIGIN) {
+            return true;
+        }
+        let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok()?.parse::<Authority>().ok());
+        let Some(host) = request.uri().authority().cloned().or(host) else { return false };
+        let host = host.host().trim_matches(['[', ']']);
+        self.is_insecure && host != "localhost" && host.parse::<IpAddr>().is_err()
+    }
+
+    /// Finds the method of a request, and the fields in its path.
+    ///
+    /// # Errors
+    /// Returns the verbs of this path; none if there is no such path.
+    fn find(&self, verb: &str, path: &str) -> Result<(usize, FieldsInPath), Vec<&'static str>> {
+        let mut verbs = Vec::new();
+        for (index, method) in self.methods.iter().enumerate() {
+            if let Some(fields) = request::fields_in_path(method.path, path) {
+                if method.verb == verb {
+                    return Ok((index, fields));
+                }
+                verbs.push(method.verb);
+            }
+        }
+        Err(verbs)
+    }
+}
+
+/// The outer layer: turns an HTTP request into a call of gRPC whose body is still JSON, and the answer into JSON. Calls of
+/// gRPC pass unchanged.
+pub async fn by_path(State(api): State<Arc<HttpJson>>, mut request: Request, next: Next) -> Response {
+    let kind = request.headers().get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
+    if kind.is_some_and(|kind| kind.starts_with(GRPC.as_bytes())) {
+        return next.run(request).await;
+    }
+    if api.is_of_web_page(&request) {
+        return response::of_web_page();
+    }
+    if request.uri().path() == OPENAPI && request.method() == Method::GET {
+        return ([(header::CONTENT_TYPE, "application/json")], api.openapi.clone()).into_response();
+    }
+    let (method, in_path) = match api.find(request.method().as_str(), request.uri().path()) {
+        Ok(found) => found,
+        Err(verbs) => return response::not_found(&verbs),
+    };
+    let query = request.uri().query().unwrap_or_default().to_owned();
+    let call = HttpCall { api: Arc::clone(&api), method, in_path, query };
+    let Some(found) = call.method() else { return response::not_found(&[]) };
+    *request.uri_mut() = found.grpc_path.clone();
+    *request.method_mut() = Method::POST;
+    request.headers_mut().insert(header::TE, HeaderValue::from_static("trailers"));
+    request.extensions_mut().insert(call.clone());
+    let answer = next.run(request).await;
+    response::of_call(&call, answer).await
+}
+
+/// The inner layer: replaces the body of an HTTP request by the message of the call.
+pub async fn by_message(mut request: Request, next: Next) -> Response {
+    let Some(call) = request.extensions_mut().remove::<HttpCall>() else { return next.run(request).await };
+    let (mut head, body) = request.into_parts();
+    match request::message(&call, &head.headers, body).await {
+        Ok(message) => {
+            head.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(GRPC));
+            head.headers.remove(header::CONTENT_LENGTH);
+            next.run(Request::from_parts(head, Body::from(message))).await
+        }
+        Err(refused) => tonic::Status::from(refused).into_http(),
+    }
+}

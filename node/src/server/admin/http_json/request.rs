@@ -1,0 +1,173 @@
+//! From an HTTP request to the message of a call.
+
+use axum::body::Body;
+use axum::http::{HeaderMap, header};
+use http_body_util::BodyExt;
+use percent_encoding::percent_decode_str;
+use prost::Message;
+use prost_reflect::{DeserializeOptions, DynamicMessage, FieldDescriptor, Kind, MessageDescriptor};
+use serde_json::{Map, Value};
+
+use super::HttpCall;
+use super::routes::BodyPart;
+use crate::server::admin::listen::REQUEST_BYTES_MAX;
+use crate::server::admin::{ApiError, ApiResult, error_texts};
+
+/// Name of the header with the request id (draft-ietf-httpapi-idempotency-key-header).
+const IDEMPOTENCY_KEY: &str = "idempotency-key";
+/// Length of the frame's head before a message of gRPC: a flag and the length.
+const FRAME_HEAD: usize = 5;
+
+/// Fields in a path, and their values.
+pub type FieldsInPath = Vec<(&'static str, String)>;
+
+/// Returns the fields in a path that fits a template, and their values. `None`: it does not fit.
+pub fn fields_in_path(template: &'static str, path: &str) -> Option<FieldsInPath> {
+    if template.split('/').count() != path.split('/').count() {
+        return None;
+    }
+    let mut fields = Vec::new();
+    for (part, given) in template.split('/').zip(path.split('/')) {
+        match part.strip_prefix('{').and_then(|part| part.strip_suffix('}')) {
+            Some(field) if !given.is_empty() => {
+                fields.push((field, percent_decode_str(given).decode_utf8().ok()?.into_owned()));
+            }
+            None if part == given => {}
+            _ => return None,
+        }
+    }
+    Some(fields)
+}
+
+/// Returns the message of a call, in the frame of gRPC.
+///
+/// # Errors
+/// If the body is too large, is not JSON, or does not fit the message.
+pub async fn message(call: &HttpCall, headers: &HeaderMap, body: Body) -> ApiResult<Vec<u8>> {
+    let method = call.method().ok_or_else(|| error_texts::broken("a call without a method".to_owned()))?;
+    let descriptor = method.method.input();
+    let body = whole(body).await?;
+    let mut fields = Map::new();
+    if !body.iter().all(u8::is_ascii_whitespace) {
+        let given: Value = serde_json::from_slice(&body)
+            .map_err(|error| ApiError::of_field("body", format!("is no JSON: {error}")))?;
+        match (method.body, given) {
+            (BodyPart::None, _) => return Err(ApiError::of_field("body", "is given, but this request has none")),
+            (BodyPart::Whole, Value::Object(whole)) => fields = whole,
+            (BodyPart::Whole, _) => return Err(ApiError::of_field("body", "is no JSON object")),
+            (BodyPart::Field(field), part) => {
+                fields.insert(field.to_owned(), part);
+            }
+        }
+    }
+    for (name, value) in form_urlencoded::parse(call.query.as_bytes()) {
+        add(&descriptor, &mut fields, &name, &value, Place::Query)?;
+    }
+    for (name, value) in &call.in_path {
+        add(&descriptor, &mut fields, name, value, Place::Path)?;
+    }
+    for (header, field) in [(IDEMPOTENCY_KEY, "request_id"), (header::IF_MATCH.as_str(), "etag")] {
+        let Some(value) = headers.get(header) else { continue };
+        let value = value.to_str().map_err(|_| ApiError::of_field(header, "is no ASCII text"))?;
+        match descriptor.get_field_by_name(field) {
+            Some(_) => add(&descriptor, &mut fields, field, value.trim_matches('"'), Place::Header)?,
+            // A condition that is not checked must not pass. A key is of no use where repeating changes nothing.
+            None if field == "etag" => {
+                return Err(ApiError::of_field(header, "is given, but this request has no etag"));
+            }
+            None => {}
+        }
+    }
+    let options = DeserializeOptions::new();
+    let message = DynamicMessage::deserialize_with_options(descriptor, Value::Object(fields), &options)
+        .map_err(|error| ApiError::of_field("body", error.to_string()))?;
+    let mut frame = vec![0; FRAME_HEAD];
+    message.encode(&mut frame).map_err(|error| error_texts::broken(error.to_string()))?;
+    let length = u32::try_from(frame.len() - FRAME_HEAD).map_err(|_| too_large())?;
+    frame[1..FRAME_HEAD].copy_from_slice(&length.to_be_bytes());
+    Ok(frame)
+}
+
+/// Reads a body. One that is too large is read on for as long again: many clients report no answer that comes before
+/// they have sent everything.
+async fn whole(mut body: Body) -> ApiResult<Vec<u8>> {
+    let (mut whole, mut bytes) = (Vec::new(), 0);
+    while bytes <= 2 * REQUEST_BYTES_MAX
+        && let Some(frame) = body.frame().await
+    {
+        let frame = frame.map_err(|error| ApiError::of_field("body", format!("cannot be read: {error}")))?;
+        let data = frame.into_data().unwrap_or_default();
+        bytes += data.len();
+        match bytes <= REQUEST_BYTES_MAX {
+            true => whole.extend_from_slice(&data),
+            false => whole = Vec::new(),
+        }
+    }
+    if bytes > REQUEST_BYTES_MAX { Err(too_large()) } else { Ok(whole) }
+}
+
+fn too_large() -> ApiError {
+    error_texts::request_too_large("its body", REQUEST_BYTES_MAX)
+}
+
+/// Where a value outside of the body was given.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Path,
+    Query,
+    Header,
+}
+
+/// Adds a field that was given outside of the body. Its name may be a path of fields (`filter.reason`).
+fn add(
+    descriptor: &MessageDescriptor,
+    fields: &mut Map<String, Value>,
+    name: &str,
+    text: &str,
+    place: Place,
+) -> ApiResult<()> {
+    let (first, rest) = name.split_once('.').map_or((name, None), |(first, rest)| (first, Some(rest)));
+    let field = descriptor.get_field_by_name(first).or_else(|| descriptor.get_field_by_json_name(first));
+    let field = field.ok_or_else(|| ApiError::of_field(name, "is no field of this request"))?;
+    // The body may use either name of a field.
+    let key = [field.name(), field.json_name()].into_iter().find(|key| fields.contains_key(*key));
+    let key = key.unwrap_or(field.name()).to_owned();
+    let Some(rest) = rest else {
+        let value = value_of(&field, text).ok_or_else(|| ApiError::of_field(name, format!("cannot be '{text}'")))?;
+        return match fields.get_mut(&key) {
+            Some(Value::Array(values)) if place == Place::Query && field.is_list() => {
+                values.push(value);
+                Ok(())
+            }
+            Some(known) if *known == value || *known == Value::String(String::new()) => {
+                *known = value;
+                Ok(())
+            }
+            Some(_) => Err(ApiError::of_field(name, "is given twice, with two values")),
+            None => {
+                fields.insert(key, if field.is_list() { Value::Array(vec![value]) } else { value });
+                Ok(())
+            }
+        };
+    };
+    let Kind::Message(inner) = field.kind() else {
+        return Err(ApiError::of_field(name, "is no field of this request"));
+    };
+    match fields.entry(key).or_insert_with(|| Value::Object(Map::new())) {
+        Value::Object(known) => add(&inner, known, rest, text, place),
+        _ => Err(ApiError::of_field(first, "is no JSON object")),
+    }
+}
+
+/// Returns a text as the JSON value of a field. `None`: it cannot be one.
+fn value_of(field: &FieldDescriptor, text: &str) -> Option<Value> {
+    match field.kind() {
+        Kind::Bool => match text {
+            "true" | "" => Some(Value::Bool(true)),
+            "false" => Some(Value::Bool(false)),
+            _ => None,
+        },
+        // Numbers may be strings in JSON of protobuf, and times, durations, masks and names of enums are.
+        _ => Some(Value::String(text.to_owned())),
+    }
+}

@@ -1,0 +1,235 @@
+//! From the answer of a call to an HTTP response.
+
+use std::pin::Pin;
+
+use axum::body::{Body, Bytes};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use http_body_util::BodyExt;
+use prost_reflect::{DynamicMessage, MessageDescriptor, SerializeOptions};
+use serde_json::{Map, Value, json};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Code, Status};
+use tonic_types::StatusExt;
+
+use super::HttpCall;
+use super::routes::BodyPart;
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const JSON_LINES: HeaderValue = HeaderValue::from_static("application/jsonl");
+const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
+/// Value of `Retry-After` in seconds.
+const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
+/// Length of the frame's head before a message of gRPC: a flag and the length.
+const FRAME_HEAD: usize = 5;
+
+/// Returns the response to an HTTP request: one message, or for a stream of messages a line each.
+pub async fn of_call(call: &HttpCall, answer: Response) -> Response {
+    let Some(method) = call.method() else { return problem(&Status::internal("no method"), None) };
+    let body_field = match method.body {
+        BodyPart::Field(field) => Some(field),
+        BodyPart::None | BodyPart::Whole => None,
+    };
+    let (head, body) = answer.into_parts();
+    if let Some(status) = Status::from_header_map(&head.headers).filter(|status| status.code() != Code::Ok) {
+        return problem(&status, body_field);
+    }
+    let mut messages = Messages { body, unread: Vec::new(), kind: method.method.output() };
+    if method.method.is_server_streaming() {
+        return stream(messages).await;
+    }
+    match messages.next().await {
+        Ok(Some(message)) => match messages.next().await {
+            Ok(_) => one(&message),
+            Err(status) => problem(&status, body_field),
+        },
+        Ok(None) => problem(&Status::internal("an answer without a message"), None),
+        Err(status) => problem(&status, body_field),
+    }
+}
+
+/// Returns the response to a path that is not served with this verb, but with these.
+pub fn not_found(verbs: &[&'static str]) -> Response {
+    if verbs.is_empty() {
+        let next = format!("this path is not served; GET {} lists all", super::OPENAPI);
+        return problem(&Status::not_found(next), None);
+    }
+    let allowed = verbs.join(", ");
+    let status = Status::unimplemented(format!("this path is served with {allowed}"));
+    let allow = HeaderValue::from_str(&allowed).unwrap_or(HeaderValue::from_static("GET"));
+    let mut response = problem_with(StatusCode::METHOD_NOT_ALLOWED, &status, None);
+    response.headers_mut().insert(header::ALLOW, allow);
+    response
+}
+
+/// Returns the response to a request of a web page.
+pub fn of_web_page() -> Response {
+    problem(&Status::permission_denied("web pages cannot call this API: call it from a server"), None)
+}
+
+/// The messages of an answer.
+struct Messages {
+    body: Body,
+    unread: Vec<u8>,
+    kind: MessageDescriptor,
+}
+
+impl Messages {
+    /// Returns the next message; `None` at a good end.
+    ///
+    /// # Errors
+    /// The status at the end, or of an answer that breaks off.
+    async fn next(&mut self) -> Result<Option<DynamicMessage>, Status> {
+        loop {
+            if let Some(message) = self.take()? {
+                return Ok(Some(message));
+            }
+            let frame = match Pin::new(&mut self.body).frame().await {
+                Some(frame) => frame.map_err(|error| Status::internal(error.to_string()))?,
+                None => return Err(Status::unknown("the answer has no end")),
+            };
+            match frame.into_data() {
+                Ok(data) => self.unread.extend_from_slice(&data),
+                Err(frame) => {
+                    let trailers = frame.into_trailers().unwrap_or_default();
+                    return match Status::from_header_map(&trailers) {
+                        Some(status) if status.code() == Code::Ok => Ok(None),
+                        Some(status) => Err(status),
+                        None => Err(Status::unknown("the answer has no status")),
+                    };
+                }
+            }
+        }
+    }
+
+    /// Takes a whole message from what was read.
+    fn take(&mut self) -> Result<Option<DynamicMessage>, Status> {
+        let Some(head) = self.unread.first_chunk::<FRAME_HEAD>() else { return Ok(None) };
+        let length = u32::from_be_bytes([head[1], head[2], head[3], head[4]]) as usize;
+        let Some(message) = self.unread.get(FRAME_HEAD..FRAME_HEAD + length) else { return Ok(None) };
+        let message =
+            DynamicMessage::decode(self.kind.clone(), message).map_err(|error| Status::internal(error.to_string()))?;
+        self.unread.drain(..FRAME_HEAD + length);
+        Ok(Some(message))
+    }
+}
+
+fn one(message: &DynamicMessage) -> Response {
+    let mut response = (StatusCode::OK, to_json(message).to_string()).into_response();
+    response.headers_mut().insert(header::CONTENT_TYPE, JSON);
+    if let Some(etag) = etag(message) {
+        response.headers_mut().insert(header::ETAG, etag);
+    }
+    response
+}
+
+/// Returns the etag of an answer that has one resource.
+fn etag(message: &DynamicMessage) -> Option<HeaderValue> {
+    message.fields().find_map(|(_, value)| {
+        let inner = value.as_message()?;
+        let etag = inner.get_field_by_name("etag")?;
+        let etag = etag.as_str().filter(|etag| !etag.is_empty())?;
+        HeaderValue::from_str(&format!("\"{etag}\"")).ok()
+    })
+}
+
+/// Returns a response with a line for each message. An error after the first line is a last line with the problem as its
+/// only field `error`.
+async fn stream(mut messages: Messages) -> Response {
+    let first = match messages.next().await {
+        Ok(first) => first,
+        Err(status) => return problem(&status, None),
+    };
+    let (lines, received) = mpsc::channel::<Result<Bytes, std::io::Error>>(1);
+    tokio::spawn(async move {
+        let mut next = Ok(first);
+        loop {
+            let line = match &next {
+                Ok(Some(message)) => to_json(message),
+                Ok(None) => return,
+                Err(status) => json!({ "error": problem_fields(http_status(status), status, None) }),
+            };
+            let is_last = next.is_err();
+            // Fails when the client has gone.
+            if lines.send(Ok(format!("{line}\n").into())).await.is_err() || is_last {
+                return;
+            }
+            next = messages.next().await;
+        }
+    });
+    let mut response = Body::from_stream(ReceiverStream::new(received)).into_response();
+    response.headers_mut().insert(header::CONTENT_TYPE, JSON_LINES);
+    response
+}
+
+/// Returns the canonical JSON of a message, with fields that have their default.
+fn to_json(message: &DynamicMessage) -> Value {
+    let options = SerializeOptions::new().skip_default_fields(false);
+    message.serialize_with_options(serde_json::value::Serializer, &options).unwrap_or(Value::Null)
+}
+
+/// Returns a problem of RFC 9457. Paths of fields are those of the body, which may be the field `body_field`.
+fn problem(status: &Status, body_field: Option<&str>) -> Response {
+    problem_with(http_status(status), status, body_field)
+}
+
+fn problem_with(code: StatusCode, status: &Status, body_field: Option<&str>) -> Response {
+    let fields = Value::Object(problem_fields(code, status, body_field));
+    let mut response = (code, fields.to_string()).into_response();
+    let headers: &mut HeaderMap = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, PROBLEM);
+    let added: Option<(HeaderName, HeaderValue)> = match code {
+        StatusCode::UNAUTHORIZED => Some((header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))),
+        StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => Some((header::RETRY_AFTER, RETRY_AFTER)),
+        _ => None,
+    };
+    headers.extend(added);
+    response
+}
+
+fn problem_fields(code: StatusCode, status: &Status, body_field: Option<&str>) -> Map<String, Value> {
+    let mut problem = Map::new();
+    problem.insert("type".to_owned(), "about:blank".into());
+    problem.insert("title".to_owned(), code.canonical_reason().unwrap_or_default().into());
+    problem.insert("status".to_owned(), code.as_u16().into());
+    problem.insert("detail".to_owned(), status.message().into());
+    let details = status.get_error_details();
+    if let Some(info) = details.error_info() {
+        problem.insert("reason".to_owned(), info.reason.as_str().into());
+        // What to try next is a command of the command line.
+        let known = info.metadata.iter().filter(|(key, _)| *key != "next");
+        problem.extend(known.map(|(key, value)| (key.clone(), value.as_str().into())));
+    }
+    if let Some(request) = details.bad_request() {
+        let prefix = body_field.map(|field| format!("{field}."));
+        let in_body = |field: &str| {
+            let inner = prefix.as_ref().and_then(|prefix| field.strip_prefix(prefix.as_str()));
+            inner.unwrap_or(field).to_owned()
+        };
+        let fields = request.field_violations.iter();
+        let fields = fields.map(|wrong| json!({ "field": in_body(&wrong.field), "detail": wrong.description }));
+        problem.insert("fields".to_owned(), fields.collect());
+    }
+    problem
+}
+
+/// Returns the status of HTTP. 504 alone says that the outcome is not known.
+fn http_status(status: &Status) -> StatusCode {
+    let reason = status.get_details_error_info().map(|info| info.reason).unwrap_or_default();
+    match (status.code(), reason.as_str()) {
+        (_, "ETAG_MISMATCH") => StatusCode::PRECONDITION_FAILED,
+        (_, "BUSY") => StatusCode::TOO_MANY_REQUESTS,
+        (_, "TOO_LARGE") => StatusCode::PAYLOAD_TOO_LARGE,
+        (Code::InvalidArgument | Code::OutOfRange, _) => StatusCode::BAD_REQUEST,
+        (Code::Unauthenticated, _) => StatusCode::UNAUTHORIZED,
+        (Code::PermissionDenied, _) => StatusCode::FORBIDDEN,
+        (Code::NotFound, _) => StatusCode::NOT_FOUND,
+        (Code::AlreadyExists | Code::Aborted | Code::FailedPrecondition, _) => StatusCode::CONFLICT,
+        (Code::ResourceExhausted, _) => StatusCode::TOO_MANY_REQUESTS,
+        (Code::Unimplemented, _) => StatusCode::NOT_IMPLEMENTED,
+        (Code::Unavailable, _) => StatusCode::SERVICE_UNAVAILABLE,
+        (Code::DeadlineExceeded, _) => StatusCode::GATEWAY_TIMEOUT,
+        _ => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}

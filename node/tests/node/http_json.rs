@@ -1,0 +1,182 @@
+//! The API in JSON over HTTP, called by `curl` as an application would.
+
+use std::fs;
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::process::{Process, until};
+
+/// A node with its CA and a token in files.
+struct Api {
+    node: Process,
+    folder: tempfile::TempDir,
+    token: String,
+}
+
+/// A response: status, headers in lower case, and the body.
+#[derive(Debug)]
+struct Answer {
+    status: u16,
+    headers: String,
+    body: String,
+}
+
+impl Answer {
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|_| panic!("{self:?}"))
+    }
+}
+
+impl Api {
+    fn start() -> Api {
+        let folder = tempfile::tempdir().expect("a folder");
+        let node = Process::listening(folder.path(), "one");
+        until("a leader", || node.reveille("schedule list").code == Some(0));
+        let ca = node.reveille("context show -o json");
+        let ca: Value = serde_json::from_str(&ca.stdout).unwrap_or_else(|_| panic!("{ca:?}"));
+        fs::write(folder.path().join("ca.pem"), ca["ca"].as_str().unwrap_or_default()).expect("written");
+        let made = node.reveille("token create app --role admin --all-tenants -o json");
+        let made: Value = serde_json::from_str(&made.stdout).unwrap_or_else(|_| panic!("{made:?}"));
+        let token = made["secret"].as_str().expect("a token").to_owned();
+        Api { node, folder, token }
+    }
+
+    /// Calls the API by `curl` with these further arguments.
+    fn curl(&self, verb: &str, path: &str, more: &[&str]) -> Answer {
+        let token = format!("Authorization: Bearer {}", self.token);
+        self.curl_as(&[&["-X", verb, "-H", &token], more].concat(), path)
+    }
+
+    fn curl_as(&self, arguments: &[&str], path: &str) -> Answer {
+        let out = Command::new("curl")
+            .args(["--silent", "--show-error", "--include", "--max-time", "60", "--cacert"])
+            .arg(self.folder.path().join("ca.pem"))
+            .args(arguments)
+            .arg(format!("https://{}{path}", self.node.admin))
+            .output()
+            .expect("curl runs");
+        let out = String::from_utf8(out.stdout).expect("text") + &String::from_utf8(out.stderr).expect("text");
+        let (headers, body) = out.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{out}"));
+        let status = headers.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or_default();
+        Answer { status, headers: headers.to_lowercase(), body: body.to_owned() }
+    }
+}
+
+fn schedule(name: &str) -> String {
+    json!({
+        "name": name,
+        "when": { "daily": { "hour": 8 } },
+        "zone": "Europe/Berlin",
+        "content": { "sender": "news@example.com", "subject": "Good morning", "text": "Hello." },
+        "audience": { "recipients": [{ "address": "ann@example.com" }] },
+    })
+    .to_string()
+}
+
+#[test]
+fn schedule_is_created_read_changed_and_triggered_by_curl() {
+    let api = Api::start();
+    let key = ["-H", "Idempotency-Key: one", "-d"];
+    let made = api.curl("POST", "/v1/schedules", &[&key[..], &[&schedule("morning")]].concat());
+    assert_eq!(made.status, 200, "{made:?}");
+    assert_eq!(made.json()["schedule"]["name"], "morning");
+    let again = api.curl("POST", "/v1/schedules", &[&key[..], &[&schedule("morning")]].concat());
+    let number = |answer: &Answer| answer.json()["schedule"]["number"].clone();
+    assert_eq!((again.status, number(&again)), (200, number(&made)), "the same key and body: {again:?}");
+    let other = api.curl("POST", "/v1/schedules", &[&key[..], &[&schedule("evening")]].concat());
+    assert_eq!((other.status, &other.json()["reason"]), (409, &json!("REQUEST_ID_REUSED")), "{other:?}");
+
+    let read = api.curl("GET", "/v1/schedules/morning?withBody=true", &["--http1.1"]);
+    assert_eq!((read.status, &read.json()["body"]["content"]["subject"]), (200, &json!("Good morning")), "{read:?}");
+    let etag = format!("\"{}\"", read.json()["schedule"]["etag"].as_str().expect("an etag"));
+    assert!(read.headers.contains(&format!("etag: {etag}")), "{read:?}");
+    let zone = json!({ "zone": "Asia/Tokyo" }).to_string();
+    let change = |etag: &str| {
+        let condition = format!("If-Match: {etag}");
+        api.curl("PATCH", "/v1/schedules/morning?updateMask=zone", &["-H", &condition, "-d", &zone])
+    };
+    let changed = change(&etag);
+    assert_eq!((changed.status, &changed.json()["schedule"]["zone"]), (200, &json!("Asia/Tokyo")), "{changed:?}");
+    let late = change(&etag);
+    assert_eq!((late.status, &late.json()["reason"]), (412, &json!("ETAG_MISMATCH")), "{late:?}");
+
+    let run = api.curl("POST", "/v1/schedules/morning/trigger", &["-H", "Idempotency-Key: 2026-W47"]);
+    assert_eq!(run.status, 200, "{run:?}");
+    let again = api.curl("POST", "/v1/schedules/morning/trigger", &["-H", "Idempotency-Key: 2026-W47"]);
+    assert_eq!(again.json()["run"]["run"], run.json()["run"]["run"]);
+    let run = run.json()["run"]["run"].as_str().expect("a run").to_owned();
+    assert_eq!(api.curl("GET", &format!("/v1/runs/{run}"), &[]).status, 200);
+    assert_eq!(api.curl("POST", &format!("/v1/runs/{run}/cancel"), &["-d", "{}"]).status, 200);
+    let watched = api.curl("GET", &format!("/v1/runs/{run}/watch"), &[]);
+    assert!(watched.headers.contains("application/jsonl"), "{watched:?}");
+    assert!(watched.body.lines().all(|line| serde_json::from_str::<Value>(line).is_ok()), "{watched:?}");
+    assert_eq!(api.curl("DELETE", "/v1/schedules/morning", &[]).status, 200);
+}
+
+#[test]
+fn error_is_a_problem_that_names_the_field() {
+    let api = Api::start();
+    let problem = |answer: Answer| {
+        assert!(answer.headers.contains("application/problem+json"), "{answer:?}");
+        assert_eq!(answer.json()["status"], answer.status, "{answer:?}");
+        (answer.status, answer.json())
+    };
+    let bad_zone = schedule("morning").replace("Europe/Berlin", "Europe/Berlni");
+    let (status, wrong) = problem(api.curl("POST", "/v1/schedules", &["-d", &bad_zone]));
+    assert_eq!((status, &wrong["reason"]), (400, &json!("UNKNOWN_ZONE")));
+    assert_eq!(wrong["fields"][0]["field"], "zone", "{wrong}");
+    for (body, says) in [("{", "is no JSON"), ("[]", "expected"), (r#"{"nmae":"x"}"#, "nmae"), (r#"{"name":7}"#, "7")] {
+        let (status, wrong) = problem(api.curl("POST", "/v1/schedules", &["-d", body]));
+        assert_eq!(status, 400, "{wrong}");
+        assert!(wrong["detail"].as_str().is_some_and(|detail| detail.contains(says)), "{says}: {wrong}");
+    }
+    let (status, missing) = problem(api.curl("GET", "/v1/schedules/none", &[]));
+    assert_eq!((status, &missing["reason"]), (404, &json!("SCHEDULE_NOT_FOUND")));
+    assert_eq!(problem(api.curl("GET", "/v1/schedule", &[])).0, 404);
+    let wrong_verb = api.curl("PUT", "/v1/runs", &["-d", "{}"]);
+    assert!(wrong_verb.headers.contains("allow: get"), "{wrong_verb:?}");
+    assert_eq!(problem(wrong_verb).0, 405);
+    assert_eq!(problem(api.curl("GET", "/v1/runs?pageSize=many", &[])).0, 400);
+    assert_eq!(problem(api.curl("GET", "/v1/runs?nothing=1", &[])).0, 400);
+    assert_eq!(problem(api.curl("GET", "/v1/runs", &["-H", "If-Match: \"7\""])).0, 400, "a condition is never ignored");
+
+    let stranger = api.curl_as(&["-H", "Authorization: Bearer rvt_nothing"], "/v1/schedules");
+    assert!(stranger.headers.contains("www-authenticate: bearer"), "{stranger:?}");
+    assert_eq!(problem(stranger).0, 401);
+    assert_eq!(problem(api.curl_as(&[], "/v1/cluster")).0, 401);
+    let large = api.folder.path().join("large");
+    fs::write(&large, vec![b' '; 5 * 1024 * 1024]).expect("written");
+    let data = format!("@{}", large.display());
+    assert_eq!(problem(api.curl("POST", "/v1/schedules", &["--data-binary", &data])).0, 413);
+}
+
+#[test]
+fn token_of_one_tenant_reads_no_other_over_http() {
+    let mut api = Api::start();
+    let of = |tenant: &str| schedule("news").replace(r#""name":"#, &format!(r#""tenant":"{tenant}","name":"#));
+    for tenant in ["red", "blue"] {
+        assert_eq!(api.curl("POST", "/v1/schedules", &["-d", &of(tenant)]).status, 200);
+    }
+    let made = api.node.reveille("token create red --role editor --tenant red -o json");
+    let made: Value = serde_json::from_str(&made.stdout).unwrap_or_else(|_| panic!("{made:?}"));
+    api.token = made["secret"].as_str().expect("a token").to_owned();
+    assert_eq!(api.curl("GET", "/v1/schedules/news?tenant=red", &[]).status, 200);
+    assert_eq!(api.curl("GET", "/v1/schedules/news?tenant=blue", &[]).status, 403);
+    assert_eq!(api.curl("POST", "/v1/schedules", &["-d", &of("blue")]).status, 403);
+    assert_eq!(api.curl("GET", "/v1/cluster", &[]).status, 403);
+}
+
+#[test]
+fn description_names_every_path_and_each_reference_exists() {
+    let api = Api::start();
+    let document = api.curl_as(&[], "/v1/openapi.json").json();
+    assert_eq!(document["openapi"], "3.1.0");
+    assert!(document["paths"]["/v1/schedules/{name}"]["get"].is_object(), "{document}");
+    let schemas = document["components"]["schemas"].as_object().expect("schemas");
+    let text = document.to_string();
+    for reference in text.split("#/components/schemas/").skip(1) {
+        let name = reference.split('"').next().unwrap_or_default();
+        assert!(schemas.get(name).is_some_and(Value::is_object), "{name}");
+    }
+}
