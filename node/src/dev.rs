@@ -138,6 +138,7 @@ fn config(args: &Args) -> Result<Config> {
         http: Some(port(Config::HTTP_PORT)),
         insecure: Some(true),
         shutdown_seconds: Some(10),
+        disk_reserve_mib: Some(0),
         unsubscribe,
         ..Settings::default()
     };

@@ -6,8 +6,9 @@
 use std::io;
 use std::path::Path;
 
-/// Bytes of the volume that parts leave free for the log, at most a tenth of the volume.
-pub(super) const KEPT_FREE: u64 = 256 * 1024 * 1024;
+/// Bytes of the volume that parts leave free for the log, at most a tenth of the volume: below it the node takes no new
+/// work (`process/disk_reserve.rs`).
+pub(super) const KEPT_FREE: u64 = 512 * 1024 * 1024;
 const MIB: u64 = 1024 * 1024;
 
 /// Checks that the volume of a folder has space for a part and for the log.
@@ -54,7 +55,7 @@ mod tests {
         assert!(asked(GIB, GIB + KEPT_FREE, 100 * GIB).is_ok());
         let refused = asked(GIB, GIB + KEPT_FREE - 1, 100 * GIB).expect_err("nothing would be left");
         assert_eq!(refused.kind(), io::ErrorKind::StorageFull);
-        let why = "1279 MiB are free in /parts for a part of 1024, and 256 are kept free for the log";
+        let why = "1535 MiB are free in /parts for a part of 1024, and 512 are kept free for the log";
         assert_eq!(refused.to_string(), why);
         assert!(asked(GIB / 2, GIB - GIB / 10, GIB).is_ok(), "of a small volume a tenth is kept");
     }

@@ -27,6 +27,7 @@ use super::claims::types::Offer;
 use super::leadership::{Leadership, NodeReport};
 use super::transfer::{self, Unfit};
 use crate::process::context::NodeContext;
+use crate::process::disk_reserve::DiskSpace;
 
 /// Time between two checks.
 const CHECK_EVERY: Duration = Duration::from_millis(250);
@@ -54,6 +55,8 @@ struct Observations {
     applied: u64,
     /// Duration of the write or sync that runs now; `None` if none runs.
     sync_running_for: Option<Duration>,
+    /// True if the volume of this node is full, and another voter has space.
+    disk_full: bool,
     /// True if there is work and credit for it, and no node has a claim.
     could_grant: bool,
     /// True if a claim was granted since the last check, or may have been.
@@ -93,6 +96,9 @@ impl Fitness {
         if seen.sync_running_for.is_some_and(|running| running >= SYNC_MAX) {
             return Some(Unfit::DISK_HANGS);
         }
+        if seen.disk_full {
+            return Some(Unfit::DISK_FULL);
+        }
         self.idle_since.is_some_and(|since| lasts(since, IDLE_MAX)).then_some(Unfit::GRANTS_NOTHING)
     }
 }
@@ -105,7 +111,8 @@ pub(crate) async fn run(context: Arc<NodeContext>, leadership: Arc<Leadership>) 
         let granted = grants_until_next_check(&leadership, &mut hints).await;
         let seen = observe(&context, &leadership, granted);
         if let Some(unfit) = fitness.assess(&seen, context.clock.monotonic()) {
-            if transfer::step_down(&context, unfit, |_| true).await {
+            let may = |heir: NodeId| unfit != Unfit::DISK_FULL || has_space(&leadership.reports(), heir);
+            if transfer::step_down(&context, unfit, may).await {
                 return;
             }
             // No other node votes, so this node keeps leading.
@@ -139,14 +146,22 @@ fn observe(context: &NodeContext, leadership: &Leadership, granted: bool) -> Obs
     let status = context.replica.status();
     let (now, voters) = (leadership.now(), context.voters().len());
     let nodes = LedNodes { leadership, reports: leadership.reports() };
+    let other_has_space = |node: &NodeId| *node != context.me.node && has_space(&nodes.reports, *node);
+    let disk_full = context.disk.space() == DiskSpace::Exhausted && context.voters().iter().any(other_has_space);
     let could_grant = |ledger: &Ledger| could_grant(ledger, &nodes, voters > 1, now);
     Observations {
         committed: status.committed_index,
         applied: status.applied_index,
         sync_running_for: context.replica.sync_running_for(),
+        disk_full,
         could_grant: !granted && context.replica.read(could_grant),
         granted,
     }
+}
+
+/// Returns true if the node reported space for new work.
+fn has_space(reports: &BTreeMap<NodeId, NodeReport>, node: NodeId) -> bool {
+    reports.get(&node).is_some_and(|report| report.space == DiskSpace::Ample)
 }
 
 /// What a leadership knows of the nodes, beside the ledger.

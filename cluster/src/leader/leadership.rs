@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::lease_grants::{LeaseGrants, LeaseRefused};
 use super::replication_lag::{self, AppliedHistory, FRESH};
 use crate::process::clock::LedgerClock;
+use crate::process::disk_reserve::DiskSpace;
 use crate::process::lease::LeaseClock;
 use crate::process::peer_messages::{GrantedLease, LeaseRequest, NodeMeasurements};
 
@@ -80,6 +81,8 @@ pub(crate) struct NodeReport {
     pub lacking: BTreeSet<Hash>,
     /// True if the node lacks blocks of the archive (P24).
     pub lacks_archive: bool,
+    /// Space on the node's volume.
+    pub space: DiskSpace,
     /// True if the node stops and wants no more claims. Once true, it stays true for this incarnation.
     pub stopping: bool,
 }
@@ -243,7 +246,7 @@ impl Leadership {
 
     /// Records the report in a lease request. A request of an earlier incarnation is ignored.
     fn record_report(&self, request: LeaseRequest, behind: bool) {
-        let LeaseRequest { owner, measured, stopping, lacking, lacks_archive, .. } = request;
+        let LeaseRequest { owner, measured, stopping, lacking, lacks_archive, space, .. } = request;
         let mut reports = self.reports.lock();
         let before = reports.get(&owner.node);
         if before.is_some_and(|before| before.owner.incarnation > owner.incarnation) {
@@ -256,7 +259,8 @@ impl Leadership {
         }
         let stopping = stopping || before.is_some_and(|before| before.owner == owner && before.stopping);
         let lacking = lacking.into_iter().collect();
-        reports.insert(owner.node, NodeReport { owner, measured, behind, lacking, lacks_archive, stopping });
+        let report = NodeReport { owner, measured, behind, lacking, lacks_archive, space, stopping };
+        reports.insert(owner.node, report);
     }
 
     /// Returns the audience parts that a node lacked at its last request (P20).
@@ -292,10 +296,11 @@ impl Leadership {
     }
 
     /// Returns true if this owner may get claims, as far as this leadership knows (P12): it has a lease of this
-    /// leadership, applies the log, and does not stop.
+    /// leadership, applies the log, has space to record what it sends, and does not stop.
     pub(crate) fn may_claim(&self, owner: ClaimOwner) -> bool {
         let reports = self.reports.lock();
-        let wants = |report: &NodeReport| report.owner == owner && !report.behind && !report.stopping;
+        let is_able = |report: &NodeReport| !report.behind && report.space != DiskSpace::Exhausted && !report.stopping;
+        let wants = |report: &NodeReport| report.owner == owner && is_able(report);
         reports.get(&owner.node).is_some_and(wants) && self.grants.lock().has_lease(owner, self.lease_clock.boot())
     }
 

@@ -39,6 +39,7 @@ pub(crate) struct Unfit {
 impl Unfit {
     pub const LAGS: Unfit = Unfit { cause: "lag", text: "what is committed is not applied for 2 s" };
     pub const DISK_HANGS: Unfit = Unfit { cause: "disk", text: "the disk of the log has not answered for 5 s" };
+    pub const DISK_FULL: Unfit = Unfit { cause: "disk full", text: "its volume is full, and another node has space" };
     pub const GRANTS_NOTHING: Unfit =
         Unfit { cause: "no grants", text: "there is work and room for it, and nothing was granted for 10 s" };
     pub const CLOCK_IS_OFF: Unfit =

@@ -5,6 +5,7 @@ pub(crate) mod alarm_log;
 pub mod archive;
 pub mod backlog;
 pub(crate) mod backlog_watch;
+pub(crate) mod disk_watch;
 pub mod return_path;
 pub mod test_clock;
 pub mod unsubscribe;

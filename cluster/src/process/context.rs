@@ -13,6 +13,7 @@ use reveille_raft::{EntryStamp, Replica, Role};
 
 use super::cache::Cache;
 use super::clock::Clock;
+use super::disk_reserve::DiskReserve;
 use super::lease::{LEASE, LeaseClock, NodeLease};
 use crate::audience::AudienceStore;
 use crate::backup::BackupPlan;
@@ -90,6 +91,8 @@ pub struct NodeContext {
     pub archive_after: Duration,
     /// Where and when backups are made. `None`: nowhere.
     pub backups: Option<BackupPlan>,
+    /// Space on the volume of the data folder.
+    pub disk: DiskReserve,
     /// Address for bounces. `None`: bounces go to the content's sender.
     pub return_path: Option<ReturnPath>,
     /// True if the node is stopping: it returns what it has not begun, and ends.
@@ -127,6 +130,7 @@ impl NodeContext {
             unsubscribe: None,
             archive_after: ARCHIVE_AFTER,
             backups: None,
+            disk: DiskReserve::default(),
             return_path: None,
             stopping: AtomicBool::new(false),
         }

@@ -26,7 +26,7 @@ use super::state_comparison;
 use super::supervisor::Supervisor;
 use crate::audience;
 use crate::leader::{epoch, transfer};
-use crate::ops::{alarm_log, backlog_watch};
+use crate::ops::{alarm_log, backlog_watch, disk_watch};
 use crate::smtp::registry::RelayRegistry;
 use crate::smtp::{CredentialStore, Dial, RelayRules, relay_follower};
 use crate::worker::context::{JournalWriter, WorkerContext};
@@ -159,6 +159,11 @@ impl NodeRuntime {
         self.restarting("AudienceParts", &work, pause, stop_requested, |context, stopping| {
             audience::steward::run(context, stopping.stop_requested)
         });
+        if self.context.disk.is_kept() {
+            self.restarting("DiskWatch", &work, pause, stop_requested, |context, stopping| {
+                disk_watch::run(context, stopping.stop_requested)
+            });
+        }
         self.restarting("StateComparison", &work, pause, stop_requested, |context, stopping| {
             state_comparison::run(context, stopping.stop_requested)
         });

@@ -5,6 +5,7 @@ pub(crate) mod cache;
 pub mod clock;
 pub mod context;
 pub mod descriptions;
+pub mod disk_reserve;
 pub mod lease;
 pub mod lifecycle;
 pub(crate) mod limits;

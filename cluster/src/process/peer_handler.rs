@@ -56,7 +56,7 @@ impl PeerHandler {
             wall: self.clock.wall(),
             version: self.introduction.version.clone(),
             tzdb: self.introduction.tzdb.clone(),
-            no_room: context.parts.shortage().unwrap_or_default(),
+            no_room: context.disk.shortage().or_else(|| context.parts.shortage()).unwrap_or_default(),
             stopping: context.is_stopping(),
             trust: context.replica.tls().map(NodeTls::report),
         }

@@ -14,6 +14,8 @@ use reveille_raft::tls::TrustReport;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::disk_reserve::DiskSpace;
+
 /// One kind of request.
 pub trait Ask: Serialize {
     /// Name of the request, for logs and metrics.
@@ -103,6 +105,9 @@ pub struct LeaseRequest {
     pub lacking: Vec<Hash>,
     /// True if it lacks blocks of the archive (P24).
     pub lacks_archive: bool,
+    /// Space on its volume.
+    #[serde(default)]
+    pub space: DiskSpace,
     /// Measurements by which the leader decides how far ahead the node may claim (P12).
     pub measured: NodeMeasurements,
     /// True if the node stops: it passes no more gates and wants no claims. It asks so that its claims stay its own
@@ -344,7 +349,7 @@ pub struct Description {
     pub version: String,
     /// Release of its time zone database.
     pub tzdb: String,
-    /// Reason why it accepts no audience parts now. Empty if there is space.
+    /// Reason why it accepts no new work or no audience parts now. Empty if there is space.
     pub no_room: String,
     /// True if it is finishing its claims and then ends.
     pub stopping: bool,
@@ -434,6 +439,7 @@ mod tests {
             applied: 9,
             lacking: vec![Hash([7; 32])],
             lacks_archive: true,
+            space: DiskSpace::Short,
             measured: NodeMeasurements { relays: [("one".to_owned(), flow)].into(), settle: None },
             stopping: true,
         }

@@ -71,7 +71,8 @@ async fn request_lease(context: &Arc<NodeContext>, measured: NodeMeasurements, s
     let lacking =
         if context.parts.is_lacking() { context.parts.named_lacking(&open_parts(context)) } else { Vec::new() };
     let lacks_archive = context.replica.lacks_blocks();
-    let request = LeaseRequest { owner: context.me, applied, lacking, lacks_archive, measured, stopping };
+    let space = context.disk.space();
+    let request = LeaseRequest { owner: context.me, applied, lacking, lacks_archive, space, measured, stopping };
     let sent_at = context.lease_clock();
     let Some(peer) = context.leader().and_then(|leader| context.replica.peer(leader)) else { return false };
     match peer_messages::ask(&peer, request, ASK_EVERY).await {

@@ -1,5 +1,6 @@
 //! A leader that is killed, and a leader that is cut off.
 
+use reveille_cluster::process::disk_reserve::DiskSpace;
 use reveille_cluster::process::lease::{LEASE, MARGIN};
 use reveille_cluster::process::peer_messages::{LeaseRequest, NodeMeasurements};
 use reveille_ledger::RecipientState;
@@ -68,6 +69,7 @@ async fn isolated_leader_grants_nothing_and_passes_no_gate_after_lease() {
         applied,
         lacking: Vec::new(),
         lacks_archive: false,
+        space: DiskSpace::Ample,
         measured: NodeMeasurements::default(),
         stopping: false,
     };

@@ -107,7 +107,8 @@ impl Environment {
         // Ctrl-C is for the harness, which kills its nodes.
         let own_process_group = true;
         let (prefix, variables) = (self.command_prefix(name), self.variables(name));
-        LaunchOptions { prefix, variables, own_process_group, access: access.clone() }
+        let own_volume = self.volumes.is_ok();
+        LaunchOptions { prefix, variables, own_process_group, own_volume, access: access.clone() }
     }
 
     /// Returns the words before the command line of a node.

@@ -21,6 +21,8 @@ const CRASH_POINTS: &str = "FAILPOINTS";
 /// Environment variable with the ledger level that a process applies. Only a binary with the feature `next-level` reads
 /// it.
 pub const LEVEL_VARIABLE: &str = "REVEILLE_LEVEL";
+/// Environment variable with the size of the reserve on the volume of the data folder. The former release has none.
+const RESERVE_VARIABLE: &str = "REVEILLE__DISK_RESERVE_MIB";
 /// The level of the former release.
 pub const FORMER_LEVEL: u32 = 1;
 /// The level of the next release.
@@ -45,6 +47,8 @@ pub struct LaunchOptions {
     pub variables: Vec<(&'static str, OsString)>,
     /// True if the process is to get no signals of this process's terminal, such as Ctrl-C.
     pub own_process_group: bool,
+    /// True if the node has a volume of its own, and keeps a reserve there. Nodes that share a volume keep none.
+    pub own_volume: bool,
     /// How clients reach the nodes.
     pub access: ClientAccess,
 }
@@ -108,9 +112,14 @@ impl NodeProcess {
         }
     }
 
+    /// Returns the binary of the former release, if the next start is one of it.
+    fn former_binary(&self) -> Option<&Path> {
+        self.former_release.as_deref().filter(|_| self.level == FORMER_LEVEL)
+    }
+
     /// Returns the binary of the next start.
     fn binary(&self) -> &Path {
-        self.former_release.as_deref().filter(|_| self.level == FORMER_LEVEL).unwrap_or(&self.binary)
+        self.former_binary().unwrap_or(&self.binary)
     }
 
     /// Makes a new cluster whose first node this one is. It must not have run yet.
@@ -153,6 +162,7 @@ impl NodeProcess {
         command
             .env_remove(CRASH_POINTS)
             .env(LEVEL_VARIABLE, self.level.to_string())
+            .envs((!self.launch.own_volume && self.former_binary().is_none()).then_some((RESERVE_VARIABLE, "0")))
             .envs(self.crash_points.as_ref().map(|points| (CRASH_POINTS, points)))
             .envs(self.join_token.as_ref().map(|token| ("REVEILLE__JOIN", token)))
             .envs(self.launch.variables.iter().map(|(name, value)| (*name, value.as_os_str())))

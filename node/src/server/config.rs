@@ -66,6 +66,8 @@ pub struct Config {
     pub shutdown: Duration,
     /// Time from the end of a run to its archiving.
     pub archive_after: Duration,
+    /// Size of the reserve on the data volume.
+    pub disk_reserve_mib: u64,
     /// Raft's timings.
     pub raft: RaftConfig,
     /// Certificate for clients as files. `None`: the cluster's authority issues one.

@@ -93,6 +93,7 @@ pub const MEASURES: &[Measure] = &[
     plain(Gauge, "reveille_archive_blocks_missing", "Blocks of the archive that are damaged or missing on this node"),
     plain(Gauge, "reveille_parts_lacking", "Parts of sealed audiences that this node lacks and fetches"),
     plain(Gauge, "reveille_parts_no_room", "1: the volume of this node has no room for parts of audiences"),
+    plain(Gauge, "reveille_disk_short", "1: the data volume has no room for new work; 2: its reserve is in use"),
     plain(Distribution, "reveille_wal_sync_seconds", "How long a sync of the log takes"),
     plain(Counter, "reveille_wal_syncs_total", "Syncs of the log"),
     plain(Counter, "reveille_wal_batches_total", "Batches written to the log"),

@@ -17,6 +17,7 @@ use reveille_cluster::ops::zones::Zones;
 use reveille_cluster::process::clock::SystemClock;
 use reveille_cluster::process::context::NodeContext;
 use reveille_cluster::process::context::NodeIntroduction;
+use reveille_cluster::process::disk_reserve::DiskReserve;
 use reveille_cluster::process::lifecycle::{self, LeadershipHandle, NodeRuntime, StartError};
 use reveille_cluster::process::peer_handler::PeerHandler;
 use reveille_cluster::smtp::{CredentialStore, RelayRules, TcpDialer};
@@ -34,6 +35,7 @@ use crate::server::client_tls::{self, ClientListenersTls};
 use crate::server::config::Config;
 use crate::server::{admission, first_token, fqdn, health, logging, node_identity, unsubscribe};
 
+const MIB: u64 = 1024 * 1024;
 /// Maximum time until a new cluster has its first leader.
 const FIRST_LEADER_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -99,6 +101,8 @@ impl NodeServer {
         let tls = admission::certificates(&options, &advertise, asked).await.map_err(AdmissionError::into_cause)?;
         let transport = transport.with_certificates(&tls);
         let client_tls = ClientListenersTls::new(&options, &advertise, &tls)?;
+        // Before anything is written: on a full volume the start needs the reserve.
+        let disk = DiskReserve::open(&options.data_dir, options.disk_reserve_mib * MIB);
         let me = node_identity::start_incarnation(&options.data_dir)?;
         let clock = Arc::new(SystemClock);
         let introduction = NodeIntroduction {
@@ -125,6 +129,7 @@ impl NodeServer {
         context.backups = options.backup.target.as_ref().map(|target| {
             BackupPlan::new(Arc::new(FolderTarget::new(target)), options.backup.every, options.backup.keep)
         });
+        context.disk = disk;
         let (by, leaving) = leaving.map_or((None, None), |Leaving { by, listener }| (Some(by), Some(listener)));
         context.unsubscribe = by;
         let context = Arc::new(context);

@@ -11,6 +11,11 @@ use reveille_sink::{Sink, SinkOptions};
 use crate::process::{Ended, Process, STEP_TIMEOUT, client, until};
 use crate::small_disk::SmallDisk;
 
+/// The file that fills a disk.
+const FILLER: &str = "filled";
+/// Bytes that stay free when a node is to use its reserve: enough for what it writes until it checks the space.
+const LEFT: u64 = 512 * 1024;
+
 /// Makes the file system larger while it is mounted.
 fn grow(disk: &SmallDisk, megabytes: u32) {
     let size = format!("remount,size={megabytes}m");
@@ -32,27 +37,84 @@ fn create(node: &Process, folder: &Path, number: usize) -> bool {
     node.reveille(&format!("schedule create s{number} {what} --text {}", text.display())).code == Some(0)
 }
 
+/// Environment of a node that keeps a reserve: a twentieth of its small volume.
+const RESERVE: [(&str, &str); 1] = [("REVEILLE__DISK_RESERVE_MIB", "256")];
+
 #[test]
 fn full_disk_stops_node_and_loses_nothing_answered() {
-    let Some(disk) = SmallDisk::mount(12) else { return };
+    let Some(disk) = SmallDisk::mount(24) else { return };
     let elsewhere = tempfile::tempdir().expect("a folder");
-    let mut node = Process::listening(disk.path(), "a");
+    let ports = ["127.0.0.1:0"; 3];
+    let mut node = Process::listening_by(disk.path(), "a", ports, &RESERVE);
     until("it leads", || node.reveille("schedule list").code == Some(0));
+    let reserve = disk.path().join("a").join("reserve");
+    assert!(fs::metadata(&reserve).is_ok_and(|file| file.len() == 24 * 1024 * 1024 / 20), "a twentieth");
     let answered: Vec<usize> = (1..100).take_while(|number| create(&node, elsewhere.path(), *number)).collect();
     assert!((3..99).contains(&answered.len()), "the disk was filled by schedules: {answered:?}");
+
+    // With less than twice the reserve beside it, only new work is refused.
+    let trigger = node.reveille("schedule trigger s1");
+    assert!(trigger.code == Some(1) && trigger.stderr.contains("a takes no new work: "), "{trigger:?}");
+    assert!(trigger.stderr.contains("free space on that volume of a"), "{trigger:?}");
+    assert!(node.reveille("schedule trigger s1 -o json").stderr.contains("NO_ROOM"));
+    let doctor = node.reveille("doctor");
+    assert!(doctor.stdout.contains("a is short of space: "), "{doctor:?}");
+    assert!(node.get("/metrics").contains("reveille_disk_short 1"));
+    assert_eq!(node.reveille("schedule pause s1").code, Some(0), "what holds something goes on");
+
+    // With less than the reserve beside it, its space is for what goes on.
+    fill(disk.path(), LEFT);
+    until("the reserve is used", || !reserve.exists());
+    until("it is measured", || node.get("/metrics").contains("reveille_disk_short 2"));
+    assert_eq!(node.reveille("schedule resume s1").code, Some(0), "{}", node.said());
+
+    fill(disk.path(), 0);
+    until("it has no space", || node.reveille("schedule pause s1 --timeout 2s").code != Some(0));
     assert_eq!(node.ended(), Some(1), "{}", node.said());
     let last = node.said().lines().rfind(|line| line.contains("error:")).unwrap_or_default().to_owned();
     assert!(last.contains("the disk is full") && last.contains("free space on the volume"), "{last}");
 
-    grow(&disk, 64);
-    let node = Process::listening(disk.path(), "a");
+    grow(&disk, 96);
+    let node = Process::listening_by(disk.path(), "a", ports, &RESERVE);
     until("it leads", || node.reveille("schedule list").code == Some(0));
+    assert!(reserve.exists() && node.get("/metrics").contains("reveille_disk_short 0"), "{}", node.said());
     let listed = node.reveille("schedule list -o name").stdout;
     let listed: Vec<&str> = listed.lines().collect();
     for number in answered {
         assert!(listed.contains(&format!("s{number}").as_str()), "s{number} was answered: {listed:?}");
     }
     assert!(create(&node, elsewhere.path(), 100), "and it goes on: {}", node.said());
+}
+
+// The test thread blocks while it waits for the node, so the sink needs another thread.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn node_with_full_disk_sends_no_more_until_it_has_space() {
+    let Some(disk) = SmallDisk::mount(24) else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    std::os::unix::fs::symlink(disk.path(), folder.path().join("a")).expect("a link");
+    let sink = Sink::start(SinkOptions::default()).expect("a sink");
+    let node = Process::listening_by(folder.path(), "a", ["127.0.0.1:0"; 3], &RESERVE);
+    until("it leads", || node.reveille("schedule list").code == Some(0));
+    let port = sink.handle().address().port();
+    let relay = node.reveille(&format!("relay add main --host 127.0.0.1 --port {port} --tls none"));
+    assert_eq!(relay.code, Some(0), "{relay:?}");
+    let what = "--every 1s --tz UTC --to ann@example.net --sender b@example.net --subject s --inline-text t";
+    let created = node.reveille(&format!("schedule create often {what}"));
+    assert_eq!(created.code, Some(0), "{created:?}");
+    sink.handle().wait_for(2, STEP_TIMEOUT).await.expect("it sends");
+
+    fill(disk.path(), LEFT);
+    until("it is measured", || node.get("/metrics").contains("reveille_disk_short 2"));
+    // The leader knows it with the next lease request, and what was claimed before still goes out.
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    let sent = sink.handle().accepted_count();
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    assert_eq!(sink.handle().accepted_count(), sent, "{}", node.said());
+
+    fs::remove_file(disk.path().join(FILLER)).expect("removed");
+    sink.handle().wait_for(sent + 4, STEP_TIMEOUT).await.expect("it sends what waited");
+    until("it is measured", || node.get("/metrics").contains("reveille_disk_short 0"));
+    sink.stop().await;
 }
 
 /// Returns true if the folder contains a file that is not empty.
@@ -64,10 +126,11 @@ fn holds_something(folder: &Path) -> bool {
     })
 }
 
-/// Fills the disk. Only the rest of the last page of each file stays free.
-fn fill(folder: &Path) {
-    let mut file = fs::File::create(folder.join("filled")).expect("a file");
-    while file.write(&[0; 4096]).is_ok_and(|written| written > 0) {}
+/// Fills the disk until at most `left` bytes are free. With 0, only the rest of the last page of each file stays free.
+fn fill(folder: &Path, left: u64) {
+    let mut file = fs::File::options().create(true).append(true).open(folder.join(FILLER)).expect("a file");
+    let free = || rustix::fs::statvfs(folder).expect("a volume").f_bavail * 4_096;
+    while free() > left && file.write(&[0; 4_096]).is_ok_and(|written| written > 0) {}
 }
 
 // The test thread blocks while it waits for the node, so the sink needs another thread.
@@ -91,7 +154,7 @@ async fn full_journal_stops_node_and_each_email_comes_once() {
     // The journal must exist before the disk is full. Otherwise the leader stops before it has claimed anything.
     until("it has a journal", || holds_something(disk.path()));
     // The first records of the journal still fit into its last page; later ones do not.
-    fill(disk.path());
+    fill(disk.path(), 0);
     let what = "--at 2099-01-01T00:00:00Z --tz UTC --sender b@example.net --subject s";
     let files = format!("--recipients {} --text {}", list.display(), folder.path().join("text").display());
     let created = node.reveille(&format!("schedule create one {what} {files}"));
@@ -148,7 +211,7 @@ fn import_without_disk_space_fails_at_once_and_can_continue() {
     let logged = || node.said().lines().filter(|line| line.contains("no room for parts")).count();
     assert_eq!(logged(), 1, "once for all tries: {}", node.said());
     let doctor = node.reveille("doctor");
-    assert!(doctor.code == Some(1) && doctor.stdout.contains("a takes no parts of audiences"), "{doctor:?}");
+    assert!(doctor.code == Some(1) && doctor.stdout.contains("a is short of space"), "{doctor:?}");
     until("it is measured", || node.get("/metrics").contains("reveille_parts_no_room 1"));
 
     // The import waits for space, and continues without another command.
@@ -167,5 +230,5 @@ fn import_without_disk_space_fails_at_once_and_can_continue() {
     assert!(ended.stdout.contains("100000") || ended.stdout.contains("100,000"), "{ended:?}");
     until("the node says so", || node.said().contains("there is room for parts of audiences again"));
     until("it is measured", || node.get("/metrics").contains("reveille_parts_no_room 0"));
-    assert!(!node.reveille("doctor").stdout.contains("takes no parts"));
+    assert!(!node.reveille("doctor").stdout.contains("is short of space"));
 }

@@ -39,6 +39,8 @@ pub fn start(folder: &Path, name: &str, flags: &[&str]) -> Command {
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("REVEILLE__")) {
         command.env_remove(name);
     }
+    // Many nodes of tests share a volume, or a memory file system.
+    command.env("REVEILLE__DISK_RESERVE_MIB", "0");
     command
 }
 

@@ -22,8 +22,14 @@ fn unfit_after(fitness: &mut Fitness, seen: Observations, from_ms: u64, until_ms
     times.find_map(|at| Some((at - from_ms, fitness.assess(&seen, Duration::from_millis(at))?)))
 }
 
-const HEALTHY: Observations =
-    Observations { committed: 9, applied: 9, sync_running_for: None, could_grant: false, granted: false };
+const HEALTHY: Observations = Observations {
+    committed: 9,
+    applied: 9,
+    sync_running_for: None,
+    disk_full: false,
+    could_grant: false,
+    granted: false,
+};
 
 #[test]
 fn quiet_leader_is_fit() {
@@ -50,6 +56,12 @@ fn sync_of_five_seconds_makes_leader_unfit_and_short_ones_do_not() {
     let running = |seconds| Observations { sync_running_for: Some(Duration::from_secs(seconds)), ..HEALTHY };
     assert_eq!(unfit_after(&mut Fitness::default(), running(4), 0, 60_000), None);
     assert_eq!(unfit_after(&mut Fitness::default(), running(5), 0, 60_000), Some((0, Unfit::DISK_HANGS)));
+}
+
+#[test]
+fn full_disk_makes_leader_unfit_if_another_node_has_space() {
+    let seen = Observations { disk_full: true, ..HEALTHY };
+    assert_eq!(unfit_after(&mut Fitness::default(), seen, 0, 60_000), Some((0, Unfit::DISK_FULL)));
 }
 
 #[test]

@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use reveille_proto::admin::v1::{BackupStatus, Checkpoint, GetClusterStatusResponse, MemberRole, MemberStatus};
+use reveille_proto::admin::v1::{
+    BackupStatus, Checkpoint, GetClusterStatusResponse, MemberRole, MemberStatus,
+};
 
 use crate::cli::clocks::{self, ClockComparison};
 use crate::cli::instant;
@@ -111,11 +113,11 @@ fn finding_about_member(member: &MemberStatus) -> Option<Finding> {
     Some(Finding::warning("lag", what, why, format!("{STATUS}, again: it must shrink; else look at its disk and CPU")))
 }
 
-/// Reports a node whose volume has no room for parts of audiences.
+/// Reports a node whose volume has no room for new work or for parts of audiences.
 fn room(member: &MemberStatus) -> Option<Finding> {
     let no_room = Some(&member.no_room).filter(|no_room| !no_room.is_empty())?;
-    let what = format!("{} takes no parts of audiences: {no_room}", name(member));
-    let why = "imports wait for it, and its log will be next: a node whose log finds no room stops";
+    let what = format!("{} is short of space: {no_room}", name(member));
+    let why = "it refuses new work and imports, and its log will be next: a node whose log finds no room stops";
     let next =
         format!("free space on that volume of {}; an import goes on by itself, or by the same command", name(member));
     Some(Finding::problem("no_room", what, why, next))

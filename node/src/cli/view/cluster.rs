@@ -233,7 +233,7 @@ impl StatusView {
         }
         problems.extend(self.members.iter().filter_map(|member| {
             let no_room = member.no_room.as_ref()?;
-            Some(format!("{} takes no parts of audiences: {no_room}; free space there", member.name))
+            Some(format!("{} is short of space: {no_room}; free space there", member.name))
         }));
         problems.extend(self.members.iter().filter_map(|member| {
             let until = member.crash_backoff_until.as_ref()?;

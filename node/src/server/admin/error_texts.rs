@@ -42,6 +42,13 @@ fn stopping(error: impl ToString) -> ApiError {
     ApiError::new(Code::Unavailable, ErrorReason::Stopping, message).next("ask another node: --endpoint a,b,c")
 }
 
+/// The volume of this node has no space for new work.
+pub fn no_room(node: &str, why: &str) -> ApiError {
+    let message = format!("{node} takes no new work: {why}; nothing happened");
+    ApiError::new(Code::ResourceExhausted, ErrorReason::NoRoom, message)
+        .next(format!("free space on that volume of {node}, or ask another node: --endpoint a,b,c"))
+}
+
 /// The request was larger than the limit, and was not read.
 pub fn request_too_large(said: &str, most: usize) -> ApiError {
     let message = format!("the request has more than {most} bytes ({said}); nothing happened");

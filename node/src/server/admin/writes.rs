@@ -75,6 +75,11 @@ impl Admin {
         request_id: &str,
         call: &Call,
     ) -> Result<CommandReply, WriteError> {
+        if is_new_work(&command)
+            && let Some(why) = self.context.disk.shortage()
+        {
+            return Err(error_texts::no_room(&self.context.introduction.name, &why).request(request_id).into());
+        }
         let reply = match self.context.replica.propose_while_led(call.actor(), &command, call.deadline).await {
             Ok(reply) => reply,
             Err(ProposeError::NoLeader | ProposeError::NotReady) => {
@@ -90,6 +95,22 @@ impl Admin {
         crash::point("admin.after-commit-before-reply");
         Ok(reply)
     }
+}
+
+/// Returns true if a node whose volume is nearly full refuses the command. What is on its way, and what ends or holds
+/// something, goes on.
+fn is_new_work(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::ScheduleCreate(_)
+            | Command::SchedulesCreate(_)
+            | Command::Trigger(_)
+            | Command::Backfill(_)
+            | Command::SendTest(_)
+            | Command::AudienceSeal(_)
+            | Command::CampaignCreate(_)
+            | Command::CampaignLaunch(_)
+    )
 }
 
 /// Returns how many recipients of the command's first run were moved, by new state.

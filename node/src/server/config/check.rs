@@ -70,6 +70,7 @@ impl Settings {
                 self.archive_after_seconds.unwrap_or(86_400),
                 10..=31_536_000,
             )?),
+            disk_reserve_mib: within("disk_reserve_mib", self.disk_reserve_mib.unwrap_or(256), 0..=65_536)?,
             raft: self.raft.check()?,
             tls: self.tls.check(insecure)?,
             unsubscribe,

@@ -65,6 +65,10 @@ pub struct Settings {
     /// [default: 86400]
     #[arg(long, value_name = "SECONDS")]
     pub archive_after_seconds: Option<u64>,
+    /// Space that is kept on the data volume for when it is full, in MiB, at most a twentieth of it; 0 to 65536 [default:
+    /// 256]
+    #[arg(long, value_name = "MIB")]
+    pub disk_reserve_mib: Option<u64>,
     /// Raft's timings; in the file and the environment only.
     #[arg(skip)]
     pub raft: RaftSettings,
@@ -183,6 +187,7 @@ impl From<Config> for Settings {
             insecure: Some(config.insecure),
             shutdown_seconds: Some(config.shutdown.as_secs()),
             archive_after_seconds: Some(config.archive_after.as_secs()),
+            disk_reserve_mib: Some(config.disk_reserve_mib),
             raft: RaftSettings {
                 heartbeat_ms: Some(config.raft.heartbeat_ms),
                 election_min_ms: Some(config.raft.election_ms.start),
@@ -231,6 +236,7 @@ impl Settings {
             insecure: self.insecure.or(below.insecure),
             shutdown_seconds: self.shutdown_seconds.or(below.shutdown_seconds),
             archive_after_seconds: self.archive_after_seconds.or(below.archive_after_seconds),
+            disk_reserve_mib: self.disk_reserve_mib.or(below.disk_reserve_mib),
             raft: self.raft.over(below.raft),
             tls: self.tls.over(below.tls),
             unsubscribe: self.unsubscribe.over(below.unsubscribe),

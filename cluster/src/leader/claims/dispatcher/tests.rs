@@ -15,6 +15,7 @@ use reveille_ledger::reply::{CommandOutcome, MovedRecipients};
 use super::*;
 use crate::leader::claims::claimable::canary_waits;
 use crate::leader::claims::types::ClaimSource;
+use crate::process::disk_reserve::DiskSpace;
 use crate::process::peer_messages::{NodeMeasurements, RelayFlow};
 use crate::samples;
 
@@ -233,7 +234,8 @@ fn report(owner: ClaimOwner, dialogue_ms: u64, rate_milli: u64) -> NodeReport {
     let flow = RelayFlow { dialogue: Some(Duration::from_millis(dialogue_ms)), rate_milli };
     let settle = Some(Duration::from_millis(10));
     let measured = NodeMeasurements { relays: [("mailbox".to_owned(), flow)].into(), settle };
-    NodeReport { owner, measured, behind: false, lacking: BTreeSet::new(), lacks_archive: false, stopping: false }
+    let (lacking, space) = (BTreeSet::new(), DiskSpace::Ample);
+    NodeReport { owner, measured, behind: false, lacking, lacks_archive: false, space, stopping: false }
 }
 
 fn schedule(recipients: u32) -> ScheduleCreate {

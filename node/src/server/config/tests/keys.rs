@@ -56,7 +56,7 @@ fn uncommented(line: &str) -> String {
 
 #[test]
 fn words_about_defaults_and_bounds_are_true() {
-    assert_eq!(keys().iter().filter(|key| bounds(&key.why).is_some()).count(), 6, "whose bounds are tried");
+    assert_eq!(keys().iter().filter(|key| bounds(&key.why).is_some()).count(), 7, "whose bounds are tried");
     for key in keys() {
         if let (Some(words), false) = (
             &key.default,
