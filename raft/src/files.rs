@@ -1,9 +1,11 @@
 //! Small files of a data folder, and of the command line.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+
+use rustix::fs::{Advice, fadvise};
 
 /// Permissions of a file that its owner alone may read.
 pub const PRIVATE: u32 = 0o600;
@@ -32,6 +34,18 @@ pub fn replace_by(folder: &Path, name: &str, draft: &str, content: &[u8], mode: 
     file.sync_all()?;
     std::fs::rename(&draft, folder.join(name))?;
     File::open(folder)?.sync_all()
+}
+
+/// Returns the content of a file as it is on the disk. The system's copy in memory, which may hide damage, is dropped.
+///
+/// # Errors
+/// The error of the system.
+pub fn read_from_disk(path: &Path) -> io::Result<Vec<u8>> {
+    let mut file = File::open(path)?;
+    fadvise(&file, 0, None, Advice::DontNeed)?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// Removes a file if it exists.

@@ -30,6 +30,7 @@ pub mod peer;
 mod proposer;
 mod replica;
 mod router;
+mod scrub;
 pub mod snapshot;
 mod state_machine;
 pub mod tls;
@@ -53,6 +54,7 @@ pub use proposer::{EntryStamp, ProposeError};
 pub use replica::Replica;
 pub use replica::status::{MemberStatus, Status};
 pub use router::ReadError;
+pub use scrub::FileAtRest;
 pub use state_machine::hint::{Hint, Hints};
 
 /// openraft with this crate's types.

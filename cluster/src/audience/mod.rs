@@ -21,7 +21,7 @@ pub mod steward;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, DirBuilder, File};
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, FileExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -30,7 +30,7 @@ use std::time::{Duration, SystemTime};
 use parking_lot::Mutex;
 use reveille_ledger::content::Recipient;
 use reveille_ledger::ids::Hash;
-use reveille_raft::files::remove_if_exists;
+use reveille_raft::files::{read_from_disk, remove_if_exists};
 use tokio::sync::Semaphore;
 
 use crate::process::cache::Cache;
@@ -197,10 +197,7 @@ impl AudienceStore {
     }
 
     fn open_part(&self, part: Hash) -> Result<File, PartFault> {
-        File::open(self.path(part)).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => PartFault::Missing(part),
-            _ => PartFault::Unreadable { part, error: error.to_string() },
-        })
+        File::open(self.path(part)).map_err(|error| missing_or_unreadable(part, &error))
     }
 
     fn head(&self, part: Hash, file: &File) -> Result<Arc<Head>, PartFault> {
@@ -321,15 +318,13 @@ impl AudienceStore {
         Ok(Some((bytes, total)))
     }
 
-    /// Returns the whole file of a part, verified.
+    /// Returns the whole file of a part as it is on the disk, verified.
     ///
     /// # Errors
     /// The same errors as [`AudienceStore::read`].
     pub(crate) fn whole(&self, part: Hash) -> Result<Vec<u8>, PartFault> {
         let damaged = |what: String| PartFault::Damaged { part, what };
-        let mut bytes = Vec::new();
-        let read = self.open_part(part)?.read_to_end(&mut bytes);
-        read.map_err(|error| PartFault::Unreadable { part, error: error.to_string() })?;
+        let bytes = read_from_disk(&self.path(part)).map_err(|error| missing_or_unreadable(part, &error))?;
         match file::verify(&bytes).map_err(damaged)? {
             name if name == part => Ok(bytes),
             _ => Err(damaged("its content is that of another part".to_owned())),
@@ -425,6 +420,13 @@ fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {
     // Set from the clock by which the file's age is measured. In the simulation the kernel's clock is another one.
     file.set_modified(SystemTime::now())?;
     file.sync_all()
+}
+
+fn missing_or_unreadable(part: Hash, error: &io::Error) -> PartFault {
+    match error.kind() {
+        io::ErrorKind::NotFound => PartFault::Missing(part),
+        _ => PartFault::Unreadable { part, error: error.to_string() },
+    }
 }
 
 fn cut_or_unreadable(part: Hash, error: &io::Error) -> PartFault {

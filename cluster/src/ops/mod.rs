@@ -7,6 +7,7 @@ pub mod backlog;
 pub(crate) mod backlog_watch;
 pub(crate) mod disk_watch;
 pub mod return_path;
+pub(crate) mod scrub;
 pub mod test_clock;
 pub mod unsubscribe;
 pub mod zones;

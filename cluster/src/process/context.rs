@@ -15,6 +15,7 @@ use super::cache::Cache;
 use super::clock::Clock;
 use super::disk_reserve::DiskReserve;
 use super::lease::{LEASE, LeaseClock, NodeLease};
+use super::scrub_report::Scrub;
 use crate::audience::AudienceStore;
 use crate::backup::BackupPlan;
 use crate::leader::leadership::Leadership;
@@ -93,6 +94,8 @@ pub struct NodeContext {
     pub backups: Option<BackupPlan>,
     /// Space on the volume of the data folder.
     pub disk: DiskReserve,
+    /// Checks of files at rest.
+    pub scrub: Scrub,
     /// Address for bounces. `None`: bounces go to the content's sender.
     pub return_path: Option<ReturnPath>,
     /// True if the node is stopping: it returns what it has not begun, and ends.
@@ -131,6 +134,7 @@ impl NodeContext {
             archive_after: ARCHIVE_AFTER,
             backups: None,
             disk: DiskReserve::default(),
+            scrub: Scrub::default(),
             return_path: None,
             stopping: AtomicBool::new(false),
         }

@@ -26,7 +26,7 @@ use super::state_comparison;
 use super::supervisor::Supervisor;
 use crate::audience;
 use crate::leader::{epoch, transfer};
-use crate::ops::{alarm_log, backlog_watch, disk_watch};
+use crate::ops::{alarm_log, backlog_watch, disk_watch, scrub};
 use crate::smtp::registry::RelayRegistry;
 use crate::smtp::{CredentialStore, Dial, RelayRules, relay_follower};
 use crate::worker::context::{JournalWriter, WorkerContext};
@@ -164,6 +164,9 @@ impl NodeRuntime {
                 disk_watch::run(context, stopping.stop_requested)
             });
         }
+        self.restarting("Scrub", &work, pause, stop_requested, |context, stopping| {
+            scrub::run(context, stopping.stop_requested)
+        });
         self.restarting("StateComparison", &work, pause, stop_requested, |context, stopping| {
             state_comparison::run(context, stopping.stop_requested)
         });

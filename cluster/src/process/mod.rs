@@ -12,6 +12,7 @@ pub(crate) mod limits;
 pub mod peer_handler;
 pub mod peer_messages;
 pub(crate) mod proposal;
+pub mod scrub_report;
 pub mod secret;
 pub(crate) mod state_comparison;
 pub(crate) mod supervisor;

@@ -12,9 +12,9 @@ use reveille_raft::tls::NodeTls;
 use super::clock::Clock;
 use super::context::{NodeContext, NodeIntroduction};
 use super::peer_messages::{
-    self, AuthorityFile, BarrierReport, BarrierRequest, ChangeMember, ChangedMember, ClockReading, Describe,
-    Description, FetchAuthority, FetchFile, FilePiece, GrantedLease, HandOver, HoldBarrier, HoldParts, LeaseRequest,
-    MemberRefusal, PeerFile, PeerRequest, ReadClock, TakePart, reply,
+    self, AuthorityFile, BarrierReport, BarrierRequest, BeginScrub, ChangeMember, ChangedMember, ClockReading,
+    Describe, Description, FetchAuthority, FetchFile, FilePiece, GrantedLease, HandOver, HoldBarrier, HoldParts,
+    LeaseRequest, MemberRefusal, PeerFile, PeerRequest, ReadClock, TakePart, reply,
 };
 use crate::audience::steward::{PIECE, fetch_from};
 use crate::leader::leadership::Leadership;
@@ -59,6 +59,7 @@ impl PeerHandler {
             no_room: context.disk.shortage().or_else(|| context.parts.shortage()).unwrap_or_default(),
             stopping: context.is_stopping(),
             trust: context.replica.tls().map(NodeTls::report),
+            scrub: context.scrub.report(),
         }
     }
 
@@ -94,6 +95,7 @@ impl Application for PeerHandler {
             PeerRequest::FetchAuthority(FetchAuthority(id)) => {
                 reply::<FetchAuthority>(&authority_file(&*self.started()?, from, id))
             }
+            PeerRequest::BeginScrub(BeginScrub) => reply::<BeginScrub>(&self.started()?.scrub.request()),
             PeerRequest::TakePart(request) => reply::<TakePart>(&take_part(self.started()?, request).await),
         }
     }

@@ -15,6 +15,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::disk_reserve::DiskSpace;
+use super::scrub_report::ScrubReport;
 
 /// One kind of request.
 pub trait Ask: Serialize {
@@ -71,6 +72,8 @@ requests! {
     TakePart(TakePart) -> Result<(), String>, bulk: false;
     /// Asks a member for an authority with its key (P22). `None`: it does not have it.
     FetchAuthority(FetchAuthority) -> Option<AuthorityFile>, bulk: false;
+    /// Asks a node to check its files at rest now. [`Description`] has the result.
+    BeginScrub(BeginScrub) -> (), bulk: false;
 }
 
 /// Sends a request and waits at most `limit` for the answer.
@@ -356,7 +359,14 @@ pub struct Description {
     /// Which authorities it trusts and uses (P22). `None` in a cluster without certificates.
     #[serde(default)]
     pub trust: Option<TrustReport>,
+    /// Checks of its files at rest.
+    #[serde(default)]
+    pub scrub: ScrubReport,
 }
+
+/// Asks a node to check its files at rest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BeginScrub;
 
 /// Asks a member for an authority with its key (P22).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

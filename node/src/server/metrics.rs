@@ -94,6 +94,8 @@ pub const MEASURES: &[Measure] = &[
     plain(Gauge, "reveille_parts_lacking", "Parts of sealed audiences that this node lacks and fetches"),
     plain(Gauge, "reveille_parts_no_room", "1: the volume of this node has no room for parts of audiences"),
     plain(Gauge, "reveille_disk_short", "1: the data volume has no room for new work; 2: its reserve is in use"),
+    plain(Gauge, "reveille_damaged_files", "Files at rest of this node that are damaged and not repaired yet"),
+    plain(Counter, "reveille_scrub_bytes_total", "Bytes of files at rest that were checked"),
     plain(Distribution, "reveille_wal_sync_seconds", "How long a sync of the log takes"),
     plain(Counter, "reveille_wal_syncs_total", "Syncs of the log"),
     plain(Counter, "reveille_wal_batches_total", "Batches written to the log"),

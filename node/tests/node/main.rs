@@ -19,6 +19,7 @@ mod quorum;
 mod reload;
 mod return_path;
 mod rotation;
+mod scrub;
 mod service;
 #[path = "../../../raft/src/snapshot/tests/small_disk.rs"]
 mod small_disk;

@@ -33,6 +33,7 @@ use crate::membership::{Member, MembershipError, change_membership, initialize, 
 use crate::peer::{Application, Destination, Peer};
 use crate::proposer::{EntryStamp, ProposeError};
 use crate::router::{ReadError, RetryPolicy, Router};
+use crate::snapshot::manager::SnapshotManager;
 use crate::snapshot::{PinnedSnapshot, SnapshotError};
 use crate::state_machine::applied_state::{AppliedState, record_lock_time};
 use crate::state_machine::checkpoints::Checkpoints;
@@ -58,6 +59,7 @@ pub(crate) struct ReplicaShared {
     pub router: Arc<Router>,
     pub eligibility: Eligibility,
     pub application: Arc<dyn Application>,
+    pub snapshots: Arc<SnapshotManager>,
     pub tls: Option<NodeTls>,
     pub fatal_errors: FatalErrorCell,
     pub log: WalHealth,

@@ -292,7 +292,13 @@ async fn open_locked(
     tokio::spawn(eligibility.clone().run(set_candidacy, stop.clone()));
     tokio::spawn(runtime_watchdog::watch(stop.clone()));
     let archive = ArchiveReader::new(Arc::clone(&applied_state), Arc::clone(&snapshots));
-    tokio::spawn(manager::run(snapshots, raft.clone(), health.clone(), options.snapshot_every, stop.clone()));
+    tokio::spawn(manager::run(
+        Arc::clone(&snapshots),
+        raft.clone(),
+        health.clone(),
+        options.snapshot_every,
+        stop.clone(),
+    ));
     tokio::spawn(watch_fatal_errors(raft.clone(), health.clone(), fatal_errors.clone(), stop.clone()));
 
     let inner = ReplicaShared {
@@ -304,6 +310,7 @@ async fn open_locked(
         router,
         eligibility,
         application,
+        snapshots,
         tls: options.tls,
         fatal_errors,
         log: health,

@@ -1,14 +1,15 @@
 //! The folder of blocks: immutable compressed files, each named by the hash of its uncompressed bytes.
 
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use reveille_ledger::ids::Hash;
 use reveille_ledger::storage::BLOCK_BYTES_MAX;
 
 use super::SnapshotError;
-use super::files::{self, doing};
+use super::files::{self, doing, reading};
+use crate::files::read_from_disk;
 
 /// The fastest level of zstd that keeps its ratio: a snapshot is written while emails are sent.
 const COMPRESSION_LEVEL: i32 = 1;
@@ -39,10 +40,13 @@ impl BlockFolder {
 
     /// Returns the file of a block as it is on disk. Its content is not checked.
     pub(super) fn read_file(&self, hash: Hash) -> Result<Vec<u8>, SnapshotError> {
-        match fs::read(self.path_of(hash)) {
-            Err(error) if error.kind() == ErrorKind::NotFound => Err(SnapshotError::Missing { hash }),
-            file => file.map_err(doing("read a snapshot block")),
-        }
+        fs::read(self.path_of(hash)).map_err(unreadable(hash))
+    }
+
+    /// Checks a block as it is on the disk. Returns the size of its file in bytes.
+    pub(super) fn check_on_disk(&self, hash: Hash) -> Result<u64, SnapshotError> {
+        let file = read_from_disk(&self.path_of(hash)).map_err(unreadable(hash))?;
+        content_of_block(hash, &file).map(|_| file.len() as u64)
     }
 
     /// Stores `bytes`, whose hash is `hash`. Returns false if the file existed with these bytes. The existing file is
@@ -53,7 +57,10 @@ impl BlockFolder {
             Ok(present) if uncompress(&present).is_some_and(|present| present == bytes) => return Ok(false),
             Ok(_) => tracing::warn!(%hash, "a damaged snapshot block was rewritten"),
             Err(error) if error.kind() == ErrorKind::NotFound => {}
-            Err(error) => return Err(doing("read a snapshot block")(error)),
+            Err(error) => match unreadable(hash)(error) {
+                SnapshotError::Damaged { what } => tracing::warn!(what, "a snapshot block was rewritten"),
+                error => return Err(error),
+            },
         }
         let compressed = zstd::bulk::compress(bytes, COMPRESSION_LEVEL).map_err(doing("compress a snapshot block"))?;
         files::write_whole(&path, &compressed)?;
@@ -72,6 +79,14 @@ impl BlockFolder {
     /// Returns the hashes of all blocks in the folder.
     pub(super) fn hashes(&self) -> Result<Vec<Hash>, SnapshotError> {
         Ok(files::names(&self.folder)?.iter().filter_map(|name| parse(name)).collect())
+    }
+}
+
+/// Returns the error of a block that cannot be read.
+fn unreadable(hash: Hash) -> impl FnOnce(io::Error) -> SnapshotError {
+    move |error| match error.kind() {
+        ErrorKind::NotFound => SnapshotError::Missing { hash },
+        _ => reading("read a snapshot block")(error),
     }
 }
 

@@ -5,6 +5,8 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use rustix::io::Errno;
+
 use super::SnapshotError;
 use crate::files::remove_if_exists;
 
@@ -16,6 +18,15 @@ static WRITES: AtomicU64 = AtomicU64::new(0);
 /// Returns a converter for I/O errors; `what` is verb and object of the operation.
 pub(super) fn doing(what: &str) -> impl FnOnce(io::Error) -> SnapshotError + use<'_> {
     move |source| SnapshotError::Io { doing: what.to_owned(), source }
+}
+
+/// As [`doing`], of a read. A sector that the disk cannot read is damage, and not a failure of the disk: written again,
+/// the file gets other sectors.
+pub(super) fn reading(what: &str) -> impl FnOnce(io::Error) -> SnapshotError + use<'_> {
+    move |error| match error.raw_os_error() == Some(Errno::IO.raw_os_error()) {
+        true => SnapshotError::damaged(format!("cannot {what}: {error}")),
+        false => doing(what)(error),
+    }
 }
 
 /// Writes a file atomically: the file has either its former content or all of `bytes`, synced. The rename is durable

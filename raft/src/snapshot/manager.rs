@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -113,6 +114,8 @@ pub(crate) struct SnapshotManager {
     changing: Mutex<()>,
     /// The newest verified snapshots, newest first, at most [`KEPT`]. The log reaches back to the oldest of them.
     kept: Mutex<Vec<Manifest>>,
+    /// Log index that the oldest kept snapshot is to reach: something before it is damaged on this disk.
+    replaced_through: AtomicU64,
     /// Snapshots that are being sent or received. Garbage collection keeps their blocks.
     in_transfer: Mutex<Vec<Arc<Manifest>>>,
 }
@@ -139,13 +142,34 @@ impl SnapshotManager {
         execution: Execution,
     ) -> SnapshotManager {
         let kept = Mutex::new(loaded.into_iter().collect());
-        let (changing, in_transfer) = (Mutex::new(()), Mutex::new(Vec::new()));
-        SnapshotManager { folder, applied_state, execution, changing, kept, in_transfer }
+        let (changing, in_transfer, replaced_through) = (Mutex::new(()), Mutex::new(Vec::new()), AtomicU64::new(0));
+        SnapshotManager { folder, applied_state, execution, changing, kept, replaced_through, in_transfer }
     }
 
     /// Returns the log index of the newest snapshot; 0 if there is none.
     fn newest_index(&self) -> u64 {
         self.kept.lock().first().map_or(0, |manifest| manifest.index)
+    }
+
+    /// Returns the snapshots that a start may use, and whose blocks are needed.
+    pub fn kept(&self) -> Vec<Manifest> {
+        self.kept.lock().clone()
+    }
+
+    /// Lets new snapshots replace those that are kept, and so the log behind them.
+    pub fn replace_kept(&self) {
+        self.replaced_through.fetch_max(*self.applied_state.applied.borrow(), Ordering::Relaxed);
+    }
+
+    /// Returns true if new snapshots must replace those that are kept.
+    fn must_replace(&self) -> bool {
+        let oldest = self.kept.lock().get(KEPT - 1).map_or(0, |manifest| manifest.index);
+        oldest < self.replaced_through.load(Ordering::Relaxed)
+    }
+
+    /// Returns the snapshot files, which check themselves.
+    pub fn folder(&self) -> &Snapshots {
+        &self.folder
     }
 
     /// Returns the newest snapshot, if any.
@@ -297,8 +321,9 @@ impl SnapshotManager {
     }
 }
 
-/// Makes a snapshot when `every` entries were applied since the last one, when the log has grown too large, or when too
-/// many bytes of the archive are in memory only. Then purges the log up to the oldest snapshot that is kept.
+/// Makes a snapshot when `every` entries were applied since the last one, when the log has grown too large, when too many
+/// bytes of the archive are in memory only, or when a damaged file is to be replaced. Then purges the log up to the
+/// oldest snapshot that is kept.
 pub(crate) async fn run(
     snapshots: Arc<SnapshotManager>,
     raft: Raft,
@@ -313,7 +338,8 @@ pub(crate) async fn run(
         let due = since.saturating_add(every);
         let ripe = tokio::time::timeout(CHECK_EVERY, applied.wait_for(|applied| *applied >= due)).await.is_ok();
         let grown = log.counters().bytes.saturating_sub(log_bytes) >= LOG_BYTES_MAX
-            || snapshots.applied_state.read(Ledger::unsaved_bytes) >= UNSAVED_BYTES_MAX;
+            || snapshots.applied_state.read(Ledger::unsaved_bytes) >= UNSAVED_BYTES_MAX
+            || snapshots.must_replace();
         if !(ripe || grown && *applied.borrow() > since) || stop.is_cancelled() {
             continue;
         }

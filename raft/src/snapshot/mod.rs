@@ -35,8 +35,9 @@ pub use error::SnapshotError;
 pub use manager::PinnedSnapshot;
 pub use manifest::Manifest;
 
+use crate::files::read_from_disk;
 use block_folder::BlockFolder;
-use files::doing;
+use files::{doing, reading};
 
 /// Result of [`Snapshots::build`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -228,7 +229,7 @@ impl Snapshots {
     }
 
     fn manifest(&self, index: u64) -> Result<Manifest, SnapshotError> {
-        let bytes = fs::read(self.path_of(index)).map_err(doing("read a snapshot manifest"))?;
+        let bytes = fs::read(self.path_of(index)).map_err(reading("read a snapshot manifest"))?;
         let manifest = Manifest::from_bytes(&bytes)?;
         if manifest.index != index {
             return Err(SnapshotError::damaged(format!("the manifest of {index} is that of {}", manifest.index)));
@@ -293,9 +294,7 @@ impl Snapshots {
     pub fn read_archived(&self, hash: Hash) -> Result<Vec<u8>, SnapshotError> {
         let read = self.read_block(hash);
         if matches!(read, Err(SnapshotError::Missing { .. } | SnapshotError::Damaged { .. })) {
-            self.change_lacking(|lacking| {
-                lacking.insert(hash);
-            });
+            self.lack(hash);
         }
         read
     }
@@ -314,6 +313,24 @@ impl Snapshots {
         let mut lacking = self.lacking.lock();
         change(&mut lacking);
         metrics::gauge!("reveille_archive_blocks_missing").set(lacking.len() as f64);
+    }
+
+    /// Checks a block as it is on the disk. Returns the size of its file in bytes.
+    pub fn check_block(&self, hash: Hash) -> Result<u64, SnapshotError> {
+        self.blocks.check_on_disk(hash)
+    }
+
+    /// Checks a manifest as it is on the disk. Returns the size of its file in bytes.
+    pub fn check_manifest(&self, index: u64) -> Result<u64, SnapshotError> {
+        let bytes = read_from_disk(&self.path_of(index)).map_err(reading("read a snapshot manifest"))?;
+        Manifest::from_bytes(&bytes).map(|_| bytes.len() as u64)
+    }
+
+    /// Records that a block of the archive is damaged here: it is lacking from now on.
+    pub fn lack(&self, hash: Hash) {
+        self.change_lacking(|lacking| {
+            lacking.insert(hash);
+        });
     }
 
     /// Stores a block that a peer sent, if its bytes match `hash`. Garbage collection may remove it before `install`,

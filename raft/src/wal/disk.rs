@@ -10,6 +10,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rustix::fs::{Advice, fadvise};
+
 /// One folder of files. File names have no path.
 pub trait Disk: Send + Sync + 'static {
     /// Creates an empty file. Fails if the name exists.
@@ -36,6 +38,8 @@ pub trait DiskFile: Send + Sync + 'static {
     fn cut(&self, length: u64) -> io::Result<()>;
     /// Makes content and length durable (`fdatasync`).
     fn sync(&self) -> io::Result<()>;
+    /// Drops what the system has of the file in memory, so that the next read is one of the disk.
+    fn forget_cached(&self) {}
 }
 
 /// A folder of the operating system.
@@ -105,5 +109,10 @@ impl DiskFile for File {
 
     fn sync(&self) -> io::Result<()> {
         self.sync_data()
+    }
+
+    fn forget_cached(&self) {
+        // Only advice: a check that reads memory finds less.
+        let _ = fadvise(self, 0, None, Advice::DontNeed);
     }
 }

@@ -21,6 +21,7 @@ mod queue;
 mod record;
 mod scan;
 mod shared;
+mod verify;
 mod writer;
 
 pub use crate::execution::Execution;
@@ -32,6 +33,8 @@ pub use open::{OpeningReport, TruncatedTail};
 pub use queue::OnDurable;
 pub use record::{EntryRecord, LogPoint, LogState, PayloadKind, VoteRecord};
 pub use shared::{Counters, ReadPlan, WalHealth};
+pub use verify::{CheckedPiece, CheckedTo};
+pub(crate) use writer::segment_name;
 
 /// Number of bytes that a disk writes completely or not at all. Batches start and end at multiples of it, so that a
 /// write never changes a synced sector.

@@ -8,6 +8,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::watch;
@@ -201,6 +202,8 @@ impl Opening<'_> {
             disk,
             memory: Mutex::new(memory),
             counters: Mutex::default(),
+            active: Mutex::default(),
+            ends_segment: AtomicBool::new(false),
             busy_since: Mutex::new(None),
             failure,
             durable: Mutex::new(0),
@@ -217,6 +220,7 @@ impl Opening<'_> {
             None => create_segment(&shared, number)?,
         };
         shared.memory.lock().files.insert(number, Arc::clone(&file));
+        *shared.active.lock() = (number, offset);
         let mut writer = Writer {
             shared,
             identity: options.identity,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
@@ -13,6 +14,7 @@ use super::disk::{Disk, DiskFile};
 use super::error::{WalError, WalFailure};
 use super::index::{Index, IndexSlot, RecordLocation};
 use super::record::{EntryRecord, LogPoint, LogState, Record};
+use super::verify::{CheckedPiece, CheckedTo, SyncedSegment};
 
 /// Name of a file that exists from a truncation until the node has caught up.
 pub(super) const TRUNCATED_MARK: &str = "cut.not-caught-up";
@@ -66,6 +68,10 @@ pub(super) struct Shared {
     pub disk: Arc<dyn Disk>,
     pub memory: Mutex<LogMemory>,
     pub counters: Mutex<Counters>,
+    /// Number of the active segment, and the offset up to which it is synced.
+    pub active: Mutex<(u64, u64)>,
+    /// True if the next write is to begin a new segment.
+    pub ends_segment: AtomicBool,
     /// Start of the running disk operation. `None`: the disk is idle.
     pub busy_since: Mutex<Option<Instant>>,
     pub failure: watch::Sender<Option<WalFailure>>,
@@ -222,6 +228,33 @@ impl WalHealth {
             self.shared.durable_changed.wait(&mut durable);
         }
         Ok(())
+    }
+
+    /// Returns the numbers of all segments, the oldest first.
+    pub fn segments(&self) -> Vec<u64> {
+        self.shared.memory.lock().files.keys().copied().collect()
+    }
+
+    /// Checks a piece of a segment: what is synced of it from `from` on. A removed segment is intact. Blocks.
+    ///
+    /// # Errors
+    /// The segment is damaged: the text says where and how.
+    pub fn check_segment(&self, number: u64, from: CheckedTo) -> Result<CheckedPiece, String> {
+        let file = self.shared.memory.lock().files.get(&number).map(Arc::clone);
+        let Some(file) = file else { return Ok(CheckedPiece { bytes: 0, next: None }) };
+        let end = match *self.shared.active.lock() {
+            (active, synced) if active == number => synced,
+            _ => file.length().map_err(|error| error.to_string())?,
+        };
+        let segment = SyncedSegment { file: file.as_ref(), number, end };
+        segment.check_piece(from).map_err(|(offset, wrong)| format!("at byte {offset}: {wrong}"))
+    }
+
+    /// Lets the next write begin a new segment, if this one is written now. A purge removes complete segments only.
+    pub fn end_segment(&self, number: u64) {
+        if self.shared.active.lock().0 == number {
+            self.shared.ends_segment.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Returns the bytes of payload in memory.

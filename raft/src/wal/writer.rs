@@ -7,6 +7,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use super::disk::DiskFile;
@@ -19,7 +20,7 @@ use super::shared::Shared;
 use crate::crash;
 
 /// Returns the file name of a segment.
-pub(super) fn segment_name(number: u64) -> String {
+pub(crate) fn segment_name(number: u64) -> String {
     format!("{number:020}.wal")
 }
 
@@ -91,7 +92,7 @@ impl Writer {
     }
 
     fn write_batch(&mut self, records: &[Record]) -> Result<(), WalFailure> {
-        if self.active.offset >= self.segment_bytes {
+        if self.active.offset >= self.segment_bytes || self.shared.ends_segment.swap(false, Ordering::Relaxed) {
             self.begin_segment()?;
         }
         let start = self.active.offset;
@@ -131,6 +132,7 @@ impl Writer {
         self.shared.count_sync();
         self.shared.count_batch(records.len() as u64, self.frame.len() as u64, started.elapsed());
         *offset += self.frame.len() as u64;
+        *self.shared.active.lock() = (*number, *offset);
         self.next_batch += 1;
         Ok(spans)
     }

@@ -11,6 +11,7 @@ mod one_node;
 mod partitions;
 #[path = "../../ledger/tests/plain/mod.rs"]
 mod plain;
+mod scrub;
 mod snapshots;
 mod support;
 mod three_nodes;

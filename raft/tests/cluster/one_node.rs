@@ -14,7 +14,7 @@ use reveille_raft::{FatalError, Hint, MembershipError, ProposeError, Replica, Ro
 
 use crate::support::*;
 
-async fn one() -> Node {
+pub async fn one() -> Node {
     let transport = loopback();
     let mut node = Node::new(1, transport.address().to_string());
     node.start(transport).await.expect("a new node starts");

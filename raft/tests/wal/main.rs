@@ -7,3 +7,4 @@ mod groups;
 mod model;
 mod openraft_suite;
 mod support;
+mod verify;

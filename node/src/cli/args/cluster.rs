@@ -48,6 +48,18 @@ What is wrong with it, and what to do: reveille doctor")]
         /// Name or id of the new leader [default: the most caught-up follower]
         to: Option<String>,
     },
+    /// Check the files at rest of all members: their log, snapshots, archive and audiences
+    ///
+    /// Each node does so by itself, slowly, once a day. This reads everything now, as fast as the disks are. A damaged
+    /// file is replaced by new snapshots of its node, or by a copy of another node. It exits with 1 if a file is damaged
+    /// still.
+    #[command(after_long_help = "\
+Examples:
+  reveille cluster scrub
+  reveille cluster scrub --timeout 10m -o json
+
+Later: reveille doctor reports the files that are damaged still")]
+    Scrub,
     #[command(subcommand)]
     Upgrade(UpgradeCommand),
     #[command(subcommand)]

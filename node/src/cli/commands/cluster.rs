@@ -1,20 +1,24 @@
 //! Implements `reveille cluster …`.
 
+use std::time::Duration;
+
 use jiff::SignedDuration;
 use reveille_proto::ListPage;
 use reveille_proto::admin::v1::{
     AddMemberRequest, DrainMemberRequest, FinishUpgradeRequest, GetClusterStatusRequest, GetUpgradeRequest,
-    ListMembersRequest, RemoveMemberRequest, TransferLeaderRequest,
+    ListMembersRequest, RemoveMemberRequest, ScrubRequest, TransferLeaderRequest,
 };
 use reveille_raft::tls::{NodeTls, last_certificate};
+use tokio::time::{Instant, sleep};
 
-use super::{CommandContext, Seen, authority, config};
+use super::{CommandContext, Seen, WITHIN, authority, config};
 use crate::cli::args::{ClusterArgs, ClusterCommand, InitArgs, MemberCommand, Paging, UpgradeCommand};
 use crate::cli::client::RetrySafety;
 use crate::cli::contexts::{BearerToken, Context, Contexts};
 use crate::cli::failure::{Failure, Stop};
 use crate::cli::instant::duration_to_wire;
 use crate::cli::view::cluster::{FoundedView, InvitationView, LeaderView, MemberView, StatusView};
+use crate::cli::view::scrub::ScrubView;
 use crate::cli::view::upgrade::{FinishedView, UpgradeView};
 use crate::format;
 use crate::server::config::{Config, file_or_default};
@@ -23,6 +27,8 @@ use crate::token_text::TokenText;
 
 /// Digits of a cluster's id that name the context of a second cluster.
 const CLUSTER_DIGITS: usize = 8;
+/// Pause between two requests of a scrub.
+const SCRUB_ASKED_EVERY: Duration = Duration::from_millis(500);
 
 /// Runs the subcommand.
 pub async fn run(context: &CommandContext<'_>, args: ClusterArgs) -> Result<(), Stop> {
@@ -37,6 +43,7 @@ pub async fn run(context: &CommandContext<'_>, args: ClusterArgs) -> Result<(), 
             context.list(paging, |_, _| members(context)).await
         }
         ClusterCommand::TransferLeader { to } => transfer_leader(context, to).await,
+        ClusterCommand::Scrub => scrub(context).await,
         ClusterCommand::Upgrade(UpgradeCommand::Status(watch)) => {
             context.one(watch, async || upgrade(context).await).await
         }
@@ -165,6 +172,26 @@ async fn transfer_leader(context: &CommandContext<'_>, to: Option<String>) -> Re
     let request = TransferLeaderRequest { to: to.unwrap_or_default() };
     let answer = context.client.ask(RetrySafety::Once, request).await?;
     context.terminal.show(&LeaderView { leader: answer.leader })
+}
+
+/// Lets all members check their files, and repeats the request until none does so.
+async fn scrub(context: &CommandContext<'_>) -> Result<(), Stop> {
+    let until = context.global.timeout.map(|timeout| Instant::now() + timeout);
+    let mut begin = true;
+    loop {
+        context.client.give(WITHIN);
+        let members = context.client.ask(RetrySafety::Repeatable, ScrubRequest { begin }).await?.members;
+        let running = members.iter().any(|member| member.running);
+        if begin || running && until.is_none_or(|until| Instant::now() < until) {
+            begin = false;
+            sleep(SCRUB_ASKED_EVERY).await;
+            continue;
+        }
+        let members: Vec<ScrubView> = members.into_iter().map(ScrubView::from).collect();
+        context.terminal.list(&members)?;
+        members.iter().flat_map(ScrubView::remarks).for_each(|remark| context.terminal.say(&remark));
+        return if members.iter().all(ScrubView::is_well) { Ok(()) } else { Err(Stop::No) };
+    }
 }
 
 async fn upgrade(context: &CommandContext<'_>) -> Result<Seen<UpgradeView>, Failure> {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use reveille_proto::admin::v1::{
-    BackupStatus, Checkpoint, GetClusterStatusResponse, MemberRole, MemberStatus,
+    BackupStatus, Checkpoint, DamagedFile, GetClusterStatusResponse, MemberRole, MemberStatus,
 };
 
 use crate::cli::clocks::{self, ClockComparison};
@@ -11,6 +11,7 @@ use crate::cli::instant;
 use crate::cli::view::cluster::{BacklogView, BlockedView, more_blocked, sent_in_backoff};
 use crate::cli::view::doctor::Finding;
 use crate::cli::view::pool::PoolView;
+use crate::cli::view::scrub::consequence;
 use crate::format;
 
 /// Entries that a follower may lag. Some are normal at any moment, and hundreds in a busy second.
@@ -28,6 +29,7 @@ pub fn findings(status: &GetClusterStatusResponse, own_tzdb: &str) -> Vec<Findin
     }
     findings.extend(status.members.iter().filter_map(finding_about_member));
     findings.extend(status.members.iter().filter_map(room));
+    findings.extend(status.members.iter().flat_map(damaged_files));
     findings.extend(crash_backoffs(&status.members));
     findings.extend(states(&status.members));
     findings.extend(agreement(status));
@@ -121,6 +123,19 @@ fn room(member: &MemberStatus) -> Option<Finding> {
     let next =
         format!("free space on that volume of {}; an import goes on by itself, or by the same command", name(member));
     Some(Finding::problem("no_room", what, why, next))
+}
+
+/// Reports files that the scrub found damaged.
+fn damaged_files(member: &MemberStatus) -> Vec<Finding> {
+    let finding = |file: &DamagedFile| {
+        let what = format!("{} of {} is damaged: {}", file.path, name(member), file.damage);
+        let next = format!(
+            "the same in a minute; if it stays, replace the disk: reveille cluster member remove {}, then add",
+            name(member)
+        );
+        Finding::problem("damaged_file", what, consequence(name(member), file), next)
+    };
+    member.damaged.iter().map(finding).collect()
 }
 
 /// Reports nodes that get no claims, or an eighth of them, because they crashed three times within ten minutes.

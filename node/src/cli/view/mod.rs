@@ -36,6 +36,7 @@ pub mod relay;
 pub mod restore;
 pub mod run;
 pub mod schedule;
+pub mod scrub;
 pub mod send_test;
 pub mod several;
 pub mod template;

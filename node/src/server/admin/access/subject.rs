@@ -18,7 +18,7 @@ use reveille_proto::admin::v1::{
     ListTokensRequest, PauseCampaignRequest, PauseRunRequest, PauseScheduleRequest, PrepareAudienceRequest,
     PutPartRequest, RemoveMemberRequest, RemovePoolRequest, RemoveRelayRequest, RemoveTenantRequest,
     RequeueDeadLettersRequest, ResetTokensRequest, ResolveDoubtsRequest, ResumeCampaignRequest, ResumeRunRequest,
-    ResumeScheduleRequest, RevokeTokenRequest, RotateAuthorityRequest, ScheduleBody, SealAudienceRequest,
+    ResumeScheduleRequest, RevokeTokenRequest, RotateAuthorityRequest, ScheduleBody, ScrubRequest, SealAudienceRequest,
     SendTestRequest, SetPoolRequest, SetTenantRequest, TakeBackOptOutRequest, TestRelayRequest, TransferLeaderRequest,
     TriggerScheduleRequest, UpdateScheduleRequest, WatchRunRequest,
 };
@@ -72,7 +72,7 @@ macro_rules! of_cluster {
     };
 }
 of_cluster! {
-    AcceptRestoreRequest, GetRestoreRequest, AddMemberRequest, DrainMemberRequest, RemoveMemberRequest, AddRelayRequest, AdvanceClockRequest, CreateTokenRequest, FinishUpgradeRequest, GetClockRequest, GetClusterStatusRequest, GetOwnTokenRequest, GetPoolRequest, GetRelayRequest, GetUpgradeRequest, ListMembersRequest, ListPoolsRequest, ListRelaysRequest, ListTenantsRequest, ListTokensRequest, RemovePoolRequest, RemoveRelayRequest, RemoveTenantRequest, ResetTokensRequest, RevokeTokenRequest, SetPoolRequest, SetTenantRequest, TestRelayRequest, TransferLeaderRequest, Streaming<PutPartRequest>, AbortRotationRequest, GetAuthorityRequest, RotateAuthorityRequest, CreateBackupRequest, ListAuditRecordsRequest
+    AcceptRestoreRequest, GetRestoreRequest, AddMemberRequest, DrainMemberRequest, RemoveMemberRequest, AddRelayRequest, AdvanceClockRequest, CreateTokenRequest, FinishUpgradeRequest, GetClockRequest, GetClusterStatusRequest, GetOwnTokenRequest, GetPoolRequest, GetRelayRequest, GetUpgradeRequest, ListMembersRequest, ListPoolsRequest, ListRelaysRequest, ListTenantsRequest, ListTokensRequest, RemovePoolRequest, RemoveRelayRequest, RemoveTenantRequest, ResetTokensRequest, RevokeTokenRequest, SetPoolRequest, SetTenantRequest, TestRelayRequest, TransferLeaderRequest, Streaming<PutPartRequest>, AbortRotationRequest, GetAuthorityRequest, RotateAuthorityRequest, CreateBackupRequest, ListAuditRecordsRequest, ScrubRequest
 }
 
 impl Subject for BatchCreateSchedulesRequest {

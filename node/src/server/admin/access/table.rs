@@ -111,6 +111,7 @@ pub const ACCESS: &[AccessRow] = &[
     row("/reveille.admin.v1.ClusterService/GetAuthority", VIEW, Reach::Cluster),
     row("/reveille.admin.v1.ClusterService/RotateAuthority", ADMIN, Reach::Cluster),
     row("/reveille.admin.v1.ClusterService/AbortRotation", ADMIN, Reach::Cluster),
+    row("/reveille.admin.v1.ClusterService/Scrub", OPERATE, Reach::Cluster),
     row("/reveille.admin.v1.BackupService/CreateBackup", ADMIN, Reach::Cluster),
     row("/reveille.admin.v1.ClockService/GetClock", VIEW, Reach::Cluster),
     row("/reveille.admin.v1.ClockService/AdvanceClock", OPERATE, Reach::Cluster),

@@ -18,11 +18,12 @@ use reveille_proto::admin::v1::{
     FinishUpgradeResponse, Freshness, GetAuthorityRequest, GetAuthorityResponse, GetClusterStatusRequest,
     GetClusterStatusResponse, GetRestoreRequest, GetRestoreResponse, GetUpgradeRequest, GetUpgradeResponse,
     ListMembersRequest, ListMembersResponse, MemberRole, MemberStatus, RemoveMemberRequest, RemoveMemberResponse,
-    RotateAuthorityRequest, RotateAuthorityResponse, TransferLeaderRequest, TransferLeaderResponse,
+    RotateAuthorityRequest, RotateAuthorityResponse, ScrubRequest, ScrubResponse, TransferLeaderRequest,
+    TransferLeaderResponse,
 };
 use reveille_raft::{Member, Role, Status as RaftStatus};
 
-use super::{add_member, authority, change_member, pool, restore};
+use super::{add_member, authority, change_member, pool, restore, scrub};
 use crate::server::admin::{Admin, ApiResult, Call, error_texts, views};
 
 /// Maximum number of blocked runs in a status. Thousands of them would be too large for clients, just when they need
@@ -213,6 +214,7 @@ fn status_of(node: NodeId, member: &Member, described: Option<Described>, raft: 
         checkpoints: description.checkpoints.into_iter().map(checkpoint).collect(),
         crash_backoff_until: None,
         crash_backoff_eighths: 0,
+        damaged: description.scrub.damaged.into_iter().map(scrub::damaged_file).collect(),
     }
 }
 
@@ -231,6 +233,7 @@ serve! {
         get_authority(GetAuthorityRequest) -> GetAuthorityResponse = authority::get;
         rotate_authority(RotateAuthorityRequest) -> RotateAuthorityResponse = authority::rotate;
         abort_rotation(AbortRotationRequest) -> AbortRotationResponse = authority::abort;
+        scrub(ScrubRequest) -> ScrubResponse = scrub::scrub;
     }
 }
 

@@ -52,6 +52,7 @@ mod relay_hints;
 mod restore;
 pub(crate) mod run;
 pub(crate) mod schedule;
+mod scrub;
 mod tenant;
 mod token;
 mod upgrade;

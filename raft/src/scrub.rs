@@ -1,0 +1,99 @@
+//! Checks and repairs the files at rest of a replica: the log, the snapshots and the archive. Called by the scrub of the
+//! node, which decides when and how fast.
+//!
+//! A check reads the disk, and not the system's memory. A damaged file is needed only at a start, or by a peer, so the
+//! node goes on. New snapshots replace a damaged snapshot, and also a damaged segment of the log: what is applied is in
+//! the snapshots, and the log before the oldest one is purged. A damaged block of the archive is fetched from a peer.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use reveille_ledger::ids::Hash;
+
+use crate::replica::Replica;
+use crate::snapshot::SnapshotError;
+use crate::wal::{CheckedPiece, CheckedTo, segment_name};
+
+/// A file that is written once and read when it is needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum FileAtRest {
+    /// A segment of the log, by its number.
+    LogSegment(u64),
+    /// The manifest of a snapshot, by its log index.
+    SnapshotManifest(u64),
+    /// A block of a snapshot.
+    StateBlock(Hash),
+    /// A block of the archive.
+    ArchiveBlock(Hash),
+}
+
+/// Writes the path in the data folder.
+impl fmt::Display for FileAtRest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FileAtRest::LogSegment(number) => write!(f, "wal/{}", segment_name(*number)),
+            FileAtRest::SnapshotManifest(index) => write!(f, "snapshots/{index:020}.manifest"),
+            FileAtRest::StateBlock(hash) | FileAtRest::ArchiveBlock(hash) => write!(f, "snapshots/blocks/{hash}"),
+        }
+    }
+}
+
+impl Replica {
+    /// Returns the files at rest that this replica needs.
+    pub fn files_at_rest(&self) -> Vec<FileAtRest> {
+        let segments = self.inner.log.segments().into_iter().map(FileAtRest::LogSegment);
+        let kept = self.inner.snapshots.kept();
+        let manifests = kept.iter().map(|manifest| FileAtRest::SnapshotManifest(manifest.index));
+        let state: BTreeSet<Hash> = kept.iter().flat_map(|kept| &kept.blocks).map(|block| block.hash).collect();
+        let archive = self.read(|ledger| {
+            let mut blocks = ledger.archive_blocks();
+            blocks.retain(|hash| ledger.unsaved_block(hash).is_none());
+            blocks
+        });
+        let blocks = state.into_iter().map(FileAtRest::StateBlock);
+        segments.chain(manifests).chain(blocks).chain(archive.into_iter().map(FileAtRest::ArchiveBlock)).collect()
+    }
+
+    /// Checks a piece of a file from `from` on. A file that is not needed any more is intact. Blocks on the disk.
+    ///
+    /// # Errors
+    /// The file is damaged: the text says how.
+    pub fn check_at_rest(&self, file: FileAtRest, from: CheckedTo) -> Result<CheckedPiece, String> {
+        let folder = self.inner.snapshots.folder();
+        let bytes = match file {
+            FileAtRest::LogSegment(number) => return self.inner.log.check_segment(number, from),
+            FileAtRest::SnapshotManifest(index) => folder.check_manifest(index),
+            FileAtRest::StateBlock(hash) | FileAtRest::ArchiveBlock(hash) => folder.check_block(hash),
+        };
+        match bytes {
+            Err(SnapshotError::Damaged { what }) if self.needs(file) => Err(what),
+            Err(error) if self.needs(file) => Err(error.to_string()),
+            bytes => Ok(CheckedPiece { bytes: bytes.unwrap_or(0), next: None }),
+        }
+    }
+
+    /// Returns true if the file is not garbage.
+    fn needs(&self, file: FileAtRest) -> bool {
+        let kept = self.inner.snapshots.kept();
+        match file {
+            FileAtRest::LogSegment(number) => self.inner.log.segments().contains(&number),
+            FileAtRest::SnapshotManifest(index) => kept.iter().any(|manifest| manifest.index == index),
+            FileAtRest::StateBlock(hash) => {
+                kept.iter().flat_map(|manifest| &manifest.blocks).any(|block| block.hash == hash)
+            }
+            FileAtRest::ArchiveBlock(hash) => self.read(|ledger| ledger.archive_blocks()).contains(&hash),
+        }
+    }
+
+    /// Begins the repair of a damaged file, which is done when the file is intact or gone.
+    pub fn repair(&self, file: FileAtRest) {
+        match file {
+            FileAtRest::LogSegment(number) => {
+                self.inner.log.end_segment(number);
+                self.inner.snapshots.replace_kept();
+            }
+            FileAtRest::SnapshotManifest(_) | FileAtRest::StateBlock(_) => self.inner.snapshots.replace_kept(),
+            FileAtRest::ArchiveBlock(hash) => self.inner.snapshots.folder().lack(hash),
+        }
+    }
+}
