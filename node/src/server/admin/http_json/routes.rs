@@ -116,6 +116,7 @@ pub const HTTP_ROWS: &[HttpRow] = &[
     get("/v1/cluster/authority", "ClusterService/GetAuthority"),
     post("/v1/cluster/authority/rotate", "ClusterService/RotateAuthority"),
     post("/v1/cluster/authority/abort", "ClusterService/AbortRotation"),
+    post("/v1/cluster/scrub", "ClusterService/Scrub"),
     post("/v1/backups", "BackupService/CreateBackup"),
     get("/v1/clock", "ClockService/GetClock"),
     post("/v1/clock/advance", "ClockService/AdvanceClock"),
