@@ -7,9 +7,11 @@
 //! Invariants: a backup has a manifest only after all its files are there; what another backup needs is never changed or
 //! removed; keys and passwords are in no backup. Everything blocks, and runs on threads of its own.
 //!
-//! Reading order: `target`, `manifest`, `verify`, `create`, `list`, `prune`, `opt_outs`,
+//! Reading order: `target`, `address`, `bucket`, `manifest`, `verify`, `create`, `list`, `prune`, `opt_outs`,
 //! `stream`, `runner` (in a node), `restore`.
 
+mod address;
+mod bucket;
 mod create;
 mod list;
 mod manifest;
@@ -23,10 +25,12 @@ mod target;
 mod verify;
 mod work;
 
+pub use address::{BucketAccess, BucketAddress, Endpoint, NoAddress, TargetAddress};
+pub use bucket::{BucketTarget, check_credentials};
 pub use create::{BackupSource, MadeBackup, create};
 pub use list::{ListedBackup, list};
 pub use manifest::{BackupId, BackupManifest, time_text};
-pub use plan::BackupPlan;
+pub use plan::{BackupPlan, open};
 pub use prune::{PrunedBackups, prune};
 pub use restore::{
     BackupFiles, LoadedBackup, LostFiles, StateFiles, SurvivorFiles, apply_opt_outs, load, write_folder,

@@ -1,6 +1,6 @@
 //! Where backups are kept: named immutable files in a few folders.
 //!
-//! One implementation: [`FolderTarget`], a folder that is usually a mount. All calls block.
+//! Here is [`FolderTarget`], a folder that is usually a mount. [`super::bucket`] has the other one. All calls block.
 
 use std::fs::{self, DirBuilder};
 use std::io::{self, ErrorKind};

@@ -39,8 +39,10 @@ async fn stream_opt_outs(
     let mut failed = false;
     while !leadership.ended() {
         let (moment, now) = (context.replica.read(OptOutMoment::of), context.clock.wall());
-        let written = context.replica.blocking(move || (stream.write(moment, now), stream)).await;
-        let Ok((result, same)) = written else { return leadership.ended.cancelled().await };
+        let writing = context.replica.blocking(move || (stream.write(moment, now), stream));
+        // A target may hang, and the next leadership must not wait for it. What two leaders write is the same.
+        let written = leadership.ended.run_until_cancelled(writing).await;
+        let Some(Ok((result, same))) = written else { return leadership.ended.cancelled().await };
         stream = same;
         if let Err(error) = &result {
             metrics::counter!("reveille_opt_out_stream_failures_total").increment(1);
@@ -64,7 +66,7 @@ async fn make_backups(context: &Arc<NodeContext>, leadership: &Leadership, plan:
         if is_due(&history, now, plan.every) {
             // A failure is logged, counted and recorded already.
             if let Ok(made) = make(context, watch::Sender::new(None), leadership.ended.clone()).await {
-                remove_old(context, plan, made.id.cluster).await;
+                leadership.ended.run_until_cancelled(remove_old(context, plan, made.id.cluster)).await;
             }
         }
         leadership.ended.run_until_cancelled(tokio::time::sleep(CHECK_EVERY)).await;

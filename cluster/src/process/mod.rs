@@ -16,3 +16,4 @@ pub mod scrub_report;
 pub mod secret;
 pub(crate) mod state_comparison;
 pub(crate) mod supervisor;
+pub(crate) mod system_roots;

@@ -1,22 +1,24 @@
 //! Backups of a running cluster: whole, incremental, repaired, and never worse for a writer that died (P21).
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use reveille_cluster::audience::GeneratedAudience;
 use reveille_cluster::backup::{
-    self, BackupError, BackupSource, BackupTarget, FolderTarget, MadeBackup, StoredFile, Work, create, list, prune,
-    read_manifest, verify,
+    self, BackupError, BackupSource, BackupTarget, BucketAccess, BucketTarget, FolderTarget, MadeBackup, StoredFile,
+    TargetAddress, Work, create, list, prune, read_manifest, verify,
 };
 use reveille_cluster::process::context::NodeContext;
+use reveille_cluster::process::secret::Secret;
 use reveille_ledger::command::{Command, OptOut};
 use reveille_raft::ClusterId;
 
 use crate::archive::archive_run;
 use crate::cluster::*;
 use crate::reconciliation::*;
+use crate::s3_server::{BUCKET, S3Server};
 
 const CLUSTER: ClusterId = ClusterId(7);
 const KEEP: usize = 1;
@@ -43,13 +45,8 @@ async fn opt_out(cluster: &Cluster, index: usize, recipient: &str) {
     cluster.put(index, Command::OptOut(OptOut { tenant: "default".to_owned(), keys })).await;
 }
 
-fn files(folder: &Path) -> Vec<PathBuf> {
-    let mut files = Vec::new();
-    for entry in std::fs::read_dir(folder).expect("a folder") {
-        let path = entry.expect("an entry").path();
-        if path.is_dir() { files.extend(self::files(&path)) } else { files.push(path) }
-    }
-    files
+fn count_files(target: &dyn BackupTarget) -> usize {
+    ["backups", "blocks", "optouts"].iter().map(|folder| target.list(folder).expect("a list").len()).sum()
 }
 
 fn verify_newest(target: &dyn BackupTarget) -> Result<(), BackupError> {
@@ -57,32 +54,41 @@ fn verify_newest(target: &dyn BackupTarget) -> Result<(), BackupError> {
     verify(target, &read_manifest(target, newest)?, &mut Work::new(|_| ())).map(drop)
 }
 
-/// A target whose writer dies at a write: this one and all later ones do not happen.
+/// A target whose writer dies at a write: this one and all later ones do not happen. It may be called by tasks.
 struct DyingTarget {
-    inner: FolderTarget,
+    inner: Arc<dyn BackupTarget>,
     left: AtomicUsize,
+}
+
+impl DyingTarget {
+    fn new(inner: &Arc<dyn BackupTarget>, left: usize) -> DyingTarget {
+        DyingTarget { inner: Arc::clone(inner), left: AtomicUsize::new(left) }
+    }
 }
 
 impl BackupTarget for DyingTarget {
     fn put(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
         let alive = self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok();
-        if alive { self.inner.put(name, bytes) } else { Err(io::Error::other("the writer is dead")) }
+        if !alive {
+            return Err(io::Error::other("the writer is dead"));
+        }
+        tokio::task::block_in_place(|| self.inner.put(name, bytes))
     }
 
     fn get(&self, name: &str) -> io::Result<Vec<u8>> {
-        self.inner.get(name)
+        tokio::task::block_in_place(|| self.inner.get(name))
     }
 
     fn stat(&self, name: &str) -> io::Result<Option<StoredFile>> {
-        self.inner.stat(name)
+        tokio::task::block_in_place(|| self.inner.stat(name))
     }
 
     fn list(&self, folder: &str) -> io::Result<Vec<StoredFile>> {
-        self.inner.list(folder)
+        tokio::task::block_in_place(|| self.inner.list(folder))
     }
 
     fn delete(&self, name: &str) -> io::Result<()> {
-        self.inner.delete(name)
+        tokio::task::block_in_place(|| self.inner.delete(name))
     }
 
     fn place(&self, name: &str) -> String {
@@ -92,6 +98,41 @@ impl BackupTarget for DyingTarget {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn backup_is_whole_and_incremental_and_survives_its_writers_and_names_damage() {
+    let folder = tempfile::tempdir().expect("a folder");
+    check_target(&(Arc::new(FolderTarget::new(folder.path())) as Arc<dyn BackupTarget>)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bucket_of_a_real_service_keeps_backups_as_a_folder_does() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let Some(server) = S3Server::start(folder.path(), &[]) else { return };
+    let Ok(TargetAddress::Bucket(address)) = format!("s3://{BUCKET}/cluster/one").parse() else { panic!("it is one") };
+    let access = BucketAccess {
+        endpoint: format!("http://{}", server.address).parse().expect("loopback"),
+        region: "us-east-1".to_owned(),
+        credentials: Secret::File(server.credentials.to_str().expect("a path").to_owned()),
+    };
+    let target: Arc<dyn BackupTarget> = Arc::new(BucketTarget::new(address, access).expect("a target"));
+    check_target(&target).await;
+
+    // A list of more than one page.
+    let target = DyingTarget::new(&target, usize::MAX);
+    for file in 0..1_001 {
+        target.put(&format!("pages/{file}"), b"x").expect("it is written");
+    }
+    let listed = target.list("pages").expect("a list");
+    let mut names: Vec<&str> = listed.iter().map(|file| file.name.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), 1_001);
+    assert!(target.list("page").expect("a list").is_empty(), "a folder is no prefix of a name");
+    let known = target.stat("pages/7").expect("it answers").expect("it is there");
+    let age = SystemTime::now().duration_since(known.modified).unwrap_or_default();
+    assert!(known.bytes == 1 && age < Duration::from_secs(600), "{known:?}");
+}
+
+async fn check_target(inner: &Arc<dyn BackupTarget>) {
+    let target = DyingTarget::new(inner, usize::MAX);
     let cluster = Cluster::start_with(|options| {
         options.snapshot_every = 50;
     })
@@ -100,8 +141,6 @@ async fn backup_is_whole_and_incremental_and_survives_its_writers_and_names_dama
     let (run, _) = archive_run(&cluster, leads).await;
     let audience = GeneratedAudience { seed: 7, recipients: 600, columns: vec!["name".to_owned()] };
     let (part, _) = sealed(&cluster, leads, &audience).await;
-    let folder = tempfile::tempdir().expect("a folder");
-    let target = FolderTarget::new(folder.path());
 
     // The first one is whole: state, archive and audiences.
     let first = make(&cluster, leads, &target).expect("a backup");
@@ -123,7 +162,7 @@ async fn backup_is_whole_and_incremental_and_survives_its_writers_and_names_dama
     // A writer that dies at any write leaves the former ones whole, and the next one completes.
     for left in 0.. {
         opt_out(&cluster, leads, &format!("r{left}@example.net")).await;
-        let dying = DyingTarget { inner: target.clone(), left: AtomicUsize::new(left) };
+        let dying = DyingTarget::new(inner, left);
         let died = make(&cluster, leads, &dying);
         let listed = list(&target).expect("a list");
         assert!(listed.iter().all(|backup| backup.manifest.is_ok()));
@@ -141,59 +180,48 @@ async fn backup_is_whole_and_incremental_and_survives_its_writers_and_names_dama
 
     // Each damaged file is named, and never loads.
     let newest = list(&target).expect("a list").remove(0);
-    let names: Vec<PathBuf> = newest
-        .manifest
-        .as_ref()
-        .expect("a manifest")
-        .hashes()
-        .map(|hash| folder.path().join(format!("blocks/{hash}")))
-        .collect();
-    for path in names.into_iter().chain([folder.path().join(newest.id.manifest())]) {
-        let whole = std::fs::read(&path).expect("a file");
+    let hashes = newest.manifest.as_ref().expect("a manifest").hashes();
+    let names: Vec<String> = hashes.map(|hash| format!("blocks/{hash}")).chain([newest.id.manifest()]).collect();
+    for name in names {
+        let (whole, place) = (target.get(&name).expect("a file"), target.place(&name));
         let mut flipped = whole.clone();
         flipped[whole.len() / 2] ^= 4;
         for harm in [flipped.as_slice(), &whole[..whole.len() / 2], b""] {
-            std::fs::write(&path, harm).expect("it is damaged");
+            target.put(&name, harm).expect("it is damaged");
             let error = verify_newest(&target).expect_err("it is damaged").to_string();
-            assert!(error.contains(&path.display().to_string()), "{error}");
+            assert!(error.contains(&place), "{error}");
         }
-        std::fs::remove_file(&path).expect("it is there");
-        if path.starts_with(folder.path().join("blocks")) {
+        target.delete(&name).expect("it is there");
+        if name.starts_with("blocks") {
             let error = verify_newest(&target).expect_err("it is gone").to_string();
-            assert!(error.contains(&path.display().to_string()) && error.contains("is missing"), "{error}");
+            assert!(error.contains(&place) && error.contains("is missing"), "{error}");
         }
-        std::fs::write(&path, whole).expect("it is whole again");
+        target.put(&name, &whole).expect("it is whole again");
     }
     verify_newest(&target).expect("it is whole");
 
     // The next backup repairs what it needs.
-    let damaged = folder.path().join(format!("blocks/{part}"));
-    std::fs::write(&damaged, b"damaged").expect("it is damaged");
+    target.put(&format!("blocks/{part}"), b"damaged").expect("it is damaged");
     opt_out(&cluster, leads, "last@example.net").await;
     make(&cluster, leads, &target).expect("it repairs the part");
     verify_newest(&target).expect("it is whole");
 
     // Pruning keeps what the newest verified backup needs, and young files.
-    let count = files(folder.path()).len();
+    let count = count_files(&target);
     let pruned = prune(&target, CLUSTER, KEEP, SystemTime::now()).expect("it prunes");
     assert!(pruned.backups > 2 && pruned.files == 0, "{pruned:?}");
-    assert!(files(folder.path()).len() < count);
+    assert!(count_files(&target) < count);
     let in_two_days = SystemTime::now() + Duration::from_secs(2 * 86_400);
     let pruned = prune(&target, CLUSTER, KEEP, in_two_days).expect("it prunes");
     assert!(pruned.backups == 0 && pruned.files > 0, "{pruned:?}");
     verify_newest(&target).expect("it is whole");
     assert_eq!(backup::list(&target).expect("a list").len(), KEEP);
     // What was not verified never replaces what was.
-    std::fs::remove_file(
-        files(&folder.path().join("backups"))
-            .into_iter()
-            .find(|file| file.extension().is_some_and(|ending| ending == "verified"))
-            .expect("a mark"),
-    )
-    .expect("it is there");
+    let marks = target.list("backups").expect("a list");
+    let mark = marks.iter().find(|file| file.name.ends_with(".verified")).expect("a mark");
+    target.delete(&mark.name).expect("it is there");
     opt_out(&cluster, leads, "more@example.net").await;
-    let dying = DyingTarget { inner: target.clone(), left: AtomicUsize::new(usize::MAX) };
-    let newest = make(&cluster, leads, &dying).expect("a backup");
+    let newest = make(&cluster, leads, &target).expect("a backup");
     target.delete(&newest.id.manifest().replace(".manifest", ".verified")).expect("no mark");
     prune(&target, CLUSTER, KEEP, in_two_days).expect("it prunes");
     assert_eq!(backup::list(&target).expect("a list").len(), 2, "none was verified, so none is removed");

@@ -15,6 +15,7 @@ mod opt_outs;
 mod owners;
 mod parts;
 mod reconciliation;
+mod s3_server;
 mod snapshots;
 mod stops;
 #[path = "../support/mod.rs"]

@@ -6,6 +6,7 @@
 //! complete, checked and typed. An error names the invalid setting, its place, and what to do. [`Config::load`] opens no
 //! file but the configuration.
 
+mod backup;
 mod certificate;
 mod check;
 mod key;
@@ -25,14 +26,13 @@ use reveille_cluster::smtp::Binding;
 
 use crate::server::logging::LogFormat;
 
+pub use backup::{BackupConfig, BackupSettings};
 pub use certificate::{CertificateConfig, TlsSettings};
 #[cfg(test)]
 pub use key::ConfigKey;
 pub use key::{keys, sample, values};
 pub use origin::{Origin, Origins};
-pub use settings::{
-    BackupSettings, CredentialSettings, LogSettings, RaftSettings, ReplySettings, Settings, UnsubscribeSettings,
-};
+pub use settings::{CredentialSettings, LogSettings, RaftSettings, ReplySettings, Settings, UnsubscribeSettings};
 pub use source::ConfigError;
 
 /// The complete configuration of a node.
@@ -128,17 +128,6 @@ pub struct ReturnPathConfig {
     pub address: String,
     /// The first one signs.
     pub keys: Vec<Secret>,
-}
-
-/// Where backups are kept. The values are checked, and not the target.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BackupConfig {
-    /// Without it there are no backups.
-    pub target: Option<PathBuf>,
-    /// Interval of backups.
-    pub every: Duration,
-    /// Number of verified backups that are kept.
-    pub keep: usize,
 }
 
 /// What is logged, and how.

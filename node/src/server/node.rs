@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use reveille_cluster::audience::AudienceStore;
-use reveille_cluster::backup::{BackupPlan, FolderTarget};
+use reveille_cluster::backup::BackupPlan;
 use reveille_cluster::ops::unsubscribe::Unsubscribe;
 use reveille_cluster::ops::zones::Zones;
 use reveille_cluster::process::clock::SystemClock;
@@ -89,6 +89,7 @@ impl NodeServer {
         let http = bind(options.http, "--http").await?;
         let leaving = Leaving::open(&options).await?;
         let return_path = options.return_path.open()?;
+        let backups = options.backup.open()?;
         let transport = GrpcTransport::bind(options.peer_listen).with_context(|| {
             format!("cannot listen for peers on {}; choose another --peer-listen", options.peer_listen)
         })?;
@@ -126,9 +127,7 @@ impl NodeServer {
         let mut context = NodeContext::new(replica, me, introduction, clock, Zones::bundled(tzdb()), parts);
         (context.accept_clock, context.return_path) = (accept_clock, return_path);
         context.archive_after = options.archive_after;
-        context.backups = options.backup.target.as_ref().map(|target| {
-            BackupPlan::new(Arc::new(FolderTarget::new(target)), options.backup.every, options.backup.keep)
-        });
+        context.backups = backups.map(|target| BackupPlan::new(target, options.backup.every, options.backup.keep));
         context.disk = disk;
         let (by, leaving) = leaving.map_or((None, None), |Leaving { by, listener }| (Some(by), Some(listener)));
         context.unsubscribe = by;

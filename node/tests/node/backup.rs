@@ -2,10 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use reveille_sink::{Sink, SinkOptions};
 use tempfile::TempDir;
 
-use crate::process::{Ended, Process, ports, until};
+use crate::process::{Ended, Process, client, ports, until};
+use crate::s3_server::{BUCKET, S3Server, SECRET};
 
 const RECIPIENT: &str = "ann@example.net";
 
@@ -142,6 +144,94 @@ fn damaged_backup_restores_nothing() {
         assert!(refused.code == Some(1) && refused.stderr.contains(&name), "{refused:?}");
     }
     assert!(!folder.path().join("two").exists(), "nothing was written");
+}
+
+/// Writes a certificate for 127.0.0.1, its key, and the authority that issued it: `ca.pem`, `server.pem`, `server.key`.
+fn certify(folder: &Path) {
+    let mut params = CertificateParams::new(Vec::new()).expect("parameters");
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let ca = CertifiedIssuer::self_signed(params, KeyPair::generate().expect("a key")).expect("an authority");
+    let key = KeyPair::generate().expect("a key");
+    let params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).expect("parameters");
+    let certificate = params.signed_by(&key, &ca).expect("a certificate");
+    for (name, text) in [("ca.pem", ca.pem()), ("server.pem", certificate.pem()), ("server.key", key.serialize_pem())] {
+        std::fs::write(folder.join(name), text).expect("written");
+    }
+}
+
+#[test]
+fn bucket_keeps_backups_over_tls_and_its_secret_is_shown_nowhere() {
+    let folder = tempfile::tempdir().expect("a folder");
+    certify(folder.path());
+    let path = |name: &str| folder.path().join(name).to_str().expect("a path").to_owned();
+    let tls = ["--cert".to_owned(), path("server.pem"), "--key".to_owned(), path("server.key")];
+    let Some(server) = S3Server::start(folder.path(), &tls.each_ref().map(String::as_str)) else { return };
+    let target = format!("s3://{BUCKET}/cluster-1");
+    let (endpoint, credentials) =
+        (format!("https://{}", server.address), format!("file:{}", server.credentials.display()));
+    let environment = [
+        ("REVEILLE__BACKUP__TARGET", target.as_str()),
+        ("REVEILLE__BACKUP__ENDPOINT", &endpoint),
+        ("REVEILLE__BACKUP__CREDENTIALS", &credentials),
+        ("SSL_CERT_FILE", &path("ca.pem")),
+    ];
+    let node = Process::listening_by(folder.path(), "one", ["127.0.0.1:0"; 3], &environment);
+    until("it leads", || node.reveille("schedule list").code == Some(0));
+    let name = output(&node, "backup create -o name").trim().to_owned();
+    output(&node, "optout add late@example.net");
+    let files = folder.path().join("files").join(BUCKET).join("cluster-1");
+    let streamed = || {
+        let files = std::fs::read_dir(files.join("optouts")).into_iter().flatten().flatten();
+        files
+            .map(|file| file.path())
+            .any(|file| std::fs::read_to_string(file).is_ok_and(|text| text.contains("late@example.net")))
+    };
+    until("the opt-out is in the bucket", streamed);
+    let offline = |line: &str, more: &[(&str, &str)]| {
+        let mut command = client(folder.path(), "127.0.0.1:1");
+        let run = command.envs(environment).envs(more.iter().copied()).args(line.split_whitespace()).output();
+        let ended = Ended::from(run.expect("it runs"));
+        assert!(!ended.stdout.contains(SECRET) && !ended.stderr.contains(SECRET), "{ended:?}");
+        ended
+    };
+    let listed = offline("backup list -o name", &[]);
+    assert!(listed.stdout.lines().any(|line| line == name), "{name} in {listed:?}");
+    for line in [format!("backup verify {name}"), "backup prune --keep 1".to_owned()] {
+        let done = offline(&line, &[]);
+        assert_eq!(done.code, Some(0), "{done:?}");
+    }
+    let shown = offline(&format!("config show --name one --data-dir {}", path("one")), &[]);
+    assert!(shown.code == Some(0) && shown.stdout.contains(&credentials), "{shown:?}");
+
+    // A service with another certificate gets no request.
+    let elsewhere = tempfile::tempdir().expect("a folder");
+    certify(elsewhere.path());
+    let foreign = elsewhere.path().join("ca.pem").to_str().expect("a path").to_owned();
+    let refused = offline("backup list", &[("SSL_CERT_FILE", &foreign)]);
+    assert!(refused.code == Some(1) && refused.stderr.contains("certificate"), "{refused:?}");
+    let wrong = elsewhere.path().join("credentials").to_str().expect("a path").to_owned();
+    std::fs::write(&wrong, "AKIDEXAMPLE:another-secret").expect("written");
+    let refused = offline("backup list", &[("REVEILLE__BACKUP__CREDENTIALS", &format!("file:{wrong}"))]);
+    assert!(refused.code == Some(1) && refused.stderr.contains("answered 403"), "{refused:?}");
+    assert!(!refused.stderr.contains("another-secret"), "{refused:?}");
+
+    let new = tempfile::tempdir().expect("a folder");
+    let into = new.path().join("two").display().to_string();
+    let restored = offline(&format!("restore run --from {target} --name two --data-dir {into}"), &[]);
+    assert_eq!(restored.code, Some(0), "{restored:?}");
+    assert!(restored.stderr.contains("opt-outs until"), "{restored:?}");
+
+    // One bit of each file.
+    for block in std::fs::read_dir(files.join("blocks")).expect("blocks").map(|entry| entry.expect("an entry").path()) {
+        let mut bytes = std::fs::read(&block).expect("a block");
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        std::fs::write(&block, bytes).expect("it is damaged");
+    }
+    let found = offline(&format!("backup verify {name}"), &[]);
+    let is_named = found.stderr.contains(&format!("{target}/blocks/")) && found.stderr.contains("is damaged");
+    assert!(found.code == Some(1) && is_named, "{found:?}");
+    assert!(!node.said().contains(SECRET));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

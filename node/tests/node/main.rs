@@ -19,6 +19,8 @@ mod quorum;
 mod reload;
 mod return_path;
 mod rotation;
+#[path = "../../../cluster/tests/three/s3_server.rs"]
+mod s3_server;
 mod scrub;
 mod service;
 #[path = "../../../raft/src/snapshot/tests/small_disk.rs"]

@@ -23,6 +23,7 @@ use x509_cert::{Certificate, der::Decode};
 use super::probe_report::Encryption;
 use super::stream::ByteStream;
 use super::tls_errors;
+use crate::process::system_roots::system_roots;
 use crate::smtp::cause::{Cause, Fix, SetupProblem};
 use reveille_ledger::access::Trust;
 
@@ -108,13 +109,8 @@ fn roots(ca: Option<&str>) -> Result<RootCertStore, SetupProblem> {
             }
         }
         None => {
-            let found = rustls_native_certs::load_native_certs();
-            roots.add_parsable_certificates(found.certs);
-            if roots.is_empty() {
-                let why = found.errors.first().map(|error| format!(" ({error})")).unwrap_or_default();
-                let next = "install ca-certificates, or name the relay's CA with --ca";
-                return Err(Fix::Ca.because(format!("this node has no system roots{why}; {next}")));
-            }
+            let named = |why: String| Fix::Ca.because(format!("{why}, or name the relay's CA with --ca"));
+            roots = system_roots().map_err(named)?;
         }
     }
     Ok(roots)

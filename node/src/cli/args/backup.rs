@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use reveille_cluster::backup::TargetAddress;
 
 #[derive(Debug, Args)]
 pub struct BackupArgs {
@@ -37,9 +38,11 @@ pub enum BackupCommand {
 #[derive(Clone, Debug, Args)]
 pub struct BackupPlace {
     /// The target; else that of the configuration
-    #[arg(long, value_name = "DIR")]
-    pub target: Option<PathBuf>,
-    /// Configuration file of a node, whose `backup.target` counts
+    ///
+    /// A folder, or s3://BUCKET/PREFIX. How a bucket is reached is in the configuration.
+    #[arg(long, value_name = "TARGET")]
+    pub target: Option<TargetAddress>,
+    /// Configuration file of a node, whose section `backup` counts
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use reveille_cluster::backup::TargetAddress;
 
 use super::Watch;
 use crate::server::config::Settings;
@@ -56,9 +57,9 @@ pub struct AcceptArgs {
 /// `restore run`.
 #[derive(Debug, Args)]
 pub struct RestoreRunArgs {
-    /// The target that has the backup
-    #[arg(long, value_name = "DIR")]
-    pub from: PathBuf,
+    /// The target that has the backup: a folder, or s3://BUCKET/PREFIX
+    #[arg(long, value_name = "TARGET")]
+    pub from: TargetAddress,
     /// The backup: its index, or its name as `backup list -o name` prints it [default: the newest]
     #[arg(long, value_name = "BACKUP")]
     pub backup: Option<String>,

@@ -1,11 +1,12 @@
 //! Implements `reveille backup …`. Only `create` asks a node; the others read the target themselves.
 
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use reveille_cluster::backup::{
-    self, BackupError, BackupId, BackupManifest, BackupPhase, BackupProgress, BackupTarget, FolderTarget, ListedBackup,
-    Work,
+    self, BackupError, BackupId, BackupManifest, BackupPhase, BackupProgress, BackupTarget, ListedBackup,
+    TargetAddress, Work,
 };
 use reveille_proto::admin::v1::backup_service_client::BackupServiceClient;
 use reveille_proto::admin::v1::{self, CreateBackupRequest};
@@ -17,10 +18,8 @@ use crate::cli::args::{BackupArgs, BackupCommand, BackupPlace, PruneArgs, Verify
 use crate::cli::client::RetrySafety;
 use crate::cli::failure::{Exit, Failure, Stop};
 use crate::cli::view::backup::{BackupView, MadeBackupView, PrunedView};
-use crate::server::config::{ConfigLayer, Settings};
+use crate::server::config::{BackupConfig, ConfigLayer, Settings};
 
-/// Backups that stay if neither a flag nor the configuration says how many.
-const KEEP: u64 = 14;
 const COPY: &str = "  {bar:40.green} {pos}/{len} files copied  {eta} left";
 const VERIFY: &str = "  {bar:40.green} {pos}/{len} files read back  {eta} left";
 
@@ -28,9 +27,9 @@ const VERIFY: &str = "  {bar:40.green} {pos}/{len} files read back  {eta} left";
 pub async fn run(context: &CommandContext<'_>, args: BackupArgs) -> Result<(), Stop> {
     match args.command {
         BackupCommand::Create => create(context).await,
-        BackupCommand::List(place) => list(context, &place),
+        BackupCommand::List(place) => list(context, &place).await,
         BackupCommand::Verify(args) => verify(context, &args).await,
-        BackupCommand::Prune(args) => prune(context, &args),
+        BackupCommand::Prune(args) => prune(context, &args).await,
     }
 }
 
@@ -116,9 +115,9 @@ impl<'b> Bars<'b> {
     }
 }
 
-fn list(context: &CommandContext<'_>, place: &BackupPlace) -> Result<(), Stop> {
-    let target = target_of(place)?;
-    let listed = backup::list(&target).map_err(failure)?;
+async fn list(context: &CommandContext<'_>, place: &BackupPlace) -> Result<(), Stop> {
+    let target = open(&configured(place)?)?;
+    let listed = aside(context, move |_| backup::list(&*target)).await?.map_err(failure)?;
     let rows: Vec<BackupView> = listed.iter().map(BackupView::from).collect();
     context.terminal.list(&rows)?;
     for ListedBackup { manifest, .. } in &listed {
@@ -128,59 +127,57 @@ fn list(context: &CommandContext<'_>, place: &BackupPlace) -> Result<(), Stop> {
 }
 
 async fn verify(context: &CommandContext<'_>, VerifyArgs { backup, place }: &VerifyArgs) -> Result<(), Stop> {
-    let target = target_of(place)?;
-    let manifest = choose(&target, backup.as_deref())?;
-    let read = manifest.clone();
+    let (target, named) = (open(&configured(place)?)?, backup.clone());
     let whole = aside(context, move |work| {
-        backup::verify(&target, &read, work)?;
-        backup::opt_outs::read(&target, read.id.cluster, read.id.index)
+        let manifest = choose(&*target, named.as_deref())?;
+        backup::verify(&*target, &manifest, work).map_err(failure)?;
+        backup::opt_outs::read(&*target, manifest.id.cluster, manifest.id.index).map_err(failure)?;
+        Ok::<_, Failure>(manifest)
     });
-    whole.await?.map_err(failure)?;
+    let manifest = whole.await??;
     let verified = ListedBackup { id: manifest.id, verified: true, manifest: Ok(manifest) };
     context.terminal.show(&BackupView::from(&verified))
 }
 
-fn prune(context: &CommandContext<'_>, PruneArgs { keep, place }: &PruneArgs) -> Result<(), Stop> {
-    let target = target_of(place)?;
-    let keep = keep.or(settings(place.config.as_deref())?.backup.keep).unwrap_or(KEEP);
-    let keep = usize::try_from(keep).unwrap_or(usize::MAX);
-    let clusters = backup::list(&target).map_err(failure)?;
-    let clusters: std::collections::BTreeSet<_> = clusters.iter().map(|listed| listed.id.cluster).collect();
-    let mut pruned = backup::PrunedBackups::default();
-    for cluster in clusters {
-        let more = backup::prune(&target, cluster, keep, SystemTime::now()).map_err(failure)?;
-        pruned.backups += more.backups;
-        pruned.files += more.files;
-        pruned.bytes += more.bytes;
+async fn prune(context: &CommandContext<'_>, PruneArgs { keep, place }: &PruneArgs) -> Result<(), Stop> {
+    let config = configured(place)?;
+    let (target, keep) = (open(&config)?, keep.and_then(|keep| usize::try_from(keep).ok()).unwrap_or(config.keep));
+    let pruned = aside(context, move |_| {
+        let clusters: BTreeSet<_> = backup::list(&*target)?.iter().map(|listed| listed.id.cluster).collect();
+        let mut pruned = backup::PrunedBackups::default();
+        for cluster in clusters {
+            let more = backup::prune(&*target, cluster, keep, SystemTime::now())?;
+            pruned.backups += more.backups;
+            pruned.files += more.files;
+            pruned.bytes += more.bytes;
+        }
+        Ok::<_, BackupError>(pruned)
+    });
+    context.terminal.show(&PrunedView::from(pruned.await?.map_err(failure)?))
+}
+
+/// Returns the section `backup` of the configuration, with the target that the flag names.
+fn configured(BackupPlace { target, config }: &BackupPlace) -> Result<BackupConfig, Failure> {
+    let said = ConfigLayer::read(config.as_deref(), std::env::vars(), Settings::default());
+    let mut config = said.and_then(|said| said.settings.backup.check()).map_err(super::config::failure)?;
+    if target.is_some() {
+        config.target.clone_from(target);
     }
-    context.terminal.show(&PrunedView::from(pruned))
+    Ok(config)
 }
 
-fn settings(config: Option<&Path>) -> Result<Settings, Failure> {
-    let read = ConfigLayer::read(config, std::env::vars(), Settings::default());
-    Ok(read.map_err(super::config::failure)?.settings)
-}
-
-/// Returns the target that the flag names, else that of the configuration.
-fn target_of(BackupPlace { target, config }: &BackupPlace) -> Result<FolderTarget, Failure> {
-    let target = match target {
-        Some(target) => Some(target.clone()),
-        None => settings(config.as_deref())?.backup.target,
-    };
+/// Opens a target that must be there. A bucket is not asked yet.
+pub fn open(config: &BackupConfig) -> Result<Arc<dyn BackupTarget>, Failure> {
+    if let Some(TargetAddress::Folder(folder)) = &config.target
+        && !folder.is_dir()
+    {
+        let message = format!("{} is no folder, or cannot be read", folder.display());
+        let next = "mount it, or name the folder that has `backups` and `blocks`";
+        return Err(Failure::usage("--target", message, next));
+    }
     let missing =
         || Failure::usage("--target", "no target is named".to_owned(), "name it, or a --config FILE that does");
-    open(&target.ok_or_else(missing)?)
-}
-
-/// Opens a target that must be there.
-pub fn open(target: &Path) -> Result<FolderTarget, Failure> {
-    match target.is_dir() {
-        true => Ok(FolderTarget::new(target)),
-        false => {
-            let message = format!("{} is no folder, or cannot be read", target.display());
-            Err(Failure::usage("--target", message, "mount it, or name the folder that has `backups` and `blocks`"))
-        }
-    }
+    config.open().map_err(super::config::failure)?.ok_or_else(missing)
 }
 
 /// Returns the manifest of the named backup: `INDEX`, or `CLUSTER-INDEX` with the first digits of the cluster's id. If
@@ -192,7 +189,7 @@ pub fn choose(target: &dyn BackupTarget, named: Option<&str>) -> Result<BackupMa
         Some((cluster, index)) => id.index.to_string() == index && id.cluster.to_string().starts_with(cluster),
     };
     let found: Vec<&ListedBackup> = listed.iter().filter(|backup| is_named(&backup.id)).collect();
-    let clusters: std::collections::BTreeSet<_> = found.iter().map(|backup| backup.id.cluster).collect();
+    let clusters: BTreeSet<_> = found.iter().map(|backup| backup.id.cluster).collect();
     if clusters.len() > 1 {
         let names: Vec<String> = clusters.iter().map(ToString::to_string).collect();
         let message = format!("there are backups of several clusters: {}", names.join(", "));

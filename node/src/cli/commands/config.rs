@@ -54,6 +54,7 @@ async fn check(context: &CommandContext<'_>, file: &Path) -> Result<(), Stop> {
         }
     }
     config.reply_rules().map_err(|error| failure(said.with_origin_of(error)))?;
+    config.backup.check_credentials().map_err(|error| failure(said.with_origin_of(error)))?;
     config.return_path.open().map_err(|error| failure(said.with_origin_of(error)))?;
     if let Some(tls) = &config.tls {
         tls.open().map_err(|error| failure(said.with_origin_of(error)))?;

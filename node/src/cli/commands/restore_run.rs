@@ -2,28 +2,30 @@
 
 use std::sync::Arc;
 
-use reveille_cluster::backup::{self, BackupFiles, BackupManifest, LoadedBackup};
+use reveille_cluster::backup::{self, BackupFiles, LoadedBackup};
 
 use super::backup::{aside, choose, failure, open};
 use super::first_folder::{FormerState, check_empty, found};
 use super::{CommandContext, config};
 use crate::cli::args::RestoreRunArgs;
-use crate::cli::failure::Stop;
-use crate::server::config::{Config, file_or_default};
+use crate::cli::failure::{Failure, Stop};
+use crate::server::config::{BackupConfig, Config, file_or_default};
 
 /// Reads and checks the whole backup, then writes the folder.
 pub async fn run(context: &CommandContext<'_>, args: RestoreRunArgs) -> Result<(), Stop> {
     let RestoreRunArgs { from, backup, config: file, settings } = args;
     let config = Config::load(file_or_default(file).as_deref(), std::env::vars(), settings).map_err(config::failure)?;
     check_empty(&config)?;
-    let target = open(&from)?;
-    let manifest: BackupManifest = choose(&target, backup.as_deref())?;
-    let (cluster, read) = (manifest.id.cluster, target.clone());
-    let loaded = aside(context, move |work| backup::load(&read, &manifest, work)).await?.map_err(failure)?;
-    let LoadedBackup { ledger, opt_outs } = loaded;
+    let target = open(&BackupConfig { target: Some(from), ..config.backup.clone() })?;
+    let read = Arc::clone(&target);
+    let loaded = aside(context, move |work| {
+        let manifest = choose(&*read, backup.as_deref())?;
+        Ok::<_, Failure>((manifest.id.cluster, backup::load(&*read, &manifest, work).map_err(failure)?))
+    });
+    let (cluster, LoadedBackup { ledger, opt_outs }) = loaded.await??;
     if let Some(written) = &opt_outs.written {
         context.terminal.say(&format!("opt-outs until {written} are in force again"));
     }
     let former = FormerState { cluster, ledger, opt_outs: opt_outs.changes };
-    found(context, config, former, BackupFiles(Arc::new(target))).await
+    found(context, config, former, BackupFiles(target)).await
 }

@@ -15,9 +15,8 @@ use reveille_cluster::smtp::{Binding, CredentialStore, Login, RelayRules, ReplyR
 use reveille_raft::tls::JoinToken;
 
 use super::{
-    BackupConfig, BackupSettings, Config, ConfigError, CredentialSettings, JoinSource, LogConfig, LogSettings, Origin,
-    RaftConfig, RaftSettings, ReplySettings, ReturnPathConfig, Settings, UnsubscribeConfig, UnsubscribeSettings,
-    source,
+    Config, ConfigError, CredentialSettings, JoinSource, LogConfig, LogSettings, Origin, RaftConfig, RaftSettings,
+    ReplySettings, ReturnPathConfig, Settings, UnsubscribeConfig, UnsubscribeSettings, source,
 };
 use crate::server::logging;
 
@@ -169,18 +168,6 @@ impl RaftSettings {
     }
 }
 
-impl BackupSettings {
-    fn check(self) -> Result<BackupConfig, ConfigError> {
-        let every = within("backup.every_seconds", self.every_seconds.unwrap_or(86_400), 60..=31_536_000)?;
-        let keep = within("backup.keep", self.keep.unwrap_or(14), 1..=10_000)?;
-        Ok(BackupConfig {
-            target: self.target.filter(|target| !target.as_os_str().is_empty()),
-            every: Duration::from_secs(every),
-            keep: usize::try_from(keep).unwrap_or(usize::MAX),
-        })
-    }
-}
-
 impl LogSettings {
     fn check(self) -> Result<LogConfig, ConfigError> {
         let filter = self.filter.unwrap_or_else(|| logging::DEFAULT_FILTER.to_owned());
@@ -276,7 +263,7 @@ pub(super) fn setting(key: impl Into<Cow<'static, str>>, message: String, next: 
     ConfigError::Setting { key: key.into(), message, next: next.to_owned(), origin: Origin::Default }
 }
 
-fn within(key: &'static str, value: u64, bounds: std::ops::RangeInclusive<u64>) -> Result<u64, ConfigError> {
+pub(super) fn within(key: &'static str, value: u64, bounds: std::ops::RangeInclusive<u64>) -> Result<u64, ConfigError> {
     if bounds.contains(&value) {
         return Ok(value);
     }

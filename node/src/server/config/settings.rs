@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use reveille_cluster::smtp::{Binding, Login};
 use serde::{Deserialize, Serialize};
 
-use super::{Config, TlsSettings};
+use super::{BackupSettings, Config, TlsSettings};
 use crate::server::logging::LogFormat;
 
 /// Optional settings from the file, the environment or flags.
@@ -122,18 +122,6 @@ pub struct UnsubscribeSettings {
     pub keys: Option<Vec<String>>,
 }
 
-/// Settings of section `backup`: where the leader keeps backups. No command has them as flags.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::Args)]
-#[serde(deny_unknown_fields, default)]
-pub struct BackupSettings {
-    /// A folder for backups and opt-outs, the same on all nodes and outside of their machines, such as a mount
-    pub target: Option<PathBuf>,
-    /// The interval of backups, in seconds; 60 to 31536000 [default: 86400]
-    pub every_seconds: Option<u64>,
-    /// So many verified backups are kept; 1 to 10000 [default: 14]
-    pub keep: Option<u64>,
-}
-
 /// Settings of section `log`. No command has them as flags.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::Args)]
 #[serde(deny_unknown_fields, default)]
@@ -201,11 +189,7 @@ impl From<Config> for Settings {
                 mailto: Some(config.unsubscribe.mailto),
                 keys: Some(config.unsubscribe.keys.iter().map(ToString::to_string).collect()),
             },
-            backup: BackupSettings {
-                target: Some(config.backup.target.unwrap_or_default()),
-                every_seconds: Some(config.backup.every.as_secs()),
-                keep: Some(config.backup.keep as u64),
-            },
+            backup: config.backup.into(),
             log: LogSettings { format: Some(config.log.format), filter: Some(config.log.filter) },
             credentials: config.credentials.iter().map(|(name, binding)| (name.clone(), binding.into())).collect(),
             replies: config
@@ -298,16 +282,6 @@ impl UnsubscribeSettings {
             listen: self.listen.or(below.listen),
             mailto: self.mailto.or(below.mailto),
             keys: self.keys.or(below.keys),
-        }
-    }
-}
-
-impl BackupSettings {
-    fn over(self, below: BackupSettings) -> BackupSettings {
-        BackupSettings {
-            target: self.target.or(below.target),
-            every_seconds: self.every_seconds.or(below.every_seconds),
-            keep: self.keep.or(below.keep),
         }
     }
 }

@@ -231,3 +231,24 @@ fn settings_are_flags_too() {
     let nothing = <Start as clap::Parser>::try_parse_from(["start"]).expect("no flags");
     assert_eq!(nothing.settings, Settings::default());
 }
+
+#[test]
+fn bucket_is_reached_by_an_endpoint_and_credentials() {
+    let section = |lines: &str| format!("{LEAST}[backup]\ntarget = \"s3://bucket/a\"\n{lines}");
+    let endpoint = "endpoint = \"https://s3.example.com\"\n";
+    let whole = section(&format!("{endpoint}credentials = \"env:KEY\"\n"));
+    let config = load(&whole, &[], Settings::default()).expect("good");
+    assert!(config.backup.open().is_ok_and(|target| target.is_some()));
+    let error = config.backup.check_credentials().expect_err("there is no such variable").to_string();
+    assert!(error.starts_with("backup.credentials: env:KEY is not set"), "{error}");
+    for (lines, lacks) in [("", "backup.endpoint: it is not set"), (endpoint, "backup.credentials: it is not set")] {
+        let config = load(&section(lines), &[], Settings::default()).expect("each value is good");
+        let error = config.backup.open().err().expect("it is not whole").to_string();
+        assert!(error.starts_with(lacks), "{error}");
+    }
+    let plain = refused(&section("endpoint = \"http://s3.example.com\"\n"));
+    assert!(plain.contains("plaintext, and allowed on loopback only"), "{plain}");
+    let secret = refused(&section("credentials = \"AKID:verysecret\"\n"));
+    assert!(secret.contains("is not a reference to a secret") && !secret.contains("verysecret"), "{secret}");
+    assert!(load(&format!("{LEAST}[backup]\ntarget = \"/mnt\"\n"), &[], Settings::default()).is_ok());
+}
