@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Stdio;
 
+use reveille_sink::{Sink, SinkOptions};
 use serde_json::Value;
 
 use crate::process::{Ended, Process, STEP_TIMEOUT, client, until};
@@ -46,10 +47,48 @@ fn one_authority(folder: &Path, nodes: [&Process; 3]) -> String {
     fingerprint
 }
 
-#[test]
-fn authority_is_replaced_without_restart_election_or_login() {
+/// Recipients of the run that is sent during a rotation.
+const RECIPIENTS: u64 = 4_000;
+
+fn done(node: &Process, line: &str) -> String {
+    let ended = node.reveille(line);
+    assert_eq!(ended.code, Some(0), "{line}: {ended:?}");
+    ended.stdout.trim().to_owned()
+}
+
+/// Starts a run to [`RECIPIENTS`] at a slow relay. Returns its name when emails arrive.
+fn begin_run(folder: &Path, node: &Process, sink: &Sink) -> String {
+    let relay = format!("relay add main --host 127.0.0.1 --port {} --tls none", sink.handle().address().port());
+    done(node, &format!("{relay} --rate 100"));
+    let list = folder.join("list.csv");
+    let rows: String = (0..RECIPIENTS).map(|row| format!("r{row}@example.net\n")).collect();
+    std::fs::write(&list, format!("email\n{rows}")).expect("a list");
+    let what = "--at 2040-01-01T00:00:00Z --tz UTC --sender a@example.net --subject s --inline-text t";
+    done(node, &format!("schedule create large {what} --recipients {}", list.display()));
+    let run = done(node, "schedule trigger large -o name");
+    until("emails arrive", || sink.handle().accepted_count() > 20);
+    run
+}
+
+/// Lets a run go on at once, and checks that each recipient got one email, and that no node lost its lease meanwhile.
+fn end_run(nodes: [&Process; 3], sink: &Sink, run: &str) {
+    let relay = format!("relay add main --host 127.0.0.1 --port {} --tls none", sink.handle().address().port());
+    done(nodes[0], &format!("{relay} --rate 10000 --replace"));
+    let sent = || json(&nodes[0].reveille(&format!("run show {run} -o json")))["counts"]["sent"] == RECIPIENTS;
+    until("all are sent", sent);
+    assert_eq!(sink.handle().accepted_count(), RECIPIENTS);
+    for node in nodes {
+        let metrics = node.get("/metrics");
+        assert!(!metrics.contains("\nreveille_gate_closed_total{"), "{metrics}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn authority_is_replaced_under_mail_without_restart_election_or_login() {
     let folder = tempfile::tempdir().expect("a folder");
+    let sink = Sink::start(SinkOptions::default()).expect("a sink");
     let [one, mut two, three] = Process::cluster(folder.path(), NAMES, &[]);
+    let run = begin_run(folder.path(), &one, &sink);
     let (before, led, unused) = (text(&status(&one)["fingerprint"]), term(&one), one.join_token());
     let context = || text(&json(&one.reveille("context show -o json"))["fingerprint"]);
     assert_eq!(context(), before);
@@ -61,6 +100,8 @@ fn authority_is_replaced_without_restart_election_or_login() {
     assert_ne!(after, before);
     assert_eq!(context(), after, "a command has stored the successor");
     assert_eq!(term(&one), led, "there was no election");
+    assert!(sink.handle().accepted_count() < RECIPIENTS, "emails went on during the rotation");
+    end_run([&one, &two, &three], &sink, &run);
 
     // A node that restarts, and one that is new.
     two.kill();
@@ -79,6 +120,7 @@ fn authority_is_replaced_without_restart_election_or_login() {
     for node in [&one, &two, &three, &four] {
         assert!(!node.said().contains("PRIVATE KEY"));
     }
+    sink.stop().await;
 }
 
 #[test]
