@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -12,8 +13,9 @@ use rustls::pki_types::ServerName;
 use rustls::pki_types::pem::PemObject;
 use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, HandshakeKind, RootCertStore, SupportedProtocolVersion};
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
 use tokio_rustls::TlsConnector;
 use tokio_util::sync::CancellationToken;
 
@@ -30,8 +32,11 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(super) const SERVER: NodeId = NodeId(1);
 
 /// Answers everything. It knows the key of one member.
+#[derive(Default)]
 struct Open {
     pinned: Option<(NodeId, KeyPin)>,
+    removed: AtomicBool,
+    ended: Notify,
 }
 
 #[async_trait]
@@ -42,6 +47,15 @@ impl Handler for Open {
 
     fn pinned_key(&self, node: NodeId) -> Option<KeyPin> {
         self.pinned.filter(|(pinned, _)| *pinned == node).map(|(_, key)| key)
+    }
+
+    fn is_removed(&self, node: NodeId) -> bool {
+        node == NodeId(2) && self.removed.load(Ordering::Relaxed)
+    }
+
+    fn connection_ended(&self, peer: NodeId) {
+        assert_eq!(peer, NodeId(2));
+        self.ended.notify_one();
     }
 }
 
@@ -68,9 +82,13 @@ pub(super) fn transport(tls: &NodeTls) -> GrpcTransport {
 
 /// Serves as the founder; returns its address. The server ends with the test's runtime.
 pub(super) async fn serve(founder: &NodeTls, pinned: Option<(NodeId, KeyPin)>) -> String {
+    serve_by(founder, Arc::new(Open { pinned, ..Open::default() })).await
+}
+
+async fn serve_by(founder: &NodeTls, handler: Arc<Open>) -> String {
     let server = transport(founder);
     let address = server.address().to_string();
-    server.serve(Arc::new(Open { pinned }), CancellationToken::new()).await.expect("it listens");
+    server.serve(handler, CancellationToken::new()).await.expect("it listens");
     address
 }
 
@@ -133,6 +151,9 @@ async fn caller_without_certificate_can_only_join() {
     let header = Some(v1::Header { from: 2, to: SERVER.0, ..v1::Header::default() });
     let refused = stranger.read_index(v1::ReadIndexRequest { header: header.clone(), remaining_ms: 1 }).await;
     assert_eq!(refused.map(drop).map_err(|status| status.code()), Err(tonic::Code::FailedPrecondition));
+    let long = v1::JoinRequest { token: "a".repeat(5_000), ..v1::JoinRequest::default() };
+    let refused = stranger.join(long).await;
+    assert_eq!(refused.map(drop).map_err(|status| status.code()), Err(tonic::Code::InvalidArgument), "too long");
     // A forwarded request to join must come from a member.
     let forwarded = v1::JoinRequest { header, ..v1::JoinRequest::default() };
     let refused = stranger.join(forwarded).await;
@@ -189,18 +210,54 @@ async fn sessions_are_never_resumed_and_old_tls_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn open_connection_of_a_removed_node_ends() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let founder = founder(folder.path());
+    let two = member(&founder, folder.path(), NodeId(2));
+    let handler = Arc::new(Open::default());
+    let address = serve_by(&founder, Arc::clone(&handler)).await;
+    let client = transport(&two);
+    let header = Some(v1::Header { from: 2, to: SERVER.0, ..v1::Header::default() });
+    let append = Request::Append(v1::AppendRequest { header, ..v1::AppendRequest::default() });
+    // Entries name the caller. The answer is none to them.
+    let to = Destination { node: SERVER, address };
+    let _ = client.call(&to, append, PATIENCE).await;
+    let stays = tokio::time::timeout(Duration::from_secs(3), handler.ended.notified()).await;
+    assert!(stays.is_err(), "a member's connection ended");
+    handler.removed.store(true, Ordering::Relaxed);
+    tokio::time::timeout(PATIENCE, handler.ended.notified()).await.expect("it ends");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn silent_callers_delay_no_member() {
     let folder = tempfile::tempdir().expect("a folder");
     let founder = founder(folder.path());
     let two = member(&founder, folder.path(), NodeId(2));
     let address = serve(&founder, None).await;
     let mut silent = Vec::new();
-    for _ in 0..500 {
-        silent.push(TcpStream::connect(&address).await.expect("a connection"));
+    for number in 0..500 {
+        let mut stream = TcpStream::connect(&address).await.expect("a connection");
+        if number % 2 == 0 {
+            // The beginning of a ClientHello of 512 bytes.
+            stream.write_all(&[22, 3, 1, 2, 0, 1]).await.expect("written");
+        }
+        silent.push(stream);
     }
     assert!(ask(&transport(&two), NodeId(2), SERVER, &address).await.is_ok());
     let open = silent.iter().filter(
         |stream| matches!(stream.try_read(&mut [0]), Err(error) if error.kind() == std::io::ErrorKind::WouldBlock),
     );
     assert_eq!(open.count(), silent.len(), "it was answered before the silent callers were given up");
+    // A slow caller has no more time than a silent one.
+    let slow = async {
+        let mut stream = silent.swap_remove(0);
+        while stream.write_all(&[0]).await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, slow).await.expect("it is disconnected before its ClientHello is complete");
+    for mut stream in silent {
+        let ended = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut Vec::new())).await;
+        assert!(ended.is_ok(), "still open");
+    }
 }

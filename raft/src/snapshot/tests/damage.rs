@@ -161,6 +161,22 @@ fn bytes_that_are_no_block_are_refused_without_a_panic() {
     }
 }
 
+/// A peer or a backup may send a small file that unpacks to gigabytes.
+#[test]
+fn block_file_is_not_unpacked_beyond_the_size_of_a_block() {
+    let zeros = vec![0; 5 << 20];
+    let fitting = &zeros[..4 << 20];
+    let named = |bytes: &[u8], file: &[u8]| content_of_block(Hash::of(bytes), file).map(|content| content.len());
+    assert_eq!(named(fitting, &zstd::bulk::compress(fitting, 1).unwrap()).unwrap(), fitting.len());
+    let announced = zstd::bulk::compress(&zeros, 1).unwrap();
+    assert!(announced.len() < 1_000 && named(&zeros, &announced).is_err());
+    // A stream announces no size.
+    assert!(named(&zeros, &zstd::encode_all(&zeros[..], 1).unwrap()).is_err());
+    // The first frame announces less than the file has.
+    let two = [zstd::bulk::compress(b"small", 1).unwrap(), announced].concat();
+    assert!(named(&[b"small".as_slice(), &zeros].concat(), &two).is_err());
+}
+
 #[test]
 fn full_disk_is_reported_and_former_snapshot_kept() {
     let Some(disk) = SmallDisk::mount(6) else { return };
