@@ -6,7 +6,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -35,7 +35,8 @@ use crate::tls::{NodeTls, PeerCertificate, ServerTls};
 pub const CONNECTIONS_MAX: usize = 512;
 /// Maximum number of connections of one listener whose clients have no certificate although it asks for one.
 pub(crate) const STRANGERS_MAX: usize = 16;
-/// Time after which such a connection ends: a request to join is answered within it.
+/// Time after which such a connection ends: a request to join is answered within it. A connection of
+/// [`Incoming::ending_strangers`] ends then, too.
 const STRANGER_ENDS_AFTER: Duration = Duration::from_secs(30);
 /// A client must send its first bytes within this time.
 pub const FIRST_BYTES_WITHIN: Duration = Duration::from_secs(10);
@@ -51,6 +52,7 @@ pub struct Incoming {
     listener: TcpListener,
     name: &'static str,
     preface: usize,
+    ends_strangers: bool,
     when_ended: Option<WhenEnded>,
     permits: PollSemaphore,
     permit: Option<OwnedSemaphorePermit>,
@@ -62,7 +64,14 @@ impl Incoming {
     /// caller must limit that time itself.
     pub fn new(listener: TcpListener, name: &'static str, preface: usize) -> Incoming {
         let permits = PollSemaphore::new(Arc::new(Semaphore::new(CONNECTIONS_MAX)));
-        Incoming { listener, name, preface, when_ended: None, permits, permit: None, pause: None }
+        let (ends_strangers, when_ended) = (false, None);
+        Incoming { listener, name, preface, ends_strangers, when_ended, permits, permit: None, pause: None }
+    }
+
+    /// Ends a connection on which no request was permitted within [`STRANGER_ENDS_AFTER`]. Otherwise clients without
+    /// any permission could hold all connections, because they may answer pings for ever.
+    pub fn ending_strangers(self) -> Incoming {
+        Incoming { ends_strangers: true, ..self }
     }
 
     /// Returns the name for log lines and metrics.
@@ -98,11 +107,12 @@ impl Stream for Incoming {
                     let client = Client::default();
                     let ended = EndReport { client: client.clone(), when_ended: self.when_ended.clone() };
                     let stream = Either::Left(stream);
+                    let end = self.ends_strangers.then(|| end_of_stranger(client.clone()));
                     let connection = Connection {
                         stream,
                         silent,
                         client,
-                        end: None,
+                        end,
                         _stranger: None,
                         _ended: ended,
                         _permit: self.permit.take(),
@@ -118,15 +128,26 @@ impl Stream for Incoming {
     }
 }
 
+/// Is ready when a connection is to end. It may be polled again.
+type End = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+fn end_of_stranger(client: Client) -> End {
+    let mut late = Box::pin(sleep(STRANGER_ENDS_AFTER));
+    Box::pin(std::future::poll_fn(move |cx| {
+        ready!(late.as_mut().poll(cx));
+        if client.permitted.load(Ordering::Relaxed) { Poll::Pending } else { Poll::Ready(()) }
+    }))
+}
+
 /// One connection. Dropping it lets the listener accept another connection.
 pub struct Connection {
     stream: Either<TcpStream, TlsStream<TcpStream>>,
     /// Number of first bytes that are still missing, and their deadline. `None`: all have arrived.
     silent: Option<(usize, Pin<Box<Sleep>>)>,
     client: Client,
-    /// Ends an encrypted connection: after [`STRANGER_ENDS_AFTER`] if its client has no certificate, else when its
-    /// [`CertifiedCaller`] is cut off.
-    end: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    /// Ends the connection. Of a peer: after [`STRANGER_ENDS_AFTER`] if it has no certificate, else when its
+    /// [`CertifiedCaller`] is cut off. Of a client: [`Incoming::ending_strangers`].
+    end: Option<End>,
     /// Permit of a connection whose client has no certificate.
     _stranger: Option<OwnedSemaphorePermit>,
     _ended: EndReport,
@@ -251,6 +272,8 @@ pub type WhenEnded = Arc<dyn Fn(u64) + Send + Sync>;
 #[derive(Clone, Debug, Default)]
 pub struct Client {
     number: Arc<AtomicU64>,
+    /// True if a request was permitted.
+    permitted: Arc<AtomicBool>,
     /// The node that the certificate was found to name; 0: none yet.
     certified: Arc<AtomicU64>,
     /// Ends the connection.
@@ -263,6 +286,11 @@ impl Client {
     /// Records which client sends on this connection; 0 is no client.
     pub fn name(&self, number: u64) {
         self.number.store(number, Ordering::Relaxed);
+    }
+
+    /// Records that a request on this connection was permitted.
+    pub fn permit(&self) {
+        self.permitted.store(true, Ordering::Relaxed);
     }
 
     /// Returns what ends the connection.

@@ -12,6 +12,7 @@ use axum::response::{IntoResponse, Response};
 use reveille_cluster::process::context::NodeContext;
 use reveille_ledger::ids::{Hash, TokenId};
 use reveille_ledger::token::{Rights, TenantScope};
+use reveille_raft::listen::Client;
 use tonic::{Code, Status};
 
 use super::denied;
@@ -68,6 +69,9 @@ pub async fn authenticate(State(by): State<Authenticator>, mut request: Request,
     let (row, given) = (row_of(request.uri().path()), GivenToken::of(request.headers()));
     let response = match by.caller(row, &given) {
         Ok(Some(caller)) => {
+            if let Some(client) = request.extensions().get::<Client>() {
+                client.permit();
+            }
             request.extensions_mut().insert(caller);
             next.run(request).await
         }

@@ -1,5 +1,6 @@
 //! Tokens over the API: which calls they permit, what they see of other tenants, and how they end.
 
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use hyper_util::rt::TokioIo;
@@ -37,16 +38,22 @@ use crate::token_text::TokenText;
 /// Every name and address of the other tenant contains it.
 const CANARY: &str = "zebra";
 
-/// A listener that needs tokens, beside the open one of the node.
-async fn locked(node: &Node) -> Channel {
+/// Returns the address of a listener that needs tokens, beside the open one of the node.
+pub(super) async fn locked_address(node: &Node) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
     tokio::spawn(serve(Admin::new(node.shared_context()), listener, None, CancellationToken::new()));
+    address
+}
+
+/// A listener that needs tokens, beside the open one of the node.
+async fn locked(node: &Node) -> Channel {
+    let address = locked_address(node).await;
     let channel = Channel::from_shared(format!("http://{address}")).expect("an address").timeout(STEP_TIMEOUT);
     channel.connect().await.expect("a connection")
 }
 
-fn role(name: &str) -> Rights {
+pub(super) fn role(name: &str) -> Rights {
     ROLES.iter().find(|(known, _)| *known == name).expect("a role").1
 }
 
@@ -54,7 +61,7 @@ fn only(tenant: &str) -> TenantScope {
     TenantScope::Only([tenant.to_owned()].into())
 }
 
-async fn token(node: &Node, rights: Rights, tenants: TenantScope) -> TokenText {
+pub(super) async fn token(node: &Node, rights: Rights, tenants: TenantScope) -> TokenText {
     let token = TokenText::generate();
     let grant = TokenGrant { name: "test".to_owned(), hash: token.hash(), rights, tenants, expires_at: None };
     let create = TokenCreate { id: token.id, grant, revokes: Rights::default() };
@@ -64,7 +71,7 @@ async fn token(node: &Node, rights: Rights, tenants: TenantScope) -> TokenText {
     token
 }
 
-fn with<T>(message: T, token: &TokenText) -> Request<T> {
+pub(super) fn with<T>(message: T, token: &TokenText) -> Request<T> {
     let mut request = Request::new(message);
     let header = format!("Bearer {token}").parse().expect("a header");
     request.metadata_mut().insert("authorization", header);

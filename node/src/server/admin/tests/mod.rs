@@ -2,6 +2,7 @@
 
 mod access;
 mod archive;
+mod attacks;
 mod audiences;
 mod audit;
 mod campaign_faults;

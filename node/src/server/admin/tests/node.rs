@@ -333,7 +333,8 @@ impl Node {
 }
 
 /// Creates a schedule and opens a run of it.
-async fn opened(channel: &Channel, body: ScheduleBody) -> (CreateScheduleResponse, TriggerScheduleResponse) {
+/// Creates a schedule, and opens a run of it.
+pub async fn opened(channel: &Channel, body: ScheduleBody) -> (CreateScheduleResponse, TriggerScheduleResponse) {
     // A request id belongs to one body (P17), so each schedule has a different one.
     let (tenant, name, request_id) = (String::new(), body.name.clone(), format!("once-{}", body.name));
     let mut schedules = ScheduleServiceClient::new(channel.clone());
