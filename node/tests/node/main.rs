@@ -30,3 +30,4 @@ mod tokens;
 mod unsubscribe;
 #[cfg(feature = "next-level")]
 mod upgrade;
+mod wire;

@@ -1,5 +1,6 @@
 //! A cluster with certificates: how it is made, which nodes it admits, refuses and removes.
 
+use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
@@ -89,6 +90,32 @@ fn token_admits_one_node_and_no_other() {
     asking.kill().expect("killed");
     asking.wait().expect("ended");
     assert!(!folder.path().join("late/tls/ca.pem").exists());
+}
+
+#[test]
+fn token_used_by_two_nodes_at_once_admits_one() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let one = founder(folder.path());
+    let token = one.join_token();
+    let flags = ["--listen", "127.0.0.1:0", "--peer-listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--join", &token];
+    let mut nodes = ["two", "three"].map(|name| {
+        let log = fs::File::create(folder.path().join(format!("{name}.log"))).expect("a log");
+        (name, start(folder.path(), name, &flags).stderr(log).spawn().expect("it runs"))
+    });
+    let mut refused = Vec::new();
+    until("one ends", || {
+        let ended = nodes.iter_mut().filter_map(|(name, node)| node.try_wait().expect("its state").map(|_| *name));
+        refused.extend(ended);
+        !refused.is_empty()
+    });
+    let said = fs::read_to_string(folder.path().join(format!("{}.log", refused[0]))).expect("a log");
+    assert!(said.contains("another node has used this join token"), "{said}");
+    assert_eq!(refused.len(), 1);
+    until("the other one votes", || one.voters() == 2);
+    for (_, mut node) in nodes {
+        let _ = node.kill();
+        node.wait().expect("ended");
+    }
 }
 
 #[test]

@@ -88,6 +88,12 @@ fn reload_applies_what_it_can_and_names_what_needs_a_restart() {
     assert_eq!(node.says(before, "changed in the configuration, and needs a restart")["keys"], "shutdown_seconds");
     let added = Process::reveille_at(folder.path(), &admin, add);
     assert_eq!(added.code, Some(0), "{added:?}");
+    // A caller of the API cannot make the node send the password to another host.
+    for elsewhere in ["--host localhost --port 2525", "--host 127.0.0.1 --port 2526"] {
+        let stolen = format!("relay add main --replace {elsewhere} --tls none --credentials main");
+        let stolen = Process::reveille_at(folder.path(), &admin, &stolen);
+        assert!(stolen.code != Some(0) && stolen.stderr.contains("are for 127.0.0.1 port 2525 alone"), "{stolen:?}");
+    }
     until("debug lines", || node.lines().iter().skip(before).any(|line| line["level"] == "DEBUG"));
 
     fs::write(&file, "[log]\nfilter = \"loud\"\n").expect("written");

@@ -87,6 +87,7 @@ mod tests {
     use reveille_cluster::smtp::TcpDialer;
     use reveille_ledger::access::{Access, Trust};
     use reveille_sink::{Sink, SinkOptions};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
 
@@ -105,6 +106,30 @@ mod tests {
         assert!(found.problem.starts_with("failed at the connection: no connection"), "{found:?}");
         assert!(!found.reachable, "{found:?}");
         assert!(found.next.contains("then: reveille relay test main"), "{found:?}");
+    }
+
+    /// A caller of the API chooses where a node connects (SSRF). A server that does not speak SMTP gets no byte, and the
+    /// caller sees at most the beginning of its first line.
+    #[tokio::test]
+    async fn probe_sends_nothing_to_another_server_and_shows_little_of_it() {
+        let greetings = ["", "-ERR wrong password\r\nsecond line\r\n", &"HTTP/1.1 400 x\u{1b}[2J".repeat(2_000)];
+        for greeting in greetings {
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+            let port = listener.local_addr().expect("an address").port();
+            let serve = async {
+                let (mut stream, _) = listener.accept().await.expect("a connection");
+                let _ = stream.write_all(greeting.as_bytes()).await;
+                let mut received = Vec::new();
+                let _ = stream.read_to_end(&mut received).await;
+                received
+            };
+            let access = Access::default();
+            let (found, received) = tokio::join!(probe_port(port, &access), serve);
+            assert_eq!(received, b"", "{greeting:.40}");
+            assert!(!found.reachable && found.findings == ProbeReport::default(), "{found:?}");
+            assert!(found.problem.len() < 200 && !found.problem.contains("second line"), "{found:?}");
+            assert!(!found.problem.contains(char::is_control), "{found:?}");
+        }
     }
 
     #[tokio::test]
