@@ -121,4 +121,30 @@ mod tests {
         let token = TokenText::generate();
         assert_eq!(format!("{token:?}"), format!("TokenText {}", token.id));
     }
+
+    mod fuzz {
+        use proptest::prelude::*;
+        use reveille_fuzz::{cases, damage, damaged_text};
+
+        use super::*;
+
+        proptest! {
+            #![proptest_config(cases(1_000))]
+
+            #[test]
+            fn token_reads_back_and_damaged_one_is_none(
+                id in any::<u64>(),
+                secret in any::<[u8; SECRET_BYTES]>(),
+                damage in prop::collection::vec(damage(), 1..4),
+            ) {
+                let token = TokenText { id: TokenId(id), secret };
+                let same = |read: TokenText| (read.id, read.secret) == (token.id, token.secret);
+                let text = token.to_string();
+                prop_assert!(text.parse().is_ok_and(same));
+                // The case of its letters and blanks around it do not matter.
+                let other = damaged_text(&text, &damage);
+                prop_assert!(other.parse().map_or(true, same), "{other}");
+            }
+        }
+    }
 }

@@ -364,3 +364,57 @@ proptest! {
         prop_assert_eq!(body.matches("--=_07070707070707070707070707070707").count(), 3);
     }
 }
+
+mod fuzz {
+    use std::time::{Duration, Instant};
+
+    use reveille_fuzz::{cases, text};
+
+    use super::*;
+
+    #[rustfmt::skip]
+    const FRAGMENTS: &[&str] = &[
+        "{{ name }}", "{{ recipient|urlencode }}", "{{ x|upper }}", "{{ loop.index }}", "{{ city|default('a') }}",
+        "{{ y }}", "{% if name %}", "{% if x == 'a' %}", "{% elif run %}", "{% else %}", "{% endif %}",
+        "{% for x in name %}", "{% for y in name|split('') %}", "{% endfor %}", "{#", "#}", "{{", "}}", "{%", "%}",
+        "{{- '\\n' -}}", "~", "*", "|", "|safe", "|length", "(", "[", "'", "\"", "\\", ".", " ", "\n", "\r\n",
+        "\nBcc: evil@example.org", "<b>", "é", "1",
+    ];
+
+    proptest! {
+        #![proptest_config(cases(500))]
+
+        /// Whatever a tenant writes, one email is bounded in time and size, and its head has the expected fields.
+        #[test]
+        fn template_is_refused_or_makes_one_bounded_email(
+            (subject, header, body, html) in (text(FRAGMENTS, 6), text(FRAGMENTS, 6), text(FRAGMENTS, 30), text(FRAGMENTS, 30)),
+            value in text(FRAGMENTS, 30),
+        ) {
+            let started = Instant::now();
+            let content = Content {
+                subject,
+                text: Some(body),
+                html: Some(html),
+                headers: vec![("X-A".to_owned(), header)],
+                ..content()
+            };
+            if let Ok(compiled) = Compiled::new(&content, &columns()) {
+                // The first email is rendered whole, the second from the prepared content.
+                for recipient in [recipient("ann@example.com", &value), recipient("bob@example.com", &value.repeat(100))] {
+                    let Ok(composed) = compiled.compose(&recipient, &stamp(4)) else { continue };
+                    let mail = String::from_utf8(composed.data).expect("text");
+                    prop_assert!(mail.len() < 8 * RENDERED_BYTES_MAX, "{} bytes", mail.len());
+                    let (head, _) = mail.split_once("\r\n\r\n").expect("a head and a body");
+                    let fields = head.split("\r\n").filter(|line| !line.starts_with(' '));
+                    let fields: Vec<&str> = fields.map(|line| line.split(':').next().unwrap_or_default()).collect();
+                    let own = ["From", "To", "Reply-To", "Subject", "Date", "Message-ID", "Auto-Submitted", "X-Reveille-Run"];
+                    prop_assert!(fields.starts_with(&own), "{head}");
+                    let rest = ["X-Reveille-Fence", "X-A", "MIME-Version", "Content-Type"];
+                    prop_assert!(fields[own.len()..].iter().all(|field| rest.contains(field)), "{head}");
+                    prop_assert!(!head.replace("\r\n", "").contains(['\r', '\n', '\0']), "{head}");
+                }
+            }
+            prop_assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
+        }
+    }
+}

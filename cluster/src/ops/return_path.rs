@@ -226,4 +226,32 @@ mod tests {
         let shown = format!("{:?}", bounces(&["k"]));
         assert!(!shown.contains("kkk") && shown.contains("keys: 1"), "{shown}");
     }
+
+    mod fuzz {
+        use proptest::prelude::*;
+        use reveille_fuzz::{cases, damage, damaged_text};
+
+        use super::*;
+
+        proptest! {
+            #![proptest_config(cases(500))]
+
+            #[test]
+            fn address_reads_back_and_damaged_one_names_no_other_email(
+                index in any::<u64>(),
+                place in any::<u32>(),
+                recipient in any::<u32>(),
+                damage in prop::collection::vec(damage(), 1..4),
+            ) {
+                let path = made("bounce@bounces.example.com", &["k"]).expect("made");
+                let bounced = Bounced { run: RunId { index, place }, recipient };
+                let address = path.address(7, 1, bounced);
+                prop_assert_eq!(path.read(&address, 7, |_| Some(1)), Some(bounced));
+                prop_assert_eq!(path.read(&address, 8, |_| Some(1)), None, "another cluster's");
+                let other = damaged_text(&address, &damage);
+                // Programs on the way may change the case of letters.
+                prop_assert!(path.read(&other, 7, |_| Some(1)).is_none_or(|read| read == bounced), "{other}");
+            }
+        }
+    }
 }

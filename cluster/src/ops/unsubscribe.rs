@@ -271,4 +271,30 @@ mod tests {
         assert!(refused(URL, None, &[Secret::File("/no/such/key".into())]).contains("/no/such/key cannot be read"));
         assert!(refused(URL, None, &[Secret::Env("REVEILLE_SURELY_UNSET".into())]).contains("is not set"));
     }
+
+    mod fuzz {
+        use proptest::prelude::*;
+        use reveille_fuzz::{cases, damage, damaged_text};
+
+        use super::*;
+
+        proptest! {
+            #![proptest_config(cases(500))]
+
+            #[test]
+            fn token_reads_back_and_damaged_one_opts_nobody_else_out(
+                tenant in "[a-z0-9.-]{1,64}",
+                key in "\\PC{1,100}",
+                damage in prop::collection::vec(damage(), 1..4),
+            ) {
+                let keys = Keys::new();
+                let unsubscribe = made(&[keys.file("key", &"k".repeat(32))]);
+                let token = token(&unsubscribe, &tenant, &key);
+                let subject = OptOutSubject { tenant, key };
+                prop_assert_eq!(unsubscribe.read(&token), Some(subject));
+                let other = damaged_text(&token, &damage);
+                prop_assert!(other == token || unsubscribe.read(&other).is_none(), "{other}");
+            }
+        }
+    }
 }

@@ -261,3 +261,47 @@ async fn silent_callers_delay_no_member() {
         assert!(ended.is_ok(), "still open");
     }
 }
+
+mod fuzz {
+    use proptest::prelude::*;
+    use reveille_fuzz::{cases, damage, damaged, damaged_text};
+
+    use super::*;
+    use crate::tls::JoinToken;
+
+    proptest! {
+        #![proptest_config(cases(300))]
+
+        #[test]
+        fn token_reads_back_and_damaged_one_admits_no_node(
+            node in any::<u64>(),
+            address in "[a-z0-9.]{1,30}:[0-9]{1,5}",
+            expires_at_s in any::<u64>(),
+            in_text in prop::collection::vec(damage(), 1..4),
+            in_key in prop::collection::vec(damage(), 0..3),
+        ) {
+            static FOLDER: std::sync::LazyLock<(tempfile::TempDir, NodeTls)> = std::sync::LazyLock::new(|| {
+                let folder = tempfile::tempdir().expect("a folder");
+                let founder = founder(folder.path());
+                (folder, founder)
+            });
+            let founder = &FOLDER.1;
+            let token = founder.join_token(NodeId(node), &address, expires_at_s);
+            let text = token.to_string();
+            prop_assert_eq!(text.parse(), Ok(token.clone()));
+            let other = damaged_text(&text, &in_text);
+            // The case of its letters and blanks around it do not matter.
+            if let Ok(read) = other.parse::<JoinToken>() {
+                prop_assert_eq!(read, token);
+            }
+            // The key of the joining node, of which a certificate is made.
+            let own = rcgen::KeyPair::generate().expect("a key");
+            let point = public_key(&own).expect("a point").into_bytes();
+            let point = damaged(&point, &in_key);
+            if let Ok(admitted) = founder.check(&text, &point) {
+                prop_assert_eq!((admitted.node, point.len(), point[0]), (NodeId(node), 65, 4));
+                let _ = founder.admit(&admitted, None);
+            }
+        }
+    }
+}

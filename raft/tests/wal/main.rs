@@ -3,6 +3,7 @@
 mod crash;
 mod damage;
 mod failure;
+mod fuzz;
 mod groups;
 mod model;
 mod openraft_suite;

@@ -190,4 +190,54 @@ mod tests {
         assert_eq!(read(&[b'2'; REPLY_BYTES_MAX + 1]), Err(Cause::ReplyTooLong));
         assert_eq!(read(&b"250-x\r\n".repeat(REPLY_BYTES_MAX / 7 + 1)), Err(Cause::ReplyTooLong));
     }
+
+    mod fuzz {
+        use proptest::prelude::*;
+        use reveille_fuzz::{cases, text};
+
+        use super::*;
+
+        #[rustfmt::skip]
+        const FRAGMENTS: &[&str] = &[
+            "250", "250-", "250 ", "421 4.3.2 ", "550-", "5.1.1 ", "354", "2x0", "-", " ", "\t", "\r\n", "\r\n",
+            "\r\n", "\n", "\r", "ok", "\u{1b}[2J", "é", "\0",
+            "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcde",
+        ];
+
+        /// Returns all replies of these bytes, which come in pieces, and the error that ends them.
+        fn replies(bytes: &[u8], piece: usize) -> (Vec<Reply>, Option<Cause>) {
+            let (mut lines, mut replies) = (ReplyLines::default(), Vec::new());
+            for bytes in bytes.chunks(piece) {
+                lines.feed(bytes);
+                loop {
+                    match lines.next_reply() {
+                        Ok(Some(reply)) => replies.push(reply),
+                        Ok(None) => break,
+                        Err(cause) => return (replies, Some(cause)),
+                    }
+                }
+                assert!(lines.unread.len() <= REPLY_BYTES_MAX && lines.text.len() <= 3 * REPLY_BYTES_MAX);
+            }
+            (replies, None)
+        }
+
+        proptest! {
+            #![proptest_config(cases(1_000))]
+
+            #[test]
+            fn replies_depend_on_no_boundary_and_have_no_control_character(
+                text in text(FRAGMENTS, 40),
+                times in prop_oneof![9 => Just(1_usize), 1 => Just(30)],
+                piece in 1_usize..50,
+            ) {
+                let bytes = text.repeat(times).into_bytes();
+                let (whole, error) = replies(&bytes, usize::MAX);
+                prop_assert_eq!(&replies(&bytes, piece), &(whole.clone(), error));
+                for reply in whole {
+                    prop_assert!((200..600).contains(&reply.code), "{reply:?}");
+                    prop_assert!(!reply.text.contains(|one: char| one.is_control() && one != '\n'), "{reply:?}");
+                }
+            }
+        }
+    }
 }

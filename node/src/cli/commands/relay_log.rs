@@ -81,4 +81,36 @@ mod tests {
             BTreeSet::new()
         );
     }
+
+    mod fuzz {
+        use proptest::prelude::*;
+        use reveille_fuzz::{cases, text};
+
+        use super::*;
+
+        #[rustfmt::skip]
+        const FRAGMENTS: &[&str] = &[
+            "mx postfix/cleanup[1]: ", "mx postfix/qmgr[7]: ", "mx postfix/smtp[4]: ", "4ABC1: ", "4ABC2: ",
+            "message-id=<aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa@example.com>",
+            "message-id=<bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb@example.com>", "message-id=<other@example.com>",
+            "from=<a@b>, size=1, nrcpt=1 (queue active)", "from=<", "(queue active)", "removed", "\n", "\n", "\n",
+            "\r\n", " ", ": ",
+        ];
+
+        proptest! {
+            #![proptest_config(cases(2_000))]
+
+            /// An email counts as accepted only by two lines: its own, and a later one of the queue manager.
+            #[test]
+            fn accepted_email_is_named_before_its_queue_id_is_active(text in text(FRAGMENTS, 40)) {
+                let lines: Vec<&str> = text.split('\n').collect();
+                for id in accepted(text.as_bytes()).expect("memory") {
+                    let name = format!("message-id=<{id}>");
+                    let is_active = |line: &&str| line.trim_end().ends_with("(queue active)") && line.contains("/qmgr[");
+                    let mut named = lines.iter().enumerate().filter(|(_, line)| line.contains(&name));
+                    prop_assert!(named.any(|(at, _)| lines[at..].iter().any(is_active)), "{id}");
+                }
+            }
+        }
+    }
 }

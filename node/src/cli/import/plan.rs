@@ -381,4 +381,40 @@ mod tests {
         assert_eq!(planned.subject.chars().count(), SUBJECT_CHARACTERS_MAX);
         assert!(planned.paused.chars().count() < 400, "{}", planned.paused);
     }
+
+    mod fuzz {
+        use std::collections::BTreeSet;
+
+        use proptest::prelude::*;
+        use reveille_fuzz::{cases, text};
+
+        use super::*;
+
+        #[rustfmt::skip]
+        const FRAGMENTS: &[&str] = &[
+            "* * * * * ", "0 9 * * 1-5 ", "@daily ", "@reboot ", "61 * * * * ", "root ", "MAILTO=a@example.org\n",
+            "MAILTO=\"\"\n", "CRON_TZ=Europe/Berlin\n", "RANDOM_DELAY=5\n", "# Report\n", "#", "echo hi",
+            "| mail -s 'x y' a@example.org", "sendmail -t", "<<< ", "%", "\\%", "'", "\"", "\\", "$(date)", "`x`",
+            ";", "&&", ">/dev/null 2>&1", "{{ x }}", "\n", "\n", "\r\n", " ", "\t", "\0", "\u{feff}", "=", "é",
+        ];
+
+        proptest! {
+            #![proptest_config(cases(1_000))]
+
+            #[test]
+            fn every_line_has_a_plan_and_every_schedule_its_own_name(text in text(FRAGMENTS, 40), system in any::<bool>()) {
+                let form = if system { Form::System } else { Form::User };
+                let crontab = read(text.as_bytes(), form);
+                let numbers: Vec<u64> = crontab.lines.iter().map(|line| line.number).collect();
+                prop_assert!(numbers.is_sorted_by(|one, next| one < next), "{numbers:?}");
+                prop_assert!(numbers.last().is_none_or(|last| *last <= 1 + text.matches('\n').count() as u64));
+                let plans = plan(&crontab, &choices());
+                prop_assert_eq!(plans.iter().map(|plan| plan.line).collect::<Vec<_>>(), numbers);
+                let names: Vec<&str> =
+                    plans.iter().filter_map(|plan| Some(plan.planned.as_ref().ok()?.name.as_str())).collect();
+                prop_assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len());
+                prop_assert!(names.iter().all(|name| (1..=128).contains(&name.len())), "{names:?}");
+            }
+        }
+    }
 }

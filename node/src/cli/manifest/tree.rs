@@ -237,4 +237,38 @@ mod tests {
         assert!(read(&"[".repeat(100_000)).is_err());
         assert_eq!(refused("{[1]: 2}").1, "a list cannot be a key");
     }
+
+    mod fuzz {
+        use proptest::prelude::*;
+        use reveille_fuzz::{cases, text};
+
+        use super::*;
+        use crate::cli::manifest::document::{Document, Source};
+
+        #[rustfmt::skip]
+        const FRAGMENTS: &[&str] = &[
+            "schedule: report\n", "relay: main\n", "campaign: c\n", "tenant: t\n", "pool: p\n", "cron: '0 9 * * *'\n",
+            "tz: UTC\n", "host: 127.0.0.1\n", "to:\n", "  - a@example.org\n",
+            "recipients: [{email: a@example.org, name: x}]\n", "labels: {a: b}\n", "subject: s\n", "key: ", "- ",
+            "  ", "[", "]", "{", "}", ",", ": ", "|\n", ">\n", "'", "\"", "\\", "!x ", "&a ", "*a", "? ", "---\n",
+            "...\n", "%YAML 1.2\n", "#", "\n", "\t", "\u{feff}", "é", "\0", "null", "~", "1e3",
+        ];
+
+        proptest! {
+            #![proptest_config(cases(300))]
+
+            #[test]
+            fn document_is_read_or_refused_with_a_line_of_its_text(text in text(FRAGMENTS, 40)) {
+                let lines = 2 + text.matches(['\n', '\r']).count();
+                let source = Source { file: "f".to_owned(), folder: "/nowhere".into(), tenant: "default".to_owned() };
+                let faults = match read(&text) {
+                    Ok(nodes) => nodes.into_iter().filter_map(|node| Document::read(node, &source).err()).flatten().collect(),
+                    Err(fault) => vec![fault],
+                };
+                for fault in faults {
+                    prop_assert!(fault.line <= lines && !fault.message.is_empty(), "{fault:?}");
+                }
+            }
+        }
+    }
 }

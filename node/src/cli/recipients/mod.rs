@@ -6,6 +6,8 @@
 //! list and reports their indices; the line numbers are kept to show lines instead. Errors shorten quoted parts of the
 //! file and escape control characters, because the file may be binary.
 
+#[cfg(test)]
+mod fuzz;
 pub mod parts;
 pub(super) mod rows;
 mod text;

@@ -81,4 +81,28 @@ mod tests {
         }
         assert!(Paging::<RunId>::new("runs", -1, "").is_err());
     }
+
+    mod fuzz {
+        use proptest::prelude::*;
+        use reveille_fuzz::{cases, damage, damaged_text};
+
+        use super::*;
+
+        proptest! {
+            #![proptest_config(cases(1_000))]
+
+            #[test]
+            fn page_token_reads_back_and_other_text_is_refused_or_a_key(
+                (index, place, key) in (any::<u64>(), any::<u32>(), "\\PC{0,20}"),
+                damage in prop::collection::vec(damage(), 1..6),
+            ) {
+                let run = RunId { index, place };
+                let first = Paging::<(RunId, String)>::new("runs", 0, "").expect("a page");
+                let token = first.token(Some(&(run, key.clone())));
+                let read = |token: &str| Paging::<(RunId, String)>::new("runs", 0, token).map(|page| page.after);
+                prop_assert_eq!(read(&token).ok(), Some(Some((run, key))));
+                let _ = read(&damaged_text(&token, &damage));
+            }
+        }
+    }
 }

@@ -252,3 +252,37 @@ fn bucket_is_reached_by_an_endpoint_and_credentials() {
     assert!(secret.contains("is not a reference to a secret") && !secret.contains("verysecret"), "{secret}");
     assert!(load(&format!("{LEAST}[backup]\ntarget = \"/mnt\"\n"), &[], Settings::default()).is_ok());
 }
+
+mod fuzz {
+    use proptest::prelude::*;
+    use reveille_fuzz::{cases, text};
+
+    use super::*;
+
+    #[rustfmt::skip]
+    const FRAGMENTS: &[&str] = &[
+        "name = \"a\"\n", "data_dir = \"/data\"\n", "listen = \"127.0.0.1:1\"\n", "advertise = \"h:1\"\n",
+        "insecure = true\n", "[raft]\n", "heartbeat_ms = 50\n", "election_ms = 9\n", "[credentials.ses]\n",
+        "host = \"h\"\n", "port = 587\n", "secret = \"env:X\"\n", "[unsubscribe]\n", "url = \"https://h/u\"\n",
+        "keys = [\"file:/k\"]\n", "[backup]\n", "every = \"1h\"\n", "[log]\n", "filter = \"info\"\n", "=", "[", "]",
+        "\"", "'", "{", "}", ".", "-1", "1e9", "\n", "\r\n", "#", "é", "\0", "\t",
+    ];
+
+    proptest! {
+        #![proptest_config(cases(300))]
+
+        #[test]
+        fn configuration_is_refused_or_reads_back(text in text(FRAGMENTS, 12), with_least in any::<bool>()) {
+            let file = if with_least { format!("{LEAST}{text}") } else { text };
+            match load(&file, &[], Settings::default()) {
+                // What `config show` prints has the same meaning.
+                Ok(config) => {
+                    let shown = key::values(&config.clone().into());
+                    let shown: String = shown.iter().map(|(name, value)| format!("{name} = {value}\n")).collect();
+                    prop_assert_eq!(load(&shown, &[], Settings::default()), Ok(config), "{}", shown);
+                }
+                Err(error) => prop_assert!(!error.is_empty()),
+            }
+        }
+    }
+}

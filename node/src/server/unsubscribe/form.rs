@@ -93,4 +93,32 @@ mod tests {
             --b\r\nContent-Disposition: form-data; name=\"List-Unsubscribe\"\r\n\r\nOne-Click\r\n";
         assert!(!is_one_click("multipart/form-data; boundary=b", other), "what stands behind the end is no part");
     }
+
+    mod fuzz {
+        use proptest::prelude::*;
+        use reveille_fuzz::{cases, text};
+
+        use super::*;
+
+        #[rustfmt::skip]
+        const TYPES: &[&str] = &[
+            "multipart/form-data", "application/x-www-form-urlencoded", ";", " boundary=", "b", "\"", "=", " ",
+            "charset=x",
+        ];
+        #[rustfmt::skip]
+        const BODIES: &[&str] = &[
+            "--b\r\n", "--b--", "Content-Disposition: form-data; name=", "\"List-Unsubscribe\"", "List-Unsubscribe",
+            "=", "One-Click", "\r\n", "\r\n\r\n", "\n", "&", ";", "\"", "--", " ",
+        ];
+
+        proptest! {
+            #![proptest_config(cases(2_000))]
+
+            #[test]
+            fn only_a_body_with_name_and_value_opts_out(media_type in text(TYPES, 6), body in text(BODIES, 14)) {
+                let has_both = body.contains(NAME) && body.contains(VALUE);
+                prop_assert!(!is_one_click(&media_type, &body) || has_both, "{media_type:?} {body:?}");
+            }
+        }
+    }
 }
