@@ -11,7 +11,6 @@ mod oracle;
 mod properties;
 #[path = "calendar/second_opinion.rs"]
 mod second_opinion;
-mod seeds;
 #[path = "calendar/support.rs"]
 mod support;
 #[path = "calendar/vectors.rs"]

@@ -9,7 +9,6 @@ mod backfilled;
 #[path = "catch_up/behind_a_run.rs"]
 mod behind_a_run;
 mod plain;
-mod seeds;
 
 use std::collections::BTreeMap;
 
@@ -530,7 +529,7 @@ fn opens(policies: &Policies, late_ms: i64, is_latest: bool) -> Result<(), Unope
 }
 
 proptest! {
-    #![proptest_config(seeds::cases(120))]
+    #![proptest_config(reveille_fuzz::cases(120))]
 
     #[test]
     fn every_instant_is_opened_or_explained_whatever_the_outage(

@@ -9,11 +9,11 @@ mod plain;
 // The test of formats uses all of it.
 #[allow(dead_code)]
 mod samples;
-mod seeds;
 
 use given::GivenTexts;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
+use reveille_fuzz::{cases, damage, damaged};
 use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::calendar::When;
 use reveille_ledger::canary::Canary;
@@ -554,7 +554,7 @@ fn look(ledger: &Ledger) {
 }
 
 proptest! {
-    #![proptest_config(seeds::cases(400))]
+    #![proptest_config(cases(400))]
 
     #[test]
     fn no_entry_that_decodes_breaks_the_ledger(
@@ -635,49 +635,6 @@ proptest! {
     }
 }
 
-/// A change of encoded bytes, at a random place.
-#[derive(Clone, Debug)]
-enum Damage {
-    Set(prop::sample::Index, u8),
-    Add(prop::sample::Index, u8),
-    Insert(prop::sample::Index, u8),
-    Remove(prop::sample::Index),
-    Cut(prop::sample::Index),
-}
-
-fn damage() -> impl Strategy<Value = Damage> {
-    let place = any::<prop::sample::Index>;
-    let byte = || prop_oneof![0_u8..8, Just(0x7f), Just(0x80), Just(0xff), any::<u8>()];
-    prop_oneof![
-        6 => (place(), byte()).prop_map(|(place, byte)| Damage::Set(place, byte)),
-        3 => (place(), prop::sample::select(vec![1, 255])).prop_map(|(place, by)| Damage::Add(place, by)),
-        1 => (place(), byte()).prop_map(|(place, byte)| Damage::Insert(place, byte)),
-        1 => place().prop_map(Damage::Remove),
-        1 => place().prop_map(Damage::Cut),
-    ]
-}
-
-fn damaged(bytes: &[u8], damage: &[Damage]) -> Vec<u8> {
-    let mut bytes = bytes.to_vec();
-    for one in damage {
-        let length = bytes.len();
-        if length == 0 {
-            break;
-        }
-        match one {
-            Damage::Set(place, byte) => bytes[place.index(length)] = *byte,
-            Damage::Add(place, by) => {
-                let byte = &mut bytes[place.index(length)];
-                *byte = byte.wrapping_add(*by);
-            }
-            Damage::Insert(place, byte) => bytes.insert(place.index(length), *byte),
-            Damage::Remove(place) => drop(bytes.remove(place.index(length))),
-            Damage::Cut(place) => bytes.truncate(place.index(length)),
-        }
-    }
-    bytes
-}
-
 /// Random bytes are practically never valid. So these are entries of each command with one or two changed bytes. Many
 /// are valid, some with values that no caller of this build composes.
 #[test]
@@ -694,7 +651,7 @@ fn entry_with_changed_bytes_is_refused_or_keeps_the_invariants() {
     let command = prop_oneof![wild_command(fence), prop::sample::select(samples)];
     let strategy = (command, prop::collection::vec(damage(), 1..3), 0..starts.len());
     let decoded = std::cell::Cell::new(0);
-    let outcome = TestRunner::new(seeds::cases(CASES)).run(&strategy, |(command, damage, start)| {
+    let outcome = TestRunner::new(cases(CASES)).run(&strategy, |(command, damage, start)| {
         let mut ledger = starts[start].clone();
         let head = ledger.head();
         let (epoch, now) = (head.epoch.map(|epoch| epoch.epoch).unwrap_or_default(), head.now);

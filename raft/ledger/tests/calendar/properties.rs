@@ -10,7 +10,6 @@ use reveille_ledger::calendar::{
     DstGap, DstOverlap, DstPolicies, Pattern, Step, When, count, missed, next_after, spread, steps_after,
 };
 
-use crate::seeds;
 use crate::support::{GAPS, OVERLAPS, at, cron, database, firings};
 
 /// Zones with half-hour changes, changes at midnight, a skipped day, changes for Ramadan, no change at all, and an
@@ -83,7 +82,7 @@ fn some_steps(pattern: &Pattern, zone: &TimeZone, policies: &DstPolicies, after:
 }
 
 proptest! {
-    #![proptest_config(seeds::cases(1_500))]
+    #![proptest_config(reveille_fuzz::cases(1_500))]
 
     #[test]
     fn instants_strictly_increase_and_names_are_never_used_twice((zone, pattern, policies, after) in cases()) {

@@ -14,7 +14,7 @@ use reveille_ledger::policy::{CatchUp, DAY_MS, HOUR_MS, MINUTE_MS, Overlap, Poli
 use reveille_ledger::reply::CommandOutcome;
 use std::collections::BTreeMap;
 
-use super::{Drill, Wish, at, seeds};
+use super::{Drill, Wish, at};
 
 impl Drill {
     /// Advances time under a leader whose timer works.
@@ -239,7 +239,7 @@ fn turn() -> impl Strategy<Value = Turn> {
 }
 
 proptest! {
-    #![proptest_config(seeds::cases(200))]
+    #![proptest_config(reveille_fuzz::cases(200))]
 
     /// A run is late if no leader opened it in time: an outage of more than a minute ended between its instant and its
     /// run. All other runs are on time, or name the run that they waited for.

@@ -10,8 +10,6 @@ mod given;
 mod oracle;
 #[path = "../plain/mod.rs"]
 mod plain;
-#[path = "../seeds/mod.rs"]
-mod seeds;
 
 use std::collections::BTreeSet;
 
@@ -671,7 +669,7 @@ fn rows_without_head(ledger: &Ledger) -> Vec<(Vec<u8>, Vec<u8>)> {
 }
 
 proptest! {
-    #![proptest_config(seeds::cases(300))]
+    #![proptest_config(reveille_fuzz::cases(300))]
 
     #[test]
     fn every_interleaving_keeps_the_invariants(steps in prop::collection::vec(step(), 1..120)) {
