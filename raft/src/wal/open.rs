@@ -133,7 +133,8 @@ impl Opening<'_> {
             confirmed.map_err(|error| OpenError::from_io("sync", &name, error))?;
         }
         self.files.insert(number, file);
-        self.segments.push_back((SealedSegment { number, max_index: scanned.max_index }, scanned));
+        let (min_index, max_index) = (scanned.min_index, scanned.max_index);
+        self.segments.push_back((SealedSegment { number, min_index, max_index }, scanned));
         Ok(())
     }
 
@@ -211,9 +212,9 @@ impl Opening<'_> {
         });
         let (segment, offset) = match self.segments.pop_back() {
             Some((segment, scanned)) => (segment, scanned.end as u64),
-            None => (SealedSegment { number: 1, max_index: None }, 0),
+            None => (SealedSegment { number: 1, min_index: None, max_index: None }, 0),
         };
-        let SealedSegment { number, max_index } = segment;
+        let SealedSegment { number, min_index, max_index } = segment;
         let known = shared.memory.lock().files.get(&number).map(Arc::clone);
         let file = match known {
             Some(file) => file,
@@ -227,7 +228,7 @@ impl Opening<'_> {
             segment_bytes: options.segment_bytes,
             sync_batches: options.sync_batches,
             sealed: self.segments.into_iter().map(|(sealed, _)| sealed).collect(),
-            active: ActiveSegment { number, file, offset, max_index },
+            active: ActiveSegment { number, file, offset, min_index, max_index },
             next_batch: self.replay.next_batch.unwrap_or(1),
             state: self.replay.state,
             frame: Vec::new(),
@@ -239,6 +240,7 @@ impl Opening<'_> {
         }
         // Needed after a crash between a purge and the removal of its segments.
         writer.remove_purged()?;
+        writer.publish_lowest();
         Ok(writer)
     }
 }

@@ -9,6 +9,7 @@ use super::error::OpenError;
 use super::frame::{self, Header, RecordSpan, VERSION};
 use super::index::{Index, RecordLocation};
 use super::record::{LogState, Mismatch, Record, index_of, mismatch};
+use super::writer::lower;
 
 /// Result of replaying the batches so far.
 #[derive(Default)]
@@ -41,7 +42,9 @@ pub(super) struct SegmentScan {
     pub last_batch: usize,
     /// Reason why the batch at `end` is torn. `None`: no batch is torn.
     pub torn: Option<Mismatch>,
-    /// Highest index of its entries, including truncated ones. `None`: it has no entry.
+    /// Lowest index of its entries, including truncated ones. `None`: it has no entry.
+    pub min_index: Option<u64>,
+    /// Highest index of its entries, including truncated ones.
     pub max_index: Option<u64>,
 }
 
@@ -141,6 +144,7 @@ impl Segment<'_> {
                 continue;
             }
             if let Record::Entry(entry) = &record {
+                scanned.min_index = lower(scanned.min_index, entry.point.index);
                 scanned.max_index = scanned.max_index.max(Some(entry.point.index));
             }
             let offset = start + span.offset;

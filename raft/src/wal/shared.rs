@@ -30,6 +30,8 @@ pub struct Counters {
     pub records: u64,
     /// Number of written bytes, including headers and padding.
     pub bytes: u64,
+    /// Lowest index of an entry in the files, also of a purged one. `None`: they have no entry.
+    pub lowest_index: Option<u64>,
 }
 
 /// The log after all submissions. The submissions in the queue are not on disk yet.

@@ -33,6 +33,8 @@ pub(super) fn segment_number(name: &str) -> Option<u64> {
 /// A complete segment, which is not written any more.
 pub(super) struct SealedSegment {
     pub number: u64,
+    /// Lowest index of its entries. `None`: it has no entry.
+    pub min_index: Option<u64>,
     /// Highest index of its entries. `None`: it has no entry.
     pub max_index: Option<u64>,
 }
@@ -43,6 +45,7 @@ pub(super) struct ActiveSegment {
     pub file: Arc<dyn DiskFile>,
     /// Offset of the next batch. Everything before it is synced.
     pub offset: u64,
+    pub min_index: Option<u64>,
     pub max_index: Option<u64>,
 }
 
@@ -86,8 +89,10 @@ impl Writer {
         outcome?;
         if records.iter().any(|record| matches!(record, Record::Purge(_))) {
             crash::point("wal.purge");
+            self.end_segment_with_purged().map_err(|failure| self.shared.fail(failure))?;
             self.remove_purged().map_err(|failure| self.shared.fail(failure))?;
         }
+        self.publish_lowest();
         Ok(())
     }
 
@@ -101,6 +106,7 @@ impl Writer {
             // Memory admitted the record under the same rule, so it cannot contradict the state here.
             let _ = self.state.apply(record);
             if let Record::Entry(entry) = record {
+                self.active.min_index = lower(self.active.min_index, entry.point.index);
                 self.active.max_index = self.active.max_index.max(Some(entry.point.index));
             }
         }
@@ -154,9 +160,9 @@ impl Writer {
     fn begin_segment(&mut self) -> Result<(), WalFailure> {
         let number = self.active.number + 1;
         let file = create_segment(&self.shared, number)?;
-        let active = ActiveSegment { number, file: Arc::clone(&file), offset: 0, max_index: None };
-        let sealed = std::mem::replace(&mut self.active, active);
-        self.sealed.push_back(SealedSegment { number: sealed.number, max_index: sealed.max_index });
+        let active = ActiveSegment { number, file: Arc::clone(&file), offset: 0, min_index: None, max_index: None };
+        let ActiveSegment { number: sealed, min_index, max_index, .. } = std::mem::replace(&mut self.active, active);
+        self.sealed.push_back(SealedSegment { number: sealed, min_index, max_index });
         self.put_head()?;
         self.shared.memory.lock().files.insert(number, file);
         Ok(())
@@ -168,18 +174,41 @@ impl Writer {
         sync_folder(&self.shared)
     }
 
-    /// Removes segments whose entries are all purged, the oldest first.
+    /// Seals the active segment if it has purged entries: they then leave the disk with a later purge, however little is
+    /// written. An erased address must not stay in a segment that never fills.
+    fn end_segment_with_purged(&mut self) -> Result<(), WalFailure> {
+        let purged = index_of(self.state.purged);
+        if self.active.min_index.is_some_and(|lowest| Some(lowest) <= purged) { self.begin_segment() } else { Ok(()) }
+    }
+
+    /// Tells readers of the counters the lowest index of an entry in the files.
+    pub fn publish_lowest(&self) {
+        let sealed = self.sealed.iter().filter_map(|segment| segment.min_index);
+        self.shared.counters.lock().lowest_index = sealed.chain(self.active.min_index).min();
+    }
+
+    /// Removes segments whose entries are all purged, the oldest first, with the copies of their torn ends.
     pub fn remove_purged(&mut self) -> Result<(), WalFailure> {
         let purged = index_of(self.state.purged);
         while let Some(segment) = self.sealed.pop_front_if(|segment| segment.max_index <= purged) {
             let name = segment_name(segment.number);
             self.shared.memory.lock().files.remove(&segment.number);
-            self.shared.disk.remove(&name).map_err(|error| WalFailure::from_io("remove", &name, &error))?;
+            let removed =
+                |name: &str| self.shared.disk.remove(name).map_err(|error| WalFailure::from_io("remove", name, &error));
+            let known = self.shared.disk.list().map_err(|error| WalFailure::from_io("list", "the log", &error))?;
+            let torn = format!("{name}.torn-");
+            known.iter().filter(|other| other.starts_with(&torn)).try_for_each(|copy| removed(copy))?;
+            removed(&name)?;
             sync_folder(&self.shared)?;
             tracing::debug!(segment = %name, "removed a segment whose entries are purged");
         }
         Ok(())
     }
+}
+
+/// Returns the lower one of a lowest index, if there is one, and another index.
+pub(super) fn lower(lowest: Option<u64>, index: u64) -> Option<u64> {
+    Some(lowest.map_or(index, |lowest| lowest.min(index)))
 }
 
 pub(super) fn create_segment(shared: &Shared, number: u64) -> Result<Arc<dyn DiskFile>, WalFailure> {

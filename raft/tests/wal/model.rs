@@ -164,3 +164,23 @@ fn purged_segments_are_deleted_and_their_other_records_kept() {
     assert_eq!(wal.state().vote, Some(vote(5)));
     assert_eq!(wal.first(), Some(point(1, 29)));
 }
+
+#[test]
+fn purged_entries_leave_the_disk_however_little_is_written() {
+    let disk = MemoryDisk::new();
+    let (wal, _) = open(&disk, &inline());
+    let name = newest(&disk).0;
+    assert_eq!(append(&wal, (1..=3).map(|index| entry(1, index, 100)).collect()), WRITTEN);
+    assert_eq!(at_once(wal.purge(point(1, 1))), Ok(()));
+    assert_eq!(append(&wal, (4..=5).map(|index| entry(1, index, 100)).collect()), WRITTEN);
+    assert_eq!(wal.health().counters().lowest_index, Some(1), "the file of a kept entry has a purged one too");
+    drop(wal);
+    // A copy of a torn end may have the same entries.
+    let disk = with_file(&disk, &format!("{name}.torn-512"), vec![1; 100]);
+    let (wal, _) = open(&disk, &inline());
+    assert_eq!(wal.health().counters().lowest_index, Some(1));
+    assert_eq!(at_once(wal.purge(point(1, 3))), Ok(()));
+    assert_eq!(wal.health().counters().lowest_index, Some(4));
+    assert!(!disk.files().keys().any(|file| file.starts_with(&name)), "{:?}", disk.files().keys());
+    assert_eq!(content(&wal).entries.len(), 2);
+}
