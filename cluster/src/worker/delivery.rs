@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use reveille_ledger::command::{RefusalEffect, RelayRefusal, RelayReply, ReleaseReason, Unsendable};
+use reveille_ledger::command::{EnhancedCode, RefusalEffect, RelayRefusal, RelayReply, ReleaseReason, Unsendable};
 use reveille_raft::crash;
 use tokio::time::{Instant, sleep_until};
 
@@ -23,6 +23,9 @@ use crate::smtp::{self, Deadlines, DialogueResult, NextEmail, NextPermit, ReplyC
 
 /// Time within which a dialogue must reach its gate ([`Deadlines::gate_by`]). Otherwise it ends without a handoff.
 const GATE_WITHIN: Duration = Duration::from_secs(60);
+
+/// What a stored reply has instead of the recipient's address.
+const NO_ADDRESS: &str = "(the recipient)";
 
 /// Sends the email of one recipient, from composing to the settled outcome, and then the next emails of the same
 /// session (P5.3).
@@ -126,7 +129,7 @@ async fn settle_ended(
         }
     };
     let is_test = email.taken.claimed().is_test;
-    let test_reply = is_test.then(|| relay_reply(relay_name.clone(), &result)).flatten();
+    let test_reply = is_test.then(|| relay_reply(relay_name.clone(), &result, &email.handoff.key)).flatten();
     if let Some(outcome) = classify_and_journal(context, &email.handoff, result, closed) {
         // A handoff in doubt stays listed until the state names it, because until then only this node knows of it
         // (P15).
@@ -230,7 +233,7 @@ fn classify_and_journal(
         }
         DialogueResult::Refused { stage, code, enhanced, text, class, .. } => {
             let effect = refusal_effect(stage, code, class);
-            let text = clip(&smtp::without_enhanced_code(&text, enhanced));
+            let text = reply_text(&text, enhanced, &handoff.key);
             let refused = RelayRefusal { slot: claimed_slot.slot, code, enhanced, text, effect };
             let _ = context.journal.append(claimed_slot, JournalStep::Refused(refused.clone()));
             DeliveryOutcome::Refused(refused)
@@ -280,13 +283,38 @@ fn uses_up_attempt(stage: Stage, cause: &smtp::Cause) -> bool {
     stage >= Stage::Rcpt && !cause.ended_by_this_node()
 }
 
+/// Returns the text of a reply as it is stored: without its enhanced code and without the recipient's address, which
+/// must not be where an erasure does not look for it.
+fn reply_text(text: &str, enhanced: Option<EnhancedCode>, key: &str) -> String {
+    clip(&without_address(&smtp::without_enhanced_code(text, enhanced), key))
+}
+
+/// Returns the text with [`NO_ADDRESS`] instead of each address of this key.
+fn without_address(text: &str, key: &str) -> String {
+    let lower = text.to_lowercase();
+    if !lower.contains(key) {
+        return text.to_owned();
+    }
+    if lower.len() != text.len() {
+        // Positions differ: the text has letters whose lower case is longer or shorter.
+        return lower.replace(key, NO_ADDRESS);
+    }
+    let (mut kept, mut rest) = (String::new(), 0);
+    for (at, _) in lower.match_indices(key) {
+        kept.push_str(text.get(rest..at).unwrap_or_default());
+        kept.push_str(NO_ADDRESS);
+        rest = at + key.len();
+    }
+    kept + text.get(rest..).unwrap_or_default()
+}
+
 /// Returns the relay of a test email and its reply; `None` if the gate was closed. The text of an accept has no
 /// enhanced code. For any other result code and text are empty, since the outcome has the text of a refusal.
-fn relay_reply(relay: String, result: &DialogueResult) -> Option<RelayReply> {
+fn relay_reply(relay: String, result: &DialogueResult, key: &str) -> Option<RelayReply> {
     match result {
         DialogueResult::Accepted { code, text } => {
             let enhanced = smtp::enhanced_code(*code, text);
-            let text = clip(&smtp::without_enhanced_code(text, enhanced));
+            let text = reply_text(text, enhanced, key);
             Some(RelayReply { relay, code: *code, enhanced, text })
         }
         DialogueResult::GateClosed => None,
@@ -323,6 +351,21 @@ mod tests {
         assert!(may_be_next(&recipient(false), &mut admitted, || Some(1)));
         assert!(may_be_next(&recipient(false), &mut admitted, || panic!("admitted twice")), "for the one before it");
         assert!(!may_be_next(&recipient(true), &mut admitted, || None));
+    }
+
+    #[test]
+    fn stored_reply_has_no_address_of_the_recipient() {
+        for (text, expected) in [
+            ("<Ann@Example.com>: user unknown", "<(the recipient)>: user unknown"),
+            ("ann@example.com, ANN@EXAMPLE.COM", "(the recipient), (the recipient)"),
+            ("\u{130} ann@example.com", "i\u{307} (the recipient)"),
+            ("mailbox full", "mailbox full"),
+        ] {
+            assert_eq!(
+                reply_text(&format!("5.1.1 {text}"), smtp::enhanced_code(550, "5.1.1 x"), "ann@example.com"),
+                expected
+            );
+        }
     }
 
     #[test]
