@@ -28,7 +28,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
-use reveille_ledger::content::Recipient;
+use reveille_ledger::bitmap::CHUNK;
+use reveille_ledger::content::{Recipient, Seal};
 use reveille_ledger::ids::Hash;
 use reveille_raft::files::{read_from_disk, remove_if_exists};
 use tokio::sync::Semaphore;
@@ -165,6 +166,32 @@ impl AudienceStore {
             position += 1;
         })?;
         Ok(found)
+    }
+
+    /// Returns number and row of the first recipient with one of these address keys. Reads the parts of the seal.
+    ///
+    /// # Errors
+    /// The same errors as [`AudienceStore::read`].
+    pub fn find_row(&self, seal: &Seal, keys: &BTreeSet<String>) -> Result<Option<(u32, Recipient)>, PartFault> {
+        for (first, part) in (0..).step_by(CHUNK as usize).zip(&seal.parts) {
+            if let Some((position, _)) = self.find(*part, keys)?.into_iter().next() {
+                let row = self.read(*part, &[position])?.into_iter().next();
+                return Ok(row.map(|(position, recipient)| (first + u32::from(position), recipient)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Stores a copy of a part without the person at this position: the row stays, empty. Returns the hash of the copy.
+    ///
+    /// # Errors
+    /// If the part cannot be read, or the disk cannot store the copy.
+    pub fn without(&self, part: Hash, position: u16) -> io::Result<Hash> {
+        let mut recipients = Vec::new();
+        self.each(part, |recipient| recipients.push(recipient)).map_err(io::Error::other)?;
+        let row = recipients.get_mut(usize::from(position)).ok_or_else(|| invalid("no such recipient".to_owned()))?;
+        *row = Recipient::erased();
+        self.put(&encode(&recipients))
     }
 
     /// Returns the recipients at these places, each a part and a position. Reads each part once. An error says why a

@@ -64,10 +64,10 @@ fn apply_group(ledger: &mut Ledger, group: &[OptOutChange]) -> u64 {
             Command::OptOut(OptOut { tenant: tenant.clone(), keys })
         }
         OptOutKind::TakenBack => {
-            let key = (tenant.clone(), recipient.clone());
             // It opted out after the backup, and took that back.
-            let Some(last) = ledger.opted_out().get(&key).map(|known| known.last) else { return 0 };
-            let (tenant, key) = key;
+            let place = (tenant.clone(), recipient.clone());
+            let Some(last) = ledger.opt_out_of(&place).map(|known| known.last) else { return 0 };
+            let (tenant, key) = place;
             let reason = format!("taken back by entry {index} of the former cluster");
             Command::OptOutTakeBack(OptOutTakeBack { tenant, key, last, reason })
         }

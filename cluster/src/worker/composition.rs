@@ -111,6 +111,7 @@ fn prepare(
         },
     };
     let recipient = match recipient {
+        Some(Ok(recipient)) if recipient.is_erased() => return Err(DeliveryOutcome::Suppressed),
         Some(Ok(recipient)) => recipient,
         Some(Err(cause)) => return Err(no_relay(cause)),
         None => return Err(not_composed("the recipient is not in the audience")),

@@ -70,7 +70,8 @@ impl Gate for WorkerGate {
 pub(crate) fn check(context: &WorkerContext, handoff: &Handoff) -> Result<(), DeliveryOutcome> {
     check_state_then_lease(context, |ledger| {
         may_send(ledger, context.node.me, handoff.claimed_slot, handoff.run).map_err(DeliveryOutcome::Released)?;
-        if ledger.opted_out().contains(&handoff.tenant_and_key) { Err(DeliveryOutcome::Suppressed) } else { Ok(()) }
+        let opted_out = ledger.opt_out_of(&handoff.tenant_and_key);
+        if opted_out.is_some() { Err(DeliveryOutcome::Suppressed) } else { Ok(()) }
     })
 }
 

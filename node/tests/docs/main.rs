@@ -32,6 +32,7 @@ pages! {
     cli: "docs/reference/cli.md",
     configuration: "docs/reference/configuration.md",
     doubt_and_dead_letters: "docs/how-to/doubt-and-dead-letters.md",
+    erase_a_person: "docs/how-to/erase-a-person.md",
     from_cron: "docs/how-to/from-cron.md",
     http: "docs/reference/http.md",
     monitor: "docs/how-to/monitor.md",

@@ -9,6 +9,7 @@ mod client_tls;
 mod date;
 mod disk;
 mod documents;
+mod erase;
 mod gap;
 mod http_json;
 mod log;

@@ -28,7 +28,7 @@ use reveille_ledger::pool::{Day, PoolSet};
 use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::tenant::TenantSet;
 use reveille_ledger::token::{Rights, TenantScope, TokenCreate, TokenGrant};
-use reveille_ledger::{BackupResult, LastBackup};
+use reveille_ledger::{ArchivePartKey, BackupResult, LastBackup};
 use reveille_ledger::{LEVEL, Ledger, ScheduleTiming};
 
 fn cause(utf8: bool) -> Unsendable {
@@ -461,7 +461,31 @@ fn wild_command(fence: Fence) -> impl Strategy<Value = Command> {
             Command::BackupEnded(BackupResult::Verified(LastBackup { index, at: Time(0), bytes }))
         }),
         Just(Command::BackupEnded(BackupResult::Failed)),
+        wild_erase(),
     ]
+}
+
+fn wild_erase() -> impl Strategy<Value = Command> {
+    let hash = || (0_u8..4).prop_map(|number| Hash([number; 32]));
+    let part = prop::option::of((hash(), hash()).prop_map(|(former, erased)| ErasedPart { former, erased }));
+    let audience = prop_oneof![3 => Just(listed(5).blob().hash), 1 => hash()];
+    let lists = (prop::collection::vec(schedule(), 0..3), prop::collection::vec(run(), 0..3));
+    let change = (audience, number(), part, lists).prop_map(|(audience, number, part, (schedules, runs))| {
+        ErasedAudience { audience, number, part, schedules, runs }
+    });
+    let block = (hash(), prop::sample::select(vec![&b""[..], b"RVC1", b"RVC1\x01"]));
+    let block = block.prop_map(|(former, bytes)| ErasedBlock {
+        part: ArchivePartKey { index: 7, place: 0 },
+        former,
+        bytes: bytes.to_vec(),
+    });
+    let key = prop_oneof![text(), Just("u0@example.org".to_owned()), Just("u4@example.org".to_owned())];
+    (text(), key, prop::collection::vec(change, 0..3), prop::option::of(block)).prop_map(
+        |(tenant, key, audiences, block)| {
+            let blocks = block.into_iter().collect();
+            Command::RecipientErase(Box::new(RecipientErase { tenant, key, audiences, blocks }))
+        },
+    )
 }
 
 fn authority_step() -> impl Strategy<Value = AuthorityStep> {

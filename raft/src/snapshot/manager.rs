@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -39,6 +39,8 @@ const LOG_BYTES_MAX: u64 = 256 * 1024 * 1024;
 const UNSAVED_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// Interval in which the size of the log and of unsaved blocks is checked.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
+/// Interval of the snapshots after an address was erased. Three of them leave no older file.
+const ERASED_EVERY: Duration = Duration::from_secs(10);
 /// Pause after a failed snapshot.
 const RETRY_AFTER: Duration = Duration::from_secs(30);
 
@@ -118,6 +120,8 @@ pub(crate) struct SnapshotManager {
     replaced_through: AtomicU64,
     /// Snapshots that are being sent or received. Garbage collection keeps their blocks.
     in_transfer: Mutex<Vec<Arc<Manifest>>>,
+    /// True if the last garbage collection kept blocks only for a transfer.
+    kept_for_transfer: AtomicBool,
 }
 
 /// Keeps the blocks of a snapshot from garbage collection until it is dropped.
@@ -143,7 +147,17 @@ impl SnapshotManager {
     ) -> SnapshotManager {
         let kept = Mutex::new(loaded.into_iter().collect());
         let (changing, in_transfer, replaced_through) = (Mutex::new(()), Mutex::new(Vec::new()), AtomicU64::new(0));
-        SnapshotManager { folder, applied_state, execution, changing, kept, replaced_through, in_transfer }
+        let kept_for_transfer = AtomicBool::new(false);
+        SnapshotManager {
+            folder,
+            applied_state,
+            execution,
+            changing,
+            kept,
+            replaced_through,
+            in_transfer,
+            kept_for_transfer,
+        }
     }
 
     /// Returns the log index of the newest snapshot; 0 if there is none.
@@ -315,14 +329,26 @@ impl SnapshotManager {
     fn collect(&self, archive: &BTreeSet<Hash>) {
         let in_transfer: Vec<Manifest> = self.in_transfer.lock().iter().map(|pinned| Manifest::clone(pinned)).collect();
         let kept = self.kept.lock().clone();
+        let is_kept = |pinned: &Manifest| kept.iter().any(|manifest| manifest.index == pinned.index);
+        self.kept_for_transfer.store(!in_transfer.iter().all(is_kept), Ordering::Relaxed);
         if let Err(error) = self.folder.collect_garbage(&kept, &in_transfer, archive) {
             tracing::warn!(%error, "old snapshots were not removed");
         }
     }
 }
 
+/// True if files of this node are older than the last erasure of an address.
+fn holds_erased(snapshots: &SnapshotManager, log: &WalHealth) -> bool {
+    let erased = snapshots.applied_state.read(|ledger| ledger.head().erased_index);
+    let in_log = || log.counters().lowest_index.is_some_and(|lowest| lowest <= erased);
+    let in_snapshot = || snapshots.kept.lock().iter().any(|manifest| manifest.index < erased);
+    let in_garbage = || snapshots.kept_for_transfer.load(Ordering::Relaxed) && snapshots.in_transfer.lock().is_empty();
+    erased > 0 && (in_log() || in_snapshot() || in_garbage())
+}
+
 /// Makes a snapshot when `every` entries were applied since the last one, when the log has grown too large, when too many
-/// bytes of the archive are in memory only, or when a damaged file is to be replaced. Then purges the log up to the
+/// bytes of the archive are in memory only, when a damaged file is to be replaced, or while files are older than an
+/// erasure. Then purges the log up to the
 /// oldest snapshot that is kept.
 pub(crate) async fn run(
     snapshots: Arc<SnapshotManager>,
@@ -333,6 +359,7 @@ pub(crate) async fn run(
 ) {
     let mut applied = snapshots.applied_state.applied.subscribe();
     let mut log_bytes = log.counters().bytes;
+    let mut last_made: Option<Instant> = None;
     while !stop.is_cancelled() {
         let since = snapshots.newest_index();
         let due = since.saturating_add(every);
@@ -340,9 +367,11 @@ pub(crate) async fn run(
         let grown = log.counters().bytes.saturating_sub(log_bytes) >= LOG_BYTES_MAX
             || snapshots.applied_state.read(Ledger::unsaved_bytes) >= UNSAVED_BYTES_MAX
             || snapshots.must_replace();
-        if !(ripe || grown && *applied.borrow() > since) || stop.is_cancelled() {
+        let erases = last_made.is_none_or(|made| made.elapsed() >= ERASED_EVERY) && holds_erased(&snapshots, &log);
+        if !(ripe || (grown || erases) && *applied.borrow() > since) || stop.is_cancelled() {
             continue;
         }
+        last_made = Some(Instant::now());
         match snapshots.blocking(|snapshots| snapshots.build()).await {
             Ok(_) => {
                 log_bytes = log.counters().bytes;

@@ -20,6 +20,7 @@ mod login;
 mod opt_out;
 mod policies;
 mod pool;
+mod recipient;
 mod recover;
 mod relay;
 mod restore;
@@ -55,6 +56,7 @@ pub use login::LoginArgs;
 pub use opt_out::{OptOutArgs, OptOutCommand};
 pub use policies::{CampaignPolicyArgs, DstArgs, PolicyArgs};
 pub use pool::{PoolArgs, PoolCommand, SetPoolArgs};
+pub use recipient::{PersonArgs, PersonCommand};
 pub use recover::{RecoverArgs, RecoverCommand, RecoverRunArgs};
 pub use relay::{AddRelayArgs, RelayArgs, RelayCommand, TLS_VALUES, Tls};
 pub use restore::{AcceptArgs, RestoreArgs, RestoreCommand, RestoreRunArgs};
@@ -219,6 +221,8 @@ pub enum Question {
     Campaign(CampaignArgs),
     /// Recipients that get no more email
     Optout(OptOutArgs),
+    /// One person: where an address is, all that is known about it, and its erasure
+    Recipient(PersonArgs),
     /// Tenants: rate, concurrency and share of each
     Tenant(TenantArgs),
     /// Tokens of the admin API: what their owners may do

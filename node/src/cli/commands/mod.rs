@@ -23,6 +23,7 @@ mod imported;
 pub mod login;
 pub mod opt_out;
 pub mod pool;
+pub mod recipient;
 pub mod recover;
 pub mod relay;
 mod relay_log;

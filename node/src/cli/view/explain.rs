@@ -19,7 +19,8 @@ view! {
 }
 
 view! {
-    struct EventView of v1::Event as event {
+    /// One event of it.
+    pub struct EventView of v1::Event as event {
         index: u64,
         instant: Option<String>,
         what: String,

@@ -31,6 +31,7 @@ pub mod mail;
 pub mod moved;
 pub mod opt_out;
 pub mod pool;
+pub mod recipient;
 pub mod recover;
 pub mod relay;
 pub mod restore;

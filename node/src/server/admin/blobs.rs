@@ -88,12 +88,13 @@ impl Admin {
         found
     }
 
-    /// Returns the addresses as the user wrote them. For a recipient that this node does not have, returns `#` and its
-    /// number.
+    /// Returns the addresses as the user wrote them. For a recipient that this node does not have, or that was erased,
+    /// returns `#` and its number.
     pub(crate) async fn addresses(&self, blobs: &Blobs, wanted: &[(Hash, u32)]) -> Vec<String> {
         let found = self.recipients(blobs, wanted).await.into_iter();
         let address = |(recipient, (_, number)): (Option<Recipient>, &(Hash, u32))| {
-            recipient.map_or_else(|| format!("#{number}"), |recipient| recipient.address)
+            let known = recipient.filter(|recipient| !recipient.is_erased());
+            known.map_or_else(|| format!("#{number}"), |recipient| recipient.address)
         };
         found.zip(wanted).map(address).collect()
     }

@@ -413,7 +413,9 @@ pub fn refused(refusal: &CommandRefusal) -> ApiError {
         CommandRefusal::CanaryHeld(_) => not_possible(message).next(
             "reveille dead-letter list names the failed recipients; then the same with --without-canary, or cancel it",
         ),
-        CommandRefusal::RunOpen(run) => not_possible(message).next(format!("reveille run watch {run}")),
+        CommandRefusal::RunOpen(run) | CommandRefusal::RecipientClaimed(run) => {
+            not_possible(message).next(format!("reveille run watch {run}"))
+        }
         CommandRefusal::WrongEpoch { .. } | CommandRefusal::TimeWentBack { .. } | CommandRefusal::TimeLeaps { .. } => {
             not_reachable(format!("leadership changes: {refusal}"), None).next(SHOW_CLUSTER_STATUS)
         }

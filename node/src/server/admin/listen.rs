@@ -18,6 +18,7 @@ use reveille_proto::admin::v1::dead_letter_service_server::DeadLetterServiceServ
 use reveille_proto::admin::v1::doubt_service_server::DoubtServiceServer;
 use reveille_proto::admin::v1::opt_out_service_server::OptOutServiceServer;
 use reveille_proto::admin::v1::pool_service_server::PoolServiceServer;
+use reveille_proto::admin::v1::recipient_service_server::RecipientServiceServer;
 use reveille_proto::admin::v1::relay_service_server::RelayServiceServer;
 use reveille_proto::admin::v1::run_service_server::RunServiceServer;
 use reveille_proto::admin::v1::schedule_service_server::ScheduleServiceServer;
@@ -56,7 +57,8 @@ const UPLOAD: &str = "/reveille.admin.v1.AudienceService/PutPart";
 const NO_MESSAGE: &str = "failed to decode Protobuf message";
 /// First words of the methods that change nothing. `TestRelay` opens a session and sends no email; `ServerReflectionInfo`
 /// and `Check` are gRPC's own.
-const READS: [&str; 8] = ["List", "Get", "Watch", "Explain", "Count", "Check", "TestRelay", "ServerReflectionInfo"];
+const READS: [&str; 9] =
+    ["List", "Get", "Find", "Watch", "Explain", "Count", "Check", "TestRelay", "ServerReflectionInfo"];
 /// Time for running requests to finish after the node was asked to stop.
 const STOP_WITHIN: Duration = Duration::from_secs(2);
 
@@ -131,6 +133,7 @@ pub fn router(admin: &Arc<Admin>) -> Result<Routes, tonic_reflection::server::Er
         .with_service_name(DoubtServiceServer::<Admin>::NAME)
         .with_service_name(DeadLetterServiceServer::<Admin>::NAME)
         .with_service_name(OptOutServiceServer::<Admin>::NAME)
+        .with_service_name(RecipientServiceServer::<Admin>::NAME)
         .with_service_name(AudienceServiceServer::<Admin>::NAME)
         .with_service_name(AuditServiceServer::<Admin>::NAME)
         .with_service_name(CampaignServiceServer::<Admin>::NAME)
@@ -159,6 +162,7 @@ pub fn router(admin: &Arc<Admin>) -> Result<Routes, tonic_reflection::server::Er
         DoubtServiceServer,
         DeadLetterServiceServer,
         OptOutServiceServer,
+        RecipientServiceServer,
         AudienceServiceServer,
         AuditServiceServer,
         CampaignServiceServer,

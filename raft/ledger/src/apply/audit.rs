@@ -101,7 +101,7 @@ impl Ledger {
                 runs => items(runs.len()),
             },
             Command::OptOut(optout) => items(optout.keys.len()),
-            Command::OptOutTakeBack(_) => items(1),
+            Command::OptOutTakeBack(_) | Command::RecipientErase(_) => items(1),
             Command::AudienceSeal(seal) => name(&seal.seal.name),
             Command::AudienceDelete(delete) => name(&delete.name),
             Command::CampaignCreate(create) => name(&create.name),

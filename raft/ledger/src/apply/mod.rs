@@ -16,6 +16,7 @@ mod doubt;
 mod duplicate_send_check;
 mod edit;
 pub(crate) mod epoch;
+mod erase;
 mod fire;
 mod gap;
 mod injected_bugs;
@@ -312,6 +313,7 @@ impl Ledger {
             Command::RestoreAccept => self.restore_accept(context),
             Command::Authority(step) => self.authority_step(step),
             Command::BackupEnded(result) => Ok(self.backup_ended(context, result)),
+            Command::RecipientErase(erase) => self.recipient_erase(context, erase),
             #[cfg(feature = "next-level")]
             Command::OfNextLevel => Ok(CommandOutcome::Done),
         }

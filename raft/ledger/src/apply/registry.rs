@@ -39,7 +39,7 @@ impl Ledger {
     pub(super) fn opt_out(&mut self, context: &mut Context, optout: &OptOut) -> CommandOutcome {
         let mut added = 0;
         for key in &optout.keys {
-            let key = (optout.tenant.clone(), key.clone());
+            let key = self.opt_out_key(&(optout.tenant.clone(), key.clone()));
             match self.opted_out.edit(&key) {
                 Some(known) => known.last = context.index,
                 None => {
@@ -62,14 +62,15 @@ impl Ledger {
     ) -> Result<CommandOutcome, CommandRefusal> {
         let OptOutTakeBack { tenant, key, last, reason } = back;
         let row_key = (tenant.clone(), key.clone());
+        let opt_out_key = self.opt_out_key(&row_key);
         refuse_if(reason.trim().is_empty(), Impossible::NoReason)?;
-        match self.opted_out.get(&row_key) {
+        match self.opted_out.get(&opt_out_key) {
             Some(known) if known.last == *last => {}
             Some(_) => return Err(Impossible::OptedOutAgain(key.clone()).into()),
             None if self.taken_back.contains(&row_key) => return Ok(CommandOutcome::Moved(0)),
             None => return Err(Impossible::NotOptedOut(key.clone()).into()),
         }
-        self.opted_out.remove(&row_key);
+        self.opted_out.remove(&opt_out_key);
         let reason = reason.clone();
         self.taken_back.put(row_key, TakenBack { index: context.index, at: context.now, reason });
         Ok(CommandOutcome::Moved(1))
@@ -111,7 +112,14 @@ impl Ledger {
     /// Stores a blob, or adds a reference to it.
     pub(super) fn store_blob(&mut self, blob: Blob) -> Hash {
         match self.blobs.edit(&blob.hash) {
-            Some(stored) => stored.references += 1,
+            Some(stored) => {
+                stored.references += 1;
+                if stored.bytes[..] != blob.bytes {
+                    // A person was erased from it, and the list was given again.
+                    stored.bytes = blob.bytes.into();
+                    self.derived.mappings.forget(&blob.hash);
+                }
+            }
             None => {
                 let stored = StoredBlob { bytes: blob.bytes.into(), references: 1, kept_until: Time::default() };
                 self.blobs.put(blob.hash, stored);

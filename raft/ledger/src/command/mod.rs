@@ -19,6 +19,7 @@ mod audience;
 mod campaign;
 mod claim;
 mod cluster;
+mod erase;
 mod fire;
 mod relay;
 mod run;
@@ -29,6 +30,7 @@ pub use audience::*;
 pub use campaign::*;
 pub use claim::*;
 pub use cluster::*;
+pub use erase::*;
 pub use fire::*;
 pub use relay::*;
 pub use run::*;
@@ -171,6 +173,8 @@ pub enum Command {
     Authority(AuthorityStep),
     /// Records how the making of a backup ended.
     BackupEnded(BackupResult),
+    /// Erases a person from lists of a tenant, and leaves an opt-out without the address (P15).
+    RecipientErase(Box<RecipientErase>),
     /// Changes nothing; stands for a command of the next level in tests.
     #[cfg(feature = "next-level")]
     OfNextLevel,

@@ -61,7 +61,8 @@ pub(crate) fn map_recipients(own: Option<&[u8]>, other: Option<&[u8]>) -> Recipi
     };
     let (own, other) = (list(own), list(other));
     let numbers: BTreeMap<&str, u16> = other.iter().zip(0..).map(|(one, number)| (one.key.as_str(), number)).collect();
-    own.iter().map(|one| numbers.get(one.key.as_str()).copied()).collect()
+    // Rows of erased persons are equal, and stand for none.
+    own.iter().map(|one| numbers.get(one.key.as_str()).copied().filter(|_| !one.is_erased())).collect()
 }
 
 #[cfg(test)]

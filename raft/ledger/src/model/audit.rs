@@ -33,6 +33,7 @@ macro_rules! with_commands {
             AudienceSeal, AudienceDelete, CampaignCreate, CampaignLaunch, CampaignArm, CampaignCancel, CampaignDelete,
             RunBlock, TenantSet, TenantRemove, OptOutTakeBack, PoolSet, PoolReset, RaiseLevel, SchedulesCreate,
             NodeDrain, NodeShare, NodeRemove, TokenCreate, TokenRevoke, Restore, RestoreAccept, Authority, BackupEnded,
+            RecipientErase,
             #[cfg(feature = "next-level")] OfNextLevel,
         }
     };
@@ -71,7 +72,7 @@ refusal_kinds! {
     NotPossible, RelayNameTaken, RunOpen, InsideGap, NoSuchAudience, AudienceNameTaken, AudienceUsed, NoSuchCampaign,
     CampaignIs, OfCampaign, LaunchedBefore, AudienceOfCampaign, CampaignNameTaken, SentBefore, AtConcurrency, CapUsedUp,
     CanaryHeld, TokenNotValid, NotPermitted, NoSuchToken, TokenIdTaken,
-    RestoreNotAccepted, MaybeSent,
+    RestoreNotAccepted, MaybeSent, RecipientClaimed,
 }
 
 /// Who wanted a command.

@@ -133,6 +133,15 @@ impl CampaignStage {
         }
     }
 
+    /// As [`CampaignStage::armed`], for a change.
+    pub(crate) fn armed_mut(&mut self) -> Option<&mut Armed> {
+        match self {
+            CampaignStage::Armed(armed) => Some(armed),
+            CampaignStage::Cancelled { opened, .. } => opened.as_mut(),
+            CampaignStage::Draft | CampaignStage::Waiting(_) | CampaignStage::Missed { .. } => None,
+        }
+    }
+
     /// Its latest launch; `None` for a draft.
     pub fn launch(&self) -> Option<&Launch> {
         match self {

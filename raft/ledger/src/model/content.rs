@@ -49,6 +49,18 @@ pub struct Recipient {
     pub values: Vec<String>,
 }
 
+impl Recipient {
+    /// The row of an erased person. Rows keep their numbers.
+    pub fn erased() -> Recipient {
+        Recipient { address: String::new(), key: String::new(), values: Vec::new() }
+    }
+
+    /// True if the person was erased: nothing is sent to this row.
+    pub fn is_erased(&self) -> bool {
+        self.key.is_empty()
+    }
+}
+
 /// An immutable list of recipients without duplicates. A recipient's number is its position here.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Audience {

@@ -107,6 +107,9 @@ level_1! {
     audit_kept_ms: i64 = 400 * DAY_MS,
     /// Maximum length of each text in an audit record, in bytes. Longer ones are cut.
     audit_text_bytes_max: usize = 256,
+    /// For how long the former hash of a list without an erased person is kept at least: workers that read a claim
+    /// before use it.
+    erased_list_kept_ms: i64 = DAY_MS,
 }
 
 /// Limits of the bounce breaker; see the module `bounce_breaker`.
@@ -158,7 +161,7 @@ mod tests {
             claim_block_bytes_max: 2048, archive_after_ms_min: 10000, trigger_name_ms: 2592000000, \
             removed_nodes_max: 10000, tokens_max: 10000, token_kept_ms: 2592000000, token_tenants_max: 64, \
             token_name_bytes_max: 64, restore_ahead: 10000000000, audit_part_records: 4096, audit_parts_max: 16384, \
-            audit_kept_ms: 34560000000, audit_text_bytes_max: 256 }";
+            audit_kept_ms: 34560000000, audit_text_bytes_max: 256, erased_list_kept_ms: 86400000 }";
         assert_eq!(format!("{:?}", limits(1)), recorded);
     }
 

@@ -125,6 +125,8 @@ pub struct Head {
     pub backups: BackupHistory,
     /// Hash of the last audit record; zeros before the first one.
     pub audit: Hash,
+    /// Log index of the last erasure of a person; 0: there was none. Nodes then make snapshots until no file is older.
+    pub erased_index: u64,
 }
 
 /// The cluster's certificate authority (P22). Keys and certificates are in no state: only their names.
@@ -180,6 +182,7 @@ impl Default for Head {
             authority: None,
             backups: BackupHistory::default(),
             audit: Hash::default(),
+            erased_index: 0,
         }
     }
 }

@@ -204,6 +204,9 @@ pub enum CommandRefusal {
     /// A former cluster may have sent the instant (P21).
     #[error("the former cluster may have sent any instant up to {0}: only a backfill opens it")]
     MaybeSent(Time),
+    /// The person is claimed in a run, so an email may be on its way (P15).
+    #[error("run {0} is sending to this recipient right now; repeat the command")]
+    RecipientClaimed(RunId),
 }
 
 /// Maximum number of campaigns that a refusal names; further campaigns are only counted.

@@ -3,16 +3,20 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::block::{BlockEntry, pack_rows};
+use super::block::{BLOCK_BYTES_MAX, BlockEntry, LISTS_BYTES_MAX, Row, pack_rows, unpack_block};
+use super::form::{self, RowForm, Unreadable};
 use super::frozen::FrozenArchive;
-use crate::model::{Hash, Ledger};
+use super::rows::BLOBS;
+use crate::model::{Hash, Ledger, Recipient, Recipients, StoredBlob};
 
 impl Ledger {
     /// Encodes all rows of `part`, a ledger whose head is empty, into blocks of the archive.
     pub(crate) fn pack_part(&mut self, part: &Ledger) -> Vec<BlockEntry> {
         // The first row is the head, which is not stored.
-        let packed = pack_rows(part.all_rows().skip(1));
-        let kept = packed.into_iter().map(|(block, bytes)| {
+        let (lists, others): (Vec<Row>, Vec<Row>) = part.all_rows().skip(1).partition(|(key, _)| is_list(key));
+        let lists = pack_rows(lists.into_iter(), LISTS_BYTES_MAX);
+        let packed = pack_rows(others.into_iter(), BLOCK_BYTES_MAX);
+        let kept = packed.into_iter().chain(lists).map(|(block, bytes)| {
             self.derived.unsaved.insert(block.hash, bytes.into());
             block
         });
@@ -44,5 +48,80 @@ impl Ledger {
     /// Returns the archive as it is now. It shares the rows of its parts with the ledger.
     pub(super) fn frozen_archive(&self) -> FrozenArchive {
         FrozenArchive { parts: self.parts.clone(), unsaved: self.derived.unsaved.clone() }
+    }
+}
+
+/// True if this is the key of a content or a list.
+fn is_list(key: &[u8]) -> bool {
+    key.first() == Some(&BLOBS)
+}
+
+/// Returns a block of the archive without the person of this address key. Only these lists are changed. `None`: none of
+/// them is in it and has the person.
+///
+/// # Errors
+/// The bytes are no block of this build.
+pub fn block_without(block: &[u8], key: &str, lists: &BTreeSet<Hash>) -> Result<Option<Vec<u8>>, Unreadable> {
+    if !block.windows(key.len()).any(|bytes| bytes == key.as_bytes()) {
+        return Ok(None);
+    }
+    let mut rows = unpack_block(block)?;
+    let mut found = false;
+    for (row, value) in rows.iter_mut().filter(|(row, _)| is_list(row)) {
+        if !lists.contains(&form::decode_as(BLOBS, row)?) {
+            continue;
+        }
+        let stored = StoredBlob::from_row(value)?;
+        let Some(Recipients::Inline(mut audience)) = Recipients::from_blob(&stored.bytes) else { continue };
+        let Some(person) = audience.recipients.iter_mut().find(|one| one.key == key) else { continue };
+        *person = Recipient::erased();
+        *value = form::encode(&StoredBlob { bytes: audience.blob().bytes.into(), ..stored });
+        found = true;
+    }
+    if !found {
+        return Ok(None);
+    }
+    // The rows of a block stay one block: they only became shorter.
+    Ok(pack_rows(rows.into_iter(), usize::MAX).pop().map(|(_, bytes)| bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Audience;
+
+    #[test]
+    fn block_without_person_keeps_other_rows_and_numbers() {
+        let one = |name: &str| Recipient {
+            address: name.to_owned(),
+            key: name.to_lowercase(),
+            values: vec![format!("name of {name}")],
+        };
+        let audience = Audience { columns: vec!["name".to_owned()], recipients: vec![one("Ann@x"), one("bob@x")] };
+        let mut part = Ledger::new();
+        let hash = part.with_list(audience);
+        let [block] = Ledger::new().pack_part(&part)[..] else { panic!("one block") };
+        let lists = BTreeSet::from([hash]);
+        let packed = |part: &Ledger| pack_rows(part.all_rows().skip(1), usize::MAX).remove(0).1;
+        let bytes = packed(&part);
+        assert_eq!(Hash::of(&bytes), block.hash);
+        assert_eq!(block_without(&bytes, "other@x", &lists).unwrap(), None);
+        assert_eq!(block_without(&bytes, "ann@x", &BTreeSet::new()).unwrap(), None, "another tenant has the list");
+        let erased = block_without(&bytes, "ann@x", &lists).unwrap().expect("she was in it");
+        assert!(!erased.windows(3).any(|piece| piece.eq_ignore_ascii_case(b"ann")), "neither address nor values");
+        let read = Ledger::from_rows(unpack_block(&erased).unwrap()).unwrap();
+        let Some(Recipients::Inline(read)) = read.blob(&hash).and_then(Recipients::from_blob) else { panic!("a list") };
+        assert_eq!(read.recipients, [Recipient::erased(), one("bob@x")]);
+        assert_eq!(block_without(&erased, "ann@x", &lists).unwrap(), None);
+    }
+
+    impl Ledger {
+        /// Stores a list, as an archived run that alone uses it leaves it.
+        fn with_list(&mut self, audience: Audience) -> Hash {
+            let blob = audience.blob();
+            let stored = StoredBlob { bytes: blob.bytes.into(), references: 1, kept_until: Default::default() };
+            self.blobs.put(blob.hash, stored);
+            blob.hash
+        }
     }
 }

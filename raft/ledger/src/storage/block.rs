@@ -14,6 +14,10 @@ pub type Row = (Vec<u8>, Vec<u8>);
 /// larger block, and the ledger limits its rows to 1 MiB (P24).
 pub const BLOCK_BYTES_MAX: usize = 1 << 20;
 
+/// Maximum size of a block with contents and lists of the archive: such a block fits into a log entry, so that a person
+/// can be erased from it.
+pub const LISTS_BYTES_MAX: usize = 1 << 19;
+
 /// First bytes of each block.
 const MAGIC: &[u8; 4] = b"RVC1";
 
@@ -39,15 +43,15 @@ pub(crate) trait AnyLeaf: Send + Sync {
     fn blocks(&self) -> &LeafBlocks;
 }
 
-/// Encodes rows into blocks, in their order.
-pub(crate) fn pack_rows(rows: impl Iterator<Item = Row>) -> Vec<(BlockEntry, Vec<u8>)> {
+/// Encodes rows into blocks of at most `bytes_max`, in their order. A larger row is a block of its own.
+pub(crate) fn pack_rows(rows: impl Iterator<Item = Row>, bytes_max: usize) -> Vec<(BlockEntry, Vec<u8>)> {
     let (mut packed, mut open, mut count) = (Vec::new(), Vec::new(), 0);
     let end = |open: &mut Vec<u8>, count: &mut u32, packed: &mut Vec<_>| {
         let (bytes, rows) = (std::mem::take(open), std::mem::take(count));
         packed.push((BlockEntry { hash: Hash::of(&bytes), bytes: bytes.len() as u64, rows }, bytes));
     };
     for (key, value) in rows {
-        if count > 0 && open.len() + 16 + key.len() + value.len() > BLOCK_BYTES_MAX {
+        if count > 0 && open.len() + 16 + key.len() + value.len() > bytes_max {
             end(&mut open, &mut count, &mut packed);
         }
         if count == 0 {

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::block::{AnyLeaf, BlockEntry, LeafBlocks, LeafRows, Row, hash_of_blocks, pack_rows};
+use super::block::{AnyLeaf, BLOCK_BYTES_MAX, BlockEntry, LeafBlocks, LeafRows, Row, hash_of_blocks, pack_rows};
 use super::rows::TABLES;
 use super::table::Table;
 use crate::model::{ArchivePart, ArchivePartKey, Hash, PartContent, RunId, Time};
@@ -42,7 +42,7 @@ impl FrozenLeaf {
 
     /// Encodes the leaf into blocks, and remembers their names.
     pub fn pack(&self) -> Vec<(BlockEntry, Vec<u8>)> {
-        let packed = pack_rows(self.leaf.rows(self.tag, self.level));
+        let packed = pack_rows(self.leaf.rows(self.tag, self.level), BLOCK_BYTES_MAX);
         // Two readers may compute the same blocks.
         let _ = self.leaf.blocks().set(packed.iter().map(|(block, _)| *block).collect());
         packed

@@ -22,6 +22,8 @@ use crate::storage::{FrozenState, Row, Table};
 pub const ROW_BYTES_MAX: usize = 1024 * 1024;
 
 const HEAD: u8 = 0;
+/// Tag of the table `blobs`, whose rows are in blocks of their own in the archive.
+pub(super) const BLOBS: u8 = 5;
 
 fn rows<K: Serialize + Ord, V: RowForm>(tag: u8, level: u32, table: &Table<K, V>) -> impl Iterator<Item = Row> + '_ {
     table.iter().map(move |(key, value)| (encode_as(tag, key), value.to_row(level)))

@@ -20,10 +20,12 @@ use reveille_ledger::reply::{
 use reveille_ledger::restore::Restore;
 use reveille_ledger::tenant::TenantSet;
 use reveille_ledger::token::{Rights, TenantScope, TokenCreate, TokenGrant};
-use reveille_ledger::{ActivityKind, BackupResult, LastBackup, Ledger, RunKind, RunState, ScheduleTiming};
+use reveille_ledger::{
+    ActivityKind, ArchivePartKey, BackupResult, LastBackup, Ledger, RunKind, RunState, ScheduleTiming,
+};
 
 /// Number of commands; their ordinals are 0 to this minus one.
-pub const COMMANDS: u8 = 54;
+pub const COMMANDS: u8 = 55;
 
 const NODE: NodeId = NodeId(0xfeed);
 const OWNER: ClaimOwner = ClaimOwner { node: NODE, incarnation: Incarnation(3) };
@@ -87,6 +89,7 @@ pub fn name(command: &Command) -> &'static str {
         Command::RestoreAccept => "RestoreAccept",
         Command::Authority(_) => "Authority",
         Command::BackupEnded(_) => "BackupEnded",
+        Command::RecipientErase(_) => "RecipientErase",
         #[cfg(feature = "next-level")]
         Command::OfNextLevel => "OfNextLevel",
     }
@@ -476,7 +479,27 @@ pub fn commands() -> Vec<(&'static str, Command)> {
         ("RestoreAccept", Command::RestoreAccept),
         ("Authority", Command::Authority(AuthorityStep::Use(AuthorityId([7; 32])))),
         ("BackupEnded", Command::BackupEnded(backup())),
+        ("RecipientErase", Command::RecipientErase(Box::new(recipient_erase()))),
     ]
+}
+
+/// Returns an erasure with one change of each kind.
+pub fn recipient_erase() -> RecipientErase {
+    let (former, erased) = (Hash([7; 32]), Hash([8; 32]));
+    let audience = ErasedAudience {
+        audience: Hash([6; 32]),
+        number: 300,
+        part: Some(ErasedPart { former, erased }),
+        schedules: vec![ScheduleId(4)],
+        runs: vec![RunId { index: 1042, place: 3 }],
+    };
+    let block = ErasedBlock { part: ArchivePartKey { index: 77, place: 1 }, former, bytes: b"RVC1".to_vec() };
+    RecipientErase {
+        tenant: "default".into(),
+        key: "u1@example.org".into(),
+        audiences: vec![audience],
+        blocks: vec![block],
+    }
 }
 
 /// Returns a restore that keeps one token.
@@ -722,6 +745,7 @@ pub fn ledger() -> Ledger {
     put(later, Command::TokenRevoke(TokenId(2)));
     put(later, Command::BackupEnded(backup()));
     put(later, Command::BackupEnded(BackupResult::Failed));
+    assert_eq!(put(later, Command::RecipientErase(Box::new(recipient_erase()))), CommandOutcome::Moved(0));
     put(later, Command::PoolSet(pool_set()));
     put(later, Command::AudienceSeal(audience_seal()));
     let CommandOutcome::Schedule(news) = put(later, sealed()) else { panic!("a schedule") };

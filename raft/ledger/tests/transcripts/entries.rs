@@ -109,6 +109,7 @@ impl World {
                 reason: words.key("reason").unwrap_or_default().into(),
                 key: words.need("address")?.into(),
             }),
+            "erase" => self.erase(words)?,
             "quarantine" => self.quarantine(words)?,
             "seal" => Self::seal(words)?,
             "forget" => Command::AudienceDelete(AudienceDelete {
@@ -183,6 +184,33 @@ impl World {
             tenant: words.key("tenant").unwrap_or("default").into(),
             seal,
         }))
+    }
+
+    /// `erase u0@example.org schedule=daily run=r7.0 part="one 0"`: erases the address from the list of the first one
+    /// that is named, for all that are named.
+    fn erase(&self, words: &mut Words) -> Parsed<Command> {
+        let schedules =
+            words.all("schedule").into_iter().map(|name| self.schedule(name)).collect::<Parsed<Vec<_>>>()?;
+        let runs = words.all("run").into_iter().map(|name| self.run(name)).collect::<Parsed<Vec<_>>>()?;
+        let of_schedule = schedules.first().and_then(|id| Some(self.ledger.schedules().get(id)?.audience));
+        let of_run = runs.first().and_then(|id| Some(self.ledger.run(*id)?.audience));
+        let named = words.key("audience").and_then(|name| {
+            let key = ("default".to_owned(), name.to_owned());
+            Some(self.ledger.audiences().get(&key)?.seal)
+        });
+        let part = words.key("part").map(|part| ErasedPart {
+            former: Hash::of(part.as_bytes()),
+            erased: Hash::of(format!("{part} without").as_bytes()),
+        });
+        let audience = of_schedule.or(of_run).or(named);
+        let number = words.number("number", 0_u32)?;
+        let change = |audience| ErasedAudience { audience, number, part, schedules, runs };
+        Ok(Command::RecipientErase(Box::new(RecipientErase {
+            tenant: words.key("tenant").unwrap_or("default").into(),
+            key: words.need("address")?.into(),
+            audiences: audience.map(change).into_iter().collect(),
+            blocks: Vec::new(),
+        })))
     }
 
     /// `campaign spring audience=all due=1h subject=hello`

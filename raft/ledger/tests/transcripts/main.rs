@@ -54,6 +54,7 @@ scripts! {
     deferrals_p6
     edit_p8
     epochs_p13
+    erase_p15
     evidence_p14
     explain
     fire_p8

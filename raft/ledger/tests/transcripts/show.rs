@@ -5,8 +5,9 @@ use std::fmt::Write as _;
 use reveille_ledger::campaign::{Campaign, CampaignStage};
 use reveille_ledger::claim_history::{ClaimEvent, ClaimEventKind};
 use reveille_ledger::command::RefusalEffect;
-use reveille_ledger::content::Recipients;
+use reveille_ledger::content::{Recipient, Recipients};
 use reveille_ledger::crash_backoff::allowances;
+use reveille_ledger::erased::is_erased_key;
 use reveille_ledger::explain::LastRefusal;
 use reveille_ledger::ids::{NodeId, RunId};
 use reveille_ledger::pool::{Day, PoolRow};
@@ -27,6 +28,7 @@ impl World {
             "authorities" => Ok(format!("{:?}\n", self.ledger.head().authority)),
             "allowances" => self.show_allowances(words),
             "schedule" => self.show_schedule(words),
+            "list" => self.show_list(words),
             "history" => self.show_history(words),
             "due" => Ok(self.ledger.due().map(|(due, id)| format!("{} {id}\n", self.time(due))).collect()),
             "claimable" => self.show_claimable(words),
@@ -60,6 +62,27 @@ impl World {
             }
         }
         Ok(text + "\n")
+    }
+
+    /// The list of a schedule or run, and the opt-outs.
+    fn show_list(&self, words: &mut Words) -> Parsed<String> {
+        let of = words.need("schedule or run")?;
+        let run = self.run(of).ok().and_then(|run| Some(self.ledger.run(run)?.audience));
+        let schedule = self.schedule(of).ok().and_then(|id| Some(self.ledger.schedules().get(&id)?.audience));
+        let audience = if of.parse::<RunId>().is_ok() { run } else { schedule.or(run) }.ok_or("no list")?;
+        let mut text = match self.ledger.blob(&audience).and_then(Recipients::from_blob) {
+            Some(Recipients::Inline(audience)) => {
+                let row = |one: &Recipient| if one.is_erased() { "-".to_owned() } else { one.address.clone() };
+                format!("list: {}\n", audience.recipients.iter().map(row).collect::<Vec<_>>().join(" "))
+            }
+            Some(Recipients::Sealed(seal)) => format!("parts: {:?}\n", seal.parts),
+            None => "no list\n".to_owned(),
+        };
+        for ((tenant, key), row) in self.ledger.opted_out().iter() {
+            let key = key.get(..8).filter(|_| is_erased_key(key)).unwrap_or(key);
+            let _ = writeln!(text, "opted out: {tenant} {key} at {}", row.index);
+        }
+        Ok(text)
     }
 
     /// The run as the archive has it.
@@ -229,7 +252,7 @@ impl World {
             let _ = writeln!(text, "  kept apart by {run}");
         }
         let place = self.slot_of(run, number);
-        if let Some(opted_out) = place.as_ref().and_then(|place| self.ledger.opted_out().get(place)) {
+        if let Some(opted_out) = place.as_ref().and_then(|place| self.ledger.opt_out_of(place)) {
             let _ = writeln!(text, "  opted out at {}", opted_out.index);
         }
         if let Some(back) = place.and_then(|place| self.ledger.taken_back().get(&place)) {

@@ -9,18 +9,19 @@ use reveille_proto::admin::v1::{
     AdvanceClockRequest, BackfillScheduleRequest, BatchCreateSchedulesRequest, CancelCampaignRequest, CancelRunRequest,
     CheckOptOutRequest, CountDeadLettersRequest, CreateBackupRequest, CreateCampaignRequest, CreateScheduleRequest,
     CreateTokenRequest, DeleteAudienceRequest, DeleteCampaignRequest, DeleteScheduleRequest, DiscardDeadLettersRequest,
-    DrainMemberRequest, ExplainRequest, FinishUpgradeRequest, GetAudienceRequest, GetAuthorityRequest,
-    GetCampaignRequest, GetClockRequest, GetClusterStatusRequest, GetDoubtRequest, GetOwnTokenRequest, GetPoolRequest,
-    GetRelayRequest, GetRestoreRequest, GetRunRequest, GetScheduleRequest, GetTenantRequest, GetUpgradeRequest,
-    ImportOptOutsRequest, LaunchCampaignRequest, ListAudiencesRequest, ListAuditRecordsRequest, ListCampaignsRequest,
-    ListDeadLettersRequest, ListDoubtsRequest, ListMembersRequest, ListOptOutsRequest, ListPoolsRequest,
-    ListRelaysRequest, ListRunsRequest, ListScheduleHistoryRequest, ListSchedulesRequest, ListTenantsRequest,
-    ListTokensRequest, PauseCampaignRequest, PauseRunRequest, PauseScheduleRequest, PrepareAudienceRequest,
-    PutPartRequest, RemoveMemberRequest, RemovePoolRequest, RemoveRelayRequest, RemoveTenantRequest,
-    RequeueDeadLettersRequest, ResetTokensRequest, ResolveDoubtsRequest, ResumeCampaignRequest, ResumeRunRequest,
-    ResumeScheduleRequest, RevokeTokenRequest, RotateAuthorityRequest, ScheduleBody, ScrubRequest, SealAudienceRequest,
-    SendTestRequest, SetPoolRequest, SetTenantRequest, TakeBackOptOutRequest, TestRelayRequest, TransferLeaderRequest,
-    TriggerScheduleRequest, UpdateScheduleRequest, WatchRunRequest,
+    DrainMemberRequest, EraseRecipientRequest, ExplainRequest, FindRecipientRequest, FinishUpgradeRequest,
+    GetAudienceRequest, GetAuthorityRequest, GetCampaignRequest, GetClockRequest, GetClusterStatusRequest,
+    GetDoubtRequest, GetOwnTokenRequest, GetPoolRequest, GetRelayRequest, GetRestoreRequest, GetRunRequest,
+    GetScheduleRequest, GetTenantRequest, GetUpgradeRequest, ImportOptOutsRequest, LaunchCampaignRequest,
+    ListAudiencesRequest, ListAuditRecordsRequest, ListCampaignsRequest, ListDeadLettersRequest, ListDoubtsRequest,
+    ListMembersRequest, ListOptOutsRequest, ListPoolsRequest, ListRelaysRequest, ListRunsRequest,
+    ListScheduleHistoryRequest, ListSchedulesRequest, ListTenantsRequest, ListTokensRequest, PauseCampaignRequest,
+    PauseRunRequest, PauseScheduleRequest, PrepareAudienceRequest, PutPartRequest, RemoveMemberRequest,
+    RemovePoolRequest, RemoveRelayRequest, RemoveTenantRequest, RequeueDeadLettersRequest, ResetTokensRequest,
+    ResolveDoubtsRequest, ResumeCampaignRequest, ResumeRunRequest, ResumeScheduleRequest, RevokeTokenRequest,
+    RotateAuthorityRequest, ScheduleBody, ScrubRequest, SealAudienceRequest, SendTestRequest, SetPoolRequest,
+    SetTenantRequest, TakeBackOptOutRequest, TestRelayRequest, TransferLeaderRequest, TriggerScheduleRequest,
+    UpdateScheduleRequest, WatchRunRequest,
 };
 use tonic::Streaming;
 
@@ -48,7 +49,7 @@ macro_rules! of_tenant {
     };
 }
 of_tenant! {
-    AddOptOutRequest, BackfillScheduleRequest, CancelCampaignRequest, CancelRunRequest, CheckOptOutRequest, CountDeadLettersRequest, DeleteAudienceRequest, DeleteCampaignRequest, DeleteScheduleRequest, DiscardDeadLettersRequest, ExplainRequest, GetAudienceRequest, GetCampaignRequest, GetDoubtRequest, GetRunRequest, ImportOptOutsRequest, LaunchCampaignRequest, ListAudiencesRequest, ListCampaignsRequest, ListDeadLettersRequest, ListDoubtsRequest, ListOptOutsRequest, ListRunsRequest, ListScheduleHistoryRequest, ListSchedulesRequest, PauseCampaignRequest, PauseRunRequest, PauseScheduleRequest, PrepareAudienceRequest, RequeueDeadLettersRequest, ResolveDoubtsRequest, ResumeCampaignRequest, ResumeRunRequest, ResumeScheduleRequest, SealAudienceRequest, TakeBackOptOutRequest, TriggerScheduleRequest, WatchRunRequest,
+    AddOptOutRequest, BackfillScheduleRequest, CancelCampaignRequest, CancelRunRequest, CheckOptOutRequest, CountDeadLettersRequest, DeleteAudienceRequest, DeleteCampaignRequest, DeleteScheduleRequest, DiscardDeadLettersRequest, EraseRecipientRequest, ExplainRequest, FindRecipientRequest, GetAudienceRequest, GetCampaignRequest, GetDoubtRequest, GetRunRequest, ImportOptOutsRequest, LaunchCampaignRequest, ListAudiencesRequest, ListCampaignsRequest, ListDeadLettersRequest, ListDoubtsRequest, ListOptOutsRequest, ListRunsRequest, ListScheduleHistoryRequest, ListSchedulesRequest, PauseCampaignRequest, PauseRunRequest, PauseScheduleRequest, PrepareAudienceRequest, RequeueDeadLettersRequest, ResolveDoubtsRequest, ResumeCampaignRequest, ResumeRunRequest, ResumeScheduleRequest, SealAudienceRequest, TakeBackOptOutRequest, TriggerScheduleRequest, WatchRunRequest,
 }
 
 /// Messages whose field `schedule` names the tenant.
@@ -72,7 +73,7 @@ macro_rules! of_cluster {
     };
 }
 of_cluster! {
-    AcceptRestoreRequest, GetRestoreRequest, AddMemberRequest, DrainMemberRequest, RemoveMemberRequest, AddRelayRequest, AdvanceClockRequest, CreateTokenRequest, FinishUpgradeRequest, GetClockRequest, GetClusterStatusRequest, GetOwnTokenRequest, GetPoolRequest, GetRelayRequest, GetUpgradeRequest, ListMembersRequest, ListPoolsRequest, ListRelaysRequest, ListTenantsRequest, ListTokensRequest, RemovePoolRequest, RemoveRelayRequest, RemoveTenantRequest, ResetTokensRequest, RevokeTokenRequest, SetPoolRequest, SetTenantRequest, TestRelayRequest, TransferLeaderRequest, Streaming<PutPartRequest>, AbortRotationRequest, GetAuthorityRequest, RotateAuthorityRequest, CreateBackupRequest, ListAuditRecordsRequest, ScrubRequest
+    AcceptRestoreRequest, GetRestoreRequest, AddMemberRequest, DrainMemberRequest, RemoveMemberRequest, AddRelayRequest, AdvanceClockRequest, CreateTokenRequest, FinishUpgradeRequest, GetClockRequest, GetClusterStatusRequest, GetOwnTokenRequest, GetPoolRequest, GetRelayRequest, GetUpgradeRequest, ListMembersRequest, ListPoolsRequest, ListRelaysRequest, ListTenantsRequest, ListTokensRequest, RemovePoolRequest, RemoveRelayRequest, RemoveTenantRequest, ResetTokensRequest, RevokeTokenRequest, SetPoolRequest, SetTenantRequest, TestRelayRequest, TransferLeaderRequest, PutPartRequest, AbortRotationRequest, GetAuthorityRequest, RotateAuthorityRequest, CreateBackupRequest, ListAuditRecordsRequest, ScrubRequest
 }
 
 impl Subject for BatchCreateSchedulesRequest {

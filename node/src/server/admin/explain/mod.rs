@@ -198,7 +198,7 @@ fn complete_with_letter(story: &RecipientExplanation, run: &Run, events: &mut [E
 }
 
 fn opted_out(ledger: &Ledger, tenant: &str, key: &str) -> Option<Event> {
-    let opted_out = ledger.opted_out().get(&(tenant.to_owned(), key.to_owned()))?;
+    let opted_out = ledger.opt_out_of(&(tenant.to_owned(), key.to_owned()))?;
     let event = event(opted_out.index, "opted out", "nothing of this tenant goes to this recipient any more");
     Some(Event { instant: Some(timestamp(opted_out.at)), ..event })
 }

@@ -47,6 +47,7 @@ mod doubt;
 mod opt_out;
 mod pool;
 mod probe;
+mod recipient;
 mod relay;
 mod relay_hints;
 mod restore;

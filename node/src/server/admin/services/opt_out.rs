@@ -6,6 +6,7 @@ use std::ops::Bound;
 use reveille_cluster::process::peer_messages::BarrierSubject;
 use reveille_ledger::address::Address;
 use reveille_ledger::command::{Command, OPT_OUTS_MAX, OptOut, OptOutTakeBack};
+use reveille_ledger::erased::is_erased_key;
 use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::{Ledger, TakenBack};
 use reveille_proto::admin::v1::opt_out_service_server::OptOutService;
@@ -72,7 +73,7 @@ impl Admin {
         let mut barrier = self.opt_out(&tenant, keys, &request.request_id, call).await?.barrier;
         // A repeated opt-out writes another entry, but the first one forbids the handoffs.
         let place = (tenant, key);
-        let first = self.context.replica.read(|ledger| ledger.opted_out().get(&place).map(|opted_out| opted_out.index));
+        let first = self.context.replica.read(|ledger| ledger.opt_out_of(&place).map(|known| known.index));
         barrier.index = first.unwrap_or(barrier.index);
         Ok(AddOptOutResponse { recipient: place.1, barrier: Some(barrier) })
     }
@@ -80,7 +81,7 @@ impl Admin {
     async fn check_opt_out(&self, request: CheckOptOutRequest, call: &Call) -> ApiResult<CheckOptOutResponse> {
         let place = (validate::tenant(&request.tenant)?, key_of("recipient", &request.recipient)?);
         let query = self.read(request.stale, call, |ledger| {
-            (ledger.opted_out().get(&place).copied(), ledger.taken_back().get(&place).map(taken_back))
+            (ledger.opt_out_of(&place).copied(), ledger.taken_back().get(&place).map(taken_back))
         });
         let ((known, taken_back), freshness) = query.await?;
         Ok(CheckOptOutResponse {
@@ -107,7 +108,7 @@ impl Admin {
         let reason = fields.done(Some(reason))?;
         let place = (validate::tenant(&tenant)?, key_of("recipient", &recipient)?);
         let known = |ledger: &Ledger| {
-            (ledger.opted_out().get(&place).map(|known| known.last), ledger.taken_back().get(&place).map(taken_back))
+            (ledger.opt_out_of(&place).map(|known| known.last), ledger.taken_back().get(&place).map(taken_back))
         };
         let (last, before) = self.read_latest(call, known).await?;
         let Some(last) = last else {
@@ -135,8 +136,9 @@ impl Admin {
         let keys = named.map(|(place, recipient)| key_of(&format!("recipients[{place}]"), recipient));
         let keys = keys.collect::<ApiResult<BTreeSet<String>>>()?;
         if request.validate_only {
+            let places: Vec<(String, String)> = keys.into_iter().map(|key| (tenant.clone(), key)).collect();
             let is_new = |known: &reveille_ledger::Ledger| {
-                keys.iter().filter(|key| !known.opted_out().contains(&(tenant.clone(), (*key).clone()))).count() as u64
+                places.iter().filter(|place| known.opt_out_of(place).is_none()).count() as u64
             };
             let added = self.read_latest(call, is_new).await?;
             return Ok(ImportOptOutsResponse { added, barrier: None });
@@ -154,6 +156,8 @@ impl Admin {
         };
         let query = self.read(request.stale, call, |ledger| {
             let found = ledger.opted_out().range((from, Bound::Unbounded)).take_while(|((of, _), _)| *of == tenant);
+            // No address is left of an erased person.
+            let found = found.filter(|((_, key), _)| !is_erased_key(key));
             // One row more than the page shows whether there is a next page.
             found.take(paging.size + 1).map(|((_, key), known)| (key.clone(), *known)).collect::<Vec<_>>()
         });

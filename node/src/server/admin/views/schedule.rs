@@ -79,7 +79,7 @@ pub fn body(schedule: &Schedule, content: &Content, audience: &AudienceChoice) -
         audience: Some(match audience {
             AudienceChoice::Listed(audience) => v1::Audience {
                 columns: audience.columns.clone(),
-                recipients: audience.recipients.iter().map(recipient).collect(),
+                recipients: audience.recipients.iter().filter(|one| !one.is_erased()).map(recipient).collect(),
                 sealed: String::new(),
             },
             AudienceChoice::Sealed(named) => v1::Audience { sealed: named.name.clone(), ..v1::Audience::default() },

@@ -65,7 +65,7 @@ pub async fn send_test(admin: &Admin, request: SendTestRequest, call: &Call) -> 
     };
     let keys = audience.recipients.iter().map(|recipient| (create.tenant.clone(), recipient.key.clone()));
     let (warnings, opted_out) = admin.context.replica.read(|ledger| {
-        let opted_out = keys.into_iter().any(|key| ledger.opted_out().contains(&key));
+        let opted_out = keys.into_iter().any(|place| ledger.opt_out_of(&place).is_some());
         (create::warnings(ledger, &create.pool), opted_out)
     });
     if validate_only {

@@ -1,0 +1,119 @@
+//! One person: where an address of a tenant is, and its erasure ([decision 0037](../../../../../../docs/decisions/0037-erasing-an-address.md)).
+//!
+//! Both calls read the whole state and the archive. They do so in slices, each with a page token, so that no call takes
+//! long and no read holds the lock of the state for long.
+
+mod erase;
+mod search;
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use reveille_ledger::Ledger;
+use reveille_ledger::address::Address;
+use reveille_ledger::ids::RunId;
+use reveille_proto::admin::v1::recipient_service_server::RecipientService;
+use reveille_proto::admin::v1::{
+    EraseRecipientRequest, EraseRecipientResponse, FindRecipientRequest, FindRecipientResponse, RecipientPlace,
+};
+
+use crate::server::admin::explain::{self, WaitContext};
+use crate::server::admin::paging::Paging;
+use crate::server::admin::{Admin, ApiError, ApiResult, Call, validate, views};
+use search::{FoundPerson, PersonCursor, PersonSearch, PersonUse};
+
+/// Time after which a call ends its page.
+const PAGE_WITHIN: Duration = Duration::from_secs(3);
+
+serve! {
+    RecipientService {
+        find_recipient(FindRecipientRequest) -> FindRecipientResponse;
+        erase_recipient(EraseRecipientRequest) -> EraseRecipientResponse;
+    }
+}
+
+/// Returns the address key of the request's recipient.
+fn key_of(recipient: &str) -> ApiResult<String> {
+    let address = Address::parse(recipient).map_err(|error| ApiError::of_field("recipient", error.to_string()))?;
+    Ok(address.key())
+}
+
+impl Admin {
+    async fn find_recipient(&self, request: FindRecipientRequest, call: &Call) -> ApiResult<FindRecipientResponse> {
+        let (tenant, key) = (validate::tenant(&request.tenant)?, key_of(&request.recipient)?);
+        let paging = Paging::<PersonCursor>::new("places of a recipient", request.page_size, &request.page_token)?;
+        let (mut places, freshness) = match &paging.after {
+            None => self.read(request.stale, call, |ledger| opt_outs(ledger, &tenant, &key)).await?,
+            Some(_) => self.read(request.stale, call, |_| Vec::new()).await?,
+        };
+        let around = WaitContext {
+            node: self.context.introduction.name.clone(),
+            relays: BTreeMap::new(),
+            lacking: self.context.parts.lacking().into_iter().collect(),
+        };
+        let (mut search, begun) = (PersonSearch::new(self, &tenant, &key), Instant::now());
+        let mut next = Some(paging.after.clone().unwrap_or_default());
+        while let Some(cursor) = next.take_if(|_| places.len() < paging.size && begun.elapsed() < PAGE_WITHIN) {
+            let (found, after) = search.slice(&cursor).await?;
+            for found in found {
+                let events = request.with_events.then_some(&around);
+                places.push(self.place(found, &key, events).await?);
+            }
+            next = after;
+        }
+        Ok(FindRecipientResponse { places, next_page_token: paging.token(next.as_ref()), freshness })
+    }
+
+    /// Shows a place. `events`: with the history of a run.
+    async fn place(&self, found: FoundPerson, key: &str, events: Option<&WaitContext>) -> ApiResult<RecipientPlace> {
+        let FoundPerson { place, archived, person, .. } = found;
+        let shown = RecipientPlace {
+            number: Some(person.number),
+            address: person.recipient.address,
+            values: person.columns.into_iter().zip(person.recipient.values).collect::<BTreeMap<_, _>>(),
+            archived,
+            ..RecipientPlace::default()
+        };
+        match place {
+            PersonUse::Audience(name) => Ok(RecipientPlace { kind: "audience".to_owned(), name, ..shown }),
+            PersonUse::Schedule(_, name) => Ok(RecipientPlace { kind: "schedule".to_owned(), name, ..shown }),
+            PersonUse::Run(id) => self.run_place(id, person.number, key, shown, events).await,
+        }
+    }
+
+    async fn run_place(
+        &self,
+        id: RunId,
+        number: u32,
+        key: &str,
+        shown: RecipientPlace,
+        events: Option<&WaitContext>,
+    ) -> ApiResult<RecipientPlace> {
+        let read = self.read_run(id, |at| {
+            let (_, page, position) = at.own.page_of(id)?;
+            let schedule = page.runs.get(position)?.name.to_string();
+            let state = views::recipient_state(at.own.state(id, number)?);
+            let told = events.and_then(|around| explain::collect_events(at, (id, number, Some(key)), around));
+            let events = told.map(|(_, events)| events).unwrap_or_default();
+            Some((schedule, state, views::timestamp(page.opened_at), events))
+        });
+        let shown = RecipientPlace { kind: "run".to_owned(), name: id.to_string(), ..shown };
+        // The run may have left since it was found.
+        let Some((schedule, state, at, events)) = read.await? else { return Ok(shown) };
+        Ok(RecipientPlace { schedule, state: state.into(), at: Some(at), events, ..shown })
+    }
+}
+
+/// Returns the opt-out of an address, or how it was taken back.
+fn opt_outs(ledger: &Ledger, tenant: &str, key: &str) -> Vec<RecipientPlace> {
+    let place = |kind: &str| RecipientPlace { kind: kind.to_owned(), ..RecipientPlace::default() };
+    let of = (tenant.to_owned(), key.to_owned());
+    let opted_out = ledger.opt_out_of(&of);
+    let opted_out = opted_out.map(|known| RecipientPlace { at: Some(views::timestamp(known.at)), ..place("opt-out") });
+    let back = ledger.taken_back().get(&of);
+    let back = back.map(|back| {
+        let (at, reason) = (Some(views::timestamp(back.at)), back.reason.clone());
+        RecipientPlace { at, reason, address: key.to_owned(), ..place("taken-back") }
+    });
+    opted_out.into_iter().chain(back).collect()
+}

@@ -1,0 +1,198 @@
+//! Erases a person: the opt-out and its barrier first, then the rows in lists, files and the archive (P15).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use reveille_cluster::audience;
+use reveille_ledger::command::{
+    Command, ERASED_AUDIENCES_MAX, ERASED_BYTES_MAX, ErasedAudience, ErasedBlock, ErasedPart, RecipientErase,
+};
+use reveille_ledger::content::Recipients;
+use reveille_ledger::ids::Hash;
+use reveille_ledger::refusal::CommandRefusal;
+use reveille_ledger::storage::block_without;
+use reveille_ledger::{ArchivePartKey, Ledger};
+use reveille_proto::admin::v1::{EraseRecipientRequest, EraseRecipientResponse};
+
+use super::search::{FoundPerson, PersonCursor, PersonSearch, PersonUse};
+use super::{PAGE_WITHIN, key_of};
+use crate::server::admin::paging::Paging;
+use crate::server::admin::writes::WriteError;
+use crate::server::admin::{Admin, ApiResult, Call, error_texts, validate};
+
+/// Pause before a person who was claimed is erased again: a handoff mostly ends within it.
+const CLAIMED_PAUSE: Duration = Duration::from_millis(250);
+
+impl Admin {
+    pub(super) async fn erase_recipient(
+        &self,
+        request: EraseRecipientRequest,
+        call: &Call,
+    ) -> ApiResult<EraseRecipientResponse> {
+        let (tenant, key) = (validate::tenant(&request.tenant)?, key_of(&request.recipient)?);
+        let paging = Paging::<PersonCursor>::new("places to erase", 0, &request.page_token)?;
+        let mut done = EraseRecipientResponse::default();
+        if paging.after.is_none() {
+            // From here on nothing is sent to the person, whatever remains to be erased.
+            done.barrier = Some(self.opt_out(&tenant, BTreeSet::from([key.clone()]), "", call).await?.barrier);
+        }
+        let mut work =
+            Erasing { admin: self, call, search: PersonSearch::new(self, &tenant, &key), tenant: &tenant, key: &key };
+        let (mut cursor, begun) = (paging.after.clone().unwrap_or_default(), Instant::now());
+        while begun.elapsed() < PAGE_WITHIN {
+            let next = match &cursor {
+                PersonCursor::Parts(after) => match work.search.part_after(*after) {
+                    Some(part) => {
+                        work.erase_archived(part, &mut done).await?;
+                        Some(PersonCursor::Parts(Some(part)))
+                    }
+                    None => None,
+                },
+                in_state => {
+                    let (found, next) = work.search.slice(in_state).await?;
+                    work.erase_found(found, &mut done).await?;
+                    next
+                }
+            };
+            let Some(next) = next else {
+                // The last entry removes the address from the opt-out, if no entry did.
+                work.propose(Vec::new(), Vec::new(), &mut done).await?;
+                return Ok(done);
+            };
+            cursor = next;
+        }
+        done.next_page_token = paging.token(Some(&cursor));
+        Ok(done)
+    }
+}
+
+/// One call of an erasure.
+struct Erasing<'a> {
+    admin: &'a Admin,
+    call: &'a Call,
+    search: PersonSearch<'a>,
+    tenant: &'a str,
+    key: &'a str,
+}
+
+impl Erasing<'_> {
+    /// Erases the person from lists of the state.
+    async fn erase_found(&self, found: Vec<FoundPerson>, done: &mut EraseRecipientResponse) -> ApiResult<()> {
+        let mut changes: BTreeMap<Hash, ErasedAudience> = BTreeMap::new();
+        for FoundPerson { place, audience, person, .. } in found {
+            let change = changes.entry(audience).or_insert_with(|| ErasedAudience {
+                audience,
+                number: person.number,
+                part: None,
+                schedules: Vec::new(),
+                runs: Vec::new(),
+            });
+            match place {
+                // The entry finds its name by the seal.
+                PersonUse::Audience(_) => {}
+                PersonUse::Schedule(id, _) => change.schedules.push(id),
+                PersonUse::Run(id) => change.runs.push(id),
+            }
+        }
+        let mut changes: Vec<ErasedAudience> = changes.into_values().collect();
+        for change in &mut changes {
+            change.part = self.erase_from_part(change).await?;
+        }
+        for changes in changes.chunks(ERASED_AUDIENCES_MAX) {
+            self.propose(changes.to_vec(), Vec::new(), done).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes the part of a sealed audience without the person, and brings it to a majority. `None`: it is no sealed
+    /// audience.
+    async fn erase_from_part(&self, change: &ErasedAudience) -> ApiResult<Option<ErasedPart>> {
+        let context = &self.admin.context;
+        let Some(seal) = context.replica.read(|ledger| ledger.seal(&change.audience)) else { return Ok(None) };
+        let Some((former, position)) = seal.locate(change.number) else { return Ok(None) };
+        let own = Arc::clone(context);
+        let written = tokio::task::spawn_blocking(move || own.parts.without(former, position));
+        let written = written.await.map_err(|error| error_texts::broken(format!("a part was not written: {error}")))?;
+        let erased = written.map_err(|error| error_texts::not_possible(format!("a part was not written: {error}")))?;
+        let spread = audience::spread(context, &[erased]).await;
+        spread.map_err(|error| error_texts::not_possible(error.to_string()).next("reveille cluster status"))?;
+        Ok(Some(ErasedPart { former, erased }))
+    }
+
+    /// Erases the person from a part of the archive, and from lists of the state that only archived runs use.
+    async fn erase_archived(&mut self, part: ArchivePartKey, done: &mut EraseRecipientResponse) -> ApiResult<()> {
+        let found = self.search.archived(part).await?;
+        if found.is_empty() {
+            return Ok(());
+        }
+        let lists: BTreeSet<Hash> = found.iter().map(|found| found.audience).collect();
+        let unused = |ledger: &Ledger, list: &Hash| {
+            let stored = ledger.blobs().get(list).filter(|stored| stored.references == 0);
+            stored.is_some_and(|stored| Recipients::from_blob(&stored.bytes).is_some())
+        };
+        let in_state: BTreeSet<Hash> = self
+            .admin
+            .context
+            .replica
+            .read(|ledger| lists.iter().copied().filter(|list| unused(ledger, list)).collect());
+        let of_state = found.into_iter().filter(|found| in_state.contains(&found.audience));
+        // No run of the state uses them, so none is named.
+        let of_state =
+            of_state.map(|found| FoundPerson { place: PersonUse::Audience(String::new()), ..found }).collect();
+        self.erase_found(of_state, done).await?;
+        let (replica, key) = (Arc::clone(&self.admin.context), self.key.to_owned());
+        let blocks = tokio::task::spawn_blocking(move || {
+            let replica = &replica.replica;
+            let names: Vec<Hash> = replica.read(|ledger| {
+                let part = ledger.parts().get(&part);
+                part.map(|part| part.details.iter().map(|block| block.hash).collect()).unwrap_or_default()
+            });
+            let mut erased = Vec::new();
+            for former in names {
+                let Some(block) = replica.block(former) else { continue };
+                let bytes = block_without(&block, &key, &lists).map_err(|error| error.to_string())?;
+                erased.extend(bytes.map(|bytes| ErasedBlock { part, former, bytes }));
+            }
+            Ok::<_, String>(erased)
+        });
+        let blocks = blocks.await.map_err(|error| error_texts::broken(format!("the archive was not read: {error}")))?;
+        let mut waiting = Vec::new();
+        for block in blocks.map_err(error_texts::not_possible)? {
+            let bytes: usize = waiting.iter().map(|block: &ErasedBlock| block.bytes.len()).sum();
+            if bytes + block.bytes.len() > ERASED_BYTES_MAX && !waiting.is_empty() {
+                self.propose(Vec::new(), std::mem::take(&mut waiting), done).await?;
+            }
+            waiting.push(block);
+        }
+        if waiting.is_empty() { Ok(()) } else { self.propose(Vec::new(), waiting, done).await }
+    }
+
+    /// Proposes one entry. While the person is claimed, it waits: the email may be on its way.
+    async fn propose(
+        &self,
+        audiences: Vec<ErasedAudience>,
+        blocks: Vec<ErasedBlock>,
+        done: &mut EraseRecipientResponse,
+    ) -> ApiResult<()> {
+        let (lists, count) = (audiences.len() as u32, blocks.len() as u32);
+        let (tenant, key) = (self.tenant.to_owned(), self.key.to_owned());
+        let erase = Command::RecipientErase(Box::new(RecipientErase { tenant, key, audiences, blocks }));
+        loop {
+            match self.admin.try_write(erase.clone(), "", self.call).await {
+                Ok(reply) => {
+                    done.index = reply.index;
+                    done.lists += lists;
+                    done.blocks += count;
+                    return Ok(());
+                }
+                Err(WriteError::Refused(CommandRefusal::RecipientClaimed(_)))
+                    if Instant::now() + CLAIMED_PAUSE < self.call.deadline =>
+                {
+                    tokio::time::sleep(CLAIMED_PAUSE).await;
+                }
+                Err(error) => return Err(error.worded(error_texts::refused)),
+            }
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! Searches a person in audiences, schedules, runs and the archive, slice by slice.
+//!
+//! The order matters for an erasure: a run that opens meanwhile is after its schedule, so the search meets it, or it
+//! has the list without the person already.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use reveille_ledger::content::{Recipient, Recipients};
+use reveille_ledger::ids::{Hash, PageId, RunId, ScheduleId};
+use reveille_ledger::{ArchivePartKey, Ledger};
+use serde::{Deserialize, Serialize};
+
+use crate::server::admin::{Admin, ApiResult, error_texts};
+
+/// Maximum number of rows that a slice reads, and bytes of lists that it copies.
+const ROWS_MAX: usize = 2_000;
+const BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// Where a search goes on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PersonCursor {
+    /// With the sealed audience after this name.
+    Audiences(String),
+    /// With this schedule.
+    Schedules(ScheduleId),
+    /// With this page of runs.
+    Runs(PageId),
+    /// With the part of the archive after this one.
+    Parts(Option<ArchivePartKey>),
+}
+
+impl Default for PersonCursor {
+    fn default() -> PersonCursor {
+        PersonCursor::Audiences(String::new())
+    }
+}
+
+/// What uses a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PersonUse {
+    /// The sealed audience of this name.
+    Audience(String),
+    /// A schedule, and its name.
+    Schedule(ScheduleId, String),
+    /// A run.
+    Run(RunId),
+}
+
+/// A person in a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PersonRow {
+    /// Number in the list.
+    pub number: u32,
+    /// The row.
+    pub recipient: Recipient,
+    /// Columns of the list.
+    pub columns: Vec<String>,
+}
+
+/// A place with the person.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundPerson {
+    pub place: PersonUse,
+    /// Hash of the list.
+    pub audience: Hash,
+    /// True if a part of the archive has the run.
+    pub archived: bool,
+    /// The row of the person.
+    pub person: PersonRow,
+}
+
+/// What a slice has read under the lock.
+#[derive(Default)]
+struct Rows {
+    users: Vec<(PersonUse, Hash)>,
+    lists: BTreeMap<Hash, Vec<u8>>,
+    bytes: usize,
+    /// True if a list is a seal, whose parts are files.
+    has_seal: bool,
+}
+
+impl Rows {
+    fn add(&mut self, ledger: &Ledger, known: &BTreeMap<Hash, Option<PersonRow>>, place: PersonUse, audience: Hash) {
+        if !known.contains_key(&audience) && !self.lists.contains_key(&audience) {
+            let list = ledger.blob(&audience).map(<[u8]>::to_vec).unwrap_or_default();
+            self.bytes += list.len();
+            self.has_seal |= Recipients::seal_from_blob(&list).is_some();
+            self.lists.insert(audience, list);
+        }
+        self.users.push((place, audience));
+    }
+
+    fn is_full(&self) -> bool {
+        self.users.len() >= ROWS_MAX || self.bytes >= BYTES_MAX || self.has_seal
+    }
+}
+
+/// A search.
+pub struct PersonSearch<'a> {
+    admin: &'a Admin,
+    tenant: &'a str,
+    key: &'a str,
+    /// Lists that were read. Lists never change.
+    known: BTreeMap<Hash, Option<PersonRow>>,
+}
+
+impl<'a> PersonSearch<'a> {
+    pub fn new(admin: &'a Admin, tenant: &'a str, key: &'a str) -> PersonSearch<'a> {
+        PersonSearch { admin, tenant, key, known: BTreeMap::new() }
+    }
+
+    /// Reads one slice. Returns the places with the person, and where to go on; `None`: this was the last slice.
+    pub async fn slice(&mut self, cursor: &PersonCursor) -> ApiResult<(Vec<FoundPerson>, Option<PersonCursor>)> {
+        if let PersonCursor::Parts(after) = cursor {
+            let Some(key) = self.part_after(*after) else { return Ok((Vec::new(), None)) };
+            return Ok((self.archived(key).await?, Some(PersonCursor::Parts(Some(key)))));
+        }
+        let mut rows = Rows::default();
+        let next = self.admin.context.replica.read(|ledger| self.read_rows(ledger, cursor, &mut rows));
+        Ok((self.found(rows, false).await?, Some(next)))
+    }
+
+    fn read_rows(&self, ledger: &Ledger, cursor: &PersonCursor, rows: &mut Rows) -> PersonCursor {
+        let mut examined = 0;
+        match cursor {
+            PersonCursor::Audiences(after) => {
+                let from = (self.tenant.to_owned(), format!("{after}\0"));
+                let all = ledger.audiences().range(from..).take_while(|((tenant, _), _)| tenant == self.tenant);
+                for ((_, name), row) in all {
+                    rows.add(ledger, &self.known, PersonUse::Audience(name.clone()), row.seal);
+                    if rows.is_full() {
+                        return PersonCursor::Audiences(name.clone());
+                    }
+                }
+                PersonCursor::Schedules(ScheduleId(0))
+            }
+            PersonCursor::Schedules(from) => {
+                for (id, schedule) in ledger.schedules().range(*from..) {
+                    if rows.is_full() || examined >= ROWS_MAX {
+                        return PersonCursor::Schedules(*id);
+                    }
+                    examined += 1;
+                    if &*schedule.settings.tenant == self.tenant {
+                        let place = PersonUse::Schedule(*id, schedule.name.to_string());
+                        rows.add(ledger, &self.known, place, schedule.audience);
+                    }
+                }
+                PersonCursor::Runs(PageId(RunId { index: 0, place: 0 }))
+            }
+            PersonCursor::Runs(from) => {
+                for (id, page) in ledger.pages().range(*from..) {
+                    if rows.is_full() || examined >= ROWS_MAX {
+                        return PersonCursor::Runs(*id);
+                    }
+                    examined += page.runs.len();
+                    if &*page.tenant == self.tenant {
+                        for run in &page.runs {
+                            rows.add(ledger, &self.known, PersonUse::Run(id.run_id(run)), run.audience);
+                        }
+                    }
+                }
+                PersonCursor::Parts(None)
+            }
+            PersonCursor::Parts(_) => cursor.clone(),
+        }
+    }
+
+    /// Returns the part of the archive after this one that has details of runs.
+    pub fn part_after(&self, after: Option<ArchivePartKey>) -> Option<ArchivePartKey> {
+        self.admin.context.replica.read(|ledger| {
+            let mut parts = ledger.parts().iter().filter(|(key, _)| Some(**key) > after);
+            parts.find(|(_, part)| part.runs().is_some() && !part.details.is_empty()).map(|(key, _)| *key)
+        })
+    }
+
+    /// Returns the runs of a part in which the person is.
+    pub async fn archived(&mut self, key: ArchivePartKey) -> ApiResult<Vec<FoundPerson>> {
+        let Some(part) = self.admin.open_part(key).await? else { return Ok(Vec::new()) };
+        let mut rows = Rows::default();
+        self.admin.context.replica.read(|state| {
+            for (id, page, run) in part.runs().filter(|(_, page, _)| &*page.tenant == self.tenant) {
+                let _ = page;
+                let ledger = if part.blob(&run.audience).is_some() { &*part } else { state };
+                rows.add(ledger, &self.known, PersonUse::Run(id), run.audience);
+            }
+        });
+        self.found(rows, true).await
+    }
+
+    async fn found(&mut self, rows: Rows, archived: bool) -> ApiResult<Vec<FoundPerson>> {
+        for (audience, list) in rows.lists {
+            let person = self.person_in(&list).await?;
+            self.known.insert(audience, person);
+        }
+        let found = rows.users.into_iter().filter_map(|(place, audience)| {
+            let person = self.known.get(&audience)?.clone()?;
+            Some(FoundPerson { place, audience, archived, person })
+        });
+        Ok(found.collect())
+    }
+
+    /// Returns the person in this list.
+    async fn person_in(&self, list: &[u8]) -> ApiResult<Option<PersonRow>> {
+        if let Some(seal) = Recipients::seal_from_blob(list) {
+            let (context, key) = (Arc::clone(&self.admin.context), BTreeSet::from([self.key.to_owned()]));
+            let read =
+                tokio::task::spawn_blocking(move || context.parts.find_row(&seal, &key).map(|row| (row, seal.columns)));
+            let read = read.await.map_err(|error| error_texts::broken(format!("an audience was not read: {error}")))?;
+            let (row, columns) = read.map_err(|fault| error_texts::not_possible(fault.to_string()))?;
+            return Ok(row.map(|(number, recipient)| PersonRow { number, recipient, columns }));
+        }
+        if !list.windows(self.key.len()).any(|bytes| bytes == self.key.as_bytes()) {
+            return Ok(None);
+        }
+        let Some(Recipients::Inline(audience)) = Recipients::from_blob(list) else { return Ok(None) };
+        let mut rows = (0..).zip(audience.recipients);
+        let row = rows.find(|(_, recipient)| recipient.key == self.key);
+        Ok(row.map(|(number, recipient)| PersonRow { number, recipient, columns: audience.columns }))
+    }
+}

@@ -1,0 +1,186 @@
+//! Erases a person: empties the rows of lists, and leaves an opt-out without the address (P15).
+//!
+//! A list keeps its order, so numbers stay valid. Schedules and runs in the state then refer to a new list. The former
+//! hash keeps the new bytes for a while: workers and archived runs refer to it. Blocks of the archive come whole in the
+//! entry, because `apply` reads no disk; they are durable like those of a new part (P24).
+
+use super::Context;
+use crate::command::{ErasedAudience, ErasedBlock, RecipientErase};
+use crate::model::{
+    Blob, CHUNK, CommandOutcome, CommandRefusal, Hash, Ledger, OptedOut, Recipient, RecipientState, Recipients,
+    Schedule, StoredBlob,
+};
+use crate::storage::{BlockEntry, unpack_block};
+
+impl Ledger {
+    /// Erases the person from what the entry names. Refused while the person is claimed: then an email may be on its
+    /// way, and its result belongs to the row.
+    pub(super) fn recipient_erase(
+        &mut self,
+        context: &mut Context,
+        erase: &RecipientErase,
+    ) -> Result<CommandOutcome, CommandRefusal> {
+        let erased: Vec<(&ErasedAudience, u32, Blob)> = erase
+            .audiences
+            .iter()
+            .filter_map(|named| self.without_person(named, &erase.key).map(|(number, blob)| (named, number, blob)))
+            .collect();
+        for (named, number, _) in &erased {
+            let is_claimed = |run| self.state(run, *number) == Some(RecipientState::Claimed);
+            if let Some(run) = named.runs.iter().find(|run| is_claimed(**run)) {
+                return Err(CommandRefusal::RecipientClaimed(*run));
+            }
+        }
+        let mut changed = 0;
+        for (named, _, blob) in erased {
+            changed += u64::from(self.replace_audience(context, &erase.tenant, named, blob));
+        }
+        changed += erase.blocks.iter().filter(|block| self.replace_block(block)).count() as u64;
+        self.erase_opt_out(context, &erase.tenant, &erase.key);
+        self.head.erased_index = context.index;
+        Ok(CommandOutcome::Moved(changed))
+    }
+
+    /// Returns the audience without the person, and the number of the person. `None`: the audience has not the person,
+    /// or has changed since the entry was proposed.
+    fn without_person(&self, named: &ErasedAudience, key: &str) -> Option<(u32, Blob)> {
+        match Recipients::from_blob(self.blob(&named.audience)?)? {
+            Recipients::Inline(mut audience) => {
+                let place = audience.recipients.iter().position(|one| one.key == key && !one.is_erased())?;
+                *audience.recipients.get_mut(place)? = Recipient::erased();
+                Some((place as u32, audience.blob()))
+            }
+            Recipients::Sealed(mut seal) => {
+                let changed = named.part?;
+                let part = seal.parts.get_mut((named.number / CHUNK) as usize)?;
+                if *part != changed.former {
+                    return None;
+                }
+                *part = changed.erased;
+                Some((named.number, seal.blob()))
+            }
+        }
+    }
+
+    /// Lets schedules, runs, audiences and campaigns of the tenant refer to the new audience. Returns false if nothing
+    /// has changed.
+    fn replace_audience(&mut self, context: &Context, tenant: &str, named: &ErasedAudience, new: Blob) -> bool {
+        let (former, hash, mut moved) = (named.audience, new.hash, 0);
+        for id in &named.schedules {
+            let uses = |one: &Schedule| &*one.settings.tenant == tenant && one.audience == former;
+            if !self.schedules.get(id).is_some_and(uses) {
+                continue;
+            }
+            if let Some(schedule) = self.schedules.edit(id) {
+                schedule.audience = hash;
+                // An edit that read the former list must read again.
+                schedule.plan.version += 1;
+                schedule.index = context.index;
+                moved += 1;
+            }
+        }
+        for run in &named.runs {
+            let Some((id, page, position)) = self.page_of(*run) else { continue };
+            let uses = &*page.tenant == tenant && page.runs.get(position).is_some_and(|run| run.audience == former);
+            if uses && let Some(run) = self.pages.edit(&id).and_then(|page| page.runs.get_mut(position)) {
+                run.audience = hash;
+                moved += 1;
+            }
+        }
+        let sealed = (Recipients::seal_from_blob(&new.bytes), self.seal(&former));
+        if let (Some(seal), Some(former_seal)) = sealed {
+            moved += self.rename_seal(tenant, (former, former_seal.recipients_hash()), (hash, seal.recipients_hash()));
+            if moved > 0 {
+                self.derived.seals.insert(hash);
+            }
+        }
+        self.move_references(context, former, new, moved)
+    }
+
+    /// Lets the rows of the tenant that name a seal name another one. Returns the number of references.
+    fn rename_seal(
+        &mut self,
+        tenant: &str,
+        (former, former_recipients): (Hash, Hash),
+        (new, new_recipients): (Hash, Hash),
+    ) -> u64 {
+        let of_tenant = (tenant.to_owned(), String::new())..;
+        let names = self.audiences.range(of_tenant.clone()).take_while(|((of, _), _)| of == tenant);
+        let names: Vec<_> = names.filter(|(_, row)| row.seal == former).map(|(name, _)| name.clone()).collect();
+        for name in &names {
+            if let Some(row) = self.audiences.edit(name) {
+                row.seal = new;
+            }
+        }
+        let campaigns = self.campaigns.range(of_tenant).take_while(|((of, _), _)| of == tenant);
+        let armed = campaigns.filter(|(_, row)| row.stage.armed().is_some_and(|armed| armed.audience == former));
+        let armed: Vec<_> = armed.map(|(name, _)| name.clone()).collect();
+        for name in &armed {
+            if let Some(armed) = self.campaigns.edit(name).and_then(|row| row.stage.armed_mut()) {
+                armed.audience = new;
+            }
+        }
+        let is_same = |recipients: Hash| recipients == former_recipients;
+        let summaries = self.summaries.iter().filter(|(_, summary)| *summary.tenant == *tenant);
+        let summaries = summaries.filter(|(_, row)| row.mailing.as_ref().is_some_and(|one| is_same(one.recipients)));
+        let summaries: Vec<_> = summaries.map(|(run, _)| *run).collect();
+        for run in &summaries {
+            if let Some(mailing) = self.summaries.edit(run).and_then(|row| row.mailing.as_mut()) {
+                mailing.recipients = new_recipients;
+            }
+        }
+        names.len() as u64
+    }
+
+    /// Moves references to the new audience. If nothing else refers to the former hash, it has the new bytes from now
+    /// on. Returns false if nothing has changed.
+    fn move_references(&mut self, context: &Context, former: Hash, new: Blob, moved: u64) -> bool {
+        let bytes: Box<[u8]> = new.bytes.as_slice().into();
+        if moved > 0 {
+            self.store_blob(new.clone());
+            if let Some(stored) = self.blobs.edit(&new.hash) {
+                stored.references += moved - 1;
+            }
+        }
+        let until = context.now.plus_ms(self.limits().erased_list_kept_ms);
+        let Some(stored) = self.blobs.edit(&former) else { return false };
+        stored.references = stored.references.saturating_sub(moved);
+        if stored.references > 0 {
+            return moved > 0;
+        }
+        let kept_until = stored.kept_until.max(until);
+        *stored = StoredBlob { bytes, references: 0, kept_until };
+        self.derived.mappings.forget(&former);
+        self.derived.seals.remove(&former);
+        true
+    }
+
+    /// Replaces a block of the archive. Returns false if its part does not name it any more, or the new one is damaged.
+    fn replace_block(&mut self, erased: &ErasedBlock) -> bool {
+        let Ok(rows) = unpack_block(&erased.bytes) else { return false };
+        let bytes = erased.bytes.len() as u64;
+        let new = BlockEntry { hash: Hash::of(&erased.bytes), bytes, rows: rows.len() as u32 };
+        let is_former = |block: &BlockEntry| block.hash == erased.former;
+        let Some(place) = self.parts.get(&erased.part).and_then(|part| part.details.iter().position(is_former)) else {
+            return false;
+        };
+        let Some(part) = self.parts.edit(&erased.part) else { return false };
+        let former = std::mem::replace(&mut part.details[place], new);
+        self.forget_removed(vec![former]);
+        self.derived.unsaved.insert(new.hash, erased.bytes.as_slice().into());
+        true
+    }
+
+    /// Leaves an opt-out without the address.
+    fn erase_opt_out(&mut self, context: &Context, tenant: &str, key: &str) {
+        let clear = (tenant.to_owned(), key.to_owned());
+        let erased = Ledger::erased_opt_out_key(tenant, key);
+        self.taken_back.remove(&clear);
+        let known = self.opted_out.remove(&clear).or_else(|| self.opted_out.get(&erased).copied());
+        let now = || OptedOut { index: context.index, at: context.now, last: context.index };
+        if known.is_none() {
+            self.head.forbidden_index = context.index;
+        }
+        self.opted_out.put(erased, known.unwrap_or_else(now));
+    }
+}
