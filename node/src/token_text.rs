@@ -25,7 +25,7 @@ pub struct TokenText {
 
 /// The text is not a token, or a part of it is missing or wrong. Does not contain the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("this is no admin token, or it was not copied completely")]
+#[error("this is not an admin token, or it was not copied completely")]
 pub struct NotAToken;
 
 impl TokenText {

@@ -98,7 +98,7 @@ async fn ask_all(
     for node in voters {
         let (context, node, parts) = (Arc::clone(context), *node, parts.to_vec());
         asking.spawn(async move {
-            let peer = context.replica.peer(node).ok_or_else(|| "it is no member".to_owned())?;
+            let peer = context.replica.peer(node).ok_or_else(|| "it is not a member".to_owned())?;
             let lacking =
                 peer_messages::ask(&peer, HoldParts(parts), HOLD_WITHIN).await.map_err(|error| error.to_string())??;
             Ok::<_, String>((node, lacking.into_iter().collect()))
@@ -121,6 +121,6 @@ async fn ask_all(
 }
 
 async fn take(context: Arc<NodeContext>, node: NodeId, request: TakePart) -> Result<(), String> {
-    let peer = context.replica.peer(node).ok_or_else(|| "it is no member".to_owned())?;
+    let peer = context.replica.peer(node).ok_or_else(|| "it is not a member".to_owned())?;
     peer_messages::ask(&peer, request, TAKE_WITHIN).await.map_err(|error| error.to_string()).flatten()
 }

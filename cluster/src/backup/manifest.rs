@@ -170,7 +170,7 @@ impl BackupManifest {
         if head.format != FORMAT {
             return Err(format!("it has format {}; this program reads format {FORMAT}", head.format));
         }
-        let cluster = u128::from_str_radix(&head.cluster, 16).map_err(|_| "its cluster is no id".to_owned())?;
+        let cluster = u128::from_str_radix(&head.cluster, 16).map_err(|_| "its cluster is not an id".to_owned())?;
         let mut manifest = BackupManifest {
             id: BackupId { cluster: ClusterId(cluster), index: head.index },
             incarnation: head.incarnation,
@@ -236,7 +236,7 @@ pub(super) fn read_line<'l, T: Deserialize<'l>>(line: &'l str) -> Result<T, Stri
 }
 
 pub(super) fn hash_of(text: &str) -> Result<Hash, String> {
-    let hash = blake3::Hash::from_hex(text).map_err(|_| format!("'{text}' is no hash"))?;
+    let hash = blake3::Hash::from_hex(text).map_err(|_| format!("'{text}' is not a hash"))?;
     Ok(Hash(*hash.as_bytes()))
 }
 

@@ -115,7 +115,7 @@ fn payload(tenant: &str, key: &str) -> Vec<u8> {
 fn check_url(url: &str) -> Result<String, String> {
     let url = url.trim_end_matches('/');
     let (scheme, rest) =
-        url.split_once("://").ok_or_else(|| format!("'{url}' is no address: write https://HOST/PATH"))?;
+        url.split_once("://").ok_or_else(|| format!("'{url}' is not an address: write https://HOST/PATH"))?;
     let host = rest.split('/').next().unwrap_or_default();
     // An IPv6 address contains colons, and is therefore in brackets.
     let name = match host.strip_prefix('[').map(|host| host.split_once(']')) {

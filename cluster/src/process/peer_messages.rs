@@ -259,8 +259,8 @@ pub enum MemberRefusal {
     /// The leader did not answer.
     #[error("no answer from the leader: {0}")]
     Unknown(String),
-    /// It is no member.
-    #[error("it is no member")]
+    /// It is not a member.
+    #[error("it is not a member")]
     NotAMember,
     /// Without it no voter would be left.
     #[error("it is the only voter")]

@@ -129,7 +129,7 @@ async fn settle_ended(
         }
     };
     let is_test = email.taken.claimed().is_test;
-    let test_reply = is_test.then(|| relay_reply(relay_name.clone(), &result, &email.handoff.key)).flatten();
+    let test_reply = is_test.then(|| relay_reply(relay_name.clone(), &result, &email.handoff.tenant_and_key.1)).flatten();
     if let Some(outcome) = classify_and_journal(context, &email.handoff, result, closed) {
         // A handoff in doubt stays listed until the state names it, because until then only this node knows of it
         // (P15).
@@ -233,7 +233,7 @@ fn classify_and_journal(
         }
         DialogueResult::Refused { stage, code, enhanced, text, class, .. } => {
             let effect = refusal_effect(stage, code, class);
-            let text = reply_text(&text, enhanced, &handoff.key);
+            let text = reply_text(&text, enhanced, &handoff.tenant_and_key.1);
             let refused = RelayRefusal { slot: claimed_slot.slot, code, enhanced, text, effect };
             let _ = context.journal.append(claimed_slot, JournalStep::Refused(refused.clone()));
             DeliveryOutcome::Refused(refused)

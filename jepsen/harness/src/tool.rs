@@ -58,7 +58,7 @@ pub fn feed(program: &str, arguments: &[&str], input: &str) -> Result<String> {
 
 /// Returns a path as a command line argument. Fails if the path is not UTF-8.
 pub fn text(path: &Path) -> Result<&str> {
-    path.to_str().with_context(|| format!("{} is no text", path.display()))
+    path.to_str().with_context(|| format!("{} is not text", path.display()))
 }
 
 #[cfg(test)]

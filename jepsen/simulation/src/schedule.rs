@@ -67,7 +67,7 @@ pub struct PlannedSchedule {
     pub name: String,
     /// True if the recipients are a sealed audience of the same name, and not an inline list.
     pub is_sealed: bool,
-    /// How the campaign is launched. `None`: a schedule that is no campaign.
+    /// How the campaign is launched. `None`: a schedule that is not a campaign.
     pub launch: Option<LaunchKind>,
     /// Milliseconds from the beginning of the run to the creation.
     pub at_ms: i64,

@@ -363,7 +363,9 @@ fn not_admin(address: &str) -> Failure {
     Failure {
         exit: Exit::NoQuorum,
         reason: "UNREACHABLE".into(),
-        message: format!("{address} answers, but is no admin port: it speaks plain HTTP, like a node's health page"),
+        message: format!(
+            "{address} answers, but is not an admin port: it speaks plain HTTP, like a node's health page"
+        ),
         field: Some("--endpoint".to_owned()),
         next: Some(next),
         ..Failure::default()

@@ -161,7 +161,7 @@ impl Terminal {
     }
 
     /// Asks for confirmation of an action that cannot be undone. `--yes` confirms it. Fails if the user declines, or if
-    /// stdin is no terminal.
+    /// stdin is not a terminal.
     pub fn confirm(&self, question: &str) -> Result<(), Stop> {
         if self.yes {
             return Ok(());
@@ -174,7 +174,7 @@ impl Terminal {
             Failure { exit: Exit::Usage, reason: "NOT_CONFIRMED".into(), message, next, ..Failure::default() }
         };
         if !io::stdin().is_terminal() {
-            return Err(refused(format!("{question} (cannot ask: stdin is no terminal)")).into());
+            return Err(refused(format!("{question} (cannot ask: stdin is not a terminal)")).into());
         }
         let mut stderr = io::stderr().lock();
         let asked = write!(stderr, "{shown} [y/N] ").and_then(|()| stderr.flush());

@@ -112,7 +112,7 @@ fn read(path: &Path, radix: u32) -> Result<Option<u64>, NodeIdentityError> {
         },
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) if error.kind() == ErrorKind::InvalidData => {
-            Err(NodeIdentityError::Damaged { path: path.to_owned(), text: "bytes that are no text".to_owned() })
+            Err(NodeIdentityError::Damaged { path: path.to_owned(), text: "bytes that are not text".to_owned() })
         }
         Err(error) => Err(NodeIdentityError::Folder { path: path.to_owned(), error }),
     }
@@ -146,7 +146,7 @@ mod tests {
         assert!(error.contains("is damaged"), "{error}");
         std::fs::write(folder.path().join("incarnation"), b"\xff").expect("written");
         let error = start_incarnation(folder.path()).expect_err("damaged").to_string();
-        assert!(error.contains("holds 'bytes that are no text'"), "{error}");
+        assert!(error.contains("holds 'bytes that are not text'"), "{error}");
         std::fs::remove_file(folder.path().join("incarnation")).expect("removed");
         std::fs::create_dir(folder.path().join("wal")).expect("a log");
         let error = start_incarnation(folder.path()).expect_err("it would begin again").to_string();

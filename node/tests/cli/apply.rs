@@ -234,7 +234,7 @@ async fn problems_are_reported_with_their_lines_before_any_request() {
         ("kind: relay\nname: a\nport: 25\n".to_owned(), 1, "`host` is missing"),
         ("kind: relay\nname: a\nhost: mx.example.com\nport: 587\n".to_owned(), 3, "`tls` is missing"),
         ("- just a text\n".to_owned(), 1, "a document is keys and values"),
-        ("a: [1\n".to_owned(), 2, "this is no YAML"),
+        ("a: [1\n".to_owned(), 2, "this is not YAML"),
     ] {
         let folder = folder(&document);
         let file = folder.path().join("news.yaml");

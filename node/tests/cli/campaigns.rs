@@ -85,9 +85,9 @@ async fn create_offers_what_campaigns_have_with_their_defaults() {
 
 #[tokio::test]
 async fn problem_is_named_by_its_flag() {
-    let fake = Fake::start(|_, _| Err(refusal_of("INVALID_FIELD", "at", "at: is no instant"))).await;
+    let fake = Fake::start(|_, _| Err(refusal_of("INVALID_FIELD", "at", "at: is not an instant"))).await;
     let ended = fake.reveille("campaign launch spring --at 2026-03-08T09:00:00Z").await;
-    assert!(ended.stderr.contains("--at: is no instant"), "{ended:?}");
+    assert!(ended.stderr.contains("--at: is not an instant"), "{ended:?}");
 }
 
 #[tokio::test]

@@ -126,7 +126,8 @@ fn error_is_a_problem_that_names_the_field() {
     let (status, wrong) = problem(api.curl("POST", "/v1/schedules", &["-d", &bad_zone]));
     assert_eq!((status, &wrong["reason"]), (400, &json!("UNKNOWN_ZONE")));
     assert_eq!(wrong["fields"][0]["field"], "zone", "{wrong}");
-    for (body, says) in [("{", "is no JSON"), ("[]", "expected"), (r#"{"nmae":"x"}"#, "nmae"), (r#"{"name":7}"#, "7")] {
+    for (body, says) in [("{", "is not JSON"), ("[]", "expected"), (r#"{"nmae":"x"}"#, "nmae"), (r#"{"name":7}"#, "7")]
+    {
         let (status, wrong) = problem(api.curl("POST", "/v1/schedules", &["-d", body]));
         assert_eq!(status, 400, "{wrong}");
         assert!(wrong["detail"].as_str().is_some_and(|detail| detail.contains(says)), "{says}: {wrong}");

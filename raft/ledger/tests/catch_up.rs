@@ -311,7 +311,7 @@ fn schedule_with_later_start_fires_at_its_start() {
     let mut drill = Drill::new(cron(MINUTELY), "UTC", created, &wish);
     drill.after_outage(30 * DAY_MS);
     assert_eq!(drill.opened().len(), 1);
-    assert!(drill.explained().is_empty(), "what comes before the start is no instant: {:?}", drill.explained());
+    assert!(drill.explained().is_empty(), "what comes before the start is not an instant: {:?}", drill.explained());
 }
 
 #[test]

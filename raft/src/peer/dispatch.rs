@@ -82,7 +82,7 @@ impl Handler for StartupHandler {
 #[async_trait]
 impl Handler for Dispatch {
     async fn handle(&self, request: Request) -> Result<Response, Rejection> {
-        // A joining node is no member yet; its token is checked instead.
+        // A joining node is not a member yet; its token is checked instead.
         if let Request::Join(request) = request {
             let admitted = self.admission.admit(request).await;
             self.log_refusal(&admitted);
@@ -191,7 +191,7 @@ impl Dispatch {
             // A node that joined while this one was down is unknown here. Its certificate shows that it was admitted,
             // and Raft decides about its votes and entries.
             if self.admission.tls.is_none() || !request.is_of_raft() {
-                return Err(Rejection::Unauthorized(format!("node {from} is no member of this cluster")));
+                return Err(Rejection::Unauthorized(format!("node {from} is not a member of this cluster")));
             }
         }
         let ballot = match request {

@@ -125,7 +125,7 @@ impl GrpcTransport {
             return Ok(channel.clone());
         }
         let endpoint = Endpoint::from_shared(format!("http://{}", to.address))
-            .map_err(|error| PeerError::Unreachable(format!("'{}' is no address: {error}", to.address)))?
+            .map_err(|error| PeerError::Unreachable(format!("'{}' is not an address: {error}", to.address)))?
             .connect_timeout(CONNECT_LIMIT)
             .tcp_nodelay(true)
             .http2_keep_alive_interval(PING_EVERY)

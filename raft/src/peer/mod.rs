@@ -67,7 +67,7 @@ pub enum PeerError {
 /// Reason why a node rejects a request. A rejected request changed nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Rejection {
-    /// The sender is no member of this cluster, or the request is meant for another node.
+    /// The sender is not a member of this cluster, or the request is meant for another node.
     #[error("{0}")]
     Unauthorized(String),
     /// The sender was removed from this cluster, so it stops for good (P22).

@@ -42,7 +42,7 @@ pub struct JoinToken {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
     /// The text is not a token, or a part of it is missing or wrong.
-    #[error("this is no join token, or it was not copied completely")]
+    #[error("this is not a join token, or it was not copied completely")]
     Malformed,
     /// Another cluster's member made it, or none, or the authority was rotated since.
     #[error(

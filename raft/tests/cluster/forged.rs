@@ -1,4 +1,4 @@
-//! Forged requests: from a caller that is no member, in another node's name, and with a term that no election reaches.
+//! Forged requests: from a caller that is not a member, in another node's name, and with a term that no election reaches.
 
 use reveille_ledger::ids::GROUP;
 use reveille_proto::peer::v1;
@@ -19,7 +19,7 @@ async fn forged_vote_with_highest_term_is_refused_and_cluster_elects_afterwards(
     for (at, node) in nodes.iter().enumerate() {
         let to = Destination { node: node.id, address: node.address.clone() };
         let member = nodes[(at + 1) % 3].id.0;
-        // A member's name; a member's name with another node's vote; a node that is no member.
+        // A member's name; a member's name with another node's vote; a node that is not a member.
         for (from, voter) in [(member, member), (member, 777), (777, 777)] {
             let ballot = |committed| Some(v1::Ballot { term: u64::MAX, node: voter, committed });
             let header = header(from, &to);

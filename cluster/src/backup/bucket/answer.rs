@@ -44,7 +44,7 @@ impl FileListPage {
 fn file(node: Node<'_, '_>) -> Result<StoredFile, String> {
     let part = |name: &str| child(node, name).ok_or_else(|| format!("a file has no <{name}>"));
     let name = decoded(part("Key")?).ok_or("a name is not encoded as asked for")?;
-    let bytes = part("Size")?.parse().map_err(|_| format!("the size of {name} is no number"))?;
+    let bytes = part("Size")?.parse().map_err(|_| format!("the size of {name} is not a number"))?;
     let modified: Timestamp = part("LastModified")?.parse().map_err(|_| format!("the time of {name} is no time"))?;
     Ok(StoredFile { name, bytes, modified: SystemTime::from(modified) })
 }

@@ -136,7 +136,7 @@ async fn read_file(path: &Path) -> Result<String, String> {
     file.take(SECRET_BYTES_MAX + 1)
         .read_to_string(&mut content)
         .await
-        .map_err(|error| format!("is no text: {}", error.kind()))?;
+        .map_err(|error| format!("is not text: {}", error.kind()))?;
     Ok(content)
 }
 

@@ -142,11 +142,11 @@ fn documented_replies_have_their_class() {
             "rcpt" => Stage::Rcpt,
             "data" => Stage::Data,
             "dot" => Stage::Answered,
-            other => panic!("{other:?} is no stage"),
+            other => panic!("{other:?} is not a stage"),
         };
         let (code, text) = reply.split_once(' ').expect("a code and a text");
         let code = code.parse().expect("a code");
-        let expected = class_named(class).unwrap_or_else(|| panic!("{class:?} is no class"));
+        let expected = class_named(class).unwrap_or_else(|| panic!("{class:?} is not a class"));
         let found = ReplyRules::default().classify(stage, code, enhanced_code(code, text), text);
         if found != expected {
             wrong.push(format!("{stage:?} {reply}: {found:?}, not {expected:?} ({source})"));

@@ -117,10 +117,10 @@ struct Chain {
 impl Chain {
     /// Adds the record of a line, and returns its hash.
     fn add(&mut self, line: &[u8]) -> Result<Hash, String> {
-        let value: Value = serde_json::from_slice(line).map_err(|_| "it is no record".to_owned())?;
+        let value: Value = serde_json::from_slice(line).map_err(|_| "it is not a record".to_owned())?;
         let index = value["index"].as_u64().map_or_else(|| "it".to_owned(), |index| format!("record {index}"));
         let record = value["record"].as_str().and_then(bytes).and_then(|bytes| AuditRecord::from_bytes(&bytes).ok());
-        let record = record.ok_or_else(|| format!("{index} was changed: its bytes are no record"))?;
+        let record = record.ok_or_else(|| format!("{index} was changed: its bytes are not a record"))?;
         let index = format!("record {}", record.index);
         if json_line(&AuditView::from(shown_audit_record(&record))).as_bytes() != line {
             return Err(format!("{index} was changed: its fields differ from its bytes"));

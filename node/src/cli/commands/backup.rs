@@ -171,7 +171,7 @@ pub fn open(config: &BackupConfig) -> Result<Arc<dyn BackupTarget>, Failure> {
     if let Some(TargetAddress::Folder(folder)) = &config.target
         && !folder.is_dir()
     {
-        let message = format!("{} is no folder, or cannot be read", folder.display());
+        let message = format!("{} is not a folder, or cannot be read", folder.display());
         let next = "mount it, or name the folder that has `backups` and `blocks`";
         return Err(Failure::usage("--target", message, next));
     }

@@ -101,7 +101,7 @@ async fn bytes(path: &Path) -> Result<Vec<u8>, Failure> {
     })?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
         let next = "name a crontab: a user's by crontab -l, the system's is /etc/crontab";
-        return Err(refused(format!("more than {FILE_BYTES_MAX} bytes: this is no crontab"), next));
+        return Err(refused(format!("more than {FILE_BYTES_MAX} bytes: this is not a crontab"), next));
     }
     Ok(bytes)
 }

@@ -115,7 +115,7 @@ fn check(
     Err(Failure { field: Some("--fingerprint".to_owned()), ..Failure::new(Exit::Denied, "TLS", message, next) }.into())
 }
 
-/// Reads the token from its place. Without one, a terminal is asked, and an empty line is no token.
+/// Reads the token from its place. Without one, a terminal is asked, and an empty line is not a token.
 async fn read_token(command: &CommandContext<'_>, place: Option<&str>) -> Result<Option<BearerToken>, Stop> {
     let unusable = |why: String| Failure::usage("--token", why, "name its place: file:/path, env:NAME or -");
     let text = match place {

@@ -174,7 +174,7 @@ fn recipients(job: &Job, mail: Option<&Mail>, choices: &Choices, warnings: &mut 
             Err(_) if is_local(&one) => {
                 warnings.push(format!("`{one}` is a user of that machine and no address"));
             }
-            Err(error) => warnings.push(format!("`{one}` is no recipient: {error}")),
+            Err(error) => warnings.push(format!("`{one}` is not a recipient: {error}")),
         }
     }
     if recipients.is_empty() {
@@ -199,7 +199,7 @@ fn sender(job: &Job, mail: Option<&Mail>, choices: &Choices, warnings: &mut Vec<
     match said.map(|said| (Mailbox::parse(&said).map(|_| said.clone()), said)) {
         Some((Ok(said), _)) => Some(said),
         Some((Err(error), said)) => {
-            warnings.push(format!("`{said}` is no sender: {error}"));
+            warnings.push(format!("`{said}` is not a sender: {error}"));
             choices.sender.clone()
         }
         None => choices.sender.clone(),

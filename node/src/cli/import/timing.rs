@@ -132,7 +132,7 @@ mod tests {
             ("@reboot x", "--at INSTANT"),
             ("0~30 9 * * * x", "choose a value yourself, such as 17"),
             ("~ 9 * * * x", "random choice"),
-            ("@every_minute x", "is no nickname; use @hourly"),
+            ("@every_minute x", "is not a nickname; use @hourly"),
             ("60 9 * * * x", "minute field `60`"),
             ("0 9 * * 8 x", "weekday field `8`"),
             ("0 9 31 2 * x", "never fires"),

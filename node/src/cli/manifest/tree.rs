@@ -109,7 +109,7 @@ impl<'t> Reader<'t> {
         match self.parser.next_event() {
             None => Ok((Event::StreamEnd, Span::default())),
             Some(Ok(event)) => Ok(event),
-            Some(Err(error)) => Err(Fault::new(error.marker().line(), format!("this is no YAML: {}", error.info()))),
+            Some(Err(error)) => Err(Fault::new(error.marker().line(), format!("this is not YAML: {}", error.info()))),
         }
     }
 
@@ -231,8 +231,8 @@ mod tests {
         assert_eq!(refused("a: 1\nb: &x 2\n").0, 2);
         assert_eq!(refused("a: &x 1\nb: *x\n").0, 1);
         assert_eq!(refused("a: 1\nb: !!str 2\n").0, 2);
-        assert!(refused("a: 1\nb: [1, 2\n").1.starts_with("this is no YAML"));
-        assert!(refused("a: 1\n b: 2\n").1.starts_with("this is no YAML"));
+        assert!(refused("a: 1\nb: [1, 2\n").1.starts_with("this is not YAML"));
+        assert!(refused("a: 1\n b: 2\n").1.starts_with("this is not YAML"));
         assert!(refused(&format!("{}{}", "[".repeat(20), "]".repeat(20))).1.contains("levels"));
         assert!(read(&"[".repeat(100_000)).is_err());
         assert_eq!(refused("{[1]: 2}").1, "a list cannot be a key");

@@ -183,7 +183,7 @@ impl List<'_> {
     fn open(&self) -> Result<Reader<std::io::BufReader<Text>>, Failure> {
         let about = std::fs::metadata(self.path);
         if about.as_ref().map_or(self.path == Path::new("-"), |about| !about.is_file()) {
-            let message = "is no file: a list is read twice, so it cannot come from a pipe; write it to a file, which \
+            let message = "is not a file: a list is read twice, so it cannot come from a pipe; write it to a file, which \
                            may be packed by gzip or zstd";
             return Err(self.wrong(message.to_owned()));
         }
@@ -310,7 +310,7 @@ mod tests {
         for path in [folder.path(), Path::new("-"), Path::new("/dev/null")] {
             let read = AtomicU64::new(0);
             let failed = list(path, &read).survey().map(|survey| survey.rows).expect_err("no file");
-            assert!(failed.message.starts_with("is no file: a list is read twice"), "{failed:?}");
+            assert!(failed.message.starts_with("is not a file: a list is read twice"), "{failed:?}");
         }
     }
 

@@ -262,7 +262,7 @@ pub fn later_doubt(run: RunId, later: Fence) -> ApiError {
 /// None of the named recipients is a dead letter. `states`: their states as text.
 pub fn none_dead(named: &[String], run: RunId, states: &str) -> ApiError {
     let message = match named {
-        [one] => format!("{one} is no dead letter of run {run}: it is {states}"),
+        [one] => format!("{one} is not a dead letter of run {run}: it is {states}"),
         more => format!("none of these {} is a dead letter of run {run}: {states}", more.len()),
     };
     let one = named.first().map_or("RECIPIENT", String::as_str);

@@ -333,7 +333,7 @@ fn join_source(text: &str) -> Result<JoinSource, ConfigError> {
         return Ok(JoinSource::Token(text.to_owned()));
     }
     let next = "give the whole token that `reveille cluster member add` prints, or its place as file:/absolute/path or env:NAME";
-    let bad = || setting("join", "it is no join token, or not a whole one".to_owned(), next);
+    let bad = || setting("join", "it is not a join token, or not a whole one".to_owned(), next);
     text.parse().map(JoinSource::Secret).map_err(|_| bad())
 }
 
@@ -376,6 +376,6 @@ fn host_and_port(key: &'static str, address: &str) -> Result<(), ConfigError> {
     let port = address.rsplit_once(':').filter(|(host, _)| !host.is_empty()).map(|(_, port)| port.parse::<u16>());
     match port {
         Some(Ok(1..)) => Ok(()),
-        _ => Err(setting(key, format!("'{address}' is no address"), "write HOST:PORT, such as b.example.com:7601")),
+        _ => Err(setting(key, format!("'{address}' is not an address"), "write HOST:PORT, such as b.example.com:7601")),
     }
 }

@@ -110,7 +110,7 @@ pub enum PatternError {
     #[error("years are not allowed: drop the year and give the schedule a start and an end, or a single instant")]
     YearsNotAllowed,
     /// The word after `@` is not a nickname.
-    #[error("`{nickname}` is no nickname; use @hourly, @daily, @midnight, @weekly, @monthly, @yearly or @annually")]
+    #[error("`{nickname}` is not a nickname; use @hourly, @daily, @midnight, @weekly, @monthly, @yearly or @annually")]
     UnknownNickname {
         /// The nickname, as the user wrote it.
         nickname: String,
@@ -145,7 +145,7 @@ pub enum PatternError {
         period_ms: u64,
     },
     /// The time of day does not exist.
-    #[error("{hour:02}:{minute:02} is no time of day; give from 00:00 to 23:59")]
+    #[error("{hour:02}:{minute:02} is not a time of day; give from 00:00 to 23:59")]
     TimeOfDay {
         /// The hour, as the user gave it.
         hour: u8,
@@ -156,7 +156,7 @@ pub enum PatternError {
     #[error("no weekday is chosen, so it never fires; give days such as mon-fri, or leave them out")]
     NoWeekday,
     /// The word is not a weekday.
-    #[error("`{text}` is no weekday; use mon, tue, wed, thu, fri, sat, sun, lists and ranges")]
+    #[error("`{text}` is not a weekday; use mon, tue, wed, thu, fri, sat, sun, lists and ranges")]
     UnknownWeekday {
         /// The word, as the user wrote it.
         text: String,

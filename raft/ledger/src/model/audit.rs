@@ -161,7 +161,7 @@ impl AuditRecord {
     /// Reads the bytes of [`AuditRecord::to_bytes`].
     ///
     /// # Errors
-    /// If they are no record.
+    /// If they are not a record.
     pub fn from_bytes(bytes: &[u8]) -> Result<AuditRecord, Unreadable> {
         form::decode(bytes)
     }

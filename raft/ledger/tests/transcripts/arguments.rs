@@ -60,7 +60,7 @@ impl<'a> Words<'a> {
     pub fn number<T: std::str::FromStr>(&mut self, key: &str, default: T) -> Parsed<T> {
         match self.key(key) {
             None => Ok(default),
-            Some(text) => text.parse().map_err(|_| format!("{key}: '{text}' is no number").into()),
+            Some(text) => text.parse().map_err(|_| format!("{key}: '{text}' is not a number").into()),
         }
     }
 

@@ -101,7 +101,7 @@ pub async fn authenticate_page(State(context): State<Arc<NodeContext>>, request:
 /// What a request has in its header `authorization`.
 enum GivenToken {
     None,
-    /// Something that is no token.
+    /// Something that is not a token.
     Other,
     Token(TokenText),
 }

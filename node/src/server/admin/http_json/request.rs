@@ -50,11 +50,11 @@ pub async fn message(call: &HttpCall, headers: &HeaderMap, body: Body) -> ApiRes
     let mut fields = Map::new();
     if !body.iter().all(u8::is_ascii_whitespace) {
         let given: Value = serde_json::from_slice(&body)
-            .map_err(|error| ApiError::of_field("body", format!("is no JSON: {error}")))?;
+            .map_err(|error| ApiError::of_field("body", format!("is not JSON: {error}")))?;
         match (method.body, given) {
             (BodyPart::None, _) => return Err(ApiError::of_field("body", "is given, but this request has none")),
             (BodyPart::Whole, Value::Object(whole)) => fields = whole,
-            (BodyPart::Whole, _) => return Err(ApiError::of_field("body", "is no JSON object")),
+            (BodyPart::Whole, _) => return Err(ApiError::of_field("body", "is not a JSON object")),
             (BodyPart::Field(field), part) => {
                 fields.insert(field.to_owned(), part);
             }
@@ -68,7 +68,7 @@ pub async fn message(call: &HttpCall, headers: &HeaderMap, body: Body) -> ApiRes
     }
     for (header, field) in [(IDEMPOTENCY_KEY, "request_id"), (header::IF_MATCH.as_str(), "etag")] {
         let Some(value) = headers.get(header) else { continue };
-        let value = value.to_str().map_err(|_| ApiError::of_field(header, "is no ASCII text"))?;
+        let value = value.to_str().map_err(|_| ApiError::of_field(header, "is not an ASCII text"))?;
         match descriptor.get_field_by_name(field) {
             Some(_) => add(&descriptor, &mut fields, field, value.trim_matches('"'), Place::Header)?,
             // A condition that is not checked must not pass. A key is of no use where repeating changes nothing.
@@ -128,7 +128,7 @@ fn add(
 ) -> ApiResult<()> {
     let (first, rest) = name.split_once('.').map_or((name, None), |(first, rest)| (first, Some(rest)));
     let field = descriptor.get_field_by_name(first).or_else(|| descriptor.get_field_by_json_name(first));
-    let field = field.ok_or_else(|| ApiError::of_field(name, "is no field of this request"))?;
+    let field = field.ok_or_else(|| ApiError::of_field(name, "is not a field of this request"))?;
     // The body may use either name of a field.
     let key = [field.name(), field.json_name()].into_iter().find(|key| fields.contains_key(*key));
     let key = key.unwrap_or(field.name()).to_owned();
@@ -151,11 +151,11 @@ fn add(
         };
     };
     let Kind::Message(inner) = field.kind() else {
-        return Err(ApiError::of_field(name, "is no field of this request"));
+        return Err(ApiError::of_field(name, "is not a field of this request"));
     };
     match fields.entry(key).or_insert_with(|| Value::Object(Map::new())) {
         Value::Object(known) => add(&inner, known, rest, text, place),
-        _ => Err(ApiError::of_field(first, "is no JSON object")),
+        _ => Err(ApiError::of_field(first, "is not a JSON object")),
     }
 }
 

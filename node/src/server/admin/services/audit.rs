@@ -37,7 +37,7 @@ impl RecordFilter {
     fn new(request: &ListAuditRecordsRequest) -> ApiResult<RecordFilter> {
         let instant = |field: &str, given: Option<prost_types::Timestamp>| {
             let read = given.map(|given| jiff::Timestamp::new(given.seconds, given.nanos).map(Time::from)).transpose();
-            read.map_err(|_| ApiError::of_field(field, "is no instant"))
+            read.map_err(|_| ApiError::of_field(field, "is not an instant"))
         };
         let (since, until) = (instant("since", request.since)?, instant("until", request.until)?);
         let ListAuditRecordsRequest { caller, of_tenant, command, .. } = request.clone();

@@ -54,7 +54,7 @@ impl Filter {
 
 fn instant(since: &Timestamp) -> ApiResult<Time> {
     let instant = jiff::Timestamp::new(since.seconds, since.nanos);
-    instant.map(Time::from).map_err(|_| ApiError::of_field("filter.since", "is no instant"))
+    instant.map(Time::from).map_err(|_| ApiError::of_field("filter.since", "is not an instant"))
 }
 
 impl<R> RecipientPage<R, RecipientId> {

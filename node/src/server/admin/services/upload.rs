@@ -227,7 +227,7 @@ fn hashes(parts: &[Vec<u8>]) -> ApiResult<Vec<Hash>> {
 }
 
 fn hash(bytes: &[u8]) -> ApiResult<Hash> {
-    bytes.try_into().map(Hash).map_err(|_| ApiError::of_field("part", "is no hash of 32 bytes"))
+    bytes.try_into().map(Hash).map_err(|_| ApiError::of_field("part", "is not a hash of 32 bytes"))
 }
 
 #[cfg(test)]

@@ -228,7 +228,7 @@ async fn name_that_is_nearly_right_is_offered_for_every_noun() {
     let hour = at(SignedDuration::from_hours(1));
     node.campaigns().create_campaign(body("spring", "readers", hour)).await.expect("a draft");
     let draft = GetScheduleRequest { name: "spring".into(), ..Default::default() };
-    let refused = node.schedules().get_schedule(draft).await.expect_err("a draft is no schedule");
+    let refused = node.schedules().get_schedule(draft).await.expect_err("a draft is not a schedule");
     assert_eq!(next(&refused), (Code::NotFound, "reveille campaign status spring".to_owned()), "{refused}");
     node.schedules().create_schedule(creation(yearly("daily", &["ann@example.com"]))).await.expect("created");
     let update = UpdateScheduleRequest {

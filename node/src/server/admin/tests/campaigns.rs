@@ -163,7 +163,7 @@ async fn invalid_campaign_is_refused_with_its_field() {
     let subject = |content: &mut Content| content.subject = "Hello {{ nam }}".into();
     misfit.schedule.as_mut().and_then(|schedule| schedule.content.as_mut()).map(subject);
     for (request, words) in [
-        (daily, "is no instant"),
+        (daily, "is not an instant"),
         (no_audience, "a campaign goes to an audience"),
         (misfit, "unknown variable 'nam'"),
         (body("never", "no such!", hour), "is not a name"),

@@ -124,7 +124,7 @@ async fn waiting_recipient_explains_canary() {
 
     let mut request = body("summer", "all", at(SignedDuration::from_hours(1)));
     request.canary = Some(Canary { percent: 60.0, hold_percent: Some(-1.0) });
-    let refused = node.campaigns().create_campaign(request).await.expect_err("more than half is no canary");
+    let refused = node.campaigns().create_campaign(request).await.expect_err("more than half is not a canary");
     assert_eq!(refused.code(), Code::InvalidArgument);
     for field in ["canary.percent", "canary.hold_percent"] {
         assert!(format!("{refused:?}").contains(field), "{refused:?}");

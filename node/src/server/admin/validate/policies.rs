@@ -44,7 +44,7 @@ fn min_gap(
             let (gap, kept) = (in_words(ms), in_words(retention_ms));
             fields.refuse(FIELD, format!("is {gap}, more than the retention, {kept}; keep what was sent for longer"));
         }
-        None => fields.refuse(FIELD, "is no length of time; give none, or up to the retention"),
+        None => fields.refuse(FIELD, "is not a length of time; give none, or up to the retention"),
     }
     0
 }

@@ -22,7 +22,7 @@ pub fn token_grant(request: CreateTokenRequest, hash: Hash, now: Time) -> ApiRes
             Some((_, of_role)) => rights = rights.and(*of_role),
             None => {
                 let known: Vec<&str> = ROLES.iter().map(|(known, _)| *known).collect();
-                fields.refuse(format!("roles[{place}]"), format!("{role:?} is no role; give {}", known.join(", ")));
+                fields.refuse(format!("roles[{place}]"), format!("{role:?} is not a role; give {}", known.join(", ")));
             }
         }
     }

@@ -56,7 +56,7 @@ fn read_daily(fields: &mut Fields, daily: &v1::Daily) -> Option<When> {
     };
     let (Ok(hour), Ok(minute)) = (u8::try_from(daily.hour), u8::try_from(daily.minute)) else {
         let given = format!("{:02}:{:02}", daily.hour, daily.minute);
-        fields.refuse("schedule.when.daily", format!("{given} is no time of day; give from 00:00 to 23:59"));
+        fields.refuse("schedule.when.daily", format!("{given} is not a time of day; give from 00:00 to 23:59"));
         return None;
     };
     Some(When::Daily { hour, minute, weekdays: weekdays? })

@@ -79,7 +79,7 @@ impl Admin {
     async fn asked(&self, mut body: ScheduleBody, exists: bool, now: Time) -> ApiResult<CampaignCreate> {
         let mut fields = Fields::default();
         if !matches!(body.when.as_ref().and_then(|when| when.pattern.as_ref()), Some(when::Pattern::At(_))) {
-            fields.refuse("schedule.when", "is no instant; a campaign is sent once: give one with --at");
+            fields.refuse("schedule.when", "is not an instant; a campaign is sent once: give one with --at");
         }
         let audience = body.audience.as_ref().map(|audience| audience.sealed.clone()).unwrap_or_default();
         if audience.is_empty() {
@@ -121,7 +121,7 @@ impl Admin {
         });
         let CheckedSchedule { create, .. } = asked.await??;
         let When::At { instant_ms } = create.timing.when else {
-            return Err(ApiError::of_field("schedule.when", "is no instant"));
+            return Err(ApiError::of_field("schedule.when", "is not an instant"));
         };
         Ok(CampaignCreate {
             request: None,
