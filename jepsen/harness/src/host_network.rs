@@ -50,7 +50,7 @@ impl HostNetwork {
         let namespace = self.namespace(name);
         ip(&["netns", "add", &namespace])?;
         ip(&["link", "add", "cable", "netns", &namespace, "type", "veth", "peer", "name", name, "netns", switch])?;
-        ip(&["-n", switch, "link", "set", name, "master", "bridge", "up"])?;
+        ip(&["-n", switch, "link", "set", "dev", name, "master", "bridge", "up"])?;
         ip(&["-n", &namespace, "address", "add", &format!("{}/24", self.address(name)?), "dev", "cable"])?;
         ip(&["-n", &namespace, "link", "set", "cable", "up"])?;
         ip(&["-n", &namespace, "link", "set", "lo", "up"])

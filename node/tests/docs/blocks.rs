@@ -5,11 +5,13 @@
 //! - `console`: commands after `$ `, each with its output. The exit code must be 0, unless the output has `error:` or
 //!   the fence has `exit=1`. With `any-number`, other numbers in the output are accepted
 //! - `sh`: commands only; each must succeed
+//! - `sh on=a,b`: the same, as root of each of these machines, in one shell for the block
 //! - any language and `file=NAME`: a file of that name
 //! - any language and `not-run: WHY`: cannot run in a test; counted and listed
 //! - `text`: nothing to run
 //!
-//! `<!-- typed` on a separate line begins commands that the page needs but readers do not see; `-->` ends them.
+//! `<!-- typed` on a separate line begins commands that the page needs but readers do not see; `-->` ends them. It may
+//! have `on=a,b` too.
 
 use std::path::{Path, PathBuf};
 
@@ -36,6 +38,8 @@ pub enum Purpose {
     },
     /// Commands that must succeed.
     Script,
+    /// Commands that must succeed on each of these machines.
+    Machines(Vec<String>),
     /// A file with this name.
     File(String),
     /// Not run by the test, for this reason.
@@ -49,7 +53,7 @@ pub enum Purpose {
 pub struct Step {
     /// Line number of the command within the page, from 1.
     pub line: usize,
-    /// The command. It has several lines if they end with `\`.
+    /// The command. It has several lines if they end with `\`, or if it has a text up to `END`.
     pub command: String,
     /// The expected output. `None` in a script.
     pub shown: Option<Shown>,
@@ -98,8 +102,10 @@ pub fn blocks(page: &str) -> Vec<Block> {
     while let Some((number, line)) = lines.next() {
         let (purpose, end) = match line.strip_prefix("```") {
             Some(info) => (purpose(info).unwrap_or_else(|why| panic!("line {}: {why}", number + 1)), "```"),
-            None if line == "<!-- typed" => (Purpose::Script, "-->"),
-            None => continue,
+            None => match line.strip_prefix("<!-- typed") {
+                Some(words) => (script(words.trim()).expect("`on=` or nothing"), "-->"),
+                None => continue,
+            },
         };
         let mut inside = Vec::new();
         loop {
@@ -134,9 +140,17 @@ fn purpose(info: &str) -> Result<Purpose, String> {
             }
             Ok(Purpose::Console { any_number, exit })
         }
-        ("sh", "") => Ok(Purpose::Script),
+        ("sh", words) => script(words).ok_or_else(|| format!("`{words}` says nothing of a script")),
         ("text", "") => Ok(Purpose::Text),
         _ => Err(format!("`{info}` does not say what the block is for: see node/tests/docs/blocks.rs")),
+    }
+}
+
+/// Returns the purpose of a script by the words of its fence.
+fn script(words: &str) -> Option<Purpose> {
+    match words.strip_prefix("on=") {
+        Some(machines) => Some(Purpose::Machines(machines.split(',').map(str::to_owned).collect())),
+        None => words.is_empty().then_some(Purpose::Script),
     }
 }
 
@@ -145,7 +159,7 @@ impl Block {
     pub fn steps(&self) -> Vec<Step> {
         match self.purpose {
             Purpose::Console { .. } => self.console(),
-            Purpose::Script | Purpose::NotRun(_) => self.script(),
+            Purpose::Script | Purpose::Machines(_) | Purpose::NotRun(_) => self.script(),
             Purpose::File(_) | Purpose::Text => Vec::new(),
         }
     }
@@ -158,7 +172,7 @@ impl Block {
         let mut steps: Vec<Step> = Vec::new();
         for (number, line) in self.numbered() {
             match steps.last_mut() {
-                Some(last) if last.command.ends_with('\\') => last.command = format!("{}\n{line}", last.command),
+                Some(last) if goes_on(&last.command) => last.command = format!("{}\n{line}", last.command),
                 _ if line.trim().is_empty() || line.starts_with('#') => {}
                 _ => steps.push(Step { line: number, command: line.clone(), shown: None }),
             }
@@ -191,4 +205,9 @@ impl Block {
         }
         steps
     }
+}
+
+/// Returns true if the next line belongs to this command.
+fn goes_on(command: &str) -> bool {
+    command.ends_with('\\') || (command.contains("<<'END'") && !command.ends_with("\nEND"))
 }

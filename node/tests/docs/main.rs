@@ -5,12 +5,16 @@
 mod blocks;
 mod compare;
 mod links;
+mod machines;
+#[path = "../../../cluster/tests/support/postfix.rs"]
+mod postfix;
 mod session;
 
 use std::path::Path;
 
 use blocks::{Block, Purpose, Step, blocks, pages, root};
 use compare::{Names, same};
+use machines::Machines;
 use session::Session;
 
 macro_rules! pages {
@@ -52,7 +56,14 @@ fn type_in(page: &Path) {
     let mut names = Names::default();
     let mut news: Vec<(Step, Vec<String>)> = Vec::new();
     let mut problems = Vec::new();
+    let mut machines = None;
     for block in blocks(&text) {
+        if let Purpose::Machines(names) = &block.purpose {
+            if let Some(machines) = machines.get_or_insert_with(Machines::start) {
+                names.iter().for_each(|name| machines.type_in(name, &block));
+            }
+            continue;
+        }
         if let Purpose::File(name) = &block.purpose {
             session.write(name, &block.lines);
         }
@@ -81,6 +92,9 @@ fn type_in(page: &Path) {
                 news.push((step, printed));
             }
         }
+    }
+    if let Some(machines) = machines.flatten() {
+        println!("{}: {}", page.display(), machines.end());
     }
     if std::env::var_os("UPDATE_GOLDENFILES").is_some() {
         std::fs::write(page, updated(&text, &news)).expect("written");
