@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::{Result, ensure};
 use reveille_harness::load::{self, CreateLoad, CreateMeasurements};
 use reveille_harness::measure::{cpu_seconds, in_ms, percentile, resident_mb, rounded, sleep_until, unix_us};
-use reveille_harness::{Cluster, Needs, Report, StartArgs};
+use reveille_harness::{AdminClient, Cluster, Needs, Report, StartArgs};
 use serde_json::{Value, json};
 
 use crate::accepts::Accepts;
@@ -54,6 +54,9 @@ pub struct Args {
     /// Schedules in each call that creates these further schedules
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1_000))]
     pub batch: u64,
+    /// Make a backup, and read it back, when they fall due
+    #[arg(long)]
+    pub backup: bool,
 }
 
 /// Runs the benchmark of schedules.
@@ -61,7 +64,8 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     let addresses = (0..args.schedules).map(|number| load::address(&format!("due-{number}"), 0));
     let (counter, sink) = Counter::start(Accepts::of(addresses), Accepts::note)?;
     let archive_after = (args.kept > 0).then_some(ARCHIVE_AFTER);
-    let mut cluster = Cluster::start(start, NODES, Needs { archive_after, ..Needs::default() }).await?;
+    let mut cluster =
+        Cluster::start(start, NODES, Needs { archive_after, backups: args.backup, ..Needs::default() }).await?;
     cluster.admin().add_relay(sink.address(), SESSIONS).await?;
     let locks = LockWatch::start(&cluster);
     let first_epoch = cluster.admin().status().await?.epoch;
@@ -82,12 +86,17 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     let due = create_due(&cluster, args, &kept).await?;
     sleep_until(due - Duration::from_secs(1)).await;
     let before = cluster.cpu_seconds()?;
+    let backup = args.backup.then(|| tokio::spawn(make_backup(cluster.admin().clone())));
     let emails = args.schedules;
     let until = Instant::now() + WAIT_AT_LEAST + Duration::from_secs(emails / SLOWEST_PER_SECOND);
     while sink.accepted_count() < emails && Instant::now() < until {
         tokio::time::sleep(POLL_EVERY).await;
     }
     let cpu_seconds = cluster.cpu_seconds_since(&before)?;
+    let backup = match backup {
+        Some(backup) => Some(backup.await??),
+        None => None,
+    };
     tokio::time::sleep(QUIET_AFTER).await;
     if args.kept > 0 {
         archived_pages(&cluster, ARCHIVED_QUIET).await?;
@@ -120,6 +129,8 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
         "lateness_ms": percentiles(&late_us),
         // Processor time from just before the due instant to the last email.
         "cpu_seconds": cpu_seconds,
+        // The duration of the backup, and what it consists of; null without `--backup`.
+        "backup": backup,
         // The longest time for which such work held the ledger's lock on any node, and whether one leader led all the
         // time. Without `--kept` nothing is archived.
         "lock_ms": lock_ms,
@@ -129,6 +140,16 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
         "valid": valid,
     });
     Report::new(&figures, valid)
+}
+
+/// Makes a backup. Returns its duration and its size.
+async fn make_backup(admin: AdminClient) -> Result<Value> {
+    let begun = Instant::now();
+    let made: Value = serde_json::from_str(&admin.create_backup().await?)?;
+    let seconds = rounded(begun.elapsed().as_secs_f64());
+    Ok(
+        json!({"seconds": seconds, "bytes": made["bytes"], "copied_bytes": made["copied_bytes"], "files": made["files"]}),
+    )
 }
 
 fn percentiles(sorted_us: &[i64]) -> Value {

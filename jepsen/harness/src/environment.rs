@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
@@ -21,6 +21,8 @@ const PORTS_OF_HOST: [u16; 3] = [7600, 7601, 7680];
 const SNAPSHOT_EVERY: &str = "REVEILLE__RAFT__SNAPSHOT_EVERY";
 /// Environment variable that sets the seconds from the end of a run to its archiving.
 const ARCHIVE_AFTER: &str = "REVEILLE__ARCHIVE_AFTER_SECONDS";
+/// Environment variable that sets the folder for backups.
+const BACKUP_TARGET: &str = "REVEILLE__BACKUP__TARGET";
 
 /// Parts of the environment that a command needs. The default is loopback only.
 #[derive(Clone, Copy, Debug, Default)]
@@ -36,6 +38,8 @@ pub struct Needs {
     pub snapshot_every: Option<u64>,
     /// Seconds from the end of a run to its archiving. `None`: the default of a day.
     pub archive_after: Option<u64>,
+    /// True if the nodes have a folder for backups.
+    pub backups: bool,
     /// True if the cluster runs on one test clock, which the harness moves (P19).
     pub test_clock: bool,
     /// Number of nodes that are prepared and join no cluster at first: they replace lost ones.
@@ -52,6 +56,7 @@ pub struct Environment {
     pub clocks: Result<Clocks, String>,
     snapshot_every: Option<u64>,
     archive_after: Option<u64>,
+    backups: Option<PathBuf>,
     test_clock: bool,
 }
 
@@ -65,6 +70,7 @@ impl Environment {
             clocks: part(needs.clocks, None, || Clocks::new(workspace.data(), names)),
             snapshot_every: needs.snapshot_every,
             archive_after: needs.archive_after,
+            backups: needs.backups.then(|| data.to_owned()),
             test_clock: needs.test_clock,
         }
     }
@@ -124,6 +130,7 @@ impl Environment {
         let mut all = self.clocks.as_ref().map(|clocks| clocks.environment(name)).unwrap_or_default();
         all.extend(self.snapshot_every.map(|entries| (SNAPSHOT_EVERY, entries.to_string().into())));
         all.extend(self.archive_after.map(|seconds| (ARCHIVE_AFTER, seconds.to_string().into())));
+        all.extend(self.backups.as_ref().map(|folder| (BACKUP_TARGET, folder.into())));
         all
     }
 }

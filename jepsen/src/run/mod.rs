@@ -156,6 +156,7 @@ fn needs(families: &[Family], args: &Args) -> Needs {
         clocks: any(&[Family::Clock]),
         snapshot_every: Some(SNAPSHOT_EVERY),
         archive_after: Some(ARCHIVE_AFTER),
+        backups: false,
         test_clock: args.workload == Due::Daily,
         spares: if families.contains(&Family::Membership) { SPARES } else { 0 },
     }

@@ -154,19 +154,31 @@ impl AdminClient {
     /// Generates and seals an audience.
     pub async fn generate_audience(&self, name: &str, recipients: u32, seed: u64, columns: &[&str]) -> Result<()> {
         let (recipients, seed) = (recipients.to_string(), seed.to_string());
-        let mut command = Command::new(&self.binary);
-        command.args(["audience", "generate", name, "--recipients", &recipients, "--seed", &seed]);
-        command.args(columns.iter().flat_map(|column| ["--column", column]));
+        let mut words = vec!["audience", "generate", name, "--recipients", &recipients, "--seed", &seed];
+        words.extend(columns.iter().flat_map(|column| ["--column", column]));
         if !self.tenant.is_empty() {
-            command.args(["--tenant", &self.tenant]);
+            words.extend(["--tenant", &self.tenant]);
         }
+        self.run_command(&words).await.map(drop)
+    }
+
+    /// Makes a backup at the target that the configuration of the nodes names, and reads it back. Returns the answer as
+    /// JSON.
+    pub async fn create_backup(&self) -> Result<String> {
+        self.run_command(&["backup", "create", "-o", "json"]).await
+    }
+
+    /// Runs a command of the product to its end. Returns its output on stdout.
+    async fn run_command(&self, words: &[&str]) -> Result<String> {
+        let mut command = Command::new(&self.binary);
+        command.args(words);
         command.envs(self.access.folder().map(|folder| ("XDG_CONFIG_HOME", folder)));
         let scheme = if self.access.folder().is_some() { "https" } else { "http" };
         let endpoints: Vec<String> = self.endpoints.iter().map(|address| format!("{scheme}://{address}")).collect();
         let ended = command.args(["--endpoint", &endpoints.join(",")]).kill_on_drop(true).output().await?;
         let output = String::from_utf8_lossy(&ended.stderr);
-        anyhow::ensure!(ended.status.success(), "audience generate: {}", output.trim());
-        Ok(())
+        anyhow::ensure!(ended.status.success(), "{}: {}", words.join(" "), output.trim());
+        Ok(String::from_utf8_lossy(&ended.stdout).into_owned())
     }
 
     /// Returns the test clock.
