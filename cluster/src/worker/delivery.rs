@@ -129,7 +129,8 @@ async fn settle_ended(
         }
     };
     let is_test = email.taken.claimed().is_test;
-    let test_reply = is_test.then(|| relay_reply(relay_name.clone(), &result, &email.handoff.tenant_and_key.1)).flatten();
+    let test_reply =
+        is_test.then(|| relay_reply(relay_name.clone(), &result, &email.handoff.tenant_and_key.1)).flatten();
     if let Some(outcome) = classify_and_journal(context, &email.handoff, result, closed) {
         // A handoff in doubt stays listed until the state names it, because until then only this node knows of it
         // (P15).

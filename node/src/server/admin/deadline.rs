@@ -7,6 +7,8 @@ use tonic::Request;
 /// Timeout of a call whose client sets none. A barrier that waits for the lease of a lost node takes about five
 /// seconds.
 pub const DEFAULT: Duration = Duration::from_secs(15);
+/// Timeout for a member to describe itself.
+pub const DESCRIBED_WITHIN: Duration = Duration::from_millis(800);
 /// Maximum timeout of a call, whatever its client sets.
 pub const LONGEST: Duration = Duration::from_secs(120);
 /// The response is sent this long before the client's timeout, so that the client gets an error that explains more.

@@ -24,13 +24,12 @@ use reveille_proto::admin::v1::{
 use reveille_raft::{Member, Role, Status as RaftStatus};
 
 use super::{add_member, authority, change_member, pool, restore, scrub};
+use crate::server::admin::deadline::DESCRIBED_WITHIN;
 use crate::server::admin::{Admin, ApiResult, Call, error_texts, views};
 
 /// Maximum number of blocked runs in a status. Thousands of them would be too large for clients, just when they need
 /// it.
 const BLOCKED_MAX: usize = 100;
-/// Timeout for a member to describe itself.
-pub(crate) const DESCRIBED_WITHIN: Duration = Duration::from_millis(800);
 
 /// Returns what is known of the backups. Before the first one, none is overdue unless it failed.
 fn backups(head: &Head, plan: &BackupPlan) -> v1::BackupStatus {

@@ -9,7 +9,7 @@ use reveille_proto::admin::v1;
 use reveille_proto::admin::v1::{MemberScrub, ScrubRequest, ScrubResponse};
 use tokio::task::JoinSet;
 
-use super::cluster::DESCRIBED_WITHIN;
+use crate::server::admin::deadline::DESCRIBED_WITHIN;
 use crate::server::admin::{Admin, ApiResult, Call, views};
 
 /// Asks all members.

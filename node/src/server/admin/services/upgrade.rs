@@ -8,7 +8,7 @@ use reveille_ledger::ids::NodeId;
 use reveille_proto::admin::v1::{FinishUpgradeRequest, FinishUpgradeResponse, GetUpgradeResponse, UpgradeNode};
 use reveille_raft::Member;
 
-use super::cluster::DESCRIBED_WITHIN;
+use crate::server::admin::deadline::DESCRIBED_WITHIN;
 use crate::server::admin::{Admin, ApiResult, Call, error_texts};
 
 const STATUS: &str = "reveille cluster upgrade status";
