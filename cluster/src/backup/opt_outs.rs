@@ -251,4 +251,44 @@ mod tests {
         assert_eq!(spans, [Span { first: 2, last: 2 }, Span { first: 3, last: 3 }, Span { first: 4, last: 9 }]);
         assert_eq!(read(&target, CLUSTER, 1).unwrap().changes.len(), changes.len());
     }
+
+    mod fuzz {
+        use proptest::prelude::*;
+        use reveille_fuzz::{cases, damage, damaged};
+
+        use super::*;
+
+        fn changes() -> impl Strategy<Value = Vec<OptOutChange>> {
+            let change = (11_u64..=20, "[a-z]{1,9}", "\\PC{1,40}", any::<bool>());
+            let change = change.prop_map(|(index, tenant, recipient, out)| {
+                let kind = if out { OptOutKind::OptedOut } else { OptOutKind::TakenBack };
+                OptOutChange { index, tenant, recipient, kind }
+            });
+            prop::collection::vec(change, 1..6)
+        }
+
+        proptest! {
+            #![proptest_config(cases(60))]
+
+            #[test]
+            fn opt_outs_read_back_and_damaged_file_is_refused(
+                changes in changes(),
+                damage in prop::collection::vec(damage(), 1..4),
+            ) {
+                let folder = tempfile::tempdir().unwrap();
+                let target = FolderTarget::new(folder.path());
+                write(&target, CLUSTER, (10, 20), changes.clone(), Time(0)).unwrap();
+                let whole = read(&target, CLUSTER, 10).unwrap().changes;
+                let mut expected = changes;
+                expected.sort_unstable();
+                expected.dedup();
+                prop_assert_eq!(&whole, &expected);
+                let name = Span { first: 11, last: 20 }.name(CLUSTER);
+                target.put(&name, &damaged(&target.get(&name).unwrap(), &damage)).unwrap();
+                if let Ok(other) = read(&target, CLUSTER, 10) {
+                    prop_assert_eq!(other.changes, expected);
+                }
+            }
+        }
+    }
 }
