@@ -54,6 +54,8 @@ enum Command {
     Days(days::Args),
     /// Time without a leader and without emails after a kill -9 of the leader; elections on a busy machine
     Failover(run::failover::Args),
+    /// Loses a whole cluster, restores it from a backup beside the same mailbox, and judges by what arrived
+    Restore(run::restore::Args),
     /// Judges a recorded history
     Check(check::Args),
     /// Breaks a cluster while emails are sent, by a seed, and judges by what arrived
@@ -110,6 +112,7 @@ async fn execute(cli: Cli) -> Result<Report> {
         Command::Punctual(args) => Box::pin(schedules::run(&cli.start, &args)).await,
         Command::Days(args) => Box::pin(days::run(&cli.start, &args)).await,
         Command::Failover(args) => Box::pin(run::failover::run(&cli.start, &args)).await,
+        Command::Restore(args) => Box::pin(run::restore::run(&cli.start, &args)).await,
         Command::Check(args) => check::run(&args),
         Command::Run(args) => Box::pin(run::run(&cli.start, &args)).await,
         Command::CrashPoints(args) => Box::pin(run::crash_points::run(&cli.start, &args)).await,
@@ -189,6 +192,7 @@ mod tests {
             "punctual --schedules 5 --kept 100",
             "days --schedules 20000 --days 90",
             "failover",
+            "restore --seed 1 --seconds 30",
             "check history.jsonl",
             "run --seed 1",
             "crash-points",

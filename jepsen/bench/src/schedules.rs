@@ -145,7 +145,7 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
 /// Makes a backup. Returns its duration and its size.
 async fn make_backup(admin: AdminClient) -> Result<Value> {
     let begun = Instant::now();
-    let made: Value = serde_json::from_str(&admin.create_backup().await?)?;
+    let made: Value = serde_json::from_str(&admin.back_up().await?)?;
     let seconds = rounded(begun.elapsed().as_secs_f64());
     Ok(
         json!({"seconds": seconds, "bytes": made["bytes"], "copied_bytes": made["copied_bytes"], "files": made["files"]}),

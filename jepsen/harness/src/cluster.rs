@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use reveille_node_client::{AdminClient, ClientAccess, NodeProcess, form_cluster, http};
+use reveille_node_client::{AdminClient, ClientAccess, NodeProcess, form_cluster, form_of, http};
 
 use crate::environment::{Environment, Needs};
 use crate::measure::{cpu_seconds, rounded};
@@ -36,6 +36,7 @@ pub struct Cluster {
     nodes: Vec<NodeProcess>,
     founders: usize,
     admin: AdminClient,
+    access: ClientAccess,
     /// The environment of the nodes, which a fault run breaks.
     pub environment: Environment,
     workspace: Workspace,
@@ -56,6 +57,9 @@ impl Cluster {
         let journals = workspace.journals().map_or_else(|| data.join("journals"), Path::to_owned);
         let names: Vec<String> = (1..=count + needs.spares).map(|number| format!("n{number}")).collect();
         let environment = Environment::new(needs, &workspace, &data, &names);
+        if let Some(backups) = environment.backups() {
+            std::fs::create_dir_all(backups).with_context(|| format!("cannot make {}", backups.display()))?;
+        }
         let ports = environment.ports(&names)?;
         let named = names.into_iter().zip(ports);
         let access = ClientAccess::by_context(data.join("client"));
@@ -68,12 +72,35 @@ impl Cluster {
             })
             .collect();
         let endpoints = nodes.iter().map(|node| node.admin.to_string()).collect();
-        let admin = AdminClient::new(binary.clone(), endpoints, access)?;
+        let admin = AdminClient::new(binary.clone(), endpoints, access.clone())?;
         let founders = usize::from(count);
         let founding = nodes.get_mut(..founders).context("a cluster without nodes")?;
         form_cluster(founding, &admin, needs.test_clock).await.context("--keep FOLDER keeps the logs")?;
         eprintln!("{count} nodes of {} form a cluster", binary.display());
-        Ok(Cluster { nodes, founders, admin, environment, workspace })
+        Ok(Cluster { nodes, founders, admin, access, environment, workspace })
+    }
+
+    /// Loses all nodes at once: kills them, and deletes their data, their journals and the context of their cluster.
+    ///
+    /// # Errors
+    /// Fails if a process or a file stays.
+    pub fn lose(&mut self) -> Result<()> {
+        self.nodes.iter_mut().try_for_each(NodeProcess::kill)?;
+        self.nodes.iter().try_for_each(NodeProcess::delete_files)?;
+        let folder = self.access.folder().context("a cluster without a context")?;
+        std::fs::remove_dir_all(folder).with_context(|| format!("cannot delete {}", folder.display()))?;
+        self.access.forget();
+        Ok(())
+    }
+
+    /// Makes another cluster of the newest backup, at the same addresses. All nodes were lost before. Returns when all
+    /// of them are ready; the cluster sends nothing yet.
+    ///
+    /// # Errors
+    /// Fails if the backup cannot be restored, or the nodes do not become ready.
+    pub async fn restore(&mut self) -> Result<()> {
+        let from = self.environment.backups().context("the nodes have no target for backups")?;
+        form_of(&mut self.nodes, &self.admin, |first| first.restore(from)).await.context("--keep FOLDER keeps the logs")
     }
 
     /// Returns a client of the admin API.

@@ -19,10 +19,10 @@ use crate::workspace::Workspace;
 const PORTS_OF_HOST: [u16; 3] = [7600, 7601, 7680];
 /// Environment variable that sets the number of log entries between two snapshots of a node.
 const SNAPSHOT_EVERY: &str = "REVEILLE__RAFT__SNAPSHOT_EVERY";
+/// Environment variable that names the target of backups.
+const BACKUP_TARGET: &str = "REVEILLE__BACKUP__TARGET";
 /// Environment variable that sets the seconds from the end of a run to its archiving.
 const ARCHIVE_AFTER: &str = "REVEILLE__ARCHIVE_AFTER_SECONDS";
-/// Environment variable that sets the folder for backups.
-const BACKUP_TARGET: &str = "REVEILLE__BACKUP__TARGET";
 
 /// Parts of the environment that a command needs. The default is loopback only.
 #[derive(Clone, Copy, Debug, Default)]
@@ -38,10 +38,10 @@ pub struct Needs {
     pub snapshot_every: Option<u64>,
     /// Seconds from the end of a run to its archiving. `None`: the default of a day.
     pub archive_after: Option<u64>,
-    /// True if the nodes have a folder for backups.
-    pub backups: bool,
     /// True if the cluster runs on one test clock, which the harness moves (P19).
     pub test_clock: bool,
+    /// True if the nodes have a target for backups.
+    pub backups: bool,
     /// Number of nodes that are prepared and join no cluster at first: they replace lost ones.
     pub spares: u8,
 }
@@ -56,6 +56,7 @@ pub struct Environment {
     pub clocks: Result<Clocks, String>,
     snapshot_every: Option<u64>,
     archive_after: Option<u64>,
+    /// Target of the backups of all nodes.
     backups: Option<PathBuf>,
     test_clock: bool,
 }
@@ -70,9 +71,14 @@ impl Environment {
             clocks: part(needs.clocks, None, || Clocks::new(workspace.data(), names)),
             snapshot_every: needs.snapshot_every,
             archive_after: needs.archive_after,
-            backups: needs.backups.then(|| data.to_owned()),
+            backups: needs.backups.then(|| data.join("backups")),
             test_clock: needs.test_clock,
         }
+    }
+
+    /// Returns the folder with the backups. `None`: the nodes make none.
+    pub fn backups(&self) -> Option<&Path> {
+        self.backups.as_deref()
     }
 
     /// Returns the addresses for these nodes.
@@ -129,8 +135,8 @@ impl Environment {
     fn variables(&self, name: &str) -> Vec<(&'static str, OsString)> {
         let mut all = self.clocks.as_ref().map(|clocks| clocks.environment(name)).unwrap_or_default();
         all.extend(self.snapshot_every.map(|entries| (SNAPSHOT_EVERY, entries.to_string().into())));
+        all.extend(self.backups.iter().map(|folder| (BACKUP_TARGET, folder.into())));
         all.extend(self.archive_after.map(|seconds| (ARCHIVE_AFTER, seconds.to_string().into())));
-        all.extend(self.backups.as_ref().map(|folder| (BACKUP_TARGET, folder.into())));
         all
     }
 }

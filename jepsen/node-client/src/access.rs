@@ -91,6 +91,13 @@ impl ClientAccess {
         token.to_str().ok().map(str::to_owned)
     }
 
+    /// Forgets the cluster: the next connection reads the context again.
+    pub fn forget(&self) {
+        if let Some(context) = &self.0 {
+            *context.known.lock() = None;
+        }
+    }
+
     fn known(&self) -> Result<Option<Known>> {
         let Some(context) = &self.0 else { return Ok(None) };
         let mut known = context.known.lock();

@@ -14,9 +14,18 @@ const POLL_EVERY: Duration = Duration::from_millis(50);
 /// Starts the nodes, none of which has run yet, and returns when all of them vote and are ready. With `test_clock` the
 /// cluster gets a test clock.
 pub async fn form_cluster(nodes: &mut [NodeProcess], admin: &AdminClient, test_clock: bool) -> Result<()> {
+    form_of(nodes, admin, |first| first.init(test_clock)).await
+}
+
+/// As [`form_cluster`]. `begin` makes the folder of the first node.
+pub async fn form_of(
+    nodes: &mut [NodeProcess],
+    admin: &AdminClient,
+    begin: impl FnOnce(&NodeProcess) -> Result<()>,
+) -> Result<()> {
     let count = nodes.len();
     let Some((first, others)) = nodes.split_first_mut() else { bail!("a cluster without nodes") };
-    first.init(test_clock)?;
+    begin(first)?;
     first.start()?;
     until_healthy(std::slice::from_mut(first), "the first node is ready", async |nodes| {
         http::is_ready(&nodes[0].http).await

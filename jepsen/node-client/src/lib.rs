@@ -9,6 +9,6 @@ pub mod node_process;
 
 pub use access::ClientAccess;
 pub use admin::{AdminClient, CallResult};
-pub use formation::form_cluster;
+pub use formation::{form_cluster, form_of};
 pub use http::HttpAddress;
 pub use node_process::{LaunchOptions, NodeProcess, Ports, free_ports};

@@ -124,13 +124,25 @@ impl NodeProcess {
 
     /// Makes a new cluster whose first node this one is. It must not have run yet.
     pub fn init(&self, test_clock: bool) -> Result<()> {
+        let flag = test_clock.then(|| "--test-clock".into());
+        self.begin(["cluster".into(), "init".into()].into_iter().chain(flag))
+    }
+
+    /// Makes another cluster of the newest backup in this folder, whose first node this one is. Its own folder must be
+    /// empty.
+    pub fn restore(&self, from: &Path) -> Result<()> {
+        self.begin(["restore".into(), "run".into(), "--from".into(), from.into()])
+    }
+
+    /// Runs a command that makes the first folder of a cluster.
+    fn begin(&self, words: impl IntoIterator<Item = OsString>) -> Result<()> {
         let mut command = Command::new(self.binary());
         command
-            .args(["cluster", "init", "--config", "/dev/null", "--name", &self.name, "--data-dir"])
+            .args(words)
+            .args(["--config", "/dev/null", "--name", &self.name, "--data-dir"])
             .arg(&self.folder)
             .args(["--listen", &self.admin.to_string()])
             .args(["--peer-listen", &self.peers.to_string()])
-            .args(test_clock.then_some("--test-clock"))
             .args(self.insecure())
             .envs(self.launch.access.folder().map(|folder| ("XDG_CONFIG_HOME", folder)))
             .stdin(Stdio::null());
@@ -224,6 +236,12 @@ impl NodeProcess {
     /// Returns the data folder.
     pub fn folder(&self) -> &Path {
         &self.folder
+    }
+
+    /// Deletes the data folder and the journals of this node, which must be down: its machine is lost.
+    pub fn delete_files(&self) -> Result<()> {
+        std::fs::remove_dir_all(&self.folder).with_context(|| format!("cannot delete {}", self.folder.display()))?;
+        self.delete_journals()
     }
 
     /// Deletes the journals of all processes of this node, which must be down. A process that ended at once has no

@@ -18,6 +18,7 @@ mod observe;
 mod options;
 mod processes;
 mod report;
+pub mod restore;
 mod scenario;
 mod version;
 mod workload;
@@ -156,8 +157,8 @@ fn needs(families: &[Family], args: &Args) -> Needs {
         clocks: any(&[Family::Clock]),
         snapshot_every: Some(SNAPSHOT_EVERY),
         archive_after: Some(ARCHIVE_AFTER),
-        backups: false,
         test_clock: args.workload == Due::Daily,
+        backups: false,
         spares: if families.contains(&Family::Membership) { SPARES } else { 0 },
     }
 }

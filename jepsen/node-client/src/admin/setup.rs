@@ -1,6 +1,7 @@
 //! Cluster, relays, limits, audiences and the test clock.
 
 use std::net::SocketAddr;
+use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -159,19 +160,23 @@ impl AdminClient {
         if !self.tenant.is_empty() {
             words.extend(["--tenant", &self.tenant]);
         }
-        self.run_command(&words).await.map(drop)
+        self.command(&words).await.map(drop)
     }
 
-    /// Makes a backup at the target that the configuration of the nodes names, and reads it back. Returns the answer as
-    /// JSON.
-    pub async fn create_backup(&self) -> Result<String> {
-        self.run_command(&["backup", "create", "-o", "json"]).await
+    /// Makes a backup now. Returns the answer as JSON when it was read back whole.
+    pub async fn back_up(&self) -> Result<String> {
+        self.command(&["backup", "create", "-o", "json"]).await
     }
 
-    /// Runs a command of the product to its end. Returns its output on stdout.
-    async fn run_command(&self, words: &[&str]) -> Result<String> {
+    /// Lets a restored cluster send.
+    pub async fn accept_restore(&self) -> Result<()> {
+        self.command(&["restore", "accept", "--former-cluster-is-dead", "--yes"]).await.map(drop)
+    }
+
+    /// Runs a command line of the product. Returns its output.
+    async fn command(&self, words: &[&str]) -> Result<String> {
         let mut command = Command::new(&self.binary);
-        command.args(words);
+        command.args(words).stdin(Stdio::null());
         command.envs(self.access.folder().map(|folder| ("XDG_CONFIG_HOME", folder)));
         let scheme = if self.access.folder().is_some() { "https" } else { "http" };
         let endpoints: Vec<String> = self.endpoints.iter().map(|address| format!("{scheme}://{address}")).collect();

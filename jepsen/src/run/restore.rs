@@ -1,0 +1,315 @@
+//! `restore`: loses all nodes of a cluster while emails flow, restores it from a backup, and judges by the mailbox that
+//! both clusters send to.
+//!
+//! Nodes are killed before. The former cluster goes on after its backup. Then all nodes and their files are lost. The
+//! restored cluster must send nothing before it is accepted. Afterwards the operator lets half of the runs with doubts
+//! be sent again, and closes the others as sent. The judge reads only the record of the mailbox: the history of a fault
+//! run has one log, and this has two.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::{Context, Result, ensure};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use reveille_harness::load::{self, CreateLoad};
+use reveille_harness::measure::{sleep_until, unix_us};
+use reveille_harness::{AdminClient, CallResult, Cluster, Needs, Report, StartArgs};
+use reveille_proto::admin::v1::Resolution;
+use reveille_sink::{Sink, SinkOptions};
+use serde_json::json;
+
+use super::{LEAD, LEAD_A_SCHEDULE, PACE, SESSIONS, SNAPSHOT_EVERY};
+
+const SCHEDULES_PER_SECOND: u32 = 3;
+const RECIPIENTS: u32 = 8;
+/// Recipients of each of two schedules that are being sent while the backup is made, and how long before they are due.
+const LARGE: u32 = 1_500;
+const LARGE_BEFORE: Duration = Duration::from_millis(500);
+/// The largest number of accepts that is kept.
+const EMAILS: usize = 1_000_000;
+/// Time after which nothing of a killed node arrives any more, and the distance from the acceptance at which an instant
+/// is judged.
+const MARGIN: Duration = Duration::from_secs(2);
+/// How long the restored cluster is watched before it is accepted.
+const HELD_FOR: Duration = Duration::from_secs(5);
+const DOWN_FOR: Duration = Duration::from_secs(1);
+/// Maximum time from the last instant until nothing is left to send.
+const DRAINED_WITHIN: Duration = Duration::from_secs(60);
+const POLL_EVERY: Duration = Duration::from_millis(250);
+
+/// Options of `restore`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// Decides which nodes are killed before the loss
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Half of the time in which instants are due; the cluster is lost before it is over
+    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u64).range(20..=3_600))]
+    pub seconds: u64,
+}
+
+/// A schedule that is due once.
+#[derive(Clone)]
+struct Due {
+    name: String,
+    at: SystemTime,
+    count: u32,
+}
+
+/// When each step was done, in microseconds since 1970.
+struct Steps {
+    backed_up_us: i64,
+    lost_us: i64,
+    accepted_us: i64,
+}
+
+/// Runs the command `restore`.
+pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
+    let began = Instant::now();
+    let phase = Duration::from_secs(args.seconds);
+    let needs = Needs { backups: true, snapshot_every: Some(SNAPSHOT_EVERY), ..Needs::default() };
+    let mut cluster = Cluster::start(start, 3, needs).await?;
+    let sink = Sink::start(SinkOptions {
+        listen: SocketAddr::from((cluster.environment.harness_address(), 0)),
+        faults: PACE.parse().context("the pace of the sink")?,
+        keep_records: EMAILS,
+        keep_bodies: 0,
+        ..SinkOptions::default()
+    })?;
+    let sink_address = cluster.environment.relay_address(sink.handle().address())?;
+    let admin = cluster.admin().clone();
+    admin.add_relay(sink_address, SESSIONS).await?;
+    let small = 2 * args.seconds as u32 * SCHEDULES_PER_SECOND;
+    let first = SystemTime::now() + LEAD + LEAD_A_SCHEDULE * small;
+    let backup_at = first + phase * 2 / 5;
+    let instant = move |number: u32| first + 2 * phase * number / small;
+    let small = (0..small).map(|number| Due { name: format!("s{number}"), at: instant(number), count: RECIPIENTS });
+    let large =
+        ["large-0", "large-1"].map(|name| Due { name: name.to_owned(), at: backup_at - LARGE_BEFORE, count: LARGE });
+    let dues: Vec<Due> = small.chain(large).collect();
+    let creates = CreateLoad { clients: 8, count: dues.len() as u64, batch: 1 };
+    let created = dues.clone();
+    let body = move |number: u64| {
+        let Due { name, at, count } = created[number as usize].clone();
+        load::once_to(name, at, count)
+    };
+    load::create(&admin, creates, "schedules", body).await?;
+    sleep_until(first).await;
+
+    let mut random = StdRng::seed_from_u64(args.seed);
+    kill_one(&mut cluster, &mut random).await?;
+    sleep_until(backup_at).await;
+    admin.back_up().await?;
+    let backed_up_us = unix_us(SystemTime::now());
+    kill_one(&mut cluster, &mut random).await?;
+    sleep_until(first + phase * 3 / 5).await;
+    cluster.lose()?;
+    let lost_us = unix_us(SystemTime::now());
+    eprintln!("all nodes and their files are lost, {} emails were accepted", sink.handle().accepted_count());
+    tokio::time::sleep(MARGIN).await;
+
+    cluster.restore().await?;
+    let doubts = doubts(&admin).await?;
+    let in_doubt: usize = doubts.values().map(BTreeSet::len).sum();
+    eprintln!("a restored cluster runs, {in_doubt} emails are in doubt");
+    tokio::time::sleep(HELD_FOR).await;
+    let accepted_us = unix_us(SystemTime::now());
+    admin.accept_restore().await?;
+    let resent = decide(&admin, doubts).await?;
+    sleep_until(first + 2 * phase).await;
+    let drained = drain(&admin).await?;
+
+    let steps = Steps { backed_up_us, lost_us, accepted_us };
+    let recipients = dues.iter().flat_map(|due| {
+        let due_us = unix_us(due.at);
+        (0..due.count).map(move |recipient| (load::address(&due.name, recipient), due_us))
+    });
+    let judged = Judged::of(recipients, &arrivals(&sink), &resent, &steps);
+    sink.stop().await;
+    let valid = drained && judged.is_valid();
+    let line = json!({
+        "seed": args.seed,
+        "seconds": began.elapsed().as_secs(),
+        "recipients": dues.iter().map(|due| due.count).sum::<u32>(),
+        "accepted": judged.accepted,
+        // By the former cluster, after its backup.
+        "after_backup": judged.after_backup,
+        "in_doubt": in_doubt,
+        "resent": resent.len(),
+        "twice_by_decision": judged.twice_by_decision,
+        "twice": judged.twice,
+        "before_acceptance": judged.before_acceptance,
+        "without_decision": judged.without_decision,
+        "of_restored": judged.of_restored,
+        "lost": judged.lost,
+        "drained": drained,
+        "valid": valid,
+    });
+    Report::new(&line, valid)
+}
+
+/// Kills a node, and starts it again.
+async fn kill_one(cluster: &mut Cluster, random: &mut StdRng) -> Result<()> {
+    let number = random.random_range(0..cluster.nodes().len());
+    let name = cluster.nodes().get(number).context("a cluster without nodes")?.name.clone();
+    eprintln!("kill -9 of {name}");
+    cluster.node_mut(&name)?.kill()?;
+    tokio::time::sleep(DOWN_FOR).await;
+    cluster.node_mut(&name)?.start()
+}
+
+/// Returns the recipients in doubt, by run.
+async fn doubts(admin: &AdminClient) -> Result<BTreeMap<String, BTreeSet<String>>> {
+    let mut found = BTreeMap::new();
+    for run in admin.runs().await? {
+        let doubts = admin.doubts(&run.run).await?;
+        if !doubts.is_empty() {
+            found.insert(run.run, doubts);
+        }
+    }
+    Ok(found)
+}
+
+/// Decides each run with doubts: every other one is sent again. Returns the addresses that may come twice.
+async fn decide(admin: &AdminClient, doubts: BTreeMap<String, BTreeSet<String>>) -> Result<BTreeSet<String>> {
+    let mut resent = BTreeSet::new();
+    for (number, (run, recipients)) in doubts.into_iter().enumerate() {
+        let resolution = if number % 2 == 0 { Resolution::Resend } else { Resolution::Sent };
+        let answer = admin.resolve_by(number, &run, Vec::new(), resolution).await;
+        let CallResult::Done(answer) = answer else { anyhow::bail!("{run} is not decided: {answer:?}") };
+        ensure!(answer.changed == recipients.len() as u64, "{run}: {} of {} decided", answer.changed, recipients.len());
+        if resolution == Resolution::Resend {
+            resent.extend(recipients);
+        }
+    }
+    Ok(resent)
+}
+
+/// Waits until nothing is left to send. Returns false if something is.
+async fn drain(admin: &AdminClient) -> Result<bool> {
+    let until = Instant::now() + DRAINED_WITHIN;
+    while Instant::now() < until {
+        let runs = admin.runs().await?;
+        let counts = runs.iter().filter_map(|run| run.counts.as_ref());
+        if counts.map(|counts| counts.pending + counts.claimed + counts.in_doubt).sum::<u32>() == 0 {
+            return Ok(true);
+        }
+        tokio::time::sleep(POLL_EVERY).await;
+    }
+    Ok(false)
+}
+
+/// Returns the times at which the mailbox accepted an email, by recipient.
+fn arrivals(sink: &Sink) -> BTreeMap<String, Vec<i64>> {
+    let mut arrivals: BTreeMap<String, Vec<i64>> = BTreeMap::new();
+    for email in sink.handle().find(|_| true) {
+        let at_us = i64::try_from(email.data_unix_us).unwrap_or(i64::MAX);
+        arrivals.entry(email.recipient.clone()).or_default().push(at_us);
+    }
+    arrivals
+}
+
+/// What the mailbox shows.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Judged {
+    accepted: usize,
+    after_backup: usize,
+    twice_by_decision: usize,
+    /// Recipients with more emails than one, and one more by decision.
+    twice: Vec<String>,
+    /// Recipients with an email after the loss and before the acceptance.
+    before_acceptance: Vec<String>,
+    /// Recipients of instants before the acceptance, with an email after it and without a decision.
+    without_decision: Vec<String>,
+    /// Recipients of instants after the acceptance, each with its email.
+    of_restored: usize,
+    /// Recipients without the email that they should have.
+    lost: Vec<String>,
+}
+
+impl Judged {
+    fn of(
+        recipients: impl Iterator<Item = (String, i64)>,
+        arrivals: &BTreeMap<String, Vec<i64>>,
+        resent: &BTreeSet<String>,
+        steps: &Steps,
+    ) -> Judged {
+        let margin_us = MARGIN.as_micros() as i64;
+        let mut judged = Judged { accepted: arrivals.values().map(Vec::len).sum(), ..Judged::default() };
+        for (recipient, due_us) in recipients {
+            let times = arrivals.get(&recipient).map(Vec::as_slice).unwrap_or_default();
+            let later = times.iter().filter(|at| **at >= steps.accepted_us).count();
+            let is_resent = resent.contains(&recipient);
+            let is_after = |at: &&i64| **at > steps.backed_up_us && **at <= steps.lost_us + margin_us;
+            judged.after_backup += times.iter().filter(is_after).count();
+            judged.twice_by_decision += usize::from(is_resent && times.len() == 2);
+            if times.len() > 1 + usize::from(is_resent) {
+                judged.twice.push(recipient.clone());
+            }
+            if times.iter().any(|at| *at > steps.lost_us + margin_us && *at < steps.accepted_us) {
+                judged.before_acceptance.push(recipient.clone());
+            }
+            if due_us < steps.accepted_us - margin_us && later > 0 && !is_resent {
+                judged.without_decision.push(recipient.clone());
+            }
+            let is_new = due_us > steps.accepted_us + margin_us;
+            judged.of_restored += usize::from(is_new && later == 1);
+            if (is_new || is_resent) && later != 1 {
+                judged.lost.push(recipient);
+            }
+        }
+        judged
+    }
+
+    /// True if nothing came that must not, everything came that must, and the run had what it is about.
+    fn is_valid(&self) -> bool {
+        let wrong = [&self.twice, &self.before_acceptance, &self.without_decision, &self.lost];
+        let seen = [self.after_backup, self.of_restored, self.twice_by_decision];
+        wrong.iter().all(|recipients| recipients.is_empty()) && seen.iter().all(|count| *count > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: i64 = 1_000_000;
+
+    fn judged(times: &[(&str, i64, &[i64])], resent: &[&str]) -> Judged {
+        let steps = Steps { backed_up_us: 10 * SECOND, lost_us: 20 * SECOND, accepted_us: 40 * SECOND };
+        let arrivals = times.iter().map(|(name, _, at)| {
+            let at = at.iter().map(|second| second * SECOND).collect();
+            ((*name).to_owned(), at)
+        });
+        let due = times.iter().map(|(name, due, _)| ((*name).to_owned(), due * SECOND));
+        let resent = resent.iter().map(|name| (*name).to_owned()).collect();
+        Judged::of(due, &arrivals.collect(), &resent, &steps)
+    }
+
+    const GOOD: [(&str, i64, &[i64]); 4] =
+        [("former", 5, &[6]), ("after", 12, &[13]), ("again", 15, &[16, 45]), ("new", 50, &[51])];
+
+    #[test]
+    fn restored_cluster_that_repeats_only_by_decision_is_valid() {
+        let judged = judged(&GOOD, &["again"]);
+        assert!(judged.is_valid(), "{judged:?}");
+        assert_eq!((judged.accepted, judged.after_backup, judged.twice_by_decision, judged.of_restored), (5, 2, 1, 1));
+    }
+
+    #[test]
+    fn each_wrong_email_and_each_missing_one_is_found() {
+        let with = |name: &'static str, due, at: &'static [i64]| {
+            let all: Vec<_> = GOOD.into_iter().chain([(name, due, at)]).collect();
+            judged(&all, &["again"])
+        };
+        let bad = "bad".to_owned();
+        assert_eq!(with("bad", 5, &[6, 45]).twice, [bad.clone()]);
+        assert_eq!(with("bad", 5, &[45]).without_decision, [bad.clone()]);
+        assert_eq!(with("bad", 5, &[30]).before_acceptance, [bad.clone()]);
+        assert_eq!(with("bad", 50, &[]).lost, [bad]);
+        assert!(with("bad", 15, &[]).is_valid(), "it is undecided");
+        assert!(!judged(&GOOD[..3], &["again"]).is_valid(), "nothing of the restored cluster");
+    }
+}
