@@ -29,7 +29,11 @@ impl S3Server {
     pub fn start(folder: &Path, flags: &[&str]) -> Option<S3Server> {
         let known = Command::new("rclone").args(["serve", "s3", "--help"]).output();
         if !known.is_ok_and(|known| known.status.success()) {
-            reveille_strict::skip("rclone 1.65 or later is not installed");
+            let missing = "rclone 1.65 or later is not installed";
+            match std::env::var_os("REVEILLE_CI_WITHOUT_RCLONE") {
+                Some(_) => eprintln!("skipped: {missing}"),
+                None => reveille_strict::skip(missing),
+            }
             return None;
         }
         let files = folder.join("files");
