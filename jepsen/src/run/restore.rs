@@ -305,9 +305,9 @@ mod tests {
             judged(&all, &["again"])
         };
         let bad = "bad".to_owned();
-        assert_eq!(with("bad", 5, &[6, 45]).twice, [bad.clone()]);
-        assert_eq!(with("bad", 5, &[45]).without_decision, [bad.clone()]);
-        assert_eq!(with("bad", 5, &[30]).before_acceptance, [bad.clone()]);
+        assert_eq!(with("bad", 5, &[6, 45]).twice, std::slice::from_ref(&bad));
+        assert_eq!(with("bad", 5, &[45]).without_decision, std::slice::from_ref(&bad));
+        assert_eq!(with("bad", 5, &[30]).before_acceptance, std::slice::from_ref(&bad));
         assert_eq!(with("bad", 50, &[]).lost, [bad]);
         assert!(with("bad", 15, &[]).is_valid(), "it is undecided");
         assert!(!judged(&GOOD[..3], &["again"]).is_valid(), "nothing of the restored cluster");

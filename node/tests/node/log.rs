@@ -7,7 +7,7 @@ use crate::process::{Process, until};
 
 const CANARY: &str = "ann.canary";
 
-/// A relay that refuses each email, with the recipient's address.
+/// A relay that refuses each email, with the address to which it forwards: that of the recipient is not even stored.
 fn refuse(stream: &TcpStream) -> std::io::Result<()> {
     let mut answer = stream;
     write!(answer, "220 relay.example ESMTP\r\n")?;
@@ -22,7 +22,8 @@ fn refuse(stream: &TcpStream) -> std::io::Result<()> {
             _ if is_body => {}
             "EHLO" => write!(answer, "250 relay.example\r\n")?,
             "RCPT" => {
-                recipient = line.split_once(':').map(|(_, to)| to.to_owned()).unwrap_or_default();
+                let to = line.split_once(':').map(|(_, to)| to).unwrap_or_default();
+                recipient = to.replace("@canary.", "@forward.");
                 write!(answer, "250 2.1.5 Ok\r\n")?;
             }
             "DATA" => {
@@ -64,7 +65,7 @@ fn address_in_a_relays_answer_is_not_logged() {
     assert!(done("run list -o json").contains(CANARY), "the operator sees the answer");
     let said = node.said();
     let line = said.lines().find(|line| line.contains("is paused: ")).expect("an alarm");
-    assert!(line.contains("<…@canary.example>: refused"), "{line}");
+    assert!(line.contains("<…@forward.example>: refused"), "{line}");
     let leak = said.lines().find(|line| line.contains(CANARY));
     assert_eq!(leak, None);
 }

@@ -205,7 +205,7 @@ mod tests {
         assert!(bad.contains("user:password") && !bad.contains("hunter2"), "{bad}");
         std::fs::write(&path, b"\xffhunter2").expect("written");
         let bad = message_of(Credentials::read(&secret).await);
-        assert!(bad.contains("no text") && !bad.contains("hunter2"), "{bad}");
+        assert!(bad.contains("not text") && !bad.contains("hunter2"), "{bad}");
         std::fs::write(&path, "anna:hunter2\n").expect("written");
         assert!(Credentials::read(&secret).await.is_ok(), "read anew each time");
         let unset = message_of(Credentials::read(&Secret::Env("REVEILLE_SURELY_UNSET".into())).await);

@@ -33,7 +33,7 @@ pub struct Settings {
     /// The folder of identity, log and state: everything durable; for one node only
     #[arg(long, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
-    /// Where the admin API (gRPC) listens [default: 127.0.0.1:7600]
+    /// Where the API (gRPC and HTTP) listens [default: 127.0.0.1:7600]
     #[arg(long, value_name = "IP:PORT")]
     pub listen: Option<SocketAddr>,
     /// Where the node listens for peers [default: 127.0.0.1:7601]

@@ -140,7 +140,7 @@ impl Fields {
         if let Some(ms) = asked.filter(|ms| (bounds.least_ms..=bounds.most_ms).contains(ms)) {
             return ms;
         }
-        let given = asked.map_or_else(|| "no length of time".to_owned(), in_words);
+        let given = asked.map_or_else(|| "not a length of time".to_owned(), in_words);
         let (least, most) = (in_words(bounds.least_ms), in_words(bounds.most_ms));
         self.refuse(field, format!("is {given}; give from {least} to {most}"));
         bounds.default_ms
