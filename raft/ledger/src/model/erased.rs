@@ -25,15 +25,19 @@ impl Ledger {
         (tenant.to_owned(), erased_key(tenant, key))
     }
 
+    /// Returns the place of an opt-out whose person was erased. `None`: nobody ever was.
+    fn erased_place(&self, place: &(String, String)) -> Option<(String, String)> {
+        (self.head.erased_index > 0).then(|| Ledger::erased_opt_out_key(&place.0, &place.1))
+    }
+
     /// Returns the key of the table of opt-outs under which a (tenant, address key) is, or would be, stored.
     pub(crate) fn opt_out_key(&self, place: &(String, String)) -> (String, String) {
-        let erased = (self.head.erased_index > 0).then(|| Ledger::erased_opt_out_key(&place.0, &place.1));
-        erased.filter(|erased| self.opted_out.contains(erased)).unwrap_or_else(|| place.clone())
+        let erased = self.erased_place(place).filter(|erased| self.opted_out.contains(erased));
+        erased.unwrap_or_else(|| place.clone())
     }
 
     /// Returns the opt-out of a (tenant, address key), also if its person was erased.
     pub fn opt_out_of(&self, place: &(String, String)) -> Option<&OptedOut> {
-        let erased = || (self.head.erased_index > 0).then(|| Ledger::erased_opt_out_key(&place.0, &place.1));
-        self.opted_out.get(place).or_else(|| self.opted_out.get(&erased()?))
+        self.opted_out.get(place).or_else(|| self.opted_out.get(&self.erased_place(place)?))
     }
 }

@@ -37,6 +37,8 @@ use routes::{BodyPart, HTTP_ROWS};
 const PACKAGE: &str = "reveille.admin.v1";
 /// The description of the API. It needs no token, since it is the same for every cluster.
 const OPENAPI: &str = "/v1/openapi.json";
+/// Length of the frame's head before a message of gRPC: a flag and the length.
+const FRAME_HEAD: usize = 5;
 /// Start of the content type of gRPC.
 const GRPC: &str = "application/grpc";
 

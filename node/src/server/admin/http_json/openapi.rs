@@ -6,6 +6,7 @@ use prost_reflect::{Cardinality, FieldDescriptor, Kind, MessageDescriptor};
 use serde_json::{Map, Value, json};
 
 use super::HttpMethod;
+use super::request::field_of;
 use super::routes::BodyPart;
 
 /// Returns the document.
@@ -92,8 +93,7 @@ fn well_known(name: &str) -> Option<Value> {
 
 fn operation(method: &HttpMethod, schemas: &mut Schemas) -> Value {
     let (input, output) = (method.method.input(), method.method.output());
-    let in_path: Vec<&str> =
-        method.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}')).collect();
+    let in_path: Vec<&str> = method.path.split('/').filter_map(field_of).collect();
     let mut parameters: Vec<Value> = in_path
         .iter()
         .map(|name| json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string" } }))

@@ -8,18 +8,21 @@ use prost::Message;
 use prost_reflect::{DeserializeOptions, DynamicMessage, FieldDescriptor, Kind, MessageDescriptor};
 use serde_json::{Map, Value};
 
-use super::HttpCall;
 use super::routes::BodyPart;
+use super::{FRAME_HEAD, HttpCall};
 use crate::server::admin::listen::REQUEST_BYTES_MAX;
 use crate::server::admin::{ApiError, ApiResult, error_texts};
 
 /// Name of the header with the request id (draft-ietf-httpapi-idempotency-key-header).
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
-/// Length of the frame's head before a message of gRPC: a flag and the length.
-const FRAME_HEAD: usize = 5;
 
 /// Fields in a path, and their values.
 pub type FieldsInPath = Vec<(&'static str, String)>;
+
+/// Returns the field that a part of a template names. `None`: the part stands for itself.
+pub fn field_of(part: &str) -> Option<&str> {
+    part.strip_prefix('{')?.strip_suffix('}')
+}
 
 /// Returns the fields in a path that fits a template, and their values. `None`: it does not fit.
 pub fn fields_in_path(template: &'static str, path: &str) -> Option<FieldsInPath> {
@@ -28,7 +31,7 @@ pub fn fields_in_path(template: &'static str, path: &str) -> Option<FieldsInPath
     }
     let mut fields = Vec::new();
     for (part, given) in template.split('/').zip(path.split('/')) {
-        match part.strip_prefix('{').and_then(|part| part.strip_suffix('}')) {
+        match field_of(part) {
             Some(field) if !given.is_empty() => {
                 fields.push((field, percent_decode_str(given).decode_utf8().ok()?.into_owned()));
             }

@@ -13,16 +13,14 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
-use super::HttpCall;
 use super::routes::BodyPart;
+use super::{FRAME_HEAD, HttpCall};
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const JSON_LINES: HeaderValue = HeaderValue::from_static("application/jsonl");
 const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
 /// Value of `Retry-After` in seconds.
 const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
-/// Length of the frame's head before a message of gRPC: a flag and the length.
-const FRAME_HEAD: usize = 5;
 
 /// Returns the response to an HTTP request: one message, or for a stream of messages a line each.
 pub async fn of_call(call: &HttpCall, answer: Response) -> Response {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::request::fields_in_path;
+use super::request::{field_of, fields_in_path};
 use super::routes::GRPC_ONLY;
 use super::*;
 use crate::server::admin::access::ACCESS;
@@ -23,7 +23,7 @@ fn fields_of_table_are_fields_of_messages() {
     let api = HttpJson::new(true).expect("the API");
     for method in &api.methods {
         let input = method.method.input();
-        let in_path = method.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
+        let in_path = method.path.split('/').filter_map(field_of);
         for path in in_path {
             let first = path.split('.').next().unwrap_or_default();
             assert!(input.get_field_by_name(first).is_some(), "{} {path}", method.path);
