@@ -39,21 +39,24 @@ pub struct DiskReserve {
     folder: PathBuf,
     bytes: u64,
     /// The last check.
-    seen: Mutex<Seen>,
+    space: Mutex<DiskSpace>,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
-struct Seen {
-    space: DiskSpace,
+/// What the volume and the file are at one moment.
+struct Reading {
+    /// Bytes that the reserve takes of this volume.
+    size: u64,
+    /// The file is there and whole.
+    kept: bool,
+    /// Free bytes of the volume, without the file.
     free: u64,
-    needed: u64,
 }
 
 impl DiskReserve {
     /// Returns the reserve of a data folder, and checks it once: a node that starts on a full volume may need it. With
     /// 0 `bytes` there is none.
     pub fn open(folder: &Path, bytes: u64) -> DiskReserve {
-        let reserve = DiskReserve { folder: folder.to_owned(), bytes, seen: Mutex::default() };
+        let reserve = DiskReserve { folder: folder.to_owned(), bytes, space: Mutex::default() };
         // Each later check finds the same error, and the first of them is logged.
         let _ = reserve.check();
         reserve
@@ -66,13 +69,17 @@ impl DiskReserve {
 
     /// Returns the space at the last check.
     pub fn space(&self) -> DiskSpace {
-        self.seen.lock().space
+        *self.space.lock()
     }
 
-    /// Returns why there is no space for new work. `None` if there is.
+    /// Reads the volume and returns why it has no space for new work. `None` if it has, or if it cannot be read.
+    ///
+    /// Asked before each command that is new work: between two checks a quick client can fill a small volume.
     pub fn shortage(&self) -> Option<String> {
-        let Seen { space, free, needed } = *self.seen.lock();
-        let (free, needed, folder) = (free / MIB, needed.div_ceil(MIB), self.folder.display());
+        let reading = self.read().ok().filter(|_| self.is_kept())?;
+        let (space, _) = judge(&reading);
+        let needed = if reading.kept { 2 * reading.size } else { 3 * reading.size };
+        let (free, needed, folder) = (reading.free / MIB, needed.div_ceil(MIB), self.folder.display());
         (space != DiskSpace::Ample).then(|| format!("{free} MiB are free in {folder}, and new work needs {needed}"))
     }
 
@@ -84,26 +91,34 @@ impl DiskReserve {
         if !self.is_kept() {
             return Ok(DiskSpace::Ample);
         }
-        let path = self.folder.join(FILE);
-        let volume = statvfs(&self.folder)?;
-        let size = self.bytes.min(volume.f_blocks * volume.f_frsize / PART_OF_VOLUME);
-        // A crash may have left a file that is not whole, and the volume may have grown.
-        let kept = std::fs::metadata(&path).is_ok_and(|file| file.len() >= size);
-        let free = volume.f_bavail * volume.f_frsize;
-        let (space, keep) = judge(free, size, kept);
-        *self.seen.lock() = Seen { space, free, needed: if kept { 2 * size } else { 3 * size } };
-        match (kept, keep) {
+        let reading = self.read()?;
+        let (space, keep) = judge(&reading);
+        *self.space.lock() = space;
+        match (reading.kept, keep) {
             (true, true) => {}
-            (false, true) => make(&path, size)?,
-            (_, false) => remove_if_exists(&path)?,
+            (false, true) => make(&self.file(), reading.size)?,
+            (_, false) => remove_if_exists(&self.file())?,
         }
         Ok(space)
     }
+
+    fn read(&self) -> io::Result<Reading> {
+        let volume = statvfs(&self.folder)?;
+        let size = self.bytes.min(volume.f_blocks * volume.f_frsize / PART_OF_VOLUME);
+        // A crash may have left a file that is not whole, and the volume may have grown.
+        let kept = std::fs::metadata(self.file()).is_ok_and(|file| file.len() >= size);
+        Ok(Reading { size, kept, free: volume.f_bavail * volume.f_frsize })
+    }
+
+    fn file(&self) -> PathBuf {
+        self.folder.join(FILE)
+    }
 }
 
-/// Returns the space of a volume with `free` bytes beside a reserve of `size`, and whether to keep the reserve. It is
-/// made again only with twice its size beside it, so that it is not made and removed in turn.
-fn judge(free: u64, size: u64, kept: bool) -> (DiskSpace, bool) {
+/// Returns the space of a volume, and whether to keep the reserve. It is made again only with twice its size beside it,
+/// so that it is not made and removed in turn.
+fn judge(reading: &Reading) -> (DiskSpace, bool) {
+    let &Reading { size, kept, free } = reading;
     let beside = if kept { free } else { free.saturating_sub(size) };
     let space = match beside {
         beside if beside >= 2 * size => DiskSpace::Ample,
@@ -139,7 +154,7 @@ mod tests {
             (299, false, (Short, false)),
             (300, false, (Ample, true)),
         ] {
-            assert_eq!(judge(free, 100, kept), expected, "{free} free, kept: {kept}");
+            assert_eq!(judge(&Reading { size: 100, kept, free }), expected, "{free} free, kept: {kept}");
         }
     }
 
