@@ -15,6 +15,7 @@ use serde_json::json;
 
 use crate::accepts::{self, Accepts};
 use crate::late_follower::{self, LateFollower};
+use crate::lost_node::LostNode;
 use crate::{ARCHIVE_AFTER, Counter, SEED, SESSIONS, yardstick};
 
 const NODES: u8 = 3;
@@ -45,6 +46,9 @@ pub struct Args {
     /// `kill -9` the leader when a third is sent, start it again after 5 s, and report what that cost
     #[arg(long)]
     pub kill_leader: bool,
+    /// Lose a follower for good when a third is sent, replace it by a new node, and report what that cost
+    #[arg(long, conflicts_with_all = ["kill_leader", "late_follower"])]
+    pub lose_node: bool,
     /// Stop a follower, send and archive this many schedules, start it again when a third is sent, and report what that
     /// cost
     #[arg(long, default_value_t = 0, value_name = "SCHEDULES", value_parser = clap::value_parser!(u64).range(0..=10_000_000))]
@@ -87,7 +91,8 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
         Duration::from_millis(args.round_trip.into()),
     )?;
     let archive_after = (args.late_follower > 0).then_some(ARCHIVE_AFTER);
-    let mut cluster = Cluster::start(start, NODES, Needs { archive_after, ..Needs::default() }).await?;
+    let needs = Needs { archive_after, spares: args.lose_node.into(), ..Needs::default() };
+    let mut cluster = Cluster::start(start, NODES, needs).await?;
     cluster.admin().add_relay_of(("sink", "default"), sink.address(), (args.sessions, args.rate.into())).await?;
     let mut late_follower = match args.late_follower {
         0 => None,
@@ -110,6 +115,7 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     };
     let instants_us = counter.read().instants_us(0);
     let late_follower = late_follower.map(|follower| follower.figures(&cluster, &instants_us)).transpose()?;
+    let lost_node = ended.lost_node.map(|lost| lost.figures(&instants_us)).transpose()?;
     drop(cluster);
     let rate_after = postfix_rate(args).await?;
     let smtp_source_rate = rate_before.zip(rate_after).map(|(before, after)| rounded(f64::midpoint(before, after)));
@@ -141,6 +147,9 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
         // With `--late-follower`: the seconds from its start until it lacked fewer than 1,000 entries, and the rates
         // before and meanwhile.
         "late_follower": late_follower,
+        // With `--lose-node`: the seconds from the loss of a follower until it was removed and until a new node voted,
+        // and the rates before and meanwhile.
+        "lost_node": lost_node,
         // Processor time from just before the due instant to the last email.
         "cpu_seconds": cpu_seconds,
         // Resident memory of each node at the end.
@@ -156,9 +165,11 @@ struct Ended {
     last: RunCounts,
     /// Time of the kill in microseconds since 1970 UTC. `None`: there was no kill.
     killed_us: Option<i64>,
+    /// The lost node. `None`: none was lost.
+    lost_node: Option<LostNode>,
 }
 
-/// Waits until no recipient is pending or claimed. Kills the leader meanwhile if the arguments say so.
+/// Waits until no recipient is pending or claimed. Kills the leader or loses a node meanwhile if the arguments say so.
 async fn wait_for_end(
     cluster: &mut Cluster,
     args: &Args,
@@ -175,7 +186,7 @@ async fn wait_for_end(
             None => tokio::time::sleep(POLL_EVERY).await,
         }
     };
-    let mut ended = Ended { run, last: RunCounts::default(), killed_us: None };
+    let mut ended = Ended { run, last: RunCounts::default(), killed_us: None, lost_node: None };
     let (mut down, mut unchanged_since) = (None, Instant::now());
     let mut reported = (Instant::now(), 0);
     loop {
@@ -205,9 +216,17 @@ async fn wait_for_end(
                 false => {}
             }
         }
+        match &mut ended.lost_node {
+            Some(lost) => lost.poll(cluster).await?,
+            None if args.lose_node && ended.last.sent >= args.recipients / 3 => {
+                ended.lost_node = Some(LostNode::lose(cluster).await?);
+            }
+            None => {}
+        }
+        let is_whole = ended.lost_node.as_ref().is_none_or(LostNode::is_replaced);
         let is_late = late.as_ref().is_some_and(|late| !late.is_caught_up());
-        let stable_for = if args.kill_leader { STABLE_FOR } else { Duration::ZERO };
-        if is_over && down.is_none() && !is_late && unchanged_since.elapsed() >= stable_for {
+        let stable_for = if args.kill_leader || args.lose_node { STABLE_FOR } else { Duration::ZERO };
+        if is_over && down.is_none() && !is_late && is_whole && unchanged_since.elapsed() >= stable_for {
             return Ok(ended);
         }
         if Instant::now() > until {

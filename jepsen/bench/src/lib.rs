@@ -10,6 +10,7 @@ pub mod campaign;
 pub mod days;
 mod late_follower;
 mod locks;
+mod lost_node;
 mod restart;
 pub mod schedules;
 pub mod tenants;

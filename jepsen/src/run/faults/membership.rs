@@ -1,20 +1,14 @@
 //! Replaces nodes (P22). A node is killed and never starts again. Its operator removes it and starts a new one with a
 //! join token, while other faults go on. Until the new node votes, no further one is lost.
 
-use std::time::{Duration, Instant};
-
 use anyhow::{Context, Result};
 use reveille_check::events::{Fault, FaultKind};
-use reveille_harness::{AdminClient, CallResult, FORMER_LEVEL, NEXT_LEVEL};
+use reveille_harness::{FORMER_LEVEL, NEXT_LEVEL, replacement};
 
 use super::actions::FaultTarget;
 use super::injection::{Injected, NotInjected, Repair, Replacement};
 use super::nemesis::Nemesis;
 use super::plan::PlannedFault;
-
-/// Maximum time until a lost node is removed, and until a new one votes. Other faults may leave no majority for long.
-const REPLACED_WITHIN: Duration = Duration::from_secs(240);
-const ASK_AGAIN_AFTER: Duration = Duration::from_millis(300);
 
 impl Nemesis {
     /// Loses a node, and begins to replace it. `None`: no spare node is left.
@@ -37,7 +31,7 @@ impl Nemesis {
         self.processes.lose(&lost)?;
         (fault.observed, fault.journals_lost) = (Some(true), true);
         fault.word = format!("{past_gate} past the gate; {new} replaces it");
-        let task = tokio::spawn(remove(self.operator.admin.clone(), lost.clone()));
+        let task = tokio::spawn(replacement::remove_lost(self.operator.admin.clone(), lost.clone()));
         self.replacement = Some(Replacement::Removing { lost, new, task });
         Ok(Some(Injected { fault, repair: Repair::Nothing }))
     }
@@ -56,7 +50,7 @@ impl Nemesis {
                 let (name, from_ns) = (format!("{new} joins instead of {lost}"), self.processes.recorder.now_ns());
                 eprintln!("  {:>5.1} s {name}", from_ns as f64 / 1e9);
                 let fault = Fault::installed(FaultKind::Join, name, vec![new.clone()], from_ns);
-                let task = tokio::spawn(joins(self.operator.admin.clone(), new));
+                let task = tokio::spawn(replacement::wait_for_vote(self.operator.admin.clone(), new));
                 self.replacement = Some(Replacement::Joining { fault, task });
             }
             Some(Replacement::Joining { mut fault, task }) if task.is_finished() => {
@@ -71,33 +65,4 @@ impl Nemesis {
         }
         Ok(self.replacement.is_some())
     }
-}
-
-/// Removes a lost node, as its operator does, until it is done. Returns a token for a new node.
-async fn remove(admin: AdminClient, lost: String) -> Result<String> {
-    let until = Instant::now() + REPLACED_WITHIN;
-    loop {
-        let removed = admin.remove_dead_member(&lost).await;
-        if removed.is_done() {
-            return admin.join_token().await;
-        }
-        let last = match removed {
-            CallResult::Refused(why) => why,
-            CallResult::Done(()) | CallResult::Unknown => "no answer".to_owned(),
-        };
-        anyhow::ensure!(Instant::now() < until, "it is not removed: {last}");
-        tokio::time::sleep(ASK_AGAIN_AFTER).await;
-    }
-}
-
-/// Waits until the new node votes.
-async fn joins(admin: AdminClient, new: String) -> bool {
-    let until = Instant::now() + REPLACED_WITHIN;
-    while Instant::now() < until {
-        if admin.votes(&new).await.is_ok_and(|votes| votes) {
-            return true;
-        }
-        tokio::time::sleep(ASK_AGAIN_AFTER).await;
-    }
-    false
 }
