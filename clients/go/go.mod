@@ -1,0 +1,3 @@
+module reveille.example/client
+
+go 1.19

@@ -1,0 +1,449 @@
+// Package reveille calls Reveille's HTTP API. It needs the standard library and nothing else.
+//
+// Every call is repeated with the same key after 429, 502, 503, 504 and a broken connection, until Client.Total has
+// passed. So a call without an error has happened once, and an *Error says whether the call may have happened.
+package reveille
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	mathrand "math/rand"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"os"
+	"regexp"
+	"sort"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// What an update of a schedule sets: all that a schedule consists of.
+const scheduleFields = "when,zone,start,end,maxRuns,policies,pool,priority,content,audience,labels"
+
+// Client calls one cluster. It may be used by several goroutines.
+type Client struct {
+	URL    string // such as https://n1.example.com:7600
+	Token  string // empty: none
+	Tenant string // empty: the default tenant
+	// Timeout of one attempt: above the node's own 15 s, so that the node's answer comes first.
+	Timeout time.Duration
+	// Total is the time for a call with all its retries.
+	Total time.Duration
+	HTTP  *http.Client
+}
+
+// New returns a client by REVEILLE_URL (without it http://127.0.0.1:7600), REVEILLE_TOKEN and REVEILLE_CA_FILE.
+func New() (*Client, error) {
+	client := &Client{
+		URL:     os.Getenv("REVEILLE_URL"),
+		Token:   os.Getenv("REVEILLE_TOKEN"),
+		Timeout: 20 * time.Second,
+		Total:   time.Minute,
+		HTTP:    &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
+	}
+	if client.URL == "" {
+		client.URL = "http://127.0.0.1:7600"
+	}
+	if file := os.Getenv("REVEILLE_CA_FILE"); file != "" {
+		pem, err := os.ReadFile(file)
+		if err != nil {
+			return nil, fmt.Errorf("reveille: REVEILLE_CA_FILE: %w", err)
+		}
+		roots := x509.NewCertPool()
+		if !roots.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("reveille: REVEILLE_CA_FILE: %s has no certificate", file)
+		}
+		transport := http.DefaultTransport.(*http.Transport).Clone()
+		transport.TLSClientConfig = &tls.Config{RootCAs: roots}
+		client.HTTP.Transport = transport
+	}
+	return client, nil
+}
+
+// Recipient is an address, with a value for each variable of the templates.
+type Recipient struct {
+	Address string
+	Values  map[string]string
+}
+
+// To returns recipients without variables.
+func To(addresses ...string) []Recipient {
+	recipients := make([]Recipient, len(addresses))
+	for place, address := range addresses {
+		recipients[place].Address = address
+	}
+	return recipients
+}
+
+// Email is what Send sends. Subject, texts and headers are templates; Literal makes one of a text that is not.
+type Email struct {
+	To                          []Recipient
+	Sender, ReplyTo             string
+	Subject, Text, HTML         string
+	Headers, Variables          map[string]string
+	Bulk, FirstWins, Validation bool // Validation: check it, and send nothing
+	Template                    string
+	At                          time.Time // zero: now
+	Pool                        string
+	Priority                    int
+	Policies                    map[string]any // finishBy, inDoubt, maxAttempts, retention
+}
+
+// Run is one run: what it was opened for and how its recipients stand.
+type Run struct {
+	Run, Tenant, Schedule, Nominal, Cause, State, Reason, Blocked string
+	Audience                                                      int
+	Counts                                                        map[string]int
+}
+
+// Message is a message with its run. Only Client.Message fills in the recipients.
+type Message struct {
+	Tenant, Key string
+	Run         Run
+	SendTime    *time.Time
+	Recipients  []struct{ Address, State string }
+}
+
+// Sent is the answer of Send. Replayed: an earlier call with this key had sent it.
+type Sent struct {
+	Message  Message
+	Replayed bool
+	Warnings []string
+}
+
+// Triggered is the answer of Trigger.
+type Triggered struct {
+	Run      Run
+	Warnings []string
+}
+
+// Error is a call that failed, after all retries.
+type Error struct {
+	Status int    // of HTTP; 0 if there was no answer
+	Reason string // such as REQUEST_ID_REUSED; empty if a proxy answered, or nothing did
+	Detail string
+	Fields []struct{ Field, Detail string } // of a request that is wrong
+	// MayHaveTakenEffect: the outcome is unknown. Repeat the call later with the same key.
+	MayHaveTakenEffect bool
+	RetryAfter         time.Duration // that the node asked for
+	cause              error
+	isRetried          bool
+}
+
+func (e *Error) Error() string {
+	if e.Status == 0 {
+		return "reveille: " + e.Detail
+	}
+	return strings.Join(strings.Fields(fmt.Sprintf("reveille: %d %s", e.Status, e.Reason)), " ") + ": " + e.Detail
+}
+
+// Unwrap returns why there was no answer.
+func (e *Error) Unwrap() error { return e.cause }
+
+var code = regexp.MustCompile(`\{+[{%#]`)
+
+// Literal returns a template that renders as this text: {{, {% and {# in it have no meaning.
+func Literal(text string) string {
+	return code.ReplaceAllStringFunc(text, func(found string) string {
+		last := len(found) - 1
+		return strings.Repeat(`{{ "{" }}`, last) + found[last:]
+	})
+}
+
+type fields map[string]any
+
+// Send sends one email to each recipient, once for this key: the same call again sends nothing. Another content under
+// the same key is refused (REQUEST_ID_REUSED), unless FirstWins.
+func (c *Client) Send(ctx context.Context, key string, email Email) (*Sent, error) {
+	people, err := audience(email.To)
+	if err != nil {
+		return nil, err
+	}
+	content := present(fields{
+		"sender": email.Sender, "replyTo": email.ReplyTo, "subject": email.Subject, "text": email.Text, "html": email.HTML,
+		"headers": pairs(email.Headers), "variables": pairs(email.Variables), "bulk": email.Bulk,
+	})
+	body := fields{
+		"content": content, "template": email.Template, "audience": people, "pool": email.Pool,
+		"priority": email.Priority, "policies": fields(email.Policies), "validateOnly": email.Validation,
+	}
+	if !email.At.IsZero() {
+		body["sendTime"] = email.At.UTC().Format(time.RFC3339Nano)
+	}
+	sent := &Sent{}
+	return sent, c.keyed(ctx, "/v1/messages", "key", key, email.FirstWins, body, sent)
+}
+
+// Message returns a message with the state of each recipient.
+func (c *Client) Message(ctx context.Context, key string) (*Message, error) {
+	var answer struct{ Message Message }
+	err := c.Request(ctx, "GET", "/v1/messages/"+url.PathEscape(key), c.query(), nil, "", &answer)
+	return &answer.Message, err
+}
+
+// Cancel cancels what of a message has not been sent. After the answer nothing of it is handed to a relay.
+func (c *Client) Cancel(ctx context.Context, key string) (*Message, error) {
+	var answer struct{ Message Message }
+	body := present(fields{"tenant": c.Tenant})
+	err := c.Request(ctx, "POST", "/v1/messages/"+url.PathEscape(key)+"/cancel", nil, body, "", &answer)
+	return &answer.Message, err
+}
+
+// PutSchedule creates a schedule, or makes the existing one equal to this: ScheduleBody in openapi.json.
+func (c *Client) PutSchedule(ctx context.Context, name string, schedule map[string]any) (map[string]any, error) {
+	body := present(fields{"tenant": c.Tenant, "name": name})
+	for field, value := range schedule {
+		body[field] = value
+	}
+	var answer struct{ Schedule map[string]any }
+	err := c.Request(ctx, "POST", "/v1/schedules", nil, body, "", &answer)
+	var refused *Error
+	if errors.As(err, &refused) && refused.Reason == "NAME_TAKEN" {
+		query := url.Values{"updateMask": {scheduleFields}}
+		err = c.Request(ctx, "PATCH", "/v1/schedules/"+url.PathEscape(name), query, body, "", &answer)
+	}
+	return answer.Schedule, err
+}
+
+// Trigger opens a run of a schedule now, once for this key. It goes to the schedule's own recipients if there are none
+// here.
+func (c *Client) Trigger(ctx context.Context, name, key string, to []Recipient, firstWins bool) (*Triggered, error) {
+	body := fields{}
+	if to != nil {
+		people, err := audience(to)
+		if err != nil {
+			return nil, err
+		}
+		body["audience"] = people
+	}
+	opened := &Triggered{}
+	path := "/v1/schedules/" + url.PathEscape(name) + "/trigger"
+	return opened, c.keyed(ctx, path, "requestId", key, firstWins, body, opened)
+}
+
+// Event is one event; which fields it has depends on its type.
+type Event struct {
+	Cursor, Type, Tenant, Schedule, Run, Nominal, Cause, Numbers, Reason string
+	Time                                                                 time.Time
+	Count                                                                int
+	Addresses                                                            []string
+	Counts                                                               map[string]int
+}
+
+// Events are the answer of Client.Events. Cursor is `after` of the next call, also where there are no events.
+type Events struct {
+	Events []Event
+	Cursor string
+	More   bool
+}
+
+// Events returns the events after a cursor, and waits for the first one, at most a minute. The cursor is that of an
+// earlier answer, "latest", or empty for the oldest that is kept. Without types it returns all.
+func (c *Client) Events(ctx context.Context, after string, wait time.Duration, types ...string) (*Events, error) {
+	query := c.query()
+	query["after"], query["types"] = []string{after}, types
+	query.Set("wait", strconv.FormatFloat(wait.Seconds(), 'f', -1, 64)+"s")
+	waiting := *c
+	waiting.Timeout, waiting.Total = c.Timeout+wait, c.Total+wait
+	events := &Events{}
+	return events, waiting.Request(ctx, "GET", "/v1/events", query, nil, "", events)
+}
+
+// Request makes any call of the API, with retries, and decodes its answer. Without a key, one is drawn for a write and
+// kept over the retries.
+func (c *Client) Request(ctx context.Context, method, path string, query url.Values, body any, key string, answer any) error {
+	if key == "" && method != "GET" {
+		random := make([]byte, 16)
+		if _, err := rand.Read(random); err != nil {
+			return err
+		}
+		key = fmt.Sprintf("%x", random)
+	}
+	return c.request(ctx, method, path, query, body, key, answer)
+}
+
+// keyed makes a call whose key is a field of its body.
+func (c *Client) keyed(ctx context.Context, path, name, key string, firstWins bool, body fields, answer any) error {
+	if key == "" {
+		return errors.New("reveille: the key is empty: give each message and each trigger a key of its own")
+	}
+	body[name], body["tenant"] = key, c.Tenant
+	if firstWins {
+		body["keyRule"] = "KEY_RULE_FIRST_WINS"
+	}
+	return c.request(ctx, "POST", path, nil, present(body), "", answer)
+}
+
+func (c *Client) request(ctx context.Context, method, path string, query url.Values, body any, key string, answer any) error {
+	target := strings.TrimSuffix(c.URL, "/") + path
+	if len(query) > 0 {
+		target += "?" + query.Encode()
+	}
+	data := []byte(nil)
+	if body != nil {
+		var err error
+		if data, err = json.Marshal(body); err != nil {
+			return err
+		}
+	}
+	ends, unknown, backoff := time.Now().Add(c.Total), false, 100*time.Millisecond
+	for {
+		limit := c.Timeout
+		if left := time.Until(ends); left < limit {
+			limit = left
+		}
+		failed := c.attempt(ctx, limit, method, target, data, key, answer)
+		if failed == nil {
+			return nil
+		}
+		unknown = unknown || failed.MayHaveTakenEffect && method != "GET"
+		failed.MayHaveTakenEffect = unknown
+		pause := time.Duration(float64(backoff) * (0.5 + mathrand.Float64()/2))
+		if backoff *= 2; backoff > 2*time.Second {
+			backoff = 2 * time.Second
+		}
+		if pause < failed.RetryAfter {
+			pause = failed.RetryAfter
+		}
+		if !failed.isRetried || time.Now().Add(pause).After(ends) {
+			return failed
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return failed
+		}
+	}
+}
+
+func (c *Client) attempt(parent context.Context, limit time.Duration, method, target string, data []byte, key string, answer any) *Error {
+	ctx, cancel := context.WithTimeout(parent, limit)
+	defer cancel()
+	isConnected := false
+	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { isConnected = true }}
+	call, err := http.NewRequestWithContext(httptrace.WithClientTrace(ctx, trace), method, target, bytes.NewReader(data))
+	if err != nil {
+		return &Error{Detail: err.Error(), cause: err}
+	}
+	call.Header.Set("Accept", "application/json")
+	if c.Token != "" {
+		call.Header.Set("Authorization", "Bearer "+c.Token)
+	}
+	if key != "" {
+		call.Header.Set("Idempotency-Key", key)
+	}
+	if data != nil {
+		call.Header.Set("Content-Type", "application/json")
+	}
+	response, err := c.HTTP.Do(call)
+	var content []byte
+	if err == nil {
+		content, err = io.ReadAll(response.Body)
+		response.Body.Close()
+	}
+	if err == nil && response.StatusCode == http.StatusOK {
+		err = json.Unmarshal(content, answer)
+	}
+	if err != nil {
+		var authority x509.UnknownAuthorityError
+		var hostname x509.HostnameError
+		isRetried := parent.Err() == nil && !errors.As(err, &authority) && !errors.As(err, &hostname)
+		return &Error{Detail: "no answer: " + err.Error(), MayHaveTakenEffect: isConnected, cause: err, isRetried: isRetried}
+	}
+	status := response.StatusCode
+	if status == http.StatusOK {
+		return nil
+	}
+	failed := &Error{}
+	if json.Unmarshal(content, failed) != nil || failed.Detail == "" {
+		failed.Detail = http.StatusText(status)
+	}
+	failed.Status = status
+	if seconds, err := strconv.Atoi(response.Header.Get("Retry-After")); err == nil {
+		failed.RetryAfter = time.Duration(seconds) * time.Second
+	}
+	failed.isRetried = status == 429 || status == 502 || status == 503 || status == 504
+	// Of a node, only 504 leaves the outcome open; a proxy may answer with others.
+	failed.MayHaveTakenEffect = status >= 500 && status != 501 && status != 503
+	return failed
+}
+
+func (c *Client) query() url.Values {
+	query := url.Values{}
+	if c.Tenant != "" {
+		query.Set("tenant", c.Tenant)
+	}
+	return query
+}
+
+// present returns the fields that are not zero.
+func present(given fields) fields {
+	kept := fields{}
+	for name, value := range given {
+		switch value := value.(type) {
+		case nil:
+			continue
+		case fields:
+			if len(value) == 0 {
+				continue
+			}
+		case []pair:
+			if len(value) == 0 {
+				continue
+			}
+		case string, bool, int:
+			if value == "" || value == false || value == 0 {
+				continue
+			}
+		}
+		kept[name] = value
+	}
+	return kept
+}
+
+type pair struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+func pairs(values map[string]string) []pair {
+	list := make([]pair, 0, len(values))
+	for name, value := range values {
+		list = append(list, pair{name, value})
+	}
+	sort.Slice(list, func(a, b int) bool { return list[a].Name < list[b].Name })
+	return list
+}
+
+// audience returns recipients as the API reads them. Columns are in order of their names: the same recipients are always
+// the same request.
+func audience(to []Recipient) (fields, error) {
+	columns, recipients := []string{}, []fields{}
+	if len(to) > 0 {
+		for column := range to[0].Values {
+			columns = append(columns, column)
+		}
+	}
+	sort.Strings(columns)
+	for _, one := range to {
+		values := make([]string, len(columns))
+		for place, column := range columns {
+			value, ok := one.Values[column]
+			if !ok || len(one.Values) != len(columns) {
+				return nil, fmt.Errorf("reveille: recipients have different variables: %s has not just %v", one.Address, columns)
+			}
+			values[place] = value
+		}
+		recipients = append(recipients, fields{"address": one.Address, "values": values})
+	}
+	return fields{"columns": columns, "recipients": recipients}, nil
+}

@@ -1,0 +1,59 @@
+'use strict';
+// Transport of Nodemailer: `nodemailer.createTransport(reveilleTransport({ url, token }))`.
+//
+// The key of an email is its header `X-Reveille-Key`, else its `messageId`. Nodemailer draws a new Message-ID for each
+// call of `sendMail`, so a job that is retried needs the header.
+//
+// Each recipient gets an email of its own, with only its own address in `To`; so do those in Cc and Bcc.
+
+const { Client, literal } = require('./reveille.js');
+
+// Nodemailer has these as fields of the email.
+const UNSUPPORTED = ['attachments', 'alternatives', 'icalEvent', 'raw', 'amp', 'watchHtml', 'encrypt'];
+
+function reveilleTransport(options = {}) {
+  const client = options.client ?? new Client(options);
+  return {
+    name: 'reveille',
+    version: '0.1.0',
+    send(mail, done) {
+      deliver(client, mail).then((info) => done(null, info), done);
+    },
+  };
+}
+
+async function deliver(client, mail) {
+  const { data } = await new Promise((resolve, reject) => {
+    mail.normalize((error, normalized) => (error ? reject(error) : resolve({ data: normalized })));
+  });
+  const unsupported = UNSUPPORTED.find((field) => [data[field]].flat().some(Boolean));
+  if (unsupported) throw new TypeError(`Reveille sends text and HTML, and no '${unsupported}': link to it instead`);
+  const { 'x-reveille-key': key, ...headers } = fieldsOf(data.headers);
+  const { from, to, messageId } = { ...mail.message.getEnvelope(), messageId: mail.message.messageId() };
+  const sent = await client.send(key ?? messageId.replace(/^<|>$/g, ''), {
+    to,
+    sender: mailbox(data.from) ?? from,
+    replyTo: mailbox(data.replyTo),
+    subject: literal(data.subject ?? ''),
+    text: data.text === undefined ? undefined : literal(String(data.text)),
+    html: data.html === undefined ? undefined : literal(String(data.html)),
+    headers: Object.keys(headers).length ? headers : undefined,
+  });
+  return { envelope: { from, to }, messageId, accepted: to, rejected: [], response: sent.message.run.run, sent };
+}
+
+function fieldsOf(headers) {
+  const pairs = Array.isArray(headers) ? headers.map(({ key, value }) => [key, value]) : Object.entries(headers ?? {});
+  return Object.fromEntries(pairs.map(([name, value]) => {
+    const text = String(value?.value ?? value);
+    return name.toLowerCase() === 'x-reveille-key' ? ['x-reveille-key', text] : [name, literal(text)];
+  }));
+}
+
+function mailbox(given) {
+  const [one, ...more] = [given].flat().filter(Boolean);
+  if (more.length) throw new TypeError('Reveille sends from one address, and with one Reply-To');
+  return typeof one === 'object' ? (one.name ? `${JSON.stringify(one.name)} <${one.address}>` : one.address) : one;
+}
+
+module.exports = { reveilleTransport };

@@ -1,0 +1,223 @@
+'use strict';
+// Client of Reveille's HTTP API. It needs Node.js 18 and nothing else.
+
+const { randomUUID } = require('node:crypto');
+const { readFileSync } = require('node:fs');
+const http = require('node:http');
+const https = require('node:https');
+const { setTimeout: sleep } = require('node:timers/promises');
+
+// What an update of a schedule sets: all that a schedule consists of.
+const SCHEDULE = 'when,zone,start,end,maxRuns,policies,pool,priority,content,audience,labels';
+const RETRIED = new Set([429, 502, 503, 504]);
+
+/** A call that failed, after all retries. */
+class ReveilleError extends Error {
+  constructor(detail, { status = 0, reason = '', fields = [], retryAfter = 0, mayHaveTakenEffect, cause } = {}) {
+    const head = [status || '', reason].filter(Boolean).join(' ');
+    super(head ? `${head}: ${detail}` : detail, { cause });
+    this.name = 'ReveilleError';
+    Object.assign(this, { status, reason, fields, retryAfter, mayHaveTakenEffect: Boolean(mayHaveTakenEffect) });
+  }
+}
+
+/** Returns a template that renders as this text: `{{`, `{%` and `{#` in it have no meaning. */
+function literal(text) {
+  return text.replace(/\{(?=[{%#])/g, '{{ "{" }}');
+}
+
+/**
+ * Calls one cluster.
+ *
+ * Every call is repeated with the same key after 429, 502, 503, 504 and a broken connection, until `total` milliseconds
+ * have passed. So a call that returned has happened once, and a call that threw says whether it may have happened.
+ */
+class Client {
+  #url; #token; #agent; #tenant; #timeout; #total;
+
+  constructor({ url, token, caFile, tenant, timeout = 20_000, total = 60_000 } = {}) {
+    this.#url = new URL(url ?? (process.env.REVEILLE_URL || 'http://127.0.0.1:7600'));
+    if (!['http:', 'https:'].includes(this.#url.protocol)) {
+      throw new TypeError(`the URL ${this.#url} is not http://HOST:PORT or https://HOST:PORT`);
+    }
+    this.#token = token ?? process.env.REVEILLE_TOKEN;
+    caFile ??= process.env.REVEILLE_CA_FILE;
+    const ca = caFile ? readFileSync(caFile) : undefined;
+    const isTls = this.#url.protocol === 'https:';
+    this.#agent = isTls ? new https.Agent({ keepAlive: true, ca }) : new http.Agent({ keepAlive: true });
+    this.#tenant = tenant;
+    this.#timeout = timeout;
+    this.#total = total;
+  }
+
+  async send(key, email) {
+    const { to, sender, subject, text, html, replyTo, headers, variables, bulk, ...rest } = email;
+    const { template, at, firstWins, pool, priority, policies, validateOnly, ...unknown } = rest;
+    refuseUnknown(unknown);
+    const parts = { sender, subject, text, html, replyTo, headers: pairs(headers), variables: pairs(variables), bulk };
+    const content = Object.values(parts).some((part) => part !== undefined) ? parts : undefined;
+    const people = audience(to);
+    const body = {
+      ...this.#owned({ key: given(key), keyRule: rule(firstWins), content, template, sendTime: at?.toISOString() }),
+      ...{ pool, priority, policies, validateOnly },
+      ...(people.columns.length ? { audience: people } : { to: people.recipients.map((one) => one.address) }),
+    };
+    return this.request('POST', '/v1/messages', body, { key: '' });
+  }
+
+  async message(key) {
+    const path = `/v1/messages/${segment(given(key))}`;
+    return (await this.request('GET', path, undefined, { query: this.#owned() })).message;
+  }
+
+  async cancel(key) {
+    return this.request('POST', `/v1/messages/${segment(given(key))}/cancel`, this.#owned());
+  }
+
+  async putSchedule(name, schedule) {
+    const body = this.#owned({ ...schedule, name });
+    try {
+      return (await this.request('POST', '/v1/schedules', body)).schedule;
+    } catch (error) {
+      if (error.reason !== 'NAME_TAKEN') throw error;
+    }
+    const query = { updateMask: SCHEDULE };
+    return (await this.request('PATCH', `/v1/schedules/${segment(name)}`, body, { query })).schedule;
+  }
+
+  async trigger(name, key, { recipients, firstWins, ...unknown } = {}) {
+    refuseUnknown(unknown);
+    const list = recipients === undefined ? undefined : audience(recipients);
+    const body = this.#owned({ requestId: given(key), keyRule: rule(firstWins), audience: list });
+    return this.request('POST', `/v1/schedules/${segment(name)}/trigger`, body, { key: '' });
+  }
+
+  async events(after = '', { types = [], wait = 30_000, single } = {}) {
+    const query = this.#owned({ after, types, wait: `${wait / 1000}s`, single });
+    return this.request('GET', '/v1/events', undefined, { query, wait });
+  }
+
+  async request(method, path, body, { query = {}, key, wait = 0 } = {}) {
+    const asked = new URLSearchParams();
+    for (const [name, value] of Object.entries(query)) {
+      for (const one of [value].flat()) if (one !== undefined && one !== '') asked.append(name, one);
+    }
+    const target = this.#url.pathname.replace(/\/$/, '') + path + (`${asked}` && `?${asked}`);
+    const headers = { accept: 'application/json' };
+    if (this.#token) headers.authorization = `Bearer ${this.#token}`;
+    key ??= method === 'GET' ? '' : randomUUID();
+    if (key) headers['idempotency-key'] = key;
+    const data = body === undefined ? undefined : Buffer.from(JSON.stringify(body));
+    if (data) headers['content-type'] = 'application/json';
+    if (method !== 'GET') headers['content-length'] = data?.length ?? 0;
+    const ends = performance.now() + this.#total + wait;
+    let unknown = false;
+    for (let attempt = 0; ; attempt += 1) {
+      let failed;
+      try {
+        const limit = Math.min(this.#timeout + wait, Math.max(ends - performance.now(), 100));
+        const answer = await this.#attempt({ method, path: target, headers }, data, limit);
+        if (answer.status === 200) return answer.json;
+        failed = refusal(answer);
+      } catch (error) {
+        if (!(error instanceof ReveilleError)) throw error;
+        failed = error;
+      }
+      unknown ||= failed.mayHaveTakenEffect && method !== 'GET';
+      failed.mayHaveTakenEffect = unknown;
+      const pause = Math.max(failed.retryAfter, (0.5 + Math.random() / 2) * Math.min(2000, 100 * 2 ** attempt));
+      const isRetried = failed.status === 0 ? !isCertificate(failed.cause) : RETRIED.has(failed.status);
+      if (!isRetried || performance.now() + pause >= ends) throw failed;
+      await sleep(pause);
+    }
+  }
+
+  #attempt(asked, data, limit) {
+    const { hostname, port } = this.#url;
+    const options = { ...asked, hostname: hostname.replace(/^\[|\]$/g, ''), port, agent: this.#agent };
+    return new Promise((resolve, reject) => {
+      let isConnected = false;
+      const fail = (cause) => {
+        const detail = `no answer from ${hostname}: ${cause.message || cause.code}`;
+        reject(new ReveilleError(detail, { mayHaveTakenEffect: isConnected, cause }));
+      };
+      const call = (this.#url.protocol === 'https:' ? https : http).request({
+        ...options, signal: AbortSignal.timeout(Math.ceil(limit)),
+      });
+      call.on('error', fail);
+      call.on('socket', (socket) => {
+        isConnected = !socket.connecting;
+        socket.once(this.#url.protocol === 'https:' ? 'secureConnect' : 'connect', () => { isConnected = true; });
+      });
+      call.on('response', (answer) => {
+        const chunks = [];
+        answer.on('data', (chunk) => chunks.push(chunk));
+        answer.on('error', fail);
+        answer.on('end', () => {
+          const [status, text] = [answer.statusCode, Buffer.concat(chunks).toString()];
+          const json = parsed(text);
+          if (status === 200 && json === undefined) fail(new Error('it is not JSON'));
+          resolve({ status, json, retryAfter: answer.headers['retry-after'] });
+        });
+      });
+      call.end(data);
+    });
+  }
+
+  #owned(fields = {}) {
+    return { tenant: this.#tenant, ...fields };
+  }
+}
+
+function refusal({ status, json, retryAfter }) {
+  return new ReveilleError(json?.detail ?? http.STATUS_CODES[status] ?? 'the answer says no more', {
+    status,
+    reason: json?.reason,
+    fields: json?.fields,
+    retryAfter: 1000 * (Number.parseInt(retryAfter, 10) || 0),
+    // Of a node, only 504 leaves the outcome open; a proxy may answer with others.
+    mayHaveTakenEffect: status >= 500 && status !== 501 && status !== 503,
+  });
+}
+
+function isCertificate(cause) {
+  return /CERT|ERR_TLS|UNABLE_TO_/.test(cause?.code ?? '');
+}
+
+function parsed(text) {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+function given(key) {
+  if (typeof key !== 'string' || key === '') {
+    throw new TypeError('the key is empty: give each message and each trigger a key of its own');
+  }
+  return key;
+}
+
+function refuseUnknown(options) {
+  const [name] = Object.keys(options);
+  if (name !== undefined) throw new TypeError(`there is no option '${name}'`);
+}
+
+const segment = encodeURIComponent;
+const rule = (firstWins) => (firstWins ? 'KEY_RULE_FIRST_WINS' : undefined);
+const pairs = (values) => values && Object.entries(values).map(([name, value]) => ({ name, value: String(value) }));
+
+// Columns are in order of their names: the same recipients are always the same request.
+function audience(to) {
+  const people = [to].flat().map((one) => (typeof one === 'string' ? { address: one } : one));
+  const columns = [...new Set(people.flatMap(Object.keys))].filter((name) => name !== 'address').sort();
+  const recipients = people.map((one) => {
+    const missing = ['address', ...columns].filter((name) => one[name] === undefined);
+    if (missing.length) throw new TypeError(`a recipient has no ${missing.join(', ')}, but others have`);
+    return { address: one.address, values: columns.map((column) => String(one[column])) };
+  });
+  return { columns, recipients };
+}
+
+module.exports = { Client, ReveilleError, literal };

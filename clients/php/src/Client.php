@@ -1,0 +1,353 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Reveille;
+
+/**
+ * Returns a template that renders as this text: `{{`, `{%` and `{#` in it have no meaning.
+ */
+function literal(string $text): string
+{
+    return preg_replace('/\{(?=[{%#])/', '{{ "{" }}', $text);
+}
+
+/** A call that failed, after all retries. */
+final class ReveilleException extends \RuntimeException
+{
+    /**
+     * @param int $status of HTTP; 0 if there was no answer
+     * @param string $reason such as `REQUEST_ID_REUSED`; empty if a proxy answered, or nothing did
+     * @param list<array{field: string, detail: string}> $fields of a request that is wrong, each with its path
+     * @param float $retryAfter seconds that the node asked to wait
+     * @param bool $mayHaveTakenEffect the outcome is unknown: repeat the call later with the same key
+     */
+    public function __construct(
+        string $detail,
+        public readonly int $status = 0,
+        public readonly string $reason = '',
+        public readonly array $fields = [],
+        public readonly float $retryAfter = 0.0,
+        public bool $mayHaveTakenEffect = false,
+        public readonly bool $isRetried = false,
+    ) {
+        $head = trim(($status ?: '') . ' ' . $reason);
+        parent::__construct($head === '' ? $detail : "$head: $detail", $status);
+    }
+}
+
+/**
+ * Client of Reveille's HTTP API. It needs PHP 8.1 with its usual extensions (json, openssl) and nothing else.
+ *
+ * Every call is repeated with the same key after 429, 502, 503, 504 and a broken connection, until `total` seconds have
+ * passed. So a call that returned has happened once, and a call that threw says whether it may have happened.
+ *
+ * @phpstan-type Recipient string|array<string, string|int|float>
+ */
+final class Client
+{
+    /** What an update of a schedule sets: all that a schedule consists of. */
+    private const SCHEDULE = 'when,zone,start,end,maxRuns,policies,pool,priority,content,audience,labels';
+    private readonly string $url;
+    private readonly ?string $token;
+    private readonly ?string $caFile;
+
+    /**
+     * @param float $timeout seconds for one attempt: above the node's own 15 s, so that the node's answer comes first
+     * @param float $total seconds for a call with all its retries
+     */
+    public function __construct(
+        ?string $url = null,
+        ?string $token = null,
+        ?string $caFile = null,
+        private readonly ?string $tenant = null,
+        private readonly float $timeout = 20.0,
+        private readonly float $total = 60.0,
+    ) {
+        $this->url = rtrim($url ?? (getenv('REVEILLE_URL') ?: 'http://127.0.0.1:7600'), '/');
+        if (!preg_match('~^https?://[^/]~', $this->url)) {
+            throw new \InvalidArgumentException("the URL $this->url is not http://HOST:PORT or https://HOST:PORT");
+        }
+        $this->token = $token ?? (getenv('REVEILLE_TOKEN') ?: null);
+        $this->caFile = $caFile ?? (getenv('REVEILLE_CA_FILE') ?: null);
+    }
+
+    /**
+     * Sends one email to each recipient, once for this key: the same call again sends nothing. Another content under the
+     * same key is refused (`REQUEST_ID_REUSED`), unless the first call is to win.
+     *
+     * Subject, texts and headers are templates; `literal` makes one of a text that is not.
+     *
+     * @param string|array<mixed> $to an address, an array with `address` and a value for each variable, or a list of these
+     * @param array<string, string>|null $headers
+     * @param array<string, string>|null $variables
+     * @param array<string, mixed>|null $policies
+     * @return array<string, mixed> `message`, `replayed` and `warnings`
+     */
+    public function send(
+        string $key,
+        string|array $to,
+        ?string $sender = null,
+        ?string $subject = null,
+        ?string $text = null,
+        ?string $html = null,
+        ?string $replyTo = null,
+        ?array $headers = null,
+        ?array $variables = null,
+        ?bool $bulk = null,
+        ?string $template = null,
+        ?\DateTimeInterface $at = null,
+        bool $firstWins = false,
+        ?string $pool = null,
+        ?int $priority = null,
+        ?array $policies = null,
+        ?bool $validateOnly = null,
+    ): array {
+        $content = self::present([
+            'sender' => $sender, 'replyTo' => $replyTo, 'subject' => $subject, 'text' => $text, 'html' => $html,
+            'headers' => self::pairs($headers), 'variables' => self::pairs($variables), 'bulk' => $bulk,
+        ]);
+        $people = self::audience(is_string($to) || isset($to['address']) ? [$to] : $to);
+        return $this->request('POST', '/v1/messages', $this->owned([
+            'key' => self::given($key), 'keyRule' => self::rule($firstWins), 'content' => $content ?: null,
+            'template' => $template, 'sendTime' => $at?->format('Y-m-d\TH:i:s.uP'), 'pool' => $pool,
+            'priority' => $priority, 'policies' => $policies, 'validateOnly' => $validateOnly,
+            ...($people['columns'] ? ['audience' => $people] : ['to' => array_column($people['recipients'], 'address')]),
+        ]), key: '');
+    }
+
+    /**
+     * Returns a message with the state of each recipient.
+     *
+     * @return array<string, mixed>
+     */
+    public function message(string $key): array
+    {
+        $path = '/v1/messages/' . rawurlencode(self::given($key));
+        return $this->request('GET', $path, query: $this->owned([]))['message'];
+    }
+
+    /**
+     * Cancels what of a message has not been sent. After the answer nothing of it is handed to a relay.
+     *
+     * @return array<string, mixed>
+     */
+    public function cancel(string $key): array
+    {
+        return $this->request('POST', '/v1/messages/' . rawurlencode(self::given($key)) . '/cancel', $this->owned([]));
+    }
+
+    /**
+     * Creates a schedule, or makes the existing one equal to this.
+     *
+     * @param array<string, mixed> $schedule `ScheduleBody` in openapi.json
+     * @return array<string, mixed>
+     */
+    public function putSchedule(string $name, array $schedule): array
+    {
+        $body = $this->owned([...$schedule, 'name' => $name]);
+        try {
+            return $this->request('POST', '/v1/schedules', $body)['schedule'];
+        } catch (ReveilleException $refused) {
+            if ($refused->reason !== 'NAME_TAKEN') {
+                throw $refused;
+            }
+        }
+        $path = '/v1/schedules/' . rawurlencode($name);
+        return $this->request('PATCH', $path, $body, ['updateMask' => self::SCHEDULE])['schedule'];
+    }
+
+    /**
+     * Opens a run of a schedule now, once for this key, to its own recipients or to these.
+     *
+     * @param list<Recipient>|null $recipients
+     * @return array<string, mixed> `run` and `warnings`
+     */
+    public function trigger(string $name, string $key, ?array $recipients = null, bool $firstWins = false): array
+    {
+        return $this->request('POST', '/v1/schedules/' . rawurlencode($name) . '/trigger', $this->owned([
+            'requestId' => self::given($key),
+            'keyRule' => self::rule($firstWins),
+            'audience' => $recipients === null ? null : self::audience($recipients),
+        ]), key: '');
+    }
+
+    /**
+     * Returns the events after a cursor, and waits up to `wait` seconds for the first one.
+     *
+     * @param string $after the cursor of an earlier answer, `latest`, or empty for the oldest that is kept
+     * @param list<string> $types
+     * @return array<string, mixed>
+     */
+    public function events(string $after = '', array $types = [], float $wait = 30.0, ?bool $single = null): array
+    {
+        $query = ['after' => $after, 'types' => $types, 'wait' => "{$wait}s", 'single' => $single ? 'true' : null];
+        return $this->request('GET', '/v1/events', query: $this->owned($query), wait: $wait);
+    }
+
+    /**
+     * Makes any call of the API, with retries, and returns its JSON.
+     *
+     * @param array<string, mixed>|null $body
+     * @param array<string, mixed> $query
+     * @param string|null $key idempotency key of a write. Null: one is drawn and kept over the retries. Empty: none, or
+     *     it is in the body
+     * @param float $wait seconds that the node may wait before it answers
+     * @return array<string, mixed>
+     */
+    public function request(
+        string $method,
+        string $path,
+        ?array $body = null,
+        array $query = [],
+        ?string $key = null,
+        float $wait = 0.0,
+    ): array {
+        $asked = [];
+        foreach ($query as $name => $value) {
+            foreach ((array) $value as $one) {
+                $asked[] = $one === '' ? null : $name . '=' . rawurlencode((string) $one);
+            }
+        }
+        $asked = implode('&', array_filter($asked));
+        $url = $this->url . $path . ($asked === '' ? '' : "?$asked");
+        $key ??= $method === 'GET' ? '' : bin2hex(random_bytes(16));
+        $headers = array_filter([
+            'Accept: application/json',
+            $this->token === null ? null : "Authorization: Bearer $this->token",
+            $key === '' ? null : "Idempotency-Key: $key",
+            $body === null ? null : 'Content-Type: application/json',
+        ]);
+        $flags = JSON_THROW_ON_ERROR | JSON_UNESCAPED_SLASHES | JSON_PRESERVE_ZERO_FRACTION;
+        $data = $body === null ? '' : json_encode((object) $body, $flags);
+        $ends = self::now() + $this->total + $wait;
+        $unknown = false;
+        for ($attempt = 0;; $attempt++) {
+            try {
+                $limit = min($this->timeout + $wait, max($ends - self::now(), 0.1));
+                return $this->attempt($method, $url, $headers, $data, $limit);
+            } catch (ReveilleException $failed) {
+                $unknown = $unknown || ($failed->mayHaveTakenEffect && $method !== 'GET');
+                $pause = max($failed->retryAfter, (0.5 + lcg_value() / 2) * min(2.0, 0.1 * 2 ** $attempt));
+                if (!$failed->isRetried || self::now() + $pause >= $ends) {
+                    $failed->mayHaveTakenEffect = $unknown;
+                    throw $failed;
+                }
+                usleep((int) ($pause * 1e6));
+            }
+        }
+    }
+
+    /**
+     * @param list<string> $headers
+     * @return array<string, mixed>
+     */
+    private function attempt(string $method, string $url, array $headers, string $data, float $limit): array
+    {
+        $http = ['method' => $method, 'header' => $headers, 'content' => $data, 'timeout' => $limit];
+        $http += ['ignore_errors' => true, 'follow_location' => 0, 'protocol_version' => 1.1];
+        $tls = $this->caFile === null ? [] : ['cafile' => $this->caFile];
+        $warnings = [];
+        set_error_handler(function (int $_, string $warning) use (&$warnings): bool {
+            $warnings[] = preg_replace('/^.*?\): /s', '', $warning);
+            return true;
+        });
+        try {
+            $content = file_get_contents($url, false, stream_context_create(['http' => $http, 'ssl' => $tls]));
+        } finally {
+            restore_error_handler();
+        }
+        $head = implode("\n", $http_response_header ?? []);
+        $status = preg_match('~^HTTP/\S+ (\d{3})~', $head, $found) ? (int) $found[1] : 0;
+        $json = json_decode((string) $content, true);
+        if ($status === 200 && is_array($json)) {
+            return $json;
+        }
+        if ($status === 0 || $status === 200) {
+            $why = implode('; ', $warnings) ?: 'the answer broke off';
+            // Only this failure comes after the connection.
+            $isConnected = $status !== 0 || str_contains($why, 'HTTP request failed');
+            $isRetried = !str_contains($why, 'certificate verify failed') && !str_contains($why, 'cafile');
+            $detail = "no answer from $this->url: $why";
+            throw new ReveilleException($detail, mayHaveTakenEffect: $isConnected, isRetried: $isRetried);
+        }
+        throw new ReveilleException(
+            $json['detail'] ?? 'the answer says no more',
+            $status,
+            $json['reason'] ?? '',
+            $json['fields'] ?? [],
+            preg_match('/^retry-after: *(\d+) *$/mi', $head, $found) ? (float) $found[1] : 0.0,
+            // Of a node, only 504 leaves the outcome open; a proxy may answer with others.
+            $status >= 500 && $status !== 501 && $status !== 503,
+            in_array($status, [429, 502, 503, 504], true),
+        );
+    }
+
+    /**
+     * @param array<string, mixed> $fields
+     * @return array<string, mixed>
+     */
+    private function owned(array $fields): array
+    {
+        return self::present(['tenant' => $this->tenant, ...$fields]);
+    }
+
+    private static function given(string $key): string
+    {
+        return $key !== '' ? $key : throw new \InvalidArgumentException(
+            'the key is empty: give each message and each trigger a key of its own'
+        );
+    }
+
+    private static function rule(bool $firstWins): ?string
+    {
+        return $firstWins ? 'KEY_RULE_FIRST_WINS' : null;
+    }
+
+    /**
+     * @param array<string, mixed> $fields
+     * @return array<string, mixed>
+     */
+    private static function present(array $fields): array
+    {
+        return array_filter($fields, fn (mixed $value): bool => $value !== null);
+    }
+
+    /**
+     * @param array<string, string>|null $values
+     * @return list<array{name: string, value: string}>|null
+     */
+    private static function pairs(?array $values): ?array
+    {
+        $pair = fn (string $name, mixed $value): array => ['name' => $name, 'value' => (string) $value];
+        return $values === null ? null : array_map($pair, array_keys($values), array_values($values));
+    }
+
+    /**
+     * Columns are in order of their names: the same recipients are always the same request.
+     *
+     * @param list<Recipient> $to
+     * @return array{columns: list<string>, recipients: list<array{address: string, values: list<string>}>}
+     */
+    private static function audience(array $to): array
+    {
+        $people = array_map(fn (mixed $one): array => is_array($one) ? $one : ['address' => $one], array_values($to));
+        $columns = array_diff(array_keys(array_merge([], ...$people)), ['address']);
+        sort($columns);
+        $recipients = [];
+        foreach ($people as $one) {
+            $missing = implode(', ', array_diff(['address', ...$columns], array_keys($one)));
+            if ($missing !== '') {
+                throw new \InvalidArgumentException("a recipient has no $missing, but others have");
+            }
+            $values = array_map(fn (string $column): string => (string) $one[$column], $columns);
+            $recipients[] = ['address' => $one['address'], 'values' => $values];
+        }
+        return ['columns' => $columns, 'recipients' => $recipients];
+    }
+
+    private static function now(): float
+    {
+        return hrtime(true) / 1e9;
+    }
+}

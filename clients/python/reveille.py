@@ -1,0 +1,323 @@
+"""Client of Reveille's HTTP API. It needs Python 3.9 and nothing else.
+
+Every call is repeated with the same key after 429, 502, 503, 504 and a broken connection, until `total` seconds have
+passed. So a call that returned has happened once, and a call that raised says whether it may have happened.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import random
+import re
+import ssl
+import time
+import uuid
+from datetime import datetime
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, TypedDict, Union
+from urllib.parse import quote, urlencode, urlsplit
+
+__all__ = ["Client", "ReveilleError", "literal"]
+
+# An address, or a mapping with `address` and a value for each variable of the templates.
+Recipient = Union[str, Mapping[str, str]]
+
+# What an update of a schedule sets: all that a schedule consists of.
+_SCHEDULE = "when,zone,start,end,maxRuns,policies,pool,priority,content,audience,labels"
+
+
+class Run(TypedDict, total=False):
+    run: str
+    tenant: str
+    schedule: str
+    state: str
+    audience: int
+    counts: Dict[str, int]
+
+
+class Message(TypedDict, total=False):
+    tenant: str
+    key: str
+    run: Run
+    sendTime: str
+    recipients: List[Dict[str, Any]]
+
+
+class Sent(TypedDict):
+    message: Message
+    # An earlier call with this key had sent it.
+    replayed: bool
+    # What keeps it from being sent as things are.
+    warnings: List[str]
+
+
+class Triggered(TypedDict, total=False):
+    run: Run
+    warnings: List[str]
+
+
+class WrongField(TypedDict):
+    field: str
+    detail: str
+
+
+class ReveilleError(Exception):
+    """A call that failed, after all retries.
+
+    status: of HTTP; 0 if there was no answer.
+    reason: such as `REQUEST_ID_REUSED`; empty if a proxy answered, or nothing did.
+    fields: of a request that is wrong, each with its path and what is wrong.
+    may_have_taken_effect: the outcome is unknown. Repeat the call later with the same key.
+    retry_after: seconds that the node asked to wait.
+    """
+
+    is_retried = False
+    may_have_taken_effect = False
+    retry_after = 0.0
+
+    def __init__(self, detail: str, status: int = 0, reason: str = "", fields: Sequence[WrongField] = ()) -> None:
+        super().__init__(" ".join(filter(None, [str(status or ""), reason])) + (": " if status or reason else "") + detail)
+        self.detail = detail
+        self.status = status
+        self.reason = reason
+        self.fields = list(fields)
+
+
+def literal(text: str) -> str:
+    """Returns a template that renders as this text: `{{`, `{%` and `{#` in it have no meaning."""
+    return re.sub(r"\{(?=[{%#])", '{{ "{" }}', text)
+
+
+class Client:
+    """Calls one cluster. It holds no connection, so threads and forked processes may share it.
+
+    timeout: seconds for one attempt. It is above the node's own 15 s, so that the node's answer comes first.
+    total: seconds for a call with all its retries.
+    """
+
+    def __init__(
+        self,
+        url: Optional[str] = None,
+        token: Optional[str] = None,
+        ca_file: Optional[str] = None,
+        tenant: Optional[str] = None,
+        timeout: float = 20.0,
+        total: float = 60.0,
+    ) -> None:
+        address = urlsplit(url or os.environ.get("REVEILLE_URL") or "http://127.0.0.1:7600")
+        if address.scheme not in ("http", "https") or not address.hostname:
+            raise ValueError(f"the URL {address.geturl()!r} is not http://HOST:PORT or https://HOST:PORT")
+        self._host, self._port, self._prefix = address.hostname, address.port, address.path.rstrip("/")
+        self._token = token or os.environ.get("REVEILLE_TOKEN")
+        ca_file = ca_file or os.environ.get("REVEILLE_CA_FILE")
+        self._tls = ssl.create_default_context(cafile=ca_file) if address.scheme == "https" else None
+        self._tenant, self._timeout, self._total = tenant, timeout, total
+
+    def send(
+        self,
+        key: str,
+        *,
+        to: Union[Recipient, Iterable[Recipient]],
+        sender: Optional[str] = None,
+        subject: Optional[str] = None,
+        text: Optional[str] = None,
+        html: Optional[str] = None,
+        reply_to: Optional[str] = None,
+        headers: Optional[Mapping[str, str]] = None,
+        variables: Optional[Mapping[str, str]] = None,
+        bulk: bool = False,
+        template: Optional[str] = None,
+        at: Optional[datetime] = None,
+        first_wins: bool = False,
+        pool: Optional[str] = None,
+        priority: Optional[int] = None,
+        policies: Optional[Mapping[str, Any]] = None,
+        validate_only: bool = False,
+    ) -> Sent:
+        """Sends one email to each recipient, once for this key: the same call again sends nothing.
+
+        Subject, texts and headers are templates; `literal` makes one of a text that is not. Another content under the
+        same key is refused (`REQUEST_ID_REUSED`), unless the first call is to win.
+        """
+        content = {
+            "sender": sender,
+            "replyTo": reply_to,
+            "subject": subject,
+            "text": text,
+            "html": html,
+            "headers": _pairs(headers),
+            "variables": _pairs(variables),
+            "bulk": bulk or None,
+        }
+        body = {
+            "key": _given(key),
+            "keyRule": "KEY_RULE_FIRST_WINS" if first_wins else None,
+            "content": _present(content) or None,
+            "template": template,
+            "sendTime": _instant(at),
+            "pool": pool,
+            "priority": priority,
+            "policies": policies,
+            "validateOnly": validate_only or None,
+        }
+        audience = _audience(to)
+        people = {"audience": audience} if audience["columns"] else {"to": [one["address"] for one in audience["recipients"]]}
+        return self.request("POST", "/v1/messages", self._owned({**body, **people}), key="")
+
+    def message(self, key: str) -> Message:
+        """Returns a message with the state of each recipient."""
+        return self.request("GET", f"/v1/messages/{quote(_given(key), safe='')}", query=self._owned({}))["message"]
+
+    def cancel(self, key: str) -> Dict[str, Any]:
+        """Cancels what of a message has not been sent. After the answer nothing of it is handed to a relay."""
+        return self.request("POST", f"/v1/messages/{quote(_given(key), safe='')}/cancel", self._owned({}))
+
+    def put_schedule(self, name: str, schedule: Mapping[str, Any]) -> Dict[str, Any]:
+        """Creates a schedule, or makes the existing one equal to this. Its form is `ScheduleBody` in openapi.json."""
+        body = self._owned({**schedule, "name": name})
+        try:
+            return self.request("POST", "/v1/schedules", body)["schedule"]
+        except ReveilleError as error:
+            if error.reason != "NAME_TAKEN":
+                raise
+        path = f"/v1/schedules/{quote(name, safe='')}"
+        return self.request("PATCH", path, body, {"updateMask": _SCHEDULE})["schedule"]
+
+    def trigger(
+        self,
+        name: str,
+        key: str,
+        recipients: Optional[Iterable[Recipient]] = None,
+        first_wins: bool = False,
+    ) -> Triggered:
+        """Opens a run of a schedule now, once for this key, to its own recipients or to these."""
+        body = {
+            "requestId": _given(key),
+            "keyRule": "KEY_RULE_FIRST_WINS" if first_wins else None,
+            "audience": None if recipients is None else _audience(recipients),
+        }
+        return self.request("POST", f"/v1/schedules/{quote(name, safe='')}/trigger", self._owned(body), key="")
+
+    def events(self, after: str = "", types: Sequence[str] = (), wait: float = 30.0, single: bool = False) -> Dict[str, Any]:
+        """Returns the events after a cursor, and waits up to `wait` seconds for the first one.
+
+        after: the cursor of an earlier answer, `latest`, or empty for the oldest that is kept.
+        """
+        query = {"after": after, "types": list(types), "wait": f"{wait:g}s", "single": "true" if single else None}
+        return self.request("GET", "/v1/events", query=self._owned(query), wait=wait)
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        query: Optional[Mapping[str, Any]] = None,
+        key: Optional[str] = None,
+        wait: float = 0.0,
+    ) -> Any:
+        """Makes any call of the API, with retries, and returns its JSON.
+
+        key: idempotency key of a write. None: one is drawn and kept over the retries. Empty: none, or it is in the body.
+        wait: seconds that the node may wait before it answers.
+        """
+        query = {name: value for name, value in (query or {}).items() if value not in (None, "", [])}
+        target = self._prefix + path + ("?" + urlencode(query, doseq=True) if query else "")
+        headers = {"Accept": "application/json"}
+        if self._token:
+            headers["Authorization"] = f"Bearer {self._token}"
+        if key is None and method != "GET":
+            key = str(uuid.uuid4())
+        if key:
+            headers["Idempotency-Key"] = key
+        data = None
+        if body is not None:
+            data = json.dumps(body).encode()
+            headers["Content-Type"] = "application/json"
+        deadline = time.monotonic() + self._total + wait
+        unknown, attempt = False, 0
+        while True:
+            try:
+                limit = min(self._timeout + wait, max(deadline - time.monotonic(), 0.1))
+                return self._attempt(method, target, data, headers, limit)
+            except ReveilleError as error:
+                unknown |= error.may_have_taken_effect and method != "GET"
+                error.may_have_taken_effect = unknown
+                pause = max(error.retry_after, random.uniform(0.5, 1.0) * min(2.0, 0.1 * 2**attempt))
+                if not error.is_retried or time.monotonic() + pause >= deadline:
+                    raise
+            time.sleep(pause)
+            attempt += 1
+
+    def _attempt(self, method: str, target: str, data: Optional[bytes], headers: Dict[str, str], limit: float) -> Any:
+        if self._tls:
+            connection = http.client.HTTPSConnection(self._host, self._port, timeout=limit, context=self._tls)
+        else:
+            connection = http.client.HTTPConnection(self._host, self._port, timeout=limit)
+        is_connected = False
+        try:
+            connection.connect()
+            is_connected = True
+            connection.request(method, target, data, headers)
+            answer = connection.getresponse()
+            content = answer.read()
+            if answer.status == 200:
+                return json.loads(content)
+        except (OSError, http.client.HTTPException, ValueError) as cause:
+            error = ReveilleError(f"no answer from {self._host}: {cause or type(cause).__name__}")
+            error.may_have_taken_effect = is_connected
+            error.is_retried = not isinstance(cause, ssl.SSLCertVerificationError)
+            raise error from cause
+        finally:
+            connection.close()
+        raise _refusal(answer.status, content, answer.getheader("Retry-After", ""))
+
+    def _owned(self, fields: Dict[str, Any]) -> Dict[str, Any]:
+        return _present({"tenant": self._tenant, **fields})
+
+
+def _refusal(status: int, content: bytes, retry_after: str) -> ReveilleError:
+    try:
+        problem = dict(json.loads(content))
+    except (ValueError, TypeError):
+        problem = {}
+    detail = problem.get("detail") or http.client.responses.get(status, "")
+    error = ReveilleError(detail, status, problem.get("reason", ""), problem.get("fields", ()))
+    error.is_retried = status in (429, 502, 503, 504)
+    error.retry_after = float(retry_after) if retry_after.isdigit() else 0.0
+    # Of a node, only 504 leaves the outcome open; a proxy may answer with others.
+    error.may_have_taken_effect = status >= 500 and status not in (501, 503)
+    return error
+
+
+def _given(key: str) -> str:
+    if not key:
+        raise ValueError("the key is empty: give each message and each trigger a key of its own")
+    return key
+
+
+def _present(fields: Mapping[str, Any]) -> Dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _pairs(values: Optional[Mapping[str, str]]) -> Optional[List[Dict[str, str]]]:
+    return None if values is None else [{"name": name, "value": str(value)} for name, value in values.items()]
+
+
+def _instant(at: Optional[datetime]) -> Optional[str]:
+    if at is not None and at.tzinfo is None:
+        raise ValueError("the time has no time zone: give an aware datetime")
+    return None if at is None else at.isoformat()
+
+
+def _audience(to: Union[Recipient, Iterable[Recipient]]) -> Dict[str, Any]:
+    # Columns in order of their names: the same recipients are always the same request.
+    given = [to] if isinstance(to, (str, Mapping)) else list(to)
+    people = [{"address": one} if isinstance(one, str) else dict(one) for one in given]
+    columns = sorted({name for one in people for name in one} - {"address"})
+    for one in people:
+        missing = {"address", *columns} - one.keys()
+        if missing:
+            raise ValueError(f"the recipient {one} has no {', '.join(sorted(missing))}, but others have")
+    rows = [{"address": one["address"], "values": [str(one[column]) for column in columns]} for one in people]
+    return {"columns": columns, "recipients": rows}

@@ -1,0 +1,61 @@
+"""Email backend for Django: `EMAIL_BACKEND = "reveille_django.EmailBackend"`.
+
+The setting `REVEILLE` has the arguments of `reveille.Client`, and may be absent. The key of an email is its header
+`X-Reveille-Key`, else its `Message-ID`, else it is drawn: then only the retries of this one call are harmless.
+"""
+
+from __future__ import annotations
+
+from email.utils import parseaddr
+from typing import Any, Optional, Sequence
+
+from django.conf import settings
+from django.core.mail import EmailMessage, make_msgid
+from django.core.mail.backends.base import BaseEmailBackend
+
+from reveille import Client, ReveilleError, literal
+
+# Django has them as attributes of the email; `Date` and `Message-ID` are Reveille's own.
+_NOT_PASSED = {"x-reveille-key", "message-id", "date", "from", "to", "cc", "bcc", "reply-to", "subject"}
+
+
+class EmailBackend(BaseEmailBackend):
+    """Each recipient gets an email of its own, with only its own address in `To`; so do those in Cc and Bcc."""
+
+    def __init__(self, fail_silently: bool = False, client: Optional[Client] = None, **_others: Any) -> None:
+        super().__init__(fail_silently=fail_silently)
+        self.client = client or Client(**getattr(settings, "REVEILLE", {}))
+
+    def send_messages(self, email_messages: Sequence[EmailMessage]) -> int:
+        sent = 0
+        for email in email_messages:
+            try:
+                sent += self._send(email)
+            except (ReveilleError, ValueError):
+                if not self.fail_silently:
+                    raise
+        return sent
+
+    def _send(self, email: EmailMessage) -> int:
+        if not email.recipients():
+            return 0
+        if email.attachments:
+            raise ValueError("Reveille sends no attachments: link to the file instead")
+        given = {name.lower(): str(value) for name, value in email.extra_headers.items()}
+        body = literal(str(email.body))
+        bodies = {"html": body} if email.content_subtype == "html" else {"text": body}
+        for content, kind in getattr(email, "alternatives", None) or ():
+            if kind != "text/html":
+                raise ValueError(f"Reveille sends text and HTML, and no alternative of type {kind}")
+            bodies["html"] = literal(str(content))
+        headers = {name: literal(str(value)) for name, value in email.extra_headers.items() if name.lower() not in _NOT_PASSED}
+        self.client.send(
+            given.get("x-reveille-key") or given.get("message-id", "").strip("<>") or make_msgid().strip("<>"),
+            to=[parseaddr(one)[1] for one in email.recipients()],
+            sender=given.get("from", str(email.from_email)),
+            reply_to=given.get("reply-to") or ", ".join(map(str, email.reply_to)) or None,
+            subject=literal(str(email.subject)),
+            headers=headers or None,
+            **bodies,
+        )
+        return 1

@@ -1,0 +1,212 @@
+# frozen_string_literal: true
+
+require "json"
+require "net/http"
+require "openssl"
+require "securerandom"
+require "time"
+require "uri"
+
+# Client of Reveille's HTTP API. It needs Ruby 3.0 and nothing else.
+module Reveille
+  # Returns a template that renders as this text: `{{`, `{%` and `{#` in it have no meaning.
+  def self.literal(text)
+    text.gsub(/\{(?=[{%#])/, '{{ "{" }}')
+  end
+
+  # A call that failed, after all retries.
+  class Error < StandardError
+    # Status of HTTP; 0 if there was no answer.
+    attr_reader :status
+    # Such as `REQUEST_ID_REUSED`; empty if a proxy answered, or nothing did.
+    attr_reader :reason
+    # Fields of a request that is wrong: hashes with `field` (its path) and `detail`.
+    attr_reader :fields
+    # Seconds that the node asked to wait.
+    attr_reader :retry_after
+
+    def initialize(detail, status: 0, reason: "", fields: [], retry_after: 0, retried: false, unknown: false)
+      head = [status.zero? ? nil : status, reason.empty? ? nil : reason].compact.join(" ")
+      super(head.empty? ? detail : "#{head}: #{detail}")
+      @status, @reason, @fields, @retry_after = status, reason, fields, retry_after
+      @retried, @unknown = retried, unknown
+    end
+
+    # True if the outcome is unknown. Repeat the call later with the same key.
+    def may_have_taken_effect? = @unknown
+
+    # True if the same call may succeed later.
+    def retried? = @retried
+
+    # Records whether the outcome is unknown, over all attempts.
+    attr_writer :unknown
+  end
+
+  # Calls one cluster. It holds no connection, so threads and forked processes may share it.
+  #
+  # Every call is repeated with the same key after 429, 502, 503, 504 and a broken connection, until `total` seconds
+  # have passed. So a call that returned has happened once, and a call that raised says whether it may have happened.
+  class Client
+    # What an update of a schedule sets: all that a schedule consists of.
+    SCHEDULE = "when,zone,start,end,maxRuns,policies,pool,priority,content,audience,labels"
+    VERBS = { "GET" => Net::HTTP::Get, "POST" => Net::HTTP::Post, "PUT" => Net::HTTP::Put,
+              "PATCH" => Net::HTTP::Patch, "DELETE" => Net::HTTP::Delete }.freeze
+    private_constant :SCHEDULE, :VERBS
+
+    # timeout: seconds for one attempt. It is above the node's own 15 s, so that the node's answer comes first.
+    # total: seconds for a call with all its retries.
+    def initialize(url: nil, token: nil, ca_file: nil, tenant: nil, timeout: 20, total: 60)
+      @url = URI(url || ENV["REVEILLE_URL"] || "http://127.0.0.1:7600")
+      raise ArgumentError, "the URL #{@url} is not http://HOST:PORT or https://HOST:PORT" unless @url.is_a?(URI::HTTP)
+
+      @token = token || ENV["REVEILLE_TOKEN"]
+      @ca_file = ca_file || ENV["REVEILLE_CA_FILE"]
+      @tenant, @timeout, @total = tenant, timeout, total
+    end
+
+    # Sends one email to each recipient, once for this key: the same call again sends nothing. Another content under the
+    # same key is refused (`REQUEST_ID_REUSED`), unless the first call is to win.
+    #
+    # `to` is an address, a hash with `address` and a value for each variable of the templates, or an array of these.
+    # Subject, texts and headers are templates; `Reveille.literal` makes one of a text that is not.
+    def send(key, to:, sender: nil, subject: nil, text: nil, html: nil, reply_to: nil, headers: nil, variables: nil,
+             bulk: nil, template: nil, at: nil, first_wins: false, pool: nil, priority: nil, policies: nil,
+             validate_only: nil)
+      content = { sender: sender, replyTo: reply_to, subject: subject, text: text, html: html, headers: pairs(headers),
+                  variables: pairs(variables), bulk: bulk }.compact
+      people = audience(to)
+      people = people[:columns].empty? ? { to: people[:recipients].map { |one| one[:address] } } : { audience: people }
+      body = { key: given(key), keyRule: rule(first_wins), content: content.empty? ? nil : content, template: template,
+               sendTime: at && at.to_time.getutc.iso8601(9), pool: pool, priority: priority, policies: policies,
+               validateOnly: validate_only }
+      request("POST", "/v1/messages", owned(body.merge(people)), key: "")
+    end
+
+    # Returns a message with the state of each recipient.
+    def message(key) = request("GET", "/v1/messages/#{path(given(key))}", query: owned)["message"]
+
+    # Cancels what of a message has not been sent. After the answer nothing of it is handed to a relay.
+    def cancel(key) = request("POST", "/v1/messages/#{path(given(key))}/cancel", owned)
+
+    # Creates a schedule, or makes the existing one equal to this. Its form is `ScheduleBody` in openapi.json.
+    def put_schedule(name, schedule)
+      body = owned(schedule.to_h.merge("name" => name))
+      request("POST", "/v1/schedules", body)["schedule"]
+    rescue Error => e
+      raise unless e.reason == "NAME_TAKEN"
+
+      request("PATCH", "/v1/schedules/#{path(name)}", body, query: { updateMask: SCHEDULE })["schedule"]
+    end
+
+    # Opens a run of a schedule now, once for this key, to its own recipients or to these.
+    def trigger(name, key, recipients: nil, first_wins: false)
+      body = { requestId: given(key), keyRule: rule(first_wins), audience: recipients && audience(recipients) }
+      request("POST", "/v1/schedules/#{path(name)}/trigger", owned(body), key: "")
+    end
+
+    # Returns the events after a cursor, and waits up to `wait` seconds for the first one. `after` is the cursor of an
+    # earlier answer, `latest`, or empty for the oldest that is kept.
+    def events(after = "", types: [], wait: 30, single: nil)
+      query = owned(after: after, types: types, wait: "#{wait}s", single: single)
+      request("GET", "/v1/events", query: query, wait: wait)
+    end
+
+    # Makes any call of the API, with retries, and returns its JSON.
+    #
+    # key: idempotency key of a write. nil: one is drawn and kept over the retries. Empty: none, or it is in the body.
+    # wait: seconds that the node may wait before it answers.
+    def request(verb, path, body = nil, query: {}, key: nil, wait: 0)
+      query = query.reject { |_, value| value.nil? || value == "" || value == [] }
+      target = @url.path.chomp("/") + path + (query.empty? ? "" : "?#{URI.encode_www_form(query)}")
+      key ||= SecureRandom.uuid unless verb == "GET"
+      call = VERBS.fetch(verb).new(target, headers(key, body))
+      call.body = JSON.generate(body) if body
+      ends = now + @total + wait
+      unknown, attempt = false, 0
+      begin
+        attempt(call, [@timeout + wait, [ends - now, 0.1].max].min)
+      rescue Error => e
+        e.unknown = unknown ||= e.may_have_taken_effect? && verb != "GET"
+        pause = [e.retry_after, rand(0.5..1.0) * [2.0, 0.1 * 2**attempt].min].max
+        raise if !e.retried? || now + pause >= ends
+
+        sleep(pause)
+        attempt += 1
+        retry
+      end
+    end
+
+    private
+
+    def attempt(call, limit)
+      http = Net::HTTP.new(@url.hostname, @url.port, nil)
+      http.open_timeout = http.read_timeout = http.write_timeout = http.ssl_timeout = limit
+      http.max_retries = 0
+      http.use_ssl = @url.scheme == "https"
+      http.ca_file = @ca_file if @ca_file
+      connected = false
+      answer = http.start do
+        connected = true
+        http.request(call)
+      end
+      return JSON.parse(answer.body) if answer.code == "200"
+
+      raise refusal(answer.code.to_i, answer.body.to_s, answer["Retry-After"].to_s)
+    rescue SystemCallError, SocketError, IOError, Timeout::Error, OpenSSL::SSL::SSLError, Net::ProtocolError,
+           Net::HTTPBadResponse, Net::HTTPHeaderSyntaxError, JSON::ParserError => e
+      certificate = e.is_a?(OpenSSL::SSL::SSLError) && e.message.include?("certificate verify failed")
+      raise Error.new("no answer from #{@url.host}: #{e.message}", retried: !certificate, unknown: connected)
+    end
+
+    def refusal(status, body, retry_after)
+      problem = problem(body)
+      # Of a node, only 504 leaves the outcome open; a proxy may answer with others.
+      Error.new(problem["detail"] || "the answer says no more", status: status, reason: problem["reason"].to_s,
+                fields: problem["fields"] || [], retry_after: retry_after.to_i,
+                retried: [429, 502, 503, 504].include?(status), unknown: status >= 500 && ![501, 503].include?(status))
+    end
+
+    def problem(body)
+      problem = JSON.parse(body)
+      problem.is_a?(Hash) ? problem : {}
+    rescue JSON::ParserError
+      {}
+    end
+
+    def headers(key, body)
+      { "Accept" => "application/json", "Content-Type" => body && "application/json",
+        "Authorization" => @token && "Bearer #{@token}",
+        "Idempotency-Key" => key.to_s.empty? ? nil : key }.compact
+    end
+
+    def owned(fields = {}) = { tenant: @tenant }.merge(fields).compact
+
+    def given(key)
+      raise ArgumentError, "the key is empty: give each message and each trigger a key of its own" if key.to_s.empty?
+
+      key.to_s
+    end
+
+    def path(part) = URI.encode_www_form_component(part).gsub("+", "%20")
+
+    def rule(first_wins) = first_wins ? "KEY_RULE_FIRST_WINS" : nil
+
+    def pairs(values) = values&.map { |name, value| { name: name.to_s, value: value.to_s } }
+
+    # Columns are in order of their names: the same recipients are always the same request.
+    def audience(to)
+      given = to.is_a?(Hash) || !to.respond_to?(:map) ? [to] : to
+      people = given.map { |one| one.is_a?(Hash) ? one.transform_keys(&:to_s) : { "address" => one.to_s } }
+      columns = people.flat_map(&:keys).uniq.sort - ["address"]
+      recipients = people.map do |one|
+        missing = ["address", *columns] - one.keys
+        raise ArgumentError, "the recipient #{one} has no #{missing.join(', ')}, but others have" unless missing.empty?
+
+        { address: one["address"].to_s, values: one.values_at(*columns).map(&:to_s) }
+      end
+      { columns: columns, recipients: recipients }
+    end
+
+    def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+  end
+end
