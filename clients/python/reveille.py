@@ -15,7 +15,7 @@ import ssl
 import time
 import uuid
 from datetime import datetime
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, TypedDict, Union
+from typing import Any, Iterable, Mapping, Sequence, TypedDict, Union
 from urllib.parse import quote, urlencode, urlsplit
 
 __all__ = ["Client", "ReveilleError", "literal"]
@@ -33,7 +33,7 @@ class Run(TypedDict, total=False):
     schedule: str
     state: str
     audience: int
-    counts: Dict[str, int]
+    counts: dict[str, int]
 
 
 class Message(TypedDict, total=False):
@@ -41,7 +41,7 @@ class Message(TypedDict, total=False):
     key: str
     run: Run
     sendTime: str
-    recipients: List[Dict[str, Any]]
+    recipients: list[dict[str, Any]]
 
 
 class Sent(TypedDict):
@@ -49,12 +49,20 @@ class Sent(TypedDict):
     # An earlier call with this key had sent it.
     replayed: bool
     # What keeps it from being sent as things are.
-    warnings: List[str]
+    warnings: list[str]
 
 
 class Triggered(TypedDict, total=False):
     run: Run
-    warnings: List[str]
+    warnings: list[str]
+
+
+class Events(TypedDict, total=False):
+    # Each has `type`, `time`, `run`, `count` and more (`Event` in openapi.json).
+    events: list[dict[str, Any]]
+    # `after` of the next call, also where there are no events.
+    cursor: str
+    more: bool
 
 
 class WrongField(TypedDict):
@@ -77,7 +85,7 @@ class ReveilleError(Exception):
     retry_after = 0.0
 
     def __init__(self, detail: str, status: int = 0, reason: str = "", fields: Sequence[WrongField] = ()) -> None:
-        super().__init__(" ".join(filter(None, [str(status or ""), reason])) + (": " if status or reason else "") + detail)
+        super().__init__(": ".join(filter(None, [f"{status or ''} {reason}".strip(), detail])))
         self.detail = detail
         self.status = status
         self.reason = reason
@@ -97,13 +105,8 @@ class Client:
     """
 
     def __init__(
-        self,
-        url: Optional[str] = None,
-        token: Optional[str] = None,
-        ca_file: Optional[str] = None,
-        tenant: Optional[str] = None,
-        timeout: float = 20.0,
-        total: float = 60.0,
+        self, url: str | None = None, token: str | None = None, ca_file: str | None = None, tenant: str | None = None,
+        timeout: float = 20.0, total: float = 60.0,
     ) -> None:
         address = urlsplit(url or os.environ.get("REVEILLE_URL") or "http://127.0.0.1:7600")
         if address.scheme not in ("http", "https") or not address.hostname:
@@ -115,25 +118,11 @@ class Client:
         self._tenant, self._timeout, self._total = tenant, timeout, total
 
     def send(
-        self,
-        key: str,
-        *,
-        to: Union[Recipient, Iterable[Recipient]],
-        sender: Optional[str] = None,
-        subject: Optional[str] = None,
-        text: Optional[str] = None,
-        html: Optional[str] = None,
-        reply_to: Optional[str] = None,
-        headers: Optional[Mapping[str, str]] = None,
-        variables: Optional[Mapping[str, str]] = None,
-        bulk: bool = False,
-        template: Optional[str] = None,
-        at: Optional[datetime] = None,
-        first_wins: bool = False,
-        pool: Optional[str] = None,
-        priority: Optional[int] = None,
-        policies: Optional[Mapping[str, Any]] = None,
-        validate_only: bool = False,
+        self, key: str, *, to: Recipient | Iterable[Recipient], sender: str | None = None, subject: str | None = None,
+        text: str | None = None, html: str | None = None, reply_to: str | None = None,
+        headers: Mapping[str, str] | None = None, variables: Mapping[str, str] | None = None, bulk: bool = False,
+        template: str | None = None, at: datetime | None = None, first_wins: bool = False, pool: str | None = None,
+        priority: int | None = None, policies: Mapping[str, Any] | None = None, validate_only: bool = False,
     ) -> Sent:
         """Sends one email to each recipient, once for this key: the same call again sends nothing.
 
@@ -141,39 +130,25 @@ class Client:
         same key is refused (`REQUEST_ID_REUSED`), unless the first call is to win.
         """
         content = {
-            "sender": sender,
-            "replyTo": reply_to,
-            "subject": subject,
-            "text": text,
-            "html": html,
-            "headers": _pairs(headers),
-            "variables": _pairs(variables),
-            "bulk": bulk or None,
+            "sender": sender, "replyTo": reply_to, "subject": subject, "text": text, "html": html,
+            "headers": _pairs(headers), "variables": _pairs(variables), "bulk": bulk or None,
         }
         body = {
-            "key": _given(key),
-            "keyRule": "KEY_RULE_FIRST_WINS" if first_wins else None,
-            "content": _present(content) or None,
-            "template": template,
-            "sendTime": _instant(at),
-            "pool": pool,
-            "priority": priority,
-            "policies": policies,
-            "validateOnly": validate_only or None,
+            "key": _given(key), "keyRule": _rule(first_wins), "content": _present(content) or None, "template": template,
+            "audience": _audience(to), "sendTime": _instant(at), "pool": pool, "priority": priority,
+            "policies": policies, "validateOnly": validate_only or None,
         }
-        audience = _audience(to)
-        people = {"audience": audience} if audience["columns"] else {"to": [one["address"] for one in audience["recipients"]]}
-        return self.request("POST", "/v1/messages", self._owned({**body, **people}), key="")
+        return self.request("POST", "/v1/messages", self._owned(body), key="")
 
     def message(self, key: str) -> Message:
         """Returns a message with the state of each recipient."""
         return self.request("GET", f"/v1/messages/{quote(_given(key), safe='')}", query=self._owned({}))["message"]
 
-    def cancel(self, key: str) -> Dict[str, Any]:
+    def cancel(self, key: str) -> dict[str, Any]:
         """Cancels what of a message has not been sent. After the answer nothing of it is handed to a relay."""
         return self.request("POST", f"/v1/messages/{quote(_given(key), safe='')}/cancel", self._owned({}))
 
-    def put_schedule(self, name: str, schedule: Mapping[str, Any]) -> Dict[str, Any]:
+    def put_schedule(self, name: str, schedule: Mapping[str, Any]) -> dict[str, Any]:
         """Creates a schedule, or makes the existing one equal to this. Its form is `ScheduleBody` in openapi.json."""
         body = self._owned({**schedule, "name": name})
         try:
@@ -185,40 +160,31 @@ class Client:
         return self.request("PATCH", path, body, {"updateMask": _SCHEDULE})["schedule"]
 
     def trigger(
-        self,
-        name: str,
-        key: str,
-        recipients: Optional[Iterable[Recipient]] = None,
-        first_wins: bool = False,
+        self, name: str, key: str, recipients: Iterable[Recipient] | None = None, first_wins: bool = False
     ) -> Triggered:
         """Opens a run of a schedule now, once for this key, to its own recipients or to these."""
         body = {
             "requestId": _given(key),
-            "keyRule": "KEY_RULE_FIRST_WINS" if first_wins else None,
+            "keyRule": _rule(first_wins),
             "audience": None if recipients is None else _audience(recipients),
         }
         return self.request("POST", f"/v1/schedules/{quote(name, safe='')}/trigger", self._owned(body), key="")
 
-    def events(self, after: str = "", types: Sequence[str] = (), wait: float = 30.0, single: bool = False) -> Dict[str, Any]:
+    def events(self, after: str = "", types: Sequence[str] = (), wait: float = 30, single: bool = False) -> Events:
         """Returns the events after a cursor, and waits up to `wait` seconds for the first one.
 
-        after: the cursor of an earlier answer, `latest`, or empty for the oldest that is kept.
+        after: the `cursor` of an earlier answer, `latest`, or empty for the oldest event that is kept.
         """
         query = {"after": after, "types": list(types), "wait": f"{wait:g}s", "single": "true" if single else None}
         return self.request("GET", "/v1/events", query=self._owned(query), wait=wait)
 
     def request(
-        self,
-        method: str,
-        path: str,
-        body: Any = None,
-        query: Optional[Mapping[str, Any]] = None,
-        key: Optional[str] = None,
+        self, method: str, path: str, body: Any = None, query: Mapping[str, Any] | None = None, key: str | None = None,
         wait: float = 0.0,
     ) -> Any:
         """Makes any call of the API, with retries, and returns its JSON.
 
-        key: idempotency key of a write. None: one is drawn and kept over the retries. Empty: none, or it is in the body.
+        key: idempotency key of a write. None: one is drawn and kept over the retries. Empty: the body has it.
         wait: seconds that the node may wait before it answers.
         """
         query = {name: value for name, value in (query or {}).items() if value not in (None, "", [])}
@@ -249,7 +215,7 @@ class Client:
             time.sleep(pause)
             attempt += 1
 
-    def _attempt(self, method: str, target: str, data: Optional[bytes], headers: Dict[str, str], limit: float) -> Any:
+    def _attempt(self, method: str, target: str, data: bytes | None, headers: dict[str, str], limit: float) -> Any:
         if self._tls:
             connection = http.client.HTTPSConnection(self._host, self._port, timeout=limit, context=self._tls)
         else:
@@ -272,7 +238,7 @@ class Client:
             connection.close()
         raise _refusal(answer.status, content, answer.getheader("Retry-After", ""))
 
-    def _owned(self, fields: Dict[str, Any]) -> Dict[str, Any]:
+    def _owned(self, fields: dict[str, Any]) -> dict[str, Any]:
         return _present({"tenant": self._tenant, **fields})
 
 
@@ -296,21 +262,25 @@ def _given(key: str) -> str:
     return key
 
 
-def _present(fields: Mapping[str, Any]) -> Dict[str, Any]:
+def _rule(first_wins: bool) -> str | None:
+    return "KEY_RULE_FIRST_WINS" if first_wins else None
+
+
+def _present(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _pairs(values: Optional[Mapping[str, str]]) -> Optional[List[Dict[str, str]]]:
+def _pairs(values: Mapping[str, str] | None) -> Optional[list[dict[str, str]]]:
     return None if values is None else [{"name": name, "value": str(value)} for name, value in values.items()]
 
 
-def _instant(at: Optional[datetime]) -> Optional[str]:
+def _instant(at: datetime | None) -> str | None:
     if at is not None and at.tzinfo is None:
         raise ValueError("the time has no time zone: give an aware datetime")
     return None if at is None else at.isoformat()
 
 
-def _audience(to: Union[Recipient, Iterable[Recipient]]) -> Dict[str, Any]:
+def _audience(to: Recipient | Iterable[Recipient]) -> dict[str, Any]:
     # Columns in order of their names: the same recipients are always the same request.
     given = [to] if isinstance(to, (str, Mapping)) else list(to)
     people = [{"address": one} if isinstance(one, str) else dict(one) for one in given]

@@ -7,7 +7,7 @@ The setting `REVEILLE` has the arguments of `reveille.Client`, and may be absent
 from __future__ import annotations
 
 from email.utils import parseaddr
-from typing import Any, Optional, Sequence
+from typing import Any, Sequence
 
 from django.conf import settings
 from django.core.mail import EmailMessage, make_msgid
@@ -22,7 +22,7 @@ _NOT_PASSED = {"x-reveille-key", "message-id", "date", "from", "to", "cc", "bcc"
 class EmailBackend(BaseEmailBackend):
     """Each recipient gets an email of its own, with only its own address in `To`; so do those in Cc and Bcc."""
 
-    def __init__(self, fail_silently: bool = False, client: Optional[Client] = None, **_others: Any) -> None:
+    def __init__(self, fail_silently: bool = False, client: Client | None = None, **_others: Any) -> None:
         super().__init__(fail_silently=fail_silently)
         self.client = client or Client(**getattr(settings, "REVEILLE", {}))
 
@@ -48,14 +48,14 @@ class EmailBackend(BaseEmailBackend):
             if kind != "text/html":
                 raise ValueError(f"Reveille sends text and HTML, and no alternative of type {kind}")
             bodies["html"] = literal(str(content))
-        headers = {name: literal(str(value)) for name, value in email.extra_headers.items() if name.lower() not in _NOT_PASSED}
+        passed = {name: value for name, value in email.extra_headers.items() if name.lower() not in _NOT_PASSED}
         self.client.send(
             given.get("x-reveille-key") or given.get("message-id", "").strip("<>") or make_msgid().strip("<>"),
             to=[parseaddr(one)[1] for one in email.recipients()],
             sender=given.get("from", str(email.from_email)),
             reply_to=given.get("reply-to") or ", ".join(map(str, email.reply_to)) or None,
             subject=literal(str(email.subject)),
-            headers=headers or None,
+            headers={name: literal(str(value)) for name, value in passed.items()} or None,
             **bodies,
         )
         return 1

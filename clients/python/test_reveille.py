@@ -1,0 +1,204 @@
+"""Tests of the client against `reveille dev`. clients/test starts it, and the stub of a broken network."""
+
+import json
+import os
+import time
+import unittest
+import urllib.request
+from datetime import datetime, timedelta, timezone
+
+import reveille
+from reveille import Client, ReveilleError, literal
+
+STUB = os.environ["REVEILLE_STUB"]
+MAILBOX = os.environ["REVEILLE_MAILBOX"]
+SENDER = "News <news@example.com>"
+
+
+def read(path):
+    with urllib.request.urlopen(MAILBOX + path) as answer:
+        return answer.read().decode()
+
+
+def emails(address, count=1):
+    """Returns the emails to an address, once there are so many."""
+    ends = time.monotonic() + 20
+    while True:
+        found = json.loads(read(f"/emails.json?recipient={address}"))
+        if len(found) >= count or time.monotonic() > ends:
+            return found
+        time.sleep(0.05)
+
+
+def schedule(name):
+    return {
+        "when": {"daily": {"hour": 9}},
+        "zone": "Europe/Berlin",
+        "policies": {"minGap": "0s", "overlap": "OVERLAP_ALLOW"},
+        "content": {"sender": SENDER, "subject": "Hello {{ name }}", "text": "Hello."},
+        "audience": {"columns": ["name"], "recipients": [{"address": f"{name}@example.com", "values": ["Own"]}]},
+    }
+
+
+class Sending(unittest.TestCase):
+    def setUp(self):
+        self.client = Client()
+
+    def send(self, key, text="Hello.", client=None, **options):
+        options.setdefault("to", f"{key}@example.com")
+        return (client or self.client).send(key, sender=SENDER, subject="Hello", text=text, **options)
+
+    def test_same_key_again_sends_nothing(self):
+        first, again = self.send("py-once"), self.send("py-once")
+        self.assertEqual((first["replayed"], again["replayed"]), (False, True))
+        self.assertEqual(first["message"]["run"]["run"], again["message"]["run"]["run"])
+        self.assertEqual(len(emails("py-once@example.com")), 1)
+
+    def test_other_content_under_the_same_key_is_refused(self):
+        self.send("py-strict")
+        with self.assertRaises(ReveilleError) as refused:
+            self.send("py-strict", "Something else.")
+        error = refused.exception
+        self.assertEqual((error.status, error.reason, error.may_have_taken_effect), (409, "REQUEST_ID_REUSED", False))
+        self.assertEqual(len(emails("py-strict@example.com")), 1)
+
+    def test_first_call_wins_where_it_is_asked_for(self):
+        first = self.send("py-first", "By the first server.", first_wins=True)
+        second = self.send("py-first", "By the second server.", first_wins=True)
+        self.assertTrue(second["replayed"])
+        self.assertEqual(first["message"]["run"]["run"], second["message"]["run"]["run"])
+        found = emails("py-first@example.com")
+        self.assertEqual(len(found), 1)
+        self.assertIn("By the first server.", read(f"/emails/{found[0]['number']}/source"))
+
+    def test_variables_are_filled_in_and_literal_text_is_not(self):
+        to = [{"address": f"py-{name}@example.com", "name": name.title(), "city": "Ulm"} for name in ("ann", "bob")]
+        braces = "{{ name }} {% if %} {# #} {{{%"
+        self.client.send(
+            "py-variables",
+            to=to,
+            sender=SENDER,
+            subject="Hello {{ name }} in {{ city }} by {{ team }}",
+            text=literal(braces),
+            variables={"team": "us"},
+            headers={"X-Team": "{{ team }}"},
+        )
+        for name in ("ann", "bob"):
+            [email] = emails(f"py-{name}@example.com")
+            self.assertEqual(email["subject"], f"Hello {name.title()} in Ulm by us")
+            source = read(f"/emails/{email['number']}/source")
+            self.assertIn(braces, source)
+            self.assertIn("X-Team: us", source)
+
+    def test_message_of_the_future_is_cancelled(self):
+        at = datetime.now(timezone.utc) + timedelta(hours=1)
+        self.send("py-future", at=at)
+        message = self.client.message("py-future")
+        self.assertEqual(message["recipients"][0]["state"], "RECIPIENT_STATE_PENDING")
+        sends = datetime.fromisoformat(message["sendTime"].split(".")[0].rstrip("Z") + "+00:00")
+        self.assertLess(abs(sends - at), timedelta(seconds=2))
+        self.client.cancel("py-future")
+        self.assertEqual(self.client.message("py-future")["recipients"][0]["state"], "RECIPIENT_STATE_CANCELLED")
+
+    def test_answer_that_is_lost_sends_once(self):
+        flaky = Client(url=f"{STUB}/once")
+        began = time.monotonic()
+        self.assertTrue(self.send("py-lost-answer", client=flaky)["replayed"])
+        self.assertGreaterEqual(time.monotonic() - began, 1.0)
+        self.assertEqual(len(emails("py-lost-answer@example.com")), 1)
+
+    def test_wrong_field_is_named(self):
+        with self.assertRaises(ReveilleError) as refused:
+            self.send("py-wrong", "{{ nothing }}")
+        self.assertEqual((refused.exception.status, refused.exception.reason), (400, "INVALID_FIELD"))
+        self.assertIn("text", refused.exception.fields[0]["field"])
+
+    def test_empty_key_and_time_without_zone_are_refused_here(self):
+        with self.assertRaises(ValueError):
+            self.send("", to="x@example.com")
+        with self.assertRaises(ValueError):
+            self.send("py-naive", at=datetime(2030, 1, 1))
+        with self.assertRaises(ValueError):
+            self.send("py-uneven", to=["a@example.com", {"address": "b@example.com", "name": "B"}])
+
+    def test_events_tell_what_became_of_it(self):
+        cursor = self.client.events("latest", wait=0)["cursor"]
+        run = self.send("py-events")["message"]["run"]["run"]
+        seen = []
+        ends = time.monotonic() + 20
+        while "EVENT_TYPE_RUN_FINISHED" not in seen and time.monotonic() < ends:
+            page = self.client.events(cursor, wait=5)
+            cursor = page["cursor"]
+            seen += [event["type"] for event in page["events"] if event["run"] == run]
+        self.assertIn("EVENT_TYPE_RECIPIENTS_SENT", seen)
+        self.assertEqual(seen.count("EVENT_TYPE_RUN_FINISHED"), 1)
+        opened = self.client.events(types=["EVENT_TYPE_RUN_OPENED"], wait=0)["events"]
+        self.assertEqual({event["type"] for event in opened}, {"EVENT_TYPE_RUN_OPENED"})
+
+
+class Schedules(unittest.TestCase):
+    def test_schedule_is_put_changed_and_triggered_once(self):
+        client = Client()
+        first = client.put_schedule("py-put", schedule("py-put"))
+        self.assertEqual(client.put_schedule("py-put", schedule("py-put"))["etag"], first["etag"])
+        changed = client.put_schedule("py-put", {**schedule("py-put"), "zone": "Asia/Tokyo"})
+        self.assertEqual((changed["zone"], changed["number"]), ("Asia/Tokyo", first["number"]))
+        runs = [client.trigger("py-put", "py-put-2026-W47")["run"]["run"] for _ in range(2)]
+        self.assertEqual(runs[0], runs[1])
+        self.assertEqual(len(emails("py-put@example.com")), 1)
+
+    def test_trigger_with_a_list_goes_to_the_first_list(self):
+        client = Client()
+        client.put_schedule("py-list", schedule("py-list-own"))
+        lists = [[{"address": f"py-list-{server}@example.com", "name": server}] for server in ("one", "two")]
+        answers = [client.trigger("py-list", "py-list-2026-W47", people, first_wins=True) for people in lists]
+        runs = [answer["run"]["run"] for answer in answers]
+        self.assertEqual(runs[0], runs[1])
+        with self.assertRaises(ReveilleError) as refused:
+            client.trigger("py-list", "py-list-2026-W47", lists[1])
+        self.assertEqual(refused.exception.reason, "REQUEST_ID_REUSED")
+        self.assertEqual(emails("py-list-one@example.com")[0]["subject"], "Hello one")
+        self.assertEqual(emails("py-list-two@example.com", 0) + emails("py-list-own@example.com", 0), [])
+
+    def test_drawn_keys_are_kept_over_retries(self):
+        client = Client(url=f"{STUB}/once")
+        client.put_schedule("py-flaky", schedule("py-flaky"))
+        changed = client.put_schedule("py-flaky", {**schedule("py-flaky"), "zone": "Asia/Tokyo"})
+        self.assertEqual(changed["zone"], "Asia/Tokyo")
+        client.trigger("py-flaky", "py-flaky-2026-W47")
+        self.assertEqual(len(emails("py-flaky@example.com")), 1)
+
+
+class Failing(unittest.TestCase):
+    def fail_with(self, method="POST", **options):
+        began = time.monotonic()
+        with self.assertRaises(ReveilleError) as failed:
+            Client(**{"total": 1.5, **options}).request(method, "/v1/cluster")
+        self.assertLess(time.monotonic() - began, 4)
+        return failed.exception
+
+    def test_unknown_outcome_is_marked_after_the_last_retry(self):
+        error = self.fail_with(url=f"{STUB}/unknown")
+        self.assertEqual((error.status, error.reason, error.may_have_taken_effect), (504, "OUTCOME_UNKNOWN", True))
+        self.assertFalse(self.fail_with("GET", url=f"{STUB}/unknown").may_have_taken_effect)
+        self.assertTrue(self.fail_with(url=f"{STUB}/silent", timeout=0.5).may_have_taken_effect)
+
+    def test_cut_answer_is_no_answer(self):
+        error = self.fail_with("GET", url=f"{STUB}/lost")
+        self.assertEqual((error.status, error.may_have_taken_effect), (0, False))
+
+    def test_long_retry_after_is_not_waited_for(self):
+        error = self.fail_with(url=f"{STUB}/later")
+        self.assertEqual((error.status, error.retry_after, error.may_have_taken_effect), (503, 3600, False))
+
+    def test_node_that_cannot_be_reached_did_nothing(self):
+        error = self.fail_with(url="http://127.0.0.1:1")
+        self.assertEqual((error.status, error.may_have_taken_effect), (0, False))
+
+    def test_url_without_host_is_refused(self):
+        with self.assertRaises(ValueError):
+            Client(url="127.0.0.1:7600")
+
+
+if __name__ == "__main__":
+    unittest.main()
