@@ -8,8 +8,8 @@
 
 const { Client, literal } = require('./reveille.js');
 
-// Nodemailer has these as fields of the email.
-const UNSUPPORTED = ['attachments', 'alternatives', 'icalEvent', 'raw', 'amp', 'watchHtml', 'encrypt'];
+// Fields of Nodemailer's email that Reveille has no form for.
+const UNSUPPORTED = ['attachments', 'alternatives', 'icalEvent', 'raw', 'amp', 'watchHtml', 'list', 'dkim'];
 
 function reveilleTransport(options = {}) {
   const client = options.client ?? new Client(options);
@@ -28,12 +28,13 @@ async function deliver(client, mail) {
   });
   const unsupported = UNSUPPORTED.find((field) => [data[field]].flat().some(Boolean));
   if (unsupported) throw new TypeError(`Reveille sends text and HTML, and no '${unsupported}': link to it instead`);
-  const { 'x-reveille-key': key, ...headers } = fieldsOf(data.headers);
-  const { from, to, messageId } = { ...mail.message.getEnvelope(), messageId: mail.message.messageId() };
+  const { 'x-reveille-key': key, ...headers } = headersOf(data);
+  const { from: [sender] = [], 'reply-to': [replyTo] = [] } = mail.message.getAddresses();
+  const [{ from, to }, messageId] = [mail.message.getEnvelope(), mail.message.messageId()];
   const sent = await client.send(key ?? messageId.replace(/^<|>$/g, ''), {
     to,
-    sender: mailbox(data.from) ?? from,
-    replyTo: mailbox(data.replyTo),
+    sender: mailbox(sender),
+    replyTo: mailbox(replyTo),
     subject: literal(data.subject ?? ''),
     text: data.text === undefined ? undefined : literal(String(data.text)),
     html: data.html === undefined ? undefined : literal(String(data.html)),
@@ -42,18 +43,18 @@ async function deliver(client, mail) {
   return { envelope: { from, to }, messageId, accepted: to, rejected: [], response: sent.message.run.run, sent };
 }
 
-function fieldsOf(headers) {
-  const pairs = Array.isArray(headers) ? headers.map(({ key, value }) => [key, value]) : Object.entries(headers ?? {});
-  return Object.fromEntries(pairs.map(([name, value]) => {
-    const text = String(value?.value ?? value);
+function headersOf({ headers = {}, inReplyTo, references }) {
+  const own = Array.isArray(headers) ? headers.map(({ key, value }) => [key, value]) : Object.entries(headers);
+  const threads = [['In-Reply-To', inReplyTo], ['References', references && [references].flat().join(' ')]];
+  const given = [...own, ...threads].filter(([, value]) => value !== undefined && value !== false);
+  return Object.fromEntries(given.map(([name, value]) => {
+    const text = String(value.value ?? value);
     return name.toLowerCase() === 'x-reveille-key' ? ['x-reveille-key', text] : [name, literal(text)];
   }));
 }
 
 function mailbox(given) {
-  const [one, ...more] = [given].flat().filter(Boolean);
-  if (more.length) throw new TypeError('Reveille sends from one address, and with one Reply-To');
-  return typeof one === 'object' ? (one.name ? `${JSON.stringify(one.name)} <${one.address}>` : one.address) : one;
+  return given?.name ? `${JSON.stringify(given.name)} <${given.address}>` : given?.address;
 }
 
 module.exports = { reveilleTransport };

@@ -56,12 +56,10 @@ class Client {
     refuseUnknown(unknown);
     const parts = { sender, subject, text, html, replyTo, headers: pairs(headers), variables: pairs(variables), bulk };
     const content = Object.values(parts).some((part) => part !== undefined) ? parts : undefined;
-    const people = audience(to);
-    const body = {
-      ...this.#owned({ key: given(key), keyRule: rule(firstWins), content, template, sendTime: at?.toISOString() }),
-      ...{ pool, priority, policies, validateOnly },
-      ...(people.columns.length ? { audience: people } : { to: people.recipients.map((one) => one.address) }),
-    };
+    const body = this.#owned({
+      key: given(key), keyRule: rule(firstWins), content, template, audience: audience(to),
+      sendTime: at?.toISOString(), pool, priority, policies, validateOnly,
+    });
     return this.request('POST', '/v1/messages', body, { key: '' });
   }
 
@@ -147,7 +145,8 @@ class Client {
       call.on('error', fail);
       call.on('socket', (socket) => {
         isConnected = !socket.connecting;
-        socket.once(this.#url.protocol === 'https:' ? 'secureConnect' : 'connect', () => { isConnected = true; });
+        const ready = this.#url.protocol === 'https:' ? 'secureConnect' : 'connect';
+        if (!isConnected) socket.once(ready, () => { isConnected = true; });
       });
       call.on('response', (answer) => {
         const chunks = [];

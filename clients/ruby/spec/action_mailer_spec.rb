@@ -1,0 +1,58 @@
+# frozen_string_literal: true
+
+require "action_mailer"
+require "reveille/action_mailer"
+require_relative "mailbox"
+
+ActionMailer::Base.add_delivery_method :reveille, Reveille::Delivery
+ActionMailer::Base.delivery_method = :reveille
+ActionMailer::Base.raise_delivery_errors = true
+
+class Welcome < ActionMailer::Base
+  default from: "News <news@example.com>", reply_to: "Help <help@example.com>"
+
+  def both(to, **headers)
+    mail(to: to, subject: "Grüße, {{ name }}", **headers) do |format|
+      format.text { render plain: "Hello {{ you }}." }
+      format.html { render html: "<b>Hello {{ you }}.</b>".html_safe }
+    end
+  end
+
+  def html(to)
+    mail(to: to, subject: "Hello", content_type: "text/html", body: "<b>Hello.</b>")
+  end
+
+  def with_file(to)
+    attachments["a.txt"] = "a"
+    mail(to: to, subject: "Hello", body: "Hello.")
+  end
+end
+
+RSpec.describe Reveille::Delivery do
+  include Mailbox
+
+  it "delivers texts as they are, with the key of the job" do
+    2.times { Welcome.both("Ann <rb-mailer@example.com>", "X-Reveille-Key" => "rb-mailer", "X-Team" => "us").deliver_now }
+    found = emails("rb-mailer@example.com")
+    expect(found.size).to eq(1)
+    expect(found[0]["subject"]).to eq("Grüße, {{ name }}")
+    expect(source(found[0])).to include("Hello {{ you }}.", "<b>Hello {{ you }}.</b>", "X-Team: us",
+                                        "From: News <news@example.com>", "help@example.com")
+    expect(source(found[0])).not_to include("rb-mailer\r\n")
+  end
+
+  it "takes the Message-ID as key, and sends a copy to each recipient" do
+    email = Welcome.both(%w[rb-copy-to@example.com], cc: "rb-copy-cc@example.com", bcc: "rb-copy-bcc@example.com").message
+    2.times { email.deliver }
+    expect(emails("rb-copy-", 3).map { |one| one["recipient"] }.uniq.size).to eq(3)
+  end
+
+  it "delivers HTML alone" do
+    Welcome.html("rb-html@example.com").deliver_now
+    expect(source(emails("rb-html@example.com")[0])).to include("<b>Hello.</b>", "text/html")
+  end
+
+  it "refuses attachments" do
+    expect { Welcome.with_file("rb-file@example.com").deliver_now }.to raise_error(ArgumentError, /attachments/)
+  end
+end
