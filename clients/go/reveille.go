@@ -435,13 +435,14 @@ func audience(to []Recipient) (fields, error) {
 	}
 	sort.Strings(columns)
 	for _, one := range to {
-		values := make([]string, len(columns))
-		for place, column := range columns {
-			value, ok := one.Values[column]
-			if !ok || len(one.Values) != len(columns) {
-				return nil, fmt.Errorf("reveille: recipients have different variables: %s has not just %v", one.Address, columns)
+		values := []string{}
+		for _, column := range columns {
+			if value, ok := one.Values[column]; ok {
+				values = append(values, value)
 			}
-			values[place] = value
+		}
+		if len(values) != len(columns) || len(values) != len(one.Values) {
+			return nil, fmt.Errorf("reveille: %s has other variables than the first recipient: %v", one.Address, columns)
 		}
 		recipients = append(recipients, fields{"address": one.Address, "values": values})
 	}

@@ -194,7 +194,8 @@ describe('a call that fails', () => {
 
 describe('the transport of Nodemailer', () => {
   const transport = nodemailer.createTransport(reveilleTransport());
-  const email = { from: { name: 'Grüße, "Inc."', address: 'news@example.com' }, subject: '{{ name }}', text: 'Hello {{ you }}.' };
+  const from = { name: 'Grüße, "Inc."', address: 'news@example.com' };
+  const email = { from, subject: '{{ name }}', text: 'Hello {{ you }}.' };
 
   it('sends texts as they are, with the key of the job', async () => {
     const again = {

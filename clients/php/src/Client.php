@@ -73,12 +73,12 @@ final class Client
     }
 
     /**
-     * Sends one email to each recipient, once for this key: the same call again sends nothing. Another content under the
-     * same key is refused (`REQUEST_ID_REUSED`), unless the first call is to win.
+     * Sends one email to each recipient, once for this key: the same call again sends nothing. Another content under
+     * the same key is refused (`REQUEST_ID_REUSED`), unless the first call is to win.
      *
      * Subject, texts and headers are templates; `literal` makes one of a text that is not.
      *
-     * @param string|array<mixed> $to an address, an array with `address` and a value for each variable, or a list of these
+     * @param Recipient|list<Recipient> $to an address, an array with `address` and a value for each variable, or a list
      * @param array<string, string>|null $headers
      * @param array<string, string>|null $variables
      * @param array<string, mixed>|null $policies
@@ -107,12 +107,12 @@ final class Client
             'sender' => $sender, 'replyTo' => $replyTo, 'subject' => $subject, 'text' => $text, 'html' => $html,
             'headers' => self::pairs($headers), 'variables' => self::pairs($variables), 'bulk' => $bulk,
         ]);
-        $people = self::audience(is_string($to) || isset($to['address']) ? [$to] : $to);
         return $this->request('POST', '/v1/messages', $this->owned([
             'key' => self::given($key), 'keyRule' => self::rule($firstWins), 'content' => $content ?: null,
+            'audience' => self::audience(is_string($to) || isset($to['address']) ? [$to] : $to),
             'template' => $template, 'sendTime' => $at?->format('Y-m-d\TH:i:s.uP'), 'pool' => $pool,
-            'priority' => $priority, 'policies' => $policies, 'validateOnly' => $validateOnly,
-            ...($people['columns'] ? ['audience' => $people] : ['to' => array_column($people['recipients'], 'address')]),
+            'priority' => $priority,
+            'policies' => $policies, 'validateOnly' => $validateOnly,
         ]), key: '');
     }
 

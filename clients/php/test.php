@@ -1,0 +1,217 @@
+<?php
+
+// Tests of the client against `reveille dev`. clients/test starts it, and the stub of a broken network.
+
+declare(strict_types=1);
+
+use Reveille\{Client, ReveilleException};
+
+use function Reveille\literal;
+
+require __DIR__ . '/src/Client.php';
+
+const SENDER = 'News <news@example.com>';
+
+function read(string $path): string
+{
+    return file_get_contents(getenv('REVEILLE_MAILBOX') . $path);
+}
+
+/** Returns the emails to an address, once there are so many. */
+function emails(string $address, int $count = 1): array
+{
+    for ($tries = 0;; $tries++) {
+        $found = json_decode(read("/emails.json?recipient=$address"), true);
+        if (count($found) >= $count || $tries === 400) {
+            return $found;
+        }
+        usleep(50_000);
+    }
+}
+
+function send(string $key, string $text = 'Hello.', ?Client $by = null, mixed ...$options): array
+{
+    $options += ['to' => "$key@example.com", 'sender' => SENDER, 'subject' => 'Hello', 'text' => $text];
+    return ($by ?? new Client())->send($key, ...$options);
+}
+
+function schedule(string $name, string $zone = 'Europe/Berlin'): array
+{
+    return [
+        'when' => ['daily' => ['hour' => 9]],
+        'zone' => $zone,
+        'policies' => ['minGap' => '0s', 'overlap' => 'OVERLAP_ALLOW'],
+        'content' => ['sender' => SENDER, 'subject' => 'Hello {{ name }}', 'text' => 'Hello.'],
+        'audience' => [
+            'columns' => ['name'],
+            'recipients' => [['address' => "$name@example.com", 'values' => ['Own']]],
+        ],
+    ];
+}
+
+function equal(mixed $expected, mixed $found): void
+{
+    if ($expected !== $found) {
+        throw new LogicException('expected ' . json_encode($expected) . ', but found ' . json_encode($found));
+    }
+}
+
+function refused(callable $call, string $kind = ReveilleException::class): Throwable
+{
+    try {
+        $call();
+    } catch (Throwable $refused) {
+        return $refused instanceof $kind ? $refused : throw $refused;
+    }
+    throw new LogicException('it was not refused');
+}
+
+function failure(string $url, string $method = 'POST', float $timeout = 20): ReveilleException
+{
+    $client = new Client(url: $url, timeout: $timeout, total: 1.5);
+    return refused(fn () => $client->request($method, '/v1/cluster'));
+}
+
+$stub = getenv('REVEILLE_STUB');
+$client = new Client();
+$tests = [
+    'same key again sends nothing' => function () {
+        [$first, $again] = [send('php-once'), send('php-once')];
+        equal([false, true], [$first['replayed'], $again['replayed']]);
+        equal($first['message']['run']['run'], $again['message']['run']['run']);
+        equal(1, count(emails('php-once@example.com')));
+    },
+    'other content under the same key is refused' => function () {
+        send('php-strict');
+        $error = refused(fn () => send('php-strict', 'Something else.'));
+        equal([409, 'REQUEST_ID_REUSED', false], [$error->status, $error->reason, $error->mayHaveTakenEffect]);
+        equal(1, count(emails('php-strict@example.com')));
+    },
+    'first call wins where it is asked for' => function () {
+        $first = send('php-first', 'By the first server.', firstWins: true);
+        $second = send('php-first', 'By the second server.', firstWins: true);
+        equal([true, $first['message']['run']['run']], [$second['replayed'], $second['message']['run']['run']]);
+        $found = emails('php-first@example.com');
+        equal(1, count($found));
+        equal(true, str_contains(read("/emails/{$found[0]['number']}/source"), 'By the first server.'));
+    },
+    'variables are filled in, and a literal text is not' => function () use ($client) {
+        $to = fn (string $name) => ['address' => "php-$name@example.com", 'name' => ucfirst($name), 'city' => 'Ulm'];
+        $braces = '{{ name }} {% if %} {# #} {{{%';
+        $client->send(
+            'php-variables',
+            to: [$to('ann'), $to('bob')],
+            sender: SENDER,
+            subject: 'Hello {{ name }} in {{ city }} by {{ team }}',
+            text: literal($braces),
+            variables: ['team' => 'us'],
+            headers: ['X-Team' => '{{ team }}'],
+        );
+        foreach (['ann', 'bob'] as $name) {
+            $email = emails("php-$name@example.com")[0];
+            equal('Hello ' . ucfirst($name) . ' in Ulm by us', $email['subject']);
+            $source = read("/emails/{$email['number']}/source");
+            equal([true, true], [str_contains($source, $braces), str_contains($source, 'X-Team: us')]);
+        }
+    },
+    'message of the future is cancelled' => function () use ($client) {
+        $at = new DateTimeImmutable('+1 hour');
+        send('php-future', at: $at);
+        $message = $client->message('php-future');
+        equal('RECIPIENT_STATE_PENDING', $message['recipients'][0]['state']);
+        equal(true, abs((new DateTimeImmutable($message['sendTime']))->getTimestamp() - $at->getTimestamp()) <= 1);
+        $client->cancel('php-future');
+        equal('RECIPIENT_STATE_CANCELLED', $client->message('php-future')['recipients'][0]['state']);
+    },
+    'answer that is lost sends once' => function () use ($stub) {
+        $began = hrtime(true);
+        equal(true, send('php-lost-answer', by: new Client(url: "$stub/once"))['replayed']);
+        equal(true, hrtime(true) - $began >= 1e9);
+        equal(1, count(emails('php-lost-answer@example.com')));
+    },
+    'wrong field is named' => function () {
+        $error = refused(fn () => send('php-wrong', '{{ nothing }}'));
+        equal([400, 'INVALID_FIELD'], [$error->status, $error->reason]);
+        equal(true, str_contains($error->fields[0]['field'], 'text'));
+    },
+    'empty key and uneven recipients are refused here' => function () {
+        refused(fn () => send(''), InvalidArgumentException::class);
+        $uneven = ['a@example.com', ['address' => 'b@example.com', 'name' => 'B']];
+        refused(fn () => send('php-uneven', to: $uneven), InvalidArgumentException::class);
+    },
+    'events tell what became of it' => function () use ($client) {
+        $cursor = $client->events('latest', wait: 0)['cursor'];
+        $run = send('php-events')['message']['run']['run'];
+        $seen = [];
+        for ($tries = 0; $tries < 20 && !in_array('EVENT_TYPE_RUN_FINISHED', $seen); $tries++) {
+            $page = $client->events($cursor, wait: 1);
+            $cursor = $page['cursor'];
+            $of = array_filter($page['events'], fn (array $event) => $event['run'] === $run);
+            $seen = [...$seen, ...array_column($of, 'type')];
+        }
+        equal(true, in_array('EVENT_TYPE_RECIPIENTS_SENT', $seen));
+        equal(1, array_count_values($seen)['EVENT_TYPE_RUN_FINISHED']);
+        $opened = $client->events(types: ['EVENT_TYPE_RUN_OPENED'], wait: 0)['events'];
+        equal(['EVENT_TYPE_RUN_OPENED'], array_unique(array_column($opened, 'type')));
+    },
+    'schedule is put, changed and triggered once' => function () use ($client) {
+        $first = $client->putSchedule('php-put', schedule('php-put'));
+        equal($first['etag'], $client->putSchedule('php-put', schedule('php-put'))['etag']);
+        $changed = $client->putSchedule('php-put', schedule('php-put', 'Asia/Tokyo'));
+        equal(['Asia/Tokyo', $first['number']], [$changed['zone'], $changed['number']]);
+        $trigger = fn () => $client->trigger('php-put', 'php-put-2026-W47')['run']['run'];
+        equal($trigger(), $trigger());
+        equal(1, count(emails('php-put@example.com')));
+    },
+    'trigger with a list goes to the first list' => function () use ($client) {
+        $client->putSchedule('php-list', schedule('php-list-own'));
+        $trigger = fn (string $name, bool $firstWins) => $client->trigger(
+            'php-list',
+            'php-list-2026-W47',
+            [['address' => "php-list-$name@example.com", 'name' => $name]],
+            $firstWins,
+        )['run']['run'];
+        equal($trigger('one', true), $trigger('two', true));
+        equal('REQUEST_ID_REUSED', refused(fn () => $trigger('two', false))->reason);
+        equal('Hello one', emails('php-list-one@example.com')[0]['subject']);
+        equal([[], []], [emails('php-list-two@example.com', 0), emails('php-list-own@example.com', 0)]);
+    },
+    'drawn key is kept over retries' => function () use ($stub) {
+        $flaky = new Client(url: "$stub/once");
+        $flaky->putSchedule('php-flaky', schedule('php-flaky'));
+        equal('Asia/Tokyo', $flaky->putSchedule('php-flaky', schedule('php-flaky', 'Asia/Tokyo'))['zone']);
+        $flaky->trigger('php-flaky', 'php-flaky-2026-W47');
+        equal(1, count(emails('php-flaky@example.com')));
+    },
+    'unknown outcome is marked after the last retry' => function () use ($stub) {
+        $error = failure("$stub/unknown");
+        equal([504, 'OUTCOME_UNKNOWN', true], [$error->status, $error->reason, $error->mayHaveTakenEffect]);
+        equal(false, failure("$stub/unknown", 'GET')->mayHaveTakenEffect);
+        equal(true, failure("$stub/silent", timeout: 0.5)->mayHaveTakenEffect);
+    },
+    'cut answer is no answer' => function () use ($stub) {
+        $error = failure("$stub/lost", 'GET');
+        equal([0, false], [$error->status, $error->mayHaveTakenEffect]);
+    },
+    'long Retry-After is not waited for' => function () use ($stub) {
+        $error = failure("$stub/later");
+        equal([503, 3600.0, false], [$error->status, $error->retryAfter, $error->mayHaveTakenEffect]);
+    },
+    'node that cannot be reached did nothing' => function () {
+        $error = failure('http://127.0.0.1:1');
+        equal([0, false], [$error->status, $error->mayHaveTakenEffect]);
+    },
+];
+
+$failed = 0;
+foreach ($tests as $name => $test) {
+    try {
+        $test();
+        echo "ok      $name\n";
+    } catch (Throwable $error) {
+        $failed++;
+        echo "failed  $name: $error\n";
+    }
+}
+echo 'php: ', count($tests) - $failed, " passed, $failed failed\n";
+exit($failed ? 1 : 0);

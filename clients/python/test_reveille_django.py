@@ -1,0 +1,64 @@
+"""Tests of the email backend for Django, against `reveille dev`. clients/test starts it."""
+
+import unittest
+
+import django
+from django.conf import settings
+from django.core.mail import EmailMessage, EmailMultiAlternatives, get_connection, send_mail
+
+from reveille import ReveilleError
+from test_reveille import emails, read
+
+settings.configure(
+    EMAIL_BACKEND="reveille_django.EmailBackend",
+    DEFAULT_FROM_EMAIL="News <news@example.com>",
+    REVEILLE={"total": 10},
+)
+django.setup()
+
+
+class Backend(unittest.TestCase):
+    def test_job_that_runs_twice_sends_once(self):
+        for _ in range(2):
+            email = EmailMultiAlternatives(
+                "Grüße, {{ name }}",
+                "Hello {{ you }}.",
+                to=["Ann <py-django@example.com>"],
+                reply_to=["Help <help@example.com>"],
+                headers={"X-Reveille-Key": "py-django", "X-Team": "us"},
+            )
+            email.attach_alternative("<b>Hello {{ you }}.</b>", "text/html")
+            self.assertEqual(email.send(), 1)
+        [caught] = emails("py-django@example.com")
+        self.assertEqual(caught["subject"], "Grüße, {{ name }}")
+        source = read(f"/emails/{caught['number']}/source")
+        headers = ["X-Team: us", "From: News <news@example.com>", "Reply-To: Help <help@example.com>"]
+        for part in ["Hello {{ you }}.", "<b>Hello {{ you }}.</b>", *headers]:
+            self.assertIn(part, source)
+
+    def test_each_recipient_gets_a_copy(self):
+        copies = {"cc": ["py-copy-cc@example.com"], "bcc": ["py-copy-bcc@example.com"]}
+        for _ in range(2):
+            headers = {"Message-ID": "<py-copy@example.com>"}
+            EmailMessage("Hello", "Hello.", to=["py-copy-to@example.com"], headers=headers, **copies).send()
+        self.assertEqual(len({caught["recipient"] for caught in emails("py-copy-", 3)}), 3)
+
+    def test_html_alone_and_a_drawn_key(self):
+        email = EmailMessage("Hello", "<b>Hello.</b>", to=["py-html@example.com"])
+        email.content_subtype = "html"
+        self.assertEqual(email.send(), 1)
+        self.assertIn("<b>Hello.</b>", read(f"/emails/{emails('py-html@example.com')[0]['number']}/source"))
+
+    def test_what_cannot_be_sent_is_refused_unless_silent(self):
+        email = EmailMessage("Hello", "Hello.", to=["py-file@example.com"])
+        email.attach("a.txt", "a", "text/plain")
+        with self.assertRaisesRegex(ValueError, "attachments"):
+            email.send()
+        with self.assertRaises(ReveilleError):
+            send_mail("Hello", "Hello.", "no address", ["py-none@example.com"])
+        silent = get_connection(fail_silently=True)
+        self.assertEqual(send_mail("Hello", "Hello.", "no address", ["py-none@example.com"], connection=silent), 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
