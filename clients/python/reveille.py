@@ -112,7 +112,7 @@ class Client:
         if address.scheme not in ("http", "https") or not address.hostname:
             raise ValueError(f"the URL {address.geturl()!r} is not http://HOST:PORT or https://HOST:PORT")
         self._host, self._port, self._prefix = address.hostname, address.port, address.path.rstrip("/")
-        self._token = token or os.environ.get("REVEILLE_TOKEN")
+        self._token = os.environ.get("REVEILLE_TOKEN") if token is None else token
         ca_file = ca_file or os.environ.get("REVEILLE_CA_FILE")
         self._tls = ssl.create_default_context(cafile=ca_file) if address.scheme == "https" else None
         self._tenant, self._timeout, self._total = tenant, timeout, total

@@ -214,7 +214,7 @@ final class Client
         $key ??= $method === 'GET' ? '' : bin2hex(random_bytes(16));
         $headers = array_filter([
             'Accept: application/json',
-            $this->token === null ? null : "Authorization: Bearer $this->token",
+            ($this->token ?? '') === '' ? null : "Authorization: Bearer $this->token",
             $key === '' ? null : "Idempotency-Key: $key",
             $body === null ? null : 'Content-Type: application/json',
         ]);

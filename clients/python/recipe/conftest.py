@@ -30,7 +30,7 @@ class Node:
 
     def address(self, what):
         for _ in range(300):
-            found = re.search(rf"^{what} +(\S+)", self.log.read_text(), re.MULTILINE)
+            found = re.search(rf"^{what} +(\S+).*\n", self.log.read_text(), re.MULTILINE)
             if found:
                 return found[1]
             time.sleep(0.1)

@@ -175,7 +175,7 @@ module Reveille
 
     def headers(key, body)
       { "Accept" => "application/json", "Content-Type" => body && "application/json",
-        "Authorization" => @token && "Bearer #{@token}",
+        "Authorization" => @token.to_s.empty? ? nil : "Bearer #{@token}",
         "Idempotency-Key" => key.to_s.empty? ? nil : key }.compact
     end
 

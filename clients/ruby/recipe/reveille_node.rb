@@ -53,7 +53,7 @@ class ReveilleNode
 
   def address(what)
     300.times do
-      found = File.read(@log)[/^#{what} +(\S+)/, 1]
+      found = File.read(@log)[/^#{what} +(\S+).*\n/, 1]
       return found if found
 
       sleep 0.1
