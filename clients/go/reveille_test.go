@@ -326,3 +326,32 @@ func TestFailedCallSaysWhetherItMayHaveTakenEffect(t *testing.T) {
 		equal(t, time.Since(began) < 4*time.Second, true)
 	}
 }
+
+func TestNodeWithTLSAndTokens(t *testing.T) {
+	url, ca, token := os.Getenv("TLS_URL"), os.Getenv("TLS_CA"), os.Getenv("TLS_TOKEN")
+	for _, one := range []struct {
+		ca, token, tenant, reason string
+		status                    int
+	}{
+		{ca, token, "shop", "", 200},
+		{ca, token, "", "NOT_PERMITTED", 403},
+		{ca, "rvt_wrong", "shop", "TOKEN_NOT_VALID", 401},
+		{"", token, "shop", "", 0},
+	} {
+		t.Setenv("REVEILLE_CA_FILE", one.ca)
+		client := open(t, url)
+		client.Token, client.Tenant = one.token, one.tenant
+		made, err := client.PutSchedule(ctx, "go", schedule("go", "Europe/Berlin"))
+		if one.status == 200 {
+			if err != nil {
+				t.Fatal(err)
+			}
+			equal(t, made["tenant"].(string), "shop")
+			continue
+		}
+		failed := refused(t, err)
+		equal(t, failed.Status, one.status)
+		equal(t, failed.Reason, one.reason)
+		equal(t, failed.MayHaveTakenEffect, false)
+	}
+}

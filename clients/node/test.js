@@ -192,6 +192,20 @@ describe('a call that fails', () => {
   });
 });
 
+it('calls a node with TLS and tokens', async () => {
+  const { TLS_URL: url, TLS_CA: caFile, TLS_TOKEN: token } = process.env;
+  const shop = new Client({ url, caFile, token, tenant: 'shop' });
+  assert.equal((await shop.putSchedule('js', schedule('js'))).tenant, 'shop');
+  for (const [options, status, reason] of [
+    [{ caFile, token }, 403, 'NOT_PERMITTED'],
+    [{ caFile, token: 'rvt_wrong' }, 401, 'TOKEN_NOT_VALID'],
+    [{ token }, 0, ''],
+  ]) {
+    const error = await refusal(new Client({ url, ...options }).putSchedule('js', schedule('js')));
+    assert.deepEqual([error.status, error.reason, error.mayHaveTakenEffect], [status, reason, false]);
+  }
+});
+
 describe('the transport of Nodemailer', () => {
   const transport = nodemailer.createTransport(reveilleTransport());
   const from = { name: 'Grüße, "Inc."', address: 'news@example.com' };

@@ -183,6 +183,20 @@ $tests = [
         $flaky->trigger('php-flaky', 'php-flaky-2026-W47');
         equal(1, count(emails('php-flaky@example.com')));
     },
+    'node with TLS and tokens' => function () {
+        [$url, $ca, $token] = [getenv('TLS_URL'), getenv('TLS_CA'), getenv('TLS_TOKEN')];
+        $shop = new Client(url: $url, caFile: $ca, token: $token, tenant: 'shop');
+        equal('shop', $shop->putSchedule('php', schedule('php'))['tenant']);
+        $expected = [
+            [['caFile' => $ca, 'token' => $token], 403, 'NOT_PERMITTED'],
+            [['caFile' => $ca, 'token' => 'rvt_wrong'], 401, 'TOKEN_NOT_VALID'],
+            [['token' => $token], 0, ''],
+        ];
+        foreach ($expected as [$options, $status, $reason]) {
+            $error = refused(fn () => (new Client($url, ...$options))->putSchedule('php', schedule('php')));
+            equal([$status, $reason, false], [$error->status, $error->reason, $error->mayHaveTakenEffect]);
+        }
+    },
     'unknown outcome is marked after the last retry' => function () use ($stub) {
         $error = failure("$stub/unknown");
         equal([504, 'OUTCOME_UNKNOWN', true], [$error->status, $error->reason, $error->mayHaveTakenEffect]);

@@ -195,6 +195,20 @@ class Failing(unittest.TestCase):
         error = self.fail_with(url="http://127.0.0.1:1")
         self.assertEqual((error.status, error.may_have_taken_effect), (0, False))
 
+    def test_node_with_tls_and_tokens(self):
+        url, ca, token = (os.environ[name] for name in ("TLS_URL", "TLS_CA", "TLS_TOKEN"))
+        shop = Client(url=url, ca_file=ca, token=token, tenant="shop")
+        self.assertEqual(shop.put_schedule("py", schedule("py"))["tenant"], "shop")
+        for client, status, reason in [
+            (Client(url=url, ca_file=ca, token=token), 403, "NOT_PERMITTED"),
+            (Client(url=url, ca_file=ca, token="rvt_wrong"), 401, "TOKEN_NOT_VALID"),
+            (Client(url=url, token=token), 0, ""),
+        ]:
+            with self.assertRaises(ReveilleError) as refused:
+                client.put_schedule("py", schedule("py"))
+            error = refused.exception
+            self.assertEqual((error.status, error.reason, error.may_have_taken_effect), (status, reason, False))
+
     def test_url_without_host_is_refused(self):
         with self.assertRaises(ValueError):
             Client(url="127.0.0.1:7600")

@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-"""Checks that the mailbox at this URL has no two emails to one recipient: every key of the tests has its own address."""
+"""Checks that no recipient has two emails in the mailbox at this URL: each key of the tests has an address of its own.
+
+All READMEs send their example to ann@example.com under one key, so there is one email to her.
+"""
 import collections
 import json
 import sys
@@ -15,7 +18,9 @@ while True:
     emails += rows
     page += 1
 count = collections.Counter(email["recipient"] for email in emails)
-twice = [f"{recipient}: {number} emails" for recipient, number in count.items() if number > 1]
-print("\n".join(twice))
-print(f"mailbox: {len(count) - len(twice)} passed, {len(twice)} failed")
-sys.exit(bool(twice) or not count)
+count.setdefault("ann@example.com", 0)
+wrong = {recipient: number for recipient, number in count.items() if number != 1}
+for recipient, number in wrong.items():
+    print(f"{recipient} got {number} emails")
+print(f"mailbox: {len(count) - len(wrong)} passed, {len(wrong)} failed")
+sys.exit(bool(wrong))

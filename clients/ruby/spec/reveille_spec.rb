@@ -142,6 +142,18 @@ RSpec.describe Reveille::Client do
     expect(emails("rb-flaky@example.com").size).to eq(1)
   end
 
+  it "calls a node with TLS and tokens" do
+    url, ca, token = ENV.values_at("TLS_URL", "TLS_CA", "TLS_TOKEN")
+    shop = described_class.new(url: url, ca_file: ca, token: token, tenant: "shop")
+    expect(shop.put_schedule("rb", schedule("rb"))["tenant"]).to eq("shop")
+    { { ca_file: ca, token: token } => [403, "NOT_PERMITTED"],
+      { ca_file: ca, token: "rvt_wrong" } => [401, "TOKEN_NOT_VALID"],
+      { token: token } => [0, ""] }.each do |options, expected|
+      error = refusal { described_class.new(url: url, **options).put_schedule("rb", schedule("rb")) }
+      expect([error.status, error.reason, error.may_have_taken_effect?]).to eq([*expected, false])
+    end
+  end
+
   describe "a call that fails" do
     def failure(verb = "POST", **options)
       refusal { described_class.new(total: 1.5, **options).request(verb, "/v1/cluster") }
