@@ -216,10 +216,9 @@ class Client:
             attempt += 1
 
     def _attempt(self, method: str, target: str, data: bytes | None, headers: dict[str, str], limit: float) -> Any:
+        connection = http.client.HTTPConnection(self._host, self._port, timeout=limit)
         if self._tls:
             connection = http.client.HTTPSConnection(self._host, self._port, timeout=limit, context=self._tls)
-        else:
-            connection = http.client.HTTPConnection(self._host, self._port, timeout=limit)
         is_connected = False
         try:
             connection.connect()
@@ -270,7 +269,7 @@ def _present(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _pairs(values: Mapping[str, str] | None) -> Optional[list[dict[str, str]]]:
+def _pairs(values: Mapping[str, str] | None) -> list[dict[str, str]] | None:
     return None if values is None else [{"name": name, "value": str(value)} for name, value in values.items()]
 
 
