@@ -132,6 +132,7 @@ type Error struct {
 	Reason string // such as REQUEST_ID_REUSED; empty if a proxy answered, or nothing did
 	Detail string
 	Fields []struct{ Field, Detail string } // of a request that is wrong
+	Index  string                           // with CURSOR_TOO_OLD, the oldest cursor of events that are kept
 	// MayHaveTakenEffect: the outcome is unknown. Repeat the call later with the same key.
 	MayHaveTakenEffect bool
 	RetryAfter         time.Duration // that the node asked for

@@ -355,3 +355,10 @@ func TestNodeWithTLSAndTokens(t *testing.T) {
 		equal(t, failed.MayHaveTakenEffect, false)
 	}
 }
+
+func TestOldCursorIsAnsweredWithTheOldestOne(t *testing.T) {
+	_, err := open(t, stub("old")).Events(ctx, "1.0", 0)
+	failed := refused(t, err)
+	equal(t, failed.Reason, "CURSOR_TOO_OLD")
+	equal(t, failed.Index, "1042.3")
+}

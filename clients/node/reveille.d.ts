@@ -78,6 +78,8 @@ export class ReveilleError extends Error {
   reason: string;
   /** Of a request that is wrong: paths of fields, and what is wrong. */
   fields: Array<{ field: string; detail: string }>;
+  /** With `CURSOR_TOO_OLD`, the oldest cursor of events that are kept. */
+  index: string;
   /** Milliseconds that the node asked to wait. */
   retryAfter: number;
   /** The outcome is unknown. Repeat the call later with the same key. */

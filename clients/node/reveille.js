@@ -13,11 +13,13 @@ const RETRIED = new Set([429, 502, 503, 504]);
 
 /** A call that failed, after all retries. */
 class ReveilleError extends Error {
-  constructor(detail, { status = 0, reason = '', fields = [], retryAfter = 0, mayHaveTakenEffect, cause } = {}) {
+  constructor(detail, options = {}) {
+    const { status = 0, reason = '', fields = [], index = '', retryAfter = 0, mayHaveTakenEffect, cause } = options;
     const head = [status || '', reason].filter(Boolean).join(' ');
     super(head ? `${head}: ${detail}` : detail, { cause });
     this.name = 'ReveilleError';
-    Object.assign(this, { status, reason, fields, retryAfter, mayHaveTakenEffect: Boolean(mayHaveTakenEffect) });
+    Object.assign(this, { status, reason, fields, index, retryAfter });
+    this.mayHaveTakenEffect = Boolean(mayHaveTakenEffect);
   }
 }
 
@@ -173,6 +175,7 @@ function refusal({ status, json, retryAfter }) {
     status,
     reason: json?.reason,
     fields: json?.fields,
+    index: json?.index,
     retryAfter: 1000 * (Number.parseInt(retryAfter, 10) || 0),
     // Of a node, only 504 leaves the outcome open; a proxy may answer with others.
     mayHaveTakenEffect: status >= 500 && status !== 501 && status !== 503,

@@ -186,6 +186,11 @@ describe('a call that fails', () => {
     assert.deepEqual([error.status, error.retryAfter, error.mayHaveTakenEffect], [503, 3_600_000, false]);
   });
 
+  it('has the oldest cursor if a cursor is too old', async () => {
+    const error = await refusal(new Client({ url: `${stub}/old` }).events('1.0'));
+    assert.deepEqual([error.reason, error.index], ['CURSOR_TOO_OLD', '1042.3']);
+  });
+
   it('did nothing if the node cannot be reached', async () => {
     const error = await failure({ url: 'http://127.0.0.1:1' });
     assert.deepEqual([error.status, error.mayHaveTakenEffect], [0, false]);

@@ -211,6 +211,10 @@ $tests = [
         $error = failure("$stub/later");
         equal([503, 3600.0, false], [$error->status, $error->retryAfter, $error->mayHaveTakenEffect]);
     },
+    'old cursor is answered with the oldest one' => function () use ($stub) {
+        $error = refused(fn () => (new Client(url: "$stub/old"))->events('1.0'));
+        equal(['CURSOR_TOO_OLD', '1042.3'], [$error->reason, $error->index]);
+    },
     'node that cannot be reached did nothing' => function () {
         $error = failure('http://127.0.0.1:1');
         equal([0, false], [$error->status, $error->mayHaveTakenEffect]);

@@ -76,10 +76,12 @@ class ReveilleError(Exception):
     status: of HTTP; 0 if there was no answer.
     reason: such as `REQUEST_ID_REUSED`; empty if a proxy answered, or nothing did.
     fields: of a request that is wrong, each with its path and what is wrong.
+    index: with `CURSOR_TOO_OLD`, the oldest cursor of events that are kept.
     may_have_taken_effect: the outcome is unknown. Repeat the call later with the same key.
     retry_after: seconds that the node asked to wait.
     """
 
+    index = ""
     is_retried = False
     may_have_taken_effect = False
     retry_after = 0.0
@@ -134,8 +136,8 @@ class Client:
             "headers": _pairs(headers), "variables": _pairs(variables), "bulk": bulk or None,
         }
         body = {
-            "key": _given(key), "keyRule": _rule(first_wins), "content": _present(content) or None, "template": template,
-            "audience": _audience(to), "sendTime": _instant(at), "pool": pool, "priority": priority,
+            "key": _given(key), "keyRule": _rule(first_wins), "content": _present(content) or None,
+            "template": template, "audience": _audience(to), "sendTime": _instant(at), "pool": pool, "priority": priority,
             "policies": policies, "validateOnly": validate_only or None,
         }
         return self.request("POST", "/v1/messages", self._owned(body), key="")
@@ -248,6 +250,7 @@ def _refusal(status: int, content: bytes, retry_after: str) -> ReveilleError:
         problem = {}
     detail = problem.get("detail") or http.client.responses.get(status, "")
     error = ReveilleError(detail, status, problem.get("reason", ""), problem.get("fields", ()))
+    error.index = problem.get("index", "")
     error.is_retried = status in (429, 502, 503, 504)
     error.retry_after = float(retry_after) if retry_after.isdigit() else 0.0
     # Of a node, only 504 leaves the outcome open; a proxy may answer with others.

@@ -191,6 +191,11 @@ class Failing(unittest.TestCase):
         error = self.fail_with(url=f"{STUB}/later")
         self.assertEqual((error.status, error.retry_after, error.may_have_taken_effect), (503, 3600, False))
 
+    def test_old_cursor_is_answered_with_the_oldest_one(self):
+        with self.assertRaises(ReveilleError) as refused:
+            Client(url=f"{STUB}/old").events("1.0")
+        self.assertEqual((refused.exception.reason, refused.exception.index), ("CURSOR_TOO_OLD", "1042.3"))
+
     def test_node_that_cannot_be_reached_did_nothing(self):
         error = self.fail_with(url="http://127.0.0.1:1")
         self.assertEqual((error.status, error.may_have_taken_effect), (0, False))

@@ -7,6 +7,7 @@ The first part of the path says what happens to a request; the rest goes to the 
   /lost      each attempt reaches the node, and each answer is cut in the middle
   /unknown   504, as by a node that does not know the outcome
   /later     503 with `Retry-After: 3600`
+  /old       410, as for a cursor of events that are gone
   /silent    no answer for a minute
 """
 import http.client
@@ -62,6 +63,9 @@ class Stub(http.server.BaseHTTPRequestHandler):
 
     def do_later(self, _path, _body):
         self.refuse(503, "NO_QUORUM", "no quorum", {"Retry-After": "3600"})
+
+    def do_old(self, _path, _body):
+        self.answer(410, {"reason": "CURSOR_TOO_OLD", "detail": "it is too old", "index": "1042.3"})
 
     def do_silent(self, _path, _body):
         time.sleep(60)

@@ -19,6 +19,7 @@ final class ReveilleException extends \RuntimeException
      * @param int $status of HTTP; 0 if there was no answer
      * @param string $reason such as `REQUEST_ID_REUSED`; empty if a proxy answered, or nothing did
      * @param list<array{field: string, detail: string}> $fields of a request that is wrong, each with its path
+     * @param string $index with `CURSOR_TOO_OLD`, the oldest cursor of events that are kept
      * @param float $retryAfter seconds that the node asked to wait
      * @param bool $mayHaveTakenEffect the outcome is unknown: repeat the call later with the same key
      */
@@ -27,6 +28,7 @@ final class ReveilleException extends \RuntimeException
         public readonly int $status = 0,
         public readonly string $reason = '',
         public readonly array $fields = [],
+        public readonly string $index = '',
         public readonly float $retryAfter = 0.0,
         public bool $mayHaveTakenEffect = false,
         public readonly bool $isRetried = false,
@@ -276,6 +278,7 @@ final class Client
             $status,
             $json['reason'] ?? '',
             $json['fields'] ?? [],
+            $json['index'] ?? '',
             preg_match('/^retry-after: *(\d+) *$/mi', $head, $found) ? (float) $found[1] : 0.0,
             // Of a node, only 504 leaves the outcome open; a proxy may answer with others.
             $status >= 500 && $status !== 501 && $status !== 503,

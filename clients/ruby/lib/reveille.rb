@@ -22,13 +22,16 @@ module Reveille
     attr_reader :reason
     # Fields of a request that is wrong: hashes with `field` (its path) and `detail`.
     attr_reader :fields
+    # With `CURSOR_TOO_OLD`, the oldest cursor of events that are kept.
+    attr_reader :index
     # Seconds that the node asked to wait.
     attr_reader :retry_after
 
-    def initialize(detail, status: 0, reason: "", fields: [], retry_after: 0, retried: false, unknown: false)
+    def initialize(detail, status: 0, reason: "", fields: [], index: "", retry_after: 0, retried: false,
+                   unknown: false)
       head = [status.zero? ? nil : status, reason.empty? ? nil : reason].compact.join(" ")
       super(head.empty? ? detail : "#{head}: #{detail}")
-      @status, @reason, @fields, @retry_after = status, reason, fields, retry_after
+      @status, @reason, @fields, @index, @retry_after = status, reason, fields, index, retry_after
       @retried, @unknown = retried, unknown
     end
 
@@ -162,7 +165,7 @@ module Reveille
       problem = problem(body)
       # Of a node, only 504 leaves the outcome open; a proxy may answer with others.
       Error.new(problem["detail"] || "the answer says no more", status: status, reason: problem["reason"].to_s,
-                fields: problem["fields"] || [], retry_after: retry_after.to_i,
+                fields: problem["fields"] || [], index: problem["index"].to_s, retry_after: retry_after.to_i,
                 retried: [429, 502, 503, 504].include?(status), unknown: status >= 500 && ![501, 503].include?(status))
     end
 

@@ -176,6 +176,11 @@ RSpec.describe Reveille::Client do
       expect([error.status, error.retry_after, error.may_have_taken_effect?]).to eq([503, 3600, false])
     end
 
+    it "has the oldest cursor if a cursor is too old" do
+      error = refusal { described_class.new(url: "#{stub}/old").events("1.0") }
+      expect([error.reason, error.index]).to eq(%w[CURSOR_TOO_OLD 1042.3])
+    end
+
     it "did nothing if the node cannot be reached" do
       error = failure(url: "http://127.0.0.1:1")
       expect([error.status, error.may_have_taken_effect?]).to eq([0, false])
