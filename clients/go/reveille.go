@@ -19,6 +19,7 @@ import (
 	"net/http/httptrace"
 	"net/url"
 	"os"
+	"reflect"
 	"regexp"
 	"sort"
 	"strconv"
@@ -86,16 +87,17 @@ func To(addresses ...string) []Recipient {
 
 // Email is what Send sends. Subject, texts and headers are templates; Literal makes one of a text that is not.
 type Email struct {
-	To                          []Recipient
-	Sender, ReplyTo             string
-	Subject, Text, HTML         string
-	Headers, Variables          map[string]string
-	Bulk, FirstWins, Validation bool // Validation: check it, and send nothing
-	Template                    string
-	At                          time.Time // zero: now
-	Pool                        string
-	Priority                    int
-	Policies                    map[string]any // finishBy, inDoubt, maxAttempts, retention
+	To                  []Recipient
+	Sender, ReplyTo     string
+	Subject, Text, HTML string
+	Headers, Variables  map[string]string
+	Bulk, FirstWins     bool
+	ValidateOnly        bool // check it, and send nothing
+	Template            string
+	At                  time.Time // zero: now
+	Pool                string
+	Priority            int
+	Policies            map[string]any // finishBy, inDoubt, maxAttempts, retention
 }
 
 // Run is one run: what it was opened for and how its recipients stand.
@@ -174,8 +176,11 @@ func (c *Client) Send(ctx context.Context, key string, email Email) (*Sent, erro
 		"headers": pairs(email.Headers), "variables": pairs(email.Variables), "bulk": email.Bulk,
 	})
 	body := fields{
-		"content": content, "template": email.Template, "audience": people, "pool": email.Pool,
-		"priority": email.Priority, "policies": fields(email.Policies), "validateOnly": email.Validation,
+		"template": email.Template, "audience": people, "pool": email.Pool, "priority": email.Priority,
+		"policies": email.Policies, "validateOnly": email.ValidateOnly,
+	}
+	if len(content) > 0 {
+		body["content"] = content
 	}
 	if !email.At.IsZero() {
 		body["sendTime"] = email.At.UTC().Format(time.RFC3339Nano)
@@ -386,29 +391,14 @@ func (c *Client) query() url.Values {
 	return query
 }
 
-// present returns the fields that are not zero.
+// present removes the fields that are zero.
 func present(given fields) fields {
-	kept := fields{}
 	for name, value := range given {
-		switch value := value.(type) {
-		case nil:
-			continue
-		case fields:
-			if len(value) == 0 {
-				continue
-			}
-		case []pair:
-			if len(value) == 0 {
-				continue
-			}
-		case string, bool, int:
-			if value == "" || value == false || value == 0 {
-				continue
-			}
+		if value == nil || reflect.ValueOf(value).IsZero() {
+			delete(given, name)
 		}
-		kept[name] = value
 	}
-	return kept
+	return given
 }
 
 type pair struct {
@@ -417,7 +407,7 @@ type pair struct {
 }
 
 func pairs(values map[string]string) []pair {
-	list := make([]pair, 0, len(values))
+	var list []pair
 	for name, value := range values {
 		list = append(list, pair{name, value})
 	}

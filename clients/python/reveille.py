@@ -137,8 +137,8 @@ class Client:
         }
         body = {
             "key": _given(key), "keyRule": _rule(first_wins), "content": _present(content) or None,
-            "template": template, "audience": _audience(to), "sendTime": _instant(at), "pool": pool, "priority": priority,
-            "policies": policies, "validateOnly": validate_only or None,
+            "template": template, "audience": _audience(to), "sendTime": _instant(at), "pool": pool,
+            "priority": priority, "policies": policies, "validateOnly": validate_only or None,
         }
         return self.request("POST", "/v1/messages", self._owned(body), key="")
 
