@@ -77,12 +77,10 @@ module Reveille
              validate_only: nil)
       content = { sender: sender, replyTo: reply_to, subject: subject, text: text, html: html, headers: pairs(headers),
                   variables: pairs(variables), bulk: bulk }.compact
-      people = audience(to)
-      people = people[:columns].empty? ? { to: people[:recipients].map { |one| one[:address] } } : { audience: people }
       body = { key: given(key), keyRule: rule(first_wins), content: content.empty? ? nil : content, template: template,
-               sendTime: at && at.to_time.getutc.iso8601(9), pool: pool, priority: priority, policies: policies,
+               audience: audience(to), sendTime: at && at.to_time.getutc.iso8601(9), pool: pool, priority: priority, policies: policies,
                validateOnly: validate_only }
-      request("POST", "/v1/messages", owned(body.merge(people)), key: "")
+      request("POST", "/v1/messages", owned(body), key: "")
     end
 
     # Returns a message with the state of each recipient.
