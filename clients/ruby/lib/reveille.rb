@@ -78,8 +78,8 @@ module Reveille
       content = { sender: sender, replyTo: reply_to, subject: subject, text: text, html: html, headers: pairs(headers),
                   variables: pairs(variables), bulk: bulk }.compact
       body = { key: given(key), keyRule: rule(first_wins), content: content.empty? ? nil : content, template: template,
-               audience: audience(to), sendTime: at && at.to_time.getutc.iso8601(9), pool: pool, priority: priority, policies: policies,
-               validateOnly: validate_only }
+               audience: audience(to), sendTime: at && at.to_time.getutc.iso8601(9), pool: pool, priority: priority,
+               policies: policies, validateOnly: validate_only }
       request("POST", "/v1/messages", owned(body), key: "")
     end
 
