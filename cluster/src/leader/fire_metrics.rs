@@ -37,6 +37,7 @@ fn cause(cause: OpeningCause) -> &'static str {
         OpeningCause::Trigger => "trigger",
         OpeningCause::Backfill => "backfill",
         OpeningCause::Test => "test",
+        OpeningCause::Message => "message",
     }
 }
 

@@ -154,10 +154,11 @@ async fn advance_once(context: &NodeContext, to: Time, jump: bool) -> Result<(),
     }
 }
 
-/// Returns true if the clock has already reached `to`, by a repeated proposal or by itself, or if a schedule is due
-/// before it.
+/// Returns true if the clock has already reached `to`, by a repeated proposal or by itself, or if a schedule or a message
+/// is due before it.
 fn is_overtaken(ledger: &Ledger, to: Time) -> bool {
-    let due = ledger.due().next().is_some_and(|(due, _)| due < to);
+    let due = ledger.due().next().map(|(due, _)| due);
+    let due = due.into_iter().chain(ledger.next_start(ledger.head().now)).any(|due| due < to);
     ledger.head().test_clock.is_some() && (ledger.head().now >= to || due)
 }
 
@@ -181,7 +182,7 @@ fn work(ledger: &Ledger, alone: Option<NodeId>) -> RemainingWork {
         claimed: ledger.claims().iter().map(|(_, claim)| u64::from(claim.claimed.len())).sum(),
         ..RemainingWork::default()
     };
-    for (id, page) in ledger.open_pages() {
+    for (id, page) in ledger.started_pages(now) {
         work.late += page.runs.iter().filter(|run| expires(run) && run.finish_by <= now).count() as u64;
         if rests {
             continue;
@@ -193,15 +194,15 @@ fn work(ledger: &Ledger, alone: Option<NodeId>) -> RemainingWork {
     work
 }
 
-/// Returns the next instant at which something is due: a schedule, a wave of retries, a deadline, the end of a crash
-/// back-off.
+/// Returns the next instant at which something is due: a schedule, a message, a wave of retries, a deadline, the end of
+/// a crash back-off.
 fn next_instant(ledger: &Ledger, alone: Option<NodeId>) -> Option<Time> {
     let now = ledger.head().now;
     let due = ledger.due().map(|(due, _)| due).find(|due| *due > now);
     let deadlines = ledger.open_pages().flat_map(|(_, page)| &page.runs).filter(|run| expires(run));
     let deadlines = deadlines.map(|run| run.finish_by).filter(|finish_by| *finish_by > now);
     let is_open = |page: &Page| page.runs.iter().any(|run| run.state == RunState::Open);
-    let waves = ledger.open_pages().filter(|(_, page)| is_open(page)).flat_map(|(id, page)| {
+    let waves = ledger.started_pages(now).filter(|(_, page)| is_open(page)).flat_map(|(id, page)| {
         let chunks = ledger.chunks().range(id.chunks()).map(|(_, chunk)| chunk);
         let sends = |chunk: &&Chunk| {
             let mut pools = chunk.pool_overrides.keys().map(String::as_str).chain([&*page.pool]);
@@ -209,7 +210,7 @@ fn next_instant(ledger: &Ledger, alone: Option<NodeId>) -> Option<Time> {
         };
         chunks.filter(sends).filter_map(move |chunk| chunk.next_wave(now))
     });
-    due.into_iter().chain(deadlines).chain(waves).chain(rest(ledger, alone)).min()
+    due.into_iter().chain(ledger.next_start(now)).chain(deadlines).chain(waves).chain(rest(ledger, alone)).min()
 }
 
 /// Returns true if the run's deadline has an effect.

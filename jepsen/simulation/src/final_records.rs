@@ -204,7 +204,7 @@ fn cause(cause: OpeningCause) -> RunCause {
         OpeningCause::CatchUp => RunCause::CatchUp,
         OpeningCause::Trigger => RunCause::Trigger,
         OpeningCause::Backfill => RunCause::Backfill,
-        OpeningCause::Test => RunCause::Test,
+        OpeningCause::Test | OpeningCause::Message => RunCause::Test,
     }
 }
 

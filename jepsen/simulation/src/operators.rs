@@ -88,7 +88,7 @@ impl Clients {
             schedule: name.clone(),
             audience: name.clone(),
         };
-        let trigger = Trigger { schedule, request: request.to_owned() };
+        let trigger = Trigger::new(schedule, request);
         let answered = self.call((client, Some(request)), operation, None, |_| Some(Command::Trigger(trigger.clone())));
         let CommandOutcome::Run { run, .. } = answered.await?.reply.outcome else { return None };
         if created.planned.launch.is_some() {

@@ -194,7 +194,7 @@ fn main() {
     }
     world.timed("a backfill of 1,000 instants, beside those that were suppressed", minutes(minutely, 2_000, 1_000));
     world.timed("a backfill of 1,000 instants, all inside the gap", minutes(minutely, 6_000, 1_000));
-    world.timed("a trigger", Command::Trigger(Trigger { schedule: minutely, request: "again".into() }));
+    world.timed("a trigger", Command::Trigger(Trigger::new(minutely, "again")));
 
     println!("10,000 recipients, a gap of 20 h; the list was edited after it was sent");
     let mut world = World::new();
@@ -206,7 +206,7 @@ fn main() {
     let claims = world.claims([(first_run(&beside), 10_000)].into_iter());
     world.timed("an entry of 40 claims, 256 recipients each, which grants one", Command::Claim(claims));
     let opened = world.timed("a trigger, which opens for one of them", {
-        Command::Trigger(Trigger { schedule: large, request: "one".into() })
+        Command::Trigger(Trigger::new(large, "one"))
     });
     let claims = world.claims([(first_run(&opened), 10_000)].into_iter());
     world.timed("an entry of 40 claims, of which one finds a pending recipient", Command::Claim(claims));
@@ -223,7 +223,7 @@ fn main() {
     }
     world.edit(late, None, Some(20 * HOUR_MS));
     let opened = world.timed("a trigger, which opens for one of them", {
-        Command::Trigger(Trigger { schedule: late, request: "one".into() })
+        Command::Trigger(Trigger::new(late, "one"))
     });
     let claims = world.claims([(first_run(&opened), 10_000)].into_iter());
     world.timed("an entry of 40 claims, of which one finds a pending recipient", Command::Claim(claims));

@@ -74,7 +74,7 @@ impl World {
         let CommandOutcome::Schedule(schedule) = self.put(Command::ScheduleCreate(Box::new(create))) else {
             panic!("created")
         };
-        match self.put(Command::Trigger(Trigger { schedule, request: "once".into() })) {
+        match self.put(Command::Trigger(Trigger::new(schedule, "once"))) {
             CommandOutcome::Run { run, .. } => run,
             other => panic!("{other:?}"),
         }

@@ -15,7 +15,7 @@ pub mod injected_bugs;
 pub mod model;
 pub mod storage;
 
-pub use apply::{ApplyResult, BackfillBatch, GapLookups, TEST_NAME, agreed_time, closed_slots};
+pub use apply::{ApplyResult, BackfillBatch, GapLookups, agreed_time, closed_slots};
 pub use model::archive::{ArchivePart, ArchivePartKey, PartContent};
 pub use model::backup::{BackupHistory, BackupResult, LastBackup};
 pub use model::claim::{Claim, DeadLetter};
@@ -28,7 +28,7 @@ pub use model::page::*;
 pub use model::recipient::{RecipientCounts, RecipientState};
 pub use model::run::*;
 pub use model::schedule::{
-    Activity, ActivityKind, BlockingRun, InstantOutcome, Plan, Schedule, ScheduleSettings, ScheduleTiming,
+    Activity, ActivityKind, BlockingRun, InstantOutcome, MESSAGES_NAME, Plan, Schedule, ScheduleSettings, ScheduleTiming,
 };
 pub use model::stored::*;
 pub use model::{

@@ -117,7 +117,7 @@ fn another_form_of_entry_row_or_content_is_refused() {
     let (key, row) = samples::ledger().all_rows().next().expect("the head");
     assert!(Ledger::from_rows([(key.clone(), row.clone())]).is_ok());
     let content = samples::commands().into_iter().find_map(|(_, command)| match command {
-        Command::SendTest(test) => Some(test.content.blob().bytes),
+        Command::SendMessages(send) => send.messages.first().map(|message| message.content.blob().bytes),
         _ => None,
     });
     let content = content.expect("a content among the samples");

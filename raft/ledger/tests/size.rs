@@ -73,7 +73,7 @@ impl World {
     fn open(&mut self) -> RunId {
         let (schedule, _) = self.ledger.schedules().iter().next().expect("the schedule");
         let schedule: ScheduleId = *schedule;
-        match self.put(Command::Trigger(Trigger { schedule, request: "once".into() })) {
+        match self.put(Command::Trigger(Trigger::new(schedule, "once"))) {
             CommandOutcome::Run { run, .. } => run,
             other => panic!("{other:?}"),
         }
@@ -264,7 +264,7 @@ fn schedules_share_timings_and_settings_also_after_a_restore() {
         world.put(Command::ScheduleCreate(Box::new(create)));
     }
     let (schedule, _) = world.ledger.schedule_named("default", "one").expect("a schedule");
-    world.put(Command::Trigger(Trigger { schedule, request: "now".into() }));
+    world.put(Command::Trigger(Trigger::new(schedule, "now")));
     let restored = Ledger::from_rows(world.ledger.all_rows()).expect("rows");
     assert_eq!(restored.state_hash(), world.ledger.state_hash());
     for ledger in [&world.ledger, &restored] {

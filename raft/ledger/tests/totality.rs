@@ -301,20 +301,38 @@ fn wild_replan() -> impl Strategy<Value = Command> {
     })
 }
 
-fn wild_send_test() -> impl Strategy<Value = Command> {
-    (prop::sample::select(vec!["request a", "request b"]), 0_usize..3, any::<i64>()).prop_map(
-        |(request, recipients, finish_by_ms)| {
+fn wild_message() -> impl Strategy<Value = SendMessage> {
+    let key = prop::sample::select(vec!["request a", "request b", "request c"]);
+    let rule = prop::sample::select(vec![KeyRule::Strict, KeyRule::FirstWins]);
+    (key, rule, any::<bool>(), 0_u32..3, prop::option::of(time()), any::<i64>()).prop_map(
+        |(key, rule, is_test, recipients, send_at, finish_by_ms)| {
             let create = create("default", "daily", None);
-            Command::SendTest(Box::new(SendTest {
-                request: request.into(),
-                tenant: create.tenant,
-                pool: create.pool,
+            SendMessage {
+                key: key.into(),
+                rule,
+                is_test,
                 content: create.content,
-                audience: listed(recipients as u32),
+                audience: listed(recipients),
+                send_at,
+                pool: create.pool,
+                priority: create.priority,
                 policies: Policies { finish_by_ms, ..create.policies },
-            }))
+            }
         },
     )
+}
+
+fn wild_send_messages() -> impl Strategy<Value = Command> {
+    let tenant = prop::sample::select(vec!["default", "acme"]);
+    (tenant, prop::collection::vec(wild_message(), 0..4))
+        .prop_map(|(tenant, messages)| Command::SendMessages(SendMessages { tenant: tenant.into(), messages }))
+}
+
+fn wild_trigger() -> impl Strategy<Value = Command> {
+    let rule = prop::sample::select(vec![KeyRule::Strict, KeyRule::FirstWins]);
+    (schedule(), text(), prop::option::of(0_u32..3), rule).prop_map(|(schedule, request, recipients, rule)| {
+        Command::Trigger(Trigger { schedule, request, audience: recipients.map(listed), rule })
+    })
 }
 
 fn wild_outcome(fence: Fence) -> impl Strategy<Value = ClaimOutcome> {
@@ -397,13 +415,13 @@ fn wild_command(fence: Fence) -> impl Strategy<Value = Command> {
         wild_backfill(),
         wild_archive(),
         wild_replan(),
-        wild_send_test(),
+        wild_send_messages(),
+        wild_trigger(),
         (schedule(), text()).prop_map(|(schedule, reason)| Command::SchedulePause(SchedulePause { schedule, reason })),
         (schedule(), long()).prop_map(|(schedule, plan_version)| {
             Command::ScheduleResume(ScheduleResume { schedule, plan_version })
         }),
         schedule().prop_map(Command::ScheduleDelete),
-        (schedule(), text()).prop_map(|(schedule, request)| Command::Trigger(Trigger { schedule, request })),
         prop::collection::vec(wild_fire(), 0..3).prop_map(Command::Fire),
         prop::collection::vec(claim, 0..4).prop_map(Command::Claim),
         prop::collection::vec(wild_outcome(fence), 0..4).prop_map(Command::Settle),

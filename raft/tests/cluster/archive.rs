@@ -28,7 +28,7 @@ async fn archive_run(node: &Node) -> RunId {
     let CommandOutcome::Schedule(schedule) = done(node, Command::ScheduleCreate(Box::new(create))).await else {
         panic!("a schedule")
     };
-    let trigger = Command::Trigger(Trigger { schedule, request: "now".into() });
+    let trigger = Command::Trigger(Trigger::new(schedule, "now"));
     let CommandOutcome::Run { run, .. } = done(node, trigger).await else { panic!("a run") };
     done(node, Command::RunCancel(run)).await;
     done(node, Command::Advance(Advance { to: wall().plus_ms(2 * DAY_MS), jump: false })).await;

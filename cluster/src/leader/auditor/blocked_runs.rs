@@ -37,7 +37,7 @@ impl BlockedRunsWatch {
         let missing = lacking.fold(first.clone(), |all, of| &all & of);
         let mut seen = BTreeMap::new();
         let mut found = Vec::new();
-        for (id, page) in ledger.open_pages() {
+        for (id, page) in ledger.started_pages(ledger.head().now) {
             for run in &page.runs {
                 let name = id.run_id(run);
                 let part = waits_for(ledger, id, run, &missing);
@@ -113,7 +113,7 @@ mod tests {
         let create = ScheduleCreate { audience: AudienceChoice::Sealed(named), ..schedule(Time(3_600_000), vec![]) };
         let created = put(&mut ledger, Command::ScheduleCreate(Box::new(create)));
         let CommandOutcome::Schedule(schedule) = created else { panic!("{created:?}") };
-        let opened = put(&mut ledger, Command::Trigger(Trigger { schedule, request: "now".into() }));
+        let opened = put(&mut ledger, Command::Trigger(Trigger::new(schedule, "now")));
         let CommandOutcome::Run { run, .. } = opened else { panic!("{opened:?}") };
         (ledger, run)
     }

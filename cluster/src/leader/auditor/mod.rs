@@ -172,7 +172,7 @@ fn claims_of_lost_owners(ledger: &Ledger, leadership: &Leadership) -> BTreeMap<F
 /// Returns open and paused runs with pending recipients whose deadline has passed (P16).
 fn runs_past_deadline(ledger: &Ledger, now: Time, panic_guard: &mut PanicGuard<RunId>) -> Vec<RunId> {
     let mut late = Vec::new();
-    for (id, page) in ledger.open_pages() {
+    for (id, page) in ledger.started_pages(now) {
         for run in &page.runs {
             let name = id.run_id(run);
             let is_late = || {
@@ -279,7 +279,7 @@ fn watch(ledger: &Ledger, leadership: &Leadership, voters: usize, now: Time) {
         tracing::warn!(overdue, "schedules are behind their instants");
     }
     let (mut counts, mut blocked) = ([0_u64; 9], 0);
-    for (id, page) in ledger.open_pages() {
+    for (id, page) in ledger.started_pages(now) {
         for run in &page.runs {
             blocked += usize::from(run.blocked.is_some());
             if run.counts.total() != u64::from(run.count) {

@@ -98,7 +98,7 @@ fn has_pool_overrides(ledger: &Ledger, id: PageId) -> bool {
 /// pool. A page with claims in flight is left out until their answer.
 pub(crate) fn offers(ledger: &Ledger, nodes: &Lacking, in_flight: &InFlightClaims, now: Time) -> Vec<Offer> {
     let mut collector = OfferCollector { nodes, offers: Vec::new(), offered: BTreeMap::new() };
-    for (id, page) in ledger.open_pages().filter(|(id, _)| !in_flight.holds(*id)) {
+    for (id, page) in ledger.started_pages(now).filter(|(id, _)| !in_flight.holds(*id)) {
         collector.add(ledger, id, page, now);
     }
     collector.offers

@@ -147,7 +147,7 @@ impl Stage {
     }
 
     fn trigger(&mut self, schedule: ScheduleId) -> RunId {
-        let trigger = Trigger { schedule, request: format!("after {}", self.index) };
+        let trigger = Trigger::new(schedule, format!("after {}", self.index));
         match self.play(Command::Trigger(trigger)) {
             CommandOutcome::Run { run, .. } => run,
             other => panic!("a run opens, but: {other:?}"),

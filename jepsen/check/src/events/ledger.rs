@@ -146,7 +146,7 @@ pub enum RunCause {
     Trigger,
     /// An operator backfilled a missed instant.
     Backfill,
-    /// A test email.
+    /// A test email, or a message of a program.
     Test,
 }
 

@@ -81,7 +81,7 @@ fn of_run(run: &api::Run) -> Option<Run> {
         api::RunCause::CatchUp => RunCause::CatchUp,
         api::RunCause::Trigger => RunCause::Trigger,
         api::RunCause::Backfill => RunCause::Backfill,
-        api::RunCause::Test => RunCause::Test,
+        api::RunCause::Test | api::RunCause::Message => RunCause::Test,
     };
     Some(Run {
         run: Name::from(&run.run),

@@ -99,6 +99,19 @@ impl ApiError {
         self
     }
 
+    /// Renames the invalid fields, for a request whose parts are checked like those of another one.
+    pub fn rename_fields(mut self, rename: impl Fn(&str) -> String) -> ApiError {
+        if let Some(first) = self.0.fields.first()
+            && let Some(rest) = self.0.message.strip_prefix(&first.field)
+        {
+            self.0.message = format!("{}{rest}", rename(&first.field));
+        }
+        for violation in &mut self.0.fields {
+            violation.field = rename(&violation.field);
+        }
+        self
+    }
+
     /// Adds the id with which the request can be repeated. Changes nothing if it is empty.
     pub fn request(self, id: &str) -> ApiError {
         self.with("request_id", id.to_owned())

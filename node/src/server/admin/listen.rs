@@ -16,6 +16,7 @@ use reveille_proto::admin::v1::clock_service_server::ClockServiceServer;
 use reveille_proto::admin::v1::cluster_service_server::ClusterServiceServer;
 use reveille_proto::admin::v1::dead_letter_service_server::DeadLetterServiceServer;
 use reveille_proto::admin::v1::doubt_service_server::DoubtServiceServer;
+use reveille_proto::admin::v1::message_service_server::MessageServiceServer;
 use reveille_proto::admin::v1::opt_out_service_server::OptOutServiceServer;
 use reveille_proto::admin::v1::pool_service_server::PoolServiceServer;
 use reveille_proto::admin::v1::recipient_service_server::RecipientServiceServer;
@@ -129,6 +130,7 @@ pub fn router(admin: &Arc<Admin>) -> Result<Routes, tonic_reflection::server::Er
         .with_service_name(ClockServiceServer::<Admin>::NAME)
         .with_service_name(RelayServiceServer::<Admin>::NAME)
         .with_service_name(ScheduleServiceServer::<Admin>::NAME)
+        .with_service_name(MessageServiceServer::<Admin>::NAME)
         .with_service_name(RunServiceServer::<Admin>::NAME)
         .with_service_name(DoubtServiceServer::<Admin>::NAME)
         .with_service_name(DeadLetterServiceServer::<Admin>::NAME)
@@ -158,6 +160,7 @@ pub fn router(admin: &Arc<Admin>) -> Result<Routes, tonic_reflection::server::Er
         ClockServiceServer,
         RelayServiceServer,
         ScheduleServiceServer,
+        MessageServiceServer,
         RunServiceServer,
         DoubtServiceServer,
         DeadLetterServiceServer,

@@ -55,6 +55,7 @@ use access::ListenerKind;
 pub use access::{Call, all_rights, authenticate_page};
 pub use error::LEADERLESS;
 use error::{ApiError, ApiResult};
+use services::message::MessageBatches;
 pub use listen::serve;
 pub use local::{serve_local, socket_path};
 pub use services::audit::shown as shown_audit_record;
@@ -74,6 +75,7 @@ pub struct Admin {
     uploads: Arc<Semaphore>,
     /// One permit: one audience at a time is checked before it is sealed.
     checks: Arc<Semaphore>,
+    messages: Arc<MessageBatches>,
     stop: CancellationToken,
     /// What its listener asks for.
     listener: ListenerKind,
@@ -88,6 +90,7 @@ impl Admin {
             watchers: Arc::new(Semaphore::new(WATCHERS_MAX)),
             uploads: Arc::new(Semaphore::new(UPLOADS_MAX)),
             checks: Arc::new(Semaphore::new(1)),
+            messages: Arc::default(),
             stop: CancellationToken::new(),
             listener: ListenerKind::Tokens,
         }
@@ -106,6 +109,7 @@ impl Admin {
             watchers: Arc::clone(&self.watchers),
             uploads: Arc::clone(&self.uploads),
             checks: Arc::clone(&self.checks),
+            messages: Arc::clone(&self.messages),
             stop: self.stop.clone(),
             listener: self.listener,
         }

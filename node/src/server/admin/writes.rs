@@ -106,7 +106,7 @@ fn is_new_work(command: &Command) -> bool {
             | Command::SchedulesCreate(_)
             | Command::Trigger(_)
             | Command::Backfill(_)
-            | Command::SendTest(_)
+            | Command::SendMessages(_)
             | Command::AudienceSeal(_)
             | Command::CampaignCreate(_)
             | Command::CampaignLaunch(_)

@@ -8,8 +8,8 @@ use super::Context;
 use super::bounds::{bounded, refuse_if};
 use crate::command::{AudienceDelete, AudienceSeal};
 use crate::model::{
-    AudienceChoice, Bounded, CAMPAIGNS_NAMED, CampaignStage, CommandOutcome, CommandRefusal, Hash, Impossible, Ledger,
-    SealedAudience,
+    Audience, AudienceChoice, Bounded, CAMPAIGNS_NAMED, CampaignStage, CommandOutcome, CommandRefusal, Hash, Impossible,
+    Ledger, SealedAudience,
 };
 
 impl Ledger {
@@ -79,18 +79,21 @@ impl Ledger {
     /// Checks that a schedule of this tenant may send to the audience.
     pub(super) fn check_audience(&self, tenant: &str, to: &AudienceChoice) -> Result<(), CommandRefusal> {
         match to {
-            AudienceChoice::Listed(audience) => {
-                let limits = self.limits();
-                bounded(Bounded::InlineBytes, audience.encoded_len(), limits.inline_bytes_max)?;
-                bounded(Bounded::InlineRecipients, audience.recipients.len(), limits.inline_recipients_max)?;
-                refuse_if(audience.recipients.is_empty(), Impossible::NoRecipients)
-            }
+            AudienceChoice::Listed(audience) => self.check_list(audience),
             AudienceChoice::Sealed(named) => {
                 let known = self.audiences.get(&(tenant.to_owned(), named.name.clone()));
                 let same = known.is_some_and(|known| known.seal == named.seal && known.rows == named.rows);
                 if same { Ok(()) } else { Err(CommandRefusal::NoSuchAudience(named.name.clone())) }
             }
         }
+    }
+
+    /// Checks the bounds of a list.
+    pub(super) fn check_list(&self, audience: &Audience) -> Result<(), CommandRefusal> {
+        let limits = self.limits();
+        bounded(Bounded::InlineBytes, audience.encoded_len(), limits.inline_bytes_max)?;
+        bounded(Bounded::InlineRecipients, audience.recipients.len(), limits.inline_recipients_max)?;
+        refuse_if(audience.recipients.is_empty(), Impossible::NoRecipients)
     }
 
     /// Adds a schedule's reference to an audience. Returns the hash under which the audience is stored.

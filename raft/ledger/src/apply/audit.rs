@@ -86,6 +86,7 @@ impl Ledger {
             Command::RelayRemove(of) | Command::TenantRemove(of) | Command::PoolReset(of) => name(of),
             Command::ScheduleCreate(create) => name(&create.name),
             Command::SchedulesCreate(creates) => items(creates.len()),
+            Command::SendMessages(send) => items(send.messages.len()),
             Command::SchedulePause(pause) => schedule(&pause.schedule),
             Command::ScheduleResume(resume) => schedule(&resume.schedule),
             Command::ScheduleDelete(id) => schedule(id),
@@ -129,7 +130,6 @@ impl Ledger {
             | Command::Advance(_)
             | Command::Archive(_)
             | Command::Replan(_)
-            | Command::SendTest(_)
             | Command::RunBlock(_)
             | Command::Restore(_)
             | Command::RestoreAccept
@@ -155,7 +155,10 @@ fn words(command: &Command) -> (Option<&str>, Option<&str>) {
         Command::AudienceSeal(seal) => (seal.request.as_deref(), None),
         Command::ScheduleCreate(create) => (create.request.as_deref(), create.paused.as_deref()),
         Command::CampaignCreate(create) => (create.request.as_deref(), None),
-        Command::SendTest(test) => (Some(&test.request), None),
+        Command::SendMessages(send) => match send.messages.as_slice() {
+            [message] => (Some(&message.key), None),
+            _ => (None, None),
+        },
         Command::Trigger(trigger) => (Some(&trigger.request), None),
         Command::ScheduleEdit(edit) => (edit.request.as_deref(), None),
         Command::Backfill(backfill) => (backfill.request.as_deref(), None),
@@ -178,6 +181,7 @@ fn audit_outcome(outcome: &CommandOutcome) -> AuditOutcome {
         CommandOutcome::MovedOf(results) => items(results),
         CommandOutcome::Fired(results) => items(results),
         CommandOutcome::Claimed(results) => items(results),
+        CommandOutcome::Messages(results) => items(results),
         _ => return AuditOutcome::Done,
     };
     match items {

@@ -6,8 +6,8 @@ use crate::calendar::When;
 use crate::command::{CampaignArm, CampaignCreate, CampaignLaunch, CampaignName, ScheduleCreate};
 use crate::model::{
     Armed, AudienceChoice, Bounded, Campaign, CampaignStage, CommandOutcome, CommandRefusal, Content, Hash, Impossible,
-    InstantOutcome, Launch, Ledger, MissedCause, NamedAudience, NextInstant, Nominal, Policies, RunId, ScheduleId,
-    ScheduleTiming, SealedAudience, Time,
+    InstantOutcome, Launch, Ledger, MissedCause, NamedAudience, NextInstant, Nominal, Policies, RunId, Schedule,
+    ScheduleId, ScheduleTiming, SealedAudience, Time,
 };
 
 impl Ledger {
@@ -24,6 +24,7 @@ impl Ledger {
             }
             Some(known) => context.repeats = Some(known.index),
             None => {
+                refuse_if(create.name.is_empty(), Impossible::NoName)?;
                 if self.schedule_named(&create.tenant, &create.name).is_some() {
                     return Err(CommandRefusal::NameTaken(create.name.clone()));
                 }
@@ -302,6 +303,10 @@ impl Ledger {
     pub fn check_not_of_campaign(&self, id: ScheduleId) -> Result<(), CommandRefusal> {
         match self.campaign_of(id) {
             Some((name, _)) => Err(CommandRefusal::OfCampaign(name.to_owned())),
+            // Only messages open runs of their schedule, and nothing changes it.
+            None if self.schedules.get(&id).is_some_and(Schedule::is_of_messages) => {
+                Err(CommandRefusal::NoSuchSchedule(id))
+            }
             None => Ok(()),
         }
     }

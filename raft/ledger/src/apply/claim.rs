@@ -7,7 +7,7 @@ use crate::command::ClaimRequest;
 use crate::effect::Effect;
 use crate::injected_bugs::{self, Bug};
 use crate::model::{
-    Bitmap, Bounded, Claim, ClaimEventKind, ClaimHistory, CommandOutcome, CommandRefusal, DoubtReason, Fence, GROUP,
+    Bitmap, Bounded, CHUNK, Claim, ClaimEventKind, ClaimHistory, CommandOutcome, CommandRefusal, DoubtReason, Fence, GROUP,
     Impossible, Ledger, NodeId, Page, RecipientState, Run, RunState, Time,
 };
 
@@ -111,10 +111,13 @@ impl Ledger {
     }
 }
 
-/// Returns slots of a chunk that must not be claimed: their run is paused, ended or past its deadline, or they wait for
-/// its canary. Runs without pending recipients are left out: a page may have a thousand runs of one recipient, and most
+/// Returns slots of a chunk that must not be claimed: their run is not due, paused, ended or past its deadline, or they
+/// wait for its canary. Runs without pending recipients are left out: a page may have a thousand runs of one recipient, and most
 /// of them are finished.
 pub fn closed_slots(page: &Page, chunk: u32, now: Time) -> Bitmap {
+    if page.due > now {
+        return Bitmap::range(0, CHUNK);
+    }
     let mut slots = Bitmap::new();
     let is_closed = |run: &&Run| run.state != RunState::Open || run.finish_by <= now;
     let with_pending = page.runs.iter().filter(|run| run.counts.get(RecipientState::Pending) > 0);

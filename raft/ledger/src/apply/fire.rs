@@ -10,8 +10,8 @@ use crate::effect::Effect;
 use crate::injected_bugs::{self, Bug};
 use crate::model::{
     Activity, Bitmap, BlockCause, BlockingRun, BounceBreaker, Bounded, CHUNK, CanaryState, Chunk, CommandOutcome,
-    CommandRefusal, Impossible, Ledger, LedgerLimits, NextInstant, Nominal, OpeningCause, Overlap, Page, PageId,
-    RecipientCounts, RecipientState, Run, RunId, RunState, Schedule, ScheduleId, Time,
+    CommandRefusal, Hash, Impossible, Ledger, LedgerLimits, NextInstant, Nominal, OpeningCause, Overlap, Page, PageId,
+    Policies, RecipientCounts, RecipientState, Run, RunId, RunState, Schedule, ScheduleId, Time,
 };
 
 /// An occurrence that opens, before it has a page.
@@ -20,6 +20,45 @@ pub(super) struct OpeningOccurrence {
     pub opening: Opening,
     /// The run that the occurrence waited for; `None` if it did not wait.
     pub waited_for: Option<RunId>,
+    /// What it sends, with a reference to each of its blobs. `None`: what the schedule sends.
+    pub own: Option<RunSource>,
+}
+
+impl OpeningOccurrence {
+    /// An occurrence that did not wait, and sends what its schedule sends.
+    pub(super) fn of_schedule(schedule: ScheduleId, opening: Opening) -> OpeningOccurrence {
+        OpeningOccurrence { schedule, opening, waited_for: None, own: None }
+    }
+}
+
+/// What a run sends, to which recipients, and how.
+pub(super) struct RunSource {
+    /// Name of the schedule.
+    pub name: Arc<str>,
+    pub content: Hash,
+    pub audience: Hash,
+    pub recipients: u32,
+    pub policies: Arc<Policies>,
+    pub pool: Arc<str>,
+    pub priority: u8,
+    /// See [`Run::body`].
+    pub body: Option<Hash>,
+}
+
+impl RunSource {
+    /// What a schedule sends.
+    pub(super) fn of(schedule: &Schedule) -> RunSource {
+        RunSource {
+            name: schedule.name.clone(),
+            content: schedule.content,
+            audience: schedule.audience,
+            recipients: schedule.recipients,
+            policies: schedule.settings.policies.clone(),
+            pool: schedule.settings.pool.clone(),
+            priority: schedule.settings.priority,
+            body: None,
+        }
+    }
 }
 
 /// A plan was compared with a fire, and moved.
@@ -32,7 +71,8 @@ impl MovedPlan {
     /// Returns the occurrences that the fire opens.
     pub(super) fn occurrences(self, fire: &Fire) -> impl Iterator<Item = OpeningOccurrence> {
         let (schedule, waited_for) = (fire.schedule, self.waited_for);
-        fire.opened.iter().map(move |opening| OpeningOccurrence { schedule, opening: opening.clone(), waited_for })
+        let own = OpeningOccurrence::of_schedule;
+        fire.opened.iter().map(move |opening| OpeningOccurrence { waited_for, ..own(schedule, opening.clone()) })
     }
 }
 
@@ -206,19 +246,29 @@ impl Ledger {
         occurrences: Vec<OpeningOccurrence>,
     ) -> Vec<(ScheduleId, RunId)> {
         let limits = self.limits();
-        let mut groups: BTreeMap<PageKey, Vec<OpeningOccurrence>> = BTreeMap::new();
-        for (number, occurrence) in occurrences.into_iter().enumerate() {
+        let mut groups: BTreeMap<PageKey, Vec<(OpeningOccurrence, RunSource)>> = BTreeMap::new();
+        for (number, mut occurrence) in occurrences.into_iter().enumerate() {
             let Some(schedule) = self.schedules.get(&occurrence.schedule) else { continue };
+            let tenant = schedule.settings.tenant.clone();
+            let source = match occurrence.own.take() {
+                Some(own) => own,
+                None => {
+                    let source = RunSource::of(schedule);
+                    self.retain_blob(&source.content);
+                    self.retain_blob(&source.audience);
+                    source
+                }
+            };
             let Opening { due, cause, .. } = occurrence.opening;
             let key = PageKey {
-                tenant: schedule.settings.tenant.clone(),
-                pool: schedule.settings.pool.clone(),
-                priority: schedule.settings.priority,
+                tenant,
+                pool: source.pool.clone(),
+                priority: source.priority,
                 due,
                 is_late: cause.is_late(),
-                large: (schedule.recipients > limits.small_audience_max).then_some(number),
+                large: (source.recipients > limits.small_audience_max).then_some(number),
             };
-            groups.entry(key).or_default().push(occurrence);
+            groups.entry(key).or_default().push((occurrence, source));
         }
         let mut runs = Vec::new();
         for (PageKey { tenant, pool, priority, due, .. }, mut group) in groups {
@@ -247,20 +297,17 @@ impl Ledger {
         context: &mut Context,
         id: PageId,
         mut page: Page,
-        group: Vec<OpeningOccurrence>,
+        group: Vec<(OpeningOccurrence, RunSource)>,
     ) -> Vec<(ScheduleId, RunId)> {
         let mut runs = Vec::with_capacity(group.len());
         let limits = self.limits();
-        for OpeningOccurrence { schedule: number, opening, waited_for } in group {
+        for (OpeningOccurrence { schedule: number, opening, waited_for, .. }, source) in group {
             let run = RunId { index: id.0.index, place: id.0.place + page.runs.len() as u32 };
             if opening.cause != OpeningCause::Backfill {
                 self.resolve_overlap(context, number, run);
             }
-            let Some(schedule) = self.schedules.get(&number) else { continue };
-            let entry = Run { waited_for, ..open_run(number, schedule, &opening, (run, page.slots), limits) };
+            let entry = Run { waited_for, ..open_run(number, source, &opening, (run, page.slots), limits) };
             page.slots += entry.count;
-            self.retain_blob(&entry.content);
-            self.retain_blob(&entry.audience);
             if self.derived.seals.contains(&entry.audience) {
                 self.derived.to_seals.insert((entry.content, run));
             }
@@ -273,8 +320,8 @@ impl Ledger {
             chunk.sets[RecipientState::Pending as usize] = Bitmap::range(0, page.slots - number * CHUNK);
             self.chunks.put(id.chunk(number), chunk);
         }
+        self.derived.open_pages.insert((page.starts_at(), id));
         self.pages.put(id, page);
-        self.derived.open_pages.insert(id);
         context.emit(Effect::WorkAppeared(id));
         for (schedule, run) in &runs {
             self.update_overlap_indexes(context, *schedule, *run);
@@ -286,7 +333,7 @@ impl Ledger {
 
 fn open_run(
     number: ScheduleId,
-    schedule: &Schedule,
+    source: RunSource,
     opening: &Opening,
     (id, first): (RunId, u32),
     limits: &LedgerLimits,
@@ -294,18 +341,17 @@ fn open_run(
     Run {
         place: id.place,
         schedule: number,
-        name: schedule.name.clone(),
+        name: source.name,
         nominal: opening.nominal.clone(),
         due: opening.due,
         cause: opening.cause,
-        content: schedule.content,
-        audience: schedule.audience,
+        content: source.content,
+        audience: source.audience,
         first,
-        count: schedule.recipients,
+        count: source.recipients,
         finish_by: opening.finish_by,
-        policies: schedule.settings.policies.clone(),
         state: RunState::Open,
-        counts: RecipientCounts::pending(schedule.recipients),
+        counts: RecipientCounts::pending(source.recipients),
         finished_index: None,
         finished_at: None,
         unattributed_refusals: Vec::new(),
@@ -318,7 +364,9 @@ fn open_run(
         bounce_breaker: BounceBreaker::new(&limits.bounce_breaker),
         reopened: false,
         previous: None,
-        canary: schedule.settings.policies.canary.map(|canary| CanaryState::new(canary, schedule.recipients, id)),
+        canary: source.policies.canary.map(|canary| CanaryState::new(canary, source.recipients, id)),
+        policies: source.policies,
+        body: source.body,
     }
 }
 

@@ -21,6 +21,7 @@ mod fire;
 mod gap;
 mod injected_bugs;
 mod instant_history;
+mod message;
 mod overlap;
 mod pool;
 mod registry;
@@ -30,7 +31,6 @@ mod requeue;
 mod restore;
 mod run;
 mod schedule;
-mod send_test;
 mod settle;
 mod tenant;
 mod test_clock;
@@ -41,7 +41,6 @@ pub(crate) use archive::history_kept_until;
 pub use claim::closed_slots;
 pub use epoch::agreed_time;
 pub use gap::{BackfillBatch, GapLookups};
-pub use send_test::TEST_NAME;
 
 use self::bounds::refuse_if;
 use crate::DEFAULT_TENANT;
@@ -188,7 +187,6 @@ impl Ledger {
             }
             Command::Fire(_)
             | Command::Claim(_)
-            | Command::SendTest(_)
             | Command::Requeue(_)
             | Command::CampaignArm(_)
             | Command::Decide(Decide { decision: Decision::Resend, .. }) => self.check_not_held(),
@@ -243,7 +241,6 @@ impl Ledger {
             }
             Command::ScheduleCreate(create) => (create.tenant.clone(), create.request.as_deref()?, create.body()),
             Command::CampaignCreate(create) => (create.tenant.clone(), create.request.as_deref()?, create.body()),
-            Command::SendTest(test) => (test.tenant.clone(), test.request.as_str(), test.body()),
             Command::ScheduleEdit(edit) => (tenant_of(&edit.schedule)?, edit.request.as_deref()?, edit.body),
             Command::Backfill(backfill) => {
                 (tenant_of(&backfill.schedule)?, backfill.request.as_deref()?, backfill.body)
@@ -289,7 +286,7 @@ impl Ledger {
             Command::Backfill(backfill) => self.backfill(context, backfill),
             Command::Archive(archive) => Ok(self.archive(context, archive)),
             Command::Replan(replans) => Ok(self.replan(context, replans)),
-            Command::SendTest(test) => self.send_test(context, test),
+            Command::SendMessages(send) => self.send_messages(context, send),
             Command::AudienceSeal(seal) => self.audience_seal(context, seal),
             Command::AudienceDelete(delete) => self.audience_delete(delete),
             Command::CampaignCreate(create) => self.campaign_create(context, create),

@@ -112,7 +112,7 @@ impl Ledger {
         for number in recipients {
             self.undo_dead(context, id, number);
         }
-        let run = self.run(id).map(|run| (run.name.clone(), run.schedule));
+        let run = self.run(id).map(|run| (run.label().to_owned(), run.schedule));
         if let (Some(reason), Some((name, schedule))) = (halted, run) {
             let text = format!("run of {name} is paused: {reason}");
             self.record_run_event(context, id, RunEventKind::Paused(reason), BTreeMap::new());

@@ -109,7 +109,7 @@ impl Ledger {
     /// Puts pending recipients in doubt, also those of paused runs, which the former cluster may have resumed. A claim
     /// has one pool, and a crash suspect a claim of its own.
     fn doubt_what_is_pending(&mut self, context: &mut Context) {
-        let pages: Vec<PageId> = self.derived.open_pages.iter().copied().collect();
+        let pages: Vec<PageId> = self.open_pages().map(|(id, _)| id).collect();
         let mut place = 0;
         for page in pages {
             let keys: Vec<ChunkKey> = self.chunks.range(page.chunks()).map(|(key, _)| *key).collect();

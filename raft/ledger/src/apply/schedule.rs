@@ -4,13 +4,14 @@
 
 use super::Context;
 use super::bounds::{bounded, check_labels, gap_needs_a_list, gap_within_retention, inside_window, refuse_if};
-use super::fire::OpeningOccurrence;
+use super::fire::{OpeningOccurrence, RunSource};
+use super::message::FirstCall;
 use crate::command::{Opening, ScheduleCreate, SchedulePause, ScheduleResume, Trigger};
 use crate::effect::Effect;
 use crate::fingerprint::fingerprint;
 use crate::model::{
-    Activity, AudienceChoice, Bounded, CancelledRuns, CommandOutcome, CommandRefusal, Impossible, InstantOutcome,
-    Ledger, Nominal, OpeningCause, RunId, Schedule, ScheduleCreation, ScheduleId, Time,
+    Activity, Audience, AudienceChoice, Blob, Bounded, CancelledRuns, CommandOutcome, CommandRefusal, Impossible,
+    Ledger, MESSAGES_NAME, Nominal, OpeningCause, RunId, Schedule, ScheduleCreation, ScheduleId, Time,
 };
 
 impl Ledger {
@@ -65,8 +66,9 @@ impl Ledger {
         Ok(ScheduleCreation::Created(id))
     }
 
-    /// Checks that this schedule can be created. Does not check its name.
+    /// Checks that this schedule can be created. Does not check that its name is free.
     pub(super) fn check_create(&self, create: &ScheduleCreate) -> Result<(), CommandRefusal> {
+        refuse_if(create.name == MESSAGES_NAME, Impossible::NoName)?;
         bounded(Bounded::ContentBytes, create.content.encoded_len(), self.limits().content_bytes_max)?;
         self.check_audience(&create.tenant, &create.audience)?;
         refuse_if(create.timing.max_runs == Some(0), Impossible::NoRuns)?;
@@ -146,7 +148,7 @@ impl Ledger {
 
     /// Opens a run that is named by its request (P7). The same request opens no second run until its name is removed,
     /// 30 days after its run was archived. For another schedule the same request id is refused while its answer is
-    /// stored.
+    /// stored. Recipients that the trigger brings replace those of the schedule in this run.
     pub(super) fn trigger(
         &mut self,
         context: &mut Context,
@@ -154,7 +156,10 @@ impl Ledger {
     ) -> Result<CommandOutcome, CommandRefusal> {
         let id = trigger.schedule;
         let nominal = Nominal::Trigger(trigger.request.clone());
-        if let Some(run) = self.history.get(&(id, nominal.clone())).and_then(InstantOutcome::run) {
+        let list = trigger.audience.as_ref().map(Audience::blob);
+        let body = list.as_ref().map(|list| list.hash);
+        if let Some((run, first)) = self.first_call(&(id, nominal.clone())) {
+            first.check_repeat(&FirstCall { body, send_at: None }, trigger.rule, &trigger.request)?;
             context.repeats = Some(run.index);
             return Ok(self.answer_of_first_trigger(trigger, run));
         }
@@ -171,14 +176,38 @@ impl Ledger {
         )?;
         let finish_by = context.now.plus_ms(schedule.settings.policies.finish_by_ms);
         self.may_trigger(id, context.now)?;
-        self.check_gap_leaves_recipient(id, context.now)?;
+        let own = self.source_of_trigger(trigger, list, context.now)?;
         let opening = Opening { nominal, due: context.now, cause: OpeningCause::Trigger, finish_by };
         let cancelled = self.would_cancel(id, context.now);
-        let runs = self.open_runs(context, vec![OpeningOccurrence { schedule: id, opening, waited_for: None }]);
+        let runs = self.open_runs(context, vec![OpeningOccurrence { schedule: id, opening, waited_for: None, own }]);
         let opened = runs.first().map(|(_, run)| *run).ok_or(CommandRefusal::NoSuchSchedule(id))?;
         let outcome = CommandOutcome::Run { run: opened, cancelled };
         self.remember(context, &tenant, request, body, &outcome);
         Ok(outcome)
+    }
+
+    /// Stores the recipients that a trigger brings, and returns what its run sends. `None`: the schedule has them.
+    fn source_of_trigger(
+        &mut self,
+        trigger: &Trigger,
+        list: Option<Blob>,
+        now: Time,
+    ) -> Result<Option<RunSource>, CommandRefusal> {
+        let (Some(audience), Some(list)) = (&trigger.audience, list) else {
+            return self.check_gap_leaves_recipient(trigger.schedule, now, None).map(|()| None);
+        };
+        self.check_list(audience)?;
+        let schedule = self.schedules.get(&trigger.schedule);
+        let schedule = schedule.ok_or(CommandRefusal::NoSuchSchedule(trigger.schedule))?;
+        let (hash, recipients) = (list.hash, audience.recipients.len() as u32);
+        let source = RunSource { audience: hash, recipients, body: Some(hash), ..RunSource::of(schedule) };
+        self.store_blob(list);
+        if let Err(refusal) = self.check_gap_leaves_recipient(trigger.schedule, now, Some((hash, recipients))) {
+            self.release_blob(&hash);
+            return Err(refusal);
+        }
+        self.retain_blob(&source.content);
+        Ok(Some(source))
     }
 
     /// Returns the first answer to a trigger whose run exists. Without the cancelled runs if that answer is no longer

@@ -27,16 +27,17 @@ impl Ledger {
         context: &mut Context,
         advance: &Advance,
     ) -> Result<CommandOutcome, CommandRefusal> {
-        let Some(clock) = &mut self.head.test_clock else {
-            return Err(Impossible::RealTime.into());
-        };
+        refuse_if(self.head.test_clock.is_none(), Impossible::RealTime)?;
         let (now, to) = (context.now, advance.to);
         refuse_if(to <= now, Impossible::ClockGoesForward { now })?;
         let due = self.derived.due.first().map(|(due, _)| *due);
+        let due = due.into_iter().chain(self.next_start(now)).min();
         if let Some(due) = due.filter(|due| *due < to && !advance.jump) {
             return Err(Impossible::DueBefore { due, to }.into());
         }
-        clock.offset_ms = clock.offset_ms.saturating_add(to.since_ms(now));
+        if let Some(clock) = &mut self.head.test_clock {
+            clock.offset_ms = clock.offset_ms.saturating_add(to.since_ms(now));
+        }
         self.head.now = to;
         if advance.jump {
             self.mark_missed_by_leap(now, to);

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use super::Context;
 use crate::effect::Effect;
 use crate::model::{
-    Bitmap, BounceBreakerLimits, CHUNK, CanaryVerdict, ChunkKey, DeadLetter, Ledger, PageId, PauseReason,
+    Bitmap, BounceBreakerLimits, CHUNK, CanaryVerdict, ChunkKey, DeadLetter, Ledger, Page, PageId, PauseReason,
     RecipientState, Run, RunEventKind, RunId, RunState, StateChange, Time, remove_from_all,
 };
 
@@ -82,7 +82,8 @@ impl Ledger {
             self.count_by_pool(context, key, slots, change);
         }
         if to == RecipientState::Pending {
-            self.derived.open_pages.insert(key.page);
+            let start = self.pages.get(&key.page).map(Page::starts_at);
+            self.derived.open_pages.extend(start.map(|start| (start, key.page)));
             context.emit(Effect::WorkAppeared(key.page));
         }
     }
@@ -124,7 +125,7 @@ impl Ledger {
             });
         }
         if !page.is_open() {
-            self.derived.open_pages.remove(&page_id);
+            self.derived.open_pages.remove(&(page.starts_at(), page_id));
         }
         for change in changes {
             self.record_run_change(context, page_id, change);
@@ -144,7 +145,7 @@ impl Ledger {
         };
         for event in change.events {
             if let RunEventKind::Paused(reason) = &event {
-                let name = self.run(change.run).map_or("", |run| &run.name);
+                let name = self.run(change.run).map_or("", Run::label);
                 context.alarm(format!("run of {name} is paused: {reason}"));
                 ends_or_pauses = true;
             }

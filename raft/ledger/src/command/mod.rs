@@ -21,6 +21,7 @@ mod claim;
 mod cluster;
 mod erase;
 mod fire;
+mod message;
 mod relay;
 mod run;
 mod schedule;
@@ -32,6 +33,7 @@ pub use claim::*;
 pub use cluster::*;
 pub use erase::*;
 pub use fire::*;
+pub use message::*;
 pub use relay::*;
 pub use run::*;
 pub use schedule::*;
@@ -123,8 +125,8 @@ pub enum Command {
     Archive(Archive),
     /// Replaces next instants that another release of the time zone database changes (I10).
     Replan(Vec<Replan>),
-    /// Sends one test email: opens a run whose schedule is deleted in the same entry.
-    SendTest(Box<SendTest>),
+    /// Opens a run for each message whose key is new.
+    SendMessages(SendMessages),
     /// Registers a sealed audience (P20).
     AudienceSeal(AudienceSeal),
     /// Deletes a sealed audience that no schedule uses.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::command::{ExplainedRange, Fire};
+use crate::command::{ExplainedRange, Fire, KeyRule};
 use crate::fingerprint::fingerprint;
 use crate::model::{
     Activity, Audience, AudienceChoice, Content, Hash, Labels, NextInstant, Plan, Policies, Schedule, ScheduleId,
@@ -116,30 +116,16 @@ pub struct Trigger {
     pub schedule: ScheduleId,
     /// Request id; it is the name of the occurrence. So the same request never opens a second run.
     pub request: String,
+    /// Recipients of this run only. `None`: those of the schedule.
+    pub audience: Option<Audience>,
+    /// What a repeat must have in common with the first call. A send time is not given.
+    pub rule: KeyRule,
 }
 
-/// Arguments of [`Command::SendTest`](super::Command::SendTest).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SendTest {
-    /// Request id. It is the name of the run and makes it idempotent.
-    pub request: String,
-    /// Tenant of the test.
-    pub tenant: String,
-    /// Pool of relays that sends it.
-    pub pool: String,
-    /// Content of the email.
-    pub content: Content,
-    /// Audience with one recipient.
-    pub audience: Audience,
-    /// Policies of the run; `apply` sets `max_attempts` to 1 and `overlap` to `allow`. They are in the command because
-    /// the defaults of two releases may differ.
-    pub policies: Policies,
-}
-
-impl SendTest {
-    /// Hash of the arguments without the request id.
-    pub fn body(&self) -> Hash {
-        fingerprint(&("send-test", &SendTest { request: String::new(), ..self.clone() }))
+impl Trigger {
+    /// A trigger that brings no recipients.
+    pub fn new(schedule: ScheduleId, request: impl Into<String>) -> Trigger {
+        Trigger { schedule, request: request.into(), audience: None, rule: KeyRule::Strict }
     }
 }
 

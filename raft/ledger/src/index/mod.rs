@@ -32,7 +32,8 @@ pub(crate) struct Derived {
     /// Values that rows share. They are no index: they only save memory.
     pub shared: SharedValues,
     pub due: BTreeSet<(Time, ScheduleId)>,
-    pub open_pages: BTreeSet<PageId>,
+    /// Pages with pending or claimed recipients, by [`Page::starts_at`](crate::model::Page::starts_at).
+    pub open_pages: BTreeSet<(Time, PageId)>,
     /// Runs that sent an email, may have sent one, or may be sending one, by nominal instant (P17).
     pub mailed: BTreeSet<(ScheduleId, Time, RunId)>,
     /// Runs to sealed audiences, and summaries of such runs that sent emails, by content (P20).

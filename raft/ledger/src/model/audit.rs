@@ -29,9 +29,9 @@ macro_rules! with_commands {
         $then! {
             EpochStart, Tick, NodeUp, RelayPut, RelayRemove, ScheduleCreate, SchedulePause, ScheduleResume,
             ScheduleDelete, Trigger, Fire, Claim, Settle, Revoke, Expire, RunPause, RunResume, RunCancel, Decide,
-            Requeue, Discard, OptOut, Quarantine, TestClock, Advance, ScheduleEdit, Backfill, Archive, Replan, SendTest,
-            AudienceSeal, AudienceDelete, CampaignCreate, CampaignLaunch, CampaignArm, CampaignCancel, CampaignDelete,
-            RunBlock, TenantSet, TenantRemove, OptOutTakeBack, PoolSet, PoolReset, RaiseLevel, SchedulesCreate,
+            Requeue, Discard, OptOut, Quarantine, TestClock, Advance, ScheduleEdit, Backfill, Archive, Replan,
+            SendMessages, AudienceSeal, AudienceDelete, CampaignCreate, CampaignLaunch, CampaignArm, CampaignCancel,
+            CampaignDelete, RunBlock, TenantSet, TenantRemove, OptOutTakeBack, PoolSet, PoolReset, RaiseLevel, SchedulesCreate,
             NodeDrain, NodeShare, NodeRemove, TokenCreate, TokenRevoke, Restore, RestoreAccept, Authority, BackupEnded,
             RecipientErase,
             #[cfg(feature = "next-level")] OfNextLevel,

@@ -41,9 +41,12 @@ pub enum Impossible {
     /// The seal is invalid.
     #[error("{0}")]
     Seal(WrongSeal),
-    /// A test email does not have exactly one recipient.
-    #[error("a test mail that does not go to exactly one recipient")]
-    NotOneRecipient,
+    /// The name is that of the schedule of a tenant's messages.
+    #[error("a schedule without a name")]
+    NoName,
+    /// The deadline of a message has passed before it opens.
+    #[error("a message whose deadline {0} has passed: give a later send time or finish_by")]
+    MessageTooLate(Time),
     /// An instant opens outside the window of `jitter` (P8).
     #[error("an instant that opens outside its window")]
     OutsideWindow,

@@ -9,7 +9,7 @@ use crate::index::Derived;
 use crate::injected_bugs::{self, Bug};
 use crate::model::{
     AdminToken, ArchivePart, ArchivePartKey, AuditRecord, CHUNK, Campaign, Chunk, ChunkKey, Claim, ClaimOwner,
-    ClosedClaimBlock, ClosedClaimKey, Day, DeadLetter, Fence, Hash, Head, InstantOutcome, LeavingTimes, Node, NodeId,
+    ClosedClaimBlock, ClosedClaimKey, Day, DeadLetter, Fence, Hash, Head, InstantOutcome, LeavingTimes, MESSAGES_NAME, Node, NodeId,
     Nominal, OptedOut, Page, PageId, PoolRow, RecipientId, RecipientState, Recipients, Relay, RelayShare, RemovedNode,
     Run, RunEvent, RunEventKey, RunId, RunSummary, Schedule, ScheduleId, Seal, SealedAudience, StoredAnswer,
     StoredBlob, TakenBack, Tenant, Time, TokenId,
@@ -164,10 +164,21 @@ impl Ledger {
         self.derived.seals.iter().filter_map(|hash| self.seal(hash))
     }
 
-    /// Returns the schedule of a name.
+    /// Returns the schedule of a name. Does not find that of the tenant's messages.
     pub fn schedule_named(&self, tenant: &str, name: &str) -> Option<(ScheduleId, &Schedule)> {
-        let number = *self.derived.names.get(tenant)?.get(name)?;
+        let number = *self.derived.names.get(tenant)?.get(name).filter(|_| name != MESSAGES_NAME)?;
         Some((number, self.schedules.get(&number)?))
+    }
+
+    /// Returns the schedule that has the runs of a tenant's messages; `None` before the first message.
+    pub fn messages_of(&self, tenant: &str) -> Option<ScheduleId> {
+        self.derived.names.get(tenant)?.get(MESSAGES_NAME).copied()
+    }
+
+    /// Returns the run of a message; `None` if the key is unknown. The run may be in the archive.
+    pub fn run_of_message(&self, tenant: &str, key: &str) -> Option<RunId> {
+        let name = (self.messages_of(tenant)?, Nominal::Trigger(key.to_owned()));
+        self.history.get(&name)?.run()
     }
 
     /// Iterates over active schedules, in the order of their due times.
@@ -219,9 +230,20 @@ impl Ledger {
         is_due && waits && self.blocking_runs(id).any(|(_, run)| run.has_work_left(now))
     }
 
-    /// Iterates over pages with pending or claimed recipients, oldest first.
+    /// Iterates over pages with pending or claimed recipients, in the order of their starts.
     pub fn open_pages(&self) -> impl Iterator<Item = (PageId, &Page)> + '_ {
-        self.derived.open_pages.iter().filter_map(|id| Some((*id, self.pages.get(id)?)))
+        self.derived.open_pages.iter().filter_map(|(_, id)| Some((*id, self.pages.get(id)?)))
+    }
+
+    /// Like [`Ledger::open_pages`], without the messages whose send time has not come. There may be a million of them.
+    pub fn started_pages(&self, now: Time) -> impl Iterator<Item = (PageId, &Page)> + '_ {
+        self.open_pages().take_while(move |(_, page)| page.starts_at() <= now)
+    }
+
+    /// Returns the first send time of messages after `now`.
+    pub fn next_start(&self, now: Time) -> Option<Time> {
+        let first = (now.plus_ms(1), PageId(RunId { index: 0, place: 0 }));
+        self.derived.open_pages.range(first..).next().map(|(start, _)| *start)
     }
 
     /// Times from which a run may leave the state (P24); `None` while it is not finished.
@@ -234,7 +256,9 @@ impl Ledger {
     /// True if a run of the schedule is unfinished, and its `min_gap` may concern recipients of this one (P17).
     fn has_open_neighbour(&self, run: &Run) -> bool {
         let is_near = |other: &Run| other.due.since_ms(run.due).saturating_abs() < other.policies.min_gap_ms;
-        run.has_emails() && self.all_unfinished(run.schedule).any(|(_, other)| is_near(other))
+        // Messages have no gap, and a tenant may have many that are unfinished.
+        let has_neighbours = run.has_emails() && !run.cause.is_message();
+        has_neighbours && self.all_unfinished(run.schedule).any(|(_, other)| is_near(other))
     }
 
     /// Returns the page of a run, and the run's position in it.

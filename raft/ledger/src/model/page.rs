@@ -63,6 +63,11 @@ impl Page {
         (slot < self.runs[position].first + self.runs[position].count).then_some(position)
     }
 
+    /// When its recipients may be claimed first. Messages may open long before they are due.
+    pub fn starts_at(&self) -> Time {
+        self.due.max(self.opened_at)
+    }
+
     /// True if a recipient of one of its runs is pending or claimed.
     pub fn is_open(&self) -> bool {
         self.runs.iter().any(|run| !run.counts.is_finished())

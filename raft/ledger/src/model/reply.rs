@@ -67,6 +67,17 @@ pub enum CommandOutcome {
     Schedules(Vec<Result<ScheduleCreation, CommandRefusal>>),
     /// For each run with picked recipients: the numbers, or why the run was refused.
     MovedOf(Vec<Result<MovedRecipients, CommandRefusal>>),
+    /// For each message: its run, or why it was refused.
+    Messages(Vec<Result<MessageReceipt, CommandRefusal>>),
+}
+
+/// A message that the ledger has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MessageReceipt {
+    /// Its run.
+    pub run: RunId,
+    /// True if an earlier call with its key opened the run.
+    pub is_repeat: bool,
 }
 
 /// A schedule that an entry asked to create.

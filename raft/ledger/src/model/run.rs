@@ -136,6 +136,8 @@ pub struct Run {
     pub reopened: bool,
     /// In the archive: the run of the same schedule that was archived before it. `None`: none was.
     pub previous: Option<RunId>,
+    /// Hash of the content and the recipients that its caller gave. `None`: the schedule gave them.
+    pub body: Option<Hash>,
 }
 
 /// Times from which a finished run may leave the state.
@@ -164,6 +166,11 @@ pub struct MissingPart {
 }
 
 impl Run {
+    /// What alarms call it: its schedule's name.
+    pub fn label(&self) -> &str {
+        if self.cause.is_message() { "a message" } else { &self.name }
+    }
+
     /// Its slots in its page.
     pub(crate) fn slots(&self) -> RunSlots {
         RunSlots { first: self.first, count: self.count }

@@ -157,6 +157,9 @@ pub struct ScheduleSettings {
     pub priority: u8,
 }
 
+/// Name of the schedule that has the runs of a tenant's messages. No user can give it, and no list shows it.
+pub const MESSAGES_NAME: &str = "";
+
 /// A schedule. A million schedules have few timings and settings, so equal ones are shared in memory
 /// (`index::interner`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -189,6 +192,11 @@ impl Schedule {
         shared.timings.intern(&mut self.timing);
         shared.settings.intern(&mut self.settings);
         shared.texts.intern(&mut self.plan.tzdb);
+    }
+
+    /// True for the schedule of a tenant's messages. Users see only its runs.
+    pub fn is_of_messages(&self) -> bool {
+        *self.name == *MESSAGES_NAME
     }
 
     /// Hash of what a user gave: two schedules with one definition are the same, wherever their plans are.
@@ -242,6 +250,8 @@ pub enum InstantOutcome {
         run: RunId,
         /// When it was due.
         due: Time,
+        /// See [`Run::body`](crate::model::Run::body).
+        body: Option<Hash>,
         /// Until then a repetition of the trigger gets this run.
         until: Time,
     },
@@ -393,11 +403,18 @@ pub enum OpeningCause {
     Backfill,
     /// It sends a test email.
     Test,
+    /// A program sent a message.
+    Message,
 }
 
 impl OpeningCause {
     /// True if it is sent at the rate limit for late emails (P16). A run that only waited for another run is not late.
     pub fn is_late(self) -> bool {
         matches!(self, OpeningCause::CatchUp | OpeningCause::Backfill)
+    }
+
+    /// True if no schedule of a user has the run.
+    pub fn is_message(self) -> bool {
+        matches!(self, OpeningCause::Test | OpeningCause::Message)
     }
 }

@@ -182,7 +182,7 @@ impl Ledger {
             }
         }
         let open = self.pages.iter().filter(|(_, page)| page.is_open());
-        derived.open_pages = open.map(|(id, _)| *id).collect();
+        derived.open_pages = open.map(|(id, page)| (page.starts_at(), *id)).collect();
         let audiences = self.audiences.iter().map(|(_, audience)| audience.seal);
         let audiences = audiences.chain(self.schedules.iter().map(|(_, schedule)| schedule.audience));
         let audiences = audiences.chain(self.runs().map(|(_, _, run)| run.audience));

@@ -29,7 +29,7 @@ impl Drill {
     }
 
     fn trigger(&mut self) {
-        let trigger = Trigger { schedule: self.schedule, request: "now".into() };
+        let trigger = Trigger::new(self.schedule, "now");
         assert!(matches!(self.put(Command::Trigger(trigger)), CommandOutcome::Run { .. }));
     }
 
@@ -263,7 +263,7 @@ proptest! {
                 }
                 Turn::Trigger => {
                     triggers += 1;
-                    let trigger = Trigger { schedule: drill.schedule, request: triggers.to_string() };
+                    let trigger = Trigger::new(drill.schedule, triggers.to_string());
                     drill.put(Command::Trigger(trigger));
                     prop_assert_eq!(check(&drill.ledger), []);
                 }

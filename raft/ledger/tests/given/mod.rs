@@ -7,10 +7,10 @@ use std::collections::BTreeSet;
 use std::fmt::Debug;
 
 use reveille_ledger::erased::is_erased_key;
-use reveille_ledger::{DEFAULT_TENANT, Ledger, TEST_NAME};
+use reveille_ledger::{DEFAULT_TENANT, Ledger};
 
 /// Names that `apply` stores and no entry contains. They are identifiers, not texts for users.
-const FIXED: [&str; 4] = [DEFAULT_TENANT, TEST_NAME, "UTC", ""];
+const FIXED: [&str; 3] = [DEFAULT_TENANT, "UTC", ""];
 
 /// All texts in entries so far.
 pub struct GivenTexts(BTreeSet<String>);

@@ -229,7 +229,7 @@ impl World {
             }
             Step::Trigger(which, request) => {
                 let Some(schedule) = pick(&self.schedules(), which) else { return };
-                self.put(Command::Trigger(Trigger { schedule, request: request.to_string() }));
+                self.put(Command::Trigger(Trigger::new(schedule, request.to_string())));
             }
             Step::Pause(which) => {
                 let Some(schedule) = pick(&self.schedules(), which) else { return };

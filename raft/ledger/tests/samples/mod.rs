@@ -15,7 +15,7 @@ use reveille_ledger::policy::{CatchUp, InDoubt, Overlap, Policies};
 use reveille_ledger::pool::{Day, PoolSet};
 use reveille_ledger::refusal::CommandRefusal;
 use reveille_ledger::reply::{
-    CancelledRun, CancelledRuns, CommandOutcome, CommandReply, MovedRecipients, ScheduleCreation,
+    CancelledRun, CancelledRuns, CommandOutcome, CommandReply, MessageReceipt, MovedRecipients, ScheduleCreation,
 };
 use reveille_ledger::restore::Restore;
 use reveille_ledger::tenant::TenantSet;
@@ -64,7 +64,7 @@ pub fn name(command: &Command) -> &'static str {
         Command::Backfill(_) => "Backfill",
         Command::Archive(_) => "Archive",
         Command::Replan(_) => "Replan",
-        Command::SendTest(_) => "SendTest",
+        Command::SendMessages(_) => "SendMessages",
         Command::AudienceSeal(_) => "AudienceSeal",
         Command::AudienceDelete(_) => "AudienceDelete",
         Command::CampaignCreate(_) => "CampaignCreate",
@@ -238,19 +238,34 @@ fn edit() -> ScheduleEdit {
     }
 }
 
-fn send_test() -> SendTest {
-    let create = create("daily", When::At { instant_ms: 0 });
-    SendTest {
-        request: "request-7".into(),
-        tenant: create.tenant,
-        pool: create.pool,
-        content: create.content,
-        audience: match create.audience {
-            AudienceChoice::Listed(listed) => Audience { recipients: listed.recipients[..1].to_vec(), ..listed },
-            AudienceChoice::Sealed(_) => panic!("a list"),
-        },
-        policies: Policies { finish_by_ms: 60_000, ..create.policies },
+fn one_recipient() -> Audience {
+    match create("daily", When::At { instant_ms: 0 }).audience {
+        AudienceChoice::Listed(listed) => Audience { recipients: listed.recipients[..1].to_vec(), ..listed },
+        AudienceChoice::Sealed(_) => panic!("a list"),
     }
+}
+
+fn send_messages() -> SendMessages {
+    let create = create("daily", When::At { instant_ms: 0 });
+    let message = SendMessage {
+        key: "order-7".into(),
+        rule: KeyRule::Strict,
+        is_test: false,
+        content: create.content,
+        audience: one_recipient(),
+        send_at: Some(Time(1_772_409_600_000)),
+        pool: create.pool,
+        priority: 7,
+        policies: Policies { finish_by_ms: 60_000, ..create.policies },
+    };
+    let test = SendMessage {
+        key: "test-7".into(),
+        rule: KeyRule::FirstWins,
+        is_test: true,
+        send_at: None,
+        ..message.clone()
+    };
+    SendMessages { tenant: create.tenant, messages: vec![message, test] }
 }
 
 fn backfill(schedule: ScheduleId, name: NextInstant) -> Backfill {
@@ -418,7 +433,7 @@ pub fn commands() -> Vec<(&'static str, Command)> {
             Command::ScheduleResume(ScheduleResume { schedule: ScheduleId::new(900, 0), plan_version: 4 }),
         ),
         ("ScheduleDelete", Command::ScheduleDelete(ScheduleId::new(900, 0))),
-        ("Trigger", Command::Trigger(Trigger { schedule: ScheduleId::new(900, 0), request: "now".into() })),
+        ("Trigger", Command::Trigger(Trigger::new(ScheduleId::new(900, 0), "now"))),
         ("Fire", Command::Fire(vec![fire()])),
         (
             "Claim",
@@ -448,7 +463,7 @@ pub fn commands() -> Vec<(&'static str, Command)> {
         ("Backfill", Command::Backfill(backfill(ScheduleId::new(900, 0), next(4)))),
         ("Archive", Command::Archive(archive(RUN))),
         ("Replan", Command::Replan(vec![replan()])),
-        ("SendTest", Command::SendTest(Box::new(send_test()))),
+        ("SendMessages", Command::SendMessages(send_messages())),
         ("AudienceSeal", Command::AudienceSeal(audience_seal())),
         ("AudienceDelete", Command::AudienceDelete(AudienceDelete { tenant: "default".into(), name: "all".into() })),
         ("ScheduleCreate sealed", sealed()),
@@ -600,6 +615,11 @@ pub fn replies() -> Vec<(String, CommandReply)> {
             Ok(ScheduleCreation::Existed(ScheduleId::new(7, 0))),
             Err(CommandRefusal::NameTaken("daily".into())),
         ]),
+        CommandOutcome::Messages(vec![
+            Ok(MessageReceipt { run: RUN, is_repeat: false }),
+            Ok(MessageReceipt { run: RUN, is_repeat: true }),
+            Err(CommandRefusal::RequestReused("order-7".into())),
+        ]),
     ];
     let refusals = vec![
         CommandRefusal::WrongEpoch { proposed: Epoch(1), current: Epoch(2) },
@@ -698,7 +718,7 @@ pub fn ledger() -> Ledger {
     };
     let CommandOutcome::Fired(fired) = put(10_000, Command::Fire(vec![fire])) else { panic!("fired") };
     let page = fired[0].as_ref().expect("a run")[0];
-    let trigger = Command::Trigger(Trigger { schedule: active, request: "now".into() });
+    let trigger = Command::Trigger(Trigger::new(active, "now"));
     let CommandOutcome::Run { run: triggered, .. } = put(10_000, trigger) else { panic!("a run") };
     // It is outside the gap of the runs above, so it opens.
     put(10_000, Command::Backfill(backfill(active, next(-1_300))));
@@ -749,7 +769,7 @@ pub fn ledger() -> Ledger {
     put(later, Command::PoolSet(pool_set()));
     put(later, Command::AudienceSeal(audience_seal()));
     let CommandOutcome::Schedule(news) = put(later, sealed()) else { panic!("a schedule") };
-    let trigger = Command::Trigger(Trigger { schedule: news, request: "news".into() });
+    let trigger = Command::Trigger(Trigger::new(news, "news"));
     let CommandOutcome::Run { run: sent, .. } = put(later, trigger) else { panic!("a run") };
     put(later, Command::RunCancel(sent));
     for name in ["autumn", "spring", "summer"] {

@@ -70,8 +70,14 @@ impl World {
             "trigger" => Command::Trigger(Trigger {
                 schedule: self.schedule(words.need("schedule")?)?,
                 request: words.need("request")?.into(),
+                audience: match words.key("size") {
+                    Some(size) => Some(audience_from(words.number("from", 0)?, size.parse()?)),
+                    None => None,
+                },
+                rule: rule(words),
             }),
             "send_test" => self.send_test(words)?,
+            "send" => self.send(words)?,
             "fire" => self.fire(words)?,
             "fire_due" => return self.fire_due(words).map(Some),
             "claim" => return self.claim(words, context).map(Some),
@@ -350,16 +356,39 @@ impl World {
         Ok(Command::NodeUp(NodeUp { owner: owner(node, incarnation), name, level, process_nonce }))
     }
 
-    /// `send_test one within=1m size=1`: a test email, named by its request.
+    /// `send_test one within=1m`: a test email, named by its request.
     fn send_test(&mut self, words: &mut Words) -> Parsed<Command> {
-        Ok(Command::SendTest(Box::new(SendTest {
-            request: words.need("request")?.into(),
-            tenant: words.key("tenant").unwrap_or("default").into(),
-            pool: words.key("pool").unwrap_or("default").into(),
+        let message = SendMessage { is_test: true, priority: u8::MAX, ..self.message(words, 60_000)? };
+        let messages = vec![SendMessage { key: words.need("request")?.into(), ..message }];
+        Ok(Command::SendMessages(SendMessages { tenant: "default".into(), messages }))
+    }
+
+    /// `send order-1 order-2 send=1h within=1d`: messages in one entry, equal but for their keys. `differs=yes`: each
+    /// has another subject.
+    fn send(&mut self, words: &mut Words) -> Parsed<Command> {
+        let tenant = words.key("tenant").unwrap_or("default").into();
+        let differs = words.key("differs").is_some();
+        let message = self.message(words, DAY_MS)?;
+        let message_of = |(place, key): (usize, &str)| {
+            let content = if differs { content(&format!("hello {place}")) } else { message.content.clone() };
+            SendMessage { key: key.to_owned(), content, ..message.clone() }
+        };
+        let messages = words.rest().into_iter().enumerate().map(message_of).collect();
+        Ok(Command::SendMessages(SendMessages { tenant, messages }))
+    }
+
+    fn message(&mut self, words: &mut Words, within_ms: i64) -> Parsed<SendMessage> {
+        Ok(SendMessage {
+            key: String::new(),
+            rule: rule(words),
+            is_test: false,
             content: content(words.key("subject").unwrap_or("hello")),
-            audience: audience(words.number("size", 1)?),
-            policies: Policies { finish_by_ms: words.ms("within")?.unwrap_or(60_000), ..Policies::default() },
-        })))
+            audience: audience_from(words.number("from", 0)?, words.number("size", 1)?),
+            send_at: words.ms("send")?.map(|ms| self.first.plus_ms(ms)),
+            pool: words.key("pool").unwrap_or("default").into(),
+            priority: words.number("priority", 0)?,
+            policies: Policies { finish_by_ms: words.ms("within")?.unwrap_or(within_ms), ..Policies::default() },
+        })
     }
 
     fn relay(&mut self, words: &mut Words) -> Parsed<Command> {
@@ -838,6 +867,11 @@ impl World {
 }
 
 /// `main/250/queued as 4F2`, or only `main`.
+/// `rule=first`: the first call wins.
+fn rule(words: &mut Words) -> KeyRule {
+    if words.key("rule") == Some("first") { KeyRule::FirstWins } else { KeyRule::Strict }
+}
+
 fn said(text: &str) -> Parsed<RelayReply> {
     let mut parts = text.splitn(3, '/');
     let relay = parts.next().unwrap_or_default().into();

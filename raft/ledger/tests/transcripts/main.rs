@@ -84,6 +84,7 @@ scripts! {
     retries_p6
     scope_of_answers_p6
     send_test_p3
+    messages_p17
     sole_clock_p18
     suspects_p12
     tenants_p12

@@ -10,7 +10,9 @@ use reveille_ledger::command::{Fire, NextInstant};
 use reveille_ledger::effect::Effect;
 use reveille_ledger::ids::{RunId, ScheduleId};
 use reveille_ledger::refusal::CommandRefusal;
-use reveille_ledger::reply::{CancelledRun, CommandOutcome, CommandReply, MovedRecipients, ScheduleCreation};
+use reveille_ledger::reply::{
+    CancelledRun, CommandOutcome, CommandReply, MessageReceipt, MovedRecipients, ScheduleCreation,
+};
 use reveille_ledger::{ApplyResult, Ledger, Page, RecipientState, Run, RunState, wave_start};
 
 use crate::arguments::ranges;
@@ -73,6 +75,11 @@ fn reply(world: &World, reply: &CommandReply) -> String {
             };
             created.iter().map(one).collect::<Vec<_>>().join("; ")
         }
+        CommandOutcome::Messages(receipts) => list(receipts.iter().map(|receipt| match receipt {
+            Ok(MessageReceipt { run, is_repeat: false }) => format!("run {run}"),
+            Ok(MessageReceipt { run, is_repeat: true }) => format!("run {run} again"),
+            Err(refusal) => format!("refused: {refusal}"),
+        })),
         CommandOutcome::Archived(runs) => format!("archived {runs} runs"),
         CommandOutcome::Moved(count) => format!("moved {count}"),
         CommandOutcome::MovedOf(runs) => {
@@ -124,7 +131,7 @@ fn changes(world: &World, before: &Ledger) -> Vec<String> {
         differences(&mut lines, &schedule_facts(world, before, *id), &schedule_facts(world, &world.ledger, *id));
     }
     let gone = before.runs().filter(|(id, ..)| world.ledger.run(*id).is_none());
-    lines.extend(gone.map(|(id, _, run)| format!("{id} of {} has left", run.name)));
+    lines.extend(gone.map(|(id, _, run)| format!("{id} of {} has left", run.label())));
     let gone = before.summaries().iter().filter(|(id, _)| !world.ledger.summaries().contains(id));
     lines.extend(gone.map(|(id, summary)| format!("the summary of {id} of {} is forgotten", summary.name)));
     for (id, page, run) in world.ledger.runs() {
@@ -228,7 +235,8 @@ fn opened(world: &World, id: RunId, page: &Page, run: &Run) -> String {
     let place = if page.runs.len() > 1 { format!(", slots from {}", run.first) } else { String::new() };
     let waited = run.waited_for.map_or(String::new(), |former| format!(", waited for {former}"));
     let canary = run.canary.map_or(String::new(), |of| format!(", a canary of {}", of.recipients));
-    format!("{id} opened: {} of {}, {}, {times}{place}{waited}{canary}", run.count, run.name, run.nominal)
+    let (name, nominal) = (run.label(), &run.nominal);
+    format!("{id} opened: {} of {name}, {nominal}, {times}{place}{waited}{canary}", run.count)
 }
 
 pub fn word(state: RecipientState) -> String {

@@ -66,13 +66,15 @@ fn opened((id, number): (RunId, u32), page: &Page, run: &Run) -> Event {
         OpeningCause::Trigger => "triggered",
         OpeningCause::Backfill => "backfilled; it was due",
         OpeningCause::Test => "a test email of",
+        OpeningCause::Message => "a message for",
     };
     let waited = run.waited_for.map(|former| format!("; {}", waited_for(former))).unwrap_or_default();
     let canary = match run.canary {
         Some(_) if run.is_of_canary(number) => "; of its canary, which goes first",
         _ => "",
     };
-    let detail = format!("{} {}, {why} {}{waited}{canary}", run.name, run.nominal, run.due);
+    let name = if run.cause.is_message() { String::new() } else { format!("{} ", run.name) };
+    let detail = format!("{name}{}, {why} {}{waited}{canary}", run.nominal, run.due);
     Event { instant: Some(timestamp(page.opened_at)), ..event(id.index, "opened", detail) }
 }
 

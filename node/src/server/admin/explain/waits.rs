@@ -45,6 +45,7 @@ pub fn describe(
             let reason = if reason.is_empty() { reason } else { format!(": {reason}") };
             format!("the run is paused{reason}")
         }
+        _ if page.due > now => format!("for its send time, {}", page.due),
         _ if run.finish_by <= now => format!("its deadline {} has passed: it expires", run.finish_by),
         _ if run.waits_for_canary() && !run.is_of_canary(number) => for_canary(run),
         _ => match story.waits_until.filter(|until| *until > now) {

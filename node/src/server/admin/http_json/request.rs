@@ -69,7 +69,10 @@ pub async fn message(call: &HttpCall, headers: &HeaderMap, body: Body) -> ApiRes
     for (name, value) in &call.in_path {
         add(&descriptor, &mut fields, name, value, Place::Path)?;
     }
-    for (header, field) in [(IDEMPOTENCY_KEY, "request_id"), (header::IF_MATCH.as_str(), "etag")] {
+    // The key of a message is its request id. Where it is in the path, the header has nothing to say.
+    let has_key = descriptor.get_field_by_name("key").is_some() && call.in_path.is_empty();
+    let request_id = if has_key { "key" } else { "request_id" };
+    for (header, field) in [(IDEMPOTENCY_KEY, request_id), (header::IF_MATCH.as_str(), "etag")] {
         let Some(value) = headers.get(header) else { continue };
         let value = value.to_str().map_err(|_| ApiError::of_field(header, "is not an ASCII text"))?;
         match descriptor.get_field_by_name(field) {

@@ -1,7 +1,7 @@
 //! Finds schedules and other objects by name. The error for an unknown name contains similar names.
 
 use reveille_ledger::calendar::nearest_names;
-use reveille_ledger::{Ledger, TEST_NAME};
+use reveille_ledger::Ledger;
 
 use crate::server::admin::paging::EXAMINED_MAX;
 use crate::server::admin::{ApiError, ApiResult, error_texts};
@@ -15,7 +15,8 @@ pub fn absent_schedule(ledger: &Ledger, tenant: &str, name: &str) -> ApiError {
         return error_texts::no_schedule_but_campaign(name);
     }
     let schedules = ledger.schedules().iter().take(NAMES_MAX).map(|(_, schedule)| schedule);
-    let names = schedules.filter(|one| *one.settings.tenant == *tenant).map(|schedule| schedule.name.to_string());
+    let named = schedules.filter(|one| *one.settings.tenant == *tenant && !one.is_of_messages());
+    let names = named.map(|schedule| schedule.name.to_string());
     error_texts::no_schedule(name).near(&near(name, names))
 }
 
@@ -46,7 +47,7 @@ pub fn near(name: &str, names: impl Iterator<Item = String>) -> Vec<String> {
 
 /// Checks that a filter names an existing schedule, or a deleted one that has left runs.
 pub fn check_schedule(ledger: &Ledger, tenant: &str, name: &str) -> ApiResult<()> {
-    if name.is_empty() || name == TEST_NAME || ledger.schedule_named(tenant, name).is_some() {
+    if name.is_empty() || ledger.schedule_named(tenant, name).is_some() {
         return Ok(());
     }
     // If there are more runs than one response reads, the schedule may have runs among them. Then it is accepted.

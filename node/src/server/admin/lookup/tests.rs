@@ -68,7 +68,7 @@ fn fired(expression: &str, zones: &Zones) -> Ledger {
     play(&mut ledger, Command::ScheduleCreate(Box::new(asked)));
     let fire = plan_fire(&ledger, ScheduleId::new(2, 0), &pattern, &zone, now).expect("due");
     play(&mut ledger, Command::Fire(vec![fire]));
-    play(&mut ledger, Command::Trigger(Trigger { schedule: ScheduleId::new(2, 0), request: "id-7".to_owned() }));
+    play(&mut ledger, Command::Trigger(Trigger::new(ScheduleId::new(2, 0), "id-7")));
     ledger
 }
 

@@ -290,7 +290,7 @@ mod tests {
         assert_eq!(play(Command::ScheduleCreate(Box::new(body))), CommandOutcome::Schedule(ScheduleId::new(2, 0)));
         let mut runs = Vec::new();
         for number in 0..BLOCKED_MAX + 7 {
-            let trigger = Trigger { schedule: ScheduleId::new(2, 0), request: format!("id-{number}") };
+            let trigger = Trigger::new(ScheduleId::new(2, 0), format!("id-{number}"));
             match play(Command::Trigger(trigger)) {
                 CommandOutcome::Run { run, .. } => runs.push(run),
                 other => panic!("{other:?}"),
@@ -325,7 +325,7 @@ mod tests {
         let CommandOutcome::Schedule(schedule) = created else { panic!("{created:?}") };
         for (number, node) in of.iter().enumerate() {
             now = now.plus_ms(1_000);
-            let triggered = play(now, Command::Trigger(Trigger { schedule, request: format!("id-{number}") }));
+            let triggered = play(now, Command::Trigger(Trigger::new(schedule, format!("id-{number}"))));
             let CommandOutcome::Run { run, .. } = triggered else { panic!("{triggered:?}") };
             let incarnation = incarnations.get_mut(node).expect("a node");
             let (former, next) = (owner(*node, *incarnation), owner(*node, *incarnation + 1));

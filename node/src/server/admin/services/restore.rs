@@ -105,7 +105,7 @@ mod tests {
         let body = create("0 9 * * *", &zones, backup);
         play(backup, 1, Command::ScheduleCreate(Box::new(body)));
         let schedule = reveille_ledger::ids::ScheduleId::new(2, 0);
-        play(backup, 1, Command::Trigger(Trigger { schedule, request: "now".to_owned() }));
+        play(backup, 1, Command::Trigger(Trigger::new(schedule, "now")));
         let (rights, tenants) = (Rights(1), TenantScope::All);
         let grant = TokenGrant { name: "admin".to_owned(), hash: Hash::of(b"x"), rights, tenants, expires_at: None };
         let restore = reveille_ledger::restore::Restore { former_cluster: 7, token: TokenId(1), grant };

@@ -78,7 +78,7 @@ impl Admin {
         Ok(ResumeRunResponse { run: Some(self.show_run(run).await?), index: reply.index })
     }
 
-    async fn cancel_run(&self, request: CancelRunRequest, call: &Call) -> ApiResult<CancelRunResponse> {
+    pub(crate) async fn cancel_run(&self, request: CancelRunRequest, call: &Call) -> ApiResult<CancelRunResponse> {
         let run = self.find_run_to_change(&request.tenant, &request.run, call).await?;
         let barrier = match self.write_unless(request.validate_only, Command::RunCancel(run), "", call).await? {
             Some(reply) => Some(self.barrier(reply.index, BarrierSubject::Run(run), call).await?),

@@ -136,6 +136,7 @@ fn list(ledger: &Ledger, filter: &Filter, paging: &Paging<ScheduleId>) -> (Vec<L
         let wanted = *schedule.settings.tenant == *filter.tenant
             && (filter.states.is_empty() || filter.states.contains(&state()))
             && filter.selector.means(Some(&schedule.labels))
+            && !schedule.is_of_messages()
             && (filter.with_campaigns || ledger.check_not_of_campaign(*id).is_ok());
         if wanted {
             listed.push((*id, schedule.clone(), ScheduleNotes::of(ledger, *id)));
@@ -253,7 +254,7 @@ impl Admin {
             self.not_of_a_campaign(found.id)?;
             return trigger::would_open(self, &found, &request);
         }
-        let command = Command::Trigger(Trigger { schedule: found.id, request });
+        let command = Command::Trigger(Trigger::new(found.id, request));
         let reply = self.write(command, &request_id, call).await?;
         let CommandOutcome::Run { run: opened, cancelled } = reply.outcome else {
             return Err(error_texts::broken(format!("a trigger was answered by {:?}", reply.outcome)));

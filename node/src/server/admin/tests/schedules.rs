@@ -453,8 +453,6 @@ async fn filter_reports_unknown_schedule_and_finds_deleted_one() {
     node.schedules().delete_schedule(delete).await.expect("deleted");
     let left = node.runs().list_runs(runs_of("morning")).await.expect("its runs stay").into_inner();
     assert_eq!(left.runs.len(), 1);
-    let none = node.runs().list_runs(runs_of("send-test")).await.expect("test emails have no schedule").into_inner();
-    assert_eq!(none.runs.len(), 0);
     node.stop().await;
 }
 

@@ -10,6 +10,7 @@ pub mod day;
 #[cfg(test)]
 mod limits_tests;
 mod member;
+mod message;
 mod policies;
 mod pool;
 mod relay;
@@ -34,6 +35,7 @@ pub use audience::columns;
 pub use canary::canary;
 pub use clock::target as clock_target;
 pub use member::valid_for as token_valid_for;
+pub use message::{CheckedMessage, key_rule, list_of_trigger, message_fields, message_parts, without_schedule};
 pub use pool::pool;
 pub use relay::relay;
 pub use schedule::{CheckContext, CheckedSchedule, content, schedule};
@@ -112,10 +114,15 @@ impl Fields {
 
     /// Checks a request id. Returns `None` if it is empty.
     pub fn request_id(&mut self, text: &str) -> Option<String> {
-        if text.len() > REQUEST_ID_MAX || text.chars().any(|one| one.is_control() || one.is_whitespace()) {
-            self.refuse("request_id", "is too long or holds blanks; use a UUID");
-        }
+        self.key("request_id", text);
         (!text.is_empty()).then(|| text.to_owned())
+    }
+
+    /// Checks a request id or the key of a message.
+    pub fn key(&mut self, field: &str, text: &str) {
+        if text.len() > REQUEST_ID_MAX || text.chars().any(|one| one.is_control() || one.is_whitespace()) {
+            self.refuse(field, "is too long or holds blanks; use a UUID");
+        }
     }
 
     /// Checks an instant, and returns it in whole milliseconds.

@@ -157,7 +157,7 @@ pub fn content(fields: &mut Fields, asked: Option<v1::Content>) -> Option<Conten
 }
 
 /// Checks that the content fits this audience, so that the error comes now and not when the run opens.
-fn compile(fields: &mut Fields, content: &Content, listed: &CheckedAudience, limits: &LedgerLimits) {
+pub fn compile(fields: &mut Fields, content: &Content, listed: &CheckedAudience, limits: &LedgerLimits) {
     let fits = check_proposed(content, &listed.columns, limits.content_bytes_max);
     let error = match fits.and_then(|()| Compiled::new(content, &listed.columns)) {
         Ok(compiled) => return listed.fit(fields, &compiled),

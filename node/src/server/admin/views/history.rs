@@ -64,6 +64,7 @@ fn why_opened(cause: OpeningCause, waited: Option<RunId>, opened_at: Time, due: 
         (OpeningCause::Trigger, _) => "triggered".to_owned(),
         (OpeningCause::Backfill, _) => format!("backfilled {late} late"),
         (OpeningCause::Test, _) => "a test email".to_owned(),
+        (OpeningCause::Message, _) => "a message".to_owned(),
     }
 }
 

@@ -3,7 +3,7 @@
 use reveille_ledger::canary::{CanaryState, CanaryVerdict};
 use reveille_ledger::causes::PauseReason;
 use reveille_ledger::command::OpeningCause;
-use reveille_ledger::ids::RunId;
+use reveille_ledger::ids::{Nominal, RunId};
 use reveille_ledger::{Ledger, MissingPart, Page, RecipientCounts, RecipientState, Run, RunState, RunSummary};
 use reveille_proto::admin::v1;
 
@@ -21,7 +21,7 @@ fn run(id: RunId, page: &Page, run: &Run) -> v1::Run {
         run: id.to_string(),
         tenant: page.tenant.to_string(),
         schedule: run.name.to_string(),
-        nominal: run.nominal.to_string(),
+        nominal: nominal(run.cause, &run.nominal),
         cause: cause(run.cause).into(),
         state: state.into(),
         reason,
@@ -66,7 +66,7 @@ fn summary(id: RunId, summary: &RunSummary) -> v1::Run {
         run: id.to_string(),
         tenant: summary.tenant.to_string(),
         schedule: summary.name.to_string(),
-        nominal: summary.nominal.to_string(),
+        nominal: nominal(summary.cause, &summary.nominal),
         cause: cause(summary.cause).into(),
         state: state.into(),
         reason,
@@ -83,6 +83,14 @@ fn summary(id: RunId, summary: &RunSummary) -> v1::Run {
         waited_for: summary.waited_for.map(|former| former.to_string()).unwrap_or_default(),
         canary: None,
         blocked: String::new(),
+    }
+}
+
+/// Returns the name of an occurrence: of a message its key.
+fn nominal(cause: OpeningCause, nominal: &Nominal) -> String {
+    match nominal {
+        Nominal::Trigger(key) if cause.is_message() => key.clone(),
+        nominal => nominal.to_string(),
     }
 }
 
@@ -108,6 +116,7 @@ fn cause(cause: OpeningCause) -> v1::RunCause {
         OpeningCause::Trigger => v1::RunCause::Trigger,
         OpeningCause::Backfill => v1::RunCause::Backfill,
         OpeningCause::Test => v1::RunCause::Test,
+        OpeningCause::Message => v1::RunCause::Message,
     }
 }
 

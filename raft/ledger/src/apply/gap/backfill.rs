@@ -25,7 +25,7 @@ impl Ledger {
             to_mail: BTreeMap::new(),
             archived: self.archived_times(id),
         };
-        let Some((query, all)) = self.query(id, Time(0)) else { return batch };
+        let Some((query, all)) = self.query(id, Time(0), None) else { return batch };
         for (other, run) in self.all_unfinished(id) {
             let goes_on =
                 matches!(run.state, RunState::Open | RunState::Paused { .. }) && run.finish_by > self.head.now;
@@ -44,7 +44,7 @@ impl Ledger {
     ///
     /// `apply` and the dry run ask this for each instant of the batch, in order.
     pub fn may_backfill(&self, batch: &mut BackfillBatch, due: Time) -> bool {
-        let Some((query, mut left)) = self.query(batch.schedule, due) else { return true };
+        let Some((query, mut left)) = self.query(batch.schedule, due, None) else { return true };
         if batch.archived.any_within_gap(&query) {
             return false;
         }

@@ -20,7 +20,7 @@ pub use self::search::GapLookups;
 use self::search::GapQuery;
 use super::Context;
 use crate::model::{
-    Bitmap, CHUNK, ChunkKey, CommandRefusal, InstantOutcome, Ledger, Nominal, PageId, RecipientState, Run,
+    Bitmap, CHUNK, ChunkKey, CommandRefusal, Hash, InstantOutcome, Ledger, Nominal, PageId, RecipientState, Run,
     RunEventKind, RunId, ScheduleId, Time, remove_from_all, run_events, wave_after,
 };
 
@@ -68,12 +68,18 @@ impl Ledger {
     }
 
     /// Checks that one more run with this due time would send to at least one recipient (P17). A recipient that is
-    /// claimed in another run counts as one, because that claim may end without a handoff.
+    /// claimed in another run counts as one, because that claim may end without a handoff. `list`: hash and length of a
+    /// stored list, if the run goes to other recipients than those of the schedule.
     ///
     /// # Errors
     /// Fails with the run that sent last, and the instant at which the first recipient may get another email.
-    pub fn check_gap_leaves_recipient(&self, id: ScheduleId, due: Time) -> Result<(), CommandRefusal> {
-        let Some((query, all)) = self.query(id, due) else { return Ok(()) };
+    pub fn check_gap_leaves_recipient(
+        &self,
+        id: ScheduleId,
+        due: Time,
+        list: Option<(Hash, u32)>,
+    ) -> Result<(), CommandRefusal> {
+        let Some((query, all)) = self.query(id, due, list) else { return Ok(()) };
         let nearby = self.nearby_recipients(&mut GapLookups::default(), &query, &all);
         match nearby.last_mailed.filter(|_| nearby.mailed == all) {
             Some((run, last)) => Err(CommandRefusal::InsideGap { run, until: last.plus_ms(query.gap_ms) }),
@@ -82,11 +88,12 @@ impl Ledger {
     }
 
     /// Returns the query for one more run of a schedule, and its recipients; `None` if there is no `min_gap`.
-    fn query(&self, id: ScheduleId, due: Time) -> Option<(GapQuery, Bitmap)> {
+    fn query(&self, id: ScheduleId, due: Time, list: Option<(Hash, u32)>) -> Option<(GapQuery, Bitmap)> {
         let schedule = self.schedules.get(&id).filter(|schedule| schedule.settings.policies.min_gap_ms > 0)?;
-        let (gap_ms, audience) = (schedule.settings.policies.min_gap_ms, schedule.audience);
+        let (audience, recipients) = list.unwrap_or((schedule.audience, schedule.recipients));
+        let gap_ms = schedule.settings.policies.min_gap_ms;
         let query = GapQuery { schedule: id, run: None, due, gap_ms, audience, through: u64::MAX };
-        Some((query, Bitmap::range(0, schedule.recipients)))
+        Some((query, Bitmap::range(0, recipients)))
     }
 
     /// Returns recipients of a run that would be suppressed if they were sent again (P17): those that got an email of

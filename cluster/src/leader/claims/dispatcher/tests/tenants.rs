@@ -23,7 +23,7 @@ impl World {
         let CommandOutcome::Schedule(id) = self.put(Command::ScheduleCreate(Box::new(create))) else {
             panic!("{tenant}")
         };
-        let trigger = reveille_ledger::command::Trigger { schedule: id, request: tenant.into() };
+        let trigger = reveille_ledger::command::Trigger::new(id, tenant);
         let opened = self.put(Command::Trigger(trigger));
         assert!(matches!(opened, CommandOutcome::Run { .. }), "{opened:?}");
     }
@@ -148,7 +148,7 @@ fn tenant_backlog_and_dead_relay_do_not_delay_other_tenants() {
     let CommandOutcome::Schedule(id) = busy.put(Command::ScheduleCreate(Box::new(create))) else {
         panic!("a schedule")
     };
-    let trigger = reveille_ledger::command::Trigger { schedule: id, request: "dead".into() };
+    let trigger = reveille_ledger::command::Trigger::new(id, "dead");
     assert!(matches!(busy.put(Command::Trigger(trigger)), CommandOutcome::Run { .. }));
     for _ in 0..10 {
         busy.boot += NAP_FOR_CREDIT;

@@ -49,7 +49,7 @@ fn ramp_day_has_its_cap_and_none_after_the_last() {
     let CommandOutcome::Schedule(id) = world.put(Command::ScheduleCreate(Box::new(create))) else {
         panic!("a schedule")
     };
-    let trigger = reveille_ledger::command::Trigger { schedule: id, request: "long".into() };
+    let trigger = reveille_ledger::command::Trigger::new(id, "long");
     assert!(matches!(world.put(Command::Trigger(trigger)), CommandOutcome::Run { .. }));
     world.warm_up(&[50, 300]);
     assert_eq!(world.sent(), 50);

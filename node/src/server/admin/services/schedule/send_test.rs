@@ -1,16 +1,14 @@
-//! Sends a test email: validated like a schedule, and opened as a separate run.
+//! Sends a test email: validated like a schedule, and opened as the run of a message.
 
-use reveille_ledger::TEST_NAME;
-use reveille_ledger::command::{Command, SendTest};
-use reveille_ledger::content::AudienceChoice;
+use reveille_ledger::command::{Command, KeyRule, SendMessage, SendMessages};
 use reveille_ledger::policy::Policies;
 use reveille_ledger::reply::CommandOutcome;
-use reveille_proto::admin::v1::{self, ScheduleBody, SendTestRequest, SendTestResponse};
+use reveille_proto::admin::v1::{ScheduleBody, SendTestRequest, SendTestResponse};
 
 use super::create;
 use crate::server::admin::validate;
-use crate::server::admin::validate::{CheckContext, CheckedSchedule, Fields};
-use crate::server::admin::{Admin, ApiError, ApiResult, Call, error_texts, views};
+use crate::server::admin::validate::{CheckedMessage, Fields};
+use crate::server::admin::{Admin, ApiResult, Call, error_texts};
 
 /// Default of `finish_within`, in milliseconds. A test email that is not sent within it expires.
 const FINISH_WITHIN_MS: i64 = 60_000;
@@ -40,49 +38,40 @@ pub async fn send_test(admin: &Admin, request: SendTestRequest, call: &Call) -> 
     if count != 1 {
         fields.refuse("schedule.audience.recipients", format!("{count} are given; a test mail goes to one"));
     }
-    let id = fields.done(id)?;
+    let key = fields.done(id)?;
     let now = admin.read_latest(call, |ledger| ledger.head().now).await?;
-    let now = admin.now(now);
-    // It is validated like a schedule. Fields that a test email does not have get placeholder values.
-    let body = ScheduleBody {
-        tenant,
-        name: TEST_NAME.to_owned(),
-        when: Some(v1::When { pattern: Some(v1::when::Pattern::At(views::timestamp(now.plus_ms(60_000)))) }),
-        zone: "UTC".to_owned(),
-        pool,
-        content,
-        audience,
-        ..ScheduleBody::default()
-    };
-    let limits = admin.limits();
-    let asked = admin.calendar(move |zones| {
-        validate::schedule(Some(body), &CheckContext { now, exists: false, zones, sealed: &|_, _| None, limits })
-    });
-    let asked = asked.await?;
-    let CheckedSchedule { create, .. } = asked.map_err(|fault| fault.request(&request_id))?;
-    let AudienceChoice::Listed(audience) = create.audience else {
-        return Err(ApiError::of_field("schedule.audience.sealed", "is named; a test mail goes to one recipient"));
-    };
-    let keys = audience.recipients.iter().map(|recipient| (create.tenant.clone(), recipient.key.clone()));
+    let (now, limits) = (admin.now(now), admin.limits());
+    let body = ScheduleBody { tenant, pool, content, audience, ..ScheduleBody::default() };
+    let checked = admin.calendar(move |zones| validate::message_parts(body, now, zones, limits)).await?;
+    let CheckedMessage { tenant, content, audience, pool, policies, .. } =
+        checked.map_err(|fault| fault.request(&request_id))?;
+    let keys = audience.recipients.iter().map(|recipient| (tenant.clone(), recipient.key.clone()));
     let (warnings, opted_out) = admin.context.replica.read(|ledger| {
         let opted_out = keys.into_iter().any(|place| ledger.opt_out_of(&place).is_some());
-        (create::warnings(ledger, &create.pool), opted_out)
+        (create::warnings(ledger, &pool), opted_out)
     });
     if validate_only {
         return Ok(SendTestResponse { run: None, warnings, opted_out });
     }
-    let test = SendTest {
-        request: id,
-        tenant: create.tenant,
-        pool: create.pool,
-        content: create.content,
+    let message = SendMessage {
+        key,
+        rule: KeyRule::Strict,
+        is_test: true,
+        content,
         audience,
-        policies: Policies { finish_by_ms: finish_within_ms, ..create.policies },
+        send_at: None,
+        pool,
+        priority: u8::MAX,
+        policies: Policies { finish_by_ms: finish_within_ms, ..policies },
     };
-    let reply = admin.write(Command::SendTest(Box::new(test)), &request_id, call).await?;
-    let CommandOutcome::Run { run: opened, .. } = reply.outcome else {
+    // It shares no entry with others: the relay's answer is kept for claims of one recipient only.
+    let send = Command::SendMessages(SendMessages { tenant, messages: vec![message] });
+    let reply = admin.write(send, &request_id, call).await?;
+    let CommandOutcome::Messages(mut receipts) = reply.outcome else {
         return Err(error_texts::broken(format!("a test email was answered by {:?}", reply.outcome)));
     };
-    let run = admin.show_run(opened).await?;
+    let receipt = receipts.pop().ok_or_else(|| error_texts::broken("a test email was not answered".to_owned()))?;
+    let receipt = receipt.map_err(|refusal| error_texts::refused(&refusal).request(&request_id))?;
+    let run = admin.show_run(receipt.run).await?;
     Ok(SendTestResponse { run: Some(run), warnings, opted_out: false })
 }

@@ -1,0 +1,160 @@
+//! Messages: send, show, cancel. Each is a run that is named by the caller's key.
+
+mod batches;
+
+pub use batches::MessageBatches;
+use reveille_ledger::Ledger;
+use reveille_ledger::command::SendMessage;
+use reveille_ledger::ids::{Hash, RunId};
+use reveille_ledger::reply::MessageReceipt;
+use reveille_proto::admin::v1::message_service_server::MessageService;
+use reveille_proto::admin::v1::{
+    self, CancelMessageRequest, CancelMessageResponse, CancelRunRequest, Freshness, GetMessageRequest,
+    GetMessageResponse, Message, MessageRecipient, Run, RunCause, RunCounts, RunState, ScheduleBody,
+    SendMessageRequest, SendMessageResponse,
+};
+
+use super::schedule::create;
+use crate::server::admin::access::PII;
+use crate::server::admin::blobs::Blobs;
+use crate::server::admin::validate::{self, CheckedMessage, Fields};
+use crate::server::admin::{Admin, ApiResult, Call, error_texts, views};
+
+/// Maximum number of recipients in the response about a message.
+const RECIPIENTS_SHOWN: u32 = 1_000;
+
+serve! {
+    MessageService {
+        send_message(SendMessageRequest) -> SendMessageResponse;
+        get_message(GetMessageRequest) -> GetMessageResponse;
+        cancel_message(CancelMessageRequest) -> CancelMessageResponse;
+    }
+}
+
+impl Admin {
+    async fn send_message(&self, request: SendMessageRequest, call: &Call) -> ApiResult<SendMessageResponse> {
+        let (key, validate_only) = (request.key.clone(), request.validate_only);
+        let (tenant, message) = self.checked_message(request).map_err(|fault| fault.request(&key))?;
+        let mut warnings = self.context.replica.read(|ledger| create::warnings(ledger, &message.pool));
+        warnings.extend(create::no_page(self, &message.content));
+        if validate_only {
+            let known = self.read_latest(call, |ledger| ledger.check_message(&tenant, &message)).await?;
+            let known = known.map_err(|refusal| error_texts::refused(&refusal).request(&key))?;
+            let run = match known {
+                Some(run) => self.show_run(run).await?,
+                None => self.would_open(&tenant, &message),
+            };
+            let replayed = known.is_some();
+            return Ok(SendMessageResponse { message: Some(shown(tenant, key, run)), replayed, warnings });
+        }
+        let MessageReceipt { run, is_repeat } = MessageBatches::send(self, &tenant, message, call).await?;
+        let run = self.show_run(run).await?;
+        Ok(SendMessageResponse { message: Some(shown(tenant, key, run)), replayed: is_repeat, warnings })
+    }
+
+    /// Checks a request. It reads no other node: only bounds depend on the time.
+    fn checked_message(&self, request: SendMessageRequest) -> ApiResult<(String, SendMessage)> {
+        let (now, limits) = self.context.replica.read(|ledger| (ledger.head().now, ledger.limits()));
+        let now = self.now(now);
+        let mut fields = Fields::default();
+        let send_at = validate::message_fields(&mut fields, &request, now);
+        let rule = validate::key_rule(&mut fields, request.key_rule);
+        fields.done(Some(()))?;
+        let SendMessageRequest { tenant, key, content, to, audience, pool, priority, policies, .. } = request;
+        let is_by_address = audience.is_none();
+        let recipient = |address| v1::Recipient { address, values: Vec::new() };
+        let audience = audience.unwrap_or_else(|| v1::Audience {
+            recipients: to.into_iter().map(recipient).collect(),
+            ..v1::Audience::default()
+        });
+        let audience = Some(audience);
+        let body = ScheduleBody { tenant, pool, priority, policies, content, audience, ..ScheduleBody::default() };
+        let parts = validate::message_parts(body, now, &self.context.zones, limits);
+        let rename = |field: &str| {
+            let field = validate::without_schedule(field);
+            let place = field.strip_prefix("audience.recipients").and_then(|rest| rest.strip_suffix(".address"));
+            place.filter(|_| is_by_address).map_or_else(|| field.clone(), |place| format!("to{place}"))
+        };
+        let CheckedMessage { tenant, content, audience, pool, priority, policies } =
+            parts.map_err(|fault| fault.rename_fields(rename))?;
+        let message =
+            SendMessage { key, rule, is_test: false, content, audience, send_at, pool, priority, policies };
+        Ok((tenant, message))
+    }
+
+    /// Returns the run that a message would open.
+    fn would_open(&self, tenant: &str, message: &SendMessage) -> Run {
+        let now = self.now(self.context.replica.read(|ledger| ledger.head().now));
+        let (due, recipients) = (message.send_at.unwrap_or(now), message.audience.recipients.len() as u32);
+        Run {
+            tenant: tenant.to_owned(),
+            nominal: message.key.clone(),
+            cause: RunCause::Message.into(),
+            state: RunState::Open.into(),
+            audience: recipients,
+            counts: Some(RunCounts { pending: recipients, ..RunCounts::default() }),
+            due: Some(views::timestamp(due)),
+            finish_by: Some(views::timestamp(due.plus_ms(message.policies.finish_by_ms))),
+            ..Run::default()
+        }
+    }
+
+    async fn get_message(&self, request: GetMessageRequest, call: &Call) -> ApiResult<GetMessageResponse> {
+        let GetMessageRequest { tenant, key, stale } = request;
+        let tenant = validate::tenant(&tenant)?;
+        let (id, freshness) = self.find_message((&tenant, &key), stale, call).await?;
+        let with_addresses = call.has(PII);
+        let mut blobs = Blobs::default();
+        let found = self.read_run(id, |at| {
+            let known = at.own.run(id);
+            if let Some(known) = known.filter(|_| with_addresses) {
+                blobs.take_of_run(at, known.audience);
+            }
+            let recipients = known.map(|known| (known.audience, states(at.own, id, known.count)));
+            views::run_of(at.own, id).map(|run| (run, recipients))
+        });
+        let (run, recipients) = found.await?.ok_or_else(|| error_texts::no_message(&key))?;
+        let (audience, mut recipients) = recipients.unwrap_or_default();
+        if with_addresses {
+            let wanted: Vec<(Hash, u32)> = recipients.iter().map(|recipient| (audience, recipient.number)).collect();
+            let addresses = self.addresses(&blobs, &wanted).await;
+            recipients.iter_mut().zip(addresses).for_each(|(recipient, address)| recipient.address = address);
+        }
+        let message = Message { recipients, ..shown(tenant, key, run) };
+        Ok(GetMessageResponse { message: Some(message), freshness })
+    }
+
+    async fn cancel_message(&self, request: CancelMessageRequest, call: &Call) -> ApiResult<CancelMessageResponse> {
+        let CancelMessageRequest { tenant, key, validate_only } = request;
+        let tenant = validate::tenant(&tenant)?;
+        let (run, _) = self.find_message((&tenant, &key), false, call).await?;
+        let cancel = CancelRunRequest { tenant: tenant.clone(), run: run.to_string(), validate_only };
+        let cancelled = self.cancel_run(cancel, call).await?;
+        let message = shown(tenant, key, cancelled.run.unwrap_or_default());
+        Ok(CancelMessageResponse { message: Some(message), barrier: cancelled.barrier })
+    }
+
+    /// Returns the run of the tenant's message with this key. The run may be in the archive.
+    async fn find_message(
+        &self,
+        (tenant, key): (&str, &str),
+        stale: bool,
+        call: &Call,
+    ) -> ApiResult<(RunId, Option<Freshness>)> {
+        let (run, freshness) = self.read(stale, call, |ledger| ledger.run_of_message(tenant, key)).await?;
+        Ok((run.ok_or_else(|| error_texts::no_message(key))?, freshness))
+    }
+}
+
+/// Returns the recipients of a run with their states, without addresses.
+fn states(ledger: &Ledger, run: RunId, count: u32) -> Vec<MessageRecipient> {
+    let recipient = |number| {
+        let state = views::recipient_state(ledger.state(run, number)?).into();
+        Some(MessageRecipient { number, address: String::new(), state })
+    };
+    (0..count.min(RECIPIENTS_SHOWN)).filter_map(recipient).collect()
+}
+
+fn shown(tenant: String, key: String, run: Run) -> Message {
+    Message { tenant, key, send_time: run.due, run: Some(run), recipients: Vec::new() }
+}

@@ -1,0 +1,124 @@
+//! Validates messages, test emails and the recipients of a trigger. Their parts are checked like those of a schedule.
+
+use reveille_cluster::ops::zones::Zones;
+use reveille_ledger::command::{KeyRule, ScheduleCreate};
+use reveille_ledger::content::{Audience, AudienceChoice, Content};
+use reveille_ledger::ids::Time;
+use reveille_ledger::limits::LedgerLimits;
+use reveille_ledger::policy::{DAY_MS, Policies};
+use reveille_proto::admin::v1;
+
+use super::audience::audience;
+use super::schedule::{CheckContext, CheckedSchedule, compile, schedule};
+use super::Fields;
+use crate::server::admin::{ApiError, ApiResult, views};
+
+/// Maximum number of recipients of a message.
+const RECIPIENTS_MAX: usize = 1_000;
+/// Maximum distance of a send time. Milliseconds.
+const AHEAD_MS_MAX: i64 = 366 * DAY_MS;
+
+/// The parts of a message that are checked like those of a schedule.
+pub struct CheckedMessage {
+    pub tenant: String,
+    pub content: Content,
+    pub audience: Audience,
+    pub pool: String,
+    pub priority: u8,
+    pub policies: Policies,
+}
+
+/// Checks the tenant, the content, the recipients, the policies, the pool and the priority of a body. It need have
+/// nothing else.
+pub fn message_parts(
+    body: v1::ScheduleBody,
+    now: Time,
+    zones: &Zones,
+    limits: &'static LedgerLimits,
+) -> ApiResult<CheckedMessage> {
+    // Fields that a message does not have get placeholder values.
+    let body = v1::ScheduleBody {
+        name: "message".to_owned(),
+        when: Some(v1::When { pattern: Some(v1::when::Pattern::At(views::timestamp(now.plus_ms(60_000)))) }),
+        zone: "UTC".to_owned(),
+        ..body
+    };
+    let context = CheckContext { now, exists: false, zones, sealed: &|_, _| None, limits };
+    let CheckedSchedule { create, .. } = schedule(Some(body), &context)?;
+    let ScheduleCreate { tenant, policies, pool, priority, content, audience, .. } = create;
+    Ok(CheckedMessage { tenant, content, audience: listed(audience)?, pool, priority, policies })
+}
+
+/// What a `SendMessageRequest` says about its key and its recipients, and what it must not say.
+pub fn message_fields(fields: &mut Fields, request: &v1::SendMessageRequest, now: Time) -> Option<Time> {
+    fields.key("key", &request.key);
+    if request.key.is_empty() {
+        fields.refuse("key", "is missing; it names the message, so that asking again sends no second one");
+    }
+    let listed = request.audience.as_ref().map_or(0, |audience| audience.recipients.len());
+    if !request.to.is_empty() && request.audience.is_some() {
+        fields.refuse("audience", "is given, and so is `to`; choose one");
+    }
+    let (field, given) = if request.audience.is_some() { ("audience.recipients", listed) } else { ("to", request.to.len()) };
+    if !(1..=RECIPIENTS_MAX).contains(&given) {
+        let next = "for more, trigger a schedule or launch a campaign";
+        fields.refuse(field, format!("{given} recipients are given; give 1 to {RECIPIENTS_MAX}; {next}"));
+    }
+    if let Some(policies) = &request.policies {
+        let v1::Policies { finish_by, in_doubt, max_attempts, retention, .. } = *policies;
+        let own = v1::Policies { finish_by, in_doubt, max_attempts, retention, ..v1::Policies::default() };
+        let others = [
+            ("dst_gap", policies.dst_gap != own.dst_gap),
+            ("dst_overlap", policies.dst_overlap != own.dst_overlap),
+            ("catch_up", policies.catch_up != own.catch_up),
+            ("start_within", policies.start_within.is_some()),
+            ("overlap", policies.overlap != own.overlap),
+            ("min_gap", policies.min_gap.is_some()),
+            ("jitter", policies.jitter.is_some()),
+        ];
+        for (name, _) in others.into_iter().filter(|(_, is_given)| *is_given) {
+            fields.refuse(format!("policies.{name}"), "is a policy of schedules; a message has none");
+        }
+    }
+    let send_at = request.send_time.and_then(|time| fields.instant("send_time", time));
+    if send_at.is_some_and(|at| at.since_ms(now) > AHEAD_MS_MAX) {
+        fields.refuse("send_time", "is more than a year ahead");
+    }
+    send_at
+}
+
+/// Checks the rule for repeats.
+pub fn key_rule(fields: &mut Fields, rule: i32) -> KeyRule {
+    match v1::KeyRule::try_from(rule) {
+        Ok(v1::KeyRule::Unspecified | v1::KeyRule::Strict) => KeyRule::Strict,
+        Ok(v1::KeyRule::FirstWins) => KeyRule::FirstWins,
+        Err(_) => {
+            fields.refuse("key_rule", "is a value that this node does not know; leave it out, or ask a newer node");
+            KeyRule::Strict
+        }
+    }
+}
+
+/// Checks the recipients that a trigger brings against the content of its schedule.
+pub fn list_of_trigger(asked: v1::Audience, content: &Content, limits: &LedgerLimits) -> ApiResult<Audience> {
+    let mut fields = Fields::default();
+    let checked = audience(&mut fields, Some(asked), None, limits);
+    if let Some(checked) = &checked {
+        compile(&mut fields, content, checked, limits);
+    }
+    listed(fields.done(checked)?.to)
+}
+
+/// Returns the name of a field in a request without `schedule`.
+pub fn without_schedule(field: &str) -> String {
+    field.strip_prefix("schedule.").unwrap_or(field).to_owned()
+}
+
+fn listed(audience: AudienceChoice) -> ApiResult<Audience> {
+    match audience {
+        AudienceChoice::Listed(audience) => Ok(audience),
+        AudienceChoice::Sealed(_) => {
+            Err(ApiError::of_field("schedule.audience.sealed", "is named; list the recipients"))
+        }
+    }
+}
