@@ -6,7 +6,10 @@ use super::args::{Question, ScheduleCommand};
 use super::failure::{Failure, Stop};
 
 /// Fields whose flag has another name. A longer path comes before its prefix.
-const NAMED: [(&str, &str); 36] = [
+const NAMED: [(&str, &str); 39] = [
+    ("send_time", "--at"),
+    ("key_rule", "--first-wins"),
+    ("key", "KEY"),
     ("schedule.audience.recipients", "--to or --recipients"),
     ("schedule.audience.columns", "--recipients"),
     ("schedule.audience.sealed", "--audience"),
@@ -51,13 +54,16 @@ const SEVERAL: [(&str, &str); 2] = [
 ];
 /// Prefixes whose fields have the same name as their flag.
 const ALIKE: [&str; 5] = ["schedule.policies.", "schedule.when.", "schedule.content.", "schedule.", "relay."];
+/// Parts that messages and triggers have as schedules have them.
+const SHARED: [&str; 3] = ["content", "audience", "policies"];
 /// Top-level fields that have the same name as their flag.
-const OWN: [&str; 12] = [
+const OWN: [&str; 13] = [
     "at",
     "from",
     "to",
     "max",
     "pool",
+    "priority",
     "reason",
     "resolution",
     "concurrency",
@@ -95,6 +101,9 @@ pub fn named(stop: Stop) -> Stop {
 
 /// Returns the flag that sets a field, or `None`.
 fn flag_of(field: &str) -> Option<String> {
+    if SHARED.contains(&field.split(['.', '[']).next().unwrap_or_default()) {
+        return flag_of(&format!("schedule.{field}"));
+    }
     if let Some((_, flags)) = SEVERAL.iter().find(|(path, _)| *path == field) {
         return Some((*flags).to_owned());
     }
@@ -136,6 +145,9 @@ mod tests {
             ("schedule.when.at", "--at"),
             ("schedule.audience.sealed", "--audience"),
             ("canary.hold_percent", "--canary-hold"),
+            ("send_time", "--at"),
+            ("content.sender", "--sender"),
+            ("to[2]", "--to"),
         ] {
             assert_eq!(flag_of(field).as_deref(), Some(flag), "{field}");
         }

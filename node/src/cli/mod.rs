@@ -170,6 +170,7 @@ async fn ask(context: &commands::CommandContext<'_>, question: Question) -> Resu
         Question::Recover(args) => Box::pin(commands::recover::run(context, args)).await,
         Question::Restore(args) => commands::restore::run(context, args).await,
         Question::Relay(args) => commands::relay::run(context, args).await,
+        Question::Message(args) => commands::message::run(context, args).await,
         Question::Schedule(args) => commands::schedule::run(context, args).await,
         Question::Apply(args) => Box::pin(commands::apply::run(context, &args.tenant, &args.what)).await,
         Question::Diff(args) => Box::pin(commands::apply::diff(context, &args.tenant, &args.what)).await,

@@ -17,6 +17,7 @@ mod given;
 mod import;
 mod labels;
 mod login;
+mod message;
 mod opt_out;
 mod policies;
 mod pool;
@@ -53,6 +54,7 @@ pub use doubt::{DoubtArgs, DoubtCommand, ResolveArgs, SettleArgs};
 pub use import::{CrontabArgs, ImportArgs, ImportCommand};
 pub use labels::SelectorArgs;
 pub use login::LoginArgs;
+pub use message::{MessageArgs, MessageCommand, SendMessageArgs};
 pub use opt_out::{OptOutArgs, OptOutCommand};
 pub use policies::{CampaignPolicyArgs, DstArgs, PolicyArgs};
 pub use pool::{PoolArgs, PoolCommand, SetPoolArgs};
@@ -197,6 +199,8 @@ pub enum Question {
     Recover(RecoverArgs),
     /// SMTP relays that deliver the emails
     Relay(RelayArgs),
+    /// Messages: single emails under a key, each sent once
+    Message(MessageArgs),
     /// Schedules: what is sent, to which recipients, and when
     Schedule(ScheduleArgs),
     /// Make schedules, relays, campaigns, tenants and pools as documents say: created, updated or unchanged

@@ -135,10 +135,16 @@ Examples:
     #[command(after_long_help = "\
 Examples:
   reveille schedule trigger morning
-  reveille schedule trigger morning --request-id release-42 -o name")]
+  reveille schedule trigger morning --request-id release-42 --recipients people.csv -o name")]
     Trigger {
         /// Its name
         name: String,
+        /// Send this run to the recipients of this CSV, instead of those of the schedule
+        #[arg(long, value_name = "FILE.csv")]
+        recipients: Option<PathBuf>,
+        /// If the request id was used: the first call counts, whatever its recipients
+        #[arg(long)]
+        first_wins: bool,
         /// Say whether it would open, and change nothing
         #[arg(long)]
         dry_run: bool,

@@ -21,6 +21,7 @@ mod follow;
 pub mod import;
 mod imported;
 pub mod login;
+pub mod message;
 pub mod opt_out;
 pub mod pool;
 pub mod recipient;

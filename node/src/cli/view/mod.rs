@@ -28,6 +28,7 @@ pub mod import;
 pub mod instant;
 pub mod layout;
 pub mod mail;
+pub mod message;
 pub mod moved;
 pub mod opt_out;
 pub mod pool;

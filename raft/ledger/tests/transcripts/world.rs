@@ -88,9 +88,12 @@ impl World {
         name.parse().map(|index| ScheduleId::new(index, 0)).map_err(|_| format!("no schedule '{name}'").into())
     }
 
-    /// Returns a run by its id, or the latest run of a schedule's name.
+    /// Returns a run by its id, by the key of its message, or the latest run of a schedule's name.
     pub fn run(&self, text: &str) -> Parsed<RunId> {
         if let Ok(run) = text.parse() {
+            return Ok(run);
+        }
+        if let Some(run) = self.ledger.run_of_message("default", text) {
             return Ok(run);
         }
         let latest = self.ledger.runs().rev().find(|(_, _, run)| *run.name == *text);

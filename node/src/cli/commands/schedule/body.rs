@@ -122,8 +122,10 @@ fn template(path: &Path) -> Result<String, Failure> {
     Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
 }
 
+/// What may be before [`IN_REQUEST`].
+const OF_SCHEDULE: &str = "schedule.";
 /// Prefix of a recipient's index in the field path of a request.
-const IN_REQUEST: &str = "schedule.audience.recipients[";
+const IN_REQUEST: &str = "audience.recipients[";
 
 /// Replaces a recipient's index in the request by its line in the file, so that the user can find it.
 pub fn at_line(mut failure: Failure, args: &RecipientArgs, recipients: &Recipients) -> Failure {
@@ -153,6 +155,7 @@ fn by_line(message: &str, line_of: impl Fn(&str) -> Option<String>) -> String {
                     .find(": ")
                     .filter(|end| !rest.get(..*end).unwrap_or_default().contains(' '))
                     .unwrap_or_default();
+                message.truncate(message.strip_suffix(OF_SCHEDULE).map_or(message.len(), str::len));
                 message.push_str(&line);
                 message.push_str(rest.get(part..).unwrap_or_default());
             }
@@ -177,5 +180,6 @@ mod tests {
         let message =
             by_line("a; schedule.audience.recipients[1].address: b\n  schedule.audience.recipients[2]: c", line_of);
         assert_eq!(message, "a; line 7: b\n  schedule.audience.recipients[2]: c");
+        assert_eq!(by_line("audience.recipients[1]: is bad", line_of), "line 7: is bad");
     }
 }

@@ -1,11 +1,16 @@
 //! `reveille schedule pause`, `resume`, `trigger` and `delete` of one schedule.
 
+use std::path::PathBuf;
+
 use reveille_proto::admin::v1::{
     self, DeleteScheduleRequest, PauseScheduleRequest, ResumeScheduleRequest, TriggerScheduleRequest,
 };
 
+use super::body;
+use crate::cli::args::RecipientArgs;
 use crate::cli::client::RetrySafety;
 use crate::cli::commands::imported::warn_of_placeholder;
+use crate::cli::commands::message::key_rule;
 use crate::cli::commands::{CHECKED, CommandContext};
 use crate::cli::failure::Stop;
 use crate::cli::import::plan::LABEL;
@@ -74,15 +79,39 @@ fn missed(view: &ResumeView, schedule: &v1::Schedule) -> String {
     words
 }
 
+/// The recipients of a triggered run, if they are not those of the schedule.
+pub(super) struct TriggerList {
+    pub recipients: Option<PathBuf>,
+    pub first_wins: bool,
+}
+
 pub(super) async fn trigger(
     context: &CommandContext<'_>,
-    tenant: String,
-    name: String,
+    (tenant, name): (String, String),
+    list: TriggerList,
     dry_run: bool,
 ) -> Result<(), Stop> {
     let request_id = context.client.request_id().to_owned();
-    let request = TriggerScheduleRequest { tenant, name, request_id, validate_only: dry_run };
-    let answer = context.change(request).await?;
+    let file = RecipientArgs {
+        to: Vec::new(),
+        recipients: list.recipients,
+        sealed: None,
+        skip_bad_rows: false,
+        listed: None,
+    };
+    let read = if file.is_given() { Some(body::recipients(&file)?) } else { None };
+    let request = TriggerScheduleRequest {
+        tenant,
+        name,
+        request_id,
+        validate_only: dry_run,
+        audience: read.as_ref().map(|read| read.audience.clone()),
+        key_rule: key_rule(list.first_wins),
+    };
+    let answer = context.change(request).await.map_err(|failure| match &read {
+        Some(read) => body::at_line(failure, &file, read),
+        None => failure,
+    })?;
     for warning in &answer.warnings {
         context.terminal.say(&format!("warning: {warning}"));
     }

@@ -39,7 +39,10 @@ pub async fn run(context: &CommandContext<'_>, args: ScheduleArgs) -> Result<(),
             }
             (name, None) => change::resume(context, tenant, name.unwrap_or_default(), dry_run).await,
         },
-        ScheduleCommand::Trigger { name, dry_run } => change::trigger(context, tenant, name, dry_run).await,
+        ScheduleCommand::Trigger { name, recipients, first_wins, dry_run } => {
+            let list = change::TriggerList { recipients, first_wins };
+            change::trigger(context, (tenant, name), list, dry_run).await
+        }
         ScheduleCommand::Backfill(args) => backfill::run(context, tenant, args).await,
         ScheduleCommand::Delete { name, dry_run } => change::delete(context, tenant, name, dry_run).await,
         ScheduleCommand::History { name, paging } => read::history(context, tenant, name, paging).await,

@@ -14,11 +14,10 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use reveille_ledger::calendar::Pattern;
-use reveille_ledger::command::{Command, SchedulePause, ScheduleResume, Trigger};
+use reveille_ledger::command::{Command, SchedulePause, ScheduleResume};
 use reveille_ledger::content::{Content, Recipients};
 use reveille_ledger::ids::{ScheduleId, Time};
 use reveille_ledger::limits::LedgerLimits;
-use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::{Activity, Ledger, Schedule};
 use reveille_proto::admin::v1::schedule_service_server::ScheduleService;
 use reveille_proto::admin::v1::{
@@ -154,7 +153,7 @@ serve! {
         update_schedule(UpdateScheduleRequest) -> UpdateScheduleResponse = update::update;
         pause_schedule(PauseScheduleRequest) -> PauseScheduleResponse;
         resume_schedule(ResumeScheduleRequest) -> ResumeScheduleResponse;
-        trigger_schedule(TriggerScheduleRequest) -> TriggerScheduleResponse;
+        trigger_schedule(TriggerScheduleRequest) -> TriggerScheduleResponse = trigger::trigger;
         backfill_schedule(BackfillScheduleRequest) -> BackfillScheduleResponse = backfill::backfill;
         send_test(SendTestRequest) -> SendTestResponse = send_test::send_test;
         delete_schedule(DeleteScheduleRequest) -> DeleteScheduleResponse;
@@ -235,39 +234,6 @@ impl Admin {
             opens_count: u32::try_from(simulated.opens.len()).unwrap_or(u32::MAX),
             explained_count: simulated.explained,
         })
-    }
-
-    async fn trigger_schedule(
-        &self,
-        request: TriggerScheduleRequest,
-        call: &Call,
-    ) -> ApiResult<TriggerScheduleResponse> {
-        let TriggerScheduleRequest { tenant, name, request_id, validate_only } = request;
-        let mut fields = Fields::default();
-        let request = fields.request_id(&request_id);
-        if request.is_none() {
-            fields.refuse("request_id", "is missing; it names the run, so that asking again opens no second one");
-        }
-        let request = fields.done(request)?;
-        let found = self.find_schedule((&tenant, &name), false, call).await?;
-        if validate_only {
-            self.not_of_a_campaign(found.id)?;
-            return trigger::would_open(self, &found, &request);
-        }
-        let command = Command::Trigger(Trigger::new(found.id, request));
-        let reply = self.write(command, &request_id, call).await?;
-        let CommandOutcome::Run { run: opened, cancelled } = reply.outcome else {
-            return Err(error_texts::broken(format!("a trigger was answered by {:?}", reply.outcome)));
-        };
-        // A repeated trigger names its run, which may be archived by now.
-        let reading = self.read_run(opened, |at| {
-            let mut warnings = create::warnings(at.state, &found.schedule.settings.pool);
-            warnings.extend(views::inside_gap(at.own, opened));
-            (views::run_of(at.own, opened), warnings)
-        });
-        let (run, warnings) = reading.await?;
-        let run = run.ok_or_else(|| error_texts::no_run(opened))?;
-        Ok(trigger::response(run, warnings, &cancelled))
     }
 
     async fn delete_schedule(&self, request: DeleteScheduleRequest, call: &Call) -> ApiResult<DeleteScheduleResponse> {

@@ -341,7 +341,7 @@ async fn other_tenant(node: &Node) -> String {
     let body = ScheduleBody { tenant: CANARY.to_owned(), ..yearly(&name, &[&address]) };
     node.schedules().create_schedule(creation(body)).await.expect("created");
     let (tenant, request_id) = (CANARY.to_owned(), "once".to_owned());
-    let request = TriggerScheduleRequest { tenant, name, request_id, validate_only: false };
+    let request = TriggerScheduleRequest { tenant, name, request_id, ..TriggerScheduleRequest::default() };
     let triggered = node.schedules().trigger_schedule(request).await.expect("triggered").into_inner();
     let run = triggered.run.expect("a run").run;
     let end = Instant::now() + STEP_TIMEOUT;

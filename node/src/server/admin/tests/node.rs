@@ -339,7 +339,7 @@ pub async fn opened(channel: &Channel, body: ScheduleBody) -> (CreateScheduleRes
     let (tenant, name, request_id) = (String::new(), body.name.clone(), format!("once-{}", body.name));
     let mut schedules = ScheduleServiceClient::new(channel.clone());
     let created = schedules.create_schedule(creation(body)).await.expect("created").into_inner();
-    let request = TriggerScheduleRequest { tenant, name, request_id, validate_only: false };
+    let request = TriggerScheduleRequest { tenant, name, request_id, ..TriggerScheduleRequest::default() };
     (created, schedules.trigger_schedule(request).await.expect("triggered").into_inner())
 }
 

@@ -262,7 +262,7 @@ async fn schedule_is_paused_resumed_triggered_and_deleted() {
         tenant: tenant(),
         name: name(),
         request_id: id.to_owned(),
-        validate_only: false,
+        ..TriggerScheduleRequest::default()
     };
     let dry_run = TriggerScheduleRequest { validate_only: true, ..trigger("one") };
     let would_be = node.schedules().trigger_schedule(dry_run).await.expect("checked").into_inner().run.expect("a run");

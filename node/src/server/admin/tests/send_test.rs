@@ -50,7 +50,7 @@ async fn it_is_accepted_once_and_leaves_a_run_and_no_schedule() {
     assert_eq!(schedules.schedules.len(), 0);
     let runs = node.runs().list_runs(ListRunsRequest::default()).await.expect("a list").into_inner().runs;
     let causes: Vec<_> = runs.iter().map(|run| (run.schedule.as_str(), run.cause())).collect();
-    assert_eq!(causes, [("send-test", RunCause::Test)]);
+    assert_eq!(causes, [("", RunCause::Test)]);
     node.stop().await;
 }
 

@@ -96,7 +96,7 @@ async fn trigger(node: &Node, request_id: &str) -> String {
         tenant: String::new(),
         name: "report".to_owned(),
         request_id: request_id.to_owned(),
-        validate_only: false,
+        ..Default::default()
     };
     let answer = node.schedules().trigger_schedule(request).await.expect("triggered").into_inner();
     answer.run.expect("a run").run

@@ -1,34 +1,101 @@
-//! Shows what a trigger would open, without opening it.
+//! Triggers a schedule: opens one run now, to the schedule's recipients or to those that the request brings.
 
 use reveille_ledger::Activity;
+use reveille_ledger::command::{Command, Trigger};
+use reveille_ledger::content::{Audience, Content};
 use reveille_ledger::ids::Nominal;
 use reveille_ledger::refusal::CommandRefusal;
-use reveille_ledger::reply::CancelledRuns;
-use reveille_proto::admin::v1::{self, Run, RunCause, RunCounts, RunState, TriggerScheduleResponse};
+use reveille_ledger::reply::{CancelledRuns, CommandOutcome};
+use reveille_proto::admin::v1::{
+    self, Run, RunCause, RunCounts, RunState, TriggerScheduleRequest, TriggerScheduleResponse,
+};
 
 use super::Found;
 use super::create;
-use crate::server::admin::{Admin, ApiResult, error_texts, views};
+use crate::server::admin::validate::{self, Fields};
+use crate::server::admin::{Admin, ApiResult, Call, error_texts, views};
+
+/// Opens the run. With `validate_only` it returns the run that would open.
+pub async fn trigger(
+    admin: &Admin,
+    request: TriggerScheduleRequest,
+    call: &Call,
+) -> ApiResult<TriggerScheduleResponse> {
+    let TriggerScheduleRequest { tenant, name, request_id, validate_only, audience, key_rule } = request;
+    let mut fields = Fields::default();
+    let request = fields.request_id(&request_id);
+    if request.is_none() {
+        fields.refuse("request_id", "is missing; it names the run, so that asking again opens no second one");
+    }
+    let rule = validate::key_rule(&mut fields, key_rule);
+    let request = fields.done(request)?;
+    let found = admin.find_schedule((&tenant, &name), false, call).await?;
+    let audience = match audience {
+        Some(audience) => Some(list(admin, &found, audience).await.map_err(|fault| fault.request(&request_id))?),
+        None => None,
+    };
+    if validate_only {
+        admin.not_of_a_campaign(found.id)?;
+        return would_open(admin, &found, &request, audience.as_ref());
+    }
+    let command = Command::Trigger(Trigger { schedule: found.id, request, audience, rule });
+    let reply = admin.write(command, &request_id, call).await?;
+    let CommandOutcome::Run { run: opened, cancelled } = reply.outcome else {
+        return Err(error_texts::broken(format!("a trigger was answered by {:?}", reply.outcome)));
+    };
+    // A repeated trigger names its run, which may be archived by now.
+    let reading = admin.read_run(opened, |at| {
+        let mut warnings = create::warnings(at.state, &found.schedule.settings.pool);
+        warnings.extend(views::inside_gap(at.own, opened));
+        (views::run_of(at.own, opened), warnings)
+    });
+    let (run, warnings) = reading.await?;
+    let run = run.ok_or_else(|| error_texts::no_run(opened))?;
+    Ok(response(run, warnings, &cancelled))
+}
+
+/// Checks the recipients of the request against the present content of the schedule. An edit may change the content
+/// before the run opens; then a recipient whose values do not fit is a dead letter.
+async fn list(admin: &Admin, found: &Found, audience: v1::Audience) -> ApiResult<Audience> {
+    let content = found.schedule.content;
+    let content = admin.context.replica.read(|ledger| ledger.blob(&content).and_then(Content::from_blob));
+    let content = content.ok_or_else(|| {
+        error_texts::not_possible(format!("the content of {} was just changed: ask again", found.schedule.name))
+    })?;
+    let limits = admin.limits();
+    let checked = admin.calendar(move |_| validate::list_of_trigger(audience, &content, limits)).await?;
+    checked.map_err(|fault| fault.rename_fields(validate::without_schedule))
+}
 
 /// Returns the run that would open, or the refusal.
-pub fn would_open(admin: &Admin, found: &Found, request: &str) -> ApiResult<TriggerScheduleResponse> {
+fn would_open(
+    admin: &Admin,
+    found: &Found,
+    request: &str,
+    list: Option<&Audience>,
+) -> ApiResult<TriggerScheduleResponse> {
     let Found { id, schedule, now, .. } = found;
     if let Activity::Blocked { .. } = schedule.activity {
         return Err(error_texts::refused(&CommandRefusal::NotActive(schedule.activity.kind())));
     }
     let checked = admin.context.replica.read(|ledger| {
-        let may = ledger.may_trigger(*id, *now).and_then(|()| ledger.check_gap_leaves_recipient(*id, *now));
+        // A list that is not stored is not compared with former runs.
+        let may = ledger.may_trigger(*id, *now).and_then(|()| match list {
+            Some(_) => Ok(()),
+            None => ledger.check_gap_leaves_recipient(*id, *now, None),
+        });
         may.map(|()| (create::warnings(ledger, &schedule.settings.pool), ledger.would_cancel(*id, *now)))
     });
     let (warnings, cancelled) = checked.map_err(|refusal| error_texts::refused(&refusal))?;
+    let recipients = list.map_or(schedule.recipients, |list| list.recipients.len() as u32);
     let run = Run {
         tenant: schedule.settings.tenant.to_string(),
         schedule: schedule.name.to_string(),
         nominal: Nominal::Trigger(request.to_owned()).to_string(),
         cause: RunCause::Trigger.into(),
         state: RunState::Open.into(),
-        audience: schedule.recipients,
-        counts: Some(RunCounts { pending: schedule.recipients, ..RunCounts::default() }),
+        audience: recipients,
+        counts: Some(RunCounts { pending: recipients, ..RunCounts::default() }),
         due: Some(views::timestamp(*now)),
         finish_by: Some(views::timestamp(now.plus_ms(schedule.settings.policies.finish_by_ms))),
         ..Run::default()
@@ -37,7 +104,7 @@ pub fn would_open(admin: &Admin, found: &Found, request: &str) -> ApiResult<Trig
 }
 
 /// Builds the response to a trigger or to its dry run.
-pub fn response(run: Run, warnings: Vec<String>, cancelled: &CancelledRuns) -> TriggerScheduleResponse {
+fn response(run: Run, warnings: Vec<String>, cancelled: &CancelledRuns) -> TriggerScheduleResponse {
     let named = cancelled.runs.iter().map(|one| v1::CancelledRun {
         run: one.run.to_string(),
         cancelled: one.cancelled,

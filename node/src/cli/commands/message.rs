@@ -1,0 +1,82 @@
+//! `reveille message …`: sends one email under a key, shows it, cancels it.
+
+use reveille_proto::admin::v1::{
+    self, CancelMessageRequest, GetMessageRequest, KeyRule, Policies, SendMessageRequest,
+};
+
+use super::schedule::body;
+use super::{CHECKED, CommandContext, Seen};
+use crate::cli::args::{MessageArgs, MessageCommand, SendMessageArgs};
+use crate::cli::client::RetrySafety;
+use crate::cli::failure::Stop;
+use crate::cli::instant::{duration_to_wire, to_wire};
+use crate::cli::view::barrier::BarrierView;
+use crate::cli::view::message::MessageView;
+
+/// Runs the subcommand.
+pub async fn run(context: &CommandContext<'_>, args: MessageArgs) -> Result<(), Stop> {
+    let tenant = args.tenant;
+    match args.command {
+        MessageCommand::Send(args) => send(context, tenant, *args).await,
+        MessageCommand::Show { key, watch } => {
+            let request = GetMessageRequest { tenant, key, stale: context.stale };
+            let fetch = async || {
+                let answer = context.client.ask(RetrySafety::Read, request.clone()).await?;
+                Ok(Seen::of(MessageView::from(answer.message.unwrap_or_default()), answer.freshness))
+            };
+            context.one(watch, fetch).await
+        }
+        MessageCommand::Cancel { key, dry_run } => {
+            cancel(context, CancelMessageRequest { tenant, key, validate_only: dry_run }).await
+        }
+    }
+}
+
+/// The rule that a flag `--first-wins` chooses.
+pub(super) fn key_rule(first_wins: bool) -> i32 {
+    if first_wins { KeyRule::FirstWins.into() } else { KeyRule::Strict.into() }
+}
+
+async fn send(context: &CommandContext<'_>, tenant: String, args: SendMessageArgs) -> Result<(), Stop> {
+    let SendMessageArgs { key, to, at, first_wins, finish_by, pool, priority, dry_run, content } = args;
+    let request = SendMessageRequest {
+        tenant,
+        key,
+        key_rule: key_rule(first_wins),
+        content: Some(body::content(content)?),
+        to,
+        send_time: at.map(to_wire),
+        pool,
+        priority: priority.into(),
+        policies: Some(Policies { finish_by: finish_by.map(duration_to_wire), ..Policies::default() }),
+        validate_only: dry_run,
+        ..SendMessageRequest::default()
+    };
+    let answer = context.client.ask(RetrySafety::Repeatable, request).await?;
+    for warning in &answer.warnings {
+        context.terminal.say(&format!("warning: {warning}"));
+    }
+    context.terminal.show(&MessageView::from(answer.message.unwrap_or_default()))?;
+    context.terminal.say(match (dry_run, answer.replayed) {
+        (true, _) => CHECKED,
+        (false, true) => "an earlier call with this key sent it; nothing more is sent",
+        (false, false) => "taken: it is on its way, or waits for its instant",
+    });
+    Ok(())
+}
+
+async fn cancel(context: &CommandContext<'_>, request: CancelMessageRequest) -> Result<(), Stop> {
+    let dry_run = request.validate_only;
+    if !dry_run {
+        let question = format!("Cancel what message {} has not sent? It is never sent then.", request.key);
+        context.terminal.confirm(&question)?;
+    }
+    let answer = context.client.ask(RetrySafety::Repeatable, request).await?;
+    let message: v1::Message = answer.message.unwrap_or_default();
+    if !dry_run {
+        context.terminal.say(&format!("cancelled: {}", BarrierView::from(answer.barrier).sentence()));
+    }
+    context.terminal.show(&MessageView::from(message))?;
+    context.checked(dry_run);
+    Ok(())
+}
