@@ -15,6 +15,7 @@ use reveille_ledger::RunKind;
 use reveille_ledger::command::{AudienceSeal, Command};
 use reveille_ledger::ids::{RunId, ScheduleId, Time};
 use reveille_ledger::impossible::Impossible;
+use reveille_ledger::policy::InDoubt;
 use reveille_ledger::refusal::CommandRefusal;
 use reveille_ledger::reply::{CommandOutcome, CommandReply};
 use reveille_raft::ProposeError;
@@ -62,6 +63,8 @@ pub struct Known {
     pub violations: Vec<String>,
     /// Opt-outs: tenant and address.
     pub opted_out: Vec<(String, String)>,
+    /// Messages: key and addresses.
+    pub messages: Vec<(String, Vec<String>)>,
     /// Runs that a client has paused and will resume.
     pub paused: Vec<RunId>,
     /// Number of requests so far, which numbers the next request.
@@ -77,6 +80,7 @@ pub struct Clients {
     pub(crate) known: Arc<Mutex<Known>>,
     pub(crate) lists: Arc<AddressLists>,
     begins: Time,
+    pub(crate) in_doubt: InDoubt,
     stop: CancellationToken,
 }
 
@@ -108,8 +112,9 @@ impl fmt::Display for NoResult {
 impl Clients {
     /// Creates clients of these nodes.
     pub fn new(contexts: NodeContexts, plan: &SeedPlan, trace: Trace, recorder: HistoryRecorder) -> Clients {
-        let (lists, begins) = (Arc::new(plan.lists()), plan.begins);
-        Clients { contexts, trace, recorder, lists, begins, known: Arc::default(), stop: CancellationToken::new() }
+        let (lists, begins, in_doubt) = (Arc::new(plan.lists()), plan.begins, plan.in_doubt);
+        let (known, stop) = (Arc::default(), CancellationToken::new());
+        Clients { contexts, trace, recorder, lists, begins, in_doubt, known, stop }
     }
 
     /// Returns the time of a clock without error.
@@ -292,6 +297,7 @@ pub(crate) fn answer(answered: &AnsweredCall) -> Answer {
         CommandOutcome::Refused(_) if answered.may_be_older => return Answer::Unknown,
         CommandOutcome::Refused(refusal) => return Answer::Failed { reason: refusal.to_string() },
         CommandOutcome::Run { run, .. } => Some(RunId::to_string(run)),
+        CommandOutcome::Messages(receipts) => receipts.iter().flatten().next().map(|receipt| receipt.run.to_string()),
         _ => None,
     };
     let crossed = answered.barrier.crossed.iter().map(|crossed| Crossing {

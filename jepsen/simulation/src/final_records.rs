@@ -14,7 +14,7 @@ use reveille_ledger::claim_history::ClaimEventKind;
 use reveille_ledger::command::{OpeningCause, UnopenedReason};
 use reveille_ledger::content::Recipients;
 use reveille_ledger::ids::{Fence, Hash, Nominal, RecipientId, RunId, ScheduleId, Time};
-use reveille_ledger::{InstantOutcome, Ledger, RecipientState};
+use reveille_ledger::{InstantOutcome, Ledger, RecipientState, Run as LedgerRun, Schedule};
 use reveille_raft::Replica;
 
 use crate::clients::Created;
@@ -49,12 +49,7 @@ impl WholeLedger {
 /// If a creation was tried more than once, the try that counted is unknown. An instant between the first and the last
 /// try is due only if the ledger has it.
 pub fn due(recorder: &HistoryRecorder, plan: &SeedPlan, created: &[Created], ledger: &WholeLedger) {
-    for planned in &plan.schedules {
-        let codes = planned.recipients.iter().map(|recipient| Content::code_of(&planned.name, recipient).into());
-        let (name, codes) = (Name::from(&planned.name), codes.collect());
-        let recipients = planned.recipients.iter().map(Name::from).collect();
-        recorder.note(Event::Audience(Audience { name, recipients, codes }));
-    }
+    plan.schedules.iter().for_each(|planned| audience(recorder, &planned.name, &planned.recipients));
     for Created { planned, id, after_first, after_last } in created {
         let names = planned.names(after_first.0, planned.end.0);
         let opened = opened(ledger, *id);
@@ -82,6 +77,13 @@ pub fn due(recorder: &HistoryRecorder, plan: &SeedPlan, created: &[Created], led
             }
         }
     }
+}
+
+/// Records a list of recipients.
+pub fn audience(recorder: &HistoryRecorder, name: &str, addresses: &[String]) {
+    let codes = addresses.iter().map(|address| Content::code_of(name, address).into()).collect();
+    let recipients = addresses.iter().map(Name::from).collect();
+    recorder.note(Event::Audience(Audience { name: Name::from(name), recipients, codes }));
 }
 
 /// Returns the instants for which the schedule opened a run without a trigger.
@@ -134,7 +136,7 @@ fn runs_of(recorder: &HistoryRecorder, plan: &SeedPlan, ledger: &Ledger, hot: &L
         recorder.note(Event::Run(Run {
             run: id.to_string().into(),
             tenant: page.tenant.to_string().into(),
-            schedule: run.name.to_string().into(),
+            schedule: item_of(run).into(),
             due_unix_ms: run.due.0,
             cause: cause(run.cause),
             opened_index: id.index,
@@ -198,13 +200,22 @@ fn claim(
     }
 }
 
+/// Returns the name of the run's schedule, or the key of its message.
+fn item_of(run: &LedgerRun) -> String {
+    match &run.nominal {
+        Nominal::Trigger(key) if run.cause == OpeningCause::Message => key.clone(),
+        _ => run.name.to_string(),
+    }
+}
+
 fn cause(cause: OpeningCause) -> RunCause {
     match cause {
         OpeningCause::Due => RunCause::Due,
         OpeningCause::CatchUp => RunCause::CatchUp,
         OpeningCause::Trigger => RunCause::Trigger,
         OpeningCause::Backfill => RunCause::Backfill,
-        OpeningCause::Test | OpeningCause::Message => RunCause::Test,
+        OpeningCause::Test => RunCause::Test,
+        OpeningCause::Message => RunCause::Message,
     }
 }
 
@@ -260,7 +271,10 @@ pub fn objects(recorder: &HistoryRecorder, ledger: &Ledger) {
         let sealed = ledger.audiences().get(&(tenant.clone(), campaign.audience.clone()));
         found(ObjectKind::Campaign, tenant, name, value(&when, &campaign.zone, sealed.map_or(0, |sealed| sealed.rows)));
     }
-    for (_, schedule) in ledger.schedules().iter().filter(|(id, _)| ledger.check_not_of_campaign(**id).is_ok()) {
+    let is_own = |(id, schedule): &(&ScheduleId, &Schedule)| {
+        ledger.check_not_of_campaign(**id).is_ok() && !schedule.is_of_messages()
+    };
+    for (_, schedule) in ledger.schedules().iter().filter(is_own) {
         found(
             ObjectKind::Schedule,
             &schedule.settings.tenant,

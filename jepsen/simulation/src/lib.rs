@@ -12,7 +12,7 @@
 //! The checker judges the run by a history in the same format that real processes leave (`recorder`). What is due comes
 //! from the checker's calendar, which shares no code with the product.
 //!
-//! Reading order: `world` (the two phases), `plan` (the workload), `clients`, `campaigns` and `operators` (the
+//! Reading order: `world` (the two phases), `plan` (the workload), `clients`, `campaigns`, `messages` and `operators` (the
 //! callers), `faults` and `nemesis` (the faults), `network`, `disk`, `clock`, `relay` (the simulated parts), `node`
 //! (processes), `upgrade` (another release), `recorder`, `observer`, `final_records`, `history` (the history),
 //! `verdict`, `run`.
@@ -26,6 +26,7 @@ mod faults;
 mod final_records;
 mod history;
 mod limits;
+mod messages;
 mod nemesis;
 mod network;
 mod node;

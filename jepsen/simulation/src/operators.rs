@@ -31,7 +31,8 @@ impl Clients {
         let clients = self.clone();
         tokio::spawn(async move {
             match kind {
-                0..22 => clients.trigger(which, &format!("trigger-{number}")).await,
+                0..12 => clients.trigger(which, &format!("trigger-{number}")).await,
+                12..22 => clients.send_message(which, &format!("message-{number}")).await,
                 22..30 => clients.trigger_twice(which, &format!("trigger-{number}")).await,
                 30..42 => {
                     if let Some(run) = clients.some_run(which) {

@@ -125,26 +125,12 @@ impl PlannedSchedule {
     }
 
     fn list(&self) -> Vec<Recipient> {
-        let recipient = |address: &String| Recipient {
-            address: address.clone(),
-            key: address.clone(),
-            values: vec![checked::Content::code_of(&self.name, address)],
-        };
-        self.recipients.iter().map(recipient).collect()
+        list(&self.name, &self.recipients)
     }
 
     /// Returns the content. Its body names the schedule, the recipient and the recipient's code (I16).
     pub fn content(&self) -> Content {
-        Content {
-            sender: "Simulation <from@example.org>".into(),
-            reply_to: None,
-            subject: "Hello".into(),
-            text: Some(checked::Content::template(&self.name)),
-            html: None,
-            headers: Vec::new(),
-            variables: Vec::new(),
-            bulk: false,
-        }
+        content(&self.name)
     }
 
     fn audience(&self) -> AudienceChoice {
@@ -186,9 +172,7 @@ impl PlannedSchedule {
             overlap: self.overlap,
             min_gap_ms: self.min_gap_ms,
             max_attempts: self.max_attempts,
-            backoff_from_ms: 5_000,
-            backoff_to_ms: 20_000,
-            ..Policies::default()
+            ..short_waits()
         }
     }
 
@@ -218,7 +202,36 @@ impl PlannedSchedule {
     }
 }
 
+/// Returns the recipients of a schedule or a message, each with its code (I16).
+pub fn list(name: &str, addresses: &[String]) -> Vec<Recipient> {
+    let recipient = |address: &String| Recipient {
+        address: address.clone(),
+        key: address.clone(),
+        values: vec![checked::Content::code_of(name, address)],
+    };
+    addresses.iter().map(recipient).collect()
+}
+
+/// Returns the content of a schedule or a message. Its body names it, the recipient and the recipient's code (I16).
+pub fn content(name: &str) -> Content {
+    Content {
+        sender: "Simulation <from@example.org>".into(),
+        reply_to: None,
+        subject: "Hello".into(),
+        text: Some(checked::Content::template(name)),
+        html: None,
+        headers: Vec::new(),
+        variables: Vec::new(),
+        bulk: false,
+    }
+}
+
+/// Returns the default policies with a short back-off.
+pub fn short_waits() -> Policies {
+    Policies { backoff_from_ms: 5_000, backoff_to_ms: 20_000, ..Policies::default() }
+}
+
 /// Returns the only variable of each recipient.
-fn columns() -> Vec<String> {
+pub fn columns() -> Vec<String> {
     vec![checked::Content::VARIABLE.into()]
 }

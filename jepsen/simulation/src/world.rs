@@ -344,6 +344,8 @@ impl World {
         let replica = &contexts[newest].replica;
         let ledger = WholeLedger::open(replica.read(Ledger::clone), replica).await?;
         final_records::due(recorder, &self.plan, &created.0, &ledger);
+        let messages = self.clients.known(|known| known.messages.clone());
+        messages.iter().for_each(|(key, addresses)| final_records::audience(recorder, key, addresses));
         final_records::runs(recorder, &self.plan, &ledger);
         final_records::objects(recorder, &ledger.hot);
         let history = history::whole(&self.options, &self.plan, self.env.recorder.events(), recorder.now_ns());

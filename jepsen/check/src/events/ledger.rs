@@ -146,8 +146,17 @@ pub enum RunCause {
     Trigger,
     /// An operator backfilled a missed instant.
     Backfill,
-    /// A test email, or a message of a program.
+    /// A test email.
     Test,
+    /// A program sent a message. [`Run::schedule`] is its key.
+    Message,
+}
+
+impl RunCause {
+    /// True if a caller asked for the run, and no instant of a calendar opened it.
+    pub fn is_asked_for(self) -> bool {
+        matches!(self, RunCause::Trigger | RunCause::Test | RunCause::Message)
+    }
 }
 
 /// Instants that opened no run, with the reason.

@@ -115,7 +115,7 @@ fn recipients(history: &History, audience: Name) -> &[Name] {
 /// Returns the runs by instant, without triggered runs.
 pub fn runs_by_instant(history: &History) -> BTreeMap<Instant, Vec<&Run>> {
     let mut by_instant: BTreeMap<Instant, Vec<&Run>> = BTreeMap::new();
-    let own = history.runs.values().filter(|run| !matches!(run.cause, RunCause::Trigger | RunCause::Test));
+    let own = history.runs.values().filter(|run| !run.cause.is_asked_for());
     for run in own {
         by_instant.entry(run.instant()).or_default().push(run);
     }

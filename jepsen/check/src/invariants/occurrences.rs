@@ -31,7 +31,7 @@ pub fn kept(history: &History, findings: &mut Findings) {
 
 fn report_extra_runs(history: &History, findings: &mut Findings) {
     for run in history.runs.values() {
-        let by_schedule = !matches!(run.cause, RunCause::Trigger | RunCause::Test);
+        let by_schedule = !run.cause.is_asked_for();
         let is_due = history.due.contains_key(&run.instant());
         if by_schedule && !is_due {
             let Run { run, schedule, due_unix_ms, .. } = run;
@@ -56,7 +56,7 @@ fn report_extra_triggered_runs(history: &History, findings: &mut Findings) {
         }
     }
     let mut opened: BTreeMap<(&str, &str), usize> = BTreeMap::new();
-    for run in history.runs.values().filter(|run| matches!(run.cause, RunCause::Trigger | RunCause::Test)) {
+    for run in history.runs.values().filter(|run| run.cause.is_asked_for()) {
         *opened.entry((&run.tenant, &run.schedule)).or_default() += 1;
     }
     for ((tenant, schedule), opened) in opened {
@@ -89,10 +89,10 @@ fn report_early_and_late_runs(history: &History, run: &Run, findings: &mut Findi
     let Run { due_unix_ms: due, opened_unix_ms: opened, .. } = *run;
     let late = opened.saturating_sub(due);
     match run.cause {
-        RunCause::Trigger | RunCause::Test => {}
+        cause if cause.is_asked_for() => {}
         _ if late < 0 => findings.violation(|| format!("{} opened {} before its instant", run.run, seconds(-late))),
         RunCause::Backfill => {}
-        RunCause::Due | RunCause::CatchUp => {
+        _ => {
             let bound = i64::try_from(history.header.late_ms).unwrap_or(i64::MAX);
             let hindered = late > bound && history.unhindered_ms(due, opened) <= bound;
             if late > bound && !hindered && !is_excused(history, run, due, opened) {
@@ -193,12 +193,13 @@ fn report_misplaced_emails(history: &History, findings: &mut Findings) {
             continue;
         };
         let early = run.due_unix_ms.saturating_sub(history.civil_ms(handoff.at_ns));
-        let asked_for = matches!(run.cause, RunCause::Trigger | RunCause::Test);
-        if !asked_for && early > i64::try_from(history.header.clock_error_ms).unwrap_or(i64::MAX) {
+        // A trigger is due when it is asked for, by a clock that may be wrong. A message may have a send time.
+        let has_instant = !matches!(run.cause, RunCause::Trigger | RunCause::Test);
+        if has_instant && early > i64::try_from(history.header.clock_error_ms).unwrap_or(i64::MAX) {
             findings.violation(|| format!("{}: {} before its instant", what(), seconds(early)));
         }
         let audience = match run.cause {
-            RunCause::Trigger | RunCause::Test => triggered.get(&handoff.run),
+            cause if cause.is_asked_for() => triggered.get(&handoff.run),
             _ => history.due.get(&run.instant()),
         };
         let recipients = audience.and_then(|audience| history.audiences.get(audience));

@@ -4,14 +4,15 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow};
 use reveille_proto::admin::v1::campaign_service_client::CampaignServiceClient;
+use reveille_proto::admin::v1::message_service_client::MessageServiceClient;
 use reveille_proto::admin::v1::opt_out_service_client::OptOutServiceClient;
 use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient;
 use reveille_proto::admin::v1::{
     AddOptOutRequest, BackfillScheduleRequest, BackfillScheduleResponse, Barrier, BatchCreateSchedulesRequest,
-    Campaign, CheckOptOutRequest, CreateCampaignRequest, CreateScheduleRequest, DeleteScheduleRequest,
-    GetScheduleRequest, HistoryEntry, LaunchCampaignRequest, ListCampaignsRequest, ListOptOutsRequest,
+    Campaign, CheckOptOutRequest, Content, CreateCampaignRequest, CreateScheduleRequest, DeleteScheduleRequest,
+    GetScheduleRequest, HistoryEntry, KeyRule, LaunchCampaignRequest, ListCampaignsRequest, ListOptOutsRequest,
     ListScheduleHistoryRequest, ListSchedulesRequest, OptOut, PauseScheduleRequest, ResumeScheduleRequest, Schedule,
-    ScheduleBody, TriggerScheduleRequest, UpdateScheduleRequest,
+    ScheduleBody, SendMessageRequest, TriggerScheduleRequest, UpdateScheduleRequest,
 };
 use tonic::Code;
 
@@ -54,6 +55,25 @@ impl AdminClient {
             TriggerScheduleRequest { tenant: self.tenant(), name, request_id, ..TriggerScheduleRequest::default() };
         let answer = self.change(rpc!(ScheduleServiceClient, trigger_schedule), request).await;
         answer.map(|answer| answer.run.unwrap_or_default().run)
+    }
+
+    /// Sends content and recipients of a schedule as a message under this key, with this subject. If the key is known, its
+    /// first call wins. Returns the run.
+    pub async fn send_message(&self, key: &str, subject: &str, body: ScheduleBody) -> CallResult<String> {
+        let ScheduleBody { content, audience, policies, pool, .. } = body;
+        let content = content.map(|content| Content { subject: subject.to_owned(), ..content });
+        let request = SendMessageRequest {
+            tenant: self.tenant(),
+            key: key.to_owned(),
+            key_rule: KeyRule::FirstWins.into(),
+            content,
+            audience,
+            policies,
+            pool,
+            ..SendMessageRequest::default()
+        };
+        let answer = self.change(rpc!(MessageServiceClient, send_message), request).await;
+        answer.map(|answer| answer.message.and_then(|message| message.run).unwrap_or_default().run)
     }
 
     /// Changes the timing of a schedule if its etag is unchanged.

@@ -11,7 +11,7 @@ use reveille_proto::admin::v1::Barrier;
 use super::coordination::Coordination;
 use crate::run::faults::OperatorAction;
 use crate::run::observe::{Recorder, answer_of};
-use crate::run::workload::{CAMPAIGN, TENANT, TRIGGERED, Workload, WorkloadItem};
+use crate::run::workload::{CAMPAIGN, ItemKind, TENANT, TRIGGERED, Workload, WorkloadItem};
 
 /// Maximum wait for a run.
 const OPENS_WITHIN: Duration = Duration::from_secs(6);
@@ -47,6 +47,7 @@ impl Operator {
             OperatorAction::Backfill => Box::pin(self.backfill()).await,
             OperatorAction::Update => Box::pin(self.update()).await,
             OperatorAction::Delete => self.delete().await,
+            OperatorAction::Message => Box::pin(self.send_message()).await,
         }
     }
 
@@ -114,6 +115,26 @@ impl Operator {
         };
         let call = self.admin.trigger(id, TRIGGERED);
         self.call((client, Some(id)), operation, call, |run| Answer::opened(Some(run))).await
+    }
+
+    /// Sends one message by two clients, and once more with another subject. They have one key, so one run opens, and
+    /// each answer names it.
+    async fn send_message(&self) -> bool {
+        let name = format!("message-{}", self.number);
+        let item = WorkloadItem { name, due_ms: 0, recipients: 2, kind: ItemKind::Message };
+        self.workload.add(item.clone());
+        let (first, second) =
+            tokio::join!(self.send_as(&item, "first", "Hello"), self.send_as(&item, "second", "Hello"));
+        let third = self.send_as(&item, "third", "Another").await;
+        [first, second, third].iter().any(CallResult::is_done)
+    }
+
+    async fn send_as(&self, item: &WorkloadItem, client: &str, subject: &str) -> CallResult<String> {
+        let key = &item.name;
+        let operation =
+            Operation::Trigger { tenant: TENANT.to_owned(), schedule: key.clone(), audience: key.clone() };
+        let call = self.admin.send_message(key, subject, self.workload.body(item));
+        self.call((client, Some(key)), operation, call, |run| Answer::opened(Some(run))).await
     }
 
     /// Creates one schedule, twice with one request id and once with another.

@@ -193,4 +193,6 @@ pub enum OperatorAction {
     Update,
     /// Deletes a schedule that is due much later.
     Delete,
+    /// Sends a message by two clients with one key, and again with this key and another subject, where the first wins.
+    Message,
 }

@@ -76,7 +76,7 @@ impl Family {
 /// Jumps beyond a lease, a minute, an hour and a day, both ways, and a clock that is a tenth too fast or slow.
 const OFFSETS: [&str; 10] = ["+1", "-1", "+61", "-61", "+3600", "-3600", "+90000", "-90000", "+0 x1.1", "+0 x0.9"];
 
-const ORDERS: [OperatorAction; 11] = [
+const ORDERS: [OperatorAction; 12] = [
     OperatorAction::OptOut,
     OperatorAction::PauseAndResume,
     OperatorAction::Cancel,
@@ -88,6 +88,7 @@ const ORDERS: [OperatorAction; 11] = [
     OperatorAction::Backfill,
     OperatorAction::Update,
     OperatorAction::Delete,
+    OperatorAction::Message,
 ];
 
 /// Faults of the relay, by the sink's fault plan. No reply says "daily quota", and no reply from RCPT on defers a

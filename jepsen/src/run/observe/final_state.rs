@@ -16,7 +16,7 @@ use reveille_proto::admin::v1 as api;
 use super::recipients::{self, LedgerTimeline, RecipientPath};
 use super::recorder::Recorder;
 use crate::run::ARCHIVE_AFTER;
-use crate::run::workload::{TENANTS, Workload, value, value_of};
+use crate::run::workload::{ItemKind, TENANTS, Workload, value, value_of};
 
 /// Interval of sampling state hashes during the faults, and timeout of one sample.
 const SAMPLE_EVERY: Duration = Duration::from_secs(1);
@@ -36,7 +36,7 @@ pub async fn read(
 ) -> Result<Vec<String>> {
     let mut runs = BTreeMap::new();
     for run in all_runs(admin).await? {
-        runs.insert((run.tenant.clone(), run.run.clone()), run.schedule.clone());
+        runs.insert((run.tenant.clone(), run.run.clone()), item_of(&run).clone());
         recorder.event(&Event::Run(of_run(&run).with_context(|| format!("{} has no {{due}}", run.run))?));
     }
     let mut missing = Vec::new();
@@ -74,6 +74,11 @@ fn wanted(workload: &Workload, runs: &BTreeMap<(String, String), String>) -> Vec
     wanted
 }
 
+/// Returns the name of the run's item in the workload: its schedule, or the key of its message.
+fn item_of(run: &api::Run) -> &String {
+    if run.cause() == api::RunCause::Message { &run.nominal } else { &run.schedule }
+}
+
 fn of_run(run: &api::Run) -> Option<Run> {
     let cause = match run.cause() {
         api::RunCause::Unspecified => return None,
@@ -81,12 +86,13 @@ fn of_run(run: &api::Run) -> Option<Run> {
         api::RunCause::CatchUp => RunCause::CatchUp,
         api::RunCause::Trigger => RunCause::Trigger,
         api::RunCause::Backfill => RunCause::Backfill,
-        api::RunCause::Test | api::RunCause::Message => RunCause::Test,
+        api::RunCause::Test => RunCause::Test,
+        api::RunCause::Message => RunCause::Message,
     };
     Some(Run {
         run: Name::from(&run.run),
         tenant: Name::from(&run.tenant),
-        schedule: Name::from(&run.schedule),
+        schedule: Name::from(item_of(run)),
         due_unix_ms: millis(run.due.as_ref()?),
         cause,
         opened_index: run.opened_index,
@@ -103,7 +109,7 @@ fn millis(at: &prost_types::Timestamp) -> i64 {
 /// cannot be parsed.
 async fn instants(admin: &AdminClient, workload: &Workload, recorder: &Recorder, until: Instant) -> Result<bool> {
     let items = workload.items().clone();
-    for item in items {
+    for item in items.into_iter().filter(|item| item.kind != ItemKind::Message) {
         if Instant::now() > until {
             return Ok(false);
         }

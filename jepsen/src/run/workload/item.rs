@@ -46,6 +46,8 @@ pub enum ItemKind {
     Warming,
     /// A schedule with a `min_gap` longer than its period.
     Gapped(Vec<i64>),
+    /// A message, whose key is the name. It has no instant: clients send it.
+    Message,
 }
 
 /// A time of day in a zone, over some days.
@@ -118,6 +120,7 @@ impl WorkloadItem {
             ItemKind::Daily(times) => times.instants_ms.clone(),
             ItemKind::Paused(instants_ms) | ItemKind::Gapped(instants_ms) => instants_ms.clone(),
             ItemKind::Once | ItemKind::Warming | ItemKind::Campaign(_) => vec![self.due_ms as i64],
+            ItemKind::Message => Vec::new(),
         }
     }
 
@@ -161,7 +164,7 @@ impl WorkloadItem {
         let policies = Policies { in_doubt: in_doubt.into(), max_attempts: MAX_ATTEMPTS, ..Policies::default() };
         let once = load::once_to(self.name.clone(), at, self.recipients);
         match &self.kind {
-            ItemKind::Once => ScheduleBody { policies: Some(policies), ..once },
+            ItemKind::Once | ItemKind::Message => ScheduleBody { policies: Some(policies), ..once },
             ItemKind::Warming => ScheduleBody { policies: Some(policies), pool: WARMING.to_owned(), ..once },
             ItemKind::Daily(DailyTimes { zone, hour, minute, between_ms: (from_ms, to_ms), .. }) => {
                 let daily = Daily { hour: *hour, minute: *minute, days: String::new() };
