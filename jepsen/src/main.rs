@@ -20,7 +20,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
-use reveille_bench::{campaign, days, schedules, tenants};
+use reveille_bench::{campaign, days, messages, schedules, tenants};
 use reveille_harness::{Report, StartArgs};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -50,6 +50,8 @@ enum Command {
     Bulkhead(tenants::Args),
     /// Creation, idle cost and lateness of many schedules that are due in the same second
     Punctual(schedules::Args),
+    /// Messages with a key a second, sent by JSON over HTTP, and the time until each is answered
+    Messages(messages::Args),
     /// Memory, rate, disk and answers after months of daily schedules on the test clock
     Days(days::Args),
     /// Time without a leader and without emails after a kill -9 of the leader; elections on a busy machine
@@ -110,6 +112,7 @@ async fn execute(cli: Cli) -> Result<Report> {
         Command::Bench(args) => Box::pin(campaign::run(&cli.start, &args)).await,
         Command::Bulkhead(args) => Box::pin(tenants::run(&cli.start, &args)).await,
         Command::Punctual(args) => Box::pin(schedules::run(&cli.start, &args)).await,
+        Command::Messages(args) => Box::pin(messages::run(&cli.start, &args)).await,
         Command::Days(args) => Box::pin(days::run(&cli.start, &args)).await,
         Command::Failover(args) => Box::pin(run::failover::run(&cli.start, &args)).await,
         Command::Restore(args) => Box::pin(run::restore::run(&cli.start, &args)).await,

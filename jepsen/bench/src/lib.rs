@@ -2,8 +2,8 @@
 //! email arrived exactly once. It records no history, because its volume is too large for the judge of the fault runs.
 //!
 //! `campaign` measures the throughput of one large run, `tenants` the lateness of a small tenant beside a large one,
-//! `schedules` the lateness, the cost and the creation of many schedules, and `days` memory and rate over months of
-//! daily schedules.
+//! `schedules` the lateness, the cost and the creation of many schedules, `messages` the rate of messages with a key,
+//! and `days` memory and rate over months of daily schedules.
 
 mod accepts;
 pub mod campaign;
@@ -11,6 +11,7 @@ pub mod days;
 mod late_follower;
 mod locks;
 mod lost_node;
+pub mod messages;
 mod restart;
 pub mod schedules;
 pub mod tenants;

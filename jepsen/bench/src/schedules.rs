@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Result, ensure};
-use reveille_harness::load::{self, CreateLoad, CreateMeasurements};
+use reveille_harness::load::{self, CreateLoad, LoadMeasurements};
 use reveille_harness::measure::{cpu_seconds, in_ms, percentile, resident_mb, rounded, sleep_until, unix_us};
 use reveille_harness::{AdminClient, Cluster, Needs, Report, StartArgs};
 use serde_json::{Value, json};
@@ -152,13 +152,13 @@ async fn make_backup(admin: AdminClient) -> Result<Value> {
     )
 }
 
-fn percentiles(sorted_us: &[i64]) -> Value {
+pub fn percentiles(sorted_us: &[i64]) -> Value {
     let at = |percent| percentile(sorted_us, percent).map(in_ms);
     json!({"min": at(0.0), "p50": at(50.0), "p99": at(99.0), "max": at(100.0)})
 }
 
 /// Creates the schedules that are due together. Returns their instant, a whole second.
-async fn create_due(cluster: &Cluster, args: &Args, kept: &CreateMeasurements) -> Result<SystemTime> {
+async fn create_due(cluster: &Cluster, args: &Args, kept: &LoadMeasurements) -> Result<SystemTime> {
     let ahead = Duration::from_secs_f64(2.0 * args.schedules as f64 / kept.rate()) + 2 * QUIET_BEFORE;
     let creates = CreateLoad { clients: CLIENTS, count: args.schedules, batch: args.batch };
     let due = whole_second(SystemTime::now() + ahead);

@@ -1,5 +1,6 @@
-//! The load on the cluster: schedules that fire once, created by many clients at the same time.
+//! The load on the cluster: schedules that fire once, created by many clients at the same time, and other calls.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
@@ -74,10 +75,10 @@ pub fn generated_address(seed: u64, recipient: u32) -> String {
     format!("r{recipient:08}.s{seed}@audience.invalid")
 }
 
-/// Measurements of the calls that create schedules.
+/// Measurements of the calls of a load.
 #[derive(Debug)]
-pub struct CreateMeasurements {
-    /// Number of created schedules.
+pub struct LoadMeasurements {
+    /// Number of created objects.
     pub count: u64,
     /// Duration of each call in microseconds, retries included, sorted.
     pub latencies_us: Vec<i64>,
@@ -85,21 +86,21 @@ pub struct CreateMeasurements {
     pub took: Duration,
 }
 
-impl CreateMeasurements {
-    /// Returns the number of created schedules per second.
+impl LoadMeasurements {
+    /// Returns the number of created objects per second.
     pub fn rate(&self) -> f64 {
         self.count as f64 / self.took.as_secs_f64().max(1e-6)
     }
 }
 
-/// How schedules are created.
+/// How schedules or other objects are created.
 #[derive(Clone, Copy, Debug)]
 pub struct CreateLoad {
     /// Number of clients. Each has its own connections, and sends its next call after the answer to the last one.
     pub clients: u32,
-    /// Number of schedules.
+    /// Number of objects.
     pub count: u64,
-    /// Number of schedules in each call: 1 to 1,000.
+    /// Number of objects in each call: 1 to 1,000 schedules.
     pub batch: u64,
 }
 
@@ -109,14 +110,38 @@ pub async fn create(
     load: CreateLoad,
     what: &str,
     body: impl Fn(u64) -> ScheduleBody + Send + Sync + 'static,
-) -> Result<CreateMeasurements> {
-    let (body, next) = (Arc::new(body), Arc::new(AtomicU64::new(0)));
+) -> Result<LoadMeasurements> {
+    let body = Arc::new(body);
+    let create = move |admin: AdminClient, numbers: Range<u64>| {
+        let body = Arc::clone(&body);
+        async move {
+            match load.batch {
+                1 => admin.create(body(numbers.start)).await,
+                _ => admin.batch_create(numbers.map(&*body).collect()).await,
+            }
+        }
+    };
+    call(admin, load, what, create).await
+}
+
+/// Makes the calls `call(client, 0..batch)`, `call(client, batch..2 * batch)` …. Each client makes its next call after
+/// the answer to the last one.
+///
+/// # Errors
+/// Fails as soon as one of the calls fails.
+pub async fn call<C: Future<Output = Result<()>> + Send>(
+    admin: &AdminClient,
+    load: CreateLoad,
+    what: &str,
+    call: impl Fn(AdminClient, Range<u64>) -> C + Send + Sync + 'static,
+) -> Result<LoadMeasurements> {
+    let (call, next) = (Arc::new(call), Arc::new(AtomicU64::new(0)));
     let start = Instant::now();
     // Dropping the set aborts its tasks.
     let mut running = JoinSet::new();
     for number in 0..u64::from(load.clients).min(load.count.div_ceil(load.batch)) {
         let admin = admin.another(number as usize)?;
-        running.spawn(create_in_turn(admin, load, Arc::clone(&next), Arc::clone(&body)));
+        running.spawn(call_in_turn(admin, load, Arc::clone(&next), Arc::clone(&call)));
     }
     let mut latencies_us = Vec::new();
     let mut report = tokio::time::interval_at(tokio::time::Instant::now() + REPORT_EVERY, REPORT_EVERY);
@@ -130,14 +155,14 @@ pub async fn create(
         }
     }
     latencies_us.sort_unstable();
-    Ok(CreateMeasurements { count: load.count, latencies_us, took: start.elapsed() })
+    Ok(LoadMeasurements { count: load.count, latencies_us, took: start.elapsed() })
 }
 
-async fn create_in_turn(
+async fn call_in_turn<C: Future<Output = Result<()>>>(
     admin: AdminClient,
     CreateLoad { count, batch, .. }: CreateLoad,
     next: Arc<AtomicU64>,
-    body: Arc<impl Fn(u64) -> ScheduleBody>,
+    call: Arc<impl Fn(AdminClient, Range<u64>) -> C>,
 ) -> Result<Vec<i64>> {
     let mut latencies = Vec::new();
     loop {
@@ -146,10 +171,7 @@ async fn create_in_turn(
             return Ok(latencies);
         }
         let start = Instant::now();
-        match batch {
-            1 => admin.create(body(first)).await?,
-            _ => admin.batch_create((first..count.min(first + batch)).map(&*body).collect()).await?,
-        }
+        call(admin.clone(), first..count.min(first + batch)).await?;
         latencies.push(start.elapsed().as_micros() as i64);
     }
 }
@@ -179,7 +201,7 @@ mod tests {
 
     #[test]
     fn rate_counts_schedules() {
-        let created = CreateMeasurements { count: 30, latencies_us: vec![1; 3], took: Duration::from_secs(2) };
+        let created = LoadMeasurements { count: 30, latencies_us: vec![1; 3], took: Duration::from_secs(2) };
         assert_eq!(created.rate(), 15.0);
     }
 }

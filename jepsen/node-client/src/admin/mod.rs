@@ -8,6 +8,7 @@
 //! second change.
 
 mod doubts;
+mod json;
 mod objects;
 mod runs;
 mod setup;
