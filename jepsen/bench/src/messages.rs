@@ -50,9 +50,8 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     }
     let cpu_seconds = cluster.cpu_seconds_since(&before)?;
     let again = CreateLoad { count: args.messages / REPEATED, ..calls };
-    let repeated = load::call(cluster.admin(), again, "repeated messages", |admin, numbers| {
-        send(admin, numbers.start * REPEATED)
-    });
+    let repeated =
+        load::call(cluster.admin(), again, "repeated messages", |admin, numbers| send(admin, numbers.start * REPEATED));
     let repeated = repeated.await?;
     tokio::time::sleep(QUIET_AFTER).await;
     let accepts = counter.read();

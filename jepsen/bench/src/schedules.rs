@@ -152,6 +152,7 @@ async fn make_backup(admin: AdminClient) -> Result<Value> {
     )
 }
 
+/// Returns some percentiles of sorted durations, in milliseconds.
 pub fn percentiles(sorted_us: &[i64]) -> Value {
     let at = |percent| percentile(sorted_us, percent).map(in_ms);
     json!({"min": at(0.0), "p50": at(50.0), "p99": at(99.0), "max": at(100.0)})

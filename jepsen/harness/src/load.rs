@@ -129,7 +129,7 @@ pub async fn create(
 ///
 /// # Errors
 /// Fails as soon as one of the calls fails.
-pub async fn call<C: Future<Output = Result<()>> + Send>(
+pub async fn call<C: Future<Output = Result<()>> + Send + 'static>(
     admin: &AdminClient,
     load: CreateLoad,
     what: &str,

@@ -19,8 +19,7 @@ impl Clients {
     /// Lets two programs send a message with one key, and a third later with this key and another subject. One run
     /// opens, and each answer names it. Every second message has a send time.
     pub(crate) async fn send_message(&self, which: u64, key: &str) {
-        let addresses: Vec<String> =
-            (0..1 + which % 3).map(|number| format!("{key}-{number}@example.com")).collect();
+        let addresses: Vec<String> = (0..1 + which % 3).map(|number| format!("{key}-{number}@example.com")).collect();
         self.known.lock().messages.push((key.to_owned(), addresses.clone()));
         let ahead_ms = (which.rotate_left(8) % AHEAD_MS) as i64;
         let message = SendMessage {
@@ -44,8 +43,7 @@ impl Clients {
     async fn send_as(&self, program: &str, message: &SendMessage) {
         let key = &message.key;
         let tenant = TENANTS[0].to_owned();
-        let operation =
-            Operation::Trigger { tenant: tenant.clone(), schedule: key.clone(), audience: key.clone() };
+        let operation = Operation::Trigger { tenant: tenant.clone(), schedule: key.clone(), audience: key.clone() };
         let send = SendMessages { tenant, messages: vec![message.clone()] };
         self.call((program, Some(key)), operation, None, |_| Some(Command::SendMessages(send.clone()))).await;
     }

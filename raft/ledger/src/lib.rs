@@ -28,7 +28,8 @@ pub use model::page::*;
 pub use model::recipient::{RecipientCounts, RecipientState};
 pub use model::run::*;
 pub use model::schedule::{
-    Activity, ActivityKind, BlockingRun, InstantOutcome, MESSAGES_NAME, Plan, Schedule, ScheduleSettings, ScheduleTiming,
+    Activity, ActivityKind, BlockingRun, InstantOutcome, MESSAGES_NAME, Plan, Schedule, ScheduleSettings,
+    ScheduleTiming,
 };
 pub use model::stored::*;
 pub use model::{

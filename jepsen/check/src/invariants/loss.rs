@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use super::ends;
-use crate::events::{Answer, Call, Explained, FaultKind, Operation, PassedOver, RecipientState, Run, RunCause, Target};
+use crate::events::{Answer, Call, Explained, FaultKind, Operation, PassedOver, RecipientState, Run, Target};
 use crate::history::{History, Instant, Item};
 use crate::names::Name;
 use crate::time::MS;

@@ -131,8 +131,7 @@ impl Operator {
 
     async fn send_as(&self, item: &WorkloadItem, client: &str, subject: &str) -> CallResult<String> {
         let key = &item.name;
-        let operation =
-            Operation::Trigger { tenant: TENANT.to_owned(), schedule: key.clone(), audience: key.clone() };
+        let operation = Operation::Trigger { tenant: TENANT.to_owned(), schedule: key.clone(), audience: key.clone() };
         let call = self.admin.send_message(key, subject, self.workload.body(item));
         self.call((client, Some(key)), operation, call, |run| Answer::opened(Some(run))).await
     }

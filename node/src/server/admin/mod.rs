@@ -55,10 +55,10 @@ use access::ListenerKind;
 pub use access::{Call, all_rights, authenticate_page};
 pub use error::LEADERLESS;
 use error::{ApiError, ApiResult};
-use services::message::MessageBatches;
 pub use listen::serve;
 pub use local::{serve_local, socket_path};
 pub use services::audit::shown as shown_audit_record;
+use services::message::MessageBatches;
 pub use services::schedule::create::unfit;
 pub use services::upload::PART_BYTES_MAX;
 

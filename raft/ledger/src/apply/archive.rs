@@ -284,7 +284,8 @@ impl Ledger {
             _ if !self.schedules.contains(&run.schedule) => return drop(self.history.remove(&name)),
             Nominal::Trigger(_) => {
                 let until = context.now.plus_ms(self.limits().trigger_name_ms);
-                self.history.put(name, InstantOutcome::ArchivedTrigger { run: id, due: run.due, body: run.body, until });
+                self.history
+                    .put(name, InstantOutcome::ArchivedTrigger { run: id, due: run.due, body: run.body, until });
                 return;
             }
             Nominal::Civil { civil_ms, .. } => run.due.since_ms(Time(*civil_ms)),

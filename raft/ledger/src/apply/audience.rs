@@ -8,8 +8,8 @@ use super::Context;
 use super::bounds::{bounded, refuse_if};
 use crate::command::{AudienceDelete, AudienceSeal};
 use crate::model::{
-    Audience, AudienceChoice, Bounded, CAMPAIGNS_NAMED, CampaignStage, CommandOutcome, CommandRefusal, Hash, Impossible,
-    Ledger, SealedAudience,
+    Audience, AudienceChoice, Bounded, CAMPAIGNS_NAMED, CampaignStage, CommandOutcome, CommandRefusal, Hash,
+    Impossible, Ledger, SealedAudience,
 };
 
 impl Ledger {

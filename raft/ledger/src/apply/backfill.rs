@@ -90,8 +90,7 @@ impl Ledger {
         let (fresh, inside): (Vec<Opening>, Vec<Opening>) = fresh.into_iter().partition(may_mail);
         self.keep_mappings(batch.lookups);
         let inside_gap = inside.len() as u32;
-        let fresh =
-            fresh.into_iter().map(|opening| OpeningOccurrence::of_schedule(id, opening)).collect();
+        let fresh = fresh.into_iter().map(|opening| OpeningOccurrence::of_schedule(id, opening)).collect();
         let (known, rest) = (backfill.known.saturating_add(overtaken), backfill.rest);
         let runs = self.open_runs(context, fresh);
         let run = |run: Option<&(_, _)>| run.map(|(_, run)| *run);

@@ -7,8 +7,8 @@ use crate::command::ClaimRequest;
 use crate::effect::Effect;
 use crate::injected_bugs::{self, Bug};
 use crate::model::{
-    Bitmap, Bounded, CHUNK, Claim, ClaimEventKind, ClaimHistory, CommandOutcome, CommandRefusal, DoubtReason, Fence, GROUP,
-    Impossible, Ledger, NodeId, Page, RecipientState, Run, RunState, Time,
+    Bitmap, Bounded, CHUNK, Claim, ClaimEventKind, ClaimHistory, CommandOutcome, CommandRefusal, DoubtReason, Fence,
+    GROUP, Impossible, Ledger, NodeId, Page, RecipientState, Run, RunState, Time,
 };
 
 impl Ledger {

@@ -258,13 +258,8 @@ fn send_messages() -> SendMessages {
         priority: 7,
         policies: Policies { finish_by_ms: 60_000, ..create.policies },
     };
-    let test = SendMessage {
-        key: "test-7".into(),
-        rule: KeyRule::FirstWins,
-        is_test: true,
-        send_at: None,
-        ..message.clone()
-    };
+    let test =
+        SendMessage { key: "test-7".into(), rule: KeyRule::FirstWins, is_test: true, send_at: None, ..message.clone() };
     SendMessages { tenant: create.tenant, messages: vec![message, test] }
 }
 

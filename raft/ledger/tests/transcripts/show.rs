@@ -48,7 +48,9 @@ impl World {
     fn show_run(&self, words: &mut Words) -> Parsed<String> {
         let id = self.run(words.need("run")?)?;
         let (mut text, counts) = match (self.ledger.run(id), self.ledger.summaries().get(&id)) {
-            (Some(run), _) => (format!("{id} of {}: {}, {} recipients:", run.label(), state(run), run.count), run.counts),
+            (Some(run), _) => {
+                (format!("{id} of {}: {}, {} recipients:", run.label(), state(run), run.count), run.counts)
+            }
             (None, Some(summary)) => {
                 let ended = summary.state.word();
                 let left = format!("left at {}", summary.archived_index);

@@ -1,7 +1,7 @@
 //! Finds schedules and other objects by name. The error for an unknown name contains similar names.
 
-use reveille_ledger::calendar::nearest_names;
 use reveille_ledger::Ledger;
+use reveille_ledger::calendar::nearest_names;
 
 use crate::server::admin::paging::EXAMINED_MAX;
 use crate::server::admin::{ApiError, ApiResult, error_texts};

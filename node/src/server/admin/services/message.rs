@@ -77,8 +77,7 @@ impl Admin {
         };
         let CheckedMessage { tenant, content, audience, pool, priority, policies } =
             parts.map_err(|fault| fault.rename_fields(rename))?;
-        let message =
-            SendMessage { key, rule, is_test: false, content, audience, send_at, pool, priority, policies };
+        let message = SendMessage { key, rule, is_test: false, content, audience, send_at, pool, priority, policies };
         Ok((tenant, message))
     }
 

@@ -8,9 +8,9 @@ use reveille_ledger::limits::LedgerLimits;
 use reveille_ledger::policy::{DAY_MS, Policies};
 use reveille_proto::admin::v1;
 
+use super::Fields;
 use super::audience::audience;
 use super::schedule::{CheckContext, CheckedSchedule, compile, schedule};
-use super::Fields;
 use crate::server::admin::{ApiError, ApiResult, views};
 
 /// Maximum number of recipients of a message.
@@ -59,7 +59,8 @@ pub fn message_fields(fields: &mut Fields, request: &v1::SendMessageRequest, now
     if !request.to.is_empty() && request.audience.is_some() {
         fields.refuse("audience", "is given, and so is `to`; choose one");
     }
-    let (field, given) = if request.audience.is_some() { ("audience.recipients", listed) } else { ("to", request.to.len()) };
+    let (field, given) =
+        if request.audience.is_some() { ("audience.recipients", listed) } else { ("to", request.to.len()) };
     if !(1..=RECIPIENTS_MAX).contains(&given) {
         let next = "for more, trigger a schedule or launch a campaign";
         fields.refuse(field, format!("{given} recipients are given; give 1 to {RECIPIENTS_MAX}; {next}"));

@@ -44,12 +44,7 @@ struct Batch {
 
 impl MessageBatches {
     /// Sends a message, and waits until this node has applied it.
-    pub async fn send(
-        admin: &Admin,
-        tenant: &str,
-        message: SendMessage,
-        call: &Call,
-    ) -> ApiResult<MessageReceipt> {
+    pub async fn send(admin: &Admin, tenant: &str, message: SendMessage, call: &Call) -> ApiResult<MessageReceipt> {
         let key = message.key.clone();
         let (answer, answered) = oneshot::channel();
         if let Some(number) = admin.messages.add(tenant, message, call, answer) {
