@@ -312,7 +312,7 @@ async fn expired_recipients_have_last_answer_or_unknown_cause() {
 
     let event = |what: &str, code: u32, detail: &str| {
         let (what, detail) = (what.to_owned(), detail.to_owned());
-        v1::Event { what, code, detail, ..Default::default() }
+        v1::ExplainedEvent { what, code, detail, ..Default::default() }
     };
     let answer = "550 5.7.1 sender blocked; about content or sender: no attempt is counted";
     patient.explained = v1::ExplainResponse {

@@ -10,7 +10,7 @@ use crate::fake::{Fake, one, refusal_of, unknown};
 use crate::terminal::{Ended, command, run};
 
 /// Starts a fake cluster in which the email reaches this state after one or two requests.
-async fn ending(state: RecipientState, event: v1::Event) -> Fake {
+async fn ending(state: RecipientState, event: v1::ExplainedEvent) -> Fake {
     let looks = AtomicUsize::new(0);
     Fake::start(move |method, bytes| match method {
         "SendTest" => {
@@ -21,8 +21,10 @@ async fn ending(state: RecipientState, event: v1::Event) -> Fake {
         }
         "Explain" => {
             let settled = looks.fetch_add(1, Ordering::SeqCst) > 1;
-            let claimed = v1::Event { what: "claimed".into(), detail: "life 1".into(), ..v1::Event::default() };
-            let asked = v1::Event { what: "asked".into(), relay: "main".into(), ..v1::Event::default() };
+            let claimed =
+                v1::ExplainedEvent { what: "claimed".into(), detail: "life 1".into(), ..v1::ExplainedEvent::default() };
+            let asked =
+                v1::ExplainedEvent { what: "asked".into(), relay: "main".into(), ..v1::ExplainedEvent::default() };
             let is_shown = matches!(state, RecipientState::Dead | RecipientState::InDoubt).then_some(asked);
             let ending = is_shown.into_iter().chain([event.clone()]);
             let events = if settled { [claimed].into_iter().chain(ending).collect() } else { vec![claimed] };
@@ -40,8 +42,14 @@ async fn ending(state: RecipientState, event: v1::Event) -> Fake {
     .await
 }
 
-fn event(what: &str, code: u32, text: &str) -> v1::Event {
-    v1::Event { what: what.into(), code, text: text.into(), node: "n2".into(), ..v1::Event::default() }
+fn event(what: &str, code: u32, text: &str) -> v1::ExplainedEvent {
+    v1::ExplainedEvent {
+        what: what.into(),
+        code,
+        text: text.into(),
+        node: "n2".into(),
+        ..v1::ExplainedEvent::default()
+    }
 }
 
 async fn send(fake: &Fake, more: &[&str]) -> Ended {
@@ -55,7 +63,8 @@ const WHAT: [&str; 4] = ["--subject", "s", "--inline-text", "t"];
 
 #[tokio::test]
 async fn accepted_email_shows_the_relays_reply() {
-    let taken = v1::Event { relay: "main".into(), enhanced: "2.0.0".into(), ..event("sent", 250, "queued as 4F2") };
+    let taken =
+        v1::ExplainedEvent { relay: "main".into(), enhanced: "2.0.0".into(), ..event("sent", 250, "queued as 4F2") };
     let fake = ending(RecipientState::Sent, taken).await;
     let ended = send(&fake, &[&WHAT[..], &["-o", "json"]].concat()).await;
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""), "{ended:?}");
@@ -77,8 +86,8 @@ async fn accepted_email_shows_the_relays_reply() {
 #[tokio::test]
 async fn each_outcome_has_its_exit_code() {
     use RecipientState::{Claimed, Dead, Expired, InDoubt, Suppressed};
-    let refused = v1::Event { enhanced: "5.1.1".into(), ..event("refused", 550, "no such user") };
-    let waits = |what: &str| v1::Event { detail: "no relay in the pool".into(), ..event(what, 0, "") };
+    let refused = v1::ExplainedEvent { enhanced: "5.1.1".into(), ..event("refused", 550, "no such user") };
+    let waits = |what: &str| v1::ExplainedEvent { detail: "no relay in the pool".into(), ..event(what, 0, "") };
     // Only the last one ends by its timeout, which is long enough for a busy machine to have sent requests.
     for (state, event, limit, code, reason, words) in [
         (Dead, refused, "10m", 1, "REFUSED", "550 5.1.1 no such user"),
@@ -134,7 +143,7 @@ async fn dry_run_ends_as_the_deed_would_and_prints_an_object() {
 
 #[tokio::test]
 async fn relay_that_refused_or_did_not_answer_is_named() {
-    let refused = v1::Event { enhanced: "5.1.1".into(), ..event("refused", 550, "no such user") };
+    let refused = v1::ExplainedEvent { enhanced: "5.1.1".into(), ..event("refused", 550, "no such user") };
     for (state, event, words) in [
         (RecipientState::Dead, refused, "refused by main: 550 5.1.1 no such user"),
         (RecipientState::InDoubt, event("in doubt", 0, ""), "it may have arrived at main"),

@@ -182,14 +182,14 @@ async fn shape_of_history() {
 
 #[tokio::test]
 async fn shape_of_explanation() {
-    let event = v1::Event {
+    let event = v1::ExplainedEvent {
         index: 7,
         instant: at("2026-03-08T13:05:00Z"),
         what: "sent".into(),
         node: "a".into(),
         fence: "1.2.7.0".into(),
         detail: String::new(),
-        ..v1::Event::default()
+        ..v1::ExplainedEvent::default()
     };
     let mut answer = v1::ExplainResponse {
         run: "r5.0".into(),

@@ -1,8 +1,6 @@
 //! `reveille message …`: sends one email under a key, shows it, cancels it.
 
-use reveille_proto::admin::v1::{
-    self, CancelMessageRequest, GetMessageRequest, KeyRule, Policies, SendMessageRequest,
-};
+use reveille_proto::admin::v1::{self, CancelMessageRequest, GetMessageRequest, KeyRule, Policies, SendMessageRequest};
 
 use super::schedule::body;
 use super::{CHECKED, CommandContext, Seen};

@@ -20,7 +20,7 @@ view! {
 
 view! {
     /// One event of it.
-    pub struct EventView of v1::Event as event {
+    pub struct EventView of v1::ExplainedEvent as event {
         index: u64,
         instant: Option<String>,
         what: String,

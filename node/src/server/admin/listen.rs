@@ -16,6 +16,7 @@ use reveille_proto::admin::v1::clock_service_server::ClockServiceServer;
 use reveille_proto::admin::v1::cluster_service_server::ClusterServiceServer;
 use reveille_proto::admin::v1::dead_letter_service_server::DeadLetterServiceServer;
 use reveille_proto::admin::v1::doubt_service_server::DoubtServiceServer;
+use reveille_proto::admin::v1::event_service_server::EventServiceServer;
 use reveille_proto::admin::v1::message_service_server::MessageServiceServer;
 use reveille_proto::admin::v1::opt_out_service_server::OptOutServiceServer;
 use reveille_proto::admin::v1::pool_service_server::PoolServiceServer;
@@ -136,6 +137,7 @@ pub fn router(admin: &Arc<Admin>) -> Result<Routes, tonic_reflection::server::Er
         .with_service_name(DeadLetterServiceServer::<Admin>::NAME)
         .with_service_name(OptOutServiceServer::<Admin>::NAME)
         .with_service_name(RecipientServiceServer::<Admin>::NAME)
+        .with_service_name(EventServiceServer::<Admin>::NAME)
         .with_service_name(AudienceServiceServer::<Admin>::NAME)
         .with_service_name(AuditServiceServer::<Admin>::NAME)
         .with_service_name(CampaignServiceServer::<Admin>::NAME)
@@ -166,6 +168,7 @@ pub fn router(admin: &Arc<Admin>) -> Result<Routes, tonic_reflection::server::Er
         DeadLetterServiceServer,
         OptOutServiceServer,
         RecipientServiceServer,
+        EventServiceServer,
         AudienceServiceServer,
         AuditServiceServer,
         CampaignServiceServer,

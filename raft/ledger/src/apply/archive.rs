@@ -336,15 +336,38 @@ impl Ledger {
     /// Removes the details of a part after their retention, and the whole part when its summaries are old enough.
     fn shrink_part(&mut self, key: ArchivePartKey, now: Time) {
         let Some(part) = self.parts.get(&key) else { return };
-        let removed = if part.is_over(now) {
-            self.derived.audit_parts.remove(&key);
-            self.parts.remove(&key).map(|part| part.all_blocks().copied().collect())
-        } else if part.has_old_details(now) {
-            self.parts.edit(&key).map(|part| std::mem::take(&mut part.details))
-        } else {
-            None
-        };
-        self.forget_removed(removed.unwrap_or_default());
+        if part.is_over(now) {
+            self.remove_part(key);
+        } else if part.has_old_details(now)
+            && let Some(part) = self.parts.edit(&key)
+        {
+            let removed = std::mem::take(&mut part.details);
+            self.forget_removed(removed);
+        }
+    }
+
+    /// Adds a part that has rows which no run owns.
+    pub(super) fn add_part_of_rows(
+        &mut self,
+        key: ArchivePartKey,
+        content: PartContent,
+        mut rows: Ledger,
+        until: Time,
+    ) {
+        rows.head.level = self.head.level;
+        let (details, summaries) = (Vec::new(), self.pack_part(&rows));
+        self.parts.put(key, ArchivePart { details, summaries, content, details_until: until, summaries_until: until });
+    }
+
+    /// Removes a whole part.
+    pub(super) fn remove_part(&mut self, key: ArchivePartKey) {
+        self.derived.audit_parts.remove(&key);
+        self.derived.event_parts.remove(&key);
+        let Some(part) = self.parts.remove(&key) else { return };
+        if let PartContent::Events { last, .. } = part.content {
+            self.head.dropped_events_index = self.head.dropped_events_index.max(last);
+        }
+        self.forget_removed(part.all_blocks().copied().collect());
     }
 
     fn remove_summary(&mut self, run: RunId, now: Time) {

@@ -7,8 +7,8 @@
 use super::Context;
 use crate::command::{Actor, Command, Entry, Requeue};
 use crate::model::{
-    ArchivePart, ArchivePartKey, AuditCaller, AuditObject, AuditOutcome, AuditRecord, CommandOutcome, CommandRefusal,
-    Hash, Ledger, PartContent, ScheduleId, Time,
+    ArchivePartKey, AuditCaller, AuditObject, AuditOutcome, AuditRecord, CommandOutcome, CommandRefusal, Hash, Ledger,
+    PartContent, ScheduleId, Time,
 };
 
 /// Position of a part of records in its entry: above those of all parts with runs.
@@ -57,20 +57,14 @@ impl Ledger {
         let (Some((_, first)), Some((_, last))) = (first, last) else { return };
         let content = PartContent::Audit { first: first.index, last: last.index, from: first.at, to: last.at };
         let until = last.at.plus_ms(self.limits().audit_kept_ms);
-        let mut part = Ledger::new();
-        part.head.level = self.head.level;
-        part.audit = std::mem::take(&mut self.audit);
-        let summaries = self.pack_part(&part);
+        let part = Ledger { audit: std::mem::take(&mut self.audit), ..Ledger::new() };
         let key = ArchivePartKey { index: context.index, place: PLACE };
-        let part =
-            ArchivePart { details: Vec::new(), summaries, content, details_until: until, summaries_until: until };
-        self.parts.put(key, part);
+        self.add_part_of_rows(key, content, part, until);
         self.derived.audit_parts.insert(key);
         while self.derived.audit_parts.len() > self.limits().audit_parts_max
-            && let Some(oldest) = self.derived.audit_parts.pop_first()
+            && let Some(oldest) = self.derived.audit_parts.first().copied()
         {
-            let removed = self.parts.remove(&oldest);
-            self.forget_removed(removed.map(|part| part.summaries).unwrap_or_default());
+            self.remove_part(oldest);
         }
     }
 

@@ -10,8 +10,8 @@ use crate::effect::Effect;
 use crate::injected_bugs::{self, Bug};
 use crate::model::{
     Activity, Bitmap, BlockCause, BlockingRun, BounceBreaker, Bounded, CHUNK, CanaryState, Chunk, CommandOutcome,
-    CommandRefusal, Hash, Impossible, Ledger, LedgerLimits, NextInstant, Nominal, OpeningCause, Overlap, Page, PageId,
-    Policies, RecipientCounts, RecipientState, Run, RunId, RunState, Schedule, ScheduleId, Time,
+    CommandRefusal, EventKind, Hash, Impossible, Ledger, LedgerLimits, NextInstant, Nominal, OpeningCause, Overlap,
+    Page, PageId, Policies, RecipientCounts, RecipientState, Run, RunId, RunState, Schedule, ScheduleId, Time,
 };
 
 /// An occurrence that opens, before it has a page.
@@ -234,8 +234,10 @@ impl Ledger {
         if schedule.plan.refusals >= 2 {
             let cause = BlockCause::FireRefused(Box::new(refusal.clone()));
             context.alarm(format!("schedule {} is blocked: {cause}", schedule.name));
+            let event = EventKind::ScheduleBlocked(cause.clone());
             schedule.activity = Activity::Blocked { cause };
             schedule.plan.version += 1;
+            self.add_blocked_event(context, fire.schedule, event);
         }
     }
 
@@ -311,6 +313,7 @@ impl Ledger {
             if self.derived.seals.contains(&entry.audience) {
                 self.derived.to_seals.insert((entry.content, run));
             }
+            context.events.add((id, &page.tenant), &entry, EventKind::RunOpened(entry.count));
             page.runs.push(entry);
             self.record_opened((number, opening.nominal), run, opening.cause);
             runs.push((number, run));

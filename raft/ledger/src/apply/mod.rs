@@ -17,6 +17,7 @@ mod duplicate_send_check;
 mod edit;
 pub(crate) mod epoch;
 mod erase;
+mod events;
 mod fire;
 mod gap;
 mod injected_bugs;
@@ -49,7 +50,8 @@ use crate::effect::Effect;
 use crate::fingerprint::fingerprint;
 use crate::injected_bugs::Bug;
 use crate::model::{
-    CommandOutcome, CommandRefusal, CommandReply, Hash, Ledger, PoolSet, ScheduleId, StoredAnswer, TenantSet, Time,
+    CommandOutcome, CommandRefusal, CommandReply, EntryEvents, Hash, Ledger, PoolSet, ScheduleId, StoredAnswer,
+    TenantSet, Time,
 };
 
 /// Result of applying one entry.
@@ -61,7 +63,7 @@ pub struct ApplyResult {
     pub effects: Vec<Effect>,
 }
 
-/// Log index, time and actor of the entry that is applied, and the effects that it collects.
+/// Log index, time and actor of the entry that is applied, and the effects and events that it collects.
 pub(crate) struct Context {
     pub index: u64,
     pub now: Time,
@@ -72,6 +74,7 @@ pub(crate) struct Context {
     /// If this entry repeats an earlier one: the index of the earlier entry.
     pub repeats: Option<u64>,
     pub effects: Vec<Effect>,
+    pub events: EntryEvents,
 }
 
 /// Request id of a command whose answer is stored, its tenant, and the hash by which a repeat is recognised.
@@ -104,13 +107,15 @@ impl Ledger {
         let ahead = index.saturating_sub(self.head.applied);
         self.skip(index);
         let (now, actor) = (self.time_of(entry), entry.actor.clone());
-        let mut context = Context { index, now, ahead, actor, repeats: None, effects: Vec::new() };
+        let (effects, events) = (Vec::new(), EntryEvents::default());
+        let mut context = Context { index, now, ahead, actor, repeats: None, effects, events };
         let record = self.begin_audit_record(entry);
         let outcome = self
             .admit(entry)
             .and_then(|()| self.authorise(&entry.actor))
             .and_then(|()| self.dispatch(&mut context, &entry.command))
             .unwrap_or_else(CommandOutcome::Refused);
+        self.store_events(&mut context);
         if let Some(record) = record {
             self.add_audit_record(&context, record, &outcome);
         }

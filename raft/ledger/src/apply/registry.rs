@@ -5,8 +5,8 @@ use super::bounds::refuse_if;
 use crate::command::{OptOut, OptOutTakeBack, Quarantine, Quarantined, RelayPut};
 use crate::effect::Effect;
 use crate::model::{
-    Activity, BackupHistory, BackupResult, Blob, BlockCause, CommandOutcome, CommandRefusal, Hash, Impossible, Ledger,
-    OptedOut, PauseReason, StoredBlob, TakenBack, Time, is_loopback,
+    Activity, BackupHistory, BackupResult, Blob, BlockCause, CommandOutcome, CommandRefusal, EventKind, EventSubject,
+    Hash, Impossible, Ledger, OptedOut, PauseReason, StoredBlob, TakenBack, Time, is_loopback,
 };
 
 impl Ledger {
@@ -37,7 +37,7 @@ impl Ledger {
 
     /// Records opt-outs. They are enforced at each gate that uses a state at or above this index (P15).
     pub(super) fn opt_out(&mut self, context: &mut Context, optout: &OptOut) -> CommandOutcome {
-        let mut added = 0;
+        let mut added = 0_u32;
         for key in &optout.keys {
             let key = self.opt_out_key(&(optout.tenant.clone(), key.clone()));
             match self.opted_out.edit(&key) {
@@ -50,7 +50,10 @@ impl Ledger {
             }
         }
         self.head.forbidden_index = context.index;
-        CommandOutcome::Moved(added)
+        if added > 0 {
+            context.events.add_other(&optout.tenant, EventSubject::OptOuts, EventKind::OptedOut(added));
+        }
+        CommandOutcome::Moved(added.into())
     }
 
     /// Takes an opt-out back, because an operator says that the recipient wants email again (P15). It stays if the
@@ -97,7 +100,9 @@ impl Ledger {
         match quarantine.item {
             Quarantined::Schedule(id) => {
                 let cause = BlockCause::Quarantined(quarantine.cause.as_str().into());
+                let event = EventKind::ScheduleBlocked(cause.clone());
                 self.change_activity(context, id, |_| Activity::Blocked { cause })?;
+                self.add_blocked_event(context, id, event);
                 context.alarm(format!("schedule {id} is blocked: {}", quarantine.cause));
                 Ok(CommandOutcome::Done)
             }

@@ -74,11 +74,15 @@ impl Ledger {
     }
 
     /// Discards dead letters; the recipients stay dead.
-    pub(super) fn discard(&mut self, context: &Context, picked: &[PickedRecipients]) -> CommandOutcome {
+    pub(super) fn discard(&mut self, context: &mut Context, picked: &[PickedRecipients]) -> CommandOutcome {
         CommandOutcome::MovedOf(picked.iter().map(|picked| self.discard_of(context, picked)).collect())
     }
 
-    fn discard_of(&mut self, context: &Context, picked: &PickedRecipients) -> Result<MovedRecipients, CommandRefusal> {
+    fn discard_of(
+        &mut self,
+        context: &mut Context,
+        picked: &PickedRecipients,
+    ) -> Result<MovedRecipients, CommandRefusal> {
         let numbers = self.dead_numbers(picked)?;
         for number in &numbers {
             if let Some(letter) = self.dead.edit(&picked.run.recipient(*number)) {

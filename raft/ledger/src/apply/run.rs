@@ -6,8 +6,8 @@ use super::Context;
 use crate::command::{RunBlock, RunPause, RunResume};
 use crate::effect::Effect;
 use crate::model::{
-    Bitmap, CommandOutcome, CommandRefusal, DeadLetter, DeadLetterCause, Impossible, Ledger, MissingPart, PageId,
-    PauseReason, RecipientState, Run, RunEvent, RunEventKind, RunId, RunState,
+    Bitmap, CommandOutcome, CommandRefusal, DeadLetter, DeadLetterCause, EventKind, Impossible, Ledger, MissingPart,
+    PageId, PauseReason, RecipientState, Run, RunEvent, RunEventKind, RunId, RunState,
 };
 use crate::storage::form::RowForm;
 
@@ -102,13 +102,18 @@ impl Ledger {
         run: RunId,
         by: Option<RunId>,
     ) -> Result<CommandOutcome, CommandRefusal> {
+        let mut is_new = false;
         self.change_run(context, run, |run| {
             if !run.state.is_cancelled() {
                 stoppable(run)?;
                 run.state = RunState::Cancelled { by };
+                is_new = true;
             }
             Ok(())
         })?;
+        if is_new {
+            self.add_run_event(context, run, EventKind::RunCancelled(by));
+        }
         self.head.forbidden_index = context.index;
         let closing = Closing { fresh: RecipientState::Cancelled, tried: RecipientState::Cancelled };
         let moved = self.close_pending(context, run, closing);
@@ -133,6 +138,7 @@ impl Ledger {
                 Some(())
             };
             if let Some(()) = self.change_run_if(context, *run, due) {
+                self.add_run_event(context, *run, EventKind::RunExpired);
                 let closing = Closing { fresh: RecipientState::Expired, tried: RecipientState::Dead };
                 moved += self.close_pending(context, *run, closing);
             }
@@ -242,11 +248,16 @@ impl Ledger {
     /// Records an event of these slots of a run, or of the whole run if none are given. Removes the oldest of too many.
     pub(super) fn record_run_event(
         &mut self,
-        context: &Context,
+        context: &mut Context,
         run: RunId,
         what: RunEventKind,
         by_chunk: BTreeMap<u32, Bitmap>,
     ) {
+        match &what {
+            RunEventKind::Paused(reason) => self.add_run_event(context, run, EventKind::RunPaused(reason.clone())),
+            RunEventKind::Resumed => self.add_run_event(context, run, EventKind::RunResumed),
+            _ => {}
+        }
         let parts: Vec<(u32, Option<Bitmap>)> = match by_chunk.is_empty() {
             true => vec![(0, None)],
             false => by_chunk.into_iter().map(|(chunk, slots)| (chunk, Some(slots))).collect(),
@@ -277,7 +288,7 @@ impl Ledger {
     /// Like [`Ledger::record_run_event`], for recipients by number.
     pub(super) fn record_recipients_event(
         &mut self,
-        context: &Context,
+        context: &mut Context,
         run: RunId,
         what: RunEventKind,
         numbers: &[u32],

@@ -4,12 +4,13 @@
 //! So the sum over all states stays the size of the audience (P1), whatever the commands do.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::Context;
 use crate::effect::Effect;
 use crate::model::{
-    Bitmap, BounceBreakerLimits, CHUNK, CanaryVerdict, ChunkKey, DeadLetter, Ledger, Page, PageId, PauseReason,
-    RecipientState, Run, RunEventKind, RunId, RunState, StateChange, Time, remove_from_all,
+    Bitmap, BounceBreakerLimits, CHUNK, CanaryVerdict, ChunkKey, DeadLetter, EventKind, Ledger, Page, PageId,
+    PauseReason, RecipientState, Run, RunEventKind, RunId, RunState, StateChange, Time, remove_from_all,
 };
 
 /// The next state of a settled recipient, with its wait or its dead letter.
@@ -99,6 +100,7 @@ impl Ledger {
         let limits = &self.limits().bounce_breaker;
         let (Some(page), Some(lowest)) = (self.pages.edit(&page_id), slots.min()) else { return };
         count_claimed(&mut self.derived.claimed, &page.tenant, change, slots.len());
+        let at = (page_id, &Arc::clone(&page.tenant));
         let base = chunk * CHUNK;
         let start = page.run_of_slot(base + u32::from(lowest)).unwrap_or(0);
         let (mut left, mut changes) = (slots.len(), Vec::new());
@@ -117,6 +119,12 @@ impl Ledger {
             run.counts.transition(change, count);
             let end_changed = update_end(run, context);
             run.update_canary(chunk, slots, change);
+            if is_event(change) {
+                context.events.add_recipients(at, run, change.to, (chunk, slots));
+            }
+            if end_changed && run.finished_index.is_some() {
+                context.events.add(at, run, EventKind::RunFinished(run.counts));
+            }
             changes.push(RunChange {
                 run: page_id.run_id(run),
                 has_emails: Some(run.has_emails()).filter(|has_emails| *has_emails != had_emails),
@@ -155,6 +163,15 @@ impl Ledger {
         if ends_or_pauses {
             self.update_overlap_indexes(context, schedule, change.run);
         }
+    }
+}
+
+/// True if readers of events learn of the change. A claim, and its return to pending, is no event: it may happen often.
+fn is_event(change: StateChange) -> bool {
+    match change.to {
+        RecipientState::Claimed => false,
+        RecipientState::Pending => change.from != RecipientState::Claimed,
+        _ => true,
     }
 }
 

@@ -55,6 +55,7 @@ pub fn check_again(ledger: &Ledger, seen: &mut CheckedState) -> Vec<InvariantVio
     check_opt_outs(ledger, &mut found);
     check_removed_nodes(ledger, &mut found);
     check_audit(ledger, &mut found);
+    check_events(ledger, &mut found);
     let bytes = ledger.largest_row();
     report(&mut found, "P24", bytes <= ROW_BYTES_MAX, || format!("a row has {bytes} bytes"));
     found
@@ -87,6 +88,22 @@ fn check_audit(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
     report(found, "P24", is_head, || "the head is not the last audit record".to_owned());
     let (open, most) = (ledger.audit().len(), ledger.limits().audit_part_records);
     report(found, "P24", open < most, || format!("{open} audit records are in no part"));
+}
+
+/// The events that are in no part yet are readable, follow each other, and are fewer than a part has (P24).
+fn check_events(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
+    let (mut next, mut bytes) = ((0, 0), 0);
+    for ((index, place), row) in ledger.events().iter() {
+        let follows = (*index, *place) == next || *index > next.0 && *place == 0;
+        report(found, "P24", follows, || format!("event {place} of entry {index} does not follow the one before it"));
+        next = (*index, place + row.count);
+        bytes += row.packed_len();
+        let events = row.groups().map(|groups| groups.iter().map(|group| group.events.len()).sum::<usize>());
+        report(found, "P24", events == Ok(row.count as usize), || format!("events of entry {index}: {events:?}"));
+    }
+    let limits = ledger.limits();
+    let is_open = ledger.events().len() < limits.event_part_rows && bytes < limits.event_part_bytes;
+    report(found, "P24", is_open, || format!("{} rows of events are in no part", ledger.events().len()));
 }
 
 fn report(found: &mut Vec<InvariantViolation>, rule: &'static str, holds: bool, what: impl FnOnce() -> String) {
@@ -281,6 +298,9 @@ fn check_indexes(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
         ("P17", kept.answers_of_tenant == derived.answers_of_tenant, "stored answers by tenant"),
         ("P20", kept.seals == derived.seals, "seals"),
         ("P20", kept.to_seals == derived.to_seals, "runs to sealed audiences"),
+        ("P24", kept.audit_parts == derived.audit_parts, "parts with audit records"),
+        ("P24", kept.event_parts == derived.event_parts, "parts with events"),
+        ("P24", kept.event_bytes == derived.event_bytes, "bytes of events"),
     ];
     for (rule, same, name) in indexes {
         report(found, rule, same, || format!("the index of {name} differs from the rows"));

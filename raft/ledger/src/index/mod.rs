@@ -56,6 +56,10 @@ pub(crate) struct Derived {
     pub claimed_by_pool: BTreeMap<String, u32>,
     /// Parts of the archive with audit records.
     pub audit_parts: BTreeSet<ArchivePartKey>,
+    /// Parts of the archive with events.
+    pub event_parts: BTreeSet<ArchivePartKey>,
+    /// Size of the events that are in no part yet, in bytes.
+    pub event_bytes: usize,
     /// Bytes of archived blocks that no durable snapshot names yet (P24). This is no index: a replay makes them again.
     pub unsaved: BTreeMap<Hash, Arc<[u8]>>,
 }

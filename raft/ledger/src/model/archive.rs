@@ -1,4 +1,4 @@
-//! Parts of the archive: finished runs and audit records that left the state (P24).
+//! Parts of the archive: finished runs, audit records and events that left the state (P24).
 //!
 //! A part has the rows of its runs, in the forms of the ledger and in blocks like those of a snapshot. The state keeps
 //! one small row for each part, with the names of the blocks. The bytes of new blocks are in memory until a durable
@@ -26,7 +26,7 @@ pub struct ArchivePart {
     /// Blocks with pages, recipients, claims and events of the runs, and with contents and audiences that nothing else
     /// uses. Empty: they were removed after the retention.
     pub details: Vec<BlockEntry>,
-    /// Blocks with a summary of each run, or with audit records.
+    /// Blocks with a summary of each run, with audit records, or with events.
     pub summaries: Vec<BlockEntry>,
     /// What it contains.
     pub content: PartContent,
@@ -59,6 +59,13 @@ pub enum PartContent {
         /// Time of the last one.
         to: Time,
     },
+    /// Events.
+    Events {
+        /// Log index of the first one.
+        first: u64,
+        /// Log index of the last one. All events of its entry are in this part.
+        last: u64,
+    },
 }
 
 impl ArchivePart {
@@ -66,7 +73,7 @@ impl ArchivePart {
     pub fn runs(&self) -> Option<(RunId, RunId)> {
         match self.content {
             PartContent::Runs { first, last, .. } => Some((first, last)),
-            PartContent::Audit { .. } => None,
+            PartContent::Audit { .. } | PartContent::Events { .. } => None,
         }
     }
 

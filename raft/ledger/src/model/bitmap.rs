@@ -156,7 +156,7 @@ impl Bitmap {
 
     /// Returns the first and last slot of each run, in order. The cost grows with the runs, not the slots: the sets of
     /// a large run are written again with every batch.
-    fn runs(&self) -> Vec<(u16, u16)> {
+    pub fn runs(&self) -> Vec<(u16, u16)> {
         let mut slots = self.0.iter();
         let run = || slots.next_range().map(|run| (*run.start() as u16, *run.end() as u16));
         std::iter::from_fn(run).collect()

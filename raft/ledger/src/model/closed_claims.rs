@@ -47,7 +47,7 @@ impl Default for ClosedClaimBlock {
 }
 
 /// Writes the bytes at once. The format is that of a sequence of numbers.
-fn as_bytes<S: Serializer>(packed: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn as_bytes<S: Serializer>(packed: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_bytes(packed)
 }
 

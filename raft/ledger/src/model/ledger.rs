@@ -9,10 +9,10 @@ use crate::index::Derived;
 use crate::injected_bugs::{self, Bug};
 use crate::model::{
     AdminToken, ArchivePart, ArchivePartKey, AuditRecord, CHUNK, Campaign, Chunk, ChunkKey, Claim, ClaimOwner,
-    ClosedClaimBlock, ClosedClaimKey, Day, DeadLetter, Fence, Hash, Head, InstantOutcome, LeavingTimes, MESSAGES_NAME,
-    Node, NodeId, Nominal, OptedOut, Page, PageId, PoolRow, RecipientId, RecipientState, Recipients, Relay, RelayShare,
-    RemovedNode, Run, RunEvent, RunEventKey, RunId, RunSummary, Schedule, ScheduleId, Seal, SealedAudience,
-    StoredAnswer, StoredBlob, TakenBack, Tenant, Time, TokenId,
+    ClosedClaimBlock, ClosedClaimKey, Day, DeadLetter, EventKey, Fence, Hash, Head, InstantOutcome, LeavingTimes,
+    MESSAGES_NAME, Node, NodeId, Nominal, OptedOut, PackedEvents, Page, PageId, PoolRow, RecipientId, RecipientState,
+    Recipients, Relay, RelayShare, RemovedNode, Run, RunEvent, RunEventKey, RunId, RunSummary, Schedule, ScheduleId,
+    Seal, SealedAudience, StoredAnswer, StoredBlob, TakenBack, Tenant, Time, TokenId,
 };
 use crate::storage::Table;
 
@@ -90,6 +90,8 @@ tables! {
     tokens: TokenId => AdminToken,
     /// Audit records that are in no part of the archive yet, by log index.
     audit: u64 => AuditRecord,
+    /// Events that are in no part of the archive yet, by log index and place.
+    events: EventKey => PackedEvents,
 }
 
 impl Ledger {

@@ -107,6 +107,14 @@ level_1! {
     audit_kept_ms: i64 = 400 * DAY_MS,
     /// Maximum length of each text in an audit record, in bytes. Longer ones are cut.
     audit_text_bytes_max: usize = 256,
+    /// Number of rows of events, and their size in bytes, from which they become a part of the archive.
+    event_part_rows: usize = 4_096,
+    /// See `event_part_rows`.
+    event_part_bytes: usize = 256 * 1_024,
+    /// Maximum number of such parts; the oldest one is removed first. That is half a gigabyte.
+    event_parts_max: usize = 2_048,
+    /// How long an event is kept at least, if there are not too many parts.
+    event_kept_ms: i64 = 7 * DAY_MS,
     /// For how long the former hash of a list without an erased person is kept at least: workers that read a claim
     /// before use it.
     erased_list_kept_ms: i64 = DAY_MS,
@@ -161,7 +169,8 @@ mod tests {
             claim_block_bytes_max: 2048, archive_after_ms_min: 10000, trigger_name_ms: 2592000000, \
             removed_nodes_max: 10000, tokens_max: 10000, token_kept_ms: 2592000000, token_tenants_max: 64, \
             token_name_bytes_max: 64, restore_ahead: 10000000000, audit_part_records: 4096, audit_parts_max: 16384, \
-            audit_kept_ms: 34560000000, audit_text_bytes_max: 256, erased_list_kept_ms: 86400000 }";
+            audit_kept_ms: 34560000000, audit_text_bytes_max: 256, event_part_rows: 4096, event_part_bytes: 262144, \
+            event_parts_max: 2048, event_kept_ms: 604800000, erased_list_kept_ms: 86400000 }";
         assert_eq!(format!("{:?}", limits(1)), recorded);
     }
 

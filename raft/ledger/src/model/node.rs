@@ -127,6 +127,8 @@ pub struct Head {
     pub audit: Hash,
     /// Log index of the last erasure of a person; 0: there was none. Nodes then make snapshots until no file is older.
     pub erased_index: u64,
+    /// Log index of the last entry whose events are no longer kept; 0: all are.
+    pub dropped_events_index: u64,
 }
 
 /// The cluster's certificate authority (P22). Keys and certificates are in no state: only their names.
@@ -183,6 +185,7 @@ impl Default for Head {
             backups: BackupHistory::default(),
             audit: Hash::default(),
             erased_index: 0,
+            dropped_events_index: 0,
         }
     }
 }

@@ -11,8 +11,8 @@ use serde::de::DeserializeOwned;
 use crate::index::Derived;
 use crate::model::{
     AdminToken, ArchivePart, AuditRecord, Campaign, Chunk, Claim, ClosedClaimBlock, DeadLetter, Hash, Head,
-    InstantOutcome, Ledger, OptedOut, Page, PartContent, PoolRow, RecipientState, Relay, RemovedNode, RunEvent,
-    RunSummary, Schedule, ScheduleId, SealedAudience, StoredAnswer, StoredBlob, TakenBack, Tenant,
+    InstantOutcome, Ledger, OptedOut, PackedEvents, Page, PartContent, PoolRow, RecipientState, Relay, RemovedNode,
+    RunEvent, RunSummary, Schedule, ScheduleId, SealedAudience, StoredAnswer, StoredBlob, TakenBack, Tenant,
 };
 use crate::storage::form::{RowForm, Unreadable, decode_as, encode_as};
 use crate::storage::{FrozenState, Row, Table};
@@ -115,6 +115,7 @@ tables! {
     21 => removed_nodes,
     22 => tokens,
     23 => audit,
+    24 => events,
 }
 
 /// Types whose rows have had only one form.
@@ -126,7 +127,7 @@ macro_rules! of_one_form {
 of_one_form! {
     Head, Relay, Schedule, InstantOutcome, StoredBlob: 128, Page: 8, Chunk: 8, Claim: 32, ClosedClaimBlock: 8, DeadLetter, OptedOut,
     StoredAnswer, RunSummary, Vec<RunEvent>: 8, SealedAudience, Campaign, Tenant, TakenBack, PoolRow, ArchivePart,
-    RemovedNode, AdminToken, AuditRecord,
+    RemovedNode, AdminToken, AuditRecord, PackedEvents,
 }
 #[cfg(not(feature = "next-level"))]
 impl RowForm for crate::model::Node {}
@@ -193,6 +194,9 @@ impl Ledger {
         derived.to_seals.extend(mailings);
         let audit_parts = self.parts.iter().filter(|(_, part)| matches!(part.content, PartContent::Audit { .. }));
         derived.audit_parts = audit_parts.map(|(key, _)| *key).collect();
+        let event_parts = self.parts.iter().filter(|(_, part)| matches!(part.content, PartContent::Events { .. }));
+        derived.event_parts = event_parts.map(|(key, _)| *key).collect();
+        derived.event_bytes = self.events.iter().map(|(_, row)| row.packed_len()).sum();
         for (key, answer) in self.answers.iter() {
             derived.answers_by_index.insert(answer.index, key.clone());
             derived.answers_of_tenant.entry(key.0.clone()).or_default().insert(answer.index);

@@ -14,14 +14,15 @@ use reveille_proto::admin::v1::{
     GetClockRequest, GetClusterStatusRequest, GetDoubtRequest, GetMessageRequest, GetOwnTokenRequest, GetPoolRequest,
     GetRelayRequest, GetRestoreRequest, GetRunRequest, GetScheduleRequest, GetTenantRequest, GetUpgradeRequest,
     ImportOptOutsRequest, LaunchCampaignRequest, ListAudiencesRequest, ListAuditRecordsRequest, ListCampaignsRequest,
-    ListDeadLettersRequest, ListDoubtsRequest, ListMembersRequest, ListOptOutsRequest, ListPoolsRequest,
-    ListRelaysRequest, ListRunsRequest, ListScheduleHistoryRequest, ListSchedulesRequest, ListTenantsRequest,
-    ListTokensRequest, PauseCampaignRequest, PauseRunRequest, PauseScheduleRequest, PrepareAudienceRequest,
-    PutPartRequest, RemoveMemberRequest, RemovePoolRequest, RemoveRelayRequest, RemoveTenantRequest,
-    RequeueDeadLettersRequest, ResetTokensRequest, ResolveDoubtsRequest, ResumeCampaignRequest, ResumeRunRequest,
-    ResumeScheduleRequest, RevokeTokenRequest, RotateAuthorityRequest, ScheduleBody, ScrubRequest, SealAudienceRequest,
-    SendMessageRequest, SendTestRequest, SetPoolRequest, SetTenantRequest, TakeBackOptOutRequest, TestRelayRequest,
-    TransferLeaderRequest, TriggerScheduleRequest, UpdateScheduleRequest, WatchRunRequest,
+    ListDeadLettersRequest, ListDoubtsRequest, ListEventsRequest, ListMembersRequest, ListOptOutsRequest,
+    ListPoolsRequest, ListRelaysRequest, ListRunsRequest, ListScheduleHistoryRequest, ListSchedulesRequest,
+    ListTenantsRequest, ListTokensRequest, PauseCampaignRequest, PauseRunRequest, PauseScheduleRequest,
+    PrepareAudienceRequest, PutPartRequest, RemoveMemberRequest, RemovePoolRequest, RemoveRelayRequest,
+    RemoveTenantRequest, RequeueDeadLettersRequest, ResetTokensRequest, ResolveDoubtsRequest, ResumeCampaignRequest,
+    ResumeRunRequest, ResumeScheduleRequest, RevokeTokenRequest, RotateAuthorityRequest, ScheduleBody, ScrubRequest,
+    SealAudienceRequest, SendMessageRequest, SendTestRequest, SetPoolRequest, SetTenantRequest, TakeBackOptOutRequest,
+    TestRelayRequest, TransferLeaderRequest, TriggerScheduleRequest, UpdateScheduleRequest, WatchEventsRequest,
+    WatchRunRequest,
 };
 use tonic::Streaming;
 
@@ -74,6 +75,7 @@ of_tenant! {
     ListCampaignsRequest,
     ListDeadLettersRequest,
     ListDoubtsRequest,
+    ListEventsRequest,
     ListOptOutsRequest,
     ListRunsRequest,
     ListScheduleHistoryRequest,
@@ -91,6 +93,7 @@ of_tenant! {
     SendMessageRequest,
     TakeBackOptOutRequest,
     TriggerScheduleRequest,
+    WatchEventsRequest,
     WatchRunRequest,
 }
 

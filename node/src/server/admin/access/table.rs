@@ -90,6 +90,8 @@ pub const ACCESS: &[AccessRow] = &[
     row("/reveille.admin.v1.OptOutService/TakeBackOptOut", SEND, Reach::Tenant),
     row("/reveille.admin.v1.RecipientService/FindRecipient", VIEW.and(PII), Reach::Tenant),
     row("/reveille.admin.v1.RecipientService/EraseRecipient", EDIT.and(PII), Reach::Tenant),
+    row("/reveille.admin.v1.EventService/ListEvents", VIEW, Reach::Tenant),
+    row("/reveille.admin.v1.EventService/WatchEvents", VIEW, Reach::Tenant),
     row("/reveille.admin.v1.TenantService/SetTenant", OPERATE, Reach::Cluster),
     row("/reveille.admin.v1.TenantService/ListTenants", VIEW, Reach::Cluster),
     row("/reveille.admin.v1.TenantService/GetTenant", VIEW, Reach::Tenant),

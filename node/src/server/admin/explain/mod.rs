@@ -14,7 +14,7 @@ use reveille_ledger::explain::{ClaimExplanation, LastRefusal, RecipientExplanati
 use reveille_ledger::ids::{ClaimOwner, RunId};
 use reveille_ledger::run_events::{RunEvent, RunEventKind};
 use reveille_ledger::{Ledger, Page, RecipientState, Run, RunState};
-use reveille_proto::admin::v1::Event;
+use reveille_proto::admin::v1::ExplainedEvent;
 
 use super::archive::RunLedgers;
 use super::validate::in_words;
@@ -27,7 +27,7 @@ pub fn collect_events(
     RunLedgers { state: ledger, own }: RunLedgers<'_>,
     (id, number, key): (RunId, u32, Option<&str>),
     around: &WaitContext,
-) -> Option<(RecipientState, Vec<Event>)> {
+) -> Option<(RecipientState, Vec<ExplainedEvent>)> {
     let (_, page, place) = own.page_of(id)?;
     let (run, story) = (page.runs.get(place)?, own.explain_recipient(id, number)?);
     let mut events = vec![opened((id, number), page, run)];
@@ -55,11 +55,11 @@ pub fn collect_events(
     Some((story.state, events))
 }
 
-fn event(index: u64, what: &str, detail: impl Into<String>) -> Event {
-    Event { index, what: what.to_owned(), detail: detail.into(), ..Event::default() }
+fn event(index: u64, what: &str, detail: impl Into<String>) -> ExplainedEvent {
+    ExplainedEvent { index, what: what.to_owned(), detail: detail.into(), ..ExplainedEvent::default() }
 }
 
-fn opened((id, number): (RunId, u32), page: &Page, run: &Run) -> Event {
+fn opened((id, number): (RunId, u32), page: &Page, run: &Run) -> ExplainedEvent {
     let why = match run.cause {
         OpeningCause::Due => "due",
         OpeningCause::CatchUp => "missed and caught up; it was due",
@@ -75,25 +75,29 @@ fn opened((id, number): (RunId, u32), page: &Page, run: &Run) -> Event {
     };
     let name = if run.cause.is_message() { String::new() } else { format!("{} ", run.name) };
     let detail = format!("{name}{}, {why} {}{waited}{canary}", run.nominal, run.due);
-    Event { instant: Some(timestamp(page.opened_at)), ..event(id.index, "opened", detail) }
+    ExplainedEvent { instant: Some(timestamp(page.opened_at)), ..event(id.index, "opened", detail) }
 }
 
-fn in_hand(ledger: &Ledger, chapter: &ClaimExplanation, event: Event) -> Event {
-    Event { node: node_name(ledger, chapter.owner.node), fence: chapter.fence.to_string(), ..event }
+fn in_hand(ledger: &Ledger, chapter: &ClaimExplanation, event: ExplainedEvent) -> ExplainedEvent {
+    ExplainedEvent { node: node_name(ledger, chapter.owner.node), fence: chapter.fence.to_string(), ..event }
 }
 
-fn claimed(ledger: &Ledger, chapter: &ClaimExplanation) -> Event {
+fn claimed(ledger: &Ledger, chapter: &ClaimExplanation) -> ExplainedEvent {
     let detail = format!("life {}", chapter.owner.incarnation.0);
-    let event = Event { instant: Some(timestamp(chapter.claimed_at)), ..event(chapter.fence.index, "claimed", detail) };
+    let event = ExplainedEvent {
+        instant: Some(timestamp(chapter.claimed_at)),
+        ..event(chapter.fence.index, "claimed", detail)
+    };
     in_hand(ledger, chapter, event)
 }
 
 /// Returns the recipient's events in this claim. It has none while the recipient is still claimed.
-fn settled(ledger: &Ledger, chapter: &ClaimExplanation, run: &Run) -> Vec<Event> {
+fn settled(ledger: &Ledger, chapter: &ClaimExplanation, run: &Run) -> Vec<ExplainedEvent> {
     let mut events = Vec::new();
     for claim_event in &chapter.history {
         let at = |what: &str, detail: String| {
-            let event = Event { instant: Some(timestamp(claim_event.at)), ..event(claim_event.index, what, detail) };
+            let event =
+                ExplainedEvent { instant: Some(timestamp(claim_event.at)), ..event(claim_event.index, what, detail) };
             in_hand(ledger, chapter, event)
         };
         let (what, detail) = event::describe(claim_event);
@@ -109,15 +113,15 @@ fn settled(ledger: &Ledger, chapter: &ClaimExplanation, run: &Run) -> Vec<Event>
 }
 
 /// Adds the parts of the relay's answer as separate fields, for programs.
-fn with_answer(event: Event, what: &ClaimEventKind) -> Event {
+fn with_answer(event: ExplainedEvent, what: &ClaimEventKind) -> ExplainedEvent {
     match what {
         ClaimEventKind::Taken(said) => {
             let (relay, code, text) = (said.relay.clone(), u32::from(said.code), said.text.clone());
-            Event { relay, code, enhanced: enhanced_text(said.enhanced), text, ..event }
+            ExplainedEvent { relay, code, enhanced: enhanced_text(said.enhanced), text, ..event }
         }
-        ClaimEventKind::Asked(relay) => Event { relay: relay.clone(), ..event },
+        ClaimEventKind::Asked(relay) => ExplainedEvent { relay: relay.clone(), ..event },
         ClaimEventKind::Refused { code, enhanced, text, .. } => {
-            Event { code: u32::from(*code), enhanced: enhanced_text(*enhanced), text: text.clone(), ..event }
+            ExplainedEvent { code: u32::from(*code), enhanced: enhanced_text(*enhanced), text: text.clone(), ..event }
         }
         _ => event,
     }
@@ -148,7 +152,7 @@ fn last_answer(story: &RecipientExplanation) -> String {
 }
 
 /// Describes an event of the run that changed the recipient outside of a claim.
-fn describe_run_event(index: u64, run_event: &RunEvent, run: &Run, story: &RecipientExplanation) -> Event {
+fn describe_run_event(index: u64, run_event: &RunEvent, run: &Run, story: &RecipientExplanation) -> ExplainedEvent {
     let (what, detail) = match &run_event.what {
         RunEventKind::Paused(reason) => ("run paused", reason.to_string()),
         RunEventKind::Resumed => ("run resumed", String::new()),
@@ -168,7 +172,7 @@ fn describe_run_event(index: u64, run_event: &RunEvent, run: &Run, story: &Recip
         RunEventKind::SuppressedByGap => ("suppressed", too_near(story, run)),
         RunEventKind::CanaryPassed => ("canary passed", canary(run)),
     };
-    Event { instant: Some(timestamp(run_event.at)), ..event(index, what, detail) }
+    ExplainedEvent { instant: Some(timestamp(run_event.at)), ..event(index, what, detail) }
 }
 
 /// Describes the counts that the canary's verdict is based on (P6).
@@ -186,7 +190,7 @@ fn too_near(story: &RecipientExplanation, run: &Run) -> String {
 }
 
 /// Completes the last `dead` event with the dead letter, which has the answer and the attempts.
-fn complete_with_letter(story: &RecipientExplanation, run: &Run, events: &mut [Event]) {
+fn complete_with_letter(story: &RecipientExplanation, run: &Run, events: &mut [ExplainedEvent]) {
     let Some(letter) = &story.dead else { return };
     let answer = match letter.code {
         0 if letter.cause == DeadLetterCause::DeadlinePassed => format!("{}{}", letter.text(), last_answer(story)),
@@ -199,14 +203,14 @@ fn complete_with_letter(story: &RecipientExplanation, run: &Run, events: &mut [E
     }
 }
 
-fn opted_out(ledger: &Ledger, tenant: &str, key: &str) -> Option<Event> {
+fn opted_out(ledger: &Ledger, tenant: &str, key: &str) -> Option<ExplainedEvent> {
     let opted_out = ledger.opt_out_of(&(tenant.to_owned(), key.to_owned()))?;
     let event = event(opted_out.index, "opted out", "nothing of this tenant goes to this recipient any more");
-    Some(Event { instant: Some(timestamp(opted_out.at)), ..event })
+    Some(ExplainedEvent { instant: Some(timestamp(opted_out.at)), ..event })
 }
 
-fn taken_back(ledger: &Ledger, tenant: &str, key: &str) -> Option<Event> {
+fn taken_back(ledger: &Ledger, tenant: &str, key: &str) -> Option<ExplainedEvent> {
     let back = ledger.taken_back().get(&(tenant.to_owned(), key.to_owned()))?;
     let event = event(back.index, "opt-out taken back", back.reason.clone());
-    Some(Event { instant: Some(timestamp(back.at)), ..event })
+    Some(ExplainedEvent { instant: Some(timestamp(back.at)), ..event })
 }

@@ -217,6 +217,7 @@ fn http_status(status: &Status) -> StatusCode {
     let reason = status.get_details_error_info().map(|info| info.reason).unwrap_or_default();
     match (status.code(), reason.as_str()) {
         (_, "ETAG_MISMATCH") => StatusCode::PRECONDITION_FAILED,
+        (_, "CURSOR_TOO_OLD") => StatusCode::GONE,
         (_, "BUSY") => StatusCode::TOO_MANY_REQUESTS,
         (_, "TOO_LARGE") => StatusCode::PAYLOAD_TOO_LARGE,
         (Code::InvalidArgument | Code::OutOfRange, _) => StatusCode::BAD_REQUEST,

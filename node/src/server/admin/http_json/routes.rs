@@ -95,6 +95,8 @@ pub const HTTP_ROWS: &[HttpRow] = &[
     post("/v1/opt-outs/{recipient}/take-back", "OptOutService/TakeBackOptOut"),
     get("/v1/recipients/{recipient}", "RecipientService/FindRecipient"),
     delete("/v1/recipients/{recipient}", "RecipientService/EraseRecipient"),
+    get("/v1/events", "EventService/ListEvents"),
+    get("/v1/events/watch", "EventService/WatchEvents"),
     get("/v1/tenants", "TenantService/ListTenants"),
     get("/v1/tenants/{name}", "TenantService/GetTenant"),
     put("/v1/tenants/{name}", "TenantService/SetTenant"),

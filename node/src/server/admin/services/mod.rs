@@ -44,6 +44,7 @@ mod cluster;
 mod dead_letter;
 mod dead_letter_pages;
 mod doubt;
+mod event;
 pub(crate) mod message;
 mod opt_out;
 mod pool;

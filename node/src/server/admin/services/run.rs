@@ -11,7 +11,7 @@ use reveille_proto::admin::v1::run_service_server::RunService;
 use reveille_proto::admin::v1::{
     CancelRunRequest, CancelRunResponse, ExplainRequest, ExplainResponse, GetRunRequest, GetRunResponse,
     ListRunsRequest, ListRunsResponse, PauseRunRequest, PauseRunResponse, ResumeRunRequest, ResumeRunResponse,
-    RunState, WatchRunRequest,
+    RunState, WatchRunRequest, WatchRunResponse,
 };
 
 use super::watch::Watched;
@@ -23,10 +23,10 @@ use crate::server::admin::{Admin, ApiError, ApiResult, Call, error_texts, explai
 
 serve! {
     RunService {
-        [type WatchRunStream = Watched]
+        [type WatchRunStream = Watched<WatchRunResponse>]
         list_runs(ListRunsRequest) -> ListRunsResponse;
         get_run(GetRunRequest) -> GetRunResponse;
-        watch_run(WatchRunRequest) -> Watched;
+        watch_run(WatchRunRequest) -> Watched<WatchRunResponse>;
         pause_run(PauseRunRequest) -> PauseRunResponse;
         resume_run(ResumeRunRequest) -> ResumeRunResponse;
         cancel_run(CancelRunRequest) -> CancelRunResponse;
@@ -56,7 +56,7 @@ impl Admin {
         Ok(GetRunResponse { run: Some(self.show_run(run).await?), freshness })
     }
 
-    async fn watch_run(&self, request: WatchRunRequest, call: &Call) -> ApiResult<Watched> {
+    async fn watch_run(&self, request: WatchRunRequest, call: &Call) -> ApiResult<Watched<WatchRunResponse>> {
         let (run, _) = self.find_run((&request.tenant, &request.run), request.stale, call).await?;
         self.watch(run, call)
     }

@@ -1,11 +1,11 @@
-//! Streams the state of a run to a watcher.
+//! Streams to watchers: bounded in number and memory, and ended by the watcher, by its token or by the node's stop.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use reveille_ledger::ids::RunId;
 use reveille_proto::admin::v1::{ErrorReason, WatchRunResponse};
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::{Instant, sleep_until};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Status};
@@ -13,34 +13,53 @@ use tonic::{Code, Status};
 use crate::server::admin::{Admin, ApiError, ApiResult, Call};
 
 /// The stream that a watcher receives.
-pub type Watched = ReceiverStream<Result<WatchRunResponse, Status>>;
+pub type Watched<T> = ReceiverStream<Result<T, Status>>;
+/// Sends to a watcher.
+pub type Watcher<T> = mpsc::Sender<Result<T, Status>>;
 
 /// Minimum time between two reads of the state: at most four per second.
 const POLL_EVERY: Duration = Duration::from_millis(250);
-/// Maximum number of states that wait for a watcher. A slow watcher misses states in between.
+/// Maximum number of answers that wait for a watcher. A slow watcher of a run misses states in between.
 const WAITING_MAX: usize = 1;
 const ASK_ANOTHER: &str = "ask another node: --endpoint a,b,c";
 
 impl Admin {
     /// Streams a run until none of its recipients is pending or claimed, the watcher disconnects, its token is no
     /// longer valid, or the node stops. An archived run is streamed once.
-    pub(crate) fn watch(&self, run: RunId, call: &Call) -> ApiResult<Watched> {
-        let permit = Arc::clone(&self.watchers).try_acquire_owned().map_err(|_| {
-            let message = "too many runs are watched on this node; nothing happened";
+    pub(crate) fn watch(&self, run: RunId, call: &Call) -> ApiResult<Watched<WatchRunResponse>> {
+        let call = call.clone();
+        self.stream(async move |admin, watcher| follow(&admin, run, &call, &watcher).await)
+    }
+
+    /// Takes the place of one watcher, until it is dropped.
+    pub(crate) fn watcher(&self) -> ApiResult<OwnedSemaphorePermit> {
+        Arc::clone(&self.watchers).try_acquire_owned().map_err(|_| {
+            let message = "too many watchers of runs and events on this node; nothing happened";
             ApiError::new(Code::Unavailable, ErrorReason::Busy, message).next(ASK_ANOTHER)
-        })?;
+        })
+    }
+
+    /// Returns a stream of what `follow` sends. It ends with `follow`, when the watcher disconnects, or when the node
+    /// stops.
+    pub(crate) fn stream<T, F, Following>(&self, follow: F) -> ApiResult<Watched<T>>
+    where
+        T: Send + 'static,
+        F: FnOnce(Admin, Watcher<T>) -> Following,
+        Following: Future<Output = ()> + Send + 'static,
+    {
+        let permit = self.watcher()?;
         let (sender, receiver) = mpsc::channel(WAITING_MAX);
-        let (admin, call, stop) = (self.share(), call.clone(), self.stop.clone());
+        let (following, gone, stop) = (follow(self.share(), sender.clone()), sender, self.stop.clone());
         tokio::spawn(async move {
-            let (_permit, gone) = (permit, sender.clone());
+            let _permit = permit;
             tokio::select! {
-                () = follow(&admin, run, &call, &sender) => {}
+                () = following => {}
                 () = gone.closed() => {}
                 () = stop.cancelled() => {
                     let message = "this node is stopping";
                     let fault = ApiError::new(Code::Unavailable, ErrorReason::Stopping, message).next(ASK_ANOTHER);
-                    // If the watcher has not received the last state yet, the stream ends without this error.
-                    let _ = sender.try_send(Err(fault.into()));
+                    // If the watcher has not received the last answer yet, the stream ends without this error.
+                    let _ = gone.try_send(Err(fault.into()));
                 }
             }
         });
@@ -48,7 +67,7 @@ impl Admin {
     }
 }
 
-async fn follow(admin: &Admin, run: RunId, call: &Call, watcher: &mpsc::Sender<Result<WatchRunResponse, Status>>) {
+async fn follow(admin: &Admin, run: RunId, call: &Call, watcher: &Watcher<WatchRunResponse>) {
     let mut applied = admin.context.replica.applied();
     let mut known = None;
     loop {

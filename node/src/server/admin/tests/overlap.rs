@@ -1,9 +1,9 @@
 //! The overlap policies (P16): instants that are due while the previous run is not finished.
 
 use reveille_proto::admin::v1::{
-    BackfillScheduleRequest, CancelRunRequest, CancelledRun, CatchUp, Event, ExplainRequest, GetScheduleRequest,
-    HistoryEntry, HistoryOutcome, ListRunsRequest, ListScheduleHistoryRequest, Overlap, Policies, Run, RunCause,
-    RunState, ScheduleBody, TriggerScheduleRequest, When, when,
+    BackfillScheduleRequest, CancelRunRequest, CancelledRun, CatchUp, ExplainRequest, ExplainedEvent,
+    GetScheduleRequest, HistoryEntry, HistoryOutcome, ListRunsRequest, ListScheduleHistoryRequest, Overlap, Policies,
+    Run, RunCause, RunState, ScheduleBody, TriggerScheduleRequest, When, when,
 };
 
 use super::clock::{HOUR, MINUTE, advance_clock, by, jump};
@@ -50,7 +50,7 @@ async fn runs(node: &Node, name: &str) -> Vec<Run> {
 }
 
 /// Returns the events of a run's first recipient.
-async fn story(node: &Node, run: &str) -> Vec<Event> {
+async fn story(node: &Node, run: &str) -> Vec<ExplainedEvent> {
     let (run, recipient) = (run.to_owned(), "#0".to_owned());
     let request = ExplainRequest { run, recipient, ..ExplainRequest::default() };
     node.runs().explain(request).await.expect("a story").into_inner().events

@@ -2,6 +2,7 @@
 
 mod campaign;
 mod doubt;
+pub mod event;
 pub mod forecast;
 mod history;
 mod relay;

@@ -94,7 +94,8 @@ fn nominal(cause: OpeningCause, nominal: &Nominal) -> String {
     }
 }
 
-fn counts(counts: &RecipientCounts) -> v1::RunCounts {
+/// Converts the counts of recipients.
+pub(super) fn counts(counts: &RecipientCounts) -> v1::RunCounts {
     let count = |state| counts.get(state);
     v1::RunCounts {
         pending: count(RecipientState::Pending),
@@ -109,7 +110,8 @@ fn counts(counts: &RecipientCounts) -> v1::RunCounts {
     }
 }
 
-fn cause(cause: OpeningCause) -> v1::RunCause {
+/// Converts the cause of a run.
+pub(super) fn cause(cause: OpeningCause) -> v1::RunCause {
     match cause {
         OpeningCause::Due => v1::RunCause::Due,
         OpeningCause::CatchUp => v1::RunCause::CatchUp,
