@@ -284,6 +284,7 @@ fn next_of(reason: &str, violations: &[FieldViolation]) -> Option<&'static str> 
         "NEVER_FIRES" => "reveille schedule preview --cron EXPR --tz ZONE shows what a pattern gives",
         "INVALID_FIELD" | "TOO_LARGE" => "correct it, and give the command again; its --help says what may be given",
         "BUSY" => "the same again in a moment",
+        "CURSOR_TOO_OLD" => "read the state anew, and continue with --after and the oldest cursor",
         "NO_ROOM" => "free space on the volume of the node's data folder",
         "STOPPING" => "ask another node: --endpoint a,b,c",
         "OUTCOME_UNKNOWN" => "the same command with the same --request-id: it happens once",

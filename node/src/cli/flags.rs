@@ -58,6 +58,7 @@ const ALIKE: [&str; 5] = ["schedule.policies.", "schedule.when.", "schedule.cont
 const SHARED: [&str; 3] = ["content", "audience", "policies"];
 /// Top-level fields that have the same name as their flag.
 const OWN: [&str; 13] = [
+    "after",
     "at",
     "from",
     "to",

@@ -184,6 +184,7 @@ async fn ask(context: &commands::CommandContext<'_>, question: Question) -> Resu
         Question::Campaign(args) => commands::campaign::run(context, args).await,
         Question::Optout(args) => commands::opt_out::run(context, args).await,
         Question::Recipient(args) => commands::recipient::run(context, args).await,
+        Question::Events(args) => commands::event::run(context, args).await,
         Question::Tenant(args) => commands::tenant::run(context, args).await,
         Question::Token(args) => commands::token::run(context, args).await,
         Question::Audit(args) => commands::audit::run(context, args).await,

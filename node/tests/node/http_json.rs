@@ -168,6 +168,68 @@ fn token_of_one_tenant_reads_no_other_over_http() {
     assert_eq!(api.curl("GET", "/v1/cluster", &[]).status, 403);
 }
 
+/// Returns the events of a response.
+fn events(answer: &Answer) -> Vec<Value> {
+    assert_eq!(answer.status, 200, "{answer:?}");
+    answer.json()["events"].as_array().expect("events").clone()
+}
+
+#[test]
+fn events_are_read_after_a_cursor_and_of_own_tenant_only() {
+    let mut api = Api::start();
+    for tenant in ["red", "blue"] {
+        let body = schedule("news").replace(r#""name":"#, &format!(r#""tenant":"{tenant}","name":"#));
+        assert_eq!(api.curl("POST", "/v1/schedules", &["-d", &body]).status, 200);
+        let trigger = format!("/v1/schedules/news/trigger?tenant={tenant}");
+        assert_eq!(api.curl("POST", &trigger, &["-H", "Idempotency-Key: one"]).status, 200);
+    }
+    let all = |role: &str, tenant: &str| {
+        let made = api.node.reveille(&format!("token create {role} --role {role} --tenant {tenant} -o json"));
+        let made: Value = serde_json::from_str(&made.stdout).unwrap_or_else(|_| panic!("{made:?}"));
+        made["secret"].as_str().expect("a token").to_owned()
+    };
+    let (viewer, pii) = (all("viewer", "red"), all("pii", "red"));
+    api.token = viewer;
+    let begin = api.curl("GET", "/v1/events?tenant=red", &[]);
+    let opened = events(&begin);
+    assert_eq!((opened.len(), &opened[0]["type"]), (1, &json!("EVENT_TYPE_RUN_OPENED")), "{begin:?}");
+    assert_eq!((&opened[0]["tenant"], &opened[0]["schedule"]), (&json!("red"), &json!("news")));
+    for path in ["/v1/events", "/v1/events?tenant=blue", "/v1/events/watch?tenant=blue"] {
+        let foreign = api.curl("GET", path, &[]);
+        assert_eq!((foreign.status, &foreign.json()["reason"]), (403, &json!("NOT_PERMITTED")), "{path}: {foreign:?}");
+    }
+    for header in ["Authorization: Bearer rvt_nothing", "X-None: 1"] {
+        assert_eq!(api.curl_as(&["-H", header], "/v1/events?tenant=red").status, 401, "{header}");
+    }
+    for wrong in ["after=x", "after=99999999", "wait=61s", "types=NONE", "pageSize=-1"] {
+        assert_eq!(api.curl("GET", &format!("/v1/events?tenant=red&{wrong}"), &[]).status, 400, "{wrong}");
+    }
+
+    // It waits for the next event, which is the end of the run after its cancellation.
+    let cursor = begin.json()["cursor"].as_str().expect("a cursor").to_owned();
+    let next = format!("/v1/events?tenant=red&after={cursor}&wait=60s&types=EVENT_TYPE_RECIPIENTS_CANCELLED&single=true");
+    let run = opened[0]["run"].as_str().expect("a run").to_owned();
+    let waited = std::thread::scope(|scope| {
+        let waited = scope.spawn(|| api.curl("GET", &next, &[]));
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        let cancelled = api.node.reveille(&format!("run cancel {run} --tenant red --yes"));
+        assert_eq!(cancelled.code, Some(0), "{cancelled:?}");
+        waited.join().expect("an answer")
+    });
+    let cancelled = events(&waited);
+    assert_eq!((cancelled.len(), &cancelled[0]["numbers"]), (1, &json!("0")), "{waited:?}");
+    assert_eq!(cancelled[0]["addresses"], json!([]), "a viewer reads no addresses");
+    api.token = pii;
+    let with_address = events(&api.curl("GET", &next, &[]));
+    assert_eq!(with_address[0]["addresses"], json!(["ann@example.com"]));
+
+    let lines = api.curl("GET", "/v1/events/watch?tenant=red", &["--max-time", "3"]);
+    assert!(lines.headers.contains("application/jsonl"), "{lines:?}");
+    let lines = lines.body.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let watched: Vec<Value> = lines.map(|line| line["event"].clone()).collect();
+    assert_eq!(watched, events(&api.curl("GET", "/v1/events?tenant=red", &[])));
+}
+
 #[test]
 fn description_names_every_path_and_each_reference_exists() {
     let api = Api::start();

@@ -10,6 +10,7 @@ mod date;
 mod disk;
 mod documents;
 mod erase;
+mod events;
 mod gap;
 mod http_json;
 mod log;

@@ -23,6 +23,8 @@ use reveille_ledger::policy::DAY_MS;
 use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::{LEVEL, Ledger, RecipientState, RunState, Schedule, ScheduleTiming};
 
+/// Tag of the table of events.
+const EVENTS: u8 = 24;
 const START: i64 = 1_800_000_000_000;
 /// Largest size of a row, in bytes.
 const ROW_BYTES_MAX: usize = 1024 * 1024;
@@ -157,8 +159,30 @@ fn cost(recipients: u32, slice: u32, refused: Option<u32>) -> f64 {
     bytes
 }
 
+/// Size of all rows but events, which leave the state on the way.
 fn row_bytes(ledger: &Ledger) -> usize {
-    ledger.all_rows().map(|(key, value)| key.len() + value.len()).sum()
+    let rows = ledger.all_rows().filter(|(key, _)| key.first() != Some(&EVENTS));
+    rows.map(|(key, value)| key.len() + value.len()).sum()
+}
+
+/// Each settle names about fifty scattered recipients of one claim; a real one names more, and more of them in a row.
+#[test]
+fn events_of_campaign_take_few_bytes_and_hardly_any_state() {
+    const RECIPIENTS: u32 = 1_000_000;
+    let mut world = World::new(RECIPIENTS);
+    let run = world.open();
+    let begun = std::time::Instant::now();
+    world.send(PageId(run), RECIPIENTS, 256, Some(100));
+    let seconds = begun.elapsed().as_secs_f64();
+    let archived: u64 = world.ledger.event_parts().flat_map(|(_, part)| part.all_blocks()).map(|block| block.bytes).sum();
+    let (rows, parts) = (world.ledger.events().len(), world.ledger.event_parts().count());
+    let kept: usize = world.ledger.events().iter().map(|(_, row)| row.packed_len()).sum();
+    let each = (archived + kept as u64) as f64 / f64::from(RECIPIENTS);
+    println!("{each:.2} B of events a recipient, {parts} parts; {rows} rows of {kept} B stay; applied in {seconds:.2} s");
+    assert!(each <= 4.0, "{each}");
+    assert!(rows < limits(LEVEL).event_part_rows && kept < limits(LEVEL).event_part_bytes, "{rows} rows, {kept} B");
+    let largest = world.ledger.event_parts().flat_map(|(_, part)| part.all_blocks()).map(|block| block.bytes).max();
+    assert!(largest.is_some_and(|bytes| bytes <= 2 * limits(LEVEL).event_part_bytes as u64), "{largest:?}");
 }
 
 #[test]

@@ -13,6 +13,7 @@ mod context;
 mod dead_letter;
 mod doctor;
 mod doubt;
+mod event;
 mod given;
 mod import;
 mod labels;
@@ -51,6 +52,7 @@ pub use dead_letter::{
 };
 pub use doctor::DoctorArgs;
 pub use doubt::{DoubtArgs, DoubtCommand, ResolveArgs, SettleArgs};
+pub use event::{EventArgs, TYPE_PREFIX};
 pub use import::{CrontabArgs, ImportArgs, ImportCommand};
 pub use labels::SelectorArgs;
 pub use login::LoginArgs;
@@ -227,6 +229,8 @@ pub enum Question {
     Optout(OptOutArgs),
     /// One person: where an address is, all that is known about it, and its erasure
     Recipient(PersonArgs),
+    /// What happened to runs, recipients and opt-outs, in order: all of it, or what came after a cursor
+    Events(EventArgs),
     /// Tenants: rate, concurrency and share of each
     Tenant(TenantArgs),
     /// Tokens of the admin API: what their owners may do

@@ -15,6 +15,7 @@ pub mod context;
 pub mod dead_letter;
 pub mod doctor;
 pub mod doubt;
+pub mod event;
 pub mod export;
 mod first_folder;
 mod follow;

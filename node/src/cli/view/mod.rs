@@ -20,6 +20,7 @@ pub mod context;
 pub mod dead_letter;
 pub mod doctor;
 pub mod doubt;
+pub mod event;
 pub mod explain;
 pub mod fields;
 pub mod forecast;

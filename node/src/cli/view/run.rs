@@ -50,7 +50,7 @@ fn or_null<T: Default + PartialEq + Serialize, S: Serializer>(value: &T, seriali
 view! {
     /// Recipients by state; their sum is the audience (P1).
     #[derive(Copy, Default)]
-    struct CountsView of v1::RunCounts as counts {
+    pub struct CountsView of v1::RunCounts as counts {
         pending: u32,
         claimed: u32,
         sent: u32,

@@ -5,6 +5,7 @@
 
 #[path = "../archived/mod.rs"]
 mod archived;
+mod events;
 #[path = "../given/mod.rs"]
 mod given;
 mod oracle;
@@ -13,6 +14,7 @@ mod plain;
 
 use std::collections::BTreeSet;
 
+use events::EventReader;
 use given::GivenTexts;
 use proptest::prelude::*;
 use reveille_ledger::access::Access;
@@ -105,6 +107,7 @@ struct World {
     replies: Vec<CommandReply>,
     settles: Vec<Command>,
     fences: Vec<(ChunkKey, Fence, Bitmap)>,
+    events: EventReader,
 }
 
 fn pick<T: Clone>(items: &[T], number: u8) -> Option<T> {
@@ -113,7 +116,8 @@ fn pick<T: Clone>(items: &[T], number: u8) -> Option<T> {
 
 impl World {
     fn new() -> World {
-        let mut world = World { ledger: Ledger::new(), log: vec![], replies: vec![], settles: vec![], fences: vec![] };
+        let (ledger, events) = (Ledger::new(), EventReader::default());
+        let mut world = World { ledger, log: vec![], replies: vec![], settles: vec![], fences: vec![], events };
         world.take(Step::Epoch(0));
         world.take(Step::Up(0));
         for pool in ["default", "other"] {
@@ -160,6 +164,7 @@ impl World {
         oracle::judge(&before, &entry, &self.ledger, matches!(applied.reply.outcome, CommandOutcome::Refused(_)));
         let violations = check(&self.ledger);
         assert!(violations.is_empty(), "after entry {index} {entry:?}: {violations:?}");
+        self.events.read(&self.ledger);
         self.log.push((index, entry));
         self.replies.push(applied.reply.clone());
         applied.reply.outcome

@@ -12,6 +12,7 @@ mod clock;
 mod cluster;
 mod decisions;
 mod emails;
+mod events;
 mod forecasts;
 mod gap;
 mod jitter;
