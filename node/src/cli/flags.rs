@@ -57,7 +57,7 @@ const ALIKE: [&str; 5] = ["schedule.policies.", "schedule.when.", "schedule.cont
 /// Parts that messages and triggers have as schedules have them.
 const SHARED: [&str; 3] = ["content", "audience", "policies"];
 /// Top-level fields that have the same name as their flag.
-const OWN: [&str; 13] = [
+const OWN: [&str; 14] = [
     "after",
     "at",
     "from",
