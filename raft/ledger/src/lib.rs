@@ -13,6 +13,7 @@ pub mod forecast;
 mod index;
 pub mod injected_bugs;
 pub mod model;
+pub mod recipients;
 pub mod storage;
 
 pub use apply::{ApplyResult, BackfillBatch, GapLookups, agreed_time, closed_slots};

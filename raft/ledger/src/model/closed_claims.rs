@@ -249,17 +249,18 @@ impl Ledger {
 
     /// Iterates over the closed claims of one chunk, in the order of their fences.
     pub fn closed_claims_of(&self, key: ChunkKey) -> impl Iterator<Item = (Fence, Claim)> + '_ {
-        self.blocks_of(key).flat_map(move |block| block.claims(key))
+        self.closed_claim_blocks_of(key).flat_map(move |block| block.claims(key))
     }
 
     /// Iterates over closed claims of one chunk and one owner in which a recipient is assumed, in the order of their
     /// fences. Unpacks one claim at a time, and none of another owner.
     pub fn assumed_claims_by(&self, owner: ClaimOwner, key: ChunkKey) -> impl Iterator<Item = (Fence, Claim)> + '_ {
-        let claims = self.blocks_of(key).flat_map(move |block| block.claims_by(key, owner));
+        let claims = self.closed_claim_blocks_of(key).flat_map(move |block| block.claims_by(key, owner));
         claims.filter(|(_, claim)| !claim.assumed.is_empty())
     }
 
-    fn blocks_of(&self, chunk: ChunkKey) -> impl Iterator<Item = &ClosedClaimBlock> {
+    /// Iterates over the blocks of one chunk, in the order of their fences.
+    pub(crate) fn closed_claim_blocks_of(&self, chunk: ChunkKey) -> impl Iterator<Item = &ClosedClaimBlock> {
         self.closed_claim_blocks.range((chunk, FIRST)..=(chunk, LAST)).map(|(_, block)| block)
     }
 

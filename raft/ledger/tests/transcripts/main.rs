@@ -12,6 +12,7 @@ mod entries;
 #[path = "../given/mod.rs"]
 mod given;
 mod reaction;
+mod recipients;
 mod show;
 mod world;
 

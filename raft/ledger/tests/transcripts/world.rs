@@ -11,6 +11,7 @@ use reveille_ledger::{ApplyResult, Ledger};
 
 use crate::arguments::{Parsed, Words, offset};
 use crate::given::GivenTexts;
+use crate::recipients;
 
 /// Monday 2026-03-02T00:00:00Z, unless the script gives another instant.
 const FIRST_INSTANT_MS: i64 = 1_772_409_600_000;
@@ -66,6 +67,7 @@ impl World {
         let applied = self.ledger.apply(self.index, &entry);
         self.given.note(&entry.command);
         self.given.assert_hold(&self.ledger);
+        recipients::assert_as_explained(&self.ledger);
         let violations = check(&self.ledger);
         assert!(violations.is_empty(), "after {entry:?}: {violations:?}");
         let restored = Ledger::from_rows(self.ledger.all_rows()).expect("the rows read back");
