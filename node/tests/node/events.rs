@@ -152,7 +152,8 @@ async fn reader_misses_nothing_and_reads_nothing_twice_across_three_killed_leade
     let people = folder.path().join("people.csv");
     let rows: String = (0..RECIPIENTS).map(|number| format!("u{number}@example.net\n")).collect();
     fs::write(&people, format!("email\n{rows}")).expect("written");
-    let create = "--at 2040-01-01T00:00:00Z --tz UTC --overlap allow --in-doubt hold --sender a@example.net --subject s";
+    let create =
+        "--at 2040-01-01T00:00:00Z --tz UTC --overlap allow --in-doubt hold --sender a@example.net --subject s";
     ask(&format!("schedule create large {create} --inline-text t --recipients {}", people.display()));
     ask(&format!("schedule create small {create} --inline-text t --to ann@example.net"));
     let mut reader = Reader::new(folder.path().to_owned(), endpoints.clone());
@@ -195,8 +196,10 @@ async fn reader_misses_nothing_and_reads_nothing_twice_across_three_killed_leade
         assert!(Instant::now() < end, "{differs}");
     }
     // It read what a reader from the beginning reads now, each event once, in order.
-    let whole: Vec<Value> =
-        ask("events --limit 1000000 -o json").lines().map(|line| serde_json::from_str(line).expect("an event")).collect();
+    let whole: Vec<Value> = ask("events --limit 1000000 -o json")
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("an event"))
+        .collect();
     let through = place(reader.events.last().expect("an event"));
     let whole: Vec<Value> = whole.into_iter().filter(|event| place(event) <= through).collect();
     assert!(reader.events.windows(2).all(|two| place(&two[0]) < place(&two[1])), "in order, and none twice");

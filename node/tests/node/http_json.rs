@@ -108,6 +108,14 @@ fn schedule_is_created_read_changed_and_triggered_by_curl() {
     let run = run.json()["run"]["run"].as_str().expect("a run").to_owned();
     assert_eq!(api.curl("GET", &format!("/v1/runs/{run}"), &[]).status, 200);
     assert_eq!(api.curl("POST", &format!("/v1/runs/{run}/cancel"), &["-d", "{}"]).status, 200);
+    let recipients = format!("/v1/runs/{run}/recipients");
+    let cancelled = api.curl("GET", &format!("{recipients}?states=RECIPIENT_STATE_CANCELLED&pageSize=1"), &[]);
+    assert_eq!(cancelled.json()["recipients"][0]["address"], "ann@example.com", "{cancelled:?}");
+    let dead = api.curl("GET", &format!("{recipients}?states=RECIPIENT_STATE_DEAD"), &[]);
+    assert_eq!((dead.status, &dead.json()["recipients"]), (200, &json!([])), "{dead:?}");
+    let exported = api.curl("GET", &format!("{recipients}/export"), &[]);
+    assert!(exported.headers.contains("application/jsonl"), "{exported:?}");
+    assert_eq!(exported.json()["state"], "RECIPIENT_STATE_CANCELLED", "one recipient is one line: {exported:?}");
     let watched = api.curl("GET", &format!("/v1/runs/{run}/watch"), &[]);
     assert!(watched.headers.contains("application/jsonl"), "{watched:?}");
     assert!(watched.body.lines().all(|line| serde_json::from_str::<Value>(line).is_ok()), "{watched:?}");
@@ -207,7 +215,8 @@ fn events_are_read_after_a_cursor_and_of_own_tenant_only() {
 
     // It waits for the next event, which is the end of the run after its cancellation.
     let cursor = begin.json()["cursor"].as_str().expect("a cursor").to_owned();
-    let next = format!("/v1/events?tenant=red&after={cursor}&wait=60s&types=EVENT_TYPE_RECIPIENTS_CANCELLED&single=true");
+    let next =
+        format!("/v1/events?tenant=red&after={cursor}&wait=60s&types=EVENT_TYPE_RECIPIENTS_CANCELLED&single=true");
     let run = opened[0]["run"].as_str().expect("a run").to_owned();
     let waited = std::thread::scope(|scope| {
         let waited = scope.spawn(|| api.curl("GET", &next, &[]));

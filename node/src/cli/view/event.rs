@@ -33,12 +33,8 @@ impl LedgerEventView {
     /// Returns the event in one line.
     pub fn line(&self) -> String {
         let about = self.run.as_deref().or(self.schedule.as_deref()).unwrap_or("-");
-        let mut line = format!(
-            "{:<12} {} {:<21} {about}",
-            self.cursor,
-            self.time.as_deref().unwrap_or("-"),
-            self.r#type
-        );
+        let mut line =
+            format!("{:<12} {} {:<21} {about}", self.cursor, self.time.as_deref().unwrap_or("-"), self.r#type);
         let recipients = (self.count > 0).then(|| format::counted(u64::from(self.count), "recipient"));
         let numbers = self.numbers.as_deref().map(|numbers| format!("#{numbers}"));
         let more = [recipients, numbers, Some(self.addresses.join(" ")), self.reason.clone()];

@@ -59,8 +59,8 @@ const UPLOAD: &str = "/reveille.admin.v1.AudienceService/PutPart";
 const NO_MESSAGE: &str = "failed to decode Protobuf message";
 /// First words of the methods that change nothing. `TestRelay` opens a session and sends no email; `ServerReflectionInfo`
 /// and `Check` are gRPC's own.
-const READS: [&str; 9] =
-    ["List", "Get", "Find", "Watch", "Explain", "Count", "Check", "TestRelay", "ServerReflectionInfo"];
+const READS: [&str; 10] =
+    ["List", "Get", "Find", "Watch", "Explain", "Export", "Count", "Check", "TestRelay", "ServerReflectionInfo"];
 /// Time for running requests to finish after the node was asked to stop.
 const STOP_WITHIN: Duration = Duration::from_secs(2);
 

@@ -62,15 +62,16 @@ use services::message::MessageBatches;
 pub use services::schedule::create::unfit;
 pub use services::upload::PART_BYTES_MAX;
 
-/// Maximum number of watched runs on one node. Each watcher reads the state four times a second.
-const WATCHERS_MAX: usize = 256;
+/// Maximum number of streams of one node: watched runs, each of which reads the state four times a second, and exports.
+const STREAMS_MAX: usize = 256;
 /// Maximum number of audience parts that one node receives at once. Each is whole in memory; further ones wait.
 const UPLOADS_MAX: usize = 4;
 /// State that all services of the API share.
 pub struct Admin {
     context: Arc<NodeContext>,
     dialer: Arc<dyn Dial>,
-    watchers: Arc<Semaphore>,
+    /// One permit for each stream.
+    streams: Arc<Semaphore>,
     /// One permit for each part that may be received at once.
     uploads: Arc<Semaphore>,
     /// One permit: one audience at a time is checked before it is sealed.
@@ -87,7 +88,7 @@ impl Admin {
         Admin {
             context,
             dialer: Arc::new(TcpDialer::default()),
-            watchers: Arc::new(Semaphore::new(WATCHERS_MAX)),
+            streams: Arc::new(Semaphore::new(STREAMS_MAX)),
             uploads: Arc::new(Semaphore::new(UPLOADS_MAX)),
             checks: Arc::new(Semaphore::new(1)),
             messages: Arc::default(),
@@ -106,7 +107,7 @@ impl Admin {
         Admin {
             context: Arc::clone(&self.context),
             dialer: Arc::clone(&self.dialer),
-            watchers: Arc::clone(&self.watchers),
+            streams: Arc::clone(&self.streams),
             uploads: Arc::clone(&self.uploads),
             checks: Arc::clone(&self.checks),
             messages: Arc::clone(&self.messages),

@@ -304,7 +304,8 @@ fn beside(ledger: &Ledger, (chunk, slot): SlotKey) -> Vec<RecipientState> {
         let Some(place) = (0..beside.count).find(|number| key(beside, *number) == wanted) else { continue };
         found.extend(ledger.state(other, place));
         // One that was sent again may have the email of its doubt, whatever its state is now.
-        let resent = |(chunk, slot): SlotKey| ledger.chunks().get(&chunk).is_some_and(|chunk| chunk.resent.contains(slot));
+        let resent =
+            |(chunk, slot): SlotKey| ledger.chunks().get(&chunk).is_some_and(|chunk| chunk.resent.contains(slot));
         found.extend(ledger.slot_of(other, place).filter(|slot| resent(*slot)).map(|_| RecipientState::InDoubt));
     }
     found

@@ -88,6 +88,8 @@ pub const ACCESS: &[AccessRow] = &[
     row("/reveille.admin.v1.OptOutService/ImportOptOuts", EDIT, Reach::Tenant),
     row("/reveille.admin.v1.OptOutService/ListOptOuts", VIEW.and(PII), Reach::Tenant),
     row("/reveille.admin.v1.OptOutService/TakeBackOptOut", SEND, Reach::Tenant),
+    row("/reveille.admin.v1.RecipientService/ListRunRecipients", VIEW, Reach::Tenant),
+    row("/reveille.admin.v1.RecipientService/ExportRunRecipients", VIEW, Reach::Tenant),
     row("/reveille.admin.v1.RecipientService/FindRecipient", VIEW.and(PII), Reach::Tenant),
     row("/reveille.admin.v1.RecipientService/EraseRecipient", EDIT.and(PII), Reach::Tenant),
     row("/reveille.admin.v1.EventService/ListEvents", VIEW, Reach::Tenant),

@@ -67,6 +67,8 @@ pub const HTTP_ROWS: &[HttpRow] = &[
     post("/v1/runs/{run}/pause", "RunService/PauseRun"),
     post("/v1/runs/{run}/resume", "RunService/ResumeRun"),
     post("/v1/runs/{run}/cancel", "RunService/CancelRun"),
+    get("/v1/runs/{run}/recipients", "RecipientService/ListRunRecipients"),
+    get("/v1/runs/{run}/recipients/export", "RecipientService/ExportRunRecipients"),
     get("/v1/runs/{run}/recipients/{recipient}", "RunService/Explain"),
     get("/v1/runs/{run}/doubts", "DoubtService/ListDoubts"),
     get("/v1/runs/{run}/doubts/{recipient}", "DoubtService/GetDoubt"),

@@ -134,7 +134,7 @@ fn tenant_of(ledger: &Ledger, run: RunId) -> Option<&str> {
 }
 
 /// Returns the error for a run without details: they are removed, or the run is unknown.
-fn absent(ledger: &Ledger, run: RunId) -> ApiError {
+pub fn absent(ledger: &Ledger, run: RunId) -> ApiError {
     match ledger.summaries().get(&run) {
         Some(summary) => error_texts::details_removed(run, summary),
         None => error_texts::no_run(run),

@@ -52,7 +52,7 @@ impl Admin {
         let until = Instant::now() + Duration::from_millis(wait_ms.unsigned_abs());
         let after = After::parse(&after)?;
         let (start, freshness) = self.read(stale, call, |ledger| after.start(ledger, stale)).await?;
-        let _watcher = (wait_ms > 0).then(|| self.watcher()).transpose()?;
+        let _permit = (wait_ms > 0).then(|| self.stream_permit()).transpose()?;
         let page = self.next_events(&query, call, start?, until).await?;
         Ok(ListEventsResponse { events: page.events, cursor: page.cursor.to_string(), more: page.more, freshness })
     }

@@ -1,9 +1,10 @@
-//! One person: where an address of a tenant is, and its erasure ([decision 0037](../../../../../../docs/decisions/0037-erasing-an-address.md)).
+//! Recipients of a run; and one person: where an address of a tenant is, and its erasure ([decision 0037](../../../../../../docs/decisions/0037-erasing-an-address.md)).
 //!
-//! Both calls read the whole state and the archive. They do so in slices, each with a page token, so that no call takes
+//! The calls about a person read the whole state and the archive. They do so in slices, each with a page token, so that no call takes
 //! long and no read holds the lock of the state for long.
 
 mod erase;
+mod of_run;
 mod search;
 
 use std::collections::BTreeMap;
@@ -14,12 +15,14 @@ use reveille_ledger::address::Address;
 use reveille_ledger::ids::RunId;
 use reveille_proto::admin::v1::recipient_service_server::RecipientService;
 use reveille_proto::admin::v1::{
-    EraseRecipientRequest, EraseRecipientResponse, FindRecipientRequest, FindRecipientResponse, RecipientPlace,
+    EraseRecipientRequest, EraseRecipientResponse, ExportRunRecipientsRequest, FindRecipientRequest,
+    FindRecipientResponse, ListRunRecipientsRequest, ListRunRecipientsResponse, RecipientPlace,
 };
 
 use crate::server::admin::explain::{self, WaitContext};
 use crate::server::admin::paging::Paging;
 use crate::server::admin::{Admin, ApiError, ApiResult, Call, validate, views};
+use of_run::RunRecipientStream;
 use search::{FoundPerson, PersonCursor, PersonSearch, PersonUse};
 
 /// Time after which a call ends its page.
@@ -27,6 +30,9 @@ const PAGE_WITHIN: Duration = Duration::from_secs(3);
 
 serve! {
     RecipientService {
+        [type ExportRunRecipientsStream = RunRecipientStream]
+        list_run_recipients(ListRunRecipientsRequest) -> ListRunRecipientsResponse;
+        export_run_recipients(ExportRunRecipientsRequest) -> RunRecipientStream;
         find_recipient(FindRecipientRequest) -> FindRecipientResponse;
         erase_recipient(EraseRecipientRequest) -> EraseRecipientResponse;
     }

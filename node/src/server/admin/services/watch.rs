@@ -24,19 +24,22 @@ const WAITING_MAX: usize = 1;
 const ASK_ANOTHER: &str = "ask another node: --endpoint a,b,c";
 
 impl Admin {
+    /// Returns the permit of one stream.
+    ///
+    /// # Errors
+    /// If this node has too many.
+    pub(crate) fn stream_permit(&self) -> ApiResult<OwnedSemaphorePermit> {
+        Arc::clone(&self.streams).try_acquire_owned().map_err(|_| {
+            let message = "this node has too many streams; nothing happened";
+            ApiError::new(Code::Unavailable, ErrorReason::Busy, message).next(ASK_ANOTHER)
+        })
+    }
+
     /// Streams a run until none of its recipients is pending or claimed, the watcher disconnects, its token is no
     /// longer valid, or the node stops. An archived run is streamed once.
     pub(crate) fn watch(&self, run: RunId, call: &Call) -> ApiResult<Watched<WatchRunResponse>> {
         let call = call.clone();
         self.stream(async move |admin, watcher| follow(&admin, run, &call, &watcher).await)
-    }
-
-    /// Takes the place of one watcher, until it is dropped.
-    pub(crate) fn watcher(&self) -> ApiResult<OwnedSemaphorePermit> {
-        Arc::clone(&self.watchers).try_acquire_owned().map_err(|_| {
-            let message = "too many watchers of runs and events on this node; nothing happened";
-            ApiError::new(Code::Unavailable, ErrorReason::Busy, message).next(ASK_ANOTHER)
-        })
     }
 
     /// Returns a stream of what `follow` sends. It ends with `follow`, when the watcher disconnects, or when the node
@@ -47,7 +50,7 @@ impl Admin {
         F: FnOnce(Admin, Watcher<T>) -> Following,
         Following: Future<Output = ()> + Send + 'static,
     {
-        let permit = self.watcher()?;
+        let permit = self.stream_permit()?;
         let (sender, receiver) = mpsc::channel(WAITING_MAX);
         let (following, gone, stop) = (follow(self.share(), sender.clone()), sender, self.stop.clone());
         tokio::spawn(async move {
@@ -56,15 +59,18 @@ impl Admin {
                 () = following => {}
                 () = gone.closed() => {}
                 () = stop.cancelled() => {
-                    let message = "this node is stopping";
-                    let fault = ApiError::new(Code::Unavailable, ErrorReason::Stopping, message).next(ASK_ANOTHER);
                     // If the watcher has not received the last answer yet, the stream ends without this error.
-                    let _ = gone.try_send(Err(fault.into()));
+                    let _ = gone.try_send(Err(stopping().into()));
                 }
             }
         });
         Ok(ReceiverStream::new(receiver))
     }
+}
+
+/// The error at the end of a stream of a node that stops.
+pub fn stopping() -> ApiError {
+    ApiError::new(Code::Unavailable, ErrorReason::Stopping, "this node is stopping").next(ASK_ANOTHER)
 }
 
 async fn follow(admin: &Admin, run: RunId, call: &Call, watcher: &Watcher<WatchRunResponse>) {

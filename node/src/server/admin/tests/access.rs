@@ -47,7 +47,7 @@ pub(super) async fn locked_address(node: &Node) -> SocketAddr {
 }
 
 /// A listener that needs tokens, beside the open one of the node.
-async fn locked(node: &Node) -> Channel {
+pub(super) async fn locked(node: &Node) -> Channel {
     let address = locked_address(node).await;
     let channel = Channel::from_shared(format!("http://{address}")).expect("an address").timeout(STEP_TIMEOUT);
     channel.connect().await.expect("a connection")
@@ -57,7 +57,7 @@ pub(super) fn role(name: &str) -> Rights {
     ROLES.iter().find(|(known, _)| *known == name).expect("a role").1
 }
 
-fn only(tenant: &str) -> TenantScope {
+pub(super) fn only(tenant: &str) -> TenantScope {
     TenantScope::Only([tenant.to_owned()].into())
 }
 
@@ -434,7 +434,8 @@ async fn addresses_need_the_role_pii() {
         }
     }
     shown.sort_unstable();
-    assert_eq!(shown, ["CountDeadLetters", "Explain", "ListDeadLetters"]);
+    let expected = ["CountDeadLetters", "Explain", "ExportRunRecipients", "ListDeadLetters", "ListRunRecipients"];
+    assert_eq!(shown, expected);
     let body = GetScheduleRequest { tenant: CANARY.to_owned(), name, with_body: true, stale: false };
     let mut schedules = ScheduleServiceClient::new(channel.clone());
     let denied = schedules.get_schedule(with(body.clone(), &viewer)).await.expect_err("a body has recipients");

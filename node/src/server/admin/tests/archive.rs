@@ -59,8 +59,8 @@ async fn explain(node: &Node, run: &str, recipient: &str) -> ExplainResponse {
 }
 
 /// Waits until none of these runs is in the replicated state.
-async fn until_archived(node: &Node, runs: &[Run]) {
-    let ids: Vec<RunId> = runs.iter().map(|run| run.run.parse().expect("a run")).collect();
+pub(super) async fn until_archived(node: &Node, runs: impl IntoIterator<Item = &str>) {
+    let ids: Vec<RunId> = runs.into_iter().map(|run| run.parse().expect("a run")).collect();
     let end = Instant::now() + STEP_TIMEOUT;
     while node.context().replica.read(|ledger| ids.iter().any(|id| ledger.run(*id).is_some())) {
         assert!(Instant::now() < end, "not archived within {STEP_TIMEOUT:?}");
@@ -100,7 +100,7 @@ async fn archived_runs_are_answered_as_before() {
     }
 
     advance_clock(&node, by(4 * DAY)).await;
-    until_archived(&node, &runs).await;
+    until_archived(&node, runs.iter().map(|run| run.run.as_str())).await;
     for size in [0, 1, 2, 3] {
         let all = list(&node, size, ListRunsRequest::default()).await;
         assert_eq!(all.len(), 8, "{size} a page");

@@ -70,7 +70,8 @@ async fn events_of_a_run_are_read_after_any_cursor() {
     assert!(all[0].nominal.starts_with("trigger ") && all[0].time.is_some(), "{:?}", all[0]);
     let last = all.last().expect("an event");
     assert_eq!((last.r#type(), last.counts.map(|counts| counts.sent)), (EventType::RunFinished, Some(3)));
-    let sent: u32 = all.iter().filter(|event| event.r#type() == EventType::RecipientsSent).map(|event| event.count).sum();
+    let sent: u32 =
+        all.iter().filter(|event| event.r#type() == EventType::RecipientsSent).map(|event| event.count).sum();
     assert_eq!((sent, all.len() >= 3), (3, true), "{all:?}");
     assert!(all.iter().all(|event| event.addresses.is_empty()), "{all:?}");
 
@@ -92,7 +93,8 @@ async fn events_of_a_run_are_read_after_any_cursor() {
     let mut sent: Vec<_> = sent.map(|event| (event.numbers.as_str(), event.count, event.addresses.clone())).collect();
     sent.sort();
     let expected = [("0", 1), ("1", 1), ("2", 1)];
-    let expected = expected.into_iter().zip(RECIPIENTS).map(|((number, one), address)| (number, one, vec![address.to_owned()]));
+    let expected =
+        expected.into_iter().zip(RECIPIENTS).map(|((number, one), address)| (number, one, vec![address.to_owned()]));
     assert_eq!(sent, expected.collect::<Vec<_>>());
     for (place, event) in each.iter().enumerate() {
         let rest = list(&node, ListEventsRequest { after: event.cursor.clone(), ..single.clone() }).await;

@@ -21,6 +21,7 @@ mod limits;
 pub(crate) mod node;
 mod overlap;
 mod pools;
+mod recipients;
 mod restore;
 mod schedules;
 mod send_test;

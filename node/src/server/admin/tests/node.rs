@@ -28,6 +28,7 @@ use reveille_proto::admin::v1::dead_letter_service_client::DeadLetterServiceClie
 use reveille_proto::admin::v1::doubt_service_client::DoubtServiceClient;
 use reveille_proto::admin::v1::opt_out_service_client::OptOutServiceClient;
 use reveille_proto::admin::v1::pool_service_client::PoolServiceClient;
+use reveille_proto::admin::v1::recipient_service_client::RecipientServiceClient;
 use reveille_proto::admin::v1::relay_service_client::RelayServiceClient;
 use reveille_proto::admin::v1::run_service_client::RunServiceClient;
 use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient;
@@ -249,6 +250,7 @@ clients!(
     audiences: AudienceServiceClient,
     campaigns: CampaignServiceClient,
     clocks: ClockServiceClient,
+    recipients: RecipientServiceClient,
     relays: RelayServiceClient,
     schedules: ScheduleServiceClient,
     runs: RunServiceClient,
@@ -332,7 +334,6 @@ impl Node {
     }
 }
 
-/// Creates a schedule and opens a run of it.
 /// Creates a schedule, and opens a run of it.
 pub async fn opened(channel: &Channel, body: ScheduleBody) -> (CreateScheduleResponse, TriggerScheduleResponse) {
     // A request id belongs to one body (P17), so each schedule has a different one.

@@ -1,11 +1,12 @@
-//! Builds messages of recipients that wait for a decision: in doubt, or dead.
+//! Builds messages of recipients of a run, and of those that wait for a decision: in doubt, or dead.
 
 use reveille_ledger::claim_history::DoubtReason;
 use reveille_ledger::ids::{Fence, Hash, RecipientId, RunId, Time};
-use reveille_ledger::{Claim, DeadLetter, Ledger, Run};
+use reveille_ledger::recipients::{LastAnswer, RecipientRow};
+use reveille_ledger::{Claim, DeadLetter, Ledger, RecipientState, Run};
 use reveille_proto::admin::v1;
 
-use super::{node_name, timestamp};
+use super::{node_name, recipient_state, timestamp};
 
 /// A recipient that is held in doubt.
 pub struct DoubtRow {
@@ -152,6 +153,37 @@ pub fn dead_letter(of: RecipientId, address: String, letter: &DeadLetter) -> v1:
         text: letter.text().to_owned(),
         attempts: u32::from(letter.attempts),
         since: Some(timestamp(letter.since)),
+    }
+}
+
+/// Builds the message of a recipient of a run. `address`: `None` for a caller who may not read addresses.
+pub fn run_recipient(row: RecipientRow, address: Option<String>) -> v1::RunRecipient {
+    let RecipientRow { number, state, attempts, at, last_answer, dead, doubt, inside_gap } = row;
+    let attempts = dead.as_ref().map_or(attempts, |letter| letter.attempts);
+    let why = match state {
+        RecipientState::InDoubt => doubt.map(cause),
+        RecipientState::Suppressed if inside_gap => Some("min_gap"),
+        RecipientState::Suppressed => Some("opted out"),
+        _ => None,
+    };
+    let answer = match dead {
+        Some(letter) => LastAnswer { code: letter.code, enhanced: letter.enhanced, text: letter.text().to_owned() },
+        None => {
+            let answer = last_answer.unwrap_or(LastAnswer { code: 0, enhanced: None, text: String::new() });
+            LastAnswer { text: why.map_or(answer.text, str::to_owned), ..answer }
+        }
+    };
+    // A relay's text often contains the address.
+    let text = if address.is_some() { answer.text } else { String::new() };
+    v1::RunRecipient {
+        number,
+        address: address.unwrap_or_default(),
+        state: recipient_state(state).into(),
+        code: u32::from(answer.code),
+        enhanced: answer.enhanced.map(|enhanced| enhanced.to_string()).unwrap_or_default(),
+        text,
+        attempts: u32::from(attempts),
+        at: at.map(timestamp),
     }
 }
 

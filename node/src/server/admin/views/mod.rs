@@ -19,7 +19,7 @@ use reveille_proto::admin::v1;
 use reveille_raft::Member;
 
 pub use campaign::{campaign, campaign_body, finish_by_ms};
-pub use doubt::{DoubtRow, cause, dead_letter, doubt};
+pub use doubt::{DoubtRow, cause, dead_letter, doubt, run_recipient};
 pub use history::{explained, inside_gap, opened, waited_for, waiting};
 pub use relay::{health, relay};
 pub use run::{blocked, made_way, recipient_state, run_of, run_state, state_word};
