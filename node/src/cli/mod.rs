@@ -29,6 +29,7 @@ mod handbook_tests;
 mod import;
 mod input;
 mod instant;
+mod lines;
 mod manifest;
 mod recipients;
 mod suppressions;

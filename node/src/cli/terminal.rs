@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::args::{ColorWhen, Format, Global};
 use super::escape;
 use super::failure::{Exit, Failure, Stop};
+use super::lines;
 use super::manifest::tree::Node;
 use super::manifest::write;
 use super::view::{Row, View, layout};
@@ -59,6 +60,10 @@ impl Terminal {
         self.screen && self.format == Format::Table
     }
 
+    fn is_json(&self) -> bool {
+        matches!(self.format, Format::Json | Format::Jsonl)
+    }
+
     /// True if tables and text are coloured.
     pub fn paints(&self) -> bool {
         self.paint
@@ -73,6 +78,8 @@ impl Terminal {
             // An object that was only checked may have no name yet.
             Format::Name if view.name().is_empty() => Ok(()),
             Format::Name => self.data(&view.name()),
+            Format::Csv => self.raw(&lines::csv(lines::records(std::slice::from_ref(view)))),
+            Format::Jsonl => self.data(&lines::json(view)),
         }
     }
 
@@ -87,21 +94,23 @@ impl Terminal {
             }
             Format::Table => self.data(&layout::table(R::COLUMNS, rows.iter().map(Row::cells).collect(), self.paint)),
             Format::Name => self.data(&rows.iter().map(View::name).collect::<Vec<_>>().join("\n")),
+            Format::Csv => self.raw(&lines::csv(lines::records(rows))),
+            Format::Jsonl => self.data(&rows.iter().map(lines::json).collect::<Vec<_>>().join("\n")),
         }
     }
 
     /// Prints a document for `apply -f`: YAML, unless another format is chosen.
     pub fn manifest(&self, name: &str, node: &Node) -> Result<(), Stop> {
         match self.format {
-            Format::Table | Format::Yaml => self.data(&write::yaml(node)),
-            Format::Json => self.data(&write::json(node)),
+            Format::Table | Format::Yaml | Format::Csv => self.data(&write::yaml(node)),
+            Format::Json | Format::Jsonl => self.data(&write::json(node)),
             Format::Name => self.data(name),
         }
     }
 
-    /// Prints text unchanged, for other programs.
+    /// Prints text unchanged, for other programs, with one line end.
     pub fn raw(&self, text: &str) -> Result<(), Stop> {
-        self.data(text.trim_end_matches("\r\n"))
+        self.data(text.trim_end_matches(['\r', '\n']))
     }
 
     /// Prints lines for the user.
@@ -117,8 +126,8 @@ impl Terminal {
     /// Prints one object of a stream: one line, or a YAML document.
     pub fn object(&self, name: &str, value: &Value) -> Result<(), Stop> {
         match self.format {
-            Format::Table | Format::Name => self.data(name),
-            Format::Json => self.data(&escape::json(&value.to_string())),
+            Format::Table | Format::Name | Format::Csv => self.data(name),
+            Format::Json | Format::Jsonl => self.data(&lines::json(value)),
             Format::Yaml => self.data(&format!("---\n{}", super::yaml::document(value))),
         }
     }
@@ -167,8 +176,8 @@ impl Terminal {
             return Ok(());
         }
         let shown = &on_one_line(question);
-        // With `-o json` the message keeps the names unchanged, because JSON escapes them.
-        let question = if self.format == Format::Json { question } else { shown };
+        // With JSON the message keeps the names unchanged, because JSON escapes them.
+        let question = if self.is_json() { question } else { shown };
         let refused = |message: String| {
             let next = Some("the same command with --yes".to_owned());
             Failure { exit: Exit::Usage, reason: "NOT_CONFIRMED".into(), message, next, ..Failure::default() }
@@ -225,7 +234,7 @@ impl Terminal {
     }
 
     fn print_failure(&self, failure: &Failure) {
-        if self.format == Format::Json {
+        if self.is_json() {
             return print_note(&escape::json(&failure.to_json()));
         }
         let (on, dim, off) = if self.paint_talk { ("\x1b[1;31m", "\x1b[2m", "\x1b[0m") } else { ("", "", "") };

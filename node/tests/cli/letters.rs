@@ -35,6 +35,28 @@ async fn hospital() -> Fake {
             };
             one(v1::ListDeadLettersResponse { dead_letters, next_page_token: next.into(), freshness: None })
         }
+        "ListRunRecipients" => {
+            let asked = v1::ListRunRecipientsRequest::decode(bytes).expect("a request");
+            let row = |number: u32, state: v1::RecipientState| v1::RunRecipient {
+                number,
+                address: format!("u{number}@x.example"),
+                state: state.into(),
+                ..Default::default()
+            };
+            let dead = v1::RunRecipient {
+                code: 550,
+                enhanced: "5.1.1".into(),
+                text: "no, \"never\"".into(),
+                attempts: 1,
+                at: second(100),
+                ..row(1, v1::RecipientState::Dead)
+            };
+            let (recipients, next) = match asked.page_token.as_str() {
+                "" => (vec![dead], "a"),
+                _ => (vec![row(2, v1::RecipientState::InDoubt)], ""),
+            };
+            one(v1::ListRunRecipientsResponse { recipients, next_page_token: next.into(), freshness: None })
+        }
         "CountDeadLetters" => {
             let asked = v1::CountDeadLettersRequest::decode(bytes).expect("a request");
             let (groups, next) = match asked.page_token.as_str() {
@@ -199,4 +221,41 @@ async fn words_of_relay_do_not_reach_terminal_as_control_characters() {
         let harmful = |one: char| one.is_control() && one != '\n' || one == '\u{202e}';
         assert!(ended.stdout.contains("such") && !ended.stdout.chars().any(harmful), "{line}: {ended:?}");
     }
+}
+
+#[tokio::test]
+async fn recipients_of_a_run_are_printed_in_each_format() {
+    let fake = hospital().await;
+    let printed = async |format: &str| {
+        let line = format!("run recipients r5.0 --state dead,in_doubt -o {format}");
+        fake.reveille(&line).await.stdout
+    };
+    assert_eq!(
+        printed("csv").await,
+        "number,address,state,code,enhanced,text,attempts,at\n\
+         1,u1@x.example,dead,550,5.1.1,\"no, \"\"never\"\"\",1,1970-01-01T00:01:40Z\n\
+         2,u2@x.example,in_doubt,,,,0,\n"
+    );
+    let json: serde_json::Value = serde_json::from_str(&printed("json").await).expect("JSON");
+    let lines = printed("jsonl").await;
+    let lines: Vec<serde_json::Value> =
+        lines.lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect();
+    assert_eq!(json, json!(lines));
+    assert_eq!(
+        lines[1],
+        json!({
+            "number": 2, "address": "u2@x.example", "state": "in_doubt", "code": null, "enhanced": null, "text": null,
+            "attempts": 0, "at": null,
+        })
+    );
+    assert_eq!(printed("name").await, "#1\n#2\n");
+    let table = printed("table").await;
+    assert!(table.contains("550 5.1.1 no, \"never\""), "{table}");
+    let states = [v1::RecipientState::Dead.into(), v1::RecipientState::InDoubt.into()];
+    let asked: Vec<v1::ListRunRecipientsRequest> = fake.requests("ListRunRecipients");
+    assert!(asked.iter().all(|asked| asked.run == "r5.0" && asked.states == states), "{asked:?}");
+    let page = fake.reveille("dead-letter list -o csv").await.stdout;
+    assert!(page.starts_with("attempts,code,enhanced,number,recipient,run,since,text\n0,550,,1,"), "{page}");
+    let wrong = fake.reveille("run recipients r5.0 --state lost").await;
+    assert_eq!(wrong.code, Some(2));
 }

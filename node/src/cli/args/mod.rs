@@ -160,6 +160,10 @@ pub enum Format {
     Yaml,
     /// Names alone, one a line, for scripts
     Name,
+    /// A row a line with a heading, for spreadsheets
+    Csv,
+    /// An object a line, for long lists
+    Jsonl,
 }
 
 /// When output is coloured.

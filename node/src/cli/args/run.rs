@@ -49,6 +49,30 @@ Examples:
         #[command(flatten)]
         watch: Watch,
     },
+    /// The recipients of a run, by number: state, last answer of a relay, attempts; also of an archived run
+    ///
+    /// With `-o csv` and `-o jsonl` all of them, page by page as they come; otherwise up to --limit. Addresses and
+    /// texts need the role `pii`.
+    #[command(after_long_help = "\
+Examples:
+  reveille run recipients r1042.0 --state dead,in_doubt
+  reveille run recipients r1042.0 -o csv > recipients.csv
+  reveille run recipients morning@2026-03-08T09:00:00 --state sent -o jsonl")]
+    Recipients {
+        /// rINDEX.PLACE, or NAME@INSTANT
+        run: String,
+        /// Only those in one of these states
+        #[arg(
+            long,
+            value_delimiter = ',',
+            value_parser = [
+                "pending", "claimed", "sent", "assumed", "dead", "suppressed", "expired", "cancelled", "in_doubt",
+            ]
+        )]
+        state: Vec<String>,
+        #[command(flatten)]
+        paging: Paging,
+    },
     /// Follow a run until nothing of it is pending; one object a line with -o json
     #[command(after_long_help = "Examples:\n  reveille run watch r1042.0\n  reveille run watch r1042.0 --timeout 10m")]
     Watch {

@@ -9,11 +9,12 @@ use reveille_ledger::ids::Hash;
 use reveille_proto::admin::v1::ListAuditRecordsRequest;
 use serde_json::Value;
 
-use super::export::{Record, export, json_line};
+use super::export::{Record, export};
 use super::{CommandContext, PAGE_SIZE};
 use crate::cli::args::{AuditArgs, AuditCommand, AuditTime, ExportFormat};
 use crate::cli::failure::{Failure, Stop};
 use crate::cli::instant::to_wire;
+use crate::cli::lines;
 use crate::cli::view::audit::{AuditView, VerifiedView};
 use crate::server::admin::shown_audit_record;
 
@@ -122,7 +123,7 @@ impl Chain {
         let record = value["record"].as_str().and_then(bytes).and_then(|bytes| AuditRecord::from_bytes(&bytes).ok());
         let record = record.ok_or_else(|| format!("{index} was changed: its bytes are not a record"))?;
         let index = format!("record {}", record.index);
-        if json_line(&AuditView::from(shown_audit_record(&record))).as_bytes() != line {
+        if lines::json(&AuditView::from(shown_audit_record(&record))).as_bytes() != line {
             return Err(format!("{index} was changed: its fields differ from its bytes"));
         }
         if let Some((_, last)) = self.ends
@@ -168,7 +169,7 @@ mod tests {
                 outcome: AuditOutcome::Refused(RefusalKind::NotPermitted),
             };
             previous = record.hash();
-            (json_line(&AuditView::from(shown_audit_record(&record))), record.index)
+            (lines::json(&AuditView::from(shown_audit_record(&record))), record.index)
         });
         records.unzip()
     }
@@ -220,7 +221,7 @@ mod tests {
             let record = AuditRecord::from_bytes(&bytes).expect("a record");
             let record = AuditRecord { outcome: AuditOutcome::Done, ..record };
             let mut remade = as_bytes(&lines);
-            remade[place] = json_line(&AuditView::from(shown_audit_record(&record))).into_bytes();
+            remade[place] = lines::json(&AuditView::from(shown_audit_record(&record))).into_bytes();
             assert_eq!(fails(&remade).map(|(found, _)| found), Some(place + 1), "its hash is another one");
         }
         assert_eq!(fails(&as_bytes(&lines[2..])), None, "a file may begin anywhere");

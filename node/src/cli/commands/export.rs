@@ -8,8 +8,8 @@ use reveille_proto::{ListPage, Listing};
 
 use super::{CommandContext, PAGE_SIZE};
 use crate::cli::args::ExportFormat;
-use crate::cli::escape;
 use crate::cli::failure::{Failure, Stop};
+use crate::cli::lines;
 use crate::cli::view::Row;
 use crate::format;
 
@@ -46,9 +46,9 @@ where
         count += answer.rows.len() as u64;
         let bytes = written(&answer.rows, format, std::mem::take(&mut is_first));
         match &mut target {
-            Some(target) => target.write(&bytes)?,
+            Some(target) => target.write(bytes.as_bytes())?,
             None if bytes.is_empty() => {}
-            None => context.terminal.raw(String::from_utf8_lossy(&bytes).trim_end_matches('\n'))?,
+            None => context.terminal.raw(&bytes)?,
         }
         if answer.next.is_empty() || answer.next == token {
             break;
@@ -63,27 +63,14 @@ where
 }
 
 /// Encodes one page. The first page of CSV begins with the headings.
-fn written<R: Record>(rows: &[R], format: ExportFormat, is_first: bool) -> Vec<u8> {
+fn written<R: Record>(rows: &[R], format: ExportFormat, is_first: bool) -> String {
     match format {
         ExportFormat::Csv => {
-            let mut writer = csv::WriterBuilder::new().has_headers(false).from_writer(Vec::new());
             let headings = is_first.then(|| R::FIELDS.iter().map(|field| (*field).to_owned()).collect());
-            // A relay's reply can contain control characters that repaint a terminal; no other field can.
-            let escaped = |row: &R| row.values().iter().map(|value| escape::escaped(value, &[])).collect();
-            for record in headings.into_iter().chain(rows.iter().map(escaped)) {
-                let record: Vec<String> = record;
-                // Cannot fail: it writes to memory, and each row has one value per field.
-                let _ = writer.write_record(&record);
-            }
-            writer.into_inner().unwrap_or_default()
+            lines::csv(headings.into_iter().chain(rows.iter().map(Record::values)))
         }
-        ExportFormat::Jsonl => rows.iter().map(|row| json_line(row) + "\n").collect::<String>().into_bytes(),
+        ExportFormat::Jsonl => rows.iter().map(|row| lines::json(row) + "\n").collect(),
     }
-}
-
-/// Returns a row as a line of JSON, without the line's end.
-pub(super) fn json_line<R: Row>(row: &R) -> String {
-    escape::json(&serde_json::to_string(row).unwrap_or_default())
 }
 
 /// A file that gets its name only when it is complete.

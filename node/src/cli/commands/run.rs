@@ -1,20 +1,22 @@
 //! Implements `reveille run …` without `watch`, and `reveille explain`.
 
 use reveille_proto::admin::v1::{
-    CancelRunRequest, ExplainRequest, GetRunRequest, GetScheduleRequest, ListRelaysRequest, ListRunsRequest,
-    PauseRunRequest, ResumeRunRequest, RunState,
+    CancelRunRequest, ExplainRequest, GetRunRequest, GetScheduleRequest, ListRelaysRequest, ListRunRecipientsRequest,
+    ListRunsRequest, PauseRunRequest, RecipientState, ResumeRunRequest, RunState,
 };
 use reveille_proto::{ListPage, Listing};
 
+use super::export::export;
 use super::schedule::read;
 use super::{CommandContext, Seen, watch};
-use crate::cli::args::{ExplainArgs, Format, RunArgs, RunCommand};
+use crate::cli::args::{ExplainArgs, ExportFormat, Format, Paging, RunArgs, RunCommand};
 use crate::cli::client::RetrySafety;
 use crate::cli::doctor;
 use crate::cli::failure::{Failure, Stop};
 use crate::cli::instant::to_wire;
 use crate::cli::view::barrier::BarrierView;
 use crate::cli::view::explain::ExplanationView;
+use crate::cli::view::recipient::RunRecipientView;
 use crate::cli::view::run::RunView;
 use crate::cli::word::name as name_of;
 
@@ -41,6 +43,10 @@ pub async fn run(context: &CommandContext<'_>, args: RunArgs) -> Result<(), Stop
             let request = GetRunRequest { tenant, run, stale: context.stale };
             context.one(watch, async || show(context, request.clone()).await).await
         }
+        RunCommand::Recipients { run, state, paging } => {
+            let states = state.iter().map(|word| recipient_state_of(word)).collect();
+            recipients(context, paging, ListRunRecipientsRequest { tenant, run, states, ..Default::default() }).await
+        }
         RunCommand::Watch { run } => watch::run(context, tenant, run).await,
         RunCommand::Pause { run, reason } => pause(context, tenant, run, reason).await,
         RunCommand::Resume { run, without_canary } => {
@@ -66,6 +72,26 @@ pub async fn explain(context: &CommandContext<'_>, args: ExplainArgs) -> Result<
 
 fn state_of(word: &str) -> i32 {
     RunState::from_str_name(&name_of("RUN_STATE_", word)).unwrap_or_default().into()
+}
+
+fn recipient_state_of(word: &str) -> i32 {
+    RecipientState::from_str_name(&name_of("RECIPIENT_STATE_", word)).unwrap_or_default().into()
+}
+
+async fn recipients(
+    context: &CommandContext<'_>,
+    paging: Paging,
+    request: ListRunRecipientsRequest,
+) -> Result<(), Stop> {
+    let format = match context.terminal.format() {
+        Format::Csv => ExportFormat::Csv,
+        Format::Jsonl => ExportFormat::Jsonl,
+        Format::Table | Format::Json | Format::Yaml | Format::Name => {
+            let page = |size, token| context.page::<RunRecipientView, _>(request.clone(), size, token);
+            return context.list(paging, page).await;
+        }
+    };
+    export::<RunRecipientView, _>(context, (None, format), request).await
 }
 
 async fn page(context: &CommandContext<'_>, request: ListRunsRequest) -> Result<ListPage<RunView>, Failure> {

@@ -1,4 +1,4 @@
-//! Output of `recipient …`.
+//! Output of `recipient …` and of `run recipients`.
 
 use std::collections::BTreeMap;
 
@@ -72,6 +72,70 @@ impl Record for RecipientPlaceView {
         let number = self.number.map(|number| number.to_string());
         let rest = [self.name.clone(), number, self.state.clone()].map(Option::unwrap_or_default);
         [self.kind.clone()].into_iter().chain(rest).collect()
+    }
+}
+
+view! {
+    /// A recipient of a run.
+    pub struct RunRecipientView of v1::RunRecipient as row {
+        number: u32,
+        /// Null for a token without the role pii.
+        address: Option<String>,
+        state: String = word("RECIPIENT_STATE_", row.state().as_str_name()),
+        /// Reply code of the last refusal; null if there was none, or if the email was accepted later.
+        code: Option<u32>,
+        enhanced: Option<String>,
+        text: Option<String>,
+        attempts: u32,
+        at: Option<String>,
+    }
+}
+
+impl View for RunRecipientView {
+    fn name(&self) -> String {
+        format!("#{}", self.number)
+    }
+
+    fn text(&self, paint: bool) -> String {
+        card(RunRecipientView::COLUMNS.iter().copied().zip(self.cells()).collect(), paint)
+    }
+}
+
+impl Row for RunRecipientView {
+    const NOUN: &'static str = "recipients";
+    const COLUMNS: &'static [&'static str] = &["#", "ADDRESS", "STATE", "ATTEMPTS", "AT", "ANSWER"];
+
+    fn cells(&self) -> Vec<Cell> {
+        let code = self.code.map(|code| code.to_string());
+        let answer: Vec<String> = [code, self.enhanced.clone(), self.text.clone()].into_iter().flatten().collect();
+        vec![
+            self.number.to_string().into(),
+            Cell::or_dash(self.address.as_deref()),
+            self.state.as_str().into(),
+            self.attempts.to_string().into(),
+            Cell::or_dash(self.at.as_deref()),
+            Cell::or_dash(Some(answer.join(" ")).as_deref().filter(|answer| !answer.is_empty())),
+        ]
+    }
+}
+
+impl Record for RunRecipientView {
+    const ONE: &'static str = "recipient";
+    const FIELDS: &'static [&'static str] =
+        &["number", "address", "state", "code", "enhanced", "text", "attempts", "at"];
+
+    fn values(&self) -> Vec<String> {
+        let code = self.code.map(|code| code.to_string());
+        vec![
+            self.number.to_string(),
+            self.address.clone().unwrap_or_default(),
+            self.state.clone(),
+            code.unwrap_or_default(),
+            self.enhanced.clone().unwrap_or_default(),
+            self.text.clone().unwrap_or_default(),
+            self.attempts.to_string(),
+            self.at.clone().unwrap_or_default(),
+        ]
     }
 }
 
