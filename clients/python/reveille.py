@@ -211,7 +211,7 @@ class Client:
             except ReveilleError as error:
                 unknown |= error.may_have_taken_effect and method != "GET"
                 error.may_have_taken_effect = unknown
-                pause = max(error.retry_after, random.uniform(0.5, 1.0) * min(2.0, 0.1 * 2**attempt))
+                pause = max(error.retry_after, random.uniform(0.5, 1.0) * min(2.0, 0.1 * 2 ** min(attempt, 5)))
                 if not error.is_retried or time.monotonic() + pause >= deadline:
                     raise
             time.sleep(pause)
@@ -230,7 +230,7 @@ class Client:
             content = answer.read()
             if answer.status == 200:
                 return json.loads(content)
-        except (OSError, http.client.HTTPException, ValueError) as cause:
+        except (OSError, http.client.HTTPException, json.JSONDecodeError, UnicodeDecodeError) as cause:
             error = ReveilleError(f"no answer from {self._host}: {cause or type(cause).__name__}")
             error.may_have_taken_effect = is_connected
             error.is_retried = not isinstance(cause, ssl.SSLCertVerificationError)

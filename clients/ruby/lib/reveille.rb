@@ -150,7 +150,7 @@ module Reveille
         connected = true
         http.request(call)
       end
-      return JSON.parse(answer.body) if answer.code == "200"
+      return JSON.parse(answer.body.to_s) if answer.code == "200"
 
       raise refusal(answer.code.to_i, answer.body.to_s, answer["Retry-After"].to_s)
     rescue SystemCallError, SocketError, IOError, Timeout::Error, OpenSSL::SSL::SSLError, Net::ProtocolError,
