@@ -256,7 +256,7 @@ fn next_of(reason: &str, violations: &[FieldViolation]) -> Option<&'static str> 
             "the same with --at and an instant to come, such as 2030-12-01T09:00:00+01:00"
         }
         "SCHEDULE_NOT_FOUND" => "reveille schedule list",
-        "RUN_NOT_FOUND" => "reveille run list",
+        "RUN_NOT_FOUND" | "MESSAGE_NOT_FOUND" => "reveille run list",
         "RECIPIENT_NOT_FOUND" => "reveille run show RUN",
         "RELAY_NOT_FOUND" => "reveille relay list",
         "TENANT_NOT_FOUND" => "reveille tenant list",

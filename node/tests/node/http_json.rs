@@ -1,6 +1,7 @@
 //! The API in JSON over HTTP, called by `curl` as an application would.
 
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::{Value, json};
@@ -8,58 +9,89 @@ use serde_json::{Value, json};
 use crate::process::{Process, until};
 
 /// A node with its CA and a token in files.
-struct Api {
-    node: Process,
-    folder: tempfile::TempDir,
-    token: String,
+pub struct Api {
+    pub node: Process,
+    pub folder: tempfile::TempDir,
+    pub client: Curl,
+}
+
+/// A client of the API: `curl` with a CA in a file and a token.
+#[derive(Clone)]
+pub struct Curl {
+    ca: PathBuf,
+    pub token: String,
 }
 
 /// A response: status, headers in lower case, and the body.
 #[derive(Debug)]
-struct Answer {
-    status: u16,
-    headers: String,
+pub struct Answer {
+    pub status: u16,
+    pub headers: String,
     body: String,
 }
 
 impl Answer {
-    fn json(&self) -> Value {
+    pub fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or_else(|_| panic!("{self:?}"))
     }
 }
 
-impl Api {
-    fn start() -> Api {
-        let folder = tempfile::tempdir().expect("a folder");
-        let node = Process::listening(folder.path(), "one");
-        until("a leader", || node.reveille("schedule list").code == Some(0));
+impl Curl {
+    /// Makes a token of this cluster.
+    pub fn of(folder: &Path, node: &Process) -> Curl {
         let ca = node.reveille("context show -o json");
         let ca: Value = serde_json::from_str(&ca.stdout).unwrap_or_else(|_| panic!("{ca:?}"));
-        fs::write(folder.path().join("ca.pem"), ca["ca"].as_str().unwrap_or_default()).expect("written");
-        let made = node.reveille("token create app --role admin --all-tenants -o json");
+        let file = folder.join("ca.pem");
+        fs::write(&file, ca["ca"].as_str().unwrap_or_default()).expect("written");
+        let client = Curl { ca: file, token: String::new() };
+        client.with_token(node, "app --role admin --all-tenants")
+    }
+
+    /// Returns the same client with a new token.
+    pub fn with_token(&self, node: &Process, flags: &str) -> Curl {
+        let made = node.reveille(&format!("token create {flags} -o json"));
         let made: Value = serde_json::from_str(&made.stdout).unwrap_or_else(|_| panic!("{made:?}"));
-        let token = made["secret"].as_str().expect("a token").to_owned();
-        Api { node, folder, token }
+        Curl { ca: self.ca.clone(), token: made["secret"].as_str().expect("a token").to_owned() }
     }
 
-    /// Calls the API by `curl` with these further arguments.
-    fn curl(&self, verb: &str, path: &str, more: &[&str]) -> Answer {
+    /// Calls the API of the node at `address` with the token.
+    pub fn call(&self, address: &str, verb: &str, path: &str, more: &[&str]) -> Result<Answer, String> {
         let token = format!("Authorization: Bearer {}", self.token);
-        self.curl_as(&[&["-X", verb, "-H", &token], more].concat(), path)
+        self.call_as(address, &[&["-X", verb, "-H", &token], more].concat(), path)
     }
 
-    fn curl_as(&self, arguments: &[&str], path: &str) -> Answer {
+    /// Calls the API with these arguments. An error is what `curl` says if there is no answer.
+    fn call_as(&self, address: &str, arguments: &[&str], path: &str) -> Result<Answer, String> {
         let out = Command::new("curl")
             .args(["--silent", "--show-error", "--include", "--max-time", "60", "--cacert"])
-            .arg(self.folder.path().join("ca.pem"))
+            .arg(&self.ca)
             .args(arguments)
-            .arg(format!("https://{}{path}", self.node.admin))
+            .arg(format!("https://{address}{path}"))
             .output()
             .expect("curl runs");
         let out = String::from_utf8(out.stdout).expect("text") + &String::from_utf8(out.stderr).expect("text");
-        let (headers, body) = out.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{out}"));
+        let Some((headers, body)) = out.split_once("\r\n\r\n") else { return Err(out) };
         let status = headers.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or_default();
-        Answer { status, headers: headers.to_lowercase(), body: body.to_owned() }
+        Ok(Answer { status, headers: headers.to_lowercase(), body: body.to_owned() })
+    }
+}
+
+impl Api {
+    pub fn start() -> Api {
+        let folder = tempfile::tempdir().expect("a folder");
+        let node = Process::listening(folder.path(), "one");
+        until("a leader", || node.reveille("schedule list").code == Some(0));
+        let client = Curl::of(folder.path(), &node);
+        Api { node, folder, client }
+    }
+
+    /// Calls the API by `curl` with these further arguments.
+    pub fn curl(&self, verb: &str, path: &str, more: &[&str]) -> Answer {
+        self.client.call(&self.node.admin, verb, path, more).unwrap_or_else(|said| panic!("{said}"))
+    }
+
+    pub fn curl_as(&self, arguments: &[&str], path: &str) -> Answer {
+        self.client.call_as(&self.node.admin, arguments, path).unwrap_or_else(|said| panic!("{said}"))
     }
 }
 
@@ -167,9 +199,7 @@ fn token_of_one_tenant_reads_no_other_over_http() {
     for tenant in ["red", "blue"] {
         assert_eq!(api.curl("POST", "/v1/schedules", &["-d", &of(tenant)]).status, 200);
     }
-    let made = api.node.reveille("token create red --role editor --tenant red -o json");
-    let made: Value = serde_json::from_str(&made.stdout).unwrap_or_else(|_| panic!("{made:?}"));
-    api.token = made["secret"].as_str().expect("a token").to_owned();
+    api.client = api.client.with_token(&api.node, "red --role editor --tenant red");
     assert_eq!(api.curl("GET", "/v1/schedules/news?tenant=red", &[]).status, 200);
     assert_eq!(api.curl("GET", "/v1/schedules/news?tenant=blue", &[]).status, 403);
     assert_eq!(api.curl("POST", "/v1/schedules", &["-d", &of("blue")]).status, 403);

@@ -15,6 +15,7 @@ mod gap;
 mod http_json;
 mod log;
 mod membership;
+mod messages;
 mod metrics;
 mod process;
 mod quorum;

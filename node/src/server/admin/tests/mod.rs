@@ -18,6 +18,7 @@ mod gap;
 mod jitter;
 mod letters;
 mod limits;
+mod messages;
 pub(crate) mod node;
 mod overlap;
 mod pools;

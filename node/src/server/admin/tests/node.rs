@@ -26,6 +26,7 @@ use reveille_proto::admin::v1::clock_service_client::ClockServiceClient;
 use reveille_proto::admin::v1::cluster_service_client::ClusterServiceClient;
 use reveille_proto::admin::v1::dead_letter_service_client::DeadLetterServiceClient;
 use reveille_proto::admin::v1::doubt_service_client::DoubtServiceClient;
+use reveille_proto::admin::v1::message_service_client::MessageServiceClient;
 use reveille_proto::admin::v1::opt_out_service_client::OptOutServiceClient;
 use reveille_proto::admin::v1::pool_service_client::PoolServiceClient;
 use reveille_proto::admin::v1::recipient_service_client::RecipientServiceClient;
@@ -253,6 +254,7 @@ clients!(
     recipients: RecipientServiceClient,
     relays: RelayServiceClient,
     schedules: ScheduleServiceClient,
+    messages: MessageServiceClient,
     runs: RunServiceClient,
     doubts: DoubtServiceClient,
     dead_letters: DeadLetterServiceClient,
