@@ -111,7 +111,8 @@ fn what_is_wrong_with_a_message_is_named_and_nothing_is_sent() {
     let ann = message("ann@example.com");
     assert_eq!(problem(&ann, ""), (400, "key".to_owned()));
     assert_eq!(problem(&ann, "two words"), (400, "key".to_owned()));
-    let two = api.curl("POST", "/v1/messages", &["-H", "Idempotency-Key: one", "-d", &with("key", json!("two")).to_string()]);
+    let two =
+        api.curl("POST", "/v1/messages", &["-H", "Idempotency-Key: one", "-d", &with("key", json!("two")).to_string()]);
     assert_eq!(two.status, 400, "two keys: {two:?}");
     let large = api.folder.path().join("large");
     fs::write(&large, with("to", json!(["a".repeat(5 * 1024 * 1024)])).to_string()).expect("written");

@@ -3,9 +3,9 @@
 use reveille_cluster::leader::barrier::BarrierError;
 use reveille_cluster::leader::transfer::TransferError;
 use reveille_cluster::process::peer_messages::{MemberChange, MemberRefusal, MemberWait};
+use reveille_ledger::RunSummary;
 use reveille_ledger::ids::{Fence, RunId};
 use reveille_ledger::refusal::CommandRefusal;
-use reveille_ledger::{MESSAGES_NAME, RunSummary};
 use reveille_proto::admin::v1::ErrorReason;
 use reveille_raft::{ArchiveError, Member, ProposeError, ReadError};
 use tonic::Code;
@@ -196,20 +196,14 @@ pub fn no_message(key: &str) -> ApiError {
 /// The retention of the run is over: its details are removed, and only its summary is left (P24).
 pub fn details_removed(run: RunId, summary: &RunSummary) -> ApiError {
     let kept = "its counts are kept, its recipients are not";
-    let message = format!("run {run}{} is older than its retention: {kept}", of_schedule(&summary.name));
+    let message = format!("run {run} of {} is older than its retention: {kept}", summary.label());
     ApiError::new(Code::NotFound, ErrorReason::RunNotFound, message).next(format!("reveille run show {run}"))
 }
 
 /// The run has left the replicated state, so nothing changes it any more (P24).
 pub fn archived(run: RunId, name: &str) -> ApiError {
-    let of = of_schedule(name);
-    let message = format!("run {run}{of} is finished and in the archive: its results cannot change");
+    let message = format!("run {run} of {name} is finished and in the archive: its results cannot change");
     not_possible(message).next(format!("reveille run show {run}"))
-}
-
-/// Names the schedule of a run. A message has none.
-fn of_schedule(name: &str) -> String {
-    if name == MESSAGES_NAME { String::new() } else { format!(" of {name}") }
 }
 
 /// This node cannot read a part of the archive. An answer without that part would be wrong, so there is none.

@@ -166,9 +166,9 @@ pub struct MissingPart {
 }
 
 impl Run {
-    /// What alarms call it: its schedule's name.
+    /// What texts call it: its schedule's name.
     pub fn label(&self) -> &str {
-        if self.cause.is_message() { "a message" } else { &self.name }
+        label(self.cause, &self.name)
     }
 
     /// Its slots in its page.
@@ -305,7 +305,16 @@ pub struct Mailing {
     pub recipients: Hash,
 }
 
+fn label(cause: OpeningCause, name: &str) -> &str {
+    if cause.is_message() { "a message" } else { name }
+}
+
 impl RunSummary {
+    /// See [`Run::label`].
+    pub fn label(&self) -> &str {
+        label(self.cause, &self.name)
+    }
+
     /// Shares its texts with other summaries.
     pub(crate) fn intern(&mut self, shared: &mut SharedValues) {
         [&mut self.tenant, &mut self.name].into_iter().for_each(|text| shared.texts.intern(text));

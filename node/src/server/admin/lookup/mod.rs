@@ -14,7 +14,7 @@ use reveille_cluster::ops::zones::Zones;
 use reveille_ledger::address::Address;
 use reveille_ledger::ids::{Nominal, RunId, ScheduleId, Time};
 use reveille_ledger::policy::DAY_MS;
-use reveille_ledger::{InstantOutcome, Ledger, Schedule};
+use reveille_ledger::{InstantOutcome, Ledger, Run, RunSummary, Schedule};
 use reveille_proto::admin::v1::Freshness;
 
 use super::archive::{ArchiveChain, ArchivedRun};
@@ -322,8 +322,8 @@ impl Admin {
             if at.state.run(run).is_some() {
                 return Ok(());
             }
-            let archived = at.own.run(run).map(|run| &run.name);
-            let name = archived.or_else(|| at.own.summaries().get(&run).map(|summary| &summary.name));
+            let archived = at.own.run(run).map(Run::label);
+            let name = archived.or_else(|| at.own.summaries().get(&run).map(RunSummary::label));
             Err(name.map_or_else(|| error_texts::no_run(run), |name| error_texts::archived(run, name)))
         });
         may_change.await??;

@@ -101,8 +101,13 @@ async fn message_for_later_leaves_at_its_time_and_a_cancelled_one_never() {
     let node = node_with_test_clock("").await;
     let at = |seconds| Some(prost_types::Timestamp { seconds, nanos: 0 });
     let due = now(&node).await + 2 * HOUR;
-    let hour = Some(Policies { finish_by: Some(prost_types::Duration { seconds: HOUR, nanos: 0 }), ..Policies::default() });
-    let later = |key: &str, due| SendMessageRequest { send_time: at(due), policies: hour.clone(), ..message(key, &["ann@example.net"]) };
+    let hour =
+        Some(Policies { finish_by: Some(prost_types::Duration { seconds: HOUR, nanos: 0 }), ..Policies::default() });
+    let later = |key: &str, due| SendMessageRequest {
+        send_time: at(due),
+        policies: hour.clone(),
+        ..message(key, &["ann@example.net"])
+    };
     let sent = send(&node, later("later", due)).await.expect("taken");
     let run = run_of(&sent);
     run_of(&send(&node, later("never", due)).await.expect("taken"));
