@@ -265,7 +265,7 @@ fn events_are_read_after_a_cursor_and_of_own_tenant_only() {
     let lines = api.curl("GET", "/v1/events/watch?tenant=red", &["--max-time", "3"]);
     assert!(lines.headers.contains("application/jsonl"), "{lines:?}");
     let lines = lines.body.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let watched: Vec<Value> = lines.map(|line| line["event"].clone()).collect();
+    let watched: Vec<Value> = lines.map(|line| line["event"].clone()).filter(Value::is_object).collect();
     assert_eq!(watched, events(&api.curl("GET", "/v1/events?tenant=red", &[])));
 }
 

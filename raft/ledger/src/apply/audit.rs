@@ -46,13 +46,14 @@ impl Ledger {
         let record = AuditRecord { previous, index, at, outcome, ..begun };
         self.head.audit = record.hash();
         self.audit.put(index, record);
-        if self.audit.len() >= self.limits().audit_part_records {
-            self.archive_audit(context);
-        }
     }
 
-    /// Moves the records to a new part of the archive.
-    fn archive_audit(&mut self, context: &Context) {
+    /// Moves the records to a new part of the archive, if there are enough. An entry that raises the level may change
+    /// how many that are.
+    pub(super) fn archive_full_audit(&mut self, context: &Context) {
+        if self.audit.len() < self.limits().audit_part_records {
+            return;
+        }
         let (first, last) = (self.audit.iter().next(), self.audit.iter().next_back());
         let (Some((_, first)), Some((_, last))) = (first, last) else { return };
         let content = PartContent::Audit { first: first.index, last: last.index, from: first.at, to: last.at };

@@ -19,6 +19,7 @@ impl Ledger {
             self.derived.event_bytes += row.packed_len();
             self.events.put((context.index, place), row);
         }
+        // An entry that raises the level may change the limits.
         let limits = self.limits();
         if self.events.len() >= limits.event_part_rows || self.derived.event_bytes >= limits.event_part_bytes {
             self.archive_events(context);

@@ -119,6 +119,7 @@ impl Ledger {
         if let Some(record) = record {
             self.add_audit_record(&context, record, &outcome);
         }
+        self.archive_full_audit(&context);
         ApplyResult {
             reply: CommandReply { index: context.repeats.unwrap_or(index), outcome },
             effects: context.effects,

@@ -106,7 +106,7 @@ fn sources(ledger: &Ledger, filter: &RecordFilter) -> Vec<RecordSource> {
         PartContent::Audit { first, last, from, to } if filter.reaches(from, to) => {
             Some(RecordSource::Part(key, first, last))
         }
-        PartContent::Audit { .. } | PartContent::Runs { .. } => None,
+        _ => None,
     });
     let mut sources: Vec<_> = parts.collect();
     sources.push(RecordSource::State(ledger.audit().iter().map(|(_, record)| record.clone()).collect()));

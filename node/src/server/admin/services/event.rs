@@ -67,7 +67,7 @@ impl Admin {
         self.stream(async move |admin, watcher| admin.follow_events(&query, &call, start, &watcher).await)
     }
 
-    /// Sends events until the reader is gone, or may not read them any more.
+    /// Sends events until the reader is gone, or may not read them any more. The first answer is the cursor.
     async fn follow_events(
         &self,
         query: &EventQuery,
@@ -75,6 +75,10 @@ impl Admin {
         mut cursor: EventCursor,
         watcher: &Watcher<WatchEventsResponse>,
     ) {
+        let answer = |event, cursor| Ok::<_, Status>(WatchEventsResponse { event, cursor });
+        if watcher.send(answer(None, cursor.to_string())).await.is_err() {
+            return;
+        }
         loop {
             let page = match self.next_events(query, call, cursor, Instant::now() + SIGN_EVERY).await {
                 Ok(page) => page,
@@ -84,7 +88,6 @@ impl Admin {
                     return;
                 }
             };
-            let answer = |event, cursor| Ok::<_, Status>(WatchEventsResponse { event, cursor });
             let sign = page.events.is_empty().then(|| answer(None, page.cursor.to_string()));
             let events = page.events.into_iter().map(|event| {
                 let cursor = event.cursor.clone();

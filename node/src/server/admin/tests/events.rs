@@ -23,13 +23,11 @@ async fn page(node: &Node, request: ListEventsRequest) -> ListEventsResponse {
     page.expect("a page").into_inner()
 }
 
-/// Returns all events that the request selects, page by page, and checks that their cursors name them.
+/// Returns all events that the request selects, page by page.
 async fn list(node: &Node, mut request: ListEventsRequest) -> Vec<Event> {
     let mut all: Vec<Event> = Vec::new();
     loop {
         let answer = page(node, request.clone()).await;
-        let is_last = answer.events.last().is_none_or(|last| !answer.more || last.cursor == answer.cursor);
-        assert!(is_last, "{} {:?}", answer.cursor, answer.events.last());
         all.extend(answer.events);
         if !answer.more {
             return all;

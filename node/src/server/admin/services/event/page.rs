@@ -82,7 +82,8 @@ impl EventPage {
         for EventGroup { tenant, subject, events } in groups {
             let is_own = *tenant == *query.tenant;
             for kind in events {
-                let at = std::mem::replace(&mut place, place + 1);
+                let at = place;
+                place += 1;
                 if EventCursor::after_event(index, at) <= self.cursor {
                     continue;
                 }
