@@ -10,7 +10,8 @@ use crate::effect::Effect;
 use crate::injected_bugs::{self, Bug};
 use crate::model::{
     Activity, Bitmap, BlockCause, BlockingRun, BounceBreaker, Bounded, CHUNK, CanaryState, Chunk, CommandOutcome,
-    CommandRefusal, EventKind, Hash, Impossible, Ledger, LedgerLimits, NextInstant, Nominal, OpeningCause, Overlap, Page, PageId, Policies, RecipientCounts, RecipientState, Run, RunId, RunState, Schedule, ScheduleId, Time,
+    CommandRefusal, EventKind, Hash, Impossible, Ledger, LedgerLimits, NextInstant, Nominal, OpeningCause, Overlap,
+    Page, PageId, Policies, RecipientCounts, RecipientState, Run, RunId, RunState, Schedule, ScheduleId, Time,
 };
 
 /// An occurrence that opens, before it has a page.

@@ -9,7 +9,10 @@ use crate::index::Derived;
 use crate::injected_bugs::{self, Bug};
 use crate::model::{
     AdminToken, ArchivePart, ArchivePartKey, AuditRecord, CHUNK, Campaign, Chunk, ChunkKey, Claim, ClaimOwner,
-    ClosedClaimBlock, ClosedClaimKey, Day, DeadLetter, EventKey, Fence, Hash, Head, InstantOutcome, LeavingTimes, MESSAGES_NAME, Node, NodeId, Nominal, OptedOut, PackedEvents, Page, PageId, PoolRow, RecipientId, RecipientState, Recipients, Relay, RelayShare, RemovedNode, Run, RunEvent, RunEventKey, RunId, RunSummary, Schedule, ScheduleId, Seal, SealedAudience, StoredAnswer, StoredBlob, TakenBack, Tenant, Time, TokenId,
+    ClosedClaimBlock, ClosedClaimKey, Day, DeadLetter, EventKey, Fence, Hash, Head, InstantOutcome, LeavingTimes,
+    MESSAGES_NAME, Node, NodeId, Nominal, OptedOut, PackedEvents, Page, PageId, PoolRow, RecipientId, RecipientState,
+    Recipients, Relay, RelayShare, RemovedNode, Run, RunEvent, RunEventKey, RunId, RunSummary, Schedule, ScheduleId,
+    Seal, SealedAudience, StoredAnswer, StoredBlob, TakenBack, Tenant, Time, TokenId,
 };
 use crate::storage::Table;
 

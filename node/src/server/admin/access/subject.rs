@@ -6,7 +6,23 @@ use reveille_ledger::DEFAULT_TENANT;
 use reveille_ledger::token::Rights;
 use reveille_proto::admin::v1::{
     AbortRotationRequest, AcceptRestoreRequest, AddMemberRequest, AddOptOutRequest, AddRelayRequest,
-    AdvanceClockRequest, BackfillScheduleRequest, BatchCreateSchedulesRequest, CancelCampaignRequest, CancelMessageRequest, CancelRunRequest, CheckOptOutRequest, CountDeadLettersRequest, CreateBackupRequest, CreateCampaignRequest, CreateScheduleRequest, CreateTokenRequest, DeleteAudienceRequest, DeleteCampaignRequest, DeleteScheduleRequest, DiscardDeadLettersRequest, DrainMemberRequest, EraseRecipientRequest, ExplainRequest, ExportRunRecipientsRequest, FindRecipientRequest, FinishUpgradeRequest, GetAudienceRequest, GetAuthorityRequest, GetCampaignRequest, GetClockRequest, GetClusterStatusRequest, GetDoubtRequest, GetMessageRequest, GetOwnTokenRequest, GetPoolRequest, GetRelayRequest, GetRestoreRequest, GetRunRequest, GetScheduleRequest, GetTenantRequest, GetUpgradeRequest, ImportOptOutsRequest, LaunchCampaignRequest, ListAudiencesRequest, ListAuditRecordsRequest, ListCampaignsRequest, ListDeadLettersRequest, ListDoubtsRequest, ListEventsRequest, ListMembersRequest, ListOptOutsRequest, ListPoolsRequest, ListRelaysRequest, ListRunRecipientsRequest, ListRunsRequest, ListScheduleHistoryRequest, ListSchedulesRequest, ListTenantsRequest, ListTokensRequest, PauseCampaignRequest, PauseRunRequest, PauseScheduleRequest, PrepareAudienceRequest, PutPartRequest, RemoveMemberRequest, RemovePoolRequest, RemoveRelayRequest, RemoveTenantRequest, RequeueDeadLettersRequest, ResetTokensRequest, ResolveDoubtsRequest, ResumeCampaignRequest, ResumeRunRequest, ResumeScheduleRequest, RevokeTokenRequest, RotateAuthorityRequest, ScheduleBody, ScrubRequest, SealAudienceRequest, SendMessageRequest, SendTestRequest, SetPoolRequest, SetTenantRequest, TakeBackOptOutRequest, TestRelayRequest, TransferLeaderRequest, TriggerScheduleRequest, UpdateScheduleRequest, WatchEventsRequest, WatchRunRequest,
+    AdvanceClockRequest, BackfillScheduleRequest, BatchCreateSchedulesRequest, CancelCampaignRequest,
+    CancelMessageRequest, CancelRunRequest, CheckOptOutRequest, CountDeadLettersRequest, CreateBackupRequest,
+    CreateCampaignRequest, CreateScheduleRequest, CreateTokenRequest, DeleteAudienceRequest, DeleteCampaignRequest,
+    DeleteScheduleRequest, DiscardDeadLettersRequest, DrainMemberRequest, EraseRecipientRequest, ExplainRequest,
+    ExportRunRecipientsRequest, FindRecipientRequest, FinishUpgradeRequest, GetAudienceRequest, GetAuthorityRequest,
+    GetCampaignRequest, GetClockRequest, GetClusterStatusRequest, GetDoubtRequest, GetMessageRequest,
+    GetOwnTokenRequest, GetPoolRequest, GetRelayRequest, GetRestoreRequest, GetRunRequest, GetScheduleRequest,
+    GetTenantRequest, GetUpgradeRequest, ImportOptOutsRequest, LaunchCampaignRequest, ListAudiencesRequest,
+    ListAuditRecordsRequest, ListCampaignsRequest, ListDeadLettersRequest, ListDoubtsRequest, ListEventsRequest,
+    ListMembersRequest, ListOptOutsRequest, ListPoolsRequest, ListRelaysRequest, ListRunRecipientsRequest,
+    ListRunsRequest, ListScheduleHistoryRequest, ListSchedulesRequest, ListTenantsRequest, ListTokensRequest,
+    PauseCampaignRequest, PauseRunRequest, PauseScheduleRequest, PrepareAudienceRequest, PutPartRequest,
+    RemoveMemberRequest, RemovePoolRequest, RemoveRelayRequest, RemoveTenantRequest, RequeueDeadLettersRequest,
+    ResetTokensRequest, ResolveDoubtsRequest, ResumeCampaignRequest, ResumeRunRequest, ResumeScheduleRequest,
+    RevokeTokenRequest, RotateAuthorityRequest, ScheduleBody, ScrubRequest, SealAudienceRequest, SendMessageRequest,
+    SendTestRequest, SetPoolRequest, SetTenantRequest, TakeBackOptOutRequest, TestRelayRequest, TransferLeaderRequest,
+    TriggerScheduleRequest, UpdateScheduleRequest, WatchEventsRequest, WatchRunRequest,
 };
 use tonic::Streaming;
 
