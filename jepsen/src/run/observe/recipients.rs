@@ -43,7 +43,7 @@ impl LedgerTimeline {
     }
 
     /// Returns the ledger time at which an entry was proposed.
-    fn ns(&self, event: &api::Event) -> Option<u64> {
+    fn ns(&self, event: &api::ExplainedEvent) -> Option<u64> {
         let at = event.instant.as_ref()?;
         let unix_ns = i128::from(at.seconds) * 1_000_000_000 + i128::from(at.nanos);
         u64::try_from(unix_ns - i128::from(self.began_unix_ms?) * 1_000_000).ok()
@@ -142,13 +142,13 @@ fn record(
 }
 
 /// Returns the incarnation that owns a claim, from the text of `explain`.
-fn incarnation(claimed: &api::Event) -> Option<u64> {
+fn incarnation(claimed: &api::ExplainedEvent) -> Option<u64> {
     claimed.detail.strip_prefix("life ")?.parse().ok()
 }
 
 /// Returns the time until which the recipient was claimed under this fence: the first outcome that ended the claim.
 /// `None`: that outcome has no instant.
-fn open_until(clock: &LedgerTimeline, claimed: &api::Event, later: &[api::Event]) -> Option<u64> {
+fn open_until(clock: &LedgerTimeline, claimed: &api::ExplainedEvent, later: &[api::ExplainedEvent]) -> Option<u64> {
     let ends = later.iter().find(|event| event.fence == claimed.fence && outcome_kind(&event.what).is_some());
     clock.ns(ends?)
 }
