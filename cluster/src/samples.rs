@@ -33,7 +33,8 @@ pub fn schedule(due: Time, recipients: Vec<Recipient>) -> ScheduleCreate {
             headers: vec![],
             variables: vec![],
             bulk: false,
-        },
+        }
+        .into(),
         audience: Audience { columns: vec![], recipients }.into(),
         after: Time(0),
         next: Some(NextInstant { nominal: Nominal::Instant(due), due, jitter_ms: 0 }),

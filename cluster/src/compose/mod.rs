@@ -121,6 +121,14 @@ impl Compiled {
         })
     }
 
+    /// Compiles `content` for an audience that is not known yet: it has the columns that the content uses.
+    ///
+    /// # Errors
+    /// As [`Compiled::new`].
+    pub fn for_any_audience(content: &Content) -> Result<Compiled, ContentError> {
+        Compiled::new(content, &columns_used(content))
+    }
+
     fn compile(content: &Content, columns: &[String]) -> Result<Compiled, ContentError> {
         check::sizes(content)?;
         check::names(content, columns)?;

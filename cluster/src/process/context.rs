@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
-use reveille_ledger::content::{NamedAudience, Recipients};
+use reveille_ledger::content::{Content, NamedAudience, NamedTemplate, Recipients};
 use reveille_ledger::ids::{ClaimOwner, Epoch, Hash, NodeId, Time};
+use reveille_ledger::refusal::CommandRefusal;
 use reveille_raft::{EntryStamp, Replica, Role};
 
 use super::cache::Cache;
@@ -199,6 +200,27 @@ impl NodeContext {
             let columns = ledger.seal(&known.seal)?.columns;
             Some((NamedAudience { name: name.to_owned(), seal: known.seal, rows: known.rows }, columns))
         })
+    }
+
+    /// Returns a version of a template of a tenant, or the newest one, with its content.
+    ///
+    /// # Errors
+    /// If there is no such template or version.
+    pub fn template(
+        &self,
+        tenant: &str,
+        name: &str,
+        version: Option<u32>,
+    ) -> Result<(NamedTemplate, Content), CommandRefusal> {
+        let (named, bytes) = self.replica.read(|ledger| {
+            let known = ledger.template_version(tenant, name, version)?;
+            let (name, newest) = (name.to_owned(), version.is_none());
+            let named = NamedTemplate { name, version: known.version, content: known.content, newest };
+            Ok::<_, CommandRefusal>((named, ledger.blob(&known.content).map(<[u8]>::to_vec).unwrap_or_default()))
+        })?;
+        let missing = || CommandRefusal::NoSuchTemplate { name: name.to_owned(), version };
+        let content = Content::from_blob(&bytes).ok_or_else(missing)?;
+        Ok((named, content))
     }
 
     /// Returns the recipients of an audience, or the seal of a sealed one. They are decoded outside the ledger's lock,

@@ -87,7 +87,8 @@ pub fn schedule_to(audience: AudienceChoice) -> Command {
             headers: vec![],
             variables: vec![],
             bulk: false,
-        },
+        }
+        .into(),
         audience,
         after: now,
         next: Some(NextInstant { nominal: Nominal::Instant(due), due, jitter_ms: 0 }),

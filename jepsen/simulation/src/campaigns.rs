@@ -34,7 +34,7 @@ impl PlannedSchedule {
             due: self.instant(),
             zone: self.zone.name().to_owned(),
             audience: self.name.clone(),
-            content: self.content(),
+            content: self.content().into(),
             policies: self.policies(),
             finish_by_given: self.recipients.len().is_multiple_of(2),
             pool: self.pool.to_owned(),

@@ -192,7 +192,7 @@ impl PlannedSchedule {
             pool: self.pool.into(),
             priority: 0,
             paused: None,
-            content: self.content(),
+            content: self.content().into(),
             audience: self.audience(),
             after: now,
             next: Some(next),

@@ -263,6 +263,7 @@ fn next_of(reason: &str, violations: &[FieldViolation]) -> Option<&'static str> 
         "AUDIENCE_NOT_FOUND" => "reveille audience list",
         "CAMPAIGN_NOT_FOUND" => "reveille campaign list",
         "POOL_NOT_FOUND" => "reveille pool list",
+        "TEMPLATE_NOT_FOUND" => "reveille template list",
         "TOKEN_NOT_FOUND" => "reveille token list",
         "TOKEN_NOT_VALID" => {
             "reveille login https://HOST:PORT with a token of an admin (reveille token create); if all are lost, on a \

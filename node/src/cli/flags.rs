@@ -6,7 +6,7 @@ use super::args::{Question, ScheduleCommand};
 use super::failure::{Failure, Stop};
 
 /// Fields whose flag has another name. A longer path comes before its prefix.
-const NAMED: [(&str, &str); 39] = [
+const NAMED: [(&str, &str); 40] = [
     ("send_time", "--at"),
     ("key_rule", "--first-wins"),
     ("key", "KEY"),
@@ -44,6 +44,7 @@ const NAMED: [(&str, &str); 39] = [
     ("canary.percent", "--canary"),
     ("canary.hold_percent", "--canary-hold"),
     ("by", "DISTANCE"),
+    ("values", "--var"),
     ("name", "NAME"),
     ("tenant", "--tenant"),
 ];
@@ -55,7 +56,7 @@ const SEVERAL: [(&str, &str); 2] = [
 /// Prefixes whose fields have the same name as their flag.
 const ALIKE: [&str; 5] = ["schedule.policies.", "schedule.when.", "schedule.content.", "schedule.", "relay."];
 /// Parts that messages and triggers have as schedules have them.
-const SHARED: [&str; 3] = ["content", "audience", "policies"];
+const SHARED: [&str; 4] = ["content", "template", "audience", "policies"];
 /// Top-level fields that have the same name as their flag.
 const OWN: [&str; 14] = [
     "after",
@@ -128,6 +129,9 @@ mod tests {
     fn field_is_named_by_its_flag() {
         for (field, flag) in [
             ("schedule.content.sender", "--sender"),
+            ("content.headers.Bcc", "--header Bcc"),
+            ("schedule.template", "--template"),
+            ("values.city", "--var city"),
             ("schedule.content.reply_to", "--reply-to"),
             ("schedule.content.headers.Bcc", "--header Bcc"),
             ("schedule.content", "--text, --inline-text, --html or --inline-html"),

@@ -251,7 +251,7 @@ async fn recipients_of_a_run_are_printed_in_each_format() {
     assert_eq!(printed("name").await, "#1\n#2\n");
     let table = printed("table").await;
     assert!(table.contains("550 5.1.1 no, \"never\""), "{table}");
-    let states = [v1::RecipientState::Dead.into(), v1::RecipientState::InDoubt.into()];
+    let states: [i32; 2] = [v1::RecipientState::Dead.into(), v1::RecipientState::InDoubt.into()];
     let asked: Vec<v1::ListRunRecipientsRequest> = fake.requests("ListRunRecipients");
     assert!(asked.iter().all(|asked| asked.run == "r5.0" && asked.states == states), "{asked:?}");
     let page = fake.reveille("dead-letter list -o csv").await.stdout;

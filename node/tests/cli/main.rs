@@ -26,6 +26,7 @@ mod restore;
 mod rotation;
 mod send_test;
 mod shapes;
+mod stored_templates;
 mod template;
 mod tenants;
 mod terminal;

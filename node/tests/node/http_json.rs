@@ -155,6 +155,34 @@ fn schedule_is_created_read_changed_and_triggered_by_curl() {
 }
 
 #[test]
+fn template_is_put_used_and_shown_by_curl() {
+    let api = Api::start();
+    let content =
+        |subject: &str| json!({ "sender": "news@example.com", "subject": subject, "text": "Hi." }).to_string();
+    let made = api.curl("PUT", "/v1/templates/welcome", &["-d", &content("Hello {{ name }}")]);
+    assert_eq!((made.status, &made.json()["version"]), (200, &json!(1)), "{made:?}");
+    let etag = format!("If-Match: \"{}\"", made.json()["template"]["etag"].as_str().expect("an etag"));
+    let changed = api.curl("PUT", "/v1/templates/welcome", &["-H", &etag, "-d", &content("Hello")]);
+    assert_eq!((changed.status, &changed.json()["version"]), (200, &json!(2)), "{changed:?}");
+    let late = api.curl("PUT", "/v1/templates/welcome", &["-H", &etag, "-d", &content("Bye")]);
+    assert_eq!((late.status, &late.json()["reason"]), (412, &json!("ETAG_MISMATCH")), "{late:?}");
+    let wrong = api.curl("PUT", "/v1/templates/wrong", &["-d", &content("{{ unclosed")]);
+    assert_eq!((wrong.status, &wrong.json()["fields"][0]["field"]), (400, &json!("subject")), "{wrong:?}");
+    let values = json!({ "version": 1, "values": { "name": "Ann" } }).to_string();
+    let preview = api.curl("POST", "/v1/templates/welcome/preview", &["-d", &values]);
+    assert_eq!(preview.json()["subject"], "Hello Ann", "{preview:?}");
+    let mut body: Value = serde_json::from_str(&schedule("morning")).expect("JSON");
+    body.as_object_mut().expect("an object").remove("content");
+    body["template"] = json!("welcome");
+    let made = api.curl("POST", "/v1/schedules", &["-d", &body.to_string()]);
+    assert_eq!(made.json()["schedule"]["template"], "welcome@2", "{made:?}");
+    let used = api.curl("DELETE", "/v1/templates/welcome", &[]);
+    assert_eq!((used.status, &used.json()["reason"]), (409, &json!("NOT_POSSIBLE")), "{used:?}");
+    let shown = api.curl("GET", "/v1/templates/welcome?version=1", &[]);
+    assert_eq!(shown.json()["content"]["subject"], "Hello {{ name }}", "{shown:?}");
+}
+
+#[test]
 fn error_is_a_problem_that_names_the_field() {
     let api = Api::start();
     let problem = |answer: Answer| {
@@ -227,7 +255,7 @@ fn events_are_read_after_a_cursor_and_of_own_tenant_only() {
         made["secret"].as_str().expect("a token").to_owned()
     };
     let (viewer, pii) = (all("viewer", "red"), all("pii", "red"));
-    api.token = viewer;
+    api.client.token = viewer;
     let begin = api.curl("GET", "/v1/events?tenant=red", &[]);
     let opened = events(&begin);
     assert_eq!((opened.len(), &opened[0]["type"]), (1, &json!("EVENT_TYPE_RUN_OPENED")), "{begin:?}");
@@ -258,7 +286,7 @@ fn events_are_read_after_a_cursor_and_of_own_tenant_only() {
     let cancelled = events(&waited);
     assert_eq!((cancelled.len(), &cancelled[0]["numbers"]), (1, &json!("0")), "{waited:?}");
     assert_eq!(cancelled[0]["addresses"], json!([]), "a viewer reads no addresses");
-    api.token = pii;
+    api.client.token = pii;
     let with_address = events(&api.curl("GET", &next, &[]));
     assert_eq!(with_address[0]["addresses"], json!(["ann@example.com"]));
 

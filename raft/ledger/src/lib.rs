@@ -36,7 +36,7 @@ pub use model::stored::*;
 pub use model::{
     access, address, audit, bitmap, bounce_breaker, campaign, canary, causes, claim_history, closed_claims, content,
     crash_backoff, deferral, erased, events, ids, impossible, instant_range, labels, limits, policy, pool, refusal,
-    reply, restore, run_events, tenant, token,
+    reply, restore, run_events, template, tenant, token,
 };
 pub use storage::level::{GENESIS_LEVEL, LEVEL};
 pub use storage::{SharedRows, Table, form, level};

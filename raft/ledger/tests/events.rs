@@ -53,7 +53,7 @@ impl World {
 
     fn trigger(&mut self, request: &str) -> RunId {
         let (schedule, _) = self.ledger.schedule_named("default", "news").expect("the schedule");
-        match self.put(Command::Trigger(Trigger { schedule, request: request.into() })) {
+        match self.put(Command::Trigger(Trigger::new(schedule, request))) {
             CommandOutcome::Run { run, .. } => run,
             other => panic!("{other:?}"),
         }

@@ -19,7 +19,7 @@ use reveille_ledger::calendar::When;
 use reveille_ledger::canary::Canary;
 use reveille_ledger::check::check;
 use reveille_ledger::command::*;
-use reveille_ledger::content::{Audience, Content, Recipient, Recipients};
+use reveille_ledger::content::{Audience, Content, ContentChoice, NamedTemplate, Recipient, Recipients};
 use reveille_ledger::ids::*;
 use reveille_ledger::instant_range::InstantRange;
 use reveille_ledger::limits::limits;
@@ -301,6 +301,46 @@ fn wild_replan() -> impl Strategy<Value = Command> {
     })
 }
 
+/// A version of the template `t`, which may not exist or may have another content.
+fn named_template() -> impl Strategy<Value = ContentChoice> {
+    (0_u32..4, 0_u8..3, any::<bool>()).prop_map(|(version, subject, newest)| {
+        let content = plain::content(&subject.to_string()).blob().hash;
+        ContentChoice::Template(NamedTemplate { name: "t".into(), version, content, newest })
+    })
+}
+
+fn wild_template() -> impl Strategy<Value = Command> {
+    let names = || (String::from("default"), String::from("t"));
+    prop_oneof![
+        (0_u8..3, prop::option::of(long())).prop_map(move |(subject, expected)| {
+            let ((tenant, name), content) = (names(), plain::content(&subject.to_string()));
+            Command::TemplatePut(Box::new(TemplatePut { tenant, name, content, expected }))
+        }),
+        Just(()).prop_map(move |()| {
+            let (tenant, name) = names();
+            Command::TemplateDelete(TemplateDelete { tenant, name })
+        }),
+        (named_template(), text()).prop_map(|(content, name)| {
+            Command::ScheduleCreate(Box::new(ScheduleCreate { content, ..create("default", &name, None) }))
+        }),
+        (named_template(), schedule(), 0u64..4).prop_map(|(content, schedule, plan_version)| {
+            Command::ScheduleEdit(Box::new(ScheduleEdit {
+                request: None,
+                body: Hash([0; 32]),
+                schedule,
+                plan_version,
+                timing: None,
+                policies: None,
+                pool: None,
+                priority: None,
+                content: Some(content),
+                audience: None,
+                labels: None,
+            }))
+        }),
+    ]
+}
+
 fn wild_message() -> impl Strategy<Value = SendMessage> {
     let key = prop::sample::select(vec!["request a", "request b", "request c"]);
     let rule = prop::sample::select(vec![KeyRule::Strict, KeyRule::FirstWins]);
@@ -311,7 +351,7 @@ fn wild_message() -> impl Strategy<Value = SendMessage> {
                 key: key.into(),
                 rule,
                 is_test,
-                content: create.content,
+                content: plain::content("s"),
                 audience: listed(recipients),
                 send_at,
                 pool: create.pool,
@@ -417,6 +457,7 @@ fn wild_command(fence: Fence) -> impl Strategy<Value = Command> {
         wild_replan(),
         wild_send_messages(),
         wild_trigger(),
+        wild_template(),
         (schedule(), text()).prop_map(|(schedule, reason)| Command::SchedulePause(SchedulePause { schedule, reason })),
         (schedule(), long()).prop_map(|(schedule, plan_version)| {
             Command::ScheduleResume(ScheduleResume { schedule, plan_version })

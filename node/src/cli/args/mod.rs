@@ -69,7 +69,7 @@ pub use schedule::{
     BackfillArgs, ContentArgs, ContentChange, CreateArgs, PreviewArgs, RecipientArgs, ScheduleArgs, ScheduleCommand,
     TextArgs, UpdateArgs,
 };
-pub use template::{RenderArgs, SendTestArgs, TemplateArgs, TemplateCommand};
+pub use template::{PutTemplateArgs, RenderArgs, SendTestArgs, TemplateArgs, TemplateCommand};
 pub use tenant::{SetTenantArgs, TenantArgs, TenantCommand};
 pub use token::{CreateTokenArgs, TokenArgs, TokenCommand};
 pub use when::WhenArgs;
@@ -213,7 +213,7 @@ pub enum Question {
     Apply(ApplyArgs),
     /// What `apply` would change, field by field; exits with 1 if there is a change
     Diff(DiffArgs),
-    /// Render an email without a cluster, or send a test email
+    /// Templates: contents under a name, in versions; render an email, send a test email
     Template(TemplateArgs),
     /// Create schedules from a crontab
     Import(ImportArgs),

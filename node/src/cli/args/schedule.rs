@@ -39,6 +39,7 @@ Examples:
       --to cfo@example.com --sender books@example.com --subject 'Month end' --text note.txt
   reveille schedule create once --at 2026-12-24T09:00:00+01:00 --tz Europe/Berlin \\
       --to ann@example.com --sender me@example.com --subject Hello --text hello.txt --dry-run
+  reveille schedule create digest --daily 07:00 --tz UTC --recipients people.csv --template welcome@3
 
 A recipients file is CSV with a header: email, and a column for each variable.
   email,name
@@ -251,20 +252,27 @@ pub struct RecipientArgs {
     pub listed: Option<Recipients>,
 }
 
+/// The flags of a content, which a template replaces.
+const CONTENT_FLAGS: [&str; 10] =
+    ["sender", "reply_to", "subject", "text", "html", "inline_text", "inline_html", "variables", "headers", "bulk"];
+
 /// What is sent.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Content")]
-#[command(group = clap::ArgGroup::new("body").args(["text", "inline_text", "html", "inline_html"]).required(true).multiple(true))]
+#[command(group = clap::ArgGroup::new("body").args(["text", "inline_text", "html", "inline_html", "template"]).required(true).multiple(true))]
 pub struct ContentArgs {
+    /// A template instead of the content: NAME, which is its newest version now, or NAME@VERSION
+    #[arg(long, value_name = "NAME[@VERSION]", conflicts_with_all = CONTENT_FLAGS)]
+    pub template: Option<String>,
     /// From: ADDRESS or 'NAME <ADDRESS>'
-    #[arg(long, value_name = "ADDRESS")]
-    pub sender: String,
+    #[arg(long, value_name = "ADDRESS", required_unless_present = "template")]
+    pub sender: Option<String>,
     /// Reply-To
     #[arg(long, value_name = "ADDRESS")]
     pub reply_to: Option<String>,
     /// Subject, a template
-    #[arg(long)]
-    pub subject: String,
+    #[arg(long, required_unless_present = "template")]
+    pub subject: Option<String>,
     #[command(flatten)]
     pub texts: TextArgs,
     /// A variable with the same value for all recipients; may be repeated
@@ -310,6 +318,7 @@ pub struct UpdateArgs {
     /// Remove an optional setting: end, reply-to, labels …; may be repeated
     #[arg(long, value_name = "FLAG", value_delimiter = ',', value_parser = [
         "days", "anchor", "start", "end", "max-runs", "reply-to", "text", "html", "var", "header", "bulk", "labels",
+        "template",
     ])]
     pub clear: Vec<String>,
     /// Pool of relays
@@ -337,6 +346,9 @@ pub struct UpdateArgs {
     pub max_runs: Option<u32>,
     #[command(flatten)]
     pub recipients: RecipientArgs,
+    /// A template instead of the content: NAME, which is its newest version now, or NAME@VERSION
+    #[arg(long, value_name = "NAME[@VERSION]", help_heading = "Content", conflicts_with_all = CONTENT_FLAGS)]
+    pub template: Option<String>,
     #[command(flatten)]
     pub content: ContentChange,
     #[command(flatten)]
@@ -425,7 +437,7 @@ pub(super) fn parse_address(text: &str) -> Result<String, String> {
     Address::parse(text).map(|address| address.as_given().to_owned()).map_err(|error| error.to_string())
 }
 
-fn parse_pair(text: &str) -> Result<(String, String), String> {
+pub(super) fn parse_pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
         _ => Err("it is written NAME=VALUE".to_owned()),

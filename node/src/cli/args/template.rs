@@ -4,17 +4,63 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::schedule::parse_address;
-use super::{ContentChange, RecipientArgs};
+use super::schedule::{parse_address, parse_pair};
+use super::{ContentChange, Paging, RecipientArgs, Watch};
 
 #[derive(Debug, Args)]
 pub struct TemplateArgs {
+    /// Tenant
+    #[arg(long, global = true, default_value = "default")]
+    pub tenant: String,
     #[command(subcommand)]
     pub command: TemplateCommand,
 }
 
 #[derive(Debug, Subcommand)]
 pub enum TemplateCommand {
+    /// Store a template: another version of it, unless the newest one has this content
+    ///
+    /// Schedules and campaigns keep the version that they were made of. Of more than 100 versions the oldest ones that
+    /// nothing uses are removed.
+    #[command(after_long_help = "\
+Examples:
+  reveille template put welcome --sender 'News <news@example.com>' --subject 'Hello {{ name }}' --text body.txt
+  reveille schedule create daily --daily 09:00 --tz UTC --recipients people.csv --template welcome")]
+    Put(Box<PutTemplateArgs>),
+    /// One template: its versions, and the content of one of them
+    #[command(
+        after_long_help = "Examples:\n  reveille template show welcome\n  reveille template show welcome@2 -o json"
+    )]
+    Show {
+        /// NAME, which shows the newest version, or NAME@VERSION
+        name: String,
+        #[command(flatten)]
+        watch: Watch,
+    },
+    /// All templates, by name
+    #[command(after_long_help = "Example:\n  reveille template list")]
+    List(Paging),
+    /// Delete a template that no schedule and no campaign uses
+    #[command(after_long_help = "Example:\n  reveille template delete welcome --yes")]
+    Delete {
+        /// Its name
+        name: String,
+        /// Say whether it can be deleted, and change nothing
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// What an email of a stored template says to one recipient
+    #[command(after_long_help = "Example:\n  reveille template preview welcome --var name=Ann")]
+    Preview {
+        /// NAME, which is the newest version, or NAME@VERSION
+        name: String,
+        /// Address of the recipient
+        #[arg(long, value_name = "ADDRESS", value_parser = parse_address)]
+        to: Option<String>,
+        /// A variable of the recipient; may be repeated
+        #[arg(long = "var", value_name = "NAME=VALUE", value_parser = parse_pair)]
+        values: Vec<(String, String)>,
+    },
     /// What an email says to one recipient; needs no cluster and sends nothing
     ///
     /// The flags are those of `schedule create`, and so is the code that renders: what passes here composes there.
@@ -36,6 +82,21 @@ Examples:
   reveille template send-test --to you@example.com --sender 'News <news@example.com>' \\
       --subject 'Good morning, {{ name }}' --text body.txt --recipients people.csv --row 2 --pool bulk")]
     SendTest(Box<SendTestArgs>),
+}
+
+/// `template put`.
+#[derive(Debug, Args)]
+pub struct PutTemplateArgs {
+    /// Its name, unique in the tenant
+    pub name: String,
+    /// Only if it was not changed since: the `etag` of `template show -o json`
+    #[arg(long, value_name = "ETAG", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    pub etag: Option<String>,
+    /// Check everything, and change nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    #[command(flatten)]
+    pub content: ContentChange,
 }
 
 /// `template render`.
@@ -68,9 +129,6 @@ pub struct SendTestArgs {
     /// Leave out rows that cannot be used
     #[arg(long, requires = "recipients")]
     pub skip_bad_rows: bool,
-    /// Tenant
-    #[arg(long, default_value = "default")]
-    pub tenant: String,
     /// Pool of relays
     #[arg(long, default_value = "default")]
     pub pool: String,

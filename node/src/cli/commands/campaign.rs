@@ -78,6 +78,7 @@ async fn create(context: &CommandContext<'_>, tenant: String, args: CampaignCrea
 /// Returns the request that the flags describe, without a request id.
 pub(super) fn asked(tenant: String, args: CampaignCreateArgs) -> Result<CreateCampaignRequest, Failure> {
     let canary = args.canary.map(|percent| Canary { percent, hold_percent: args.canary_hold });
+    let template = args.content.template.clone().unwrap_or_default();
     let schedule = ScheduleBody {
         tenant,
         name: args.name,
@@ -86,7 +87,8 @@ pub(super) fn asked(tenant: String, args: CampaignCreateArgs) -> Result<CreateCa
         policies: Some(args.policies.to_wire()),
         pool: args.pool,
         priority: args.priority.into(),
-        content: Some(content(args.content)?),
+        content: content(args.content)?,
+        template,
         audience: Some(Audience { sealed: args.audience, ..Audience::default() }),
         labels: labels(args.labels)?,
         ..ScheduleBody::default()

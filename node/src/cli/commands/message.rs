@@ -37,11 +37,13 @@ pub(super) fn key_rule(first_wins: bool) -> i32 {
 
 async fn send(context: &CommandContext<'_>, tenant: String, args: SendMessageArgs) -> Result<(), Stop> {
     let SendMessageArgs { key, to, at, first_wins, finish_by, pool, priority, dry_run, content } = args;
+    let template = content.template.clone().unwrap_or_default();
     let request = SendMessageRequest {
         tenant,
         key,
+        template,
         key_rule: key_rule(first_wins),
-        content: Some(body::content(content)?),
+        content: body::content(content)?,
         to,
         send_time: at.map(to_wire),
         pool,

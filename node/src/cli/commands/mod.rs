@@ -36,6 +36,7 @@ pub mod schedule;
 mod screen;
 mod send_test;
 mod speed;
+mod stored_template;
 mod suppress;
 pub mod template;
 pub mod tenant;

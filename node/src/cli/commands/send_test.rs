@@ -27,13 +27,13 @@ const POLL_EVERY: Duration = Duration::from_millis(250);
 const FIRST: &str = "#0";
 
 /// Sends the email, waits for its outcome and prints it.
-pub async fn run(context: &CommandContext<'_>, args: SendTestArgs) -> Result<(), Stop> {
+pub async fn run(context: &CommandContext<'_>, tenant: String, args: SendTestArgs) -> Result<(), Stop> {
     let within = context.global.timeout.unwrap_or(WITHIN);
     let end = Instant::now() + within + GRACE;
     context.client.give(within + GRACE);
-    let (dry_run, tenant, to) = (args.dry_run, args.tenant.clone(), args.to.clone());
+    let (dry_run, to) = (args.dry_run, args.to.clone());
     let schedule = Some(ScheduleBody {
-        tenant: args.tenant.clone(),
+        tenant: tenant.clone(),
         pool: args.pool.clone(),
         audience: Some(audience(&args)?),
         content: Some(body::changed_content(args.content)?),

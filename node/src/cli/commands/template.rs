@@ -1,5 +1,4 @@
-//! `reveille template …` without `send-test`. `render` composes one email with the same code as the nodes, and prints
-//! it.
+//! `reveille template …`. `render` composes one email with the same code as the nodes, and prints it.
 
 use std::path::PathBuf;
 
@@ -12,7 +11,7 @@ use reveille_ledger::ids::{Epoch, Fence, RunId};
 use reveille_ledger::limits::limits;
 
 use super::schedule::body;
-use super::{CommandContext, send_test};
+use super::{CommandContext, send_test, stored_template};
 use crate::cli::args::{ContentChange, RecipientArgs, RenderArgs, TemplateArgs, TemplateCommand};
 use crate::cli::failure::{Failure, Stop};
 use crate::cli::view::template::{HeaderView, MailView};
@@ -27,9 +26,17 @@ const FENCE: Fence = Fence { group: 1, epoch: Epoch(0), index: 0, place: 0 };
 
 /// Runs the subcommand.
 pub async fn run(context: &CommandContext<'_>, args: TemplateArgs) -> Result<(), Stop> {
+    let tenant = args.tenant;
     match args.command {
+        TemplateCommand::Put(args) => stored_template::put(context, tenant, *args).await,
+        TemplateCommand::Show { name, watch } => stored_template::show(context, &tenant, &name, watch).await,
+        TemplateCommand::List(paging) => stored_template::list(context, tenant, paging).await,
+        TemplateCommand::Delete { name, dry_run } => stored_template::delete(context, tenant, name, dry_run).await,
+        TemplateCommand::Preview { name, to, values } => {
+            stored_template::preview(context, tenant, &name, (to, values)).await
+        }
         TemplateCommand::Render(args) => render(context, *args),
-        TemplateCommand::SendTest(args) => Box::pin(send_test::run(context, *args)).await,
+        TemplateCommand::SendTest(args) => Box::pin(send_test::run(context, tenant, *args)).await,
     }
 }
 

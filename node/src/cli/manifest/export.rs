@@ -61,9 +61,16 @@ pub fn schedule(body: &v1::ScheduleBody) -> Node {
         keys.some("reason", reason.as_str());
     }
     policies(&mut keys, &body.policies.unwrap_or_default());
-    mail(&mut keys, body.content.clone().unwrap_or_default());
+    content(&mut keys, body);
     recipients(&mut keys, body.audience.clone().unwrap_or_default());
     Node::map(keys.0)
+}
+
+fn content(keys: &mut Keys, body: &v1::ScheduleBody) {
+    match body.template.as_str() {
+        "" => mail(keys, body.content.clone().unwrap_or_default()),
+        template => keys.add("template", template),
+    }
 }
 
 fn mail(keys: &mut Keys, content: v1::Content) {
@@ -101,7 +108,7 @@ pub fn campaign(body: &v1::ScheduleBody, canary: Option<&v1::Canary>) -> Node {
     keys.add("in_doubt", word("IN_DOUBT_", policies.in_doubt().as_str_name()));
     keys.plain("max_attempts", policies.max_attempts);
     keys.some("retention", length(policies.retention.as_ref()));
-    mail(&mut keys, body.content.clone().unwrap_or_default());
+    content(&mut keys, body);
     Node::map(keys.0)
 }
 

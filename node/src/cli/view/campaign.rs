@@ -30,6 +30,8 @@ view! {
         priority: u32,
         labels: BTreeMap<String, String>,
         content_hash: String,
+        /// The version of a template that has the content; null if the content was given.
+        template: Option<String>,
         launched_at: Option<String>,
         start_within_ms: Option<i64> = campaign.policies.and_then(|policies| policies.start_within.as_ref().map(duration_ms)),
         finish_by: Option<String>,

@@ -37,6 +37,8 @@ view! {
         of_campaign: bool,
         recipients: u32,
         content_hash: String,
+        /// The version of a template that has the content; null if the content was given.
+        template: Option<String>,
         audience_hash: String,
         policies: PoliciesView,
         pool: String,

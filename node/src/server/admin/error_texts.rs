@@ -321,6 +321,12 @@ pub fn no_audience(name: &str) -> ApiError {
         .next("reveille audience list")
 }
 
+/// There is no template of that name, or not in that version.
+pub fn no_template(name: &str, version: Option<u32>) -> ApiError {
+    let refusal = CommandRefusal::NoSuchTemplate { name: name.to_owned(), version };
+    ApiError::new(Code::NotFound, ErrorReason::TemplateNotFound, refusal.to_string()).next("reveille template list")
+}
+
 /// The recipient has not opted out.
 pub fn not_opted_out(key: &str) -> ApiError {
     ApiError::new(Code::NotFound, ErrorReason::RecipientNotFound, format!("{key} has not opted out"))
@@ -405,6 +411,13 @@ pub fn refused(refusal: &CommandRefusal) -> ApiError {
             let next = format!("reveille campaign delete {first}, a draft or once it is over or cancelled");
             not_possible(message).next(next)
         }
+        CommandRefusal::NoSuchTemplate { name, version } => no_template(name, *version),
+        CommandRefusal::TemplateChanged(name) => ApiError::new(Code::Aborted, ErrorReason::EtagMismatch, message)
+            .next(format!("reveille template show {name}")),
+        CommandRefusal::TemplateUsed { users, .. } => {
+            let first = users.first().map(String::as_str).unwrap_or_default();
+            not_possible(message).next(format!("reveille schedule update {first} --template OTHER, or delete it"))
+        }
         CommandRefusal::CampaignNameTaken(name) => ApiError::new(Code::AlreadyExists, ErrorReason::NameTaken, message)
             .next(format!("reveille campaign status {name}")),
         CommandRefusal::NoSuchCampaign(name) => no_campaign(name),
@@ -444,54 +457,4 @@ pub fn refused(refusal: &CommandRefusal) -> ApiError {
 }
 
 #[cfg(test)]
-mod tests {
-    use tonic_types::StatusExt;
-
-    use super::*;
-
-    #[test]
-    fn only_what_may_have_happened_says_so() {
-        let unknown = not_proposed(&ProposeError::Unknown, None, "id");
-        assert_eq!((unknown.code(), unknown.reason()), (Code::DeadlineExceeded, ErrorReason::OutcomeUnknown));
-        for error in [ProposeError::NoLeader, ProposeError::NotReady, ProposeError::Busy, ProposeError::Stopped] {
-            let fault = not_proposed(&error, None, "id");
-            assert_eq!(fault.code(), Code::Unavailable, "{fault:?}");
-            assert!(fault.to_string().ends_with("; nothing happened"), "{fault:?}");
-        }
-    }
-
-    #[test]
-    fn without_a_quorum_a_read_says_whether_a_leader_is_known() {
-        let leader = Member { name: "b".to_owned(), address: "10.0.0.2:7601".to_owned(), votes: true, key: None };
-        assert_eq!(not_read(ReadError::NoLeader, Some(&leader)).reason(), ErrorReason::NoQuorum);
-        assert_eq!(not_read(ReadError::NoLeader, None).reason(), ErrorReason::NoLeader);
-    }
-
-    #[test]
-    fn error_names_the_known_leader() {
-        let leader = Member { name: "b".to_owned(), address: "10.0.0.2:7601".to_owned(), votes: true, key: None };
-        let hint = |fault: ApiError| {
-            let info = tonic::Status::from(fault).get_details_error_info().expect("a reason");
-            (info.metadata.get("leader").cloned(), info.metadata.get("leader_address").cloned())
-        };
-        let named = (Some("b".to_owned()), Some("10.0.0.2:7601".to_owned()));
-        for error in [ProposeError::NoLeader, ProposeError::Busy, ProposeError::Unknown, ProposeError::Stopped] {
-            assert_eq!(hint(not_proposed(&error, Some(&leader), "")), named, "{error}");
-        }
-        assert_eq!(hint(not_read(ReadError::Behind(7), Some(&leader))), named);
-        assert_eq!(hint(not_read(ReadError::NoLeader, None)), (None, None));
-    }
-
-    #[test]
-    fn refusals_keep_their_words() {
-        let fault = refused(&CommandRefusal::NameTaken("daily".to_owned()));
-        assert_eq!(
-            format!("{fault:?}"),
-            format!("{} NAME_TAKEN: {}", Code::AlreadyExists, CommandRefusal::NameTaken("daily".to_owned()))
-        );
-        assert_eq!(refused(&CommandRefusal::StalePlan).reason(), ErrorReason::EtagMismatch);
-        let status = tonic::Status::from(refused_of("daily", &CommandRefusal::StalePlan));
-        let details = status.get_details_error_info().expect("details");
-        assert_eq!(details.metadata.get("next").map(String::as_str), Some("reveille schedule show daily"));
-    }
-}
+mod tests;

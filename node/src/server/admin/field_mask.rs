@@ -50,7 +50,7 @@ macro_rules! fields {
     };
 }
 fields! {
-    when, zone, start, end, max_runs, pool, priority, audience, labels;
+    when, zone, start, end, max_runs, pool, priority, template, audience, labels;
     policies: dst_gap, dst_overlap, catch_up, start_within, finish_by, in_doubt, max_attempts, retention,
         overlap, min_gap, jitter;
     content: sender, reply_to, subject, text, html, headers, variables, bulk;
@@ -128,6 +128,11 @@ impl Mask {
     /// Returns true if it names this field or a part of it.
     pub fn names(&self, field: &str) -> bool {
         self.paths.iter().any(|path| path.split('.').next() == Some(field))
+    }
+
+    /// Returns true if it names this field as a whole.
+    pub fn names_whole(&self, field: &str) -> bool {
+        self.paths.iter().any(|path| path == field)
     }
 
     /// Checks that the pattern is complete after this mask is applied. One part alone cannot change the kind of the

@@ -24,6 +24,7 @@ use reveille_proto::admin::v1::recipient_service_server::RecipientServiceServer;
 use reveille_proto::admin::v1::relay_service_server::RelayServiceServer;
 use reveille_proto::admin::v1::run_service_server::RunServiceServer;
 use reveille_proto::admin::v1::schedule_service_server::ScheduleServiceServer;
+use reveille_proto::admin::v1::template_service_server::TemplateServiceServer;
 use reveille_proto::admin::v1::tenant_service_server::TenantServiceServer;
 use reveille_proto::admin::v1::token_service_server::TokenServiceServer;
 use reveille_raft::connections;
@@ -59,8 +60,19 @@ const UPLOAD: &str = "/reveille.admin.v1.AudienceService/PutPart";
 const NO_MESSAGE: &str = "failed to decode Protobuf message";
 /// First words of the methods that change nothing. `TestRelay` opens a session and sends no email; `ServerReflectionInfo`
 /// and `Check` are gRPC's own.
-const READS: [&str; 10] =
-    ["List", "Get", "Find", "Watch", "Explain", "Export", "Count", "Check", "TestRelay", "ServerReflectionInfo"];
+const READS: [&str; 11] = [
+    "List",
+    "Get",
+    "Find",
+    "Watch",
+    "Explain",
+    "Export",
+    "Preview",
+    "Count",
+    "Check",
+    "TestRelay",
+    "ServerReflectionInfo",
+];
 /// Time for running requests to finish after the node was asked to stop.
 const STOP_WITHIN: Duration = Duration::from_secs(2);
 
@@ -141,6 +153,7 @@ pub fn router(admin: &Arc<Admin>) -> Result<Routes, tonic_reflection::server::Er
         .with_service_name(AudienceServiceServer::<Admin>::NAME)
         .with_service_name(AuditServiceServer::<Admin>::NAME)
         .with_service_name(CampaignServiceServer::<Admin>::NAME)
+        .with_service_name(TemplateServiceServer::<Admin>::NAME)
         .with_service_name(TenantServiceServer::<Admin>::NAME)
         .with_service_name(PoolServiceServer::<Admin>::NAME)
         .with_service_name(TokenServiceServer::<Admin>::NAME)
@@ -172,6 +185,7 @@ pub fn router(admin: &Arc<Admin>) -> Result<Routes, tonic_reflection::server::Er
         AudienceServiceServer,
         AuditServiceServer,
         CampaignServiceServer,
+        TemplateServiceServer,
         TenantServiceServer,
         PoolServiceServer,
         TokenServiceServer

@@ -110,6 +110,7 @@ fn is_new_work(command: &Command) -> bool {
             | Command::AudienceSeal(_)
             | Command::CampaignCreate(_)
             | Command::CampaignLaunch(_)
+            | Command::TemplatePut(_)
     )
 }
 

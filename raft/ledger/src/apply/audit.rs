@@ -101,6 +101,8 @@ impl Ledger {
             Command::AudienceSeal(seal) => name(&seal.seal.name),
             Command::AudienceDelete(delete) => name(&delete.name),
             Command::CampaignCreate(create) => name(&create.name),
+            Command::TemplatePut(put) => name(&put.name),
+            Command::TemplateDelete(delete) => name(&delete.name),
             Command::CampaignLaunch(launch) => name(&launch.campaign.name),
             Command::CampaignArm(arm) => name(&arm.campaign.name),
             Command::CampaignCancel(campaign) | Command::CampaignDelete(campaign) => name(&campaign.name),

@@ -5,9 +5,9 @@ use super::bounds::{bounded, check_labels, gap_needs_a_list, refuse_if};
 use crate::calendar::When;
 use crate::command::{CampaignArm, CampaignCreate, CampaignLaunch, CampaignName, ScheduleCreate};
 use crate::model::{
-    Armed, AudienceChoice, Bounded, Campaign, CampaignStage, CommandOutcome, CommandRefusal, Content, Hash, Impossible,
-    InstantOutcome, Launch, Ledger, MissedCause, NamedAudience, NextInstant, Nominal, Policies, RunId, Schedule,
-    ScheduleId, ScheduleTiming, SealedAudience, Time,
+    Armed, AudienceChoice, Bounded, Campaign, CampaignStage, CommandOutcome, CommandRefusal, Content, ContentChoice,
+    Hash, Impossible, InstantOutcome, Launch, Ledger, MissedCause, NamedAudience, NamedTemplate, NextInstant, Nominal,
+    Policies, RunId, Schedule, ScheduleId, ScheduleTiming, SealedAudience, TemplateUse, Time,
 };
 
 impl Ledger {
@@ -28,14 +28,12 @@ impl Ledger {
                 if self.schedule_named(&create.tenant, &create.name).is_some() {
                     return Err(CommandRefusal::NameTaken(create.name.clone()));
                 }
-                let content = create.content.blob();
-                bounded(Bounded::ContentBytes, content.bytes.len(), self.limits().content_bytes_max)?;
+                self.check_content(&create.tenant, &create.content)?;
                 bounded(Bounded::AudienceNameBytes, create.audience.len(), self.limits().audience_name_bytes_max)?;
                 check_labels(&create.labels)?;
                 gap_needs_a_list(&create.policies, true)?;
-                let campaign = create.to_campaign(content.hash, context.index);
-                self.store_blob(content);
-                self.campaigns.put(key, campaign);
+                let content = self.retain_content(&create.tenant, &create.content);
+                self.campaigns.put(key, create.to_campaign(content, context.index));
             }
         }
         Ok(CommandOutcome::Done)
@@ -153,8 +151,16 @@ impl Ledger {
         sealed: SealedAudience,
         now: Time,
     ) -> Result<ScheduleCreate, CommandRefusal> {
-        let content = self.blob(&campaign.content).and_then(Content::from_blob);
-        let content = content.ok_or_else(|| CommandRefusal::NoSuchCampaign(named.name.clone()))?;
+        let content = match &campaign.template {
+            Some(TemplateUse { name, version }) => {
+                let (name, version, content) = (name.clone(), *version, campaign.content);
+                ContentChoice::Template(NamedTemplate { name, version, content, newest: false })
+            }
+            None => {
+                let content = self.blob(&campaign.content).and_then(Content::from_blob);
+                content.ok_or_else(|| CommandRefusal::NoSuchCampaign(named.name.clone()))?.into()
+            }
+        };
         let audience = NamedAudience { name: campaign.audience.clone(), seal: sealed.seal, rows: sealed.rows };
         let due = campaign.due;
         let create = ScheduleCreate {
@@ -279,7 +285,7 @@ impl Ledger {
             self.schedule_delete(context, schedule)?;
         }
         self.campaigns.remove(&name.key());
-        self.release_blob(&campaign.content);
+        self.release_content(&name.tenant, &campaign.content, campaign.template.as_ref());
         Ok(CommandOutcome::Done)
     }
 

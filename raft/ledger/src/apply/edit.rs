@@ -9,11 +9,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::Context;
-use super::bounds::{bounded, check_labels, gap_needs_a_list, gap_within_retention, inside_window, refuse_if};
+use super::bounds::{check_labels, gap_needs_a_list, gap_within_retention, inside_window, refuse_if};
 use crate::command::{ExplainedRange, ScheduleEdit, TimingChange};
 use crate::model::{
-    Activity, AudienceChoice, Bounded, CommandOutcome, CommandRefusal, Impossible, Ledger, Overlap, Schedule,
-    ScheduleId, Time, UnopenedReason,
+    Activity, AudienceChoice, CommandOutcome, CommandRefusal, Impossible, Ledger, Overlap, Schedule, ScheduleId, Time,
+    UnopenedReason,
 };
 
 impl Ledger {
@@ -26,7 +26,7 @@ impl Ledger {
         let schedule = self.schedules.get(&id).ok_or(CommandRefusal::NoSuchSchedule(id))?;
         refuse_if(schedule.plan.version != edit.plan_version, CommandRefusal::StalePlan)?;
         if let Some(content) = &edit.content {
-            bounded(Bounded::ContentBytes, content.encoded_len(), self.limits().content_bytes_max)?;
+            self.check_content(&schedule.settings.tenant, content)?;
         }
         edit.policies.as_ref().map_or(Ok(()), gap_within_retention)?;
         let is_sealed = match &edit.audience {
@@ -52,9 +52,11 @@ impl Ledger {
         {
             self.record_blocking_run(id, run, context.now);
         }
-        let former = self.schedules.get(&id).map(|schedule| (schedule.content, schedule.audience));
-        if let Some(content) = &edit.content {
-            self.store_blob(content.blob());
+        let former = self.schedules.get(&id).map(|schedule| {
+            (schedule.settings.tenant.clone(), schedule.content, schedule.template.clone(), schedule.audience)
+        });
+        if let (Some(content), Some((tenant, ..))) = (&edit.content, &former) {
+            self.retain_content(tenant, content);
         }
         if let Some(audience) = &edit.audience {
             self.retain_audience(audience);
@@ -63,8 +65,8 @@ impl Ledger {
             schedule.take(edit, context.index);
             schedule.intern(&mut self.derived.shared);
         }
-        if let Some((content, audience)) = former {
-            edit.content.iter().for_each(|_| self.release_blob(&content));
+        if let Some((tenant, content, template, audience)) = former {
+            edit.content.iter().for_each(|_| self.release_content(&tenant, &content, template.as_deref()));
             edit.audience.iter().for_each(|_| self.release_blob(&audience));
         }
         self.index_due(context, id, before);
@@ -139,7 +141,8 @@ impl Schedule {
             };
         }
         if let Some(content) = &edit.content {
-            self.content = content.blob().hash;
+            self.content = content.hash();
+            self.template = content.template().map(Arc::new);
         }
         if let Some(audience) = &edit.audience {
             self.audience = audience.hash();

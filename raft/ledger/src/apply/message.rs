@@ -184,6 +184,7 @@ impl Ledger {
                 priority: 0,
             }),
             content: self.store_blob(content.blob()),
+            template: None,
             audience: self.store_blob(Audience::default().blob()),
             recipients: 0,
             activity: Activity::Done,

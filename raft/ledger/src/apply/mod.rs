@@ -33,6 +33,7 @@ mod restore;
 mod run;
 mod schedule;
 mod settle;
+mod template;
 mod tenant;
 mod test_clock;
 mod token;
@@ -201,6 +202,8 @@ impl Ledger {
             Command::CampaignCancel(campaign) => self.check_campaign_cancel(campaign),
             Command::CampaignDelete(campaign) => self.check_campaign_delete(campaign),
             Command::RaiseLevel(raise) => self.check_raise_level(raise),
+            Command::TemplatePut(put) => self.check_template_put(put),
+            Command::TemplateDelete(delete) => self.check_template_delete(delete),
             _ => Ok(()),
         }
     }
@@ -317,6 +320,8 @@ impl Ledger {
             Command::Authority(step) => self.authority_step(step),
             Command::BackupEnded(result) => Ok(self.backup_ended(context, result)),
             Command::RecipientErase(erase) => self.recipient_erase(context, erase),
+            Command::TemplatePut(put) => self.template_put(context, put),
+            Command::TemplateDelete(delete) => Ok(self.template_delete(delete)),
             #[cfg(feature = "next-level")]
             Command::OfNextLevel => Ok(CommandOutcome::Done),
         }

@@ -3,15 +3,15 @@
 //! Each change of `next` except by a fire raises `plan.version` (P8).
 
 use super::Context;
-use super::bounds::{bounded, check_labels, gap_needs_a_list, gap_within_retention, inside_window, refuse_if};
+use super::bounds::{check_labels, gap_needs_a_list, gap_within_retention, inside_window, refuse_if};
 use super::fire::{OpeningOccurrence, RunSource};
 use super::message::FirstCall;
 use crate::command::{Opening, ScheduleCreate, SchedulePause, ScheduleResume, Trigger};
 use crate::effect::Effect;
 use crate::fingerprint::fingerprint;
 use crate::model::{
-    Activity, Audience, AudienceChoice, Blob, Bounded, CancelledRuns, CommandOutcome, CommandRefusal, Impossible,
-    Ledger, MESSAGES_NAME, Nominal, OpeningCause, RunId, Schedule, ScheduleCreation, ScheduleId, Time,
+    Activity, Audience, AudienceChoice, Blob, CancelledRuns, CommandOutcome, CommandRefusal, Impossible, Ledger,
+    MESSAGES_NAME, Nominal, OpeningCause, RunId, Schedule, ScheduleCreation, ScheduleId, Time,
 };
 
 impl Ledger {
@@ -56,7 +56,8 @@ impl Ledger {
             };
         }
         self.check_create(create)?;
-        let (content, audience) = (self.store_blob(create.content.blob()), self.retain_audience(&create.audience));
+        let content = self.retain_content(&create.tenant, &create.content);
+        let audience = self.retain_audience(&create.audience);
         let id = ScheduleId::new(context.index, place);
         let mut schedule = create.to_schedule((content, audience), context.index, context.now);
         schedule.intern(&mut self.derived.shared);
@@ -69,7 +70,7 @@ impl Ledger {
     /// Checks that this schedule can be created. Does not check that its name is free.
     pub(super) fn check_create(&self, create: &ScheduleCreate) -> Result<(), CommandRefusal> {
         refuse_if(create.name == MESSAGES_NAME, Impossible::NoName)?;
-        bounded(Bounded::ContentBytes, create.content.encoded_len(), self.limits().content_bytes_max)?;
+        self.check_content(&create.tenant, &create.content)?;
         self.check_audience(&create.tenant, &create.audience)?;
         refuse_if(create.timing.max_runs == Some(0), Impossible::NoRuns)?;
         check_labels(&create.labels)?;
@@ -141,7 +142,7 @@ impl Ledger {
         let schedule = self.schedules.remove(&id).ok_or(CommandRefusal::NoSuchSchedule(id))?;
         self.derived.unname_schedule(&schedule);
         self.index_due(context, id, before);
-        self.release_blob(&schedule.content);
+        self.release_content(&schedule.settings.tenant, &schedule.content, schedule.template.as_deref());
         self.release_blob(&schedule.audience);
         Ok(CommandOutcome::Done)
     }

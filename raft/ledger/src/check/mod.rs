@@ -49,6 +49,7 @@ pub fn check_again(ledger: &Ledger, seen: &mut CheckedState) -> Vec<InvariantVio
     check_blobs(ledger, &mut found);
     check_audiences(ledger, &mut found);
     check_campaigns(ledger, &mut found);
+    check_templates(ledger, &mut found);
     check_tenants(ledger, &mut found);
     check_pools(ledger, &mut found);
     check_summaries(ledger, &mut found);
@@ -313,7 +314,7 @@ fn check_indexes(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
     }
 }
 
-/// The content and audience of a schedule, run, audience or campaign are stored, with the right reference counts (P20).
+/// The content and audience of a schedule, run, audience, campaign or template are stored, with the right reference counts (P20).
 fn check_blobs(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
     let mut references: BTreeMap<Hash, u64> = BTreeMap::new();
     let schedules = ledger.schedules().iter().map(|(_, schedule)| (schedule.content, schedule.audience));
@@ -326,6 +327,9 @@ fn check_blobs(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
     }
     for (_, campaign) in ledger.campaigns().iter() {
         *references.entry(campaign.content).or_default() += 1;
+    }
+    for version in ledger.templates().iter().flat_map(|(_, template)| &template.versions) {
+        *references.entry(version.content).or_default() += 1;
     }
     let used = ledger.blobs.iter().filter(|(_, blob)| blob.references > 0);
     let stored: BTreeMap<Hash, u64> = used.map(|(hash, blob)| (*hash, blob.references)).collect();
@@ -370,6 +374,36 @@ fn check_campaigns(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
         let opened = ledger.history_of(id).filter(|known| known.run().is_some()).count();
         report(found, "P7", opened <= 1, || format!("campaign {name} has opened {opened} times"));
     }
+}
+
+/// Versions of a template only grow, are few enough, and count the schedules and campaigns that were made of them. Each
+/// of these has the content of its version.
+fn check_templates(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
+    let mut users: BTreeMap<(&str, &str, u32), Vec<Hash>> = BTreeMap::new();
+    for (_, schedule) in ledger.schedules().iter() {
+        if let Some(template) = schedule.template.as_deref() {
+            let key = (&*schedule.settings.tenant, template.name.as_str(), template.version);
+            users.entry(key).or_default().push(schedule.content);
+        }
+    }
+    for ((tenant, _), campaign) in ledger.campaigns().iter() {
+        if let Some(template) = &campaign.template {
+            let key = (tenant.as_str(), template.name.as_str(), template.version);
+            users.entry(key).or_default().push(campaign.content);
+        }
+    }
+    for ((tenant, name), template) in ledger.templates().iter() {
+        let count = template.versions.len();
+        let is_sound = (1..=ledger.limits().template_versions_max).contains(&count)
+            && template.versions.is_sorted_by(|one, other| one.version < other.version);
+        report(found, "P20", is_sound, || format!("template '{name}': {template:?}"));
+        for version in &template.versions {
+            let used = users.remove(&(tenant.as_str(), name.as_str(), version.version)).unwrap_or_default();
+            let fits = used.len() as u64 == version.users && used.iter().all(|content| *content == version.content);
+            report(found, "P20", fits, || format!("template '{name}', {version:?}: {} users", used.len()));
+        }
+    }
+    report(found, "P20", users.is_empty(), || format!("templates with users are gone: {users:?}"));
 }
 
 /// A tenant with limits has a share (P12).

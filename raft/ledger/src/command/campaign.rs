@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::fingerprint::fingerprint;
-use crate::model::{Campaign, CampaignStage, Content, Hash, Labels, Policies, Time};
+use crate::model::{Campaign, CampaignStage, ContentChoice, Hash, Labels, Policies, Time};
 
 /// Arguments of [`Command::CampaignCreate`](super::Command::CampaignCreate).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,7 +21,7 @@ pub struct CampaignCreate {
     /// Name of the audience. It need not be sealed yet.
     pub audience: String,
     /// Content of its emails.
-    pub content: Content,
+    pub content: ContentChoice,
     /// Policies of its run.
     pub policies: Policies,
     /// True if the user chose `finish_by`. Otherwise it is forecast at the launch.
@@ -37,7 +37,8 @@ pub struct CampaignCreate {
 impl CampaignCreate {
     /// Hash of the arguments without the request id. An equal hash is the same campaign.
     pub fn body(&self) -> Hash {
-        fingerprint(&("campaign", &CampaignCreate { request: None, ..self.clone() }))
+        let content = self.content.asked();
+        fingerprint(&("campaign", &CampaignCreate { content, request: None, ..self.clone() }))
     }
 
     /// Returns the draft that this command creates in the entry with this log index. `content` is the hash under which
@@ -49,6 +50,7 @@ impl CampaignCreate {
             zone: self.zone.clone(),
             audience: self.audience.clone(),
             content,
+            template: self.content.template(),
             policies: self.policies.clone(),
             finish_by_given: self.finish_by_given,
             pool: self.pool.clone(),

@@ -25,6 +25,7 @@ mod message;
 mod relay;
 mod run;
 mod schedule;
+mod template;
 
 pub use actor::*;
 pub use audience::*;
@@ -37,6 +38,7 @@ pub use message::*;
 pub use relay::*;
 pub use run::*;
 pub use schedule::*;
+pub use template::*;
 
 pub use crate::model::claim::{
     Decider, OutcomeSource, RefusalEffect, RelayRefusal, RelayReply, ReleaseReason, Unsendable,
@@ -177,6 +179,10 @@ pub enum Command {
     BackupEnded(BackupResult),
     /// Erases a person from lists of a tenant, and leaves an opt-out without the address (P15).
     RecipientErase(Box<RecipientErase>),
+    /// Stores another version of a template, unless the newest one has the content.
+    TemplatePut(Box<TemplatePut>),
+    /// Deletes a template that no schedule and no campaign uses.
+    TemplateDelete(TemplateDelete),
     /// Changes nothing; stands for a command of the next level in tests.
     #[cfg(feature = "next-level")]
     OfNextLevel,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::command::{ExplainedRange, Fire, KeyRule};
 use crate::fingerprint::fingerprint;
 use crate::model::{
-    Activity, Audience, AudienceChoice, Content, Hash, Labels, NextInstant, Plan, Policies, Schedule, ScheduleId,
+    Activity, Audience, AudienceChoice, ContentChoice, Hash, Labels, NextInstant, Plan, Policies, Schedule, ScheduleId,
     ScheduleSettings, ScheduleTiming, Time,
 };
 
@@ -31,7 +31,7 @@ pub struct ScheduleCreate {
     /// Reason of a pause from the start. `None`: it is active.
     pub paused: Option<String>,
     /// Content of its emails.
-    pub content: Content,
+    pub content: ContentChoice,
     /// Audience of its runs.
     pub audience: AudienceChoice,
     /// The schedule opens or explains only instants after this one.
@@ -65,7 +65,7 @@ pub struct ScheduleEdit {
     /// New priority; higher numbers go first within the tenant.
     pub priority: Option<u8>,
     /// New content.
-    pub content: Option<Content>,
+    pub content: Option<ContentChoice>,
     /// New audience.
     pub audience: Option<AudienceChoice>,
     /// New labels; they replace all former ones.
@@ -132,12 +132,14 @@ impl Trigger {
 impl ScheduleCreate {
     /// Hash of the arguments that make two creates the same: all but the request id and the proposer's results.
     pub fn body(&self) -> Hash {
-        fingerprint(&ScheduleCreate { request: None, after: Time(0), next: None, tzdb: String::new(), ..self.clone() })
+        let content = self.content.asked();
+        let create = ScheduleCreate { content, request: None, after: Time(0), next: None, ..self.clone() };
+        fingerprint(&ScheduleCreate { tzdb: String::new(), ..create })
     }
 
     /// [`Schedule::definition`] of the schedule that this command creates.
     pub fn definition(&self) -> Hash {
-        self.to_schedule((self.content.blob().hash, self.audience.hash()), 0, Time(0)).definition()
+        self.to_schedule((self.content.hash(), self.audience.hash()), 0, Time(0)).definition()
     }
 
     /// Returns the schedule that this command creates in the entry with this log index and ledger time. The hashes are
@@ -163,6 +165,7 @@ impl ScheduleCreate {
             plan: Plan::new(self.next.clone(), self.after, self.tzdb.as_str().into()),
             index,
             labels: self.labels.clone(),
+            template: self.content.template().map(Arc::new),
         }
     }
 }

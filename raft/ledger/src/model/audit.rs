@@ -33,7 +33,7 @@ macro_rules! with_commands {
             SendMessages, AudienceSeal, AudienceDelete, CampaignCreate, CampaignLaunch, CampaignArm, CampaignCancel,
             CampaignDelete, RunBlock, TenantSet, TenantRemove, OptOutTakeBack, PoolSet, PoolReset, RaiseLevel, SchedulesCreate,
             NodeDrain, NodeShare, NodeRemove, TokenCreate, TokenRevoke, Restore, RestoreAccept, Authority, BackupEnded,
-            RecipientErase,
+            RecipientErase, TemplatePut, TemplateDelete,
             #[cfg(feature = "next-level")] OfNextLevel,
         }
     };
@@ -72,7 +72,7 @@ refusal_kinds! {
     NotPossible, RelayNameTaken, RunOpen, InsideGap, NoSuchAudience, AudienceNameTaken, AudienceUsed, NoSuchCampaign,
     CampaignIs, OfCampaign, LaunchedBefore, AudienceOfCampaign, CampaignNameTaken, SentBefore, AtConcurrency, CapUsedUp,
     CanaryHeld, TokenNotValid, NotPermitted, NoSuchToken, TokenIdTaken,
-    RestoreNotAccepted, MaybeSent, RecipientClaimed,
+    RestoreNotAccepted, MaybeSent, RecipientClaimed, NoSuchTemplate, TemplateChanged, TemplateUsed,
 }
 
 /// Who wanted a command.

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{Hash, Labels, MissedCause, Policies, ScheduleId, Time};
+use crate::model::{Hash, Labels, MissedCause, Policies, ScheduleId, TemplateUse, Time};
 
 /// A campaign; stored by tenant and name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,6 +20,8 @@ pub struct Campaign {
     pub audience: String,
     /// Hash of the content; it never changes.
     pub content: Hash,
+    /// The version of a template that has this content; `None` if the content was given.
+    pub template: Option<TemplateUse>,
     /// Policies of its run.
     pub policies: Policies,
     /// True if the user chose `finish_by`. Otherwise it is forecast at the launch.

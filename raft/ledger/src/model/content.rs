@@ -9,7 +9,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::fingerprint::fingerprint;
-use crate::model::{CHUNK, Hash, LedgerLimits};
+use crate::model::{CHUNK, Hash, LedgerLimits, TemplateUse};
 use crate::storage::form;
 
 /// Maximum number of parts of a sealed audience: 67 million recipients, in a seal of about 34 KiB.
@@ -36,6 +36,28 @@ pub struct Content {
     pub variables: Vec<(String, String)>,
     /// True for bulk email: the headers let each recipient opt out (RFC 8058).
     pub bulk: bool,
+}
+
+/// The content of a schedule or a campaign, as given in a command.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ContentChoice {
+    /// A content that it holds itself.
+    Given(Content),
+    /// A version of a template.
+    Template(NamedTemplate),
+}
+
+/// A version of a template as the caller read it. `apply` compares it with the stored one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NamedTemplate {
+    /// Name of the template.
+    pub name: String,
+    /// The version.
+    pub version: u32,
+    /// Hash of its content.
+    pub content: Hash,
+    /// True if the caller named no version, and the newest one was taken.
+    pub newest: bool,
 }
 
 /// One recipient of an inline audience.
@@ -135,6 +157,42 @@ impl Content {
     /// Decodes the stored bytes; `None` if they are invalid.
     pub fn from_blob(bytes: &[u8]) -> Option<Content> {
         form::decode(bytes).ok()
+    }
+}
+
+impl ContentChoice {
+    /// Returns the hash under which the content is stored.
+    pub fn hash(&self) -> Hash {
+        match self {
+            ContentChoice::Given(content) => content.blob().hash,
+            ContentChoice::Template(named) => named.content,
+        }
+    }
+
+    /// Returns the version of the template; `None` for a content that was given.
+    pub fn template(&self) -> Option<TemplateUse> {
+        match self {
+            ContentChoice::Given(_) => None,
+            ContentChoice::Template(named) => Some(TemplateUse { name: named.name.clone(), version: named.version }),
+        }
+    }
+
+    /// Returns what the caller asked for: without the version that was the newest one then. A repeated request is equal
+    /// to the first one, even if the template has another version by now.
+    pub fn asked(&self) -> ContentChoice {
+        match self {
+            ContentChoice::Template(named) if named.newest => {
+                let named = NamedTemplate { version: 0, content: Hash::default(), ..named.clone() };
+                ContentChoice::Template(named)
+            }
+            choice => choice.clone(),
+        }
+    }
+}
+
+impl From<Content> for ContentChoice {
+    fn from(content: Content) -> ContentChoice {
+        ContentChoice::Given(content)
     }
 }
 

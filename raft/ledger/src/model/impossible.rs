@@ -252,4 +252,13 @@ pub enum Bounded {
     /// Length of the name of a token or of one of its tenants, in bytes.
     #[error("name of a token (bytes)")]
     TokenNameBytes,
+    /// Length of the name of a template, in bytes.
+    #[error("name of the template (bytes)")]
+    TemplateNameBytes,
+    /// Number of versions of a template that schedules and campaigns use.
+    #[error("versions of the template; delete or change what uses the oldest ones")]
+    TemplateVersions,
+    /// Number of templates of a tenant.
+    #[error("templates of the tenant")]
+    Templates,
 }

@@ -12,7 +12,7 @@ use crate::model::{
     ClosedClaimBlock, ClosedClaimKey, Day, DeadLetter, EventKey, Fence, Hash, Head, InstantOutcome, LeavingTimes,
     MESSAGES_NAME, Node, NodeId, Nominal, OptedOut, PackedEvents, Page, PageId, PoolRow, RecipientId, RecipientState,
     Recipients, Relay, RelayShare, RemovedNode, Run, RunEvent, RunEventKey, RunId, RunSummary, Schedule, ScheduleId,
-    Seal, SealedAudience, StoredAnswer, StoredBlob, TakenBack, Tenant, Time, TokenId,
+    Seal, SealedAudience, StoredAnswer, StoredBlob, TakenBack, Template, Tenant, Time, TokenId,
 };
 use crate::storage::Table;
 
@@ -92,6 +92,8 @@ tables! {
     audit: u64 => AuditRecord,
     /// Events that are in no part of the archive yet, by log index and place.
     events: EventKey => PackedEvents,
+    /// Templates, by tenant and name.
+    templates: (String, String) => Template,
 }
 
 impl Ledger {
@@ -113,7 +115,7 @@ impl Ledger {
         self.tenants.get(&name.to_owned()).copied().unwrap_or_default()
     }
 
-    /// Iterates over tenants with settings, schedules or campaigns, and the default tenant, from `from` on, in order.
+    /// Iterates over tenants with settings, schedules, campaigns or templates, and the default tenant, from `from` on, in order.
     pub fn tenant_names_from(&self, from: String) -> impl Iterator<Item = String> + '_ {
         let mut next = Some(from);
         std::iter::from_fn(move || {
@@ -122,9 +124,10 @@ impl Ledger {
             let bounded = self.tenants.range(from.clone()..).next().map(|(name, _)| name.as_str());
             let bounds = (Bound::Included(from.as_str()), Bound::Unbounded);
             let scheduled = self.derived.names.range::<str, _>(bounds).next().map(|(tenant, _)| &**tenant);
+            let writing = self.templates.range(key.clone()..).next().map(|((tenant, _), _)| tenant.as_str());
             let campaigning = self.campaigns.range(key..).next().map(|((tenant, _), _)| tenant.as_str());
             let default = Some(DEFAULT_TENANT).filter(|name| *name >= from.as_str());
-            let found = [bounded, scheduled, campaigning, default].into_iter().flatten().min()?.to_owned();
+            let found = [bounded, scheduled, campaigning, writing, default].into_iter().flatten().min()?.to_owned();
             // The smallest name after `found`.
             next = Some(format!("{found}\0"));
             Some(found)

@@ -118,6 +118,12 @@ level_1! {
     /// For how long the former hash of a list without an erased person is kept at least: workers that read a claim
     /// before use it.
     erased_list_kept_ms: i64 = DAY_MS,
+    /// Maximum number of templates of a tenant.
+    tenant_templates_max: usize = 1_000,
+    /// Maximum number of versions of a template. The oldest one without users is removed first.
+    template_versions_max: usize = 100,
+    /// Maximum length of a template's name, in bytes.
+    template_name_bytes_max: usize = 64,
 }
 
 /// Limits of the bounce breaker; see the module `bounce_breaker`.
@@ -170,7 +176,8 @@ mod tests {
             removed_nodes_max: 10000, tokens_max: 10000, token_kept_ms: 2592000000, token_tenants_max: 64, \
             token_name_bytes_max: 64, restore_ahead: 10000000000, audit_part_records: 4096, audit_parts_max: 16384, \
             audit_kept_ms: 34560000000, audit_text_bytes_max: 256, event_part_rows: 4096, event_part_bytes: 262144, \
-            event_parts_max: 2048, event_kept_ms: 604800000, erased_list_kept_ms: 86400000 }";
+            event_parts_max: 2048, event_kept_ms: 604800000, erased_list_kept_ms: 86400000, \
+            tenant_templates_max: 1000, template_versions_max: 100, template_name_bytes_max: 64 }";
         assert_eq!(format!("{:?}", limits(1)), recorded);
     }
 

@@ -61,6 +61,7 @@ pub mod run;
 pub mod run_events;
 pub mod schedule;
 pub mod stored;
+pub mod template;
 pub mod tenant;
 pub mod token;
 
@@ -102,5 +103,6 @@ pub use run::*;
 pub use run_events::*;
 pub use schedule::*;
 pub use stored::*;
+pub use template::*;
 pub use tenant::*;
 pub use token::*;

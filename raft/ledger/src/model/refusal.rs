@@ -207,15 +207,44 @@ pub enum CommandRefusal {
     /// The person is claimed in a run, so an email may be on its way (P15).
     #[error("run {0} is sending to this recipient right now; repeat the command")]
     RecipientClaimed(RunId),
+    /// No template has this name, or this version of it does not exist, was removed, or has another content.
+    #[error("no template '{name}'{}", version.map(|version| format!(" in version {version}")).unwrap_or_default())]
+    NoSuchTemplate {
+        /// Name of the template.
+        name: String,
+        /// The version; `None`: the newest one.
+        version: Option<u32>,
+    },
+    /// Another version was put since the caller read the template.
+    #[error("template '{0}' was changed since it was read")]
+    TemplateChanged(String),
+    /// Schedules or campaigns were made of the template.
+    #[error("template '{name}' is used by {}", users_named(users, *more))]
+    TemplateUsed {
+        /// Name of the template.
+        name: String,
+        /// Names of the first [`TEMPLATE_USERS_NAMED`] schedules and campaigns.
+        users: Vec<String>,
+        /// Number of further ones.
+        more: u32,
+    },
 }
 
 /// Maximum number of campaigns that a refusal names; further campaigns are only counted.
 pub const CAMPAIGNS_NAMED: usize = 5;
 
+/// Maximum number of schedules and campaigns that a refusal names; further ones are only counted.
+pub const TEMPLATE_USERS_NAMED: usize = 5;
+
 /// Returns `campaign 'spring'`, or `campaigns 'spring', 'summer' and 3 more`.
 fn campaigns_named(campaigns: &[String], more: u32) -> String {
     let noun = if campaigns.len() == 1 { "campaign" } else { "campaigns" };
-    let names = campaigns.iter().map(|name| format!("'{name}'")).collect::<Vec<_>>().join(", ");
+    format!("{noun} {}", users_named(campaigns, more))
+}
+
+/// Returns `'spring', 'summer' and 3 more`.
+fn users_named(users: &[String], more: u32) -> String {
+    let names = users.iter().map(|name| format!("'{name}'")).collect::<Vec<_>>().join(", ");
     let more = if more == 0 { String::new() } else { format!(" and {more} more") };
-    format!("{noun} {names}{more}")
+    format!("{names}{more}")
 }

@@ -69,6 +69,8 @@ pub enum CommandOutcome {
     MovedOf(Vec<Result<MovedRecipients, CommandRefusal>>),
     /// For each message: its run, or why it was refused.
     Messages(Vec<Result<MessageReceipt, CommandRefusal>>),
+    /// The version of the template that has the content.
+    Template(u32),
 }
 
 /// A message that the ledger has.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::calendar::When;
 use crate::fingerprint::fingerprint;
 use crate::index::SharedValues;
-use crate::model::{BlockCause, Hash, InstantRange, Labels, Nominal, Overlap, Policies, RunId, Time};
+use crate::model::{BlockCause, Hash, InstantRange, Labels, Nominal, Overlap, Policies, RunId, TemplateUse, Time};
 
 /// State of a schedule: it fires, or the reason why it does not.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -184,14 +184,17 @@ pub struct Schedule {
     pub index: u64,
     /// Labels by which users group schedules.
     pub labels: Labels,
+    /// The version of a template that has its content; `None` if the content was given.
+    pub template: Option<Arc<TemplateUse>>,
 }
 
 impl Schedule {
-    /// Shares its timing, its settings and the version of its plan's database with other schedules.
+    /// Shares its timing, its settings, its template and the version of its plan's database with other schedules.
     pub(crate) fn intern(&mut self, shared: &mut SharedValues) {
         shared.timings.intern(&mut self.timing);
         shared.settings.intern(&mut self.settings);
         shared.texts.intern(&mut self.plan.tzdb);
+        self.template.iter_mut().for_each(|template| shared.templates.intern(template));
     }
 
     /// True for the schedule of a tenant's messages. Users see only its runs.
@@ -201,8 +204,8 @@ impl Schedule {
 
     /// Hash of what a user gave: two schedules with one definition are the same, wherever their plans are.
     pub fn definition(&self) -> Hash {
-        let Schedule { name, timing, settings, content, audience, labels, .. } = self;
-        fingerprint(&("schedule", name, timing, settings, content, audience, labels))
+        let Schedule { name, timing, settings, content, audience, labels, template, .. } = self;
+        fingerprint(&("schedule", name, timing, settings, content, audience, labels, template))
     }
 
     /// When the leader acts next for this schedule; `None` if it does not fire. It is the next fire time or, while a

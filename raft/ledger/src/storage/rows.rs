@@ -12,7 +12,7 @@ use crate::index::Derived;
 use crate::model::{
     AdminToken, ArchivePart, AuditRecord, Campaign, Chunk, Claim, ClosedClaimBlock, DeadLetter, Hash, Head,
     InstantOutcome, Ledger, OptedOut, PackedEvents, Page, PartContent, PoolRow, RecipientState, Relay, RemovedNode,
-    RunEvent, RunSummary, Schedule, ScheduleId, SealedAudience, StoredAnswer, StoredBlob, TakenBack, Tenant,
+    RunEvent, RunSummary, Schedule, ScheduleId, SealedAudience, StoredAnswer, StoredBlob, TakenBack, Template, Tenant,
 };
 use crate::storage::form::{RowForm, Unreadable, decode_as, encode_as};
 use crate::storage::{FrozenState, Row, Table};
@@ -116,6 +116,7 @@ tables! {
     22 => tokens,
     23 => audit,
     24 => events,
+    25 => templates,
 }
 
 /// Types whose rows have had only one form.
@@ -127,7 +128,7 @@ macro_rules! of_one_form {
 of_one_form! {
     Head, Relay, Schedule, InstantOutcome, StoredBlob: 128, Page: 8, Chunk: 8, Claim: 32, ClosedClaimBlock: 8, DeadLetter, OptedOut,
     StoredAnswer, RunSummary, Vec<RunEvent>: 8, SealedAudience, Campaign, Tenant, TakenBack, PoolRow, ArchivePart,
-    RemovedNode, AdminToken, AuditRecord, PackedEvents,
+    RemovedNode, AdminToken, AuditRecord, PackedEvents, Template: 16,
 }
 #[cfg(not(feature = "next-level"))]
 impl RowForm for crate::model::Node {}

@@ -23,7 +23,7 @@ use reveille_ledger::calendar::When;
 use reveille_ledger::canary::Canary;
 use reveille_ledger::check::check;
 use reveille_ledger::command::*;
-use reveille_ledger::content::{Audience, AudienceChoice, Content, NamedAudience, Recipient, Seal};
+use reveille_ledger::content::{Audience, AudienceChoice, NamedAudience, Recipient, Seal};
 use reveille_ledger::decide::archive::{ArchiveCursor, next_batch};
 use reveille_ledger::ids::*;
 use reveille_ledger::instant_range::InstantRange;
@@ -464,7 +464,7 @@ impl World {
             }),
             pool: None,
             priority: None,
-            content: what.is_multiple_of(2).then(|| Content { subject: what.to_string(), ..other.content }),
+            content: what.is_multiple_of(2).then(|| plain::content(&what.to_string()).into()),
             audience: what.is_multiple_of(5).then_some(other.audience),
             labels: what.is_multiple_of(4).then(reveille_ledger::labels::Labels::default),
         };

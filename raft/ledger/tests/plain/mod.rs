@@ -19,20 +19,25 @@ pub fn schedule(name: &str, audience: impl Into<AudienceChoice>, after: Time) ->
         pool: "default".into(),
         priority: 0,
         paused: None,
-        content: Content {
-            sender: "a@example.org".into(),
-            reply_to: None,
-            subject: "s".into(),
-            text: Some("t".into()),
-            html: None,
-            headers: vec![],
-            variables: vec![],
-            bulk: false,
-        },
+        content: content("s").into(),
         audience: audience.into(),
         after,
         next: None,
         tzdb: "test".into(),
         labels: Labels::default(),
+    }
+}
+
+/// Returns a content with this subject.
+pub fn content(subject: &str) -> Content {
+    Content {
+        sender: "a@example.org".into(),
+        reply_to: None,
+        subject: subject.into(),
+        text: Some("t".into()),
+        html: None,
+        headers: vec![],
+        variables: vec![],
+        bulk: false,
     }
 }

@@ -6,7 +6,9 @@ use reveille_ledger::calendar::{DstGap, DstOverlap, DstPolicies as Dst, Weekdays
 use reveille_ledger::campaign::StageKind;
 use reveille_ledger::canary::{Canary, CanaryState, CanaryVerdict};
 use reveille_ledger::command::*;
-use reveille_ledger::content::{Audience, AudienceChoice, Content, NamedAudience, Recipient, Seal};
+use reveille_ledger::content::{
+    Audience, AudienceChoice, Content, ContentChoice, NamedAudience, NamedTemplate, Recipient, Seal,
+};
 use reveille_ledger::ids::*;
 use reveille_ledger::impossible::{Bounded, Impossible};
 use reveille_ledger::instant_range::InstantRange;
@@ -25,7 +27,7 @@ use reveille_ledger::{
 };
 
 /// Number of commands; their ordinals are 0 to this minus one.
-pub const COMMANDS: u8 = 55;
+pub const COMMANDS: u8 = 57;
 
 const NODE: NodeId = NodeId(0xfeed);
 const OWNER: ClaimOwner = ClaimOwner { node: NODE, incarnation: Incarnation(3) };
@@ -90,6 +92,8 @@ pub fn name(command: &Command) -> &'static str {
         Command::Authority(_) => "Authority",
         Command::BackupEnded(_) => "BackupEnded",
         Command::RecipientErase(_) => "RecipientErase",
+        Command::TemplatePut(_) => "TemplatePut",
+        Command::TemplateDelete(_) => "TemplateDelete",
         #[cfg(feature = "next-level")]
         Command::OfNextLevel => "OfNextLevel",
     }
@@ -115,6 +119,19 @@ fn relay() -> Relay {
 fn next(seconds: i64) -> NextInstant {
     let due = Time(seconds * 1_000);
     NextInstant { nominal: Nominal::Instant(due), due, jitter_ms: 0 }
+}
+
+fn content(subject: &str) -> Content {
+    Content {
+        sender: "News <news@example.org>".into(),
+        reply_to: Some("reply@example.org".into()),
+        subject: subject.into(),
+        text: Some("text".into()),
+        html: Some("<p>html</p>".into()),
+        headers: vec![("X-A".into(), "b".into())],
+        variables: vec![("site".into(), "example".into())],
+        bulk: false,
+    }
 }
 
 /// Returns a schedule in which each field differs from its default.
@@ -153,16 +170,7 @@ fn create(name: &str, when: When) -> ScheduleCreate {
         pool: "bulk".into(),
         priority: 7,
         paused: None,
-        content: Content {
-            sender: "News <news@example.org>".into(),
-            reply_to: Some("reply@example.org".into()),
-            subject: "Hello {{ name }}".into(),
-            text: Some("text".into()),
-            html: Some("<p>html</p>".into()),
-            headers: vec![("X-A".into(), "b".into())],
-            variables: vec![("site".into(), "example".into())],
-            bulk: false,
-        },
+        content: content("Hello {{ name }}").into(),
         audience: Audience { columns: vec!["name".into()], recipients: (0..6).map(recipient).collect() }.into(),
         after: Time(0),
         next: Some(next(10)),
@@ -251,7 +259,7 @@ fn send_messages() -> SendMessages {
         key: "order-7".into(),
         rule: KeyRule::Strict,
         is_test: false,
-        content: create.content,
+        content: content("Hello {{ name }}"),
         audience: one_recipient(),
         send_at: Some(Time(1_772_409_600_000)),
         pool: create.pool,
@@ -490,7 +498,27 @@ pub fn commands() -> Vec<(&'static str, Command)> {
         ("Authority", Command::Authority(AuthorityStep::Use(AuthorityId([7; 32])))),
         ("BackupEnded", Command::BackupEnded(backup())),
         ("RecipientErase", Command::RecipientErase(Box::new(recipient_erase()))),
+        ("TemplatePut", template_put("welcome", "Hello")),
+        ("TemplateDelete", template_delete("welcome")),
+        ("ScheduleCreate of a template", of_template("welcomed", 300, Hash([7; 32]))),
     ]
+}
+
+fn template_put(name: &str, subject: &str) -> Command {
+    let (tenant, name, content) = ("default".into(), name.into(), content(subject));
+    Command::TemplatePut(Box::new(TemplatePut { tenant, name, content, expected: Some(300) }))
+}
+
+fn template_delete(name: &str) -> Command {
+    Command::TemplateDelete(TemplateDelete { tenant: "default".into(), name: name.into() })
+}
+
+/// Returns a schedule of a version of the template `welcome`.
+fn of_template(name: &str, version: u32, content: Hash) -> Command {
+    let named = NamedTemplate { name: "welcome".into(), version, content, newest: true };
+    let create = create(name, When::Cron { expression: "0 9 * * 1".into() });
+    let content = ContentChoice::Template(named);
+    Command::ScheduleCreate(Box::new(ScheduleCreate { request: Some("request-13".into()), content, ..create }))
 }
 
 /// Returns an erasure with one change of each kind.
@@ -615,6 +643,7 @@ pub fn replies() -> Vec<(String, CommandReply)> {
             Ok(MessageReceipt { run: RUN, is_repeat: true }),
             Err(CommandRefusal::RequestReused("order-7".into())),
         ]),
+        CommandOutcome::Template(300),
     ];
     let refusals = vec![
         CommandRefusal::WrongEpoch { proposed: Epoch(1), current: Epoch(2) },
@@ -657,6 +686,9 @@ pub fn replies() -> Vec<(String, CommandReply)> {
             verdict: CanaryVerdict::Held,
             seed: 7,
         }),
+        CommandRefusal::NoSuchTemplate { name: "welcome".into(), version: Some(300) },
+        CommandRefusal::TemplateChanged("welcome".into()),
+        CommandRefusal::TemplateUsed { name: "welcome".into(), users: vec!["daily".into()], more: 300 },
     ];
     let refused = refusals.into_iter().map(CommandOutcome::Refused);
     let named = outcomes.into_iter().chain(refused).enumerate();
@@ -762,6 +794,12 @@ pub fn ledger() -> Ledger {
     put(later, Command::BackupEnded(BackupResult::Failed));
     assert_eq!(put(later, Command::RecipientErase(Box::new(recipient_erase()))), CommandOutcome::Moved(0));
     put(later, Command::PoolSet(pool_set()));
+    for subject in ["Hello", "Hi"] {
+        let put_template =
+            TemplatePut { tenant: "default".into(), name: "welcome".into(), content: content(subject), expected: None };
+        put(later, Command::TemplatePut(Box::new(put_template)));
+    }
+    put(later, of_template("welcomed", 1, content("Hello").blob().hash));
     put(later, Command::AudienceSeal(audience_seal()));
     let CommandOutcome::Schedule(news) = put(later, sealed()) else { panic!("a schedule") };
     let trigger = Command::Trigger(Trigger::new(news, "news"));

@@ -7,7 +7,7 @@ use reveille_ledger::access::Access;
 use reveille_ledger::calendar::{self, Pattern, When};
 use reveille_ledger::canary::Canary;
 use reveille_ledger::command::*;
-use reveille_ledger::content::{AudienceChoice, NamedAudience, Seal};
+use reveille_ledger::content::{AudienceChoice, ContentChoice, NamedAudience, NamedTemplate, Seal};
 use reveille_ledger::decide::archive::{ArchiveCursor, next_batch};
 use reveille_ledger::decide::backfill::range;
 use reveille_ledger::decide::catch_up;
@@ -122,6 +122,16 @@ impl World {
                 tenant: words.key("tenant").unwrap_or("default").into(),
                 name: words.need("name")?.into(),
             }),
+            "put_template" => Command::TemplatePut(Box::new(TemplatePut {
+                tenant: words.key("tenant").unwrap_or("default").into(),
+                content: content(words.key("subject").unwrap_or("hello")),
+                expected: words.key("expected").map(str::parse).transpose()?,
+                name: words.need("name")?.into(),
+            })),
+            "delete_template" => Command::TemplateDelete(TemplateDelete {
+                tenant: words.key("tenant").unwrap_or("default").into(),
+                name: words.need("name")?.into(),
+            }),
             "campaign" => self.campaign(words)?,
             "launch" => self.launch(words)?,
             "arm" => self.arm(words)?,
@@ -219,6 +229,25 @@ impl World {
         })))
     }
 
+    /// `subject=hello`, `template=welcome`, or `template=welcome@2`. With `read=hello` the proposer has read this content
+    /// in the version.
+    fn content_choice(&self, words: &mut Words) -> Parsed<Option<ContentChoice>> {
+        let Some(template) = words.key("template") else {
+            return Ok(words.key("subject").map(|subject| content(subject).into()));
+        };
+        let (name, version) =
+            template.split_once('@').map_or((template, None), |(name, version)| (name, Some(version)));
+        let version: Option<u32> = version.map(str::parse).transpose()?;
+        let found = self.ledger.template_version("default", name, version).ok();
+        let read = words.key("read").map(|subject| content(subject).blob().hash);
+        Ok(Some(ContentChoice::Template(NamedTemplate {
+            name: name.into(),
+            version: found.map_or(version.unwrap_or(1), |found| found.version),
+            content: read.or(found.map(|found| found.content)).unwrap_or_default(),
+            newest: version.is_none(),
+        })))
+    }
+
     /// `campaign spring audience=all due=1h subject=hello`
     fn campaign(&self, words: &mut Words) -> Parsed<Command> {
         let CampaignName { tenant, name } = campaign_name(words)?;
@@ -229,7 +258,7 @@ impl World {
             due: self.first.plus_ms(words.ms("due")?.unwrap_or(3_600_000)),
             zone: "UTC".into(),
             audience: words.key("audience").unwrap_or("all").into(),
-            content: content(words.key("subject").unwrap_or("hello")),
+            content: self.content_choice(words)?.unwrap_or_else(|| content("hello").into()),
             policies: self.policies(words)?,
             finish_by_given: words.key("given") == Some("yes"),
             pool: "default".into(),
@@ -441,7 +470,7 @@ impl World {
             pool: words.key("pool").unwrap_or("default").into(),
             priority: words.number("priority", 0)?,
             paused: words.key("paused").map(str::to_owned),
-            content: content(words.key("subject").unwrap_or("hello")),
+            content: self.content_choice(words)?.unwrap_or_else(|| content("hello").into()),
             audience: match words.key("audience") {
                 Some(name) => self.sealed(name)?,
                 None => audience(size).into(),
@@ -528,7 +557,7 @@ impl World {
             },
             pool: words.key("pool").map(str::to_owned),
             priority: words.key("priority").map(str::parse).transpose()?,
-            content: words.key("subject").map(content),
+            content: self.content_choice(words)?,
             labels: words.key("labels").map(labels).transpose()?,
             audience: match (size, words.key("audience")) {
                 (Some(size), _) => Some(audience_from(first, size).into()),

@@ -88,6 +88,7 @@ scripts! {
     messages_p17
     sole_clock_p18
     suspects_p12
+    templates
     tenants_p12
     test_clock_p19
     trigger_p17

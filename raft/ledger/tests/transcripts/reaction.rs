@@ -80,6 +80,7 @@ fn reply(world: &World, reply: &CommandReply) -> String {
             Ok(MessageReceipt { run, is_repeat: true }) => format!("run {run} again"),
             Err(refusal) => format!("refused: {refusal}"),
         })),
+        CommandOutcome::Template(version) => format!("version {version}"),
         CommandOutcome::Archived(runs) => format!("archived {runs} runs"),
         CommandOutcome::Moved(count) => format!("moved {count}"),
         CommandOutcome::MovedOf(runs) => {

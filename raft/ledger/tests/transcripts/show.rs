@@ -5,12 +5,13 @@ use std::fmt::Write as _;
 use reveille_ledger::campaign::{Campaign, CampaignStage};
 use reveille_ledger::claim_history::{ClaimEvent, ClaimEventKind};
 use reveille_ledger::command::RefusalEffect;
-use reveille_ledger::content::{Recipient, Recipients};
+use reveille_ledger::content::{Content, Recipient, Recipients};
 use reveille_ledger::crash_backoff::allowances;
 use reveille_ledger::erased::is_erased_key;
 use reveille_ledger::explain::LastRefusal;
-use reveille_ledger::ids::{NodeId, RunId};
+use reveille_ledger::ids::{Hash, NodeId, RunId};
 use reveille_ledger::pool::{Day, PoolRow};
+use reveille_ledger::template::{TemplateUse, TemplateVersion};
 use reveille_ledger::{InstantOutcome, RecipientState, RelayShare};
 
 use crate::archived::archived;
@@ -36,6 +37,7 @@ impl World {
             "pages" => Ok(self.show_pages()),
             "audiences" => Ok(self.show_audiences()),
             "campaigns" => Ok(self.show_campaigns()),
+            "templates" => Ok(self.show_templates()),
             "tenants" => Ok(self.show_tenants()),
             "pools" => Ok(self.show_pools()),
             "frozen" => self.show_frozen(words),
@@ -280,6 +282,32 @@ impl World {
             known.map(|((tenant, name), one)| format!("{tenant}/{name}: {} rows, sealed by {}\n", one.rows, one.index));
         let needed = self.ledger.seals().map(|seal| format!("needed: {} parts of {}\n", seal.parts.len(), seal.name));
         known.chain(needed).collect()
+    }
+
+    /// Templates: each version with its users, and the contents that are stored.
+    fn show_templates(&self) -> String {
+        let mut text = String::new();
+        for ((tenant, name), template) in self.ledger.templates().iter() {
+            let version = |known: &TemplateVersion| {
+                let subject = self.subject(&known.content);
+                format!("{}: {subject}, put by {}, {} users", known.version, known.index, known.users)
+            };
+            let versions: Vec<String> = template.versions.iter().map(version).collect();
+            let _ = writeln!(text, "{tenant}/{name}: {}", versions.join("; "));
+        }
+        for (_, schedule) in self.ledger.schedules().iter() {
+            let template = schedule.template.as_deref().map_or("none".to_owned(), TemplateUse::to_string);
+            let _ = writeln!(text, "{}: template {template}, {}", schedule.name, self.subject(&schedule.content));
+        }
+        for (id, _, run) in self.ledger.runs() {
+            let _ = writeln!(text, "{id} of {}: {}", run.name, self.subject(&run.content));
+        }
+        text
+    }
+
+    fn subject(&self, content: &Hash) -> String {
+        let content = self.ledger.blob(content).and_then(Content::from_blob);
+        content.map_or("no content".to_owned(), |content| format!("'{}'", content.subject))
     }
 
     /// Pools with settings: today's cap, how much of it is used, and how much more may be claimed.

@@ -20,8 +20,10 @@ use crate::cli::manifest::export;
 use crate::format;
 
 /// Fields that an update sets: all of them, so that a field missing in the document gets its default.
-const WHOLE: [&str; 11] =
-    ["when", "zone", "start", "end", "max_runs", "policies", "pool", "priority", "content", "audience", "labels"];
+const WHOLE: [&str; 12] = [
+    "when", "zone", "start", "end", "max_runs", "policies", "pool", "priority", "content", "template", "audience",
+    "labels",
+];
 
 /// Returns what applying the document would change.
 pub async fn plan(context: &CommandContext<'_>, asked: &Asked) -> Result<Plan, Failure> {

@@ -14,7 +14,7 @@ use crate::cli::recipients::{self, Recipients};
 
 /// Builds the body that the flags describe; reads the content's files.
 pub fn body(tenant: String, args: CreateArgs, recipients: &Recipients) -> Result<ScheduleBody, Failure> {
-    let labels = labels(args.labels)?;
+    let (labels, template) = (labels(args.labels)?, args.content.template.clone().unwrap_or_default());
     Ok(ScheduleBody {
         tenant,
         name: args.name,
@@ -27,9 +27,10 @@ pub fn body(tenant: String, args: CreateArgs, recipients: &Recipients) -> Result
         pool: args.pool,
         priority: args.priority.into(),
         paused: args.paused.then_some(args.reason),
-        content: Some(content(args.content)?),
+        content: content(args.content)?,
         audience: Some(recipients.audience.clone()),
         labels,
+        template,
     })
 }
 
@@ -77,10 +78,11 @@ fn bad_rows(path: &Path, read: &Recipients) -> Failure {
     Failure::bad_rows(path, "created", BadRows { count: read.bad.len() as u64, shown }, None)
 }
 
-pub fn content(args: ContentArgs) -> Result<Content, Failure> {
-    let ContentArgs { sender, reply_to, subject, texts, variables, headers, bulk } = args;
-    let (sender, subject) = (Some(sender), Some(subject));
-    changed_content(ContentChange { sender, reply_to, subject, texts, variables, headers, bulk })
+/// Returns the content that the flags give; `None` if they name a template.
+pub fn content(args: ContentArgs) -> Result<Option<Content>, Failure> {
+    let ContentArgs { template, sender, reply_to, subject, texts, variables, headers, bulk } = args;
+    let given = || changed_content(ContentChange { sender, reply_to, subject, texts, variables, headers, bulk });
+    if template.is_some() { Ok(None) } else { given().map(Some) }
 }
 
 /// Returns the content fields that the flags set.

@@ -75,6 +75,7 @@ fn request(
         content: Some(changed_content(args.content)?),
         audience: listed.as_ref().map(|listed| listed.audience.clone()),
         labels: args.labels.into_iter().filter_map(|label| Some((label.key, label.value?))).collect(),
+        template: args.template.unwrap_or_default(),
     };
     let request = UpdateScheduleRequest {
         schedule: Some(body),
@@ -90,7 +91,7 @@ fn request(
 /// Returns the API's field path for a flag of `--clear`.
 fn path_of(flag: &str) -> String {
     match flag {
-        "start" | "end" | "labels" => flag.to_owned(),
+        "start" | "end" | "labels" | "template" => flag.to_owned(),
         "days" => "when.daily.days".to_owned(),
         "anchor" => "when.every.anchor".to_owned(),
         "max-runs" => "max_runs".to_owned(),
@@ -112,6 +113,7 @@ fn paths(args: &UpdateArgs) -> Vec<String> {
         ("pool", args.pool.is_some()),
         ("priority", args.priority.is_some()),
         ("audience", args.recipients.is_given()),
+        ("template", args.template.is_some()),
         ("content.sender", content.sender.is_some()),
         ("content.reply_to", content.reply_to.is_some()),
         ("content.subject", content.subject.is_some()),

@@ -20,7 +20,9 @@ use reveille_proto::admin::v1::Freshness;
 use super::archive::{ArchiveChain, ArchivedRun};
 use super::blobs::Blobs;
 use super::{Admin, ApiError, ApiResult, Call, error_texts, validate};
-pub use schedule::{absent_audience, absent_campaign, absent_relay, absent_schedule, check_schedule, near};
+pub use schedule::{
+    absent_audience, absent_campaign, absent_relay, absent_schedule, absent_template, check_schedule, near,
+};
 
 /// Maximum number of archived runs of a schedule that are searched for a named one. Each may need a file.
 const SEARCHED_MAX: usize = 2_000;

@@ -34,6 +34,13 @@ pub fn absent_audience(ledger: &Ledger, tenant: &str, name: &str) -> ApiError {
     error_texts::no_audience(name).near(&near(name, names))
 }
 
+/// Returns the error for an unknown template of this tenant.
+pub fn absent_template(ledger: &Ledger, tenant: &str, name: &str) -> ApiError {
+    let from = ledger.templates().range((tenant.to_owned(), String::new())..);
+    let names = from.take_while(|((of, _), _)| of == tenant).map(|((_, name), _)| name.clone());
+    error_texts::no_template(name, None).near(&near(name, names))
+}
+
 /// Returns the error for an unknown relay.
 pub fn absent_relay(ledger: &Ledger, name: &str) -> ApiError {
     error_texts::no_relay(name).near(&near(name, ledger.relays().iter().map(|(name, _)| name.clone())))

@@ -38,7 +38,8 @@ pub fn create(expression: &str, zones: &Zones, after: Time) -> ScheduleCreate {
             headers: Vec::new(),
             variables: Vec::new(),
             bulk: false,
-        },
+        }
+        .into(),
         audience: Audience {
             columns: Vec::new(),
             recipients: vec![Recipient { key: address.clone(), address, values: Vec::new() }],

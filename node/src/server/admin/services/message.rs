@@ -60,7 +60,7 @@ impl Admin {
         let send_at = validate::message_fields(&mut fields, &request, now);
         let rule = validate::key_rule(&mut fields, request.key_rule);
         fields.done(Some(()))?;
-        let SendMessageRequest { tenant, key, content, to, audience, pool, priority, policies, .. } = request;
+        let SendMessageRequest { tenant, key, content, template, to, audience, pool, priority, policies, .. } = request;
         let is_by_address = audience.is_none();
         let recipient = |address| v1::Recipient { address, values: Vec::new() };
         let audience = audience.unwrap_or_else(|| v1::Audience {
@@ -68,8 +68,10 @@ impl Admin {
             ..v1::Audience::default()
         });
         let audience = Some(audience);
-        let body = ScheduleBody { tenant, pool, priority, policies, content, audience, ..ScheduleBody::default() };
-        let parts = validate::message_parts(body, now, &self.context.zones, limits);
+        let body =
+            ScheduleBody { tenant, pool, priority, policies, content, template, audience, ..ScheduleBody::default() };
+        let templates = |tenant: &str, name: &str, version| self.context.template(tenant, name, version);
+        let parts = validate::message_parts(body, now, &self.context.zones, &templates, limits);
         let rename = |field: &str| {
             let field = validate::without_schedule(field);
             let place = field.strip_prefix("audience.recipients").and_then(|rest| rest.strip_suffix(".address"));

@@ -56,6 +56,7 @@ mod restore;
 pub(crate) mod run;
 pub(crate) mod schedule;
 mod scrub;
+mod template;
 mod tenant;
 mod token;
 mod upgrade;

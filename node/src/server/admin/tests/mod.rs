@@ -28,6 +28,7 @@ mod schedules;
 mod send_test;
 mod sizes;
 mod smtputf8;
+mod templates;
 mod tenants;
 mod too_late;
 mod updates;

@@ -33,6 +33,7 @@ use reveille_proto::admin::v1::recipient_service_client::RecipientServiceClient;
 use reveille_proto::admin::v1::relay_service_client::RelayServiceClient;
 use reveille_proto::admin::v1::run_service_client::RunServiceClient;
 use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient;
+use reveille_proto::admin::v1::template_service_client::TemplateServiceClient;
 use reveille_proto::admin::v1::tenant_service_client::TenantServiceClient;
 use reveille_proto::admin::v1::{
     AddRelayRequest, Audience, Content, CreateScheduleRequest, CreateScheduleResponse, GetRunRequest, ListRunsRequest,
@@ -259,6 +260,7 @@ clients!(
     doubts: DoubtServiceClient,
     dead_letters: DeadLetterServiceClient,
     opt_outs: OptOutServiceClient,
+    templates: TemplateServiceClient,
     tenants: TenantServiceClient,
     pools: PoolServiceClient,
     cluster: ClusterServiceClient

@@ -87,7 +87,8 @@ fn lasting(seconds: i64, set: fn(&mut Policies, Option<Duration>)) -> ScheduleBo
 
 fn is_refused(body: ScheduleBody) -> Option<String> {
     let zones = Zones::bundled("2026x");
-    let context = CheckContext { now: NOW, exists: false, zones: &zones, sealed: &|_, _| None, limits: LIMITS };
+    let (sealed, templates) = (&|_: &str, _: &str| None, &super::no_templates);
+    let context = CheckContext { now: NOW, exists: false, zones: &zones, sealed, templates, limits: LIMITS };
     schedule(Some(body), &context).err().map(|fault| fault.to_string())
 }
 
@@ -235,6 +236,15 @@ fn each_other_limit_is_where_the_page_says() {
     for (days, cap, passes) in [(1, 1, true), (400, 1, true), (401, 1, false), (0, 1, false), (3, 0, false)] {
         assert_eq!(super::pool(pool(days, cap), LIMITS).is_ok(), passes, "{days} days of {cap}");
     }
+    holds("name of a template", "64 characters");
+    for (length, passes) in [(64, true), (65, false)] {
+        let mut fields = Fields::default();
+        fields.name("name", &long(length), super::NAME_MAX);
+        assert_eq!(fields.done(Some(())).is_ok(), passes, "{length}");
+    }
+    holds("templates of a tenant", "1,000");
+    holds("versions of a template", "100; of more, the oldest that nothing uses goes");
+    assert_eq!((LIMITS.tenant_templates_max, LIMITS.template_versions_max), (1_000, 100));
     holds("occurrences of one backfill", "1,000");
     assert_eq!(LIMITS.backfill_openings_max, 1_000);
 }

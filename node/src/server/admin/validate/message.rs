@@ -10,6 +10,7 @@ use reveille_proto::admin::v1;
 
 use super::Fields;
 use super::audience::audience;
+use super::content::TemplateByName;
 use super::schedule::{CheckContext, CheckedSchedule, compile, schedule};
 use crate::server::admin::{ApiError, ApiResult, views};
 
@@ -28,12 +29,13 @@ pub struct CheckedMessage {
     pub policies: Policies,
 }
 
-/// Checks the tenant, the content, the recipients, the policies, the pool and the priority of a body. It need have
+/// Checks the tenant, the content or the template, the recipients, the policies, the pool and the priority of a body. It need have
 /// nothing else.
 pub fn message_parts(
     body: v1::ScheduleBody,
     now: Time,
     zones: &Zones,
+    templates: TemplateByName<'_>,
     limits: &'static LedgerLimits,
 ) -> ApiResult<CheckedMessage> {
     // Fields that a message does not have get placeholder values.
@@ -43,9 +45,9 @@ pub fn message_parts(
         zone: "UTC".to_owned(),
         ..body
     };
-    let context = CheckContext { now, exists: false, zones, sealed: &|_, _| None, limits };
-    let CheckedSchedule { create, .. } = schedule(Some(body), &context)?;
-    let ScheduleCreate { tenant, policies, pool, priority, content, audience, .. } = create;
+    let context = CheckContext { now, exists: false, zones, sealed: &|_, _| None, templates, limits };
+    let CheckedSchedule { create, content, .. } = schedule(Some(body), &context)?;
+    let ScheduleCreate { tenant, policies, pool, priority, audience, .. } = create;
     Ok(CheckedMessage { tenant, content, audience: listed(audience)?, pool, priority, policies })
 }
 
@@ -105,7 +107,7 @@ pub fn list_of_trigger(asked: v1::Audience, content: &Content, limits: &LedgerLi
     let mut fields = Fields::default();
     let checked = audience(&mut fields, Some(asked), None, limits);
     if let Some(checked) = &checked {
-        compile(&mut fields, content, checked, limits);
+        compile(&mut fields, &content.clone().into(), checked, limits);
     }
     listed(fields.done(checked)?.to)
 }

@@ -6,6 +6,7 @@
 mod audience;
 mod canary;
 mod clock;
+mod content;
 pub mod day;
 #[cfg(test)]
 mod limits_tests;
@@ -34,11 +35,12 @@ use super::{ApiError, ApiResult};
 pub use audience::columns;
 pub use canary::canary;
 pub use clock::target as clock_target;
+pub use content::{chosen_content, content, no_templates};
 pub use member::valid_for as token_valid_for;
 pub use message::{CheckedMessage, key_rule, list_of_trigger, message_fields, message_parts, without_schedule};
 pub use pool::pool;
 pub use relay::relay;
-pub use schedule::{CheckContext, CheckedSchedule, content, schedule};
+pub use schedule::{CheckContext, CheckedSchedule, schedule};
 pub use tenant::tenant_bounds;
 pub use token::token_grant;
 

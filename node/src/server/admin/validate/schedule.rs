@@ -13,6 +13,7 @@ use reveille_ledger::{DEFAULT_POOL, ScheduleTiming};
 use reveille_proto::admin::v1::{self, ErrorReason};
 
 use super::audience::{CheckedAudience, audience};
+use super::content::{CheckedContent, TemplateByName, chosen_content};
 use super::policies::policies;
 use super::{Fields, SCHEDULE_NAME_MAX, when};
 use crate::server::admin::{ApiError, ApiResult};
@@ -22,6 +23,8 @@ use crate::server::admin::{ApiError, ApiResult};
 pub struct CheckedSchedule {
     /// The command. The caller sets its `request`.
     pub create: ScheduleCreate,
+    /// Its content, also if the command names a template.
+    pub content: Content,
     /// Recipients that were removed because another has the same key.
     pub duplicates: Vec<v1::Duplicate>,
 }
@@ -40,13 +43,15 @@ pub struct CheckContext<'a> {
     pub zones: &'a Zones,
     /// The sealed audiences.
     pub sealed: SealedByName<'a>,
+    /// The templates.
+    pub templates: TemplateByName<'a>,
     /// The limits of the ledger.
     pub limits: &'a LedgerLimits,
 }
 
 /// Checks a body.
 pub fn schedule(body: Option<v1::ScheduleBody>, context: &CheckContext<'_>) -> ApiResult<CheckedSchedule> {
-    let CheckContext { now, exists, zones, sealed, limits } = *context;
+    let CheckContext { now, exists, zones, sealed, templates, limits } = *context;
     let mut fields = Fields::default();
     let body = body.ok_or_else(|| ApiError::of_field("schedule", "is missing"))?;
     let tenant = fields.name_or("schedule.tenant", &body.tenant, reveille_ledger::DEFAULT_TENANT);
@@ -73,7 +78,8 @@ pub fn schedule(body: Option<v1::ScheduleBody>, context: &CheckContext<'_>) -> A
     }
     let paused = body.paused.map(|reason| fields.reason("schedule.paused", &reason));
     let labels = Labels::new(body.labels).map_err(|wrong| fields.refuse(field_of(&wrong), wrong.to_string()));
-    let content = content(&mut fields, body.content);
+    let chosen = (body.content, body.template.as_str());
+    let content = chosen_content(&mut fields, "schedule.", chosen, (&tenant, templates));
     let known = named.and_then(|name| sealed(&tenant, name));
     let audience = audience(&mut fields, body.audience, known, limits);
     if let (Some(content), Some(listed)) = (&content, &audience) {
@@ -91,6 +97,7 @@ pub fn schedule(body: Option<v1::ScheduleBody>, context: &CheckContext<'_>) -> A
         return fields.done(None);
     };
     let CheckedAudience { to: audience, duplicates, .. } = audience;
+    let CheckedContent { choice, content } = content;
     let create = ScheduleCreate {
         request: None,
         tenant,
@@ -100,14 +107,14 @@ pub fn schedule(body: Option<v1::ScheduleBody>, context: &CheckContext<'_>) -> A
         pool,
         priority,
         paused,
-        content,
+        content: choice,
         audience,
         after: now,
         next,
         tzdb: zone.tzdb,
         labels,
     };
-    fields.done(Some(CheckedSchedule { create, duplicates }))
+    fields.done(Some(CheckedSchedule { create, content, duplicates }))
 }
 
 /// Returns the path of an invalid label. An invalid value is reported under its key.
@@ -134,43 +141,21 @@ fn refuse_past(fields: &mut Fields, when: &When, now: Time, end: Option<Time>) {
     fields.refuse_as(ErrorReason::NeverFires, field, message);
 }
 
-pub fn content(fields: &mut Fields, asked: Option<v1::Content>) -> Option<Content> {
-    let Some(asked) = asked else {
-        fields.refuse("schedule.content", "is missing; give a sender, a subject, and a text or html");
-        return None;
-    };
-    if asked.sender.trim().is_empty() {
-        fields.refuse("schedule.content.sender", "is missing; write ADDRESS or NAME <ADDRESS>");
-        return None;
-    }
-    let pairs = |of: Vec<v1::Field>| of.into_iter().map(|field| (field.name, field.value)).collect();
-    Some(Content {
-        sender: asked.sender,
-        reply_to: (!asked.reply_to.is_empty()).then_some(asked.reply_to),
-        subject: asked.subject,
-        text: asked.text,
-        html: asked.html,
-        headers: pairs(asked.headers),
-        variables: pairs(asked.variables),
-        bulk: asked.bulk,
-    })
-}
-
 /// Checks that the content fits this audience, so that the error comes now and not when the run opens.
-pub fn compile(fields: &mut Fields, content: &Content, listed: &CheckedAudience, limits: &LedgerLimits) {
+pub fn compile(fields: &mut Fields, checked: &CheckedContent, listed: &CheckedAudience, limits: &LedgerLimits) {
+    let content = &checked.content;
     let fits = check_proposed(content, &listed.columns, limits.content_bytes_max);
     let error = match fits.and_then(|()| Compiled::new(content, &listed.columns)) {
         Ok(compiled) => return listed.fit(fields, &compiled),
         Err(error) => error,
     };
-    let field = match error.field.as_str() {
-        "content" => "schedule.content".to_owned(),
-        "columns" => "schedule.audience.columns".to_owned(),
-        field => format!("schedule.content.{field}"),
-    };
     let message = match error.line {
         Some(line) => format!("line {line}: {}", error.message),
         None => error.message,
+    };
+    let (field, message) = match error.field.as_str() {
+        "columns" => ("schedule.audience.columns".to_owned(), message),
+        field => checked.place("schedule.", field, message),
     };
     fields.refuse(field, message);
 }

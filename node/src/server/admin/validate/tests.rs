@@ -60,7 +60,14 @@ fn body() -> ScheduleBody {
 }
 
 fn context(zones: &Zones, exists: bool) -> CheckContext<'_> {
-    CheckContext { now: NOW, exists, zones, sealed: &|_, _| None, limits: limits(LEVEL) }
+    CheckContext {
+        now: NOW,
+        exists,
+        zones,
+        sealed: &|_, _| None,
+        templates: &super::no_templates,
+        limits: limits(LEVEL),
+    }
 }
 
 fn asked(body: ScheduleBody) -> Result<CheckedSchedule, super::ApiError> {

@@ -37,6 +37,7 @@ pub fn campaign(ledger: &Ledger, named: &CampaignName, known: &Campaign) -> v1::
         priority: u32::from(known.priority),
         labels: known.labels.clone().into(),
         content_hash: known.content.to_string(),
+        template: of_template(known),
         policies: Some(policies(&known.policies)),
         launched_at: known.stage.launch().map(|launch| timestamp(launch.at)),
         finish_by: finish_by.or(Some(timestamp(known.due.plus_ms(finish_by_ms)))),
@@ -58,6 +59,11 @@ pub fn campaign(ledger: &Ledger, named: &CampaignName, known: &Campaign) -> v1::
     }
 }
 
+/// Returns the template's version as `welcome@3`, or nothing.
+fn of_template(known: &Campaign) -> String {
+    known.template.as_ref().map(ToString::to_string).unwrap_or_default()
+}
+
 /// Returns the request that would create the campaign in its current form, without its canary. A `finish_by` that the
 /// user did not give is left out, because it is forecast again.
 pub fn campaign_body(named: &CampaignName, known: &Campaign, content: &Content) -> v1::ScheduleBody {
@@ -70,7 +76,8 @@ pub fn campaign_body(named: &CampaignName, known: &Campaign, content: &Content) 
         policies: Some(v1::Policies { finish_by: policies.finish_by.filter(|_| known.finish_by_given), ..policies }),
         pool: known.pool.clone(),
         priority: u32::from(known.priority),
-        content: Some(mail(content)),
+        content: known.template.is_none().then(|| mail(content)),
+        template: of_template(known),
         audience: Some(v1::Audience { sealed: known.audience.clone(), ..v1::Audience::default() }),
         labels: known.labels.clone().into(),
         ..v1::ScheduleBody::default()

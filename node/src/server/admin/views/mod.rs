@@ -8,6 +8,7 @@ mod history;
 mod relay;
 mod run;
 mod schedule;
+mod template;
 
 use std::collections::BTreeSet;
 
@@ -23,7 +24,8 @@ pub use doubt::{DoubtRow, cause, dead_letter, doubt, run_recipient};
 pub use history::{explained, inside_gap, opened, waited_for, waiting};
 pub use relay::{health, relay};
 pub use run::{blocked, made_way, recipient_state, run_of, run_state, state_word};
-pub use schedule::{body, etag, instant_of, schedule, schedule_state};
+pub use schedule::{body, etag, instant_of, mail, schedule, schedule_state};
+pub use template::template;
 
 /// Converts an instant.
 pub fn timestamp(time: Time) -> Timestamp {

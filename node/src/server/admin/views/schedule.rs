@@ -49,6 +49,7 @@ pub fn schedule(id: ScheduleId, schedule: &Schedule, zones: &Zones, now: Time, c
         of_campaign: false,
         labels: schedule.labels.clone().into(),
         now: Some(timestamp(now)),
+        template: schedule.template.as_ref().map(|template| template.to_string()).unwrap_or_default(),
     }
 }
 
@@ -57,7 +58,8 @@ pub fn etag(id: ScheduleId, schedule: &Schedule) -> String {
     format!("{}.{}", id.0, schedule.plan.version)
 }
 
-/// Returns the request that would create the schedule in its current form.
+/// Returns the request that would create the schedule in its current form. It names the template of the content, or has
+/// the content.
 pub fn body(schedule: &Schedule, content: &Content, audience: &AudienceChoice) -> v1::ScheduleBody {
     let recipient = |known: &Recipient| v1::Recipient { address: known.address.clone(), values: known.values.clone() };
     v1::ScheduleBody {
@@ -75,7 +77,7 @@ pub fn body(schedule: &Schedule, content: &Content, audience: &AudienceChoice) -
             Activity::Paused { reason, .. } => Some(reason.to_string()),
             Activity::Active | Activity::Blocked { .. } | Activity::Done => None,
         },
-        content: Some(mail(content)),
+        content: schedule.template.is_none().then(|| mail(content)),
         audience: Some(match audience {
             AudienceChoice::Listed(audience) => v1::Audience {
                 columns: audience.columns.clone(),
@@ -85,11 +87,12 @@ pub fn body(schedule: &Schedule, content: &Content, audience: &AudienceChoice) -
             AudienceChoice::Sealed(named) => v1::Audience { sealed: named.name.clone(), ..v1::Audience::default() },
         }),
         labels: schedule.labels.clone().into(),
+        template: schedule.template.as_ref().map(|template| template.to_string()).unwrap_or_default(),
     }
 }
 
 /// Builds the message of a content.
-pub(crate) fn mail(content: &Content) -> v1::Content {
+pub fn mail(content: &Content) -> v1::Content {
     let field = |(name, value): &(String, String)| v1::Field { name: name.clone(), value: value.clone() };
     v1::Content {
         sender: content.sender.clone(),

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use reveille_cluster::compose::columns_used;
-use reveille_ledger::Ledger;
 use reveille_ledger::calendar::When;
 use reveille_ledger::command::{CampaignCreate, CampaignName, Command};
-use reveille_ledger::content::NamedAudience;
+use reveille_ledger::content::{Content, NamedAudience};
 use reveille_ledger::forecast::CAMPAIGN_FINISH_MS_MIN;
 use reveille_ledger::ids::{Hash, Time};
 use reveille_ledger::policy::HOUR_MS;
 use reveille_ledger::refusal::CommandRefusal;
+use reveille_ledger::{DEFAULT_TENANT, Ledger};
 use reveille_proto::admin::v1::{CreateCampaignRequest, CreateCampaignResponse, ScheduleBody, when};
 
 use crate::server::admin::services::schedule::create;
@@ -20,6 +20,8 @@ use crate::server::admin::{Admin, ApiError, ApiResult, Call, error_texts, views}
 
 /// Default of `start_within`: a campaign that is later than this does not open (P16).
 const START_WITHIN_MS: i64 = HOUR_MS;
+/// Header field by which a mail program opts out.
+const LIST_UNSUBSCRIBE: &str = "list-unsubscribe";
 
 impl Admin {
     pub(crate) async fn create_campaign(
@@ -39,16 +41,17 @@ impl Admin {
         };
         let (known, is_schedule, now) = self.read_latest(call, query).await?;
         let exists = known.is_some();
-        let mut create = self.asked(body, exists, self.now(now)).await.map_err(|fault| fault.request(&request_id))?;
+        let asked = self.asked(body, exists, self.now(now)).await;
+        let (mut create, content) = asked.map_err(|fault| fault.request(&request_id))?;
         create.policies.canary = canary;
         let named = CampaignName { tenant: create.tenant.clone(), name: create.name.clone() };
-        let draft = create.to_campaign(create.content.blob().hash, 0);
+        let draft = create.to_campaign(create.content.hash(), 0);
         // An existing campaign whose instant has passed needs no warnings.
         let warnings = match exists && create.due <= self.now(now) {
             true => Vec::new(),
             false => {
                 let mut warnings = self.context.replica.read(|ledger| self.in_its_way(ledger, &named, &draft));
-                warnings.extend(create::no_page(self, &create.content));
+                warnings.extend(create::no_page(self, &content));
                 warnings
             }
         };
@@ -76,7 +79,7 @@ impl Admin {
 
     /// Validates the request like a schedule. If the audience is not sealed yet, it is assumed to have the columns that
     /// the content uses.
-    async fn asked(&self, mut body: ScheduleBody, exists: bool, now: Time) -> ApiResult<CampaignCreate> {
+    async fn asked(&self, mut body: ScheduleBody, exists: bool, now: Time) -> ApiResult<(CampaignCreate, Content)> {
         let mut fields = Fields::default();
         if !matches!(body.when.as_ref().and_then(|when| when.pattern.as_ref()), Some(when::Pattern::At(_))) {
             fields.refuse("schedule.when", "is not an instant; a campaign is sent once: give one with --at");
@@ -101,7 +104,7 @@ impl Admin {
         fields.done(Some(()))?;
         // If the cluster has an unsubscribe page, the emails get a one-click link to it.
         if let Some(content) = body.content.as_mut().filter(|_| self.context.unsubscribe.is_some()) {
-            let has_its_own = content.headers.iter().any(|field| field.name.eq_ignore_ascii_case("list-unsubscribe"));
+            let has_its_own = content.headers.iter().any(|field| field.name.eq_ignore_ascii_case(LIST_UNSUBSCRIBE));
             content.bulk |= !has_its_own;
         }
         let policies = body.policies.get_or_insert_default();
@@ -110,20 +113,28 @@ impl Admin {
         policies.finish_by.get_or_insert(views::duration(CAMPAIGN_FINISH_MS_MIN));
         let (context, limits) = (Arc::clone(&self.context), self.limits());
         let asked = self.calendar(move |zones| {
-            let content = validate::content(&mut Fields::default(), body.content.clone());
-            let columns = content.as_ref().map(columns_used).unwrap_or_default();
+            let templates = |tenant: &str, name: &str, version| context.template(tenant, name, version);
+            let tenant = if body.tenant.is_empty() { DEFAULT_TENANT } else { &body.tenant };
+            let chosen = (body.content.clone(), body.template.as_str());
+            let content = validate::chosen_content(&mut Fields::default(), "", chosen, (tenant, &templates));
+            let columns = content.map(|checked| columns_used(&checked.content)).unwrap_or_default();
             let to_come = |name: &str| {
                 let named = NamedAudience { name: name.to_owned(), seal: Hash([0; 32]), rows: 1 };
                 Some((named, columns.clone()))
             };
             let sealed = |tenant: &str, name: &str| context.sealed(tenant, name).or_else(|| to_come(name));
-            validate::schedule(Some(body), &CheckContext { now, exists, zones, sealed: &sealed, limits })
+            let check = CheckContext { now, exists, zones, sealed: &sealed, templates: &templates, limits };
+            validate::schedule(Some(body), &check)
         });
-        let CheckedSchedule { create, .. } = asked.await??;
+        let CheckedSchedule { create, content, .. } = asked.await??;
+        if create.content.template().is_some() && self.context.unsubscribe.is_some() && !can_opt_out(&content) {
+            let message = "is not bulk email, so its emails would carry no way to opt out; put it with `bulk`";
+            return Err(ApiError::of_field("schedule.template", message));
+        }
         let When::At { instant_ms } = create.timing.when else {
             return Err(ApiError::of_field("schedule.when", "is not an instant"));
         };
-        Ok(CampaignCreate {
+        let create = CampaignCreate {
             request: None,
             tenant: create.tenant,
             name: create.name,
@@ -136,6 +147,12 @@ impl Admin {
             pool: create.pool,
             priority: create.priority,
             labels: create.labels,
-        })
+        };
+        Ok((create, content))
     }
+}
+
+/// True if each email of the content carries a way to opt out.
+fn can_opt_out(content: &Content) -> bool {
+    content.bulk || content.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case(LIST_UNSUBSCRIBE))
 }

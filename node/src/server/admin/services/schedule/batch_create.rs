@@ -12,7 +12,7 @@ use reveille_proto::admin::v1::{
 };
 
 use super::create::{no_page, tenant_and_name, warnings};
-use crate::server::admin::validate::{self, CheckContext};
+use crate::server::admin::validate::{self, CheckContext, CheckedSchedule};
 use crate::server::admin::{Admin, ApiError, Call, error_texts};
 
 /// Schedules of one request at most.
@@ -24,6 +24,8 @@ const ENTRY_BYTES: usize = ENTRY_BYTES_MAX / 2;
 struct Item {
     position: usize,
     create: ScheduleCreate,
+    /// Why its emails cannot be sent by this node as things are.
+    warning: Option<String>,
 }
 
 /// Creates each schedule of the request that is valid.
@@ -41,14 +43,16 @@ pub async fn batch_create(
     let mut items = Vec::with_capacity(bodies.len());
     for (position, checked) in check(admin, bodies, call).await?.into_iter().enumerate() {
         match checked {
-            Ok(create) => items.push(Item { position, create }),
+            Ok(CheckedSchedule { create, content, .. }) => {
+                items.push(Item { position, create, warning: no_page(admin, &content) });
+            }
             Err(error) => results[position] = refused(&error),
         }
     }
     let pools: BTreeSet<&str> = items.iter().map(|item| item.create.pool.as_str()).collect();
     let mut noted: BTreeSet<String> =
         admin.context.replica.read(|ledger| pools.iter().flat_map(|pool| warnings(ledger, pool)).collect());
-    noted.extend(items.iter().find_map(|item| no_page(admin, &item.create.content)));
+    noted.extend(items.iter_mut().filter_map(|item| item.warning.take()));
     for entry in entries(items) {
         let (positions, creates): (Vec<usize>, Vec<ScheduleCreate>) =
             entry.into_iter().map(|item| (item.position, item.create)).unzip();
@@ -68,7 +72,7 @@ async fn check(
     admin: &Admin,
     bodies: Vec<ScheduleBody>,
     call: &Call,
-) -> Result<Vec<Result<ScheduleCreate, ApiError>>, ApiError> {
+) -> Result<Vec<Result<CheckedSchedule, ApiError>>, ApiError> {
     let query = admin.read_latest(call, |ledger| {
         let exists = |body: &ScheduleBody| {
             let (tenant, name) = tenant_and_name(body);
@@ -81,9 +85,10 @@ async fn check(
     admin
         .calendar(move |zones| {
             let sealed = |tenant: &str, name: &str| context.sealed(tenant, name);
+            let templates = |tenant: &str, name: &str, version| context.template(tenant, name, version);
             let check = |(body, exists)| {
-                let context = CheckContext { now, exists, zones, sealed: &sealed, limits };
-                validate::schedule(Some(body), &context).map(|checked| checked.create)
+                let context = CheckContext { now, exists, zones, sealed: &sealed, templates: &templates, limits };
+                validate::schedule(Some(body), &context)
             };
             bodies.into_iter().zip(known).map(check).collect()
         })

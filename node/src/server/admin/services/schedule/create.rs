@@ -30,12 +30,14 @@ pub async fn create(admin: &Admin, request: CreateScheduleRequest, call: &Call) 
     fields.done(Some(()))?;
     let (known, of_campaign, now) = existing(admin, request.schedule.as_ref(), call).await?;
     let (body, exists) = (request.schedule, known.is_some());
-    let context = Arc::clone(&admin.context);
-    let sealed = move |tenant: &str, name: &str| context.sealed(tenant, name);
-    let limits = admin.limits();
-    let asked = admin
-        .calendar(move |zones| validate::schedule(body, &CheckContext { now, exists, zones, sealed: &sealed, limits }));
-    let CheckedSchedule { mut create, duplicates } =
+    let (context, limits) = (Arc::clone(&admin.context), admin.limits());
+    let asked = admin.calendar(move |zones| {
+        let sealed = |tenant: &str, name: &str| context.sealed(tenant, name);
+        let templates = |tenant: &str, name: &str, version| context.template(tenant, name, version);
+        let check = CheckContext { now, exists, zones, sealed: &sealed, templates: &templates, limits };
+        validate::schedule(body, &check)
+    });
+    let CheckedSchedule { mut create, content, duplicates } =
         asked.await?.map_err(|fault| fault.request(&request.request_id))?;
     if of_campaign && (request.validate_only || known.is_some()) {
         let taken = CommandRefusal::CampaignNameTaken(create.name);
@@ -52,7 +54,7 @@ pub async fn create(admin: &Admin, request: CreateScheduleRequest, call: &Call) 
         return Err(error_texts::refused(&why).index(id.index()).request(&request.request_id));
     }
     let mut warnings = admin.context.replica.read(|ledger| warnings(ledger, &create.pool));
-    warnings.extend(no_page(admin, &create.content));
+    warnings.extend(no_page(admin, &content));
     if request.validate_only {
         let schedule = match known {
             Some((id, _)) => admin.show_schedule(id, &create.name).await?,
@@ -72,7 +74,8 @@ pub async fn create(admin: &Admin, request: CreateScheduleRequest, call: &Call) 
 
 /// Returns why every cluster would refuse this body. It needs no cluster.
 pub fn unfit(body: v1::ScheduleBody, now: Time, zones: &Zones) -> Option<Status> {
-    let context = CheckContext { now, exists: false, zones, sealed: &|_, _| None, limits: limits(LEVEL) };
+    let (sealed, templates) = (&|_: &str, _: &str| None, &validate::no_templates);
+    let context = CheckContext { now, exists: false, zones, sealed, templates, limits: limits(LEVEL) };
     validate::schedule(Some(body), &context).err().map(Status::from)
 }
 
@@ -116,7 +119,7 @@ async fn existing(admin: &Admin, body: Option<&v1::ScheduleBody>, call: &Call) -
 
 /// Returns the schedule in the form in which it would be created.
 async fn would_be(admin: &Admin, create: &ScheduleCreate, now: Time) -> ApiResult<v1::Schedule> {
-    let schedule = create.to_schedule((create.content.blob().hash, create.audience.hash()), 0, now);
+    let schedule = create.to_schedule((create.content.hash(), create.audience.hash()), 0, now);
     let id = ScheduleId::new(0, 0);
     let shown = admin.calendar(move |zones| views::schedule(id, &schedule, zones, now, INSTANTS_SHOWN)).await?;
     Ok(v1::Schedule { etag: String::new(), ..ScheduleNotes::default().apply_to(shown) })

@@ -113,7 +113,8 @@ fn stand_in(schedule: &Schedule) -> ScheduleCreate {
             headers: Vec::new(),
             variables: Vec::new(),
             bulk: false,
-        },
+        }
+        .into(),
         audience: Audience { columns: Vec::new(), recipients: vec![recipient] }.into(),
         after: schedule.plan.fired_through,
         next: schedule.plan.next.clone(),
@@ -157,6 +158,7 @@ mod tests {
                 priority: 0,
             }),
             content: Hash([0; 32]),
+            template: None,
             audience: Hash([0; 32]),
             recipients: 1,
             activity: Activity::Paused { reason: "".into(), since: paused_at },

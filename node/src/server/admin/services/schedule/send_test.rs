@@ -1,5 +1,7 @@
 //! Sends a test email: validated like a schedule, and opened as the run of a message.
 
+use std::sync::Arc;
+
 use reveille_ledger::command::{Command, KeyRule, SendMessage, SendMessages};
 use reveille_ledger::policy::Policies;
 use reveille_ledger::reply::CommandOutcome;
@@ -18,7 +20,7 @@ const FINISH_WITHIN_MS_MAX: i64 = 3_600_000;
 /// Opens the run. With `validate_only` it returns the run that would open.
 pub async fn send_test(admin: &Admin, request: SendTestRequest, call: &Call) -> ApiResult<SendTestResponse> {
     let SendTestRequest { schedule, finish_within, request_id, validate_only } = request;
-    let ScheduleBody { tenant, pool, content, audience, .. } = schedule.unwrap_or_default();
+    let ScheduleBody { tenant, pool, content, template, audience, .. } = schedule.unwrap_or_default();
     let mut fields = Fields::default();
     let id = fields.request_id(&request_id);
     if id.is_none() {
@@ -41,8 +43,13 @@ pub async fn send_test(admin: &Admin, request: SendTestRequest, call: &Call) -> 
     let key = fields.done(id)?;
     let now = admin.read_latest(call, |ledger| ledger.head().now).await?;
     let (now, limits) = (admin.now(now), admin.limits());
-    let body = ScheduleBody { tenant, pool, content, audience, ..ScheduleBody::default() };
-    let checked = admin.calendar(move |zones| validate::message_parts(body, now, zones, limits)).await?;
+    let body = ScheduleBody { tenant, pool, content, template, audience, ..ScheduleBody::default() };
+    let context = Arc::clone(&admin.context);
+    let checked = admin.calendar(move |zones| {
+        let templates = |tenant: &str, name: &str, version| context.template(tenant, name, version);
+        validate::message_parts(body, now, zones, &templates, limits)
+    });
+    let checked = checked.await?;
     let CheckedMessage { tenant, content, audience, pool, policies, .. } =
         checked.map_err(|fault| fault.request(&request_id))?;
     let keys = audience.recipients.iter().map(|recipient| (tenant.clone(), recipient.key.clone()));

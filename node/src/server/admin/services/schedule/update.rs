@@ -25,7 +25,7 @@ use super::notes::ScheduleNotes;
 use crate::server::admin::field_mask::Mask;
 use crate::server::admin::lookup::absent_schedule;
 use crate::server::admin::validate;
-use crate::server::admin::validate::{CheckContext, Fields, tenant};
+use crate::server::admin::validate::{CheckContext, CheckedSchedule, Fields, tenant};
 use crate::server::admin::writes::WriteError;
 use crate::server::admin::{Admin, ApiError, ApiResult, Call, error_texts, views};
 
@@ -215,11 +215,12 @@ async fn plan(admin: &Admin, present: Present, until: Until, asked: Arc<Edit>) -
         wanted.paused = None;
         mask.check_timing(&wanted)?;
         mask.lay_over(&mut wanted, asked.asked.clone());
+        replace_other_content(&mut wanted, mask, &present)?;
         let sealed = |tenant: &str, name: &str| context.sealed(tenant, name);
-        let validate::CheckedSchedule { create, duplicates } = validate::schedule(
-            Some(wanted),
-            &CheckContext { now: present.now, exists: true, zones, sealed: &sealed, limits },
-        )?;
+        let templates = |tenant: &str, name: &str, version| context.template(tenant, name, version);
+        let check =
+            CheckContext { now: present.now, exists: true, zones, sealed: &sealed, templates: &templates, limits };
+        let CheckedSchedule { create, content, duplicates } = validate::schedule(Some(wanted), &check)?;
         let mut edit = difference(&present, &asked, &create);
         if moves_instants(&present.schedule, &create) {
             let through = match until {
@@ -228,9 +229,27 @@ async fn plan(admin: &Admin, present: Present, until: Until, asked: Arc<Edit>) -
             };
             edit.timing = Some(retimed(&context, &present, &create, zones, through)?);
         }
-        Ok(Planned { edit, content: create.content, audience: create.audience, duplicates })
+        Ok(Planned { edit, content, audience: create.audience, duplicates })
     });
     planned.await?
+}
+
+/// A schedule has a content of its own or a template: what the mask names replaces the other one.
+///
+/// # Errors
+/// If the mask names a part of the content, which is that of a template.
+fn replace_other_content(wanted: &mut v1::ScheduleBody, mask: &Mask, present: &Present) -> ApiResult<()> {
+    match (mask.names("content"), mask.names("template"), &present.schedule.template) {
+        (false, true, Some(_)) if wanted.template.is_empty() => wanted.content = Some(views::mail(&present.content)),
+        (false, true, _) if !wanted.template.is_empty() => wanted.content = None,
+        (true, false, Some(_)) if mask.names_whole("content") => wanted.template.clear(),
+        (true, false, Some(template)) => {
+            let message = format!("is that of template '{template}'; name another template, or give the whole content");
+            return Err(ApiError::of_field("schedule.content", message));
+        }
+        _ => {}
+    }
+    Ok(())
 }
 
 /// Returns true if the calendar gives other instants.
@@ -244,7 +263,9 @@ fn moves_instants(schedule: &Schedule, wanted: &ScheduleCreate) -> bool {
 fn difference(present: &Present, asked: &Edit, wanted: &ScheduleCreate) -> ScheduleEdit {
     let (schedule, mask) = (&present.schedule, &asked.mask);
     let policies = mask.names("policies") && *schedule.settings.policies != wanted.policies;
-    let content = mask.names("content") && present.content != wanted.content;
+    let names_content = mask.names("content") || mask.names("template");
+    let former = (schedule.content, schedule.template.as_deref().cloned());
+    let content = names_content && former != (wanted.content.hash(), wanted.content.template());
     let audience = mask.names("audience") && present.audience != wanted.audience;
     ScheduleEdit {
         request: asked.request_id.clone(),

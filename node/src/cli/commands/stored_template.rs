@@ -1,0 +1,82 @@
+//! Templates that the cluster stores: `reveille template put`, `show`, `list`, `delete` and `preview`.
+
+use reveille_proto::admin::v1::{
+    DeleteTemplateRequest, GetTemplateRequest, ListTemplatesRequest, PreviewTemplateRequest, PutTemplateRequest,
+};
+
+use super::schedule::body;
+use super::{CommandContext, Seen};
+use crate::cli::args::{Paging, PutTemplateArgs, Watch};
+use crate::cli::client::RetrySafety;
+use crate::cli::failure::{Failure, Stop};
+use crate::cli::view::relay::RemovedView;
+use crate::cli::view::template::{PreviewView, StoredTemplateView, TemplateView};
+
+/// Reads `NAME` or `NAME@VERSION`; version 0 is the newest one.
+fn name_and_version(text: &str) -> Result<(String, u32), Failure> {
+    let Some((name, version)) = text.split_once('@') else { return Ok((text.to_owned(), 0)) };
+    let number = version.parse().ok().filter(|number| *number > 0);
+    let wrong = || Failure::usage("NAME", format!("{version:?} is not a version"), "NAME, or NAME@3");
+    Ok((name.to_owned(), number.ok_or_else(wrong)?))
+}
+
+/// Stores a version.
+pub async fn put(context: &CommandContext<'_>, tenant: String, args: PutTemplateArgs) -> Result<(), Stop> {
+    let PutTemplateArgs { name, etag, dry_run, content } = args;
+    let content = Some(body::changed_content(content)?);
+    let etag = etag.unwrap_or_default();
+    let request = PutTemplateRequest { tenant, name, content, etag, validate_only: dry_run };
+    let answer = context.change(request).await?;
+    if dry_run {
+        context.checked(dry_run);
+        return Ok(());
+    }
+    context.terminal.say(&match answer.created {
+        true => format!("version {} stored", answer.version),
+        false => format!("version {} has this content already; nothing was changed", answer.version),
+    });
+    context.terminal.show(&TemplateView::from(answer.template.unwrap_or_default()))
+}
+
+/// Shows a template with one version.
+pub async fn show(context: &CommandContext<'_>, tenant: &str, name: &str, watch: Watch) -> Result<(), Stop> {
+    let (name, version) = name_and_version(name)?;
+    let fetch = async || {
+        let request =
+            GetTemplateRequest { tenant: tenant.to_owned(), name: name.clone(), version, stale: context.stale };
+        let mut answer = context.client.ask(RetrySafety::Read, request).await?;
+        let freshness = answer.freshness.take();
+        Ok(Seen::of(StoredTemplateView::from(answer), freshness))
+    };
+    context.one(watch, fetch).await
+}
+
+/// Lists the templates of a tenant.
+pub async fn list(context: &CommandContext<'_>, tenant: String, paging: Paging) -> Result<(), Stop> {
+    let request = ListTemplatesRequest { tenant, ..ListTemplatesRequest::default() };
+    context.list(paging, |size, token| context.page::<TemplateView, _>(request.clone(), size, token)).await
+}
+
+/// Deletes a template.
+pub async fn delete(context: &CommandContext<'_>, tenant: String, name: String, dry_run: bool) -> Result<(), Stop> {
+    if !dry_run {
+        context.terminal.confirm(&format!("Delete template {name} with all its versions?"))?;
+    }
+    let request = DeleteTemplateRequest { tenant, name: name.clone(), validate_only: dry_run };
+    let answer = context.client.ask(RetrySafety::Repeatable, request).await?;
+    context.removed(RemovedView { name, index: answer.index, dry_run })
+}
+
+/// Renders a stored template for one recipient.
+pub async fn preview(
+    context: &CommandContext<'_>,
+    tenant: String,
+    name: &str,
+    (to, values): (Option<String>, Vec<(String, String)>),
+) -> Result<(), Stop> {
+    let (name, version) = name_and_version(name)?;
+    let (recipient, values) = (to.unwrap_or_default(), values.into_iter().collect());
+    let request = PreviewTemplateRequest { tenant, name, version, recipient, values, content: None };
+    let answer = context.client.ask(RetrySafety::Read, request).await?;
+    context.terminal.show(&PreviewView::from(answer))
+}

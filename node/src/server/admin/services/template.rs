@@ -1,0 +1,170 @@
+//! Templates: put, show, list, delete, and preview.
+
+use std::ops::Bound;
+
+use reveille_cluster::compose::{Compiled, ContentError, Preview, check_proposed};
+use reveille_ledger::Ledger;
+use reveille_ledger::address::Address;
+use reveille_ledger::command::{Command, TemplateDelete, TemplatePut};
+use reveille_ledger::content::{Content, Recipient};
+use reveille_ledger::ids::RunId;
+use reveille_ledger::refusal::CommandRefusal;
+use reveille_ledger::reply::CommandOutcome;
+use reveille_proto::admin::v1::template_service_server::TemplateService;
+use reveille_proto::admin::v1::{
+    self, DeleteTemplateRequest, DeleteTemplateResponse, GetTemplateRequest, GetTemplateResponse, ListTemplatesRequest,
+    ListTemplatesResponse, PreviewTemplateRequest, PreviewTemplateResponse, PutTemplateRequest, PutTemplateResponse,
+};
+
+use crate::server::admin::lookup::absent_template;
+use crate::server::admin::paging::Paging;
+use crate::server::admin::validate::{self, Fields, NAME_MAX};
+use crate::server::admin::{Admin, ApiError, ApiResult, Call, error_texts, views};
+
+/// Recipient of a preview that names none.
+const RECIPIENT: &str = "recipient@example.com";
+/// Run of a preview: no run opens at log index 0.
+const RUN: RunId = RunId { index: 0, place: 0 };
+
+serve! {
+    TemplateService {
+        put_template(PutTemplateRequest) -> PutTemplateResponse;
+        get_template(GetTemplateRequest) -> GetTemplateResponse;
+        list_templates(ListTemplatesRequest) -> ListTemplatesResponse;
+        delete_template(DeleteTemplateRequest) -> DeleteTemplateResponse;
+        preview_template(PreviewTemplateRequest) -> PreviewTemplateResponse;
+    }
+}
+
+/// Returns the error of a content, whose fields are in the field `content` of the request.
+fn unfit(error: ContentError) -> ApiError {
+    let field = match error.field.as_str() {
+        "content" | "columns" | "recipient" => error.field.clone(),
+        field => format!("content.{field}"),
+    };
+    let line = error.line.map(|line| format!("line {line}: ")).unwrap_or_default();
+    ApiError::of_field(field, format!("{line}{}", error.message))
+}
+
+/// Returns the template as the API shows it.
+fn shown(ledger: &Ledger, tenant: &str, name: &str) -> ApiResult<v1::Template> {
+    let known = ledger.templates().get(&(tenant.to_owned(), name.to_owned()));
+    known.map(|known| views::template(tenant, name, known)).ok_or_else(|| absent_template(ledger, tenant, name))
+}
+
+impl Admin {
+    /// Returns a version of a template, or the newest one for 0, with its number.
+    fn template_content(&self, tenant: &str, name: &str, version: u32) -> ApiResult<(u32, Content)> {
+        let found = self.context.template(tenant, name, Some(version).filter(|version| *version > 0));
+        let (named, content) = found.map_err(|refusal| error_texts::refused(&refusal))?;
+        Ok((named.version, content))
+    }
+
+    async fn put_template(&self, request: PutTemplateRequest, call: &Call) -> ApiResult<PutTemplateResponse> {
+        let PutTemplateRequest { tenant, name, content, etag, validate_only } = request;
+        let mut fields = Fields::default();
+        let tenant = fields.name_or("tenant", &tenant, reveille_ledger::DEFAULT_TENANT);
+        let name = fields.name("name", &name, NAME_MAX);
+        let content = validate::content(&mut fields, "content", content);
+        let expected = (!etag.is_empty()).then(|| fields.take("etag", etag.parse::<u64>())).flatten();
+        let content = fields.done(content)?;
+        let most = self.limits().content_bytes_max;
+        let checked = self.calendar({
+            let content = content.clone();
+            // Its variables are those of an audience that is not known yet.
+            move |_| check_proposed(&content, &[], most).and_then(|()| Compiled::for_any_audience(&content).map(drop))
+        });
+        checked.await?.map_err(unfit)?;
+        let put = Command::TemplatePut(Box::new(TemplatePut {
+            tenant: tenant.clone(),
+            name: name.clone(),
+            content,
+            expected,
+        }));
+        let worded = |refusal: &CommandRefusal| error_texts::refused(refusal);
+        let written = self.try_write_unless(validate_only, put, "", call).await;
+        let reply = written.map_err(|error| error.worded(worded))?;
+        let template = self.context.replica.read(|ledger| shown(ledger, &tenant, &name));
+        let Some(reply) = reply else {
+            return Ok(PutTemplateResponse { template: template.ok(), version: 0, created: false });
+        };
+        let CommandOutcome::Template(version) = reply.outcome else {
+            return Err(error_texts::broken(format!("a template was answered by {:?}", reply.outcome)));
+        };
+        let template = template?;
+        let created = template.versions.iter().any(|known| known.version == version && known.index == reply.index);
+        Ok(PutTemplateResponse { template: Some(template), version, created })
+    }
+
+    async fn get_template(&self, request: GetTemplateRequest, call: &Call) -> ApiResult<GetTemplateResponse> {
+        let GetTemplateRequest { tenant, name, version, stale } = request;
+        let tenant = validate::tenant(&tenant)?;
+        let (template, freshness) = self.read(stale, call, |ledger| shown(ledger, &tenant, &name)).await?;
+        let template = template?;
+        let (version, content) = self.template_content(&tenant, &name, version)?;
+        Ok(GetTemplateResponse { template: Some(template), content: Some(views::mail(&content)), version, freshness })
+    }
+
+    async fn list_templates(&self, request: ListTemplatesRequest, call: &Call) -> ApiResult<ListTemplatesResponse> {
+        let tenant = validate::tenant(&request.tenant)?;
+        let paging: Paging<String> = Paging::new("templates", request.page_size, &request.page_token)?;
+        let first = match &paging.after {
+            Some(after) => Bound::Excluded((tenant.clone(), after.clone())),
+            None => Bound::Included((tenant.clone(), String::new())),
+        };
+        let query = self.read(request.stale, call, |ledger| {
+            let from = ledger.templates().range((first, Bound::Unbounded));
+            let mine = from.take_while(|((of, _), _)| *of == tenant).take(paging.size + 1);
+            mine.map(|((tenant, name), known)| views::template(tenant, name, known)).collect::<Vec<_>>()
+        });
+        let (mut templates, freshness) = query.await?;
+        let next_page_token = paging.cut(&mut templates, |one| &one.name);
+        Ok(ListTemplatesResponse { templates, next_page_token, freshness })
+    }
+
+    async fn delete_template(&self, request: DeleteTemplateRequest, call: &Call) -> ApiResult<DeleteTemplateResponse> {
+        let DeleteTemplateRequest { tenant, name, validate_only } = request;
+        let tenant = validate::tenant(&tenant)?;
+        self.read_latest(call, |ledger| shown(ledger, &tenant, &name)).await??;
+        let delete = Command::TemplateDelete(TemplateDelete { tenant, name });
+        let reply = self.write_unless(validate_only, delete, "", call).await?;
+        Ok(DeleteTemplateResponse { index: reply.map_or(0, |reply| reply.index) })
+    }
+
+    async fn preview_template(
+        &self,
+        request: PreviewTemplateRequest,
+        call: &Call,
+    ) -> ApiResult<PreviewTemplateResponse> {
+        let PreviewTemplateRequest { tenant, name, version, content, recipient, values } = request;
+        let tenant = validate::tenant(&tenant)?;
+        let recipient = if recipient.is_empty() { RECIPIENT } else { &recipient };
+        let read = Address::parse(recipient).map_err(|error| ApiError::of_field("recipient", error.to_string()))?;
+        let (version, content) = match content {
+            Some(content) => {
+                let mut fields = Fields::default();
+                let content = validate::content(&mut fields, "content", Some(content));
+                (0, fields.done(content)?)
+            }
+            None => {
+                self.read_latest(call, |ledger| shown(ledger, &tenant, &name)).await??;
+                self.template_content(&tenant, &name, version)?
+            }
+        };
+        let (columns, values): (Vec<String>, Vec<String>) = values.into_iter().unzip();
+        let recipient = Recipient { address: read.as_given().to_owned(), key: read.key(), values };
+        let most = self.limits().content_bytes_max;
+        let rendered = self.calendar(move |_| {
+            check_proposed(&content, &columns, most)?;
+            Compiled::new(&content, &columns)?.preview(&recipient, RUN)
+        });
+        // A stored content compiles, so what is wrong are the values.
+        let wrong = |error: ContentError| match version {
+            0 => unfit(error),
+            _ => ApiError::of_field("values", error.to_string()),
+        };
+        let Preview { subject, headers, text, html } = rendered.await?.map_err(wrong)?;
+        let headers = headers.into_iter().map(|(name, value)| v1::Field { name, value }).collect();
+        Ok(PreviewTemplateResponse { subject, headers, text, html, version })
+    }
+}

@@ -1,0 +1,240 @@
+//! Templates over the API: versions, schedules that keep theirs, preview, and what refuses a delete.
+
+use reveille_proto::admin::v1::{
+    AddRelayRequest, Content, DeleteScheduleRequest, DeleteTemplateRequest, GetScheduleRequest, GetTemplateRequest,
+    ListTemplatesRequest, PreviewTemplateRequest, PutTemplateRequest, PutTemplateResponse, Relay, RunState, Schedule,
+    ScheduleBody, TriggerScheduleRequest, UpdateScheduleRequest, UpdateScheduleResponse,
+};
+use tonic::{Code, Status};
+
+use super::node::{Node, creation, node, opened, reason, yearly};
+
+fn content(subject: &str) -> Content {
+    Content { subject: subject.to_owned(), ..yearly("x", &[]).content.expect("a content") }
+}
+
+fn put_request(name: &str, subject: &str) -> PutTemplateRequest {
+    PutTemplateRequest { name: name.to_owned(), content: Some(content(subject)), ..PutTemplateRequest::default() }
+}
+
+async fn put(node: &Node, name: &str, subject: &str) -> PutTemplateResponse {
+    node.templates().put_template(put_request(name, subject)).await.expect("put").into_inner()
+}
+
+/// Returns a body that names a template instead of a content.
+fn of_template(name: &str, template: &str) -> ScheduleBody {
+    ScheduleBody { content: None, template: template.to_owned(), ..yearly(name, &["ada@example.net"]) }
+}
+
+async fn create(node: &Node, name: &str, template: &str) -> Result<Schedule, Status> {
+    let created = node.schedules().create_schedule(creation(of_template(name, template))).await?;
+    Ok(created.into_inner().schedule.expect("a schedule"))
+}
+
+async fn update(node: &Node, paths: &[&str], body: ScheduleBody) -> Result<UpdateScheduleResponse, Status> {
+    let paths = paths.iter().map(|path| (*path).to_owned()).collect();
+    let request = UpdateScheduleRequest {
+        schedule: Some(body),
+        update_mask: Some(prost_types::FieldMask { paths }),
+        with_bodies: true,
+        ..UpdateScheduleRequest::default()
+    };
+    node.schedules().update_schedule(request).await.map(tonic::Response::into_inner)
+}
+
+async fn triggered(node: &Node, name: &str, request_id: &str) -> String {
+    let (name, request_id) = (name.to_owned(), request_id.to_owned());
+    let request = TriggerScheduleRequest { name, request_id, ..TriggerScheduleRequest::default() };
+    node.schedules().trigger_schedule(request).await.expect("triggered").into_inner().run.expect("a run").run
+}
+
+/// Returns the subjects of the emails that the mailbox has.
+fn subjects(node: &Node) -> Vec<String> {
+    let mut subjects = Vec::new();
+    for (number, _) in node.sink.emails().iter() {
+        let text = String::from_utf8_lossy(&node.sink.text(number).expect("its text")).into_owned();
+        subjects.extend(text.lines().find_map(|line| line.strip_prefix("Subject: ").map(str::to_owned)));
+    }
+    subjects.sort();
+    subjects
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn put_makes_another_version_only_of_another_content() {
+    let node = node("").await;
+    let dry_run = PutTemplateRequest { validate_only: true, ..put_request("welcome", "One") };
+    let checked = node.templates().put_template(dry_run).await.expect("checked").into_inner();
+    assert_eq!((checked.template, checked.version, checked.created), (None, 0, false));
+    let first = put(&node, "welcome", "One").await;
+    assert_eq!((first.version, first.created), (1, true));
+    let again = put(&node, "welcome", "One").await;
+    assert_eq!((again.version, again.created, &again.template), (1, false, &first.template));
+    let second = put(&node, "welcome", "Two").await;
+    assert_eq!((second.version, second.created), (2, true));
+
+    let etag = |response: &PutTemplateResponse| response.template.clone().expect("a template").etag;
+    let late = PutTemplateRequest { etag: etag(&first), ..put_request("welcome", "Three") };
+    let refused = node.templates().put_template(late).await.expect_err("it was changed");
+    assert_eq!(reason(&refused), (Code::Aborted, "ETAG_MISMATCH".to_owned()));
+    let repeat = PutTemplateRequest { etag: etag(&first), ..put_request("welcome", "Two") };
+    let repeat = node.templates().put_template(repeat).await.expect("a repeat after a lost answer").into_inner();
+    assert_eq!((repeat.version, repeat.created), (2, false));
+
+    let get = |version| GetTemplateRequest { name: "welcome".to_owned(), version, ..GetTemplateRequest::default() };
+    for (asked, version, subject) in [(0, 2, "Two"), (1, 1, "One"), (2, 2, "Two")] {
+        let got = node.templates().get_template(get(asked)).await.expect("a template").into_inner();
+        let shown = (got.version, got.content.map(|content| content.subject));
+        assert_eq!(shown, (version, Some(subject.to_owned())), "{asked}");
+        assert_eq!(got.template, second.template);
+    }
+    let missing = (Code::NotFound, "TEMPLATE_NOT_FOUND".to_owned());
+    assert_eq!(reason(&node.templates().get_template(get(3)).await.expect_err("no such version")), missing);
+    put(&node, "other", "x").await;
+    let list = ListTemplatesRequest { page_size: 1, ..ListTemplatesRequest::default() };
+    let page = node.templates().list_templates(list.clone()).await.expect("a page").into_inner();
+    assert_eq!(page.templates.iter().map(|one| one.name.as_str()).collect::<Vec<_>>(), ["other"]);
+    let list = ListTemplatesRequest { page_token: page.next_page_token, ..list };
+    let page = node.templates().list_templates(list).await.expect("a page").into_inner();
+    assert_eq!(page.templates, Vec::from_iter(second.template));
+    assert_eq!(page.next_page_token, "");
+
+    for (request, field) in [
+        (put_request("a b", "x"), "name: "),
+        (PutTemplateRequest { content: None, ..put_request("x", "x") }, "content: "),
+        (put_request("x", "{{ unclosed"), "content.subject: "),
+        (PutTemplateRequest { etag: "x".to_owned(), ..put_request("x", "x") }, "etag: "),
+    ] {
+        let refused = node.templates().put_template(request).await.expect_err("it is wrong");
+        assert_eq!(refused.code(), Code::InvalidArgument, "{refused:?}");
+        assert!(refused.message().starts_with(field), "{refused:?}");
+    }
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn schedule_and_open_run_keep_their_version() {
+    let node = node("").await;
+    put(&node, "welcome", "One").await;
+    let made = create(&node, "newest", "welcome").await.expect("created");
+    assert_eq!(made.template, "welcome@1");
+    put(&node, "welcome", "Two").await;
+    let old = create(&node, "old", "welcome@1").await.expect("created");
+    assert_eq!((old.template.as_str(), &old.content_hash), ("welcome@1", &made.content_hash));
+    let again = create(&node, "newest", "welcome@1").await.expect("the same");
+    assert_eq!(again.number, made.number);
+    let other = create(&node, "newest", "welcome").await.expect_err("another version by now");
+    assert_eq!(reason(&other), (Code::AlreadyExists, "NAME_TAKEN".to_owned()));
+
+    // A run is open while the schedule is moved to another version.
+    let (_, open) =
+        opened(&node.channel, ScheduleBody { pool: "late".to_owned(), ..of_template("open", "welcome@1") }).await;
+    let open = open.run.expect("a run").run;
+    let moved = update(&node, &["template"], of_template("open", "welcome")).await.expect("updated");
+    assert_eq!(moved.schedule.expect("a schedule").template, "welcome@2");
+    put(&node, "welcome", "Three").await;
+    let relay = Relay { name: "late".to_owned(), pool: "late".to_owned(), ..node.relay() };
+    let add = AddRelayRequest { relay: Some(relay), ..AddRelayRequest::default() };
+    node.relays().add_relay(add).await.expect("added");
+    let run = triggered(&node, "newest", "once").await;
+    for run in [&open, &run] {
+        node.until(run, |run| run.state() == RunState::Finished).await;
+    }
+    assert_eq!(subjects(&node), ["One", "One"], "neither the run nor the schedule has changed");
+
+    // An update takes the newest version, a content of its own, or the content of the template.
+    let body = update(&node, &["template"], of_template("newest", "welcome")).await.expect("updated");
+    assert_eq!(body.schedule.expect("a schedule").template, "welcome@3");
+    let refused = update(&node, &["content.subject"], yearly("newest", &[])).await.expect_err("of a template");
+    assert!(refused.message().starts_with("schedule.content: is that of template 'welcome@3'"), "{refused:?}");
+    let both = ScheduleBody { template: "welcome".to_owned(), ..yearly("newest", &["ada@example.net"]) };
+    let refused = update(&node, &["content", "template"], both.clone()).await.expect_err("both");
+    assert!(refused.message().starts_with("schedule.template: "), "{refused:?}");
+    let refused = node.schedules().create_schedule(creation(both)).await.expect_err("both");
+    assert!(refused.message().starts_with("schedule.template: "), "{refused:?}");
+    let detached = update(&node, &["template"], of_template("newest", "")).await.expect("updated");
+    let (schedule, body) = (detached.schedule.expect("a schedule"), detached.body.expect("a body"));
+    assert_eq!(
+        (schedule.template.as_str(), body.content.map(|content| content.subject)),
+        ("", Some("Three".to_owned()))
+    );
+    update(&node, &["template"], of_template("newest", "welcome@2")).await.expect("updated");
+    let own = update(&node, &["content"], yearly("newest", &[])).await.expect("updated");
+    assert_eq!(own.schedule.expect("a schedule").template, "");
+
+    let get = GetScheduleRequest { name: "old".to_owned(), with_body: true, ..GetScheduleRequest::default() };
+    let body = node.schedules().get_schedule(get).await.expect("a schedule").into_inner().body.expect("a body");
+    assert_eq!((body.template.as_str(), body.content), ("welcome@1", None));
+    for (template, says) in [("welcome@9", "in version 9"), ("nothing", "'nothing'"), ("welcome@0", "not a version")] {
+        let refused = create(&node, "wrong", template).await.expect_err("no such template");
+        assert!(refused.message().starts_with("schedule.template: "), "{refused:?}");
+        assert!(refused.message().contains(says), "{refused:?}");
+    }
+    put(&node, "named", "Hello {{ name }}").await;
+    let unfit = create(&node, "unfit", "named").await.expect_err("no such column");
+    assert!(unfit.message().starts_with("schedule.template: 'named@1', subject: "), "{unfit:?}");
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn used_template_is_not_deleted_and_its_used_versions_stay() {
+    let node = node("").await;
+    put(&node, "welcome", "first").await;
+    for name in ["a", "b", "c", "d", "e", "f"] {
+        create(&node, name, "welcome@1").await.expect("created");
+    }
+    let delete = DeleteTemplateRequest { name: "welcome".to_owned(), ..DeleteTemplateRequest::default() };
+    for validate_only in [true, false] {
+        let request = DeleteTemplateRequest { validate_only, ..delete.clone() };
+        let used = node.templates().delete_template(request).await.expect_err("it is used");
+        assert_eq!(reason(&used), (Code::FailedPrecondition, "NOT_POSSIBLE".to_owned()));
+        assert_eq!(used.message(), "template 'welcome' is used by 'a', 'b', 'c', 'd', 'e' and 1 more");
+    }
+    for number in 0..120 {
+        put(&node, "welcome", &format!("subject {number}")).await;
+    }
+    let get = GetTemplateRequest { name: "welcome".to_owned(), ..GetTemplateRequest::default() };
+    let got = node.templates().get_template(get.clone()).await.expect("a template").into_inner();
+    let versions = got.template.expect("a template").versions;
+    let kept: Vec<u32> = versions.iter().map(|version| version.version).collect();
+    assert_eq!((kept.len(), kept[0], kept[1], got.version), (100, 1, 23, 121), "the used version stays");
+    assert_eq!(versions[0].users, 6);
+    for name in ["a", "b", "c", "d", "e", "f"] {
+        let request = DeleteScheduleRequest { name: name.to_owned(), ..DeleteScheduleRequest::default() };
+        node.schedules().delete_schedule(request).await.expect("deleted");
+    }
+    assert!(node.templates().delete_template(delete.clone()).await.expect("deleted").into_inner().index > 0);
+    let gone = node.templates().delete_template(delete).await.expect_err("gone");
+    assert_eq!(reason(&gone), (Code::NotFound, "TEMPLATE_NOT_FOUND".to_owned()));
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn preview_renders_stored_and_given_contents() {
+    let node = node("").await;
+    put(&node, "welcome", "Hello {{ name }}").await;
+    let preview = |version, values: &[(&str, &str)]| PreviewTemplateRequest {
+        name: "welcome".to_owned(),
+        version,
+        recipient: "Ada@Example.net".to_owned(),
+        values: values.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+        ..PreviewTemplateRequest::default()
+    };
+    let shown = node.templates().preview_template(preview(0, &[("name", "Ada")])).await.expect("rendered").into_inner();
+    assert_eq!((shown.subject.as_str(), shown.version), ("Hello Ada", 1));
+    assert_eq!(shown.text.as_deref(), Some("Dear Ada@Example.net"));
+    let given = PreviewTemplateRequest { content: Some(content("Bye {{ name }}")), ..preview(0, &[("name", "Ada")]) };
+    let shown = node.templates().preview_template(given).await.expect("rendered").into_inner();
+    assert_eq!((shown.subject.as_str(), shown.version), ("Bye Ada", 0));
+    for (request, field) in [
+        (preview(0, &[]), "values: "),
+        (PreviewTemplateRequest { content: Some(content("{{ name }}")), ..preview(0, &[]) }, "content.subject: "),
+        (PreviewTemplateRequest { recipient: "ada".to_owned(), ..preview(0, &[]) }, "recipient: "),
+    ] {
+        let refused = node.templates().preview_template(request).await.expect_err("it is wrong");
+        assert!(refused.message().starts_with(field), "{refused:?}");
+    }
+    let missing = node.templates().preview_template(preview(7, &[])).await.expect_err("no such version");
+    assert_eq!(reason(&missing), (Code::NotFound, "TEMPLATE_NOT_FOUND".to_owned()));
+    assert_eq!(node.sink.accepted_count(), 0);
+    node.stop().await;
+}

@@ -1,0 +1,101 @@
+//! Validates the content of a schedule, a campaign or a message: given in the request, or a template.
+
+use reveille_ledger::content::{Content, ContentChoice, NamedTemplate};
+use reveille_ledger::refusal::CommandRefusal;
+use reveille_proto::admin::v1::{self, ErrorReason};
+
+use super::{Fields, NAME_MAX};
+
+/// Returns a version of a template of a tenant, or the newest one for `None`, with its content.
+pub type TemplateByName<'a> = &'a dyn Fn(&str, &str, Option<u32>) -> Result<(NamedTemplate, Content), CommandRefusal>;
+
+/// A content as the ledger's command names it, and the content itself.
+#[derive(Debug)]
+pub struct CheckedContent {
+    /// The content, or the version of a template that has it.
+    pub choice: ContentChoice,
+    /// The content in both cases.
+    pub content: Content,
+}
+
+impl From<Content> for CheckedContent {
+    fn from(content: Content) -> CheckedContent {
+        CheckedContent { choice: content.clone().into(), content }
+    }
+}
+
+impl CheckedContent {
+    /// Returns the path of a field of the content. The content of a template is no field of the request, so the message
+    /// names its field.
+    pub fn place(&self, prefix: &str, field: &str, message: String) -> (String, String) {
+        let template = self.choice.template();
+        match (template, field) {
+            (Some(template), _) => (format!("{prefix}template"), format!("'{template}', {field}: {message}")),
+            (None, "content") => (format!("{prefix}content"), message),
+            (None, field) => (format!("{prefix}content.{field}"), message),
+        }
+    }
+}
+
+/// Stands for the templates where none is known.
+pub fn no_templates(_: &str, name: &str, version: Option<u32>) -> Result<(NamedTemplate, Content), CommandRefusal> {
+    Err(CommandRefusal::NoSuchTemplate { name: name.to_owned(), version })
+}
+
+/// Reads `NAME` or `NAME@VERSION`.
+pub fn template_name(text: &str) -> Result<(&str, Option<u32>), String> {
+    let Some((name, version)) = text.split_once('@') else { return Ok((text, None)) };
+    let number = version.parse().ok().filter(|number| *number > 0);
+    let number = number.ok_or_else(|| format!("{version:?} is not a version; write NAME, or NAME@3"))?;
+    Ok((name, Some(number)))
+}
+
+/// Returns the content that a request gives, or that of the template that it names. `prefix` is the path of the message
+/// with both fields, such as `schedule.`.
+pub fn chosen_content(
+    fields: &mut Fields,
+    prefix: &str,
+    (asked, template): (Option<v1::Content>, &str),
+    (tenant, templates): (&str, TemplateByName<'_>),
+) -> Option<CheckedContent> {
+    if template.is_empty() {
+        return content(fields, &format!("{prefix}content"), asked).map(CheckedContent::from);
+    }
+    let field = format!("{prefix}template");
+    if asked.is_some() {
+        fields.refuse(field, "is named, and a content is given; give one of them");
+        return None;
+    }
+    let (name, version) = fields.take(&field, template_name(template))?;
+    let name = fields.name(&field, name, NAME_MAX);
+    match templates(tenant, &name, version) {
+        Ok((named, content)) => Some(CheckedContent { choice: ContentChoice::Template(named), content }),
+        Err(refusal) => {
+            fields.refuse_as(ErrorReason::TemplateNotFound, field, refusal.to_string());
+            None
+        }
+    }
+}
+
+/// Checks the form of a content. `path` is its field in the request.
+pub fn content(fields: &mut Fields, path: &str, asked: Option<v1::Content>) -> Option<Content> {
+    let Some(asked) = asked else {
+        fields.refuse(path, "is missing; give a sender, a subject, and a text or html");
+        return None;
+    };
+    if asked.sender.trim().is_empty() {
+        fields.refuse(format!("{path}.sender"), "is missing; write ADDRESS or NAME <ADDRESS>");
+        return None;
+    }
+    let pairs = |of: Vec<v1::Field>| of.into_iter().map(|field| (field.name, field.value)).collect();
+    Some(Content {
+        sender: asked.sender,
+        reply_to: (!asked.reply_to.is_empty()).then_some(asked.reply_to),
+        subject: asked.subject,
+        text: asked.text,
+        html: asked.html,
+        headers: pairs(asked.headers),
+        variables: pairs(asked.variables),
+        bulk: asked.bulk,
+    })
+}
