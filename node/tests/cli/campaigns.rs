@@ -212,7 +212,7 @@ async fn status_and_list_print_the_same_fields() {
         "tenant": "default", "name": "spring", "state": "launched", "reason": null, "audience": "subscribers",
         "recipients": 50_000_000, "at": "2026-03-08T09:00:00Z", "zone": "Europe/Berlin", "pool": "bulk",
         "priority": 0, "labels": {}, "content_hash": "c0de", "launched_at": null,
-        "start_within_ms": 3_600_000,
+        "start_within_ms": 3_600_000, "template": null,
         "finish_by": "2026-03-08T10:00:00Z", "run": null, "progress": null, "index": 12,
         "canary": { "percent": 1.0, "hold_percent": 5.0 },
         "forecast": {

@@ -74,8 +74,9 @@ const OTHERWISE: &[&str] = &[
     "tenant",
     "help",
     "label",
-    // Tested separately, because the audience must exist.
+    // Tested separately, because the audience or the template must exist.
     "audience",
+    "template",
 ];
 const RELAY: &str = "\
 kind: relay

@@ -135,6 +135,7 @@ pub async fn by_path(State(api): State<Arc<HttpJson>>, mut request: Request, nex
         return next.run(request).await;
     }
     if api.is_of_web_page(&request) {
+        request::discard(request.into_body()).await;
         return response::of_web_page();
     }
     if request.uri().path() == OPENAPI && request.method() == Method::GET {
@@ -142,7 +143,10 @@ pub async fn by_path(State(api): State<Arc<HttpJson>>, mut request: Request, nex
     }
     let (method, in_path) = match api.find(request.method().as_str(), request.uri().path()) {
         Ok(found) => found,
-        Err(verbs) => return response::not_found(&verbs),
+        Err(verbs) => {
+            request::discard(request.into_body()).await;
+            return response::not_found(&verbs);
+        }
     };
     let query = request.uri().query().unwrap_or_default().to_owned();
     let call = HttpCall { api: Arc::clone(&api), method, in_path, query };

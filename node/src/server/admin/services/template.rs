@@ -75,6 +75,10 @@ impl Admin {
             move |_| check_proposed(&content, &[], most).and_then(|()| Compiled::for_any_audience(&content).map(drop))
         });
         checked.await?.map_err(unfit)?;
+        let hash = content.blob().hash;
+        let is_newest =
+            |ledger: &Ledger| ledger.template_version(&tenant, &name, None).is_ok_and(|newest| newest.content == hash);
+        let is_repeat = self.context.replica.read(is_newest);
         let put = Command::TemplatePut(Box::new(TemplatePut {
             tenant: tenant.clone(),
             name: name.clone(),
@@ -91,9 +95,7 @@ impl Admin {
         let CommandOutcome::Template(version) = reply.outcome else {
             return Err(error_texts::broken(format!("a template was answered by {:?}", reply.outcome)));
         };
-        let template = template?;
-        let created = template.versions.iter().any(|known| known.version == version && known.index == reply.index);
-        Ok(PutTemplateResponse { template: Some(template), version, created })
+        Ok(PutTemplateResponse { template: Some(template?), version, created: !is_repeat })
     }
 
     async fn get_template(&self, request: GetTemplateRequest, call: &Call) -> ApiResult<GetTemplateResponse> {

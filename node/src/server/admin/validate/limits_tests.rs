@@ -140,7 +140,7 @@ fn rows() -> Vec<LimitRow> {
     let attempts = |attempts| of_policies(|policies| policies.max_attempts = attempts);
     let (values_max, content_max) = (LIMITS.inline_bytes_max, LIMITS.content_bytes_max);
     vec![
-        row("recipients of a schedule", "10,000", to, &[10_000], &[10_001]),
+        row("recipients of a schedule, or of a trigger", "10,000", to, &[10_000], &[10_001]),
         row("recipients and their values together", "768 KiB", of_values, &[values_max - 16 * 1024], &[values_max]),
         row("columns of recipients", "64", columns, &[64], &[65]),
         row("name of a column", "64 characters", |length| of_columns(vec![long(length)], "x".to_owned()), &[64], &[65]),
@@ -210,7 +210,7 @@ fn each_other_limit_is_where_the_page_says() {
     }
     assert!(relay(Some(Relay { name: long(64), ..good() })).is_ok());
     assert!(relay(Some(Relay { name: long(65), ..good() })).is_err());
-    holds("request id", "128 characters");
+    holds("request id, or key of a message", "128 characters");
     for (length, passes) in [(128, true), (129, false)] {
         let mut fields = Fields::default();
         fields.request_id(&long(length));
