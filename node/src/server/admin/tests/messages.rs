@@ -105,7 +105,7 @@ async fn message_for_later_leaves_at_its_time_and_a_cancelled_one_never() {
         Some(Policies { finish_by: Some(prost_types::Duration { seconds: HOUR, nanos: 0 }), ..Policies::default() });
     let later = |key: &str, due| SendMessageRequest {
         send_time: at(due),
-        policies: hour.clone(),
+        policies: hour,
         ..message(key, &["ann@example.net"])
     };
     let sent = send(&node, later("later", due)).await.expect("taken");

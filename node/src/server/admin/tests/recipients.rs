@@ -63,7 +63,7 @@ async fn run_of(node: &Node, name: &str, recipients: &[&str], pool: &str) -> Str
     opened(&node.channel, body).await.1.run.expect("a run").run
 }
 
-fn state_of<'r>(rows: &'r [RunRecipient], state: RecipientState) -> &'r RunRecipient {
+fn state_of(rows: &[RunRecipient], state: RecipientState) -> &RunRecipient {
     rows.iter().find(|row| row.state() == state).unwrap_or_else(|| panic!("none is {state:?}: {rows:?}"))
 }
 
