@@ -205,8 +205,7 @@ fn main() {
     world.send(first_run(&first), 10_000);
     let claims = world.claims([(first_run(&beside), 10_000)].into_iter());
     world.timed("an entry of 40 claims, 256 recipients each, which grants one", Command::Claim(claims));
-    let opened =
-        world.timed("a trigger, which opens for one of them", { Command::Trigger(Trigger::new(large, "one")) });
+    let opened = world.timed("a trigger, which opens for one of them", Command::Trigger(Trigger::new(large, "one")));
     let claims = world.claims([(first_run(&opened), 10_000)].into_iter());
     world.timed("an entry of 40 claims, of which one finds a pending recipient", Command::Claim(claims));
     world.timed("a backfill of 100 instants", minutes(large, 100, 100));
@@ -221,7 +220,7 @@ fn main() {
         world.send(run, count - 1);
     }
     world.edit(late, None, Some(20 * HOUR_MS));
-    let opened = world.timed("a trigger, which opens for one of them", { Command::Trigger(Trigger::new(late, "one")) });
+    let opened = world.timed("a trigger, which opens for one of them", Command::Trigger(Trigger::new(late, "one")));
     let claims = world.claims([(first_run(&opened), 10_000)].into_iter());
     world.timed("an entry of 40 claims, of which one finds a pending recipient", Command::Claim(claims));
     world.timed("a backfill of 100 instants", minutes(late, 1_200, 100));
