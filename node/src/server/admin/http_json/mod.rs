@@ -27,6 +27,7 @@ use axum::http::uri::Authority;
 use axum::http::{HeaderValue, Method, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use parking_lot::Mutex;
 use prost_reflect::{DescriptorPool, MethodDescriptor};
 use reveille_proto::DESCRIPTORS;
 
@@ -69,6 +70,8 @@ struct HttpCall {
     in_path: FieldsInPath,
     /// Fields in the query, and their values.
     query: String,
+    /// The body, until it is read.
+    body: Arc<Mutex<Option<Body>>>,
 }
 
 impl HttpCall {
@@ -129,7 +132,7 @@ impl HttpJson {
 
 /// The outer layer: turns an HTTP request into a call of gRPC whose body is still JSON, and the answer into JSON. Calls of
 /// gRPC pass unchanged.
-pub async fn by_path(State(api): State<Arc<HttpJson>>, mut request: Request, next: Next) -> Response {
+pub async fn by_path(State(api): State<Arc<HttpJson>>, request: Request, next: Next) -> Response {
     let kind = request.headers().get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
     if kind.is_some_and(|kind| kind.starts_with(GRPC.as_bytes())) {
         return next.run(request).await;
@@ -149,20 +152,29 @@ pub async fn by_path(State(api): State<Arc<HttpJson>>, mut request: Request, nex
         }
     };
     let query = request.uri().query().unwrap_or_default().to_owned();
-    let call = HttpCall { api: Arc::clone(&api), method, in_path, query };
+    let (head, body) = request.into_parts();
+    let body = Arc::new(Mutex::new(Some(body)));
+    let mut request = Request::from_parts(head, Body::empty());
+    let call = HttpCall { api: Arc::clone(&api), method, in_path, query, body };
     let Some(found) = call.method() else { return response::not_found(&[]) };
     *request.uri_mut() = found.grpc_path.clone();
     *request.method_mut() = Method::POST;
     request.headers_mut().insert(header::TE, HeaderValue::from_static("trailers"));
     request.extensions_mut().insert(call.clone());
     let answer = next.run(request).await;
+    // A call that is refused by its token has not been read.
+    let unread = call.body.lock().take();
+    if let Some(body) = unread {
+        request::discard(body).await;
+    }
     response::of_call(&call, answer).await
 }
 
 /// The inner layer: replaces the body of an HTTP request by the message of the call.
 pub async fn by_message(mut request: Request, next: Next) -> Response {
     let Some(call) = request.extensions_mut().remove::<HttpCall>() else { return next.run(request).await };
-    let (mut head, body) = request.into_parts();
+    let (mut head, _) = request.into_parts();
+    let body = call.body.lock().take().unwrap_or_default();
     match request::message(&call, &head.headers, body).await {
         Ok(message) => {
             head.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(GRPC));
