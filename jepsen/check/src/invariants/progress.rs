@@ -147,7 +147,9 @@ fn waiting(history: &History) -> Vec<Interval> {
     let interval = |run: &Run| {
         let own = of_run(&history.final_states, run.run).iter();
         let last_ns = own.filter_map(|item_state| waited_until(history, item_state.item(), item_state.state)).max()?;
-        let opened_ns = history.ns_of(run.opened_unix_ms.saturating_add_unsigned(history.header.clock_error_ms));
+        // A message opens before its send time.
+        let from_ms = run.opened_unix_ms.max(run.due_unix_ms);
+        let opened_ns = history.ns_of(from_ms.saturating_add_unsigned(history.header.clock_error_ms));
         (opened_ns < last_ns).then_some((opened_ns, last_ns))
     };
     let mut each: Vec<Interval> =
