@@ -300,7 +300,7 @@ fn schedules_share_timings_and_settings_also_after_a_restore() {
     assert!(Arc::ptr_eq(&run.policies, &schedule.settings.policies));
     assert!(Arc::ptr_eq(&page.tenant, &schedule.settings.tenant));
     // A million schedules are to take 1.0 GB at most, and this is less than a third of it.
-    assert!(size_of::<Schedule>() <= 312, "{} B", size_of::<Schedule>());
+    assert!(size_of::<Schedule>() <= 304, "{} B", size_of::<Schedule>());
 }
 
 #[test]

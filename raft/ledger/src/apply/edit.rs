@@ -52,11 +52,12 @@ impl Ledger {
         {
             self.record_blocking_run(id, run, context.now);
         }
-        let former = self.schedules.get(&id).map(|schedule| {
-            (schedule.settings.tenant.clone(), schedule.content, schedule.template.clone(), schedule.audience)
-        });
-        if let (Some(content), Some((tenant, ..))) = (&edit.content, &former) {
-            self.retain_content(tenant, content);
+        let former = self
+            .schedules
+            .get(&id)
+            .map(|schedule| (Arc::clone(&schedule.settings), schedule.content, schedule.audience));
+        if let (Some(content), Some((settings, ..))) = (&edit.content, &former) {
+            self.retain_content(&settings.tenant, content);
         }
         if let Some(audience) = &edit.audience {
             self.retain_audience(audience);
@@ -65,8 +66,10 @@ impl Ledger {
             schedule.take(edit, context.index);
             schedule.intern(&mut self.derived.shared);
         }
-        if let Some((tenant, content, template, audience)) = former {
-            edit.content.iter().for_each(|_| self.release_content(&tenant, &content, template.as_deref()));
+        if let Some((settings, content, audience)) = former {
+            edit.content
+                .iter()
+                .for_each(|_| self.release_content(&settings.tenant, &content, settings.template.as_ref()));
             edit.audience.iter().for_each(|_| self.release_blob(&audience));
         }
         self.index_due(context, id, before);
@@ -142,13 +145,15 @@ impl Schedule {
         }
         if let Some(content) = &edit.content {
             self.content = content.hash();
-            self.template = content.template().map(Arc::new);
         }
         if let Some(audience) = &edit.audience {
             self.audience = audience.hash();
             self.recipients = audience.count();
         }
         let settings = Arc::make_mut(&mut self.settings);
+        if let Some(content) = &edit.content {
+            settings.template = content.template();
+        }
         if let Some(policies) = &edit.policies {
             settings.policies = Arc::new(policies.clone());
         }

@@ -2,7 +2,7 @@
 //!
 //! The runs belong to one schedule a tenant, which never fires, and which the first message makes. It exists for the
 //! names: they stay as long as those of triggers, also when the run is in the archive. Content, recipients and policies
-//! are the run's own. A message for later opens at once, and nobody claims its page before it is due.
+//! are the run's own. A message for later opens at once, and its page is claimed when it is due.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -182,9 +182,9 @@ impl Ledger {
                 policies: Arc::new(policies_of_messages(&Policies::default())),
                 pool: "".into(),
                 priority: 0,
+                template: None,
             }),
             content: self.store_blob(content.blob()),
-            template: None,
             audience: self.store_blob(Audience::default().blob()),
             recipients: 0,
             activity: Activity::Done,

@@ -142,7 +142,7 @@ impl Ledger {
         let schedule = self.schedules.remove(&id).ok_or(CommandRefusal::NoSuchSchedule(id))?;
         self.derived.unname_schedule(&schedule);
         self.index_due(context, id, before);
-        self.release_content(&schedule.settings.tenant, &schedule.content, schedule.template.as_deref());
+        self.release_content(&schedule.settings.tenant, &schedule.content, schedule.settings.template.as_ref());
         self.release_blob(&schedule.audience);
         Ok(CommandOutcome::Done)
     }

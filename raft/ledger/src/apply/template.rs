@@ -137,7 +137,7 @@ impl Ledger {
         let is_user = |template: Option<&TemplateUse>| template.is_some_and(|template| template.name == *name);
         let of_tenant = self.derived.names.get(tenant.as_str()).into_iter().flatten();
         let schedules = of_tenant.filter_map(|(_, id)| self.schedules.get(id));
-        let schedules = schedules.filter(|schedule| is_user(schedule.template.as_deref()));
+        let schedules = schedules.filter(|schedule| is_user(schedule.settings.template.as_ref()));
         let campaigns = self.campaigns_of(tenant).filter(|(_, campaign)| is_user(campaign.template.as_ref()));
         // The schedule of a campaign has its name.
         let mut users: BTreeSet<&str> = schedules.map(|schedule| &*schedule.name).collect();

@@ -381,7 +381,7 @@ fn check_campaigns(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
 fn check_templates(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
     let mut users: BTreeMap<(&str, &str, u32), Vec<Hash>> = BTreeMap::new();
     for (_, schedule) in ledger.schedules().iter() {
-        if let Some(template) = schedule.template.as_deref() {
+        if let Some(template) = &schedule.settings.template {
             let key = (&*schedule.settings.tenant, template.name.as_str(), template.version);
             users.entry(key).or_default().push(schedule.content);
         }

@@ -153,6 +153,7 @@ impl ScheduleCreate {
                 policies: self.policies.clone().into(),
                 pool: self.pool.as_str().into(),
                 priority: self.priority,
+                template: self.content.template(),
             }),
             content,
             audience,
@@ -165,7 +166,6 @@ impl ScheduleCreate {
             plan: Plan::new(self.next.clone(), self.after, self.tzdb.as_str().into()),
             index,
             labels: self.labels.clone(),
-            template: self.content.template().map(Arc::new),
         }
     }
 }

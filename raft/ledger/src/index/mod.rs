@@ -6,8 +6,7 @@ use std::sync::Arc;
 use crate::index::interner::Interner;
 use crate::index::recipient_mapping::RecipientMappings;
 use crate::model::{
-    ArchivePartKey, Hash, PageId, Policies, RunId, Schedule, ScheduleId, ScheduleSettings, ScheduleTiming, TemplateUse,
-    Time,
+    ArchivePartKey, Hash, PageId, Policies, RunId, Schedule, ScheduleId, ScheduleSettings, ScheduleTiming, Time,
 };
 
 pub(crate) mod interner;
@@ -23,7 +22,6 @@ pub(crate) struct SharedValues {
     pub policies: Interner<Policies>,
     pub timings: Interner<ScheduleTiming>,
     pub settings: Interner<ScheduleSettings>,
-    pub templates: Interner<TemplateUse>,
 }
 
 /// Indexes that are computed from the rows and never stored.

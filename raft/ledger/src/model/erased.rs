@@ -25,7 +25,7 @@ impl Ledger {
         (tenant.to_owned(), erased_key(tenant, key))
     }
 
-    /// Returns the place of an opt-out whose person was erased. `None`: nobody ever was.
+    /// Returns the place of an opt-out whose person was erased. `None`: no person was erased.
     fn erased_place(&self, place: &(String, String)) -> Option<(String, String)> {
         (self.head.erased_index > 0).then(|| Ledger::erased_opt_out_key(&place.0, &place.1))
     }

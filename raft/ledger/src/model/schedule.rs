@@ -155,6 +155,8 @@ pub struct ScheduleSettings {
     pub pool: Arc<str>,
     /// Higher numbers go first within the tenant.
     pub priority: u8,
+    /// The version of a template that has its content; `None` if the content was given.
+    pub template: Option<TemplateUse>,
 }
 
 /// Name of the schedule that has the runs of a tenant's messages. No user can give it, and no list shows it.
@@ -168,7 +170,7 @@ pub struct Schedule {
     pub name: Arc<str>,
     /// When it fires.
     pub timing: Arc<ScheduleTiming>,
-    /// Its tenant, policies, pool and priority.
+    /// Its tenant, policies, pool, priority and template.
     pub settings: Arc<ScheduleSettings>,
     /// Hash of the content.
     pub content: Hash,
@@ -184,17 +186,14 @@ pub struct Schedule {
     pub index: u64,
     /// Labels by which users group schedules.
     pub labels: Labels,
-    /// The version of a template that has its content; `None` if the content was given.
-    pub template: Option<Arc<TemplateUse>>,
 }
 
 impl Schedule {
-    /// Shares its timing, its settings, its template and the version of its plan's database with other schedules.
+    /// Shares its timing, its settings and the version of its plan's database with other schedules.
     pub(crate) fn intern(&mut self, shared: &mut SharedValues) {
         shared.timings.intern(&mut self.timing);
         shared.settings.intern(&mut self.settings);
         shared.texts.intern(&mut self.plan.tzdb);
-        self.template.iter_mut().for_each(|template| shared.templates.intern(template));
     }
 
     /// True for the schedule of a tenant's messages. Users see only its runs.
@@ -204,8 +203,8 @@ impl Schedule {
 
     /// Hash of what a user gave: two schedules with one definition are the same, wherever their plans are.
     pub fn definition(&self) -> Hash {
-        let Schedule { name, timing, settings, content, audience, labels, template, .. } = self;
-        fingerprint(&("schedule", name, timing, settings, content, audience, labels, template))
+        let Schedule { name, timing, settings, content, audience, labels, .. } = self;
+        fingerprint(&("schedule", name, timing, settings, content, audience, labels))
     }
 
     /// When the leader acts next for this schedule; `None` if it does not fire. It is the next fire time or, while a

@@ -296,7 +296,7 @@ impl World {
             let _ = writeln!(text, "{tenant}/{name}: {}", versions.join("; "));
         }
         for (_, schedule) in self.ledger.schedules().iter() {
-            let template = schedule.template.as_deref().map_or("none".to_owned(), TemplateUse::to_string);
+            let template = schedule.settings.template.as_ref().map_or("none".to_owned(), TemplateUse::to_string);
             let _ = writeln!(text, "{}: template {template}, {}", schedule.name, self.subject(&schedule.content));
         }
         for (id, _, run) in self.ledger.runs() {

@@ -49,7 +49,7 @@ pub fn schedule(id: ScheduleId, schedule: &Schedule, zones: &Zones, now: Time, c
         of_campaign: false,
         labels: schedule.labels.clone().into(),
         now: Some(timestamp(now)),
-        template: schedule.template.as_ref().map(|template| template.to_string()).unwrap_or_default(),
+        template: schedule.settings.template.as_ref().map(|template| template.to_string()).unwrap_or_default(),
     }
 }
 
@@ -77,7 +77,7 @@ pub fn body(schedule: &Schedule, content: &Content, audience: &AudienceChoice) -
             Activity::Paused { reason, .. } => Some(reason.to_string()),
             Activity::Active | Activity::Blocked { .. } | Activity::Done => None,
         },
-        content: schedule.template.is_none().then(|| mail(content)),
+        content: schedule.settings.template.is_none().then(|| mail(content)),
         audience: Some(match audience {
             AudienceChoice::Listed(audience) => v1::Audience {
                 columns: audience.columns.clone(),
@@ -87,7 +87,7 @@ pub fn body(schedule: &Schedule, content: &Content, audience: &AudienceChoice) -
             AudienceChoice::Sealed(named) => v1::Audience { sealed: named.name.clone(), ..v1::Audience::default() },
         }),
         labels: schedule.labels.clone().into(),
-        template: schedule.template.as_ref().map(|template| template.to_string()).unwrap_or_default(),
+        template: schedule.settings.template.as_ref().map(|template| template.to_string()).unwrap_or_default(),
     }
 }
 

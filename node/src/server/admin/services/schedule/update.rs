@@ -239,7 +239,7 @@ async fn plan(admin: &Admin, present: Present, until: Until, asked: Arc<Edit>) -
 /// # Errors
 /// If the mask names a part of the content, which is that of a template.
 fn replace_other_content(wanted: &mut v1::ScheduleBody, mask: &Mask, present: &Present) -> ApiResult<()> {
-    match (mask.names("content"), mask.names("template"), &present.schedule.template) {
+    match (mask.names("content"), mask.names("template"), &present.schedule.settings.template) {
         (false, true, Some(_)) if wanted.template.is_empty() => wanted.content = Some(views::mail(&present.content)),
         (false, true, _) if !wanted.template.is_empty() => wanted.content = None,
         (true, false, Some(_)) if mask.names_whole("content") => wanted.template.clear(),
@@ -264,7 +264,7 @@ fn difference(present: &Present, asked: &Edit, wanted: &ScheduleCreate) -> Sched
     let (schedule, mask) = (&present.schedule, &asked.mask);
     let policies = mask.names("policies") && *schedule.settings.policies != wanted.policies;
     let names_content = mask.names("content") || mask.names("template");
-    let former = (schedule.content, schedule.template.as_deref().cloned());
+    let former = (schedule.content, schedule.settings.template.clone());
     let content = names_content && former != (wanted.content.hash(), wanted.content.template());
     let audience = mask.names("audience") && present.audience != wanted.audience;
     ScheduleEdit {
