@@ -154,9 +154,24 @@ pub fn rate(sorted_us: &[i64]) -> Option<f64> {
 }
 
 /// Returns the emails per second between two instants. `None`: the second one is not later.
-pub fn rate_between(sorted_us: &[i64], from_us: i64, until_us: i64) -> Option<f64> {
+fn rate_between(sorted_us: &[i64], from_us: i64, until_us: i64) -> Option<f64> {
     let before = |instant_us: i64| sorted_us.partition_point(|at_us| *at_us < instant_us) as f64;
     (from_us < until_us).then(|| (before(until_us) - before(from_us)) * 1e6 / (until_us - from_us) as f64)
+}
+
+/// Returns the rate before an event, the rate from then until its end or the last email, and the ratio of both. The first
+/// [`WARM_UP_MS`] of sending do not count. `None`: no email.
+pub fn rates_around(sorted_us: &[i64], from_us: i64, until_us: i64) -> Option<Value> {
+    let (begun_us, ended_us) = (sorted_us.first()? + WARM_UP_MS * 1_000, *sorted_us.last()?);
+    let before = rate_between(sorted_us, begun_us, from_us);
+    let meanwhile = rate_between(sorted_us, from_us, until_us.min(ended_us));
+    Some(json!({
+        "before": before.map(rounded),
+        "meanwhile": meanwhile.map(rounded),
+        "ratio": before.zip(meanwhile).map(|(before, meanwhile)| rounded(meanwhile / before)),
+        // False: the last email was sent before the end, and the rates say nothing about the rest.
+        "while_sending": until_us <= ended_us,
+    }))
 }
 
 /// Returns the seconds of sending that a kill cost: the number of emails that are missing in the ten seconds after the

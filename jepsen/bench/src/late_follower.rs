@@ -95,21 +95,13 @@ impl LateFollower {
     pub fn figures(&self, cluster: &Cluster, sorted_us: &[i64]) -> Result<Value> {
         let (started, caught_up) = self.started.zip(self.caught_up).context("the follower has not caught up")?;
         let (started_us, caught_up_us) = (unix_us(started), unix_us(caught_up));
-        let begun_us = sorted_us.first().context("no email")? + 2_000_000;
-        let ended_us = *sorted_us.last().context("no email")?;
-        let before = accepts::rate_between(sorted_us, begun_us, started_us);
-        let meanwhile = accepts::rate_between(sorted_us, started_us, caught_up_us.min(ended_us));
         let snapshots = folder_size(&cluster.node(&self.name)?.folder().join("snapshots"))?;
         Ok(json!({
             "caught_up_seconds": rounded(in_ms(caught_up_us - started_us) / 1e3),
-            // False: the last email was sent before, and the rates say nothing about the rest.
-            "caught_up_while_sending": caught_up_us <= ended_us,
             "snapshot_mb": rounded(snapshots.bytes as f64 / 1e6),
             // The longest time for which such work held the ledger's lock on any node.
             "lock_ms": self.locks.longest_ms(),
-            "rate_before": before.map(rounded),
-            "rate_meanwhile": meanwhile.map(rounded),
-            "rate_ratio": before.zip(meanwhile).map(|(before, meanwhile)| rounded(meanwhile / before)),
+            "rate": accepts::rates_around(sorted_us, started_us, caught_up_us).context("no email")?,
         }))
     }
 }

@@ -79,21 +79,13 @@ impl LostNode {
     pub fn figures(&self, sorted_us: &[i64]) -> Result<Value> {
         let (removed_at, voted_at) = self.removed_at.zip(self.voted_at).context("the node is not replaced")?;
         let (lost_us, voted_us) = (unix_us(self.lost_at), unix_us(voted_at));
-        let begun_us = sorted_us.first().context("no email")? + 2_000_000;
-        let ended_us = *sorted_us.last().context("no email")?;
-        let before = accepts::rate_between(sorted_us, begun_us, lost_us);
-        let meanwhile = accepts::rate_between(sorted_us, lost_us, voted_us.min(ended_us));
         let seconds = |until_us: i64| rounded(in_ms(until_us - lost_us) / 1e3);
         Ok(json!({
             "removed_seconds": seconds(unix_us(removed_at)),
             // The new node votes and has all parts of the audience.
             "redundant_seconds": seconds(voted_us),
-            // False: the last email was sent before, and the rates say nothing about the rest.
-            "redundant_while_sending": voted_us <= ended_us,
             "lost_seconds": accepts::lost_seconds(sorted_us, lost_us),
-            "rate_before": before.map(rounded),
-            "rate_meanwhile": meanwhile.map(rounded),
-            "rate_ratio": before.zip(meanwhile).map(|(before, meanwhile)| rounded(meanwhile / before)),
+            "rate": accepts::rates_around(sorted_us, lost_us, voted_us).context("no email")?,
         }))
     }
 }
