@@ -31,6 +31,13 @@ pub struct Answer {
 }
 
 impl Answer {
+    /// Reads what `curl --include` printed. `None`: there was no answer.
+    pub fn of(printed: &[u8]) -> Option<Answer> {
+        let (headers, body) = std::str::from_utf8(printed).expect("text").split_once("\r\n\r\n")?;
+        let status = headers.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or_default();
+        Some(Answer { status, headers: headers.to_lowercase(), body: body.to_owned() })
+    }
+
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or_else(|_| panic!("{self:?}"))
     }
@@ -54,25 +61,30 @@ impl Curl {
         Curl { ca: self.ca.clone(), token: made["secret"].as_str().expect("a token").to_owned() }
     }
 
-    /// Calls the API of the node at `address` with the token.
+    /// Calls the API of the node at `address` with the token. An error is what `curl` says if there is no answer.
     pub fn call(&self, address: &str, verb: &str, path: &str, more: &[&str]) -> Result<Answer, String> {
-        let token = format!("Authorization: Bearer {}", self.token);
-        self.call_as(address, &[&["-X", verb, "-H", &token], more].concat(), path)
+        Curl::answer(self.command(address, verb, path, more))
     }
 
-    /// Calls the API with these arguments. An error is what `curl` says if there is no answer.
-    fn call_as(&self, address: &str, arguments: &[&str], path: &str) -> Result<Answer, String> {
-        let out = Command::new("curl")
+    /// Returns the command that calls the API of the node at `address` with the token.
+    pub fn command(&self, address: &str, verb: &str, path: &str, more: &[&str]) -> Command {
+        let token = format!("Authorization: Bearer {}", self.token);
+        self.command_as(address, &[&["-X", verb, "-H", &token], more].concat(), path)
+    }
+
+    fn command_as(&self, address: &str, arguments: &[&str], path: &str) -> Command {
+        let mut command = Command::new("curl");
+        command
             .args(["--silent", "--show-error", "--include", "--max-time", "60", "--cacert"])
             .arg(&self.ca)
             .args(arguments)
-            .arg(format!("https://{address}{path}"))
-            .output()
-            .expect("curl runs");
-        let out = String::from_utf8(out.stdout).expect("text") + &String::from_utf8(out.stderr).expect("text");
-        let Some((headers, body)) = out.split_once("\r\n\r\n") else { return Err(out) };
-        let status = headers.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or_default();
-        Ok(Answer { status, headers: headers.to_lowercase(), body: body.to_owned() })
+            .arg(format!("https://{address}{path}"));
+        command
+    }
+
+    fn answer(mut command: Command) -> Result<Answer, String> {
+        let out = command.output().expect("curl runs");
+        Answer::of(&out.stdout).ok_or_else(|| String::from_utf8_lossy(&[out.stdout, out.stderr].concat()).into_owned())
     }
 }
 
@@ -91,7 +103,7 @@ impl Api {
     }
 
     pub fn curl_as(&self, arguments: &[&str], path: &str) -> Answer {
-        self.client.call_as(&self.node.admin, arguments, path).unwrap_or_else(|said| panic!("{said}"))
+        Curl::answer(self.client.command_as(&self.node.admin, arguments, path)).unwrap_or_else(|said| panic!("{said}"))
     }
 }
 

@@ -30,6 +30,7 @@ mod service;
 mod small_disk;
 mod start;
 mod tokens;
+mod triggers;
 mod unsubscribe;
 #[cfg(feature = "next-level")]
 mod upgrade;
