@@ -76,7 +76,10 @@ impl DiskReserve {
     ///
     /// Asked before each command that is new work: between two checks a quick client can fill a small volume.
     pub fn shortage(&self) -> Option<String> {
-        let reading = self.read().ok().filter(|_| self.is_kept())?;
+        if !self.is_kept() {
+            return None;
+        }
+        let reading = self.read().ok()?;
         let (space, _) = judge(&reading);
         let needed = if reading.kept { 2 * reading.size } else { 3 * reading.size };
         let (free, needed, folder) = (reading.free / MIB, needed.div_ceil(MIB), self.folder.display());

@@ -1,7 +1,7 @@
 //! Events after a cursor: as pages, with or without waiting, and as a stream.
 //!
 //! Any node answers, from the state that it has applied: events have their names and their order from the log. A reader
-//! that comes back too late is told so; nothing is skipped silently.
+//! that comes back too late gets an error; nothing is skipped silently.
 
 mod cursor;
 mod page;
