@@ -98,6 +98,16 @@ type Email struct {
 	Pool                string
 	Priority            int
 	Policies            map[string]any // finishBy, inDoubt, maxAttempts, retention
+	Attachments         []Attachment
+}
+
+// Attachment is a file that each email carries. With a ContentID the HTML shows it as "cid:ID", and the email does not
+// list it.
+type Attachment struct {
+	Name      string `json:"name"`
+	Type      string `json:"contentType,omitempty"` // media type
+	Data      []byte `json:"data"`
+	ContentID string `json:"contentId,omitempty"`
 }
 
 // Run is one run: what it was opened for and how its recipients stand.
@@ -174,6 +184,7 @@ func (c *Client) Send(ctx context.Context, key string, email Email) (*Sent, erro
 	content := present(fields{
 		"sender": email.Sender, "replyTo": email.ReplyTo, "subject": email.Subject, "text": email.Text, "html": email.HTML,
 		"headers": pairs(email.Headers), "variables": pairs(email.Variables), "bulk": email.Bulk,
+		"attachments": email.Attachments,
 	})
 	body := fields{
 		"template": email.Template, "audience": people, "pool": email.Pool, "priority": email.Priority,

@@ -158,6 +158,15 @@ func TestOtherContentUnderTheSameKeyIsRefused(t *testing.T) {
 	expectEmails(t, "go-strict@example.com", 1)
 }
 
+func TestAttachmentsArriveAsTheyWereGiven(t *testing.T) {
+	send(t, open(t, ""), "go-file", func(email *Email) {
+		email.Attachments = []Attachment{{Name: "Zoë.pdf", Type: "application/pdf", Data: []byte("%PDF-1.7\n\x00")}}
+	})
+	source := expectEmails(t, "go-file@example.com", 1)[0].source(t)
+	equal(t, strings.Contains(source, "filename*=utf-8''Zo%C3%AB.pdf"), true)
+	equal(t, strings.Contains(source, "JVBERi0xLjcKAA=="), true)
+}
+
 func TestFirstCallWinsWhereItIsAskedFor(t *testing.T) {
 	client := open(t, "")
 	by := func(server string) func(*Email) {

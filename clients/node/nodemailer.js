@@ -9,7 +9,7 @@
 const { Client, literal } = require('./reveille.js');
 
 // Fields of Nodemailer's email that Reveille has no form for.
-const UNSUPPORTED = ['attachments', 'alternatives', 'icalEvent', 'raw', 'amp', 'watchHtml', 'list', 'dkim'];
+const UNSUPPORTED = ['alternatives', 'icalEvent', 'raw', 'amp', 'watchHtml', 'list', 'dkim'];
 
 function reveilleTransport(options = {}) {
   const client = options.client ?? new Client(options);
@@ -39,6 +39,7 @@ async function deliver(client, mail) {
     text: data.text === undefined ? undefined : literal(String(data.text)),
     html: data.html === undefined ? undefined : literal(String(data.html)),
     headers: Object.keys(headers).length ? headers : undefined,
+    attachments: data.attachments?.map(file),
   });
   return { envelope: { from, to }, messageId, accepted: to, rejected: [], response: sent.message.run.run, sent };
 }
@@ -51,6 +52,19 @@ function headersOf({ headers = {}, inReplyTo, references }) {
     const text = String(value.value ?? value);
     return name.toLowerCase() === 'x-reveille-key' ? ['x-reveille-key', text] : [name, literal(text)];
   }));
+}
+
+// Nodemailer has read the content of each: bytes are in base64.
+function file({ filename, content, contentType, cid, encoding }) {
+  if (typeof content !== 'string') throw new TypeError(`Reveille sends files, and the attachment ${filename} is none`);
+  const isMessage = contentType.startsWith('message/');
+  return {
+    name: filename,
+    data: Buffer.from(content, encoding === 'base64' ? 'base64' : 'utf8'),
+    // Such a file may not be in base64 (RFC 2046).
+    type: isMessage ? 'application/octet-stream' : contentType,
+    contentId: cid,
+  };
 }
 
 function mailbox(given) {

@@ -26,6 +26,8 @@ export interface Email {
   headers?: Record<string, string>;
   variables?: Record<string, string | number>;
   bulk?: boolean;
+  /** With a `contentId` the HTML shows the file as `cid:ID`, and the email does not list it. */
+  attachments?: ReadonlyArray<{ name: string; data: Uint8Array | string; type?: string; contentId?: string }>;
   template?: string;
   at?: Date;
   /** Another content under the same key is not refused: the first call is the answer. */

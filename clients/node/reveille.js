@@ -53,10 +53,12 @@ class Client {
   }
 
   async send(key, email) {
-    const { to, sender, subject, text, html, replyTo, headers, variables, bulk, ...rest } = email;
+    const { to, sender, subject, text, html, replyTo, headers, variables, bulk, attachments, ...rest } = email;
     const { template, at, firstWins, pool, priority, policies, validateOnly, ...unknown } = rest;
     refuseUnknown(unknown);
-    const parts = { sender, subject, text, html, replyTo, headers: pairs(headers), variables: pairs(variables), bulk };
+    const files = attachments?.map(attachment);
+    const parts = { sender, subject, text, html, replyTo, bulk, attachments: files?.length ? files : undefined };
+    Object.assign(parts, { headers: pairs(headers), variables: pairs(variables) });
     const content = Object.values(parts).some((part) => part !== undefined) ? parts : undefined;
     const body = this.#owned({
       key: given(key), keyRule: rule(firstWins), content, template, audience: audience(to),
@@ -208,6 +210,9 @@ function refuseUnknown(options) {
 
 const segment = encodeURIComponent;
 const rule = (firstWins) => (firstWins ? 'KEY_RULE_FIRST_WINS' : undefined);
+const attachment = ({ name, data, type, contentId }) => (
+  { name, contentType: type, data: Buffer.from(data).toString('base64'), contentId }
+);
 const pairs = (values) => values && Object.entries(values).map(([name, value]) => ({ name, value: String(value) }));
 
 // Columns are in order of their names: the same recipients are always the same request.

@@ -242,8 +242,25 @@ describe('the transport of Nodemailer', () => {
     assert.equal(new Set((await emails('js-copy-', 3)).map((one) => one.recipient)).size, 3);
   });
 
-  it('refuses attachments', async () => {
-    const withFile = { ...email, to: 'js-file@example.com', attachments: [{ filename: 'a.txt', content: 'a' }] };
-    await assert.rejects(transport.sendMail(withFile), /attachments/);
+  it('passes attachments', async () => {
+    const attachments = [
+      { filename: 'Zoë.pdf', content: Buffer.from('%PDF-1.7\n\0') },
+      { filename: 'logo.png', content: 'iVBORw==', encoding: 'base64', cid: 'logo' },
+      { filename: 'a.txt', content: 'naïve' },
+    ];
+    const withFiles = { ...email, to: 'js-file@example.com', html: '<img src="cid:logo">', attachments };
+    await transport.sendMail(withFiles);
+    const text = await source((await emails('js-file@example.com'))[0]);
+    for (const part of [
+      "filename*=utf-8''Zo%C3%AB.pdf", 'JVBERi0xLjcKAA==', 'Content-ID: <logo>', 'iVBORw==',
+      Buffer.from('naïve').toString('base64'),
+    ]) {
+      assert.ok(text.includes(part), `${part} in ${text}`);
+    }
+  });
+
+  it('refuses an attachment that is no file', async () => {
+    const raw = { ...email, to: 'js-raw@example.com', attachments: [{ raw: 'Content-Type: text/plain\r\n\r\nx' }] };
+    await assert.rejects(transport.sendMail(raw), /is none/);
   });
 });

@@ -87,6 +87,11 @@ $tests = [
         equal([409, 'REQUEST_ID_REUSED', false], [$error->status, $error->reason, $error->mayHaveTakenEffect]);
         equal(1, count(emails('php-strict@example.com')));
     },
+    'attachments arrive as they were given' => function () {
+        send('php-file', attachments: [['Zoë.pdf', "%PDF-1.7\n\0", 'application/pdf']]);
+        $source = read('/emails/' . emails('php-file@example.com')[0]['number'] . '/source');
+        equal(true, str_contains($source, "filename*=utf-8''Zo%C3%AB.pdf") && str_contains($source, 'JVBERi0xLjcKAA=='));
+    },
     'first call wins where it is asked for' => function () {
         $first = send('php-first', 'By the first server.', firstWins: true);
         $second = send('php-first', 'By the second server.', firstWins: true);

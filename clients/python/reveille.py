@@ -6,6 +6,7 @@ passed. So a call that returned has happened once, and a call that raised says w
 
 from __future__ import annotations
 
+import base64
 import http.client
 import json
 import os
@@ -15,13 +16,15 @@ import ssl
 import time
 import uuid
 from datetime import datetime
-from typing import Any, Iterable, Mapping, Sequence, TypedDict, Union
+from typing import Any, Iterable, Mapping, Sequence, Tuple, TypedDict, Union
 from urllib.parse import quote, urlencode, urlsplit
 
-__all__ = ["Client", "ReveilleError", "literal"]
+__all__ = ["Attachment", "Client", "ReveilleError", "literal"]
 
 # An address, or a mapping with `address` and a value for each variable of the templates.
 Recipient = Union[str, Mapping[str, str]]
+# File name, bytes, and media type; with a fourth text the HTML shows it as `cid:TEXT`, and the email does not list it.
+Attachment = Union[Tuple[str, bytes, str], Tuple[str, bytes, str, str]]
 
 # What an update of a schedule sets: all that a schedule consists of.
 _SCHEDULE = "when,zone,start,end,maxRuns,policies,pool,priority,content,audience,labels"
@@ -123,6 +126,7 @@ class Client:
         self, key: str, *, to: Recipient | Iterable[Recipient], sender: str | None = None, subject: str | None = None,
         text: str | None = None, html: str | None = None, reply_to: str | None = None,
         headers: Mapping[str, str] | None = None, variables: Mapping[str, str] | None = None, bulk: bool = False,
+        attachments: Iterable[Attachment] = (),
         template: str | None = None, at: datetime | None = None, first_wins: bool = False, pool: str | None = None,
         priority: int | None = None, policies: Mapping[str, Any] | None = None, validate_only: bool = False,
     ) -> Sent:
@@ -134,6 +138,7 @@ class Client:
         content = {
             "sender": sender, "replyTo": reply_to, "subject": subject, "text": text, "html": html,
             "headers": _pairs(headers), "variables": _pairs(variables), "bulk": bulk or None,
+            "attachments": [_attachment(*one) for one in attachments] or None,
         }
         body = {
             "key": _given(key), "keyRule": _rule(first_wins), "content": _present(content) or None,
@@ -274,6 +279,11 @@ def _present(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 def _pairs(values: Mapping[str, str] | None) -> list[dict[str, str]] | None:
     return None if values is None else [{"name": name, "value": str(value)} for name, value in values.items()]
+
+
+def _attachment(name: str, data: bytes, kind: str, content_id: str | None = None) -> dict[str, Any]:
+    encoded = base64.b64encode(data).decode()
+    return _present({"name": name, "contentType": kind, "data": encoded, "contentId": content_id})
 
 
 def _instant(at: datetime | None) -> str | None:

@@ -6,6 +6,8 @@ The setting `REVEILLE` has the arguments of `reveille.Client`, and may be absent
 
 from __future__ import annotations
 
+import mimetypes
+from email.message import Message
 from email.utils import parseaddr
 from typing import Any, Sequence
 
@@ -13,7 +15,7 @@ from django.conf import settings
 from django.core.mail import EmailMessage, make_msgid
 from django.core.mail.backends.base import BaseEmailBackend
 
-from reveille import Client, ReveilleError, literal
+from reveille import Attachment, Client, ReveilleError, literal
 
 # Django has them as attributes of the email; `Date` and `Message-ID` are Reveille's own.
 _NOT_PASSED = {"x-reveille-key", "message-id", "date", "from", "to", "cc", "bcc", "reply-to", "subject"}
@@ -39,8 +41,6 @@ class EmailBackend(BaseEmailBackend):
     def _send(self, email: EmailMessage) -> int:
         if not email.recipients():
             return 0
-        if email.attachments:
-            raise ValueError("Reveille sends no attachments: link to the file instead")
         given = {name.lower(): str(value) for name, value in email.extra_headers.items()}
         body = literal(str(email.body))
         bodies = {"html": body} if email.content_subtype == "html" else {"text": body}
@@ -56,6 +56,29 @@ class EmailBackend(BaseEmailBackend):
             reply_to=given.get("reply-to") or ", ".join(map(str, email.reply_to)) or None,
             subject=literal(str(email.subject)),
             headers={name: literal(str(value)) for name, value in passed.items()} or None,
+            attachments=[_attachment(one) for one in email.attachments],
             **bodies,
         )
         return 1
+
+
+def _attachment(given: Any) -> Attachment:
+    """Returns an attachment of Django: file name, content and type, or a part of an email."""
+    content_id = ""
+    if isinstance(given, Message):
+        name, content, kind = given.get_filename(), given.get_payload(decode=True), given.get_content_type()
+        content_id = str(given.get("Content-ID", "")).strip("<> ")
+        if content is None:
+            content = given.get_payload(0).as_bytes()
+    else:
+        name, content, kind = (*given, None, None)[:3]
+    kind = kind or mimetypes.guess_type(name or "")[0] or "application/octet-stream"
+    if isinstance(content, (EmailMessage, Message)):
+        content = (content.message() if isinstance(content, EmailMessage) else content).as_bytes()
+    if kind.startswith("message/"):
+        # Such a file may not be in base64 (RFC 2046).
+        kind = "application/octet-stream"
+    if isinstance(content, str):
+        content, kind = content.encode(), f"{kind}; charset=utf-8" if kind.startswith("text/") else kind
+    file = (name or "attachment", content, kind)
+    return (*file, content_id) if content_id else file

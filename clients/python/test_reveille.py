@@ -1,5 +1,7 @@
 """Tests of the client against `reveille dev`. clients/test starts it, and the stub of a broken network."""
 
+import email
+import email.policy
 import json
 import os
 import time
@@ -28,6 +30,12 @@ def emails(address, count=1):
         if len(found) >= count or time.monotonic() > ends:
             return found
         time.sleep(0.05)
+
+
+def parsed(address):
+    """Returns the only email to an address, as Python's own parser reads it."""
+    [caught] = emails(address)
+    return email.message_from_string(read(f"/emails/{caught['number']}/source"), policy=email.policy.default)
 
 
 def schedule(name):
@@ -61,6 +69,45 @@ class Sending(unittest.TestCase):
         error = refused.exception
         self.assertEqual((error.status, error.reason, error.may_have_taken_effect), (409, "REQUEST_ID_REUSED", False))
         self.assertEqual(len(emails("py-strict@example.com")), 1)
+
+    def test_attachments_arrive_as_they_were_given(self):
+        files = [("Rechnung für Zoë.pdf", bytes(range(256)) * 40, "application/pdf"), ("empty.txt", b"", "text/plain")]
+        logo = ("logo.png", b"\x89PNG", "image/png", "logo")
+        html = "<img src='cid:logo'>"
+        for replayed in (False, True):
+            sent = self.send("py-file", html=html, attachments=[*files, logo])
+            self.assertEqual(sent["replayed"], replayed)
+        whole = parsed("py-file@example.com")
+        self.assertEqual(whole.get_content_type(), "multipart/mixed")
+        found = [(part.get_filename(), part.get_payload(decode=True), part.get_content_type())
+                 for part in whole.iter_attachments() if part.get_filename()]
+        self.assertEqual(found, files)
+        related = next(whole.iter_parts())
+        self.assertEqual(related.get_content_type(), "multipart/related")
+        shown = list(related.iter_parts())[1]
+        self.assertEqual((shown["Content-ID"], shown.get_content()), ("<logo>", b"\x89PNG"))
+        self.assertEqual(whole.get_body(("html",)).get_content().strip(), html)
+        self.assertEqual(whole.get_body(("plain",)).get_content().strip(), "Hello.")
+
+    def test_another_attachment_under_the_same_key_is_refused(self):
+        self.send("py-file-strict", attachments=[("a", b"1", "text/plain")])
+        with self.assertRaises(ReveilleError) as refused:
+            self.send("py-file-strict", attachments=[("a", b"2", "text/plain")])
+        self.assertEqual(refused.exception.reason, "REQUEST_ID_REUSED")
+
+    def test_attachments_beyond_the_limits_are_refused(self):
+        mebibyte = bytes(1024 * 1024)
+        largest = [(f"{number}.bin", mebibyte, "application/zip") for number in range(10)]
+        self.assertFalse(self.send("py-file-largest", attachments=largest)["replayed"])
+        self.assertEqual(len(list(parsed("py-file-largest@example.com").iter_attachments())), 10)
+        for files, status, reason in [
+            ([("a", mebibyte * 10 + b"x", "application/zip")], 400, "INVALID_FIELD"),
+            ([("a", b"", "text/plain")] * 11, 400, "INVALID_FIELD"),
+            ([("a", mebibyte * 13, "application/zip")], 413, "TOO_LARGE"),
+        ]:
+            with self.assertRaises(ReveilleError) as refused:
+                self.send("py-file-over", attachments=files)
+            self.assertEqual((refused.exception.status, refused.exception.reason), (status, reason))
 
     def test_first_call_wins_where_it_is_asked_for(self):
         first = self.send("py-first", "By the first server.", first_wins=True)

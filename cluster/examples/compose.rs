@@ -46,6 +46,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             )],
             variables: Vec::new(),
             bulk: false,
+            attachments: vec![],
         };
         measure(title, &Compiled::new(&content, &["name".to_owned()])?)?;
     }

@@ -33,6 +33,7 @@ pub fn schedule(due: Time, recipients: Vec<Recipient>) -> ScheduleCreate {
             headers: vec![],
             variables: vec![],
             bulk: false,
+            attachments: vec![],
         }
         .into(),
         audience: Audience { columns: vec![], recipients }.into(),

@@ -83,6 +83,8 @@ final class Client
      * @param Recipient|list<Recipient> $to an address, an array with `address` and a value for each variable, or a list
      * @param array<string, string>|null $headers
      * @param array<string, string>|null $variables
+     * @param list<array{0: string, 1: string, 2: string, 3?: string}> $attachments file name, bytes and media type; with
+     *     a fourth text the HTML shows it as `cid:TEXT`
      * @param array<string, mixed>|null $policies
      * @return array<string, mixed> `message`, `replayed` and `warnings`
      */
@@ -104,10 +106,12 @@ final class Client
         ?int $priority = null,
         ?array $policies = null,
         ?bool $validateOnly = null,
+        array $attachments = [],
     ): array {
         $content = self::present([
             'sender' => $sender, 'replyTo' => $replyTo, 'subject' => $subject, 'text' => $text, 'html' => $html,
             'headers' => self::pairs($headers), 'variables' => self::pairs($variables), 'bulk' => $bulk,
+            'attachments' => array_map(fn (array $one) => self::attachment(...$one), $attachments) ?: null,
         ]);
         return $this->request('POST', '/v1/messages', $this->owned([
             'key' => self::given($key), 'keyRule' => self::rule($firstWins), 'content' => $content ?: null,
@@ -314,6 +318,13 @@ final class Client
     private static function present(array $fields): array
     {
         return array_filter($fields, fn (mixed $value): bool => $value !== null);
+    }
+
+    /** @return array<string, string> */
+    private static function attachment(string $name, string $data, string $type, ?string $contentId = null): array
+    {
+        $file = ['name' => $name, 'contentType' => $type, 'data' => base64_encode($data), 'contentId' => $contentId];
+        return self::present($file);
     }
 
     /**

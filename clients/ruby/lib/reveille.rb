@@ -71,12 +71,13 @@ module Reveille
     # same key is refused (`REQUEST_ID_REUSED`), unless the first call is to win.
     #
     # `to` is an address, a hash with `address` and a value for each variable of the templates, or an array of these.
-    # Subject, texts and headers are templates; `Reveille.literal` makes one of a text that is not.
+    # Subject, texts and headers are templates; `Reveille.literal` makes one of a text that is not. Each attachment is an
+    # array of file name, bytes and media type; with a fourth text the HTML shows it as `cid:TEXT`.
     def send(key, to:, sender: nil, subject: nil, text: nil, html: nil, reply_to: nil, headers: nil, variables: nil,
-             bulk: nil, template: nil, at: nil, first_wins: false, pool: nil, priority: nil, policies: nil,
+             bulk: nil, attachments: [], template: nil, at: nil, first_wins: false, pool: nil, priority: nil, policies: nil,
              validate_only: nil)
       content = { sender: sender, replyTo: reply_to, subject: subject, text: text, html: html, headers: pairs(headers),
-                  variables: pairs(variables), bulk: bulk }.compact
+                  variables: pairs(variables), bulk: bulk, attachments: attachments(attachments) }.compact
       body = { key: given(key), keyRule: rule(first_wins), content: content.empty? ? nil : content, template: template,
                audience: audience(to), sendTime: at && at.to_time.getutc.iso8601(9), pool: pool, priority: priority,
                policies: policies, validateOnly: validate_only }
@@ -193,6 +194,14 @@ module Reveille
     def rule(first_wins) = first_wins ? "KEY_RULE_FIRST_WINS" : nil
 
     def pairs(values) = values&.map { |name, value| { name: name.to_s, value: value.to_s } }
+
+    def attachments(given)
+      return if given.empty?
+
+      given.map do |name, data, type, content_id|
+        { name: name, contentType: type, data: [data].pack("m0"), contentId: content_id }.compact
+      end
+    end
 
     # Columns are in order of their names: the same recipients are always the same request.
     def audience(to)

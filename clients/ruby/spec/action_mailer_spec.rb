@@ -23,8 +23,9 @@ class Welcome < ActionMailer::Base
   end
 
   def with_file(to)
-    attachments["a.txt"] = "a"
-    mail(to: to, subject: "Hello", body: "Hello.")
+    attachments["Rechnung für Zoë.pdf"] = "%PDF-1.7\n\x00\xFF".b
+    attachments.inline["logo.png"] = "\x89PNG".b
+    mail(to: to, subject: "Hello") { |format| format.html { render html: %(<img src="#{attachments["logo.png"].url}">).html_safe } }
   end
 end
 
@@ -52,7 +53,11 @@ RSpec.describe Reveille::Delivery do
     expect(source(emails("rb-html@example.com")[0])).to include("<b>Hello.</b>", "text/html")
   end
 
-  it "refuses attachments" do
-    expect { Welcome.with_file("rb-file@example.com").deliver_now }.to raise_error(ArgumentError, /attachments/)
+  it "passes attachments" do
+    Welcome.with_file("rb-file@example.com").deliver_now
+    files = Mail.new(source(emails("rb-file@example.com")[0])).attachments
+    expect(files.map(&:filename)).to contain_exactly("Rechnung für Zoë.pdf", "logo.png")
+    expect(files["Rechnung für Zoë.pdf"].decoded).to eq("%PDF-1.7\n\x00\xFF".b)
+    expect(files["logo.png"]).to be_inline
   end
 end

@@ -13,6 +13,8 @@ use reveille_ledger::content::{COLUMNS_MAX, Recipient};
 use reveille_ledger::ids::Hash;
 use serde::{Deserialize, Serialize};
 
+use super::attachment;
+
 /// Number of recipients in a block: as many as in a slice, so that a claim mostly reads one or two blocks.
 pub const BLOCK: u16 = 256;
 /// The last byte is the version.
@@ -157,12 +159,12 @@ pub fn name(bytes: &[u8]) -> Option<Hash> {
     bytes.get(..length).map(Hash::of)
 }
 
-/// Verifies every block of a whole part and returns its name.
+/// Verifies a whole file, each block of a part or an attachment, and returns its name.
 pub(crate) fn verify(bytes: &[u8]) -> Result<Hash, String> {
-    verify_each(bytes, |_| None)
+    attachment::name(bytes).map_or_else(|| verify_each(bytes, |_| None), Ok)
 }
 
-/// As [`verify`], and also fails if `objection` returns a problem with any recipient.
+/// As [`verify`] of a part, and also fails if `objection` returns a problem with any recipient.
 pub(super) fn verify_each(bytes: &[u8], objection: fn(&Recipient) -> Option<String>) -> Result<Hash, String> {
     let fixed = bytes.first_chunk::<{ Head::FIXED }>().ok_or("it is cut short")?;
     let head = bytes.get(..Head::length(fixed)?).ok_or("its head is cut")?;

@@ -1,16 +1,17 @@
-//! The recipients of sealed audiences, in immutable files (parts) on each node (P20).
+//! The recipients of sealed audiences (parts), and attachments, in immutable files on each node (P20).
 //!
-//! The ledger names a part by its hash and never contains its recipients. The workers read a part once for each claim.
+//! The ledger names a file by its hash and never contains its bytes. The workers read a part once for each claim.
 //! The admin service takes uploaded parts and reads addresses. [`spread()`] makes members copy parts from each other,
 //! and the [`steward`] fetches missing parts.
 //! - **A read returns what was sealed**: a part's name is the hash of its head, the head has the hash of each block,
 //!   and each read verifies its blocks. A difference is an error, never another recipient.
 //! - **A file with its full name is complete**: written under another name, synced, renamed, its folder synced.
-//! - **Bounded memory**: a read needs memory for one block of 256 recipients.
+//! - **Bounded memory**: a read needs memory for one block of 256 recipients, or for one attachment.
 //!
-//! It does not use the ledger or a clock, and it blocks its thread. Reading order: `file`, `keys`, `check`, `spread`,
-//! `steward`.
+//! It does not use the ledger or a clock, and it blocks its thread. Reading order: `file`, `attachment`, `keys`,
+//! `check`, `spread`, `steward`.
 
+mod attachment;
 mod check;
 mod file;
 mod free_space;
@@ -36,6 +37,7 @@ use tokio::sync::Semaphore;
 
 use crate::process::cache::Cache;
 
+pub use attachment::encode_attachment;
 pub use check::AudienceFault;
 use file::Head;
 pub(crate) use file::verify;
@@ -62,14 +64,14 @@ const UNFINISHED: &str = "unfinished";
 /// Where a recipient of a sealed audience is: its part, and its position in it.
 pub type Place = (Hash, u16);
 
-/// Reason why recipients cannot be read on this node.
+/// Reason why a file cannot be read on this node.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PartFault {
     /// The file does not exist.
-    #[error("part {0:?} of the audience is not on this node")]
+    #[error("file {0:?} is not on this node")]
     Missing(Hash),
     /// The content of the file does not match its name.
-    #[error("part {part:?} of the audience is damaged on this node: {what}")]
+    #[error("file {part:?} is damaged on this node: {what}")]
     Damaged {
         /// Hash of the part.
         part: Hash,
@@ -77,7 +79,7 @@ pub enum PartFault {
         what: String,
     },
     /// The disk failed.
-    #[error("part {part:?} of the audience cannot be read on this node: {error}")]
+    #[error("file {part:?} cannot be read on this node: {error}")]
     Unreadable {
         /// Hash of the part.
         part: Hash,
@@ -86,7 +88,7 @@ pub enum PartFault {
     },
 }
 
-/// The audience parts on one node.
+/// The audience parts and attachments on one node.
 pub struct AudienceStore {
     folder: PathBuf,
     heads: Cache<Hash, Head>,
@@ -123,7 +125,7 @@ impl AudienceStore {
     pub fn read(&self, part: Hash, positions: &[u16]) -> Result<Vec<(u16, Recipient)>, PartFault> {
         let read = self.read_positions(part, positions);
         if let Err(fault) = &read {
-            tracing::warn!(%fault, "an audience");
+            tracing::warn!(%fault, "a part of an audience");
             self.heads.remove(part);
             self.lack(part);
         }
@@ -238,11 +240,11 @@ impl AudienceStore {
         })
     }
 
-    /// Stores a part, synced when this returns. Returns its hash. An intact file is not written again, but its
+    /// Stores a part or an attachment, synced when this returns. Returns its hash. An intact file is not written again, but its
     /// modification time is renewed, since it may be needed for a seal.
     ///
     /// # Errors
-    /// Fails if the bytes are not a part, or if the disk cannot store them.
+    /// Fails if the bytes are neither, or if the disk cannot store them.
     pub fn put(&self, bytes: &[u8]) -> io::Result<Hash> {
         let part = file::verify(bytes).map_err(invalid)?;
         self.keep(part, bytes)?;

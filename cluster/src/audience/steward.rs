@@ -1,4 +1,4 @@
-//! Updates the parts of a node to the ledger: missing parts are fetched from a peer, and parts that are not needed are
+//! Updates the parts and attachments of a node to the ledger: missing parts are fetched from a peer, and parts that are not needed are
 //! removed (P20). So a new member, a member that was away, and one with a faulty disk all get their parts in the same
 //! way. Blocks of the archive that the node cannot read are fetched likewise (P24).
 
@@ -18,8 +18,8 @@ use crate::process::peer_messages::{self, FetchFile, FilePiece, PeerFile};
 const CHECK_EVERY: Duration = Duration::from_secs(1);
 /// Number of checks between two that also remove parts.
 const CHECKS_PER_REMOVAL: u32 = 10;
-/// Minimum age of a part before it is removed if it is not needed. A younger one may be needed for a seal: of 1,024
-/// parts none takes longer than 20 seconds.
+/// Minimum age of a file before it is removed if it is not needed. A younger one may be needed for a seal or a content:
+/// of 1,024 parts none takes longer than 20 seconds.
 const UNNEEDED_FOR: Duration = Duration::from_secs(8 * 3_600);
 /// Maximum wait for the state of all seals before a removal.
 const KNOWN_WITHIN: Duration = Duration::from_secs(1);
@@ -59,19 +59,21 @@ pub async fn run(context: Arc<NodeContext>, stop: CancellationToken) {
     }
 }
 
-/// Returns the parts of audiences of open runs.
+/// Returns the files that open runs need.
 pub(crate) fn open_parts(context: &NodeContext) -> BTreeSet<Hash> {
     context.replica.read(|ledger| {
         let runs = ledger.open_pages().flat_map(|(_, page)| &page.runs);
-        let audiences: BTreeSet<Hash> = runs.map(|run| run.audience).collect();
-        audiences.iter().filter_map(|audience| ledger.seal(audience)).flat_map(|seal| seal.parts).collect()
+        let (audiences, contents): (BTreeSet<Hash>, BTreeSet<Hash>) =
+            runs.map(|run| (run.audience, run.content)).unzip();
+        let parts = audiences.iter().filter_map(|audience| ledger.seal(audience)).flat_map(|seal| seal.parts);
+        parts.chain(contents.iter().flat_map(|content| ledger.attached_files(content))).collect()
     })
 }
 
 /// Returns the missing parts. `None` if the check failed. With `removes` it also removes parts that are not needed.
 /// Logs when space for parts runs out, and when there is space again.
 async fn check_parts(context: &Arc<NodeContext>, removes: bool, is_short: &mut bool) -> Option<Vec<Hash>> {
-    let needed: BTreeSet<Hash> = context.replica.read(|ledger| ledger.seals().flat_map(|seal| seal.parts).collect());
+    let needed: BTreeSet<Hash> = context.replica.read(|ledger| ledger.needed_files().collect());
     let own = Arc::clone(context);
     let checked = context.replica.blocking(move || {
         let parts = &own.parts;
@@ -82,7 +84,7 @@ async fn check_parts(context: &Arc<NodeContext>, removes: bool, is_short: &mut b
         if removes {
             match parts.remove_unneeded(&needed, UNNEEDED_FOR, SystemTime::now()) {
                 Ok(0) => {}
-                Ok(removed) => tracing::info!(removed, "removed parts of audiences that are not needed"),
+                Ok(removed) => tracing::info!(removed, "removed parts of audiences and attachments that are not needed"),
                 Err(error) => tracing::warn!(%error, "parts that are not needed cannot be removed"),
             }
         }

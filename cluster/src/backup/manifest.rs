@@ -186,12 +186,12 @@ impl BackupManifest {
         for line in lines {
             match read_line(line)? {
                 FileLine::State { block, bytes, rows } => {
-                    manifest.state.push(BlockEntry { hash: hash_of(&block)?, bytes, rows });
+                    manifest.state.push(BlockEntry { hash: block.parse()?, bytes, rows });
                 }
                 FileLine::Archive { block, bytes, rows } => {
-                    manifest.archive.push(BlockEntry { hash: hash_of(&block)?, bytes, rows });
+                    manifest.archive.push(BlockEntry { hash: block.parse()?, bytes, rows });
                 }
-                FileLine::Part { block, bytes } => manifest.parts.push((hash_of(&block)?, bytes)),
+                FileLine::Part { block, bytes } => manifest.parts.push((block.parse()?, bytes)),
             }
         }
         match manifest.state_hash().to_string() == head.state_hash {
@@ -233,11 +233,6 @@ pub(super) fn open_lines(bytes: &[u8]) -> Result<&str, String> {
 
 pub(super) fn read_line<'l, T: Deserialize<'l>>(line: &'l str) -> Result<T, String> {
     serde_json::from_str(line).map_err(|error| format!("a line cannot be read: {error}"))
-}
-
-pub(super) fn hash_of(text: &str) -> Result<Hash, String> {
-    let hash = blake3::Hash::from_hex(text).map_err(|_| format!("'{text}' is not a hash"))?;
-    Ok(Hash(*hash.as_bytes()))
 }
 
 /// Formats a time as RFC 3339.

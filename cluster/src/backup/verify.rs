@@ -89,7 +89,7 @@ fn check_whole(
         return Err(format!("it lacks block {lacks} of the archive"));
     }
     if let Some(lacks) = parts_of(ledger).difference(has_parts).next() {
-        return Err(format!("it lacks part {lacks} of an audience"));
+        return Err(format!("it lacks file {lacks} of an audience or an attachment"));
     }
     match check(ledger).first() {
         None => Ok(()),
@@ -97,9 +97,9 @@ fn check_whole(
     }
 }
 
-/// Returns the audience parts that a state names.
+/// Returns the audience parts and attachments that a state names.
 pub(super) fn parts_of(ledger: &Ledger) -> BTreeSet<Hash> {
-    ledger.seals().flat_map(|seal| seal.parts).collect()
+    ledger.needed_files().collect()
 }
 
 struct Reader<'r, 'w> {

@@ -130,7 +130,8 @@ fn quote(out: &mut Vec<u8>, byte: u8) {
     out.extend(hex(byte, UPPER).map(|digit| digit as u8));
 }
 
-fn base64_lines(out: &mut Vec<u8>, bytes: &[u8]) {
+/// Writes bytes in base64, in lines of 76 characters.
+pub(super) fn base64_lines(out: &mut Vec<u8>, bytes: &[u8]) {
     let mut line = String::with_capacity(80);
     for octets in bytes.chunks(OCTETS_A_LINE) {
         line.clear();
@@ -138,6 +139,11 @@ fn base64_lines(out: &mut Vec<u8>, bytes: &[u8]) {
         line.push_str("\r\n");
         out.extend_from_slice(line.as_bytes());
     }
+}
+
+/// Returns the length of [`base64_lines`], or a little more.
+pub(super) fn base64_len(bytes: usize) -> usize {
+    bytes.div_ceil(OCTETS_A_LINE).saturating_mul(78)
 }
 
 /// Decoders, for tests.

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 
 use reveille_ledger::address::Mailbox;
 use reveille_ledger::content::Content;
+use reveille_ledger::limits::LedgerLimits;
 
 use super::controls::{control_in, line_of_control};
 use super::render::HTML;
@@ -51,13 +52,21 @@ pub(super) fn mailbox(field: &str, text: &str) -> Result<Mailbox, ContentError> 
     Mailbox::parse(text).or_else(|error| refuse(field, format!("{error}; write ADDRESS or NAME <ADDRESS>")))
 }
 
-/// Checks that proposed content has at most `most` bytes in all, by the ledger's limits, and that neither its variables
-/// nor the columns have the name of a built-in variable. Content that the ledger has already accepted is sent all the
+/// Checks that proposed content and its attachments are within the ledger's limits, and that neither its variables nor
+/// the columns have the name of a built-in variable. Content that the ledger has already accepted is sent all the
 /// same: a release may have lower limits or further built-in variables.
-pub fn check_proposed(content: &Content, columns: &[String], most: usize) -> Result<(), ContentError> {
-    let bytes = content.encoded_len();
+pub fn check_proposed(content: &Content, columns: &[String], limits: &LedgerLimits) -> Result<(), ContentError> {
+    let (bytes, most) = (content.encoded_len(), limits.content_bytes_max);
     if bytes > most {
         return refuse("content", format!("has {bytes} bytes, more than {most}; link to large parts instead"));
+    }
+    let (count, most) = (content.attachments.len(), limits.attachments_max);
+    if count > most {
+        return refuse("attachments", format!("{count} are more than {most}; link to some instead"));
+    }
+    let (bytes, most) = (content.attached_bytes(), limits.attachment_bytes_max);
+    if bytes > most as u64 {
+        return refuse("attachments", format!("have {bytes} bytes together, more than {most}; link to large files"));
     }
     let taken = |name: &str| built_in(name).map(|value| format!("'{name}' is a built-in variable ({value})"));
     if let Some((name, taken)) = content.variables.iter().find_map(|(name, _)| Some((name, taken(name)?))) {

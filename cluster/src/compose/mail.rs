@@ -12,7 +12,7 @@ use super::prepared::{self, Body, Field, PreparedContent};
 use super::render::HTML;
 use super::values::Values;
 use super::{
-    Compiled, Composed, ContentError, HEADER_BYTES_MAX, RENDERED_BYTES_MAX, SUBJECT, Stamp, TEXT, body, mime, stamp,
+    Compiled, Composed, ContentError, HEADER_BYTES_MAX, RENDERED_BYTES_MAX, SUBJECT, Stamp, TEXT, attached, body, mime, stamp,
 };
 
 impl Compiled {
@@ -72,11 +72,16 @@ impl Compiled {
     ) -> Result<(), ContentError> {
         let text = self.has_text.then_some((TEXT, "text/plain", &prepared.text));
         let html = self.has_html.then_some((HTML, "text/html", &prepared.html));
+        let root = match (text, html) {
+            (Some(_), Some(_)) => "multipart/alternative",
+            (one, other) => one.or(other).map_or("text/plain", |(_, media_type, _)| media_type),
+        };
+        attached::begin(out, &self.attachments, seed, root);
         let (Some(text), Some(html)) = (text, html) else {
             return text.or(html).map_or(Ok(()), |part| self.write_part(out, part, values));
         };
         let boundary = mime::boundary(seed);
-        mime::field(out, "Content-Type", &format!("multipart/alternative; boundary=\"{boundary}\""));
+        mime::field(out, "Content-Type", &format!("{root}; boundary=\"{boundary}\""));
         for part in [text, html] {
             out.extend_from_slice(format!("\r\n--{boundary}\r\n").as_bytes());
             self.write_part(out, part, values)?;

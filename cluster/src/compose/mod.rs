@@ -7,9 +7,10 @@
 //! - **Bounded** time (fuel) and memory ([`RENDERED_BYTES_MAX`]); a panic becomes a [`ContentError`].
 //!
 //! It does not know relays or dot-stuffing, and uses no random numbers and no clock. Reading order: `check.rs`,
-//! `controls.rs`, `language.rs`, `render.rs`, `values.rs`, `mail.rs` (`stamp.rs`, `mime.rs`, `body.rs`), `prepared.rs`
-//! (`split.rs`, `form.rs`: work done once for many recipients), `preview.rs`.
+//! `controls.rs`, `language.rs`, `render.rs`, `values.rs`, `mail.rs` (`stamp.rs`, `mime.rs`, `body.rs`, `attached.rs`),
+//! `prepared.rs` (`split.rs`, `form.rs`: work done once for many recipients), `preview.rs`.
 
+mod attached;
 mod body;
 mod check;
 mod controls;
@@ -32,8 +33,9 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use reveille_ledger::address::{Address, Mailbox};
-use reveille_ledger::content::{Content, Recipient};
+use reveille_ledger::content::{Attachment, Content, Recipient};
 
+pub use attached::{end_len, end_of_emails};
 pub use check::check_proposed;
 use check::refuse;
 pub use controls::control_in;
@@ -88,6 +90,7 @@ pub struct Compiled {
     has_text: bool,
     has_html: bool,
     is_bulk: bool,
+    attachments: Vec<Attachment>,
     templates: Templates,
     variables: Variables,
     /// Columns that the subject or a header uses, each with the name of one such field.
@@ -104,7 +107,8 @@ pub struct Compiled {
 pub struct Composed {
     /// The recipient's address in its wire form, for `RCPT TO`.
     pub to: String,
-    /// Headers, empty line, body; every line ends with CRLF.
+    /// Headers, empty line, body; every line ends with CRLF. If the content has attachments, the email goes on with
+    /// [`end_of_emails`].
     pub data: Vec<u8>,
 }
 
@@ -136,6 +140,7 @@ impl Compiled {
         let reply_to = content.reply_to.as_deref().map(|text| check::mailbox("reply_to", text)).transpose()?;
         let headers = check::headers(content)?;
         check::characters(content)?;
+        attached::check(content)?;
 
         let constant: BTreeSet<&str> = content
             .variables
@@ -172,6 +177,7 @@ impl Compiled {
             has_text: content.text.is_some(),
             has_html: content.html.is_some(),
             is_bulk: content.bulk,
+            attachments: content.attachments.clone(),
             templates,
             variables,
             in_headers,

@@ -1,10 +1,12 @@
 //! Tests of the guarantees of composing.
 
+mod attached;
 mod prepared;
 
 use super::*;
 use proptest::prelude::*;
 use reveille_ledger::ids::{Epoch, Fence, RunId, Time};
+use reveille_ledger::limits::{LedgerLimits, limits};
 
 fn content() -> Content {
     Content {
@@ -19,7 +21,13 @@ fn content() -> Content {
         )],
         variables: vec![("city".to_owned(), "Lyon".to_owned())],
         bulk: false,
+        attachments: vec![],
     }
+}
+
+/// Limits with this maximum size of a content.
+fn bounded(content_bytes_max: usize) -> LedgerLimits {
+    LedgerLimits { content_bytes_max, ..*limits(1) }
 }
 
 fn columns() -> Vec<String> {
@@ -145,8 +153,8 @@ fn content_that_could_not_be_sent_is_refused_with_the_field_and_the_next_step() 
         "sender: is an address, not a template; write the address itself"
     );
     let large = Content { text: Some("x".repeat(1_000)), ..content() };
-    assert_eq!(check_proposed(&large, &columns(), 5_000), Ok(()));
-    let refused = check_proposed(&large, &columns(), 1_000).expect_err("too large").to_string();
+    assert_eq!(check_proposed(&large, &columns(), &bounded(5_000)), Ok(()));
+    let refused = check_proposed(&large, &columns(), &bounded(1_000)).expect_err("too large").to_string();
     assert!(refused.starts_with("content: has 1"), "{refused}");
     assert!(refused.ends_with(" bytes, more than 1000; link to large parts instead"), "{refused}");
     assert_eq!(refusal(|c| c.subject = "x".repeat(5_000)), "subject: is longer than 4096 bytes; shorten it");
@@ -179,7 +187,7 @@ fn name_of_built_in_variable_is_refused_in_a_proposal_and_wins_in_stored_content
         let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let content = Content { text: text.clone(), html: None, variables, ..content() };
         let columns: Vec<String> = columns.iter().map(|column| (*column).to_owned()).collect();
-        let refused = check_proposed(&content, &columns, usize::MAX).err().map(|error| error.to_string());
+        let refused = check_proposed(&content, &columns, &bounded(usize::MAX)).err().map(|error| error.to_string());
         let compiled = Compiled::new(&content, &columns).expect("stored content is composed");
         let to = Recipient { values: vec!["Ann".to_owned(), "own".to_owned()], ..recipient("ann@example.com", "") };
         let data = compiled.compose(&to, &stamp(4)).expect("an email").data;

@@ -200,7 +200,7 @@ fn next_step(
     if known.another_leaves || context.replica.has_unfinished_change() {
         return wait(MemberWait::Another);
     }
-    if !known.has_seals || !voters.all.contains(&member) {
+    if !known.has_files || !voters.all.contains(&member) {
         return Ok(Step::Remove { steady: false });
     }
     let lacking = leadership.reports().into_iter().map(|(node, report)| (node, report.lacking)).collect();
@@ -220,7 +220,7 @@ struct Known {
     claimed: u32,
     /// True if another removed node has not left the membership yet.
     another_leaves: bool,
-    has_seals: bool,
+    has_files: bool,
     /// Nodes that came up and do not drain.
     undrained: BTreeSet<NodeId>,
 }
@@ -235,7 +235,7 @@ impl Known {
             owner: node.map(|node| node.owner(member)),
             claimed: ledger.claimed_by(member),
             another_leaves: members.any(|node| ledger.removed_nodes().contains(node)),
-            has_seals: ledger.seals().next().is_some(),
+            has_files: ledger.needed_files().next().is_some(),
             undrained: ledger.nodes().iter().filter(|(_, node)| !node.drains).map(|(node, _)| *node).collect(),
         }
     }

@@ -4,6 +4,7 @@
 //! It begins a repair of each damaged file, and checks the damaged files again until they are intact. An operator can
 //! request a pass at full speed.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -67,7 +68,7 @@ async fn recheck(context: &Arc<NodeContext>) {
 /// Checks all files once.
 async fn pass(context: &Arc<NodeContext>, requested: u64, bytes_per_second: Option<f64>) {
     let (mut files, mut bytes) = (0, 0);
-    let parts: Vec<Hash> = context.replica.read(|ledger| ledger.seals().flat_map(|seal| seal.parts).collect());
+    let parts: BTreeSet<Hash> = context.replica.read(|ledger| ledger.needed_files().collect());
     let of_replica = context.replica.files_at_rest().into_iter().map(ScrubbedFile::Replica);
     for file in of_replica.chain(parts.into_iter().map(ScrubbedFile::AudiencePart)) {
         bytes += check(context, file, bytes_per_second).await;

@@ -1,6 +1,6 @@
 //! Cache of values that are expensive to make: each is made once and kept within a limit of bytes.
 //!
-//! Used for decoded audiences, compiled contents and heads of audience parts. Each value is made under the lock of its
+//! Used for decoded audiences, compiled contents, encoded attachments and heads of audience parts. Each value is made under the lock of its
 //! own cell: callers that need the same value wait for it, others continue. The least recently used values are removed
 //! first.
 
@@ -57,6 +57,17 @@ impl<K: Ord + Copy, V> Cache<K, V> {
         *content = Some(Arc::clone(&value));
         self.account(key, &cell, bytes);
         Ok(value)
+    }
+
+    /// Returns the value of a key if it is kept.
+    pub fn known(&self, key: K) -> Option<Arc<V>> {
+        let mut kept = self.kept.lock();
+        kept.uses += 1;
+        let used = kept.uses;
+        let slot = kept.slots.get_mut(&key)?;
+        slot.used = used;
+        // A value that is being made is not known yet.
+        slot.cell.try_lock()?.clone()
     }
 
     /// Removes a value.
@@ -158,6 +169,8 @@ mod tests {
     fn failed_value_is_tried_again() {
         let cache = Cache::<u32, u32>::new(100);
         assert_eq!(cache.get(1, || Err("no".to_owned())), Err("no".to_owned()));
+        assert_eq!(cache.known(1), None);
         assert_eq!(cache.get(1, made(3, 1)).as_deref(), Ok(&3));
+        assert_eq!(cache.known(1).as_deref(), Some(&3));
     }
 }

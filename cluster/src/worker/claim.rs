@@ -19,6 +19,8 @@ pub(crate) struct ClaimedRecipient {
     pub audience: Hash,
     /// True if the recipient was open when a process crashed. It is composed alone (P12).
     pub is_crash_suspect: bool,
+    /// True if its email has attachments.
+    pub has_attachments: bool,
     /// True for a test email, whose caller wants the relay's reply.
     pub is_test: bool,
 }
@@ -57,7 +59,17 @@ impl ClaimWork {
             let is_crash_suspect = suspects.is_some_and(|suspects| suspects.contains(slot));
             let is_test = state.cause == OpeningCause::Test;
             let (content, audience) = (state.content, state.audience);
-            Some(ClaimedRecipient { claimed_slot, run, number, content, audience, is_crash_suspect, is_test })
+            let has_attachments = ledger.attached_files(&content).next().is_some();
+            Some(ClaimedRecipient {
+                claimed_slot,
+                run,
+                number,
+                content,
+                audience,
+                is_crash_suspect,
+                has_attachments,
+                is_test,
+            })
         });
         let pool = ledger.pool_of_claim(page, claim);
         Some(ClaimWork {

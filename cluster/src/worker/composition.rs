@@ -9,8 +9,10 @@ use std::sync::Arc;
 
 use reveille_ledger::command::ReleaseReason;
 use reveille_ledger::content::Recipients;
-use tokio::time::timeout_at;
+use reveille_ledger::ids::Hash;
+use tokio::time::{Instant, timeout_at};
 
+use super::attachments::EncodedAttachments;
 use super::audience_read::NOT_READ;
 use super::claim::{ClaimWork, ClaimedRecipient};
 use super::context::{COMPOSING_MAX, WorkerContext};
@@ -32,6 +34,8 @@ pub(crate) struct ComposedEmail {
     pub taken: TakenRecipient,
     pub handoff: Arc<Handoff>,
     pub email: Email,
+    /// Holds the memory of the attachments.
+    _attachments: Option<Arc<EncodedAttachments>>,
 }
 
 /// Place of an email among those of one session.
@@ -51,7 +55,9 @@ pub(crate) async fn compose(
     turn: SessionTurn,
 ) -> Option<ComposedEmail> {
     match composed(context, &taken, turn).await {
-        Ok((handoff, email)) => Some(ComposedEmail { taken, handoff: Arc::new(handoff), email }),
+        Ok((handoff, email, attachments)) => {
+            Some(ComposedEmail { taken, handoff: Arc::new(handoff), email, _attachments: attachments })
+        }
         Err(outcome) => {
             context.settler.settle(RecipientOutcome::new(taken.claimed_slot(), outcome)).await;
             None
@@ -63,8 +69,12 @@ async fn composed(
     context: &WorkerContext,
     taken: &TakenRecipient,
     turn: SessionTurn,
-) -> Result<(Handoff, Email), DeliveryOutcome> {
+) -> Result<(Handoff, Email, Option<Arc<EncodedAttachments>>), DeliveryOutcome> {
     let (claim, recipient, deadline) = (&taken.claim, taken.claimed(), taken.deadline);
+    let attachments = match recipient.has_attachments {
+        true => Some(attachments(context, recipient.content, deadline).await?),
+        false => None,
+    };
     // A crash suspect waits here with a session reserved, because the feeder chooses a recipient only after it has a
     // session for it. The wait ends at `deadline`.
     let permits = context.composing.acquire_many(if recipient.is_crash_suspect { COMPOSING_MAX } else { 1 });
@@ -85,10 +95,26 @@ async fn composed(
         // its own. A suspect, whose next crash may make it dead, is always the first.
         SessionTurn::Next => context.journal.append_with_next(recipient.claimed_slot, JournalStep::Composed),
     }
-    let (handoff, email) = prepared.unwrap_or_else(|_| Err(not_composed("preparing it panicked")))?;
+    let (handoff, mut email) = prepared.unwrap_or_else(|_| Err(not_composed("preparing it panicked")))?;
+    email.text = email.text.with_end(attachments.as_ref().map(|encoded| Arc::clone(&encoded.text)));
     // The gate checks the same again. Here a refusal costs no dialogue.
     gate_checks::check(context, &handoff)?;
-    Ok((handoff, email))
+    Ok((handoff, email, attachments))
+}
+
+/// Returns the attachments of an email. If this node cannot read them, the recipient is pending again after a while,
+/// uncounted: this node may fetch the file from a peer, or another node may have it.
+async fn attachments(
+    context: &WorkerContext,
+    content: Hash,
+    deadline: Instant,
+) -> Result<Arc<EncodedAttachments>, DeliveryOutcome> {
+    let reading = timeout_at(deadline, context.attachments.get(&context.node, content));
+    match context.drain.run_until_cancelled(reading).await {
+        Some(Ok(read)) => read.map_err(|cause| no_relay(&cause)),
+        Some(Err(_)) => Err(DeliveryOutcome::Released(ReleaseReason::Busy)),
+        None => Err(DeliveryOutcome::Released(ReleaseReason::Stopping)),
+    }
 }
 
 /// Composes the email of one recipient, without the journal.

@@ -10,6 +10,7 @@ use reveille_ledger::ids::{Fence, Hash};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
+use super::attachments::AttachmentCache;
 use super::claim::ClaimWork;
 use super::injected_bugs;
 use super::journal::{ClaimedSlot, Journal, JournalFault, JournalStep, Record};
@@ -90,6 +91,8 @@ pub(crate) struct WorkerContext {
     pub drain: CancellationToken,
     /// Permits for reads of audience parts ([`READS_MAX`]).
     pub reads: Arc<Semaphore>,
+    /// Encoded attachments.
+    pub attachments: Arc<AttachmentCache>,
     /// Closed claims whose records the journal keeps, because they have assumed recipients.
     assumed: Mutex<BTreeSet<Fence>>,
     /// Compiled contents by content and names of the audience's columns, which are an input of compiling. A thousand
@@ -114,8 +117,20 @@ impl WorkerContext {
     ) -> WorkerContext {
         let composing = Semaphore::new(COMPOSING_MAX as usize);
         let (queues, compiled, assumed) = (PoolQueues::default(), Cache::new(COMPILED_BYTES_MAX), Mutex::default());
-        let reads = Arc::new(Semaphore::new(READS_MAX));
-        WorkerContext { node, relays, journal, settler, composing, queues, drain, reads, assumed, compiled }
+        let (reads, attachments) = (Arc::new(Semaphore::new(READS_MAX)), Arc::new(AttachmentCache::new()));
+        WorkerContext {
+            node,
+            relays,
+            journal,
+            settler,
+            composing,
+            queues,
+            drain,
+            reads,
+            attachments,
+            assumed,
+            compiled,
+        }
     }
 
     /// Forgets the journal records of a claim that is closed in the applied state. Keeps them if the claim has assumed

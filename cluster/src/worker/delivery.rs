@@ -23,6 +23,8 @@ use crate::smtp::{self, Deadlines, DialogueResult, NextEmail, NextPermit, ReplyC
 
 /// Time within which a dialogue must reach its gate ([`Deadlines::gate_by`]). Otherwise it ends without a handoff.
 const GATE_WITHIN: Duration = Duration::from_secs(60);
+/// A longer text has a second more for each of these bytes: attachments take long on a slow line.
+const BYTES_PER_SECOND_MIN: usize = 64 * 1024;
 
 /// What a stored reply has instead of the recipient's address.
 const NO_ADDRESS: &str = "(the recipient)";
@@ -63,12 +65,14 @@ async fn next_email(
 }
 
 /// Returns true if this recipient may be the next one of a session in use, and fills `admitted` by `admit` if it is
-/// empty. A crash suspect never is: it is composed alone (P12), which would hold up the email before it.
+/// empty. A crash suspect never is: it is composed alone (P12), which would hold up the email before it. Nor is one with
+/// attachments: it could wait for the memory that the email before it has.
 fn may_be_next<P>(recipient: &ClaimedRecipient, admitted: &mut Option<P>, admit: impl FnOnce() -> Option<P>) -> bool {
-    if !recipient.is_crash_suspect && admitted.is_none() {
+    let fits = !recipient.is_crash_suspect && !recipient.has_attachments;
+    if fits && admitted.is_none() {
         *admitted = admit();
     }
-    !recipient.is_crash_suspect && admitted.is_some()
+    fits && admitted.is_some()
 }
 
 /// Sends one email and settles its recipient. Returns the next email if it can be sent now. Otherwise settles the next
@@ -146,9 +150,10 @@ async fn settle_ended(
     next.map(|permit| RelayPermit { relay_name, permit })
 }
 
-/// Returns the deadlines of a dialogue that begins now and whose session is to be open by `open_by`.
-fn deadlines(context: &WorkerContext, open_by: Instant) -> Deadlines {
-    let gate_by = Some(Instant::now() + GATE_WITHIN);
+/// Returns the deadlines of a dialogue that begins now with a text of so many bytes, and whose session is to be open by
+/// `open_by`.
+fn deadlines(context: &WorkerContext, open_by: Instant, text_bytes: usize) -> Deadlines {
+    let gate_by = Some(Instant::now() + GATE_WITHIN + Duration::from_secs((text_bytes / BYTES_PER_SECOND_MIN) as u64));
     Deadlines { open_by: Some(open_by), gate_by, stop: context.drain.clone() }
 }
 
@@ -174,13 +179,13 @@ async fn send_through_relays(
     mut relay_permit: RelayPermit,
     mut next: Option<NextEmail<'_>>,
 ) -> Result<EndedDialogue, DeliveryOutcome> {
-    let ComposedEmail { taken, handoff, email } = composed;
+    let ComposedEmail { taken, handoff, email, .. } = composed;
     let ended = |relay_name, result| EndedDialogue { relay_name, result, closed: None, next: None };
     let (mut lacking, mut all_asked) = (BTreeSet::new(), true);
     loop {
         let mut gate = WorkerGate::new(context, handoff);
         let RelayPermit { relay_name, permit } = relay_permit;
-        let deadlines = deadlines(context, taken.deadline);
+        let deadlines = deadlines(context, taken.deadline, email.text.bytes());
         let (result, next) = permit.send(email, &mut gate, &deadlines, next.take()).await;
         let DialogueResult::NoSmtpUtf8 { asked } = &result else {
             return Ok(EndedDialogue { relay_name, result, closed: gate.closed, next });
@@ -343,9 +348,12 @@ mod tests {
             content: Hash::of(b"content"),
             audience: Hash::of(b"audience"),
             is_crash_suspect,
+            has_attachments: false,
             is_test: false,
         };
         let mut admitted = None;
+        let with_files = ClaimedRecipient { has_attachments: true, ..recipient(false) };
+        assert!(!may_be_next(&with_files, &mut admitted, || Some(1)));
         assert!(!may_be_next(&recipient(true), &mut admitted, || Some(1)));
         assert_eq!(admitted, None, "the relay's rate is not used");
         assert!(!may_be_next(&recipient(false), &mut admitted, || None));

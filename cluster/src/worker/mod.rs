@@ -1,5 +1,6 @@
 //! Workers of a node: they send the recipients of its claims and settle the outcome of each recipient.
 
+pub(crate) mod attachments;
 pub(crate) mod audience_read;
 pub(crate) mod claim;
 pub(crate) mod claim_queueing;

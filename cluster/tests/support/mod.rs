@@ -87,6 +87,7 @@ pub fn schedule_to(audience: AudienceChoice) -> Command {
             headers: vec![],
             variables: vec![],
             bulk: false,
+            attachments: vec![],
         }
         .into(),
         audience,

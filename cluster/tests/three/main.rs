@@ -6,6 +6,7 @@
 //! (`reconciliation`).
 
 mod archive;
+mod attachments;
 mod backups;
 mod barriers;
 mod cluster;

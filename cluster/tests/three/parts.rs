@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use reveille_cluster::audience::{GeneratedAudience, SpreadError, encode, name, spread};
-use reveille_ledger::RecipientState;
+use reveille_ledger::{RecipientState, RunFile};
 use reveille_ledger::command::{AudienceDelete, Command, OptOut};
 use reveille_ledger::ids::Hash;
 use reveille_ledger::reply::CommandOutcome;
@@ -184,7 +184,7 @@ async fn run_without_part_is_blocked_until_a_node_has_it() {
     };
     for index in 0..3 {
         let mark = until("it is said, on every node", || blocked(index)).await;
-        assert_eq!(mark.part, 0);
+        assert_eq!(mark.file, RunFile::Part(0));
     }
     assert_eq!(cluster.sink.accepted_count(), 0);
 

@@ -223,6 +223,7 @@ pub fn content(name: &str) -> Content {
         headers: Vec::new(),
         variables: Vec::new(),
         bulk: false,
+        attachments: vec![],
     }
 }
 

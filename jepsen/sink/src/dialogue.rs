@@ -16,7 +16,7 @@ use crate::wire::{DialogueEnd, Wire};
 /// Number of commands with a wrong form or in a wrong order after which the dialogue ends with 421.
 const MAX_MISTAKES: u32 = 50;
 /// Maximum size of a message, offered as SIZE. A larger message is refused with 552.
-pub(crate) const MAX_MESSAGE_BYTES: usize = 10 << 20;
+pub(crate) const MAX_MESSAGE_BYTES: usize = 20 << 20;
 /// Maximum number of recipients of one email. Further recipients are refused with 452.
 const MAX_RECIPIENTS: usize = 1_000;
 /// Host name in the banner and in the answer to EHLO.

@@ -12,6 +12,7 @@
 //! [`terminal`], [`failure`]; [`doctor`] has the checks of `commands::doctor`.
 
 mod args;
+mod attachments;
 pub(crate) mod bytes_codec;
 mod client;
 mod clocks;

@@ -57,6 +57,7 @@ fn schedule(name: &str, pattern: when::Pattern, zone: &str, recipients: u32) -> 
         html: Some("<p>Dear {{ name }},</p><p>this email was sent <b>once</b>.</p><p>{{ signature }}</p>".to_owned()),
         variables: vec![Field { name: "signature".to_owned(), value: "Reveille".to_owned() }],
         bulk: false,
+        attachments: Vec::new(),
         ..Content::default()
     };
     let recipient = |number| Recipient { address: address_of(number), values: vec![format!("reader {number}")] };

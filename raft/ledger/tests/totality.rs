@@ -29,7 +29,7 @@ use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::tenant::TenantSet;
 use reveille_ledger::token::{Rights, TenantScope, TokenCreate, TokenGrant};
 use reveille_ledger::{ArchivePartKey, BackupResult, LastBackup};
-use reveille_ledger::{LEVEL, Ledger, ScheduleTiming};
+use reveille_ledger::{LEVEL, Ledger, RunFile, ScheduleTiming};
 
 fn cause(utf8: bool) -> Unsendable {
     if utf8 { Unsendable::NoSmtpUtf8 } else { Unsendable::NotComposed(String::new()) }
@@ -470,7 +470,10 @@ fn wild_command(fence: Fence) -> impl Strategy<Value = Command> {
         prop::collection::vec(run(), 0..3).prop_map(Command::Expire),
         (run(), text()).prop_map(|(run, reason)| Command::RunPause(RunPause { run, reason })),
         (run(), any::<bool>()).prop_map(|(run, without_canary)| Command::RunResume(RunResume { run, without_canary })),
-        (run(), prop::option::of(number())).prop_map(|(run, part)| Command::RunBlock(vec![RunBlock { run, part }; 2])),
+        (run(), prop::option::of(number())).prop_map(|(run, part)| {
+            let file = part.map(RunFile::Part);
+            Command::RunBlock(vec![RunBlock { run, file }; 2])
+        }),
         run().prop_map(Command::RunCancel),
         (run(), numbers(), decision).prop_map(|(run, recipients, decision)| Command::Decide(Decide {
             run,

@@ -25,14 +25,13 @@ module Reveille
     end
 
     def deliver!(mail)
-      raise ArgumentError, "Reveille sends no attachments: link to the file instead" if mail.has_attachments?
-
       bodies = bodies(mail)
       raise ArgumentError, "Reveille sends text and HTML, and nothing else: #{mail.mime_type}" if bodies.empty?
 
       key = mail["X-Reveille-Key"]&.value || mail.message_id || Mail::MessageIdField.new.message_id
       @client.send(key, to: mail.destinations, sender: mail["From"]&.decoded, reply_to: mail["Reply-To"]&.decoded,
-                   subject: Reveille.literal(mail.subject.to_s), headers: headers(mail), **bodies)
+                   subject: Reveille.literal(mail.subject.to_s), headers: headers(mail),
+                   attachments: mail.attachments.map { |file| attachment(file) }, **bodies)
     end
 
     private
@@ -41,6 +40,11 @@ module Reveille
       parts = { text: mail.text_part, html: mail.html_part } if mail.multipart?
       parts ||= { nil => { text: mail }, "text/plain" => { text: mail }, "text/html" => { html: mail } }[mail.mime_type]
       parts.to_h.compact.transform_values { |part| Reveille.literal(part.decoded) }
+    end
+
+    def attachment(file)
+      inline = file.inline? ? file.cid : nil
+      [file.filename, file.decoded, file.mime_type, inline].compact
     end
 
     def headers(mail)

@@ -1,5 +1,5 @@
-//! Finds runs that wait for a part of their audience that no live node has (P20), so that the ledger marks them. It
-//! unmarks them when a node has the part again.
+//! Finds runs that wait for a part of their audience, or an attachment, that no live node has (P20), so that the ledger
+//! marks them. It unmarks them when a node has the file again.
 //!
 //! Belongs to the auditor. Each lease request of a node lists the parts that it lacks, but a node that has just started
 //! has not checked them yet. So an observation counts only after it has lasted for a while.
@@ -10,7 +10,7 @@ use std::time::Duration;
 use reveille_ledger::bitmap::CHUNK;
 use reveille_ledger::command::RunBlock;
 use reveille_ledger::ids::{Hash, PageId, RunId};
-use reveille_ledger::{Ledger, RecipientState, Run, RunState};
+use reveille_ledger::{Ledger, RecipientState, Run, RunFile, RunState};
 
 use crate::leader::claims::claimable::Lacking;
 
@@ -20,9 +20,9 @@ const BLOCKED_AFTER: Duration = Duration::from_secs(10);
 /// lacking parts with its second request.
 const FREE_AFTER: Duration = Duration::from_secs(3);
 
-/// Runs whose mark should change: the part that should be marked, and since when. One for each leadership.
+/// Runs whose mark should change: the file that should be marked, and since when. One for each leadership.
 #[derive(Debug, Default)]
-pub(crate) struct BlockedRunsWatch(BTreeMap<RunId, (Option<u32>, Duration)>);
+pub(crate) struct BlockedRunsWatch(BTreeMap<RunId, (Option<RunFile>, Duration)>);
 
 impl BlockedRunsWatch {
     /// Returns the marks to change at `now`, a time of a monotonic clock. `live` has the nodes that may claim, with the
@@ -40,17 +40,17 @@ impl BlockedRunsWatch {
         for (id, page) in ledger.started_pages(ledger.head().now) {
             for run in &page.runs {
                 let name = id.run_id(run);
-                let part = waits_for(ledger, id, run, &missing);
-                if part == run.blocked.map(|blocked| blocked.part) {
+                let file = waits_for(ledger, id, run, &missing);
+                if file == run.blocked.map(|blocked| blocked.file) {
                     continue;
                 }
-                let known = self.0.get(&name).filter(|(known, _)| *known == part);
+                let known = self.0.get(&name).filter(|(known, _)| *known == file);
                 let since = known.map_or(now, |(_, since)| *since);
-                let settles = if part.is_some() { BLOCKED_AFTER } else { FREE_AFTER };
+                let settles = if file.is_some() { BLOCKED_AFTER } else { FREE_AFTER };
                 if now.saturating_sub(since) >= settles {
-                    found.push(RunBlock { run: name, part });
+                    found.push(RunBlock { run: name, file });
                 }
-                seen.insert(name, (part, since));
+                seen.insert(name, (file, since));
             }
         }
         self.0 = seen;
@@ -58,11 +58,15 @@ impl BlockedRunsWatch {
     }
 }
 
-/// Returns the first part of the audience that all live nodes lack and that a pending recipient needs.
-fn waits_for(ledger: &Ledger, page: PageId, run: &Run, missing: &BTreeSet<Hash>) -> Option<u32> {
+/// Returns an attachment, or else the first part of the audience, that all live nodes lack and that a pending recipient
+/// needs.
+fn waits_for(ledger: &Ledger, page: PageId, run: &Run, missing: &BTreeSet<Hash>) -> Option<RunFile> {
     let sends = matches!(run.state, RunState::Open | RunState::Paused { .. });
     if missing.is_empty() || !sends || run.counts.get(RecipientState::Pending) == 0 {
         return None;
+    }
+    if ledger.attached_files(&run.content).any(|file| missing.contains(&file)) {
+        return Some(RunFile::Attachment);
     }
     let parts = ledger.seal(&run.audience)?.parts;
     // A large run is alone on its page, and each of its chunks is one part. Runs that share a page have one part each.
@@ -71,7 +75,7 @@ fn waits_for(ledger: &Ledger, page: PageId, run: &Run, missing: &BTreeSet<Hash>)
         chunk.is_some_and(|chunk| !chunk.set(RecipientState::Pending).is_empty())
     };
     let mut lacked = (0..).zip(&parts).filter(|(_, part)| missing.contains(*part)).map(|(index, _)| index);
-    lacked.find(is_waited_for)
+    lacked.find(is_waited_for).map(RunFile::Part)
 }
 
 #[cfg(test)]
@@ -135,12 +139,12 @@ mod tests {
         assert_eq!(marks(&ledger, 8, &[&[0, 1], &[1], &[]]), [], "a third node has it");
         assert_eq!(marks(&ledger, 9, &[&[1], &[1]]), []);
         assert_eq!(marks(&ledger, 18, &[&[1], &[1]]), [], "counted anew");
-        assert_eq!(marks(&ledger, 19, &[&[1], &[0, 1]]), [RunBlock { run, part: Some(1) }]);
+        assert_eq!(marks(&ledger, 19, &[&[1], &[0, 1]]), [RunBlock { run, file: Some(RunFile::Part(1)) }]);
         assert_eq!(marks(&ledger, 20, &[]), [], "no node can be asked");
-        put(&mut ledger, Command::RunBlock(vec![RunBlock { run, part: Some(1) }]));
+        put(&mut ledger, Command::RunBlock(vec![RunBlock { run, file: Some(RunFile::Part(1)) }]));
         assert_eq!(marks(&ledger, 21, &[&[1], &[1]]), [], "said already");
         assert_eq!(marks(&ledger, 22, &[&[1], &[]]), []);
-        assert_eq!(marks(&ledger, 25, &[&[1], &[]]), [RunBlock { run, part: None }]);
+        assert_eq!(marks(&ledger, 25, &[&[1], &[]]), [RunBlock { run, file: None }]);
     }
 
     #[test]

@@ -79,7 +79,7 @@ async fn quarantine(leadership: &Leadership, panic_guard: &PanicGuard<RunId>, qu
     }
 }
 
-/// Marks the runs that wait for an audience part that no live node has (P20), and unmarks them when a node has it
+/// Marks the runs that wait for a file that no live node has (P20), and unmarks them when a node has it
 /// again.
 async fn block(context: &NodeContext, leadership: &Leadership, watch: &mut blocked_runs::BlockedRunsWatch) {
     let now = context.clock.monotonic();
@@ -91,11 +91,11 @@ async fn block(context: &NodeContext, leadership: &Leadership, watch: &mut block
     if changed.is_empty() {
         return;
     }
-    let found = changed.iter().filter(|block| block.part.is_some()).count();
+    let found = changed.iter().filter(|block| block.file.is_some()).count();
     if found > 0 {
-        let message = "runs wait for a part of their audience that no live node has; start the nodes that are down, or \
-                       import the same list again";
-        report("a part that no live node has", found, message);
+        let message = "runs wait for a part of their audience, or an attachment, that no live node has; start the nodes \
+                       that are down, or give the same list or file again";
+        report("a file that no live node has", found, message);
     }
     leadership.propose(Command::RunBlock(changed)).await;
 }

@@ -179,14 +179,13 @@ impl<'a> OfferCollector<'a> {
     }
 }
 
-/// Returns the nodes that lack an audience part of this chunk (P20).
+/// Returns the nodes that lack an audience part of this chunk, or an attachment (P20).
 fn barred(ledger: &Ledger, page: &Page, chunk: u32, nodes: &Lacking) -> BTreeSet<NodeId> {
     if nodes.values().all(BTreeSet::is_empty) {
         return BTreeSet::new();
     }
     // A large run is alone on its page. Runs that share a page have one part each.
-    let part = |run: &Run| ledger.seal(&run.audience)?.parts.get((chunk - run.first / CHUNK) as usize).copied();
-    let parts: BTreeSet<Hash> = page.runs.iter().filter_map(part).collect();
+    let parts: BTreeSet<Hash> = page.runs.iter().flat_map(|run| ledger.files_of_chunk(run, chunk)).collect();
     // A node that reports the maximum number of parts may lack others too.
     let lacks = |(_, lacking): &(&NodeId, &BTreeSet<Hash>)| {
         !parts.is_empty() && (lacking.len() >= NAMED_MAX || !lacking.is_disjoint(&parts))

@@ -3,6 +3,8 @@
 //! Composing makes the text, the stream writes it. Invariant: no text can end early, neither here nor at a relay that
 //! accepts other line ends. This code reads each byte of each email once, and copies only the few texts that need a dot.
 
+use std::sync::Arc;
+
 /// A text as it is written to the wire: lines that begin with a dot have one more, and the text ends with CRLF. Only
 /// [`EmailText::new`] makes one, so no value of this type contains a final dot.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -10,6 +12,8 @@ pub struct EmailText {
     wire: Vec<u8>,
     bytes: usize,
     is_ascii: bool,
+    /// Lines that follow, which many emails have in common.
+    end: Option<Arc<EmailText>>,
 }
 
 impl EmailText {
@@ -34,27 +38,34 @@ impl EmailText {
         if !text.ends_with(b"\r\n") {
             text.extend_from_slice(b"\r\n");
         }
-        Some(EmailText { wire: text, bytes, is_ascii })
+        Some(EmailText { wire: text, bytes, is_ascii, end: None })
+    }
+
+    /// Adds lines behind the text. They are shared, not copied.
+    #[must_use]
+    pub fn with_end(self, end: Option<Arc<EmailText>>) -> EmailText {
+        EmailText { end, ..self }
     }
 
     /// Returns the size of the text that was given, in bytes: SIZE counts no dots that were added (RFC 1870 5).
     pub fn bytes(&self) -> usize {
-        self.bytes
+        self.bytes + self.end.as_ref().map_or(0, |end| end.bytes())
     }
 
     /// True if all of it is ASCII. Bodies always are: composing encodes them.
     pub fn is_ascii(&self) -> bool {
-        self.is_ascii
+        self.is_ascii && self.end.as_ref().is_none_or(|end| end.is_ascii())
     }
 
     /// Returns the text in pieces of at most `bytes`. Each is written within one time-out.
     pub(crate) fn pieces(&self, bytes: usize) -> impl Iterator<Item = Piece<'_>> {
-        self.wire.chunks(bytes.max(1)).map(Piece)
+        let end = self.end.iter().flat_map(move |end| end.wire.chunks(bytes.max(1)));
+        self.wire.chunks(bytes.max(1)).chain(end).map(Piece)
     }
 
     /// Returns the whole text if it has at most `bytes`.
     pub(crate) fn whole(&self, bytes: usize) -> Option<Piece<'_>> {
-        (self.wire.len() <= bytes).then_some(Piece(&self.wire))
+        (self.wire.len() <= bytes && self.end.is_none()).then_some(Piece(&self.wire))
     }
 }
 
@@ -125,6 +136,16 @@ mod tests {
         let text = b"a\r\nb.\r\n".to_vec();
         let place = text.as_ptr();
         assert_eq!(EmailText::new(text).expect("a good text").wire.as_ptr(), place);
+    }
+
+    #[test]
+    fn shared_end_follows_the_text() {
+        let end = Arc::new(EmailText::new(b".end\r\n".to_vec()).expect("a good text"));
+        let text = EmailText::new(b"x".to_vec()).expect("a good text").with_end(Some(Arc::clone(&end)));
+        let wire: Vec<u8> = text.pieces(3).flat_map(Piece::bytes).copied().collect();
+        assert_eq!(wire, b"x\r\n..end\r\n");
+        assert_eq!((text.bytes(), text.is_ascii()), (7, true));
+        assert!(text.whole(1_000).is_none(), "it is not in one piece");
     }
 
     #[test]

@@ -253,8 +253,19 @@ pub struct RecipientArgs {
 }
 
 /// The flags of a content, which a template replaces.
-const CONTENT_FLAGS: [&str; 10] =
-    ["sender", "reply_to", "subject", "text", "html", "inline_text", "inline_html", "variables", "headers", "bulk"];
+const CONTENT_FLAGS: [&str; 11] = [
+    "sender",
+    "reply_to",
+    "subject",
+    "text",
+    "html",
+    "inline_text",
+    "inline_html",
+    "variables",
+    "headers",
+    "attachments",
+    "bulk",
+];
 
 /// What is sent.
 #[derive(Clone, Debug, Args)]
@@ -281,6 +292,9 @@ pub struct ContentArgs {
     /// A header field; may be repeated
     #[arg(long = "header", value_name = "NAME=VALUE", value_parser = parse_pair)]
     pub headers: Vec<(String, String)>,
+    /// A file that each email carries, with its media type if the extension does not say it; may be repeated
+    #[arg(long = "attach", value_name = "FILE[:TYPE]")]
+    pub attachments: Vec<String>,
     /// Bulk mail: each carries the header by which mail programs opt out at a click (List-Unsubscribe)
     #[arg(long)]
     pub bulk: bool,
@@ -377,6 +391,10 @@ pub struct ContentChange {
     /// A header field; may be repeated, and replaces all of them
     #[arg(long = "header", value_name = "NAME=VALUE", value_parser = parse_pair)]
     pub headers: Vec<(String, String)>,
+    /// A file that each email carries, with its media type if the extension does not say it; may be repeated, and replaces all of
+    /// them
+    #[arg(long = "attach", value_name = "FILE[:TYPE]")]
+    pub attachments: Vec<String>,
     /// Bulk mail: each carries the header by which mail programs opt out at a click (List-Unsubscribe)
     #[arg(long)]
     pub bulk: bool,

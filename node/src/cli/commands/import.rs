@@ -265,6 +265,7 @@ fn body(planned: Planned, tenant: &str, args: &CrontabArgs) -> ScheduleBody {
             text: Some(text),
             variables: if is_escaped { vec![brace] } else { Vec::new() },
             bulk: false,
+            attachments: Vec::new(),
             ..v1::Content::default()
         }),
         audience: Some(v1::Audience {

@@ -3,15 +3,18 @@
 use std::path::PathBuf;
 
 use jiff::Timestamp;
-use reveille_cluster::compose::{Compiled, ContentError, Stamp, check_proposed, message_id};
+use reveille_cluster::audience::encode_attachment;
+use reveille_cluster::compose::{Compiled, ContentError, Stamp, check_proposed, end_of_emails, message_id};
 use reveille_ledger::LEVEL;
 use reveille_ledger::address::Address;
-use reveille_ledger::content::{Content, Recipient};
+use reveille_ledger::content::{Attachment, Content, Recipient};
 use reveille_ledger::ids::{Epoch, Fence, RunId};
 use reveille_ledger::limits::limits;
+use reveille_proto::admin::v1;
 
 use super::schedule::body;
 use super::{CommandContext, send_test, stored_template};
+use crate::cli::attachments;
 use crate::cli::args::{ContentChange, RecipientArgs, RenderArgs, TemplateArgs, TemplateCommand};
 use crate::cli::failure::{Failure, Stop};
 use crate::cli::view::template::{HeaderView, MailView};
@@ -43,8 +46,9 @@ pub async fn run(context: &CommandContext<'_>, args: TemplateArgs) -> Result<(),
 fn render(context: &CommandContext<'_>, args: RenderArgs) -> Result<(), Stop> {
     let (columns, recipient) = recipient(&args.recipients, args.row)?;
     let places = Places::of(&args);
-    let content = content(args.content)?;
-    let compiled = check_proposed(&content, &columns, limits(LEVEL).content_bytes_max)
+    let files = files(&args.content)?;
+    let content = content(args.content, &files)?;
+    let compiled = check_proposed(&content, &columns, limits(LEVEL))
         .and_then(|()| Compiled::new(&content, &columns));
     let refused = |error: ContentError| places.at(&error.field, error.line, &error.message);
     let compiled = compiled.map_err(refused)?;
@@ -59,7 +63,8 @@ fn render(context: &CommandContext<'_>, args: RenderArgs) -> Result<(), Stop> {
         list_unsubscribe: None,
     };
     let mail = compiled.compose(&recipient, &stamp).map_err(refused)?;
-    let raw = String::from_utf8_lossy(&mail.data).into_owned();
+    let whole = [mail.data, end_of_emails(&files, &stamp.boundary_seed)].concat();
+    let raw = String::from_utf8_lossy(&whole).into_owned();
     if args.raw {
         return context.terminal.raw(&raw);
     }
@@ -103,7 +108,7 @@ fn recipient(args: &RecipientArgs, row: u32) -> Result<(Vec<String>, Recipient),
     Ok((listed.audience.columns, named(&chosen.address, chosen.values)?))
 }
 
-fn content(args: ContentChange) -> Result<Content, Failure> {
+fn content(args: ContentChange, files: &[(Attachment, Vec<u8>)]) -> Result<Content, Failure> {
     let (text, html) = body::templates(args.texts)?;
     Ok(Content {
         sender: args.sender.unwrap_or_else(|| SENDER.to_owned()),
@@ -114,7 +119,17 @@ fn content(args: ContentChange) -> Result<Content, Failure> {
         headers: args.headers,
         variables: args.variables,
         bulk: args.bulk,
+        attachments: files.iter().map(|(attachment, _)| attachment.clone()).collect(),
     })
+}
+
+/// Reads the attachments.
+fn files(args: &ContentChange) -> Result<Vec<(Attachment, Vec<u8>)>, Failure> {
+    let read = attachments::read(&args.attachments)?.into_iter().map(|v1::Attachment { name, content_type, data, .. }| {
+        let (file, size) = (encode_attachment(&data).0, data.len() as u64);
+        (Attachment { name, content_type, content_id: None, size, file }, data)
+    });
+    Ok(read.collect())
 }
 
 /// Where the user gave each field: a file, or a flag.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::middleware::{Next, from_fn, from_fn_with_state, map_response};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::Response;
 use reveille_proto::DESCRIPTORS;
 use reveille_proto::admin::v1::audience_service_server::AudienceServiceServer;
@@ -39,11 +39,20 @@ use tonic::{Code, Status};
 
 use super::access::{Authenticator, ListenerKind, authenticate};
 use super::error_texts::CallKind;
-use super::http_json::{HttpJson, by_message, by_path};
+use super::http_json::{HttpJson, by_message, by_path, with_body};
 use super::{Admin, deadline, error_texts};
 
-/// Maximum size of a request, in bytes. The largest schedule has about 1.3 MB.
-pub const REQUEST_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Maximum size of a request, in bytes. The largest schedule without attachments has about 1.3 MB.
+const REQUEST_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Maximum size of a request of a service whose requests may have attachments: 10 MiB, in base64 over HTTP.
+const REQUEST_WITH_FILES_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// The services whose requests may have attachments.
+const WITH_FILES: [&str; 4] = [
+    CampaignServiceServer::<Admin>::NAME,
+    MessageServiceServer::<Admin>::NAME,
+    ScheduleServiceServer::<Admin>::NAME,
+    TemplateServiceServer::<Admin>::NAME,
+];
 /// Maximum size of a response, in bytes: enough for a page of a thousand dead letters with the longest texts.
 const ANSWER_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Maximum number of concurrent requests on one connection. Further ones wait.
@@ -102,7 +111,7 @@ pub async fn serve(
             }
         });
     let by = Authenticator { context: Arc::clone(&admin.context), listener: admin.listener };
-    let routes = bounded(routes.layer(from_fn(by_message)), deadline::LONGEST).layer(memory);
+    let routes = bounded(routes.layer(from_fn(by_message)), deadline::LONGEST).layer(memory).layer(from_fn(with_body));
     let routes = routes.layer(from_fn_with_state(by, authenticate));
     // A router of its own, because the path must change before the inner one reads it.
     let json = Arc::new(HttpJson::new(admin.listener == ListenerKind::Insecure)?);
@@ -164,7 +173,7 @@ pub fn router(admin: &Arc<Admin>) -> Result<Routes, tonic_reflection::server::Er
         ($($server:ident),*) => {
             $(routes = routes.add_service(
                 $server::from_arc(Arc::clone(admin))
-                    .max_decoding_message_size(REQUEST_BYTES_MAX)
+                    .max_decoding_message_size(request_bytes_max($server::<Admin>::NAME))
                     .max_encoding_message_size(ANSWER_BYTES_MAX),
             );)*
         };
@@ -190,7 +199,7 @@ pub fn router(admin: &Arc<Admin>) -> Result<Routes, tonic_reflection::server::Er
         PoolServiceServer,
         TokenServiceServer
     );
-    Ok(Routes::from(routes.into_axum_router().layer(map_response(named))))
+    Ok(Routes::from(routes.into_axum_router().layer(from_fn(named))))
 }
 
 /// Limits the time until the response of every call begins, except for [`UPLOAD`].
@@ -218,15 +227,23 @@ fn kind_of(path: &str) -> CallKind {
     if reads { CallKind::Read } else { CallKind::Write }
 }
 
+/// Returns the maximum size of a request to this service, in bytes.
+pub fn request_bytes_max(service: &str) -> usize {
+    if WITH_FILES.contains(&service) { REQUEST_WITH_FILES_BYTES_MAX } else { REQUEST_BYTES_MAX }
+}
+
 /// Corrects errors that `tonic` returns before a service sees the message. For a message that is too large it adds a
 /// reason that programs can read. For an invalid message it reports an error of the client, not of the server.
-async fn named(response: Response) -> Response {
+async fn named(request: Request, next: Next) -> Response {
+    let service = request.uri().path().split('/').nth(1).unwrap_or_default();
+    let most = request_bytes_max(service);
+    let response = next.run(request).await;
     let Some(status) = Status::from_header_map(response.headers()).filter(|status| status.details().is_empty()) else {
         return response;
     };
     match status.code() {
         Code::OutOfRange => {
-            Status::from(error_texts::request_too_large(status.message(), REQUEST_BYTES_MAX)).into_http()
+            Status::from(error_texts::request_too_large(status.message(), most)).into_http()
         }
         Code::Internal if status.message().starts_with(NO_MESSAGE) => {
             Status::invalid_argument(status.message()).into_http()

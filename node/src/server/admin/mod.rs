@@ -14,10 +14,11 @@
 //! service.
 //! [`http_json`] is the same API in JSON over HTTP. [`validate`] turns requests into types, and [`views`] turns state into messages. [`lookup`] finds runs and
 //! recipients, and [`label_selector`] selects schedules. [`archive`] reads finished runs that left the replicated state.
-//! [`blobs`] reads contents and recipients, and [`explain`] returns the history of a recipient.
+//! [`attachments`] stores files of attachments, [`blobs`] reads contents and recipients, and [`explain`] returns the history of a recipient.
 
 mod access;
 mod archive;
+mod attachments;
 mod blobs;
 mod deadline;
 mod error;

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::Context;
-use super::bounds::{bounded, refuse_if};
+use super::bounds::{bounded, content_bounded, refuse_if};
 use super::fire::{OpeningOccurrence, RunSource};
 use crate::calendar::When;
 use crate::command::{KeyRule, Opening, SendMessage, SendMessages};
@@ -101,7 +101,7 @@ impl Ledger {
         if let Some(first) = first {
             return parts.check_repeat(&first, message).map(|()| true);
         }
-        self.check_new_message(message, &parts, context.now)?;
+        self.check_new_message(message, context.now)?;
         let due = message.send_at.unwrap_or(context.now);
         let opening = Opening {
             nominal,
@@ -125,14 +125,14 @@ impl Ledger {
         let name = |id| (id, Nominal::Trigger(message.key.clone()));
         match self.messages_of(tenant).and_then(|id| self.first_call(&name(id))) {
             Some((run, first)) => parts.check_repeat(&first, message).map(|()| Some(run)),
-            None => self.check_new_message(message, &parts, self.head.now).map(|()| None),
+            None => self.check_new_message(message, self.head.now).map(|()| None),
         }
     }
 
-    fn check_new_message(&self, message: &SendMessage, parts: &MessageParts, now: Time) -> Result<(), CommandRefusal> {
+    fn check_new_message(&self, message: &SendMessage, now: Time) -> Result<(), CommandRefusal> {
         let finish_by = message.send_at.unwrap_or(now).plus_ms(message.policies.finish_by_ms);
         self.check_not_held()?;
-        bounded(Bounded::ContentBytes, parts.content.bytes.len(), self.limits().content_bytes_max)?;
+        content_bounded(&message.content, self.limits())?;
         self.check_list(&message.audience)?;
         refuse_if(finish_by <= now, Impossible::MessageTooLate(finish_by))
     }
@@ -173,6 +173,7 @@ impl Ledger {
             headers: Vec::new(),
             variables: Vec::new(),
             bulk: false,
+            attachments: Vec::new(),
         };
         let mut schedule = Schedule {
             name: MESSAGES_NAME.into(),

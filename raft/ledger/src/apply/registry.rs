@@ -130,7 +130,18 @@ impl Ledger {
                 self.blobs.put(blob.hash, stored);
             }
         }
+        self.index_files(&blob.hash);
         blob.hash
+    }
+
+    /// Brings the index of contents with attachments up to date with the references of a blob. Archived runs send
+    /// nothing, so a content that only they have needs no files.
+    fn index_files(&mut self, hash: &Hash) {
+        match self.blobs.get(hash).filter(|stored| stored.references > 0) {
+            Some(stored) if !self.derived.attached.contains_key(hash) => self.derived.add_files(*hash, &stored.bytes),
+            Some(_) => {}
+            None => drop(self.derived.attached.remove(hash)),
+        }
     }
 
     /// Adds a reference to a stored blob.
@@ -138,6 +149,7 @@ impl Ledger {
         if let Some(stored) = self.blobs.edit(hash) {
             stored.references += 1;
         }
+        self.index_files(hash);
     }
 
     /// Removes a reference. The last one removes the blob, unless archived runs still refer to it.
@@ -145,6 +157,7 @@ impl Ledger {
         if let Some(stored) = self.blobs.edit(hash) {
             stored.references = stored.references.saturating_sub(1);
         }
+        self.index_files(hash);
         self.remove_unused_blob(hash);
     }
 
@@ -158,6 +171,7 @@ impl Ledger {
 
     pub(super) fn remove_blob(&mut self, hash: &Hash) -> Option<StoredBlob> {
         self.derived.seals.remove(hash);
+        self.derived.attached.remove(hash);
         self.derived.mappings.forget(hash);
         self.blobs.remove(hash)
     }

@@ -6,7 +6,7 @@ use super::Context;
 use crate::command::{RunBlock, RunPause, RunResume};
 use crate::effect::Effect;
 use crate::model::{
-    Bitmap, CommandOutcome, CommandRefusal, DeadLetter, DeadLetterCause, EventKind, Impossible, Ledger, MissingPart,
+    Bitmap, CommandOutcome, CommandRefusal, DeadLetter, DeadLetterCause, EventKind, Impossible, Ledger, MissingFile,
     PageId, PauseReason, RecipientState, Run, RunEvent, RunEventKind, RunId, RunState,
 };
 use crate::storage::form::RowForm;
@@ -146,23 +146,23 @@ impl Ledger {
         CommandOutcome::Moved(moved)
     }
 
-    /// Marks runs that wait for a part which no live node has, and unmarks those that no longer wait (P20). Returns the
+    /// Marks runs that wait for a file which no live node has, and unmarks those that no longer wait (P20). Returns the
     /// number of changed marks.
     pub(super) fn run_block(&mut self, context: &mut Context, blocks: &[RunBlock]) -> CommandOutcome {
         let mut changed = 0;
-        for RunBlock { run, part } in blocks {
+        for RunBlock { run, file } in blocks {
             let since = context.now;
             let mark = |run: &mut Run| {
-                if run.counts.is_finished() || run.blocked.map(|blocked| blocked.part) == *part {
+                if run.counts.is_finished() || run.blocked.map(|blocked| blocked.file) == *file {
                     return None;
                 }
-                run.blocked = part.map(|part| MissingPart { part, since });
-                Some(run.name.clone())
+                run.blocked = file.map(|file| MissingFile { file, since });
+                Some(run.label().to_owned())
             };
             if let Some(name) = self.change_run_if(context, *run, mark) {
                 changed += 1;
-                if let Some(part) = part {
-                    context.alarm(format!("run of {name} is blocked: no live node has part {part} of its audience"));
+                if let Some(file) = file {
+                    context.alarm(format!("run of {name} is blocked: no live node has {file}"));
                 }
             }
         }

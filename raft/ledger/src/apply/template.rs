@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use super::Context;
-use super::bounds::{bounded, refuse_if};
+use super::bounds::{bounded, content_bounded, refuse_if};
 use crate::command::{TemplateDelete, TemplatePut};
 use crate::model::{
     Bounded, CommandOutcome, CommandRefusal, ContentChoice, Hash, Ledger, TEMPLATE_USERS_NAMED, Template, TemplateUse,
@@ -32,9 +32,7 @@ impl Ledger {
     /// Checks that a schedule, a campaign or a message of this tenant may have this content.
     pub(super) fn check_content(&self, tenant: &str, content: &ContentChoice) -> Result<(), CommandRefusal> {
         match content {
-            ContentChoice::Given(content) => {
-                bounded(Bounded::ContentBytes, content.encoded_len(), self.limits().content_bytes_max)
-            }
+            ContentChoice::Given(content) => content_bounded(content, self.limits()),
             ContentChoice::Template(named) => {
                 let version = Some(named.version);
                 let known = self.template_version(tenant, &named.name, version)?;
@@ -83,7 +81,7 @@ impl Ledger {
         }
         let is_other = put.expected.is_some_and(|expected| expected != newest.map_or(0, |newest| newest.index));
         refuse_if(is_other, CommandRefusal::TemplateChanged(put.name.clone()))?;
-        bounded(Bounded::ContentBytes, put.content.encoded_len(), limits.content_bytes_max)?;
+        content_bounded(&put.content, limits)?;
         bounded(Bounded::TemplateNameBytes, put.name.len(), limits.template_name_bytes_max)?;
         match known {
             Some(template) if template.oldest_unused().is_some() => Ok(()),

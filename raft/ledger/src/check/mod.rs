@@ -298,6 +298,7 @@ fn check_indexes(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
         ("P17", kept.answers_by_index == derived.answers_by_index, "stored answers"),
         ("P17", kept.answers_of_tenant == derived.answers_of_tenant, "stored answers by tenant"),
         ("P20", kept.seals == derived.seals, "seals"),
+        ("P20", kept.attached == derived.attached, "contents with attachments"),
         ("P20", kept.to_seals == derived.to_seals, "runs to sealed audiences"),
         ("P24", kept.audit_parts == derived.audit_parts, "parts with audit records"),
         ("P24", kept.event_parts == derived.event_parts, "parts with events"),

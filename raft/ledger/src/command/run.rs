@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{ArchivePartKey, Decider, Fence, Hash, Nominal, PageId, RunId, ScheduleId};
+use crate::model::{ArchivePartKey, Decider, Fence, Hash, Nominal, PageId, RunFile, RunId, ScheduleId};
 
 /// Arguments of [`Command::RunBlock`](super::Command::RunBlock). The mark is only shown to users; claims depend on what
 /// each node has.
@@ -10,8 +10,8 @@ use crate::model::{ArchivePartKey, Decider, Fence, Hash, Nominal, PageId, RunId,
 pub struct RunBlock {
     /// The run.
     pub run: RunId,
-    /// Number in the seal of a part that no live node has. `None`: all parts are available again.
-    pub part: Option<u32>,
+    /// A file that no live node has. `None`: all are available again.
+    pub file: Option<RunFile>,
 }
 
 /// Arguments of [`Command::Archive`](super::Command::Archive). What is not old enough when it is applied stays.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::index::interner::Interner;
 use crate::index::recipient_mapping::RecipientMappings;
 use crate::model::{
-    ArchivePartKey, Hash, PageId, Policies, RunId, Schedule, ScheduleId, ScheduleSettings, ScheduleTiming, Time,
+    ArchivePartKey, Content, Hash, PageId, Policies, RunId, Schedule, ScheduleId, ScheduleSettings, ScheduleTiming, Time,
 };
 
 pub(crate) mod interner;
@@ -48,6 +48,8 @@ pub(crate) struct Derived {
     pub blocking: BTreeSet<(ScheduleId, RunId)>,
     /// Seals that an audience, a schedule or a run uses.
     pub seals: BTreeSet<Hash>,
+    /// Contents with attachments that a schedule, a run, a campaign or a template has, and their files (P20).
+    pub attached: BTreeMap<Hash, BTreeSet<Hash>>,
     pub answers_by_index: BTreeMap<u64, (String, String)>,
     pub answers_of_tenant: BTreeMap<String, BTreeSet<u64>>,
     /// Number of claimed recipients by tenant; tenants without any are left out (P12).
@@ -65,6 +67,14 @@ pub(crate) struct Derived {
 }
 
 impl Derived {
+    /// Adds the files of a blob, if it is a content with attachments.
+    pub fn add_files(&mut self, blob: Hash, bytes: &[u8]) {
+        let files = Content::files_of_blob(bytes);
+        if !files.is_empty() {
+            self.attached.insert(blob, files);
+        }
+    }
+
     /// Adds a schedule to the names.
     pub(crate) fn name_schedule(&mut self, id: ScheduleId, schedule: &Schedule) {
         let names = self.names.entry(Arc::clone(&schedule.settings.tenant)).or_default();

@@ -4,7 +4,9 @@
 //! the ledger. Their bytes never change: a run refers to them by hash, and an edit stores new ones.
 //!
 //! A small audience is stored in the ledger. For a large one the ledger has only its [`Seal`], which names the files
-//! that hold the recipients (P20).
+//! that hold the recipients. Attachments are files too: the ledger has their names, sizes and hashes (P20).
+
+use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
@@ -36,6 +38,23 @@ pub struct Content {
     pub variables: Vec<(String, String)>,
     /// True for bulk email: the headers let each recipient opt out (RFC 8058).
     pub bulk: bool,
+    /// Files that each email carries, in order.
+    pub attachments: Vec<Attachment>,
+}
+
+/// A file that emails carry. Nodes keep its bytes as they keep parts of audiences (P20).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attachment {
+    /// File name that recipients see.
+    pub name: String,
+    /// Media type, such as `application/pdf`.
+    pub content_type: String,
+    /// `Content-ID` of an image that the HTML shows (`cid:`), without angle brackets. `None`: the email lists the file.
+    pub content_id: Option<String>,
+    /// Number of bytes.
+    pub size: u64,
+    /// Name of the file on the nodes: a hash of its bytes.
+    pub file: Hash,
 }
 
 /// The content of a schedule or a campaign, as given in a command.
@@ -146,17 +165,35 @@ pub struct Blob {
 impl Content {
     /// Encodes it for storage.
     pub fn blob(&self) -> Blob {
-        blob(self)
+        Blob { hash: fingerprint(self), bytes: form::encode(&self.kept()) }
     }
 
     /// Length of the stored bytes. Does not encode the content.
     pub fn encoded_len(&self) -> usize {
-        form::encoded_len(self)
+        form::encoded_len(&self.kept())
     }
 
     /// Decodes the stored bytes; `None` if they are invalid.
     pub fn from_blob(bytes: &[u8]) -> Option<Content> {
-        form::decode(bytes).ok()
+        match form::decode(bytes).ok()? {
+            Decoded::Plain(content) | Decoded::WithFiles(content) => Some(content),
+            Decoded::Inline(_) | Decoded::Sealed(_) => None,
+        }
+    }
+
+    /// Returns the files that the stored bytes name, without repeats. Decodes only a content with attachments.
+    pub fn files_of_blob(bytes: &[u8]) -> BTreeSet<Hash> {
+        let content = (bytes.get(1) == Some(&WITH_FILES)).then(|| Content::from_blob(bytes)).flatten();
+        content.iter().flat_map(|content| &content.attachments).map(|attachment| attachment.file).collect()
+    }
+
+    /// Returns the bytes of its attachments together.
+    pub fn attached_bytes(&self) -> u64 {
+        self.attachments.iter().fold(0, |sum, attachment| sum.saturating_add(attachment.size))
+    }
+
+    fn kept(&self) -> Kept<'_> {
+        if self.attachments.is_empty() { Kept::Plain(self) } else { Kept::WithFiles(self) }
     }
 }
 
@@ -287,27 +324,45 @@ impl Seal {
     }
 }
 
-/// [`Recipients`] with borrowed values, for encoding.
+/// Second byte of a stored seal, after the version of the form.
+const SEALED: u8 = 1;
+/// Second byte of a stored content with attachments.
+const WITH_FILES: u8 = 3;
+
+/// What is stored by hash, with borrowed values, for encoding. A content with attachments has a variant of its own, so
+/// that it is found without decoding all.
 #[derive(Serialize)]
 enum Kept<'a> {
     Inline(&'a Audience),
     Sealed(&'a Seal),
+    Plain(&'a Content),
+    WithFiles(&'a Content),
+}
+
+/// [`Kept`], decoded.
+#[derive(Deserialize)]
+enum Decoded {
+    Inline(Audience),
+    Sealed(Seal),
+    Plain(Content),
+    WithFiles(Content),
 }
 
 impl Recipients {
     /// Decodes the stored bytes; `None` if they are invalid.
     pub fn from_blob(bytes: &[u8]) -> Option<Recipients> {
-        form::decode(bytes).ok()
+        match form::decode(bytes).ok()? {
+            Decoded::Inline(audience) => Some(Recipients::Inline(audience)),
+            Decoded::Sealed(seal) => Some(Recipients::Sealed(seal)),
+            Decoded::Plain(_) | Decoded::WithFiles(_) => None,
+        }
     }
 
     /// Decodes the stored bytes if they are a seal. Does not decode a list.
     pub fn seal_from_blob(bytes: &[u8]) -> Option<Seal> {
-        match bytes.first() {
-            Some(1) => match Recipients::from_blob(bytes)? {
-                Recipients::Sealed(seal) => Some(seal),
-                Recipients::Inline(_) => None,
-            },
-            _ => None,
+        match (bytes.get(1) == Some(&SEALED)).then(|| Recipients::from_blob(bytes))?? {
+            Recipients::Sealed(seal) => Some(seal),
+            Recipients::Inline(_) => None,
         }
     }
 

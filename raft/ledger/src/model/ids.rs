@@ -298,6 +298,15 @@ impl fmt::Display for Hash {
     }
 }
 
+impl FromStr for Hash {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Hash, String> {
+        let hash = blake3::Hash::from_hex(text).map_err(|_| format!("'{text}' is not a hash"))?;
+        Ok(Hash(*hash.as_bytes()))
+    }
+}
+
 impl fmt::Debug for Hash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().take(4).try_for_each(|byte| write!(f, "{byte:02x}"))

@@ -213,6 +213,12 @@ pub enum Bounded {
     /// Size of a content, in bytes.
     #[error("content (bytes)")]
     ContentBytes,
+    /// Number of attachments of a content.
+    #[error("attachments")]
+    Attachments,
+    /// Bytes of a content's attachments together.
+    #[error("attachments (bytes)")]
+    AttachmentBytes,
     /// Size of an audience in an entry, in bytes.
     #[error("inline audience (bytes)")]
     InlineBytes,

@@ -169,6 +169,26 @@ impl Ledger {
         self.derived.seals.iter().filter_map(|hash| self.seal(hash))
     }
 
+    /// Returns the files of a content's attachments.
+    pub fn attached_files(&self, content: &Hash) -> impl Iterator<Item = Hash> + '_ {
+        self.derived.attached.get(content).into_iter().flatten().copied()
+    }
+
+    /// Iterates over the files that nodes must keep, with repeats: the parts of seals that an audience, a schedule or a
+    /// run uses, and the attachments of all contents (P20).
+    pub fn needed_files(&self) -> impl Iterator<Item = Hash> + '_ {
+        self.seals().flat_map(|seal| seal.parts).chain(self.derived.attached.values().flatten().copied())
+    }
+
+    /// Returns the files that the recipients of a run in this chunk of its page need: their part of a sealed audience,
+    /// and the attachments.
+    pub fn files_of_chunk(&self, run: &Run, chunk: u32) -> impl Iterator<Item = Hash> + '_ {
+        let part = chunk.checked_sub(run.first / CHUNK).and_then(|part| {
+            self.seal(&run.audience)?.parts.get(part as usize).copied()
+        });
+        part.into_iter().chain(self.attached_files(&run.content))
+    }
+
     /// Returns the schedule of a name. Does not find that of the tenant's messages.
     pub fn schedule_named(&self, tenant: &str, name: &str) -> Option<(ScheduleId, &Schedule)> {
         let number = *self.derived.names.get(tenant)?.get(name).filter(|_| name != MESSAGES_NAME)?;

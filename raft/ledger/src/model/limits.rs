@@ -55,6 +55,10 @@ level_1! {
     crashes_kept: usize = 3,
     /// Maximum size of a content, all parts together, in bytes.
     content_bytes_max: usize = 512 * 1024,
+    /// Maximum number of attachments of a content.
+    attachments_max: usize = 10,
+    /// Maximum size of a content's attachments together, in bytes. They never pass through the log (P20).
+    attachment_bytes_max: usize = 10 * 1024 * 1024,
     /// Maximum size of a list that a schedule holds itself, in bytes.
     inline_bytes_max: usize = 768 * 1024,
     /// Maximum number of recipients of such a list. Larger lists never pass through the log (P20).
@@ -167,8 +171,8 @@ mod tests {
         let recorded = "LedgerLimits { slice_recipients_max: 256, entry_openings_max: 4096, page_runs_max: 512, \
             page_bytes_max: 851968, small_audience_max: 16, backfill_openings_max: 1000, tenant_answers_max: 100000, \
             answer_ms: 86400000, leap_ms_max: 60000, clock_step_ms_max: 3600000, on_time_ms: 60000, \
-            pause_end_ms: 1000, crashes_kept: 3, content_bytes_max: 524288, inline_bytes_max: 786432, \
-            inline_recipients_max: 10000, audience_name_bytes_max: 256, again_ms: 2592000000, warm_up_days_max: 400, \
+            pause_end_ms: 1000, crashes_kept: 3, content_bytes_max: 524288, attachments_max: 10, \
+            attachment_bytes_max: 10485760, inline_bytes_max: 786432, inline_recipients_max: 10000, audience_name_bytes_max: 256, again_ms: 2592000000, warm_up_days_max: 400, \
             tenant_rate_milli_max: 1000000000, tenant_share_max: 16, run_event_entries_max: 64, \
             unattributed_series: 10, unattributed_wait_ms: 300000, bounce_breaker: \
             BounceBreakerLimits { window: 10000, one_of: 10, half_from: 500, further: 10 }, \

@@ -1,5 +1,6 @@
 //! A run (an occurrence that opened), and the summary that remains after its details are removed (P24).
 
+use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -126,9 +127,8 @@ pub struct Run {
     pub waited_for: Option<RunId>,
     /// Its canary; `None` if it has none (P6).
     pub canary: Option<CanaryState>,
-    /// A part of its audience that no live node has while recipients wait for it; `None` if all parts are available
-    /// (P20).
-    pub blocked: Option<MissingPart>,
+    /// A file that no live node has while recipients wait for it; `None` if all are available (P20).
+    pub blocked: Option<MissingFile>,
     /// Counts of dead among recently decided recipients (P6).
     pub bounce_breaker: BounceBreaker,
     /// True if a requeue or a resend gave it a new deadline after it had ended. It then takes no part in `overlap`,
@@ -156,13 +156,31 @@ impl LeavingTimes {
     }
 }
 
-/// A part of an audience that no live node has.
+/// A file that no live node has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MissingPart {
-    /// Number of the part in the seal.
-    pub part: u32,
+pub struct MissingFile {
+    /// What it is of the run.
+    pub file: RunFile,
     /// Ledger time since which it is missing.
     pub since: Time,
+}
+
+/// A file that emails of a run need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RunFile {
+    /// The part of its sealed audience with this number.
+    Part(u32),
+    /// An attachment of its content.
+    Attachment,
+}
+
+impl fmt::Display for RunFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RunFile::Part(number) => write!(f, "part {number} of its audience"),
+            RunFile::Attachment => f.write_str("an attachment of its content"),
+        }
+    }
 }
 
 impl Run {

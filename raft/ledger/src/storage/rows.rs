@@ -189,6 +189,8 @@ impl Ledger {
         let audiences = audiences.chain(self.schedules.iter().map(|(_, schedule)| schedule.audience));
         let audiences = audiences.chain(self.runs().map(|(_, _, run)| run.audience));
         derived.seals = audiences.filter(|hash| self.seal(hash).is_some()).collect();
+        let used = self.blobs.iter().filter(|(_, blob)| blob.references > 0);
+        used.for_each(|(hash, blob)| derived.add_files(*hash, &blob.bytes));
         let runs = self.runs().filter(|(_, _, run)| derived.seals.contains(&run.audience));
         derived.to_seals = runs.map(|(id, _, run)| (run.content, id)).collect();
         let mailings = self.summaries.iter().filter_map(|(id, summary)| Some((summary.mailing.as_ref()?.content, *id)));

@@ -39,5 +39,6 @@ pub fn content(subject: &str) -> Content {
         headers: vec![],
         variables: vec![],
         bulk: false,
+        attachments: vec![],
     }
 }

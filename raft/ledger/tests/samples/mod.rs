@@ -7,7 +7,7 @@ use reveille_ledger::campaign::StageKind;
 use reveille_ledger::canary::{Canary, CanaryState, CanaryVerdict};
 use reveille_ledger::command::*;
 use reveille_ledger::content::{
-    Audience, AudienceChoice, Content, ContentChoice, NamedAudience, NamedTemplate, Recipient, Seal,
+    Attachment, Audience, AudienceChoice, Content, ContentChoice, NamedAudience, NamedTemplate, Recipient, Seal,
 };
 use reveille_ledger::ids::*;
 use reveille_ledger::impossible::{Bounded, Impossible};
@@ -23,7 +23,7 @@ use reveille_ledger::restore::Restore;
 use reveille_ledger::tenant::TenantSet;
 use reveille_ledger::token::{Rights, TenantScope, TokenCreate, TokenGrant};
 use reveille_ledger::{
-    ActivityKind, ArchivePartKey, BackupResult, LastBackup, Ledger, RunKind, RunState, ScheduleTiming,
+    ActivityKind, ArchivePartKey, BackupResult, LastBackup, Ledger, RunFile, RunKind, RunState, ScheduleTiming,
 };
 
 /// Number of commands; their ordinals are 0 to this minus one.
@@ -131,6 +131,13 @@ fn content(subject: &str) -> Content {
         headers: vec![("X-A".into(), "b".into())],
         variables: vec![("site".into(), "example".into())],
         bulk: false,
+        attachments: vec![Attachment {
+            name: "terms.pdf".into(),
+            content_type: "application/pdf".into(),
+            content_id: Some("terms".into()),
+            size: 70_000,
+            file: Hash([0xa; 32]),
+        }],
     }
 }
 
@@ -475,7 +482,7 @@ pub fn commands() -> Vec<(&'static str, Command)> {
         ("CampaignArm", campaign_arm("spring")),
         ("CampaignCancel", Command::CampaignCancel(campaign_name("spring"))),
         ("CampaignDelete", Command::CampaignDelete(campaign_name("spring"))),
-        ("RunBlock", Command::RunBlock(vec![RunBlock { run: RUN, part: Some(2) }, RunBlock { run: RUN, part: None }])),
+        ("RunBlock", Command::RunBlock(vec![RunBlock { run: RUN, file: Some(RunFile::Part(2)) }, RunBlock { run: RUN, file: None }])),
         ("TenantSet", Command::TenantSet(tenant_set())),
         ("TenantRemove", Command::TenantRemove("acme".into())),
         ("OptOutTakeBack", Command::OptOutTakeBack(take_back("u1@example.org", 300))),

@@ -7,7 +7,7 @@ use reveille_ledger::access::Access;
 use reveille_ledger::calendar::{self, Pattern, When};
 use reveille_ledger::canary::Canary;
 use reveille_ledger::command::*;
-use reveille_ledger::content::{AudienceChoice, ContentChoice, NamedAudience, NamedTemplate, Seal};
+use reveille_ledger::content::{Attachment, AudienceChoice, Content, ContentChoice, NamedAudience, NamedTemplate, Seal};
 use reveille_ledger::decide::archive::{ArchiveCursor, next_batch};
 use reveille_ledger::decide::backfill::range;
 use reveille_ledger::decide::catch_up;
@@ -21,7 +21,7 @@ use reveille_ledger::pool::{Day, PoolSet};
 use reveille_ledger::restore::Restore;
 use reveille_ledger::tenant::TenantSet;
 use reveille_ledger::token::{Rights, TenantScope, TokenGrant};
-use reveille_ledger::{Activity, ScheduleTiming};
+use reveille_ledger::{Activity, RunFile, ScheduleTiming};
 
 use crate::arguments::{Parsed, Words, milliseconds, slots};
 use crate::world::{World, audience, audience_from, content};
@@ -96,7 +96,10 @@ impl World {
             }),
             "block" => Command::RunBlock(vec![RunBlock {
                 run: self.run(words.need("run")?)?,
-                part: words.key("part").map(str::parse).transpose()?,
+                file: match words.key("part") {
+                    Some("attachment") => Some(RunFile::Attachment),
+                    part => part.map(str::parse).transpose()?.map(RunFile::Part),
+                },
             }]),
             "cancel_run" => Command::RunCancel(self.run(words.need("run")?)?),
             "decide" => self.decide(words)?,
@@ -124,7 +127,7 @@ impl World {
             }),
             "put_template" => Command::TemplatePut(Box::new(TemplatePut {
                 tenant: words.key("tenant").unwrap_or("default").into(),
-                content: content(words.key("subject").unwrap_or("hello")),
+                content: attached(content(words.key("subject").unwrap_or("hello")), words)?,
                 expected: words.key("expected").map(str::parse).transpose()?,
                 name: words.need("name")?.into(),
             })),
@@ -233,7 +236,8 @@ impl World {
     /// in the version.
     fn content_choice(&self, words: &mut Words) -> Parsed<Option<ContentChoice>> {
         let Some(template) = words.key("template") else {
-            return Ok(words.key("subject").map(|subject| content(subject).into()));
+            let subject = words.key("subject").map(content);
+            return Ok(subject.map(|content| attached(content, words)).transpose()?.map(ContentChoice::Given));
         };
         let (name, version) =
             template.split_once('@').map_or((template, None), |(name, version)| (name, Some(version)));
@@ -411,7 +415,7 @@ impl World {
             key: String::new(),
             rule: rule(words),
             is_test: false,
-            content: content(words.key("subject").unwrap_or("hello")),
+            content: attached(content(words.key("subject").unwrap_or("hello")), words)?,
             audience: audience_from(words.number("from", 0)?, words.number("size", 1)?),
             send_at: words.ms("send")?.map(|ms| self.first.plus_ms(ms)),
             pool: words.key("pool").unwrap_or("default").into(),
@@ -1037,4 +1041,17 @@ fn authority_step(words: &mut Words) -> Parsed<AuthorityStep> {
         "abort" => Ok(AuthorityStep::Abort(id("next")?)),
         other => Err(format!("no step of a rotation: {other}").into()),
     }
+}
+
+/// `attach=terms,prices bytes=70000`: files of these names, each of so many bytes.
+fn attached(content: Content, words: &mut Words) -> Parsed<Content> {
+    let (names, size) = (words.key("attach").unwrap_or_default(), words.number("bytes", 1_000)?);
+    let attachment = |name: &str| Attachment {
+        name: format!("{name}.pdf"),
+        content_type: "application/pdf".into(),
+        content_id: None,
+        size,
+        file: Hash::of(name.as_bytes()),
+    };
+    Ok(Content { attachments: names.split_terminator(',').map(attachment).collect(), ..content })
 }

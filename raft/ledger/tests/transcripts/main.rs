@@ -40,6 +40,7 @@ macro_rules! scripts {
 scripts! {
     accounting_p1
     again_p20
+    attachments_p20
     audience_p20
     backfill_p7
     barrier_state_p15

@@ -202,7 +202,7 @@ fn run_facts(ledger: &Ledger, id: RunId) -> Facts {
         fact("resent", run.resent.to_string()),
         fact("canary", canary(run)),
         fact("bounce breaker", bounce_breaker(run)),
-        fact("blocked", run.blocked.map_or("no".to_owned(), |blocked| format!("by part {}", blocked.part))),
+        fact("blocked", run.blocked.map_or("no".to_owned(), |blocked| format!("by {}", blocked.file))),
     ])
 }
 

@@ -1,7 +1,9 @@
 //! Commands of a script that only read the state.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
+use reveille_ledger::bitmap::CHUNK;
 use reveille_ledger::campaign::{Campaign, CampaignStage};
 use reveille_ledger::claim_history::{ClaimEvent, ClaimEventKind};
 use reveille_ledger::command::RefusalEffect;
@@ -38,6 +40,7 @@ impl World {
             "audiences" => Ok(self.show_audiences()),
             "campaigns" => Ok(self.show_campaigns()),
             "templates" => Ok(self.show_templates()),
+            "files" => Ok(self.show_files()),
             "tenants" => Ok(self.show_tenants()),
             "pools" => Ok(self.show_pools()),
             "frozen" => self.show_frozen(words),
@@ -301,6 +304,18 @@ impl World {
         }
         for (id, _, run) in self.ledger.runs() {
             let _ = writeln!(text, "{id} of {}: {}", run.name, self.subject(&run.content));
+        }
+        text
+    }
+
+    /// The files that nodes must keep, and what each run needs.
+    fn show_files(&self) -> String {
+        let needed: BTreeSet<Hash> = self.ledger.needed_files().collect();
+        let mut text = format!("{} files are needed\n", needed.len());
+        for (id, _, run) in self.ledger.runs() {
+            let count = self.ledger.files_of_chunk(run, run.first / CHUNK).count();
+            let blocked = run.blocked.map_or(String::new(), |blocked| format!(", blocked: {}", blocked.file));
+            let _ = writeln!(text, "{id} of {}: {count}{blocked}", run.label());
         }
         text
     }

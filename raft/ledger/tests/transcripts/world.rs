@@ -141,6 +141,7 @@ pub fn content(subject: &str) -> Content {
         headers: vec![],
         variables: vec![],
         bulk: false,
+        attachments: vec![],
     }
 }
 

@@ -7,6 +7,7 @@ use reveille_ledger::LEVEL;
 use reveille_ledger::limits::limits;
 use reveille_proto::admin::v1::{Audience, Content, Field, Recipient, ScheduleBody};
 
+use crate::cli::attachments;
 use crate::cli::args::{ContentArgs, ContentChange, CreateArgs, RecipientArgs, TextArgs};
 use crate::cli::failure::{BAD_ROWS_SHOWN, BadRows, Failure};
 use crate::cli::instant::to_wire;
@@ -80,9 +81,9 @@ fn bad_rows(path: &Path, read: &Recipients) -> Failure {
 
 /// Returns the content that the flags give; `None` if they name a template.
 pub fn content(args: ContentArgs) -> Result<Option<Content>, Failure> {
-    let ContentArgs { template, sender, reply_to, subject, texts, variables, headers, bulk } = args;
-    let given = || changed_content(ContentChange { sender, reply_to, subject, texts, variables, headers, bulk });
-    if template.is_some() { Ok(None) } else { given().map(Some) }
+    let ContentArgs { template, sender, reply_to, subject, texts, variables, headers, attachments, bulk } = args;
+    let change = ContentChange { sender, reply_to, subject, texts, variables, headers, attachments, bulk };
+    if template.is_some() { Ok(None) } else { changed_content(change).map(Some) }
 }
 
 /// Returns the content fields that the flags set.
@@ -98,6 +99,7 @@ pub fn changed_content(args: ContentChange) -> Result<Content, Failure> {
         headers: fields(args.headers),
         variables: fields(args.variables),
         bulk: args.bulk,
+        attachments: attachments::read(&args.attachments)?,
     })
 }
 

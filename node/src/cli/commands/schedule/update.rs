@@ -98,6 +98,7 @@ fn path_of(flag: &str) -> String {
         "reply-to" => "content.reply_to".to_owned(),
         "var" => "content.variables".to_owned(),
         "header" => "content.headers".to_owned(),
+        "attach" => "content.attachments".to_owned(),
         text => format!("content.{text}"),
     }
 }
@@ -122,6 +123,7 @@ fn paths(args: &UpdateArgs) -> Vec<String> {
         ("content.headers", !content.headers.is_empty()),
         ("content.variables", !content.variables.is_empty()),
         ("content.bulk", content.bulk),
+        ("content.attachments", !content.attachments.is_empty()),
     ];
     let given = given.into_iter().filter(|(_, given)| *given).map(|(path, _)| path.to_owned());
     let when = args.when.paths().into_iter().map(str::to_owned);

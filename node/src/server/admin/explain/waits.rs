@@ -12,7 +12,7 @@ use reveille_ledger::command::Relay;
 use reveille_ledger::explain::RecipientExplanation;
 use reveille_ledger::ids::{Hash, RunId};
 use reveille_ledger::pool::Day;
-use reveille_ledger::{Ledger, Page, RecipientState, Run, RunState};
+use reveille_ledger::{Ledger, Page, RecipientState, Run, RunFile, RunState};
 
 use crate::server::admin::views::blocked;
 
@@ -22,7 +22,7 @@ pub struct WaitContext {
     pub node: String,
     /// Status of its relays, by name.
     pub relays: BTreeMap<String, RelayStatus>,
-    /// Parts of audiences that the node does not have yet (P20).
+    /// Files that the node does not have yet (P20).
     pub lacking: BTreeSet<Hash>,
 }
 
@@ -95,8 +95,17 @@ fn for_a_node(
         return obstacle;
     }
     let run = ledger.run(id);
-    if let Some(run) = run.filter(|run| run.blocked.is_some_and(|blocked| blocked.part == number / CHUNK)) {
+    let is_waited_for = |file| match file {
+        RunFile::Part(part) => part == number / CHUNK,
+        RunFile::Attachment => true,
+    };
+    if let Some(run) = run.filter(|run| run.blocked.is_some_and(|blocked| is_waited_for(blocked.file))) {
         return blocked(run);
+    }
+    let mut attached = run.into_iter().flat_map(|run| ledger.attached_files(&run.content));
+    if let Some(file) = attached.find(|file| around.lacking.contains(file)) {
+        let node = &around.node;
+        return format!("for a node that has its attachment: {node} lacks file {file:?} and fetches it");
     }
     let audience = run.and_then(|run| ledger.seal(&run.audience));
     let part = audience.and_then(|seal| Some((seal.locate(number)?.0, seal.name)));

@@ -170,11 +170,19 @@ pub async fn by_path(State(api): State<Arc<HttpJson>>, request: Request, next: N
     response::of_call(&call, answer).await
 }
 
+/// The layer below authentication: gives the request its body back, so that its memory is counted like that of gRPC.
+pub async fn with_body(mut request: Request, next: Next) -> Response {
+    let body = request.extensions().get::<HttpCall>().and_then(|call| call.body.lock().take());
+    if let Some(body) = body {
+        *request.body_mut() = body;
+    }
+    next.run(request).await
+}
+
 /// The inner layer: replaces the body of an HTTP request by the message of the call.
 pub async fn by_message(mut request: Request, next: Next) -> Response {
     let Some(call) = request.extensions_mut().remove::<HttpCall>() else { return next.run(request).await };
-    let (mut head, _) = request.into_parts();
-    let body = call.body.lock().take().unwrap_or_default();
+    let (mut head, body) = request.into_parts();
     match request::message(&call, &head.headers, body).await {
         Ok(message) => {
             head.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(GRPC));

@@ -10,9 +10,11 @@ use serde_json::{Map, Value};
 
 use super::routes::BodyPart;
 use super::{FRAME_HEAD, HttpCall};
-use crate::server::admin::listen::REQUEST_BYTES_MAX;
+use crate::server::admin::listen::request_bytes_max;
 use crate::server::admin::{ApiError, ApiResult, error_texts};
 
+/// Maximum bytes of a refused body that are read and dropped.
+const DISCARDED_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Name of the header with the request id (draft-ietf-httpapi-idempotency-key-header).
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
@@ -49,7 +51,8 @@ pub fn fields_in_path(template: &'static str, path: &str) -> Option<FieldsInPath
 pub async fn message(call: &HttpCall, headers: &HeaderMap, body: Body) -> ApiResult<Vec<u8>> {
     let method = call.method().ok_or_else(|| error_texts::broken("a call without a method".to_owned()))?;
     let descriptor = method.method.input();
-    let body = whole(body).await?;
+    let most = request_bytes_max(method.method.parent_service().full_name());
+    let body = whole(body, most).await?;
     let mut fields = Map::new();
     if !body.iter().all(u8::is_ascii_whitespace) {
         let given: Value = serde_json::from_slice(&body)
@@ -89,42 +92,42 @@ pub async fn message(call: &HttpCall, headers: &HeaderMap, body: Body) -> ApiRes
         .map_err(|error| ApiError::of_field("body", error.to_string()))?;
     let mut frame = vec![0; FRAME_HEAD];
     message.encode(&mut frame).map_err(|error| error_texts::broken(error.to_string()))?;
-    let length = u32::try_from(frame.len() - FRAME_HEAD).map_err(|_| too_large())?;
+    let length = u32::try_from(frame.len() - FRAME_HEAD).map_err(|_| too_large(most))?;
     frame[1..FRAME_HEAD].copy_from_slice(&length.to_be_bytes());
     Ok(frame)
 }
 
 /// Reads a body. One that is too large is read on for as long again: many clients report no answer that comes before
 /// they have sent everything.
-async fn whole(mut body: Body) -> ApiResult<Vec<u8>> {
+async fn whole(mut body: Body, most: usize) -> ApiResult<Vec<u8>> {
     let (mut whole, mut bytes) = (Vec::new(), 0);
-    while bytes <= 2 * REQUEST_BYTES_MAX
+    while bytes <= 2 * most
         && let Some(frame) = body.frame().await
     {
         let frame = frame.map_err(|error| ApiError::of_field("body", format!("cannot be read: {error}")))?;
         let data = frame.into_data().unwrap_or_default();
         bytes += data.len();
-        match bytes <= REQUEST_BYTES_MAX {
+        match bytes <= most {
             true => whole.extend_from_slice(&data),
             false => whole = Vec::new(),
         }
     }
-    if bytes > REQUEST_BYTES_MAX { Err(too_large()) } else { Ok(whole) }
+    if bytes > most { Err(too_large(most)) } else { Ok(whole) }
 }
 
 /// Reads and drops a body, as far as a request may be large. Clients such as curl report a broken stream, and no answer,
 /// if the answer ends while they still send.
 pub async fn discard(mut body: Body) {
     let mut bytes = 0;
-    while bytes <= REQUEST_BYTES_MAX
+    while bytes <= DISCARDED_BYTES_MAX
         && let Some(Ok(frame)) = body.frame().await
     {
         bytes += frame.into_data().unwrap_or_default().len();
     }
 }
 
-fn too_large() -> ApiError {
-    error_texts::request_too_large("its body", REQUEST_BYTES_MAX)
+fn too_large(most: usize) -> ApiError {
+    error_texts::request_too_large("its body", most)
 }
 
 /// Where a value outside of the body was given.

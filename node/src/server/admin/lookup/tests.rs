@@ -38,6 +38,7 @@ pub fn create(expression: &str, zones: &Zones, after: Time) -> ScheduleCreate {
             headers: Vec::new(),
             variables: Vec::new(),
             bulk: false,
+            attachments: vec![],
         }
         .into(),
         audience: Audience {

@@ -32,8 +32,12 @@ serve! {
 }
 
 impl Admin {
-    async fn send_message(&self, request: SendMessageRequest, call: &Call) -> ApiResult<SendMessageResponse> {
+    async fn send_message(&self, mut request: SendMessageRequest, call: &Call) -> ApiResult<SendMessageResponse> {
         let (key, validate_only) = (request.key.clone(), request.validate_only);
+        let mut fields = Fields::default();
+        // A message keeps no file of another one.
+        let files = self.take_files(&mut fields, "content", request.content.as_mut(), ("", ""));
+        fields.done(Some(())).map_err(|fault| fault.request(&key))?;
         let (tenant, message) = self.checked_message(request).map_err(|fault| fault.request(&key))?;
         let mut warnings = self.context.replica.read(|ledger| create::warnings(ledger, &message.pool));
         warnings.extend(create::no_page(self, &message.content));
@@ -47,6 +51,7 @@ impl Admin {
             let replayed = known.is_some();
             return Ok(SendMessageResponse { message: Some(shown(tenant, key, run)), replayed, warnings });
         }
+        self.store_files(files, [&message.content]).await.map_err(|fault| fault.request(&key))?;
         let MessageReceipt { run, is_repeat } = MessageBatches::send(self, &tenant, message, call).await?;
         let run = self.show_run(run).await?;
         Ok(SendMessageResponse { message: Some(shown(tenant, key, run)), replayed: is_repeat, warnings })

@@ -33,7 +33,7 @@ macro_rules! method {
 }
 
 mod add_member;
-mod audience;
+pub(crate) mod audience;
 pub(crate) mod audit;
 mod authority;
 mod backup;

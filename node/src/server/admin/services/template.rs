@@ -61,24 +61,28 @@ impl Admin {
     }
 
     async fn put_template(&self, request: PutTemplateRequest, call: &Call) -> ApiResult<PutTemplateResponse> {
-        let PutTemplateRequest { tenant, name, content, etag, validate_only } = request;
+        let PutTemplateRequest { tenant, name, mut content, etag, validate_only } = request;
         let mut fields = Fields::default();
         let tenant = fields.name_or("tenant", &tenant, reveille_ledger::DEFAULT_TENANT);
         let name = fields.name("name", &name, NAME_MAX);
+        let files = self.take_files(&mut fields, "content", content.as_mut(), (&tenant, &name));
         let content = validate::content(&mut fields, "content", content);
         let expected = (!etag.is_empty()).then(|| fields.take("etag", etag.parse::<u64>())).flatten();
         let content = fields.done(content)?;
-        let most = self.limits().content_bytes_max;
+        let limits = self.limits();
         let checked = self.calendar({
             let content = content.clone();
             // Its variables are those of an audience that is not known yet.
-            move |_| check_proposed(&content, &[], most).and_then(|()| Compiled::for_any_audience(&content).map(drop))
+            move |_| check_proposed(&content, &[], limits).and_then(|()| Compiled::for_any_audience(&content).map(drop))
         });
         checked.await?.map_err(unfit)?;
         let hash = content.blob().hash;
         let is_newest =
             |ledger: &Ledger| ledger.template_version(&tenant, &name, None).is_ok_and(|newest| newest.content == hash);
         let is_repeat = self.context.replica.read(is_newest);
+        if !validate_only {
+            self.store_files(files, [&content]).await?;
+        }
         let put = Command::TemplatePut(Box::new(TemplatePut {
             tenant: tenant.clone(),
             name: name.clone(),
@@ -155,9 +159,9 @@ impl Admin {
         };
         let (columns, values): (Vec<String>, Vec<String>) = values.into_iter().unzip();
         let recipient = Recipient { address: read.as_given().to_owned(), key: read.key(), values };
-        let most = self.limits().content_bytes_max;
+        let limits = self.limits();
         let rendered = self.calendar(move |_| {
-            check_proposed(&content, &columns, most)?;
+            check_proposed(&content, &columns, limits)?;
             Compiled::new(&content, &columns)?.preview(&recipient, RUN)
         });
         // A stored content compiles, so what is wrong are the values.

@@ -2,6 +2,7 @@
 
 mod access;
 mod archive;
+mod attachments;
 mod attacks;
 mod audiences;
 mod audit;

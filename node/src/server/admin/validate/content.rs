@@ -1,6 +1,7 @@
 //! Validates the content of a schedule, a campaign or a message: given in the request, or a template.
 
-use reveille_ledger::content::{Content, ContentChoice, NamedTemplate};
+use reveille_cluster::audience::encode_attachment;
+use reveille_ledger::content::{Attachment, Content, ContentChoice, NamedTemplate};
 use reveille_ledger::refusal::CommandRefusal;
 use reveille_proto::admin::v1::{self, ErrorReason};
 
@@ -87,6 +88,11 @@ pub fn content(fields: &mut Fields, path: &str, asked: Option<v1::Content>) -> O
         fields.refuse(format!("{path}.sender"), "is missing; write ADDRESS or NAME <ADDRESS>");
         return None;
     }
+    let attachments = asked.attachments.into_iter().enumerate().filter_map(|(number, asked)| {
+        let path = format!("{path}.attachments[{number}]");
+        attachment(fields, &path, asked)
+    });
+    let attachments: Vec<Attachment> = attachments.collect();
     let pairs = |of: Vec<v1::Field>| of.into_iter().map(|field| (field.name, field.value)).collect();
     Some(Content {
         sender: asked.sender,
@@ -97,5 +103,20 @@ pub fn content(fields: &mut Fields, path: &str, asked: Option<v1::Content>) -> O
         headers: pairs(asked.headers),
         variables: pairs(asked.variables),
         bulk: asked.bulk,
+        attachments,
     })
+}
+
+/// Reads an attachment. Its bytes are those of the file, or it names a file by hash ([`Admin::take_files`]).
+///
+/// [`Admin::take_files`]: crate::server::admin::Admin::take_files
+fn attachment(fields: &mut Fields, path: &str, asked: v1::Attachment) -> Option<Attachment> {
+    let v1::Attachment { name, content_type, data, content_id, size, file_hash } = asked;
+    let (file, size) = match file_hash.is_empty() {
+        true => (encode_attachment(&data).0, data.len() as u64),
+        false => (fields.take(&format!("{path}.file_hash"), file_hash.parse())?, size),
+    };
+    let content_type = Some(content_type).filter(|given| !given.is_empty());
+    let content_type = content_type.unwrap_or_else(|| "application/octet-stream".to_owned());
+    Some(Attachment { name, content_type, content_id: Some(content_id).filter(|id| !id.is_empty()), size, file })
 }

@@ -144,7 +144,7 @@ fn refuse_past(fields: &mut Fields, when: &When, now: Time, end: Option<Time>) {
 /// Checks that the content fits this audience, so that the error comes now and not when the run opens.
 pub fn compile(fields: &mut Fields, checked: &CheckedContent, listed: &CheckedAudience, limits: &LedgerLimits) {
     let content = &checked.content;
-    let fits = check_proposed(content, &listed.columns, limits.content_bytes_max);
+    let fits = check_proposed(content, &listed.columns, limits);
     let error = match fits.and_then(|()| Compiled::new(content, &listed.columns)) {
         Ok(compiled) => return listed.fit(fields, &compiled),
         Err(error) => error,

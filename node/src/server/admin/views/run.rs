@@ -4,7 +4,7 @@ use reveille_ledger::canary::{CanaryState, CanaryVerdict};
 use reveille_ledger::causes::PauseReason;
 use reveille_ledger::command::OpeningCause;
 use reveille_ledger::ids::{Nominal, RunId};
-use reveille_ledger::{Ledger, MissingPart, Page, RecipientCounts, RecipientState, Run, RunState, RunSummary};
+use reveille_ledger::{Ledger, MissingFile, Page, RecipientCounts, RecipientState, Run, RunFile, RunState, RunSummary};
 use reveille_proto::admin::v1;
 
 use super::timestamp;
@@ -43,9 +43,12 @@ fn run(id: RunId, page: &Page, run: &Run) -> v1::Run {
 
 /// Says which audience part a run waits for, and how to provide it (P20). Returns an empty text if none is missing.
 pub fn blocked(run: &Run) -> String {
-    run.blocked.map_or_else(String::new, |MissingPart { part, since }| {
-        let helps = "start one that has it, or import the same list again";
-        format!("no live node has part {part} of its audience, since {since}: {helps}")
+    run.blocked.map_or_else(String::new, |MissingFile { file, since }| {
+        let again = match file {
+            RunFile::Part(_) => "import the same list again",
+            RunFile::Attachment => "send the same file with another message or template",
+        };
+        format!("no live node has {file}, since {since}: start one that has it, or {again}")
     })
 }
 

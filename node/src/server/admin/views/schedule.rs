@@ -5,7 +5,7 @@ use reveille_cluster::ops::zones::Zones;
 use reveille_ledger::calendar::{DstGap, DstOverlap};
 use reveille_ledger::calendar::{Firing, Pattern, Remark, Step, When, next_after, steps_after};
 use reveille_ledger::command::NextInstant;
-use reveille_ledger::content::{AudienceChoice, Content, Recipient};
+use reveille_ledger::content::{Attachment, AudienceChoice, Content, Recipient};
 use reveille_ledger::decide::timing::{Calendar, Jitter};
 use reveille_ledger::ids::{ScheduleId, Time};
 use reveille_ledger::policy::{CatchUp, InDoubt, Overlap, Policies};
@@ -103,6 +103,18 @@ pub fn mail(content: &Content) -> v1::Content {
         headers: content.headers.iter().map(field).collect(),
         variables: content.variables.iter().map(field).collect(),
         bulk: content.bulk,
+        attachments: content.attachments.iter().map(attachment).collect(),
+    }
+}
+
+fn attachment(known: &Attachment) -> v1::Attachment {
+    v1::Attachment {
+        name: known.name.clone(),
+        content_type: known.content_type.clone(),
+        data: Vec::new(),
+        content_id: known.content_id.clone().unwrap_or_default(),
+        size: known.size,
+        file_hash: known.file.to_string(),
     }
 }
 

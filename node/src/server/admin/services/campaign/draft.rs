@@ -33,7 +33,9 @@ impl Admin {
         let mut fields = Fields::default();
         let id = fields.request_id(&request_id);
         let canary = canary.map(|asked| validate::canary(&mut fields, &asked));
-        let body = fields.done(Some(schedule.unwrap_or_default()))?;
+        let mut schedule = schedule.unwrap_or_default();
+        let files = create::files(self, &mut fields, Some(&mut schedule));
+        let body = fields.done(Some(schedule))?;
         let place = (validate::tenant(&body.tenant)?, body.name.clone());
         let query = |ledger: &Ledger| {
             let known = ledger.campaigns().get(&place).cloned();
@@ -72,6 +74,7 @@ impl Admin {
             };
             return Ok(CreateCampaignResponse { campaign: Some(campaign), created: false, warnings });
         }
+        self.store_files(files, [&content]).await.map_err(|fault| fault.request(&request_id))?;
         create.request = id;
         self.write(Command::CampaignCreate(Box::new(create)), &request_id, call).await?;
         Ok(CreateCampaignResponse { campaign: Some(self.campaign(&named)?), created: !exists, warnings })

@@ -11,8 +11,9 @@ use reveille_proto::admin::v1::{
     BatchCreateRefusal, BatchCreateResult, BatchCreateSchedulesRequest, BatchCreateSchedulesResponse, ScheduleBody,
 };
 
-use super::create::{no_page, tenant_and_name, warnings};
-use crate::server::admin::validate::{self, CheckContext, CheckedSchedule};
+use super::create::{files, no_page, tenant_and_name, warnings};
+use crate::server::admin::attachments::BroughtFiles;
+use crate::server::admin::validate::{self, CheckContext, CheckedSchedule, Fields};
 use crate::server::admin::{Admin, ApiError, Call, error_texts};
 
 /// Schedules of one request at most.
@@ -34,16 +35,24 @@ pub async fn batch_create(
     request: BatchCreateSchedulesRequest,
     call: &Call,
 ) -> Result<BatchCreateSchedulesResponse, ApiError> {
-    let bodies = request.schedules;
+    let mut bodies = request.schedules;
     if bodies.is_empty() || bodies.len() > SCHEDULES_MAX {
         let message = format!("has {} schedules; give 1 to {SCHEDULES_MAX}", bodies.len());
         return Err(ApiError::of_field("schedules", message));
     }
     let mut results = vec![BatchCreateResult::default(); bodies.len()];
-    let mut items = Vec::with_capacity(bodies.len());
+    let (mut items, mut contents) = (Vec::with_capacity(bodies.len()), Vec::new());
+    let mut brought = BroughtFiles::new();
+    let mut unfit: Vec<Option<ApiError>> = Vec::with_capacity(bodies.len());
+    for body in &mut bodies {
+        let mut fields = Fields::default();
+        brought.extend(files(admin, &mut fields, Some(body)));
+        unfit.push(fields.done(Some(())).err());
+    }
     for (position, checked) in check(admin, bodies, call).await?.into_iter().enumerate() {
-        match checked {
+        match unfit[position].take().map_or(checked, Err) {
             Ok(CheckedSchedule { create, content, .. }) => {
+                contents.extend((!content.attachments.is_empty()).then(|| content.clone()));
                 items.push(Item { position, create, warning: no_page(admin, &content) });
             }
             Err(error) => results[position] = refused(&error),
@@ -53,6 +62,7 @@ pub async fn batch_create(
     let mut noted: BTreeSet<String> =
         admin.context.replica.read(|ledger| pools.iter().flat_map(|pool| warnings(ledger, pool)).collect());
     noted.extend(items.iter_mut().filter_map(|item| item.warning.take()));
+    admin.store_files(brought, &contents).await?;
     for entry in entries(items) {
         let (positions, creates): (Vec<usize>, Vec<ScheduleCreate>) =
             entry.into_iter().map(|item| (item.position, item.create)).unzip();

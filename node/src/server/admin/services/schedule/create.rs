@@ -15,6 +15,7 @@ use tonic::Status;
 
 use super::INSTANTS_SHOWN;
 use super::notes::ScheduleNotes;
+use crate::server::admin::attachments::BroughtFiles;
 use crate::server::admin::validate;
 use crate::server::admin::validate::{CheckContext, CheckedSchedule, Fields};
 use crate::server::admin::{Admin, ApiResult, Call, error_texts, views};
@@ -24,9 +25,10 @@ const NO_UNSUBSCRIBE: &str = "this node sends no bulk mail: its configuration ha
      would carry its way to opt out; what it is given waits for another node";
 
 /// Creates a schedule.
-pub async fn create(admin: &Admin, request: CreateScheduleRequest, call: &Call) -> ApiResult<CreateScheduleResponse> {
+pub async fn create(admin: &Admin, mut request: CreateScheduleRequest, call: &Call) -> ApiResult<CreateScheduleResponse> {
     let mut fields = Fields::default();
     let request_id = fields.request_id(&request.request_id);
+    let files = files(admin, &mut fields, request.schedule.as_mut());
     fields.done(Some(()))?;
     let (known, of_campaign, now) = existing(admin, request.schedule.as_ref(), call).await?;
     let (body, exists) = (request.schedule, known.is_some());
@@ -62,6 +64,7 @@ pub async fn create(admin: &Admin, request: CreateScheduleRequest, call: &Call) 
         };
         return Ok(CreateScheduleResponse { schedule: Some(schedule), created: false, duplicates, warnings });
     }
+    admin.store_files(files, [&content]).await.map_err(|fault| fault.request(&request.request_id))?;
     create.request = request_id;
     let name = create.name.clone();
     let reply = admin.write(Command::ScheduleCreate(Box::new(create)), &request.request_id, call).await?;
@@ -95,6 +98,14 @@ pub fn no_page(admin: &Admin, content: &Content) -> Option<String> {
 /// Returns the command that adds a relay to a pool.
 pub fn add_relay(pool: &str) -> String {
     format!("reveille relay add NAME --pool {pool} --host HOST --port PORT --tls starttls")
+}
+
+/// Takes the files out of a body.
+pub fn files(admin: &Admin, fields: &mut Fields, body: Option<&mut v1::ScheduleBody>) -> BroughtFiles {
+    let Some(body) = body else { return BroughtFiles::new() };
+    let (tenant, name) = tenant_and_name(body);
+    let place = (tenant.to_owned(), name.to_owned());
+    admin.take_files(fields, "schedule.content", body.content.as_mut(), (&place.0, &place.1))
 }
 
 /// Returns the tenant and the name of a body.

@@ -113,6 +113,7 @@ fn stand_in(schedule: &Schedule) -> ScheduleCreate {
             headers: Vec::new(),
             variables: Vec::new(),
             bulk: false,
+            attachments: vec![],
         }
         .into(),
         audience: Audience { columns: Vec::new(), recipients: vec![recipient] }.into(),

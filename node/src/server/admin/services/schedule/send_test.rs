@@ -20,8 +20,9 @@ const FINISH_WITHIN_MS_MAX: i64 = 3_600_000;
 /// Opens the run. With `validate_only` it returns the run that would open.
 pub async fn send_test(admin: &Admin, request: SendTestRequest, call: &Call) -> ApiResult<SendTestResponse> {
     let SendTestRequest { schedule, finish_within, request_id, validate_only } = request;
-    let ScheduleBody { tenant, pool, content, template, audience, .. } = schedule.unwrap_or_default();
+    let ScheduleBody { tenant, pool, mut content, template, audience, .. } = schedule.unwrap_or_default();
     let mut fields = Fields::default();
+    let files = admin.take_files(&mut fields, "schedule.content", content.as_mut(), ("", ""));
     let id = fields.request_id(&request_id);
     if id.is_none() {
         fields.refuse("request_id", "is missing; it names the email, so that asking again sends no second one");
@@ -60,6 +61,7 @@ pub async fn send_test(admin: &Admin, request: SendTestRequest, call: &Call) -> 
     if validate_only {
         return Ok(SendTestResponse { run: None, warnings, opted_out });
     }
+    admin.store_files(files, [&content]).await.map_err(|fault| fault.request(&request_id))?;
     let message = SendMessage {
         key,
         rule: KeyRule::Strict,

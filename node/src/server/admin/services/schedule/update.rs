@@ -21,7 +21,9 @@ use reveille_ledger::{Activity, Schedule, StoredAnswer};
 use reveille_proto::admin::v1::{self, ErrorReason, UpdateScheduleRequest, UpdateScheduleResponse};
 
 use super::INSTANTS_SHOWN;
+use super::create::files;
 use super::notes::ScheduleNotes;
+use crate::server::admin::attachments::BroughtFiles;
 use crate::server::admin::field_mask::Mask;
 use crate::server::admin::lookup::absent_schedule;
 use crate::server::admin::validate;
@@ -85,16 +87,18 @@ pub async fn update(
     let mut fields = Fields::default();
     let request_id = fields.request_id(&request.request_id);
     let mask = Mask::read(&mut fields, request.update_mask.take());
-    let asked = request.schedule.take();
+    let mut asked = request.schedule.take();
     if asked.is_none() {
         fields.refuse("schedule", "is missing; it names the schedule that is to change");
     }
+    let files = files(admin, &mut fields, asked.as_mut());
     let (mask, asked) = fields.done(asked.map(|asked| (mask, asked)))?;
     let edit = Arc::new(Edit { body: mask.hash(&asked), asked, mask, request_id });
+    let mut files = Some(files);
     let (mut until, mut tries) = (Until::Now, 0);
     loop {
         tries += 1;
-        match attempt(admin, &request, &edit, until, call).await {
+        match attempt(admin, &request, &edit, &mut files, until, call).await {
             Err(WriteError::Refused(refusal)) if tries < TRIES && is_overtaken(&refusal) => match refusal {
                 CommandRefusal::NotDue(_) => until = Until::Applied,
                 refusal => tracing::debug!(%refusal, "an edit is planned anew"),
@@ -118,6 +122,7 @@ async fn attempt(
     admin: &Admin,
     request: &UpdateScheduleRequest,
     edit: &Arc<Edit>,
+    files: &mut Option<BroughtFiles>,
     until: Until,
     call: &Call,
 ) -> Result<UpdateScheduleResponse, WriteError> {
@@ -161,6 +166,9 @@ async fn attempt(
         (false, _) => former.clone(),
         (true, true) => would_be,
         (true, false) => {
+            if edit.content.is_some() {
+                admin.store_files(files.take().unwrap_or_default(), [&content]).await?;
+            }
             let command = Command::ScheduleEdit(Box::new(edit));
             let outcome = admin.try_write(command, &request.request_id, call).await?.outcome;
             let CommandOutcome::Schedule(id) = outcome else {

@@ -1,0 +1,112 @@
+//! The files of attachments: taken out of a request before it is checked, and on a majority before the command that names
+//! them is proposed (P20).
+//!
+//! So the log has only their hashes. A file of a request that is refused later is removed with the parts that no seal
+//! names.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::ErrorKind;
+use std::sync::Arc;
+
+use reveille_cluster::audience::{encode_attachment, spread};
+use reveille_ledger::Ledger;
+use reveille_ledger::content::Content;
+use reveille_ledger::ids::Hash;
+use reveille_proto::admin::v1::{self, ErrorReason};
+use reveille_raft::crash;
+use tonic::Code;
+
+use super::services::audience::not_written;
+use super::validate::Fields;
+use super::{Admin, ApiError, ApiResult};
+
+/// The next step for the user if a file could not be stored.
+const AGAIN: &str = "the same request again";
+
+/// Files that a request brought, by hash.
+pub type BroughtFiles = BTreeMap<Hash, Vec<u8>>;
+
+impl Admin {
+    /// Takes the data out of the attachments of a request's content, and leaves size and hash. An attachment without
+    /// data may name a file that the schedule, the campaign or the template `name` has. `path` is the field of the
+    /// content.
+    pub(crate) fn take_files(
+        &self,
+        fields: &mut Fields,
+        path: &str,
+        content: Option<&mut v1::Content>,
+        (tenant, name): (&str, &str),
+    ) -> BroughtFiles {
+        let (mut brought, mut known) = (BroughtFiles::new(), None);
+        for (number, attachment) in content.into_iter().flat_map(|content| &mut content.attachments).enumerate() {
+            let field = format!("{path}.attachments[{number}].file_hash");
+            if attachment.data.is_empty() && !attachment.file_hash.is_empty() {
+                let known = known.get_or_insert_with(|| self.context.replica.read(|ledger| files_of(ledger, tenant, name)));
+                match attachment.file_hash.parse().ok().and_then(|file: Hash| known.get(&file)) {
+                    Some(size) => attachment.size = *size,
+                    None if name.is_empty() => fields.refuse(field, "is given without data; a message brings its files"),
+                    None => fields.refuse(field, format!("is not that of a file which '{name}' has; give its data")),
+                }
+                continue;
+            }
+            let data = std::mem::take(&mut attachment.data);
+            let (file, bytes) = encode_attachment(&data);
+            if !attachment.file_hash.is_empty() && attachment.file_hash != file.to_string() {
+                fields.refuse(field, "is not the hash of this data; leave it out");
+            }
+            (attachment.size, attachment.file_hash) = (data.len() as u64, file.to_string());
+            brought.insert(file, bytes);
+        }
+        brought
+    }
+
+    /// Puts the files of these contents on a majority, those that the request brought first on this node, and protects
+    /// them from removal as if they were new.
+    ///
+    /// # Errors
+    /// If this node cannot write a file, or a majority does not take it: nothing has happened then.
+    pub(crate) async fn store_files<'c>(
+        &self,
+        brought: BroughtFiles,
+        contents: impl IntoIterator<Item = &'c Content>,
+    ) -> ApiResult<()> {
+        let attachments = contents.into_iter().flat_map(|content| &content.attachments);
+        let needed: BTreeSet<Hash> = attachments.map(|attachment| attachment.file).collect();
+        if needed.is_empty() {
+            return Ok(());
+        }
+        let (context, files) = (Arc::clone(&self.context), brought);
+        let put = move || files.values().try_for_each(|file| context.parts.put(file).map(drop));
+        let stored = tokio::task::spawn_blocking(put).await;
+        stored.unwrap_or_else(|panic| Err(std::io::Error::other(panic))).map_err(|error| {
+            let name = &self.context.introduction.name;
+            let next = match error.kind() {
+                ErrorKind::StorageFull | ErrorKind::QuotaExceeded => format!("free space on that volume of {name}"),
+                _ => "reveille doctor".to_owned(),
+            };
+            let message = format!("{name} cannot write an attachment: {error}");
+            ApiError::new(Code::Unavailable, ErrorReason::NoQuorum, message).next(&next)
+        })?;
+        let needed: Vec<Hash> = needed.into_iter().collect();
+        let missing = spread(&self.context, &needed).await.map_err(|error| not_written(&error))?;
+        if let Some(file) = missing.first() {
+            let message = format!("file {file:?} of an attachment is on no node");
+            return Err(ApiError::new(Code::Unavailable, ErrorReason::NoQuorum, message).next(AGAIN));
+        }
+        crash::point("admin.upload-part");
+        Ok(())
+    }
+}
+
+/// Returns the files of the contents that have this name, with their sizes.
+fn files_of(ledger: &Ledger, tenant: &str, name: &str) -> BTreeMap<Hash, u64> {
+    let place = (tenant.to_owned(), name.to_owned());
+    let schedule = ledger.schedule_named(tenant, name).map(|(_, schedule)| schedule.content);
+    let campaign = ledger.campaigns().get(&place).map(|campaign| campaign.content);
+    let template = ledger.templates().get(&place);
+    let versions = template.into_iter().flat_map(|template| &template.versions).map(|version| version.content);
+    let contents = schedule.into_iter().chain(campaign).chain(versions);
+    let with_files = contents.filter(|content| ledger.attached_files(content).next().is_some());
+    let read = with_files.filter_map(|content| Content::from_blob(ledger.blob(&content)?));
+    read.flat_map(|content| content.attachments).map(|attachment| (attachment.file, attachment.size)).collect()
+}
