@@ -32,12 +32,16 @@ const FILE_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
 /// Checks and fetches parts until `stop`.
 pub async fn run(context: Arc<NodeContext>, stop: CancellationToken) {
-    let (mut checks_left, mut is_short): (u32, bool) = (0, false);
+    let (mut checks_left, mut known, mut is_short): (u32, BTreeSet<Hash>, bool) = (0, BTreeSet::new(), false);
     while stop.run_until_cancelled(tokio::time::sleep(CHECK_EVERY)).await.is_some() {
         // A node that was cut off may not know the latest seals, so it removes nothing.
         let removes = checks_left == 0 && context.replica.linearizable(Instant::now() + KNOWN_WITHIN).await.is_ok();
         checks_left = if removes { CHECKS_PER_REMOVAL } else { checks_left.saturating_sub(1) };
-        let Some(lacking) = check_parts(&context, removes, &mut is_short).await else { continue };
+        if removes {
+            // What was there may have vanished from the disk.
+            known.clear();
+        }
+        let Some(lacking) = check_parts(&context, removes, &mut known, &mut is_short).await else { continue };
         let blocks = context.replica.lacking_blocks();
         if lacking.is_empty() && blocks.is_empty() {
             continue;
@@ -70,21 +74,34 @@ pub(crate) fn open_parts(context: &NodeContext) -> BTreeSet<Hash> {
     })
 }
 
-/// Returns the missing parts. `None` if the check failed. With `removes` it also removes parts that are not needed.
-/// Logs when space for parts runs out, and when there is space again.
-async fn check_parts(context: &Arc<NodeContext>, removes: bool, is_short: &mut bool) -> Option<Vec<Hash>> {
-    let needed: BTreeSet<Hash> = context.replica.read(|ledger| ledger.needed_files().collect());
+/// Returns the missing files. `None` if the check failed. Of the attachments that open runs do not need it looks only
+/// for those that are not `known`, and adds them: there may be very many. With `removes` it also removes files that are
+/// not needed. Logs when space runs out, and when there is space again.
+async fn check_parts(
+    context: &Arc<NodeContext>,
+    removes: bool,
+    known: &mut BTreeSet<Hash>,
+    is_short: &mut bool,
+) -> Option<Vec<Hash>> {
+    let mut looked_for = open_parts(context);
+    looked_for.extend(context.replica.read(|ledger| ledger.seals().flat_map(|seal| seal.parts).collect::<Vec<_>>()));
+    let needed: Vec<Hash> = context.replica.read(|ledger| ledger.needed_files().collect());
+    let needed: BTreeSet<Hash> = needed.into_iter().collect();
+    looked_for.extend(needed.difference(known));
+    known.clone_from(&needed);
     let own = Arc::clone(context);
     let checked = context.replica.blocking(move || {
         let parts = &own.parts;
-        needed.iter().filter(|part| !parts.has(**part)).for_each(|part| parts.lack(*part));
+        looked_for.iter().filter(|part| !parts.has(**part)).for_each(|part| parts.lack(*part));
         if let Err(error) = parts.keep_lacking(&needed) {
             tracing::warn!(%error, "a damaged part that is not needed cannot be removed");
         }
         if removes {
             match parts.remove_unneeded(&needed, UNNEEDED_FOR, SystemTime::now()) {
                 Ok(0) => {}
-                Ok(removed) => tracing::info!(removed, "removed parts of audiences and attachments that are not needed"),
+                Ok(removed) => {
+                    tracing::info!(removed, "removed parts of audiences and attachments that are not needed")
+                }
                 Err(error) => tracing::warn!(%error, "parts that are not needed cannot be removed"),
             }
         }

@@ -156,7 +156,10 @@ pub(super) fn check(content: &Content) -> Result<(), ContentError> {
             return refuse("content_id", format!("{id:?} is given twice; choose another"));
         }
         if content.html.is_none() {
-            return refuse("content_id", "is for files that the html shows, and there is no html; leave it out".to_owned());
+            return refuse(
+                "content_id",
+                "is for files that the html shows, and there is no html; leave it out".to_owned(),
+            );
         }
     }
     Ok(())

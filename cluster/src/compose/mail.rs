@@ -12,7 +12,8 @@ use super::prepared::{self, Body, Field, PreparedContent};
 use super::render::HTML;
 use super::values::Values;
 use super::{
-    Compiled, Composed, ContentError, HEADER_BYTES_MAX, RENDERED_BYTES_MAX, SUBJECT, Stamp, TEXT, attached, body, mime, stamp,
+    Compiled, Composed, ContentError, HEADER_BYTES_MAX, RENDERED_BYTES_MAX, SUBJECT, Stamp, TEXT, attached, body, mime,
+    stamp,
 };
 
 impl Compiled {

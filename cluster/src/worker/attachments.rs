@@ -46,7 +46,11 @@ impl AttachmentCache {
     ///
     /// # Errors
     /// Returns why they cannot be read on this node.
-    pub async fn get(self: &Arc<Self>, node: &Arc<NodeContext>, content: Hash) -> Result<Arc<EncodedAttachments>, String> {
+    pub async fn get(
+        self: &Arc<Self>,
+        node: &Arc<NodeContext>,
+        content: Hash,
+    ) -> Result<Arc<EncodedAttachments>, String> {
         if let Some(known) = self.kept.known(content) {
             return Ok(known);
         }

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use reveille_cluster::audience::{GeneratedAudience, SpreadError, encode, name, spread};
-use reveille_ledger::{RecipientState, RunFile};
 use reveille_ledger::command::{AudienceDelete, Command, OptOut};
 use reveille_ledger::ids::Hash;
 use reveille_ledger::reply::CommandOutcome;
+use reveille_ledger::{RecipientState, RunFile};
 
 use crate::cluster::*;
 use crate::reconciliation::*;

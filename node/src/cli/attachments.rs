@@ -84,8 +84,7 @@ mod tests {
             .map(|given| split(given).1)
             .collect();
         let octets = "application/octet-stream";
-        let expected =
-            ["application/pdf", octets, octets, "image/png", "text/csv; charset=utf-8", "text/plain"];
+        let expected = ["application/pdf", octets, octets, "image/png", "text/csv; charset=utf-8", "text/plain"];
         assert_eq!(types, expected);
         assert_eq!(split("dir/a.bin:image/png").0, Path::new("dir/a.bin"));
         assert!(TYPES.is_sorted_by_key(|(extension, _)| extension), "in order");

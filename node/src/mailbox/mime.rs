@@ -1,6 +1,7 @@
 //! Reads as much of the MIME structure as is needed to show an email (RFC 2045, 2046). It finds the first text part and
 //! the first HTML part, and lists the others. It never fails: for any bytes it returns something to show.
 
+use percent_encoding::percent_decode_str;
 use reveille_sink::headers;
 
 use super::decode::{decoded, to_text, words};
@@ -68,8 +69,10 @@ fn leaf(head: &[u8], body: &[u8], kind: &Value, view: &mut View) {
 }
 
 fn list(kind: &Value, disposition: Option<&Value>, bytes: usize, view: &mut View) {
-    let name = disposition.and_then(|value| value.parameter("filename")).or_else(|| kind.parameter("name"));
-    view.parts.push(Part { kind: kind.word.clone(), name: words(name.unwrap_or_default()), bytes });
+    let plain = disposition.and_then(|value| value.parameter("filename")).or_else(|| kind.parameter("name"));
+    let name = disposition.and_then(|value| value.extended("filename"));
+    let name = name.unwrap_or_else(|| words(plain.unwrap_or_default()));
+    view.parts.push(Part { kind: kind.word.clone(), name, bytes });
 }
 
 /// Returns the parts between the lines `--boundary`, up to `--boundary--` or the end of the body.
@@ -126,6 +129,16 @@ impl Value {
     }
 }
 
+impl Value {
+    /// Returns a parameter that is encoded, also one in pieces (RFC 2231).
+    fn extended(&self, name: &str) -> Option<String> {
+        let pieces = (0..PARTS_MAX).map_while(|number| self.parameter(&format!("{name}*{number}*")));
+        let encoded = self.parameter(&format!("{name}*")).map_or_else(|| pieces.collect(), str::to_owned);
+        let text = encoded.splitn(3, '\'').nth(2)?;
+        Some(percent_decode_str(text).decode_utf8_lossy().into_owned())
+    }
+}
+
 /// Splits at each `;` outside of quotes.
 fn split_unquoted(value: &str) -> Vec<&str> {
     let (mut quoted, mut escaped) = (false, false);
@@ -170,6 +183,17 @@ mod tests {
             view(message),
             View { text: Some("grün 1=2".into()), html: Some("<b>hi</b>".into()), parts: vec![part] }
         );
+    }
+
+    #[test]
+    fn encoded_file_name_is_decoded() {
+        let named = |parameters: &str| {
+            let head = "Content-Type: application/pdf\r\nContent-Disposition: attachment;\r\n ";
+            view(format!("{head}{parameters}\r\n\r\nx").as_bytes()).parts.remove(0).name
+        };
+        assert_eq!(named("filename*=utf-8''Zo%C3%AB%201.pdf"), "Zoë 1.pdf");
+        assert_eq!(named("filename*0*=utf-8''Zo%C3;\r\n filename*1*=%AB.pdf"), "Zoë.pdf");
+        assert_eq!(named("filename*=broken; filename=\"a.pdf\""), "a.pdf");
     }
 
     #[test]

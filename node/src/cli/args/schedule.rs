@@ -331,7 +331,7 @@ pub struct UpdateArgs {
     pub dry_run: bool,
     /// Remove an optional setting: end, reply-to, labels …; may be repeated
     #[arg(long, value_name = "FLAG", value_delimiter = ',', value_parser = [
-        "days", "anchor", "start", "end", "max-runs", "reply-to", "text", "html", "var", "header", "bulk", "labels",
+        "days", "anchor", "start", "end", "max-runs", "reply-to", "text", "html", "var", "header", "attach", "bulk", "labels",
         "template",
     ])]
     pub clear: Vec<String>,

@@ -14,8 +14,8 @@ use reveille_proto::admin::v1;
 
 use super::schedule::body;
 use super::{CommandContext, send_test, stored_template};
-use crate::cli::attachments;
 use crate::cli::args::{ContentChange, RecipientArgs, RenderArgs, TemplateArgs, TemplateCommand};
+use crate::cli::attachments;
 use crate::cli::failure::{Failure, Stop};
 use crate::cli::view::template::{HeaderView, MailView};
 use crate::format;
@@ -48,8 +48,7 @@ fn render(context: &CommandContext<'_>, args: RenderArgs) -> Result<(), Stop> {
     let places = Places::of(&args);
     let files = files(&args.content)?;
     let content = content(args.content, &files)?;
-    let compiled = check_proposed(&content, &columns, limits(LEVEL))
-        .and_then(|()| Compiled::new(&content, &columns));
+    let compiled = check_proposed(&content, &columns, limits(LEVEL)).and_then(|()| Compiled::new(&content, &columns));
     let refused = |error: ContentError| places.at(&error.field, error.line, &error.message);
     let compiled = compiled.map_err(refused)?;
     let preview = compiled.preview(&recipient, RUN).map_err(refused)?;
@@ -125,10 +124,11 @@ fn content(args: ContentChange, files: &[(Attachment, Vec<u8>)]) -> Result<Conte
 
 /// Reads the attachments.
 fn files(args: &ContentChange) -> Result<Vec<(Attachment, Vec<u8>)>, Failure> {
-    let read = attachments::read(&args.attachments)?.into_iter().map(|v1::Attachment { name, content_type, data, .. }| {
-        let (file, size) = (encode_attachment(&data).0, data.len() as u64);
-        (Attachment { name, content_type, content_id: None, size, file }, data)
-    });
+    let read =
+        attachments::read(&args.attachments)?.into_iter().map(|v1::Attachment { name, content_type, data, .. }| {
+            let (file, size) = (encode_attachment(&data).0, data.len() as u64);
+            (Attachment { name, content_type, content_id: None, size, file }, data)
+        });
     Ok(read.collect())
 }
 

@@ -41,10 +41,13 @@ impl Admin {
         for (number, attachment) in content.into_iter().flat_map(|content| &mut content.attachments).enumerate() {
             let field = format!("{path}.attachments[{number}].file_hash");
             if attachment.data.is_empty() && !attachment.file_hash.is_empty() {
-                let known = known.get_or_insert_with(|| self.context.replica.read(|ledger| files_of(ledger, tenant, name)));
+                let known =
+                    known.get_or_insert_with(|| self.context.replica.read(|ledger| files_of(ledger, tenant, name)));
                 match attachment.file_hash.parse().ok().and_then(|file: Hash| known.get(&file)) {
                     Some(size) => attachment.size = *size,
-                    None if name.is_empty() => fields.refuse(field, "is given without data; a message brings its files"),
+                    None if name.is_empty() => {
+                        fields.refuse(field, "is given without data; a message brings its files")
+                    }
                     None => fields.refuse(field, format!("is not that of a file which '{name}' has; give its data")),
                 }
                 continue;

@@ -242,9 +242,7 @@ async fn named(request: Request, next: Next) -> Response {
         return response;
     };
     match status.code() {
-        Code::OutOfRange => {
-            Status::from(error_texts::request_too_large(status.message(), most)).into_http()
-        }
+        Code::OutOfRange => Status::from(error_texts::request_too_large(status.message(), most)).into_http(),
         Code::Internal if status.message().starts_with(NO_MESSAGE) => {
             Status::invalid_argument(status.message()).into_http()
         }

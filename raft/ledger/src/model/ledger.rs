@@ -183,9 +183,9 @@ impl Ledger {
     /// Returns the files that the recipients of a run in this chunk of its page need: their part of a sealed audience,
     /// and the attachments.
     pub fn files_of_chunk(&self, run: &Run, chunk: u32) -> impl Iterator<Item = Hash> + '_ {
-        let part = chunk.checked_sub(run.first / CHUNK).and_then(|part| {
-            self.seal(&run.audience)?.parts.get(part as usize).copied()
-        });
+        let part = chunk
+            .checked_sub(run.first / CHUNK)
+            .and_then(|part| self.seal(&run.audience)?.parts.get(part as usize).copied());
         part.into_iter().chain(self.attached_files(&run.content))
     }
 

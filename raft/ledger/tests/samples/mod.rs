@@ -482,7 +482,13 @@ pub fn commands() -> Vec<(&'static str, Command)> {
         ("CampaignArm", campaign_arm("spring")),
         ("CampaignCancel", Command::CampaignCancel(campaign_name("spring"))),
         ("CampaignDelete", Command::CampaignDelete(campaign_name("spring"))),
-        ("RunBlock", Command::RunBlock(vec![RunBlock { run: RUN, file: Some(RunFile::Part(2)) }, RunBlock { run: RUN, file: None }])),
+        (
+            "RunBlock",
+            Command::RunBlock(vec![
+                RunBlock { run: RUN, file: Some(RunFile::Part(2)) },
+                RunBlock { run: RUN, file: None },
+            ]),
+        ),
         ("TenantSet", Command::TenantSet(tenant_set())),
         ("TenantRemove", Command::TenantRemove("acme".into())),
         ("OptOutTakeBack", Command::OptOutTakeBack(take_back("u1@example.org", 300))),

@@ -7,7 +7,9 @@ use reveille_ledger::access::Access;
 use reveille_ledger::calendar::{self, Pattern, When};
 use reveille_ledger::canary::Canary;
 use reveille_ledger::command::*;
-use reveille_ledger::content::{Attachment, AudienceChoice, Content, ContentChoice, NamedAudience, NamedTemplate, Seal};
+use reveille_ledger::content::{
+    Attachment, AudienceChoice, Content, ContentChoice, NamedAudience, NamedTemplate, Seal,
+};
 use reveille_ledger::decide::archive::{ArchiveCursor, next_batch};
 use reveille_ledger::decide::backfill::range;
 use reveille_ledger::decide::catch_up;

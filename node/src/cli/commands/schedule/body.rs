@@ -7,8 +7,8 @@ use reveille_ledger::LEVEL;
 use reveille_ledger::limits::limits;
 use reveille_proto::admin::v1::{Audience, Content, Field, Recipient, ScheduleBody};
 
-use crate::cli::attachments;
 use crate::cli::args::{ContentArgs, ContentChange, CreateArgs, RecipientArgs, TextArgs};
+use crate::cli::attachments;
 use crate::cli::failure::{BAD_ROWS_SHOWN, BadRows, Failure};
 use crate::cli::instant::to_wire;
 use crate::cli::recipients::{self, Recipients};

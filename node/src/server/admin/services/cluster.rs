@@ -266,11 +266,11 @@ impl Admin {
 #[cfg(test)]
 mod tests {
     use reveille_cluster::ops::zones::Zones;
+    use reveille_ledger::RunFile;
     use reveille_ledger::command::{
         Actor, ClaimRequest, Command, Entry, EpochStart, NodeUp, RunBlock, Trigger, VoterClock,
     };
     use reveille_ledger::ids::{ClaimOwner, Epoch, Incarnation, PageId, ScheduleId, Time};
-    use reveille_ledger::RunFile;
     use reveille_ledger::reply::CommandOutcome;
 
     use super::*;
@@ -297,7 +297,9 @@ mod tests {
                 other => panic!("{other:?}"),
             }
         }
-        play(Command::RunBlock(runs[2..].iter().map(|run| RunBlock { run: *run, file: Some(RunFile::Part(0)) }).collect()));
+        play(Command::RunBlock(
+            runs[2..].iter().map(|run| RunBlock { run: *run, file: Some(RunFile::Part(0)) }).collect(),
+        ));
         let (blocked_runs, count) = blocked(&ledger);
         assert_eq!((blocked_runs.len(), count as usize), (BLOCKED_MAX, BLOCKED_MAX + 5));
         assert_eq!(blocked_runs[0].run, runs[2].to_string());

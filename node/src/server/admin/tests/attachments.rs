@@ -32,8 +32,7 @@ fn schedule(name: &str, attachments: Vec<Attachment>) -> CreateScheduleRequest {
 
 async fn send(node: &Node, key: &str, attachments: Vec<Attachment>) -> Result<SendMessageResponse, Status> {
     let (key, to) = (key.to_owned(), vec![format!("{key}@example.net")]);
-    let request =
-        SendMessageRequest { key, to, content: Some(content(attachments)), ..SendMessageRequest::default() };
+    let request = SendMessageRequest { key, to, content: Some(content(attachments)), ..SendMessageRequest::default() };
     Ok(node.messages().send_message(request).await?.into_inner())
 }
 
@@ -71,9 +70,16 @@ async fn message_carries_its_files_and_a_repeat_with_others_is_refused() {
     let run = first.message.and_then(|message| message.run).expect("a run").run;
     node.until(&run, |run| run.state() == RunState::Finished).await;
     let email = source(&node, "one@example.net");
-    assert!(email.contains("multipart/mixed") && email.contains("\r\n filename=\"a.pdf\"\r\n\r\nJVBERg==\r\n"), "{email}");
-    assert!(send(&node, "one", vec![attachment("a.pdf", b"%PDF"), attachment("b.pdf", b"")]).await.expect("again").replayed);
-    for other in [vec![], vec![attachment("a.pdf", b"%PDF")], vec![attachment("a.pdf", b"%PDG"), attachment("b.pdf", b"")]] {
+    assert!(
+        email.contains("multipart/mixed") && email.contains("\r\n filename=\"a.pdf\"\r\n\r\nJVBERg==\r\n"),
+        "{email}"
+    );
+    assert!(
+        send(&node, "one", vec![attachment("a.pdf", b"%PDF"), attachment("b.pdf", b"")]).await.expect("again").replayed
+    );
+    for other in
+        [vec![], vec![attachment("a.pdf", b"%PDF")], vec![attachment("a.pdf", b"%PDG"), attachment("b.pdf", b"")]]
+    {
         let refused = send(&node, "one", other).await.expect_err("another content");
         assert_eq!(reason(&refused), (Code::AlreadyExists, "REQUEST_ID_REUSED".to_owned()));
     }
@@ -164,7 +170,10 @@ async fn template_holds_its_files_and_the_limits_are_told() {
         (vec![attachment("a.pdf", &vec![7; most + 1])], "content.attachments: have 10485761 bytes together"),
         (vec![attachment("a.pdf", b"x"); 11], "content.attachments: 11 are more than 10"),
         (vec![attachment("../a.pdf", b"x")], "content.attachments[0].name: contains a slash"),
-        (vec![Attachment { content_type: "pdf".to_owned(), ..attachment("a", b"x") }], "content.attachments[0].content_type: "),
+        (
+            vec![Attachment { content_type: "pdf".to_owned(), ..attachment("a", b"x") }],
+            "content.attachments[0].content_type: ",
+        ),
     ] {
         let refused = send(&node, "refused", attachments).await.expect_err("beyond a limit");
         assert_eq!(reason(&refused).0, Code::InvalidArgument);

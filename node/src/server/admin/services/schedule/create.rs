@@ -25,7 +25,11 @@ const NO_UNSUBSCRIBE: &str = "this node sends no bulk mail: its configuration ha
      would carry its way to opt out; what it is given waits for another node";
 
 /// Creates a schedule.
-pub async fn create(admin: &Admin, mut request: CreateScheduleRequest, call: &Call) -> ApiResult<CreateScheduleResponse> {
+pub async fn create(
+    admin: &Admin,
+    mut request: CreateScheduleRequest,
+    call: &Call,
+) -> ApiResult<CreateScheduleResponse> {
     let mut fields = Fields::default();
     let request_id = fields.request_id(&request.request_id);
     let files = files(admin, &mut fields, request.schedule.as_mut());
