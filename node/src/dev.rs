@@ -99,9 +99,9 @@ pub async fn run(args: Args, has_context: bool) -> Result<()> {
     if has_test_clock {
         eprintln!("clock     a test's: `reveille clock advance 20h` moves it");
     }
-    // Without a context commands come here by themselves.
+    // Without a context commands come here by themselves, and so do the clients.
     if node.admin_address.port() != Config::ADMIN_PORT || has_context {
-        eprintln!("\nfirst     export REVEILLE_ENDPOINT=http://{}", node.admin_address);
+        eprintln!("\nfirst     export REVEILLE_URL=http://{}", node.admin_address);
     }
     eprintln!("\ntry       reveille schedule create hello --every 1m --tz UTC --to you@example.com \\");
     eprintln!("            --sender me@example.com --subject 'Hello' --text FILE");

@@ -3,8 +3,10 @@
 mod cli;
 mod demo;
 mod dev;
+mod escape;
 mod format;
 mod mailbox;
+mod recipients;
 mod server;
 mod token_text;
 

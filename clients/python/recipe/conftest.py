@@ -43,7 +43,7 @@ class Node:
 
     def advance(self, duration):
         """Moves the clock on, by `20h` or `90s`, and waits until what is due by then is sent."""
-        environment = {**os.environ, "REVEILLE_ENDPOINT": self.url}
+        environment = {**os.environ, "REVEILLE_URL": self.url}
         subprocess.run([REVEILLE, "clock", "advance", duration], env=environment, check=True, capture_output=True)
 
     def emails(self, recipient="", count=0):

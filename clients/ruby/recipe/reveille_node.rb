@@ -28,7 +28,7 @@ class ReveilleNode
 
   # Moves the clock on, by `20h` or `90s`, and waits until what is due by then is sent.
   def advance(duration)
-    system({ "REVEILLE_ENDPOINT" => @url }, REVEILLE, "clock", "advance", duration, out: File::NULL, exception: true)
+    system({ "REVEILLE_URL" => @url }, REVEILLE, "clock", "advance", duration, out: File::NULL, exception: true)
   end
 
   # Returns the emails that were sent, oldest first. `count`: waits for so many, up to ten seconds.

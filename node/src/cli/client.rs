@@ -329,7 +329,7 @@ impl Client {
             reason: "UNREACHABLE".into(),
             message: format!("no node answers at {}: {why}", all()),
             field: Some("--endpoint".to_owned()),
-            next: Some("start a node, or name another with --endpoint HOST:PORT (or REVEILLE_ENDPOINT)".to_owned()),
+            next: Some("start a node, or name another with --endpoint HOST:PORT (or REVEILLE_URL)".to_owned()),
             ..Failure::default()
         };
         let until = Instant::now() + CONNECT_WITHIN;

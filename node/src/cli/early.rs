@@ -51,7 +51,7 @@ impl Early {
 }
 
 /// Removes the flags of every command from the usage line of an error. The parser lists each flag that has a value as
-/// if it were required, and REVEILLE_ENDPOINT gives one to `--endpoint`.
+/// if it were required, and REVEILLE_URL gives one to `--endpoint`.
 pub fn without_globals(mut error: clap::Error) -> clap::Error {
     let mut usage = match error.get(ContextKind::Usage) {
         Some(ContextValue::StyledStr(usage)) => usage.to_string(),

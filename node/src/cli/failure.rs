@@ -3,7 +3,6 @@
 //! Reasons are those of `reveille.admin.v1.ErrorReason` without their prefix. Failures that never reached a node have
 //! their own: USAGE, FILE, UNREACHABLE, ANSWER_LOST, TIMED_OUT, INTERRUPTED, PARTLY_DONE.
 
-use std::fmt;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -12,6 +11,7 @@ use tonic::{Code, Status};
 use tonic_types::{FieldViolation, StatusExt};
 
 use super::format;
+pub use crate::recipients::BadRow;
 
 /// Exit code of a command. The numbers are fixed, because scripts use them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -82,21 +82,6 @@ pub struct Failure {
     /// Unusable rows of a file, if they are the cause.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bad_rows: Option<Box<BadRows>>,
-}
-
-/// A row of a file that cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct BadRow {
-    /// Line in the file, from 1.
-    pub line: u64,
-    /// Why the row cannot be used.
-    pub problem: String,
-}
-
-impl fmt::Display for BadRow {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {}: {}", self.line, self.problem)
-    }
 }
 
 /// Unusable rows of a file.

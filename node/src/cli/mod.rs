@@ -22,7 +22,6 @@ mod contexts;
 mod doctor;
 mod early;
 mod endpoint;
-mod escape;
 mod failure;
 mod flags;
 #[cfg(test)]
@@ -47,9 +46,9 @@ use reveille_cluster::process::lifecycle::StartError;
 use reveille_ledger::refusal::CommandRefusal;
 use reveille_raft::FatalError;
 
-use crate::format;
 use crate::server::admission::AdmissionError;
 use crate::server::node_identity::NodeIdentityError;
+use crate::{escape, format};
 use args::{Cli, Command, Global, Question};
 use early::Early;
 use failure::{Exit, Failure, Stop};

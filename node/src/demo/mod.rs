@@ -147,7 +147,7 @@ fn mailbox() -> Result<Sink> {
 async fn stay_up(sink: &Sink, nodes: &Nodes, folder: &Folder) -> Result<()> {
     let listener = tokio::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     eprintln!("\nmailbox    http://{}/mailbox", listener.local_addr()?);
-    eprintln!("admin      export REVEILLE_ENDPOINT=http://{}", nodes.endpoints().join(",http://"));
+    eprintln!("admin      export REVEILLE_URL=http://{}", nodes.endpoints().join(",http://"));
     eprintln!("data       {}", folder.path.display());
     eprintln!("try        reveille run list; reveille explain RUN RECIPIENT; reveille cluster status");
     eprintln!("Ctrl-C ends it.");

@@ -34,7 +34,7 @@ async fn exit_code_says_what_happened() {
 #[tokio::test]
 async fn usage_in_an_error_leaves_out_flags_of_every_command() {
     let mut add = command(&["relay", "add", "zz", "-o", "table"]);
-    let ended = run(add.env("REVEILLE_ENDPOINT", "127.0.0.1:1")).await;
+    let ended = run(add.env("REVEILLE_URL", "127.0.0.1:1")).await;
     assert_eq!(ended.code, Some(2), "{ended:?}");
     let usage = ended.stderr.lines().find(|line| line.starts_with("Usage: reveille relay add ")).expect("a usage");
     assert!(usage.contains(" --host <HOST>") && usage.contains(" --port <PORT>"), "{usage}");

@@ -24,7 +24,7 @@ async fn next_address_is_asked_when_one_does_not_answer_or_cannot() {
     assert_eq!((follower.methods().len(), good.methods().len()), (1, 1));
 
     let mut from_environment = command(&["schedule", "show", "morning", "-o", "name"]);
-    let ended = run(from_environment.env("REVEILLE_ENDPOINT", &endpoints)).await;
+    let ended = run(from_environment.env("REVEILLE_URL", &endpoints)).await;
     assert_eq!(ended.code, Some(0), "{ended:?}");
 }
 

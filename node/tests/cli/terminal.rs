@@ -28,7 +28,7 @@ pub fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_reveille"));
     command
         .args(arguments)
-        .env_remove("REVEILLE_ENDPOINT")
+        .env_remove("REVEILLE_URL")
         .env_remove("REVEILLE_CONTEXT")
         .env_remove("REVEILLE_TOKEN")
         // No contexts: the fake node speaks plaintext.

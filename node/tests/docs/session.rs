@@ -239,7 +239,7 @@ impl Session {
         command.env("XDG_CONFIG_HOME", self.beside.path().join("config"));
         command.env("PATH", format!("{binaries}:{path}")).env("TZ", "UTC").env("LC_ALL", "C.UTF-8");
         if let Some(admin) = self.ports.iter().find(|port| port.written == "7600") {
-            command.env("REVEILLE_ENDPOINT", format!("127.0.0.1:{}", admin.real));
+            command.env("REVEILLE_URL", format!("127.0.0.1:{}", admin.real));
         }
         command
     }

@@ -107,7 +107,7 @@ impl Api {
     }
 }
 
-fn schedule(name: &str) -> String {
+pub fn schedule(name: &str) -> String {
     json!({
         "name": name,
         "when": { "daily": { "hour": 8 } },

@@ -13,6 +13,7 @@ mod erase;
 mod events;
 mod gap;
 mod http_json;
+mod http_routes;
 mod log;
 mod membership;
 mod messages;

@@ -69,7 +69,7 @@ fn message_is_sent_once_shown_and_cancelled_by_curl() {
     let mut later = bob;
     later["sendTime"] = json!("2090-01-01T00:00:00Z");
     let far = send("later", &later.to_string());
-    assert_eq!((far.status, &far.json()["fields"][0]["field"]), (400, &json!("send_time")), "{far:?}");
+    assert_eq!((far.status, &far.json()["fields"][0]["field"]), (400, &json!("sendTime")), "{far:?}");
     let at = jiff::Timestamp::now() + jiff::SignedDuration::from_hours(24);
     later["sendTime"] = json!(at.to_string());
     assert_eq!(sent(&send("later", &later.to_string())).0, 200);
@@ -101,9 +101,9 @@ fn what_is_wrong_with_a_message_is_named_and_nothing_is_sent() {
         (with("audience", json!({ "recipients": [{ "address": "a@example.com" }] })), "audience"),
         (with("content", json!({ "subject": "x", "text": "x" })), "content.sender"),
         (with("policies", json!({ "overlap": "OVERLAP_ALLOW" })), "policies.overlap"),
-        (with("policies", json!({ "maxAttempts": 1000 })), "policies.max_attempts"),
+        (with("policies", json!({ "maxAttempts": 1000 })), "policies.maxAttempts"),
         (with("priority", json!(256)), "priority"),
-        (with("keyRule", json!(7)), "key_rule"),
+        (with("keyRule", json!(7)), "keyRule"),
     ];
     for (body, field) in cases {
         assert_eq!(problem(&body, "one"), (400, field.to_owned()), "{body}");

@@ -48,7 +48,7 @@ pub fn start(folder: &Path, name: &str, flags: &[&str]) -> Command {
 pub fn user(folder: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_reveille"));
     command.env("XDG_CONFIG_HOME", folder.join(CLIENT)).stdin(Stdio::null());
-    for name in ["REVEILLE_ENDPOINT", "REVEILLE_CONTEXT", "REVEILLE_TOKEN"] {
+    for name in ["REVEILLE_URL", "REVEILLE_CONTEXT", "REVEILLE_TOKEN"] {
         command.env_remove(name);
     }
     command

@@ -114,7 +114,7 @@ pub struct Global {
     #[arg(
         long,
         global = true,
-        env = "REVEILLE_ENDPOINT",
+        env = "REVEILLE_URL",
         value_delimiter = ',',
         value_name = "HOST:PORT,…",
         value_parser = Endpoint::parse

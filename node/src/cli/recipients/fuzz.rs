@@ -4,8 +4,10 @@ use std::io::BufReader;
 
 use proptest::prelude::*;
 use reveille_fuzz::{cases, text};
+use reveille_ledger::address::Address;
 
 use super::*;
+use crate::recipients::Read;
 
 #[rustfmt::skip]
 const FRAGMENTS: &[&str] = &[

@@ -62,9 +62,10 @@ const STREAMS_MAX: u32 = 256;
 /// Interval of keep-alive pings. A connection that does not answer one within `PONG_WITHIN` is closed.
 const PING_EVERY: Duration = Duration::from_secs(20);
 const PONG_WITHIN: Duration = Duration::from_secs(20);
-/// The only call without the time limit of all calls, because a client stream is answered after its last piece.
+/// The only calls without the time limit of all calls, because a client stream is answered after its last piece.
 /// `upload` limits the time and the size of a piece and of the whole stream.
-const UPLOAD: &str = "/reveille.admin.v1.AudienceService/PutPart";
+const UPLOADS: [&str; 2] =
+    ["/reveille.admin.v1.AudienceService/PutPart", "/reveille.admin.v1.AudienceService/UploadRecipients"];
 /// Start of the error text of `prost` for bytes that are not a valid message.
 const NO_MESSAGE: &str = "failed to decode Protobuf message";
 /// First words of the methods that change nothing. `TestRelay` opens a session and sends no email; `ServerReflectionInfo`
@@ -102,7 +103,7 @@ pub async fn serve(
     let routes = router(&admin)?.add_service(health_service).into_axum_router();
     let memory =
         from_fn_with_state(listen::message_memory(), |State(memory), request: Request, next: Next| async move {
-            match request.uri().path() == UPLOAD {
+            match UPLOADS.contains(&request.uri().path()) {
                 // Upload pieces are limited by `upload` itself.
                 true => next.run(request).await,
                 false => listen::meter_memory(memory, request, next)
@@ -202,13 +203,13 @@ pub fn router(admin: &Arc<Admin>) -> Result<Routes, tonic_reflection::server::Er
     Ok(Routes::from(routes.into_axum_router().layer(from_fn(named))))
 }
 
-/// Limits the time until the response of every call begins, except for [`UPLOAD`].
+/// Limits the time until the response of every call begins, except for [`UPLOADS`].
 fn bounded(routes: Router, longest: Duration) -> Router {
     routes.layer(from_fn_with_state(longest, within))
 }
 
 async fn within(State(longest): State<Duration>, request: Request, next: Next) -> Response {
-    if request.uri().path() == UPLOAD {
+    if UPLOADS.contains(&request.uri().path()) {
         return next.run(request).await;
     }
     let kind = kind_of(request.uri().path());
@@ -260,11 +261,12 @@ mod tests {
 
     #[tokio::test]
     async fn part_has_its_own_time_and_every_other_call_the_longest() {
-        assert!(UPLOAD.starts_with(&format!("/{}/", AudienceServiceServer::<Admin>::NAME)));
+        let [upload, _] = UPLOADS;
+        assert!(UPLOADS.iter().all(|path| path.starts_with(&format!("/{}/", AudienceServiceServer::<Admin>::NAME))));
         let longest = Duration::from_millis(50);
         let slow = move || async move { tokio::time::sleep(4 * longest).await };
         let stuck = || std::future::pending::<()>();
-        let routes = Router::new().route(UPLOAD, post(slow)).route("/other/Call", post(stuck));
+        let routes = Router::new().route(upload, post(slow)).route("/other/Call", post(stuck));
         let mut routes = bounded(routes.route("/other/GetIt", post(stuck)), longest);
         let mut answered = async |path: &str| {
             let request = Request::post(path).body(Body::empty()).expect("a request");
@@ -272,7 +274,7 @@ mod tests {
             let status = Status::from_header_map(answer.headers())?;
             Some((status.code(), status.get_details_error_info().map(|info| info.reason)))
         };
-        assert_eq!(answered(UPLOAD).await, None, "it was not cut short");
+        assert_eq!(answered(upload).await, None, "it was not cut short");
         let unknown = Some("OUTCOME_UNKNOWN".to_owned());
         assert_eq!(answered("/other/Call").await, Some((Code::DeadlineExceeded, unknown)), "it may have happened");
         assert_eq!(answered("/other/GetIt").await, Some((Code::DeadlineExceeded, None)), "a read changes nothing");

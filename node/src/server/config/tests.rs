@@ -43,7 +43,7 @@ fn flags_win_over_the_environment_and_that_over_the_file() {
         ("REVEILLE__JOIN", "env:TOKEN"),
         ("REVEILLE__INSECURE", "true"),
         ("REVEILLE__RAFT__SNAPSHOT_EVERY", "900"),
-        ("REVEILLE_ENDPOINT", "not a setting"),
+        ("REVEILLE_URL", "not a setting"),
         ("HOME", "/root"),
     ];
     let flags = Settings {

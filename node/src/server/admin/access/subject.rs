@@ -23,7 +23,7 @@ use reveille_proto::admin::v1::{
     ResolveDoubtsRequest, ResumeCampaignRequest, ResumeRunRequest, ResumeScheduleRequest, RevokeTokenRequest,
     RotateAuthorityRequest, ScheduleBody, ScrubRequest, SealAudienceRequest, SendMessageRequest, SendTestRequest,
     SetPoolRequest, SetTenantRequest, TakeBackOptOutRequest, TestRelayRequest, TransferLeaderRequest,
-    TriggerScheduleRequest, UpdateScheduleRequest, WatchEventsRequest, WatchRunRequest,
+    TriggerScheduleRequest, UpdateScheduleRequest, UploadRecipientsRequest, WatchEventsRequest, WatchRunRequest,
 };
 use tonic::Streaming;
 
@@ -160,6 +160,7 @@ of_cluster! {
     SetPoolRequest,
     SetTenantRequest,
     Streaming<PutPartRequest>,
+    Streaming<UploadRecipientsRequest>,
     TestRelayRequest,
     TransferLeaderRequest,
 }

@@ -72,6 +72,7 @@ pub const ACCESS: &[AccessRow] = &[
     row("/reveille.admin.v1.CampaignService/DeleteCampaign", EDIT, Reach::Tenant),
     row("/reveille.admin.v1.AudienceService/PrepareAudience", EDIT, Reach::Tenant),
     row("/reveille.admin.v1.AudienceService/PutPart", EDIT, Reach::NoTenant),
+    row("/reveille.admin.v1.AudienceService/UploadRecipients", EDIT, Reach::NoTenant),
     row("/reveille.admin.v1.AudienceService/SealAudience", EDIT, Reach::Tenant),
     row("/reveille.admin.v1.AudienceService/ListAudiences", VIEW, Reach::Tenant),
     row("/reveille.admin.v1.AudienceService/GetAudience", VIEW, Reach::Tenant),

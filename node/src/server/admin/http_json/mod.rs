@@ -19,7 +19,7 @@ mod routes;
 mod tests;
 
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -46,7 +46,8 @@ const GRPC: &str = "application/grpc";
 /// The HTTP form of the API.
 pub struct HttpJson {
     methods: Vec<HttpMethod>,
-    openapi: String,
+    /// Made when it is first read.
+    openapi: OnceLock<String>,
     /// True if calls need no token.
     is_insecure: bool,
 }
@@ -97,8 +98,7 @@ impl HttpJson {
             Ok(HttpMethod { verb: row.verb, path: row.path, body: row.body, method, grpc_path })
         });
         let methods = methods.collect::<Result<Vec<_>, Box<dyn std::error::Error + Send + Sync>>>()?;
-        let openapi = openapi::document(&methods).to_string();
-        Ok(HttpJson { methods, openapi, is_insecure })
+        Ok(HttpJson { methods, openapi: OnceLock::new(), is_insecure })
     }
 
     /// True if a web page in a browser may have sent the request.
@@ -142,7 +142,8 @@ pub async fn by_path(State(api): State<Arc<HttpJson>>, request: Request, next: N
         return response::of_web_page();
     }
     if request.uri().path() == OPENAPI && request.method() == Method::GET {
-        return ([(header::CONTENT_TYPE, "application/json")], api.openapi.clone()).into_response();
+        let document = api.openapi.get_or_init(|| openapi::document(&api.methods).to_string());
+        return ([(header::CONTENT_TYPE, "application/json")], document.clone()).into_response();
     }
     let (method, in_path) = match api.find(request.method().as_str(), request.uri().path()) {
         Ok(found) => found,
@@ -183,11 +184,11 @@ pub async fn with_body(mut request: Request, next: Next) -> Response {
 pub async fn by_message(mut request: Request, next: Next) -> Response {
     let Some(call) = request.extensions_mut().remove::<HttpCall>() else { return next.run(request).await };
     let (mut head, body) = request.into_parts();
-    match request::message(&call, &head.headers, body).await {
-        Ok(message) => {
+    match request::messages(&call, &head.headers, body).await {
+        Ok(messages) => {
             head.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(GRPC));
             head.headers.remove(header::CONTENT_LENGTH);
-            next.run(Request::from_parts(head, Body::from(message))).await
+            next.run(Request::from_parts(head, messages)).await
         }
         Err(refused) => tonic::Status::from(refused).into_http(),
     }

@@ -6,7 +6,7 @@ use prost_reflect::{Cardinality, FieldDescriptor, Kind, MessageDescriptor};
 use serde_json::{Map, Value, json};
 
 use super::HttpMethod;
-use super::request::field_of;
+use super::request::{field_of, id_field};
 use super::routes::BodyPart;
 
 /// Returns the document.
@@ -103,13 +103,14 @@ fn operation(method: &HttpMethod, schemas: &mut Schemas) -> Value {
             BodyPart::None => false,
             BodyPart::Whole => true,
             BodyPart::Field(body) => body == field.name(),
+            BodyPart::Pieces(body) => body == field.name() || field.name() == "content_type",
         };
         !is_body && !in_path.contains(&field.name())
     });
     for field in in_query {
         parameters.push(json!({ "name": field.json_name(), "in": "query", "schema": schemas.field(&field) }));
     }
-    for (header, field) in [("Idempotency-Key", "request_id"), ("If-Match", "etag")] {
+    for (header, field) in [("Idempotency-Key", id_field(&input, in_path.is_empty())), ("If-Match", "etag")] {
         if input.get_field_by_name(field).is_some() {
             parameters.push(json!({ "name": header, "in": "header", "schema": { "type": "string" } }));
         }
@@ -132,11 +133,15 @@ fn operation(method: &HttpMethod, schemas: &mut Schemas) -> Value {
     });
     let body = match method.body {
         BodyPart::None => None,
-        BodyPart::Whole => Some(schemas.message(&input)),
-        BodyPart::Field(field) => input.get_field_by_name(field).map(|field| schemas.field(&field)),
+        BodyPart::Whole => Some((vec!["application/json"], schemas.message(&input))),
+        BodyPart::Field(field) => {
+            input.get_field_by_name(field).map(|field| (vec!["application/json"], schemas.field(&field)))
+        }
+        BodyPart::Pieces(_) => Some((vec!["text/csv", "application/jsonl"], json!({ "type": "string" }))),
     };
-    if let Some(schema) = body {
-        operation["requestBody"] = json!({ "content": { "application/json": { "schema": schema } } });
+    if let Some((kinds, schema)) = body {
+        let content = kinds.into_iter().map(|kind| (kind.to_owned(), json!({ "schema": schema })));
+        operation["requestBody"] = json!({ "content": content.collect::<Map<_, _>>() });
     }
     operation
 }

@@ -7,6 +7,7 @@ use percent_encoding::percent_decode_str;
 use prost::Message;
 use prost_reflect::{DeserializeOptions, DynamicMessage, FieldDescriptor, Kind, MessageDescriptor};
 use serde_json::{Map, Value};
+use tokio_stream::StreamExt as _;
 
 use super::routes::BodyPart;
 use super::{FRAME_HEAD, HttpCall};
@@ -44,21 +45,28 @@ pub fn fields_in_path(template: &'static str, path: &str) -> Option<FieldsInPath
     Some(fields)
 }
 
-/// Returns the message of a call, in the frame of gRPC.
+/// Returns the messages of a call, in frames of gRPC.
 ///
 /// # Errors
 /// If the body is too large, is not JSON, or does not fit the message.
-pub async fn message(call: &HttpCall, headers: &HeaderMap, body: Body) -> ApiResult<Vec<u8>> {
+pub async fn messages(call: &HttpCall, headers: &HeaderMap, body: Body) -> ApiResult<Body> {
     let method = call.method().ok_or_else(|| error_texts::broken("a call without a method".to_owned()))?;
     let descriptor = method.method.input();
+    let mut fields = Map::new();
+    if let BodyPart::Pieces(field) = method.body {
+        add_from_head(call, headers, &descriptor, &mut fields)?;
+        let first = frame(&of_fields(&descriptor, fields)?)?;
+        return Ok(pieces(descriptor, field, first, body));
+    }
     let most = request_bytes_max(method.method.parent_service().full_name());
     let body = whole(body, most).await?;
-    let mut fields = Map::new();
     if !body.iter().all(u8::is_ascii_whitespace) {
         let given: Value = serde_json::from_slice(&body)
             .map_err(|error| ApiError::of_field("body", format!("is not JSON: {error}")))?;
         match (method.body, given) {
-            (BodyPart::None, _) => return Err(ApiError::of_field("body", "is given, but this request has none")),
+            (BodyPart::None | BodyPart::Pieces(_), _) => {
+                return Err(ApiError::of_field("body", "is given, but this request has none"));
+            }
             (BodyPart::Whole, Value::Object(whole)) => fields = whole,
             (BodyPart::Whole, _) => return Err(ApiError::of_field("body", "is not a JSON object")),
             (BodyPart::Field(field), part) => {
@@ -66,20 +74,36 @@ pub async fn message(call: &HttpCall, headers: &HeaderMap, body: Body) -> ApiRes
             }
         }
     }
+    add_from_head(call, headers, &descriptor, &mut fields)?;
+    Ok(Body::from(frame(&of_fields(&descriptor, fields)?)?))
+}
+
+/// Returns the field that the header `Idempotency-Key` gives. The key of a message is its request id; where it is in the
+/// path, the header has nothing to say.
+pub fn id_field(descriptor: &MessageDescriptor, is_path_empty: bool) -> &'static str {
+    if is_path_empty && descriptor.get_field_by_name("key").is_some() { "key" } else { "request_id" }
+}
+
+/// Adds the fields in query, path and headers.
+fn add_from_head(
+    call: &HttpCall,
+    headers: &HeaderMap,
+    descriptor: &MessageDescriptor,
+    fields: &mut Map<String, Value>,
+) -> ApiResult<()> {
     for (name, value) in form_urlencoded::parse(call.query.as_bytes()) {
-        add(&descriptor, &mut fields, &name, &value, Place::Query)?;
+        add(descriptor, fields, &name, &value, Place::Query)?;
     }
     for (name, value) in &call.in_path {
-        add(&descriptor, &mut fields, name, value, Place::Path)?;
+        add(descriptor, fields, name, value, Place::Path)?;
     }
-    // The key of a message is its request id. Where it is in the path, the header has nothing to say.
-    let has_key = descriptor.get_field_by_name("key").is_some() && call.in_path.is_empty();
-    let request_id = if has_key { "key" } else { "request_id" };
-    for (header, field) in [(IDEMPOTENCY_KEY, request_id), (header::IF_MATCH.as_str(), "etag")] {
+    let request_id = id_field(descriptor, call.in_path.is_empty());
+    let (kind, condition) = (header::CONTENT_TYPE.as_str(), header::IF_MATCH.as_str());
+    for (header, field) in [(IDEMPOTENCY_KEY, request_id), (condition, "etag"), (kind, "content_type")] {
         let Some(value) = headers.get(header) else { continue };
         let value = value.to_str().map_err(|_| ApiError::of_field(header, "is not an ASCII text"))?;
         match descriptor.get_field_by_name(field) {
-            Some(_) => add(&descriptor, &mut fields, field, value.trim_matches('"'), Place::Header)?,
+            Some(_) => add(descriptor, fields, field, value.trim_matches('"'), Place::Header)?,
             // A condition that is not checked must not pass. A key is of no use where repeating changes nothing.
             None if field == "etag" => {
                 return Err(ApiError::of_field(header, "is given, but this request has no etag"));
@@ -87,14 +111,31 @@ pub async fn message(call: &HttpCall, headers: &HeaderMap, body: Body) -> ApiRes
             None => {}
         }
     }
+    Ok(())
+}
+
+fn of_fields(descriptor: &MessageDescriptor, fields: Map<String, Value>) -> ApiResult<DynamicMessage> {
     let options = DeserializeOptions::new();
-    let message = DynamicMessage::deserialize_with_options(descriptor, Value::Object(fields), &options)
-        .map_err(|error| ApiError::of_field("body", error.to_string()))?;
+    DynamicMessage::deserialize_with_options(descriptor.clone(), Value::Object(fields), &options)
+        .map_err(|error| ApiError::of_field("body", error.to_string()))
+}
+
+fn frame(message: &DynamicMessage) -> ApiResult<Vec<u8>> {
     let mut frame = vec![0; FRAME_HEAD];
     message.encode(&mut frame).map_err(|error| error_texts::broken(error.to_string()))?;
-    let length = u32::try_from(frame.len() - FRAME_HEAD).map_err(|_| too_large(most))?;
+    let length = u32::try_from(frame.len() - FRAME_HEAD).map_err(|error| error_texts::broken(error.to_string()))?;
     frame[1..FRAME_HEAD].copy_from_slice(&length.to_be_bytes());
     Ok(frame)
+}
+
+/// Returns the frames of a client stream: the first one, and one for each piece of the body.
+fn pieces(descriptor: MessageDescriptor, field: &'static str, first: Vec<u8>, body: Body) -> Body {
+    let pieces = body.into_data_stream().map(move |piece| {
+        let mut message = DynamicMessage::new(descriptor.clone());
+        message.set_field_by_name(field, prost_reflect::Value::Bytes(piece?));
+        frame(&message).map_err(|error| axum::Error::new(error.to_string()))
+    });
+    Body::from_stream(tokio_stream::once(Ok(first)).chain(pieces))
 }
 
 /// Reads a body. One that is too large is read on for as long again: many clients report no answer that comes before

@@ -14,36 +14,34 @@ use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
 use super::routes::BodyPart;
-use super::{FRAME_HEAD, HttpCall};
+use super::{FRAME_HEAD, HttpCall, HttpMethod};
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const JSON_LINES: HeaderValue = HeaderValue::from_static("application/jsonl");
 const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
 /// Value of `Retry-After` in seconds.
 const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
+/// The same where an operator must free space first, or another node must answer.
+const RETRY_AFTER_NO_ROOM: HeaderValue = HeaderValue::from_static("30");
 
 /// Returns the response to an HTTP request: one message, or for a stream of messages a line each.
 pub async fn of_call(call: &HttpCall, answer: Response) -> Response {
     let Some(method) = call.method() else { return problem(&Status::internal("no method"), None) };
-    let body_field = match method.body {
-        BodyPart::Field(field) => Some(field),
-        BodyPart::None | BodyPart::Whole => None,
-    };
     let (head, body) = answer.into_parts();
     if let Some(status) = Status::from_header_map(&head.headers).filter(|status| status.code() != Code::Ok) {
-        return problem(&status, body_field);
+        return problem(&status, Some(method));
     }
     let mut messages = Messages { body, unread: Vec::new(), kind: method.method.output() };
     if method.method.is_server_streaming() {
-        return stream(messages).await;
+        return stream(messages, method).await;
     }
     match messages.next().await {
         Ok(Some(message)) => match messages.next().await {
             Ok(_) => one(&message),
-            Err(status) => problem(&status, body_field),
+            Err(status) => problem(&status, Some(method)),
         },
         Ok(None) => problem(&Status::internal("an answer without a message"), None),
-        Err(status) => problem(&status, body_field),
+        Err(status) => problem(&status, Some(method)),
     }
 }
 
@@ -134,10 +132,10 @@ fn etag(message: &DynamicMessage) -> Option<HeaderValue> {
 
 /// Returns a response with a line for each message. An error after the first line is a last line with the problem as its
 /// only field `error`.
-async fn stream(mut messages: Messages) -> Response {
+async fn stream(mut messages: Messages, method: &HttpMethod) -> Response {
     let first = match messages.next().await {
         Ok(first) => first,
-        Err(status) => return problem(&status, None),
+        Err(status) => return problem(&status, Some(method)),
     };
     let (lines, received) = mpsc::channel::<Result<Bytes, std::io::Error>>(1);
     tokio::spawn(async move {
@@ -167,17 +165,20 @@ fn to_json(message: &DynamicMessage) -> Value {
     message.serialize_with_options(serde_json::value::Serializer, &options).unwrap_or(Value::Null)
 }
 
-/// Returns a problem of RFC 9457. Paths of fields are those of the body, which may be the field `body_field`.
-fn problem(status: &Status, body_field: Option<&str>) -> Response {
-    problem_with(http_status(status), status, body_field)
+/// Returns a problem of RFC 9457. Paths of fields are those of the body of the request.
+fn problem(status: &Status, method: Option<&HttpMethod>) -> Response {
+    problem_with(http_status(status), status, method)
 }
 
-fn problem_with(code: StatusCode, status: &Status, body_field: Option<&str>) -> Response {
-    let fields = Value::Object(problem_fields(code, status, body_field));
+fn problem_with(code: StatusCode, status: &Status, method: Option<&HttpMethod>) -> Response {
+    let fields = Value::Object(problem_fields(code, status, method));
     let mut response = (code, fields.to_string()).into_response();
     let headers: &mut HeaderMap = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, PROBLEM);
     let added: Option<(HeaderName, HeaderValue)> = match code {
+        StatusCode::SERVICE_UNAVAILABLE if reason(status) == "NO_ROOM" => {
+            Some((header::RETRY_AFTER, RETRY_AFTER_NO_ROOM))
+        }
         StatusCode::UNAUTHORIZED => Some((header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))),
         StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => Some((header::RETRY_AFTER, RETRY_AFTER)),
         _ => None,
@@ -186,7 +187,7 @@ fn problem_with(code: StatusCode, status: &Status, body_field: Option<&str>) -> 
     response
 }
 
-fn problem_fields(code: StatusCode, status: &Status, body_field: Option<&str>) -> Map<String, Value> {
+fn problem_fields(code: StatusCode, status: &Status, method: Option<&HttpMethod>) -> Map<String, Value> {
     let mut problem = Map::new();
     problem.insert("type".to_owned(), "about:blank".into());
     problem.insert("title".to_owned(), code.canonical_reason().unwrap_or_default().into());
@@ -200,25 +201,57 @@ fn problem_fields(code: StatusCode, status: &Status, body_field: Option<&str>) -
         problem.extend(known.map(|(key, value)| (key.clone(), value.as_str().into())));
     }
     if let Some(request) = details.bad_request() {
-        let prefix = body_field.map(|field| format!("{field}."));
-        let in_body = |field: &str| {
-            let inner = prefix.as_ref().and_then(|prefix| field.strip_prefix(prefix.as_str()));
-            inner.unwrap_or(field).to_owned()
+        let in_body = |field: &str| match method {
+            // It is a header of the request.
+            Some(HttpMethod { body: BodyPart::Pieces(_), .. }) if field == "content_type" => {
+                header::CONTENT_TYPE.to_string()
+            }
+            Some(HttpMethod { body, method, .. }) => {
+                let path = json_path(&method.input(), field);
+                let inner = body.field().and_then(|body| path.strip_prefix(body)?.strip_prefix('.'));
+                inner.unwrap_or(&path).to_owned()
+            }
+            None => field.to_owned(),
         };
-        let fields = request.field_violations.iter();
+        let fields = &request.field_violations;
+        if let Some(first) = fields.first()
+            && let Some(rest) = status.message().strip_prefix(&format!("{}: ", first.field))
+        {
+            problem.insert("detail".to_owned(), format!("{}: {rest}", in_body(&first.field)).into());
+        }
+        let fields = fields.iter();
         let fields = fields.map(|wrong| json!({ "field": in_body(&wrong.field), "detail": wrong.description }));
         problem.insert("fields".to_owned(), fields.collect());
     }
     problem
 }
 
+/// Returns the path of a field of a message with the names that JSON has: `max_runs` is `maxRuns`. Keys of maps stay.
+fn json_path(message: &MessageDescriptor, path: &str) -> String {
+    let mut message = Some(message.clone());
+    let parts = path.split('.').map(|part| {
+        let (name, index) = part.split_at(part.find('[').unwrap_or(part.len()));
+        let Some(field) = message.take().and_then(|message| message.get_field_by_name(name)) else {
+            return part.to_owned();
+        };
+        message = field.kind().as_message().filter(|_| !field.is_map()).cloned();
+        format!("{}{index}", field.json_name())
+    });
+    parts.collect::<Vec<_>>().join(".")
+}
+
+fn reason(status: &Status) -> String {
+    status.get_details_error_info().map(|info| info.reason).unwrap_or_default()
+}
+
 /// Returns the status of HTTP. 504 alone says that the outcome is not known.
 fn http_status(status: &Status) -> StatusCode {
-    let reason = status.get_details_error_info().map(|info| info.reason).unwrap_or_default();
-    match (status.code(), reason.as_str()) {
+    match (status.code(), reason(status).as_str()) {
         (_, "ETAG_MISMATCH") => StatusCode::PRECONDITION_FAILED,
         (_, "CURSOR_TOO_OLD") => StatusCode::GONE,
         (_, "BUSY") => StatusCode::TOO_MANY_REQUESTS,
+        // The node cannot handle it now, and the client did nothing wrong.
+        (_, "NO_ROOM") => StatusCode::SERVICE_UNAVAILABLE,
         (_, "TOO_LARGE") => StatusCode::PAYLOAD_TOO_LARGE,
         (Code::InvalidArgument | Code::OutOfRange, _) => StatusCode::BAD_REQUEST,
         (Code::Unauthenticated, _) => StatusCode::UNAUTHORIZED,

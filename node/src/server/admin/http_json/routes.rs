@@ -9,6 +9,18 @@ pub enum BodyPart {
     Whole,
     /// This field.
     Field(&'static str),
+    /// This field of bytes, in the messages of a client stream. The first message has the content type too.
+    Pieces(&'static str),
+}
+
+impl BodyPart {
+    /// Returns the field that is the body.
+    pub fn field(self) -> Option<&'static str> {
+        match self {
+            BodyPart::Field(field) => Some(field),
+            BodyPart::None | BodyPart::Whole | BodyPart::Pieces(_) => None,
+        }
+    }
 }
 
 /// One HTTP request.
@@ -89,6 +101,12 @@ pub const HTTP_ROWS: &[HttpRow] = &[
     get("/v1/audiences/{name}", "AudienceService/GetAudience"),
     delete("/v1/audiences/{name}", "AudienceService/DeleteAudience"),
     post("/v1/audiences/{name}/prepare", "AudienceService/PrepareAudience"),
+    HttpRow {
+        verb: "POST",
+        path: "/v1/audience-parts",
+        body: BodyPart::Pieces("piece"),
+        method: "AudienceService/UploadRecipients",
+    },
     post("/v1/audiences/{name}/seal", "AudienceService/SealAudience"),
     post("/v1/opt-outs", "OptOutService/AddOptOut"),
     post("/v1/opt-outs/import", "OptOutService/ImportOptOuts"),

@@ -28,7 +28,7 @@ fn fields_of_table_are_fields_of_messages() {
             let first = path.split('.').next().unwrap_or_default();
             assert!(input.get_field_by_name(first).is_some(), "{} {path}", method.path);
         }
-        if let BodyPart::Field(field) = method.body {
+        if let BodyPart::Field(field) | BodyPart::Pieces(field) = method.body {
             assert!(input.get_field_by_name(field).is_some(), "{} {field}", method.path);
         }
     }

@@ -16,7 +16,7 @@ use reveille_proto::admin::v1::audience_service_server::AudienceService;
 use reveille_proto::admin::v1::{
     self, DeleteAudienceRequest, DeleteAudienceResponse, ErrorReason, GetAudienceRequest, GetAudienceResponse,
     ListAudiencesRequest, ListAudiencesResponse, PrepareAudienceRequest, PrepareAudienceResponse, PutPartRequest,
-    PutPartResponse, SealAudienceRequest, SealAudienceResponse,
+    PutPartResponse, SealAudienceRequest, SealAudienceResponse, UploadRecipientsRequest, UploadRecipientsResponse,
 };
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Status, Streaming};
@@ -126,6 +126,7 @@ serve! {
         [type SealAudienceStream = ReceiverStream<Result<SealAudienceResponse, Status>>]
         prepare_audience(PrepareAudienceRequest) -> PrepareAudienceResponse;
         put_part(Streaming<PutPartRequest>) -> PutPartResponse;
+        upload_recipients(Streaming<UploadRecipientsRequest>) -> UploadRecipientsResponse;
         seal_audience(SealAudienceRequest) -> ReceiverStream<Result<SealAudienceResponse, Status>>;
         list_audiences(ListAudiencesRequest) -> ListAudiencesResponse;
         get_audience(GetAudienceRequest) -> GetAudienceResponse;

@@ -61,4 +61,5 @@ mod tenant;
 mod token;
 mod upgrade;
 pub(crate) mod upload;
+mod upload_recipients;
 pub(crate) mod watch;

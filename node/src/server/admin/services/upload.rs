@@ -17,8 +17,8 @@ use reveille_proto::admin::v1::{
     SealAudienceResponse,
 };
 use reveille_raft::crash;
-use tokio::sync::mpsc;
-use tokio::time::timeout;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::time::{Instant as Moment, timeout, timeout_at};
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_stream::{Stream, StreamExt as _};
 use tonic::{Code, Status, Streaming};
@@ -29,10 +29,10 @@ use crate::server::admin::{Admin, ApiError, ApiResult, Call};
 /// Maximum size of a part in bytes: one KiB per recipient on average.
 pub const PART_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Timeout for the next piece of a part.
-const PIECE_WITHIN: Duration = Duration::from_secs(30);
+pub(super) const PIECE_WITHIN: Duration = Duration::from_secs(30);
 /// Timeout for a whole part: the largest takes about this long at a megabit per second. No other timeout applies to
 /// this call (`listen`).
-const PART_WITHIN: Duration = Duration::from_secs(600);
+pub(super) const PART_WITHIN: Duration = Duration::from_secs(600);
 /// Minimum interval between two progress messages of the check.
 const REPORT_EVERY: Duration = Duration::from_millis(250);
 /// The next step for the user if a part is missing or has changed.
@@ -60,35 +60,46 @@ impl Admin {
         pieces: Streaming<PutPartRequest>,
         _: &Call,
     ) -> Result<PutPartResponse, Status> {
-        let busy = || ApiError::new(Code::Unavailable, ErrorReason::Busy, "too many parts are received here now");
-        let one = timeout(PIECE_WITHIN, Arc::clone(&self.uploads).acquire_owned()).await;
-        let _one = one.ok().and_then(Result::ok).ok_or_else(busy)?;
+        let _place = self.upload_place().await?;
         let Sent { part, number, bytes } = sent(pieces, PIECE_WITHIN, PART_WITHIN).await?;
+        self.keep_part(part, &format!("part {number}"), bytes).await?;
+        Ok(PutPartResponse {})
+    }
+
+    /// Waits for one of the few places for parts that are received at a time.
+    pub(super) async fn upload_place(&self) -> ApiResult<OwnedSemaphorePermit> {
+        let busy = || ApiError::new(Code::Unavailable, ErrorReason::Busy, "too many parts are received here now");
+        let place = timeout(PIECE_WITHIN, Arc::clone(&self.uploads).acquire_owned()).await;
+        place.ok().and_then(Result::ok).ok_or_else(busy)
+    }
+
+    /// Stores a part on a majority. `what` names it in errors.
+    pub(super) async fn keep_part(&self, part: Hash, what: &str, bytes: Vec<u8>) -> ApiResult<()> {
         let context = Arc::clone(&self.context);
         let kept = tokio::task::spawn_blocking(move || context.parts.admit(part, &bytes)).await;
         match kept.unwrap_or_else(|panic| Err(std::io::Error::other(panic))) {
             Ok(()) => {}
             Err(error) if error.kind() == ErrorKind::InvalidData => {
-                return Err(ApiError::of_field("piece", format!("part {number}: {error}")).into());
+                return Err(ApiError::of_field("piece", format!("{what}: {error}")));
             }
             Err(error) => {
                 let name = &self.context.introduction.name;
-                let message = format!("{name} cannot write part {number}: {error}");
+                let message = format!("{name} cannot write {what}: {error}");
                 let next = match error.kind() {
                     ErrorKind::StorageFull | ErrorKind::QuotaExceeded => format!("free space on that volume of {name}"),
                     _ => "reveille doctor".to_owned(),
                 };
-                return Err(ApiError::new(Code::Unavailable, ErrorReason::NoQuorum, message).next(&next).into());
+                return Err(ApiError::new(Code::Unavailable, ErrorReason::NoQuorum, message).next(&next));
             }
         }
         let missing = spread(&self.context, &[part]).await.map_err(|error| not_written(&error))?;
         if !missing.is_empty() {
             // No majority has confirmed the part (P20).
-            let message = format!("part {number} is not on a majority yet");
-            return Err(ApiError::new(Code::Unavailable, ErrorReason::NoQuorum, message).next(AGAIN).into());
+            let message = format!("{what} is not on a majority yet");
+            return Err(ApiError::new(Code::Unavailable, ErrorReason::NoQuorum, message).next(AGAIN));
         }
         crash::point("admin.upload-part");
-        Ok(PutPartResponse {})
+        Ok(())
     }
 
     pub(crate) async fn seal_audience(
@@ -185,27 +196,16 @@ struct Sent {
     bytes: Vec<u8>,
 }
 
-/// Receives the pieces of a part. Each piece and the whole part have a time limit, because a slow sender blocks one of
-/// a few places.
+/// Receives the pieces of a part, with a time limit, because a slow sender blocks one of a few places.
 async fn sent(
     mut pieces: impl Stream<Item = Result<PutPartRequest, Status>> + Unpin,
     piece_within: Duration,
     part_within: Duration,
 ) -> Result<Sent, Status> {
-    let ends = tokio::time::Instant::now() + part_within;
+    let ends = Moment::now() + part_within;
     let (mut named, mut bytes): (Option<(Hash, u32)>, Vec<u8>) = (None, Vec::new());
     loop {
-        let late = |_| {
-            // The connection may recover, so the error suggests another attempt.
-            let message = format!("the next piece of a part did not come within {} s", piece_within.as_secs());
-            Status::from(ApiError::new(Code::Unavailable, ErrorReason::Busy, message).next(AGAIN))
-        };
-        let too_slow = |_| {
-            let message = format!("part did not come within {} s; make the connection faster", part_within.as_secs());
-            Status::from(ApiError::of_field("piece", message))
-        };
-        let next = tokio::time::timeout_at(ends, timeout(piece_within, pieces.next())).await;
-        let Some(next) = next.map_err(too_slow)?.map_err(late)?.transpose()? else { break };
+        let Some(next) = next_piece(&mut pieces, piece_within, ends).await? else { break };
         if named.is_none() {
             named = Some((hash(&next.part)?, next.number));
         }
@@ -217,6 +217,21 @@ async fn sent(
     }
     let (part, number) = named.ok_or_else(|| ApiError::of_field("part", "is missing"))?;
     Ok(Sent { part, number, bytes })
+}
+
+/// Receives the next piece; `None` at the end of the stream. Each piece and the whole part have a time limit.
+pub(super) async fn next_piece<T>(
+    pieces: &mut (impl Stream<Item = Result<T, Status>> + Unpin),
+    within: Duration,
+    ends: Moment,
+) -> Result<Option<T>, Status> {
+    let late = |_| {
+        // The connection may recover, so the error suggests another attempt.
+        let message = format!("the next piece of a part did not come within {} s", within.as_secs());
+        Status::from(ApiError::new(Code::Unavailable, ErrorReason::Busy, message).next(AGAIN))
+    };
+    let too_slow = |_| Status::from(ApiError::of_field("piece", "did not come in time; make the connection faster"));
+    timeout_at(ends, timeout(within, pieces.next())).await.map_err(too_slow)?.map_err(late)?.transpose()
 }
 
 fn hashes(parts: &[Vec<u8>]) -> ApiResult<Vec<Hash>> {

@@ -7,7 +7,7 @@
 
 use std::io::{BufRead, Chain, Cursor, Read as _};
 
-use crate::cli::failure::BadRow;
+use super::BadRow;
 
 /// Limit of a row's bytes without its quotes: 16 values of the largest size.
 pub const ROW_BYTES_MAX: usize = 1024 * 1024;

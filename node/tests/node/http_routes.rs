@@ -1,0 +1,337 @@
+//! What every HTTP request of the API has in common. The requests come from the node's own description, so that a new one
+//! is tried too.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::http_json::{Answer, Api, Curl, schedule};
+use crate::process::{Process, until};
+
+/// A request of the description.
+struct Operation {
+    id: String,
+    verb: String,
+    path: String,
+    /// Its message, by names of JSON.
+    fields: BTreeSet<String>,
+    body: Vec<String>,
+    has_key: bool,
+}
+
+impl Operation {
+    /// Returns the path with this name in place of each of its fields.
+    fn at(&self, name: &str) -> String {
+        let part = |part: &str| if part.starts_with('{') { name.to_owned() } else { part.to_owned() };
+        self.path.split('/').map(part).collect::<Vec<_>>().join("/")
+    }
+
+    /// Returns path and arguments of a call for a tenant, about the resource of this name. `None`: no tenant is named.
+    fn of_tenant(&self, tenant: &str, name: &str) -> Option<(String, Vec<String>)> {
+        let path = self.at(name);
+        let has = |field: &str| self.fields.contains(field);
+        match self.id.as_str() {
+            "GetTenant" => Some((self.at(tenant), Vec::new())),
+            "BatchCreateSchedules" => {
+                let body = json!({ "schedules": [{ "tenant": tenant, "name": name }] });
+                Some((path, vec!["-d".to_owned(), body.to_string()]))
+            }
+            _ if has("tenant") => Some((format!("{path}?tenant={tenant}"), Vec::new())),
+            _ if has("schedule") && has("validateOnly") => {
+                Some((format!("{path}?schedule.tenant={tenant}"), Vec::new()))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Returns all requests that the node describes.
+fn operations(api: &Api) -> Vec<Operation> {
+    let document = api.curl_as(&[], "/v1/openapi.json").json();
+    let properties = |schema: &Value| -> Vec<String> {
+        let name = schema["$ref"].as_str().and_then(|name| name.rsplit('/').next()).unwrap_or_default();
+        let schema = &document["components"]["schemas"][name]["properties"];
+        schema.as_object().map(|fields| fields.keys().cloned().collect()).unwrap_or_default()
+    };
+    let mut all = Vec::new();
+    for (path, verbs) in document["paths"].as_object().expect("paths") {
+        for (verb, operation) in verbs.as_object().expect("verbs") {
+            let given = operation["parameters"].as_array().expect("parameters");
+            let mut fields: BTreeSet<String> =
+                given.iter().filter(|one| one["in"] == "query").map(|one| text(&one["name"])).collect();
+            let body = operation["requestBody"]["content"].as_object();
+            let is_whole = given.iter().all(|one| one["in"] != "query");
+            let schema = &operation["requestBody"]["content"]["application/json"]["schema"];
+            match is_whole {
+                true => fields.extend(properties(schema)),
+                false if text(&schema["$ref"]).ends_with("/ScheduleBody") => drop(fields.insert("schedule".to_owned())),
+                false => {}
+            }
+            all.push(Operation {
+                id: text(&operation["operationId"]),
+                verb: verb.to_uppercase(),
+                path: path.clone(),
+                fields,
+                body: body.map(|kinds| kinds.keys().cloned().collect()).unwrap_or_default(),
+                has_key: given.iter().any(|one| one["name"] == "Idempotency-Key"),
+            });
+        }
+    }
+    all
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+fn refs(arguments: &[String]) -> Vec<&str> {
+    arguments.iter().map(String::as_str).collect()
+}
+
+/// Requests that need no token.
+const OPEN: [&str; 0] = [];
+/// Requests that a token of one tenant may make, although they name none.
+const OF_NO_TENANT: [&str; 2] = ["GetOwnToken", "UploadRecipients"];
+
+#[test]
+fn every_request_refuses_other_tokens_and_large_bodies() {
+    let mut api = Api::start();
+    let operations = operations(&api);
+    assert!(operations.len() > 90, "{} requests", operations.len());
+    // What exists answers as what does not.
+    let mut news: Value = serde_json::from_str(&schedule("news")).expect("JSON");
+    news["tenant"] = json!("blue");
+    assert_eq!(api.curl("POST", "/v1/schedules", &["-d", &news.to_string()]).status, 200);
+    let content = news["content"].to_string();
+    assert_eq!(api.curl("PUT", "/v1/templates/news?tenant=blue", &["-d", &content]).status, 200);
+    let message = json!({ "tenant": "blue", "to": ["a@example.com"], "content": news["content"] }).to_string();
+    let sent = api.curl("POST", "/v1/messages", &["-H", "Idempotency-Key: news", "-d", &message]);
+    assert_eq!(sent.status, 200, "{sent:?}");
+    let run = text(&sent.json()["message"]["run"]["run"]);
+
+    let large = api.folder.path().join("large");
+    fs::write(&large, vec![b' '; 6 * 1024 * 1024]).expect("written");
+    let whole_part = api.folder.path().join("part");
+    fs::write(&whole_part, vec![b'\n'; 65 * 1024 * 1024]).expect("written");
+    let token = "Authorization: Bearer rvt_nothing";
+    let admin = api.client.clone();
+    let mut tenants = 0;
+    let roles = "--role viewer --role pii --role editor --role sender";
+    let red = admin.with_token(&api.node, &format!("red {roles} --tenant red"));
+    let all_of_red = |api: &Api, verb: &str, path: &str, arguments: &[String]| {
+        red.call(&api.node.admin, verb, path, &refs(arguments)).unwrap_or_else(|said| panic!("{path}: {said}"))
+    };
+    for operation in &operations {
+        let (id, verb) = (&operation.id, operation.verb.as_str());
+        let stranger = api.curl_as(&["-X", verb, "-H", token], &operation.at("news"));
+        let is_open = OPEN.contains(&id.as_str());
+        assert_eq!(stranger.status == 401, !is_open, "{id}: {stranger:?}");
+        assert_eq!(stranger.json()["reason"], "TOKEN_NOT_VALID", "{id}: {stranger:?}");
+
+        match operation.of_tenant("blue", "news") {
+            Some((path, arguments)) => {
+                tenants += 1;
+                let known = all_of_red(&api, verb, &path, &arguments);
+                assert_eq!((known.status, &known.json()["reason"]), (403, &json!("NOT_PERMITTED")), "{id}: {known:?}");
+                for name in ["none", run.as_str()] {
+                    let (path, arguments) = operation.of_tenant("blue", name).expect("a path");
+                    let other = all_of_red(&api, verb, &path, &arguments);
+                    assert_eq!((other.status, other.json()), (403, known.json()), "{id}: {other:?}");
+                }
+            }
+            None if OF_NO_TENANT.contains(&id.as_str()) => {}
+            None => {
+                let refused = all_of_red(&api, verb, &operation.at("news"), &[]);
+                assert_eq!(refused.status, 403, "{id} is about the cluster: {refused:?}");
+            }
+        }
+
+        if let Some(kind) = operation.body.first() {
+            let file = if id == "UploadRecipients" { &whole_part } else { &large };
+            let (data, kind) = (format!("@{}", file.display()), format!("Content-Type: {kind}"));
+            let refused =
+                api.curl(verb, &operation.at("news"), &["-H", &kind, "-H", "Expect:", "--data-binary", &data]);
+            assert_eq!((refused.status, &refused.json()["reason"]), (413, &json!("TOO_LARGE")), "{id}: {refused:?}");
+        }
+    }
+    assert!(tenants > 60, "{tenants} requests name a tenant");
+    api.client = admin;
+}
+
+/// Requests with a key that need a state or an outcome which this test does not make, and what tests them.
+const REPEATED_ELSEWHERE: [(&str, &str); 6] = [
+    ("AbortRotation", "rotation.rs"),
+    ("FinishUpgrade", "upgrade.rs"),
+    ("ResolveDoubts", "tests/decisions.rs of the services"),
+    ("RotateAuthority", "rotation.rs"),
+    ("SealAudience", "audience.rs"),
+    ("BackfillSchedule", "tests/schedules.rs of the services"),
+];
+
+#[test]
+fn repeated_key_gives_the_same_answer() {
+    let api = Api::start();
+    let (news, mut other): (Value, Value) = (
+        serde_json::from_str(&schedule("news")).expect("JSON"),
+        serde_json::from_str(&schedule("other")).expect("JSON"),
+    );
+    other["audience"] = json!({ "recipients": [{ "address": "bob@example.com" }] });
+    let message = |to: &str| json!({ "to": [to], "content": news["content"] });
+    let test = |subject: &str| {
+        let mut schedule = json!({ "content": news["content"], "audience": news["audience"] });
+        schedule["content"]["subject"] = json!(subject);
+        json!({ "schedule": schedule })
+    };
+    let relay = |port: u16| json!({ "name": "r", "host": "127.0.0.1", "port": port, "tls": "RELAY_TLS_NONE" });
+    let campaign = |subject: &str| {
+        let mut schedule = news.clone();
+        schedule["name"] = json!("all");
+        schedule["when"] = json!({ "at": "2090-01-01T00:00:00Z" });
+        schedule["audience"] = json!({ "sealed": "later" });
+        schedule["content"]["subject"] = json!(subject);
+        json!({ "schedule": schedule })
+    };
+    // What the answer is known by, a body, and another one that the same key must not have.
+    let cases: BTreeMap<&str, (&str, &str, Value, Value)> = [
+        ("CreateSchedule", ("/schedule/number", "", news.clone(), other)),
+        (
+            "UpdateSchedule",
+            ("/schedule/etag", "?updateMask=priority", json!({ "priority": 7 }), json!({ "priority": 8 })),
+        ),
+        (
+            "TriggerSchedule",
+            ("/run/run", "", json!({}), json!({ "audience": { "recipients": [{ "address": "c@d.e" }] } })),
+        ),
+        ("SendTest", ("/run/run", "", test("one"), test("two"))),
+        ("SendMessage", ("/message/run/run", "", message("a@example.com"), message("b@example.com"))),
+        ("CreateCampaign", ("/campaign/index", "", campaign("one"), campaign("two"))),
+        ("AddOptOut", ("/barrier/index", "", json!({ "recipient": "a@b.c" }), json!({ "recipient": "b@b.c" }))),
+        ("AddRelay", ("/index", "", relay(2525), relay(2526))),
+        ("SetPool", ("/pool/index", "", json!({ "warmUp": [5] }), json!({ "warmUp": [6] }))),
+        ("SetTenant", ("/tenant/index", "", json!({ "share": 5 }), json!({ "share": 6 }))),
+    ]
+    .into();
+    let operations = operations(&api);
+    let keyed: BTreeSet<&str> = operations.iter().filter(|one| one.has_key).map(|one| one.id.as_str()).collect();
+    let tried = cases.keys().copied().chain(REPEATED_ELSEWHERE.map(|(id, _)| id));
+    assert_eq!(keyed, tried.collect(), "each request with a key is repeated");
+
+    let call = |id: &str, body: &Value| -> Answer {
+        let operation = operations.iter().find(|one| one.id == id).expect("a request");
+        let (path, key) = (operation.at("news") + cases[id].1, format!("Idempotency-Key: key-{id}"));
+        api.curl(&operation.verb, &path, &["-H", &key, "-d", &body.to_string()])
+    };
+    let first = ["CreateSchedule"].into_iter().chain(cases.keys().copied().filter(|id| *id != "CreateSchedule"));
+    for id in first {
+        let (known_by, _, body, other) = &cases[id];
+        let made = call(id, body);
+        let known = |answer: &Answer| (answer.status, answer.json().pointer(known_by).cloned());
+        assert!(made.status == 200 && known(&made).1.is_some(), "{id}: {made:?}");
+        let again = call(id, body);
+        assert_eq!(known(&again), known(&made), "{id}: {again:?}");
+        let reused = call(id, other);
+        assert_eq!((reused.status, &reused.json()["reason"]), (409, &json!("REQUEST_ID_REUSED")), "{id}: {reused:?}");
+    }
+}
+
+/// Calls node after node with the same key until one of them has answered with 200, and then once more. Returns what the
+/// answers are known by.
+fn insist(
+    client: &Curl,
+    addresses: &[String],
+    (verb, path): (&str, &str),
+    key: &str,
+    body: &str,
+    known_by: &str,
+) -> Value {
+    let (key, mut first) = (format!("Idempotency-Key: {key}"), None);
+    for call in 0..2_000 {
+        let address = &addresses[call % addresses.len()];
+        match client.call(address, verb, path, &["--max-time", "5", "-H", &key, "-d", body]) {
+            Ok(answer) if answer.status == 200 => {
+                let known = answer.json().pointer(known_by).cloned().unwrap_or_else(|| panic!("{answer:?}"));
+                match first.replace(known.clone()) {
+                    None => {}
+                    Some(first) => {
+                        assert_eq!(known, first, "{path}");
+                        return known;
+                    }
+                }
+            }
+            Ok(answer) => assert!([429, 503, 504].contains(&answer.status), "{path}: {answer:?}"),
+            Err(_) => std::thread::sleep(std::time::Duration::from_millis(50)),
+        }
+    }
+    panic!("{path} is never done")
+}
+
+/// Number of calls of each kind during the kills.
+const ROUNDS: usize = 12;
+
+#[test]
+fn write_has_one_effect_while_leaders_are_killed() {
+    const NAMES: [&str; 3] = ["one", "two", "three"];
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut nodes = Process::cluster(folder.path(), NAMES, &[]);
+    let client = Curl::of(folder.path(), &nodes[0]);
+    let addresses: Vec<String> = nodes.iter().map(|node| node.admin.clone()).collect();
+    let base: Value = serde_json::from_str(&schedule("base")).expect("JSON");
+    let mut often = base.clone();
+    often["policies"] = json!({ "overlap": "OVERLAP_ALLOW" });
+    assert_eq!(
+        client.call(&addresses[0], "POST", "/v1/schedules", &["-d", &often.to_string()]).expect("made").status,
+        200
+    );
+    let numbers = std::thread::scope(|scope| {
+        let calls = ["message", "trigger", "schedule", "opt-out"].map(|kind| {
+            let (client, addresses, base) = (&client, &addresses, &base);
+            scope.spawn(move || -> Vec<Value> {
+                let one = |number: usize| {
+                    let key = format!("{kind}-{number}");
+                    let (to, mut body) = (format!("u{number}@example.com"), base.clone());
+                    let (request, body, known_by) = match kind {
+                        "message" => {
+                            let body = json!({ "to": [to], "content": base["content"] });
+                            (("POST", "/v1/messages"), body, "/message/run/run")
+                        }
+                        "trigger" => (("POST", "/v1/schedules/base/trigger"), json!({}), "/run/run"),
+                        "schedule" => {
+                            body["name"] = json!(format!("s{number}"));
+                            (("POST", "/v1/schedules"), body, "/schedule/number")
+                        }
+                        _ => (("POST", "/v1/opt-outs"), json!({ "recipient": format!("o{to}") }), "/barrier/index"),
+                    };
+                    insist(client, addresses, request, &key, &body.to_string(), known_by)
+                };
+                (0..ROUNDS).map(one).collect()
+            })
+        });
+        for _ in 0..2 {
+            let mut leads = None;
+            until("a leader", || {
+                let status = nodes[0].reveille("cluster status -o json").stdout;
+                let status: Value = serde_json::from_str(&status).unwrap_or_default();
+                leads = NAMES.iter().position(|name| status["leader"] == *name);
+                leads.is_some()
+            });
+            let place = leads.expect("a leader");
+            nodes[place].kill();
+            std::thread::sleep(std::time::Duration::from_secs(2));
+            nodes[place] = nodes[place].again(folder.path(), NAMES[place]);
+        }
+        calls.map(|call| call.join().expect("each is done"))
+    });
+    for (kind, numbers) in ["message", "trigger", "schedule", "opt-out"].iter().zip(&numbers) {
+        let distinct: BTreeSet<String> = numbers.iter().map(Value::to_string).collect();
+        assert_eq!(distinct.len(), ROUNDS, "each {kind} is its own: {numbers:?}");
+    }
+    let list = |path: &str, rows: &str| {
+        let answer = client.call(&addresses[1], "GET", path, &[]).expect("an answer").json();
+        answer[rows].as_array().unwrap_or_else(|| panic!("{answer}")).len()
+    };
+    assert_eq!(list("/v1/runs?schedule=base&pageSize=1000", "runs"), ROUNDS, "one run for each trigger");
+    assert_eq!(list("/v1/runs?pageSize=1000", "runs"), 2 * ROUNDS, "and one for each message");
+    assert_eq!(list("/v1/schedules?pageSize=1000", "schedules"), ROUNDS + 1);
+    assert_eq!(list("/v1/opt-outs?pageSize=1000", "optOuts"), ROUNDS);
+}
