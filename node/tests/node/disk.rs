@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use reveille_sink::{Sink, SinkOptions};
 
+use crate::http_json::Curl;
 use crate::process::{Ended, Process, STEP_TIMEOUT, client, until};
 use crate::small_disk::SmallDisk;
 
@@ -47,6 +48,7 @@ fn full_disk_stops_node_and_loses_nothing_answered() {
     let ports = ["127.0.0.1:0"; 3];
     let mut node = Process::listening_by(disk.path(), "a", ports, &RESERVE);
     until("it leads", || node.reveille("schedule list").code == Some(0));
+    let client = Curl::of(elsewhere.path(), &node);
     let reserve = disk.path().join("a").join("reserve");
     assert!(fs::metadata(&reserve).is_ok_and(|file| file.len() == 24 * 1024 * 1024 / 20), "a twentieth");
     let answered: Vec<usize> = (1..100).take_while(|number| create(&node, elsewhere.path(), *number)).collect();
@@ -57,6 +59,10 @@ fn full_disk_stops_node_and_loses_nothing_answered() {
     assert!(trigger.code == Some(1) && trigger.stderr.contains("a takes no new work: "), "{trigger:?}");
     assert!(trigger.stderr.contains("free space on that volume of a"), "{trigger:?}");
     assert!(node.reveille("schedule trigger s1 -o json").stderr.contains("NO_ROOM"));
+    let by_http = client.call(&node.admin, "POST", "/v1/schedules/s1/trigger", &["-H", "Idempotency-Key: one"]);
+    let by_http = by_http.expect("an answer");
+    assert_eq!((by_http.status, &by_http.json()["reason"]), (503, &"NO_ROOM".into()), "{by_http:?}");
+    assert!(by_http.headers.contains("retry-after: 30"), "{by_http:?}");
     let doctor = node.reveille("doctor");
     assert!(doctor.stdout.contains("a is short of space: "), "{doctor:?}");
     assert!(node.get("/metrics").contains("reveille_disk_short 1"));

@@ -226,10 +226,50 @@ fn error_is_a_problem_that_names_the_field() {
     assert!(stranger.headers.contains("www-authenticate: bearer"), "{stranger:?}");
     assert_eq!(problem(stranger).0, 401);
     assert_eq!(problem(api.curl_as(&[], "/v1/cluster")).0, 401);
-    let large = api.folder.path().join("large");
-    fs::write(&large, vec![b' '; 5 * 1024 * 1024]).expect("written");
-    let data = format!("@{}", large.display());
-    assert_eq!(problem(api.curl("POST", "/v1/schedules", &["--data-binary", &data])).0, 413);
+    let page = ["-H", "Origin: https://page.example.com"];
+    for (verb, more) in [("GET", &[][..]), ("OPTIONS", &["-H", "Access-Control-Request-Method: POST"])] {
+        let of_page = api.curl(verb, "/v1/schedules", &[&page[..], more].concat());
+        assert!(!of_page.headers.contains("access-control"), "{of_page:?}");
+        assert_eq!(problem(of_page).0, 403, "a page in a browser");
+    }
+}
+
+#[test]
+fn audience_is_uploaded_in_parts_by_curl() {
+    let api = Api::start();
+    let put = |kind: &str, text: &str| {
+        let kind = format!("Content-Type: {kind}");
+        api.curl("POST", "/v1/audience-parts", &["-H", &kind, "--data-binary", text])
+    };
+    let csv = put("text/csv; charset=utf-8", "email,name\nann@example.com,Ann\nbob@example.com,Bob\n");
+    assert_eq!((csv.status, &csv.json()["recipients"]), (200, &json!(2)), "{csv:?}");
+    assert_eq!(csv.json()["columns"], json!(["name"]));
+    let line = |name: &str| json!({ "address": format!("{name}@example.com").to_lowercase(), "values": [name] });
+    let lines = put("application/jsonl", &format!("{}\n{}\n", line("Ann"), line("Bob")));
+    assert_eq!(lines.json()["part"], csv.json()["part"], "equal recipients are one part: {lines:?}");
+
+    let seal = |parts: &[&Value], recipients: u32| {
+        let body = json!({ "recipients": recipients, "columns": ["name"], "parts": parts }).to_string();
+        let sealed = api.curl("POST", "/v1/audiences/subscribers/seal", &["-H", "Idempotency-Key: s", "-d", &body]);
+        let last = sealed.body.lines().last().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+        (sealed.status, last.unwrap_or_default())
+    };
+    let part = csv.json()["part"].clone();
+    let (status, refused) = seal(&[&part], 3);
+    assert!(refused["error"]["detail"].as_str().is_some_and(|detail| detail.contains("has 2 recipients, not 3")));
+    assert_eq!((status, &refused["error"]["fields"][0]["field"]), (200, &json!("parts")), "{refused}");
+    let (status, sealed) = seal(&[&part], 2);
+    assert_eq!((status, &sealed["audience"]["recipients"]), (200, &json!(2)), "{sealed}");
+    assert_eq!(seal(&[&part], 2).1["audience"], sealed["audience"], "a repeat");
+
+    let wrong = put("text/csv", "email\nann@example.com\nbob\nann@example.com\n");
+    let lines: Vec<Value> =
+        wrong.json()["fields"].as_array().expect("fields").iter().map(|one| one["field"].clone()).collect();
+    assert_eq!((wrong.status, lines), (400, vec![json!("line 3"), json!("line 4")]), "{wrong:?}");
+    let kind = put("application/x-www-form-urlencoded", "email\nann@example.com\n");
+    assert_eq!((kind.status, &kind.json()["fields"][0]["field"]), (400, &json!("content-type")), "{kind:?}");
+    let query = api.curl("POST", "/v1/audience-parts?number=1", &["-H", "Content-Type: text/csv", "-d", "email"]);
+    assert_eq!(query.status, 400, "{query:?}");
 }
 
 #[test]

@@ -185,6 +185,18 @@ async fn call_without_valid_token_learns_nothing() {
     node.stop().await;
 }
 
+/// A program that has a token elsewhere works against `reveille dev` unchanged.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn token_is_ignored_where_none_exists_and_none_is_needed() {
+    let node = node("").await;
+    let (path, unknown) = ("/reveille.admin.v1.ScheduleService/ListSchedules", TokenText::generate());
+    call(&node.channel, path, Vec::new(), Some(&unknown)).await.expect("ignored");
+    token(&node, role("admin"), TenantScope::All).await;
+    let refused = call(&node.channel, path, Vec::new(), Some(&unknown)).await.expect_err("now there are some");
+    assert_eq!(refused.code(), Code::Unauthenticated, "{refused:?}");
+    node.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn token_is_created_listed_and_revoked() {
     let node = node("").await;
