@@ -18,6 +18,7 @@ use axum::response::Response;
 use futures::Stream;
 use parking_lot::Mutex;
 use reveille_ledger::ids::NodeId;
+use rustix::net::sockopt;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -42,6 +43,10 @@ const STRANGER_ENDS_AFTER: Duration = Duration::from_secs(30);
 pub const FIRST_BYTES_WITHIN: Duration = Duration::from_secs(10);
 /// Number of bytes with which every HTTP/2 connection begins (RFC 9113, 3.4).
 pub const HTTP2_PREFACE: usize = 24;
+/// Silence after which the system probes a connection, and the interval of its probes.
+const KEEP_ALIVE_AFTER: Duration = Duration::from_secs(30);
+/// A connection ends after this many probes without an answer.
+const KEEP_ALIVE_PROBES: u32 = 3;
 /// Pause after a failed accept. Without it the next accept would fail too, for example when no file handles are left.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 /// Maximum bytes of all messages that one listener has read and not answered. Further messages are refused.
@@ -103,6 +108,7 @@ impl Stream for Incoming {
                 Ok((stream, _)) => {
                     // Without TCP_NODELAY a short answer may wait for the acknowledgement of the previous answer.
                     let _ = stream.set_nodelay(true);
+                    let _ = keep_alive(&stream);
                     let silent = (self.preface > 0).then(|| (self.preface, Box::pin(sleep(FIRST_BYTES_WITHIN))));
                     let client = Client::default();
                     let ended = EndReport { client: client.clone(), when_ended: self.when_ended.clone() };
@@ -126,6 +132,15 @@ impl Stream for Incoming {
             }
         }
     }
+}
+
+/// Notices a client that is gone without a word: HTTP/1.1 has no pings.
+fn keep_alive(stream: &TcpStream) -> io::Result<()> {
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, KEEP_ALIVE_AFTER)?;
+    sockopt::set_tcp_keepintvl(stream, KEEP_ALIVE_AFTER)?;
+    sockopt::set_tcp_keepcnt(stream, KEEP_ALIVE_PROBES)?;
+    Ok(())
 }
 
 /// Is ready when a connection is to end. It may be polled again.

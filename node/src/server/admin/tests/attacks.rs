@@ -37,7 +37,7 @@ async fn connected(address: std::net::SocketAddr, opened: &Arc<AtomicUsize>) -> 
     endpoint.connect_with_connector(connect).await.expect("a connection")
 }
 
-/// Clients without a token may answer pings and ask for the health for ever. They must not hold all connections.
+/// Clients without a token may answer pings and ask for the health or the API for ever. They must not hold all connections.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_without_a_token_hold_no_connections() {
     let node = node("").await;
@@ -49,8 +49,13 @@ async fn clients_without_a_token_hold_no_connections() {
     let (opened, strange) = (Arc::default(), Arc::default());
     let permitted = connected(address, &opened).await;
     list(&permitted).await.expect("permitted");
-    let mut strangers = Vec::new();
-    while strangers.len() + 1 < CONNECTIONS_MAX {
+    let (mut strangers, mut by_http) = (Vec::new(), Vec::new());
+    while by_http.len() < CONNECTIONS_MAX / 4 {
+        let mut stranger = TcpStream::connect(address).await.expect("a connection");
+        stranger.write_all(b"GET /v1/openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n").await.expect("sent");
+        by_http.push(stranger);
+    }
+    while by_http.len() + strangers.len() + 1 < CONNECTIONS_MAX {
         let stranger = connected(address, &strange).await;
         let mut health = HealthClient::new(stranger.clone());
         health.check(HealthCheckRequest::default()).await.expect("health is open");
