@@ -22,6 +22,13 @@ const KEYWORDS: &str = "and as assert async await begin break case catch class c
     global if implements import in instanceof interface is lambda let module new next nil none nonlocal not null object \
     or package pass private protected public raise redo rescue retry return self static super switch then this throw \
     true try typealias typeof undef unless until val var void when while with yield";
+/// Times with another name, and why.
+const OTHER_TIMES: [(&str, &str); 1] = [("When.at", "it is a pattern beside `cron`, `daily` and `every`")];
+/// Fields that are keywords, and why.
+const OTHER_WORDS: [(&str, &str); 2] = [
+    ("Schedule.when", "as in ScheduleBody"),
+    ("ScheduleBody.when", "no other word says it; a keyword of Kotlin and Ruby, which escape it"),
+];
 /// Lists without pages, and why.
 const UNPAGED: [(&str, &str); 2] =
     [("ListMembers", "a cluster has a few members"), ("ListEvents", "its cursor goes on after the last event")];
@@ -176,10 +183,11 @@ fn field_names_say_what_they_are_and_are_no_keywords() {
     let is_time = |field: &&FieldDescriptor| matches!(field.kind(), Kind::Message(message) if message.full_name() == "google.protobuf.Timestamp");
     let times = fields(&pool);
     let times = times.iter().filter(is_time).filter(|field| !field.name().ends_with("_time") && field.name() != "time");
-    none("a time ends with _time (AIP-142)", times.map(|field| field.full_name().to_owned()));
+    let own = |field: &FieldDescriptor| format!("{}.{}", field.parent_message().name(), field.name());
+    only("a time ends with _time (AIP-142)", times.map(own), &OTHER_TIMES);
     let keywords: BTreeSet<&str> = KEYWORDS.split_whitespace().collect();
     let wrong = fields(&pool).into_iter().filter(|field| keywords.contains(field.name()));
-    none("a field is no keyword of a language", wrong.map(|field| field.full_name().to_owned()));
+    only("a field is no keyword of a language", wrong.map(|field| own(&field)), &OTHER_WORDS);
 }
 
 /// Returns a line for each field, value and method.
