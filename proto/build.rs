@@ -1,6 +1,6 @@
 //! Compiles every `.proto` under `proto/` with a compiler written in Rust, so that no `protoc` is needed,
-//! and writes their descriptors beside the code for gRPC reflection. For the admin API it also implements `Unary` and
-//! `Listing` for the request of each method that they fit.
+//! and writes their descriptors beside the code for gRPC reflection. For the admin API it also implements `Name` for each
+//! message, and `Unary` and `Listing` for the request of each method that they fit.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -58,11 +58,18 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Returns the implementations of `Unary` and `Listing`.
+/// Returns the implementations of `Name`, `Unary` and `Listing`.
 fn calls(descriptors: &FileDescriptorSet) -> String {
     let files = || descriptors.file.iter().filter(|file| file.package() == ADMIN);
     let message = |name: &str| files().flat_map(|file| &file.message_type).find(|message| message.name() == name);
     let mut code = String::new();
+    for message in files().flat_map(|file| &file.message_type) {
+        code += &format!(
+            "impl prost::Name for admin::v1::{0} {{\n    const NAME: &'static str = \"{0}\";\n    \
+             const PACKAGE: &'static str = \"{ADMIN}\";\n}}\n",
+            message.name()
+        );
+    }
     for service in files().flat_map(|file| &file.service) {
         for method in service.method.iter().filter(|one| !one.client_streaming() && !one.server_streaming()) {
             let (request, response) = (own_name(method.input_type()), own_name(method.output_type()));

@@ -1,5 +1,6 @@
 //! The binary `reveille`: a node of a cluster, and the commands that call one.
 
+mod api_json;
 mod cli;
 mod demo;
 mod dev;

@@ -43,13 +43,6 @@ pub struct ListPage<T> {
     pub freshness: Option<admin::v1::Freshness>,
 }
 
-impl<T> ListPage<T> {
-    /// Returns the page with another view of each row.
-    pub fn map<R>(self, show: impl Fn(T) -> R) -> ListPage<R> {
-        ListPage { rows: self.rows.into_iter().map(show).collect(), next: self.next, freshness: self.freshness }
-    }
-}
-
 include!(concat!(env!("OUT_DIR"), "/calls.rs"));
 
 impl std::fmt::Debug for peer::v1::JoinRequest {

@@ -136,19 +136,14 @@ impl Client {
     }
 
     /// Reads one page of a list.
-    pub async fn page<V, Q>(
+    pub async fn page<Q: Listing>(
         &self,
         request: Q,
         stale: bool,
         page_size: i32,
         page_token: String,
-    ) -> Result<ListPage<V>, Failure>
-    where
-        Q: Listing,
-        V: From<Q::Item>,
-    {
-        let answer = self.ask(RetrySafety::Read, request.at(stale, page_size, page_token)).await?;
-        Ok(Q::page(answer).map(V::from))
+    ) -> Result<ListPage<Q::Item>, Failure> {
+        Ok(Q::page(self.ask(RetrySafety::Read, request.at(stale, page_size, page_token)).await?))
     }
 
     /// Calls a method, also one with streams, and returns the first successful answer.

@@ -65,6 +65,7 @@ impl From<Exit> for ExitCode {
 
 /// Why a command did not do what it should.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Failure {
     /// Exit code of the process.
     #[serde(skip)]
@@ -322,7 +323,7 @@ mod tests {
         let failure = Failure::usage("--tz", "no such zone".to_owned(), "try another");
         let json: serde_json::Value = serde_json::from_str(&failure.to_json()).expect("JSON");
         assert_eq!(json["error"]["field"], "--tz");
-        assert_eq!(json["error"]["request_id"], serde_json::Value::Null);
+        assert_eq!(json["error"]["requestId"], serde_json::Value::Null);
         assert_eq!(json["error"].as_object().map(serde_json::Map::len), Some(5));
     }
 
@@ -337,10 +338,10 @@ mod tests {
         assert_eq!((failure.message.as_str(), failure.text()), (message, format!("{message}{rows}")));
         let json: serde_json::Value = serde_json::from_str(&failure.to_json()).expect("JSON");
         assert_eq!(
-            (&json["error"]["field"], &json["error"]["bad_rows"]["count"]),
+            (&json["error"]["field"], &json["error"]["badRows"]["count"]),
             (&"list.csv:3".into(), &1_002.into())
         );
-        assert_eq!(json["error"]["bad_rows"]["shown"][1]["line"], 7);
+        assert_eq!(json["error"]["badRows"]["shown"][1]["line"], 7);
         let all_shown = Failure::bad_rows(Path::new("list.csv"), "sealed", BadRows { count: 2, ..bad }, all());
         assert!(all_shown.text().ends_with("line 7: the address is empty"), "{}", all_shown.text());
     }

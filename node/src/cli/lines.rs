@@ -1,9 +1,9 @@
 //! Rows as lines for other programs: CSV (RFC 4180) and JSON.
 
-use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::escape;
+use super::view::Json;
 
 /// Returns records of CSV, each with its line end.
 pub fn csv(records: impl IntoIterator<Item = Vec<String>>) -> String {
@@ -16,29 +16,45 @@ pub fn csv(records: impl IntoIterator<Item = Vec<String>>) -> String {
     String::from_utf8(writer.into_inner().unwrap_or_default()).unwrap_or_default()
 }
 
-/// Returns a row as a line of JSON, without the line's end.
-pub fn json<R: Serialize>(row: &R) -> String {
-    escape::json(&serde_json::to_string(row).unwrap_or_default())
+/// Returns an object as a line of JSON, without the line's end.
+pub fn json(object: &Value) -> String {
+    escape::json(&object.to_string())
 }
 
-/// Returns the fields of these rows as records: their names, then a record for each row. A list or an object is JSON.
-pub fn records<R: Serialize>(rows: &[R]) -> Vec<Vec<String>> {
-    let text = |value: &Value| match value {
-        Value::Null => String::new(),
-        Value::String(text) => text.clone(),
-        value => value.to_string(),
+/// Returns the fields of these objects as records: their names, then a record for each object.
+pub fn records<O: Json>(objects: &[O]) -> Vec<Vec<String>> {
+    let objects: Vec<Value> = objects.iter().map(O::json).collect();
+    let mut names = O::fields();
+    if names.is_empty() {
+        names =
+            objects.first().and_then(Value::as_object).map(|first| first.keys().cloned().collect()).unwrap_or_default();
+    }
+    let records: Vec<Vec<String>> = objects.iter().map(|object| record(object, &names)).collect();
+    std::iter::once(names).chain(records).collect()
+}
+
+/// Returns the values of an object's fields. A list or an object is JSON.
+pub fn record(object: &Value, names: &[String]) -> Vec<String> {
+    let text = |name: &String| match object.get(name) {
+        None | Some(Value::Null) => String::new(),
+        Some(Value::String(text)) => text.clone(),
+        Some(value) => value.to_string(),
     };
-    let values: Vec<Value> = rows.iter().filter_map(|row| serde_json::to_value(row).ok()).collect();
-    let objects = || values.iter().filter_map(Value::as_object);
-    let names: Vec<String> = objects().next().map(|first| first.keys().cloned().collect()).unwrap_or_default();
-    let field = |row: &Map<String, Value>, name: &String| row.get(name).map(text).unwrap_or_default();
-    let rows: Vec<Vec<String>> = objects().map(|row| names.iter().map(|name| field(row, name)).collect()).collect();
-    std::iter::once(names.clone()).chain(rows).collect()
+    names.iter().map(text).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use reveille_proto::admin::v1::OptOut;
+
+    struct Own(Value);
+
+    impl Json for Own {
+        fn json(&self) -> Value {
+            self.0.clone()
+        }
+    }
 
     #[test]
     fn fields_become_records_with_quotes_and_without_control_characters() {
@@ -46,9 +62,16 @@ mod tests {
             serde_json::json!({ "name": "a,\"b\"", "number": 1, "none": null, "list": [1, 2] }),
             serde_json::json!({ "name": "\u{1b}[2J", "number": 2, "none": null, "list": [] }),
         ];
-        let text = csv(records(&rows));
+        let text = csv(records(&rows.map(Own)));
         assert_eq!(text, "list,name,none,number\n\"[1,2]\",\"a,\"\"b\"\"\",,1\n[],\\u{1b}[2J,,2\n");
-        assert_eq!(csv(records::<Value>(&[])), "\"\"\n");
-        assert_eq!(json(&"a\u{202e}"), "\"a\\u202e\"");
+        assert_eq!(csv(records::<Own>(&[])), "\"\"\n");
+        assert_eq!(json(&"a\u{202e}".into()), "\"a\\u202e\"");
+    }
+
+    #[test]
+    fn message_has_all_its_fields_in_their_order() {
+        let opt_outs = [OptOut { recipient: "ann@example.com".to_owned(), index: 7, at: None }];
+        assert_eq!(csv(records(&opt_outs)), "recipient,index,at\nann@example.com,7,\n");
+        assert_eq!(csv(records::<OptOut>(&[])), "recipient,index,at\n");
     }
 }

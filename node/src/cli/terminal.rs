@@ -4,21 +4,21 @@ use std::io::{self, BufRead, IsTerminal, Write};
 use std::process::ExitCode;
 
 use rustix::termios::{self, LocalModes, OptionalActions};
-use serde::Serialize;
 use serde_json::Value;
 
 use super::args::{ColorWhen, Format, Global};
 use super::escape;
 use super::failure::{Exit, Failure, Stop};
-use super::lines;
 use super::manifest::tree::Node;
 use super::manifest::write;
-use super::view::{Row, View, layout};
+use super::view::{Answer, Json, Row, View, layout};
+use super::{lines, yaml};
 
 /// Stdout, stderr and stdin with the settings of the global flags.
 #[derive(Debug)]
 pub struct Terminal {
     format: Format,
+    columns: Vec<String>,
     paint: bool,
     paint_talk: bool,
     /// True if stdout is a terminal that can be redrawn.
@@ -41,6 +41,7 @@ impl Terminal {
         };
         Terminal {
             format: global.output,
+            columns: global.columns.clone(),
             paint: wanted(io::stdout().is_terminal()),
             paint_talk: wanted(io::stderr().is_terminal()),
             screen: io::stdout().is_terminal() && draws,
@@ -73,30 +74,53 @@ impl Terminal {
     pub fn show<V: View>(&self, view: &V) -> Result<(), Stop> {
         match self.format {
             Format::Table => self.data(&view.text(self.paint)),
-            Format::Json => self.data(&pretty(view)),
-            Format::Yaml => self.data(&yaml(view)),
+            Format::Json => self.data(&pretty(&view.json())),
+            Format::Yaml => self.data(&yaml::document(&view.json())),
             // An object that was only checked may have no name yet.
             Format::Name if view.name().is_empty() => Ok(()),
             Format::Name => self.data(&view.name()),
             Format::Csv => self.raw(&lines::csv(lines::records(std::slice::from_ref(view)))),
-            Format::Jsonl => self.data(&lines::json(view)),
+            Format::Jsonl => self.data(&lines::json(&view.json())),
         }
+    }
+
+    /// Prints the answer to a change: programs get the whole answer, people the object that it is about.
+    pub fn answer<A: Json, V: View + Clone + Default>(&self, answer: &A, object: Option<&V>) -> Result<(), Stop> {
+        let object = object.cloned().unwrap_or_default();
+        self.show(&Answer::new(answer, object.name(), object.text(self.paint)))
     }
 
     /// Prints a list of objects. For an empty table or names list, reports on stderr that there are none.
     pub fn list<R: Row>(&self, rows: &[R]) -> Result<(), Stop> {
+        let json = || Value::Array(rows.iter().map(R::json).collect());
         match self.format {
-            Format::Json => self.data(&pretty(&rows)),
-            Format::Yaml => self.data(&yaml(&rows)),
+            Format::Json => self.data(&pretty(&json())),
+            Format::Yaml => self.data(&yaml::document(&json())),
             _ if rows.is_empty() => {
                 self.say(&format!("no {}", R::NOUN));
                 Ok(())
             }
-            Format::Table => self.data(&layout::table(R::COLUMNS, rows.iter().map(Row::cells).collect(), self.paint)),
+            Format::Table => self.data(&self.table(rows)?),
             Format::Name => self.data(&rows.iter().map(View::name).collect::<Vec<_>>().join("\n")),
             Format::Csv => self.raw(&lines::csv(lines::records(rows))),
-            Format::Jsonl => self.data(&rows.iter().map(lines::json).collect::<Vec<_>>().join("\n")),
+            Format::Jsonl => self.data(&rows.iter().map(|row| lines::json(&row.json())).collect::<Vec<_>>().join("\n")),
         }
+    }
+
+    /// Returns the table of a list.
+    ///
+    /// # Errors
+    /// If `--columns` names a column that the list does not have.
+    pub fn table<R: Row>(&self, rows: &[R]) -> Result<String, Failure> {
+        layout::list(rows, &self.columns, self.paint)
+    }
+
+    /// Checks `--columns` before a change whose result is a list.
+    ///
+    /// # Errors
+    /// If it names a column that the list does not have.
+    pub fn check_columns<R: Row>(&self) -> Result<(), Failure> {
+        layout::places::<R>(&self.columns).map(drop)
     }
 
     /// Prints a document for `apply -f`: YAML, unless another format is chosen.
@@ -128,7 +152,7 @@ impl Terminal {
         match self.format {
             Format::Table | Format::Name | Format::Csv => self.data(name),
             Format::Json | Format::Jsonl => self.data(&lines::json(value)),
-            Format::Yaml => self.data(&format!("---\n{}", super::yaml::document(value))),
+            Format::Yaml => self.data(&format!("---\n{}", yaml::document(value))),
         }
     }
 
@@ -268,13 +292,8 @@ fn print_note(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
-fn pretty<T: Serialize>(value: &T) -> String {
-    // Cannot fail: views are plain data with string keys.
-    escape::json(&serde_json::to_string_pretty(value).unwrap_or_default())
-}
-
-fn yaml<T: Serialize>(value: &T) -> String {
-    super::yaml::document(&serde_json::to_value(value).unwrap_or_default())
+fn pretty(value: &Value) -> String {
+    escape::json(&format!("{value:#}"))
 }
 
 /// Returns the number of rows of stdout's terminal, or 24 if it is unknown.

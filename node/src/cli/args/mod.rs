@@ -126,6 +126,9 @@ pub struct Global {
     /// Format of the data on stdout
     #[arg(short, long, global = true, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
     pub output: Format,
+    /// Columns of a list's table, by their headings [default: all]
+    #[arg(long, global = true, value_delimiter = ',', value_name = "NAME,…")]
+    pub columns: Vec<String>,
     /// Time limit of the command [default: 30s; with --watch, never]
     #[arg(long, global = true, value_name = "DURATION", value_parser = parse_timeout)]
     pub timeout: Option<Duration>,
@@ -154,7 +157,7 @@ pub struct Global {
 pub enum Format {
     /// For people
     Table,
-    /// For programs: fields are added, never renamed
+    /// For programs: the API's JSON, as over HTTP
     Json,
     /// The same as json, to keep in files
     Yaml,

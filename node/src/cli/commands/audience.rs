@@ -11,8 +11,6 @@ use super::{CommandContext, upload};
 use crate::cli::args::{AudienceArgs, AudienceCommand, GenerateArgs, ImportAudienceArgs};
 use crate::cli::client::RetrySafety;
 use crate::cli::failure::{Failure, Stop};
-use crate::cli::view::audience::AudienceView;
-use crate::cli::view::relay::RemovedView;
 
 /// Runs the subcommand.
 pub async fn run(context: &CommandContext<'_>, args: AudienceArgs) -> Result<(), Stop> {
@@ -21,8 +19,7 @@ pub async fn run(context: &CommandContext<'_>, args: AudienceArgs) -> Result<(),
         AudienceCommand::Import(args) => Box::pin(upload::run(context, tenant, args)).await,
         AudienceCommand::Generate(args) => generate(context, tenant, args).await,
         AudienceCommand::List(paging) => {
-            let request = ListAudiencesRequest { tenant, ..ListAudiencesRequest::default() };
-            context.list(paging, |size, token| context.page::<AudienceView, _>(request.clone(), size, token)).await
+            context.list_of(paging, ListAudiencesRequest { tenant, ..ListAudiencesRequest::default() }).await
         }
         AudienceCommand::Show { name } => show(context, tenant, name).await,
         AudienceCommand::Delete { name, dry_run } => {
@@ -62,7 +59,7 @@ async fn show(context: &CommandContext<'_>, tenant: String, name: String) -> Res
     let request = GetAudienceRequest { tenant, name, stale: context.stale };
     let answer = context.client.ask(RetrySafety::Read, request).await?;
     context.note(answer.freshness.as_ref());
-    context.terminal.show(&AudienceView::from(answer.audience.unwrap_or_default()))
+    context.terminal.show(&answer.audience.unwrap_or_default())
 }
 
 async fn delete(context: &CommandContext<'_>, request: DeleteAudienceRequest) -> Result<(), Stop> {
@@ -71,5 +68,5 @@ async fn delete(context: &CommandContext<'_>, request: DeleteAudienceRequest) ->
         context.terminal.confirm(&format!("Delete audience {name}?"))?;
     }
     let answer = context.client.ask(RetrySafety::Repeatable, request).await?;
-    context.removed(RemovedView { name, index: answer.index, dry_run })
+    context.removed(&answer, &name, answer.index, dry_run)
 }

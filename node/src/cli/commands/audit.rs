@@ -4,18 +4,20 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
+use data_encoding::BASE64;
 use reveille_ledger::audit::AuditRecord;
 use reveille_ledger::ids::Hash;
 use reveille_proto::admin::v1::ListAuditRecordsRequest;
 use serde_json::Value;
 
-use super::export::{Record, export};
+use super::export::export;
 use super::{CommandContext, PAGE_SIZE};
 use crate::cli::args::{AuditArgs, AuditCommand, AuditTime, ExportFormat};
 use crate::cli::failure::{Failure, Stop};
 use crate::cli::instant::to_wire;
 use crate::cli::lines;
-use crate::cli::view::audit::{AuditView, VerifiedView};
+use crate::cli::view::Json;
+use crate::cli::view::audit::VerifiedView;
 use crate::server::admin::shown_audit_record;
 
 /// Maximum length of a line in bytes: above what texts of 256 bytes make of a record.
@@ -31,11 +33,11 @@ pub async fn run(context: &CommandContext<'_>, args: AuditArgs) -> Result<(), St
                 command: command.unwrap_or_default(),
                 ..of_time(&time)
             };
-            context.list(paging, |size, token| context.page::<AuditView, _>(request.clone(), size, token)).await
+            context.list_of(paging, request).await
         }
         AuditCommand::Export { file, time } => {
             let request = ListAuditRecordsRequest { oldest_first: true, ..of_time(&time) };
-            export::<AuditView, _>(context, (file, ExportFormat::Jsonl), request).await
+            export(context, (file, ExportFormat::Jsonl), "record", request).await
         }
         AuditCommand::Verify { file, head } => verify(context, &file, head.as_deref()).await,
     }
@@ -44,16 +46,6 @@ pub async fn run(context: &CommandContext<'_>, args: AuditArgs) -> Result<(), St
 fn of_time(time: &AuditTime) -> ListAuditRecordsRequest {
     let (since, until) = (time.since.map(to_wire), time.until.map(to_wire));
     ListAuditRecordsRequest { since, until, ..ListAuditRecordsRequest::default() }
-}
-
-impl Record for AuditView {
-    const ONE: &'static str = "record";
-    const FIELDS: &'static [&'static str] = &[];
-
-    /// Only JSON keeps what is hashed.
-    fn values(&self) -> Vec<String> {
-        Vec::new()
-    }
 }
 
 async fn verify(context: &CommandContext<'_>, file: &Path, head: Option<&str>) -> Result<(), Stop> {
@@ -119,11 +111,11 @@ impl Chain {
     /// Adds the record of a line, and returns its hash.
     fn add(&mut self, line: &[u8]) -> Result<Hash, String> {
         let value: Value = serde_json::from_slice(line).map_err(|_| "it is not a record".to_owned())?;
-        let index = value["index"].as_u64().map_or_else(|| "it".to_owned(), |index| format!("record {index}"));
+        let index = value["index"].as_str().map_or_else(|| "it".to_owned(), |index| format!("record {index}"));
         let record = value["record"].as_str().and_then(bytes).and_then(|bytes| AuditRecord::from_bytes(&bytes).ok());
         let record = record.ok_or_else(|| format!("{index} was changed: its bytes are not a record"))?;
         let index = format!("record {}", record.index);
-        if lines::json(&AuditView::from(shown_audit_record(&record))).as_bytes() != line {
+        if line_of(&record).as_bytes() != line {
             return Err(format!("{index} was changed: its fields differ from its bytes"));
         }
         if let Some((_, last)) = self.ends
@@ -140,9 +132,13 @@ impl Chain {
     }
 }
 
-fn bytes(digits: &str) -> Option<Vec<u8>> {
-    let pairs = digits.as_bytes().chunks(2);
-    pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect()
+/// Returns the line of a record in an exported file.
+fn line_of(record: &AuditRecord) -> String {
+    lines::json(&shown_audit_record(record).json())
+}
+
+fn bytes(text: &str) -> Option<Vec<u8>> {
+    BASE64.decode(text.as_bytes()).ok()
 }
 
 #[cfg(test)]
@@ -169,7 +165,7 @@ mod tests {
                 outcome: AuditOutcome::Refused(RefusalKind::NotPermitted),
             };
             previous = record.hash();
-            (lines::json(&AuditView::from(shown_audit_record(&record))), record.index)
+            (line_of(&record), record.index)
         });
         records.unzip()
     }
@@ -221,7 +217,7 @@ mod tests {
             let record = AuditRecord::from_bytes(&bytes).expect("a record");
             let record = AuditRecord { outcome: AuditOutcome::Done, ..record };
             let mut remade = as_bytes(&lines);
-            remade[place] = lines::json(&AuditView::from(shown_audit_record(&record))).into_bytes();
+            remade[place] = line_of(&record).into_bytes();
             assert_eq!(fails(&remade).map(|(found, _)| found), Some(place + 1), "its hash is another one");
         }
         assert_eq!(fails(&as_bytes(&lines[2..])), None, "a file may begin anywhere");

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use reveille_proto::admin::v1::{AbortRotationRequest, GetAuthorityRequest, RotateAuthorityRequest};
+use reveille_proto::admin::v1::{AbortRotationRequest, Authority, GetAuthorityRequest, RotateAuthorityRequest};
 use tokio::time::{Instant, sleep};
 
 use super::{CommandContext, Seen, WITHIN};
 use crate::cli::args::CaCommand;
 use crate::cli::client::RetrySafety;
 use crate::cli::failure::{Failure, Stop};
-use crate::cli::view::authority::AuthorityView;
+use crate::cli::view::authority::{doing, is_rotating, remarks};
 
 /// Pause between two requests of a rotation.
 const ASK_EVERY: Duration = Duration::from_millis(300);
@@ -23,16 +23,16 @@ pub async fn run(context: &CommandContext<'_>, command: CaCommand) -> Result<(),
     }
 }
 
-async fn status(context: &CommandContext<'_>) -> Result<Seen<AuthorityView>, Failure> {
+async fn status(context: &CommandContext<'_>) -> Result<Seen<Authority>, Failure> {
     let answer = context.client.ask(RetrySafety::Read, GetAuthorityRequest {}).await?;
-    let view = AuthorityView::from(answer.authority.unwrap_or_default());
-    Ok(Seen { remarks: view.remarks(), view, freshness: None })
+    let view = answer.authority.unwrap_or_default();
+    Ok(Seen { remarks: remarks(&view), view, freshness: None })
 }
 
 /// Repeats the request until no member is waited for.
 async fn rotate(context: &CommandContext<'_>) -> Result<(), Stop> {
     let before = status(context).await?.view;
-    if before.step.is_none() {
+    if !is_rotating(&before) {
         context.terminal.confirm(&format!(
             "Replace the certificate authority {}? Join tokens that were not used end.",
             before.fingerprint
@@ -45,12 +45,13 @@ async fn rotate(context: &CommandContext<'_>) -> Result<(), Stop> {
         context.client.give(WITHIN);
         let request =
             RotateAuthorityRequest { replaces: replaces.clone(), request_id: context.client.request_id().to_owned() };
-        let now: AuthorityView = context.change(request).await?.authority.unwrap_or_default().into();
-        if now.fingerprint != replaces && now.step.is_none() && now.waits_for.is_empty() {
-            return context.terminal.show(&now);
+        let answer = context.change(request).await?;
+        let now = answer.authority.clone().unwrap_or_default();
+        if now.fingerprint != replaces && !is_rotating(&now) && now.waits_for.is_empty() {
+            return context.terminal.answer(&answer, Some(&now));
         }
-        if said != now.doing() {
-            said = now.doing();
+        if said != doing(&now) {
+            said = doing(&now);
             context.terminal.say(said);
         }
         if Instant::now() >= until {
@@ -60,7 +61,7 @@ async fn rotate(context: &CommandContext<'_>) -> Result<(), Stop> {
     }
 }
 
-fn waits(now: &AuthorityView) -> Failure {
+fn waits(now: &Authority) -> Failure {
     let message = format!("the rotation waits: {}", now.waits_for.join("; "));
     let next = "start these members, or remove them: reveille cluster member remove NAME --dead; then the same command \
                 goes on";
@@ -69,6 +70,6 @@ fn waits(now: &AuthorityView) -> Failure {
 
 async fn abort(context: &CommandContext<'_>) -> Result<(), Stop> {
     let request = AbortRotationRequest { request_id: context.client.request_id().to_owned() };
-    let now = context.change(request).await?.authority.unwrap_or_default().into();
-    context.terminal.show::<AuthorityView>(&now)
+    let answer = context.change(request).await?;
+    context.terminal.answer(&answer, answer.authority.as_ref())
 }

@@ -17,7 +17,7 @@ use super::bar::bar;
 use crate::cli::args::{BackupArgs, BackupCommand, BackupPlace, PruneArgs, VerifyArgs};
 use crate::cli::client::RetrySafety;
 use crate::cli::failure::{Exit, Failure, Stop};
-use crate::cli::view::backup::{BackupView, MadeBackupView, PrunedView};
+use crate::cli::view::backup::{BackupView, PrunedView};
 use crate::server::config::{BackupConfig, ConfigLayer, Settings};
 
 const COPY: &str = "  {bar:40.green} {pos}/{len} files copied  {eta} left";
@@ -50,7 +50,7 @@ async fn create(context: &CommandContext<'_>) -> Result<(), Stop> {
         let answer = answer.ok_or_else(|| broken("the answer ended early".to_owned()))?;
         if let Some(made) = answer.backup {
             shown.end();
-            return context.terminal.show(&MadeBackupView::from(made));
+            return context.terminal.show(&made);
         }
         let phase = match answer.phase() {
             v1::BackupPhase::Verify => BackupPhase::Verify,

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use reveille_proto::admin::v1::{
-    Audience, Canary, CancelCampaignRequest, CreateCampaignRequest, DeleteCampaignRequest, GetCampaignRequest,
-    GetCampaignResponse, LaunchCampaignRequest, ListCampaignsRequest, PauseCampaignRequest, ResumeCampaignRequest,
-    ScheduleBody, When, when,
+    Audience, Barrier, Campaign, Canary, CancelCampaignRequest, CreateCampaignRequest, DeleteCampaignRequest,
+    GetCampaignRequest, GetCampaignResponse, LaunchCampaignRequest, ListCampaignsRequest, PauseCampaignRequest,
+    ResumeCampaignRequest, ScheduleBody, When, when,
 };
 use tokio::time::{Instant, sleep};
 
@@ -17,9 +17,8 @@ use crate::cli::client::RetrySafety;
 use crate::cli::failure::{Exit, Failure, Stop};
 use crate::cli::instant::to_wire;
 use crate::cli::manifest::export;
-use crate::cli::view::barrier::BarrierView;
-use crate::cli::view::campaign::CampaignView;
-use crate::cli::view::relay::RemovedView;
+use crate::cli::view::barrier::sentence;
+use crate::cli::view::{Answer, Json, View, campaign};
 
 /// Interval at which the campaign is read until its run exists.
 const POLL_EVERY: Duration = Duration::from_secs(1);
@@ -48,14 +47,13 @@ pub async fn run(context: &CommandContext<'_>, args: CampaignArgs) -> Result<(),
         CampaignCommand::Status(ShowArgs { name, watch, .. }) => {
             let fetch = async || {
                 let answer = get(context, &tenant, &name, false).await?;
-                Ok(Seen::of(CampaignView::from(answer.campaign.unwrap_or_default()), answer.freshness))
+                Ok(Seen::of(answer.campaign.unwrap_or_default(), answer.freshness))
             };
             context.one(watch, fetch).await
         }
         CampaignCommand::Watch { name } => watch(context, tenant, name).await,
         CampaignCommand::List(paging) => {
-            let request = ListCampaignsRequest { tenant, ..ListCampaignsRequest::default() };
-            context.list(paging, |size, token| context.page::<CampaignView, _>(request.clone(), size, token)).await
+            context.list_of(paging, ListCampaignsRequest { tenant, ..ListCampaignsRequest::default() }).await
         }
         CampaignCommand::Delete { name, dry_run } => {
             delete(context, DeleteCampaignRequest { tenant, name, validate_only: dry_run }).await
@@ -69,8 +67,8 @@ async fn create(context: &CommandContext<'_>, tenant: String, args: CampaignCrea
     let request_id = context.client.request_id().to_owned();
     let request = CreateCampaignRequest { request_id, validate_only: dry_run, ..asked };
     let answer = context.change(request).await?;
-    answer.warnings.iter().for_each(|warning| context.terminal.say(&format!("warning: {warning}")));
-    context.terminal.show(&CampaignView::from(answer.campaign.unwrap_or_default()))?;
+    context.warn(&answer.warnings);
+    context.terminal.answer(&answer, answer.campaign.as_ref())?;
     context.checked(dry_run);
     Ok(())
 }
@@ -99,22 +97,21 @@ pub(super) fn asked(tenant: String, args: CampaignCreateArgs) -> Result<CreateCa
 async fn launch(context: &CommandContext<'_>, request: LaunchCampaignRequest) -> Result<(), Stop> {
     let dry_run = request.validate_only;
     let answer = context.client.ask(RetrySafety::Repeatable, request).await?;
-    answer.warnings.iter().for_each(|warning| context.terminal.say(&format!("warning: {warning}")));
-    context.terminal.show(&CampaignView::from(answer.campaign.unwrap_or_default()))?;
+    context.warn(&answer.warnings);
+    context.terminal.answer(&answer, answer.campaign.as_ref())?;
     context.checked(dry_run);
     Ok(())
 }
 
 async fn pause(context: &CommandContext<'_>, request: PauseCampaignRequest) -> Result<(), Stop> {
     let answer = context.client.ask(RetrySafety::Repeatable, request).await?;
-    let view = CampaignView::from(answer.campaign.unwrap_or_default());
-    context.terminal.show(&view.with_barrier(answer.barrier.map(|barrier| BarrierView::from(Some(barrier)))))
+    show_with_barrier(context, &answer, answer.campaign.as_ref(), answer.barrier.as_ref())
 }
 
 /// Sent once and never repeated: a repetition could also end a pause that was set in the meantime.
 async fn resume(context: &CommandContext<'_>, request: ResumeCampaignRequest) -> Result<(), Stop> {
     let answer = context.client.ask(RetrySafety::Once, request).await?;
-    context.terminal.show(&CampaignView::from(answer.campaign.unwrap_or_default()))
+    context.terminal.answer(&answer, answer.campaign.as_ref())
 }
 
 async fn cancel(context: &CommandContext<'_>, request: CancelCampaignRequest) -> Result<(), Stop> {
@@ -123,10 +120,24 @@ async fn cancel(context: &CommandContext<'_>, request: CancelCampaignRequest) ->
         context.terminal.confirm(&format!("Cancel campaign {} for good?", request.name))?;
     }
     let answer = context.client.ask(RetrySafety::Repeatable, request).await?;
-    let view = CampaignView::from(answer.campaign.unwrap_or_default());
-    context.terminal.show(&view.with_barrier(answer.barrier.map(|barrier| BarrierView::from(Some(barrier)))))?;
+    show_with_barrier(context, &answer, answer.campaign.as_ref(), answer.barrier.as_ref())?;
     context.checked(dry_run);
     Ok(())
+}
+
+/// Prints a campaign, with a barrier if it was being sent.
+fn show_with_barrier<A: Json>(
+    context: &CommandContext<'_>,
+    answer: &A,
+    campaign: Option<&Campaign>,
+    barrier: Option<&Barrier>,
+) -> Result<(), Stop> {
+    let campaign = campaign.cloned().unwrap_or_default();
+    let mut text = campaign.text(context.terminal.paints());
+    if barrier.is_some() {
+        text = format!("{text}\n{}", sentence(barrier));
+    }
+    context.terminal.show(&Answer::new(answer, campaign.name, text))
 }
 
 /// Reads the campaign once a second until its run exists, then watches the run.
@@ -134,15 +145,14 @@ async fn watch(context: &CommandContext<'_>, tenant: String, name: String) -> Re
     let (began, mut said) = (Instant::now(), None);
     loop {
         let answer = get(context, &tenant, &name, false).await?;
-        let view = CampaignView::from(answer.campaign.unwrap_or_default());
-        if let Some(run) = view.run_name() {
-            return super::watch::run(context, tenant, run).await;
+        let campaign = answer.campaign.unwrap_or_default();
+        if let Some(run) = campaign.run {
+            return super::watch::run(context, tenant, run.run).await;
         }
-        if !view.may_open() {
-            context.terminal.show(&view)?;
-            return Ok(());
+        if !campaign::may_open(&campaign) {
+            return context.terminal.show(&campaign);
         }
-        let sentence = view.sentence();
+        let sentence = campaign::sentence(&campaign);
         if said.as_ref() != Some(&sentence) {
             context.terminal.say(&sentence);
             said = Some(sentence);
@@ -186,7 +196,7 @@ async fn delete(context: &CommandContext<'_>, request: DeleteCampaignRequest) ->
         context.terminal.confirm(&forgets(&name))?;
     }
     let answer = context.client.ask(RetrySafety::Repeatable, request).await?;
-    context.removed(RemovedView { name, index: answer.index, dry_run })
+    context.removed(&answer, &name, answer.index, dry_run)
 }
 
 /// Returns the prompt before a campaign is forgotten. Its run stays known and refuses an equal campaign for 30 days

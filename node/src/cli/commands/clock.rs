@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use reveille_proto::admin::v1::advance_clock_request::Target;
 use reveille_proto::admin::v1::clock_service_client::ClockServiceClient as Service;
-use reveille_proto::admin::v1::{AdvanceClockRequest, GetClockRequest};
+use reveille_proto::admin::v1::{AdvanceClockRequest, GetClockRequest, GetClockResponse};
 use tokio::time::{Instant, timeout};
 
 use super::{CommandContext, Seen};
@@ -12,7 +12,7 @@ use crate::cli::args::{AdvanceArgs, ClockArgs, ClockCommand, Format};
 use crate::cli::client::{RetrySafety, is_passing};
 use crate::cli::failure::{Exit, Failure, Stop};
 use crate::cli::instant::{duration_to_wire, to_wire};
-use crate::cli::view::clock::{AdvancedView, ClockView};
+use crate::cli::view::{Answer, clock};
 
 /// Next step after an advance that was interrupted.
 const GO_ON: &str = "reveille clock show, then reveille clock advance --to INSTANT";
@@ -27,10 +27,10 @@ pub async fn run(context: &CommandContext<'_>, args: ClockArgs) -> Result<(), St
     }
 }
 
-async fn get(context: &CommandContext<'_>) -> Result<Seen<ClockView>, Failure> {
+async fn get(context: &CommandContext<'_>) -> Result<Seen<GetClockResponse>, Failure> {
     let answer = context.client.ask(RetrySafety::Read, GetClockRequest { stale: context.stale }).await?;
     let freshness = answer.freshness;
-    Ok(Seen::of(ClockView::from(answer), freshness))
+    Ok(Seen::of(answer, freshness))
 }
 
 async fn advance(context: &CommandContext<'_>, args: AdvanceArgs) -> Result<(), Stop> {
@@ -61,13 +61,13 @@ async fn advance_to_end(context: &CommandContext<'_>, args: AdvanceArgs) -> Resu
     loop {
         match stream.message().await {
             Ok(Some(word)) if word.done => {
-                let seconds = begun.elapsed().as_millis() as f64 / 1_000.0;
-                return context.terminal.show(&AdvancedView::from(&word).after(seconds));
+                let words = clock::advanced(&word, begun.elapsed().as_secs_f64());
+                return context.terminal.show(&Answer::new(&word, clock::instant(word.now.as_ref()), words));
             }
             // With `-o json`, stderr holds only the error object.
             Ok(Some(word)) if said.elapsed() >= SAY_EVERY && context.terminal.format() == Format::Table => {
                 said = Instant::now();
-                context.terminal.say(&AdvancedView::from(&word).standing());
+                context.terminal.say(&clock::standing(&word));
             }
             Ok(Some(_)) => {}
             Ok(None) => return Err(cut_short("the node ended before its last word").into()),

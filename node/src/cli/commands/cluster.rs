@@ -5,8 +5,9 @@ use std::time::Duration;
 use jiff::SignedDuration;
 use reveille_proto::ListPage;
 use reveille_proto::admin::v1::{
-    AddMemberRequest, DrainMemberRequest, FinishUpgradeRequest, GetClusterStatusRequest, GetUpgradeRequest,
-    ListMembersRequest, RemoveMemberRequest, ScrubRequest, TransferLeaderRequest,
+    AddMemberRequest, DrainMemberRequest, FinishUpgradeRequest, GetClusterStatusRequest, GetClusterStatusResponse,
+    GetUpgradeRequest, GetUpgradeResponse, ListMembersRequest, Member, RemoveMemberRequest, ScrubRequest,
+    TransferLeaderRequest,
 };
 use reveille_raft::tls::{NodeTls, last_certificate};
 use tokio::time::{Instant, sleep};
@@ -17,9 +18,10 @@ use crate::cli::client::RetrySafety;
 use crate::cli::contexts::{BearerToken, Context, Contexts};
 use crate::cli::failure::{Failure, Stop};
 use crate::cli::instant::duration_to_wire;
-use crate::cli::view::cluster::{FoundedView, InvitationView, LeaderView, MemberView, StatusView};
-use crate::cli::view::scrub::ScrubView;
-use crate::cli::view::upgrade::{FinishedView, UpgradeView};
+use crate::cli::view::cluster::{FoundedView, problems};
+use crate::cli::view::layout::card;
+use crate::cli::view::upgrade::{can_rise_to, remarks};
+use crate::cli::view::{Answer, scrub};
 use crate::format;
 use crate::server::config::{Config, file_or_default};
 use crate::server::{admission, first_token};
@@ -43,7 +45,7 @@ pub async fn run(context: &CommandContext<'_>, args: ClusterArgs) -> Result<(), 
             context.list(paging, |_, _| members(context)).await
         }
         ClusterCommand::TransferLeader { to } => transfer_leader(context, to).await,
-        ClusterCommand::Scrub => scrub(context).await,
+        ClusterCommand::Scrub => check_files(context).await,
         ClusterCommand::Upgrade(UpgradeCommand::Status(watch)) => {
             context.one(watch, async || upgrade(context).await).await
         }
@@ -116,7 +118,7 @@ fn client_authority(config: &Config, tls: &NodeTls) -> Result<String, Failure> {
 async fn add_member(context: &CommandContext<'_>, valid_for: SignedDuration) -> Result<(), Stop> {
     let request = AddMemberRequest { valid_for: Some(duration_to_wire(valid_for)) };
     let answer = context.client.ask(RetrySafety::Repeatable, request).await?;
-    context.terminal.show(&InvitationView::from(answer))?;
+    context.terminal.show(&answer)?;
     context.terminal.say("next: put it into a file on the new machine, and there: reveille start --join file:/PATH, with a --name of its own");
     Ok(())
 }
@@ -124,7 +126,7 @@ async fn add_member(context: &CommandContext<'_>, valid_for: SignedDuration) -> 
 async fn drain_member(context: &CommandContext<'_>, member: String, undo: bool) -> Result<(), Stop> {
     let answer =
         context.client.ask(RetrySafety::Repeatable, DrainMemberRequest { member: member.clone(), undo }).await?;
-    context.terminal.show(&MemberView::from(answer.member.unwrap_or_default()))?;
+    context.terminal.answer(&answer, answer.member.as_ref())?;
     if !undo {
         context
             .terminal
@@ -136,16 +138,16 @@ async fn drain_member(context: &CommandContext<'_>, member: String, undo: bool) 
 /// Removes a member, and shows the members that are left.
 async fn remove_member(context: &CommandContext<'_>, member: String, dead: bool) -> Result<(), Stop> {
     let how = if dead { "What it had in flight stays in doubt, and it" } else { "It is drained first, and" };
+    context.terminal.check_columns::<Member>()?;
     context.terminal.confirm(&format!("Remove {member} for good? {how} can never return."))?;
     let answer =
         context.client.ask(RetrySafety::Repeatable, RemoveMemberRequest { member: member.clone(), dead }).await?;
-    let left: Vec<MemberView> = answer.members.into_iter().map(MemberView::from).collect();
-    context.terminal.list(&left)?;
+    context.terminal.list(&answer.members)?;
     if answer.in_doubt > 0 {
         let emails = format::counted(answer.in_doubt, "email");
         context.terminal.say(&format!("{emails} of {member} are in doubt; next: reveille in-doubt list"));
     }
-    let voters = left.iter().filter(|member| member.votes).count();
+    let voters = answer.members.iter().filter(|member| member.votes).count();
     if voters % 2 == 0 {
         context.terminal.say(&format!(
             "{voters} nodes vote, which survive no more losses than {}; next: reveille cluster member add",
@@ -155,27 +157,26 @@ async fn remove_member(context: &CommandContext<'_>, member: String, dead: bool)
     Ok(())
 }
 
-async fn status(context: &CommandContext<'_>) -> Result<Seen<StatusView>, Failure> {
-    let status = context.client.ask(RetrySafety::Read, GetClusterStatusRequest {}).await?;
-    let view = StatusView::from(status);
-    let remarks = view.problems();
+async fn status(context: &CommandContext<'_>) -> Result<Seen<GetClusterStatusResponse>, Failure> {
+    let view = context.client.ask(RetrySafety::Read, GetClusterStatusRequest {}).await?;
+    let remarks = problems(&view);
     Ok(Seen { view, freshness: None, remarks })
 }
 
-async fn members(context: &CommandContext<'_>) -> Result<ListPage<MemberView>, Failure> {
+async fn members(context: &CommandContext<'_>) -> Result<ListPage<Member>, Failure> {
     let answer = context.client.ask(RetrySafety::Read, ListMembersRequest {}).await?;
-    let rows = answer.members.into_iter().map(MemberView::from).collect();
-    Ok(ListPage { rows, next: String::new(), freshness: answer.freshness })
+    Ok(ListPage { rows: answer.members, next: String::new(), freshness: answer.freshness })
 }
 
 async fn transfer_leader(context: &CommandContext<'_>, to: Option<String>) -> Result<(), Stop> {
     let request = TransferLeaderRequest { to: to.unwrap_or_default() };
     let answer = context.client.ask(RetrySafety::Once, request).await?;
-    context.terminal.show(&LeaderView { leader: answer.leader })
+    let card = card(vec![("leader", answer.leader.as_str().into())], context.terminal.paints());
+    context.terminal.show(&Answer::new(&answer, answer.leader.as_str(), card))
 }
 
 /// Lets all members check their files, and repeats the request until none does so.
-async fn scrub(context: &CommandContext<'_>) -> Result<(), Stop> {
+async fn check_files(context: &CommandContext<'_>) -> Result<(), Stop> {
     let until = context.global.timeout.map(|timeout| Instant::now() + timeout);
     let mut begin = true;
     loop {
@@ -187,23 +188,22 @@ async fn scrub(context: &CommandContext<'_>) -> Result<(), Stop> {
             sleep(SCRUB_ASKED_EVERY).await;
             continue;
         }
-        let members: Vec<ScrubView> = members.into_iter().map(ScrubView::from).collect();
         context.terminal.list(&members)?;
-        members.iter().flat_map(ScrubView::remarks).for_each(|remark| context.terminal.say(&remark));
-        return if members.iter().all(ScrubView::is_well) { Ok(()) } else { Err(Stop::No) };
+        members.iter().flat_map(scrub::remarks).for_each(|remark| context.terminal.say(&remark));
+        return if members.iter().all(scrub::is_well) { Ok(()) } else { Err(Stop::No) };
     }
 }
 
-async fn upgrade(context: &CommandContext<'_>) -> Result<Seen<UpgradeView>, Failure> {
-    let view = UpgradeView::from(context.client.ask(RetrySafety::Read, GetUpgradeRequest {}).await?);
-    let remarks = view.remarks();
+async fn upgrade(context: &CommandContext<'_>) -> Result<Seen<GetUpgradeResponse>, Failure> {
+    let view = context.client.ask(RetrySafety::Read, GetUpgradeRequest {}).await?;
+    let remarks = remarks(&view);
     Ok(Seen { view, freshness: None, remarks })
 }
 
 /// Raises the ledger to the level that the user confirmed, even if nodes announce a higher one meanwhile.
 async fn finish_upgrade(context: &CommandContext<'_>) -> Result<(), Stop> {
     let seen = upgrade(context).await?.view;
-    let level = seen.can_rise_to().unwrap_or_default();
+    let level = can_rise_to(&seen).unwrap_or_default();
     if level > 0 {
         context.terminal.confirm(&format!(
             "Raise the ledger's level from {} to {level}? Afterwards no node can go back to the former release.",
@@ -212,7 +212,7 @@ async fn finish_upgrade(context: &CommandContext<'_>) -> Result<(), Stop> {
     }
     let request_id = context.client.request_id().to_owned();
     let answer = context.change(FinishUpgradeRequest { level, request_id }).await?;
-    context.terminal.show(&FinishedView { level: answer.level, raised: answer.raised })?;
+    context.terminal.show(&answer)?;
     if !answer.raised {
         context.terminal.say("the ledger is at this level already; nothing was changed");
     }

@@ -15,7 +15,7 @@ use crate::cli::args::{
 use crate::cli::client::RetrySafety;
 use crate::cli::failure::{Exit, Failure, Stop};
 use crate::cli::instant::to_wire;
-use crate::cli::view::dead_letter::{DeadLetterView, Groups};
+use crate::cli::view::dead_letter::Groups;
 use crate::cli::view::moved::MovedView;
 use crate::format;
 
@@ -30,7 +30,7 @@ pub async fn run(context: &CommandContext<'_>, args: DeadLetterArgs) -> Result<(
             let request = request(tenant, run, &filter);
             let found = Cell::new(false);
             let pages = async |size, token| {
-                let page = context.page::<DeadLetterView, _>(request.clone(), size, token).await?;
+                let page = context.client.page(request.clone(), context.stale, size, token).await?;
                 found.set(found.get() || !page.rows.is_empty());
                 Ok(page)
             };
@@ -45,7 +45,7 @@ pub async fn run(context: &CommandContext<'_>, args: DeadLetterArgs) -> Result<(
         DeadLetterCommand::Export(args) => {
             let format = args.format();
             let ExportArgs { file, run, filter, .. } = args;
-            export::<DeadLetterView, _>(context, (file, format), request(tenant, run, &filter)).await
+            export(context, (file, format), "dead letter", request(tenant, run, &filter)).await
         }
     }
 }
@@ -263,7 +263,7 @@ where
                 warn_of_unknown_reason(context, &letters.filter);
             }
             let (moved, inside_gap, dry_run) = (preview.moved, preview.inside_gap, letters.dry_run);
-            let view = MovedView { run, verb, moved, inside_gap, index: None, dry_run, groups: None };
+            let view = MovedView { run, verb, moved, inside_gap, index: None, dry_run, groups: Vec::new() };
             show(context, &letters.recipients, &view)?;
             return left_out(preview.cancelled, inside_gap);
         }
@@ -272,7 +272,7 @@ where
     let done = total(verb, |token| asked(false, token)).await?;
     let index = (done.index > 0).then_some(done.index);
     let (moved, inside_gap) = (done.moved, done.inside_gap);
-    let view = MovedView { run, verb, moved, inside_gap, index, dry_run: false, groups: None };
+    let view = MovedView { run, verb, moved, inside_gap, index, dry_run: false, groups: Vec::new() };
     show(context, &letters.recipients, &view)?;
     left_out(done.cancelled, inside_gap)
 }

@@ -5,7 +5,6 @@ use std::io;
 use std::path::Path;
 
 use reveille_ledger::ids::Fence;
-use reveille_proto::ListPage;
 use reveille_proto::admin::v1::{
     Doubt, DoubtGroup, GetDoubtRequest, ListDoubtsRequest, Resolution, ResolveDoubtsRequest,
 };
@@ -16,7 +15,6 @@ use super::{CommandContext, Seen, relay_log, selection};
 use crate::cli::args::{DoubtArgs, DoubtCommand, Format, ResolveArgs, SettleArgs};
 use crate::cli::client::RetrySafety;
 use crate::cli::failure::{Exit, Failure, Stop};
-use crate::cli::view::doubt::{DoubtView, GroupView};
 use crate::cli::view::moved::MovedView;
 use crate::format;
 
@@ -31,8 +29,7 @@ pub async fn run(context: &CommandContext<'_>, args: DoubtArgs) -> Result<(), St
     match args.command {
         DoubtCommand::List { paging, run } => {
             let run = run.unwrap_or_default();
-            let request = ListDoubtsRequest { tenant, run, ..ListDoubtsRequest::default() };
-            context.list(paging, |size, token| context.page::<DoubtView, _>(request.clone(), size, token)).await
+            context.list_of(paging, ListDoubtsRequest { tenant, run, ..ListDoubtsRequest::default() }).await
         }
         DoubtCommand::Show { run, recipient, watch } => {
             let request = GetDoubtRequest { tenant, run, recipient, stale: context.stale };
@@ -43,9 +40,9 @@ pub async fn run(context: &CommandContext<'_>, args: DoubtArgs) -> Result<(), St
     }
 }
 
-async fn get(context: &CommandContext<'_>, request: GetDoubtRequest) -> Result<Seen<DoubtView>, Failure> {
+async fn get(context: &CommandContext<'_>, request: GetDoubtRequest) -> Result<Seen<Doubt>, Failure> {
     let answer = context.client.ask(RetrySafety::Read, request).await?;
-    Ok(Seen::of(DoubtView::from(answer.doubt.unwrap_or_default()), answer.freshness))
+    Ok(Seen::of(answer.doubt.unwrap_or_default(), answer.freshness))
 }
 
 async fn resolve(context: &CommandContext<'_>, tenant: String, args: ResolveArgs) -> Result<(), Stop> {
@@ -70,7 +67,7 @@ async fn resolve(context: &CommandContext<'_>, tenant: String, args: ResolveArgs
         if context.terminal.format() == Format::Table {
             context.terminal.say(&counted);
         }
-        let groups = dry_run.then(|| preview.groups.into_iter().map(GroupView::from).collect());
+        let groups = if dry_run { preview.groups } else { Vec::new() };
         let (moved, inside_gap) = (preview.resolved, preview.inside_gap);
         let view = MovedView { run, verb, moved, inside_gap, index: None, dry_run, groups };
         return if inside_gap > 0 { show(context, &view) } else { context.moved(&picked.recipients, &view) };
@@ -89,7 +86,7 @@ async fn resolve(context: &CommandContext<'_>, tenant: String, args: ResolveArgs
     };
     let answer = context.client.ask(RetrySafety::Repeatable, request).await?;
     let (moved, inside_gap) = (answer.resolved, answer.inside_gap);
-    let view = MovedView { run, verb, moved, inside_gap, index: Some(answer.index), dry_run, groups: None };
+    let view = MovedView { run, verb, moved, inside_gap, index: Some(answer.index), dry_run, groups: Vec::new() };
     if inside_gap > 0 { show(context, &view) } else { context.moved(&picked.recipients, &view) }
 }
 
@@ -102,7 +99,7 @@ async fn settle(context: &CommandContext<'_>, tenant: String, args: SettleArgs) 
     loop {
         let run = run.clone().unwrap_or_default();
         let request = ListDoubtsRequest { tenant: tenant.clone(), run, ..ListDoubtsRequest::default() };
-        let page: ListPage<Doubt> = context.client.page(request, context.stale, PAGE_SIZE, page_token).await?;
+        let page = context.client.page(request, context.stale, PAGE_SIZE, page_token).await?;
         for doubt in page.rows {
             match accepted.contains(&doubt.message_id) {
                 true => found.entry(doubt.run.clone()).or_default().add(&doubt),
@@ -140,7 +137,7 @@ async fn settle(context: &CommandContext<'_>, tenant: String, args: SettleArgs) 
             }
         }
     }
-    let view = MovedView { run, verb: "settled as sent", moved, inside_gap: 0, index, dry_run, groups: None };
+    let view = MovedView { run, verb: "settled as sent", moved, inside_gap: 0, index, dry_run, groups: Vec::new() };
     context.terminal.show(&view)?;
     if left > 0 {
         let left = format::counted(left, "email");

@@ -10,7 +10,8 @@ use crate::cli::args::{EventArgs, Format, TYPE_PREFIX};
 use crate::cli::client::{Client, RetrySafety};
 use crate::cli::escape;
 use crate::cli::failure::{Exit, Failure, Stop};
-use crate::cli::view::event::LedgerEventView;
+use crate::cli::view::Json;
+use crate::cli::view::event::line;
 use crate::cli::word::name;
 
 /// Time that a request of `--follow` waits for an event.
@@ -87,13 +88,12 @@ async fn ask(client: &Client, request: &ListEventsRequest) -> Result<ListEventsR
 }
 
 fn print(context: &CommandContext<'_>, answer: ListEventsResponse) -> Result<(), Stop> {
-    for event in answer.events.into_iter().map(LedgerEventView::from) {
+    for event in answer.events {
         let words = match context.terminal.format() {
             Format::Name => event.cursor.clone(),
-            _ => escape::escaped(&event.line(), &[]),
+            _ => escape::escaped(&line(&event), &[]),
         };
-        // Cannot fail: it is plain data in memory.
-        context.terminal.object(&words, &serde_json::to_value(&event).unwrap_or_default())?;
+        context.terminal.object(&words, &event.json())?;
     }
     Ok(())
 }

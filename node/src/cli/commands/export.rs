@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use reveille_proto::{ListPage, Listing};
+use reveille_proto::Listing;
 
 use super::{CommandContext, PAGE_SIZE};
 use crate::cli::args::ExportFormat;
@@ -13,25 +13,15 @@ use crate::cli::lines;
 use crate::cli::view::Row;
 use crate::format;
 
-/// A row that can also be written as a line of CSV.
-pub trait Record: Row {
-    /// Noun for one row, for counts.
-    const ONE: &'static str;
-    /// Names of the CSV fields.
-    const FIELDS: &'static [&'static str];
-    /// Returns the values, one for each field.
-    fn values(&self) -> Vec<String>;
-}
-
-/// Writes all pages to a file, or to stdout.
-pub(super) async fn export<R, Q>(
+/// Writes all pages to a file, or to stdout. `one` is the noun for a row.
+pub(super) async fn export<Q: Listing>(
     context: &CommandContext<'_>,
     (file, format): (Option<PathBuf>, ExportFormat),
+    one: &str,
     request: Q,
 ) -> Result<(), Stop>
 where
-    Q: Listing,
-    R: Record + From<Q::Item>,
+    Q::Item: Row,
 {
     let client = context.retrying_client();
     let mut target = file.as_deref().map(Target::create).transpose()?;
@@ -39,7 +29,7 @@ where
     let (mut count, mut is_first) = (0, true);
     loop {
         let size = i32::try_from(PAGE_SIZE).unwrap_or_default();
-        let answer: ListPage<R> = client.page(request.clone(), context.stale, size, token.clone()).await?;
+        let answer = client.page(request.clone(), context.stale, size, token.clone()).await?;
         if is_first {
             context.note(answer.freshness.as_ref());
         }
@@ -57,19 +47,16 @@ where
     }
     if let (Some(target), Some(file)) = (target, &file) {
         target.finish()?;
-        context.terminal.say(&format!("{} in {}", format::counted(count, R::ONE), file.display()));
+        context.terminal.say(&format!("{} in {}", format::counted(count, one), file.display()));
     }
     Ok(())
 }
 
 /// Encodes one page. The first page of CSV begins with the headings.
-fn written<R: Record>(rows: &[R], format: ExportFormat, is_first: bool) -> String {
+fn written<R: Row>(rows: &[R], format: ExportFormat, is_first: bool) -> String {
     match format {
-        ExportFormat::Csv => {
-            let headings = is_first.then(|| R::FIELDS.iter().map(|field| (*field).to_owned()).collect());
-            lines::csv(headings.into_iter().chain(rows.iter().map(Record::values)))
-        }
-        ExportFormat::Jsonl => rows.iter().map(|row| lines::json(row) + "\n").collect(),
+        ExportFormat::Csv => lines::csv(lines::records(rows).into_iter().skip(usize::from(!is_first))),
+        ExportFormat::Jsonl => rows.iter().map(|row| lines::json(&row.json()) + "\n").collect(),
     }
 }
 

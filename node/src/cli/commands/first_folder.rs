@@ -3,6 +3,7 @@
 
 use std::time::SystemTime;
 
+use jiff::SignedDuration;
 use reveille_cluster::backup::opt_outs::OptOutChange;
 use reveille_cluster::backup::{self, LostFiles, StateFiles};
 use reveille_ledger::Ledger;
@@ -19,6 +20,7 @@ use super::backup::{aside, failure};
 use super::cluster::store;
 use crate::cli::contexts::Contexts;
 use crate::cli::failure::{Failure, Stop};
+use crate::cli::instant::duration_to_wire;
 use crate::cli::view::restore::FirstFolderView;
 use crate::server::admin::all_rights;
 use crate::server::admission::{self, AdmissionError};
@@ -78,7 +80,7 @@ pub async fn found(
         former_cluster: former_cluster.to_string(),
         index: last.0,
         ledger_time: backup::time_text(last.1),
-        age_ms: now().since_ms(last.1).max(0),
+        age: duration_to_wire(SignedDuration::from_millis(now().since_ms(last.1).max(0))),
         opt_outs: opted_out,
         in_doubt,
         lost_archive_blocks: archive,

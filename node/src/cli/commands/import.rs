@@ -14,7 +14,7 @@ use reveille_cluster::ops::zones::Zones;
 use reveille_ledger::calendar::{Pattern, When};
 use reveille_ledger::decide::timing::{Calendar, Jitter};
 use reveille_ledger::ids::{Hash, Time};
-use reveille_proto::admin::v1::{self, CreateScheduleRequest, ScheduleBody};
+use reveille_proto::admin::v1::{self, CreateScheduleRequest, Instant, ScheduleBody};
 use tokio::time::timeout;
 
 use super::imported::{marked, outcome_of_taken_name};
@@ -25,8 +25,8 @@ use crate::cli::failure::{Exit, Failure, Stop};
 use crate::cli::import::crontab::{self, Form};
 use crate::cli::import::plan::{self, BRACE, Choices, Plan, Planned, Source, template};
 use crate::cli::input;
+use crate::cli::instant::from_wire;
 use crate::cli::view::import::{ImportView, Outcome};
-use crate::cli::view::instant::InstantView;
 use crate::format;
 use crate::server::admin::unfit;
 
@@ -78,10 +78,9 @@ async fn import(context: &CommandContext<'_>, tenant: &str, args: &CrontabArgs) 
 
 /// Warns if the pool has no relay. Ignores a cluster that does not answer in time: a dry run needs none.
 async fn warn_of_empty_pool(context: &CommandContext<'_>, pool: &str) {
-    let listed =
-        timeout(POOL_READ_TIMEOUT, context.pages(u32::MAX, &|size, token| relay::page(context, size, token))).await;
+    let listed = timeout(POOL_READ_TIMEOUT, relay::all(context)).await;
     if let Ok(Ok(relays)) = listed
-        && !relays.rows.iter().any(|relay| relay.pool() == pool)
+        && !relays.iter().any(|relay| relay.pool == pool)
     {
         let add = format!("reveille relay add NAME --pool {pool} --host HOST --port PORT --tls starttls");
         context
@@ -206,7 +205,7 @@ fn by_flags(message: &str) -> String {
     flag.map_or_else(|| message.to_owned(), |flag| format!("--{}: {rest}", flag.replace('_', "-")))
 }
 
-type Upcoming = (Vec<InstantView>, Vec<String>);
+type Upcoming = (Vec<Instant>, Vec<String>);
 
 /// Returns the next instants, and texts for local times before them that have no instant. Fails if there are none, with
 /// the reason.
@@ -238,8 +237,8 @@ fn upcoming(
 }
 
 /// Returns a warning if the schedule would send again within minutes.
-fn often(next: &[InstantView]) -> Option<String> {
-    let instants = next.iter().filter_map(|next| next.instant.parse::<Timestamp>().ok());
+fn often(next: &[Instant]) -> Option<String> {
+    let instants = next.iter().filter_map(|next| next.instant.as_ref().and_then(from_wire));
     let instants: Vec<i64> = instants.map(Timestamp::as_millisecond).collect();
     let gap = instants.windows(2).filter_map(|pair| Some(pair.last()? - pair.first()?)).min()?;
     let words = || format!("it comes again after {}: each recipient gets an email every time", format::duration(gap));
@@ -283,6 +282,7 @@ async fn create(context: &CommandContext<'_>, entries: &mut [Entry]) -> Result<O
     if count == 0 {
         return Ok(None);
     }
+    context.terminal.check_columns::<ImportView>()?;
     let schedules = format::counted(count as u64, "schedule");
     let left = entries.len() - count;
     let left = if left == 0 { String::new() } else { format!("; {} left out", format::counted(left as u64, "line")) };

@@ -1,6 +1,6 @@
 //! `reveille message …`: sends one email under a key, shows it, cancels it.
 
-use reveille_proto::admin::v1::{self, CancelMessageRequest, GetMessageRequest, KeyRule, Policies, SendMessageRequest};
+use reveille_proto::admin::v1::{CancelMessageRequest, GetMessageRequest, KeyRule, Policies, SendMessageRequest};
 
 use super::schedule::body;
 use super::{CHECKED, CommandContext, Seen};
@@ -8,8 +8,7 @@ use crate::cli::args::{MessageArgs, MessageCommand, SendMessageArgs};
 use crate::cli::client::RetrySafety;
 use crate::cli::failure::Stop;
 use crate::cli::instant::{duration_to_wire, to_wire};
-use crate::cli::view::barrier::BarrierView;
-use crate::cli::view::message::MessageView;
+use crate::cli::view::barrier::sentence;
 
 /// Runs the subcommand.
 pub async fn run(context: &CommandContext<'_>, args: MessageArgs) -> Result<(), Stop> {
@@ -20,7 +19,7 @@ pub async fn run(context: &CommandContext<'_>, args: MessageArgs) -> Result<(), 
             let request = GetMessageRequest { tenant, key, stale: context.stale };
             let fetch = async || {
                 let answer = context.client.ask(RetrySafety::Read, request.clone()).await?;
-                Ok(Seen::of(MessageView::from(answer.message.unwrap_or_default()), answer.freshness))
+                Ok(Seen::of(answer.message.unwrap_or_default(), answer.freshness))
             };
             context.one(watch, fetch).await
         }
@@ -53,10 +52,8 @@ async fn send(context: &CommandContext<'_>, tenant: String, args: SendMessageArg
         ..SendMessageRequest::default()
     };
     let answer = context.client.ask(RetrySafety::Repeatable, request).await?;
-    for warning in &answer.warnings {
-        context.terminal.say(&format!("warning: {warning}"));
-    }
-    context.terminal.show(&MessageView::from(answer.message.unwrap_or_default()))?;
+    context.warn(&answer.warnings);
+    context.terminal.answer(&answer, answer.message.as_ref())?;
     context.terminal.say(match (dry_run, answer.replayed) {
         (true, _) => CHECKED,
         (false, true) => "an earlier call with this key sent it; nothing more is sent",
@@ -72,11 +69,10 @@ async fn cancel(context: &CommandContext<'_>, request: CancelMessageRequest) -> 
         context.terminal.confirm(&question)?;
     }
     let answer = context.client.ask(RetrySafety::Repeatable, request).await?;
-    let message: v1::Message = answer.message.unwrap_or_default();
     if !dry_run {
-        context.terminal.say(&format!("cancelled: {}", BarrierView::from(answer.barrier).sentence()));
+        context.terminal.say(&format!("cancelled: {}", sentence(answer.barrier.as_ref())));
     }
-    context.terminal.show(&MessageView::from(message))?;
+    context.terminal.answer(&answer, answer.message.as_ref())?;
     context.checked(dry_run);
     Ok(())
 }

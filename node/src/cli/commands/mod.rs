@@ -62,8 +62,7 @@ use super::instant::duration_ms;
 use super::target::Target;
 use super::terminal::Terminal;
 use super::view::moved::MovedView;
-use super::view::relay::RemovedView;
-use super::view::{Row, View};
+use super::view::{Answer, Json, Row, View};
 use screen::Scene;
 
 /// Time limit of a command, unless `--timeout` sets another.
@@ -170,18 +169,17 @@ impl<'a> CommandContext<'a> {
             let seen = self.pages(paging.limit, &page).await?;
             self.note_first(&first, seen.freshness.as_ref());
             let remarks = if seen.more { std::slice::from_ref(&more) } else { &[] };
-            Ok(Scene::of_list(self.terminal, &seen.rows, remarks))
+            Scene::of_list(self.terminal, &seen.rows, remarks)
         };
         Box::pin(follow::poll(self, scene)).await
     }
 
-    /// Reads one page of a list.
-    async fn page<V, Q>(&self, request: Q, page_size: i32, page_token: String) -> Result<ListPage<V>, Failure>
+    /// Shows the rows of a list that the request names.
+    async fn list_of<Q: Listing>(&self, paging: Paging, request: Q) -> Result<(), Stop>
     where
-        Q: Listing,
-        V: From<Q::Item>,
+        Q::Item: Row,
     {
-        self.client.page(request, self.stale, page_size, page_token).await
+        self.list(paging, |size, token| self.client.page(request.clone(), self.stale, size, token)).await
     }
 
     /// Reads pages until the limit is reached or the list ends.
@@ -239,11 +237,20 @@ impl<'a> CommandContext<'a> {
         }
     }
 
-    /// Prints what was removed, or would be.
-    fn removed(&self, view: RemovedView) -> Result<(), Stop> {
-        self.terminal.show(&view)?;
-        self.checked(view.dry_run);
+    /// Prints what was removed at this log index, or would be.
+    fn removed<A: Json>(&self, answer: &A, name: &str, index: u64, dry_run: bool) -> Result<(), Stop> {
+        let words = match dry_run {
+            true => format!("{name} would be removed"),
+            false => format!("{name} removed, log index {index}"),
+        };
+        self.terminal.show(&Answer::new(answer, name, words))?;
+        self.checked(dry_run);
         Ok(())
+    }
+
+    /// Prints the warnings of an answer.
+    fn warn(&self, warnings: &[String]) {
+        warnings.iter().for_each(|warning| self.terminal.say(&format!("warning: {warning}")));
     }
 
     /// Prints how many recipients a decision moved. Fails with "partly done" if they are fewer than were named.

@@ -7,7 +7,8 @@ use super::{CommandContext, suppress};
 use crate::cli::args::{OptOutArgs, OptOutCommand};
 use crate::cli::client::RetrySafety;
 use crate::cli::failure::Stop;
-use crate::cli::view::opt_out::{OptOutCheckView, OptOutView, OptedOutView, TakenBackView};
+use crate::cli::view::Answer;
+use crate::cli::view::barrier::sentence;
 
 /// Runs the subcommand.
 pub async fn run(context: &CommandContext<'_>, args: OptOutArgs) -> Result<(), Stop> {
@@ -19,12 +20,11 @@ pub async fn run(context: &CommandContext<'_>, args: OptOutArgs) -> Result<(), S
         }
         OptOutCommand::Check { recipient } => check(context, tenant, recipient).await,
         OptOutCommand::List { paging } => {
-            let request = ListOptOutsRequest { tenant, ..ListOptOutsRequest::default() };
-            context.list(paging, |size, token| context.page::<OptOutView, _>(request.clone(), size, token)).await
+            context.list_of(paging, ListOptOutsRequest { tenant, ..ListOptOutsRequest::default() }).await
         }
         OptOutCommand::Export { file, format } => {
             let request = ListOptOutsRequest { tenant, ..ListOptOutsRequest::default() };
-            export::<OptOutView, _>(context, (file, format), request).await
+            export(context, (file, format), "opt-out", request).await
         }
         OptOutCommand::Import { file, dry_run } => suppress::run(context, tenant, &file, dry_run).await,
     }
@@ -33,7 +33,8 @@ pub async fn run(context: &CommandContext<'_>, args: OptOutArgs) -> Result<(), S
 async fn add(context: &CommandContext<'_>, tenant: String, recipient: String) -> Result<(), Stop> {
     let request = AddOptOutRequest { tenant, recipient, request_id: context.client.request_id().to_owned() };
     let answer = context.change(request).await?;
-    context.terminal.show(&OptedOutView::from(answer))
+    let words = format!("{} opted out: {}", answer.recipient, sentence(answer.barrier.as_ref()));
+    context.terminal.show(&Answer::new(&answer, answer.recipient.as_str(), words))
 }
 
 async fn take_back(context: &CommandContext<'_>, request: TakeBackOptOutRequest) -> Result<(), Stop> {
@@ -42,19 +43,19 @@ async fn take_back(context: &CommandContext<'_>, request: TakeBackOptOutRequest)
     let preview = context.client.ask(RetrySafety::Read, preview_request).await?;
     let is_done = preview.taken_back.is_some();
     if dry_run || is_done {
-        context.terminal.show(&TakenBackView::from(preview))?;
+        context.terminal.show(&preview)?;
         context.checked(dry_run);
         return Ok(());
     }
     let (recipient, tenant) = (&preview.recipient, &request.tenant);
     context.terminal.confirm(&format!("Send mail of tenant {tenant} to {recipient} again? It has opted out."))?;
     let answer = context.client.ask(RetrySafety::Once, request).await?;
-    context.terminal.show(&TakenBackView::from(answer))
+    context.terminal.show(&answer)
 }
 
 async fn check(context: &CommandContext<'_>, tenant: String, recipient: String) -> Result<(), Stop> {
     let request = CheckOptOutRequest { tenant, recipient, stale: context.stale };
     let answer = context.client.ask(RetrySafety::Read, request).await?;
     context.note(answer.freshness.as_ref());
-    context.terminal.show(&OptOutCheckView::from(answer))
+    context.terminal.show(&answer)
 }

@@ -7,17 +7,12 @@ use crate::cli::args::{PoolArgs, PoolCommand, SetPoolArgs, ShowArgs, Watch};
 use crate::cli::client::RetrySafety;
 use crate::cli::failure::{Failure, Stop};
 use crate::cli::manifest::export;
-use crate::cli::view::pool::PoolView;
-use crate::cli::view::relay::RemovedView;
 
 /// Runs the subcommand.
 pub async fn run(context: &CommandContext<'_>, args: PoolArgs) -> Result<(), Stop> {
     match args.command {
         PoolCommand::Set(args) => set(context, args).await,
-        PoolCommand::List(paging) => {
-            let page = |size, token| context.page::<PoolView, _>(ListPoolsRequest::default(), size, token);
-            context.list(paging, page).await
-        }
+        PoolCommand::List(paging) => context.list_of(paging, ListPoolsRequest::default()).await,
         PoolCommand::Show(ShowArgs { name, manifest: true, .. }) => {
             let pool = get(context, name).await?.0;
             if pool.index == 0 {
@@ -41,14 +36,14 @@ async fn set(context: &CommandContext<'_>, args: SetPoolArgs) -> Result<(), Stop
         reveille_headers: args.reveille_headers,
     };
     let answer = context.change(request).await?;
-    answer.warnings.iter().for_each(|warning| context.terminal.say(&format!("warning: {warning}")));
-    context.terminal.show(&PoolView::from(answer.pool.unwrap_or_default()))
+    context.warn(&answer.warnings);
+    context.terminal.answer(&answer, answer.pool.as_ref())
 }
 
 async fn show(context: &CommandContext<'_>, name: String, watch: Watch) -> Result<(), Stop> {
     let fetch = async || {
         let (pool, freshness) = get(context, name.clone()).await?;
-        Ok(Seen::of(PoolView::from(pool), freshness))
+        Ok(Seen::of(pool, freshness))
     };
     context.one(watch, fetch).await
 }
@@ -64,5 +59,5 @@ async fn remove(context: &CommandContext<'_>, name: String) -> Result<(), Stop> 
     context.terminal.confirm(&format!("Take away what is set of pool {name}?"))?;
     let request = RemovePoolRequest { name: name.clone() };
     let answer = context.client.ask(RetrySafety::Repeatable, request).await?;
-    context.removed(RemovedView { name, index: answer.index, dry_run: false })
+    context.removed(&answer, &name, answer.index, false)
 }

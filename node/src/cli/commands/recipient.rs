@@ -1,13 +1,14 @@
 //! Implements `reveille recipient …`.
 
-use reveille_proto::admin::v1::{EraseRecipientRequest, FindRecipientRequest};
+use reveille_proto::admin::v1::{EraseRecipientRequest, EraseRecipientResponse, FindRecipientRequest};
 
 use super::export::export;
 use super::{CommandContext, WITHIN};
 use crate::cli::args::{ExportFormat, PersonArgs, PersonCommand};
 use crate::cli::client::RetrySafety;
 use crate::cli::failure::Stop;
-use crate::cli::view::recipient::{ErasedView, RecipientPlaceView};
+use crate::cli::view::Answer;
+use crate::cli::view::recipient::{add, erased};
 
 /// Runs the subcommand.
 pub async fn run(context: &CommandContext<'_>, args: PersonArgs) -> Result<(), Stop> {
@@ -19,14 +20,9 @@ pub async fn run(context: &CommandContext<'_>, args: PersonArgs) -> Result<(), S
         ..FindRecipientRequest::default()
     };
     match command {
-        PersonCommand::Find { recipient, paging } => {
-            let request = find(recipient, false);
-            context
-                .list(paging, |size, token| context.page::<RecipientPlaceView, _>(request.clone(), size, token))
-                .await
-        }
+        PersonCommand::Find { recipient, paging } => context.list_of(paging, find(recipient, false)).await,
         PersonCommand::Export { recipient, file } => {
-            export::<RecipientPlaceView, _>(context, (file, ExportFormat::Jsonl), find(recipient, true)).await
+            export(context, (file, ExportFormat::Jsonl), "place", find(recipient, true)).await
         }
         PersonCommand::Erase { recipient } => erase(context, tenant, recipient).await,
     }
@@ -38,14 +34,15 @@ async fn erase(context: &CommandContext<'_>, tenant: String, recipient: String) 
         .confirm(&format!("Erase {recipient} from all lists of tenant {tenant}? This cannot be undone."))?;
     let client = context.retrying_client();
     let mut request = EraseRecipientRequest { tenant, recipient, page_token: String::new() };
-    let mut view = ErasedView { recipient: request.recipient.clone(), ..ErasedView::default() };
+    let mut sum = EraseRecipientResponse::default();
     loop {
         client.give(WITHIN);
         let answer = client.ask(RetrySafety::Repeatable, request.clone()).await?;
         let next = answer.next_page_token.clone();
-        view.take(answer);
+        add(&mut sum, answer);
         if next.is_empty() {
-            return context.terminal.show(&view);
+            let words = erased(&request.recipient, &sum);
+            return context.terminal.show(&Answer::new(&sum, request.recipient, words));
         }
         request.page_token = next;
     }

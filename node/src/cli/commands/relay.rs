@@ -1,6 +1,5 @@
 //! Implements `reveille relay …`.
 
-use reveille_proto::ListPage;
 use reveille_proto::admin::v1::{
     AddRelayRequest, GetRelayRequest, ListRelaysRequest, Relay, RelayTls, RemoveRelayRequest, TestRelayRequest,
 };
@@ -10,13 +9,13 @@ use crate::cli::args::{AddRelayArgs, RelayArgs, RelayCommand, ShowArgs, TLS_VALU
 use crate::cli::client::RetrySafety;
 use crate::cli::failure::{Exit, Failure, Stop};
 use crate::cli::manifest::export;
-use crate::cli::view::relay::{RelayTestView, RelayView, RemovedView};
+use crate::cli::view::{Answer, relay as view};
 
 /// Runs the subcommand.
 pub async fn run(context: &CommandContext<'_>, args: RelayArgs) -> Result<(), Stop> {
     match args.command {
         RelayCommand::Add(args) => add(context, args).await,
-        RelayCommand::List(paging) => context.list(paging, |size, token| page(context, size, token)).await,
+        RelayCommand::List(paging) => context.list_of(paging, ListRelaysRequest::default()).await,
         RelayCommand::Show(ShowArgs { name, manifest: true, .. }) => manifest(context, name).await,
         RelayCommand::Show(ShowArgs { name, watch, .. }) => show(context, name, watch).await,
         RelayCommand::Test { name, auth } => test(context, name, auth).await,
@@ -62,20 +61,15 @@ async fn add(context: &CommandContext<'_>, args: AddRelayArgs) -> Result<(), Sto
         validate_only: dry_run,
     };
     let answer = context.change(request).await?;
-    let view = RelayView::from(answer.relay.unwrap_or_default());
-    context.terminal.show(&view)?;
-    if dry_run {
-        context.terminal.say(super::CHECKED);
-    }
+    context.terminal.answer(&answer, answer.relay.as_ref())?;
+    context.checked(dry_run);
     Ok(())
 }
 
-pub(super) async fn page(
-    context: &CommandContext<'_>,
-    size: i32,
-    token: String,
-) -> Result<ListPage<RelayView>, Failure> {
-    context.page(ListRelaysRequest::default(), size, token).await
+/// Reads all relays.
+pub(super) async fn all(context: &CommandContext<'_>) -> Result<Vec<Relay>, Failure> {
+    let page = |size, token| context.client.page(ListRelaysRequest::default(), context.stale, size, token);
+    Ok(context.pages(u32::MAX, &page).await?.rows)
 }
 
 async fn get(context: &CommandContext<'_>, name: &str) -> Result<Seen<Relay>, Failure> {
@@ -85,11 +79,7 @@ async fn get(context: &CommandContext<'_>, name: &str) -> Result<Seen<Relay>, Fa
 }
 
 async fn show(context: &CommandContext<'_>, name: String, watch: Watch) -> Result<(), Stop> {
-    let fetch = async || {
-        let seen = get(context, &name).await?;
-        Ok(Seen::of(RelayView::from(seen.view), seen.freshness))
-    };
-    context.one(watch, fetch).await
+    context.one(watch, async || get(context, &name).await).await
 }
 
 async fn manifest(context: &CommandContext<'_>, name: String) -> Result<(), Stop> {
@@ -100,35 +90,32 @@ async fn manifest(context: &CommandContext<'_>, name: String) -> Result<(), Stop
 
 async fn test(context: &CommandContext<'_>, name: String, auth: bool) -> Result<(), Stop> {
     let request = TestRelayRequest { name: name.clone(), stale: context.stale, authenticate: auth };
-    let view = RelayTestView::new(name, context.client.ask(RetrySafety::Read, request).await?);
-    context.terminal.show(&view)?;
-    let Some(problem) = &view.problem else {
-        if let Some(rest) = view.left_alone() {
+    let answer = context.client.ask(RetrySafety::Read, request).await?;
+    let card = view::tested(&name, &answer, context.terminal.paints());
+    context.terminal.show(&Answer::new(&answer, name.as_str(), card))?;
+    if answer.problem.is_empty() {
+        if let Some(rest) = view::left_alone(&answer) {
             context.terminal.say(&rest);
         }
-        if !auth && view.offers_auth() {
-            context.terminal.say(&format!("no login was tried; with one: reveille relay test {} --auth", view.name));
+        if !auth && view::offers_auth(&answer) {
+            context.terminal.say(&format!("no login was tried; with one: reveille relay test {name} --auth"));
         }
         return Ok(());
-    };
-    let reason = if view.reachable { "RELAY_UNUSABLE" } else { "RELAY_UNREACHABLE" };
-    Err(Failure::new(
-        Exit::General,
-        reason,
-        format!("{} cannot be used: {problem}", view.name),
-        view.next.clone().unwrap_or_else(|| format!("reveille relay show {}", view.name)),
-    )
-    .into())
+    }
+    let reason = if answer.reachable { "RELAY_UNUSABLE" } else { "RELAY_UNREACHABLE" };
+    let next = if answer.next.is_empty() { format!("reveille relay show {name}") } else { answer.next };
+    let message = format!("{name} cannot be used: {}", answer.problem);
+    Err(Failure::new(Exit::General, reason, message, next).into())
 }
 
 async fn would_remove(context: &CommandContext<'_>, name: String) -> Result<(), Stop> {
     let seen = get(context, &name).await?;
     context.note(seen.freshness.as_ref());
     let pool = seen.view.pool.clone();
-    let all = context.pages(u32::MAX, &|size, token| page(context, size, token)).await?;
-    let left: Vec<&str> = all.rows.iter().filter(|one| one.pool() == pool).map(RelayView::own_name).collect();
-    let left: Vec<&str> = left.into_iter().filter(|one| *one != name).collect();
-    context.terminal.show(&RelayView::from(seen.view))?;
+    let all = all(context).await?;
+    let left = all.iter().filter(|one| one.pool == pool && one.name != name).map(|one| one.name.as_str());
+    let left: Vec<&str> = left.collect();
+    context.terminal.show(&seen.view)?;
     context.terminal.say(&match left.as_slice() {
         [] => format!("pool {pool} would have no relay: its mail would wait until it expires"),
         left => format!("pool {pool} would have {} left", left.join(", ")),
@@ -141,7 +128,7 @@ async fn remove(context: &CommandContext<'_>, name: String) -> Result<(), Stop> 
     context.terminal.confirm(&format!("Remove relay {name}? Mail of its pool waits for another relay."))?;
     let request = RemoveRelayRequest { name: name.clone() };
     let answer = context.client.ask(RetrySafety::Repeatable, request).await?;
-    context.removed(RemovedView { name, index: answer.index, dry_run: false })?;
-    answer.warnings.iter().for_each(|warning| context.terminal.say(&format!("warning: {warning}")));
+    context.removed(&answer, &name, answer.index, false)?;
+    context.warn(&answer.warnings);
     Ok(())
 }

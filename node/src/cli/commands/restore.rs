@@ -1,12 +1,11 @@
 //! Implements `reveille restore …`.
 
-use reveille_proto::admin::v1::{AcceptRestoreRequest, GetRestoreRequest};
+use reveille_proto::admin::v1::{AcceptRestoreRequest, GetRestoreRequest, GetRestoreResponse};
 
 use super::{CommandContext, Seen, restore_run};
 use crate::cli::args::{AcceptArgs, RestoreArgs, RestoreCommand};
 use crate::cli::client::RetrySafety;
 use crate::cli::failure::{Failure, Stop};
-use crate::cli::view::restore::{RestoreStatusView, RestoredView};
 use crate::format;
 
 /// Runs the subcommand.
@@ -18,10 +17,9 @@ pub async fn run(context: &CommandContext<'_>, args: RestoreArgs) -> Result<(), 
     }
 }
 
-async fn status(context: &CommandContext<'_>) -> Result<Seen<RestoreStatusView>, Failure> {
+async fn status(context: &CommandContext<'_>) -> Result<Seen<GetRestoreResponse>, Failure> {
     let answer = context.client.ask(RetrySafety::Read, GetRestoreRequest { stale: context.stale }).await?;
-    let freshness = answer.freshness;
-    let view = RestoreStatusView::from(answer);
+    let (freshness, view) = (answer.freshness, answer);
     let held = view.restore.as_ref().is_some_and(|restore| restore.accept_time.is_none());
     let doubts = (view.in_doubt > 0)
         .then(|| "next: reveille in-doubt settle FILE reads the relay's log; reveille in-doubt list".to_owned());
@@ -42,6 +40,5 @@ async fn accept(context: &CommandContext<'_>, args: AcceptArgs) -> Result<(), St
     ))?;
     let request = AcceptRestoreRequest { former_cluster_is_dead: args.former_cluster_is_dead };
     let answer = context.client.ask(RetrySafety::Repeatable, request).await?;
-    context.terminal.show(&RestoredView::from(answer.restore.unwrap_or_default()))?;
-    Ok(())
+    context.terminal.answer(&answer, answer.restore.as_ref())
 }

@@ -2,7 +2,7 @@
 
 use reveille_proto::admin::v1::{
     CancelRunRequest, ExplainRequest, GetRunRequest, GetScheduleRequest, ListRelaysRequest, ListRunRecipientsRequest,
-    ListRunsRequest, PauseRunRequest, RecipientState, ResumeRunRequest, RunState,
+    ListRunsRequest, PauseRunRequest, RecipientState, ResumeRunRequest, Run, RunState,
 };
 use reveille_proto::{ListPage, Listing};
 
@@ -14,10 +14,8 @@ use crate::cli::client::RetrySafety;
 use crate::cli::doctor;
 use crate::cli::failure::{Failure, Stop};
 use crate::cli::instant::to_wire;
-use crate::cli::view::barrier::BarrierView;
-use crate::cli::view::explain::ExplanationView;
-use crate::cli::view::recipient::RunRecipientView;
-use crate::cli::view::run::RunView;
+use crate::cli::view::barrier::sentence;
+use crate::cli::view::run::would_cancel;
 use crate::cli::word::name as name_of;
 
 /// Limit of relays read for a hint. A cluster with more relays gets no hint.
@@ -65,7 +63,7 @@ pub async fn explain(context: &CommandContext<'_>, args: ExplainArgs) -> Result<
     let fetch = async || {
         let mut answer = context.client.ask(RetrySafety::Read, request.clone()).await?;
         let freshness = answer.freshness.take();
-        Ok(Seen::of(ExplanationView::from(answer), freshness))
+        Ok(Seen::of(answer, freshness))
     };
     context.one(watch, fetch).await
 }
@@ -87,21 +85,20 @@ async fn recipients(
         Format::Csv => ExportFormat::Csv,
         Format::Jsonl => ExportFormat::Jsonl,
         Format::Table | Format::Json | Format::Yaml | Format::Name => {
-            let page = |size, token| context.page::<RunRecipientView, _>(request.clone(), size, token);
-            return context.list(paging, page).await;
+            return context.list_of(paging, request).await;
         }
     };
-    export::<RunRecipientView, _>(context, (None, format), request).await
+    export(context, (None, format), "recipient", request).await
 }
 
-async fn page(context: &CommandContext<'_>, request: ListRunsRequest) -> Result<ListPage<RunView>, Failure> {
+async fn page(context: &CommandContext<'_>, request: ListRunsRequest) -> Result<ListPage<Run>, Failure> {
     let selector = request.selector.clone();
     let answer = context.client.ask(RetrySafety::Read, request).await?;
     read::heeded(&selector, &answer.selector)?;
-    Ok(ListRunsRequest::page(answer).map(RunView::from))
+    Ok(ListRunsRequest::page(answer))
 }
 
-async fn show(context: &CommandContext<'_>, request: GetRunRequest) -> Result<Seen<RunView>, Failure> {
+async fn show(context: &CommandContext<'_>, request: GetRunRequest) -> Result<Seen<Run>, Failure> {
     let answer = context.client.ask(RetrySafety::Read, request).await?;
     let run = answer.run.unwrap_or_default();
     let waits =
@@ -112,7 +109,7 @@ async fn show(context: &CommandContext<'_>, request: GetRunRequest) -> Result<Se
         true => hint(context, tenant, schedule).await,
         false => None,
     };
-    Ok(Seen { view: RunView::from(run), freshness: answer.freshness, remarks: hint.into_iter().collect() })
+    Ok(Seen { view: run, freshness: answer.freshness, remarks: hint.into_iter().collect() })
 }
 
 /// Returns why a run waits, if no relay of its pool accepts email from the answering node. The run is already shown, so
@@ -132,15 +129,14 @@ async fn hint(context: &CommandContext<'_>, tenant: String, name: String) -> Opt
 async fn pause(context: &CommandContext<'_>, tenant: String, run: String, reason: String) -> Result<(), Stop> {
     let request = PauseRunRequest { tenant, run, reason };
     let answer = context.client.ask(RetrySafety::Repeatable, request).await?;
-    let barrier = BarrierView::from(answer.barrier);
-    context.terminal.say(&format!("paused: {}", barrier.sentence()));
-    context.terminal.show(&RunView::from(answer.run.unwrap_or_default()).with_barrier(barrier))
+    context.terminal.say(&format!("paused: {}", sentence(answer.barrier.as_ref())));
+    context.terminal.answer(&answer, answer.run.as_ref())
 }
 
 /// Sent once and never repeated: a repetition could also end a pause that was set in the meantime.
 async fn resume(context: &CommandContext<'_>, request: ResumeRunRequest) -> Result<(), Stop> {
     let answer = context.client.ask(RetrySafety::Once, request).await?;
-    context.terminal.show(&RunView::from(answer.run.unwrap_or_default()))
+    context.terminal.answer(&answer, answer.run.as_ref())
 }
 
 async fn cancel(context: &CommandContext<'_>, request: CancelRunRequest) -> Result<(), Stop> {
@@ -149,14 +145,12 @@ async fn cancel(context: &CommandContext<'_>, request: CancelRunRequest) -> Resu
         context.terminal.confirm(&format!("Cancel what run {} has not sent? It is never sent then.", request.run))?;
     }
     let answer = context.client.ask(RetrySafety::Repeatable, request).await?;
-    let view = RunView::from(answer.run.unwrap_or_default());
-    if dry_run {
-        context.terminal.show(&view)?;
-        context.terminal.say(&view.would_cancel());
-        context.checked(dry_run);
-        return Ok(());
+    if !dry_run {
+        context.terminal.say(&format!("cancelled: {}", sentence(answer.barrier.as_ref())));
+        return context.terminal.answer(&answer, answer.run.as_ref());
     }
-    let barrier = BarrierView::from(answer.barrier);
-    context.terminal.say(&format!("cancelled: {}", barrier.sentence()));
-    context.terminal.show(&view.with_barrier(barrier))
+    context.terminal.answer(&answer, answer.run.as_ref())?;
+    context.terminal.say(&would_cancel(&answer.run.unwrap_or_default()));
+    context.checked(dry_run);
+    Ok(())
 }

@@ -4,9 +4,9 @@
 use serde_json::Value;
 
 use crate::cli::args::Format;
-use crate::cli::failure::Stop;
+use crate::cli::failure::{Failure, Stop};
 use crate::cli::terminal::Terminal;
-use crate::cli::view::{Row, View, layout};
+use crate::cli::view::{Row, View};
 
 /// Result of one read of the watched object.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,19 +44,21 @@ impl Scene {
     }
 
     /// Scene of a list's rows.
-    pub fn of_list<R: Row>(terminal: &Terminal, rows: &[R], remarks: &[String]) -> Scene {
+    ///
+    /// # Errors
+    /// If `--columns` names a column that the list does not have.
+    pub fn of_list<R: Row>(terminal: &Terminal, rows: &[R], remarks: &[String]) -> Result<Scene, Failure> {
         let text = match rows {
             [] => format!("no {}", R::NOUN),
-            rows => layout::table(R::COLUMNS, rows.iter().map(Row::cells).collect(), terminal.paints()),
+            rows => terminal.table(rows)?,
         };
         let objects = rows.iter().map(object).collect();
-        Scene { text: below(text, remarks), objects, beside: Vec::new(), kind: Kind::List }
+        Ok(Scene { text: below(text, remarks), objects, beside: Vec::new(), kind: Kind::List })
     }
 }
 
 fn object<V: View>(view: &V) -> (String, Value) {
-    // Cannot fail: views are plain data with string keys.
-    (view.name(), serde_json::to_value(view).unwrap_or_default())
+    (view.name(), view.json())
 }
 
 fn below(text: String, remarks: &[String]) -> String {

@@ -46,9 +46,7 @@ pub async fn run(context: &CommandContext<'_>, tenant: String, args: SendTestArg
         validate_only: dry_run,
     };
     let answer = context.change(request).await?;
-    for warning in &answer.warnings {
-        context.terminal.say(&format!("warning: {warning}"));
-    }
+    context.warn(&answer.warnings);
     if dry_run {
         let view = SendTestView::checked(to, answer.opted_out);
         context.terminal.show(&view)?;

@@ -68,7 +68,8 @@ impl Throughput {
 
     /// Returns the fields for `-o json`. They are null while the speed is unknown.
     pub fn fields(&self) -> [(&'static str, Value); 2] {
-        [("per_second", json!(self.per_second)), ("eta_ms", json!(self.eta_ms()))]
+        let eta = self.eta.map(|eta| format!("{:.3}s", eta.as_secs_f64()));
+        [("perSecond", json!(self.per_second)), ("eta", json!(eta))]
     }
 
     fn eta_ms(&self) -> Option<i64> {
@@ -91,7 +92,7 @@ mod tests {
         assert_eq!(speed.sample((11, 100), Duration::from_millis(400)).words(), "", "too short a time");
         let goes = speed.sample((30, 100), seconds(10));
         assert_eq!(goes.words(), "2/s, over in 35s");
-        assert_eq!(goes.fields(), [("per_second", json!(2.0)), ("eta_ms", json!(35_000))]);
+        assert_eq!(goes.fields(), [("perSecond", json!(2.0)), ("eta", json!("35.000s"))]);
         let over = speed.sample((100, 100), seconds(15));
         assert_eq!((over.words(), over.fields()[0].1.clone()), (String::new(), json!(6.0)), "nothing is left");
     }

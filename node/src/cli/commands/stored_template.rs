@@ -9,8 +9,6 @@ use super::{CommandContext, Seen};
 use crate::cli::args::{Paging, PutTemplateArgs, Watch};
 use crate::cli::client::RetrySafety;
 use crate::cli::failure::{Failure, Stop};
-use crate::cli::view::relay::RemovedView;
-use crate::cli::view::template::{PreviewView, StoredTemplateView, TemplateView};
 
 /// Reads `NAME` or `NAME@VERSION`; version 0 is the newest one.
 fn name_and_version(text: &str) -> Result<(String, u32), Failure> {
@@ -35,7 +33,7 @@ pub async fn put(context: &CommandContext<'_>, tenant: String, args: PutTemplate
         true => format!("version {} stored", answer.version),
         false => format!("version {} has this content already; nothing was changed", answer.version),
     });
-    context.terminal.show(&TemplateView::from(answer.template.unwrap_or_default()))
+    context.terminal.answer(&answer, answer.template.as_ref())
 }
 
 /// Shows a template with one version.
@@ -46,15 +44,14 @@ pub async fn show(context: &CommandContext<'_>, tenant: &str, name: &str, watch:
             GetTemplateRequest { tenant: tenant.to_owned(), name: name.clone(), version, stale: context.stale };
         let mut answer = context.client.ask(RetrySafety::Read, request).await?;
         let freshness = answer.freshness.take();
-        Ok(Seen::of(StoredTemplateView::from(answer), freshness))
+        Ok(Seen::of(answer, freshness))
     };
     context.one(watch, fetch).await
 }
 
 /// Lists the templates of a tenant.
 pub async fn list(context: &CommandContext<'_>, tenant: String, paging: Paging) -> Result<(), Stop> {
-    let request = ListTemplatesRequest { tenant, ..ListTemplatesRequest::default() };
-    context.list(paging, |size, token| context.page::<TemplateView, _>(request.clone(), size, token)).await
+    context.list_of(paging, ListTemplatesRequest { tenant, ..ListTemplatesRequest::default() }).await
 }
 
 /// Deletes a template.
@@ -64,7 +61,7 @@ pub async fn delete(context: &CommandContext<'_>, tenant: String, name: String, 
     }
     let request = DeleteTemplateRequest { tenant, name: name.clone(), validate_only: dry_run };
     let answer = context.client.ask(RetrySafety::Repeatable, request).await?;
-    context.removed(RemovedView { name, index: answer.index, dry_run })
+    context.removed(&answer, &name, answer.index, dry_run)
 }
 
 /// Renders a stored template for one recipient.
@@ -78,5 +75,5 @@ pub async fn preview(
     let (recipient, values) = (to.unwrap_or_default(), values.into_iter().collect());
     let request = PreviewTemplateRequest { tenant, name, version, recipient, values, content: None };
     let answer = context.client.ask(RetrySafety::Read, request).await?;
-    context.terminal.show(&PreviewView::from(answer))
+    context.terminal.show(&answer)
 }

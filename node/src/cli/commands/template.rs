@@ -10,14 +10,14 @@ use reveille_ledger::address::Address;
 use reveille_ledger::content::{Attachment, Content, Recipient};
 use reveille_ledger::ids::{Epoch, Fence, RunId};
 use reveille_ledger::limits::limits;
-use reveille_proto::admin::v1;
+use reveille_proto::admin::v1::{self, Field};
 
 use super::schedule::body;
 use super::{CommandContext, send_test, stored_template};
 use crate::cli::args::{ContentChange, RecipientArgs, RenderArgs, TemplateArgs, TemplateCommand};
 use crate::cli::attachments;
 use crate::cli::failure::{Failure, Stop};
-use crate::cli::view::template::{HeaderView, MailView};
+use crate::cli::view::template::MailView;
 use crate::format;
 
 /// Sender and recipient, if the user names none.
@@ -72,7 +72,7 @@ fn render(context: &CommandContext<'_>, args: RenderArgs) -> Result<(), Stop> {
         recipient: recipient.address,
         reply_to: content.reply_to,
         subject: preview.subject,
-        headers: preview.headers.into_iter().map(|(name, value)| HeaderView { name, value }).collect(),
+        headers: preview.headers.into_iter().map(|(name, value)| Field { name, value }).collect(),
         text: preview.text,
         html: preview.html,
         raw,

@@ -9,17 +9,12 @@ use crate::cli::args::{SetTenantArgs, ShowArgs, TenantArgs, TenantCommand, Watch
 use crate::cli::client::RetrySafety;
 use crate::cli::failure::{Failure, Stop};
 use crate::cli::manifest::export;
-use crate::cli::view::relay::RemovedView;
-use crate::cli::view::tenant::TenantView;
 
 /// Runs the subcommand.
 pub async fn run(context: &CommandContext<'_>, args: TenantArgs) -> Result<(), Stop> {
     match args.command {
         TenantCommand::Set(args) => set(context, args).await,
-        TenantCommand::List(paging) => {
-            let page = |size, token| context.page::<TenantView, _>(ListTenantsRequest::default(), size, token);
-            context.list(paging, page).await
-        }
+        TenantCommand::List(paging) => context.list_of(paging, ListTenantsRequest::default()).await,
         TenantCommand::Show(ShowArgs { name, manifest: true, .. }) => {
             let tenant = get(context, name).await?.0;
             context.terminal.manifest(&tenant.name, &export::tenant(&tenant))
@@ -39,13 +34,13 @@ async fn set(context: &CommandContext<'_>, args: SetTenantArgs) -> Result<(), St
         validate_only: false,
     };
     let answer = context.change(request).await?;
-    context.terminal.show(&TenantView::from(answer.tenant.unwrap_or_default()))
+    context.terminal.answer(&answer, answer.tenant.as_ref())
 }
 
 async fn show(context: &CommandContext<'_>, name: String, watch: Watch) -> Result<(), Stop> {
     let fetch = async || {
         let (tenant, freshness) = get(context, name.clone()).await?;
-        Ok(Seen::of(TenantView::from(tenant), freshness))
+        Ok(Seen::of(tenant, freshness))
     };
     context.one(watch, fetch).await
 }
@@ -61,5 +56,5 @@ async fn remove(context: &CommandContext<'_>, name: String) -> Result<(), Stop> 
     context.terminal.confirm(&format!("Take the bounds of tenant {name} away?"))?;
     let request = RemoveTenantRequest { name: name.clone() };
     let answer = context.client.ask(RetrySafety::Repeatable, request).await?;
-    context.removed(RemovedView { name, index: answer.index, dry_run: false })
+    context.removed(&answer, &name, answer.index, false)
 }

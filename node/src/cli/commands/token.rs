@@ -6,8 +6,7 @@ use std::time::Duration;
 use hyper_util::rt::TokioIo;
 use reveille_proto::admin::v1::token_service_client::TokenServiceClient;
 use reveille_proto::admin::v1::{
-    CreateTokenRequest, CreateTokenResponse, GetOwnTokenRequest, ListTokensRequest, ResetTokensRequest,
-    RevokeTokenRequest,
+    CreateTokenRequest, GetOwnTokenRequest, ListTokensRequest, ResetTokensRequest, RevokeTokenRequest, Token,
 };
 use tokio::net::UnixStream;
 use tonic::codegen::http::Uri;
@@ -18,8 +17,7 @@ use crate::cli::args::{CreateTokenArgs, TokenArgs, TokenCommand};
 use crate::cli::client::RetrySafety;
 use crate::cli::failure::{Exit, Failure, Stop};
 use crate::cli::instant::duration_to_wire;
-use crate::cli::view::relay::RemovedView;
-use crate::cli::view::token::{NewTokenView, OwnTokenView, TokenView};
+use crate::cli::view::{Answer, Json, View};
 use crate::server::admin::socket_path;
 
 /// Time for the answer to a reset: an election may be running.
@@ -32,12 +30,9 @@ pub async fn run(context: &CommandContext<'_>, args: TokenArgs) -> Result<(), St
         TokenCommand::Create(args) => create(context, args).await,
         TokenCommand::Show => {
             let own = context.client.ask(RetrySafety::Read, GetOwnTokenRequest {}).await?;
-            context.terminal.show(&OwnTokenView::from(own))
+            context.terminal.show(&own)
         }
-        TokenCommand::List(paging) => {
-            let page = |size, token| context.page::<TokenView, _>(ListTokensRequest::default(), size, token);
-            context.list(paging, page).await
-        }
+        TokenCommand::List(paging) => context.list_of(paging, ListTokensRequest::default()).await,
         TokenCommand::Reset { data_dir, keep } => reset(context, &data_dir, keep).await,
         TokenCommand::Revoke { id } => revoke(context, id).await,
     }
@@ -49,9 +44,7 @@ async fn create(context: &CommandContext<'_>, args: CreateTokenArgs) -> Result<(
     let request = CreateTokenRequest { name, roles, tenants, all_tenants, valid_for };
     // A repetition would create a second token.
     let answer = context.client.ask(RetrySafety::Once, request).await?;
-    context.terminal.show(&NewTokenView::from(answer))?;
-    context.terminal.say(KEEP_IT);
-    Ok(())
+    show_secret(context, &answer, answer.token.as_ref(), &answer.secret)
 }
 
 async fn reset(context: &CommandContext<'_>, data_dir: &Path, keep: bool) -> Result<(), Stop> {
@@ -74,7 +67,18 @@ async fn reset(context: &CommandContext<'_>, data_dir: &Path, keep: bool) -> Res
     let channel = endpoint.connect_with_connector(connect).await.map_err(|error| unreachable(format!("{error:?}")))?;
     let answer = TokenServiceClient::new(channel).reset_tokens(ResetTokensRequest { keep }).await;
     let answer = answer.map_err(|status| Failure::of_status(&status))?.into_inner();
-    context.terminal.show(&NewTokenView::from(CreateTokenResponse { token: answer.token, secret: answer.secret }))?;
+    show_secret(context, &answer, answer.token.as_ref(), &answer.secret)
+}
+
+/// Prints a new token. `-o name` prints its secret.
+fn show_secret<A: Json>(
+    context: &CommandContext<'_>,
+    answer: &A,
+    token: Option<&Token>,
+    secret: &str,
+) -> Result<(), Stop> {
+    let card = token.cloned().unwrap_or_default().text(context.terminal.paints());
+    context.terminal.show(&Answer::new(answer, secret, format!("{card}\n\n{secret}")))?;
     context.terminal.say(KEEP_IT);
     Ok(())
 }
@@ -82,5 +86,5 @@ async fn reset(context: &CommandContext<'_>, data_dir: &Path, keep: bool) -> Res
 async fn revoke(context: &CommandContext<'_>, id: String) -> Result<(), Stop> {
     context.terminal.confirm(&format!("Revoke token {id}?"))?;
     let answer = context.client.ask(RetrySafety::Repeatable, RevokeTokenRequest { id: id.clone() }).await?;
-    context.removed(RemovedView { name: id, index: answer.index, dry_run: false })
+    context.removed(&answer, &id, answer.index, false)
 }

@@ -74,7 +74,8 @@ impl Import<'_> {
         let hashes = self.upload(source, &survey).await?;
         let audience = self.seal(&survey, hashes).await?;
         let (rows, refused, duplicates) = (survey.rows, survey.refused, survey.duplicates());
-        self.context.terminal.show(&ImportView::new(audience, rows, refused, duplicates, self.progress.parts()))
+        let (parts_sent, parts_there) = self.progress.parts();
+        self.context.terminal.show(&ImportView { audience, rows, refused, duplicates, parts_sent, parts_there })
     }
 
     /// Reads the list a second time and sends its parts. Returns the hashes of all parts.

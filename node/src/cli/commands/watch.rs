@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use reveille_proto::admin::v1::run_service_client::RunServiceClient as Service;
-use reveille_proto::admin::v1::{WatchRunRequest, WatchRunResponse};
+use reveille_proto::admin::v1::{Run, RunState, WatchRunRequest, WatchRunResponse};
 use tokio::time::{Instant, sleep};
 use tonic::Streaming;
 
@@ -14,7 +14,7 @@ use super::{CommandContext, WITHIN};
 use crate::cli::client::{RetrySafety, is_passing};
 use crate::cli::failure::{Exit, Failure, Stop};
 use crate::cli::view::View;
-use crate::cli::view::run::RunView;
+use crate::cli::view::run::{is_finished, left_in_doubt, progress, sentence};
 use crate::format;
 
 /// Width of the progress bar in characters.
@@ -30,11 +30,12 @@ pub async fn run(context: &CommandContext<'_>, tenant: String, run: String) -> R
     let mut speed = Speed::default();
     let mut last = None;
     let mut show = |answer: WatchRunResponse| {
-        let view = RunView::from(answer.run.unwrap_or_default());
-        let goes = if view.is_paused() { speed.pause() } else { speed.sample(view.progress(), began.elapsed()) };
-        let finished = view.is_finished();
-        let scene = scene(context, &view, (goes, began.elapsed()), finished);
-        last = Some(view);
+        let run = answer.run.unwrap_or_default();
+        let is_paused = run.state() == RunState::Paused;
+        let goes = if is_paused { speed.pause() } else { speed.sample(progress(&run), began.elapsed()) };
+        let finished = is_finished(&run);
+        let scene = scene(context, &run, (goes, began.elapsed()), finished);
+        last = Some(run);
         if finished { Next::Last(scene) } else { Next::Scene(scene) }
     };
     let next = async || loop {
@@ -59,7 +60,7 @@ pub async fn run(context: &CommandContext<'_>, tenant: String, run: String) -> R
     let end = Box::pin(follow(context, next)).await?;
     match end {
         End::Over => {
-            if let Some(left) = last.and_then(|view| view.left_in_doubt()) {
+            if let Some(left) = last.as_ref().and_then(left_in_doubt) {
                 context.terminal.say(&left);
             }
             Ok(())
@@ -72,25 +73,20 @@ pub async fn run(context: &CommandContext<'_>, tenant: String, run: String) -> R
 }
 
 /// On a live terminal, returns a progress bar, and at the end the whole run; elsewhere a sentence.
-fn scene(
-    context: &CommandContext<'_>,
-    view: &RunView,
-    (goes, elapsed): (Throughput, Duration),
-    finished: bool,
-) -> Scene {
+fn scene(context: &CommandContext<'_>, run: &Run, (goes, elapsed): (Throughput, Duration), finished: bool) -> Scene {
     // The reason for a pause is shown in place of the speed.
-    let words = match (view.is_paused(), view.reason()) {
-        (true, Some(reason)) => format!("paused: {reason}"),
-        (true, None) => "paused".to_owned(),
-        (false, _) => goes.words(),
+    let words = match (run.state(), run.reason.as_str()) {
+        (RunState::Paused, "") => "paused".to_owned(),
+        (RunState::Paused, reason) => format!("paused: {reason}"),
+        _ => goes.words(),
     };
     let text = match (context.terminal.is_live(), finished) {
-        (false, _) if words.is_empty() => view.sentence(),
-        (false, _) => format!("{}; {words}", view.sentence()),
-        (true, true) => view.text(context.terminal.paints()),
-        (true, false) => format!("{}\n{}", bar(view.progress(), &words, elapsed), view.sentence()),
+        (false, _) if words.is_empty() => sentence(run),
+        (false, _) => format!("{}; {words}", sentence(run)),
+        (true, true) => run.text(context.terminal.paints()),
+        (true, false) => format!("{}\n{}", bar(progress(run), &words, elapsed), sentence(run)),
     };
-    Scene::worded(view, text).beside(goes.fields())
+    Scene::worded(run, text).beside(goes.fields())
 }
 
 fn bar((done, all): (u64, u64), goes: &str, elapsed: Duration) -> String {

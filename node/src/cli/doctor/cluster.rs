@@ -8,9 +8,9 @@ use reveille_proto::admin::v1::{
 
 use crate::cli::clocks::{self, ClockComparison};
 use crate::cli::instant;
-use crate::cli::view::cluster::{BacklogView, BlockedView, more_blocked, sent_in_backoff};
+use crate::cli::view::cluster::{backlog_sentence, blocked_sentence, more_blocked, sent_in_backoff};
 use crate::cli::view::doctor::Finding;
-use crate::cli::view::pool::PoolView;
+use crate::cli::view::pool;
 use crate::cli::view::scrub::consequence;
 use crate::format;
 
@@ -35,28 +35,23 @@ pub fn findings(status: &GetClusterStatusResponse, own_tzdb: &str) -> Vec<Findin
     findings.extend(agreement(status));
     findings.extend(releases(&status.members, own_tzdb));
     findings.extend(status.backups.as_ref().and_then(backups));
-    findings.extend(status.blocked.iter().cloned().map(|run| {
+    findings.extend(status.blocked.iter().map(|run| {
         let why = "recipients that wait for it get no email, and expire when the run's time is over";
         let next = format!("reveille run show {}; it goes on by itself when a node has it again", run.run);
-        Finding::problem("blocked", BlockedView::from(run).sentence(), why, next)
+        Finding::problem("blocked", blocked_sentence(run), why, next)
     }));
     findings.extend(more_blocked(status.blocked_count, status.blocked.len()).map(|more| {
         let next = "start the nodes that have the parts of those above; or import the same lists again";
         Finding::problem("blocked", more, "too many to name each", next)
     }));
-    findings.extend(status.backlogs.iter().cloned().map(|late| {
+    findings.extend(status.backlogs.iter().map(|late| {
         let why = "it was missed and is caught up, or backfilled; what is on time goes before it";
         let next = "wait; or look at the relays (reveille relay list), and raise relay add --late-rate";
-        Finding::warning("backlog", BacklogView::from(late).sentence(), why, next)
+        Finding::warning("backlog", backlog_sentence(late), why, next)
     }));
-    findings.extend(status.pools_used_up.iter().cloned().map(|pool| {
+    findings.extend(status.pools_used_up.iter().map(|pool| {
         let next = format!("wait; or, if its reputation allows more, reveille pool set {} --warm-up N,…", pool.name);
-        Finding::warning(
-            "warm_up",
-            PoolView::from(pool).sentence(),
-            "it is warmed up: each of its days has a cap",
-            next,
-        )
+        Finding::warning("warm_up", pool::sentence(pool), "it is warmed up: each of its days has a cap", next)
     }));
     findings
 }

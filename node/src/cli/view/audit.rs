@@ -1,56 +1,32 @@
 //! Output of `audit …`.
 
-use reveille_proto::admin::v1;
+use reveille_proto::admin::v1::AuditRecord;
 use serde::Serialize;
 
-use super::fields::view;
-use super::layout::{Cell, card};
+use super::layout::{Cell, card, pairs};
 use super::{Row, View};
 use crate::format;
 
-view! {
-    /// An audit record.
-    pub struct AuditView of v1::AuditRecord as audited {
-        index: u64,
-        time: Option<String>,
-        caller: String,
-        /// Null if the call was about several tenants, or none.
-        tenant: Option<String>,
-        command: String,
-        object: String,
-        request_id: Option<String>,
-        reason: Option<String>,
-        outcome: String,
-        /// Hash of the record before this one.
-        previous: String,
-        /// Hash of the bytes in `record`.
-        hash: String,
-        /// The bytes that are hashed, as hexadecimal digits.
-        record: String = audited.record.iter().map(|byte| format!("{byte:02x}")).collect(),
-    }
-}
-
-impl View for AuditView {
+impl View for AuditRecord {
     fn name(&self) -> String {
         self.index.to_string()
     }
 
     fn text(&self, paint: bool) -> String {
-        let names = AuditView::COLUMNS.iter().map(|column| column.to_lowercase()).collect::<Vec<_>>();
-        card(names.iter().map(String::as_str).zip(self.cells()).collect(), paint)
+        card(pairs(self), paint)
     }
 }
 
-impl Row for AuditView {
+impl Row for AuditRecord {
     const NOUN: &'static str = "audit records";
     const COLUMNS: &'static [&'static str] = &["INDEX", "TIME", "CALLER", "TENANT", "COMMAND", "OBJECT", "OUTCOME"];
 
     fn cells(&self) -> Vec<Cell> {
         vec![
-            self.name().as_str().into(),
-            Cell::or_dash(self.time.as_deref()),
+            self.name().into(),
+            Cell::at(self.time.as_ref()),
             self.caller.as_str().into(),
-            Cell::or_dash(self.tenant.as_deref()),
+            Cell::or_dash(self.tenant.as_str()),
             self.command.as_str().into(),
             self.object.as_str().into(),
             self.outcome.as_str().into(),
@@ -60,6 +36,7 @@ impl Row for AuditView {
 
 /// An exported file whose records are as the cluster wrote them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct VerifiedView {
     /// Number of records.
     pub records: u64,

@@ -1,37 +1,21 @@
 //! Output of `backup …`.
 
 use reveille_cluster::backup::{ListedBackup, PrunedBackups, time_text};
-use reveille_proto::admin::v1;
+use reveille_proto::admin::v1::Backup;
 use serde::Serialize;
 
-use super::fields::view;
-use super::layout::{Cell, Tone, card};
+use super::layout::{Cell, Tone, card, pairs};
 use super::{Row, View};
 use crate::cli::instant::text;
 use crate::format;
 
-view! {
-    /// A backup that was made now.
-    pub struct MadeBackupView of v1::Backup as made {
-        name: String = format!("{}-{}", made.cluster, made.index),
-        cluster: String,
-        index: u64,
-        ledger_time: Option<String> = text(made.ledger_time.as_ref()),
-        /// Size of its content, uncompressed.
-        bytes: u64,
-        files: u64,
-        copied_files: u64,
-        copied_bytes: u64,
-    }
-}
-
-impl View for MadeBackupView {
+impl View for Backup {
     fn name(&self) -> String {
-        self.name.clone()
+        format!("{}-{}", self.cluster, self.index)
     }
 
     fn text(&self, _: bool) -> String {
-        let at = self.ledger_time.as_deref().unwrap_or("-");
+        let at = text(self.ledger_time.as_ref()).unwrap_or_else(|| "-".to_owned());
         format!(
             "backup {} of {at} made and verified: {} of {} copied, {} of content",
             self.index,
@@ -44,6 +28,7 @@ impl View for MadeBackupView {
 
 /// A backup at a target.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct BackupView {
     name: String,
     cluster: String,
@@ -84,8 +69,7 @@ impl View for BackupView {
     }
 
     fn text(&self, paint: bool) -> String {
-        let names = BackupView::COLUMNS.iter().map(|column| column.to_lowercase()).collect::<Vec<_>>();
-        card(names.iter().map(String::as_str).zip(self.cells()).collect(), paint)
+        card(pairs(self), paint)
     }
 }
 

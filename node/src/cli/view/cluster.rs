@@ -1,23 +1,20 @@
 //! Output of `cluster …`.
 
-use reveille_proto::admin::v1;
+use reveille_proto::admin::v1::{
+    AddMemberResponse, Backlog, BlockedRun, GetClusterStatusResponse, Member, MemberRole, MemberStatus,
+};
 use serde::Serialize;
 
-use super::fields::{Shown, view};
 use super::layout::{Cell, Tone, card, table};
-use super::pool::PoolView;
-use super::restore::RestoredView;
-use super::{Row, View, some};
+use super::{Row, View, pool};
+use crate::api_json::word;
 use crate::cli::clocks::{self, ClockComparison};
-use crate::cli::instant::text;
-use crate::cli::word::word;
+use crate::cli::instant::{duration_ms, text};
 use crate::format;
-
-/// Role of a member that did not answer.
-const UNREACHABLE: &str = "unreachable";
 
 /// A data folder in which a cluster was made.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct FoundedView {
     /// Id of the cluster.
     pub cluster: String,
@@ -43,19 +40,7 @@ impl View for FoundedView {
     }
 }
 
-view! {
-    /// A join token.
-    pub struct InvitationView of v1::AddMemberResponse as invitation {
-        /// The token: a secret.
-        pub token: String,
-        /// Id of the new node.
-        pub id: String,
-        /// When the token ends.
-        pub expire_time: Option<String>,
-    }
-}
-
-impl View for InvitationView {
+impl View for AddMemberResponse {
     fn name(&self) -> String {
         self.token.clone()
     }
@@ -65,129 +50,15 @@ impl View for InvitationView {
     }
 }
 
-view! {
-    /// A node's entry in the membership.
-    pub struct MemberView of v1::Member as member {
-        /// Random id, created once with the data folder.
-        pub id: String,
-        /// Name of the node.
-        pub name: String,
-        /// Address of the node's peer listener.
-        pub address: String,
-        /// True for a voter, false for a learner.
-        pub votes: bool,
-        /// True if it gets no more emails to send.
-        pub drains: bool,
-    }
-}
-
-view! {
-    /// The state of the cluster.
-    pub struct StatusView of v1::GetClusterStatusResponse as status {
-        cluster: Option<String>,
-        incarnation: u64,
-        group: u32,
-        leader: Option<String>,
-        /// Time since the answering node last heard a leader; null while it hears one.
-        leaderless_ms: Option<i64> = status.leaderless.shown(),
-        epoch: Option<u64>,
-        term: u64,
-        commit_index: u64,
-        clocks_agree: bool,
-        /// Distance of the test clock from real time; null without a test clock.
-        test_clock_offset_ms: Option<i64> = status.test_clock_offset.shown(),
-        answered_by: String,
-        members: Vec<MemberStatusView>,
-        backlog: Vec<BacklogView> = status.backlogs.into_iter().map(BacklogView::from).collect(),
-        /// The first blocked runs.
-        blocked: Vec<BlockedView>,
-        /// Number of all blocked runs.
-        blocked_count: u32,
-        /// Pools whose cap for today is used up while emails wait.
-        pools_used_up: Vec<PoolView>,
-        /// The last restore from a backup; null if there was none.
-        restore: Option<RestoredView>,
-        /// Hash of the last audit record, as the answering node has it.
-        audit_head: String,
-    }
-}
-
-view! {
-    /// Late recipients of a pool that are not sent yet.
-    pub struct BacklogView of v1::Backlog as backlog {
-        pool: String,
-        recipients: u64,
-        oldest: Option<String>,
-        /// Null without a limit.
-        bound_per_second: Option<f64>,
-        /// Null if the backlog does not shrink, or was not measured.
-        shrinks_per_second: Option<f64>,
-        eta_ms: Option<i64> = backlog.eta.shown(),
-        /// True if the backlog was observed long enough to show if it shrinks.
-        measured: bool,
-        /// Instants that wait for other runs of their schedules.
-        waiting: u64,
-        /// True if the counting stopped early: `recipients` and `waiting` are lower bounds.
-        lower_bound: bool,
-    }
-}
-
-view! {
-    /// A run with recipients that wait for a part of the audience that no live node has.
-    pub struct BlockedView of v1::BlockedRun as blocked {
-        run: String,
-        tenant: String,
-        schedule: String,
-        why: String,
-    }
-}
-
 /// Returns how many blocked runs a status does not list, or `None` if it lists all.
 pub fn more_blocked(all: u32, shown: usize) -> Option<String> {
     let more = u64::from(all).saturating_sub(shown as u64);
     (more > 0).then(|| format!("{} blocked beside these", format::counted(more, "run")))
 }
 
-impl BlockedView {
-    /// Returns in words which run is blocked, why, and what to do.
-    pub fn sentence(&self) -> String {
-        format!("run {} of {} is blocked: {}", self.run, self.schedule, self.why)
-    }
-}
-
-/// The state of a member; fields are null if it did not answer.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-struct MemberStatusView {
-    id: String,
-    name: String,
-    address: String,
-    #[serde(skip)]
-    votes: bool,
-    /// True if it gets no more emails to send.
-    drains: bool,
-    role: String,
-    incarnation: Option<u64>,
-    applied_index: Option<u64>,
-    state_hash: Option<String>,
-    lag: Option<u64>,
-    clock_offset_ms: Option<i64>,
-    version: Option<String>,
-    tzdb: Option<String>,
-    /// Why the node accepts no parts of audiences; null if it does.
-    no_room: Option<String>,
-    /// The node crashed several times within ten minutes, and gets few or no claims before this time. Null otherwise.
-    crash_backoff_until: Option<String>,
-    /// With `crash_backoff_until`: the part of its usual claims that it gets until then, in eighths. Null otherwise.
-    crash_backoff_eighths: Option<u32>,
-    /// True if the node is giving back its claims and then ends.
-    stopping: bool,
-}
-
-/// The present leader.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct LeaderView {
-    /// Name of the leader.
-    pub leader: String,
+/// Returns in words which run is blocked, why, and what to do.
+pub fn blocked_sentence(blocked: &BlockedRun) -> String {
+    format!("run {} of {} is blocked: {}", blocked.run, blocked.schedule, blocked.why)
 }
 
 /// Says how much a node in crash back-off sends, by the part of its usual claims that it gets.
@@ -199,113 +70,96 @@ const CLOCKS_DISAGREE: &str = "the clocks disagree: nothing fires until two vote
 const SOLE_CLOCK_MOVED: &str = "the clock of the only node was moved by more than an hour: nothing fires; set it right, \
     or, if it is right now, start the node once with --accept-clock";
 
-impl StatusView {
-    /// Returns the problems that need an operator, each with the next step.
-    pub fn problems(&self) -> Vec<String> {
-        let voters = self.members.iter().filter(|member| member.votes);
-        let (lost, well): (Vec<_>, Vec<_>) = voters.partition(|member| member.role == UNREACHABLE);
-        let mut problems = Vec::new();
-        if !lost.is_empty() && well.len() <= lost.len() {
-            let names: Vec<&str> = lost.iter().map(|member| member.name.as_str()).collect();
-            problems.push(format!(
-                "no quorum: {} cannot be reached; nothing is written or sent until a majority of the voters runs",
-                names.join(", ")
-            ));
-        }
-        if let (Some(silence), true) = (self.leaderless_ms, problems.is_empty()) {
-            let silence = format::duration(silence);
-            problems.push(format!("no leader was heard for {silence}, though a majority of the voters answers"));
-        }
-        if self.epoch.is_some() && !self.clocks_agree {
-            let alone = self.members.iter().filter(|member| member.votes).count() == 1;
-            problems.push(if alone { SOLE_CLOCK_MOVED } else { CLOCKS_DISAGREE }.to_owned());
-        }
-        match self.clocks() {
-            ClockComparison::Agree => {}
-            ClockComparison::Off(off) => problems.extend(off.into_iter().map(|(name, offset)| {
-                let way = if offset < 0 { "behind" } else { "ahead of" };
-                format!("the clock of {name} is {} {way} the others; set it", format::duration(offset))
-            })),
-            ClockComparison::Apart(behind, ahead, apart) => problems.push(format!(
-                "the clocks of {behind} and {ahead} are {} apart; find out which is wrong, and set it",
-                format::duration(apart)
-            )),
-        }
-        problems.extend(self.members.iter().filter_map(|member| {
-            let no_room = member.no_room.as_ref()?;
-            Some(format!("{} is short of space: {no_room}; free space there", member.name))
-        }));
-        problems.extend(self.members.iter().filter_map(|member| {
-            let until = member.crash_backoff_until.as_ref()?;
-            let sent = sent_in_backoff(member.crash_backoff_eighths.unwrap_or_default());
-            Some(format!("{} crashed three times within ten minutes and sends {sent} until {until}", member.name))
-        }));
-        problems
+/// Returns the problems that need an operator, each with the next step.
+pub fn problems(status: &GetClusterStatusResponse) -> Vec<String> {
+    let voters = status.members.iter().filter(|member| votes(member));
+    let (lost, well): (Vec<_>, Vec<_>) = voters.partition(|member| member.role() == MemberRole::Unreachable);
+    let mut problems = Vec::new();
+    if !lost.is_empty() && well.len() <= lost.len() {
+        let names: Vec<&str> = lost.iter().map(|member| name(member)).collect();
+        problems.push(format!(
+            "no quorum: {} cannot be reached; nothing is written or sent until a majority of the voters runs",
+            names.join(", ")
+        ));
     }
-
-    fn clocks(&self) -> ClockComparison<'_> {
-        clocks::compare(self.members.iter().filter_map(|member| Some((member.name.as_str(), member.clock_offset_ms?))))
+    if let (Some(silence), true) = (&status.leaderless, problems.is_empty()) {
+        let silence = format::duration(duration_ms(silence));
+        problems.push(format!("no leader was heard for {silence}, though a majority of the voters answers"));
     }
+    if status.epoch > 0 && !status.clocks_agree {
+        let alone = status.members.iter().filter(|member| votes(member)).count() == 1;
+        problems.push(if alone { SOLE_CLOCK_MOVED } else { CLOCKS_DISAGREE }.to_owned());
+    }
+    match clocks(status) {
+        ClockComparison::Agree => {}
+        ClockComparison::Off(off) => problems.extend(off.into_iter().map(|(name, offset)| {
+            let way = if offset < 0 { "behind" } else { "ahead of" };
+            format!("the clock of {name} is {} {way} the others; set it", format::duration(offset))
+        })),
+        ClockComparison::Apart(behind, ahead, apart) => problems.push(format!(
+            "the clocks of {behind} and {ahead} are {} apart; find out which is wrong, and set it",
+            format::duration(apart)
+        )),
+    }
+    let short = status.members.iter().filter(|member| !member.no_room.is_empty());
+    problems.extend(
+        short.map(|member| format!("{} is short of space: {}; free space there", name(member), member.no_room)),
+    );
+    problems.extend(status.members.iter().filter_map(|member| {
+        let until = text(member.crash_backoff_until.as_ref())?;
+        let sent = sent_in_backoff(member.crash_backoff_eighths);
+        Some(format!("{} crashed three times within ten minutes and sends {sent} until {until}", name(member)))
+    }));
+    problems
 }
 
-impl BacklogView {
-    /// Returns the backlog in words: number, age, speed, remaining time.
-    pub fn sentence(&self) -> String {
-        let least = if self.lower_bound { "at least " } else { "" };
-        let recipients = format::counted(self.recipients, "recipient");
-        let waiting = match self.waiting {
-            0 => String::new(),
-            1 => format!(" ({least}1 of its instants waits its turn)"),
-            waiting => format!(" ({least}{} of its instants wait their turn)", format::count(waiting)),
-        };
-        let oldest = self.oldest.as_ref().map(|oldest| format!(", the oldest due {oldest}")).unwrap_or_default();
-        let goes = match (self.shrinks_per_second, self.eta_ms) {
-            (Some(rate), Some(eta)) => format!("; {rate:.1} a second, over in {}", format::duration(eta)),
-            _ if self.measured => "; it does not shrink".to_owned(),
-            _ => String::new(),
-        };
-        let bound = self.bound_per_second.map(|bound| format!(" (at most {bound} a second)")).unwrap_or_default();
-        format!("{least}{recipients} late in pool {}{waiting}{oldest}{goes}{bound}", self.pool)
-    }
+fn clocks(status: &GetClusterStatusResponse) -> ClockComparison<'_> {
+    clocks::compare(status.members.iter().filter_map(|member| Some((name(member), member.clock_offset_ms?))))
 }
 
-impl From<v1::MemberStatus> for MemberStatusView {
-    fn from(status: v1::MemberStatus) -> MemberStatusView {
-        let role = word("MEMBER_ROLE_", status.role().as_str_name());
-        let member = status.member.unwrap_or_default();
-        MemberStatusView {
-            id: member.id,
-            name: member.name,
-            address: member.address,
-            votes: member.votes,
-            drains: member.drains,
-            role,
-            incarnation: status.incarnation,
-            applied_index: status.applied_index,
-            state_hash: status.state_hash,
-            lag: status.lag,
-            clock_offset_ms: status.clock_offset_ms,
-            version: status.version,
-            tzdb: status.tzdb,
-            no_room: some(status.no_room),
-            crash_backoff_eighths: status.crash_backoff_until.as_ref().map(|_| status.crash_backoff_eighths),
-            crash_backoff_until: text(status.crash_backoff_until.as_ref()),
-            stopping: status.stopping,
+fn name(member: &MemberStatus) -> &str {
+    member.member.as_ref().map_or("", |member| member.name.as_str())
+}
+
+fn votes(member: &MemberStatus) -> bool {
+    member.member.as_ref().is_some_and(|member| member.votes)
+}
+
+/// Returns a backlog in words: number, age, speed, remaining time.
+pub fn backlog_sentence(late: &Backlog) -> String {
+    let least = if late.lower_bound { "at least " } else { "" };
+    let recipients = format::counted(late.recipients, "recipient");
+    let waiting = match late.waiting {
+        0 => String::new(),
+        1 => format!(" ({least}1 of its instants waits its turn)"),
+        waiting => format!(" ({least}{} of its instants wait their turn)", format::count(waiting)),
+    };
+    let oldest = text(late.oldest.as_ref()).map(|oldest| format!(", the oldest due {oldest}")).unwrap_or_default();
+    let goes = match &late.eta {
+        Some(eta) if late.shrinks_per_second > 0.0 => {
+            format!("; {:.1} a second, over in {}", late.shrinks_per_second, format::duration(duration_ms(eta)))
         }
-    }
+        _ if late.measured => "; it does not shrink".to_owned(),
+        _ => String::new(),
+    };
+    let bound = match late.bound_per_second {
+        0.0 => String::new(),
+        bound => format!(" (at most {bound} a second)"),
+    };
+    format!("{least}{recipients} late in pool {}{waiting}{oldest}{goes}{bound}", late.pool)
 }
 
-impl View for MemberView {
+impl View for Member {
     fn name(&self) -> String {
         self.name.clone()
     }
 
     fn text(&self, paint: bool) -> String {
-        table(MemberView::COLUMNS, vec![self.cells()], paint)
+        table(Member::COLUMNS, vec![self.cells()], paint)
     }
 }
 
-impl Row for MemberView {
+impl Row for Member {
     const NOUN: &'static str = "members";
     const COLUMNS: &'static [&'static str] = &["NAME", "ID", "ADDRESS", "VOTES"];
 
@@ -319,98 +173,93 @@ impl Row for MemberView {
     }
 }
 
-impl View for StatusView {
+impl View for GetClusterStatusResponse {
     fn name(&self) -> String {
-        self.cluster.clone().unwrap_or_default()
+        self.cluster.clone()
     }
 
     fn text(&self, paint: bool) -> String {
-        let no_leader = self
-            .leaderless_ms
-            .map_or_else(|| "none known".to_owned(), |silence| format!("none heard for {}", format::duration(silence)));
-        let leader = self.leader.as_deref().map_or_else(|| Cell::toned(no_leader, Tone::Bad), Cell::from);
-        let clocks = match (self.epoch, self.clocks_agree) {
+        let no_leader = self.leaderless.as_ref().map_or_else(
+            || "none known".to_owned(),
+            |silence| format!("none heard for {}", format::duration(duration_ms(silence))),
+        );
+        let leader =
+            if self.leader.is_empty() { Cell::toned(no_leader, Tone::Bad) } else { self.leader.as_str().into() };
+        let clocks_cell = match (self.epoch, self.clocks_agree) {
             // The clocks have not been compared yet.
-            (None, _) => Cell::or_dash(None),
+            (0, _) => Cell::or_dash(None),
             (_, true) => Cell::toned("agree", Tone::Good),
             (_, false) => Cell::toned("disagree: nothing fires", Tone::Bad),
         };
-        let epoch = self.epoch.map(|epoch| epoch.to_string());
         let mut pairs = vec![
-            ("cluster", Cell::or_dash(self.cluster.as_deref())),
+            ("cluster", Cell::or_dash(self.cluster.as_str())),
             ("leader", leader),
-            ("epoch", Cell::or_dash(epoch.as_deref())),
+            ("epoch", Cell::number((self.epoch > 0).then_some(self.epoch))),
             ("term", self.term.to_string().into()),
             ("committed", self.commit_index.to_string().into()),
-            ("clocks", clocks),
+            ("clocks", clocks_cell),
         ];
-        if let Some(offset) = self.test_clock_offset_ms {
-            pairs.push(("test clock", Cell::toned(format!("{} ahead", format::duration(offset)), Tone::Notable)));
+        if let Some(offset) = &self.test_clock_offset {
+            let ahead = format!("{} ahead", format::duration(duration_ms(offset)));
+            pairs.push(("test clock", Cell::toned(ahead, Tone::Notable)));
         }
         let columns = ["NAME", "ROLE", "ADDRESS", "LIFE", "APPLIED", "LAG", "CLOCK", "STATE", "VERSION", "TZDB"];
-        let off = match self.clocks() {
+        let off = match clocks(self) {
             ClockComparison::Agree => Vec::new(),
             ClockComparison::Off(off) => off.into_iter().map(|(name, _)| name).collect(),
             ClockComparison::Apart(behind, ahead, _) => vec![behind, ahead],
         };
-        let cells = self.members.iter().map(|member| member.cells(off.contains(&member.name.as_str())));
-        let members = table(&columns, cells.collect(), paint);
-        let late: String = self.backlog.iter().map(|late| format!("\n\n{}", late.sentence())).collect();
-        let mut blocked: String = self.blocked.iter().map(|run| format!("\n\n{}", run.sentence())).collect();
-        blocked.extend(more_blocked(self.blocked_count, self.blocked.len()).map(|more| format!("\n\n{more}")));
-        let used_up: String = self.pools_used_up.iter().map(|pool| format!("\n\n{}", pool.sentence())).collect();
-        format!("{}\n\n{members}{late}{used_up}{blocked}", card(pairs, paint))
+        let rows = self.members.iter().map(|member| cells(member, off.contains(&name(member)))).collect();
+        let more = more_blocked(self.blocked_count, self.blocked.len());
+        let below = self.backlogs.iter().map(backlog_sentence);
+        let below = below.chain(self.pools_used_up.iter().map(pool::sentence));
+        let below: String = below
+            .chain(self.blocked.iter().map(blocked_sentence))
+            .chain(more)
+            .map(|sentence| format!("\n\n{sentence}"))
+            .collect();
+        format!("{}\n\n{}{below}", card(pairs, paint), table(&columns, rows, paint))
     }
 }
 
-impl MemberStatusView {
-    fn cells(&self, clock_is_off: bool) -> Vec<Cell> {
-        let tone = match self.role.as_str() {
-            "leader" => Tone::Good,
-            UNREACHABLE => Tone::Bad,
-            "candidate" | "isolated_leader" => Tone::Notable,
-            _ => Tone::Plain,
-        };
-        let role = self.role.replace('_', " ");
-        let role = if self.drains { format!("{role}, drains") } else { role };
-        let role = if self.stopping { format!("{role}, stopping") } else { role };
-        let number = |number: Option<u64>| Cell::or_dash(number.map(|number| number.to_string()).as_deref());
-        let clock = self.clock_offset_ms.map_or_else(
-            || Cell::or_dash(None),
-            |offset| {
-                let tone = if clock_is_off { Tone::Bad } else { Tone::Plain };
-                Cell::toned(format!("{}{}", if offset < 0 { "-" } else { "+" }, format::duration(offset)), tone)
-            },
-        );
-        let hash = self.state_hash.as_deref().map(|hash| hash.chars().take(8).collect::<String>());
-        vec![
-            self.name.as_str().into(),
-            Cell::toned(role, tone),
-            self.address.as_str().into(),
-            number(self.incarnation),
-            number(self.applied_index),
-            number(self.lag),
-            clock,
-            Cell::or_dash(hash.as_deref()),
-            Cell::or_dash(self.version.as_deref()),
-            Cell::or_dash(self.tzdb.as_deref()),
-        ]
-    }
-}
-
-impl View for LeaderView {
-    fn name(&self) -> String {
-        self.leader.clone()
-    }
-
-    fn text(&self, paint: bool) -> String {
-        card(vec![("leader", self.leader.as_str().into())], paint)
-    }
+/// Returns the row of a member in the table of a status.
+fn cells(status: &MemberStatus, clock_is_off: bool) -> Vec<Cell> {
+    let tone = match status.role() {
+        MemberRole::Leader => Tone::Good,
+        MemberRole::Unreachable => Tone::Bad,
+        MemberRole::Candidate | MemberRole::IsolatedLeader => Tone::Notable,
+        MemberRole::Follower | MemberRole::Learner | MemberRole::Unspecified => Tone::Plain,
+    };
+    let member = status.member.clone().unwrap_or_default();
+    let mut role = word(status.role().as_str_name()).replace('_', " ");
+    role.push_str(if member.drains { ", drains" } else { "" });
+    role.push_str(if status.stopping { ", stopping" } else { "" });
+    let clock = status.clock_offset_ms.map_or_else(
+        || Cell::or_dash(None),
+        |offset| {
+            let tone = if clock_is_off { Tone::Bad } else { Tone::Plain };
+            Cell::toned(format!("{}{}", if offset < 0 { "-" } else { "+" }, format::duration(offset)), tone)
+        },
+    );
+    let hash = status.state_hash.as_deref().map(|hash| hash.chars().take(8).collect::<String>());
+    vec![
+        member.name.into(),
+        Cell::toned(role, tone),
+        member.address.into(),
+        Cell::number(status.incarnation),
+        Cell::number(status.applied_index),
+        Cell::number(status.lag),
+        clock,
+        Cell::or_dash(hash.as_deref()),
+        Cell::or_dash(status.version.as_deref()),
+        Cell::or_dash(status.tzdb.as_deref()),
+    ]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use reveille_proto::admin::v1;
 
     fn member(name: &str, role: v1::MemberRole, clock_offset_ms: i64) -> v1::MemberStatus {
         let member = v1::Member { name: name.to_owned(), votes: true, ..v1::Member::default() };
@@ -425,7 +274,7 @@ mod tests {
     #[test]
     fn status_names_problems_that_need_an_operator() {
         let (leads, lost) = (v1::MemberRole::Leader, v1::MemberRole::Unreachable);
-        let problems = |members| {
+        let found = |members| {
             let (answered_by, epoch) = ("a".to_owned(), 2);
             let status = v1::GetClusterStatusResponse {
                 members,
@@ -434,24 +283,23 @@ mod tests {
                 clocks_agree: true,
                 ..v1::GetClusterStatusResponse::default()
             };
-            StatusView::from(status).problems()
+            problems(&status)
         };
         let follows = v1::MemberRole::Follower;
-        assert!(problems(vec![member("a", leads, 0), member("b", follows, 9), member("c", lost, 0)]).is_empty());
-        let two = problems(vec![member("a", leads, 0), member("b", lost, 0), member("c", lost, 0)]);
+        assert!(found(vec![member("a", leads, 0), member("b", follows, 9), member("c", lost, 0)]).is_empty());
+        let two = found(vec![member("a", leads, 0), member("b", lost, 0), member("c", lost, 0)]);
         assert!(matches!(two.as_slice(), [one] if one.starts_with("no quorum: b, c cannot")), "{two:?}");
         let (b, c) = (member("b", follows, 90_000_000), member("c", follows, 90_000_200));
-        let off = problems(vec![member("a", leads, 0), b.clone(), c]);
+        let off = found(vec![member("a", leads, 0), b.clone(), c]);
         assert_eq!(off, ["the clock of a is 1d 1h behind the others; set it"], "it answered, and is the odd one");
-        let off = problems(vec![member("a", leads, 0), b, member("c", follows, -300)]);
+        let off = found(vec![member("a", leads, 0), b, member("c", follows, -300)]);
         assert_eq!(off, ["the clock of b is 1d 1h ahead of the others; set it"]);
         let leaderless = v1::GetClusterStatusResponse {
             members: vec![member("a", follows, 0), member("b", follows, 0), member("c", lost, 0)],
             leaderless: Some(prost_types::Duration { seconds: 12, nanos: 0 }),
             ..v1::GetClusterStatusResponse::default()
         };
-        let leaderless = StatusView::from(leaderless);
-        assert_eq!(leaderless.problems(), ["no leader was heard for 12s, though a majority of the voters answers"]);
+        assert_eq!(problems(&leaderless), ["no leader was heard for 12s, though a majority of the voters answers"]);
         assert!(leaderless.text(false).contains("none heard for 12s"));
         let until = Some(prost_types::Timestamp::default());
         let rests = v1::MemberStatus { crash_backoff_until: until, ..member("b", follows, 0) };
@@ -459,9 +307,9 @@ mod tests {
         for (node, sent) in [(rests, "nothing"), (slow, "an eighth of the usual")] {
             let expected =
                 format!("b crashed three times within ten minutes and sends {sent} until 1970-01-01T00:00:00Z");
-            assert_eq!(problems(vec![member("a", leads, 0), node]), [expected]);
+            assert_eq!(found(vec![member("a", leads, 0), node]), [expected]);
         }
-        let apart = problems(vec![member("a", leads, 0), member("b", follows, 5_000)]);
+        let apart = found(vec![member("a", leads, 0), member("b", follows, 5_000)]);
         assert_eq!(apart, ["the clocks of a and b are 5s apart; find out which is wrong, and set it"]);
     }
 }

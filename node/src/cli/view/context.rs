@@ -10,6 +10,7 @@ const DIGITS: usize = 16;
 
 /// A cluster that this user knows. The token is never shown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct ContextView {
     /// Name of the context.
     pub name: String,

@@ -2,115 +2,76 @@
 
 use std::collections::BTreeMap;
 
-use reveille_proto::admin::v1;
+use reveille_proto::admin::v1::{DeadLetter, DeadLetterGroup};
 
-use super::fields::view;
-use super::layout::{Cell, Tone, card};
-use super::mail::MailView;
-use super::{Row, View};
-use crate::cli::commands::export::Record;
+use super::layout::{Cell, Tone, card, pairs};
+use super::{Row, View, some};
 
-view! {
-    /// A recipient that was refused permanently.
-    pub struct DeadLetterView of v1::DeadLetter as letter {
-        #[serde(flatten)]
-        mail: MailView = MailView { run: letter.run, recipient: letter.recipient, number: letter.number },
-        /// Reply code of the relay; null if no relay replied.
-        code: Option<u32>,
-        enhanced: Option<String>,
-        text: String,
-        attempts: u32,
-        since: Option<String>,
-    }
+/// Returns a relay's answer: its code, which is 0 if no relay replied, its enhanced status code, and its text.
+pub fn answer(code: u32, enhanced: &str, text: &str) -> String {
+    let code = (code > 0).then(|| code.to_string());
+    let parts = [code.as_deref(), some(enhanced), some(text)];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
 
-impl DeadLetterView {
-    fn answer(&self) -> String {
-        let code = self.code.map(|code| format!("{code} ")).unwrap_or_default();
-        let enhanced = self.enhanced.as_ref().map(|enhanced| format!("{enhanced} ")).unwrap_or_default();
-        format!("{code}{enhanced}{}", self.text)
-    }
+fn answer_of(letter: &DeadLetter) -> String {
+    answer(letter.code, &letter.enhanced, &letter.text)
 }
 
-impl View for DeadLetterView {
+impl View for DeadLetter {
     fn name(&self) -> String {
-        self.mail.name()
+        format!("{} {}", self.run, self.recipient)
     }
 
     fn text(&self, paint: bool) -> String {
-        let mut pairs = self.mail.pairs();
-        pairs.extend([
-            ("answer", Cell::toned(self.answer(), Tone::Bad)),
+        let pairs = vec![
+            ("run", self.run.as_str().into()),
+            ("recipient", format!("{} #{}", self.recipient, self.number).into()),
+            ("answer", Cell::toned(answer_of(self), Tone::Bad)),
             ("attempts", self.attempts.to_string().into()),
-            ("since", Cell::or_dash(self.since.as_deref())),
-        ]);
+            ("since", Cell::at(self.since.as_ref())),
+        ];
         card(pairs, paint)
     }
 }
 
-impl Row for DeadLetterView {
+impl Row for DeadLetter {
     const NOUN: &'static str = "dead letters";
     const COLUMNS: &'static [&'static str] = &["RUN", "RECIPIENT", "#", "ATTEMPTS", "SINCE", "ANSWER"];
 
     fn cells(&self) -> Vec<Cell> {
-        let mut cells = self.mail.cells();
-        cells.extend([self.attempts.to_string().into(), Cell::or_dash(self.since.as_deref()), self.answer().into()]);
-        cells
-    }
-}
-
-impl Record for DeadLetterView {
-    const ONE: &'static str = "dead letter";
-    const FIELDS: &'static [&'static str] =
-        &["run", "recipient", "number", "code", "enhanced", "text", "attempts", "since"];
-
-    fn values(&self) -> Vec<String> {
         vec![
-            self.mail.run.clone(),
-            self.mail.recipient.clone(),
-            self.mail.number.to_string(),
-            self.code.map(|code| code.to_string()).unwrap_or_default(),
-            self.enhanced.clone().unwrap_or_default(),
-            self.text.clone(),
-            self.attempts.to_string(),
-            self.since.clone().unwrap_or_default(),
+            self.run.as_str().into(),
+            self.recipient.as_str().into(),
+            self.number.to_string().into(),
+            self.attempts.to_string().into(),
+            Cell::at(self.since.as_ref()),
+            answer_of(self).into(),
         ]
     }
 }
 
-view! {
-    /// Dead letters with the same reason.
-    pub struct GroupView of v1::DeadLetterGroup as group {
-        reason: String,
-        count: u64,
-        oldest: Option<String>,
-        newest: Option<String>,
-        /// The newest dead letter of the group; null for a token without the role pii.
-        example: Option<DeadLetterView>,
-    }
-}
-
-impl View for GroupView {
+impl View for DeadLetterGroup {
     fn name(&self) -> String {
         self.reason.clone()
     }
 
     fn text(&self, paint: bool) -> String {
-        card(GroupView::COLUMNS.iter().copied().zip(self.cells()).collect(), paint)
+        card(pairs(self), paint)
     }
 }
 
-impl Row for GroupView {
+impl Row for DeadLetterGroup {
     const NOUN: &'static str = "dead letters";
     const COLUMNS: &'static [&'static str] = &["COUNT", "REASON", "OLDEST", "NEWEST", "EXAMPLE"];
 
     fn cells(&self) -> Vec<Cell> {
-        let example = self.example.as_ref().map(|example| format!("{}: {}", example.mail.name(), example.text));
+        let example = self.example.as_ref().map(|example| format!("{}: {}", example.name(), example.text));
         vec![
             self.count.to_string().into(),
             Cell::toned(self.reason.as_str(), Tone::Bad),
-            Cell::or_dash(self.oldest.as_deref()),
-            Cell::or_dash(self.newest.as_deref()),
+            Cell::at(self.oldest.as_ref()),
+            Cell::at(self.newest.as_ref()),
             Cell::or_dash(example.as_deref()),
         ]
     }
@@ -118,11 +79,11 @@ impl Row for GroupView {
 
 /// Groups of dead letters, summed over the pages of a count.
 #[derive(Default)]
-pub struct Groups(BTreeMap<String, v1::DeadLetterGroup>);
+pub struct Groups(BTreeMap<String, DeadLetterGroup>);
 
 impl Groups {
     /// Adds the groups of one page.
-    pub fn add(&mut self, groups: Vec<v1::DeadLetterGroup>) {
+    pub fn add(&mut self, groups: Vec<DeadLetterGroup>) {
         let time = |instant: &Option<prost_types::Timestamp>| instant.map(|at| (at.seconds, at.nanos));
         for group in groups {
             match self.0.get_mut(&group.reason) {
@@ -141,8 +102,8 @@ impl Groups {
     }
 
     /// Returns one row per reason, the largest group first.
-    pub fn rows(self) -> Vec<GroupView> {
-        let mut rows: Vec<GroupView> = self.0.into_values().map(GroupView::from).collect();
+    pub fn rows(self) -> Vec<DeadLetterGroup> {
+        let mut rows: Vec<DeadLetterGroup> = self.0.into_values().collect();
         rows.sort_by_key(|group| std::cmp::Reverse(group.count));
         rows
     }

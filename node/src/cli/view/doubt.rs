@@ -1,68 +1,43 @@
 //! Output of `in-doubt …`.
 
-use reveille_proto::admin::v1;
+use reveille_proto::admin::v1::Doubt;
 
-use super::fields::view;
 use super::layout::{Cell, Tone, card};
-use super::mail::MailView;
 use super::{Row, View};
 
-view! {
-    /// An email in doubt.
-    pub struct DoubtView of v1::Doubt as doubt {
-        #[serde(flatten)]
-        mail: MailView = MailView { run: doubt.run, recipient: doubt.recipient, number: doubt.number },
-        fence: String,
-        node: String,
-        cause: String,
-        since: Option<String>,
-        claimed_at: Option<String>,
-        evidence: String,
-        next: Option<String>,
-        message_id: Option<String>,
-    }
-}
-
-view! {
-    /// Emails in doubt with the same cause and node.
-    pub struct GroupView of v1::DoubtGroup as group {
-        cause: String,
-        node: String,
-        count: u64,
-    }
-}
-
-impl View for DoubtView {
+impl View for Doubt {
     fn name(&self) -> String {
-        self.mail.name()
+        format!("{} {}", self.run, self.recipient)
     }
 
     fn text(&self, paint: bool) -> String {
-        let mut pairs = self.mail.pairs();
-        pairs.extend([
-            ("since", Cell::or_dash(self.since.as_deref())),
-            ("claimed", Cell::or_dash(self.claimed_at.as_deref())),
+        let pairs = vec![
+            ("run", self.run.as_str().into()),
+            ("recipient", format!("{} #{}", self.recipient, self.number).into()),
+            ("since", Cell::at(self.since.as_ref())),
+            ("claimed", Cell::at(self.claimed_at.as_ref())),
             ("cause", Cell::toned(self.cause.as_str(), Tone::Notable)),
             ("node", self.node.as_str().into()),
             ("fence", self.fence.as_str().into()),
             ("evidence", self.evidence.as_str().into()),
-            ("next", Cell::or_dash(self.next.as_deref())),
-        ]);
+            ("next", Cell::or_dash(self.next.as_str())),
+        ];
         card(pairs, paint)
     }
 }
 
-impl Row for DoubtView {
+impl Row for Doubt {
     const NOUN: &'static str = "emails in doubt";
     const COLUMNS: &'static [&'static str] = &["RUN", "RECIPIENT", "#", "SINCE", "NODE", "CAUSE"];
 
     fn cells(&self) -> Vec<Cell> {
-        let mut cells = self.mail.cells();
-        cells.extend([
-            Cell::or_dash(self.since.as_deref()),
+        vec![
+            self.run.as_str().into(),
+            self.recipient.as_str().into(),
+            self.number.to_string().into(),
+            Cell::at(self.since.as_ref()),
             self.node.as_str().into(),
             Cell::toned(self.cause.as_str(), Tone::Notable),
-        ]);
-        cells
+        ]
     }
 }

@@ -1,9 +1,9 @@
 //! Output of `import …`: the outcome of each line.
 
+use reveille_proto::admin::v1::Instant;
 use serde::Serialize;
 
-use super::instant::InstantView;
-use super::layout::{Cell, Tone, card};
+use super::layout::{Cell, Tone, card, pairs};
 use super::{Row, View};
 use crate::cli::import::plan::{Source, cut};
 
@@ -67,6 +67,7 @@ impl Outcome {
 
 /// A line of the crontab and its outcome.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct ImportView {
     /// Line number in the file, from 1.
     pub line: u64,
@@ -83,7 +84,8 @@ pub struct ImportView {
     /// Source of the time zone.
     pub zone_from: Option<Source>,
     /// The next three instants.
-    pub next: Vec<InstantView>,
+    #[serde(serialize_with = "crate::api_json::serialize_all")]
+    pub next: Vec<Instant>,
     /// Recipients of the schedule.
     pub recipients: Vec<String>,
     /// Sender; null if unknown.
@@ -120,7 +122,7 @@ impl View for ImportView {
     }
 
     fn text(&self, paint: bool) -> String {
-        card(Self::COLUMNS.iter().copied().zip(self.cells()).collect(), paint)
+        card(pairs(self), paint)
     }
 }
 

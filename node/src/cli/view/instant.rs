@@ -1,57 +1,40 @@
 //! Instants at which a schedule fires, for `schedule create`, `show`, `resume` and `preview`.
 
 use jiff::Timestamp;
-use reveille_proto::admin::v1;
+use reveille_proto::admin::v1::Instant;
 
-use super::fields::view;
 use super::layout::{Cell, Tone, table};
 use super::{Row, View};
-use crate::cli::instant::text;
+use crate::cli::instant::{from_wire, text};
 use crate::format;
 
-view! {
-    /// One instant at which a schedule fires.
-    pub struct InstantView of v1::Instant as at {
-        /// Instant in UTC.
-        pub instant: String = text(at.instant.as_ref()).unwrap_or_default(),
-        /// Local time with its offset.
-        pub local: String,
-        /// Effect of a clock change on the instant; empty without one.
-        pub remark: String,
-        /// When the run opens; null for a schedule without a jitter.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub opens: Option<String>,
-    }
-}
-
-impl InstantView {
-    /// Returns the remark for a table: the opening time, and the effect of a clock change.
-    pub fn remarks(&self) -> String {
-        match (&self.opens, self.remark.as_str()) {
-            (None, remark) => remark.to_owned(),
-            (Some(opens), "") => format!("opens {opens}"),
-            (Some(opens), remark) => format!("opens {opens}; {remark}"),
-        }
+/// Returns the remark for a table: the opening time of a schedule with a jitter, and the effect of a clock change.
+pub fn remarks(one: &Instant) -> String {
+    match (text(one.opens.as_ref()), one.remark.as_str()) {
+        (None, remark) => remark.to_owned(),
+        (Some(opens), "") => format!("opens {opens}"),
+        (Some(opens), remark) => format!("opens {opens}; {remark}"),
     }
 }
 
 /// Returns a table of instants with local time, distance from `now`, and remarks.
-pub fn instants(instants: &[InstantView], now: Timestamp, paint: bool) -> String {
-    let row = |one: &InstantView| {
-        let distance = one.instant.parse().map(|at| format::distance(at, now)).unwrap_or_default();
+pub fn instants(instants: &[Instant], now: Timestamp, paint: bool) -> String {
+    let row = |one: &Instant| {
+        let at = one.instant.as_ref().and_then(from_wire);
+        let distance = at.map(|at| format::distance(at, now)).unwrap_or_default();
         vec![
             one.local.as_str().into(),
-            Cell::toned(one.instant.as_str(), Tone::Dim),
+            Cell::toned(one.name(), Tone::Dim),
             Cell::toned(distance, Tone::Dim),
-            Cell::toned(one.remarks(), Tone::Notable),
+            Cell::toned(remarks(one), Tone::Notable),
         ]
     };
     table(&["LOCAL", "INSTANT", "DISTANCE", "REMARK"], instants.iter().map(row).collect(), paint)
 }
 
-impl View for InstantView {
+impl View for Instant {
     fn name(&self) -> String {
-        self.instant.clone()
+        text(self.instant.as_ref()).unwrap_or_default()
     }
 
     fn text(&self, paint: bool) -> String {
@@ -59,15 +42,11 @@ impl View for InstantView {
     }
 }
 
-impl Row for InstantView {
+impl Row for Instant {
     const NOUN: &'static str = "instants";
     const COLUMNS: &'static [&'static str] = &["LOCAL", "INSTANT", "REMARK"];
 
     fn cells(&self) -> Vec<Cell> {
-        vec![
-            self.local.as_str().into(),
-            Cell::toned(self.instant.as_str(), Tone::Dim),
-            Cell::toned(self.remarks(), Tone::Notable),
-        ]
+        vec![self.local.as_str().into(), Cell::toned(self.name(), Tone::Dim), Cell::toned(remarks(self), Tone::Notable)]
     }
 }

@@ -1,8 +1,13 @@
 //! Formats tables and cards: no lines, headings in capitals, one colour per meaning.
 
-use crate::cli::escape;
 use comfy_table::presets::NOTHING;
 use comfy_table::{Attribute, Cell as TableCell, Color, ContentArrangement, Table};
+use prost_types::Timestamp;
+
+use super::Row;
+use crate::cli::escape;
+use crate::cli::failure::Failure;
+use crate::cli::instant::text;
 
 /// Meaning of a cell, shown by its colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,9 +42,25 @@ impl Cell {
         Cell::toned(crate::format::count(number), if number == 0 { Tone::Dim } else { tone })
     }
 
-    /// Creates a cell with the text, or with a dim dash.
-    pub fn or_dash(text: Option<&str>) -> Cell {
+    /// Creates a cell with the text, or with a dim dash if there is none or it is empty.
+    pub fn or_dash<'a>(text: impl Into<Option<&'a str>>) -> Cell {
+        let text = text.into().filter(|text| !text.is_empty());
         text.map_or_else(|| Cell::toned("-", Tone::Dim), Cell::from)
+    }
+
+    /// Creates a cell with an instant, or with a dim dash.
+    pub fn at(instant: Option<&Timestamp>) -> Cell {
+        Cell::or_dash(text(instant).as_deref())
+    }
+
+    /// Creates a cell with a number, or with a dim dash.
+    pub fn number(number: Option<u64>) -> Cell {
+        Cell::or_dash(number.map(|number| number.to_string()).as_deref())
+    }
+
+    /// Creates a cell with a rate per second, or with a dim dash if it is zero: there is no limit.
+    pub fn rate(per_second: f64) -> Cell {
+        if per_second == 0.0 { Cell::or_dash(None) } else { format!("{per_second}/s").into() }
     }
 
     fn painted(&self, paint: bool) -> TableCell {
@@ -67,6 +88,44 @@ impl From<String> for Cell {
     }
 }
 
+/// Returns the table of a list: with all columns, or with those that are named, in any case of letters.
+///
+/// # Errors
+/// If a name is none of the headings.
+pub fn list<R: Row>(rows: &[R], named: &[String], paint: bool) -> Result<String, Failure> {
+    let cells: Vec<Vec<Cell>> = rows.iter().map(R::cells).collect();
+    let is_empty =
+        |place: usize| cells.iter().all(|row| row.get(place).is_none_or(|cell| *cell == Cell::or_dash(None)));
+    let shown = match named {
+        [] => {
+            let columns = R::COLUMNS.iter().enumerate();
+            columns
+                .filter(|(place, column)| !(R::OPTIONAL.contains(column) && is_empty(*place)))
+                .map(|(place, _)| place)
+                .collect()
+        }
+        named => places::<R>(named)?,
+    };
+    let headings: Vec<&str> = shown.iter().filter_map(|place| R::COLUMNS.get(*place).copied()).collect();
+    let pick = |row: &Vec<Cell>| shown.iter().filter_map(|place| row.get(*place).cloned()).collect();
+    Ok(table(&headings, cells.iter().map(pick).collect(), paint))
+}
+
+/// Returns the places of the columns with these headings.
+///
+/// # Errors
+/// If a name is none of the headings.
+pub fn places<R: Row>(named: &[String]) -> Result<Vec<usize>, Failure> {
+    let place = |name: &String| {
+        let found = R::COLUMNS.iter().position(|column| column.eq_ignore_ascii_case(name.trim()));
+        found.ok_or_else(|| {
+            let next = format!("the columns of {} are {}", R::NOUN, R::COLUMNS.join(","));
+            Failure::usage("--columns", format!("there is no column {name:?}"), &next)
+        })
+    };
+    named.iter().map(place).collect()
+}
+
 /// Returns a table with headings, without a final line end.
 pub fn table(columns: &[&str], rows: Vec<Vec<Cell>>, paint: bool) -> String {
     let mut table = bare(paint);
@@ -79,9 +138,14 @@ pub fn table(columns: &[&str], rows: Vec<Vec<Cell>>, paint: bool) -> String {
 }
 
 /// Returns names and values, one pair per line.
-pub fn card(pairs: Vec<(&str, Cell)>, paint: bool) -> String {
+pub fn card<N: Into<String>>(pairs: Vec<(N, Cell)>, paint: bool) -> String {
     let rows = pairs.into_iter().map(|(name, value)| vec![Cell::toned(name, Tone::Dim), value]);
     fill(bare(paint), rows.collect(), paint)
+}
+
+/// Returns a row as the pairs of a card, named by the headings.
+pub fn pairs<R: Row>(row: &R) -> Vec<(String, Cell)> {
+    R::COLUMNS.iter().map(|column| column.to_lowercase()).zip(row.cells()).collect()
 }
 
 fn bare(paint: bool) -> Table {

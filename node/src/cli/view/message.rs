@@ -1,42 +1,21 @@
 //! Output of `message …`.
 
-use reveille_proto::admin::v1;
+use reveille_proto::admin::v1::{Message, MessageRecipient};
 
-use super::View;
-use super::fields::view;
-use super::run::RunView;
-use crate::cli::word::word;
+use super::{View, some};
+use crate::api_json::word;
 
-view! {
-    /// A message with its run.
-    pub struct MessageView of v1::Message as message {
-        key: String,
-        send_time: Option<String>,
-        recipients: Vec<MessageRecipientView>,
-        run: RunView,
-    }
-}
-
-view! {
-    /// A recipient of a message.
-    struct MessageRecipientView of v1::MessageRecipient as recipient {
-        number: u32,
-        address: Option<String>,
-        state: String = word("RECIPIENT_STATE_", recipient.state().as_str_name()),
-    }
-}
-
-impl View for MessageView {
+impl View for Message {
     fn name(&self) -> String {
         self.key.clone()
     }
 
     fn text(&self, paint: bool) -> String {
-        let recipient = |one: &MessageRecipientView| {
-            let address = one.address.clone().unwrap_or_else(|| format!("#{}", one.number));
-            format!("{address}: {}", one.state.replace('_', " "))
+        let recipient = |one: &MessageRecipient| {
+            let address = some(&one.address).map_or_else(|| format!("#{}", one.number), str::to_owned);
+            format!("{address}: {}", word(one.state().as_str_name()).replace('_', " "))
         };
-        let mut lines = vec![self.run.text(paint)];
+        let mut lines = vec![self.run.clone().unwrap_or_default().text(paint)];
         lines.extend(self.recipients.iter().map(recipient));
         lines.join("\n")
     }

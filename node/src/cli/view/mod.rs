@@ -1,8 +1,7 @@
-//! Output of commands: one struct per kind of object, made from the API's messages.
+//! Output of commands: how messages of the API, and the few objects that only the command line has, look to people.
 //!
-//! Scripts rely on the fields of `-o json`: snake_case, numbers as numbers, zeros included, instants as RFC 3339 in UTC
-//! with `Z`, and null for a missing value. Fields are added, never renamed or removed. The same structs format their
-//! table row, their card and their name.
+//! Programs get messages as the API's own JSON ([`crate::api_json`]), the same as over HTTP. Objects that only the
+//! command line has are structs with camelCase names. So no message has a second struct here.
 
 pub mod apply;
 pub mod audience;
@@ -22,13 +21,11 @@ pub mod doctor;
 pub mod doubt;
 pub mod event;
 pub mod explain;
-pub mod fields;
 pub mod forecast;
 pub mod history;
 pub mod import;
 pub mod instant;
 pub mod layout;
-pub mod mail;
 pub mod message;
 pub mod moved;
 pub mod opt_out;
@@ -49,12 +46,73 @@ pub mod update;
 pub mod upgrade;
 pub mod version;
 
-use serde::Serialize;
+use prost::Name;
+use serde_json::Value;
 
+use crate::api_json;
 use layout::Cell;
 
+/// An object that programs can read.
+pub trait Json {
+    /// Returns the object as JSON.
+    fn json(&self) -> Value;
+    /// Returns the names of its fields, for the head of CSV. Empty if only an object tells them.
+    fn fields() -> Vec<String> {
+        Vec::new()
+    }
+}
+
+impl<M: Name> Json for M {
+    fn json(&self) -> Value {
+        api_json::of(self)
+    }
+
+    fn fields() -> Vec<String> {
+        api_json::fields::<M>()
+    }
+}
+
+/// Implements `Json` for objects that only the command line has.
+macro_rules! own_objects {
+    ($($object:ty),* $(,)?) => {
+        $(impl Json for $object {
+            fn json(&self) -> Value {
+                // Cannot fail: the objects are plain data with string keys.
+                serde_json::to_value(self).unwrap_or_default()
+            }
+        })*
+    };
+}
+
+own_objects!(
+    apply::AppliedView,
+    audience::ImportView,
+    audit::VerifiedView,
+    backup::BackupView,
+    backup::PrunedView,
+    cluster::FoundedView,
+    completion::PagesView,
+    completion::ScriptView,
+    config::CheckedView,
+    config::EffectiveView,
+    config::SampleView,
+    config::WrittenView,
+    context::ContextView,
+    context::ForgottenView,
+    doctor::DoctorView,
+    import::ImportView,
+    moved::MovedView,
+    opt_out::ImportedView,
+    recover::SurvivorView,
+    restore::FirstFolderView,
+    send_test::SendTestView,
+    several::SeveralView,
+    template::MailView,
+    version::VersionView,
+);
+
 /// An object that can be printed.
-pub trait View: Serialize {
+pub trait View: Json {
     /// Returns what `-o name` prints.
     fn name(&self) -> String;
     /// Returns the text for the user, without a final line end; with colours if `paint` is set.
@@ -67,11 +125,48 @@ pub trait Row: View {
     const NOUN: &'static str;
     /// Headings of the table.
     const COLUMNS: &'static [&'static str];
+    /// Those of the headings that are left out if all their cells are empty.
+    const OPTIONAL: &'static [&'static str] = &[];
     /// Returns the cells, one per heading.
     fn cells(&self) -> Vec<Cell>;
 }
 
+/// The answer to a change: programs get the whole answer, people a text about it.
+#[derive(Clone, Debug)]
+pub struct Answer<'a, A> {
+    answer: &'a A,
+    name: String,
+    text: String,
+}
+
+impl<'a, A> Answer<'a, A> {
+    /// Creates it from the answer, what `-o name` prints, and the text for the user.
+    pub fn new(answer: &'a A, name: impl Into<String>, text: impl Into<String>) -> Answer<'a, A> {
+        Answer { answer, name: name.into(), text: text.into() }
+    }
+}
+
+impl<A: Json> Json for Answer<'_, A> {
+    fn json(&self) -> Value {
+        self.answer.json()
+    }
+
+    fn fields() -> Vec<String> {
+        A::fields()
+    }
+}
+
+impl<A: Json> View for Answer<'_, A> {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn text(&self, _paint: bool) -> String {
+        self.text.clone()
+    }
+}
+
 /// Returns `None` for an empty text, which the API uses for a missing value.
-fn some(text: String) -> Option<String> {
+fn some(text: &str) -> Option<&str> {
     (!text.is_empty()).then_some(text)
 }

@@ -1,13 +1,14 @@
 //! Number of recipients that a decision moved: `in-doubt resolve`, `dead-letter requeue` and `discard`.
 
+use reveille_proto::admin::v1::DoubtGroup;
 use serde::Serialize;
 
 use super::View;
-use super::doubt::GroupView;
 use crate::format;
 
-/// The answer to a decision.
+/// Sum of the answers to a decision.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct MovedView {
     /// The run as the user named it; null for dead letters of all runs.
     pub run: Option<String>,
@@ -23,8 +24,8 @@ pub struct MovedView {
     /// True if the recipients were only counted.
     pub dry_run: bool,
     /// Emails in doubt by cause and node; only in a dry run of `in-doubt resolve`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub groups: Option<Vec<GroupView>>,
+    #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "crate::api_json::serialize_all")]
+    pub groups: Vec<DoubtGroup>,
 }
 
 impl View for MovedView {

@@ -6,11 +6,12 @@ use reveille_cluster::backup::time_text;
 use reveille_raft::offline::LostFolder;
 use serde::Serialize;
 
-use super::layout::{Cell, Tone, card};
+use super::layout::{Cell, Tone, card, pairs};
 use super::{Row, View};
 
 /// The data folder of a node that does not run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct SurvivorView {
     folder: String,
     node: String,
@@ -62,8 +63,7 @@ impl View for SurvivorView {
     }
 
     fn text(&self, paint: bool) -> String {
-        let names = SurvivorView::COLUMNS.iter().map(|column| column.to_lowercase()).collect::<Vec<_>>();
-        card(names.iter().map(String::as_str).zip(self.cells()).collect(), paint)
+        card(pairs(self), paint)
     }
 }
 

@@ -1,81 +1,50 @@
 //! Output of `restore …`.
 
-use reveille_proto::admin::v1;
+use reveille_proto::admin::v1::{GetRestoreResponse, Restore};
 use serde::Serialize;
 
 use super::View;
-use super::fields::view;
 use super::layout::{Cell, Tone, card, table};
+use crate::cli::instant::{duration_ms, text};
 use crate::format;
 
-view! {
-    /// A restore from a backup.
-    pub struct RestoredView of v1::Restore as restore {
-        backup_time: Option<String>,
-        restore_time: Option<String>,
-        /// Null until an operator accepts it.
-        pub accept_time: Option<String>,
-    }
+fn pairs(restore: &Restore) -> Vec<(&'static str, Cell)> {
+    let accepted = match &restore.accept_time {
+        Some(at) => Cell::at(Some(at)),
+        None => Cell::toned("no: nothing is sent", Tone::Bad),
+    };
+    vec![
+        ("backup of", Cell::at(restore.backup_time.as_ref())),
+        ("restored", Cell::at(restore.restore_time.as_ref())),
+        ("accepted", accepted),
+    ]
 }
 
-view! {
-    /// How a restored cluster stands.
-    pub struct RestoreStatusView of v1::GetRestoreResponse as status {
-        /// Null if the cluster was never restored.
-        pub restore: Option<RestoredView>,
-        /// Recipients in doubt about which only an operator decides.
-        pub in_doubt: u64,
-        active_schedules: u64,
-        upcoming: Vec<UpcomingView>,
-    }
-}
-
-view! {
-    /// The next instant of a schedule.
-    pub struct UpcomingView of v1::UpcomingInstant as instant {
-        tenant: String,
-        schedule: String,
-        due: Option<String>,
-    }
-}
-
-impl RestoredView {
-    fn pairs(&self) -> Vec<(&'static str, Cell)> {
-        let accepted = match &self.accept_time {
-            Some(at) => at.as_str().into(),
-            None => Cell::toned("no: nothing is sent", Tone::Bad),
-        };
-        vec![
-            ("backup of", Cell::or_dash(self.backup_time.as_deref())),
-            ("restored", Cell::or_dash(self.restore_time.as_deref())),
-            ("accepted", accepted),
-        ]
-    }
-}
-
-impl View for RestoredView {
+impl View for Restore {
     fn name(&self) -> String {
-        self.restore_time.clone().unwrap_or_default()
+        text(self.restore_time.as_ref()).unwrap_or_default()
     }
 
     fn text(&self, paint: bool) -> String {
-        card(self.pairs(), paint)
+        card(pairs(self), paint)
     }
 }
 
-impl View for RestoreStatusView {
+/// `restore` is missing if the cluster was never restored.
+impl View for GetRestoreResponse {
     fn name(&self) -> String {
         self.restore.as_ref().map(View::name).unwrap_or_default()
     }
 
     fn text(&self, paint: bool) -> String {
         let Some(restore) = &self.restore else { return "this cluster was never restored from a backup".to_owned() };
-        let mut pairs = restore.pairs();
+        let mut pairs = pairs(restore);
         pairs.push(("in doubt", format::counted(self.in_doubt, "email").into()));
         pairs.push(("schedules", format!("{} active", format::count(self.active_schedules)).into()));
-        let rows = self.upcoming.iter().map(|one| {
-            vec![Cell::or_dash(one.due.as_deref()), one.tenant.as_str().into(), one.schedule.as_str().into()]
-        });
+        let rows = self
+            .upcoming
+            .iter()
+            .map(|one| vec![Cell::at(one.due.as_ref()), one.tenant.as_str().into(), one.schedule.as_str().into()]);
         let rows: Vec<Vec<Cell>> = rows.collect();
         if rows.is_empty() {
             return card(pairs, paint);
@@ -86,6 +55,7 @@ impl View for RestoreStatusView {
 
 /// A data folder that was written from the state of another cluster.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct FirstFolderView {
     /// Id of the new cluster.
     pub cluster: String,
@@ -103,8 +73,9 @@ pub struct FirstFolderView {
     pub index: u64,
     /// Ledger time of the state.
     pub ledger_time: String,
-    /// Its age. Milliseconds.
-    pub age_ms: i64,
+    /// Its age.
+    #[serde(serialize_with = "crate::api_json::serialize")]
+    pub age: prost_types::Duration,
     /// Recipients whose opt-out changed after it, and is in force again.
     pub opt_outs: u64,
     /// Emails in doubt: the former cluster may have sent them.
@@ -128,7 +99,7 @@ impl View for FirstFolderView {
                 "from entry {} of {}, {} ago; {} of opt-outs after it are in force",
                 self.index,
                 self.ledger_time,
-                format::duration(self.age_ms),
+                format::duration(duration_ms(&self.age)),
                 format::counted(self.opt_outs, "change"),
             ),
             format!("{} in doubt, and held until you decide", format::counted(self.in_doubt, "email")),

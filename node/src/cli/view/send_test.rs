@@ -3,8 +3,8 @@
 use reveille_proto::admin::v1::{self, RecipientState};
 use serde::Serialize;
 
+use super::View;
 use super::layout::{Cell, Tone, card};
-use super::{View, some};
 
 /// Outcome of the email.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -32,6 +32,7 @@ pub enum Outcome {
 
 /// One test email.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct SendTestView {
     /// Name of the run; null if the email was only checked.
     pub run: Option<String>,
@@ -57,6 +58,7 @@ pub struct SendTestView {
 
 impl From<v1::ExplainResponse> for SendTestView {
     fn from(story: v1::ExplainResponse) -> SendTestView {
+        let kept = |text: String| (!text.is_empty()).then_some(text);
         let outcome = match story.state() {
             RecipientState::Sent => Outcome::Accepted,
             RecipientState::Dead => Outcome::Refused,
@@ -82,15 +84,15 @@ impl From<v1::ExplainResponse> for SendTestView {
         // A waiting recipient may not have been tried yet, so its last event is no reason.
         let event = event.or(story.events.last().filter(|_| outcome != Outcome::Waiting)).cloned().unwrap_or_default();
         SendTestView {
-            run: some(story.run),
+            run: kept(story.run),
             recipient: story.recipient,
             outcome,
             relay,
             code: (event.code > 0).then_some(event.code),
-            enhanced: some(event.enhanced),
-            text: some(event.text),
-            node: some(event.node),
-            detail: some(event.detail),
+            enhanced: kept(event.enhanced),
+            text: kept(event.text),
+            node: kept(event.node),
+            detail: kept(event.detail),
             dry_run: false,
         }
     }

@@ -38,13 +38,9 @@ impl Outcome {
     }
 }
 
-/// A schedule of several that were paused. A pause opens and explains nothing, so the table has no columns for that.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(transparent)]
-pub struct PausedView(pub SeveralView);
-
 /// One schedule of several.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct SeveralView {
     /// Name of the schedule.
     pub name: String,
@@ -73,6 +69,14 @@ impl SeveralView {
         SeveralView { etag, opens_count, explained_count, ..self }
     }
 
+    /// Returns a count of missed instants, which a pause has not.
+    fn counted(&self, count: u32) -> Cell {
+        match self.outcome {
+            Outcome::Resumed | Outcome::WouldResume => Cell::count(count.into(), Tone::Plain),
+            _ => Cell::number((count > 0).then_some(count.into())),
+        }
+    }
+
     /// Returns the schedule for the confirmation question.
     pub fn in_words(&self) -> String {
         match (self.opens_count, self.explained_count) {
@@ -96,36 +100,18 @@ impl View for SeveralView {
     }
 }
 
-impl View for PausedView {
-    fn name(&self) -> String {
-        self.0.name()
-    }
-
-    fn text(&self, paint: bool) -> String {
-        self.0.text(paint)
-    }
-}
-
-impl Row for PausedView {
-    const NOUN: &'static str = SeveralView::NOUN;
-    const COLUMNS: &'static [&'static str] = &["NAME", "OUTCOME", "REASON"];
-
-    fn cells(&self) -> Vec<Cell> {
-        let SeveralView { name, outcome, reason, .. } = &self.0;
-        vec![name.as_str().into(), outcome.cell(), Cell::or_dash(reason.as_deref())]
-    }
-}
-
 impl Row for SeveralView {
     const NOUN: &'static str = "schedules";
     const COLUMNS: &'static [&'static str] = &["NAME", "OUTCOME", "OPENS", "EXPLAINED", "REASON"];
+    // A pause opens and explains nothing.
+    const OPTIONAL: &'static [&'static str] = &["OPENS", "EXPLAINED"];
 
     fn cells(&self) -> Vec<Cell> {
         vec![
             self.name.as_str().into(),
             self.outcome.cell(),
-            Cell::count(self.opens_count.into(), Tone::Plain),
-            Cell::count(self.explained_count.into(), Tone::Plain),
+            self.counted(self.opens_count),
+            self.counted(self.explained_count),
             Cell::or_dash(self.reason.as_deref()),
         ]
     }

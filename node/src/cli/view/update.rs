@@ -1,153 +1,116 @@
-//! Output of `schedule update`: the schedule, its changed fields, and its instants before and after.
+//! Output of `schedule update`: the changed fields of the schedule, and its instants before and after.
 
-use reveille_proto::admin::v1;
-use serde::Serialize;
+use reveille_proto::admin::v1::{Instant, Schedule, UpdateScheduleResponse};
 use serde_json::Value;
 
-use super::View;
-use super::instant::InstantView;
+use super::instant::remarks;
 use super::layout::{Cell, Tone, table};
-use super::schedule::ScheduleView;
+use super::schedule::when_text;
+use super::{Json, View};
+use crate::api_json::word;
 use crate::format;
 
-/// Fields that follow from other fields or change with every update; they are not listed as changes.
-const FOLLOWING: [&str; 5] = ["next", "etag", "index", "state", "waits_for"];
+/// Fields that follow from other fields or change with every answer; they are not listed as changes.
+const FOLLOWING: [&str; 6] = ["next", "etag", "index", "state", "waitsFor", "now"];
 /// Characters of a hash that are shown.
 const HASH_SHOWN: usize = 12;
 
-/// A schedule that was updated, or would be.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct UpdateView {
-    /// The schedule after the update.
-    #[serde(flatten)]
-    schedule: ScheduleView,
-    /// Changed fields; each policy is a field.
-    changes: Vec<ChangeView>,
-    /// Next instants before the update.
-    former_next: Vec<InstantView>,
-    /// Due instants of the former timing that still open.
-    opens_count: u32,
-    /// Missed instants of the former timing that are explained in the history instead.
-    explained_count: u32,
-}
-
-/// One changed field.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-struct ChangeView {
-    field: String,
-    from: Value,
-    to: Value,
-}
-
-impl From<v1::UpdateScheduleResponse> for UpdateView {
-    fn from(answer: v1::UpdateScheduleResponse) -> UpdateView {
-        let former = answer.former.unwrap_or_default();
-        let former_next = former.next.iter().cloned().map(InstantView::from).collect();
-        let (former, schedule) = (ScheduleView::from(former), ScheduleView::from(answer.schedule.unwrap_or_default()));
-        let mut changes = Vec::new();
-        differences(&mut changes, "", &value(&former), &value(&schedule));
-        changes.retain(|change| !FOLLOWING.contains(&change.field.as_str()));
-        let (opens_count, explained_count) = (answer.opens_count, answer.explained_count);
-        UpdateView { schedule, changes, former_next, opens_count, explained_count }
-    }
-}
-
-fn value(schedule: &ScheduleView) -> Value {
-    // Cannot fail: the value has only texts, numbers and lists of them.
-    serde_json::to_value(schedule).unwrap_or_default()
-}
-
-/// Adds the fields that differ. A nested field is named like `policies.catch_up`.
-fn differences(changes: &mut Vec<ChangeView>, within: &str, from: &Value, to: &Value) {
+/// Adds a line for each field that differs. A nested field is named like `policies.catchUp`.
+fn differences(lines: &mut Vec<String>, field: &str, from: &Value, to: &Value) {
     match (from, to) {
         (Value::Object(from), Value::Object(to)) => {
             let gone = from.keys().filter(|name| !to.contains_key(*name));
-            for name in to.keys().chain(gone) {
+            for name in to.keys().chain(gone).filter(|name| !FOLLOWING.contains(&name.as_str())) {
                 let (was, now) = (from.get(name).unwrap_or(&Value::Null), to.get(name).unwrap_or(&Value::Null));
-                let field = if within.is_empty() { name.clone() } else { format!("{within}.{name}") };
-                differences(changes, &field, was, now);
+                let inner = if field.is_empty() { name.clone() } else { format!("{field}.{name}") };
+                differences(lines, &inner, was, now);
             }
         }
         (from, to) if from != to => {
-            changes.push(ChangeView { field: within.to_owned(), from: from.clone(), to: to.clone() });
+            lines.push(format!("{}: {} → {}", flag(field), said(field, from), said(field, to)));
         }
         _ => {}
     }
 }
 
-impl ChangeView {
-    fn line(&self) -> String {
-        format!("{}: {} → {}", self.flag(), self.said(&self.from), self.said(&self.to))
-    }
-
-    /// Returns the name of the field's flag: `min-gap` for `policies.min_gap_ms`.
-    fn flag(&self) -> String {
-        let field = self.field.strip_prefix("policies.").unwrap_or(&self.field);
-        match field {
-            "audience_hash" => "recipients".to_owned(),
-            "content_hash" => "content".to_owned(),
-            "zone" => "tz".to_owned(),
-            field => field.strip_suffix("_ms").unwrap_or(field).replace('_', "-"),
-        }
-    }
-
-    /// Returns a value for the user: durations with units, hashes shortened.
-    fn said(&self, value: &Value) -> String {
-        match value {
-            Value::Null => "none".to_owned(),
-            Value::String(text) if self.field.ends_with("_hash") => text.chars().take(HASH_SHOWN).collect(),
-            Value::String(text) if text.is_empty() => "\"\"".to_owned(),
-            Value::String(text) => text.clone(),
-            Value::Number(ms) if self.field.ends_with("_ms") => format::duration(ms.as_i64().unwrap_or_default()),
-            other => other.to_string(),
-        }
+/// Returns the name of a field's flag: `min-gap` for `policies.minGap`.
+fn flag(field: &str) -> String {
+    match field.strip_prefix("policies.").unwrap_or(field) {
+        "audienceHash" => "recipients".to_owned(),
+        "contentHash" => "content".to_owned(),
+        "zone" => "tz".to_owned(),
+        labelled if labelled.starts_with("labels.") => labelled.to_owned(),
+        field => field.chars().fold(String::new(), |mut flag, letter| {
+            if letter.is_ascii_uppercase() {
+                flag.push('-');
+            }
+            flag.push(letter.to_ascii_lowercase());
+            flag
+        }),
     }
 }
 
-impl UpdateView {
-    /// Returns the changes, one line each.
-    pub fn lines(&self) -> Vec<String> {
-        if self.changes.is_empty() {
-            return vec!["nothing changes: it is like that already".to_owned()];
+/// Returns a value for the user: durations with units, hashes shortened, enumerations as words.
+fn said(field: &str, value: &Value) -> String {
+    match value {
+        Value::Null => "none".to_owned(),
+        Value::String(text) if text.is_empty() => "\"\"".to_owned(),
+        Value::String(text) if field.ends_with("Hash") => text.chars().take(HASH_SHOWN).collect(),
+        Value::String(text) if field.starts_with("policies.") => {
+            let seconds = text.strip_suffix('s').and_then(|seconds| seconds.parse::<f64>().ok());
+            seconds.map_or_else(|| word(text), |seconds| format::duration((seconds * 1_000.0) as i64))
         }
-        let mut lines: Vec<String> = self.changes.iter().map(ChangeView::line).collect();
-        if self.opens_count > 0 {
-            let due = format::counted(self.opens_count.into(), "instant");
-            lines.push(format!("{due} of the former timing, due by now, still opened as it was"));
-        }
-        if self.explained_count > 0 {
-            let missed = format::counted(self.explained_count.into(), "missed instant");
-            lines.push(format!("{missed} of the former timing did not open: see the history"));
-        }
-        lines
-    }
-
-    /// Returns the view after the update was made, with the schedule's present state.
-    pub fn made(self, schedule: v1::Schedule) -> UpdateView {
-        UpdateView { schedule: schedule.into(), ..self }
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
     }
 }
 
-impl View for UpdateView {
+/// Returns a schedule's JSON, with its pattern in the syntax of the flags.
+fn for_comparison(schedule: &Option<Schedule>) -> Value {
+    let schedule = schedule.clone().unwrap_or_default();
+    let mut json = schedule.json();
+    json["when"] = schedule.when.as_ref().map(when_text).unwrap_or_default().into();
+    json
+}
+
+/// Returns the changes, one line each.
+pub fn lines(answer: &UpdateScheduleResponse) -> Vec<String> {
+    let mut lines = Vec::new();
+    differences(&mut lines, "", &for_comparison(&answer.former), &for_comparison(&answer.schedule));
+    if lines.is_empty() {
+        return vec!["nothing changes: it is like that already".to_owned()];
+    }
+    if answer.opens_count > 0 {
+        let due = format::counted(answer.opens_count.into(), "instant");
+        lines.push(format!("{due} of the former timing, due by now, still opened as it was"));
+    }
+    if answer.explained_count > 0 {
+        let missed = format::counted(answer.explained_count.into(), "missed instant");
+        lines.push(format!("{missed} of the former timing did not open: see the history"));
+    }
+    lines
+}
+
+impl View for UpdateScheduleResponse {
     fn name(&self) -> String {
-        self.schedule.name()
+        self.schedule.as_ref().map(View::name).unwrap_or_default()
     }
 
     fn text(&self, paint: bool) -> String {
-        let lines = self.lines().join("\n");
-        if self.former_next == self.schedule.next() {
+        let lines = lines(self).join("\n");
+        let next = |schedule: &Option<Schedule>| schedule.clone().unwrap_or_default().next;
+        let (was, is) = (next(&self.former), next(&self.schedule));
+        if was == is {
             return lines;
         }
-        let rows = self.former_next.len().max(self.schedule.next().len());
-        let local = |instants: &[InstantView], place: usize, tone| {
+        let local = |instants: &[Instant], place: usize, tone| {
             Cell::toned(instants.get(place).map_or("-", |one| one.local.as_str()), tone)
         };
         let row = |place: usize| {
-            let remark = self.schedule.next().get(place).map(InstantView::remarks).unwrap_or_default();
-            let (was, is) = (&self.former_next, self.schedule.next());
-            vec![local(was, place, Tone::Dim), local(is, place, Tone::Good), Cell::toned(remark, Tone::Notable)]
+            let remark = is.get(place).map(remarks).unwrap_or_default();
+            vec![local(&was, place, Tone::Dim), local(&is, place, Tone::Good), Cell::toned(remark, Tone::Notable)]
         };
-        let instants = table(&["NEXT, OLD", "NEXT, NEW", "REMARK"], (0..rows).map(row).collect(), paint);
-        format!("{lines}\n\n{instants}")
+        let rows = (0..was.len().max(is.len())).map(row).collect();
+        format!("{lines}\n\n{}", table(&["NEXT, OLD", "NEXT, NEW", "REMARK"], rows, paint))
     }
 }

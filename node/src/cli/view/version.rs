@@ -7,6 +7,7 @@ use super::layout::card;
 
 /// Versions of this binary.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct VersionView {
     /// Release of the binary.
     pub version: &'static str,

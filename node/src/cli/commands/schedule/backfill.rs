@@ -7,7 +7,8 @@ use crate::cli::client::RetrySafety;
 use crate::cli::commands::CommandContext;
 use crate::cli::failure::{Exit, Failure, Stop};
 use crate::cli::instant::{text, to_wire};
-use crate::cli::view::backfill::BackfillView;
+use crate::cli::view::Answer;
+use crate::cli::view::backfill::sentence;
 use crate::format;
 
 /// Limit of occurrences that one command opens, if `--max` does not give one.
@@ -49,7 +50,7 @@ fn missing(args: &BackfillArgs, preview: &BackfillScheduleResponse) -> String {
 /// Prints what was opened, or would be. Occurrences that remain are an error, unless `--max` limited the number.
 fn report(context: &CommandContext<'_>, args: &BackfillArgs, answer: BackfillScheduleResponse) -> Result<(), Stop> {
     let rest = text(answer.rest.as_ref());
-    context.terminal.show(&BackfillView::new(args.name.clone(), answer))?;
+    context.terminal.show(&Answer::new(&answer, args.name.as_str(), sentence(&answer)))?;
     let Some(rest) = rest else { return Ok(()) };
     let next = format!("reveille schedule backfill {} --from {rest} --to {}", args.name, args.to);
     if args.max.is_some() {

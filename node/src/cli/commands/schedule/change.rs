@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use reveille_proto::admin::v1::{
-    self, DeleteScheduleRequest, PauseScheduleRequest, ResumeScheduleRequest, TriggerScheduleRequest,
+    self, DeleteScheduleRequest, PauseScheduleRequest, ResumeScheduleRequest, ResumeScheduleResponse,
+    TriggerScheduleRequest,
 };
 
 use super::body;
@@ -14,9 +15,8 @@ use crate::cli::commands::message::key_rule;
 use crate::cli::commands::{CHECKED, CommandContext};
 use crate::cli::failure::Stop;
 use crate::cli::import::plan::LABEL;
-use crate::cli::view::View;
-use crate::cli::view::run::TriggerView;
-use crate::cli::view::schedule::{DeletedView, ResumeView, ScheduleView};
+use crate::cli::view::schedule::deleted;
+use crate::cli::view::{Answer, View};
 use crate::format;
 
 pub(super) async fn pause(
@@ -28,7 +28,7 @@ pub(super) async fn pause(
 ) -> Result<(), Stop> {
     let request = PauseScheduleRequest { tenant, name, reason, validate_only: dry_run };
     let answer = context.client.ask(RetrySafety::Repeatable, request).await?;
-    context.terminal.show(&ScheduleView::from(answer.schedule.unwrap_or_default()))?;
+    context.terminal.answer(&answer, answer.schedule.as_ref())?;
     context.checked(dry_run);
     Ok(())
 }
@@ -44,32 +44,31 @@ pub(super) async fn resume(
     let plan = context.client.ask(RetrySafety::Read, preview_request.clone()).await?;
     let schedule = plan.schedule.clone().unwrap_or_default();
     let is_unwritten = warn_of_placeholder(context, &preview_request.tenant, &schedule).await?;
-    let view = ResumeView::from(plan);
-    let words = missed(&view, &schedule);
+    let words = missed(&plan, &schedule);
     if dry_run {
         context.terminal.say(&words);
-        return context.terminal.show(&view);
+        return context.terminal.answer(&plan, Some(&schedule));
     }
-    if view.opens_count > 0 || is_unwritten {
+    if plan.opens_count > 0 || is_unwritten {
         let unwritten = if is_unwritten { "It would send the placeholder of its import; " } else { "" };
         context.terminal.confirm(&format!("{unwritten}{words}. Resume?"))?;
     }
     let etag = schedule.etag;
     let request = ResumeScheduleRequest { etag, validate_only: false, ..preview_request };
     let resumed = context.client.ask(RetrySafety::Repeatable, request).await?;
-    context.terminal.show(&ResumeView::from(resumed))
+    context.terminal.answer(&resumed, resumed.schedule.as_ref())
 }
 
 /// Returns in words what a resume does about the instants missed during the pause.
-fn missed(view: &ResumeView, schedule: &v1::Schedule) -> String {
-    let opens = format::counted(view.opens_count.into(), "run");
-    let verb = if view.opens_count == 1 { "opens" } else { "open" };
+fn missed(plan: &ResumeScheduleResponse, schedule: &v1::Schedule) -> String {
+    let opens = format::counted(plan.opens_count.into(), "run");
+    let verb = if plan.opens_count == 1 { "opens" } else { "open" };
     let mut words = format!("{opens} {verb} at once for what {} missed while it was paused", schedule.name);
-    if view.explained_count > 0 {
-        let skipped = format::counted(view.explained_count.into(), "missed instant");
+    if plan.explained_count > 0 {
+        let skipped = format::counted(plan.explained_count.into(), "missed instant");
         words += &format!("; {skipped} will not open, and the history says why");
     }
-    if view.opens_count > 0 && schedule.labels.contains_key(LABEL) {
+    if plan.opens_count > 0 && schedule.labels.contains_key(LABEL) {
         let name = &schedule.name;
         words += &format!(
             "; it was imported, and cron may have sent that already: nothing opens after \
@@ -107,12 +106,9 @@ pub(super) async fn trigger(
         Some(read) => body::at_line(failure, &file, read),
         None => failure,
     })?;
-    for warning in &answer.warnings {
-        context.terminal.say(&format!("warning: {warning}"));
-    }
-    let view = TriggerView::from(answer);
-    let next = format!("next: reveille run watch {}", view.name());
-    context.terminal.show(&view)?;
+    context.warn(&answer.warnings);
+    let next = format!("next: reveille run watch {}", answer.name());
+    context.terminal.show(&answer)?;
     context.terminal.say(if dry_run { CHECKED } else { &next });
     Ok(())
 }
@@ -129,7 +125,8 @@ pub(super) async fn delete(
     let request = DeleteScheduleRequest { tenant, name: name.clone(), validate_only: dry_run };
     let safety = if dry_run { RetrySafety::Read } else { RetrySafety::Once };
     let answer = context.client.ask(safety, request).await?;
-    context.terminal.show(&DeletedView { name, index: answer.index, open_runs: answer.open_runs, dry_run })?;
+    let words = deleted(&name, &answer, dry_run);
+    context.terminal.show(&Answer::new(&answer, name, words))?;
     context.checked(dry_run);
     Ok(())
 }

@@ -7,7 +7,6 @@ use crate::cli::args::CreateArgs;
 use crate::cli::commands::CommandContext;
 use crate::cli::failure::Stop;
 use crate::cli::recipients::{self, Recipients};
-use crate::cli::view::schedule::{CreationView, DuplicateView, ScheduleView};
 use crate::format;
 
 /// Creates the schedule.
@@ -19,15 +18,7 @@ pub async fn run(context: &CommandContext<'_>, tenant: String, args: CreateArgs)
     let request = CreateScheduleRequest { schedule, request_id, validate_only: dry_run };
     let answer = context.change(request).await.map_err(|failure| at_line(failure, &given, &recipients))?;
     print_notes(context, &recipients, &answer, dry_run);
-    let creation = creation(&recipients, &answer);
-    context.terminal.show(&ScheduleView::from(answer.schedule.unwrap_or_default()).with_creation(creation))
-}
-
-fn creation(recipients: &Recipients, answer: &CreateScheduleResponse) -> CreationView {
-    let line = |place: u32| recipients.lines.get(place as usize).copied().unwrap_or_default();
-    let duplicates = answer.duplicates.iter();
-    let duplicates = duplicates.map(|one| DuplicateView { line: line(one.recipient), same_as: line(one.same_as) });
-    CreationView { created: answer.created, duplicates: duplicates.collect(), bad_rows: recipients.bad.clone() }
+    context.terminal.answer(&answer, answer.schedule.as_ref())
 }
 
 fn print_notes(context: &CommandContext<'_>, recipients: &Recipients, answer: &CreateScheduleResponse, dry_run: bool) {
@@ -41,9 +32,7 @@ fn print_notes(context: &CommandContext<'_>, recipients: &Recipients, answer: &C
         let duplicates = format::counted(answer.duplicates.len() as u64, "duplicate");
         context.terminal.say(&format!("{duplicates} left out: each address gets one email a run"));
     }
-    for warning in &answer.warnings {
-        context.terminal.say(&format!("warning: {warning}"));
-    }
+    context.warn(&answer.warnings);
     context.terminal.say(match (dry_run, answer.created) {
         (true, _) => "checked; nothing was changed",
         (false, true) => "created",

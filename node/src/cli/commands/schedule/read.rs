@@ -1,7 +1,7 @@
 //! `reveille schedule list`, `show` and `history`, and the reads of schedules that other commands share.
 
 use reveille_proto::admin::v1::{
-    GetScheduleRequest, GetScheduleResponse, ListScheduleHistoryRequest, ListSchedulesRequest, ScheduleState,
+    GetScheduleRequest, GetScheduleResponse, ListScheduleHistoryRequest, ListSchedulesRequest, Schedule, ScheduleState,
 };
 use reveille_proto::{ListPage, Listing};
 
@@ -10,8 +10,6 @@ use crate::cli::client::RetrySafety;
 use crate::cli::commands::{CommandContext, Seen};
 use crate::cli::failure::{Failure, Stop};
 use crate::cli::manifest::export;
-use crate::cli::view::history::HistoryView;
-use crate::cli::view::schedule::{LabelledView, ScheduleView};
 use crate::cli::word::name as name_of;
 
 /// End of the message about an older node, which does not send bodies.
@@ -26,12 +24,7 @@ pub(super) async fn list(
 ) -> Result<(), Stop> {
     let states = states.iter().map(|word| state_of(word)).collect();
     let request = ListSchedulesRequest { tenant, states, selector, ..ListSchedulesRequest::default() };
-    let page = |size, token| page(context, request.clone().at(context.stale, size, token));
-    if request.selector.is_empty() {
-        return context.list(paging, page).await;
-    }
-    let labelled = async |size, token| Ok(page(size, token).await?.map(LabelledView));
-    context.list(paging, labelled).await
+    context.list(paging, |size, token| page(context, request.clone().at(context.stale, size, token))).await
 }
 
 fn state_of(word: &str) -> i32 {
@@ -42,7 +35,7 @@ pub(super) async fn show(context: &CommandContext<'_>, tenant: String, name: Str
     let request = GetScheduleRequest { tenant, name, stale: context.stale, with_body: false };
     let fetch = async || {
         let answer = get(context, request.clone()).await?;
-        Ok(Seen::of(ScheduleView::from(answer.schedule.unwrap_or_default()), answer.freshness))
+        Ok(Seen::of(answer.schedule.unwrap_or_default(), answer.freshness))
     };
     context.one(watch, fetch).await
 }
@@ -61,19 +54,15 @@ pub(super) async fn history(
     name: String,
     paging: Paging,
 ) -> Result<(), Stop> {
-    let request = ListScheduleHistoryRequest { tenant, name, ..ListScheduleHistoryRequest::default() };
-    context.list(paging, |size, token| context.page::<HistoryView, _>(request.clone(), size, token)).await
+    context.list_of(paging, ListScheduleHistoryRequest { tenant, name, ..Default::default() }).await
 }
 
 /// Reads one page of the schedules.
-pub async fn page(
-    context: &CommandContext<'_>,
-    request: ListSchedulesRequest,
-) -> Result<ListPage<ScheduleView>, Failure> {
+pub async fn page(context: &CommandContext<'_>, request: ListSchedulesRequest) -> Result<ListPage<Schedule>, Failure> {
     let selector = request.selector.clone();
     let answer = context.client.ask(RetrySafety::Read, request).await?;
     heeded(&selector, &answer.selector)?;
-    Ok(ListSchedulesRequest::page(answer).map(ScheduleView::from))
+    Ok(ListSchedulesRequest::page(answer))
 }
 
 pub async fn get(context: &CommandContext<'_>, request: GetScheduleRequest) -> Result<GetScheduleResponse, Failure> {

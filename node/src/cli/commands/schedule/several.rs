@@ -4,18 +4,20 @@
 //! name. A schedule that gets the label in between was not shown, and is not changed. The number is limited so that the
 //! user can read the names.
 
-use reveille_proto::admin::v1::{ListSchedulesRequest, PauseScheduleRequest, ResumeScheduleRequest};
+use reveille_proto::admin::v1::{
+    ListSchedulesRequest, PauseScheduleRequest, ResumeScheduleRequest, Schedule, ScheduleState,
+};
 
 use reveille_proto::Listing;
 
 use super::read;
+use crate::api_json::word;
 use crate::cli::args::Format;
 use crate::cli::client::RetrySafety;
 use crate::cli::commands::imported::warn_of_placeholder;
 use crate::cli::commands::{CHECKED, CommandContext};
 use crate::cli::failure::{Exit, Failure, Stop};
-use crate::cli::view::schedule::ScheduleView;
-use crate::cli::view::several::{Outcome, PausedView, SeveralView};
+use crate::cli::view::several::{Outcome, SeveralView};
 use crate::format;
 
 /// Limit of schedules that one command changes.
@@ -37,10 +39,10 @@ impl BulkChange {
     }
 
     /// Returns the state that a schedule must be in for this change.
-    fn acts_on(&self) -> &'static str {
+    fn acts_on(&self) -> ScheduleState {
         match self {
-            BulkChange::Pause(_) => "active",
-            BulkChange::Resume => "paused",
+            BulkChange::Pause(_) => ScheduleState::Active,
+            BulkChange::Resume => ScheduleState::Paused,
         }
     }
 
@@ -60,25 +62,26 @@ pub async fn run(
     change: BulkChange,
     dry_run: bool,
 ) -> Result<(), Stop> {
+    context.terminal.check_columns::<SeveralView>()?;
     let chosen = choose(context, &tenant, &selector, &change).await?;
     let all = chosen.len() as u64;
     let (meant, left): (Vec<_>, Vec<_>) = chosen.into_iter().partition(|one| one.state() == change.acts_on());
     let mut rows = Vec::with_capacity(meant.len());
     for schedule in meant {
-        rows.push(preview(context, &tenant, &change, schedule.own_name()).await?);
+        rows.push(preview(context, &tenant, &change, &schedule.name).await?);
     }
     if !left.is_empty() {
         let few = format::counted(left.len() as u64, "schedule");
-        context.terminal.say(&format!("{few} of {all} left as they are: not {}", change.acts_on()));
+        context.terminal.say(&format!("{few} of {all} left as they are: not {}", word(change.acts_on().as_str_name())));
     }
     if dry_run {
-        list(context, &change, &rows)?;
+        context.terminal.list(&rows)?;
         context.terminal.say(CHECKED);
         return Ok(());
     }
     if rows.is_empty() {
         // A message has already said that all are left unchanged. Programs get an empty list.
-        return if context.terminal.format() == Format::Table { Ok(()) } else { list(context, &change, &rows) };
+        return if context.terminal.format() == Format::Table { Ok(()) } else { context.terminal.list(&rows) };
     }
     let names: Vec<String> = rows.iter().map(SeveralView::in_words).collect();
     let count = format::counted(rows.len() as u64, "schedule");
@@ -97,7 +100,7 @@ pub async fn run(
             }
         }
     }
-    list(context, &change, &rows)?;
+    context.terminal.list(&rows)?;
     let undone = rows.iter().filter(|row| row.outcome != change.done()).count();
     match (undone, stopped) {
         (0, _) => Ok(()),
@@ -112,14 +115,6 @@ pub async fn run(
     }
 }
 
-/// Prints the outcome of each schedule.
-fn list(context: &CommandContext<'_>, change: &BulkChange, rows: &[SeveralView]) -> Result<(), Stop> {
-    match change {
-        BulkChange::Pause(_) => context.terminal.list(&rows.iter().cloned().map(PausedView).collect::<Vec<_>>()),
-        BulkChange::Resume => context.terminal.list(rows),
-    }
-}
-
 fn capital(verb: &str) -> String {
     verb.get(..1).unwrap_or_default().to_uppercase() + verb.get(1..).unwrap_or_default()
 }
@@ -130,7 +125,7 @@ async fn choose(
     tenant: &str,
     selector: &str,
     change: &BulkChange,
-) -> Result<Vec<ScheduleView>, Failure> {
+) -> Result<Vec<Schedule>, Failure> {
     let request = ListSchedulesRequest {
         tenant: tenant.to_owned(),
         selector: selector.to_owned(),

@@ -1,7 +1,7 @@
 //! `reveille schedule update`: reads the schedule, shows the changes, and makes them if the schedule is still the same.
 
 use prost_types::FieldMask;
-use reveille_proto::admin::v1::{ScheduleBody, UpdateScheduleRequest};
+use reveille_proto::admin::v1::{ScheduleBody, UpdateScheduleRequest, UpdateScheduleResponse};
 
 use super::body::{at_line, changed_content, recipients};
 use crate::cli::args::{Format, UpdateArgs};
@@ -10,7 +10,7 @@ use crate::cli::commands::{CHECKED, CommandContext};
 use crate::cli::failure::{Failure, Stop};
 use crate::cli::instant::to_wire;
 use crate::cli::recipients::Recipients;
-use crate::cli::view::update::UpdateView;
+use crate::cli::view::update::lines;
 use crate::format;
 
 /// Updates the schedule. With `--dry-run` it only shows what would change.
@@ -23,10 +23,9 @@ pub async fn run(context: &CommandContext<'_>, tenant: String, args: UpdateArgs)
         None => failure,
     };
     let preview_request = UpdateScheduleRequest { validate_only: true, ..request.clone() };
-    let seen = context.client.ask(RetrySafety::Read, preview_request).await.map_err(named)?;
-    let etag = seen.former.as_ref().map(|former| former.etag.clone()).unwrap_or_default();
-    let duplicates = seen.duplicates.len() as u64;
-    let plan = UpdateView::from(seen);
+    let plan = context.client.ask(RetrySafety::Read, preview_request).await.map_err(named)?;
+    let etag = plan.former.as_ref().map(|former| former.etag.clone()).unwrap_or_default();
+    let duplicates = plan.duplicates.len() as u64;
     if duplicates > 0 {
         let duplicates = format::counted(duplicates, "duplicate");
         context.terminal.say(&format!("{duplicates} left out: each address gets one email a run"));
@@ -37,12 +36,12 @@ pub async fn run(context: &CommandContext<'_>, tenant: String, args: UpdateArgs)
     }
     // A table has the same lines, so that they are not printed twice.
     if context.terminal.format() != Format::Table {
-        plan.lines().iter().for_each(|line| context.terminal.say(line));
+        lines(&plan).iter().for_each(|line| context.terminal.say(line));
     }
     let answer = context.change(UpdateScheduleRequest { etag, ..request }).await.map_err(named)?;
     // Prints the plan that the update was based on: a stored answer, after a repeated request, no longer has the former
     // values.
-    context.terminal.show(&plan.made(answer.schedule.unwrap_or_default()))
+    context.terminal.show(&UpdateScheduleResponse { schedule: answer.schedule, ..plan })
 }
 
 /// Returns the request, and the new recipients if the flags name any.

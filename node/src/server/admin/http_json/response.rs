@@ -6,7 +6,7 @@ use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use http_body_util::BodyExt;
-use prost_reflect::{DynamicMessage, MessageDescriptor, SerializeOptions};
+use prost_reflect::{DynamicMessage, MessageDescriptor};
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -15,6 +15,7 @@ use tonic_types::StatusExt;
 
 use super::routes::BodyPart;
 use super::{FRAME_HEAD, HttpCall, HttpMethod};
+use crate::api_json::of_dynamic;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const JSON_LINES: HeaderValue = HeaderValue::from_static("application/jsonl");
@@ -112,7 +113,7 @@ impl Messages {
 }
 
 fn one(message: &DynamicMessage) -> Response {
-    let mut response = (StatusCode::OK, to_json(message).to_string()).into_response();
+    let mut response = (StatusCode::OK, of_dynamic(message).to_string()).into_response();
     response.headers_mut().insert(header::CONTENT_TYPE, JSON);
     if let Some(etag) = etag(message) {
         response.headers_mut().insert(header::ETAG, etag);
@@ -142,7 +143,7 @@ async fn stream(mut messages: Messages, method: &HttpMethod) -> Response {
         let mut next = Ok(first);
         loop {
             let line = match &next {
-                Ok(Some(message)) => to_json(message),
+                Ok(Some(message)) => of_dynamic(message),
                 Ok(None) => return,
                 Err(status) => json!({ "error": problem_fields(http_status(status), status, None) }),
             };
@@ -157,12 +158,6 @@ async fn stream(mut messages: Messages, method: &HttpMethod) -> Response {
     let mut response = Body::from_stream(ReceiverStream::new(received)).into_response();
     response.headers_mut().insert(header::CONTENT_TYPE, JSON_LINES);
     response
-}
-
-/// Returns the canonical JSON of a message, with fields that have their default.
-fn to_json(message: &DynamicMessage) -> Value {
-    let options = SerializeOptions::new().skip_default_fields(false);
-    message.serialize_with_options(serde_json::value::Serializer, &options).unwrap_or(Value::Null)
 }
 
 /// Returns a problem of RFC 9457. Paths of fields are those of the body of the request.
