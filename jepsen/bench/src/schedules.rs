@@ -147,9 +147,10 @@ async fn make_backup(admin: AdminClient) -> Result<Value> {
     let begun = Instant::now();
     let made: Value = serde_json::from_str(&admin.back_up().await?)?;
     let seconds = rounded(begun.elapsed().as_secs_f64());
-    Ok(
-        json!({"seconds": seconds, "bytes": made["bytes"], "copied_bytes": made["copied_bytes"], "files": made["files"]}),
-    )
+    // Numbers of 64 bits are texts in the API's JSON.
+    let number = |field: &str| made[field].as_str().and_then(|digits| digits.parse::<u64>().ok());
+    let (bytes, copied_bytes, files) = (number("bytes"), number("copiedBytes"), number("files"));
+    Ok(json!({"seconds": seconds, "bytes": bytes, "copied_bytes": copied_bytes, "files": files}))
 }
 
 /// Returns some percentiles of sorted durations, in milliseconds.

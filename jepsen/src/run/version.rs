@@ -9,6 +9,7 @@ use serde::Deserialize;
 
 /// The version of a binary.
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Version {
     /// Crash points, if the binary was built with them.
     #[serde(default)]

@@ -60,12 +60,10 @@ async fn list_is_sent_by_its_parts_and_sealed() {
     let fake = empty().await;
     let ended = import(&fake, &path, "-o json --request-id r1").await;
     let json = ended.json();
-    assert_eq!(
-        keys(&json),
-        "columns duplicates index lacking name parts parts_sent parts_there recipients refused rows seal sealed_at tenant"
-    );
-    let counts = ["rows", "recipients", "refused", "duplicates", "parts", "parts_sent", "parts_there"];
-    assert_eq!(counts.map(|key| json[key].clone()), [3, 2, 0, 1, 1, 1, 0].map(|count| json!(count)));
+    assert_eq!(keys(&json), "audience duplicates partsSent partsThere refused rows");
+    let counts = ["rows", "refused", "duplicates", "partsSent", "partsThere"];
+    assert_eq!(counts.map(|key| json[key].clone()), [3, 0, 1, 1, 0].map(|count| json!(count)));
+    assert_eq!((&json["audience"]["recipients"], &json["audience"]["parts"]), (&json!(2), &json!(1)));
     assert_eq!(ended.stderr, "1 duplicate left out: the first row of an address stays\n");
     assert_eq!(fake.methods(), ["PrepareAudience", "PrepareAudience", "PutPart", "SealAudience"]);
     let put: v1::PutPartRequest = fake.requests("PutPart").remove(0);
@@ -123,7 +121,7 @@ async fn present_part_is_not_sent_again() {
         _ => Err(unknown(method)),
     });
     let json = import(&fake.await, &path, "-o json").await.json();
-    assert_eq!((json["parts_sent"].clone(), json["parts_there"].clone()), (json!(0), json!(1)));
+    assert_eq!((json["partsSent"].clone(), json["partsThere"].clone()), (json!(0), json!(1)));
 }
 
 #[tokio::test]
@@ -145,7 +143,7 @@ async fn cluster_that_is_away_for_a_moment_is_asked_again() {
         _ => Err(unknown(method)),
     });
     let ended = import(&fake.await, &path, "-o json").await;
-    assert_eq!(ended.json()["parts_sent"], 1);
+    assert_eq!(ended.json()["partsSent"], 1);
 }
 
 /// Starts a fake cluster whose only node has no space for a part.
@@ -194,7 +192,7 @@ async fn rows_that_cannot_be_used_stop_it_before_anything_is_asked() {
     let no_at_sign = "'postmaster' has no '@': an address is LOCAL@DOMAIN";
     let blank = "a blank (U+0020) at character 2 is not allowed in the local part";
     let rows = json!([{ "line": 3, "problem": no_at_sign }, { "line": 5, "problem": blank }]);
-    assert_eq!(error["bad_rows"], json!({ "count": 2, "shown": rows }));
+    assert_eq!(error["badRows"], json!({ "count": 2, "shown": rows }));
     assert_eq!(error["next"], "correct them, or leave them out with --skip-bad-rows");
     assert!(fake.methods().is_empty(), "{:?}", fake.methods());
 

@@ -31,9 +31,9 @@ async fn list_filters_and_export_is_in_the_order_of_the_log() {
     let filter = "--caller local --tenant acme --command relay_put --since 2026-03-02T00:00:00Z";
     let listed = fake.reveille(&format!("audit list {filter} -o json")).await.json();
     let record = json!({
-        "index": 7, "time": "2026-03-02T00:00:00Z", "caller": "00000000000000ff", "tenant": null,
-        "command": "relay_put", "object": "main", "request_id": null, "reason": null, "outcome": "done",
-        "previous": "00", "hash": "a0", "record": "01fe",
+        "index": "7", "time": "2026-03-02T00:00:00Z", "caller": "00000000000000ff", "tenant": "",
+        "command": "relay_put", "object": "main", "requestId": "", "reason": "", "outcome": "done",
+        "previous": "00", "hash": "a0", "record": "Af4=",
     });
     assert_eq!(listed, json!([record]));
     let table = fake.reveille("audit list").await.stdout;

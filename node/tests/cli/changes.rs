@@ -87,9 +87,9 @@ async fn trigger_that_is_only_looked_at_shows_no_run_that_is_there() {
                 would cancel 2 runs more\n";
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(0), card), "{ended:?}");
     let json = fake.reveille("schedule trigger morning --dry-run -o json").await.json();
-    assert_eq!((&json["run"], &json["opened_index"], &json["audience"]), (&Value::Null, &Value::Null, &1_200.into()));
-    assert_eq!(json["cancelled_runs"], json!([{"run": "r7.0", "cancelled": 1_000, "claimed": 14}]));
-    assert_eq!(json["cancelled_runs_more"], 2);
+    assert_eq!((&json["run"]["run"], &json["run"]["audience"]), (&"".into(), &1_200.into()));
+    assert_eq!(json["cancelled"], json!([{"run": "r7.0", "cancelled": 1_000, "claimed": 14}]));
+    assert_eq!(json["cancelledMore"], 2);
 }
 
 #[tokio::test]
@@ -180,7 +180,7 @@ async fn resume_shows_what_would_open_before_it_is_confirmed() {
     assert_eq!(fake.methods().len(), 1, "it only looked");
 
     let ended = fake.reveille("schedule resume morning --yes -o json").await;
-    assert_eq!((ended.code, ended.json()["opens_count"].clone()), (Some(0), 1.into()));
+    assert_eq!((ended.code, ended.json()["opensCount"].clone()), (Some(0), 1.into()));
     let asked: Vec<v1::ResumeScheduleRequest> = fake.requests("ResumeSchedule");
     let asked: Vec<(bool, &str)> = asked.iter().map(|asked| (asked.validate_only, asked.etag.as_str())).collect();
     assert_eq!(asked, [(true, ""), (true, ""), (false, "v7")]);
@@ -245,7 +245,7 @@ async fn pause_of_a_run_says_what_may_still_arrive() {
         "paused: holds on every node since log index 11; silent, waited out: c; past the gate before, 1 email may still \
          arrive:\n  r5.0 #3 (1.2.7.0)\n"
     );
-    assert_eq!(ended.json()["barrier"]["index"], 11);
+    assert_eq!(ended.json()["barrier"]["index"], "11");
     let asked: Vec<v1::PauseRunRequest> = fake.requests("PauseRun");
     assert_eq!(asked.first().map(|asked| asked.reason.as_str()), Some("hm"));
 }
@@ -312,8 +312,8 @@ async fn backfill_counts_before_it_opens_and_says_what_is_left() {
     let line = "schedule backfill morning --from 2026-03-01T00:00:00Z --to 2026-03-05T00:00:00Z";
     let looked = fake.reveille(&format!("{line} --dry-run -o json")).await;
     assert_eq!(
-        (looked.code, looked.json()["opened"].clone(), looked.json()["first_run"].clone()),
-        (Some(0), 4.into(), serde_json::Value::Null)
+        (looked.code, looked.json()["opened"].clone(), looked.json()["firstRun"].clone()),
+        (Some(0), 4.into(), "".into())
     );
     let unconfirmed = fake.reveille(line).await;
     assert_eq!(unconfirmed.code, Some(2), "{unconfirmed:?}");

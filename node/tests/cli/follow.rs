@@ -40,7 +40,8 @@ async fn watched_list_prints_one_object_per_changed_row() {
     let lines: Vec<Value> = ended.stdout.lines().map(|line| serde_json::from_str(line).expect("an object")).collect();
     let told: Vec<String> =
         lines.iter().map(|row| format!("{} {} {}", row["name"], row["state"], row["change"])).collect();
-    let told: Vec<String> = told.iter().map(|words| words.replace('"', "")).collect();
+    let told: Vec<String> =
+        told.iter().map(|words| words.replace('"', "").replace("SCHEDULE_STATE_", "").to_lowercase()).collect();
     assert_eq!(
         told,
         ["a active added", "b active added", "b paused changed", "c active added", "a active gone"],

@@ -103,7 +103,7 @@ async fn dry_run_of_import_needs_no_cluster_and_shows_each_line() {
     let ended = import(None, &[&file.path(), "--sender", "cron@example.com", "--dry-run", "-o", "json"]).await;
     assert_eq!(ended.code, Some(7), "{ended:?}");
     let json = ended.json();
-    let fields = "cron line next outcome reason recipients schedule sender source subject user warnings zone zone_from";
+    let fields = "cron line next outcome reason recipients schedule sender source subject user warnings zone zoneFrom";
     assert_eq!(keys(&json[0]), fields);
     assert_eq!(lines(&json, "line"), [4, 5, 6, 7, 9]);
     assert_eq!(lines(&json, "outcome"), ["planned", "planned", "refused", "refused", "left_out"]);
@@ -112,7 +112,7 @@ async fn dry_run_of_import_needs_no_cluster_and_shows_each_line() {
         [json!("report-all"), json!("week-over"), json!(null), json!(null), json!("silent")]
     );
     assert_eq!((&json[0]["cron"], &json[0]["zone"]), (&json!("30 2 * * 1-5"), &json!("America/New_York")));
-    assert_eq!((&json[0]["subject"], &json[0]["zone_from"]), (&json!("Nightly report"), &json!("cron_tz")));
+    assert_eq!((&json[0]["subject"], &json[0]["zoneFrom"]), (&json!("Nightly report"), &json!("cron_tz")));
     assert_eq!(json[0]["recipients"], json!(["ops@example.com"]));
     assert_eq!(json[0]["next"].as_array().map(Vec::len), Some(3));
     assert_eq!(keys(&json[0]["next"][0]), "instant local remark");

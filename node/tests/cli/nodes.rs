@@ -44,7 +44,7 @@ async fn version_makes_no_request() {
     assert_eq!(json["version"], env!("CARGO_PKG_VERSION"));
     assert!(json["tzdb"].as_str().is_some_and(|version| version.starts_with("20")), "{json}");
     assert_eq!(json["level"], reveille_ledger::LEVEL);
-    assert_eq!(json.get("crash_points").is_some(), cfg!(feature = "crash-points"), "no release has any: {json}");
+    assert_eq!(json.get("crashPoints").is_some(), cfg!(feature = "crash-points"), "no release has any: {json}");
 }
 
 #[tokio::test]
@@ -54,7 +54,7 @@ async fn stale_answer_says_how_old_it_is() {
     let fake = Fake::answering("GetRun", answer).await;
     let ended = fake.reveille("run show r1.0 --stale -o json").await;
     assert_eq!(ended.stderr, "stale: from the node's local state at log index 42, 3s old\n");
-    assert_eq!(ended.json()["state"], "unspecified");
+    assert_eq!(ended.json()["state"], "RUN_STATE_UNSPECIFIED");
     let asked: Vec<v1::GetRunRequest> = fake.requests("GetRun");
     assert!(asked.iter().all(|request| request.stale && request.tenant == "default"));
 }

@@ -38,11 +38,9 @@ async fn fake() -> Fake {
 async fn status_shows_doubts_and_what_fires_next() {
     let fake = fake().await;
     let json = fake.reveille("restore status -o json").await.json();
-    let times = json!({
-        "backup_time": "1970-01-01T00:00:00Z", "restore_time": "1970-01-02T00:00:00Z", "accept_time": null,
-    });
+    let times = json!({"backupTime": "1970-01-01T00:00:00Z", "restoreTime": "1970-01-02T00:00:00Z"});
     let next = json!([{"tenant": "default", "schedule": "daily", "due": "1970-01-04T00:00:00Z"}]);
-    assert_eq!(json, json!({"restore": times, "in_doubt": 3, "active_schedules": 1, "upcoming": next}));
+    assert_eq!(json, json!({"restore": times, "inDoubt": "3", "activeSchedules": "1", "upcoming": next}));
     let ended = fake.reveille("restore status").await;
     assert!(ended.stdout.contains("3 emails") && ended.stdout.contains("daily"), "{ended:?}");
     assert!(ended.stderr.contains("reveille restore accept --former-cluster-is-dead"), "{ended:?}");
@@ -58,7 +56,7 @@ async fn accept_needs_the_statement_and_a_confirmation() {
     assert!(unconfirmed.stderr.contains("3 emails in doubt"), "{unconfirmed:?}");
     assert!(fake.requests::<v1::AcceptRestoreRequest>("AcceptRestore").is_empty());
     let json = fake.reveille("restore accept --former-cluster-is-dead --yes -o json").await.json();
-    assert_eq!(json["accept_time"], json!("1970-01-03T00:00:00Z"));
+    assert_eq!(json["restore"]["acceptTime"], json!("1970-01-03T00:00:00Z"));
     let asked: Vec<v1::AcceptRestoreRequest> = fake.requests("AcceptRestore");
     assert_eq!(asked, [v1::AcceptRestoreRequest { former_cluster_is_dead: true }]);
 }

@@ -46,7 +46,10 @@ async fn rotation_is_confirmed_and_repeated_until_no_member_is_waited_for() {
     let unconfirmed = fake.reveille("cluster ca rotate").await;
     assert!(unconfirmed.code == Some(2) && unconfirmed.stderr.contains("aa"), "{unconfirmed:?}");
     let rotated = fake.reveille("cluster ca rotate --yes -o json").await;
-    assert_eq!(rotated.json(), json!({"fingerprint": "bb", "next_fingerprint": null, "step": null, "waits_for": []}));
+    let authority = json!({
+        "fingerprint": "bb", "nextFingerprint": "", "step": "ROTATION_STEP_UNSPECIFIED", "waitsFor": [],
+    });
+    assert_eq!(rotated.json(), json!({"authority": authority}));
     for step in ["trust the new authority too", "use the new authority", "forget the former authority"] {
         assert_eq!(rotated.stderr.matches(step).count(), 1, "{rotated:?}");
     }
@@ -63,5 +66,5 @@ async fn rotation_that_waits_names_the_member_and_what_helps() {
     assert!(waits.stderr.contains("the rotation waits: c does not answer"), "{waits:?}");
     assert!(waits.stderr.contains("the same command goes on"), "{waits:?}");
     let status = fake.reveille("cluster ca status -o json").await.json();
-    assert_eq!(status["step"], json!(null));
+    assert_eq!(status["step"], json!("ROTATION_STEP_ADDING"));
 }

@@ -133,7 +133,7 @@ async fn dry_run_ends_as_the_deed_would_and_prints_an_object() {
         let fake = ending(state, event("sent", 250, "ok")).await;
         let ended = send(&fake, &what).await;
         assert_eq!((ended.code, &ended.json()["outcome"]), (Some(code), &json!(outcome)), "{ended:?}");
-        assert_eq!((&ended.json()["run"], &ended.json()["dry_run"]), (&json!(null), &json!(true)));
+        assert_eq!((&ended.json()["run"], &ended.json()["dryRun"]), (&json!(null), &json!(true)));
         assert_eq!(fake.methods(), ["SendTest"], "nothing was opened");
         if code == 4 {
             assert_eq!(ended.error()["reason"], "OPTED_OUT");

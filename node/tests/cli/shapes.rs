@@ -1,4 +1,4 @@
-//! The fields of `-o json` output that scripts rely on. Fields may be added, but not removed or renamed.
+//! The JSON of `-o json`: the API's own. A read prints the resource, a list an array of them, a change the whole answer.
 
 use reveille_proto::admin::v1;
 use serde_json::{Value, json};
@@ -86,17 +86,19 @@ async fn shape_of_schedule() {
     holds(
         &json,
         json!({
-            "tenant": "default", "name": "morning", "number": 12, "state": "active", "when": "daily 09:05 mon,fri",
-            "zone": "America/New_York", "recipients": 3, "content_hash": "c0", "etag": "v1", "index": 12,
+            "tenant": "default", "name": "morning", "number": "12", "state": "SCHEDULE_STATE_ACTIVE",
+            "when": {"daily": {"hour": 9, "minute": 5, "days": "mon,fri"}},
+            "zone": "America/New_York", "recipients": 3, "contentHash": "c0", "etag": "v1", "index": "12",
             "next": [{"instant": "2026-03-08T07:00:00Z", "local": "2026-03-08T03:00:00-04:00", "remark": ""}],
             "policies": {
-                "dst_gap": "after", "dst_overlap": "first", "catch_up": "one", "start_within_ms": 43_200_000,
-                "finish_by_ms": 86_400_000, "in_doubt": "assume_sent", "max_attempts": 5, "retention_ms": 86_400_000_i64 * 90,
-                "overlap": "buffer_one", "min_gap_ms": 0, "jitter_ms": 0,
+                "dstGap": "DST_GAP_AFTER", "dstOverlap": "DST_OVERLAP_FIRST", "catchUp": "CATCH_UP_ONE",
+                "startWithin": "43200s", "finishBy": "86400s", "inDoubt": "IN_DOUBT_ASSUME_SENT", "maxAttempts": 5,
+                "retention": "7776000s", "overlap": "OVERLAP_BUFFER_ONE",
             },
-            "reason": null, "start": null, "end": null, "max_runs": null,
+            "reason": "", "labels": {}, "ofCampaign": false,
         }),
     );
+    assert!(json.get("start").is_none() && json.get("maxRuns").is_none(), "what is not set is left out: {json}");
 }
 
 #[tokio::test]
@@ -107,15 +109,15 @@ async fn shape_of_run() {
         &json,
         json!({
             "run": "r1042.3", "tenant": "default", "schedule": "morning", "nominal": "2026-03-08T09:05:00",
-            "cause": "catch_up", "state": "open", "audience": 3, "opened_index": 1042, "finished_index": null,
+            "cause": "RUN_CAUSE_CATCH_UP", "state": "RUN_STATE_OPEN", "audience": 3, "openedIndex": "1042",
             "counts": {
                 "pending": 1, "claimed": 0, "sent": 2, "assumed": 0, "dead": 0, "suppressed": 0, "expired": 0,
-                "cancelled": 0, "in_doubt": 0,
+                "cancelled": 0, "inDoubt": 0,
             },
-            "due": "2026-03-08T13:05:00Z", "finish_by": null,
+            "due": "2026-03-08T13:05:00Z",
         }),
     );
-    assert!(json.get("barrier").is_none(), "only of a run that was just paused or cancelled");
+    assert!(json.get("finishedIndex").is_none(), "{json}");
 }
 
 #[tokio::test]
@@ -174,8 +176,8 @@ async fn shape_of_history() {
     assert_eq!(
         fake.reveille("schedule history morning -o json").await.json(),
         json!([
-            {"nominal": "n2", "last": "n2", "outcome": "fired", "reason": null, "count": 1, "run": "r9.0", "index": 9},
-            {"nominal": "n0", "last": "n1", "outcome": "coalesced", "reason": "a later one stands for it", "count": 2, "run": null, "index": 8},
+            {"nominal": "n2", "last": "n2", "outcome": "HISTORY_OUTCOME_FIRED", "reason": "", "count": 1, "run": "r9.0", "index": "9"},
+            {"nominal": "n0", "last": "n1", "outcome": "HISTORY_OUTCOME_COALESCED", "reason": "a later one stands for it", "count": 2, "run": "", "index": "8"},
         ])
     );
 }
@@ -200,10 +202,10 @@ async fn shape_of_explanation() {
     };
     answer.set_state(v1::RecipientState::InDoubt);
     let fake = Fake::answering("Explain", answer).await;
-    let event = json!({"index": 7, "instant": "2026-03-08T13:05:00Z", "what": "sent", "node": "a", "fence": "1.2.7.0", "detail": null});
+    let event = json!({"index": "7", "instant": "2026-03-08T13:05:00Z", "what": "sent", "node": "a", "fence": "1.2.7.0", "detail": "", "relay": "", "code": 0, "enhanced": "", "text": ""});
     assert_eq!(
         fake.reveille("explain r5.0 ann@example.com -o json").await.json(),
-        json!({"run": "r5.0", "recipient": "ann@example.com", "number": 3, "state": "in_doubt", "events": [event]})
+        json!({"run": "r5.0", "recipient": "ann@example.com", "number": 3, "state": "RECIPIENT_STATE_IN_DOUBT", "events": [event]})
     );
 }
 
@@ -219,8 +221,10 @@ async fn opt_out_names_crossed_handoffs_and_silent_nodes() {
     assert_eq!(
         fake.reveille("optout add Ann@example.com -o json").await.json(),
         json!({
-            "recipient": "ann@example.com", "index": 11, "unconfirmed": ["c"],
-            "crossed": [{"run": "r5.0", "number": 3, "fence": "1.2.7.0"}],
+            "recipient": "ann@example.com",
+            "barrier": {
+                "index": "11", "crossed": [{"run": "r5.0", "number": 3, "fence": "1.2.7.0"}], "unconfirmed": ["c"],
+            },
         })
     );
     let fake = Fake::answering(
@@ -230,7 +234,7 @@ async fn opt_out_names_crossed_handoffs_and_silent_nodes() {
     .await;
     assert_eq!(
         fake.reveille("optout check bob@example.com -o json").await.json(),
-        json!({"recipient": "bob@example.com", "opted_out": false, "index": null, "at": null, "taken_back": null})
+        json!({"recipient": "bob@example.com", "optedOut": false})
     );
 }
 
@@ -252,7 +256,7 @@ async fn doubts_and_dead_letters() {
     let fake =
         Fake::answering("ListDoubts", v1::ListDoubtsResponse { doubts: vec![doubt], ..Default::default() }).await;
     let json = fake.reveille("in-doubt list -o json").await.json();
-    assert_eq!(keys(&json[0]), "cause claimed_at evidence fence message_id next node number recipient run since");
+    assert_eq!(keys(&json[0]), "cause claimedAt evidence fence messageId next node number recipient run since");
     let letter = v1::DeadLetter {
         run: "r5.0".into(),
         recipient: "bob@example.com".into(),
@@ -270,8 +274,8 @@ async fn doubts_and_dead_letters() {
     assert_eq!(
         json,
         json!([{
-            "run": "r5.0", "recipient": "bob@example.com", "number": 0, "code": 550, "enhanced": null,
-            "text": "no such user", "attempts": 1, "since": null,
+            "run": "r5.0", "recipient": "bob@example.com", "number": 0, "code": 550, "enhanced": "",
+            "text": "no such user", "attempts": 1,
         }])
     );
 }
@@ -327,17 +331,16 @@ async fn shape_of_cluster() {
     };
     let fake = Fake::answering("GetClusterStatus", answer).await;
     let json = fake.reveille("cluster status -o json").await.json();
-    assert_eq!(json["blocked_count"], 20_000);
+    assert_eq!(json["blockedCount"], 20_000);
     holds(
         &json,
-        json!({"cluster": "c1", "incarnation": 1, "group": 1, "leader": "a", "epoch": 4, "term": 2, "commit_index": 99, "test_clock_offset_ms": null, "leaderless_ms": null, "audit_head": "a0"}),
+        json!({"cluster": "c1", "incarnation": "1", "group": 1, "leader": "a", "epoch": "4", "term": "2", "commitIndex": "99", "auditHead": "a0"}),
     );
     assert_eq!(
-        json["backlog"],
+        json["backlogs"],
         json!([{
-            "pool": "default", "recipients": 1200, "oldest": "2026-03-08T13:05:00Z", "bound_per_second": 25.0,
-            "shrinks_per_second": 20.0, "eta_ms": 60_000, "measured": true, "waiting": 3,
-            "lower_bound": false,
+            "pool": "default", "recipients": "1200", "oldest": "2026-03-08T13:05:00Z", "boundPerSecond": 25.0,
+            "shrinksPerSecond": 20.0, "eta": "60s", "measured": true, "waiting": "3", "lowerBound": false,
         }])
     );
     assert_eq!(
@@ -352,13 +355,9 @@ async fn shape_of_cluster() {
                 2026-03-08T13:05:00Z; 20.0 a second, over in 1m (at most 25 a second)\n\nrun r9.0 of spring is \
                 blocked: no live node has part 0 of its audience\n\n19,999 runs blocked beside these\n";
     assert!(table.ends_with(told), "{table}");
-    let fields = "address applied_index clock_offset_ms crash_backoff_eighths crash_backoff_until drains id incarnation lag name no_room role state_hash stopping tzdb version";
-    assert_eq!((keys(&json["members"][0]), keys(&json["members"][1])), (fields.into(), fields.into()));
-    assert_eq!((&json["members"][0]["role"], &json["members"][0]["clock_offset_ms"]), (&json!("leader"), &json!(-3)));
-    assert_eq!(
-        (&json["members"][1]["role"], &json["members"][1]["applied_index"]),
-        (&json!("unreachable"), &Value::Null)
-    );
+    let (up, down) = (&json["members"][0], &json["members"][1]);
+    assert_eq!((&up["role"], &up["clockOffsetMs"]), (&json!("MEMBER_ROLE_LEADER"), &json!("-3")));
+    assert_eq!((&down["role"], down.get("appliedIndex")), (&json!("MEMBER_ROLE_UNREACHABLE"), None));
 }
 
 /// A default of none would send emails to another host unencrypted.
@@ -418,12 +417,15 @@ async fn shape_of_relay() {
     assert_eq!(
         json,
         json!({
-            "name": "main", "pool": "default", "host": "h", "port": 25, "tls": "starttls", "ca": "/ca.pem",
-            "tls_name": null, "credentials": "login", "rate_per_second": null, "max_sessions": 10,
-            "late_rate_per_second": null, "weight": 2,
-            "health": {
-                "node": "a", "condition": "parked", "cause": "454 Daily message quota exceeded",
-                "until": "1970-01-01T00:00:00Z", "sessions_open": 1, "rate_per_second": 2.5,
+            "index": "3",
+            "relay": {
+                "name": "main", "pool": "default", "host": "h", "port": 25, "tls": "RELAY_TLS_STARTTLS", "ca": "/ca.pem",
+                "tlsName": "", "credentials": "login", "ratePerSecond": 0.0, "maxSessions": 10,
+                "lateRatePerSecond": 0.0, "weight": 2,
+                "health": {
+                    "node": "a", "condition": "RELAY_CONDITION_PARKED", "cause": "454 Daily message quota exceeded",
+                    "until": "1970-01-01T00:00:00Z", "sessionsOpen": 1, "ratePerSecond": 2.5,
+                },
             },
         })
     );

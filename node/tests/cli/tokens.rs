@@ -22,7 +22,7 @@ fn deploy() -> v1::Token {
 fn shown() -> serde_json::Value {
     json!({
         "id": "00000000000000ff", "name": "deploy", "roles": ["pii", "editor"], "tenants": ["acme"],
-        "created_at": "2026-03-02T00:00:00Z", "expires_at": null, "revoked_at": null, "created_by": null, "valid": true,
+        "allTenants": false, "createdAt": "2026-03-02T00:00:00Z", "createdBy": "", "valid": true,
     })
 }
 

@@ -54,8 +54,8 @@ async fn change_is_shown_and_made_on_the_etag_that_was_read() {
     assert!(ended.stderr.contains("priority: 1 → 7"), "{}", ended.stderr);
     assert!(ended.stderr.contains("1 instant of the former timing, due by now"), "{}", ended.stderr);
     let json = ended.json();
-    assert_eq!(json["changes"], serde_json::json!([{ "field": "priority", "from": 1, "to": 7 }]));
-    assert_eq!((&json["etag"], &json["priority"]), (&"v2".into(), &7.into()));
+    let priorities = (&json["former"]["priority"], &json["schedule"]["priority"]);
+    assert_eq!((priorities, &json["schedule"]["etag"]), ((&1.into(), &7.into()), &"v2".into()));
     let asked = asked(&fake);
     let how: Vec<(bool, &str)> = asked.iter().map(|asked| (asked.validate_only, asked.etag.as_str())).collect();
     assert_eq!(how, [(true, ""), (false, "v1")]);

@@ -35,11 +35,11 @@ async fn status_shows_levels_versions_and_obstacles() {
     assert_eq!(
         json,
         json!({
-            "level": 1, "target_level": 1, "highest_level": 2,
+            "level": 1, "targetLevel": 1, "highestLevel": 2,
             "nodes": [
                 {"id": "a1", "name": "a", "votes": true, "level": 2, "version": "0.2.0"},
                 {"id": "b1", "name": "b", "votes": true, "level": 2, "version": "0.2.0"},
-                {"id": "c1", "name": "c", "votes": true, "level": 1, "version": null},
+                {"id": "c1", "name": "c", "votes": true, "level": 1},
             ],
             "obstacles": ["node c applies ledger level 1 and not 2"],
         })

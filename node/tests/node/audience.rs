@@ -64,16 +64,19 @@ fn import_goes_on_after_its_client_and_a_node_are_killed() {
     let ended: Ended = again.wait_with_output().expect("it ends").into();
     assert_eq!(ended.code, Some(0), "{ended:?}");
     let sealed = json(&ended);
-    assert_eq!((sealed["recipients"].as_u64(), sealed["parts"].as_u64()), (Some(ROWS.into()), Some(10)));
+    assert_eq!(
+        (sealed["audience"]["recipients"].as_u64(), sealed["audience"]["parts"].as_u64()),
+        (Some(ROWS.into()), Some(10))
+    );
     let of = |key: &str| sealed[key].as_u64().expect("a number");
-    assert_eq!(of("parts_sent") + of("parts_there"), 10, "{sealed}");
-    assert!(of("parts_there") >= 1, "{sealed}");
+    assert_eq!(of("partsSent") + of("partsThere"), 10, "{sealed}");
+    assert!(of("partsThere") >= 1, "{sealed}");
 
     // A repeated import has the same result. Another list with that name is refused before any upload.
     let two = nodes[1].again(folder, "two");
     let ended: Ended = import(folder, &endpoint, &list).output().expect("it runs").into();
     let known = json(&ended);
-    assert_eq!((known["parts_sent"].as_u64(), &known["seal"]), (Some(0), &sealed["seal"]), "{known}");
+    assert_eq!((known["partsSent"].as_u64(), &known["audience"]), (Some(0), &sealed["audience"]), "{known}");
     fs::write(&list, text + "new@example.com,0\n").expect("a file");
     let other: Ended = import(folder, &endpoint, &list).output().expect("it runs").into();
     assert!(other.code == Some(4) && other.stderr.contains("NAME_TAKEN"), "{other:?}");

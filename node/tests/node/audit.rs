@@ -58,7 +58,7 @@ fn records_survive_kills_reach_a_new_node_and_show_a_changed_byte() {
         until("it has the records", || node.reveille("audit export --stale").stdout == before);
     }
 
-    let head = json(&four, "cluster status")["audit_head"].as_str().expect("a hash").to_owned();
+    let head = json(&four, "cluster status")["auditHead"].as_str().expect("a hash").to_owned();
     let file = folder.path().join("audit.jsonl");
     output(&one, &format!("audit export {}", file.display()));
     assert_eq!(fs::read_to_string(&file).expect("a file"), before);
@@ -69,7 +69,7 @@ fn records_survive_kills_reach_a_new_node_and_show_a_changed_byte() {
     let changed = before.replacen(third["time"].as_str().expect("a time"), "2020-01-01T00:00:00Z", 1);
     fs::write(&file, changed).expect("written");
     let found = one.reveille(&verify);
-    let named = format!("line 3: record {} was changed", third["index"]);
+    let named = format!("line 3: record {} was changed", third["index"].as_str().expect("an index"));
     assert!(found.code == Some(1) && found.stderr.contains(&named), "{found:?}");
     let cut: String = before.lines().take(records - 1).map(|line| format!("{line}\n")).collect();
     fs::write(&file, cut).expect("written");

@@ -95,7 +95,8 @@ async fn erased_address_is_in_no_file_of_any_node() {
     let of_kind = |kind: &str| objects(&two, &find).iter().filter(|place| place["kind"] == kind).count();
     assert_eq!(["schedule", "audience", "opt-out"].map(of_kind), [2, 1, 0]);
     let exported = output(&two, &format!("recipient export {CANARY}"));
-    let sent = exported.lines().filter(|line| line.contains("\"sent\"") && line.contains("\"Canaria\""));
+    let sent =
+        exported.lines().filter(|line| line.contains("\"RECIPIENT_STATE_SENT\"") && line.contains("\"Canaria\""));
     assert_eq!(sent.count(), of_kind("run"), "each run has its history: {exported}");
     let mut others = 0;
     let all_have = |of: &str| NODES.iter().all(|name| !traces(&folder.join(name).join(of)).is_empty());

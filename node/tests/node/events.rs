@@ -104,10 +104,10 @@ fn difference(events: &[Value], runs: &[Value]) -> Option<String> {
     let mut opened = BTreeSet::new();
     for event in events {
         let run = text(event, "run");
-        if text(event, "type") == "run_opened" {
+        if text(event, "type") == "EVENT_TYPE_RUN_OPENED" {
             assert!(opened.insert(run), "{event}");
         }
-        let Some(state) = text(event, "type").strip_prefix("recipients_") else { continue };
+        let Some(state) = text(event, "type").strip_prefix("EVENT_TYPE_RECIPIENTS_") else { continue };
         let read: Vec<u32> = numbers(text(event, "numbers")).collect();
         assert_eq!(event["count"], read.len(), "{event}");
         for number in read {
@@ -124,7 +124,8 @@ fn difference(events: &[Value], runs: &[Value]) -> Option<String> {
             *counts.entry(state).or_default() += 1;
         }
         let differs = |(state, count): (&String, &Value)| {
-            let told = counts.get(state.as_str()).copied().unwrap_or_default();
+            let name = if state == "inDoubt" { "IN_DOUBT".to_owned() } else { state.to_uppercase() };
+            let told = counts.get(name.as_str()).copied().unwrap_or_default();
             (*count != told && state != "claimed").then(|| format!("{told} {state} of {run}"))
         };
         run["counts"].as_object().expect("counts").iter().find_map(differs)
@@ -189,7 +190,7 @@ async fn reader_misses_nothing_and_reads_nothing_twice_across_three_killed_leade
     loop {
         reader.take();
         let runs: Vec<Value> = serde_json::from_str(&ask("run list -o json")).expect("runs");
-        let is_over = runs.iter().all(|run| run["state"] == "finished");
+        let is_over = runs.iter().all(|run| run["state"] == "RUN_STATE_FINISHED");
         match difference(&reader.events, &runs) {
             None if is_over => break,
             difference => assert!(Instant::now() < end, "finished: {is_over}; {difference:?}"),

@@ -88,7 +88,7 @@ fn daily_email_goes_to_all_once_a_day_whatever_is_invoked() {
     trio.advance_to(midnight);
     let to = "--to ann@example.net --to ben@example.net --sender news@example.org --subject Morning";
     let made = trio.json(&format!("schedule create morning --daily 09:00 --tz UTC {to} --text {}", text.display()));
-    assert_eq!(made["policies"]["min_gap_ms"], 72_000_000, "the default of a daily one");
+    assert_eq!(made["schedule"]["policies"]["minGap"], "72000s", "the default of a daily one");
 
     // Applying its document changes nothing, also without the line of the default `min_gap`.
     let document = trio.nodes[0].reveille("schedule show morning --manifest").stdout;
@@ -108,7 +108,7 @@ fn daily_email_goes_to_all_once_a_day_whatever_is_invoked() {
     // It is sent at most once a day, however it is triggered.
     trio.is_refused(at(29, 0));
     let backfilled = trio.json(&format!("schedule backfill morning --from {} --to {} --yes", at(0, 0), at(9, 0)));
-    assert_eq!((&backfilled["opened"], &backfilled["opened_before"]), (&0.into(), &1.into()));
+    assert_eq!((&backfilled["opened"], &backfilled["openedBefore"]), (&0.into(), &1.into()));
     trio.advance_to(at(28, 59));
     trio.is_refused(at(29, 0));
     trio.fail_over();
@@ -137,7 +137,7 @@ fn daily_email_goes_to_all_once_a_day_whatever_is_invoked() {
     let (latest, reason) = (&history[0], history[0]["reason"].as_str().unwrap_or_default());
     assert!(reason.contains("min_gap: 2 of 2 got an email less than 20 h away"), "{history}");
     let story = trio.json(&format!("explain {} ann@example.net", latest["run"].as_str().unwrap_or_default()));
-    assert_eq!(story["state"], "suppressed");
+    assert_eq!(story["state"], "RECIPIENT_STATE_SUPPRESSED");
     assert!(story["events"].to_string().contains(&format!("min_gap: it got an email of {run}")), "{story}");
     trio.advance_to(at(57, 1));
     assert_eq!(sink.accepted_count(), 6);

@@ -28,7 +28,10 @@ fn text(value: &Value) -> String {
 }
 
 fn term(node: &Process) -> u64 {
-    json(&node.reveille("cluster status -o json"))["term"].as_u64().unwrap_or_default()
+    json(&node.reveille("cluster status -o json"))["term"]
+        .as_str()
+        .and_then(|term| term.parse().ok())
+        .unwrap_or_default()
 }
 
 /// Waits until all members have one authority and no other.
@@ -36,7 +39,9 @@ fn one_authority(folder: &Path, nodes: [&Process; 3]) -> String {
     let mut fingerprint = String::new();
     until("one authority", || {
         let seen: Vec<Value> = nodes.iter().map(|node| status(node)).collect();
-        let is_settled = |status: &Value| status["step"].is_null() && status["waits_for"] == Value::Array(vec![]);
+        let is_settled = |status: &Value| {
+            status["step"] == "ROTATION_STEP_UNSPECIFIED" && status["waitsFor"] == Value::Array(vec![])
+        };
         let all: BTreeSet<String> = seen.iter().map(|status| text(&status["fingerprint"])).collect();
         fingerprint = all.first().cloned().unwrap_or_default();
         seen.iter().all(is_settled) && all.len() == 1 && !fingerprint.is_empty()
@@ -131,7 +136,7 @@ fn rotation_waits_for_a_member_that_is_down_and_can_be_aborted() {
     three.kill();
     let waits = one.reveille("cluster ca rotate --yes --timeout 3s");
     assert!(waits.code == Some(1) && waits.stderr.contains("three does not answer"), "{waits:?}");
-    assert_eq!(status(&two)["step"], "adding");
+    assert_eq!(status(&two)["step"], "ROTATION_STEP_ADDING");
     assert_eq!(two.reveille("cluster ca abort").code, Some(0));
     let three = three.again(folder.path(), "three");
     assert_eq!(one_authority(folder.path(), [&one, &two, &three]), before);
@@ -169,22 +174,22 @@ fn killed_at(step: &str, victim: usize) {
 
 #[test]
 fn crash_of_the_leader_while_the_new_authority_is_added_leaves_one_authority() {
-    killed_at("adding", 0);
+    killed_at("ROTATION_STEP_ADDING", 0);
 }
 
 #[test]
 fn crash_of_a_member_while_the_new_authority_is_added_leaves_one_authority() {
-    killed_at("adding", 1);
+    killed_at("ROTATION_STEP_ADDING", 1);
 }
 
 #[test]
 fn crash_of_the_leader_while_the_new_authority_comes_into_use_leaves_one_authority() {
-    killed_at("using", 0);
+    killed_at("ROTATION_STEP_USING", 0);
 }
 
 #[test]
 fn crash_of_a_member_while_the_new_authority_comes_into_use_leaves_one_authority() {
-    killed_at("using", 1);
+    killed_at("ROTATION_STEP_USING", 1);
 }
 
 #[test]

@@ -78,7 +78,7 @@ fn one_click_in_an_email_stops_the_next_one() {
     let trigger = |name: &str, id: &str, emails: u64| {
         json(&format!("schedule trigger {name} --request-id {id}"));
         until("they arrive", || sink.accepted_count() == emails);
-        until("the run is over", || json("run list")[0]["state"] == "finished");
+        until("the run is over", || json("run list")[0]["state"] == "RUN_STATE_FINISHED");
     };
     trigger("news", "first", 2);
     trigger("alarm", "alarm", 3);
@@ -130,9 +130,9 @@ fn suppression_list_is_imported_listed_and_written_out_again() {
         assert_eq!(ended.code, Some(7), "a row cannot be used: {ended:?}");
         let told: Value = serde_json::from_str(&ended.stdout).expect("JSON");
         assert_eq!((&told["rows"], &told["added"], &told["known"]), (&2_346.into(), &added.into(), &known.into()));
-        assert_eq!((&told["bad_rows"], &told["bad"][0]["line"]), (&1.into(), &2_347.into()), "{told}");
+        assert_eq!((&told["badRows"], &told["bad"][0]["line"]), (&1.into(), &2_347.into()), "{told}");
         assert!(ended.stderr.contains("line 2347: ") && ended.stderr.contains("PARTLY_DONE"), "{ended:?}");
-        assert_eq!(told["index"].is_null(), more.contains("dry-run"), "{told}");
+        assert_eq!(told["barrier"].is_null(), more.contains("dry-run"), "{told}");
     };
     import(" --dry-run", 2_346, 0);
     assert_eq!(node.reveille("optout list -o json").stdout, "[]\n");

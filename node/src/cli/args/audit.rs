@@ -54,7 +54,7 @@ Examples:
     /// them were made anew, is shown by --head with a hash that you noted elsewhere: `reveille cluster status` prints it.
     #[command(after_long_help = "\
 Example:
-  reveille audit verify audit.jsonl --head \"$(reveille cluster status -o json | jq -r .audit_head)\"")]
+  reveille audit verify audit.jsonl --head \"$(reveille cluster status -o json | jq -r .auditHead)\"")]
     Verify {
         /// The file, or - for stdin
         file: PathBuf,

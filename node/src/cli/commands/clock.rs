@@ -28,8 +28,8 @@ pub async fn run(context: &CommandContext<'_>, args: ClockArgs) -> Result<(), St
 }
 
 async fn get(context: &CommandContext<'_>) -> Result<Seen<GetClockResponse>, Failure> {
-    let answer = context.client.ask(RetrySafety::Read, GetClockRequest { stale: context.stale }).await?;
-    let freshness = answer.freshness;
+    let mut answer = context.client.ask(RetrySafety::Read, GetClockRequest { stale: context.stale }).await?;
+    let freshness = answer.freshness.take();
     Ok(Seen::of(answer, freshness))
 }
 

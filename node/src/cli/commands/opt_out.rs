@@ -55,7 +55,7 @@ async fn take_back(context: &CommandContext<'_>, request: TakeBackOptOutRequest)
 
 async fn check(context: &CommandContext<'_>, tenant: String, recipient: String) -> Result<(), Stop> {
     let request = CheckOptOutRequest { tenant, recipient, stale: context.stale };
-    let answer = context.client.ask(RetrySafety::Read, request).await?;
-    context.note(answer.freshness.as_ref());
+    let mut answer = context.client.ask(RetrySafety::Read, request).await?;
+    context.note(answer.freshness.take().as_ref());
     context.terminal.show(&answer)
 }

@@ -9,6 +9,9 @@ use crate::cli::failure::Stop;
 use crate::cli::recipients::{self, Recipients};
 use crate::format;
 
+/// Limit of duplicates that are named by their lines; the rest is only counted.
+const DUPLICATES_SHOWN: usize = 5;
+
 /// Creates the schedule.
 pub async fn run(context: &CommandContext<'_>, tenant: String, args: CreateArgs) -> Result<(), Stop> {
     let recipients = recipients(&args.recipients)?;
@@ -29,8 +32,14 @@ fn print_notes(context: &CommandContext<'_>, recipients: &Recipients, answer: &C
         context.terminal.say(&format!("left out: {bad}"));
     }
     if !answer.duplicates.is_empty() {
-        let duplicates = format::counted(answer.duplicates.len() as u64, "duplicate");
-        context.terminal.say(&format!("{duplicates} left out: each address gets one email a run"));
+        let count = format::counted(answer.duplicates.len() as u64, "duplicate");
+        let line = |place: u32| recipients.lines.get(place as usize).copied().unwrap_or_default();
+        let named = answer.duplicates.iter().take(DUPLICATES_SHOWN);
+        let mut named: Vec<String> =
+            named.map(|one| format!("line {} repeats line {}", line(one.recipient), line(one.same_as))).collect();
+        named.extend((answer.duplicates.len() > DUPLICATES_SHOWN).then(|| "and others".to_owned()));
+        let named = named.join(", ");
+        context.terminal.say(&format!("{count} left out, as each address gets one email a run: {named}"));
     }
     context.warn(&answer.warnings);
     context.terminal.say(match (dry_run, answer.created) {
