@@ -1,10 +1,5 @@
-//! Converts enumerations of the API to words for users and scripts: `IN_DOUBT_ASSUME_SENT` is `assume_sent`. A
-//! generated name consists of a prefix and the word, so no table is needed.
-
-/// Returns the word of a generated name: `word("CATCH_UP_", CatchUp::One.as_str_name())` is `one`.
-pub fn word(prefix: &str, name: &str) -> String {
-    name.strip_prefix(prefix).unwrap_or(name).to_lowercase()
-}
+//! Converts words of the command line to values of the API's enumerations: `assume-sent` is `IN_DOUBT_ASSUME_SENT`. The
+//! way back is [`crate::api_json::word`].
 
 /// Returns the generated name of a word, for `from_str_name`.
 pub fn name(prefix: &str, word: &str) -> String {
@@ -14,13 +9,14 @@ pub fn name(prefix: &str, word: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api_json::word;
     use reveille_proto::admin::v1::InDoubt;
 
     #[test]
     fn word_is_read_back_as_what_printed_it() {
-        let printed = word("IN_DOUBT_", InDoubt::AssumeSent.as_str_name());
-        assert_eq!(printed, "assume_sent");
-        assert_eq!(InDoubt::from_str_name(&name("IN_DOUBT_", &printed)), Some(InDoubt::AssumeSent));
-        assert_eq!(InDoubt::from_str_name(&name("IN_DOUBT_", "assume-sent")), Some(InDoubt::AssumeSent));
+        let printed = word(InDoubt::AssumeSent.as_str_name());
+        for given in [printed.as_str(), "assume-sent"] {
+            assert_eq!(InDoubt::from_str_name(&name("IN_DOUBT_", given)), Some(InDoubt::AssumeSent));
+        }
     }
 }

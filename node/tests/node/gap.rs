@@ -61,7 +61,7 @@ impl Trio {
     /// Kills the leader, and waits for another one.
     fn fail_over(&mut self) {
         let leader = self.json("cluster status")["leader"].clone();
-        let members = self.json("cluster status")["members"].clone();
+        let members = self.json("cluster member list");
         let leads = |member: &&Value| member["id"] == leader || member["name"] == leader;
         let name = members.as_array().and_then(|members| members.iter().find(leads)).expect("a leader")["name"].clone();
         let place = ["one", "two", "three"].iter().position(|known| name == *known).expect("one of them");

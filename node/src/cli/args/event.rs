@@ -57,12 +57,12 @@ mod tests {
     use reveille_proto::admin::v1::EventType;
 
     use super::*;
-    use crate::cli::word::word;
+    use crate::api_json::word;
 
     #[test]
     fn each_type_of_the_api_can_be_named() {
         let known = (1..).map_while(|number| EventType::try_from(number).ok());
-        let known: Vec<String> = known.map(|known| word(TYPE_PREFIX, known.as_str_name())).collect();
+        let known: Vec<String> = known.map(|known| word(known.as_str_name())).collect();
         assert_eq!(known, TYPES);
     }
 }

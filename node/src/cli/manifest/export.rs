@@ -4,7 +4,7 @@ use reveille_proto::admin::v1;
 
 use super::tree::Node;
 use crate::cli::instant::{duration_ms, text};
-use crate::cli::word::word;
+use crate::api_json::word;
 
 /// Keys and values, in insertion order.
 struct Keys(Vec<(String, Node)>);
@@ -105,7 +105,7 @@ pub fn campaign(body: &v1::ScheduleBody, canary: Option<&v1::Canary>) -> Node {
     let policies = body.policies.unwrap_or_default();
     keys.some("start_within", length(policies.start_within.as_ref()));
     keys.some("finish_by", length(policies.finish_by.as_ref()));
-    keys.add("in_doubt", word("IN_DOUBT_", policies.in_doubt().as_str_name()));
+    keys.add("in_doubt", word(policies.in_doubt().as_str_name()));
     keys.plain("max_attempts", policies.max_attempts);
     keys.some("retention", length(policies.retention.as_ref()));
     content(&mut keys, body);
@@ -173,13 +173,13 @@ fn some_or_none(gap: &prost_types::Duration) -> String {
 }
 
 fn policies(keys: &mut Keys, policies: &v1::Policies) {
-    keys.add("dst_gap", word("DST_GAP_", policies.dst_gap().as_str_name()));
-    keys.add("dst_overlap", word("DST_OVERLAP_", policies.dst_overlap().as_str_name()));
-    keys.add("catch_up", word("CATCH_UP_", policies.catch_up().as_str_name()));
+    keys.add("dst_gap", word(policies.dst_gap().as_str_name()));
+    keys.add("dst_overlap", word(policies.dst_overlap().as_str_name()));
+    keys.add("catch_up", word(policies.catch_up().as_str_name()));
     keys.some("start_within", length(policies.start_within.as_ref()));
     keys.some("finish_by", length(policies.finish_by.as_ref()));
-    keys.add("overlap", word("OVERLAP_", policies.overlap().as_str_name()));
-    keys.add("in_doubt", word("IN_DOUBT_", policies.in_doubt().as_str_name()));
+    keys.add("overlap", word(policies.overlap().as_str_name()));
+    keys.add("in_doubt", word(policies.in_doubt().as_str_name()));
     keys.plain("max_attempts", policies.max_attempts);
     keys.some("retention", length(policies.retention.as_ref()));
     // A missing gap means that a default may apply.
@@ -212,7 +212,7 @@ pub fn relay(relay: &v1::Relay) -> Node {
     keys.add("name", relay.name.as_str());
     keys.add("host", relay.host.as_str());
     keys.plain("port", relay.port);
-    keys.add("tls", word("RELAY_TLS_", relay.tls().as_str_name()));
+    keys.add("tls", word(relay.tls().as_str_name()));
     keys.some("ca", relay.ca.as_str());
     keys.some("tls_name", relay.tls_name.as_str());
     keys.some("credentials", relay.credentials.as_str());
