@@ -2,7 +2,7 @@
 
 use prost::Message;
 use reveille_proto::admin::v1;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::fake::{Fake, one, unknown};
 

@@ -59,7 +59,8 @@ fn node_without_quorum_changes_nothing_and_dates_stale_reads() {
     let status = three.reveille("cluster status -o json");
     let status: serde_json::Value = serde_json::from_str(&status.stdout).expect("a status");
     let members = status["members"].as_array().expect("members");
-    let of_two: Vec<_> = members.iter().filter(|member| member["member"]["name"] == "two").map(|two| &two["role"]).collect();
+    let of_two: Vec<_> =
+        members.iter().filter(|member| member["member"]["name"] == "two").map(|two| &two["role"]).collect();
     assert_eq!(of_two, ["MEMBER_ROLE_UNREACHABLE"], "{status}");
     let read = three.reveille("schedule list");
     assert!(read.code == Some(5) && read.stderr.contains(missing), "{read:?}");

@@ -3,8 +3,8 @@
 use reveille_proto::admin::v1;
 
 use super::tree::Node;
-use crate::cli::instant::{duration_ms, text};
 use crate::api_json::word;
+use crate::cli::instant::{duration_ms, text};
 
 /// Keys and values, in insertion order.
 struct Keys(Vec<(String, Node)>);

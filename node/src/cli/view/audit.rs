@@ -3,19 +3,9 @@
 use reveille_proto::admin::v1::AuditRecord;
 use serde::Serialize;
 
-use super::layout::{Cell, card, pairs};
+use super::layout::Cell;
 use super::{Row, View};
 use crate::format;
-
-impl View for AuditRecord {
-    fn name(&self) -> String {
-        self.index.to_string()
-    }
-
-    fn text(&self, paint: bool) -> String {
-        card(pairs(self), paint)
-    }
-}
 
 impl Row for AuditRecord {
     const NOUN: &'static str = "audit records";
@@ -23,7 +13,7 @@ impl Row for AuditRecord {
 
     fn cells(&self) -> Vec<Cell> {
         vec![
-            self.name().into(),
+            self.index.to_string().into(),
             Cell::at(self.time.as_ref()),
             self.caller.as_str().into(),
             Cell::or_dash(self.tenant.as_str()),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use reveille_proto::admin::v1::{DeadLetter, DeadLetterGroup};
 
-use super::layout::{Cell, Tone, card, pairs};
+use super::layout::{Cell, Tone, card};
 use super::{Row, View, some};
 
 /// Returns a relay's answer: its code, which is 0 if no relay replied, its enhanced status code, and its text.
@@ -48,16 +48,6 @@ impl Row for DeadLetter {
             Cell::at(self.since.as_ref()),
             answer_of(self).into(),
         ]
-    }
-}
-
-impl View for DeadLetterGroup {
-    fn name(&self) -> String {
-        self.reason.clone()
-    }
-
-    fn text(&self, paint: bool) -> String {
-        card(pairs(self), paint)
     }
 }
 

@@ -47,10 +47,11 @@ pub mod upgrade;
 pub mod version;
 
 use prost::Name;
+use reveille_proto::admin::v1;
 use serde_json::Value;
 
 use crate::api_json;
-use layout::Cell;
+use layout::{Cell, card, pairs};
 
 /// An object that programs can read.
 pub trait Json {
@@ -130,6 +131,30 @@ pub trait Row: View {
     /// Returns the cells, one per heading.
     fn cells(&self) -> Vec<Cell>;
 }
+
+/// Implements `View` for messages whose card has the cells of their row, and whose name is a field.
+macro_rules! cards_of_rows {
+    ($($message:ident: $name:ident),* $(,)?) => {
+        $(impl View for v1::$message {
+            fn name(&self) -> String {
+                self.$name.to_string()
+            }
+
+            fn text(&self, paint: bool) -> String {
+                card(pairs(self), paint)
+            }
+        })*
+    };
+}
+
+cards_of_rows!(
+    AuditRecord: index,
+    DeadLetterGroup: reason,
+    MemberScrub: member,
+    OptOut: recipient,
+    Template: name,
+    Token: id,
+);
 
 /// The answer to a change: programs get the whole answer, people a text about it.
 #[derive(Clone, Debug)]

@@ -5,7 +5,7 @@ use reveille_proto::admin::v1::{
 };
 use serde::{Serialize, Serializer};
 
-use super::layout::{Cell, Tone, card, pairs};
+use super::layout::{Cell, Tone, card};
 use super::{Row, View, barrier};
 use crate::api_json;
 use crate::cli::failure::BadRow;
@@ -43,16 +43,6 @@ impl View for CheckOptOutResponse {
         pairs.extend(self.index.map(|index| ("log index", index.to_string().into())));
         pairs.extend(self.taken_back.as_ref().map(|back| ("taken back", taken_back(back).into())));
         card(pairs, paint)
-    }
-}
-
-impl View for OptOut {
-    fn name(&self) -> String {
-        self.recipient.clone()
-    }
-
-    fn text(&self, paint: bool) -> String {
-        card(pairs(self), paint)
     }
 }
 

@@ -2,8 +2,8 @@
 
 use reveille_proto::admin::v1::{DamagedFile, FileRepair, MemberScrub};
 
-use super::layout::{Cell, Tone, card, pairs};
-use super::{Row, View};
+use super::Row;
+use super::layout::{Cell, Tone};
 use crate::format;
 
 /// Returns what a damaged file means for its node, and what happens to it.
@@ -26,16 +26,6 @@ pub fn remarks(scrub: &MemberScrub) -> Vec<String> {
     let damaged = |file: &DamagedFile| format!("{}: {} is damaged: {}", scrub.member, file.path, file.damage);
     let next = (!scrub.damaged.is_empty()).then(|| "next: reveille doctor, in a minute".to_owned());
     scrub.damaged.iter().map(damaged).chain(next).collect()
-}
-
-impl View for MemberScrub {
-    fn name(&self) -> String {
-        self.member.clone()
-    }
-
-    fn text(&self, paint: bool) -> String {
-        card(pairs(self), paint)
-    }
 }
 
 impl Row for MemberScrub {

@@ -3,7 +3,7 @@
 use reveille_proto::admin::v1::{Content, Field, GetTemplateResponse, PreviewTemplateResponse, Template};
 use serde::Serialize;
 
-use super::layout::{Cell, card, pairs};
+use super::layout::Cell;
 use super::{Row, View};
 
 /// An email as one recipient sees it, rendered without a cluster.
@@ -68,16 +68,6 @@ impl View for PreviewTemplateResponse {
 
 fn users(template: &Template) -> u64 {
     template.versions.iter().map(|version| version.users).sum()
-}
-
-impl View for Template {
-    fn name(&self) -> String {
-        self.name.clone()
-    }
-
-    fn text(&self, paint: bool) -> String {
-        card(pairs(self), paint)
-    }
 }
 
 impl Row for Template {

@@ -5,16 +5,6 @@ use reveille_proto::admin::v1::{GetOwnTokenResponse, Token};
 use super::layout::{Cell, Tone, card, pairs};
 use super::{Row, View};
 
-impl View for Token {
-    fn name(&self) -> String {
-        self.id.clone()
-    }
-
-    fn text(&self, paint: bool) -> String {
-        card(pairs(self), paint)
-    }
-}
-
 impl Row for Token {
     const NOUN: &'static str = "tokens";
     const COLUMNS: &'static [&'static str] = &["ID", "NAME", "ROLES", "TENANTS", "EXPIRES", "STATE"];
