@@ -41,7 +41,7 @@ impl Terminal {
         };
         Terminal {
             format: global.output,
-            columns: global.columns.clone(),
+            columns: global.table_columns.clone(),
             paint: wanted(io::stdout().is_terminal()),
             paint_talk: wanted(io::stderr().is_terminal()),
             screen: io::stdout().is_terminal() && draws,

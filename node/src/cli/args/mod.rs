@@ -127,8 +127,8 @@ pub struct Global {
     #[arg(short, long, global = true, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
     pub output: Format,
     /// Columns of a list's table, by their headings [default: all]
-    #[arg(long, global = true, value_delimiter = ',', value_name = "NAME,…")]
-    pub columns: Vec<String>,
+    #[arg(long = "columns", global = true, value_delimiter = ',', value_name = "NAME,…")]
+    pub table_columns: Vec<String>,
     /// Time limit of the command [default: 30s; with --watch, never]
     #[arg(long, global = true, value_name = "DURATION", value_parser = parse_timeout)]
     pub timeout: Option<Duration>,
