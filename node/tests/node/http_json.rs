@@ -152,6 +152,14 @@ fn schedule_is_created_read_changed_and_triggered_by_curl() {
     let run = run.json()["run"]["run"].as_str().expect("a run").to_owned();
     assert_eq!(api.curl("GET", &format!("/v1/runs/{run}"), &[]).status, 200);
     assert_eq!(api.curl("POST", &format!("/v1/runs/{run}/cancel"), &["-d", "{}"]).status, 200);
+    // The command line prints the same JSON.
+    let of_http = api.curl("GET", &format!("/v1/runs/{run}"), &[]).json()["run"].clone();
+    let of_command = |line: &str| -> Value {
+        let ended = api.node.reveille(line);
+        serde_json::from_str(&ended.stdout).unwrap_or_else(|_| panic!("{ended:?}"))
+    };
+    assert_eq!(of_command(&format!("run show {run} -o json")), of_http);
+    assert_eq!(of_command("run list -o json"), json!([of_http]));
     let recipients = format!("/v1/runs/{run}/recipients");
     let cancelled = api.curl("GET", &format!("{recipients}?states=RECIPIENT_STATE_CANCELLED&pageSize=1"), &[]);
     assert_eq!(cancelled.json()["recipients"][0]["address"], "ann@example.com", "{cancelled:?}");
