@@ -18,7 +18,7 @@ use serde::Serialize;
 
 use crate::escape;
 pub use json_lines::JsonLines;
-use rows::{Next, Row, Rows};
+use rows::{Next, Rows, TextRow};
 
 /// Column of the address, in any case.
 const EMAIL: &str = "email";
@@ -50,7 +50,7 @@ pub type Read = (u64, Result<Recipient, String>);
 /// Reads the recipients of a file one after the other, in bounded memory.
 pub struct Reader<R> {
     rows: Rows<R>,
-    row: Row,
+    row: TextRow,
     header: Header,
 }
 
@@ -60,7 +60,7 @@ impl<R: BufRead> Reader<R> {
     /// # Errors
     /// Fails if the header is invalid.
     pub fn open(input: R) -> Result<Reader<R>, BadRow> {
-        let (mut rows, mut row) = (Rows::open(input)?, Row::default());
+        let (mut rows, mut row) = (Rows::open(input)?, TextRow::default());
         let wrong = |problem: String| BadRow { line: 1, problem };
         match rows.next(&mut row)? {
             Next::Row => Ok(Reader { rows, header: Header::read(&row)?, row }),
@@ -113,7 +113,7 @@ impl Header {
     ///
     /// # Errors
     /// Fails if the names of the columns cannot be used.
-    pub fn read(row: &Row) -> Result<Header, BadRow> {
+    pub fn read(row: &TextRow) -> Result<Header, BadRow> {
         let wrong = |problem: String| BadRow { line: row.line, problem };
         let names = row.fields().map(|field| text(field).map(|name| name.trim().to_owned()));
         let names: Vec<String> = names.collect::<Result<_, _>>().map_err(wrong)?;
@@ -158,7 +158,7 @@ impl Header {
     ///
     /// # Errors
     /// Why the row cannot be used.
-    pub fn recipient(&self, row: &Row) -> Result<Recipient, String> {
+    pub fn recipient(&self, row: &TextRow) -> Result<Recipient, String> {
         let (mut address, mut key) = (String::new(), String::new());
         let mut values = Vec::with_capacity(self.columns.len());
         for (place, field) in row.fields().enumerate() {

@@ -32,7 +32,7 @@ pub struct Rows<R> {
 
 /// One row. Its buffers are reused for the next row.
 #[derive(Debug, Default)]
-pub struct Row {
+pub struct TextRow {
     /// Line on which the row begins, from 1.
     pub line: u64,
     bytes: Vec<u8>,
@@ -109,7 +109,7 @@ impl<R: BufRead> Rows<R> {
     ///
     /// # Errors
     /// Fails if no further row can be read.
-    pub fn next(&mut self, row: &mut Row) -> Result<Next, BadRow> {
+    pub fn next(&mut self, row: &mut TextRow) -> Result<Next, BadRow> {
         self.skip_line_ends()?;
         (row.line, row.ends, row.spans_lines) = (self.place.line, Vec::new(), false);
         row.bytes.clear();
@@ -179,7 +179,7 @@ impl Place {
         buffer: &[u8],
         delimiter: u8,
         state: &mut State,
-        row: &mut Row,
+        row: &mut TextRow,
         bad: &mut Option<String>,
     ) -> (usize, bool) {
         let before = self.offset;
@@ -252,10 +252,10 @@ impl Place {
     }
 }
 
-impl Row {
+impl TextRow {
     /// Creates a row of these fields.
-    pub fn of(line: u64, fields: &[&str]) -> Row {
-        let mut row = Row { line, ..Row::default() };
+    pub fn of(line: u64, fields: &[&str]) -> TextRow {
+        let mut row = TextRow { line, ..TextRow::default() };
         for field in fields {
             row.bytes.extend_from_slice(field.as_bytes());
             row.ends.push(row.bytes.len());
@@ -341,9 +341,9 @@ mod tests {
 
     fn all(bytes: &[u8], buffer: usize) -> Result<Vec<Read>, BadRow> {
         let mut rows = Rows::open(BufReader::with_capacity(buffer, bytes))?;
-        let (mut row, mut read) = (Row::default(), Vec::new());
+        let (mut row, mut read) = (TextRow::default(), Vec::new());
         loop {
-            let texts = |row: &Row| row.fields().map(|field| String::from_utf8_lossy(field).into_owned()).collect();
+            let texts = |row: &TextRow| row.fields().map(|field| String::from_utf8_lossy(field).into_owned()).collect();
             match rows.next(&mut row)? {
                 Next::Row => read.push((row.line, Ok(texts(&row)))),
                 Next::Bad(why) => read.push((row.line, Err(why))),
@@ -463,7 +463,7 @@ mod tests {
         let why = format!("more than {FIELDS_MAX} fields in one row");
         assert_eq!(rows[2..], [(3, Err(why)), good(4, &["y"])]);
         let text = line(10_000_000);
-        let (mut rows, mut row) = (Rows::open(text.as_bytes()).expect("a text"), Row::default());
+        let (mut rows, mut row) = (Rows::open(text.as_bytes()).expect("a text"), TextRow::default());
         assert!(matches!(rows.next(&mut row), Ok(Next::Bad(_))));
         assert!(row.ends.capacity() <= FIELDS_MAX, "{} ends were kept", row.ends.capacity());
     }

@@ -21,7 +21,7 @@ use super::failure::{BadRow, Failure};
 pub(super) use crate::recipients::rows;
 use crate::recipients::{Header, NAME_SHOWN, NAMES_SHOWN, Reader};
 pub(super) use crate::recipients::{PROBLEM_SHOWN, shown, text};
-use rows::Row;
+use rows::TextRow;
 use text::Text;
 
 /// Limit of a file's size in bytes. An audience that fits into a schedule is smaller.
@@ -115,8 +115,8 @@ pub fn of_rows(rows: Vec<(u64, Vec<(String, String)>)>) -> Result<Recipients, Ba
     Ok(recipients)
 }
 
-fn row(line: u64, fields: &[String]) -> Row {
-    Row::of(line, &fields.iter().map(String::as_str).collect::<Vec<_>>())
+fn row(line: u64, fields: &[String]) -> TextRow {
+    TextRow::of(line, &fields.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
 /// Returns a warning about columns that a template cannot use, because of their names. `None` if there are none.

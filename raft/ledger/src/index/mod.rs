@@ -6,7 +6,8 @@ use std::sync::Arc;
 use crate::index::interner::Interner;
 use crate::index::recipient_mapping::RecipientMappings;
 use crate::model::{
-    ArchivePartKey, Content, Hash, PageId, Policies, RunId, Schedule, ScheduleId, ScheduleSettings, ScheduleTiming, Time,
+    ArchivePartKey, Content, Hash, PageId, Policies, RunId, Schedule, ScheduleId, ScheduleSettings, ScheduleTiming,
+    Time,
 };
 
 pub(crate) mod interner;
