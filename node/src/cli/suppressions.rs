@@ -9,7 +9,7 @@ use std::io::BufRead;
 use reveille_ledger::address::Address;
 
 use super::failure::BadRow;
-use super::recipients::rows::{Next, Row, Rows};
+use super::recipients::rows::{Next, Rows, TextRow};
 use super::recipients::{PROBLEM_SHOWN, shown, text};
 
 /// Names of the address column in the exports of email providers, without case, blanks, `-` and `_`.
@@ -21,7 +21,7 @@ pub type Entry = Result<String, BadRow>;
 /// A suppression list that is being read.
 pub struct Suppressions<R> {
     rows: Rows<R>,
-    row: Row,
+    row: TextRow,
     layout: Option<Layout>,
 }
 
@@ -39,7 +39,7 @@ impl<R: BufRead> Suppressions<R> {
     /// # Errors
     /// Fails if the file is not text.
     pub fn open(source: R) -> Result<Suppressions<R>, BadRow> {
-        Ok(Suppressions { rows: Rows::open(source)?, row: Row::default(), layout: None })
+        Ok(Suppressions { rows: Rows::open(source)?, row: TextRow::default(), layout: None })
     }
 
     /// Returns the number of bytes read.
@@ -83,7 +83,7 @@ impl<R: BufRead> Suppressions<R> {
 }
 
 /// Derives the layout from the first row.
-fn layout(first: &Row) -> Result<Layout, String> {
+fn layout(first: &TextRow) -> Result<Layout, String> {
     let names = first.fields().map(text).collect::<Result<Vec<&str>, _>>()?;
     if names.iter().any(|name| name.contains('@')) {
         return match names.as_slice() {
@@ -109,7 +109,7 @@ fn layout(first: &Row) -> Result<Layout, String> {
 ///
 /// # Errors
 /// Fails if a row of several lines has a wrong number of fields: it may be several rows.
-fn entry(layout: Layout, row: &Row) -> Result<Result<String, String>, BadRow> {
+fn entry(layout: Layout, row: &TextRow) -> Result<Result<String, String>, BadRow> {
     let (email, fields) = match layout {
         Layout::Lines => (0, 1),
         Layout::Columns { email, fields } => (email, fields),
