@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime};
 
 use reveille_cluster::audience::{encode_attachment, spread};
 use reveille_ledger::RunFile;
-use reveille_ledger::command::{Command, ScheduleCreate};
-use reveille_ledger::content::{Attachment, ContentChoice};
+use reveille_ledger::command::{Command, ScheduleCreate, TemplatePut};
+use reveille_ledger::content::{Attachment, Content, ContentChoice};
 use reveille_ledger::ids::Hash;
 
 use crate::cluster::*;
@@ -21,7 +21,7 @@ fn file(cluster: &Cluster, index: usize, file: Hash) -> PathBuf {
 }
 
 /// Puts a file on a majority by this node, as the admin service does.
-async fn stored(cluster: &Cluster, index: usize, data: &[u8]) -> Hash {
+pub async fn stored(cluster: &Cluster, index: usize, data: &[u8]) -> Hash {
     let (name, bytes) = encode_attachment(data);
     let context = cluster.nodes[index].context();
     assert_eq!(context.parts.put(&bytes).expect("it is kept"), name);
@@ -31,6 +31,18 @@ async fn stored(cluster: &Cluster, index: usize, data: &[u8]) -> Hash {
 
 /// Returns a schedule whose emails carry this file.
 fn with_file(file: Hash, size: usize) -> Command {
+    let (create, content) = parts_of_schedule(file, size);
+    Command::ScheduleCreate(Box::new(ScheduleCreate { content: content.into(), ..create }))
+}
+
+/// Returns a template whose emails carry this file.
+pub fn template_with_file(file: Hash, size: usize) -> Command {
+    let (_, content) = parts_of_schedule(file, size);
+    let (tenant, name) = ("default".to_owned(), "terms".to_owned());
+    Command::TemplatePut(Box::new(TemplatePut { tenant, name, content, expected: None }))
+}
+
+fn parts_of_schedule(file: Hash, size: usize) -> (ScheduleCreate, Content) {
     let Command::ScheduleCreate(create) = schedule(RECIPIENTS) else { panic!("it creates a schedule") };
     let ContentChoice::Given(mut content) = create.content.clone() else { panic!("it has a content") };
     content.attachments = vec![Attachment {
@@ -40,7 +52,7 @@ fn with_file(file: Hash, size: usize) -> Command {
         size: size as u64,
         file,
     }];
-    Command::ScheduleCreate(Box::new(ScheduleCreate { content: content.into(), ..*create }))
+    (*create, content)
 }
 
 async fn all_arrive_once_with_the_file(cluster: &Cluster, index: usize) {

@@ -16,6 +16,7 @@ use reveille_ledger::command::{Command, OptOut};
 use reveille_raft::ClusterId;
 
 use crate::archive::archive_run;
+use crate::attachments::{stored, template_with_file};
 use crate::cluster::*;
 use crate::reconciliation::*;
 use crate::s3_server::{BUCKET, S3Server};
@@ -141,11 +142,14 @@ async fn check_target(inner: &Arc<dyn BackupTarget>) {
     let (run, _) = archive_run(&cluster, leads).await;
     let audience = GeneratedAudience { seed: 7, recipients: 600, columns: vec!["name".to_owned()] };
     let (part, _) = sealed(&cluster, leads, &audience).await;
+    let file = stored(&cluster, leads, b"terms").await;
+    cluster.put(leads, template_with_file(file, 5)).await;
 
-    // The first one is whole: state, archive and audiences.
+    // The first one is whole: state, archive, audiences and attachments.
     let first = make(&cluster, leads, &target).expect("a backup");
     let manifest = read_manifest(&target, first.id).expect("its manifest");
-    assert!(!manifest.archive.is_empty() && manifest.parts.iter().any(|(name, _)| *name == part));
+    let has = |wanted| manifest.parts.iter().any(|(name, _)| *name == wanted);
+    assert!(!manifest.archive.is_empty() && has(part) && has(file));
     let loaded = verify(&target, &manifest, &mut Work::new(|_| ())).expect("it is whole");
     assert!(loaded.run(run).is_none() && !loaded.parts().is_empty(), "the run is in the archive");
     assert_eq!(first.copied_files, first.files - 1, "all but the manifest are copied");
