@@ -264,8 +264,8 @@ fn audience_is_uploaded_in_parts_by_curl() {
     };
     let part = csv.json()["part"].clone();
     let (status, refused) = seal(&[&part], 3);
-    assert!(refused["error"]["detail"].as_str().is_some_and(|detail| detail.contains("has 2 recipients, not 3")));
-    assert_eq!((status, &refused["error"]["fields"][0]["field"]), (200, &json!("parts")), "{refused}");
+    assert!(refused["detail"].as_str().is_some_and(|detail| detail.contains("has 2 recipients, not 3")), "{refused}");
+    assert_eq!((status, &refused["fields"][0]["field"]), (400, &json!("parts")), "{refused}");
     let (status, sealed) = seal(&[&part], 2);
     assert_eq!((status, &sealed["audience"]["recipients"]), (200, &json!(2)), "{sealed}");
     assert_eq!(seal(&[&part], 2).1["audience"], sealed["audience"], "a repeat");

@@ -152,7 +152,7 @@ fn every_request_refuses_other_tokens_and_large_bodies() {
             assert_eq!((refused.status, &refused.json()["reason"]), (413, &json!("TOO_LARGE")), "{id}: {refused:?}");
         }
     }
-    assert!(tenants > 60, "{tenants} requests name a tenant");
+    assert!(tenants > 50, "{tenants} requests name a tenant");
 }
 
 /// Requests with a key that need a state or an outcome which this test does not make, and what tests them.
@@ -188,7 +188,8 @@ fn repeated_key_gives_the_same_answer() {
         schedule["content"]["subject"] = json!(subject);
         json!({ "schedule": schedule })
     };
-    // What the answer is known by, a body, and another one that the same key must not have.
+    // What the answer is known by, the query, a body, and another one that the same key must not have. An opt-out is the same
+    // with any key.
     let cases: BTreeMap<&str, (&str, &str, Value, Value)> = [
         ("CreateSchedule", ("/schedule/number", "", news.clone(), other)),
         (
@@ -202,7 +203,7 @@ fn repeated_key_gives_the_same_answer() {
         ("SendTest", ("/run/run", "", test("one"), test("two"))),
         ("SendMessage", ("/message/run/run", "", message("a@example.com"), message("b@example.com"))),
         ("CreateCampaign", ("/campaign/index", "", campaign("one"), campaign("two"))),
-        ("AddOptOut", ("/barrier/index", "", json!({ "recipient": "a@b.c" }), json!({ "recipient": "b@b.c" }))),
+        ("AddOptOut", ("/barrier/index", "", json!({ "recipient": "a@b.c" }), Value::Null)),
         ("AddRelay", ("/index", "", relay(2525), relay(2526))),
         ("SetPool", ("/pool/index", "", json!({ "warmUp": [5] }), json!({ "warmUp": [6] }))),
         ("SetTenant", ("/tenant/index", "", json!({ "share": 5 }), json!({ "share": 6 }))),
@@ -226,8 +227,14 @@ fn repeated_key_gives_the_same_answer() {
         assert!(made.status == 200 && known(&made).1.is_some(), "{id}: {made:?}");
         let again = call(id, body);
         assert_eq!(known(&again), known(&made), "{id}: {again:?}");
-        let reused = call(id, other);
-        assert_eq!((reused.status, &reused.json()["reason"]), (409, &json!("REQUEST_ID_REUSED")), "{id}: {reused:?}");
+        if !other.is_null() {
+            let reused = call(id, other);
+            assert_eq!(
+                (reused.status, &reused.json()["reason"]),
+                (409, &json!("REQUEST_ID_REUSED")),
+                "{id}: {reused:?}"
+            );
+        }
     }
 }
 
