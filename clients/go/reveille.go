@@ -28,7 +28,7 @@ import (
 )
 
 // What an update of a schedule sets: all that a schedule consists of.
-const scheduleFields = "when,zone,start,end,maxRuns,policies,pool,priority,content,audience,labels"
+const scheduleFields = "when,zone,startTime,endTime,maxRuns,policies,pool,priority,content,audience,labels"
 
 // Client calls one cluster. It may be used by several goroutines.
 type Client struct {

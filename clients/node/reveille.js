@@ -8,7 +8,7 @@ const https = require('node:https');
 const { setTimeout: sleep } = require('node:timers/promises');
 
 // What an update of a schedule sets: all that a schedule consists of.
-const SCHEDULE = 'when,zone,start,end,maxRuns,policies,pool,priority,content,audience,labels';
+const SCHEDULE = 'when,zone,startTime,endTime,maxRuns,policies,pool,priority,content,audience,labels';
 const RETRIED = new Set([429, 502, 503, 504]);
 
 /** A call that failed, after all retries. */

@@ -27,7 +27,7 @@ Recipient = Union[str, Mapping[str, str]]
 Attachment = Union[Tuple[str, bytes, str], Tuple[str, bytes, str, str]]
 
 # What an update of a schedule sets: all that a schedule consists of.
-_SCHEDULE = "when,zone,start,end,maxRuns,policies,pool,priority,content,audience,labels"
+_SCHEDULE = "when,zone,startTime,endTime,maxRuns,policies,pool,priority,content,audience,labels"
 
 
 class Run(TypedDict, total=False):

@@ -75,13 +75,13 @@ mod tests {
         let run = Run {
             state: RunState::Open.into(),
             opened_index: 1 << 60,
-            due: Some(Timestamp { seconds: 0, nanos: 5_000_000 }),
+            due_time: Some(Timestamp { seconds: 0, nanos: 5_000_000 }),
             ..Run::default()
         };
         let json = of(&run);
         assert_eq!(json["state"], "RUN_STATE_OPEN");
         assert_eq!(json["openedIndex"], "1152921504606846976", "a number that JavaScript cannot hold is a text");
-        assert_eq!(json["due"], "1970-01-01T00:00:00.005Z");
+        assert_eq!(json["dueTime"], "1970-01-01T00:00:00.005Z");
         assert_eq!((&json["reason"], &json["resent"]), (&json!(""), &json!(0)));
         assert_eq!(json.get("canary"), None, "a message that is not set has no JSON");
         let policies = Policies { jitter: Some(Duration { seconds: 3, nanos: 500_000_000 }), ..Policies::default() };

@@ -49,7 +49,7 @@ final class ReveilleException extends \RuntimeException
 final class Client
 {
     /** What an update of a schedule sets: all that a schedule consists of. */
-    private const SCHEDULE = 'when,zone,start,end,maxRuns,policies,pool,priority,content,audience,labels';
+    private const SCHEDULE = 'when,zone,startTime,endTime,maxRuns,policies,pool,priority,content,audience,labels';
     private readonly string $url;
     private readonly ?string $token;
     private readonly ?string $caFile;

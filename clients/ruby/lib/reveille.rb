@@ -51,7 +51,7 @@ module Reveille
   # have passed. So a call that returned has happened once, and a call that raised says whether it may have happened.
   class Client
     # What an update of a schedule sets: all that a schedule consists of.
-    SCHEDULE = "when,zone,start,end,maxRuns,policies,pool,priority,content,audience,labels"
+    SCHEDULE = "when,zone,startTime,endTime,maxRuns,policies,pool,priority,content,audience,labels"
     VERBS = { "GET" => Net::HTTP::Get, "POST" => Net::HTTP::Post, "PUT" => Net::HTTP::Put,
               "PATCH" => Net::HTTP::Patch, "DELETE" => Net::HTTP::Delete }.freeze
     private_constant :SCHEDULE, :VERBS

@@ -6,7 +6,7 @@ use super::args::{Question, ScheduleCommand};
 use super::failure::{Failure, Stop};
 
 /// Fields whose flag has another name. A longer path comes before its prefix.
-const NAMED: [(&str, &str); 40] = [
+const NAMED: &[(&str, &str)] = &[
     ("send_time", "--at"),
     ("key_rule", "--first-wins"),
     ("key", "KEY"),
@@ -19,7 +19,9 @@ const NAMED: [(&str, &str); 40] = [
     ("schedule.content.text", "--text or --inline-text"),
     ("schedule.content.html", "--html or --inline-html"),
     ("schedule.when.every.period", "--every"),
-    ("schedule.when.every.anchor", "--anchor"),
+    ("schedule.when.every.anchor_time", "--anchor"),
+    ("schedule.start_time", "--start"),
+    ("schedule.end_time", "--end"),
     ("schedule.when.daily.days", "--days"),
     ("schedule.zone", "--tz"),
     ("schedule.labels", "--label"),
@@ -30,8 +32,12 @@ const NAMED: [(&str, &str); 40] = [
     ("relay.late_rate_per_second", "--late-rate"),
     ("relay.max_sessions", "--sessions"),
     ("rate_per_second", "--rate"),
-    ("filter.since", "--since"),
-    ("since", "--since"),
+    ("filter.since_time", "--since"),
+    ("since_time", "--since"),
+    ("until_time", "--until"),
+    ("start_time", "--from"),
+    ("end_time", "--to"),
+    ("target_time", "--to"),
     ("update_mask", "--clear"),
     ("finish_within", "--timeout"),
     ("page_size", "--limit"),
@@ -58,10 +64,8 @@ const ALIKE: [&str; 5] = ["schedule.policies.", "schedule.when.", "schedule.cont
 /// Parts that messages and triggers have as schedules have them.
 const SHARED: [&str; 4] = ["content", "template", "audience", "policies"];
 /// Top-level fields that have the same name as their flag.
-const OWN: [&str; 14] = [
+const OWN: &[&str] = &[
     "after",
-    "at",
-    "from",
     "to",
     "max",
     "pool",
@@ -146,7 +150,8 @@ mod tests {
             ("relay.tls_name", "--tls-name"),
             ("peers[1]", "--peer"),
             ("to", "--to"),
-            ("at", "--at"),
+            ("start_time", "--from"),
+            ("schedule.start_time", "--start"),
             ("schedule.when.at", "--at"),
             ("schedule.audience.sealed", "--audience"),
             ("canary.hold_percent", "--canary-hold"),

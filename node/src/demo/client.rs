@@ -80,7 +80,7 @@ fn schedule(name: &str, pattern: when::Pattern, zone: &str, recipients: u32) -> 
 pub async fn claimed_at(admin: &AdminClient, run: &str, recipient: &str, fence: &str) -> Option<SystemTime> {
     let events = admin.explain(run, recipient).await.ok()?.events;
     let claimed = events.into_iter().find(|event| event.what == "claimed" && event.fence == fence)?;
-    SystemTime::try_from(claimed.instant?).ok()
+    SystemTime::try_from(claimed.time?).ok()
 }
 
 /// Returns the address of a recipient.

@@ -29,7 +29,7 @@ fn sealed(bytes: &[u8]) -> Answer {
         parts: asked.parts.len() as u32,
         seal: "5ea1".into(),
         index: 7,
-        sealed_at: Some(prost_types::Timestamp { seconds: 1_795_176_000, nanos: 0 }),
+        seal_time: Some(prost_types::Timestamp { seconds: 1_795_176_000, nanos: 0 }),
         lacking: 0,
     };
     let words = [None, Some(audience)].map(|audience| v1::SealAudienceResponse { checked: 1, parts: 1, audience });

@@ -15,7 +15,7 @@ fn million() -> v1::SealedAudience {
         parts: 16,
         seal: "5ea1".into(),
         index: 12,
-        sealed_at: Some(prost_types::Timestamp { seconds: 1_772_960_400, nanos: 0 }),
+        seal_time: Some(prost_types::Timestamp { seconds: 1_772_960_400, nanos: 0 }),
         lacking: 2,
     }
 }
@@ -23,7 +23,7 @@ fn million() -> v1::SealedAudience {
 fn shown() -> serde_json::Value {
     json!({
         "tenant": "default", "name": "million", "recipients": 1_000_000, "columns": ["name", "city"], "parts": 16,
-        "lacking": 2, "seal": "5ea1", "index": "12", "sealedAt": "2026-03-08T09:00:00Z",
+        "lacking": 2, "seal": "5ea1", "index": "12", "sealTime": "2026-03-08T09:00:00Z",
     })
 }
 

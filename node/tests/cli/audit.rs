@@ -11,7 +11,7 @@ async fn fake() -> Fake {
         time: Some(prost_types::Timestamp { seconds: 1_772_409_600, nanos: 0 }),
         caller: "00000000000000ff".into(),
         command: "relay_put".into(),
-        object: "main".into(),
+        subject: "main".into(),
         outcome: "done".into(),
         previous: "00".into(),
         hash: "a0".into(),
@@ -43,6 +43,6 @@ async fn list_filters_and_export_is_in_the_order_of_the_log() {
     let asked: Vec<v1::ListAuditRecordsRequest> = fake.requests("ListAuditRecords");
     let words = [&asked[0].caller, &asked[0].of_tenant, &asked[0].command].map(String::as_str);
     assert_eq!(words, ["local", "acme", "relay_put"]);
-    assert_eq!(asked[0].since.map(|since| since.seconds), Some(1_772_409_600));
+    assert_eq!(asked[0].since_time.map(|since| since.seconds), Some(1_772_409_600));
     assert_eq!(asked.iter().map(|asked| asked.oldest_first).collect::<Vec<_>>(), [false, false, true]);
 }

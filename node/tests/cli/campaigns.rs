@@ -17,7 +17,7 @@ fn spring(state: CampaignState) -> v1::Campaign {
         state: state.into(),
         audience: "subscribers".into(),
         recipients: 50_000_000,
-        at: instant(1_772_960_400),
+        send_time: instant(1_772_960_400),
         zone: "Europe/Berlin".into(),
         pool: "bulk".into(),
         content_hash: "c0de".into(),
@@ -25,11 +25,11 @@ fn spring(state: CampaignState) -> v1::Campaign {
             start_within: Some(prost_types::Duration { seconds: 3_600, nanos: 0 }),
             ..v1::Policies::default()
         }),
-        finish_by: instant(1_772_964_000),
+        finish_by_time: instant(1_772_964_000),
         forecast: Some(v1::Forecast {
             needed_per_second: 13_888.9,
             budget_per_second: Some(4_000.0),
-            ends: instant(1_772_972_900),
+            end_time: instant(1_772_972_900),
             fits: false,
             bound: v1::ForecastBound::Relays.into(),
             first_day_room: None,
@@ -85,7 +85,7 @@ async fn create_offers_what_campaigns_have_with_their_defaults() {
 
 #[tokio::test]
 async fn problem_is_named_by_its_flag() {
-    let fake = Fake::start(|_, _| Err(refusal_of("INVALID_FIELD", "at", "at: is not an instant"))).await;
+    let fake = Fake::start(|_, _| Err(refusal_of("INVALID_FIELD", "send_time", "send_time: is not an instant"))).await;
     let ended = fake.reveille("campaign launch spring --at 2026-03-08T09:00:00Z").await;
     assert!(ended.stderr.contains("--at: is not an instant"), "{ended:?}");
 }
@@ -100,7 +100,7 @@ async fn validate_asks_what_a_launch_would_say_and_launches_nothing() {
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), said), "{ended:?}");
     let asked: Vec<v1::LaunchCampaignRequest> = fake.requests("LaunchCampaign");
     assert!(asked.iter().all(|one| one.validate_only && one.name == "spring"), "{asked:?}");
-    assert_eq!(asked.first().map(|one| one.at), Some(instant(1_772_960_400)));
+    assert_eq!(asked.first().map(|one| one.send_time), Some(instant(1_772_960_400)));
 }
 
 #[tokio::test]
@@ -127,7 +127,7 @@ fn under_way(settled: u32) -> v1::Run {
 async fn status_of_an_open_one_says_when_it_ends() {
     let fake = Fake::start(|method, _| match method {
         "GetCampaign" => {
-            let progress = Some(v1::Progress { per_second: 2.04, ends: instant(1_772_960_500) });
+            let progress = Some(v1::Progress { per_second: 2.04, end_time: instant(1_772_960_500) });
             let campaign =
                 v1::Campaign { run: Some(under_way(100)), forecast: None, progress, ..spring(CampaignState::Open) };
             one(v1::GetCampaignResponse { campaign: Some(campaign), ..Default::default() })
@@ -139,7 +139,7 @@ async fn status_of_an_open_one_says_when_it_ends() {
     let shown = fake.reveille("campaign status spring").await.stdout;
     assert!(shown.contains(told), "{shown}");
     let progress = fake.reveille("campaign status spring -o json").await.json()["progress"].clone();
-    assert_eq!(progress, json!({ "perSecond": 2.04, "ends": "2026-03-08T09:01:40Z" }));
+    assert_eq!(progress, json!({ "perSecond": 2.04, "endTime": "2026-03-08T09:01:40Z" }));
 }
 
 #[tokio::test]
@@ -210,12 +210,12 @@ async fn status_and_list_print_the_same_fields() {
     .await;
     let shown = json!({
         "tenant": "default", "name": "spring", "state": "CAMPAIGN_STATE_LAUNCHED", "reason": "", "audience": "subscribers",
-        "recipients": 50_000_000, "at": "2026-03-08T09:00:00Z", "zone": "Europe/Berlin", "pool": "bulk",
+        "recipients": 50_000_000, "sendTime": "2026-03-08T09:00:00Z", "zone": "Europe/Berlin", "pool": "bulk",
         "priority": 0, "labels": {}, "contentHash": "c0de", "template": "",
-        "finishBy": "2026-03-08T10:00:00Z", "index": "12",
+        "finishByTime": "2026-03-08T10:00:00Z", "index": "12",
         "canary": { "percent": 1.0, "holdPercent": 5.0 },
         "forecast": {
-            "neededPerSecond": 13_888.9, "budgetPerSecond": 4_000.0, "ends": "2026-03-08T12:28:20Z", "fits": false,
+            "neededPerSecond": 13_888.9, "budgetPerSecond": 4_000.0, "endTime": "2026-03-08T12:28:20Z", "fits": false,
             "bound": "FORECAST_BOUND_RELAYS",
         },
     });

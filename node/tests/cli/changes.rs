@@ -114,7 +114,7 @@ async fn opt_out_is_taken_back_for_a_reason_and_after_a_yes() {
             return Err(unknown(method));
         }
         let request = v1::TakeBackOptOutRequest::decode(bytes).expect("a request");
-        let back = v1::TakenBack { index: 12, at: None, reason: request.reason };
+        let back = v1::TakenBack { index: 12, take_back_time: None, reason: request.reason };
         let taken_back = (!request.validate_only).then_some(back);
         one(v1::TakeBackOptOutResponse { recipient: "ann@example.com".into(), taken_back })
     })
@@ -264,12 +264,12 @@ async fn relay_that_refuses_login_is_reachable_and_fails_its_test() {
     let answer = v1::TestRelayResponse {
         reachable: true,
         problem: "refused at the login: 535 no".into(),
-        next: "check it".into(),
+        next_step: "check it".into(),
         ..Default::default()
     };
     let ended = Fake::answering("TestRelay", answer).await.reveille("relay test main -o json").await;
     assert_eq!((ended.code, ended.json()["reachable"].clone()), (Some(1), true.into()));
-    assert_eq!((&ended.json()["next"], &ended.error()["next"]), (&"check it".into(), &"check it".into()));
+    assert_eq!((&ended.json()["nextStep"], &ended.error()["next"]), (&"check it".into(), &"check it".into()));
     assert_eq!(ended.error()["reason"], "RELAY_UNUSABLE");
 }
 
@@ -298,7 +298,7 @@ async fn gaps() -> Fake {
             opened_before: 2,
             first_run: run("r9.0"),
             last_run: run("r9.3"),
-            rest: (request.max < 4).then_some(rest),
+            rest_time: (request.max < 4).then_some(rest),
             inside_gap: 1,
             ..v1::BackfillScheduleResponse::default()
         })
@@ -343,7 +343,7 @@ async fn backfill_counts_before_it_opens_and_says_what_is_left() {
 #[tokio::test]
 async fn backfill_of_more_than_a_thousand_is_partly_done() {
     let rest = prost_types::Timestamp { seconds: 1_772_409_600, nanos: 0 };
-    let answer = v1::BackfillScheduleResponse { opened: 1_000, rest: Some(rest), ..Default::default() };
+    let answer = v1::BackfillScheduleResponse { opened: 1_000, rest_time: Some(rest), ..Default::default() };
     let fake = Fake::answering("BackfillSchedule", answer).await;
     let line = "schedule backfill morning --from 2026-03-01T00:00:00Z --to 2026-03-05T00:00:00Z";
     for end in ["--dry-run", "--yes"] {

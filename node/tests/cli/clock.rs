@@ -13,13 +13,23 @@ fn at(seconds: i64) -> Option<prost_types::Timestamp> {
 
 fn word(now: i64, done: bool) -> Vec<u8> {
     let (from, now, to) = (at(0), at(now), at(86_400));
-    v1::AdvanceClockResponse { from, now, to, steps: 3, fired: 2, done, ..Default::default() }.encode_to_vec()
+    v1::AdvanceClockResponse {
+        former_time: from,
+        current_time: now,
+        target_time: to,
+        steps: 3,
+        fired: 2,
+        done,
+        ..Default::default()
+    }
+    .encode_to_vec()
 }
 
 #[tokio::test]
 async fn clock_is_shown() {
     let offset = Some(prost_types::Duration { seconds: 72_000, nanos: 0 });
-    let fake = Fake::answering("GetClock", v1::GetClockResponse { now: at(0), offset, ..Default::default() }).await;
+    let fake =
+        Fake::answering("GetClock", v1::GetClockResponse { current_time: at(0), offset, ..Default::default() }).await;
     let json = fake.reveille("clock show -o json").await.json();
     assert_eq!(json, json!({"now": "1970-01-01T00:00:00Z", "offset": "72000s"}));
 }
@@ -27,8 +37,8 @@ async fn clock_is_shown() {
 #[tokio::test]
 async fn how_far_an_instant_is_counts_from_the_clock_of_the_cluster() {
     // 22 hours ahead by the cluster's clock, which is decades away from this machine's clock.
-    let next = vec![v1::Instant { instant: at(79_200), local: "1970-01-01T22:00:00".into(), ..Default::default() }];
-    let schedule = v1::Schedule { name: "g".into(), next, now: at(0), ..Default::default() };
+    let next = vec![v1::Instant { time: at(79_200), local: "1970-01-01T22:00:00".into(), ..Default::default() }];
+    let schedule = v1::Schedule { name: "g".into(), next_instants: next, read_time: at(0), ..Default::default() };
     let told = Some(schedule.clone());
     let shown =
         Fake::answering("GetSchedule", v1::GetScheduleResponse { schedule: told.clone(), ..Default::default() });
@@ -51,7 +61,10 @@ async fn advance_prints_one_object() {
     let fake = Fake::start(|_, _| Ok(vec![word(3_600, false), word(86_400, true)])).await;
     let ended = fake.reveille("clock advance 24h --jump -o json").await;
     let json = ended.json();
-    assert_eq!((&json["from"], &json["now"]), (&json!("1970-01-01T00:00:00Z"), &json!("1970-01-02T00:00:00Z")));
+    assert_eq!(
+        (&json["formerTime"], &json["currentTime"]),
+        (&json!("1970-01-01T00:00:00Z"), &json!("1970-01-02T00:00:00Z"))
+    );
     assert_eq!((&json["steps"], &json["fired"]), (&json!("3"), &json!("2")));
     let by = prost_types::Duration { seconds: 86_400, nanos: 0 };
     let target = Some(v1::advance_clock_request::Target::By(by));

@@ -104,7 +104,7 @@ async fn everything_that_was_said_is_sent() {
     assert_eq!(body.when.clone().and_then(|when| when.pattern), Some(v1::when::Pattern::Daily(daily)));
     assert_eq!((body.tenant.as_str(), body.zone.as_str(), body.pool.as_str()), ("default", "Europe/Berlin", "bulk"));
     assert_eq!((body.priority, body.max_runs, body.paused.as_deref()), (7, Some(2), Some("not yet")));
-    assert_eq!(body.start.map(|start| start.seconds), Some(1_767_225_600));
+    assert_eq!(body.start_time.map(|start| start.seconds), Some(1_767_225_600));
     let policies = body.policies.expect("policies");
     assert_eq!((policies.dst_gap(), policies.dst_overlap()), (v1::DstGap::Skip, v1::DstOverlap::Both));
     assert_eq!((policies.catch_up(), policies.in_doubt()), (v1::CatchUp::All, v1::InDoubt::AssumeSent));

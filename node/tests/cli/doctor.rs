@@ -96,8 +96,9 @@ fn told(ended: &Ended) -> Vec<String> {
 fn schedule(name: &str, state: v1::ScheduleState, due_in_seconds: i64) -> v1::Schedule {
     let due = jiff::Timestamp::now().as_second() + due_in_seconds;
     let instant = Some(prost_types::Timestamp { seconds: due, nanos: 0 });
-    let next = vec![v1::Instant { instant, ..Default::default() }];
-    let mut schedule = v1::Schedule { name: name.into(), pool: "default".into(), next, ..Default::default() };
+    let next = vec![v1::Instant { time: instant, ..Default::default() }];
+    let mut schedule =
+        v1::Schedule { name: name.into(), pool: "default".into(), next_instants: next, ..Default::default() };
     schedule.set_state(state);
     schedule
 }
@@ -106,7 +107,8 @@ fn run(name: &str, state: v1::RunState, counts: v1::RunCounts, opened_seconds_ag
     let opened = jiff::Timestamp::now().as_second() - opened_seconds_ago;
     let opened_at = Some(prost_types::Timestamp { seconds: opened, nanos: 0 });
     let counts = Some(counts);
-    let mut run = v1::Run { run: name.into(), schedule: "morning".into(), counts, opened_at, ..Default::default() };
+    let mut run =
+        v1::Run { run: name.into(), schedule: "morning".into(), counts, open_time: opened_at, ..Default::default() };
     run.set_state(state);
     run
 }
@@ -151,7 +153,7 @@ async fn nodes_that_are_missing_late_or_different_are_named() {
     patient.status.members[1].no_room = "3 MiB are free".into();
     assert_eq!(patient.clone().found().await, (Some(1), vec!["problem no_room".into()]));
     patient.status.members[1].no_room.clear();
-    patient.status.members[1].crash_backoff_until = Some(prost_types::Timestamp::default());
+    patient.status.members[1].crash_backoff_end_time = Some(prost_types::Timestamp::default());
     assert_eq!(patient.clone().found().await, (Some(0), vec!["warning crash_backoff".into()]));
     let mut alone = patient.clone();
     alone.status.members.drain(2..);
@@ -159,7 +161,7 @@ async fn nodes_that_are_missing_late_or_different_are_named() {
     assert!(alone.found().await.1.contains(&"problem crash_backoff".into()), "no other node sends");
     let mut slow = patient.clone();
     for member in &mut slow.status.members {
-        member.crash_backoff_until = Some(prost_types::Timestamp::default());
+        member.crash_backoff_end_time = Some(prost_types::Timestamp::default());
     }
     slow.status.members[2].crash_backoff_eighths = 1;
     let ended = slow.examined("-o json").await;
@@ -168,7 +170,7 @@ async fn nodes_that_are_missing_late_or_different_are_named() {
     assert!(what(0).contains("a crashed three times within ten minutes and sends nothing until"), "{}", what(0));
     assert!(what(2).contains("sends an eighth of the usual until"), "{}", what(2));
     assert!(ended.json()[0]["why"].as_str().is_some_and(|why| why.contains("only c sends, and slowly")), "{ended:?}");
-    patient.status.members[1].crash_backoff_until = None;
+    patient.status.members[1].crash_backoff_end_time = None;
     patient.status.members[1].lag = Some(5_000);
     patient.status.members[1].applied_index = Some(4);
     patient.status.members[1].checkpoints = vec![v1::Checkpoint { index: 4, state_hash: "another".into() }];

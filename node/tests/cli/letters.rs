@@ -18,7 +18,13 @@ fn second(seconds: i64) -> Option<prost_types::Timestamp> {
 
 fn group(reason: &str, count: u64, seconds: i64) -> v1::DeadLetterGroup {
     let (oldest, newest) = (second(seconds), second(seconds + 60));
-    v1::DeadLetterGroup { reason: reason.into(), count, oldest, newest, example: Some(letter(seconds as u32, "no")) }
+    v1::DeadLetterGroup {
+        reason: reason.into(),
+        count,
+        oldest_time: oldest,
+        newest_time: newest,
+        example: Some(letter(seconds as u32, "no")),
+    }
 }
 
 /// Starts a fake cluster with two pages of each list. Of 1,006 dead letters, 2 are of a cancelled run and 1 is within
@@ -48,7 +54,7 @@ async fn hospital() -> Fake {
                 enhanced: "5.1.1".into(),
                 text: "no, \"never\"".into(),
                 attempts: 1,
-                at: second(100),
+                update_time: second(100),
                 ..row(1, v1::RecipientState::Dead)
             };
             let (recipients, next) = match asked.page_token.as_str() {
@@ -92,7 +98,7 @@ async fn reasons_of_all_pages_add_up_most_first() {
     assert_eq!(
         groups[0],
         json!({
-            "reason": "421", "count": "11", "oldest": "1970-01-01T00:00:50Z", "newest": "1970-01-01T00:04:20Z",
+            "reason": "421", "count": "11", "oldestTime": "1970-01-01T00:00:50Z", "newestTime": "1970-01-01T00:04:20Z",
             "example": {
                 "run": "r5.0", "recipient": "u200@x.example", "number": 200, "code": 550, "enhanced": "",
                 "text": "no", "attempts": 0,
@@ -142,7 +148,7 @@ async fn requeue_by_reason_is_counted_confirmed_and_done_by_pages() {
 async fn export_is_csv_or_lines_and_a_file_appears_when_it_is_whole() {
     let fake = hospital().await;
     let csv = fake.reveille("dead-letter export").await;
-    let headings = "run,recipient,number,code,enhanced,text,attempts,since\n";
+    let headings = "run,recipient,number,code,enhanced,text,attempts,settleTime\n";
     let first = "r5.0,u1@x.example,1,550,,\"no, \"\"never\"\"\",0,\n";
     assert_eq!(csv.stdout, format!("{headings}{first}r5.0,u2@x.example,2,550,,no,0,\n"));
     let folder = tempfile::tempdir().expect("a folder");
@@ -256,7 +262,7 @@ async fn recipients_of_a_run_are_printed_in_each_format() {
     assert!(asked.iter().all(|asked| asked.run == "r5.0" && asked.states == states), "{asked:?}");
     let page = fake.reveille("dead-letter list -o csv").await.stdout;
     assert!(
-        page.starts_with("run,recipient,number,code,enhanced,text,attempts,since\nr5.0,u1@x.example,1,550,"),
+        page.starts_with("run,recipient,number,code,enhanced,text,attempts,settleTime\nr5.0,u1@x.example,1,550,"),
         "{page}"
     );
     let wrong = fake.reveille("run recipients r5.0 --state lost").await;

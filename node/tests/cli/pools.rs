@@ -14,7 +14,7 @@ fn bulk() -> v1::Pool {
         cap_today: Some(500),
         used_today: 500,
         waiting: 1_200,
-        until: Some(prost_types::Timestamp { seconds: 1_795_392_000, nanos: 0 }),
+        day_end_time: Some(prost_types::Timestamp { seconds: 1_795_392_000, nanos: 0 }),
         index: 9,
         reveille_headers: true,
     }
@@ -23,7 +23,7 @@ fn bulk() -> v1::Pool {
 fn shown() -> serde_json::Value {
     json!({
         "name": "bulk", "relays": ["a", "b"], "warmUp": [50, 500], "firstDay": "2026-11-21", "capToday": 500,
-        "usedToday": 500, "waiting": "1200", "until": "2026-11-23T00:00:00Z", "index": "9",
+        "usedToday": 500, "waiting": "1200", "dayEndTime": "2026-11-23T00:00:00Z", "index": "9",
         "reveilleHeaders": true,
     })
 }

@@ -26,8 +26,8 @@ async fn it_prints_instants_with_their_local_time_and_a_remark() {
     assert_eq!(
         ended.json(),
         json!([
-            {"instant": "2026-03-08T07:00:00Z", "local": "2026-03-08T03:00:00-04:00", "remark": remark},
-            {"instant": "2026-03-09T06:00:00Z", "local": "2026-03-09T02:00:00-04:00", "remark": ""},
+            {"time": "2026-03-08T07:00:00Z", "local": "2026-03-08T03:00:00-04:00", "remark": remark},
+            {"time": "2026-03-09T06:00:00Z", "local": "2026-03-09T02:00:00-04:00", "remark": ""},
         ])
     );
     assert_eq!(ended.stderr, "");
@@ -211,7 +211,7 @@ async fn drawn_place_hangs_on_the_name() {
     assert!(error["next"].as_str().is_some_and(|next| next.contains("--name NAME")), "{error}");
 }
 
-/// Each instant opens within its window, at a place derived from the name. `instant` stays unchanged.
+/// Each instant opens within its window, at a place derived from the name. `time` stays unchanged.
 #[tokio::test]
 async fn jitter_says_when_each_opens() {
     let shown = async |name: &str, window: &str| {
@@ -222,7 +222,7 @@ async fn jitter_says_when_each_opens() {
             one[field].as_str().and_then(|text| text.parse::<jiff::Timestamp>().ok()).expect("an instant")
         };
         let places = json.as_array().expect("an array").iter();
-        places.map(|one| of(one, "opens").as_second() - of(one, "instant").as_second()).collect::<Vec<i64>>()
+        places.map(|one| of(one, "openTime").as_second() - of(one, "time").as_second()).collect::<Vec<i64>>()
     };
     let half_an_hour = shown("morning", "30m").await;
     assert!(half_an_hour.iter().all(|place| (0..1_800).contains(place)), "{half_an_hour:?}");

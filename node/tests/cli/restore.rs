@@ -18,7 +18,7 @@ fn restore(accepted: bool) -> v1::Restore {
 
 /// Starts a fake of a cluster that was restored and not accepted.
 async fn fake() -> Fake {
-    let upcoming = v1::UpcomingInstant { tenant: "default".into(), schedule: "daily".into(), due: at(259_200) };
+    let upcoming = v1::UpcomingInstant { tenant: "default".into(), schedule: "daily".into(), due_time: at(259_200) };
     let status = v1::GetRestoreResponse {
         restore: Some(restore(false)),
         in_doubt: 3,

@@ -15,7 +15,7 @@ fn schedule() -> v1::Schedule {
     let when =
         v1::When { pattern: Some(v1::when::Pattern::Daily(v1::Daily { hour: 9, minute: 5, days: "mon,fri".into() })) };
     let next = v1::Instant {
-        instant: at("2026-03-08T07:00:00Z"),
+        time: at("2026-03-08T07:00:00Z"),
         local: "2026-03-08T03:00:00-04:00".into(),
         remark: String::new(),
         ..v1::Instant::default()
@@ -38,7 +38,7 @@ fn schedule() -> v1::Schedule {
         number: 12,
         when: Some(when),
         zone: "America/New_York".into(),
-        next: vec![next],
+        next_instants: vec![next],
         recipients: 3,
         content_hash: "c0".into(),
         audience_hash: "a0".into(),
@@ -62,7 +62,7 @@ fn run() -> v1::Run {
         audience: 3,
         counts: Some(counts),
         opened_index: 1042,
-        due: at("2026-03-08T13:05:00Z"),
+        due_time: at("2026-03-08T13:05:00Z"),
         ..v1::Run::default()
     };
     run.set_cause(v1::RunCause::CatchUp);
@@ -89,7 +89,7 @@ async fn shape_of_schedule() {
             "tenant": "default", "name": "morning", "number": "12", "state": "SCHEDULE_STATE_ACTIVE",
             "when": {"daily": {"hour": 9, "minute": 5, "days": "mon,fri"}},
             "zone": "America/New_York", "recipients": 3, "contentHash": "c0", "etag": "v1", "index": "12",
-            "next": [{"instant": "2026-03-08T07:00:00Z", "local": "2026-03-08T03:00:00-04:00", "remark": ""}],
+            "nextInstants": [{"time": "2026-03-08T07:00:00Z", "local": "2026-03-08T03:00:00-04:00", "remark": ""}],
             "policies": {
                 "dstGap": "DST_GAP_AFTER", "dstOverlap": "DST_OVERLAP_FIRST", "catchUp": "CATCH_UP_ONE",
                 "startWithin": "43200s", "finishBy": "86400s", "inDoubt": "IN_DOUBT_ASSUME_SENT", "maxAttempts": 5,
@@ -98,7 +98,7 @@ async fn shape_of_schedule() {
             "reason": "", "labels": {}, "ofCampaign": false,
         }),
     );
-    assert!(json.get("start").is_none() && json.get("maxRuns").is_none(), "what is not set is left out: {json}");
+    assert!(json.get("startTime").is_none() && json.get("maxRuns").is_none(), "what is not set is left out: {json}");
 }
 
 #[tokio::test]
@@ -114,7 +114,7 @@ async fn shape_of_run() {
                 "pending": 1, "claimed": 0, "sent": 2, "assumed": 0, "dead": 0, "suppressed": 0, "expired": 0,
                 "cancelled": 0, "inDoubt": 0,
             },
-            "due": "2026-03-08T13:05:00Z",
+            "dueTime": "2026-03-08T13:05:00Z",
         }),
     );
     assert!(json.get("finishedIndex").is_none(), "{json}");
@@ -186,7 +186,7 @@ async fn shape_of_history() {
 async fn shape_of_explanation() {
     let event = v1::ExplainedEvent {
         index: 7,
-        instant: at("2026-03-08T13:05:00Z"),
+        time: at("2026-03-08T13:05:00Z"),
         what: "sent".into(),
         node: "a".into(),
         fence: "1.2.7.0".into(),
@@ -202,7 +202,7 @@ async fn shape_of_explanation() {
     };
     answer.set_state(v1::RecipientState::InDoubt);
     let fake = Fake::answering("Explain", answer).await;
-    let event = json!({"index": "7", "instant": "2026-03-08T13:05:00Z", "what": "sent", "node": "a", "fence": "1.2.7.0", "detail": "", "relay": "", "code": 0, "enhanced": "", "text": ""});
+    let event = json!({"index": "7", "time": "2026-03-08T13:05:00Z", "what": "sent", "node": "a", "fence": "1.2.7.0", "detail": "", "relay": "", "code": 0, "enhanced": "", "text": ""});
     assert_eq!(
         fake.reveille("explain r5.0 ann@example.com -o json").await.json(),
         json!({"run": "r5.0", "recipient": "ann@example.com", "number": 3, "state": "RECIPIENT_STATE_IN_DOUBT", "events": [event]})
@@ -247,16 +247,16 @@ async fn doubts_and_dead_letters() {
         fence: "1.2.7.0".into(),
         node: "a".into(),
         cause: "owner lost".into(),
-        since: at("2026-03-08T13:05:00Z"),
+        doubt_time: at("2026-03-08T13:05:00Z"),
         evidence: "none yet".into(),
-        next: "start a again".into(),
-        claimed_at: at("2026-03-08T13:04:00Z"),
+        next_step: "start a again".into(),
+        claim_time: at("2026-03-08T13:04:00Z"),
         message_id: "m@example.com".into(),
     };
     let fake =
         Fake::answering("ListDoubts", v1::ListDoubtsResponse { doubts: vec![doubt], ..Default::default() }).await;
     let json = fake.reveille("in-doubt list -o json").await.json();
-    assert_eq!(keys(&json[0]), "cause claimedAt evidence fence messageId next node number recipient run since");
+    assert_eq!(keys(&json[0]), "cause claimTime doubtTime evidence fence messageId nextStep node number recipient run");
     let letter = v1::DeadLetter {
         run: "r5.0".into(),
         recipient: "bob@example.com".into(),
@@ -309,7 +309,7 @@ async fn shape_of_cluster() {
         backlogs: vec![v1::Backlog {
             pool: "default".into(),
             recipients: 1_200,
-            oldest: at("2026-03-08T13:05:00Z"),
+            oldest_time: at("2026-03-08T13:05:00Z"),
             bound_per_second: 25.0,
             shrinks_per_second: 20.0,
             eta: Some(prost_types::Duration { seconds: 60, nanos: 0 }),
@@ -339,7 +339,7 @@ async fn shape_of_cluster() {
     assert_eq!(
         json["backlogs"],
         json!([{
-            "pool": "default", "recipients": "1200", "oldest": "2026-03-08T13:05:00Z", "boundPerSecond": 25.0,
+            "pool": "default", "recipients": "1200", "oldestTime": "2026-03-08T13:05:00Z", "boundPerSecond": 25.0,
             "shrinksPerSecond": 20.0, "eta": "60s", "measured": true, "waiting": "3", "lowerBound": false,
         }])
     );
@@ -400,7 +400,7 @@ async fn shape_of_relay() {
     let mut health = v1::RelayHealth {
         node: "a".into(),
         cause,
-        until,
+        retry_time: until,
         rate_per_second: 2.5,
         sessions_open: 1,
         ..Default::default()
@@ -424,7 +424,7 @@ async fn shape_of_relay() {
                 "lateRatePerSecond": 0.0, "weight": 2,
                 "health": {
                     "node": "a", "condition": "RELAY_CONDITION_PARKED", "cause": "454 Daily message quota exceeded",
-                    "until": "1970-01-01T00:00:00Z", "sessionsOpen": 1, "ratePerSecond": 2.5,
+                    "retryTime": "1970-01-01T00:00:00Z", "sessionsOpen": 1, "ratePerSecond": 2.5,
                 },
             },
         })

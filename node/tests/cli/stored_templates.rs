@@ -7,7 +7,13 @@ use crate::fake::{Fake, one, refusal_of, unknown};
 
 fn version(version: u32, users: u64) -> v1::TemplateVersion {
     let at = Some(prost_types::Timestamp { seconds: 1_795_392_000, nanos: 0 });
-    v1::TemplateVersion { version, content_hash: format!("c{version}"), at, index: 10 + u64::from(version), users }
+    v1::TemplateVersion {
+        version,
+        content_hash: format!("c{version}"),
+        create_time: at,
+        index: 10 + u64::from(version),
+        users,
+    }
 }
 
 fn welcome() -> v1::Template {
@@ -58,7 +64,7 @@ async fn fake() -> Fake {
 fn shown() -> serde_json::Value {
     let version = |number: u32, users: u64| {
         json!({
-            "version": number, "contentHash": format!("c{number}"), "at": "2026-11-23T00:00:00Z",
+            "version": number, "contentHash": format!("c{number}"), "createTime": "2026-11-23T00:00:00Z",
             "index": (10 + number).to_string(), "users": users.to_string(),
         })
     };

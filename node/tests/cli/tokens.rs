@@ -13,7 +13,7 @@ fn deploy() -> v1::Token {
         name: "deploy".into(),
         roles: vec!["pii".into(), "editor".into()],
         tenants: vec!["acme".into()],
-        created_at: Some(prost_types::Timestamp { seconds: 1_772_409_600, nanos: 0 }),
+        create_time: Some(prost_types::Timestamp { seconds: 1_772_409_600, nanos: 0 }),
         valid: true,
         ..v1::Token::default()
     }
@@ -22,7 +22,7 @@ fn deploy() -> v1::Token {
 fn shown() -> serde_json::Value {
     json!({
         "id": "00000000000000ff", "name": "deploy", "roles": ["pii", "editor"], "tenants": ["acme"],
-        "allTenants": false, "createdAt": "2026-03-02T00:00:00Z", "createdBy": "", "valid": true,
+        "allTenants": false, "createTime": "2026-03-02T00:00:00Z", "createdBy": "", "valid": true,
     })
 }
 

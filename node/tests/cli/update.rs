@@ -23,11 +23,11 @@ async fn schedule() -> Fake {
             name: "morning".into(),
             etag: "v1".into(),
             priority: 1,
-            next: next("2026-03-02T09:00"),
+            next_instants: next("2026-03-02T09:00"),
             ..v1::Schedule::default()
         };
         let schedule =
-            v1::Schedule { priority: 7, etag: "v2".into(), next: next("2026-03-02T08:30"), ..former.clone() };
+            v1::Schedule { priority: 7, etag: "v2".into(), next_instants: next("2026-03-02T08:30"), ..former.clone() };
         one(v1::UpdateScheduleResponse {
             schedule: Some(schedule),
             former: Some(former),
@@ -96,7 +96,7 @@ async fn each_flag_names_its_own_field_and_defaults_name_none() {
         "content.html",
         "content.sender",
         "content.variables",
-        "end",
+        "end_time",
         "policies.catch_up",
         "policies.jitter",
         "policies.max_attempts",
@@ -128,7 +128,7 @@ async fn people_read_a_change_once_and_instants_only_where_they_move() {
     assert!(moved.stdout.contains("NEXT, OLD"), "{moved:?}");
 
     let next = vec![v1::Instant { local: "2026-03-02T09:00".to_owned(), ..v1::Instant::default() }];
-    let former = v1::Schedule { name: "morning".into(), priority: 1, next, ..v1::Schedule::default() };
+    let former = v1::Schedule { name: "morning".into(), priority: 1, next_instants: next, ..v1::Schedule::default() };
     let schedule = Some(v1::Schedule { priority: 7, ..former.clone() });
     let answer = v1::UpdateScheduleResponse { schedule, former: Some(former), ..Default::default() };
     let stays = Fake::answering("UpdateSchedule", answer).await.reveille("schedule update morning --priority 7").await;
@@ -162,7 +162,7 @@ async fn timing_part_alone_is_named_alone() {
         ("--daily 10:00", vec!["when.daily.hour", "when.daily.minute"]),
         ("--days sat", vec!["when.daily.days"]),
         ("--every 48h", vec!["when.every.period"]),
-        ("--anchor 2026-11-24T09:00:00Z", vec!["when.every.anchor"]),
+        ("--anchor 2026-11-24T09:00:00Z", vec!["when.every.anchor_time"]),
         ("--cron @daily", vec!["when"]),
         ("--clear days", vec!["when.daily.days"]),
     ] {
@@ -172,7 +172,7 @@ async fn timing_part_alone_is_named_alone() {
     }
     let anchor = prost_types::Timestamp { seconds: 1_795_510_800, nanos: 0 };
     let period = Some(prost_types::Duration { seconds: 48 * 3_600, nanos: 0 });
-    let every = v1::when::Pattern::Every(v1::Every { period, anchor: Some(anchor) });
+    let every = v1::when::Pattern::Every(v1::Every { period, anchor_time: Some(anchor) });
     let schedule = v1::Schedule { when: Some(v1::When { pattern: Some(every) }), ..v1::Schedule::default() };
     let answer = v1::GetScheduleResponse { schedule: Some(schedule), ..Default::default() };
     let shown = Fake::answering("GetSchedule", answer).await.reveille("schedule show morning").await;

@@ -32,7 +32,7 @@ fn records_survive_kills_reach_a_new_node_and_show_a_changed_byte() {
     output(&one, &format!("token reset --keep --data-dir {}", data.display()));
     output(&two, "tenant set acme --share 3");
     let latest = json(&three, "audit list --limit 2");
-    assert_eq!((&latest[0]["command"], &latest[0]["object"]), (&"tenant_set".into(), &"acme".into()));
+    assert_eq!((&latest[0]["command"], &latest[0]["subject"]), (&"tenant_set".into(), &"acme".into()));
     assert_eq!((&latest[1]["command"], &latest[1]["caller"]), (&"token_create".into(), &"local".into()));
     let own = json(&one, "token show")["token"]["id"].clone();
     assert_eq!(latest[0]["caller"], own);

@@ -82,7 +82,8 @@ fn daily_email_goes_to_all_once_a_day_whatever_is_invoked() {
     let text = folder.path().join("text.txt");
     fs::write(&text, "Good morning\n").expect("written");
 
-    let now: Timestamp = trio.json("clock show")["now"].as_str().and_then(|now| now.parse().ok()).expect("an instant");
+    let now: Timestamp =
+        trio.json("clock show")["currentTime"].as_str().and_then(|now| now.parse().ok()).expect("an instant");
     let midnight = Timestamp::from_second((now.as_second() / 86_400 + 1) * 86_400).expect("an instant");
     let at = |hours: i64, minutes: i64| midnight + hours.hours() + minutes.minutes();
     trio.advance_to(midnight);
@@ -127,7 +128,7 @@ fn daily_email_goes_to_all_once_a_day_whatever_is_invoked() {
     assert!(!due.is_null());
 
     // 09:00 is four hours later. The remark is shown before, and the history has the reason afterwards.
-    let next = trio.json("schedule show morning")["next"].clone();
+    let next = trio.json("schedule show morning")["nextInstants"].clone();
     let remark = next[0]["remark"].as_str().unwrap_or_default();
     assert!(remark.contains(&format!("inside the min gap of {run}")), "{next}");
     assert_eq!(next[1]["remark"], "", "a day later it is outside: {next}");

@@ -121,8 +121,8 @@ impl AdminClient {
         let request = BackfillScheduleRequest {
             tenant: self.tenant(),
             name: name.to_owned(),
-            from: Some(timestamp(from_ms)),
-            to: Some(timestamp(until_ms)),
+            start_time: Some(timestamp(from_ms)),
+            end_time: Some(timestamp(until_ms)),
             request_id: request_id.to_owned(),
             ..BackfillScheduleRequest::default()
         };

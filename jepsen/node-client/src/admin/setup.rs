@@ -194,7 +194,7 @@ impl AdminClient {
     /// Moves the test clock to an instant. If one node fails, it asks another node.
     pub async fn advance_clock(&self, to_unix_ms: i64) -> Result<()> {
         for node in 0..CLOCK_TRIES_MAX {
-            if self.clock().await?.now.is_some_and(|now| now.seconds >= to_unix_ms.div_euclid(1_000)) {
+            if self.clock().await?.current_time.is_some_and(|now| now.seconds >= to_unix_ms.div_euclid(1_000)) {
                 return Ok(());
             }
             let channel = self.channel(node).context("a cluster without nodes")?;
@@ -212,7 +212,7 @@ impl AdminClient {
 }
 
 async fn advance(channel: AdminChannel, to_unix_ms: i64) -> Result<(), Status> {
-    let request = AdvanceClockRequest { target: Some(Target::To(timestamp(to_unix_ms))), jump: false };
+    let request = AdvanceClockRequest { target: Some(Target::TargetTime(timestamp(to_unix_ms))), jump: false };
     let mut progress = ClockServiceClient::new(channel).advance_clock(request).await?.into_inner();
     loop {
         match tokio::time::timeout(CLOCK_SILENCE_MAX, progress.message()).await {

@@ -93,10 +93,10 @@ fn of_run(run: &api::Run) -> Option<Run> {
         run: Name::from(&run.run),
         tenant: Name::from(&run.tenant),
         schedule: Name::from(item_of(run)),
-        due_unix_ms: millis(run.due.as_ref()?),
+        due_unix_ms: millis(run.due_time.as_ref()?),
         cause,
         opened_index: run.opened_index,
-        opened_unix_ms: millis(run.opened_at.as_ref()?),
+        opened_unix_ms: millis(run.open_time.as_ref()?),
         waited_for: None,
     })
 }
@@ -166,7 +166,7 @@ async fn objects(admin: &AdminClient, recorder: &Recorder) -> Result<()> {
             found(ObjectKind::Schedule, schedule.name, value);
         }
         for campaign in admin.campaigns().await? {
-            let value = value(campaign.at.as_ref().map_or(0, millis), campaign.recipients);
+            let value = value(campaign.send_time.as_ref().map_or(0, millis), campaign.recipients);
             found(ObjectKind::Campaign, campaign.name, value);
         }
         for opt_out in admin.opt_outs().await? {

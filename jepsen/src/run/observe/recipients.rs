@@ -44,7 +44,7 @@ impl LedgerTimeline {
 
     /// Returns the ledger time at which an entry was proposed.
     fn ns(&self, event: &api::ExplainedEvent) -> Option<u64> {
-        let at = event.instant.as_ref()?;
+        let at = event.time.as_ref()?;
         let unix_ns = i128::from(at.seconds) * 1_000_000_000 + i128::from(at.nanos);
         u64::try_from(unix_ns - i128::from(self.began_unix_ms?) * 1_000_000).ok()
     }

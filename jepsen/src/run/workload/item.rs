@@ -172,8 +172,8 @@ impl WorkloadItem {
                     policies: Some(policies),
                     when: Some(When { pattern: Some(when::Pattern::Daily(daily)) }),
                     zone: (*zone).to_owned(),
-                    start: Some(timestamp(*from_ms)),
-                    end: Some(timestamp(*to_ms)),
+                    start_time: Some(timestamp(*from_ms)),
+                    end_time: Some(timestamp(*to_ms)),
                     ..once
                 }
             }
@@ -197,9 +197,9 @@ impl WorkloadItem {
 fn every(once: ScheduleBody, instants_ms: &[i64], period_ms: i64, policies: Policies) -> ScheduleBody {
     let [start, end] = [instants_ms.first(), instants_ms.last()].map(|ms| ms.copied().map(timestamp));
     let period = prost_types::Duration { seconds: period_ms / 1_000, nanos: 0 };
-    let every = Every { period: Some(period), anchor: start };
+    let every = Every { period: Some(period), anchor_time: start };
     let when = Some(When { pattern: Some(when::Pattern::Every(every)) });
-    ScheduleBody { policies: Some(policies), when, start, end, ..once }
+    ScheduleBody { policies: Some(policies), when, start_time: start, end_time: end, ..once }
 }
 
 /// Returns the contents of a schedule as histories compare them.

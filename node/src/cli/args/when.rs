@@ -121,7 +121,10 @@ impl WhenArgs {
             Pattern::Daily(v1::Daily { hour: hour.into(), minute: minute.into(), days })
         });
         let every = (self.every.is_some() || self.anchor.is_some()).then(|| {
-            Pattern::Every(v1::Every { period: self.every.map(duration_to_wire), anchor: self.anchor.map(to_wire) })
+            Pattern::Every(v1::Every {
+                period: self.every.map(duration_to_wire),
+                anchor_time: self.anchor.map(to_wire),
+            })
         });
         let cron = self.cron.clone().map(Pattern::Cron);
         let at = self.at.map(|instant| Pattern::At(to_wire(instant)));

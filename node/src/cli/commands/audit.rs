@@ -45,7 +45,7 @@ pub async fn run(context: &CommandContext<'_>, args: AuditArgs) -> Result<(), St
 
 fn of_time(time: &AuditTime) -> ListAuditRecordsRequest {
     let (since, until) = (time.since.map(to_wire), time.until.map(to_wire));
-    ListAuditRecordsRequest { since, until, ..ListAuditRecordsRequest::default() }
+    ListAuditRecordsRequest { since_time: since, until_time: until, ..ListAuditRecordsRequest::default() }
 }
 
 async fn verify(context: &CommandContext<'_>, file: &Path, head: Option<&str>) -> Result<(), Stop> {

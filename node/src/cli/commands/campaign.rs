@@ -30,11 +30,11 @@ pub async fn run(context: &CommandContext<'_>, args: CampaignArgs) -> Result<(),
         CampaignCommand::Create(args) => create(context, tenant, *args).await,
         CampaignCommand::Launch { name, at, again, dry_run } => {
             let at = at.map(to_wire);
-            launch(context, LaunchCampaignRequest { tenant, name, at, again, validate_only: dry_run }).await
+            launch(context, LaunchCampaignRequest { tenant, name, send_time: at, again, validate_only: dry_run }).await
         }
         CampaignCommand::Validate { name, at, again } => {
             let at = at.map(to_wire);
-            launch(context, LaunchCampaignRequest { tenant, name, at, again, validate_only: true }).await
+            launch(context, LaunchCampaignRequest { tenant, name, send_time: at, again, validate_only: true }).await
         }
         CampaignCommand::Pause { name, reason } => pause(context, PauseCampaignRequest { tenant, name, reason }).await,
         CampaignCommand::Resume { name, without_canary } => {

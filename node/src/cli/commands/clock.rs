@@ -52,7 +52,7 @@ async fn advance(context: &CommandContext<'_>, args: AdvanceArgs) -> Result<(), 
 async fn advance_to_end(context: &CommandContext<'_>, args: AdvanceArgs) -> Result<(), Stop> {
     let call = |channel, request| async move { Service::new(channel).advance_clock(request).await };
     let by = args.by.map(|by| Target::By(duration_to_wire(by)));
-    let target = args.to.map(|to| Target::To(to_wire(to))).or(by);
+    let target = args.to.map(|to| Target::TargetTime(to_wire(to))).or(by);
     let request = AdvanceClockRequest { target, jump: args.jump };
     let begun = Instant::now();
     let client = context.retrying_client();
@@ -62,7 +62,7 @@ async fn advance_to_end(context: &CommandContext<'_>, args: AdvanceArgs) -> Resu
         match stream.message().await {
             Ok(Some(word)) if word.done => {
                 let words = clock::advanced(&word, begun.elapsed().as_secs_f64());
-                return context.terminal.show(&Answer::new(&word, clock::instant(word.now.as_ref()), words));
+                return context.terminal.show(&Answer::new(&word, clock::instant(word.current_time.as_ref()), words));
             }
             // With `-o json`, stderr holds only the error object.
             Ok(Some(word)) if said.elapsed() >= SAY_EVERY && context.terminal.format() == Format::Table => {

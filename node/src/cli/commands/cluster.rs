@@ -181,7 +181,7 @@ async fn check_files(context: &CommandContext<'_>) -> Result<(), Stop> {
     let mut begin = true;
     loop {
         context.client.give(WITHIN);
-        let members = context.client.ask(RetrySafety::Repeatable, ScrubRequest { begin }).await?.members;
+        let members = context.client.ask(RetrySafety::Repeatable, ScrubRequest { start: begin }).await?.members;
         let running = members.iter().any(|member| member.running);
         if begin || running && until.is_none_or(|until| Instant::now() < until) {
             begin = false;

@@ -54,7 +54,7 @@ fn to_filter(filter: &LetterFilter) -> DeadLetterFilter {
     DeadLetterFilter {
         schedule: filter.schedule.clone().unwrap_or_default(),
         reason: filter.reason.clone().unwrap_or_default(),
-        since: filter.since.map(to_wire),
+        since_time: filter.since.map(to_wire),
     }
 }
 

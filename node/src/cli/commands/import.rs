@@ -238,7 +238,7 @@ fn upcoming(
 
 /// Returns a warning if the schedule would send again within minutes.
 fn often(next: &[Instant]) -> Option<String> {
-    let instants = next.iter().filter_map(|next| next.instant.as_ref().and_then(from_wire));
+    let instants = next.iter().filter_map(|next| next.time.as_ref().and_then(from_wire));
     let instants: Vec<i64> = instants.map(Timestamp::as_millisecond).collect();
     let gap = instants.windows(2).filter_map(|pair| Some(pair.last()? - pair.first()?)).min()?;
     let words = || format!("it comes again after {}: each recipient gets an email every time", format::duration(gap));

@@ -103,7 +103,7 @@ async fn test(context: &CommandContext<'_>, name: String, auth: bool) -> Result<
         return Ok(());
     }
     let reason = if answer.reachable { "RELAY_UNUSABLE" } else { "RELAY_UNREACHABLE" };
-    let next = if answer.next.is_empty() { format!("reveille relay show {name}") } else { answer.next };
+    let next = if answer.next_step.is_empty() { format!("reveille relay show {name}") } else { answer.next_step };
     let message = format!("{name} cannot be used: {}", answer.problem);
     Err(Failure::new(Exit::General, reason, message, next).into())
 }

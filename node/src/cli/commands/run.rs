@@ -32,7 +32,7 @@ pub async fn run(context: &CommandContext<'_>, args: RunArgs) -> Result<(), Stop
                 schedule: schedule.unwrap_or_default(),
                 states,
                 selector: labels.selector.unwrap_or_default(),
-                since: since.map(to_wire),
+                since_time: since.map(to_wire),
                 ..ListRunsRequest::default()
             };
             context.list(paging, |size, token| page(context, request.clone().at(context.stale, size, token))).await

@@ -135,11 +135,11 @@ fn damaged_files(member: &MemberStatus) -> Vec<Finding> {
 
 /// Reports nodes that get no claims, or an eighth of them, because they crashed three times within ten minutes.
 fn crash_backoffs(members: &[MemberStatus]) -> Vec<Finding> {
-    let sends = |member: &&MemberStatus| !is_lost(member) && member.crash_backoff_until.is_none();
+    let sends = |member: &&MemberStatus| !is_lost(member) && member.crash_backoff_end_time.is_none();
     let others_send = members.iter().any(|member| sends(&member));
     let slow = members.iter().find(|member| !is_lost(member) && member.crash_backoff_eighths > 0);
     let found = members.iter().filter_map(|member| {
-        let until = instant::from_wire(member.crash_backoff_until.as_ref()?)?;
+        let until = instant::from_wire(member.crash_backoff_end_time.as_ref()?)?;
         let sent = sent_in_backoff(member.crash_backoff_eighths);
         let what = format!("{} crashed three times within ten minutes and sends {sent} until {until}", name(member));
         let next = format!("look for the cause in the log of {}; it sends again by itself", name(member));

@@ -69,7 +69,7 @@ fn cause(health: &RelayHealth) -> &str {
 
 /// Reports a relay whose circuit is open on the answering node.
 fn circuit(relay: &Relay, health: &RelayHealth, alone: bool) -> Finding {
-    let until = instant::text(health.until.as_ref()).map(|until| format!(", until {until}")).unwrap_or_default();
+    let until = instant::text(health.retry_time.as_ref()).map(|until| format!(", until {until}")).unwrap_or_default();
     let what = format!("{} leaves relay {} alone{until}: {}", health.node, relay.name, cause(health));
     let next = format!("reveille relay test {}", relay.name);
     if alone {

@@ -69,7 +69,7 @@ impl LastAnswer {
 /// Returns the latest run of the last day that has expired recipients.
 pub fn expired_run(runs: &[Run], now: Timestamp) -> Option<&Run> {
     let expired = runs.iter().filter(|run| expired(run) > 0 && is_recent(run, now));
-    expired.max_by_key(|run| run.opened_at.as_ref().map(|opened| (opened.seconds, opened.nanos)))
+    expired.max_by_key(|run| run.open_time.as_ref().map(|opened| (opened.seconds, opened.nanos)))
 }
 
 fn expired(run: &Run) -> u32 {
@@ -77,7 +77,7 @@ fn expired(run: &Run) -> u32 {
 }
 
 fn is_recent(run: &Run, now: Timestamp) -> bool {
-    let opened = run.opened_at.as_ref().and_then(instant::from_wire);
+    let opened = run.open_time.as_ref().and_then(instant::from_wire);
     opened.is_some_and(|opened| now.as_millisecond() - opened.as_millisecond() <= LATELY_MS)
 }
 
@@ -108,8 +108,8 @@ fn timing_of(schedule: &Schedule, now: Timestamp) -> Option<Finding> {
         // Its overlap policy makes the next instant wait for a run, so it is not overdue.
         ScheduleState::Active if !schedule.waits_for.is_empty() => None,
         ScheduleState::Active => {
-            let next = schedule.next.first()?;
-            let due = instant::from_wire(next.opens.as_ref().or(next.instant.as_ref())?)?;
+            let next = schedule.next_instants.first()?;
+            let due = instant::from_wire(next.open_time.as_ref().or(next.time.as_ref())?)?;
             let late_ms = now.as_millisecond() - due.as_millisecond();
             (late_ms > OVERDUE_MS).then(|| {
                 let what = format!("schedule {name} is {} overdue, since {due}", format::duration(late_ms));

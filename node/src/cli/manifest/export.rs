@@ -50,8 +50,8 @@ pub fn schedule(body: &v1::ScheduleBody) -> Node {
     keys.add("tenant", body.tenant.as_str());
     when(&mut keys, body.when.as_ref());
     keys.add("tz", body.zone.as_str());
-    keys.some("start", text(body.start.as_ref()).unwrap_or_default());
-    keys.some("end", text(body.end.as_ref()).unwrap_or_default());
+    keys.some("start", text(body.start_time.as_ref()).unwrap_or_default());
+    keys.some("end", text(body.end_time.as_ref()).unwrap_or_default());
     keys.plain("max_runs", body.max_runs.unwrap_or_default());
     keys.add("pool", body.pool.as_str());
     keys.0.push(("priority".to_owned(), Node::plain(body.priority)));
@@ -148,7 +148,7 @@ fn when(keys: &mut Keys, when: Option<&v1::When>) {
         }
         Some(Pattern::Every(every)) => {
             keys.add("every", length(every.period.as_ref()));
-            keys.some("anchor", text(every.anchor.as_ref()).unwrap_or_default());
+            keys.some("anchor", text(every.anchor_time.as_ref()).unwrap_or_default());
         }
     }
 }

@@ -44,7 +44,7 @@ impl View for ImportView {
 }
 
 fn pairs(audience: &SealedAudience) -> Vec<(&'static str, Cell)> {
-    let sealed = instant::text(audience.sealed_at.as_ref()).unwrap_or_default();
+    let sealed = instant::text(audience.seal_time.as_ref()).unwrap_or_default();
     vec![
         ("audience", audience.name.as_str().into()),
         ("tenant", audience.tenant.as_str().into()),
@@ -78,7 +78,7 @@ impl Row for SealedAudience {
             Cell::or_dash(self.columns.join(", ").as_str()),
             self.parts.to_string().into(),
             Cell::count(self.lacking.into(), Tone::Bad),
-            Cell::at(self.sealed_at.as_ref()),
+            Cell::at(self.seal_time.as_ref()),
         ]
     }
 }

@@ -18,7 +18,7 @@ impl Row for AuditRecord {
             self.caller.as_str().into(),
             Cell::or_dash(self.tenant.as_str()),
             self.command.as_str().into(),
-            self.object.as_str().into(),
+            self.subject.as_str().into(),
             self.outcome.as_str().into(),
         ]
     }

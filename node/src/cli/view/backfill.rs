@@ -23,7 +23,7 @@ pub fn sentence(answer: &BackfillScheduleResponse) -> String {
             format!("{said}; {inside} inside the min gap, where no recipient would get an email")
         }
     };
-    match text(answer.rest.as_ref()) {
+    match text(answer.rest_time.as_ref()) {
         Some(rest) => format!("{said}; what comes from {rest} on is not among them"),
         None => said,
     }

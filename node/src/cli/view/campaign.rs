@@ -16,7 +16,7 @@ pub fn may_open(campaign: &Campaign) -> bool {
 
 /// Returns the campaign's state in one line.
 pub fn sentence(campaign: &Campaign) -> String {
-    let at = text(campaign.at.as_ref()).unwrap_or_else(|| "no instant".to_owned());
+    let at = text(campaign.send_time.as_ref()).unwrap_or_else(|| "no instant".to_owned());
     let stands = format!("{} is {} for {at}", campaign.name, state(campaign));
     some(&campaign.reason).map_or(stands.clone(), |reason| format!("{stands}: {reason}"))
 }
@@ -50,7 +50,7 @@ impl View for Campaign {
         let labels = self.labels.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(", ");
         let start_within = self.policies.as_ref().and_then(|policies| policies.start_within.as_ref());
         let start_within = start_within.map(|within| format::duration(duration_ms(within)));
-        let at = text(self.at.as_ref()).unwrap_or_else(|| "-".to_owned());
+        let at = text(self.send_time.as_ref()).unwrap_or_else(|| "-".to_owned());
         let mut pairs = vec![
             ("campaign", format!("{} ({})", self.name, self.tenant).into()),
             ("state", Cell::toned(state(self), tone(self))),
@@ -60,9 +60,9 @@ impl View for Campaign {
             ("recipients", recipients(self)),
             ("labels", Cell::or_dash(labels.as_str())),
             ("pool", self.pool.as_str().into()),
-            ("launched", Cell::at(self.launched_at.as_ref())),
+            ("launched", Cell::at(self.launch_time.as_ref())),
             ("start within", Cell::or_dash(start_within.as_deref())),
-            ("finish by", Cell::at(self.finish_by.as_ref())),
+            ("finish by", Cell::at(self.finish_by_time.as_ref())),
             ("forecast", Cell::or_dash(self.forecast.as_ref().map(forecast::sentence).as_deref())),
         ];
         if let Some(canary) = &self.canary {
@@ -85,7 +85,7 @@ impl Row for Campaign {
         vec![
             self.name.as_str().into(),
             Cell::toned(state(self), tone(self)),
-            Cell::at(self.at.as_ref()),
+            Cell::at(self.send_time.as_ref()),
             self.audience.as_str().into(),
             recipients(self),
             Cell::or_dash(self.run.as_ref().map(run::sentence).as_deref()),

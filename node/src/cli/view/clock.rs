@@ -21,12 +21,12 @@ pub fn standing(answer: &AdvanceClockResponse) -> String {
         left => format!(", waits for {left}"),
     };
     let (steps, fired) = (format::counted(answer.steps, "step"), format::count(answer.fired));
-    format!("{}: {steps}, {fired} fired{waits}", instant(answer.now.as_ref()))
+    format!("{}: {steps}, {fired} fired{waits}", instant(answer.current_time.as_ref()))
 }
 
 /// Returns the result of an advance that took this time.
 pub fn advanced(answer: &AdvanceClockResponse, seconds: f64) -> String {
-    let (from, to) = (instant(answer.from.as_ref()), instant(answer.now.as_ref()));
+    let (from, to) = (instant(answer.former_time.as_ref()), instant(answer.current_time.as_ref()));
     let (steps, fired) = (format::counted(answer.steps, "step"), format::count(answer.fired));
     format!("{from} to {to}: {steps}, {fired} fired, in {seconds:.1} s")
 }
@@ -38,14 +38,14 @@ pub fn instant(instant: Option<&prost_types::Timestamp>) -> String {
 
 impl View for GetClockResponse {
     fn name(&self) -> String {
-        text(self.now.as_ref()).unwrap_or_default()
+        text(self.current_time.as_ref()).unwrap_or_default()
     }
 
     fn text(&self, paint: bool) -> String {
         let pairs = vec![
-            ("now", Cell::at(self.now.as_ref())),
+            ("now", Cell::at(self.current_time.as_ref())),
             ("ahead", format::duration(self.offset.as_ref().map_or(0, duration_ms)).into()),
-            ("next due", Cell::at(self.next_due.as_ref())),
+            ("next due", Cell::at(self.next_due_time.as_ref())),
         ];
         card(pairs, paint)
     }
@@ -58,7 +58,7 @@ mod tests {
     #[test]
     fn advance_shows_its_position_and_what_it_waits_for() {
         let answer = AdvanceClockResponse {
-            now: Some(prost_types::Timestamp { seconds: 0, nanos: 0 }),
+            current_time: Some(prost_types::Timestamp { seconds: 0, nanos: 0 }),
             steps: 1,
             fired: 1_200,
             claimed: 2,

@@ -106,7 +106,7 @@ pub fn problems(status: &GetClusterStatusResponse) -> Vec<String> {
         short.map(|member| format!("{} is short of space: {}; free space there", name(member), member.no_room)),
     );
     problems.extend(status.members.iter().filter_map(|member| {
-        let until = text(member.crash_backoff_until.as_ref())?;
+        let until = text(member.crash_backoff_end_time.as_ref())?;
         let sent = sent_in_backoff(member.crash_backoff_eighths);
         Some(format!("{} crashed three times within ten minutes and sends {sent} until {until}", name(member)))
     }));
@@ -134,7 +134,7 @@ pub fn backlog_sentence(late: &Backlog) -> String {
         1 => format!(" ({least}1 of its instants waits its turn)"),
         waiting => format!(" ({least}{} of its instants wait their turn)", format::count(waiting)),
     };
-    let oldest = text(late.oldest.as_ref()).map(|oldest| format!(", the oldest due {oldest}")).unwrap_or_default();
+    let oldest = text(late.oldest_time.as_ref()).map(|oldest| format!(", the oldest due {oldest}")).unwrap_or_default();
     let goes = match &late.eta {
         Some(eta) if late.shrinks_per_second > 0.0 => {
             format!("; {:.1} a second, over in {}", late.shrinks_per_second, format::duration(duration_ms(eta)))
@@ -302,7 +302,7 @@ mod tests {
         assert_eq!(problems(&leaderless), ["no leader was heard for 12s, though a majority of the voters answers"]);
         assert!(leaderless.text(false).contains("none heard for 12s"));
         let until = Some(prost_types::Timestamp::default());
-        let rests = v1::MemberStatus { crash_backoff_until: until, ..member("b", follows, 0) };
+        let rests = v1::MemberStatus { crash_backoff_end_time: until, ..member("b", follows, 0) };
         let slow = v1::MemberStatus { crash_backoff_eighths: 1, ..rests.clone() };
         for (node, sent) in [(rests, "nothing"), (slow, "an eighth of the usual")] {
             let expected =

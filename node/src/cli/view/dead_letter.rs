@@ -29,7 +29,7 @@ impl View for DeadLetter {
             ("recipient", format!("{} #{}", self.recipient, self.number).into()),
             ("answer", Cell::toned(answer_of(self), Tone::Bad)),
             ("attempts", self.attempts.to_string().into()),
-            ("since", Cell::at(self.since.as_ref())),
+            ("since", Cell::at(self.settle_time.as_ref())),
         ];
         card(pairs, paint)
     }
@@ -45,7 +45,7 @@ impl Row for DeadLetter {
             self.recipient.as_str().into(),
             self.number.to_string().into(),
             self.attempts.to_string().into(),
-            Cell::at(self.since.as_ref()),
+            Cell::at(self.settle_time.as_ref()),
             answer_of(self).into(),
         ]
     }
@@ -60,8 +60,8 @@ impl Row for DeadLetterGroup {
         vec![
             self.count.to_string().into(),
             Cell::toned(self.reason.as_str(), Tone::Bad),
-            Cell::at(self.oldest.as_ref()),
-            Cell::at(self.newest.as_ref()),
+            Cell::at(self.oldest_time.as_ref()),
+            Cell::at(self.newest_time.as_ref()),
             Cell::or_dash(example.as_deref()),
         ]
     }
@@ -80,11 +80,11 @@ impl Groups {
                 None => drop(self.0.insert(group.reason.clone(), group)),
                 Some(known) => {
                     known.count += group.count;
-                    if time(&group.oldest) < time(&known.oldest) {
-                        known.oldest = group.oldest;
+                    if time(&group.oldest_time) < time(&known.oldest_time) {
+                        known.oldest_time = group.oldest_time;
                     }
-                    if time(&group.newest) > time(&known.newest) {
-                        (known.newest, known.example) = (group.newest, group.example);
+                    if time(&group.newest_time) > time(&known.newest_time) {
+                        (known.newest_time, known.example) = (group.newest_time, group.example);
                     }
                 }
             }

@@ -14,13 +14,13 @@ impl View for Doubt {
         let pairs = vec![
             ("run", self.run.as_str().into()),
             ("recipient", format!("{} #{}", self.recipient, self.number).into()),
-            ("since", Cell::at(self.since.as_ref())),
-            ("claimed", Cell::at(self.claimed_at.as_ref())),
+            ("since", Cell::at(self.doubt_time.as_ref())),
+            ("claimed", Cell::at(self.claim_time.as_ref())),
             ("cause", Cell::toned(self.cause.as_str(), Tone::Notable)),
             ("node", self.node.as_str().into()),
             ("fence", self.fence.as_str().into()),
             ("evidence", self.evidence.as_str().into()),
-            ("next", Cell::or_dash(self.next.as_str())),
+            ("next", Cell::or_dash(self.next_step.as_str())),
         ];
         card(pairs, paint)
     }
@@ -35,7 +35,7 @@ impl Row for Doubt {
             self.run.as_str().into(),
             self.recipient.as_str().into(),
             self.number.to_string().into(),
-            Cell::at(self.since.as_ref()),
+            Cell::at(self.doubt_time.as_ref()),
             self.node.as_str().into(),
             Cell::toned(self.cause.as_str(), Tone::Notable),
         ]

@@ -19,7 +19,7 @@ impl View for ExplainResponse {
             let fence = if event.fence.is_empty() { "-" } else { &event.fence };
             vec![
                 event.index.to_string().into(),
-                Cell::at(event.instant.as_ref()),
+                Cell::at(event.time.as_ref()),
                 event.what.as_str().into(),
                 Cell::or_dash(event.node.as_str()),
                 Cell::toned(fence, Tone::Dim),

@@ -18,14 +18,14 @@ pub fn sentence(forecast: &Forecast) -> String {
         ForecastBound::Tenant => format!("the tenant's rate gives {gives}"),
         ForecastBound::WarmUp => format!("the pool's warm-up lets {room} go on the first day"),
     };
-    let ends = text(forecast.ends.as_ref()).map(|ends| format!(": ends at {ends}")).unwrap_or_default();
-    let fits = if forecast.fits || forecast.ends.is_none() { "" } else { ", after finish by" };
+    let ends = text(forecast.end_time.as_ref()).map(|ends| format!(": ends at {ends}")).unwrap_or_default();
+    let fits = if forecast.fits || forecast.end_time.is_none() { "" } else { ", after finish by" };
     format!("{needs}; {given}{ends}{fits}")
 }
 
 /// Returns text such as `3,912 emails/s on average while it was open: ends at 2026-12-01T12:28:20Z`.
 pub fn progress_sentence(progress: &Progress) -> String {
-    let ends = match text(progress.ends.as_ref()) {
+    let ends = match text(progress.end_time.as_ref()) {
         Some(ends) => format!(": ends at {ends}"),
         None => ": too slow for all of it, what is left at its finish by expires".to_owned(),
     };

@@ -10,7 +10,7 @@ use crate::format;
 
 /// Returns the remark for a table: the opening time of a schedule with a jitter, and the effect of a clock change.
 pub fn remarks(one: &Instant) -> String {
-    match (text(one.opens.as_ref()), one.remark.as_str()) {
+    match (text(one.open_time.as_ref()), one.remark.as_str()) {
         (None, remark) => remark.to_owned(),
         (Some(opens), "") => format!("opens {opens}"),
         (Some(opens), remark) => format!("opens {opens}; {remark}"),
@@ -20,7 +20,7 @@ pub fn remarks(one: &Instant) -> String {
 /// Returns a table of instants with local time, distance from `now`, and remarks.
 pub fn instants(instants: &[Instant], now: Timestamp, paint: bool) -> String {
     let row = |one: &Instant| {
-        let at = one.instant.as_ref().and_then(from_wire);
+        let at = one.time.as_ref().and_then(from_wire);
         let distance = at.map(|at| format::distance(at, now)).unwrap_or_default();
         vec![
             one.local.as_str().into(),
@@ -34,7 +34,7 @@ pub fn instants(instants: &[Instant], now: Timestamp, paint: bool) -> String {
 
 impl View for Instant {
     fn name(&self) -> String {
-        text(self.instant.as_ref()).unwrap_or_default()
+        text(self.time.as_ref()).unwrap_or_default()
     }
 
     fn text(&self, paint: bool) -> String {

@@ -13,7 +13,7 @@ use crate::cli::instant::text;
 use crate::format;
 
 fn taken_back(back: &TakenBack) -> String {
-    let at = text(back.at.as_ref()).unwrap_or_else(|| "?".to_owned());
+    let at = text(back.take_back_time.as_ref()).unwrap_or_else(|| "?".to_owned());
     format!("{at} at log index {}: {}", back.index, back.reason)
 }
 
@@ -39,7 +39,7 @@ impl View for CheckOptOutResponse {
     fn text(&self, paint: bool) -> String {
         let opted_out = if self.opted_out { Cell::toned("yes", Tone::Notable) } else { "no".into() };
         let mut pairs = vec![("recipient", self.recipient.as_str().into()), ("opted out", opted_out)];
-        pairs.extend(text(self.at.as_ref()).map(|at| ("since", at.into())));
+        pairs.extend(text(self.opt_out_time.as_ref()).map(|at| ("since", at.into())));
         pairs.extend(self.index.map(|index| ("log index", index.to_string().into())));
         pairs.extend(self.taken_back.as_ref().map(|back| ("taken back", taken_back(back).into())));
         card(pairs, paint)
@@ -51,7 +51,7 @@ impl Row for OptOut {
     const COLUMNS: &'static [&'static str] = &["RECIPIENT", "SINCE", "LOG INDEX"];
 
     fn cells(&self) -> Vec<Cell> {
-        vec![self.recipient.as_str().into(), Cell::at(self.at.as_ref()), self.index.to_string().into()]
+        vec![self.recipient.as_str().into(), Cell::at(self.opt_out_time.as_ref()), self.index.to_string().into()]
     }
 }
 

@@ -32,7 +32,7 @@ impl Row for RecipientPlace {
             Cell::or_dash(self.schedule.as_str()),
             Cell::or_dash(number.as_deref()),
             Cell::or_dash(state.as_deref()),
-            Cell::at(self.at.as_ref()),
+            Cell::at(self.time.as_ref()),
         ]
     }
 }
@@ -57,7 +57,7 @@ impl Row for RunRecipient {
             Cell::or_dash(self.address.as_str()),
             word(self.state().as_str_name()).into(),
             self.attempts.to_string().into(),
-            Cell::at(self.at.as_ref()),
+            Cell::at(self.update_time.as_ref()),
             Cell::or_dash(answer(self.code, &self.enhanced, &self.text).as_str()),
         ]
     }

@@ -18,7 +18,7 @@ fn tone(health: &RelayHealth) -> Tone {
 
 /// Returns the whole state on a node, for the view of one relay.
 fn standing(health: &RelayHealth) -> String {
-    let until = text(health.until.as_ref()).map(|until| format!(", tried at {until}")).unwrap_or_default();
+    let until = text(health.retry_time.as_ref()).map(|until| format!(", tried at {until}")).unwrap_or_default();
     let cause = some(&health.cause).map(|cause| format!(": {cause}")).unwrap_or_default();
     format!("{} on {}{until}{cause}", word(health.condition().as_str_name()), health.node)
 }
@@ -92,7 +92,7 @@ pub fn tested(name: &str, test: &TestRelayResponse, paint: bool) -> String {
     if !test.extensions.is_empty() {
         pairs.push(("offers", test.extensions.join(", ").into()));
     }
-    let expires = text(test.certificate_expires_at.as_ref());
+    let expires = text(test.certificate_expire_time.as_ref());
     let more = [
         ("tls", some(&test.tls_version)),
         ("certificate", some(&test.certificate_subject)),

@@ -44,7 +44,7 @@ impl View for GetRestoreResponse {
         let rows = self
             .upcoming
             .iter()
-            .map(|one| vec![Cell::at(one.due.as_ref()), one.tenant.as_str().into(), one.schedule.as_str().into()]);
+            .map(|one| vec![Cell::at(one.due_time.as_ref()), one.tenant.as_str().into(), one.schedule.as_str().into()]);
         let rows: Vec<Vec<Cell>> = rows.collect();
         if rows.is_empty() {
             return card(pairs, paint);

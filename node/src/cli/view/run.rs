@@ -112,7 +112,7 @@ fn would_open(run: &Run, paint: bool) -> String {
     let pairs = vec![
         ("schedule", format!("{} ({})", run.schedule, run.tenant).into()),
         ("run", Cell::toned("would open now", Tone::Notable)),
-        ("finish by", Cell::at(run.finish_by.as_ref())),
+        ("finish by", Cell::at(run.finish_by_time.as_ref())),
         ("audience", format::count(run.audience.into()).into()),
     ];
     card(pairs, paint)
@@ -134,7 +134,7 @@ impl View for Run {
             cause => format!("{} ({})", self.nominal, word(cause.as_str_name()).replace('_', " ")),
         };
         let finished = self.finished_index.map(|index| format!(", finished at {index}")).unwrap_or_default();
-        let opened = match (text(self.opened_at.as_ref()), some(&self.waited_for)) {
+        let opened = match (text(self.open_time.as_ref()), some(&self.waited_for)) {
             (Some(at), Some(former)) => format!("{at}, waited for {former}").into(),
             (at, _) => Cell::or_dash(at.as_deref()),
         };
@@ -143,9 +143,9 @@ impl View for Run {
             ("schedule", format!("{} ({})", self.schedule, self.tenant).into()),
             ("nominal", nominal.into()),
             ("state", Cell::toned(state, tone(self))),
-            ("due", Cell::at(self.due.as_ref())),
+            ("due", Cell::at(self.due_time.as_ref())),
             ("opened", opened),
-            ("finish by", Cell::at(self.finish_by.as_ref())),
+            ("finish by", Cell::at(self.finish_by_time.as_ref())),
             ("log index", format!("opened at {}{finished}", self.opened_index).into()),
             ("audience", format::count(self.audience.into()).into()),
         ];

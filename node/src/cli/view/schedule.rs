@@ -41,7 +41,7 @@ pub fn when_text(when: &v1::When) -> String {
         Some(Pattern::Every(every)) => {
             let period = format::duration(every.period.as_ref().map(duration_ms).unwrap_or_default());
             // The Unix epoch is the default anchor.
-            match every.anchor.filter(|anchor| (anchor.seconds, anchor.nanos) != (0, 0)) {
+            match every.anchor_time.filter(|anchor| (anchor.seconds, anchor.nanos) != (0, 0)) {
                 Some(anchor) => format!("every {period} from {}", text(Some(&anchor)).unwrap_or_default()),
                 None => format!("every {period}"),
             }
@@ -100,7 +100,7 @@ impl View for Schedule {
         if self.of_campaign {
             pairs.push(("campaign", format!("reveille campaign status {}", self.name).into()));
         }
-        let bounds = [("start", &self.start), ("end", &self.end)];
+        let bounds = [("start", &self.start_time), ("end", &self.end_time)];
         pairs.extend(bounds.into_iter().filter_map(|(name, at)| Some((name, text(at.as_ref())?.into()))));
         pairs.extend(self.max_runs.map(|most| ("runs at most", most.to_string().into())));
         if !self.labels.is_empty() {
@@ -110,12 +110,12 @@ impl View for Schedule {
             pairs.push(("number", format!("{}, last changed at log index {}", self.number, self.index).into()));
         }
         let card = card(pairs, paint);
-        if self.next.is_empty() {
+        if self.next_instants.is_empty() {
             return format!("{card}\n\nno instant is left");
         }
         // The cluster's time when it answered.
-        let now = self.now.as_ref().and_then(from_wire).unwrap_or_else(Timestamp::now);
-        let next = instants(&self.next, now, paint);
+        let now = self.read_time.as_ref().and_then(from_wire).unwrap_or_else(Timestamp::now);
+        let next = instants(&self.next_instants, now, paint);
         match self.state() {
             ScheduleState::Paused => {
                 format!("{card}\n\npaused: none of these opens before `reveille schedule resume {}`\n{next}", self.name)
@@ -136,7 +136,7 @@ impl Row for Schedule {
             Cell::toned(state(self), tone(self)),
             self.when.as_ref().map(when_text).unwrap_or_default().into(),
             self.zone.as_str().into(),
-            Cell::or_dash(self.next.first().map(|next: &Instant| next.local.as_str())),
+            Cell::or_dash(self.next_instants.first().map(|next: &Instant| next.local.as_str())),
             format::count(self.recipients.into()).into(),
             Cell::or_dash(labels(self).as_str()),
         ]

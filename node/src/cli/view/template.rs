@@ -81,7 +81,7 @@ impl Row for Template {
             Cell::number(newest.map(|newest| newest.version.into())),
             self.versions.len().to_string().into(),
             users(self).to_string().into(),
-            Cell::at(newest.and_then(|newest| newest.at.as_ref())),
+            Cell::at(newest.and_then(|newest| newest.create_time.as_ref())),
         ]
     }
 }

@@ -11,7 +11,7 @@ impl Row for Token {
 
     fn cells(&self) -> Vec<Cell> {
         let tenants = if self.all_tenants { "all".to_owned() } else { self.tenants.join(", ") };
-        let state = match (self.valid, &self.revoked_at) {
+        let state = match (self.valid, &self.revoke_time) {
             (true, _) => Cell::toned("valid", Tone::Plain),
             (false, Some(_)) => Cell::toned("revoked", Tone::Dim),
             (false, None) => Cell::toned("expired", Tone::Dim),
@@ -21,7 +21,7 @@ impl Row for Token {
             self.name.as_str().into(),
             self.roles.join(", ").into(),
             tenants.into(),
-            Cell::at(self.expires_at.as_ref()),
+            Cell::at(self.expire_time.as_ref()),
             state,
         ]
     }

@@ -11,7 +11,7 @@ use crate::api_json::word;
 use crate::format;
 
 /// Fields that follow from other fields or change with every answer; they are not listed as changes.
-const FOLLOWING: [&str; 6] = ["next", "etag", "index", "state", "waitsFor", "now"];
+const FOLLOWING: [&str; 6] = ["nextInstants", "etag", "index", "state", "waitsFor", "readTime"];
 /// Characters of a hash that are shown.
 const HASH_SHOWN: usize = 12;
 
@@ -39,6 +39,8 @@ fn flag(field: &str) -> String {
         "audienceHash" => "recipients".to_owned(),
         "contentHash" => "content".to_owned(),
         "zone" => "tz".to_owned(),
+        "startTime" => "start".to_owned(),
+        "endTime" => "end".to_owned(),
         labelled if labelled.starts_with("labels.") => labelled.to_owned(),
         field => field.chars().fold(String::new(), |mut flag, letter| {
             if letter.is_ascii_uppercase() {
@@ -98,7 +100,7 @@ impl View for UpdateScheduleResponse {
 
     fn text(&self, paint: bool) -> String {
         let lines = lines(self).join("\n");
-        let next = |schedule: &Option<Schedule>| schedule.clone().unwrap_or_default().next;
+        let next = |schedule: &Option<Schedule>| schedule.clone().unwrap_or_default().next_instants;
         let (was, is) = (next(&self.former), next(&self.schedule));
         if was == is {
             return lines;

@@ -50,7 +50,7 @@ macro_rules! fields {
     };
 }
 fields! {
-    when, zone, start, end, max_runs, pool, priority, template, audience, labels;
+    when, zone, start_time, end_time, max_runs, pool, priority, template, audience, labels;
     policies: dst_gap, dst_overlap, catch_up, start_within, finish_by, in_doubt, max_attempts, retention,
         overlap, min_gap, jitter;
     content: sender, reply_to, subject, text, html, headers, variables, bulk, attachments;
@@ -60,7 +60,7 @@ fields! {
 const LABEL: &str = "labels.";
 /// Paths that name a part of a pattern.
 const TIMING: &[&str] =
-    &["when.daily.hour", "when.daily.minute", "when.daily.days", "when.every.period", "when.every.anchor"];
+    &["when.daily.hour", "when.daily.minute", "when.daily.days", "when.every.period", "when.every.anchor_time"];
 
 /// Takes one part of a pattern. A pattern of another kind is replaced by one that has only this part.
 fn take_timing(path: &str, to: &mut ScheduleBody, from: &ScheduleBody) {
@@ -78,7 +78,7 @@ fn take_timing(path: &str, to: &mut ScheduleBody, from: &ScheduleBody) {
             let (mut every, given) = (every(to).unwrap_or_default(), every(from).unwrap_or_default());
             match path {
                 "when.every.period" => every.period = given.period,
-                _ => every.anchor = given.anchor,
+                _ => every.anchor_time = given.anchor_time,
             }
             Pattern::Every(every)
         }

@@ -21,7 +21,17 @@ use crate::format;
 
 /// Fields that an update sets: all of them, so that a field missing in the document gets its default.
 const WHOLE: [&str; 12] = [
-    "when", "zone", "start", "end", "max_runs", "policies", "pool", "priority", "content", "template", "audience",
+    "when",
+    "zone",
+    "start_time",
+    "end_time",
+    "max_runs",
+    "policies",
+    "pool",
+    "priority",
+    "content",
+    "template",
+    "audience",
     "labels",
 ];
 

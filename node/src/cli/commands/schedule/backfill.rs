@@ -19,8 +19,8 @@ pub async fn run(context: &CommandContext<'_>, tenant: String, args: BackfillArg
     let request = BackfillScheduleRequest {
         tenant,
         name: args.name.clone(),
-        from: Some(to_wire(args.from)),
-        to: Some(to_wire(args.to)),
+        start_time: Some(to_wire(args.from)),
+        end_time: Some(to_wire(args.to)),
         max: args.max.unwrap_or(OCCURRENCES_MAX),
         request_id: context.client.request_id().to_owned(),
         validate_only: false,
@@ -49,7 +49,7 @@ fn missing(args: &BackfillArgs, preview: &BackfillScheduleResponse) -> String {
 
 /// Prints what was opened, or would be. Occurrences that remain are an error, unless `--max` limited the number.
 fn report(context: &CommandContext<'_>, args: &BackfillArgs, answer: BackfillScheduleResponse) -> Result<(), Stop> {
-    let rest = text(answer.rest.as_ref());
+    let rest = text(answer.rest_time.as_ref());
     context.terminal.show(&Answer::new(&answer, args.name.as_str(), sentence(&answer)))?;
     let Some(rest) = rest else { return Ok(()) };
     let next = format!("reveille schedule backfill {} --from {rest} --to {}", args.name, args.to);

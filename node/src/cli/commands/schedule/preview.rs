@@ -84,10 +84,10 @@ pub fn upcoming(
     for step in steps_after(calendar.pattern, &calendar.zone.rules, policies, from) {
         match step {
             Step::Fires(firing) => instants.push(Instant {
-                instant: Some(to_wire(firing.instant)),
+                time: Some(to_wire(firing.instant)),
                 local: firing.local_text(),
                 remark: firing.remark_text(),
-                opens: (jitter.window_ms > 0).then_some(()).and_then(|()| {
+                open_time: (jitter.window_ms > 0).then_some(()).and_then(|()| {
                     let delay = SignedDuration::from_millis(jitter.delay_ms(calendar, policies, &firing));
                     firing.instant.checked_add(delay).ok().map(to_wire)
                 }),

@@ -64,8 +64,8 @@ fn request(
         name: args.name,
         when: (!args.when.paths().is_empty()).then(|| args.when.to_wire()),
         zone: args.tz.unwrap_or_default(),
-        start: args.start.map(to_wire),
-        end: args.end.map(to_wire),
+        start_time: args.start.map(to_wire),
+        end_time: args.end.map(to_wire),
         max_runs: args.max_runs,
         policies: Some(args.policies.args.to_wire()),
         pool: args.pool.unwrap_or_default(),
@@ -90,9 +90,10 @@ fn request(
 /// Returns the API's field path for a flag of `--clear`.
 fn path_of(flag: &str) -> String {
     match flag {
-        "start" | "end" | "labels" | "template" => flag.to_owned(),
+        "labels" | "template" => flag.to_owned(),
+        "start" | "end" => format!("{flag}_time"),
         "days" => "when.daily.days".to_owned(),
-        "anchor" => "when.every.anchor".to_owned(),
+        "anchor" => "when.every.anchor_time".to_owned(),
         "max-runs" => "max_runs".to_owned(),
         "reply-to" => "content.reply_to".to_owned(),
         "var" => "content.variables".to_owned(),
@@ -107,8 +108,8 @@ fn paths(args: &UpdateArgs) -> Vec<String> {
     let (content, texts) = (&args.content, &args.content.texts);
     let given = [
         ("zone", args.tz.is_some()),
-        ("start", args.start.is_some()),
-        ("end", args.end.is_some()),
+        ("start_time", args.start.is_some()),
+        ("end_time", args.end.is_some()),
         ("max_runs", args.max_runs.is_some()),
         ("pool", args.pool.is_some()),
         ("priority", args.priority.is_some()),

@@ -75,7 +75,7 @@ fn opened((id, number): (RunId, u32), page: &Page, run: &Run) -> ExplainedEvent 
     };
     let name = if run.cause.is_message() { String::new() } else { format!("{} ", run.name) };
     let detail = format!("{name}{}, {why} {}{waited}{canary}", run.nominal, run.due);
-    ExplainedEvent { instant: Some(timestamp(page.opened_at)), ..event(id.index, "opened", detail) }
+    ExplainedEvent { time: Some(timestamp(page.opened_at)), ..event(id.index, "opened", detail) }
 }
 
 fn in_hand(ledger: &Ledger, chapter: &ClaimExplanation, event: ExplainedEvent) -> ExplainedEvent {
@@ -84,10 +84,8 @@ fn in_hand(ledger: &Ledger, chapter: &ClaimExplanation, event: ExplainedEvent) -
 
 fn claimed(ledger: &Ledger, chapter: &ClaimExplanation) -> ExplainedEvent {
     let detail = format!("life {}", chapter.owner.incarnation.0);
-    let event = ExplainedEvent {
-        instant: Some(timestamp(chapter.claimed_at)),
-        ..event(chapter.fence.index, "claimed", detail)
-    };
+    let event =
+        ExplainedEvent { time: Some(timestamp(chapter.claimed_at)), ..event(chapter.fence.index, "claimed", detail) };
     in_hand(ledger, chapter, event)
 }
 
@@ -97,7 +95,7 @@ fn settled(ledger: &Ledger, chapter: &ClaimExplanation, run: &Run) -> Vec<Explai
     for claim_event in &chapter.history {
         let at = |what: &str, detail: String| {
             let event =
-                ExplainedEvent { instant: Some(timestamp(claim_event.at)), ..event(claim_event.index, what, detail) };
+                ExplainedEvent { time: Some(timestamp(claim_event.at)), ..event(claim_event.index, what, detail) };
             in_hand(ledger, chapter, event)
         };
         let (what, detail) = event::describe(claim_event);
@@ -172,7 +170,7 @@ fn describe_run_event(index: u64, run_event: &RunEvent, run: &Run, story: &Recip
         RunEventKind::SuppressedByGap => ("suppressed", too_near(story, run)),
         RunEventKind::CanaryPassed => ("canary passed", canary(run)),
     };
-    ExplainedEvent { instant: Some(timestamp(run_event.at)), ..event(index, what, detail) }
+    ExplainedEvent { time: Some(timestamp(run_event.at)), ..event(index, what, detail) }
 }
 
 /// Describes the counts that the canary's verdict is based on (P6).
@@ -198,7 +196,7 @@ fn complete_with_letter(story: &RecipientExplanation, run: &Run, events: &mut [E
         code => event::answer(code, letter.enhanced, letter.text()),
     };
     let since = Some(timestamp(letter.since));
-    if let Some(dead) = events.iter_mut().rev().find(|event| event.what == "dead" && event.instant == since) {
+    if let Some(dead) = events.iter_mut().rev().find(|event| event.what == "dead" && event.time == since) {
         dead.detail = format!("{answer} ({} of {} attempts)", letter.attempts, run.policies.max_attempts);
     }
 }
@@ -206,11 +204,11 @@ fn complete_with_letter(story: &RecipientExplanation, run: &Run, events: &mut [E
 fn opted_out(ledger: &Ledger, tenant: &str, key: &str) -> Option<ExplainedEvent> {
     let opted_out = ledger.opt_out_of(&(tenant.to_owned(), key.to_owned()))?;
     let event = event(opted_out.index, "opted out", "nothing of this tenant goes to this recipient any more");
-    Some(ExplainedEvent { instant: Some(timestamp(opted_out.at)), ..event })
+    Some(ExplainedEvent { time: Some(timestamp(opted_out.at)), ..event })
 }
 
 fn taken_back(ledger: &Ledger, tenant: &str, key: &str) -> Option<ExplainedEvent> {
     let back = ledger.taken_back().get(&(tenant.to_owned(), key.to_owned()))?;
     let event = event(back.index, "opt-out taken back", back.reason.clone());
-    Some(ExplainedEvent { instant: Some(timestamp(back.at)), ..event })
+    Some(ExplainedEvent { time: Some(timestamp(back.at)), ..event })
 }

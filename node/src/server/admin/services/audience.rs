@@ -116,7 +116,7 @@ fn shown(
         parts: parts.len() as u32,
         seal: known.seal.to_string(),
         index: known.index,
-        sealed_at: Some(views::timestamp(known.at)),
+        seal_time: Some(views::timestamp(known.at)),
         lacking: parts.iter().filter(|part| lacking.contains(*part)).count() as u32,
     }
 }

@@ -39,7 +39,7 @@ impl RecordFilter {
             let read = given.map(|given| jiff::Timestamp::new(given.seconds, given.nanos).map(Time::from)).transpose();
             read.map_err(|_| ApiError::of_field(field, "is not an instant"))
         };
-        let (since, until) = (instant("since", request.since)?, instant("until", request.until)?);
+        let (since, until) = (instant("since_time", request.since_time)?, instant("until_time", request.until_time)?);
         let ListAuditRecordsRequest { caller, of_tenant, command, .. } = request.clone();
         Ok(RecordFilter { caller, tenant: of_tenant, command, since, until })
     }
@@ -122,7 +122,7 @@ pub fn shown(record: &AuditRecord) -> v1::AuditRecord {
         caller: caller(record.caller),
         tenant: record.tenant.clone().unwrap_or_default(),
         command: word(record.command),
-        object: object(&record.object),
+        subject: object(&record.object),
         request_id: record.request.clone().unwrap_or_default(),
         reason: record.reason.clone().unwrap_or_default(),
         outcome: match record.outcome {

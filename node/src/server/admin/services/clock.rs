@@ -30,9 +30,9 @@ impl Admin {
         let ((applied, clock, due), freshness) = query.await?;
         let clock = clock.ok_or_else(error_texts::no_test_clock)?;
         Ok(GetClockResponse {
-            now: Some(views::timestamp(self.now(applied))),
+            current_time: Some(views::timestamp(self.now(applied))),
             offset: Some(views::duration(clock.offset_ms)),
-            next_due: due.map(views::timestamp),
+            next_due_time: due.map(views::timestamp),
             freshness,
         })
     }
@@ -84,9 +84,9 @@ impl Admin {
 
 fn response(to: Time, progress: &AdvanceProgress, done: bool) -> AdvanceClockResponse {
     AdvanceClockResponse {
-        from: Some(views::timestamp(progress.from)),
-        now: Some(views::timestamp(progress.now)),
-        to: Some(views::timestamp(to)),
+        former_time: Some(views::timestamp(progress.from)),
+        current_time: Some(views::timestamp(progress.now)),
+        target_time: Some(views::timestamp(to)),
         steps: progress.steps,
         fired: progress.fired,
         done,

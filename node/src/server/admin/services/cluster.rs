@@ -81,7 +81,7 @@ impl Admin {
         let backoffs = self.context.replica.read(|ledger| crash_backoffs(ledger, &answering, several));
         let draining = self.draining();
         let shown = members.iter().map(|(node, member)| MemberStatus {
-            crash_backoff_until: backoffs.get(node).map(|(until, _)| views::timestamp(*until)),
+            crash_backoff_end_time: backoffs.get(node).map(|(until, _)| views::timestamp(*until)),
             crash_backoff_eighths: backoffs.get(node).map_or(0, |(_, allowance)| allowance.eighths().into()),
             member: Some(views::member(*node, member, &draining)),
             ..status_of(*node, member, described.remove(node), &raft)
@@ -139,7 +139,7 @@ fn backlog(backlog: Backlog) -> v1::Backlog {
     v1::Backlog {
         pool: backlog.pool,
         recipients: backlog.recipients,
-        oldest: Some(views::timestamp(backlog.oldest)),
+        oldest_time: Some(views::timestamp(backlog.oldest)),
         bound_per_second: backlog.bound_per_second.unwrap_or_default(),
         shrinks_per_second: backlog.shrinks_per_second.unwrap_or_default(),
         eta: backlog.eta.map(|eta| views::duration(whole_ms(eta))),
@@ -211,7 +211,7 @@ fn status_of(node: NodeId, member: &Member, described: Option<Described>, raft: 
         no_room: description.no_room,
         stopping: description.stopping,
         checkpoints: description.checkpoints.into_iter().map(checkpoint).collect(),
-        crash_backoff_until: None,
+        crash_backoff_end_time: None,
         crash_backoff_eighths: 0,
         damaged: description.scrub.damaged.into_iter().map(scrub::damaged_file).collect(),
     }

@@ -241,8 +241,8 @@ impl Admin {
             DeadLetterGroup {
                 reason,
                 count: group.count,
-                oldest: Some(views::timestamp(group.oldest.2.since)),
-                newest: Some(views::timestamp(letter.since)),
+                oldest_time: Some(views::timestamp(group.oldest.2.since)),
+                newest_time: Some(views::timestamp(letter.since)),
                 example: sees_addresses.then(|| views::dead_letter(*recipient, address, letter)),
             }
         });

@@ -36,7 +36,7 @@ impl Filter {
     /// # Errors
     /// If `since` is not a valid instant.
     pub fn read(asked: Option<DeadLetterFilter>) -> ApiResult<Filter> {
-        let DeadLetterFilter { schedule, reason, since } = asked.unwrap_or_default();
+        let DeadLetterFilter { schedule, reason, since_time: since } = asked.unwrap_or_default();
         let since = since.map(|since| instant(&since)).transpose()?;
         Ok(Filter { schedule, reason, since })
     }
@@ -54,7 +54,7 @@ impl Filter {
 
 fn instant(since: &Timestamp) -> ApiResult<Time> {
     let instant = jiff::Timestamp::new(since.seconds, since.nanos);
-    instant.map(Time::from).map_err(|_| ApiError::of_field("filter.since", "is not an instant"))
+    instant.map(Time::from).map_err(|_| ApiError::of_field("filter.since_time", "is not an instant"))
 }
 
 impl<R> RecipientPage<R, RecipientId> {

@@ -99,8 +99,8 @@ impl Admin {
             state: RunState::Open.into(),
             audience: recipients,
             counts: Some(RunCounts { pending: recipients, ..RunCounts::default() }),
-            due: Some(views::timestamp(due)),
-            finish_by: Some(views::timestamp(due.plus_ms(message.policies.finish_by_ms))),
+            due_time: Some(views::timestamp(due)),
+            finish_by_time: Some(views::timestamp(due.plus_ms(message.policies.finish_by_ms))),
             ..Run::default()
         }
     }
@@ -162,5 +162,5 @@ fn states(ledger: &Ledger, run: RunId, count: u32) -> Vec<MessageRecipient> {
 }
 
 fn shown(tenant: String, key: String, run: Run) -> Message {
-    Message { tenant, key, send_time: run.due, run: Some(run), recipients: Vec::new() }
+    Message { tenant, key, send_time: run.due_time, run: Some(run), recipients: Vec::new() }
 }

@@ -25,7 +25,7 @@ fn key_of(field: &str, recipient: &str) -> ApiResult<String> {
 }
 
 fn taken_back(back: &TakenBack) -> v1::TakenBack {
-    v1::TakenBack { index: back.index, at: Some(views::timestamp(back.at)), reason: back.reason.clone() }
+    v1::TakenBack { index: back.index, take_back_time: Some(views::timestamp(back.at)), reason: back.reason.clone() }
 }
 
 /// The result of a completed opt-out.
@@ -88,7 +88,7 @@ impl Admin {
             recipient: place.1,
             opted_out: known.is_some(),
             index: known.map(|opted_out| opted_out.index),
-            at: known.map(|opted_out| views::timestamp(opted_out.at)),
+            opt_out_time: known.map(|opted_out| views::timestamp(opted_out.at)),
             freshness,
             taken_back,
         })
@@ -166,7 +166,7 @@ impl Admin {
         let opt_outs = found.into_iter().map(|(recipient, known)| v1::OptOut {
             recipient,
             index: known.index,
-            at: Some(views::timestamp(known.at)),
+            opt_out_time: Some(views::timestamp(known.at)),
         });
         Ok(ListOptOutsResponse { opt_outs: opt_outs.collect(), next_page_token, freshness })
     }

@@ -36,7 +36,7 @@ fn shown(ledger: &Ledger, name: String) -> Pool {
         cap_today: warm_up.and_then(|warm_up| warm_up.cap(today)),
         used_today: warm_up.map_or(0, |warm_up| warm_up.spent(today).saturating_add(ledger.claimed_by_pool(&name))),
         waiting: waiting(ledger, &name),
-        until: Some(views::timestamp(today.end())),
+        day_end_time: Some(views::timestamp(today.end())),
         index: row.map_or(0, |row| row.index),
         reveille_headers: row.is_none_or(|row| row.reveille_headers),
         name,

@@ -106,7 +106,7 @@ impl Admin {
         let shown = RecipientPlace { kind: "run".to_owned(), name: id.to_string(), ..shown };
         // The run may have left since it was found.
         let Some((schedule, state, at, events)) = read.await? else { return Ok(shown) };
-        Ok(RecipientPlace { schedule, state: state.into(), at: Some(at), events, ..shown })
+        Ok(RecipientPlace { schedule, state: state.into(), time: Some(at), events, ..shown })
     }
 }
 
@@ -115,11 +115,12 @@ fn opt_outs(ledger: &Ledger, tenant: &str, key: &str) -> Vec<RecipientPlace> {
     let place = |kind: &str| RecipientPlace { kind: kind.to_owned(), ..RecipientPlace::default() };
     let of = (tenant.to_owned(), key.to_owned());
     let opted_out = ledger.opt_out_of(&of);
-    let opted_out = opted_out.map(|known| RecipientPlace { at: Some(views::timestamp(known.at)), ..place("opt-out") });
+    let opted_out =
+        opted_out.map(|known| RecipientPlace { time: Some(views::timestamp(known.at)), ..place("opt-out") });
     let back = ledger.taken_back().get(&of);
     let back = back.map(|back| {
         let (at, reason) = (Some(views::timestamp(back.at)), back.reason.clone());
-        RecipientPlace { at, reason, address: key.to_owned(), ..place("taken-back") }
+        RecipientPlace { time: at, reason, address: key.to_owned(), ..place("taken-back") }
     });
     opted_out.into_iter().chain(back).collect()
 }

@@ -66,7 +66,7 @@ fn upcoming(ledger: &Ledger, zones: &Zones) -> Vec<UpcomingInstant> {
     let instant = |(due, schedule): (Time, &Schedule)| UpcomingInstant {
         tenant: schedule.settings.tenant.to_string(),
         schedule: schedule.name.to_string(),
-        due: Some(views::timestamp(due)),
+        due_time: Some(views::timestamp(due)),
     };
     found.into_iter().take(INSTANTS_MAX).map(instant).collect()
 }
@@ -116,6 +116,6 @@ mod tests {
         assert_eq!((times.restore_time, times.accept_time), (Some(views::timestamp(restored)), None));
         assert_eq!((seen.in_doubt, seen.active_schedules), (1, 1));
         let next = Some(views::timestamp(at("2026-03-04T14:00:00Z")));
-        assert_eq!(seen.upcoming.iter().map(|one| one.due).collect::<Vec<_>>(), [next], "nine in New York");
+        assert_eq!(seen.upcoming.iter().map(|one| one.due_time).collect::<Vec<_>>(), [next], "nine in New York");
     }
 }

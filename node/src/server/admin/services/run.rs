@@ -42,7 +42,7 @@ impl Admin {
         let heeded = selector.to_string();
         let tenant = validate::tenant(&request.tenant)?;
         let mut fields = Fields::default();
-        let since = request.since.and_then(|since| fields.instant("since", since));
+        let since = request.since_time.and_then(|since| fields.instant("since_time", since));
         fields.done(Some(()))?;
         let filter = RunFilter { tenant, schedule: request.schedule, states, selector, since };
         let paging: Paging<RunId> = Paging::new("runs", request.page_size, &request.page_token)?;

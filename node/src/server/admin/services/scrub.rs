@@ -17,7 +17,7 @@ pub async fn scrub(admin: &Admin, request: ScrubRequest, call: &Call) -> ApiResu
     // No entry is proposed, so a fresh read checks the token.
     admin.read_latest(call, |_| ()).await?;
     let members = admin.context.replica.members();
-    if request.begin {
+    if request.start {
         let mut asked = JoinSet::new();
         for node in members.keys().copied() {
             let Some(peer) = admin.context.replica.peer(node) else { continue };

@@ -41,9 +41,9 @@ fn shown(id: TokenId, token: &AdminToken, now: Time) -> Token {
         roles: role_names(grant.rights),
         tenants,
         all_tenants: grant.tenants == TenantScope::All,
-        created_at: Some(views::timestamp(*created_at)),
-        expires_at: grant.expires_at.map(views::timestamp),
-        revoked_at: revoked_at.map(views::timestamp),
+        create_time: Some(views::timestamp(*created_at)),
+        expire_time: grant.expires_at.map(views::timestamp),
+        revoke_time: revoked_at.map(views::timestamp),
         created_by: creator.map(|creator| creator.to_string()).unwrap_or_default(),
         valid: token.is_valid(now),
     }

@@ -137,8 +137,8 @@ async fn archived_runs_are_answered_as_before() {
     assert_eq!(again.run.as_ref(), Some(by_hand), "a repeated trigger gets its run");
 
     // Filters.
-    let since = runs[1].opened_at;
-    assert_eq!(list(&node, 1, ListRunsRequest { since, ..Default::default() }).await.len(), 6);
+    let since = runs[1].open_time;
+    assert_eq!(list(&node, 1, ListRunsRequest { since_time: since, ..Default::default() }).await.len(), 6);
     let states = vec![RunState::Cancelled.into()];
     assert!(list(&node, 1, ListRunsRequest { states, ..Default::default() }).await.is_empty());
     let labelled = ListRunsRequest { selector: "team".to_owned(), ..Default::default() };

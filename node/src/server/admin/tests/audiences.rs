@@ -70,7 +70,7 @@ async fn repeated_create_is_the_same_and_other_body_needs_other_name() {
     let first = made(&node, "all").await;
     assert_eq!((first.tenant.as_str(), first.name.as_str(), first.recipients), ("default", "all", RECIPIENTS));
     assert_eq!((first.columns.as_slice(), first.parts, first.lacking), (["name".to_owned()].as_slice(), 1, 0));
-    assert!(first.sealed_at.is_some() && first.index > 0 && first.seal.len() == 64, "{first:?}");
+    assert!(first.seal_time.is_some() && first.index > 0 && first.seal.len() == 64, "{first:?}");
     assert_eq!(made(&node, "all").await, first);
 
     let others = [

@@ -76,8 +76,8 @@ async fn pages_lead_through_the_state_and_the_archive() {
         request
     };
     let time = oldest_first[4_150].time;
-    let newer = list(&node, by(&|request| request.since = time)).await;
-    let older = list(&node, by(&|request| request.until = time)).await;
+    let newer = list(&node, by(&|request| request.since_time = time)).await;
+    let older = list(&node, by(&|request| request.until_time = time)).await;
     assert_eq!(newer.len() + older.len(), oldest_first.len());
     assert!(newer.len() < 4_096 && older.len() > 100, "{} and {}", newer.len(), older.len());
     let of_command = list(&node, by(&|request| request.command = "tenant_set".to_owned())).await;

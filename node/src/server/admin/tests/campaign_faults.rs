@@ -86,8 +86,8 @@ async fn resume_of_active_and_backfill_of_campaign_are_refused() {
         let (name, request_id) = ("spring".to_owned(), "once".to_owned());
         let backfill = BackfillScheduleRequest {
             name: name.clone(),
-            from: past(-2),
-            to: past(-1),
+            start_time: past(-2),
+            end_time: past(-1),
             validate_only,
             ..Default::default()
         };
@@ -113,8 +113,8 @@ async fn resume_of_active_and_backfill_of_campaign_are_refused() {
     let cancel = CancelCampaignRequest { name: "spring".into(), ..CancelCampaignRequest::default() };
     let cancelled = node.campaigns().cancel_campaign(cancel).await.expect("cancelled").into_inner().campaign;
     let cancelled = cancelled.expect("a campaign");
-    assert_eq!((cancelled.state(), cancelled.launched_at), (CampaignState::Cancelled, known.launched_at));
-    assert!(cancelled.launched_at.is_some() && cancelled.forecast.is_none(), "{cancelled:?}");
+    assert_eq!((cancelled.state(), cancelled.launch_time), (CampaignState::Cancelled, known.launch_time));
+    assert!(cancelled.launch_time.is_some() && cancelled.forecast.is_none(), "{cancelled:?}");
     let refused = launched(&node, "spring", None).await.expect_err("it is cancelled");
     assert_eq!(next(&refused), status_next);
     node.campaigns().delete_campaign(delete()).await.expect("forgotten");

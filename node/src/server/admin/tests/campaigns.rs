@@ -49,7 +49,7 @@ pub fn body(name: &str, audience: &str, due: prost_types::Timestamp) -> CreateCa
 
 /// Launches a campaign for this instant. `None` means the instant of its draft.
 pub async fn launched(node: &Node, name: &str, due: Option<prost_types::Timestamp>) -> Result<Campaign, Status> {
-    let request = LaunchCampaignRequest { name: name.to_owned(), at: due, ..LaunchCampaignRequest::default() };
+    let request = LaunchCampaignRequest { name: name.to_owned(), send_time: due, ..LaunchCampaignRequest::default() };
     Ok(node.campaigns().launch_campaign(request).await?.into_inner().campaign.expect("a campaign"))
 }
 
@@ -89,7 +89,7 @@ async fn repeated_launch_sends_once() {
 
     for due in [Some(now), None] {
         let again = launched(&node, "spring", due).await.expect("the same launch");
-        assert_eq!((again.launched_at, again.run), (first.launched_at, done.run.clone()));
+        assert_eq!((again.launch_time, again.run), (first.launch_time, done.run.clone()));
     }
     let later = Some(at(SignedDuration::from_hours(1)));
     let refused = launched(&node, "spring", later).await.expect_err("it opened for another instant");
@@ -134,7 +134,7 @@ async fn audience_is_sealed_at_its_instant_or_it_does_not_fire() {
     }
     let missed = becomes(&node, "never", CampaignState::Missed).await;
     assert!(missed.reason.contains("'missing' was not sealed"), "{missed:?}");
-    assert!(missed.run.is_none() && missed.launched_at.is_some());
+    assert!(missed.run.is_none() && missed.launch_time.is_some());
 
     seal(&node, "tomorrow").await;
     let armed = becomes(&node, "late", CampaignState::Launched).await;
@@ -203,7 +203,7 @@ async fn shown_campaign_can_be_created_again_for_another_instant() {
         for request in [&shown, &drafted] {
             let request = CreateCampaignRequest { validate_only, ..request.clone() };
             let same = node.campaigns().create_campaign(request).await.expect("the same campaign").into_inner();
-            assert_eq!((same.created, same.campaign.and_then(|known| known.at)), (false, Some(second)));
+            assert_eq!((same.created, same.campaign.and_then(|known| known.send_time)), (false, Some(second)));
         }
         let other = CreateCampaignRequest { validate_only, ..body("spring", "all", third) };
         let refused = node.campaigns().create_campaign(other).await.expect_err("another instant");

@@ -20,7 +20,7 @@ pub const HOUR: i64 = 60 * MINUTE;
 pub const DAY: i64 = 24 * HOUR;
 
 pub fn at(seconds: i64) -> Target {
-    Target::To(prost_types::Timestamp { seconds, nanos: 0 })
+    Target::TargetTime(prost_types::Timestamp { seconds, nanos: 0 })
 }
 
 pub fn by(seconds: i64) -> Target {
@@ -49,7 +49,7 @@ pub async fn jump(node: &Node, target: Target) -> AdvanceClockResponse {
 /// Returns ledger time in whole seconds.
 pub async fn now(node: &Node) -> i64 {
     let clock = node.clocks().get_clock(GetClockRequest::default()).await.expect("a clock").into_inner();
-    clock.now.expect("an instant").seconds
+    clock.current_time.expect("an instant").seconds
 }
 
 /// Returns the first second of a future day.
@@ -300,8 +300,8 @@ async fn run_older_than_retention_keeps_its_summary() {
     let from = |seconds| Some(prost_types::Timestamp { seconds, nanos: 0 });
     let backfill = BackfillScheduleRequest {
         name: "daily".to_owned(),
-        from: from(day),
-        to: from(day + DAY),
+        start_time: from(day),
+        end_time: from(day + DAY),
         ..BackfillScheduleRequest::default()
     };
     let backfilled = node.schedules().backfill_schedule(backfill).await.expect("nothing").into_inner();
@@ -336,7 +336,8 @@ async fn schedule_is_shown_with_the_clock_of_the_cluster() {
     create(&node, "daily", when::Pattern::Cron("@daily".to_owned()), "UTC", Policies::default()).await;
     let get = GetScheduleRequest { name: "daily".to_owned(), ..GetScheduleRequest::default() };
     let shown = node.schedules().get_schedule(get).await.expect("shown").into_inner().schedule.expect("a schedule");
-    let (shown_now, next) = (shown.now.expect("a clock").seconds, shown.next[0].instant.expect("an instant").seconds);
+    let (shown_now, next) =
+        (shown.read_time.expect("a clock").seconds, shown.next_instants[0].time.expect("an instant").seconds);
     assert!(next > shown_now && next - shown_now <= DAY, "the next midnight is within a day of {shown_now}: {next}");
     node.stop().await;
 }

@@ -51,7 +51,7 @@ async fn run_is_paused_resumed_and_cancelled_behind_barriers() {
     let story = node.runs().explain(explain).await.expect("a story").into_inner();
     assert_eq!(story.state(), RecipientState::Cancelled);
     assert_eq!(event_names(&story), ["opened", "run paused", "run resumed", "cancelled"]);
-    assert!(story.events.iter().all(|event| event.instant.is_some()), "{story:?}");
+    assert!(story.events.iter().all(|event| event.time.is_some()), "{story:?}");
     assert_eq!(node.sink.accepted_count(), 0);
     node.stop().await;
 }
@@ -172,7 +172,7 @@ async fn dead_letters_are_listed_sent_again_and_discarded() {
     let story = node.runs().explain(of("#0")).await.expect("a story").into_inner();
     assert_eq!(event_names(&story), ["opened", "claimed", "refused", "dead", "requeued", "claimed", "sent"]);
     assert_eq!(story.events[2].detail, refused, "the history keeps it after the letter is gone");
-    assert!(story.events.iter().all(|event| event.instant.is_some()), "{story:?}");
+    assert!(story.events.iter().all(|event| event.time.is_some()), "{story:?}");
     let story = node.runs().explain(of("#1")).await.expect("a story").into_inner();
     assert_eq!(event_names(&story), ["opened", "claimed", "refused", "dead", "discarded"]);
     let list = ListDeadLettersRequest { run: run.run, ..ListDeadLettersRequest::default() };
@@ -197,9 +197,9 @@ async fn lost_answer_is_in_doubt_until_decided() {
     assert_eq!((doubt.recipient.as_str(), doubt.node.as_str()), ("ada@example.net", "node-1"));
     assert!(doubt.evidence.contains("Message-ID <") && doubt.evidence.contains("@example.org>"), "{doubt:?}");
     assert!(doubt.evidence.starts_with("node-1 handed it off and heard no answer"), "{doubt:?}");
-    assert!(doubt.next.contains(&format!("reveille in-doubt resolve {run} '#0' --sent")), "{doubt:?}");
+    assert!(doubt.next_step.contains(&format!("reveille in-doubt resolve {run} '#0' --sent")), "{doubt:?}");
     let seconds = |at: &Option<prost_types::Timestamp>| at.map(|at| (at.seconds, at.nanos)).expect("an instant");
-    assert!(seconds(&doubt.since) >= seconds(&doubt.claimed_at), "{doubt:?}");
+    assert!(seconds(&doubt.doubt_time) >= seconds(&doubt.claim_time), "{doubt:?}");
     let get =
         GetDoubtRequest { run: run.clone(), recipient: "ada@example.net".to_owned(), ..GetDoubtRequest::default() };
     let one = node.doubts().get_doubt(get.clone()).await.expect("a doubt").into_inner();
@@ -260,8 +260,8 @@ async fn lost_answer_is_in_doubt_until_decided() {
     let explain = ExplainRequest { run: run.run, recipient: "#0".to_owned(), ..ExplainRequest::default() };
     let story = node.runs().explain(explain).await.expect("a story").into_inner();
     assert_eq!(event_names(&story), ["opened", "claimed", "in doubt", "assumed"]);
-    assert_eq!(story.events[2].instant, doubt.since, "since is the instant at which it came into doubt");
-    assert!(story.events.iter().all(|event| event.instant.is_some()), "{story:?}");
+    assert_eq!(story.events[2].time, doubt.doubt_time, "since is the instant at which it came into doubt");
+    assert!(story.events.iter().all(|event| event.time.is_some()), "{story:?}");
     assert_eq!(node.sink.accepted_count(), 1, "it had arrived, and the ledger never says that it was sent");
     node.stop().await;
 }

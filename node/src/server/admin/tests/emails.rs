@@ -23,7 +23,7 @@ async fn due_run_is_sent_once_and_every_step_is_explained() {
     let created = node.schedules().create_schedule(creation(body)).await.expect("created").into_inner();
     assert!(created.created && created.duplicates.len() == 1);
     let schedule = created.schedule.expect("a schedule");
-    assert_eq!((schedule.state(), schedule.recipients, schedule.next.len()), (ScheduleState::Active, 2, 1));
+    assert_eq!((schedule.state(), schedule.recipients, schedule.next_instants.len()), (ScheduleState::Active, 2, 1));
 
     let run = node.first_run("campaign").await;
     let watch = WatchRunRequest { run: run.run.clone(), ..WatchRunRequest::default() };

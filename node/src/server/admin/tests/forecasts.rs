@@ -23,7 +23,7 @@ async fn relay_with(node: &Node, rate_per_second: f64) {
 async fn forecast(node: &Node, due: Option<prost_types::Timestamp>) -> (ForecastBound, bool, Option<String>) {
     let request = LaunchCampaignRequest {
         name: "spring".into(),
-        at: due,
+        send_time: due,
         validate_only: true,
         ..LaunchCampaignRequest::default()
     };
@@ -82,7 +82,7 @@ async fn without_a_relay_it_is_drafted_and_not_launched() {
     let made = node.campaigns().create_campaign(request).await.expect("a draft").into_inner();
     assert!(made.warnings.iter().any(|warning| warning.contains("no relay is in pool bulk")), "{made:?}");
     let forecast = made.campaign.and_then(|campaign| campaign.forecast).expect("a forecast");
-    assert_eq!((forecast.bound(), forecast.fits, forecast.ends), (ForecastBound::NoRelay, false, None));
+    assert_eq!((forecast.bound(), forecast.fits, forecast.end_time), (ForecastBound::NoRelay, false, None));
 
     for validate_only in [true, false] {
         let request =
@@ -102,7 +102,7 @@ async fn without_a_relay_it_is_drafted_and_not_launched() {
     // A repeated launch gets the same answer, even after the relay is removed.
     node.relays().remove_relay(RemoveRelayRequest { name: "bulk".into() }).await.expect("removed");
     let again = launched(&node, "spring", None).await.expect("the same launch");
-    assert_eq!(again.launched_at, first.launched_at);
+    assert_eq!(again.launch_time, first.launch_time);
     node.stop().await;
 }
 
@@ -132,7 +132,7 @@ async fn launch_at_an_instant_that_is_over_says_what_happens() {
     let next = refused.get_details_error_info().and_then(|info| info.metadata.get("next").cloned());
     assert_eq!(next.as_deref(), Some("reveille campaign launch spring --at INSTANT"));
     let request =
-        LaunchCampaignRequest { name: "spring".into(), at: ago(61), validate_only: true, ..Default::default() };
+        LaunchCampaignRequest { name: "spring".into(), send_time: ago(61), validate_only: true, ..Default::default() };
     let checked = node.campaigns().launch_campaign(request).await.expect_err("a dry run says so, too");
     assert_eq!(checked.message(), refused.message());
     assert_eq!(status(&node, "spring").await.recipients, RECIPIENTS);
@@ -160,7 +160,7 @@ async fn end_of_an_open_one_keeps_to_the_warm_up_of_its_pool() {
     };
     // Of 300 recipients, the last 50 must wait until the day after tomorrow at least, at whatever speed the first 50
     // were sent.
-    let ends = open.progress.and_then(|progress| progress.ends).expect("an end");
+    let ends = open.progress.and_then(|progress| progress.end_time).expect("an end");
     assert!(ends.seconds > at(SignedDuration::from_hours(24)).seconds, "{open:?}");
     node.stop().await;
 }

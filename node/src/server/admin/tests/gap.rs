@@ -41,7 +41,7 @@ async fn gap_of_twenty_hours_refuses_at_19_59_and_allows_at_20() {
     let first = trigger(&node, "report", "first").await.expect("triggered");
     advance_clock(&node, by(MINUTE)).await;
     assert_eq!(node.sink.accepted_count(), 1);
-    let due = first.due.expect("an instant");
+    let due = first.due_time.expect("an instant");
     advance_clock(&node, at(due.seconds + 19 * HOUR + 59 * MINUTE)).await;
     for request_id in ["early", "earlier"] {
         let refused = trigger(&node, "report", request_id).await.expect_err("a minute too early");
@@ -140,7 +140,12 @@ async fn daily_schedule_sends_once_a_day_whatever_is_invoked() {
         let request = update(policies, hourly(), paths);
         let shown = node.schedules().update_schedule(request).await.expect("changed").into_inner();
         let shown = shown.schedule.expect("a schedule");
-        assert_eq!((gap(&shown), inside(&shown.next)), (Some(expected * HOUR), apart), "{paths:?}: {:?}", shown.next);
+        assert_eq!(
+            (gap(&shown), inside(&shown.next_instants)),
+            (Some(expected * HOUR), apart),
+            "{paths:?}: {:?}",
+            shown.next_instants
+        );
     }
     node.stop().await;
 }

@@ -11,7 +11,7 @@ use super::node::{Node, creation, node_with_test_clock, yearly};
 async fn next(node: &Node) -> Vec<Instant> {
     let request = GetScheduleRequest { name: "spread".to_owned(), ..GetScheduleRequest::default() };
     let shown = node.schedules().get_schedule(request).await.expect("a schedule").into_inner();
-    shown.schedule.expect("a schedule").next
+    shown.schedule.expect("a schedule").next_instants
 }
 
 async fn runs(node: &Node) -> Vec<Run> {
@@ -31,17 +31,17 @@ async fn jittered_occurrence_opens_as_shown_and_is_named_by_instant() {
         ..yearly("spread", &["ada@example.net"])
     };
     let made = node.schedules().create_schedule(creation(body)).await.expect("created").into_inner();
-    let shown = made.schedule.expect("a schedule").next;
+    let shown = made.schedule.expect("a schedule").next_instants;
     assert_eq!(shown, next(&node).await);
     for (number, instant) in shown.iter().take(3).enumerate() {
-        let due = instant.instant.expect("an instant");
-        let opens = instant.opens.expect("a place");
+        let due = instant.time.expect("an instant");
+        let opens = instant.open_time.expect("a place");
         assert!((due.seconds..due.seconds + 2 * HOUR).contains(&opens.seconds), "{instant:?}");
         advance_clock(&node, at(opens.seconds - 1)).await;
         assert_eq!((runs(&node).await.len(), node.sink.accepted_count()), (number, number as u64), "not before");
         advance_clock(&node, at(opens.seconds + 1)).await;
         assert_eq!(node.sink.accepted_count(), number as u64 + 1);
-        assert!(runs(&node).await.iter().any(|run| run.due == Some(due)), "by its instant: {due:?}");
+        assert!(runs(&node).await.iter().any(|run| run.due_time == Some(due)), "by its instant: {due:?}");
     }
     assert_eq!(next(&node).await.first(), shown.get(3), "the rest is as it was shown");
     node.stop().await;

@@ -15,7 +15,7 @@ async fn counted(node: &Node, filter: DeadLetterFilter) -> Vec<(String, u64, Str
     assert_eq!(answer.next_page_token, "");
     let groups = answer.groups.into_iter().map(|group| {
         let example = group.example.expect("an example");
-        assert!(group.oldest.is_some() && group.newest == example.since, "{example:?}");
+        assert!(group.oldest_time.is_some() && group.newest_time == example.settle_time, "{example:?}");
         (group.reason, group.count, example.recipient)
     });
     groups.collect()
@@ -43,7 +43,7 @@ async fn letters_of_one_reason_go_again_by_another_pool_and_only_they() {
     let schedule = DeadLetterFilter { schedule: "other".to_owned(), ..by_reason("550 5.1.1") };
     assert_eq!(counted(&node, schedule).await, [("550 5.1.1".to_owned(), 1, "joe@x.example".to_owned())]);
     let later = prost_types::Timestamp { seconds: 4_000_000_000, nanos: 0 };
-    assert_eq!(counted(&node, DeadLetterFilter { since: Some(later), ..Default::default() }).await, []);
+    assert_eq!(counted(&node, DeadLetterFilter { since_time: Some(later), ..Default::default() }).await, []);
 
     let mistyped = DeadLetterFilter { schedule: "reprot".to_owned(), ..DeadLetterFilter::default() };
     let mistyped = node.dead_letters().requeue_dead_letters(all(mistyped, "")).await.expect_err("no schedule");

@@ -89,7 +89,7 @@ async fn relay_with_used_up_quota_is_parked_and_explain_says_so() {
         }
     });
     let health = parked.await.expect("it is parked");
-    assert!(health.cause.contains("Daily message quota exceeded") && health.until.is_some(), "{health:?}");
+    assert!(health.cause.contains("Daily message quota exceeded") && health.retry_time.is_some(), "{health:?}");
     let (_, counts) = shown(&node, &run).await;
     assert_eq!((counts.pending + counts.claimed, counts.dead), (2, 0));
     node.until(&run, |run| run.counts.is_some_and(|counts| counts.pending == 2)).await;

@@ -11,7 +11,7 @@ use super::node::{Node, creation, node, node_with_test_clock, reason, yearly};
 
 fn every(seconds: i64) -> Option<When> {
     let period = Some(prost_types::Duration { seconds, nanos: 0 });
-    let every = reveille_proto::admin::v1::Every { period, anchor: None };
+    let every = reveille_proto::admin::v1::Every { period, anchor_time: None };
     Some(When { pattern: Some(when::Pattern::Every(every)) })
 }
 
@@ -135,7 +135,8 @@ async fn missed_instant_stays_late_while_it_waits_for_a_run() {
     let policies = Policies { catch_up: CatchUp::All.into(), ..Policies::default() };
     let body = ScheduleBody { when: every(HOUR), policies: Some(policies), ..yearly("hourly", &["ada@example.net"]) };
     node.schedules().create_schedule(creation(body)).await.expect("created");
-    let next = |schedule: reveille_proto::admin::v1::Schedule| schedule.next[0].instant.expect("an instant").seconds;
+    let next =
+        |schedule: reveille_proto::admin::v1::Schedule| schedule.next_instants[0].time.expect("an instant").seconds;
     let request = GetScheduleRequest { name: "hourly".to_owned(), ..GetScheduleRequest::default() };
     let shown = node.schedules().get_schedule(request).await.expect("a schedule").into_inner();
     let first = next(shown.schedule.expect("a schedule"));
@@ -181,8 +182,8 @@ async fn backfill_inside_its_own_gap_opens_what_its_dry_run_counts() {
     };
     let request = |validate_only| BackfillScheduleRequest {
         name: "hourly".to_owned(),
-        from: at("2024-03-01T00:00:00Z"),
-        to: at("2024-03-04T23:30:00Z"),
+        start_time: at("2024-03-01T00:00:00Z"),
+        end_time: at("2024-03-04T23:30:00Z"),
         validate_only,
         ..BackfillScheduleRequest::default()
     };

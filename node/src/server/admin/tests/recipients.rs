@@ -77,7 +77,7 @@ async fn each_state_of_a_live_run_is_listed_with_its_cause() {
     node.until(&run, |run| run.finished_index.is_some()).await;
     let rows = list(&node, &run, &ALL, 0).await;
     assert_eq!(rows.iter().map(|row| row.address.as_str()).collect::<Vec<_>>(), everyone, "in the order of numbers");
-    assert!(rows.iter().all(|row| row.at.is_some()), "{rows:?}");
+    assert!(rows.iter().all(|row| row.update_time.is_some()), "{rows:?}");
     let dead = state_of(&rows, RecipientState::Dead);
     assert_eq!(
         (dead.code, dead.enhanced.as_str(), dead.text.as_str(), dead.attempts),
@@ -120,11 +120,11 @@ async fn each_state_of_a_live_run_is_listed_with_its_cause() {
 
     let stuck = run_of(&node, "stuck", &everyone, NO_RELAY).await;
     let pending = list(&node, &stuck, &[RecipientState::Pending], 3).await;
-    assert_eq!((pending.len(), pending[0].at, pending[0].attempts), (4, None, 0));
+    assert_eq!((pending.len(), pending[0].update_time, pending[0].attempts), (4, None, 0));
     let cancel = CancelRunRequest { run: stuck.clone(), ..CancelRunRequest::default() };
     node.runs().cancel_run(cancel).await.expect("cancelled");
     let cancelled = list(&node, &stuck, &[RecipientState::Cancelled], 3).await;
-    assert!(cancelled.len() == 4 && cancelled.iter().all(|row| row.at.is_some()), "{cancelled:?}");
+    assert!(cancelled.len() == 4 && cancelled.iter().all(|row| row.update_time.is_some()), "{cancelled:?}");
     node.stop().await;
 }
 
@@ -166,7 +166,7 @@ async fn sealed_audience_is_listed_from_its_parts() {
     let rows = export(&node, &run, &ALL).await;
     let expected: Vec<String> = generated.list().into_iter().map(|recipient| recipient.address).collect();
     assert_eq!(rows.iter().map(|row| row.address.clone()).collect::<Vec<_>>(), expected);
-    assert!(rows.iter().all(|row| row.state() == RecipientState::Sent && row.at.is_some()), "{rows:?}");
+    assert!(rows.iter().all(|row| row.state() == RecipientState::Sent && row.update_time.is_some()), "{rows:?}");
     assert_eq!(list(&node, &run, &[RecipientState::Sent], 0).await, rows);
     assert_eq!(list(&node, &run, &ALL, 299).await, rows);
 

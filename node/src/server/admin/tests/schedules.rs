@@ -32,8 +32,12 @@ async fn schedule_is_created_once_however_often_it_is_asked_for() {
     };
     let shown = node.schedules().create_schedule(request(body(), true)).await.expect("valid").into_inner();
     let shown = shown.schedule.expect("a schedule");
-    assert_eq!((shown.number, shown.next.len(), shown.etag.as_str()), (0, 10, ""));
-    assert!(shown.next.iter().all(|instant| instant.local.contains("T09:00:00+0")), "{:?}", shown.next);
+    assert_eq!((shown.number, shown.next_instants.len(), shown.etag.as_str()), (0, 10, ""));
+    assert!(
+        shown.next_instants.iter().all(|instant| instant.local.contains("T09:00:00+0")),
+        "{:?}",
+        shown.next_instants
+    );
     let get = || GetScheduleRequest { name: "daily".to_owned(), ..GetScheduleRequest::default() };
     let none = node.schedules().get_schedule(get()).await.expect_err("only validated");
     assert_eq!(reason(&none), (Code::NotFound, "SCHEDULE_NOT_FOUND".to_owned()));
@@ -41,7 +45,7 @@ async fn schedule_is_created_once_however_often_it_is_asked_for() {
     let first = node.schedules().create_schedule(request(body(), false)).await.expect("created").into_inner();
     let again = node.schedules().create_schedule(request(body(), false)).await.expect("the same").into_inner();
     assert!(first.created && !again.created);
-    let but_for_now = |schedule| v1::Schedule { now: None, ..Option::unwrap_or_default(schedule) };
+    let but_for_now = |schedule| v1::Schedule { read_time: None, ..Option::unwrap_or_default(schedule) };
     assert_eq!(but_for_now(first.schedule), but_for_now(again.schedule));
     let other = ScheduleBody { priority: 9, ..body() };
     let asked =
@@ -113,7 +117,7 @@ async fn pages_of_a_list_hold_each_schedule_once() {
     loop {
         let request = ListSchedulesRequest { page_size: 2, page_token, ..ListSchedulesRequest::default() };
         let page = node.schedules().list_schedules(request).await.expect("a page").into_inner();
-        assert!(page.schedules.iter().all(|schedule| schedule.next.len() == 1));
+        assert!(page.schedules.iter().all(|schedule| schedule.next_instants.len() == 1));
         names.extend(page.schedules.into_iter().map(|schedule| schedule.name));
         page_token = page.next_page_token;
         if page_token.is_empty() {
@@ -214,7 +218,7 @@ async fn schedules_and_runs_are_listed_by_labels_page_by_page() {
     let (former, now) = (changed.former.expect("former"), changed.schedule.expect("now"));
     assert_eq!((former.labels.len(), now.labels.len()), (1, 2));
     assert_ne!(former.etag, now.etag);
-    assert_eq!(former.next, now.next, "no instant moves");
+    assert_eq!(former.next_instants, now.next_instants, "no instant moves");
     assert_eq!(runs("env=dev").await, ["c", "b"]);
     node.stop().await;
 }
@@ -328,8 +332,8 @@ async fn backfill_opens_what_never_opened_and_nothing_twice() {
     };
     let request = |max, request_id: &str, validate_only| BackfillScheduleRequest {
         name: "report".to_owned(),
-        from: at("2020-01-01T00:00:00Z"),
-        to: at("2023-06-01T00:00:00Z"),
+        start_time: at("2020-01-01T00:00:00Z"),
+        end_time: at("2023-06-01T00:00:00Z"),
         max,
         request_id: request_id.to_owned(),
         validate_only,
@@ -340,20 +344,20 @@ async fn backfill_opens_what_never_opened_and_nothing_twice() {
     assert_eq!(checked.last.map(|last| last.local), Some("2023-01-01T00:00:00+00:00".to_owned()));
 
     let first = node.schedules().backfill_schedule(request(3, "mine", false)).await.expect("opened").into_inner();
-    assert_eq!((first.opened, first.rest), (3, at("2023-01-01T00:00:00Z")));
+    assert_eq!((first.opened, first.rest_time), (3, at("2023-01-01T00:00:00Z")));
     let again = node.schedules().backfill_schedule(request(3, "mine", false)).await.expect("stored").into_inner();
     assert_eq!((again.opened, &again.first_run), (3, &first.first_run));
     let reused = node.schedules().backfill_schedule(request(4, "mine", false)).await.expect_err("another range");
     assert_eq!(reason(&reused), (Code::AlreadyExists, "REQUEST_ID_REUSED".to_owned()));
     let rest = node.schedules().backfill_schedule(request(0, "", false)).await.expect("opened").into_inner();
-    assert_eq!((rest.opened, rest.opened_before, rest.rest), (1, 3, None));
+    assert_eq!((rest.opened, rest.opened_before, rest.rest_time), (1, 3, None));
     let nothing = node.schedules().backfill_schedule(request(0, "", false)).await.expect("nothing").into_inner();
     assert_eq!((nothing.opened, nothing.opened_before), (0, 4));
 
     // A repeated request gets the whole first answer. So a client that lost it still learns where the rest begins.
     let again = node.schedules().backfill_schedule(request(3, "mine", false)).await.expect("stored").into_inner();
     assert_eq!(again, first);
-    let more = || BackfillScheduleRequest { from: at("2019-01-01T00:00:00Z"), ..request(0, "more", false) };
+    let more = || BackfillScheduleRequest { start_time: at("2019-01-01T00:00:00Z"), ..request(0, "more", false) };
     let more_of_it = node.schedules().backfill_schedule(more()).await.expect("opened").into_inner();
     assert_eq!((more_of_it.opened, more_of_it.opened_before), (1, 4));
     let again = node.schedules().backfill_schedule(more()).await.expect("stored").into_inner();
@@ -367,8 +371,8 @@ async fn backfill_opens_what_never_opened_and_nothing_twice() {
     assert!(history.iter().all(|entry| entry.reason.starts_with("backfilled")), "{history:?}");
 
     let ahead = BackfillScheduleRequest {
-        from: at("2222-01-01T00:00:00Z"),
-        to: at("2223-01-01T00:00:00Z"),
+        start_time: at("2222-01-01T00:00:00Z"),
+        end_time: at("2223-01-01T00:00:00Z"),
         ..request(0, "", true)
     };
     let ahead = node.schedules().backfill_schedule(ahead).await.expect_err("the future");
@@ -388,8 +392,8 @@ async fn backfill_that_is_asked_twice_at_once_is_answered_once() {
         };
         let request = BackfillScheduleRequest {
             name: "report".to_owned(),
-            from: at("01-01"),
-            to: at("06-01"),
+            start_time: at("01-01"),
+            end_time: at("06-01"),
             request_id: format!("of-{year}"),
             ..BackfillScheduleRequest::default()
         };
@@ -462,8 +466,8 @@ async fn runs_are_listed_since_an_instant() {
     let first = node.triggered("first", &["ada@example.net"], "").await;
     tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     let second = node.triggered("second", &["ada@example.net"], "").await;
-    for (since, expected) in [(first.opened_at, vec!["second", "first"]), (second.opened_at, vec!["second"])] {
-        let request = ListRunsRequest { since, ..ListRunsRequest::default() };
+    for (since, expected) in [(first.open_time, vec!["second", "first"]), (second.open_time, vec!["second"])] {
+        let request = ListRunsRequest { since_time: since, ..ListRunsRequest::default() };
         let runs = node.runs().list_runs(request).await.expect("a list").into_inner().runs;
         assert_eq!(runs.iter().map(|run| run.schedule.as_str()).collect::<Vec<_>>(), expected);
     }

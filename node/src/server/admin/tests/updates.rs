@@ -29,7 +29,7 @@ async fn done(node: &Node, request: UpdateScheduleRequest) -> (Schedule, Schedul
     let answer = node.schedules().update_schedule(request).await.expect("an update").into_inner();
     let UpdateScheduleResponse { schedule, former, .. } = answer;
     // `now` differs between answers.
-    let but_for_now = |schedule: Option<Schedule>| Schedule { now: None, ..schedule.expect("a schedule") };
+    let but_for_now = |schedule: Option<Schedule>| Schedule { read_time: None, ..schedule.expect("a schedule") };
     (but_for_now(former), but_for_now(schedule))
 }
 
@@ -42,10 +42,10 @@ async fn drawn_place_stays_through_updates() {
     let made = made.schedule.expect("a schedule");
     assert_eq!(made.hashed_cron, "20 3 * * *");
     assert_eq!(made.when, body.when, "it is shown as it was written, too");
-    assert!(made.next.iter().all(|next| next.local.contains("T03:20:00")), "{:?}", made.next);
+    assert!(made.next_instants.iter().all(|next| next.local.contains("T03:20:00")), "{:?}", made.next_instants);
     let (_, subject) =
         done(&node, update(&["priority"], ScheduleBody { priority: 9, ..ScheduleBody::default() })).await;
-    assert_eq!((&subject.hashed_cron, &subject.next), (&made.hashed_cron, &made.next));
+    assert_eq!((&subject.hashed_cron, &subject.next_instants), (&made.hashed_cron, &made.next_instants));
     let (former, other) = done(&node, update(&["when"], cron("H/30 9 * * *"))).await;
     assert_eq!(former.hashed_cron, "20 3 * * *");
     assert_eq!(other.hashed_cron, "10-59/30 9 * * *");
@@ -71,12 +71,12 @@ async fn update_changes_named_fields_and_open_run_keeps_its_own() {
     let paths = ["content.subject", "policies.max_attempts", "when", "pool"];
     let dry_run = UpdateScheduleRequest { validate_only: true, ..update(&paths, body.clone()) };
     let (former, would_be) = done(&node, dry_run).await;
-    assert_eq!(former.next.first().map(|next| next.local.contains("-01-01T00:00")), Some(true), "{former:?}");
-    assert!(would_be.next.iter().all(|next| next.local.contains("T09:00:00")), "{:?}", would_be.next);
+    assert_eq!(former.next_instants.first().map(|next| next.local.contains("-01-01T00:00")), Some(true), "{former:?}");
+    assert!(would_be.next_instants.iter().all(|next| next.local.contains("T09:00:00")), "{:?}", would_be.next_instants);
 
     let (same, changed) = done(&node, update(&paths, body)).await;
     assert_eq!(same, former, "a dry run changed nothing");
-    assert_eq!(changed.next, would_be.next);
+    assert_eq!(changed.next_instants, would_be.next_instants);
     assert_ne!(changed.content_hash, former.content_hash);
     assert_eq!(changed.audience_hash, former.audience_hash);
     let attempts = |schedule: &Schedule| schedule.policies.as_ref().map(|policies| policies.max_attempts);
@@ -144,7 +144,7 @@ async fn update_to_invalid_schedule_is_refused() {
     assert!(refused(update(&["name"], ScheduleBody::default())).await.contains("can not be changed"));
     assert!(refused(update(&[], ScheduleBody::default())).await.contains("names nothing"));
     let past = Some(prost_types::Timestamp { seconds: 1_000, nanos: 0 });
-    let over = refused(update(&["end"], ScheduleBody { end: past, ..ScheduleBody::default() })).await;
+    let over = refused(update(&["end_time"], ScheduleBody { end_time: past, ..ScheduleBody::default() })).await;
     assert!(over.contains("schedule.when: has no instant after now"), "{over}");
     let gone = UpdateScheduleRequest {
         schedule: Some(ScheduleBody { name: "missing".to_owned(), ..ScheduleBody::default() }),
@@ -165,11 +165,11 @@ async fn clock_that_is_ahead_of_ledger_time_hinders_no_other_timing() {
     // Ledger time follows the clock by a thousandth, so it is behind for hours.
     clock.set_ahead(Duration::from_secs(30));
     let (_, changed) = done(&node, update(&["when"], cron("0 9 * * *"))).await;
-    assert!(changed.next.iter().all(|next| next.local.contains("T09:00:00")), "{:?}", changed.next);
+    assert!(changed.next_instants.iter().all(|next| next.local.contains("T09:00:00")), "{:?}", changed.next_instants);
     // The same holds with an etag, because the schedule has not changed.
     let with_etag = UpdateScheduleRequest { etag: changed.etag.clone(), ..update(&["when"], cron("0 10 * * *")) };
     let (_, changed) = done(&node, with_etag).await;
-    assert!(changed.next.iter().all(|next| next.local.contains("T10:00:00")), "{:?}", changed.next);
+    assert!(changed.next_instants.iter().all(|next| next.local.contains("T10:00:00")), "{:?}", changed.next_instants);
     node.stop().await;
 }
 
@@ -184,7 +184,8 @@ async fn body_of_a_schedule_applied_again_changes_nothing() {
     let body = whole.body.expect("its body");
     assert_eq!(body.audience.as_ref().map(|audience| audience.recipients.len()), Some(1));
 
-    let paths = ["when", "zone", "start", "end", "max_runs", "policies", "pool", "priority", "content", "audience"];
+    let paths =
+        ["when", "zone", "start_time", "end_time", "max_runs", "policies", "pool", "priority", "content", "audience"];
     let again = UpdateScheduleRequest { with_bodies: true, ..update(&paths, body.clone()) };
     let answer = node.schedules().update_schedule(again).await.expect("an update").into_inner();
     assert_eq!((answer.former_body, answer.body), (Some(body.clone()), Some(body.clone())));
@@ -216,11 +217,11 @@ async fn timing_part_that_is_not_named_stays() {
 
     let hours = |hours: i64| Some(prost_types::Duration { seconds: hours * 3_600, nanos: 0 });
     let anchor = Some(prost_types::Timestamp { seconds: 1_795_510_800, nanos: 0 });
-    let every = |period, anchor| when::Pattern::Every(Every { period, anchor });
-    let alone = update(&["when.every.anchor"], timed(every(None, anchor)));
+    let every = |period, anchor| when::Pattern::Every(Every { period, anchor_time: anchor });
+    let alone = update(&["when.every.anchor_time"], timed(every(None, anchor)));
     let refused = node.schedules().update_schedule(alone).await.expect_err("the schedule is daily");
     assert!(refused.message().contains("schedule.when.every"), "{refused}");
-    let both = update(&["when.every.period", "when.every.anchor"], timed(every(hours(36), anchor)));
+    let both = update(&["when.every.period", "when.every.anchor_time"], timed(every(hours(36), anchor)));
     let (_, periodic) = done(&node, both).await;
     assert_eq!(periodic.when, timed(every(hours(36), anchor)).when);
     let (_, longer) = done(&node, update(&["when.every.period"], timed(every(hours(48), None)))).await;

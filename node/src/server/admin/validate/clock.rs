@@ -23,12 +23,12 @@ pub fn target(asked: Option<Target>, now: Time) -> ApiResult<Time> {
             None
         }
         Some(Target::By(by)) => Some(now.plus_ms(fields.length("by", Some(by), FORWARD))),
-        Some(Target::To(instant)) => fields.instant("to", instant).filter(|to| {
+        Some(Target::TargetTime(instant)) => fields.instant("target_time", instant).filter(|to| {
             let ahead_ms = to.since_ms(now);
             if ahead_ms <= 0 {
-                fields.refuse("to", format!("is past: it is {now} already, and the clock only goes forward"));
+                fields.refuse("target_time", format!("is past: it is {now} already, and the clock only goes forward"));
             } else if ahead_ms > FORWARD.most_ms {
-                fields.refuse("to", "is more than ten years ahead, and there is no way back");
+                fields.refuse("target_time", "is more than ten years ahead, and there is no way back");
             }
             (1..=FORWARD.most_ms).contains(&ahead_ms)
         }),
@@ -47,7 +47,7 @@ mod tests {
     }
 
     fn to(seconds: i64) -> Option<Target> {
-        Some(Target::To(Timestamp { seconds, nanos: 0 }))
+        Some(Target::TargetTime(Timestamp { seconds, nanos: 0 }))
     }
 
     #[test]

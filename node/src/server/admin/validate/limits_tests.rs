@@ -78,7 +78,10 @@ fn of_values(bytes: usize) -> ScheduleBody {
 
 fn every(seconds: i64) -> ScheduleBody {
     let period = Some(Duration { seconds, nanos: 0 });
-    ScheduleBody { when: Some(When { pattern: Some(when::Pattern::Every(Every { period, anchor: None })) }), ..body() }
+    ScheduleBody {
+        when: Some(When { pattern: Some(when::Pattern::Every(Every { period, anchor_time: None })) }),
+        ..body()
+    }
 }
 
 fn lasting(seconds: i64, set: fn(&mut Policies, Option<Duration>)) -> ScheduleBody {

@@ -57,12 +57,12 @@ pub fn schedule(body: Option<v1::ScheduleBody>, context: &CheckContext<'_>) -> A
     let tenant = fields.name_or("schedule.tenant", &body.tenant, reveille_ledger::DEFAULT_TENANT);
     let name = fields.name("schedule.name", &body.name, SCHEDULE_NAME_MAX);
     let pool = fields.name_or("schedule.pool", &body.pool, DEFAULT_POOL);
-    let start = body.start.and_then(|start| fields.instant("schedule.start", start));
-    let end = body.end.and_then(|end| fields.instant("schedule.end", end));
+    let start = body.start_time.and_then(|start| fields.instant("schedule.start_time", start));
+    let end = body.end_time.and_then(|end| fields.instant("schedule.end_time", end));
     if let (Some(start), Some(end)) = (start, end)
         && end < start
     {
-        fields.refuse("schedule.end", format!("{end} is before the start, {start}"));
+        fields.refuse("schedule.end_time", format!("{end} is before the start, {start}"));
     }
     let pattern = when::pattern(&mut fields, body.when, start, (&tenant, &name));
     let zone = when::zone(&mut fields, &body.zone, zones);

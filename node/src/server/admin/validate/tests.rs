@@ -23,7 +23,7 @@ fn recipient(address: &str) -> Recipient {
 
 fn every(seconds: i64) -> Option<When> {
     let period = Some(Duration { seconds, nanos: 0 });
-    Some(When { pattern: Some(when::Pattern::Every(Every { period, anchor: None })) })
+    Some(When { pattern: Some(when::Pattern::Every(Every { period, anchor_time: None })) })
 }
 
 fn cron(expression: &str) -> Option<When> {
@@ -122,7 +122,8 @@ fn period_without_an_anchor_always_means_the_same_instants() -> Result<(), Box<d
     let next = aligned.create.next.ok_or("a next instant")?;
     assert_eq!(next.due, NOW.plus_ms(3_600_000), "noon is an instant, and the next one is at one");
     let start = at(NOW.0 / 1_000 + 90);
-    let from_start = asked(ScheduleBody { when: every(3_600), start, ..body() }).map_err(|fault| fault.to_string())?;
+    let from_start =
+        asked(ScheduleBody { when: every(3_600), start_time: start, ..body() }).map_err(|fault| fault.to_string())?;
     assert_eq!(from_start.create.next.ok_or("a next instant")?.due, NOW.plus_ms(90_000));
     Ok(())
 }
@@ -158,9 +159,9 @@ fn bad_schedule_is_refused_with_field_cause_and_next_step() {
         (ScheduleBody { when: every(0), ..body() }, ErrorReason::InvalidField, "schedule.when.every: the period is zero; give at least one second".into()),
         (ScheduleBody { when: every(-1), ..body() }, ErrorReason::InvalidField, "schedule.when.every.period: is missing or below zero; give from one second to ten years".into()),
         (ScheduleBody { when: Some(When { pattern: at(1_700_000_000).map(when::Pattern::At) }), ..body() }, ErrorReason::NeverFires, "schedule.when.at: 2023-11-14T22:13:20Z is in the past: it is 2026-11-20T12:00:00Z; give an instant to come".into()),
-        (ScheduleBody { end: at(NOW.0 / 1_000 + 60), ..body() }, ErrorReason::NeverFires, "schedule.when: has no instant between now, 2026-11-20T12:00:00Z, and the end, 2026-11-20T12:01:00Z; give a later end".into()),
-        (ScheduleBody { start: at(i64::MAX), ..body() }, ErrorReason::InvalidField, "schedule.start: is not an instant between the years -9999 and 9999".into()),
-        (ScheduleBody { start: at(2_000_000_000), end: at(1_900_000_000), ..body() }, ErrorReason::InvalidField, "schedule.end: 2030-03-17T17:46:40Z is before the start, 2033-05-18T03:33:20Z (and 1 more field)".into()),
+        (ScheduleBody { end_time: at(NOW.0 / 1_000 + 60), ..body() }, ErrorReason::NeverFires, "schedule.when: has no instant between now, 2026-11-20T12:00:00Z, and the end, 2026-11-20T12:01:00Z; give a later end".into()),
+        (ScheduleBody { start_time: at(i64::MAX), ..body() }, ErrorReason::InvalidField, "schedule.start_time: is not an instant between the years -9999 and 9999".into()),
+        (ScheduleBody { start_time: at(2_000_000_000), end_time: at(1_900_000_000), ..body() }, ErrorReason::InvalidField, "schedule.end_time: 2030-03-17T17:46:40Z is before the start, 2033-05-18T03:33:20Z (and 1 more field)".into()),
         (ScheduleBody { zone: String::new(), ..body() }, ErrorReason::InvalidField, "schedule.zone: is missing; give an IANA name such as Europe/Berlin".into()),
         (ScheduleBody { zone: "Europe/Berlni".into(), ..body() }, ErrorReason::UnknownZone, "schedule.zone: unknown time zone 'Europe/Berlni'; did you mean Europe/Berlin, Europe/Jersey, Europe/Tirane?".into()),
         (ScheduleBody { max_runs: Some(0), ..body() }, ErrorReason::InvalidField, "schedule.max_runs: is zero; leave it out for no bound".into()),

@@ -63,8 +63,8 @@ fn read_daily(fields: &mut Fields, daily: &v1::Daily) -> Option<When> {
 }
 
 fn read_every(fields: &mut Fields, every: v1::Every, start: Option<Time>) -> Option<When> {
-    let anchor = match every.anchor {
-        Some(anchor) => fields.instant("schedule.when.every.anchor", anchor)?,
+    let anchor = match every.anchor_time {
+        Some(anchor) => fields.instant("schedule.when.every.anchor_time", anchor)?,
         None => start.unwrap_or(Time(0)),
     };
     let Some(period_ms) = every.period.and_then(milliseconds).and_then(|ms| u64::try_from(ms).ok()) else {

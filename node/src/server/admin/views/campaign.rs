@@ -23,7 +23,7 @@ pub fn campaign(ledger: &Ledger, named: &CampaignName, known: &Campaign) -> v1::
     let finish_by_ms = finish_by_ms(ledger, &named.tenant, known, now);
     let subject =
         ForecastSubject { pool: &known.pool, audience: (&named.tenant, &known.audience), due: known.due, finish_by_ms };
-    let finish_by = opened.as_ref().and_then(|run| run.finish_by);
+    let finish_by = opened.as_ref().and_then(|run| run.finish_by_time);
     v1::Campaign {
         tenant: named.tenant.clone(),
         name: named.name.clone(),
@@ -31,7 +31,7 @@ pub fn campaign(ledger: &Ledger, named: &CampaignName, known: &Campaign) -> v1::
         reason,
         audience: known.audience.clone(),
         recipients: opened.as_ref().map(|run| run.audience).or(sealed.map(|sealed| sealed.rows)).unwrap_or_default(),
-        at: Some(timestamp(known.due)),
+        send_time: Some(timestamp(known.due)),
         zone: known.zone.clone(),
         pool: known.pool.clone(),
         priority: u32::from(known.priority),
@@ -39,8 +39,8 @@ pub fn campaign(ledger: &Ledger, named: &CampaignName, known: &Campaign) -> v1::
         content_hash: known.content.to_string(),
         template: of_template(known),
         policies: Some(policies(&known.policies)),
-        launched_at: known.stage.launch().map(|launch| timestamp(launch.at)),
-        finish_by: finish_by.or(Some(timestamp(known.due.plus_ms(finish_by_ms)))),
+        launch_time: known.stage.launch().map(|launch| timestamp(launch.at)),
+        finish_by_time: finish_by.or(Some(timestamp(known.due.plus_ms(finish_by_ms)))),
         forecast: deadline_forecast(ledger, &subject, now)
             .filter(|_| opened.is_none() && may_open(state))
             .map(|deadline_forecast| deadline_forecast.view()),
@@ -121,13 +121,13 @@ fn progress(
     let left = u64::from(counts.pending) + u64::from(counts.claimed);
     let asked = [counts.sent, counts.dead, counts.in_doubt, counts.assumed].into_iter().map(u64::from).sum::<u64>();
     let instant = |at: prost_types::Timestamp| jiff::Timestamp::new(at.seconds, at.nanos).ok().map(Time::from);
-    let took_ms = now.since_ms(run.opened_at.and_then(instant)?).saturating_sub(paused_ms).max(1);
+    let took_ms = now.since_ms(run.open_time.and_then(instant)?).saturating_sub(paused_ms).max(1);
     let ends_ms = u128::from(left) * u128::from(took_ms.unsigned_abs());
     let ends = now.plus_ms(i64::try_from(ends_ms.checked_div(asked.into())?).ok()?);
     let per_second = asked as f64 * 1_000.0 / took_ms as f64;
     let ends = capped(left, (per_second * 1_000.0) as u64).map_or(ends, |capped| capped.max(ends));
-    let in_time = run.finish_by.and_then(instant).is_none_or(|finish_by| ends <= finish_by);
-    Some(v1::Progress { per_second, ends: in_time.then(|| timestamp(ends)) })
+    let in_time = run.finish_by_time.and_then(instant).is_none_or(|finish_by| ends <= finish_by);
+    Some(v1::Progress { per_second, end_time: in_time.then(|| timestamp(ends)) })
 }
 
 /// Until the audience is sealed, its recipients are not known, and the content cannot be checked against them.

@@ -134,10 +134,10 @@ pub fn doubt(held: &DoubtRow, recipient: String, message_id: Option<&str>) -> v1
         fence: held.fence.to_string(),
         node: held.node.clone(),
         cause: cause(held.doubt).to_owned(),
-        since: Some(timestamp(held.since)),
+        doubt_time: Some(timestamp(held.since)),
         evidence: format!("{evidence}; look for {search_term} in the relay's log"),
-        next: next.unwrap_or_else(|| resolve(held)),
-        claimed_at: Some(timestamp(held.claimed_at)),
+        next_step: next.unwrap_or_else(|| resolve(held)),
+        claim_time: Some(timestamp(held.claimed_at)),
         message_id: message_id.unwrap_or_default().to_owned(),
     }
 }
@@ -152,7 +152,7 @@ pub fn dead_letter(of: RecipientId, address: String, letter: &DeadLetter) -> v1:
         enhanced: letter.enhanced.map(|enhanced| enhanced.to_string()).unwrap_or_default(),
         text: letter.text().to_owned(),
         attempts: u32::from(letter.attempts),
-        since: Some(timestamp(letter.since)),
+        settle_time: Some(timestamp(letter.since)),
     }
 }
 
@@ -183,7 +183,7 @@ pub fn run_recipient(row: RecipientRow, address: Option<String>) -> v1::RunRecip
         enhanced: answer.enhanced.map(|enhanced| enhanced.to_string()).unwrap_or_default(),
         text,
         attempts: u32::from(attempts),
-        at: at.map(timestamp),
+        update_time: at.map(timestamp),
     }
 }
 

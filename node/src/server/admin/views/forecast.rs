@@ -77,7 +77,7 @@ impl DeadlineForecast<'_> {
         v1::Forecast {
             needed_per_second: self.needed(),
             budget_per_second: self.budget(),
-            ends: self.forecast.ends.map(timestamp),
+            end_time: self.forecast.ends.map(timestamp),
             fits: self.fits(),
             bound: bound.into(),
             first_day_room: self.forecast.first_day_remaining,

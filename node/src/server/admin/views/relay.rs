@@ -55,7 +55,7 @@ pub fn health(node: &str, now: Time, status: RelayStatus) -> v1::RelayHealth {
         node: node.to_owned(),
         condition: condition.into(),
         cause,
-        until,
+        retry_time: until,
         sessions_open: u32::try_from(status.sessions_open).unwrap_or(u32::MAX),
         rate_per_second: status.rate_per_second,
     }

@@ -29,10 +29,10 @@ pub fn schedule(id: ScheduleId, schedule: &Schedule, zones: &Zones, now: Time, c
         reason,
         when: Some(pattern(&schedule.timing.when)),
         zone: schedule.timing.zone.to_string(),
-        start: schedule.timing.start.map(timestamp),
-        end: schedule.timing.end.map(timestamp),
+        start_time: schedule.timing.start.map(timestamp),
+        end_time: schedule.timing.end.map(timestamp),
         max_runs: schedule.timing.max_runs,
-        next: next_of(schedule, zones, now, count),
+        next_instants: next_of(schedule, zones, now, count),
         recipients: schedule.recipients,
         content_hash: schedule.content.to_string(),
         audience_hash: schedule.audience.to_string(),
@@ -48,7 +48,7 @@ pub fn schedule(id: ScheduleId, schedule: &Schedule, zones: &Zones, now: Time, c
         waits_for: String::new(),
         of_campaign: false,
         labels: schedule.labels.clone().into(),
-        now: Some(timestamp(now)),
+        read_time: Some(timestamp(now)),
         template: schedule.settings.template.as_ref().map(|template| template.to_string()).unwrap_or_default(),
     }
 }
@@ -67,8 +67,8 @@ pub fn body(schedule: &Schedule, content: &Content, audience: &AudienceChoice) -
         name: schedule.name.to_string(),
         when: Some(pattern(&schedule.timing.when)),
         zone: schedule.timing.zone.to_string(),
-        start: schedule.timing.start.map(timestamp),
-        end: schedule.timing.end.map(timestamp),
+        start_time: schedule.timing.start.map(timestamp),
+        end_time: schedule.timing.end.map(timestamp),
         max_runs: schedule.timing.max_runs,
         policies: Some(policies(&schedule.settings.policies)),
         pool: schedule.settings.pool.to_string(),
@@ -133,7 +133,7 @@ fn pattern(when: &When) -> v1::When {
         When::At { instant_ms } => when::Pattern::At(timestamp(Time(*instant_ms))),
         When::Every { period_ms, anchor_ms } => when::Pattern::Every(v1::Every {
             period: Some(duration(i64::try_from(*period_ms).unwrap_or(i64::MAX))),
-            anchor: Some(timestamp(Time(*anchor_ms))),
+            anchor_time: Some(timestamp(Time(*anchor_ms))),
         }),
         When::Daily { hour, minute, weekdays } => {
             let every_day = *weekdays == reveille_ledger::calendar::Weekdays::EVERY_DAY;
@@ -218,10 +218,10 @@ fn next_of(schedule: &Schedule, zones: &Zones, now: Time, count: usize) -> Vec<v
     };
     shown
         .map(|firing| v1::Instant {
-            instant: Some(timestamp(firing.instant.into())),
+            time: Some(timestamp(firing.instant.into())),
             local: firing.local_text(),
             remark: firing.remark_text(),
-            opens: opens(&firing),
+            open_time: opens(&firing),
         })
         .collect()
 }
@@ -229,7 +229,7 @@ fn next_of(schedule: &Schedule, zones: &Zones, now: Time, count: usize) -> Vec<v
 fn without_zone(next: &NextInstant) -> v1::Instant {
     let remark = "the zone is not in this node's database".to_owned();
     let opens = (next.jitter_ms > 0).then(|| timestamp(next.opens()));
-    v1::Instant { instant: Some(timestamp(next.due)), local: next.due.to_string(), remark, opens }
+    v1::Instant { time: Some(timestamp(next.due)), local: next.due.to_string(), remark, open_time: opens }
 }
 
 /// Returns one instant in local time, with a remark if a change of the clocks moved it.
@@ -238,9 +238,9 @@ pub fn instant_of(pattern: &Pattern, zone: &TimeZone, policies: &Policies, due: 
     let remark = firing.filter(|firing| Time::from(firing.instant) == due).and_then(|firing| firing.remark);
     let at = due.timestamp();
     v1::Instant {
-        instant: Some(timestamp(due)),
+        time: Some(timestamp(due)),
         local: at.display_with_offset(zone.to_offset(at)).to_string(),
         remark: remark.as_ref().map(Remark::to_string).unwrap_or_default(),
-        opens: None,
+        open_time: None,
     }
 }

@@ -10,7 +10,7 @@ pub fn template(tenant: &str, name: &str, known: &Template) -> v1::Template {
     let version = |known: &TemplateVersion| v1::TemplateVersion {
         version: known.version,
         content_hash: known.content.to_string(),
-        at: Some(timestamp(known.at)),
+        create_time: Some(timestamp(known.at)),
         index: known.index,
         users: known.users,
     };

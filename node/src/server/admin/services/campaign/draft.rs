@@ -94,7 +94,7 @@ impl Admin {
             // The audience need not be sealed yet, but its name must be valid.
             fields.name("schedule.audience.sealed", &audience, validate::NAME_MAX);
         }
-        let rest = [body.start.is_some(), body.end.is_some(), body.max_runs.is_some(), body.paused.is_some()];
+        let rest = [body.start_time.is_some(), body.end_time.is_some(), body.max_runs.is_some(), body.paused.is_some()];
         if rest.contains(&true) {
             fields.refuse("schedule", "has a start, an end, a bound of runs or a pause; a campaign has none of them");
         }

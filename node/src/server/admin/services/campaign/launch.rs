@@ -20,10 +20,10 @@ impl Admin {
         request: LaunchCampaignRequest,
         call: &Call,
     ) -> ApiResult<LaunchCampaignResponse> {
-        let LaunchCampaignRequest { tenant, name, at, again, validate_only } = request;
+        let LaunchCampaignRequest { tenant, name, send_time: at, again, validate_only } = request;
         let (named, mut campaign, _) = self.find_campaign((&tenant, &name), call).await?;
         let mut fields = Fields::default();
-        if let Some(due) = at.and_then(|at| fields.instant("at", at)) {
+        if let Some(due) = at.and_then(|at| fields.instant("send_time", at)) {
             campaign.due = due;
         }
         fields.done(Some(()))?;

@@ -44,7 +44,7 @@ pub async fn backfill(
         (found.id, found.schedule.settings.tenant.to_string(), found.schedule.plan.fired_through);
     if asked.from > through {
         let message = format!("lies ahead: the schedule itself opens or explains what comes after {through}");
-        return Err(ApiError::of_field("from", message));
+        return Err(ApiError::of_field("start_time", message));
     }
     if let Some(outcome) = stored(admin, &tenant, &request, &asked)? {
         return answered(admin, found, outcome).await;
@@ -94,11 +94,11 @@ fn read(request: &BackfillScheduleRequest, limits: &LedgerLimits) -> ApiResult<A
             None
         }
     };
-    let (from, to) = (instant("from", request.from), instant("to", request.to));
+    let (from, to) = (instant("start_time", request.start_time), instant("end_time", request.end_time));
     if let (Some(from), Some(to)) = (from, to)
         && to < from
     {
-        fields.refuse("to", format!("{to} is before {from}"));
+        fields.refuse("end_time", format!("{to} is before {from}"));
     }
     let most = match request.max as usize {
         0 => limits.backfill_openings_max,
@@ -151,7 +151,7 @@ async fn find_openings(
             opened_before: range.known,
             first: opens.first().map(|opening| instant(opening.due)),
             last: opens.last().map(|opening| instant(opening.due)),
-            rest: range.rest.map(timestamp),
+            rest_time: range.rest.map(timestamp),
             inside_gap,
             ..BackfillScheduleResponse::default()
         };
@@ -184,7 +184,7 @@ async fn answered(admin: &Admin, found: Found, outcome: CommandOutcome) -> ApiRe
         last: last_instant,
         first_run: name(first),
         last_run: name(last),
-        rest: rest.map(timestamp),
+        rest_time: rest.map(timestamp),
         inside_gap,
     })
 }

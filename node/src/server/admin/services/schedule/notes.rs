@@ -37,7 +37,7 @@ impl ScheduleNotes {
         shown.waits_for = self.waits_for.map(|run| run.to_string()).unwrap_or_default();
         let gap_ms = shown.policies.and_then(|policies| milliseconds(policies.min_gap?)).unwrap_or_default();
         if gap_ms > 0 {
-            self.remark(&mut shown.next, gap_ms);
+            self.remark(&mut shown.next_instants, gap_ms);
         }
         shown
     }
@@ -46,7 +46,7 @@ impl ScheduleNotes {
     fn remark(self, next: &mut [v1::Instant], gap_ms: i64) {
         let mut last = self.mailed.map(|(run, due)| (run.to_string(), due));
         for next in next {
-            let Some(instant) = next.instant else { continue };
+            let Some(instant) = next.time else { continue };
             let due = Time(instant.seconds * 1_000 + i64::from(instant.nanos) / 1_000_000);
             match &last {
                 Some((mail, at)) if due.since_ms(*at).saturating_abs() < gap_ms => {
@@ -77,18 +77,18 @@ mod tests {
     fn gap_that_reaches_what_was_pruned_says_from_when_it_is_whole() {
         let hour = 3_600_000;
         let next = |hours: i64| v1::Instant {
-            instant: Some(prost_types::Timestamp { seconds: hours * 3_600, nanos: 0 }),
+            time: Some(prost_types::Timestamp { seconds: hours * 3_600, nanos: 0 }),
             local: format!("at {hours}"),
             ..v1::Instant::default()
         };
         let min_gap = Some(prost_types::Duration { seconds: 20 * 3_600, nanos: 0 });
         let shown = v1::Schedule {
             policies: Some(v1::Policies { min_gap, ..v1::Policies::default() }),
-            next: vec![next(25), next(30)],
+            next_instants: vec![next(25), next(30)],
             ..v1::Schedule::default()
         };
         let beside = ScheduleNotes { archived: Some(Time(10 * hour)), ..ScheduleNotes::default() };
-        let remarks: Vec<String> = beside.apply_to(shown).next.into_iter().map(|next| next.remark).collect();
+        let remarks: Vec<String> = beside.apply_to(shown).next_instants.into_iter().map(|next| next.remark).collect();
         let whole = "runs up to 1970-01-01T10:00:00Z are in the archive: the min gap holds from 1970-01-02T06:00:00Z";
         assert_eq!(remarks, [whole, "inside the min gap of at 25: recipients of that email get none"]);
     }

@@ -96,8 +96,8 @@ fn would_open(
         state: RunState::Open.into(),
         audience: recipients,
         counts: Some(RunCounts { pending: recipients, ..RunCounts::default() }),
-        due: Some(views::timestamp(*now)),
-        finish_by: Some(views::timestamp(now.plus_ms(schedule.settings.policies.finish_by_ms))),
+        due_time: Some(views::timestamp(*now)),
+        finish_by_time: Some(views::timestamp(now.plus_ms(schedule.settings.policies.finish_by_ms))),
         ..Run::default()
     };
     Ok(response(run, warnings, &cancelled))
