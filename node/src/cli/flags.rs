@@ -1,6 +1,6 @@
 //! Replaces API field names in errors by the flags that set them, because the user of a command knows the flags.
 //!
-//! `apply`, `import`, `audience` and `config` read values from files, so their errors name the line or the key.
+//! `apply`, `edit`, `import`, `audience` and `config` read values from files, so their errors name the line or the key.
 
 use super::args::{Question, ScheduleCommand};
 use super::failure::{Failure, Stop};
@@ -82,9 +82,12 @@ const OWN: &[&str] = &[
 /// True if the command's values come from its flags.
 pub fn give_its_values(question: &Question) -> bool {
     match question {
-        Question::Apply(_) | Question::Diff(_) | Question::Import(_) | Question::Audience(_) | Question::Config(_) => {
-            false
-        }
+        Question::Apply(_)
+        | Question::Diff(_)
+        | Question::Edit(_)
+        | Question::Import(_)
+        | Question::Audience(_)
+        | Question::Config(_) => false,
         Question::Schedule(args) => !matches!(args.command, ScheduleCommand::Apply(_) | ScheduleCommand::Diff(_)),
         _ => true,
     }

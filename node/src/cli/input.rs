@@ -3,7 +3,11 @@
 use std::io::{self, Read};
 use std::path::Path;
 
+use reveille_ledger::LEVEL;
+use reveille_ledger::limits::limits;
 use tokio::sync::oneshot;
+
+use super::failure::Failure;
 
 /// Reads at most `most` + 1 bytes of a file, so that the caller can detect a file that is too long. `-` is stdin. Reads
 /// on a separate thread, so that Ctrl-C can end a wait for stdin.
@@ -25,4 +29,24 @@ fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
         std::fs::File::open(path)?.take(most + 1).read_to_end(&mut bytes)?;
     }
     Ok(bytes)
+}
+
+/// Reads a file with a text of an email: UTF-8, with or without a byte order mark.
+///
+/// # Errors
+/// If it cannot be read, is larger than a content may be, or is not UTF-8.
+pub fn text_file(path: &Path) -> Result<String, Failure> {
+    let place = || path.display().to_string();
+    let bytes = std::fs::read(path).map_err(|error| Failure::file(place(), format!("cannot be read: {error}")))?;
+    let most = limits(LEVEL).content_bytes_max;
+    if bytes.len() > most {
+        let message = format!("{} bytes are more than an email may have ({most} in all)", bytes.len());
+        return Err(Failure::file(place(), message));
+    }
+    let text = String::from_utf8(bytes).map_err(|error| {
+        let valid = error.as_bytes().get(..error.utf8_error().valid_up_to()).unwrap_or_default();
+        let line = 1 + valid.iter().filter(|byte| **byte == b'\n').count();
+        Failure::file(format!("{}:{line}", path.display()), "not UTF-8; save the file as UTF-8".to_owned())
+    })?;
+    Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
 }

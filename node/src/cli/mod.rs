@@ -175,6 +175,7 @@ async fn ask(context: &commands::CommandContext<'_>, question: Question) -> Resu
         Question::Schedule(args) => commands::schedule::run(context, args).await,
         Question::Apply(args) => Box::pin(commands::apply::run(context, &args.tenant, &args.what)).await,
         Question::Diff(args) => Box::pin(commands::apply::diff(context, &args.tenant, &args.what)).await,
+        Question::Edit(args) => Box::pin(commands::apply::edit(context, args)).await,
         Question::Template(args) => commands::template::run(context, args).await,
         Question::Import(args) => commands::import::run(context, args).await,
         Question::Run(args) => commands::run::run(context, args).await,

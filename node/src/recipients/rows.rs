@@ -253,16 +253,6 @@ impl Place {
 }
 
 impl TextRow {
-    /// Creates a row of these fields.
-    pub fn of(line: u64, fields: &[&str]) -> TextRow {
-        let mut row = TextRow { line, ..TextRow::default() };
-        for field in fields {
-            row.bytes.extend_from_slice(field.as_bytes());
-            row.ends.push(row.bytes.len());
-        }
-        row
-    }
-
     /// Returns the fields without their quotes.
     pub fn fields(&self) -> impl Iterator<Item = &[u8]> {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());

@@ -16,25 +16,33 @@ use crate::terminal::{Ended, STEP_TIMEOUT, command, run};
 
 const NEWS: &str = "\
 kind: schedule
-name: morning
-daily: 09:00
-days: mon-fri
-tz: Europe/Berlin
-recipients: people.csv
-sender: News <news@example.com>
-subject: Good morning, {{ name }}
-text: body.txt
-var: {city: Rome, team: \"7\"}
-catch_up: none
-min_gap: none
-jitter: 10m
+spec:
+  name: morning
+  when:
+    daily: {hour: 9, minute: 0, days: mon-fri}
+  zone: Europe/Berlin
+  policies:
+    catchUp: CATCH_UP_NONE
+    min_gap: 0s
+    jitter: 600s
+  content:
+    sender: News <news@example.com>
+    subject: Good morning, {{ name }}
+    textFile: body.txt
+    variables:
+      - {name: city, value: Rome}
+      - {name: team, value: \"7\"}
+  audience:
+    recipientsFile: people.csv
 ---
 # The relay that takes it.
 kind: relay
-name: main
-host: 127.0.0.1
-port: 2525
-rate: 50
+spec:
+  name: main
+  host: 127.0.0.1
+  port: 2525
+  tls: RELAY_TLS_NONE
+  ratePerSecond: 50
 ";
 
 /// Creates a folder with a document and the files that it names.
@@ -44,6 +52,7 @@ fn folder(document: &str) -> tempfile::TempDir {
     write("news.yaml", document);
     write("people.csv", "email,name\nann@example.com,Ann\n");
     write("body.txt", "Good morning {{ name }},\nhello\n");
+    write("bad.csv", "email\nann@example.com\npostmaster\n");
     folder
 }
 
@@ -75,6 +84,9 @@ async fn remembering() -> Fake {
                 let body = request.schedule.expect("a body");
                 let missing = || refusal(Code::NotFound, "SCHEDULE_NOT_FOUND", "no schedule of that name");
                 let known = schedules.iter_mut().find(|known| known.name == body.name).ok_or_else(missing)?;
+                if body.zone == "Europe/Berlim" {
+                    return Err(refusal_of("UNKNOWN_ZONE", "schedule.zone", "no zone 'Europe/Berlim'"));
+                }
                 let (former, body) = (known.clone(), v1::ScheduleBody { paused: known.paused.clone(), ..body });
                 if !request.validate_only {
                     assert_eq!(request.etag, of(&former).etag, "made on what was seen");
@@ -87,6 +99,11 @@ async fn remembering() -> Fake {
                     former_body: Some(former),
                     ..Default::default()
                 })
+            }
+            "GetSchedule" => {
+                let request = v1::GetScheduleRequest::decode(bytes).expect("a request");
+                let body = schedules.iter().find(|known| known.name == request.name).cloned();
+                one(v1::GetScheduleResponse { body, ..Default::default() })
             }
             "CreateSchedule" => {
                 let request = v1::CreateScheduleRequest::decode(bytes).expect("a request");
@@ -152,13 +169,13 @@ async fn twice_changes_nothing_and_an_edit_changes_what_it_names() {
     let second = reveille(Some(&fake), "schedule apply", &file, &["-o", "json"]).await;
     assert_eq!(outcomes(&second), ["schedule/morning unchanged", "relay/main unchanged"], "{second:?}");
 
-    let edited = NEWS.replace("days: mon-fri", "priority: 3").replace("rate: 50", "rate: 60");
+    let edited = NEWS.replace(", days: mon-fri", "").replace("zone:", "priority: 3\n  zone:").replace(": 50", ": 60");
     std::fs::write(&file, edited).expect("written");
     let third = reveille(Some(&fake), "apply", &file, &["-o", "json"]).await;
     assert_eq!(outcomes(&third), ["schedule/morning updated", "relay/main updated"], "{third:?}");
     let changes = json!([
-        { "field": "priority", "from": 0, "to": 3 },
-        { "field": "days", "from": "mon,tue,wed,thu,fri", "to": null },
+        { "field": "when.daily.days", "from": "mon-fri", "to": null },
+        { "field": "priority", "from": null, "to": 3 },
     ]);
     assert_eq!(third.json()[0]["changes"], changes);
     let updates: Vec<v1::UpdateScheduleRequest> = fake.requests("UpdateSchedule");
@@ -171,10 +188,10 @@ async fn dry_run_and_diff_change_nothing_and_diff_has_its_exit_code() {
     let file = folder.path().join("news.yaml");
     let fake = remembering().await;
     let dry = reveille(Some(&fake), "apply", &file, &["--dry-run", "-o", "json"]).await;
-    assert_eq!(outcomes(&dry), ["schedule/morning would_create", "relay/main would_create"], "{dry:?}");
+    assert_eq!(outcomes(&dry), ["schedule/morning wouldCreate", "relay/main wouldCreate"], "{dry:?}");
     let new = reveille(Some(&fake), "diff", &file, &[]).await;
     assert_eq!(new.code, Some(1), "{new:?}");
-    assert!(new.stdout.contains("schedule/morning") && new.stdout.contains("  + daily: \"09:00\""), "{}", new.stdout);
+    assert!(new.stdout.contains("schedule/morning") && new.stdout.contains("  +       hour: 9"), "{}", new.stdout);
     let made: Vec<v1::CreateScheduleRequest> = fake.requests("CreateSchedule");
     assert!(made.iter().all(|request| request.validate_only));
 
@@ -188,13 +205,13 @@ async fn dry_run_and_diff_change_nothing_and_diff_has_its_exit_code() {
     assert_eq!((other.code, other.stderr.as_str()), (Some(1), ""), "{other:?}");
     let lines: Vec<&str> = other.stdout.lines().skip(1).collect();
     let expected = [
-        "  text:",
+        "  content.text:",
         "    - Good morning {{ name }},",
         "    + Good day {{ name }},",
         "      hello",
-        "  recipients:",
-        "      email=ann@example.com, name=Ann",
-        "    + email=bob@example.com, name=Bob",
+        "  audience.recipients:",
+        "      address=ann@example.com, values=[Ann]",
+        "    + address=bob@example.com, values=[Bob]",
     ];
     assert_eq!(lines, expected);
     assert!(other.stdout.starts_with("schedule/morning"), "{}", other.stdout);
@@ -202,37 +219,56 @@ async fn dry_run_and_diff_change_nothing_and_diff_has_its_exit_code() {
 
 #[tokio::test]
 async fn problems_are_reported_with_their_lines_before_any_request() {
-    const GOOD: &str = "kind: schedule\nname: a\ncron: '0 9 * * *'\ntz: UTC\nto: a@example.com\n\
-                        sender: b@example.com\nsubject: s\ninline_text: t\n";
+    const GOOD: &str = "\
+kind: schedule
+spec:
+  name: a
+  when: {cron: '0 9 * * *'}
+  zone: UTC
+  audience: {recipients: [{address: a@example.com}]}
+  content:
+    sender: b@example.com
+    text: t
+";
     let with = |more: &str| format!("{GOOD}{more}\n");
     let instead = |of: &str, other: &str| GOOD.replace(of, other);
-    let to = "to: a@example.com\n";
     for (document, line, words) in [
-        (with("subjet: x"), 9, "unknown key `subjet`; did you mean `subject`?"),
-        (with("start-within: 3h"), 9, "did you mean `start_within`?"),
-        (with("start_within: soon"), 9, "`start_within`: \"soon\": a duration is a number and a unit"),
-        (with("catch_up: some"), 9, "`catch_up` cannot be \"some\"; write one of one, all, none"),
-        (with("daily: 09:00"), 3, "both there: write one of them"),
-        (with("dry_run: true"), 9, "unknown key `dry_run`"),
-        (with("priority: [1]"), 9, "`priority` is one text, not a list"),
-        (with("var: a=b"), 9, "`var` is keys and values, not a text"),
-        (with("paused: yes"), 9, "`paused` is true or false, not \"yes\""),
-        (with("name: b"), 9, "the key `name` is there twice: see line 2"),
-        (with("text: nowhere.txt"), 8, "are both there"),
-        (instead("tz: UTC\n", ""), 1, "`tz` is missing"),
-        (instead("to: a@example.com", "to: postmaster"), 5, "'postmaster' has no '@'"),
-        (instead("inline_text: t", "text: nowhere.txt"), 1, "nowhere.txt: cannot be read"),
-        (instead(to, "recipients:\n  - email: a@example.com\n  - name: x\n"), 7, "`email` is missing"),
-        (instead(to, "recipients:\n  - a@example.com\n"), 6, "addresses alone stand in `to`"),
-        (format!("{GOOD}---\n{GOOD}"), 10, "schedule a is there twice"),
-        ("kind: tenant\nname: acme\n".to_owned(), 1, "`rate` is missing"),
-        ("kind: pool\nname: bulk\nwarm_up: [0]\n".to_owned(), 3, "`warm_up`"),
-        ("kind: campaign\nname: a\ncron: x\n".to_owned(), 3, "unknown key `cron`"),
-        ("kind: shedule\n".to_owned(), 1, "unknown kind `shedule`; did you mean `schedule`?"),
-        ("name: a\n".to_owned(), 1, "`kind` is missing"),
-        ("kind: relay\nname: a\nhost: h\nport: 0\n".to_owned(), 4, "`port`: \"0\""),
-        ("kind: relay\nname: a\nport: 25\n".to_owned(), 1, "`host` is missing"),
-        ("kind: relay\nname: a\nhost: mx.example.com\nport: 587\n".to_owned(), 3, "`tls` is missing"),
+        (with("    subjet: x"), 10, "unknown key `subjet` in spec.content; did you mean `subject`?"),
+        (with("  policys: {}"), 10, "unknown key `policys` in spec; did you mean `policies`?"),
+        (with("  policies: {startWithin: 3h}"), 10, "`startWithin` is a length in seconds, such as 5400s, not \"3h\""),
+        (
+            with("  policies: {catchUp: some}"),
+            10,
+            "`catchUp` is one of CATCH_UP_ONE, CATCH_UP_ALL, CATCH_UP_NONE, not \"some\"",
+        ),
+        (with("  startTime: soon"), 10, "`startTime` is an instant, such as 2030-01-01T09:00:00Z, not \"soon\""),
+        (instead("'0 9 * * *'", "x, every: {period: 60s}"), 4, "`cron` and `every` are both there: write one of them"),
+        (with("    textFile: body.txt"), 10, "`text` and `textFile` are both there"),
+        (with("  starts: x"), 10, "unknown key `starts` in spec"),
+        (with("  priority: [1]"), 10, "`priority` is one value, not a list"),
+        (with("  priority: -1"), 10, "`priority` is a whole number in its range, not \"-1\""),
+        (with("    variables: {a: b}"), 10, "`variables` is a list, not keys and values"),
+        (with("  labels: [a]"), 10, "`labels` is keys and values, not a list"),
+        (with("    bulk: yes"), 10, "`bulk` is true or false, not \"yes\""),
+        (with("  name: b"), 10, "the key `name` is there twice: see line 3"),
+        (with("name: b"), 10, "unknown key `name`; a document has `kind` and `spec`"),
+        (instead("    text: t", "    textFile: nowhere.txt"), 9, "nowhere.txt: cannot be read"),
+        (
+            instead("recipients: [{address: a@example.com}]", "recipientsFile: bad.csv"),
+            6,
+            "bad.csv:3: 1 row cannot be used",
+        ),
+        (instead("[{address: a@example.com}]", "[a@example.com]"), 6, "`recipients` is keys and values, not a text"),
+        (instead("  name: a\n", ""), 1, "`spec.name` is missing"),
+        (format!("{GOOD}---\n{GOOD}"), 11, "schedule a is there twice"),
+        ("kind: tenant\nspec: {name: acme, validateOnly: true}\n".to_owned(), 2, "unknown key `validateOnly`"),
+        ("kind: pool\nspec: {name: bulk, warmUp: [-1]}\n".to_owned(), 2, "`warmUp` is a whole number"),
+        ("kind: campaign\nspec: {name: a}\n".to_owned(), 2, "unknown key `name` in spec; known are schedule, canary"),
+        ("kind: relay\nspec: {name: a, health: {}}\n".to_owned(), 2, "unknown key `health`"),
+        ("kind: shedule\nspec: {}\n".to_owned(), 1, "unknown kind `shedule`; did you mean `schedule`?"),
+        ("spec: {name: a}\n".to_owned(), 1, "`kind` is missing"),
+        ("kind: relay\n".to_owned(), 1, "`spec` is missing"),
+        ("kind: relay\nspec: x\n".to_owned(), 2, "`spec` is keys and values, not a text"),
         ("- just a text\n".to_owned(), 1, "a document is keys and values"),
         ("a: [1\n".to_owned(), 2, "this is not YAML"),
     ] {
@@ -248,10 +284,10 @@ async fn problems_are_reported_with_their_lines_before_any_request() {
 
 #[tokio::test]
 async fn all_problems_are_reported_at_once() {
-    let folder = folder("kind: relay\nname: a\nhostt: h\nprot: 1\n---\nkind: tennant\n");
+    let folder = folder("kind: relay\nspec:\n  hostt: h\n  prot: 1\n---\nkind: tennant\nspec: {}\n");
     let ended = reveille(None, "apply", &folder.path().join("news.yaml"), &[]).await;
     assert!(ended.stderr.contains("3 problems, so nothing was changed"), "{}", ended.stderr);
-    for words in ["news.yaml:3: unknown key `hostt`; did you mean `host`?", "news.yaml:4: ", "news.yaml:6: "] {
+    for words in ["news.yaml:3: unknown key `hostt` in spec; did you mean `host`?", "news.yaml:4: ", "news.yaml:6: "] {
         assert!(ended.stderr.contains(words), "{words}: {}", ended.stderr);
     }
     let empty = tempfile::tempdir().expect("a folder");
@@ -264,16 +300,15 @@ async fn all_problems_are_reported_at_once() {
 
 #[tokio::test]
 async fn refused_document_is_named_by_line_and_nothing_changes() {
-    let bad = "kind: schedule\nname: bad\ndaily: 9:00\ntz: Europe/Berlim\nto: a@example.com\n\
-               sender: b@example.com\nsubject: s\ninline_text: t\n";
+    let bad = "kind: schedule\nspec:\n  name: bad\n  when: {cron: '@daily'}\n  zone: Europe/Berlim\n";
     let folder = folder(&format!("{NEWS}---\n{bad}"));
     let file = folder.path().join("news.yaml");
     let fake = remembering().await;
     let ended = reveille(Some(&fake), "apply", &file, &["-o", "json"]).await;
     assert_eq!(ended.code, Some(2), "{ended:?}");
-    assert_eq!(outcomes(&ended), ["schedule/morning would_create", "relay/main would_create", "schedule/bad failed"]);
+    assert_eq!(outcomes(&ended), ["schedule/morning wouldCreate", "relay/main wouldCreate", "schedule/bad failed"]);
     let error = ended.error();
-    let place = format!("{}:{}", file.display(), NEWS.lines().count() + 5);
+    let place = format!("{}:{}", file.display(), NEWS.lines().count() + 6);
     assert_eq!((&error["reason"], &error["field"]), (&json!("UNKNOWN_ZONE"), &json!(place)));
     assert!(error["message"].as_str().is_some_and(|text| text.contains("nothing was changed")), "{error}");
     let made: Vec<v1::CreateScheduleRequest> = fake.requests("CreateSchedule");
@@ -286,8 +321,7 @@ async fn refused_document_is_named_by_line_and_nothing_changes() {
 
 #[tokio::test]
 async fn document_refused_while_it_is_made_spoils_no_other() {
-    let late = "kind: schedule\nname: late\ndaily: 9:00\ntz: UTC\nto: a@example.com\n\
-                sender: b@example.com\nsubject: s\ninline_text: t\n";
+    let late = "kind: schedule\nspec:\n  name: late\n  when: {cron: '@daily'}\n  zone: UTC\n";
     let folder = folder(&format!("{late}---\n{NEWS}"));
     let file = folder.path().join("news.yaml");
     let fake = remembering().await;
@@ -302,7 +336,7 @@ async fn apply_without_cluster_fails_at_first_document() {
     let folder = folder(NEWS);
     let ended = reveille(None, "apply", &folder.path().join("news.yaml"), &["-o", "json"]).await;
     assert_eq!(ended.code, Some(5), "{ended:?}");
-    assert_eq!(outcomes(&ended), ["schedule/morning failed", "relay/main not_asked"]);
+    assert_eq!(outcomes(&ended), ["schedule/morning failed", "relay/main notAsked"]);
 }
 
 #[tokio::test]
@@ -318,9 +352,8 @@ async fn schedule_is_shown_as_the_document_that_would_make_it() {
     let fake = Fake::answering("GetSchedule", answer).await;
     let shown = fake.reveille("schedule show morning --manifest").await;
     assert_eq!(shown.code, Some(0), "{shown:?}");
-    let lines =
-        ["kind: schedule", "paused: true", "reason: \"wait: for it\"", "inline_text: |", "  - email: ann@example.com"];
-    for line in lines.into_iter().chain(["min_gap: none", "jitter: \"10m\""]) {
+    let lines = ["kind: schedule", "  paused: \"wait: for it\"", "    text: |", "      - address: ann@example.com"];
+    for line in lines.into_iter().chain(["    minGap: \"0s\"", "    jitter: \"600s\""]) {
         assert!(shown.stdout.lines().any(|shown| shown == line), "{line} in\n{}", shown.stdout);
     }
     // Both formats are read back from stdin and change nothing.
@@ -338,4 +371,44 @@ async fn schedule_is_shown_as_the_document_that_would_make_it() {
         let note = "it is active and stays so: reveille schedule pause morning";
         assert_eq!(ended.json()[0]["notes"], json!([note]));
     }
+}
+
+#[tokio::test]
+async fn edit_applies_what_the_editor_changed_and_keeps_a_refused_edit() {
+    let folder = folder(NEWS);
+    let file = folder.path().join("news.yaml");
+    let fake = remembering().await;
+    assert_eq!(reveille(Some(&fake), "apply", &file, &[]).await.code, Some(0));
+    let address = fake.address().to_string();
+    let edits = folder.path().join("edits");
+    std::fs::create_dir(&edits).expect("a folder");
+    let edit = async |editor: &str| {
+        let mut edit = command(&["--endpoint", &address, "edit", "schedule", "morning"]);
+        run(edit.env("VISUAL", editor).env("TMPDIR", &edits)).await
+    };
+    let updates = || fake.requests::<v1::UpdateScheduleRequest>("UpdateSchedule").len();
+    let kept = || std::fs::read_dir(&edits).expect("read").map(|file| file.expect("a file").path()).next();
+
+    let before = updates();
+    let same = edit("true").await;
+    assert_eq!((same.code, same.stderr.trim(), updates()), (Some(0), "nothing was changed", before), "{same:?}");
+    let changed = edit("sed -i s/hello/goodbye/").await;
+    assert_eq!(changed.code, Some(0), "{changed:?}");
+    assert!(changed.stdout.contains("updated") && changed.stdout.contains("    + goodbye"), "{}", changed.stdout);
+    assert_eq!(kept(), None);
+
+    let refused = edit("sed -i s/Berlin/Berlim/").await;
+    let file = kept().expect("the edit is kept");
+    assert_eq!(refused.code, Some(2), "{refused:?}");
+    assert!(refused.stderr.contains(&format!("{}:", file.display())), "{}", refused.stderr);
+    assert!(refused.stderr.contains(&format!("reveille apply -f {}", file.display())), "{}", refused.stderr);
+    assert!(std::fs::read_to_string(&file).expect("read").contains("Europe/Berlim"));
+    std::fs::remove_file(&file).expect("removed");
+
+    let news = folder.path().join("news.yaml");
+    let other = format!("{} --endpoint {address} apply -f {}", env!("CARGO_BIN_EXE_reveille"), news.display());
+    let conflict = edit(&format!("{other} >/dev/null 2>&1 && sed -i s/goodbye/ciao/")).await;
+    assert_eq!(conflict.code, Some(4), "{conflict:?}");
+    assert!(conflict.stderr.contains("was changed or deleted since it was opened"), "{}", conflict.stderr);
+    assert!(kept().is_some());
 }

@@ -12,25 +12,25 @@ use crate::terminal::Ended;
 
 const ALL: &str = "\
 kind: tenant
-name: acme
-rate: 50
+spec: {name: acme, ratePerSecond: 50}
 ---
 kind: pool
-name: bulk
-warm_up: [50, 100]
+spec:
+  name: bulk
+  warmUp: [50, 100]
 ---
 kind: campaign
-name: spring
-tenant: acme
-audience: subscribers
-at: 2030-01-01T09:00:00Z
-pool: bulk
-sender: News <news@example.com>
-subject: Spring, {{ name }}
-text: body.txt
-canary: 1%
-labels:
-  team: news
+spec:
+  schedule:
+    name: spring
+    tenant: acme
+    audience: {sealed: subscribers}
+    when: {at: 2030-01-01T09:00:00Z}
+    zone: UTC
+    pool: bulk
+    content: {sender: News <news@example.com>, subject: 'Spring, {{ name }}', textFile: body.txt}
+    labels: {team: news}
+  canary: {percent: 1}
 ";
 
 /// Starts a fake cluster that stores what it gets. It refuses a campaign whose name exists with another body.
@@ -144,10 +144,7 @@ async fn they_are_made_once_and_a_campaign_is_not_launched() {
     let (fake, folder) = (remembering().await, Folder::with(ALL));
     let would = folder.reveille(&fake, "apply --dry-run -o json").await;
     assert_eq!(would.code, Some(0), "{would:?}");
-    assert_eq!(
-        outcomes(&would),
-        ["tenant/acme would_create", "pool/bulk would_create", "campaign/spring would_create"]
-    );
+    assert_eq!(outcomes(&would), ["tenant/acme wouldCreate", "pool/bulk wouldCreate", "campaign/spring wouldCreate"]);
     let made = folder.reveille(&fake, "apply -o json").await;
     assert_eq!(outcomes(&made), ["tenant/acme created", "pool/bulk created", "campaign/spring created"], "{made:?}");
     let again = folder.reveille(&fake, "apply -o json").await;
@@ -169,15 +166,17 @@ async fn they_are_made_once_and_a_campaign_is_not_launched() {
 async fn omitted_bound_is_none_and_draft_is_frozen() {
     let (fake, folder) = (remembering().await, Folder::with(ALL));
     folder.reveille(&fake, "apply").await;
-    folder.write(&ALL.replace("rate: 50", "share: 3").replace("[50, 100]", "[50]").replace("Spring,", "Summer,"));
+    folder.write(
+        &ALL.replace("ratePerSecond: 50", "share: 3").replace("[50, 100]", "[50]").replace("Spring,", "Summer,"),
+    );
     let differs = folder.reveille(&fake, "diff").await;
-    for words in ["rate: 50", "share: 1 → 3", "warm_up"] {
+    for words in ["ratePerSecond: 50.0 → 0.0", "share: 1 → 3", "warmUp"] {
         assert!(differs.stdout.contains(words), "{words}: {differs:?}");
     }
     let refused = folder.reveille(&fake, "apply -o json").await;
     assert_eq!(refused.code, Some(4), "{refused:?}");
-    assert_eq!(outcomes(&refused), ["tenant/acme would_update", "pool/bulk would_update", "campaign/spring failed"]);
-    folder.write(&ALL.replace("rate: 50", "share: 3").replace("[50, 100]", "[50]"));
+    assert_eq!(outcomes(&refused), ["tenant/acme wouldUpdate", "pool/bulk wouldUpdate", "campaign/spring failed"]);
+    folder.write(&ALL.replace("ratePerSecond: 50", "share: 3").replace("[50, 100]", "[50]"));
     let changed = folder.reveille(&fake, "apply -o json").await;
     assert_eq!(outcomes(&changed), ["tenant/acme updated", "pool/bulk updated", "campaign/spring unchanged"]);
     let set: Vec<v1::SetTenantRequest> = fake.requests("SetTenant");
@@ -190,9 +189,10 @@ async fn bounds_and_warm_ups_are_shown_as_the_documents_that_set_them() {
     let (fake, folder) = (remembering().await, Folder::with(ALL));
     folder.reveille(&fake, "apply").await;
     let tenant = fake.reveille("tenant show acme --manifest").await.stdout;
-    assert_eq!(tenant.lines().collect::<Vec<_>>(), ["kind: tenant", "name: acme", "rate: 50", "share: 1"], "{tenant}");
+    let lines = ["kind: tenant", "spec:", "  name: acme", "  ratePerSecond: 50.0", "  concurrency: 0", "  share: 1"];
+    assert_eq!(tenant.lines().collect::<Vec<_>>(), lines, "{tenant}");
     let pool = fake.reveille("pool show bulk --manifest").await.stdout;
-    for line in ["kind: pool", "name: bulk"] {
+    for line in ["kind: pool", "  name: bulk"] {
         assert!(pool.lines().any(|shown| shown == line), "{pool}");
     }
     folder.write(&format!("{tenant}---\n{pool}"));

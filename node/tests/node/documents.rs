@@ -4,121 +4,148 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
+use prost_reflect::{DescriptorPool, Kind, MessageDescriptor};
 use tempfile::TempDir;
 
 use crate::process::{Ended, Process, until};
 
-/// Every key of a schedule's document, with values that differ from the defaults. A new flag of `schedule create` needs
-/// a line here. Schedules use the values in turn.
+/// Keys of a schedule with values that differ from the defaults. Schedules use the values in turn.
 const KEYS: &[(&str, &[&str])] = &[
-    ("start", &["2030-01-01T00:00:00Z"]),
-    ("end", &["2031-06-30T12:00:00Z"]),
-    ("max_runs", &["7"]),
-    ("pool", &["bulk"]),
-    ("priority", &["9", "200"]),
-    ("paused", &["true"]),
-    ("bulk", &["true"]),
-    ("reason", &["\"later: it is not ready\""]),
-    ("dst_gap", &["shift", "skip"]),
-    ("dst_overlap", &["second", "both"]),
-    ("catch_up", &["all", "none"]),
-    ("start_within", &["1h 30m", "3d"]),
-    ("finish_by", &["1d 12h", "4d"]),
-    ("overlap", &["skip", "allow", "cancel_other"]),
+    ("  startTime", &["2030-01-01T00:00:00Z"]),
+    ("  endTime", &["2031-06-30T12:00:00Z"]),
+    ("  maxRuns", &["7"]),
+    ("  pool", &["bulk"]),
+    ("  priority", &["9", "200"]),
+    ("  paused", &["\"later: it is not ready\""]),
+];
+const POLICIES: &[(&str, &[&str])] = &[
+    ("    dstGap", &["DST_GAP_SHIFT", "DST_GAP_SKIP"]),
+    ("    dstOverlap", &["DST_OVERLAP_SECOND", "DST_OVERLAP_BOTH"]),
+    ("    catchUp", &["CATCH_UP_ALL", "CATCH_UP_NONE"]),
+    ("    startWithin", &["5400s", "259200s"]),
+    ("    finishBy", &["129600s", "345600s"]),
+    ("    inDoubt", &["IN_DOUBT_RESEND", "IN_DOUBT_ASSUME_SENT"]),
+    ("    maxAttempts", &["9", "1"]),
+    ("    retention", &["3456000s", "17280000s"]),
+    ("    overlap", &["OVERLAP_SKIP", "OVERLAP_ALLOW", "OVERLAP_CANCEL_OTHER"]),
     // The third schedule is daily, so it has a gap by default.
-    ("min_gap", &["18h", "3d", "none"]),
-    ("jitter", &["10m", "1h 30m"]),
-    ("in_doubt", &["resend", "assume_sent"]),
-    ("max_attempts", &["9", "1"]),
-    ("retention", &["40d", "200d"]),
-    ("sender", &["News <news@example.com>"]),
-    ("reply_to", &["answers@example.com"]),
-    ("subject", &["\"Good morning: {{ name }}\""]),
+    ("    minGap", &["64800s", "259200s", "0s"]),
+    ("    jitter", &["600s", "5400s"]),
 ];
-/// Patterns and zones.
-const WHEN: &[&[(&str, &str)]] = &[
-    &[("cron", "0 2 * * mon-fri"), ("tz", "America/New_York")],
-    &[("cron", "H H(0-7) * * *"), ("tz", "Europe/Berlin")],
-    &[("daily", "\"02:30\""), ("days", "sat,sun"), ("tz", "Australia/Lord_Howe")],
-    &[("every", "1h 30m"), ("anchor", "2029-12-31T23:45:00Z"), ("tz", "UTC")],
-    &[("at", "2030-02-03T04:05:06Z"), ("tz", "Asia/Kathmandu")],
+/// Zones and patterns.
+const WHEN: &[&str] = &[
+    "  zone: America/New_York\n  when:\n    cron: 0 2 * * mon-fri\n",
+    "  zone: Europe/Berlin\n  when:\n    cron: H H(0-7) * * *\n",
+    "  zone: Australia/Lord_Howe\n  when:\n    daily:\n      hour: 2\n      minute: 30\n      days: sat,sun\n",
+    "  zone: UTC\n  when:\n    every:\n      period: 5400s\n      anchorTime: 2029-12-31T23:45:00Z\n",
+    "  zone: Asia/Kathmandu\n  when:\n    at: 2030-02-03T04:05:06Z\n",
 ];
-/// Keys with more than one line.
 const CONTENT: &str = "\
-inline_text: |
-  Good morning {{ name }},
-    it is: {{ weather }}
-inline_html: <p>Good morning, {{ name }}</p>
-var:
-  weather: \"rain # and wind\"
-  team: \"7\"
-header:
-  List-Id: <morning.example.com>
-labels:
-  team: news
-  tier: \"\"
-recipients:
-  - email: ann@example.com
-    name: Ann
-  - email: bob@example.com
-    name: \"Bob: the other one\"
+  content:
+    sender: News <news@example.com>
+    replyTo: answers@example.com
+    subject: \"Good morning: {{ name }}\"
+    text: |
+      Good morning {{ name }},
+        it is: {{ weather }}
+    html: <p>Good morning, {{ name }}</p>
+    headers:
+      - name: List-Id
+        value: <morning.example.com>
+    variables:
+      - name: weather
+        value: \"rain # and wind\"
+      - name: team
+        value: \"7\"
+    bulk: true
 ";
-/// Flags of `schedule create` that are not tested as keys: they stand for keys above, or create no schedule.
-const OTHERWISE: &[&str] = &[
-    "text",
-    "html",
-    "to",
-    "recipients",
-    "skip_bad_rows",
-    "dry_run",
-    "tenant",
-    "help",
-    "label",
-    // Tested separately, because the audience or the template must exist.
-    "audience",
-    "template",
-];
-const RELAY: &str = "\
+const RECIPIENTS: &str = "\
+  audience:
+    columns:
+      - name
+    recipients:
+      - address: ann@example.com
+        values:
+          - Ann
+      - address: bob@example.com
+        values:
+          - \"Bob: the other one\"
+  labels:
+    team: news
+    tier: \"\"
+";
+/// The other kinds, with all keys.
+const OTHERS: &str = "\
 kind: relay
-name: main
-host: mx.example.org
-port: 587
-tls: starttls
-ca: /etc/reveille/ca.pem
-tls_name: other.example.org
-credentials: main
-pool: bulk
-rate: 12.5
-late_rate: 2
-sessions: 3
-weight: 4
+spec:
+  name: main
+  host: mx.example.org
+  port: 587
+  tls: RELAY_TLS_STARTTLS
+  ca: /etc/reveille/ca.pem
+  tlsName: other.example.org
+  credentials: main
+  pool: bulk
+  ratePerSecond: 12.5
+  lateRatePerSecond: 2.0
+  maxSessions: 3
+  weight: 4
+---
+kind: tenant
+spec:
+  name: acme
+  ratePerSecond: 50.0
+  concurrency: 7
+  share: 3
+---
+kind: pool
+spec:
+  name: bulk
+  warmUp:
+    - 50
+    - 100
+  firstDay: \"2020-01-01\"
+  reveilleHeaders: false
 ";
-
-/// Keys of a campaign other than its content.
 const CAMPAIGN: &str = "\
-audience: subscribers
-at: 2030-02-03T04:05:06Z
-tz: Asia/Kathmandu
-pool: bulk
-priority: 9
-canary: 2.5
-canary_hold: 7
-start_within: 1h 30m
-finish_by: 1d 12h
-in_doubt: resend
-max_attempts: 9
-retention: 40d
-sender: News <news@example.com>
-reply_to: answers@example.com
-subject: \"Good morning: {{ name }}\"
-bulk: true
+kind: campaign
+spec:
+  schedule:
+    tenant: default
+    name: all
+    audience:
+      sealed: subscribers
+    when:
+      at: 2030-02-03T04:05:06Z
+    zone: Asia/Kathmandu
+    pool: bulk
+    priority: 9
+    policies:
+      startWithin: 5400s
+      finishBy: 129600s
+      inDoubt: IN_DOUBT_RESEND
+      maxAttempts: 9
+      retention: 3456000s
+  canary:
+    percent: 2.5
+    holdPercent: 7.0
 ";
+/// Keys that are not tried: they are of the call or only in answers, or other tests try them.
+const NOT_TRIED: [&str; 8] =
+    ["requestId", "validateOnly", "etag", "health", "sealed", "template", "data", "fileHash"];
 
-/// Returns the lines of a document, except for keys with more than one line.
-fn lines(number: usize) -> Vec<String> {
-    let keys = KEYS.iter().map(|(key, values)| (*key, values[number % values.len()]));
-    let when = WHEN[number % WHEN.len()].iter().copied();
-    keys.chain(when).map(|(key, value)| format!("{key}: {value}")).collect()
+fn lines(keys: &[(&str, &[&str])], number: usize) -> String {
+    keys.iter().map(|(key, values)| format!("{key}: {}\n", values[number % values.len()])).collect()
+}
+
+fn schedule(number: usize) -> String {
+    let (keys, policies, when) = (lines(KEYS, number), lines(POLICIES, number), WHEN[number % WHEN.len()]);
+    let head = format!("kind: schedule\nspec:\n  tenant: acme\n  name: news-{number}\n");
+    format!("{head}{when}{keys}  policies:\n{policies}{CONTENT}{RECIPIENTS}")
+}
+
+fn template() -> String {
+    format!("kind: template\nspec:\n  tenant: acme\n  name: welcome\n{CONTENT}")
 }
 
 fn outcomes(ended: &Ended) -> BTreeMap<String, String> {
@@ -175,17 +202,16 @@ fn printed_document_makes_an_equal_object() {
         file
     };
 
-    let most = KEYS.iter().map(|(_, values)| values.len()).max().unwrap_or_default();
-    let names: Vec<String> = (0..most.max(WHEN.len())).map(|number| format!("news-{number}")).collect();
-    let asked = names.iter().enumerate().map(|(number, name)| {
-        format!("kind: schedule\nname: {name}\ntenant: acme\n{}\n{CONTENT}", lines(number).join("\n"))
-    });
-    let asked: Vec<String> = asked.chain([RELAY.to_owned()]).collect();
+    let others = OTHERS.split("---\n").map(str::to_owned);
+    let asked: Vec<String> = (0..WHEN.len()).map(schedule).chain([template()]).chain(others).collect();
     applied(&node, &write("asked.yaml", &asked), "created");
 
+    let names: Vec<String> = (0..WHEN.len()).map(|number| format!("news-{number}")).collect();
     let printed = || -> Vec<String> {
-        let schedules = names.iter().map(|name| format!("schedule show {name} --tenant acme --manifest"));
-        schedules.chain(["relay show main --manifest".to_owned()]).map(|line| shown(&node, &line)).collect()
+        let schedules = names.iter().map(|name| format!("schedule show {name} --tenant acme"));
+        let others = ["template show welcome --tenant acme", "relay show main", "tenant show acme", "pool show bulk"];
+        let lines = schedules.chain(others.map(str::to_owned));
+        lines.map(|line| shown(&node, &format!("{line} --manifest"))).collect()
     };
     let first = printed();
     asked.iter().zip(&first).for_each(|(asked, first)| all_of_it_is_printed(asked, first));
@@ -195,7 +221,10 @@ fn printed_document_makes_an_equal_object() {
     for name in &names {
         shown(&node, &format!("schedule delete {name} --tenant acme --yes"));
     }
-    shown(&node, "relay remove main --yes");
+    for line in ["template delete welcome --tenant acme", "relay remove main", "tenant remove acme", "pool remove bulk"]
+    {
+        shown(&node, &format!("{line} --yes"));
+    }
     applied(&node, &file, "created");
     assert_eq!(printed(), first);
 }
@@ -204,16 +233,13 @@ fn printed_document_makes_an_equal_object() {
 fn sealed_audience_goes_there_and_back_by_its_name() {
     let (folder, node) = started();
     shown(&node, "audience generate subscribers --recipients 3 --column name");
-    let content = CONTENT.split("recipients:").next().unwrap_or_default();
-    let asked = format!(
-        "kind: schedule\nname: news\nat: 2030-01-01T00:00:00Z\ntz: UTC\nsender: news@example.com\nsubject: News\n\
-         audience: subscribers\n{content}"
-    );
+    let when = "  when: {at: 2030-01-01T00:00:00Z}\n  zone: UTC\n  audience:\n    sealed: subscribers\n";
+    let asked = format!("kind: schedule\nspec:\n  name: news\n{when}{CONTENT}");
     let file = folder.path().join("asked.yaml");
     fs::write(&file, asked).expect("written");
     applied(&node, &file, "created");
     let printed = shown(&node, "schedule show news --manifest");
-    assert!(printed.lines().any(|line| line == "audience: subscribers"), "{printed}");
+    assert!(printed.lines().any(|line| line == "    sealed: subscribers"), "{printed}");
     fs::write(&file, &printed).expect("written");
     applied(&node, &file, "unchanged");
 }
@@ -222,11 +248,12 @@ fn sealed_audience_goes_there_and_back_by_its_name() {
 fn campaign_goes_there_and_back() {
     let (folder, node) = started();
     shown(&node, "audience generate subscribers --recipients 3 --column name");
-    let content = CONTENT.split("recipients:").next().unwrap_or_default();
-    let all = format!("kind: campaign\nname: all\ntenant: default\n{CAMPAIGN}{content}");
+    let content: String = CONTENT.lines().map(|line| format!("  {line}\n")).collect();
+    let all = CAMPAIGN.replace("  canary:", &format!("{content}  canary:"));
     // Without policies in the document, the deadline stays open: it is forecast at the launch.
-    let least = "kind: campaign\nname: least\naudience: subscribers\nat: 2030-02-03T04:05:06Z\nsender: a@example.com\n\
-                 subject: s\ninline_text: t\n";
+    let least = "kind: campaign\nspec:\n  schedule:\n    name: least\n    audience: {sealed: subscribers}\n    \
+                 when: {at: 2030-02-03T04:05:06Z}\n    zone: UTC\n    \
+                 content: {sender: a@example.com, subject: s, text: t}\n";
     let file = folder.path().join("campaigns.yaml");
     fs::write(&file, [&all, least].join("---\n")).expect("written");
     applied(&node, &file, "created");
@@ -234,7 +261,7 @@ fn campaign_goes_there_and_back() {
     let printed = || ["all", "least"].map(|name| shown(&node, &format!("campaign status {name} --manifest")));
     let first = printed();
     all_of_it_is_printed(&all, &first[0]);
-    assert!(!first[1].contains("finish_by"), "{}", first[1]);
+    assert!(!first[1].contains("finishBy"), "{}", first[1]);
     fs::write(&file, first.join("---\n")).expect("written");
     applied(&node, &file, "unchanged");
     for name in ["all", "least"] {
@@ -244,33 +271,34 @@ fn campaign_goes_there_and_back() {
     assert_eq!(printed(), first);
 }
 
-/// Returns the flags of a command as keys.
-fn flags(command: &str) -> BTreeSet<String> {
-    let help = Process::reveille_at(Path::new("/nonexistent"), "127.0.0.1:1", &format!("{command} --help")).stdout;
-    let own = help.split("Global options:").next().unwrap_or_default();
-    let words = own.lines().filter_map(|line| line.trim_start().strip_prefix("--")?.split(' ').next());
-    words.map(|flag| flag.replace('-', "_")).collect()
-}
-
-/// Returns the keys of a document.
-fn keys(document: &str) -> impl Iterator<Item = String> {
-    let lines = document.lines().filter(|line| !line.starts_with(' '));
-    lines.filter_map(|line| line.split(':').next()).map(str::to_owned)
-}
-
-#[test]
-fn every_flag_of_a_schedule_goes_there_and_back() {
-    let mut tried: BTreeSet<String> = KEYS.iter().map(|(key, _)| (*key).to_owned()).collect();
-    tried.extend(WHEN.concat().iter().map(|(key, _)| (*key).to_owned()));
-    tried.extend(keys(CONTENT));
-    tried.extend(OTHERWISE.iter().map(|key| (*key).to_owned()));
-    let flags = flags("schedule create");
-    assert_eq!(flags.difference(&tried).collect::<Vec<_>>(), Vec::<&String>::new(), "not tried; add it to KEYS");
+/// Adds the JSON names of all fields of a message.
+fn fields(message: &MessageDescriptor, names: &mut BTreeSet<String>) {
+    for field in message.fields() {
+        names.insert(field.json_name().to_owned());
+        // The health of a relay is only in answers.
+        if let Kind::Message(inner) = field.kind()
+            && inner.package_name() != "google.protobuf"
+            && !field.is_map()
+            && field.name() != "health"
+        {
+            fields(&inner, names);
+        }
+    }
 }
 
 #[test]
-fn every_flag_of_a_campaign_goes_there_and_back() {
-    let tried = keys(CAMPAIGN).chain(keys(CONTENT)).chain(OTHERWISE.iter().map(|key| (*key).to_owned()));
-    let (tried, flags): (BTreeSet<String>, _) = (tried.collect(), flags("campaign create"));
-    assert_eq!(flags.difference(&tried).collect::<Vec<_>>(), Vec::<&String>::new(), "not tried; add it to CAMPAIGN");
+fn every_field_goes_there_and_back() {
+    let pool = DescriptorPool::decode(reveille_proto::DESCRIPTORS).expect("descriptors");
+    let mut names: BTreeSet<String> = NOT_TRIED.map(str::to_owned).into();
+    let asked =
+        [schedule(0), schedule(2), schedule(3), schedule(4), template(), OTHERS.to_owned(), CAMPAIGN.to_owned()];
+    let keys = asked.iter().flat_map(|text| text.lines()).filter_map(|line| line.split_once(':'));
+    names.extend(keys.map(|(key, _)| key.trim_start_matches([' ', '-']).to_owned()));
+    for message in ["CreateCampaignRequest", "Relay", "SetTenantRequest", "SetPoolRequest", "PutTemplateRequest"] {
+        let message = pool.get_message_by_name(&format!("reveille.admin.v1.{message}")).expect("a message");
+        let mut wanted = BTreeSet::new();
+        fields(&message, &mut wanted);
+        let missing: Vec<&String> = wanted.difference(&names).collect();
+        assert_eq!(missing, Vec::<&String>::new(), "not tried of {}; add it to a document", message.name());
+    }
 }

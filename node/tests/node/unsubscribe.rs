@@ -74,7 +74,7 @@ fn one_click_in_an_email_stops_the_next_one() {
     json(&format!("schedule create news {plain} {news} --bulk"));
     json(&format!("schedule create alarm {plain} --to carl@example.com"));
     let document = node.reveille("schedule show news --manifest").stdout;
-    assert!(document.contains("\nbulk: true\n"), "{document}");
+    assert!(document.contains("\n    bulk: true\n"), "{document}");
     let trigger = |name: &str, id: &str, emails: u64| {
         json(&format!("schedule trigger {name} --request-id {id}"));
         until("they arrive", || sink.accepted_count() == emails);

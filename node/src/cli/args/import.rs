@@ -20,27 +20,25 @@ pub struct ImportArgs {
 /// Whose.
 #[derive(Debug, Subcommand)]
 pub enum ImportCommand {
-    /// Schedules from a crontab, all of them paused
+    /// Schedules from a crontab, as documents for `reveille apply`, all of them paused
     ///
     /// A line of a crontab runs a command, and cron sends what it prints. Reveille runs no command: of each
     /// line it takes the time, the zone and the recipients. Where the command is a mail program (mail -s,
     /// mutt, sendmail), subject, recipients and the text after % are taken from it; elsewhere the text is a
-    /// placeholder. So every schedule is created paused, with FILE:LINE in its reason: write its content,
+    /// placeholder. So every schedule is paused, with FILE:LINE in its reason: write its content,
     /// then resume it. A schedule sends every time; cron sends only what was printed.
     ///
     /// What the file says goes before the flags: CRON_TZ before --tz, MAILTO before --to, MAILFROM before
     /// --sender. TZ is taken for the time only without --tz, because most crons leave it to the command.
     ///
-    /// The same file again changes nothing: what was edited here since is left as it is, and reported. Lines that
-    /// cannot be taken over are named with the reason; the others are created, and the exit code is 7.
+    /// Lines that cannot be taken over are named with the reason; the exit code is 7 then. It needs no cluster.
     #[command(after_long_help = "\
 Examples:
-  crontab -l | reveille import crontab - --sender cron@example.com --dry-run
-  reveille import crontab /etc/crontab --sender cron@example.com --to ops@example.com --dry-run
-  reveille import crontab jobs.cron --tz Europe/Berlin --sender cron@example.com --prefix web1- --yes
+  crontab -l | reveille import crontab - --sender cron@example.com
+  reveille import crontab /etc/crontab --sender cron@example.com --to ops@example.com --write jobs.yaml
+  reveille apply -f jobs.yaml
 
-Refused: @reboot (no time), ~ (a random choice of cronie's), what the calendar cannot read.
---dry-run needs no cluster.")]
+Refused: @reboot (no time), ~ (a random choice of cronie's), what the calendar cannot read.")]
     Crontab(Box<CrontabArgs>),
 }
 
@@ -70,9 +68,9 @@ pub struct CrontabArgs {
     /// Pool of relays
     #[arg(long, default_value = "default")]
     pub pool: String,
-    /// Show what each line would become, and change nothing; needs no cluster
-    #[arg(long)]
-    pub dry_run: bool,
+    /// Write the schedules as documents to this file, which must not exist yet
+    #[arg(long, value_name = "FILE")]
+    pub write: Option<PathBuf>,
     #[command(flatten)]
     pub policies: PolicyArgs,
 }

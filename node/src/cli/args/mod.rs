@@ -37,7 +37,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-pub use apply::{ApplyArgs, ApplyFiles, DiffArgs, ManifestFiles};
+pub use apply::{ApplyArgs, ApplyFiles, DiffArgs, EditArgs, ManifestFiles};
 pub use audience::{AudienceArgs, AudienceCommand, GenerateArgs, ImportAudienceArgs};
 pub use audit::{AuditArgs, AuditCommand, AuditTime};
 pub use backup::{BackupArgs, BackupCommand, BackupPlace, PruneArgs, VerifyArgs};
@@ -212,13 +212,15 @@ pub enum Question {
     Message(MessageArgs),
     /// Schedules: what is sent, to which recipients, and when
     Schedule(ScheduleArgs),
-    /// Make schedules, relays, campaigns, tenants and pools as documents say: created, updated or unchanged
+    /// Make schedules, templates, relays, campaigns, tenants and pools as documents say
     Apply(ApplyArgs),
     /// What `apply` would change, field by field; exits with 1 if there is a change
     Diff(DiffArgs),
+    /// Open one object as a document in an editor, and apply the edit
+    Edit(EditArgs),
     /// Templates: contents under a name, in versions; render an email, send a test email
     Template(TemplateArgs),
-    /// Create schedules from a crontab
+    /// Make documents of schedules from a crontab
     Import(ImportArgs),
     /// Runs: occurrences that opened
     Run(RunArgs),

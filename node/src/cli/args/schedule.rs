@@ -12,7 +12,6 @@ use super::policies::parse_gap;
 use super::when;
 use super::{ApplyFiles, DstArgs, ManifestFiles, Paging, PolicyArgs, ShowArgs, WhenArgs};
 use crate::cli::instant::parse_instant;
-use crate::cli::recipients::Recipients;
 
 #[derive(Debug, Args)]
 pub struct ScheduleArgs {
@@ -247,9 +246,6 @@ pub struct RecipientArgs {
     /// Leave out rows that cannot be used, instead of creating nothing
     #[arg(long, requires = "recipients")]
     pub skip_bad_rows: bool,
-    /// Those that a document lists itself; then the file is that document.
-    #[arg(skip)]
-    pub listed: Option<Recipients>,
 }
 
 /// The flags of a content, which a template replaces.

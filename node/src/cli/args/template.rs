@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use super::schedule::{parse_address, parse_pair};
-use super::{ContentChange, Paging, RecipientArgs, Watch};
+use super::{ContentChange, Paging, RecipientArgs, ShowArgs};
 
 #[derive(Debug, Args)]
 pub struct TemplateArgs {
@@ -27,16 +27,11 @@ Examples:
   reveille template put welcome --sender 'News <news@example.com>' --subject 'Hello {{ name }}' --text body.txt
   reveille schedule create daily --daily 09:00 --tz UTC --recipients people.csv --template welcome")]
     Put(Box<PutTemplateArgs>),
-    /// One template: its versions, and the content of one of them
+    /// One template: its versions, and the content of the newest one, or of the one that NAME@VERSION names
     #[command(
         after_long_help = "Examples:\n  reveille template show welcome\n  reveille template show welcome@2 -o json"
     )]
-    Show {
-        /// NAME, which shows the newest version, or NAME@VERSION
-        name: String,
-        #[command(flatten)]
-        watch: Watch,
-    },
+    Show(ShowArgs),
     /// All templates, by name
     #[command(after_long_help = "Example:\n  reveille template list")]
     List(Paging),

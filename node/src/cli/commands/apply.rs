@@ -1,37 +1,39 @@
-//! `reveille apply` and `reveille diff`. Both read all documents before the first request. Then they compute the
+//! `reveille apply`, `diff` and `edit`. The first two read all documents before the first request. Then they compute the
 //! changes one document after the other. `apply` makes each change based on the state that it compared with.
 
-mod beside;
+mod edit;
+mod objects;
 mod plan;
 mod read;
-mod step;
 
 use super::CommandContext;
 use crate::cli::args::{ApplyFiles, Format, ManifestFiles};
 use crate::cli::failure::{Exit, Failure, Stop};
+use crate::cli::manifest::document::Document;
+use crate::cli::manifest::kind::Kind;
 use crate::cli::manifest::write;
 use crate::cli::view::View;
 use crate::cli::view::apply::{AppliedView, Outcome};
 use crate::format;
 
-pub(super) use plan::compared;
-use read::Asked;
-use step::Plan;
+pub use edit::run as edit;
+pub(super) use objects::template_version;
+use plan::Plan;
 
 /// Limit of failures that an error lists; the rest is only counted.
 const FAILURES_SHOWN: usize = 10;
 
 /// Applies the documents. With `--dry-run` it only reports what would change.
 pub async fn run(context: &CommandContext<'_>, tenant: &str, what: &ApplyFiles) -> Result<(), Stop> {
-    let asked = read::all(tenant, &what.manifest).await?;
+    let documents = read::all(tenant, &what.manifest).await?;
     // A first pass checks all documents. A single document needs none: its plan fails before anything is changed.
-    let mut done = match asked.len() > 1 || what.dry_run {
-        true => take(context, &asked, false).await,
+    let mut done = match documents.len() > 1 || what.dry_run {
+        true => take(context, &documents, false).await,
         false => Vec::new(),
     };
     let is_made = !what.dry_run && done.iter().all(|one| one.failure.is_none());
     if is_made {
-        done = take(context, &asked, true).await;
+        done = take(context, &documents, true).await;
     }
     let views: Vec<AppliedView> = done.iter().map(|one| one.view.clone()).collect();
     list(context, &views, |view| view.outcome.is_well())?;
@@ -48,8 +50,8 @@ pub async fn run(context: &CommandContext<'_>, tenant: &str, what: &ApplyFiles) 
 
 /// Prints what `apply` would change.
 pub async fn diff(context: &CommandContext<'_>, tenant: &str, what: &ManifestFiles) -> Result<(), Stop> {
-    let asked = read::all(tenant, what).await?;
-    let done = take(context, &asked, false).await;
+    let documents = read::all(tenant, what).await?;
+    let done = take(context, &documents, false).await;
     let differs = |view: &AppliedView| matches!(view.outcome, Outcome::WouldCreate | Outcome::WouldUpdate);
     match context.terminal.format() {
         Format::Table => {
@@ -76,19 +78,20 @@ struct Done {
 
 /// Plans the documents in order, and makes each change if `make` is set. Stops at a failure that all other documents
 /// would meet too.
-async fn take(context: &CommandContext<'_>, asked: &[Asked], make: bool) -> Vec<Done> {
-    let mut all: Vec<Done> = Vec::with_capacity(asked.len());
+async fn take(context: &CommandContext<'_>, documents: &[Document], make: bool) -> Vec<Done> {
+    let mut all: Vec<Done> = Vec::with_capacity(documents.len());
     let mut stopped = false;
-    for asked in asked {
-        let mut done = Done { view: view(asked), whole: write::yaml(&asked.tree()), failure: None };
+    for document in documents {
+        let whole = write::yaml(&document.kind.document(document.kind.spec(&document.spec)));
+        let mut done = Done { view: AppliedView::of(document), whole, failure: None };
         if !stopped {
-            match attempt(context, asked, make).await {
+            match attempt(context, document, make).await {
                 Ok(plan) => {
                     done.view.outcome = plan.outcome(make);
                     (done.view.changes, done.view.notes) = (plan.changes, plan.notes);
                 }
                 Err(failure) => {
-                    let failure = asked.placed(failure);
+                    let failure = read::placed(document, failure);
                     stopped = failure.concerns_all();
                     (done.view.outcome, done.view.reason) = (Outcome::Failed, Some(failure.message.clone()));
                     done.failure = Some(failure);
@@ -100,25 +103,18 @@ async fn take(context: &CommandContext<'_>, asked: &[Asked], make: bool) -> Vec<
     all
 }
 
-async fn attempt(context: &CommandContext<'_>, asked: &Asked, make: bool) -> Result<Plan, Failure> {
-    let plan = plan::plan(context, asked).await?;
+async fn attempt(context: &CommandContext<'_>, document: &Document, make: bool) -> Result<Plan, Failure> {
+    let plan = plan::plan(context, document).await?;
     if make {
-        plan::make(context, asked, &plan).await?;
+        plan::make(context, document, &plan).await?;
     }
     Ok(plan)
 }
 
-fn view(asked: &Asked) -> AppliedView {
-    AppliedView {
-        kind: asked.document.kind,
-        tenant: asked.document.tenant.clone(),
-        name: asked.document.name.clone(),
-        outcome: Outcome::NotAsked,
-        changes: Vec::new(),
-        notes: Vec::new(),
-        reason: None,
-        place: asked.document.place.clone(),
-    }
+/// Prints an object as the document that would make it.
+pub async fn manifest(context: &CommandContext<'_>, kind: Kind, tenant: &str, name: &str) -> Result<(), Stop> {
+    let found = objects::get(context, kind, tenant, name).await?;
+    context.terminal.manifest(name, &kind.document(found.spec))
 }
 
 /// Prints all documents. `-o name` prints only the names of those for which `named` is true.

@@ -10,13 +10,12 @@ use reveille_proto::admin::v1::{
 use tokio::time::{Instant, sleep};
 
 use super::schedule::body::{content, labels};
-use super::schedule::read::{NO_BODY, older};
-use super::{CommandContext, Seen};
+use super::{CommandContext, Seen, apply};
 use crate::cli::args::{CampaignArgs, CampaignCommand, CampaignCreateArgs, ShowArgs};
 use crate::cli::client::RetrySafety;
 use crate::cli::failure::{Exit, Failure, Stop};
 use crate::cli::instant::to_wire;
-use crate::cli::manifest::export;
+use crate::cli::manifest::kind::Kind;
 use crate::cli::view::barrier::sentence;
 use crate::cli::view::{Answer, Json, View, campaign};
 
@@ -43,10 +42,12 @@ pub async fn run(context: &CommandContext<'_>, args: CampaignArgs) -> Result<(),
         CampaignCommand::Cancel { name, dry_run } => {
             cancel(context, CancelCampaignRequest { tenant, name, validate_only: dry_run }).await
         }
-        CampaignCommand::Status(ShowArgs { name, manifest: true, .. }) => manifest(context, tenant, name).await,
+        CampaignCommand::Status(ShowArgs { name, manifest: true, .. }) => {
+            apply::manifest(context, Kind::Campaign, &tenant, &name).await
+        }
         CampaignCommand::Status(ShowArgs { name, watch, .. }) => {
             let fetch = async || {
-                let answer = get(context, &tenant, &name, false).await?;
+                let answer = get(context, &tenant, &name).await?;
                 Ok(Seen::of(answer.campaign.unwrap_or_default(), answer.freshness))
             };
             context.one(watch, fetch).await
@@ -74,7 +75,7 @@ async fn create(context: &CommandContext<'_>, tenant: String, args: CampaignCrea
 }
 
 /// Returns the request that the flags describe, without a request id.
-pub(super) fn asked(tenant: String, args: CampaignCreateArgs) -> Result<CreateCampaignRequest, Failure> {
+fn asked(tenant: String, args: CampaignCreateArgs) -> Result<CreateCampaignRequest, Failure> {
     let canary = args.canary.map(|percent| Canary { percent, hold_percent: args.canary_hold });
     let template = args.content.template.clone().unwrap_or_default();
     let schedule = ScheduleBody {
@@ -144,7 +145,7 @@ fn show_with_barrier<A: Json>(
 async fn watch(context: &CommandContext<'_>, tenant: String, name: String) -> Result<(), Stop> {
     let (began, mut said) = (Instant::now(), None);
     loop {
-        let answer = get(context, &tenant, &name, false).await?;
+        let answer = get(context, &tenant, &name).await?;
         let campaign = answer.campaign.unwrap_or_default();
         if let Some(run) = campaign.run {
             return super::watch::run(context, tenant, run.run).await;
@@ -171,22 +172,9 @@ async fn watch(context: &CommandContext<'_>, tenant: String, name: String) -> Re
     }
 }
 
-async fn manifest(context: &CommandContext<'_>, tenant: String, name: String) -> Result<(), Stop> {
-    let answer = get(context, &tenant, &name, true).await?;
-    context.note(answer.freshness.as_ref());
-    let body = answer.body.ok_or_else(|| older(NO_BODY))?;
-    let canary = answer.campaign.and_then(|campaign| campaign.canary);
-    context.terminal.manifest(&body.name, &export::campaign(&body, canary.as_ref()))
-}
-
-async fn get(
-    context: &CommandContext<'_>,
-    tenant: &str,
-    name: &str,
-    with_body: bool,
-) -> Result<GetCampaignResponse, Failure> {
+async fn get(context: &CommandContext<'_>, tenant: &str, name: &str) -> Result<GetCampaignResponse, Failure> {
     let (tenant, name) = (tenant.to_owned(), name.to_owned());
-    let request = GetCampaignRequest { tenant, name, stale: context.stale, with_body };
+    let request = GetCampaignRequest { tenant, name, stale: context.stale, with_body: false };
     context.client.ask(RetrySafety::Read, request).await
 }
 

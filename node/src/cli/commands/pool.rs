@@ -1,12 +1,12 @@
 //! Implements `reveille pool …`.
 
-use reveille_proto::admin::v1::{Freshness, GetPoolRequest, ListPoolsRequest, Pool, RemovePoolRequest, SetPoolRequest};
+use reveille_proto::admin::v1::{GetPoolRequest, ListPoolsRequest, RemovePoolRequest, SetPoolRequest};
 
-use super::{CommandContext, Seen};
+use super::{CommandContext, Seen, apply};
 use crate::cli::args::{PoolArgs, PoolCommand, SetPoolArgs, ShowArgs, Watch};
 use crate::cli::client::RetrySafety;
-use crate::cli::failure::{Failure, Stop};
-use crate::cli::manifest::export;
+use crate::cli::failure::Stop;
+use crate::cli::manifest::kind::Kind;
 
 /// Runs the subcommand.
 pub async fn run(context: &CommandContext<'_>, args: PoolArgs) -> Result<(), Stop> {
@@ -14,12 +14,7 @@ pub async fn run(context: &CommandContext<'_>, args: PoolArgs) -> Result<(), Sto
         PoolCommand::Set(args) => set(context, args).await,
         PoolCommand::List(paging) => context.list_of(paging, ListPoolsRequest::default()).await,
         PoolCommand::Show(ShowArgs { name, manifest: true, .. }) => {
-            let pool = get(context, name).await?.0;
-            if pool.index == 0 {
-                let message = format!("nothing is set of pool {}: there is nothing to print", pool.name);
-                return Err(Failure::general(message, "reveille pool set --help").into());
-            }
-            context.terminal.manifest(&pool.name, &export::pool(&pool))
+            apply::manifest(context, Kind::Pool, "", &name).await
         }
         PoolCommand::Show(ShowArgs { name, watch, .. }) => show(context, name, watch).await,
         PoolCommand::Remove { name } => remove(context, name).await,
@@ -42,17 +37,11 @@ async fn set(context: &CommandContext<'_>, args: SetPoolArgs) -> Result<(), Stop
 
 async fn show(context: &CommandContext<'_>, name: String, watch: Watch) -> Result<(), Stop> {
     let fetch = async || {
-        let (pool, freshness) = get(context, name.clone()).await?;
-        Ok(Seen::of(pool, freshness))
+        let request = GetPoolRequest { name: name.clone(), stale: context.stale };
+        let answer = context.client.ask(RetrySafety::Read, request).await?;
+        Ok(Seen::of(answer.pool.unwrap_or_default(), answer.freshness))
     };
     context.one(watch, fetch).await
-}
-
-/// Reads the pool.
-pub(super) async fn get(context: &CommandContext<'_>, name: String) -> Result<(Pool, Option<Freshness>), Failure> {
-    let request = GetPoolRequest { name, stale: context.stale };
-    let answer = context.client.ask(RetrySafety::Read, request).await?;
-    Ok((answer.pool.unwrap_or_default(), answer.freshness))
 }
 
 async fn remove(context: &CommandContext<'_>, name: String) -> Result<(), Stop> {

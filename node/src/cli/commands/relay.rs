@@ -4,11 +4,11 @@ use reveille_proto::admin::v1::{
     AddRelayRequest, GetRelayRequest, ListRelaysRequest, Relay, RelayTls, RemoveRelayRequest, TestRelayRequest,
 };
 
-use super::{CommandContext, Seen};
+use super::{CommandContext, Seen, apply};
 use crate::cli::args::{AddRelayArgs, RelayArgs, RelayCommand, ShowArgs, TLS_VALUES, Tls, Watch};
 use crate::cli::client::RetrySafety;
 use crate::cli::failure::{Exit, Failure, Stop};
-use crate::cli::manifest::export;
+use crate::cli::manifest::kind::Kind;
 use crate::cli::view::{Answer, relay as view};
 
 /// Runs the subcommand.
@@ -16,7 +16,9 @@ pub async fn run(context: &CommandContext<'_>, args: RelayArgs) -> Result<(), St
     match args.command {
         RelayCommand::Add(args) => add(context, args).await,
         RelayCommand::List(paging) => context.list_of(paging, ListRelaysRequest::default()).await,
-        RelayCommand::Show(ShowArgs { name, manifest: true, .. }) => manifest(context, name).await,
+        RelayCommand::Show(ShowArgs { name, manifest: true, .. }) => {
+            apply::manifest(context, Kind::Relay, "", &name).await
+        }
         RelayCommand::Show(ShowArgs { name, watch, .. }) => show(context, name, watch).await,
         RelayCommand::Test { name, auth } => test(context, name, auth).await,
         RelayCommand::Remove { name, dry_run: false } => remove(context, name).await,
@@ -25,7 +27,7 @@ pub async fn run(context: &CommandContext<'_>, args: RelayArgs) -> Result<(), St
 }
 
 /// Returns the relay that the flags describe. Fails if they leave out the encryption towards another host.
-pub(super) fn relay(args: AddRelayArgs) -> Result<Relay, Failure> {
+fn relay(args: AddRelayArgs) -> Result<Relay, Failure> {
     let tls = match args.encryption() {
         Some(Tls::None) => RelayTls::None,
         Some(Tls::Starttls) => RelayTls::Starttls,
@@ -80,12 +82,6 @@ async fn get(context: &CommandContext<'_>, name: &str) -> Result<Seen<Relay>, Fa
 
 async fn show(context: &CommandContext<'_>, name: String, watch: Watch) -> Result<(), Stop> {
     context.one(watch, async || get(context, &name).await).await
-}
-
-async fn manifest(context: &CommandContext<'_>, name: String) -> Result<(), Stop> {
-    let seen = get(context, &name).await?;
-    context.note(seen.freshness.as_ref());
-    context.terminal.manifest(&name, &export::relay(&seen.view))
 }
 
 async fn test(context: &CommandContext<'_>, name: String, auth: bool) -> Result<(), Stop> {

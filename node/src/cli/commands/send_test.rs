@@ -89,7 +89,6 @@ fn audience(args: &SendTestArgs) -> Result<Audience, Failure> {
         recipients: Some(path.clone()),
         sealed: None,
         skip_bad_rows: args.skip_bad_rows,
-        listed: None,
     };
     let Audience { columns, recipients, .. } = body::recipients(&file)?.audience;
     let there = format::counted(recipients.len() as u64, "recipient");

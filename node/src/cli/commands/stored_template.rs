@@ -5,18 +5,10 @@ use reveille_proto::admin::v1::{
 };
 
 use super::schedule::body;
-use super::{CommandContext, Seen};
+use super::{CommandContext, Seen, apply};
 use crate::cli::args::{Paging, PutTemplateArgs, Watch};
 use crate::cli::client::RetrySafety;
-use crate::cli::failure::{Failure, Stop};
-
-/// Reads `NAME` or `NAME@VERSION`; version 0 is the newest one.
-fn name_and_version(text: &str) -> Result<(String, u32), Failure> {
-    let Some((name, version)) = text.split_once('@') else { return Ok((text.to_owned(), 0)) };
-    let number = version.parse().ok().filter(|number| *number > 0);
-    let wrong = || Failure::usage("NAME", format!("{version:?} is not a version"), "NAME, or NAME@3");
-    Ok((name.to_owned(), number.ok_or_else(wrong)?))
-}
+use crate::cli::failure::Stop;
 
 /// Stores a version.
 pub async fn put(context: &CommandContext<'_>, tenant: String, args: PutTemplateArgs) -> Result<(), Stop> {
@@ -38,7 +30,7 @@ pub async fn put(context: &CommandContext<'_>, tenant: String, args: PutTemplate
 
 /// Shows a template with one version.
 pub async fn show(context: &CommandContext<'_>, tenant: &str, name: &str, watch: Watch) -> Result<(), Stop> {
-    let (name, version) = name_and_version(name)?;
+    let (name, version) = apply::template_version(name)?;
     let fetch = async || {
         let request =
             GetTemplateRequest { tenant: tenant.to_owned(), name: name.clone(), version, stale: context.stale };
@@ -71,7 +63,7 @@ pub async fn preview(
     name: &str,
     (to, values): (Option<String>, Vec<(String, String)>),
 ) -> Result<(), Stop> {
-    let (name, version) = name_and_version(name)?;
+    let (name, version) = apply::template_version(name)?;
     let (recipient, values) = (to.unwrap_or_default(), values.into_iter().collect());
     let request = PreviewTemplateRequest { tenant, name, version, recipient, values, content: None };
     let answer = context.client.ask(RetrySafety::Read, request).await?;

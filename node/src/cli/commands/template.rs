@@ -13,10 +13,11 @@ use reveille_ledger::limits::limits;
 use reveille_proto::admin::v1::{self, Field};
 
 use super::schedule::body;
-use super::{CommandContext, send_test, stored_template};
-use crate::cli::args::{ContentChange, RecipientArgs, RenderArgs, TemplateArgs, TemplateCommand};
+use super::{CommandContext, apply, send_test, stored_template};
+use crate::cli::args::{ContentChange, RecipientArgs, RenderArgs, ShowArgs, TemplateArgs, TemplateCommand};
 use crate::cli::attachments;
 use crate::cli::failure::{Failure, Stop};
+use crate::cli::manifest::kind::Kind;
 use crate::cli::view::template::MailView;
 use crate::format;
 
@@ -32,7 +33,12 @@ pub async fn run(context: &CommandContext<'_>, args: TemplateArgs) -> Result<(),
     let tenant = args.tenant;
     match args.command {
         TemplateCommand::Put(args) => stored_template::put(context, tenant, *args).await,
-        TemplateCommand::Show { name, watch } => stored_template::show(context, &tenant, &name, watch).await,
+        TemplateCommand::Show(ShowArgs { name, manifest: true, .. }) => {
+            apply::manifest(context, Kind::Template, &tenant, &name).await
+        }
+        TemplateCommand::Show(ShowArgs { name, watch, .. }) => {
+            stored_template::show(context, &tenant, &name, watch).await
+        }
         TemplateCommand::List(paging) => stored_template::list(context, tenant, paging).await,
         TemplateCommand::Delete { name, dry_run } => stored_template::delete(context, tenant, name, dry_run).await,
         TemplateCommand::Preview { name, to, values } => {

@@ -1,14 +1,12 @@
 //! Implements `reveille tenant …`.
 
-use reveille_proto::admin::v1::{
-    Freshness, GetTenantRequest, ListTenantsRequest, RemoveTenantRequest, SetTenantRequest, Tenant,
-};
+use reveille_proto::admin::v1::{GetTenantRequest, ListTenantsRequest, RemoveTenantRequest, SetTenantRequest};
 
-use super::{CommandContext, Seen};
+use super::{CommandContext, Seen, apply};
 use crate::cli::args::{SetTenantArgs, ShowArgs, TenantArgs, TenantCommand, Watch};
 use crate::cli::client::RetrySafety;
-use crate::cli::failure::{Failure, Stop};
-use crate::cli::manifest::export;
+use crate::cli::failure::Stop;
+use crate::cli::manifest::kind::Kind;
 
 /// Runs the subcommand.
 pub async fn run(context: &CommandContext<'_>, args: TenantArgs) -> Result<(), Stop> {
@@ -16,8 +14,7 @@ pub async fn run(context: &CommandContext<'_>, args: TenantArgs) -> Result<(), S
         TenantCommand::Set(args) => set(context, args).await,
         TenantCommand::List(paging) => context.list_of(paging, ListTenantsRequest::default()).await,
         TenantCommand::Show(ShowArgs { name, manifest: true, .. }) => {
-            let tenant = get(context, name).await?.0;
-            context.terminal.manifest(&tenant.name, &export::tenant(&tenant))
+            apply::manifest(context, Kind::Tenant, "", &name).await
         }
         TenantCommand::Show(ShowArgs { name, watch, .. }) => show(context, name, watch).await,
         TenantCommand::Remove { name } => remove(context, name).await,
@@ -39,17 +36,11 @@ async fn set(context: &CommandContext<'_>, args: SetTenantArgs) -> Result<(), St
 
 async fn show(context: &CommandContext<'_>, name: String, watch: Watch) -> Result<(), Stop> {
     let fetch = async || {
-        let (tenant, freshness) = get(context, name.clone()).await?;
-        Ok(Seen::of(tenant, freshness))
+        let request = GetTenantRequest { name: name.clone(), stale: context.stale };
+        let answer = context.client.ask(RetrySafety::Read, request).await?;
+        Ok(Seen::of(answer.tenant.unwrap_or_default(), answer.freshness))
     };
     context.one(watch, fetch).await
-}
-
-/// Reads the tenant.
-pub(super) async fn get(context: &CommandContext<'_>, name: String) -> Result<(Tenant, Option<Freshness>), Failure> {
-    let request = GetTenantRequest { name, stale: context.stale };
-    let answer = context.client.ask(RetrySafety::Read, request).await?;
-    Ok((answer.tenant.unwrap_or_default(), answer.freshness))
 }
 
 async fn remove(context: &CommandContext<'_>, name: String) -> Result<(), Stop> {

@@ -18,7 +18,7 @@ const SUBJECT_CHARACTERS_MAX: usize = 120;
 const FILE_CHARACTERS_MAX: usize = 300;
 /// Beginning of the placeholder text, until the user writes a text.
 pub const PLACEHOLDER: &str = "This placeholder stands in for a text that is not written yet.";
-/// Label of an imported schedule. Its value is a hash of the body, which reveals a later edit of the line.
+/// Label of an imported schedule; its value is empty.
 pub const LABEL: &str = "crontab";
 /// Variable for a brace: templates cannot otherwise contain a literal `{{`.
 pub const BRACE: &str = "brace";

@@ -14,7 +14,7 @@ const LINES_SHOWN: usize = 60;
 /// One key whose values differ.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Change {
-    /// The key, such as `var.name` for a key within a map.
+    /// The keys from the spec on, such as `content.subject`.
     pub field: String,
     /// Present value; null if the key is missing.
     pub from: FieldValue,
@@ -56,7 +56,7 @@ fn compare(changes: &mut Vec<Change>, within: &str, from: Option<&Node>, to: Opt
     if let (Some(Shape::Map(from)), Some(Shape::Map(to))) = (from.map(|node| &node.shape), to.map(|node| &node.shape)) {
         let gone = from.iter().filter(|(key, _)| of(to, key).is_none());
         for (key, _) in to.iter().chain(gone) {
-            let field = if within.is_empty() { shown(key).to_owned() } else { format!("{within}.{key}") };
+            let field = if within.is_empty() { key.clone() } else { format!("{within}.{key}") };
             compare(changes, &field, of(from, key), of(to, key));
         }
         return;
@@ -66,11 +66,6 @@ fn compare(changes: &mut Vec<Change>, within: &str, from: Option<&Node>, to: Opt
 
 fn of<'n>(pairs: &'n [(String, Node)], key: &str) -> Option<&'n Node> {
     pairs.iter().find(|(name, _)| name == key).map(|(_, node)| node)
-}
-
-/// A text is the same key whether it is inline or from a file.
-fn shown(key: &str) -> &str {
-    key.strip_prefix("inline_").unwrap_or(key)
 }
 
 impl Change {
@@ -123,6 +118,7 @@ fn inline(node: &Node) -> String {
             let pairs = pairs.iter().map(|(key, value)| format!("{key}={}", inline(value)));
             pairs.collect::<Vec<_>>().join(", ")
         }
+        Shape::List(items) => format!("[{}]", items.iter().map(inline).collect::<Vec<_>>().join(", ")),
         _ => write::json(node),
     }
 }
@@ -213,15 +209,15 @@ mod tests {
     #[test]
     fn of_texts_and_lists_what_goes_and_what_comes() {
         assert_eq!(
-            lines("inline_text: \"a\\nb\\nc\\nd\\n\"", "inline_text: \"a\\nB\\nc\\nd\\ne\\n\""),
+            lines("text: \"a\\nb\\nc\\nd\\n\"", "text: \"a\\nB\\nc\\nd\\ne\\n\""),
             ["text:", "    a", "  - b", "  + B", "    c", "    d", "  + e"]
         );
         assert_eq!(lines("to: [a, b, c, d]", "to: [a, b, d]"), ["to:", "    b", "  - c", "    d"]);
         assert_eq!(
-            lines("recipients: [{email: a, n: 1}]", "recipients: [{email: a, n: 2}]"),
-            ["recipients:", "  - email=a, n=1", "  + email=a, n=2"]
+            lines("recipients: [{address: a, values: [1]}]", "recipients: [{address: a, values: [2, 3]}]"),
+            ["recipients:", "  - address=a, values=[1]", "  + address=a, values=[2, 3]"]
         );
-        let ends = lines("inline_text: \"a\\nb\"", "inline_text: \"a\\nb\\n\"");
+        let ends = lines("text: \"a\\nb\"", "text: \"a\\nb\\n\"");
         assert_eq!(ends, ["text:", "  only line ends differ"]);
     }
 

@@ -1,60 +1,48 @@
-//! Reads one document: its keys become flags of the command that creates such an object, and that command's parser
-//! reads them.
+//! Reads one document: `kind`, and as `spec` a message of the API.
+//!
+//! The message's descriptor says which keys there are and what each value is. So a scalar is read by the type of its
+//! field: `09:00`, `no` and `1e3` are texts where the field is a text. A few keys name files instead ([`FILE_KEYS`]).
 
 use std::collections::BTreeMap;
-use std::error::Error as _;
 use std::path::PathBuf;
 
-use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Arg, ArgAction, Args, Command, FromArgMatches};
+use prost_reflect::{DynamicMessage, FieldDescriptor, Kind as Type, MapKey, MessageDescriptor, Value};
 use reveille_ledger::calendar::nearest_names;
+use reveille_proto::admin::v1::Attachment;
+use serde_json::json;
 
+use super::kind::Kind;
 use super::tree::{Fault, Node, Shape};
-use crate::cli::args::{AddRelayArgs, CampaignCreateArgs, CreateArgs, SetPoolArgs, SetTenantArgs, TLS_VALUES};
-use crate::cli::recipients;
+use crate::cli::failure::Failure;
+use crate::cli::{attachments, input, recipients};
+use crate::format;
 
-/// Kinds of objects that a document can describe.
-const KINDS: [&str; 5] = ["schedule", "relay", "campaign", "tenant", "pool"];
-/// Flags about the command's execution, which are no keys of a document.
-const NO_KEYS: [&str; 2] = ["dry_run", "replace"];
-/// Key of a document's list of recipients.
-const RECIPIENTS: &str = "recipients";
-
-/// Key of a schedule's labels.
-const LABELS: &str = "labels";
+/// Keys that name a file relative to the document: the message, the key in both spellings, and the field that the file
+/// stands for.
+const FILE_KEYS: [(&str, [&str; 2], &str); 4] = [
+    ("Attachment", ["file", "file"], "data"),
+    ("Content", ["textFile", "text_file"], "text"),
+    ("Content", ["htmlFile", "html_file"], "html"),
+    ("Audience", ["recipientsFile", "recipients_file"], "recipients"),
+];
+/// Unusable rows of a file that an error lists.
+const BAD_ROWS_SHOWN: usize = 3;
 
 /// A document that can be applied.
 #[derive(Clone, Debug)]
 pub struct Document {
     /// Where the document begins: `file:line`.
     pub place: String,
-    /// The file's name as the user gave it.
-    pub file: String,
-    /// One of [`KINDS`].
-    pub kind: &'static str,
-    /// Tenant of a schedule or a campaign; `None` for other kinds.
+    /// The kind of object.
+    pub kind: Kind,
+    /// Tenant of the object; `None` for kinds without one.
     pub tenant: Option<String>,
     /// Name of the object.
     pub name: String,
-    /// Line number of each key.
-    pub lines: BTreeMap<String, usize>,
-    /// The object that the document describes.
-    pub wish: DesiredObject,
-}
-
-/// The object that a document describes, as arguments of the command that creates it.
-#[derive(Clone, Debug)]
-pub enum DesiredObject {
-    /// Arguments of `schedule create`.
-    Schedule(Box<CreateArgs>),
-    /// Arguments of `relay add`.
-    Relay(Box<AddRelayArgs>),
-    /// Arguments of `campaign create`.
-    Campaign(Box<CampaignCreateArgs>),
-    /// Arguments of `tenant set`. A limit that the document does not name is not set.
-    Tenant(SetTenantArgs),
-    /// Arguments of `pool set`.
-    Pool(SetPoolArgs),
+    /// The message, files included.
+    pub spec: DynamicMessage,
+    /// Place of each field that the document gives, by its path in the spec.
+    places: BTreeMap<String, String>,
 }
 
 /// Origin of documents.
@@ -69,296 +57,273 @@ pub struct Source {
 }
 
 impl Document {
-    /// Reads a document. Each fault has the line of its key.
+    /// Reads a document and the files that it names. Each fault has the line of its key.
     pub fn read(node: Node, source: &Source) -> Result<Document, Vec<Fault>> {
-        let Node { line, shape: Shape::Map(mut pairs) } = node else {
+        let Node { line, shape: Shape::Map(pairs) } = node else {
             return Err(vec![Fault::new(node.line, format!("a document is keys and values, not {}", node.noun()))]);
         };
-        let kind = kind(&mut pairs, line).map_err(|fault| vec![fault])?;
-        let lines: BTreeMap<String, usize> = pairs.iter().map(|(key, node)| (key.clone(), node.line)).collect();
-        let mut faults = Vec::new();
-        let tenant = matches!(kind, "schedule" | "campaign").then(|| {
-            let named = take(&mut pairs, "tenant").map(|node| scalar("tenant", node)).transpose();
-            let named = named.map_err(|fault| faults.push(fault)).unwrap_or_default().flatten();
-            named.unwrap_or_else(|| source.tenant.clone())
-        });
-        let listed = if kind == "schedule" { listed(&mut pairs) } else { Ok(None) };
-        let listed = listed.map_err(|fault| faults.push(fault)).unwrap_or_default();
-        let command = Command::new(kind);
-        let command = match kind {
-            "schedule" => CreateArgs::augment_args(command),
-            "campaign" => CampaignCreateArgs::augment_args(command),
-            "tenant" => SetTenantArgs::augment_args(command),
-            "pool" => SetPoolArgs::augment_args(command),
-            _ => AddRelayArgs::augment_args(command),
+        let (mut kind, mut spec, mut faults) = (None, None, Vec::new());
+        for (key, node) in pairs {
+            match key.as_str() {
+                "kind" => kind = Some(node),
+                "spec" => spec = Some(node),
+                _ => {
+                    let message = format!("unknown key `{key}`; a document has `kind` and `spec`, and all else in it");
+                    faults.push(Fault::new(node.line, message));
+                }
+            }
+        }
+        let kind = kind_of(kind, line).map_err(|fault| faults.push(fault));
+        let pairs = match spec {
+            Some(Node { shape: Shape::Map(pairs), .. }) => Ok(pairs),
+            Some(node) => Err(Fault::new(node.line, format!("`spec` is keys and values, not {}", node.noun()))),
+            None => Err(Fault::new(line, "`spec` is missing: it has what the object is made of")),
         };
-        let words = words(&command, pairs, &mut faults);
+        let (Ok(kind), Ok(pairs)) = (kind, pairs.map_err(|fault| faults.push(fault))) else { return Err(faults) };
+        let mut reader = Reader { kind, source, places: BTreeMap::new(), faults };
+        let mut spec = reader.message(&kind.message(), pairs, "");
+        let (named, path) = match kind {
+            Kind::Campaign => (inner(&mut spec, "schedule"), "schedule.name"),
+            _ => (Some(&mut spec), "name"),
+        };
+        let (name, tenant) = named.map(|named| name_and_tenant(named, &source.tenant)).unwrap_or_default();
+        let Reader { places, mut faults, .. } = reader;
+        if name.is_empty() && faults.is_empty() {
+            faults.push(Fault::new(line, format!("`spec.{path}` is missing")));
+        }
         if !faults.is_empty() {
             return Err(faults);
         }
-        let parsed = parse(command, words, listed, source);
-        let wish = parsed.map_err(|error| vec![fault_of(&error, &lines, line)])?;
-        if let DesiredObject::Relay(args) = &wish
-            && args.encryption().is_none()
-        {
-            let line = lines.get("host").copied().unwrap_or(line);
-            let message = format!("`tls` is missing, and {} is not on this machine: {TLS_VALUES}", args.host);
-            return Err(vec![Fault::new(line, message)]);
+        Ok(Document { place: place(source, line), kind, tenant, name, spec, places })
+    }
+
+    /// Returns the place of an API field: `file:line` of its key, of the nearest key above it, or of the document.
+    pub fn place_of(&self, field: &str) -> &str {
+        let mut path = field.strip_prefix(self.kind.path_in_request()).unwrap_or(field);
+        loop {
+            match (self.places.get(path), path.rfind(['.', '['])) {
+                (Some(place), _) => return place,
+                (None, Some(end)) => path = path.get(..end).unwrap_or_default(),
+                (None, None) => return &self.place,
+            }
         }
-        let name = match &wish {
-            DesiredObject::Schedule(args) => args.name.clone(),
-            DesiredObject::Relay(args) => args.name.clone(),
-            DesiredObject::Campaign(args) => args.name.clone(),
-            DesiredObject::Tenant(args) => args.name.clone(),
-            DesiredObject::Pool(args) => args.name.clone(),
-        };
-        let place = format!("{}:{line}", source.file);
-        Ok(Document { place, file: source.file.clone(), kind, tenant, name, lines, wish })
-    }
-
-    /// Returns the place of an API field: `file:line` of its key, or of the document.
-    pub fn place_of(&self, field: &str) -> String {
-        let field = field.strip_prefix("schedule.").or_else(|| field.strip_prefix("relay.")).unwrap_or(field);
-        let part = |whole: &str| field.strip_prefix(whole).map(|rest| rest.trim_start_matches('.'));
-        let keys: Vec<&str> = match (part("when"), part("audience"), part("content").or(part("policies"))) {
-            (Some(_), _, _) => vec!["cron", "daily", "every", "at"],
-            (_, Some(_), _) => vec!["to", RECIPIENTS, "audience"],
-            (_, _, Some("text")) => vec!["text", "inline_text"],
-            (_, _, Some("html")) => vec!["html", "inline_html"],
-            (_, _, Some(part)) if part.starts_with("headers") => vec!["header"],
-            (_, _, Some(part)) if part.starts_with("variables") => vec!["var"],
-            (_, _, Some(part)) => vec![part],
-            _ => match field {
-                "zone" => vec!["tz"],
-                "rate_per_second" => vec!["rate"],
-                "late_rate_per_second" => vec!["late_rate"],
-                "max_sessions" => vec!["sessions"],
-                "canary.percent" => vec!["canary"],
-                "canary.hold_percent" => vec!["canary_hold", "canary"],
-                label if label.starts_with("labels.") => vec![LABELS],
-                other => vec![other],
-            },
-        };
-        let line = keys.iter().find_map(|key| self.lines.get(*key));
-        line.map_or_else(|| self.place.clone(), |line| format!("{}:{line}", self.file))
     }
 }
 
-fn take(pairs: &mut Vec<(String, Node)>, key: &str) -> Option<Node> {
-    let place = pairs.iter().position(|(name, _)| name == key)?;
-    Some(pairs.remove(place).1)
+fn place(source: &Source, line: usize) -> String {
+    format!("{}:{line}", source.file)
 }
 
-/// Returns the text of a scalar, or `None` if it is empty.
-fn scalar(key: &str, node: Node) -> Result<Option<String>, Fault> {
-    match node.shape {
-        Shape::Nothing => Ok(None),
-        Shape::Text(text) | Shape::Plain(text) => Ok(Some(text)),
-        _ => Err(Fault::new(node.line, format!("`{key}` is one text, not {}", node.noun()))),
+fn inner<'m>(message: &'m mut DynamicMessage, field: &str) -> Option<&'m mut DynamicMessage> {
+    message.get_field_by_name_mut(field)?.as_message_mut()
+}
+
+/// Returns name and tenant of an object. Gives it the tenant if its kind has one and the document names none.
+fn name_and_tenant(message: &mut DynamicMessage, tenant: &str) -> (String, Option<String>) {
+    let text = |message: &DynamicMessage, field| Some(message.get_field_by_name(field)?.as_str()?.to_owned());
+    if text(message, "tenant").is_some_and(|named| named.is_empty()) {
+        message.set_field_by_name("tenant", Value::String(tenant.to_owned()));
     }
+    (text(message, "name").unwrap_or_default(), text(message, "tenant"))
 }
 
-fn kind(pairs: &mut Vec<(String, Node)>, line: usize) -> Result<&'static str, Fault> {
-    let known = format!("`kind: {}`", KINDS.join("`, `kind: "));
-    let Some(node) = take(pairs, "kind") else {
-        return Err(Fault::new(line, format!("`kind` is missing: write one of {known}")));
-    };
-    let line = node.line;
-    let text = scalar("kind", node)?.unwrap_or_default();
-    KINDS.into_iter().find(|kind| *kind == text).ok_or_else(|| {
-        let near = nearest_names(&text, &KINDS).first().map(|near| format!("did you mean `{near}`?"));
-        Fault::new(line, format!("unknown kind `{text}`; {}", near.unwrap_or_else(|| format!("write one of {known}"))))
+fn kind_of(node: Option<Node>, line: usize) -> Result<Kind, Fault> {
+    let words = <Kind as clap::ValueEnum>::value_variants().iter().map(|kind| kind.word()).collect::<Vec<_>>();
+    let known = format!("write one of {}", words.join(", "));
+    let node = node.ok_or_else(|| Fault::new(line, format!("`kind` is missing: {known}")))?;
+    let (line, text) = (node.line, scalar("kind", node)?);
+    Kind::of(&text).ok_or_else(|| {
+        let near = nearest_names(&text, &words).first().map(|near| format!("did you mean `{near}`?"));
+        Fault::new(line, format!("unknown kind `{text}`; {}", near.unwrap_or(known)))
     })
 }
 
-/// Reads recipients with variables, as a document lists them. The first recipient sets the columns.
-fn listed(pairs: &mut [(String, Node)]) -> Result<Option<recipients::Recipients>, Fault> {
-    let is_listed = |(key, node): &&mut (String, Node)| key == RECIPIENTS && matches!(node.shape, Shape::List(_));
-    let Some((_, node)) = pairs.iter_mut().find(is_listed) else { return Ok(None) };
-    // The parser requires a flag for recipients. The caller replaces this placeholder by the list afterwards.
-    let shape = std::mem::replace(&mut node.shape, Shape::Text(RECIPIENTS.to_owned()));
-    let Shape::List(items) = shape else { return Ok(None) };
-    let mut rows = Vec::with_capacity(items.len());
-    for item in items {
-        let line = item.line;
-        let Shape::Map(fields) = item.shape else {
-            let example = "each recipient is keys and values, such as `- email: ann@example.com`";
-            return Err(Fault::new(line, format!("{example}; addresses alone stand in `to`")));
-        };
-        let mut row = Vec::with_capacity(fields.len());
-        for (key, node) in fields {
-            let value = scalar(&key, node)?.unwrap_or_default();
-            row.push((key, value));
-        }
-        rows.push((line as u64, row));
+/// Returns the text of a scalar.
+fn scalar(key: &str, node: Node) -> Result<String, Fault> {
+    match node.shape {
+        Shape::Text(text) | Shape::Plain(text) => Ok(text),
+        _ => Err(Fault::new(node.line, format!("`{key}` is one value, not {}", node.noun()))),
     }
-    recipients::of_rows(rows).map(Some).map_err(|bad| Fault::new(bad.line as usize, bad.problem))
 }
 
-/// Converts the keys to words of a command line.
-fn words(command: &Command, pairs: Vec<(String, Node)>, faults: &mut Vec<Fault>) -> Vec<String> {
-    let key_of = |argument: &Arg| argument.get_long().map_or("name".to_owned(), key_of);
-    let arguments = command.get_arguments().filter(|argument| !argument.is_hide_set());
-    let known: BTreeMap<String, &Arg> = arguments
-        .map(|argument| (key_of(argument), argument))
-        .filter(|(key, _)| !NO_KEYS.contains(&key.as_str()))
-        .collect();
-    let mut words = Vec::new();
-    let mut name = Vec::new();
-    for (key, node) in pairs {
-        let line = node.line;
-        let Some(argument) = known.get(&key) else {
-            faults.push(unknown(line, &key, &known));
-            continue;
-        };
-        let Some(long) = argument.get_long() else {
-            // A positional argument comes after `--`, in case it begins with a hyphen.
-            let text = scalar(&key, node).map_err(|fault| faults.push(fault)).unwrap_or_default();
-            name.extend(text.into_iter().flat_map(|text| ["--".to_owned(), text]));
-            continue;
-        };
-        match said(&key, argument, node) {
-            Ok(values) => words.extend(values.into_iter().map(|value| match value {
-                None => format!("--{long}"),
-                Some(value) => format!("--{long}={value}"),
-            })),
-            Err(fault) => faults.push(fault),
-        }
-    }
-    words.extend(name);
-    words
+/// Reads a tree as a message.
+struct Reader<'s> {
+    kind: Kind,
+    source: &'s Source,
+    places: BTreeMap<String, String>,
+    faults: Vec<Fault>,
 }
 
-fn unknown(line: usize, key: &str, known: &BTreeMap<String, &Arg>) -> Fault {
-    let names: Vec<&str> = ["kind", "tenant"].into_iter().chain(known.keys().map(String::as_str)).collect();
-    let near = nearest_names(key, &names).first().map(|near| format!("did you mean `{near}`?"));
-    let near = near.unwrap_or_else(|| format!("known are {}", names.join(", ")));
-    Fault::new(line, format!("unknown key `{key}`; {near}"))
-}
-
-/// Returns the values of a key's flag, one for each time that the flag is given. `None` is a flag without a value.
-fn said(key: &str, argument: &Arg, node: Node) -> Result<Vec<Option<String>>, Fault> {
-    let is_pair = argument.get_value_names().is_some_and(|names| names.iter().any(|name| name.contains('=')));
-    let line = node.line;
-    match (argument.get_action(), node.shape) {
-        (_, Shape::Nothing) => Ok(Vec::new()),
-        (ArgAction::SetTrue, Shape::Text(text)) => match text.as_str() {
-            "true" => Ok(vec![None]),
-            "false" => Ok(Vec::new()),
-            _ => Err(Fault::new(line, format!("`{key}` is true or false, not {text:?}"))),
-        },
-        (ArgAction::Append, Shape::Map(pairs)) if is_pair => {
-            let pair = |(name, node): (String, Node)| {
-                let value = scalar(&name, node)?.unwrap_or_default();
-                Ok(Some(format!("{name}={value}")))
+impl Reader<'_> {
+    /// Returns the message with all fields that can be read; the others are faults.
+    fn message(&mut self, of: &MessageDescriptor, pairs: Vec<(String, Node)>, within: &str) -> DynamicMessage {
+        let mut message = DynamicMessage::new(of.clone());
+        let mut given: Vec<(FieldDescriptor, String)> = Vec::new();
+        for (key, node) in pairs {
+            let file_key = FILE_KEYS.iter().find(|(name, keys, _)| *name == of.name() && keys.contains(&key.as_str()));
+            let name = file_key.map_or(key.as_str(), |(.., field)| field);
+            let field = of.get_field_by_json_name(name).or_else(|| of.get_field_by_name(name));
+            let Some(field) = field.filter(|field| !self.is_hidden(within, field)) else {
+                self.faults.push(self.unknown(of, &key, node.line, within));
+                continue;
             };
-            pairs.into_iter().map(pair).collect()
-        }
-        (ArgAction::Append, Shape::Text(text)) if !is_pair => Ok(vec![Some(text)]),
-        (ArgAction::Append, Shape::List(items)) if !is_pair => {
-            let values = items.into_iter().map(|item| scalar(key, item)).collect::<Result<Vec<_>, _>>()?;
-            Ok(values.into_iter().flatten().map(Some).collect())
-        }
-        (ArgAction::Append, shape) => {
-            let wanted = if is_pair { "keys and values" } else { "a text or a list of them" };
-            Err(Fault::new(line, format!("`{key}` is {wanted}, not {}", Node { line, shape }.noun())))
-        }
-        (_, shape) => Ok(scalar(key, Node { line, shape })?.map(Some).into_iter().collect()),
-    }
-}
-
-fn parse(
-    command: Command,
-    words: Vec<String>,
-    listed: Option<recipients::Recipients>,
-    source: &Source,
-) -> Result<DesiredObject, clap::Error> {
-    let kind = command.get_name().to_owned();
-    let command = command.no_binary_name(true).disable_help_flag(true).disable_version_flag(true);
-    let matches = command.try_get_matches_from(words)?;
-    let beside = |path: &mut Option<PathBuf>| *path = path.take().map(|path| source.folder.join(path));
-    match kind.as_str() {
-        "relay" => return Ok(DesiredObject::Relay(Box::new(AddRelayArgs::from_arg_matches(&matches)?))),
-        "tenant" => return Ok(DesiredObject::Tenant(SetTenantArgs::from_arg_matches(&matches)?)),
-        "pool" => return Ok(DesiredObject::Pool(SetPoolArgs::from_arg_matches(&matches)?)),
-        "campaign" => {
-            let mut args = CampaignCreateArgs::from_arg_matches(&matches)?;
-            beside(&mut args.content.texts.text);
-            beside(&mut args.content.texts.html);
-            return Ok(DesiredObject::Campaign(Box::new(args)));
-        }
-        _ => {}
-    }
-    let mut args = CreateArgs::from_arg_matches(&matches)?;
-    beside(&mut args.content.texts.text);
-    beside(&mut args.content.texts.html);
-    beside(&mut args.recipients.recipients);
-    if listed.is_some() {
-        args.recipients.recipients = Some(PathBuf::from(&source.file));
-    }
-    args.recipients.listed = listed;
-    Ok(DesiredObject::Schedule(Box::new(args)))
-}
-
-/// Converts an error of the flags' parser to one about keys.
-fn fault_of(error: &clap::Error, lines: &BTreeMap<String, usize>, first: usize) -> Fault {
-    let texts = |kind| -> Vec<&str> {
-        match error.get(kind) {
-            Some(ContextValue::String(text)) => vec![text],
-            Some(ContextValue::Strings(texts)) => texts.iter().map(String::as_str).collect(),
-            _ => Vec::new(),
-        }
-    };
-    let keys = |kind| texts(kind).into_iter().flat_map(keys_of).collect::<Vec<String>>();
-    let named = keys(ContextKind::InvalidArg);
-    let line = named.iter().find_map(|key| lines.get(key)).copied().unwrap_or(first);
-    let key = named.first().cloned().unwrap_or_default();
-    let value = texts(ContextKind::InvalidValue).first().copied().unwrap_or_default();
-    let message = match error.kind() {
-        ErrorKind::ValueValidation => {
-            let why = error.source().map(ToString::to_string).unwrap_or_default();
-            format!("`{key}`: {value:?}: {why}")
-        }
-        ErrorKind::InvalidValue => {
-            let value = if value.is_empty() { "nothing".to_owned() } else { format!("{value:?}") };
-            match texts(ContextKind::ValidValue).as_slice() {
-                [] => format!("`{key}` cannot be {value}"),
-                known => format!("`{key}` cannot be {value}; write one of {}", known.join(", ")),
+            // `null` is an absent value.
+            if node.shape == Shape::Nothing {
+                continue;
             }
-        }
-        ErrorKind::MissingRequiredArgument => {
-            // Each text is a flag, or a group of flags of which one is required.
-            let needed = texts(ContextKind::InvalidArg).into_iter().map(|text| match keys_of(text).as_slice() {
-                [one] => format!("`{one}`"),
-                several => format!("one of `{}`", several.join("`, `")),
-            });
-            match needed.collect::<Vec<_>>().as_slice() {
-                [one] if one.starts_with('`') => format!("{one} is missing"),
-                [one] => format!("{one} is needed"),
-                several => format!("these are missing: {}", several.join("; ")),
+            let excludes = |(other, _): &&(FieldDescriptor, String)| {
+                *other == field || field.containing_oneof().is_some_and(|one| other.containing_oneof() == Some(one))
+            };
+            if let Some((_, other)) = given.iter().find(excludes) {
+                let message = format!("`{other}` and `{key}` are both there: write one of them");
+                self.faults.push(Fault::new(node.line, message));
+                continue;
             }
+            let path = if within.is_empty() { field.name().to_owned() } else { format!("{within}.{}", field.name()) };
+            self.places.insert(path.clone(), place(self.source, node.line));
+            let read = match file_key {
+                Some(_) => self.file(&mut message, &field, &key, node, &path),
+                None => self.value(&field, &key, node, &path).map(|value| message.set_field(&field, value)),
+            };
+            self.faults.extend(read.err());
+            given.push((field, key));
         }
-        ErrorKind::ArgumentConflict => {
-            let prior = keys(ContextKind::PriorArg);
-            format!("`{key}` and `{}` are both there: write one of them", prior.join("`, `"))
+        message
+    }
+
+    fn is_hidden(&self, within: &str, field: &FieldDescriptor) -> bool {
+        within.is_empty() && self.kind.hides(field.name())
+    }
+
+    fn unknown(&self, of: &MessageDescriptor, key: &str, line: usize, within: &str) -> Fault {
+        let fields = of.fields().filter(|field| !self.is_hidden(within, field));
+        let files = FILE_KEYS.iter().filter(|(name, ..)| *name == of.name()).map(|(_, [key, _], _)| (*key).to_owned());
+        let names: Vec<String> = fields.map(|field| field.json_name().to_owned()).chain(files).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let near = nearest_names(key, &names).first().map(|near| format!("did you mean `{near}`?"));
+        let near = near.unwrap_or_else(|| format!("known are {}", names.join(", ")));
+        let place = if within.is_empty() { "spec".to_owned() } else { format!("spec.{within}") };
+        Fault::new(line, format!("unknown key `{key}` in {place}; {near}"))
+    }
+
+    fn value(&mut self, field: &FieldDescriptor, key: &str, node: Node, path: &str) -> Result<Value, Fault> {
+        let line = node.line;
+        let wrong = |wanted: &str, node: Node| Fault::new(line, format!("`{key}` is {wanted}, not {}", node.noun()));
+        match (field.kind(), node.shape) {
+            (Type::Message(entry), Shape::Map(pairs)) if field.is_map() => {
+                let kind = entry.map_entry_value_field();
+                let pair = |(name, node): (String, Node)| {
+                    let value = leaf(&kind, &name, node)?;
+                    Ok((MapKey::String(name), value))
+                };
+                Ok(Value::Map(pairs.into_iter().map(pair).collect::<Result<_, Fault>>()?))
+            }
+            (_, shape) if field.is_map() => Err(wrong("keys and values", Node { line, shape })),
+            (_, Shape::List(items)) if field.is_list() => {
+                let mut values = Vec::with_capacity(items.len());
+                for (number, item) in items.into_iter().enumerate() {
+                    let path = format!("{path}[{number}]");
+                    self.places.insert(path.clone(), place(self.source, item.line));
+                    values.push(self.one(field, key, item, &path)?);
+                }
+                Ok(Value::List(values))
+            }
+            (_, shape) if field.is_list() => Err(wrong("a list", Node { line, shape })),
+            (_, shape) => self.one(field, key, Node { line, shape }, path),
         }
-        _ => error.to_string().lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned(),
-    };
-    Fault::new(line, message)
+    }
+
+    fn one(&mut self, field: &FieldDescriptor, key: &str, node: Node, path: &str) -> Result<Value, Fault> {
+        match (field.kind(), node.shape) {
+            (Type::Message(inner), Shape::Map(pairs)) => Ok(Value::Message(self.message(&inner, pairs, path))),
+            (Type::Message(inner), shape) if inner.package_name() != "google.protobuf" => {
+                let node = Node { line: node.line, shape };
+                Err(Fault::new(node.line, format!("`{key}` is keys and values, not {}", node.noun())))
+            }
+            (_, shape) => leaf(field, key, Node { line: node.line, shape }),
+        }
+    }
+
+    /// Sets what a file stands for.
+    fn file(
+        &mut self,
+        message: &mut DynamicMessage,
+        field: &FieldDescriptor,
+        key: &str,
+        node: Node,
+        path: &str,
+    ) -> Result<(), Fault> {
+        let line = node.line;
+        let file = self.source.folder.join(scalar(key, node)?);
+        let fault = |at: &str, message: &str| Fault::new(line, format!("{at}: {message}"));
+        let failed = |failure: Failure| fault(failure.field.as_deref().unwrap_or_default(), &failure.message);
+        match field.kind() {
+            Type::String => {
+                message.set_field(field, Value::String(input::text_file(&file).map_err(failed)?));
+                return Ok(());
+            }
+            Type::Bytes => {
+                let read = attachments::read(&[file.display().to_string()]).map_err(failed)?;
+                for Attachment { name, content_type, data, .. } in read {
+                    message.set_field(field, Value::Bytes(data.into()));
+                    for (key, value) in [("name", name), ("content_type", content_type)] {
+                        if !message.has_field_by_name(key) {
+                            message.set_field_by_name(key, Value::String(value));
+                        }
+                    }
+                }
+                return Ok(());
+            }
+            _ => {}
+        }
+        let read = recipients::read(&file).map_err(failed)?;
+        let at = |line: u64| format!("{}:{line}", file.display());
+        if let Some(first) = read.bad.first() {
+            let shown = read.bad.iter().take(BAD_ROWS_SHOWN).map(ToString::to_string).collect::<Vec<_>>().join("; ");
+            return Err(fault(
+                &at(first.line),
+                &format!("{} cannot be used: {shown}", format::counted(read.bad.len() as u64, "row")),
+            ));
+        }
+        if read.lines.is_empty() {
+            return Err(fault(&file.display().to_string(), "no row holds a recipient"));
+        }
+        let places = read.lines.iter().enumerate().map(|(number, line)| (format!("{path}[{number}]"), at(*line)));
+        self.places.extend(places);
+        // Cannot fail: the field is one of an audience.
+        message.transcode_from(&read.audience).map_err(|error| fault(&file.display().to_string(), &error.to_string()))
+    }
 }
 
-/// Returns the key of a flag: `start_within` for `start-within`. `--label` sets one label, and its key sets all of
-/// them.
-fn key_of(long: &str) -> String {
-    if long == "label" { LABELS.to_owned() } else { long.replace('-', "_") }
+/// Reads one value that is a scalar in JSON.
+fn leaf(field: &FieldDescriptor, key: &str, node: Node) -> Result<Value, Fault> {
+    let line = node.line;
+    let text = scalar(key, node)?;
+    let value = match (field.kind(), text.as_str()) {
+        (Type::Bool, "true") => json!(true),
+        (Type::Bool, "false") => json!(false),
+        _ => json!(text),
+    };
+    let value = if field.is_list() { json!([value]) } else { value };
+    let alone = DynamicMessage::deserialize(field.parent_message().clone(), json!({ field.json_name(): value }));
+    let read = alone.ok().map(|alone| alone.get_field(field).into_owned());
+    let read = if field.is_list() { read.and_then(|list| list.as_list()?.first().cloned()) } else { read };
+    read.ok_or_else(|| Fault::new(line, format!("`{key}` is {}, not {text:?}", wanted(field))))
 }
 
-/// Returns the keys in a usage text: `--start-within <DURATION>` is `start_within`. A group has several keys.
-fn keys_of(usage: &str) -> Vec<String> {
-    let word = |text: &str| {
-        let end = text.find(|c: char| !(c.is_ascii_alphanumeric() || c == '-')).unwrap_or(text.len());
-        key_of(text.get(..end).unwrap_or_default())
-    };
-    let keys: Vec<String> = usage.split("--").skip(1).map(word).collect();
-    if keys.is_empty() { vec![word(usage.trim_start_matches('<')).to_lowercase()] } else { keys }
+/// Returns what a scalar has to be, in words.
+fn wanted(field: &FieldDescriptor) -> String {
+    match field.kind() {
+        Type::Bool => "true or false".to_owned(),
+        Type::Double | Type::Float => "a number".to_owned(),
+        Type::String => "a text".to_owned(),
+        Type::Bytes => "base64".to_owned(),
+        Type::Enum(known) => {
+            let names = known.values().filter(|value| value.number() != 0).map(|value| value.name().to_owned());
+            format!("one of {}", names.collect::<Vec<_>>().join(", "))
+        }
+        Type::Message(inner) if inner.name() == "Duration" => "a length in seconds, such as 5400s".to_owned(),
+        Type::Message(inner) if inner.name() == "Timestamp" => "an instant, such as 2030-01-01T09:00:00Z".to_owned(),
+        _ => "a whole number in its range".to_owned(),
+    }
 }

@@ -1,13 +1,13 @@
 //! Reads YAML into a tree in which each value has a line number. JSON is read as YAML.
 //!
-//! Every scalar is read as text, and the key's flag interprets it. So `09:00`, `no` and `1e3` mean what they look like.
-//! Keys keep their order. Anchors and tags are refused, so that each value is written where it is used.
+//! Every scalar is read as text, and the field that it is for interprets it. Keys keep their order. Anchors and tags are
+//! refused, so that each value is written where it is used.
 
 use std::borrow::Cow;
 
 use saphyr_parser::{Event, Parser, ScalarStyle, Span, StrInput};
 
-/// Limit of nested levels; documents of Reveille have three.
+/// Limit of nested levels; documents of Reveille have seven.
 const DEPTH_MAX: usize = 16;
 
 /// A value and its line.
@@ -247,9 +247,9 @@ mod tests {
 
         #[rustfmt::skip]
         const FRAGMENTS: &[&str] = &[
-            "schedule: report\n", "relay: main\n", "campaign: c\n", "tenant: t\n", "pool: p\n", "cron: '0 9 * * *'\n",
-            "tz: UTC\n", "host: 127.0.0.1\n", "to:\n", "  - a@example.org\n",
-            "recipients: [{email: a@example.org, name: x}]\n", "labels: {a: b}\n", "subject: s\n", "key: ", "- ",
+            "kind: schedule\n", "kind: relay\n", "kind: template\n", "spec:\n", "  name: x\n", "  when: {cron: '0 9 * * *'}\n",
+            "  zone: UTC\n", "  host: 127.0.0.1\n", "  port: 25\n", "  content:\n", "    textFile: x\n", "  audience:\n",
+            "    recipients: [{address: a@example.org}]\n", "  labels: {a: b}\n", "  startTime: soon\n", "key: ", "- ",
             "  ", "[", "]", "{", "}", ",", ": ", "|\n", ">\n", "'", "\"", "\\", "!x ", "&a ", "*a", "? ", "---\n",
             "...\n", "%YAML 1.2\n", "#", "\n", "\t", "\u{feff}", "é", "\0", "null", "~", "1e3",
         ];

@@ -139,12 +139,11 @@ mod tests {
     fn lines_stand_as_lines() {
         let node = Node::map(vec![
             ("kind".to_owned(), Node::text("schedule")),
-            ("inline_text".to_owned(), Node::text("Hello {{ name }},\n\nbye\n")),
+            ("text".to_owned(), Node::text("Hello {{ name }},\n\nbye\n")),
             ("priority".to_owned(), Node::plain(7)),
             ("to".to_owned(), Node::list(vec![Node::text("ann@example.com")])),
         ]);
-        let text =
-            "kind: schedule\ninline_text: |\n  Hello {{ name }},\n\n  bye\npriority: 7\nto:\n  - ann@example.com";
+        let text = "kind: schedule\ntext: |\n  Hello {{ name }},\n\n  bye\npriority: 7\nto:\n  - ann@example.com";
         assert_eq!(yaml(&node), text);
     }
 }

@@ -19,9 +19,8 @@ use reveille_proto::admin::v1;
 
 use super::failure::{BadRow, Failure};
 pub(super) use crate::recipients::rows;
-use crate::recipients::{Header, NAME_SHOWN, NAMES_SHOWN, Reader};
+use crate::recipients::{NAME_SHOWN, NAMES_SHOWN, Reader};
 pub(super) use crate::recipients::{PROBLEM_SHOWN, shown, text};
-use rows::TextRow;
 use text::Text;
 
 /// Limit of a file's size in bytes. An audience that fits into a schedule is smaller.
@@ -79,44 +78,6 @@ pub fn parse(bytes: &[u8]) -> Result<Recipients, BadRow> {
         return Err(BadRow { line, problem });
     }
     Ok(recipients)
-}
-
-/// Reads a document's recipients, each with its line and named fields. The first one sets the columns.
-///
-/// # Errors
-/// Fails at the first unusable recipient, because a document can be corrected and no recipient is skipped.
-pub fn of_rows(rows: Vec<(u64, Vec<(String, String)>)>) -> Result<Recipients, BadRow> {
-    let mut recipients = Recipients::default();
-    let mut first: Option<(Header, Vec<String>)> = None;
-    for (line, fields) in rows {
-        let wrong = |problem: String| BadRow { line, problem };
-        let (header, names) = match &first {
-            Some(first) => first,
-            None => {
-                let names: Vec<String> = fields.iter().map(|(name, _)| name.clone()).collect();
-                let header = Header::read(&row(line, &names))?;
-                recipients.audience.columns.clone_from(&header.columns);
-                first.insert((header, names))
-            }
-        };
-        let mut values = Vec::with_capacity(names.len());
-        for name in names {
-            let field = fields.iter().find(|(known, _)| known == name).map(|(_, value)| value);
-            let missing = || wrong(format!("`{name}` is missing: the first recipient has it"));
-            values.push(field.ok_or_else(missing)?.clone());
-        }
-        if let Some((name, _)) = fields.iter().find(|(name, _)| !names.contains(name)) {
-            return Err(wrong(format!("`{name}` is more than the first recipient has: give it to all, or to none")));
-        }
-        let Recipient { address, values, .. } = header.recipient(&row(line, &values)).map_err(wrong)?;
-        recipients.audience.recipients.push(v1::Recipient { address, values });
-        recipients.lines.push(line);
-    }
-    Ok(recipients)
-}
-
-fn row(line: u64, fields: &[String]) -> TextRow {
-    TextRow::of(line, &fields.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
 /// Returns a warning about columns that a template cannot use, because of their names. `None` if there are none.

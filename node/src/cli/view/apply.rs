@@ -5,13 +5,14 @@ use serde::Serialize;
 use super::layout::{Cell, Tone, card};
 use super::{Row, View};
 use crate::cli::manifest::difference::Change;
+use crate::cli::manifest::document::Document;
 
 /// Limit of keys that a table names; the rest is only counted.
 const FIELDS_SHOWN: usize = 4;
 
 /// Outcome of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(rename_all = "camelCase")]
 pub enum Outcome {
     /// The object was created.
     Created,
@@ -80,6 +81,20 @@ pub struct AppliedView {
 }
 
 impl AppliedView {
+    /// Returns the view of a document that was not requested yet.
+    pub fn of(document: &Document) -> AppliedView {
+        AppliedView {
+            kind: document.kind.word(),
+            tenant: document.tenant.clone(),
+            name: document.name.clone(),
+            outcome: Outcome::NotAsked,
+            changes: Vec::new(),
+            notes: Vec::new(),
+            reason: None,
+            place: document.place.clone(),
+        }
+    }
+
     /// Returns the lines that `diff` prints. Empty without a difference.
     pub fn difference(&self, whole: &str) -> Vec<String> {
         let mut lines = vec![format!("{} ({}): {}", self.name(), self.place, self.outcome.word())];

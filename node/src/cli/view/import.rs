@@ -17,22 +17,12 @@ const SOURCE_LINES: usize = 3;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// The schedule would be created.
+    /// The line becomes a paused schedule.
     Planned,
-    /// The schedule was created, and is paused.
-    Created,
-    /// The schedule existed with the same body.
-    Unchanged,
-    /// The schedule was imported from this line and edited since, so it is not changed.
-    Kept,
     /// The line cannot become a schedule.
     Refused,
     /// The line could become a schedule, but something is missing.
     LeftOut,
-    /// The cluster refused the schedule.
-    Failed,
-    /// Not requested, because an earlier line got no answer.
-    NotAsked,
 }
 
 impl Outcome {
@@ -40,27 +30,21 @@ impl Outcome {
     pub fn word(self) -> &'static str {
         match self {
             Outcome::Planned => "planned",
-            Outcome::Created => "created",
-            Outcome::Unchanged => "unchanged",
-            Outcome::Kept => "kept",
             Outcome::Refused => "refused",
             Outcome::LeftOut => "left out",
-            Outcome::Failed => "failed",
-            Outcome::NotAsked => "not asked",
         }
     }
 
-    /// True if the line has a schedule, or would get one.
+    /// True if the line becomes a schedule.
     pub fn is_well(self) -> bool {
-        matches!(self, Outcome::Planned | Outcome::Created | Outcome::Unchanged | Outcome::Kept)
+        self == Outcome::Planned
     }
 
     fn tone(self) -> Tone {
         match self {
-            Outcome::Planned | Outcome::Created => Tone::Good,
-            Outcome::Unchanged | Outcome::Kept => Tone::Plain,
-            Outcome::LeftOut | Outcome::NotAsked => Tone::Notable,
-            Outcome::Refused | Outcome::Failed => Tone::Bad,
+            Outcome::Planned => Tone::Good,
+            Outcome::LeftOut => Tone::Notable,
+            Outcome::Refused => Tone::Bad,
         }
     }
 }
@@ -96,7 +80,7 @@ pub struct ImportView {
     pub warnings: Vec<String>,
     /// Outcome of the line.
     pub outcome: Outcome,
-    /// Why the line has no schedule, or what was edited.
+    /// Why the line has no schedule.
     pub reason: Option<String>,
 }
 

@@ -1,125 +1,131 @@
 //! Asks the cluster what a document would change, and makes the change.
 
-use prost::Message as _;
-use prost_types::FieldMask;
 use reveille_ledger::ids::Hash;
-use reveille_proto::admin::v1::{
-    AddRelayRequest, CreateCampaignRequest, CreateScheduleRequest, Duplicate, GetRelayRequest, Relay, ScheduleBody,
-    ScheduleState, UpdateScheduleRequest, UpdateScheduleResponse,
-};
+use reveille_proto::admin::v1::{ScheduleBody, ScheduleState, UpdateScheduleRequest};
 
-use super::beside;
-use super::read::{Asked, Message};
-use super::step::{Plan, Step};
+use super::objects::{self, Call, duplicates, message, whole};
 use crate::cli::client::RetrySafety;
 use crate::cli::commands::CommandContext;
-use crate::cli::commands::schedule::read;
 use crate::cli::failure::{Exit, Failure};
 use crate::cli::manifest::difference::{Change, between};
-use crate::cli::manifest::export;
+use crate::cli::manifest::document::Document;
+use crate::cli::manifest::kind::Kind;
+use crate::cli::manifest::tree::{Node, Shape};
+use crate::cli::manifest::write;
+use crate::cli::view::apply::Outcome;
 use crate::format;
 
-/// Fields that an update sets: all of them, so that a field missing in the document gets its default.
-const WHOLE: [&str; 12] = [
-    "when",
-    "zone",
-    "start_time",
-    "end_time",
-    "max_runs",
-    "policies",
-    "pool",
-    "priority",
-    "content",
-    "template",
-    "audience",
-    "labels",
-];
+/// Keys that a pool keeps if its document does not have them.
+const KEPT_BY_POOLS: [&str; 2] = ["warmUp", "firstDay"];
+
+/// The change that applying one document would make.
+pub struct Plan {
+    step: Step,
+    /// The spec that would make the object as it is; `None` if there is none.
+    pub former: Option<Node>,
+    /// The fields that differ.
+    pub changes: Vec<Change>,
+    /// Remarks for the user.
+    pub notes: Vec<String>,
+}
+
+enum Step {
+    Nothing,
+    Create,
+    /// Update of an object with this etag, which is empty for kinds without one.
+    Update(String),
+}
+
+impl Plan {
+    fn creation(notes: Vec<String>) -> Plan {
+        Plan { step: Step::Create, former: None, changes: Vec::new(), notes }
+    }
+
+    fn change(former: Node, etag: String, changes: Vec<Change>, notes: Vec<String>) -> Plan {
+        let step = if changes.is_empty() { Step::Nothing } else { Step::Update(etag) };
+        Plan { step, former: Some(former), changes, notes }
+    }
+
+    /// Returns the document's outcome: done if `made` is set, otherwise intended.
+    pub fn outcome(&self, made: bool) -> Outcome {
+        match (&self.step, made) {
+            (Step::Nothing, _) => Outcome::Unchanged,
+            (Step::Create, true) => Outcome::Created,
+            (Step::Create, false) => Outcome::WouldCreate,
+            (Step::Update(_), true) => Outcome::Updated,
+            (Step::Update(_), false) => Outcome::WouldUpdate,
+        }
+    }
+}
 
 /// Returns what applying the document would change.
-pub async fn plan(context: &CommandContext<'_>, asked: &Asked) -> Result<Plan, Failure> {
-    match &asked.wish {
-        Message::Schedule { body, .. } => plan_schedule(context, body).await,
-        Message::Relay(relay) => plan_relay(context, relay).await,
-        Message::Campaign(asked) => beside::plan_campaign(context, asked).await,
-        Message::Tenant(tenant) => beside::plan_tenant(context, tenant).await,
-        Message::Pool(pool) => beside::plan_pool(context, pool).await,
+pub async fn plan(context: &CommandContext<'_>, document: &Document) -> Result<Plan, Failure> {
+    if document.kind == Kind::Schedule {
+        match plan_update(context, document).await {
+            Ok(plan) => return Ok(plan),
+            Err(failure) if failure.exit == Exit::NotFound => {}
+            Err(failure) => return Err(failure),
+        }
     }
+    let check = Call { validate_only: true, etag: None, request_id: String::new() };
+    let (mut wanted, mut notes) = objects::put(context, document, check).await?;
+    if document.kind == Kind::Schedule {
+        return Ok(Plan::creation(notes));
+    }
+    let tenant = document.tenant.as_deref().unwrap_or_default();
+    let former = match objects::get(context, document.kind, tenant, &document.name).await {
+        Ok(former) => former,
+        Err(failure) if failure.exit == Exit::NotFound => return Ok(Plan::creation(notes)),
+        Err(failure) => return Err(failure),
+    };
+    notes.extend(former.note);
+    let changes = match document.kind {
+        // A campaign is frozen: the cluster has refused one that differs.
+        Kind::Campaign => Vec::new(),
+        Kind::Pool => {
+            keep(&mut wanted, &former.spec);
+            between(&former.spec, &wanted)
+        }
+        _ => between(&former.spec, &wanted),
+    };
+    Ok(Plan::change(former.spec, former.etag, changes, notes))
+}
+
+/// Adds what a pool keeps.
+fn keep(wanted: &mut Node, former: &Node) {
+    let (Shape::Map(wanted), Shape::Map(former)) = (&mut wanted.shape, &former.shape) else { return };
+    let kept = former.iter().filter(|(key, _)| KEPT_BY_POOLS.contains(&key.as_str()));
+    let missing = kept.filter(|(key, _)| wanted.iter().all(|(known, _)| known != key)).cloned().collect::<Vec<_>>();
+    wanted.extend(missing);
 }
 
 /// Makes the planned change.
-pub async fn make(context: &CommandContext<'_>, asked: &Asked, plan: &Plan) -> Result<(), Failure> {
-    match (&asked.wish, &plan.step) {
-        (_, Step::Nothing) => Ok(()),
-        (Message::Schedule { body, .. }, Step::Create) => {
-            let create = CreateScheduleRequest {
-                schedule: Some((**body).clone()),
-                request_id: request_id(context, "create", &body.encode_to_vec()),
-                validate_only: false,
-            };
-            context.change(create).await.map(|_| ())
-        }
-        (Message::Schedule { body, .. }, Step::Update(etag)) => {
-            let request_id = request_id(context, "update", &body.encode_to_vec());
-            let change = UpdateScheduleRequest { etag: etag.clone(), request_id, ..change(body) };
-            context.change(change).await.map(|_| ())
-        }
-        (Message::Campaign(asked), _) => {
-            let request_id = request_id(context, "campaign", &asked.encode_to_vec());
-            beside::draft(context, CreateCampaignRequest { request_id, ..(**asked).clone() }).await.map(|_| ())
-        }
-        (Message::Tenant(tenant), _) => {
-            let request_id = request_id(context, "tenant", &tenant.encode_to_vec());
-            beside::set_tenant(context, tenant, request_id, false).await
-        }
-        (Message::Pool(pool), _) => {
-            let request_id = request_id(context, "pool", &pool.encode_to_vec());
-            beside::set_pool(context, pool, request_id, false).await
-        }
-        (Message::Relay(relay), _) => {
-            let request_id = request_id(context, "relay", &relay.encode_to_vec());
-            let relay = Some((**relay).clone());
-            let request = AddRelayRequest { relay, replace: true, request_id, validate_only: false };
-            put(context, request).await.map(|_| ())
-        }
-    }
+pub async fn make(context: &CommandContext<'_>, document: &Document, plan: &Plan) -> Result<(), Failure> {
+    let etag = match &plan.step {
+        Step::Nothing => return Ok(()),
+        Step::Create => None,
+        Step::Update(etag) => Some(etag.clone()),
+    };
+    let request_id = request_id(context, document, etag.is_some());
+    objects::put(context, document, Call { validate_only: false, etag, request_id }).await.map(|_| ())
 }
 
-/// Derives the request id from the command's id and the request body. The same `--request-id` then never makes a change
+/// Derives the request id from the command's id and the document. The same `--request-id` then never makes a change
 /// twice.
-fn request_id(context: &CommandContext<'_>, verb: &str, body: &[u8]) -> String {
-    let named = [context.client.request_id().as_bytes(), b"\0", body].concat();
-    format!("apply-{verb}-{}", Hash::of(&named))
+fn request_id(context: &CommandContext<'_>, document: &Document, is_update: bool) -> String {
+    let verb = if is_update { "update" } else { "create" };
+    let spec = write::json(&document.kind.spec(&document.spec));
+    let named = [context.client.request_id(), document.kind.word(), verb, &spec].join("\0");
+    format!("apply-{}", Hash::of(named.as_bytes()))
 }
 
-fn change(body: &ScheduleBody) -> UpdateScheduleRequest {
-    UpdateScheduleRequest {
-        // A document never pauses or resumes a schedule; other commands do.
-        schedule: Some(ScheduleBody { paused: None, ..body.clone() }),
-        update_mask: Some(FieldMask { paths: WHOLE.map(str::to_owned).into() }),
-        ..UpdateScheduleRequest::default()
-    }
-}
-
-/// Compares a body with the schedule of its name, paused or not. Returns the cluster's answer and the changes.
-pub async fn compared(
-    context: &CommandContext<'_>,
-    body: &ScheduleBody,
-) -> Result<(UpdateScheduleResponse, Vec<Change>), Failure> {
-    let preview_request = UpdateScheduleRequest { validate_only: true, with_bodies: true, ..change(body) };
-    let answer = context.client.ask(RetrySafety::Read, preview_request).await?;
-    let (Some(former), Some(wanted)) = (&answer.former_body, &answer.body) else {
-        return Err(read::older(read::NO_BODY));
-    };
-    let changes = between(&export::schedule(former), &export::schedule(wanted));
-    Ok((answer, changes))
-}
-
-async fn plan_schedule(context: &CommandContext<'_>, body: &ScheduleBody) -> Result<Plan, Failure> {
-    let (answer, changes) = match compared(context, body).await {
-        Ok(compared) => compared,
-        Err(failure) if failure.exit == Exit::NotFound => return plan_creation(context, body).await,
-        Err(failure) => return Err(failure),
-    };
+/// Compares a body with the schedule of its name, paused or not.
+async fn plan_update(context: &CommandContext<'_>, document: &Document) -> Result<Plan, Failure> {
+    let request =
+        UpdateScheduleRequest { validate_only: true, with_bodies: true, ..whole(message::<ScheduleBody>(document)?) };
+    let answer = context.client.ask(RetrySafety::Read, request).await?;
+    let spec = |body: Option<ScheduleBody>| Kind::Schedule.spec(&body.unwrap_or_default());
+    let (former, wanted) = (spec(answer.former_body), spec(answer.body));
     let was = answer.former.unwrap_or_default();
     let mut notes = duplicates(&answer.duplicates);
     let count = |number: u32| format::counted(number.into(), "instant");
@@ -129,50 +135,15 @@ async fn plan_schedule(context: &CommandContext<'_>, body: &ScheduleBody) -> Res
     if answer.explained_count > 0 {
         notes.push(format!("{} of the former timing will not open: see the history", count(answer.explained_count)));
     }
-    match (body.paused.is_some(), was.state()) {
+    match (document.spec.has_field_by_name("paused"), was.state()) {
         (true, ScheduleState::Active) => {
-            notes.push(format!("it is active and stays so: reveille schedule pause {}", body.name));
+            notes.push(format!("it is active and stays so: reveille schedule pause {}", document.name));
         }
         (false, ScheduleState::Paused) => {
-            notes.push(format!("it is paused and stays so: reveille schedule resume {}", body.name));
+            notes.push(format!("it is paused and stays so: reveille schedule resume {}", document.name));
         }
         _ => {}
     }
-    let step = if changes.is_empty() { Step::Nothing } else { Step::Update(was.etag) };
-    Ok(Plan { step, changes, notes })
-}
-
-async fn plan_creation(context: &CommandContext<'_>, body: &ScheduleBody) -> Result<Plan, Failure> {
-    let preview_request =
-        CreateScheduleRequest { schedule: Some(body.clone()), request_id: String::new(), validate_only: true };
-    let answer = context.client.ask(RetrySafety::Read, preview_request).await?;
-    Ok(Plan { step: Step::Create, changes: Vec::new(), notes: duplicates(&answer.duplicates) })
-}
-
-fn duplicates(duplicates: &[Duplicate]) -> Vec<String> {
-    let words = || format!("{} left out", format::counted(duplicates.len() as u64, "duplicate"));
-    if duplicates.is_empty() { Vec::new() } else { vec![words()] }
-}
-
-async fn plan_relay(context: &CommandContext<'_>, relay: &Relay) -> Result<Plan, Failure> {
-    let preview_request =
-        AddRelayRequest { relay: Some(relay.clone()), replace: true, request_id: String::new(), validate_only: true };
-    let wanted = put(context, preview_request).await?;
-    let request = GetRelayRequest { name: relay.name.clone(), stale: false };
-    let former = match context.client.ask(RetrySafety::Read, request).await {
-        Ok(answer) => answer.relay.unwrap_or_default(),
-        Err(failure) if failure.exit == Exit::NotFound => {
-            return Ok(Plan { step: Step::Create, changes: Vec::new(), notes: Vec::new() });
-        }
-        Err(failure) => return Err(failure),
-    };
-    let changes = between(&export::relay(&former), &export::relay(&wanted));
-    let step = if changes.is_empty() { Step::Nothing } else { Step::Update(String::new()) };
-    Ok(Plan { step, changes, notes: Vec::new() })
-}
-
-/// Adds or replaces the relay. Returns it as the cluster stores it.
-async fn put(context: &CommandContext<'_>, request: AddRelayRequest) -> Result<Relay, Failure> {
-    let safety = if request.validate_only { RetrySafety::Read } else { RetrySafety::Repeatable };
-    Ok(context.client.ask(safety, request).await?.relay.unwrap_or_default())
+    let changes = between(&former, &wanted);
+    Ok(Plan::change(former, was.etag, changes, notes))
 }

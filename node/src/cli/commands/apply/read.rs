@@ -4,17 +4,12 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use reveille_proto::admin::v1::{CreateCampaignRequest, Pool, Relay, ScheduleBody, Tenant};
-
-use crate::cli::args::{ManifestFiles, SetPoolArgs, SetTenantArgs};
-use crate::cli::commands::schedule::body;
-use crate::cli::commands::{campaign, relay};
+use crate::cli::args::ManifestFiles;
 use crate::cli::failure::Failure;
 use crate::cli::input;
-use crate::cli::manifest::document::{DesiredObject, Document, Source};
-use crate::cli::manifest::export;
-use crate::cli::manifest::tree::{self, Fault, Node};
-use crate::cli::recipients::Recipients;
+use crate::cli::manifest::document::{Document, Source};
+use crate::cli::manifest::kind::Kind;
+use crate::cli::manifest::tree::{self, Fault};
 
 /// Limit of one file's size in bytes.
 const FILE_BYTES_MAX: u64 = 32 * 1024 * 1024;
@@ -23,84 +18,28 @@ const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
 /// Limit of problems that an error lists; the rest is only counted.
 const PROBLEMS_SHOWN: usize = 20;
 
-/// A document, and the request that it stands for.
-pub struct Asked {
-    pub document: Document,
-    pub wish: Message,
-}
-
-/// The document as an API message.
-pub enum Message {
-    Schedule {
-        body: Box<ScheduleBody>,
-        recipients: Box<Recipients>,
-    },
-    Relay(Box<Relay>),
-    Campaign(Box<CreateCampaignRequest>),
-    /// The tenant's limits. A limit that the document does not name is not set.
-    Tenant(Box<Tenant>),
-    /// The pool's settings. Without a warm-up or a first day, the pool keeps its present value.
-    Pool(Box<Pool>),
-}
-
-fn tenant(args: SetTenantArgs) -> Tenant {
-    Tenant {
-        name: args.name,
-        rate_per_second: args.rate.unwrap_or_default(),
-        concurrency: args.concurrency.unwrap_or_default(),
-        share: args.share.unwrap_or(1),
-        ..Tenant::default()
-    }
-}
-
-fn pool(args: SetPoolArgs) -> Pool {
-    let first_day = args.first_day.unwrap_or_default();
-    let reveille_headers = args.reveille_headers.unwrap_or(true);
-    Pool { name: args.name, warm_up: args.warm_up, first_day, reveille_headers, ..Pool::default() }
-}
-
-impl Asked {
-    /// Returns the whole document as a tree.
-    pub fn tree(&self) -> Node {
-        match &self.wish {
-            Message::Schedule { body, .. } => export::schedule(body),
-            Message::Relay(relay) => export::relay(relay),
-            Message::Campaign(asked) => {
-                export::campaign(asked.schedule.as_ref().unwrap_or(&ScheduleBody::default()), asked.canary.as_ref())
-            }
-            Message::Tenant(tenant) => export::tenant(tenant),
-            Message::Pool(pool) => export::pool(pool),
-        }
-    }
-
-    /// Returns the cluster's refusal with the place in the document or the recipients file that it concerns.
-    pub fn placed(&self, failure: Failure) -> Failure {
-        if let (Message::Schedule { recipients, .. }, DesiredObject::Schedule(args)) = (&self.wish, &self.document.wish)
-            && failure.field.as_deref().is_some_and(|field| field.contains("recipients["))
-        {
-            return body::at_line(failure, &args.recipients, recipients);
-        }
-        let message = match &failure.field {
-            // The error names the line of the document; the author does not know the API's field path.
-            Some(field) if !field.starts_with("--") => failure.message.replace(&format!("{field}: "), ""),
-            _ => failure.message.clone(),
-        };
-        let field = match &failure.field {
-            // A flag such as `--endpoint` is not part of a document.
-            Some(flag) if flag.starts_with("--") => flag.clone(),
-            Some(field) => self.document.place_of(field),
-            None => self.document.place.clone(),
-        };
-        Failure { field: Some(field), message, ..failure }
-    }
+/// Returns the cluster's refusal with the place in the document, or in a file that it names.
+pub fn placed(document: &Document, failure: Failure) -> Failure {
+    let message = match &failure.field {
+        // The error names the line of the document; the author does not know the API's field path.
+        Some(field) if !field.starts_with("--") => failure.message.replace(&format!("{field}: "), ""),
+        _ => failure.message.clone(),
+    };
+    let field = match &failure.field {
+        // A flag such as `--endpoint` is not part of a document.
+        Some(flag) if flag.starts_with("--") => flag.clone(),
+        Some(field) => document.place_of(field).to_owned(),
+        None => document.place.clone(),
+    };
+    Failure { field: Some(field), message, ..failure }
 }
 
 /// The place of a problem, and its message.
 type Problem = (String, String);
 
 /// Reads all documents of the named files and folders. Fails with all problems together.
-pub async fn all(tenant: &str, manifest: &ManifestFiles) -> Result<Vec<Asked>, Failure> {
-    let mut asked = Vec::new();
+pub async fn all(tenant: &str, manifest: &ManifestFiles) -> Result<Vec<Document>, Failure> {
+    let mut documents = Vec::new();
     let mut problems: Vec<Problem> = Vec::new();
     for path in &manifest.files {
         for file in files(path)? {
@@ -108,25 +47,25 @@ pub async fn all(tenant: &str, manifest: &ManifestFiles) -> Result<Vec<Asked>, F
             let folder = file.parent().filter(|_| !is_stdin(&file)).map(Path::to_owned).unwrap_or_default();
             let source = Source { file: name(&file), folder, tenant: tenant.to_owned() };
             match tree::read(&text) {
-                Ok(nodes) => nodes.into_iter().for_each(|node| match document(node, &source) {
-                    Ok(one) => asked.push(one),
-                    Err(more) => problems.extend(more),
+                Ok(nodes) => nodes.into_iter().for_each(|node| match Document::read(node, &source) {
+                    Ok(one) => documents.push(one),
+                    Err(faults) => problems.extend(faults.iter().map(|fault| at(&source, fault))),
                 }),
                 Err(fault) => problems.push(at(&source, &fault)),
             }
         }
     }
-    problems.extend(twice(&asked));
+    problems.extend(twice(&documents));
     if let Some(failure) = failure_of(&problems) {
         return Err(failure);
     }
-    if asked.is_empty() {
+    if documents.is_empty() {
         let names = manifest.files.iter().map(|path| name(path)).collect::<Vec<_>>().join(", ");
         let next =
             Some("reveille apply --help shows one; reveille schedule show NAME --manifest prints one".to_owned());
         return Err(Failure { next, ..Failure::file(names, "there is no document".to_owned()) });
     }
-    Ok(asked)
+    Ok(documents)
 }
 
 fn is_stdin(path: &Path) -> bool {
@@ -173,40 +112,14 @@ async fn text(path: &Path) -> Result<String, Failure> {
     String::from_utf8(bytes).map_err(|_| refused("not UTF-8; save the file as UTF-8".to_owned()))
 }
 
-/// Reads one document and the files that it names.
-fn document(node: Node, source: &Source) -> Result<Asked, Vec<Problem>> {
-    let read = Document::read(node, source);
-    let document = read.map_err(|faults| faults.iter().map(|fault| at(source, fault)).collect::<Vec<_>>())?;
-    let problem = |failure: Failure| {
-        let file = failure.field.map(|field| format!("{field}: ")).unwrap_or_default();
-        vec![(document.place.clone(), format!("{file}{}", failure.message))]
-    };
-    let wish = match document.wish.clone() {
-        DesiredObject::Relay(args) => Message::Relay(Box::new(relay::relay(*args).map_err(problem)?)),
-        DesiredObject::Campaign(args) => {
-            let tenant = document.tenant.clone().unwrap_or_default();
-            Message::Campaign(Box::new(campaign::asked(tenant, *args).map_err(problem)?))
-        }
-        DesiredObject::Tenant(args) => Message::Tenant(Box::new(tenant(args))),
-        DesiredObject::Pool(args) => Message::Pool(Box::new(pool(args))),
-        DesiredObject::Schedule(args) => {
-            let recipients = body::recipients(&args.recipients).map_err(problem)?;
-            let tenant = document.tenant.clone().unwrap_or_default();
-            let body = body::body(tenant, *args, &recipients).map_err(problem)?;
-            Message::Schedule { body: Box::new(body), recipients: Box::new(recipients) }
-        }
-    };
-    Ok(Asked { document, wish })
-}
-
 /// Reports documents that name the same object: they would undo each other.
-fn twice(asked: &[Asked]) -> Vec<Problem> {
-    let mut known: BTreeMap<(&str, Option<&str>, &str), &str> = BTreeMap::new();
+fn twice(documents: &[Document]) -> Vec<Problem> {
+    let mut known: BTreeMap<(Kind, Option<&str>, &str), &str> = BTreeMap::new();
     let mut problems = Vec::new();
-    for Asked { document, .. } in asked {
+    for document in documents {
         let key = (document.kind, document.tenant.as_deref(), document.name.as_str());
         if let Some(earlier) = known.insert(key, &document.place) {
-            let message = format!("{} {} is there twice: see {earlier}", document.kind, document.name);
+            let message = format!("{} {} is there twice: see {earlier}", document.kind.word(), document.name);
             problems.push((document.place.clone(), message));
         }
     }

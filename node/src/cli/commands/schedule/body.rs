@@ -3,13 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use reveille_ledger::LEVEL;
-use reveille_ledger::limits::limits;
 use reveille_proto::admin::v1::{Audience, Content, Field, Recipient, ScheduleBody};
 
 use crate::cli::args::{ContentArgs, ContentChange, CreateArgs, RecipientArgs, TextArgs};
 use crate::cli::attachments;
 use crate::cli::failure::{BAD_ROWS_SHOWN, BadRows, Failure};
+use crate::cli::input;
 use crate::cli::instant::to_wire;
 use crate::cli::recipients::{self, Recipients};
 
@@ -50,9 +49,6 @@ pub fn labels(pairs: Vec<(String, String)>) -> Result<BTreeMap<String, String>, 
 /// Reads the recipients from the command line or from a file. Fails if the file has bad rows, unless `--skip-bad-rows`
 /// leaves them out.
 pub fn recipients(args: &RecipientArgs) -> Result<Recipients, Failure> {
-    if let Some(listed) = &args.listed {
-        return Ok(listed.clone());
-    }
     if let Some(name) = &args.sealed {
         let audience = Audience { sealed: name.clone(), ..Audience::default() };
         return Ok(Recipients { audience, lines: Vec::new(), bad: Vec::new() });
@@ -105,25 +101,8 @@ pub fn changed_content(args: ContentChange) -> Result<Content, Failure> {
 
 /// Returns the templates of text and HTML, each from its file or inline.
 pub fn templates(args: TextArgs) -> Result<(Option<String>, Option<String>), Failure> {
-    let read = |file: Option<PathBuf>, inline| file.map_or(Ok(inline), |path| template(&path).map(Some));
+    let read = |file: Option<PathBuf>, inline| file.map_or(Ok(inline), |path| input::text_file(&path).map(Some));
     Ok((read(args.text, args.inline_text)?, read(args.html, args.inline_html)?))
-}
-
-/// Reads a template file: UTF-8, with or without a byte order mark.
-fn template(path: &Path) -> Result<String, Failure> {
-    let place = || path.display().to_string();
-    let bytes = std::fs::read(path).map_err(|error| Failure::file(place(), format!("cannot be read: {error}")))?;
-    let most = limits(LEVEL).content_bytes_max;
-    if bytes.len() > most {
-        let message = format!("{} bytes are more than an email may have ({most} in all)", bytes.len());
-        return Err(Failure::file(place(), message));
-    }
-    let text = String::from_utf8(bytes).map_err(|error| {
-        let valid = error.as_bytes().get(..error.utf8_error().valid_up_to()).unwrap_or_default();
-        let line = 1 + valid.iter().filter(|byte| **byte == b'\n').count();
-        Failure::file(format!("{}:{line}", path.display()), "not UTF-8; save the file as UTF-8".to_owned())
-    })?;
-    Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
 }
 
 /// What may be before [`IN_REQUEST`].

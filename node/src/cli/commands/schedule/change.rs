@@ -91,8 +91,7 @@ pub(super) async fn trigger(
     dry_run: bool,
 ) -> Result<(), Stop> {
     let request_id = context.client.request_id().to_owned();
-    let file =
-        RecipientArgs { to: Vec::new(), recipients: list.recipients, sealed: None, skip_bad_rows: false, listed: None };
+    let file = RecipientArgs { to: Vec::new(), recipients: list.recipients, sealed: None, skip_bad_rows: false };
     let read = if file.is_given() { Some(body::recipients(&file)?) } else { None };
     let request = TriggerScheduleRequest {
         tenant,

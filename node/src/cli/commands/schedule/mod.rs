@@ -12,6 +12,7 @@ pub(super) mod update;
 use super::{CommandContext, apply};
 use crate::cli::args::{ScheduleArgs, ScheduleCommand, ShowArgs};
 use crate::cli::failure::Stop;
+use crate::cli::manifest::kind::Kind;
 
 /// Runs the subcommand.
 pub async fn run(context: &CommandContext<'_>, args: ScheduleArgs) -> Result<(), Stop> {
@@ -22,7 +23,9 @@ pub async fn run(context: &CommandContext<'_>, args: ScheduleArgs) -> Result<(),
         ScheduleCommand::List { paging, labels, state } => {
             read::list(context, tenant, paging, labels.selector.unwrap_or_default(), &state).await
         }
-        ScheduleCommand::Show(ShowArgs { name, manifest: true, .. }) => read::manifest(context, tenant, name).await,
+        ScheduleCommand::Show(ShowArgs { name, manifest: true, .. }) => {
+            apply::manifest(context, Kind::Schedule, &tenant, &name).await
+        }
         ScheduleCommand::Show(ShowArgs { name, watch, .. }) => read::show(context, tenant, name, watch).await,
         ScheduleCommand::Apply(what) => Box::pin(apply::run(context, &tenant, &what)).await,
         ScheduleCommand::Diff(what) => Box::pin(apply::diff(context, &tenant, &what)).await,

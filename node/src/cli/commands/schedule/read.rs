@@ -9,11 +9,7 @@ use crate::cli::args::{Paging, Watch};
 use crate::cli::client::RetrySafety;
 use crate::cli::commands::{CommandContext, Seen};
 use crate::cli::failure::{Failure, Stop};
-use crate::cli::manifest::export;
 use crate::cli::word::name as name_of;
-
-/// End of the message about an older node, which does not send bodies.
-pub const NO_BODY: &str = "it sent no body";
 
 pub(super) async fn list(
     context: &CommandContext<'_>,
@@ -38,14 +34,6 @@ pub(super) async fn show(context: &CommandContext<'_>, tenant: String, name: Str
         Ok(Seen::of(answer.schedule.unwrap_or_default(), answer.freshness))
     };
     context.one(watch, fetch).await
-}
-
-pub(super) async fn manifest(context: &CommandContext<'_>, tenant: String, name: String) -> Result<(), Stop> {
-    let request = GetScheduleRequest { tenant, name, stale: context.stale, with_body: true };
-    let answer = get(context, request).await?;
-    context.note(answer.freshness.as_ref());
-    let body = answer.body.ok_or_else(|| older(NO_BODY))?;
-    context.terminal.manifest(&body.name, &export::schedule(&body))
 }
 
 pub(super) async fn history(
