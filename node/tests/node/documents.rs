@@ -131,8 +131,20 @@ spec:
     holdPercent: 7.0
 ";
 /// Keys that are not tried: they are of the call or only in answers, or other tests try them.
-const NOT_TRIED: [&str; 8] =
-    ["requestId", "validateOnly", "etag", "health", "sealed", "template", "data", "fileHash"];
+const NOT_TRIED: [&str; 12] = [
+    "requestId",
+    "validateOnly",
+    "etag",
+    "health",
+    "sealed",
+    "template",
+    "attachments",
+    "contentType",
+    "contentId",
+    "data",
+    "size",
+    "fileHash",
+];
 
 fn lines(keys: &[(&str, &[&str])], number: usize) -> String {
     keys.iter().map(|(key, values)| format!("{key}: {}\n", values[number % values.len()])).collect()
@@ -242,6 +254,34 @@ fn sealed_audience_goes_there_and_back_by_its_name() {
     assert!(printed.lines().any(|line| line == "    sealed: subscribers"), "{printed}");
     fs::write(&file, &printed).expect("written");
     applied(&node, &file, "unchanged");
+}
+
+#[test]
+fn attachment_is_a_file_beside_the_document_and_is_printed_by_its_hash() {
+    let (folder, node) = started();
+    let content = "content: {sender: a@example.com, subject: s, text: t, attachments: [{file: terms.txt}]}";
+    let (file, attached) = (folder.path().join("asked.yaml"), folder.path().join("terms.txt"));
+    let schedule = "kind: schedule\nspec:\n  name: news\n  when: {at: 2030-01-01T00:00:00Z}\n  zone: UTC\n  \
+                    audience: {recipients: [{address: a@example.com}]}\n";
+    let documents = format!("{schedule}  {content}\n---\nkind: template\nspec:\n  name: welcome\n  {content}\n");
+    fs::write(&file, documents).expect("written");
+    fs::write(&attached, "these are the terms").expect("written");
+    applied(&node, &file, "created");
+    applied(&node, &file, "unchanged");
+
+    let printed =
+        ["schedule show news", "template show welcome"].map(|line| shown(&node, &format!("{line} --manifest")));
+    for text in &printed {
+        for line in ["      - name: terms.txt", "        contentType: text/plain", "        size: \"19\""] {
+            assert!(text.lines().any(|one| one == line), "{line} in\n{text}");
+        }
+    }
+    let other = folder.path().join("printed.yaml");
+    fs::write(&other, printed.join("---\n")).expect("written");
+    applied(&node, &other, "unchanged");
+
+    fs::write(&attached, "these are other terms").expect("written");
+    applied(&node, &file, "updated");
 }
 
 #[test]
