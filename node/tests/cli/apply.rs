@@ -188,7 +188,7 @@ async fn dry_run_and_diff_change_nothing_and_diff_has_its_exit_code() {
     let file = folder.path().join("news.yaml");
     let fake = remembering().await;
     let dry = reveille(Some(&fake), "apply", &file, &["--dry-run", "-o", "json"]).await;
-    assert_eq!(outcomes(&dry), ["schedule/morning wouldCreate", "relay/main wouldCreate"], "{dry:?}");
+    assert_eq!(outcomes(&dry), ["schedule/morning would_create", "relay/main would_create"], "{dry:?}");
     let new = reveille(Some(&fake), "diff", &file, &[]).await;
     assert_eq!(new.code, Some(1), "{new:?}");
     assert!(new.stdout.contains("schedule/morning") && new.stdout.contains("  +       hour: 9"), "{}", new.stdout);
@@ -306,7 +306,7 @@ async fn refused_document_is_named_by_line_and_nothing_changes() {
     let fake = remembering().await;
     let ended = reveille(Some(&fake), "apply", &file, &["-o", "json"]).await;
     assert_eq!(ended.code, Some(2), "{ended:?}");
-    assert_eq!(outcomes(&ended), ["schedule/morning wouldCreate", "relay/main wouldCreate", "schedule/bad failed"]);
+    assert_eq!(outcomes(&ended), ["schedule/morning would_create", "relay/main would_create", "schedule/bad failed"]);
     let error = ended.error();
     let place = format!("{}:{}", file.display(), NEWS.lines().count() + 6);
     assert_eq!((&error["reason"], &error["field"]), (&json!("UNKNOWN_ZONE"), &json!(place)));
@@ -336,7 +336,7 @@ async fn apply_without_cluster_fails_at_first_document() {
     let folder = folder(NEWS);
     let ended = reveille(None, "apply", &folder.path().join("news.yaml"), &["-o", "json"]).await;
     assert_eq!(ended.code, Some(5), "{ended:?}");
-    assert_eq!(outcomes(&ended), ["schedule/morning failed", "relay/main notAsked"]);
+    assert_eq!(outcomes(&ended), ["schedule/morning failed", "relay/main not_asked"]);
 }
 
 #[tokio::test]

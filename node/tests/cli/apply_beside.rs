@@ -144,7 +144,10 @@ async fn they_are_made_once_and_a_campaign_is_not_launched() {
     let (fake, folder) = (remembering().await, Folder::with(ALL));
     let would = folder.reveille(&fake, "apply --dry-run -o json").await;
     assert_eq!(would.code, Some(0), "{would:?}");
-    assert_eq!(outcomes(&would), ["tenant/acme wouldCreate", "pool/bulk wouldCreate", "campaign/spring wouldCreate"]);
+    assert_eq!(
+        outcomes(&would),
+        ["tenant/acme would_create", "pool/bulk would_create", "campaign/spring would_create"]
+    );
     let made = folder.reveille(&fake, "apply -o json").await;
     assert_eq!(outcomes(&made), ["tenant/acme created", "pool/bulk created", "campaign/spring created"], "{made:?}");
     let again = folder.reveille(&fake, "apply -o json").await;
@@ -175,7 +178,7 @@ async fn omitted_bound_is_none_and_draft_is_frozen() {
     }
     let refused = folder.reveille(&fake, "apply -o json").await;
     assert_eq!(refused.code, Some(4), "{refused:?}");
-    assert_eq!(outcomes(&refused), ["tenant/acme wouldUpdate", "pool/bulk wouldUpdate", "campaign/spring failed"]);
+    assert_eq!(outcomes(&refused), ["tenant/acme would_update", "pool/bulk would_update", "campaign/spring failed"]);
     folder.write(&ALL.replace("ratePerSecond: 50", "share: 3").replace("[50, 100]", "[50]"));
     let changed = folder.reveille(&fake, "apply -o json").await;
     assert_eq!(outcomes(&changed), ["tenant/acme updated", "pool/bulk updated", "campaign/spring unchanged"]);

@@ -12,7 +12,7 @@ const FIELDS_SHOWN: usize = 4;
 
 /// Outcome of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// The object was created.
     Created,
