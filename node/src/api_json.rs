@@ -85,7 +85,7 @@ mod tests {
         assert_eq!((&json["reason"], &json["resent"]), (&json!(""), &json!(0)));
         assert_eq!(json.get("canary"), None, "a message that is not set has no JSON");
         let policies = Policies { jitter: Some(Duration { seconds: 3, nanos: 500_000_000 }), ..Policies::default() };
-        assert_eq!(of(&policies)["jitter"], "3.5s");
+        assert_eq!(of(&policies)["jitter"], "3.500s");
         assert_eq!(fields::<Policies>().iter().take(2).collect::<Vec<_>>(), ["dstGap", "dstOverlap"]);
     }
 

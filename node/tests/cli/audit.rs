@@ -32,7 +32,7 @@ async fn list_filters_and_export_is_in_the_order_of_the_log() {
     let listed = fake.reveille(&format!("audit list {filter} -o json")).await.json();
     let record = json!({
         "index": "7", "time": "2026-03-02T00:00:00Z", "caller": "00000000000000ff", "tenant": "",
-        "command": "relay_put", "object": "main", "requestId": "", "reason": "", "outcome": "done",
+        "command": "relay_put", "subject": "main", "requestId": "", "reason": "", "outcome": "done",
         "previous": "00", "hash": "a0", "record": "Af4=",
     });
     assert_eq!(listed, json!([record]));

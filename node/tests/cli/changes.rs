@@ -132,8 +132,8 @@ async fn opt_out_is_taken_back_for_a_reason_and_after_a_yes() {
     let asked: Vec<v1::TakeBackOptOutRequest> = fake.requests("TakeBackOptOut");
     assert!(asked.iter().all(|asked| asked.validate_only), "nothing was changed yet");
     let ended = fake.reveille(&format!("{line} --yes -o json")).await;
-    let back = serde_json::json!({ "index": 12, "at": null, "reason": "letter" });
-    assert_eq!(ended.json(), serde_json::json!({ "recipient": "ann@example.com", "taken_back": back }));
+    let back = serde_json::json!({ "index": "12", "reason": "letter" });
+    assert_eq!(ended.json(), serde_json::json!({ "recipient": "ann@example.com", "takenBack": back }));
 }
 
 async fn paused_schedule(missed: u32) -> Fake {

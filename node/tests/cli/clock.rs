@@ -31,7 +31,7 @@ async fn clock_is_shown() {
     let fake =
         Fake::answering("GetClock", v1::GetClockResponse { current_time: at(0), offset, ..Default::default() }).await;
     let json = fake.reveille("clock show -o json").await.json();
-    assert_eq!(json, json!({"now": "1970-01-01T00:00:00Z", "offset": "72000s"}));
+    assert_eq!(json, json!({"currentTime": "1970-01-01T00:00:00Z", "offset": "72000s"}));
 }
 
 #[tokio::test]

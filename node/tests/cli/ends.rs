@@ -119,7 +119,7 @@ async fn fewer_than_were_named_is_partly_done() {
     assert_eq!((ended.code, ended.error()["reason"].as_str()), (Some(7), Some("PARTLY_DONE")));
     assert_eq!(
         ended.json(),
-        serde_json::json!({"run": "r1.0", "moved": 1, "inside_gap": 0, "index": 9, "dry_run": false})
+        serde_json::json!({"run": "r1.0", "moved": 1, "insideGap": 0, "index": 9, "dryRun": false})
     );
     let dry = fake.reveille("in-doubt resolve r1.0 a@b.example #3 --sent --dry-run -o json").await;
     assert_eq!((dry.code, dry.error()["reason"].as_str()), (Some(7), Some("PARTLY_DONE")), "as the deed: {dry:?}");

@@ -238,7 +238,7 @@ async fn recipients_of_a_run_are_printed_in_each_format() {
     };
     assert_eq!(
         printed("csv").await,
-        "number,address,state,code,enhanced,text,attempts,at\n\
+        "number,address,state,code,enhanced,text,attempts,updateTime\n\
          1,u1@x.example,RECIPIENT_STATE_DEAD,550,5.1.1,\"no, \"\"never\"\"\",1,1970-01-01T00:01:40Z\n\
          2,u2@x.example,RECIPIENT_STATE_IN_DOUBT,0,,,0,\n"
     );

@@ -39,7 +39,7 @@ async fn status_shows_doubts_and_what_fires_next() {
     let fake = fake().await;
     let json = fake.reveille("restore status -o json").await.json();
     let times = json!({"backupTime": "1970-01-01T00:00:00Z", "restoreTime": "1970-01-02T00:00:00Z"});
-    let next = json!([{"tenant": "default", "schedule": "daily", "due": "1970-01-04T00:00:00Z"}]);
+    let next = json!([{"tenant": "default", "schedule": "daily", "dueTime": "1970-01-04T00:00:00Z"}]);
     assert_eq!(json, json!({"restore": times, "inDoubt": "3", "activeSchedules": "1", "upcoming": next}));
     let ended = fake.reveille("restore status").await;
     assert!(ended.stdout.contains("3 emails") && ended.stdout.contains("daily"), "{ended:?}");

@@ -66,5 +66,5 @@ async fn rotation_that_waits_names_the_member_and_what_helps() {
     assert!(waits.stderr.contains("the rotation waits: c does not answer"), "{waits:?}");
     assert!(waits.stderr.contains("the same command goes on"), "{waits:?}");
     let status = fake.reveille("cluster ca status -o json").await.json();
-    assert_eq!(status["step"], json!("ROTATION_STEP_ADDING"));
+    assert_eq!(status["step"], json!("ROTATION_STEP_UNSPECIFIED"));
 }

@@ -72,7 +72,7 @@ async fn accepted_email_shows_the_relays_reply() {
         ended.json(),
         json!({
             "run": "r7.0", "recipient": "you@example.com", "outcome": "accepted", "relay": "main", "code": 250,
-            "enhanced": "2.0.0", "text": "queued as 4F2", "node": "n2", "detail": null, "dry_run": false,
+            "enhanced": "2.0.0", "text": "queued as 4F2", "node": "n2", "detail": null, "dryRun": false,
         })
     );
     assert!(fake.methods().len() >= 4, "it waited");

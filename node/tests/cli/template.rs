@@ -31,7 +31,7 @@ async fn rendered_email_is_shown_decoded() {
 
     let more = ["--row", "2", "--html", "body.html", "--header", "X-City={{ city }}", "-o", "json"];
     let json = render(&folder, &[flags.as_slice(), &more].concat()).await.json();
-    assert_eq!(keys(&json), "headers html raw recipient reply_to sender subject text");
+    assert_eq!(keys(&json), "headers html raw recipient replyTo sender subject text");
     assert_eq!((&json["recipient"], &json["subject"]), (&"bob@example.com".into(), &"Hi B\u{f6}b & Co".into()));
     assert_eq!(json["html"], "<p>B\u{f6}b &amp; Co</p>", "escaped");
     assert_eq!(json["headers"], serde_json::json!([{ "name": "X-City", "value": "Rome" }]));

@@ -40,8 +40,7 @@ const WHEN: &[&str] = &[
     "  zone: UTC\n  when:\n    every:\n      period: 5400s\n      anchorTime: 2029-12-31T23:45:00Z\n",
     "  zone: Asia/Kathmandu\n  when:\n    at: 2030-02-03T04:05:06Z\n",
 ];
-const CONTENT: &str = "\
-  content:
+const CONTENT: &str = "  content:
     sender: News <news@example.com>
     replyTo: answers@example.com
     subject: \"Good morning: {{ name }}\"
@@ -59,8 +58,7 @@ const CONTENT: &str = "\
         value: \"7\"
     bulk: true
 ";
-const RECIPIENTS: &str = "\
-  audience:
+const RECIPIENTS: &str = "  audience:
     columns:
       - name
     recipients:

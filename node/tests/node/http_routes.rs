@@ -109,7 +109,7 @@ fn every_request_refuses_other_tokens_and_large_bodies() {
     let run = text(&sent.json()["message"]["run"]["run"]);
 
     let large = api.folder.path().join("large");
-    fs::write(&large, vec![b' '; 6 * 1024 * 1024]).expect("written");
+    fs::write(&large, vec![b' '; 17 * 1024 * 1024]).expect("written");
     let whole_part = api.folder.path().join("part");
     fs::write(&whole_part, vec![b'\n'; 65 * 1024 * 1024]).expect("written");
     let token = "Authorization: Bearer rvt_nothing";

@@ -115,7 +115,7 @@ fn what_is_wrong_with_a_message_is_named_and_nothing_is_sent() {
         api.curl("POST", "/v1/messages", &["-H", "Idempotency-Key: one", "-d", &with("key", json!("two")).to_string()]);
     assert_eq!(two.status, 400, "two keys: {two:?}");
     let large = api.folder.path().join("large");
-    fs::write(&large, with("to", json!(["a".repeat(5 * 1024 * 1024)])).to_string()).expect("written");
+    fs::write(&large, with("to", json!(["a".repeat(17 * 1024 * 1024)])).to_string()).expect("written");
     let data = format!("@{}", large.display());
     assert_eq!(api.curl("POST", "/v1/messages", &["--data-binary", &data]).status, 413);
     assert_eq!(api.curl("GET", "/v1/runs", &[]).json()["runs"], json!([]), "no run was opened");

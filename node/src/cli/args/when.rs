@@ -106,7 +106,7 @@ impl WhenArgs {
             ("when.daily.minute", self.daily.is_some()),
             ("when.daily.days", self.days.is_some()),
             ("when.every.period", self.every.is_some()),
-            ("when.every.anchor", self.anchor.is_some()),
+            ("when.every.anchor_time", self.anchor.is_some()),
         ];
         given.into_iter().filter_map(|(path, given)| given.then_some(path)).collect()
     }

@@ -276,7 +276,7 @@ mod tests {
             }))
         };
         let slow = tokio::time::timeout(minute, sent(drip(), minute, soon)).await.expect("it ends by itself");
-        assert!(slow.expect_err("too slow").message().contains("did not come within"));
+        assert!(slow.expect_err("too slow").message().contains("did not come in time"));
         let silent = sent(tokio_stream::pending(), soon, minute).await.expect_err("nothing comes");
         assert_eq!(silent.code(), Code::Unavailable, "it is tried again");
         assert!(silent.message().starts_with("the next piece of a part did not come"), "{silent:?}");

@@ -376,7 +376,7 @@ async fn backfill_opens_what_never_opened_and_nothing_twice() {
         ..request(0, "", true)
     };
     let ahead = node.schedules().backfill_schedule(ahead).await.expect_err("the future");
-    assert!(ahead.message().starts_with("from: lies ahead"), "{}", ahead.message());
+    assert!(ahead.message().starts_with("start_time: lies ahead"), "{}", ahead.message());
     node.stop().await;
 }
 
