@@ -75,7 +75,10 @@ fn recipient(line: &[u8]) -> Result<Recipient, String> {
 mod tests {
     use super::*;
 
-    fn all(text: &str) -> Result<Vec<(u64, Result<String, String>)>, BadRow> {
+    /// A line, and its key with its values or why it is no recipient.
+    type Line = (u64, Result<String, String>);
+
+    fn all(text: &str) -> Result<Vec<Line>, BadRow> {
         let (mut lines, mut read) = (JsonLines::new(text.as_bytes()), Vec::new());
         while let Some((line, row)) = lines.next()? {
             read.push((line, row.map(|row| format!("{} {}", row.key, row.values.join("/")))));

@@ -97,7 +97,7 @@ async fn commands_out_of_order_and_too_large_things_are_refused() {
     assert_eq!(client.ask("EHLO n\r\n").await, 250);
     assert_eq!(client.ask("RCPT TO:<a@x.test>\r\n").await, 503);
     assert_eq!(client.ask("DATA\r\n").await, 503);
-    assert_eq!(client.ask("MAIL FROM:<a@x.test> SIZE=10485761\r\n").await, 552);
+    assert_eq!(client.ask("MAIL FROM:<a@x.test> SIZE=20971521\r\n").await, 552);
     assert_eq!(client.ask("MAIL FROM:<\u{fc}@x.test>\r\n").await, 553);
     assert_eq!(client.ask("MAIL FROM:<\u{fc}@x.test> SMTPUTF8 BODY=8BITMIME SIZE=20971520\r\n").await, 250);
     assert_eq!(client.ask("MAIL FROM:<a@x.test>\r\n").await, 503);

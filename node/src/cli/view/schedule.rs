@@ -95,7 +95,7 @@ impl View for Schedule {
             ("when", when.into()),
             ("recipients", format::count(self.recipients.into()).into()),
         ];
-        policies_pairs(&self.policies.clone().unwrap_or_default(), &mut pairs);
+        policies_pairs(&self.policies.unwrap_or_default(), &mut pairs);
         pairs.push(("pool", self.pool.as_str().into()));
         if self.of_campaign {
             pairs.push(("campaign", format!("reveille campaign status {}", self.name).into()));

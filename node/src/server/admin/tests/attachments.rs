@@ -94,14 +94,14 @@ async fn update_keeps_files_by_their_hashes_and_replaced_ones_are_removed() {
     node.schedules().create_schedule(schedule("daily", vec![attachment("a.pdf", b"one")])).await.expect("created");
     let of_daily = shown(&node).await;
     let expected = Attachment { size: 3, ..by_hash("a.pdf", b"one") };
-    assert_eq!(of_daily, [expected.clone()], "never the data");
+    assert_eq!(of_daily, std::slice::from_ref(&expected), "never the data");
     let again = node.schedules().create_schedule(schedule("daily", of_daily)).await.expect("as it is shown");
     assert!(!again.into_inner().created);
 
     // Another field of the content changes nothing of them.
     let subject = Content { subject: "Other".to_owned(), ..Content::default() };
     update(&node, "content.subject", subject).await.expect("updated");
-    assert_eq!(shown(&node).await, [expected.clone()]);
+    assert_eq!(shown(&node).await, std::slice::from_ref(&expected));
     let both = content(vec![Attachment { size: 99, ..by_hash("renamed.pdf", b"one") }, attachment("b.pdf", b"two!")]);
     update(&node, "content.attachments", both).await.expect("updated");
     let sizes: Vec<_> = shown(&node).await.into_iter().map(|one| (one.name, one.size)).collect();
