@@ -72,6 +72,6 @@ mod tests {
     fn message_has_all_its_fields_in_their_order() {
         let opt_outs = [OptOut { recipient: "ann@example.com".to_owned(), index: 7, opt_out_time: None }];
         assert_eq!(csv(records(&opt_outs)), "recipient,index,optOutTime\nann@example.com,7,\n");
-        assert_eq!(csv(records::<OptOut>(&[])), "recipient,index,at\n");
+        assert_eq!(csv(records::<OptOut>(&[])), "recipient,index,optOutTime\n");
     }
 }
