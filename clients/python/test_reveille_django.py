@@ -51,12 +51,12 @@ class Backend(unittest.TestCase):
 
     def test_attachments_arrive_as_they_were_given(self):
         for _ in range(2):
-            email = EmailMessage("Hello", "Hello.", to=["py-file@example.com"], headers={"X-Reveille-Key": "py-file"})
+            email = EmailMessage("Hello", "Hello.", to=["dj-file@example.com"], headers={"X-Reveille-Key": "dj-file"})
             email.attach("Rechnung für Zoë.pdf", b"%PDF-1.7\n\x00\xff", "application/pdf")
             email.attach("a.txt", "naïve", "text/plain")
             email.attach("no-type.bin", b"\x00\x01", None)
             self.assertEqual(email.send(), 1)
-        files = {part.get_filename(): part for part in parsed("py-file@example.com").iter_attachments()}
+        files = {part.get_filename(): part for part in parsed("dj-file@example.com").iter_attachments()}
         self.assertEqual(files["Rechnung für Zoë.pdf"].get_content(), b"%PDF-1.7\n\x00\xff")
         self.assertEqual(files["Rechnung für Zoë.pdf"].get_content_type(), "application/pdf")
         self.assertEqual(files["a.txt"].get_payload(decode=True).decode(), "naïve")

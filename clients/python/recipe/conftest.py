@@ -38,7 +38,7 @@ class Node:
 
     def now(self):
         """Returns the time of the test clock."""
-        now = self.client.request("GET", "/v1/clock")["now"]
+        now = self.client.request("GET", "/v1/clock")["currentTime"]
         return datetime.fromisoformat(re.sub(r"(\.\d+)?Z$", "+00:00", now))
 
     def advance(self, duration):

@@ -24,7 +24,7 @@ class ReveilleNode
   end
 
   # Returns the time of the test clock.
-  def now = Time.iso8601(@client.request("GET", "/v1/clock")["now"])
+  def now = Time.iso8601(@client.request("GET", "/v1/clock")["currentTime"])
 
   # Moves the clock on, by `20h` or `90s`, and waits until what is due by then is sent.
   def advance(duration)
