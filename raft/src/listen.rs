@@ -134,7 +134,7 @@ impl Stream for Incoming {
     }
 }
 
-/// Notices a client that is gone without a word: HTTP/1.1 has no pings.
+/// Lets the system detect a dead client: HTTP/1.1 has no pings.
 fn keep_alive(stream: &TcpStream) -> io::Result<()> {
     sockopt::set_socket_keepalive(stream, true)?;
     sockopt::set_tcp_keepidle(stream, KEEP_ALIVE_AFTER)?;

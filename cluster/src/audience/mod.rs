@@ -240,8 +240,8 @@ impl AudienceStore {
         })
     }
 
-    /// Stores a part or an attachment, synced when this returns. Returns its hash. An intact file is not written again, but its
-    /// modification time is renewed, since it may be needed for a seal.
+    /// Stores a part or an attachment, synced when this returns. Returns its hash. An intact file is not written again,
+    /// but its modification time is renewed, since it may be needed for a seal or a content.
     ///
     /// # Errors
     /// Fails if the bytes are neither, or if the disk cannot store them.

@@ -34,9 +34,15 @@ struct Layers {
 }
 
 impl Layers {
-    fn of(attachments: &[Attachment]) -> Layers {
-        let related = attachments.iter().any(|attachment| attachment.content_id.is_some());
-        Layers { mixed: attachments.iter().any(|attachment| attachment.content_id.is_none()), related }
+    fn of<'a>(attachments: impl IntoIterator<Item = &'a Attachment>) -> Layers {
+        let mut layers = Layers { mixed: false, related: false };
+        for attachment in attachments {
+            match attachment.content_id {
+                Some(_) => layers.related = true,
+                None => layers.mixed = true,
+            }
+        }
+        layers
     }
 }
 
@@ -61,9 +67,9 @@ pub(super) fn begin(out: &mut Vec<u8>, attachments: &[Attachment], seed: &[u8; 3
 /// Returns what follows the bodies in each email of a content, with the bytes of its attachments in order. `seed` is that
 /// of the emails' stamps. Its lines end with CRLF, and none begins with a dot. Empty without attachments.
 pub fn end_of_emails(attachments: &[(Attachment, Vec<u8>)], seed: &[u8; 32]) -> Vec<u8> {
-    let all: Vec<Attachment> = attachments.iter().map(|(attachment, _)| attachment.clone()).collect();
-    let (layers, [mixed, related]) = (Layers::of(&all), boundaries(seed));
-    let mut out = Vec::with_capacity(end_len(&all));
+    let all = || attachments.iter().map(|(attachment, _)| attachment);
+    let (layers, [mixed, related]) = (Layers::of(all()), boundaries(seed));
+    let mut out = Vec::with_capacity(end_len(all()));
     let mut layer = |is_there: bool, boundary: &str, is_shown: bool| {
         for (attachment, bytes) in attachments.iter().filter(|(one, _)| one.content_id.is_some() == is_shown) {
             out.extend_from_slice(format!("\r\n--{boundary}\r\n").as_bytes());
@@ -79,9 +85,9 @@ pub fn end_of_emails(attachments: &[(Attachment, Vec<u8>)], seed: &[u8; 32]) -> 
 }
 
 /// Returns the length of [`end_of_emails`], or a little more.
-pub fn end_len(attachments: &[Attachment]) -> usize {
+pub fn end_len<'a>(attachments: impl IntoIterator<Item = &'a Attachment>) -> usize {
     let bytes = |size: u64| base64_len(usize::try_from(size).unwrap_or(usize::MAX));
-    attachments.iter().map(|one| bytes(one.size).saturating_add(PART_HEAD_BYTES)).fold(0, usize::saturating_add)
+    attachments.into_iter().map(|one| bytes(one.size).saturating_add(PART_HEAD_BYTES)).fold(0, usize::saturating_add)
 }
 
 fn part(out: &mut Vec<u8>, attachment: &Attachment, bytes: &[u8]) {

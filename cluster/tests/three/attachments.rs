@@ -1,6 +1,5 @@
 //! Attachments: stored on a majority before the entry that names them, and read by each worker (P20).
 
-use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use reveille_cluster::audience::{encode_attachment, spread};
@@ -10,15 +9,12 @@ use reveille_ledger::content::{Attachment, Content, ContentChoice};
 use reveille_ledger::ids::Hash;
 
 use crate::cluster::*;
+use crate::parts::{file, removed_and_damaged};
 use crate::reconciliation::*;
 use crate::support::schedule;
 
 const RECIPIENTS: u32 = 40;
 const DATA: &[u8] = &[b'%'; 100_000];
-
-fn file(cluster: &Cluster, index: usize, file: Hash) -> PathBuf {
-    cluster.nodes[index].data().join("parts").join(file.to_string())
-}
 
 /// Puts a file on a majority by this node, as the admin service does.
 pub async fn stored(cluster: &Cluster, index: usize, data: &[u8]) -> Hash {
@@ -73,15 +69,7 @@ async fn lacking_and_damaged_attachments_are_fetched_and_each_email_has_its_file
     let cluster = Cluster::start().await;
     let leads = cluster.leader().await;
     let name = stored(&cluster, leads, DATA).await;
-    let (gone, damaged) = ((leads + 1) % 3, (leads + 2) % 3);
-    let whole = std::fs::read(file(&cluster, leads, name)).expect("it was written");
-    for index in [gone, damaged] {
-        until("every node has it", || file(&cluster, index, name).exists().then_some(())).await;
-    }
-    std::fs::remove_file(file(&cluster, gone, name)).expect("it is there");
-    let mut other = whole.clone();
-    other[50_000] ^= 1;
-    std::fs::write(file(&cluster, damaged, name), other).expect("it is damaged");
+    let (gone, whole) = removed_and_damaged(&cluster, leads, name, 50_000).await;
     cluster.put(leads, relay(&cluster, 0)).await;
     cluster.put(leads, with_file(name, DATA.len())).await;
     all_arrive_once_with_the_file(&cluster, leads).await;

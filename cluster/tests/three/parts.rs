@@ -20,8 +20,24 @@ fn generated() -> GeneratedAudience {
     GeneratedAudience { seed: 7, recipients: RECIPIENTS, columns: vec!["name".to_owned()] }
 }
 
-fn file(cluster: &Cluster, index: usize, part: Hash) -> PathBuf {
-    cluster.nodes[index].data().join("parts").join(part.to_string())
+pub fn file(cluster: &Cluster, index: usize, file: Hash) -> PathBuf {
+    cluster.nodes[index].data().join("parts").join(file.to_string())
+}
+
+/// Removes a file from one follower, and damages it at this byte on the other one. Returns the first follower, and the
+/// bytes of the file.
+pub async fn removed_and_damaged(cluster: &Cluster, leads: usize, name: Hash, byte: usize) -> (usize, Vec<u8>) {
+    let (gone, damaged) = ((leads + 1) % 3, (leads + 2) % 3);
+    let whole = std::fs::read(file(cluster, leads, name)).expect("it was written");
+    // A majority is enough for the entry that names it. The third node stores the file later.
+    for index in [gone, damaged] {
+        until("every node has it", || file(cluster, index, name).exists().then_some(())).await;
+    }
+    std::fs::remove_file(file(cluster, gone, name)).expect("it is there");
+    let mut other = whole.clone();
+    other[byte] ^= 1;
+    std::fs::write(file(cluster, damaged, name), other).expect("it is damaged");
+    (gone, whole)
 }
 
 async fn all_arrive_once(cluster: &Cluster, index: usize) {
@@ -56,17 +72,8 @@ async fn lacking_part_is_fetched_and_no_recipient_is_lost() {
     let cluster = Cluster::start().await;
     let leads = cluster.leader().await;
     let (part, to) = sealed(&cluster, leads, &generated()).await;
-    let (gone, damaged) = ((leads + 1) % 3, (leads + 2) % 3);
-    let whole = std::fs::read(file(&cluster, leads, part)).expect("it was written");
-    // The seal needs a majority only. The third node stores the part later.
-    for index in [gone, damaged] {
-        until("every node has it", || file(&cluster, index, part).exists().then_some(())).await;
-    }
-    std::fs::remove_file(file(&cluster, gone, part)).expect("it is there");
-    let mut other = whole.clone();
-    let last = other.len() - 1;
-    other[last] ^= 1;
-    std::fs::write(file(&cluster, damaged, part), other).expect("it is damaged");
+    let last = std::fs::metadata(file(&cluster, leads, part)).expect("it was written").len() as usize - 1;
+    let (gone, whole) = removed_and_damaged(&cluster, leads, part, last).await;
     cluster.put(leads, relay(&cluster, 0)).await;
     cluster.put(leads, schedule_to(to)).await;
     let is_whole = |index| std::fs::read(file(&cluster, index, part)).is_ok_and(|bytes| bytes == whole);

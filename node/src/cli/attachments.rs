@@ -8,7 +8,9 @@ use reveille_proto::admin::v1::Attachment;
 
 use super::failure::Failure;
 
-/// Media types by extension. Other files are `application/octet-stream`.
+/// Media type of a file that no other is known of.
+pub const OCTETS: &str = "application/octet-stream";
+/// Media types by extension. Other files are [`OCTETS`].
 const TYPES: &[(&str, &str)] = &[
     ("csv", "text/csv"),
     ("docx", "application/vnd.openxmlformats-officedocument.wordprocessingml.document"),
@@ -70,7 +72,7 @@ fn split(given: &str) -> (&Path, &str) {
 fn type_of(path: &Path) -> &'static str {
     let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
     let known = TYPES.iter().find(|(known, _)| known.eq_ignore_ascii_case(extension));
-    known.map_or("application/octet-stream", |(_, content_type)| content_type)
+    known.map_or(OCTETS, |(_, content_type)| content_type)
 }
 
 #[cfg(test)]

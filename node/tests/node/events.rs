@@ -169,14 +169,7 @@ async fn reader_misses_nothing_and_reads_nothing_twice_across_three_killed_leade
             reader.take();
             reader.events.len() >= before + EVENTS_OF_SMALL_RUN
         });
-        let mut leader = None;
-        until("a leader", || {
-            let status = Process::reveille_at(folder.path(), &endpoints, "cluster status -o json");
-            let status: Value = serde_json::from_str(&status.stdout).unwrap_or_default();
-            leader = NAMES.iter().position(|name| status["leader"] == *name);
-            leader.is_some()
-        });
-        let leader = leader.expect("a leader");
+        let leader = Process::leader(&nodes, NAMES);
         nodes[leader].kill();
         if kill == 1 {
             reader.kill();

@@ -7,7 +7,7 @@ use std::fs;
 use serde_json::{Value, json};
 
 use crate::http_json::{Answer, Api, Curl, schedule};
-use crate::process::{Process, until};
+use crate::process::Process;
 
 /// A request of the description.
 struct Operation {
@@ -319,17 +319,7 @@ fn write_has_one_effect_while_leaders_are_killed() {
             })
         });
         for _ in 0..2 {
-            let mut leads = None;
-            until("a leader", || {
-                let status = nodes[0].reveille("cluster status -o json").stdout;
-                let status: Value = serde_json::from_str(&status).unwrap_or_default();
-                leads = NAMES.iter().position(|name| status["leader"] == *name);
-                leads.is_some()
-            });
-            let place = leads.expect("a leader");
-            nodes[place].kill();
-            std::thread::sleep(std::time::Duration::from_secs(2));
-            nodes[place] = nodes[place].again(folder.path(), NAMES[place]);
+            Process::replace_leader(&mut nodes, NAMES);
         }
         calls.map(|call| call.join().expect("each is done"))
     });

@@ -20,8 +20,8 @@ fn message(to: &str) -> Value {
 }
 
 /// Starts a mailbox as the relay of this node's cluster.
-fn mailbox(runtime: &Runtime, node: &Process) -> Sink {
-    let sink = runtime.block_on(async { Sink::start(SinkOptions::default()) }).expect("a mailbox");
+pub fn mailbox(runtime: &Runtime, node: &Process, options: SinkOptions) -> Sink {
+    let sink = runtime.block_on(async { Sink::start(options) }).expect("a mailbox");
     let port = sink.address().port();
     let added = node.reveille(&format!("relay add mailbox --host 127.0.0.1 --port {port} --tls none"));
     assert_eq!(added.code, Some(0), "{added:?}");
@@ -38,7 +38,7 @@ fn sent(answer: &Answer) -> (u16, bool, String) {
 #[test]
 fn message_is_sent_once_shown_and_cancelled_by_curl() {
     let (api, runtime) = (Api::start(), Runtime::new().expect("a runtime"));
-    let sink = mailbox(&runtime, &api.node);
+    let sink = mailbox(&runtime, &api.node, SinkOptions::default());
     let ann = message("ann@example.com").to_string();
     let send = |key: &str, body: &str| {
         let key = format!("Idempotency-Key: {key}");
@@ -172,7 +172,7 @@ fn each_message_comes_once_while_leaders_are_killed() {
     const NAMES: [&str; 3] = ["one", "two", "three"];
     let (folder, runtime) = (tempfile::tempdir().expect("a folder"), Runtime::new().expect("a runtime"));
     let mut nodes = Process::cluster(folder.path(), NAMES, &[]);
-    let sink = mailbox(&runtime, &nodes[0]);
+    let sink = mailbox(&runtime, &nodes[0], SinkOptions::default());
     let client = Curl::of(folder.path(), &nodes[0]);
     let addresses: Vec<String> = nodes.iter().map(|node| node.admin.clone()).collect();
     let done = Arc::new(AtomicUsize::new(0));
@@ -189,17 +189,7 @@ fn each_message_comes_once_while_leaders_are_killed() {
         .collect();
     for kill in 1..=2 {
         until("some are taken", || done.load(Ordering::Relaxed) >= kill * CLIENTS * MESSAGES / 4);
-        let mut leads = None;
-        until("a leader", || {
-            let status = nodes[0].reveille("cluster status -o json").stdout;
-            let status: Value = serde_json::from_str(&status).unwrap_or_default();
-            leads = NAMES.iter().position(|name| status["leader"] == *name);
-            leads.is_some()
-        });
-        let place = leads.expect("a leader");
-        nodes[place].kill();
-        std::thread::sleep(std::time::Duration::from_secs(2));
-        nodes[place] = nodes[place].again(folder.path(), NAMES[place]);
+        Process::replace_leader(&mut nodes, NAMES);
     }
     for client in clients {
         client.join().expect("every message is taken");

@@ -92,6 +92,27 @@ impl Process {
         nodes.try_into().unwrap_or_else(|_| panic!("{N} nodes"))
     }
 
+    /// Returns the place of the leader among these nodes. Waits until one of them names it.
+    pub fn leader<const N: usize>(nodes: &[Process; N], names: [&str; N]) -> usize {
+        let endpoints = nodes.each_ref().map(|node| node.admin.as_str()).join(",");
+        let mut leads = None;
+        until("a leader", || {
+            let status = Process::reveille_at(&nodes[0].folder, &endpoints, "cluster status -o json");
+            let status: serde_json::Value = serde_json::from_str(&status.stdout).unwrap_or_default();
+            leads = names.iter().position(|name| status["leader"] == *name);
+            leads.is_some()
+        });
+        leads.expect("a leader")
+    }
+
+    /// Kills the leader of these nodes, and starts it again after two seconds.
+    pub fn replace_leader<const N: usize>(nodes: &mut [Process; N], names: [&str; N]) {
+        let place = Process::leader(nodes, names);
+        nodes[place].kill();
+        std::thread::sleep(Duration::from_secs(2));
+        nodes[place] = nodes[place].again(&nodes[place].folder, names[place]);
+    }
+
     /// Returns a token that admits one node. Waits until there is a leader.
     pub fn join_token(&self) -> String {
         until("a leader", || self.reveille("schedule list").code == Some(0));

@@ -1,15 +1,17 @@
-//! Two servers that trigger one job at the same time, each with links of its own, as two web servers with one cron line do.
+//! Two servers that trigger one job at the same time, each with links of its own, as two web servers with one cron line
+//! do.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::{Child, Stdio};
 use std::sync::Barrier;
 use std::time::Duration;
 
-use reveille_sink::{Sink, SinkOptions};
+use reveille_sink::SinkOptions;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
 use crate::http_json::{Answer, Curl};
+use crate::messages::mailbox;
 use crate::process::{Process, until};
 
 const JOBS: usize = 200;
@@ -55,11 +57,7 @@ fn trigger(client: &Curl, address: &str, body: &Value, killed_after: Option<Dura
 fn two_servers_with_different_links_open_one_run_with_the_links_of_the_first() {
     let (folder, runtime) = (tempfile::tempdir().expect("a folder"), Runtime::new().expect("a runtime"));
     let nodes = Process::cluster(folder.path(), ["one", "two", "three"], &[]);
-    let options = SinkOptions { excerpt_bytes: 200, ..SinkOptions::default() };
-    let sink = runtime.block_on(async { Sink::start(options) }).expect("a sink");
-    let port = sink.address().port();
-    let added = nodes[0].reveille(&format!("relay add main --host 127.0.0.1 --port {port} --tls none"));
-    assert_eq!(added.code, Some(0), "{added:?}");
+    let sink = mailbox(&runtime, &nodes[0], SinkOptions { excerpt_bytes: 200, ..SinkOptions::default() });
     let client = Curl::of(folder.path(), &nodes[0]);
     let schedule = json!({
         "name": "job",
@@ -67,7 +65,7 @@ fn two_servers_with_different_links_open_one_run_with_the_links_of_the_first() {
         "zone": "UTC",
         "policies": { "overlap": "OVERLAP_ALLOW" },
         "content": { "sender": "jobs@example.com", "subject": "Your link", "text": "{{ link }}" },
-        "audience": { "columns": ["link"], "recipients": [{ "address": "nobody@example.com", "values": ["none"] }] },
+        "audience": { "columns": ["link"], "recipients": [{ "address": "daily@example.com", "values": ["none"] }] },
     });
     let made = client.call(&nodes[0].admin, "POST", "/v1/schedules", &["-d", &schedule.to_string()]);
     assert_eq!(made.as_ref().map(|answer| answer.status), Ok(200), "{made:?}");

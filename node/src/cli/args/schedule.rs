@@ -387,8 +387,8 @@ pub struct ContentChange {
     /// A header field; may be repeated, and replaces all of them
     #[arg(long = "header", value_name = "NAME=VALUE", value_parser = parse_pair)]
     pub headers: Vec<(String, String)>,
-    /// A file that each email carries, with its media type if the extension does not say it; may be repeated, and replaces all of
-    /// them
+    /// A file that each email carries, with its media type if the extension does not say it; may be repeated, and
+    /// replaces all of them
     #[arg(long = "attach", value_name = "FILE[:TYPE]")]
     pub attachments: Vec<String>,
     /// Bulk mail: each carries the header by which mail programs opt out at a click (List-Unsubscribe)

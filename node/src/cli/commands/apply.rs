@@ -55,7 +55,9 @@ pub async fn diff(context: &CommandContext<'_>, tenant: &str, what: &ManifestFil
     let differs = |view: &AppliedView| matches!(view.outcome, Outcome::WouldCreate | Outcome::WouldUpdate);
     match context.terminal.format() {
         Format::Table => {
-            let lines = done.iter().flat_map(|one| one.view.difference(&one.whole)).collect::<Vec<_>>();
+            let whole = |document: &Document| write::yaml(&document.kind.document(document.kind.spec(&document.spec)));
+            let each = documents.iter().zip(&done);
+            let lines = each.flat_map(|(document, one)| one.view.difference(&whole(document))).collect::<Vec<_>>();
             context.terminal.lines(&lines)?;
         }
         _ => list(context, &done.iter().map(|one| one.view.clone()).collect::<Vec<_>>(), differs)?,
@@ -71,8 +73,6 @@ pub async fn diff(context: &CommandContext<'_>, tenant: &str, what: &ManifestFil
 /// Result for one document.
 struct Done {
     view: AppliedView,
-    /// The whole document as YAML, from which the difference is printed.
-    whole: String,
     failure: Option<Failure>,
 }
 
@@ -82,8 +82,7 @@ async fn take(context: &CommandContext<'_>, documents: &[Document], make: bool) 
     let mut all: Vec<Done> = Vec::with_capacity(documents.len());
     let mut stopped = false;
     for document in documents {
-        let whole = write::yaml(&document.kind.document(document.kind.spec(&document.spec)));
-        let mut done = Done { view: AppliedView::of(document), whole, failure: None };
+        let mut done = Done { view: AppliedView::of(document), failure: None };
         if !stopped {
             match attempt(context, document, make).await {
                 Ok(plan) => {

@@ -12,12 +12,10 @@ use serde_json::Value;
 
 use super::tree::Node;
 use crate::api_json::descriptor;
+use crate::cli::attachments::OCTETS;
 
 /// Fields of a request that are of the call. They are no keys of a document.
 const OF_THE_CALL: [&str; 3] = ["request_id", "validate_only", "etag"];
-
-/// Media type of an attachment that names none.
-const OCTETS: &str = "application/octet-stream";
 
 /// The kind of object that a document describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]

@@ -5,7 +5,6 @@
 //! names.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::ErrorKind;
 use std::sync::Arc;
 
 use reveille_cluster::audience::{encode_attachment, spread};
@@ -78,18 +77,11 @@ impl Admin {
         if needed.is_empty() {
             return Ok(());
         }
-        let (context, files) = (Arc::clone(&self.context), brought);
-        let put = move || files.values().try_for_each(|file| context.parts.put(file).map(drop));
+        let context = Arc::clone(&self.context);
+        let put = move || brought.values().try_for_each(|file| context.parts.put(file).map(drop));
         let stored = tokio::task::spawn_blocking(put).await;
-        stored.unwrap_or_else(|panic| Err(std::io::Error::other(panic))).map_err(|error| {
-            let name = &self.context.introduction.name;
-            let next = match error.kind() {
-                ErrorKind::StorageFull | ErrorKind::QuotaExceeded => format!("free space on that volume of {name}"),
-                _ => "reveille doctor".to_owned(),
-            };
-            let message = format!("{name} cannot write an attachment: {error}");
-            ApiError::new(Code::Unavailable, ErrorReason::NoQuorum, message).next(&next)
-        })?;
+        let stored = stored.unwrap_or_else(|panic| Err(std::io::Error::other(panic)));
+        stored.map_err(|error| self.not_kept("an attachment", &error))?;
         let needed: Vec<Hash> = needed.into_iter().collect();
         let missing = spread(&self.context, &needed).await.map_err(|error| not_written(&error))?;
         if let Some(file) = missing.first() {

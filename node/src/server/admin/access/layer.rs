@@ -166,12 +166,13 @@ impl Authenticator {
 
     /// Returns the owner of a token.
     fn owner(&self, given: &GivenToken) -> ApiResult<CallerIdentity> {
-        // Without a token in its state, the node is joining or being founded.
-        self.has_tokens().then_some(()).ok_or_else(token_errors::no_tokens_yet)?;
-        let known = self.context.replica.read(|ledger| {
+        let (known, is_ready) = self.context.replica.read(|ledger| {
             let known = given.id().and_then(|id| ledger.tokens().get(&id));
-            known.filter(|known| known.is_valid(ledger.head().now)).map(|known| known.grant.clone())
+            let known = known.filter(|known| known.is_valid(ledger.head().now));
+            (known.map(|known| known.grant.clone()), !ledger.tokens().is_empty())
         });
+        // Without a token in its state, the node is joining or being founded.
+        is_ready.then_some(()).ok_or_else(token_errors::no_tokens_yet)?;
         let GivenToken::Token(token) = given else { return Err(token_errors::token_not_valid()) };
         // An unknown id takes the same time as a wrong secret.
         let hash = known.as_ref().map_or(Hash([0; 32]), |grant| grant.hash);

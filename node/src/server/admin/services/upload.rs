@@ -18,7 +18,7 @@ use reveille_proto::admin::v1::{
 };
 use reveille_raft::crash;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
-use tokio::time::{Instant as Moment, timeout, timeout_at};
+use tokio::time::{timeout, timeout_at};
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_stream::{Stream, StreamExt as _};
 use tonic::{Code, Status, Streaming};
@@ -82,15 +82,7 @@ impl Admin {
             Err(error) if error.kind() == ErrorKind::InvalidData => {
                 return Err(ApiError::of_field("piece", format!("{what}: {error}")));
             }
-            Err(error) => {
-                let name = &self.context.introduction.name;
-                let message = format!("{name} cannot write {what}: {error}");
-                let next = match error.kind() {
-                    ErrorKind::StorageFull | ErrorKind::QuotaExceeded => format!("free space on that volume of {name}"),
-                    _ => "reveille doctor".to_owned(),
-                };
-                return Err(ApiError::new(Code::Unavailable, ErrorReason::NoQuorum, message).next(&next));
-            }
+            Err(error) => return Err(self.not_kept(what, &error)),
         }
         let missing = spread(&self.context, &[part]).await.map_err(|error| not_written(&error))?;
         if !missing.is_empty() {
@@ -100,6 +92,17 @@ impl Admin {
         }
         crash::point("admin.upload-part");
         Ok(())
+    }
+
+    /// Returns the error of a file that this node cannot write. `what` names it.
+    pub(crate) fn not_kept(&self, what: &str, error: &std::io::Error) -> ApiError {
+        let name = &self.context.introduction.name;
+        let next = match error.kind() {
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => format!("free space on that volume of {name}"),
+            _ => "reveille doctor".to_owned(),
+        };
+        let message = format!("{name} cannot write {what}: {error}");
+        ApiError::new(Code::Unavailable, ErrorReason::NoQuorum, message).next(&next)
     }
 
     pub(crate) async fn seal_audience(
@@ -202,7 +205,7 @@ async fn sent(
     piece_within: Duration,
     part_within: Duration,
 ) -> Result<Sent, Status> {
-    let ends = Moment::now() + part_within;
+    let ends = tokio::time::Instant::now() + part_within;
     let (mut named, mut bytes): (Option<(Hash, u32)>, Vec<u8>) = (None, Vec::new());
     loop {
         let Some(next) = next_piece(&mut pieces, piece_within, ends).await? else { break };
@@ -223,7 +226,7 @@ async fn sent(
 pub(super) async fn next_piece<T>(
     pieces: &mut (impl Stream<Item = Result<T, Status>> + Unpin),
     within: Duration,
-    ends: Moment,
+    ends: tokio::time::Instant,
 ) -> Result<Option<T>, Status> {
     let late = |_| {
         // The connection may recover, so the error suggests another attempt.
