@@ -1,6 +1,6 @@
-//! Crash suspects: recipients that were being prepared when their owner crashed (P12). A suspect is composed alone, and is
-//! dead after a second crash in which nothing else was open. Crashes are simulated by writing the journal that a killed
-//! process leaves. Each incarnation has its own runtime, which ends with it.
+//! Crash suspects: recipients that were being prepared when their owner crashed (P12). A suspect is composed alone, and
+//! is dead after a second crash in which nothing else was open. Crashes are simulated by writing the journal that a
+//! killed process leaves. Each incarnation has its own runtime, which ends with it.
 
 mod support;
 

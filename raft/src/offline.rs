@@ -1,5 +1,5 @@
-//! Data folders of nodes that do not run: the first folder of a cluster that begins with a state, and what the folder of
-//! a lost node has.
+//! Data folders of nodes that do not run: the first folder of a cluster that begins with a state, and what the folder
+//! of a lost node has.
 //!
 //! The commands `restore` and `recover` call it. A folder that is read stays as it is: its log is opened in memory,
 //! because opening a log repairs its end.

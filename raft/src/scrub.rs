@@ -1,5 +1,5 @@
-//! Checks and repairs the files at rest of a replica: the log, the snapshots and the archive. Called by the scrub of the
-//! node, which decides when and how fast.
+//! Checks and repairs the files at rest of a replica: the log, the snapshots and the archive. Called by the scrub of
+//! the node, which decides when and how fast.
 //!
 //! A check reads the disk, and not the system's memory. A damaged file is needed only at a start, or by a peer, so the
 //! node goes on. New snapshots replace a damaged snapshot, and also a damaged segment of the log: what is applied is in

@@ -1,6 +1,6 @@
 //! Updates the parts and attachments of a node to the ledger: missing files are fetched from a peer, and files that are
-//! not needed are removed (P20). So a new member, a member that was away, and one with a faulty disk all get their files
-//! in the same way. Blocks of the archive that the node cannot read are fetched likewise (P24).
+//! not needed are removed (P20). So a new member, a member that was away, and one with a faulty disk all get their
+//! files in the same way. Blocks of the archive that the node cannot read are fetched likewise (P24).
 
 use std::collections::BTreeSet;
 use std::io;

@@ -1,8 +1,8 @@
 //! Makes a backup of a running node: a snapshot, the blocks of the archive and the audience parts that it names.
 //!
 //! A file that the target has is not copied again. Because pruning may run on another machine at the same time, a file
-//! counts as present only if the newest verified backup names it, which no pruning removes, or if it is younger than what
-//! pruning removes. The manifest is written last. Then everything is read back.
+//! counts as present only if the newest verified backup names it, which no pruning removes, or if it is younger than
+//! what pruning removes. The manifest is written last. Then everything is read back.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;

@@ -1,11 +1,11 @@
 //! Backups: copies of the whole state at another place, from which a new cluster can be made.
 //!
-//! A node makes a backup of its snapshot ([`create()`]) at a [`BackupTarget`] that its configuration names, and reads it
-//! back whole ([`verify()`]). Between backups the leader adds each opt-out to the same target ([`opt_outs`]). The
+//! A node makes a backup of its snapshot ([`create()`]) at a [`BackupTarget`] that its configuration names, and reads
+//! it back whole ([`verify()`]). Between backups the leader adds each opt-out to the same target ([`opt_outs`]). The
 //! commands that restore use the same functions, without a node.
 //!
-//! Invariants: a backup has a manifest only after all its files are there; what another backup needs is never changed or
-//! removed; keys and passwords are in no backup. Everything blocks, and runs on threads of its own.
+//! Invariants: a backup has a manifest only after all its files are there; what another backup needs is never changed
+//! or removed; keys and passwords are in no backup. Everything blocks, and runs on threads of its own.
 //!
 //! Reading order: `target`, `address`, `bucket`, `manifest`, `verify`, `create`, `list`, `prune`, `opt_outs`,
 //! `stream`, `runner` (in a node), `restore`.

@@ -1,8 +1,9 @@
 //! Opt-outs between backups: files with each opt-out, and each one that was taken back, at the target of the backups.
 //!
 //! `optouts/<cluster>-<first>-<last>.jsonl` has what changed by the entries `first` to `last`; a range without a change
-//! has no file of its own, and belongs to the next one. So a new leader finds the place to go on in the names of the files,
-//! and ranges that two leaders wrote overlap without harm. A file ends with the hash of its lines, as a manifest does.
+//! has no file of its own, and belongs to the next one. So a new leader finds the place to go on in the names of the
+//! files, and ranges that two leaders wrote overlap without harm. A file ends with the hash of its lines, as a manifest
+//! does.
 
 use std::io::ErrorKind;
 
@@ -80,8 +81,8 @@ fn spans(target: &dyn BackupTarget, cluster: ClusterId) -> Result<Vec<Span>, Bac
     Ok(spans)
 }
 
-/// Returns the last entry whose changes are at the target, in a file or in a backup. `None`: there is no backup yet, and
-/// nothing to add to.
+/// Returns the last entry whose changes are at the target, in a file or in a backup. `None`: there is no backup yet,
+/// and nothing to add to.
 ///
 /// # Errors
 /// [`BackupError::Target`].

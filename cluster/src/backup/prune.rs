@@ -26,8 +26,8 @@ pub struct PrunedBackups {
     pub bytes: u64,
 }
 
-/// Removes the backups of a cluster that are older than its `keep` newest verified ones, then files that no backup of any
-/// cluster names. A backup is never removed for one that was not verified. Safe beside a node that makes a backup.
+/// Removes the backups of a cluster that are older than its `keep` newest verified ones, then files that no backup of
+/// any cluster names. A backup is never removed for one that was not verified. Safe beside a node that makes a backup.
 ///
 /// # Errors
 /// [`BackupError`]; `Damaged` if a manifest cannot be read: then it is not known what it names.

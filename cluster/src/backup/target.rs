@@ -88,8 +88,8 @@ pub struct FolderTarget {
 }
 
 impl FolderTarget {
-    /// Returns the target in this folder. The folder itself must exist when something is written: it may be the place of
-    /// a mount.
+    /// Returns the target in this folder. The folder itself must exist when something is written: it may be the place
+    /// of a mount.
     pub fn new(root: &Path) -> FolderTarget {
         FolderTarget { root: root.to_owned() }
     }

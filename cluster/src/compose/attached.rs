@@ -64,8 +64,8 @@ pub(super) fn begin(out: &mut Vec<u8>, attachments: &[Attachment], seed: &[u8; 3
     }
 }
 
-/// Returns what follows the bodies in each email of a content, with the bytes of its attachments in order. `seed` is that
-/// of the emails' stamps. Its lines end with CRLF, and none begins with a dot. Empty without attachments.
+/// Returns what follows the bodies in each email of a content, with the bytes of its attachments in order. `seed` is
+/// that of the emails' stamps. Its lines end with CRLF, and none begins with a dot. Empty without attachments.
 pub fn end_of_emails(attachments: &[(Attachment, Vec<u8>)], seed: &[u8; 32]) -> Vec<u8> {
     let all = || attachments.iter().map(|(attachment, _)| attachment);
     let (layers, [mixed, related]) = (Layers::of(all()), boundaries(seed));

@@ -154,8 +154,8 @@ async fn advance_once(context: &NodeContext, to: Time, jump: bool) -> Result<(),
     }
 }
 
-/// Returns true if the clock has already reached `to`, by a repeated proposal or by itself, or if a schedule or a message
-/// is due before it.
+/// Returns true if the clock has already reached `to`, by a repeated proposal or by itself, or if a schedule or a
+/// message is due before it.
 fn is_overtaken(ledger: &Ledger, to: Time) -> bool {
     let due = ledger.due().next().map(|(due, _)| due);
     let due = due.into_iter().chain(ledger.next_start(ledger.head().now)).any(|due| due < to);

@@ -1,8 +1,8 @@
 //! Cache of values that are expensive to make: each is made once and kept within a limit of bytes.
 //!
 //! Used for decoded audiences, compiled contents, encoded attachments and heads of audience parts. Each value is made
-//! under the lock of its own cell: callers that need the same value wait for it, others continue. The least recently used
-//! values are removed first.
+//! under the lock of its own cell: callers that need the same value wait for it, others continue. The least recently
+//! used values are removed first.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

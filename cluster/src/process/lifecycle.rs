@@ -97,9 +97,9 @@ pub struct NodeRuntime {
 }
 
 impl NodeRuntime {
-    /// Starts the actor that runs this node's leaderships, and the one that follows rotations of the authority. A cluster
-    /// needs a leader before a node can register with it, so this comes first. Must be called after the replica has
-    /// started. It uses the replica's runtime: a leader's work must not wait for its workers.
+    /// Starts the actor that runs this node's leaderships, and the one that follows rotations of the authority. A
+    /// cluster needs a leader before a node can register with it, so this comes first. Must be called after the replica
+    /// has started. It uses the replica's runtime: a leader's work must not wait for its workers.
     pub fn start_leadership_actor(context: &Arc<NodeContext>) -> LeadershipHandle {
         let (supervisor, stop) = (Supervisor::new(), CancellationToken::new());
         let (led, ending) = (Arc::clone(context), stop.clone());

@@ -91,8 +91,8 @@ async fn composed(
     let prepared = catch_unwind(AssertUnwindSafe(|| prepare(context, claim, recipient)));
     match turn {
         SessionTurn::First => append(JournalStep::Composed).map_err(|_| journal_failed())?,
-        // The `begin` before it is near. A crash until then makes the recipient a suspect in vain, which costs a claim of
-        // its own. A suspect, whose next crash may make it dead, is always the first.
+        // The `begin` before it is near. A crash until then makes the recipient a suspect in vain, which costs a claim
+        // of its own. A suspect, whose next crash may make it dead, is always the first.
         SessionTurn::Next => context.journal.append_with_next(recipient.claimed_slot, JournalStep::Composed),
     }
     let (handoff, mut email) = prepared.unwrap_or_else(|_| Err(not_composed("preparing it panicked")))?;

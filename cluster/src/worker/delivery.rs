@@ -65,8 +65,8 @@ async fn next_email(
 }
 
 /// Returns true if this recipient may be the next one of a session in use, and fills `admitted` by `admit` if it is
-/// empty. A crash suspect never is: it is composed alone (P12), which would hold up the email before it. Nor is one with
-/// attachments: it could wait for the memory that the email before it has.
+/// empty. A crash suspect never is: it is composed alone (P12), which would hold up the email before it. Nor is one
+/// with attachments: it could wait for the memory that the email before it has.
 fn may_be_next<P>(recipient: &ClaimedRecipient, admitted: &mut Option<P>, admit: impl FnOnce() -> Option<P>) -> bool {
     let fits = !recipient.is_crash_suspect && !recipient.has_attachments;
     if fits && admitted.is_none() {

@@ -1,7 +1,7 @@
 //! A real Postfix with TLS and SASL, whose mailbox takes every email for `example.net`.
 //!
-//! It has its own configuration, queue, certificate and users, in a temporary folder. It stops with the test, even if the
-//! test fails. Without Postfix, Cyrus' sasldb or root rights the test is skipped with a message (Debian: `postfix`,
+//! It has its own configuration, queue, certificate and users, in a temporary folder. It stops with the test, even if
+//! the test fails. Without Postfix, Cyrus' sasldb or root rights the test is skipped with a message (Debian: `postfix`,
 //! `sasl2-bin`, `libsasl2-modules`).
 
 use std::fs;

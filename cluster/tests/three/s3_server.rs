@@ -24,8 +24,8 @@ pub struct S3Server {
 }
 
 impl S3Server {
-    /// Starts a server that keeps its files in `folder`. `flags` are more flags, such as those for a certificate. Returns
-    /// `None` if this machine has none, and prints why.
+    /// Starts a server that keeps its files in `folder`. `flags` are more flags, such as those for a certificate.
+    /// Returns `None` if this machine has none, and prints why.
     pub fn start(folder: &Path, flags: &[&str]) -> Option<S3Server> {
         let known = Command::new("rclone").args(["serve", "s3", "--help"]).output();
         if !known.is_ok_and(|known| known.status.success()) {

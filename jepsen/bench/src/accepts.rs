@@ -159,8 +159,8 @@ fn rate_between(sorted_us: &[i64], from_us: i64, until_us: i64) -> Option<f64> {
     (from_us < until_us).then(|| (before(until_us) - before(from_us)) * 1e6 / (until_us - from_us) as f64)
 }
 
-/// Returns the rate before an event, the rate from then until its end or the last email, and the ratio of both. The first
-/// [`WARM_UP_MS`] of sending do not count. `None`: no email.
+/// Returns the rate before an event, the rate from then until its end or the last email, and the ratio of both. The
+/// first [`WARM_UP_MS`] of sending do not count. `None`: no email.
 pub fn rates_around(sorted_us: &[i64], from_us: i64, until_us: i64) -> Option<Value> {
     let (begun_us, ended_us) = (sorted_us.first()? + WARM_UP_MS * 1_000, *sorted_us.last()?);
     let before = rate_between(sorted_us, begun_us, from_us);

@@ -59,8 +59,8 @@ pub struct Args {
     /// Sessions of each node to the sink
     #[arg(long, default_value_t = SESSIONS, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub sessions: u32,
-    /// The relay's rate in emails a second, over all nodes; 0: unlimited. A rate below what the machine can do shows what
-    /// other work costs where the relay is the bottleneck
+    /// The relay's rate in emails a second, over all nodes; 0: unlimited. A rate below what the machine can do shows
+    /// what other work costs where the relay is the bottleneck
     #[arg(long, default_value_t = 0, value_name = "PER_SECOND", value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
     pub rate: u32,
     /// The sink delays its replies by this time, in milliseconds, as a remote relay does

@@ -1,5 +1,5 @@
-//! `messages`: measures how many messages with a key a second the cluster takes by JSON over HTTP, and how long an answer
-//! takes. A call is answered when the message is on the disks of a majority.
+//! `messages`: measures how many messages with a key a second the cluster takes by JSON over HTTP, and how long an
+//! answer takes. A call is answered when the message is on the disks of a majority.
 //!
 //! The result is valid if each message arrived exactly once, although some of the calls are repeated with their keys.
 

@@ -2,8 +2,8 @@
 //! the checker judges a run only by its history.
 //!
 //! The first line is the [`Header`], each other line an [`Event`], and the last line [`Ended`]. The order of the other
-//! events has no meaning, since several observers write. An instant (`…_ns`) counts nanoseconds since the beginning of
-//! the history on one clock: CLOCK_BOOTTIME of the machine that judges, or virtual time. Events before the beginning
+//! events has no meaning, since several observers write. An instant (`…_ns`) counts nanoseconds since the beginning
+//! of the history on one clock: CLOCK_BOOTTIME of the machine that judges, or virtual time. Events before the beginning
 //! are at 0. A civil instant (`…_unix_ms`) counts milliseconds since 1970 UTC.
 //!
 //! Events that were not observed are left out. If [`Ended::missing`] names any of them, an invariant without a

@@ -124,8 +124,8 @@ pub async fn create(
     call(admin, load, what, create).await
 }
 
-/// Makes the calls `call(client, 0..batch)`, `call(client, batch..2 * batch)` …. Each client makes its next call after
-/// the answer to the last one.
+/// Makes the calls `call(client, 0..batch)`, `call(client, batch..2 * batch)` …. Each client makes its next call
+/// after the answer to the last one.
 ///
 /// # Errors
 /// Fails as soon as one of the calls fails.

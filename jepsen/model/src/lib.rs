@@ -3,9 +3,9 @@
 //! This crate states the rules of the ledger, the gate and the barrier (P1 to P25 in `docs/protocol.md`) in the
 //! smallest form.
 //! [stateright] tries every order of events. Two nodes may each lead and own claims. Deposed leaders do not know it.
-//! Processes lag, freeze, crash and return. Settles arrive late and repeatedly. Emails arrive long after their sender has
-//! crashed. A rule is changed here first. Nothing of the product depends on this crate, and it depends on nothing of the
-//! product.
+//! Processes lag, freeze, crash and return. Settles arrive late and repeatedly. Emails arrive long after their sender
+//! has crashed. A rule is changed here first. Nothing of the product depends on this crate, and it depends on nothing
+//! of the product.
 //!
 //! # What it models
 //!

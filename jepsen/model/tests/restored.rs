@@ -1,5 +1,5 @@
-//! A backup is restored while its cluster goes on (P21): with all rules no order of events sends an instant twice without
-//! a decision, and without each rule one does.
+//! A backup is restored while its cluster goes on (P21): with all rules no order of events sends an instant twice
+//! without a decision, and without each rule one does.
 
 use std::collections::BTreeSet;
 

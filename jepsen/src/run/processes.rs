@@ -366,8 +366,8 @@ fn end_after_stop(status: ExitStatus) -> LifetimeEnd {
     }
 }
 
-/// Returns the crash point at which a process crashed, by its log. If two threads reach it at once, the second line may be
-/// incomplete.
+/// Returns the crash point at which a process crashed, by its log. If two threads reach it at once, the second line may
+/// be incomplete.
 fn crash_point_of(log: &str) -> Option<&str> {
     let names = log.lines().rev().filter_map(|line| line.split_once("crashed at the crash point "));
     names.filter_map(|(_, name)| name.split_whitespace().next()).next()

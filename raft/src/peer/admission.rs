@@ -57,8 +57,8 @@ impl MemberAdmission {
         }
     }
 
-    /// Issues the certificate of a member. The state is read after the node is in the membership: a rotation that begins
-    /// later waits for it, and one that began before is in the answer.
+    /// Issues the certificate of a member. The state is read after the node is in the membership: a rotation that
+    /// begins later waits for it, and one that began before is in the answer.
     fn answer(&self, tls: &NodeTls, admitted: &AdmittedNode) -> Result<JoinResponse, Rejection> {
         let state = self.router.applied_state.read(|ledger| ledger.head().authority);
         let answer = tls.admit(admitted, state.as_ref()).map_err(|error| Rejection::Unavailable(error.to_string()))?;

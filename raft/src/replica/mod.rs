@@ -87,14 +87,14 @@ impl Replica {
         initialize(&self.inner.raft, members).await
     }
 
-    /// Proposes a command of the cluster itself, from any node, and returns the ledger's reply, which may be a refusal. After an error other
-    /// than [`ProposeError::Unknown`] the command did not happen.
+    /// Proposes a command of the cluster itself, from any node, and returns the ledger's reply, which may be a refusal.
+    /// After an error other than [`ProposeError::Unknown`] the command did not happen.
     pub async fn propose(&self, command: &Command, deadline: Instant) -> Result<CommandReply, ProposeError> {
         self.inner.router.propose(&Actor::System, command, deadline, RetryPolicy::UntilDeadline).await
     }
 
-    /// As [`Replica::propose`], for the caller of an API, who waits. Fails with [`ProposeError::NoLeader`] as soon as no
-    /// leader was heard for longer than an election takes, unless the command may have happened already.
+    /// As [`Replica::propose`], for the caller of an API, who waits. Fails with [`ProposeError::NoLeader`] as soon as
+    /// no leader was heard for longer than an election takes, unless the command may have happened already.
     pub async fn propose_while_led(
         &self,
         actor: &Actor,
@@ -182,8 +182,8 @@ impl Replica {
         self.inner.archive.block(hash)
     }
 
-    /// Makes a snapshot for a copy elsewhere, and reads the same state. Its blocks are kept until the result is dropped;
-    /// blocks of the archive only as long as the newest state names them. Blocks on the disk.
+    /// Makes a snapshot for a copy elsewhere, and reads the same state. Its blocks are kept until the result is
+    /// dropped; blocks of the archive only as long as the newest state names them. Blocks on the disk.
     pub fn pinned_snapshot<T>(&self, read: impl FnOnce(&Ledger) -> T) -> Result<(PinnedSnapshot, T), SnapshotError> {
         self.inner.archive.pinned_snapshot(read)
     }

@@ -214,9 +214,9 @@ impl SnapshotManager {
         self.build_and_read(|_| ()).map(|(manifest, ())| manifest)
     }
 
-    /// As [`SnapshotManager::build`], for a copy of the whole state elsewhere. Also returns what `read` finds in the same
-    /// state, and keeps the blocks of the snapshot. Blocks of the archive stay only as long as the newest state names
-    /// them.
+    /// As [`SnapshotManager::build`], for a copy of the whole state elsewhere. Also returns what `read` finds in the
+    /// same state, and keeps the blocks of the snapshot. Blocks of the archive stay only as long as the newest state
+    /// names them.
     pub fn build_pinned<T>(
         self: &Arc<Self>,
         read: impl FnOnce(&Ledger) -> T,
@@ -324,8 +324,8 @@ impl SnapshotManager {
         Ok(())
     }
 
-    /// Removes old snapshots and blocks, except for these blocks of the archive. A failure is only logged: garbage costs
-    /// nothing but disk space.
+    /// Removes old snapshots and blocks, except for these blocks of the archive. A failure is only logged: garbage
+    /// costs nothing but disk space.
     fn collect(&self, archive: &BTreeSet<Hash>) {
         let in_transfer: Vec<Manifest> = self.in_transfer.lock().iter().map(|pinned| Manifest::clone(pinned)).collect();
         let kept = self.kept.lock().clone();
@@ -346,9 +346,9 @@ fn holds_erased(snapshots: &SnapshotManager, log: &WalHealth) -> bool {
     erased > 0 && (in_log() || in_snapshot() || in_garbage())
 }
 
-/// Makes a snapshot when `every` entries were applied since the last one, when the log has grown too large, when too many
-/// bytes of the archive are in memory only, when a damaged file is to be replaced, or while files are older than an
-/// erasure. Then purges the log up to the
+/// Makes a snapshot when `every` entries were applied since the last one, when the log has grown too large, when too
+/// many bytes of the archive are in memory only, when a damaged file is to be replaced, or while files are older than
+/// an erasure. Then purges the log up to the
 /// oldest snapshot that is kept.
 pub(crate) async fn run(
     snapshots: Arc<SnapshotManager>,

@@ -151,8 +151,8 @@ impl Snapshots {
         Ok(entries)
     }
 
-    /// Writes the blocks of the archive that are in memory. The others are not read: the archive grows with the history,
-    /// and a snapshot must not take longer with it.
+    /// Writes the blocks of the archive that are in memory. The others are not read: the archive grows with the
+    /// history, and a snapshot must not take longer with it.
     fn write_archive(&self, state: &FrozenState, new: &mut Vec<BlockEntry>) -> Result<(), SnapshotError> {
         let mut points = Some(());
         for FrozenBlock { block, bytes } in state.archive() {
@@ -289,8 +289,8 @@ impl Snapshots {
         Ok(file)
     }
 
-    /// As [`Snapshots::read_block`], for a block that the archive names. If it is missing or damaged, it is lacking from
-    /// then on.
+    /// As [`Snapshots::read_block`], for a block that the archive names. If it is missing or damaged, it is lacking
+    /// from then on.
     pub fn read_archived(&self, hash: Hash) -> Result<Vec<u8>, SnapshotError> {
         let read = self.read_block(hash);
         if matches!(read, Err(SnapshotError::Missing { .. } | SnapshotError::Damaged { .. })) {
@@ -346,8 +346,8 @@ impl Snapshots {
         Ok(())
     }
 
-    /// Makes a fetched snapshot this node's own after checking every block. After `Missing` or `Damaged` the caller calls
-    /// `missing` again.
+    /// Makes a fetched snapshot this node's own after checking every block. After `Missing` or `Damaged` the caller
+    /// calls `missing` again.
     pub fn install(&self, manifest: &Manifest) -> Result<(), SnapshotError> {
         let _changing = self.changing.lock();
         self.verify(manifest)?;
@@ -356,8 +356,8 @@ impl Snapshots {
 
     /// Removes all snapshots except `kept`, and all blocks that neither `kept`, `in_transfer` nor `archive` name. Finds
     /// the blocks of the archive that have no file: it fails no snapshot, since without snapshots the log would grow
-    /// until the disk is full. `in_transfer` are the snapshots that are being sent or fetched; `archive` are the blocks of the archive that the
-    /// newest state names.
+    /// until the disk is full. `in_transfer` are the snapshots that are being sent or fetched; `archive` are the blocks
+    /// of the archive that the newest state names.
     pub fn collect_garbage(
         &self,
         kept: &[Manifest],

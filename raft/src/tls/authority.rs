@@ -1,5 +1,5 @@
-//! A certificate authority of the cluster: one key, held by every member. The first is made with the cluster; each later
-//! one succeeds the one before it.
+//! A certificate authority of the cluster: one key, held by every member. The first is made with the cluster; each
+//! later one succeeds the one before it.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};

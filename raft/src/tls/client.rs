@@ -55,8 +55,8 @@ impl ClientTls {
         Ok(stream)
     }
 
-    /// Returns the certificate of the authority that succeeds the only trusted one, if a node has shown it: the cluster's
-    /// authority was rotated. The handshake was valid by the trusted one, so the node may name its successor.
+    /// Returns the certificate of the authority that succeeds the only trusted one, if a node has shown it: the
+    /// cluster's authority was rotated. The handshake was valid by the trusted one, so the node may name its successor.
     pub fn successor(&self) -> Option<String> {
         self.successor.lock().clone()
     }

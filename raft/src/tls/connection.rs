@@ -1,8 +1,8 @@
 //! Settings of TLS, and what a connection between peers proves about its other side.
 //!
 //! Only TLS 1.3, without tickets: a resumed session would not check the certificate again. At the peer port a caller
-//! without a certificate gets a connection too, because a joining node has none yet; `peer/grpc.rs` lets it send nothing
-//! but `Join`.
+//! without a certificate gets a connection too, because a joining node has none yet; `peer/grpc.rs` lets it send
+//! nothing but `Join`.
 
 use std::io;
 use std::sync::Arc;

@@ -2,7 +2,8 @@
 //!
 //! The node's key is written first, and a joining node that is interrupted uses it again. The node's certificate is
 //! written last: a folder that has it is complete. A rotation adds a second authority, which takes the place of the
-//! first in one step. All files are PEM, readable by their owner only. Neither the ledger nor a snapshot contains a key.
+//! first in one step. All files are PEM, readable by their owner only. Neither the ledger nor a snapshot contains a
+//! key.
 
 use std::fs::{DirBuilder, File};
 use std::io::{self, ErrorKind};

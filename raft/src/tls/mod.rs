@@ -9,8 +9,8 @@
 //! do not expire: the trust ends with the membership, and a wrong clock or a long absence locks no member out.
 //!
 //! Files: `authority.rs` makes certificates, `folder.rs` stores them, `connection.rs` has the settings of TLS,
-//! `node_tls.rs` is what a member uses now, and how it follows a rotation of the authority; `join_token.rs` admits nodes,
-//! `joining.rs` is the joining node's side, `server.rs` and `client.rs` are the admin API's.
+//! `node_tls.rs` is what a member uses now, and how it follows a rotation of the authority; `join_token.rs` admits
+//! nodes, `joining.rs` is the joining node's side, `server.rs` and `client.rs` are the admin API's.
 
 mod authority;
 mod certificate_files;

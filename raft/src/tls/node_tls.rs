@@ -1,8 +1,8 @@
 //! Keys and certificates of a member as they are now, and how they follow a rotation of the authority (P22).
 //!
-//! The folder is changed first, durably, then what connections use; a node that says that it trusts or uses an authority
-//! does so after a crash too. Each change is one step forward: [`NodeTls::follow`] may be given a state that is older
-//! than what the folder has followed already, as after a restart, and then changes nothing.
+//! The folder is changed first, durably, then what connections use; a node that says that it trusts or uses an
+//! authority does so after a crash too. Each change is one step forward: [`NodeTls::follow`] may be given a state that
+//! is older than what the folder has followed already, as after a restart, and then changes nothing.
 
 use std::io;
 use std::path::Path;

@@ -1,9 +1,9 @@
 //! TLS for clients: how a node answers at its admin API and its HTTP pages.
 //!
-//! The certificate is one of the operator's files (`certificate_files.rs`), or in memory only. Then the node issues it with
-//! its own copy of the authority's key: at its start, when half of its time is over, and when the authority was rotated.
-//! A certificate that is past or ahead of the node's clock is replaced at the next connection, so neither expiry nor a
-//! wrong clock locks clients out for good.
+//! The certificate is one of the operator's files (`certificate_files.rs`), or in memory only. Then the node issues it
+//! with its own copy of the authority's key: at its start, when half of its time is over, and when the authority was
+//! rotated. A certificate that is past or ahead of the node's clock is replaced at the next connection, so neither
+//! expiry nor a wrong clock locks clients out for good.
 
 use std::io;
 use std::sync::Arc;

@@ -174,8 +174,8 @@ impl Writer {
         sync_folder(&self.shared)
     }
 
-    /// Seals the active segment if it has purged entries: they then leave the disk with a later purge, however little is
-    /// written. An erased address must not stay in a segment that never fills.
+    /// Seals the active segment if it has purged entries: they then leave the disk with a later purge, however little
+    /// is written. An erased address must not stay in a segment that never fills.
     fn end_segment_with_purged(&mut self) -> Result<(), WalFailure> {
         let purged = index_of(self.state.purged);
         if self.active.min_index.is_some_and(|lowest| Some(lowest) <= purged) { self.begin_segment() } else { Ok(()) }

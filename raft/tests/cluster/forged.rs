@@ -1,4 +1,5 @@
-//! Forged requests: from a caller that is not a member, in another node's name, and with a term that no election reaches.
+//! Forged requests: from a caller that is not a member, in another node's name, and with a term that no election
+//! reaches.
 
 use reveille_ledger::ids::GROUP;
 use reveille_proto::peer::v1;

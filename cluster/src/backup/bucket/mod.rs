@@ -1,9 +1,9 @@
 //! A bucket of an S3-compatible service as a target of backups.
 //!
-//! Few requests are used, which all such services know: PUT, GET, HEAD and DELETE of an object, and ListObjectsV2. A file
-//! is one PUT: none is above the 5 GiB that a PUT may have, and an interrupted one leaves nothing. Buckets are addressed
-//! by path. Calls block their thread; requests run on a runtime of the target's own, so that they neither wait for nor
-//! delay the tasks of a node.
+//! Few requests are used, which all such services know: PUT, GET, HEAD and DELETE of an object, and ListObjectsV2. A
+//! file is one PUT: none is above the 5 GiB that a PUT may have, and an interrupted one leaves nothing. Buckets are
+//! addressed by path. Calls block their thread; requests run on a runtime of the target's own, so that they neither
+//! wait for nor delay the tasks of a node.
 
 mod answer;
 mod client;

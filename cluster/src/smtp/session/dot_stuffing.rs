@@ -1,7 +1,8 @@
 //! An email's text as it goes to the wire: dot stuffing (RFC 5321 4.5.2).
 //!
 //! Composing makes the text, the stream writes it. Invariant: no text can end early, neither here nor at a relay that
-//! accepts other line ends. This code reads each byte of each email once, and copies only the few texts that need a dot.
+//! accepts other line ends. This code reads each byte of each email once, and copies only the few texts that need a
+//! dot.
 
 use std::sync::Arc;
 

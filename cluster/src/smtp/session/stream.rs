@@ -1,8 +1,8 @@
 //! The only code that writes bytes to a relay and asks the gate (P3, P5). It works above TLS and has no time-outs.
 //!
 //! - Commands are written only outside an email's text, or behind the final dot in its write. Texts are written only as
-//!   `EmailText`, which cannot contain a line of one dot. So only `Stream::end_text_through_gate` can end the text of an
-//!   email, and it asks the gate at most once. `Stream::dot_without_recipients` ends an empty text without the gate,
+//!   `EmailText`, which cannot contain a line of one dot. So only `Stream::end_text_through_gate` can end the text of
+//!   an email, and it asks the gate at most once. `Stream::dot_without_recipients` ends an empty text without the gate,
 //!   after the only recipient was refused.
 //! - The [`Stage`] changes to `FinalDot` before the first byte of the final dot, so a possible handoff is never taken
 //!   for a definite not-sent.

@@ -129,8 +129,8 @@ impl Journal {
         Ok(())
     }
 
-    /// Adds a record that the next [`Journal::append`] writes together with its own. A crash before it loses the record,
-    /// which must be safe.
+    /// Adds a record that the next [`Journal::append`] writes together with its own. A crash before it loses the
+    /// record, which must be safe.
     pub fn append_with_next(&mut self, record: &Record) {
         self.chain = write_frame(&mut self.unwritten, self.chain, record);
         self.claims.append(record);

@@ -46,8 +46,8 @@ pub enum JournalStep {
     Accepted,
     /// The relay refused the email.
     Refused(RelayRefusal),
-    /// Composing has ended, and nothing was handed off yet. If the process crashes now, this recipient was not the cause
-    /// (P12).
+    /// Composing has ended, and nothing was handed off yet. If the process crashes now, this recipient was not the
+    /// cause (P12).
     Composed,
 }
 

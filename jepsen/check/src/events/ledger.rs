@@ -28,8 +28,8 @@ pub struct Claim {
 /// An outcome of a claimed recipient.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// Log index of the entry, or of the last entry if the ledger reports several entries as one. So it may be above the
-    /// index of the recipient's next claim.
+    /// Log index of the entry, or of the last entry if the ledger reports several entries as one. So it may be above
+    /// the index of the recipient's next claim.
     pub index: u64,
     /// Fence of the claim. `None`: not observed.
     #[serde(default)]

@@ -379,7 +379,8 @@ mod tests {
         assert_eq!(unsettled_at(&history, &fault, &processes), 0);
     }
 
-    /// Seed 259106958 of the simulation: the ledger reports two releases of one claim as one, at the index of the later.
+    /// Seed 259106958 of the simulation: the ledger reports two releases of one claim as one, at the index of the
+    /// later.
     #[test]
     fn release_that_is_reported_late_settles_its_own_claim_only() {
         let mut history = history();

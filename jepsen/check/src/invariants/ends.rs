@@ -77,8 +77,8 @@ fn was_refused(history: &History, item: Item) -> bool {
         || of_item(&history.outcomes, item).iter().any(|outcome| outcome.kind == OutcomeKind::Refused)
 }
 
-/// Returns true if at least two processes crashed while they owned a claim of this recipient, and each of these claims was
-/// released. Composing the email may have killed the processes (P12).
+/// Returns true if at least two processes crashed while they owned a claim of this recipient, and each of these claims
+/// was released. Composing the email may have killed the processes (P12).
 fn killed_its_owners(history: &History, item: Item) -> bool {
     let claims = of_item(&history.claims, item);
     let mut crashes = 0_u32;

@@ -57,8 +57,8 @@ impl AdminClient {
         answer.map(|answer| answer.run.unwrap_or_default().run)
     }
 
-    /// Sends content and recipients of a schedule as a message under this key, with this subject. If the key is known, its
-    /// first call wins. Returns the run.
+    /// Sends content and recipients of a schedule as a message under this key, with this subject. If the key is known,
+    /// its first call wins. Returns the run.
     pub async fn send_message(&self, key: &str, subject: &str, body: ScheduleBody) -> CallResult<String> {
         let ScheduleBody { content, audience, policies, pool, .. } = body;
         let content = content.map(|content| Content { subject: subject.to_owned(), ..content });

@@ -37,8 +37,8 @@ const REPORT_EVERY: Duration = Duration::from_secs(15);
 /// How a crash point is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Route {
-    /// Emails that this node sends. A node that crashed three times with claims gets no claims for a while (P12), so this
-    /// may take long.
+    /// Emails that this node sends. A node that crashed three times with claims gets no claims for a while (P12), so
+    /// this may take long.
     Sending,
     /// A start of this node after the other nodes have dropped the entries that it lacks.
     OwnSnapshot,

@@ -227,8 +227,8 @@ impl Ledger {
     /// Returns the request of a command whose answer is stored, also if the command finds its object by name: a late
     /// repeat must not create a deleted schedule again. `None` also if the command names an unknown schedule or run.
     ///
-    /// `Trigger` stores its answer itself. A trigger that finds its run by name stores none: the request id may then name
-    /// a run of another schedule (`tests/scripts/requests.txt`).
+    /// `Trigger` stores its answer itself. A trigger that finds its run by name stores none: the request id may then
+    /// name a run of another schedule (`tests/scripts/requests.txt`).
     fn stored_request<'c>(&self, command: &'c Command) -> Option<StoredRequest<'c>> {
         let tenant_of =
             |schedule: &ScheduleId| self.schedules.get(schedule).map(|schedule| schedule.settings.tenant.to_string());

@@ -168,8 +168,8 @@ impl Ledger {
         self.put_claim(fence, claim, true);
     }
 
-    /// Applies releases: definitely not handed off. A recipient that was being prepared when the owner crashed becomes a
-    /// crash suspect. A suspect that was prepared alone at a second crash is dead (P12).
+    /// Applies releases: definitely not handed off. A recipient that was being prepared when the owner crashed becomes
+    /// a crash suspect. A suspect that was prepared alone at a second crash is dead (P12).
     fn release(&mut self, context: &mut Context, claim: &mut Claim, outcome: &ClaimOutcome) -> u64 {
         let key = claim.chunk;
         let mut moved = 0;

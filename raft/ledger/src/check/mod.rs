@@ -315,7 +315,8 @@ fn check_indexes(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
     }
 }
 
-/// The content and audience of a schedule, run, audience, campaign or template are stored, with the right reference counts (P20).
+/// The content and audience of a schedule, run, audience, campaign or template are stored, with the right reference
+/// counts (P20).
 fn check_blobs(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
     let mut references: BTreeMap<Hash, u64> = BTreeMap::new();
     let schedules = ledger.schedules().iter().map(|(_, schedule)| (schedule.content, schedule.audience));

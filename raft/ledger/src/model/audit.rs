@@ -1,8 +1,8 @@
 //! Audit records: for each entry that an operator caused, who wanted what, and what came of it.
 //!
-//! A record begins with the hash of the one before it, so the records are a chain; `Head::audit` is the hash of the last
-//! one. A record has ids, names of objects and counts, and no address of a recipient. Full sets of records become parts
-//! of the archive.
+//! A record begins with the hash of the one before it, so the records are a chain; `Head::audit` is the hash of the
+//! last one. A record has ids, names of objects and counts, and no address of a recipient. Full sets of records become
+//! parts of the archive.
 //!
 //! A later form of records must keep the bytes of the former ones, because their hashes are over these bytes.
 

@@ -115,7 +115,8 @@ impl Ledger {
         self.tenants.get(&name.to_owned()).copied().unwrap_or_default()
     }
 
-    /// Iterates over tenants with settings, schedules, campaigns or templates, and the default tenant, from `from` on, in order.
+    /// Iterates over tenants with settings, schedules, campaigns or templates, and the default tenant, from `from` on,
+    /// in order.
     pub fn tenant_names_from(&self, from: String) -> impl Iterator<Item = String> + '_ {
         let mut next = Some(from);
         std::iter::from_fn(move || {

@@ -126,8 +126,8 @@ pub struct Chunk {
     pub crash_suspects: Bitmap,
     /// Suppressed recipients that got an email of another run within `min_gap` (P17).
     pub suppressed_by_gap: Bitmap,
-    /// Recipients that were sent again while in doubt. Whatever their state is, they may have the email of the handoff in
-    /// doubt, so they count for `min_gap` (P17).
+    /// Recipients that were sent again while in doubt. Whatever their state is, they may have the email of the handoff
+    /// in doubt, so they count for `min_gap` (P17).
     pub resent: Bitmap,
     /// Recipients that a requeue moved to another pool, by pool and in any state. The sets are disjoint and not empty.
     pub pool_overrides: BTreeMap<String, Bitmap>,

@@ -112,8 +112,8 @@ pub struct Run {
     /// Ledger time of that entry.
     pub finished_at: Option<Time>,
     /// Recipients of the current series of unattributed refusals (permanent, without a named mailbox), oldest first.
-    /// Ten pause the run, and from then on no recipient becomes dead by such a refusal (P6). A run of fewer recipients needs as
-    /// many refusals for sender or content as the run has recipients.
+    /// Ten pause the run, and from then on no recipient becomes dead by such a refusal (P6). A run of fewer recipients
+    /// needs as many refusals for sender or content as the run has recipients.
     pub unattributed_refusals: Vec<u32>,
     /// Number of accepts under another fence for recipients that were already sent.
     pub known_duplicates: u32,

@@ -234,8 +234,8 @@ impl World {
         })))
     }
 
-    /// `subject=hello`, `template=welcome`, or `template=welcome@2`. With `read=hello` the proposer has read this content
-    /// in the version.
+    /// `subject=hello`, `template=welcome`, or `template=welcome@2`. With `read=hello` the proposer has read this
+    /// content in the version.
     fn content_choice(&self, words: &mut Words) -> Parsed<Option<ContentChoice>> {
         let Some(template) = words.key("template") else {
             let subject = words.key("subject").map(content);
