@@ -41,16 +41,16 @@ pub enum ArchiveError {
         #[source]
         source: SnapshotError,
     },
-    /// The thread that reads the archive died: this node stops.
-    #[error("the thread that reads the archive died")]
-    Died,
+    /// The thread that reads the archive panicked: this node stops.
+    #[error("the thread that reads the archive panicked")]
+    Panicked,
 }
 
 impl ArchiveError {
     fn of(part: ArchivePartKey, error: SnapshotError) -> ArchiveError {
         match error {
             source @ SnapshotError::Io { .. } => ArchiveError::Disk { part, source },
-            SnapshotError::Died => ArchiveError::Died,
+            SnapshotError::Panicked => ArchiveError::Panicked,
             damaged => ArchiveError::Damaged { part, what: damaged.to_string() },
         }
     }

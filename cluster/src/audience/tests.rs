@@ -6,7 +6,7 @@ use reveille_ledger::content::Seal;
 
 use super::*;
 
-fn made(recipients: u32) -> (GeneratedAudience, Vec<u8>) {
+fn generated_part(recipients: u32) -> (GeneratedAudience, Vec<u8>) {
     let generated = GeneratedAudience { seed: 42, recipients, columns: vec!["name".to_owned()] };
     let bytes = encode(&generated.list());
     (generated, bytes)
@@ -20,7 +20,7 @@ fn parts() -> (tempfile::TempDir, AudienceStore) {
 
 #[test]
 fn generated_audience_is_the_same_in_every_build() {
-    let (generated, bytes) = made(600);
+    let (generated, bytes) = generated_part(600);
     // Recorded: an import that is repeated with another release must find its parts.
     assert_eq!(format!("{:?}", file::verify(&bytes).expect("a part")), RECORDED);
     let one = generated.recipient(17);
@@ -34,7 +34,7 @@ const RECORDED: &str = "77b7e954";
 #[test]
 fn recipients_are_read_by_their_places() {
     let (_folder, parts) = parts();
-    let (generated, bytes) = made(600);
+    let (generated, bytes) = generated_part(600);
     let part = parts.put(&bytes).expect("it is kept");
     let positions = [0, 1, 255, 256, 511, 512, 599];
     let read = parts.read(part, &positions).expect("they are read");
@@ -56,7 +56,7 @@ fn recipients_are_read_by_their_places() {
 #[test]
 fn marks_of_a_large_audience_leave_room_to_the_log() {
     let (_folder, mut parts) = parts();
-    let part = parts.put(&made(3).1).expect("kept");
+    let part = parts.put(&generated_part(3).1).expect("kept");
     let seal = |rows: u32| Seal { name: "all".into(), columns: vec!["name".into()], rows, parts: vec![part] };
     assert_eq!(parts.check(&seal(3), |_| true), Ok(()), "few marks are in memory");
     // The system reports no free space for this volume.
@@ -77,7 +77,7 @@ fn key_other_than_address_is_kept() {
 #[test]
 fn absent_part_is_lacking_until_it_is_stored() {
     let (_folder, parts) = parts();
-    let (_, bytes) = made(3);
+    let (_, bytes) = generated_part(3);
     let part = file::verify(&bytes).expect("a part");
     assert_eq!(parts.read(part, &[0]), Err(PartFault::Missing(part)));
     assert_eq!(parts.lacking(), [part]);
@@ -89,7 +89,7 @@ fn absent_part_is_lacking_until_it_is_stored() {
 #[test]
 fn damaged_part_is_rewritten_and_unfinished_one_removed() {
     let (folder, parts) = parts();
-    let (_, bytes) = made(300);
+    let (_, bytes) = generated_part(300);
     let part = parts.put(&bytes).expect("it is kept");
     let path = folder.path().join("parts").join(part.to_string());
     fs::write(&path, &bytes[..bytes.len() - 1]).expect("it is cut");
@@ -107,7 +107,7 @@ fn damaged_part_is_rewritten_and_unfinished_one_removed() {
 #[test]
 fn part_under_wrong_name_is_damaged() {
     let (folder, parts) = parts();
-    let (one, other) = (made(3).1, made(4).1);
+    let (one, other) = (generated_part(3).1, generated_part(4).1);
     let name = parts.put(&one).expect("it is kept");
     fs::write(folder.path().join("parts").join(name.to_string()), &other).expect("it is replaced");
     assert!(matches!(parts.read(name, &[0]), Err(PartFault::Damaged { .. })));
@@ -116,7 +116,8 @@ fn part_under_wrong_name_is_damaged() {
 #[test]
 fn only_old_unneeded_parts_are_deleted() {
     let (_folder, parts) = parts();
-    let (needed, other) = (parts.put(&made(3).1).expect("kept"), parts.put(&made(4).1).expect("kept"));
+    let (needed, other) =
+        (parts.put(&generated_part(3).1).expect("kept"), parts.put(&generated_part(4).1).expect("kept"));
     let keep = [needed].into();
     let (hour, now) = (Duration::from_secs(3_600), SystemTime::now());
     assert_eq!(parts.remove_unneeded(&keep, hour, now).ok(), Some(0));
@@ -127,7 +128,7 @@ fn only_old_unneeded_parts_are_deleted() {
 #[test]
 fn part_stored_again_counts_as_new() {
     let (folder, parts) = parts();
-    let bytes = made(3).1;
+    let bytes = generated_part(3).1;
     let part = parts.put(&bytes).expect("it is kept");
     let (hour, now) = (Duration::from_secs(3_600), SystemTime::now());
     let file = File::options().append(true).open(folder.path().join("parts").join(part.to_string()));
@@ -145,7 +146,7 @@ proptest! {
     #[test]
     fn no_damage_makes_another_recipient(rows in 1_u32..700, at in any::<prop::sample::Index>(), bit in 0_u8..8, cut in any::<bool>()) {
         let (folder, parts) = parts();
-        let (generated, mut bytes) = made(rows);
+        let (generated, mut bytes) = generated_part(rows);
         let part = parts.put(&bytes).expect("it is kept");
         let at = at.index(bytes.len());
         if cut { bytes.truncate(at) } else { bytes[at] ^= 1 << bit }
@@ -196,7 +197,8 @@ fn block_length_is_checked_before_allocation() {
 #[test]
 fn damaged_unneeded_part_is_deleted() {
     let (folder, parts) = parts();
-    let (needed, other) = (parts.put(&made(3).1).expect("kept"), parts.put(&made(4).1).expect("kept"));
+    let (needed, other) =
+        (parts.put(&generated_part(3).1).expect("kept"), parts.put(&generated_part(4).1).expect("kept"));
     for part in [needed, other] {
         fs::write(folder.path().join("parts").join(part.to_string()), b"damaged").expect("it is damaged");
         assert!(parts.read(part, &[0]).is_err());
@@ -281,14 +283,15 @@ fn repeated_address_in_two_parts_is_refused() {
 #[test]
 fn uploaded_part_counts_as_new_and_unreadable_one_as_missing() {
     let (folder, parts) = parts();
-    let (one, other) = (parts.put(&made(3).1).expect("kept"), parts.put(&made(300).1).expect("kept"));
+    let (one, other) =
+        (parts.put(&generated_part(3).1).expect("kept"), parts.put(&generated_part(300).1).expect("kept"));
     let (hour, later) = (Duration::from_secs(3_600), SystemTime::now() + Duration::from_secs(7_200));
     assert_eq!(parts.hold(&[one, Hash([7; 32])], later).expect("readable"), [Hash([7; 32])]);
     assert_eq!(parts.remove_unneeded(&BTreeSet::new(), hour, later).ok(), Some(1));
     assert!(parts.has(one) && !parts.has(other));
     assert_eq!(parts.remove_unneeded(&BTreeSet::new(), hour, later + hour).ok(), Some(1));
 
-    let (_, bytes) = made(300);
+    let (_, bytes) = generated_part(300);
     let part = parts.put(&bytes).expect("kept");
     fs::write(folder.path().join("parts").join(part.to_string()), &bytes[..bytes.len() - 1]).expect("it is cut");
     assert!(parts.read(part, &[299]).is_err());

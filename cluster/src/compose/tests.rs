@@ -318,12 +318,12 @@ fn bulk_email_has_one_unsubscribe_link_on_unbroken_lines() {
     let link = format!("<https://a.example/{}>", "t".repeat(800));
     let by = |ways: String| Stamp { list_unsubscribe: Some(ways), ..stamp(4) };
     let ann = recipient("ann@example.com", "Ann");
-    let made = compiled.compose(&ann, &by(format!("{link}, <mailto:u@a.example>"))).expect("composed");
-    let made = String::from_utf8(made.data).expect("text");
+    let composed = compiled.compose(&ann, &by(format!("{link}, <mailto:u@a.example>"))).expect("composed");
+    let composed = String::from_utf8(composed.data).expect("text");
     let fields = format!(
         "\r\nList-Unsubscribe: {link},\r\n <mailto:u@a.example>\r\nList-Unsubscribe-Post: List-Unsubscribe=One-Click\r\n"
     );
-    assert!(made.contains(&fields), "{made}");
+    assert!(composed.contains(&fields), "{composed}");
     for bad in ["<a>\r\nBcc: x".to_owned(), "x".repeat(LIST_UNSUBSCRIBE_BYTES_MAX + 1), "é".to_owned()] {
         let error = compiled.compose(&ann, &by(bad)).unwrap_err().to_string();
         assert_eq!(error, "stamp: this way to opt out cannot stand in a header");
@@ -334,13 +334,13 @@ fn bulk_email_has_one_unsubscribe_link_on_unbroken_lines() {
 fn pool_without_reveille_headers_writes_neither_of_them() {
     let hidden = Stamp { fence: None, ..stamp(4) };
     let ann = recipient("ann@example.com", "Ann");
-    let made = |stamp: &Stamp| {
+    let compose = |stamp: &Stamp| {
         let composed = compiled(&content()).compose(&ann, stamp).expect("composed");
         String::from_utf8(composed.data).expect("text")
     };
     let fields = "X-Reveille-Run: r1042.3\r\nX-Reveille-Fence: 1.9.1050.4\r\n";
-    assert_eq!(made(&hidden), made(&stamp(4)).replace(fields, ""), "nothing else changes");
-    assert!(!made(&hidden).contains("X-Reveille"), "{}", made(&hidden));
+    assert_eq!(compose(&hidden), compose(&stamp(4)).replace(fields, ""), "nothing else changes");
+    assert!(!compose(&hidden).contains("X-Reveille"), "{}", compose(&hidden));
 }
 
 #[test]

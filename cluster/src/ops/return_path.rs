@@ -129,7 +129,7 @@ mod tests {
     const ONE: Bounced = Bounced { run: RunId { index: 1042, place: 3 }, recipient: 12 };
     const LAST: Bounced = Bounced { run: RunId { index: u64::MAX, place: u32::MAX }, recipient: u32::MAX };
 
-    fn made(address: &str, keys: &[&str]) -> Result<ReturnPath, ReturnPathError> {
+    fn return_path(address: &str, keys: &[&str]) -> Result<ReturnPath, ReturnPathError> {
         let folder = tempfile::tempdir().expect("a folder");
         let secret = |(number, key): (usize, &&str)| {
             let path = folder.path().join(number.to_string());
@@ -140,7 +140,7 @@ mod tests {
     }
 
     fn bounces(keys: &[&str]) -> ReturnPath {
-        made("bounce@b.example.com", keys).expect("made")
+        return_path("bounce@b.example.com", keys).expect("made")
     }
 
     #[test]
@@ -209,18 +209,18 @@ mod tests {
     fn local_part_has_64_bytes_at_most_whatever_the_run() {
         let longest = "b".repeat(NAME_BYTES_MAX);
         let address =
-            made(&format!("{longest}@b.example.com"), &["k"]).expect("made").address(u128::MAX, u64::MAX, LAST);
+            return_path(&format!("{longest}@b.example.com"), &["k"]).expect("made").address(u128::MAX, u64::MAX, LAST);
         assert_eq!(address.split('@').next().map(str::len), Some(LOCAL_BYTES_MAX), "{address}");
         let longer = format!("{longest}b@b.example.com");
         for wrong in
             [longer.as_str(), "bo+unce@b.example.com", "zoë@b.example.com", "\"a b\"@b.example.com", "bounce", ""]
         {
-            assert!(matches!(made(wrong, &["k"]), Err(ReturnPathError::Address(_))), "{wrong}");
+            assert!(matches!(return_path(wrong, &["k"]), Err(ReturnPathError::Address(_))), "{wrong}");
         }
         let domain = ["d".repeat(60), "d".repeat(60), "d".repeat(60), "d".repeat(10)].join(".");
-        assert!(matches!(made(&format!("b@{domain}"), &["k"]), Err(ReturnPathError::Address(_))));
+        assert!(matches!(return_path(&format!("b@{domain}"), &["k"]), Err(ReturnPathError::Address(_))));
         assert_eq!(
-            made("b@b.example.com", &[]).map_err(|error| error.to_string()).err().as_deref(),
+            return_path("b@b.example.com", &[]).map_err(|error| error.to_string()).err().as_deref(),
             Some("1 to 4 keys are needed, not 0")
         );
         let shown = format!("{:?}", bounces(&["k"]));
@@ -243,7 +243,7 @@ mod tests {
                 recipient in any::<u32>(),
                 damage in prop::collection::vec(damage(), 1..4),
             ) {
-                let path = made("bounce@bounces.example.com", &["k"]).expect("made");
+                let path = return_path("bounce@bounces.example.com", &["k"]).expect("made");
                 let bounced = Bounced { run: RunId { index, place }, recipient };
                 let address = path.address(7, 1, bounced);
                 prop_assert_eq!(path.read(&address, 7, |_| Some(1)), Some(bounced));

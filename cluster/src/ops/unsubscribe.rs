@@ -167,7 +167,7 @@ mod tests {
 
     const URL: &str = "https://news.example.com/u";
 
-    fn made(keys: &[Secret]) -> Unsubscribe {
+    fn unsubscribe_with(keys: &[Secret]) -> Unsubscribe {
         Unsubscribe::new(URL, None, keys).expect("made")
     }
 
@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn unsubscribe_token_names_address_and_tenant_and_fits_its_line() {
         let keys = Keys::new();
-        let one = made(&[keys.file("one", &"k".repeat(32))]);
+        let one = unsubscribe_with(&[keys.file("one", &"k".repeat(32))]);
         let longest = format!("{}@{}", "é".repeat(32), "a".repeat(255));
         for (tenant, key) in [("default", "ann@example.com"), ("acme", "zoë@xn--bcher-kva.example"), ("t", &longest)] {
             let token = token(&one, tenant, key);
@@ -186,14 +186,14 @@ mod tests {
             assert_eq!(one.read(&token), Some(OptOutSubject { tenant: tenant.into(), key: key.into() }));
         }
         assert_eq!(token(&one, &"t".repeat(64), &longest).len(), 558, "within {TOKEN_BYTES_MAX}");
-        let again = made(&[keys.file("again", &format!("{}\n", "k".repeat(32)))]);
+        let again = unsubscribe_with(&[keys.file("again", &format!("{}\n", "k".repeat(32)))]);
         assert_eq!(token(&again, "a", "b@c.d"), token(&one, "a", "b@c.d"), "a line's end is no part of a key");
     }
 
     #[test]
     fn only_signed_tokens_are_read() {
         let keys = Keys::new();
-        let one = made(&[keys.file("one", &"k".repeat(32))]);
+        let one = unsubscribe_with(&[keys.file("one", &"k".repeat(32))]);
         let good = token(&one, "default", "ann@example.com");
         let bytes = URL_SAFE_NO_PAD.decode(&good).expect("a token");
         for bit in 0..bytes.len() * 8 {
@@ -210,7 +210,7 @@ mod tests {
         }
         let unsigned = [&[0; HASH], payload("default", "ann@example.com").as_slice()].concat();
         assert_eq!(one.read(&URL_SAFE_NO_PAD.encode(unsigned)), None);
-        let stranger = made(&[keys.file("two", &"l".repeat(32))]);
+        let stranger = unsubscribe_with(&[keys.file("two", &"l".repeat(32))]);
         assert_eq!(one.read(&token(&stranger, "default", "ann@example.com")), None);
         // A token with another layout version is refused.
         let key = blake3::derive_key("reveille 2026-11 unsubscribe token", "k".repeat(32).as_bytes());
@@ -223,9 +223,9 @@ mod tests {
     fn replaced_key_is_valid_as_long_as_it_is_configured() {
         let keys = Keys::new();
         let (old, new) = (keys.file("old", &"o".repeat(32)), keys.file("new", &"n".repeat(32)));
-        let before = made(std::slice::from_ref(&old));
-        let between = made(&[new.clone(), old]);
-        let after = made(&[new]);
+        let before = unsubscribe_with(std::slice::from_ref(&old));
+        let between = unsubscribe_with(&[new.clone(), old]);
+        let after = unsubscribe_with(&[new]);
         let sent = token(&before, "default", "ann@example.com");
         assert!(between.read(&sent).is_some());
         assert_eq!(token(&between, "a", "b"), token(&after, "a", "b"), "the first key signs");
@@ -288,7 +288,7 @@ mod tests {
                 damage in prop::collection::vec(damage(), 1..4),
             ) {
                 let keys = Keys::new();
-                let unsubscribe = made(&[keys.file("key", &"k".repeat(32))]);
+                let unsubscribe = unsubscribe_with(&[keys.file("key", &"k".repeat(32))]);
                 let token = token(&unsubscribe, &tenant, &key);
                 let subject = OptOutSubject { tenant, key };
                 prop_assert_eq!(unsubscribe.read(&token), Some(subject));

@@ -124,7 +124,7 @@ mod tests {
 
     use super::*;
 
-    fn made(value: u32, bytes: usize) -> impl FnOnce() -> Result<(u32, usize), String> {
+    fn computed(value: u32, bytes: usize) -> impl FnOnce() -> Result<(u32, usize), String> {
         move || Ok((value, bytes))
     }
 
@@ -151,14 +151,14 @@ mod tests {
     fn least_recently_used_values_go_first_and_the_bytes_are_bounded() {
         let cache = Cache::<u32, u32>::new(100);
         for key in 0..10 {
-            assert!(cache.get(key, made(key, 10)).is_ok());
+            assert!(cache.get(key, computed(key, 10)).is_ok());
         }
         // The lowest key is used again, so it stays.
-        assert!(cache.get(0, made(99, 10)).is_ok_and(|value| *value == 0));
-        assert!(cache.get(10, made(10, 10)).is_ok());
+        assert!(cache.get(0, computed(99, 10)).is_ok_and(|value| *value == 0));
+        assert!(cache.get(10, computed(10, 10)).is_ok());
         let kept: Vec<u32> = (0..=10).filter(|key| is_kept(&cache, *key)).collect();
         assert_eq!(kept, [0, 5, 6, 7, 8, 9, 10]);
-        assert!(cache.get(11, made(11, 1_000)).is_ok());
+        assert!(cache.get(11, computed(11, 1_000)).is_ok());
         assert!(is_kept(&cache, 11) && cache.kept.lock().slots.len() == 1, "larger than all: alone");
         cache.remove(11);
         let kept = cache.kept.lock();
@@ -170,7 +170,7 @@ mod tests {
         let cache = Cache::<u32, u32>::new(100);
         assert_eq!(cache.get(1, || Err("no".to_owned())), Err("no".to_owned()));
         assert_eq!(cache.known(1), None);
-        assert_eq!(cache.get(1, made(3, 1)).as_deref(), Ok(&3));
+        assert_eq!(cache.get(1, computed(3, 1)).as_deref(), Ok(&3));
         assert_eq!(cache.known(1).as_deref(), Some(&3));
     }
 }

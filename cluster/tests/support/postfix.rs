@@ -46,7 +46,7 @@ impl Postfix {
                 return lacks(&format!("{program} is not installed"));
             }
         }
-        if !said(Command::new("postconf").arg("-a")).contains("cyrus") {
+        if !output_of(Command::new("postconf").arg("-a")).contains("cyrus") {
             return lacks("this Postfix knows no Cyrus SASL");
         }
         let folder = tempfile::tempdir().expect("a folder");
@@ -77,7 +77,8 @@ impl Postfix {
 
     fn configure(&self) {
         let here = self.folder.path();
-        let uid = |which| said(Command::new("id").args([which, "postfix"])).trim().parse::<u32>().expect("a number");
+        let uid =
+            |which| output_of(Command::new("id").args([which, "postfix"])).trim().parse::<u32>().expect("a number");
         let (user, group) = (uid("-u"), uid("-g"));
         // The user of Postfix must be able to read this folder.
         fs::set_permissions(here, fs::Permissions::from_mode(0o755)).expect("a mode");
@@ -164,6 +165,6 @@ impl Drop for Postfix {
     }
 }
 
-fn said(command: &mut Command) -> String {
+fn output_of(command: &mut Command) -> String {
     String::from_utf8_lossy(&command.output().expect("a program that runs").stdout).into_owned()
 }

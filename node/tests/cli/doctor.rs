@@ -26,7 +26,7 @@ fn member(name: &str, role: v1::MemberRole) -> v1::MemberStatus {
 
 /// The state of a fake cluster. It is healthy until a test breaks something.
 #[derive(Clone)]
-struct Patient {
+struct FakeCluster {
     status: v1::GetClusterStatusResponse,
     schedules: Vec<v1::Schedule>,
     relays: Vec<v1::Relay>,
@@ -37,8 +37,8 @@ struct Patient {
     explained: v1::ExplainResponse,
 }
 
-impl Patient {
-    fn well() -> Patient {
+impl FakeCluster {
+    fn healthy() -> FakeCluster {
         let (leads, follows) = (v1::MemberRole::Leader, v1::MemberRole::Follower);
         let status = v1::GetClusterStatusResponse {
             cluster: "c1".into(),
@@ -52,10 +52,10 @@ impl Patient {
         let relays = vec![v1::Relay { name: "main".into(), pool: "default".into(), ..Default::default() }];
         let schedules = vec![schedule("morning", v1::ScheduleState::Active, 3_600)];
         let (campaigns, runs, doubts, dead_letters, explained) = Default::default();
-        Patient { status, schedules, relays, campaigns, runs, doubts, dead_letters, explained }
+        FakeCluster { status, schedules, relays, campaigns, runs, doubts, dead_letters, explained }
     }
 
-    async fn examined(self, more: &str) -> Ended {
+    async fn doctor(self, more: &str) -> Ended {
         let fake = Fake::start(move |method, asked| match method {
             "GetClusterStatus" => one(self.status.clone()),
             "ListSchedules" => {
@@ -81,13 +81,13 @@ impl Patient {
     }
 
     /// Returns the exit code, and `severity check` of each finding.
-    async fn found(self) -> (Option<i32>, Vec<String>) {
-        let ended = self.examined("-o json").await;
-        (ended.code, told(&ended))
+    async fn findings(self) -> (Option<i32>, Vec<String>) {
+        let ended = self.doctor("-o json").await;
+        (ended.code, findings(&ended))
     }
 }
 
-fn told(ended: &Ended) -> Vec<String> {
+fn findings(ended: &Ended) -> Vec<String> {
     let findings = ended.json();
     let findings = findings.as_array().expect("a list").iter();
     findings.map(|finding| format!("{} {}", finding["severity"], finding["check"]).replace('"', "")).collect()
@@ -115,23 +115,23 @@ fn run(name: &str, state: v1::RunState, counts: v1::RunCounts, opened_seconds_ag
 
 #[tokio::test]
 async fn healthy_cluster_has_no_findings() {
-    let ended = Patient::well().examined("").await;
+    let ended = FakeCluster::healthy().doctor("").await;
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(0), "nothing is wrong\n"), "{ended:?}");
     assert!(ended.stderr.starts_with("disk: not checked"), "{ended:?}");
-    assert_eq!(Patient::well().examined("-o json").await.json(), json!([]));
+    assert_eq!(FakeCluster::healthy().doctor("-o json").await.json(), json!([]));
 }
 
 #[tokio::test]
 async fn finding_says_what_why_and_next() {
-    let mut patient = Patient::well();
-    patient.relays.clear();
-    let ended = patient.clone().examined("-o json").await;
+    let mut cluster = FakeCluster::healthy();
+    cluster.relays.clear();
+    let ended = cluster.clone().doctor("-o json").await;
     let finding = ended.json()[0].clone();
     assert_eq!(keys(&finding), "check next severity what why");
     assert_eq!(finding["what"], "no relay is in pool default, by which these send: morning");
     assert!(finding["next"].as_str().is_some_and(|next| next.starts_with("reveille relay add ")), "{finding}");
     assert_eq!((ended.code, ended.error()["reason"].as_str()), (Some(1), Some("UNWELL")));
-    let text = patient.examined("").await;
+    let text = cluster.doctor("").await;
     assert!(text.stdout.contains("problem   relay  no relay is in pool default"), "{}", text.stdout);
     assert!(text.stderr.contains("error: 1 problem, no warnings"), "{}", text.stderr);
 }
@@ -139,109 +139,113 @@ async fn finding_says_what_why_and_next() {
 #[tokio::test]
 async fn nodes_that_are_missing_late_or_different_are_named() {
     let lost = v1::MemberRole::Unreachable;
-    let mut patient = Patient::well();
-    patient.status.members[2] = member("c", lost);
-    assert_eq!(patient.found().await, (Some(1), vec!["problem node".into()]));
+    let mut cluster = FakeCluster::healthy();
+    cluster.status.members[2] = member("c", lost);
+    assert_eq!(cluster.findings().await, (Some(1), vec!["problem node".into()]));
 
-    let mut patient = Patient::well();
-    patient.status.leader.clear();
-    patient.status.members = vec![member("a", v1::MemberRole::Follower), member("b", lost), member("c", lost)];
+    let mut cluster = FakeCluster::healthy();
+    cluster.status.leader.clear();
+    cluster.status.members = vec![member("a", v1::MemberRole::Follower), member("b", lost), member("c", lost)];
     let found = ["problem quorum", "problem leader", "problem node", "problem node"].map(str::to_owned);
-    assert_eq!(patient.found().await, (Some(1), found.to_vec()));
+    assert_eq!(cluster.findings().await, (Some(1), found.to_vec()));
 
-    let mut patient = Patient::well();
-    patient.status.members[1].no_room = "3 MiB are free".into();
-    assert_eq!(patient.clone().found().await, (Some(1), vec!["problem no_room".into()]));
-    patient.status.members[1].no_room.clear();
-    patient.status.members[1].crash_backoff_end_time = Some(prost_types::Timestamp::default());
-    assert_eq!(patient.clone().found().await, (Some(0), vec!["warning crash_backoff".into()]));
-    let mut alone = patient.clone();
+    let mut cluster = FakeCluster::healthy();
+    cluster.status.members[1].no_room = "3 MiB are free".into();
+    assert_eq!(cluster.clone().findings().await, (Some(1), vec!["problem no_room".into()]));
+    cluster.status.members[1].no_room.clear();
+    cluster.status.members[1].crash_backoff_end_time = Some(prost_types::Timestamp::default());
+    assert_eq!(cluster.clone().findings().await, (Some(0), vec!["warning crash_backoff".into()]));
+    let mut alone = cluster.clone();
     alone.status.members.drain(2..);
     alone.status.members.remove(0);
-    assert!(alone.found().await.1.contains(&"problem crash_backoff".into()), "no other node sends");
-    let mut slow = patient.clone();
+    assert!(alone.findings().await.1.contains(&"problem crash_backoff".into()), "no other node sends");
+    let mut slow = cluster.clone();
     for member in &mut slow.status.members {
         member.crash_backoff_end_time = Some(prost_types::Timestamp::default());
     }
     slow.status.members[2].crash_backoff_eighths = 1;
-    let ended = slow.examined("-o json").await;
-    assert_eq!(told(&ended), ["problem crash_backoff"; 3]);
+    let ended = slow.doctor("-o json").await;
+    assert_eq!(findings(&ended), ["problem crash_backoff"; 3]);
     let what = |place: usize| ended.json()[place]["what"].as_str().unwrap_or_default().to_owned();
     assert!(what(0).contains("a crashed three times within ten minutes and sends nothing until"), "{}", what(0));
     assert!(what(2).contains("sends an eighth of the usual until"), "{}", what(2));
     assert!(ended.json()[0]["why"].as_str().is_some_and(|why| why.contains("only c sends, and slowly")), "{ended:?}");
-    patient.status.members[1].crash_backoff_end_time = None;
-    patient.status.members[1].lag = Some(5_000);
-    patient.status.members[1].applied_index = Some(4);
-    patient.status.members[1].checkpoints = vec![v1::Checkpoint { index: 4, state_hash: "another".into() }];
-    assert_eq!(patient.found().await, (Some(0), vec!["warning lag".into()]), "another index has another hash");
+    cluster.status.members[1].crash_backoff_end_time = None;
+    cluster.status.members[1].lag = Some(5_000);
+    cluster.status.members[1].applied_index = Some(4);
+    cluster.status.members[1].checkpoints = vec![v1::Checkpoint { index: 4, state_hash: "another".into() }];
+    assert_eq!(cluster.findings().await, (Some(0), vec!["warning lag".into()]), "another index has another hash");
 
-    let mut patient = Patient::well();
-    patient.status.members[1].checkpoints[0].state_hash = "another".into();
-    let ended = patient.examined("-o json").await;
-    assert_eq!(told(&ended), ["problem state"]);
+    let mut cluster = FakeCluster::healthy();
+    cluster.status.members[1].checkpoints[0].state_hash = "another".into();
+    let ended = cluster.doctor("-o json").await;
+    assert_eq!(findings(&ended), ["problem state"]);
     assert_eq!(ended.json()[0]["what"], "the states of b, a and c differ at log index 80");
 }
 
 #[tokio::test]
 async fn clocks_and_time_zones_that_differ_are_named() {
-    let mut patient = Patient::well();
-    patient.status.members[0].clock_offset_ms = Some(0);
-    patient.status.members[1].clock_offset_ms = Some(60_000);
-    patient.status.members[2].clock_offset_ms = Some(60_100);
-    let ended = patient.examined("-o json").await;
+    let mut cluster = FakeCluster::healthy();
+    cluster.status.members[0].clock_offset_ms = Some(0);
+    cluster.status.members[1].clock_offset_ms = Some(60_000);
+    cluster.status.members[2].clock_offset_ms = Some(60_100);
+    let ended = cluster.doctor("-o json").await;
     assert_eq!(ended.json()[0]["what"], "the clock of a is 1m behind the others", "it answered, and is the odd one");
-    assert_eq!(told(&ended), ["problem clock"]);
+    assert_eq!(findings(&ended), ["problem clock"]);
 
-    let mut patient = Patient::well();
-    patient.status.members[1].clock_offset_ms = Some(1_500);
-    patient.status.members[2].clock_offset_ms = Some(-1_500);
-    let ended = patient.examined("-o json").await;
+    let mut cluster = FakeCluster::healthy();
+    cluster.status.members[1].clock_offset_ms = Some(1_500);
+    cluster.status.members[2].clock_offset_ms = Some(-1_500);
+    let ended = cluster.doctor("-o json").await;
     assert_eq!(ended.json()[0]["what"], "the clocks of c and b are 3s apart");
 
-    let mut patient = Patient::well();
-    patient.status.clocks_agree = false;
-    assert_eq!(patient.found().await, (Some(1), vec!["problem clocks".into()]));
+    let mut cluster = FakeCluster::healthy();
+    cluster.status.clocks_agree = false;
+    assert_eq!(cluster.findings().await, (Some(1), vec!["problem clocks".into()]));
 
-    let mut patient = Patient::well();
-    patient.status.members[1].tzdb = Some("2001a".into());
-    patient.status.members[1].version = Some("0.0.9".into());
+    let mut cluster = FakeCluster::healthy();
+    cluster.status.members[1].tzdb = Some("2001a".into());
+    cluster.status.members[1].version = Some("0.0.9".into());
     let found = ["warning time_zones", "warning time_zones", "warning version"].map(str::to_owned);
-    assert_eq!(patient.found().await, (Some(0), found.to_vec()), "they differ, and one is old");
+    assert_eq!(cluster.findings().await, (Some(0), found.to_vec()), "they differ, and one is old");
 }
 
 #[tokio::test]
 async fn relay_that_is_left_alone_is_named() {
     let mut failing = v1::RelayHealth { node: "b".into(), cause: "connection refused".into(), ..Default::default() };
     failing.set_condition(v1::RelayCondition::Failing);
-    let mut patient = Patient::well();
-    patient.relays[0].health = Some(failing.clone());
-    let ended = patient.clone().examined("-o json").await;
-    assert_eq!((ended.code, told(&ended)), (Some(1), vec!["problem circuit".into()]), "no other relay is in its pool");
+    let mut cluster = FakeCluster::healthy();
+    cluster.relays[0].health = Some(failing.clone());
+    let ended = cluster.clone().doctor("-o json").await;
+    assert_eq!(
+        (ended.code, findings(&ended)),
+        (Some(1), vec!["problem circuit".into()]),
+        "no other relay is in its pool"
+    );
     assert_eq!(ended.json()[0]["what"], "b leaves relay main alone: connection refused");
-    patient.relays.push(v1::Relay { name: "other".into(), pool: "default".into(), ..Default::default() });
-    assert_eq!(patient.clone().found().await, (Some(0), vec!["warning circuit".into()]));
+    cluster.relays.push(v1::Relay { name: "other".into(), pool: "default".into(), ..Default::default() });
+    assert_eq!(cluster.clone().findings().await, (Some(0), vec!["warning circuit".into()]));
     failing.set_condition(v1::RelayCondition::Throttled);
-    patient.relays[0].health = Some(failing.clone());
-    assert_eq!(patient.clone().found().await, (Some(0), vec!["warning throttled".into()]), "it takes some");
+    cluster.relays[0].health = Some(failing.clone());
+    assert_eq!(cluster.clone().findings().await, (Some(0), vec!["warning throttled".into()]), "it takes some");
     failing.set_condition(v1::RelayCondition::Ready);
-    patient.relays[0].health = Some(failing);
-    assert_eq!(patient.found().await, (Some(0), vec![]));
+    cluster.relays[0].health = Some(failing);
+    assert_eq!(cluster.findings().await, (Some(0), vec![]));
 }
 
 #[tokio::test]
 async fn work_that_stands_is_named() {
-    let mut patient = Patient::well();
-    patient.schedules.push(schedule("evening", v1::ScheduleState::Blocked, 0));
-    patient.schedules.push(schedule("noon", v1::ScheduleState::Active, -600));
+    let mut cluster = FakeCluster::healthy();
+    cluster.schedules.push(schedule("evening", v1::ScheduleState::Blocked, 0));
+    cluster.schedules.push(schedule("noon", v1::ScheduleState::Active, -600));
     let mut elsewhere = schedule("news", v1::ScheduleState::Active, 60);
     elsewhere.pool = "bulk".into();
-    patient.schedules.push(elsewhere);
+    cluster.schedules.push(elsewhere);
     let mut resting = schedule("off", v1::ScheduleState::Paused, -600);
     resting.pool = "none".into();
-    patient.schedules.push(resting);
+    cluster.schedules.push(resting);
     // A blocked schedule of a campaign is reported only once, as the campaign.
-    patient.schedules.push(schedule("autumn", v1::ScheduleState::Blocked, 0));
+    cluster.schedules.push(schedule("autumn", v1::ScheduleState::Blocked, 0));
     for (name, state) in [
         ("spring", v1::CampaignState::Missed),
         ("summer", v1::CampaignState::Launched),
@@ -250,30 +254,30 @@ async fn work_that_stands_is_named() {
         let (name, reason) = (name.to_owned(), "its audience was not sealed".to_owned());
         let mut campaign = v1::Campaign { name, reason, ..Default::default() };
         campaign.set_state(state);
-        patient.campaigns.push(campaign);
+        cluster.campaigns.push(campaign);
     }
     let pending = v1::RunCounts { pending: 4, ..Default::default() };
     let mut paused = run("r7.0", v1::RunState::Paused, pending, 900_000);
     paused.reason = "10 refusals in a row".into();
-    patient.runs.push(paused);
+    cluster.runs.push(paused);
     let late = v1::RunCounts { expired: 2, ..Default::default() };
-    patient.runs.push(run("r8.0", v1::RunState::Expired, late, 60));
-    patient.runs.push(run("r2.0", v1::RunState::Expired, late, 900_000));
-    patient.doubts = vec![v1::Doubt { run: "r8.0".into(), ..Default::default() }];
-    patient.dead_letters = vec![v1::DeadLetter { run: "r8.0".into(), ..Default::default() }; 2];
+    cluster.runs.push(run("r8.0", v1::RunState::Expired, late, 60));
+    cluster.runs.push(run("r2.0", v1::RunState::Expired, late, 900_000));
+    cluster.doubts = vec![v1::Doubt { run: "r8.0".into(), ..Default::default() }];
+    cluster.dead_letters = vec![v1::DeadLetter { run: "r8.0".into(), ..Default::default() }; 2];
     let why = "no live node has part 0 of its audience".to_owned();
     let blocked = v1::BlockedRun { run: "r9.0".into(), schedule: "morning".into(), why, ..Default::default() };
-    patient.status.blocked = vec![blocked];
+    cluster.status.blocked = vec![blocked];
     let fresh = v1::Backlog { pool: "bulk".into(), recipients: 7, ..Default::default() };
-    patient.status.backlogs = vec![fresh.clone()];
-    let new = patient.clone().examined("-o json").await.json();
+    cluster.status.backlogs = vec![fresh.clone()];
+    let new = cluster.clone().doctor("-o json").await.json();
     assert_eq!(new[8]["what"], "7 recipients late in pool bulk", "not known yet whether it shrinks");
-    patient.status.backlogs = vec![v1::Backlog { waiting: 1, lower_bound: true, ..fresh.clone() }];
-    let more = patient.clone().examined("-o json").await.json();
+    cluster.status.backlogs = vec![v1::Backlog { waiting: 1, lower_bound: true, ..fresh.clone() }];
+    let more = cluster.clone().doctor("-o json").await.json();
     let what = "at least 7 recipients late in pool bulk (at least 1 of its instants waits its turn)";
     assert_eq!(more[8]["what"], what);
-    patient.status.backlogs = vec![v1::Backlog { measured: true, ..fresh }];
-    let ended = patient.examined("-o json").await;
+    cluster.status.backlogs = vec![v1::Backlog { measured: true, ..fresh }];
+    let ended = cluster.doctor("-o json").await;
     let expected = [
         "problem blocked",
         "problem relay",
@@ -287,7 +291,7 @@ async fn work_that_stands_is_named() {
         "warning expired",
         "warning dead_letter",
     ];
-    assert_eq!((ended.code, told(&ended)), (Some(1), expected.map(str::to_owned).to_vec()), "{ended:?}");
+    assert_eq!((ended.code, findings(&ended)), (Some(1), expected.map(str::to_owned).to_vec()), "{ended:?}");
     let what: Vec<Value> = (0..11).map(|place| ended.json()[place]["what"].clone()).collect();
     assert_eq!(what[0], "run r9.0 of morning is blocked: no live node has part 0 of its audience");
     assert_eq!(what[1], "no relay is in pool bulk, by which these send: news");
@@ -304,10 +308,10 @@ async fn work_that_stands_is_named() {
 #[tokio::test]
 async fn expired_recipients_have_last_answer_or_unknown_cause() {
     let late = v1::RunCounts { expired: 1, ..Default::default() };
-    let mut patient = Patient::well();
-    patient.runs.push(v1::Run { audience: 1, ..run("r8.0", v1::RunState::Expired, late, 60) });
-    let unknown = patient.clone().examined("-o json").await;
-    assert_eq!(told(&unknown), ["warning expired"]);
+    let mut cluster = FakeCluster::healthy();
+    cluster.runs.push(v1::Run { audience: 1, ..run("r8.0", v1::RunState::Expired, late, 60) });
+    let unknown = cluster.clone().doctor("-o json").await;
+    assert_eq!(findings(&unknown), ["warning expired"]);
     let text = |ended: &Ended, key: &str| ended.json()[0][key].as_str().unwrap_or_default().to_owned();
     assert!(text(&unknown, "why").ends_with("so the cause is not known"), "{unknown:?}");
     assert!(text(&unknown, "next").contains("reveille explain RUN RECIPIENT"), "{unknown:?}");
@@ -317,14 +321,14 @@ async fn expired_recipients_have_last_answer_or_unknown_cause() {
         v1::ExplainedEvent { what, code, detail, ..Default::default() }
     };
     let answer = "550 5.7.1 sender blocked; about content or sender: no attempt is counted";
-    patient.explained = v1::ExplainResponse {
+    cluster.explained = v1::ExplainResponse {
         run: "r8.0".into(),
         recipient: "ann@example.com".into(),
         events: vec![event("refused", 550, answer), event("given back", 0, "it was not handed off")],
         ..Default::default()
     };
-    patient.explained.set_state(v1::RecipientState::Expired);
-    let known = patient.examined("-o json").await;
+    cluster.explained.set_state(v1::RecipientState::Expired);
+    let known = cluster.doctor("-o json").await;
     let why = format!("they got no email before the deadline; ann@example.com was last refused: {answer}");
     assert_eq!((text(&known, "why"), text(&known, "next")), (why, "reveille explain r8.0 ann@example.com".to_owned()));
 }
@@ -332,9 +336,9 @@ async fn expired_recipients_have_last_answer_or_unknown_cause() {
 #[tokio::test]
 async fn unanswered_request_is_a_finding() {
     let ended = reveille("--endpoint 127.0.0.1:1 doctor -o json").await;
-    assert_eq!((ended.code, told(&ended)), (Some(1), vec!["problem endpoint".to_owned()]), "{ended:?}");
+    assert_eq!((ended.code, findings(&ended)), (Some(1), vec!["problem endpoint".to_owned()]), "{ended:?}");
 
-    let status = Patient::well().status;
+    let status = FakeCluster::healthy().status;
     let fake = Fake::start(move |method, asked| match method {
         "GetClusterStatus" => one(status.clone()),
         "ListSchedules" if !v1::ListSchedulesRequest::decode(asked).is_ok_and(|asked| asked.stale) => {
@@ -344,13 +348,13 @@ async fn unanswered_request_is_a_finding() {
     })
     .await;
     let ended = fake.reveille("doctor -o json").await;
-    assert_eq!((ended.code, told(&ended)), (Some(1), vec!["problem reads".to_owned()]), "{ended:?}");
+    assert_eq!((ended.code, findings(&ended)), (Some(1), vec!["problem reads".to_owned()]), "{ended:?}");
     assert!(fake.requests::<v1::ListRunsRequest>("ListRuns").iter().all(|asked| asked.stale), "local state, at least");
 }
 
 #[tokio::test]
 async fn without_a_quorum_leader_only_reads_are_not_made() {
-    let mut status = Patient::well().status;
+    let mut status = FakeCluster::healthy().status;
     status.members[1] = member("b", v1::MemberRole::Unreachable);
     status.members[2] = member("c", v1::MemberRole::Unreachable);
     let fake =
@@ -358,7 +362,7 @@ async fn without_a_quorum_leader_only_reads_are_not_made() {
     let fake = fake.await;
     let ended = fake.reveille("doctor -o json").await;
     let found = ["problem quorum", "problem node", "problem node"];
-    assert_eq!((ended.code, told(&ended)), (Some(1), found.map(str::to_owned).to_vec()), "{ended:?}");
+    assert_eq!((ended.code, findings(&ended)), (Some(1), found.map(str::to_owned).to_vec()), "{ended:?}");
     let schedules = fake.requests::<v1::ListSchedulesRequest>("ListSchedules");
     assert!(
         !schedules.is_empty() && schedules.iter().all(|asked| asked.stale),
@@ -369,18 +373,18 @@ async fn without_a_quorum_leader_only_reads_are_not_made() {
 #[tokio::test]
 async fn folders_of_a_node_here_are_looked_at() {
     let folder = tempfile::tempdir().expect("a folder");
-    let ended = Patient::well().examined(&format!("--data-dir {}/none -o json", folder.path().display())).await;
-    assert_eq!((ended.code, told(&ended)), (Some(0), vec!["warning disk".to_owned()]), "{ended:?}");
-    let ended = Patient::well().examined("--config /nowhere/reveille.toml -o json").await;
+    let ended = FakeCluster::healthy().doctor(&format!("--data-dir {}/none -o json", folder.path().display())).await;
+    assert_eq!((ended.code, findings(&ended)), (Some(0), vec!["warning disk".to_owned()]), "{ended:?}");
+    let ended = FakeCluster::healthy().doctor("--config /nowhere/reveille.toml -o json").await;
     assert_eq!((ended.code, ended.error()["reason"].as_str()), (Some(2), Some("CONFIG")));
 }
 
 #[tokio::test]
 async fn node_that_is_stopping_is_warned_of_and_shown() {
-    let mut patient = Patient::well();
-    patient.status.members[1].stopping = true;
-    assert_eq!(patient.clone().found().await, (Some(0), vec!["warning node".into()]));
-    let fake = Fake::answering("GetClusterStatus", patient.status).await;
+    let mut cluster = FakeCluster::healthy();
+    cluster.status.members[1].stopping = true;
+    assert_eq!(cluster.clone().findings().await, (Some(0), vec!["warning node".into()]));
+    let fake = Fake::answering("GetClusterStatus", cluster.status).await;
     let shown = fake.reveille("cluster status").await;
     assert!(shown.stdout.contains("follower, stopping"), "{shown:?}");
 }

@@ -40,7 +40,7 @@ impl Names {
 
     /// Returns today's output with the run names of the page. A new run gets the next name in `shown` that is not used
     /// yet.
-    pub fn told(&mut self, printed: &str, shown: &[String]) -> String {
+    pub fn renamed(&mut self, printed: &str, shown: &[String]) -> String {
         let of_page: Vec<String> = shown.iter().flat_map(|line| runs(line)).map(str::to_owned).collect();
         for run in runs(printed) {
             if !self.0.values().any(|known| known == run) {
@@ -244,7 +244,7 @@ mod tests {
         assert!(same(&lines("opened r12.0"), &lines("opened r9.1"), false, &mut names));
         assert_eq!(names.typed("reveille explain r12.0 '#1' err12.0"), "reveille explain r9.1 '#1' err12.0");
         let shown = lines("r12.0\nr13.0");
-        assert_eq!(names.told("r9.1\nr20.0\nr9.1", &shown), "r12.0\nr13.0\nr12.0");
+        assert_eq!(names.renamed("r9.1\nr20.0\nr9.1", &shown), "r12.0\nr13.0\nr12.0");
         assert_eq!(names.typed("r13.0"), "r20.0");
     }
 }

@@ -86,7 +86,7 @@ fn type_in(page: &Path) {
                 && !same(&shown, &printed, any_number, &mut names)
             {
                 let printed: Vec<String> =
-                    names.told(&ended.printed, &shown).lines().map(|line| line.trim_end().to_owned()).collect();
+                    names.renamed(&ended.printed, &shown).lines().map(|line| line.trim_end().to_owned()).collect();
                 let words = "does not print what is shown, but:";
                 problems.push(format!("{}: {}\n{words}\n{}", step.line, step.command, printed.join("\n")));
                 news.push((step, printed));

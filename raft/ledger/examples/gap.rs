@@ -28,17 +28,17 @@ const OWNER: ClaimOwner = ClaimOwner { node: NodeId(1), incarnation: Incarnation
 const SLICE: u32 = limits(LEVEL).slice_recipients_max;
 const NOW: Time = Time(1_800_000_000_000);
 
-struct World {
+struct TestLedger {
     ledger: Ledger,
 }
 
-impl World {
-    fn new() -> World {
-        let mut world = World { ledger: Ledger::new() };
+impl TestLedger {
+    fn new() -> TestLedger {
+        let mut test = TestLedger { ledger: Ledger::new() };
         let readings = vec![VoterClock { node: OWNER.node, wall: NOW }];
-        world.put(Command::EpochStart(EpochStart::new(OWNER, 1, readings)));
-        world.put(Command::NodeUp(NodeUp { owner: OWNER, name: "one".into(), level: LEVEL, process_nonce: 1 }));
-        world
+        test.put(Command::EpochStart(EpochStart::new(OWNER, 1, readings)));
+        test.put(Command::NodeUp(NodeUp { owner: OWNER, name: "one".into(), level: LEVEL, process_nonce: 1 }));
+        test
     }
 
     fn put(&mut self, command: Command) -> CommandOutcome {
@@ -177,60 +177,60 @@ fn first_run(outcome: &CommandOutcome) -> RunId {
 
 fn main() {
     println!("by the minute, one recipient, a gap of 20 h; two days of runs, of which three sent an email");
-    let mut world = World::new();
-    let minutely = world.create_before("minutely", 0..1, 20 * HOUR_MS, 6_000);
-    world.open(minutely, 3_000, 3_000);
-    let runs = world.runs(minutely);
+    let mut test = TestLedger::new();
+    let minutely = test.create_before("minutely", 0..1, 20 * HOUR_MS, 6_000);
+    test.open(minutely, 3_000, 3_000);
+    let runs = test.runs(minutely);
     for (page, count) in [runs[0], runs[1_300], runs[2_600]] {
-        world.send(page, count);
+        test.send(page, count);
     }
-    for (number, claims) in world.claims(runs.into_iter()).chunks(256).enumerate() {
+    for (number, claims) in test.claims(runs.into_iter()).chunks(256).enumerate() {
         let command = Command::Claim(claims.to_vec());
         if number == 5 {
-            world.timed("an entry of 256 claims", command)
+            test.timed("an entry of 256 claims", command)
         } else {
-            world.put(command)
+            test.put(command)
         };
     }
-    world.timed("a backfill of 1,000 instants, beside those that were suppressed", minutes(minutely, 2_000, 1_000));
-    world.timed("a backfill of 1,000 instants, all inside the gap", minutes(minutely, 6_000, 1_000));
-    world.timed("a trigger", Command::Trigger(Trigger::new(minutely, "again")));
+    test.timed("a backfill of 1,000 instants, beside those that were suppressed", minutes(minutely, 2_000, 1_000));
+    test.timed("a backfill of 1,000 instants, all inside the gap", minutes(minutely, 6_000, 1_000));
+    test.timed("a trigger", Command::Trigger(Trigger::new(minutely, "again")));
 
     println!("10,000 recipients, a gap of 20 h; the list was edited after it was sent");
-    let mut world = World::new();
-    let large = world.create("large", 0..10_000, 20 * HOUR_MS);
-    let first = world.put(minutes(large, 60, 1));
-    world.edit(large, Some(1..10_001), None);
-    let beside = world.put(minutes(large, 59, 1));
-    world.send(first_run(&first), 10_000);
-    let claims = world.claims([(first_run(&beside), 10_000)].into_iter());
-    world.timed("an entry of 40 claims, 256 recipients each, which grants one", Command::Claim(claims));
-    let opened = world.timed("a trigger, which opens for one of them", Command::Trigger(Trigger::new(large, "one")));
-    let claims = world.claims([(first_run(&opened), 10_000)].into_iter());
-    world.timed("an entry of 40 claims, of which one finds a pending recipient", Command::Claim(claims));
-    world.timed("a backfill of 100 instants", minutes(large, 100, 100));
-    world.timed("a backfill of 1,000 instants", minutes(large, 210, 1_000));
+    let mut test = TestLedger::new();
+    let large = test.create("large", 0..10_000, 20 * HOUR_MS);
+    let first = test.put(minutes(large, 60, 1));
+    test.edit(large, Some(1..10_001), None);
+    let beside = test.put(minutes(large, 59, 1));
+    test.send(first_run(&first), 10_000);
+    let claims = test.claims([(first_run(&beside), 10_000)].into_iter());
+    test.timed("an entry of 40 claims, 256 recipients each, which grants one", Command::Claim(claims));
+    let opened = test.timed("a trigger, which opens for one of them", Command::Trigger(Trigger::new(large, "one")));
+    let claims = test.claims([(first_run(&opened), 10_000)].into_iter());
+    test.timed("an entry of 40 claims, of which one finds a pending recipient", Command::Claim(claims));
+    test.timed("a backfill of 100 instants", minutes(large, 100, 100));
+    test.timed("a backfill of 1,000 instants", minutes(large, 210, 1_000));
 
     println!("10,000 recipients, no gap; 1,200 runs by the minute that mailed all but one; then a gap of 20 h");
-    let mut world = World::new();
-    let late = world.create("late", 0..10_000, 0);
-    world.timed("a backfill of 960 instants, without a gap", minutes(late, 240, 960));
-    world.put(minutes(late, 0, 240));
-    for (run, count) in world.runs(late) {
-        world.send(run, count - 1);
+    let mut test = TestLedger::new();
+    let late = test.create("late", 0..10_000, 0);
+    test.timed("a backfill of 960 instants, without a gap", minutes(late, 240, 960));
+    test.put(minutes(late, 0, 240));
+    for (run, count) in test.runs(late) {
+        test.send(run, count - 1);
     }
-    world.edit(late, None, Some(20 * HOUR_MS));
-    let opened = world.timed("a trigger, which opens for one of them", Command::Trigger(Trigger::new(late, "one")));
-    let claims = world.claims([(first_run(&opened), 10_000)].into_iter());
-    world.timed("an entry of 40 claims, of which one finds a pending recipient", Command::Claim(claims));
-    world.timed("a backfill of 100 instants", minutes(late, 1_200, 100));
+    test.edit(late, None, Some(20 * HOUR_MS));
+    let opened = test.timed("a trigger, which opens for one of them", Command::Trigger(Trigger::new(late, "one")));
+    let claims = test.claims([(first_run(&opened), 10_000)].into_iter());
+    test.timed("an entry of 40 claims, of which one finds a pending recipient", Command::Claim(claims));
+    test.timed("a backfill of 100 instants", minutes(late, 1_200, 100));
 
     println!("one recipient, a gap of 20 h, beside 200,000 open runs of another schedule");
-    let mut world = World::new();
-    let other = world.create("other", 0..1, 0);
+    let mut test = TestLedger::new();
+    let other = test.create("other", 0..1, 0);
     for thousand in 0..200 {
-        world.put(minutes(other, 1_000 * thousand, 1_000));
+        test.put(minutes(other, 1_000 * thousand, 1_000));
     }
-    let beside = world.create("beside", 0..1, 20 * HOUR_MS);
-    world.timed("a backfill of one instant", minutes(beside, 60, 1));
+    let beside = test.create("beside", 0..1, 20 * HOUR_MS);
+    test.timed("a backfill of one instant", minutes(beside, 60, 1));
 }

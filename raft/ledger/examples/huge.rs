@@ -35,17 +35,17 @@ const TRIED: u32 = 1_000_000;
 const TRIES: u32 = 5;
 
 #[derive(Clone)]
-struct World {
+struct TestLedger {
     ledger: Ledger,
     now: Time,
 }
 
-impl World {
-    fn new() -> World {
-        let mut world = World { ledger: Ledger::new(), now: NOW };
-        world.lead();
-        world.put(Command::NodeUp(NodeUp { owner: OWNER, name: "one".into(), level: LEVEL, process_nonce: 1 }));
-        world
+impl TestLedger {
+    fn new() -> TestLedger {
+        let mut test = TestLedger { ledger: Ledger::new(), now: NOW };
+        test.lead();
+        test.put(Command::NodeUp(NodeUp { owner: OWNER, name: "one".into(), level: LEVEL, process_nonce: 1 }));
+        test
     }
 
     fn lead(&mut self) {
@@ -125,14 +125,14 @@ impl World {
     }
 
     /// Prints the longest of several tries, each on a copy.
-    fn timed(&self, what: &str, prepare: impl Fn(&mut World), command: &Command) {
+    fn timed(&self, what: &str, prepare: impl Fn(&mut TestLedger), command: &Command) {
         let mut worst = 0_f64;
         let mut outcome = CommandOutcome::Done;
         for _ in 0..TRIES {
-            let mut world = self.clone();
-            prepare(&mut world);
+            let mut test = self.clone();
+            prepare(&mut test);
             let begun = Instant::now();
-            outcome = world.put(command.clone());
+            outcome = test.put(command.clone());
             worst = worst.max(begun.elapsed().as_secs_f64());
         }
         println!("  {what}: {:.2} ms, {outcome:?}", worst * 1_000.0);
@@ -159,9 +159,9 @@ impl World {
 }
 
 /// Advances time beyond every deadline.
-fn late(world: &mut World) {
-    world.now = NOW.plus_ms(30 * DAY_MS);
-    world.lead();
+fn late(test: &mut TestLedger) {
+    test.now = NOW.plus_ms(30 * DAY_MS);
+    test.lead();
 }
 
 /// Returns what can be claimed of a chunk now.
@@ -176,31 +176,31 @@ fn claimable(ledger: &Ledger, run: RunId, number: u32) -> Bitmap {
 fn sent() {
     let chunks = RECIPIENTS.div_ceil(CHUNK);
     println!("{RECIPIENTS} recipients, nothing sent");
-    let mut world = World::new();
-    let run = world.open(None);
-    world.as_a_whole(run);
-    world.look(run);
+    let mut test = TestLedger::new();
+    let run = test.open(None);
+    test.as_a_whole(run);
+    test.look(run);
     println!("the first half sent");
-    world.send(run, 0..chunks / 2);
-    world.as_a_whole(run);
-    world.look(run);
+    test.send(run, 0..chunks / 2);
+    test.as_a_whole(run);
+    test.look(run);
     println!("all but the last chunk sent");
-    world.send(run, chunks / 2..chunks - 1);
-    world.as_a_whole(run);
-    world.look(run);
+    test.send(run, chunks / 2..chunks - 1);
+    test.as_a_whole(run);
+    test.look(run);
 }
 
 fn tried() {
     println!("{TRIED} of {RECIPIENTS} were tried once, and wait");
-    let mut world = World::new();
-    let run = world.open(None);
-    world.defer(run, TRIED);
-    let waves = world.ledger.chunks().get(&PageId(run).chunk(0)).map_or(0, |chunk| chunk.waves.len());
+    let mut test = TestLedger::new();
+    let run = test.open(None);
+    test.defer(run, TRIED);
+    let waves = test.ledger.chunks().get(&PageId(run).chunk(0)).map_or(0, |chunk| chunk.waves.len());
     println!("  the first chunk waits for {waves} instants");
-    world.as_a_whole(run);
-    late(&mut world);
-    world.put(Command::Expire(vec![run]));
-    let letters = world.ledger.dead().len() as u64;
+    test.as_a_whole(run);
+    late(&mut test);
+    test.put(Command::Expire(vec![run]));
+    let letters = test.ledger.dead().len() as u64;
     println!("  {letters} letters");
 }
 
@@ -208,14 +208,14 @@ fn canaries() {
     let chunks = RECIPIENTS.div_ceil(CHUNK);
     for share in [1, 100, 1_000, 5_000] {
         println!("a canary of {share} in 10,000 is out");
-        let mut world = World::new();
-        let run = world.open(Some(Canary { share, limit: 0 }));
-        world.look(run);
-        world.as_a_whole(run);
+        let mut test = TestLedger::new();
+        let run = test.open(Some(Canary { share, limit: 0 }));
+        test.look(run);
+        test.as_a_whole(run);
         println!("half of it is sent");
-        world.send(run, 0..chunks / 2);
-        world.look(run);
-        world.as_a_whole(run);
+        test.send(run, 0..chunks / 2);
+        test.look(run);
+        test.as_a_whole(run);
     }
 }
 

@@ -20,22 +20,22 @@ const DAY_MS: i64 = 86_400_000;
 const LEADER: ClaimOwner = ClaimOwner { node: NodeId(1), incarnation: Incarnation(1) };
 
 /// A ledger, and all entries that it has applied.
-struct World {
+struct TestLedger {
     ledger: Ledger,
     entries: Vec<Entry>,
     now: Time,
 }
 
-impl World {
-    fn new() -> World {
-        World::at(Ledger::new())
+impl TestLedger {
+    fn new() -> TestLedger {
+        TestLedger::at(Ledger::new())
     }
 
-    fn at(ledger: Ledger) -> World {
+    fn at(ledger: Ledger) -> TestLedger {
         let now = ledger.head().now;
-        let mut world = World { ledger, entries: Vec::new(), now };
-        world.lead();
-        world
+        let mut test = TestLedger { ledger, entries: Vec::new(), now };
+        test.lead();
+        test
     }
 
     /// Begins an epoch at the present time: ledger time leaps only there.
@@ -107,56 +107,56 @@ fn check_chain(ledger: &Ledger, before: Hash) {
 fn each_command_of_operator_makes_exactly_one_record() {
     for (name, command) in samples::commands() {
         for actor in [Actor::Insecure, Actor::Local, operator(7, Some("acme"))] {
-            let mut world = World::at(samples::ledger());
-            let before = (world.ledger.audit().len(), world.ledger.head().audit);
-            let outcome = world.put(actor.clone(), command.clone());
-            assert_eq!(world.ledger.audit().len(), before.0 + 1, "{name}");
-            let record = world.last();
-            assert_eq!((record.previous, record.index), (before.1, world.ledger.head().applied), "{name}");
+            let mut test = TestLedger::at(samples::ledger());
+            let before = (test.ledger.audit().len(), test.ledger.head().audit);
+            let outcome = test.put(actor.clone(), command.clone());
+            assert_eq!(test.ledger.audit().len(), before.0 + 1, "{name}");
+            let record = test.last();
+            assert_eq!((record.previous, record.index), (before.1, test.ledger.head().applied), "{name}");
             assert!(name.starts_with(&format!("{:?}", record.command)), "{name}: {record:?}");
             let is_refused = matches!(outcome, CommandOutcome::Refused(_));
             assert_eq!(matches!(record.outcome, AuditOutcome::Refused(_)), is_refused, "{name}: {outcome:?}");
-            assert_ne!(world.ledger.head().audit, before.1, "{name}");
+            assert_ne!(test.ledger.head().audit, before.1, "{name}");
         }
-        let mut world = World::at(samples::ledger());
-        let before = world.ledger.head().audit;
-        world.put(Actor::System, command);
-        assert_eq!(world.ledger.head().audit, before, "{name} of the cluster itself");
+        let mut test = TestLedger::at(samples::ledger());
+        let before = test.ledger.head().audit;
+        test.put(Actor::System, command);
+        assert_eq!(test.ledger.head().audit, before, "{name} of the cluster itself");
     }
 }
 
 #[test]
 fn record_has_caller_object_reason_and_outcome() {
-    let mut world = World::new();
-    world.put(operator(9, Some("acme")), tenant_set("acme"));
-    let refused = world.last();
+    let mut test = TestLedger::new();
+    test.put(operator(9, Some("acme")), tenant_set("acme"));
+    let refused = test.last();
     assert_eq!(refused.caller, AuditCaller::Token(TokenId(9)));
     assert_eq!((refused.tenant.as_deref(), refused.command), (Some("acme"), CommandKind::TenantSet));
     assert_eq!(refused.object, AuditObject::Name("acme".into()));
     assert_eq!(refused.outcome, AuditOutcome::Refused(RefusalKind::TokenNotValid), "there is no such token");
 
     let (creation, again) = two_of("report");
-    world.put(Actor::Local, Command::ScheduleCreate(Box::new(creation.clone())));
-    let (first, request) = (world.ledger.head().applied, world.last().request.clone());
-    assert_eq!((world.last().caller, world.last().outcome), (AuditCaller::Local, AuditOutcome::Done));
+    test.put(Actor::Local, Command::ScheduleCreate(Box::new(creation.clone())));
+    let (first, request) = (test.ledger.head().applied, test.last().request.clone());
+    assert_eq!((test.last().caller, test.last().outcome), (AuditCaller::Local, AuditOutcome::Done));
     assert_eq!(request, creation.request);
-    world.put(Actor::Insecure, Command::ScheduleCreate(Box::new(creation)));
-    assert_eq!(world.last().outcome, AuditOutcome::Repeats(first));
-    world.put(Actor::Insecure, Command::SchedulesCreate(again));
-    assert_eq!(world.last().object, AuditObject::Items(3));
-    assert_eq!(world.last().outcome, AuditOutcome::Partly { done: 2, refused: 1 });
+    test.put(Actor::Insecure, Command::ScheduleCreate(Box::new(creation)));
+    assert_eq!(test.last().outcome, AuditOutcome::Repeats(first));
+    test.put(Actor::Insecure, Command::SchedulesCreate(again));
+    assert_eq!(test.last().object, AuditObject::Items(3));
+    assert_eq!(test.last().outcome, AuditOutcome::Partly { done: 2, refused: 1 });
 
-    let (id, _) = world.ledger.schedule_named("default", "report").expect("a schedule");
-    world.put(Actor::Insecure, Command::ScheduleDelete(id));
-    assert_eq!(world.last().object, AuditObject::Schedule(id, Some("report".into())), "its name before it was deleted");
+    let (id, _) = test.ledger.schedule_named("default", "report").expect("a schedule");
+    test.put(Actor::Insecure, Command::ScheduleDelete(id));
+    assert_eq!(test.last().object, AuditObject::Schedule(id, Some("report".into())), "its name before it was deleted");
     let run = RunId { index: 1, place: 0 };
-    world.put(Actor::Insecure, Command::RunPause(RunPause { run, reason: "ä".repeat(200) }));
-    assert_eq!(world.last().reason.as_deref(), Some("ä".repeat(128).as_str()), "cut between characters");
-    assert_eq!(world.last().outcome, AuditOutcome::Refused(RefusalKind::NoSuchRun));
+    test.put(Actor::Insecure, Command::RunPause(RunPause { run, reason: "ä".repeat(200) }));
+    assert_eq!(test.last().reason.as_deref(), Some("ä".repeat(128).as_str()), "cut between characters");
+    assert_eq!(test.last().outcome, AuditOutcome::Refused(RefusalKind::NoSuchRun));
     let picked = vec![PickedRecipients { run, recipients: vec![3, 4] }];
-    world.put(Actor::Insecure, Command::Discard(picked));
-    assert_eq!(world.last().object, AuditObject::Recipients(run, 2));
-    check_chain(&world.ledger, Hash::default());
+    test.put(Actor::Insecure, Command::Discard(picked));
+    assert_eq!(test.last().object, AuditObject::Recipients(run, 2));
+    check_chain(&test.ledger, Hash::default());
 }
 
 /// Returns a creation, and a batch in which one name is taken by another body.
@@ -174,14 +174,14 @@ fn two_of(name: &str) -> (ScheduleCreate, Vec<ScheduleCreate>) {
 
 #[test]
 fn record_has_no_address() {
-    let mut world = World::new();
+    let mut test = TestLedger::new();
     let keys = vec!["canary@example.org".to_owned(), "second-canary@example.org".to_owned()];
-    world.put(Actor::Insecure, Command::OptOut(OptOut { tenant: "acme".into(), keys }));
-    assert_eq!(world.last().object, AuditObject::Items(2));
+    test.put(Actor::Insecure, Command::OptOut(OptOut { tenant: "acme".into(), keys }));
+    assert_eq!(test.last().object, AuditObject::Items(2));
     for (_, command) in samples::commands() {
-        world.put(Actor::Insecure, command);
+        test.put(Actor::Insecure, command);
     }
-    for record in records(&world.ledger) {
+    for record in records(&test.ledger) {
         let text = format!("{record:?}");
         assert!(!text.contains('@') && !text.contains("canary"), "{text}");
     }
@@ -189,54 +189,54 @@ fn record_has_no_address() {
 
 #[test]
 fn replayed_and_restored_ledgers_have_the_same_head() {
-    let mut world = World::new();
-    world.change(5_000);
+    let mut test = TestLedger::new();
+    test.change(5_000);
     let mut replayed = Ledger::new();
-    for (index, entry) in (1..).zip(&world.entries) {
+    for (index, entry) in (1..).zip(&test.entries) {
         replayed.apply(index, entry);
     }
-    assert_eq!((replayed.head(), replayed.state_hash()), (world.ledger.head(), world.ledger.state_hash()));
-    let rows: Vec<_> = world.ledger.all_rows().collect();
-    let mut restored = World { ledger: Ledger::from_rows(rows).expect("a state"), ..World::new() };
-    assert_eq!(restored.ledger.head().audit, world.ledger.head().audit);
+    assert_eq!((replayed.head(), replayed.state_hash()), (test.ledger.head(), test.ledger.state_hash()));
+    let rows: Vec<_> = test.ledger.all_rows().collect();
+    let mut restored = TestLedger { ledger: Ledger::from_rows(rows).expect("a state"), ..TestLedger::new() };
+    assert_eq!(restored.ledger.head().audit, test.ledger.head().audit);
     // Both go on, and archive again at the same entry.
-    world.change(5_000);
+    test.change(5_000);
     restored.change(5_000);
-    assert_eq!(restored.ledger.state_hash(), world.ledger.state_hash());
+    assert_eq!(restored.ledger.state_hash(), test.ledger.state_hash());
     assert_eq!(restored.ledger.audit_parts().count(), 2);
 }
 
 #[test]
 fn full_records_leave_the_state_and_the_chain_goes_on() {
-    let mut world = World::new();
-    world.change(4_095);
-    assert_eq!((world.ledger.audit().len(), world.ledger.audit_parts().count()), (4_095, 0));
-    world.change(1);
-    assert_eq!((world.ledger.audit().len(), world.ledger.audit_parts().count()), (0, 1));
-    world.change(6_000);
-    assert_eq!((world.ledger.audit().len(), world.ledger.audit_parts().count()), (1_904, 2));
-    assert_eq!(records(&world.ledger).len(), 10_096);
-    check_chain(&world.ledger, Hash::default());
-    assert_eq!(check(&world.ledger), []);
-    println!("{} bytes for a part", world.ledger.unsaved_bytes() / 2);
+    let mut test = TestLedger::new();
+    test.change(4_095);
+    assert_eq!((test.ledger.audit().len(), test.ledger.audit_parts().count()), (4_095, 0));
+    test.change(1);
+    assert_eq!((test.ledger.audit().len(), test.ledger.audit_parts().count()), (0, 1));
+    test.change(6_000);
+    assert_eq!((test.ledger.audit().len(), test.ledger.audit_parts().count()), (1_904, 2));
+    assert_eq!(records(&test.ledger).len(), 10_096);
+    check_chain(&test.ledger, Hash::default());
+    assert_eq!(check(&test.ledger), []);
+    println!("{} bytes for a part", test.ledger.unsaved_bytes() / 2);
 
-    let first_part = records(&world.ledger)[4_095].hash();
-    world.now = world.now.plus_ms(400 * DAY_MS - 1);
-    world.lead();
-    world.change(3_000);
-    let archive = |world: &mut World| {
-        let (batch, _) = next_batch(&world.ledger, &ArchiveCursor::default(), world.now, 0);
+    let first_part = records(&test.ledger)[4_095].hash();
+    test.now = test.now.plus_ms(400 * DAY_MS - 1);
+    test.lead();
+    test.change(3_000);
+    let archive = |test: &mut TestLedger| {
+        let (batch, _) = next_batch(&test.ledger, &ArchiveCursor::default(), test.now, 0);
         let parts = batch.parts.len();
-        world.put(Actor::System, Command::Archive(batch));
+        test.put(Actor::System, Command::Archive(batch));
         parts
     };
-    assert_eq!(archive(&mut world), 0, "none is old enough");
-    world.now = world.now.plus_ms(1);
-    assert_eq!(archive(&mut world), 2, "the last one ends later");
-    assert_eq!((world.ledger.audit_parts().count(), records(&world.ledger).len()), (1, 4_904));
-    let before = records(&world.ledger)[0].previous;
+    assert_eq!(archive(&mut test), 0, "none is old enough");
+    test.now = test.now.plus_ms(1);
+    assert_eq!(archive(&mut test), 2, "the last one ends later");
+    assert_eq!((test.ledger.audit_parts().count(), records(&test.ledger).len()), (1, 4_904));
+    let before = records(&test.ledger)[0].previous;
     assert_ne!(before, first_part, "the second part has left too");
-    check_chain(&world.ledger, before);
+    check_chain(&test.ledger, before);
 }
 
 #[cfg(feature = "next-level")]
@@ -245,17 +245,17 @@ fn oldest_part_leaves_when_there_are_too_many() {
     use reveille_ledger::command::{NodeUp, RaiseLevel};
     use reveille_ledger::level::KNOWN;
 
-    let mut world = World::new();
+    let mut test = TestLedger::new();
     let up = NodeUp { owner: LEADER, name: "one".into(), level: KNOWN, process_nonce: 1 };
-    world.put(Actor::System, Command::NodeUp(up));
+    test.put(Actor::System, Command::NodeUp(up));
     let raise = Command::RaiseLevel(RaiseLevel { level: KNOWN, voters: vec![LEADER.node] });
-    assert_eq!(world.put(Actor::Insecure, raise), CommandOutcome::Done);
-    assert_eq!(world.last().object, AuditObject::Level(KNOWN));
-    world.change(8 * 6 + 2);
-    assert_eq!((world.ledger.audit_parts().count(), world.ledger.audit().len()), (4, 3));
-    let kept = records(&world.ledger);
+    assert_eq!(test.put(Actor::Insecure, raise), CommandOutcome::Done);
+    assert_eq!(test.last().object, AuditObject::Level(KNOWN));
+    test.change(8 * 6 + 2);
+    assert_eq!((test.ledger.audit_parts().count(), test.ledger.audit().len()), (4, 3));
+    let kept = records(&test.ledger);
     assert_eq!(kept.len(), 4 * 8 + 3);
-    check_chain(&world.ledger, kept[0].previous);
-    assert_eq!(world.ledger.parts().iter().count(), 4);
-    assert_eq!(check(&world.ledger), []);
+    check_chain(&test.ledger, kept[0].previous);
+    assert_eq!(test.ledger.parts().iter().count(), 4);
+    assert_eq!(check(&test.ledger), []);
 }

@@ -32,7 +32,7 @@ use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::{Activity, InstantOutcome, LEVEL, Ledger, ScheduleTiming};
 
 /// A ledger with one schedule, fired as a timer does.
-struct Drill {
+struct ScheduleTest {
     ledger: Ledger,
     schedule: ScheduleId,
     pattern: Pattern,
@@ -43,21 +43,21 @@ struct Drill {
 
 /// Differences of a schedule from the default.
 #[derive(Clone, Debug)]
-struct Wish {
+struct ScheduleOptions {
     policies: Policies,
     start: Option<Time>,
     end: Option<Time>,
     max_runs: Option<u32>,
 }
 
-/// Returns the jitter window of the drill's schedule.
+/// Returns the jitter window of the test's schedule.
 fn jitter(policies: &Policies) -> Jitter<'static> {
     Jitter { tenant: "default", name: "drill", window_ms: policies.jitter_ms }
 }
 
-impl Default for Wish {
-    fn default() -> Wish {
-        Wish { policies: side_by_side(), start: None, end: None, max_runs: None }
+impl Default for ScheduleOptions {
+    fn default() -> ScheduleOptions {
+        ScheduleOptions { policies: side_by_side(), start: None, end: None, max_runs: None }
     }
 }
 
@@ -78,36 +78,42 @@ fn at(text: &str) -> Time {
     text.parse::<jiff::Timestamp>().expect(text).into()
 }
 
-impl Drill {
-    fn new(when: When, zone_name: &str, created: Time, wish: &Wish) -> Drill {
+impl ScheduleTest {
+    fn new(when: When, zone_name: &str, created: Time, options: &ScheduleOptions) -> ScheduleTest {
         let (pattern, zone) = (Pattern::compile(&when).expect("a pattern"), zone(zone_name));
         let next = first_instant_after(
             &pattern,
             &zone,
-            &wish.policies.dst,
+            &options.policies.dst,
             created,
-            (wish.start, wish.end),
-            jitter(&wish.policies),
+            (options.start, options.end),
+            jitter(&options.policies),
         );
-        let mut drill =
-            Drill { ledger: Ledger::new(), schedule: ScheduleId::new(2, 0), pattern, zone, created, now: created };
-        drill.leap_to(created);
+        let mut test = ScheduleTest {
+            ledger: Ledger::new(),
+            schedule: ScheduleId::new(2, 0),
+            pattern,
+            zone,
+            created,
+            now: created,
+        };
+        test.leap_to(created);
         let recipient = Recipient { address: "a@x.org".into(), key: "a@x.org".into(), values: vec![] };
         let create = ScheduleCreate {
             timing: ScheduleTiming {
                 when,
                 zone: zone_name.into(),
-                start: wish.start,
-                end: wish.end,
-                max_runs: wish.max_runs,
+                start: options.start,
+                end: options.end,
+                max_runs: options.max_runs,
             },
-            policies: wish.policies.clone(),
+            policies: options.policies.clone(),
             next,
             tzdb: zone_name.into(),
             ..plain::schedule("drill", Audience { columns: vec![], recipients: vec![recipient] }, created)
         };
-        assert_eq!(drill.put(Command::ScheduleCreate(Box::new(create))), CommandOutcome::Schedule(drill.schedule));
-        drill
+        assert_eq!(test.put(Command::ScheduleCreate(Box::new(create))), CommandOutcome::Schedule(test.schedule));
+        test
     }
 
     /// Advances time without a leader; then a new leader begins an epoch.
@@ -249,10 +255,13 @@ const OUTAGES: [(&str, i64); 4] =
 
 /// Returns the opened and explained instants of a schedule with one instant a minute after an outage.
 fn minutely_after(outage_ms: i64, catch_up: CatchUp, start_within_ms: i64) -> (usize, BTreeMap<UnopenedReason, u64>) {
-    let wish = Wish { policies: Policies { catch_up, start_within_ms, ..side_by_side() }, ..Wish::default() };
-    let mut drill = Drill::new(cron(MINUTELY), "UTC", at("2026-03-02T00:00:00Z"), &wish);
-    drill.after_outage(outage_ms);
-    (drill.opened().len(), drill.explained())
+    let options = ScheduleOptions {
+        policies: Policies { catch_up, start_within_ms, ..side_by_side() },
+        ..ScheduleOptions::default()
+    };
+    let mut test = ScheduleTest::new(cron(MINUTELY), "UTC", at("2026-03-02T00:00:00Z"), &options);
+    test.after_outage(outage_ms);
+    (test.opened().len(), test.explained())
 }
 
 #[test]
@@ -274,16 +283,21 @@ fn one_opens_the_latest_missed_instant_and_explains_the_others() {
 
 #[test]
 fn catch_up_one_opens_one_run_over_many_explanation_entries() {
-    let mut drill = {
+    let mut test = {
         let policies = Policies { start_within_ms: 30 * DAY_MS, ..side_by_side() };
         let when = When::Every { period_ms: 7 * 60_000, anchor_ms: at("2026-03-02T00:00:00Z").0 };
-        Drill::new(when, "UTC", at("2026-03-02T00:00:00Z"), &Wish { policies, ..Wish::default() })
+        ScheduleTest::new(
+            when,
+            "UTC",
+            at("2026-03-02T00:00:00Z"),
+            &ScheduleOptions { policies, ..ScheduleOptions::default() },
+        )
     };
     // 23 days have 4,731 instants, the last one three minutes before the end.
-    drill.leap_to(drill.now.plus_ms(23 * DAY_MS));
-    assert!(drill.catch_up() > 1, "more than one entry was needed");
-    assert_eq!(drill.opened().len(), 1);
-    assert_eq!(drill.explained(), BTreeMap::from([(UnopenedReason::Coalesced, 4_730)]));
+    test.leap_to(test.now.plus_ms(23 * DAY_MS));
+    assert!(test.catch_up() > 1, "more than one entry was needed");
+    assert_eq!(test.opened().len(), 1);
+    assert_eq!(test.explained(), BTreeMap::from([(UnopenedReason::Coalesced, 4_730)]));
 }
 
 #[test]
@@ -307,49 +321,49 @@ fn catch_up_none_opens_only_on_time_instants() {
 #[test]
 fn schedule_with_later_start_fires_at_its_start() {
     let created = at("2026-03-02T00:00:00Z");
-    let wish = Wish { start: Some(created.plus_ms(30 * DAY_MS)), ..Wish::default() };
-    let mut drill = Drill::new(cron(MINUTELY), "UTC", created, &wish);
-    drill.after_outage(30 * DAY_MS);
-    assert_eq!(drill.opened().len(), 1);
-    assert!(drill.explained().is_empty(), "what comes before the start is not an instant: {:?}", drill.explained());
+    let options = ScheduleOptions { start: Some(created.plus_ms(30 * DAY_MS)), ..ScheduleOptions::default() };
+    let mut test = ScheduleTest::new(cron(MINUTELY), "UTC", created, &options);
+    test.after_outage(30 * DAY_MS);
+    assert_eq!(test.opened().len(), 1);
+    assert!(test.explained().is_empty(), "what comes before the start is not an instant: {:?}", test.explained());
 }
 
 #[test]
 fn schedule_ended_during_outage_opens_last_instant() {
     let created = at("2026-03-02T00:00:00Z");
-    let wish = Wish { end: Some(created.plus_ms(HOUR_MS)), ..Wish::default() };
-    let mut drill = Drill::new(cron(MINUTELY), "UTC", created, &wish);
-    drill.after_outage(3 * HOUR_MS);
+    let options = ScheduleOptions { end: Some(created.plus_ms(HOUR_MS)), ..ScheduleOptions::default() };
+    let mut test = ScheduleTest::new(cron(MINUTELY), "UTC", created, &options);
+    test.after_outage(3 * HOUR_MS);
     assert_eq!(
-        drill.opened(),
+        test.opened(),
         [(Nominal::Instant(created.plus_ms(HOUR_MS)), created.plus_ms(HOUR_MS), OpeningCause::CatchUp)]
     );
-    assert_eq!(drill.explained(), BTreeMap::from([(UnopenedReason::Coalesced, 59)]));
-    assert_eq!(*drill.activity(), Activity::Done);
+    assert_eq!(test.explained(), BTreeMap::from([(UnopenedReason::Coalesced, 59)]));
+    assert_eq!(*test.activity(), Activity::Done);
 }
 
 #[test]
 fn max_runs_ends_a_schedule_in_the_middle_of_a_backlog() {
     let created = at("2026-03-02T00:00:00Z");
     let policies = Policies { catch_up: CatchUp::All, ..side_by_side() };
-    let wish = Wish { policies, max_runs: Some(7), ..Wish::default() };
-    let mut drill = Drill::new(cron(MINUTELY), "UTC", created, &wish);
-    drill.after_outage(3 * MINUTE_MS);
-    drill.after_outage(10 * MINUTE_MS);
-    let dues: Vec<i64> = drill.opened().iter().map(|(_, due, _)| due.since_ms(created) / MINUTE_MS).collect();
+    let options = ScheduleOptions { policies, max_runs: Some(7), ..ScheduleOptions::default() };
+    let mut test = ScheduleTest::new(cron(MINUTELY), "UTC", created, &options);
+    test.after_outage(3 * MINUTE_MS);
+    test.after_outage(10 * MINUTE_MS);
+    let dues: Vec<i64> = test.opened().iter().map(|(_, due, _)| due.since_ms(created) / MINUTE_MS).collect();
     assert_eq!(dues, [1, 2, 3, 4, 5, 6, 7]);
-    assert_eq!(*drill.activity(), Activity::Done);
-    assert!(drill.explained().is_empty());
+    assert_eq!(*test.activity(), Activity::Done);
+    assert!(test.explained().is_empty());
 }
 
 #[test]
 fn run_deadline_is_next_instant_and_at_least_ten_minutes() {
     let created = at("2026-03-02T00:00:00Z");
     let finish_of = |expression: &str, outage_ms: i64| {
-        let mut drill = Drill::new(cron(expression), "UTC", created, &Wish::default());
-        drill.after_outage(outage_ms);
-        let last = drill.ledger.runs().next_back().map(|(_, _, run)| run.finish_by).expect("a run");
-        last.since_ms(drill.now)
+        let mut test = ScheduleTest::new(cron(expression), "UTC", created, &ScheduleOptions::default());
+        test.after_outage(outage_ms);
+        let last = test.ledger.runs().next_back().map(|(_, _, run)| run.finish_by).expect("a run");
+        last.since_ms(test.now)
     };
     assert_eq!(finish_of("0 9 * * 1", 9 * HOUR_MS), DAY_MS, "24 h where the next instant is a week away");
     assert_eq!(finish_of("0 * * * *", HOUR_MS), HOUR_MS, "the next instant");
@@ -359,89 +373,101 @@ fn run_deadline_is_next_instant_and_at_least_ten_minutes() {
 #[test]
 fn clock_gap_is_explained_and_overlap_fires_once() {
     let spring = at("2026-03-07T12:00:00Z");
-    let mut drill = Drill::new(
+    let mut test = ScheduleTest::new(
         cron("30 2,9 * * *"),
         "America/New_York",
         spring,
-        &Wish { policies: Policies { catch_up: CatchUp::All, ..side_by_side() }, ..Wish::default() },
+        &ScheduleOptions {
+            policies: Policies { catch_up: CatchUp::All, ..side_by_side() },
+            ..ScheduleOptions::default()
+        },
     );
     for _ in 0..96 {
-        drill.after_outage(30 * MINUTE_MS);
+        test.after_outage(30 * MINUTE_MS);
     }
-    let dues: Vec<String> = drill.opened().iter().map(|(_, due, _)| due.to_string()).collect();
+    let dues: Vec<String> = test.opened().iter().map(|(_, due, _)| due.to_string()).collect();
     // 02:30 does not exist on the 8th and moves to 03:00 EDT, which is 07:00 UTC.
     let expected = ["2026-03-07T14:30:00Z", "2026-03-08T07:00:00Z", "2026-03-08T13:30:00Z", "2026-03-09T06:30:00Z"];
     assert_eq!(dues, expected);
     let missing = at("2011-12-29T00:00:00Z");
-    let mut drill = Drill::new(cron("0 9 * * *"), "Pacific/Apia", missing, &Wish::default());
+    let mut test = ScheduleTest::new(cron("0 9 * * *"), "Pacific/Apia", missing, &ScheduleOptions::default());
     for _ in 0..72 {
-        drill.after_outage(HOUR_MS);
+        test.after_outage(HOUR_MS);
     }
-    assert_eq!(drill.explained(), BTreeMap::from([(UnopenedReason::DoesNotExist, 1)]), "30 December never was");
+    assert_eq!(test.explained(), BTreeMap::from([(UnopenedReason::DoesNotExist, 1)]), "30 December never was");
 }
 
 #[test]
 fn new_rules_that_move_the_planned_instant_later_do_not_block_the_schedule() {
     // The plan has 09:00 in Athens (07:00 UTC); by the new rules, those of London, it is 09:00 UTC.
-    let mut drill = Drill::new(cron("0 9 * * *"), "Europe/Athens", at("2026-01-10T00:00:00Z"), &Wish::default());
-    drill.zone = zone("Europe/London");
-    drill.after_outage(7 * HOUR_MS);
-    assert_eq!((drill.activity(), drill.opened().len()), (&Activity::Active, 0));
-    drill.after_outage(2 * HOUR_MS);
-    let dues: Vec<String> = drill.opened().iter().map(|(_, due, _)| due.to_string()).collect();
+    let mut test =
+        ScheduleTest::new(cron("0 9 * * *"), "Europe/Athens", at("2026-01-10T00:00:00Z"), &ScheduleOptions::default());
+    test.zone = zone("Europe/London");
+    test.after_outage(7 * HOUR_MS);
+    assert_eq!((test.activity(), test.opened().len()), (&Activity::Active, 0));
+    test.after_outage(2 * HOUR_MS);
+    let dues: Vec<String> = test.opened().iter().map(|(_, due, _)| due.to_string()).collect();
     assert_eq!(dues, ["2026-01-10T09:00:00Z"]);
     // An instant that is named by its time does not occur again, so it is explained.
-    let mut drill = Drill::new(cron("0 */6 * * *"), "Asia/Kolkata", at("2026-01-10T00:00:00Z"), &Wish::default());
-    drill.zone = zone("Europe/London");
-    drill.after_outage(35 * MINUTE_MS);
-    assert_eq!(drill.activity(), &Activity::Active);
-    assert_eq!(drill.explained(), BTreeMap::from([(UnopenedReason::DoesNotExist, 1)]));
+    let mut test =
+        ScheduleTest::new(cron("0 */6 * * *"), "Asia/Kolkata", at("2026-01-10T00:00:00Z"), &ScheduleOptions::default());
+    test.zone = zone("Europe/London");
+    test.after_outage(35 * MINUTE_MS);
+    assert_eq!(test.activity(), &Activity::Active);
+    assert_eq!(test.explained(), BTreeMap::from([(UnopenedReason::DoesNotExist, 1)]));
 }
 
 #[test]
 fn zone_rules_that_move_instant_earlier_open_it_late_and_once() {
-    let mut drill = Drill::new(cron("0 9 * * *"), "Europe/London", at("2026-01-10T00:00:00Z"), &Wish::default());
-    drill.zone = zone("Europe/Athens");
-    drill.after_outage(9 * HOUR_MS);
-    assert_eq!(drill.opened().len(), 1, "07:00 UTC, found at 09:00");
-    drill.after_outage(DAY_MS);
-    assert_eq!(drill.opened().len(), 2);
+    let mut test =
+        ScheduleTest::new(cron("0 9 * * *"), "Europe/London", at("2026-01-10T00:00:00Z"), &ScheduleOptions::default());
+    test.zone = zone("Europe/Athens");
+    test.after_outage(9 * HOUR_MS);
+    assert_eq!(test.opened().len(), 1, "07:00 UTC, found at 09:00");
+    test.after_outage(DAY_MS);
+    assert_eq!(test.opened().len(), 2);
 }
 
 #[test]
 fn opened_occurrence_does_not_open_again_under_new_rules() {
-    let mut drill = Drill::new(cron("0 9 * * *"), "Europe/Athens", at("2026-01-10T00:00:00Z"), &Wish::default());
-    drill.after_outage(7 * HOUR_MS);
-    assert_eq!(drill.opened().len(), 1);
-    drill.zone = zone("Europe/London");
-    drill.after_outage(2 * HOUR_MS);
-    drill.after_outage(DAY_MS);
-    let dues: Vec<String> = drill.opened().iter().map(|(_, due, _)| due.to_string()).collect();
+    let mut test =
+        ScheduleTest::new(cron("0 9 * * *"), "Europe/Athens", at("2026-01-10T00:00:00Z"), &ScheduleOptions::default());
+    test.after_outage(7 * HOUR_MS);
+    assert_eq!(test.opened().len(), 1);
+    test.zone = zone("Europe/London");
+    test.after_outage(2 * HOUR_MS);
+    test.after_outage(DAY_MS);
+    let dues: Vec<String> = test.opened().iter().map(|(_, due, _)| due.to_string()).collect();
     assert_eq!(dues, ["2026-01-10T07:00:00Z", "2026-01-11T09:00:00Z"]);
 }
 
-fn daily_in_a_window_of_a_day(catch_up: CatchUp) -> Drill {
+fn daily_in_a_window_of_a_day(catch_up: CatchUp) -> ScheduleTest {
     let policies = Policies { catch_up, jitter_ms: DAY_MS, start_within_ms: 2 * DAY_MS, ..side_by_side() };
-    Drill::new(cron("0 0 * * *"), "UTC", at("2026-03-01T12:00:00Z"), &Wish { policies, ..Wish::default() })
+    ScheduleTest::new(
+        cron("0 0 * * *"),
+        "UTC",
+        at("2026-03-01T12:00:00Z"),
+        &ScheduleOptions { policies, ..ScheduleOptions::default() },
+    )
 }
 
-fn next_of(drill: &Drill) -> NextInstant {
-    drill.ledger.schedules().get(&drill.schedule).and_then(|known| known.plan.next.clone()).expect("a next instant")
+fn next_of(test: &ScheduleTest) -> NextInstant {
+    test.ledger.schedules().get(&test.schedule).and_then(|known| known.plan.next.clone()).expect("a next instant")
 }
 
 /// Only an instant that can open replaces missed ones, not one that still waits for its jitter (P16).
 #[test]
 fn missed_instant_is_caught_up_while_next_one_waits_for_its_place() {
-    let mut drill = daily_in_a_window_of_a_day(CatchUp::One);
+    let mut test = daily_in_a_window_of_a_day(CatchUp::One);
     let mut missed = 0;
     for _ in 0..20 {
-        let before = next_of(&drill);
-        drill.leap_to(before.due.plus_ms(DAY_MS + 2 * MINUTE_MS));
-        drill.catch_up();
-        let after = next_of(&drill);
+        let before = next_of(&test);
+        test.leap_to(before.due.plus_ms(DAY_MS + 2 * MINUTE_MS));
+        test.catch_up();
+        let after = next_of(&test);
         if after.due == before.due.plus_ms(DAY_MS) {
             missed += 1;
-            assert!(drill.ledger.has_opened(&(drill.schedule, before.nominal.clone())), "{before:?} then {after:?}");
+            assert!(test.ledger.has_opened(&(test.schedule, before.nominal.clone())), "{before:?} then {after:?}");
         }
     }
     assert!(missed > 10, "{missed}");
@@ -450,13 +476,13 @@ fn missed_instant_is_caught_up_while_next_one_waits_for_its_place() {
 /// An edit opens the due instant of the former timing, whatever its jitter, and this is on time (P8).
 #[test]
 fn edit_before_spread_place_opens_instant_on_time() {
-    let mut drill = daily_in_a_window_of_a_day(CatchUp::None);
-    let next = next_of(&drill);
+    let mut test = daily_in_a_window_of_a_day(CatchUp::None);
+    let next = next_of(&test);
     let now = next.due.plus_ms(5 * MINUTE_MS);
     assert!(next.opens() > now, "{next:?}");
-    drill.leap_to(now);
+    test.leap_to(now);
     let fire =
-        plan_last_fire_of_old_timing(&drill.ledger, drill.schedule, &drill.pattern, &drill.zone, now).expect("a fire");
+        plan_last_fire_of_old_timing(&test.ledger, test.schedule, &test.pattern, &test.zone, now).expect("a fire");
     let causes: Vec<OpeningCause> = fire.opened.iter().map(|opening| opening.cause).collect();
     assert_eq!((causes, fire.explained), (vec![OpeningCause::Due], vec![]));
 }
@@ -467,20 +493,20 @@ fn edit_before_spread_place_opens_instant_on_time() {
 fn fires_after_long_outage_fit_into_an_entry() {
     let size_of = |catch_up, overlap| {
         let policies = Policies { catch_up, overlap, start_within_ms: 100 * DAY_MS, ..side_by_side() };
-        let mut drill = Drill::new(
+        let mut test = ScheduleTest::new(
             cron("30 1,2,9 * * *"),
             "America/New_York",
             at("2026-03-01T00:00:00Z"),
-            &Wish { policies, ..Wish::default() },
+            &ScheduleOptions { policies, ..ScheduleOptions::default() },
         );
-        drill.leap_to(drill.now.plus_ms(400 * DAY_MS));
-        let fire = plan_fire(&drill.ledger, drill.schedule, &drill.pattern, &drill.zone, drill.now).expect("a fire");
+        test.leap_to(test.now.plus_ms(400 * DAY_MS));
+        let fire = plan_fire(&test.ledger, test.schedule, &test.pattern, &test.zone, test.now).expect("a fire");
         assert!(fire.opened.len() + fire.explained.len() <= STEPS_MAX + 1);
         // The timer limits the openings, ranges and distances of an entry to this number.
         let weight = fire.opened.len() + fire.explained.iter().map(|range| 1 + range.instants.len()).sum::<usize>();
         let fires = (limits(LEVEL).entry_openings_max / weight + 1).min(1_024);
         let entry =
-            Entry { epoch: Epoch(1), now: drill.now, actor: Actor::System, command: Command::Fire(vec![fire; fires]) };
+            Entry { epoch: Epoch(1), now: test.now, actor: Actor::System, command: Command::Fire(vec![fire; fires]) };
         entry.to_bytes().len()
     };
     let size = size_of(CatchUp::One, Overlap::Allow);
@@ -542,21 +568,21 @@ proptest! {
         ),
     ) {
         let policies = Policies { catch_up, start_within_ms, ..side_by_side() };
-        let mut drill = Drill::new(when, zone, at(start), &Wish { policies: policies.clone(), ..Wish::default() });
+        let mut test = ScheduleTest::new(when, zone, at(start), &ScheduleOptions { policies: policies.clone(), ..ScheduleOptions::default() });
         let mut opened: Vec<(Nominal, Time)> = vec![];
         let mut explained: BTreeMap<UnopenedReason, u64> = BTreeMap::new();
-        let mut through = drill.created;
+        let mut through = test.created;
         for outage in outages {
-            drill.after_outage(outage);
-            let steps = drill.steps(through, drill.now);
-            through = drill.now;
+            test.after_outage(outage);
+            let steps = test.steps(through, test.now);
+            through = test.now;
             let latest = steps.iter().rposition(|step| matches!(step, Step::Fires(_)));
             // Steps after the last firing are explained when the next one is due.
             for (place, step) in steps.iter().enumerate() {
                 let due = Time::from(step.instant());
                 let verdict = match step {
                     Step::Absent(_) => Err(UnopenedReason::DoesNotExist),
-                    Step::Fires(_) => opens(&policies, drill.now.since_ms(due), Some(place) == latest),
+                    Step::Fires(_) => opens(&policies, test.now.since_ms(due), Some(place) == latest),
                 };
                 match verdict {
                     Ok(()) => opened.push((step.nominal().into(), due)),
@@ -564,13 +590,13 @@ proptest! {
                 }
             }
         }
-        let found: Vec<(Nominal, Time)> = drill.opened().into_iter().map(|(name, due, _)| (name, due)).collect();
+        let found: Vec<(Nominal, Time)> = test.opened().into_iter().map(|(name, due, _)| (name, due)).collect();
         prop_assert_eq!(found, opened);
-        let mut told = drill.explained();
+        let mut explained_counts = test.explained();
         // Absent names are explained together with the next firing, so some may not be explained yet.
-        let absent = (told.remove(&UnopenedReason::DoesNotExist), explained.remove(&UnopenedReason::DoesNotExist));
+        let absent = (explained_counts.remove(&UnopenedReason::DoesNotExist), explained.remove(&UnopenedReason::DoesNotExist));
         prop_assert!(absent.0.unwrap_or(0) <= absent.1.unwrap_or(0));
-        prop_assert_eq!(told, explained);
+        prop_assert_eq!(explained_counts, explained);
     }
 
     /// With each `overlap`, each instant is opened or explained exactly once in the end. Meanwhile no two runs overlap
@@ -587,23 +613,23 @@ proptest! {
         ),
     ) {
         let policies = Policies { catch_up, start_within_ms, overlap, ..Policies::default() };
-        let mut drill = Drill::new(when, zone, at(start), &Wish { policies, ..Wish::default() });
+        let mut test = ScheduleTest::new(when, zone, at(start), &ScheduleOptions { policies, ..ScheduleOptions::default() });
         for (passes, finishes) in turns {
-            drill.leap_to(drill.now.plus_ms(passes));
-            drill.catch_up();
-            prop_assert!(drill.unfinished().len() <= 1, "{:?}", drill.unfinished());
+            test.leap_to(test.now.plus_ms(passes));
+            test.catch_up();
+            prop_assert!(test.unfinished().len() <= 1, "{:?}", test.unfinished());
             if finishes {
-                drill.finish();
+                test.finish();
             }
         }
-        drill.finish_all();
+        test.finish_all();
         let fires = |step: &Step| matches!(step, Step::Fires(_));
-        let due = drill.steps(drill.created, drill.now).iter().filter(|step| fires(step)).count();
-        let told = drill.explained().into_iter().filter(|(reason, _)| *reason != UnopenedReason::DoesNotExist);
-        let told: u64 = told.map(|(_, count)| count).sum();
-        prop_assert_eq!(drill.opened().len() as u64 + told, due as u64);
-        let opened: std::collections::BTreeSet<_> = drill.opened().into_iter().map(|(name, ..)| name).collect();
-        prop_assert_eq!(opened.len(), drill.opened().len(), "none twice");
+        let due = test.steps(test.created, test.now).iter().filter(|step| fires(step)).count();
+        let explained_counts = test.explained().into_iter().filter(|(reason, _)| *reason != UnopenedReason::DoesNotExist);
+        let explained_counts: u64 = explained_counts.map(|(_, count)| count).sum();
+        prop_assert_eq!(test.opened().len() as u64 + explained_counts, due as u64);
+        let opened: std::collections::BTreeSet<_> = test.opened().into_iter().map(|(name, ..)| name).collect();
+        prop_assert_eq!(opened.len(), test.opened().len(), "none twice");
     }
 
     /// Each instant opens at its time in the window or later, and none is lost because the next one came first.
@@ -620,18 +646,18 @@ proptest! {
         ),
     ) {
         let policies = Policies { jitter_ms, catch_up, start_within_ms, overlap, ..Policies::default() };
-        let mut drill = Drill::new(when, zone, at(start), &Wish { policies: policies.clone(), ..Wish::default() });
+        let mut test = ScheduleTest::new(when, zone, at(start), &ScheduleOptions { policies: policies.clone(), ..ScheduleOptions::default() });
         for (passes, finishes) in turns {
-            drill.after_outage(passes);
+            test.after_outage(passes);
             if finishes {
-                drill.finish();
+                test.finish();
             }
         }
-        drill.finish_all();
-        let calendar = Calendar { pattern: &drill.pattern, zone: &drill.zone };
+        test.finish_all();
+        let calendar = Calendar { pattern: &test.pattern, zone: &test.zone };
         let mut places: BTreeMap<Nominal, Time> = BTreeMap::new();
-        let mut last = drill.created;
-        for step in drill.steps(drill.created, drill.now) {
+        let mut last = test.created;
+        for step in test.steps(test.created, test.now) {
             let Step::Fires(firing) = &step else { continue };
             let due = Time::from(firing.instant);
             prop_assert!(last < due, "{last} is not before the next instant, {due}");
@@ -640,57 +666,58 @@ proptest! {
             last = due.plus_ms(delay_ms);
             places.insert(step.nominal().into(), last);
         }
-        for (id, page, run) in drill.ledger.runs() {
+        for (id, page, run) in test.ledger.runs() {
             prop_assert!(page.opened_at >= places[&run.nominal], "{id} opened before {}", places[&run.nominal]);
         }
-        let ripe = places.values().filter(|opens| **opens <= drill.now).count() as u64;
-        let told = drill.explained().into_iter().filter(|(reason, _)| *reason != UnopenedReason::DoesNotExist);
-        let told: u64 = told.map(|(_, count)| count).sum();
-        prop_assert_eq!(drill.opened().len() as u64 + told, ripe);
+        let ripe = places.values().filter(|opens| **opens <= test.now).count() as u64;
+        let explained_counts = test.explained().into_iter().filter(|(reason, _)| *reason != UnopenedReason::DoesNotExist);
+        let explained_counts: u64 = explained_counts.map(|(_, count)| count).sum();
+        prop_assert_eq!(test.opened().len() as u64 + explained_counts, ripe);
     }
 }
 
 /// A schedule for nine o'clock daily, planned with rules two hours ahead of UTC on the first of March. Then a node with
 /// newer rules, with another offset, becomes leader.
-fn nine_by_other_rules(rules: &str, catch_up: CatchUp) -> Drill {
-    let wish = Wish { policies: Policies { catch_up, ..Policies::default() }, ..Wish::default() };
-    let mut drill = Drill::new(cron("0 9 * * *"), "Etc/GMT-2", at("2026-03-01T12:00:00Z"), &wish);
-    drill.zone = zone(rules);
-    drill.leap_to(at("2026-03-02T01:00:00Z"));
-    drill
+fn nine_by_other_rules(rules: &str, catch_up: CatchUp) -> ScheduleTest {
+    let options =
+        ScheduleOptions { policies: Policies { catch_up, ..Policies::default() }, ..ScheduleOptions::default() };
+    let mut test = ScheduleTest::new(cron("0 9 * * *"), "Etc/GMT-2", at("2026-03-01T12:00:00Z"), &options);
+    test.zone = zone(rules);
+    test.leap_to(at("2026-03-02T01:00:00Z"));
+    test
 }
 
 #[test]
 fn new_zone_rules_move_future_instant_and_it_opens_on_time() {
     for (rules, due) in [("Etc/GMT-3", "2026-03-02T06:00:00Z"), ("Etc/GMT-1", "2026-03-02T08:00:00Z")] {
-        let mut drill = nine_by_other_rules(rules, CatchUp::None);
-        assert_eq!(drill.replan(), CommandOutcome::Moved(1), "{rules}");
-        assert_eq!(drill.replan(), CommandOutcome::Moved(0), "{rules}: once");
-        drill.leap_to(at(due).plus_ms(-1));
-        assert_eq!(drill.catch_up(), 0, "{rules}: not early");
-        drill.leap_to(at(due));
-        drill.catch_up();
+        let mut test = nine_by_other_rules(rules, CatchUp::None);
+        assert_eq!(test.replan(), CommandOutcome::Moved(1), "{rules}");
+        assert_eq!(test.replan(), CommandOutcome::Moved(0), "{rules}: once");
+        test.leap_to(at(due).plus_ms(-1));
+        assert_eq!(test.catch_up(), 0, "{rules}: not early");
+        test.leap_to(at(due));
+        test.catch_up();
         let nine = Nominal::Civil { civil_ms: at("2026-03-02T09:00:00Z").0, fold: 0 };
-        assert_eq!(drill.opened(), [(nine, at(due), OpeningCause::Due)], "{rules}");
-        assert!(drill.explained().is_empty(), "{rules}: {:?}", drill.explained());
+        assert_eq!(test.opened(), [(nine, at(due), OpeningCause::Due)], "{rules}");
+        assert!(test.explained().is_empty(), "{rules}: {:?}", test.explained());
     }
 }
 
 #[test]
 fn unmoved_instant_under_new_rules_keeps_schedule_version() {
-    let mut drill = nine_by_other_rules("Etc/GMT-2", CatchUp::One);
-    drill.zone.tzdb = "another release".into();
-    let plan = |drill: &Drill| drill.ledger.schedules().get(&drill.schedule).expect("it is there").plan.clone();
-    let before = plan(&drill);
-    assert_eq!(drill.replan(), CommandOutcome::Moved(0));
-    assert_eq!(plan(&drill), reveille_ledger::Plan { tzdb: "another release".into(), ..before });
+    let mut test = nine_by_other_rules("Etc/GMT-2", CatchUp::One);
+    test.zone.tzdb = "another release".into();
+    let plan = |test: &ScheduleTest| test.ledger.schedules().get(&test.schedule).expect("it is there").plan.clone();
+    let before = plan(&test);
+    assert_eq!(test.replan(), CommandOutcome::Moved(0));
+    assert_eq!(plan(&test), reveille_ledger::Plan { tzdb: "another release".into(), ..before });
 }
 
 #[test]
 fn advanced_or_due_plan_is_not_replanned() {
-    let mut drill = nine_by_other_rules("Etc/GMT-3", CatchUp::One);
-    let known = drill.ledger.schedules().get(&drill.schedule).expect("it is there").clone();
-    let right = replan(drill.schedule, &known, &drill.pattern, &drill.zone).expect("it is planned");
+    let mut test = nine_by_other_rules("Etc/GMT-3", CatchUp::One);
+    let known = test.ledger.schedules().get(&test.schedule).expect("it is there").clone();
+    let right = replan(test.schedule, &known, &test.pattern, &test.zone).expect("it is planned");
     let elsewhere = NextInstant { due: at("2026-03-02T07:30:00Z"), ..right.from.clone() };
     let fired = NextInstant { due: known.plan.fired_through, ..right.from.clone() };
     for wrong in [
@@ -699,43 +726,46 @@ fn advanced_or_due_plan_is_not_replanned() {
         Replan { next: Some(fired), ..right.clone() },
         Replan { schedule: ScheduleId::new(77, 0), ..right.clone() },
     ] {
-        let before = drill.ledger.schedules().get(&drill.schedule).cloned();
-        assert_eq!(drill.put(Command::Replan(vec![wrong])), CommandOutcome::Moved(0));
-        assert_eq!(drill.ledger.schedules().get(&drill.schedule), before.as_ref(), "nothing has changed");
+        let before = test.ledger.schedules().get(&test.schedule).cloned();
+        assert_eq!(test.put(Command::Replan(vec![wrong])), CommandOutcome::Moved(0));
+        assert_eq!(test.ledger.schedules().get(&test.schedule), before.as_ref(), "nothing has changed");
     }
     // It is seven o'clock UTC: the fire considers all instants since the last one, by the present rules.
-    drill.leap_to(at("2026-03-02T07:00:00Z"));
-    assert_eq!(drill.put(Command::Replan(vec![right])), CommandOutcome::Moved(0));
-    drill.catch_up();
-    assert_eq!(drill.opened().len(), 1);
+    test.leap_to(at("2026-03-02T07:00:00Z"));
+    assert_eq!(test.put(Command::Replan(vec![right])), CommandOutcome::Moved(0));
+    test.catch_up();
+    assert_eq!(test.opened().len(), 1);
 }
 
 /// Nine o'clock of the second of March waits for the run of the day before, whose recipient is still claimed. It is
 /// seven o'clock UTC by the rules of [`nine_by_other_rules`].
-fn nine_behind_a_run() -> (Drill, (RunId, Fence)) {
-    let wish = Wish { policies: Policies { catch_up: CatchUp::None, ..Policies::default() }, ..Wish::default() };
-    let mut drill = Drill::new(cron("0 9 * * *"), "Etc/GMT-2", at("2026-03-01T06:00:00Z"), &wish);
-    drill.wait_until(at("2026-03-01T07:00:00Z"));
-    drill.catch_up();
-    let claimed = drill.claim();
-    drill.leap_to(at("2026-03-02T06:30:00Z"));
-    (drill, claimed)
+fn nine_behind_a_run() -> (ScheduleTest, (RunId, Fence)) {
+    let options = ScheduleOptions {
+        policies: Policies { catch_up: CatchUp::None, ..Policies::default() },
+        ..ScheduleOptions::default()
+    };
+    let mut test = ScheduleTest::new(cron("0 9 * * *"), "Etc/GMT-2", at("2026-03-01T06:00:00Z"), &options);
+    test.wait_until(at("2026-03-01T07:00:00Z"));
+    test.catch_up();
+    let claimed = test.claim();
+    test.leap_to(at("2026-03-02T06:30:00Z"));
+    (test, claimed)
 }
 
 /// Checks that nine o'clock of each of three days opens once, wherever it is on the second and third day, and nothing
 /// else.
-fn assert_each_nine_opens_once(mut drill: Drill, second: &str, rules: &str) {
+fn assert_each_nine_opens_once(mut test: ScheduleTest, second: &str, rules: &str) {
     for time in ["2026-03-02T08:00:00Z", "2026-03-03T06:00:00Z", "2026-03-03T07:00:00Z", "2026-03-03T08:00:00Z"] {
-        drill.leap_to(at(time));
-        drill.catch_up();
-        drill.finish();
+        test.leap_to(at(time));
+        test.catch_up();
+        test.finish();
     }
     let nine = |day: &str| Nominal::Civil { civil_ms: at(&format!("2026-03-{day}T09:00:00Z")).0, fold: 0 };
-    let opened = drill.opened();
+    let opened = test.opened();
     let names: Vec<Nominal> = opened.iter().map(|(name, ..)| name.clone()).collect();
     assert_eq!(names, [nine("01"), nine("02"), nine("03")], "{rules}");
     assert_eq!((opened[1].1, opened[1].2), (at(second), OpeningCause::Due), "{rules}");
-    assert!(drill.explained().is_empty(), "{rules}: {:?}", drill.explained());
+    assert!(test.explained().is_empty(), "{rules}: {:?}", test.explained());
 }
 
 #[test]
@@ -745,38 +775,38 @@ fn replan_of_waiting_instant_opens_it_once_by_new_rules() {
         ("Etc/GMT-3", "2026-03-02T06:00:00Z"),
         ("Etc/GMT-1", "2026-03-02T08:00:00Z"),
     ] {
-        let (mut drill, claimed) = nine_behind_a_run();
-        drill.wait_until(at("2026-03-02T07:15:00Z"));
-        assert_eq!(drill.catch_up(), 0, "{rules}: it waits");
-        let waiting = drill.ledger.schedules().get(&drill.schedule).cloned().expect("the schedule");
-        drill.zone = Zone { tzdb: "another release".into(), ..zone(rules) };
-        assert_eq!(drill.replan(), CommandOutcome::Moved(0), "{rules}");
-        assert_eq!(drill.ledger.schedules().get(&drill.schedule), Some(&waiting), "{rules}: it still waits");
+        let (mut test, claimed) = nine_behind_a_run();
+        test.wait_until(at("2026-03-02T07:15:00Z"));
+        assert_eq!(test.catch_up(), 0, "{rules}: it waits");
+        let waiting = test.ledger.schedules().get(&test.schedule).cloned().expect("the schedule");
+        test.zone = Zone { tzdb: "another release".into(), ..zone(rules) };
+        assert_eq!(test.replan(), CommandOutcome::Moved(0), "{rules}");
+        assert_eq!(test.ledger.schedules().get(&test.schedule), Some(&waiting), "{rules}: it still waits");
         // Nor does a replan that was computed before the instant was due change anything.
-        let early = replan(drill.schedule, &waiting, &drill.pattern, &drill.zone).expect("it is planned");
-        assert_eq!(drill.put(Command::Replan(vec![early])), CommandOutcome::Moved(0), "{rules}");
-        assert_eq!(drill.ledger.schedules().get(&drill.schedule), Some(&waiting), "{rules}: it waits all the same");
-        drill.send(claimed);
-        drill.catch_up();
-        assert_each_nine_opens_once(drill, due, rules);
+        let early = replan(test.schedule, &waiting, &test.pattern, &test.zone).expect("it is planned");
+        assert_eq!(test.put(Command::Replan(vec![early])), CommandOutcome::Moved(0), "{rules}");
+        assert_eq!(test.ledger.schedules().get(&test.schedule), Some(&waiting), "{rules}: it waits all the same");
+        test.send(claimed);
+        test.catch_up();
+        assert_each_nine_opens_once(test, due, rules);
     }
 }
 
 #[test]
 fn replan_of_instant_behind_run_waits_at_its_new_time() {
     for (rules, due) in [("Etc/GMT-3", "2026-03-02T06:00:00Z"), ("Etc/GMT-1", "2026-03-02T08:00:00Z")] {
-        let (mut drill, claimed) = nine_behind_a_run();
-        drill.zone = zone(rules);
-        assert_eq!(drill.replan(), CommandOutcome::Moved(1), "{rules}");
+        let (mut test, claimed) = nine_behind_a_run();
+        test.zone = zone(rules);
+        assert_eq!(test.replan(), CommandOutcome::Moved(1), "{rules}");
         for time in ["2026-03-02T07:15:00Z", "2026-03-02T08:00:00Z"] {
-            drill.wait_until(at(time));
-            drill.catch_up();
-            assert_eq!(drill.opened().len(), 1, "{rules}: it is to come, or waits");
-            assert_eq!(drill.replan(), CommandOutcome::Moved(0), "{rules}");
+            test.wait_until(at(time));
+            test.catch_up();
+            assert_eq!(test.opened().len(), 1, "{rules}: it is to come, or waits");
+            assert_eq!(test.replan(), CommandOutcome::Moved(0), "{rules}");
         }
-        assert_eq!(drill.ledger.waits_for(drill.schedule), drill.unfinished().first().copied(), "{rules}");
-        drill.send(claimed);
-        drill.catch_up();
-        assert_each_nine_opens_once(drill, due, rules);
+        assert_eq!(test.ledger.waits_for(test.schedule), test.unfinished().first().copied(), "{rules}");
+        test.send(claimed);
+        test.catch_up();
+        assert_each_nine_opens_once(test, due, rules);
     }
 }

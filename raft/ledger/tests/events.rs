@@ -17,26 +17,26 @@ use reveille_ledger::{LEVEL, Ledger, RecipientState};
 
 const OWNER: ClaimOwner = ClaimOwner { node: NodeId(1), incarnation: Incarnation(1) };
 
-struct World {
+struct TestLedger {
     ledger: Ledger,
     now: Time,
 }
 
-impl World {
+impl TestLedger {
     /// A cluster of one node with a schedule of `recipients`.
-    fn new(level: u32, recipients: u32) -> World {
-        let mut world = World { ledger: Ledger::new(), now: Time(1_000_000) };
-        world.lead();
-        world.put(Command::NodeUp(NodeUp { owner: OWNER, name: "one".into(), level, process_nonce: 1 }));
+    fn new(level: u32, recipients: u32) -> TestLedger {
+        let mut test = TestLedger { ledger: Ledger::new(), now: Time(1_000_000) };
+        test.lead();
+        test.put(Command::NodeUp(NodeUp { owner: OWNER, name: "one".into(), level, process_nonce: 1 }));
         let recipient = |number| Recipient {
             address: format!("u{number}@example.org"),
             key: format!("u{number}@example.org"),
             values: vec![],
         };
         let audience = Audience { columns: vec![], recipients: (0..recipients).map(recipient).collect() };
-        let create = plain::schedule("news", audience, world.now);
-        assert!(matches!(world.put(Command::ScheduleCreate(Box::new(create))), CommandOutcome::Schedule(_)));
-        world
+        let create = plain::schedule("news", audience, test.now);
+        assert!(matches!(test.put(Command::ScheduleCreate(Box::new(create))), CommandOutcome::Schedule(_)));
+        test
     }
 
     fn lead(&mut self) {
@@ -73,8 +73,8 @@ impl World {
     }
 
     /// Returns the events of the state in words.
-    fn told(&self) -> Vec<String> {
-        let mut told = Vec::new();
+    fn event_lines(&self) -> Vec<String> {
+        let mut lines = Vec::new();
         for ((index, place), row) in self.ledger.events().iter() {
             let mut place = *place;
             for group in row.groups().expect("events") {
@@ -84,12 +84,12 @@ impl World {
                         EventSubject::Schedule(_, name) => name.to_string(),
                         EventSubject::OptOuts => "opt-outs".to_owned(),
                     };
-                    told.push(format!("{index}.{place} {} {about}: {}", group.tenant, words(&event)));
+                    lines.push(format!("{index}.{place} {} {about}: {}", group.tenant, words(&event)));
                     place += 1;
                 }
             }
         }
-        told
+        lines
     }
 }
 
@@ -105,26 +105,26 @@ fn words(event: &EventKind) -> String {
 
 #[test]
 fn events_of_entries_have_places_and_settled_claims_are_joined() {
-    let mut world = World::new(LEVEL, 8);
-    let run = world.trigger("a");
-    world.put(Command::RunPause(RunPause { run, reason: "wrong price".into() }));
-    world.put(Command::RunResume(RunResume { run, without_canary: false }));
-    let (mut first, mut second) = (world.claim(run, Bitmap::range(0, 4)), world.claim(run, Bitmap::range(4, 4)));
+    let mut test = TestLedger::new(LEVEL, 8);
+    let run = test.trigger("a");
+    test.put(Command::RunPause(RunPause { run, reason: "wrong price".into() }));
+    test.put(Command::RunResume(RunResume { run, without_canary: false }));
+    let (mut first, mut second) = (test.claim(run, Bitmap::range(0, 4)), test.claim(run, Bitmap::range(4, 4)));
     first.accepted = [0, 1, 2].into_iter().collect();
     first.in_doubt = [3].into_iter().collect();
     second.accepted = [4, 5].into_iter().collect();
-    world.put(Command::Settle(vec![first.clone(), second.clone()]));
-    world.put(Command::Settle(vec![first, second.clone()]));
+    test.put(Command::Settle(vec![first.clone(), second.clone()]));
+    test.put(Command::Settle(vec![first, second.clone()]));
     second.accepted = [6, 7].into_iter().collect();
-    world.put(Command::Settle(vec![second]));
-    world.opt_out(&["a@x", "b@x"]);
-    world.opt_out(&["b@x"]);
-    let (schedule, _) = world.ledger.schedule_named("default", "news").expect("the schedule");
-    world.put(Command::Quarantine(Quarantine { item: Quarantined::Schedule(schedule), cause: "twice".into() }));
-    let at = |back: u64| world.ledger.head().applied - back;
+    test.put(Command::Settle(vec![second]));
+    test.opt_out(&["a@x", "b@x"]);
+    test.opt_out(&["b@x"]);
+    let (schedule, _) = test.ledger.schedule_named("default", "news").expect("the schedule");
+    test.put(Command::Quarantine(Quarantine { item: Quarantined::Schedule(schedule), cause: "twice".into() }));
+    let at = |back: u64| test.ledger.head().applied - back;
     let of = format!("default {run} of news, trigger a");
     assert_eq!(
-        world.told(),
+        test.event_lines(),
         [
             format!("{}.0 {of}: opened for 8", run.index),
             format!("{}.0 {of}: paused: wrong price", run.index + 1),
@@ -138,18 +138,18 @@ fn events_of_entries_have_places_and_settled_claims_are_joined() {
         ],
         "and none of entries that changed nothing"
     );
-    assert_eq!(check(&world.ledger), []);
-    let restored = Ledger::from_rows(world.ledger.all_rows()).expect("rows");
-    assert_eq!(restored.state_hash(), world.ledger.state_hash());
+    assert_eq!(check(&test.ledger), []);
+    let restored = Ledger::from_rows(test.ledger.all_rows()).expect("rows");
+    assert_eq!(restored.state_hash(), test.ledger.state_hash());
 }
 
 #[test]
 fn paused_event_keeps_the_reason_that_the_page_has_no_space_for() {
-    let mut world = World::new(LEVEL, 1);
-    let run = world.trigger("a");
+    let mut test = TestLedger::new(LEVEL, 1);
+    let run = test.trigger("a");
     let reason = "x".repeat(2_000);
-    world.put(Command::RunPause(RunPause { run, reason: reason.clone() }));
-    let last = world.ledger.events().iter().next_back().expect("a row").1.groups().expect("events");
+    test.put(Command::RunPause(RunPause { run, reason: reason.clone() }));
+    let last = test.ledger.events().iter().next_back().expect("a row").1.groups().expect("events");
     assert_eq!(last[0].events, [EventKind::RunPaused(PauseReason::Operator(reason))]);
 }
 
@@ -159,32 +159,32 @@ fn full_table_becomes_a_part_and_old_parts_are_dropped() {
     use reveille_ledger::limits::limits;
     use reveille_ledger::policy::DAY_MS;
 
-    let mut world = World::new(LEVEL, 1);
+    let mut test = TestLedger::new(LEVEL, 1);
     let rows = limits(LEVEL).event_part_rows;
-    let opt_outs = |world: &mut World, from: usize, count: usize| {
-        (from..from + count).for_each(|number| world.opt_out(&[&format!("u{number}@x")]));
+    let opt_outs = |test: &mut TestLedger, from: usize, count: usize| {
+        (from..from + count).for_each(|number| test.opt_out(&[&format!("u{number}@x")]));
     };
-    opt_outs(&mut world, 0, rows - 1);
-    assert_eq!((world.ledger.events().len(), world.ledger.event_parts().count()), (rows - 1, 0));
-    opt_outs(&mut world, rows, rows + 7);
-    assert_eq!((world.ledger.events().len(), world.ledger.event_parts().count()), (6, 2));
-    assert_eq!(check(&world.ledger), []);
-    println!("{} B of events a part", world.ledger.unsaved_bytes() / 2);
+    opt_outs(&mut test, 0, rows - 1);
+    assert_eq!((test.ledger.events().len(), test.ledger.event_parts().count()), (rows - 1, 0));
+    opt_outs(&mut test, rows, rows + 7);
+    assert_eq!((test.ledger.events().len(), test.ledger.event_parts().count()), (6, 2));
+    assert_eq!(check(&test.ledger), []);
+    println!("{} B of events a part", test.ledger.unsaved_bytes() / 2);
 
-    let archive = |world: &mut World| {
-        let (batch, _) = next_batch(&world.ledger, &ArchiveCursor::default(), world.now, 0);
+    let archive = |test: &mut TestLedger| {
+        let (batch, _) = next_batch(&test.ledger, &ArchiveCursor::default(), test.now, 0);
         let parts = batch.parts.len();
-        world.put(Command::Archive(batch));
+        test.put(Command::Archive(batch));
         parts
     };
-    world.now = world.now.plus_ms(7 * DAY_MS - 1);
-    world.lead();
-    assert_eq!((archive(&mut world), world.ledger.head().dropped_events_index), (0, 0));
-    world.now = world.now.plus_ms(1);
-    assert_eq!(archive(&mut world), 2);
-    let (first, _) = *world.ledger.events().first().expect("a row").0;
-    assert_eq!((world.ledger.event_parts().count(), world.ledger.head().dropped_events_index), (0, first - 1));
-    assert_eq!(check(&world.ledger), []);
+    test.now = test.now.plus_ms(7 * DAY_MS - 1);
+    test.lead();
+    assert_eq!((archive(&mut test), test.ledger.head().dropped_events_index), (0, 0));
+    test.now = test.now.plus_ms(1);
+    assert_eq!(archive(&mut test), 2);
+    let (first, _) = *test.ledger.events().first().expect("a row").0;
+    assert_eq!((test.ledger.event_parts().count(), test.ledger.head().dropped_events_index), (0, first - 1));
+    assert_eq!(check(&test.ledger), []);
 }
 
 #[cfg(feature = "next-level")]
@@ -193,12 +193,12 @@ fn oldest_part_is_dropped_when_there_are_too_many() {
     use reveille_ledger::command::RaiseLevel;
     use reveille_ledger::level::KNOWN;
 
-    let mut world = World::new(KNOWN, 1);
+    let mut test = TestLedger::new(KNOWN, 1);
     let raise = Command::RaiseLevel(RaiseLevel { level: KNOWN, voters: vec![OWNER.node] });
-    assert_eq!(world.put(raise), CommandOutcome::Done);
-    let before = world.ledger.head().applied;
-    (0..8 * 6 + 3).for_each(|number| world.opt_out(&[&format!("u{number}@x")]));
-    assert_eq!((world.ledger.event_parts().count(), world.ledger.events().len()), (4, 3));
-    assert_eq!(world.ledger.head().dropped_events_index, before + 8 * 2);
-    assert_eq!(check(&world.ledger), []);
+    assert_eq!(test.put(raise), CommandOutcome::Done);
+    let before = test.ledger.head().applied;
+    (0..8 * 6 + 3).for_each(|number| test.opt_out(&[&format!("u{number}@x")]));
+    assert_eq!((test.ledger.event_parts().count(), test.ledger.events().len()), (4, 3));
+    assert_eq!(test.ledger.head().dropped_events_index, before + 8 * 2);
+    assert_eq!(check(&test.ledger), []);
 }

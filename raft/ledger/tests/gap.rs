@@ -19,28 +19,28 @@ const OWNER: ClaimOwner = ClaimOwner { node: NodeId(1), incarnation: Incarnation
 const NOW: Time = Time(1_800_000_000_000);
 
 /// A schedule with a gap, whose runs are opened by fires or by backfills.
-struct World {
+struct TestLedger {
     ledger: Ledger,
     schedule: ScheduleId,
 }
 
-impl World {
+impl TestLedger {
     /// Returns a schedule whose instants are all after its plan, so that fires open them.
-    fn new(recipients: u32) -> World {
-        World::with_gap(recipients, 20 * HOUR_MS, instant(3_000))
+    fn new(recipients: u32) -> TestLedger {
+        TestLedger::with_gap(recipients, 20 * HOUR_MS, instant(3_000))
     }
 
     /// Returns a schedule whose plan has passed all instants up to `after`.
-    fn with_gap(recipients: u32, min_gap_ms: i64, after: Time) -> World {
-        let mut world = World { ledger: Ledger::new(), schedule: ScheduleId::new(3, 0) };
+    fn with_gap(recipients: u32, min_gap_ms: i64, after: Time) -> TestLedger {
+        let mut test = TestLedger { ledger: Ledger::new(), schedule: ScheduleId::new(3, 0) };
         let readings = vec![VoterClock { node: OWNER.node, wall: NOW }];
-        world.put(Command::EpochStart(EpochStart::new(OWNER, 1, readings)));
-        world.put(Command::NodeUp(NodeUp { owner: OWNER, name: "one".into(), level: LEVEL, process_nonce: 1 }));
+        test.put(Command::EpochStart(EpochStart::new(OWNER, 1, readings)));
+        test.put(Command::NodeUp(NodeUp { owner: OWNER, name: "one".into(), level: LEVEL, process_nonce: 1 }));
         let policies = Policies { min_gap_ms, overlap: Overlap::Allow, ..Policies::default() };
         let next = Some(next_at(after.plus_ms(MINUTE_MS)));
         let create = ScheduleCreate { policies, next, ..plain::schedule("minutely", audience(0..recipients), after) };
-        assert_eq!(world.put(Command::ScheduleCreate(Box::new(create))), CommandOutcome::Schedule(world.schedule));
-        world
+        assert_eq!(test.put(Command::ScheduleCreate(Box::new(create))), CommandOutcome::Schedule(test.schedule));
+        test
     }
 
     fn put(&mut self, command: Command) -> CommandOutcome {
@@ -148,101 +148,101 @@ fn audience(people: std::ops::Range<u32>) -> AudienceChoice {
 
 #[test]
 fn backfill_counts_its_own_batch() {
-    let mut world = World::with_gap(2, 3 * HOUR_MS, NOW);
+    let mut test = TestLedger::with_gap(2, 3 * HOUR_MS, NOW);
     let hours = |range: std::ops::Range<i64>| range.rev().map(|hour| hour * 60);
-    let (opened, inside_gap, _) = world.backfill(hours(1..12));
+    let (opened, inside_gap, _) = test.backfill(hours(1..12));
     assert_eq!((opened, inside_gap), (4, 7), "the first, and each one that is three hours after an opened one");
-    assert_eq!(world.backfill(hours(1..12)), (0, 7, None), "the others stay closed while those are pending");
-    let pending = world.ledger.runs().map(|(page, ..)| page).collect::<Vec<_>>();
+    assert_eq!(test.backfill(hours(1..12)), (0, 7, None), "the others stay closed while those are pending");
+    let pending = test.ledger.runs().map(|(page, ..)| page).collect::<Vec<_>>();
     for page in pending {
-        world.send(page, 2);
+        test.send(page, 2);
     }
-    let suppressed = world.ledger.runs().map(|(_, _, run)| run.counts.get(RecipientState::Suppressed)).sum::<u32>();
+    let suppressed = test.ledger.runs().map(|(_, _, run)| run.counts.get(RecipientState::Suppressed)).sum::<u32>();
     assert_eq!(suppressed, 0, "whatever opens is sent");
-    assert_eq!(world.backfill(hours(1..12)), (0, 7, None), "the others stay closed");
-    assert_eq!(check(&world.ledger), []);
+    assert_eq!(test.backfill(hours(1..12)), (0, 7, None), "the others stay closed");
+    assert_eq!(check(&test.ledger), []);
 }
 
 #[test]
 fn backfill_beside_open_run_waits_until_that_run_sends_nothing() {
-    let mut world = World::with_gap(2, 3 * HOUR_MS, NOW);
-    let (_, _, first) = world.backfill([600]);
+    let mut test = TestLedger::with_gap(2, 3 * HOUR_MS, NOW);
+    let (_, _, first) = test.backfill([600]);
     let first = first.expect("a run");
-    world.put(Command::RunPause(RunPause { run: first, reason: "look".into() }));
-    assert_eq!(world.backfill([540]), (0, 1, None), "a paused run may be resumed");
-    world.put(Command::RunResume(RunResume { run: first, without_canary: false }));
-    world.claim(first, 1);
-    world.put(Command::RunCancel(first));
-    assert_eq!(world.backfill([540]).0, 1, "of a cancelled run only the claimed recipient may get an email");
-    let loaded = Ledger::from_rows(world.ledger.all_rows()).expect("the rows read back");
-    let mut again = World { ledger: loaded, ..world };
+    test.put(Command::RunPause(RunPause { run: first, reason: "look".into() }));
+    assert_eq!(test.backfill([540]), (0, 1, None), "a paused run may be resumed");
+    test.put(Command::RunResume(RunResume { run: first, without_canary: false }));
+    test.claim(first, 1);
+    test.put(Command::RunCancel(first));
+    assert_eq!(test.backfill([540]).0, 1, "of a cancelled run only the claimed recipient may get an email");
+    let loaded = Ledger::from_rows(test.ledger.all_rows()).expect("the rows read back");
+    let mut again = TestLedger { ledger: loaded, ..test };
     assert_eq!(again.backfill([480]), (0, 1, None), "a node that was restarted decides the same");
     assert_eq!(check(&again.ledger), []);
 }
 
 #[test]
 fn backfill_beside_open_run_opens_for_recipients_of_edited_audience() {
-    let mut world = World::with_gap(2, 3 * HOUR_MS, NOW);
-    assert_eq!(world.backfill([600]).0, 1);
-    world.edit(1..2);
-    assert_eq!(world.backfill([540]), (0, 1, None), "the recipient has another number and the same address");
-    world.edit(1..3);
-    assert_eq!(world.backfill([540]).0, 1, "one recipient is new");
-    assert_eq!(check(&world.ledger), []);
+    let mut test = TestLedger::with_gap(2, 3 * HOUR_MS, NOW);
+    assert_eq!(test.backfill([600]).0, 1);
+    test.edit(1..2);
+    assert_eq!(test.backfill([540]), (0, 1, None), "the recipient has another number and the same address");
+    test.edit(1..3);
+    assert_eq!(test.backfill([540]).0, 1, "one recipient is new");
+    assert_eq!(check(&test.ledger), []);
 }
 
 #[test]
 fn backfill_opens_for_recipients_that_its_batch_leaves_out() {
-    let mut world = World::with_gap(2, 3 * HOUR_MS, NOW);
-    let (_, _, sent) = world.backfill([600]);
+    let mut test = TestLedger::with_gap(2, 3 * HOUR_MS, NOW);
+    let (_, _, sent) = test.backfill([600]);
     let sent = sent.expect("a run");
-    world.send(sent, 1);
-    world.put(Command::RunCancel(sent));
+    test.send(sent, 1);
+    test.put(Command::RunCancel(sent));
     // The second recipient got nothing ten hours ago. So nine hours ago opens for it, and eight hours ago opens for no
     // recipient. Seven hours ago the first recipient may get an email again.
-    assert_eq!(world.backfill([540, 480, 420, 360]).0, 3);
-    assert_eq!(check(&world.ledger), []);
+    assert_eq!(test.backfill([540, 480, 420, 360]).0, 3);
+    assert_eq!(check(&test.ledger), []);
 }
 
 #[test]
 fn backfill_looks_once_at_open_runs_and_never_at_runs_without_emails() {
-    let mut world = World::new(1);
-    let first = world.open(2_000, limits(LEVEL).backfill_openings_max as i64);
-    let (may, look) = world.look(1_999);
+    let mut test = TestLedger::new(1);
+    let first = test.open(2_000, limits(LEVEL).backfill_openings_max as i64);
+    let (may, look) = test.look(1_999);
     assert_eq!((may, look.runs), (false, 1_000), "a thousand runs that are pending, each read once");
-    world.send(first, 1);
-    let others = world.ledger.runs().map(|(page, ..)| page).skip(1).collect::<Vec<_>>();
+    test.send(first, 1);
+    let others = test.ledger.runs().map(|(page, ..)| page).skip(1).collect::<Vec<_>>();
     for page in others {
-        world.claim(page, 1);
+        test.claim(page, 1);
     }
-    assert!(world.ledger.runs().all(|(_, _, run)| run.counts.is_finished()), "all others are suppressed");
-    let (may, look) = world.look(1_999);
+    assert!(test.ledger.runs().all(|(_, _, run)| run.counts.is_finished()), "all others are suppressed");
+    let (may, look) = test.look(1_999);
     assert_eq!((may, look.runs), (false, 1), "one of them has sent an email");
-    let loaded = Ledger::from_rows(world.ledger.all_rows()).expect("the rows read back");
-    let again = World { ledger: loaded, ..world };
+    let loaded = Ledger::from_rows(test.ledger.all_rows()).expect("the rows read back");
+    let again = TestLedger { ledger: loaded, ..test };
     assert_eq!(again.look(1_999).1.runs, 1, "the index is made again");
     assert_eq!(check(&again.ledger), []);
 }
 
 #[test]
 fn recipient_mapping_is_made_once_for_two_audiences_and_dropped_with_them() {
-    let mut world = World::new(40);
-    let former = world.open(600, 1);
-    world.edit(1..41);
-    let beside = world.open(599, 1);
-    world.send(former, 40);
-    let look = |world: &World| {
+    let mut test = TestLedger::new(40);
+    let former = test.open(600, 1);
+    test.edit(1..41);
+    let beside = test.open(599, 1);
+    test.send(former, 40);
+    let look = |test: &TestLedger| {
         let mut look = GapLookups::default();
-        let near = world.ledger.inside_gap(&mut look, beside, 0..40);
+        let near = test.ledger.inside_gap(&mut look, beside, 0..40);
         (near.len(), look.runs, look.made)
     };
-    assert_eq!(look(&world), (39, 1, 1), "no look has asked before");
-    let granted = world.claim(beside, 40);
+    assert_eq!(look(&test), (39, 1, 1), "no look has asked before");
+    let granted = test.claim(beside, 40);
     assert!(
         matches!(granted, CommandOutcome::Claimed(ref fences) if fences[0].is_ok()),
         "one of them is new: {granted:?}"
     );
-    assert_eq!(look(&world), (39, 1, 0), "the claim has made it");
-    world.open(500, 90);
-    assert_eq!(check(&world.ledger), [], "each table is true, and so are its lists");
+    assert_eq!(look(&test), (39, 1, 0), "the claim has made it");
+    test.open(500, 90);
+    assert_eq!(check(&test.ledger), [], "each table is true, and so are its lists");
 }

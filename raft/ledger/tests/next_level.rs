@@ -28,18 +28,18 @@ fn restored(rows: &Rows) -> Ledger {
 }
 
 /// A ledger, and its rows as a store has them: each in the form in which it was last written.
-struct World {
+struct TestLedger {
     ledger: Ledger,
     stored: Rows,
 }
 
-impl World {
+impl TestLedger {
     /// Continues from the state that the former release stored.
-    fn new() -> World {
+    fn new() -> TestLedger {
         let recorded = std::fs::read_to_string(FORMER).expect(FORMER);
         let rows = recorded.lines().filter_map(|line| line.split_once(" key ")?.1.split_once(" = "));
         let stored: Rows = rows.map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
-        World { ledger: restored(&stored), stored }
+        TestLedger { ledger: restored(&stored), stored }
     }
 
     fn entry(&self, command: Command) -> Entry {
@@ -75,15 +75,15 @@ impl World {
         self.put(Command::RaiseLevel(RaiseLevel { level: level::KNOWN, voters }))
     }
 
-    /// Returns a world in which each node has announced the level, and it was raised.
-    fn raised() -> World {
-        let mut world = World::new();
-        world.up(NodeId(2), LEVEL);
-        for node in world.nodes() {
-            assert_eq!(world.up(node, level::KNOWN), CommandOutcome::Done);
+    /// Returns a test in which each node has announced the level, and it was raised.
+    fn raised() -> TestLedger {
+        let mut test = TestLedger::new();
+        test.up(NodeId(2), LEVEL);
+        for node in test.nodes() {
+            assert_eq!(test.up(node, level::KNOWN), CommandOutcome::Done);
         }
-        assert_eq!(world.raise(), CommandOutcome::Done);
-        world
+        assert_eq!(test.raise(), CommandOutcome::Done);
+        test
     }
 
     fn forms_of_nodes(&self) -> BTreeSet<&str> {
@@ -93,49 +93,49 @@ impl World {
 
 #[test]
 fn until_the_level_is_raised_rows_are_in_the_former_form() {
-    let mut world = World::new();
-    world.up(NodeId(2), LEVEL);
-    assert_eq!(world.up(NodeId(2), level::KNOWN), CommandOutcome::Done);
+    let mut test = TestLedger::new();
+    test.up(NodeId(2), LEVEL);
+    assert_eq!(test.up(NodeId(2), level::KNOWN), CommandOutcome::Done);
     let refused = CommandOutcome::Refused(CommandRefusal::from(Impossible::LevelNotAnnounced {
         requested: level::KNOWN,
-        node: world.nodes().into_iter().find(|node| *node != NodeId(2)).expect("another node"),
+        node: test.nodes().into_iter().find(|node| *node != NodeId(2)).expect("another node"),
         announced: LEVEL,
     }));
-    assert_eq!(world.raise(), refused);
-    assert_eq!(world.forms_of_nodes(), ["01"].into());
-    assert_eq!(restored(&world.stored).state_hash(), world.ledger.state_hash());
+    assert_eq!(test.raise(), refused);
+    assert_eq!(test.forms_of_nodes(), ["01"].into());
+    assert_eq!(restored(&test.stored).state_hash(), test.ledger.state_hash());
 }
 
 #[test]
 fn after_the_level_is_raised_all_rows_are_in_the_new_form() {
-    let mut world = World::raised();
-    assert_eq!(world.up(NodeId(2), level::KNOWN), CommandOutcome::Done);
-    assert_eq!(world.forms_of_nodes(), ["02"].into());
-    let nodes = restored(&world.stored);
-    assert_eq!(nodes.nodes().get(&NodeId(2)).expect("a node").up_at, Some(world.ledger.head().now));
-    assert_eq!(nodes.state_hash(), world.ledger.state_hash());
+    let mut test = TestLedger::raised();
+    assert_eq!(test.up(NodeId(2), level::KNOWN), CommandOutcome::Done);
+    assert_eq!(test.forms_of_nodes(), ["02"].into());
+    let nodes = restored(&test.stored);
+    assert_eq!(nodes.nodes().get(&NodeId(2)).expect("a node").up_at, Some(test.ledger.head().now));
+    assert_eq!(nodes.state_hash(), test.ledger.state_hash());
 }
 
 #[test]
 fn after_the_level_is_raised_a_node_of_the_former_release_is_not_taken() {
-    let mut world = World::raised();
+    let mut test = TestLedger::raised();
     let refused =
         CommandOutcome::Refused(CommandRefusal::from(Impossible::LevelTooLow { ledger: level::KNOWN, node: LEVEL }));
-    assert_eq!(world.up(NodeId(2), LEVEL), refused);
+    assert_eq!(test.up(NodeId(2), LEVEL), refused);
 }
 
 #[test]
 fn limits_are_those_of_the_level() {
-    let claim = |world: &mut World| {
+    let claim = |test: &mut TestLedger| {
         let (page, owner) =
             (RunId { index: 999, place: 0 }, ClaimOwner { node: NodeId(2), incarnation: Incarnation(9) });
-        world.put(Command::Claim(vec![ClaimRequest {
+        test.put(Command::Claim(vec![ClaimRequest {
             chunk: PageId(page).chunk(0),
             slice: Bitmap::range(0, 512),
             owner,
         }]))
     };
-    let (former, next) = (claim(&mut World::new()), claim(&mut World::raised()));
+    let (former, next) = (claim(&mut TestLedger::new()), claim(&mut TestLedger::raised()));
     let too_large = CommandRefusal::TooLarge { what: Bounded::Slice, bound: 256 };
     assert_eq!(former, CommandOutcome::Claimed(vec![Err(too_large)]));
     assert_eq!(
@@ -147,11 +147,11 @@ fn limits_are_those_of_the_level() {
 
 #[test]
 fn bytes_of_next_level_equal_those_recorded() {
-    let mut world = World::raised();
-    assert_eq!(world.up(NodeId(2), level::KNOWN), CommandOutcome::Done);
-    let command = world.entry(Command::OfNextLevel).to_bytes();
+    let mut test = TestLedger::raised();
+    assert_eq!(test.up(NodeId(2), level::KNOWN), CommandOutcome::Done);
+    let command = test.entry(Command::OfNextLevel).to_bytes();
     let mut text = format!("command OfNextLevel = {}\n", hex(&command));
-    for (key, value) in world.stored.iter().filter(|(_, value)| value.starts_with("02")) {
+    for (key, value) in test.stored.iter().filter(|(_, value)| value.starts_with("02")) {
         let _ = writeln!(text, "row key {key} = {value}");
     }
     if std::env::var_os("UPDATE_GOLDENFILES").is_some() {

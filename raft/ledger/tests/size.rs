@@ -37,30 +37,30 @@ fn owner(number: u32) -> ClaimOwner {
     ClaimOwner { node: NodeId(nodes[number as usize % 3]), incarnation: Incarnation(7) }
 }
 
-struct World {
+struct TestLedger {
     ledger: Ledger,
     now: i64,
 }
 
-impl World {
+impl TestLedger {
     /// Returns a cluster that has run for a while and has sealed an audience.
-    fn new(recipients: u32) -> World {
-        let mut world = World { ledger: Ledger::new(), now: START };
+    fn new(recipients: u32) -> TestLedger {
+        let mut test = TestLedger { ledger: Ledger::new(), now: START };
         let readings = vec![VoterClock { node: owner(0).node, wall: Time(START) }];
-        world.put(Command::EpochStart(EpochStart::new(owner(0), 1, readings)));
+        test.put(Command::EpochStart(EpochStart::new(owner(0), 1, readings)));
         for number in 0..3 {
             let name = format!("node {number}");
-            world.put(Command::NodeUp(NodeUp { owner: owner(number), name, level: LEVEL, process_nonce: 1 }));
+            test.put(Command::NodeUp(NodeUp { owner: owner(number), name, level: LEVEL, process_nonce: 1 }));
         }
-        (world.ledger.head().applied + 1..BEFORE).for_each(|index| world.ledger.skip(index));
+        (test.ledger.head().applied + 1..BEFORE).for_each(|index| test.ledger.skip(index));
         let parts = (0..recipients.div_ceil(CHUNK)).map(|part| Hash::of(&part.to_be_bytes())).collect();
         let seal = Seal { name: "all".into(), columns: vec![], rows: recipients, parts };
         let named = NamedAudience { name: "all".into(), seal: seal.blob().hash, rows: recipients };
         let sealed = AudienceSeal { request: None, tenant: "default".into(), seal };
-        assert_eq!(world.put(Command::AudienceSeal(sealed)), CommandOutcome::Done);
-        let created = world.put(Command::ScheduleCreate(Box::new(schedule(AudienceChoice::Sealed(named)))));
+        assert_eq!(test.put(Command::AudienceSeal(sealed)), CommandOutcome::Done);
+        let created = test.put(Command::ScheduleCreate(Box::new(schedule(AudienceChoice::Sealed(named)))));
         assert!(matches!(created, CommandOutcome::Schedule(_)), "{created:?}");
-        world
+        test
     }
 
     fn put(&mut self, command: Command) -> CommandOutcome {
@@ -141,20 +141,20 @@ fn schedule(audience: AudienceChoice) -> ScheduleCreate {
 
 /// Returns the bytes of rows for each recipient of a finished run.
 fn cost(recipients: u32, slice: u32, refused: Option<u32>) -> f64 {
-    let mut world = World::new(recipients);
-    let before = row_bytes(&world.ledger);
-    let run = world.open();
-    world.send(PageId(run), recipients, slice, refused);
-    let counts = world.ledger.run(run).expect("the run").counts;
+    let mut test = TestLedger::new(recipients);
+    let before = row_bytes(&test.ledger);
+    let run = test.open();
+    test.send(PageId(run), recipients, slice, refused);
+    let counts = test.ledger.run(run).expect("the run").counts;
     let dead = counts.get(RecipientState::Dead);
     assert_eq!(counts.get(RecipientState::Sent) + dead, recipients);
     assert_eq!(dead > 0, refused.is_some());
-    assert!(world.ledger.claims().is_empty(), "no row is open");
-    assert_eq!(check(&world.ledger), []);
-    let read = Ledger::from_rows(world.ledger.all_rows()).expect("the rows read back");
-    assert_eq!(read.state_hash(), world.ledger.state_hash());
+    assert!(test.ledger.claims().is_empty(), "no row is open");
+    assert_eq!(check(&test.ledger), []);
+    let read = Ledger::from_rows(test.ledger.all_rows()).expect("the rows read back");
+    assert_eq!(read.state_hash(), test.ledger.state_hash());
 
-    let bytes = (row_bytes(&world.ledger) - before) as f64 / f64::from(recipients);
+    let bytes = (row_bytes(&test.ledger) - before) as f64 / f64::from(recipients);
     println!("{recipients} recipients in claims of {slice}, {dead} dead: {bytes:.3} B");
     bytes
 }
@@ -169,18 +169,18 @@ fn row_bytes(ledger: &Ledger) -> usize {
 #[test]
 fn events_of_campaign_take_few_bytes_and_hardly_any_state() {
     const RECIPIENTS: u32 = 1_000_000;
-    let mut world = World::new(RECIPIENTS);
-    let run = world.open();
-    world.send(PageId(run), RECIPIENTS, 256, Some(100));
+    let mut test = TestLedger::new(RECIPIENTS);
+    let run = test.open();
+    test.send(PageId(run), RECIPIENTS, 256, Some(100));
     let archived: u64 =
-        world.ledger.event_parts().flat_map(|(_, part)| part.all_blocks()).map(|block| block.bytes).sum();
-    let (rows, parts) = (world.ledger.events().len(), world.ledger.event_parts().count());
-    let kept: usize = world.ledger.events().iter().map(|(_, row)| row.packed_len()).sum();
+        test.ledger.event_parts().flat_map(|(_, part)| part.all_blocks()).map(|block| block.bytes).sum();
+    let (rows, parts) = (test.ledger.events().len(), test.ledger.event_parts().count());
+    let kept: usize = test.ledger.events().iter().map(|(_, row)| row.packed_len()).sum();
     let each = (archived + kept as u64) as f64 / f64::from(RECIPIENTS);
     println!("{each:.2} B of events a recipient, {parts} parts; {rows} rows of {kept} B stay");
     assert!(each <= 4.0, "{each}");
     assert!(rows < limits(LEVEL).event_part_rows && kept < limits(LEVEL).event_part_bytes, "{rows} rows, {kept} B");
-    let largest = world.ledger.event_parts().flat_map(|(_, part)| part.all_blocks()).map(|block| block.bytes).max();
+    let largest = test.ledger.event_parts().flat_map(|(_, part)| part.all_blocks()).map(|block| block.bytes).max();
     assert!(largest.is_some_and(|bytes| bytes <= 2 * limits(LEVEL).event_part_bytes as u64), "{largest:?}");
 }
 
@@ -201,32 +201,32 @@ fn ruling_over_largest_audience_makes_no_row_above_one_mebibyte() {
     const CHUNKS: u32 = 1_024;
     let slice: Bitmap = (0..=u16::MAX).step_by(257).collect();
     for is_cancelled in [true, false] {
-        let mut world = World::new(CHUNKS * CHUNK);
-        let run = world.open();
+        let mut test = TestLedger::new(CHUNKS * CHUNK);
+        let run = test.open();
         let page = PageId(run);
         for first in (0..CHUNKS).step_by(64) {
             let claim = |chunk| ClaimRequest { chunk: page.chunk(chunk), slice: slice.clone(), owner: owner(0) };
-            let claimed = world.put(Command::Claim((first..first + 64).map(claim).collect()));
+            let claimed = test.put(Command::Claim((first..first + 64).map(claim).collect()));
             assert!(
                 matches!(&claimed, CommandOutcome::Claimed(fences) if fences.iter().all(Result::is_ok)),
                 "{claimed:?}"
             );
         }
-        let finish_by = world.ledger.run(run).expect("the run").finish_by.0;
+        let finish_by = test.ledger.run(run).expect("the run").finish_by.0;
         let event = match is_cancelled {
             true => Command::RunCancel(run),
             false => {
-                while world.now < finish_by {
-                    world.now = (world.now + 60_000).min(finish_by);
-                    world.put(Command::Tick);
+                while test.now < finish_by {
+                    test.now = (test.now + 60_000).min(finish_by);
+                    test.put(Command::Tick);
                 }
                 Command::Expire(vec![run])
             }
         };
-        let moved = world.put(event);
+        let moved = test.put(event);
         assert!(matches!(moved, CommandOutcome::Moved(moved) if moved > 66_000_000), "{moved:?}");
-        assert_eq!(world.ledger.run_events().iter().count(), CHUNKS as usize);
-        let largest = world.ledger.all_rows().map(|(_, value)| value.len()).max();
+        assert_eq!(test.ledger.run_events().iter().count(), CHUNKS as usize);
+        let largest = test.ledger.all_rows().map(|(_, value)| value.len()).max();
         assert!(largest.is_some_and(|bytes| bytes <= ROW_BYTES_MAX), "{largest:?}");
     }
 }
@@ -234,7 +234,7 @@ fn ruling_over_largest_audience_makes_no_row_above_one_mebibyte() {
 /// 512 small runs of one page, with the longest names and reasons that the API allows, in four-byte characters.
 #[test]
 fn page_whose_runs_are_all_paused_stays_below_one_mebibyte() {
-    let mut world = World::new(1);
+    let mut test = TestLedger::new(1);
     let due = Time(START + 60_000);
     let when = When::At { instant_ms: due.0 };
     let next = Some(NextInstant { nominal: Nominal::Civil { civil_ms: due.0, fold: 0 }, due, jitter_ms: 0 });
@@ -244,7 +244,7 @@ fn page_whose_runs_are_all_paused_stays_below_one_mebibyte() {
     for number in 0..limits(LEVEL).page_runs_max {
         let name = format!("{number:04}{}", "\u{1d11e}".repeat(124));
         let create = plain::schedule(&name, audience.clone(), Time(START));
-        let created = world.put(Command::ScheduleCreate(Box::new(ScheduleCreate {
+        let created = test.put(Command::ScheduleCreate(Box::new(ScheduleCreate {
             timing: ScheduleTiming::new(when.clone(), "UTC"),
             next: next.clone(),
             ..create
@@ -252,51 +252,51 @@ fn page_whose_runs_are_all_paused_stays_below_one_mebibyte() {
         let CommandOutcome::Schedule(id) = created else { panic!("{created:?}") };
         schedules.push(id);
     }
-    world.now = due.0;
+    test.now = due.0;
     let (pattern, zone) = (Pattern::compile(&when).expect("a pattern"), jiff::tz::TimeZone::UTC);
     let zone = Zone { rules: zone, tzdb: "test".into() };
-    let fire = |id: &ScheduleId| plan_fire(&world.ledger, *id, &pattern, &zone, due).expect("it is due");
+    let fire = |id: &ScheduleId| plan_fire(&test.ledger, *id, &pattern, &zone, due).expect("it is due");
     let fires = schedules.iter().map(fire).collect();
     assert!(
-        matches!(world.put(Command::Fire(fires)), CommandOutcome::Fired(answers) if answers.iter().all(Result::is_ok))
+        matches!(test.put(Command::Fire(fires)), CommandOutcome::Fired(answers) if answers.iter().all(Result::is_ok))
     );
-    assert_eq!(world.ledger.pages().len(), 1, "they share a page");
+    assert_eq!(test.ledger.pages().len(), 1, "they share a page");
 
-    let runs: Vec<RunId> = world.ledger.runs().map(|(id, _, _)| id).collect();
+    let runs: Vec<RunId> = test.ledger.runs().map(|(id, _, _)| id).collect();
     let words = "\u{1d11e}".repeat(500);
     for run in &runs {
-        assert_eq!(world.put(Command::RunPause(RunPause { run: *run, reason: words.clone() })), CommandOutcome::Done);
+        assert_eq!(test.put(Command::RunPause(RunPause { run: *run, reason: words.clone() })), CommandOutcome::Done);
     }
-    assert_eq!(check(&world.ledger), []);
-    let reason = |run: &RunId| match &world.ledger.run(*run).expect("it is there").state {
+    assert_eq!(check(&test.ledger), []);
+    let reason = |run: &RunId| match &test.ledger.run(*run).expect("it is there").state {
         RunState::Paused { reason } => reason.to_string(),
         state => panic!("{state:?}"),
     };
     assert_eq!((reason(&runs[0]), reason(&runs[511])), (words, String::new()), "the first ones fit");
-    let page = world.ledger.all_rows().map(|(_, value)| value.len()).max().expect("rows");
+    let page = test.ledger.all_rows().map(|(_, value)| value.len()).max().expect("rows");
     assert!((ROW_BYTES_MAX / 2..=ROW_BYTES_MAX).contains(&page), "{page}");
 }
 
 #[test]
 fn schedules_share_timings_and_settings_also_after_a_restore() {
-    let mut world = World::new(1);
+    let mut test = TestLedger::new(1);
     for name in ["one", "other"] {
         let recipient = Recipient { address: format!("{name}@x.org"), key: format!("{name}@x.org"), values: vec![] };
         let audience = Audience { columns: vec![], recipients: vec![recipient] };
         let create = plain::schedule(name, audience, Time(START));
-        world.put(Command::ScheduleCreate(Box::new(create)));
+        test.put(Command::ScheduleCreate(Box::new(create)));
     }
-    let (schedule, _) = world.ledger.schedule_named("default", "one").expect("a schedule");
-    world.put(Command::Trigger(Trigger::new(schedule, "now")));
-    let restored = Ledger::from_rows(world.ledger.all_rows()).expect("rows");
-    assert_eq!(restored.state_hash(), world.ledger.state_hash());
-    for ledger in [&world.ledger, &restored] {
+    let (schedule, _) = test.ledger.schedule_named("default", "one").expect("a schedule");
+    test.put(Command::Trigger(Trigger::new(schedule, "now")));
+    let restored = Ledger::from_rows(test.ledger.all_rows()).expect("rows");
+    assert_eq!(restored.state_hash(), test.ledger.state_hash());
+    for ledger in [&test.ledger, &restored] {
         let [one, other] = ["one", "other"].map(|name| ledger.schedule_named("default", name).expect("a schedule").1);
         assert!(Arc::ptr_eq(&one.timing, &other.timing) && Arc::ptr_eq(&one.settings, &other.settings));
         assert!(Arc::ptr_eq(&one.plan.tzdb, &other.plan.tzdb));
     }
-    let (_, schedule) = world.ledger.schedule_named("default", "one").expect("a schedule");
-    let (_, page, run) = world.ledger.runs().next().expect("a run");
+    let (_, schedule) = test.ledger.schedule_named("default", "one").expect("a schedule");
+    let (_, page, run) = test.ledger.runs().next().expect("a run");
     assert!(Arc::ptr_eq(&run.policies, &schedule.settings.policies));
     assert!(Arc::ptr_eq(&page.tenant, &schedule.settings.tenant));
     // A million schedules are to take 1.0 GB at most, and this is less than a third of it.
@@ -305,10 +305,10 @@ fn schedules_share_timings_and_settings_also_after_a_restore() {
 
 #[test]
 fn table_sizes_are_those_of_the_rows() {
-    let world = World::new(1);
-    let sizes = world.ledger.freeze().table_sizes();
-    assert_eq!(sizes.values().map(|size| size.rows).sum::<u64>(), world.ledger.row_count() as u64);
+    let test = TestLedger::new(1);
+    let sizes = test.ledger.freeze().table_sizes();
+    assert_eq!(sizes.values().map(|size| size.rows).sum::<u64>(), test.ledger.row_count() as u64);
     assert_eq!((sizes["nodes"].rows, sizes["schedules"].rows, sizes["pages"].rows), (3, 1, 0));
-    let bytes: usize = world.ledger.all_rows().map(|(key, value)| key.len() + value.len()).sum();
+    let bytes: usize = test.ledger.all_rows().map(|(key, value)| key.len() + value.len()).sum();
     assert!(sizes.values().map(|size| size.bytes).sum::<u64>() >= bytes as u64);
 }

@@ -18,16 +18,16 @@ const DAY_MS: i64 = 86_400_000;
 const AUDIT: u8 = 23;
 const LEADER: ClaimOwner = ClaimOwner { node: NodeId(1), incarnation: Incarnation(1) };
 
-struct World {
+struct TestLedger {
     ledger: Ledger,
     now: Time,
 }
 
-impl World {
-    fn new() -> World {
-        let mut world = World { ledger: Ledger::new(), now: Time(0) };
-        world.lead();
-        world
+impl TestLedger {
+    fn new() -> TestLedger {
+        let mut test = TestLedger { ledger: Ledger::new(), now: Time(0) };
+        test.lead();
+        test
     }
 
     /// Begins an epoch at the present time: ledger time leaps only there.
@@ -81,129 +81,129 @@ const NOT_PERMITTED: CommandOutcome = CommandOutcome::Refused(CommandRefusal::No
 
 #[test]
 fn entry_is_permitted_by_rights_and_tenants_of_its_token() {
-    let mut world = World::new();
-    assert_eq!(world.create(Actor::System, token(1, EDIT, only(&["acme"]))), CommandOutcome::Done);
-    assert_eq!(world.create(Actor::System, token(2, ALL, TenantScope::All)), CommandOutcome::Done);
-    assert_eq!(world.change(1, EDIT, Some("acme")), CommandOutcome::Done);
-    let before = world.ledger.state_hash();
-    assert_eq!(world.change(1, EDIT, Some("globex")), NOT_PERMITTED, "another tenant");
-    assert_eq!(world.change(1, EDIT, None), NOT_PERMITTED, "all tenants");
-    assert_eq!(world.change(1, VIEW.and(EDIT), Some("acme")), NOT_PERMITTED, "one of two rights");
-    assert_eq!(world.change(3, EDIT, Some("acme")), NOT_VALID, "no such token");
-    assert_eq!(world.change(2, ALL, None), CommandOutcome::Done);
-    assert_ne!(world.ledger.state_hash(), before, "the last one took effect");
+    let mut test = TestLedger::new();
+    assert_eq!(test.create(Actor::System, token(1, EDIT, only(&["acme"]))), CommandOutcome::Done);
+    assert_eq!(test.create(Actor::System, token(2, ALL, TenantScope::All)), CommandOutcome::Done);
+    assert_eq!(test.change(1, EDIT, Some("acme")), CommandOutcome::Done);
+    let before = test.ledger.state_hash();
+    assert_eq!(test.change(1, EDIT, Some("globex")), NOT_PERMITTED, "another tenant");
+    assert_eq!(test.change(1, EDIT, None), NOT_PERMITTED, "all tenants");
+    assert_eq!(test.change(1, VIEW.and(EDIT), Some("acme")), NOT_PERMITTED, "one of two rights");
+    assert_eq!(test.change(3, EDIT, Some("acme")), NOT_VALID, "no such token");
+    assert_eq!(test.change(2, ALL, None), CommandOutcome::Done);
+    assert_ne!(test.ledger.state_hash(), before, "the last one took effect");
 }
 
 #[test]
 fn refused_entry_changes_nothing_but_the_head_and_leaves_an_audit_record() {
-    let mut world = World::new();
+    let mut test = TestLedger::new();
     let rows = |ledger: &Ledger| ledger.all_rows().skip(1).collect::<Vec<_>>();
-    let before = rows(&world.ledger);
-    assert_eq!(world.change(3, EDIT, None), NOT_VALID);
-    let mut after = rows(&world.ledger);
+    let before = rows(&test.ledger);
+    assert_eq!(test.change(3, EDIT, None), NOT_VALID);
+    let mut after = rows(&test.ledger);
     assert!(after.pop().is_some_and(|(key, _)| key[0] == AUDIT));
     assert_eq!(after, before);
 }
 
 #[test]
 fn token_permits_nothing_after_its_revocation() {
-    let mut world = World::new();
-    world.create(Actor::System, token(1, ALL, TenantScope::All));
-    assert_eq!(world.change(1, EDIT, None), CommandOutcome::Done);
-    assert_eq!(world.put(operator(1, ADMIN, None), Command::TokenRevoke(TokenId(1))), CommandOutcome::Done);
-    assert_eq!(world.change(1, EDIT, None), NOT_VALID);
-    assert_eq!(world.put(operator(1, ADMIN, None), Command::TokenRevoke(TokenId(1))), NOT_VALID);
-    assert_eq!(world.put(Actor::Insecure, Command::TokenRevoke(TokenId(1))), CommandOutcome::Done, "a repeat");
-    let unknown = world.put(Actor::System, Command::TokenRevoke(TokenId(9)));
+    let mut test = TestLedger::new();
+    test.create(Actor::System, token(1, ALL, TenantScope::All));
+    assert_eq!(test.change(1, EDIT, None), CommandOutcome::Done);
+    assert_eq!(test.put(operator(1, ADMIN, None), Command::TokenRevoke(TokenId(1))), CommandOutcome::Done);
+    assert_eq!(test.change(1, EDIT, None), NOT_VALID);
+    assert_eq!(test.put(operator(1, ADMIN, None), Command::TokenRevoke(TokenId(1))), NOT_VALID);
+    assert_eq!(test.put(Actor::Insecure, Command::TokenRevoke(TokenId(1))), CommandOutcome::Done, "a repeat");
+    let unknown = test.put(Actor::System, Command::TokenRevoke(TokenId(9)));
     assert_eq!(unknown, CommandOutcome::Refused(CommandRefusal::NoSuchToken(TokenId(9))));
 }
 
 #[test]
 fn token_expires_in_ledger_time() {
-    let mut world = World::new();
-    world.create(Actor::System, expiring(1, Time(10_000)));
-    world.now = Time(9_999);
-    assert_eq!(world.change(1, VIEW, None), CommandOutcome::Done);
-    world.now = Time(10_000);
-    assert_eq!(world.change(1, VIEW, None), NOT_VALID);
-    let ended = world.create(Actor::System, expiring(2, Time(10_000)));
+    let mut test = TestLedger::new();
+    test.create(Actor::System, expiring(1, Time(10_000)));
+    test.now = Time(9_999);
+    assert_eq!(test.change(1, VIEW, None), CommandOutcome::Done);
+    test.now = Time(10_000);
+    assert_eq!(test.change(1, VIEW, None), NOT_VALID);
+    let ended = test.create(Actor::System, expiring(2, Time(10_000)));
     assert_eq!(ended, CommandOutcome::Refused(Impossible::TokenEnded.into()));
 }
 
 #[test]
 fn created_token_permits_no_more_than_its_creator() {
-    let mut world = World::new();
-    world.create(Actor::System, token(1, ADMIN.and(VIEW), only(&["acme", "globex"])));
+    let mut test = TestLedger::new();
+    test.create(Actor::System, token(1, ADMIN.and(VIEW), only(&["acme", "globex"])));
     let by = || operator(1, ADMIN, Some("acme"));
-    assert_eq!(world.create(by(), token(2, VIEW, only(&["acme"]))), CommandOutcome::Done);
-    assert_eq!(world.ledger.tokens().get(&TokenId(2)).and_then(|token| token.creator), Some(TokenId(1)));
-    assert_eq!(world.create(by(), token(3, EDIT, only(&["acme"]))), NOT_PERMITTED);
-    assert_eq!(world.create(by(), token(3, VIEW, only(&["initech"]))), NOT_PERMITTED);
-    assert_eq!(world.create(by(), token(3, VIEW, TenantScope::All)), NOT_PERMITTED);
-    assert_eq!(world.ids(), [1, 2]);
+    assert_eq!(test.create(by(), token(2, VIEW, only(&["acme"]))), CommandOutcome::Done);
+    assert_eq!(test.ledger.tokens().get(&TokenId(2)).and_then(|token| token.creator), Some(TokenId(1)));
+    assert_eq!(test.create(by(), token(3, EDIT, only(&["acme"]))), NOT_PERMITTED);
+    assert_eq!(test.create(by(), token(3, VIEW, only(&["initech"]))), NOT_PERMITTED);
+    assert_eq!(test.create(by(), token(3, VIEW, TenantScope::All)), NOT_PERMITTED);
+    assert_eq!(test.ids(), [1, 2]);
 }
 
 #[test]
 fn repeated_creation_changes_nothing_and_id_is_never_given_twice() {
-    let mut world = World::new();
+    let mut test = TestLedger::new();
     let first = token(1, VIEW, TenantScope::All);
-    assert_eq!(world.create(Actor::System, first.clone()), CommandOutcome::Done);
-    let created = world.ledger.tokens().get(&TokenId(1)).cloned();
-    assert_eq!(world.create(Actor::System, first), CommandOutcome::Done);
-    assert_eq!(world.ledger.tokens().get(&TokenId(1)).cloned(), created);
-    let other = world.create(Actor::System, token(1, EDIT, TenantScope::All));
+    assert_eq!(test.create(Actor::System, first.clone()), CommandOutcome::Done);
+    let created = test.ledger.tokens().get(&TokenId(1)).cloned();
+    assert_eq!(test.create(Actor::System, first), CommandOutcome::Done);
+    assert_eq!(test.ledger.tokens().get(&TokenId(1)).cloned(), created);
+    let other = test.create(Actor::System, token(1, EDIT, TenantScope::All));
     assert_eq!(other, CommandOutcome::Refused(CommandRefusal::TokenIdTaken(TokenId(1))));
 }
 
 #[test]
 fn creation_revokes_other_tokens_with_the_named_rights() {
-    let mut world = World::new();
-    world.create(Actor::System, token(1, ALL, TenantScope::All));
-    world.create(Actor::System, token(2, VIEW, TenantScope::All));
+    let mut test = TestLedger::new();
+    test.create(Actor::System, token(1, ALL, TenantScope::All));
+    test.create(Actor::System, token(2, VIEW, TenantScope::All));
     let reset = TokenCreate { revokes: ADMIN, ..token(3, ALL, TenantScope::All) };
-    assert_eq!(world.create(Actor::System, reset), CommandOutcome::Done);
-    assert_eq!(world.change(1, VIEW, None), NOT_VALID);
-    assert_eq!(world.change(2, VIEW, None), CommandOutcome::Done);
-    assert_eq!(world.change(3, ADMIN, None), CommandOutcome::Done);
+    assert_eq!(test.create(Actor::System, reset), CommandOutcome::Done);
+    assert_eq!(test.change(1, VIEW, None), NOT_VALID);
+    assert_eq!(test.change(2, VIEW, None), CommandOutcome::Done);
+    assert_eq!(test.change(3, ADMIN, None), CommandOutcome::Done);
 }
 
 #[test]
 fn ended_tokens_make_room_and_leave_after_a_month() {
-    let mut world = World::new();
-    let most = world.ledger.limits().tokens_max as u64;
+    let mut test = TestLedger::new();
+    let most = test.ledger.limits().tokens_max as u64;
     for id in 0..most {
         let end = if id == 7 { 1_000 } else { 60 * DAY_MS };
-        assert_eq!(world.create(Actor::System, expiring(id, Time(end))), CommandOutcome::Done);
+        assert_eq!(test.create(Actor::System, expiring(id, Time(end))), CommandOutcome::Done);
     }
-    let full = world.create(Actor::System, token(most, VIEW, TenantScope::All));
+    let full = test.create(Actor::System, token(most, VIEW, TenantScope::All));
     let refused = CommandRefusal::TooLarge { what: Bounded::Tokens, bound: most };
     assert_eq!(full, CommandOutcome::Refused(refused), "all are valid");
-    world.now = Time(2_000);
-    assert_eq!(world.create(Actor::System, token(most, VIEW, TenantScope::All)), CommandOutcome::Done);
-    assert!(!world.ids().contains(&7) && world.ids().len() as u64 == most, "the expired one made room");
-    world.put(Actor::System, Command::TokenRevoke(TokenId(3)));
-    world.now = Time(31 * DAY_MS);
-    world.lead();
-    assert!(world.ids().contains(&3));
-    assert_eq!(world.create(Actor::System, token(most + 1, VIEW, TenantScope::All)), CommandOutcome::Done);
-    assert!(!world.ids().contains(&3), "it ended a month ago");
-    world.now = Time(61 * DAY_MS);
-    world.lead();
-    world.now = Time(100 * DAY_MS);
-    world.lead();
-    assert_eq!(world.create(Actor::System, token(most + 2, VIEW, TenantScope::All)), CommandOutcome::Done);
-    assert_eq!(world.ids(), [most, most + 1, most + 2]);
+    test.now = Time(2_000);
+    assert_eq!(test.create(Actor::System, token(most, VIEW, TenantScope::All)), CommandOutcome::Done);
+    assert!(!test.ids().contains(&7) && test.ids().len() as u64 == most, "the expired one made room");
+    test.put(Actor::System, Command::TokenRevoke(TokenId(3)));
+    test.now = Time(31 * DAY_MS);
+    test.lead();
+    assert!(test.ids().contains(&3));
+    assert_eq!(test.create(Actor::System, token(most + 1, VIEW, TenantScope::All)), CommandOutcome::Done);
+    assert!(!test.ids().contains(&3), "it ended a month ago");
+    test.now = Time(61 * DAY_MS);
+    test.lead();
+    test.now = Time(100 * DAY_MS);
+    test.lead();
+    assert_eq!(test.create(Actor::System, token(most + 2, VIEW, TenantScope::All)), CommandOutcome::Done);
+    assert_eq!(test.ids(), [most, most + 1, most + 2]);
 }
 
 #[test]
 fn names_and_number_of_tenants_are_bounded() {
-    let mut world = World::new();
+    let mut test = TestLedger::new();
     let mut long = token(1, VIEW, TenantScope::All);
     long.grant.name = "x".repeat(65);
     let refused = |what| CommandOutcome::Refused(CommandRefusal::TooLarge { what, bound: 64 });
-    assert_eq!(world.create(Actor::System, long), refused(Bounded::TokenNameBytes));
+    assert_eq!(test.create(Actor::System, long), refused(Bounded::TokenNameBytes));
     let many = TenantScope::Only((0..65).map(|number| format!("t{number}")).collect());
-    assert_eq!(world.create(Actor::System, token(1, VIEW, many)), refused(Bounded::TokenTenants));
+    assert_eq!(test.create(Actor::System, token(1, VIEW, many)), refused(Bounded::TokenTenants));
     let long = TenantScope::Only(["x".repeat(65)].into());
-    assert_eq!(world.create(Actor::System, token(1, VIEW, long)), refused(Bounded::TokenNameBytes));
+    assert_eq!(test.create(Actor::System, token(1, VIEW, long)), refused(Bounded::TokenNameBytes));
 }

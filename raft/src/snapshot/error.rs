@@ -32,9 +32,9 @@ pub enum SnapshotError {
     /// The node must stop.
     #[error(transparent)]
     Fatal(#[from] FatalError),
-    /// The thread that works on snapshots died.
-    #[error("the thread that works on snapshots died")]
-    Died,
+    /// The thread that works on snapshots panicked.
+    #[error("the thread that works on snapshots panicked")]
+    Panicked,
 }
 
 impl SnapshotError {

@@ -198,13 +198,13 @@ impl SnapshotManager {
         PinnedSnapshot { snapshots: Arc::clone(self), manifest }
     }
 
-    /// Runs a blocking closure as the replica's [`Execution`] selects. Fails with `Died` if it panicked.
+    /// Runs a blocking closure as the replica's [`Execution`] selects. Fails with `Panicked` if it panicked.
     pub async fn blocking<T: Send + 'static>(
         self: &Arc<Self>,
         work: impl FnOnce(&SnapshotManager) -> Result<T, SnapshotError> + Send + 'static,
     ) -> Result<T, SnapshotError> {
         let snapshots = Arc::clone(self);
-        self.execution.blocking(move || work(&snapshots)).await.unwrap_or(Err(SnapshotError::Died))
+        self.execution.blocking(move || work(&snapshots)).await.unwrap_or(Err(SnapshotError::Panicked))
     }
 
     /// Makes a snapshot of the applied state, and collects garbage. The apply thread waits only while the state is

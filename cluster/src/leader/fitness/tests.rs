@@ -80,7 +80,7 @@ fn observations_before_own_pause_are_discarded() {
 }
 
 /// A ledger with one due recipient, and everything that a claim of it needs.
-struct Stage {
+struct FitnessTest {
     ledger: Ledger,
     epoch: Epoch,
     index: u64,
@@ -90,15 +90,15 @@ struct Stage {
 const NOW: Time = Time(1_788_000_000_000);
 const OWNER: ClaimOwner = ClaimOwner { node: NodeId(1), incarnation: Incarnation(1) };
 
-impl Stage {
-    fn new() -> Stage {
-        let mut stage = Stage { ledger: Ledger::new(), epoch: Epoch(0), index: 0, now: NOW };
+impl FitnessTest {
+    fn new() -> FitnessTest {
+        let mut test = FitnessTest { ledger: Ledger::new(), epoch: Epoch(0), index: 0, now: NOW };
         let readings = vec![VoterClock { node: NodeId(1), wall: NOW }];
-        stage.play(Command::EpochStart(EpochStart::new(OWNER, 1, readings)));
-        stage.epoch = Epoch(1);
-        stage.play(Command::NodeUp(NodeUp { owner: OWNER, name: "n1".into(), level: LEVEL, process_nonce: 1 }));
-        stage.play(Command::NodeShare(NodeShare { node: OWNER.node, opens: false }));
-        stage
+        test.play(Command::EpochStart(EpochStart::new(OWNER, 1, readings)));
+        test.epoch = Epoch(1);
+        test.play(Command::NodeUp(NodeUp { owner: OWNER, name: "n1".into(), level: LEVEL, process_nonce: 1 }));
+        test.play(Command::NodeShare(NodeShare { node: OWNER.node, opens: false }));
+        test
     }
 
     fn play(&mut self, command: Command) -> CommandOutcome {
@@ -225,70 +225,70 @@ impl NodeView for ReadyNode {
 
 #[test]
 fn due_recipients_with_lease_and_relay_are_grantable() {
-    let mut stage = Stage::new();
-    stage.relay("default");
-    assert!(!stage.could_grant(), "no work");
-    stage.run();
-    assert!(stage.could_grant());
+    let mut test = FitnessTest::new();
+    test.relay("default");
+    assert!(!test.could_grant(), "no work");
+    test.run();
+    assert!(test.could_grant());
     let nodes = ReadyNode { has_no_lease: true, ..ReadyNode::default() };
-    assert!(!stage.could_grant_to(&nodes, NOW));
+    assert!(!test.could_grant_to(&nodes, NOW));
 }
 
 #[test]
 fn pool_without_relay_is_not_grantable() {
-    let mut stage = Stage::new();
-    stage.relay("another");
-    stage.run();
-    assert!(!stage.could_grant());
+    let mut test = FitnessTest::new();
+    test.relay("another");
+    test.run();
+    assert!(!test.could_grant());
 }
 
 #[test]
 fn paused_and_expired_runs_are_not_grantable() {
-    let mut stage = Stage::new();
-    stage.relay("default");
-    let run = stage.run();
+    let mut test = FitnessTest::new();
+    test.relay("default");
+    let run = test.run();
     let over = NOW.plus_ms(400 * 86_400_000);
-    assert!(!stage.could_grant_to(&ReadyNode::default(), over), "past its deadline");
-    stage.play(Command::RunPause(RunPause { run, reason: "by hand".into() }));
-    assert!(!stage.could_grant(), "paused");
+    assert!(!test.could_grant_to(&ReadyNode::default(), over), "past its deadline");
+    test.play(Command::RunPause(RunPause { run, reason: "by hand".into() }));
+    assert!(!test.could_grant(), "paused");
 }
 
 #[test]
 fn relays_with_open_circuit_everywhere_are_not_grantable() {
-    let mut stage = Stage::new();
-    stage.relay("default");
-    stage.run();
-    assert!(stage.could_grant());
+    let mut test = FitnessTest::new();
+    test.relay("default");
+    test.run();
+    assert!(test.could_grant());
     let nodes = ReadyNode { silent_pool: Some("default"), ..ReadyNode::default() };
-    assert!(!stage.could_grant_to(&nodes, NOW));
+    assert!(!test.could_grant_to(&nodes, NOW));
 }
 
 #[test]
 fn open_claims_may_use_up_the_credit() {
-    let mut stage = Stage::new();
-    stage.relay("default");
-    let run = stage.run();
+    let mut test = FitnessTest::new();
+    test.relay("default");
+    let run = test.run();
     let slice: Bitmap = [0].into_iter().collect();
-    stage.play(Command::Claim(vec![ClaimRequest { chunk: PageId(run).chunk(0), slice, owner: OWNER }]));
-    assert!(!stage.could_grant());
+    test.play(Command::Claim(vec![ClaimRequest { chunk: PageId(run).chunk(0), slice, owner: OWNER }]));
+    assert!(!test.could_grant());
 }
 
 #[test]
 fn late_emails_paced_below_check_interval_are_not_grantable() {
     for (late_rate_milli, could) in [(0, true), (1_000, true), (50, false)] {
-        let mut stage = Stage::new();
-        stage.relay_with("default", late_rate_milli);
-        stage.caught_up();
-        assert_eq!(stage.could_grant_to(&ReadyNode::default(), stage.now), could, "{late_rate_milli}");
+        let mut test = FitnessTest::new();
+        test.relay_with("default", late_rate_milli);
+        test.caught_up();
+        assert_eq!(test.could_grant_to(&ReadyNode::default(), test.now), could, "{late_rate_milli}");
     }
 }
 
 #[test]
 fn tenant_paced_below_check_interval_is_not_grantable() {
     for (rate_milli, could) in [(0, true), (1_000, true), (50, false)] {
-        let mut stage = Stage::new();
-        stage.relay("default");
-        stage.run();
+        let mut test = FitnessTest::new();
+        test.relay("default");
+        test.run();
         let set = TenantSet {
             request: None,
             name: "default".into(),
@@ -296,20 +296,20 @@ fn tenant_paced_below_check_interval_is_not_grantable() {
             concurrency: Some(1),
             share: None,
         };
-        stage.play(Command::TenantSet(set));
-        assert_eq!(stage.could_grant(), could, "{rate_milli}");
+        test.play(Command::TenantSet(set));
+        assert_eq!(test.could_grant(), could, "{rate_milli}");
     }
 }
 
 #[test]
 fn part_missing_everywhere_is_not_grantable() {
-    let mut stage = Stage::new();
-    stage.relay("default");
+    let mut test = FitnessTest::new();
+    test.relay("default");
     let part = Hash::of(b"a part");
-    stage.sealed_run(part);
-    assert!(stage.could_grant());
+    test.sealed_run(part);
+    assert!(test.could_grant());
     let nodes = ReadyNode { lacks: [part].into(), ..ReadyNode::default() };
-    assert!(!stage.could_grant_to(&nodes, NOW), "each node that may claim lacks it");
-    stage.run();
-    assert!(stage.could_grant_to(&nodes, NOW), "the other run lacks nothing");
+    assert!(!test.could_grant_to(&nodes, NOW), "each node that may claim lacks it");
+    test.run();
+    assert!(test.could_grant_to(&nodes, NOW), "the other run lacks nothing");
 }

@@ -62,14 +62,14 @@ async fn announcement_goes_out_with_the_final_dot_and_each_email_meets_its_own_g
     let mut gates = [Counting::open(&exchange), Counting::open(&exchange)];
     let result = session.run_transaction(&anna(), &mut gates[0], &Deadlines::default(), Some(&bert())).await;
     assert!(is_accepted(&result) && session.has_announced(), "{result:?}");
-    let (before, written) = (gates[0].met.lock()[0], exchange.tape.lock().bytes.clone());
+    let (before, written) = (gates[0].met.lock()[0], exchange.written.lock().bytes.clone());
     assert_eq!(String::from_utf8_lossy(&written[before..]), format!("to anna\r\n.\r\n{ANNOUNCEMENT}"));
-    let writes = exchange.tape.lock().writes;
+    let writes = exchange.written.lock().writes;
 
     let result = session.run_transaction(&bert(), &mut gates[1], &Deadlines::default(), None).await;
     assert!(is_accepted(&result) && !session.has_announced(), "{result:?}");
-    assert_eq!(exchange.tape.lock().bytes[written.len()..], *b"to bert\r\n.\r\n");
-    assert_eq!(exchange.tape.lock().writes, writes + 1, "one write an email");
+    assert_eq!(exchange.written.lock().bytes[written.len()..], *b"to bert\r\n.\r\n");
+    assert_eq!(exchange.written.lock().writes, writes + 1, "one write an email");
     assert_eq!(*gates[1].met.lock(), [written.len()], "nothing of its text is written before its own gate");
     assert_eq!(exchange.seen.lock().accepted, [b"to anna\r\n".to_vec(), b"to bert\r\n".to_vec()]);
 }
@@ -82,7 +82,7 @@ async fn gate_of_announced_email_waits_for_its_354() {
     assert!(is_accepted(&send(&exchange, &mut session, &anna(), Some(&bert())).await.0));
     let result = send(&exchange, &mut session, &bert(), None).await;
     assert_eq!(result, (DialogueResult::Broken { stage: Stage::Data, cause: Cause::TimedOut }, 0));
-    assert!(exchange.tape.lock().bytes.ends_with(ANNOUNCEMENT.as_bytes()), "nothing of the text is written");
+    assert!(exchange.written.lock().bytes.ends_with(ANNOUNCEMENT.as_bytes()), "nothing of the text is written");
 }
 
 #[tokio::test]
@@ -92,7 +92,7 @@ async fn closed_gate_announces_nothing() {
     let mut gate = Counting::closed(&exchange);
     let result = session.run_transaction(&anna(), &mut gate, &Deadlines::default(), Some(&bert())).await;
     assert_eq!(result, DialogueResult::GateClosed);
-    assert!(exchange.tape.lock().bytes.ends_with(b"DATA\r\n") && !session.is_open());
+    assert!(exchange.written.lock().bytes.ends_with(b"DATA\r\n") && !session.is_open());
     assert!(!session.has_announced());
 }
 
@@ -165,7 +165,7 @@ async fn session_with_announcement_takes_no_other_email_and_no_quit() {
     for other in [Some(anna()), None] {
         let mut session = exchange.session().await.expect("a session");
         send(&exchange, &mut session, &anna(), Some(&bert())).await;
-        let written = exchange.tape.lock().bytes.len();
+        let written = exchange.written.lock().bytes.len();
         assert!(session.is_still_usable().await);
         match other {
             Some(other) => {
@@ -174,7 +174,7 @@ async fn session_with_announcement_takes_no_other_email_and_no_quit() {
             }
             None => session.quit().await,
         }
-        assert_eq!(exchange.tape.lock().bytes.len(), written, "nothing may become the text of the announced email");
+        assert_eq!(exchange.written.lock().bytes.len(), written, "nothing may become the text of the announced email");
         until("the connection is closed", || exchange.seen.lock().open == 0).await;
     }
     assert_eq!(exchange.seen.lock().texts.len(), 2);
@@ -193,7 +193,7 @@ async fn nothing_is_announced_that_the_relay_cannot_take() {
         let mut session = exchange.session().await.expect("a session");
         let (result, _) = send(&exchange, &mut session, &anna(), Some(&next)).await;
         assert!(is_accepted(&result) && !session.has_announced() && session.is_open(), "{next:?}: {result:?}");
-        assert!(exchange.tape.lock().bytes.ends_with(b"to anna\r\n.\r\n"), "{next:?}");
+        assert!(exchange.written.lock().bytes.ends_with(b"to anna\r\n.\r\n"), "{next:?}");
     }
 }
 

@@ -177,13 +177,13 @@ async fn banner_of_ten_megabytes_is_refused_early() {
 async fn pipelined_email_with_short_text_takes_two_writes() {
     let exchange = Exchange::new(willing());
     let mut session = exchange.session().await.expect("a session");
-    let before = exchange.tape.lock().writes;
+    let before = exchange.written.lock().writes;
     let result =
         session.run_transaction(&mail(b"hello\r\n"), &mut Counting::open(&exchange), &Deadlines::default(), None).await;
     assert!(matches!(result, DialogueResult::Accepted { .. }));
-    assert_eq!(exchange.tape.lock().writes - before, 2, "the offer; the text with its final dot");
+    assert_eq!(exchange.written.lock().writes - before, 2, "the offer; the text with its final dot");
     session.run_transaction(&mail(b"hello\r\n"), &mut Counting::open(&exchange), &Deadlines::default(), None).await;
-    assert_eq!(exchange.tape.lock().writes - before, 4);
+    assert_eq!(exchange.written.lock().writes - before, 4);
     assert!(!exchange.commands().contains(&"RSET".to_owned()), "there was nothing to reset");
 }
 
@@ -228,7 +228,7 @@ async fn refused_recipient_does_not_affect_next_email() {
 async fn our_own_refusals_do_not_touch_the_wire() {
     let exchange = Exchange::new(stepwise(willing()));
     let mut session = exchange.session().await.expect("a session");
-    let written = exchange.tape.lock().bytes.len();
+    let written = exchange.written.lock().bytes.len();
     let mut gate = Counting::open(&exchange);
     let utf8 = Email { to: "bj\u{f8}rn@example.com".to_owned(), ..mail(b"x") };
     assert_eq!(
@@ -238,7 +238,7 @@ async fn our_own_refusals_do_not_touch_the_wire() {
     let bad = Email { to: "no address".to_owned(), ..mail(b"x") };
     let result = session.run_transaction(&bad, &mut gate, &Deadlines::default(), None).await;
     assert!(matches!(result, DialogueResult::Refused { .. }), "{result:?}");
-    assert_eq!(exchange.tape.lock().bytes.len(), written);
+    assert_eq!(exchange.written.lock().bytes.len(), written);
     assert!(session.is_open());
 }
 

@@ -31,8 +31,8 @@ async fn passes_the_gate_once(text: &[u8], buffer: usize, gulp: usize, step_by_s
         let result = session.run_transaction(&mail(text), &mut gate, &Deadlines::default(), None).await;
         assert!(matches!(result, DialogueResult::Accepted { code: 250, .. }), "{result:?}");
         assert_eq!(gate.times_met(), 1, "once an email");
-        let tape = exchange.tape.lock().bytes.clone();
-        let (before, after) = tape.split_at(gate.met.lock()[0]);
+        let written = exchange.written.lock().bytes.clone();
+        let (before, after) = written.split_at(gate.met.lock()[0]);
         assert!(after.ends_with(b"\r\n.\r\n") || after == b".\r\n", "the final dot is behind the gate");
         assert!(before.ends_with(b"\r\n"), "the text's last line, or DATA, is whole");
         let said = String::from_utf8_lossy(before).into_owned();
@@ -101,7 +101,7 @@ async fn closed_gate_writes_no_byte_of_final_dot_and_closes() {
     let result = session.run_transaction(&mail(b"hello\r\n"), &mut gate, &Deadlines::default(), None).await;
     assert_eq!(result, DialogueResult::GateClosed);
     assert_eq!(gate.times_met(), 1);
-    assert_eq!(exchange.tape.lock().bytes.len(), gate.met.lock()[0], "nothing was written after the answer");
+    assert_eq!(exchange.written.lock().bytes.len(), gate.met.lock()[0], "nothing was written after the answer");
     assert!(!session.is_open());
     until("the server sees the close", || exchange.seen.lock().open == 0).await;
     assert!(exchange.seen.lock().texts.is_empty());
@@ -173,7 +173,7 @@ async fn no_dot_is_written_after_desynchronized_dialogue() {
     let result = session.run_transaction(&mail(b"hello\r\n"), &mut gate, &Deadlines::default(), None).await;
     assert!(matches!(result, DialogueResult::Refused { stage: Stage::Mail, code: 451, .. }), "{result:?}");
     assert!(!session.is_open(), "RCPT and DATA were taken without a MAIL");
-    assert!(!exchange.tape.lock().bytes.ends_with(b".\r\n"));
+    assert!(!exchange.written.lock().bytes.ends_with(b".\r\n"));
     assert_eq!(gate.times_met(), 0);
 }
 
@@ -191,7 +191,7 @@ struct BreaksTransport(Counting);
 
 impl Gate for BreaksTransport {
     fn decide(&mut self) -> GateAnswer {
-        self.0.tape.lock().fails_after = Some(0);
+        self.0.written.lock().fails_after = Some(0);
         self.0.decide()
     }
 }
@@ -212,7 +212,7 @@ async fn panicking_gate_counts_as_closed() {
         "{result:?}"
     );
     assert!(!session.is_open());
-    assert!(exchange.tape.lock().bytes.ends_with(b"DATA\r\n"), "nothing was written after DATA");
+    assert!(exchange.written.lock().bytes.ends_with(b"DATA\r\n"), "nothing was written after DATA");
 }
 
 #[tokio::test]

@@ -22,7 +22,7 @@ const HOST: &str = "relay.example.org";
 const EHLO: &str = "EHLO node-1.example.org";
 
 /// One relay with its CA, and the access that a test uses.
-struct Scene {
+struct SecuredRelay {
     authority: Authority,
     exchange: Exchange,
     access: Access,
@@ -30,13 +30,13 @@ struct Scene {
     login: Login,
 }
 
-impl Scene {
-    fn implicit(script: Script) -> Scene {
+impl SecuredRelay {
+    fn implicit(script: Script) -> SecuredRelay {
         let authority = Authority::new();
         let trust = Trust { ca: Some(authority.file()), name: None };
         let tls = ServerTls::Implicit(authority.server(HOST));
         let access = Access { tls: Tls::Implicit(trust), credentials: None };
-        Scene {
+        SecuredRelay {
             authority,
             exchange: Exchange { tls, ..Exchange::new(script) },
             access,
@@ -45,15 +45,15 @@ impl Scene {
         }
     }
 
-    fn start_tls(script: Script) -> Scene {
-        let mut scene = Scene::implicit(script);
-        scene.access.tls = Tls::StartTls(scene.access.tls.trust().cloned().unwrap_or_default());
-        scene.exchange.tls = ServerTls::WhenAsked(scene.authority.server(HOST));
-        scene
+    fn start_tls(script: Script) -> SecuredRelay {
+        let mut relay = SecuredRelay::implicit(script);
+        relay.access.tls = Tls::StartTls(relay.access.tls.trust().cloned().unwrap_or_default());
+        relay.exchange.tls = ServerTls::WhenAsked(relay.authority.server(HOST));
+        relay
     }
 
-    /// Returns the scene with a login as anna, whose password is in a file.
-    fn logging_in(mut self) -> Scene {
+    /// Returns the relay with a login as anna, whose password is in a file.
+    fn logging_in(mut self) -> SecuredRelay {
         std::fs::write(self.authority.path("login"), "anna:hunter2\n").expect("written");
         self.access.credentials = Some("anna".to_owned());
         self
@@ -62,7 +62,7 @@ impl Scene {
     fn trust(&mut self) -> &mut Trust {
         match &mut self.access.tls {
             Tls::StartTls(trust) | Tls::Implicit(trust) => trust,
-            Tls::None => panic!("this scene has TLS"),
+            Tls::None => panic!("this relay has TLS"),
         }
     }
 
@@ -106,55 +106,55 @@ impl Scene {
     }
 }
 
-async fn delivers_once(scene: Scene) {
-    let (opened, findings) = scene.open().await;
+async fn delivers_once(relay: SecuredRelay) {
+    let (opened, findings) = relay.open().await;
     let mut session = opened.expect("a session");
     let encryption = findings.encryption.expect("encrypted");
     assert_eq!((encryption.version.as_str(), encryption.subject.as_str()), ("TLS 1.3", "CN=relay.example.org"));
     assert!(encryption.expires_at_s > 7_000_000_000, "{encryption:?}");
     for round in 1..=2 {
-        let mut gate = Counting::open(&scene.exchange);
+        let mut gate = Counting::open(&relay.exchange);
         let result = session.run_transaction(&mail(b"hello\r\n.\r\n"), &mut gate, &Deadlines::default(), None).await;
         assert!(matches!(result, DialogueResult::Accepted { .. }), "{result:?}");
         assert_eq!(gate.times_met(), 1, "once an email");
-        let tape = scene.exchange.tape.lock().bytes.clone();
-        let (_, after) = tape.split_at(gate.met.lock()[0]);
+        let written = relay.exchange.written.lock().bytes.clone();
+        let (_, after) = written.split_at(gate.met.lock()[0]);
         // One record: a header of 5 bytes, the stuffed text with its final dot, one of type, 16 of authentication tag
         // (RFC 8446 5.2).
         let length = b"hello\r\n..\r\n.\r\n".len() + 17;
         assert_eq!((after.len(), &after[..5]), (length + 5, &[23, 3, 3, 0, length as u8][..]), "behind the gate");
-        assert_eq!(scene.exchange.seen.lock().accepted.len(), round);
+        assert_eq!(relay.exchange.seen.lock().accepted.len(), round);
     }
 }
 
 #[tokio::test]
 async fn implicit_tls_meets_gate_exactly_once_an_email() {
-    delivers_once(Scene::implicit(willing())).await;
+    delivers_once(SecuredRelay::implicit(willing())).await;
 }
 
 #[tokio::test]
 async fn starttls_meets_gate_exactly_once_an_email() {
-    delivers_once(Scene::start_tls(willing())).await;
+    delivers_once(SecuredRelay::start_tls(willing())).await;
 }
 
 #[tokio::test]
 async fn closed_gate_writes_nothing_over_tls() {
-    let scene = Scene::implicit(willing());
-    let mut session = scene.open().await.0.expect("a session");
-    let mut gate = Counting::closed(&scene.exchange);
+    let relay = SecuredRelay::implicit(willing());
+    let mut session = relay.open().await.0.expect("a session");
+    let mut gate = Counting::closed(&relay.exchange);
     let result = session.run_transaction(&mail(b"hello\r\n"), &mut gate, &Deadlines::default(), None).await;
     assert!(matches!(result, DialogueResult::GateClosed), "{result:?}");
-    assert_eq!(scene.exchange.tape.lock().bytes.len(), gate.met.lock()[0], "not a byte behind the gate");
+    assert_eq!(relay.exchange.written.lock().bytes.len(), gate.met.lock()[0], "not a byte behind the gate");
 }
 
 #[tokio::test]
 async fn after_starttls_everything_is_said_anew() {
-    let scene = Scene::start_tls(when(
+    let relay = SecuredRelay::start_tls(when(
         ServerStep::Ehlo,
         ServerAction::Reply("250-relay\r\n250-PIPELINING\r\n250 STARTTLS\r\n"),
     ));
-    let (opened, findings) = scene.open().await;
-    assert_eq!(scene.exchange.commands(), [EHLO, "STARTTLS", EHLO]);
+    let (opened, findings) = relay.open().await;
+    assert_eq!(relay.exchange.commands(), [EHLO, "STARTTLS", EHLO]);
     assert_eq!(findings.extensions, ["PIPELINING", "8BITMIME", "AUTH PLAIN LOGIN", "SMTPUTF8"]);
     assert_eq!(findings.banner, "relay ESMTP");
     assert!(opened.expect("a session").extensions().utf8, "offered under TLS only");
@@ -162,53 +162,55 @@ async fn after_starttls_everything_is_said_anew() {
 
 #[tokio::test]
 async fn starttls_that_is_asked_for_is_never_done_without() {
-    let not_offered = Scene::start_tls(when(ServerStep::Ehlo, ServerAction::Reply("250 relay\r\n"))).logging_in();
+    let not_offered =
+        SecuredRelay::start_tls(when(ServerStep::Ehlo, ServerAction::Reply("250 relay\r\n"))).logging_in();
     let (fix, stage, words) = not_offered.fix().await;
     assert_eq!((fix, stage), (Fix::ImplicitTls, Stage::Tls));
     assert!(words.contains("offers no STARTTLS"), "{words}");
-    let refused = Scene::start_tls(when(ServerStep::StartTls, ServerAction::Reply("454 4.7.0 TLS not available\r\n")))
-        .logging_in();
+    let refused =
+        SecuredRelay::start_tls(when(ServerStep::StartTls, ServerAction::Reply("454 4.7.0 TLS not available\r\n")))
+            .logging_in();
     assert_eq!(refused.fails().await, (Stage::Tls, "454 4.7.0 TLS not available".to_owned()));
-    for scene in [not_offered, refused] {
-        assert!(!scene.exchange.commands().iter().any(|line| line.starts_with("AUTH") || line.starts_with("MAIL")));
+    for relay in [not_offered, refused] {
+        assert!(!relay.exchange.commands().iter().any(|line| line.starts_with("AUTH") || line.starts_with("MAIL")));
     }
 }
 
 #[tokio::test]
 async fn bytes_injected_after_starttls_close_the_session() {
     let words = "220 2.0.0 go ahead\r\n250-relay\r\n250 AUTH PLAIN\r\n";
-    let scene = Scene::start_tls(when(ServerStep::StartTls, ServerAction::Reply(words))).logging_in();
-    let result = scene.open().await.0.err().map(|result| *result);
+    let relay = SecuredRelay::start_tls(when(ServerStep::StartTls, ServerAction::Reply(words))).logging_in();
+    let result = relay.open().await.0.err().map(|result| *result);
     assert!(
         matches!(&result, Some(DialogueResult::Broken { stage: Stage::Tls, cause: Cause::OutOfStep(_) })),
         "CVE-2011-0411: {result:?}"
     );
-    assert_eq!(scene.exchange.commands(), [EHLO, "STARTTLS"], "nothing was said after it");
+    assert_eq!(relay.exchange.commands(), [EHLO, "STARTTLS"], "nothing was said after it");
 }
 
 #[tokio::test]
 async fn non_tls_peer_is_reported_as_such() {
-    let mut scene = Scene::implicit(willing());
-    scene.exchange.tls = ServerTls::Never;
-    let (fix, stage, words) = scene.fix().await;
+    let mut relay = SecuredRelay::implicit(willing());
+    relay.exchange.tls = ServerTls::Never;
+    let (fix, stage, words) = relay.fix().await;
     assert_eq!((fix, stage), (Fix::StartTls, Stage::Tls));
     assert!(words.contains("does not speak TLS here"), "{words}");
 }
 
 #[tokio::test]
 async fn untrusted_certificate_is_reported_with_cause_and_advice() {
-    let mut unknown = Scene::implicit(willing());
+    let mut unknown = SecuredRelay::implicit(willing());
     let other = Authority::new();
     unknown.trust().ca = Some(other.file());
-    let mut unknown_here = Scene::start_tls(willing());
+    let mut unknown_here = SecuredRelay::start_tls(willing());
     unknown_here.trust().ca = None;
-    let mut mismatched = Scene::implicit(willing());
+    let mut mismatched = SecuredRelay::implicit(willing());
     mismatched.host = "smtp.example.org";
-    let mut expired = Scene::implicit(willing());
+    let mut expired = SecuredRelay::implicit(willing());
     expired.exchange.tls = ServerTls::Implicit(expired.authority.server_until(HOST, 2021));
-    let mut no_file = Scene::implicit(willing());
+    let mut no_file = SecuredRelay::implicit(willing());
     no_file.trust().ca = Some("/nowhere/ca.pem".to_owned());
-    let mut no_certificate = Scene::implicit(willing()).logging_in();
+    let mut no_certificate = SecuredRelay::implicit(willing()).logging_in();
     let login = no_certificate.authority.path("login").to_string_lossy().into_owned();
     no_certificate.trust().ca = Some(login);
     let table = [
@@ -219,8 +221,8 @@ async fn untrusted_certificate_is_reported_with_cause_and_advice() {
         (no_file, Fix::CaFile, ["the CA file /nowhere/ca.pem cannot be read on this node", "No such file"]),
         (no_certificate, Fix::CaFile, ["login", "has no certificate"]),
     ];
-    for (scene, expected, parts) in table {
-        let (fix, stage, words) = scene.fix().await;
+    for (relay, expected, parts) in table {
+        let (fix, stage, words) = relay.fix().await;
         assert_eq!((fix, stage), (expected, Stage::Tls), "{words}");
         assert!(parts.iter().all(|part| words.contains(part)), "{words}");
     }
@@ -228,37 +230,37 @@ async fn untrusted_certificate_is_reported_with_cause_and_advice() {
 
 #[tokio::test]
 async fn another_name_can_be_believed() {
-    let mut scene = Scene::implicit(willing());
-    scene.host = "127.0.0.1";
-    scene.trust().name = Some(HOST.to_owned());
-    assert!(scene.open().await.0.is_ok());
+    let mut relay = SecuredRelay::implicit(willing());
+    relay.host = "127.0.0.1";
+    relay.trust().name = Some(HOST.to_owned());
+    assert!(relay.open().await.0.is_ok());
 }
 
 #[tokio::test]
 async fn auth_plain_is_used_where_offered_and_login_otherwise() {
-    let scene = Scene::start_tls(willing()).logging_in();
-    assert_eq!(scene.open().await.1.mechanism, Some(Mechanism::Plain));
-    assert_eq!(scene.exchange.commands(), [EHLO, "STARTTLS", EHLO, "AUTH PLAIN AGFubmEAaHVudGVyMg=="]);
+    let relay = SecuredRelay::start_tls(willing()).logging_in();
+    assert_eq!(relay.open().await.1.mechanism, Some(Mechanism::Plain));
+    assert_eq!(relay.exchange.commands(), [EHLO, "STARTTLS", EHLO, "AUTH PLAIN AGFubmEAaHVudGVyMg=="]);
     let login = when(ServerStep::SecureEhlo, ServerAction::Reply("250-relay\r\n250 AUTH CRAM-MD5 LOGIN\r\n"));
-    let scene = Scene::implicit(login).logging_in();
-    assert_eq!(scene.open().await.1.mechanism, Some(Mechanism::Login));
-    assert_eq!(scene.exchange.commands(), [EHLO, "AUTH LOGIN", "YW5uYQ==", "aHVudGVyMg=="]);
+    let relay = SecuredRelay::implicit(login).logging_in();
+    assert_eq!(relay.open().await.1.mechanism, Some(Mechanism::Login));
+    assert_eq!(relay.exchange.commands(), [EHLO, "AUTH LOGIN", "YW5uYQ==", "aHVudGVyMg=="]);
 }
 
 #[tokio::test]
 async fn token_is_sent_by_xoauth2_and_its_refusal_is_reported() {
     let offers = (ServerStep::SecureEhlo, ServerAction::Reply("250-relay\r\n250 AUTH LOGIN XOAUTH2\r\n"));
     let by_token = |script| {
-        let mut scene = Scene::implicit(script).logging_in();
-        scene.login = Login::Xoauth2;
-        scene
+        let mut relay = SecuredRelay::implicit(script).logging_in();
+        relay.login = Login::Xoauth2;
+        relay
     };
-    let scene = by_token(when(offers.0, offers.1.clone()));
-    assert_eq!(scene.open().await.1.mechanism, Some(Mechanism::Xoauth2));
+    let relay = by_token(when(offers.0, offers.1.clone()));
+    assert_eq!(relay.open().await.1.mechanism, Some(Mechanism::Xoauth2));
     let line = "AUTH XOAUTH2 dXNlcj1hbm5hAWF1dGg9QmVhcmVyIGh1bnRlcjIBAQ==";
-    assert_eq!(scene.exchange.commands(), [EHLO, line]);
-    let scene = by_token(willing());
-    let (stage, words) = scene.fails().await;
+    assert_eq!(relay.exchange.commands(), [EHLO, line]);
+    let relay = by_token(willing());
+    let (stage, words) = relay.fails().await;
     assert!(stage == Stage::Auth && words == "the relay offers no AUTH XOAUTH2 here", "{words}");
 }
 
@@ -284,8 +286,8 @@ async fn failed_auth_is_the_relays_problem_and_reveals_no_secret() {
         ),
     ];
     for (script, expected) in table {
-        let scene = Scene::implicit(script).logging_in();
-        let (stage, words) = scene.fails().await;
+        let relay = SecuredRelay::implicit(script).logging_in();
+        let (stage, words) = relay.fails().await;
         assert_eq!(stage, Stage::Auth, "{words}");
         assert!(words.contains(expected), "{words}");
         assert!(!words.contains("hunter2") && !words.contains("aHVudGVyMg"), "{words}");
@@ -295,10 +297,10 @@ async fn failed_auth_is_the_relays_problem_and_reveals_no_secret() {
 #[tokio::test]
 async fn auth_that_is_offered_only_after_starttls_is_reported() {
     let clear = |words: &'static str| {
-        let mut scene = Scene::start_tls(when(ServerStep::Ehlo, ServerAction::Reply(words))).logging_in();
+        let mut relay = SecuredRelay::start_tls(when(ServerStep::Ehlo, ServerAction::Reply(words))).logging_in();
         // A password may be sent in the clear to this machine only.
-        (scene.access.tls, scene.host) = (Tls::None, "127.0.0.1");
-        scene
+        (relay.access.tls, relay.host) = (Tls::None, "127.0.0.1");
+        relay
     };
     let (fix, stage, words) = clear("250-relay\r\n250 STARTTLS\r\n").fix().await;
     assert_eq!((fix, stage), (Fix::LoginAfterStartTls, Stage::Auth));
@@ -309,22 +311,22 @@ async fn auth_that_is_offered_only_after_starttls_is_reported() {
 
 #[tokio::test]
 async fn credentials_bound_to_another_relay_are_never_sent() {
-    let scene = Scene::implicit(willing()).logging_in();
-    let (opened, _) = scene.open_by(false).await;
+    let relay = SecuredRelay::implicit(willing()).logging_in();
+    let (opened, _) = relay.open_by(false).await;
     let Err(result) = opened else { panic!("it logged in") };
     let DialogueResult::Broken { stage: Stage::Auth, cause: Cause::Credentials(problem) } = *result else {
         panic!("{result:?}")
     };
     assert!(problem.message.contains("are for another.example.org port 25 alone"), "{}", problem.message);
-    assert!(!scene.exchange.commands().iter().any(|line| line.starts_with("AUTH")));
+    assert!(!relay.exchange.commands().iter().any(|line| line.starts_with("AUTH")));
 }
 
 #[tokio::test]
 async fn credentials_that_are_missing_are_missed_before_anything_is_said() {
-    let scene = Scene::implicit(willing()).logging_in();
-    std::fs::remove_file(scene.authority.path("login")).expect("removed");
-    let (fix, stage, words) = scene.fix().await;
+    let relay = SecuredRelay::implicit(willing()).logging_in();
+    std::fs::remove_file(relay.authority.path("login")).expect("removed");
+    let (fix, stage, words) = relay.fix().await;
     assert_eq!((fix, stage), (Fix::Reference, Stage::Auth));
     assert!(words.contains("login cannot be read"), "{words}");
-    assert!(!scene.exchange.commands().iter().any(|line| line.starts_with("AUTH")));
+    assert!(!relay.exchange.commands().iter().any(|line| line.starts_with("AUTH")));
 }

@@ -108,21 +108,21 @@ pub type SharedSeen = Arc<Mutex<Seen>>;
 
 /// Each byte that the client wrote, and the number of writes.
 #[derive(Debug, Default)]
-pub struct Tape {
+pub struct WrittenBytes {
     pub bytes: Vec<u8>,
     pub writes: usize,
     /// Every write fails after this many bytes. `None`: none fails.
     pub fails_after: Option<usize>,
 }
 
-pub type SharedTape = Arc<Mutex<Tape>>;
+pub type SharedWritten = Arc<Mutex<WrittenBytes>>;
 
 /// Connects to a new server for each connection.
 #[derive(Clone)]
 pub struct Exchange {
     pub script: Script,
     pub seen: SharedSeen,
-    pub tape: SharedTape,
+    pub written: SharedWritten,
     /// Size of the buffers between client and server in bytes.
     pub buffer: usize,
     /// Maximum number of bytes that one write accepts.
@@ -145,7 +145,7 @@ impl Exchange {
         Exchange {
             script,
             seen: SharedSeen::default(),
-            tape: SharedTape::default(),
+            written: SharedWritten::default(),
             buffer: 64 * 1024,
             gulp: usize::MAX,
             tls: ServerTls::Never,
@@ -190,7 +190,7 @@ impl Dial for Exchange {
             let _ = server.serve().await;
             seen.lock().open -= 1;
         });
-        Ok(Taped { inner: ours, tape: self.tape.clone(), gulp: self.gulp }.into())
+        Ok(RecordedStream { inner: ours, written: self.written.clone(), gulp: self.gulp }.into())
     }
 }
 
@@ -352,33 +352,33 @@ impl Server {
     }
 }
 
-struct Taped {
+struct RecordedStream {
     inner: DuplexStream,
-    tape: SharedTape,
+    written: SharedWritten,
     gulp: usize,
 }
 
-impl AsyncRead for Taped {
+impl AsyncRead for RecordedStream {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, space: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.inner).poll_read(cx, space)
     }
 }
 
-impl AsyncWrite for Taped {
+impl AsyncWrite for RecordedStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let tape = self.tape.clone();
+        let written = self.written.clone();
         let fails = {
-            let tape = tape.lock();
-            tape.fails_after.is_some_and(|most| tape.bytes.len() >= most)
+            let written = written.lock();
+            written.fails_after.is_some_and(|most| written.bytes.len() >= most)
         };
         if fails {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
         let gulp = bytes.len().min(self.gulp);
         let written = ready!(Pin::new(&mut self.inner).poll_write(cx, &bytes[..gulp]))?;
-        let mut tape = tape.lock();
-        tape.writes += 1;
-        tape.bytes.extend_from_slice(&bytes[..written]);
+        let mut written = written.lock();
+        written.writes += 1;
+        written.bytes.extend_from_slice(&bytes[..written]);
         Poll::Ready(Ok(written))
     }
 
@@ -400,16 +400,16 @@ pub fn mail(text: &[u8]) -> Email {
     Email { from: "news@example.org".to_owned(), to: "anna@example.com".to_owned(), text, dsn: None }
 }
 
-/// A gate that counts its calls, and records how many bytes were on the tape at each.
+/// A gate that counts its calls, and records how many bytes were written at each.
 pub struct Counting {
     pub answer: GateAnswer,
-    pub tape: SharedTape,
+    pub written: SharedWritten,
     pub met: Arc<Mutex<Vec<usize>>>,
 }
 
 impl Counting {
     pub fn new(exchange: &Exchange, answer: GateAnswer) -> Counting {
-        Counting { answer, tape: exchange.tape.clone(), met: Arc::default() }
+        Counting { answer, written: exchange.written.clone(), met: Arc::default() }
     }
 
     pub fn open(exchange: &Exchange) -> Counting {
@@ -427,8 +427,8 @@ impl Counting {
 
 impl Gate for Counting {
     fn decide(&mut self) -> GateAnswer {
-        let taped = self.tape.lock().bytes.len();
-        self.met.lock().push(taped);
+        let written = self.written.lock().bytes.len();
+        self.met.lock().push(written);
         self.answer
     }
 }

@@ -213,7 +213,7 @@ pub fn archive_unreadable(error: &ArchiveError) -> ApiError {
             (Code::DataLoss, "start the nodes that are down: a block that one of them has is fetched")
         }
         // A client with several addresses asks the next node.
-        ArchiveError::Disk { .. } | ArchiveError::Died => (Code::Unavailable, "ask another node: --endpoint a,b,c"),
+        ArchiveError::Disk { .. } | ArchiveError::Panicked => (Code::Unavailable, "ask another node: --endpoint a,b,c"),
     };
     let cause = std::error::Error::source(error).map(|cause| format!(": {cause}")).unwrap_or_default();
     let message = format!("{error}{cause}; finished runs are in it, so nothing is shown");

@@ -37,7 +37,7 @@ pub struct CampaignCreate {
 impl CampaignCreate {
     /// Hash of the arguments without the request id. An equal hash is the same campaign.
     pub fn body(&self) -> Hash {
-        let content = self.content.asked();
+        let content = self.content.requested();
         fingerprint(&("campaign", &CampaignCreate { content, request: None, ..self.clone() }))
     }
 

@@ -132,7 +132,7 @@ impl Trigger {
 impl ScheduleCreate {
     /// Hash of the arguments that make two creates the same: all but the request id and the proposer's results.
     pub fn body(&self) -> Hash {
-        let content = self.content.asked();
+        let content = self.content.requested();
         let create = ScheduleCreate { content, request: None, after: Time(0), next: None, ..self.clone() };
         fingerprint(&ScheduleCreate { tzdb: String::new(), ..create })
     }

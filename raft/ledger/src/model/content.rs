@@ -216,7 +216,7 @@ impl ContentChoice {
 
     /// Returns what the caller asked for: without the version that was the newest one then. A repeated request is equal
     /// to the first one, even if the template has another version by now.
-    pub fn asked(&self) -> ContentChoice {
+    pub fn requested(&self) -> ContentChoice {
         match self {
             ContentChoice::Template(named) if named.newest => {
                 let named = NamedTemplate { version: 0, content: Hash::default(), ..named.clone() };

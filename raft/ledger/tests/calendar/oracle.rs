@@ -81,7 +81,7 @@ impl From<&Step> for Expected {
 }
 
 /// Local time of each minute around an instant.
-struct Diary {
+struct LocalMinutes {
     /// The minutes, in order of time.
     minutes: Vec<(Timestamp, DateTime)>,
     /// Instants at which clocks show each local time.
@@ -89,8 +89,8 @@ struct Diary {
     dates: BTreeSet<jiff::civil::Date>,
 }
 
-impl Diary {
-    fn around(zone: &TimeZone, middle: Timestamp) -> Diary {
+impl LocalMinutes {
+    fn around(zone: &TimeZone, middle: Timestamp) -> LocalMinutes {
         let count = 2 * WALKED.as_mins();
         let instants = (0..count).map(|minute| middle - WALKED + MINUTE * minute as i32);
         let minutes: Vec<(Timestamp, DateTime)> =
@@ -101,7 +101,7 @@ impl Diary {
             shown.entry(*local).or_default().push(*instant);
         }
         let dates = minutes.iter().map(|(_, local)| local.date()).collect();
-        Diary { minutes, shown, dates }
+        LocalMinutes { minutes, shown, dates }
     }
 
     /// Iterates over all local minutes from the first to the last, with those that no clock showed.
@@ -175,17 +175,17 @@ fn name(instant: Timestamp, local: DateTime, fold: Fold, fires: bool) -> Expecte
 
 /// Compares both for each sample and policy around `middle`. Returns the number of equal steps.
 fn compare(zone: &TimeZone, middle: Timestamp, patterns: &[Pattern], about: &str) -> usize {
-    let diary = Diary::around(zone, middle);
+    let minutes = LocalMinutes::around(zone, middle);
     let (from, to) = (middle - COMPARED, middle + COMPARED);
-    let locals: Vec<DateTime> = diary.local_minutes().collect();
+    let locals: Vec<DateTime> = minutes.local_minutes().collect();
     let mut agreed = 0;
     for (sample, pattern) in SAMPLES.iter().zip(patterns) {
         assert_eq!(is_fixed_time(pattern), sample.fixed);
         let matched: Vec<DateTime> = locals.iter().copied().filter(|local| (sample.matches)(*local)).collect();
-        let interval = diary.interval(&matched);
+        let interval = minutes.interval(&matched);
         for policies in choices() {
             let mut expected = match sample.fixed {
-                true => diary.fixed(&matched, &policies),
+                true => minutes.fixed(&matched, &policies),
                 false => interval.clone(),
             };
             expected.retain(|expected| from <= expected.instant && expected.instant < to);

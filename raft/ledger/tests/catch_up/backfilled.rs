@@ -7,8 +7,8 @@ use reveille_ledger::ids::Hash;
 use super::*;
 
 /// Returns every name in the history, as often as it occurs.
-fn told(drill: &Drill) -> Vec<Nominal> {
-    let names = drill.ledger.history().iter().flat_map(|((_, first), row)| match row {
+fn opened_runs(test: &ScheduleTest) -> Vec<Nominal> {
+    let names = test.ledger.history().iter().flat_map(|((_, first), row)| match row {
         InstantOutcome::Opened(_) | InstantOutcome::ArchivedTrigger { .. } => vec![first.clone()],
         InstantOutcome::Explained { instants, .. } | InstantOutcome::Archived { instants, .. } => {
             let alone = |place| instants.part(first, place, place + 1).map(|(name, _)| name);
@@ -20,12 +20,12 @@ fn told(drill: &Drill) -> Vec<Nominal> {
     names
 }
 
-fn backfill(drill: &mut Drill, openings: Vec<Opening>) {
+fn backfill(test: &mut ScheduleTest, openings: Vec<Opening>) {
     let (request, body) = (None, Hash([0; 32]));
     let asked = openings.len() as u32;
     assert!(openings.len() <= limits(LEVEL).backfill_openings_max);
-    let backfill = Backfill { request, body, schedule: drill.schedule, openings, known: 0, rest: None };
-    let outcome = drill.put(Command::Backfill(backfill));
+    let backfill = Backfill { request, body, schedule: test.schedule, openings, known: 0, rest: None };
+    let outcome = test.put(Command::Backfill(backfill));
     assert!(matches!(outcome, CommandOutcome::Backfilled { opened, .. } if opened == asked), "{outcome:?}");
 }
 
@@ -44,29 +44,29 @@ fn backfill_of_any_part_lists_every_instant_once() {
         let dst = calendar::DstPolicies { gap, overlap };
         let (catch_up, start_within_ms) = (CatchUp::None, 30 * DAY_MS);
         let policies = Policies { catch_up, start_within_ms, dst, ..side_by_side() };
-        let wish = Wish { policies, ..Wish::default() };
-        let mut drill = Drill::new(when.clone(), zone, at(created), &wish);
-        drill.after_outage(12 * DAY_MS);
-        let through = drill.ledger.schedules().get(&drill.schedule).expect("the schedule").plan.fired_through;
-        let steps = steps_after(&drill.pattern, &drill.zone.rules, &dst, drill.created.timestamp());
+        let options = ScheduleOptions { policies, ..ScheduleOptions::default() };
+        let mut test = ScheduleTest::new(when.clone(), zone, at(created), &options);
+        test.after_outage(12 * DAY_MS);
+        let through = test.ledger.schedules().get(&test.schedule).expect("the schedule").plan.fired_through;
+        let steps = steps_after(&test.pattern, &test.zone.rules, &dst, test.created.timestamp());
         let steps: Vec<Step> = steps.take_while(|step| Time::from(step.instant()) <= through).collect();
         let mut expected: Vec<Nominal> = steps.iter().map(|step| step.nominal().into()).collect();
         expected.sort();
         assert!(expected.len() > 15, "{expected:?}");
-        assert_eq!(told(&drill), expected, "{when:?} {dst:?}");
+        assert_eq!(explained_names(&test), expected, "{when:?} {dst:?}");
         // Opens a few of them, then more, then all.
         for part in [5, 3, 2, 1] {
-            let finish_by = drill.now.plus_ms(HOUR_MS);
+            let finish_by = test.now.plus_ms(HOUR_MS);
             let opening = |step: &Step| {
                 let (nominal, due) = (Nominal::from(step.nominal()), Time::from(step.instant()));
                 let fresh =
-                    matches!(step, Step::Fires(_)) && !drill.ledger.has_opened(&(drill.schedule, nominal.clone()));
+                    matches!(step, Step::Fires(_)) && !test.ledger.has_opened(&(test.schedule, nominal.clone()));
                 fresh.then_some(Opening { nominal, due, cause: OpeningCause::Backfill, finish_by })
             };
             let openings = steps.iter().step_by(part).filter_map(opening).collect();
-            backfill(&mut drill, openings);
-            assert_eq!(told(&drill), expected, "{when:?} {dst:?}, one of {part}");
-            assert_eq!(check(&drill.ledger), []);
+            backfill(&mut test, openings);
+            assert_eq!(explained_names(&test), expected, "{when:?} {dst:?}, one of {part}");
+            assert_eq!(check(&test.ledger), []);
         }
     }
 }

@@ -14,9 +14,9 @@ use reveille_ledger::policy::{CatchUp, DAY_MS, HOUR_MS, MINUTE_MS, Overlap, Poli
 use reveille_ledger::reply::CommandOutcome;
 use std::collections::BTreeMap;
 
-use super::{Drill, Wish, at};
+use super::{ScheduleOptions, ScheduleTest, at};
 
-impl Drill {
+impl ScheduleTest {
     /// Advances time under a leader whose timer works.
     fn pass(&mut self, ms: i64) {
         let mut left = ms;
@@ -35,7 +35,7 @@ impl Drill {
 
     /// Returns for each run: minutes after the creation at which it was due, why it opened, and the run that it waited
     /// for.
-    fn told(&self) -> Vec<(i64, OpeningCause, Option<RunId>)> {
+    fn opened_runs(&self) -> Vec<(i64, OpeningCause, Option<RunId>)> {
         let minutes = |due: Time| due.since_ms(self.created) / MINUTE_MS;
         self.ledger.runs().map(|(_, _, run)| (minutes(run.due), run.cause, run.waited_for)).collect()
     }
@@ -56,24 +56,24 @@ impl Drill {
 }
 
 /// Returns a schedule with an instant every `minutes`, whose runs do not overlap.
-fn one_by_one(minutes: i64, catch_up: CatchUp) -> Drill {
+fn one_by_one(minutes: i64, catch_up: CatchUp) -> ScheduleTest {
     let created = at("2026-03-02T00:00:00Z");
     let when = When::Every { period_ms: (minutes * MINUTE_MS) as u64, anchor_ms: created.0 };
     let policies = Policies { catch_up, overlap: Overlap::BufferOne, ..Policies::default() };
-    Drill::new(when, "UTC", created, &Wish { policies, ..Wish::default() })
+    ScheduleTest::new(when, "UTC", created, &ScheduleOptions { policies, ..ScheduleOptions::default() })
 }
 
 #[test]
 fn missed_instant_behind_a_run_is_late() {
-    let mut drill = one_by_one(60, CatchUp::All);
-    drill.after_outage(3 * HOUR_MS + 10 * MINUTE_MS);
+    let mut test = one_by_one(60, CatchUp::All);
+    test.after_outage(3 * HOUR_MS + 10 * MINUTE_MS);
     for _ in 0..3 {
-        drill.pass(5 * MINUTE_MS);
-        drill.finish();
+        test.pass(5 * MINUTE_MS);
+        test.finish();
     }
-    let waited_for = |place| drill.run_at(place);
+    let waited_for = |place| test.run_at(place);
     assert_eq!(
-        drill.told(),
+        test.opened_runs(),
         [
             (60, OpeningCause::CatchUp, None),
             (120, OpeningCause::CatchUp, waited_for(0)),
@@ -84,50 +84,55 @@ fn missed_instant_behind_a_run_is_late() {
 
 #[test]
 fn waiting_instants_are_counted_until_they_open() {
-    let mut drill = one_by_one(60, CatchUp::All);
-    assert_eq!(drill.waits(100), None);
-    drill.after_outage(3 * HOUR_MS + 10 * MINUTE_MS);
+    let mut test = one_by_one(60, CatchUp::All);
+    assert_eq!(test.waits(100), None);
+    test.after_outage(3 * HOUR_MS + 10 * MINUTE_MS);
     for (instants, first) in [(2, 2), (1, 3)] {
-        let oldest = drill.created.plus_ms(first * HOUR_MS);
-        assert_eq!(drill.waits(100), Some(WaitingInstants { instants, oldest, is_all: true }));
-        drill.pass(5 * MINUTE_MS);
-        drill.finish();
+        let oldest = test.created.plus_ms(first * HOUR_MS);
+        assert_eq!(test.waits(100), Some(WaitingInstants { instants, oldest, is_all: true }));
+        test.pass(5 * MINUTE_MS);
+        test.finish();
     }
-    assert_eq!(drill.waits(100), None, "the last one has opened");
+    assert_eq!(test.waits(100), None, "the last one has opened");
 }
 
 #[test]
 fn truncated_count_of_waiting_instants_is_marked() {
     let created = at("2026-03-02T00:00:00Z");
     let policies = Policies { catch_up: CatchUp::All, overlap: Overlap::BufferOne, ..Policies::default() };
-    let wish = Wish { policies, ..Wish::default() };
-    let mut drill = Drill::new(super::cron(super::MINUTELY), "UTC", created, &wish);
-    drill.after_outage(11 * MINUTE_MS);
+    let options = ScheduleOptions { policies, ..ScheduleOptions::default() };
+    let mut test = ScheduleTest::new(super::cron(super::MINUTELY), "UTC", created, &options);
+    test.after_outage(11 * MINUTE_MS);
     let oldest = created.plus_ms(2 * MINUTE_MS);
-    assert_eq!(drill.waits(4), Some(WaitingInstants { instants: 4, oldest, is_all: false }));
+    assert_eq!(test.waits(4), Some(WaitingInstants { instants: 4, oldest, is_all: false }));
     // The last two are on time: the one a minute ago, and the present one.
-    assert_eq!(drill.waits(100), Some(WaitingInstants { instants: 8, oldest, is_all: true }));
-    let mut last = Drill::new(super::cron(super::MINUTELY), "UTC", created, &Wish { max_runs: Some(3), ..wish });
+    assert_eq!(test.waits(100), Some(WaitingInstants { instants: 8, oldest, is_all: true }));
+    let mut last = ScheduleTest::new(
+        super::cron(super::MINUTELY),
+        "UTC",
+        created,
+        &ScheduleOptions { max_runs: Some(3), ..options },
+    );
     last.after_outage(11 * MINUTE_MS);
     assert_eq!(last.waits(2), Some(WaitingInstants { instants: 2, oldest, is_all: true }), "no more than may open");
 }
 
 #[test]
 fn instant_due_behind_the_backlog_is_not_missed() {
-    let mut drill = one_by_one(5, CatchUp::All);
+    let mut test = one_by_one(5, CatchUp::All);
     // 5 and 10 are missed; 15 and 20 are due while their runs are open.
-    drill.after_outage(13 * MINUTE_MS);
+    test.after_outage(13 * MINUTE_MS);
     for _ in 0..4 {
-        drill.pass(4 * MINUTE_MS);
-        drill.finish();
+        test.pass(4 * MINUTE_MS);
+        test.finish();
     }
     let (causes, waited): (Vec<_>, Vec<_>) =
-        drill.told().into_iter().take(4).map(|(due, cause, waited)| ((due, cause), waited)).unzip();
+        test.opened_runs().into_iter().take(4).map(|(due, cause, waited)| ((due, cause), waited)).unzip();
     assert_eq!(
         causes,
         [(5, OpeningCause::CatchUp), (10, OpeningCause::CatchUp), (15, OpeningCause::Due), (20, OpeningCause::Due)]
     );
-    assert_eq!(waited, [None, drill.run_at(0), drill.run_at(1), drill.run_at(2)]);
+    assert_eq!(waited, [None, test.run_at(0), test.run_at(1), test.run_at(2)]);
 }
 
 #[test]
@@ -137,61 +142,61 @@ fn instant_due_during_outage_is_missed() {
         (CatchUp::One, vec![180], vec![(UnopenedReason::Coalesced, 1)]),
         (CatchUp::None, vec![], vec![(UnopenedReason::NoCatchUp, 2)]),
     ] {
-        let mut drill = one_by_one(60, catch_up);
-        drill.pass(HOUR_MS + MINUTE_MS);
+        let mut test = one_by_one(60, catch_up);
+        test.pass(HOUR_MS + MINUTE_MS);
         // The run of the first hour is open: it was claimed when all nodes failed, and is given up later.
-        drill.leap_to(drill.created.plus_ms(3 * HOUR_MS + 10 * MINUTE_MS));
+        test.leap_to(test.created.plus_ms(3 * HOUR_MS + 10 * MINUTE_MS));
         for _ in 0..3 {
-            drill.finish();
+            test.finish();
         }
-        let late: Vec<_> = drill.told().into_iter().skip(1).map(|(due, cause, _)| (due, cause)).collect();
+        let late: Vec<_> = test.opened_runs().into_iter().skip(1).map(|(due, cause, _)| (due, cause)).collect();
         assert_eq!(
             late,
             expected.into_iter().map(|due| (due, OpeningCause::CatchUp)).collect::<Vec<_>>(),
             "{catch_up:?}"
         );
-        assert_eq!(drill.explained(), explained.into_iter().collect::<BTreeMap<_, _>>(), "{catch_up:?}");
+        assert_eq!(test.explained(), explained.into_iter().collect::<BTreeMap<_, _>>(), "{catch_up:?}");
     }
 }
 
 #[test]
 fn triggered_run_before_timer_keeps_missed_instants() {
-    let mut drill = one_by_one(60, CatchUp::One);
-    drill.leap_to(drill.created.plus_ms(3 * HOUR_MS + 10 * MINUTE_MS));
-    drill.trigger();
-    drill.pass(5 * MINUTE_MS);
-    drill.finish();
-    assert_eq!(drill.told()[1..], [(180, OpeningCause::CatchUp, None)]);
-    assert_eq!(drill.explained(), BTreeMap::from([(UnopenedReason::Coalesced, 2)]));
+    let mut test = one_by_one(60, CatchUp::One);
+    test.leap_to(test.created.plus_ms(3 * HOUR_MS + 10 * MINUTE_MS));
+    test.trigger();
+    test.pass(5 * MINUTE_MS);
+    test.finish();
+    assert_eq!(test.opened_runs()[1..], [(180, OpeningCause::CatchUp, None)]);
+    assert_eq!(test.explained(), BTreeMap::from([(UnopenedReason::Coalesced, 2)]));
 }
 
 /// The run of the first hour is claimed, and the instant of the second has waited for it for five minutes.
-fn second_hour_behind_the_first() -> (Drill, (RunId, Fence)) {
-    let mut drill = one_by_one(60, CatchUp::None);
-    drill.pass(HOUR_MS);
-    let claimed = drill.claim();
-    drill.pass(HOUR_MS + 5 * MINUTE_MS);
-    assert_eq!(drill.told().len(), 1, "the second waits");
-    (drill, claimed)
+fn second_hour_behind_the_first() -> (ScheduleTest, (RunId, Fence)) {
+    let mut test = one_by_one(60, CatchUp::None);
+    test.pass(HOUR_MS);
+    let claimed = test.claim();
+    test.pass(HOUR_MS + 5 * MINUTE_MS);
+    assert_eq!(test.opened_runs().len(), 1, "the second waits");
+    (test, claimed)
 }
 
 #[test]
 fn instant_that_waited_and_then_could_have_opened_was_missed() {
-    let (mut drill, claimed) = second_hour_behind_the_first();
-    drill.send(claimed);
+    let (mut test, claimed) = second_hour_behind_the_first();
+    test.send(claimed);
     // The leader that applied this is gone before it fires.
-    drill.after_outage(30 * MINUTE_MS);
-    assert_eq!(drill.told().len(), 1, "{:?}", drill.told());
-    assert_eq!(drill.explained(), BTreeMap::from([(UnopenedReason::NoCatchUp, 1)]));
+    test.after_outage(30 * MINUTE_MS);
+    assert_eq!(test.opened_runs().len(), 1, "{:?}", test.opened_runs());
+    assert_eq!(test.explained(), BTreeMap::from([(UnopenedReason::NoCatchUp, 1)]));
 }
 
 #[test]
 fn instant_that_waits_through_a_fail_over_was_not_missed() {
-    let (mut drill, claimed) = second_hour_behind_the_first();
-    drill.leap_to(drill.now.plus_ms(30_000));
-    drill.send(claimed);
-    drill.after_outage(30_000);
-    assert_eq!(drill.told()[1..], [(120, OpeningCause::Due, drill.run_at(0))]);
+    let (mut test, claimed) = second_hour_behind_the_first();
+    test.leap_to(test.now.plus_ms(30_000));
+    test.send(claimed);
+    test.after_outage(30_000);
+    assert_eq!(test.opened_runs()[1..], [(120, OpeningCause::Due, test.run_at(0))]);
 }
 
 /// A pause of an hour, begun a minute before the instant, ends before the run: the instant in it was missed. A pause of
@@ -200,20 +205,21 @@ fn instant_that_waits_through_a_fail_over_was_not_missed() {
 fn instant_that_came_in_a_pause_was_missed_also_behind_a_run() {
     for (before, lasting, expected) in [(-MINUTE_MS, HOUR_MS, vec![]), (10_000, 10_000, vec![(120, OpeningCause::Due)])]
     {
-        let mut drill = one_by_one(60, CatchUp::None);
-        drill.pass(HOUR_MS);
-        let claimed = drill.claim();
-        drill.pass(HOUR_MS + before);
-        let pause = SchedulePause { schedule: drill.schedule, reason: "rest".into() };
-        assert_eq!(drill.put(Command::SchedulePause(pause)), CommandOutcome::Done);
-        drill.pass(lasting);
-        let resume = ScheduleResume { schedule: drill.schedule, plan_version: 2 };
-        assert_eq!(drill.put(Command::ScheduleResume(resume)), CommandOutcome::Done);
-        drill.send(claimed);
-        drill.catch_up();
-        let opened: Vec<(i64, OpeningCause)> = drill.told()[1..].iter().map(|(due, cause, _)| (*due, *cause)).collect();
+        let mut test = one_by_one(60, CatchUp::None);
+        test.pass(HOUR_MS);
+        let claimed = test.claim();
+        test.pass(HOUR_MS + before);
+        let pause = SchedulePause { schedule: test.schedule, reason: "rest".into() };
+        assert_eq!(test.put(Command::SchedulePause(pause)), CommandOutcome::Done);
+        test.pass(lasting);
+        let resume = ScheduleResume { schedule: test.schedule, plan_version: 2 };
+        assert_eq!(test.put(Command::ScheduleResume(resume)), CommandOutcome::Done);
+        test.send(claimed);
+        test.catch_up();
+        let opened: Vec<(i64, OpeningCause)> =
+            test.opened_runs()[1..].iter().map(|(due, cause, _)| (*due, *cause)).collect();
         assert_eq!(opened, expected, "paused {before} ms after the instant for {lasting} ms");
-        assert_eq!(drill.explained().len(), usize::from(expected.is_empty()));
+        assert_eq!(test.explained().len(), usize::from(expected.is_empty()));
     }
 }
 
@@ -249,44 +255,44 @@ proptest! {
         catch_up in prop::sample::select(vec![CatchUp::One, CatchUp::All, CatchUp::None]),
         turns in prop::collection::vec(turn(), 1..20),
     ) {
-        let mut drill = one_by_one(minutes, catch_up);
+        let mut test = one_by_one(minutes, catch_up);
         let mut outages: Vec<Time> = vec![];
         let mut triggers = 0;
         for turn in turns {
             match turn {
-                Turn::Pass(ms) => drill.pass(ms),
+                Turn::Pass(ms) => test.pass(ms),
                 Turn::Leap(ms) => {
-                    drill.leap_to(drill.now.plus_ms(ms));
-                    outages.extend((ms > limits(LEVEL).on_time_ms).then_some(drill.now));
-                    prop_assert_eq!(check(&drill.ledger), []);
-                    drill.catch_up();
+                    test.leap_to(test.now.plus_ms(ms));
+                    outages.extend((ms > limits(LEVEL).on_time_ms).then_some(test.now));
+                    prop_assert_eq!(check(&test.ledger), []);
+                    test.catch_up();
                 }
                 Turn::Trigger => {
                     triggers += 1;
-                    let trigger = Trigger::new(drill.schedule, triggers.to_string());
-                    drill.put(Command::Trigger(trigger));
-                    prop_assert_eq!(check(&drill.ledger), []);
+                    let trigger = Trigger::new(test.schedule, triggers.to_string());
+                    test.put(Command::Trigger(trigger));
+                    prop_assert_eq!(check(&test.ledger), []);
                 }
-                Turn::Finish => drill.finish(),
+                Turn::Finish => test.finish(),
             }
         }
-        for (id, page, run) in drill.ledger.runs().filter(|(_, _, run)| run.cause != OpeningCause::Trigger) {
+        for (id, page, run) in test.ledger.runs().filter(|(_, _, run)| run.cause != OpeningCause::Trigger) {
             let missed = outages.iter().any(|end| *end <= page.opened_at && end.since_ms(run.due) > limits(LEVEL).on_time_ms && *end > run.due);
             prop_assert_eq!(run.cause == OpeningCause::CatchUp, missed, "{} due {} opened {}", id, run.due, page.opened_at);
             let on_time = page.opened_at.since_ms(run.due) <= limits(LEVEL).on_time_ms;
             prop_assert!(on_time || missed || run.waited_for.is_some(), "{id} says not why it is late");
             prop_assert!(missed || catch_up != CatchUp::None || run.cause == OpeningCause::Due);
             if let Some(former) = run.waited_for {
-                let former = drill.ledger.run(former).expect("it is kept");
+                let former = test.ledger.run(former).expect("it is kept");
                 prop_assert!(former.finished_at.is_some_and(|at| at >= run.due && at <= page.opened_at));
             }
         }
-        prop_assert!(drill.now.since_ms(drill.created) < 2 * DAY_MS);
+        prop_assert!(test.now.since_ms(test.created) < 2 * DAY_MS);
         // The instants that are reported as waiting are those that open late when it is their turn.
-        let (waits, before) = (drill.waits(u64::MAX).map_or(0, |waits| waits.instants), drill.late_runs());
-        while !drill.unfinished().is_empty() {
-            drill.finish();
+        let (waits, before) = (test.waits(u64::MAX).map_or(0, |waits| waits.instants), test.late_runs());
+        while !test.unfinished().is_empty() {
+            test.finish();
         }
-        prop_assert_eq!(waits as usize, drill.late_runs() - before);
+        prop_assert_eq!(waits as usize, test.late_runs() - before);
     }
 }

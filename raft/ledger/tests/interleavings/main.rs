@@ -101,7 +101,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 /// The log so far, and the resulting state.
-struct World {
+struct TestLedger {
     ledger: Ledger,
     log: Vec<(u64, Entry)>,
     replies: Vec<CommandReply>,
@@ -114,12 +114,12 @@ fn pick<T: Clone>(items: &[T], number: u8) -> Option<T> {
     (!items.is_empty()).then(|| items[usize::from(number) % items.len()].clone())
 }
 
-impl World {
-    fn new() -> World {
+impl TestLedger {
+    fn new() -> TestLedger {
         let (ledger, events) = (Ledger::new(), EventReader::default());
-        let mut world = World { ledger, log: vec![], replies: vec![], settles: vec![], fences: vec![], events };
-        world.take(Step::Epoch(0));
-        world.take(Step::Up(0));
+        let mut test = TestLedger { ledger, log: vec![], replies: vec![], settles: vec![], fences: vec![], events };
+        test.take(Step::Epoch(0));
+        test.take(Step::Up(0));
         for pool in ["default", "other"] {
             let relay = Relay {
                 name: pool.into(),
@@ -132,13 +132,13 @@ impl World {
                 late_rate_milli: 0,
                 weight: 1,
             };
-            world.put(Command::RelayPut(RelayPut { relay, replace: false, request: None }));
+            test.put(Command::RelayPut(RelayPut { relay, replace: false, request: None }));
         }
         for rows in SEALED {
             let seal = AudienceSeal { request: None, tenant: "default".into(), seal: seal(rows) };
-            assert_eq!(world.put(Command::AudienceSeal(seal)), CommandOutcome::Done);
+            assert_eq!(test.put(Command::AudienceSeal(seal)), CommandOutcome::Done);
         }
-        world
+        test
     }
 
     fn put(&mut self, command: Command) -> CommandOutcome {
@@ -678,26 +678,26 @@ proptest! {
 
     #[test]
     fn every_interleaving_keeps_the_invariants(steps in prop::collection::vec(step(), 1..120)) {
-        let mut world = World::new();
+        let mut test = TestLedger::new();
         for step in steps {
-            world.take(step);
+            test.take(step);
         }
     }
 
     #[test]
     fn replayed_log_gives_the_same_state(steps in prop::collection::vec(step(), 1..80), cut in any::<prop::sample::Index>()) {
-        let mut world = World::new();
+        let mut test = TestLedger::new();
         for step in steps {
-            world.take(step);
+            test.take(step);
         }
         let mut replayed = Ledger::new();
-        let cut = cut.index(world.log.len());
+        let cut = cut.index(test.log.len());
         let mut restored = None;
         let mut given = GivenTexts::default();
-        for (place, (index, entry)) in world.log.iter().enumerate() {
+        for (place, (index, entry)) in test.log.iter().enumerate() {
             let index = *index;
             let reply = replayed.apply(index, entry).reply;
-            prop_assert_eq!(&reply, &world.replies[place], "replay = live");
+            prop_assert_eq!(&reply, &test.replies[place], "replay = live");
             given.note(&entry.command);
             given.assert_hold(&replayed);
             if place == cut {
@@ -706,64 +706,64 @@ proptest! {
                 prop_assert_eq!(&restored.apply(index, entry).reply, &reply, "snapshot + tail = full replay");
             }
         }
-        prop_assert_eq!(replayed.state_hash(), world.ledger.state_hash());
-        prop_assert_eq!(restored.expect("cut").state_hash(), world.ledger.state_hash());
-        let keys: BTreeSet<_> = world.ledger.all_rows().map(|(key, _)| key).collect();
-        prop_assert_eq!(keys.len(), world.ledger.row_count(), "keys are unique as bytes");
+        prop_assert_eq!(replayed.state_hash(), test.ledger.state_hash());
+        prop_assert_eq!(restored.expect("cut").state_hash(), test.ledger.state_hash());
+        let keys: BTreeSet<_> = test.ledger.all_rows().map(|(key, _)| key).collect();
+        prop_assert_eq!(keys.len(), test.ledger.row_count(), "keys are unique as bytes");
     }
 }
 
 /// The largest page: 512 runs of 16 recipients, claimed in slices that span several runs.
 #[test]
 fn full_page_keeps_its_counts() {
-    let mut world = World::new();
+    let mut test = TestLedger::new();
     for number in 0..512_u32 {
         let create = ScheduleCreate { name: format!("s{number}"), ..schedule(0, 16, Time(0)) };
-        let head = world.ledger.head();
+        let head = test.ledger.head();
         let epoch = head.epoch.map(|epoch| epoch.epoch).unwrap_or_default();
         let create = ScheduleCreate { request: None, ..create };
         let entry =
             Entry { epoch, now: head.now, actor: Actor::System, command: Command::ScheduleCreate(Box::new(create)) };
-        world.ledger.apply(head.applied + 1, &entry);
+        test.ledger.apply(head.applied + 1, &entry);
     }
-    let at = |world: &World, command: Command| {
-        let head = world.ledger.head();
+    let at = |test: &TestLedger, command: Command| {
+        let head = test.ledger.head();
         let epoch = head.epoch.map(|epoch| epoch.epoch).unwrap_or_default();
         (head.applied + 1, Entry { epoch, now: Time(10_000), actor: Actor::System, command })
     };
-    let mut fires: Vec<Fire> = world.schedules().iter().filter_map(|id| world.next_fire(*id, 0)).collect();
+    let mut fires: Vec<Fire> = test.schedules().iter().filter_map(|id| test.next_fire(*id, 0)).collect();
     for opening in fires.iter_mut().flat_map(|fire| &mut fire.opened) {
         opening.cause = OpeningCause::Due;
     }
-    let (index, entry) = at(&world, Command::Fire(fires));
-    world.ledger.apply(index, &entry);
-    let (page, slots) = world.ledger.pages().iter().map(|(id, page)| (*id, page.slots)).next().expect("a page");
-    assert_eq!((world.ledger.pages().len(), slots), (1, 8_192));
+    let (index, entry) = at(&test, Command::Fire(fires));
+    test.ledger.apply(index, &entry);
+    let (page, slots) = test.ledger.pages().iter().map(|(id, page)| (*id, page.slots)).next().expect("a page");
+    assert_eq!((test.ledger.pages().len(), slots), (1, 8_192));
     let owner = ClaimOwner { node: NodeId(0), incarnation: Incarnation(1) };
     for first in (0..slots).step_by(250) {
         let slice = Bitmap::range(first, 250.min(slots - first));
         let (index, entry) =
-            at(&world, Command::Claim(vec![ClaimRequest { chunk: page.chunk(0), slice: slice.clone(), owner }]));
-        let before = world.ledger.clone();
-        let CommandOutcome::Claimed(answers) = world.ledger.apply(index, &entry).reply.outcome else {
+            at(&test, Command::Claim(vec![ClaimRequest { chunk: page.chunk(0), slice: slice.clone(), owner }]));
+        let before = test.ledger.clone();
+        let CommandOutcome::Claimed(answers) = test.ledger.apply(index, &entry).reply.outcome else {
             panic!("claimed")
         };
-        oracle::judge(&before, &entry, &world.ledger, false);
+        oracle::judge(&before, &entry, &test.ledger, false);
         let fence = *answers[0].as_ref().expect("a row");
         let mut outcome = ClaimOutcome::empty(page.chunk(0), fence);
         outcome.accepted = slice.iter().filter(|slot| slot % 3 == 0).collect();
         outcome.in_doubt = slice.iter().filter(|slot| slot % 3 == 1).collect();
         outcome.suppressed = slice.iter().filter(|slot| slot % 3 == 2).collect();
-        let (index, entry) = at(&world, Command::Settle(vec![outcome]));
-        let before = world.ledger.clone();
-        world.ledger.apply(index, &entry);
-        oracle::judge(&before, &entry, &world.ledger, false);
+        let (index, entry) = at(&test, Command::Settle(vec![outcome]));
+        let before = test.ledger.clone();
+        test.ledger.apply(index, &entry);
+        oracle::judge(&before, &entry, &test.ledger, false);
     }
-    assert_eq!(check(&world.ledger), []);
-    let (sent, held) = world.ledger.runs().fold((0, 0), |(sent, held), (_, _, run)| {
+    assert_eq!(check(&test.ledger), []);
+    let (sent, held) = test.ledger.runs().fold((0, 0), |(sent, held), (_, _, run)| {
         (sent + run.counts.get(RecipientState::Sent), held + run.counts.get(RecipientState::InDoubt))
     });
     assert_eq!((sent, held), (2_731, 2_731));
-    assert_eq!(world.ledger.open_pages().count(), 0);
-    assert!(world.ledger.runs().all(|(_, _, run)| run.finished_index.is_some()));
+    assert_eq!(test.ledger.open_pages().count(), 0);
+    assert!(test.ledger.runs().all(|(_, _, run)| run.finished_index.is_some()));
 }

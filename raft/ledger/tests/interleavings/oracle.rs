@@ -78,14 +78,14 @@ pub fn judge(before: &Ledger, entry: &Entry, after: &Ledger, refused: bool) {
             assert_eq!(*state, expected, "{slot_key:?} is new");
             continue;
         };
-        let told = || format!("{slot_key:?} was {former:?} and is {state:?} after {entry:?}");
-        assert!(!refused || former == state, "a refusal changes nothing: {}", told());
+        let context = || format!("{slot_key:?} was {former:?} and is {state:?} after {entry:?}");
+        assert!(!refused || former == state, "a refusal changes nothing: {}", context());
         if let Some(expected) = may_be(before, entry, *slot_key, *former, refused) {
-            assert!(expected.contains(state), "not of {expected:?}: {}", told());
+            assert!(expected.contains(state), "not of {expected:?}: {}", context());
         }
-        assert!(former == state || may_move(&entry.command, *former, *state), "{}", told());
+        assert!(former == state || may_move(&entry.command, *former, *state), "{}", context());
         if let Some(expected) = suspicion(before, entry, *slot_key, *former, *state, refused) {
-            assert_eq!(is_crash_suspect(after, *slot_key), expected, "P12: {}", told());
+            assert_eq!(is_crash_suspect(after, *slot_key), expected, "P12: {}", context());
         }
     }
     let left: Vec<RunId> = before.runs().map(|(id, ..)| id).filter(|id| after.run(*id).is_none()).collect();
@@ -100,8 +100,8 @@ pub fn judge(before: &Ledger, entry: &Entry, after: &Ledger, refused: bool) {
     assert!(was.keys().all(is_left), "a recipient is gone after {entry:?}");
     for (id, _, run) in before.runs().filter(|(id, ..)| !left.contains(id)) {
         let now = after.run(id).expect("a run stays");
-        let told = || format!("{id} was {:?} and is {:?} after {entry:?}", run.state, now.state);
-        assert!(run.state.word() == now.state.word() || may_become(&entry.command, id, run, now), "{}", told());
+        let context = || format!("{id} was {:?} and is {:?} after {entry:?}", run.state, now.state);
+        assert!(run.state.word() == now.state.word() || may_become(&entry.command, id, run, now), "{}", context());
     }
     judge_reopened(before, entry, after);
     judge_restored(before, entry, after, [&was, &is]);
@@ -212,12 +212,12 @@ fn judge_restored(before: &Ledger, entry: &Entry, after: &Ledger, [was, is]: [&B
     let is_operators = matches!(&entry.command, Command::Decide(decide) if decide.by == Decider::Operator);
     for (slot_key, former) in was {
         let Some(state) = is.get(slot_key).filter(|state| *state != former) else { continue };
-        let told = || format!("P21: {slot_key:?} was {former:?} and is {state:?} after {entry:?}");
-        assert!(!is_held || *state != RecipientState::Claimed, "{}", told());
+        let context = || format!("P21: {slot_key:?} was {former:?} and is {state:?} after {entry:?}");
+        assert!(!is_held || *state != RecipientState::Claimed, "{}", context());
         let mut claims = before.claims().iter().filter(|(_, claim)| claim.chunk == slot_key.0);
         let holds = |claim: &Claim| claim.in_doubt.contains(slot_key.1);
         if claims.any(|(fence, claim)| holds(claim) && before.only_operator_decides(*fence)) {
-            assert!(is_operators || *state == RecipientState::Sent, "{}", told());
+            assert!(is_operators || *state == RecipientState::Sent, "{}", context());
         }
     }
 }
@@ -253,8 +253,9 @@ fn judge_archived(before: &Ledger, run: &Run, after: &Ledger, id: RunId, now: Ti
     for number in 0..run.count {
         assert_eq!(part.state(id, number), before.state(id, number), "{id}#{number}");
     }
-    let claims =
-        |ledger: &Ledger, number| format!("{:?}", ledger.explain_recipient(id, number).expect("its story").claims);
+    let claims = |ledger: &Ledger, number| {
+        format!("{:?}", ledger.explain_recipient(id, number).expect("its explanation").claims)
+    };
     for number in 0..run.count.min(8) {
         assert_eq!(claims(&part, number), claims(before, number), "{id}#{number}");
     }

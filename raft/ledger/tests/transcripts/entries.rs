@@ -26,12 +26,12 @@ use reveille_ledger::token::{Rights, TenantScope, TokenGrant};
 use reveille_ledger::{Activity, RunFile, ScheduleTiming};
 
 use crate::arguments::{Parsed, Words, milliseconds, slots};
-use crate::world::{World, audience, audience_from, content};
+use crate::test_ledger::{TestLedger, audience, audience_from, content};
 
 /// Version of the zone rules with which scripts fire.
 const TZDB: &str = "test";
 
-impl World {
+impl TestLedger {
     /// Executes a command that changes the ledger; `None` if it is not one of these.
     pub fn ask(&mut self, name: &str, words: &mut Words, context: &Context) -> Parsed<Option<String>> {
         let command = match name {
@@ -593,7 +593,7 @@ impl World {
             has_opened,
         );
         let rest = found.rest.map_or("nothing".to_owned(), |rest| format!("what begins at {}", self.time(rest)));
-        let told = format!("{} to open, {} known, {rest} is left\n", found.openings.len(), found.known);
+        let text = format!("{} to open, {} known, {rest} is left\n", found.openings.len(), found.known);
         let opening = |next: NextInstant| Opening {
             nominal: next.nominal,
             due: next.due,
@@ -607,7 +607,7 @@ impl World {
         let request = words.key("request").map(str::to_owned);
         let body = Hash::of(words.key("body").unwrap_or("").as_bytes());
         let backfill = Backfill { request, body, schedule, openings, known, rest };
-        Ok(told + &self.commit(Command::Backfill(backfill), words)?)
+        Ok(text + &self.commit(Command::Backfill(backfill), words)?)
     }
 
     /// `archive`: what the auditor finds a day after a run finished, or `after=TIME`. Or only these rows: `archive
@@ -705,7 +705,7 @@ impl World {
             Some(count) => numbered(count, words)?,
             None => words.rest().into_iter().map(str::to_owned).collect(),
         };
-        let said = FireWords {
+        let words = FireWords {
             plan: words.key("plan").map(str::parse).transpose()?,
             from: words.key("from").map(|text| self.instant(text)).transpose()?,
             opens: words.key("opens").map(|text| self.instants(text)).transpose()?,
@@ -718,19 +718,19 @@ impl World {
             },
             finish: words.ms("finish")?,
         };
-        Ok(Command::Fire(names.iter().map(|name| self.one_fire(name, &said)).collect::<Parsed<_>>()?))
+        Ok(Command::Fire(names.iter().map(|name| self.one_fire(name, &words)).collect::<Parsed<_>>()?))
     }
 
-    fn one_fire(&self, name: &str, said: &FireWords) -> Parsed<Fire> {
+    fn one_fire(&self, name: &str, words: &FireWords) -> Parsed<Fire> {
         let id = self.schedule(name)?;
         let nowhere = NextInstant { nominal: Nominal::Instant(self.first), due: self.first, jitter_ms: 0 };
         let schedule = self.ledger.schedules().get(&id);
         let plan = schedule.and_then(|schedule| schedule.plan.next.clone()).unwrap_or(nowhere);
-        let opens = said.opens.clone().unwrap_or_else(|| vec![plan.clone()]);
+        let opens = words.opens.clone().unwrap_or_else(|| vec![plan.clone()]);
         let last = opens.last().map_or(plan.due, |next| next.due);
-        let through = said.through.unwrap_or(last);
+        let through = words.through.unwrap_or(last);
         let after = through.plus_ms(60_000);
-        let finish_ms = said.finish.or(schedule.map(|schedule| schedule.settings.policies.finish_by_ms)).unwrap_or(0);
+        let finish_ms = words.finish.or(schedule.map(|schedule| schedule.settings.policies.finish_by_ms)).unwrap_or(0);
         let opening = |next: NextInstant| Opening {
             nominal: next.nominal,
             due: next.due,
@@ -739,12 +739,12 @@ impl World {
         };
         Ok(Fire {
             schedule: id,
-            plan_version: said.plan.or(schedule.map(|schedule| schedule.plan.version)).unwrap_or(1),
-            from: said.from.clone().map_or(plan.nominal, |next| next.nominal),
+            plan_version: words.plan.or(schedule.map(|schedule| schedule.plan.version)).unwrap_or(1),
+            from: words.from.clone().map_or(plan.nominal, |next| next.nominal),
             opened: opens.into_iter().map(opening).collect(),
-            explained: said.explains.clone(),
+            explained: words.explains.clone(),
             through,
-            next: said.next.clone().unwrap_or(Some(NextInstant {
+            next: words.next.clone().unwrap_or(Some(NextInstant {
                 nominal: Nominal::Instant(after),
                 due: after,
                 jitter_ms: 0,
@@ -803,10 +803,10 @@ impl World {
         let Some(fire) = catch_up::plan_fire(&self.ledger, id, &pattern, &zone, now) else {
             return Ok("nothing is due".into());
         };
-        let told = crate::reaction::fire(self, &fire);
+        let text = crate::reaction::fire(self, &fire);
         let epoch = self.ledger.head().epoch.map(|epoch| epoch.epoch).unwrap_or_default();
         let now = now.plus_ms(-self.ledger.head().offset_ms());
-        Ok(told + &self.commit_entry(Entry { epoch, now, actor: Actor::System, command: Command::Fire(vec![fire]) })?)
+        Ok(text + &self.commit_entry(Entry { epoch, now, actor: Actor::System, command: Command::Fire(vec![fire]) })?)
     }
 
     /// `f: claim daily 0-2 node=1`: the claim is called `f` from now on. Several sets are several claims of one entry:
@@ -855,7 +855,7 @@ impl World {
                 refused: words.all("refused").into_iter().map(refused).collect::<Parsed<Vec<_>>>()?.concat(),
                 unsendable: words.all("unsendable").into_iter().map(unsendable).collect::<Parsed<_>>()?,
                 alone: words.key("alone").is_some(),
-                relay_reply: words.key("said").map(said).transpose()?,
+                relay_reply: words.key("said").map(relay_reply).transpose()?,
                 ..ClaimOutcome::empty(chunk.page.chunk(words.number("chunk", chunk.number)?), fence)
             });
         }
@@ -901,13 +901,13 @@ impl World {
     }
 }
 
-/// `main/250/queued as 4F2`, or only `main`.
 /// `rule=first`: the first call wins.
 fn rule(words: &mut Words) -> KeyRule {
     if words.key("rule") == Some("first") { KeyRule::FirstWins } else { KeyRule::Strict }
 }
 
-fn said(text: &str) -> Parsed<RelayReply> {
+/// `main/250/queued as 4F2`, or only `main`.
+fn relay_reply(text: &str) -> Parsed<RelayReply> {
     let mut parts = text.splitn(3, '/');
     let relay = parts.next().unwrap_or_default().into();
     let (code, text) = (parts.next().unwrap_or("0").parse()?, parts.next().unwrap_or_default().into());
@@ -970,7 +970,7 @@ fn numbers(words: &mut Words) -> Parsed<Vec<u32>> {
 /// `0-3 550 5.1.1 mailbox no such user`; `-`: no enhanced code.
 fn refused(text: &str) -> Parsed<Vec<RelayRefusal>> {
     let words: Vec<&str> = text.split_whitespace().collect();
-    let [which, code, enhanced, effect, ref said @ ..] = words[..] else {
+    let [which, code, enhanced, effect, ref words @ ..] = words[..] else {
         return Err(format!("'{text}': expected SLOTS CODE ENHANCED SCOPE TEXT").into());
     };
     let enhanced = EnhancedCode::parse(enhanced);
@@ -982,7 +982,7 @@ fn refused(text: &str) -> Parsed<Vec<RelayRefusal>> {
         "unnamed" => RefusalEffect::CountAttempt,
         other => return Err(format!("effect {other}?").into()),
     };
-    let one = |slot| Ok(RelayRefusal { slot, code: code.parse()?, enhanced, text: said.join(" "), effect });
+    let one = |slot| Ok(RelayRefusal { slot, code: code.parse()?, enhanced, text: words.join(" "), effect });
     slots(which)?.iter().map(one).collect()
 }
 

@@ -14,16 +14,16 @@ mod given;
 mod reaction;
 mod recipients;
 mod show;
-mod world;
+mod test_ledger;
 
-use world::World;
+use test_ledger::TestLedger;
 
 macro_rules! scripts {
     ($($name:ident)*) => {
         $(#[test]
         fn $name() {
             let path = concat!("tests/scripts/", stringify!($name), ".txt");
-            goldenscript::run(&mut World::new(), path).expect(path);
+            goldenscript::run(&mut TestLedger::new(), path).expect(path);
         })*
 
         #[test]

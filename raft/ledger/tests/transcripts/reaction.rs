@@ -16,16 +16,16 @@ use reveille_ledger::reply::{
 use reveille_ledger::{ApplyResult, Ledger, Page, RecipientState, Run, RunState, wave_start};
 
 use crate::arguments::ranges;
-use crate::world::World;
+use crate::test_ledger::TestLedger;
 
 /// Lines of one kind that are printed at most; of more lines only the first ones.
 const LINES_MAX: usize = 16;
 
-pub fn reaction(world: &World, before: &Ledger, applied: &ApplyResult) -> String {
-    let mut text = format!("{}\n", reply(world, &applied.reply));
-    let effects = applied.effects.iter().map(|effect| format!("  -> {}", effect_words(world, effect)));
+pub fn reaction(test: &TestLedger, before: &Ledger, applied: &ApplyResult) -> String {
+    let mut text = format!("{}\n", reply(test, &applied.reply));
+    let effects = applied.effects.iter().map(|effect| format!("  -> {}", effect_words(test, effect)));
     few(&mut text, effects.collect());
-    few(&mut text, changes(world, before).into_iter().map(|line| format!("  {line}")).collect());
+    few(&mut text, changes(test, before).into_iter().map(|line| format!("  {line}")).collect());
     text
 }
 
@@ -39,12 +39,12 @@ fn few(text: &mut String, lines: Vec<String>) {
     }
 }
 
-fn reply(world: &World, reply: &CommandReply) -> String {
+fn reply(test: &TestLedger, reply: &CommandReply) -> String {
     let said = match &reply.outcome {
         CommandOutcome::Done => "done".to_owned(),
         CommandOutcome::EpochStarted { epoch, base, clocks_agree } => {
             let agree = if *clocks_agree { "clocks agree" } else { "clocks disagree" };
-            format!("epoch {} from {}, {agree}", epoch.0, world.time(*base))
+            format!("epoch {} from {}, {agree}", epoch.0, test.time(*base))
         }
         CommandOutcome::Schedule(id) => format!("schedule {id}"),
         CommandOutcome::Run { run, cancelled } => {
@@ -63,7 +63,7 @@ fn reply(world: &World, reply: &CommandReply) -> String {
         })),
         CommandOutcome::Backfilled { opened, first, last, known, rest, inside_gap } => {
             let run = |run: &Option<RunId>| run.map_or("none".to_owned(), |run| run.to_string());
-            let rest = rest.map_or(String::new(), |rest| format!("; the rest begins at {}", world.time(rest)));
+            let rest = rest.map_or(String::new(), |rest| format!("; the rest begins at {}", test.time(rest)));
             let inside = if *inside_gap == 0 { String::new() } else { format!("; {inside_gap} inside the gap") };
             format!("backfilled {opened}, {} to {}; {known} had opened before{inside}{rest}", run(first), run(last))
         }
@@ -95,8 +95,8 @@ fn reply(world: &World, reply: &CommandReply) -> String {
         }
         CommandOutcome::Refused(refusal) => format!("refused: {refusal}"),
     };
-    let again = if reply.index == world.index { String::new() } else { format!(", as {} did", reply.index) };
-    format!("[{}{again}] {said}", world.index)
+    let again = if reply.index == test.index { String::new() } else { format!(", as {} did", reply.index) };
+    format!("[{}{again}] {said}", test.index)
 }
 
 fn list(items: impl Iterator<Item = String>) -> String {
@@ -108,40 +108,40 @@ fn list(items: impl Iterator<Item = String>) -> String {
     }
 }
 
-fn effect_words(world: &World, effect: &Effect) -> String {
+fn effect_words(test: &TestLedger, effect: &Effect) -> String {
     match effect {
         Effect::DueChanged { schedule, due } => {
-            let due = due.map_or("nothing".to_owned(), |due| world.time(due));
+            let due = due.map_or("nothing".to_owned(), |due| test.time(due));
             format!("timer: schedule {schedule} is due {due}")
         }
         Effect::WorkAppeared(page) => format!("dispatcher: work on {page}"),
-        Effect::ClaimGranted { fence, owner } => format!("lane of {owner}: row {}", world.fence_name(*fence)),
+        Effect::ClaimGranted { fence, owner } => format!("lane of {owner}: row {}", test.fence_name(*fence)),
         Effect::ClaimClosed { fence, owner } => {
-            format!("lane of {owner}: nothing is claimed in {}", world.fence_name(*fence))
+            format!("lane of {owner}: nothing is claimed in {}", test.fence_name(*fence))
         }
         Effect::RelaysChanged => "pools: relays changed".to_owned(),
         Effect::Alarm(text) => format!("alarm: {text}"),
-        Effect::ClockMoved(now) => format!("leader: it is {}", world.time(*now)),
+        Effect::ClockMoved(now) => format!("leader: it is {}", test.time(*now)),
     }
 }
 
 /// Returns the visible changes of the state.
-fn changes(world: &World, before: &Ledger) -> Vec<String> {
+fn changes(test: &TestLedger, before: &Ledger) -> Vec<String> {
     let mut lines = Vec::new();
-    for (id, _) in world.ledger.schedules().iter() {
-        differences(&mut lines, &schedule_facts(world, before, *id), &schedule_facts(world, &world.ledger, *id));
+    for (id, _) in test.ledger.schedules().iter() {
+        differences(&mut lines, &schedule_facts(test, before, *id), &schedule_facts(test, &test.ledger, *id));
     }
-    let gone = before.runs().filter(|(id, ..)| world.ledger.run(*id).is_none());
+    let gone = before.runs().filter(|(id, ..)| test.ledger.run(*id).is_none());
     lines.extend(gone.map(|(id, _, run)| format!("{id} of {} has left", run.label())));
-    let gone = before.summaries().iter().filter(|(id, _)| !world.ledger.summaries().contains(id));
+    let gone = before.summaries().iter().filter(|(id, _)| !test.ledger.summaries().contains(id));
     lines.extend(gone.map(|(id, summary)| format!("the summary of {id} of {} is forgotten", summary.name)));
-    for (id, page, run) in world.ledger.runs() {
+    for (id, page, run) in test.ledger.runs() {
         match before.run(id) {
-            None => lines.push(opened(world, id, page, run)),
-            Some(_) => differences(&mut lines, &run_facts(before, id), &run_facts(&world.ledger, id)),
+            None => lines.push(opened(test, id, page, run)),
+            Some(_) => differences(&mut lines, &run_facts(before, id), &run_facts(&test.ledger, id)),
         }
         if before.run(id).is_some() {
-            recipients(&mut lines, world, before, id, run.count);
+            recipients(&mut lines, test, before, id, run.count);
         }
     }
     lines
@@ -159,34 +159,34 @@ fn differences(lines: &mut Vec<String>, old: &Facts, new: &Facts) {
     }
 }
 
-fn schedule_facts(world: &World, ledger: &Ledger, id: ScheduleId) -> Facts {
+fn schedule_facts(test: &TestLedger, ledger: &Ledger, id: ScheduleId) -> Facts {
     let Some(schedule) = ledger.schedules().get(&id) else { return Facts::new() };
     let plan = &schedule.plan;
     let fact = |what: &str, value: String| (format!("{}: {what}", schedule.name), value);
     Facts::from([
         fact("is", schedule.activity.word().to_owned()),
-        fact("next", plan.next.as_ref().map_or("none".to_owned(), |next| instant(world, next))),
+        fact("next", plan.next.as_ref().map_or("none".to_owned(), |next| instant(test, next))),
         fact("plan", plan.version.to_string()),
         fact("labels", format!("{:?}", BTreeMap::from(schedule.labels.clone()))),
         fact("opened", plan.opened.to_string()),
-        fact("fired through", world.time(plan.fired_through)),
+        fact("fired through", test.time(plan.fired_through)),
         fact("refusals", plan.refusals.to_string()),
         fact(
             "held",
             plan.blocked_by
                 .as_ref()
                 .as_ref()
-                .map_or("by nothing".to_owned(), |by| format!("by {} through {}", by.run, world.time(by.through))),
+                .map_or("by nothing".to_owned(), |by| format!("by {} through {}", by.run, test.time(by.through))),
         ),
-        fact("missed before", plan.missed_before.map_or("nothing".to_owned(), |at| world.time(at))),
-        fact("forgotten through", plan.forgotten_through.map_or("nothing".to_owned(), |at| world.time(at))),
+        fact("missed before", plan.missed_before.map_or("nothing".to_owned(), |at| test.time(at))),
+        fact("forgotten through", plan.forgotten_through.map_or("nothing".to_owned(), |at| test.time(at))),
     ])
 }
 
-pub fn instant(world: &World, next: &NextInstant) -> String {
+pub fn instant(test: &TestLedger, next: &NextInstant) -> String {
     match next.jitter_ms {
-        0 => format!("{} ({})", world.time(next.due), next.nominal),
-        _ => format!("{} ({}, opens {})", world.time(next.due), next.nominal, world.time(next.opens())),
+        0 => format!("{} ({})", test.time(next.due), next.nominal),
+        _ => format!("{} ({}, opens {})", test.time(next.due), next.nominal, test.time(next.opens())),
     }
 }
 
@@ -231,8 +231,8 @@ fn bounce_breaker(run: &Run) -> String {
     format!("{dead} dead of {decided} in a window of {window}")
 }
 
-fn opened(world: &World, id: RunId, page: &Page, run: &Run) -> String {
-    let times = format!("due {}, until {}", world.time(run.due), world.time(run.finish_by));
+fn opened(test: &TestLedger, id: RunId, page: &Page, run: &Run) -> String {
+    let times = format!("due {}, until {}", test.time(run.due), test.time(run.finish_by));
     let place = if page.runs.len() > 1 { format!(", slots from {}", run.first) } else { String::new() };
     let waited = run.waited_for.map_or(String::new(), |former| format!(", waited for {former}"));
     let canary = run.canary.map_or(String::new(), |of| format!(", a canary of {}", of.recipients));
@@ -248,12 +248,12 @@ pub fn word(state: RecipientState) -> String {
 }
 
 /// Facts about one recipient.
-fn recipient(world: &World, ledger: &Ledger, run: RunId, number: u32) -> [String; 7] {
+fn recipient(test: &TestLedger, ledger: &Ledger, run: RunId, number: u32) -> [String; 7] {
     let Some((chunk, slot)) = ledger.slot_of(run, number) else { return Default::default() };
     let Some(chunk) = ledger.chunks().get(&chunk) else { return Default::default() };
     let wave = chunk.waves.iter().find(|(_, slots)| slots.contains(slot));
     let wave = wave
-        .map_or("waits for nothing".to_owned(), |(wave, _)| format!("waits until {}", world.time(wave_start(*wave))));
+        .map_or("waits for nothing".to_owned(), |(wave, _)| format!("waits until {}", test.time(wave_start(*wave))));
     let dead = ledger.dead().get(&run.recipient(number)).map_or("no letter".to_owned(), |letter| {
         let discarded = if letter.discarded { ", discarded" } else { "" };
         format!("letter: {} {}, {} attempts{discarded}", letter.code, letter.text(), letter.attempts)
@@ -268,29 +268,29 @@ fn recipient(world: &World, ledger: &Ledger, run: RunId, number: u32) -> [String
 }
 
 /// Changes of recipients; equal changes of neighbours are on one line.
-fn recipients(lines: &mut Vec<String>, world: &World, before: &Ledger, run: RunId, count: u32) {
-    let mut told: Vec<(String, Vec<u32>)> = Vec::new();
+fn recipients(lines: &mut Vec<String>, test: &TestLedger, before: &Ledger, run: RunId, count: u32) {
+    let mut texts: Vec<(String, Vec<u32>)> = Vec::new();
     for number in 0..count.min(CHUNK) {
-        let (old, new) = (recipient(world, before, run, number), recipient(world, &world.ledger, run, number));
+        let (old, new) = (recipient(test, before, run, number), recipient(test, &test.ledger, run, number));
         let changed = |(was, is): (&String, &String)| (was != is).then(|| format!("{was} -> {is}"));
         let changed: Vec<String> = old.iter().zip(&new).filter_map(changed).collect();
         if changed.is_empty() {
             continue;
         }
         let text = changed.join(", ");
-        match told.iter_mut().find(|(known, _)| *known == text) {
+        match texts.iter_mut().find(|(known, _)| *known == text) {
             Some((_, numbers)) => numbers.push(number),
-            None => told.push((text, vec![number])),
+            None => texts.push((text, vec![number])),
         }
     }
-    lines.extend(told.into_iter().map(|(text, numbers)| format!("{run}#{} {text}", ranges(&numbers))));
+    lines.extend(texts.into_iter().map(|(text, numbers)| format!("{run}#{} {text}", ranges(&numbers))));
 }
 
 /// A fire that a leader computed, before it is proposed.
-pub fn fire(world: &World, fire: &Fire) -> String {
+pub fn fire(test: &TestLedger, fire: &Fire) -> String {
     let mut lines = Vec::new();
     for opening in &fire.opened {
-        let finish = world.time(opening.finish_by);
+        let finish = test.time(opening.finish_by);
         lines.push(format!("opens {} due {} ({:?}), until {finish}", opening.nominal, opening.due, opening.cause));
     }
     for explained in &fire.explained {

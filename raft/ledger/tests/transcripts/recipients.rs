@@ -31,8 +31,8 @@ pub fn assert_as_explained(ledger: &Ledger) {
         let all = list(&[]);
         assert_eq!(all.iter().map(|row| row.number).collect::<Vec<_>>(), (0..run.count).collect::<Vec<_>>());
         for row in &all {
-            let story = ledger.explain_recipient(id, row.number).expect("a recipient");
-            assert_row(run, row, &story);
+            let explanation = ledger.explain_recipient(id, row.number).expect("a recipient");
+            assert_row(run, row, &explanation);
         }
         for state in RecipientState::ALL {
             let of_state: Vec<_> = all.iter().filter(|row| row.state == state).cloned().collect();
@@ -47,12 +47,12 @@ pub fn assert_as_explained(ledger: &Ledger) {
     }
 }
 
-fn assert_row(run: &Run, row: &RecipientRow, story: &RecipientExplanation) {
-    let what = format!("{} #{}: {row:?}, {story:?}", run.name, row.number);
-    assert_eq!((row.state, &row.dead), (story.state, &story.dead), "{what}");
-    let events = || story.claims.iter().flat_map(|claim| &claim.history);
-    let of_run = story.run_events.iter().filter(|(_, event)| event.slots.is_some());
-    let times = story.claims.iter().map(|claim| (claim.fence.index, claim.claimed_at));
+fn assert_row(run: &Run, row: &RecipientRow, explanation: &RecipientExplanation) {
+    let what = format!("{} #{}: {row:?}, {explanation:?}", run.name, row.number);
+    assert_eq!((row.state, &row.dead), (explanation.state, &explanation.dead), "{what}");
+    let events = || explanation.claims.iter().flat_map(|claim| &claim.history);
+    let of_run = explanation.run_events.iter().filter(|(_, event)| event.slots.is_some());
+    let times = explanation.claims.iter().map(|claim| (claim.fence.index, claim.claimed_at));
     let times = times.chain(events().map(|event| (event.index, event.at)));
     let last = times.chain(of_run.map(|(index, event)| (*index, event.at))).max();
     assert_eq!(row.at, last.map(|(_, at)| at), "{what}");
@@ -70,10 +70,10 @@ fn assert_row(run: &Run, row: &RecipientRow, story: &RecipientExplanation) {
                 | ClaimEventKind::Asked(_)
         )
     });
-    let was_requeued = story.run_events.iter().any(|(_, event)| matches!(event.what, RunEventKind::Requeued(_)));
+    let was_requeued = explanation.run_events.iter().any(|(_, event)| matches!(event.what, RunEventKind::Requeued(_)));
     if was_accepted || was_requeued {
         return;
     }
     let answer = row.last_answer.as_ref().map(|answer| (answer.code, answer.enhanced));
-    assert_eq!(answer, story.last_refusal.map(|refusal| (refusal.code, refusal.enhanced)), "{what}");
+    assert_eq!(answer, explanation.last_refusal.map(|refusal| (refusal.code, refusal.enhanced)), "{what}");
 }

@@ -19,9 +19,9 @@ use reveille_ledger::{InstantOutcome, RecipientState, RelayShare};
 use crate::archived::archived;
 use crate::arguments::{Parsed, Words};
 use crate::reaction::{instant, state, word};
-use crate::world::World;
+use crate::test_ledger::TestLedger;
 
-impl World {
+impl TestLedger {
     /// Executes a command that changes nothing.
     pub fn show(&self, name: &str, words: &mut Words) -> Parsed<String> {
         match name {
@@ -35,7 +35,7 @@ impl World {
             "history" => self.show_history(words),
             "due" => Ok(self.ledger.due().map(|(due, id)| format!("{} {id}\n", self.time(due))).collect()),
             "claimable" => self.show_claimable(words),
-            "story" => self.show_story(words),
+            "explain" => self.show_explanation(words),
             "pages" => Ok(self.show_pages()),
             "audiences" => Ok(self.show_audiences()),
             "campaigns" => Ok(self.show_campaigns()),
@@ -217,7 +217,7 @@ impl World {
         Ok(format!("{slots:?}, next wave {wave}\n"))
     }
 
-    fn show_story(&self, words: &mut Words) -> Parsed<String> {
+    fn show_explanation(&self, words: &mut Words) -> Parsed<String> {
         let run = self.run(words.need("run")?)?;
         let number = words.need("recipient")?.parse()?;
         let part = if self.ledger.run(run).is_none() { archived(&self.ledger, run) } else { None };

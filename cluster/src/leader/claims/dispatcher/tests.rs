@@ -32,7 +32,7 @@ const OPENED_AT: Time = Time(1_000);
 const CAP: u32 = 64;
 
 /// Two nodes, a relay with two sessions, and a page of `recipients`.
-struct World {
+struct DispatcherTest {
     ledger: Ledger,
     now: Time,
     in_flight: InFlightClaims,
@@ -46,24 +46,24 @@ fn owner(node: u64, incarnation: u64) -> ClaimOwner {
     ClaimOwner { node: NodeId(node), incarnation: Incarnation(incarnation) }
 }
 
-impl World {
-    fn with(recipients: u32) -> World {
-        World::opened(recipients, OpeningCause::Due, (0, 0))
+impl DispatcherTest {
+    fn with(recipients: u32) -> DispatcherTest {
+        DispatcherTest::opened(recipients, OpeningCause::Due, (0, 0))
     }
 
-    /// Returns a world with a page of a sealed audience. The hash of each part is made from its number.
-    fn sealed(recipients: u32) -> World {
+    /// Returns a test with a page of a sealed audience. The hash of each part is made from its number.
+    fn sealed(recipients: u32) -> DispatcherTest {
         let parts = (0..recipients.div_ceil(CHUNK)).map(part).collect();
         let seal = Seal { name: "all".into(), columns: vec![], rows: recipients, parts };
         let named = NamedAudience { name: seal.name.clone(), seal: seal.blob().hash, rows: recipients };
         let seal = AudienceSeal { request: None, tenant: "default".into(), seal };
         let create = ScheduleCreate { audience: AudienceChoice::Sealed(named), ..schedule(0) };
-        World::of(&[Command::AudienceSeal(seal)], create, OpeningCause::Due, (0, 0))
+        DispatcherTest::of(&[Command::AudienceSeal(seal)], create, OpeningCause::Due, (0, 0))
     }
 
     /// Opens the page for this cause. `rates` are the relay's rate and its rate for late email.
-    fn opened(recipients: u32, cause: OpeningCause, rates: (u64, u64)) -> World {
-        World::of(&[], schedule(recipients), cause, rates)
+    fn opened(recipients: u32, cause: OpeningCause, rates: (u64, u64)) -> DispatcherTest {
+        DispatcherTest::of(&[], schedule(recipients), cause, rates)
     }
 
     fn of(
@@ -71,8 +71,8 @@ impl World {
         create: ScheduleCreate,
         cause: OpeningCause,
         (rate_milli, late_rate_milli): (u64, u64),
-    ) -> World {
-        let mut world = World {
+    ) -> DispatcherTest {
+        let mut test = DispatcherTest {
             ledger: Ledger::new(),
             now: Time(0),
             in_flight: InFlightClaims::default(),
@@ -82,10 +82,10 @@ impl World {
         };
         let readings =
             vec![VoterClock { node: NodeId(1), wall: Time(0) }, VoterClock { node: NodeId(2), wall: Time(0) }];
-        world.put(Command::EpochStart(EpochStart::new(owner(1, 1), 2, readings)));
-        world.up(1, 1);
-        world.up(2, 1);
-        world.put(Command::RelayPut(
+        test.put(Command::EpochStart(EpochStart::new(owner(1, 1), 2, readings)));
+        test.up(1, 1);
+        test.up(2, 1);
+        test.put(Command::RelayPut(
             Relay {
                 name: "mailbox".into(),
                 pool: "default".into(),
@@ -100,12 +100,12 @@ impl World {
             .into(),
         ));
         for command in before {
-            assert_eq!(world.put(command.clone()), CommandOutcome::Done);
+            assert_eq!(test.put(command.clone()), CommandOutcome::Done);
         }
-        let created = world.put(Command::ScheduleCreate(Box::new(create)));
+        let created = test.put(Command::ScheduleCreate(Box::new(create)));
         let CommandOutcome::Schedule(schedule) = created else { panic!("{created:?}") };
-        world.fire(schedule, cause);
-        world
+        test.fire(schedule, cause);
+        test
     }
 
     /// Opens the run of a schedule; returns its page.
@@ -151,13 +151,13 @@ impl World {
 
     /// Proposes the claims of one wake; returns them and the sleep after it.
     fn plan_claims(&mut self) -> (Vec<ClaimRequest>, Duration) {
-        let (made, nap) = self.made();
-        self.put(Command::Claim(made.requests.clone()));
-        (made.requests, nap)
+        let (planned, nap) = self.plan_claims();
+        self.put(Command::Claim(planned.requests.clone()));
+        (planned.requests, nap)
     }
 
     /// Returns the claims of one wake without proposing them, and the sleep after it.
-    fn made(&mut self) -> (PlannedClaims, Duration) {
+    fn plan_claims(&mut self) -> (PlannedClaims, Duration) {
         let owners = self.owners();
         let allowances = allowances_of(&self.ledger, &owners, 3, self.now);
         let lacking = owners.keys().map(|node| (*node, BTreeSet::new())).collect();
@@ -165,10 +165,10 @@ impl World {
         let caps = self.measurements().caps(&self.ledger, &owners);
         let mut limits = self.rates.limits(&self.ledger, &self.in_flight, self.boot, self.now);
         let credits = credits(&self.ledger, &allowances, &caps, &self.in_flight, &offers);
-        let made = plan(&mut self.fair, &mut offers, &credits, &mut limits, &owners);
-        self.rates.spend(&made.slices);
+        let planned = plan(&mut self.fair, &mut offers, &credits, &mut limits, &owners);
+        self.rates.spend(&planned.slices);
         let nap = nap(&offers, &limits, &self.rates);
-        (made, nap)
+        (planned, nap)
     }
 
     /// Settles all claimed recipients as sent.
@@ -207,7 +207,7 @@ impl World {
         self.die_with(node, &Bitmap::new());
     }
 
-    /// Like [`World::crash`], but these slots were open when the node crashed.
+    /// Like [`DispatcherTest::crash`], but these slots were open when the node crashed.
     fn die_with(&mut self, node: u64, open: &Bitmap) {
         let incarnation = self.ledger.nodes().get(&NodeId(node)).expect("a node").incarnation.0;
         self.up(node, incarnation + 1);
@@ -245,32 +245,32 @@ fn schedule(recipients: u32) -> ScheduleCreate {
 
 #[test]
 fn cap_follows_measurements_of_the_owning_incarnation() {
-    let world = World::with(1);
-    let owners = world.owners();
+    let test = DispatcherTest::with(1);
+    let owners = test.owners();
     let caps = |measurements: RelayMeasurements| {
-        let caps = measurements.caps(&world.ledger, &owners);
+        let caps = measurements.caps(&test.ledger, &owners);
         [1, 2].map(|node| caps[&("default", NodeId(node))].of_a_tenant)
     };
-    assert_eq!(caps(world.measurements()), [CAP, CAP]);
-    let mut measurements = world.measurements();
+    assert_eq!(caps(test.measurements()), [CAP, CAP]);
+    let mut measurements = test.measurements();
     measurements.by_node.insert(NodeId(1), report(owner(1, 9), 10, 1_000_000));
     measurements.by_node.remove(&NodeId(2));
     assert_eq!(caps(measurements), [8, 8], "of another process, or without a report, it is not known: four a session");
-    let mut measurements = world.measurements();
+    let mut measurements = test.measurements();
     measurements.by_node.insert(NodeId(1), report(owner(1, 1), 2_000, 1_000_000));
     assert_eq!(caps(measurements), [4, CAP], "each node by its own");
-    let mut measurements = world.measurements();
+    let mut measurements = test.measurements();
     measurements.by_node.insert(NodeId(2), report(owner(2, 1), 10, 500));
     assert_eq!(caps(measurements), [CAP, 3], "by the pace that a throttle left: three begin in time");
 }
 
 #[test]
 fn relay_with_open_circuit_gets_no_claims() {
-    let world = World::with(1);
-    let owners = world.owners();
-    let mut measurements = world.measurements();
+    let test = DispatcherTest::with(1);
+    let owners = test.owners();
+    let mut measurements = test.measurements();
     measurements.by_node.insert(NodeId(1), report(owner(1, 1), 10, 0));
-    let caps = measurements.caps(&world.ledger, &owners);
+    let caps = measurements.caps(&test.ledger, &owners);
     assert_eq!([1, 2].map(|node| caps[&("default", NodeId(node))].of_a_tenant), [0, CAP]);
 }
 
@@ -289,66 +289,66 @@ fn offer(tenant: &str, chunk: u32) -> Offer {
 
 #[test]
 fn tenants_of_a_pool_share_the_cap() {
-    let world = World::with(9);
+    let test = DispatcherTest::with(9);
     let offers = ["a", "b", "c", "d", "e"].map(|tenant| offer(tenant, 0));
-    let allowances = allowances_of(&world.ledger, &world.owners(), 3, world.now);
+    let allowances = allowances_of(&test.ledger, &test.owners(), 3, test.now);
     let caps = [(("default", NodeId(1)), ClaimCap { of_a_tenant: 4, of_all: 7 })].into();
-    let credits = credits(&world.ledger, &allowances, &caps, &world.in_flight, &offers);
+    let credits = credits(&test.ledger, &allowances, &caps, &test.in_flight, &offers);
     let slices = FairQueue::new().next_slices(&offers, &credits, &mut ClaimLimits::default(), SLICES_MAX);
     assert_eq!(slices.iter().map(|slice| slice.recipients).collect::<Vec<_>>(), [4, 3], "{slices:?}");
 }
 
 #[test]
 fn cap_after_crash_is_an_eighth_and_doubles_every_ten_seconds() {
-    let mut world = World::with(1_000);
-    world.dispatch();
-    assert_eq!(world.held(), [(1, CAP), (2, CAP)].into());
-    world.crash(2);
+    let mut test = DispatcherTest::with(1_000);
+    test.dispatch();
+    assert_eq!(test.held(), [(1, CAP), (2, CAP)].into());
+    test.crash(2);
     for part in [8, 4, 2, 1] {
-        world.dispatch();
-        assert_eq!(world.held(), [(1, CAP), (2, CAP / part)].into());
-        world.now = world.now.plus_ms(10_000);
+        test.dispatch();
+        assert_eq!(test.held(), [(1, CAP), (2, CAP / part)].into());
+        test.now = test.now.plus_ms(10_000);
     }
 }
 
 #[test]
 fn node_after_three_crashes_gets_no_claims_and_other_node_goes_on() {
-    let mut world = World::with(1_000);
+    let mut test = DispatcherTest::with(1_000);
     for _ in 0..3 {
-        world.dispatch();
-        world.crash(2);
+        test.dispatch();
+        test.crash(2);
     }
-    world.dispatch();
-    assert_eq!(world.held(), [(1, CAP)].into());
-    let allowances = allowances_of(&world.ledger, &world.owners(), 3, world.now);
+    test.dispatch();
+    assert_eq!(test.held(), [(1, CAP)].into());
+    let allowances = allowances_of(&test.ledger, &test.owners(), 3, test.now);
     let in_backoff = allowances.iter().filter(|(_, allowance)| **allowance == Allowance::NONE);
     assert_eq!(in_backoff.map(|(node, _)| *node).collect::<Vec<_>>(), [NodeId(2)]);
 }
 
 #[test]
 fn when_all_crashed_three_times_one_of_them_goes_on_slowly() {
-    let mut world = World::with(1_000);
+    let mut test = DispatcherTest::with(1_000);
     for node in [2, 2, 2, 1, 1, 1] {
-        world.dispatch();
-        world.crash(node);
-        world.now = world.now.plus_ms(1_000);
+        test.dispatch();
+        test.crash(node);
+        test.now = test.now.plus_ms(1_000);
     }
-    world.dispatch();
-    assert_eq!(world.held(), [(2, CAP / 8)].into(), "the one that crashed least recently");
+    test.dispatch();
+    assert_eq!(test.held(), [(2, CAP / 8)].into(), "the one that crashed least recently");
 }
 
 #[test]
 fn suspects_are_granted_in_separate_claims_without_waiting() {
-    let mut world = World::with(200);
-    world.dispatch();
+    let mut test = DispatcherTest::with(200);
+    test.dispatch();
     let open: Bitmap = [3, 5, 7].into_iter().collect();
-    world.die_with(1, &open);
-    world.die_with(2, &open);
+    test.die_with(1, &open);
+    test.die_with(2, &open);
     let wakes: Vec<Vec<ClaimRequest>> = (0..3)
         .map(|_| {
-            let claims = world.dispatch();
+            let claims = test.dispatch();
             // The caps of nodes that crashed grow again, so each wake has credit.
-            world.now = world.now.plus_ms(10_000);
+            test.now = test.now.plus_ms(10_000);
             claims
         })
         .collect();
@@ -360,39 +360,39 @@ fn suspects_are_granted_in_separate_claims_without_waiting() {
 
 #[test]
 fn redirected_recipient_uses_credit_of_its_new_pool() {
-    let mut world = World::with(4);
+    let mut test = DispatcherTest::with(4);
     let dead = |claim: (&Fence, &reveille_ledger::Claim)| {
         let unsendable = claim.1.granted.iter().map(|slot| (slot, Unsendable::NotComposed("no".to_owned()))).collect();
         ClaimOutcome { unsendable, ..ClaimOutcome::empty(claim.1.chunk, *claim.0) }
     };
-    assert_eq!(world.dispatch().len(), 1);
-    let outcomes = world.ledger.claims().iter().map(dead).collect();
-    assert_eq!(world.put(Command::Settle(outcomes)), CommandOutcome::Moved(4));
-    let relay = world.ledger.relays().iter().map(|(_, relay)| relay.clone()).next().expect("a relay");
+    assert_eq!(test.dispatch().len(), 1);
+    let outcomes = test.ledger.claims().iter().map(dead).collect();
+    assert_eq!(test.put(Command::Settle(outcomes)), CommandOutcome::Moved(4));
+    let relay = test.ledger.relays().iter().map(|(_, relay)| relay.clone()).next().expect("a relay");
     let bulk = Relay { name: "bulk".into(), pool: "bulk".into(), max_sessions: 1, ..relay };
-    world.put(Command::RelayPut(bulk.into()));
+    test.put(Command::RelayPut(bulk.into()));
     for (recipients, pool) in [(vec![0, 2], Some("bulk".to_owned())), (vec![1, 3], None)] {
         let requeue = Requeue { picked: vec![PickedRecipients { run: RUN, recipients }], pool };
         assert_eq!(
-            world.put(Command::Requeue(requeue)),
+            test.put(Command::Requeue(requeue)),
             CommandOutcome::MovedOf(vec![Ok(MovedRecipients { recipients: 2, inside_gap: 0 })])
         );
     }
-    let claims = world.dispatch();
+    let claims = test.dispatch();
     let mut slices: Vec<Vec<u16>> = claims.iter().map(|claim| claim.slice.iter().collect()).collect();
     slices.sort();
     assert_eq!(slices, [vec![0, 2], vec![1, 3]], "a claim is of one pool");
-    let page = world.ledger.pages().get(&PAGE).expect("a page");
+    let page = test.ledger.pages().get(&PAGE).expect("a page");
     let pools =
-        world.ledger.claims().iter().map(|(_, claim)| (claim.granted.min(), world.ledger.pool_of_claim(page, claim)));
+        test.ledger.claims().iter().map(|(_, claim)| (claim.granted.min(), test.ledger.pool_of_claim(page, claim)));
     let mut pools: Vec<_> = pools.collect();
     pools.sort();
     assert_eq!(pools, [(Some(0), "bulk"), (Some(1), "default")]);
     // Its claimed recipients use the credit of its own pool.
-    let (owners, measurements) = (world.owners(), world.measurements());
-    let allowances = allowances_of(&world.ledger, &owners, 3, world.now);
-    let caps = measurements.caps(&world.ledger, &owners);
-    let left = credits(&world.ledger, &allowances, &caps, &world.in_flight, &[]);
+    let (owners, measurements) = (test.owners(), test.measurements());
+    let allowances = allowances_of(&test.ledger, &owners, 3, test.now);
+    let caps = measurements.caps(&test.ledger, &owners);
+    let left = credits(&test.ledger, &allowances, &caps, &test.in_flight, &[]);
     let left = |pool: &str| left.iter().filter(|credit| credit.pool == pool).map(|credit| credit.recipients).sum();
     let whole = |pool: &str| caps.iter().filter(|((of, _), _)| *of == pool).map(|(_, cap)| cap.of_all).sum::<u32>();
     let (bulk, own): (u32, u32) = (left("bulk"), left("default"));
@@ -401,103 +401,104 @@ fn redirected_recipient_uses_credit_of_its_new_pool() {
 
 /// Returns the number of recipients that are claimed in a second. Each claim is settled at once, and the dispatcher
 /// wakes as often as it does while recipients wait.
-fn claimed_in_a_second(world: &mut World) -> u32 {
+fn claimed_in_a_second(test: &mut DispatcherTest) -> u32 {
     let mut claimed = 0;
     for _ in 0..20 {
-        world.boot += NAP_FOR_CREDIT;
-        claimed += world.dispatch().iter().map(|claim| claim.slice.len()).sum::<u32>();
-        world.settle();
+        test.boot += NAP_FOR_CREDIT;
+        claimed += test.dispatch().iter().map(|claim| claim.slice.len()).sum::<u32>();
+        test.settle();
     }
     claimed
 }
 
 #[test]
 fn page_beyond_credit_of_all_nodes_hides_later_pages_of_its_priority_only() {
-    let mut world = World::with(10_000);
+    let mut test = DispatcherTest::with(10_000);
     for (name, priority) in [("same", 0), ("urgent", 9)] {
         let create = ScheduleCreate { name: name.to_owned(), priority, ..schedule(3) };
-        let created = world.put(Command::ScheduleCreate(Box::new(create)));
+        let created = test.put(Command::ScheduleCreate(Box::new(create)));
         let CommandOutcome::Schedule(id) = created else { panic!("{created:?}") };
-        world.fire(id, OpeningCause::Due);
+        test.fire(id, OpeningCause::Due);
     }
-    let lacking = world.owners().into_keys().map(|node| (node, BTreeSet::new())).collect();
-    let offers = offers(&world.ledger, &lacking, &InFlightClaims::default(), world.now);
+    let lacking = test.owners().into_keys().map(|node| (node, BTreeSet::new())).collect();
+    let offers = offers(&test.ledger, &lacking, &InFlightClaims::default(), test.now);
     let offered: Vec<(u8, u32)> = offers.iter().map(|offer| (offer.priority, offer.claimable)).collect();
     assert_eq!(offered, [(0, 10_000), (9, 3)]);
 }
 
 #[test]
 fn recipients_due_during_pending_claims_are_claimed_once() {
-    let mut world = World::with(40);
-    let (first, _) = world.made();
-    let asked: u32 = first.requests.iter().map(|claim| claim.slice.len()).sum();
-    assert_eq!(asked, 40);
-    let number = world.in_flight.insert(first.slices);
+    let mut test = DispatcherTest::with(40);
+    let (first, _) = test.plan_claims();
+    let requested: u32 = first.requests.iter().map(|claim| claim.slice.len()).sum();
+    assert_eq!(requested, 40);
+    let number = test.in_flight.insert(first.slices);
     let create = ScheduleCreate { name: "second".into(), ..schedule(200) };
-    let created = world.put(Command::ScheduleCreate(Box::new(create)));
+    let created = test.put(Command::ScheduleCreate(Box::new(create)));
     let CommandOutcome::Schedule(second) = created else { panic!("{created:?}") };
-    let page = world.fire(second, OpeningCause::Due);
-    let (meanwhile, _) = world.made();
+    let page = test.fire(second, OpeningCause::Due);
+    let (meanwhile, _) = test.plan_claims();
     let pages: BTreeSet<PageId> = meanwhile.requests.iter().map(|claim| claim.chunk.page).collect();
     assert_eq!(pages, [page].into(), "not the page that waits for its answer");
-    let asked: u32 = meanwhile.requests.iter().map(|claim| claim.slice.len()).sum();
-    assert_eq!(asked, 2 * CAP - 40, "what is on its way uses credit");
+    let requested: u32 = meanwhile.requests.iter().map(|claim| claim.slice.len()).sum();
+    assert_eq!(requested, 2 * CAP - 40, "what is on its way uses credit");
     // The proposal never reached the log, so all its recipients are offered again.
-    world.in_flight.remove(number);
-    let (again, _) = world.made();
+    test.in_flight.remove(number);
+    let (again, _) = test.plan_claims();
     assert!(again.requests.iter().any(|claim| claim.chunk.page == PAGE));
 }
 
 #[test]
 fn claims_of_node_silent_for_a_minute_are_revoked() {
-    let mut world = World::with(10);
+    let mut test = DispatcherTest::with(10);
     let (owner, age) = (owner(1, 1), Duration::from_secs);
-    let lost =
-        |world: &World, applied, age| crate::leader::replication_lag::is_lost(&world.ledger, owner, applied, age);
-    assert!(!lost(&world, 0, age(600)), "it holds nothing");
-    assert!(!world.dispatch().is_empty());
-    let applied = world.ledger.head().applied;
-    assert!(!lost(&world, applied - 1, age(10)) && lost(&world, applied - 1, age(11)), "it does not know its claim");
-    assert!(!lost(&world, applied, age(60)), "it knows what it holds: its state may come in a snapshot");
-    assert!(lost(&world, applied, age(61)), "I13: it may settle nothing");
-    world.settle();
-    assert!(!lost(&world, applied, age(61)));
+    let lost = |test: &DispatcherTest, applied, age| {
+        crate::leader::replication_lag::is_lost(&test.ledger, owner, applied, age)
+    };
+    assert!(!lost(&test, 0, age(600)), "it holds nothing");
+    assert!(!test.dispatch().is_empty());
+    let applied = test.ledger.head().applied;
+    assert!(!lost(&test, applied - 1, age(10)) && lost(&test, applied - 1, age(11)), "it does not know its claim");
+    assert!(!lost(&test, applied, age(60)), "it knows what it holds: its state may come in a snapshot");
+    assert!(lost(&test, applied, age(61)), "I13: it may settle nothing");
+    test.settle();
+    assert!(!lost(&test, applied, age(61)));
 }
 
 #[test]
 fn canary_waiting_for_its_wave_costs_no_further_search() {
     let policies = Policies { canary: Some(Canary { share: 100, limit: 0 }), ..Policies::default() };
     let create = ScheduleCreate { policies, ..schedule(300) };
-    let mut world = World::of(&[], create, OpeningCause::Due, (0, 0));
-    let waits = |world: &World| {
-        let (id, page) = world.ledger.open_pages().next().expect("the page");
-        (page.runs[0].has_claimable(), canary_waits(&world.ledger, id, &page.runs[0], world.now))
+    let mut test = DispatcherTest::of(&[], create, OpeningCause::Due, (0, 0));
+    let waits = |test: &DispatcherTest| {
+        let (id, page) = test.ledger.open_pages().next().expect("the page");
+        (page.runs[0].has_claimable(), canary_waits(&test.ledger, id, &page.runs[0], test.now))
     };
-    assert_eq!(waits(&world), (true, false));
-    let asked: u32 = world.dispatch().iter().map(|claim| claim.slice.len()).sum();
-    assert_eq!(asked, 3, "one in a hundred");
+    assert_eq!(waits(&test), (true, false));
+    let requested: u32 = test.dispatch().iter().map(|claim| claim.slice.len()).sum();
+    assert_eq!(requested, 3, "one in a hundred");
     let refused =
         |slot| RelayRefusal { slot, code: 450, enhanced: None, text: "later".into(), effect: RefusalEffect::BackOff };
     let outcome = |(fence, claim): (&Fence, &reveille_ledger::Claim)| ClaimOutcome {
         refused: claim.claimed.iter().map(refused).collect(),
         ..ClaimOutcome::empty(claim.chunk, *fence)
     };
-    let outcomes = world.ledger.claims().iter().map(outcome).collect();
-    world.put(Command::Settle(outcomes));
-    assert_eq!(waits(&world), (true, true), "they are pending, and not yet");
-    assert_eq!(world.dispatch(), []);
-    let (id, _) = world.ledger.open_pages().next().expect("the page");
-    let wave = world.ledger.chunks().get(&id.chunk(0)).and_then(|chunk| chunk.next_wave(world.now)).expect("a wave");
-    while world.now < wave {
-        world.now = wave.min(world.now.plus_ms(60_000));
-        assert_eq!(world.put(Command::Tick), CommandOutcome::Done);
+    let outcomes = test.ledger.claims().iter().map(outcome).collect();
+    test.put(Command::Settle(outcomes));
+    assert_eq!(waits(&test), (true, true), "they are pending, and not yet");
+    assert_eq!(test.dispatch(), []);
+    let (id, _) = test.ledger.open_pages().next().expect("the page");
+    let wave = test.ledger.chunks().get(&id.chunk(0)).and_then(|chunk| chunk.next_wave(test.now)).expect("a wave");
+    while test.now < wave {
+        test.now = wave.min(test.now.plus_ms(60_000));
+        assert_eq!(test.put(Command::Tick), CommandOutcome::Done);
     }
-    assert!(!waits(&world).1);
-    let mut asked = 0;
+    assert!(!waits(&test).1);
+    let mut requested = 0;
     for _ in 0..3 {
-        asked += world.dispatch().iter().map(|claim| claim.slice.len()).sum::<u32>();
-        world.now = world.now.plus_ms(30_000);
-        assert_eq!(world.put(Command::Tick), CommandOutcome::Done);
+        requested += test.dispatch().iter().map(|claim| claim.slice.len()).sum::<u32>();
+        test.now = test.now.plus_ms(30_000);
+        assert_eq!(test.put(Command::Tick), CommandOutcome::Done);
     }
-    assert_eq!(asked, 3);
+    assert_eq!(requested, 3);
 }

@@ -10,8 +10,8 @@ fn late_emails_are_claimed_at_half_of_relay_rate_or_late_rate() {
         for ((rate, late), per_second) in
             [((50_000, 0), 25), ((50_000, 10_000), 10), ((0, 7_000), 7), ((4_000, 9_000), 4)]
         {
-            let mut world = World::opened(2_000, cause, (rate, late));
-            let claimed: u32 = (0..10).map(|_| claimed_in_a_second(&mut world)).sum();
+            let mut test = DispatcherTest::opened(2_000, cause, (rate, late));
+            let claimed: u32 = (0..10).map(|_| claimed_in_a_second(&mut test)).sum();
             // A bucket that starts empty gives nothing in its first second.
             assert!((9 * per_second..=10 * per_second).contains(&claimed), "{cause:?}, {rate}, {late}: {claimed}");
         }
@@ -20,11 +20,11 @@ fn late_emails_are_claimed_at_half_of_relay_rate_or_late_rate() {
 
 #[test]
 fn slow_backlog_costs_one_entry_per_second() {
-    let mut world = World::opened(2_000, OpeningCause::CatchUp, (0, 5_000));
+    let mut test = DispatcherTest::opened(2_000, OpeningCause::CatchUp, (0, 5_000));
     let mut entries = Vec::new();
     for _ in 0..62 {
-        world.boot += NAP_FOR_CREDIT;
-        let claims = world.dispatch();
+        test.boot += NAP_FOR_CREDIT;
+        let claims = test.dispatch();
         entries.extend((!claims.is_empty()).then(|| claims.iter().map(|claim| claim.slice.len()).sum::<u32>()));
     }
     assert_eq!(entries, [5, 5, 5]);
@@ -33,16 +33,16 @@ fn slow_backlog_costs_one_entry_per_second() {
 #[test]
 fn dispatcher_sleeps_until_late_rate_allows_a_claim() {
     for per_second in [2, 5, 1_000] {
-        let mut world = World::opened(9_000, OpeningCause::CatchUp, (0, per_second * 1_000));
+        let mut test = DispatcherTest::opened(9_000, OpeningCause::CatchUp, (0, per_second * 1_000));
         let (mut wakes, mut claimed, mut in_vain) = (0, 0, 0);
-        while world.boot < Duration::from_secs(10) {
-            let (claims, nap) = world.plan_claims();
+        while test.boot < Duration::from_secs(10) {
+            let (claims, nap) = test.plan_claims();
             assert!(nap <= NAP_MAX, "other work is checked as ever: {nap:?}");
             wakes += 1;
             in_vain += u32::from(claims.is_empty());
             claimed += claims.iter().map(|claim| u64::from(claim.slice.len())).sum::<u64>();
-            world.settle();
-            world.boot += nap;
+            test.settle();
+            test.boot += nap;
         }
         let bound = 10 * per_second;
         match per_second {
@@ -52,10 +52,10 @@ fn dispatcher_sleeps_until_late_rate_allows_a_claim() {
         }
         assert!(claimed <= bound && (per_second == 1_000 || claimed >= bound * 8 / 10), "{claimed} of {bound}");
     }
-    let mut world = World::opened(2_000, OpeningCause::Due, (50_000, 1_000));
-    assert_eq!(world.plan_claims().1, NAP_FOR_CREDIT, "what is on time waits for claims that end");
-    let mut world = World::opened(1, OpeningCause::Due, (50_000, 1_000));
-    assert_eq!(world.plan_claims().1, NAP_MAX, "nothing waits");
+    let mut test = DispatcherTest::opened(2_000, OpeningCause::Due, (50_000, 1_000));
+    assert_eq!(test.plan_claims().1, NAP_FOR_CREDIT, "what is on time waits for claims that end");
+    let mut test = DispatcherTest::opened(1, OpeningCause::Due, (50_000, 1_000));
+    assert_eq!(test.plan_claims().1, NAP_MAX, "nothing waits");
 }
 
 #[test]
@@ -65,8 +65,8 @@ fn unlimited_or_on_time_emails_are_not_held_back() {
         (OpeningCause::Due, (50_000, 1_000)),
         (OpeningCause::Trigger, (50_000, 1_000)),
     ] {
-        let mut world = World::opened(2_000, cause, rates);
-        let claimed = claimed_in_a_second(&mut world);
+        let mut test = DispatcherTest::opened(2_000, cause, rates);
+        let claimed = claimed_in_a_second(&mut test);
         assert!(claimed >= 200, "{cause:?}: all that the nodes' caps let through, not {claimed}");
     }
 }
@@ -74,18 +74,18 @@ fn unlimited_or_on_time_emails_are_not_held_back() {
 /// A backlog of many pages without credit does not crowd out email that is on time (P16).
 #[test]
 fn on_time_emails_are_offered_beside_any_backlog() {
-    let mut world = World::opened(20, OpeningCause::CatchUp, (50_000, 1));
-    world.now = OPENED_AT.plus_ms(1_000);
+    let mut test = DispatcherTest::opened(20, OpeningCause::CatchUp, (50_000, 1));
+    test.now = OPENED_AT.plus_ms(1_000);
     for (name, cause, count) in [("missed", OpeningCause::CatchUp, 300), ("today", OpeningCause::Due, 1)] {
         let policies = Policies { overlap: Overlap::Allow, ..Policies::default() };
         let create = ScheduleCreate { name: name.into(), policies, ..schedule(20) };
-        let CommandOutcome::Schedule(id) = world.put(Command::ScheduleCreate(Box::new(create))) else {
+        let CommandOutcome::Schedule(id) = test.put(Command::ScheduleCreate(Box::new(create))) else {
             panic!("{name}")
         };
         let instants = (0..count).map(|number| OPENED_AT.plus_ms(number));
         let finish_by = Time(3_600_000);
         let opening = |due| Opening { nominal: Nominal::Instant(due), due, cause, finish_by };
-        let fired = world.put(Command::Fire(vec![Fire {
+        let fired = test.put(Command::Fire(vec![Fire {
             schedule: id,
             plan_version: 1,
             from: Nominal::Instant(OPENED_AT),
@@ -97,16 +97,16 @@ fn on_time_emails_are_offered_beside_any_backlog() {
         }]));
         assert!(matches!(fired, CommandOutcome::Fired(ref answers) if answers[0].is_ok()), "{fired:?}");
     }
-    world.boot += NAP_FOR_CREDIT;
-    let claimed: u32 = world.dispatch().iter().map(|claim| claim.slice.len()).sum();
+    test.boot += NAP_FOR_CREDIT;
+    let claimed: u32 = test.dispatch().iter().map(|claim| claim.slice.len()).sum();
     assert!(claimed > 0, "some of today, as many as the nodes' caps let through");
 }
 
 #[test]
 fn new_leader_restarts_late_rate_and_never_exceeds_it() {
-    let mut world = World::opened(2_000, OpeningCause::CatchUp, (50_000, 0));
-    assert!((0..4).map(|_| claimed_in_a_second(&mut world)).sum::<u32>() > 0);
-    world.rates = ClaimRates::default();
-    assert_eq!(claimed_in_a_second(&mut world), 0, "its bucket is empty");
-    assert!((1..=50).contains(&claimed_in_a_second(&mut world)), "what two seconds bring");
+    let mut test = DispatcherTest::opened(2_000, OpeningCause::CatchUp, (50_000, 0));
+    assert!((0..4).map(|_| claimed_in_a_second(&mut test)).sum::<u32>() > 0);
+    test.rates = ClaimRates::default();
+    assert_eq!(claimed_in_a_second(&mut test), 0, "its bucket is empty");
+    assert!((1..=50).contains(&claimed_in_a_second(&mut test)), "what two seconds bring");
 }

@@ -4,7 +4,7 @@ use reveille_ledger::tenant::TenantSet;
 
 use super::*;
 
-impl World {
+impl DispatcherTest {
     /// Sets a tenant's limits: thousandths of an email per second, recipients at once, share. Zero means no limit.
     fn bound(&mut self, name: &str, (rate_milli, concurrency, share): (u64, u32, u32)) {
         let set = TenantSet {
@@ -43,17 +43,17 @@ impl World {
 #[test]
 fn tenant_rate_limits_claims_of_that_tenant_only() {
     for per_second in [2, 25, 120] {
-        let mut world = World::with(3_000);
-        world.bound("default", (per_second * 1_000, 0, 1));
-        world.open("other", 9_000);
+        let mut test = DispatcherTest::with(3_000);
+        test.bound("default", (per_second * 1_000, 0, 1));
+        test.open("other", 9_000);
         let (mut own, mut others) = (0, 0);
         for _ in 0..200 {
-            world.boot += NAP_FOR_CREDIT;
-            world.dispatch();
-            let held = world.held_by_tenant();
+            test.boot += NAP_FOR_CREDIT;
+            test.dispatch();
+            let held = test.held_by_tenant();
             own += u64::from(held.get("default").copied().unwrap_or(0));
             others += held.get("other").copied().unwrap_or(0);
-            world.settle();
+            test.settle();
         }
         // Ten seconds. A bucket that starts empty gives nothing in the first second.
         assert!((9 * per_second..=10 * per_second).contains(&own), "{own} at {per_second} a second");
@@ -64,13 +64,13 @@ fn tenant_rate_limits_claims_of_that_tenant_only() {
 /// The rate holds whichever node leads, and however often the leader changes (P25).
 #[test]
 fn tenant_rate_holds_across_fail_over() {
-    let mut world = World::with(3_000);
-    world.bound("default", (20_000, 0, 1));
+    let mut test = DispatcherTest::with(3_000);
+    test.bound("default", (20_000, 0, 1));
     let mut claimed = Vec::new();
     for _ in 0..4 {
-        claimed.extend((0..3).map(|_| claimed_in_a_second(&mut world)));
+        claimed.extend((0..3).map(|_| claimed_in_a_second(&mut test)));
         // The former leader's claims count as spent, and the new leader's bucket starts empty.
-        world.rates = ClaimRates::default();
+        test.rates = ClaimRates::default();
     }
     let all: u32 = claimed.iter().sum();
     assert!((4 * 2 * 20 - 20..=12 * 20).contains(&all), "{claimed:?}");
@@ -81,50 +81,50 @@ fn tenant_rate_holds_across_fail_over() {
 
 #[test]
 fn tenant_concurrency_holds_over_all_nodes_and_pools() {
-    let mut world = World::with(1_000);
-    world.bound("default", (0, 7, 1));
-    world.open("other", 1_000);
-    world.dispatch();
-    assert_eq!(world.held_by_tenant(), [("default".into(), 7), ("other".into(), 2 * CAP)].into());
-    assert_eq!(world.dispatch(), [], "neither has credit, and nothing is asked for in vain");
-    world.bound("default", (0, 9, 1));
-    world.dispatch();
-    assert_eq!(world.held_by_tenant()["default"], 9);
-    world.bound("default", (0, 3, 1));
-    assert_eq!(world.dispatch(), [], "nothing is taken away, and nothing added");
-    world.settle();
-    world.dispatch();
-    assert_eq!(world.held_by_tenant()["default"], 3);
+    let mut test = DispatcherTest::with(1_000);
+    test.bound("default", (0, 7, 1));
+    test.open("other", 1_000);
+    test.dispatch();
+    assert_eq!(test.held_by_tenant(), [("default".into(), 7), ("other".into(), 2 * CAP)].into());
+    assert_eq!(test.dispatch(), [], "neither has credit, and nothing is requested in vain");
+    test.bound("default", (0, 9, 1));
+    test.dispatch();
+    assert_eq!(test.held_by_tenant()["default"], 9);
+    test.bound("default", (0, 3, 1));
+    assert_eq!(test.dispatch(), [], "nothing is taken away, and nothing added");
+    test.settle();
+    test.dispatch();
+    assert_eq!(test.held_by_tenant()["default"], 3);
 }
 
 #[test]
 fn tenant_waiting_for_rate_lets_dispatcher_sleep() {
-    let mut world = World::with(1_000);
-    world.bound("default", (2_000, 0, 1));
+    let mut test = DispatcherTest::with(1_000);
+    test.bound("default", (2_000, 0, 1));
     let mut wakes = 0;
-    while world.boot < Duration::from_secs(10) {
-        let (_, nap) = world.plan_claims();
-        world.settle();
-        world.boot += nap;
+    while test.boot < Duration::from_secs(10) {
+        let (_, nap) = test.plan_claims();
+        test.settle();
+        test.boot += nap;
         wakes += 1;
     }
     assert!(wakes <= 60, "{wakes} wakes in ten seconds");
     // A tenant that waits for its own claims is checked as often as before, because claims may end at any time.
-    world.bound("default", (0, 2, 1));
-    world.plan_claims();
-    assert_eq!(world.plan_claims().1, NAP_FOR_CREDIT);
+    test.bound("default", (0, 2, 1));
+    test.plan_claims();
+    assert_eq!(test.plan_claims().1, NAP_FOR_CREDIT);
 }
 
 /// One tenant has a backlog of 655,360 recipients and a relay that is down; another one sends a hundred emails (I12).
 /// The test counts the wakes until the last of the hundred is claimed; it measures no time.
 #[test]
 fn tenant_backlog_and_dead_relay_do_not_delay_other_tenants() {
-    let wakes_until_claimed = |mut world: World| {
-        world.open("other", 100);
+    let wakes_until_claimed = |mut test: DispatcherTest| {
+        test.open("other", 100);
         for wakes in 1..1_000 {
-            world.boot += NAP_FOR_CREDIT;
-            world.dispatch();
-            let others = world.ledger.runs().filter(|(_, page, _)| *page.tenant == *"other");
+            test.boot += NAP_FOR_CREDIT;
+            test.dispatch();
+            let others = test.ledger.runs().filter(|(_, page, _)| *page.tenant == *"other");
             let waits = others.map(|(_, _, run)| run.counts.get(reveille_ledger::RecipientState::Pending)).sum::<u32>();
             if waits == 0 {
                 return wakes;
@@ -135,13 +135,13 @@ fn tenant_backlog_and_dead_relay_do_not_delay_other_tenants() {
                     ClaimOutcome { accepted: claim.claimed.clone(), ..ClaimOutcome::empty(claim.chunk, *fence) };
                 number.is_multiple_of(2).then_some(accepted)
             };
-            let outcomes = world.ledger.claims().iter().enumerate().filter_map(ends).collect();
-            world.put(Command::Settle(outcomes));
+            let outcomes = test.ledger.claims().iter().enumerate().filter_map(ends).collect();
+            test.put(Command::Settle(outcomes));
         }
         panic!("it was never claimed");
     };
-    let idle = wakes_until_claimed(World::with(1));
-    let mut busy = World::sealed(10 * CHUNK);
+    let idle = wakes_until_claimed(DispatcherTest::with(1));
+    let mut busy = DispatcherTest::sealed(10 * CHUNK);
     let relay = busy.ledger.relays().iter().map(|(_, relay)| relay.clone()).next().expect("a relay");
     busy.put(Command::RelayPut(Relay { name: "dead".into(), pool: "dead".into(), ..relay }.into()));
     let create = ScheduleCreate { name: "dead".into(), pool: "dead".into(), ..schedule(1_000) };
@@ -159,26 +159,26 @@ fn tenant_backlog_and_dead_relay_do_not_delay_other_tenants() {
 }
 
 /// Puts the slices of this tenant in flight, without an answer.
-fn goes_for(world: &mut World, tenant: &str, made: PlannedClaims) {
-    let own: Vec<PlannedSlice> = made.slices.into_iter().filter(|slice| slice.tenant == tenant).collect();
+fn goes_for(test: &mut DispatcherTest, tenant: &str, planned: PlannedClaims) {
+    let own: Vec<PlannedSlice> = planned.slices.into_iter().filter(|slice| slice.tenant == tenant).collect();
     assert!(!own.is_empty(), "{tenant} was to have some");
-    world.in_flight.insert(own);
+    test.in_flight.insert(own);
 }
 
-fn asked(claims: &[ClaimRequest]) -> u32 {
+fn requested(claims: &[ClaimRequest]) -> u32 {
     claims.iter().map(|claim| claim.slice.len()).sum()
 }
 
 #[test]
 fn pending_claims_count_against_tenant_concurrency() {
-    let mut world = World::with(40);
-    world.bound("default", (0, 50, 1));
-    let (made, _) = world.made();
-    goes_for(&mut world, "default", made);
+    let mut test = DispatcherTest::with(40);
+    test.bound("default", (0, 50, 1));
+    let (planned, _) = test.plan_claims();
+    goes_for(&mut test, "default", planned);
     let create = ScheduleCreate { name: "second".into(), ..schedule(100) };
-    let CommandOutcome::Schedule(second) = world.put(Command::ScheduleCreate(Box::new(create))) else {
+    let CommandOutcome::Schedule(second) = test.put(Command::ScheduleCreate(Box::new(create))) else {
         panic!("a schedule")
     };
-    world.fire(second, OpeningCause::Due);
-    assert_eq!(asked(&world.made().0.requests), 50 - 40);
+    test.fire(second, OpeningCause::Due);
+    assert_eq!(requested(&test.plan_claims().0.requests), 50 - 40);
 }

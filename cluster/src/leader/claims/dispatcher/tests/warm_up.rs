@@ -6,7 +6,7 @@ use super::*;
 
 const DAY_MS: i64 = 86_400_000;
 
-impl World {
+impl DispatcherTest {
     fn warm_up(&mut self, caps: &[u32]) {
         let set =
             PoolSet { request: None, pool: "default".into(), caps: caps.to_vec(), first: None, reveille_headers: None };
@@ -41,54 +41,54 @@ impl World {
 #[test]
 fn ramp_day_has_its_cap_and_none_after_the_last() {
     let finish_by_ms = 5 * DAY_MS;
-    let mut world = World::with(2_000);
-    let run = world.ledger.runs().next().expect("a run").0;
-    world.put(Command::RunCancel(run));
+    let mut test = DispatcherTest::with(2_000);
+    let run = test.ledger.runs().next().expect("a run").0;
+    test.put(Command::RunCancel(run));
     let policies = Policies { finish_by_ms, ..Policies::default() };
     let create = ScheduleCreate { name: "long".into(), policies, ..schedule(2_000) };
-    let CommandOutcome::Schedule(id) = world.put(Command::ScheduleCreate(Box::new(create))) else {
+    let CommandOutcome::Schedule(id) = test.put(Command::ScheduleCreate(Box::new(create))) else {
         panic!("a schedule")
     };
     let trigger = reveille_ledger::command::Trigger::new(id, "long");
-    assert!(matches!(world.put(Command::Trigger(trigger)), CommandOutcome::Run { .. }));
-    world.warm_up(&[50, 300]);
-    assert_eq!(world.sent(), 50);
-    let (claims, nap) = world.plan_claims();
-    assert_eq!((claims, nap), (vec![], NAP_MAX), "until midnight nothing is asked for, and the dispatcher sleeps");
+    assert!(matches!(test.put(Command::Trigger(trigger)), CommandOutcome::Run { .. }));
+    test.warm_up(&[50, 300]);
+    assert_eq!(test.sent(), 50);
+    let (claims, nap) = test.plan_claims();
+    assert_eq!((claims, nap), (vec![], NAP_MAX), "until midnight nothing is requested, and the dispatcher sleeps");
     // Another leader reads the same cap from the state.
-    world.rates = ClaimRates::default();
-    world.fair = FairQueue::new();
-    assert_eq!(world.sent(), 0);
-    world.wait(DAY_MS);
-    assert_eq!(world.sent(), 300);
-    world.wait(DAY_MS);
-    assert_eq!(world.sent(), 2_000 - 350);
+    test.rates = ClaimRates::default();
+    test.fair = FairQueue::new();
+    assert_eq!(test.sent(), 0);
+    test.wait(DAY_MS);
+    assert_eq!(test.sent(), 300);
+    test.wait(DAY_MS);
+    assert_eq!(test.sent(), 2_000 - 350);
 }
 
 /// The ledger cuts claims that exceed the cap, even if the leader does not know of earlier grants (P25).
 #[test]
 fn leader_with_old_state_exceeds_no_daily_cap() {
-    let mut world = World::with(1_000);
-    let mut before = World { ledger: world.ledger.clone(), ..World::with(1) };
-    before.now = world.now;
-    world.warm_up(&[50]);
-    let asked: Vec<ClaimRequest> = before.dispatch();
-    assert!(asked.iter().map(|claim| claim.slice.len()).sum::<u32>() > 50, "{asked:?}");
-    world.put(Command::Claim(asked));
-    assert_eq!(world.held().values().sum::<u32>(), 50);
+    let mut test = DispatcherTest::with(1_000);
+    let mut before = DispatcherTest { ledger: test.ledger.clone(), ..DispatcherTest::with(1) };
+    before.now = test.now;
+    test.warm_up(&[50]);
+    let requested: Vec<ClaimRequest> = before.dispatch();
+    assert!(requested.iter().map(|claim| claim.slice.len()).sum::<u32>() > 50, "{requested:?}");
+    test.put(Command::Claim(requested));
+    assert_eq!(test.held().values().sum::<u32>(), 50);
 }
 
 #[test]
 fn pending_claims_count_against_daily_cap() {
-    let mut world = World::with(40);
-    world.warm_up(&[50]);
-    let (made, _) = world.made();
-    world.in_flight.insert(made.slices);
+    let mut test = DispatcherTest::with(40);
+    test.warm_up(&[50]);
+    let (planned, _) = test.plan_claims();
+    test.in_flight.insert(planned.slices);
     let create = ScheduleCreate { name: "second".into(), ..schedule(100) };
-    let CommandOutcome::Schedule(second) = world.put(Command::ScheduleCreate(Box::new(create))) else {
+    let CommandOutcome::Schedule(second) = test.put(Command::ScheduleCreate(Box::new(create))) else {
         panic!("a schedule")
     };
-    world.fire(second, OpeningCause::Due);
-    let asked: u32 = world.made().0.requests.iter().map(|claim| claim.slice.len()).sum();
-    assert_eq!(asked, 50 - 40);
+    test.fire(second, OpeningCause::Due);
+    let requested: u32 = test.plan_claims().0.requests.iter().map(|claim| claim.slice.len()).sum();
+    assert_eq!(requested, 50 - 40);
 }

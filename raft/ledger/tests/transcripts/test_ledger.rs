@@ -1,4 +1,4 @@
-//! The world of one script: a ledger, its log index, and names of claims.
+//! The test of one script: a ledger, its log index, and names of claims.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use crate::recipients;
 /// Monday 2026-03-02T00:00:00Z, unless the script gives another instant.
 const FIRST_INSTANT_MS: i64 = 1_772_409_600_000;
 
-pub struct World {
+pub struct TestLedger {
     pub ledger: Ledger,
     pub first: Time,
     pub index: u64,
@@ -27,9 +27,9 @@ pub struct World {
     given: GivenTexts,
 }
 
-impl World {
-    pub fn new() -> World {
-        World {
+impl TestLedger {
+    pub fn new() -> TestLedger {
+        TestLedger {
             ledger: Ledger::new(),
             first: Time(FIRST_INSTANT_MS),
             index: 0,
@@ -117,7 +117,7 @@ impl World {
     }
 }
 
-impl Runner for World {
+impl Runner for TestLedger {
     type Command = Command;
 
     fn run(&mut self, command: &Command, context: &Context) -> Parsed<String> {
