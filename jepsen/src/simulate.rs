@@ -120,7 +120,7 @@ pub async fn run_all(args: &Args) -> Result<Report> {
     if let Some(bugs) = &args.inject {
         return injected_bugs::run(args, bugs).await;
     }
-    let mut jobs = if args.kept { kept()? } else { Vec::new() };
+    let mut jobs = if args.kept { kept_seeds()? } else { Vec::new() };
     jobs.extend(args.jobs_of_seeds());
     if (args.trace.is_some() || args.history.is_some()) && jobs.len() != 1 {
         bail!("--trace and --history write down one seed: give --seeds N");
@@ -191,7 +191,7 @@ fn summary(args: &Args, reports: Vec<(Job, SeedReport)>, failed: Vec<Job>, took:
 }
 
 /// Returns the seeds that ever failed.
-fn kept() -> Result<Vec<Job>> {
+fn kept_seeds() -> Result<Vec<Job>> {
     let lines = KEPT.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
     lines.map(|line| kept_seed(line).with_context(|| format!("the kept seed '{line}'"))).collect()
 }
@@ -280,7 +280,7 @@ mod tests {
 
     #[test]
     fn every_kept_seed_can_be_read() {
-        let kept = kept().expect("seeds");
+        let kept = kept_seeds().expect("seeds");
         assert!(kept.iter().all(|job| job.minutes >= 4), "{kept:?}");
         assert_eq!(kept_seed("7 20 abc123 it lost one"), Some(Job { seed: 7, minutes: 20 }));
         assert_eq!(kept_seed("7 20"), None, "the reason is missing");

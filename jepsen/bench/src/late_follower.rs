@@ -2,9 +2,9 @@
 //!
 //! It is stopped before these schedules are created, so it needs the whole snapshot, as a new member does.
 
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use reveille_harness::Cluster;
 use reveille_harness::load::{self, CreateLoad};
 use reveille_harness::measure::{folder_size, in_ms, rounded, unix_us};
@@ -12,7 +12,7 @@ use reveille_sink::Sink;
 use serde_json::{Value, json};
 
 use crate::locks::LockWatch;
-use crate::{ARCHIVED_QUIET, POLL_EVERY, accepts, archived_pages, restart};
+use crate::{ARCHIVED_QUIET, accepts, archived_pages, restart};
 
 const CREATES: CreateLoad = CreateLoad { clients: 64, count: 0, batch: 1_000 };
 /// Rate of creates for which the schedules are due after the last create, and a time that is added.
@@ -40,9 +40,7 @@ pub struct LateFollower {
 impl LateFollower {
     /// Stops a follower. Then creates this many schedules of one recipient, and waits until they are sent and archived.
     pub async fn prepare(cluster: &mut Cluster, sink: &Sink, schedules: u64) -> Result<LateFollower> {
-        let leader = cluster.leader().await.context("no node leads")?;
-        let mut names = cluster.nodes().iter().map(|node| node.name.clone());
-        let name = names.find(|name| *name != leader).context("no node follows")?;
+        let name = cluster.follower().await?;
         cluster.node_mut(&name)?.kill()?;
         let locks = LockWatch::start(cluster);
         let due = SystemTime::now() + AHEAD + Duration::from_secs(schedules / CREATES_PER_SECOND);
@@ -51,11 +49,7 @@ impl LateFollower {
             load::create(cluster.admin(), CreateLoad { count: schedules, ..CREATES }, "schedules", body).await?;
         eprintln!("{name} is stopped; {schedules} schedules, created at {:.0} a second", created.rate());
         let wait = WAIT_AT_LEAST + Duration::from_secs(schedules / SLOWEST_PER_SECOND);
-        let until = Instant::now() + wait;
-        while sink.accepted_count() < schedules {
-            ensure!(Instant::now() < until, "not sent within {} s", wait.as_secs());
-            tokio::time::sleep(POLL_EVERY).await;
-        }
+        sink.wait_for(schedules, wait).await?;
         let pages = archived_pages(cluster, ARCHIVED_QUIET).await?;
         eprintln!("all are sent and archived, in {pages} pages");
         Ok(LateFollower { name, started: None, caught_up: None, locks })
@@ -81,10 +75,7 @@ impl LateFollower {
 
     /// Notes if the follower has caught up.
     pub async fn poll(&mut self, cluster: &Cluster) -> Result<()> {
-        let status = cluster.admin().status().await?;
-        let own = restart::applied_index(&status, &self.name);
-        let leaders = restart::applied_index(&status, &status.leader);
-        if own.zip(leaders).is_some_and(|(own, leaders)| own.saturating_add(CAUGHT_UP_LAG) >= leaders) {
+        if restart::lag(cluster, &self.name).await?.is_some_and(|lag| lag <= CAUGHT_UP_LAG) {
             self.caught_up = Some(SystemTime::now());
             eprintln!("{} has caught up", self.name);
         }

@@ -32,10 +32,8 @@ impl LostNode {
     /// # Errors
     /// Fails without a leader, a follower or a spare node.
     pub async fn lose(cluster: &mut Cluster) -> Result<LostNode> {
-        let leader = cluster.leader().await.context("no node leads")?;
-        let name = |node: &reveille_harness::node_process::NodeProcess| node.name.clone();
-        let lost = cluster.founders().iter().map(name).find(|name| *name != leader).context("no node follows")?;
-        let new = cluster.nodes().get(cluster.founders().len()).map(name).context("no spare node")?;
+        let lost = cluster.follower().await?;
+        let new = cluster.nodes().get(cluster.founders().len()).context("no spare node")?.name.clone();
         cluster.node_mut(&lost)?.kill()?;
         eprintln!("{lost} is lost; {new} replaces it");
         let step = Step::Removing(tokio::spawn(replacement::remove_lost(cluster.admin().clone(), lost)));

@@ -8,7 +8,7 @@ use chrono_tz::Tz;
 
 mod civil;
 
-pub use civil::{Civil, Gap, Named, Twice};
+pub use civil::{Civil, Fold, Gap, Named};
 
 /// Rule by which a schedule is due.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub enum Rule {
         /// The policy for times that do not exist.
         gap: Gap,
         /// The policy for times that exist twice.
-        twice: Twice,
+        fold: Fold,
     },
     /// Periodically.
     Every {
@@ -58,7 +58,7 @@ impl Rule {
     /// that does not exist.
     pub fn daily(zone: &str, hour: u32, minute: u32) -> Rule {
         let times = Civil { minute, hour: Some(hour), ..Civil::default() };
-        Rule::Civil { zone: zone.to_owned(), times, gap: Gap::After, twice: Twice::First }
+        Rule::Civil { zone: zone.to_owned(), times, gap: Gap::After, fold: Fold::First }
     }
 
     /// Returns all instants from `from_unix_ms` to `to_unix_ms`, both included, in order.
@@ -87,10 +87,10 @@ impl Rule {
     /// # Errors
     /// Fails if the rule has no instants.
     pub fn named(&self, from_unix_ms: i64, to_unix_ms: i64) -> Result<Vec<Named>, NoRule> {
-        let Rule::Civil { zone, times, gap, twice } = self else { return Ok(Vec::new()) };
+        let Rule::Civil { zone, times, gap, fold } = self else { return Ok(Vec::new()) };
         let tables = tables(zone)?;
         let (first, last) = (date(tables, from_unix_ms)?, date(tables, to_unix_ms)?);
-        let mut named = times.between(tables, first, last, (*gap, *twice));
+        let mut named = times.between(tables, first, last, (*gap, *fold));
         named.retain(|named| (from_unix_ms..=to_unix_ms).contains(&named.at_unix_ms));
         named.sort_unstable();
         Ok(named)

@@ -20,7 +20,7 @@ mod faults;
 mod fence;
 mod file;
 mod ledger;
-mod world;
+mod observations;
 
 pub use calls::{Answer, Call, Crossing, OPTED_OUT, ObjectKind, Operation, Target};
 pub use faults::{Fault, FaultKind, FaultStatus};
@@ -30,7 +30,7 @@ pub use ledger::{
     Claim, Explained, FinalState, Found, OpenClaim, Outcome, OutcomeKind, PassedOver, RecipientState, Resumption, Run,
     RunCause, StateHash,
 };
-pub use world::{
+pub use observations::{
     Answered, Audience, Bound, Content, Due, EpochStarted, GateReading, Handoff, Lifetime, LifetimeEnd, Limit, Outage,
     Overload,
 };

@@ -57,20 +57,18 @@ impl Cluster {
         let journals = workspace.journals().map_or_else(|| data.join("journals"), Path::to_owned);
         let names: Vec<String> = (1..=count + needs.spares).map(|number| format!("n{number}")).collect();
         let environment = Environment::new(needs, &workspace, &data, &names);
-        if let Some(backups) = environment.backups() {
+        if let Some(backups) = &environment.backups {
             std::fs::create_dir_all(backups).with_context(|| format!("cannot make {}", backups.display()))?;
         }
         let ports = environment.ports(&names)?;
-        let named = names.into_iter().zip(ports);
         let access = ClientAccess::by_context(data.join("client"));
-        let mut nodes: Vec<NodeProcess> = named
-            .map(|(name, ports)| {
-                let launch = environment.launch_options(&name, &access);
-                let mut node = NodeProcess::new(name, ports, (&binary, &data, &journals), launch);
-                node.former_release.clone_from(&former);
-                node
-            })
-            .collect();
+        let node = |(name, ports): (String, _)| {
+            let launch = environment.launch_options(&name, &access);
+            let mut node = NodeProcess::new(name, ports, (&binary, &data, &journals), launch);
+            node.former_release.clone_from(&former);
+            node
+        };
+        let mut nodes: Vec<NodeProcess> = names.into_iter().zip(ports).map(node).collect();
         let endpoints = nodes.iter().map(|node| node.admin.to_string()).collect();
         let admin = AdminClient::new(binary.clone(), endpoints, access.clone())?;
         let founders = usize::from(count);
@@ -99,7 +97,7 @@ impl Cluster {
     /// # Errors
     /// Fails if the backup cannot be restored, or the nodes do not become ready.
     pub async fn restore(&mut self) -> Result<()> {
-        let from = self.environment.backups().context("the nodes have no target for backups")?;
+        let from = self.environment.backups.as_deref().context("the nodes have no target for backups")?;
         form_of(&mut self.nodes, &self.admin, |first| first.restore(from)).await.context("--keep FOLDER keeps the logs")
     }
 
@@ -154,6 +152,16 @@ impl Cluster {
             found = found.max(http::epoch_led(&node.http).await.map(|epoch| (epoch, &node.name)));
         }
         found.map(|(_, name)| name.clone())
+    }
+
+    /// Returns the name of a follower among the nodes that formed the cluster.
+    ///
+    /// # Errors
+    /// Fails without a leader or a follower.
+    pub async fn follower(&self) -> Result<String> {
+        let leader = self.leader().await.context("no node leads")?;
+        let follower = self.founders().iter().map(|node| &node.name).find(|name| **name != leader);
+        follower.cloned().context("no node follows")
     }
 
     /// Returns the node of this name.

@@ -54,11 +54,9 @@ pub struct Environment {
     pub network: Result<HostNetwork, String>,
     /// Clocks. An error says why there are no clocks.
     pub clocks: Result<Clocks, String>,
-    snapshot_every: Option<u64>,
-    archive_after: Option<u64>,
-    /// Target of the backups of all nodes.
-    backups: Option<PathBuf>,
-    test_clock: bool,
+    /// The folder with the backups of all nodes. `None`: the nodes make none.
+    pub backups: Option<PathBuf>,
+    needs: Needs,
 }
 
 impl Environment {
@@ -69,16 +67,9 @@ impl Environment {
             network: part(needs.network, HostNetwork::missing(), network),
             volumes: part(needs.volumes, Volume::missing(), || volumes(data, names)),
             clocks: part(needs.clocks, None, || Clocks::new(workspace.data(), names)),
-            snapshot_every: needs.snapshot_every,
-            archive_after: needs.archive_after,
             backups: needs.backups.then(|| data.join("backups")),
-            test_clock: needs.test_clock,
+            needs,
         }
-    }
-
-    /// Returns the folder with the backups. `None`: the nodes make none.
-    pub fn backups(&self) -> Option<&Path> {
-        self.backups.as_deref()
     }
 
     /// Returns the addresses for these nodes.
@@ -106,7 +97,7 @@ impl Environment {
     /// Fails if the forwarding rule is refused.
     pub fn relay_address(&self, relay: SocketAddr) -> Result<SocketAddr> {
         match &self.network {
-            Ok(network) if self.test_clock => {
+            Ok(network) if self.needs.test_clock => {
                 network.forward_loopback(relay.port())?;
                 Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, relay.port())))
             }
@@ -134,9 +125,9 @@ impl Environment {
     /// Returns environment variables for the process of a node.
     fn variables(&self, name: &str) -> Vec<(&'static str, OsString)> {
         let mut all = self.clocks.as_ref().map(|clocks| clocks.environment(name)).unwrap_or_default();
-        all.extend(self.snapshot_every.map(|entries| (SNAPSHOT_EVERY, entries.to_string().into())));
+        all.extend(self.needs.snapshot_every.map(|entries| (SNAPSHOT_EVERY, entries.to_string().into())));
         all.extend(self.backups.iter().map(|folder| (BACKUP_TARGET, folder.into())));
-        all.extend(self.archive_after.map(|seconds| (ARCHIVE_AFTER, seconds.to_string().into())));
+        all.extend(self.needs.archive_after.map(|seconds| (ARCHIVE_AFTER, seconds.to_string().into())));
         all
     }
 }

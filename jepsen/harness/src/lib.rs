@@ -25,4 +25,4 @@ pub use cluster::{Cluster, StartArgs};
 pub use environment::{Environment, Needs};
 pub use report::Report;
 pub use reveille_node_client::node_process::{FORMER_LEVEL, LEVEL_VARIABLE, NEXT_LEVEL};
-pub use reveille_node_client::{AdminClient, CallResult, admin, http, node_process};
+pub use reveille_node_client::{AdminClient, CallResult, admin, http, node_process, wait};

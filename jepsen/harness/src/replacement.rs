@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use reveille_node_client::{AdminClient, CallResult};
+use reveille_node_client::{AdminClient, CallResult, wait};
 
 /// Maximum time until a lost node is removed, and until a new one votes. Other faults may leave no majority for long.
 const REPLACED_WITHIN: Duration = Duration::from_secs(240);
@@ -16,13 +16,10 @@ const ASK_AGAIN_AFTER: Duration = Duration::from_millis(300);
 pub async fn remove_lost(admin: AdminClient, lost: String) -> Result<String> {
     let until = Instant::now() + REPLACED_WITHIN;
     loop {
-        let removed = admin.remove_dead_member(&lost).await;
-        if removed.is_done() {
-            return admin.join_token().await;
-        }
-        let last = match removed {
+        let last = match admin.remove_dead_member(&lost).await {
+            CallResult::Done(()) => return admin.join_token().await,
             CallResult::Refused(why) => why,
-            CallResult::Done(()) | CallResult::Unknown => "no answer".to_owned(),
+            CallResult::Unknown => "no answer".to_owned(),
         };
         ensure!(Instant::now() < until, "it is not removed: {last}");
         tokio::time::sleep(ASK_AGAIN_AFTER).await;
@@ -31,12 +28,5 @@ pub async fn remove_lost(admin: AdminClient, lost: String) -> Result<String> {
 
 /// Waits until the new node votes, at most four minutes. Returns true if it does.
 pub async fn wait_for_vote(admin: AdminClient, new: String) -> bool {
-    let until = Instant::now() + REPLACED_WITHIN;
-    while Instant::now() < until {
-        if admin.votes(&new).await.is_ok_and(|votes| votes) {
-            return true;
-        }
-        tokio::time::sleep(ASK_AGAIN_AFTER).await;
-    }
-    false
+    wait::until(REPLACED_WITHIN, || async { admin.votes(&new).await.is_ok_and(|votes| votes) }).await
 }

@@ -100,35 +100,42 @@ pub struct TwoClusters {
     pub arrived_late: bool,
 }
 
+/// A step within one cluster, of one instant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Move {
+    /// The calendar opens or explains an instant that is due.
+    Fire,
+    /// A node claims a pending recipient.
+    Claim,
+    /// A claim gives a recipient back before its gate.
+    Release,
+    /// A claimed recipient passes its gate.
+    Pass,
+    /// The relay accepts an email.
+    Accept,
+    /// The cluster learns of the accept.
+    Settle,
+    /// The owner of a claim is lost.
+    Revoke,
+    /// The policy `resend` decides a doubt.
+    Policy,
+    /// An operator closes a doubt as assumed.
+    Assume,
+    /// An operator sends a recipient in doubt again.
+    Resend,
+    /// An operator settles a doubt by the relay's log.
+    ReadLog,
+    /// An operator opens an explained instant.
+    Backfill,
+}
+
 /// A step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Time passes.
     Tick,
-    /// The calendar opens or explains an instant that is due.
-    Fire(Side, usize),
-    /// A node claims a pending recipient.
-    Claim(Side, usize),
-    /// A claim gives a recipient back before its gate.
-    Release(Side, usize),
-    /// A claimed recipient passes its gate.
-    Pass(Side, usize),
-    /// The relay accepts an email.
-    Accept(Side, usize),
-    /// The cluster learns of the accept.
-    Settle(Side, usize),
-    /// The owner of a claim is lost.
-    Revoke(Side, usize),
-    /// The policy `resend` decides a doubt.
-    Policy(Side, usize),
-    /// An operator closes a doubt as assumed.
-    Assume(Side, usize),
-    /// An operator sends a recipient in doubt again.
-    Resend(Side, usize),
-    /// An operator settles a doubt by the relay's log.
-    ReadLog(Side, usize),
-    /// An operator opens an explained instant.
-    Backfill(Side, usize),
+    /// A step within a cluster, of an instant.
+    Within(Move, Side, usize),
     /// A backup is made.
     Backup,
     /// The backup is restored.
@@ -198,10 +205,9 @@ impl RestoreProtocol {
     }
 
     /// Applies a step within one cluster. Returns `None` if it is not possible.
-    fn within(&self, state: &mut TwoClusters, step: Step) -> Option<()> {
+    fn within(&self, state: &mut TwoClusters, step: Move, side: Side, instant: usize) -> Option<()> {
         use InstantState::{Assumed, Claimed, Explained, InDoubt as Doubt, Pending, Sent, Unopened};
         let (now, decisions) = (state.now, state.decisions.iter().sum::<u8>());
-        let (side, instant) = step.place()?;
         let attempts = state.decisions[instant];
         let was_accepted = state.accepts_of(instant) > 0;
         let under_way = state.under_way.iter().filter(|(_, of)| *of == instant).count();
@@ -214,36 +220,36 @@ impl RestoreProtocol {
         let may_resend = self.in_doubt == InDoubt::Resend && attempts == 0;
         let by_operator = decisions < self.decisions && !held;
         let to = match (step, known) {
-            (Step::Fire(..), Unopened) if instant <= now && !held => self.fire(ledger, instant),
-            (Step::Claim(..), Pending) if !held => Claimed,
-            (Step::Release(..), Claimed) if !passed => Pending,
-            (Step::Pass(..), Claimed) if !passed && has_room => Claimed,
-            (Step::Settle(..), Claimed | Doubt { .. }) => Sent,
-            (Step::Revoke(..), Claimed) => Doubt { older: false },
-            (Step::Policy(..), Doubt { older: false }) if !held && may_resend => Pending,
-            (Step::Policy(..), Doubt { older: true })
+            (Move::Fire, Unopened) if instant <= now && !held => self.fire(ledger, instant),
+            (Move::Claim, Pending) if !held => Claimed,
+            (Move::Release, Claimed) if !passed => Pending,
+            (Move::Pass, Claimed) if !passed && has_room => Claimed,
+            (Move::Settle, Claimed | Doubt { .. }) => Sent,
+            (Move::Revoke, Claimed) => Doubt { older: false },
+            (Move::Policy, Doubt { older: false }) if !held && may_resend => Pending,
+            (Move::Policy, Doubt { older: true })
                 if self.in_doubt == InDoubt::Resend && !self.rules.enforces(BrokenRule::PolicyDecidesOlder) =>
             {
                 Pending
             }
-            (Step::Assume(..), Doubt { .. }) => Assumed,
-            (Step::Resend(..), Doubt { .. }) | (Step::Backfill(..), Explained) if by_operator => Pending,
-            (Step::ReadLog(..), Doubt { .. }) if was_accepted => Sent,
+            (Move::Assume, Doubt { .. }) => Assumed,
+            (Move::Resend, Doubt { .. }) | (Move::Backfill, Explained) if by_operator => Pending,
+            (Move::ReadLog, Doubt { .. }) if was_accepted => Sent,
             _ => return None,
         };
         ledger.instants[instant] = to;
         let decides = match step {
-            Step::Policy(..) => known == Doubt { older: false },
-            Step::Resend(..) | Step::Backfill(..) => true,
+            Move::Policy => known == Doubt { older: false },
+            Move::Resend | Move::Backfill => true,
             _ => false,
         };
         state.decisions[instant] += u8::from(decides);
         match step {
-            Step::Pass(..) => {
+            Move::Pass => {
                 state.under_way.push((side, instant));
                 state.was_early |= side == Side::Restored && !is_accepted;
             }
-            Step::Settle(..) => take(&mut state.answers, (side, instant)).then_some(())?,
+            Move::Settle => take(&mut state.answers, (side, instant)).then_some(())?,
             _ => {}
         }
         Some(())
@@ -252,7 +258,7 @@ impl RestoreProtocol {
     fn happens(&self, state: &mut TwoClusters, step: Step) -> Option<()> {
         match step {
             Step::Tick => state.now = Some(state.now + 1).filter(|now| *now <= INSTANTS)?,
-            Step::Accept(side, instant) => {
+            Step::Within(Move::Accept, side, instant) => {
                 take(&mut state.under_way, (side, instant)).then_some(())?;
                 state.accepts.push((instant, side));
                 state.answers.push((side, instant));
@@ -273,29 +279,9 @@ impl RestoreProtocol {
                 let restored = state.restored.as_mut().filter(|known| is_over && known.accepted.is_none())?;
                 (restored.held, restored.accepted) = (false, Some((backup_at, now)));
             }
-            within => self.within(state, within)?,
+            Step::Within(step, side, instant) => self.within(state, step, side, instant)?,
         }
         Some(())
-    }
-}
-
-impl Step {
-    fn place(self) -> Option<(Side, usize)> {
-        match self {
-            Step::Fire(side, instant)
-            | Step::Claim(side, instant)
-            | Step::Release(side, instant)
-            | Step::Pass(side, instant)
-            | Step::Accept(side, instant)
-            | Step::Settle(side, instant)
-            | Step::Revoke(side, instant)
-            | Step::Policy(side, instant)
-            | Step::Assume(side, instant)
-            | Step::Resend(side, instant)
-            | Step::ReadLog(side, instant)
-            | Step::Backfill(side, instant) => Some((side, instant)),
-            Step::Tick | Step::Backup | Step::Restore | Step::End | Step::AcceptRestore => None,
-        }
     }
 }
 
@@ -321,24 +307,12 @@ impl Model for RestoreProtocol {
     }
 
     fn actions(&self, _: &TwoClusters, actions: &mut Vec<Step>) {
+        use Move::*;
         actions.extend([Step::Tick, Step::Backup, Step::Restore, Step::End, Step::AcceptRestore]);
-        let each: [fn(Side, usize) -> Step; 12] = [
-            Step::Fire,
-            Step::Claim,
-            Step::Release,
-            Step::Pass,
-            Step::Accept,
-            Step::Settle,
-            Step::Revoke,
-            Step::Policy,
-            Step::Assume,
-            Step::Resend,
-            Step::ReadLog,
-            Step::Backfill,
-        ];
+        let all = [Fire, Claim, Release, Pass, Accept, Settle, Revoke, Policy, Assume, Resend, ReadLog, Backfill];
         for side in [Side::Former, Side::Restored] {
             for instant in 0..INSTANTS {
-                actions.extend(each.iter().map(|step| step(side, instant)));
+                actions.extend(all.map(|of| Step::Within(of, side, instant)));
             }
         }
     }

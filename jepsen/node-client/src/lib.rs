@@ -6,6 +6,7 @@ pub mod admin;
 mod formation;
 pub mod http;
 pub mod node_process;
+pub mod wait;
 
 pub use access::ClientAccess;
 pub use admin::{AdminClient, CallResult};

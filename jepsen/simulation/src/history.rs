@@ -31,15 +31,8 @@ fn led_within_ms(heartbeat_ms: u64) -> u64 {
     (ROUNDS * 2 * heartbeat_ms * ELECTION.end).max(10_000)
 }
 
-/// A complete history in memory.
-pub struct CompleteHistory {
-    header: Header,
-    events: Vec<Event>,
-    ended: Ended,
-}
-
-/// Returns the history of these events.
-pub fn whole(options: &Options, plan: &SeedPlan, mut events: Vec<Event>, at_ns: u64) -> CompleteHistory {
+/// Writes the history of these events to the file of the options, and returns the index that the checker judges.
+pub fn index(options: &Options, plan: &SeedPlan, mut events: Vec<Event>, at_ns: u64) -> Result<History> {
     let phase = Phase { at_ns: FAULTS_AFTER.as_nanos() as u64, phase: PhaseName::Faults };
     events.push(Event::Phase(phase));
     let limited = Limited::of(options.seed);
@@ -68,24 +61,18 @@ pub fn whole(options: &Options, plan: &SeedPlan, mut events: Vec<Event>, at_ns: 
         asks: ASKS.into_iter().chain(limited.has_budget().then_some(18)).collect(),
         ..Header::default()
     };
-    CompleteHistory { header, events, ended: Ended { at_ns, missing: Vec::new() } }
-}
-
-/// Returns the index that the checker judges.
-pub fn index(history: CompleteHistory) -> History {
-    let mut index = History::new(history.header);
-    history.events.into_iter().for_each(|event| index.note(event));
-    index.note(Event::Ended(history.ended));
-    index.close()
-}
-
-/// Writes the history to a file.
-pub fn write(path: &Path, history: &CompleteHistory) -> Result<()> {
-    let file = File::create(path).with_context(|| format!("the history {}", path.display()))?;
-    let mut writer = Writer::begin(BufWriter::new(file), &history.header).context("the history")?;
-    for event in &history.events {
-        writer.event(event).context("the history")?;
+    let ended = Ended { at_ns, missing: Vec::new() };
+    if let Some(path) = &options.history {
+        write(path, &header, &events, &ended).with_context(|| format!("the history {}", path.display()))?;
     }
-    writer.end(&history.ended).context("the end of the history")?;
+    let mut index = History::new(header);
+    events.into_iter().chain([Event::Ended(ended)]).for_each(|event| index.note(event));
+    Ok(index.close())
+}
+
+fn write(path: &Path, header: &Header, events: &[Event], ended: &Ended) -> Result<()> {
+    let mut writer = Writer::begin(BufWriter::new(File::create(path)?), header)?;
+    events.iter().try_for_each(|event| writer.event(event))?;
+    writer.end(ended)?;
     Ok(())
 }

@@ -12,7 +12,7 @@
 //! The checker judges the run by a history in the same format that real processes leave (`recorder`). What is due comes
 //! from the checker's calendar, which shares no code with the product.
 //!
-//! Reading order: `world` (the two phases), `plan` (the workload), `clients`, `campaigns`, `messages` and `operators`
+//! Reading order: `simulation` (the two phases), `plan` (the workload), `clients`, `campaigns`, `messages` and `operators`
 //! (the callers), `faults` and `nemesis` (the faults), `network`, `disk`, `clock`, `relay` (the simulated parts),
 //! `node` (processes), `upgrade` (another release), `recorder`, `observer`, `final_records`, `history` (the history),
 //! `verdict`, `run`.
@@ -39,13 +39,13 @@ mod recorder;
 mod relay;
 mod run;
 mod schedule;
+mod simulation;
 #[cfg(feature = "injected-bugs")]
 mod stale_entry;
 mod trace;
 mod upgrade;
 mod verdict;
 mod vote_promises;
-mod world;
 
 pub use options::Options;
 pub use reveille_ledger::injected_bugs;

@@ -5,7 +5,7 @@
 //! Rate and warm-up are lifted when the faults end, so that everything can drain. The limit depends only on the number
 //! of the seed, so that it changes no random draw.
 
-use reveille_check::calendar::{Gap, Rule, Twice};
+use reveille_check::calendar::{Fold, Gap, Rule};
 use reveille_check::events::{Bound, Limit};
 use reveille_ledger::access::Access;
 use reveille_ledger::calendar::When;
@@ -103,7 +103,7 @@ impl Limited {
             when,
             rule,
             zone: scenario.zone,
-            changes: (Gap::After, Twice::First),
+            changes: (Gap::After, Fold::First),
             end: begins.plus_ms(minutes * 60_000 - LAST_MS),
             recipients: (0..recipients).map(|person| format!("p{person}@{LIMITED}.example")).collect(),
             in_doubt,

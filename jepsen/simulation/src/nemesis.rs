@@ -10,12 +10,12 @@ use crate::faults::{self, AimedFault, Fault, FaultTiming, NodeIndex, RelayBehavi
 use crate::node::{CrashKind, SimulatedNode};
 use crate::recorder::name;
 use crate::relay::SenderKill;
-use crate::world::World;
+use crate::simulation::Simulation;
 
 /// Maximum time for which a fault waits for an instant.
 const DUE_WITHIN: Duration = Duration::from_secs(60);
 
-impl World {
+impl Simulation {
     /// Installs a fault now, or schedules it.
     pub(crate) fn schedule_fault(&mut self, AimedFault { fault, timing }: AimedFault) -> Result<()> {
         let wait = match timing {
@@ -82,27 +82,29 @@ impl World {
                 if self.nodes[index].process().is_none() {
                     return Ok(());
                 }
-                self.count("freeze");
-                self.fault_lasts(stay, (FaultScope::Process(index), FaultKind::Pause), word, &[index]);
+                self.fault_lasts("freeze", stay, (FaultScope::Process(index), FaultKind::Pause), word, &[index]);
                 self.env.network.freeze(self.nodes[index].id);
             }
             Fault::Isolate(index, stay) => {
-                self.count("isolation");
                 let alone = self.nodes[target(index)].id;
-                self.fault_lasts(stay, (FaultScope::Network, FaultKind::Partition), word, &[target(index)]);
+                self.fault_lasts(
+                    "isolation",
+                    stay,
+                    (FaultScope::Network, FaultKind::Partition),
+                    word,
+                    &[target(index)],
+                );
                 for other in self.nodes.iter().map(|node| node.id).filter(|other| *other != alone) {
                     self.env.network.cut(alone, other);
                     self.env.network.cut(other, alone);
                 }
             }
             Fault::OneWay(from, to, stay) => {
-                self.count("one way cut");
-                self.fault_lasts(stay, (FaultScope::Network, FaultKind::Partition), word, &[from, to]);
+                self.fault_lasts("one way cut", stay, (FaultScope::Network, FaultKind::Partition), word, &[from, to]);
                 self.env.network.cut(self.nodes[from].id, self.nodes[to].id);
             }
             Fault::Disturb(lossy, slow_ms, stay) => {
-                self.count("disturbed network");
-                self.fault_lasts(stay, (FaultScope::Network, FaultKind::Link), word, &[0, 1, 2]);
+                self.fault_lasts("disturbed network", stay, (FaultScope::Network, FaultKind::Link), word, &[0, 1, 2]);
                 self.env.network.disturb(lossy, slow_ms);
             }
             Fault::Jump(index, by_ms, stay) => {
@@ -110,13 +112,11 @@ impl World {
                 if self.broken.keys().any(|scope| matches!(scope, FaultScope::Clock(other) if *other != index)) {
                     return Ok(());
                 }
-                self.count("clock jump");
-                self.fault_lasts(stay, (FaultScope::Clock(index), FaultKind::Clock), word, &[index]);
+                self.fault_lasts("clock jump", stay, (FaultScope::Clock(index), FaultKind::Clock), word, &[index]);
                 self.nodes[index].clock.jump(by_ms);
             }
             Fault::Drift(index, ppm, stay) => {
-                self.count("clock drift");
-                self.fault_lasts(stay, (FaultScope::Clock(index), FaultKind::Clock), word, &[index]);
+                self.fault_lasts("clock drift", stay, (FaultScope::Clock(index), FaultKind::Clock), word, &[index]);
                 self.nodes[index].clock.drift(ppm);
             }
             Fault::BootRate(index, ppm, stay) => {
@@ -124,21 +124,27 @@ impl World {
                 if ppm > 0 && std::mem::replace(&mut self.fast_boot_clock, true) {
                     return Ok(());
                 }
-                self.count("boot clock rate");
-                self.fault_lasts(stay, (FaultScope::Clock(index), FaultKind::Clock), word, &[index]);
+                self.fault_lasts("boot clock rate", stay, (FaultScope::Clock(index), FaultKind::Clock), word, &[index]);
                 self.nodes[index].clock.boot_rate(ppm);
             }
             Fault::Relay(behavior, stay) => {
-                self.count("relay");
-                self.fault_lasts(stay, (FaultScope::Relay, FaultKind::Relay), word, &[]);
+                self.fault_lasts("relay", stay, (FaultScope::Relay, FaultKind::Relay), word, &[]);
                 self.env.relay.set_behavior(behavior);
             }
         }
         Ok(())
     }
 
-    /// Records that a fault begins, and ends it after `stay`.
-    fn fault_lasts(&mut self, stay: Duration, of: (FaultScope, FaultKind), word: String, indices: &[NodeIndex]) {
+    /// Counts a fault and records that it begins, and ends it after `stay`.
+    fn fault_lasts(
+        &mut self,
+        what: &'static str,
+        stay: Duration,
+        of: (FaultScope, FaultKind),
+        word: String,
+        indices: &[NodeIndex],
+    ) {
+        self.count(what);
         self.fault_began(of, word, indices);
         self.after(stay, AgendaStep::EndFaults(of.0));
     }
@@ -193,20 +199,15 @@ impl World {
         // A node that is down can be lost too: the handoffs in its journal stay in doubt.
         let kills = past_gate.is_some() || kind == FaultKind::NodeLost;
         let term = node.context().and_then(|context| context.leadership());
+        let (text, nodes) = (format!("{kind:?} of n{}", node.id.0), vec![name(node.id)]);
         self.env.recorder.note(Event::Fault(FaultRecord {
-            kind,
-            name: format!("{kind:?} of n{}", node.id.0),
-            nodes: vec![name(node.id)],
-            from_ns: self.env.recorder.now_ns(),
-            until_ns: None,
             status: if kills { FaultStatus::Installed } else { FaultStatus::Skipped },
-            cannot: false,
             observed: kills.then_some(true),
-            word: String::new(),
             inside_data: past_gate.map(|past| past > 0),
             past_gate,
             journals_lost: kind == FaultKind::PowerCut,
             led_epoch: term.map(|term| term.epoch().0),
+            ..FaultRecord::installed(kind, text, nodes, self.env.recorder.now_ns())
         }));
     }
 

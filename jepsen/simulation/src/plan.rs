@@ -1,7 +1,7 @@
 //! The workload of a seed: its civil time, its schedules and their recipients.
 
 use chrono_tz::Tz;
-use reveille_check::calendar::{Civil, Gap, Rule, Twice};
+use reveille_check::calendar::{Civil, Fold, Gap, Rule};
 use reveille_ledger::calendar::{Weekdays, When};
 use reveille_ledger::ids::Time;
 use reveille_ledger::policy::{CatchUp, InDoubt, Overlap};
@@ -106,10 +106,10 @@ fn planned(
     let (hour, of_hour) = (civil.hour().unsigned_abs(), civil.minute().unsigned_abs());
     let changes = (
         *random.one_of(&[Gap::After, Gap::Shift, Gap::Skip]),
-        *random.one_of(&[Twice::First, Twice::Second, Twice::Both]),
+        *random.one_of(&[Fold::First, Fold::Second, Fold::Both]),
     );
     let local = Civil { minute: of_hour.into(), hour: Some(hour.into()), ..Civil::default() };
-    let civil_rule = |times| Rule::Civil { zone: zone.name().to_owned(), times, gap: changes.0, twice: changes.1 };
+    let civil_rule = |times| Rule::Civil { zone: zone.name().to_owned(), times, gap: changes.0, fold: changes.1 };
     let (when, rule) = match random.within(0..100) {
         0..30 => (When::Daily { hour, minute: of_hour, weekdays: Weekdays::EVERY_DAY }, civil_rule(local)),
         30..45 => {

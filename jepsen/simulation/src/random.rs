@@ -31,8 +31,8 @@ pub struct RandomStream(u64);
 
 impl RandomStream {
     /// Returns the stream of one purpose.
-    pub fn of(seed: u64, concern: Purpose) -> RandomStream {
-        let mut random = RandomStream(seed ^ (concern as u64).wrapping_mul(0xD1B5_4A32_D192_ED03));
+    pub fn of(seed: u64, purpose: Purpose) -> RandomStream {
+        let mut random = RandomStream(seed ^ (purpose as u64).wrapping_mul(0xD1B5_4A32_D192_ED03));
         // Makes the streams of consecutive seeds unrelated.
         random.next();
         random
@@ -68,8 +68,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn concerns_and_seeds_have_nothing_in_common() {
-        let first = |seed, concern| RandomStream::of(seed, concern).next();
+    fn purposes_and_seeds_have_nothing_in_common() {
+        let first = |seed, purpose| RandomStream::of(seed, purpose).next();
         assert_eq!(first(1, Purpose::Network), first(1, Purpose::Network));
         assert_ne!(first(1, Purpose::Network), first(1, Purpose::Disk));
         assert_ne!(first(1, Purpose::Network), first(2, Purpose::Network));

@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 use crate::options::Options;
 use crate::plan::SeedPlan;
 use crate::random::{Purpose, RandomStream};
+use crate::simulation::Simulation;
 use crate::trace::Trace;
 use crate::verdict::Verdict;
-use crate::world::World;
 
 /// The result of a seed. As JSON it is one line.
 #[derive(Debug, Serialize, Deserialize)]
@@ -58,7 +58,7 @@ pub fn run(options: Options, file: Option<Box<dyn Write + Send>>) -> Result<Seed
         .context("the runtime")?;
     let (report, flushed) = runtime.block_on(async move {
         let trace = Trace::new(file);
-        let mut verdict = World::run(options, trace.clone()).await.unwrap_or_else(|error| {
+        let mut verdict = Simulation::run(options, trace.clone()).await.unwrap_or_else(|error| {
             let violations = vec![format!("the run did not come to its end: {error:#}")];
             Verdict { violations, ..Verdict::default() }
         });

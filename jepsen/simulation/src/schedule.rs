@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use chrono_tz::Tz;
-use reveille_check::calendar::{Gap, Named, Rule, Twice};
+use reveille_check::calendar::{Fold, Gap, Named, Rule};
 use reveille_check::events as checked;
 use reveille_cluster::audience;
 use reveille_ledger::ScheduleTiming;
@@ -78,7 +78,7 @@ pub struct PlannedSchedule {
     /// Time zone of the timing.
     pub zone: Tz,
     /// Policies for local times that do not exist or exist twice.
-    pub changes: (Gap, Twice),
+    pub changes: (Gap, Fold),
     /// End of the schedule.
     pub end: Time,
     /// The recipients.
@@ -161,9 +161,9 @@ impl PlannedSchedule {
             Gap::Skip => DstGap::Skip,
         };
         let overlap = match overlap {
-            Twice::First => DstOverlap::First,
-            Twice::Second => DstOverlap::Second,
-            Twice::Both => DstOverlap::Both,
+            Fold::First => DstOverlap::First,
+            Fold::Second => DstOverlap::Second,
+            Fold::Both => DstOverlap::Both,
         };
         Policies {
             dst: calendar::DstPolicies { gap, overlap },

@@ -44,7 +44,7 @@ const STALE_ENTRY_EVERY: Duration = Duration::from_secs(15);
 const READ_WITHIN: Duration = Duration::from_secs(20);
 
 /// A run.
-pub struct World {
+pub struct Simulation {
     pub(crate) options: Options,
     pub(crate) plan: SeedPlan,
     pub(crate) limited: Limited,
@@ -74,16 +74,16 @@ pub(crate) struct RandomStreams {
     pub workload: RandomStream,
 }
 
-impl World {
+impl Simulation {
     /// Runs a seed to its end.
     pub async fn run(options: Options, trace: Trace) -> Result<Verdict> {
-        let (mut world, kills) = World::new(options, trace);
-        world.initialize_cluster().await?;
-        world.run_agenda(kills).await?;
-        world.judge().await
+        let (mut simulation, kills) = Simulation::new(options, trace);
+        simulation.initialize_cluster().await?;
+        simulation.run_agenda(kills).await?;
+        simulation.judge().await
     }
 
-    fn new(options: Options, trace: Trace) -> (World, mpsc::Receiver<SenderKill>) {
+    fn new(options: Options, trace: Trace) -> (Simulation, mpsc::Receiver<SenderKill>) {
         let stream = |purpose| RandomStream::of(options.seed, purpose);
         let mut workload = stream(Purpose::Workload);
         let limited = Limited::of(options.seed);
@@ -114,7 +114,7 @@ impl World {
             SimulatedNode::new(NodeId(number), NodeClock::new(plan.begins.plus_ms(error_ms), up), env.clone())
         });
         let contexts: NodeContexts = Arc::new(Mutex::new(vec![None, None, None]));
-        let world = World {
+        let simulation = Simulation {
             clients: Clients::new(Arc::clone(&contexts), &plan, trace.clone(), recorder.clone()),
             nodes: nodes.collect(),
             agenda: BTreeMap::new(),
@@ -133,7 +133,7 @@ impl World {
             limited,
             options,
         };
-        (world, kills)
+        (simulation, kills)
     }
 
     pub(crate) fn after(&mut self, delay: Duration, step: AgendaStep) {
@@ -348,11 +348,8 @@ impl World {
         messages.iter().for_each(|(key, addresses)| final_records::audience(recorder, key, addresses));
         final_records::runs(recorder, &self.plan, &ledger);
         final_records::objects(recorder, &ledger.hot);
-        let history = history::whole(&self.options, &self.plan, self.env.recorder.events(), recorder.now_ns());
-        if let Some(path) = &self.options.history {
-            history::write(path, &history)?;
-        }
-        let mut verdict = self.ledger_watch.judge(&history::index(history));
+        let history = history::index(&self.options, &self.plan, recorder.events(), recorder.now_ns())?;
+        let mut verdict = self.ledger_watch.judge(&history);
         verdict.faults = std::mem::take(&mut self.tally);
         for node in &mut self.nodes {
             node.crash(CrashKind::Kill)?;

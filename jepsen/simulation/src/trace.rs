@@ -107,9 +107,9 @@ mod tests {
 
     /// A file whose content the test can read.
     #[derive(Clone, Default)]
-    struct Page(Arc<Mutex<Vec<u8>>>);
+    struct SharedFile(Arc<Mutex<Vec<u8>>>);
 
-    impl Write for Page {
+    impl Write for SharedFile {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.0.lock().extend_from_slice(bytes);
             Ok(bytes.len())
@@ -122,12 +122,12 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn flush_writes_last_line_while_trace_is_shared() {
-        let page = Page::default();
-        let trace = Trace::new(Some(Box::new(BufWriter::new(page.clone()))));
+        let file = SharedFile::default();
+        let trace = Trace::new(Some(Box::new(BufWriter::new(file.clone()))));
         let held = trace.clone();
         trace.say("the end");
-        trace.flush().expect("a page takes everything");
-        assert!(String::from_utf8_lossy(&page.0.lock()).ends_with("the end\n"));
+        trace.flush().expect("memory takes everything");
+        assert!(String::from_utf8_lossy(&file.0.lock()).ends_with("the end\n"));
         assert_eq!(held.lines().len(), 1);
     }
 }

@@ -11,14 +11,14 @@ use tokio::time::Duration;
 use crate::agenda::{AgendaStep, upgrade_plan};
 use crate::faults::NodeIndex;
 use crate::node::{CrashKind, SimulatedNode};
-use crate::world::World;
+use crate::simulation::Simulation;
 
 /// Time for which a node is down while it gets another release.
 const ABSENCE: Duration = Duration::from_secs(1);
 /// Interval of the operator's tries to finish the upgrade.
 const AGAIN: Duration = Duration::from_secs(5);
 
-impl World {
+impl Simulation {
     /// Kills a running node and starts it with the other release. A node that is down will start with it.
     pub(crate) fn install(&mut self, index: NodeIndex, level: u32) -> Result<()> {
         self.trace().say(format_args!("n{} gets a release of level {level}", index + 1));

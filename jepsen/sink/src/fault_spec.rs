@@ -3,22 +3,10 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::faults::{Amount, FaultKind, FaultPlan, FaultRule, FaultStage};
+use serde::Deserialize as _;
+use serde::de::value::{Error as ValueError, StrDeserializer};
 
-/// Every stage with its name, in the order of a dialogue.
-const STAGES: [(FaultStage, &str); 11] = [
-    (FaultStage::Connect, "connect"),
-    (FaultStage::Banner, "banner"),
-    (FaultStage::Ehlo, "ehlo"),
-    (FaultStage::Mail, "mail"),
-    (FaultStage::Rcpt, "rcpt"),
-    (FaultStage::Data, "data"),
-    (FaultStage::Body, "body"),
-    (FaultStage::BeforeCommit, "before-commit"),
-    (FaultStage::AfterCommit, "after-commit"),
-    (FaultStage::Answer, "answer"),
-    (FaultStage::Between, "between"),
-];
+use crate::faults::{Amount, FaultKind, FaultPlan, FaultRule, FaultStage};
 
 /// Error of a fault plan: the wrong item between two commas.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -43,7 +31,7 @@ fn read_item(item: &str, plan: &mut FaultPlan) -> Option<()> {
         return Some(());
     }
     let (stage, rest) = item.split_once(':')?;
-    let (stage, _) = STAGES.into_iter().find(|(_, name)| *name == stage)?;
+    let stage = FaultStage::deserialize(StrDeserializer::<ValueError>::new(stage)).ok()?;
     let (kind, amount) = read_amount(rest)?;
     let kind = read_kind(kind).filter(|kind| stage.fits(kind))?;
     plan.rules.push(FaultRule { stage, kind, amount });

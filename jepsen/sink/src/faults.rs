@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use serde::Deserialize;
+
 /// Rules, and the seed of their random generators. The default injects no fault.
 ///
 /// # As text
@@ -43,7 +45,8 @@ pub struct FaultRule {
 }
 
 /// Stage of a dialogue at which a rule applies. `close`, `reset` and `stall` fit every stage.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum FaultStage {
     /// The connection was accepted; nothing is sent yet.
     Connect,

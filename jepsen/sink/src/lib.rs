@@ -32,7 +32,6 @@ mod wire;
 
 pub use accepted::Accepted;
 pub use connections::OpenDialogue;
-pub use dice::FaultTally;
 pub use fault_spec::FaultSpecError;
 pub use faults::{Amount, FaultKind, FaultPlan, FaultRule, FaultStage};
 pub use hold::{Held, Hold, HoldPoint, HoldRequest};

@@ -199,11 +199,11 @@ fn read_marks(head: &[u8], accept: &mut Accepted) {
     accept.repeated = IDENTITY.into_iter().filter(|name| count(name) > 1).map(str::to_owned).collect();
     for field in headers::fields(head) {
         if field.name.eq_ignore_ascii_case("Message-ID") {
-            accept.message_id.get_or_insert_with(|| kept(field.value()));
+            accept.message_id.get_or_insert_with(|| truncated(field.value()));
         } else if field.name.eq_ignore_ascii_case("X-Reveille-Fence") {
-            accept.fence.get_or_insert_with(|| kept(field.value()));
+            accept.fence.get_or_insert_with(|| truncated(field.value()));
         } else if is_ours(field.name) && accept.headers.len() < MAX_KEPT_HEADERS {
-            accept.headers.entry(field.name.to_ascii_lowercase()).or_insert_with(|| kept(field.value()));
+            accept.headers.entry(field.name.to_ascii_lowercase()).or_insert_with(|| truncated(field.value()));
         }
     }
 }
@@ -212,7 +212,7 @@ fn is_ours(name: &str) -> bool {
     name.get(..11).is_some_and(|start| start.eq_ignore_ascii_case("X-Reveille-"))
 }
 
-fn kept(mut value: String) -> String {
+fn truncated(mut value: String) -> String {
     value.truncate(value.floor_char_boundary(MAX_KEPT_VALUE));
     value
 }

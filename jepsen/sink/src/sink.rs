@@ -13,7 +13,7 @@ use tokio_util::task::TaskTracker;
 use crate::accepted::Accepted;
 use crate::connections::OpenDialogue;
 use crate::dialogue;
-use crate::dice::{Dice, FaultTally};
+use crate::dice::Dice;
 use crate::faults::FaultPlan;
 use crate::hold::{Hold, HoldBoard, HoldRequest};
 use crate::kept_accepts::{Emails, Keep, KeptAccepts, StillWaiting};
@@ -158,9 +158,10 @@ impl Handle {
         self.inner.dice.set(plan);
     }
 
-    /// Returns the number of times that each rule of the current plan was applied, in the order of the plan.
-    pub fn fault_tally(&self) -> Vec<FaultTally> {
-        self.inner.dice.tally()
+    /// Returns the number of times that each rule of the current plan was applied, in the order of the plan. A judge
+    /// records it as the observed effect.
+    pub fn fault_tally(&self) -> Vec<u64> {
+        self.inner.dice.injected()
     }
 }
 

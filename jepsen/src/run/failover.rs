@@ -15,7 +15,7 @@ use serde_json::json;
 use super::faults::{FaultAction, FaultTarget, PlannedFault};
 use super::header::{asks, plain_header};
 use super::scenario::{HarnessErrors, Scenario};
-use super::workload::Workload;
+use super::workload::{self, Workload};
 use super::{LEAD, LEAD_A_SCHEDULE, TO_READ, WHOLE};
 
 /// Time from one kill to the next. The killed node is ready again long before.
@@ -62,8 +62,9 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     };
     let (scenario, sink) = Scenario::open(&cluster, &header, None, true).await?;
     let first = SystemTime::now() + LEAD + LEAD_A_SCHEDULE * schedules;
-    let workload = Workload::new(schedules, schedules, first, phase, InDoubt::Hold);
-    workload.create(cluster.admin(), &scenario.recorder).await?;
+    let items = workload::spread(schedules, schedules, first, phase);
+    let workload = Workload::new(items, InDoubt::Hold, &scenario.recorder);
+    workload.create(cluster.admin()).await?;
     let mut nemesis = scenario.nemesis(cluster, sink, workload, 0);
     sleep_until(first).await;
 

@@ -10,10 +10,11 @@ use reveille_check::time::LEASE_MS;
 use reveille_harness::Cluster;
 use reveille_harness::measure::unix_us;
 
+use super::SESSIONS;
 use super::faults::{Family, FaultAction, PlannedFault};
 use super::options::{Args, Due, command};
+use super::scenario::commit;
 use super::workload::{WorkloadLimits, sessions};
-use super::{SESSIONS, report};
 
 /// Number of families that all act within a fault phase of [`TURNS_SECONDS`].
 const FEW_FAMILIES: usize = 5;
@@ -102,7 +103,7 @@ pub(super) fn plain_header(seed: u64, command: String, in_doubt: InDoubt, cluste
         format: FORMAT,
         seed,
         command,
-        commit: report::commit(),
+        commit: commit(),
         began_unix_ms: unix_us(SystemTime::now()) / 1_000,
         nodes: cluster.nodes().iter().map(|node| node.name.clone()).collect(),
         voters: Some(cluster.founders().len() as u32),

@@ -6,8 +6,8 @@
 //! and the run is judged only by its history (`reveille_check`).
 //!
 //! Reading order: `options` and `header` (the request), `workload` (the due emails), `faults`, `clients` (operators and
-//! readers), `processes` (the nodes), `observe` (the record), `scenario` (from the first observer to the judgement),
-//! `report` (the last line). `failover` and `crash_points` are commands of their own.
+//! readers), `processes` (the nodes), `observe` (the record), `scenario` (from the first observer to the last line).
+//! `failover` and `crash_points` are commands of their own.
 
 mod clients;
 pub mod crash_points;
@@ -17,7 +17,6 @@ mod header;
 mod observe;
 mod options;
 mod processes;
-mod report;
 pub mod restore;
 mod scenario;
 mod version;
@@ -36,8 +35,8 @@ use self::clients::{backfills, edits, readers};
 use self::faults::{Family, kills_per_minute};
 pub use self::options::Args;
 use self::options::Due;
-pub use self::report::{append, commit};
-use self::scenario::{HarnessErrors, Scenario};
+use self::scenario::{HarnessErrors, Scenario, now};
+pub use self::scenario::{append, commit};
 use self::version::Version;
 use self::workload::daily::{self, ClockDriver};
 use self::workload::{Workload, WorkloadLimits};
@@ -94,19 +93,18 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     let (schedules, recipients) = args.sizes();
     let first = SystemTime::now() + LEAD + LEAD_A_SCHEDULE * schedules;
     limits.set(&admin, &recorder, sink.address()).await?;
-    let workload = match args.workload {
-        Due::Once => {
-            let workload = Workload::new(schedules, recipients, first, phase, policy);
-            workload.with_campaign(args.campaign_size(), seed, first, phase)
-        }
-        Due::Daily => Workload::of(daily::schedules(seed, phase, recipients, jiff::Timestamp::now())?, policy),
+    let mut items = match args.workload {
+        Due::Once => workload::spread(schedules, recipients, first, phase),
+        Due::Daily => daily::schedules(seed, phase, recipients, jiff::Timestamp::now())?,
     };
+    items.extend(workload::campaign(args.campaign_size(), seed, first, phase));
     let has_operators = families.contains(&Family::Operator);
     if has_operators {
-        backfills::items(first, phase).into_iter().for_each(|item| workload.add(item));
+        items.extend(backfills::items(first, phase));
     }
-    limits.items(first, phase).into_iter().for_each(|item| workload.add(item));
-    workload.create(&admin, &recorder).await?;
+    items.extend(limits.items(first, phase));
+    let workload = Workload::new(items, policy, &recorder);
+    workload.create(&admin).await?;
     scenario.limits = limits;
     let mut nemesis = scenario.nemesis(cluster, sink, workload.clone(), seed);
     if has_operators {
@@ -144,7 +142,7 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
         "kills_per_minute": families.contains(&Family::Kill).then(density),
         "fault_seconds": args.seconds,
         "seconds": began.elapsed().as_secs(),
-        "at": report::now(),
+        "at": now(),
     });
     result.report(particulars, args.append.as_deref())
 }

@@ -1,7 +1,7 @@
 //! The processes of the cluster under test. Only this file kills, stops and starts processes, so that the history has
 //! every lifetime of every node.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use reveille_harness::{Cluster, http};
 use reveille_sink::Sink;
 use rustix::process::Signal;
 
-use super::observe::{Lifetimes, Recorder};
+use super::observe::Recorder;
 
 /// Maximum time until a node that is asked to stop has ended.
 const STOPS_WITHIN: Duration = Duration::from_secs(8);
@@ -53,20 +53,37 @@ pub struct Processes {
     /// Nodes that ended unexpectedly, with the end of their logs.
     pub unexpected_ends: Vec<String>,
     watch: Arc<LeaderWatch>,
-    /// Start of the current or last process of each node.
-    began: BTreeMap<String, u64>,
-    over: Lifetimes,
-    states: BTreeMap<String, ProcessState>,
+    over: Vec<Lifetime>,
+    nodes: BTreeMap<String, ProcessRecord>,
     /// Nodes of the cluster: neither lost nor spare ones.
     members: Vec<String>,
-    lost: BTreeSet<String>,
-    /// Nodes that may end by themselves, with the time until which they may.
-    excused: BTreeMap<String, Instant>,
-    full_disks: BTreeSet<String>,
-    /// Nodes that were asked to stop.
-    stopping: BTreeSet<String>,
     /// Processes that ended by themselves and were not taken yet.
     ended: Vec<EndedProcess>,
+}
+
+/// The current or last process of a node.
+struct ProcessRecord {
+    began_ns: u64,
+    state: ProcessState,
+    /// True if the node never starts again.
+    is_lost: bool,
+    /// Time until which the process may end by itself.
+    excused: Option<Instant>,
+    has_full_disk: bool,
+    was_asked_to_stop: bool,
+}
+
+impl ProcessRecord {
+    fn new(state: ProcessState) -> ProcessRecord {
+        ProcessRecord {
+            began_ns: 0,
+            state,
+            is_lost: false,
+            excused: None,
+            has_full_disk: false,
+            was_asked_to_stop: false,
+        }
+    }
 }
 
 /// The result of asking a node to stop.
@@ -81,23 +98,10 @@ pub enum Stopped {
 impl Processes {
     /// Takes a cluster whose nodes all run.
     pub fn new(cluster: Cluster, sink: Sink, recorder: Recorder, watch: Arc<LeaderWatch>) -> Processes {
-        let names = || cluster.founders().iter().map(|node| node.name.clone());
-        Processes {
-            members: names().collect(),
-            lost: BTreeSet::new(),
-            began: names().map(|name| (name, 0)).collect(),
-            states: names().map(|name| (name, ProcessState::Runs)).collect(),
-            cluster,
-            sink,
-            recorder,
-            unexpected_ends: Vec::new(),
-            watch,
-            over: Lifetimes::default(),
-            excused: BTreeMap::new(),
-            full_disks: BTreeSet::new(),
-            stopping: BTreeSet::new(),
-            ended: Vec::new(),
-        }
+        let members: Vec<String> = cluster.founders().iter().map(|node| node.name.clone()).collect();
+        let nodes = members.iter().map(|name| (name.clone(), ProcessRecord::new(ProcessState::Runs))).collect();
+        let (unexpected_ends, over, ended) = (Vec::new(), Vec::new(), Vec::new());
+        Processes { cluster, sink, recorder, unexpected_ends, watch, over, nodes, members, ended }
     }
 
     /// Returns the names of the nodes of the cluster, in order.
@@ -107,15 +111,14 @@ impl Processes {
 
     /// Returns a node that has never run.
     pub fn spare(&self) -> Option<String> {
-        let is_spare = |name: &&String| !self.members.contains(name) && !self.lost.contains(*name);
-        self.cluster.nodes().iter().map(|node| &node.name).find(is_spare).cloned()
+        self.cluster.nodes().iter().map(|node| &node.name).find(|name| !self.nodes.contains_key(*name)).cloned()
     }
 
     /// Kills a node, which never starts again. Fails as [`Processes::kill`].
     pub fn lose(&mut self, name: &str) -> Result<()> {
         self.kill(name)?;
         self.members.retain(|member| member != name);
-        self.lost.insert(name.to_owned());
+        self.process(name).is_lost = true;
         Ok(())
     }
 
@@ -133,7 +136,7 @@ impl Processes {
 
     /// Returns the state of the node's process.
     pub fn state(&self, name: &str) -> ProcessState {
-        self.states.get(name).copied().unwrap_or(ProcessState::Down)
+        self.nodes.get(name).map_or(ProcessState::Down, |node| node.state)
     }
 
     /// Returns the nodes whose process runs.
@@ -152,29 +155,18 @@ impl Processes {
         Some((latest.node, latest.epoch)).filter(|(node, _)| self.state(node) == ProcessState::Runs)
     }
 
-    /// Returns true if a node leads.
-    pub fn is_led(&self) -> bool {
-        self.leads_now().is_some()
-    }
-
     /// Returns the number of emails of a node whose final dot the sink has read and not answered.
     pub fn past_gate(&self, name: &str) -> u64 {
-        let open = self.sink.connections().into_iter();
-        let waiting = open.filter(|dialogue| !dialogue.unanswered.is_empty() && dialogue.ehlo == name);
-        waiting.map(|dialogue| dialogue.unanswered.len() as u64).sum()
+        let own = self.sink.connections().into_iter().filter(|dialogue| dialogue.ehlo == name);
+        own.map(|dialogue| dialogue.unanswered.len() as u64).sum()
     }
 
-    /// Returns the nodes with a dialogue at the sink. Nodes with a handoff past the gate come first.
+    /// Returns the node of each dialogue at the sink. Nodes with a handoff past the gate come first.
     pub fn senders(&self) -> Vec<String> {
         let mut open = self.sink.connections();
         open.sort_by_key(|dialogue| dialogue.unanswered.is_empty());
-        let mut names: Vec<String> = Vec::new();
-        for dialogue in open {
-            if self.state(&dialogue.ehlo) == ProcessState::Runs && !names.contains(&dialogue.ehlo) {
-                names.push(dialogue.ehlo);
-            }
-        }
-        names
+        let names = open.into_iter().map(|dialogue| dialogue.ehlo);
+        names.filter(|name| self.state(name) == ProcessState::Runs).collect()
     }
 
     /// Kills the node (`kill -9`). Fails if the node had ended by itself.
@@ -207,35 +199,34 @@ impl Processes {
 
     /// Allows the node to end by itself within `length`, but not after its next start.
     pub fn excuse(&mut self, name: &str, length: Duration) {
-        self.excused.insert(name.to_owned(), Instant::now() + length);
+        self.process(name).excused = Some(Instant::now() + length);
     }
 
     /// Allows the node to end by itself from now on, even after each start, because it starts on a full disk.
     pub fn disk_is_full(&mut self, name: &str) {
-        self.full_disks.insert(name.to_owned());
+        self.process(name).has_full_disk = true;
     }
 
     /// Records that the disk has room again. A process that met the full disk may end within `length`.
     pub fn disk_has_room(&mut self, name: &str, length: Duration) {
-        self.full_disks.remove(name);
+        self.process(name).has_full_disk = false;
         self.excuse(name, length);
     }
 
-    /// Starts the node without crash points, unless it runs.
+    /// Starts the node without crash points, unless it runs or is lost.
     pub fn start(&mut self, name: &str) -> Result<()> {
         self.start_with_crash_points(name, None)
     }
 
     /// Starts the node with crash points, in the syntax of FAILPOINTS, unless it runs or is lost.
     pub fn start_with_crash_points(&mut self, name: &str, points: Option<&str>) -> Result<()> {
-        if self.state(name) == ProcessState::Down && !self.lost.contains(name) {
-            self.excused.remove(name);
-            self.stopping.remove(name);
+        if self.state(name) == ProcessState::Down && !self.process(name).is_lost {
             let node = self.cluster.node_mut(name)?;
             node.crash_points = points.map(str::to_owned);
             node.start()?;
-            self.began.insert(name.to_owned(), self.recorder.now_ns());
-            self.states.insert(name.to_owned(), ProcessState::Runs);
+            let began_ns = self.recorder.now_ns();
+            let has_full_disk = self.process(name).has_full_disk;
+            *self.process(name) = ProcessRecord { began_ns, has_full_disk, ..ProcessRecord::new(ProcessState::Runs) };
         }
         Ok(())
     }
@@ -243,7 +234,7 @@ impl Processes {
     /// Stops the process (SIGSTOP).
     pub fn pause(&mut self, name: &str) -> Result<()> {
         self.cluster.node_mut(name)?.signal(Signal::STOP)?;
-        self.states.insert(name.to_owned(), ProcessState::Paused);
+        self.process(name).state = ProcessState::Paused;
         Ok(())
     }
 
@@ -251,7 +242,7 @@ impl Processes {
     pub fn resume(&mut self, name: &str) -> Result<()> {
         if self.state(name) == ProcessState::Paused {
             self.cluster.node_mut(name)?.signal(Signal::CONT)?;
-            self.states.insert(name.to_owned(), ProcessState::Runs);
+            self.process(name).state = ProcessState::Runs;
         }
         Ok(())
     }
@@ -259,7 +250,7 @@ impl Processes {
     /// Sends SIGTERM without waiting. [`Processes::take_ends`] reports the end. The signal is sent only once, because a
     /// second signal ends the node at once.
     pub fn ask_to_stop(&mut self, name: &str) -> Result<()> {
-        if self.stopping.insert(name.to_owned()) {
+        if !std::mem::replace(&mut self.process(name).was_asked_to_stop, true) {
             self.cluster.node_mut(name)?.signal(Signal::TERM)?;
         }
         Ok(())
@@ -282,7 +273,8 @@ impl Processes {
             let (incarnation, log) = (node.incarnation(), node.log_end());
             let led_epoch = self.leader().filter(|(leader, _)| *leader == name).map(|(_, epoch)| epoch);
             self.cluster.node_mut(&name)?.kill()?;
-            let end = if self.stopping.remove(&name) { end_after_stop(status) } else { LifetimeEnd::ByItself };
+            let was_asked = std::mem::take(&mut self.process(&name).was_asked_to_stop);
+            let end = if was_asked { end_after_stop(status) } else { LifetimeEnd::ByItself };
             self.record_end(&name, incarnation, end);
             let crash_point = crash_point_of(&log).filter(|_| !status.success()).map(str::to_owned);
             if crash_point.is_none() && end == LifetimeEnd::ByItself {
@@ -295,7 +287,8 @@ impl Processes {
 
     fn note_unexpected_end(&mut self, name: &str, status: ExitStatus, log: &str) {
         let log = log.get(log.len().saturating_sub(LOG_BYTES)..).unwrap_or(log);
-        if self.full_disks.contains(name) || self.excused.get(name).is_some_and(|until| Instant::now() < *until) {
+        let process = self.process(name);
+        if process.has_full_disk || process.excused.is_some_and(|until| Instant::now() < until) {
             eprintln!("  {name} ended by itself ({status}), as expected");
         } else {
             eprintln!("  {name} ended by itself ({status}):\n{log}");
@@ -304,23 +297,17 @@ impl Processes {
     }
 
     fn record_end(&mut self, name: &str, incarnation: Option<u64>, end: LifetimeEnd) {
-        self.states.insert(name.to_owned(), ProcessState::Down);
-        let lifetime = Lifetime {
-            node: name.to_owned(),
-            incarnation,
-            started_ns: self.began.get(name).copied().unwrap_or(0),
-            ended_ns: Some(self.recorder.now_ns()),
-            end: Some(end),
-        };
+        let process = self.process(name);
+        process.state = ProcessState::Down;
+        let (node, started_ns, ended_ns) = (name.to_owned(), process.began_ns, Some(self.recorder.now_ns()));
+        let lifetime = Lifetime { node, incarnation, started_ns, ended_ns, end: Some(end) };
         self.recorder.event(&Event::Lifetime(lifetime.clone()));
-        self.over.add(lifetime);
+        self.over.push(lifetime);
     }
 
     /// Returns all lifetimes so far, including those of running processes.
-    pub fn lifetimes(&self) -> Lifetimes {
-        let mut lifetimes = self.over.clone();
-        self.alive().for_each(|lifetime| lifetimes.add(lifetime));
-        lifetimes
+    pub fn lifetimes(&self) -> Vec<Lifetime> {
+        self.over.iter().cloned().chain(self.alive()).collect()
     }
 
     /// Records the lifetimes of running processes.
@@ -329,30 +316,27 @@ impl Processes {
     }
 
     fn alive(&self) -> impl Iterator<Item = Lifetime> + '_ {
-        let nodes = self.cluster.nodes().iter().filter(|node| self.state(&node.name) != ProcessState::Down);
-        nodes.map(|node| Lifetime {
-            node: node.name.clone(),
-            incarnation: node.incarnation(),
-            started_ns: self.began.get(&node.name).copied().unwrap_or(0),
-            ended_ns: None,
-            end: None,
+        self.cluster.nodes().iter().filter_map(|node| {
+            let process = self.nodes.get(&node.name).filter(|process| process.state != ProcessState::Down)?;
+            let (name, incarnation, started_ns) = (node.name.clone(), node.incarnation(), process.began_ns);
+            Some(Lifetime { node: name, incarnation, started_ns, ended_ns: None, end: None })
         })
+    }
+
+    fn process(&mut self, name: &str) -> &mut ProcessRecord {
+        self.nodes.entry(name.to_owned()).or_insert_with(|| ProcessRecord::new(ProcessState::Down))
     }
 
     /// Returns true if the process of the node answers.
     pub async fn is_alive(&self, name: &str) -> bool {
-        match self.cluster.node(name) {
-            Ok(node) => http::is_alive(&node.http).await,
-            Err(_) => false,
-        }
+        let Ok(node) = self.cluster.node(name) else { return false };
+        http::is_alive(&node.http).await
     }
 
     /// Returns true if the node follows or leads.
     pub async fn is_ready(&self, name: &str) -> bool {
-        match self.cluster.node(name) {
-            Ok(node) => http::is_ready(&node.http).await,
-            Err(_) => false,
-        }
+        let Ok(node) = self.cluster.node(name) else { return false };
+        http::is_ready(&node.http).await
     }
 }
 

@@ -15,7 +15,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use reveille_harness::load::{self, CreateLoad};
 use reveille_harness::measure::{sleep_until, unix_us};
-use reveille_harness::{AdminClient, CallResult, Cluster, Needs, Report, StartArgs};
+use reveille_harness::{AdminClient, CallResult, Cluster, Needs, Report, StartArgs, wait};
 use reveille_proto::admin::v1::Resolution;
 use reveille_sink::{Sink, SinkOptions};
 use serde_json::json;
@@ -37,7 +37,6 @@ const HELD_FOR: Duration = Duration::from_secs(5);
 const DOWN_FOR: Duration = Duration::from_secs(1);
 /// Maximum time from the last instant until nothing is left to send.
 const DRAINED_WITHIN: Duration = Duration::from_secs(60);
-const POLL_EVERY: Duration = Duration::from_millis(250);
 
 /// Options of `restore`.
 #[derive(Clone, Debug, clap::Args)]
@@ -119,7 +118,7 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     admin.accept_restore().await?;
     let resent = decide(&admin, doubts).await?;
     sleep_until(first + 2 * phase).await;
-    let drained = drain(&admin).await?;
+    let drained = wait::until(DRAINED_WITHIN, || is_drained(&admin)).await;
 
     let steps = Steps { backed_up_us, lost_us, accepted_us };
     let recipients = dues.iter().flat_map(|due| {
@@ -187,18 +186,11 @@ async fn decide(admin: &AdminClient, doubts: BTreeMap<String, BTreeSet<String>>)
     Ok(resent)
 }
 
-/// Waits until nothing is left to send. Returns false if something is.
-async fn drain(admin: &AdminClient) -> Result<bool> {
-    let until = Instant::now() + DRAINED_WITHIN;
-    while Instant::now() < until {
-        let runs = admin.runs().await?;
-        let counts = runs.iter().filter_map(|run| run.counts.as_ref());
-        if counts.map(|counts| counts.pending + counts.claimed + counts.in_doubt).sum::<u32>() == 0 {
-            return Ok(true);
-        }
-        tokio::time::sleep(POLL_EVERY).await;
-    }
-    Ok(false)
+/// Returns true if nothing is left to send.
+async fn is_drained(admin: &AdminClient) -> bool {
+    let Ok(runs) = admin.runs().await else { return false };
+    let counts = runs.iter().filter_map(|run| run.counts.as_ref());
+    counts.map(|counts| counts.pending + counts.claimed + counts.in_doubt).sum::<u32>() == 0
 }
 
 /// Returns the times at which the mailbox accepted an email, by recipient.

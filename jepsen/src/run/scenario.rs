@@ -1,22 +1,26 @@
 //! A fault run from its first observer to its judgement. Every command that breaks a cluster does its work between
 //! [`Scenario::open`] and [`Scenario::close`].
 
+use std::fs::OpenOptions;
+use std::io::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use reveille_check::Judgement;
 use reveille_check::events::{Event, Header, Phase, PhaseName};
-use reveille_harness::Cluster;
 use reveille_harness::leader_watch::LeaderWatch;
+use reveille_harness::{Cluster, Report};
 use reveille_sink::{Sink, SinkOptions};
+use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::clients::{Coordination, Operator};
 use super::faults::Nemesis;
-use super::observe::{GateReader, LedgerTimeline, Recorder, drain, final_state, handoffs, outages};
+use super::observe::{GateReader, LedgerRecorder, Recorder, dot_watcher, drain, final_state, record_leaders};
 use super::processes::Processes;
 use super::workload::{Workload, WorkloadLimits};
 use super::{PACE, SESSIONS};
@@ -63,6 +67,29 @@ impl ScenarioResult {
     pub fn is_valid(&self) -> bool {
         self.judgement.valid && self.drained && self.unexpected_ends.is_empty() && self.errors.0.is_empty()
     }
+
+    /// Returns a report with the judgement, the figures of all runs and the particulars of this run. Also appends it to
+    /// a file if one is given.
+    pub fn report(&self, particulars: Value, append_to: Option<&Path>) -> Result<Report> {
+        let common = json!({
+            "drained": self.drained,
+            // Nodes that ended unexpectedly, with the end of their logs.
+            "ended_by_themselves": self.unexpected_ends,
+            "errors": self.errors.0,
+            "valid": self.is_valid(),
+        });
+        let mut line = serde_json::to_value(&self.judgement)?;
+        for part in [particulars, common] {
+            if let (Value::Object(line), Value::Object(part)) = (&mut line, part) {
+                line.extend(part);
+            }
+        }
+        let report = Report::new(&line, self.is_valid())?;
+        if let Some(file) = append_to {
+            append(file, &report.line)?;
+        }
+        Ok(report)
+    }
 }
 
 /// Errors of the harness itself. They are reported, and the run is judged anyway.
@@ -93,7 +120,7 @@ impl Scenario {
         let sink = Sink::start(SinkOptions {
             listen: SocketAddr::from((cluster.environment.harness_address(), 0)),
             faults: PACE.parse().context("the pace of the sink")?,
-            dots: Some(handoffs::watcher(recorder.clone())),
+            dots: Some(dot_watcher(recorder.clone())),
             keep_records: EMAILS,
             keep_bodies: 0,
             excerpt_bytes: CONTENT_BYTES,
@@ -142,7 +169,7 @@ impl Scenario {
         let (mut operator, recorder) = (nemesis.operator.clone(), self.recorder.clone());
         errors.note(self.limits.lift(&operator.admin, &recorder).await);
         operator.release_all(ends - to_read).await;
-        operator.workload.settle(&operator.admin, &recorder).await;
+        operator.workload.settle(&operator.admin).await;
         self.phase(PhaseName::Healed);
         let drained = drain::drain(&mut operator, ends - to_read, || nemesis.restart_ended()).await;
         let drained = errors.note(drained).unwrap_or(false);
@@ -152,17 +179,17 @@ impl Scenario {
         eprintln!("reading the final state of {} recipients", workload.recipients());
         let processes = &nemesis.processes;
         let lifetimes = processes.lifetimes();
-        let clock = LedgerTimeline::new(self.ledger_time);
-        let read = final_state::read(admin, workload, &recorder, &clock, ends - TO_JUDGE).await;
+        let ledger = LedgerRecorder::new(recorder.clone(), self.ledger_time);
+        let read = final_state::read(admin, workload, &ledger, ends - TO_JUDGE).await;
         let mut missing = errors.note(read).unwrap_or_else(|| vec!["the final state".to_owned()]);
         // Accepts are recorded before gate readings, because an email passes its gate before it is accepted.
         processes.sink.stop().await;
         if !self.gates.record(&processes.cluster, &processes.names(), &recorder, &lifetimes).await {
             missing.push("the gate counter of a running process".to_owned());
         }
-        outages::record(&self.watch, &recorder);
-        workload.record(&recorder);
-        workload.record_overload(&recorder, &processes.sink);
+        record_leaders(&self.watch, &recorder);
+        workload.record();
+        workload.record_overload(&processes.sink);
         processes.record_alive();
         if !workload.is_known() {
             missing.push("what was due".to_owned());
@@ -174,4 +201,25 @@ impl Scenario {
         let unexpected_ends = std::mem::take(&mut nemesis.processes.unexpected_ends);
         Ok(ScenarioResult { judgement: check::judge(&self.history)?, drained, unexpected_ends, errors })
     }
+}
+
+/// Returns the commit of the working tree, marked if it has changes, and `unknown` outside of a working tree.
+pub fn commit() -> String {
+    let arguments = ["describe", "--always", "--abbrev=12", "--exclude=*", "--dirty=-changed"];
+    match Command::new("git").args(arguments).output() {
+        Ok(answer) if answer.status.success() => String::from_utf8_lossy(&answer.stdout).trim().to_owned(),
+        _ => "unknown".to_owned(),
+    }
+}
+
+/// Appends a line to a file, which it creates if needed.
+pub fn append(file: &Path, line: &str) -> Result<()> {
+    let mut open = OpenOptions::new().create(true).append(true).open(file);
+    let open = open.as_mut().map_err(|error| anyhow::anyhow!("{error}"));
+    open.and_then(|open| Ok(writeln!(open, "{line}")?)).with_context(|| format!("appending to {}", file.display()))
+}
+
+/// Returns the current instant, for a last line.
+pub fn now() -> String {
+    jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }

@@ -33,7 +33,7 @@ pub enum Gap {
 
 /// Policy for a civil time that exists twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Twice {
+pub enum Fold {
     /// At the first of the two times.
     First,
     /// At the second of the two times.
@@ -67,8 +67,8 @@ impl Civil {
 
     /// Returns the instants on these dates and the dates beside them, unsorted. A pattern for every hour is not
     /// affected by clock changes: no instant is skipped or moved, and an hour that occurs twice has its times twice.
-    pub(super) fn between(&self, zone: Tz, first: NaiveDate, last: NaiveDate, changes: (Gap, Twice)) -> Vec<Named> {
-        let changes = if self.hour.is_none() { (Gap::Skip, Twice::Both) } else { changes };
+    pub(super) fn between(&self, zone: Tz, first: NaiveDate, last: NaiveDate, changes: (Gap, Fold)) -> Vec<Named> {
+        let changes = if self.hour.is_none() { (Gap::Skip, Fold::Both) } else { changes };
         // A day is longer than any change of the clocks.
         let from = first.checked_sub_days(Days::new(1)).unwrap_or(first).and_time(NaiveTime::MIN);
         let until = last.checked_add_days(Days::new(2)).unwrap_or(last).and_time(NaiveTime::MIN);
@@ -84,16 +84,16 @@ impl Civil {
 }
 
 /// Returns the instants of a civil time. True marks the second of two instants.
-pub(super) fn instants(zone: Tz, civil: NaiveDateTime, (gap, twice): (Gap, Twice)) -> Vec<(i64, bool)> {
+pub(super) fn instants(zone: Tz, civil: NaiveDateTime, (gap, fold): (Gap, Fold)) -> Vec<(i64, bool)> {
     let ms = |at: DateTime<Tz>| at.timestamp_millis();
-    match (zone.from_local_datetime(&civil), twice) {
+    match (zone.from_local_datetime(&civil), fold) {
         (LocalResult::Single(at), _) => vec![(ms(at), false)],
-        (LocalResult::Ambiguous(one, other), twice) => {
+        (LocalResult::Ambiguous(one, other), fold) => {
             let (first, second) = ((ms(one.min(other)), false), (ms(one.max(other)), true));
-            match twice {
-                Twice::First => vec![first],
-                Twice::Second => vec![second],
-                Twice::Both => vec![first, second],
+            match fold {
+                Fold::First => vec![first],
+                Fold::Second => vec![second],
+                Fold::Both => vec![first, second],
             }
         }
         (LocalResult::None, _) => in_gap(zone, civil, gap).map(|at| (at, false)).into_iter().collect(),
@@ -125,8 +125,8 @@ mod tests {
         DateTime::parse_from_rfc3339(text).unwrap().timestamp_millis()
     }
 
-    fn rule(zone: &str, times: Civil, gap: Gap, twice: Twice) -> Rule {
-        Rule::Civil { zone: zone.to_owned(), times, gap, twice }
+    fn rule(zone: &str, times: Civil, gap: Gap, fold: Fold) -> Rule {
+        Rule::Civil { zone: zone.to_owned(), times, gap, fold }
     }
 
     fn daily(hour: u32, minute: u32) -> Civil {
@@ -137,25 +137,25 @@ mod tests {
     fn gap_and_overlap_in_new_york() {
         let zone = "America/New_York";
         let spring = |gap| {
-            let rule = rule(zone, daily(2, 30), gap, Twice::First);
+            let rule = rule(zone, daily(2, 30), gap, Fold::First);
             rule.instants(at("2026-03-08T05:00:00Z"), at("2026-03-08T12:00:00Z")).unwrap()
         };
         assert_eq!(spring(Gap::After), [at("2026-03-08T07:00:00Z")]);
         assert_eq!(spring(Gap::Shift), [at("2026-03-08T07:30:00Z")]);
         assert_eq!(spring(Gap::Skip), [0; 0]);
-        let autumn = |twice| {
-            let rule = rule(zone, daily(1, 30), Gap::After, twice);
+        let autumn = |fold| {
+            let rule = rule(zone, daily(1, 30), Gap::After, fold);
             rule.instants(at("2026-11-01T05:00:00Z"), at("2026-11-01T12:00:00Z")).unwrap()
         };
-        assert_eq!(autumn(Twice::First), [at("2026-11-01T05:30:00Z")]);
-        assert_eq!(autumn(Twice::Second), [at("2026-11-01T06:30:00Z")]);
-        assert_eq!(autumn(Twice::Both).len(), 2);
+        assert_eq!(autumn(Fold::First), [at("2026-11-01T05:30:00Z")]);
+        assert_eq!(autumn(Fold::Second), [at("2026-11-01T06:30:00Z")]);
+        assert_eq!(autumn(Fold::Both).len(), 2);
     }
 
     #[test]
     fn times_of_one_gap_fall_together_and_keep_their_names() {
         let every_ten = Civil { every_minutes: 10, hour: Some(2), ..Civil::default() };
-        let rule = rule("Europe/Berlin", every_ten, Gap::After, Twice::First);
+        let rule = rule("Europe/Berlin", every_ten, Gap::After, Fold::First);
         let (from, to) = (at("2026-03-29T00:00:00Z"), at("2026-03-29T02:00:00Z"));
         assert_eq!(rule.instants(from, to).unwrap(), [at("2026-03-29T01:00:00Z")]);
         let named = rule.named(from, to).unwrap();
@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn times_of_every_hour_know_no_change_of_clocks() {
         let half_hours = Civil { every_minutes: 30, ..Civil::default() };
-        let rule = rule("America/New_York", half_hours, Gap::After, Twice::First);
+        let rule = rule("America/New_York", half_hours, Gap::After, Fold::First);
         let count = |from, to| rule.instants(at(from), at(to)).unwrap().len();
         assert_eq!(count("2026-11-01T04:00:00Z", "2026-11-01T07:30:00Z"), 8, "an hour that comes twice");
         assert_eq!(count("2026-03-08T05:00:00Z", "2026-03-08T08:30:00Z"), 8, "and one that does not come");
@@ -175,7 +175,7 @@ mod tests {
     #[test]
     fn leap_day_is_due_every_four_years() {
         let leap = Civil { minute: 5, hour: Some(0), day: Some(29), month: Some(2), ..Civil::default() };
-        let rule = rule("UTC", leap, Gap::After, Twice::First);
+        let rule = rule("UTC", leap, Gap::After, Fold::First);
         let found = rule.instants(at("2026-01-01T00:00:00Z"), at("2031-12-31T00:00:00Z")).unwrap();
         assert_eq!(found, [at("2028-02-29T00:05:00Z")]);
     }

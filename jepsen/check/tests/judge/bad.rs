@@ -376,7 +376,7 @@ fn i7_read_that_goes_back_is_rejected() {
     rejected(&at_the_end("both", "v2"), &[7]);
     // The same value by two requests: either may be the one that was read.
     let again = with(|history| {
-        history.asked("again", 26.0, write(ObjectKind::Schedule, "both", Some("v2")), ok(227));
+        history.call_as("again", 26.0, write(ObjectKind::Schedule, "both", Some("v2")), ok(227));
         history.call(31.0, 31.1, read(ObjectKind::Schedule, "both"), shows(Some("v2")));
         history.drop_first(|event| matches!(event, Event::Found(found) if found.name == "both"));
         history.found(ObjectKind::Schedule, "both", "v2");
@@ -389,9 +389,9 @@ fn i7_two_calls_of_one_request_are_one_write() {
     let written_by = |other: &'static str| {
         with(|history| {
             for (id, at_s) in [("w1", 30.0), (other, 32.0)] {
-                history.asked(id, at_s, write(ObjectKind::Schedule, "one", Some("v1")), ok(240));
+                history.call_as(id, at_s, write(ObjectKind::Schedule, "one", Some("v1")), ok(240));
             }
-            history.asked("w2", 31.0, write(ObjectKind::Schedule, "one", Some("v2")), ok(241));
+            history.call_as("w2", 31.0, write(ObjectKind::Schedule, "one", Some("v2")), ok(241));
             history.found(ObjectKind::Schedule, "one", "v1");
         })
     };
@@ -401,8 +401,8 @@ fn i7_two_calls_of_one_request_are_one_write() {
 
 #[test]
 fn i7_request_id_with_two_answers_is_rejected() {
-    rejected(&with(|history| history.asked("t2", 42.1, trigger(), opened(300, "r300.0"))), &[7]);
-    rejected(&with(|history| history.asked("t2", 43.0, write(ObjectKind::Schedule, "other", None), ok(312))), &[7]);
+    rejected(&with(|history| history.call_as("t2", 42.1, trigger(), opened(300, "r300.0"))), &[7]);
+    rejected(&with(|history| history.call_as("t2", 43.0, write(ObjectKind::Schedule, "other", None), ok(312))), &[7]);
 }
 
 #[test]

@@ -160,7 +160,7 @@ impl TestHistory {
         }));
     }
 
-    pub fn asked(&mut self, id: &str, from_s: f64, operation: Operation, answer: Answer) {
+    pub fn call_as(&mut self, id: &str, from_s: f64, operation: Operation, answer: Answer) {
         self.call(from_s, from_s + 0.1, operation, answer);
         let Some(Event::Call(call)) = self.events.last_mut() else { unreachable!() };
         call.request_id = Some(id.to_owned());
@@ -423,11 +423,11 @@ fn barriers(history: &mut TestHistory) {
     history.explained("weekly", 16.0, PassedOver::Coalesced);
     history.call(18.0, 18.1, Operation::Resume { target: target() }, ok(190));
 
-    history.asked("t1", 41.0, trigger(), opened(300, "r300.0"));
-    history.asked("t1", 41.5, trigger(), opened(300, "r300.0"));
+    history.call_as("t1", 41.0, trigger(), opened(300, "r300.0"));
+    history.call_as("t1", 41.5, trigger(), opened(300, "r300.0"));
     history.run("r300.0", ("default", "asked"), 41.0, 300);
     history.sends("r300.0", ("d", 0), fence(210, 301), ("n1", 1), 41.3);
-    history.asked("t2", 42.0, trigger(), opened(310, "r310.0"));
+    history.call_as("t2", 42.0, trigger(), opened(310, "r310.0"));
     history.run("r310.0", ("default", "asked"), 42.0, 310);
     history.item_state("r310.0", "d", 0, RecipientState::Cancelled);
     let target = Target::Run("r310.0".to_owned());

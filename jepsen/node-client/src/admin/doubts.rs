@@ -6,23 +6,15 @@ use std::collections::BTreeSet;
 use anyhow::Result;
 use reveille_proto::admin::v1::dead_letter_service_client::DeadLetterServiceClient;
 use reveille_proto::admin::v1::doubt_service_client::DoubtServiceClient;
-use reveille_proto::admin::v1::{
-    ListDeadLettersRequest, ListDoubtsRequest, RequeueDeadLettersRequest, Resolution, ResolveDoubtsRequest,
-};
+use reveille_proto::admin::v1::{self as api, ListDoubtsRequest, ResolveDoubtsRequest};
 
 use super::{ANSWER_WITHIN, AdminClient, CallResult, PAGE_SIZE, rpc};
 
 /// Maximum number of entries that an operator reads before a decision.
 const FEW: i32 = 200;
 
-/// A recipient of a run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RecipientOfRun {
-    /// The run.
-    pub run: String,
-    /// The address.
-    pub recipient: String,
-}
+/// A run, and the address of one of its recipients.
+pub type RecipientOfRun = (String, String);
 
 /// The answer to a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,16 +25,17 @@ pub struct DecisionAnswer {
     pub index: Option<u64>,
 }
 
+impl DecisionAnswer {
+    fn new(changed: u64, index: u64) -> DecisionAnswer {
+        DecisionAnswer { changed, index: (index > 0).then_some(index) }
+    }
+}
+
 impl AdminClient {
     /// Returns the addresses in doubt in a run.
     pub async fn doubts(&self, run: &str) -> Result<BTreeSet<String>> {
-        let request = |page_token| ListDoubtsRequest {
-            tenant: self.tenant(),
-            run: run.to_owned(),
-            page_size: PAGE_SIZE,
-            page_token,
-            ..ListDoubtsRequest::default()
-        };
+        let base = || ListDoubtsRequest { tenant: self.tenant(), run: run.into(), ..Default::default() };
+        let request = |page_token| ListDoubtsRequest { page_size: PAGE_SIZE, page_token, ..base() };
         let call = rpc!(DoubtServiceClient, list_doubts);
         let doubts = self.list("in-doubt list", call, request, |answer| (answer.doubts, answer.next_page_token));
         Ok(doubts.await?.into_iter().map(|doubt| doubt.recipient).collect())
@@ -50,19 +43,18 @@ impl AdminClient {
 
     /// Returns some recipients in doubt, as one node reports them. Empty without an answer.
     pub async fn doubts_by(&self, node: usize) -> Vec<RecipientOfRun> {
-        let request = ListDoubtsRequest { tenant: self.tenant(), page_size: FEW, ..ListDoubtsRequest::default() };
+        let request = ListDoubtsRequest { tenant: self.tenant(), page_size: FEW, ..Default::default() };
         let answer = self.ask_one(node, ANSWER_WITHIN, rpc!(DoubtServiceClient, list_doubts), request).await;
         let doubts = answer.and_then(Result::ok).map(|answer| answer.doubts).unwrap_or_default();
-        doubts.into_iter().map(|doubt| RecipientOfRun { run: doubt.run, recipient: doubt.recipient }).collect()
+        doubts.into_iter().map(|doubt| (doubt.run, doubt.recipient)).collect()
     }
 
     /// Returns some dead letters, as one node reports them. Empty without an answer.
     pub async fn dead_letters_by(&self, node: usize) -> Vec<RecipientOfRun> {
-        let request =
-            ListDeadLettersRequest { tenant: self.tenant(), page_size: FEW, ..ListDeadLettersRequest::default() };
+        let request = api::ListDeadLettersRequest { tenant: self.tenant(), page_size: FEW, ..Default::default() };
         let answer = self.ask_one(node, ANSWER_WITHIN, rpc!(DeadLetterServiceClient, list_dead_letters), request).await;
         let letters = answer.and_then(Result::ok).map(|answer| answer.dead_letters).unwrap_or_default();
-        letters.into_iter().map(|letter| RecipientOfRun { run: letter.run, recipient: letter.recipient }).collect()
+        letters.into_iter().map(|letter| (letter.run, letter.recipient)).collect()
     }
 
     /// Decides the doubts of these recipients of a run, or of all its recipients if the list is empty.
@@ -71,39 +63,27 @@ impl AdminClient {
         node: usize,
         run: &str,
         recipients: Vec<String>,
-        resolution: Resolution,
+        resolution: api::Resolution,
     ) -> CallResult<DecisionAnswer> {
-        let preview = ResolveDoubtsRequest {
-            tenant: self.tenant(),
-            run: run.to_owned(),
-            all: recipients.is_empty(),
-            recipients,
-            resolution: resolution.into(),
-            validate_only: true,
-            ..ResolveDoubtsRequest::default()
-        };
+        let (tenant, run, all) = (self.tenant(), run.into(), recipients.is_empty());
+        let (resolution, validate_only) = (resolution.into(), true);
+        let preview =
+            ResolveDoubtsRequest { tenant, run, all, recipients, resolution, validate_only, ..Default::default() };
         let call = rpc!(DoubtServiceClient, resolve_doubts);
         let fence = match self.change_by(node, call, preview.clone()).await {
-            CallResult::Done(answer) if answer.fence.is_empty() => {
-                return CallResult::Done(DecisionAnswer { changed: 0, index: None });
-            }
-            CallResult::Done(answer) => answer.fence,
-            other => return other.map(|_| DecisionAnswer { changed: 0, index: None }),
+            CallResult::Done(answer) if !answer.fence.is_empty() => answer.fence,
+            other => return other.map(|_| DecisionAnswer::new(0, 0)),
         };
         let request = ResolveDoubtsRequest { validate_only: false, fence, ..preview };
         let answer = self.change_by(node, call, request).await;
-        answer.map(|answer| DecisionAnswer { changed: answer.resolved, index: entry(answer.index) })
+        answer.map(|answer| DecisionAnswer::new(answer.resolved, answer.index))
     }
 
     /// Sends these dead letters of a run again.
     pub async fn requeue_by(&self, node: usize, run: &str, recipients: Vec<String>) -> CallResult<DecisionAnswer> {
         let (tenant, run) = (self.tenant(), run.to_owned());
-        let request = RequeueDeadLettersRequest { tenant, run, recipients, ..RequeueDeadLettersRequest::default() };
+        let request = api::RequeueDeadLettersRequest { tenant, run, recipients, ..Default::default() };
         let answer = self.change_by(node, rpc!(DeadLetterServiceClient, requeue_dead_letters), request).await;
-        answer.map(|answer| DecisionAnswer { changed: answer.requeued, index: entry(answer.index) })
+        answer.map(|answer| DecisionAnswer::new(answer.requeued, answer.index))
     }
-}
-
-fn entry(index: u64) -> Option<u64> {
-    (index > 0).then_some(index)
 }

@@ -14,6 +14,7 @@ mod runs;
 mod setup;
 
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -30,13 +31,18 @@ const READ_WITHIN: Duration = Duration::from_secs(30);
 /// Pause after no node has answered.
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(50);
 /// Maximum number of entries in a page.
-const PAGE_SIZE: i32 = 1_000;
+pub const PAGE_SIZE: i32 = 1_000;
 
-/// Makes a function of channel and request from a client's method of the admin API.
+/// A method of the admin API: a function of the channel to a node, and of the request.
+type Rpc<Q, A> = fn(AdminChannel, Q) -> Pin<Box<dyn Future<Output = Result<Response<A>, Status>> + Send>>;
+
+/// Makes an [`Rpc`] from a client's method.
 macro_rules! rpc {
-    ($client:ident, $method:ident) => {
-        |channel: crate::access::AdminChannel, request| async move { $client::new(channel).$method(request).await }
-    };
+    ($client:ident, $method:ident) => {{
+        let call: crate::admin::Rpc<_, _> =
+            |channel, request| Box::pin(async move { $client::new(channel).$method(request).await });
+        call
+    }};
 }
 pub(crate) use rpc;
 
@@ -102,12 +108,9 @@ impl AdminClient {
     /// Returns another administrator that asks the node of this number (modulo the number of nodes) first.
     pub fn another(&self, number: usize) -> Result<AdminClient> {
         let mut endpoints = self.endpoints.clone();
-        let count = endpoints.len().max(1);
-        endpoints.rotate_left(number % count);
-        Ok(AdminClient {
-            tenant: self.tenant.clone(),
-            ..AdminClient::new(self.binary.clone(), endpoints, self.access.clone())?
-        })
+        endpoints.rotate_left(number % self.endpoints.len().max(1));
+        let another = AdminClient::new(self.binary.clone(), endpoints, self.access.clone())?;
+        Ok(another.of_tenant(&self.tenant))
     }
 
     /// Returns the same administrator for this tenant.
@@ -120,15 +123,7 @@ impl AdminClient {
     }
 
     /// Asks one node after the other until one answers.
-    async fn read<Request: Clone, Answer, Call>(
-        &self,
-        what: &str,
-        call: impl Fn(AdminChannel, Request) -> Call,
-        request: Request,
-    ) -> Result<Answer>
-    where
-        Call: Future<Output = Result<Response<Answer>, Status>>,
-    {
+    async fn read<Q: Clone, A>(&self, what: &str, call: Rpc<Q, A>, request: Q) -> Result<A> {
         self.ask_all(READ_WITHIN, call, request).await.map_err(|unanswered| match unanswered.last {
             Some(status) => refused(what, &status),
             None => anyhow::anyhow!("{what}: no node answered within {} s", READ_WITHIN.as_secs()),
@@ -137,19 +132,16 @@ impl AdminClient {
 
     /// Returns all items of a list, which it reads page by page. `request` makes the request for a page token. `items`
     /// takes the items and the next token from an answer.
-    async fn list<Request: Clone, Answer, Item, Call>(
+    async fn list<Q: Clone, A, Item>(
         &self,
         what: &str,
-        call: impl Fn(AdminChannel, Request) -> Call,
-        request: impl Fn(String) -> Request,
-        items: impl Fn(Answer) -> (Vec<Item>, String),
-    ) -> Result<Vec<Item>>
-    where
-        Call: Future<Output = Result<Response<Answer>, Status>>,
-    {
+        call: Rpc<Q, A>,
+        request: impl Fn(String) -> Q,
+        items: impl Fn(A) -> (Vec<Item>, String),
+    ) -> Result<Vec<Item>> {
         let (mut all, mut token) = (Vec::new(), String::new());
         loop {
-            let (page, next) = items(self.read(what, &call, request(token)).await?);
+            let (page, next) = items(self.read(what, call, request(token)).await?);
             all.extend(page);
             if next.is_empty() {
                 return Ok(all);
@@ -159,14 +151,7 @@ impl AdminClient {
     }
 
     /// Asks for a change, by one node after the other.
-    async fn change<Request: Clone, Answer, Call>(
-        &self,
-        call: impl Fn(AdminChannel, Request) -> Call,
-        request: Request,
-    ) -> CallResult<Answer>
-    where
-        Call: Future<Output = Result<Response<Answer>, Status>>,
-    {
+    async fn change<Q: Clone, A>(&self, call: Rpc<Q, A>, request: Q) -> CallResult<A> {
         match self.ask_all(CHANGE_WITHIN, call, request).await {
             Ok(answer) => CallResult::Done(answer),
             Err(Unanswered { last: Some(status), tries_before: 0, is_final: true }) => result_of(Err(status)),
@@ -175,47 +160,28 @@ impl AdminClient {
     }
 
     /// Asks one node for a change, once. A broken connection may have delivered the request.
-    async fn change_by<Request, Answer, Call>(
-        &self,
-        node: usize,
-        call: impl Fn(AdminChannel, Request) -> Call,
-        request: Request,
-    ) -> CallResult<Answer>
-    where
-        Call: Future<Output = Result<Response<Answer>, Status>>,
-    {
+    async fn change_by<Q, A>(&self, node: usize, call: Rpc<Q, A>, request: Q) -> CallResult<A> {
         self.ask_one(node, ANSWER_WITHIN, call, request).await.map_or(CallResult::Unknown, result_of)
     }
 
     /// Asks the node of this number (modulo the number of nodes) once. `None`: it did not answer.
-    async fn ask_one<Request, Answer, Call>(
+    async fn ask_one<Q, A>(
         &self,
         node: usize,
         within: Duration,
-        call: impl Fn(AdminChannel, Request) -> Call,
-        request: Request,
-    ) -> Option<Result<Answer, Status>>
-    where
-        Call: Future<Output = Result<Response<Answer>, Status>>,
-    {
+        call: Rpc<Q, A>,
+        request: Q,
+    ) -> Option<Result<A, Status>> {
         let answer = tokio::time::timeout(within, call(self.channel(node)?, request)).await.ok()?;
         Some(answer.map(Response::into_inner))
     }
 
-    async fn ask_all<Request: Clone, Answer, Call>(
-        &self,
-        within: Duration,
-        call: impl Fn(AdminChannel, Request) -> Call,
-        request: Request,
-    ) -> Result<Answer, Unanswered>
-    where
-        Call: Future<Output = Result<Response<Answer>, Status>>,
-    {
+    async fn ask_all<Q: Clone, A>(&self, within: Duration, call: Rpc<Q, A>, request: Q) -> Result<A, Unanswered> {
         let until = Instant::now() + within;
         let (mut last, mut tries_before) = (None, 0);
         loop {
             for node in 0..self.channels.len() {
-                match self.ask_one(node, ANSWER_WITHIN, &call, request.clone()).await {
+                match self.ask_one(node, ANSWER_WITHIN, call, request.clone()).await {
                     Some(Ok(answer)) => return Ok(answer),
                     Some(Err(status)) if is_transient(status.code()) => last = Some(status),
                     Some(Err(status)) => return Err(Unanswered { last: Some(status), tries_before, is_final: true }),
@@ -248,10 +214,8 @@ fn result_of<Answer>(answer: Result<Answer, Status>) -> CallResult<Answer> {
 
 /// Returns true if a repeated request may succeed: there was no leader, no connection, or not enough time.
 fn is_transient(code: Code) -> bool {
-    matches!(
-        code,
-        Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled | Code::Unknown | Code::ResourceExhausted
-    )
+    use Code::{Cancelled, DeadlineExceeded, ResourceExhausted, Unavailable, Unknown};
+    matches!(code, Unavailable | DeadlineExceeded | Cancelled | Unknown | ResourceExhausted)
 }
 
 fn refused(what: &str, status: &Status) -> anyhow::Error {

@@ -7,13 +7,7 @@ use reveille_proto::admin::v1::campaign_service_client::CampaignServiceClient;
 use reveille_proto::admin::v1::message_service_client::MessageServiceClient;
 use reveille_proto::admin::v1::opt_out_service_client::OptOutServiceClient;
 use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient;
-use reveille_proto::admin::v1::{
-    AddOptOutRequest, BackfillScheduleRequest, BackfillScheduleResponse, Barrier, BatchCreateSchedulesRequest,
-    Campaign, CheckOptOutRequest, Content, CreateCampaignRequest, CreateScheduleRequest, DeleteScheduleRequest,
-    GetScheduleRequest, HistoryEntry, KeyRule, LaunchCampaignRequest, ListCampaignsRequest, ListOptOutsRequest,
-    ListScheduleHistoryRequest, ListSchedulesRequest, OptOut, PauseScheduleRequest, ResumeScheduleRequest, Schedule,
-    ScheduleBody, SendMessageRequest, TriggerScheduleRequest, UpdateScheduleRequest,
-};
+use reveille_proto::admin::v1::{self as api, Schedule, ScheduleBody};
 use tonic::Code;
 
 use super::{AdminClient, CallResult, PAGE_SIZE, rpc, timestamp};
@@ -24,35 +18,31 @@ const READ_ONE_WITHIN: Duration = Duration::from_secs(2);
 impl AdminClient {
     /// Creates a schedule. Returns when the schedule is durable.
     pub async fn create(&self, schedule: ScheduleBody) -> Result<()> {
-        let request_id = uuid::Uuid::now_v7().to_string();
-        let request = CreateScheduleRequest { schedule: Some(schedule), request_id, validate_only: false };
-        self.read("schedule create", rpc!(ScheduleServiceClient, create_schedule), request).await?;
-        Ok(())
+        let (schedule, request_id) = (Some(schedule), uuid::Uuid::now_v7().to_string());
+        let request = api::CreateScheduleRequest { schedule, request_id, validate_only: false };
+        self.read("schedule create", rpc!(ScheduleServiceClient, create_schedule), request).await.map(drop)
     }
 
     /// Creates up to 1,000 schedules in one call. Returns when they are durable.
     pub async fn batch_create(&self, schedules: Vec<ScheduleBody>) -> Result<()> {
-        let request = BatchCreateSchedulesRequest { schedules };
-        let answer =
-            self.read("batch of creates", rpc!(ScheduleServiceClient, batch_create_schedules), request).await?;
-        match answer.results.into_iter().find_map(|result| result.refusal) {
-            None => Ok(()),
-            Some(refusal) => Err(anyhow!("a schedule was refused: {}", refusal.message)),
-        }
+        let request = api::BatchCreateSchedulesRequest { schedules };
+        let call = rpc!(ScheduleServiceClient, batch_create_schedules);
+        let results = self.read("batch of creates", call, request).await?.results;
+        let refusal = results.into_iter().find_map(|result| result.refusal);
+        refusal.map_or(Ok(()), |refusal| Err(anyhow!("a schedule was refused: {}", refusal.message)))
     }
 
     /// Creates a schedule under this request id.
     pub async fn create_as(&self, request_id: &str, schedule: &ScheduleBody) -> CallResult<()> {
         let (schedule, request_id) = (Some(schedule.clone()), request_id.to_owned());
-        let request = CreateScheduleRequest { schedule, request_id, validate_only: false };
-        self.change(rpc!(ScheduleServiceClient, create_schedule), request).await.map(|_| ())
+        let request = api::CreateScheduleRequest { schedule, request_id, validate_only: false };
+        self.change(rpc!(ScheduleServiceClient, create_schedule), request).await.map(drop)
     }
 
     /// Triggers a schedule. Returns the run.
     pub async fn trigger(&self, request_id: &str, schedule: &str) -> CallResult<String> {
-        let (name, request_id) = (schedule.to_owned(), request_id.to_owned());
-        let request =
-            TriggerScheduleRequest { tenant: self.tenant(), name, request_id, ..TriggerScheduleRequest::default() };
+        let (tenant, name, request_id) = (self.tenant(), schedule.into(), request_id.into());
+        let request = api::TriggerScheduleRequest { tenant, name, request_id, ..Default::default() };
         let answer = self.change(rpc!(ScheduleServiceClient, trigger_schedule), request).await;
         answer.map(|answer| answer.run.unwrap_or_default().run)
     }
@@ -61,52 +51,38 @@ impl AdminClient {
     /// its first call wins. Returns the run.
     pub async fn send_message(&self, key: &str, subject: &str, body: ScheduleBody) -> CallResult<String> {
         let ScheduleBody { content, audience, policies, pool, .. } = body;
-        let content = content.map(|content| Content { subject: subject.to_owned(), ..content });
-        let request = SendMessageRequest {
-            tenant: self.tenant(),
-            key: key.to_owned(),
-            key_rule: KeyRule::FirstWins.into(),
-            content,
-            audience,
-            policies,
-            pool,
-            ..SendMessageRequest::default()
-        };
+        let content = content.map(|content| api::Content { subject: subject.to_owned(), ..content });
+        let (tenant, key, key_rule) = (self.tenant(), key.to_owned(), api::KeyRule::FirstWins.into());
+        let request =
+            api::SendMessageRequest { tenant, key, key_rule, content, audience, policies, pool, ..Default::default() };
         let answer = self.change(rpc!(MessageServiceClient, send_message), request).await;
         answer.map(|answer| answer.message.and_then(|message| message.run).unwrap_or_default().run)
     }
 
     /// Changes the timing of a schedule if its etag is unchanged.
     pub async fn retime(&self, request_id: &str, etag: &str, body: &ScheduleBody) -> CallResult<()> {
-        let request = UpdateScheduleRequest {
-            schedule: Some(body.clone()),
-            update_mask: Some(prost_types::FieldMask { paths: vec!["when".to_owned()] }),
-            etag: etag.to_owned(),
-            request_id: request_id.to_owned(),
-            ..UpdateScheduleRequest::default()
-        };
-        self.change(rpc!(ScheduleServiceClient, update_schedule), request).await.map(|_| ())
+        let update_mask = Some(prost_types::FieldMask { paths: vec!["when".to_owned()] });
+        let (schedule, etag, request_id) = (Some(body.clone()), etag.into(), request_id.into());
+        let request = api::UpdateScheduleRequest { schedule, update_mask, etag, request_id, ..Default::default() };
+        self.change(rpc!(ScheduleServiceClient, update_schedule), request).await.map(drop)
     }
 
     /// Deletes a schedule. Returns the log index.
     pub async fn delete_schedule(&self, name: &str) -> CallResult<u64> {
-        let (tenant, name) = (self.tenant(), name.to_owned());
-        let request = DeleteScheduleRequest { tenant, name, ..DeleteScheduleRequest::default() };
+        let request = api::DeleteScheduleRequest { tenant: self.tenant(), name: name.into(), ..Default::default() };
         self.change(rpc!(ScheduleServiceClient, delete_schedule), request).await.map(|answer| answer.index)
     }
 
     /// Pauses a schedule. Returns the log index.
     pub async fn pause_schedule(&self, name: &str) -> CallResult<u64> {
-        let (tenant, name) = (self.tenant(), name.to_owned());
-        let request = PauseScheduleRequest { tenant, name, ..PauseScheduleRequest::default() };
+        let request = api::PauseScheduleRequest { tenant: self.tenant(), name: name.into(), ..Default::default() };
         let answer = self.change(rpc!(ScheduleServiceClient, pause_schedule), request).await;
         answer.map(|answer| answer.schedule.map_or(0, |schedule| schedule.index))
     }
 
     /// Resumes a schedule. Returns the log index.
     pub async fn resume_schedule(&self, name: &str) -> CallResult<u64> {
-        let (tenant, name) = (self.tenant(), name.to_owned());
-        let request = ResumeScheduleRequest { tenant, name, ..ResumeScheduleRequest::default() };
+        let request = api::ResumeScheduleRequest { tenant: self.tenant(), name: name.into(), ..Default::default() };
         let answer = self.change(rpc!(ScheduleServiceClient, resume_schedule), request).await;
         answer.map(|answer| answer.schedule.map_or(0, |schedule| schedule.index))
     }
@@ -116,27 +92,21 @@ impl AdminClient {
         &self,
         request_id: &str,
         name: &str,
-        (from_ms, until_ms): (i64, i64),
-    ) -> CallResult<BackfillScheduleResponse> {
-        let request = BackfillScheduleRequest {
-            tenant: self.tenant(),
-            name: name.to_owned(),
-            start_time: Some(timestamp(from_ms)),
-            end_time: Some(timestamp(until_ms)),
-            request_id: request_id.to_owned(),
-            ..BackfillScheduleRequest::default()
-        };
+        between_ms: (i64, i64),
+    ) -> CallResult<api::BackfillScheduleResponse> {
+        let (tenant, name, request_id) = (self.tenant(), name.into(), request_id.into());
+        let (start_time, end_time) = (Some(timestamp(between_ms.0)), Some(timestamp(between_ms.1)));
+        let request =
+            api::BackfillScheduleRequest { tenant, name, start_time, end_time, request_id, ..Default::default() };
         self.change(rpc!(ScheduleServiceClient, backfill_schedule), request).await
     }
 
     /// Asks one node for a schedule, once. The outer `None` means no answer, the inner `None` means no such schedule.
     pub async fn schedule_by(&self, node: usize, name: &str) -> Option<Option<Schedule>> {
-        let (tenant, name) = (self.tenant(), name.to_owned());
-        let request = GetScheduleRequest { tenant, name, ..GetScheduleRequest::default() };
+        let request = api::GetScheduleRequest { tenant: self.tenant(), name: name.into(), ..Default::default() };
         match self.ask_one(node, READ_ONE_WITHIN, rpc!(ScheduleServiceClient, get_schedule), request).await? {
             Ok(answer) => answer.schedule.map(Some),
-            Err(status) if status.code() == Code::NotFound => Some(None),
-            Err(_) => None,
+            Err(status) => (status.code() == Code::NotFound).then_some(None),
         }
     }
 
@@ -152,20 +122,10 @@ impl AdminClient {
 
     /// Returns all schedules.
     pub async fn schedules(&self) -> Result<Vec<Schedule>> {
-        let request = |page_token| ListSchedulesRequest {
-            tenant: self.tenant(),
-            page_size: PAGE_SIZE,
-            page_token,
-            with_campaigns: true,
-            ..ListSchedulesRequest::default()
-        };
+        let base = || api::ListSchedulesRequest { tenant: self.tenant(), with_campaigns: true, ..Default::default() };
+        let request = |page_token| api::ListSchedulesRequest { page_size: PAGE_SIZE, page_token, ..base() };
         let call = rpc!(ScheduleServiceClient, list_schedules);
         self.list("schedule list", call, request, |answer| (answer.schedules, answer.next_page_token)).await
-    }
-
-    /// Returns one page of the history of a schedule.
-    pub async fn history(&self, schedule: &str) -> Result<Vec<HistoryEntry>> {
-        Ok(self.history_page(schedule, PAGE_SIZE, String::new()).await?.0)
     }
 
     /// Returns one page of the history of a schedule, latest first, and the token of the next page. The token is empty
@@ -175,39 +135,36 @@ impl AdminClient {
         schedule: &str,
         page_size: i32,
         page_token: String,
-    ) -> Result<(Vec<HistoryEntry>, String)> {
+    ) -> Result<(Vec<api::HistoryEntry>, String)> {
         let (tenant, name) = (self.tenant(), schedule.to_owned());
-        let request = ListScheduleHistoryRequest { tenant, name, page_size, page_token, stale: false };
-        let call = rpc!(ScheduleServiceClient, list_schedule_history);
-        let answer = self.read("schedule history", call, request).await?;
+        let request = api::ListScheduleHistoryRequest { tenant, name, page_size, page_token, stale: false };
+        let answer = self.read("schedule history", rpc!(ScheduleServiceClient, list_schedule_history), request).await?;
         Ok((answer.entries, answer.next_page_token))
     }
 
     /// Creates the draft of a campaign.
     pub async fn create_campaign(&self, request_id: &str, body: &ScheduleBody) -> CallResult<()> {
         let (schedule, request_id) = (Some(body.clone()), request_id.to_owned());
-        let request = CreateCampaignRequest { schedule, request_id, ..CreateCampaignRequest::default() };
-        self.change(rpc!(CampaignServiceClient, create_campaign), request).await.map(|_| ())
+        let request = api::CreateCampaignRequest { schedule, request_id, ..Default::default() };
+        self.change(rpc!(CampaignServiceClient, create_campaign), request).await.map(drop)
     }
 
     /// Launches a campaign. A second call has no effect.
     pub async fn launch_campaign(&self, name: &str) -> CallResult<()> {
-        let (tenant, name) = (self.tenant(), name.to_owned());
-        let request = LaunchCampaignRequest { tenant, name, ..LaunchCampaignRequest::default() };
-        self.change(rpc!(CampaignServiceClient, launch_campaign), request).await.map(|_| ())
+        let request = api::LaunchCampaignRequest { tenant: self.tenant(), name: name.into(), ..Default::default() };
+        self.change(rpc!(CampaignServiceClient, launch_campaign), request).await.map(drop)
     }
 
     /// Returns one page of campaigns.
-    pub async fn campaigns(&self) -> Result<Vec<Campaign>> {
-        let request =
-            ListCampaignsRequest { tenant: self.tenant(), page_size: PAGE_SIZE, ..ListCampaignsRequest::default() };
+    pub async fn campaigns(&self) -> Result<Vec<api::Campaign>> {
+        let request = api::ListCampaignsRequest { tenant: self.tenant(), page_size: PAGE_SIZE, ..Default::default() };
         Ok(self.read("campaign list", rpc!(CampaignServiceClient, list_campaigns), request).await?.campaigns)
     }
 
     /// Opts a recipient out.
-    pub async fn opt_out(&self, request_id: &str, recipient: &str) -> CallResult<Barrier> {
-        let (recipient, request_id) = (recipient.to_owned(), request_id.to_owned());
-        let request = AddOptOutRequest { tenant: self.tenant(), recipient, request_id };
+    pub async fn opt_out(&self, request_id: &str, recipient: &str) -> CallResult<api::Barrier> {
+        let (tenant, recipient, request_id) = (self.tenant(), recipient.into(), request_id.into());
+        let request = api::AddOptOutRequest { tenant, recipient, request_id };
         let answer = self.change(rpc!(OptOutServiceClient, add_opt_out), request).await;
         answer.map(|answer| answer.barrier.unwrap_or_default())
     }
@@ -215,19 +172,15 @@ impl AdminClient {
     /// Asks one node, once, if a recipient has opted out. `None`: no answer.
     pub async fn is_opted_out_by(&self, node: usize, recipient: &str) -> Option<bool> {
         let (tenant, recipient) = (self.tenant(), recipient.to_owned());
-        let request = CheckOptOutRequest { tenant, recipient, ..CheckOptOutRequest::default() };
+        let request = api::CheckOptOutRequest { tenant, recipient, ..Default::default() };
         let answer = self.ask_one(node, READ_ONE_WITHIN, rpc!(OptOutServiceClient, check_opt_out), request).await?;
         answer.ok().map(|answer| answer.opted_out)
     }
 
     /// Returns all opt-outs.
-    pub async fn opt_outs(&self) -> Result<Vec<OptOut>> {
-        let request = |page_token| ListOptOutsRequest {
-            tenant: self.tenant(),
-            page_size: PAGE_SIZE,
-            page_token,
-            ..ListOptOutsRequest::default()
-        };
+    pub async fn opt_outs(&self) -> Result<Vec<api::OptOut>> {
+        let base = || api::ListOptOutsRequest { tenant: self.tenant(), page_size: PAGE_SIZE, ..Default::default() };
+        let request = |page_token| api::ListOptOutsRequest { page_token, ..base() };
         let call = rpc!(OptOutServiceClient, list_opt_outs);
         self.list("optout list", call, request, |answer| (answer.opt_outs, answer.next_page_token)).await
     }

@@ -11,12 +11,7 @@ use reveille_proto::admin::v1::cluster_service_client::ClusterServiceClient;
 use reveille_proto::admin::v1::pool_service_client::PoolServiceClient;
 use reveille_proto::admin::v1::relay_service_client::RelayServiceClient;
 use reveille_proto::admin::v1::tenant_service_client::TenantServiceClient;
-use reveille_proto::admin::v1::{
-    AddMemberRequest, AddMemberResponse, AddRelayRequest, AdvanceClockRequest, Authority, FinishUpgradeRequest,
-    GetAuthorityRequest, GetClockRequest, GetClockResponse, GetClusterStatusRequest, GetClusterStatusResponse,
-    GetUpgradeRequest, ListMembersRequest, ListMembersResponse, Member, Relay, RelayTls, RemoveMemberRequest,
-    RemovePoolRequest, RotateAuthorityRequest, SetPoolRequest, SetTenantRequest, TransferLeaderRequest,
-};
+use reveille_proto::admin::v1::{self as api, Authority, GetClusterStatusResponse, RelayTls};
 use tokio::process::Command;
 use tonic::{Code, Status};
 
@@ -32,10 +27,8 @@ const CLOCK_TRIES_MAX: usize = 200;
 impl AdminClient {
     /// Makes a join token, which admits one new node.
     pub async fn join_token(&self) -> Result<String> {
-        let request = AddMemberRequest::default();
-        let answer: AddMemberResponse =
-            self.read("member add", rpc!(ClusterServiceClient, add_member), request).await?;
-        Ok(answer.token)
+        let call = rpc!(ClusterServiceClient, add_member);
+        Ok(self.read("member add", call, api::AddMemberRequest::default()).await?.token)
     }
 
     /// Returns the number of members that vote.
@@ -48,28 +41,26 @@ impl AdminClient {
         Ok(self.members().await?.iter().any(|member| member.votes && member.name == name))
     }
 
-    async fn members(&self) -> Result<Vec<Member>> {
-        let request = ListMembersRequest {};
-        let answer: ListMembersResponse =
-            self.read("members", rpc!(ClusterServiceClient, list_members), request).await?;
-        Ok(answer.members)
+    async fn members(&self) -> Result<Vec<api::Member>> {
+        let call = rpc!(ClusterServiceClient, list_members);
+        Ok(self.read("members", call, api::ListMembersRequest {}).await?.members)
     }
 
     /// Removes a member that never comes back.
     pub async fn remove_dead_member(&self, name: &str) -> CallResult<()> {
-        let request = RemoveMemberRequest { member: name.to_owned(), dead: true };
-        self.change(rpc!(ClusterServiceClient, remove_member), request).await.map(|_| ())
+        let request = api::RemoveMemberRequest { member: name.to_owned(), dead: true };
+        self.change(rpc!(ClusterServiceClient, remove_member), request).await.map(drop)
     }
 
     /// Returns the certificate authority, and how far its rotation is.
     pub async fn authority(&self) -> Result<Authority> {
         let call = rpc!(ClusterServiceClient, get_authority);
-        Ok(self.read("cluster ca status", call, GetAuthorityRequest {}).await?.authority.unwrap_or_default())
+        Ok(self.read("cluster ca status", call, api::GetAuthorityRequest {}).await?.authority.unwrap_or_default())
     }
 
     /// Makes the next step of a rotation. Returns true if nothing is left to do.
     pub async fn rotate_authority(&self, replaces: &str) -> CallResult<bool> {
-        let request = RotateAuthorityRequest { replaces: replaces.to_owned(), request_id: String::new() };
+        let request = api::RotateAuthorityRequest { replaces: replaces.to_owned(), request_id: String::new() };
         let call = rpc!(ClusterServiceClient, rotate_authority);
         let is_over =
             |now: Authority| now.fingerprint != replaces && now.next_fingerprint.is_empty() && now.waits_for.is_empty();
@@ -86,70 +77,56 @@ impl AdminClient {
         &self,
         (name, pool): (&str, &str),
         address: SocketAddr,
-        (sessions, rate_per_second): (u32, f64),
+        (max_sessions, rate_per_second): (u32, f64),
     ) -> Result<()> {
-        let relay = Relay {
-            name: name.to_owned(),
-            pool: pool.to_owned(),
-            host: address.ip().to_string(),
-            port: address.port().into(),
-            tls: RelayTls::None.into(),
-            rate_per_second,
-            max_sessions: sessions,
-            ..Relay::default()
-        };
-        let request = AddRelayRequest { relay: Some(relay), ..AddRelayRequest::default() };
-        self.read("relay add", rpc!(RelayServiceClient, add_relay), request).await?;
-        Ok(())
+        let (name, pool, tls) = (name.to_owned(), pool.to_owned(), RelayTls::None.into());
+        let (host, port) = (address.ip().to_string(), address.port().into());
+        let relay = api::Relay { name, pool, host, port, tls, rate_per_second, max_sessions, ..Default::default() };
+        let request = api::AddRelayRequest { relay: Some(relay), ..Default::default() };
+        self.read("relay add", rpc!(RelayServiceClient, add_relay), request).await.map(drop)
     }
 
     /// Sets the maximum number of emails per second of a tenant.
     pub async fn set_tenant_rate(&self, name: &str, per_second: f64) -> Result<()> {
-        let request = SetTenantRequest {
-            name: name.to_owned(),
-            rate_per_second: Some(per_second),
-            ..SetTenantRequest::default()
-        };
-        self.read("tenant set", rpc!(TenantServiceClient, set_tenant), request).await?;
-        Ok(())
+        let (name, rate_per_second) = (name.to_owned(), Some(per_second));
+        let request = api::SetTenantRequest { name, rate_per_second, ..Default::default() };
+        self.read("tenant set", rpc!(TenantServiceClient, set_tenant), request).await.map(drop)
     }
 
     /// Starts the warm-up of a pool today, with these daily caps.
     pub async fn warm_up(&self, pool: &str, caps: Vec<u32>) -> Result<()> {
-        let request = SetPoolRequest { name: pool.to_owned(), warm_up: caps, ..SetPoolRequest::default() };
-        self.read("pool set", rpc!(PoolServiceClient, set_pool), request).await?;
-        Ok(())
+        let request = api::SetPoolRequest { name: pool.to_owned(), warm_up: caps, ..Default::default() };
+        self.read("pool set", rpc!(PoolServiceClient, set_pool), request).await.map(drop)
     }
 
     /// Ends the warm-up of a pool.
     pub async fn remove_pool(&self, pool: &str) -> Result<()> {
-        let request = RemovePoolRequest { name: pool.to_owned() };
-        self.read("pool remove", rpc!(PoolServiceClient, remove_pool), request).await?;
-        Ok(())
+        let request = api::RemovePoolRequest { name: pool.to_owned() };
+        self.read("pool remove", rpc!(PoolServiceClient, remove_pool), request).await.map(drop)
     }
 
     /// Returns the state of the cluster from the first node that answers.
     pub async fn status(&self) -> Result<GetClusterStatusResponse> {
         let call = rpc!(ClusterServiceClient, get_cluster_status);
-        self.read("cluster status", call, GetClusterStatusRequest {}).await
+        self.read("cluster status", call, api::GetClusterStatusRequest {}).await
     }
 
     /// Transfers leadership to a node, or to any node if the name is empty. Returns the new leader.
     pub async fn transfer_leader(&self, to: &str) -> CallResult<String> {
         let call = rpc!(ClusterServiceClient, transfer_leader);
-        self.change(call, TransferLeaderRequest { to: to.to_owned() }).await.map(|answer| answer.leader)
+        self.change(call, api::TransferLeaderRequest { to: to.to_owned() }).await.map(|answer| answer.leader)
     }
 
     /// Raises the ledger to the highest level that all nodes apply.
     pub async fn finish_upgrade(&self) -> CallResult<u32> {
         let call = rpc!(ClusterServiceClient, finish_upgrade);
-        self.change(call, FinishUpgradeRequest::default()).await.map(|answer| answer.level)
+        self.change(call, api::FinishUpgradeRequest::default()).await.map(|answer| answer.level)
     }
 
     /// Returns the ledger's level.
     pub async fn ledger_level(&self) -> Result<u32> {
         let call = rpc!(ClusterServiceClient, get_upgrade);
-        Ok(self.read("cluster upgrade status", call, GetUpgradeRequest {}).await?.level)
+        Ok(self.read("cluster upgrade status", call, api::GetUpgradeRequest {}).await?.level)
     }
 
     /// Generates and seals an audience.
@@ -187,8 +164,8 @@ impl AdminClient {
     }
 
     /// Returns the test clock.
-    pub async fn clock(&self) -> Result<GetClockResponse> {
-        self.read("clock show", rpc!(ClockServiceClient, get_clock), GetClockRequest::default()).await
+    pub async fn clock(&self) -> Result<api::GetClockResponse> {
+        self.read("clock show", rpc!(ClockServiceClient, get_clock), api::GetClockRequest::default()).await
     }
 
     /// Moves the test clock to an instant. If one node fails, it asks another node.
@@ -212,7 +189,7 @@ impl AdminClient {
 }
 
 async fn advance(channel: AdminChannel, to_unix_ms: i64) -> Result<(), Status> {
-    let request = AdvanceClockRequest { target: Some(Target::TargetTime(timestamp(to_unix_ms))), jump: false };
+    let request = api::AdvanceClockRequest { target: Some(Target::TargetTime(timestamp(to_unix_ms))), jump: false };
     let mut progress = ClockServiceClient::new(channel).advance_clock(request).await?.into_inner();
     loop {
         match tokio::time::timeout(CLOCK_SILENCE_MAX, progress.message()).await {

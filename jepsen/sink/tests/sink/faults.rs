@@ -13,7 +13,7 @@ fn sink(spec: &str) -> Sink {
 
 /// Sends one email as far as the sink accepts it. Returns every reply line after EHLO, and `end` if the connection
 /// ended.
-async fn story(sink: &Sink) -> Vec<String> {
+async fn dialogue(sink: &Sink) -> Vec<String> {
     let mut client = Client::connect(sink.address()).await;
     let mut heard = Vec::new();
     let body = message("a@x.test");
@@ -47,7 +47,7 @@ async fn refusal_takes_place_of_answer_at_every_stage_that_has_one() {
         ("between:421", &["220", "250", "250", "250", "354", "250", "421"], 1),
     ] {
         let sink = sink(spec);
-        assert_eq!(story(&sink).await, expected, "{spec}");
+        assert_eq!(dialogue(&sink).await, expected, "{spec}");
         assert_eq!(sink.accepted_count(), accepted, "{spec}");
         sink.stop().await;
     }
@@ -69,14 +69,14 @@ async fn connection_can_end_at_every_stage() {
             ("between", 6, 1),
         ] {
             let sink = sink(&format!("{stage}:{kind}"));
-            let heard = story(&sink).await;
+            let heard = dialogue(&sink).await;
             assert_eq!(
                 (heard.len(), heard.last().unwrap().as_str()),
                 (replies + 1, "end"),
                 "{stage}:{kind}: {heard:?}"
             );
             assert_eq!(sink.accepted_count(), accepted, "{stage}:{kind}");
-            assert_eq!(sink.fault_tally()[0].injected, 1, "{stage}:{kind}");
+            assert_eq!(sink.fault_tally(), [1], "{stage}:{kind}");
             sink.stop().await;
         }
     }
@@ -96,7 +96,7 @@ async fn reset_is_reset() {
 async fn bare_replies_have_code_and_nothing_else() {
     for (stage, index) in [("banner", 0), ("ehlo", 1), ("mail", 2), ("rcpt", 3), ("data", 4), ("answer", 5)] {
         let sink = sink(&format!("{stage}:bare"));
-        let heard = story(&sink).await;
+        let heard = dialogue(&sink).await;
         let bare: Vec<_> = (0..heard.len()).filter(|index| heard[*index].ends_with("bare")).collect();
         assert_eq!(bare, [index], "{stage}: {heard:?}");
         assert_eq!(sink.accepted_count(), 1, "a bare reply is as good as another");
@@ -187,8 +187,7 @@ async fn another_plan_takes_over_while_dialogue_runs() {
     assert_eq!(client.ask("MAIL FROM:<n@x.test>\r\n").await, 250);
     assert_eq!(client.ask("RCPT TO:<a@x.test>\r\n").await, 450);
     assert_eq!(client.ask("RCPT TO:<a@x.test>\r\n").await, 250);
-    let former = sink.fault_tally();
-    assert_eq!((former[0].injected, former[0].rule.amount), (1, Amount::Next(1)));
+    assert_eq!(sink.fault_tally(), [1]);
     sink.set_faults("data:451".parse().unwrap());
     assert_eq!(client.ask("DATA\r\n").await, 451);
     sink.set_faults(FaultPlan::default());
@@ -219,7 +218,7 @@ async fn dot_watcher_gets_each_answer() {
         let dots = Some(DotWatcher::new(note));
         let options = SinkOptions { faults: spec.parse().unwrap(), dots, ..SinkOptions::default() };
         let sink = Sink::start(options).unwrap();
-        story(&sink).await;
+        dialogue(&sink).await;
         sink.stop().await;
         assert_eq!(*answers.lock().unwrap(), [("a@x.test".to_owned(), answer)], "{spec}");
     }

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Result;
 use reveille_check::events::{Answer, Operation, Target};
-use reveille_harness::CallResult;
 use reveille_harness::measure::{now_ms, unix_us};
+use reveille_harness::{CallResult, wait};
 use reveille_proto::admin::v1::{BackfillScheduleResponse, ScheduleState};
 
 use super::operator::{Operator, at};
@@ -23,7 +23,6 @@ const RECIPIENTS: u32 = 2;
 const OVER_FOR_MS: u64 = 5_000;
 /// Maximum time, with a leader, until a resumed schedule has opened or explained all instants.
 const OVER_WITHIN: Duration = Duration::from_secs(10);
-const POLL_EVERY: Duration = Duration::from_millis(200);
 const PAUSE_TRIES_MAX: u32 = 4;
 const RELEASE_TRIES_MAX: u32 = 5;
 
@@ -110,15 +109,11 @@ impl Operator {
 
     /// Waits until no instant of the schedule is left.
     async fn is_over(&self, item: &WorkloadItem) -> bool {
-        let until = Instant::now() + OVER_WITHIN;
-        while Instant::now() < until {
+        let is_over = || async {
             let found = self.admin.schedule(&item.name).await.flatten();
-            if found.is_some_and(|schedule| schedule.state() == ScheduleState::Done) {
-                return true;
-            }
-            tokio::time::sleep(POLL_EVERY).await;
-        }
-        false
+            found.is_some_and(|schedule| schedule.state() == ScheduleState::Done)
+        };
+        wait::until(OVER_WITHIN, is_over).await
     }
 
     async fn backfill_again(&self) -> bool {

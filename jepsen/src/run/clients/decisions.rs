@@ -2,11 +2,12 @@
 //! Most doubts are closed. A resent email may arrive twice, and such duplicates are counted separately
 //! (`duplicates_decided`).
 
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use reveille_check::events::{Answer, Operation};
-use reveille_harness::CallResult;
-use reveille_harness::admin::{DecisionAnswer, RecipientOfRun};
+use reveille_harness::admin::DecisionAnswer;
+use reveille_harness::{CallResult, wait};
 use reveille_proto::admin::v1::Resolution;
 
 use super::operator::Operator;
@@ -15,7 +16,6 @@ use crate::run::workload::TENANTS;
 
 /// Maximum time of the search for recipients to decide about.
 const FOUND_WITHIN: Duration = Duration::from_secs(6);
-const POLL_EVERY: Duration = Duration::from_millis(100);
 /// Maximum number of recipients that one decision resends, closes or requeues.
 const RESENT_MAX: usize = 2;
 const CLOSED_MAX: usize = 4;
@@ -63,25 +63,18 @@ impl Operator {
 
     /// Waits for recipients of a run that are in doubt, or for dead letters. Returns them.
     async fn case(&self, dead: bool) -> Option<DecisionCase> {
-        let until = Instant::now() + FOUND_WITHIN;
-        let mut node = self.number;
-        loop {
+        let tries = AtomicUsize::new(self.number);
+        let find = || async {
+            let node = tries.fetch_add(1, Ordering::Relaxed);
             let tenant = TENANTS[node % TENANTS.len()];
             let admin = self.admin.of_tenant(tenant);
             let mut found = if dead { admin.dead_letters_by(node).await } else { admin.doubts_by(node).await };
-            if dead {
-                found.retain(|letter| !self.coordination.was_paused(&letter.run));
-            }
-            if let Some(RecipientOfRun { run, .. }) = found.get(self.number % found.len().max(1)).cloned() {
-                let own = found.into_iter().filter(|one| one.run == run);
-                return Some(DecisionCase { node, tenant, recipients: own.map(|one| one.recipient).collect(), run });
-            }
-            if Instant::now() > until {
-                return None;
-            }
-            node += 1;
-            tokio::time::sleep(POLL_EVERY).await;
-        }
+            found.retain(|(run, _)| !dead || !self.coordination.was_paused(run));
+            let run = found.get(self.number % found.len().max(1))?.0.clone();
+            let own = found.into_iter().filter(|(of, _)| *of == run);
+            Some(DecisionCase { node, tenant, recipients: own.map(|(_, recipient)| recipient).collect(), run })
+        };
+        wait::for_some(FOUND_WITHIN, find).await
     }
 
     /// Records a decision: once for each named recipient, or once if it concerns all recipients.

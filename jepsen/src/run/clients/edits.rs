@@ -16,9 +16,8 @@ const EDITS: u64 = 4;
 
 /// Creates the spare schedules.
 pub async fn create_spares(operator: &Operator) -> Result<()> {
-    let Operator { admin, recorder, workload, .. } = operator;
     for number in 0..SPARES {
-        workload.insist(admin, recorder, number, &spare(spare_name(number), 0)).await?;
+        operator.workload.insist(&operator.admin, number, &spare(spare_name(number), 0)).await?;
     }
     Ok(())
 }
@@ -43,7 +42,7 @@ impl Operator {
         let [same, other] = ["same", "other"].map(|which| format!("edit-{}-{which}", self.number));
         match self.admin.schedule(&name).await {
             None => false,
-            Some(None) => self.workload.ask(&self.admin, &self.recorder, "first", &same, &edit(0)).await.is_done(),
+            Some(None) => self.workload.ask(&self.admin, "first", &same, &edit(0)).await.is_done(),
             Some(Some(found)) => {
                 let (one, two) = (edit(0), edit(1));
                 let (first, second, third) = tokio::join!(

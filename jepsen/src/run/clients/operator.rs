@@ -1,11 +1,11 @@
 //! Actions of operators during the faults: they opt out, pause, cancel, trigger and create, and record each call with
 //! its answer. Their decisions are in `decisions.rs`, edits in `edits.rs`, backfills in `backfills.rs`.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use reveille_check::events::{Answer, Crossing, ObjectKind, Operation, Target};
 use reveille_harness::measure::now_ms;
-use reveille_harness::{AdminClient, CallResult};
+use reveille_harness::{AdminClient, CallResult, wait};
 use reveille_proto::admin::v1::Barrier;
 
 use super::coordination::Coordination;
@@ -15,7 +15,6 @@ use crate::run::workload::{CAMPAIGN, ItemKind, TENANT, TRIGGERED, Workload, Work
 
 /// Maximum wait for a run.
 const OPENS_WITHIN: Duration = Duration::from_secs(6);
-const POLL_EVERY: Duration = Duration::from_millis(30);
 /// Time until a new schedule is due.
 const AHEAD_MS: u64 = 3_000;
 /// Minimum times from an opt-out to the instant of the email: one recipient opts out at the instant, another before.
@@ -141,7 +140,7 @@ impl Operator {
         let item = WorkloadItem::once(format!("more-{}", self.number), (now_ms() + AHEAD_MS) / 100 * 100, 2);
         self.coordination.writes(TENANT, ObjectKind::Schedule, &item.name);
         let [same, other] = ["same", "other"].map(|which| format!("more-{}-{which}", self.number));
-        let ask = |client, id| self.workload.ask(&self.admin, &self.recorder, client, id, &item);
+        let ask = |client, id| self.workload.ask(&self.admin, client, id, &item);
         let (first, second) = tokio::join!(ask("first", same.as_str()), ask("second", same.as_str()));
         let third = ask("third", other.as_str()).await;
         let results = [&first, &second, &third];
@@ -170,14 +169,8 @@ impl Operator {
     async fn next_schedules_run(&self) -> Option<String> {
         let item = self.workload.next_after(now_ms()).filter(|item| item.tenant() == TENANT)?;
         wait_until(item.due_ms).await;
-        let until = Instant::now() + OPENS_WITHIN;
-        while Instant::now() < until {
-            if let Ok(Some(run)) = self.admin.run_of(&item.name).await {
-                return Some(run.run);
-            }
-            tokio::time::sleep(POLL_EVERY).await;
-        }
-        None
+        let run = || async { Some(self.admin.run_of(&item.name).await.ok()??.run) };
+        wait::for_some(OPENS_WITHIN, run).await
     }
 
     /// Makes a call as this client with this request id, and records it. `done` makes the answer of an executed call.

@@ -218,7 +218,7 @@ impl<'a> Driver<'a> {
                     }
                 }
                 // Without a leader a process may not be ready yet. Nodes are stopped one at a time.
-                PointState::Runs { until, .. } if now > until && self.nemesis.processes.is_led() => {
+                PointState::Runs { until, .. } if now > until && self.nemesis.processes.leads_now().is_some() => {
                     self.nemesis.processes.ask_to_stop(&node)?;
                     self.states.insert(node, PointState::Stopping { until: now + STOPS_WITHIN });
                     return Ok(());

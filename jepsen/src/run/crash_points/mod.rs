@@ -20,12 +20,12 @@ use serde_json::json;
 use self::driver::{Driver, SNAPSHOT_EVERY};
 use self::traffic::Traffic;
 use super::ARCHIVE_AFTER;
+use super::LEAD;
 use super::header::{asks, plain_header};
 use super::options::seed;
-use super::scenario::{HarnessErrors, Scenario};
+use super::scenario::{HarnessErrors, Scenario, now};
 use super::version::Version;
-use super::workload::Workload;
-use super::{LEAD, report};
+use super::workload::{self, Workload};
 
 /// Number of the first schedules and of their recipients, and the time over which they are due.
 const FIRST: (u32, u32) = (60, 240);
@@ -70,11 +70,11 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
 
     let header = header(args, &cluster);
     let (scenario, sink) = Scenario::open(&cluster, &header, args.history.as_deref(), true).await?;
-    let recorder = scenario.recorder.clone();
-    let workload = Workload::new(FIRST.0, FIRST.1, SystemTime::now() + 2 * LEAD, FIRST_FOR, InDoubt::Hold);
-    workload.create(&admin, &recorder).await?;
+    let items = workload::spread(FIRST.0, FIRST.1, SystemTime::now() + 2 * LEAD, FIRST_FOR);
+    let workload = Workload::new(items, InDoubt::Hold, &scenario.recorder);
+    workload.create(&admin).await?;
     let mut nemesis = scenario.nemesis(cluster, sink, workload.clone(), args.seed);
-    let traffic = Traffic::start(&admin, &recorder, &workload, &binary, &folder)?;
+    let traffic = Traffic::start(&admin, &workload, &binary, &folder)?;
     scenario.phase(PhaseName::Faults);
     let (mut errors, faults_began) = (HarnessErrors::default(), Instant::now());
     let mut driver = Driver::new(&mut nemesis, points, args.hits, &traffic, args.seed);
@@ -99,7 +99,7 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
         // Points with fewer crashes.
         "not_reached": not_reached,
         "seconds": began.elapsed().as_secs(),
-        "at": report::now(),
+        "at": now(),
     });
     let report = result.report(particulars, args.append.as_deref())?;
     Ok(Report { valid: report.valid && all_reached, ..report })

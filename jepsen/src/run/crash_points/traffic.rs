@@ -13,7 +13,6 @@ use reveille_harness::measure::now_ms;
 use tokio::process::Command;
 use tokio::task::JoinSet;
 
-use crate::run::observe::Recorder;
 use crate::run::workload::{Workload, WorkloadItem};
 
 /// Number of clients that create schedules, and the pause of each client after a create.
@@ -40,19 +39,13 @@ pub struct Traffic {
 
 impl Traffic {
     /// Starts the clients. `binary` imports lists from `folder`.
-    pub fn start(
-        admin: &AdminClient,
-        recorder: &Recorder,
-        workload: &Workload,
-        binary: &Path,
-        folder: &Path,
-    ) -> Result<Traffic> {
+    pub fn start(admin: &AdminClient, workload: &Workload, binary: &Path, folder: &Path) -> Result<Traffic> {
         let (creates, imports) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicBool::new(true)));
         let applied = Arc::new(AtomicU64::new(0));
         let mut tasks = JoinSet::new();
         for client in 0..CLIENTS {
             let (admin, on) = (admin.another(client)?, Arc::clone(&creates));
-            tasks.spawn(create(admin, recorder.clone(), workload.clone(), client, on));
+            tasks.spawn(create(admin, workload.clone(), client, on));
         }
         let list = folder.join("list.csv");
         let endpoints = admin.endpoints().join(",");
@@ -80,13 +73,12 @@ impl Traffic {
     }
 }
 
-async fn create(admin: AdminClient, recorder: Recorder, workload: Workload, client: usize, on: Arc<AtomicBool>) {
+async fn create(admin: AdminClient, workload: Workload, client: usize, on: Arc<AtomicBool>) {
     let mut number = 0;
     while on.load(Ordering::Relaxed) {
         let name = format!("feed-{client}-{number}");
         let item = WorkloadItem::once(name.clone(), (now_ms() + AHEAD_MS) / 100 * 100, RECIPIENTS);
-        let id = format!("create-{name}");
-        workload.ask_and_keep(&admin, &recorder, &format!("client-{client}"), &id, item).await;
+        workload.ask_and_keep(&admin, &format!("client-{client}"), &format!("create-{name}"), item).await;
         number += 1;
         tokio::time::sleep(PAUSE).await;
     }

@@ -136,10 +136,8 @@ pub enum PartitionShape {
     Ring,
     /// Two halves, and only this node is connected to both.
     Bridge(usize),
-    /// Nothing reaches this node.
-    OneWayIn(FaultTarget),
-    /// Nothing leaves this node.
-    OneWayOut(FaultTarget),
+    /// Nothing reaches this node (true), or nothing leaves it.
+    OneWay(FaultTarget, bool),
 }
 
 /// Fault of a link.

@@ -8,11 +8,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use reveille_check::events::Fault;
 use reveille_harness::node_process::NodeProcess;
-use reveille_harness::tool;
+use reveille_harness::{tool, wait};
 
 use super::actions::{DiskFault, FaultTarget};
-use super::injection::{Injected, NotInjected, Repair, required};
-use super::nemesis::Nemesis;
+use super::nemesis::{Injected, Nemesis, NotInjected, Repair, required};
 use super::plan::PlannedFault;
 use super::syscall_trace::SyncTrace;
 use crate::run::processes::ProcessState;
@@ -21,7 +20,6 @@ use crate::run::processes::ProcessState;
 const READY_WITHIN: Duration = Duration::from_secs(12);
 /// Maximum time until a node whose disk failed has ended.
 const ENDS_WITHIN: Duration = Duration::from_secs(20);
-const POLL_EVERY: Duration = Duration::from_millis(100);
 /// Number of bytes that a torn log loses. Less than a sector, so that the log ends inside its last batch.
 const TORN_BYTES: u64 = 256;
 /// Delay of each sync before a power cut. Each log is written within [`WRITES_WITHIN`].
@@ -157,10 +155,7 @@ impl Nemesis {
 
     /// Waits for at most `within` until a node follows or leads.
     pub(super) async fn wait_until_ready(&self, name: &str, within: Duration) {
-        let until = Instant::now() + within;
-        while !self.processes.is_ready(name).await && Instant::now() < until {
-            tokio::time::sleep(POLL_EVERY).await;
-        }
+        wait::until(within, || self.processes.is_ready(name)).await;
     }
 
     /// Delays the syncs of these nodes until each has written to its log, so that the log has an unsynced part.
@@ -186,15 +181,8 @@ impl Nemesis {
 
     /// Returns true if one of these nodes, which just started, logs that it truncated its log.
     pub(super) async fn have_truncated_logs(&self, names: &[String]) -> bool {
-        let until = Instant::now() + TRUNCATED_WITHIN;
         let has = |name: &String| self.processes.cluster.node(name).is_ok_and(|node| node.has_logged(TRUNCATED));
-        while !names.is_empty() && Instant::now() < until {
-            if names.iter().any(has) {
-                return true;
-            }
-            tokio::time::sleep(POLL_EVERY).await;
-        }
-        false
+        !names.is_empty() && wait::until(TRUNCATED_WITHIN, || async { names.iter().any(has) }).await
     }
 }
 

@@ -1,17 +1,16 @@
 //! Injects and repairs each fault, or returns why a fault cannot be injected.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Result;
 use reveille_check::events::{Fault, FaultStatus};
-use reveille_harness::CallResult;
 use reveille_harness::clocks::CORRECT;
+use reveille_harness::{CallResult, wait};
 use reveille_sink::FaultPlan;
 
 use super::actions::{FaultAction, FaultTarget, LinkFault, PartitionShape};
-use super::injection::{Injected, NotInjected, Repair, required};
 use super::links;
-use super::nemesis::Nemesis;
+use super::nemesis::{Injected, Nemesis, NotInjected, Repair, required};
 use super::plan::PlannedFault;
 use crate::run::PACE;
 
@@ -26,7 +25,6 @@ const CLOCK_IS_READ_WITHIN: Duration = Duration::from_millis(2_300);
 /// all nodes share one correct clock, and report it within some milliseconds.
 const JUMP_MS: u64 = 400;
 const DRIFT_MS: u64 = 150;
-const POLL_EVERY: Duration = Duration::from_millis(50);
 
 impl Nemesis {
     /// Injects a fault. `None`: an operation, which records its own fault, or a family that has nothing left to do.
@@ -69,11 +67,9 @@ impl Nemesis {
             PartitionShape::Halves(first) => (links::halves(nodes, first), "a minority cut off".to_owned()),
             PartitionShape::Ring => (links::ring(nodes), "a ring".to_owned()),
             PartitionShape::Bridge(middle) => (links::bridge(nodes, middle), "a bridge".to_owned()),
-            PartitionShape::OneWayIn(target) => {
-                (links::one_way(nodes, self.index(target)?, true), format!("nothing in to {target}"))
-            }
-            PartitionShape::OneWayOut(target) => {
-                (links::one_way(nodes, self.index(target)?, false), format!("nothing out of {target}"))
+            PartitionShape::OneWay(target, into) => {
+                let name = format!("nothing {} {target}", if into { "in to" } else { "out of" });
+                (links::one_way(nodes, self.index(target)?, into), name)
             }
         };
         let names = self.processes.names();
@@ -161,12 +157,8 @@ impl Nemesis {
         let mut fault = self.fault(planned, "leadership transferred", std::slice::from_ref(&leader));
         let result = self.operator.admin.transfer_leader("").await;
         (fault.status, fault.word) = (status_of(&result), format!("{result:?}"));
-        let until = Instant::now() + LEADS_WITHIN;
-        let passed = || self.processes.leader().is_some_and(|(_, now)| now > epoch);
-        while !passed() && Instant::now() < until {
-            tokio::time::sleep(POLL_EVERY).await;
-        }
-        fault.observed = Some(passed());
+        let passed = || async { self.processes.leader().is_some_and(|(_, now)| now > epoch) };
+        fault.observed = Some(wait::until(LEADS_WITHIN, passed).await);
         Ok(Injected { fault, repair: Repair::Nothing })
     }
 
@@ -229,7 +221,7 @@ impl Nemesis {
                 // In the plan the rules of the pace follow the rules of the fault, and always apply.
                 let tally = self.processes.sink.fault_tally();
                 let rules = tally.len().saturating_sub(pace.rules.len());
-                let hits: u64 = tally.iter().take(rules).map(|tally| tally.injected).sum();
+                let hits: u64 = tally.iter().take(rules).sum();
                 self.processes.sink.set_faults(pace);
                 (fault.observed, fault.word) = (Some(hits > 0), format!("hit {hits} times"));
             }

@@ -9,8 +9,7 @@ use reveille_sink::{Held, HoldPoint, HoldRequest};
 
 use super::actions::FaultTarget;
 use super::disk;
-use super::injection::{Injected, NotInjected, Repair, required};
-use super::nemesis::Nemesis;
+use super::nemesis::{Injected, Nemesis, NotInjected, Repair, required};
 use super::plan::PlannedFault;
 
 /// Maximum wait for an email of the victim. After it the fault is injected without an email.

@@ -8,8 +8,7 @@ use std::net::Ipv4Addr;
 use anyhow::Result;
 
 use super::actions::LinkFault;
-use super::injection::{NotInjected, Repair, required};
-use super::nemesis::Nemesis;
+use super::nemesis::{Nemesis, NotInjected, Repair, required};
 
 /// Number of bytes that a narrow link lets through at once.
 const BURST_BYTES: u32 = 2 << 10;

@@ -1,14 +1,20 @@
-//! Replaces nodes (P22). A node is killed and never starts again. Its operator removes it and starts a new one with a
-//! join token, while other faults go on. Until the new node votes, no further one is lost.
+//! Changes of the members (P22), while other faults go on. A node is killed and never starts again: its operator removes
+//! it and starts a new one with a join token. Until the new node votes, no further one is lost. The certificate
+//! authority is rotated: until all members have followed, no node is lost for good, because the rotation would wait for
+//! it.
+
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use reveille_check::events::{Fault, FaultKind};
-use reveille_harness::{FORMER_LEVEL, NEXT_LEVEL, replacement};
+use reveille_harness::{AdminClient, CallResult, FORMER_LEVEL, NEXT_LEVEL, replacement, wait};
 
 use super::actions::FaultTarget;
-use super::injection::{Injected, NotInjected, Repair, Replacement};
-use super::nemesis::Nemesis;
+use super::nemesis::{Injected, Nemesis, NotInjected, Repair, Replacement};
 use super::plan::PlannedFault;
+
+/// Maximum time until all members have followed. Other faults may leave some of them down for long.
+const ROTATED_WITHIN: Duration = Duration::from_secs(240);
 
 impl Nemesis {
     /// Loses a node, and begins to replace it. `None`: no spare node is left.
@@ -65,4 +71,37 @@ impl Nemesis {
         }
         Ok(self.replacement.is_some())
     }
+
+    /// Begins a rotation.
+    pub(super) fn rotate(&mut self, planned: &PlannedFault) -> Result<(), NotInjected> {
+        if self.replacement.is_some() || self.rotation.is_some() {
+            return Err(NotInjected::NotNow("another change of the members is not over".to_owned()));
+        }
+        let fault = self.fault(planned, "the certificate authority is rotated", &[]);
+        self.rotation = Some((fault, tokio::spawn(rotate(self.operator.admin.clone()))));
+        Ok(())
+    }
+
+    /// Records a rotation that is over. Returns true while one is in progress.
+    pub(super) async fn go_on_rotating(&mut self) -> Result<bool> {
+        match self.rotation.take() {
+            Some((mut fault, task)) if task.is_finished() => {
+                let is_over = task.await?;
+                (fault.observed, fault.until_ns) = (Some(is_over), Some(self.processes.recorder.now_ns()));
+                if !is_over {
+                    self.processes.unexpected_ends.push(format!("{}: it does not end", fault.name));
+                }
+                self.record(fault);
+            }
+            unfinished => self.rotation = unfinished,
+        }
+        Ok(self.rotation.is_some())
+    }
+}
+
+/// Rotates as the operator's command does. Returns true when it is over.
+async fn rotate(admin: AdminClient) -> bool {
+    let Ok(former) = admin.authority().await else { return false };
+    let rotates = || async { matches!(admin.rotate_authority(&former.fingerprint).await, CallResult::Done(true)) };
+    wait::until(ROTATED_WITHIN, rotates).await
 }

@@ -7,8 +7,7 @@ use reveille_check::events::FaultStatus;
 use reveille_harness::{CallResult, FORMER_LEVEL, NEXT_LEVEL};
 
 use super::inject::status_of;
-use super::injection::{Injected, NotInjected, Repair, UpgradeProgress};
-use super::nemesis::Nemesis;
+use super::nemesis::{Injected, Nemesis, NotInjected, Repair, UpgradeProgress};
 use super::plan::PlannedFault;
 
 #[derive(Clone, Debug, PartialEq, Eq)]

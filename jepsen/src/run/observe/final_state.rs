@@ -1,20 +1,22 @@
 //! Reads the final state from the cluster into the history: runs, recipients, instants that opened no run, objects, and
 //! the hashes of the nodes' states.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
-use reveille_check::events::{Event, Explained, Found, OPTED_OUT, ObjectKind, PassedOver, Run, RunCause, StateHash};
+use reveille_check::events::{Event, Explained, Found, OPTED_OUT, ObjectKind, Run, StateHash};
 use reveille_check::names::Name;
 use reveille_harness::AdminClient;
+use reveille_harness::admin::PAGE_SIZE;
 use reveille_proto::admin::v1 as api;
 
-use super::recipients::{self, LedgerTimeline, RecipientPath};
+use super::recipients::LedgerRecorder;
 use super::recorder::Recorder;
+use super::same_name;
 use crate::run::ARCHIVE_AFTER;
 use crate::run::workload::{ItemKind, TENANTS, Workload, value, value_of};
 
@@ -30,24 +32,26 @@ const POLL_EVERY: Duration = Duration::from_millis(300);
 pub async fn read(
     admin: &AdminClient,
     workload: &Workload,
-    recorder: &Recorder,
-    clock: &LedgerTimeline,
+    ledger: &LedgerRecorder,
     until: Instant,
 ) -> Result<Vec<String>> {
-    let mut runs = BTreeMap::new();
+    let mut recipients = BTreeSet::new();
     for run in all_runs(admin).await? {
-        runs.insert((run.tenant.clone(), run.run.clone()), item_of(&run).clone());
-        recorder.event(&Event::Run(of_run(&run).with_context(|| format!("{} has no {{due}}", run.run))?));
+        // The recipients of an unknown schedule are unknown, so their emails are unexplained.
+        let item = workload.find(item_of(&run));
+        let path = |recipient| (run.tenant.clone(), run.run.clone(), recipient);
+        recipients.extend(item.iter().flat_map(|item| item.addresses()).map(path));
+        ledger.event(&Event::Run(of_run(&run).with_context(|| format!("{} has no {{due}}", run.run))?));
     }
     let mut missing = Vec::new();
-    if !recipients::read(admin, recorder, clock, wanted(workload, &runs), until).await? {
+    if !ledger.recipients(admin, recipients.into_iter().collect(), until).await? {
         missing.push("the time was over before each recipient was read".to_owned());
     }
-    if !instants(admin, workload, recorder, until).await? {
+    if !instants(admin, workload, ledger, until).await? {
         missing.push("instants without a run".to_owned());
     }
-    objects(admin, recorder).await?;
-    if !hashes(admin, recorder).await? {
+    objects(admin, ledger).await?;
+    if !hashes(admin, ledger).await? {
         missing.push("state hashes of all nodes at one index".to_owned());
     }
     Ok(missing)
@@ -62,39 +66,18 @@ pub async fn all_runs(admin: &AdminClient) -> Result<Vec<api::Run>> {
     Ok(runs)
 }
 
-/// Returns all recipients. `runs` are schedules by tenant and run.
-fn wanted(workload: &Workload, runs: &BTreeMap<(String, String), String>) -> Vec<RecipientPath> {
-    let mut wanted = Vec::new();
-    for ((tenant, run), schedule) in runs {
-        let item = workload.find(schedule);
-        // The recipients of an unknown schedule are unknown, so their emails are unexplained.
-        let path = |recipient| RecipientPath { tenant: tenant.clone(), run: run.clone(), recipient };
-        wanted.extend(item.iter().flat_map(|item| item.addresses()).map(path));
-    }
-    wanted
-}
-
 /// Returns the name of the run's item in the workload: its schedule, or the key of its message.
 fn item_of(run: &api::Run) -> &String {
     if run.cause() == api::RunCause::Message { &run.nominal } else { &run.schedule }
 }
 
 fn of_run(run: &api::Run) -> Option<Run> {
-    let cause = match run.cause() {
-        api::RunCause::Unspecified => return None,
-        api::RunCause::Due => RunCause::Due,
-        api::RunCause::CatchUp => RunCause::CatchUp,
-        api::RunCause::Trigger => RunCause::Trigger,
-        api::RunCause::Backfill => RunCause::Backfill,
-        api::RunCause::Test => RunCause::Test,
-        api::RunCause::Message => RunCause::Message,
-    };
     Some(Run {
         run: Name::from(&run.run),
         tenant: Name::from(&run.tenant),
         schedule: Name::from(item_of(run)),
         due_unix_ms: millis(run.due_time.as_ref()?),
-        cause,
+        cause: same_name(run.cause().as_str_name(), "RUN_CAUSE_")?,
         opened_index: run.opened_index,
         opened_unix_ms: millis(run.open_time.as_ref()?),
         waited_for: None,
@@ -107,18 +90,20 @@ fn millis(at: &prost_types::Timestamp) -> i64 {
 
 /// Records the instants that opened no run, as the ledger names them. Returns false if the time was over, or a name
 /// cannot be parsed.
-async fn instants(admin: &AdminClient, workload: &Workload, recorder: &Recorder, until: Instant) -> Result<bool> {
+async fn instants(admin: &AdminClient, workload: &Workload, ledger: &LedgerRecorder, until: Instant) -> Result<bool> {
     let items = workload.items().clone();
     for item in items.into_iter().filter(|item| item.kind != ItemKind::Message) {
         if Instant::now() > until {
             return Ok(false);
         }
         let zone = TimeZone::get(item.zone())?;
-        for entry in admin.of_tenant(item.tenant()).history(&item.name).await? {
-            let Some(outcome) = passed_over(entry.outcome()) else { continue };
+        let (history, _) = admin.of_tenant(item.tenant()).history_page(&item.name, PAGE_SIZE, String::new()).await?;
+        for entry in history {
+            // The history has no reason of an instant that fired.
+            let Some(outcome) = same_name(entry.outcome().as_str_name(), "HISTORY_OUTCOME_") else { continue };
             let named = [&entry.nominal, &entry.last].map(|name| instant_ms(name, &zone));
             let [Some(first_unix_ms), Some(last_unix_ms)] = named else { return Ok(false) };
-            recorder.event(&Event::Explained(Explained {
+            ledger.event(&Event::Explained(Explained {
                 tenant: item.tenant().into(),
                 schedule: Name::from(&item.name),
                 first_unix_ms,
@@ -142,24 +127,12 @@ fn instant_ms(name: &str, zone: &TimeZone) -> Option<i64> {
     Some(at.ok()?.timestamp().as_millisecond())
 }
 
-/// Returns the reason in the checker's terms. `None`: the instant fired.
-fn passed_over(outcome: api::HistoryOutcome) -> Option<PassedOver> {
-    Some(match outcome {
-        api::HistoryOutcome::Unspecified | api::HistoryOutcome::Fired => return None,
-        api::HistoryOutcome::Coalesced => PassedOver::Coalesced,
-        api::HistoryOutcome::Skipped => PassedOver::Skipped,
-        api::HistoryOutcome::Expired => PassedOver::Expired,
-        api::HistoryOutcome::Refused => PassedOver::Refused,
-        api::HistoryOutcome::Waiting => PassedOver::Waiting,
-    })
-}
-
 /// Records the existing schedules, campaigns and opt-outs.
-async fn objects(admin: &AdminClient, recorder: &Recorder) -> Result<()> {
+async fn objects(admin: &AdminClient, ledger: &LedgerRecorder) -> Result<()> {
     for tenant in TENANTS {
         let admin = admin.of_tenant(tenant);
         let found = |kind, name: String, value: String| {
-            recorder.event(&Event::Found(Found { kind, tenant: tenant.to_owned(), name, value }));
+            ledger.event(&Event::Found(Found { kind, tenant: tenant.to_owned(), name, value }));
         };
         for schedule in admin.schedules().await? {
             let value = value_of(&schedule);
@@ -216,7 +189,7 @@ fn last_hashes(status: api::GetClusterStatusResponse) -> Vec<StateHash> {
 }
 
 /// Records state hashes of all nodes at one index. Returns false if the nodes did not reach such an index in time.
-async fn hashes(admin: &AdminClient, recorder: &Recorder) -> Result<bool> {
+async fn hashes(admin: &AdminClient, ledger: &LedgerRecorder) -> Result<bool> {
     let until = Instant::now() + EQUAL_WITHIN;
     loop {
         let status = admin.status().await?;
@@ -224,7 +197,7 @@ async fn hashes(admin: &AdminClient, recorder: &Recorder) -> Result<bool> {
         let hashes = last_hashes(status);
         let equal = hashes.windows(2).all(|pair| pair[0].applied_index == pair[1].applied_index);
         let all = hashes.len() == members && equal;
-        hashes.into_iter().for_each(|hash| recorder.event(&Event::StateHash(hash)));
+        hashes.into_iter().for_each(|hash| ledger.event(&Event::StateHash(hash)));
         if all || Instant::now() > until {
             return Ok(all);
         }

@@ -4,19 +4,18 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use reveille_check::events::{Event, GateReading};
+use reveille_check::events::{Event, GateReading, Lifetime};
+use reveille_harness::http::{self, HttpAddress};
+use reveille_harness::{Cluster, wait};
 use tokio::task::JoinSet;
 
-use super::lifetimes::Lifetimes;
 use super::recorder::Recorder;
-use reveille_harness::Cluster;
-use reveille_harness::http::{self, HttpAddress};
 
 /// Name of the counter in docs/reference/monitoring.md.
 const COUNTER: &str = "reveille_gate_passes_total";
 const POLL_EVERY: Duration = Duration::from_millis(500);
-/// Maximum number of tries at the end, for a busy node.
-const TRIES_MAX: u32 = 5;
+/// Time for the reading at the end, of a busy node.
+const LAST_WITHIN: Duration = Duration::from_secs(10);
 
 /// The readings. Dropping this value ends the polling.
 pub struct GateReader {
@@ -49,22 +48,22 @@ impl GateReader {
         cluster: &Cluster,
         members: &[String],
         recorder: &Recorder,
-        lifetimes: &Lifetimes,
+        lifetimes: &[Lifetime],
     ) -> bool {
         for CounterReading { node, asked_ns, answered_ns, passes } in
             std::mem::take(&mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner))
         {
-            let lifetime = lifetimes.during(&node, asked_ns, answered_ns);
-            if let Some(incarnation) = lifetime.and_then(|lifetime| lifetime.incarnation) {
+            let incarnation = during(lifetimes, &node, asked_ns, answered_ns);
+            if let Some(incarnation) = incarnation {
                 recorder.event(&Event::GateReading(GateReading { at_ns: Some(asked_ns), node, incarnation, passes }));
             }
         }
         let mut whole = true;
         for node in cluster.nodes().iter().filter(|node| members.contains(&node.name)) {
-            let lifetime =
-                lifetimes.all().iter().find(|lifetime| lifetime.node == node.name && lifetime.ended_ns.is_none());
-            let incarnation = lifetime.and_then(|lifetime| lifetime.incarnation);
-            let (Some(incarnation), Some(passes)) = (incarnation, insist(&node.http).await) else {
+            let mut running = lifetimes.iter().filter(|lifetime| lifetime.ended_ns.is_none());
+            let own = running.find(|lifetime| lifetime.node == node.name);
+            let passes = wait::for_some(LAST_WITHIN, || http::counter(&node.http, COUNTER)).await;
+            let (Some(incarnation), Some(passes)) = (own.and_then(|own| own.incarnation), passes) else {
                 whole = false;
                 continue;
             };
@@ -73,6 +72,13 @@ impl GateReader {
         }
         whole
     }
+}
+
+/// Returns the process of a node that ran from one instant to the other, because the pages name only nodes. `None`:
+/// another process may have answered meanwhile.
+fn during(lifetimes: &[Lifetime], node: &str, from_ns: u64, to_ns: u64) -> Option<u64> {
+    let mut own = lifetimes.iter().filter(|lifetime| lifetime.node == node && lifetime.started_ns <= from_ns);
+    own.find(|lifetime| lifetime.ended_ns.is_none_or(|ended| to_ns <= ended))?.incarnation
 }
 
 async fn poll(node: String, http: HttpAddress, recorder: Recorder, seen: Arc<Mutex<Vec<CounterReading>>>) {
@@ -86,12 +92,21 @@ async fn poll(node: String, http: HttpAddress, recorder: Recorder, seen: Arc<Mut
     }
 }
 
-async fn insist(http: &HttpAddress) -> Option<u64> {
-    for _ in 0..TRIES_MAX {
-        if let Some(passes) = http::counter(http, COUNTER).await {
-            return Some(passes);
-        }
-        tokio::time::sleep(POLL_EVERY).await;
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answer_belongs_to_process_that_ran_all_time() {
+        let lifetime = |incarnation, started_ns, ended_ns| Lifetime {
+            node: "n1".to_owned(),
+            incarnation: Some(incarnation),
+            started_ns,
+            ended_ns,
+            end: None,
+        };
+        let lifetimes = [lifetime(2, 200, None), lifetime(1, 0, Some(100))];
+        let found = [(10, 100), (10, 101), (150, 250), (200, 250)].map(|(from, to)| during(&lifetimes, "n1", from, to));
+        assert_eq!(found, [Some(1), None, None, Some(2)]);
     }
-    None
 }

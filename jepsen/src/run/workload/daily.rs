@@ -7,7 +7,7 @@
 //! The instants come from the checker's calendar, which uses other zone tables than the product. The days are around a
 //! change of clocks, and the times of day are those that such changes skip or repeat.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use jiff::civil::date;
@@ -18,7 +18,7 @@ use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use reveille_check::calendar::Rule;
 use reveille_check::events::Event;
-use reveille_harness::AdminClient;
+use reveille_harness::{AdminClient, wait};
 
 use super::item::{DailyTimes, ItemKind, WorkloadItem};
 use crate::run::observe::Recorder;
@@ -44,7 +44,6 @@ const SECONDS_A_DAY: u64 = 15;
 const AHEAD: Duration = Duration::from_secs(1);
 /// Maximum wait for the runs of an instant before the clock moves on.
 const OPENED_WITHIN: Duration = Duration::from_secs(60);
-const POLL_EVERY: Duration = Duration::from_millis(200);
 
 /// Returns schedules in the year after `now`, with `recipients` over all days.
 pub fn schedules(seed: u64, phase: Duration, recipients: u32, now: Timestamp) -> Result<Vec<WorkloadItem>> {
@@ -118,11 +117,9 @@ impl ClockDriver {
             self.advance(at_ms - AHEAD.as_millis() as i64).await?;
             opened += runs.len();
             tokio::time::sleep(AHEAD).await;
-            let until = Instant::now() + OPENED_WITHIN;
             // If the cluster cannot answer, the request is repeated.
-            while !self.admin.runs().await.is_ok_and(|runs| runs.len() >= opened) && Instant::now() < until {
-                tokio::time::sleep(POLL_EVERY).await;
-            }
+            let is_open = || async { self.admin.runs().await.is_ok_and(|runs| runs.len() >= opened) };
+            wait::until(OPENED_WITHIN, is_open).await;
         }
         Ok(())
     }

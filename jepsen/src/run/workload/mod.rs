@@ -36,47 +36,46 @@ const GRAIN_MS: u64 = 100;
 /// A handle to all items. A clone is cheap.
 #[derive(Clone)]
 pub struct Workload {
+    recorder: Recorder,
     items: Arc<Mutex<Vec<WorkloadItem>>>,
     /// Items that may have been created, with the request id of a repeated call.
     unknown: Arc<Mutex<Vec<(String, WorkloadItem)>>>,
     in_doubt: api::InDoubt,
 }
 
-impl Workload {
-    /// Creates `schedules` with `recipients` in total, evenly spread over `phase`.
-    pub fn new(schedules: u32, recipients: u32, first: SystemTime, phase: Duration, in_doubt: InDoubt) -> Workload {
-        let first_ms = (unix_us(first) as u64 / 1_000).next_multiple_of(GRAIN_MS);
-        let phase_ms = phase.as_millis() as u64;
-        let item = |number: u32| {
-            let after_ms = phase_ms * u64::from(number) / u64::from(schedules) / GRAIN_MS * GRAIN_MS;
-            // The first schedules take the remainder.
-            let more = u32::from(number < recipients % schedules);
-            WorkloadItem::once(format!("once-{number}"), first_ms + after_ms, (recipients / schedules + more).max(1))
-        };
-        Workload::of((0..schedules).map(item).collect(), in_doubt)
-    }
+/// Returns `schedules` with `recipients` in total, evenly spread over `phase`.
+pub fn spread(schedules: u32, recipients: u32, first: SystemTime, phase: Duration) -> Vec<WorkloadItem> {
+    let first_ms = (unix_us(first) as u64 / 1_000).next_multiple_of(GRAIN_MS);
+    let phase_ms = phase.as_millis() as u64;
+    let item = |number: u32| {
+        let after_ms = phase_ms * u64::from(number) / u64::from(schedules) / GRAIN_MS * GRAIN_MS;
+        // The first schedules take the remainder.
+        let more = u32::from(number < recipients % schedules);
+        WorkloadItem::once(format!("once-{number}"), first_ms + after_ms, (recipients / schedules + more).max(1))
+    };
+    (0..schedules).map(item).collect()
+}
 
-    /// Creates a workload of these items.
-    pub fn of(items: Vec<WorkloadItem>, in_doubt: InDoubt) -> Workload {
+/// Returns a campaign to `recipients` that is due after a sixth of `phase`. `None`: there are no recipients.
+pub fn campaign(recipients: u32, seed: u64, first: SystemTime, phase: Duration) -> Option<WorkloadItem> {
+    let due_ms = (unix_us(first + phase / 6) as u64 / 1_000).next_multiple_of(GRAIN_MS);
+    let (name, kind) = (CAMPAIGN.to_owned(), ItemKind::Campaign(seed));
+    (recipients > 0).then_some(WorkloadItem { name, due_ms, recipients, kind })
+}
+
+impl Workload {
+    /// Creates a workload of these items. Its calls and instants are recorded.
+    pub fn new(items: Vec<WorkloadItem>, in_doubt: InDoubt, recorder: &Recorder) -> Workload {
         let in_doubt = match in_doubt {
             InDoubt::Hold => api::InDoubt::Hold,
             InDoubt::Resend => api::InDoubt::Resend,
             InDoubt::AssumeSent => api::InDoubt::AssumeSent,
         };
-        Workload { items: Arc::new(Mutex::new(items)), unknown: Arc::default(), in_doubt }
-    }
-
-    /// Adds a campaign to `recipients` that is due after a sixth of `phase`. Adds none if `recipients` is 0.
-    pub fn with_campaign(self, recipients: u32, seed: u64, first: SystemTime, phase: Duration) -> Workload {
-        if recipients > 0 {
-            let due_ms = (unix_us(first + phase / 6) as u64 / 1_000).next_multiple_of(GRAIN_MS);
-            self.add(WorkloadItem { name: CAMPAIGN.to_owned(), due_ms, recipients, kind: ItemKind::Campaign(seed) });
-        }
-        self
+        Workload { recorder: recorder.clone(), items: Arc::new(Mutex::new(items)), unknown: Arc::default(), in_doubt }
     }
 
     /// Creates all items, launches the campaign, and creates the triggered schedule.
-    pub async fn create(&self, admin: &AdminClient, recorder: &Recorder) -> Result<()> {
+    pub async fn create(&self, admin: &AdminClient) -> Result<()> {
         let items = self.items().clone();
         for item in &items {
             if let ItemKind::Campaign(seed) = item.kind {
@@ -86,11 +85,11 @@ impl Workload {
         }
         let mut clients = JoinSet::new();
         for client in 0..CLIENTS {
-            let (admin, recorder, workload) = (admin.another(client)?, recorder.clone(), self.clone());
+            let (admin, workload) = (admin.another(client)?, self.clone());
             let own: Vec<WorkloadItem> = items.iter().skip(client).step_by(CLIENTS).cloned().collect();
             clients.spawn(async move {
                 for item in own {
-                    workload.insist(&admin, &recorder, client, &item).await?;
+                    workload.insist(&admin, client, &item).await?;
                 }
                 anyhow::Ok(())
             });
@@ -98,21 +97,15 @@ impl Workload {
         while let Some(ended) = clients.join_next().await {
             ended??;
         }
-        self.insist(admin, recorder, 0, &WorkloadItem::triggered()).await
+        self.insist(admin, 0, &WorkloadItem::triggered()).await
     }
 
     /// Creates an item, and repeats the call until it is known that the item exists.
-    pub async fn insist(
-        &self,
-        admin: &AdminClient,
-        recorder: &Recorder,
-        client: usize,
-        item: &WorkloadItem,
-    ) -> Result<()> {
+    pub async fn insist(&self, admin: &AdminClient, client: usize, item: &WorkloadItem) -> Result<()> {
         let (client, id) = (format!("client-{client}"), format!("create-{}", item.name));
         let mut result = CallResult::Unknown;
         for _ in 0..TRIES_MAX {
-            result = self.ask(admin, recorder, &client, &id, item).await;
+            result = self.ask(admin, &client, &id, item).await;
             if result != CallResult::Unknown {
                 break;
             }
@@ -122,15 +115,8 @@ impl Workload {
     }
 
     /// Calls once to create an item, and records the call.
-    pub async fn ask(
-        &self,
-        admin: &AdminClient,
-        recorder: &Recorder,
-        client: &str,
-        id: &str,
-        item: &WorkloadItem,
-    ) -> CallResult<()> {
-        let invoked_ns = recorder.now_ns();
+    pub async fn ask(&self, admin: &AdminClient, client: &str, id: &str, item: &WorkloadItem) -> CallResult<()> {
+        let invoked_ns = self.recorder.now_ns();
         let result = match item.kind {
             ItemKind::Campaign(_) => match admin.create_campaign(id, &self.body(item)).await {
                 CallResult::Done(()) => admin.of_tenant(item.tenant()).launch_campaign(&item.name).await,
@@ -138,33 +124,20 @@ impl Workload {
             },
             _ => admin.create_as(id, &self.body(item)).await,
         };
-        let operation = Operation::Write {
-            kind: item.object_kind(),
-            tenant: item.tenant().to_owned(),
-            name: item.name.clone(),
-            value: Some(item.value()),
-        };
+        let (kind, tenant, name) = (item.object_kind(), item.tenant().to_owned(), item.name.clone());
+        let operation = Operation::Write { kind, tenant, name, value: Some(item.value()) };
         let caller = (client.to_owned(), Some(id.to_owned()));
-        recorder.call(caller, invoked_ns, operation, answer_of(result.clone(), |()| Answer::at(None)));
+        self.recorder.call(caller, invoked_ns, operation, answer_of(result.clone(), |()| Answer::at(None)));
         result
     }
 
     /// Calls to create an item, and keeps it: as due if it was created, or as unknown.
-    pub async fn ask_and_keep(
-        &self,
-        admin: &AdminClient,
-        recorder: &Recorder,
-        client: &str,
-        id: &str,
-        item: WorkloadItem,
-    ) -> CallResult<()> {
-        let result = self.ask(admin, recorder, client, id, &item).await;
-        match result {
+    pub async fn ask_and_keep(&self, admin: &AdminClient, client: &str, id: &str, item: WorkloadItem) {
+        match self.ask(admin, client, id, &item).await {
             CallResult::Done(()) => self.add(item),
             CallResult::Refused(_) => {}
             CallResult::Unknown => self.keep_unknown(id, item),
         }
-        result
     }
 
     /// Returns an item in the form of the API.
@@ -183,10 +156,10 @@ impl Workload {
     }
 
     /// Repeats the calls for the items that may have been created.
-    pub async fn settle(&self, admin: &AdminClient, recorder: &Recorder) {
+    pub async fn settle(&self, admin: &AdminClient) {
         let unknown = std::mem::take(&mut *self.unknown.lock().unwrap_or_else(PoisonError::into_inner));
         for (id, item) in unknown {
-            self.ask_and_keep(admin, recorder, "operator", &id, item).await;
+            self.ask_and_keep(admin, "operator", &id, item).await;
         }
     }
 
@@ -225,31 +198,31 @@ impl Workload {
 
     /// Records the time for which the campaign exceeded its rate: until nine tenths of its emails had arrived. The rest
     /// waits for other reasons.
-    pub fn record_overload(&self, recorder: &Recorder, sink: &Sink) {
+    pub fn record_overload(&self, sink: &Sink) {
         let Some(campaign) = self.find(CAMPAIGN) else { return };
         let addresses: HashSet<String> = campaign.addresses().collect();
         let emails = sink.emails();
         let own = emails.iter().filter(|(_, accept)| addresses.contains(&accept.recipient));
-        let mut came: Vec<u64> = own.map(|(_, accept)| recorder.ns(accept.accept_monotonic_us as i64)).collect();
+        let mut came: Vec<u64> = own.map(|(_, accept)| self.recorder.ns(accept.accept_monotonic_us as i64)).collect();
         came.sort_unstable();
         let Some(until_ns) = came.get(came.len() * 9 / 10).copied() else { return };
         let ago_ms = now_ms().saturating_sub(campaign.due_ms);
-        let from_ns = recorder.now_ns().saturating_sub(ago_ms * 1_000_000);
-        recorder.event(&Event::Overload(Overload { tenant: campaign.tenant().to_owned(), from_ns, until_ns }));
+        let from_ns = self.recorder.now_ns().saturating_sub(ago_ms * 1_000_000);
+        self.recorder.event(&Event::Overload(Overload { tenant: campaign.tenant().to_owned(), from_ns, until_ns }));
     }
 
     /// Records the due instants. None of them comes from the cluster.
-    pub fn record(&self, recorder: &Recorder) {
+    pub fn record(&self) {
         let items = self.items();
         for item in items.iter().chain([&WorkloadItem::triggered()]) {
             let recipients = item.addresses().map(Name::from).collect();
             let codes = (0..item.recipients).map(|recipient| item.code(recipient).into()).collect();
-            recorder.event(&Event::Audience(Audience { name: Name::from(&item.name), recipients, codes }));
+            self.recorder.event(&Event::Audience(Audience { name: Name::from(&item.name), recipients, codes }));
         }
         for item in items.iter() {
             for due_unix_ms in item.instants_ms() {
                 let (tenant, name) = (item.tenant().into(), Name::from(&item.name));
-                recorder.event(&Event::Due(Due { tenant, schedule: name, due_unix_ms, audience: name }));
+                self.recorder.event(&Event::Due(Due { tenant, schedule: name, due_unix_ms, audience: name }));
             }
         }
     }
@@ -264,21 +237,16 @@ mod tests {
     #[test]
     fn schedules_are_spread_over_phase_with_all_recipients() {
         let first = UNIX_EPOCH + Duration::from_millis(1_234);
-        let workload = Workload::new(4, 10, first, Duration::from_secs(2), InDoubt::Hold);
-        let items = workload.items().clone();
+        let items = spread(4, 10, first, Duration::from_secs(2));
         assert_eq!(items.iter().map(|item| item.due_ms).collect::<Vec<_>>(), [1_300, 1_800, 2_300, 2_800]);
         assert_eq!(items.iter().map(|item| item.recipients).collect::<Vec<_>>(), [3, 3, 2, 2]);
-        assert_eq!(workload.recipients(), 10);
-        assert_eq!(workload.next_after(1_301).unwrap().name, "once-1");
     }
 
     #[test]
     fn campaign_is_due_early_with_generated_recipients() {
         let first = UNIX_EPOCH + Duration::from_millis(1_234);
-        let phase = Duration::from_secs(2);
-        let workload = Workload::new(1, 1, first, phase, InDoubt::Hold).with_campaign(3, 7, first, phase);
-        let campaign = workload.find(CAMPAIGN).unwrap();
-        assert_eq!((campaign.due_ms, workload.recipients()), (1_600, 4));
+        let campaign = campaign(3, 7, first, Duration::from_secs(2)).unwrap();
+        assert_eq!(campaign.due_ms, 1_600);
         assert_eq!(campaign.addresses().last().unwrap(), "r00000002.s7@audience.invalid");
     }
 }
