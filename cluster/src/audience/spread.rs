@@ -22,14 +22,14 @@ const OTHERS_WITHIN: Duration = Duration::from_millis(500);
 /// Maximum time in which a member fetches a part.
 const TAKE_WITHIN: Duration = Duration::from_secs(30);
 
-/// Reason why a majority does not have the parts of an audience, or is not known to have them.
+/// Reason why a majority does not have files that a seal or a content names, or is not known to have them.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SpreadError {
-    /// Too few members have a part.
-    #[error("part {part:?} is on {have} of {voters} members, which is no majority: {why}")]
+    /// Too few members have a file.
+    #[error("file {file:?} is on {have} of {voters} members, which is no majority: {why}")]
     NoMajority {
-        /// The part.
-        part: Hash,
+        /// The file: a part of an audience, or an attachment.
+        file: Hash,
         /// Members that have it.
         have: usize,
         /// Members that vote.
@@ -38,7 +38,7 @@ pub enum SpreadError {
         why: String,
     },
     /// Too few members answer.
-    #[error("{answered} of {voters} members say which parts they have, which is no majority: {why}")]
+    #[error("{answered} of {voters} members say which files they have, which is no majority: {why}")]
     TooFew {
         /// Members that answer.
         answered: usize,
@@ -77,7 +77,7 @@ pub async fn spread(context: &Arc<NodeContext>, parts: &[Hash]) -> Result<Vec<Ha
                 Some(Ok(Ok(()))) => have += 1,
                 Some(Ok(Err(error))) => why = error,
                 Some(Err(panic)) => why = panic.to_string(),
-                None => return Err(SpreadError::NoMajority { part: *part, have, voters: voters.len(), why }),
+                None => return Err(SpreadError::NoMajority { file: *part, have, voters: voters.len(), why }),
             }
         }
         // The others continue, and none waits for a slow one. Each member takes a few parts at a time. A part that has

@@ -7,6 +7,7 @@ use reveille_ledger::limits::limits;
 use reveille_proto::admin::v1::Attachment;
 
 use super::failure::Failure;
+use super::input;
 
 /// Media type of a file that no other is known of.
 pub const OCTETS: &str = "application/octet-stream";
@@ -38,17 +39,18 @@ const TYPES: &[(&str, &str)] = &[
 /// Reads files, each `FILE` or `FILE:TYPE`.
 ///
 /// # Errors
-/// If a file cannot be read, has no name in UTF-8, or all have more bytes together than emails may have.
+/// If a file is no regular file that can be read, has no name in UTF-8, or all have more bytes together than emails may
+/// have.
 pub fn read(given: &[String]) -> Result<Vec<Attachment>, Failure> {
     let most = limits(LEVEL).attachment_bytes_max;
     let (mut attachments, mut bytes) = (Vec::with_capacity(given.len()), 0);
     for given in given {
         let (path, content_type) = split(given);
         let place = || path.display().to_string();
-        let data = std::fs::read(path).map_err(|error| Failure::file(place(), format!("cannot be read: {error}")))?;
+        let data = input::file(path, most - bytes)?;
         bytes += data.len();
         if bytes > most {
-            let message = format!("with it the attachments have {bytes} bytes, more than {most}; link to large files");
+            let message = format!("with it the attachments have more than {most} bytes together; link to large files");
             return Err(Failure::file(place(), message));
         }
         let name = path.file_name().and_then(|name| name.to_str());

@@ -31,17 +31,29 @@ fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// Reads at most `most` + 1 bytes of a regular file, so that the caller can detect a file that is too long.
+///
+/// # Errors
+/// If it cannot be read, or is no regular file: a device has no end, and a pipe may have no writer.
+pub fn file(path: &Path, most: usize) -> Result<Vec<u8>, Failure> {
+    let failed = |why: String| Failure::file(path.display().to_string(), format!("cannot be read: {why}"));
+    let metadata = std::fs::metadata(path).map_err(|error| failed(error.to_string()))?;
+    if !metadata.is_file() {
+        return Err(failed("it is no regular file".to_owned()));
+    }
+    read(path, most as u64).map_err(|error| failed(error.to_string()))
+}
+
 /// Reads a file with a text of an email: UTF-8, with or without a byte order mark.
 ///
 /// # Errors
-/// If it cannot be read, is larger than a content may be, or is not UTF-8.
+/// If it is no regular file that can be read, is larger than a content may be, or is not UTF-8.
 pub fn text_file(path: &Path) -> Result<String, Failure> {
-    let place = || path.display().to_string();
-    let bytes = std::fs::read(path).map_err(|error| Failure::file(place(), format!("cannot be read: {error}")))?;
     let most = limits(LEVEL).content_bytes_max;
+    let bytes = file(path, most)?;
     if bytes.len() > most {
-        let message = format!("{} bytes are more than an email may have ({most} in all)", bytes.len());
-        return Err(Failure::file(place(), message));
+        let message = format!("has more than the {most} bytes that a content may have in all");
+        return Err(Failure::file(path.display().to_string(), message));
     }
     let text = String::from_utf8(bytes).map_err(|error| {
         let valid = error.as_bytes().get(..error.utf8_error().valid_up_to()).unwrap_or_default();
@@ -49,4 +61,22 @@ pub fn text_file(path: &Path) -> Result<String, Failure> {
         Failure::file(format!("{}:{line}", path.display()), "not UTF-8; save the file as UTF-8".to_owned())
     })?;
     Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn file_without_end_is_refused_and_a_long_one_is_read_in_part() {
+        let message = |read: Result<Vec<u8>, Failure>| read.expect_err("refused").message;
+        for path in ["/dev/zero", "/"] {
+            assert_eq!(message(file(Path::new(path), 1)), "cannot be read: it is no regular file");
+        }
+        let long = tempfile::NamedTempFile::new().expect("a file");
+        // It takes no room on the disk.
+        long.as_file().set_len(1 << 40).expect("a long file");
+        assert_eq!(file(long.path(), 10).expect("read").len(), 11);
+        assert!(message(text_file(long.path()).map(String::into_bytes)).starts_with("has more than the 524288 bytes"));
+    }
 }

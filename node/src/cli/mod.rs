@@ -49,7 +49,7 @@ use reveille_raft::FatalError;
 use crate::server::admission::AdmissionError;
 use crate::server::node_identity::NodeIdentityError;
 use crate::{escape, format};
-use args::{Cli, Command, Global, Question};
+use args::{Cli, Command, Format, Global, Question};
 use early::Early;
 use failure::{Exit, Failure, Stop};
 use terminal::Terminal;
@@ -154,6 +154,10 @@ async fn demo(args: crate::demo::Args) -> Result<(), Stop> {
 
 /// Runs a command until it ends, or until Ctrl-C.
 async fn until_interrupted(global: &Global, question: Question, terminal: &Terminal) -> Result<(), Stop> {
+    if !global.table_columns.is_empty() && global.output != Format::Table {
+        let message = "chooses columns of a table, and --output chooses another form".to_owned();
+        return Err(Failure::usage("--columns", message, "one of --columns and --output").into());
+    }
     let context = commands::CommandContext::new(global, terminal);
     let by_flags = flags::give_its_values(&question);
     let result = tokio::select! {

@@ -3,7 +3,7 @@
 use std::io::{BufRead, Read as _};
 
 use reveille_ledger::address::Address;
-use reveille_ledger::content::Recipient;
+use reveille_ledger::content::{COLUMNS_MAX, Recipient};
 use serde::Deserialize;
 
 use super::rows::ROW_BYTES_MAX;
@@ -64,6 +64,10 @@ fn recipient(line: &[u8]) -> Result<Recipient, String> {
         format!("is not {{\"address\": \"…\", \"values\": […]}}: {error} at column {column}")
     })?;
     let address = Address::parse(&given.address).map_err(|error| error.to_string())?;
+    let count = given.values.len();
+    if count > COLUMNS_MAX {
+        return Err(format!("has {count} values, more than the {COLUMNS_MAX} columns of an audience"));
+    }
     let wrong = given.values.iter().zip(1..).find_map(|(value, number)| Some((number, wrong_value(value)?)));
     match wrong {
         Some((number, why)) => Err(format!("value {number} {why}")),
@@ -102,6 +106,10 @@ mod tests {
         ] {
             let read = all(line).expect("readable");
             assert!(read[0].1.as_ref().is_err_and(|why| why.contains(says)), "{says}: {read:?}");
+        }
+        for (count, fits) in [(COLUMNS_MAX, true), (COLUMNS_MAX + 1, false)] {
+            let read = all(&format!("{{\"address\":\"a@b.c\",\"values\":{:?}}}", vec!["x"; count])).expect("readable");
+            assert_eq!(read[0].1.is_ok(), fits, "{read:?}");
         }
         let endless = format!("\n{}", "x".repeat(ROW_BYTES_MAX + 1));
         assert!(all(&endless).is_err_and(|bad| bad.line == 2 && bad.problem.contains("more than 1048576 bytes")));

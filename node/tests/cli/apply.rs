@@ -412,3 +412,22 @@ async fn edit_applies_what_the_editor_changed_and_keeps_a_refused_edit() {
     assert!(conflict.stderr.contains("was changed or deleted since it was opened"), "{}", conflict.stderr);
     assert!(kept().is_some());
 }
+
+#[tokio::test]
+async fn flags_that_cannot_be_kept_are_refused_before_a_request() {
+    let (folder, fake) = (folder(NEWS), remembering().await);
+    let file = folder.path().join("news.yaml");
+    for (verb, more, says) in [
+        ("apply", ["--columns", "object,SIZE"].as_slice(), "OBJECT,OUTCOME,CHANGES"),
+        ("apply", &["--columns", "object", "-o", "json"], "--columns"),
+        ("diff", &["--columns", "object", "-o", "name"], "--columns"),
+    ] {
+        let ended = reveille(Some(&fake), verb, &file, more).await;
+        assert!(ended.code == Some(2) && ended.stderr.contains(says), "{ended:?}");
+    }
+    let address = fake.address().to_string();
+    let mut edit = command(&["--endpoint", &address, "edit", "template", "welcome@3"]);
+    let ended = run(edit.env("VISUAL", "false")).await;
+    assert!(ended.code == Some(2) && ended.stderr.contains("welcome@3 is a version"), "{ended:?}");
+    assert_eq!(fake.methods(), [""; 0]);
+}

@@ -226,6 +226,8 @@ async fn list_shows_labels_if_there_are_any_and_the_columns_that_are_named() {
     let unknown = fake.reveille("schedule list --columns NAME,SIZE").await;
     assert_eq!((unknown.code, unknown.stdout.as_str()), (Some(2), ""), "{unknown:?}");
     assert!(unknown.stderr.contains("NAME,STATE,WHEN,ZONE,NEXT,RECIPIENTS,LABELS"), "{unknown:?}");
+    let refused = fake.reveille("schedule list --columns name -o csv").await;
+    assert!(refused.code == Some(2) && refused.stderr.contains("--columns"), "{refused:?}");
     let json = fake.reveille("schedule list -l team=ops -o json").await.json();
     assert_eq!(json, fake.reveille("schedule list -o json").await.json(), "the objects are the same");
 }

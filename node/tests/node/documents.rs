@@ -273,8 +273,8 @@ fn attachment_is_a_file_beside_the_document_and_is_printed_by_its_hash() {
     let printed =
         ["schedule show news", "template show welcome"].map(|line| shown(&node, &format!("{line} --manifest")));
     for text in &printed {
-        for line in ["      - name: terms.txt", "        contentType: text/plain", "        size: \"19\""] {
-            assert!(text.lines().any(|one| one == line), "{line} in\n{text}");
+        for line in ["      - name: terms.txt", "        contentType: text/plain", "        fileHash: "] {
+            assert!(text.lines().any(|one| one.starts_with(line)), "{line} in\n{text}");
         }
     }
     let other = folder.path().join("printed.yaml");

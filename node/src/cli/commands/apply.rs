@@ -25,6 +25,7 @@ const FAILURES_SHOWN: usize = 10;
 
 /// Applies the documents. With `--dry-run` it only reports what would change.
 pub async fn run(context: &CommandContext<'_>, tenant: &str, what: &ApplyFiles) -> Result<(), Stop> {
+    context.terminal.check_columns::<AppliedView>()?;
     let documents = read::all(tenant, &what.manifest).await?;
     // A first pass checks all documents. A single document needs none: its plan fails before anything is changed.
     let mut done = match documents.len() > 1 || what.dry_run {

@@ -85,7 +85,7 @@ impl Kind {
     }
 
     /// Returns a message of this kind as a spec: a tree without fields that have their default. Of an attachment's bytes
-    /// it has their number and hash, as answers have.
+    /// it has the hash, as answers have.
     pub fn spec(self, message: &impl Message) -> Node {
         let descriptor = self.message();
         let mut spec = DynamicMessage::new(descriptor.clone());
@@ -103,20 +103,22 @@ impl Kind {
     }
 }
 
-/// Replaces the bytes of each attachment by their number and hash.
+/// Replaces the bytes of each attachment by their hash, and adds the default of its media type. The number of bytes
+/// follows from the hash, so it is left out.
 fn summarize(message: &mut DynamicMessage) {
     if Some(message.descriptor()) == descriptor::<Attachment>() {
         let mut attachment: Attachment = message.transcode_to().unwrap_or_default();
-        if !attachment.data.is_empty() {
-            let data = std::mem::take(&mut attachment.data);
-            (attachment.size, attachment.file_hash) = (data.len() as u64, encode_attachment(&data).0.to_string());
-            if attachment.content_type.is_empty() {
-                attachment.content_type = OCTETS.to_owned();
-            }
-            *message = DynamicMessage::new(message.descriptor());
-            // Cannot fail: the message is of this type.
-            let _ = message.transcode_from(&attachment);
+        let data = std::mem::take(&mut attachment.data);
+        if attachment.file_hash.is_empty() || !data.is_empty() {
+            attachment.file_hash = encode_attachment(&data).0.to_string();
         }
+        if attachment.content_type.is_empty() {
+            attachment.content_type = OCTETS.to_owned();
+        }
+        attachment.size = 0;
+        *message = DynamicMessage::new(message.descriptor());
+        // Cannot fail: the message is of this type.
+        let _ = message.transcode_from(&attachment);
         return;
     }
     for (_, value) in message.fields_mut() {
@@ -155,6 +157,7 @@ fn node(value: &Value, message: Option<&MessageDescriptor>) -> Node {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use reveille_proto::admin::v1::Content;
 
     #[test]
     fn each_kind_is_a_message_that_has_a_name() {
@@ -162,6 +165,23 @@ mod tests {
             let message = kind.message();
             let named = message.get_field_by_name("name").or_else(|| message.get_field_by_name("schedule"));
             assert!(named.is_some() && Kind::of(kind.word()) == Some(*kind), "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn attachment_of_a_document_equals_that_of_an_answer() {
+        let spec = |attachment: Attachment| {
+            let content = Content { attachments: vec![attachment], ..Content::default() };
+            Kind::Template.spec(&PutTemplateRequest { content: Some(content), ..PutTemplateRequest::default() })
+        };
+        for data in [Vec::new(), b"terms".to_vec()] {
+            let file_hash = encode_attachment(&data).0.to_string();
+            let by_hash = Attachment { name: "a".to_owned(), file_hash, ..Attachment::default() };
+            let (size, content_type) = (data.len() as u64, OCTETS.to_owned());
+            let answer = Attachment { size, content_type, ..by_hash.clone() };
+            let with_data = Attachment { name: "a".to_owned(), data, ..Attachment::default() };
+            assert_eq!(spec(by_hash), spec(answer.clone()));
+            assert_eq!(spec(with_data), spec(answer));
         }
     }
 }

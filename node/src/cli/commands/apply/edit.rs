@@ -9,6 +9,7 @@ use crate::cli::args::{EditArgs, Format, ManifestFiles};
 use crate::cli::commands::{CommandContext, WITHIN};
 use crate::cli::failure::{Exit, Failure, Stop};
 use crate::cli::manifest::document::Document;
+use crate::cli::manifest::kind::Kind;
 use crate::cli::manifest::tree::Node;
 use crate::cli::manifest::write;
 use crate::cli::view::apply::AppliedView;
@@ -19,6 +20,10 @@ const EDITOR: &str = "vi";
 /// Edits the object. The file stays if anything fails after the editor was opened.
 pub async fn run(context: &CommandContext<'_>, args: EditArgs) -> Result<(), Stop> {
     let EditArgs { kind, name, tenant } = args;
+    if kind == Kind::Template && name.contains('@') {
+        let message = format!("{name} is a version, and a version never changes: an edit stores another one");
+        return Err(Failure::usage("NAME", message, "the name alone, which opens the newest version").into());
+    }
     let former = objects::get(context, kind, &tenant, &name).await?.spec;
     let text = write::yaml(&kind.document(former.clone())) + "\n";
     let file = file(&format!("reveille-{}-", kind.word()), &text)?;

@@ -141,7 +141,9 @@ async fn attempt(
     let etag = views::etag(id, &present.schedule);
     if !request.etag.is_empty() && request.etag != etag {
         let changed = format!("last changed at log index {}", present.schedule.index);
-        let message = format!("the schedule is another one now: its etag is {etag}, {changed}, not {}", request.etag);
+        let given = &request.etag;
+        let message =
+            format!("schedule '{name}' was changed since you read it: its etag is {etag}, {changed}, not {given}");
         return Err(error_texts::stale_etag(name, message).into());
     }
     let former = present.schedule.clone();
