@@ -132,10 +132,11 @@ type Sent struct {
 	Warnings []string
 }
 
-// Triggered is the answer of Trigger.
+// Triggered is the answer of Trigger. Replayed: an earlier call with this key had opened the run.
 type Triggered struct {
 	Run      Run
 	Warnings []string
+	Replayed bool
 }
 
 // Error is a call that failed, after all retries.

@@ -300,6 +300,7 @@ func TestTriggerWithListGoesToTheFirstList(t *testing.T) {
 	equal(t, second.Run.Run, first.Run.Run)
 	_, err = trigger("two", false)
 	equal(t, refused(t, err).Reason, "REQUEST_ID_REUSED")
+	equal(t, [2]bool{first.Replayed, second.Replayed}, [2]bool{false, true})
 	equal(t, expectEmails(t, "go-list-one@example.com", 1)[0].Subject, "Hello one")
 	expectEmails(t, "go-list-two@example.com", 0)
 	expectEmails(t, "go-list-own@example.com", 0)

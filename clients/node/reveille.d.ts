@@ -103,7 +103,7 @@ export class Client {
     name: string,
     key: string,
     options?: { recipients?: readonly Recipient[]; firstWins?: boolean },
-  ): Promise<{ run: Run; warnings: string[]; [field: string]: unknown }>;
+  ): Promise<{ run: Run; replayed: boolean; warnings: string[]; [field: string]: unknown }>;
   /** Returns the events after a cursor (empty: the oldest; `latest`), and waits for the first one. */
   events(
     after?: string,

@@ -149,6 +149,7 @@ describe('schedules', () => {
     const trigger = (recipients, firstWins) => client.trigger('js-list', 'js-list-2026-W47', { recipients, firstWins });
     const runs = [await trigger(lists[0], true), await trigger(lists[1], true)];
     assert.equal(runs[0].run.run, runs[1].run.run);
+    assert.deepEqual(runs.map((opened) => opened.replayed), [false, true]);
     assert.equal((await refusal(trigger(lists[1], false))).reason, 'REQUEST_ID_REUSED');
     assert.equal((await emails('js-list-one@example.com'))[0].subject, 'Hello one');
     for (const other of ['two', 'own']) assert.deepEqual(await emails(`js-list-${other}@example.com`, 0), []);

@@ -175,8 +175,10 @@ $tests = [
             'php-list-2026-W47',
             [['address' => "php-list-$name@example.com", 'name' => $name]],
             $firstWins,
-        )['run']['run'];
-        equal($trigger('one', true), $trigger('two', true));
+        );
+        [$first, $second] = [$trigger('one', true), $trigger('two', true)];
+        equal($first['run']['run'], $second['run']['run']);
+        equal([false, true], [$first['replayed'], $second['replayed']]);
         equal('REQUEST_ID_REUSED', refused(fn () => $trigger('two', false))->reason);
         equal('Hello one', emails('php-list-one@example.com')[0]['subject']);
         equal([[], []], [emails('php-list-two@example.com', 0), emails('php-list-own@example.com', 0)]);

@@ -57,6 +57,8 @@ class Sent(TypedDict):
 
 class Triggered(TypedDict, total=False):
     run: Run
+    # An earlier call with this key had opened it.
+    replayed: bool
     warnings: list[str]
 
 

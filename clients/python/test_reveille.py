@@ -202,6 +202,7 @@ class Schedules(unittest.TestCase):
         answers = [client.trigger("py-list", "py-list-2026-W47", people, first_wins=True) for people in lists]
         runs = [answer["run"]["run"] for answer in answers]
         self.assertEqual(runs[0], runs[1])
+        self.assertEqual([answer["replayed"] for answer in answers], [False, True])
         with self.assertRaises(ReveilleError) as refused:
             client.trigger("py-list", "py-list-2026-W47", lists[1])
         self.assertEqual(refused.exception.reason, "REQUEST_ID_REUSED")

@@ -167,7 +167,7 @@ final class Client
      * Opens a run of a schedule now, once for this key, to its own recipients or to these.
      *
      * @param list<Recipient>|null $recipients
-     * @return array<string, mixed> `run` and `warnings`
+     * @return array<string, mixed> `run`, `replayed` and `warnings`
      */
     public function trigger(string $name, string $key, ?array $recipients = null, bool $firstWins = false): array
     {

@@ -126,8 +126,9 @@ RSpec.describe Reveille::Client do
   it "triggers with a list, and goes to the first list" do
     client.put_schedule("rb-list", schedule("rb-list-own"))
     lists = %w[one two].map { |server| [{ address: "rb-list-#{server}@example.com", name: server }] }
-    runs = lists.map { |to| client.trigger("rb-list", "rb-list-2026-W47", recipients: to, first_wins: true)["run"]["run"] }
-    expect(runs.uniq.size).to eq(1)
+    answers = lists.map { |to| client.trigger("rb-list", "rb-list-2026-W47", recipients: to, first_wins: true) }
+    expect(answers.map { |answer| answer["run"]["run"] }.uniq.size).to eq(1)
+    expect(answers.map { |answer| answer["replayed"] }).to eq([false, true])
     error = refusal { client.trigger("rb-list", "rb-list-2026-W47", recipients: lists[1]) }
     expect(error.reason).to eq("REQUEST_ID_REUSED")
     expect(emails("rb-list-one@example.com")[0]["subject"]).to eq("Hello one")

@@ -93,6 +93,15 @@ async fn trigger_that_is_only_looked_at_shows_no_run_that_is_there() {
 }
 
 #[tokio::test]
+async fn repeated_trigger_says_that_it_opened_nothing() {
+    let answer = v1::TriggerScheduleResponse { replayed: true, ..v1::TriggerScheduleResponse::default() };
+    let fake = Fake::answering("TriggerSchedule", answer).await;
+    let ended = fake.reveille("schedule trigger morning --request-id mine -o json").await;
+    assert_eq!(ended.json()["replayed"], true);
+    assert!(ended.stderr.contains("an earlier call with this request id opened it"), "{ended:?}");
+}
+
+#[tokio::test]
 async fn name_with_bidi_control_is_escaped_where_it_is_repeated() {
     let fake = Fake::start(|method, _| Err(unknown(method))).await;
     let asked = fake.reveille("schedule delete a\u{202e}b\u{9b}2J").await;

@@ -10,7 +10,7 @@ use crate::command::{Opening, ScheduleCreate, SchedulePause, ScheduleResume, Tri
 use crate::effect::Effect;
 use crate::fingerprint::fingerprint;
 use crate::model::{
-    Activity, Audience, AudienceChoice, Blob, CancelledRuns, CommandOutcome, CommandRefusal, Impossible, Ledger,
+    Activity, Audience, AudienceChoice, Blob, CancelledRuns, CommandOutcome, CommandRefusal, Hash, Impossible, Ledger,
     MESSAGES_NAME, Nominal, OpeningCause, RunId, Schedule, ScheduleCreation, ScheduleId, Time,
 };
 
@@ -159,8 +159,7 @@ impl Ledger {
         let nominal = Nominal::Trigger(trigger.request.clone());
         let list = trigger.audience.as_ref().map(Audience::blob);
         let body = list.as_ref().map(|list| list.hash);
-        if let Some((run, first)) = self.first_call(&(id, nominal.clone())) {
-            first.check_repeat(&FirstCall { body, send_at: None }, trigger.rule, &trigger.request)?;
+        if let Some(run) = self.run_of_first_trigger(trigger, body)? {
             context.repeats = Some(run.index);
             return Ok(self.answer_of_first_trigger(trigger, run));
         }
@@ -168,7 +167,7 @@ impl Ledger {
         let (tenant, request, body) =
             (schedule.settings.tenant.clone(), trigger.request.as_str(), fingerprint(&("trigger", id)));
         if let Some(outcome) = self.answered_again(context, &tenant, request, body)? {
-            return Ok(outcome);
+            return Ok(repeated(outcome));
         }
         self.check_not_held()?;
         refuse_if(
@@ -182,9 +181,26 @@ impl Ledger {
         let cancelled = self.would_cancel(id, context.now);
         let runs = self.open_runs(context, vec![OpeningOccurrence { schedule: id, opening, waited_for: None, own }]);
         let opened = runs.first().map(|(_, run)| *run).ok_or(CommandRefusal::NoSuchSchedule(id))?;
-        let outcome = CommandOutcome::Run { run: opened, cancelled };
+        let outcome = CommandOutcome::Run { run: opened, cancelled, is_repeat: false };
         self.remember(context, &tenant, request, body, &outcome);
         Ok(outcome)
+    }
+
+    /// Checks whether a trigger repeats an earlier one, and changes nothing. Returns the run of the first call; `None`:
+    /// the request id is new for the schedule.
+    ///
+    /// # Errors
+    /// Returns the refusal of `apply`, if the rule does not allow the repeat.
+    pub fn check_trigger_repeat(&self, trigger: &Trigger) -> Result<Option<RunId>, CommandRefusal> {
+        let list = trigger.audience.as_ref().map(Audience::blob);
+        self.run_of_first_trigger(trigger, list.map(|list| list.hash))
+    }
+
+    fn run_of_first_trigger(&self, trigger: &Trigger, body: Option<Hash>) -> Result<Option<RunId>, CommandRefusal> {
+        let name = (trigger.schedule, Nominal::Trigger(trigger.request.clone()));
+        let Some((run, first)) = self.first_call(&name) else { return Ok(None) };
+        first.check_repeat(&FirstCall { body, send_at: None }, trigger.rule, &trigger.request)?;
+        Ok(Some(run))
     }
 
     /// Stores the recipients that a trigger brings, and returns what its run sends. `None`: the schedule has them.
@@ -217,8 +233,8 @@ impl Ledger {
         let stored = self.schedules.get(&trigger.schedule);
         let stored = stored.and_then(|schedule| self.answer_to(&schedule.settings.tenant, &trigger.request));
         match stored.map(|answer| &answer.outcome) {
-            Some(outcome @ CommandOutcome::Run { run, .. }) if *run == opened => outcome.clone(),
-            _ => CommandOutcome::Run { run: opened, cancelled: CancelledRuns::default() },
+            Some(outcome @ CommandOutcome::Run { run, .. }) if *run == opened => repeated(outcome.clone()),
+            _ => CommandOutcome::Run { run: opened, cancelled: CancelledRuns::default(), is_repeat: true },
         }
     }
 
@@ -240,5 +256,13 @@ impl Ledger {
             self.derived.due.insert((due, id));
         }
         context.emit(Effect::DueChanged { schedule: id, due });
+    }
+}
+
+/// Returns the stored answer to a trigger as the answer to its repeat.
+fn repeated(answer: CommandOutcome) -> CommandOutcome {
+    match answer {
+        CommandOutcome::Run { run, cancelled, .. } => CommandOutcome::Run { run, cancelled, is_repeat: true },
+        other => other,
     }
 }

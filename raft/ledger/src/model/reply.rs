@@ -35,6 +35,8 @@ pub enum CommandOutcome {
         run: RunId,
         /// Runs that it cancelled when it opened (`cancel_other`, P16).
         cancelled: CancelledRuns,
+        /// True if an earlier call with its request id opened the run.
+        is_repeat: bool,
     },
     /// For each fire: the runs that it opened, or why it was refused.
     Fired(Vec<Result<Vec<RunId>, CommandRefusal>>),

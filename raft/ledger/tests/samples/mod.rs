@@ -630,6 +630,7 @@ pub fn replies() -> Vec<(String, CommandReply)> {
             run: RUN,
             cancelled: CancelledRuns { runs: vec![CancelledRun { run: RUN, cancelled: 300, claimed: 2 }], more: 1 },
         },
+            is_repeat: true,
         CommandOutcome::Fired(vec![Ok(vec![RUN]), Err(CommandRefusal::StalePlan)]),
         CommandOutcome::Claimed(vec![Ok(FENCE), Err(CommandRefusal::NothingPending)]),
         CommandOutcome::Moved(300),

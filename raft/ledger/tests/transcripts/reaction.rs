@@ -47,11 +47,12 @@ fn reply(test: &TestLedger, reply: &CommandReply) -> String {
             format!("epoch {} from {}, {agree}", epoch.0, test.time(*base))
         }
         CommandOutcome::Schedule(id) => format!("schedule {id}"),
-        CommandOutcome::Run { run, cancelled } => {
+        CommandOutcome::Run { run, cancelled, is_repeat } => {
             let one = |one: &CancelledRun| {
                 format!("; cancels {}: {} pending, {} claimed", one.run, one.cancelled, one.claimed)
             };
-            format!("run {run}{}", cancelled.runs.iter().map(one).collect::<String>())
+            let again = if *is_repeat { ", opened before" } else { "" };
+            format!("run {run}{again}{}", cancelled.runs.iter().map(one).collect::<String>())
         }
         CommandOutcome::Fired(answers) => list(answers.iter().map(|answer| match answer {
             Ok(runs) => format!("fired {}", list(runs.iter().map(RunId::to_string))),

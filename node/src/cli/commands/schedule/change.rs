@@ -108,6 +108,9 @@ pub(super) async fn trigger(
     context.warn(&answer.warnings);
     let next = format!("next: reveille run watch {}", answer.name());
     context.terminal.show(&answer)?;
+    if answer.replayed {
+        context.terminal.say("an earlier call with this request id opened it; nothing more is sent");
+    }
     context.terminal.say(if dry_run { CHECKED } else { &next });
     Ok(())
 }

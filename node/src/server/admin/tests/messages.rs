@@ -164,17 +164,24 @@ async fn trigger_sends_to_its_own_recipients_once() {
     let both = trigger("one", Some(list(&["ann", "bob"])));
     let dry_run = TriggerScheduleRequest { validate_only: true, ..both.clone() };
     assert_eq!(opened(dry_run).await.expect("checked").run.expect("a run").audience, 2);
-    let run = opened(both.clone()).await.expect("opened").run.expect("a run");
+    let first = opened(both.clone()).await.expect("opened");
+    assert!(!first.replayed);
+    let run = first.run.expect("a run");
     assert_eq!((run.audience, run.schedule.as_str()), (2, "shipped"));
     node.until(&run.run, |run| run.state() == RunState::Finished).await;
-    assert_eq!(opened(both).await.expect("a repeat").run.expect("a run").run, run.run);
-    for other in [Some(list(&["ann"])), None] {
-        let refused = opened(trigger("one", other)).await.expect_err("another list");
+    for validate_only in [false, true] {
+        let repeat = opened(TriggerScheduleRequest { validate_only, ..both.clone() }).await.expect("a repeat");
+        assert_eq!((repeat.replayed, repeat.run.expect("a run").run), (true, run.run.clone()));
+    }
+    for (other, validate_only) in [(Some(list(&["ann"])), false), (None, false), (None, true)] {
+        let other = TriggerScheduleRequest { validate_only, ..trigger("one", other) };
+        let refused = opened(other).await.expect_err("another list");
         assert_eq!(reason(&refused), (Code::AlreadyExists, "REQUEST_ID_REUSED".to_owned()));
     }
     let mut first_wins = trigger("one", Some(list(&["ann"])));
     first_wins.set_key_rule(KeyRule::FirstWins);
-    assert_eq!(opened(first_wins).await.expect("the first one").run.expect("a run").run, run.run);
+    let repeat = opened(first_wins).await.expect("the first one");
+    assert_eq!((repeat.replayed, repeat.run.expect("a run").run), (true, run.run.clone()));
     let recipients: Vec<_> = node.sink.emails().iter().map(|(_, email)| email.recipient.clone()).collect();
     assert_eq!((recipients.len(), node.sink.accepted_count()), (2, 2), "{recipients:?}");
 

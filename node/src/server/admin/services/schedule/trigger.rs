@@ -34,13 +34,18 @@ pub async fn trigger(
         Some(audience) => Some(list(admin, &found, audience).await.map_err(|fault| fault.request(&request_id))?),
         None => None,
     };
+    let trigger = Trigger { schedule: found.id, request, audience, rule };
     if validate_only {
         admin.not_of_a_campaign(found.id)?;
-        return would_open(admin, &found, &request, audience.as_ref());
+        let known = admin.context.replica.read(|ledger| ledger.check_trigger_repeat(&trigger));
+        let known = known.map_err(|refusal| error_texts::refused(&refusal).request(&request_id))?;
+        return match known {
+            Some(run) => Ok(response(admin.show_run(run).await?, Vec::new(), &CancelledRuns::default(), true)),
+            None => would_open(admin, &found, &trigger),
+        };
     }
-    let command = Command::Trigger(Trigger { schedule: found.id, request, audience, rule });
-    let reply = admin.write(command, &request_id, call).await?;
-    let CommandOutcome::Run { run: opened, cancelled } = reply.outcome else {
+    let reply = admin.write(Command::Trigger(trigger), &request_id, call).await?;
+    let CommandOutcome::Run { run: opened, cancelled, is_repeat } = reply.outcome else {
         return Err(error_texts::broken(format!("a trigger was answered by {:?}", reply.outcome)));
     };
     // A repeated trigger names its run, which may be archived by now.
@@ -51,7 +56,7 @@ pub async fn trigger(
     });
     let (run, warnings) = reading.await?;
     let run = run.ok_or_else(|| error_texts::no_run(opened))?;
-    Ok(response(run, warnings, &cancelled))
+    Ok(response(run, warnings, &cancelled, is_repeat))
 }
 
 /// Checks the recipients of the request against the present content of the schedule. An edit may change the content
@@ -68,13 +73,9 @@ async fn list(admin: &Admin, found: &Found, audience: v1::Audience) -> ApiResult
 }
 
 /// Returns the run that would open, or the refusal.
-fn would_open(
-    admin: &Admin,
-    found: &Found,
-    request: &str,
-    list: Option<&Audience>,
-) -> ApiResult<TriggerScheduleResponse> {
+fn would_open(admin: &Admin, found: &Found, trigger: &Trigger) -> ApiResult<TriggerScheduleResponse> {
     let Found { id, schedule, now, .. } = found;
+    let list = trigger.audience.as_ref();
     if let Activity::Blocked { .. } = schedule.activity {
         return Err(error_texts::refused(&CommandRefusal::NotActive(schedule.activity.kind())));
     }
@@ -91,7 +92,7 @@ fn would_open(
     let run = Run {
         tenant: schedule.settings.tenant.to_string(),
         schedule: schedule.name.to_string(),
-        nominal: Nominal::Trigger(request.to_owned()).to_string(),
+        nominal: Nominal::Trigger(trigger.request.clone()).to_string(),
         cause: RunCause::Trigger.into(),
         state: RunState::Open.into(),
         audience: recipients,
@@ -100,15 +101,21 @@ fn would_open(
         finish_by_time: Some(views::timestamp(now.plus_ms(schedule.settings.policies.finish_by_ms))),
         ..Run::default()
     };
-    Ok(response(run, warnings, &cancelled))
+    Ok(response(run, warnings, &cancelled, false))
 }
 
 /// Builds the response to a trigger or to its dry run.
-fn response(run: Run, warnings: Vec<String>, cancelled: &CancelledRuns) -> TriggerScheduleResponse {
+fn response(run: Run, warnings: Vec<String>, cancelled: &CancelledRuns, replayed: bool) -> TriggerScheduleResponse {
     let named = cancelled.runs.iter().map(|one| v1::CancelledRun {
         run: one.run.to_string(),
         cancelled: one.cancelled,
         claimed: one.claimed,
     });
-    TriggerScheduleResponse { run: Some(run), warnings, cancelled: named.collect(), cancelled_more: cancelled.more }
+    TriggerScheduleResponse {
+        run: Some(run),
+        warnings,
+        cancelled: named.collect(),
+        cancelled_more: cancelled.more,
+        replayed,
+    }
 }
