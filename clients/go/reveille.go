@@ -89,6 +89,7 @@ func To(addresses ...string) []Recipient {
 type Email struct {
 	To                  []Recipient
 	Sender, ReplyTo     string
+	Cc                  []string // shown, and nothing is sent to them
 	Subject, Text, HTML string
 	Headers, Variables  map[string]string
 	Bulk, FirstWins     bool
@@ -135,8 +136,8 @@ type Sent struct {
 // Triggered is the answer of Trigger. Replayed: an earlier call with this key had opened the run.
 type Triggered struct {
 	Run      Run
-	Warnings []string
 	Replayed bool
+	Warnings []string
 }
 
 // Error is a call that failed, after all retries.
@@ -183,8 +184,8 @@ func (c *Client) Send(ctx context.Context, key string, email Email) (*Sent, erro
 		return nil, err
 	}
 	content := present(fields{
-		"sender": email.Sender, "replyTo": email.ReplyTo, "subject": email.Subject, "text": email.Text, "html": email.HTML,
-		"headers": pairs(email.Headers), "variables": pairs(email.Variables), "bulk": email.Bulk,
+		"sender": email.Sender, "replyTo": email.ReplyTo, "cc": email.Cc,
+		"subject": email.Subject, "text": email.Text, "html": email.HTML, "headers": pairs(email.Headers), "variables": pairs(email.Variables), "bulk": email.Bulk,
 		"attachments": email.Attachments,
 	})
 	body := fields{

@@ -160,11 +160,13 @@ func TestOtherContentUnderTheSameKeyIsRefused(t *testing.T) {
 
 func TestAttachmentsArriveAsTheyWereGiven(t *testing.T) {
 	send(t, open(t, ""), "go-file", func(email *Email) {
+		email.Cc = []string{"team@example.com", "boss@example.com"}
 		email.Attachments = []Attachment{{Name: "Zoë.pdf", Type: "application/pdf", Data: []byte("%PDF-1.7\n\x00")}}
 	})
 	source := expectEmails(t, "go-file@example.com", 1)[0].source(t)
 	equal(t, strings.Contains(source, "filename*=utf-8''Zo%C3%AB.pdf"), true)
 	equal(t, strings.Contains(source, "JVBERi0xLjcKAA=="), true)
+	equal(t, strings.Contains(source, "Cc: team@example.com,"), true)
 }
 
 func TestFirstCallWinsWhereItIsAskedFor(t *testing.T) {
@@ -298,9 +300,9 @@ func TestTriggerWithListGoesToTheFirstList(t *testing.T) {
 		t.Fatal(err)
 	}
 	equal(t, second.Run.Run, first.Run.Run)
+	equal(t, [2]bool{first.Replayed, second.Replayed}, [2]bool{false, true})
 	_, err = trigger("two", false)
 	equal(t, refused(t, err).Reason, "REQUEST_ID_REUSED")
-	equal(t, [2]bool{first.Replayed, second.Replayed}, [2]bool{false, true})
 	equal(t, expectEmails(t, "go-list-one@example.com", 1)[0].Subject, "Hello one")
 	expectEmails(t, "go-list-two@example.com", 0)
 	expectEmails(t, "go-list-own@example.com", 0)

@@ -23,6 +23,8 @@ export interface Email {
   text?: string;
   html?: string;
   replyTo?: string;
+  /** Shown, and nothing is sent to them. */
+  cc?: readonly string[];
   headers?: Record<string, string>;
   variables?: Record<string, string | number>;
   bulk?: boolean;

@@ -61,12 +61,12 @@ describe('messages', () => {
   });
 
   it('are those of the first call where that is asked for', async () => {
-    const first = await send('js-first', { text: 'By the first server.', firstWins: true });
+    const first = await send('js-first', { text: 'By the first server.', firstWins: true, cc: ['team@example.com'] });
     const second = await send('js-first', { text: 'By the second server.', firstWins: true });
     assert.deepEqual([second.replayed, second.message.run.run], [true, first.message.run.run]);
     const found = await emails('js-first@example.com');
     assert.equal(found.length, 1);
-    assert.match(await source(found[0]), /By the first server\./);
+    assert.match(await source(found[0]), /^Cc: team@example\.com\r$[^]*By the first server\./m);
   });
 
   it('have variables, and literal texts', async () => {

@@ -88,9 +88,10 @@ $tests = [
         equal(1, count(emails('php-strict@example.com')));
     },
     'attachments arrive as they were given' => function () {
-        send('php-file', attachments: [['Zoë.pdf', "%PDF-1.7\n\0", 'application/pdf']]);
+        send('php-file', attachments: [['Zoë.pdf', "%PDF-1.7\n\0", 'application/pdf']], cc: ['team@example.com']);
         $source = read('/emails/' . emails('php-file@example.com')[0]['number'] . '/source');
         equal(true, str_contains($source, "filename*=utf-8''Zo%C3%AB.pdf") && str_contains($source, 'JVBERi0xLjcKAA=='));
+        equal(true, str_contains($source, 'Cc: team@example.com'));
     },
     'first call wins where it is asked for' => function () {
         $first = send('php-first', 'By the first server.', firstWins: true);

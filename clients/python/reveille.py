@@ -126,7 +126,7 @@ class Client:
 
     def send(
         self, key: str, *, to: Recipient | Iterable[Recipient], sender: str | None = None, subject: str | None = None,
-        text: str | None = None, html: str | None = None, reply_to: str | None = None,
+        text: str | None = None, html: str | None = None, reply_to: str | None = None, cc: Sequence[str] = (),
         headers: Mapping[str, str] | None = None, variables: Mapping[str, str] | None = None, bulk: bool = False,
         attachments: Iterable[Attachment] = (),
         template: str | None = None, at: datetime | None = None, first_wins: bool = False, pool: str | None = None,
@@ -135,10 +135,11 @@ class Client:
         """Sends one email to each recipient, once for this key: the same call again sends nothing.
 
         Subject, texts and headers are templates; `literal` makes one of a text that is not. Another content under the
-        same key is refused (`REQUEST_ID_REUSED`), unless the first call is to win.
+        same key is refused (`REQUEST_ID_REUSED`), unless the first call is to win. The addresses in `cc` are shown, and
+        nothing is sent to them.
         """
         content = {
-            "sender": sender, "replyTo": reply_to, "subject": subject, "text": text, "html": html,
+            "sender": sender, "replyTo": reply_to, "cc": list(cc) or None, "subject": subject, "text": text, "html": html,
             "headers": _pairs(headers), "variables": _pairs(variables), "bulk": bulk or None,
             "attachments": [_attachment(*one) for one in attachments] or None,
         }

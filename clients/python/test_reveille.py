@@ -75,10 +75,10 @@ class Sending(unittest.TestCase):
         logo = ("logo.png", b"\x89PNG", "image/png", "logo")
         html = "<img src='cid:logo'>"
         for replayed in (False, True):
-            sent = self.send("py-file", html=html, attachments=[*files, logo])
+            sent = self.send("py-file", html=html, attachments=[*files, logo], cc=["Team <team@example.com>"])
             self.assertEqual(sent["replayed"], replayed)
         whole = parsed("py-file@example.com")
-        self.assertEqual(whole.get_content_type(), "multipart/mixed")
+        self.assertEqual((whole.get_content_type(), whole["Cc"]), ("multipart/mixed", "Team <team@example.com>"))
         found = [(part.get_filename(), part.get_payload(decode=True), part.get_content_type())
                  for part in whole.iter_attachments() if part.get_filename()]
         self.assertEqual(found, files)

@@ -36,7 +36,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     ] {
         let content = Content {
             sender: "Morning Paper <paper@example.com>".to_owned(),
-            reply_to: None,
             subject: "Good morning, {{ name }}".to_owned(),
             text,
             html,
@@ -44,9 +43,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                 "List-Unsubscribe".to_owned(),
                 "<https://example.com/u?a={{ recipient|urlencode }}>".to_owned(),
             )],
-            variables: Vec::new(),
-            bulk: false,
-            attachments: vec![],
+            ..Content::default()
         };
         measure(title, &Compiled::new(&content, &["name".to_owned()])?)?;
     }

@@ -26,14 +26,9 @@ pub fn schedule(due: Time, recipients: Vec<Recipient>) -> ScheduleCreate {
         paused: None,
         content: Content {
             sender: "from@example.org".into(),
-            reply_to: None,
             subject: "hello".into(),
             text: Some("text".into()),
-            html: None,
-            headers: vec![],
-            variables: vec![],
-            bulk: false,
-            attachments: vec![],
+            ..Content::default()
         }
         .into(),
         audience: Audience { columns: vec![], recipients }.into(),

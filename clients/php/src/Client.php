@@ -85,6 +85,7 @@ final class Client
      * @param array<string, string>|null $variables
      * @param list<array{0: string, 1: string, 2: string, 3?: string}> $attachments file name, bytes and media type; with
      *     a fourth text the HTML shows it as `cid:TEXT`
+     * @param list<string> $cc shown, and nothing is sent to them
      * @param array<string, mixed>|null $policies
      * @return array<string, mixed> `message`, `replayed` and `warnings`
      */
@@ -107,10 +108,11 @@ final class Client
         ?array $policies = null,
         ?bool $validateOnly = null,
         array $attachments = [],
+        array $cc = [],
     ): array {
         $content = self::present([
-            'sender' => $sender, 'replyTo' => $replyTo, 'subject' => $subject, 'text' => $text, 'html' => $html,
-            'headers' => self::pairs($headers), 'variables' => self::pairs($variables), 'bulk' => $bulk,
+            'sender' => $sender, 'replyTo' => $replyTo, 'cc' => $cc ?: null, 'subject' => $subject,
+            'text' => $text, 'html' => $html, 'headers' => self::pairs($headers), 'variables' => self::pairs($variables), 'bulk' => $bulk,
             'attachments' => array_map(fn (array $one) => self::attachment(...$one), $attachments) ?: null,
         ]);
         return $this->request('POST', '/v1/messages', $this->owned([

@@ -46,12 +46,12 @@ RSpec.describe Reveille::Client do
   end
 
   it "lets the first call win where that is asked for" do
-    first = deliver("rb-first", "By the first server.", first_wins: true)
+    first = deliver("rb-first", "By the first server.", first_wins: true, cc: ["team@example.com"])
     second = deliver("rb-first", "By the second server.", first_wins: true)
     expect([second["replayed"], run_of(second)]).to eq([true, run_of(first)])
     found = emails("rb-first@example.com")
     expect(found.size).to eq(1)
-    expect(source(found[0])).to include("By the first server.")
+    expect(source(found[0])).to include("By the first server.", "Cc: team@example.com")
   end
 
   it "fills in variables, and leaves a literal text as it is" do

@@ -29,6 +29,7 @@ impl Compiled {
         let mut out = Vec::with_capacity(prepared.size());
         mime::mailbox(&mut out, "From", &self.sender);
         mime::mailbox(&mut out, "To", &to);
+        mime::mailboxes(&mut out, "Cc", &self.cc);
         if let Some(reply_to) = &self.reply_to {
             mime::mailbox(&mut out, "Reply-To", reply_to);
         }

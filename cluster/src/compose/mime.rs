@@ -37,13 +37,29 @@ pub(super) fn unstructured(out: &mut Vec<u8>, name: &str, value: &str) {
 
 /// Writes a field of one mailbox.
 pub(super) fn mailbox(out: &mut Vec<u8>, name: &str, mailbox: &Mailbox) {
+    mailboxes(out, name, std::slice::from_ref(mailbox));
+}
+
+/// Writes a field of several mailboxes, each on a line of its own; nothing for none.
+pub(super) fn mailboxes(out: &mut Vec<u8>, name: &str, mailboxes: &[Mailbox]) {
+    let Some((first, others)) = mailboxes.split_first() else { return };
+    let mut value = mailbox_text(name.len() + 2, first);
+    for mailbox in others {
+        value.push_str(",\r\n ");
+        value.push_str(&mailbox_text(1, mailbox));
+    }
+    field(out, name, &value);
+}
+
+/// Returns a mailbox as text that begins after `before` characters of its line.
+fn mailbox_text(before: usize, mailbox: &Mailbox) -> String {
     let wire = mailbox.address.wire();
-    let Some(display) = &mailbox.name else { return field(out, name, &wire) };
-    let phrase = phrase(name.len() + 2, display);
+    let Some(display) = &mailbox.name else { return wire };
+    let phrase = phrase(before, display);
     let last_line = phrase.rsplit('\n').next().map_or(0, str::len);
-    let used = last_line + if phrase.contains('\n') { 0 } else { name.len() + 2 };
+    let used = last_line + if phrase.contains('\n') { 0 } else { before };
     let blank = if used + 3 + wire.len() > LINE_GOOD { "\r\n " } else { " " };
-    field(out, name, &format!("{phrase}{blank}<{wire}>"));
+    format!("{phrase}{blank}<{wire}>")
 }
 
 /// Returns a boundary that occurs in no quoted-printable or base64 text: neither contains `=_`.

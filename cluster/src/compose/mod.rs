@@ -58,6 +58,8 @@ pub const RENDERED_BYTES_MAX: usize = 1024 * 1024;
 pub const VALUE_BYTES_MAX: usize = 64 * 1024;
 /// Maximum bytes of the field List-Unsubscribe: it fits one line with its name.
 pub const LIST_UNSUBSCRIBE_BYTES_MAX: usize = 960;
+/// Maximum number of mailboxes in the `Cc` header.
+const CC_MAX: usize = 10;
 /// Name of the built-in variable with the recipient's address as given.
 const RECIPIENT: &str = "recipient";
 /// Name of the built-in variable with the run's name, such as `r12.0`.
@@ -86,6 +88,7 @@ pub struct ContentError {
 pub struct Compiled {
     sender: Mailbox,
     reply_to: Option<Mailbox>,
+    cc: Vec<Mailbox>,
     headers: Vec<String>,
     has_text: bool,
     has_html: bool,
@@ -138,6 +141,11 @@ impl Compiled {
         check::names(content, columns)?;
         let sender = check::mailbox("sender", &content.sender)?;
         let reply_to = content.reply_to.as_deref().map(|text| check::mailbox("reply_to", text)).transpose()?;
+        if content.cc.len() > CC_MAX {
+            return refuse("cc", format!("{} addresses are more than {CC_MAX}; remove some", content.cc.len()));
+        }
+        let cc = content.cc.iter().enumerate().map(|(number, text)| check::mailbox(&format!("cc[{number}]"), text));
+        let cc = cc.collect::<Result<_, _>>()?;
         let headers = check::headers(content)?;
         check::characters(content)?;
         attached::check(content)?;
@@ -172,6 +180,7 @@ impl Compiled {
         let compiled = Compiled {
             sender,
             reply_to,
+            cc,
             unprepared: PreparedContent::none(headers.len()),
             headers,
             has_text: content.text.is_some(),

@@ -12,6 +12,7 @@ fn content() -> Content {
     Content {
         sender: "Morning Paper <paper@example.com>".to_owned(),
         reply_to: Some("desk@example.com".to_owned()),
+        cc: vec!["Team <team@example.com>".to_owned(), "boss@example.com".to_owned()],
         subject: "Good morning, {{ name }}".to_owned(),
         text: Some("Hello {{ name }} <{{ recipient }}>,\nthe weather in {{ city }}.\n".to_owned()),
         html: Some("<p>Hello {{ name }}</p>".to_owned()),
@@ -73,6 +74,8 @@ fn email_with_text_and_html_reads_as_expected() {
     let expected = "\
 From: Morning Paper <paper@example.com>
 To: ann@example.com
+Cc: Team <team@example.com>,
+ boss@example.com
 Reply-To: desk@example.com
 Subject: Good morning, Ann & Bo
 Date: Sat, 21 Nov 2026 00:00:00 +0000
@@ -157,6 +160,8 @@ fn content_that_could_not_be_sent_is_refused_with_the_field_and_the_next_step() 
     let refused = check_proposed(&large, &columns(), &bounded(1_000)).expect_err("too large").to_string();
     assert!(refused.starts_with("content: has 1"), "{refused}");
     assert!(refused.ends_with(" bytes, more than 1000; link to large parts instead"), "{refused}");
+    assert_eq!(refusal(|c| c.cc = vec!["boss".to_owned()]).split(':').next(), Some("cc[0]"));
+    assert!(refusal(|c| c.cc = vec!["a@example.com".to_owned(); 11]).starts_with("cc: 11 addresses are more than 10"));
     assert_eq!(refusal(|c| c.subject = "x".repeat(5_000)), "subject: is longer than 4096 bytes; shorten it");
     assert_eq!(refusal(|c| c.subject = "x".repeat(999)), "subject: is longer than 998 bytes when rendered");
     assert_eq!(
@@ -368,7 +373,7 @@ proptest! {
         prop_assert!(mail.split("\r\n").all(|line| line.len() <= 998));
         let (head, body) = mail.split_once("\r\n\r\n").expect("a head and a body");
         let fields: Vec<&str> = head.split("\r\n").filter(|line| !line.starts_with(' ')).map(|line| line.split(':').next().unwrap_or_default()).collect();
-        prop_assert_eq!(fields, ["From", "To", "Reply-To", "Subject", "Date", "Message-ID", "Auto-Submitted", "X-Reveille-Run", "X-Reveille-Fence", "List-Unsubscribe", "MIME-Version", "Content-Type"]);
+        prop_assert_eq!(fields, ["From", "To", "Cc", "Reply-To", "Subject", "Date", "Message-ID", "Auto-Submitted", "X-Reveille-Run", "X-Reveille-Fence", "List-Unsubscribe", "MIME-Version", "Content-Type"]);
         prop_assert_eq!(body.matches("--=_07070707070707070707070707070707").count(), 3);
     }
 }
@@ -415,7 +420,7 @@ mod fuzz {
                     let (head, _) = mail.split_once("\r\n\r\n").expect("a head and a body");
                     let fields = head.split("\r\n").filter(|line| !line.starts_with(' '));
                     let fields: Vec<&str> = fields.map(|line| line.split(':').next().unwrap_or_default()).collect();
-                    let own = ["From", "To", "Reply-To", "Subject", "Date", "Message-ID", "Auto-Submitted", "X-Reveille-Run"];
+                    let own = ["From", "To", "Cc", "Reply-To", "Subject", "Date", "Message-ID", "Auto-Submitted", "X-Reveille-Run"];
                     prop_assert!(fields.starts_with(&own), "{head}");
                     let rest = ["X-Reveille-Fence", "X-A", "MIME-Version", "Content-Type"];
                     prop_assert!(fields[own.len()..].iter().all(|field| rest.contains(field)), "{head}");

@@ -80,14 +80,9 @@ pub fn schedule_to(audience: AudienceChoice) -> Command {
         paused: None,
         content: Content {
             sender: "Reveille <from@example.org>".into(),
-            reply_to: None,
             subject: "Hello {{ name }}".into(),
             text: Some("Dear {{ name }}\n".into()),
-            html: None,
-            headers: vec![],
-            variables: vec![],
-            bulk: false,
-            attachments: vec![],
+            ..Content::default()
         }
         .into(),
         audience,

@@ -216,14 +216,9 @@ pub fn list(name: &str, addresses: &[String]) -> Vec<Recipient> {
 pub fn content(name: &str) -> Content {
     Content {
         sender: "Simulation <from@example.org>".into(),
-        reply_to: None,
         subject: "Hello".into(),
         text: Some(checked::Content::template(name)),
-        html: None,
-        headers: Vec::new(),
-        variables: Vec::new(),
-        bulk: false,
-        attachments: vec![],
+        ..Content::default()
     }
 }
 

@@ -77,6 +77,10 @@ async fn everything_that_was_said_is_sent() {
         &html,
         "--reply-to",
         "r@example.com",
+        "--cc",
+        "c@example.com",
+        "--cc",
+        "d@example.com",
         "--var",
         "a=b=c",
         "--header",
@@ -115,6 +119,7 @@ async fn everything_that_was_said_is_sent() {
     let content = body.content.expect("content");
     assert_eq!((content.text.as_deref(), content.html.as_deref()), (Some("Hi {{ name }}\n"), Some("<p>Hi</p>")));
     assert_eq!((content.sender.as_str(), content.reply_to.as_str()), ("News <news@example.com>", "r@example.com"));
+    assert_eq!(content.cc, ["c@example.com", "d@example.com"]);
     let field = |name: &str, value: &str| v1::Field { name: name.into(), value: value.into() };
     assert_eq!((content.variables, content.headers), (vec![field("a", "b=c")], vec![field("X-A", "1")]));
     assert_eq!(body.audience.map(|audience| audience.recipients.len()), Some(2));

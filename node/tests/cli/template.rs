@@ -29,6 +29,12 @@ async fn rendered_email_is_shown_decoded() {
     let mail = "From: sender@example.com\nTo: ann@example.com\nSubject: Hi Ann\n\nHello Ann of Rome,\nbye\n";
     assert_eq!(ended.stdout, mail);
 
+    let copied = ["--cc", "Team <team@example.com>", "--cc", "boss@example.com"];
+    let copied = render(&folder, &[flags.as_slice(), &copied].concat()).await;
+    assert!(
+        copied.stdout.contains("\nSubject: Hi Ann\nCc: Team <team@example.com>, boss@example.com\n\n"),
+        "{copied:?}"
+    );
     let more = ["--row", "2", "--html", "body.html", "--header", "X-City={{ city }}", "-o", "json"];
     let json = render(&folder, &[flags.as_slice(), &more].concat()).await.json();
     assert_eq!(keys(&json), "headers html raw recipient replyTo sender subject text");
@@ -54,6 +60,7 @@ async fn rendering_error_names_file_and_line() {
         (vec!["--text", "nowhere.txt"], "nowhere.txt"),
         (vec!["--inline-text", "a", "--recipients", "people.csv", "--row", "3"], "--row"),
         (vec!["--inline-text", "a", "--sender", "postmaster"], "--sender"),
+        (vec!["--inline-text", "a", "--cc", "postmaster"], "--cc"),
         (vec!["--subject", "a"], "--text or --html"),
     ] {
         let ended = render(&folder(), &[arguments.as_slice(), &["-o", "json"]].concat()).await;

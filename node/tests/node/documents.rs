@@ -43,6 +43,9 @@ const WHEN: &[&str] = &[
 const CONTENT: &str = "  content:
     sender: News <news@example.com>
     replyTo: answers@example.com
+    cc:
+      - Team <team@example.com>
+      - boss@example.com
     subject: \"Good morning: {{ name }}\"
     text: |
       Good morning {{ name }},

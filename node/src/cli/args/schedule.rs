@@ -248,16 +248,16 @@ pub struct RecipientArgs {
     pub skip_bad_rows: bool,
 }
 
-/// The flags of a content, which a template replaces.
-const CONTENT_FLAGS: [&str; 11] = [
+/// The flags of a content, which a template replaces; without `--var`.
+pub(super) const CONTENT_FLAGS: [&str; 11] = [
     "sender",
     "reply_to",
+    "cc",
     "subject",
     "text",
     "html",
     "inline_text",
     "inline_html",
-    "variables",
     "headers",
     "attachments",
     "bulk",
@@ -269,7 +269,7 @@ const CONTENT_FLAGS: [&str; 11] = [
 #[command(group = clap::ArgGroup::new("body").args(["text", "inline_text", "html", "inline_html", "template"]).required(true).multiple(true))]
 pub struct ContentArgs {
     /// A template instead of the content: NAME, which is its newest version now, or NAME@VERSION
-    #[arg(long, value_name = "NAME[@VERSION]", conflicts_with_all = CONTENT_FLAGS)]
+    #[arg(long, value_name = "NAME[@VERSION]", conflicts_with_all = CONTENT_FLAGS, conflicts_with = "variables")]
     pub template: Option<String>,
     /// From: ADDRESS or 'NAME <ADDRESS>'
     #[arg(long, value_name = "ADDRESS", required_unless_present = "template")]
@@ -277,6 +277,9 @@ pub struct ContentArgs {
     /// Reply-To
     #[arg(long, value_name = "ADDRESS")]
     pub reply_to: Option<String>,
+    /// A Cc that each email shows, without an email of its own; may be repeated
+    #[arg(long, value_name = "ADDRESS")]
+    pub cc: Vec<String>,
     /// Subject, a template
     #[arg(long, required_unless_present = "template")]
     pub subject: Option<String>,
@@ -327,8 +330,8 @@ pub struct UpdateArgs {
     pub dry_run: bool,
     /// Remove an optional setting: end, reply-to, labels …; may be repeated
     #[arg(long, value_name = "FLAG", value_delimiter = ',', value_parser = [
-        "days", "anchor", "start", "end", "max-runs", "reply-to", "text", "html", "var", "header", "attach", "bulk", "labels",
-        "template",
+        "days", "anchor", "start", "end", "max-runs", "reply-to", "cc", "text", "html", "var", "header", "attach", "bulk",
+        "labels", "template",
     ])]
     pub clear: Vec<String>,
     /// Pool of relays
@@ -357,7 +360,7 @@ pub struct UpdateArgs {
     #[command(flatten)]
     pub recipients: RecipientArgs,
     /// A template instead of the content: NAME, which is its newest version now, or NAME@VERSION
-    #[arg(long, value_name = "NAME[@VERSION]", help_heading = "Content", conflicts_with_all = CONTENT_FLAGS)]
+    #[arg(long, value_name = "NAME[@VERSION]", help_heading = "Content", conflicts_with_all = CONTENT_FLAGS, conflicts_with = "variables")]
     pub template: Option<String>,
     #[command(flatten)]
     pub content: ContentChange,
@@ -376,6 +379,9 @@ pub struct ContentChange {
     /// Reply-To
     #[arg(long, value_name = "ADDRESS")]
     pub reply_to: Option<String>,
+    /// A Cc that each email shows, without an email of its own; may be repeated, and replaces all of them
+    #[arg(long, value_name = "ADDRESS")]
+    pub cc: Vec<String>,
     /// Subject, a template
     #[arg(long)]
     pub subject: Option<String>,

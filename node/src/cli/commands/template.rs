@@ -73,12 +73,13 @@ fn render(context: &CommandContext<'_>, args: RenderArgs) -> Result<(), Stop> {
     if args.raw {
         return context.terminal.raw(&raw);
     }
+    let cc = (!content.cc.is_empty()).then(|| ("Cc".to_owned(), content.cc.join(", ")));
     context.terminal.show(&MailView {
         sender: content.sender,
         recipient: recipient.address,
         reply_to: content.reply_to,
         subject: preview.subject,
-        headers: preview.headers.into_iter().map(|(name, value)| Field { name, value }).collect(),
+        headers: cc.into_iter().chain(preview.headers).map(|(name, value)| Field { name, value }).collect(),
         text: preview.text,
         html: preview.html,
         raw,
@@ -118,6 +119,7 @@ fn content(args: ContentChange, files: &[(Attachment, Vec<u8>)]) -> Result<Conte
     Ok(Content {
         sender: args.sender.unwrap_or_else(|| SENDER.to_owned()),
         reply_to: args.reply_to,
+        cc: args.cc,
         subject: args.subject.unwrap_or_default(),
         text,
         html,
@@ -160,6 +162,7 @@ impl Places {
             "reply_to" => (None, "--reply-to"),
             "subject" => (None, "--subject"),
             "content" => (None, "--text or --html"),
+            field if field.starts_with("cc") => (None, "--cc"),
             field if field.starts_with("headers") => (None, "--header"),
             field if field.starts_with("variables") => (None, "--var"),
             _ => (self.recipients.as_ref(), "--recipients"),

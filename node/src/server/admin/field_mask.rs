@@ -53,7 +53,7 @@ fields! {
     when, zone, start_time, end_time, max_runs, pool, priority, template, audience, labels;
     policies: dst_gap, dst_overlap, catch_up, start_within, finish_by, in_doubt, max_attempts, retention,
         overlap, min_gap, jitter;
-    content: sender, reply_to, subject, text, html, headers, variables, bulk, attachments;
+    content: sender, reply_to, cc, subject, text, html, headers, variables, bulk, attachments;
 }
 
 /// Prefix of a path that names one label.

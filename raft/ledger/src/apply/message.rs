@@ -164,17 +164,6 @@ impl Ledger {
 
     /// Makes the schedule of a tenant's messages. It has no content, no recipients and no instant.
     fn create_schedule_of_messages(&mut self, context: &mut Context, id: ScheduleId, tenant: &str) {
-        let content = Content {
-            sender: String::new(),
-            reply_to: None,
-            subject: String::new(),
-            text: None,
-            html: None,
-            headers: Vec::new(),
-            variables: Vec::new(),
-            bulk: false,
-            attachments: Vec::new(),
-        };
         let mut schedule = Schedule {
             name: MESSAGES_NAME.into(),
             timing: Arc::new(ScheduleTiming::new(When::At { instant_ms: 0 }, "UTC")),
@@ -185,7 +174,7 @@ impl Ledger {
                 priority: 0,
                 template: None,
             }),
-            content: self.store_blob(content.blob()),
+            content: self.store_blob(Content::default().blob()),
             audience: self.store_blob(Audience::default().blob()),
             recipients: 0,
             activity: Activity::Done,

@@ -20,12 +20,14 @@ pub const PARTS_MAX: usize = 1_024;
 pub const COLUMNS_MAX: usize = 64;
 
 /// Sender, subject and body of an email, as minijinja templates. Nodes compile them.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Content {
     /// `From` header, as given: an address, or `Name <address>`.
     pub sender: String,
     /// `Reply-To` header, as given. `None`: emails have no such header.
     pub reply_to: Option<String>,
+    /// Mailboxes of the `Cc` header, as given. They are shown, and no email goes to them.
+    pub cc: Vec<String>,
     /// Subject template.
     pub subject: String,
     /// Template of the plain text body.

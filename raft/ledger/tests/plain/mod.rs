@@ -30,15 +30,5 @@ pub fn schedule(name: &str, audience: impl Into<AudienceChoice>, after: Time) ->
 
 /// Returns a content with this subject.
 pub fn content(subject: &str) -> Content {
-    Content {
-        sender: "a@example.org".into(),
-        reply_to: None,
-        subject: subject.into(),
-        text: Some("t".into()),
-        html: None,
-        headers: vec![],
-        variables: vec![],
-        bulk: false,
-        attachments: vec![],
-    }
+    Content { sender: "a@example.org".into(), subject: subject.into(), text: Some("t".into()), ..Content::default() }
 }

@@ -125,6 +125,7 @@ fn content(subject: &str) -> Content {
     Content {
         sender: "News <news@example.org>".into(),
         reply_to: Some("reply@example.org".into()),
+        cc: vec!["copy@example.org".into()],
         subject: subject.into(),
         text: Some("text".into()),
         html: Some("<p>html</p>".into()),
@@ -629,8 +630,8 @@ pub fn replies() -> Vec<(String, CommandReply)> {
         CommandOutcome::Run {
             run: RUN,
             cancelled: CancelledRuns { runs: vec![CancelledRun { run: RUN, cancelled: 300, claimed: 2 }], more: 1 },
-        },
             is_repeat: true,
+        },
         CommandOutcome::Fired(vec![Ok(vec![RUN]), Err(CommandRefusal::StalePlan)]),
         CommandOutcome::Claimed(vec![Ok(FENCE), Err(CommandRefusal::NothingPending)]),
         CommandOutcome::Moved(300),

@@ -134,14 +134,9 @@ impl Runner for TestLedger {
 pub fn content(subject: &str) -> Content {
     Content {
         sender: "news@example.org".into(),
-        reply_to: None,
         subject: subject.into(),
         text: Some("hello".into()),
-        html: None,
-        headers: vec![],
-        variables: vec![],
-        bulk: false,
-        attachments: vec![],
+        ..Content::default()
     }
 }
 

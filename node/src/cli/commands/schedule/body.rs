@@ -77,8 +77,8 @@ fn bad_rows(path: &Path, read: &Recipients) -> Failure {
 
 /// Returns the content that the flags give; `None` if they name a template.
 pub fn content(args: ContentArgs) -> Result<Option<Content>, Failure> {
-    let ContentArgs { template, sender, reply_to, subject, texts, variables, headers, attachments, bulk } = args;
-    let change = ContentChange { sender, reply_to, subject, texts, variables, headers, attachments, bulk };
+    let ContentArgs { template, sender, reply_to, cc, subject, texts, variables, headers, attachments, bulk } = args;
+    let change = ContentChange { sender, reply_to, cc, subject, texts, variables, headers, attachments, bulk };
     if template.is_some() { Ok(None) } else { changed_content(change).map(Some) }
 }
 
@@ -89,6 +89,7 @@ pub fn changed_content(args: ContentChange) -> Result<Content, Failure> {
     Ok(Content {
         sender: args.sender.unwrap_or_default(),
         reply_to: args.reply_to.unwrap_or_default(),
+        cc: args.cc,
         subject: args.subject.unwrap_or_default(),
         text,
         html,

@@ -117,6 +117,7 @@ fn paths(args: &UpdateArgs) -> Vec<String> {
         ("template", args.template.is_some()),
         ("content.sender", content.sender.is_some()),
         ("content.reply_to", content.reply_to.is_some()),
+        ("content.cc", !content.cc.is_empty()),
         ("content.subject", content.subject.is_some()),
         ("content.text", texts.text.is_some() || texts.inline_text.is_some()),
         ("content.html", texts.html.is_some() || texts.inline_html.is_some()),

@@ -29,18 +29,7 @@ pub fn create(expression: &str, zones: &Zones, after: Time) -> ScheduleCreate {
         pool: "default".to_owned(),
         priority: 0,
         paused: None,
-        content: Content {
-            sender: address.clone(),
-            reply_to: None,
-            subject: String::new(),
-            text: None,
-            html: None,
-            headers: Vec::new(),
-            variables: Vec::new(),
-            bulk: false,
-            attachments: vec![],
-        }
-        .into(),
+        content: Content { sender: address.clone(), ..Content::default() }.into(),
         audience: Audience {
             columns: Vec::new(),
             recipients: vec![Recipient { key: address.clone(), address, values: Vec::new() }],

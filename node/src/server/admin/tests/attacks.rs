@@ -158,11 +158,12 @@ fn field(name: &str, value: &str) -> Vec<Field> {
 }
 
 /// Every field of a schedule that reaches an email or a command of SMTP.
-const PLACES: [Place; 14] = [
+const PLACES: [Place; 15] = [
     ("name", |body, evil| body.name.push_str(evil)),
     ("tenant", |body, evil| body.tenant = format!("default{evil}")),
     ("name of the sender", |body, evil| content(body).sender = format!("Reports{evil} <reports@example.org>")),
     ("address of the sender", |body, evil| content(body).sender = format!("reports@example.org{evil}")),
+    ("cc", |body, evil| content(body).cc = vec![format!("Desk{evil} <desk@example.org>")]),
     ("reply-to", |body, evil| content(body).reply_to = format!("Desk{evil} <desk@example.org>")),
     ("subject", |body, evil| content(body).subject = format!("Hello{evil}")),
     ("expression in the subject", |body, evil| {

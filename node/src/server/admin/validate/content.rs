@@ -97,6 +97,7 @@ pub fn content(fields: &mut Fields, path: &str, asked: Option<v1::Content>) -> O
     Some(Content {
         sender: asked.sender,
         reply_to: (!asked.reply_to.is_empty()).then_some(asked.reply_to),
+        cc: asked.cc,
         subject: asked.subject,
         text: asked.text,
         html: asked.html,

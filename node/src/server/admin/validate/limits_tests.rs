@@ -127,6 +127,7 @@ fn rows() -> Vec<LimitRow> {
             content.headers = (0..count).map(field).collect();
         })
     };
+    let cc = |count| of_content(|content| content.cc = vec!["a@example.net".to_owned(); count]);
     let labels = |count: usize| ScheduleBody {
         labels: (0..count).map(|number| (format!("k{number}"), String::new())).collect(),
         ..body()
@@ -157,6 +158,7 @@ fn rows() -> Vec<LimitRow> {
         row("content, all its parts and variables together", "512 KiB", text, &[content_max - 1_024], &[content_max]),
         row("template of the subject or of a header", "4,096 bytes", subject, &[900], &[4_097]),
         row("header fields of one's own", "64", headers, &[64], &[65]),
+        row("addresses in `cc`", "10", cc, &[10], &[11]),
         row(
             "name of a schedule",
             "128 characters",

@@ -97,6 +97,7 @@ pub fn mail(content: &Content) -> v1::Content {
     v1::Content {
         sender: content.sender.clone(),
         reply_to: content.reply_to.clone().unwrap_or_default(),
+        cc: content.cc.clone(),
         subject: content.subject.clone(),
         text: content.text.clone(),
         html: content.html.clone(),
