@@ -125,6 +125,44 @@ async fn row_gives_the_variables_and_the_flag_the_address() {
 }
 
 #[tokio::test]
+async fn stored_template_gets_the_values_of_row_file_and_flags() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let write = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).expect("written");
+        path.display().to_string()
+    };
+    let people = write("people.csv", "email,name,city,plan\nann@example.com,Ann,Rome,free\n");
+    let values =
+        [write("values.yaml", "city: Oslo\nplan: 007\n"), write("values.json", r#"{"city":"Oslo","plan":"007"}"#)];
+    let fake = ending(RecipientState::Sent, event("sent", 250, "ok")).await;
+    for values in &values {
+        let line = format!(
+            "template send-test welcome@2 --to you@example.com --recipients {people} --variables {values} --var city=Bern"
+        );
+        let ended = fake.reveille(&line).await;
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        let asked: Vec<v1::SendTestRequest> = fake.requests("SendTest");
+        let body = asked.last().and_then(|asked| asked.schedule.clone()).expect("a body");
+        assert_eq!((body.template.as_str(), body.content), ("welcome@2", None));
+        let audience = body.audience.expect("an audience");
+        let values = audience.recipients[0].values.iter();
+        let pairs: Vec<String> =
+            audience.columns.iter().zip(values).map(|(name, value)| format!("{name}={value}")).collect();
+        assert_eq!(pairs, ["name=Ann", "plan=007", "city=Bern"]);
+    }
+    let to = "template send-test welcome --to you@example.com";
+    for (line, says) in [
+        (format!("{to} --subject Hi"), "--subject"),
+        (format!("{to} --variables {}", write("list.yaml", "name: [Ann]\n")), "list.yaml:1"),
+        (format!("{to} --variables {}", write("text.yaml", "Ann\n")), "one line `NAME: VALUE`"),
+    ] {
+        let ended = fake.reveille(&line).await;
+        assert!(ended.code == Some(2) && ended.stderr.contains(says), "{line}: {ended:?}");
+    }
+}
+
+#[tokio::test]
 async fn dry_run_ends_as_the_deed_would_and_prints_an_object() {
     let what = [&WHAT[..], &["--dry-run", "-o", "json"]].concat();
     for (state, code, outcome) in

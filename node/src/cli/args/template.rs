@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::schedule::{parse_address, parse_pair};
+use super::schedule::{CONTENT_FLAGS, parse_address, parse_pair};
 use super::{ContentChange, Paging, RecipientArgs, ShowArgs};
 
 #[derive(Debug, Args)]
@@ -66,13 +66,17 @@ Examples:
   reveille template render --inline-text 'Hello {{ name }}' --var name=Ann
   reveille template render --text body.txt --html body.html --recipients people.csv --raw | less")]
     Render(Box<RenderArgs>),
-    /// Send one email to one address by the cluster's own road, wait, and say which relay took it or refused it
+    /// Send one email to one address through the cluster, wait, and say which relay took it or refused it
+    ///
+    /// The content is that of a stored template, or of the flags.
     ///
     /// It is a run of its own, of no schedule: `run list` shows it, with the cause `test`. What is not sent within
     /// --timeout (a minute) is never sent. Exit code 0: a relay took it. 1: it was refused, or not sent in time.
     /// 4: the address has opted out. 8: in doubt, or still at the relay: it may have arrived.
     #[command(after_long_help = "\
 Examples:
+  reveille template send-test welcome --to you@example.com --variables ann.yaml
+  reveille template send-test welcome@2 --to you@example.com --var name=Ann
   reveille template send-test --to you@example.com --sender news@example.com --subject Hello --inline-text Hi
   reveille template send-test --to you@example.com --sender 'News <news@example.com>' \\
       --subject 'Good morning, {{ name }}' --text body.txt --recipients people.csv --row 2 --pool bulk")]
@@ -112,6 +116,9 @@ pub struct RenderArgs {
 /// `template send-test`.
 #[derive(Debug, Args)]
 pub struct SendTestArgs {
+    /// A stored template: NAME, which is the newest version, or NAME@VERSION; then --var is of the recipient
+    #[arg(conflicts_with_all = CONTENT_FLAGS)]
+    pub name: Option<String>,
     /// The address that gets it
     #[arg(long, value_name = "ADDRESS", value_parser = parse_address)]
     pub to: String,
@@ -124,6 +131,9 @@ pub struct SendTestArgs {
     /// Leave out rows that cannot be used
     #[arg(long, requires = "recipients")]
     pub skip_bad_rows: bool,
+    /// The recipient's variables: YAML or JSON with a value for each name; replaces those of the row
+    #[arg(long = "variables", value_name = "FILE")]
+    pub values: Option<PathBuf>,
     /// Pool of relays
     #[arg(long, default_value = "default")]
     pub pool: String,

@@ -3,6 +3,7 @@
 //! The email is a run of its own, because there is no other way to send (P3). The run expires when the command's time
 //! limit ends. So the outcome is known at the end, unless the email is still in a dialogue with the relay.
 
+use std::path::Path;
 use std::time::Duration;
 
 use reveille_proto::admin::v1::{Audience, ExplainRequest, ExplainResponse, Recipient, ScheduleBody, SendTestRequest};
@@ -13,7 +14,9 @@ use super::schedule::body;
 use crate::cli::args::{Format, RecipientArgs, SendTestArgs};
 use crate::cli::client::RetrySafety;
 use crate::cli::failure::{Exit, Failure, Stop};
+use crate::cli::input;
 use crate::cli::instant::duration_to_wire;
+use crate::cli::manifest::tree::{self, Fault, Node, Shape};
 use crate::cli::view::send_test::{Outcome, SendTestView};
 use crate::format;
 
@@ -32,20 +35,19 @@ pub async fn run(context: &CommandContext<'_>, tenant: String, args: SendTestArg
     let end = Instant::now() + within + GRACE;
     context.client.give(within + GRACE);
     let (dry_run, to) = (args.dry_run, args.to.clone());
-    let schedule = Some(ScheduleBody {
-        tenant: tenant.clone(),
-        pool: args.pool.clone(),
-        audience: Some(audience(&args)?),
-        content: Some(body::changed_content(args.content)?),
-        ..ScheduleBody::default()
-    });
+    let audience = Some(audience(&args)?);
+    let SendTestArgs { name, pool, content, .. } = args;
+    let content = if name.is_none() { Some(body::changed_content(content)?) } else { None };
+    let (tenant_name, template) = (tenant.clone(), name.unwrap_or_default());
+    let schedule =
+        Some(ScheduleBody { tenant: tenant_name, pool, audience, content, template, ..ScheduleBody::default() });
     let request = SendTestRequest {
         schedule,
         finish_within: Some(duration_to_wire(within.try_into().unwrap_or_default())),
         request_id: context.client.request_id().to_owned(),
         validate_only: dry_run,
     };
-    let answer = context.change(request).await?;
+    let answer = context.change(request).await.map_err(named)?;
     context.warn(&answer.warnings);
     if dry_run {
         let view = SendTestView::checked(to, answer.opted_out);
@@ -77,13 +79,32 @@ async fn story(context: &CommandContext<'_>, tenant: &str, run: &str) -> Result<
     context.client.ask(RetrySafety::Read, request).await
 }
 
-/// Returns an audience of the one address, with the variables of the chosen row.
+/// Returns an audience of the one address. Its variables are those of the chosen row, of `--variables`, and with a
+/// stored template of `--var`; a later one replaces a former one of the same name.
 fn audience(args: &SendTestArgs) -> Result<Audience, Failure> {
-    let alone = || Audience {
-        recipients: vec![Recipient { address: args.to.clone(), values: Vec::new() }],
-        ..Audience::default()
-    };
-    let Some(path) = &args.recipients else { return Ok(alone()) };
+    let mut pairs = row(args)?;
+    let of_file = args.values.as_deref().map(values).transpose()?.unwrap_or_default();
+    let of_flags = args.content.variables.iter().filter(|_| args.name.is_some()).cloned();
+    for (name, value) in of_file.into_iter().chain(of_flags) {
+        pairs.retain(|(known, _)| *known != name);
+        pairs.push((name, value));
+    }
+    let (columns, values) = pairs.into_iter().unzip();
+    let recipients = vec![Recipient { address: args.to.clone(), values }];
+    Ok(Audience { columns, recipients, ..Audience::default() })
+}
+
+/// Names the template as this command does.
+fn named(failure: Failure) -> Failure {
+    const FIELD: &str = "schedule.template";
+    let message = failure.message.replace(&format!("{FIELD}: "), "NAME: ");
+    let field = failure.field.clone().map(|field| if field == FIELD { "NAME".to_owned() } else { field });
+    Failure { message, field, ..failure }
+}
+
+/// Returns the variables of the chosen row, or none.
+fn row(args: &SendTestArgs) -> Result<Vec<(String, String)>, Failure> {
+    let Some(path) = &args.recipients else { return Ok(Vec::new()) };
     let file = RecipientArgs {
         to: Vec::new(),
         recipients: Some(path.clone()),
@@ -93,16 +114,26 @@ fn audience(args: &SendTestArgs) -> Result<Audience, Failure> {
     let Audience { columns, recipients, .. } = body::recipients(&file)?.audience;
     let there = format::counted(recipients.len() as u64, "recipient");
     let place = usize::try_from(args.row).unwrap_or(usize::MAX) - 1;
-    match recipients.into_iter().nth(place) {
-        Some(row) => {
-            let recipients = vec![Recipient { address: args.to.clone(), values: row.values }];
-            Ok(Audience { columns, recipients, ..Audience::default() })
-        }
-        None => {
-            let message = format!("there is no row {}: {there}", args.row);
-            Err(Failure::usage("--row", message, "a row from 1 on"))
-        }
-    }
+    let row = recipients
+        .into_iter()
+        .nth(place)
+        .ok_or_else(|| Failure::usage("--row", format!("there is no row {}: {there}", args.row), "a row from 1 on"))?;
+    Ok(columns.into_iter().zip(row.values).collect())
+}
+
+/// Reads the names and values of a YAML or JSON file.
+fn values(path: &Path) -> Result<Vec<(String, String)>, Failure> {
+    let text = input::text_file(path)?;
+    let wrong = |fault: Fault| Failure::file(format!("{}:{}", path.display(), fault.line), fault.message);
+    let mut documents = tree::read(&text).map_err(wrong)?;
+    let (Some(Node { shape: Shape::Map(pairs), .. }), true) = (documents.pop(), documents.is_empty()) else {
+        return Err(wrong(Fault::new(1, "it needs one line `NAME: VALUE` for each variable")));
+    };
+    let pair = |(name, node): (String, Node)| match node.shape {
+        Shape::Text(value) | Shape::Plain(value) => Ok((name, value)),
+        _ => Err(wrong(Fault::new(node.line, format!("the value of `{name}` is {}, not a text", node.noun())))),
+    };
+    pairs.into_iter().map(pair).collect()
 }
 
 /// Returns the error and exit code for the outcome.
