@@ -139,8 +139,8 @@ class Client:
         nothing is sent to them.
         """
         content = {
-            "sender": sender, "replyTo": reply_to, "cc": list(cc) or None, "subject": subject, "text": text, "html": html,
-            "headers": _pairs(headers), "variables": _pairs(variables), "bulk": bulk or None,
+            "sender": sender, "replyTo": reply_to, "cc": list(cc) or None, "subject": subject, "text": text,
+            "html": html, "headers": _pairs(headers), "variables": _pairs(variables), "bulk": bulk or None,
             "attachments": [_attachment(*one) for one in attachments] or None,
         }
         body = {

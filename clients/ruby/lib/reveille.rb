@@ -75,10 +75,11 @@ module Reveille
     # array of file name, bytes and media type; with a fourth text the HTML shows it as `cid:TEXT`.
     # The addresses in `cc` are shown, and nothing is sent to them.
     def send(key, to:, sender: nil, subject: nil, text: nil, html: nil, reply_to: nil, cc: nil, headers: nil,
-             variables: nil, bulk: nil, attachments: [], template: nil, at: nil, first_wins: false, pool: nil, priority: nil, policies: nil,
-             validate_only: nil)
+             variables: nil, bulk: nil, attachments: [], template: nil, at: nil, first_wins: false, pool: nil,
+             priority: nil, policies: nil, validate_only: nil)
       content = { sender: sender, replyTo: reply_to, cc: cc, subject: subject, text: text, html: html,
-                  headers: pairs(headers), variables: pairs(variables), bulk: bulk, attachments: attachments(attachments) }.compact
+                  headers: pairs(headers), variables: pairs(variables), bulk: bulk,
+                  attachments: attachments(attachments) }.compact
       body = { key: given(key), keyRule: rule(first_wins), content: content.empty? ? nil : content, template: template,
                audience: audience(to), sendTime: at && at.to_time.getutc.iso8601(9), pool: pool, priority: priority,
                policies: policies, validateOnly: validate_only }
