@@ -39,8 +39,7 @@ const TYPES: &[(&str, &str)] = &[
 /// Reads files, each `FILE` or `FILE:TYPE`.
 ///
 /// # Errors
-/// If a file is no regular file that can be read, has no name in UTF-8, or all have more bytes together than emails may
-/// have.
+/// If a file cannot be read, has no name in UTF-8, or all have more bytes together than emails may have.
 pub fn read(given: &[String]) -> Result<Vec<Attachment>, Failure> {
     let most = limits(LEVEL).attachment_bytes_max;
     let (mut attachments, mut bytes) = (Vec::with_capacity(given.len()), 0);
