@@ -22,12 +22,12 @@ pub async fn bytes(path: &Path, most: u64) -> io::Result<Vec<u8>> {
 }
 
 fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    if path == Path::new("-") { bounded(io::stdin().lock(), most) } else { bounded(std::fs::File::open(path)?, most) }
+}
+
+fn bounded(input: impl Read, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    if path == Path::new("-") {
-        io::stdin().lock().take(most + 1).read_to_end(&mut bytes)?;
-    } else {
-        std::fs::File::open(path)?.take(most + 1).read_to_end(&mut bytes)?;
-    }
+    input.take(most + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
@@ -36,12 +36,8 @@ fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
 /// # Errors
 /// If it cannot be read, as a folder.
 pub fn file(path: &Path, most: usize) -> Result<Vec<u8>, Failure> {
-    let failed = |error| Failure::file(path.display().to_string(), format!("cannot be read: {error}"));
-    let read = std::fs::File::open(path).and_then(|file| {
-        let mut bytes = Vec::new();
-        file.take(most as u64 + 1).read_to_end(&mut bytes).map(|_| bytes)
-    });
-    read.map_err(failed)
+    let read = std::fs::File::open(path).and_then(|file| bounded(file, most as u64));
+    read.map_err(|error| Failure::file(path.display().to_string(), format!("cannot be read: {error}")))
 }
 
 /// Reads a file with a text of an email: UTF-8, with or without a byte order mark.
