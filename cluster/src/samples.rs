@@ -1,4 +1,4 @@
-//! A schedule for the unit tests of the actors.
+//! A content, a recipient and a schedule for the unit tests of the actors.
 
 use reveille_ledger::ScheduleTiming;
 use reveille_ledger::calendar::When;
@@ -13,6 +13,16 @@ pub fn recipient(address: &str) -> Recipient {
     Recipient { address: address.to_owned(), key: address.to_owned(), values: vec![] }
 }
 
+/// Returns a content without variables and attachments.
+pub fn content() -> Content {
+    Content {
+        sender: "from@example.org".into(),
+        subject: "hello".into(),
+        text: Some("text".into()),
+        ..Content::default()
+    }
+}
+
 /// Returns a schedule with one instant and the default policies.
 pub fn schedule(due: Time, recipients: Vec<Recipient>) -> ScheduleCreate {
     ScheduleCreate {
@@ -24,13 +34,7 @@ pub fn schedule(due: Time, recipients: Vec<Recipient>) -> ScheduleCreate {
         pool: "default".into(),
         priority: 0,
         paused: None,
-        content: Content {
-            sender: "from@example.org".into(),
-            subject: "hello".into(),
-            text: Some("text".into()),
-            ..Content::default()
-        }
-        .into(),
+        content: content().into(),
         audience: Audience { columns: vec![], recipients }.into(),
         after: Time(0),
         next: Some(NextInstant { nominal: Nominal::Instant(due), due, jitter_ms: 0 }),

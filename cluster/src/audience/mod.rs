@@ -44,7 +44,8 @@ pub(crate) use file::verify;
 pub use file::{BLOCK, encode, name};
 pub use generated::GeneratedAudience;
 pub use keys::{Keys, Repeats};
-pub use spread::{SpreadError, spread};
+use spread::Confirmed;
+pub use spread::{SpreadError, spread, spread_attachments};
 pub use steward::fetch;
 
 /// Maximum bytes of heads that are kept: about a hundred of the largest.
@@ -54,6 +55,8 @@ const HEAD_BYTES_MAX: usize = 1024 * 1024;
 pub(crate) const NAMED_MAX: usize = 1_024;
 /// Maximum number of parts that this node fetches at a time, for all callers: each is in memory until it is complete.
 const TAKEN_MAX: usize = 4;
+/// Attachments of which a node remembers that a majority has them.
+const CONFIRMED_MAX: usize = 10_000;
 /// A request renews the modification time of a part only if it is older than this.
 const YOUNG_FOR: Duration = Duration::from_secs(3_600);
 /// Bytes of a usual part. With less space this node reports that it takes no parts.
@@ -93,6 +96,8 @@ pub struct AudienceStore {
     folder: PathBuf,
     heads: Cache<Hash, Head>,
     lacking: Mutex<BTreeSet<Hash>>,
+    /// Attachments that a majority had a short time ago.
+    confirmed: Cache<Hash, Confirmed>,
     /// Locked while a part is written or removed, and while a caller gets the answer that a part is here.
     changing: Mutex<()>,
     /// Slots for parts that this node fetches.
@@ -114,8 +119,14 @@ impl AudienceStore {
         }
         // Makes all renames durable: a process that renamed a file may have been killed before it synced the folder.
         File::open(&folder)?.sync_all()?;
-        let (heads, lacking, changing) = (Cache::new(HEAD_BYTES_MAX), Mutex::default(), Mutex::default());
-        Ok(AudienceStore { folder, heads, lacking, changing, taken: Semaphore::new(TAKEN_MAX) })
+        Ok(AudienceStore {
+            folder,
+            heads: Cache::new(HEAD_BYTES_MAX),
+            lacking: Mutex::default(),
+            confirmed: Cache::new(CONFIRMED_MAX),
+            changing: Mutex::default(),
+            taken: Semaphore::new(TAKEN_MAX),
+        })
     }
 
     /// Returns the recipients at these positions of a part, in order. `positions` must be in order.

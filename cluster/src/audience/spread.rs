@@ -5,6 +5,7 @@
 //! the client sends only the parts that no member has.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +22,9 @@ const HOLD_WITHIN: Duration = Duration::from_secs(5);
 const OTHERS_WITHIN: Duration = Duration::from_millis(500);
 /// Maximum time in which a member fetches a part.
 const TAKE_WITHIN: Duration = Duration::from_secs(30);
+
+/// Time for which a node relies on the answer that a majority has an attachment.
+const CONFIRMED_FOR: Duration = Duration::from_secs(3_600);
 
 /// Reason why a majority does not have files that a seal or a content names, or is not known to have them.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -83,6 +87,34 @@ pub async fn spread(context: &Arc<NodeContext>, parts: &[Hash]) -> Result<Vec<Ha
         // The others continue, and none waits for a slow one. Each member takes a few parts at a time. A part that has
         // not arrived by the seal is fetched after it.
         taking.detach_all();
+    }
+    Ok(missing)
+}
+
+/// A majority of these voters had a file then, by the monotonic clock of this node.
+#[derive(Debug)]
+pub(super) struct Confirmed {
+    at: Duration,
+    voters: Vec<NodeId>,
+}
+
+/// Like [`spread()`], for attachments, which many messages share. What the present voters confirmed less than
+/// [`CONFIRMED_FOR`] ago is not asked for again, so a file is kept for at least six hours.
+///
+/// # Errors
+/// The same errors as [`spread()`].
+pub async fn spread_attachments(context: &Arc<NodeContext>, files: &[Hash]) -> Result<Vec<Hash>, SpreadError> {
+    let (now, voters, known) = (context.clock.monotonic(), context.voters(), &context.parts.confirmed);
+    let is_valid = |confirmed: &Confirmed| confirmed.voters == voters && now < confirmed.at + CONFIRMED_FOR;
+    let asked = files.iter().copied().filter(|file| !known.known(*file).is_some_and(|confirmed| is_valid(&confirmed)));
+    let asked: Vec<Hash> = asked.collect();
+    if asked.is_empty() {
+        return Ok(Vec::new());
+    }
+    let missing = spread(context, &asked).await?;
+    for file in asked.into_iter().filter(|file| !missing.contains(file)) {
+        known.remove(file);
+        let Ok(_) = known.get(file, || Ok::<_, Infallible>((Confirmed { at: now, voters: voters.clone() }, 1)));
     }
     Ok(missing)
 }

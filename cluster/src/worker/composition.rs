@@ -6,6 +6,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::Duration;
 
 use reveille_ledger::command::ReleaseReason;
 use reveille_ledger::content::Recipients;
@@ -24,6 +25,10 @@ use super::{gate_checks, injected_bugs};
 use crate::compose::{Stamp, message_id};
 use crate::ops::return_path::Bounced;
 use crate::smtp::{Dsn, Email, EmailText, Notify};
+
+/// Maximum wait for the attachments of an email, which has a session of the relay meanwhile. A longer reading goes on
+/// without it, and the next email finds them.
+const ATTACHMENTS_WITHIN: Duration = Duration::from_secs(2);
 
 /// Reason why a node does not send bulk email. The recipient is pending again after 30 s, until its deadline.
 const NO_UNSUBSCRIBE: &str =
@@ -109,6 +114,7 @@ async fn attachments(
     content: Hash,
     deadline: Instant,
 ) -> Result<Arc<EncodedAttachments>, DeliveryOutcome> {
+    let deadline = deadline.min(Instant::now() + ATTACHMENTS_WITHIN);
     let reading = timeout_at(deadline, context.attachments.get(&context.node, content));
     match context.drain.run_until_cancelled(reading).await {
         Some(Ok(read)) => read.map_err(|cause| no_relay(&cause)),

@@ -71,8 +71,9 @@ fn waits_for(ledger: &Ledger, page: PageId, run: &Run, missing: &BTreeSet<Hash>)
     let parts = ledger.seal(&run.audience)?.parts;
     // A large run is alone on its page, and each of its chunks is one part. Runs that share a page have one part each.
     let is_waited_for = |part: &u32| {
-        let chunk = ledger.chunks().get(&page.chunk(run.first / CHUNK + part));
-        chunk.is_some_and(|chunk| !chunk.set(RecipientState::Pending).is_empty())
+        let number = run.first / CHUNK + part;
+        let chunk = ledger.chunks().get(&page.chunk(number));
+        chunk.is_some_and(|chunk| !chunk.set(RecipientState::Pending).and(&run.slots_in(number)).is_empty())
     };
     let mut lacked = (0..).zip(&parts).filter(|(_, part)| missing.contains(*part)).map(|(index, _)| index);
     lacked.find(is_waited_for).map(RunFile::Part)

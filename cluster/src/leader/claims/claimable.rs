@@ -152,43 +152,65 @@ impl<'a> OfferCollector<'a> {
                     false => break,
                 }
             }
-            let suspects = &chunk.chunk.crash_suspects;
-            let slots =
-                ClaimableSlots { plain: chunk.slots.and_not(suspects), suspect: chunk.slots.and(suspects).first(1) };
-            if slots.is_empty() {
-                continue;
+            for (barred, slots) in by_barred(ledger, page, &chunk, self.nodes) {
+                if barred.len() < self.nodes.len() && !self.is_full(group, &barred) {
+                    self.offer(page, group, &chunk, barred, &slots);
+                }
             }
-            let barred = barred(ledger, page, chunk.key.number, self.nodes);
-            if barred.len() == self.nodes.len() || self.is_full(group, &barred) {
-                continue;
-            }
-            let offered = self.offered.entry(group).or_default().entry(barred.clone()).or_default();
-            offered.chunks += 1;
-            offered.recipients += u64::from(slots.plain.len());
-            self.offers.push(Offer {
-                tenant: page.tenant.to_string(),
-                priority: page.priority,
-                due: page.due,
-                late,
-                source: ClaimSource { chunk: chunk.key, pool: chunk.pool.to_owned() },
-                claimable: slots.len(),
-                slots,
-                barred,
-            });
         }
+    }
+
+    /// Offers these slots of a chunk to the nodes that are not barred.
+    fn offer(
+        &mut self,
+        page: &Page,
+        group: OfferGroup<'a>,
+        chunk: &ClaimableChunk<'_>,
+        barred: BTreeSet<NodeId>,
+        slots: &Bitmap,
+    ) {
+        let suspects = &chunk.chunk.crash_suspects;
+        let slots = ClaimableSlots { plain: slots.and_not(suspects), suspect: slots.and(suspects).first(1) };
+        if slots.is_empty() {
+            return;
+        }
+        let offered = self.offered.entry(group).or_default().entry(barred.clone()).or_default();
+        offered.chunks += 1;
+        offered.recipients += u64::from(slots.plain.len());
+        self.offers.push(Offer {
+            tenant: page.tenant.to_string(),
+            priority: page.priority,
+            due: page.due,
+            late: group.late,
+            source: ClaimSource { chunk: chunk.key, pool: chunk.pool.to_owned() },
+            claimable: slots.len(),
+            slots,
+            barred,
+        });
     }
 }
 
-/// Returns the nodes that lack an audience part of this chunk, or an attachment (P20).
-fn barred(ledger: &Ledger, page: &Page, chunk: u32, nodes: &Lacking) -> BTreeSet<NodeId> {
+/// Splits the claimable slots of a chunk by the nodes that lack a file of their run: the audience part of this chunk, or
+/// an attachment (P20). A large run is alone on its page. Small runs share one, and each may attach other files.
+fn by_barred(
+    ledger: &Ledger,
+    page: &Page,
+    chunk: &ClaimableChunk<'_>,
+    nodes: &Lacking,
+) -> BTreeMap<BTreeSet<NodeId>, Bitmap> {
     if nodes.values().all(BTreeSet::is_empty) {
-        return BTreeSet::new();
+        return BTreeMap::from([(BTreeSet::new(), chunk.slots.clone())]);
     }
-    // A large run is alone on its page. Runs that share a page have one part each.
-    let parts: BTreeSet<Hash> = page.runs.iter().flat_map(|run| ledger.files_of_chunk(run, chunk)).collect();
-    // A node that reports the maximum number of parts may lack others too.
-    let lacks = |(_, lacking): &(&NodeId, &BTreeSet<Hash>)| {
-        !parts.is_empty() && (lacking.len() >= NAMED_MAX || !lacking.is_disjoint(&parts))
-    };
-    nodes.iter().filter(lacks).map(|(node, _)| *node).collect()
+    let mut split: BTreeMap<BTreeSet<NodeId>, Bitmap> = BTreeMap::new();
+    let claimable = |run: &Run| run.slots_in(chunk.key.number).and(&chunk.slots);
+    for (run, slots) in page.runs.iter().map(|run| (run, claimable(run))).filter(|(_, slots)| !slots.is_empty()) {
+        let files: BTreeSet<Hash> = ledger.files_of_chunk(run, chunk.key.number).collect();
+        // A node that reports the maximum number of files may lack others too.
+        let lacks = |(_, lacking): &(&NodeId, &BTreeSet<Hash>)| {
+            !files.is_empty() && (lacking.len() >= NAMED_MAX || !lacking.is_disjoint(&files))
+        };
+        let barred = nodes.iter().filter(lacks).map(|(node, _)| *node).collect();
+        split.entry(barred).or_default().add(&slots);
+    }
+    split
 }

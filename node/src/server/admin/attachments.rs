@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use reveille_cluster::audience::{encode_attachment, spread};
+use reveille_cluster::audience::{encode_attachment, spread_attachments};
 use reveille_ledger::Ledger;
 use reveille_ledger::content::Content;
 use reveille_ledger::ids::Hash;
@@ -83,7 +83,7 @@ impl Admin {
         let stored = stored.unwrap_or_else(|panic| Err(std::io::Error::other(panic)));
         stored.map_err(|error| self.not_kept("an attachment", &error))?;
         let needed: Vec<Hash> = needed.into_iter().collect();
-        let missing = spread(&self.context, &needed).await.map_err(|error| not_written(&error))?;
+        let missing = spread_attachments(&self.context, &needed).await.map_err(|error| not_written(&error))?;
         if let Some(file) = missing.first() {
             let message = format!("file {file:?} of an attachment is on no node");
             return Err(ApiError::new(Code::Unavailable, ErrorReason::NoQuorum, message).next(AGAIN));

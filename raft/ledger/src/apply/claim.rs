@@ -122,7 +122,7 @@ pub fn closed_slots(page: &Page, chunk: u32, now: Time) -> Bitmap {
     let is_closed = |run: &&Run| run.state != RunState::Open || run.finish_by <= now;
     let with_pending = page.runs.iter().filter(|run| run.counts.get(RecipientState::Pending) > 0);
     for run in with_pending.filter(is_closed) {
-        slots.add(&run.slots().in_chunk(chunk));
+        slots.add(&run.slots_in(chunk));
     }
     for run in page.runs.iter().filter(|run| run.waits_for_canary()) {
         slots.add(&run.slots_behind_canary(chunk));

@@ -188,7 +188,7 @@ impl Ledger {
         let Some((_, page, position)) = self.page_of(run) else { return Bitmap::new() };
         let run = &page.runs[position];
         if recipients.is_empty() {
-            return run.slots().in_chunk(chunk);
+            return run.slots_in(chunk);
         }
         let slots = recipients.iter().filter(|number| **number < run.count).map(|number| run.first + number);
         slots.filter(|slot| slot / CHUNK == chunk).map(|slot| (slot % CHUNK) as u16).collect()

@@ -106,7 +106,7 @@ impl Ledger {
         let (Some(first), Some(last)) = (number(lowest), number(highest)) else { return };
         let had = |number: &usize| {
             let run = &page.runs[*number];
-            let accepted = || !run.slots().in_chunk(key.number).and(slots).is_empty();
+            let accepted = || !run.slots_in(key.number).and(slots).is_empty();
             !run.unattributed_refusals.is_empty() && accepted()
         };
         let forgiven: Vec<usize> = (first..=last).filter(had).collect();

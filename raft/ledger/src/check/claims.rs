@@ -70,7 +70,7 @@ pub(super) fn check_accepts(ledger: &Ledger, seen: &CheckedState, found: &mut Ve
     for (key, slots) in open.chain(checked) {
         let Some(page) = ledger.pages().get(&key.page) else { continue };
         for run in &page.runs {
-            let own = slots.and(&run.slots().in_chunk(key.number)).len();
+            let own = slots.and(&run.slots_in(key.number)).len();
             if own > 0 {
                 *accepts.entry(key.page.run_id(run)).or_default() += u64::from(own);
             }

@@ -133,7 +133,7 @@ fn check_page(ledger: &Ledger, id: PageId, page: &Page, found: &mut Vec<Invarian
         report(found, "P24", !slots.is_empty(), || format!("page {id}: chunk {number} has no run"));
         check_chunk(id, number, chunk, (&slots, &page.pool), found);
         for (run, counts) in page.runs.iter().zip(&mut counts) {
-            let slots = run.slots().in_chunk(number);
+            let slots = run.slots_in(number);
             for state in RecipientState::ALL {
                 counts.set(state, counts.get(state) + chunk.set(state).and(&slots).len());
             }
@@ -172,7 +172,7 @@ fn check_canary(ledger: &Ledger, id: PageId, run: &Run, found: &mut Vec<Invarian
     for number in run.first / CHUNK..(run.first + run.count).div_ceil(CHUNK) {
         let Some(chunk) = ledger.chunks().get(&id.chunk(number)) else { continue };
         let behind = run.slots_behind_canary(number);
-        let first = run.slots().in_chunk(number).and_not(&behind);
+        let first = run.slots_in(number).and_not(&behind);
         let count_in = |slots: &Bitmap, state| chunk.set(state).and(slots).len();
         undecided += count_in(&first, RecipientState::Pending) + count_in(&first, RecipientState::Claimed);
         bad += count_in(&first, RecipientState::Dead) + count_in(&first, RecipientState::InDoubt);

@@ -210,7 +210,7 @@ impl Run {
     /// Returns the slots of a chunk whose recipients wait for the canary.
     pub fn slots_behind_canary(&self, chunk: u32) -> Bitmap {
         let Some(canary) = self.canary.filter(|_| self.waits_for_canary()) else { return Bitmap::new() };
-        let mut slots = self.slots().in_chunk(chunk);
+        let mut slots = self.slots_in(chunk);
         slots.remove(&canary.slots_in(self.slots(), chunk));
         slots
     }

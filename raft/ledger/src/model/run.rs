@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::index::SharedValues;
 use crate::injected_bugs::{self, Bug};
 use crate::model::{
-    BounceBreaker, CanaryState, DAY_MS, FINISH_MS_MIN, Hash, Nominal, OpeningCause, PauseReason, Policies,
+    Bitmap, BounceBreaker, CanaryState, DAY_MS, FINISH_MS_MIN, Hash, Nominal, OpeningCause, PauseReason, Policies,
     RecipientCounts, RecipientState, RunId, RunSlots, ScheduleId, Time,
 };
 
@@ -192,6 +192,11 @@ impl Run {
     /// Its slots in its page.
     pub(crate) fn slots(&self) -> RunSlots {
         RunSlots { first: self.first, count: self.count }
+    }
+
+    /// Its slots in a chunk of its page; empty if it has none there.
+    pub fn slots_in(&self, chunk: u32) -> Bitmap {
+        self.slots().in_chunk(chunk)
     }
 
     /// True if a recipient got an email, may have got one, or may be getting one.

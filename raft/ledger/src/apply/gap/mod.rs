@@ -161,7 +161,7 @@ impl Ledger {
         let run = &whole.runs[position];
         let chunks = run.slots().chunks().filter_map(|number| {
             let chunk = self.chunks.get(&page.chunk(number))?;
-            Some(chunk.suppressed_by_gap.and(&run.slots().in_chunk(number)).len())
+            Some(chunk.suppressed_by_gap.and(&run.slots_in(number)).len())
         });
         chunks.sum()
     }

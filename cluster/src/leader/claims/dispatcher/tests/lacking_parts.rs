@@ -1,6 +1,8 @@
-//! Tests of the offers of a sealed audience, of which nodes may lack parts (P20).
+//! Tests of the offers of runs whose files nodes may lack: parts of a sealed audience, and attachments (P20).
 
 use reveille_ledger::LEVEL;
+use reveille_ledger::command::{KeyRule, SendMessage, SendMessages};
+use reveille_ledger::content::{Attachment, Audience, Content};
 use reveille_ledger::limits::limits;
 
 use super::*;
@@ -65,4 +67,43 @@ fn node_with_full_lacking_list_gets_no_sealed_audience() {
     assert_eq!(offers_of(&DispatcherTest::sealed(9), full), [BTreeSet::from([NodeId(2)])]);
     assert_eq!(offers_of(&DispatcherTest::sealed(9), full - 1), [BTreeSet::new()]);
     assert_eq!(offers_of(&DispatcherTest::with(9), full), [BTreeSet::new()], "what is sealed is not all there is");
+}
+
+#[test]
+fn attachment_that_nodes_lack_holds_back_only_its_own_message() {
+    let mut test = DispatcherTest::with(1);
+    let message = |key: u32| {
+        let file = Attachment {
+            name: "a.pdf".into(),
+            content_type: "application/pdf".into(),
+            content_id: None,
+            size: 1,
+            file: part(key),
+        };
+        let attachments = if key == 0 { vec![] } else { vec![file] };
+        SendMessage {
+            key: key.to_string(),
+            rule: KeyRule::Strict,
+            is_test: false,
+            content: Content { attachments, ..samples::content() },
+            audience: Audience { columns: vec![], recipients: vec![samples::recipient("ann@example.net")] },
+            send_at: None,
+            pool: "default".into(),
+            priority: 0,
+            policies: Policies::default(),
+        }
+    };
+    let messages = (0..4).map(message).collect();
+    let sent = test.put(Command::SendMessages(SendMessages { tenant: "default".into(), messages }));
+    assert!(matches!(sent, CommandOutcome::Messages(_)), "{sent:?}");
+    let (page, _) = test.ledger.open_pages().last().expect("the page of the messages");
+    // Both nodes lack the file of message 1. Each lacks that of another message, so no node has all files of the page.
+    let lacking = Lacking::from([(NodeId(1), [part(1), part(2)].into()), (NodeId(2), [part(1), part(3)].into())]);
+    let offers = offers(&test.ledger, &lacking, &InFlightClaims::default(), test.now).into_iter();
+    let of_page = offers.filter(|offer| offer.source.chunk.page == page);
+    let mut offered: Vec<_> =
+        of_page.map(|offer| (offer.slots.plain.iter().collect::<Vec<_>>(), offer.barred)).collect();
+    offered.sort();
+    let barred = |nodes: &[u64]| nodes.iter().copied().map(NodeId).collect::<BTreeSet<_>>();
+    assert_eq!(offered, [(vec![0], barred(&[])), (vec![2], barred(&[1])), (vec![3], barred(&[2]))]);
 }
