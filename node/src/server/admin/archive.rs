@@ -117,10 +117,6 @@ impl<'a> ArchiveChain<'a> {
 
 /// Returns a run of a part, and the run of its schedule that was archived before it.
 fn archived_run(part: &Ledger, key: ArchivePartKey, id: RunId) -> Option<(ArchivedRun, Option<RunId>)> {
-    let (nominal, due, previous) = match (part.run(id), part.summaries().get(&id)) {
-        (Some(run), _) => (&run.nominal, run.due, run.previous),
-        (None, Some(summary)) => (&summary.nominal, summary.due, summary.previous),
-        (None, None) => return None,
-    };
-    Some((ArchivedRun { id, nominal: nominal.clone(), due, archived_index: key.index }, previous))
+    let run = part.summary_of(id)?;
+    Some((ArchivedRun { id, nominal: run.nominal, due: run.due, archived_index: key.index }, run.previous))
 }

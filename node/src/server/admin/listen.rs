@@ -8,25 +8,11 @@ use axum::extract::{Request, State};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::Response;
 use reveille_proto::DESCRIPTORS;
-use reveille_proto::admin::v1::audience_service_server::AudienceServiceServer;
-use reveille_proto::admin::v1::audit_service_server::AuditServiceServer;
-use reveille_proto::admin::v1::backup_service_server::BackupServiceServer;
+use reveille_proto::admin::v1;
 use reveille_proto::admin::v1::campaign_service_server::CampaignServiceServer;
-use reveille_proto::admin::v1::clock_service_server::ClockServiceServer;
-use reveille_proto::admin::v1::cluster_service_server::ClusterServiceServer;
-use reveille_proto::admin::v1::dead_letter_service_server::DeadLetterServiceServer;
-use reveille_proto::admin::v1::doubt_service_server::DoubtServiceServer;
-use reveille_proto::admin::v1::event_service_server::EventServiceServer;
 use reveille_proto::admin::v1::message_service_server::MessageServiceServer;
-use reveille_proto::admin::v1::opt_out_service_server::OptOutServiceServer;
-use reveille_proto::admin::v1::pool_service_server::PoolServiceServer;
-use reveille_proto::admin::v1::recipient_service_server::RecipientServiceServer;
-use reveille_proto::admin::v1::relay_service_server::RelayServiceServer;
-use reveille_proto::admin::v1::run_service_server::RunServiceServer;
 use reveille_proto::admin::v1::schedule_service_server::ScheduleServiceServer;
 use reveille_proto::admin::v1::template_service_server::TemplateServiceServer;
-use reveille_proto::admin::v1::tenant_service_server::TenantServiceServer;
-use reveille_proto::admin::v1::token_service_server::TokenServiceServer;
 use reveille_raft::connections;
 use reveille_raft::listen::{self, HTTP2_PREFACE, Incoming};
 use reveille_raft::tls::ServerTls;
@@ -145,61 +131,44 @@ pub async fn serve(
 /// # Errors
 /// If the built-in descriptors do not decode.
 pub fn router(admin: &Arc<Admin>) -> Result<Routes, tonic_reflection::server::Error> {
-    let reflection = tonic_reflection::server::Builder::configure()
+    let mut reflection = tonic_reflection::server::Builder::configure()
         .register_encoded_file_descriptor_set(DESCRIPTORS)
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
-        .with_service_name(ClusterServiceServer::<Admin>::NAME)
-        .with_service_name(BackupServiceServer::<Admin>::NAME)
-        .with_service_name(ClockServiceServer::<Admin>::NAME)
-        .with_service_name(RelayServiceServer::<Admin>::NAME)
-        .with_service_name(ScheduleServiceServer::<Admin>::NAME)
-        .with_service_name(MessageServiceServer::<Admin>::NAME)
-        .with_service_name(RunServiceServer::<Admin>::NAME)
-        .with_service_name(DoubtServiceServer::<Admin>::NAME)
-        .with_service_name(DeadLetterServiceServer::<Admin>::NAME)
-        .with_service_name(OptOutServiceServer::<Admin>::NAME)
-        .with_service_name(RecipientServiceServer::<Admin>::NAME)
-        .with_service_name(EventServiceServer::<Admin>::NAME)
-        .with_service_name(AudienceServiceServer::<Admin>::NAME)
-        .with_service_name(AuditServiceServer::<Admin>::NAME)
-        .with_service_name(CampaignServiceServer::<Admin>::NAME)
-        .with_service_name(TemplateServiceServer::<Admin>::NAME)
-        .with_service_name(TenantServiceServer::<Admin>::NAME)
-        .with_service_name(PoolServiceServer::<Admin>::NAME)
-        .with_service_name(TokenServiceServer::<Admin>::NAME)
-        .with_service_name(tonic_health::pb::health_server::SERVICE_NAME)
-        .build_v1()?;
-    let mut routes = Routes::new(reflection);
+        .with_service_name(tonic_health::pb::health_server::SERVICE_NAME);
+    let mut routes = Routes::default();
     macro_rules! add {
-        ($($server:ident),*) => {
-            $(routes = routes.add_service(
-                $server::from_arc(Arc::clone(admin))
-                    .max_decoding_message_size(request_bytes_max($server::<Admin>::NAME))
+        ($($module:ident::$server:ident),*) => {$(
+            let name = v1::$module::$server::<Admin>::NAME;
+            reflection = reflection.with_service_name(name);
+            routes = routes.add_service(
+                v1::$module::$server::from_arc(Arc::clone(admin))
+                    .max_decoding_message_size(request_bytes_max(name))
                     .max_encoding_message_size(ANSWER_BYTES_MAX),
-            );)*
-        };
+            );
+        )*};
     }
     add!(
-        ClusterServiceServer,
-        BackupServiceServer,
-        ClockServiceServer,
-        RelayServiceServer,
-        ScheduleServiceServer,
-        MessageServiceServer,
-        RunServiceServer,
-        DoubtServiceServer,
-        DeadLetterServiceServer,
-        OptOutServiceServer,
-        RecipientServiceServer,
-        EventServiceServer,
-        AudienceServiceServer,
-        AuditServiceServer,
-        CampaignServiceServer,
-        TemplateServiceServer,
-        TenantServiceServer,
-        PoolServiceServer,
-        TokenServiceServer
+        cluster_service_server::ClusterServiceServer,
+        backup_service_server::BackupServiceServer,
+        clock_service_server::ClockServiceServer,
+        relay_service_server::RelayServiceServer,
+        schedule_service_server::ScheduleServiceServer,
+        message_service_server::MessageServiceServer,
+        run_service_server::RunServiceServer,
+        doubt_service_server::DoubtServiceServer,
+        dead_letter_service_server::DeadLetterServiceServer,
+        opt_out_service_server::OptOutServiceServer,
+        recipient_service_server::RecipientServiceServer,
+        event_service_server::EventServiceServer,
+        audience_service_server::AudienceServiceServer,
+        audit_service_server::AuditServiceServer,
+        campaign_service_server::CampaignServiceServer,
+        template_service_server::TemplateServiceServer,
+        tenant_service_server::TenantServiceServer,
+        pool_service_server::PoolServiceServer,
+        token_service_server::TokenServiceServer
     );
+    let routes = routes.add_service(reflection.build_v1()?);
     Ok(Routes::from(routes.into_axum_router().layer(from_fn(named))))
 }
 
@@ -262,7 +231,9 @@ mod tests {
     #[tokio::test]
     async fn part_has_its_own_time_and_every_other_call_the_longest() {
         let [upload, _] = UPLOADS;
-        assert!(UPLOADS.iter().all(|path| path.starts_with(&format!("/{}/", AudienceServiceServer::<Admin>::NAME))));
+        assert!(UPLOADS.iter().all(|path| {
+            path.starts_with(&format!("/{}/", v1::audience_service_server::AudienceServiceServer::<Admin>::NAME))
+        }));
         let longest = Duration::from_millis(50);
         let slow = move || async move { tokio::time::sleep(4 * longest).await };
         let stuck = || std::future::pending::<()>();

@@ -21,6 +21,7 @@ mod archive;
 mod attachments;
 mod blobs;
 mod deadline;
+mod enums;
 mod error;
 mod error_texts;
 mod explain;
@@ -67,7 +68,9 @@ pub use services::upload::PART_BYTES_MAX;
 const STREAMS_MAX: usize = 256;
 /// Maximum number of audience parts that one node receives at once. Each is whole in memory; further ones wait.
 const UPLOADS_MAX: usize = 4;
-/// State that all services of the API share.
+
+/// State that all services of the API share. Work that continues after its call was answered has a clone.
+#[derive(Clone)]
 pub struct Admin {
     context: Arc<NodeContext>,
     dialer: Arc<dyn Dial>,
@@ -101,20 +104,6 @@ impl Admin {
     /// Permits everything to calls without a token.
     pub fn with_insecure_callers(self) -> Admin {
         Admin { listener: ListenerKind::Insecure, ..self }
-    }
-
-    /// Returns the same API, for work that continues after its call has been answered.
-    fn share(&self) -> Admin {
-        Admin {
-            context: Arc::clone(&self.context),
-            dialer: Arc::clone(&self.dialer),
-            streams: Arc::clone(&self.streams),
-            uploads: Arc::clone(&self.uploads),
-            checks: Arc::clone(&self.checks),
-            messages: Arc::clone(&self.messages),
-            stop: self.stop.clone(),
-            listener: self.listener,
-        }
     }
 
     /// Replaces the dialer for tests of relays.

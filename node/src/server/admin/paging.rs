@@ -3,6 +3,9 @@
 //! A token contains the key of the last row that was returned. So the cost of a page does not depend on its position,
 //! or on rows that were added or removed. A token is JSON in hexadecimal, and only the list that created it accepts it.
 
+use std::ops::Bound;
+
+use reveille_ledger::Table;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -23,7 +26,7 @@ pub struct Paging<K> {
     pub after: Option<K>,
 }
 
-impl<K: Serialize + DeserializeOwned> Paging<K> {
+impl<K: Serialize + DeserializeOwned + Clone> Paging<K> {
     /// Reads the request. `list` names the list: the token of another list is refused.
     pub fn new(list: &'static str, page_size: i32, page_token: &str) -> ApiResult<Paging<K>> {
         let size = match usize::try_from(page_size) {
@@ -40,6 +43,11 @@ impl<K: Serialize + DeserializeOwned> Paging<K> {
         Ok(Paging { list, size, after })
     }
 
+    /// Returns the keys of this page and of those after it.
+    pub fn rest(&self) -> (Bound<K>, Bound<K>) {
+        (self.after.clone().map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded)
+    }
+
     /// Cuts rows that are one more than the page, if there is another page. Returns the token of that page.
     pub fn cut<R>(&self, rows: &mut Vec<R>, key: impl Fn(&R) -> &K) -> String {
         let more = rows.len() > self.size;
@@ -52,6 +60,22 @@ impl<K: Serialize + DeserializeOwned> Paging<K> {
         let Some(last) = last else { return String::new() };
         let json = serde_json::to_vec(&(self.list, last)).unwrap_or_default();
         json.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+impl Paging<String> {
+    /// Returns the rows of a tenant from this page on, with their names.
+    pub fn of_tenant<'l, V>(
+        &self,
+        rows: &'l Table<(String, String), V>,
+        tenant: &str,
+    ) -> impl Iterator<Item = (&'l String, &'l V)> {
+        let first = match &self.after {
+            Some(after) => Bound::Excluded((tenant.to_owned(), after.clone())),
+            None => Bound::Included((tenant.to_owned(), String::new())),
+        };
+        let rows = rows.range((first, Bound::Unbounded)).take_while(move |((of, _), _)| of == tenant);
+        rows.map(|((_, name), row)| (name, row))
     }
 }
 

@@ -44,6 +44,17 @@ impl Admin {
         Ok((value, Some(Freshness { index, stale, age })))
     }
 
+    /// Like [`Admin::read`], for a query that may fail.
+    pub(crate) async fn try_read<T>(
+        &self,
+        stale: bool,
+        call: &Call,
+        query: impl FnOnce(&Ledger) -> ApiResult<T>,
+    ) -> ApiResult<(T, Option<Freshness>)> {
+        let (found, freshness) = self.read(stale, call, query).await?;
+        Ok((found?, freshness))
+    }
+
     /// Returns the current ledger time. `applied` is the time of the last applied entry.
     pub(crate) fn now(&self, applied: Time) -> Time {
         self.context.ledger_time(applied)

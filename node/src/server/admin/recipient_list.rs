@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use super::blobs::Blobs;
 use super::lookup::check_schedule;
 use super::paging::Paging;
-use super::{Admin, ApiError, ApiResult, Call, validate};
+use super::{Admin, ApiResult, Call, validate};
 
 /// The parameters of the request, unchecked.
 pub struct RecipientQuery<'q> {
@@ -64,7 +64,7 @@ pub struct RecipientRows<R> {
 
 impl Admin {
     /// Checks the parameters, and returns the page that `collect` fills from the ledger.
-    pub(crate) async fn list<R, K: Serialize + DeserializeOwned>(
+    pub(crate) async fn list<R, K: Serialize + DeserializeOwned + Clone>(
         &self,
         question: RecipientQuery<'_>,
         call: &Call,
@@ -77,14 +77,12 @@ impl Admin {
             run => Some(self.find_run((question.tenant, run), question.stale, call).await?.0),
         };
         let mut page = RecipientPage::default();
-        let (found, freshness) = self
-            .read(question.stale, call, |ledger| {
-                check_schedule(ledger, &tenant, question.schedule)?;
-                collect(&mut page, ledger, &PageRequest { tenant: &tenant, only, paging: &paging });
-                Ok::<_, ApiError>(())
-            })
-            .await?;
-        found?;
+        let query = self.try_read(question.stale, call, |ledger| {
+            check_schedule(ledger, &tenant, question.schedule)?;
+            collect(&mut page, ledger, &PageRequest { tenant: &tenant, only, paging: &paging });
+            Ok(())
+        });
+        let ((), freshness) = query.await?;
         let next_page_token = paging.token(page.last.filter(|_| page.more).as_ref());
         Ok(RecipientRows { rows: page.rows, blobs: page.blobs, next_page_token, freshness })
     }

@@ -205,7 +205,7 @@ impl Ledger {
             } else {
                 run.previous = self.follow_archived(run.schedule, id);
                 self.archive_name(context, (id, &run), self.known_until(details_until));
-                let summary = summary(page, &run, context);
+                let summary = RunSummary::of(page, &run, (context.index, context.now));
                 part.runs.push(id);
                 part.summaries.summaries.put(id, summary);
             }
@@ -268,7 +268,7 @@ impl Ledger {
         if mailing.is_none() {
             self.derived.to_seals.remove(&(run.content, id));
         }
-        self.summaries.put(id, RunSummary { mailing, ..summary(page, run, context) });
+        self.summaries.put(id, RunSummary { mailing, ..RunSummary::of(page, run, (context.index, context.now)) });
     }
 
     /// Makes a run the last archived one of its schedule. Returns the one before it.
@@ -412,30 +412,5 @@ impl Ledger {
 fn add_slots(slots: &mut BTreeMap<u32, Bitmap>, run: &Run) {
     for number in run.slots().chunks() {
         run.slots().add_to(slots.entry(number).or_default(), number);
-    }
-}
-
-fn summary(page: &Page, run: &Run, context: &Context) -> RunSummary {
-    RunSummary {
-        tenant: page.tenant.clone(),
-        schedule: run.schedule,
-        name: run.name.clone(),
-        nominal: run.nominal.clone(),
-        due: run.due,
-        cause: run.cause,
-        opened_at: page.opened_at,
-        finish_by: run.finish_by,
-        state: run.state.clone(),
-        counts: run.counts,
-        finished_index: run.finished_index,
-        known_duplicates: run.known_duplicates,
-        contradictions: run.contradictions,
-        assumptions_disproved: run.assumptions_disproved,
-        resent: run.resent,
-        archived_index: context.index,
-        archived_at: context.now,
-        waited_for: run.waited_for,
-        mailing: None,
-        previous: run.previous,
     }
 }

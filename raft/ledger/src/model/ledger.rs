@@ -300,6 +300,14 @@ impl Ledger {
         page.runs.get(position)
     }
 
+    /// Returns the summary of a run whose details are in this ledger, as if it were archived now, or that of a run whose
+    /// details have left. `None` if the run is unknown.
+    pub fn summary_of(&self, run: RunId) -> Option<RunSummary> {
+        let kept = self.page_of(run).and_then(|(_, page, position)| Some((page, page.runs.get(position)?)));
+        let as_of = (self.head().applied, self.head().now);
+        kept.map(|(page, run)| RunSummary::of(page, run, as_of)).or_else(|| self.summaries().get(&run).cloned())
+    }
+
     /// Iterates over all runs, in the order in which they opened.
     pub fn runs(&self) -> impl DoubleEndedIterator<Item = (RunId, &Page, &Run)> + '_ {
         self.pages.iter().flat_map(|(id, page)| page.runs.iter().map(move |run| (id.run_id(run), page, run)))

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use crate::index::SharedValues;
 use crate::injected_bugs::{self, Bug};
 use crate::model::{
-    Bitmap, BounceBreaker, CanaryState, DAY_MS, FINISH_MS_MIN, Hash, Nominal, OpeningCause, PauseReason, Policies,
-    RecipientCounts, RecipientState, RunId, RunSlots, ScheduleId, Time,
+    Bitmap, BounceBreaker, CanaryState, DAY_MS, FINISH_MS_MIN, Hash, Nominal, OpeningCause, Page, PauseReason,
+    Policies, RecipientCounts, RecipientState, RunId, RunSlots, ScheduleId, Time,
 };
 
 /// State of a run.
@@ -333,6 +333,32 @@ fn label(cause: OpeningCause, name: &str) -> &str {
 }
 
 impl RunSummary {
+    /// Returns the summary of a run that the entry at this log index archives, at this ledger time.
+    pub(crate) fn of(page: &Page, run: &Run, (archived_index, archived_at): (u64, Time)) -> RunSummary {
+        RunSummary {
+            tenant: page.tenant.clone(),
+            schedule: run.schedule,
+            name: run.name.clone(),
+            nominal: run.nominal.clone(),
+            due: run.due,
+            cause: run.cause,
+            opened_at: page.opened_at,
+            finish_by: run.finish_by,
+            state: run.state.clone(),
+            counts: run.counts,
+            finished_index: run.finished_index,
+            known_duplicates: run.known_duplicates,
+            contradictions: run.contradictions,
+            assumptions_disproved: run.assumptions_disproved,
+            resent: run.resent,
+            archived_index,
+            archived_at,
+            waited_for: run.waited_for,
+            mailing: None,
+            previous: run.previous,
+        }
+    }
+
     /// See [`Run::label`].
     pub fn label(&self) -> &str {
         label(self.cause, &self.name)

@@ -17,7 +17,7 @@ use tonic::{Code, Status};
 
 use super::denied;
 use super::rights::VIEW;
-use super::table::{AccessRow, Reach, row_of};
+use super::table::{MethodRow, Reach, row_of};
 use crate::server::admin::{ApiResult, token_errors};
 use crate::token_text::TokenText;
 
@@ -50,7 +50,7 @@ pub enum ListenerKind {
 #[derive(Clone)]
 pub struct ApiCaller {
     pub identity: CallerIdentity,
-    pub row: &'static AccessRow,
+    pub row: &'static MethodRow,
 }
 
 /// Who calls.
@@ -131,7 +131,7 @@ fn code_of(response: &Response) -> Option<Code> {
 
 impl Authenticator {
     /// Returns the caller; `None` if the method is open.
-    fn caller(&self, row: Option<&'static AccessRow>, given: &GivenToken) -> ApiResult<Option<ApiCaller>> {
+    fn caller(&self, row: Option<&'static MethodRow>, given: &GivenToken) -> ApiResult<Option<ApiCaller>> {
         if row.is_some_and(|row| row.reach == Reach::Open) {
             return Ok(None);
         }

@@ -16,5 +16,7 @@ pub(crate) mod tests;
 pub use call::{Call, admit};
 pub use layer::{Authenticator, ListenerKind, authenticate, authenticate_page};
 pub use rights::{ADMIN, PII, ROLES, all_rights, role_names};
+pub use subject::{Subject, visit_body};
 #[cfg(test)]
-pub use table::{ACCESS, Reach};
+pub use table::Reach;
+pub use table::{BodyPart, HttpRequest, METHODS};

@@ -1,4 +1,4 @@
-//! The table of rights: for each method of the admin listener, what a token needs.
+//! The table of methods: for each method of the admin listener, what a token needs, and its request over HTTP.
 
 use reveille_ledger::token::Rights;
 
@@ -19,126 +19,223 @@ pub enum Reach {
     Local,
 }
 
-/// What one method needs.
+/// Which part of a request's message is the body of the HTTP request. The rest is in path and query.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyPart {
+    /// No body.
+    None,
+    /// The whole message.
+    Whole,
+    /// This field.
+    Field(&'static str),
+    /// This field of bytes, in the messages of a client stream. The first message has the content type too.
+    Pieces(&'static str),
+}
+
+/// The HTTP request of a method.
 #[derive(Debug)]
-pub struct AccessRow {
+pub struct HttpRequest {
+    /// `GET`, `POST` …
+    pub verb: &'static str,
+    /// The path. A segment in braces is the field of the message whose path it names.
+    pub path: &'static str,
+    /// What the body is.
+    pub body: BodyPart,
+}
+
+/// One method.
+#[derive(Debug)]
+pub struct MethodRow {
     /// Path of the method, as HTTP/2 carries it.
     pub path: &'static str,
     /// The rights that a token must have.
     pub needs: Rights,
     /// What the call reaches.
     pub reach: Reach,
+    /// Its HTTP request. `None`: only gRPC has it.
+    pub http: Option<HttpRequest>,
 }
 
-const fn row(path: &'static str, needs: Rights, reach: Reach) -> AccessRow {
-    AccessRow { path, needs, reach }
+const fn row(path: &'static str, needs: Rights, reach: Reach, http: Option<HttpRequest>) -> MethodRow {
+    MethodRow { path, needs, reach, http }
 }
 
-/// All methods. A method that is not here is refused.
-pub const ACCESS: &[AccessRow] = &[
-    row("/grpc.health.v1.Health/Check", NONE, Reach::Open),
-    row("/grpc.health.v1.Health/List", NONE, Reach::Open),
-    row("/grpc.health.v1.Health/Watch", NONE, Reach::Open),
-    row("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", NONE, Reach::NoTenant),
-    row("/reveille.admin.v1.ScheduleService/CreateSchedule", EDIT, Reach::Tenant),
-    row("/reveille.admin.v1.ScheduleService/BatchCreateSchedules", EDIT, Reach::Tenant),
-    row("/reveille.admin.v1.ScheduleService/ListSchedules", VIEW, Reach::Tenant),
-    row("/reveille.admin.v1.ScheduleService/GetSchedule", VIEW, Reach::Tenant),
-    row("/reveille.admin.v1.ScheduleService/UpdateSchedule", EDIT, Reach::Tenant),
-    row("/reveille.admin.v1.ScheduleService/PauseSchedule", PAUSE, Reach::Tenant),
-    row("/reveille.admin.v1.ScheduleService/ResumeSchedule", SEND, Reach::Tenant),
-    row("/reveille.admin.v1.ScheduleService/TriggerSchedule", SEND, Reach::Tenant),
-    row("/reveille.admin.v1.ScheduleService/BackfillSchedule", SEND, Reach::Tenant),
-    row("/reveille.admin.v1.ScheduleService/SendTest", SEND, Reach::Tenant),
-    row("/reveille.admin.v1.ScheduleService/DeleteSchedule", EDIT, Reach::Tenant),
-    row("/reveille.admin.v1.ScheduleService/ListScheduleHistory", VIEW, Reach::Tenant),
-    row("/reveille.admin.v1.MessageService/SendMessage", SEND, Reach::Tenant),
-    row("/reveille.admin.v1.MessageService/GetMessage", VIEW, Reach::Tenant),
-    row("/reveille.admin.v1.MessageService/CancelMessage", CANCEL, Reach::Tenant),
-    row("/reveille.admin.v1.RunService/ListRuns", VIEW, Reach::Tenant),
-    row("/reveille.admin.v1.RunService/GetRun", VIEW, Reach::Tenant),
-    row("/reveille.admin.v1.RunService/WatchRun", VIEW, Reach::Tenant),
-    row("/reveille.admin.v1.RunService/PauseRun", PAUSE, Reach::Tenant),
-    row("/reveille.admin.v1.RunService/ResumeRun", SEND, Reach::Tenant),
-    row("/reveille.admin.v1.RunService/CancelRun", CANCEL, Reach::Tenant),
-    row("/reveille.admin.v1.RunService/Explain", VIEW.and(PII), Reach::Tenant),
-    row("/reveille.admin.v1.CampaignService/CreateCampaign", EDIT, Reach::Tenant),
-    row("/reveille.admin.v1.CampaignService/LaunchCampaign", SEND, Reach::Tenant),
-    row("/reveille.admin.v1.CampaignService/ListCampaigns", VIEW, Reach::Tenant),
-    row("/reveille.admin.v1.CampaignService/GetCampaign", VIEW, Reach::Tenant),
-    row("/reveille.admin.v1.CampaignService/PauseCampaign", PAUSE, Reach::Tenant),
-    row("/reveille.admin.v1.CampaignService/ResumeCampaign", SEND, Reach::Tenant),
-    row("/reveille.admin.v1.CampaignService/CancelCampaign", CANCEL, Reach::Tenant),
-    row("/reveille.admin.v1.CampaignService/DeleteCampaign", EDIT, Reach::Tenant),
-    row("/reveille.admin.v1.AudienceService/PrepareAudience", EDIT, Reach::Tenant),
-    row("/reveille.admin.v1.AudienceService/PutPart", EDIT, Reach::NoTenant),
-    row("/reveille.admin.v1.AudienceService/UploadRecipients", EDIT, Reach::NoTenant),
-    row("/reveille.admin.v1.AudienceService/SealAudience", EDIT, Reach::Tenant),
-    row("/reveille.admin.v1.AudienceService/ListAudiences", VIEW, Reach::Tenant),
-    row("/reveille.admin.v1.AudienceService/GetAudience", VIEW, Reach::Tenant),
-    row("/reveille.admin.v1.AudienceService/DeleteAudience", EDIT, Reach::Tenant),
-    row("/reveille.admin.v1.DeadLetterService/ListDeadLetters", VIEW.and(PII), Reach::Tenant),
-    row("/reveille.admin.v1.DeadLetterService/CountDeadLetters", VIEW, Reach::Tenant),
-    row("/reveille.admin.v1.DeadLetterService/RequeueDeadLetters", SEND, Reach::Tenant),
-    row("/reveille.admin.v1.DeadLetterService/DiscardDeadLetters", SEND, Reach::Tenant),
-    row("/reveille.admin.v1.DoubtService/ListDoubts", VIEW.and(PII), Reach::Tenant),
-    row("/reveille.admin.v1.DoubtService/GetDoubt", VIEW.and(PII), Reach::Tenant),
-    row("/reveille.admin.v1.DoubtService/ResolveDoubts", SEND, Reach::Tenant),
-    row("/reveille.admin.v1.OptOutService/AddOptOut", EDIT, Reach::Tenant),
-    row("/reveille.admin.v1.OptOutService/CheckOptOut", VIEW.and(PII), Reach::Tenant),
-    row("/reveille.admin.v1.OptOutService/ImportOptOuts", EDIT, Reach::Tenant),
-    row("/reveille.admin.v1.OptOutService/ListOptOuts", VIEW.and(PII), Reach::Tenant),
-    row("/reveille.admin.v1.OptOutService/TakeBackOptOut", SEND, Reach::Tenant),
-    row("/reveille.admin.v1.RecipientService/ListRunRecipients", VIEW, Reach::Tenant),
-    row("/reveille.admin.v1.RecipientService/ExportRunRecipients", VIEW, Reach::Tenant),
-    row("/reveille.admin.v1.RecipientService/FindRecipient", VIEW.and(PII), Reach::Tenant),
-    row("/reveille.admin.v1.RecipientService/EraseRecipient", EDIT.and(PII), Reach::Tenant),
-    row("/reveille.admin.v1.TemplateService/PutTemplate", EDIT, Reach::Tenant),
-    row("/reveille.admin.v1.TemplateService/GetTemplate", VIEW, Reach::Tenant),
-    row("/reveille.admin.v1.TemplateService/ListTemplates", VIEW, Reach::Tenant),
-    row("/reveille.admin.v1.TemplateService/DeleteTemplate", EDIT, Reach::Tenant),
-    row("/reveille.admin.v1.TemplateService/PreviewTemplate", VIEW, Reach::Tenant),
-    row("/reveille.admin.v1.EventService/ListEvents", VIEW, Reach::Tenant),
-    row("/reveille.admin.v1.EventService/WatchEvents", VIEW, Reach::Tenant),
-    row("/reveille.admin.v1.TenantService/SetTenant", OPERATE, Reach::Cluster),
-    row("/reveille.admin.v1.TenantService/ListTenants", VIEW, Reach::Cluster),
-    row("/reveille.admin.v1.TenantService/GetTenant", VIEW, Reach::Tenant),
-    row("/reveille.admin.v1.TenantService/RemoveTenant", OPERATE, Reach::Cluster),
-    row("/reveille.admin.v1.PoolService/SetPool", OPERATE, Reach::Cluster),
-    row("/reveille.admin.v1.PoolService/ListPools", VIEW, Reach::Cluster),
-    row("/reveille.admin.v1.PoolService/GetPool", VIEW, Reach::Cluster),
-    row("/reveille.admin.v1.PoolService/RemovePool", OPERATE, Reach::Cluster),
-    row("/reveille.admin.v1.RelayService/AddRelay", OPERATE, Reach::Cluster),
-    row("/reveille.admin.v1.RelayService/ListRelays", VIEW, Reach::Cluster),
-    row("/reveille.admin.v1.RelayService/GetRelay", VIEW, Reach::Cluster),
-    row("/reveille.admin.v1.RelayService/TestRelay", OPERATE, Reach::Cluster),
-    row("/reveille.admin.v1.RelayService/RemoveRelay", OPERATE, Reach::Cluster),
-    row("/reveille.admin.v1.ClusterService/GetClusterStatus", VIEW, Reach::Cluster),
-    row("/reveille.admin.v1.ClusterService/ListMembers", VIEW, Reach::Cluster),
-    row("/reveille.admin.v1.ClusterService/AddMember", ADMIN, Reach::Cluster),
-    row("/reveille.admin.v1.ClusterService/DrainMember", OPERATE, Reach::Cluster),
-    row("/reveille.admin.v1.ClusterService/RemoveMember", ADMIN, Reach::Cluster),
-    row("/reveille.admin.v1.ClusterService/TransferLeader", OPERATE, Reach::Cluster),
-    row("/reveille.admin.v1.ClusterService/GetUpgrade", VIEW, Reach::Cluster),
-    row("/reveille.admin.v1.ClusterService/FinishUpgrade", ADMIN, Reach::Cluster),
-    row("/reveille.admin.v1.ClusterService/GetRestore", VIEW, Reach::Cluster),
-    row("/reveille.admin.v1.ClusterService/AcceptRestore", ADMIN, Reach::Cluster),
-    row("/reveille.admin.v1.ClusterService/GetAuthority", VIEW, Reach::Cluster),
-    row("/reveille.admin.v1.ClusterService/RotateAuthority", ADMIN, Reach::Cluster),
-    row("/reveille.admin.v1.ClusterService/AbortRotation", ADMIN, Reach::Cluster),
-    row("/reveille.admin.v1.ClusterService/Scrub", OPERATE, Reach::Cluster),
-    row("/reveille.admin.v1.BackupService/CreateBackup", ADMIN, Reach::Cluster),
-    row("/reveille.admin.v1.ClockService/GetClock", VIEW, Reach::Cluster),
-    row("/reveille.admin.v1.ClockService/AdvanceClock", OPERATE, Reach::Cluster),
-    row("/reveille.admin.v1.AuditService/ListAuditRecords", ADMIN, Reach::Cluster),
-    row("/reveille.admin.v1.TokenService/CreateToken", ADMIN, Reach::Cluster),
-    row("/reveille.admin.v1.TokenService/GetOwnToken", NONE, Reach::NoTenant),
-    row("/reveille.admin.v1.TokenService/ListTokens", ADMIN, Reach::Cluster),
-    row("/reveille.admin.v1.TokenService/RevokeToken", ADMIN, Reach::Cluster),
-    row("/reveille.admin.v1.TokenService/ResetTokens", ADMIN, Reach::Local),
-];
+/// Returns the HTTP request whose body is the whole message, or that has none.
+const fn request(verb: &'static str, path: &'static str) -> HttpRequest {
+    let has_body = !matches!(verb.as_bytes(), b"GET" | b"DELETE");
+    HttpRequest { verb, path, body: if has_body { BodyPart::Whole } else { BodyPart::None } }
+}
+
+macro_rules! http {
+    () => {
+        None
+    };
+    ($verb:ident $path:literal) => {
+        Some(request(stringify!($verb), $path))
+    };
+    ($verb:ident $path:literal $part:ident($field:literal)) => {
+        Some(HttpRequest { body: BodyPart::$part($field), ..request(stringify!($verb), $path) })
+    };
+}
+
+/// The methods of each service: needed rights, reach, and the HTTP request.
+macro_rules! methods {
+    ($($service:ident {
+        $($method:ident: $needs:expr, $reach:ident $(, $verb:ident $http:literal $($part:ident($field:literal))?)?;)*
+    })*) => {
+        /// All methods. A method that is not here is refused. The first HTTP request that fits is taken.
+        pub const METHODS: &[MethodRow] = &[
+            row("/grpc.health.v1.Health/Check", NONE, Reach::Open, None),
+            row("/grpc.health.v1.Health/List", NONE, Reach::Open, None),
+            row("/grpc.health.v1.Health/Watch", NONE, Reach::Open, None),
+            row("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", NONE, Reach::NoTenant, None),
+            $($(row(
+                concat!("/reveille.admin.v1.", stringify!($service), "/", stringify!($method)),
+                $needs,
+                Reach::$reach,
+                http!($($verb $http $($part($field))?)?),
+            ),)*)*
+        ];
+    };
+}
+methods! {
+    ScheduleService {
+        CreateSchedule: EDIT, Tenant, POST "/v1/schedules" Field("schedule");
+        BatchCreateSchedules: EDIT, Tenant, POST "/v1/schedules/batch";
+        ListSchedules: VIEW, Tenant, GET "/v1/schedules";
+        GetSchedule: VIEW, Tenant, GET "/v1/schedules/{name}";
+        UpdateSchedule: EDIT, Tenant, PATCH "/v1/schedules/{schedule.name}" Field("schedule");
+        PauseSchedule: PAUSE, Tenant, POST "/v1/schedules/{name}/pause";
+        ResumeSchedule: SEND, Tenant, POST "/v1/schedules/{name}/resume";
+        TriggerSchedule: SEND, Tenant, POST "/v1/schedules/{name}/trigger";
+        BackfillSchedule: SEND, Tenant, POST "/v1/schedules/{name}/backfill";
+        SendTest: SEND, Tenant, POST "/v1/test-emails";
+        DeleteSchedule: EDIT, Tenant, DELETE "/v1/schedules/{name}";
+        ListScheduleHistory: VIEW, Tenant, GET "/v1/schedules/{name}/history";
+    }
+    MessageService {
+        SendMessage: SEND, Tenant, POST "/v1/messages";
+        GetMessage: VIEW, Tenant, GET "/v1/messages/{key}";
+        CancelMessage: CANCEL, Tenant, POST "/v1/messages/{key}/cancel";
+    }
+    RecipientService {
+        ListRunRecipients: VIEW, Tenant, GET "/v1/runs/{run}/recipients";
+        ExportRunRecipients: VIEW, Tenant, GET "/v1/runs/{run}/recipients/export";
+        FindRecipient: VIEW.and(PII), Tenant, GET "/v1/recipients/{recipient}";
+        EraseRecipient: EDIT.and(PII), Tenant, DELETE "/v1/recipients/{recipient}";
+    }
+    RunService {
+        ListRuns: VIEW, Tenant, GET "/v1/runs";
+        GetRun: VIEW, Tenant, GET "/v1/runs/{run}";
+        WatchRun: VIEW, Tenant, GET "/v1/runs/{run}/watch";
+        PauseRun: PAUSE, Tenant, POST "/v1/runs/{run}/pause";
+        ResumeRun: SEND, Tenant, POST "/v1/runs/{run}/resume";
+        CancelRun: CANCEL, Tenant, POST "/v1/runs/{run}/cancel";
+        Explain: VIEW.and(PII), Tenant, GET "/v1/runs/{run}/recipients/{recipient}";
+    }
+    CampaignService {
+        CreateCampaign: EDIT, Tenant, POST "/v1/campaigns";
+        LaunchCampaign: SEND, Tenant, POST "/v1/campaigns/{name}/launch";
+        ListCampaigns: VIEW, Tenant, GET "/v1/campaigns";
+        GetCampaign: VIEW, Tenant, GET "/v1/campaigns/{name}";
+        PauseCampaign: PAUSE, Tenant, POST "/v1/campaigns/{name}/pause";
+        ResumeCampaign: SEND, Tenant, POST "/v1/campaigns/{name}/resume";
+        CancelCampaign: CANCEL, Tenant, POST "/v1/campaigns/{name}/cancel";
+        DeleteCampaign: EDIT, Tenant, DELETE "/v1/campaigns/{name}";
+    }
+    AudienceService {
+        PrepareAudience: EDIT, Tenant, POST "/v1/audiences/{name}/prepare";
+        PutPart: EDIT, NoTenant;
+        UploadRecipients: EDIT, NoTenant, POST "/v1/audience-parts" Pieces("piece");
+        SealAudience: EDIT, Tenant, POST "/v1/audiences/{name}/seal";
+        ListAudiences: VIEW, Tenant, GET "/v1/audiences";
+        GetAudience: VIEW, Tenant, GET "/v1/audiences/{name}";
+        DeleteAudience: EDIT, Tenant, DELETE "/v1/audiences/{name}";
+    }
+    DeadLetterService {
+        ListDeadLetters: VIEW.and(PII), Tenant, GET "/v1/runs/{run}/dead-letters";
+        CountDeadLetters: VIEW, Tenant, GET "/v1/runs/{run}/dead-letters/count";
+        RequeueDeadLetters: SEND, Tenant, POST "/v1/runs/{run}/dead-letters/requeue";
+        DiscardDeadLetters: SEND, Tenant, POST "/v1/runs/{run}/dead-letters/discard";
+    }
+    DoubtService {
+        ListDoubts: VIEW.and(PII), Tenant, GET "/v1/runs/{run}/doubts";
+        GetDoubt: VIEW.and(PII), Tenant, GET "/v1/runs/{run}/doubts/{recipient}";
+        ResolveDoubts: SEND, Tenant, POST "/v1/runs/{run}/doubts/resolve";
+    }
+    OptOutService {
+        AddOptOut: EDIT, Tenant, POST "/v1/opt-outs";
+        CheckOptOut: VIEW.and(PII), Tenant, GET "/v1/opt-outs/{recipient}";
+        ImportOptOuts: EDIT, Tenant, POST "/v1/opt-outs/import";
+        ListOptOuts: VIEW.and(PII), Tenant, GET "/v1/opt-outs";
+        TakeBackOptOut: SEND, Tenant, POST "/v1/opt-outs/{recipient}/take-back";
+    }
+    TemplateService {
+        PutTemplate: EDIT, Tenant, PUT "/v1/templates/{name}" Field("content");
+        GetTemplate: VIEW, Tenant, GET "/v1/templates/{name}";
+        ListTemplates: VIEW, Tenant, GET "/v1/templates";
+        DeleteTemplate: EDIT, Tenant, DELETE "/v1/templates/{name}";
+        PreviewTemplate: VIEW, Tenant, POST "/v1/templates/{name}/preview";
+    }
+    EventService {
+        ListEvents: VIEW, Tenant, GET "/v1/events";
+        WatchEvents: VIEW, Tenant, GET "/v1/events/watch";
+    }
+    TenantService {
+        SetTenant: OPERATE, Cluster, PUT "/v1/tenants/{name}";
+        ListTenants: VIEW, Cluster, GET "/v1/tenants";
+        GetTenant: VIEW, Tenant, GET "/v1/tenants/{name}";
+        RemoveTenant: OPERATE, Cluster, DELETE "/v1/tenants/{name}";
+    }
+    PoolService {
+        SetPool: OPERATE, Cluster, PUT "/v1/pools/{name}";
+        ListPools: VIEW, Cluster, GET "/v1/pools";
+        GetPool: VIEW, Cluster, GET "/v1/pools/{name}";
+        RemovePool: OPERATE, Cluster, DELETE "/v1/pools/{name}";
+    }
+    RelayService {
+        AddRelay: OPERATE, Cluster, POST "/v1/relays" Field("relay");
+        ListRelays: VIEW, Cluster, GET "/v1/relays";
+        GetRelay: VIEW, Cluster, GET "/v1/relays/{name}";
+        TestRelay: OPERATE, Cluster, POST "/v1/relays/{name}/test";
+        RemoveRelay: OPERATE, Cluster, DELETE "/v1/relays/{name}";
+    }
+    ClusterService {
+        GetClusterStatus: VIEW, Cluster, GET "/v1/cluster";
+        ListMembers: VIEW, Cluster, GET "/v1/cluster/members";
+        AddMember: ADMIN, Cluster, POST "/v1/cluster/members";
+        DrainMember: OPERATE, Cluster, POST "/v1/cluster/members/{member}/drain";
+        RemoveMember: ADMIN, Cluster, DELETE "/v1/cluster/members/{member}";
+        TransferLeader: OPERATE, Cluster, POST "/v1/cluster/transfer-leader";
+        GetUpgrade: VIEW, Cluster, GET "/v1/cluster/upgrade";
+        FinishUpgrade: ADMIN, Cluster, POST "/v1/cluster/upgrade/finish";
+        GetRestore: VIEW, Cluster, GET "/v1/cluster/restore";
+        AcceptRestore: ADMIN, Cluster, POST "/v1/cluster/restore/accept";
+        GetAuthority: VIEW, Cluster, GET "/v1/cluster/authority";
+        RotateAuthority: ADMIN, Cluster, POST "/v1/cluster/authority/rotate";
+        AbortRotation: ADMIN, Cluster, POST "/v1/cluster/authority/abort";
+        Scrub: OPERATE, Cluster, POST "/v1/cluster/scrub";
+    }
+    BackupService {
+        CreateBackup: ADMIN, Cluster, POST "/v1/backups";
+    }
+    ClockService {
+        GetClock: VIEW, Cluster, GET "/v1/clock";
+        AdvanceClock: OPERATE, Cluster, POST "/v1/clock/advance";
+    }
+    AuditService {
+        ListAuditRecords: ADMIN, Cluster, GET "/v1/audit-records";
+    }
+    TokenService {
+        CreateToken: ADMIN, Cluster, POST "/v1/tokens";
+        GetOwnToken: NONE, NoTenant, GET "/v1/tokens/self";
+        ListTokens: ADMIN, Cluster, GET "/v1/tokens";
+        RevokeToken: ADMIN, Cluster, DELETE "/v1/tokens/{id}";
+        ResetTokens: ADMIN, Local;
+    }
+}
 
 /// Returns the row of a path.
-pub fn row_of(path: &str) -> Option<&'static AccessRow> {
-    ACCESS.iter().find(|row| row.path == path)
+pub fn row_of(path: &str) -> Option<&'static MethodRow> {
+    METHODS.iter().find(|row| row.path == path)
 }

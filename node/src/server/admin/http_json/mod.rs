@@ -1,7 +1,7 @@
 //! The HTTP form of the API: JSON on the same port, with the same tokens and limits as gRPC.
 //!
 //! It translates, and decides nothing. [`by_path`] comes first: it finds the method of a request by verb and path
-//! ([`routes`]), and gives it the path of the gRPC method. So authentication, the table of rights and all limits are
+//! ([`METHODS`]), and gives it the path of the gRPC method. So authentication, the table of rights and all limits are
 //! those of gRPC. [`by_message`] comes last: it reads the body, and replaces it by the message in protobuf
 //! ([`request`]). On the way back the answer becomes canonical JSON of protobuf, or a problem of RFC 9457
 //! ([`response`]).
@@ -9,12 +9,11 @@
 //! Web pages are no clients: a request with an `Origin` is refused, and without tokens also one for a host by another
 //! name than `localhost`. Otherwise any page in a browser on the machine could call a node of `reveille dev`.
 //!
-//! The descriptors of the API are the only source: a new field or method needs at most a row in [`routes`].
+//! The descriptors of the API are the only source: a new field or method needs at most a row in [`METHODS`].
 
 mod openapi;
 mod request;
 mod response;
-mod routes;
 #[cfg(test)]
 mod tests;
 
@@ -31,11 +30,9 @@ use parking_lot::Mutex;
 use prost_reflect::{DescriptorPool, MethodDescriptor};
 use reveille_proto::DESCRIPTORS;
 
+use super::access::{HttpRequest, METHODS};
 use request::FieldsInPath;
-use routes::{BodyPart, HTTP_ROWS};
 
-/// Package of the API's services.
-const PACKAGE: &str = "reveille.admin.v1";
 /// The description of the API. It needs no token, since it is the same for every cluster.
 const OPENAPI: &str = "/v1/openapi.json";
 /// Length of the frame's head before a message of gRPC: a flag and the length.
@@ -52,11 +49,9 @@ pub struct HttpJson {
     is_insecure: bool,
 }
 
-/// One row of [`HTTP_ROWS`] with its method.
+/// The HTTP request of a row of [`METHODS`], with its method.
 struct HttpMethod {
-    verb: &'static str,
-    path: &'static str,
-    body: BodyPart,
+    http: &'static HttpRequest,
     method: MethodDescriptor,
     grpc_path: Uri,
 }
@@ -88,14 +83,15 @@ impl HttpJson {
     /// If they do not decode, or lack a method of the table.
     pub fn new(is_insecure: bool) -> Result<HttpJson, Box<dyn std::error::Error + Send + Sync>> {
         let pool = DescriptorPool::decode(DESCRIPTORS)?;
-        let find = |name: &str| {
-            let (service, method) = name.split_once('/')?;
-            pool.get_service_by_name(&format!("{PACKAGE}.{service}"))?.methods().find(|known| known.name() == method)
-        };
-        let methods = HTTP_ROWS.iter().map(|row| {
-            let method = find(row.method).ok_or_else(|| format!("no method {} in the API", row.method))?;
-            let grpc_path = format!("/{PACKAGE}.{}", row.method).parse()?;
-            Ok(HttpMethod { verb: row.verb, path: row.path, body: row.body, method, grpc_path })
+        let methods = METHODS.iter().filter_map(|row| Some((row.path, row.http.as_ref()?))).map(|(path, http)| {
+            let (service, name) = path.trim_start_matches('/').split_once('/').unwrap_or_default();
+            let service = pool.get_service_by_name(service);
+            let method = service.and_then(|service| service.methods().find(|known| known.name() == name));
+            Ok(HttpMethod {
+                http,
+                method: method.ok_or_else(|| format!("no method {path} in the API"))?,
+                grpc_path: path.parse()?,
+            })
         });
         let methods = methods.collect::<Result<Vec<_>, Box<dyn std::error::Error + Send + Sync>>>()?;
         Ok(HttpJson { methods, openapi: OnceLock::new(), is_insecure })
@@ -119,11 +115,11 @@ impl HttpJson {
     fn find(&self, verb: &str, path: &str) -> Result<(usize, FieldsInPath), Vec<&'static str>> {
         let mut verbs = Vec::new();
         for (index, method) in self.methods.iter().enumerate() {
-            if let Some(fields) = request::fields_in_path(method.path, path) {
-                if method.verb == verb {
+            if let Some(fields) = request::fields_in_path(method.http.path, path) {
+                if method.http.verb == verb {
                     return Ok((index, fields));
                 }
-                verbs.push(method.verb);
+                verbs.push(method.http.verb);
             }
         }
         Err(verbs)

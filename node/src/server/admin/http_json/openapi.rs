@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::HttpMethod;
 use super::request::{field_of, id_field};
-use super::routes::BodyPart;
+use crate::server::admin::access::BodyPart;
 
 /// Returns the document.
 pub fn document(methods: &[HttpMethod]) -> Value {
@@ -15,7 +15,7 @@ pub fn document(methods: &[HttpMethod]) -> Value {
     let mut paths: BTreeMap<&str, Map<String, Value>> = BTreeMap::new();
     for method in methods {
         let operation = operation(method, &mut schemas);
-        paths.entry(method.path).or_default().insert(method.verb.to_lowercase(), operation);
+        paths.entry(method.http.path).or_default().insert(method.http.verb.to_lowercase(), operation);
     }
     let paths: Map<String, Value> = paths.into_iter().map(|(path, verbs)| (path.to_owned(), verbs.into())).collect();
     schemas.0.insert("Problem".to_owned(), problem());
@@ -93,13 +93,13 @@ fn well_known(name: &str) -> Option<Value> {
 
 fn operation(method: &HttpMethod, schemas: &mut Schemas) -> Value {
     let (input, output) = (method.method.input(), method.method.output());
-    let in_path: Vec<&str> = method.path.split('/').filter_map(field_of).collect();
+    let in_path: Vec<&str> = method.http.path.split('/').filter_map(field_of).collect();
     let mut parameters: Vec<Value> = in_path
         .iter()
         .map(|name| json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string" } }))
         .collect();
     let in_query = input.fields().filter(|field| {
-        let is_body = match method.body {
+        let is_body = match method.http.body {
             BodyPart::None => false,
             BodyPart::Whole => true,
             BodyPart::Field(body) => body == field.name(),
@@ -131,7 +131,7 @@ fn operation(method: &HttpMethod, schemas: &mut Schemas) -> Value {
             },
         },
     });
-    let body = match method.body {
+    let body = match method.http.body {
         BodyPart::None => None,
         BodyPart::Whole => Some((vec!["application/json"], schemas.message(&input))),
         BodyPart::Field(field) => {

@@ -9,8 +9,8 @@ use prost_reflect::{DeserializeOptions, DynamicMessage, FieldDescriptor, Kind, M
 use serde_json::{Map, Value};
 use tokio_stream::StreamExt as _;
 
-use super::routes::BodyPart;
 use super::{FRAME_HEAD, HttpCall};
+use crate::server::admin::access::BodyPart;
 use crate::server::admin::listen::request_bytes_max;
 use crate::server::admin::{ApiError, ApiResult, error_texts};
 
@@ -53,7 +53,7 @@ pub async fn messages(call: &HttpCall, headers: &HeaderMap, body: Body) -> ApiRe
     let method = call.method().ok_or_else(|| error_texts::broken("a call without a method".to_owned()))?;
     let descriptor = method.method.input();
     let mut fields = Map::new();
-    if let BodyPart::Pieces(field) = method.body {
+    if let BodyPart::Pieces(field) = method.http.body {
         add_from_head(call, headers, &descriptor, &mut fields)?;
         let first = frame(&of_fields(&descriptor, fields)?)?;
         return Ok(pieces(descriptor, field, first, body));
@@ -63,7 +63,7 @@ pub async fn messages(call: &HttpCall, headers: &HeaderMap, body: Body) -> ApiRe
     if !body.iter().all(u8::is_ascii_whitespace) {
         let given: Value = serde_json::from_slice(&body)
             .map_err(|error| ApiError::of_field("body", format!("is not JSON: {error}")))?;
-        match (method.body, given) {
+        match (method.http.body, given) {
             (BodyPart::None | BodyPart::Pieces(_), _) => {
                 return Err(ApiError::of_field("body", "is given, but this request has none"));
             }

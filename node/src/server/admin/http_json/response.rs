@@ -13,9 +13,9 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
-use super::routes::BodyPart;
 use super::{FRAME_HEAD, HttpCall, HttpMethod};
 use crate::api_json::of_dynamic;
+use crate::server::admin::access::BodyPart;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const JSON_LINES: HeaderValue = HeaderValue::from_static("application/jsonl");
@@ -198,13 +198,17 @@ fn problem_fields(code: StatusCode, status: &Status, method: Option<&HttpMethod>
     if let Some(request) = details.bad_request() {
         let in_body = |field: &str| match method {
             // It is a header of the request.
-            Some(HttpMethod { body: BodyPart::Pieces(_), .. }) if field == "content_type" => {
+            Some(called) if field == "content_type" && matches!(called.http.body, BodyPart::Pieces(_)) => {
                 header::CONTENT_TYPE.to_string()
             }
-            Some(HttpMethod { body, method, .. }) => {
-                let path = json_path(&method.input(), field);
-                let inner = body.field().and_then(|body| path.strip_prefix(body)?.strip_prefix('.'));
-                inner.unwrap_or(&path).to_owned()
+            Some(called) => {
+                let path = json_path(&called.method.input(), field);
+                match called.http.body {
+                    BodyPart::Field(body) => path.strip_prefix(body).and_then(|rest| rest.strip_prefix('.')),
+                    _ => None,
+                }
+                .unwrap_or(&path)
+                .to_owned()
             }
             None => field.to_owned(),
         };

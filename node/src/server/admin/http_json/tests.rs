@@ -3,19 +3,20 @@
 use std::collections::BTreeSet;
 
 use super::request::{field_of, fields_in_path};
-use super::routes::GRPC_ONLY;
 use super::*;
-use crate::server::admin::access::ACCESS;
+use crate::server::admin::access::BodyPart;
+
+/// Methods that only gRPC has: a client stream, and what the socket of the machine serves.
+const GRPC_ONLY: [&str; 2] = ["AudienceService/PutPart", "TokenService/ResetTokens"];
 
 #[test]
 fn each_method_has_one_http_request_or_is_named_as_grpc_only() {
-    let of_api = ACCESS.iter().filter_map(|row| row.path.strip_prefix("/reveille.admin.v1."));
-    let of_http: Vec<&str> = HTTP_ROWS.iter().map(|row| row.method).chain(GRPC_ONLY).collect();
-    let distinct: BTreeSet<&str> = of_http.iter().copied().collect();
-    assert_eq!(distinct.len(), of_http.len(), "a method twice");
-    assert_eq!(distinct, of_api.collect());
-    let requests: BTreeSet<_> = HTTP_ROWS.iter().map(|row| (row.verb, row.path)).collect();
-    assert_eq!(requests.len(), HTTP_ROWS.len(), "a request twice");
+    let of_api = METHODS.iter().filter_map(|row| Some((row.path.strip_prefix("/reveille.admin.v1.")?, &row.http)));
+    let without: Vec<&str> = of_api.filter(|(_, http)| http.is_none()).map(|(method, _)| method).collect();
+    assert_eq!(without, GRPC_ONLY);
+    let requests: Vec<_> =
+        METHODS.iter().filter_map(|row| row.http.as_ref()).map(|http| (http.verb, http.path)).collect();
+    assert_eq!(requests.iter().collect::<BTreeSet<_>>().len(), requests.len(), "a request twice");
 }
 
 #[test]
@@ -23,13 +24,13 @@ fn fields_of_table_are_fields_of_messages() {
     let api = HttpJson::new(true).expect("the API");
     for method in &api.methods {
         let input = method.method.input();
-        let in_path = method.path.split('/').filter_map(field_of);
+        let in_path = method.http.path.split('/').filter_map(field_of);
         for path in in_path {
             let first = path.split('.').next().unwrap_or_default();
-            assert!(input.get_field_by_name(first).is_some(), "{} {path}", method.path);
+            assert!(input.get_field_by_name(first).is_some(), "{} {path}", method.http.path);
         }
-        if let BodyPart::Field(field) | BodyPart::Pieces(field) = method.body {
-            assert!(input.get_field_by_name(field).is_some(), "{} {field}", method.path);
+        if let BodyPart::Field(field) | BodyPart::Pieces(field) = method.http.body {
+            assert!(input.get_field_by_name(field).is_some(), "{} {field}", method.http.path);
         }
     }
 }

@@ -14,15 +14,13 @@ use reveille_cluster::ops::zones::Zones;
 use reveille_ledger::address::Address;
 use reveille_ledger::ids::{Nominal, RunId, ScheduleId, Time};
 use reveille_ledger::policy::DAY_MS;
-use reveille_ledger::{InstantOutcome, Ledger, Run, RunSummary, Schedule};
+use reveille_ledger::{InstantOutcome, Ledger, Schedule};
 use reveille_proto::admin::v1::Freshness;
 
 use super::archive::{ArchiveChain, ArchivedRun};
 use super::blobs::Blobs;
 use super::{Admin, ApiError, ApiResult, Call, error_texts, validate};
-pub use schedule::{
-    absent_audience, absent_campaign, absent_relay, absent_schedule, absent_template, check_schedule, near,
-};
+pub use schedule::{audience_named, campaign_named, check_schedule, near, schedule_named, template_named};
 
 /// Maximum number of archived runs of a schedule that are searched for a named one. Each may need a file.
 const SEARCHED_MAX: usize = 2_000;
@@ -64,15 +62,12 @@ impl RunArgument {
     /// Searches the run of this tenant in the replicated state.
     pub fn find(&self, ledger: &Ledger, zones: &Zones, tenant: &str) -> ApiResult<FoundRun> {
         match self {
-            RunArgument::Number(run) => match tenant_of(ledger, *run) {
-                Some(owner) if owner == tenant => Ok(FoundRun::Known(*run)),
-                // A run of another tenant is searched like one that does not exist, and takes as long.
-                _ => Ok(FoundRun::Archived(ArchiveQuery::Run(*run))),
-            },
+            RunArgument::Number(run) if has_run_of(ledger, tenant, *run) => Ok(FoundRun::Known(*run)),
+            // A run of another tenant is searched like one that does not exist, and takes as long.
+            RunArgument::Number(run) => Ok(FoundRun::Archived(ArchiveQuery::Run(*run))),
             RunArgument::Occurrence { schedule, occurrence } => {
-                let named = ledger.schedule_named(tenant, schedule);
-                let (id, known) = named.ok_or_else(|| absent_schedule(ledger, tenant, schedule))?;
-                occurrence_of(ledger, zones, (id, known), occurrence).ok_or_else(|| self.unknown())
+                let named = schedule_named(ledger, tenant, schedule)?;
+                occurrence_of(ledger, zones, named, occurrence).ok_or_else(|| self.unknown())
             }
         }
     }
@@ -129,10 +124,9 @@ impl WantedOccurrence {
     }
 }
 
-/// Returns the tenant of a run of this ledger.
-fn tenant_of(ledger: &Ledger, run: RunId) -> Option<&str> {
-    let kept = ledger.page_of(run).map(|(_, page, _)| &*page.tenant);
-    kept.or_else(|| ledger.summaries().get(&run).map(|summary| &*summary.tenant))
+/// Returns true if the ledger has a run of this tenant, or its summary.
+fn has_run_of(ledger: &Ledger, tenant: &str, run: RunId) -> bool {
+    ledger.summary_of(run).is_some_and(|run| *run.tenant == *tenant)
 }
 
 /// Returns the error for a run without details: they are removed, or the run is unknown.
@@ -199,11 +193,7 @@ fn due_at(ledger: &Ledger, id: ScheduleId, civil: DateTime, due: Time) -> Option
     let first = Nominal::Civil { civil_ms: near.saturating_sub(MOVED_MS_MAX), fold: 0 };
     let last = Nominal::Civil { civil_ms: near.saturating_add(MOVED_MS_MAX), fold: 1 };
     let runs = ledger.history().range((id, first)..=(id, last.clone())).filter_map(|(_, row)| row.run());
-    let due_of = |run: &RunId| {
-        let kept = ledger.run(*run).map(|run| run.due);
-        kept.or_else(|| ledger.summaries().get(run).map(|summary| summary.due))
-    };
-    if let Some(run) = runs.into_iter().find(|run| due_of(run) == Some(due)) {
+    if let Some(run) = runs.into_iter().find(|run| ledger.summary_of(*run).is_some_and(|run| run.due == due)) {
         return Some(DueRun::Run(run));
     }
     // A range of archived names may begin long before the name.
@@ -243,9 +233,7 @@ impl RecipientArgument {
         })?;
         Ok(RecipientArgument::Key(address.key()))
     }
-}
 
-impl RecipientArgument {
     fn key(&self) -> Option<&str> {
         match self {
             RecipientArgument::Number(_) => None,
@@ -282,9 +270,9 @@ impl Admin {
         call: &Call,
     ) -> ApiResult<(RunId, Option<Freshness>)> {
         let (tenant, argument) = (validate::tenant(tenant)?, RunArgument::parse(run)?);
-        let query = self.read(stale, call, |ledger| argument.find(ledger, &self.context.zones, &tenant));
+        let query = self.try_read(stale, call, |ledger| argument.find(ledger, &self.context.zones, &tenant));
         let (found, freshness) = query.await?;
-        let run = match found? {
+        let run = match found {
             FoundRun::Known(run) => run,
             FoundRun::Archived(query) => {
                 let found = self.find_archived(&query, &tenant).await?;
@@ -298,7 +286,7 @@ impl Admin {
         match query {
             ArchiveQuery::Run(run) => {
                 let part = self.part_of(*run).await?;
-                Ok(part.filter(|(_, part)| tenant_of(part, *run) == Some(tenant)).map(|_| *run))
+                Ok(part.filter(|(_, part)| has_run_of(part, tenant, *run)).map(|_| *run))
             }
             ArchiveQuery::Occurrence { last, wanted } => {
                 let mut chain = ArchiveChain::new(self, Some(*last));
@@ -324,9 +312,8 @@ impl Admin {
             if at.state.run(run).is_some() {
                 return Ok(());
             }
-            let archived = at.own.run(run).map(Run::label);
-            let name = archived.or_else(|| at.own.summaries().get(&run).map(RunSummary::label));
-            Err(name.map_or_else(|| error_texts::no_run(run), |name| error_texts::archived(run, name)))
+            let archived = at.own.summary_of(run);
+            Err(archived.map_or_else(|| error_texts::no_run(run), |known| error_texts::archived(run, known.label())))
         });
         may_change.await??;
         Ok(run)

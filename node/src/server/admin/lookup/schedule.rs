@@ -1,7 +1,10 @@
 //! Finds schedules and other objects by name. The error for an unknown name contains similar names.
 
-use reveille_ledger::Ledger;
 use reveille_ledger::calendar::nearest_names;
+use reveille_ledger::campaign::Campaign;
+use reveille_ledger::ids::ScheduleId;
+use reveille_ledger::template::Template;
+use reveille_ledger::{Ledger, Schedule, SealedAudience, Table};
 
 use crate::server::admin::paging::EXAMINED_MAX;
 use crate::server::admin::{ApiError, ApiResult, error_texts};
@@ -9,8 +12,12 @@ use crate::server::admin::{ApiError, ApiResult, error_texts};
 /// Maximum number of names that are compared to find similar ones, because the distance to each is computed.
 const NAMES_MAX: usize = 2_000;
 
-/// Returns the error for an unknown schedule of this tenant.
-pub fn absent_schedule(ledger: &Ledger, tenant: &str, name: &str) -> ApiError {
+/// Returns the schedule of this tenant and name.
+pub fn schedule_named<'l>(ledger: &'l Ledger, tenant: &str, name: &str) -> ApiResult<(ScheduleId, &'l Schedule)> {
+    ledger.schedule_named(tenant, name).ok_or_else(|| absent_schedule(ledger, tenant, name))
+}
+
+fn absent_schedule(ledger: &Ledger, tenant: &str, name: &str) -> ApiError {
     if ledger.campaigns().contains(&(tenant.to_owned(), name.to_owned())) {
         return error_texts::no_schedule_but_campaign(name);
     }
@@ -20,30 +27,31 @@ pub fn absent_schedule(ledger: &Ledger, tenant: &str, name: &str) -> ApiError {
     error_texts::no_schedule(name).near(&near(name, names))
 }
 
-/// Returns the error for an unknown campaign of this tenant.
-pub fn absent_campaign(ledger: &Ledger, tenant: &str, name: &str) -> ApiError {
-    let from = ledger.campaigns().range((tenant.to_owned(), String::new())..);
-    let names = from.take_while(|((of, _), _)| of == tenant).map(|((_, name), _)| name.clone());
-    error_texts::no_campaign(name).near(&near(name, names))
+/// Returns the campaign of this tenant and name.
+pub fn campaign_named<'l>(ledger: &'l Ledger, tenant: &str, name: &str) -> ApiResult<&'l Campaign> {
+    named(ledger.campaigns(), (tenant, name), error_texts::no_campaign)
 }
 
-/// Returns the error for an unknown sealed audience of this tenant.
-pub fn absent_audience(ledger: &Ledger, tenant: &str, name: &str) -> ApiError {
-    let from = ledger.audiences().range((tenant.to_owned(), String::new())..);
-    let names = from.take_while(|((of, _), _)| of == tenant).map(|((_, name), _)| name.clone());
-    error_texts::no_audience(name).near(&near(name, names))
+/// Returns the sealed audience of this tenant and name.
+pub fn audience_named<'l>(ledger: &'l Ledger, tenant: &str, name: &str) -> ApiResult<&'l SealedAudience> {
+    named(ledger.audiences(), (tenant, name), error_texts::no_audience)
 }
 
-/// Returns the error for an unknown template of this tenant.
-pub fn absent_template(ledger: &Ledger, tenant: &str, name: &str) -> ApiError {
-    let from = ledger.templates().range((tenant.to_owned(), String::new())..);
-    let names = from.take_while(|((of, _), _)| of == tenant).map(|((_, name), _)| name.clone());
-    error_texts::no_template(name, None).near(&near(name, names))
+/// Returns the template of this tenant and name.
+pub fn template_named<'l>(ledger: &'l Ledger, tenant: &str, name: &str) -> ApiResult<&'l Template> {
+    named(ledger.templates(), (tenant, name), |name| error_texts::no_template(name, None))
 }
 
-/// Returns the error for an unknown relay.
-pub fn absent_relay(ledger: &Ledger, name: &str) -> ApiError {
-    error_texts::no_relay(name).near(&near(name, ledger.relays().iter().map(|(name, _)| name.clone())))
+fn named<'l, V>(
+    rows: &'l Table<(String, String), V>,
+    (tenant, name): (&str, &str),
+    absent: impl FnOnce(&str) -> ApiError,
+) -> ApiResult<&'l V> {
+    rows.get(&(tenant.to_owned(), name.to_owned())).ok_or_else(|| {
+        let from = rows.range((tenant.to_owned(), String::new())..);
+        let names = from.take_while(|((of, _), _)| of == tenant).map(|((_, name), _)| name.clone());
+        absent(name).near(&near(name, names))
+    })
 }
 
 /// Returns the names that are similar to this one.

@@ -1,7 +1,6 @@
 //! Sealed audiences (P20): listed, shown, deleted. The calls of an import are in `upload`.
 
 use std::collections::BTreeSet;
-use std::ops::Bound;
 use std::time::{Duration, Instant};
 
 use reveille_cluster::audience::SpreadError;
@@ -21,7 +20,7 @@ use reveille_proto::admin::v1::{
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Status, Streaming};
 
-use crate::server::admin::lookup::absent_audience;
+use crate::server::admin::lookup::audience_named;
 use crate::server::admin::paging::Paging;
 use crate::server::admin::validate::{Fields, SCHEDULE_NAME_MAX};
 use crate::server::admin::{Admin, ApiError, ApiResult, Call, error_texts, validate, views};
@@ -91,12 +90,15 @@ impl Admin {
         let request_id = request.clone().unwrap_or_default();
         let command = Command::AudienceSeal(AudienceSeal { request, tenant: tenant.clone(), seal });
         self.write(command, &request_id, &call.until(Instant::now() + SEAL_WITHIN)).await?;
-        let lacking = self.context.parts.lacking().into_iter().collect();
-        let shown = self.context.replica.read(|ledger| {
-            let known = ledger.audiences().get(&(tenant.clone(), name.clone()))?;
-            Some(shown(ledger, (&tenant, &name), known, &lacking))
-        });
-        shown.ok_or_else(|| error_texts::no_audience(&name))
+        let lacking = self.lacking();
+        self.context
+            .replica
+            .read(|ledger| Ok(shown(ledger, (&tenant, &name), audience_named(ledger, &tenant, &name)?, &lacking)))
+    }
+
+    /// Returns the files of audiences and attachments that this node does not have yet.
+    pub(crate) fn lacking(&self) -> BTreeSet<Hash> {
+        self.context.parts.lacking().into_iter().collect()
     }
 }
 
@@ -124,29 +126,24 @@ fn shown(
 serve! {
     AudienceService {
         [type SealAudienceStream = ReceiverStream<Result<SealAudienceResponse, Status>>]
-        prepare_audience(PrepareAudienceRequest) -> PrepareAudienceResponse;
-        put_part(Streaming<PutPartRequest>) -> PutPartResponse;
-        upload_recipients(Streaming<UploadRecipientsRequest>) -> UploadRecipientsResponse;
-        seal_audience(SealAudienceRequest) -> ReceiverStream<Result<SealAudienceResponse, Status>>;
-        list_audiences(ListAudiencesRequest) -> ListAudiencesResponse;
-        get_audience(GetAudienceRequest) -> GetAudienceResponse;
-        delete_audience(DeleteAudienceRequest) -> DeleteAudienceResponse;
+        tenant prepare_audience(PrepareAudienceRequest) -> PrepareAudienceResponse;
+        cluster put_part(Streaming<PutPartRequest>) -> PutPartResponse;
+        cluster upload_recipients(Streaming<UploadRecipientsRequest>) -> UploadRecipientsResponse;
+        tenant seal_audience(SealAudienceRequest) -> ReceiverStream<Result<SealAudienceResponse, Status>>;
+        tenant list_audiences(ListAudiencesRequest) -> ListAudiencesResponse;
+        tenant get_audience(GetAudienceRequest) -> GetAudienceResponse;
+        tenant delete_audience(DeleteAudienceRequest) -> DeleteAudienceResponse;
     }
 }
 
 impl Admin {
     async fn list_audiences(&self, request: ListAudiencesRequest, call: &Call) -> ApiResult<ListAudiencesResponse> {
         let tenant = validate::tenant(&request.tenant)?;
-        let paging: Paging<String> = Paging::new("audiences", request.page_size, &request.page_token)?;
-        let lacking: BTreeSet<Hash> = self.context.parts.lacking().into_iter().collect();
-        let first = match &paging.after {
-            Some(after) => Bound::Excluded((tenant.clone(), after.clone())),
-            None => Bound::Included((tenant.clone(), String::new())),
-        };
+        let paging = Paging::new("audiences", request.page_size, &request.page_token)?;
+        let lacking = self.lacking();
         let query = self.read(request.stale, call, |ledger| {
-            let from = ledger.audiences().range((first, Bound::Unbounded));
-            let mine = from.take_while(|((of, _), _)| *of == tenant).take(paging.size + 1);
-            mine.map(|((_, name), known)| shown(ledger, (&tenant, name), known, &lacking)).collect::<Vec<_>>()
+            let mine = paging.of_tenant(ledger.audiences(), &tenant).take(paging.size + 1);
+            mine.map(|(name, known)| shown(ledger, (&tenant, name), known, &lacking)).collect::<Vec<_>>()
         });
         let (mut audiences, freshness) = query.await?;
         let next_page_token = paging.cut(&mut audiences, |one| &one.name);
@@ -154,27 +151,18 @@ impl Admin {
     }
 
     async fn get_audience(&self, request: GetAudienceRequest, call: &Call) -> ApiResult<GetAudienceResponse> {
-        let place = (validate::tenant(&request.tenant)?, request.name);
-        let lacking: BTreeSet<Hash> = self.context.parts.lacking().into_iter().collect();
-        let query = self.read(request.stale, call, |ledger| {
-            let known = ledger.audiences().get(&place).ok_or_else(|| absent_audience(ledger, &place.0, &place.1))?;
-            Ok::<_, ApiError>(shown(ledger, (&place.0, &place.1), known, &lacking))
+        let (tenant, name, lacking) = (validate::tenant(&request.tenant)?, &request.name, self.lacking());
+        let query = self.try_read(request.stale, call, |ledger| {
+            Ok(shown(ledger, (&tenant, name), audience_named(ledger, &tenant, name)?, &lacking))
         });
         let (audience, freshness) = query.await?;
-        let audience = Some(audience?);
-        Ok(GetAudienceResponse { audience, freshness })
+        Ok(GetAudienceResponse { audience: Some(audience), freshness })
     }
 
     async fn delete_audience(&self, request: DeleteAudienceRequest, call: &Call) -> ApiResult<DeleteAudienceResponse> {
         let DeleteAudienceRequest { tenant, name, validate_only } = request;
-        let (tenant, place) = (validate::tenant(&tenant)?, name.clone());
-        let absent = self.read_latest(call, |ledger| {
-            let is_there = ledger.audiences().contains(&(tenant.clone(), place.clone()));
-            (!is_there).then(|| absent_audience(ledger, &tenant, &place))
-        });
-        if let Some(absent) = absent.await? {
-            return Err(absent);
-        }
+        let tenant = validate::tenant(&tenant)?;
+        self.read_latest(call, |ledger| audience_named(ledger, &tenant, &name).map(drop)).await??;
         let delete = AudienceDelete { tenant, name };
         let reply = self.write_unless(validate_only, Command::AudienceDelete(delete), "", call).await?;
         Ok(DeleteAudienceResponse { index: reply.map_or(0, |reply| reply.index) })

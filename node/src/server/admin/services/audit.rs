@@ -8,11 +8,11 @@ use reveille_proto::admin::v1::audit_service_server::AuditService;
 use reveille_proto::admin::v1::{ListAuditRecordsRequest, ListAuditRecordsResponse};
 
 use crate::server::admin::paging::{EXAMINED_MAX, Paging};
-use crate::server::admin::{Admin, ApiError, ApiResult, Call, views};
+use crate::server::admin::{Admin, ApiError, ApiResult, Call, validate, views};
 
 serve! {
     AuditService {
-        list_audit_records(ListAuditRecordsRequest) -> ListAuditRecordsResponse;
+        cluster list_audit_records(ListAuditRecordsRequest) -> ListAuditRecordsResponse;
     }
 }
 
@@ -36,8 +36,8 @@ struct RecordFilter {
 impl RecordFilter {
     fn new(request: &ListAuditRecordsRequest) -> ApiResult<RecordFilter> {
         let instant = |field: &str, given: Option<prost_types::Timestamp>| {
-            let read = given.map(|given| jiff::Timestamp::new(given.seconds, given.nanos).map(Time::from)).transpose();
-            read.map_err(|_| ApiError::of_field(field, "is not an instant"))
+            let read = given.map(|given| validate::instant(given).ok_or(()));
+            read.transpose().map_err(|()| ApiError::of_field(field, "is not an instant"))
         };
         let (since, until) = (instant("since_time", request.since_time)?, instant("until_time", request.until_time)?);
         let ListAuditRecordsRequest { caller, of_tenant, command, .. } = request.clone();

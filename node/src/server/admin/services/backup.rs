@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use reveille_cluster::backup::{self, BackupError, BackupPhase, BackupProgress, MadeBackup};
+use reveille_cluster::backup::{self, BackupError, BackupProgress, MadeBackup};
 use reveille_proto::admin::v1::backup_service_server::BackupService;
 use reveille_proto::admin::v1::{self, CreateBackupRequest, CreateBackupResponse};
 use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
 
+use crate::server::admin::enums::OnWire;
 use crate::server::admin::{Admin, ApiError, ApiResult, Call, error_texts, views};
 
 /// The stream that a caller receives.
@@ -22,7 +23,7 @@ const WAITING_MAX: usize = 1;
 serve! {
     BackupService {
         [type CreateBackupStream = BackupStream]
-        create_backup(CreateBackupRequest) -> BackupStream;
+        cluster create_backup(CreateBackupRequest) -> BackupStream;
     }
 }
 
@@ -52,10 +53,7 @@ async fn report(
 ) {
     while seen.changed().await.is_ok() {
         let Some(BackupProgress { phase, done, of }) = *seen.borrow_and_update() else { continue };
-        let phase = match phase {
-            BackupPhase::Copy => v1::BackupPhase::Copy,
-            BackupPhase::Verify => v1::BackupPhase::Verify,
-        };
+        let phase = phase.wire();
         if caller.send(Ok(CreateBackupResponse { phase: phase.into(), done, of, backup: None })).await.is_err() {
             return;
         }

@@ -3,8 +3,6 @@
 mod draft;
 mod launch;
 
-use std::ops::Bound;
-
 use reveille_cluster::process::peer_messages::BarrierSubject;
 use reveille_ledger::campaign::{Campaign, CampaignStage};
 use reveille_ledger::command::{CampaignName, Command, RunPause, RunResume, SchedulePause, ScheduleResume};
@@ -20,29 +18,23 @@ use reveille_proto::admin::v1::{
     ResumeCampaignRequest, ResumeCampaignResponse,
 };
 
-use crate::server::admin::lookup::absent_campaign;
+use crate::server::admin::lookup::campaign_named;
 use crate::server::admin::paging::Paging;
-use crate::server::admin::validate;
-use crate::server::admin::validate::Fields;
-use crate::server::admin::{Admin, ApiError, ApiResult, Call, error_texts, views};
+use crate::server::admin::{Admin, ApiError, ApiResult, Call, error_texts, validate, views};
 
 impl Admin {
     /// Returns the campaign from the state of this node.
     fn campaign(&self, named: &CampaignName) -> ApiResult<v1::Campaign> {
-        self.context.replica.read(|ledger| match ledger.campaigns().get(&named.key()) {
-            Some(known) => Ok(views::campaign(ledger, named, known)),
-            None => Err(absent_campaign(ledger, &named.tenant, &named.name)),
-        })
+        self.context
+            .replica
+            .read(|ledger| Ok(views::campaign(ledger, named, campaign_named(ledger, &named.tenant, &named.name)?)))
     }
 
     /// Returns the request that would create the campaign.
     fn body_of_campaign(&self, named: &CampaignName) -> ApiResult<v1::ScheduleBody> {
         self.context.replica.read(|ledger| {
-            let known = ledger.campaigns().get(&named.key()).ok_or_else(|| error_texts::no_campaign(&named.name))?;
-            let content = ledger.blob(&known.content).and_then(Content::from_blob);
-            let content =
-                content.ok_or_else(|| error_texts::broken(format!("the content of {} is not there", named.name)))?;
-            Ok(views::campaign_body(named, known, &content))
+            let known = campaign_named(ledger, &named.tenant, &named.name)?;
+            Ok(views::campaign_body(named, known, &content_of(ledger, named, known)?))
         })
     }
 
@@ -54,8 +46,7 @@ impl Admin {
     ) -> ApiResult<(CampaignName, Campaign, Made)> {
         let named = CampaignName { tenant: validate::tenant(tenant)?, name: name.to_owned() };
         let query = self.read_latest(call, |ledger| {
-            let known = ledger.campaigns().get(&named.key());
-            let known = known.ok_or_else(|| absent_campaign(ledger, &named.tenant, name))?.clone();
+            let known = campaign_named(ledger, &named.tenant, name)?.clone();
             let schedule = known.stage.schedule();
             let run = schedule.and_then(|schedule| ledger.run_of_campaign(schedule));
             Ok::<_, ApiError>((known, Made { schedule, run }))
@@ -89,6 +80,12 @@ impl Admin {
     }
 }
 
+/// Returns the content of a campaign.
+fn content_of(ledger: &Ledger, named: &CampaignName, known: &Campaign) -> ApiResult<Content> {
+    let content = ledger.blob(&known.content).and_then(Content::from_blob);
+    content.ok_or_else(|| error_texts::broken(format!("the content of {} is not there", named.name)))
+}
+
 /// The schedule and the run of a campaign, as far as they exist.
 struct Made {
     schedule: Option<ScheduleId>,
@@ -97,29 +94,24 @@ struct Made {
 
 serve! {
     CampaignService {
-        create_campaign(CreateCampaignRequest) -> CreateCampaignResponse;
-        launch_campaign(LaunchCampaignRequest) -> LaunchCampaignResponse;
-        list_campaigns(ListCampaignsRequest) -> ListCampaignsResponse;
-        get_campaign(GetCampaignRequest) -> GetCampaignResponse;
-        pause_campaign(PauseCampaignRequest) -> PauseCampaignResponse;
-        resume_campaign(ResumeCampaignRequest) -> ResumeCampaignResponse;
-        cancel_campaign(CancelCampaignRequest) -> CancelCampaignResponse;
-        delete_campaign(DeleteCampaignRequest) -> DeleteCampaignResponse;
+        schedule create_campaign(CreateCampaignRequest) -> CreateCampaignResponse;
+        tenant launch_campaign(LaunchCampaignRequest) -> LaunchCampaignResponse;
+        tenant list_campaigns(ListCampaignsRequest) -> ListCampaignsResponse;
+        tenant get_campaign(GetCampaignRequest) -> GetCampaignResponse;
+        tenant pause_campaign(PauseCampaignRequest) -> PauseCampaignResponse;
+        tenant resume_campaign(ResumeCampaignRequest) -> ResumeCampaignResponse;
+        tenant cancel_campaign(CancelCampaignRequest) -> CancelCampaignResponse;
+        tenant delete_campaign(DeleteCampaignRequest) -> DeleteCampaignResponse;
     }
 }
 
 impl Admin {
     async fn list_campaigns(&self, request: ListCampaignsRequest, call: &Call) -> ApiResult<ListCampaignsResponse> {
         let tenant = validate::tenant(&request.tenant)?;
-        let paging: Paging<String> = Paging::new("campaigns", request.page_size, &request.page_token)?;
-        let first = match &paging.after {
-            Some(after) => Bound::Excluded((tenant.clone(), after.clone())),
-            None => Bound::Included((tenant.clone(), String::new())),
-        };
+        let paging = Paging::new("campaigns", request.page_size, &request.page_token)?;
         let query = self.read(request.stale, call, |ledger| {
-            let from = ledger.campaigns().range((first, Bound::Unbounded));
-            let mine = from.take_while(|((of, _), _)| *of == tenant).take(paging.size + 1);
-            let shown = mine.map(|((_, name), known)| {
+            let mine = paging.of_tenant(ledger.campaigns(), &tenant).take(paging.size + 1);
+            let shown = mine.map(|(name, known)| {
                 let named = CampaignName { tenant: tenant.clone(), name: name.clone() };
                 views::campaign(ledger, &named, known)
             });
@@ -139,9 +131,7 @@ impl Admin {
     }
 
     async fn pause_campaign(&self, request: PauseCampaignRequest, call: &Call) -> ApiResult<PauseCampaignResponse> {
-        let mut fields = Fields::default();
-        let reason = fields.reason("reason", &request.reason);
-        let reason = fields.done(Some(reason))?;
+        let reason = validate::reason(&request.reason)?;
         let place = (request.tenant.as_str(), request.name.as_str());
         let (named, campaign, made) = self.find_campaign(place, call).await?;
         let run = match made {

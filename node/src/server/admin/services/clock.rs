@@ -41,8 +41,8 @@ impl Admin {
 serve! {
     ClockService {
         [type AdvanceClockStream = ReceiverStream<Result<AdvanceClockResponse, Status>>]
-        get_clock(GetClockRequest) -> GetClockResponse;
-        advance_clock(AdvanceClockRequest) -> ReceiverStream<Result<AdvanceClockResponse, Status>>;
+        cluster get_clock(GetClockRequest) -> GetClockResponse;
+        cluster advance_clock(AdvanceClockRequest) -> ReceiverStream<Result<AdvanceClockResponse, Status>>;
     }
 }
 

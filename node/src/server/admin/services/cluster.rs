@@ -219,20 +219,20 @@ fn status_of(node: NodeId, member: &Member, described: Option<Described>, raft: 
 
 serve! {
     ClusterService {
-        get_cluster_status(GetClusterStatusRequest) -> GetClusterStatusResponse;
-        list_members(ListMembersRequest) -> ListMembersResponse;
-        add_member(AddMemberRequest) -> AddMemberResponse = add_member::add_member;
-        drain_member(DrainMemberRequest) -> DrainMemberResponse = change_member::drain;
-        remove_member(RemoveMemberRequest) -> RemoveMemberResponse = change_member::remove;
-        transfer_leader(TransferLeaderRequest) -> TransferLeaderResponse;
-        get_upgrade(GetUpgradeRequest) -> GetUpgradeResponse;
-        finish_upgrade(FinishUpgradeRequest) -> FinishUpgradeResponse;
-        get_restore(GetRestoreRequest) -> GetRestoreResponse = restore::get;
-        accept_restore(AcceptRestoreRequest) -> AcceptRestoreResponse = restore::accept;
-        get_authority(GetAuthorityRequest) -> GetAuthorityResponse = authority::get;
-        rotate_authority(RotateAuthorityRequest) -> RotateAuthorityResponse = authority::rotate;
-        abort_rotation(AbortRotationRequest) -> AbortRotationResponse = authority::abort;
-        scrub(ScrubRequest) -> ScrubResponse = scrub::scrub;
+        cluster get_cluster_status(GetClusterStatusRequest) -> GetClusterStatusResponse;
+        cluster list_members(ListMembersRequest) -> ListMembersResponse;
+        cluster add_member(AddMemberRequest) -> AddMemberResponse = add_member::add_member;
+        cluster drain_member(DrainMemberRequest) -> DrainMemberResponse = change_member::drain;
+        cluster remove_member(RemoveMemberRequest) -> RemoveMemberResponse = change_member::remove;
+        cluster transfer_leader(TransferLeaderRequest) -> TransferLeaderResponse;
+        cluster get_upgrade(GetUpgradeRequest) -> GetUpgradeResponse;
+        cluster finish_upgrade(FinishUpgradeRequest) -> FinishUpgradeResponse;
+        cluster get_restore(GetRestoreRequest) -> GetRestoreResponse = restore::get;
+        cluster accept_restore(AcceptRestoreRequest) -> AcceptRestoreResponse = restore::accept;
+        cluster get_authority(GetAuthorityRequest) -> GetAuthorityResponse = authority::get;
+        cluster rotate_authority(RotateAuthorityRequest) -> RotateAuthorityResponse = authority::rotate;
+        cluster abort_rotation(AbortRotationRequest) -> AbortRotationResponse = authority::abort;
+        cluster scrub(ScrubRequest) -> ScrubResponse = scrub::scrub;
     }
 }
 

@@ -150,10 +150,10 @@ fn inside_gap(ledger: &Ledger, picked: &[command::PickedRecipients]) -> u64 {
 
 serve! {
     DeadLetterService {
-        list_dead_letters(ListDeadLettersRequest) -> ListDeadLettersResponse;
-        count_dead_letters(CountDeadLettersRequest) -> CountDeadLettersResponse;
-        requeue_dead_letters(RequeueDeadLettersRequest) -> RequeueDeadLettersResponse;
-        discard_dead_letters(DiscardDeadLettersRequest) -> DiscardDeadLettersResponse;
+        tenant list_dead_letters(ListDeadLettersRequest) -> ListDeadLettersResponse;
+        tenant count_dead_letters(CountDeadLettersRequest) -> CountDeadLettersResponse;
+        tenant requeue_dead_letters(RequeueDeadLettersRequest) -> RequeueDeadLettersResponse;
+        tenant discard_dead_letters(DiscardDeadLettersRequest) -> DiscardDeadLettersResponse;
     }
 }
 

@@ -2,14 +2,13 @@
 
 use std::ops::Bound;
 
-use prost_types::Timestamp;
 use reveille_ledger::ids::{RecipientId, Time};
 use reveille_ledger::{DeadLetter, Ledger, Run};
 use reveille_proto::admin::v1::DeadLetterFilter;
 
 use crate::server::admin::paging::EXAMINED_MAX;
 use crate::server::admin::recipient_list::{PageRequest, RecipientPage};
-use crate::server::admin::{ApiError, ApiResult};
+use crate::server::admin::{ApiError, ApiResult, validate};
 
 /// Returns the reason of a dead letter: the codes of the relay's answer, or the cause if no relay answered. Dead
 /// letters with the same reason form a group.
@@ -37,7 +36,8 @@ impl Filter {
     /// If `since` is not a valid instant.
     pub fn read(asked: Option<DeadLetterFilter>) -> ApiResult<Filter> {
         let DeadLetterFilter { schedule, reason, since_time: since } = asked.unwrap_or_default();
-        let since = since.map(|since| instant(&since)).transpose()?;
+        let wrong = || ApiError::of_field("filter.since_time", "is not an instant");
+        let since = since.map(|since| validate::instant(since).ok_or_else(wrong)).transpose()?;
         Ok(Filter { schedule, reason, since })
     }
 
@@ -50,11 +50,6 @@ impl Filter {
             && self.since.is_none_or(|since| letter.since >= since)
             && (self.reason.is_empty() || reason(letter) == self.reason)
     }
-}
-
-fn instant(since: &Timestamp) -> ApiResult<Time> {
-    let instant = jiff::Timestamp::new(since.seconds, since.nanos);
-    instant.map(Time::from).map_err(|_| ApiError::of_field("filter.since_time", "is not an instant"))
 }
 
 impl<R> RecipientPage<R, RecipientId> {

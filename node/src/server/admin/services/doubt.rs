@@ -171,9 +171,9 @@ fn is_known(ledger: &Ledger, tenant: &str, request: Option<&str>) -> bool {
 
 serve! {
     DoubtService {
-        list_doubts(ListDoubtsRequest) -> ListDoubtsResponse;
-        get_doubt(GetDoubtRequest) -> GetDoubtResponse;
-        resolve_doubts(ResolveDoubtsRequest) -> ResolveDoubtsResponse;
+        tenant list_doubts(ListDoubtsRequest) -> ListDoubtsResponse;
+        tenant get_doubt(GetDoubtRequest) -> GetDoubtResponse;
+        tenant resolve_doubts(ResolveDoubtsRequest) -> ResolveDoubtsResponse;
     }
 }
 
@@ -239,14 +239,12 @@ impl Admin {
         fields.done(Some(()))?;
         let picked = self.pick((&tenant, &run), (&recipients, all), call).await?;
         let resends = decision == Decision::Resend;
-        let rehearsal = self
-            .read_latest(call, |ledger| match is_known(ledger, &tenant, request.as_deref()) {
-                // A repeated request finds nothing in doubt any more. The stored answer of the entry has its result.
-                true => Ok(Rehearsal::default()),
-                false => rehearse(ledger, &picked, &recipients, up_to, resends),
-            })
-            .await?;
-        let Rehearsal { groups, inside_gap, newest } = rehearsal?;
+        let rehearsal = self.read_latest(call, |ledger| match is_known(ledger, &tenant, request.as_deref()) {
+            // A repeated request finds nothing in doubt any more. The stored answer of the entry has its result.
+            true => Ok(Rehearsal::default()),
+            false => rehearse(ledger, &picked, &recipients, up_to, resends),
+        });
+        let Rehearsal { groups, inside_gap, newest } = rehearsal.await??;
         if validate_only {
             let resolved = groups.iter().map(|group| group.count).sum();
             let fence = newest.map(|fence| fence.to_string()).unwrap_or_default();

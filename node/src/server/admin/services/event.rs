@@ -37,8 +37,8 @@ const SIGN_EVERY: Duration = Duration::from_secs(15);
 serve! {
     EventService {
         [type WatchEventsStream = Watched<WatchEventsResponse>]
-        list_events(ListEventsRequest) -> ListEventsResponse;
-        watch_events(WatchEventsRequest) -> Watched<WatchEventsResponse>;
+        tenant list_events(ListEventsRequest) -> ListEventsResponse;
+        tenant watch_events(WatchEventsRequest) -> Watched<WatchEventsResponse>;
     }
 }
 
@@ -51,9 +51,9 @@ impl Admin {
         let wait_ms = wait_ms.ok_or_else(|| ApiError::of_field("wait", "is more than 60 s, or below zero"))?;
         let until = Instant::now() + Duration::from_millis(wait_ms.unsigned_abs());
         let after = After::parse(&after)?;
-        let (start, freshness) = self.read(stale, call, |ledger| after.start(ledger, stale)).await?;
+        let (start, freshness) = self.try_read(stale, call, |ledger| after.start(ledger, stale)).await?;
         let _permit = (wait_ms > 0).then(|| self.stream_permit()).transpose()?;
-        let page = self.next_events(&query, call, start?, until).await?;
+        let page = self.next_events(&query, call, start, until).await?;
         Ok(ListEventsResponse { events: page.events, cursor: page.cursor.to_string(), more: page.more, freshness })
     }
 
@@ -62,8 +62,8 @@ impl Admin {
         let (tenant, types) = (validate::tenant(&tenant)?, event_types(&types)?);
         let query = EventQuery { tenant, types, single, size: STREAM_PAGE };
         let after = After::parse(&after)?;
-        let (start, _) = self.read(stale, call, |ledger| after.start(ledger, stale)).await?;
-        let (start, call) = (start?, call.clone());
+        let (start, _) = self.try_read(stale, call, |ledger| after.start(ledger, stale)).await?;
+        let call = call.clone();
         self.stream(async move |admin, watcher| admin.follow_events(&query, &call, start, &watcher).await)
     }
 

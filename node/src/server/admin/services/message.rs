@@ -17,6 +17,7 @@ use reveille_proto::admin::v1::{
 use super::schedule::create;
 use crate::server::admin::access::PII;
 use crate::server::admin::blobs::Blobs;
+use crate::server::admin::enums::OnWire;
 use crate::server::admin::validate::{self, CheckedMessage, Fields};
 use crate::server::admin::{Admin, ApiResult, Call, error_texts, views};
 
@@ -25,9 +26,9 @@ const RECIPIENTS_SHOWN: u32 = 1_000;
 
 serve! {
     MessageService {
-        send_message(SendMessageRequest) -> SendMessageResponse;
-        get_message(GetMessageRequest) -> GetMessageResponse;
-        cancel_message(CancelMessageRequest) -> CancelMessageResponse;
+        tenant send_message(SendMessageRequest) -> SendMessageResponse;
+        tenant get_message(GetMessageRequest) -> GetMessageResponse;
+        tenant cancel_message(CancelMessageRequest) -> CancelMessageResponse;
     }
 }
 
@@ -155,7 +156,7 @@ impl Admin {
 /// Returns the recipients of a run with their states, without addresses.
 fn states(ledger: &Ledger, run: RunId, count: u32) -> Vec<MessageRecipient> {
     let recipient = |number| {
-        let state = views::recipient_state(ledger.state(run, number)?).into();
+        let state = ledger.state(run, number)?.wire().into();
         Some(MessageRecipient { number, address: String::new(), state })
     };
     (0..count.min(RECIPIENTS_SHOWN)).filter_map(recipient).collect()

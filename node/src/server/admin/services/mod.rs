@@ -1,11 +1,12 @@
 //! The services of the admin API, one per file. Large calls of a service have their own files.
 
 /// Implements a service of the API. A method is the function of [`Admin`](super::Admin) with its name, or the function
-/// behind `=`. It gets the request and the call.
+/// behind `=`. It gets the request and the call. The first word of a line says which tenant the request names: that of
+/// its field `tenant`, that of its field `schedule`, none (`cluster`), or what `access::subject` says (`own`).
 macro_rules! serve {
     ($service:ident {
         $([type $stream:ident = $stream_type:ty])?
-        $($method:ident($request:ty) -> $response:ty $(= $function:path)?;)*
+        $($subject:ident $method:ident($request:ty) -> $response:ty $(= $function:path)?;)*
     }) => {
         #[tonic::async_trait]
         impl $service for $crate::server::admin::Admin {
@@ -19,6 +20,28 @@ macro_rules! serve {
                 let method = method!($method $($function)?);
                 Ok(tonic::Response::new(method(self, message, &call).await?))
             })*
+        }
+        $(subject!($subject $request);)*
+    };
+}
+
+macro_rules! subject {
+    (own $request:ty) => {};
+    (cluster $request:ty) => {
+        impl $crate::server::admin::access::Subject for $request {}
+    };
+    (tenant $request:ty) => {
+        impl $crate::server::admin::access::Subject for $request {
+            fn visit_tenants(&mut self, visit: &mut dyn FnMut(&mut String)) {
+                visit(&mut self.tenant);
+            }
+        }
+    };
+    (schedule $request:ty) => {
+        impl $crate::server::admin::access::Subject for $request {
+            fn visit_tenants(&mut self, visit: &mut dyn FnMut(&mut String)) {
+                $crate::server::admin::access::visit_body(self.schedule.as_mut(), visit);
+            }
         }
     };
 }

@@ -1,10 +1,8 @@
 //! Opt-outs: when the call returns, they are in force on every node.
 
 use std::collections::BTreeSet;
-use std::ops::Bound;
 
 use reveille_cluster::process::peer_messages::BarrierSubject;
-use reveille_ledger::address::Address;
 use reveille_ledger::command::{Command, OPT_OUTS_MAX, OptOut, OptOutTakeBack};
 use reveille_ledger::erased::is_erased_key;
 use reveille_ledger::reply::CommandOutcome;
@@ -18,11 +16,6 @@ use reveille_proto::admin::v1::{
 use crate::server::admin::paging::Paging;
 use crate::server::admin::validate::Fields;
 use crate::server::admin::{Admin, ApiError, ApiResult, Call, error_texts, validate, views};
-
-fn key_of(field: &str, recipient: &str) -> ApiResult<String> {
-    let address = Address::parse(recipient).map_err(|error| ApiError::of_field(field, error.to_string()))?;
-    Ok(address.key())
-}
 
 fn taken_back(back: &TakenBack) -> v1::TakenBack {
     v1::TakenBack { index: back.index, take_back_time: Some(views::timestamp(back.at)), reason: back.reason.clone() }
@@ -57,18 +50,18 @@ impl Admin {
 
 serve! {
     OptOutService {
-        add_opt_out(AddOptOutRequest) -> AddOptOutResponse;
-        check_opt_out(CheckOptOutRequest) -> CheckOptOutResponse;
-        take_back_opt_out(TakeBackOptOutRequest) -> TakeBackOptOutResponse;
-        import_opt_outs(ImportOptOutsRequest) -> ImportOptOutsResponse;
-        list_opt_outs(ListOptOutsRequest) -> ListOptOutsResponse;
+        tenant add_opt_out(AddOptOutRequest) -> AddOptOutResponse;
+        tenant check_opt_out(CheckOptOutRequest) -> CheckOptOutResponse;
+        tenant take_back_opt_out(TakeBackOptOutRequest) -> TakeBackOptOutResponse;
+        tenant import_opt_outs(ImportOptOutsRequest) -> ImportOptOutsResponse;
+        tenant list_opt_outs(ListOptOutsRequest) -> ListOptOutsResponse;
     }
 }
 
 impl Admin {
     async fn add_opt_out(&self, request: AddOptOutRequest, call: &Call) -> ApiResult<AddOptOutResponse> {
         let tenant = validate::tenant(&request.tenant)?;
-        let key = key_of("recipient", &request.recipient)?;
+        let key = validate::address_key("recipient", &request.recipient)?;
         let keys = BTreeSet::from([key.clone()]);
         let mut barrier = self.opt_out(&tenant, keys, &request.request_id, call).await?.barrier;
         // A repeated opt-out writes another entry, but the first one forbids the handoffs.
@@ -79,7 +72,7 @@ impl Admin {
     }
 
     async fn check_opt_out(&self, request: CheckOptOutRequest, call: &Call) -> ApiResult<CheckOptOutResponse> {
-        let place = (validate::tenant(&request.tenant)?, key_of("recipient", &request.recipient)?);
+        let place = (validate::tenant(&request.tenant)?, validate::address_key("recipient", &request.recipient)?);
         let query = self.read(request.stale, call, |ledger| {
             (ledger.opt_out_of(&place).copied(), ledger.taken_back().get(&place).map(taken_back))
         });
@@ -106,7 +99,7 @@ impl Admin {
             fields.refuse("reason", "is missing; say what it rests on, such as a letter or a call, and when it was");
         }
         let reason = fields.done(Some(reason))?;
-        let place = (validate::tenant(&tenant)?, key_of("recipient", &recipient)?);
+        let place = (validate::tenant(&tenant)?, validate::address_key("recipient", &recipient)?);
         let known = |ledger: &Ledger| {
             (ledger.opt_out_of(&place).map(|known| known.last), ledger.taken_back().get(&place).map(taken_back))
         };
@@ -133,13 +126,12 @@ impl Admin {
             return Err(ApiError::of_field("recipients", message));
         }
         let named = request.recipients.iter().enumerate();
-        let keys = named.map(|(place, recipient)| key_of(&format!("recipients[{place}]"), recipient));
+        let keys = named.map(|(place, recipient)| validate::address_key(&format!("recipients[{place}]"), recipient));
         let keys = keys.collect::<ApiResult<BTreeSet<String>>>()?;
         if request.validate_only {
             let places: Vec<(String, String)> = keys.into_iter().map(|key| (tenant.clone(), key)).collect();
-            let is_new = |known: &reveille_ledger::Ledger| {
-                places.iter().filter(|place| known.opt_out_of(place).is_none()).count() as u64
-            };
+            let is_new =
+                |known: &Ledger| places.iter().filter(|place| known.opt_out_of(place).is_none()).count() as u64;
             let added = self.read_latest(call, is_new).await?;
             return Ok(ImportOptOutsResponse { added, barrier: None });
         }
@@ -150,16 +142,11 @@ impl Admin {
     async fn list_opt_outs(&self, request: ListOptOutsRequest, call: &Call) -> ApiResult<ListOptOutsResponse> {
         let tenant = validate::tenant(&request.tenant)?;
         let paging = Paging::<String>::new("opt-outs", request.page_size, &request.page_token)?;
-        let from = match &paging.after {
-            Some(key) => Bound::Excluded((tenant.clone(), key.clone())),
-            None => Bound::Included((tenant.clone(), String::new())),
-        };
         let query = self.read(request.stale, call, |ledger| {
-            let found = ledger.opted_out().range((from, Bound::Unbounded)).take_while(|((of, _), _)| *of == tenant);
             // No address is left of an erased person.
-            let found = found.filter(|((_, key), _)| !is_erased_key(key));
+            let found = paging.of_tenant(ledger.opted_out(), &tenant).filter(|(key, _)| !is_erased_key(key));
             // One row more than the page shows whether there is a next page.
-            found.take(paging.size + 1).map(|((_, key), known)| (key.clone(), *known)).collect::<Vec<_>>()
+            found.take(paging.size + 1).map(|(key, known)| (key.clone(), *known)).collect::<Vec<_>>()
         });
         let (mut found, freshness) = query.await?;
         let next_page_token = paging.cut(&mut found, |(key, _)| key);

@@ -66,10 +66,10 @@ fn named(text: &str) -> ApiResult<String> {
 
 serve! {
     PoolService {
-        set_pool(SetPoolRequest) -> SetPoolResponse;
-        list_pools(ListPoolsRequest) -> ListPoolsResponse;
-        get_pool(GetPoolRequest) -> GetPoolResponse;
-        remove_pool(RemovePoolRequest) -> RemovePoolResponse;
+        cluster set_pool(SetPoolRequest) -> SetPoolResponse;
+        cluster list_pools(ListPoolsRequest) -> ListPoolsResponse;
+        cluster get_pool(GetPoolRequest) -> GetPoolResponse;
+        cluster remove_pool(RemovePoolRequest) -> RemovePoolResponse;
     }
 }
 
@@ -101,13 +101,12 @@ impl Admin {
 
     async fn get_pool(&self, request: GetPoolRequest, call: &Call) -> ApiResult<GetPoolResponse> {
         let name = named(&request.name)?;
-        let query = self.read(request.stale, call, |ledger| match names(ledger) {
+        let query = self.try_read(request.stale, call, |ledger| match names(ledger) {
             names if names.contains(&name) => Ok(shown(ledger, name.clone())),
             names => Err(error_texts::no_pool(&name).near(&near(&name, names.into_iter()))),
         });
         let (pool, freshness) = query.await?;
-        let pool = Some(pool?);
-        Ok(GetPoolResponse { pool, freshness })
+        Ok(GetPoolResponse { pool: Some(pool), freshness })
     }
 
     async fn remove_pool(&self, request: RemovePoolRequest, call: &Call) -> ApiResult<RemovePoolResponse> {

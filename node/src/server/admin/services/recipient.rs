@@ -11,7 +11,6 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use reveille_ledger::Ledger;
-use reveille_ledger::address::Address;
 use reveille_ledger::ids::RunId;
 use reveille_proto::admin::v1::recipient_service_server::RecipientService;
 use reveille_proto::admin::v1::{
@@ -19,9 +18,10 @@ use reveille_proto::admin::v1::{
     FindRecipientResponse, ListRunRecipientsRequest, ListRunRecipientsResponse, RecipientPlace,
 };
 
+use crate::server::admin::enums::OnWire;
 use crate::server::admin::explain::{self, WaitContext};
 use crate::server::admin::paging::Paging;
-use crate::server::admin::{Admin, ApiError, ApiResult, Call, validate, views};
+use crate::server::admin::{Admin, ApiResult, Call, validate, views};
 use of_run::RunRecipientStream;
 use search::{FoundPerson, PersonCursor, PersonSearch, PersonUse};
 
@@ -31,22 +31,17 @@ const PAGE_WITHIN: Duration = Duration::from_secs(3);
 serve! {
     RecipientService {
         [type ExportRunRecipientsStream = RunRecipientStream]
-        list_run_recipients(ListRunRecipientsRequest) -> ListRunRecipientsResponse;
-        export_run_recipients(ExportRunRecipientsRequest) -> RunRecipientStream;
-        find_recipient(FindRecipientRequest) -> FindRecipientResponse;
-        erase_recipient(EraseRecipientRequest) -> EraseRecipientResponse;
+        tenant list_run_recipients(ListRunRecipientsRequest) -> ListRunRecipientsResponse;
+        tenant export_run_recipients(ExportRunRecipientsRequest) -> RunRecipientStream;
+        tenant find_recipient(FindRecipientRequest) -> FindRecipientResponse;
+        tenant erase_recipient(EraseRecipientRequest) -> EraseRecipientResponse;
     }
-}
-
-/// Returns the address key of the request's recipient.
-fn key_of(recipient: &str) -> ApiResult<String> {
-    let address = Address::parse(recipient).map_err(|error| ApiError::of_field("recipient", error.to_string()))?;
-    Ok(address.key())
 }
 
 impl Admin {
     async fn find_recipient(&self, request: FindRecipientRequest, call: &Call) -> ApiResult<FindRecipientResponse> {
-        let (tenant, key) = (validate::tenant(&request.tenant)?, key_of(&request.recipient)?);
+        let (tenant, key) =
+            (validate::tenant(&request.tenant)?, validate::address_key("recipient", &request.recipient)?);
         let paging = Paging::<PersonCursor>::new("places of a recipient", request.page_size, &request.page_token)?;
         let (mut places, freshness) = match &paging.after {
             None => self.read(request.stale, call, |ledger| opt_outs(ledger, &tenant, &key)).await?,
@@ -55,7 +50,7 @@ impl Admin {
         let around = WaitContext {
             node: self.context.introduction.name.clone(),
             relays: BTreeMap::new(),
-            lacking: self.context.parts.lacking().into_iter().collect(),
+            lacking: self.lacking(),
         };
         let (mut search, begun) = (PersonSearch::new(self, &tenant, &key), Instant::now());
         let mut next = Some(paging.after.clone().unwrap_or_default());
@@ -98,7 +93,7 @@ impl Admin {
         let read = self.read_run(id, |at| {
             let (_, page, position) = at.own.page_of(id)?;
             let schedule = page.runs.get(position)?.name.to_string();
-            let state = views::recipient_state(at.own.state(id, number)?);
+            let state = at.own.state(id, number)?.wire();
             let told = events.and_then(|around| explain::collect_events(at, (id, number, Some(key)), around));
             let events = told.map(|(_, events)| events).unwrap_or_default();
             Some((schedule, state, views::timestamp(page.opened_at), events))

@@ -1,6 +1,5 @@
 //! Relays: add, list, test, remove.
 
-use std::ops::Bound;
 use std::time::Instant;
 
 use prost_types::Timestamp;
@@ -18,18 +17,18 @@ use reveille_proto::admin::v1::{
 use super::probe;
 use super::probe::ProbeResult;
 use super::schedule::create;
-use crate::server::admin::lookup::absent_relay;
+use crate::server::admin::lookup::near;
 use crate::server::admin::paging::Paging;
 use crate::server::admin::validate::Fields;
-use crate::server::admin::{Admin, ApiError, ApiResult, Call, validate, views};
+use crate::server::admin::{Admin, ApiError, ApiResult, Call, error_texts, validate, views};
 
 impl Admin {
     async fn find_relay(&self, name: &str, stale: bool, call: &Call) -> ApiResult<(Relay, Option<Freshness>)> {
-        let query = self.read(stale, call, |ledger| {
-            ledger.relays().get(&name.to_owned()).cloned().ok_or_else(|| absent_relay(ledger, name))
+        let query = self.try_read(stale, call, |ledger| {
+            let names = || near(name, ledger.relays().iter().map(|(name, _)| name.clone()));
+            ledger.relays().get(&name.to_owned()).cloned().ok_or_else(|| error_texts::no_relay(name).near(&names()))
         });
-        let (relay, freshness) = query.await?;
-        Ok((relay?, freshness))
+        query.await
     }
 
     /// Checks that this node has the credentials, so that an error comes now and not at the first login. Other nodes
@@ -58,11 +57,11 @@ fn is_used(ledger: &Ledger, pool: &str) -> bool {
 
 serve! {
     RelayService {
-        add_relay(AddRelayRequest) -> AddRelayResponse;
-        list_relays(ListRelaysRequest) -> ListRelaysResponse;
-        get_relay(GetRelayRequest) -> GetRelayResponse;
-        test_relay(TestRelayRequest) -> TestRelayResponse;
-        remove_relay(RemoveRelayRequest) -> RemoveRelayResponse;
+        cluster add_relay(AddRelayRequest) -> AddRelayResponse;
+        cluster list_relays(ListRelaysRequest) -> ListRelaysResponse;
+        cluster get_relay(GetRelayRequest) -> GetRelayResponse;
+        cluster test_relay(TestRelayRequest) -> TestRelayResponse;
+        cluster remove_relay(RemoveRelayRequest) -> RemoveRelayResponse;
     }
 }
 
@@ -82,9 +81,8 @@ impl Admin {
 
     async fn list_relays(&self, request: ListRelaysRequest, call: &Call) -> ApiResult<ListRelaysResponse> {
         let paging: Paging<String> = Paging::new("relays", request.page_size, &request.page_token)?;
-        let from = paging.after.clone().map_or(Bound::Unbounded, Bound::Excluded);
         let query = self.read(request.stale, call, |ledger| {
-            let listed = ledger.relays().range((from, Bound::Unbounded)).map(|(_, relay)| relay);
+            let listed = ledger.relays().range(paging.rest()).map(|(_, relay)| relay);
             listed.take(paging.size + 1).cloned().collect::<Vec<_>>()
         });
         let (mut listed, freshness) = query.await?;
@@ -136,10 +134,8 @@ impl Admin {
         let RemoveRelayRequest { name } = request;
         let pool = self.find_relay(&name, false, call).await?.0.pool;
         let reply = self.write(Command::RelayRemove(name), "", call).await?;
-        let warnings = self
-            .context
-            .replica
-            .read(|ledger| if is_used(ledger, &pool) { create::warnings(ledger, &pool) } else { Vec::new() });
+        let query = |ledger: &Ledger| is_used(ledger, &pool).then(|| create::warnings(ledger, &pool));
+        let warnings = self.context.replica.read(query).unwrap_or_default();
         Ok(RemoveRelayResponse { index: reply.index, warnings })
     }
 }

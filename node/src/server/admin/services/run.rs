@@ -15,22 +15,23 @@ use reveille_proto::admin::v1::{
 };
 
 use super::watch::Watched;
+use crate::server::admin::enums::OnWire;
 use crate::server::admin::label_selector::Selector;
 use crate::server::admin::lookup::RunRecipient;
 use crate::server::admin::paging::Paging;
 use crate::server::admin::validate::Fields;
-use crate::server::admin::{Admin, ApiError, ApiResult, Call, error_texts, explain, validate, views};
+use crate::server::admin::{Admin, ApiError, ApiResult, Call, error_texts, explain, validate};
 
 serve! {
     RunService {
         [type WatchRunStream = Watched<WatchRunResponse>]
-        list_runs(ListRunsRequest) -> ListRunsResponse;
-        get_run(GetRunRequest) -> GetRunResponse;
-        watch_run(WatchRunRequest) -> Watched<WatchRunResponse>;
-        pause_run(PauseRunRequest) -> PauseRunResponse;
-        resume_run(ResumeRunRequest) -> ResumeRunResponse;
-        cancel_run(CancelRunRequest) -> CancelRunResponse;
-        explain(ExplainRequest) -> ExplainResponse;
+        tenant list_runs(ListRunsRequest) -> ListRunsResponse;
+        tenant get_run(GetRunRequest) -> GetRunResponse;
+        tenant watch_run(WatchRunRequest) -> Watched<WatchRunResponse>;
+        tenant pause_run(PauseRunRequest) -> PauseRunResponse;
+        tenant resume_run(ResumeRunRequest) -> ResumeRunResponse;
+        tenant cancel_run(CancelRunRequest) -> CancelRunResponse;
+        tenant explain(ExplainRequest) -> ExplainResponse;
     }
 }
 
@@ -62,9 +63,7 @@ impl Admin {
     }
 
     async fn pause_run(&self, request: PauseRunRequest, call: &Call) -> ApiResult<PauseRunResponse> {
-        let mut fields = Fields::default();
-        let reason = fields.reason("reason", &request.reason);
-        let reason = fields.done(Some(reason))?;
+        let reason = validate::reason(&request.reason)?;
         let run = self.find_run_to_change(&request.tenant, &request.run, call).await?;
         let reply = self.write(Command::RunPause(RunPause { run, reason }), "", call).await?;
         let barrier = self.barrier(reply.index, BarrierSubject::Run(run), call).await?;
@@ -92,16 +91,13 @@ impl Admin {
         let picked = self.pick_one(place, &request.recipient, request.stale, call).await?;
         let RunRecipient { run, number, address: recipient, freshness } = picked;
         let relays = self.context.relays().map(|relays| relays.status()).unwrap_or_default();
-        let around = explain::WaitContext {
-            node: self.context.introduction.name.clone(),
-            relays,
-            lacking: self.context.parts.lacking().into_iter().collect(),
-        };
+        let (node, lacking) = (self.context.introduction.name.clone(), self.lacking());
+        let around = explain::WaitContext { node, relays, lacking };
         let key = Address::parse(&recipient).ok().map(|address| address.key());
         let subject = (run, number, key.as_deref());
         let explanation = self.read_run(run, |at| explain::collect_events(at, subject, &around)).await?;
         let (state, events) = explanation.ok_or_else(|| error_texts::no_recipient(&request.recipient, run))?;
-        let state = views::recipient_state(state).into();
+        let state = state.wire().into();
         Ok(ExplainResponse { run: run.to_string(), recipient, number, state, events, freshness })
     }
 }

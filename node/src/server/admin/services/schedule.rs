@@ -10,15 +10,16 @@ mod send_test;
 mod trigger;
 mod update;
 
-use std::ops::Bound;
 use std::sync::Arc;
 
+use reveille_cluster::ops::zones::Zones;
 use reveille_ledger::calendar::Pattern;
 use reveille_ledger::command::{Command, SchedulePause, ScheduleResume};
 use reveille_ledger::content::{Content, Recipients};
+use reveille_ledger::decide::timing::Zone;
 use reveille_ledger::ids::{ScheduleId, Time};
 use reveille_ledger::limits::LedgerLimits;
-use reveille_ledger::{Activity, Ledger, Schedule};
+use reveille_ledger::{Activity, Ledger, Schedule, ScheduleTiming};
 use reveille_proto::admin::v1::schedule_service_server::ScheduleService;
 use reveille_proto::admin::v1::{
     self, BackfillScheduleRequest, BackfillScheduleResponse, BatchCreateSchedulesRequest, BatchCreateSchedulesResponse,
@@ -30,10 +31,10 @@ use reveille_proto::admin::v1::{
 };
 
 use crate::server::admin::label_selector::Selector;
-use crate::server::admin::lookup::absent_schedule;
+use crate::server::admin::lookup::schedule_named;
 use crate::server::admin::paging::{EXAMINED_MAX, Paging};
-use crate::server::admin::validate::{Fields, tenant};
-use crate::server::admin::{Admin, ApiError, ApiResult, Call, error_texts, views};
+use crate::server::admin::validate::tenant;
+use crate::server::admin::{Admin, ApiError, ApiResult, Call, error_texts, validate, views};
 use dry_run::{DryRun, simulate};
 use history::HistoryPage;
 use notes::ScheduleNotes;
@@ -61,13 +62,11 @@ impl Admin {
         call: &Call,
     ) -> ApiResult<Found> {
         let tenant = tenant(tenant_name)?;
-        let query = self.read(stale, call, |ledger| {
-            let found = ledger.schedule_named(&tenant, name);
-            let (id, schedule) = found.ok_or_else(|| absent_schedule(ledger, &tenant, name))?;
-            Ok::<_, ApiError>((id, schedule.clone(), ScheduleNotes::of(ledger, id), ledger.head().now))
+        let query = self.try_read(stale, call, |ledger| {
+            let (id, schedule) = schedule_named(ledger, &tenant, name)?;
+            Ok((id, schedule.clone(), ScheduleNotes::of(ledger, id), ledger.head().now))
         });
-        let (found, freshness) = query.await?;
-        let (id, schedule, beside, now) = found?;
+        let ((id, schedule, beside, now), freshness) = query.await?;
         Ok(Found { id, beside, schedule, now: self.now(now), freshness })
     }
 
@@ -103,7 +102,7 @@ impl Admin {
     /// Runs a calendar computation or a validation on a blocking thread, so that no task waits behind it.
     pub(crate) async fn calendar<T: Send + 'static>(
         &self,
-        walk: impl FnOnce(&reveille_cluster::ops::zones::Zones) -> T + Send + 'static,
+        walk: impl FnOnce(&Zones) -> T + Send + 'static,
     ) -> ApiResult<T> {
         let context = Arc::clone(&self.context);
         let walked = tokio::task::spawn_blocking(move || walk(&context.zones)).await;
@@ -125,8 +124,7 @@ struct Filter {
 /// Returns schedules in the order of their creation. Also returns the last one that was read if there are more.
 fn list(ledger: &Ledger, filter: &Filter, paging: &Paging<ScheduleId>) -> (Vec<Listed>, Option<ScheduleId>) {
     let (mut listed, mut last) = (Vec::new(), None);
-    let from = paging.after.map_or(Bound::Unbounded, Bound::Excluded);
-    for (examined, (id, schedule)) in ledger.schedules().range((from, Bound::Unbounded)).enumerate() {
+    for (examined, (id, schedule)) in ledger.schedules().range(paging.rest()).enumerate() {
         if listed.len() >= paging.size || examined >= EXAMINED_MAX {
             return (listed, last);
         }
@@ -146,18 +144,18 @@ fn list(ledger: &Ledger, filter: &Filter, paging: &Paging<ScheduleId>) -> (Vec<L
 
 serve! {
     ScheduleService {
-        create_schedule(CreateScheduleRequest) -> CreateScheduleResponse = create::create;
-        batch_create_schedules(BatchCreateSchedulesRequest) -> BatchCreateSchedulesResponse = batch_create::batch_create;
-        list_schedules(ListSchedulesRequest) -> ListSchedulesResponse;
-        get_schedule(GetScheduleRequest) -> GetScheduleResponse;
-        update_schedule(UpdateScheduleRequest) -> UpdateScheduleResponse = update::update;
-        pause_schedule(PauseScheduleRequest) -> PauseScheduleResponse;
-        resume_schedule(ResumeScheduleRequest) -> ResumeScheduleResponse;
-        trigger_schedule(TriggerScheduleRequest) -> TriggerScheduleResponse = trigger::trigger;
-        backfill_schedule(BackfillScheduleRequest) -> BackfillScheduleResponse = backfill::backfill;
-        send_test(SendTestRequest) -> SendTestResponse = send_test::send_test;
-        delete_schedule(DeleteScheduleRequest) -> DeleteScheduleResponse;
-        list_schedule_history(ListScheduleHistoryRequest) -> ListScheduleHistoryResponse;
+        schedule create_schedule(CreateScheduleRequest) -> CreateScheduleResponse = create::create;
+        own batch_create_schedules(BatchCreateSchedulesRequest) -> BatchCreateSchedulesResponse = batch_create::batch_create;
+        tenant list_schedules(ListSchedulesRequest) -> ListSchedulesResponse;
+        own get_schedule(GetScheduleRequest) -> GetScheduleResponse;
+        schedule update_schedule(UpdateScheduleRequest) -> UpdateScheduleResponse = update::update;
+        tenant pause_schedule(PauseScheduleRequest) -> PauseScheduleResponse;
+        tenant resume_schedule(ResumeScheduleRequest) -> ResumeScheduleResponse;
+        tenant trigger_schedule(TriggerScheduleRequest) -> TriggerScheduleResponse = trigger::trigger;
+        tenant backfill_schedule(BackfillScheduleRequest) -> BackfillScheduleResponse = backfill::backfill;
+        schedule send_test(SendTestRequest) -> SendTestResponse = send_test::send_test;
+        tenant delete_schedule(DeleteScheduleRequest) -> DeleteScheduleResponse;
+        tenant list_schedule_history(ListScheduleHistoryRequest) -> ListScheduleHistoryResponse;
     }
 }
 
@@ -191,9 +189,7 @@ impl Admin {
     }
 
     async fn pause_schedule(&self, request: PauseScheduleRequest, call: &Call) -> ApiResult<PauseScheduleResponse> {
-        let mut fields = Fields::default();
-        let reason = fields.reason("reason", &request.reason);
-        let reason = fields.done(Some(reason))?;
+        let reason = validate::reason(&request.reason)?;
         let found = self.find_schedule((&request.tenant, &request.name), false, call).await?;
         let as_campaign = |fault: ApiError| fault.next(format!("reveille campaign pause {}", request.name));
         self.not_of_a_campaign(found.id).map_err(as_campaign)?;
@@ -252,14 +248,12 @@ impl Admin {
     ) -> ApiResult<ListScheduleHistoryResponse> {
         let tenant = tenant(&request.tenant)?;
         let paging: Paging<history::HistoryCursor> = Paging::new("history", request.page_size, &request.page_token)?;
-        let query = self.read(request.stale, call, |ledger| {
-            let found = ledger.schedule_named(&tenant, &request.name);
-            let (id, schedule) = found.ok_or_else(|| absent_schedule(ledger, &tenant, &request.name))?;
+        let query = self.try_read(request.stale, call, |ledger| {
+            let (id, schedule) = schedule_named(ledger, &tenant, &request.name)?;
             let waiting = views::waiting(ledger, id, schedule).filter(|_| paging.after.is_none());
-            Ok::<_, ApiError>((waiting, HistoryPage::read(ledger, id, schedule, &paging)))
+            Ok((waiting, HistoryPage::read(ledger, id, schedule, &paging)))
         });
-        let (found, freshness) = query.await?;
-        let (waiting, page) = found?;
+        let ((waiting, page), freshness) = query.await?;
         let (entries, last) = page.complete(self, waiting).await?;
         let next_page_token = paging.token(last.as_ref());
         Ok(ListScheduleHistoryResponse { entries, next_page_token, freshness })
@@ -267,16 +261,20 @@ impl Admin {
 }
 
 /// Returns which of the instants within a pause open, and the whole dry run of the resume.
-fn resumed(found: &Found, zones: &reveille_cluster::ops::zones::Zones) -> ApiResult<(Vec<v1::Instant>, DryRun)> {
-    let zone =
-        zones.get(&found.schedule.timing.zone).map_err(|unknown| error_texts::not_possible(unknown.to_string()))?;
-    let pattern =
-        Pattern::compile(&found.schedule.timing.when).map_err(|error| error_texts::not_possible(error.to_string()))?;
+fn resumed(found: &Found, zones: &Zones) -> ApiResult<(Vec<v1::Instant>, DryRun)> {
+    let (pattern, zone) = calendar_of(&found.schedule.timing, zones)?;
     let simulated = simulate(&found.schedule, &pattern, &zone, found.now);
     let named = simulated.opens.iter().take(INSTANTS_SHOWN);
     let opens =
         named.map(|due| views::instant_of(&pattern, &zone.rules, &found.schedule.settings.policies, *due)).collect();
     Ok((opens, simulated))
+}
+
+/// Returns the compiled pattern and the zone of a timing.
+fn calendar_of(timing: &ScheduleTiming, zones: &Zones) -> ApiResult<(Pattern, Zone)> {
+    let zone = zones.get(&timing.zone).map_err(|unknown| error_texts::not_possible(unknown.to_string()))?;
+    let pattern = Pattern::compile(&timing.when).map_err(|error| error_texts::not_possible(error.to_string()))?;
+    Ok((pattern, zone))
 }
 
 fn open_runs(ledger: &Ledger, schedule: ScheduleId) -> Vec<String> {

@@ -1,14 +1,11 @@
 //! Templates: put, show, list, delete, and preview.
 
-use std::ops::Bound;
-
 use reveille_cluster::compose::{Compiled, ContentError, Preview, check_proposed};
 use reveille_ledger::Ledger;
 use reveille_ledger::address::Address;
 use reveille_ledger::command::{Command, TemplateDelete, TemplatePut};
 use reveille_ledger::content::{Content, Recipient};
 use reveille_ledger::ids::RunId;
-use reveille_ledger::refusal::CommandRefusal;
 use reveille_ledger::reply::CommandOutcome;
 use reveille_proto::admin::v1::template_service_server::TemplateService;
 use reveille_proto::admin::v1::{
@@ -16,7 +13,7 @@ use reveille_proto::admin::v1::{
     ListTemplatesResponse, PreviewTemplateRequest, PreviewTemplateResponse, PutTemplateRequest, PutTemplateResponse,
 };
 
-use crate::server::admin::lookup::absent_template;
+use crate::server::admin::lookup::template_named;
 use crate::server::admin::paging::Paging;
 use crate::server::admin::validate::{self, Fields, NAME_MAX};
 use crate::server::admin::{Admin, ApiError, ApiResult, Call, error_texts, views};
@@ -28,11 +25,11 @@ const RUN: RunId = RunId { index: 0, place: 0 };
 
 serve! {
     TemplateService {
-        put_template(PutTemplateRequest) -> PutTemplateResponse;
-        get_template(GetTemplateRequest) -> GetTemplateResponse;
-        list_templates(ListTemplatesRequest) -> ListTemplatesResponse;
-        delete_template(DeleteTemplateRequest) -> DeleteTemplateResponse;
-        preview_template(PreviewTemplateRequest) -> PreviewTemplateResponse;
+        tenant put_template(PutTemplateRequest) -> PutTemplateResponse;
+        tenant get_template(GetTemplateRequest) -> GetTemplateResponse;
+        tenant list_templates(ListTemplatesRequest) -> ListTemplatesResponse;
+        tenant delete_template(DeleteTemplateRequest) -> DeleteTemplateResponse;
+        tenant preview_template(PreviewTemplateRequest) -> PreviewTemplateResponse;
     }
 }
 
@@ -48,8 +45,7 @@ fn unfit(error: ContentError) -> ApiError {
 
 /// Returns the template as the API shows it.
 fn shown(ledger: &Ledger, tenant: &str, name: &str) -> ApiResult<v1::Template> {
-    let known = ledger.templates().get(&(tenant.to_owned(), name.to_owned()));
-    known.map(|known| views::template(tenant, name, known)).ok_or_else(|| absent_template(ledger, tenant, name))
+    Ok(views::template(tenant, name, template_named(ledger, tenant, name)?))
 }
 
 impl Admin {
@@ -83,15 +79,8 @@ impl Admin {
         if !validate_only {
             self.store_files(files, [&content]).await?;
         }
-        let put = Command::TemplatePut(Box::new(TemplatePut {
-            tenant: tenant.clone(),
-            name: name.clone(),
-            content,
-            expected,
-        }));
-        let worded = |refusal: &CommandRefusal| error_texts::refused(refusal);
-        let written = self.try_write_unless(validate_only, put, "", call).await;
-        let reply = written.map_err(|error| error.worded(worded))?;
+        let put = TemplatePut { tenant: tenant.clone(), name: name.clone(), content, expected };
+        let reply = self.write_unless(validate_only, Command::TemplatePut(Box::new(put)), "", call).await?;
         let template = self.context.replica.read(|ledger| shown(ledger, &tenant, &name));
         let Some(reply) = reply else {
             return Ok(PutTemplateResponse { template: template.ok(), version: 0, created: false });
@@ -105,23 +94,17 @@ impl Admin {
     async fn get_template(&self, request: GetTemplateRequest, call: &Call) -> ApiResult<GetTemplateResponse> {
         let GetTemplateRequest { tenant, name, version, stale } = request;
         let tenant = validate::tenant(&tenant)?;
-        let (template, freshness) = self.read(stale, call, |ledger| shown(ledger, &tenant, &name)).await?;
-        let template = template?;
+        let (template, freshness) = self.try_read(stale, call, |ledger| shown(ledger, &tenant, &name)).await?;
         let (version, content) = self.template_content(&tenant, &name, version)?;
         Ok(GetTemplateResponse { template: Some(template), content: Some(views::mail(&content)), version, freshness })
     }
 
     async fn list_templates(&self, request: ListTemplatesRequest, call: &Call) -> ApiResult<ListTemplatesResponse> {
         let tenant = validate::tenant(&request.tenant)?;
-        let paging: Paging<String> = Paging::new("templates", request.page_size, &request.page_token)?;
-        let first = match &paging.after {
-            Some(after) => Bound::Excluded((tenant.clone(), after.clone())),
-            None => Bound::Included((tenant.clone(), String::new())),
-        };
+        let paging = Paging::new("templates", request.page_size, &request.page_token)?;
         let query = self.read(request.stale, call, |ledger| {
-            let from = ledger.templates().range((first, Bound::Unbounded));
-            let mine = from.take_while(|((of, _), _)| *of == tenant).take(paging.size + 1);
-            mine.map(|((tenant, name), known)| views::template(tenant, name, known)).collect::<Vec<_>>()
+            let mine = paging.of_tenant(ledger.templates(), &tenant).take(paging.size + 1);
+            mine.map(|(name, known)| views::template(&tenant, name, known)).collect::<Vec<_>>()
         });
         let (mut templates, freshness) = query.await?;
         let next_page_token = paging.cut(&mut templates, |one| &one.name);

@@ -27,10 +27,10 @@ fn shown(ledger: &Ledger, name: String) -> Tenant {
 
 serve! {
     TenantService {
-        set_tenant(SetTenantRequest) -> SetTenantResponse;
-        list_tenants(ListTenantsRequest) -> ListTenantsResponse;
-        get_tenant(GetTenantRequest) -> GetTenantResponse;
-        remove_tenant(RemoveTenantRequest) -> RemoveTenantResponse;
+        cluster set_tenant(SetTenantRequest) -> SetTenantResponse;
+        cluster list_tenants(ListTenantsRequest) -> ListTenantsResponse;
+        own get_tenant(GetTenantRequest) -> GetTenantResponse;
+        cluster remove_tenant(RemoveTenantRequest) -> RemoveTenantResponse;
     }
 }
 
@@ -59,18 +59,13 @@ impl Admin {
 
     async fn get_tenant(&self, request: GetTenantRequest, call: &Call) -> ApiResult<GetTenantResponse> {
         let name = validate::tenant(&request.name)?;
-        let query = self.read(request.stale, call, |ledger| {
-            match ledger.tenant_names_from(name.clone()).next().filter(|known| *known == name) {
-                Some(known) => Ok(shown(ledger, known)),
-                None => {
-                    let names = ledger.tenant_names_from(String::new());
-                    Err(error_texts::no_tenant(&name).near(&near(&name, names.map(|name| name.to_owned()))))
-                }
-            }
+        let query = self.try_read(request.stale, call, |ledger| {
+            let known = ledger.tenant_names_from(name.clone()).next().filter(|known| *known == name);
+            let names = || near(&name, ledger.tenant_names_from(String::new()));
+            known.map(|known| shown(ledger, known)).ok_or_else(|| error_texts::no_tenant(&name).near(&names()))
         });
         let (tenant, freshness) = query.await?;
-        let tenant = Some(tenant?);
-        Ok(GetTenantResponse { tenant, freshness })
+        Ok(GetTenantResponse { tenant: Some(tenant), freshness })
     }
 
     async fn remove_tenant(&self, request: RemoveTenantRequest, call: &Call) -> ApiResult<RemoveTenantResponse> {

@@ -1,7 +1,5 @@
 //! Tokens of the API: create, show, list, revoke.
 
-use std::ops::Bound;
-
 use reveille_ledger::command::{Actor, Command};
 use reveille_ledger::ids::{Time, TokenId};
 use reveille_ledger::token::{AdminToken, Rights, TenantScope, TokenCreate, TokenGrant};
@@ -21,11 +19,11 @@ const RESET_NAME: &str = "reset";
 
 serve! {
     TokenService {
-        create_token(CreateTokenRequest) -> CreateTokenResponse;
-        get_own_token(GetOwnTokenRequest) -> GetOwnTokenResponse;
-        list_tokens(ListTokensRequest) -> ListTokensResponse;
-        revoke_token(RevokeTokenRequest) -> RevokeTokenResponse;
-        reset_tokens(ResetTokensRequest) -> ResetTokensResponse;
+        cluster create_token(CreateTokenRequest) -> CreateTokenResponse;
+        cluster get_own_token(GetOwnTokenRequest) -> GetOwnTokenResponse;
+        cluster list_tokens(ListTokensRequest) -> ListTokensResponse;
+        cluster revoke_token(RevokeTokenRequest) -> RevokeTokenResponse;
+        cluster reset_tokens(ResetTokensRequest) -> ResetTokensResponse;
     }
 }
 
@@ -90,9 +88,8 @@ impl Admin {
 
     async fn list_tokens(&self, request: ListTokensRequest, call: &Call) -> ApiResult<ListTokensResponse> {
         let paging: Paging<TokenId> = Paging::new("tokens", request.page_size, &request.page_token)?;
-        let first = paging.after.map_or(Bound::Unbounded, Bound::Excluded);
         let query = self.read(request.stale, call, |ledger| {
-            let rows = ledger.tokens().range((first, Bound::Unbounded)).take(paging.size + 1);
+            let rows = ledger.tokens().range(paging.rest()).take(paging.size + 1);
             rows.map(|(id, token)| (*id, shown(*id, token, ledger.head().now))).collect::<Vec<_>>()
         });
         let (mut rows, freshness) = query.await?;

@@ -123,7 +123,7 @@ impl Admin {
         // old parts without a seal are removed.
         let is_new = self.free(&order, call).await? != Some(seal.blob().hash);
         let (words, heard) = mpsc::channel(WAITING_MAX);
-        let (admin, call) = (self.share(), call.clone());
+        let (admin, call) = (self.clone(), call.clone());
         tokio::spawn(async move {
             let count = seal.parts.len() as u32;
             let check = async {

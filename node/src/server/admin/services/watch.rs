@@ -52,7 +52,7 @@ impl Admin {
     {
         let permit = self.stream_permit()?;
         let (sender, receiver) = mpsc::channel(WAITING_MAX);
-        let (following, gone, stop) = (follow(self.share(), sender.clone()), sender, self.stop.clone());
+        let (following, gone, stop) = (follow(self.clone(), sender.clone()), sender, self.stop.clone());
         tokio::spawn(async move {
             let _permit = permit;
             tokio::select! {

@@ -31,7 +31,7 @@ use tonic::{Code, Request, Status};
 use super::node::{Node, STEP_TIMEOUT, creation, node, reason, yearly};
 use crate::cli::bytes_codec::BytesCodec;
 use crate::server::admin::access::tests::{Method, field, methods};
-use crate::server::admin::access::{ACCESS, ROLES, Reach};
+use crate::server::admin::access::{METHODS, ROLES, Reach};
 use crate::server::admin::{Admin, serve, serve_local, socket_path};
 use crate::token_text::TokenText;
 
@@ -131,7 +131,7 @@ async fn each_role_may_call_what_the_table_says() {
         for tenants in [only("acme"), TenantScope::All] {
             let token = token(&node, *rights, tenants.clone()).await;
             for method in methods() {
-                let row = ACCESS.iter().find(|row| row.path == method.path).expect("a row");
+                let row = METHODS.iter().find(|row| row.path == method.path).expect("a row");
                 for tenant in ["acme", CANARY, ""] {
                     let named = if tenant.is_empty() { "default" } else { tenant };
                     let reaches = match row.reach {
@@ -162,7 +162,7 @@ async fn each_role_may_call_what_the_table_says() {
 async fn call_without_valid_token_learns_nothing() {
     let node = node("").await;
     let channel = locked(&node).await;
-    let none_yet = call(&channel, ACCESS[9].path, Vec::new(), None).await.expect_err("no tokens are known");
+    let none_yet = call(&channel, METHODS[9].path, Vec::new(), None).await.expect_err("no tokens are known");
     assert_eq!(none_yet.code(), Code::Unavailable, "{none_yet:?}");
     let known = token(&node, role("admin"), TenantScope::All).await;
     let unknown = TokenText::generate();
@@ -385,7 +385,7 @@ async fn token_of_a_tenant_sees_nothing_of_another_one() {
     let absent = format!("{}-report", "xebra");
     for method in methods() {
         let message = method.message.as_str();
-        let row = ACCESS.iter().find(|row| row.path == method.path).expect("a row");
+        let row = METHODS.iter().find(|row| row.path == method.path).expect("a row");
         let mut answers = Vec::new();
         for (name, run) in [(foreign.as_str(), foreign_run.as_str()), (absent.as_str(), &absent_run)] {
             let mut bytes = naming(&method, "acme");
@@ -429,7 +429,7 @@ async fn addresses_need_the_role_pii() {
     for (token, sees) in [(&viewer, false), (&pii, true)] {
         for method in methods() {
             let message = method.message.as_str();
-            let row = ACCESS.iter().find(|row| row.path == method.path).expect("a row");
+            let row = METHODS.iter().find(|row| row.path == method.path).expect("a row");
             let mut bytes = naming(&method, CANARY);
             for (place, text) in [("run", run.as_str()), ("name", &name), ("recipient", "#0")] {
                 let is_tenant = message == "GetTenantRequest" && place == "name";

@@ -25,6 +25,7 @@ mod when;
 use std::fmt::Display;
 
 use prost_types::{Duration, Timestamp};
+use reveille_ledger::address::Address;
 use reveille_ledger::ids::Time;
 use reveille_ledger::policy::HOUR_MS;
 use reveille_proto::admin::v1::ErrorReason;
@@ -129,15 +130,8 @@ impl Fields {
 
     /// Checks an instant, and returns it in whole milliseconds.
     pub fn instant(&mut self, field: &str, timestamp: Timestamp) -> Option<Time> {
-        let (seconds, nanos) = (timestamp.seconds, timestamp.nanos);
-        let whole = (0..1_000_000_000).contains(&nanos).then(|| jiff::Timestamp::new(seconds, nanos).ok()).flatten();
-        match whole {
-            Some(timestamp) => Some(timestamp.into()),
-            None => {
-                self.refuse(field, "is not an instant between the years -9999 and 9999");
-                None
-            }
-        }
+        let read = instant(timestamp).ok_or("is not an instant between the years -9999 and 9999");
+        self.take(field, read)
     }
 
     /// Checks a duration, and returns it in milliseconds. An absent or zero duration means the default.
@@ -180,6 +174,24 @@ pub fn in_words(ms: i64) -> String {
         ms if ms % 1_000 == 0 => format!("{} s", ms / 1_000),
         ms => format!("{ms} ms"),
     }
+}
+
+/// Checks the field `reason`.
+pub fn reason(text: &str) -> ApiResult<String> {
+    let mut fields = Fields::default();
+    let reason = fields.reason("reason", text);
+    fields.done(Some(reason))
+}
+
+/// Parses an address, and returns its key.
+pub fn address_key(field: &str, text: &str) -> ApiResult<String> {
+    Address::parse(text).map(|address| address.key()).map_err(|error| ApiError::of_field(field, error.to_string()))
+}
+
+/// Returns an instant in whole milliseconds. `None`: it is not one between the years -9999 and 9999.
+pub fn instant(Timestamp { seconds, nanos }: Timestamp) -> Option<Time> {
+    let whole = (0..1_000_000_000).contains(&nanos).then(|| jiff::Timestamp::new(seconds, nanos).ok());
+    whole.flatten().map(Time::from)
 }
 
 /// Checks the tenant's name. An empty name means the default tenant.

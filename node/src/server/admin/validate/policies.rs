@@ -1,11 +1,12 @@
 //! Validates policies: checks bounds and fills in defaults.
 
 use prost_types::Duration;
-use reveille_ledger::calendar::{self, DstGap, DstOverlap, When};
-use reveille_ledger::policy::{CatchUp, DAY_MS, FINISH_MS_MAX, HOUR_MS, InDoubt, MINUTE_MS, Overlap, Policies};
+use reveille_ledger::calendar::{DstPolicies, When};
+use reveille_ledger::policy::{DAY_MS, FINISH_MS_MAX, HOUR_MS, MINUTE_MS, Policies};
 use reveille_proto::admin::v1;
 
 use super::{DurationBounds, Fields, in_words, milliseconds};
+use crate::server::admin::enums::OfWire;
 
 const START_WITHIN: DurationBounds =
     DurationBounds { least_ms: MINUTE_MS, most_ms: 30 * DAY_MS, default_ms: 12 * HOUR_MS };
@@ -53,32 +54,6 @@ fn min_gap(
 /// `is_sealed`.
 pub fn policies(fields: &mut Fields, asked: v1::Policies, when: Option<&When>, is_sealed: bool) -> Policies {
     let default = Policies::default();
-    let gap = v1::DstGap::try_from(asked.dst_gap).map(|gap| match gap {
-        v1::DstGap::Unspecified | v1::DstGap::After => DstGap::After,
-        v1::DstGap::Shift => DstGap::Shift,
-        v1::DstGap::Skip => DstGap::Skip,
-    });
-    let overlap = v1::DstOverlap::try_from(asked.dst_overlap).map(|overlap| match overlap {
-        v1::DstOverlap::Unspecified | v1::DstOverlap::First => DstOverlap::First,
-        v1::DstOverlap::Second => DstOverlap::Second,
-        v1::DstOverlap::Both => DstOverlap::Both,
-    });
-    let catch_up = v1::CatchUp::try_from(asked.catch_up).map(|catch_up| match catch_up {
-        v1::CatchUp::Unspecified | v1::CatchUp::One => CatchUp::One,
-        v1::CatchUp::All => CatchUp::All,
-        v1::CatchUp::None => CatchUp::None,
-    });
-    let in_doubt = v1::InDoubt::try_from(asked.in_doubt).map(|in_doubt| match in_doubt {
-        v1::InDoubt::Unspecified | v1::InDoubt::Hold => InDoubt::Hold,
-        v1::InDoubt::Resend => InDoubt::Resend,
-        v1::InDoubt::AssumeSent => InDoubt::AssumeSent,
-    });
-    let beside = v1::Overlap::try_from(asked.overlap).map(|overlap| match overlap {
-        v1::Overlap::Unspecified | v1::Overlap::BufferOne => Overlap::BufferOne,
-        v1::Overlap::Skip => Overlap::Skip,
-        v1::Overlap::Allow => Overlap::Allow,
-        v1::Overlap::CancelOther => Overlap::CancelOther,
-    });
     let max_attempts = match asked.max_attempts {
         0 => Some(default.max_attempts),
         attempts => u8::try_from(attempts).ok().filter(|_| attempts <= ATTEMPTS_MAX),
@@ -88,25 +63,26 @@ pub fn policies(fields: &mut Fields, asked: v1::Policies, when: Option<&When>, i
     }
     let retention_ms = fields.length("schedule.policies.retention", asked.retention, RETENTION);
     Policies {
-        dst: calendar::DstPolicies {
-            gap: known(fields, "dst_gap", gap.ok()),
-            overlap: known(fields, "dst_overlap", overlap.ok()),
+        dst: DstPolicies {
+            gap: known(fields, "dst_gap", asked.dst_gap),
+            overlap: known(fields, "dst_overlap", asked.dst_overlap),
         },
-        catch_up: known(fields, "catch_up", catch_up.ok()),
+        catch_up: known(fields, "catch_up", asked.catch_up),
         start_within_ms: fields.length("schedule.policies.start_within", asked.start_within, START_WITHIN),
         finish_by_ms: fields.length("schedule.policies.finish_by", asked.finish_by, FINISH_BY),
         retention_ms,
         jitter_ms: fields.length("schedule.policies.jitter", asked.jitter, JITTER),
         min_gap_ms: min_gap(fields, asked.min_gap, when, (is_sealed, retention_ms)),
-        in_doubt: known(fields, "in_doubt", in_doubt.ok()),
-        overlap: known(fields, "overlap", beside.ok()),
+        in_doubt: known(fields, "in_doubt", asked.in_doubt),
+        overlap: known(fields, "overlap", asked.overlap),
         max_attempts: max_attempts.unwrap_or(default.max_attempts),
         ..default
     }
 }
 
 /// Checks that this build knows the value of an enumeration.
-fn known<T: Default>(fields: &mut Fields, knob: &str, value: Option<T>) -> T {
+fn known<T: OfWire>(fields: &mut Fields, knob: &str, number: i32) -> T {
+    let value = T::of_wire(number);
     if value.is_none() {
         let next = "leave it out, or ask a newer node";
         fields.refuse(format!("schedule.policies.{knob}"), format!("is a value that this node does not know; {next}"));

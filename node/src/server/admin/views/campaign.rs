@@ -11,6 +11,7 @@ use super::forecast::{ForecastSubject, deadline_forecast};
 use super::history::why_it_opened;
 use super::schedule::{mail, policies};
 use super::{run_of, timestamp};
+use crate::server::admin::validate::instant;
 
 /// Returns the campaign in its current state.
 pub fn campaign(ledger: &Ledger, named: &CampaignName, known: &Campaign) -> v1::Campaign {
@@ -120,7 +121,6 @@ fn progress(
     let counts = run.counts?;
     let left = u64::from(counts.pending) + u64::from(counts.claimed);
     let asked = [counts.sent, counts.dead, counts.in_doubt, counts.assumed].into_iter().map(u64::from).sum::<u64>();
-    let instant = |at: prost_types::Timestamp| jiff::Timestamp::new(at.seconds, at.nanos).ok().map(Time::from);
     let took_ms = now.since_ms(run.open_time.and_then(instant)?).saturating_sub(paused_ms).max(1);
     let ends_ms = u128::from(left) * u128::from(took_ms.unsigned_abs());
     let ends = now.plus_ms(i64::try_from(ends_ms.checked_div(asked.into())?).ok()?);

@@ -6,7 +6,8 @@ use reveille_ledger::recipients::{LastAnswer, RecipientRow};
 use reveille_ledger::{Claim, DeadLetter, Ledger, RecipientState, Run};
 use reveille_proto::admin::v1;
 
-use super::{node_name, recipient_state, timestamp};
+use super::{node_name, timestamp};
+use crate::server::admin::enums::OnWire;
 
 /// A recipient that is held in doubt.
 pub struct DoubtRow {
@@ -178,7 +179,7 @@ pub fn run_recipient(row: RecipientRow, address: Option<String>) -> v1::RunRecip
     v1::RunRecipient {
         number,
         address: address.unwrap_or_default(),
-        state: recipient_state(state).into(),
+        state: state.wire().into(),
         code: u32::from(answer.code),
         enhanced: answer.enhanced.map(|enhanced| enhanced.to_string()).unwrap_or_default(),
         text,

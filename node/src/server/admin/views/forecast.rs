@@ -6,10 +6,11 @@ use reveille_ledger::Ledger;
 use reveille_ledger::forecast::{Forecast, ForecastLimit, ForecastRequest};
 use reveille_ledger::ids::Time;
 use reveille_ledger::policy::FINISH_MS_MIN;
-use reveille_proto::admin::v1::{self, ForecastBound};
+use reveille_proto::admin::v1;
 
 use super::timestamp;
 use crate::format;
+use crate::server::admin::enums::OnWire;
 
 /// What a campaign sends, and when.
 #[derive(Clone, Copy, Debug)]
@@ -66,20 +67,12 @@ impl DeadlineForecast<'_> {
 
     /// Builds the message.
     pub fn view(&self) -> v1::Forecast {
-        let bound = match self.forecast.bound {
-            ForecastLimit::NoRelay => ForecastBound::NoRelay,
-            ForecastLimit::Nothing => ForecastBound::Nothing,
-            ForecastLimit::Relays => ForecastBound::Relays,
-            ForecastLimit::LateRates => ForecastBound::LateRates,
-            ForecastLimit::Tenant => ForecastBound::Tenant,
-            ForecastLimit::WarmUp => ForecastBound::WarmUp,
-        };
         v1::Forecast {
             needed_per_second: self.needed(),
             budget_per_second: self.budget(),
             end_time: self.forecast.ends.map(timestamp),
             fits: self.fits(),
-            bound: bound.into(),
+            bound: self.forecast.bound.wire().into(),
             first_day_room: self.forecast.first_day_remaining,
         }
     }

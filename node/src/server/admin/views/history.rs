@@ -1,6 +1,6 @@
 //! Describes what happened to the instants of a schedule.
 
-use reveille_ledger::command::{OpeningCause, Unopened, UnopenedReason};
+use reveille_ledger::command::{OpeningCause, UnopenedReason};
 use reveille_ledger::ids::{Nominal, RunId, ScheduleId, Time};
 use reveille_ledger::instant_range::InstantRange;
 use reveille_ledger::policy::{MINUTE_MS, Policies};
@@ -8,6 +8,7 @@ use reveille_ledger::{Ledger, RunState, Schedule};
 use reveille_proto::admin::v1::{HistoryEntry, HistoryOutcome};
 
 use super::run::made_way;
+use crate::server::admin::enums::OnWire;
 use crate::server::admin::validate::in_words;
 
 /// Builds the entry of a range of instants that did not open.
@@ -18,17 +19,15 @@ pub fn explained(
     policies: &Policies,
 ) -> HistoryEntry {
     let (last, count) = (instants.last(nominal).to_string(), instants.count());
-    let (outcome, reason) = (outcome(reason), why(reason, policies));
+    let (outcome, reason) = (reason.outcome().wire(), why(reason, policies));
     let (nominal, run) = (nominal.to_string(), String::new());
     HistoryEntry { nominal, last, outcome: outcome.into(), reason, count, run, index }
 }
 
 /// Builds the entry of an instant that opened. `ledger` has the run or its summary.
 pub fn opened(nominal: &Nominal, run: RunId, ledger: &Ledger) -> HistoryEntry {
-    let state = ledger.run(run).map(|known| &known.state);
-    let state = state.or_else(|| Some(&ledger.summaries().get(&run)?.state));
-    let cancelled = match state {
-        Some(RunState::Cancelled { by: Some(other) }) => made_way(*other),
+    let cancelled = match ledger.summary_of(run).map(|known| known.state) {
+        Some(RunState::Cancelled { by: Some(other) }) => made_way(other),
         _ => String::new(),
     };
     let reason = [why_it_opened(ledger, run), cancelled, inside_gap(ledger, run).unwrap_or_default()];
@@ -40,15 +39,8 @@ pub fn opened(nominal: &Nominal, run: RunId, ledger: &Ledger) -> HistoryEntry {
 
 /// Returns why a run opened and how late, if it is more than that it was due. Only its summary may be left.
 pub fn why_it_opened(ledger: &Ledger, id: RunId) -> String {
-    let kept = ledger.page_of(id).and_then(|(_, page, place)| {
-        let run = page.runs.get(place)?;
-        Some(why_opened(run.cause, run.waited_for, page.opened_at, run.due))
-    });
-    let left = || {
-        let left = ledger.summaries().get(&id)?;
-        Some(why_opened(left.cause, left.waited_for, left.opened_at, left.due))
-    };
-    kept.or_else(left).unwrap_or_default()
+    let known = ledger.summary_of(id);
+    known.map_or_else(String::new, |run| why_opened(run.cause, run.waited_for, run.opened_at, run.due))
 }
 
 fn why_opened(cause: OpeningCause, waited: Option<RunId>, opened_at: Time, due: Time) -> String {
@@ -101,15 +93,6 @@ pub fn waiting(ledger: &Ledger, id: ScheduleId, schedule: &Schedule) -> Option<H
     })
 }
 
-fn outcome(reason: UnopenedReason) -> HistoryOutcome {
-    match reason.outcome() {
-        Unopened::Coalesced => HistoryOutcome::Coalesced,
-        Unopened::Skipped => HistoryOutcome::Skipped,
-        Unopened::Expired => HistoryOutcome::Expired,
-        Unopened::Refused => HistoryOutcome::Refused,
-    }
-}
-
 fn why(reason: UnopenedReason, policies: &Policies) -> String {
     let words = match reason {
         UnopenedReason::Coalesced => "missed; a later instant stands for it",
@@ -154,7 +137,7 @@ mod tests {
             UnopenedReason::OpenedBefore,
             UnopenedReason::Restored,
         ] {
-            let (outcome, words) = (outcome(reason), why(reason, &Policies::default()));
+            let (outcome, words) = (reason.outcome().wire(), why(reason, &Policies::default()));
             let outcome = outcome.as_str_name().trim_start_matches("HISTORY_OUTCOME_").to_lowercase();
             // The limit differs between schedules.
             let words = words.replace("12 h", "…");

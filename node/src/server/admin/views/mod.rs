@@ -23,7 +23,7 @@ pub use campaign::{campaign, campaign_body, finish_by_ms};
 pub use doubt::{DoubtRow, cause, dead_letter, doubt, run_recipient};
 pub use history::{explained, inside_gap, opened, waited_for, waiting};
 pub use relay::{health, relay};
-pub use run::{blocked, made_way, recipient_state, run_of, run_state, state_word};
+pub use run::{blocked, made_way, run_of, run_state, state_word};
 pub use schedule::{body, etag, instant_of, mail, schedule, schedule_state};
 pub use template::template;
 

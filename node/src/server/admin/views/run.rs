@@ -1,44 +1,21 @@
 //! Builds the message of a run.
 
-use reveille_ledger::canary::{CanaryState, CanaryVerdict};
+use reveille_ledger::canary::CanaryState;
 use reveille_ledger::causes::PauseReason;
 use reveille_ledger::command::OpeningCause;
 use reveille_ledger::ids::{Nominal, RunId};
-use reveille_ledger::{Ledger, MissingFile, Page, RecipientCounts, RecipientState, Run, RunFile, RunState, RunSummary};
+use reveille_ledger::{Ledger, MissingFile, RecipientCounts, RecipientState, Run, RunFile, RunState, RunSummary};
 use reveille_proto::admin::v1;
 
 use super::timestamp;
+use crate::server::admin::enums::OnWire;
 
 /// Builds the message of a run, or of its summary if its details are removed. Returns `None` if the ledger has neither.
 pub fn run_of(ledger: &Ledger, id: RunId) -> Option<v1::Run> {
-    let kept = ledger.page_of(id).and_then(|(_, page, place)| Some(run(id, page, page.runs.get(place)?)));
-    kept.or_else(|| Some(summary(id, ledger.summaries().get(&id)?)))
-}
-
-fn run(id: RunId, page: &Page, run: &Run) -> v1::Run {
-    let (state, reason) = run_state(&run.state);
-    v1::Run {
-        run: id.to_string(),
-        tenant: page.tenant.to_string(),
-        schedule: run.name.to_string(),
-        nominal: nominal(run.cause, &run.nominal),
-        cause: cause(run.cause).into(),
-        state: state.into(),
-        reason,
-        audience: run.count,
-        counts: Some(counts(&run.counts)),
-        opened_index: id.index,
-        finished_index: run.finished_index,
-        due_time: Some(timestamp(run.due)),
-        open_time: Some(timestamp(page.opened_at)),
-        finish_by_time: Some(timestamp(run.finish_by)),
-        known_duplicates: run.known_duplicates,
-        resent: run.resent,
-        archived_index: None,
-        waited_for: run.waited_for.map(|former| former.to_string()).unwrap_or_default(),
-        canary: run.canary.map(canary),
-        blocked: blocked(run),
-    }
+    let summary = summary(id, &ledger.summary_of(id)?);
+    let Some(run) = ledger.run(id) else { return Some(summary) };
+    let (canary, blocked) = (run.canary.map(canary), blocked(run));
+    Some(v1::Run { audience: run.count, archived_index: None, canary, blocked, ..summary })
 }
 
 /// Says which audience part a run waits for, and how to provide it (P20). Returns an empty text if none is missing.
@@ -52,15 +29,8 @@ pub fn blocked(run: &Run) -> String {
     })
 }
 
-fn canary(trial: CanaryState) -> v1::RunCanary {
-    let verdict = match trial.verdict {
-        CanaryVerdict::Undecided => v1::CanaryVerdict::Undecided,
-        CanaryVerdict::Passed => v1::CanaryVerdict::Passed,
-        CanaryVerdict::Held => v1::CanaryVerdict::Held,
-        CanaryVerdict::Overruled => v1::CanaryVerdict::Overruled,
-    };
-    let CanaryState { recipients, bad_max, undecided, bad, .. } = trial;
-    v1::RunCanary { recipients, undecided, bad, bad_max, verdict: verdict.into() }
+fn canary(CanaryState { recipients, bad_max, undecided, bad, verdict, .. }: CanaryState) -> v1::RunCanary {
+    v1::RunCanary { recipients, undecided, bad, bad_max, verdict: verdict.wire().into() }
 }
 
 fn summary(id: RunId, summary: &RunSummary) -> v1::Run {
@@ -70,7 +40,7 @@ fn summary(id: RunId, summary: &RunSummary) -> v1::Run {
         tenant: summary.tenant.to_string(),
         schedule: summary.name.to_string(),
         nominal: nominal(summary.cause, &summary.nominal),
-        cause: cause(summary.cause).into(),
+        cause: summary.cause.wire().into(),
         state: state.into(),
         reason,
         audience: u32::try_from(summary.counts.total()).unwrap_or(u32::MAX),
@@ -113,18 +83,6 @@ pub(super) fn counts(counts: &RecipientCounts) -> v1::RunCounts {
     }
 }
 
-/// Converts the cause of a run.
-pub(super) fn cause(cause: OpeningCause) -> v1::RunCause {
-    match cause {
-        OpeningCause::Due => v1::RunCause::Due,
-        OpeningCause::CatchUp => v1::RunCause::CatchUp,
-        OpeningCause::Trigger => v1::RunCause::Trigger,
-        OpeningCause::Backfill => v1::RunCause::Backfill,
-        OpeningCause::Test => v1::RunCause::Test,
-        OpeningCause::Message => v1::RunCause::Message,
-    }
-}
-
 /// Says that another run of the schedule cancelled this one.
 pub fn made_way(run: RunId) -> String {
     format!("overlap: {run} opened, and overlap is cancel_other")
@@ -151,21 +109,6 @@ pub fn run_state(state: &RunState) -> (v1::RunState, String) {
         RunState::Finished => (v1::RunState::Finished, String::new()),
         RunState::Cancelled { by } => (v1::RunState::Cancelled, by.map(made_way).unwrap_or_default()),
         RunState::Expired { paused } => (v1::RunState::Expired, expired(paused.as_ref())),
-    }
-}
-
-/// Converts the state of a recipient.
-pub fn recipient_state(state: RecipientState) -> v1::RecipientState {
-    match state {
-        RecipientState::Pending => v1::RecipientState::Pending,
-        RecipientState::Claimed => v1::RecipientState::Claimed,
-        RecipientState::Sent => v1::RecipientState::Sent,
-        RecipientState::Assumed => v1::RecipientState::Assumed,
-        RecipientState::Dead => v1::RecipientState::Dead,
-        RecipientState::Suppressed => v1::RecipientState::Suppressed,
-        RecipientState::Expired => v1::RecipientState::Expired,
-        RecipientState::Cancelled => v1::RecipientState::Cancelled,
-        RecipientState::InDoubt => v1::RecipientState::InDoubt,
     }
 }
 

@@ -2,17 +2,17 @@
 
 use jiff::tz::TimeZone;
 use reveille_cluster::ops::zones::Zones;
-use reveille_ledger::calendar::{DstGap, DstOverlap};
 use reveille_ledger::calendar::{Firing, Pattern, Remark, Step, When, next_after, steps_after};
 use reveille_ledger::command::NextInstant;
 use reveille_ledger::content::{Attachment, AudienceChoice, Content, Recipient};
 use reveille_ledger::decide::timing::{Calendar, Jitter};
 use reveille_ledger::ids::{ScheduleId, Time};
-use reveille_ledger::policy::{CatchUp, InDoubt, Overlap, Policies};
+use reveille_ledger::policy::Policies;
 use reveille_ledger::{Activity, Schedule};
 use reveille_proto::admin::v1::{self, when};
 
 use super::{duration, timestamp};
+use crate::server::admin::enums::OnWire;
 
 /// Maximum number of calendar steps that are tried to find the next instants. Local times that fall into gaps are steps
 /// too.
@@ -149,42 +149,16 @@ fn pattern(when: &When) -> v1::When {
 }
 
 pub(crate) fn policies(policies: &Policies) -> v1::Policies {
-    let dst_gap = match policies.dst.gap {
-        DstGap::After => v1::DstGap::After,
-        DstGap::Shift => v1::DstGap::Shift,
-        DstGap::Skip => v1::DstGap::Skip,
-    };
-    let dst_overlap = match policies.dst.overlap {
-        DstOverlap::First => v1::DstOverlap::First,
-        DstOverlap::Second => v1::DstOverlap::Second,
-        DstOverlap::Both => v1::DstOverlap::Both,
-    };
-    let catch_up = match policies.catch_up {
-        CatchUp::One => v1::CatchUp::One,
-        CatchUp::All => v1::CatchUp::All,
-        CatchUp::None => v1::CatchUp::None,
-    };
-    let in_doubt = match policies.in_doubt {
-        InDoubt::Hold => v1::InDoubt::Hold,
-        InDoubt::Resend => v1::InDoubt::Resend,
-        InDoubt::AssumeSent => v1::InDoubt::AssumeSent,
-    };
-    let overlap = match policies.overlap {
-        Overlap::BufferOne => v1::Overlap::BufferOne,
-        Overlap::Skip => v1::Overlap::Skip,
-        Overlap::Allow => v1::Overlap::Allow,
-        Overlap::CancelOther => v1::Overlap::CancelOther,
-    };
     v1::Policies {
-        dst_gap: dst_gap.into(),
-        dst_overlap: dst_overlap.into(),
-        catch_up: catch_up.into(),
+        dst_gap: policies.dst.gap.wire().into(),
+        dst_overlap: policies.dst.overlap.wire().into(),
+        catch_up: policies.catch_up.wire().into(),
         start_within: Some(duration(policies.start_within_ms)),
         finish_by: Some(duration(policies.finish_by_ms)),
-        in_doubt: in_doubt.into(),
+        in_doubt: policies.in_doubt.wire().into(),
         max_attempts: u32::from(policies.max_attempts),
         retention: Some(duration(policies.retention_ms)),
-        overlap: overlap.into(),
+        overlap: policies.overlap.wire().into(),
         min_gap: Some(duration(policies.min_gap_ms)),
         jitter: Some(duration(policies.jitter_ms)),
     }

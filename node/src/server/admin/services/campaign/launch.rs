@@ -3,12 +3,12 @@
 use reveille_cluster::compose::Compiled;
 use reveille_ledger::campaign::Campaign;
 use reveille_ledger::command::{CampaignLaunch, CampaignName, Command};
-use reveille_ledger::content::Content;
 use reveille_ledger::ids::Hash;
 use reveille_ledger::refusal::CommandRefusal;
 use reveille_ledger::{Activity, Ledger};
 use reveille_proto::admin::v1::{LaunchCampaignRequest, LaunchCampaignResponse};
 
+use super::content_of;
 use crate::server::admin::services::schedule::create;
 use crate::server::admin::validate::Fields;
 use crate::server::admin::views::forecast::{ForecastSubject, deadline_forecast};
@@ -87,10 +87,9 @@ impl Admin {
     /// Checks that the content fits the audience. Returns the seal that was checked, or `None` if the audience is not
     /// sealed.
     async fn fits(&self, named: &CampaignName, campaign: &Campaign) -> ApiResult<Option<Hash>> {
-        let content = self.context.replica.read(|ledger| ledger.blob(&campaign.content).and_then(Content::from_blob));
+        let content = self.context.replica.read(|ledger| content_of(ledger, named, campaign));
         let Some((sealed, columns)) = self.context.sealed(&named.tenant, &campaign.audience) else { return Ok(None) };
-        let content =
-            content.ok_or_else(|| error_texts::broken(format!("the content of {} is not there", named.name)))?;
+        let content = content?;
         let compiled = self.calendar(move |_| Compiled::new(&content, &columns).map(drop)).await?;
         compiled.map(|()| Some(sealed.seal)).map_err(|error| {
             let message =

@@ -63,7 +63,7 @@ impl MessageBatches {
         let key = message.key.clone();
         let (answer, answered) = oneshot::channel();
         if let Some((number, before)) = admin.messages.add(tenant, message, call, answer) {
-            let admin = admin.share();
+            let admin = admin.clone();
             tokio::spawn(async move {
                 tokio::time::sleep(GATHER).await;
                 if let Some(before) = before {

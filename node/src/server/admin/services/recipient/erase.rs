@@ -15,8 +15,8 @@ use reveille_ledger::storage::block_without;
 use reveille_ledger::{ArchivePartKey, Ledger};
 use reveille_proto::admin::v1::{EraseRecipientRequest, EraseRecipientResponse};
 
+use super::PAGE_WITHIN;
 use super::search::{FoundPerson, PersonCursor, PersonSearch, PersonUse};
-use super::{PAGE_WITHIN, key_of};
 use crate::server::admin::paging::Paging;
 use crate::server::admin::writes::WriteError;
 use crate::server::admin::{Admin, ApiResult, Call, error_texts, validate};
@@ -30,7 +30,8 @@ impl Admin {
         request: EraseRecipientRequest,
         call: &Call,
     ) -> ApiResult<EraseRecipientResponse> {
-        let (tenant, key) = (validate::tenant(&request.tenant)?, key_of(&request.recipient)?);
+        let (tenant, key) =
+            (validate::tenant(&request.tenant)?, validate::address_key("recipient", &request.recipient)?);
         let paging = Paging::<PersonCursor>::new("places to erase", 0, &request.page_token)?;
         let mut done = EraseRecipientResponse::default();
         if paging.after.is_none() {

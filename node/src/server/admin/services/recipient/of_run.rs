@@ -16,6 +16,7 @@ use tonic::Status;
 use super::PAGE_WITHIN;
 use crate::server::admin::access::PII;
 use crate::server::admin::blobs::Blobs;
+use crate::server::admin::enums::OnWire;
 use crate::server::admin::lookup::absent;
 use crate::server::admin::paging::Paging;
 use crate::server::admin::services::watch::stopping;
@@ -44,7 +45,7 @@ struct RecipientListing {
 fn states_of(asked: &[i32]) -> ApiResult<Vec<RecipientState>> {
     let known = |asked: &i32| {
         let mut states = RecipientState::ALL.into_iter();
-        let found = states.find(|state| i32::from(views::recipient_state(*state)) == *asked);
+        let found = states.find(|state| i32::from(state.wire()) == *asked);
         found.ok_or_else(|| ApiError::of_field("states", "holds a state that this node does not know"))
     };
     asked.iter().map(known).collect()
@@ -87,7 +88,7 @@ impl Admin {
         let mut slice = self.recipients_of(&listing, 0, SLICE_MAX).await?;
         let permit = self.stream_permit()?;
         let (rows, received) = mpsc::channel(WAITING_MAX);
-        let admin = self.share();
+        let admin = self.clone();
         tokio::spawn(async move {
             let _permit = permit;
             loop {

@@ -179,8 +179,7 @@ impl<'a> PersonSearch<'a> {
         let Some(part) = self.admin.open_part(key).await? else { return Ok(Vec::new()) };
         let mut rows = Rows::default();
         self.admin.context.replica.read(|state| {
-            for (id, page, run) in part.runs().filter(|(_, page, _)| &*page.tenant == self.tenant) {
-                let _ = page;
+            for (id, _, run) in part.runs().filter(|(_, page, _)| &*page.tenant == self.tenant) {
                 let ledger = if part.blob(&run.audience).is_some() { &*part } else { state };
                 rows.add(ledger, &self.known, PersonUse::Run(id), run.audience);
             }

@@ -9,13 +9,13 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use reveille_ledger::ids::{PageId, RunId, ScheduleId, Time};
-use reveille_ledger::{ArchivePartKey, Ledger, RunState};
+use reveille_ledger::{ArchivePartKey, Ledger, RunSummary};
 use reveille_proto::admin::v1::{self, Freshness};
 
 use crate::server::admin::label_selector::Selector;
 use crate::server::admin::lookup::check_schedule;
 use crate::server::admin::paging::{EXAMINED_MAX, Paging};
-use crate::server::admin::{Admin, ApiError, ApiResult, Call, views};
+use crate::server::admin::{Admin, ApiResult, Call, views};
 
 /// Maximum number of rows of one source, state or archive, that are read for one page.
 const EXAMINED_EACH_MAX: usize = EXAMINED_MAX / 2;
@@ -31,34 +31,11 @@ pub struct RunFilter {
     pub since: Option<Time>,
 }
 
-/// The properties of a run or of its summary that the filter reads.
-struct Properties<'l> {
-    tenant: &'l str,
-    name: &'l str,
-    state: &'l RunState,
-    schedule: ScheduleId,
-    opened_at: Time,
-}
-
-impl Properties<'_> {
-    /// Returns the properties of a run of this ledger.
-    fn of(ledger: &Ledger, id: RunId) -> Option<Properties<'_>> {
-        if let Some((_, page, position)) = ledger.page_of(id) {
-            let run = page.runs.get(position)?;
-            let (state, schedule, opened_at) = (&run.state, run.schedule, page.opened_at);
-            return Some(Properties { tenant: &page.tenant, name: &run.name, state, schedule, opened_at });
-        }
-        let run = ledger.summaries().get(&id)?;
-        let (state, schedule, opened_at) = (&run.state, run.schedule, run.opened_at);
-        Some(Properties { tenant: &run.tenant, name: &run.name, state, schedule, opened_at })
-    }
-}
-
 impl RunFilter {
-    fn selects(&self, run: &Properties<'_>) -> bool {
+    fn selects(&self, run: &RunSummary) -> bool {
         *run.tenant == *self.tenant
             && (self.schedule.is_empty() || *run.name == *self.schedule)
-            && (self.states.is_empty() || self.states.contains(&views::run_state(run.state).0))
+            && (self.states.is_empty() || self.states.contains(&views::run_state(&run.state).0))
     }
 
     /// True if the selector selects the schedule. A deleted schedule has no labels.
@@ -115,8 +92,8 @@ fn rows_of_state(ledger: &Ledger, filter: &RunFilter, paging: &Paging<RunId>) ->
             return Rows { runs, end: last };
         }
         last = Some(id);
-        let selected = |run: &Properties<'_>| filter.selects(run) && filter.selects_schedule(ledger, run.schedule);
-        if Properties::of(ledger, id).is_some_and(|run| selected(&run)) {
+        let selected = |run: &RunSummary| filter.selects(run) && filter.selects_schedule(ledger, run.schedule);
+        if ledger.summary_of(id).is_some_and(|run| selected(&run)) {
             runs.extend(views::run_of(ledger, id).map(|run| (id, run)));
         }
     }
@@ -167,17 +144,15 @@ impl Admin {
         stale: bool,
         call: &Call,
     ) -> ApiResult<(Vec<v1::Run>, Option<RunId>, Option<Freshness>)> {
-        let query = self.read(stale, call, |ledger| {
+        let query = self.try_read(stale, call, |ledger| {
             check_schedule(ledger, &filter.tenant, &filter.schedule)?;
             let parts = ledger.parts().iter().filter_map(|(key, part)| {
                 let (first, last) = part.runs()?;
                 paging.after.is_none_or(|after| first < after).then_some((last, *key))
             });
-            let parts = parts.collect();
-            Ok::<_, ApiError>((rows_of_state(ledger, filter, paging), parts))
+            Ok((rows_of_state(ledger, filter, paging), parts.collect()))
         });
-        let (read, freshness) = query.await?;
-        let (of_state, parts) = read?;
+        let ((of_state, parts), freshness) = query.await?;
         let of_archive = self.rows_of_archive(parts, filter, paging, of_state.end).await?;
         let (runs, last) = merge(of_state, of_archive, paging.size);
         Ok((runs, last, freshness))
@@ -210,7 +185,7 @@ impl Admin {
                 return Ok(Rows { runs, end: last });
             }
             (last, examined) = (Some(id), examined + 1);
-            let Some(run) = Properties::of(&part, id) else { continue };
+            let Some(run) = part.summary_of(id) else { continue };
             if filter.is_too_old(run.opened_at) {
                 break;
             }

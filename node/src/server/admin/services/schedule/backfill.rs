@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use prost::Message;
-use reveille_ledger::calendar::Pattern;
 use reveille_ledger::command::{Backfill, Command, Opening};
 use reveille_ledger::decide::backfill::{BackfillRange, range};
 use reveille_ledger::decide::timing::Calendar;
@@ -14,7 +13,7 @@ use reveille_ledger::refusal::CommandRefusal;
 use reveille_ledger::reply::CommandOutcome;
 use reveille_proto::admin::v1::{BackfillScheduleRequest, BackfillScheduleResponse};
 
-use super::Found;
+use super::{Found, calendar_of};
 use crate::server::admin::validate::Fields;
 use crate::server::admin::views::timestamp;
 use crate::server::admin::{Admin, ApiError, ApiResult, Call, error_texts, views};
@@ -122,10 +121,7 @@ async fn find_openings(
     let (span, most) = ((asked.from, asked.to), asked.most);
     let computed = admin.calendar(move |zones| {
         let schedule = &found.schedule;
-        let zone =
-            zones.get(&schedule.timing.zone).map_err(|unknown| error_texts::not_possible(unknown.to_string()))?;
-        let pattern =
-            Pattern::compile(&schedule.timing.when).map_err(|error| error_texts::not_possible(error.to_string()))?;
+        let (pattern, zone) = calendar_of(&schedule.timing, zones)?;
         let calendar = Calendar { pattern: &pattern, zone: &zone };
         // The lock is taken for each name, so that entries do not wait for the whole calendar computation.
         let is_known = |name: &Nominal| {
@@ -168,9 +164,9 @@ async fn answered(admin: &Admin, found: Found, outcome: CommandOutcome) -> ApiRe
     let (first_due, last_due) = (due_of(admin, first).await?, due_of(admin, last).await?);
     let instants = admin.calendar(move |zones| {
         let schedule = &found.schedule;
-        let calendar = zones.get(&schedule.timing.zone).ok().zip(Pattern::compile(&schedule.timing.when).ok());
+        let calendar = calendar_of(&schedule.timing, zones).ok();
         let instant = |due: Option<Time>| {
-            let ((zone, pattern), due) = calendar.as_ref().zip(due)?;
+            let ((pattern, zone), due) = calendar.as_ref().zip(due)?;
             Some(views::instant_of(pattern, &zone.rules, &schedule.settings.policies, due))
         };
         (instant(first_due), instant(last_due))
@@ -192,9 +188,5 @@ async fn answered(admin: &Admin, found: Found, outcome: CommandOutcome) -> ApiRe
 /// Returns when a run was due. A repeated request may name archived runs.
 async fn due_of(admin: &Admin, run: Option<RunId>) -> ApiResult<Option<Time>> {
     let Some(run) = run else { return Ok(None) };
-    let reading = admin.read_run(run, |at| {
-        let summary = || at.own.summaries().get(&run).map(|left| left.due);
-        at.own.run(run).map(|run| run.due).or_else(summary)
-    });
-    reading.await
+    admin.read_run(run, |at| at.own.summary_of(run).map(|run| run.due)).await
 }

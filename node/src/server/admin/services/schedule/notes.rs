@@ -6,7 +6,7 @@ use reveille_ledger::Ledger;
 use reveille_ledger::ids::{RunId, ScheduleId, Time};
 use reveille_proto::admin::v1;
 
-use crate::server::admin::validate::milliseconds;
+use crate::server::admin::validate::{instant, milliseconds};
 
 /// Facts about the runs of a schedule. The default, for a new schedule, has none.
 #[derive(Clone, Copy, Debug, Default)]
@@ -46,8 +46,7 @@ impl ScheduleNotes {
     fn remark(self, next: &mut [v1::Instant], gap_ms: i64) {
         let mut last = self.mailed.map(|(run, due)| (run.to_string(), due));
         for next in next {
-            let Some(instant) = next.time else { continue };
-            let due = Time(instant.seconds * 1_000 + i64::from(instant.nanos) / 1_000_000);
+            let Some(due) = next.time.and_then(instant) else { continue };
             match &last {
                 Some((mail, at)) if due.since_ms(*at).saturating_abs() < gap_ms => {
                     add(next, format!("inside the min gap of {mail}: recipients of that email get none"));

@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use reveille_cluster::ops::zones::Zones;
 use reveille_cluster::process::context::NodeContext;
-use reveille_ledger::calendar::Pattern;
 use reveille_ledger::command::{Command, ExplainedRange, ScheduleCreate, ScheduleEdit, TimingChange};
 use reveille_ledger::content::{AudienceChoice, Content, Recipients};
 use reveille_ledger::decide::catch_up::plan_last_fire_of_old_timing;
@@ -20,12 +19,12 @@ use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::{Activity, Schedule, StoredAnswer};
 use reveille_proto::admin::v1::{self, ErrorReason, UpdateScheduleRequest, UpdateScheduleResponse};
 
-use super::INSTANTS_SHOWN;
 use super::create::files;
 use super::notes::ScheduleNotes;
+use super::{INSTANTS_SHOWN, calendar_of};
 use crate::server::admin::attachments::BroughtFiles;
 use crate::server::admin::field_mask::Mask;
-use crate::server::admin::lookup::absent_schedule;
+use crate::server::admin::lookup::schedule_named;
 use crate::server::admin::validate;
 use crate::server::admin::validate::{CheckContext, CheckedSchedule, Fields, tenant};
 use crate::server::admin::writes::WriteError;
@@ -193,15 +192,14 @@ async fn attempt(
 /// Returns a copy of the schedule, and the stored answer to the request id.
 async fn present(admin: &Admin, edit: &Edit, call: &Call) -> ApiResult<Present> {
     let (tenant, name) = (tenant(&edit.asked.tenant)?, &edit.asked.name);
-    let query = admin.read_latest(call, |ledger| {
-        let found = ledger.schedule_named(&tenant, name);
-        let (id, schedule) = found.ok_or_else(|| absent_schedule(ledger, &tenant, name))?;
+    let query = admin.try_read(false, call, |ledger| {
+        let (id, schedule) = schedule_named(ledger, &tenant, name)?;
         let bytes = |hash| ledger.blob(hash).map(<[u8]>::to_vec).unwrap_or_default();
         let blobs = (bytes(&schedule.content), bytes(&schedule.audience));
         let answer = edit.request_id.as_deref().and_then(|request| ledger.answer_to(&tenant, request)).cloned();
-        Ok::<_, ApiError>((id, schedule.clone(), blobs, (answer, ScheduleNotes::of(ledger, id)), ledger.head().now))
+        Ok((id, schedule.clone(), blobs, (answer, ScheduleNotes::of(ledger, id)), ledger.head().now))
     });
-    let (id, schedule, (content, audience), (answer, notes), applied) = query.await??;
+    let (id, schedule, (content, audience), (answer, notes), applied) = query.await?.0;
     let unreadable = || error_texts::broken(format!("the content or the audience of {name} does not read back"));
     Ok(Present {
         content: Content::from_blob(&content).ok_or_else(unreadable)?,
@@ -301,11 +299,9 @@ fn retimed(
     through: Time,
 ) -> ApiResult<TimingChange> {
     let schedule = &present.schedule;
-    let compiled = |of: &_| Pattern::compile(of).map_err(|error| error_texts::not_possible(error.to_string()));
-    let zone = zones.get(&create.timing.zone).map_err(|unknown| error_texts::not_possible(unknown.to_string()))?;
-    let pattern = compiled(&create.timing.when)?;
-    let former = (compiled(&schedule.timing.when)?, zones.get(&schedule.timing.zone).ok());
-    let former = former.1.as_ref().map(|zone| Calendar { pattern: &former.0, zone });
+    let (pattern, zone) = calendar_of(&create.timing, zones)?;
+    let former = calendar_of(&schedule.timing, zones).ok();
+    let former = former.as_ref().map(|(pattern, zone)| Calendar { pattern, zone });
     let active = former.filter(|_| schedule.activity == Activity::Active);
     let due = active.and_then(|old| {
         context.replica.read(|ledger| plan_last_fire_of_old_timing(ledger, present.id, old.pattern, old.zone, through))

@@ -1,0 +1,70 @@
+//! Enums of the API whose values have the names of those of the ledger: one list of names for each.
+
+use reveille_cluster::backup::BackupPhase;
+use reveille_ledger::RecipientState;
+use reveille_ledger::calendar::{DstGap, DstOverlap};
+use reveille_ledger::canary::CanaryVerdict;
+use reveille_ledger::command::{OpeningCause, Unopened};
+use reveille_ledger::forecast::ForecastLimit;
+use reveille_ledger::policy::{CatchUp, InDoubt, Overlap};
+use reveille_proto::admin::v1;
+
+/// An enum that the API has too.
+pub trait OnWire {
+    /// The enum of the API.
+    type Wire;
+
+    /// Returns the value of the API.
+    fn wire(self) -> Self::Wire;
+}
+
+/// An enum that requests have.
+pub trait OfWire: Default {
+    /// Reads the value of a request. Nothing means the default. `None`: this build does not know the value.
+    fn of_wire(number: i32) -> Option<Self>;
+}
+
+/// `read`: requests have the enum. `shown`: only responses have it.
+macro_rules! on_wire {
+    ($($ways:ident $own:ident => $wire:ident { $($value:ident),* })*) => {$(
+        impl OnWire for $own {
+            type Wire = v1::$wire;
+
+            fn wire(self) -> v1::$wire {
+                match self {
+                    $($own::$value => v1::$wire::$value,)*
+                }
+            }
+        }
+        of_wire!($ways $own $wire $($value)*);
+    )*};
+}
+
+macro_rules! of_wire {
+    (shown $($rest:ident)*) => {};
+    (read $own:ident $wire:ident $($value:ident)*) => {
+        impl OfWire for $own {
+            fn of_wire(number: i32) -> Option<$own> {
+                Some(match v1::$wire::try_from(number).ok()? {
+                    v1::$wire::Unspecified => $own::default(),
+                    $(v1::$wire::$value => $own::$value,)*
+                })
+            }
+        }
+    };
+}
+on_wire! {
+    read CatchUp => CatchUp { One, All, None }
+    read DstGap => DstGap { After, Shift, Skip }
+    read DstOverlap => DstOverlap { First, Second, Both }
+    read InDoubt => InDoubt { Hold, Resend, AssumeSent }
+    read Overlap => Overlap { BufferOne, Skip, Allow, CancelOther }
+    shown BackupPhase => BackupPhase { Copy, Verify }
+    shown CanaryVerdict => CanaryVerdict { Undecided, Passed, Held, Overruled }
+    shown ForecastLimit => ForecastBound { NoRelay, Nothing, Relays, LateRates, Tenant, WarmUp }
+    shown OpeningCause => RunCause { Due, CatchUp, Trigger, Backfill, Test, Message }
+    shown RecipientState => RecipientState {
+        Pending, Claimed, Sent, Assumed, Dead, Suppressed, Expired, Cancelled, InDoubt
+    }
+    shown Unopened => HistoryOutcome { Coalesced, Skipped, Expired, Refused }
+}
