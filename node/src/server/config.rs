@@ -32,6 +32,7 @@ pub use certificate::{CertificateConfig, TlsSettings};
 pub use key::ConfigKey;
 pub use key::{keys, sample, values};
 pub use origin::{Origin, Origins};
+use settings::Over;
 pub use settings::{CredentialSettings, LogSettings, RaftSettings, ReplySettings, Settings, UnsubscribeSettings};
 pub use source::ConfigError;
 

@@ -11,8 +11,10 @@ use reveille_raft::{ArchiveError, Member, ProposeError, ReadError};
 use tonic::Code;
 
 use super::error::ApiError;
-use super::token_errors::{no_token, not_permitted, token_not_valid};
 
+/// The next step where another node may do what this one cannot.
+pub const ASK_ANOTHER: &str = "ask another node: --endpoint a,b,c";
+const SMALLER: &str = "link to large parts instead of carrying them, or split the audience";
 const SHOW_MEMBERS: &str = "reveille cluster member list";
 const SHOW_CLUSTER_STATUS: &str = "reveille cluster status";
 
@@ -37,9 +39,18 @@ fn not_reachable(error: impl ToString, leader: Option<&Member>) -> ApiError {
     ApiError::new(Code::Unavailable, reason, format!("{}; nothing happened", error.to_string()))
 }
 
-fn stopping(error: impl ToString) -> ApiError {
-    let message = format!("{}; nothing happened", error.to_string());
-    ApiError::new(Code::Unavailable, ErrorReason::Stopping, message).next("ask another node: --endpoint a,b,c")
+/// This node is being stopped.
+pub fn stopping(message: impl Into<String>) -> ApiError {
+    ApiError::new(Code::Unavailable, ErrorReason::Stopping, message).next(ASK_ANOTHER)
+}
+
+fn absent(reason: ErrorReason, message: String, next: impl Into<String>) -> ApiError {
+    ApiError::new(Code::NotFound, reason, message).next(next)
+}
+
+/// An object with this name exists. `next` shows it.
+fn taken(message: String, next: String) -> ApiError {
+    ApiError::new(Code::AlreadyExists, ErrorReason::NameTaken, message).next(next)
 }
 
 /// The volume of this node has no space for new work.
@@ -52,8 +63,7 @@ pub fn no_room(node: &str, why: &str) -> ApiError {
 /// The request was larger than the limit, and was not read.
 pub fn request_too_large(said: &str, most: usize) -> ApiError {
     let message = format!("the request has more than {most} bytes ({said}); nothing happened");
-    let next = "link to large parts instead of carrying them, or split the audience";
-    ApiError::new(Code::InvalidArgument, ErrorReason::TooLarge, message).next(next)
+    ApiError::new(Code::InvalidArgument, ErrorReason::TooLarge, message).next(SMALLER)
 }
 
 /// The command was not committed, or its outcome is unknown. `leader`: the leader that this node knows.
@@ -63,15 +73,14 @@ pub fn not_proposed(error: &ProposeError, leader: Option<&Member>, request_id: &
             not_reachable(error, leader).next(SHOW_CLUSTER_STATUS)
         }
         ProposeError::TooLarge { .. } => {
-            let next = "link to large parts instead of carrying them, or split the audience";
-            ApiError::new(Code::InvalidArgument, ErrorReason::TooLarge, error.to_string()).next(next)
+            ApiError::new(Code::InvalidArgument, ErrorReason::TooLarge, error.to_string()).next(SMALLER)
         }
         ProposeError::Busy => ApiError::new(Code::Unavailable, ErrorReason::Busy, format!("{error}; nothing happened")),
         ProposeError::Unknown => ApiError::new(Code::DeadlineExceeded, ErrorReason::OutcomeUnknown, error.to_string()),
         ProposeError::AboveLevel { .. } => {
             ApiError::new(Code::FailedPrecondition, ErrorReason::NotPossible, format!("{error}; nothing happened"))
         }
-        ProposeError::Stopped => stopping(error),
+        ProposeError::Stopped => stopping(format!("{error}; nothing happened")),
     };
     fault.leader(leader).request(request_id)
 }
@@ -84,7 +93,7 @@ pub fn not_read(error: ReadError, leader: Option<&Member>) -> ApiError {
         ReadError::Behind(index) => {
             ApiError::new(Code::Unavailable, ErrorReason::Busy, error.to_string()).next(STALE).index(index)
         }
-        ReadError::Stopped => stopping(error),
+        ReadError::Stopped => stopping(format!("{error}; nothing happened")),
     };
     fault.leader(leader)
 }
@@ -171,21 +180,18 @@ fn quoted(name: &str) -> String {
 
 /// There is no schedule of that name.
 pub fn no_schedule(name: &str) -> ApiError {
-    let message = format!("no schedule named {}", quoted(name));
-    ApiError::new(Code::NotFound, ErrorReason::ScheduleNotFound, message).next("reveille schedule list")
+    absent(ErrorReason::ScheduleNotFound, format!("no schedule named {}", quoted(name)), "reveille schedule list")
 }
 
 /// There is no schedule of that name, but a campaign that has not been launched.
 pub fn no_schedule_but_campaign(name: &str) -> ApiError {
     let message = format!("no schedule named {0}: {0} is a campaign", quoted(name));
-    let next = format!("reveille campaign status {name}");
-    ApiError::new(Code::NotFound, ErrorReason::ScheduleNotFound, message).next(next)
+    absent(ErrorReason::ScheduleNotFound, message, format!("reveille campaign status {name}"))
 }
 
 /// There is no such run.
 pub fn no_run(run: impl ToString) -> ApiError {
-    let message = format!("no run {}", run.to_string());
-    ApiError::new(Code::NotFound, ErrorReason::RunNotFound, message).next("reveille run list")
+    absent(ErrorReason::RunNotFound, format!("no run {}", run.to_string()), "reveille run list")
 }
 
 /// No message of the tenant has this key, or its run was archived too long ago.
@@ -197,7 +203,7 @@ pub fn no_message(key: &str) -> ApiError {
 pub fn details_removed(run: RunId, summary: &RunSummary) -> ApiError {
     let kept = "its counts are kept, its recipients are not";
     let message = format!("run {run} of {} is older than its retention: {kept}", summary.label());
-    ApiError::new(Code::NotFound, ErrorReason::RunNotFound, message).next(format!("reveille run show {run}"))
+    absent(ErrorReason::RunNotFound, message, format!("reveille run show {run}"))
 }
 
 /// The run has left the replicated state, so nothing changes it any more (P24).
@@ -213,7 +219,7 @@ pub fn archive_unreadable(error: &ArchiveError) -> ApiError {
             (Code::DataLoss, "start the nodes that are down: a block that one of them has is fetched")
         }
         // A client with several addresses asks the next node.
-        ArchiveError::Disk { .. } | ArchiveError::Panicked => (Code::Unavailable, "ask another node: --endpoint a,b,c"),
+        ArchiveError::Disk { .. } | ArchiveError::Panicked => (Code::Unavailable, ASK_ANOTHER),
     };
     let cause = std::error::Error::source(error).map(|cause| format!(": {cause}")).unwrap_or_default();
     let message = format!("{error}{cause}; finished runs are in it, so nothing is shown");
@@ -225,28 +231,26 @@ pub fn archive_unreadable(error: &ArchiveError) -> ApiError {
 pub fn not_searched_further(searched: usize) -> ApiError {
     let message =
         format!("no such run among the last {searched} archived ones of the schedule; older ones were not searched");
-    ApiError::new(Code::NotFound, ErrorReason::RunNotFound, message)
-        .next("reveille schedule history NAME, which shows the id of each run")
+    absent(ErrorReason::RunNotFound, message, "reveille schedule history NAME, which shows the id of each run")
 }
 
 /// The run has no such recipient.
 pub fn no_recipient(recipient: &str, run: RunId) -> ApiError {
     let message = format!("no recipient {recipient} in run {run}");
-    ApiError::new(Code::NotFound, ErrorReason::RecipientNotFound, message).next(format!("reveille run show {run}"))
+    absent(ErrorReason::RecipientNotFound, message, format!("reveille run show {run}"))
 }
 
 /// The run has the recipient, but it is not in doubt.
 pub fn not_in_doubt(address: &str, run: RunId) -> ApiError {
     let message = format!("{address} is not in doubt in run {run}");
-    let next = format!("reveille explain {run} {address}");
-    ApiError::new(Code::NotFound, ErrorReason::RecipientNotFound, message).next(next)
+    absent(ErrorReason::RecipientNotFound, message, format!("reveille explain {run} {address}"))
 }
 
-/// None of the named recipients is in doubt. `states`: their states as text.
-pub fn none_in_doubt(named: &[String], run: RunId, states: &str) -> ApiError {
+/// None of the named recipients is `what`, such as `in doubt in` a run. `states`: their states as text.
+pub fn none_is(what: &str, named: &[String], run: RunId, states: &str) -> ApiError {
     let message = match named {
-        [one] => format!("{one} is not in doubt in run {run}: it is {states}"),
-        more => format!("none of these {} is in doubt in run {run}: {states}", more.len()),
+        [one] => format!("{one} is not {what} run {run}: it is {states}"),
+        more => format!("none of these {} is {what} run {run}: {states}", more.len()),
     };
     let one = named.first().map_or("RECIPIENT", String::as_str);
     not_possible(message).next(format!("reveille explain {run} '{one}'"))
@@ -255,7 +259,7 @@ pub fn none_in_doubt(named: &[String], run: RunId, states: &str) -> ApiError {
 /// This node already holds the maximum number of request bytes in memory.
 pub fn out_of_memory() -> ApiError {
     let message = "this node works on too many large requests; nothing happened";
-    ApiError::new(Code::Unavailable, ErrorReason::Busy, message).next("ask another node: --endpoint a,b,c")
+    ApiError::new(Code::Unavailable, ErrorReason::Busy, message).next(ASK_ANOTHER)
 }
 
 /// The recipients are in doubt for a later handoff than the decision names.
@@ -264,26 +268,14 @@ pub fn later_doubt(run: RunId, later: Fence) -> ApiError {
     not_possible(message).next(format!("look again: reveille in-doubt list --run {run}"))
 }
 
-/// None of the named recipients is a dead letter. `states`: their states as text.
-pub fn none_dead(named: &[String], run: RunId, states: &str) -> ApiError {
-    let message = match named {
-        [one] => format!("{one} is not a dead letter of run {run}: it is {states}"),
-        more => format!("none of these {} is a dead letter of run {run}: {states}", more.len()),
-    };
-    let one = named.first().map_or("RECIPIENT", String::as_str);
-    not_possible(message).next(format!("reveille explain {run} '{one}'"))
-}
-
 /// There is no relay of that name.
 pub fn no_relay(name: &str) -> ApiError {
-    let message = format!("no relay named {}", quoted(name));
-    ApiError::new(Code::NotFound, ErrorReason::RelayNotFound, message).next("reveille relay list")
+    absent(ErrorReason::RelayNotFound, format!("no relay named {}", quoted(name)), "reveille relay list")
 }
 
 /// There is no member of that name.
 pub fn no_member(name: &str) -> ApiError {
-    let message = format!("no member named {}", quoted(name));
-    ApiError::new(Code::NotFound, ErrorReason::MemberNotFound, message).next("reveille cluster member list")
+    absent(ErrorReason::MemberNotFound, format!("no member named {}", quoted(name)), SHOW_MEMBERS)
 }
 
 /// The current state does not allow the operation.
@@ -317,26 +309,23 @@ pub fn broken(message: impl Into<String>) -> ApiError {
 
 /// There is no sealed audience of that name.
 pub fn no_audience(name: &str) -> ApiError {
-    ApiError::new(Code::NotFound, ErrorReason::AudienceNotFound, format!("no sealed audience is named {name:?}"))
-        .next("reveille audience list")
+    absent(ErrorReason::AudienceNotFound, format!("no sealed audience is named {name:?}"), "reveille audience list")
 }
 
 /// There is no template of that name, or not in that version.
 pub fn no_template(name: &str, version: Option<u32>) -> ApiError {
     let refusal = CommandRefusal::NoSuchTemplate { name: name.to_owned(), version };
-    ApiError::new(Code::NotFound, ErrorReason::TemplateNotFound, refusal.to_string()).next("reveille template list")
+    absent(ErrorReason::TemplateNotFound, refusal.to_string(), "reveille template list")
 }
 
 /// The recipient has not opted out.
 pub fn not_opted_out(key: &str) -> ApiError {
-    ApiError::new(Code::NotFound, ErrorReason::RecipientNotFound, format!("{key} has not opted out"))
-        .next("reveille optout list")
+    absent(ErrorReason::RecipientNotFound, format!("{key} has not opted out"), "reveille optout list")
 }
 
 /// There is no campaign of that name.
 pub fn no_campaign(name: &str) -> ApiError {
-    ApiError::new(Code::NotFound, ErrorReason::CampaignNotFound, format!("no campaign is named {name:?}"))
-        .next("reveille campaign list")
+    absent(ErrorReason::CampaignNotFound, format!("no campaign is named {name:?}"), "reveille campaign list")
 }
 
 const CHANGED: &str = "the schedule has changed meanwhile";
@@ -369,29 +358,23 @@ pub fn refused_of_campaign(name: &str, refusal: &CommandRefusal) -> ApiError {
 
 /// There is no tenant of that name: it has no objects and no limits.
 pub fn no_tenant(name: &str) -> ApiError {
-    ApiError::new(Code::NotFound, ErrorReason::TenantNotFound, format!("no tenant is named {name:?}"))
-        .next("reveille tenant list")
+    absent(ErrorReason::TenantNotFound, format!("no tenant is named {name:?}"), "reveille tenant list")
 }
 
 /// There is no pool of that name: it has no relay and no settings.
 pub fn no_pool(name: &str) -> ApiError {
-    ApiError::new(Code::NotFound, ErrorReason::PoolNotFound, format!("no pool is named {name:?}"))
-        .next("reveille pool list")
+    absent(ErrorReason::PoolNotFound, format!("no pool is named {name:?}"), "reveille pool list")
 }
 
 /// Turns a refusal of the ledger into an error. A refusal is certain, and the same on every node.
 pub fn refused(refusal: &CommandRefusal) -> ApiError {
     let message = refusal.to_string();
     match refusal {
-        CommandRefusal::NoSuchSchedule(_) => {
-            ApiError::new(Code::NotFound, ErrorReason::ScheduleNotFound, message).next("reveille schedule list")
-        }
+        CommandRefusal::NoSuchSchedule(_) => absent(ErrorReason::ScheduleNotFound, message, "reveille schedule list"),
         CommandRefusal::NoSuchRun(run) => no_run(run),
         CommandRefusal::NoSuchRelay(name) => no_relay(name),
-        CommandRefusal::NameTaken(name) => ApiError::new(Code::AlreadyExists, ErrorReason::NameTaken, message)
-            .next(format!("reveille schedule show {name}")),
-        CommandRefusal::RelayNameTaken(name) => ApiError::new(Code::AlreadyExists, ErrorReason::NameTaken, message)
-            .next(format!("reveille relay show {name}")),
+        CommandRefusal::NameTaken(name) => taken(message, format!("reveille schedule show {name}")),
+        CommandRefusal::RelayNameTaken(name) => taken(message, format!("reveille relay show {name}")),
         CommandRefusal::RequestReused(_) => ApiError::new(Code::AlreadyExists, ErrorReason::RequestIdReused, message),
         // The name is added by `refused_of`, whose caller knows it.
         CommandRefusal::StalePlan => {
@@ -401,8 +384,7 @@ pub fn refused(refusal: &CommandRefusal) -> ApiError {
         CommandRefusal::ClocksDisagree => not_possible(message).next(SHOW_CLUSTER_STATUS),
         CommandRefusal::InsideGap { run, .. } => not_possible(message).next(format!("reveille run show {run}")),
         CommandRefusal::NoSuchAudience(name) => no_audience(name),
-        CommandRefusal::AudienceNameTaken(name) => ApiError::new(Code::AlreadyExists, ErrorReason::NameTaken, message)
-            .next(format!("reveille audience show {name}")),
+        CommandRefusal::AudienceNameTaken(name) => taken(message, format!("reveille audience show {name}")),
         CommandRefusal::AudienceUsed { schedule, .. } => {
             not_possible(message).next(format!("reveille schedule delete {schedule}"))
         }
@@ -418,8 +400,7 @@ pub fn refused(refusal: &CommandRefusal) -> ApiError {
             let first = users.first().map(String::as_str).unwrap_or_default();
             not_possible(message).next(format!("reveille schedule update {first} --template OTHER, or delete it"))
         }
-        CommandRefusal::CampaignNameTaken(name) => ApiError::new(Code::AlreadyExists, ErrorReason::NameTaken, message)
-            .next(format!("reveille campaign status {name}")),
+        CommandRefusal::CampaignNameTaken(name) => taken(message, format!("reveille campaign status {name}")),
         CommandRefusal::NoSuchCampaign(name) => no_campaign(name),
         CommandRefusal::OfCampaign(name) => not_possible(message).next(format!("reveille campaign status {name}")),
         CommandRefusal::LaunchedBefore { campaign, .. } => {
@@ -454,6 +435,30 @@ pub fn refused(refusal: &CommandRefusal) -> ApiError {
         | CommandRefusal::CapUsedUp { .. }
         | CommandRefusal::NotPossible(_) => not_possible(message),
     }
+}
+
+/// The call has no token, or one that is unknown, revoked or expired. The answer is the same in all these cases.
+pub fn token_not_valid() -> ApiError {
+    let message = "the call needs a valid token: there is none, or it is unknown, revoked or expired; nothing happened";
+    ApiError::new(Code::Unauthenticated, ErrorReason::TokenNotValid, message)
+}
+
+/// The token does not permit the call. The answer is the same whatever exists.
+pub fn not_permitted() -> ApiError {
+    let message = "the token does not permit this call; nothing happened";
+    ApiError::new(Code::PermissionDenied, ErrorReason::NotPermitted, message)
+}
+
+/// The state of this node has no tokens: it is joining its cluster, or its cluster is being made.
+pub fn no_tokens_yet() -> ApiError {
+    let message = "this node knows no tokens yet: it has just been made or is joining; nothing happened";
+    ApiError::new(Code::Unavailable, ErrorReason::NotInitialized, message).next("the same in a few seconds")
+}
+
+/// There is no token with this id.
+pub fn no_token(id: impl ToString) -> ApiError {
+    let message = format!("no token has the id {:?}", id.to_string());
+    absent(ErrorReason::TokenNotFound, message, "reveille token list")
 }
 
 #[cfg(test)]

@@ -38,7 +38,6 @@ mod recipient_list;
 mod services;
 #[cfg(test)]
 pub(crate) mod tests;
-mod token_errors;
 mod validate;
 mod views;
 mod writes;

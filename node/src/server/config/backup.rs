@@ -50,17 +50,6 @@ pub struct BackupConfig {
 }
 
 impl BackupSettings {
-    pub(super) fn over(self, below: BackupSettings) -> BackupSettings {
-        BackupSettings {
-            target: self.target.or(below.target),
-            endpoint: self.endpoint.or(below.endpoint),
-            region: self.region.or(below.region),
-            credentials: self.credentials.or(below.credentials),
-            every_seconds: self.every_seconds.or(below.every_seconds),
-            keep: self.keep.or(below.keep),
-        }
-    }
-
     pub(crate) fn check(self) -> Result<BackupConfig, ConfigError> {
         let every = within("backup.every_seconds", self.every_seconds.unwrap_or(86_400), 60..=31_536_000)?;
         let keep = within("backup.keep", self.keep.unwrap_or(14), 1..=10_000)?;

@@ -29,10 +29,6 @@ pub struct CertificateConfig {
 }
 
 impl TlsSettings {
-    pub(super) fn over(self, below: TlsSettings) -> TlsSettings {
-        TlsSettings { certificate: self.certificate.or(below.certificate), key: self.key.or(below.key) }
-    }
-
     pub(super) fn check(self, insecure: bool) -> Result<Option<CertificateConfig>, ConfigError> {
         let given = |path: Option<PathBuf>| path.filter(|path| !path.as_os_str().is_empty());
         match (given(self.certificate), given(self.key)) {

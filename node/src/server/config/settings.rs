@@ -201,61 +201,51 @@ impl From<Config> for Settings {
     }
 }
 
-impl Settings {
+/// Settings of one source, and below them those of another.
+pub trait Over {
     /// Returns these settings; those of `below` where none is set.
-    pub(super) fn over(self, below: Settings) -> Settings {
-        Settings {
-            name: self.name.or(below.name),
-            hello_name: self.hello_name.or(below.hello_name),
-            return_path: self.return_path.or(below.return_path),
-            return_path_keys: self.return_path_keys.or(below.return_path_keys),
-            data_dir: self.data_dir.or(below.data_dir),
-            listen: self.listen.or(below.listen),
-            peer_listen: self.peer_listen.or(below.peer_listen),
-            http: self.http.or(below.http),
-            advertise: self.advertise.or(below.advertise),
-            join: self.join.or(below.join),
-            journal_dir: self.journal_dir.or(below.journal_dir),
-            tls_names: self.tls_names.or(below.tls_names),
-            insecure: self.insecure.or(below.insecure),
-            shutdown_seconds: self.shutdown_seconds.or(below.shutdown_seconds),
-            archive_after_seconds: self.archive_after_seconds.or(below.archive_after_seconds),
-            disk_reserve_mib: self.disk_reserve_mib.or(below.disk_reserve_mib),
-            raft: self.raft.over(below.raft),
-            tls: self.tls.over(below.tls),
-            unsubscribe: self.unsubscribe.over(below.unsubscribe),
-            backup: self.backup.over(below.backup),
-            log: self.log.over(below.log),
-            credentials: over_each(self.credentials, below.credentials, CredentialSettings::over),
-            replies: over_each(self.replies, below.replies, |above, below| ReplySettings {
-                file: above.file.or(below.file),
-            }),
-        }
+    fn over(self, below: Self) -> Self;
+}
+
+impl<T> Over for Option<T> {
+    fn over(self, below: Option<T>) -> Option<T> {
+        self.or(below)
     }
 }
 
-/// The values of `above` win, key by key of each section.
-fn over_each<T: Default>(
-    above: BTreeMap<String, T>,
-    below: BTreeMap<String, T>,
-    over: impl Fn(T, T) -> T,
-) -> BTreeMap<String, T> {
-    above.into_iter().fold(below, |mut all, (name, one)| {
-        let under = all.remove(&name).unwrap_or_default();
-        all.insert(name, over(one, under));
-        all
-    })
+/// Key by key of each section.
+impl<T: Over + Default> Over for BTreeMap<String, T> {
+    fn over(self, below: BTreeMap<String, T>) -> BTreeMap<String, T> {
+        self.into_iter().fold(below, |mut all, (name, one)| {
+            let under = all.remove(&name).unwrap_or_default();
+            all.insert(name, one.over(under));
+            all
+        })
+    }
 }
 
-impl CredentialSettings {
-    fn over(self, below: CredentialSettings) -> CredentialSettings {
-        CredentialSettings {
-            host: self.host.or(below.host),
-            port: self.port.or(below.port),
-            secret: self.secret.or(below.secret),
-            mechanism: self.mechanism.or(below.mechanism),
+macro_rules! over {
+    ($($settings:ident { $($field:ident),* })*) => {$(
+        impl Over for $settings {
+            fn over(self, below: $settings) -> $settings {
+                $settings { $($field: self.$field.over(below.$field),)* }
+            }
         }
+    )*};
+}
+over! {
+    Settings {
+        name, hello_name, return_path, return_path_keys, data_dir, listen, peer_listen, http, advertise, join,
+        journal_dir, tls_names, insecure, shutdown_seconds, archive_after_seconds, disk_reserve_mib, raft, tls,
+        unsubscribe, backup, log, credentials, replies
     }
+    BackupSettings { target, endpoint, region, credentials, every_seconds, keep }
+    CredentialSettings { host, port, secret, mechanism }
+    LogSettings { format, filter }
+    RaftSettings { heartbeat_ms, election_min_ms, election_max_ms, snapshot_every }
+    ReplySettings { file }
+    TlsSettings { certificate, key }
+    UnsubscribeSettings { url, listen, mailto, keys }
 }
 
 impl From<&Binding> for CredentialSettings {
@@ -271,34 +261,6 @@ impl From<&Binding> for CredentialSettings {
                 }
                 .to_owned(),
             ),
-        }
-    }
-}
-
-impl UnsubscribeSettings {
-    fn over(self, below: UnsubscribeSettings) -> UnsubscribeSettings {
-        UnsubscribeSettings {
-            url: self.url.or(below.url),
-            listen: self.listen.or(below.listen),
-            mailto: self.mailto.or(below.mailto),
-            keys: self.keys.or(below.keys),
-        }
-    }
-}
-
-impl LogSettings {
-    fn over(self, below: LogSettings) -> LogSettings {
-        LogSettings { format: self.format.or(below.format), filter: self.filter.or(below.filter) }
-    }
-}
-
-impl RaftSettings {
-    fn over(self, below: RaftSettings) -> RaftSettings {
-        RaftSettings {
-            heartbeat_ms: self.heartbeat_ms.or(below.heartbeat_ms),
-            election_min_ms: self.election_min_ms.or(below.election_min_ms),
-            election_max_ms: self.election_max_ms.or(below.election_max_ms),
-            snapshot_every: self.snapshot_every.or(below.snapshot_every),
         }
     }
 }

@@ -7,6 +7,7 @@ use reveille_ledger::calendar::nearest_names;
 use serde::Deserialize;
 use toml::{Table, Value};
 
+use super::settings::Over;
 use super::{Origin, Origins, Settings, origin};
 
 /// Prefix of environment variables that are settings: `REVEILLE__RAFT__HEARTBEAT_MS` is `raft.heartbeat_ms`.

@@ -11,7 +11,7 @@ use tonic::Request;
 use super::layer::{ApiCaller, CallerIdentity};
 use super::subject::Subject;
 use super::table::Reach;
-use crate::server::admin::{ApiResult, deadline, token_errors};
+use crate::server::admin::{ApiResult, deadline, error_texts};
 
 const EVERYTHING: Rights = Rights(u32::MAX);
 
@@ -49,8 +49,8 @@ impl Call {
     /// Checks the call against this state: the token may have been revoked since the call began.
     pub fn check(&self, ledger: &Ledger) -> ApiResult<()> {
         ledger.authorise(&self.actor).map_err(|refusal| match refusal {
-            CommandRefusal::TokenNotValid => token_errors::token_not_valid(),
-            _ => token_errors::not_permitted(),
+            CommandRefusal::TokenNotValid => error_texts::token_not_valid(),
+            _ => error_texts::not_permitted(),
         })
     }
 }
@@ -60,7 +60,7 @@ impl Call {
 pub fn admit<T: Subject>(request: Request<T>) -> ApiResult<(Call, T)> {
     let deadline = deadline::of(&request);
     // Only the layer adds it. So a service that is served without the layer permits nothing.
-    let caller = request.extensions().get::<ApiCaller>().cloned().ok_or_else(token_errors::not_permitted)?;
+    let caller = request.extensions().get::<ApiCaller>().cloned().ok_or_else(error_texts::not_permitted)?;
     let mut message = request.into_inner();
     let mut named: Vec<String> = Vec::new();
     message.visit_tenants(&mut |tenant: &mut String| {
@@ -85,6 +85,6 @@ pub fn admit<T: Subject>(request: Request<T>) -> ApiResult<(Call, T)> {
         _ => None,
     };
     let reaches = caller.row.reach == Reach::NoTenant || tenants.includes(tenant.as_deref());
-    (rights.contains(needs) && reaches).then_some(()).ok_or_else(token_errors::not_permitted)?;
+    (rights.contains(needs) && reaches).then_some(()).ok_or_else(error_texts::not_permitted)?;
     Ok((Call { deadline, actor: Actor::Operator { token: id, needs, tenant }, rights }, message))
 }

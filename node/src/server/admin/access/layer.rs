@@ -18,7 +18,7 @@ use tonic::{Code, Status};
 use super::denied;
 use super::rights::VIEW;
 use super::table::{MethodRow, Reach, row_of};
-use crate::server::admin::{ApiResult, token_errors};
+use crate::server::admin::{ApiResult, error_texts};
 use crate::token_text::TokenText;
 
 /// Scheme of the header `authorization`.
@@ -144,20 +144,20 @@ impl Authenticator {
             ListenerKind::Insecure | ListenerKind::Tokens => self.owner(given)?,
         };
         // A caller without a valid token does not learn which methods exist.
-        let row = row.ok_or_else(token_errors::not_permitted)?;
+        let row = row.ok_or_else(error_texts::not_permitted)?;
         // The socket serves nothing else, and no other listener serves it.
         let is_served = (row.reach == Reach::Local) == (self.listener == ListenerKind::Local);
-        is_served.then_some(()).ok_or_else(token_errors::not_permitted)?;
+        is_served.then_some(()).ok_or_else(error_texts::not_permitted)?;
         if let CallerIdentity::Token { rights, tenants, .. } = &identity {
             let reaches = row.reach != Reach::Cluster || tenants.includes(None);
-            (rights.contains(row.needs) && reaches).then_some(()).ok_or_else(token_errors::not_permitted)?;
+            (rights.contains(row.needs) && reaches).then_some(()).ok_or_else(error_texts::not_permitted)?;
         }
         Ok(Some(ApiCaller { identity, row }))
     }
 
     fn may_view_cluster(&self, given: &GivenToken) -> ApiResult<()> {
         let CallerIdentity::Token { rights, tenants, .. } = self.owner(given)? else { return Ok(()) };
-        (rights.contains(VIEW) && tenants.includes(None)).then_some(()).ok_or_else(token_errors::not_permitted)
+        (rights.contains(VIEW) && tenants.includes(None)).then_some(()).ok_or_else(error_texts::not_permitted)
     }
 
     fn has_tokens(&self) -> bool {
@@ -172,12 +172,12 @@ impl Authenticator {
             (known.map(|known| known.grant.clone()), !ledger.tokens().is_empty())
         });
         // Without a token in its state, the node is joining or being founded.
-        is_ready.then_some(()).ok_or_else(token_errors::no_tokens_yet)?;
-        let GivenToken::Token(token) = given else { return Err(token_errors::token_not_valid()) };
+        is_ready.then_some(()).ok_or_else(error_texts::no_tokens_yet)?;
+        let GivenToken::Token(token) = given else { return Err(error_texts::token_not_valid()) };
         // An unknown id takes the same time as a wrong secret.
         let hash = known.as_ref().map_or(Hash([0; 32]), |grant| grant.hash);
         let is_right = token.has_hash(&hash);
-        let grant = known.filter(|_| is_right).ok_or_else(token_errors::token_not_valid)?;
+        let grant = known.filter(|_| is_right).ok_or_else(error_texts::token_not_valid)?;
         Ok(CallerIdentity::Token { id: token.id, rights: grant.rights, tenants: grant.tenants })
     }
 }

@@ -173,8 +173,3 @@ impl Admin {
 pub(crate) fn not_written(error: &SpreadError) -> ApiError {
     ApiError::new(Code::Unavailable, ErrorReason::NoQuorum, error.to_string()).next("reveille doctor")
 }
-
-pub(crate) fn stopping() -> ApiError {
-    let message = "this node is stopping; nothing was sealed";
-    ApiError::new(Code::Unavailable, ErrorReason::Stopping, message).next("ask another node: --endpoint a,b,c")
-}

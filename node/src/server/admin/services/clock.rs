@@ -5,12 +5,10 @@ use std::sync::Arc;
 use reveille_cluster::ops::test_clock::{AdvanceError, AdvanceProgress, advance};
 use reveille_ledger::ids::Time;
 use reveille_proto::admin::v1::clock_service_server::ClockService;
-use reveille_proto::admin::v1::{
-    AdvanceClockRequest, AdvanceClockResponse, ErrorReason, GetClockRequest, GetClockResponse,
-};
+use reveille_proto::admin::v1::{AdvanceClockRequest, AdvanceClockResponse, GetClockRequest, GetClockResponse};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::{Code, Status};
+use tonic::Status;
 
 use crate::server::admin::{Admin, ApiError, ApiResult, Call, error_texts, validate, views};
 
@@ -73,7 +71,7 @@ impl Admin {
                     advanced.map(|progress| response(to, &progress, true)).map_err(fault)
                 }
                 () = sender.closed() => return,
-                () = stop.cancelled() => Err(stopping()),
+                () = stop.cancelled() => Err(error_texts::stopping("this node is stopping; the clock stays where it is")),
             };
             // The caller may have disconnected.
             let _ = sender.send(last.map_err(Status::from)).await;
@@ -103,9 +101,4 @@ fn fault(error: AdvanceError) -> ApiError {
         AdvanceError::NotProposed(error) => error_texts::not_proposed(&error, None, ""),
         AdvanceError::NotRead(error) => error_texts::not_read(error, None),
     }
-}
-
-fn stopping() -> ApiError {
-    let message = "this node is stopping; the clock stays where it is";
-    ApiError::new(Code::Unavailable, ErrorReason::Stopping, message).next("ask another node: --endpoint a,b,c")
 }

@@ -78,7 +78,8 @@ impl Admin {
                 if count > 0 || recipients.is_empty() {
                     return Ok(count);
                 }
-                Err(error_texts::none_dead(&recipients, run, &states_in_words(ledger, run, &numbers)))
+                let states = states_in_words(ledger, run, &numbers);
+                Err(error_texts::none_is("a dead letter of", &recipients, run, &states))
             })?;
             let picked = vec![command::PickedRecipients { run, recipients: numbers }];
             return Ok(Batch { picked, count: count as u64, ..Batch::default() });

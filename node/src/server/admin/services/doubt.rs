@@ -138,11 +138,8 @@ fn rehearse(
         if let Some(later) = later {
             return Err(error_texts::later_doubt(picked.run, later));
         }
-        return Err(error_texts::none_in_doubt(
-            named,
-            picked.run,
-            &states_in_words(ledger, picked.run, &picked.numbers),
-        ));
+        let states = states_in_words(ledger, picked.run, &picked.numbers);
+        return Err(error_texts::none_is("in doubt in", named, picked.run, &states));
     }
     let group = |((cause, node), count): ((&str, String), u64)| DoubtGroup { cause: cause.to_owned(), count, node };
     let mut groups: Vec<DoubtGroup> = counts.into_iter().map(group).collect();

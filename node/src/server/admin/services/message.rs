@@ -60,8 +60,7 @@ impl Admin {
 
     /// Checks a request. It reads no other node: only bounds depend on the time.
     fn checked_message(&self, request: SendMessageRequest) -> ApiResult<(String, SendMessage)> {
-        let (now, limits) = self.context.replica.read(|ledger| (ledger.head().now, ledger.limits()));
-        let now = self.now(now);
+        let now = self.now(self.context.replica.read(|ledger| ledger.head().now));
         let mut fields = Fields::default();
         let send_at = validate::message_fields(&mut fields, &request, now);
         let rule = validate::key_rule(&mut fields, request.key_rule);
@@ -76,8 +75,7 @@ impl Admin {
         let audience = Some(audience);
         let body =
             ScheduleBody { tenant, pool, priority, policies, content, template, audience, ..ScheduleBody::default() };
-        let templates = |tenant: &str, name: &str, version| self.context.template(tenant, name, version);
-        let parts = validate::message_parts(body, now, &self.context.zones, &templates, limits);
+        let parts = validate::message_parts(&self.context, body, now);
         let rename = |field: &str| {
             let field = validate::without_schedule(field);
             let place = field.strip_prefix("audience.recipients").and_then(|rest| rest.strip_suffix(".address"));

@@ -13,6 +13,7 @@ mod update;
 use std::sync::Arc;
 
 use reveille_cluster::ops::zones::Zones;
+use reveille_cluster::process::context::NodeContext;
 use reveille_ledger::calendar::Pattern;
 use reveille_ledger::command::{Command, SchedulePause, ScheduleResume};
 use reveille_ledger::content::{Content, Recipients};
@@ -77,7 +78,7 @@ impl Admin {
         };
         let (schedule, beside, now) = self.context.replica.read(query).ok_or_else(|| error_texts::no_schedule(name))?;
         let now = self.now(now);
-        let shown = self.calendar(move |zones| views::schedule(id, &schedule, zones, now, INSTANTS_SHOWN)).await?;
+        let shown = self.calendar(move |node| views::schedule(id, &schedule, &node.zones, now, INSTANTS_SHOWN)).await?;
         Ok(beside.apply_to(shown))
     }
 
@@ -102,10 +103,10 @@ impl Admin {
     /// Runs a calendar computation or a validation on a blocking thread, so that no task waits behind it.
     pub(crate) async fn calendar<T: Send + 'static>(
         &self,
-        walk: impl FnOnce(&Zones) -> T + Send + 'static,
+        walk: impl FnOnce(&NodeContext) -> T + Send + 'static,
     ) -> ApiResult<T> {
         let context = Arc::clone(&self.context);
-        let walked = tokio::task::spawn_blocking(move || walk(&context.zones)).await;
+        let walked = tokio::task::spawn_blocking(move || walk(&context)).await;
         walked.map_err(|error| error_texts::broken(format!("walking a calendar failed: {error}")))
     }
 }
@@ -171,8 +172,9 @@ impl Admin {
         let query = self.read(request.stale, call, |ledger| (list(ledger, &filter, &paging), ledger.head().now));
         let (((listed, last), now), freshness) = query.await?;
         let now = self.now(now);
-        let shown = self.calendar(move |zones| {
-            let show = |(id, schedule, beside): &Listed| beside.apply_to(views::schedule(*id, schedule, zones, now, 1));
+        let shown = self.calendar(move |node| {
+            let show =
+                |(id, schedule, beside): &Listed| beside.apply_to(views::schedule(*id, schedule, &node.zones, now, 1));
             listed.iter().map(show).collect()
         });
         let next_page_token = paging.token(last.as_ref());
@@ -184,7 +186,7 @@ impl Admin {
         let place = (request.tenant.as_str(), request.name.as_str());
         let Found { id, beside, schedule, now, freshness } = self.find_schedule(place, request.stale, call).await?;
         let body = if request.with_body { Some(self.body_of(&schedule)?) } else { None };
-        let shown = self.calendar(move |zones| views::schedule(id, &schedule, zones, now, INSTANTS_SHOWN)).await?;
+        let shown = self.calendar(move |node| views::schedule(id, &schedule, &node.zones, now, INSTANTS_SHOWN)).await?;
         Ok(GetScheduleResponse { schedule: Some(beside.apply_to(shown)), freshness, body })
     }
 
@@ -218,7 +220,7 @@ impl Admin {
             let state = found.schedule.activity.word();
             return Err(error_texts::not_possible(format!("the schedule is {state}, not paused")));
         }
-        let (opens, simulated) = self.calendar(move |zones| resumed(&found, zones)).await??;
+        let (opens, simulated) = self.calendar(move |node| resumed(&found, &node.zones)).await??;
         if !request.validate_only {
             let resume = Command::ScheduleResume(ScheduleResume { schedule: id, plan_version });
             let resumed = self.try_write(resume, "", call).await;

@@ -11,7 +11,7 @@ use reveille_proto::admin::v1::{
 
 use crate::server::admin::access::{ADMIN, all_rights, role_names};
 use crate::server::admin::paging::Paging;
-use crate::server::admin::{Admin, ApiResult, Call, token_errors, validate, views};
+use crate::server::admin::{Admin, ApiResult, Call, error_texts, validate, views};
 use crate::token_text::TokenText;
 
 /// Name of a token that `token reset` made.
@@ -99,7 +99,7 @@ impl Admin {
     }
 
     async fn revoke_token(&self, request: RevokeTokenRequest, call: &Call) -> ApiResult<RevokeTokenResponse> {
-        let id: TokenId = request.id.parse().map_err(|_| token_errors::no_token(&request.id))?;
+        let id: TokenId = request.id.parse().map_err(|_| error_texts::no_token(&request.id))?;
         let reply = self.write(Command::TokenRevoke(id), "", call).await?;
         Ok(RevokeTokenResponse { index: reply.index })
     }

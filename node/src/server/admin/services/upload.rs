@@ -23,8 +23,8 @@ use tokio_stream::wrappers::ReceiverStream;
 use tokio_stream::{Stream, StreamExt as _};
 use tonic::{Code, Status, Streaming};
 
-use super::audience::{AudienceRequest, WAITING_MAX, not_written, stopping};
-use crate::server::admin::{Admin, ApiError, ApiResult, Call};
+use super::audience::{AudienceRequest, WAITING_MAX, not_written};
+use crate::server::admin::{Admin, ApiError, ApiResult, Call, error_texts};
 
 /// Maximum size of a part in bytes: one KiB per recipient on average.
 pub const PART_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -133,7 +133,7 @@ impl Admin {
             let checked = tokio::select! {
                 checked = check => checked,
                 () = words.closed() => return,
-                () = admin.stop.cancelled() => Err(stopping()),
+                () = admin.stop.cancelled() => Err(error_texts::stopping("this node is stopping; nothing was sealed")),
             };
             crash::point("admin.seal");
             let last = match checked {

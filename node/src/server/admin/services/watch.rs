@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Status};
 
-use crate::server::admin::{Admin, ApiError, ApiResult, Call};
+use crate::server::admin::{Admin, ApiError, ApiResult, Call, error_texts};
 
 /// The stream that a watcher receives.
 pub type Watched<T> = ReceiverStream<Result<T, Status>>;
@@ -21,7 +21,8 @@ pub type Watcher<T> = mpsc::Sender<Result<T, Status>>;
 const POLL_EVERY: Duration = Duration::from_millis(250);
 /// Maximum number of answers that wait for a watcher. A slow watcher of a run misses states in between.
 const WAITING_MAX: usize = 1;
-const ASK_ANOTHER: &str = "ask another node: --endpoint a,b,c";
+/// The error at the end of a stream of a node that stops.
+pub const STOPPING: &str = "this node is stopping";
 
 impl Admin {
     /// Returns the permit of one stream.
@@ -31,7 +32,7 @@ impl Admin {
     pub(crate) fn stream_permit(&self) -> ApiResult<OwnedSemaphorePermit> {
         Arc::clone(&self.streams).try_acquire_owned().map_err(|_| {
             let message = "this node has too many streams; nothing happened";
-            ApiError::new(Code::Unavailable, ErrorReason::Busy, message).next(ASK_ANOTHER)
+            ApiError::new(Code::Unavailable, ErrorReason::Busy, message).next(error_texts::ASK_ANOTHER)
         })
     }
 
@@ -60,17 +61,12 @@ impl Admin {
                 () = gone.closed() => {}
                 () = stop.cancelled() => {
                     // If the watcher has not received the last answer yet, the stream ends without this error.
-                    let _ = gone.try_send(Err(stopping().into()));
+                    let _ = gone.try_send(Err(error_texts::stopping(STOPPING).into()));
                 }
             }
         });
         Ok(ReceiverStream::new(receiver))
     }
-}
-
-/// The error at the end of a stream of a node that stops.
-pub fn stopping() -> ApiError {
-    ApiError::new(Code::Unavailable, ErrorReason::Stopping, "this node is stopping").next(ASK_ANOTHER)
 }
 
 async fn follow(admin: &Admin, run: RunId, call: &Call, watcher: &Watcher<WatchRunResponse>) {

@@ -1,14 +1,12 @@
 //! Validates the content of a schedule, a campaign or a message: given in the request, or a template.
 
 use reveille_cluster::audience::encode_attachment;
-use reveille_ledger::content::{Attachment, Content, ContentChoice, NamedTemplate};
+use reveille_cluster::process::context::NodeContext;
+use reveille_ledger::content::{Attachment, Content, ContentChoice};
 use reveille_ledger::refusal::CommandRefusal;
 use reveille_proto::admin::v1::{self, ErrorReason};
 
 use super::{Fields, NAME_MAX};
-
-/// Returns a version of a template of a tenant, or the newest one for `None`, with its content.
-pub type TemplateByName<'a> = &'a dyn Fn(&str, &str, Option<u32>) -> Result<(NamedTemplate, Content), CommandRefusal>;
 
 /// A content as the ledger's command names it, and the content itself.
 #[derive(Debug)]
@@ -38,11 +36,6 @@ impl CheckedContent {
     }
 }
 
-/// Stands for the templates where none is known.
-pub fn no_templates(_: &str, name: &str, version: Option<u32>) -> Result<(NamedTemplate, Content), CommandRefusal> {
-    Err(CommandRefusal::NoSuchTemplate { name: name.to_owned(), version })
-}
-
 /// Reads `NAME` or `NAME@VERSION`.
 pub fn template_name(text: &str) -> Result<(&str, Option<u32>), String> {
     let Some((name, version)) = text.split_once('@') else { return Ok((text, None)) };
@@ -52,12 +45,12 @@ pub fn template_name(text: &str) -> Result<(&str, Option<u32>), String> {
 }
 
 /// Returns the content that a request gives, or that of the template that it names. `prefix` is the path of the message
-/// with both fields, such as `schedule.`.
+/// with both fields, such as `schedule.`. `node` has the templates.
 pub fn chosen_content(
     fields: &mut Fields,
     prefix: &str,
     (asked, template): (Option<v1::Content>, &str),
-    (tenant, templates): (&str, TemplateByName<'_>),
+    (tenant, node): (&str, Option<&NodeContext>),
 ) -> Option<CheckedContent> {
     if template.is_empty() {
         return content(fields, &format!("{prefix}content"), asked).map(CheckedContent::from);
@@ -69,7 +62,8 @@ pub fn chosen_content(
     }
     let (name, version) = fields.take(&field, template_name(template))?;
     let name = fields.name(&field, name, NAME_MAX);
-    match templates(tenant, &name, version) {
+    let unknown = || Err(CommandRefusal::NoSuchTemplate { name: name.clone(), version });
+    match node.map_or_else(unknown, |node| node.template(tenant, &name, version)) {
         Ok((named, content)) => Some(CheckedContent { choice: ContentChoice::Template(named), content }),
         Err(refusal) => {
             fields.refuse_as(ErrorReason::TemplateNotFound, field, refusal.to_string());

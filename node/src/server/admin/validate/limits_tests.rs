@@ -90,8 +90,7 @@ fn lasting(seconds: i64, set: fn(&mut Policies, Option<Duration>)) -> ScheduleBo
 
 fn is_refused(body: ScheduleBody) -> Option<String> {
     let zones = Zones::bundled("2026x");
-    let (sealed, templates) = (&|_: &str, _: &str| None, &super::no_templates);
-    let context = CheckContext { now: NOW, exists: false, zones: &zones, sealed, templates, limits: LIMITS };
+    let context = CheckContext { limits: LIMITS, ..CheckContext::without_node(&zones, NOW, false) };
     schedule(Some(body), &context).err().map(|fault| fault.to_string())
 }
 

@@ -1,6 +1,6 @@
 //! Validates messages, test emails and the recipients of a trigger. Their parts are checked like those of a schedule.
 
-use reveille_cluster::ops::zones::Zones;
+use reveille_cluster::process::context::NodeContext;
 use reveille_ledger::command::{KeyRule, ScheduleCreate};
 use reveille_ledger::content::{Audience, AudienceChoice, Content};
 use reveille_ledger::ids::Time;
@@ -10,7 +10,6 @@ use reveille_proto::admin::v1;
 
 use super::Fields;
 use super::audience::audience;
-use super::content::TemplateByName;
 use super::schedule::{CheckContext, CheckedSchedule, compile, schedule};
 use crate::server::admin::{ApiError, ApiResult, views};
 
@@ -31,13 +30,7 @@ pub struct CheckedMessage {
 
 /// Checks the tenant, the content or the template, the recipients, the policies, the pool and the priority of a body. It need have
 /// nothing else.
-pub fn message_parts(
-    body: v1::ScheduleBody,
-    now: Time,
-    zones: &Zones,
-    templates: TemplateByName<'_>,
-    limits: &'static LedgerLimits,
-) -> ApiResult<CheckedMessage> {
+pub fn message_parts(node: &NodeContext, body: v1::ScheduleBody, now: Time) -> ApiResult<CheckedMessage> {
     // Fields that a message does not have get placeholder values.
     let body = v1::ScheduleBody {
         name: "message".to_owned(),
@@ -45,8 +38,7 @@ pub fn message_parts(
         zone: "UTC".to_owned(),
         ..body
     };
-    let context = CheckContext { now, exists: false, zones, sealed: &|_, _| None, templates, limits };
-    let CheckedSchedule { create, content, .. } = schedule(Some(body), &context)?;
+    let CheckedSchedule { create, content, .. } = schedule(Some(body), &CheckContext::of(node, now, false))?;
     let ScheduleCreate { tenant, policies, pool, priority, audience, .. } = create;
     Ok(CheckedMessage { tenant, content, audience: listed(audience)?, pool, priority, policies })
 }

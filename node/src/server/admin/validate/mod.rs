@@ -36,7 +36,7 @@ use super::{ApiError, ApiResult};
 pub use audience::columns;
 pub use canary::canary;
 pub use clock::target as clock_target;
-pub use content::{chosen_content, content, no_templates};
+pub use content::{chosen_content, content};
 pub use member::valid_for as token_valid_for;
 pub use message::{CheckedMessage, key_rule, list_of_trigger, message_fields, message_parts, without_schedule};
 pub use pool::pool;

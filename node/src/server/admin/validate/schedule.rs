@@ -2,18 +2,19 @@
 
 use reveille_cluster::compose::{Compiled, check_proposed};
 use reveille_cluster::ops::zones::Zones;
+use reveille_cluster::process::context::NodeContext;
 use reveille_ledger::calendar::When;
 use reveille_ledger::command::ScheduleCreate;
 use reveille_ledger::content::{Content, NamedAudience};
 use reveille_ledger::decide::timing::{self, Jitter};
-use reveille_ledger::ids::Time;
+use reveille_ledger::ids::{Hash, Time};
 use reveille_ledger::labels::{Labels, WrongLabel};
-use reveille_ledger::limits::LedgerLimits;
-use reveille_ledger::{DEFAULT_POOL, ScheduleTiming};
+use reveille_ledger::limits::{LedgerLimits, limits};
+use reveille_ledger::{DEFAULT_POOL, LEVEL, ScheduleTiming};
 use reveille_proto::admin::v1::{self, ErrorReason};
 
 use super::audience::{CheckedAudience, audience};
-use super::content::{CheckedContent, TemplateByName, chosen_content};
+use super::content::{CheckedContent, chosen_content};
 use super::policies::policies;
 use super::{Fields, SCHEDULE_NAME_MAX, when};
 use crate::server::admin::{ApiError, ApiResult};
@@ -29,9 +30,6 @@ pub struct CheckedSchedule {
     pub duplicates: Vec<v1::Duplicate>,
 }
 
-/// Returns the sealed audience of a tenant and a name, with the names of its recipients' variables.
-pub type SealedByName<'a> = &'a dyn Fn(&str, &str) -> Option<(NamedAudience, Vec<String>)>;
-
 /// What the checks of a schedule read besides its body.
 pub struct CheckContext<'a> {
     /// The ledger time that this node knows.
@@ -41,17 +39,39 @@ pub struct CheckContext<'a> {
     pub exists: bool,
     /// The time zones.
     pub zones: &'a Zones,
-    /// The sealed audiences.
-    pub sealed: SealedByName<'a>,
-    /// The templates.
-    pub templates: TemplateByName<'a>,
+    /// The node whose state has sealed audiences and templates. `None`: there are none.
+    pub node: Option<&'a NodeContext>,
+    /// Columns of a named audience that is not sealed yet. `None`: it must be sealed.
+    pub columns_to_come: Option<Vec<String>>,
     /// The limits of the ledger.
-    pub limits: &'a LedgerLimits,
+    pub limits: &'static LedgerLimits,
+}
+
+impl<'a> CheckContext<'a> {
+    /// Returns the context of a request to this node.
+    pub fn of(node: &'a NodeContext, now: Time, exists: bool) -> CheckContext<'a> {
+        let limits = node.replica.read(|ledger| ledger.limits());
+        CheckContext { now, exists, zones: &node.zones, node: Some(node), columns_to_come: None, limits }
+    }
+
+    /// Returns the context without a cluster, by the limits of this release.
+    pub fn without_node(zones: &'a Zones, now: Time, exists: bool) -> CheckContext<'a> {
+        CheckContext { now, exists, zones, node: None, columns_to_come: None, limits: limits(LEVEL) }
+    }
+
+    /// Returns a sealed audience, or one to come, with the names of its recipients' variables.
+    fn sealed(&self, tenant: &str, name: &str) -> Option<(NamedAudience, Vec<String>)> {
+        let to_come = || {
+            let named = NamedAudience { name: name.to_owned(), seal: Hash([0; 32]), rows: 1 };
+            Some((named, self.columns_to_come.clone()?))
+        };
+        self.node.and_then(|node| node.sealed(tenant, name)).or_else(to_come)
+    }
 }
 
 /// Checks a body.
 pub fn schedule(body: Option<v1::ScheduleBody>, context: &CheckContext<'_>) -> ApiResult<CheckedSchedule> {
-    let CheckContext { now, exists, zones, sealed, templates, limits } = *context;
+    let CheckContext { now, exists, zones, node, limits, .. } = *context;
     let mut fields = Fields::default();
     let body = body.ok_or_else(|| ApiError::of_field("schedule", "is missing"))?;
     let tenant = fields.name_or("schedule.tenant", &body.tenant, reveille_ledger::DEFAULT_TENANT);
@@ -79,8 +99,8 @@ pub fn schedule(body: Option<v1::ScheduleBody>, context: &CheckContext<'_>) -> A
     let paused = body.paused.map(|reason| fields.reason("schedule.paused", &reason));
     let labels = Labels::new(body.labels).map_err(|wrong| fields.refuse(field_of(&wrong), wrong.to_string()));
     let chosen = (body.content, body.template.as_str());
-    let content = chosen_content(&mut fields, "schedule.", chosen, (&tenant, templates));
-    let known = named.and_then(|name| sealed(&tenant, name));
+    let content = chosen_content(&mut fields, "schedule.", chosen, (&tenant, node));
+    let known = named.and_then(|name| context.sealed(&tenant, name));
     let audience = audience(&mut fields, body.audience, known, limits);
     if let (Some(content), Some(listed)) = (&content, &audience) {
         compile(&mut fields, content, listed, limits);

@@ -4,10 +4,8 @@ use std::error::Error;
 
 use prost_types::{Duration, Timestamp};
 use reveille_cluster::ops::zones::Zones;
-use reveille_ledger::LEVEL;
 use reveille_ledger::content::AudienceChoice;
 use reveille_ledger::ids::Time;
-use reveille_ledger::limits::limits;
 use reveille_proto::admin::v1::{
     Audience, Content, Daily, ErrorReason, Every, Field, Policies, Recipient, Relay, ScheduleBody, When, when,
 };
@@ -60,14 +58,7 @@ fn body() -> ScheduleBody {
 }
 
 fn context(zones: &Zones, exists: bool) -> CheckContext<'_> {
-    CheckContext {
-        now: NOW,
-        exists,
-        zones,
-        sealed: &|_, _| None,
-        templates: &super::no_templates,
-        limits: limits(LEVEL),
-    }
+    CheckContext::without_node(zones, NOW, exists)
 }
 
 fn asked(body: ScheduleBody) -> Result<CheckedSchedule, super::ApiError> {

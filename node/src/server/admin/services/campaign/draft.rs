@@ -1,13 +1,11 @@
 //! Creates the draft of a campaign: validates it like a schedule, compares it with an existing one, and proposes it.
 
-use std::sync::Arc;
-
 use reveille_cluster::compose::columns_used;
 use reveille_ledger::calendar::When;
 use reveille_ledger::command::{CampaignCreate, CampaignName, Command};
-use reveille_ledger::content::{Content, NamedAudience};
+use reveille_ledger::content::Content;
 use reveille_ledger::forecast::CAMPAIGN_FINISH_MS_MIN;
-use reveille_ledger::ids::{Hash, Time};
+use reveille_ledger::ids::Time;
 use reveille_ledger::policy::HOUR_MS;
 use reveille_ledger::refusal::CommandRefusal;
 use reveille_ledger::{DEFAULT_TENANT, Ledger};
@@ -114,20 +112,13 @@ impl Admin {
         let finish_by_given = policies.finish_by.is_some();
         policies.start_within.get_or_insert(views::duration(START_WITHIN_MS));
         policies.finish_by.get_or_insert(views::duration(CAMPAIGN_FINISH_MS_MIN));
-        let (context, limits) = (Arc::clone(&self.context), self.limits());
-        let asked = self.calendar(move |zones| {
-            let templates = |tenant: &str, name: &str, version| context.template(tenant, name, version);
+        let asked = self.calendar(move |node| {
             let tenant = if body.tenant.is_empty() { DEFAULT_TENANT } else { &body.tenant };
             let chosen = (body.content.clone(), body.template.as_str());
-            let content = validate::chosen_content(&mut Fields::default(), "", chosen, (tenant, &templates));
-            let columns = content.map(|checked| columns_used(&checked.content)).unwrap_or_default();
-            let to_come = |name: &str| {
-                let named = NamedAudience { name: name.to_owned(), seal: Hash([0; 32]), rows: 1 };
-                Some((named, columns.clone()))
-            };
-            let sealed = |tenant: &str, name: &str| context.sealed(tenant, name).or_else(|| to_come(name));
-            let check = CheckContext { now, exists, zones, sealed: &sealed, templates: &templates, limits };
-            validate::schedule(Some(body), &check)
+            let content = validate::chosen_content(&mut Fields::default(), "", chosen, (tenant, Some(node)));
+            let columns_to_come = Some(content.map(|checked| columns_used(&checked.content)).unwrap_or_default());
+            let context = CheckContext { columns_to_come, ..CheckContext::of(node, now, exists) };
+            validate::schedule(Some(body), &context)
         });
         let CheckedSchedule { create, content, .. } = asked.await??;
         if create.content.template().is_some() && self.context.unsubscribe.is_some() && !can_opt_out(&content) {

@@ -19,7 +19,7 @@ use crate::server::admin::blobs::Blobs;
 use crate::server::admin::enums::OnWire;
 use crate::server::admin::lookup::absent;
 use crate::server::admin::paging::Paging;
-use crate::server::admin::services::watch::stopping;
+use crate::server::admin::services::watch::STOPPING;
 use crate::server::admin::{Admin, ApiError, ApiResult, Call, error_texts, views};
 
 /// The stream of an export.
@@ -100,7 +100,7 @@ impl Admin {
                 }
                 let Some(from) = next else { return };
                 let read = match admin.stop.is_cancelled() {
-                    true => Err(stopping()),
+                    true => Err(error_texts::stopping(STOPPING)),
                     false => admin.recipients_of(&listing, from, SLICE_MAX).await,
                 };
                 slice = match read {

@@ -1,8 +1,6 @@
 //! Backfill: determines which past occurrences open, and opens them. The response comes from the entry that opened
 //! them, so a repeated request gets the same response.
 
-use std::sync::Arc;
-
 use prost::Message;
 use reveille_ledger::command::{Backfill, Command, Opening};
 use reveille_ledger::decide::backfill::{BackfillRange, range};
@@ -117,23 +115,22 @@ async fn find_openings(
     found: Found,
     asked: &Asked,
 ) -> ApiResult<(BackfillRange, BackfillScheduleResponse, Found)> {
-    let context = Arc::clone(&admin.context);
     let (span, most) = ((asked.from, asked.to), asked.most);
-    let computed = admin.calendar(move |zones| {
+    let computed = admin.calendar(move |node| {
         let schedule = &found.schedule;
-        let (pattern, zone) = calendar_of(&schedule.timing, zones)?;
+        let (pattern, zone) = calendar_of(&schedule.timing, &node.zones)?;
         let calendar = Calendar { pattern: &pattern, zone: &zone };
         // The lock is taken for each name, so that entries do not wait for the whole calendar computation.
         let is_known = |name: &Nominal| {
             let name = (found.id, name.clone());
-            context.replica.read(|ledger| ledger.has_opened(&name))
+            node.replica.read(|ledger| ledger.has_opened(&name))
         };
         let range = range(schedule, calendar, span, most, found.now, is_known);
         // The instants are checked in small batches, so that entries do not wait for a thousand of them.
         let (mut opens, mut inside) = (Vec::new(), Vec::new());
-        let mut batch = context.replica.read(|ledger| ledger.backfill_batch(found.id));
+        let mut batch = node.replica.read(|ledger| ledger.backfill_batch(found.id));
         for some in range.openings.chunks(INSTANTS_AT_ONCE) {
-            context.replica.read(|ledger| {
+            node.replica.read(|ledger| {
                 let may_open = |opening: &&Opening| ledger.may_backfill(&mut batch, opening.due);
                 let (open, closed): (Vec<&Opening>, Vec<&Opening>) = some.iter().partition(may_open);
                 opens.extend(open);
@@ -162,9 +159,9 @@ async fn answered(admin: &Admin, found: Found, outcome: CommandOutcome) -> ApiRe
         return Err(error_texts::broken(format!("a backfill was answered by {outcome:?}")));
     };
     let (first_due, last_due) = (due_of(admin, first).await?, due_of(admin, last).await?);
-    let instants = admin.calendar(move |zones| {
+    let instants = admin.calendar(move |node| {
         let schedule = &found.schedule;
-        let calendar = calendar_of(&schedule.timing, zones).ok();
+        let calendar = calendar_of(&schedule.timing, &node.zones).ok();
         let instant = |due: Option<Time>| {
             let ((pattern, zone), due) = calendar.as_ref().zip(due)?;
             Some(views::instant_of(pattern, &zone.rules, &schedule.settings.policies, due))

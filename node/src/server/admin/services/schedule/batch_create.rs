@@ -1,7 +1,6 @@
 //! Creates many schedules in few log entries: validates all, proposes the valid ones, and answers for each.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use reveille_ledger::command::{Command, ENTRY_BYTES_MAX, ScheduleCreate};
 use reveille_ledger::form;
@@ -14,7 +13,7 @@ use reveille_proto::admin::v1::{
 use super::create::{files, no_page, tenant_and_name, warnings};
 use crate::server::admin::attachments::BroughtFiles;
 use crate::server::admin::validate::{self, CheckContext, CheckedSchedule, Fields};
-use crate::server::admin::{Admin, ApiError, Call, error_texts};
+use crate::server::admin::{Admin, ApiError, ApiResult, Call, error_texts};
 
 /// Schedules of one request at most.
 const SCHEDULES_MAX: usize = 1_000;
@@ -34,7 +33,7 @@ pub async fn batch_create(
     admin: &Admin,
     request: BatchCreateSchedulesRequest,
     call: &Call,
-) -> Result<BatchCreateSchedulesResponse, ApiError> {
+) -> ApiResult<BatchCreateSchedulesResponse> {
     let mut bodies = request.schedules;
     if bodies.is_empty() || bodies.len() > SCHEDULES_MAX {
         let message = format!("has {} schedules; give 1 to {SCHEDULES_MAX}", bodies.len());
@@ -78,11 +77,7 @@ pub async fn batch_create(
 }
 
 /// Validates each body. A body whose name exists may name instants that have passed: the ledger compares it.
-async fn check(
-    admin: &Admin,
-    bodies: Vec<ScheduleBody>,
-    call: &Call,
-) -> Result<Vec<Result<CheckedSchedule, ApiError>>, ApiError> {
+async fn check(admin: &Admin, bodies: Vec<ScheduleBody>, call: &Call) -> ApiResult<Vec<ApiResult<CheckedSchedule>>> {
     let query = admin.read_latest(call, |ledger| {
         let exists = |body: &ScheduleBody| {
             let (tenant, name) = tenant_and_name(body);
@@ -91,18 +86,12 @@ async fn check(
         (bodies.iter().map(exists).collect::<Vec<bool>>(), ledger.head().now)
     });
     let (known, now) = query.await?;
-    let (now, limits, context) = (admin.now(now), admin.limits(), Arc::clone(&admin.context));
-    admin
-        .calendar(move |zones| {
-            let sealed = |tenant: &str, name: &str| context.sealed(tenant, name);
-            let templates = |tenant: &str, name: &str, version| context.template(tenant, name, version);
-            let check = |(body, exists)| {
-                let context = CheckContext { now, exists, zones, sealed: &sealed, templates: &templates, limits };
-                validate::schedule(Some(body), &context)
-            };
-            bodies.into_iter().zip(known).map(check).collect()
-        })
-        .await
+    let now = admin.now(now);
+    let checked = admin.calendar(move |node| {
+        let check = |(body, exists)| validate::schedule(Some(body), &CheckContext::of(node, now, exists));
+        bodies.into_iter().zip(known).map(check).collect()
+    });
+    checked.await
 }
 
 /// Divides the schedules, in their order, so that each entry stays below its limit.

@@ -1,15 +1,12 @@
 //! Creates a schedule: validates it, compares it with an existing one, proposes it, and shows its instants.
 
-use std::sync::Arc;
-
 use reveille_cluster::ops::zones::Zones;
 use reveille_ledger::command::{Command, ScheduleCreate};
 use reveille_ledger::content::Content;
 use reveille_ledger::ids::{Hash, ScheduleId, Time};
-use reveille_ledger::limits::limits;
 use reveille_ledger::refusal::CommandRefusal;
 use reveille_ledger::reply::CommandOutcome;
-use reveille_ledger::{DEFAULT_TENANT, LEVEL, Ledger};
+use reveille_ledger::{DEFAULT_TENANT, Ledger};
 use reveille_proto::admin::v1::{self, CreateScheduleRequest, CreateScheduleResponse};
 use tonic::Status;
 
@@ -36,13 +33,7 @@ pub async fn create(
     fields.done(Some(()))?;
     let (known, of_campaign, now) = existing(admin, request.schedule.as_ref(), call).await?;
     let (body, exists) = (request.schedule, known.is_some());
-    let (context, limits) = (Arc::clone(&admin.context), admin.limits());
-    let asked = admin.calendar(move |zones| {
-        let sealed = |tenant: &str, name: &str| context.sealed(tenant, name);
-        let templates = |tenant: &str, name: &str, version| context.template(tenant, name, version);
-        let check = CheckContext { now, exists, zones, sealed: &sealed, templates: &templates, limits };
-        validate::schedule(body, &check)
-    });
+    let asked = admin.calendar(move |node| validate::schedule(body, &CheckContext::of(node, now, exists)));
     let CheckedSchedule { mut create, content, duplicates } =
         asked.await?.map_err(|fault| fault.request(&request.request_id))?;
     if of_campaign && (request.validate_only || known.is_some()) {
@@ -81,9 +72,7 @@ pub async fn create(
 
 /// Returns why every cluster would refuse this body. It needs no cluster.
 pub fn unfit(body: v1::ScheduleBody, now: Time, zones: &Zones) -> Option<Status> {
-    let (sealed, templates) = (&|_: &str, _: &str| None, &validate::no_templates);
-    let context = CheckContext { now, exists: false, zones, sealed, templates, limits: limits(LEVEL) };
-    validate::schedule(Some(body), &context).err().map(Status::from)
+    validate::schedule(Some(body), &CheckContext::without_node(zones, now, false)).err().map(Status::from)
 }
 
 /// Returns warnings about what prevents emails of a pool from being sent, although the request is valid.
@@ -136,6 +125,6 @@ async fn existing(admin: &Admin, body: Option<&v1::ScheduleBody>, call: &Call) -
 async fn would_be(admin: &Admin, create: &ScheduleCreate, now: Time) -> ApiResult<v1::Schedule> {
     let schedule = create.to_schedule((create.content.hash(), create.audience.hash()), 0, now);
     let id = ScheduleId::new(0, 0);
-    let shown = admin.calendar(move |zones| views::schedule(id, &schedule, zones, now, INSTANTS_SHOWN)).await?;
+    let shown = admin.calendar(move |node| views::schedule(id, &schedule, &node.zones, now, INSTANTS_SHOWN)).await?;
     Ok(v1::Schedule { etag: String::new(), ..ScheduleNotes::default().apply_to(shown) })
 }

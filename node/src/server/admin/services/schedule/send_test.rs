@@ -1,7 +1,5 @@
 //! Sends a test email: validated like a schedule, and opened as the run of a message.
 
-use std::sync::Arc;
-
 use reveille_ledger::command::{Command, KeyRule, SendMessage, SendMessages};
 use reveille_ledger::policy::Policies;
 use reveille_ledger::reply::CommandOutcome;
@@ -43,14 +41,9 @@ pub async fn send_test(admin: &Admin, request: SendTestRequest, call: &Call) -> 
     }
     let key = fields.done(id)?;
     let now = admin.read_latest(call, |ledger| ledger.head().now).await?;
-    let (now, limits) = (admin.now(now), admin.limits());
+    let now = admin.now(now);
     let body = ScheduleBody { tenant, pool, content, template, audience, ..ScheduleBody::default() };
-    let context = Arc::clone(&admin.context);
-    let checked = admin.calendar(move |zones| {
-        let templates = |tenant: &str, name: &str, version| context.template(tenant, name, version);
-        validate::message_parts(body, now, zones, &templates, limits)
-    });
-    let checked = checked.await?;
+    let checked = admin.calendar(move |node| validate::message_parts(node, body, now)).await?;
     let CheckedMessage { tenant, content, audience, pool, policies, .. } =
         checked.map_err(|fault| fault.request(&request_id))?;
     let keys = audience.recipients.iter().map(|recipient| (tenant.clone(), recipient.key.clone()));

@@ -6,7 +6,6 @@
 
 use std::sync::Arc;
 
-use reveille_cluster::ops::zones::Zones;
 use reveille_cluster::process::context::NodeContext;
 use reveille_ledger::command::{Command, ExplainedRange, ScheduleCreate, ScheduleEdit, TimingChange};
 use reveille_ledger::content::{AudienceChoice, Content, Recipients};
@@ -158,8 +157,9 @@ async fn attempt(
     would_be.take(&edit, former.index);
     let body = request.with_bodies.then(|| views::body(&would_be, &content, &audience));
     let changes = edit.changes_something();
-    let shown = admin.calendar(move |zones| {
-        let show = |schedule: &Schedule| notes.apply_to(views::schedule(id, schedule, zones, now, INSTANTS_SHOWN));
+    let shown = admin.calendar(move |node| {
+        let show =
+            |schedule: &Schedule| notes.apply_to(views::schedule(id, schedule, &node.zones, now, INSTANTS_SHOWN));
         (show(&former), v1::Schedule { etag: String::new(), ..show(&would_be) })
     });
     let (former, would_be) = shown.await?;
@@ -215,8 +215,7 @@ async fn present(admin: &Admin, edit: &Edit, call: &Call) -> ApiResult<Present> 
 
 /// Applies the change to the present schedule, and returns the edit to propose.
 async fn plan(admin: &Admin, present: Present, until: Until, asked: Arc<Edit>) -> ApiResult<Planned> {
-    let (context, limits) = (Arc::clone(&admin.context), admin.limits());
-    let planned = admin.calendar(move |zones| {
+    let planned = admin.calendar(move |node| {
         let mask = &asked.mask;
         let mut wanted = views::body(&present.schedule, &present.content, &present.audience);
         // Whether the schedule is paused is not part of an update.
@@ -224,18 +223,15 @@ async fn plan(admin: &Admin, present: Present, until: Until, asked: Arc<Edit>) -
         mask.check_timing(&wanted)?;
         mask.lay_over(&mut wanted, asked.asked.clone());
         replace_other_content(&mut wanted, mask, &present)?;
-        let sealed = |tenant: &str, name: &str| context.sealed(tenant, name);
-        let templates = |tenant: &str, name: &str, version| context.template(tenant, name, version);
-        let check =
-            CheckContext { now: present.now, exists: true, zones, sealed: &sealed, templates: &templates, limits };
-        let CheckedSchedule { create, content, duplicates } = validate::schedule(Some(wanted), &check)?;
+        let context = CheckContext::of(node, present.now, true);
+        let CheckedSchedule { create, content, duplicates } = validate::schedule(Some(wanted), &context)?;
         let mut edit = difference(&present, &asked, &create);
         if moves_instants(&present.schedule, &create) {
             let through = match until {
                 Until::Now => present.now.plus_ms(-CLOCKS_MS).max(present.applied),
                 Until::Applied => present.applied,
             };
-            edit.timing = Some(retimed(&context, &present, &create, zones, through)?);
+            edit.timing = Some(retimed(node, &present, &create, through)?);
         }
         Ok(Planned { edit, content, audience: create.audience, duplicates })
     });
@@ -291,27 +287,21 @@ fn difference(present: &Present, asked: &Edit, wanted: &ScheduleCreate) -> Sched
 }
 
 /// Returns the timing after the edit, from `through` on. It must have a future instant.
-fn retimed(
-    context: &NodeContext,
-    present: &Present,
-    create: &ScheduleCreate,
-    zones: &Zones,
-    through: Time,
-) -> ApiResult<TimingChange> {
+fn retimed(node: &NodeContext, present: &Present, create: &ScheduleCreate, through: Time) -> ApiResult<TimingChange> {
     let schedule = &present.schedule;
-    let (pattern, zone) = calendar_of(&create.timing, zones)?;
-    let former = calendar_of(&schedule.timing, zones).ok();
+    let (pattern, zone) = calendar_of(&create.timing, &node.zones)?;
+    let former = calendar_of(&schedule.timing, &node.zones).ok();
     let former = former.as_ref().map(|(pattern, zone)| Calendar { pattern, zone });
     let active = former.filter(|_| schedule.activity == Activity::Active);
     let due = active.and_then(|old| {
-        context.replica.read(|ledger| plan_last_fire_of_old_timing(ledger, present.id, old.pattern, old.zone, through))
+        node.replica.read(|ledger| plan_last_fire_of_old_timing(ledger, present.id, old.pattern, old.zone, through))
     });
     // The lock is taken for each name, so that entries do not wait for the whole calendar computation.
     let has_opened = |name: &Nominal| {
         let name = (present.id, name.clone());
-        context.replica.read(|ledger| ledger.has_opened(&name))
+        node.replica.read(|ledger| ledger.has_opened(&name))
     };
-    let waits = context.replica.read(|ledger| ledger.waits_at(present.id, through));
+    let waits = node.replica.read(|ledger| ledger.waits_at(present.id, through));
     let calendar = Calendar { pattern: &pattern, zone: &zone };
     let timing = create.timing.clone();
     let edit = TimingEdit { schedule, due, former, timing, policies: &create.policies, calendar, through, waits };
