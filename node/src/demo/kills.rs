@@ -52,7 +52,8 @@ struct Planned {
 pub struct Kills {
     planned: Vec<Planned>,
     failovers: Vec<Duration>,
-    /// Nodes that sent nothing when they were chosen. A node that crashed three times in ten minutes gets less work (P12).
+    /// Nodes that sent nothing when they were chosen. A node that crashed three times in ten minutes gets less work
+    /// (P12).
     silent: BTreeSet<String>,
 }
 

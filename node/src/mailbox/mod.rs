@@ -28,9 +28,11 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src dat
 /// | path | what |
 /// | --- | --- |
 /// | `/` | the caught emails, newest first; `?recipient=PART&page=N` |
-/// | `/emails.json` | the same as a JSON array: number, subject, `has_text` and the fields of [`Accepted`](reveille_sink::Accepted); also `&per_page=N`, up to 1,000 |
+/// | `/emails.json` | the same as a JSON array: number, subject, `has_text`, [`Accepted`]; `&per_page=N`, up to 1,000 |
 /// | `/emails/N` | one email: headers, text, HTML in a sandboxed frame, other parts |
 /// | `/emails/N/source` | its source, as a download |
+///
+/// [`Accepted`]: reveille_sink::Accepted
 pub fn pages(sink: Handle) -> Router {
     Router::new()
         .route("/", get(list::page))

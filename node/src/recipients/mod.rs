@@ -1,9 +1,9 @@
 //! Reads lists of recipients, for the command line and for the API. Every unusable row is reported with its line.
 //!
-//! A CSV file has a header with `email` and a column for each variable, then one row per recipient. Accepts a byte order
-//! mark, CRLF, quoted fields, and `;` or tabs as the header's delimiter (`rows`). [`JsonLines`] has a recipient on each
-//! line. Memory is bounded. Errors shorten quoted parts of the file and escape control characters, because the file may
-//! be binary.
+//! A CSV file has a header with `email` and a column for each variable, then one row per recipient. Accepts a byte
+//! order mark, CRLF, quoted fields, and `;` or tabs as the header's delimiter (`rows`). [`JsonLines`] has a recipient
+//! on each line. Memory is bounded. Errors shorten quoted parts of the file and escape control characters, because the
+//! file may be binary.
 
 mod json_lines;
 pub mod rows;

@@ -3,8 +3,8 @@
 //!
 //! Called by `start`, `dev` and `reveille config …`. [`Settings`] holds the values of one source or of all merged; its
 //! doc comments are the help texts of the flags, of the sample and of the table in the docs ([`keys`]). [`Config`] is
-//! complete, checked and typed. An error names the invalid setting, its place, and what to do. [`Config::load`] opens no
-//! file but the configuration.
+//! complete, checked and typed. An error names the invalid setting, its place, and what to do. [`Config::load`] opens
+//! no file but the configuration.
 
 mod backup;
 mod certificate;

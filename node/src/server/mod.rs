@@ -2,8 +2,8 @@
 //!
 //! `reveille start`, `dev` and `demo` call it. [`node`] starts the replica, the actors, the admin API and HTTP.
 //!
-//! Reading order: [`start`], [`config`], [`reload`], [`node_identity`], [`node`]; the listeners [`admin`] (gRPC), [`health`] with
-//! [`metrics`], and [`unsubscribe`], over [`http`].
+//! Reading order: [`start`], [`config`], [`reload`], [`node_identity`], [`node`]; the listeners [`admin`] (gRPC),
+//! [`health`] with [`metrics`], and [`unsubscribe`], over [`http`].
 
 pub(crate) mod admin;
 pub(crate) mod admission;

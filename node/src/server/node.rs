@@ -1,8 +1,9 @@
 //! Starts and runs one node: replica, actors, admin API, HTTP.
 //!
 //! Start order: the listeners, a new incarnation, the replica, leadership, then the [`NodeRuntime`]. The listeners come
-//! first so that a taken port uses up no incarnation. Leadership comes before the runtime because a cluster needs a leader
-//! to register a member. The admin API answers as soon as it listens: `cluster status` must work without a leader.
+//! first so that a taken port uses up no incarnation. Leadership comes before the runtime because a cluster needs a
+//! leader to register a member. The admin API answers as soon as it listens: `cluster status` must work without a
+//! leader.
 
 use std::net::SocketAddr;
 use std::path::Path;

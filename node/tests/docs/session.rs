@@ -3,8 +3,8 @@
 //! `reveille dev` and `reveille start` run in the background until the page ends. `reveille dev` also stops the
 //! processes before it. They listen on free ports, and the ports of the page are mapped to those. The test has its own
 //! commands. `a-relay 2525 after-commit:close#1` starts a relay with this fault, and its port is mapped too. `a-leader`
-//! waits for a leader and until all members vote. `a-cluster` starts the nodes n1, n2 and n3. `a-kill NAME` kills a node
-//! with `kill -9`.
+//! waits for a leader and until all members vote. `a-cluster` starts the nodes n1, n2 and n3. `a-kill NAME` kills a
+//! node with `kill -9`.
 
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;

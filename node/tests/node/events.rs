@@ -17,7 +17,8 @@ use crate::process::{Process, STEP_TIMEOUT, client, until};
 const RECIPIENTS: usize = 3_000;
 const RATE: usize = 60;
 const KILLS: usize = 3;
-/// It opens, its recipient is sent to, and it is finished. A relay that refuses or breaks off makes other ones, as many.
+/// It opens, its recipient is sent to, and it is finished. A relay that refuses or breaks off makes other ones, as
+/// many.
 const EVENTS_OF_SMALL_RUN: usize = 3;
 
 /// `reveille events --follow`, started again after its last cursor when it was killed.

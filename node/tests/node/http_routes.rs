@@ -1,5 +1,5 @@
-//! What every HTTP request of the API has in common. The requests come from the node's own description, so that a new one
-//! is tried too.
+//! What every HTTP request of the API has in common. The requests come from the node's own description, so that a new
+//! one is tried too.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -196,8 +196,8 @@ fn repeated_key_gives_the_same_answer() {
         schedule["content"]["subject"] = json!(subject);
         json!({ "schedule": schedule })
     };
-    // What the answer is known by, the query, a body, and another one that the same key must not have. An opt-out is the same
-    // with any key.
+    // What the answer is known by, the query, a body, and another one that the same key must not have. An opt-out is
+    // the same with any key.
     let cases: BTreeMap<&str, (&str, &str, Value, Value)> = [
         ("CreateSchedule", ("/schedule/number", "", news.clone(), other)),
         (
@@ -246,8 +246,8 @@ fn repeated_key_gives_the_same_answer() {
     }
 }
 
-/// Calls node after node with the same key until one of them has answered with 200, and then once more. Returns what the
-/// answers are known by.
+/// Calls node after node with the same key until one of them has answered with 200, and then once more. Returns what
+/// the answers are known by.
 fn insist(
     client: &Curl,
     addresses: &[String],

@@ -1,13 +1,13 @@
-//! The files of attachments: taken out of a request before it is checked, and on a majority before the command that names
-//! them is proposed (P20).
+//! The files of attachments: taken out of a request before it is checked, and on a majority before the command that
+//! names them is proposed (P20).
 //!
 //! So the log has only their hashes. A file of a request that is refused later is removed with the parts that no seal
 //! names.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use reveille_cluster::audience::{encode_attachment, spread_attachments};
+use reveille_cluster::process::context::NodeContext;
 use reveille_ledger::Ledger;
 use reveille_ledger::content::Content;
 use reveille_ledger::ids::Hash;
@@ -77,11 +77,8 @@ impl Admin {
         if needed.is_empty() {
             return Ok(());
         }
-        let context = Arc::clone(&self.context);
-        let put = move || brought.values().try_for_each(|file| context.parts.put(file).map(drop));
-        let stored = tokio::task::spawn_blocking(put).await;
-        let stored = stored.unwrap_or_else(|panic| Err(std::io::Error::other(panic)));
-        stored.map_err(|error| self.not_kept("an attachment", &error))?;
+        let put = move |node: &NodeContext| brought.values().try_for_each(|file| node.parts.put(file).map(drop));
+        self.blocking(put).await?.map_err(|error| self.not_kept("an attachment", &error))?;
         let needed: Vec<Hash> = needed.into_iter().collect();
         let missing = spread_attachments(&self.context, &needed).await.map_err(|error| not_written(&error))?;
         if let Some(file) = missing.first() {

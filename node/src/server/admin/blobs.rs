@@ -4,7 +4,6 @@
 //! recipients does not delay entries that wait to be applied.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use reveille_cluster::audience::PartFault;
 use reveille_ledger::Ledger;
@@ -75,9 +74,8 @@ impl Admin {
                 None => None,
             });
         }
-        let context = Arc::clone(&self.context);
-        let read = tokio::task::spawn_blocking(move || {
-            let read = context.parts.read_each(places.iter().map(|(_, place)| *place).collect());
+        let read = self.blocking(move |node| {
+            let read = node.parts.read_each(places.iter().map(|(_, place)| *place).collect());
             places.into_iter().filter_map(|(at, place)| Some((at, read.get(&place)?.clone().ok()?))).collect::<Vec<_>>()
         });
         for (at, recipient) in read.await.unwrap_or_default() {
@@ -116,11 +114,10 @@ impl Admin {
             }
             Some(Recipients::Sealed(seal)) => seal,
         };
-        let context = Arc::clone(&self.context);
-        let read = tokio::task::spawn_blocking(move || {
+        let read = self.blocking(move |node| {
             let mut found = BTreeMap::new();
             for (first, part) in (0..).step_by(CHUNK as usize).zip(&seal.parts) {
-                let here = context.parts.find(*part, &keys)?;
+                let here = node.parts.find(*part, &keys)?;
                 found.extend(here.into_iter().map(|(place, key)| (key, first + u32::from(place))));
                 if found.len() == keys.len() {
                     break;
@@ -128,7 +125,7 @@ impl Admin {
             }
             Ok(found)
         });
-        let read = read.await.map_err(|error| error_texts::broken(format!("reading an audience failed: {error}")))?;
-        read.map_err(|fault: PartFault| error_texts::not_possible(fault.to_string()).next("name it by number: '#17'"))
+        read.await?
+            .map_err(|fault: PartFault| error_texts::not_possible(fault.to_string()).next("name it by number: '#17'"))
     }
 }

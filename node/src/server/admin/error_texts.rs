@@ -67,7 +67,7 @@ pub fn request_too_large(said: &str, most: usize) -> ApiError {
 }
 
 /// The command was not committed, or its outcome is unknown. `leader`: the leader that this node knows.
-pub fn not_proposed(error: &ProposeError, leader: Option<&Member>, request_id: &str) -> ApiError {
+pub fn not_proposed(error: &ProposeError, leader: Option<&Member>) -> ApiError {
     let fault = match error {
         ProposeError::NoLeader | ProposeError::NotReady | ProposeError::EpochOver => {
             not_reachable(error, leader).next(SHOW_CLUSTER_STATUS)
@@ -82,7 +82,7 @@ pub fn not_proposed(error: &ProposeError, leader: Option<&Member>, request_id: &
         }
         ProposeError::Stopped => stopping(format!("{error}; nothing happened")),
     };
-    fault.leader(leader).request(request_id)
+    fault.leader(leader)
 }
 
 /// A fresh read was not possible. `leader`: the leader that this node knows.
@@ -99,9 +99,9 @@ pub fn not_read(error: ReadError, leader: Option<&Member>) -> ApiError {
 }
 
 /// The command is committed, but this node has not applied it by the deadline.
-pub fn not_seen(index: u64, request_id: &str) -> ApiError {
+pub fn not_seen(index: u64) -> ApiError {
     let message = format!("it was done as entry {index}, which this node has not applied yet");
-    ApiError::new(Code::DeadlineExceeded, ErrorReason::OutcomeUnknown, message).index(index).request(request_id)
+    ApiError::new(Code::DeadlineExceeded, ErrorReason::OutcomeUnknown, message).index(index)
 }
 
 /// A write was ended at the longest time of a call. Its command may be committed.
@@ -136,40 +136,33 @@ pub fn member_not_changed(name: &str, change: MemberChange, refusal: &MemberRefu
         MemberChange::Remove | MemberChange::RemoveDead => "removed",
     };
     let name = quoted(name);
-    let not_done = || not_possible(format!("{name} was not {done}: {refusal}"));
-    match refusal {
-        MemberRefusal::NoLeader => not_reachable(refusal, None).next(SHOW_CLUSTER_STATUS),
+    let next = match refusal {
+        MemberRefusal::NoLeader => return not_reachable(refusal, None).next(SHOW_CLUSTER_STATUS),
         MemberRefusal::NotLeader | MemberRefusal::Unknown(_) => {
             let message = format!("whether {name} was {done} is not known: {refusal}");
             let next = "the same command again: it goes on where it was";
-            ApiError::new(Code::DeadlineExceeded, ErrorReason::OutcomeUnknown, message).next(next)
+            return ApiError::new(Code::DeadlineExceeded, ErrorReason::OutcomeUnknown, message).next(next);
         }
-        MemberRefusal::NotAMember => not_done().next(SHOW_MEMBERS),
-        MemberRefusal::LastVoter => {
-            not_done().next("admit another node first, and wait until it votes: reveille cluster member add")
-        }
+        MemberRefusal::NotAMember | MemberRefusal::Ledger(_) => SHOW_MEMBERS,
+        MemberRefusal::LastVoter => "admit another node first, and wait until it votes: reveille cluster member add",
         MemberRefusal::StillRuns => {
-            not_done().next("without --dead it is drained and removed; or stop it first, and give the command again")
+            "without --dead it is drained and removed; or stop it first, and give the command again"
         }
-        MemberRefusal::DoesNotAnswer => {
-            not_done().next("start it; or, if it never comes back, remove it as it is: --dead")
-        }
-        MemberRefusal::NoOtherSends => not_done().next("reveille cluster member list shows which nodes drain; --undo"),
-        MemberRefusal::TooFewRun { .. } => {
-            not_done().next("start a node that is down; a removal now would stop the cluster")
-        }
-        MemberRefusal::Ledger(_) => not_done().next(SHOW_MEMBERS),
+        MemberRefusal::DoesNotAnswer => "start it; or, if it never comes back, remove it as it is: --dead",
+        MemberRefusal::NoOtherSends => "reveille cluster member list shows which nodes drain; --undo",
+        MemberRefusal::TooFewRun { .. } => "start a node that is down; a removal now would stop the cluster",
         MemberRefusal::Waits(wait)
             if change == MemberChange::RemoveDead || matches!(wait, MemberWait::Another | MemberWait::Membership) =>
         {
-            not_done().next("the same command again in a few seconds: it goes on where it was")
+            "the same command again in a few seconds: it goes on where it was"
         }
         MemberRefusal::Waits(_) => {
             let next = "the same command again: it goes on where it was; `member drain` with --undo ends it";
             let message = format!("{name} was not {done} yet: {refusal}; it drains, and gets no more emails");
-            not_possible(message).next(next)
+            return not_possible(message).next(next);
         }
-    }
+    };
+    not_possible(format!("{name} was not {done}: {refusal}")).next(next)
 }
 
 /// Quotes a name from a request on one line. Control characters are escaped.

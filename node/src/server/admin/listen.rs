@@ -54,8 +54,8 @@ const UPLOADS: [&str; 2] =
     ["/reveille.admin.v1.AudienceService/PutPart", "/reveille.admin.v1.AudienceService/UploadRecipients"];
 /// Start of the error text of `prost` for bytes that are not a valid message.
 const NO_MESSAGE: &str = "failed to decode Protobuf message";
-/// First words of the methods that change nothing. `TestRelay` opens a session and sends no email; `ServerReflectionInfo`
-/// and `Check` are gRPC's own.
+/// First words of the methods that change nothing. `TestRelay` opens a session and sends no email;
+/// `ServerReflectionInfo` and `Check` are gRPC's own.
 const READS: [&str; 11] = [
     "List",
     "Get",
@@ -189,8 +189,8 @@ async fn within(State(longest): State<Duration>, request: Request, next: Next) -
     })
 }
 
-/// Returns whether a call may change something, by its method. A method that is not known to read is a write: its client
-/// must not believe that nothing happened.
+/// Returns whether a call may change something, by its method. A method that is not known to read is a write: its
+/// client must not believe that nothing happened.
 fn kind_of(path: &str) -> CallKind {
     let method = path.rsplit('/').next().unwrap_or_default();
     let reads = READS.iter().any(|verb| method.starts_with(verb));

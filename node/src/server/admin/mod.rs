@@ -10,11 +10,11 @@
 //!
 //! The ledger decides, not this API. A check here that `apply` repeats only gives a better message.
 //!
-//! Reading order: this page, [`listen`], [`error`] with [`error_texts`], [`reads`], [`writes`], [`access`], then one file per
-//! service.
-//! [`http_json`] is the same API in JSON over HTTP. [`validate`] turns requests into types, and [`views`] turns state into messages. [`lookup`] finds runs and
-//! recipients, and [`label_selector`] selects schedules. [`archive`] reads finished runs that left the replicated state.
-//! [`attachments`] stores files of attachments, [`blobs`] reads contents and recipients, and [`explain`] returns the history of a recipient.
+//! Reading order: this page, [`listen`], [`error`] with [`error_texts`], [`reads`], [`writes`], [`access`], then one
+//! file per service. [`http_json`] is the same API in JSON over HTTP. [`validate`] turns requests into types, and
+//! [`views`] turns state into messages. [`lookup`] finds runs and recipients, and [`label_selector`] selects schedules.
+//! [`archive`] reads finished runs that left the replicated state. [`attachments`] stores files of attachments,
+//! [`blobs`] reads contents and recipients, and [`explain`] returns the history of a recipient.
 
 mod access;
 mod archive;

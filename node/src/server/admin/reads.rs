@@ -1,7 +1,11 @@
 //! Reads: fresh on any node, or stale if the caller asks for it.
 
+use std::sync::Arc;
+
+use reveille_cluster::process::context::NodeContext;
 use reveille_ledger::Ledger;
 use reveille_ledger::ids::Time;
+use reveille_ledger::limits::LedgerLimits;
 use reveille_proto::admin::v1::Freshness;
 use reveille_raft::{Member, ReadError};
 
@@ -58,6 +62,24 @@ impl Admin {
     /// Returns the current ledger time. `applied` is the time of the last applied entry.
     pub(crate) fn now(&self, applied: Time) -> Time {
         self.context.ledger_time(applied)
+    }
+
+    /// Returns the limits by which a command that is proposed now is applied.
+    pub(crate) fn limits(&self) -> &'static LedgerLimits {
+        self.context.replica.read(|ledger| ledger.limits())
+    }
+
+    /// Runs what takes long, such as a walk through a calendar or a read of files, on a blocking thread.
+    ///
+    /// # Errors
+    /// If it panics.
+    pub(crate) async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&NodeContext) -> T + Send + 'static,
+    ) -> ApiResult<T> {
+        let context = Arc::clone(&self.context);
+        let done = tokio::task::spawn_blocking(move || work(&context)).await;
+        done.map_err(|error| error_texts::broken(format!("a computation failed: {error}")))
     }
 
     /// Returns the leader, or `None` if this node knows none.

@@ -1,7 +1,7 @@
 //! Lists of recipients that wait for a decision: dead letters and recipients in doubt.
 //!
-//! Both lists take the same parameters (a tenant, optionally one run, a page) and share the code for a page. Each list has
-//! its own way to read the state.
+//! Both lists take the same parameters (a tenant, optionally one run, a page) and share the code for a page. Each list
+//! has its own way to read the state.
 
 use reveille_ledger::Ledger;
 use reveille_ledger::ids::RunId;
@@ -13,20 +13,6 @@ use super::blobs::Blobs;
 use super::lookup::check_schedule;
 use super::paging::Paging;
 use super::{Admin, ApiResult, Call, validate};
-
-/// The parameters of the request, unchecked.
-pub struct RecipientQuery<'q> {
-    /// Name of the list, for its page tokens.
-    pub list: &'static str,
-    pub tenant: &'q str,
-    /// Empty for all runs.
-    pub run: &'q str,
-    /// Name of a schedule that must exist or have existed. Empty for all schedules.
-    pub schedule: &'q str,
-    pub stale: bool,
-    pub page_size: i32,
-    pub page_token: &'q str,
-}
 
 /// The parameters after the check.
 pub struct PageRequest<'q, K> {
@@ -63,22 +49,25 @@ pub struct RecipientRows<R> {
 }
 
 impl Admin {
-    /// Checks the parameters, and returns the page that `collect` fills from the ledger.
+    /// Checks the parameters of a request, and returns the page that `collect` fills from the ledger. `list` names the
+    /// list, for its page tokens. Empty names of a run and a schedule mean all. The schedule must exist or have
+    /// existed.
     pub(crate) async fn list<R, K: Serialize + DeserializeOwned + Clone>(
         &self,
-        question: RecipientQuery<'_>,
+        (list, tenant, run, schedule): (&'static str, &str, &str, &str),
+        (stale, page_size, page_token): (bool, i32, &str),
         call: &Call,
         collect: impl FnOnce(&mut RecipientPage<R, K>, &Ledger, &PageRequest<'_, K>),
     ) -> ApiResult<RecipientRows<R>> {
-        let tenant = validate::tenant(question.tenant)?;
-        let paging = Paging::new(question.list, question.page_size, question.page_token)?;
-        let only = match question.run {
+        let tenant = validate::tenant(tenant)?;
+        let paging = Paging::new(list, page_size, page_token)?;
+        let only = match run {
             "" => None,
-            run => Some(self.find_run((question.tenant, run), question.stale, call).await?.0),
+            run => Some(self.find_run((&tenant, run), stale, call).await?.0),
         };
         let mut page = RecipientPage::default();
-        let query = self.try_read(question.stale, call, |ledger| {
-            check_schedule(ledger, &tenant, question.schedule)?;
+        let query = self.try_read(stale, call, |ledger| {
+            check_schedule(ledger, &tenant, schedule)?;
             collect(&mut page, ledger, &PageRequest { tenant: &tenant, only, paging: &paging });
             Ok(())
         });

@@ -36,9 +36,8 @@ impl From<ApiError> for WriteError {
 impl Admin {
     /// Proposes the command, waits until this node has applied it, and returns the ledger's reply. A refusal is an
     /// error.
-    pub(crate) async fn write(&self, command: Command, request_id: &str, call: &Call) -> ApiResult<CommandReply> {
-        let written = self.try_write(command, request_id, call).await;
-        written.map_err(|error| error.worded(|refusal| error_texts::refused(refusal).request(request_id)))
+    pub(crate) async fn write(&self, command: Command, call: &Call) -> ApiResult<CommandReply> {
+        self.try_write(command, call).await.map_err(|error| error.worded(error_texts::refused))
     }
 
     /// Like [`Admin::write`]. With `dry_run` it only runs the ledger's check of the command, and returns `None`.
@@ -46,11 +45,10 @@ impl Admin {
         &self,
         dry_run: bool,
         command: Command,
-        request_id: &str,
         call: &Call,
     ) -> ApiResult<Option<CommandReply>> {
-        let written = self.try_write_unless(dry_run, command, request_id, call).await;
-        written.map_err(|error| error.worded(|refusal| error_texts::refused(refusal).request(request_id)))
+        let written = self.try_write_unless(dry_run, command, call).await;
+        written.map_err(|error| error.worded(error_texts::refused))
     }
 
     /// Like [`Admin::write_unless`], but returns the ledger's refusal, so that the caller can word the error.
@@ -58,40 +56,34 @@ impl Admin {
         &self,
         dry_run: bool,
         command: Command,
-        request_id: &str,
         call: &Call,
     ) -> Result<Option<CommandReply>, WriteError> {
         if dry_run {
             let checked = self.read_latest(call, |ledger| ledger.check(&command)).await?;
             return checked.map(|()| None).map_err(WriteError::Refused);
         }
-        self.try_write(command, request_id, call).await.map(Some)
+        self.try_write(command, call).await.map(Some)
     }
 
     /// Like [`Admin::write`], but returns the ledger's refusal, so that the caller can read the state again.
-    pub(crate) async fn try_write(
-        &self,
-        command: Command,
-        request_id: &str,
-        call: &Call,
-    ) -> Result<CommandReply, WriteError> {
+    pub(crate) async fn try_write(&self, command: Command, call: &Call) -> Result<CommandReply, WriteError> {
         if is_new_work(&command)
             && let Some(why) = self.context.disk.shortage()
         {
-            return Err(error_texts::no_room(&self.context.introduction.name, &why).request(request_id).into());
+            return Err(error_texts::no_room(&self.context.introduction.name, &why).into());
         }
         let reply = match self.context.replica.propose_while_led(call.actor(), &command, call.deadline).await {
             Ok(reply) => reply,
             Err(ProposeError::NoLeader | ProposeError::NotReady) => {
-                return Err(self.no_leader(CallKind::Write, call).await.request(request_id).into());
+                return Err(self.no_leader(CallKind::Write, call).await.into());
             }
-            Err(error) => return Err(error_texts::not_proposed(&error, self.leader().as_ref(), request_id).into()),
+            Err(error) => return Err(error_texts::not_proposed(&error, self.leader().as_ref()).into()),
         };
         if let CommandOutcome::Refused(refusal) = reply.outcome {
             return Err(WriteError::Refused(refusal));
         }
         let applied = self.context.replica.wait_applied(reply.index, call.deadline).await;
-        applied.ok_or_else(|| error_texts::not_seen(reply.index, request_id))?;
+        applied.ok_or_else(|| error_texts::not_seen(reply.index))?;
         crash::point("admin.after-commit-before-reply");
         Ok(reply)
     }

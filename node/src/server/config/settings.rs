@@ -65,8 +65,8 @@ pub struct Settings {
     /// [default: 86400]
     #[arg(long, value_name = "SECONDS")]
     pub archive_after_seconds: Option<u64>,
-    /// Space that is kept on the data volume for when it is full, in MiB, at most a twentieth of it; 0 to 65536 [default:
-    /// 256]
+    /// Space that is kept on the data volume for when it is full, in MiB, at most a twentieth of it; 0 to 65536
+    /// [default: 256]
     #[arg(long, value_name = "MIB")]
     pub disk_reserve_mib: Option<u64>,
     /// Raft's timings; in the file and the environment only.

@@ -88,23 +88,15 @@ enum Outcome {
 }
 
 impl Outcome {
-    fn word(self) -> &'static str {
+    /// Returns the label of its metric, and the status of its response.
+    fn described(self) -> (&'static str, StatusCode) {
         match self {
-            Outcome::Shown => "shown",
-            Outcome::OptedOut => "opted_out",
-            Outcome::Unknown => "unknown",
-            Outcome::Malformed => "malformed",
-            Outcome::Full => "full",
-            Outcome::Unavailable => "unavailable",
-        }
-    }
-
-    fn status(self) -> StatusCode {
-        match self {
-            Outcome::Shown | Outcome::OptedOut => StatusCode::OK,
-            Outcome::Unknown => StatusCode::NOT_FOUND,
-            Outcome::Malformed => StatusCode::BAD_REQUEST,
-            Outcome::Full | Outcome::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+            Outcome::Shown => ("shown", StatusCode::OK),
+            Outcome::OptedOut => ("opted_out", StatusCode::OK),
+            Outcome::Unknown => ("unknown", StatusCode::NOT_FOUND),
+            Outcome::Malformed => ("malformed", StatusCode::BAD_REQUEST),
+            Outcome::Full => ("full", StatusCode::SERVICE_UNAVAILABLE),
+            Outcome::Unavailable => ("unavailable", StatusCode::SERVICE_UNAVAILABLE),
         }
     }
 }
@@ -122,8 +114,9 @@ async fn answer(State(handler): State<UnsubscribeHandler>, request: Request) -> 
         Some(leaver) if method == Method::POST => handler.opt_out(leaver, request).await,
         Some(leaver) => (Outcome::Shown, UnsubscribePage::Confirm(leaver.key)),
     };
-    metrics::counter!("reveille_unsubscribe_requests_total", "outcome" => outcome.word()).increment(1);
-    respond(outcome, &page)
+    let (word, status) = outcome.described();
+    metrics::counter!("reveille_unsubscribe_requests_total", "outcome" => word).increment(1);
+    respond(status, &page)
 }
 
 impl UnsubscribeHandler {
@@ -146,7 +139,7 @@ impl UnsubscribeHandler {
         // The permit is taken only after the request is complete and has its turn, so idle and waiting clients use
         // none.
         let Ok(_seat) = self.at_work.try_acquire() else { return Outcome::Full };
-        match self.admin.opt_out(tenant, [key.to_owned()].into(), "", &Call::of_system(deadline)).await {
+        match self.admin.opt_out(tenant, [key.to_owned()].into(), &Call::of_system(deadline)).await {
             Ok(_) => Outcome::OptedOut,
             Err(fault) => {
                 tracing::warn!(%fault, "an unsubscribe was answered with 503");
@@ -156,9 +149,9 @@ impl UnsubscribeHandler {
     }
 }
 
-fn respond(outcome: Outcome, page: &UnsubscribePage) -> Response {
+fn respond(status: StatusCode, page: &UnsubscribePage) -> Response {
     let mut response = Response::new(Body::from(page.html()));
-    *response.status_mut() = outcome.status();
+    *response.status_mut() = status;
     let headers = response.headers_mut();
     let mut say = |name, value| headers.insert(name, header::HeaderValue::from_static(value));
     say(header::CONTENT_TYPE, "text/html; charset=utf-8");
@@ -171,7 +164,7 @@ fn respond(outcome: Outcome, page: &UnsubscribePage) -> Response {
         header::CONTENT_SECURITY_POLICY,
         "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
     );
-    if outcome.status() == StatusCode::SERVICE_UNAVAILABLE {
+    if status == StatusCode::SERVICE_UNAVAILABLE {
         say(header::RETRY_AFTER, RETRY_AFTER_SECONDS);
     }
     response

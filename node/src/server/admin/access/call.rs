@@ -11,7 +11,7 @@ use tonic::Request;
 use super::layer::{ApiCaller, CallerIdentity};
 use super::subject::Subject;
 use super::table::Reach;
-use crate::server::admin::{ApiResult, deadline, error_texts};
+use crate::server::admin::{ApiResult, deadline, error_texts, validate};
 
 const EVERYTHING: Rights = Rights(u32::MAX);
 
@@ -23,12 +23,20 @@ pub struct Call {
     actor: Actor,
     /// All rights of the caller.
     rights: Rights,
+    /// The id with which the request can be repeated. Empty if it has none.
+    request_id: String,
 }
 
 impl Call {
     /// A call of the node itself.
     pub fn of_system(deadline: Instant) -> Call {
-        Call { deadline, actor: Actor::System, rights: EVERYTHING }
+        Call { deadline, actor: Actor::System, rights: EVERYTHING, request_id: String::new() }
+    }
+
+    /// The same call, of a request that can be repeated with this id. A text that is no id is refused later.
+    pub fn named(self, request_id: &str) -> Call {
+        let request_id = Some(request_id).filter(|id| validate::is_key(id)).unwrap_or_default().to_owned();
+        Call { request_id, ..self }
     }
 
     /// The same call with another deadline, for work that continues after its response has begun.
@@ -39,6 +47,11 @@ impl Call {
     /// The actor of the entries that this call proposes.
     pub fn actor(&self) -> &Actor {
         &self.actor
+    }
+
+    /// The id with which the request can be repeated. Empty if it has none.
+    pub fn request_id(&self) -> &str {
+        &self.request_id
     }
 
     /// True if the caller has all of these rights.
@@ -71,11 +84,10 @@ pub fn admit<T: Subject>(request: Request<T>) -> ApiResult<(Call, T)> {
             named.push(tenant.clone());
         }
     });
+    let all = |actor| Call { deadline, actor, rights: EVERYTHING, request_id: String::new() };
     let (id, rights, tenants) = match caller.identity {
-        CallerIdentity::Insecure => {
-            return Ok((Call { deadline, actor: Actor::Insecure, rights: EVERYTHING }, message));
-        }
-        CallerIdentity::Local => return Ok((Call { deadline, actor: Actor::Local, rights: EVERYTHING }, message)),
+        CallerIdentity::Insecure => return Ok((all(Actor::Insecure), message)),
+        CallerIdentity::Local => return Ok((all(Actor::Local), message)),
         CallerIdentity::Token { id, rights, tenants } => (id, rights, tenants),
     };
     let needs = caller.row.needs.and(message.needs_more());
@@ -86,5 +98,8 @@ pub fn admit<T: Subject>(request: Request<T>) -> ApiResult<(Call, T)> {
     };
     let reaches = caller.row.reach == Reach::NoTenant || tenants.includes(tenant.as_deref());
     (rights.contains(needs) && reaches).then_some(()).ok_or_else(error_texts::not_permitted)?;
-    Ok((Call { deadline, actor: Actor::Operator { token: id, needs, tenant }, rights }, message))
+    Ok((
+        Call { deadline, actor: Actor::Operator { token: id, needs, tenant }, rights, request_id: String::new() },
+        message,
+    ))
 }

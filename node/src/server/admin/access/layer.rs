@@ -12,10 +12,10 @@ use axum::response::{IntoResponse, Response};
 use reveille_cluster::process::context::NodeContext;
 use reveille_ledger::ids::{Hash, TokenId};
 use reveille_ledger::token::{Rights, TenantScope};
+use reveille_raft::LogInterval;
 use reveille_raft::listen::Client;
 use tonic::{Code, Status};
 
-use super::denied;
 use super::rights::VIEW;
 use super::table::{MethodRow, Reach, row_of};
 use crate::server::admin::{ApiResult, error_texts};
@@ -79,7 +79,7 @@ pub async fn authenticate(State(by): State<Authenticator>, mut request: Request,
         Err(refused) => Status::from(refused).into_http(),
     };
     if let Some(code @ (Code::Unauthenticated | Code::PermissionDenied)) = code_of(&response) {
-        denied::count(code, row.map_or("no method", |row| row.path), given.id());
+        count_denied(code, row.map_or("no method", |row| row.path), given.id());
     }
     response
 }
@@ -94,7 +94,7 @@ pub async fn authenticate_page(State(context): State<Arc<NodeContext>>, request:
         Code::PermissionDenied => StatusCode::FORBIDDEN,
         _ => return (StatusCode::SERVICE_UNAVAILABLE, format!("{refused}\n")).into_response(),
     };
-    denied::count(refused.code(), PAGE, given.id());
+    count_denied(refused.code(), PAGE, given.id());
     (status, [(header::WWW_AUTHENTICATE, SCHEME.trim_end())], format!("{refused}\n")).into_response()
 }
 
@@ -179,5 +179,19 @@ impl Authenticator {
         let is_right = token.has_hash(&hash);
         let grant = known.filter(|_| is_right).ok_or_else(error_texts::token_not_valid)?;
         Ok(CallerIdentity::Token { id: token.id, rights: grant.rights, tenants: grant.tenants })
+    }
+}
+
+/// Counts a denied call, and logs one now and then, without its token. `path` is one of the server's own paths, never a
+/// text of the caller.
+fn count_denied(code: Code, path: &'static str, token: Option<TokenId>) {
+    static LOGGED: LogInterval = LogInterval::new();
+    let reason = match code {
+        Code::Unauthenticated => "token_not_valid",
+        _ => "not_permitted",
+    };
+    metrics::counter!("reveille_calls_denied_total", "reason" => reason).increment(1);
+    if LOGGED.is_due() {
+        tracing::warn!(path, token = token.map(tracing::field::display), reason, "a call was denied");
     }
 }

@@ -6,10 +6,10 @@ use super::*;
 
 #[test]
 fn only_what_may_have_happened_says_so() {
-    let unknown = not_proposed(&ProposeError::Unknown, None, "id");
+    let unknown = not_proposed(&ProposeError::Unknown, None);
     assert_eq!((unknown.code(), unknown.reason()), (Code::DeadlineExceeded, ErrorReason::OutcomeUnknown));
     for error in [ProposeError::NoLeader, ProposeError::NotReady, ProposeError::Busy, ProposeError::Stopped] {
-        let fault = not_proposed(&error, None, "id");
+        let fault = not_proposed(&error, None);
         assert_eq!(fault.code(), Code::Unavailable, "{fault:?}");
         assert!(fault.to_string().ends_with("; nothing happened"), "{fault:?}");
     }
@@ -31,7 +31,7 @@ fn error_names_the_known_leader() {
     };
     let named = (Some("b".to_owned()), Some("10.0.0.2:7601".to_owned()));
     for error in [ProposeError::NoLeader, ProposeError::Busy, ProposeError::Unknown, ProposeError::Stopped] {
-        assert_eq!(hint(not_proposed(&error, Some(&leader), "")), named, "{error}");
+        assert_eq!(hint(not_proposed(&error, Some(&leader))), named, "{error}");
     }
     assert_eq!(hint(not_read(ReadError::Behind(7), Some(&leader))), named);
     assert_eq!(hint(not_read(ReadError::NoLeader, None)), (None, None));

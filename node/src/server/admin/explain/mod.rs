@@ -11,7 +11,7 @@ use reveille_ledger::causes::DeadLetterCause;
 use reveille_ledger::claim_history::ClaimEventKind;
 use reveille_ledger::command::{EnhancedCode, OpeningCause, RefusalEffect};
 use reveille_ledger::explain::{ClaimExplanation, LastRefusal, RecipientExplanation};
-use reveille_ledger::ids::{ClaimOwner, RunId};
+use reveille_ledger::ids::{ClaimOwner, RunId, Time};
 use reveille_ledger::run_events::{RunEvent, RunEventKind};
 use reveille_ledger::{Ledger, Page, RecipientState, Run, RunState};
 use reveille_proto::admin::v1::ExplainedEvent;
@@ -59,6 +59,10 @@ fn event(index: u64, what: &str, detail: impl Into<String>) -> ExplainedEvent {
     ExplainedEvent { index, what: what.to_owned(), detail: detail.into(), ..ExplainedEvent::default() }
 }
 
+fn event_at(at: Time, index: u64, what: &str, detail: impl Into<String>) -> ExplainedEvent {
+    ExplainedEvent { time: Some(timestamp(at)), ..event(index, what, detail) }
+}
+
 fn opened((id, number): (RunId, u32), page: &Page, run: &Run) -> ExplainedEvent {
     let why = match run.cause {
         OpeningCause::Due => "due",
@@ -75,7 +79,7 @@ fn opened((id, number): (RunId, u32), page: &Page, run: &Run) -> ExplainedEvent 
     };
     let name = if run.cause.is_message() { String::new() } else { format!("{} ", run.name) };
     let detail = format!("{name}{}, {why} {}{waited}{canary}", run.nominal, run.due);
-    ExplainedEvent { time: Some(timestamp(page.opened_at)), ..event(id.index, "opened", detail) }
+    event_at(page.opened_at, id.index, "opened", detail)
 }
 
 fn in_hand(ledger: &Ledger, chapter: &ClaimExplanation, event: ExplainedEvent) -> ExplainedEvent {
@@ -84,9 +88,7 @@ fn in_hand(ledger: &Ledger, chapter: &ClaimExplanation, event: ExplainedEvent) -
 
 fn claimed(ledger: &Ledger, chapter: &ClaimExplanation) -> ExplainedEvent {
     let detail = format!("life {}", chapter.owner.incarnation.0);
-    let event =
-        ExplainedEvent { time: Some(timestamp(chapter.claimed_at)), ..event(chapter.fence.index, "claimed", detail) };
-    in_hand(ledger, chapter, event)
+    in_hand(ledger, chapter, event_at(chapter.claimed_at, chapter.fence.index, "claimed", detail))
 }
 
 /// Returns the recipient's events in this claim. It has none while the recipient is still claimed.
@@ -94,9 +96,7 @@ fn settled(ledger: &Ledger, chapter: &ClaimExplanation, run: &Run) -> Vec<Explai
     let mut events = Vec::new();
     for claim_event in &chapter.history {
         let at = |what: &str, detail: String| {
-            let event =
-                ExplainedEvent { time: Some(timestamp(claim_event.at)), ..event(claim_event.index, what, detail) };
-            in_hand(ledger, chapter, event)
+            in_hand(ledger, chapter, event_at(claim_event.at, claim_event.index, what, detail))
         };
         let (what, detail) = event::describe(claim_event);
         events.push(with_answer(at(what, detail), &claim_event.what));
@@ -170,7 +170,7 @@ fn describe_run_event(index: u64, run_event: &RunEvent, run: &Run, story: &Recip
         RunEventKind::SuppressedByGap => ("suppressed", too_near(story, run)),
         RunEventKind::CanaryPassed => ("canary passed", canary(run)),
     };
-    ExplainedEvent { time: Some(timestamp(run_event.at)), ..event(index, what, detail) }
+    event_at(run_event.at, index, what, detail)
 }
 
 /// Describes the counts that the canary's verdict is based on (P6).
@@ -203,12 +203,11 @@ fn complete_with_letter(story: &RecipientExplanation, run: &Run, events: &mut [E
 
 fn opted_out(ledger: &Ledger, tenant: &str, key: &str) -> Option<ExplainedEvent> {
     let opted_out = ledger.opt_out_of(&(tenant.to_owned(), key.to_owned()))?;
-    let event = event(opted_out.index, "opted out", "nothing of this tenant goes to this recipient any more");
-    Some(ExplainedEvent { time: Some(timestamp(opted_out.at)), ..event })
+    let detail = "nothing of this tenant goes to this recipient any more";
+    Some(event_at(opted_out.at, opted_out.index, "opted out", detail))
 }
 
 fn taken_back(ledger: &Ledger, tenant: &str, key: &str) -> Option<ExplainedEvent> {
     let back = ledger.taken_back().get(&(tenant.to_owned(), key.to_owned()))?;
-    let event = event(back.index, "opt-out taken back", back.reason.clone());
-    Some(ExplainedEvent { time: Some(timestamp(back.at)), ..event })
+    Some(event_at(back.at, back.index, "opt-out taken back", back.reason.clone()))
 }

@@ -126,8 +126,8 @@ impl HttpJson {
     }
 }
 
-/// The outer layer: turns an HTTP request into a call of gRPC whose body is still JSON, and the answer into JSON. Calls of
-/// gRPC pass unchanged.
+/// The outer layer: turns an HTTP request into a call of gRPC whose body is still JSON, and the answer into JSON. Calls
+/// of gRPC pass unchanged.
 pub async fn by_path(State(api): State<Arc<HttpJson>>, request: Request, next: Next) -> Response {
     let kind = request.headers().get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
     if kind.is_some_and(|kind| kind.starts_with(GRPC.as_bytes())) {

@@ -78,8 +78,8 @@ pub async fn messages(call: &HttpCall, headers: &HeaderMap, body: Body) -> ApiRe
     Ok(Body::from(frame(&of_fields(&descriptor, fields)?)?))
 }
 
-/// Returns the field that the header `Idempotency-Key` gives. The key of a message is its request id; where it is in the
-/// path, the header has nothing to say.
+/// Returns the field that the header `Idempotency-Key` gives. The key of a message is its request id; where it is in
+/// the path, the header has nothing to say.
 pub fn id_field(descriptor: &MessageDescriptor, is_path_empty: bool) -> &'static str {
     if is_path_empty && descriptor.get_field_by_name("key").is_some() { "key" } else { "request_id" }
 }
@@ -156,8 +156,8 @@ async fn whole(mut body: Body, most: usize) -> ApiResult<Vec<u8>> {
     if bytes > most { Err(too_large(most)) } else { Ok(whole) }
 }
 
-/// Reads and drops a body, as far as a request may be large. Clients such as curl report a broken stream, and no answer,
-/// if the answer ends while they still send.
+/// Reads and drops a body, as far as a request may be large. Clients such as curl report a broken stream, and no
+/// answer, if the answer ends while they still send.
 pub async fn discard(mut body: Body) {
     let mut bytes = 0;
     while bytes <= DISCARDED_BYTES_MAX

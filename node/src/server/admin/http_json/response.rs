@@ -131,8 +131,8 @@ fn etag(message: &DynamicMessage) -> Option<HeaderValue> {
     })
 }
 
-/// Returns a response with a line for each message. An error after the first line is a last line with the problem as its
-/// only field `error`.
+/// Returns a response with a line for each message. An error after the first line is a last line with the problem as
+/// its only field `error`.
 async fn stream(mut messages: Messages, method: &HttpMethod) -> Response {
     let first = match messages.next().await {
         Ok(first) => first,

@@ -6,7 +6,7 @@
 
 mod schedule;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::civil::DateTime;
 use jiff::tz::Offset;
@@ -156,8 +156,8 @@ fn occurrence_of(
         }
     };
     let due_at = |civil, due| match due_at(ledger, id, civil, due)? {
-        DueRun::Run(run) => Some(FoundRun::Known(run)),
-        DueRun::Archived => in_archive(WantedOccurrence::Due(due)),
+        Some(run) => Some(FoundRun::Known(run)),
+        None => in_archive(WantedOccurrence::Due(due)),
     };
     let rules = zones.get(&schedule.timing.zone).ok().map(|zone| zone.rules);
     if let Ok(instant) = text.parse::<jiff::Timestamp>() {
@@ -179,22 +179,15 @@ fn occurrence_of(
     named(trigger.clone()).or_else(|| in_archive(WantedOccurrence::Named(trigger)))
 }
 
-/// A run that is known by its due time.
-enum DueRun {
-    Run(RunId),
-    /// An archived run that may have been due then.
-    Archived,
-}
-
 /// Returns the run that was due at this instant, near this local time. A change of the clocks may have moved it away
-/// from its local time.
-fn due_at(ledger: &Ledger, id: ScheduleId, civil: DateTime, due: Time) -> Option<DueRun> {
+/// from its local time. `Some(None)`: an archived run may have been due then.
+fn due_at(ledger: &Ledger, id: ScheduleId, civil: DateTime, due: Time) -> Option<Option<RunId>> {
     let near = civil_ms(civil)?;
     let first = Nominal::Civil { civil_ms: near.saturating_sub(MOVED_MS_MAX), fold: 0 };
     let last = Nominal::Civil { civil_ms: near.saturating_add(MOVED_MS_MAX), fold: 1 };
     let runs = ledger.history().range((id, first)..=(id, last.clone())).filter_map(|(_, row)| row.run());
     if let Some(run) = runs.into_iter().find(|run| ledger.summary_of(*run).is_some_and(|run| run.due == due)) {
-        return Some(DueRun::Run(run));
+        return Some(Some(run));
     }
     // A range of archived names may begin long before the name.
     let mut rows = ledger.history().range((id, Nominal::Civil { civil_ms: i64::MIN, fold: 0 })..=(id, last));
@@ -204,7 +197,7 @@ fn due_at(ledger: &Ledger, id: ScheduleId, civil: DateTime, due: Time) -> Option
         }
         InstantOutcome::Opened(_) | InstantOutcome::Explained { .. } | InstantOutcome::ArchivedTrigger { .. } => false,
     });
-    may_have.then_some(DueRun::Archived)
+    may_have.then_some(None)
 }
 
 fn civil_ms(civil: DateTime) -> Option<i64> {
@@ -238,6 +231,14 @@ impl RecipientArgument {
         match self {
             RecipientArgument::Number(_) => None,
             RecipientArgument::Key(key) => Some(key),
+        }
+    }
+
+    /// Returns the number in a run of `count` recipients. `known`: the numbers of address keys.
+    fn number(&self, count: u32, known: &BTreeMap<String, u32>) -> Option<u32> {
+        match self {
+            RecipientArgument::Number(number) => Some(*number).filter(|number| *number < count),
+            RecipientArgument::Key(key) => known.get(key).copied(),
         }
     }
 }
@@ -326,21 +327,12 @@ impl Admin {
         (recipients, all): (&[String], bool),
         call: &Call,
     ) -> ApiResult<RunRecipients> {
-        match (recipients.len(), all) {
-            (0, false) => {
-                return Err(ApiError::of_field("recipients", "is empty; name some, or say that you mean all"));
-            }
-            (1.., true) => {
-                return Err(ApiError::of_field("recipients", "names some, and all are asked for; choose one"));
-            }
-            (count, _) if count > NAMED_MAX => {
-                return Err(ApiError::of_field(
-                    "recipients",
-                    format!("{count} are named, at most {NAMED_MAX}; ask in parts"),
-                ));
-            }
-            _ => {}
-        }
+        let wrong = match (recipients.len(), all) {
+            (0, false) => Some("is empty; name some, or say that you mean all".to_owned()),
+            (1.., true) => Some("names some, and all are asked for; choose one".to_owned()),
+            (count, _) => (count > NAMED_MAX).then(|| format!("{count} are named, at most {NAMED_MAX}; ask in parts")),
+        };
+        wrong.map_or(Ok(()), |wrong| Err(ApiError::of_field("recipients", wrong)))?;
         let arguments: Vec<RecipientArgument> = (0..)
             .zip(recipients)
             .map(|(place, text)| RecipientArgument::parse(&format!("recipients[{place}]"), text))
@@ -359,11 +351,7 @@ impl Admin {
         let wanted: BTreeSet<String> = arguments.iter().filter_map(RecipientArgument::key).map(str::to_owned).collect();
         let keys = self.numbers(&blobs, audience, wanted).await?;
         let number = |(argument, text): (&RecipientArgument, &String)| {
-            let number = match argument {
-                RecipientArgument::Number(number) => Some(*number).filter(|number| *number < count),
-                RecipientArgument::Key(key) => keys.get(key.as_str()).copied(),
-            };
-            number.ok_or_else(|| error_texts::no_recipient(text, run))
+            argument.number(count, &keys).ok_or_else(|| error_texts::no_recipient(text, run))
         };
         let numbers = arguments.iter().zip(recipients).map(number).collect::<Result<_, _>>()?;
         Ok(RunRecipients { run, numbers })
@@ -386,13 +374,8 @@ impl Admin {
             Ok::<_, ApiError>((known.audience, known.count))
         });
         let (audience, count) = found.await??;
-        let number = match &wanted {
-            RecipientArgument::Number(number) => Some(*number).filter(|number| *number < count),
-            RecipientArgument::Key(key) => {
-                self.numbers(&blobs, audience, [key.clone()].into()).await?.get(key).copied()
-            }
-        };
-        let number = number.ok_or_else(|| error_texts::no_recipient(recipient, run))?;
+        let keys = self.numbers(&blobs, audience, wanted.key().map(str::to_owned).into_iter().collect()).await?;
+        let number = wanted.number(count, &keys).ok_or_else(|| error_texts::no_recipient(recipient, run))?;
         let address = self.addresses(&blobs, &[(audience, number)]).await.pop().unwrap_or_default();
         Ok(RunRecipient { run, number, address, freshness })
     }

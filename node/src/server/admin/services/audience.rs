@@ -17,9 +17,9 @@ use reveille_proto::admin::v1::{
     ListAudiencesRequest, ListAudiencesResponse, PrepareAudienceRequest, PrepareAudienceResponse, PutPartRequest,
     PutPartResponse, SealAudienceRequest, SealAudienceResponse, UploadRecipientsRequest, UploadRecipientsResponse,
 };
-use tokio_stream::wrappers::ReceiverStream;
-use tonic::{Code, Status, Streaming};
+use tonic::{Code, Streaming};
 
+use super::watch::Watched;
 use crate::server::admin::lookup::audience_named;
 use crate::server::admin::paging::Paging;
 use crate::server::admin::validate::{Fields, SCHEDULE_NAME_MAX};
@@ -41,13 +41,13 @@ pub(crate) struct AudienceRequest {
 
 impl AudienceRequest {
     /// Checks the request. It refuses what the ledger would refuse of any seal, before a part is written.
-    pub fn read(order: AudienceRequest, limits: &LedgerLimits) -> ApiResult<AudienceRequest> {
-        let AudienceRequest { tenant, name, columns, rows, request } = order;
+    pub fn read(request: SealAudienceRequest, limits: &LedgerLimits) -> ApiResult<AudienceRequest> {
+        let SealAudienceRequest { tenant, name, recipients: rows, columns, request_id, .. } = request;
         let mut fields = Fields::default();
         let tenant = fields.name_or("tenant", &tenant, reveille_ledger::DEFAULT_TENANT);
         let name = fields.name("name", &name, SCHEDULE_NAME_MAX);
         validate::columns(&mut fields, "columns", &columns);
-        let request = fields.request_id(&request.unwrap_or_default());
+        let request = fields.request_id(&request_id);
         let order = AudienceRequest { tenant, name, columns, rows, request };
         if let Some(wrong) = order.seal(vec![Hash([0; 32]); rows.div_ceil(CHUNK) as usize]).wrong(limits) {
             fields.refuse("recipients", wrong.to_string());
@@ -87,9 +87,8 @@ impl Admin {
     ) -> ApiResult<v1::SealedAudience> {
         let seal = order.seal(parts);
         let AudienceRequest { tenant, name, request, .. } = order;
-        let request_id = request.clone().unwrap_or_default();
         let command = Command::AudienceSeal(AudienceSeal { request, tenant: tenant.clone(), seal });
-        self.write(command, &request_id, &call.until(Instant::now() + SEAL_WITHIN)).await?;
+        self.write(command, &call.until(Instant::now() + SEAL_WITHIN)).await?;
         let lacking = self.lacking();
         self.context
             .replica
@@ -125,11 +124,11 @@ fn shown(
 
 serve! {
     AudienceService {
-        [type SealAudienceStream = ReceiverStream<Result<SealAudienceResponse, Status>>]
+        [type SealAudienceStream = Watched<SealAudienceResponse>]
         tenant prepare_audience(PrepareAudienceRequest) -> PrepareAudienceResponse;
         cluster put_part(Streaming<PutPartRequest>) -> PutPartResponse;
         cluster upload_recipients(Streaming<UploadRecipientsRequest>) -> UploadRecipientsResponse;
-        tenant seal_audience(SealAudienceRequest) -> ReceiverStream<Result<SealAudienceResponse, Status>>;
+        tenant seal_audience(SealAudienceRequest, request_id) -> Watched<SealAudienceResponse>;
         tenant list_audiences(ListAudiencesRequest) -> ListAudiencesResponse;
         tenant get_audience(GetAudienceRequest) -> GetAudienceResponse;
         tenant delete_audience(DeleteAudienceRequest) -> DeleteAudienceResponse;
@@ -164,7 +163,7 @@ impl Admin {
         let tenant = validate::tenant(&tenant)?;
         self.read_latest(call, |ledger| audience_named(ledger, &tenant, &name).map(drop)).await??;
         let delete = AudienceDelete { tenant, name };
-        let reply = self.write_unless(validate_only, Command::AudienceDelete(delete), "", call).await?;
+        let reply = self.write_unless(validate_only, Command::AudienceDelete(delete), call).await?;
         Ok(DeleteAudienceResponse { index: reply.map_or(0, |reply| reply.index) })
     }
 }

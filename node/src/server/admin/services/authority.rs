@@ -1,8 +1,8 @@
-//! Rotates the certificate authority (P22), one step for each request. Any node can: it asks all members, and proposes the
-//! step when they are ready.
+//! Rotates the certificate authority (P22), one step for each request. Any node can: it asks all members, and proposes
+//! the step when they are ready.
 //!
-//! A node that joins after the entry of the first step gets both authorities with its certificate; one that joined before
-//! is a member here. So no member is missed.
+//! A node that joins after the entry of the first step gets both authorities with its certificate; one that joined
+//! before is a member here. So no member is missed.
 
 use std::time::Duration;
 
@@ -100,24 +100,23 @@ pub async fn get(admin: &Admin, _: GetAuthorityRequest, call: &Call) -> ApiResul
 
 /// Makes the next step of a rotation, if there is one that can be made.
 pub async fn rotate(admin: &Admin, request: RotateAuthorityRequest, call: &Call) -> ApiResult<RotateAuthorityResponse> {
-    let RotateAuthorityRequest { replaces, request_id } = request;
     let progress = admin.rotation(call).await?;
-    let is_present = progress.state.present.to_string() == replaces;
+    let is_present = progress.state.present.to_string() == request.replaces;
     let step = match progress.state.rotation {
         Some(_) => progress.next_step(),
         None if is_present => Some(admin.first_step(progress.state.present).await?),
         None => None,
     };
     let Some(step) = step else { return Ok(RotateAuthorityResponse { authority: Some(progress.shown()) }) };
-    admin.write(Command::Authority(step), &request_id, call).await?;
+    admin.write(Command::Authority(step), call).await?;
     Ok(RotateAuthorityResponse { authority: Some(admin.rotation(call).await?.shown()) })
 }
 
 /// Ends a rotation that no member uses yet.
-pub async fn abort(admin: &Admin, request: AbortRotationRequest, call: &Call) -> ApiResult<AbortRotationResponse> {
+pub async fn abort(admin: &Admin, _: AbortRotationRequest, call: &Call) -> ApiResult<AbortRotationResponse> {
     if let Some(rotation) = admin.rotation(call).await?.state.rotation {
         let step = AuthorityStep::Abort(rotation.next);
-        admin.write(Command::Authority(step), &request.request_id, call).await?;
+        admin.write(Command::Authority(step), call).await?;
     }
     Ok(AbortRotationResponse { authority: Some(admin.rotation(call).await?.shown()) })
 }

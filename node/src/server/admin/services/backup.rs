@@ -7,13 +7,10 @@ use reveille_proto::admin::v1::backup_service_server::BackupService;
 use reveille_proto::admin::v1::{self, CreateBackupRequest, CreateBackupResponse};
 use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::Status;
 
+use super::watch::{Watched, Watcher};
 use crate::server::admin::enums::OnWire;
 use crate::server::admin::{Admin, ApiError, ApiResult, Call, error_texts, views};
-
-/// The stream that a caller receives.
-type BackupStream = ReceiverStream<Result<CreateBackupResponse, Status>>;
 
 /// Minimum time between two messages.
 const REPORT_EVERY: Duration = Duration::from_millis(250);
@@ -22,13 +19,17 @@ const WAITING_MAX: usize = 1;
 
 serve! {
     BackupService {
-        [type CreateBackupStream = BackupStream]
-        cluster create_backup(CreateBackupRequest) -> BackupStream;
+        [type CreateBackupStream = Watched<CreateBackupResponse>]
+        cluster create_backup(CreateBackupRequest) -> Watched<CreateBackupResponse>;
     }
 }
 
 impl Admin {
-    async fn create_backup(&self, _request: CreateBackupRequest, call: &Call) -> ApiResult<BackupStream> {
+    async fn create_backup(
+        &self,
+        _request: CreateBackupRequest,
+        call: &Call,
+    ) -> ApiResult<Watched<CreateBackupResponse>> {
         // The backup is not made by an entry of this caller, so a fresh read checks the token.
         self.read_latest(call, |_| ()).await?;
         let (sender, receiver) = mpsc::channel(WAITING_MAX);
@@ -47,10 +48,7 @@ impl Admin {
 }
 
 /// Sends the progress until the backup ends, or the caller is gone.
-async fn report(
-    mut seen: watch::Receiver<Option<BackupProgress>>,
-    caller: mpsc::Sender<Result<CreateBackupResponse, Status>>,
-) {
+async fn report(mut seen: watch::Receiver<Option<BackupProgress>>, caller: Watcher<CreateBackupResponse>) {
     while seen.changed().await.is_ok() {
         let Some(BackupProgress { phase, done, of }) = *seen.borrow_and_update() else { continue };
         let phase = phase.wire();

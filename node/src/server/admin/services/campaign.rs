@@ -63,7 +63,7 @@ impl Admin {
 
     /// Proposes a change of a campaign. Errors of the ledger are worded for the campaign, not for its schedule.
     async fn change(&self, named: &CampaignName, command: Command, call: &Call) -> ApiResult<CommandReply> {
-        let written = self.try_write(command, "", call).await;
+        let written = self.try_write(command, call).await;
         written.map_err(|error| error.worded(|refusal| error_texts::refused_of_campaign(&named.name, refusal)))
     }
 
@@ -75,7 +75,7 @@ impl Admin {
         command: Command,
         call: &Call,
     ) -> ApiResult<Option<CommandReply>> {
-        let written = self.try_write_unless(dry_run, command, "", call).await;
+        let written = self.try_write_unless(dry_run, command, call).await;
         written.map_err(|error| error.worded(|refusal| error_texts::refused_of_campaign(&named.name, refusal)))
     }
 }
@@ -94,7 +94,7 @@ struct Made {
 
 serve! {
     CampaignService {
-        schedule create_campaign(CreateCampaignRequest) -> CreateCampaignResponse;
+        schedule create_campaign(CreateCampaignRequest, request_id) -> CreateCampaignResponse;
         tenant launch_campaign(LaunchCampaignRequest) -> LaunchCampaignResponse;
         tenant list_campaigns(ListCampaignsRequest) -> ListCampaignsResponse;
         tenant get_campaign(GetCampaignRequest) -> GetCampaignResponse;

@@ -10,6 +10,7 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
 
+use super::watch::Watched;
 use crate::server::admin::{Admin, ApiError, ApiResult, Call, error_texts, validate, views};
 
 /// Maximum number of progress messages that wait for a caller. A slow caller misses some of them.
@@ -20,7 +21,7 @@ impl Admin {
     ///
     /// # Errors
     /// If the cluster keeps real time.
-    async fn test_clock(&self, stale: bool, call: &Call) -> ApiResult<GetClockResponse> {
+    async fn get_clock(&self, GetClockRequest { stale }: GetClockRequest, call: &Call) -> ApiResult<GetClockResponse> {
         let query = self.read(stale, call, |ledger| {
             let due = ledger.due().next().map(|(due, _)| due);
             (ledger.head().now, ledger.head().test_clock, due)
@@ -38,24 +39,20 @@ impl Admin {
 
 serve! {
     ClockService {
-        [type AdvanceClockStream = ReceiverStream<Result<AdvanceClockResponse, Status>>]
+        [type AdvanceClockStream = Watched<AdvanceClockResponse>]
         cluster get_clock(GetClockRequest) -> GetClockResponse;
-        cluster advance_clock(AdvanceClockRequest) -> ReceiverStream<Result<AdvanceClockResponse, Status>>;
+        cluster advance_clock(AdvanceClockRequest) -> Watched<AdvanceClockResponse>;
     }
 }
 
 impl Admin {
-    async fn get_clock(&self, request: GetClockRequest, call: &Call) -> ApiResult<GetClockResponse> {
-        self.test_clock(request.stale, call).await
-    }
-
     /// Advances the clock. The stream ends when the target is reached, the caller disconnects, or the node stops.
     async fn advance_clock(
         &self,
         request: AdvanceClockRequest,
         call: &Call,
-    ) -> ApiResult<ReceiverStream<Result<AdvanceClockResponse, Status>>> {
-        self.test_clock(false, call).await?;
+    ) -> ApiResult<Watched<AdvanceClockResponse>> {
+        self.get_clock(GetClockRequest { stale: false }, call).await?;
         let AdvanceClockRequest { target, jump } = request;
         let now = self.now(self.context.replica.read(|ledger| ledger.head().now));
         let to = validate::clock_target(target, now)?;
@@ -98,7 +95,7 @@ fn response(to: Time, progress: &AdvanceProgress, done: bool) -> AdvanceClockRes
 fn fault(error: AdvanceError) -> ApiError {
     match error {
         AdvanceError::Refused(refusal) => error_texts::refused(&refusal),
-        AdvanceError::NotProposed(error) => error_texts::not_proposed(&error, None, ""),
+        AdvanceError::NotProposed(error) => error_texts::not_proposed(&error, None),
         AdvanceError::NotRead(error) => error_texts::not_read(error, None),
     }
 }

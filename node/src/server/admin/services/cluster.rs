@@ -23,7 +23,7 @@ use reveille_proto::admin::v1::{
 };
 use reveille_raft::{Member, Role, Status as RaftStatus};
 
-use super::{add_member, authority, change_member, pool, restore, scrub};
+use super::{authority, member, pool, restore, scrub};
 use crate::server::admin::deadline::DESCRIBED_WITHIN;
 use crate::server::admin::{Admin, ApiResult, Call, error_texts, views};
 
@@ -34,13 +34,12 @@ const BLOCKED_MAX: usize = 100;
 /// Returns what is known of the backups. Before the first one, none is overdue unless it failed.
 fn backups(head: &Head, plan: &BackupPlan) -> v1::BackupStatus {
     let BackupHistory { last, failed_at } = head.backups;
-    let every_ms = i64::try_from(plan.every.as_millis()).unwrap_or(i64::MAX);
     v1::BackupStatus {
         last_time: last.map(|last| views::timestamp(last.at)),
         last_index: last.map_or(0, |last| last.index),
         failed_time: failed_at.map(views::timestamp),
         interval: prost_types::Duration::try_from(plan.every).ok(),
-        overdue: last.is_some_and(|last| head.now.since_ms(last.at) > every_ms.saturating_mul(2)),
+        overdue: last.is_some_and(|last| head.now.since_ms(last.at) > whole_ms(plan.every).saturating_mul(2)),
     }
 }
 
@@ -67,7 +66,7 @@ impl Admin {
         )])
     }
 
-    async fn status(&self) -> GetClusterStatusResponse {
+    async fn get_cluster_status(&self, _: GetClusterStatusRequest, _: &Call) -> ApiResult<GetClusterStatusResponse> {
         let members = self.all_members();
         let mut described = self.descriptions(members.keys().copied(), DESCRIBED_WITHIN).await;
         let raft = self.context.replica.status();
@@ -86,7 +85,7 @@ impl Admin {
             member: Some(views::member(*node, member, &draining)),
             ..status_of(*node, member, described.remove(node), &raft)
         });
-        GetClusterStatusResponse {
+        Ok(GetClusterStatusResponse {
             backups: self.context.backups.as_ref().map(|plan| backups(&head, plan)),
             cluster: self.context.replica.cluster().map(|cluster| cluster.to_string()).unwrap_or_default(),
             incarnation: head.cluster_incarnation,
@@ -106,7 +105,7 @@ impl Admin {
             audit_head: head.audit.to_string(),
             test_clock_offset: head.test_clock.map(|clock| views::duration(clock.offset_ms)),
             restore: head.restored.map(restore::message),
-        }
+        })
     }
 
     /// Returns the member with this name or id.
@@ -131,7 +130,7 @@ impl Admin {
     }
 }
 
-fn whole_ms(length: Duration) -> i64 {
+pub(super) fn whole_ms(length: Duration) -> i64 {
     i64::try_from(length.as_millis()).unwrap_or(i64::MAX)
 }
 
@@ -183,23 +182,17 @@ fn status_of(node: NodeId, member: &Member, described: Option<Described>, raft: 
         let role = MemberRole::Unreachable.into();
         return MemberStatus { role, ..MemberStatus::default() };
     };
-    let own_leader = node == raft.node && matches!(raft.role, Role::Leader { .. });
-    let own_candidate = node == raft.node && raft.role == Role::Candidate;
-    let role = if raft.leader == Some(node) {
-        MemberRole::Leader
-    } else if own_leader {
-        MemberRole::IsolatedLeader
-    } else if own_candidate {
-        MemberRole::Candidate
-    } else if member.votes {
-        MemberRole::Follower
-    } else {
-        MemberRole::Learner
+    let own_role = Some(&raft.role).filter(|_| node == raft.node);
+    let role = match own_role {
+        _ if raft.leader == Some(node) => MemberRole::Leader,
+        Some(Role::Leader { .. }) => MemberRole::IsolatedLeader,
+        Some(Role::Candidate) => MemberRole::Candidate,
+        _ if member.votes => MemberRole::Follower,
+        _ => MemberRole::Learner,
     };
     let state_hash = description.checkpoints.get(&description.applied).map(ToString::to_string);
     let checkpoint = |(index, hash): (u64, Hash)| Checkpoint { index, state_hash: hash.to_string() };
     MemberStatus {
-        member: None,
         role: role.into(),
         incarnation: Some(description.incarnation.0),
         applied_index: Some(description.applied),
@@ -211,9 +204,8 @@ fn status_of(node: NodeId, member: &Member, described: Option<Described>, raft: 
         no_room: description.no_room,
         stopping: description.stopping,
         checkpoints: description.checkpoints.into_iter().map(checkpoint).collect(),
-        crash_backoff_end_time: None,
-        crash_backoff_eighths: 0,
         damaged: description.scrub.damaged.into_iter().map(scrub::damaged_file).collect(),
+        ..MemberStatus::default()
     }
 }
 
@@ -221,26 +213,22 @@ serve! {
     ClusterService {
         cluster get_cluster_status(GetClusterStatusRequest) -> GetClusterStatusResponse;
         cluster list_members(ListMembersRequest) -> ListMembersResponse;
-        cluster add_member(AddMemberRequest) -> AddMemberResponse = add_member::add_member;
-        cluster drain_member(DrainMemberRequest) -> DrainMemberResponse = change_member::drain;
-        cluster remove_member(RemoveMemberRequest) -> RemoveMemberResponse = change_member::remove;
+        cluster add_member(AddMemberRequest) -> AddMemberResponse = member::add;
+        cluster drain_member(DrainMemberRequest) -> DrainMemberResponse = member::drain;
+        cluster remove_member(RemoveMemberRequest) -> RemoveMemberResponse = member::remove;
         cluster transfer_leader(TransferLeaderRequest) -> TransferLeaderResponse;
         cluster get_upgrade(GetUpgradeRequest) -> GetUpgradeResponse;
-        cluster finish_upgrade(FinishUpgradeRequest) -> FinishUpgradeResponse;
+        cluster finish_upgrade(FinishUpgradeRequest, request_id) -> FinishUpgradeResponse;
         cluster get_restore(GetRestoreRequest) -> GetRestoreResponse = restore::get;
         cluster accept_restore(AcceptRestoreRequest) -> AcceptRestoreResponse = restore::accept;
         cluster get_authority(GetAuthorityRequest) -> GetAuthorityResponse = authority::get;
-        cluster rotate_authority(RotateAuthorityRequest) -> RotateAuthorityResponse = authority::rotate;
-        cluster abort_rotation(AbortRotationRequest) -> AbortRotationResponse = authority::abort;
+        cluster rotate_authority(RotateAuthorityRequest, request_id) -> RotateAuthorityResponse = authority::rotate;
+        cluster abort_rotation(AbortRotationRequest, request_id) -> AbortRotationResponse = authority::abort;
         cluster scrub(ScrubRequest) -> ScrubResponse = scrub::scrub;
     }
 }
 
 impl Admin {
-    async fn get_cluster_status(&self, _: GetClusterStatusRequest, _: &Call) -> ApiResult<GetClusterStatusResponse> {
-        Ok(self.status().await)
-    }
-
     async fn list_members(&self, _: ListMembersRequest, _: &Call) -> ApiResult<ListMembersResponse> {
         let members = self.listed_members();
         let index = self.context.replica.read(|ledger| ledger.head().applied);
@@ -256,10 +244,6 @@ impl Admin {
         transfer::to(&self.context, to, call.deadline).await.map_err(|error| error_texts::not_handed_over(&error))?;
         let leader = self.context.replica.members().get(&to).map(|member| member.name.clone()).unwrap_or_default();
         Ok(TransferLeaderResponse { leader })
-    }
-
-    async fn get_upgrade(&self, _: GetUpgradeRequest, _: &Call) -> ApiResult<GetUpgradeResponse> {
-        Ok(self.upgrade().await)
     }
 }
 

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use reveille_ledger::DeadLetter;
 use reveille_ledger::command::{self, Command, Requeue};
-use reveille_ledger::ids::{Hash, RecipientId, RunId};
+use reveille_ledger::ids::{Hash, RecipientId, RunId, Time};
 use reveille_ledger::reply::{CommandOutcome, MovedRecipients};
 use reveille_ledger::{GapLookups, Ledger};
 use reveille_proto::admin::v1::dead_letter_service_server::DeadLetterService;
 use reveille_proto::admin::v1::{
-    CountDeadLettersRequest, CountDeadLettersResponse, DeadLetterFilter, DeadLetterGroup, DiscardDeadLettersRequest,
+    CountDeadLettersRequest, CountDeadLettersResponse, DeadLetterGroup, DiscardDeadLettersRequest,
     DiscardDeadLettersResponse, ListDeadLettersRequest, ListDeadLettersResponse, RequeueDeadLettersRequest,
     RequeueDeadLettersResponse,
 };
@@ -17,7 +17,7 @@ use reveille_proto::admin::v1::{
 use super::dead_letter_pages::{Filter, reason};
 use super::doubt::states_in_words;
 use crate::server::admin::access::PII;
-use crate::server::admin::recipient_list::{RecipientPage, RecipientQuery};
+use crate::server::admin::recipient_list::RecipientPage;
 use crate::server::admin::{Admin, ApiError, ApiResult, Call, error_texts, views};
 
 /// Name of the list, for its page tokens.
@@ -31,20 +31,8 @@ type DeadLetterRow = (RecipientId, Hash, DeadLetter);
 /// Dead letters with the same reason, among all that a page has read.
 struct Group {
     count: u64,
-    oldest: DeadLetterRow,
+    oldest: Time,
     newest: DeadLetterRow,
-}
-
-/// The dead letters to requeue or discard, as the request names them.
-struct LetterSelection {
-    tenant: String,
-    run: String,
-    recipients: Vec<String>,
-    all: bool,
-    filter: Option<DeadLetterFilter>,
-    page_token: String,
-    /// Include dead letters of cancelled runs.
-    cancelled: bool,
 }
 
 /// The dead letters to requeue or discard, from the state.
@@ -59,9 +47,10 @@ struct Batch {
 }
 
 impl Admin {
-    /// Returns the named recipients, or one page of all dead letters that the filter selects.
-    async fn letters(&self, selection: LetterSelection, call: &Call) -> ApiResult<Batch> {
-        let LetterSelection { tenant, run, recipients, all, filter, page_token, cancelled } = selection;
+    /// Returns the recipients that the request names, or one page of all dead letters that its filter selects.
+    /// `cancelled`: with those of cancelled runs.
+    async fn letters(&self, request: DiscardDeadLettersRequest, cancelled: bool, call: &Call) -> ApiResult<Batch> {
+        let DiscardDeadLettersRequest { tenant, run, recipients, all, filter, page_token, .. } = request;
         if !all || !recipients.is_empty() {
             if filter.is_some() {
                 let both = "goes with all, and recipients are named; choose one";
@@ -85,21 +74,18 @@ impl Admin {
             return Ok(Batch { picked, count: count as u64, ..Batch::default() });
         }
         let filter = Filter::read(filter)?;
-        let (page_size, page_token) = (BATCH, page_token.as_str());
-        let (tenant, run, schedule) = (&tenant, &run, &filter.schedule);
-        let question = RecipientQuery { list: LIST, tenant, run, schedule, stale: false, page_size, page_token };
+        let (of, paging) = ((LIST, &*tenant, &*run, &*filter.schedule), (false, BATCH, &*page_token));
         let mut left_out = 0;
-        let listed = self
-            .list(question, call, |page: &mut RecipientPage<RecipientId, RecipientId>, ledger, wanted| {
-                page.walk(ledger, wanted, &filter, |page, (key, run, _)| {
-                    if cancelled || !run.state.is_cancelled() {
-                        page.rows.push(key);
-                    } else {
-                        left_out += 1;
-                    }
-                });
-            })
-            .await?;
+        let listed = self.list(of, paging, call, |page: &mut RecipientPage<_, RecipientId>, ledger, wanted| {
+            page.walk(ledger, wanted, &filter, |page, (key, run, _)| {
+                if cancelled || !run.state.is_cancelled() {
+                    page.rows.push(key);
+                } else {
+                    left_out += 1;
+                }
+            });
+        });
+        let listed = listed.await?;
         let mut by_run: BTreeMap<RunId, Vec<u32>> = BTreeMap::new();
         for recipient in &listed.rows {
             by_run.entry(recipient.run).or_default().push(recipient.number);
@@ -121,7 +107,7 @@ impl Admin {
         if batch.picked.is_empty() {
             return Ok((MovedRecipients::default(), 0, 0));
         }
-        let reply = self.write(command, "", call).await?;
+        let reply = self.write(command, call).await?;
         let CommandOutcome::MovedOf(runs) = reply.outcome else {
             return Ok((MovedRecipients::default(), 0, reply.index));
         };
@@ -164,31 +150,21 @@ impl Admin {
         request: ListDeadLettersRequest,
         call: &Call,
     ) -> ApiResult<ListDeadLettersResponse> {
-        let filter = Filter::read(request.filter)?;
-        let question = RecipientQuery {
-            list: LIST,
-            tenant: &request.tenant,
-            run: &request.run,
-            schedule: &filter.schedule,
-            stale: request.stale,
-            page_size: request.page_size,
-            page_token: &request.page_token,
-        };
-        let listed = self
-            .list(question, call, |page: &mut RecipientPage<DeadLetterRow, RecipientId>, ledger, wanted| {
-                page.walk(ledger, wanted, &filter, |page, (key, run, letter)| {
-                    page.blobs.take(ledger, run.audience);
-                    page.rows.push((key, run.audience, letter.clone()));
-                });
-            })
-            .await?;
+        let ListDeadLettersRequest { tenant, run, filter, stale, page_size, page_token } = request;
+        let filter = Filter::read(filter)?;
+        let (of, paging) = ((LIST, &*tenant, &*run, &*filter.schedule), (stale, page_size, &*page_token));
+        let listed = self.list(of, paging, call, |page: &mut RecipientPage<DeadLetterRow, _>, ledger, wanted| {
+            page.walk(ledger, wanted, &filter, |page, (key, run, letter)| {
+                page.blobs.take(ledger, run.audience);
+                page.rows.push((key, run.audience, letter.clone()));
+            });
+        });
+        let listed = listed.await?;
         let wanted: Vec<_> = listed.rows.iter().map(|(recipient, audience, _)| (*audience, recipient.number)).collect();
         let addresses = self.addresses(&listed.blobs, &wanted).await;
-        let dead_letters = listed
-            .rows
-            .iter()
-            .zip(addresses)
-            .map(|((recipient, _, letter), address)| views::dead_letter(*recipient, address, letter));
+        let letters = listed.rows.iter().zip(addresses);
+        let dead_letters =
+            letters.map(|((recipient, _, letter), address)| views::dead_letter(*recipient, address, letter));
         Ok(ListDeadLettersResponse {
             dead_letters: dead_letters.collect(),
             next_page_token: listed.next_page_token,
@@ -203,36 +179,25 @@ impl Admin {
     ) -> ApiResult<CountDeadLettersResponse> {
         let CountDeadLettersRequest { tenant, run, filter, page_token, stale } = request;
         let filter = Filter::read(filter)?;
-        let (page_size, page_token) = (BATCH, page_token.as_str());
-        let (tenant, run, schedule) = (&tenant, &run, &filter.schedule);
-        let question = RecipientQuery { list: LIST, tenant, run, schedule, stale, page_size, page_token };
+        let (of, paging) = ((LIST, &*tenant, &*run, &*filter.schedule), (stale, BATCH, &*page_token));
         let mut groups: BTreeMap<String, Group> = BTreeMap::new();
-        let listed = self
-            .list(question, call, |page: &mut RecipientPage<(), RecipientId>, ledger, wanted| {
-                page.walk(ledger, wanted, &filter, |page, (key, run, letter)| {
-                    let this = || (key, run.audience, letter.clone());
-                    match groups.get_mut(&reason(letter)) {
-                        Some(group) => {
-                            group.count += 1;
-                            if letter.since < group.oldest.2.since {
-                                group.oldest = this();
-                            }
-                            if letter.since > group.newest.2.since {
-                                group.newest = this();
-                            }
-                        }
-                        None => {
-                            // The page counts groups, not letters.
-                            page.rows.push(());
-                            groups.insert(reason(letter), Group { count: 1, oldest: this(), newest: this() });
-                        }
-                    }
+        let listed = self.list(of, paging, call, |page: &mut RecipientPage<(), _>, ledger, wanted| {
+            page.walk(ledger, wanted, &filter, |page, (key, run, letter)| {
+                let this = || (key, run.audience, letter.clone());
+                let group = groups.entry(reason(letter)).or_insert_with(|| {
+                    // The page counts groups, not letters.
+                    page.rows.push(());
+                    Group { count: 0, oldest: letter.since, newest: this() }
                 });
-                for group in groups.values() {
-                    page.blobs.take(ledger, group.newest.1);
+                group.count += 1;
+                group.oldest = group.oldest.min(letter.since);
+                if letter.since > group.newest.2.since {
+                    group.newest = this();
                 }
-            })
-            .await?;
+            });
+            groups.values().for_each(|group| page.blobs.take(ledger, group.newest.1));
+        });
+        let listed = listed.await?;
         let wanted: Vec<_> = groups.values().map(|group| (group.newest.1, group.newest.0.number)).collect();
         let addresses = self.addresses(&listed.blobs, &wanted).await;
         // A relay's text often contains the address too, so the whole example is left out.
@@ -242,7 +207,7 @@ impl Admin {
             DeadLetterGroup {
                 reason,
                 count: group.count,
-                oldest_time: Some(views::timestamp(group.oldest.2.since)),
+                oldest_time: Some(views::timestamp(group.oldest)),
                 newest_time: Some(views::timestamp(letter.since)),
                 example: sees_addresses.then(|| views::dead_letter(*recipient, address, letter)),
             }
@@ -266,8 +231,8 @@ impl Admin {
             let wrong = || ApiError::of_field("pool", format!("no relay of pool '{pool}' takes mail"));
             serves.then_some(()).ok_or_else(wrong)?;
         }
-        let selection = LetterSelection { tenant, run, recipients, all, filter, page_token, cancelled: false };
-        let batch = self.letters(selection, call).await?;
+        let named = DiscardDeadLettersRequest { tenant, run, recipients, all, filter, validate_only, page_token };
+        let batch = self.letters(named, false, call).await?;
         let (moved, left, index) = if validate_only {
             let inside_gap = self.read_latest(call, |ledger| inside_gap(ledger, &batch.picked)).await?;
             (MovedRecipients { recipients: batch.count.saturating_sub(inside_gap), inside_gap }, 0, 0)
@@ -289,9 +254,8 @@ impl Admin {
         request: DiscardDeadLettersRequest,
         call: &Call,
     ) -> ApiResult<DiscardDeadLettersResponse> {
-        let DiscardDeadLettersRequest { tenant, run, recipients, all, filter, validate_only, page_token } = request;
-        let selection = LetterSelection { tenant, run, recipients, all, filter, page_token, cancelled: true };
-        let batch = self.letters(selection, call).await?;
+        let validate_only = request.validate_only;
+        let batch = self.letters(request, true, call).await?;
         let (discarded, index) = if validate_only {
             (batch.count, 0)
         } else {

@@ -20,7 +20,7 @@ use reveille_proto::admin::v1::{
 use crate::server::admin::blobs::Blobs;
 use crate::server::admin::lookup::{RunRecipient, RunRecipients};
 use crate::server::admin::paging::EXAMINED_MAX;
-use crate::server::admin::recipient_list::{PageRequest, RecipientPage, RecipientQuery};
+use crate::server::admin::recipient_list::{PageRequest, RecipientPage};
 use crate::server::admin::validate::Fields;
 use crate::server::admin::views::DoubtRow;
 use crate::server::admin::writes::moved;
@@ -170,22 +170,15 @@ serve! {
     DoubtService {
         tenant list_doubts(ListDoubtsRequest) -> ListDoubtsResponse;
         tenant get_doubt(GetDoubtRequest) -> GetDoubtResponse;
-        tenant resolve_doubts(ResolveDoubtsRequest) -> ResolveDoubtsResponse;
+        tenant resolve_doubts(ResolveDoubtsRequest, request_id) -> ResolveDoubtsResponse;
     }
 }
 
 impl Admin {
     async fn list_doubts(&self, request: ListDoubtsRequest, call: &Call) -> ApiResult<ListDoubtsResponse> {
-        let question = RecipientQuery {
-            list: "doubts",
-            tenant: &request.tenant,
-            run: &request.run,
-            schedule: "",
-            stale: request.stale,
-            page_size: request.page_size,
-            page_token: &request.page_token,
-        };
-        let listed = self.list(question, call, RecipientPage::collect_rows).await?;
+        let ListDoubtsRequest { tenant, run, stale, page_size, page_token } = request;
+        let (of, paging) = (("doubts", &*tenant, &*run, ""), (stale, page_size, &*page_token));
+        let listed = self.list(of, paging, call, RecipientPage::collect_rows).await?;
         Ok(ListDoubtsResponse {
             doubts: messages(self, &listed.rows, &listed.blobs).await,
             next_page_token: listed.next_page_token,
@@ -249,7 +242,7 @@ impl Admin {
         }
         let (run, recipients, by) = (picked.run, picked.numbers, Decider::Operator);
         let command = Command::Decide(Decide { run, recipients, decision, by, up_to, request });
-        let reply = self.write(command, &request_id, call).await?;
+        let reply = self.write(command, call).await?;
         let MovedRecipients { recipients: resolved, inside_gap } = moved(&reply);
         let (index, groups, fence) = (reply.index, Vec::new(), String::new());
         Ok(ResolveDoubtsResponse { resolved, index, groups, inside_gap, fence })

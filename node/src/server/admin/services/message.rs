@@ -10,8 +10,8 @@ use reveille_ledger::reply::MessageReceipt;
 use reveille_proto::admin::v1::message_service_server::MessageService;
 use reveille_proto::admin::v1::{
     self, CancelMessageRequest, CancelMessageResponse, CancelRunRequest, Freshness, GetMessageRequest,
-    GetMessageResponse, Message, MessageRecipient, Run, RunCause, RunCounts, RunState, ScheduleBody,
-    SendMessageRequest, SendMessageResponse,
+    GetMessageResponse, Message, MessageRecipient, Run, RunCause, ScheduleBody, SendMessageRequest,
+    SendMessageResponse,
 };
 
 use super::schedule::create;
@@ -26,7 +26,7 @@ const RECIPIENTS_SHOWN: u32 = 1_000;
 
 serve! {
     MessageService {
-        tenant send_message(SendMessageRequest) -> SendMessageResponse;
+        tenant send_message(SendMessageRequest, key) -> SendMessageResponse;
         tenant get_message(GetMessageRequest) -> GetMessageResponse;
         tenant cancel_message(CancelMessageRequest) -> CancelMessageResponse;
     }
@@ -38,13 +38,13 @@ impl Admin {
         let mut fields = Fields::default();
         // A message keeps no file of another one.
         let files = self.take_files(&mut fields, "content", request.content.as_mut(), ("", ""));
-        fields.done(Some(())).map_err(|fault| fault.request(&key))?;
-        let (tenant, message) = self.checked_message(request).map_err(|fault| fault.request(&key))?;
+        fields.done(Some(()))?;
+        let (tenant, message) = self.checked_message(request)?;
         let mut warnings = self.context.replica.read(|ledger| create::warnings(ledger, &message.pool));
         warnings.extend(create::no_page(self, &message.content));
         if validate_only {
             let known = self.read_latest(call, |ledger| ledger.check_message(&tenant, &message)).await?;
-            let known = known.map_err(|refusal| error_texts::refused(&refusal).request(&key))?;
+            let known = known.map_err(|refusal| error_texts::refused(&refusal))?;
             let run = match known {
                 Some(run) => self.show_run(run).await?,
                 None => self.would_open(&tenant, &message),
@@ -52,7 +52,7 @@ impl Admin {
             let replayed = known.is_some();
             return Ok(SendMessageResponse { message: Some(shown(tenant, key, run)), replayed, warnings });
         }
-        self.store_files(files, [&message.content]).await.map_err(|fault| fault.request(&key))?;
+        self.store_files(files, [&message.content]).await?;
         let MessageReceipt { run, is_repeat } = MessageBatches::send(self, &tenant, message, call).await?;
         let run = self.show_run(run).await?;
         Ok(SendMessageResponse { message: Some(shown(tenant, key, run)), replayed: is_repeat, warnings })
@@ -91,17 +91,7 @@ impl Admin {
     fn would_open(&self, tenant: &str, message: &SendMessage) -> Run {
         let now = self.now(self.context.replica.read(|ledger| ledger.head().now));
         let (due, recipients) = (message.send_at.unwrap_or(now), message.audience.recipients.len() as u32);
-        Run {
-            tenant: tenant.to_owned(),
-            nominal: message.key.clone(),
-            cause: RunCause::Message.into(),
-            state: RunState::Open.into(),
-            audience: recipients,
-            counts: Some(RunCounts { pending: recipients, ..RunCounts::default() }),
-            due_time: Some(views::timestamp(due)),
-            finish_by_time: Some(views::timestamp(due.plus_ms(message.policies.finish_by_ms))),
-            ..Run::default()
-        }
+        views::run_to_open(tenant, message.key.clone(), RunCause::Message, recipients, due, &message.policies)
     }
 
     async fn get_message(&self, request: GetMessageRequest, call: &Call) -> ApiResult<GetMessageResponse> {

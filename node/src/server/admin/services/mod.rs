@@ -2,11 +2,12 @@
 
 /// Implements a service of the API. A method is the function of [`Admin`](super::Admin) with its name, or the function
 /// behind `=`. It gets the request and the call. The first word of a line says which tenant the request names: that of
-/// its field `tenant`, that of its field `schedule`, none (`cluster`), or what `access::subject` says (`own`).
+/// its field `tenant`, that of its field `schedule`, none (`cluster`), or what `access::subject` says (`own`). The second
+/// word in brackets is the field with the request id, which each error of the call has then.
 macro_rules! serve {
     ($service:ident {
         $([type $stream:ident = $stream_type:ty])?
-        $($subject:ident $method:ident($request:ty) -> $response:ty $(= $function:path)?;)*
+        $($subject:ident $method:ident($request:ty $(, $id:ident)?) -> $response:ty $(= $function:path)?;)*
     }) => {
         #[tonic::async_trait]
         impl $service for $crate::server::admin::Admin {
@@ -17,11 +18,22 @@ macro_rules! serve {
                 request: tonic::Request<$request>,
             ) -> Result<tonic::Response<$response>, tonic::Status> {
                 let (call, message) = $crate::server::admin::access::admit(request)?;
+                $(let call = call.named(&message.$id);)?
                 let method = method!($method $($function)?);
-                Ok(tonic::Response::new(method(self, message, &call).await?))
+                let answer = method(self, message, &call).await;
+                Ok(tonic::Response::new(answer!(answer call $($id)?)?))
             })*
         }
         $(subject!($subject $request);)*
+    };
+}
+
+macro_rules! answer {
+    ($answer:ident $call:ident) => {
+        $answer
+    };
+    ($answer:ident $call:ident $id:ident) => {
+        $answer.map_err(|fault| fault.request($call.request_id()))
     };
 }
 
@@ -30,19 +42,21 @@ macro_rules! subject {
     (cluster $request:ty) => {
         impl $crate::server::admin::access::Subject for $request {}
     };
-    (tenant $request:ty) => {
+    ($subject:ident $request:ty) => {
         impl $crate::server::admin::access::Subject for $request {
             fn visit_tenants(&mut self, visit: &mut dyn FnMut(&mut String)) {
-                visit(&mut self.tenant);
+                visit_tenants!($subject self visit);
             }
         }
     };
-    (schedule $request:ty) => {
-        impl $crate::server::admin::access::Subject for $request {
-            fn visit_tenants(&mut self, visit: &mut dyn FnMut(&mut String)) {
-                $crate::server::admin::access::visit_body(self.schedule.as_mut(), visit);
-            }
-        }
+}
+
+macro_rules! visit_tenants {
+    (tenant $message:ident $visit:ident) => {
+        $visit(&mut $message.tenant)
+    };
+    (schedule $message:ident $visit:ident) => {
+        $crate::server::admin::access::visit_body($message.schedule.as_mut(), $visit)
     };
 }
 
@@ -55,19 +69,18 @@ macro_rules! method {
     };
 }
 
-mod add_member;
 pub(crate) mod audience;
 pub(crate) mod audit;
 mod authority;
 mod backup;
 mod campaign;
-mod change_member;
 mod clock;
 mod cluster;
 mod dead_letter;
 mod dead_letter_pages;
 mod doubt;
 mod event;
+mod member;
 pub(crate) mod message;
 mod opt_out;
 mod pool;

@@ -32,15 +32,9 @@ pub struct OptOutResult {
 impl Admin {
     /// All opt-outs use this function: it writes the entry and then waits for the barrier (P15). After it returns, no
     /// handoff to these recipients starts. If it fails, the entry may be in force; the same call can be repeated.
-    pub async fn opt_out(
-        &self,
-        tenant: &str,
-        keys: BTreeSet<String>,
-        request_id: &str,
-        call: &Call,
-    ) -> ApiResult<OptOutResult> {
+    pub async fn opt_out(&self, tenant: &str, keys: BTreeSet<String>, call: &Call) -> ApiResult<OptOutResult> {
         let command = Command::OptOut(OptOut { tenant: tenant.to_owned(), keys: keys.iter().cloned().collect() });
-        let reply = self.write(command, request_id, call).await?;
+        let reply = self.write(command, call).await?;
         let about = BarrierSubject::OptedOut { tenant: tenant.to_owned(), keys };
         let barrier = self.barrier(reply.index, about, call).await?;
         let added = if let CommandOutcome::Moved(added) = reply.outcome { added } else { 0 };
@@ -50,7 +44,7 @@ impl Admin {
 
 serve! {
     OptOutService {
-        tenant add_opt_out(AddOptOutRequest) -> AddOptOutResponse;
+        tenant add_opt_out(AddOptOutRequest, request_id) -> AddOptOutResponse;
         tenant check_opt_out(CheckOptOutRequest) -> CheckOptOutResponse;
         tenant take_back_opt_out(TakeBackOptOutRequest) -> TakeBackOptOutResponse;
         tenant import_opt_outs(ImportOptOutsRequest) -> ImportOptOutsResponse;
@@ -63,7 +57,7 @@ impl Admin {
         let tenant = validate::tenant(&request.tenant)?;
         let key = validate::address_key("recipient", &request.recipient)?;
         let keys = BTreeSet::from([key.clone()]);
-        let mut barrier = self.opt_out(&tenant, keys, &request.request_id, call).await?.barrier;
+        let mut barrier = self.opt_out(&tenant, keys, call).await?.barrier;
         // A repeated opt-out writes another entry, but the first one forbids the handoffs.
         let place = (tenant, key);
         let first = self.context.replica.read(|ledger| ledger.opt_out_of(&place).map(|known| known.index));
@@ -114,7 +108,7 @@ impl Admin {
         }
         let (tenant, key) = place.clone();
         let back = OptOutTakeBack { tenant, key, last, reason };
-        self.write(Command::OptOutTakeBack(back), "", call).await?;
+        self.write(Command::OptOutTakeBack(back), call).await?;
         let (_, taken_back) = self.context.replica.read(known);
         Ok(TakeBackOptOutResponse { recipient: place.1.clone(), taken_back })
     }
@@ -135,7 +129,7 @@ impl Admin {
             let added = self.read_latest(call, is_new).await?;
             return Ok(ImportOptOutsResponse { added, barrier: None });
         }
-        let OptOutResult { added, barrier } = self.opt_out(&tenant, keys, "", call).await?;
+        let OptOutResult { added, barrier } = self.opt_out(&tenant, keys, call).await?;
         Ok(ImportOptOutsResponse { added, barrier: Some(barrier) })
     }
 

@@ -66,7 +66,7 @@ fn named(text: &str) -> ApiResult<String> {
 
 serve! {
     PoolService {
-        cluster set_pool(SetPoolRequest) -> SetPoolResponse;
+        cluster set_pool(SetPoolRequest, request_id) -> SetPoolResponse;
         cluster list_pools(ListPoolsRequest) -> ListPoolsResponse;
         cluster get_pool(GetPoolRequest) -> GetPoolResponse;
         cluster remove_pool(RemovePoolRequest) -> RemovePoolResponse;
@@ -75,10 +75,10 @@ serve! {
 
 impl Admin {
     async fn set_pool(&self, request: SetPoolRequest, call: &Call) -> ApiResult<SetPoolResponse> {
-        let (request_id, validate_only) = (request.request_id.clone(), request.validate_only);
+        let validate_only = request.validate_only;
         let set = validate::pool(request, self.limits())?;
         let name = set.pool.clone();
-        self.write_unless(validate_only, Command::PoolSet(set), &request_id, call).await?;
+        self.write_unless(validate_only, Command::PoolSet(set), call).await?;
         let (pool, warnings) = self.context.replica.read(|ledger| {
             let has_relay = ledger.relays().iter().any(|(_, relay)| relay.pool == name);
             let unused = format!("no relay is in pool {name}: nothing goes by it, and no email is limited by this");
@@ -111,7 +111,7 @@ impl Admin {
 
     async fn remove_pool(&self, request: RemovePoolRequest, call: &Call) -> ApiResult<RemovePoolResponse> {
         let name = named(&request.name)?;
-        let reply = self.write(Command::PoolReset(name), "", call).await?;
+        let reply = self.write(Command::PoolReset(name), call).await?;
         Ok(RemovePoolResponse { index: reply.index })
     }
 }

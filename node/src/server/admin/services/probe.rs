@@ -108,8 +108,8 @@ mod tests {
         assert!(found.next.contains("then: reveille relay test main"), "{found:?}");
     }
 
-    /// A caller of the API chooses where a node connects (SSRF). A server that does not speak SMTP gets no byte, and the
-    /// caller sees at most the beginning of its first line.
+    /// A caller of the API chooses where a node connects (SSRF). A server that does not speak SMTP gets no byte, and
+    /// the caller sees at most the beginning of its first line.
     #[tokio::test]
     async fn probe_sends_nothing_to_another_server_and_shows_little_of_it() {
         let greetings = ["", "-ERR wrong password\r\nsecond line\r\n", &"HTTP/1.1 400 x\u{1b}[2J".repeat(2_000)];

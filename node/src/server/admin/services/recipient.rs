@@ -1,7 +1,8 @@
-//! Recipients of a run; and one person: where an address of a tenant is, and its erasure ([decision 0037](../../../../../../docs/decisions/0037-erasing-an-address.md)).
+//! Recipients of a run; and one person: where an address of a tenant is, and its erasure ([decision
+//! 0037](../../../../../../docs/decisions/0037-erasing-an-address.md)).
 //!
-//! The calls about a person read the whole state and the archive. They do so in slices, each with a page token, so that no call takes
-//! long and no read holds the lock of the state for long.
+//! The calls about a person read the whole state and the archive. They do so in slices, each with a page token, so that
+//! no call takes long and no read holds the lock of the state for long.
 
 mod erase;
 mod of_run;
@@ -15,14 +16,14 @@ use reveille_ledger::ids::RunId;
 use reveille_proto::admin::v1::recipient_service_server::RecipientService;
 use reveille_proto::admin::v1::{
     EraseRecipientRequest, EraseRecipientResponse, ExportRunRecipientsRequest, FindRecipientRequest,
-    FindRecipientResponse, ListRunRecipientsRequest, ListRunRecipientsResponse, RecipientPlace,
+    FindRecipientResponse, ListRunRecipientsRequest, ListRunRecipientsResponse, RecipientPlace, RunRecipient,
 };
 
+use super::watch::Watched;
 use crate::server::admin::enums::OnWire;
 use crate::server::admin::explain::{self, WaitContext};
 use crate::server::admin::paging::Paging;
 use crate::server::admin::{Admin, ApiResult, Call, validate, views};
-use of_run::RunRecipientStream;
 use search::{FoundPerson, PersonCursor, PersonSearch, PersonUse};
 
 /// Time after which a call ends its page.
@@ -30,9 +31,9 @@ const PAGE_WITHIN: Duration = Duration::from_secs(3);
 
 serve! {
     RecipientService {
-        [type ExportRunRecipientsStream = RunRecipientStream]
+        [type ExportRunRecipientsStream = Watched<RunRecipient>]
         tenant list_run_recipients(ListRunRecipientsRequest) -> ListRunRecipientsResponse;
-        tenant export_run_recipients(ExportRunRecipientsRequest) -> RunRecipientStream;
+        tenant export_run_recipients(ExportRunRecipientsRequest) -> Watched<RunRecipient>;
         tenant find_recipient(FindRecipientRequest) -> FindRecipientResponse;
         tenant erase_recipient(EraseRecipientRequest) -> EraseRecipientResponse;
     }

@@ -14,8 +14,8 @@ use reveille_proto::admin::v1::{
     ListRelaysResponse, RemoveRelayRequest, RemoveRelayResponse, TestRelayRequest, TestRelayResponse,
 };
 
-use super::probe;
-use super::probe::ProbeResult;
+use super::cluster::whole_ms;
+use super::probe::{self, ProbeResult};
 use super::schedule::create;
 use crate::server::admin::lookup::near;
 use crate::server::admin::paging::Paging;
@@ -57,7 +57,7 @@ fn is_used(ledger: &Ledger, pool: &str) -> bool {
 
 serve! {
     RelayService {
-        cluster add_relay(AddRelayRequest) -> AddRelayResponse;
+        cluster add_relay(AddRelayRequest, request_id) -> AddRelayResponse;
         cluster list_relays(ListRelaysRequest) -> ListRelaysResponse;
         cluster get_relay(GetRelayRequest) -> GetRelayResponse;
         cluster test_relay(TestRelayRequest) -> TestRelayResponse;
@@ -75,7 +75,7 @@ impl Admin {
         self.may_log_in(&relay)?;
         let answer = views::relay(&relay);
         let put = Command::RelayPut(RelayPut { relay, replace, request });
-        let reply = self.write_unless(validate_only, put, &request_id, call).await?;
+        let reply = self.write_unless(validate_only, put, call).await?;
         Ok(AddRelayResponse { relay: Some(answer), index: reply.map_or(0, |reply| reply.index) })
     }
 
@@ -110,7 +110,7 @@ impl Admin {
         let begun = Instant::now();
         let ProbeResult { reachable, problem, next, findings } =
             probe::probe(&relay, &target, self.dialer.as_ref()).await;
-        let elapsed = i64::try_from(begun.elapsed().as_millis()).unwrap_or(i64::MAX);
+        let elapsed = whole_ms(begun.elapsed());
         let encryption = findings.encryption.unwrap_or_default();
         let certificate_expires_at =
             (encryption.expires_at_s != 0).then_some(Timestamp { seconds: encryption.expires_at_s, nanos: 0 });
@@ -133,7 +133,7 @@ impl Admin {
     async fn remove_relay(&self, request: RemoveRelayRequest, call: &Call) -> ApiResult<RemoveRelayResponse> {
         let RemoveRelayRequest { name } = request;
         let pool = self.find_relay(&name, false, call).await?.0.pool;
-        let reply = self.write(Command::RelayRemove(name), "", call).await?;
+        let reply = self.write(Command::RelayRemove(name), call).await?;
         let query = |ledger: &Ledger| is_used(ledger, &pool).then(|| create::warnings(ledger, &pool));
         let warnings = self.context.replica.read(query).unwrap_or_default();
         Ok(RemoveRelayResponse { index: reply.index, warnings })

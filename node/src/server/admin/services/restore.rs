@@ -31,7 +31,7 @@ pub async fn accept(admin: &Admin, request: AcceptRestoreRequest, call: &Call) -
         let wrong = "must be true: stop the former cluster for good first, or both clusters send";
         return Err(ApiError::of_field("former_cluster_is_dead", wrong));
     }
-    let index = admin.write(Command::RestoreAccept, "", call).await?.index;
+    let index = admin.write(Command::RestoreAccept, call).await?.index;
     let restore = admin.context.replica.read(|ledger| ledger.head().restored).map(message);
     Ok(AcceptRestoreResponse { restore, index })
 }

@@ -14,7 +14,7 @@ use reveille_proto::admin::v1::{
     RunState, WatchRunRequest, WatchRunResponse,
 };
 
-use super::watch::Watched;
+use super::watch::{Watched, follow_run};
 use crate::server::admin::enums::OnWire;
 use crate::server::admin::label_selector::Selector;
 use crate::server::admin::lookup::RunRecipient;
@@ -59,13 +59,14 @@ impl Admin {
 
     async fn watch_run(&self, request: WatchRunRequest, call: &Call) -> ApiResult<Watched<WatchRunResponse>> {
         let (run, _) = self.find_run((&request.tenant, &request.run), request.stale, call).await?;
-        self.watch(run, call)
+        let call = call.clone();
+        self.stream(async move |admin, watcher| follow_run(&admin, run, &call, &watcher).await)
     }
 
     async fn pause_run(&self, request: PauseRunRequest, call: &Call) -> ApiResult<PauseRunResponse> {
         let reason = validate::reason(&request.reason)?;
         let run = self.find_run_to_change(&request.tenant, &request.run, call).await?;
-        let reply = self.write(Command::RunPause(RunPause { run, reason }), "", call).await?;
+        let reply = self.write(Command::RunPause(RunPause { run, reason }), call).await?;
         let barrier = self.barrier(reply.index, BarrierSubject::Run(run), call).await?;
         Ok(PauseRunResponse { run: Some(self.show_run(run).await?), barrier: Some(barrier) })
     }
@@ -73,13 +74,13 @@ impl Admin {
     async fn resume_run(&self, request: ResumeRunRequest, call: &Call) -> ApiResult<ResumeRunResponse> {
         let run = self.find_run_to_change(&request.tenant, &request.run, call).await?;
         let resume = RunResume { run, without_canary: request.without_canary };
-        let reply = self.write(Command::RunResume(resume), "", call).await?;
+        let reply = self.write(Command::RunResume(resume), call).await?;
         Ok(ResumeRunResponse { run: Some(self.show_run(run).await?), index: reply.index })
     }
 
     pub(crate) async fn cancel_run(&self, request: CancelRunRequest, call: &Call) -> ApiResult<CancelRunResponse> {
         let run = self.find_run_to_change(&request.tenant, &request.run, call).await?;
-        let barrier = match self.write_unless(request.validate_only, Command::RunCancel(run), "", call).await? {
+        let barrier = match self.write_unless(request.validate_only, Command::RunCancel(run), call).await? {
             Some(reply) => Some(self.barrier(reply.index, BarrierSubject::Run(run), call).await?),
             None => None,
         };

@@ -10,16 +10,12 @@ mod send_test;
 mod trigger;
 mod update;
 
-use std::sync::Arc;
-
 use reveille_cluster::ops::zones::Zones;
-use reveille_cluster::process::context::NodeContext;
 use reveille_ledger::calendar::Pattern;
 use reveille_ledger::command::{Command, SchedulePause, ScheduleResume};
 use reveille_ledger::content::{Content, Recipients};
 use reveille_ledger::decide::timing::Zone;
 use reveille_ledger::ids::{ScheduleId, Time};
-use reveille_ledger::limits::LedgerLimits;
 use reveille_ledger::{Activity, Ledger, Schedule, ScheduleTiming};
 use reveille_proto::admin::v1::schedule_service_server::ScheduleService;
 use reveille_proto::admin::v1::{
@@ -78,7 +74,7 @@ impl Admin {
         };
         let (schedule, beside, now) = self.context.replica.read(query).ok_or_else(|| error_texts::no_schedule(name))?;
         let now = self.now(now);
-        let shown = self.calendar(move |node| views::schedule(id, &schedule, &node.zones, now, INSTANTS_SHOWN)).await?;
+        let shown = self.blocking(move |node| views::schedule(id, &schedule, &node.zones, now, INSTANTS_SHOWN)).await?;
         Ok(beside.apply_to(shown))
     }
 
@@ -93,21 +89,6 @@ impl Admin {
         made.ok_or_else(|| {
             error_texts::broken(format!("the content or the audience of {} is not there", schedule.name))
         })
-    }
-
-    /// Returns the limits by which a command that is proposed now is applied.
-    pub(crate) fn limits(&self) -> &'static LedgerLimits {
-        self.context.replica.read(|ledger| ledger.limits())
-    }
-
-    /// Runs a calendar computation or a validation on a blocking thread, so that no task waits behind it.
-    pub(crate) async fn calendar<T: Send + 'static>(
-        &self,
-        walk: impl FnOnce(&NodeContext) -> T + Send + 'static,
-    ) -> ApiResult<T> {
-        let context = Arc::clone(&self.context);
-        let walked = tokio::task::spawn_blocking(move || walk(&context)).await;
-        walked.map_err(|error| error_texts::broken(format!("walking a calendar failed: {error}")))
     }
 }
 
@@ -145,16 +126,16 @@ fn list(ledger: &Ledger, filter: &Filter, paging: &Paging<ScheduleId>) -> (Vec<L
 
 serve! {
     ScheduleService {
-        schedule create_schedule(CreateScheduleRequest) -> CreateScheduleResponse = create::create;
+        schedule create_schedule(CreateScheduleRequest, request_id) -> CreateScheduleResponse = create::create;
         own batch_create_schedules(BatchCreateSchedulesRequest) -> BatchCreateSchedulesResponse = batch_create::batch_create;
         tenant list_schedules(ListSchedulesRequest) -> ListSchedulesResponse;
         own get_schedule(GetScheduleRequest) -> GetScheduleResponse;
-        schedule update_schedule(UpdateScheduleRequest) -> UpdateScheduleResponse = update::update;
+        schedule update_schedule(UpdateScheduleRequest, request_id) -> UpdateScheduleResponse = update::update;
         tenant pause_schedule(PauseScheduleRequest) -> PauseScheduleResponse;
         tenant resume_schedule(ResumeScheduleRequest) -> ResumeScheduleResponse;
-        tenant trigger_schedule(TriggerScheduleRequest) -> TriggerScheduleResponse = trigger::trigger;
-        tenant backfill_schedule(BackfillScheduleRequest) -> BackfillScheduleResponse = backfill::backfill;
-        schedule send_test(SendTestRequest) -> SendTestResponse = send_test::send_test;
+        tenant trigger_schedule(TriggerScheduleRequest, request_id) -> TriggerScheduleResponse = trigger::trigger;
+        tenant backfill_schedule(BackfillScheduleRequest, request_id) -> BackfillScheduleResponse = backfill::backfill;
+        schedule send_test(SendTestRequest, request_id) -> SendTestResponse = send_test::send_test;
         tenant delete_schedule(DeleteScheduleRequest) -> DeleteScheduleResponse;
         tenant list_schedule_history(ListScheduleHistoryRequest) -> ListScheduleHistoryResponse;
     }
@@ -172,7 +153,7 @@ impl Admin {
         let query = self.read(request.stale, call, |ledger| (list(ledger, &filter, &paging), ledger.head().now));
         let (((listed, last), now), freshness) = query.await?;
         let now = self.now(now);
-        let shown = self.calendar(move |node| {
+        let shown = self.blocking(move |node| {
             let show =
                 |(id, schedule, beside): &Listed| beside.apply_to(views::schedule(*id, schedule, &node.zones, now, 1));
             listed.iter().map(show).collect()
@@ -186,7 +167,7 @@ impl Admin {
         let place = (request.tenant.as_str(), request.name.as_str());
         let Found { id, beside, schedule, now, freshness } = self.find_schedule(place, request.stale, call).await?;
         let body = if request.with_body { Some(self.body_of(&schedule)?) } else { None };
-        let shown = self.calendar(move |node| views::schedule(id, &schedule, &node.zones, now, INSTANTS_SHOWN)).await?;
+        let shown = self.blocking(move |node| views::schedule(id, &schedule, &node.zones, now, INSTANTS_SHOWN)).await?;
         Ok(GetScheduleResponse { schedule: Some(beside.apply_to(shown)), freshness, body })
     }
 
@@ -200,7 +181,7 @@ impl Admin {
         }
         if !request.validate_only {
             let pause = SchedulePause { schedule: found.id, reason };
-            self.write(Command::SchedulePause(pause), "", call).await?;
+            self.write(Command::SchedulePause(pause), call).await?;
         }
         let schedule = self.show_schedule(found.id, &request.name).await?;
         Ok(PauseScheduleResponse { schedule: Some(schedule) })
@@ -220,10 +201,10 @@ impl Admin {
             let state = found.schedule.activity.word();
             return Err(error_texts::not_possible(format!("the schedule is {state}, not paused")));
         }
-        let (opens, simulated) = self.calendar(move |node| resumed(&found, &node.zones)).await??;
+        let (opens, simulated) = self.blocking(move |node| resumed(&found, &node.zones)).await??;
         if !request.validate_only {
             let resume = Command::ScheduleResume(ScheduleResume { schedule: id, plan_version });
-            let resumed = self.try_write(resume, "", call).await;
+            let resumed = self.try_write(resume, call).await;
             resumed.map_err(|error| error.worded(|refusal| error_texts::refused_of(&request.name, refusal)))?;
         }
         Ok(ResumeScheduleResponse {
@@ -237,7 +218,7 @@ impl Admin {
     async fn delete_schedule(&self, request: DeleteScheduleRequest, call: &Call) -> ApiResult<DeleteScheduleResponse> {
         let found = self.find_schedule((&request.tenant, &request.name), false, call).await?;
         let delete = Command::ScheduleDelete(found.id);
-        let reply = self.write_unless(request.validate_only, delete, "", call).await?;
+        let reply = self.write_unless(request.validate_only, delete, call).await?;
         let index = reply.map_or(0, |reply| reply.index);
         let open_runs = self.context.replica.read(|ledger| open_runs(ledger, found.id));
         Ok(DeleteScheduleResponse { index, open_runs })

@@ -7,6 +7,7 @@ use reveille_ledger::command::{Command, TemplateDelete, TemplatePut};
 use reveille_ledger::content::{Content, Recipient};
 use reveille_ledger::ids::RunId;
 use reveille_ledger::reply::CommandOutcome;
+use reveille_ledger::template::{Template, TemplateVersion};
 use reveille_proto::admin::v1::template_service_server::TemplateService;
 use reveille_proto::admin::v1::{
     self, DeleteTemplateRequest, DeleteTemplateResponse, GetTemplateRequest, GetTemplateResponse, ListTemplatesRequest,
@@ -45,7 +46,24 @@ fn unfit(error: ContentError) -> ApiError {
 
 /// Returns the template as the API shows it.
 fn shown(ledger: &Ledger, tenant: &str, name: &str) -> ApiResult<v1::Template> {
-    Ok(views::template(tenant, name, template_named(ledger, tenant, name)?))
+    Ok(template(tenant, name, template_named(ledger, tenant, name)?))
+}
+
+/// Builds the message of a template. Its etag is the log index of the newest version.
+fn template(tenant: &str, name: &str, known: &Template) -> v1::Template {
+    let version = |known: &TemplateVersion| v1::TemplateVersion {
+        version: known.version,
+        content_hash: known.content.to_string(),
+        create_time: Some(views::timestamp(known.at)),
+        index: known.index,
+        users: known.users,
+    };
+    v1::Template {
+        tenant: tenant.to_owned(),
+        name: name.to_owned(),
+        etag: known.newest().map(|newest| newest.index.to_string()).unwrap_or_default(),
+        versions: known.versions.iter().map(version).collect(),
+    }
 }
 
 impl Admin {
@@ -66,7 +84,7 @@ impl Admin {
         let expected = (!etag.is_empty()).then(|| fields.take("etag", etag.parse::<u64>())).flatten();
         let content = fields.done(content)?;
         let limits = self.limits();
-        let checked = self.calendar({
+        let checked = self.blocking({
             let content = content.clone();
             // Its variables are those of an audience that is not known yet.
             move |_| check_proposed(&content, &[], limits).and_then(|()| Compiled::for_any_audience(&content).map(drop))
@@ -80,7 +98,7 @@ impl Admin {
             self.store_files(files, [&content]).await?;
         }
         let put = TemplatePut { tenant: tenant.clone(), name: name.clone(), content, expected };
-        let reply = self.write_unless(validate_only, Command::TemplatePut(Box::new(put)), "", call).await?;
+        let reply = self.write_unless(validate_only, Command::TemplatePut(Box::new(put)), call).await?;
         let template = self.context.replica.read(|ledger| shown(ledger, &tenant, &name));
         let Some(reply) = reply else {
             return Ok(PutTemplateResponse { template: template.ok(), version: 0, created: false });
@@ -104,7 +122,7 @@ impl Admin {
         let paging = Paging::new("templates", request.page_size, &request.page_token)?;
         let query = self.read(request.stale, call, |ledger| {
             let mine = paging.of_tenant(ledger.templates(), &tenant).take(paging.size + 1);
-            mine.map(|(name, known)| views::template(&tenant, name, known)).collect::<Vec<_>>()
+            mine.map(|(name, known)| template(&tenant, name, known)).collect::<Vec<_>>()
         });
         let (mut templates, freshness) = query.await?;
         let next_page_token = paging.cut(&mut templates, |one| &one.name);
@@ -116,7 +134,7 @@ impl Admin {
         let tenant = validate::tenant(&tenant)?;
         self.read_latest(call, |ledger| shown(ledger, &tenant, &name)).await??;
         let delete = Command::TemplateDelete(TemplateDelete { tenant, name });
-        let reply = self.write_unless(validate_only, delete, "", call).await?;
+        let reply = self.write_unless(validate_only, delete, call).await?;
         Ok(DeleteTemplateResponse { index: reply.map_or(0, |reply| reply.index) })
     }
 
@@ -143,7 +161,7 @@ impl Admin {
         let (columns, values): (Vec<String>, Vec<String>) = values.into_iter().unzip();
         let recipient = Recipient { address: read.as_given().to_owned(), key: read.key(), values };
         let limits = self.limits();
-        let rendered = self.calendar(move |_| {
+        let rendered = self.blocking(move |_| {
             check_proposed(&content, &columns, limits)?;
             Compiled::new(&content, &columns)?.preview(&recipient, RUN)
         });

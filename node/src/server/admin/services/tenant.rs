@@ -27,7 +27,7 @@ fn shown(ledger: &Ledger, name: String) -> Tenant {
 
 serve! {
     TenantService {
-        cluster set_tenant(SetTenantRequest) -> SetTenantResponse;
+        cluster set_tenant(SetTenantRequest, request_id) -> SetTenantResponse;
         cluster list_tenants(ListTenantsRequest) -> ListTenantsResponse;
         own get_tenant(GetTenantRequest) -> GetTenantResponse;
         cluster remove_tenant(RemoveTenantRequest) -> RemoveTenantResponse;
@@ -36,10 +36,10 @@ serve! {
 
 impl Admin {
     async fn set_tenant(&self, request: SetTenantRequest, call: &Call) -> ApiResult<SetTenantResponse> {
-        let (request_id, validate_only) = (request.request_id.clone(), request.validate_only);
+        let validate_only = request.validate_only;
         let set: TenantSet = validate::tenant_bounds(request, self.limits())?;
         let name = set.name.clone();
-        self.write_unless(validate_only, Command::TenantSet(set), &request_id, call).await?;
+        self.write_unless(validate_only, Command::TenantSet(set), call).await?;
         let tenant = Some(self.context.replica.read(|ledger| shown(ledger, name)));
         Ok(SetTenantResponse { tenant })
     }
@@ -70,7 +70,7 @@ impl Admin {
 
     async fn remove_tenant(&self, request: RemoveTenantRequest, call: &Call) -> ApiResult<RemoveTenantResponse> {
         let name = validate::tenant(&request.name)?;
-        let reply = self.write(Command::TenantRemove(name), "", call).await?;
+        let reply = self.write(Command::TenantRemove(name), call).await?;
         Ok(RemoveTenantResponse { index: reply.index })
     }
 }

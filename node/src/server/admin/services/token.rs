@@ -67,7 +67,7 @@ impl Admin {
 
     async fn put_token(&self, create: TokenCreate, call: &Call) -> ApiResult<Option<Token>> {
         let id = create.id;
-        self.write(Command::TokenCreate(Box::new(create)), "", call).await?;
+        self.write(Command::TokenCreate(Box::new(create)), call).await?;
         Ok(self.context.replica.read(|ledger| {
             let known = ledger.tokens().get(&id);
             known.map(|known| shown(id, known, ledger.head().now))
@@ -100,7 +100,7 @@ impl Admin {
 
     async fn revoke_token(&self, request: RevokeTokenRequest, call: &Call) -> ApiResult<RevokeTokenResponse> {
         let id: TokenId = request.id.parse().map_err(|_| error_texts::no_token(&request.id))?;
-        let reply = self.write(Command::TokenRevoke(id), "", call).await?;
+        let reply = self.write(Command::TokenRevoke(id), call).await?;
         Ok(RevokeTokenResponse { index: reply.index })
     }
 }

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use reveille_ledger::Ledger;
 use reveille_ledger::command::{Command, RaiseLevel};
 use reveille_ledger::ids::NodeId;
-use reveille_proto::admin::v1::{FinishUpgradeRequest, FinishUpgradeResponse, GetUpgradeResponse, UpgradeNode};
+use reveille_proto::admin::v1::{
+    FinishUpgradeRequest, FinishUpgradeResponse, GetUpgradeRequest, GetUpgradeResponse, UpgradeNode,
+};
 use reveille_raft::Member;
 
 use crate::server::admin::deadline::DESCRIBED_WITHIN;
@@ -68,7 +70,7 @@ impl Levels {
 
 impl Admin {
     /// Returns the progress of the upgrade as this node knows it.
-    pub(crate) async fn upgrade(&self) -> GetUpgradeResponse {
+    pub(crate) async fn get_upgrade(&self, _: GetUpgradeRequest, _: &Call) -> ApiResult<GetUpgradeResponse> {
         let levels = self.levels();
         let described = self.descriptions(levels.nodes.keys().copied(), DESCRIBED_WITHIN).await;
         let node = |(id, node): (&NodeId, &NodeLevel)| UpgradeNode {
@@ -78,13 +80,13 @@ impl Admin {
             level: node.announced,
             version: described.get(id).map(|described| described.description.version.clone()),
         };
-        GetUpgradeResponse {
+        Ok(GetUpgradeResponse {
             level: levels.ledger,
             target_level: levels.target(),
             highest_level: levels.highest(),
             nodes: levels.nodes.iter().map(node).collect(),
             obstacles: levels.obstacles(levels.highest()),
-        }
+        })
     }
 
     fn levels(&self) -> Levels {
@@ -98,7 +100,7 @@ impl Admin {
         request: FinishUpgradeRequest,
         call: &Call,
     ) -> ApiResult<FinishUpgradeResponse> {
-        let FinishUpgradeRequest { level: asked, request_id } = request;
+        let FinishUpgradeRequest { level: asked, .. } = request;
         // After this read, this node also knows nodes that have just started.
         self.read_latest(call, |_| ()).await?;
         let levels = self.levels();
@@ -116,7 +118,7 @@ impl Admin {
             return Err(error_texts::not_possible(obstacles.join("; ")).next(STATUS));
         }
         let voters = levels.nodes.iter().filter(|(_, node)| node.votes).map(|(id, _)| *id).collect();
-        self.write(Command::RaiseLevel(RaiseLevel { level, voters }), &request_id, call).await?;
+        self.write(Command::RaiseLevel(RaiseLevel { level, voters }), call).await?;
         Ok(FinishUpgradeResponse { level, raised: true })
     }
 }

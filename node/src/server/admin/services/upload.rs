@@ -24,6 +24,7 @@ use tokio_stream::{Stream, StreamExt as _};
 use tonic::{Code, Status, Streaming};
 
 use super::audience::{AudienceRequest, WAITING_MAX, not_written};
+use super::watch::{Watched, Watcher};
 use crate::server::admin::{Admin, ApiError, ApiResult, Call, error_texts};
 
 /// Maximum size of a part in bytes: one KiB per recipient on average.
@@ -45,11 +46,10 @@ impl Admin {
         call: &Call,
     ) -> ApiResult<PrepareAudienceResponse> {
         let PrepareAudienceRequest { tenant, name, recipients, columns, parts } = request;
-        let order = AudienceRequest::read(
-            AudienceRequest { tenant, name, columns, rows: recipients, request: None },
-            self.limits(),
-        )?;
-        let parts = hashes(&parts)?;
+        let (parts, request_id) = (hashes(&parts), String::new());
+        let seal = SealAudienceRequest { tenant, name, recipients, columns, parts: Vec::new(), request_id };
+        let order = AudienceRequest::read(seal, self.limits())?;
+        let parts = parts?;
         self.free(&order, call).await?;
         let missing = spread(&self.context, &parts).await.map_err(|error| not_written(&error))?;
         Ok(PrepareAudienceResponse { missing: missing.into_iter().map(|part| part.0.to_vec()).collect() })
@@ -75,9 +75,7 @@ impl Admin {
 
     /// Stores a part on a majority. `what` names it in errors.
     pub(super) async fn keep_part(&self, part: Hash, what: &str, bytes: Vec<u8>) -> ApiResult<()> {
-        let context = Arc::clone(&self.context);
-        let kept = tokio::task::spawn_blocking(move || context.parts.admit(part, &bytes)).await;
-        match kept.unwrap_or_else(|panic| Err(std::io::Error::other(panic))) {
+        match self.blocking(move |node| node.parts.admit(part, &bytes)).await? {
             Ok(()) => {}
             Err(error) if error.kind() == ErrorKind::InvalidData => {
                 return Err(ApiError::of_field("piece", format!("{what}: {error}")));
@@ -109,13 +107,10 @@ impl Admin {
         &self,
         request: SealAudienceRequest,
         call: &Call,
-    ) -> ApiResult<ReceiverStream<Result<SealAudienceResponse, Status>>> {
-        let SealAudienceRequest { tenant, name, recipients, columns, parts, request_id } = request;
-        let order = AudienceRequest::read(
-            AudienceRequest { tenant, name, columns, rows: recipients, request: Some(request_id) },
-            self.limits(),
-        )?;
-        let seal = order.seal(hashes(&parts)?);
+    ) -> ApiResult<Watched<SealAudienceResponse>> {
+        let parts = hashes(&request.parts);
+        let order = AudienceRequest::read(request, self.limits())?;
+        let seal = order.seal(parts?);
         if let Some(wrong) = seal.wrong(self.limits()) {
             return Err(ApiError::of_field("parts", wrong.to_string()));
         }
@@ -143,7 +138,7 @@ impl Admin {
             let last =
                 last.map(|audience| SealAudienceResponse { checked: count, parts: count, audience: Some(audience) });
             // The caller may have disconnected.
-            let _ = words.send(last.map_err(Status::from)).await;
+            let _ = words.send(last.map_err(|fault| fault.request(call.request_id()).into())).await;
         });
         Ok(ReceiverStream::new(heard))
     }
@@ -159,13 +154,13 @@ impl Admin {
     }
 
     /// Checks that each recipient matches the seal, and that none is there twice.
-    async fn check(&self, seal: &Seal, words: mpsc::Sender<Result<SealAudienceResponse, Status>>) -> ApiResult<()> {
+    async fn check(&self, seal: &Seal, words: Watcher<SealAudienceResponse>) -> ApiResult<()> {
         for part in seal.parts.iter().filter(|part| !self.context.parts.has(**part)) {
             fetch(&self.context, PeerFile::AudiencePart(*part)).await;
         }
         // One check at a time on a node, because each reads a whole audience and stores a mark for each row in a file.
         let turn = Arc::clone(&self.checks).acquire_owned().await;
-        let (context, seal) = (Arc::clone(&self.context), seal.clone());
+        let seal = seal.clone();
         let parts = seal.parts.len() as u32;
         let mut reported_at = Instant::now();
         let report = move |checked: u32| {
@@ -176,13 +171,12 @@ impl Admin {
             }
             !words.is_closed()
         };
-        let checked = tokio::task::spawn_blocking(move || {
+        let checked = self.blocking(move |node| {
             // The permit is held until the thread ends, because the caller may disconnect before that.
             let _turn = turn;
-            context.parts.check(&seal, report)
+            node.parts.check(&seal, report)
         });
-        let checked = checked.await;
-        checked.unwrap_or_else(|panic| Err(AudienceFault::Disk(panic.to_string()))).map_err(|unfit| match unfit {
+        checked.await?.map_err(|unfit| match unfit {
             AudienceFault::Wrong(why) => ApiError::of_field("parts", why),
             AudienceFault::Part(_) | AudienceFault::Disk(_) | AudienceFault::Left => {
                 ApiError::new(Code::Unavailable, ErrorReason::Busy, unfit.to_string()).next(AGAIN)

@@ -36,13 +36,6 @@ impl Admin {
         })
     }
 
-    /// Streams a run until none of its recipients is pending or claimed, the watcher disconnects, its token is no
-    /// longer valid, or the node stops. An archived run is streamed once.
-    pub(crate) fn watch(&self, run: RunId, call: &Call) -> ApiResult<Watched<WatchRunResponse>> {
-        let call = call.clone();
-        self.stream(async move |admin, watcher| follow(&admin, run, &call, &watcher).await)
-    }
-
     /// Returns a stream of what `follow` sends. It ends with `follow`, when the watcher disconnects, or when the node
     /// stops.
     pub(crate) fn stream<T, F, Following>(&self, follow: F) -> ApiResult<Watched<T>>
@@ -69,7 +62,9 @@ impl Admin {
     }
 }
 
-async fn follow(admin: &Admin, run: RunId, call: &Call, watcher: &Watcher<WatchRunResponse>) {
+/// Sends a run until none of its recipients is pending or claimed, the watcher disconnects, or its token is no longer
+/// valid. An archived run is sent once.
+pub async fn follow_run(admin: &Admin, run: RunId, call: &Call, watcher: &Watcher<WatchRunResponse>) {
     let mut applied = admin.context.replica.applied();
     let mut known = None;
     loop {

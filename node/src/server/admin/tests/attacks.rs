@@ -37,7 +37,8 @@ async fn connected(address: std::net::SocketAddr, opened: &Arc<AtomicUsize>) -> 
     endpoint.connect_with_connector(connect).await.expect("a connection")
 }
 
-/// Clients without a token may answer pings and ask for the health or the API for ever. They must not hold all connections.
+/// Clients without a token may answer pings and ask for the health or the API for ever. They must not hold all
+/// connections.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_without_a_token_hold_no_connections() {
     let node = node("").await;

@@ -191,8 +191,8 @@ pub async fn node_with_test_clock(faults: &str) -> Node {
     made(founder(1).await, faults, true).await
 }
 
-/// Starts a one-node cluster with a test clock, in its fourth incarnation. Each earlier incarnation crashed with a claim
-/// of one recipient of a run. So the node is in crash backoff (P12).
+/// Starts a one-node cluster with a test clock, in its fourth incarnation. Each earlier incarnation crashed with a
+/// claim of one recipient of a run. So the node is in crash backoff (P12).
 pub async fn node_in_crash_back_off(recipients: &[&str]) -> (Node, String) {
     const CRASHES: u64 = 3;
     let founder = founder_by(1, CRASHES + 1, Arc::new(SystemClock)).await;

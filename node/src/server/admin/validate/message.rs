@@ -28,8 +28,8 @@ pub struct CheckedMessage {
     pub policies: Policies,
 }
 
-/// Checks the tenant, the content or the template, the recipients, the policies, the pool and the priority of a body. It need have
-/// nothing else.
+/// Checks the tenant, the content or the template, the recipients, the policies, the pool and the priority of a body.
+/// It need have nothing else.
 pub fn message_parts(node: &NodeContext, body: v1::ScheduleBody, now: Time) -> ApiResult<CheckedMessage> {
     // Fields that a message does not have get placeholder values.
     let body = v1::ScheduleBody {

@@ -10,13 +10,11 @@ mod content;
 pub mod day;
 #[cfg(test)]
 mod limits_tests;
-mod member;
 mod message;
 mod policies;
 mod pool;
 mod relay;
 mod schedule;
-mod tenant;
 #[cfg(test)]
 mod tests;
 mod token;
@@ -37,13 +35,11 @@ pub use audience::columns;
 pub use canary::canary;
 pub use clock::target as clock_target;
 pub use content::{chosen_content, content};
-pub use member::valid_for as token_valid_for;
 pub use message::{CheckedMessage, key_rule, list_of_trigger, message_fields, message_parts, without_schedule};
-pub use pool::pool;
+pub use pool::{pool, tenant_bounds};
 pub use relay::relay;
 pub use schedule::{CheckContext, CheckedSchedule, schedule};
-pub use tenant::tenant_bounds;
-pub use token::token_grant;
+pub use token::{join_token_valid_for, token_grant};
 
 /// Maximum length of a schedule's name, in characters.
 pub const SCHEDULE_NAME_MAX: usize = 128;
@@ -123,7 +119,7 @@ impl Fields {
 
     /// Checks a request id or the key of a message.
     pub fn key(&mut self, field: &str, text: &str) {
-        if text.len() > REQUEST_ID_MAX || text.chars().any(|one| one.is_control() || one.is_whitespace()) {
+        if !is_key(text) {
             self.refuse(field, "is too long or holds blanks; use a UUID");
         }
     }
@@ -174,6 +170,11 @@ pub fn in_words(ms: i64) -> String {
         ms if ms % 1_000 == 0 => format!("{} s", ms / 1_000),
         ms => format!("{ms} ms"),
     }
+}
+
+/// Returns true for a text that may be a request id or the key of a message.
+pub fn is_key(text: &str) -> bool {
+    text.len() <= REQUEST_ID_MAX && !text.chars().any(|one| one.is_control() || one.is_whitespace())
 }
 
 /// Checks the field `reason`.

@@ -1,4 +1,6 @@
-//! Validates what a new token permits.
+//! Validates what a new token permits, and how long a token is valid.
+
+use std::time::Duration;
 
 use reveille_ledger::ids::{Hash, Time};
 use reveille_ledger::token::{Rights, TenantScope, TokenGrant};
@@ -10,6 +12,9 @@ use crate::server::admin::access::ROLES;
 const MINUTE_MS: i64 = 60_000;
 const CENTURY_MS: i64 = 36_525 * 24 * 60 * MINUTE_MS;
 const VALID_FOR: DurationBounds = DurationBounds { least_ms: MINUTE_MS, most_ms: CENTURY_MS, default_ms: MINUTE_MS };
+/// One hour by default: long enough to start a machine, short enough for a secret that lies in a terminal.
+const JOIN_WITHIN: DurationBounds =
+    DurationBounds { least_ms: MINUTE_MS, most_ms: 7 * 24 * 60 * MINUTE_MS, default_ms: 60 * MINUTE_MS };
 
 /// Checks the request, and returns what the token permits.
 pub fn token_grant(request: CreateTokenRequest, hash: Hash, now: Time) -> ApiResult<TokenGrant> {
@@ -51,4 +56,11 @@ pub fn token_grant(request: CreateTokenRequest, hash: Hash, now: Time) -> ApiRes
         now.plus_ms(fields.length("valid_for", Some(valid_for), VALID_FOR))
     });
     fields.done(Some(TokenGrant { name, hash, rights, tenants, expires_at }))
+}
+
+/// Returns the time for which a join token is valid.
+pub fn join_token_valid_for(asked: Option<prost_types::Duration>) -> ApiResult<Duration> {
+    let mut fields = Fields::default();
+    let valid_for_ms = fields.length("valid_for", asked, JOIN_WITHIN);
+    fields.done(Some(Duration::from_millis(valid_for_ms.unsigned_abs())))
 }

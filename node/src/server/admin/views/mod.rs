@@ -8,7 +8,6 @@ mod history;
 mod relay;
 mod run;
 mod schedule;
-mod template;
 
 use std::collections::BTreeSet;
 
@@ -23,9 +22,8 @@ pub use campaign::{campaign, campaign_body, finish_by_ms};
 pub use doubt::{DoubtRow, cause, dead_letter, doubt, run_recipient};
 pub use history::{explained, inside_gap, opened, waited_for, waiting};
 pub use relay::{health, relay};
-pub use run::{blocked, made_way, run_of, run_state, state_word};
+pub use run::{blocked, made_way, run_of, run_state, run_to_open, state_word};
 pub use schedule::{body, etag, instant_of, mail, schedule, schedule_state};
-pub use template::template;
 
 /// Converts an instant.
 pub fn timestamp(time: Time) -> Timestamp {

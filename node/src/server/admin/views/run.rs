@@ -3,7 +3,8 @@
 use reveille_ledger::canary::CanaryState;
 use reveille_ledger::causes::PauseReason;
 use reveille_ledger::command::OpeningCause;
-use reveille_ledger::ids::{Nominal, RunId};
+use reveille_ledger::ids::{Nominal, RunId, Time};
+use reveille_ledger::policy::Policies;
 use reveille_ledger::{Ledger, MissingFile, RecipientCounts, RecipientState, Run, RunFile, RunState, RunSummary};
 use reveille_proto::admin::v1;
 
@@ -16,6 +17,28 @@ pub fn run_of(ledger: &Ledger, id: RunId) -> Option<v1::Run> {
     let Some(run) = ledger.run(id) else { return Some(summary) };
     let (canary, blocked) = (run.canary.map(canary), blocked(run));
     Some(v1::Run { audience: run.count, archived_index: None, canary, blocked, ..summary })
+}
+
+/// Returns the run that would open now, or at `due`.
+pub fn run_to_open(
+    tenant: &str,
+    nominal: String,
+    cause: v1::RunCause,
+    recipients: u32,
+    due: Time,
+    policies: &Policies,
+) -> v1::Run {
+    v1::Run {
+        tenant: tenant.to_owned(),
+        nominal,
+        cause: cause.into(),
+        state: v1::RunState::Open.into(),
+        audience: recipients,
+        counts: Some(v1::RunCounts { pending: recipients, ..v1::RunCounts::default() }),
+        due_time: Some(timestamp(due)),
+        finish_by_time: Some(timestamp(due.plus_ms(policies.finish_by_ms))),
+        ..v1::Run::default()
+    }
 }
 
 /// Says which audience part a run waits for, and how to provide it (P20). Returns an empty text if none is missing.

@@ -41,8 +41,7 @@ impl Admin {
         };
         let (known, is_schedule, now) = self.read_latest(call, query).await?;
         let exists = known.is_some();
-        let asked = self.asked(body, exists, self.now(now)).await;
-        let (mut create, content) = asked.map_err(|fault| fault.request(&request_id))?;
+        let (mut create, content) = self.asked(body, exists, self.now(now)).await?;
         create.policies.canary = canary;
         let named = CampaignName { tenant: create.tenant.clone(), name: create.name.clone() };
         let draft = create.to_campaign(create.content.hash(), 0);
@@ -64,7 +63,7 @@ impl Admin {
                 _ => None,
             };
             if let Some(taken) = taken {
-                return Err(error_texts::refused(&taken).request(&request_id));
+                return Err(error_texts::refused(&taken));
             }
             let campaign = match exists {
                 true => self.campaign(&named)?,
@@ -72,9 +71,9 @@ impl Admin {
             };
             return Ok(CreateCampaignResponse { campaign: Some(campaign), created: false, warnings });
         }
-        self.store_files(files, [&content]).await.map_err(|fault| fault.request(&request_id))?;
+        self.store_files(files, [&content]).await?;
         create.request = id;
-        self.write(Command::CampaignCreate(Box::new(create)), &request_id, call).await?;
+        self.write(Command::CampaignCreate(Box::new(create)), call).await?;
         Ok(CreateCampaignResponse { campaign: Some(self.campaign(&named)?), created: !exists, warnings })
     }
 
@@ -112,7 +111,7 @@ impl Admin {
         let finish_by_given = policies.finish_by.is_some();
         policies.start_within.get_or_insert(views::duration(START_WITHIN_MS));
         policies.finish_by.get_or_insert(views::duration(CAMPAIGN_FINISH_MS_MIN));
-        let asked = self.calendar(move |node| {
+        let asked = self.blocking(move |node| {
             let tenant = if body.tenant.is_empty() { DEFAULT_TENANT } else { &body.tenant };
             let chosen = (body.content.clone(), body.template.as_str());
             let content = validate::chosen_content(&mut Fields::default(), "", chosen, (tenant, Some(node)));

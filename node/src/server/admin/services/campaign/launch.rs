@@ -63,7 +63,7 @@ impl Admin {
             let shown = self.context.replica.read(|ledger| views::campaign(ledger, &named, &campaign));
             return Ok(LaunchCampaignResponse { campaign: Some(shown), warnings });
         }
-        let written = self.try_write(Command::CampaignLaunch(launch), "", call).await;
+        let written = self.try_write(Command::CampaignLaunch(launch), call).await;
         written.map_err(|error| error.worded(refused))?;
         Ok(LaunchCampaignResponse { campaign: Some(self.campaign(&named)?), warnings })
     }
@@ -90,7 +90,7 @@ impl Admin {
         let content = self.context.replica.read(|ledger| content_of(ledger, named, campaign));
         let Some((sealed, columns)) = self.context.sealed(&named.tenant, &campaign.audience) else { return Ok(None) };
         let content = content?;
-        let compiled = self.calendar(move |_| Compiled::new(&content, &columns).map(drop)).await?;
+        let compiled = self.blocking(move |_| Compiled::new(&content, &columns).map(drop)).await?;
         compiled.map(|()| Some(sealed.seal)).map_err(|error| {
             let message =
                 format!("audience '{}' does not fit the {}: {}", campaign.audience, error.field, error.message);

@@ -1,7 +1,7 @@
 //! Reads a page of events: from the state, and from parts of the archive.
 //!
-//! A page is bounded by its events and bytes, and by what is examined for it. The lock of the state is held only to copy
-//! some rows. Between two reads rows may leave the state for a part; the cursor finds them there.
+//! A page is bounded by its events and bytes, and by what is examined for it. The lock of the state is held only to
+//! copy some rows. Between two reads rows may leave the state for a part; the cursor finds them there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -100,8 +100,8 @@ impl EventPage {
         Ok(!self.more)
     }
 
-    /// Adds an event, or those of its recipients that are after the cursor. Returns false if the page is full before all
-    /// are added.
+    /// Adds an event, or those of its recipients that are after the cursor. Returns false if the page is full before
+    /// all are added.
     fn add(
         &mut self,
         query: &EventQuery,

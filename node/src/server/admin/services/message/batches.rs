@@ -60,7 +60,6 @@ struct Batch {
 impl MessageBatches {
     /// Sends a message, and waits until this node has applied it.
     pub async fn send(admin: &Admin, tenant: &str, message: SendMessage, call: &Call) -> ApiResult<MessageReceipt> {
-        let key = message.key.clone();
         let (answer, answered) = oneshot::channel();
         if let Some((number, before)) = admin.messages.add(tenant, message, call, answer) {
             let admin = admin.clone();
@@ -75,8 +74,7 @@ impl MessageBatches {
             });
         }
         let answer = tokio::time::timeout_at(call.deadline.into(), answered).await;
-        let answer = answer.ok().and_then(Result::ok).unwrap_or_else(|| Err(error_texts::timed_out()));
-        answer.map_err(|fault| fault.request(&key))
+        answer.ok().and_then(Result::ok).unwrap_or_else(|| Err(error_texts::timed_out()))
     }
 
     /// Adds a message to a batch. Returns the number of the batch if it is a new one, and the answer that it waits for.
@@ -142,7 +140,7 @@ impl Batch {
     async fn propose(self, admin: &Admin) {
         let Batch { tenant, call, messages, answers, _answered, .. } = self;
         let send = Command::SendMessages(SendMessages { tenant, messages });
-        let outcome = admin.write(send, "", &call).await.map(|reply| reply.outcome);
+        let outcome = admin.write(send, &call).await.map(|reply| reply.outcome);
         let fault = match outcome {
             Ok(CommandOutcome::Messages(receipts)) => {
                 for (answer, receipt) in answers.into_iter().zip(receipts) {

@@ -1,10 +1,10 @@
 //! Erases a person: the opt-out and its barrier first, then the rows in lists, files and the archive (P15).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use reveille_cluster::audience;
+use reveille_cluster::process::context::NodeContext;
 use reveille_ledger::command::{
     Command, ERASED_AUDIENCES_MAX, ERASED_BYTES_MAX, ErasedAudience, ErasedBlock, ErasedPart, RecipientErase,
 };
@@ -36,7 +36,7 @@ impl Admin {
         let mut done = EraseRecipientResponse::default();
         if paging.after.is_none() {
             // From here on nothing is sent to the person, whatever remains to be erased.
-            done.barrier = Some(self.opt_out(&tenant, BTreeSet::from([key.clone()]), "", call).await?.barrier);
+            done.barrier = Some(self.opt_out(&tenant, BTreeSet::from([key.clone()]), call).await?.barrier);
         }
         let mut work =
             Erasing { admin: self, call, search: PersonSearch::new(self, &tenant, &key), tenant: &tenant, key: &key };
@@ -112,9 +112,7 @@ impl Erasing<'_> {
         let context = &self.admin.context;
         let Some(seal) = context.replica.read(|ledger| ledger.seal(&change.audience)) else { return Ok(None) };
         let Some((former, position)) = seal.locate(change.number) else { return Ok(None) };
-        let own = Arc::clone(context);
-        let written = tokio::task::spawn_blocking(move || own.parts.without(former, position));
-        let written = written.await.map_err(|error| error_texts::broken(format!("a part was not written: {error}")))?;
+        let written = self.admin.blocking(move |node| node.parts.without(former, position)).await?;
         let erased = written.map_err(|error| error_texts::not_possible(format!("a part was not written: {error}")))?;
         let spread = audience::spread(context, &[erased]).await;
         spread.map_err(|error| error_texts::not_possible(error.to_string()).next("reveille cluster status"))?;
@@ -142,9 +140,8 @@ impl Erasing<'_> {
         let of_state =
             of_state.map(|found| FoundPerson { place: PersonUse::Audience(String::new()), ..found }).collect();
         self.erase_found(of_state, done).await?;
-        let (replica, key) = (Arc::clone(&self.admin.context), self.key.to_owned());
-        let blocks = tokio::task::spawn_blocking(move || {
-            let replica = &replica.replica;
+        let key = self.key.to_owned();
+        let blocks = self.admin.blocking(move |NodeContext { replica, .. }| {
             let names: Vec<Hash> = replica.read(|ledger| {
                 let part = ledger.parts().get(&part);
                 part.map(|part| part.details.iter().map(|block| block.hash).collect()).unwrap_or_default()
@@ -157,9 +154,8 @@ impl Erasing<'_> {
             }
             Ok::<_, String>(erased)
         });
-        let blocks = blocks.await.map_err(|error| error_texts::broken(format!("the archive was not read: {error}")))?;
         let mut waiting = Vec::new();
-        for block in blocks.map_err(error_texts::not_possible)? {
+        for block in blocks.await?.map_err(error_texts::not_possible)? {
             let bytes: usize = waiting.iter().map(|block: &ErasedBlock| block.bytes.len()).sum();
             if bytes + block.bytes.len() > ERASED_BYTES_MAX && !waiting.is_empty() {
                 self.propose(Vec::new(), std::mem::take(&mut waiting), done).await?;
@@ -180,7 +176,7 @@ impl Erasing<'_> {
         let (tenant, key) = (self.tenant.to_owned(), self.key.to_owned());
         let erase = Command::RecipientErase(Box::new(RecipientErase { tenant, key, audiences, blocks }));
         loop {
-            match self.admin.try_write(erase.clone(), "", self.call).await {
+            match self.admin.try_write(erase.clone(), self.call).await {
                 Ok(reply) => {
                     done.index = reply.index;
                     done.lists += lists;

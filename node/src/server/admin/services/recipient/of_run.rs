@@ -11,7 +11,6 @@ use reveille_proto::admin::v1::{
 };
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::Status;
 
 use super::PAGE_WITHIN;
 use crate::server::admin::access::PII;
@@ -19,11 +18,8 @@ use crate::server::admin::blobs::Blobs;
 use crate::server::admin::enums::OnWire;
 use crate::server::admin::lookup::absent;
 use crate::server::admin::paging::Paging;
-use crate::server::admin::services::watch::STOPPING;
+use crate::server::admin::services::watch::{STOPPING, Watched};
 use crate::server::admin::{Admin, ApiError, ApiResult, Call, error_texts, views};
-
-/// The stream of an export.
-pub type RunRecipientStream = ReceiverStream<Result<RunRecipient, Status>>;
 
 /// Name of the list, for its page tokens.
 const LIST: &str = "recipients of a run";
@@ -80,7 +76,7 @@ impl Admin {
         &self,
         request: ExportRunRecipientsRequest,
         call: &Call,
-    ) -> ApiResult<RunRecipientStream> {
+    ) -> ApiResult<Watched<RunRecipient>> {
         let states = states_of(&request.states)?;
         let (run, _) = self.find_run((&request.tenant, &request.run), request.stale, call).await?;
         let listing = RecipientListing { run, states, call: call.clone() };
@@ -138,8 +134,7 @@ impl Admin {
         });
         let slice = slice.await??;
         let (audience, next) = (slice.audience, slice.next);
-        let rows = tokio::task::spawn_blocking(move || slice.rows()).await;
-        let rows = rows.map_err(|error| error_texts::broken(format!("reading a run failed: {error}")))?;
+        let rows = self.blocking(move |_| slice.rows()).await?;
         let addresses = match shows_addresses {
             true => {
                 let wanted: Vec<_> = rows.iter().map(|row| (audience, row.number)).collect();

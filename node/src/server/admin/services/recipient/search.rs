@@ -4,8 +4,8 @@
 //! has the list without the person already.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
+use reveille_cluster::process::context::NodeContext;
 use reveille_ledger::content::{Recipient, Recipients};
 use reveille_ledger::ids::{Hash, PageId, RunId, ScheduleId};
 use reveille_ledger::{ArchivePartKey, Ledger};
@@ -202,11 +202,10 @@ impl<'a> PersonSearch<'a> {
     /// Returns the person in this list.
     async fn person_in(&self, list: &[u8]) -> ApiResult<Option<PersonRow>> {
         if let Some(seal) = Recipients::seal_from_blob(list) {
-            let (context, key) = (Arc::clone(&self.admin.context), BTreeSet::from([self.key.to_owned()]));
-            let read =
-                tokio::task::spawn_blocking(move || context.parts.find_row(&seal, &key).map(|row| (row, seal.columns)));
-            let read = read.await.map_err(|error| error_texts::broken(format!("an audience was not read: {error}")))?;
-            let (row, columns) = read.map_err(|fault| error_texts::not_possible(fault.to_string()))?;
+            let key = BTreeSet::from([self.key.to_owned()]);
+            let find = move |node: &NodeContext| node.parts.find_row(&seal, &key).map(|row| (row, seal.columns));
+            let (row, columns) =
+                self.admin.blocking(find).await?.map_err(|fault| error_texts::not_possible(fault.to_string()))?;
             return Ok(row.map(|(number, recipient)| PersonRow { number, recipient, columns }));
         }
         if !list.windows(self.key.len()).any(|bytes| bytes == self.key.as_bytes()) {

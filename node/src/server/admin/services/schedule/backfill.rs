@@ -43,7 +43,7 @@ pub async fn backfill(
         let message = format!("lies ahead: the schedule itself opens or explains what comes after {through}");
         return Err(ApiError::of_field("start_time", message));
     }
-    if let Some(outcome) = stored(admin, &tenant, &request, &asked)? {
+    if let Some(outcome) = stored(admin, &tenant, &asked)? {
         return answered(admin, found, outcome).await;
     }
     let (range, response, found) = find_openings(admin, found, &asked).await?;
@@ -53,24 +53,19 @@ pub async fn backfill(
     if range.openings.is_empty() {
         // The same request may run twice at once, and the other one has opened them meanwhile (I7). Both get the same
         // response.
-        return match stored(admin, &tenant, &request, &asked)? {
+        return match stored(admin, &tenant, &asked)? {
             Some(outcome) => answered(admin, found, outcome).await,
             None => Ok(response),
         };
     }
     let BackfillRange { openings, known, rest } = range;
     let backfill = Backfill { request: asked.request, body: asked.body, schedule: id, openings, known, rest };
-    let reply = admin.write(Command::Backfill(backfill), &request.request_id, call).await?;
+    let reply = admin.write(Command::Backfill(backfill), call).await?;
     answered(admin, found, reply.outcome).await
 }
 
 /// Returns the stored answer to this request, if it was answered before.
-fn stored(
-    admin: &Admin,
-    tenant: &str,
-    request: &BackfillScheduleRequest,
-    asked: &Asked,
-) -> ApiResult<Option<CommandOutcome>> {
+fn stored(admin: &Admin, tenant: &str, asked: &Asked) -> ApiResult<Option<CommandOutcome>> {
     let Some(id) = asked.request.as_deref() else { return Ok(None) };
     let Some(answer) = admin.context.replica.read(|ledger| ledger.answer_to(tenant, id).cloned()) else {
         return Ok(None);
@@ -78,7 +73,7 @@ fn stored(
     if answer.body == asked.body {
         return Ok(Some(answer.outcome));
     }
-    Err(error_texts::refused(&CommandRefusal::RequestReused(id.to_owned())).request(&request.request_id))
+    Err(error_texts::refused(&CommandRefusal::RequestReused(id.to_owned())))
 }
 
 fn read(request: &BackfillScheduleRequest, limits: &LedgerLimits) -> ApiResult<Asked> {
@@ -116,7 +111,7 @@ async fn find_openings(
     asked: &Asked,
 ) -> ApiResult<(BackfillRange, BackfillScheduleResponse, Found)> {
     let (span, most) = ((asked.from, asked.to), asked.most);
-    let computed = admin.calendar(move |node| {
+    let computed = admin.blocking(move |node| {
         let schedule = &found.schedule;
         let (pattern, zone) = calendar_of(&schedule.timing, &node.zones)?;
         let calendar = Calendar { pattern: &pattern, zone: &zone };
@@ -159,7 +154,7 @@ async fn answered(admin: &Admin, found: Found, outcome: CommandOutcome) -> ApiRe
         return Err(error_texts::broken(format!("a backfill was answered by {outcome:?}")));
     };
     let (first_due, last_due) = (due_of(admin, first).await?, due_of(admin, last).await?);
-    let instants = admin.calendar(move |node| {
+    let instants = admin.blocking(move |node| {
         let schedule = &found.schedule;
         let calendar = calendar_of(&schedule.timing, &node.zones).ok();
         let instant = |due: Option<Time>| {

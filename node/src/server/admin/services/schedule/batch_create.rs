@@ -65,7 +65,7 @@ pub async fn batch_create(
     for entry in entries(items) {
         let (positions, creates): (Vec<usize>, Vec<ScheduleCreate>) =
             entry.into_iter().map(|item| (item.position, item.create)).unzip();
-        let reply = admin.write(Command::SchedulesCreate(creates), "", call).await?;
+        let reply = admin.write(Command::SchedulesCreate(creates), call).await?;
         let CommandOutcome::Schedules(created) = reply.outcome else {
             return Err(error_texts::broken(format!("a creation was answered by {:?}", reply.outcome)));
         };
@@ -87,7 +87,7 @@ async fn check(admin: &Admin, bodies: Vec<ScheduleBody>, call: &Call) -> ApiResu
     });
     let (known, now) = query.await?;
     let now = admin.now(now);
-    let checked = admin.calendar(move |node| {
+    let checked = admin.blocking(move |node| {
         let check = |(body, exists)| validate::schedule(Some(body), &CheckContext::of(node, now, exists));
         bodies.into_iter().zip(known).map(check).collect()
     });

@@ -33,12 +33,11 @@ pub async fn create(
     fields.done(Some(()))?;
     let (known, of_campaign, now) = existing(admin, request.schedule.as_ref(), call).await?;
     let (body, exists) = (request.schedule, known.is_some());
-    let asked = admin.calendar(move |node| validate::schedule(body, &CheckContext::of(node, now, exists)));
-    let CheckedSchedule { mut create, content, duplicates } =
-        asked.await?.map_err(|fault| fault.request(&request.request_id))?;
+    let asked = admin.blocking(move |node| validate::schedule(body, &CheckContext::of(node, now, exists)));
+    let CheckedSchedule { mut create, content, duplicates } = asked.await??;
     if of_campaign && (request.validate_only || known.is_some()) {
         let taken = CommandRefusal::CampaignNameTaken(create.name);
-        return Err(error_texts::refused(&taken).request(&request.request_id));
+        return Err(error_texts::refused(&taken));
     }
     if let Some((id, definition)) = known
         && definition != create.definition()
@@ -48,7 +47,7 @@ pub async fn create(
             true => CommandRefusal::RequestReused(request.request_id.clone()),
             false => CommandRefusal::NameTaken(create.name),
         };
-        return Err(error_texts::refused(&why).index(id.index()).request(&request.request_id));
+        return Err(error_texts::refused(&why).index(id.index()));
     }
     let mut warnings = admin.context.replica.read(|ledger| warnings(ledger, &create.pool));
     warnings.extend(no_page(admin, &content));
@@ -59,10 +58,10 @@ pub async fn create(
         };
         return Ok(CreateScheduleResponse { schedule: Some(schedule), created: false, duplicates, warnings });
     }
-    admin.store_files(files, [&content]).await.map_err(|fault| fault.request(&request.request_id))?;
+    admin.store_files(files, [&content]).await?;
     create.request = request_id;
     let name = create.name.clone();
-    let reply = admin.write(Command::ScheduleCreate(Box::new(create)), &request.request_id, call).await?;
+    let reply = admin.write(Command::ScheduleCreate(Box::new(create)), call).await?;
     let CommandOutcome::Schedule(id) = reply.outcome else {
         return Err(error_texts::broken(format!("a creation was answered by {:?}", reply.outcome)));
     };
@@ -125,6 +124,6 @@ async fn existing(admin: &Admin, body: Option<&v1::ScheduleBody>, call: &Call) -
 async fn would_be(admin: &Admin, create: &ScheduleCreate, now: Time) -> ApiResult<v1::Schedule> {
     let schedule = create.to_schedule((create.content.hash(), create.audience.hash()), 0, now);
     let id = ScheduleId::new(0, 0);
-    let shown = admin.calendar(move |node| views::schedule(id, &schedule, &node.zones, now, INSTANTS_SHOWN)).await?;
+    let shown = admin.blocking(move |node| views::schedule(id, &schedule, &node.zones, now, INSTANTS_SHOWN)).await?;
     Ok(v1::Schedule { etag: String::new(), ..ScheduleNotes::default().apply_to(shown) })
 }

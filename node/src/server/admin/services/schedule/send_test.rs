@@ -43,9 +43,8 @@ pub async fn send_test(admin: &Admin, request: SendTestRequest, call: &Call) -> 
     let now = admin.read_latest(call, |ledger| ledger.head().now).await?;
     let now = admin.now(now);
     let body = ScheduleBody { tenant, pool, content, template, audience, ..ScheduleBody::default() };
-    let checked = admin.calendar(move |node| validate::message_parts(node, body, now)).await?;
-    let CheckedMessage { tenant, content, audience, pool, policies, .. } =
-        checked.map_err(|fault| fault.request(&request_id))?;
+    let checked = admin.blocking(move |node| validate::message_parts(node, body, now)).await?;
+    let CheckedMessage { tenant, content, audience, pool, policies, .. } = checked?;
     let keys = audience.recipients.iter().map(|recipient| (tenant.clone(), recipient.key.clone()));
     let (warnings, opted_out) = admin.context.replica.read(|ledger| {
         let opted_out = keys.into_iter().any(|place| ledger.opt_out_of(&place).is_some());
@@ -54,7 +53,7 @@ pub async fn send_test(admin: &Admin, request: SendTestRequest, call: &Call) -> 
     if validate_only {
         return Ok(SendTestResponse { run: None, warnings, opted_out });
     }
-    admin.store_files(files, [&content]).await.map_err(|fault| fault.request(&request_id))?;
+    admin.store_files(files, [&content]).await?;
     let message = SendMessage {
         key,
         rule: KeyRule::Strict,
@@ -68,12 +67,12 @@ pub async fn send_test(admin: &Admin, request: SendTestRequest, call: &Call) -> 
     };
     // It shares no entry with others: the relay's answer is kept for claims of one recipient only.
     let send = Command::SendMessages(SendMessages { tenant, messages: vec![message] });
-    let reply = admin.write(send, &request_id, call).await?;
+    let reply = admin.write(send, call).await?;
     let CommandOutcome::Messages(mut receipts) = reply.outcome else {
         return Err(error_texts::broken(format!("a test email was answered by {:?}", reply.outcome)));
     };
     let receipt = receipts.pop().ok_or_else(|| error_texts::broken("a test email was not answered".to_owned()))?;
-    let receipt = receipt.map_err(|refusal| error_texts::refused(&refusal).request(&request_id))?;
+    let receipt = receipt.map_err(|refusal| error_texts::refused(&refusal))?;
     let run = admin.show_run(receipt.run).await?;
     Ok(SendTestResponse { run: Some(run), warnings, opted_out: false })
 }

@@ -6,9 +6,7 @@ use reveille_ledger::content::{Audience, Content};
 use reveille_ledger::ids::Nominal;
 use reveille_ledger::refusal::CommandRefusal;
 use reveille_ledger::reply::{CancelledRuns, CommandOutcome};
-use reveille_proto::admin::v1::{
-    self, Run, RunCause, RunCounts, RunState, TriggerScheduleRequest, TriggerScheduleResponse,
-};
+use reveille_proto::admin::v1::{self, Run, RunCause, TriggerScheduleRequest, TriggerScheduleResponse};
 
 use super::Found;
 use super::create;
@@ -31,20 +29,20 @@ pub async fn trigger(
     let request = fields.done(request)?;
     let found = admin.find_schedule((&tenant, &name), false, call).await?;
     let audience = match audience {
-        Some(audience) => Some(list(admin, &found, audience).await.map_err(|fault| fault.request(&request_id))?),
+        Some(audience) => Some(list(admin, &found, audience).await?),
         None => None,
     };
     let trigger = Trigger { schedule: found.id, request, audience, rule };
     if validate_only {
         admin.not_of_a_campaign(found.id)?;
         let known = admin.context.replica.read(|ledger| ledger.check_trigger_repeat(&trigger));
-        let known = known.map_err(|refusal| error_texts::refused(&refusal).request(&request_id))?;
+        let known = known.map_err(|refusal| error_texts::refused(&refusal))?;
         return match known {
             Some(run) => Ok(response(admin.show_run(run).await?, Vec::new(), &CancelledRuns::default(), true)),
             None => would_open(admin, &found, &trigger),
         };
     }
-    let reply = admin.write(Command::Trigger(trigger), &request_id, call).await?;
+    let reply = admin.write(Command::Trigger(trigger), call).await?;
     let CommandOutcome::Run { run: opened, cancelled, is_repeat } = reply.outcome else {
         return Err(error_texts::broken(format!("a trigger was answered by {:?}", reply.outcome)));
     };
@@ -68,7 +66,7 @@ async fn list(admin: &Admin, found: &Found, audience: v1::Audience) -> ApiResult
         error_texts::not_possible(format!("the content of {} was just changed: ask again", found.schedule.name))
     })?;
     let limits = admin.limits();
-    let checked = admin.calendar(move |_| validate::list_of_trigger(audience, &content, limits)).await?;
+    let checked = admin.blocking(move |_| validate::list_of_trigger(audience, &content, limits)).await?;
     checked.map_err(|fault| fault.rename_fields(validate::without_schedule))
 }
 
@@ -89,18 +87,9 @@ fn would_open(admin: &Admin, found: &Found, trigger: &Trigger) -> ApiResult<Trig
     });
     let (warnings, cancelled) = checked.map_err(|refusal| error_texts::refused(&refusal))?;
     let recipients = list.map_or(schedule.recipients, |list| list.recipients.len() as u32);
-    let run = Run {
-        tenant: schedule.settings.tenant.to_string(),
-        schedule: schedule.name.to_string(),
-        nominal: Nominal::Trigger(trigger.request.clone()).to_string(),
-        cause: RunCause::Trigger.into(),
-        state: RunState::Open.into(),
-        audience: recipients,
-        counts: Some(RunCounts { pending: recipients, ..RunCounts::default() }),
-        due_time: Some(views::timestamp(*now)),
-        finish_by_time: Some(views::timestamp(now.plus_ms(schedule.settings.policies.finish_by_ms))),
-        ..Run::default()
-    };
+    let (settings, nominal) = (&schedule.settings, Nominal::Trigger(trigger.request.clone()).to_string());
+    let run = views::run_to_open(&settings.tenant, nominal, RunCause::Trigger, recipients, *now, &settings.policies);
+    let run = Run { schedule: schedule.name.to_string(), ..run };
     Ok(response(run, warnings, &cancelled, false))
 }
 

@@ -102,10 +102,7 @@ pub async fn update(
                 refusal => tracing::debug!(%refusal, "an edit is planned anew"),
             },
             done => {
-                let refused = |refusal: &CommandRefusal| {
-                    error_texts::refused_of(&edit.asked.name, refusal).request(&request.request_id)
-                };
-                return done.map_err(|error| error.worded(refused));
+                return done.map_err(|error| error.worded(|why| error_texts::refused_of(&edit.asked.name, why)));
             }
         }
     }
@@ -130,7 +127,7 @@ async fn attempt(
     if let Some(answer) = &present.answer {
         if answer.body != edit.body {
             let reused = CommandRefusal::RequestReused(request.request_id.clone());
-            return Err(error_texts::refused(&reused).request(&request.request_id).into());
+            return Err(error_texts::refused(&reused).into());
         }
         let shown = admin.show_schedule(id, name).await?;
         let former = Some(shown.clone());
@@ -146,9 +143,7 @@ async fn attempt(
     }
     let former = present.schedule.clone();
     let former_body = request.with_bodies.then(|| views::body(&former, &present.content, &present.audience));
-    let planned = plan(admin, present, until, Arc::clone(edit)).await;
-    let planned = planned.map_err(|fault| fault.request(&request.request_id))?;
-    let Planned { edit, content, audience, duplicates } = planned;
+    let Planned { edit, content, audience, duplicates } = plan(admin, present, until, Arc::clone(edit)).await?;
     let due = edit.timing.iter().flat_map(|timing| &timing.due);
     let opens_count = due.clone().map(|fire| fire.opened.len() as u32).sum();
     let explained = edit.timing.iter().flat_map(|timing| &timing.explained).chain(due.flat_map(|fire| &fire.explained));
@@ -157,7 +152,7 @@ async fn attempt(
     would_be.take(&edit, former.index);
     let body = request.with_bodies.then(|| views::body(&would_be, &content, &audience));
     let changes = edit.changes_something();
-    let shown = admin.calendar(move |node| {
+    let shown = admin.blocking(move |node| {
         let show =
             |schedule: &Schedule| notes.apply_to(views::schedule(id, schedule, &node.zones, now, INSTANTS_SHOWN));
         (show(&former), v1::Schedule { etag: String::new(), ..show(&would_be) })
@@ -171,7 +166,7 @@ async fn attempt(
                 admin.store_files(files.take().unwrap_or_default(), [&content]).await?;
             }
             let command = Command::ScheduleEdit(Box::new(edit));
-            let outcome = admin.try_write(command, &request.request_id, call).await?.outcome;
+            let outcome = admin.try_write(command, call).await?.outcome;
             let CommandOutcome::Schedule(id) = outcome else {
                 return Err(error_texts::broken(format!("an edit was answered by {outcome:?}")).into());
             };
@@ -215,7 +210,7 @@ async fn present(admin: &Admin, edit: &Edit, call: &Call) -> ApiResult<Present> 
 
 /// Applies the change to the present schedule, and returns the edit to propose.
 async fn plan(admin: &Admin, present: Present, until: Until, asked: Arc<Edit>) -> ApiResult<Planned> {
-    let planned = admin.calendar(move |node| {
+    let planned = admin.blocking(move |node| {
         let mask = &asked.mask;
         let mut wanted = views::body(&present.schedule, &present.content, &present.audience);
         // Whether the schedule is paused is not part of an update.

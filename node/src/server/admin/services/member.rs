@@ -1,14 +1,32 @@
-//! Drains and removes members (P22).
+//! Makes join tokens for new nodes; drains and removes members (P22).
 
 use std::collections::BTreeSet;
+use std::time::{Duration, SystemTime};
 
+use prost_types::Timestamp;
 use reveille_cluster::leader::removal;
 use reveille_cluster::process::peer_messages::{ChangeMember, ChangedMember, MemberChange};
 use reveille_ledger::ids::NodeId;
-use reveille_proto::admin::v1;
-use reveille_proto::admin::v1::{DrainMemberRequest, DrainMemberResponse, RemoveMemberRequest, RemoveMemberResponse};
+use reveille_proto::admin::v1::{
+    self, AddMemberRequest, AddMemberResponse, DrainMemberRequest, DrainMemberResponse, RemoveMemberRequest,
+    RemoveMemberResponse,
+};
 
-use crate::server::admin::{Admin, ApiResult, Call, error_texts, views};
+use crate::server::admin::{Admin, ApiResult, Call, error_texts, validate, views};
+use crate::server::node_identity::new_node;
+
+/// Makes a join token. It changes nothing: the node is a member when it has joined.
+pub async fn add(admin: &Admin, request: AddMemberRequest, call: &Call) -> ApiResult<AddMemberResponse> {
+    // No entry is proposed, so a fresh read checks the token.
+    admin.read_latest(call, |_| ()).await?;
+    let valid_for = validate::join_token_valid_for(request.valid_for)?;
+    let node = new_node();
+    let address = &admin.context.introduction.address;
+    let token = admin.context.replica.join_token(node, address, valid_for);
+    let token = token.ok_or_else(error_texts::no_authority)?;
+    let expire_time = Timestamp::from(SystemTime::UNIX_EPOCH + Duration::from_secs(token.expires_at_s));
+    Ok(AddMemberResponse { token: token.to_string(), id: node.to_string(), expire_time: Some(expire_time) })
+}
 
 /// Drains a member, or takes that back.
 pub async fn drain(admin: &Admin, request: DrainMemberRequest, call: &Call) -> ApiResult<DrainMemberResponse> {
