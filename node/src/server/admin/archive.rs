@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use reveille_cluster::ops::archive;
 use reveille_ledger::ids::{Nominal, RunId, Time};
-use reveille_ledger::{ArchivePartKey, Ledger};
+use reveille_ledger::{ArchivePartKey, Ledger, RunSummary};
 use reveille_proto::admin::v1;
 
 use super::{Admin, ApiResult, error_texts, views};
@@ -108,15 +108,10 @@ impl<'a> ArchiveChain<'a> {
             Some(part) => Some(part),
             None => self.admin.part_of(id).await?,
         };
-        let found = self.part.as_ref().and_then(|(key, part)| archived_run(part, *key, id));
-        let (run, previous) = found.unzip();
-        self.next = previous.flatten();
-        Ok(run)
+        let found = self.part.as_ref().and_then(|(key, part)| Some((key.index, part.summary_of(id)?)));
+        self.next = found.as_ref().and_then(|(_, run)| run.previous);
+        let archived =
+            |(archived_index, RunSummary { nominal, due, .. })| ArchivedRun { id, nominal, due, archived_index };
+        Ok(found.map(archived))
     }
-}
-
-/// Returns a run of a part, and the run of its schedule that was archived before it.
-fn archived_run(part: &Ledger, key: ArchivePartKey, id: RunId) -> Option<(ArchivedRun, Option<RunId>)> {
-    let run = part.summary_of(id)?;
-    Some((ArchivedRun { id, nominal: run.nominal, due: run.due, archived_index: key.index }, run.previous))
 }

@@ -48,6 +48,7 @@ use reveille_cluster::leader::barrier;
 use reveille_cluster::process::context::NodeContext;
 use reveille_cluster::process::peer_messages::BarrierSubject;
 use reveille_cluster::smtp::{Dial, TcpDialer};
+use reveille_ledger::ids::RunId;
 use reveille_proto::admin::v1;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -117,5 +118,11 @@ impl Admin {
         let held = barrier::through_leader(&self.context, index, about, call.deadline).await;
         let report = held.map_err(|error| error_texts::not_held(index, error))?;
         Ok(self.context.replica.read(|ledger| views::barrier(ledger, index, &report)))
+    }
+
+    /// Like [`Admin::barrier`], for a run that the entry at the index paused or cancelled. `None` if there is no such run.
+    async fn barrier_of_run(&self, held: Option<(u64, RunId)>, call: &Call) -> ApiResult<Option<v1::Barrier>> {
+        let Some((index, run)) = held else { return Ok(None) };
+        Ok(Some(self.barrier(index, BarrierSubject::Run(run), call).await?))
     }
 }

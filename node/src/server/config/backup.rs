@@ -127,8 +127,7 @@ impl BackupConfig {
     }
 
     fn access(&self) -> Result<BucketAccess, ConfigError> {
-        let lacks =
-            |key: &'static str, next: &str| setting(key, "it is not set, and the target is a bucket".to_owned(), next);
+        let lacks = |key: &'static str, next: &str| setting(key, "it is not set, and the target is a bucket", next);
         let endpoint = self.endpoint.clone().ok_or_else(|| {
             lacks("backup.endpoint", "name the service: endpoint = \"https://s3.eu-central-1.amazonaws.com\"")
         })?;

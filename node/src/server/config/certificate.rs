@@ -35,15 +35,15 @@ impl TlsSettings {
             (None, None) => Ok(None),
             (Some(_), _) if insecure => {
                 let next = "leave out one of both";
-                Err(setting("tls.certificate", "insecure is plaintext, without a certificate".to_owned(), next))
+                Err(setting("tls.certificate", "insecure is plaintext, without a certificate", next))
             }
             (Some(certificate), Some(key)) => Ok(Some(CertificateConfig { certificate, key })),
             (Some(_), None) => {
-                Err(setting("tls.key", "it is not set, and tls.certificate is".to_owned(), "name the file of its key"))
+                Err(setting("tls.key", "it is not set, and tls.certificate is", "name the file of its key"))
             }
             (None, Some(_)) => {
                 let next = "name the file of its certificate";
-                Err(setting("tls.certificate", "it is not set, and tls.key is".to_owned(), next))
+                Err(setting("tls.certificate", "it is not set, and tls.key is", next))
             }
         }
     }

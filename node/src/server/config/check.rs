@@ -53,7 +53,7 @@ impl Settings {
             hello_name: hello_name(self.hello_name.unwrap_or_default())?,
             return_path: return_path(self.return_path.unwrap_or_default(), &self.return_path_keys.unwrap_or_default())?,
             data_dir: self.data_dir.ok_or_else(|| {
-                setting("data_dir", "it is not set".to_owned(), "say where with `data_dir = \"…\"` or --data-dir DIR")
+                setting("data_dir", "it is not set", "say where with `data_dir = \"…\"` or --data-dir DIR")
             })?,
             listen,
             peer_listen,
@@ -85,7 +85,7 @@ impl ReplySettings {
     fn check(self, relay: &str) -> Result<PathBuf, ConfigError> {
         self.file.ok_or_else(|| {
             let next = format!("name the file of rules: file = \"/etc/reveille/{relay}-replies.toml\"");
-            setting(format!("replies.{relay}.file"), "it is not set".to_owned(), &next)
+            setting(format!("replies.{relay}.file"), "it is not set", &next)
         })
     }
 }
@@ -122,7 +122,7 @@ impl CredentialSettings {
             return Err(setting(format!("credentials.{name}"), message, next));
         }
         let at = |leaf: &str| format!("credentials.{name}.{leaf}");
-        let missing = |leaf: &str, next: &str| setting(at(leaf), "it is not set".to_owned(), next);
+        let missing = |leaf: &str, next: &str| setting(at(leaf), "it is not set", next);
         let host =
             self.host.ok_or_else(|| missing("host", "name the relay that gets them: host = \"smtp.example.com\""))?;
         if Target::new(&host, 25, None, &Default::default()).is_err() {
@@ -185,11 +185,11 @@ impl UnsubscribeSettings {
         let keys = references("unsubscribe.keys", &keys)?;
         if !url.is_empty() && keys.is_empty() {
             let next = "write keys = [\"file:/etc/reveille/unsubscribe.key\"], with the same key on all nodes";
-            return Err(setting("unsubscribe.keys", "there is a url, and no key to sign links with".to_owned(), next));
+            return Err(setting("unsubscribe.keys", "there is a url, and no key to sign links with", next));
         }
         if url.is_empty() && !(keys.is_empty() && mailto.is_empty()) {
             let next = "say where the page is, with url = \"https://HOST/PATH\"";
-            return Err(setting("unsubscribe.url", "it is not set, and the rest of the section is".to_owned(), next));
+            return Err(setting("unsubscribe.url", "it is not set, and the rest of the section is", next));
         }
         let listen = self.listen.unwrap_or(SocketAddr::from(([127, 0, 0, 1], Config::UNSUBSCRIBE_PORT)));
         Ok(UnsubscribeConfig { url, listen, mailto, keys })
@@ -259,8 +259,8 @@ fn references(setting_key: &'static str, keys: &[String]) -> Result<Vec<Secret>,
     keys.iter().map(reference).collect()
 }
 
-pub(super) fn setting(key: impl Into<Cow<'static, str>>, message: String, next: &str) -> ConfigError {
-    ConfigError::Setting { key: key.into(), message, next: next.to_owned(), origin: Origin::Default }
+pub(super) fn setting(key: impl Into<Cow<'static, str>>, message: impl Into<String>, next: &str) -> ConfigError {
+    ConfigError::Setting { key: key.into(), message: message.into(), next: next.to_owned(), origin: Origin::Default }
 }
 
 pub(super) fn within(key: &'static str, value: u64, bounds: std::ops::RangeInclusive<u64>) -> Result<u64, ConfigError> {
@@ -273,7 +273,7 @@ pub(super) fn within(key: &'static str, value: u64, bounds: std::ops::RangeInclu
 
 fn named(name: Option<String>) -> Result<String, ConfigError> {
     let next = "give a name of letters, digits, '-', '_' and '.', at most 64, with `name = \"…\"` or --name NAME";
-    let name = name.ok_or_else(|| setting("name", "it is not set".to_owned(), next))?;
+    let name = name.ok_or_else(|| setting("name", "it is not set", next))?;
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     if (1..=64).contains(&name.len()) && name.chars().all(plain) {
         Ok(name)
@@ -333,7 +333,7 @@ fn join_source(text: &str) -> Result<JoinSource, ConfigError> {
         return Ok(JoinSource::Token(text.to_owned()));
     }
     let next = "give the whole token that `reveille cluster member add` prints, or its place as file:/absolute/path or env:NAME";
-    let bad = || setting("join", "it is not a join token, or not a whole one".to_owned(), next);
+    let bad = || setting("join", "it is not a join token, or not a whole one", next);
     text.parse().map(JoinSource::Secret).map_err(|_| bad())
 }
 

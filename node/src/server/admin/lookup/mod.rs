@@ -64,7 +64,7 @@ impl RunArgument {
         match self {
             RunArgument::Number(run) if has_run_of(ledger, tenant, *run) => Ok(FoundRun::Known(*run)),
             // A run of another tenant is searched like one that does not exist, and takes as long.
-            RunArgument::Number(run) => Ok(FoundRun::Archived(ArchiveQuery::Run(*run))),
+            RunArgument::Number(run) => Ok(FoundRun::Archived(*run)),
             RunArgument::Occurrence { schedule, occurrence } => {
                 let named = schedule_named(ledger, tenant, schedule)?;
                 occurrence_of(ledger, zones, named, occurrence).ok_or_else(|| self.unknown())
@@ -88,17 +88,10 @@ impl RunArgument {
 pub enum FoundRun {
     /// The run. It may be in the archive.
     Known(RunId),
-    /// Only the archive may have it.
-    Archived(ArchiveQuery),
-}
-
-/// A run that is searched in the archive.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ArchiveQuery {
-    /// The run with this id.
-    Run(RunId),
-    /// The run of an occurrence.
-    Occurrence {
+    /// Only the archive may have the run with this id.
+    Archived(RunId),
+    /// Only the archive may have the run of an occurrence.
+    ArchivedOccurrence {
         /// The run of the schedule that was archived last.
         last: RunId,
         /// The occurrence.
@@ -145,7 +138,7 @@ fn occurrence_of(
 ) -> Option<FoundRun> {
     let in_archive = |wanted| {
         let last = schedule.plan.archived?;
-        Some(FoundRun::Archived(ArchiveQuery::Occurrence { last, wanted }))
+        Some(FoundRun::ArchivedOccurrence { last, wanted })
     };
     let named = |nominal: Nominal| {
         let name = (id, nominal);
@@ -273,23 +266,19 @@ impl Admin {
         let (tenant, argument) = (validate::tenant(tenant)?, RunArgument::parse(run)?);
         let query = self.try_read(stale, call, |ledger| argument.find(ledger, &self.context.zones, &tenant));
         let (found, freshness) = query.await?;
-        let run = match found {
-            FoundRun::Known(run) => run,
-            FoundRun::Archived(query) => {
-                let found = self.find_archived(&query, &tenant).await?;
-                found.ok_or_else(|| argument.unknown())?
-            }
-        };
-        Ok((run, freshness))
+        let run = self.find_archived(&found, &tenant).await?;
+        Ok((run.ok_or_else(|| argument.unknown())?, freshness))
     }
 
-    async fn find_archived(&self, query: &ArchiveQuery, tenant: &str) -> ApiResult<Option<RunId>> {
-        match query {
-            ArchiveQuery::Run(run) => {
+    /// Returns the run that was found, or searches the archive.
+    async fn find_archived(&self, found: &FoundRun, tenant: &str) -> ApiResult<Option<RunId>> {
+        match found {
+            FoundRun::Known(run) => Ok(Some(*run)),
+            FoundRun::Archived(run) => {
                 let part = self.part_of(*run).await?;
                 Ok(part.filter(|(_, part)| has_run_of(part, tenant, *run)).map(|_| *run))
             }
-            ArchiveQuery::Occurrence { last, wanted } => {
+            FoundRun::ArchivedOccurrence { last, wanted } => {
                 let mut chain = ArchiveChain::new(self, Some(*last));
                 for _ in 0..SEARCHED_MAX {
                     match chain.next().await? {

@@ -87,7 +87,7 @@ fn run_is_found_by_name_local_time_instant_or_trigger() {
         let of_another = argument.find(ledger, &zones, "acme");
         match argument {
             // As a run that does not exist, so that both take as long.
-            RunArgument::Number(run) => assert_eq!(of_another, Ok(FoundRun::Archived(ArchiveQuery::Run(run)))),
+            RunArgument::Number(run) => assert_eq!(of_another, Ok(FoundRun::Archived(run))),
             RunArgument::Occurrence { .. } => {
                 assert_eq!(of_another.map_err(|fault| fault.code()), Err(Code::NotFound), "{text}");
             }
@@ -102,7 +102,7 @@ fn run_is_found_by_name_local_time_instant_or_trigger() {
         );
     }
     let unknown = RunArgument::parse("r9.0").expect("a run").find(&moved, &zones, "default").expect("a search");
-    assert_eq!(unknown, FoundRun::Archived(ArchiveQuery::Run(RunId { index: 9, place: 0 })));
+    assert_eq!(unknown, FoundRun::Archived(RunId { index: 9, place: 0 }));
     for text in ["", "night", "@id", "night@", "1042.3"] {
         assert!(RunArgument::parse(text).is_err(), "{text}");
     }
@@ -144,8 +144,8 @@ fn archived_run_is_searched_in_the_archive() {
     assert_eq!(play(0, Command::Archive(archive)), reveille_ledger::reply::CommandOutcome::Archived(2));
 
     let find = |text: &str| RunArgument::parse(text).expect(text).find(&ledger, &zones, "default");
-    let occurrence = |wanted| Ok(FoundRun::Archived(ArchiveQuery::Occurrence { last: triggered, wanted }));
-    assert_eq!(find("r3.0"), Ok(FoundRun::Archived(ArchiveQuery::Run(fired))));
+    let occurrence = |wanted| Ok(FoundRun::ArchivedOccurrence { last: triggered, wanted });
+    assert_eq!(find("r3.0"), Ok(FoundRun::Archived(fired)));
     let civil_ms = civil_ms(jiff::civil::datetime(2026, 3, 8, 2, 30, 0, 0)).expect("a local time");
     let moved = WantedOccurrence::Named(Nominal::Civil { civil_ms, fold: 0 });
     assert_eq!(find("night@2026-03-08T02:30"), occurrence(moved));

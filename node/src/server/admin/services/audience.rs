@@ -11,7 +11,6 @@ use reveille_ledger::ids::Hash;
 use reveille_ledger::limits::LedgerLimits;
 use reveille_ledger::refusal::CommandRefusal;
 use reveille_ledger::{Ledger, SealedAudience};
-use reveille_proto::admin::v1::audience_service_server::AudienceService;
 use reveille_proto::admin::v1::{
     self, DeleteAudienceRequest, DeleteAudienceResponse, ErrorReason, GetAudienceRequest, GetAudienceResponse,
     ListAudiencesRequest, ListAudiencesResponse, PrepareAudienceRequest, PrepareAudienceResponse, PutPartRequest,
@@ -123,7 +122,7 @@ fn shown(
 }
 
 serve! {
-    AudienceService {
+    audience_service_server::AudienceService {
         [type SealAudienceStream = Watched<SealAudienceResponse>]
         tenant prepare_audience(PrepareAudienceRequest) -> PrepareAudienceResponse;
         cluster put_part(Streaming<PutPartRequest>) -> PutPartResponse;

@@ -3,15 +3,13 @@
 use reveille_ledger::audit::{AuditCaller, AuditObject, AuditOutcome, AuditRecord};
 use reveille_ledger::ids::Time;
 use reveille_ledger::{ArchivePartKey, Ledger, PartContent};
-use reveille_proto::admin::v1;
-use reveille_proto::admin::v1::audit_service_server::AuditService;
-use reveille_proto::admin::v1::{ListAuditRecordsRequest, ListAuditRecordsResponse};
+use reveille_proto::admin::v1::{self, ListAuditRecordsRequest, ListAuditRecordsResponse};
 
 use crate::server::admin::paging::{EXAMINED_MAX, Paging};
 use crate::server::admin::{Admin, ApiError, ApiResult, Call, validate, views};
 
 serve! {
-    AuditService {
+    audit_service_server::AuditService {
         cluster list_audit_records(ListAuditRecordsRequest) -> ListAuditRecordsResponse;
     }
 }

@@ -9,10 +9,9 @@ use std::time::Duration;
 use reveille_ledger::command::{AuthorityStep, Command};
 use reveille_ledger::ids::AuthorityId;
 use reveille_ledger::{AuthorityRotation, AuthorityState, RotationPhase};
-use reveille_proto::admin::v1;
 use reveille_proto::admin::v1::{
-    AbortRotationRequest, AbortRotationResponse, GetAuthorityRequest, GetAuthorityResponse, RotateAuthorityRequest,
-    RotateAuthorityResponse, RotationStep,
+    self, AbortRotationRequest, AbortRotationResponse, GetAuthorityRequest, GetAuthorityResponse,
+    RotateAuthorityRequest, RotateAuthorityResponse, RotationStep,
 };
 use reveille_raft::tls::{NodeTls, TrustReport};
 

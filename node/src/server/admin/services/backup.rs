@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use reveille_cluster::backup::{self, BackupError, BackupProgress, MadeBackup};
-use reveille_proto::admin::v1::backup_service_server::BackupService;
 use reveille_proto::admin::v1::{self, CreateBackupRequest, CreateBackupResponse};
 use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
@@ -18,7 +17,7 @@ const REPORT_EVERY: Duration = Duration::from_millis(250);
 const WAITING_MAX: usize = 1;
 
 serve! {
-    BackupService {
+    backup_service_server::BackupService {
         [type CreateBackupStream = Watched<CreateBackupResponse>]
         cluster create_backup(CreateBackupRequest) -> Watched<CreateBackupResponse>;
     }

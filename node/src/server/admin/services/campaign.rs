@@ -3,14 +3,12 @@
 mod draft;
 mod launch;
 
-use reveille_cluster::process::peer_messages::BarrierSubject;
 use reveille_ledger::campaign::{Campaign, CampaignStage};
 use reveille_ledger::command::{CampaignName, Command, RunPause, RunResume, SchedulePause, ScheduleResume};
 use reveille_ledger::content::Content;
 use reveille_ledger::ids::{RunId, ScheduleId};
 use reveille_ledger::reply::CommandReply;
 use reveille_ledger::{Activity, Ledger, RunState};
-use reveille_proto::admin::v1::campaign_service_server::CampaignService;
 use reveille_proto::admin::v1::{
     self, CampaignState, CancelCampaignRequest, CancelCampaignResponse, CreateCampaignRequest, CreateCampaignResponse,
     DeleteCampaignRequest, DeleteCampaignResponse, GetCampaignRequest, GetCampaignResponse, LaunchCampaignRequest,
@@ -93,7 +91,7 @@ struct Made {
 }
 
 serve! {
-    CampaignService {
+    campaign_service_server::CampaignService {
         schedule create_campaign(CreateCampaignRequest, request_id) -> CreateCampaignResponse;
         tenant launch_campaign(LaunchCampaignRequest) -> LaunchCampaignResponse;
         tenant list_campaigns(ListCampaignsRequest) -> ListCampaignsResponse;
@@ -132,8 +130,7 @@ impl Admin {
 
     async fn pause_campaign(&self, request: PauseCampaignRequest, call: &Call) -> ApiResult<PauseCampaignResponse> {
         let reason = validate::reason(&request.reason)?;
-        let place = (request.tenant.as_str(), request.name.as_str());
-        let (named, campaign, made) = self.find_campaign(place, call).await?;
+        let (named, campaign, made) = self.find_campaign((&request.tenant, &request.name), call).await?;
         let run = match made {
             Made { run: Some(run), .. } => Some(run),
             Made { schedule: Some(schedule), .. } => {
@@ -144,19 +141,19 @@ impl Admin {
             }
             Made { .. } => return Err(not_launched(&named.name, &campaign, "pause")),
         };
-        let barrier = match run {
+        let paused = match run {
             Some(run) => {
                 let reply = self.change(&named, Command::RunPause(RunPause { run, reason }), call).await?;
-                Some(self.barrier(reply.index, BarrierSubject::Run(run), call).await?)
+                Some((reply.index, run))
             }
             None => None,
         };
+        let barrier = self.barrier_of_run(paused, call).await?;
         Ok(PauseCampaignResponse { campaign: Some(self.campaign(&named)?), barrier })
     }
 
     async fn resume_campaign(&self, request: ResumeCampaignRequest, call: &Call) -> ApiResult<ResumeCampaignResponse> {
-        let place = (request.tenant.as_str(), request.name.as_str());
-        let (named, campaign, made) = self.find_campaign(place, call).await?;
+        let (named, campaign, made) = self.find_campaign((&request.tenant, &request.name), call).await?;
         if made.run.is_none() && made.schedule.is_some() && request.without_canary {
             return Err(error_texts::not_possible(
                 "it has not opened: no canary has held it, so there is none to overrule",
@@ -186,10 +183,7 @@ impl Admin {
         };
         // The run may have opened before the cancellation.
         let made = self.find_campaign((&request.tenant, &request.name), call).await?.2;
-        let barrier = match made.run {
-            Some(run) => Some(self.barrier(reply.index, BarrierSubject::Run(run), call).await?),
-            None => None,
-        };
+        let barrier = self.barrier_of_run(made.run.map(|run| (reply.index, run)), call).await?;
         Ok(CancelCampaignResponse { campaign: Some(self.campaign(&named)?), barrier })
     }
 

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use reveille_cluster::ops::test_clock::{AdvanceError, AdvanceProgress, advance};
 use reveille_ledger::ids::Time;
-use reveille_proto::admin::v1::clock_service_server::ClockService;
 use reveille_proto::admin::v1::{AdvanceClockRequest, AdvanceClockResponse, GetClockRequest, GetClockResponse};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -38,7 +37,7 @@ impl Admin {
 }
 
 serve! {
-    ClockService {
+    clock_service_server::ClockService {
         [type AdvanceClockStream = Watched<AdvanceClockResponse>]
         cluster get_clock(GetClockRequest) -> GetClockResponse;
         cluster advance_clock(AdvanceClockRequest) -> Watched<AdvanceClockResponse>;

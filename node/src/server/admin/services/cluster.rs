@@ -10,10 +10,8 @@ use reveille_cluster::process::descriptions::{Described, descriptions};
 use reveille_ledger::crash_backoff::{Allowance, allowances};
 use reveille_ledger::ids::{Hash, NodeId, RunId, Time};
 use reveille_ledger::{BackupHistory, Head, Ledger, Node, Run};
-use reveille_proto::admin::v1;
-use reveille_proto::admin::v1::cluster_service_server::ClusterService;
 use reveille_proto::admin::v1::{
-    AbortRotationRequest, AbortRotationResponse, AcceptRestoreRequest, AcceptRestoreResponse, AddMemberRequest,
+    self, AbortRotationRequest, AbortRotationResponse, AcceptRestoreRequest, AcceptRestoreResponse, AddMemberRequest,
     AddMemberResponse, Checkpoint, DrainMemberRequest, DrainMemberResponse, FinishUpgradeRequest,
     FinishUpgradeResponse, Freshness, GetAuthorityRequest, GetAuthorityResponse, GetClusterStatusRequest,
     GetClusterStatusResponse, GetRestoreRequest, GetRestoreResponse, GetUpgradeRequest, GetUpgradeResponse,
@@ -210,7 +208,7 @@ fn status_of(node: NodeId, member: &Member, described: Option<Described>, raft: 
 }
 
 serve! {
-    ClusterService {
+    cluster_service_server::ClusterService {
         cluster get_cluster_status(GetClusterStatusRequest) -> GetClusterStatusResponse;
         cluster list_members(ListMembersRequest) -> ListMembersResponse;
         cluster add_member(AddMemberRequest) -> AddMemberResponse = member::add;

@@ -7,7 +7,6 @@ use reveille_ledger::command::{self, Command, Requeue};
 use reveille_ledger::ids::{Hash, RecipientId, RunId, Time};
 use reveille_ledger::reply::{CommandOutcome, MovedRecipients};
 use reveille_ledger::{GapLookups, Ledger};
-use reveille_proto::admin::v1::dead_letter_service_server::DeadLetterService;
 use reveille_proto::admin::v1::{
     CountDeadLettersRequest, CountDeadLettersResponse, DeadLetterGroup, DiscardDeadLettersRequest,
     DiscardDeadLettersResponse, ListDeadLettersRequest, ListDeadLettersResponse, RequeueDeadLettersRequest,
@@ -136,7 +135,7 @@ fn inside_gap(ledger: &Ledger, picked: &[command::PickedRecipients]) -> u64 {
 }
 
 serve! {
-    DeadLetterService {
+    dead_letter_service_server::DeadLetterService {
         tenant list_dead_letters(ListDeadLettersRequest) -> ListDeadLettersResponse;
         tenant count_dead_letters(CountDeadLettersRequest) -> CountDeadLettersResponse;
         tenant requeue_dead_letters(RequeueDeadLettersRequest) -> RequeueDeadLettersResponse;

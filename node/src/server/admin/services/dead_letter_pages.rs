@@ -41,10 +41,6 @@ impl Filter {
         Ok(Filter { schedule, reason, since })
     }
 
-    fn lets_run(&self, run: &Run) -> bool {
-        self.schedule.is_empty() || *run.name == *self.schedule
-    }
-
     fn lets(&self, letter: &DeadLetter) -> bool {
         !letter.discarded
             && self.since.is_none_or(|since| letter.since >= since)
@@ -74,7 +70,9 @@ impl<R> RecipientPage<R, RecipientId> {
             }
             self.examined += 1;
             let page = ledger.page_of(id).filter(|(_, page, _)| *page.tenant == *tenant);
-            let run = page.and_then(|(_, page, place)| page.runs.get(place)).filter(|run| filter.lets_run(run));
+            let run = page
+                .and_then(|(_, page, place)| page.runs.get(place))
+                .filter(|run| filter.schedule.is_empty() || *run.name == *filter.schedule);
             let from = match paging.after {
                 Some(after) if after.run == id => Bound::Excluded(after),
                 _ => Bound::Included(id.recipient(0)),

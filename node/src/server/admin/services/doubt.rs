@@ -10,8 +10,7 @@ use reveille_ledger::bitmap::{Bitmap, CHUNK};
 use reveille_ledger::command::{Command, Decide, Decider, Decision};
 use reveille_ledger::ids::{Fence, Hash, RecipientId, RunId};
 use reveille_ledger::reply::MovedRecipients;
-use reveille_ledger::{DEFAULT_TENANT, GapLookups, Ledger};
-use reveille_proto::admin::v1::doubt_service_server::DoubtService;
+use reveille_ledger::{GapLookups, Ledger};
 use reveille_proto::admin::v1::{
     Doubt, DoubtGroup, GetDoubtRequest, GetDoubtResponse, ListDoubtsRequest, ListDoubtsResponse, Resolution,
     ResolveDoubtsRequest, ResolveDoubtsResponse,
@@ -160,14 +159,8 @@ pub(crate) fn states_in_words(ledger: &Ledger, run: RunId, numbers: &[u32]) -> S
     words.collect::<Vec<_>>().join(", ")
 }
 
-/// Returns true if a request with this id was answered before.
-fn is_known(ledger: &Ledger, tenant: &str, request: Option<&str>) -> bool {
-    let tenant = if tenant.is_empty() { DEFAULT_TENANT } else { tenant };
-    request.is_some_and(|request| ledger.answer_to(tenant, request).is_some())
-}
-
 serve! {
-    DoubtService {
+    doubt_service_server::DoubtService {
         tenant list_doubts(ListDoubtsRequest) -> ListDoubtsResponse;
         tenant get_doubt(GetDoubtRequest) -> GetDoubtResponse;
         tenant resolve_doubts(ResolveDoubtsRequest, request_id) -> ResolveDoubtsResponse;
@@ -187,9 +180,8 @@ impl Admin {
     }
 
     async fn get_doubt(&self, request: GetDoubtRequest, call: &Call) -> ApiResult<GetDoubtResponse> {
-        let place = (request.tenant.as_str(), request.run.as_str());
-        let RunRecipient { run, number, address, .. } =
-            self.pick_one(place, &request.recipient, request.stale, call).await?;
+        let picked = self.pick_one((&request.tenant, &request.run), &request.recipient, request.stale, call).await?;
+        let RunRecipient { run, number, address, .. } = picked;
         let tenant = validate::tenant(&request.tenant)?;
         let mut page = RecipientPage::default();
         // `pick_one` has already waited for a fresh state, unless the caller wants a stale one.
@@ -229,10 +221,12 @@ impl Admin {
         fields.done(Some(()))?;
         let picked = self.pick((&tenant, &run), (&recipients, all), call).await?;
         let resends = decision == Decision::Resend;
-        let rehearsal = self.read_latest(call, |ledger| match is_known(ledger, &tenant, request.as_deref()) {
-            // A repeated request finds nothing in doubt any more. The stored answer of the entry has its result.
-            true => Ok(Rehearsal::default()),
-            false => rehearse(ledger, &picked, &recipients, up_to, resends),
+        let rehearsal = self.read_latest(call, |ledger| {
+            match request.as_ref().is_some_and(|id| ledger.answer_to(&tenant, id).is_some()) {
+                // A repeated request finds nothing in doubt any more. The stored answer of the entry has its result.
+                true => Ok(Rehearsal::default()),
+                false => rehearse(ledger, &picked, &recipients, up_to, resends),
+            }
         });
         let Rehearsal { groups, inside_gap, newest } = rehearsal.await??;
         if validate_only {

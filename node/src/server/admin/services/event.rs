@@ -10,7 +10,6 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use reveille_ledger::Ledger;
-use reveille_proto::admin::v1::event_service_server::EventService;
 use reveille_proto::admin::v1::{
     EventType, ListEventsRequest, ListEventsResponse, WatchEventsRequest, WatchEventsResponse,
 };
@@ -35,7 +34,7 @@ const STREAM_PAGE: usize = 256;
 const SIGN_EVERY: Duration = Duration::from_secs(15);
 
 serve! {
-    EventService {
+    event_service_server::EventService {
         [type WatchEventsStream = Watched<WatchEventsResponse>]
         tenant list_events(ListEventsRequest) -> ListEventsResponse;
         tenant watch_events(WatchEventsRequest) -> Watched<WatchEventsResponse>;

@@ -7,7 +7,6 @@ use reveille_ledger::Ledger;
 use reveille_ledger::command::SendMessage;
 use reveille_ledger::ids::{Hash, RunId};
 use reveille_ledger::reply::MessageReceipt;
-use reveille_proto::admin::v1::message_service_server::MessageService;
 use reveille_proto::admin::v1::{
     self, CancelMessageRequest, CancelMessageResponse, CancelRunRequest, Freshness, GetMessageRequest,
     GetMessageResponse, Message, MessageRecipient, Run, RunCause, ScheduleBody, SendMessageRequest,
@@ -25,7 +24,7 @@ use crate::server::admin::{Admin, ApiResult, Call, error_texts, views};
 const RECIPIENTS_SHOWN: u32 = 1_000;
 
 serve! {
-    MessageService {
+    message_service_server::MessageService {
         tenant send_message(SendMessageRequest, key) -> SendMessageResponse;
         tenant get_message(GetMessageRequest) -> GetMessageResponse;
         tenant cancel_message(CancelMessageRequest) -> CancelMessageResponse;

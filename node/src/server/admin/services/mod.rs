@@ -5,12 +5,12 @@
 /// its field `tenant`, that of its field `schedule`, none (`cluster`), or what `access::subject` says (`own`). The second
 /// word in brackets is the field with the request id, which each error of the call has then.
 macro_rules! serve {
-    ($service:ident {
+    ($module:ident::$service:ident {
         $([type $stream:ident = $stream_type:ty])?
         $($subject:ident $method:ident($request:ty $(, $id:ident)?) -> $response:ty $(= $function:path)?;)*
     }) => {
         #[tonic::async_trait]
-        impl $service for $crate::server::admin::Admin {
+        impl reveille_proto::admin::v1::$module::$service for $crate::server::admin::Admin {
             $(type $stream = $stream_type;)?
 
             $(async fn $method(

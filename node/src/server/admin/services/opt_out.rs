@@ -7,7 +7,6 @@ use reveille_ledger::command::{Command, OPT_OUTS_MAX, OptOut, OptOutTakeBack};
 use reveille_ledger::erased::is_erased_key;
 use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::{Ledger, TakenBack};
-use reveille_proto::admin::v1::opt_out_service_server::OptOutService;
 use reveille_proto::admin::v1::{
     self, AddOptOutRequest, AddOptOutResponse, CheckOptOutRequest, CheckOptOutResponse, ImportOptOutsRequest,
     ImportOptOutsResponse, ListOptOutsRequest, ListOptOutsResponse, TakeBackOptOutRequest, TakeBackOptOutResponse,
@@ -43,7 +42,7 @@ impl Admin {
 }
 
 serve! {
-    OptOutService {
+    opt_out_service_server::OptOutService {
         tenant add_opt_out(AddOptOutRequest, request_id) -> AddOptOutResponse;
         tenant check_opt_out(CheckOptOutRequest) -> CheckOptOutResponse;
         tenant take_back_opt_out(TakeBackOptOutRequest) -> TakeBackOptOutResponse;

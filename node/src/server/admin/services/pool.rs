@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use reveille_ledger::command::Command;
 use reveille_ledger::pool::Day;
 use reveille_ledger::{Ledger, RecipientState, RunState};
-use reveille_proto::admin::v1::pool_service_server::PoolService;
 use reveille_proto::admin::v1::{
     GetPoolRequest, GetPoolResponse, ListPoolsRequest, ListPoolsResponse, Pool, RemovePoolRequest, RemovePoolResponse,
     SetPoolRequest, SetPoolResponse,
@@ -65,7 +64,7 @@ fn named(text: &str) -> ApiResult<String> {
 }
 
 serve! {
-    PoolService {
+    pool_service_server::PoolService {
         cluster set_pool(SetPoolRequest, request_id) -> SetPoolResponse;
         cluster list_pools(ListPoolsRequest) -> ListPoolsResponse;
         cluster get_pool(GetPoolRequest) -> GetPoolResponse;

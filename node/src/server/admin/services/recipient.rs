@@ -13,7 +13,6 @@ use std::time::{Duration, Instant};
 
 use reveille_ledger::Ledger;
 use reveille_ledger::ids::RunId;
-use reveille_proto::admin::v1::recipient_service_server::RecipientService;
 use reveille_proto::admin::v1::{
     EraseRecipientRequest, EraseRecipientResponse, ExportRunRecipientsRequest, FindRecipientRequest,
     FindRecipientResponse, ListRunRecipientsRequest, ListRunRecipientsResponse, RecipientPlace, RunRecipient,
@@ -30,7 +29,7 @@ use search::{FoundPerson, PersonCursor, PersonSearch, PersonUse};
 const PAGE_WITHIN: Duration = Duration::from_secs(3);
 
 serve! {
-    RecipientService {
+    recipient_service_server::RecipientService {
         [type ExportRunRecipientsStream = Watched<RunRecipient>]
         tenant list_run_recipients(ListRunRecipientsRequest) -> ListRunRecipientsResponse;
         tenant export_run_recipients(ExportRunRecipientsRequest) -> Watched<RunRecipient>;

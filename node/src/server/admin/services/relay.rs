@@ -7,10 +7,8 @@ use reveille_cluster::smtp::Target;
 use reveille_ledger::access::Access;
 use reveille_ledger::command::{Command, Relay, RelayPut};
 use reveille_ledger::{Activity, Ledger, Schedule};
-use reveille_proto::admin::v1;
-use reveille_proto::admin::v1::relay_service_server::RelayService;
 use reveille_proto::admin::v1::{
-    AddRelayRequest, AddRelayResponse, Freshness, GetRelayRequest, GetRelayResponse, ListRelaysRequest,
+    self, AddRelayRequest, AddRelayResponse, Freshness, GetRelayRequest, GetRelayResponse, ListRelaysRequest,
     ListRelaysResponse, RemoveRelayRequest, RemoveRelayResponse, TestRelayRequest, TestRelayResponse,
 };
 
@@ -56,7 +54,7 @@ fn is_used(ledger: &Ledger, pool: &str) -> bool {
 }
 
 serve! {
-    RelayService {
+    relay_service_server::RelayService {
         cluster add_relay(AddRelayRequest, request_id) -> AddRelayResponse;
         cluster list_relays(ListRelaysRequest) -> ListRelaysResponse;
         cluster get_relay(GetRelayRequest) -> GetRelayResponse;

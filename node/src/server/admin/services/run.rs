@@ -3,11 +3,9 @@
 mod list;
 
 use list::RunFilter;
-use reveille_cluster::process::peer_messages::BarrierSubject;
 use reveille_ledger::address::Address;
 use reveille_ledger::command::{Command, RunPause, RunResume};
 use reveille_ledger::ids::RunId;
-use reveille_proto::admin::v1::run_service_server::RunService;
 use reveille_proto::admin::v1::{
     CancelRunRequest, CancelRunResponse, ExplainRequest, ExplainResponse, GetRunRequest, GetRunResponse,
     ListRunsRequest, ListRunsResponse, PauseRunRequest, PauseRunResponse, ResumeRunRequest, ResumeRunResponse,
@@ -23,7 +21,7 @@ use crate::server::admin::validate::Fields;
 use crate::server::admin::{Admin, ApiError, ApiResult, Call, error_texts, explain, validate};
 
 serve! {
-    RunService {
+    run_service_server::RunService {
         [type WatchRunStream = Watched<WatchRunResponse>]
         tenant list_runs(ListRunsRequest) -> ListRunsResponse;
         tenant get_run(GetRunRequest) -> GetRunResponse;
@@ -67,8 +65,8 @@ impl Admin {
         let reason = validate::reason(&request.reason)?;
         let run = self.find_run_to_change(&request.tenant, &request.run, call).await?;
         let reply = self.write(Command::RunPause(RunPause { run, reason }), call).await?;
-        let barrier = self.barrier(reply.index, BarrierSubject::Run(run), call).await?;
-        Ok(PauseRunResponse { run: Some(self.show_run(run).await?), barrier: Some(barrier) })
+        let barrier = self.barrier_of_run(Some((reply.index, run)), call).await?;
+        Ok(PauseRunResponse { run: Some(self.show_run(run).await?), barrier })
     }
 
     async fn resume_run(&self, request: ResumeRunRequest, call: &Call) -> ApiResult<ResumeRunResponse> {
@@ -80,16 +78,13 @@ impl Admin {
 
     pub(crate) async fn cancel_run(&self, request: CancelRunRequest, call: &Call) -> ApiResult<CancelRunResponse> {
         let run = self.find_run_to_change(&request.tenant, &request.run, call).await?;
-        let barrier = match self.write_unless(request.validate_only, Command::RunCancel(run), call).await? {
-            Some(reply) => Some(self.barrier(reply.index, BarrierSubject::Run(run), call).await?),
-            None => None,
-        };
+        let reply = self.write_unless(request.validate_only, Command::RunCancel(run), call).await?;
+        let barrier = self.barrier_of_run(reply.map(|reply| (reply.index, run)), call).await?;
         Ok(CancelRunResponse { run: Some(self.show_run(run).await?), barrier })
     }
 
     async fn explain(&self, request: ExplainRequest, call: &Call) -> ApiResult<ExplainResponse> {
-        let place = (request.tenant.as_str(), request.run.as_str());
-        let picked = self.pick_one(place, &request.recipient, request.stale, call).await?;
+        let picked = self.pick_one((&request.tenant, &request.run), &request.recipient, request.stale, call).await?;
         let RunRecipient { run, number, address: recipient, freshness } = picked;
         let relays = self.context.relays().map(|relays| relays.status()).unwrap_or_default();
         let (node, lacking) = (self.context.introduction.name.clone(), self.lacking());

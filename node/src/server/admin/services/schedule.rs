@@ -17,7 +17,6 @@ use reveille_ledger::content::{Content, Recipients};
 use reveille_ledger::decide::timing::Zone;
 use reveille_ledger::ids::{ScheduleId, Time};
 use reveille_ledger::{Activity, Ledger, Schedule, ScheduleTiming};
-use reveille_proto::admin::v1::schedule_service_server::ScheduleService;
 use reveille_proto::admin::v1::{
     self, BackfillScheduleRequest, BackfillScheduleResponse, BatchCreateSchedulesRequest, BatchCreateSchedulesResponse,
     CreateScheduleRequest, CreateScheduleResponse, DeleteScheduleRequest, DeleteScheduleResponse, Freshness,
@@ -125,7 +124,7 @@ fn list(ledger: &Ledger, filter: &Filter, paging: &Paging<ScheduleId>) -> (Vec<L
 }
 
 serve! {
-    ScheduleService {
+    schedule_service_server::ScheduleService {
         schedule create_schedule(CreateScheduleRequest, request_id) -> CreateScheduleResponse = create::create;
         own batch_create_schedules(BatchCreateSchedulesRequest) -> BatchCreateSchedulesResponse = batch_create::batch_create;
         tenant list_schedules(ListSchedulesRequest) -> ListSchedulesResponse;
@@ -164,8 +163,8 @@ impl Admin {
     }
 
     async fn get_schedule(&self, request: GetScheduleRequest, call: &Call) -> ApiResult<GetScheduleResponse> {
-        let place = (request.tenant.as_str(), request.name.as_str());
-        let Found { id, beside, schedule, now, freshness } = self.find_schedule(place, request.stale, call).await?;
+        let found = self.find_schedule((&request.tenant, &request.name), request.stale, call).await?;
+        let Found { id, beside, schedule, now, freshness } = found;
         let body = if request.with_body { Some(self.body_of(&schedule)?) } else { None };
         let shown = self.blocking(move |node| views::schedule(id, &schedule, &node.zones, now, INSTANTS_SHOWN)).await?;
         Ok(GetScheduleResponse { schedule: Some(beside.apply_to(shown)), freshness, body })

@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use reveille_cluster::process::peer_messages::{self, BeginScrub};
 use reveille_cluster::process::scrub_report::{DamagedFile, FileRepair, ScrubReport};
 use reveille_ledger::ids::NodeId;
-use reveille_proto::admin::v1;
-use reveille_proto::admin::v1::{MemberScrub, ScrubRequest, ScrubResponse};
+use reveille_proto::admin::v1::{self, MemberScrub, ScrubRequest, ScrubResponse};
 use tokio::task::JoinSet;
 
 use crate::server::admin::deadline::DESCRIBED_WITHIN;

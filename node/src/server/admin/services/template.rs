@@ -8,7 +8,6 @@ use reveille_ledger::content::{Content, Recipient};
 use reveille_ledger::ids::RunId;
 use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::template::{Template, TemplateVersion};
-use reveille_proto::admin::v1::template_service_server::TemplateService;
 use reveille_proto::admin::v1::{
     self, DeleteTemplateRequest, DeleteTemplateResponse, GetTemplateRequest, GetTemplateResponse, ListTemplatesRequest,
     ListTemplatesResponse, PreviewTemplateRequest, PreviewTemplateResponse, PutTemplateRequest, PutTemplateResponse,
@@ -25,7 +24,7 @@ const RECIPIENT: &str = "recipient@example.com";
 const RUN: RunId = RunId { index: 0, place: 0 };
 
 serve! {
-    TemplateService {
+    template_service_server::TemplateService {
         tenant put_template(PutTemplateRequest) -> PutTemplateResponse;
         tenant get_template(GetTemplateRequest) -> GetTemplateResponse;
         tenant list_templates(ListTemplatesRequest) -> ListTemplatesResponse;

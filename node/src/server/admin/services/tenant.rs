@@ -3,7 +3,6 @@
 use reveille_ledger::Ledger;
 use reveille_ledger::command::Command;
 use reveille_ledger::tenant::TenantSet;
-use reveille_proto::admin::v1::tenant_service_server::TenantService;
 use reveille_proto::admin::v1::{
     GetTenantRequest, GetTenantResponse, ListTenantsRequest, ListTenantsResponse, RemoveTenantRequest,
     RemoveTenantResponse, SetTenantRequest, SetTenantResponse, Tenant,
@@ -26,7 +25,7 @@ fn shown(ledger: &Ledger, name: String) -> Tenant {
 }
 
 serve! {
-    TenantService {
+    tenant_service_server::TenantService {
         cluster set_tenant(SetTenantRequest, request_id) -> SetTenantResponse;
         cluster list_tenants(ListTenantsRequest) -> ListTenantsResponse;
         own get_tenant(GetTenantRequest) -> GetTenantResponse;

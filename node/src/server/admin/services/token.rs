@@ -3,7 +3,6 @@
 use reveille_ledger::command::{Actor, Command};
 use reveille_ledger::ids::{Time, TokenId};
 use reveille_ledger::token::{AdminToken, Rights, TenantScope, TokenCreate, TokenGrant};
-use reveille_proto::admin::v1::token_service_server::TokenService;
 use reveille_proto::admin::v1::{
     CreateTokenRequest, CreateTokenResponse, GetOwnTokenRequest, GetOwnTokenResponse, ListTokensRequest,
     ListTokensResponse, ResetTokensRequest, ResetTokensResponse, RevokeTokenRequest, RevokeTokenResponse, Token,
@@ -18,7 +17,7 @@ use crate::token_text::TokenText;
 const RESET_NAME: &str = "reset";
 
 serve! {
-    TokenService {
+    token_service_server::TokenService {
         cluster create_token(CreateTokenRequest) -> CreateTokenResponse;
         cluster get_own_token(GetOwnTokenRequest) -> GetOwnTokenResponse;
         cluster list_tokens(ListTokensRequest) -> ListTokensResponse;

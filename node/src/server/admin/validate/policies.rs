@@ -21,11 +21,6 @@ const GAP_OF_DAILY_MS: i64 = 20 * HOUR_MS;
 // A send within the gap must still be known, so the gap is not longer than the shortest retention.
 const _: () = assert!(GAP_OF_DAILY_MS <= RETENTION.least_ms);
 
-/// Returns the default `min_gap` of a schedule (P17).
-fn usual_gap_ms(when: &When) -> i64 {
-    if matches!(when, When::Daily { .. }) { GAP_OF_DAILY_MS } else { 0 }
-}
-
 /// Checks `min_gap`. Unlike other durations, zero means no gap, and only an absent value means the default. A sealed
 /// audience cannot have a gap, because the ledger does not have its addresses.
 fn min_gap(
@@ -35,7 +30,8 @@ fn min_gap(
     (is_sealed, retention_ms): (bool, i64),
 ) -> i64 {
     const FIELD: &str = "schedule.policies.min_gap";
-    let Some(asked) = asked else { return when.filter(|_| !is_sealed).map_or(0, usual_gap_ms) };
+    let is_daily = matches!(when, Some(When::Daily { .. }));
+    let Some(asked) = asked else { return if is_daily && !is_sealed { GAP_OF_DAILY_MS } else { 0 } };
     match milliseconds(asked) {
         Some(1..) if is_sealed => {
             fields.refuse(FIELD, "keeps emails to listed recipients apart, and the audience is sealed; give none");

@@ -77,6 +77,7 @@ fn access(fields: &mut Fields, asked: &v1::Relay) -> Access {
     let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     let trust = Trust { ca: given(&asked.ca), name: given(&asked.tls_name) };
     let credentials = given(&asked.credentials);
+    let is_section = |name: &str| name.len() <= NAME_MAX && name.bytes().all(CredentialStore::may_name);
     if credentials.as_deref().is_some_and(|name| !is_section(name)) {
         // The error does not repeat the text, because it may be the password itself.
         fields.refuse("relay.credentials", "is not the name of a section [credentials.NAME] of a node's configuration");
@@ -117,8 +118,4 @@ fn access(fields: &mut Fields, asked: &v1::Relay) -> Access {
         Err(BadTarget::Host | BadTarget::HelloName | BadTarget::CaFile) | Ok(_) => {}
     }
     access
-}
-
-fn is_section(name: &str) -> bool {
-    (1..=NAME_MAX).contains(&name.len()) && name.bytes().all(CredentialStore::may_name)
 }

@@ -1,6 +1,7 @@
 //! Creates the draft of a campaign: validates it like a schedule, compares it with an existing one, and proposes it.
 
 use reveille_cluster::compose::columns_used;
+use reveille_ledger::Ledger;
 use reveille_ledger::calendar::When;
 use reveille_ledger::command::{CampaignCreate, CampaignName, Command};
 use reveille_ledger::content::Content;
@@ -8,12 +9,10 @@ use reveille_ledger::forecast::CAMPAIGN_FINISH_MS_MIN;
 use reveille_ledger::ids::Time;
 use reveille_ledger::policy::HOUR_MS;
 use reveille_ledger::refusal::CommandRefusal;
-use reveille_ledger::{DEFAULT_TENANT, Ledger};
 use reveille_proto::admin::v1::{CreateCampaignRequest, CreateCampaignResponse, ScheduleBody, when};
 
 use crate::server::admin::services::schedule::create;
-use crate::server::admin::validate;
-use crate::server::admin::validate::{CheckContext, CheckedSchedule, Fields};
+use crate::server::admin::validate::{self, CheckContext, CheckedSchedule, Fields};
 use crate::server::admin::{Admin, ApiError, ApiResult, Call, error_texts, views};
 
 /// Default of `start_within`: a campaign that is later than this does not open (P16).
@@ -112,9 +111,8 @@ impl Admin {
         policies.start_within.get_or_insert(views::duration(START_WITHIN_MS));
         policies.finish_by.get_or_insert(views::duration(CAMPAIGN_FINISH_MS_MIN));
         let asked = self.blocking(move |node| {
-            let tenant = if body.tenant.is_empty() { DEFAULT_TENANT } else { &body.tenant };
             let chosen = (body.content.clone(), body.template.as_str());
-            let content = validate::chosen_content(&mut Fields::default(), "", chosen, (tenant, Some(node)));
+            let content = validate::chosen_content(&mut Fields::default(), "", chosen, (&body.tenant, Some(node)));
             let columns_to_come = Some(content.map(|checked| columns_used(&checked.content)).unwrap_or_default());
             let context = CheckContext { columns_to_come, ..CheckContext::of(node, now, exists) };
             validate::schedule(Some(body), &context)

@@ -13,8 +13,7 @@ use tonic::Status;
 use super::INSTANTS_SHOWN;
 use super::notes::ScheduleNotes;
 use crate::server::admin::attachments::BroughtFiles;
-use crate::server::admin::validate;
-use crate::server::admin::validate::{CheckContext, CheckedSchedule, Fields};
+use crate::server::admin::validate::{self, CheckContext, CheckedSchedule, Fields};
 use crate::server::admin::{Admin, ApiResult, Call, error_texts, views};
 
 /// Warning about bulk mail on a node that cannot send it.

@@ -6,8 +6,7 @@ use reveille_ledger::reply::CommandOutcome;
 use reveille_proto::admin::v1::{ScheduleBody, SendTestRequest, SendTestResponse};
 
 use super::create;
-use crate::server::admin::validate;
-use crate::server::admin::validate::{CheckedMessage, Fields};
+use crate::server::admin::validate::{self, CheckedMessage, Fields};
 use crate::server::admin::{Admin, ApiResult, Call, error_texts};
 
 /// Default of `finish_within`, in milliseconds. A test email that is not sent within it expires.

@@ -24,8 +24,7 @@ use super::{INSTANTS_SHOWN, calendar_of};
 use crate::server::admin::attachments::BroughtFiles;
 use crate::server::admin::field_mask::Mask;
 use crate::server::admin::lookup::schedule_named;
-use crate::server::admin::validate;
-use crate::server::admin::validate::{CheckContext, CheckedSchedule, Fields, tenant};
+use crate::server::admin::validate::{self, CheckContext, CheckedSchedule, Fields, tenant};
 use crate::server::admin::writes::WriteError;
 use crate::server::admin::{Admin, ApiError, ApiResult, Call, error_texts, views};
 
