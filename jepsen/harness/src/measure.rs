@@ -47,18 +47,19 @@ pub fn monotonic_us() -> i64 {
 /// Returns the processor time of all threads of a process, user and system, in seconds. The kernel counts steps of 10
 /// ms.
 pub fn cpu_seconds(process: u32) -> Result<f64> {
-    let path = format!("/proc/{process}/stat");
-    let stat = std::fs::read_to_string(&path).with_context(|| path.clone())?;
-    let ticks = cpu_ticks(&stat).with_context(|| format!("{path} has an unknown format"))?;
+    let ticks = of_process(process, "stat", cpu_ticks)?;
     Ok(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
 }
 
 /// Returns the resident memory of a process in megabytes of 1,000,000 bytes.
 pub fn resident_mb(process: u32) -> Result<f64> {
-    let path = format!("/proc/{process}/status");
-    let status = std::fs::read_to_string(&path).with_context(|| path.clone())?;
-    let kib = resident_kib(&status).with_context(|| format!("{path} has an unknown format"))?;
-    Ok(rounded(kib as f64 * 1_024.0 / 1e6))
+    Ok(rounded(of_process(process, "status", resident_kib)? as f64 * 1_024.0 / 1e6))
+}
+
+fn of_process(process: u32, file: &str, parse: fn(&str) -> Option<u64>) -> Result<u64> {
+    let path = format!("/proc/{process}/{file}");
+    let text = std::fs::read_to_string(&path).with_context(|| path.clone())?;
+    parse(&text).with_context(|| format!("{path} has an unknown format"))
 }
 
 /// Size of a folder, with its subfolders.

@@ -7,7 +7,7 @@
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use crate::apply::{Refusal, apply};
+use crate::apply::{Applied, apply};
 use crate::broken::Rules;
 use crate::entry::Entry;
 use crate::ledger::Ledger;
@@ -28,7 +28,7 @@ impl Log {
     }
 
     /// Commits `entry`, unless `apply` refuses it.
-    pub fn commit(&mut self, rules: Rules, entry: Entry) -> Result<(), Refusal> {
+    pub fn commit(&mut self, rules: Rules, entry: Entry) -> Applied {
         let next = apply(rules, self.tip(), &entry)?;
         self.entries.push(entry);
         self.ledgers.push(Arc::new(next));

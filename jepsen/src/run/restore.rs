@@ -7,7 +7,6 @@
 //! run has one log, and this has two.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, ensure};
@@ -20,15 +19,14 @@ use reveille_proto::admin::v1::Resolution;
 use reveille_sink::{Sink, SinkOptions};
 use serde_json::json;
 
-use super::{LEAD, LEAD_A_SCHEDULE, PACE, SESSIONS, SNAPSHOT_EVERY};
+use super::scenario::start_sink;
+use super::{LEAD, LEAD_A_SCHEDULE, SNAPSHOT_EVERY};
 
 const SCHEDULES_PER_SECOND: u32 = 3;
 const RECIPIENTS: u32 = 8;
 /// Recipients of each of two schedules that are being sent while the backup is made, and how long before they are due.
 const LARGE: u32 = 1_500;
 const LARGE_BEFORE: Duration = Duration::from_millis(500);
-/// The largest number of accepts that is kept.
-const EMAILS: usize = 1_000_000;
 /// Time after which nothing of a killed node arrives any more, and the distance from the acceptance at which an instant
 /// is judged.
 const MARGIN: Duration = Duration::from_secs(2);
@@ -70,16 +68,8 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     let phase = Duration::from_secs(args.seconds);
     let needs = Needs { backups: true, snapshot_every: Some(SNAPSHOT_EVERY), ..Needs::default() };
     let mut cluster = Cluster::start(start, 3, needs).await?;
-    let sink = Sink::start(SinkOptions {
-        listen: SocketAddr::from((cluster.environment.harness_address(), 0)),
-        faults: PACE.parse().context("the pace of the sink")?,
-        keep_records: EMAILS,
-        keep_bodies: 0,
-        ..SinkOptions::default()
-    })?;
-    let sink_address = cluster.environment.relay_address(sink.handle().address())?;
+    let sink = start_sink(&cluster, SinkOptions::default()).await?;
     let admin = cluster.admin().clone();
-    admin.add_relay(sink_address, SESSIONS).await?;
     let small = 2 * args.seconds as u32 * SCHEDULES_PER_SECOND;
     let first = SystemTime::now() + LEAD + LEAD_A_SCHEDULE * small;
     let backup_at = first + phase * 2 / 5;

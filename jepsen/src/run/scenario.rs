@@ -107,6 +107,15 @@ impl HarnessErrors {
     }
 }
 
+/// Starts a sink as the cluster's relay. It keeps the records of all accepts, and no bodies.
+pub async fn start_sink(cluster: &Cluster, options: SinkOptions) -> Result<Sink> {
+    let listen = SocketAddr::from((cluster.environment.harness_address(), 0));
+    let faults = PACE.parse().context("the pace of the sink")?;
+    let sink = Sink::start(SinkOptions { listen, faults, keep_records: EMAILS, keep_bodies: 0, ..options })?;
+    cluster.admin().add_relay(cluster.environment.relay_address(sink.address())?, SESSIONS).await?;
+    Ok(sink)
+}
+
 impl Scenario {
     /// Begins a history with a header that was just made, and starts a sink as the cluster's relay.
     pub async fn open(
@@ -117,16 +126,9 @@ impl Scenario {
     ) -> Result<(Scenario, Sink)> {
         let history = history.map_or_else(|| cluster.folder().join("history.jsonl"), Path::to_owned);
         let recorder = Recorder::begin(&history, header)?;
-        let sink = Sink::start(SinkOptions {
-            listen: SocketAddr::from((cluster.environment.harness_address(), 0)),
-            faults: PACE.parse().context("the pace of the sink")?,
-            dots: Some(dot_watcher(recorder.clone())),
-            keep_records: EMAILS,
-            keep_bodies: 0,
-            excerpt_bytes: CONTENT_BYTES,
-            ..SinkOptions::default()
-        })?;
-        cluster.admin().add_relay(cluster.environment.relay_address(sink.address())?, SESSIONS).await?;
+        let dots = Some(dot_watcher(recorder.clone()));
+        let options = SinkOptions { dots, excerpt_bytes: CONTENT_BYTES, ..SinkOptions::default() };
+        let sink = start_sink(cluster, options).await?;
         let watch = Arc::new(LeaderWatch::start(cluster));
         let mut readers = JoinSet::new();
         readers.spawn(final_state::sample_hashes(cluster.admin().clone(), recorder.clone()));

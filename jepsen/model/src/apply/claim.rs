@@ -1,18 +1,12 @@
 //! Claims (P4), and their end when the owner's lease is over (P9).
 
-use super::Refusal;
+use super::{Applied, Refusal};
 use crate::broken::{BrokenRule, Rules};
 use crate::ledger::{Claim, Ledger, RecipientState};
 use crate::names::{ClaimOwner, Epoch, Fence, Recipients};
 
 impl Ledger {
-    pub(super) fn apply_claim(
-        &mut self,
-        rules: Rules,
-        epoch: Epoch,
-        owner: ClaimOwner,
-        slice: Recipients,
-    ) -> Result<(), Refusal> {
+    pub(super) fn apply_claim(&mut self, rules: Rules, epoch: Epoch, owner: ClaimOwner, slice: Recipients) -> Applied {
         if rules.enforces(BrokenRule::ClaimOfAnyEpoch) {
             self.is_in_force(epoch)?;
         }
@@ -45,7 +39,7 @@ impl Ledger {
 
     /// Applies a revocation. The recipients that the lost owner had claimed are in doubt until its journal or a
     /// decision moves them.
-    pub(super) fn revoke(&mut self, rules: Rules, epoch: Epoch, fence: Fence) -> Result<(), Refusal> {
+    pub(super) fn revoke(&mut self, rules: Rules, epoch: Epoch, fence: Fence) -> Applied {
         if rules.enforces(BrokenRule::RevokeOfAnyEpoch) {
             self.is_in_force(epoch)?;
         }

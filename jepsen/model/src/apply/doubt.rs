@@ -1,6 +1,6 @@
 //! Decisions of policies and operators about recipients that are in doubt or dead.
 
-use super::Refusal;
+use super::{Applied, Refusal};
 use crate::broken::{BrokenRule, Rules};
 use crate::entry::{Decide, Decider, Decision};
 use crate::ledger::{Claim, Ledger, RecipientState};
@@ -10,7 +10,7 @@ use crate::run::RunState;
 impl Ledger {
     /// Applies a decision. A recipient in doubt can no longer pass a gate (P9), so it may be sent again without another
     /// check.
-    pub(super) fn decide(&mut self, rules: Rules, decide: Decide) -> Result<(), Refusal> {
+    pub(super) fn decide(&mut self, rules: Rules, decide: Decide) -> Applied {
         let Decide { recipient, decision, by } = decide;
         if let Decider::Policy(epoch) = by {
             self.is_in_force(epoch)?;
@@ -56,7 +56,7 @@ impl Ledger {
     }
 
     /// Applies a requeue: a dead recipient is sent again, and its attempts are counted anew.
-    pub(super) fn requeue(&mut self, rules: Rules, recipient: Recipient) -> Result<(), Refusal> {
+    pub(super) fn requeue(&mut self, rules: Rules, recipient: Recipient) -> Applied {
         self.may_send_again(rules)?;
         if !self.is_in_state(recipient, RecipientState::Dead) && rules.enforces(BrokenRule::RequeueNotDead) {
             return Err(Refusal::NotPossible);
@@ -68,7 +68,7 @@ impl Ledger {
     }
 
     /// Refuses for a cancelled run, which stays cancelled: none of its recipients is sent again.
-    fn may_send_again(&self, rules: Rules) -> Result<(), Refusal> {
+    fn may_send_again(&self, rules: Rules) -> Applied {
         let is_over = self.run.state == RunState::Cancelled && rules.enforces(BrokenRule::ResendOfCancelledRun);
         if is_over { Err(Refusal::NotPossible) } else { Ok(()) }
     }

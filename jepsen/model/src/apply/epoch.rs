@@ -1,6 +1,6 @@
 //! Epochs (P13), incarnations of nodes (P10), ledger time (P18).
 
-use super::Refusal;
+use super::{Applied, Refusal};
 use crate::broken::{BrokenRule, Rules};
 use crate::ledger::{Ledger, NodeIncarnation};
 use crate::names::{ClaimOwner, Epoch, Time};
@@ -12,7 +12,7 @@ impl Ledger {
         self.now = if rules.enforces(BrokenRule::EpochLowersTime) { agreed.max(self.now) } else { agreed };
     }
 
-    pub(super) fn tick(&mut self, rules: Rules, epoch: Epoch, now: Time) -> Result<(), Refusal> {
+    pub(super) fn tick(&mut self, rules: Rules, epoch: Epoch, now: Time) -> Applied {
         self.is_in_force(epoch)?;
         match now {
             _ if now == self.now => Err(Refusal::NothingNew),
@@ -25,12 +25,12 @@ impl Ledger {
         }
     }
 
-    pub(super) fn is_in_force(&self, epoch: Epoch) -> Result<(), Refusal> {
+    pub(super) fn is_in_force(&self, epoch: Epoch) -> Applied {
         if epoch == self.epoch { Ok(()) } else { Err(Refusal::WrongEpoch) }
     }
 
     /// Applies a `NodeUp`. Incarnations only grow: the announcement of an earlier incarnation may arrive late (P10).
-    pub(super) fn node_up(&mut self, process: ClaimOwner) -> Result<(), Refusal> {
+    pub(super) fn node_up(&mut self, process: ClaimOwner) -> Applied {
         let up = &mut self.up[process.node.position()];
         if process.incarnation <= up.incarnation {
             return Err(Refusal::OtherIncarnation);

@@ -35,6 +35,9 @@ pub enum Refusal {
     TimeLeaps,
 }
 
+/// The result of an entry: it changed the state, or a refusal.
+pub type Applied = Result<(), Refusal>;
+
 /// Returns the state after `entry`, or the reason why the entry changes nothing.
 pub fn apply(rules: Rules, ledger: &Ledger, entry: &Entry) -> Result<Ledger, Refusal> {
     let mut next = ledger.clone();

@@ -1,21 +1,21 @@
 //! Commands for a whole run: pause, resume and cancel (P15), its deadline (P16), and the opt-out, which has the same
 //! barrier.
 
-use super::Refusal;
+use super::{Applied, Refusal};
 use crate::broken::{BrokenRule, Rules};
 use crate::ledger::{Ledger, RecipientState};
 use crate::names::{Epoch, Recipient};
 use crate::run::RunState;
 
 impl Ledger {
-    pub(super) fn run_pause(&mut self) -> Result<(), Refusal> {
+    pub(super) fn run_pause(&mut self) -> Applied {
         self.is_stoppable()?;
         self.run.state = RunState::Paused;
         self.stops();
         Ok(())
     }
 
-    pub(super) fn run_resume(&mut self) -> Result<(), Refusal> {
+    pub(super) fn run_resume(&mut self) -> Applied {
         if self.run.state != RunState::Paused {
             return Err(Refusal::NotPossible);
         }
@@ -26,7 +26,7 @@ impl Ledger {
 
     /// Cancels the run. Pending recipients are cancelled now, claimed recipients when their worker returns them, and
     /// recipients in doubt when evidence shows that they were not handed off.
-    pub(super) fn run_cancel(&mut self) -> Result<(), Refusal> {
+    pub(super) fn run_cancel(&mut self) -> Applied {
         if self.run.state != RunState::Cancelled {
             self.is_stoppable()?;
             self.run.state = RunState::Cancelled;
@@ -37,7 +37,7 @@ impl Ledger {
     }
 
     /// Refuses if no recipient of the run may still be sent, now or when one returns. Such a run cannot be stopped.
-    fn is_stoppable(&self) -> Result<(), Refusal> {
+    fn is_stoppable(&self) -> Applied {
         match self.run.state {
             RunState::Open | RunState::Paused => Ok(()),
             RunState::Finished if self.may_come_back() => Ok(()),
@@ -54,7 +54,7 @@ impl Ledger {
     }
 
     /// Ends the run at its deadline. Pending recipients expire. Claimed recipients may be past their gate, and stay.
-    pub(super) fn expire(&mut self, rules: Rules, epoch: Epoch) -> Result<(), Refusal> {
+    pub(super) fn expire(&mut self, rules: Rules, epoch: Epoch) -> Applied {
         self.is_in_force(epoch)?;
         let is_due = matches!(self.run.state, RunState::Open | RunState::Paused) && self.is_past_deadline();
         if !is_due {

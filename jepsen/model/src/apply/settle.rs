@@ -1,6 +1,6 @@
 //! Settle: the table of P14, and the state after a refusal or a release (P4, P6, P16).
 
-use super::Refusal;
+use super::{Applied, Refusal};
 use crate::broken::{BrokenRule, Rules};
 use crate::entry::{Outcome, Settle};
 use crate::ledger::{Claim, Ledger, RecipientState};
@@ -9,7 +9,7 @@ use crate::run::RunState;
 
 impl Ledger {
     /// Applies evidence. A negative outcome moves only a recipient that is still in that claim, or was assumed in it.
-    pub(super) fn settle(&mut self, rules: Rules, settle: Settle) -> Result<(), Refusal> {
+    pub(super) fn settle(&mut self, rules: Rules, settle: Settle) -> Applied {
         let Settle { claim, recipient, outcome } = settle;
         if outcome == Outcome::Accepted {
             return self.accept(rules, claim, recipient);
@@ -47,11 +47,7 @@ impl Ledger {
 
     /// Applies late evidence: a recipient that was assumed in this claim was not handed off. It returns, and is counted
     /// as a disproved assumption.
-    fn settle_late(
-        &mut self,
-        rules: Rules,
-        Settle { claim: fence, recipient, outcome }: Settle,
-    ) -> Result<(), Refusal> {
+    fn settle_late(&mut self, rules: Rules, Settle { claim: fence, recipient, outcome }: Settle) -> Applied {
         let is_assumed = self.is_in_state(recipient, RecipientState::Assumed);
         let Some(claim) = self.claims.iter_mut().find(|claim| claim.fence == fence) else {
             return Err(Refusal::NotInClaim);
@@ -75,7 +71,7 @@ impl Ledger {
 
     /// Applies an acceptance, which stays true under any fence. It moves a recipient out of every state that is not
     /// terminal, and is counted once for each claim and recipient.
-    fn accept(&mut self, rules: Rules, fence: Fence, recipient: Recipient) -> Result<(), Refusal> {
+    fn accept(&mut self, rules: Rules, fence: Fence, recipient: Recipient) -> Applied {
         let claim = self.claims.iter_mut().find(|claim| claim.fence == fence).ok_or(Refusal::NotInClaim)?;
         let is_new = claim.sent.insert(recipient);
         if !is_new && rules.enforces(BrokenRule::CountEachRepeat) {

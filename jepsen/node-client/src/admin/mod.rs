@@ -59,7 +59,7 @@ pub struct AdminClient {
 
 /// The result of a call that changes something.
 #[derive(Clone, Debug, PartialEq)]
-pub enum CallResult<T> {
+pub enum CallResult<T = ()> {
     /// The change was done, with this answer.
     Done(T),
     /// The change was refused for this reason, and changed nothing.

@@ -33,7 +33,7 @@ impl AdminClient {
     }
 
     /// Creates a schedule under this request id.
-    pub async fn create_as(&self, request_id: &str, schedule: &ScheduleBody) -> CallResult<()> {
+    pub async fn create_as(&self, request_id: &str, schedule: &ScheduleBody) -> CallResult {
         let (schedule, request_id) = (Some(schedule.clone()), request_id.to_owned());
         let request = api::CreateScheduleRequest { schedule, request_id, validate_only: false };
         self.change(rpc!(ScheduleServiceClient, create_schedule), request).await.map(drop)
@@ -60,7 +60,7 @@ impl AdminClient {
     }
 
     /// Changes the timing of a schedule if its etag is unchanged.
-    pub async fn retime(&self, request_id: &str, etag: &str, body: &ScheduleBody) -> CallResult<()> {
+    pub async fn retime(&self, request_id: &str, etag: &str, body: &ScheduleBody) -> CallResult {
         let update_mask = Some(prost_types::FieldMask { paths: vec!["when".to_owned()] });
         let (schedule, etag, request_id) = (Some(body.clone()), etag.into(), request_id.into());
         let request = api::UpdateScheduleRequest { schedule, update_mask, etag, request_id, ..Default::default() };
@@ -143,14 +143,14 @@ impl AdminClient {
     }
 
     /// Creates the draft of a campaign.
-    pub async fn create_campaign(&self, request_id: &str, body: &ScheduleBody) -> CallResult<()> {
+    pub async fn create_campaign(&self, request_id: &str, body: &ScheduleBody) -> CallResult {
         let (schedule, request_id) = (Some(body.clone()), request_id.to_owned());
         let request = api::CreateCampaignRequest { schedule, request_id, ..Default::default() };
         self.change(rpc!(CampaignServiceClient, create_campaign), request).await.map(drop)
     }
 
     /// Launches a campaign. A second call has no effect.
-    pub async fn launch_campaign(&self, name: &str) -> CallResult<()> {
+    pub async fn launch_campaign(&self, name: &str) -> CallResult {
         let request = api::LaunchCampaignRequest { tenant: self.tenant(), name: name.into(), ..Default::default() };
         self.change(rpc!(CampaignServiceClient, launch_campaign), request).await.map(drop)
     }

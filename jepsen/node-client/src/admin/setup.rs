@@ -47,7 +47,7 @@ impl AdminClient {
     }
 
     /// Removes a member that never comes back.
-    pub async fn remove_dead_member(&self, name: &str) -> CallResult<()> {
+    pub async fn remove_dead_member(&self, name: &str) -> CallResult {
         let request = api::RemoveMemberRequest { member: name.to_owned(), dead: true };
         self.change(rpc!(ClusterServiceClient, remove_member), request).await.map(drop)
     }

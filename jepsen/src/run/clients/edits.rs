@@ -55,13 +55,7 @@ impl Operator {
         }
     }
 
-    async fn edit_as(
-        &self,
-        (node, client): (usize, &str),
-        id: &str,
-        etag: &str,
-        item: &WorkloadItem,
-    ) -> CallResult<()> {
+    async fn edit_as(&self, (node, client): (usize, &str), id: &str, etag: &str, item: &WorkloadItem) -> CallResult {
         let admin = self.admin.another(self.number + node).unwrap_or_else(|_| self.admin.clone());
         let call = async {
             match admin.retime(id, etag, &self.workload.body(item)).await {

@@ -112,13 +112,7 @@ pub struct Driver<'a> {
 
 impl<'a> Driver<'a> {
     /// Starts with nodes that run without crash points. They are stopped soon, one after the other.
-    pub fn new(
-        nemesis: &'a mut Nemesis,
-        points: Vec<String>,
-        wanted: u32,
-        traffic: &'a Traffic,
-        seed: u64,
-    ) -> Driver<'a> {
+    pub fn new(nemesis: &'a mut Nemesis, points: Vec<String>, wanted: u32, traffic: &'a Traffic, seed: u64) -> Self {
         let now = Instant::now();
         let names = nemesis.processes.names().into_iter().zip(0..);
         let state = |seconds| PointState::Runs { until: now + Duration::from_secs(seconds), point: None };

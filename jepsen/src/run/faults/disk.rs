@@ -11,7 +11,7 @@ use reveille_harness::node_process::NodeProcess;
 use reveille_harness::{tool, wait};
 
 use super::actions::{DiskFault, FaultTarget};
-use super::nemesis::{Injected, Nemesis, NotInjected, Repair, required};
+use super::nemesis::{Injected, Injection, Nemesis, NotInjected, Repair, required};
 use super::plan::PlannedFault;
 use super::syscall_trace::SyncTrace;
 use crate::run::processes::ProcessState;
@@ -31,12 +31,7 @@ const TRUNCATED: &str = "cut a batch that was half written";
 const TRUNCATED_WITHIN: Duration = Duration::from_secs(5);
 
 impl Nemesis {
-    pub(super) async fn disk(
-        &mut self,
-        planned: &PlannedFault,
-        target: FaultTarget,
-        how: DiskFault,
-    ) -> Result<Injected, NotInjected> {
+    pub(super) async fn disk(&mut self, planned: &PlannedFault, target: FaultTarget, how: DiskFault) -> Injection {
         let victim = self.target(target)?;
         let fault = self.fault(planned, &format!("a disk: {how:?}"), std::slice::from_ref(&victim));
         match how {
@@ -57,7 +52,7 @@ impl Nemesis {
         victim: String,
         injection: String,
         fails: bool,
-    ) -> Result<Injected, NotInjected> {
+    ) -> Injection {
         tool::find("strace").map_err(|error| NotInjected::Cannot(error.to_string()))?;
         let process = self.processes.cluster.node(&victim)?.process_id();
         let process = process.ok_or_else(|| NotInjected::NotNow(format!("{victim} does not run")))?;
@@ -93,7 +88,7 @@ impl Nemesis {
         Ok(())
     }
 
-    fn fill(&mut self, fault: Fault, victim: String) -> Result<Injected, NotInjected> {
+    fn fill(&mut self, fault: Fault, victim: String) -> Injection {
         let volumes = required(&self.processes.cluster.environment.volumes)?;
         volumes.get(&victim).ok_or_else(|| NotInjected::Cannot(format!("{victim} has no disk of its own")))?.fill()?;
         self.processes.disk_is_full(&victim);
@@ -116,7 +111,7 @@ impl Nemesis {
     }
 
     /// Damages or removes the newer snapshot of a node that has two: its log reaches back to the older snapshot.
-    fn damage_snapshot(&mut self, mut fault: Fault, victim: String, how: DiskFault) -> Result<Injected, NotInjected> {
+    fn damage_snapshot(&mut self, mut fault: Fault, victim: String, how: DiskFault) -> Injection {
         let folder = self.processes.cluster.node(&victim)?.folder().join("snapshots");
         if manifests(&folder)?.len() < 2 {
             return Err(NotInjected::NotNow("the node has fewer than two snapshots".to_owned()));
@@ -135,7 +130,7 @@ impl Nemesis {
 
     /// Tears the log of a node, as after a disk that lied about one sync. Only one node may have such a disk, while all
     /// other nodes work: the product promises no more.
-    async fn tear(&mut self, mut fault: Fault, victim: String) -> Result<Injected, NotInjected> {
+    async fn tear(&mut self, mut fault: Fault, victim: String) -> Injection {
         if !self.is_quiet() {
             return Err(NotInjected::NotNow("a log may lose its tail only while everything else works".to_owned()));
         }

@@ -10,7 +10,7 @@ use reveille_sink::FaultPlan;
 
 use super::actions::{FaultAction, FaultTarget, LinkFault, PartitionShape};
 use super::links;
-use super::nemesis::{Injected, Nemesis, NotInjected, Repair, required};
+use super::nemesis::{Injected, Injection, Nemesis, NotInjected, Repair, required};
 use super::plan::PlannedFault;
 use crate::run::PACE;
 
@@ -28,7 +28,7 @@ const DRIFT_MS: u64 = 150;
 
 impl Nemesis {
     /// Injects a fault. `None`: an operation, which records its own fault, or a family that has nothing left to do.
-    pub(super) async fn inject(&mut self, planned: &PlannedFault) -> Result<Option<Injected>, NotInjected> {
+    pub(super) async fn inject(&mut self, planned: &PlannedFault) -> Injection<Option<Injected>> {
         let injected = match &planned.action {
             FaultAction::Kill { target, inside } => self.kill(planned, *target, *inside).await?,
             FaultAction::KillAll => self.kill_all(planned)?,
@@ -60,7 +60,7 @@ impl Nemesis {
         Ok(Some(injected))
     }
 
-    fn cut(&mut self, planned: &PlannedFault, shape: PartitionShape) -> Result<Injected, NotInjected> {
+    fn cut(&mut self, planned: &PlannedFault, shape: PartitionShape) -> Injection {
         let nodes = self.processes.names().len();
         let (broken, name) = match shape {
             PartitionShape::Alone(target) => (links::alone(nodes, self.index(target)?), format!("{target} alone")),
@@ -82,28 +82,18 @@ impl Nemesis {
         Ok(Injected { fault, repair: self.break_links(&broken)? })
     }
 
-    fn disturb_links(
-        &mut self,
-        planned: &PlannedFault,
-        target: FaultTarget,
-        how: LinkFault,
-    ) -> Result<Injected, NotInjected> {
+    fn disturb_links(&mut self, planned: &PlannedFault, target: FaultTarget, how: LinkFault) -> Injection {
         let victim = self.target(target)?;
         let fault = self.fault(planned, &format!("a bad link: {how:?}"), std::slice::from_ref(&victim));
         let broken = links::around(self.processes.names().len(), self.processes.index(&victim), how);
         Ok(Injected { fault, repair: self.break_links(&broken)? })
     }
 
-    fn index(&self, target: FaultTarget) -> Result<usize, NotInjected> {
+    fn index(&self, target: FaultTarget) -> Injection<usize> {
         Ok(self.processes.index(&self.target(target)?))
     }
 
-    async fn set_clock(
-        &mut self,
-        planned: &PlannedFault,
-        target: FaultTarget,
-        offset: &str,
-    ) -> Result<Injected, NotInjected> {
+    async fn set_clock(&mut self, planned: &PlannedFault, target: FaultTarget, offset: &str) -> Injection {
         let victim = self.target(target)?;
         // Two clocks must agree (P18), so only one clock may be wrong.
         let wrong = self.active.iter().find_map(|active| match &active.repair {
@@ -124,7 +114,7 @@ impl Nemesis {
         Ok(Injected { fault, repair: Repair::Clock(victim) })
     }
 
-    fn break_relay(&mut self, planned: &PlannedFault, name: &str, faults: &str) -> Result<Injected, NotInjected> {
+    fn break_relay(&mut self, planned: &PlannedFault, name: &str, faults: &str) -> Injection {
         if self.active.iter().any(|active| matches!(active.repair, Repair::Relay)) {
             return Err(NotInjected::NotNow("the relay is broken already".to_owned()));
         }
@@ -134,7 +124,7 @@ impl Nemesis {
         Ok(Injected { fault, repair: Repair::Relay })
     }
 
-    async fn roll(&mut self, planned: &PlannedFault) -> Result<Injected, NotInjected> {
+    async fn roll(&mut self, planned: &PlannedFault) -> Injection {
         let names = self.processes.running();
         if names.is_empty() {
             return Err(NotInjected::no_node_runs());
@@ -151,7 +141,7 @@ impl Nemesis {
         Ok(Injected { fault, repair: Repair::Nothing })
     }
 
-    async fn transfer(&mut self, planned: &PlannedFault) -> Result<Injected, NotInjected> {
+    async fn transfer(&mut self, planned: &PlannedFault) -> Injection {
         let no_leader = || NotInjected::NotNow("no node leads".to_owned());
         let (leader, epoch) = self.processes.leads_now().ok_or_else(no_leader)?;
         let mut fault = self.fault(planned, "leadership transferred", std::slice::from_ref(&leader));

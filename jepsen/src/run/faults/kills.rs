@@ -9,7 +9,7 @@ use reveille_sink::{Held, HoldPoint, HoldRequest};
 
 use super::actions::FaultTarget;
 use super::disk;
-use super::nemesis::{Injected, Nemesis, NotInjected, Repair, required};
+use super::nemesis::{Injected, Injection, Nemesis, NotInjected, Repair, required};
 use super::plan::PlannedFault;
 
 /// Maximum wait for an email of the victim. After it the fault is injected without an email.
@@ -32,12 +32,7 @@ struct Caught {
 }
 
 impl Nemesis {
-    pub(super) async fn kill(
-        &mut self,
-        planned: &PlannedFault,
-        target: FaultTarget,
-        inside: bool,
-    ) -> Result<Injected, NotInjected> {
+    pub(super) async fn kill(&mut self, planned: &PlannedFault, target: FaultTarget, inside: bool) -> Injection {
         let Caught { victim, held, mut fault, past_gate } = self.catch(planned, "kill -9", target, inside).await?;
         self.processes.kill(&victim)?;
         // From now on the sink answers a dead process.
@@ -47,12 +42,7 @@ impl Nemesis {
         Ok(Injected { fault, repair: Repair::start(vec![victim]) })
     }
 
-    pub(super) async fn pause(
-        &mut self,
-        planned: &PlannedFault,
-        target: FaultTarget,
-        inside: bool,
-    ) -> Result<Injected, NotInjected> {
+    pub(super) async fn pause(&mut self, planned: &PlannedFault, target: FaultTarget, inside: bool) -> Injection {
         let Caught { victim, held, mut fault, past_gate } = self.catch(planned, "SIGSTOP", target, inside).await?;
         self.processes.pause(&victim)?;
         // The answer arrives while the process is stopped. The process reads it when it resumes, possibly long after
@@ -70,7 +60,7 @@ impl Nemesis {
         what: &str,
         target: FaultTarget,
         inside: bool,
-    ) -> Result<Caught, NotInjected> {
+    ) -> Injection<Caught> {
         // If no node runs, no email will arrive.
         self.target(target)?;
         let held = if inside { self.hold_answers(target).await } else { Vec::new() };
@@ -114,7 +104,7 @@ impl Nemesis {
         held
     }
 
-    pub(super) fn kill_all(&mut self, planned: &PlannedFault) -> Result<Injected, NotInjected> {
+    pub(super) fn kill_all(&mut self, planned: &PlannedFault) -> Injection {
         self.note_ends()?;
         let mut fault = self.fault(planned, "kill -9 of all", &self.processes.running());
         let past_gate = self.kill_each(&mut fault)?;
@@ -126,7 +116,7 @@ impl Nemesis {
 
     /// Kills the nodes of a fault. Returns the number of their emails past the gate. A node that just ended by itself
     /// is removed from the fault.
-    fn kill_each(&mut self, fault: &mut Fault) -> Result<u64, NotInjected> {
+    fn kill_each(&mut self, fault: &mut Fault) -> Injection<u64> {
         let each = fault.nodes.iter().map(|name| (name.clone(), self.processes.past_gate(name)));
         let each: Vec<(String, u64)> = each.collect();
         let mut past_gate = 0;
@@ -143,12 +133,7 @@ impl Nemesis {
         Ok(past_gate)
     }
 
-    pub(super) async fn power(
-        &mut self,
-        planned: &PlannedFault,
-        target: Option<FaultTarget>,
-        torn: bool,
-    ) -> Result<Injected, NotInjected> {
+    pub(super) async fn power(&mut self, planned: &PlannedFault, target: Option<FaultTarget>, torn: bool) -> Injection {
         self.note_ends()?;
         let victims = match target {
             Some(target) => vec![self.target(target)?],

@@ -8,7 +8,7 @@ use std::net::Ipv4Addr;
 use anyhow::Result;
 
 use super::actions::LinkFault;
-use super::nemesis::{Nemesis, NotInjected, Repair, required};
+use super::nemesis::{Injection, Nemesis, Repair, required};
 
 /// Number of bytes that a narrow link lets through at once.
 const BURST_BYTES: u32 = 2 << 10;
@@ -97,7 +97,7 @@ fn rules(at: usize, addresses: &[Ipv4Addr], broken: &[BrokenLink]) -> String {
 
 impl Nemesis {
     /// Breaks these links, with a table of rules at each receiving host. Breaks all of them or none.
-    pub(super) fn break_links(&mut self, broken: &[BrokenLink]) -> Result<Repair, NotInjected> {
+    pub(super) fn break_links(&mut self, broken: &[BrokenLink]) -> Injection<Repair> {
         let names = self.processes.names();
         let network = required(&self.processes.cluster.environment.network)?;
         let addresses = names.iter().map(|name| network.address(name)).collect::<Result<Vec<_>>>()?;

@@ -10,7 +10,7 @@ use reveille_check::events::{Fault, FaultKind};
 use reveille_harness::{AdminClient, CallResult, FORMER_LEVEL, NEXT_LEVEL, replacement, wait};
 
 use super::actions::FaultTarget;
-use super::nemesis::{Injected, Nemesis, NotInjected, Repair, Replacement};
+use super::nemesis::{Injected, Injection, Nemesis, NotInjected, Repair, Replacement};
 use super::plan::PlannedFault;
 
 /// Maximum time until all members have followed. Other faults may leave some of them down for long.
@@ -18,11 +18,7 @@ const ROTATED_WITHIN: Duration = Duration::from_secs(240);
 
 impl Nemesis {
     /// Loses a node, and begins to replace it. `None`: no spare node is left.
-    pub(super) async fn replace(
-        &mut self,
-        planned: &PlannedFault,
-        target: FaultTarget,
-    ) -> Result<Option<Injected>, NotInjected> {
+    pub(super) async fn replace(&mut self, planned: &PlannedFault, target: FaultTarget) -> Injection<Option<Injected>> {
         self.note_ends()?;
         if self.replacement.is_some() {
             return Err(NotInjected::NotNow("another node is being replaced".to_owned()));
@@ -73,7 +69,7 @@ impl Nemesis {
     }
 
     /// Begins a rotation.
-    pub(super) fn rotate(&mut self, planned: &PlannedFault) -> Result<(), NotInjected> {
+    pub(super) fn rotate(&mut self, planned: &PlannedFault) -> Injection<()> {
         if self.replacement.is_some() || self.rotation.is_some() {
             return Err(NotInjected::NotNow("another change of the members is not over".to_owned()));
         }

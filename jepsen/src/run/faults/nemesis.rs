@@ -97,9 +97,12 @@ pub(super) enum NotInjected {
 }
 
 /// Returns a part of the environment, or why this machine does not have it.
-pub(super) fn required<T>(part: &Result<T, String>) -> Result<&T, NotInjected> {
+pub(super) fn required<T>(part: &Result<T, String>) -> Injection<&T> {
     part.as_ref().map_err(|why| NotInjected::Cannot(why.clone()))
 }
+
+/// The result of a step of an injection.
+pub type Injection<T = Injected> = Result<T, NotInjected>;
 
 impl NotInjected {
     pub fn no_node_runs() -> NotInjected {
@@ -318,7 +321,7 @@ impl Nemesis {
     }
 
     /// Returns the node that a target means now. Another running node replaces a node that is down or unknown.
-    pub(super) fn target(&self, target: FaultTarget) -> Result<String, NotInjected> {
+    pub(super) fn target(&self, target: FaultTarget) -> Injection<String> {
         let running = self.processes.running();
         let meant = match target {
             FaultTarget::Leader => self.processes.leader().map(|(name, _)| name),

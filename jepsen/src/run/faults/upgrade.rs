@@ -2,12 +2,12 @@
 //! back once. When all nodes run the next release, the operator raises the ledger's level. A binary with the feature
 //! `next-level` is both releases: a variable says which release a process is.
 
-use anyhow::{Context, Result};
+use anyhow::Context;
 use reveille_check::events::FaultStatus;
 use reveille_harness::{CallResult, FORMER_LEVEL, NEXT_LEVEL};
 
 use super::inject::status_of;
-use super::nemesis::{Injected, Nemesis, NotInjected, Repair, UpgradeProgress};
+use super::nemesis::{Injected, Injection, Nemesis, NotInjected, Repair, UpgradeProgress};
 use super::plan::PlannedFault;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ impl Nemesis {
         planned: &PlannedFault,
         number: usize,
         goes_back: bool,
-    ) -> Result<Option<Injected>, NotInjected> {
+    ) -> Injection<Option<Injected>> {
         self.note_ends()?;
         if self.upgrade.is_finished {
             return Ok(None);
@@ -59,7 +59,7 @@ impl Nemesis {
         }
     }
 
-    fn install(&mut self, planned: &PlannedFault, victim: String, level: u32) -> Result<Injected, NotInjected> {
+    fn install(&mut self, planned: &PlannedFault, victim: String, level: u32) -> Injection {
         let name = format!("kill -9, then a release of level {level}");
         let mut fault = self.fault(planned, &name, std::slice::from_ref(&victim));
         let past_gate = self.count_past_gate(&victim, &[], &mut fault);
@@ -72,7 +72,7 @@ impl Nemesis {
     }
 
     /// Lets the operator finish the upgrade. The ledger refuses if a node has not announced its level yet.
-    async fn finish_upgrade(&mut self, planned: &PlannedFault) -> Result<Injected, NotInjected> {
+    async fn finish_upgrade(&mut self, planned: &PlannedFault) -> Injection {
         let mut fault = self.fault(planned, &format!("the ledger is raised to level {NEXT_LEVEL}"), &[]);
         self.upgrade.is_asked = true;
         let result = self.operator.admin.finish_upgrade().await;

@@ -76,3 +76,26 @@ pub fn record_leaders(watch: &LeaderWatch, recorder: &Recorder) {
         recorder.event(&Event::EpochStarted(EpochStarted { at_ns, epoch: leadership.epoch }));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use reveille_check::events::{PassedOver, RecipientState, RunCause};
+    use reveille_proto::admin::v1 as api;
+
+    use super::same_name;
+
+    #[test]
+    fn each_value_of_the_api_has_a_name_in_histories() {
+        for cause in (1..).map_while(|number| api::RunCause::try_from(number).ok()) {
+            assert!(same_name::<RunCause>(cause.as_str_name(), "RUN_CAUSE_").is_some(), "{cause:?}");
+        }
+        for state in (1..).map_while(|number| api::RecipientState::try_from(number).ok()) {
+            assert!(same_name::<RecipientState>(state.as_str_name(), "RECIPIENT_STATE_").is_some(), "{state:?}");
+        }
+        // A run that opened is no instant that was passed over.
+        let first = api::HistoryOutcome::Fired as i32 + 1;
+        for outcome in (first..).map_while(|number| api::HistoryOutcome::try_from(number).ok()) {
+            assert!(same_name::<PassedOver>(outcome.as_str_name(), "HISTORY_OUTCOME_").is_some(), "{outcome:?}");
+        }
+    }
+}

@@ -115,7 +115,7 @@ impl Workload {
     }
 
     /// Calls once to create an item, and records the call.
-    pub async fn ask(&self, admin: &AdminClient, client: &str, id: &str, item: &WorkloadItem) -> CallResult<()> {
+    pub async fn ask(&self, admin: &AdminClient, client: &str, id: &str, item: &WorkloadItem) -> CallResult {
         let invoked_ns = self.recorder.now_ns();
         let result = match item.kind {
             ItemKind::Campaign(_) => match admin.create_campaign(id, &self.body(item)).await {
