@@ -366,9 +366,9 @@ impl AsyncRead for RecordedStream {
 
 impl AsyncWrite for RecordedStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let written = self.written.clone();
+        let record = self.written.clone();
         let fails = {
-            let written = written.lock();
+            let written = record.lock();
             written.fails_after.is_some_and(|most| written.bytes.len() >= most)
         };
         if fails {
@@ -376,9 +376,9 @@ impl AsyncWrite for RecordedStream {
         }
         let gulp = bytes.len().min(self.gulp);
         let written = ready!(Pin::new(&mut self.inner).poll_write(cx, &bytes[..gulp]))?;
-        let mut written = written.lock();
-        written.writes += 1;
-        written.bytes.extend_from_slice(&bytes[..written]);
+        let mut record = record.lock();
+        record.writes += 1;
+        record.bytes.extend_from_slice(&bytes[..written]);
         Poll::Ready(Ok(written))
     }
 

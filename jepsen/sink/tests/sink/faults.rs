@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use reveille_sink::{Amount, DotAnswer, DotWatcher, FaultPlan, Sink, SinkOptions};
+use reveille_sink::{DotAnswer, DotWatcher, FaultPlan, Sink, SinkOptions};
 
 use crate::client::{Client, PATIENCE, message, until};
 

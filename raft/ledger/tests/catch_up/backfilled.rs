@@ -7,7 +7,7 @@ use reveille_ledger::ids::Hash;
 use super::*;
 
 /// Returns every name in the history, as often as it occurs.
-fn opened_runs(test: &ScheduleTest) -> Vec<Nominal> {
+fn explained_names(test: &ScheduleTest) -> Vec<Nominal> {
     let names = test.ledger.history().iter().flat_map(|((_, first), row)| match row {
         InstantOutcome::Opened(_) | InstantOutcome::ArchivedTrigger { .. } => vec![first.clone()],
         InstantOutcome::Explained { instants, .. } | InstantOutcome::Archived { instants, .. } => {

@@ -151,13 +151,13 @@ impl DispatcherTest {
 
     /// Proposes the claims of one wake; returns them and the sleep after it.
     fn plan_claims(&mut self) -> (Vec<ClaimRequest>, Duration) {
-        let (planned, nap) = self.plan_claims();
+        let (planned, nap) = self.plan_only();
         self.put(Command::Claim(planned.requests.clone()));
         (planned.requests, nap)
     }
 
     /// Returns the claims of one wake without proposing them, and the sleep after it.
-    fn plan_claims(&mut self) -> (PlannedClaims, Duration) {
+    fn plan_only(&mut self) -> (PlannedClaims, Duration) {
         let owners = self.owners();
         let allowances = allowances_of(&self.ledger, &owners, 3, self.now);
         let lacking = owners.keys().map(|node| (*node, BTreeSet::new())).collect();
@@ -429,7 +429,7 @@ fn page_beyond_credit_of_all_nodes_hides_later_pages_of_its_priority_only() {
 #[test]
 fn recipients_due_during_pending_claims_are_claimed_once() {
     let mut test = DispatcherTest::with(40);
-    let (first, _) = test.plan_claims();
+    let (first, _) = test.plan_only();
     let requested: u32 = first.requests.iter().map(|claim| claim.slice.len()).sum();
     assert_eq!(requested, 40);
     let number = test.in_flight.insert(first.slices);
@@ -437,14 +437,14 @@ fn recipients_due_during_pending_claims_are_claimed_once() {
     let created = test.put(Command::ScheduleCreate(Box::new(create)));
     let CommandOutcome::Schedule(second) = created else { panic!("{created:?}") };
     let page = test.fire(second, OpeningCause::Due);
-    let (meanwhile, _) = test.plan_claims();
+    let (meanwhile, _) = test.plan_only();
     let pages: BTreeSet<PageId> = meanwhile.requests.iter().map(|claim| claim.chunk.page).collect();
     assert_eq!(pages, [page].into(), "not the page that waits for its answer");
     let requested: u32 = meanwhile.requests.iter().map(|claim| claim.slice.len()).sum();
     assert_eq!(requested, 2 * CAP - 40, "what is on its way uses credit");
     // The proposal never reached the log, so all its recipients are offered again.
     test.in_flight.remove(number);
-    let (again, _) = test.plan_claims();
+    let (again, _) = test.plan_only();
     assert!(again.requests.iter().any(|claim| claim.chunk.page == PAGE));
 }
 

@@ -173,12 +173,12 @@ fn requested(claims: &[ClaimRequest]) -> u32 {
 fn pending_claims_count_against_tenant_concurrency() {
     let mut test = DispatcherTest::with(40);
     test.bound("default", (0, 50, 1));
-    let (planned, _) = test.plan_claims();
+    let (planned, _) = test.plan_only();
     goes_for(&mut test, "default", planned);
     let create = ScheduleCreate { name: "second".into(), ..schedule(100) };
     let CommandOutcome::Schedule(second) = test.put(Command::ScheduleCreate(Box::new(create))) else {
         panic!("a schedule")
     };
     test.fire(second, OpeningCause::Due);
-    assert_eq!(requested(&test.plan_claims().0.requests), 50 - 40);
+    assert_eq!(requested(&test.plan_only().0.requests), 50 - 40);
 }

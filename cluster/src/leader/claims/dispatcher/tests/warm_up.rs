@@ -82,13 +82,13 @@ fn leader_with_old_state_exceeds_no_daily_cap() {
 fn pending_claims_count_against_daily_cap() {
     let mut test = DispatcherTest::with(40);
     test.warm_up(&[50]);
-    let (planned, _) = test.plan_claims();
+    let (planned, _) = test.plan_only();
     test.in_flight.insert(planned.slices);
     let create = ScheduleCreate { name: "second".into(), ..schedule(100) };
     let CommandOutcome::Schedule(second) = test.put(Command::ScheduleCreate(Box::new(create))) else {
         panic!("a schedule")
     };
     test.fire(second, OpeningCause::Due);
-    let requested: u32 = test.plan_claims().0.requests.iter().map(|claim| claim.slice.len()).sum();
+    let requested: u32 = test.plan_only().0.requests.iter().map(|claim| claim.slice.len()).sum();
     assert_eq!(requested, 50 - 40);
 }
