@@ -20,7 +20,7 @@ async fn request_above_its_bound_is_refused_by_field_or_as_a_whole() {
     let node = node("").await;
     let refused = node.schedules().create_schedule(creation(with_subject(1 << 20))).await.expect_err("a long subject");
     assert_eq!(reason(&refused).0, Code::InvalidArgument);
-    assert_eq!(refused.message(), "schedule.content: has 1048639 bytes, more than 524288; link to large parts instead");
+    assert_eq!(refused.message(), "schedule.content: has 1048640 bytes, more than 524288; link to large parts instead");
     for megabytes in [17, 40] {
         let whole = node.schedules().create_schedule(creation(with_subject(megabytes << 20))).await;
         let whole = whole.expect_err("too large");
