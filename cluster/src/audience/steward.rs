@@ -65,9 +65,8 @@ pub async fn run(context: Arc<NodeContext>, stop: CancellationToken) {
 
 /// Returns the files that open runs need. Those of messages for later are not among them: there may be a million.
 pub(crate) fn open_parts(context: &NodeContext) -> BTreeSet<Hash> {
-    let wall = context.clock.wall();
+    let now = context.ledger_time(context.replica.read(|ledger| ledger.head().now));
     context.replica.read(|ledger| {
-        let now = wall.plus_ms(ledger.head().offset_ms());
         let runs = ledger.started_pages(now).flat_map(|(_, page)| &page.runs);
         let (audiences, contents): (BTreeSet<Hash>, BTreeSet<Hash>) =
             runs.map(|run| (run.audience, run.content)).unzip();
@@ -77,7 +76,7 @@ pub(crate) fn open_parts(context: &NodeContext) -> BTreeSet<Hash> {
 }
 
 /// Returns the missing files. `None` if the check failed. Of the attachments that open runs do not need it looks only
-/// for those that are not `known`, and adds them: there may be very many. All are looked for when files are removed. With `removes` it also removes files that are
+/// for those that are not `known`, and adds them: there may be very many. With `removes` it also removes files that are
 /// not needed. Logs when space runs out, and when there is space again.
 async fn check_parts(
     context: &Arc<NodeContext>,

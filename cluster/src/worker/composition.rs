@@ -26,8 +26,7 @@ use crate::compose::{Stamp, message_id};
 use crate::ops::return_path::Bounced;
 use crate::smtp::{Dsn, Email, EmailText, Notify};
 
-/// Maximum wait for the attachments of an email, which has a session of the relay meanwhile. A longer reading goes on
-/// without it, and the next email finds them.
+/// Maximum wait for the attachments of an email, which has a session of the relay meanwhile.
 const ATTACHMENTS_WITHIN: Duration = Duration::from_secs(2);
 
 /// Reason why a node does not send bulk email. The recipient is pending again after 30 s, until its deadline.
@@ -118,7 +117,7 @@ async fn attachments(
     let reading = timeout_at(deadline, context.attachments.get(&context.node, content));
     match context.drain.run_until_cancelled(reading).await {
         Some(Ok(read)) => read.map_err(|cause| no_relay(&cause)),
-        Some(Err(_)) => Err(DeliveryOutcome::Released(ReleaseReason::Busy)),
+        Some(Err(_)) => Err(no_relay("memory or disk of this node are too busy for its attachments")),
         None => Err(DeliveryOutcome::Released(ReleaseReason::Stopping)),
     }
 }

@@ -12,10 +12,10 @@
 //! The checker judges the run by a history in the same format that real processes leave (`recorder`). What is due comes
 //! from the checker's calendar, which shares no code with the product.
 //!
-//! Reading order: `simulation` (the two phases), `plan` (the workload), `clients`, `campaigns`, `messages` and `operators`
-//! (the callers), `faults` and `nemesis` (the faults), `network`, `disk`, `clock`, `relay` (the simulated parts),
-//! `node` (processes), `upgrade` (another release), `recorder`, `observer`, `final_records`, `history` (the history),
-//! `verdict`, `run`.
+//! Reading order: `simulation` (the two phases), `plan` (the workload), `clients`, `campaigns`, `messages` and
+//! `operators` (the callers), `faults` and `nemesis` (the faults), `network`, `disk`, `clock`, `relay` (the simulated
+//! parts), `node` (processes), `upgrade` (another release), `recorder`, `observer`, `final_records`, `history` (the
+//! history), `verdict`, `run`.
 
 mod agenda;
 mod campaigns;

@@ -1,8 +1,8 @@
 //! The command line: parses commands of users and scripts, and sends their requests to a cluster by gRPC. `main` calls
 //! it. It decides nothing that the cluster decides.
 //!
-//! - **Data on stdout, messages on stderr.** With `-o json`, stdout has only the API's JSON: of a read the resource, of a
-//!   list an array of them, of a change the whole answer. An error is one JSON object on stderr.
+//! - **Data on stdout, messages on stderr.** With `-o json`, stdout has only the API's JSON: of a read the resource, of
+//!   a list an array of them, of a change the whole answer. An error is one JSON object on stderr.
 //! - **The exit code names the result** ([`failure::Exit`]). 8 means that the request may have been carried out.
 //! - **Any node will do.** The addresses of `--endpoint` are tried in turn ([`client`]). Each request states if it may
 //!   be repeated after a lost answer.

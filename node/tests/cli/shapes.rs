@@ -1,4 +1,5 @@
-//! The JSON of `-o json`: the API's own. A read prints the resource, a list an array of them, a change the whole answer.
+//! The JSON of `-o json`: the API's own. A read prints the resource, a list an array of them, a change the whole
+//! answer.
 
 use reveille_proto::admin::v1;
 use serde_json::{Value, json};

@@ -17,12 +17,12 @@ use crate::audience::NAMED_MAX;
 
 /// Maximum number of chunks of one tenant, pool and priority that one wake offers, oldest page first; more than its
 /// credit can use. A wake offers no more recipients of them than all nodes together could claim, either. Paused and
-/// waiting pages do not count. Late pages (P16), and pages whose audience some nodes lack (P20), each have their own
+/// waiting pages do not count. Late pages (P16), and runs whose files some nodes lack (P20), each have their own
 /// limit, so they cannot crowd out other pages. So a page of a thousand chunks costs as much as a page of two, and a
 /// hundred pages of a thousand runs as much as a dozen.
 const OFFERS_MAX: usize = 256;
 
-/// Nodes, with the audience parts that each lacks.
+/// Nodes, with the files that each lacks: audience parts and attachments.
 pub(crate) type Lacking = BTreeMap<NodeId, BTreeSet<Hash>>;
 
 /// Recipients of one chunk that one pool could claim now.
@@ -94,8 +94,8 @@ fn has_pool_overrides(ledger: &Ledger, id: PageId) -> bool {
     ledger.chunks().range(id.chunks()).any(|(_, chunk)| !chunk.pool_overrides.is_empty())
 }
 
-/// Returns what these nodes could claim, given the audience parts that each lacks (P20): an offer for each chunk and
-/// pool. A page with claims in flight is left out until their answer.
+/// Returns what these nodes could claim, given the files that each lacks (P20): an offer for each chunk, pool and set
+/// of nodes that lack a file. A page with claims in flight is left out until their answer.
 pub(crate) fn offers(ledger: &Ledger, nodes: &Lacking, in_flight: &InFlightClaims, now: Time) -> Vec<Offer> {
     let mut collector = OfferCollector { nodes, offers: Vec::new(), offered: BTreeMap::new() };
     for (id, page) in ledger.started_pages(now).filter(|(id, _)| !in_flight.holds(*id)) {
@@ -190,7 +190,7 @@ impl<'a> OfferCollector<'a> {
     }
 }
 
-/// Splits the claimable slots of a chunk by the nodes that lack a file of their run: the audience part of this chunk, or
+/// Splits the claimable slots of a chunk by the nodes that lack a file of their run: the audience part of this chunk or
 /// an attachment (P20). A large run is alone on its page. Small runs share one, and each may attach other files.
 fn by_barred(
     ledger: &Ledger,
@@ -202,8 +202,9 @@ fn by_barred(
         return BTreeMap::from([(BTreeSet::new(), chunk.slots.clone())]);
     }
     let mut split: BTreeMap<BTreeSet<NodeId>, Bitmap> = BTreeMap::new();
-    let claimable = |run: &Run| run.slots_in(chunk.key.number).and(&chunk.slots);
-    for (run, slots) in page.runs.iter().map(|run| (run, claimable(run))).filter(|(_, slots)| !slots.is_empty()) {
+    // A page may have a thousand runs, most of them finished: no set is made for these.
+    for run in page.runs.iter().filter(|run| run.has_claimable()) {
+        let slots = run.slots_in(chunk.key.number).and(&chunk.slots);
         let files: BTreeSet<Hash> = ledger.files_of_chunk(run, chunk.key.number).collect();
         // A node that reports the maximum number of files may lack others too.
         let lacks = |(_, lacking): &(&NodeId, &BTreeSet<Hash>)| {

@@ -34,7 +34,7 @@ pub struct Offer {
     pub claimable: u32,
     /// The slots that are left to claim.
     pub slots: ClaimableSlots,
-    /// Nodes that lack its audience part (P20).
+    /// Nodes that lack a file of its runs (P20).
     pub barred: BTreeSet<NodeId>,
 }
 

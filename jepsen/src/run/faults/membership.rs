@@ -1,5 +1,5 @@
-//! Changes of the members (P22), while other faults go on. A node is killed and never starts again: its operator removes
-//! it and starts a new one with a join token. Until the new node votes, no further one is lost. The certificate
+//! Changes of the members (P22), while other faults go on. A node is killed and never starts again: its operator
+//! removes it and starts a new one with a join token. Until the new node votes, no further one is lost. The certificate
 //! authority is rotated: until all members have followed, no node is lost for good, because the rotation would wait for
 //! it.
 
@@ -97,7 +97,8 @@ impl Nemesis {
 
 /// Rotates as the operator's command does. Returns true when it is over.
 async fn rotate(admin: AdminClient) -> bool {
-    let Ok(former) = admin.authority().await else { return false };
+    let read = || async { admin.authority().await.ok() };
+    let Some(former) = wait::for_some(ROTATED_WITHIN, read).await else { return false };
     let rotates = || async { matches!(admin.rotate_authority(&former.fingerprint).await, CallResult::Done(true)) };
     wait::until(ROTATED_WITHIN, rotates).await
 }

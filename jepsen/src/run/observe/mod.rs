@@ -27,8 +27,8 @@ pub fn answer_of<T>(result: CallResult<T>, done: impl FnOnce(T) -> Answer) -> An
     }
 }
 
-/// Returns the value of the history for a value of the API, by its name: `RUN_CAUSE_CATCH_UP` is `catch_up`. `None`: the
-/// history has no such value.
+/// Returns the value of the history for a value of the API, by its name: `RUN_CAUSE_CATCH_UP` is `catch_up`. `None`:
+/// the history has no such value.
 fn same_name<T: DeserializeOwned>(name: &str, prefix: &str) -> Option<T> {
     serde_json::from_value(name.strip_prefix(prefix)?.to_lowercase().into()).ok()
 }

@@ -50,8 +50,8 @@ Examples:
     },
     /// Check an exported file: no record was changed, removed or added. It asks no node
     ///
-    /// The hashes show changes up to the last record. Whether records are missing at the end, and whether all of
-    /// them were made anew, is shown by --head with a hash that you noted elsewhere: `reveille cluster status` prints it.
+    /// The hashes show changes up to the last record. Whether records are missing at the end, and whether all of them
+    /// were made anew, is shown by --head with a hash that you noted elsewhere: `reveille cluster status` prints it.
     #[command(after_long_help = "\
 Example:
   reveille audit verify audit.jsonl --head \"$(reveille cluster status -o json | jq -r .auditHead)\"")]

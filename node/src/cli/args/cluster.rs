@@ -51,8 +51,8 @@ What is wrong with it, and what to do: reveille doctor")]
     /// Check the files at rest of all members: their log, snapshots, archive and audiences
     ///
     /// Each node does so by itself, slowly, once a day. This reads everything now, as fast as the disks are. A damaged
-    /// file is replaced by new snapshots of its node, or by a copy of another node. It exits with 1 if a file is damaged
-    /// still.
+    /// file is replaced by new snapshots of its node, or by a copy of another node. It exits with 1 if a file is
+    /// damaged still.
     #[command(after_long_help = "\
 Examples:
   reveille cluster scrub

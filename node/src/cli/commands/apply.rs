@@ -1,5 +1,5 @@
-//! `reveille apply`, `diff` and `edit`. The first two read all documents before the first request. Then they compute the
-//! changes one document after the other. `apply` makes each change based on the state that it compared with.
+//! `reveille apply`, `diff` and `edit`. The first two read all documents before the first request. Then they compute
+//! the changes one document after the other. `apply` makes each change based on the state that it compared with.
 
 mod edit;
 mod objects;

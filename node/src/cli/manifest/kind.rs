@@ -84,8 +84,8 @@ impl Kind {
         }
     }
 
-    /// Returns a message of this kind as a spec: a tree without fields that have their default. Of an attachment's bytes
-    /// it has the hash, as answers have.
+    /// Returns a message of this kind as a spec: a tree without fields that have their default. Of an attachment's
+    /// bytes it has the hash, as answers have.
     pub fn spec(self, message: &impl Message) -> Node {
         let descriptor = self.message();
         let mut spec = DynamicMessage::new(descriptor.clone());

@@ -1,7 +1,7 @@
 //! Reads YAML into a tree in which each value has a line number. JSON is read as YAML.
 //!
-//! Every scalar is read as text, and the field that it is for interprets it. Keys keep their order. Anchors and tags are
-//! refused, so that each value is written where it is used.
+//! Every scalar is read as text, and the field that it is for interprets it. Keys keep their order. Anchors and tags
+//! are refused, so that each value is written where it is used.
 
 use std::borrow::Cow;
 

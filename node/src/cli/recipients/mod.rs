@@ -1,8 +1,8 @@
 //! Reads recipients from files: [`crate::recipients`] reads the rows, and here are compressed files (`text`), lists of
 //! documents, and the two passes of `audience import` (`parts`).
 //!
-//! `schedule create` reads a small list as a whole. The cluster finds its duplicates and reports their indices; the line
-//! numbers are kept to show lines instead.
+//! `schedule create` reads a small list as a whole. The cluster finds its duplicates and reports their indices; the
+//! line numbers are kept to show lines instead.
 
 #[cfg(test)]
 mod fuzz;

@@ -7,8 +7,8 @@ use crate::format;
 /// Limit of emails past the gate that are listed; a node has hundreds at a time.
 const CROSSED_SHOWN: usize = 10;
 
-/// Returns a sentence about a barrier: from its index on, no forbidden email passes a gate (P15). A line follows for each
-/// email that passed before and may still arrive, at most [`CROSSED_SHOWN`].
+/// Returns a sentence about a barrier: from its index on, no forbidden email passes a gate (P15). A line follows for
+/// each email that passed before and may still arrive, at most [`CROSSED_SHOWN`].
 pub fn sentence(barrier: Option<&Barrier>) -> String {
     let Barrier { index, crossed, unconfirmed } = barrier.cloned().unwrap_or_default();
     let mut sentence = format!("holds on every node since log index {index}");

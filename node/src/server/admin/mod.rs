@@ -120,7 +120,8 @@ impl Admin {
         Ok(self.context.replica.read(|ledger| views::barrier(ledger, index, &report)))
     }
 
-    /// Like [`Admin::barrier`], for a run that the entry at the index paused or cancelled. `None` if there is no such run.
+    /// Like [`Admin::barrier`], for a run that the entry at the index paused or cancelled. `None` if there is no such
+    /// run.
     async fn barrier_of_run(&self, held: Option<(u64, RunId)>, call: &Call) -> ApiResult<Option<v1::Barrier>> {
         let Some((index, run)) = held else { return Ok(None) };
         Ok(Some(self.barrier(index, BarrierSubject::Run(run), call).await?))

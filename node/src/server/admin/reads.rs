@@ -69,7 +69,7 @@ impl Admin {
         self.context.replica.read(|ledger| ledger.limits())
     }
 
-    /// Runs what takes long, such as a walk through a calendar or a read of files, on a blocking thread.
+    /// Runs what takes long, such as computing a calendar or reading files, on a blocking thread.
     ///
     /// # Errors
     /// If it panics.

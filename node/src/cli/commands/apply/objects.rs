@@ -17,7 +17,8 @@ use crate::cli::manifest::kind::Kind;
 use crate::cli::manifest::tree::Node;
 use crate::format;
 
-/// Fields of a schedule that an update by a document leaves as they are: which schedule it is, and whether it is paused.
+/// Fields of a schedule that an update by a document leaves as they are: which schedule it is, and whether it is
+/// paused.
 const KEPT: [&str; 3] = ["tenant", "name", "paused"];
 
 /// An object that exists.

@@ -109,7 +109,7 @@ pub(super) async fn trigger(
     let next = format!("next: reveille run watch {}", answer.name());
     context.terminal.show(&answer)?;
     if answer.replayed {
-        context.terminal.say("an earlier call with this request id opened it; nothing more is sent");
+        context.terminal.say("an earlier call with this request id opened it; this one opened no other");
     }
     context.terminal.say(if dry_run { CHECKED } else { &next });
     Ok(())

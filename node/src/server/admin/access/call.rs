@@ -33,7 +33,7 @@ impl Call {
         Call { deadline, actor: Actor::System, rights: EVERYTHING, request_id: String::new() }
     }
 
-    /// The same call, of a request that can be repeated with this id. A text that is no id is refused later.
+    /// The same call, of a request that can be repeated with this id. A text that is no id is left out of its errors.
     pub fn named(self, request_id: &str) -> Call {
         let request_id = Some(request_id).filter(|id| validate::is_key(id)).unwrap_or_default().to_owned();
         Call { request_id, ..self }

@@ -118,6 +118,7 @@ methods! {
         GetMessage: VIEW, Tenant, GET "/v1/messages/{key}";
         CancelMessage: CANCEL, Tenant, POST "/v1/messages/{key}/cancel";
     }
+    // Before RunService: its path `.../recipients/export` would match `.../recipients/{recipient}` there.
     RecipientService {
         ListRunRecipients: VIEW, Tenant, GET "/v1/runs/{run}/recipients";
         ExportRunRecipients: VIEW, Tenant, GET "/v1/runs/{run}/recipients/export";

@@ -2,8 +2,8 @@
 
 /// Implements a service of the API. A method is the function of [`Admin`](super::Admin) with its name, or the function
 /// behind `=`. It gets the request and the call. The first word of a line says which tenant the request names: that of
-/// its field `tenant`, that of its field `schedule`, none (`cluster`), or what `access::subject` says (`own`). The second
-/// word in brackets is the field with the request id, which each error of the call has then.
+/// its field `tenant`, that of its field `schedule`, none (`cluster`), or what `access::subject` says (`own`). The
+/// second word in brackets is the field with the request id, which each error of the function has.
 macro_rules! serve {
     ($module:ident::$service:ident {
         $([type $stream:ident = $stream_type:ty])?

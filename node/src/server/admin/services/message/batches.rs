@@ -1,8 +1,8 @@
 //! Collects messages that arrive together, so that many share one log entry.
 //!
 //! The first message of a batch waits [`GATHER`] for others of the same caller and tenant, and longer while the batch
-//! before it has no answer. Then a task proposes all of them, and answers each by itself. The task belongs to no caller:
-//! one that goes away takes no other message with it.
+//! before it has no answer. Then a task proposes all of them, and answers each by itself. The task belongs to no
+//! caller: one that goes away takes no other message with it.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -17,16 +17,16 @@ use crate::server::admin::{Admin, ApiResult, Call, error_texts};
 
 /// How long the first message waits for others.
 const GATHER: Duration = Duration::from_millis(2);
-/// How long a batch waits at most for the answer to the one before it. So under load an entry has the messages of a whole
-/// round trip, and a leader that does not answer holds back no message for long.
+/// How long a batch waits at most for the answer to the one before it. So under load an entry has the messages of a
+/// whole round trip, and a leader that does not answer holds back no message for long.
 const BEHIND: Duration = Duration::from_millis(50);
 /// Messages of one entry at most; they are one page if their pools, priorities and send times are equal.
 const MESSAGES_MAX: usize = 256;
 /// Bytes of messages in one entry, unless one alone has more. Below the limit, because the entry adds its own fields.
 const BYTES_MAX: usize = ENTRY_BYTES_MAX / 2;
 
-/// Messages that wait for their entry. A batch lives for [`GATHER`] and [`BEHIND`] at most, and each message belongs to a
-/// running call, so the limits of calls bound them.
+/// Messages that wait for their entry. A batch lives for [`GATHER`] and [`BEHIND`] at most, and each message belongs to
+/// a running call, so the limits of calls bound them.
 #[derive(Default)]
 pub struct MessageBatches(Mutex<OpenBatches>);
 
