@@ -1,32 +1,27 @@
 //! Collects messages that arrive together, so that many share one log entry.
 //!
-//! The first message of a batch waits [`GATHER`] for others of the same caller and tenant, and longer while the batch
-//! before it has no answer. Then a task proposes all of them, and answers each by itself. The task belongs to no
-//! caller: one that goes away takes no other message with it.
+//! The first message of a batch waits [`GATHER`] for others of the same caller and tenant. Then a task proposes all of
+//! them, and answers each by itself. The task belongs to no caller: one that goes away takes no other message with it.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use reveille_ledger::command::{Actor, Command, ENTRY_BYTES_MAX, SendMessage, SendMessages};
+use reveille_ledger::command::{Command, ENTRY_BYTES_MAX, SendMessage, SendMessages};
 use reveille_ledger::form;
 use reveille_ledger::reply::{CommandOutcome, MessageReceipt};
 use tokio::sync::oneshot;
-use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::server::admin::{Admin, ApiResult, Call, error_texts};
 
 /// How long the first message waits for others.
 const GATHER: Duration = Duration::from_millis(2);
-/// How long a batch waits at most for the answer to the one before it. So under load an entry has the messages of a
-/// whole round trip, and a leader that does not answer holds back no message for long.
-const BEHIND: Duration = Duration::from_millis(50);
 /// Messages of one entry at most; they are one page if their pools, priorities and send times are equal.
 const MESSAGES_MAX: usize = 256;
 /// Bytes of messages in one entry, unless one alone has more. Below the limit, because the entry adds its own fields.
 const BYTES_MAX: usize = ENTRY_BYTES_MAX / 2;
 
-/// Messages that wait for their entry. A batch lives for [`GATHER`] and [`BEHIND`] at most, and each message belongs to
-/// a running call, so the limits of calls bound them.
+/// Messages that wait for their entry. A batch lives for [`GATHER`], and each message belongs to a running call, so the
+/// limits of calls bound them.
 #[derive(Default)]
 pub struct MessageBatches(Mutex<OpenBatches>);
 
@@ -34,15 +29,6 @@ pub struct MessageBatches(Mutex<OpenBatches>);
 struct OpenBatches {
     last: u64,
     open: Vec<Batch>,
-    /// The newest batch of each caller and tenant, until it is answered.
-    newest: Vec<Newest>,
-}
-
-/// A batch of this caller and tenant; the token is cancelled when it is answered.
-struct Newest {
-    tenant: String,
-    actor: Actor,
-    answered: CancellationToken,
 }
 
 /// Messages of one caller and tenant.
@@ -54,20 +40,16 @@ struct Batch {
     bytes: usize,
     messages: Vec<SendMessage>,
     answers: Vec<oneshot::Sender<ApiResult<MessageReceipt>>>,
-    _answered: DropGuard,
 }
 
 impl MessageBatches {
     /// Sends a message, and waits until this node has applied it.
     pub async fn send(admin: &Admin, tenant: &str, message: SendMessage, call: &Call) -> ApiResult<MessageReceipt> {
         let (answer, answered) = oneshot::channel();
-        if let Some((number, before)) = admin.messages.add(tenant, message, call, answer) {
+        if let Some(number) = admin.messages.add(tenant, message, call, answer) {
             let admin = admin.clone();
             tokio::spawn(async move {
                 tokio::time::sleep(GATHER).await;
-                if let Some(before) = before {
-                    let _ = tokio::time::timeout(BEHIND, before.cancelled()).await;
-                }
                 if let Some(batch) = admin.messages.take(number) {
                     batch.propose(&admin).await;
                 }
@@ -77,14 +59,14 @@ impl MessageBatches {
         answer.ok().and_then(Result::ok).unwrap_or_else(|| Err(error_texts::timed_out()))
     }
 
-    /// Adds a message to a batch. Returns the number of the batch if it is a new one, and the answer that it waits for.
+    /// Adds a message to a batch. Returns the number of the batch if it is a new one.
     fn add(
         &self,
         tenant: &str,
         message: SendMessage,
         call: &Call,
         answer: oneshot::Sender<ApiResult<MessageReceipt>>,
-    ) -> Option<(u64, Option<CancellationToken>)> {
+    ) -> Option<u64> {
         let bytes = form::encoded_len(&message);
         let mut batches = self.lock();
         let has_room = |batch: &&mut Batch| {
@@ -101,27 +83,10 @@ impl MessageBatches {
             return None;
         }
         batches.last += 1;
-        let (number, answered) = (batches.last, CancellationToken::new());
-        batches.newest.retain(|newest| !newest.answered.is_cancelled());
-        let before = batches.newest.iter_mut().find(|newest| newest.tenant == tenant && newest.actor == *call.actor());
-        let before = match before {
-            Some(newest) => Some(std::mem::replace(&mut newest.answered, answered.clone())),
-            None => {
-                let (tenant, actor) = (tenant.to_owned(), call.actor().clone());
-                batches.newest.push(Newest { tenant, actor, answered: answered.clone() });
-                None
-            }
-        };
-        batches.open.push(Batch {
-            number,
-            tenant: tenant.to_owned(),
-            call: call.clone(),
-            bytes,
-            messages: vec![message],
-            answers: vec![answer],
-            _answered: answered.drop_guard(),
-        });
-        Some((number, before))
+        let (number, tenant, call) = (batches.last, tenant.to_owned(), call.clone());
+        let (messages, answers) = (vec![message], vec![answer]);
+        batches.open.push(Batch { number, tenant, call, bytes, messages, answers });
+        Some(number)
     }
 
     fn take(&self, number: u64) -> Option<Batch> {
@@ -138,7 +103,7 @@ impl MessageBatches {
 impl Batch {
     /// Proposes the messages as one entry, and answers each.
     async fn propose(self, admin: &Admin) {
-        let Batch { tenant, call, messages, answers, _answered, .. } = self;
+        let Batch { tenant, call, messages, answers, .. } = self;
         let send = Command::SendMessages(SendMessages { tenant, messages });
         let outcome = admin.write(send, &call).await.map(|reply| reply.outcome);
         let fault = match outcome {
