@@ -84,10 +84,10 @@ pub fn admit<T: Subject>(request: Request<T>) -> ApiResult<(Call, T)> {
             named.push(tenant.clone());
         }
     });
-    let all = |actor| Call { deadline, actor, rights: EVERYTHING, request_id: String::new() };
+    let call = |actor, rights| Call { deadline, actor, rights, request_id: String::new() };
     let (id, rights, tenants) = match caller.identity {
-        CallerIdentity::Insecure => return Ok((all(Actor::Insecure), message)),
-        CallerIdentity::Local => return Ok((all(Actor::Local), message)),
+        CallerIdentity::Insecure => return Ok((call(Actor::Insecure, EVERYTHING), message)),
+        CallerIdentity::Local => return Ok((call(Actor::Local, EVERYTHING), message)),
         CallerIdentity::Token { id, rights, tenants } => (id, rights, tenants),
     };
     let needs = caller.row.needs.and(message.needs_more());
@@ -98,8 +98,5 @@ pub fn admit<T: Subject>(request: Request<T>) -> ApiResult<(Call, T)> {
     };
     let reaches = caller.row.reach == Reach::NoTenant || tenants.includes(tenant.as_deref());
     (rights.contains(needs) && reaches).then_some(()).ok_or_else(error_texts::not_permitted)?;
-    Ok((
-        Call { deadline, actor: Actor::Operator { token: id, needs, tenant }, rights, request_id: String::new() },
-        message,
-    ))
+    Ok((call(Actor::Operator { token: id, needs, tenant }, rights), message))
 }
