@@ -6,8 +6,6 @@
 //! changes no hash. A renamed field or variant keeps its former name with `#[serde(rename)]`; `tests/format.txt`
 //! records the fingerprint of each command.
 
-use std::collections::BTreeMap;
-
 use serde::Serialize;
 use serde_json::Value;
 
@@ -17,21 +15,42 @@ use crate::model::Hash;
 pub fn fingerprint<T: Serialize + ?Sized>(value: &T) -> Hash {
     // Plain data with texts and numbers as keys: JSON has nothing to refuse there.
     let value = serde_json::to_value(value).unwrap_or_default();
-    Hash::of(canonical(value).to_string().as_bytes())
+    let mut canonical = Vec::with_capacity(512);
+    write(&value, &mut canonical);
+    Hash::of(&canonical)
 }
 
-/// The same value without absent fields. Names are sorted here, because another crate of the build may have serde_json
-/// keep them in the order of their declaration. Elements of lists and tuples are never left out.
-fn canonical(value: Value) -> Value {
+/// Appends the value as compact JSON without absent fields. Names are sorted here, because another crate of the build
+/// may have serde_json keep them in the order of their declaration. Elements of lists and tuples are never left out.
+fn write(value: &Value, canonical: &mut Vec<u8>) {
     match value {
         Value::Object(fields) => {
-            let present = fields.into_iter().filter(|(_, field)| !field.is_null());
-            let sorted: BTreeMap<String, Value> = present.map(|(name, field)| (name, canonical(field))).collect();
-            Value::Object(sorted.into_iter().collect())
+            let mut present: Vec<_> = fields.iter().filter(|(_, field)| !field.is_null()).collect();
+            present.sort_unstable_by_key(|(name, _)| *name);
+            canonical.push(b'{');
+            for (number, (name, field)) in present.into_iter().enumerate() {
+                canonical.extend_from_slice(if number == 0 { b"" } else { b"," });
+                write_leaf(name, canonical);
+                canonical.push(b':');
+                write(field, canonical);
+            }
+            canonical.push(b'}');
         }
-        Value::Array(elements) => Value::Array(elements.into_iter().map(canonical).collect()),
-        value => value,
+        Value::Array(elements) => {
+            canonical.push(b'[');
+            for (number, element) in elements.iter().enumerate() {
+                canonical.extend_from_slice(if number == 0 { b"" } else { b"," });
+                write(element, canonical);
+            }
+            canonical.push(b']');
+        }
+        leaf => write_leaf(leaf, canonical),
     }
+}
+
+/// Appends a text, a number, a boolean or null. Writing to memory cannot fail.
+fn write_leaf<T: Serialize + ?Sized>(leaf: &T, canonical: &mut Vec<u8>) {
+    let _ = serde_json::to_writer(canonical, leaf);
 }
 
 #[cfg(test)]
