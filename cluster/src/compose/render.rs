@@ -17,29 +17,39 @@ use super::{ContentError, VALUE_BYTES_MAX};
 
 /// Maximum number of instructions of one rendering, about 5 ms.
 pub(super) const FUEL: u64 = 100_000;
+/// Number of instructions of a text without code.
+const LITERAL_STEPS: u64 = 1;
 /// Name of the only field whose variables are escaped.
 pub(super) const HTML: &str = "html";
 
 /// The compiled templates of one content.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Templates {
-    environment: Environment<'static>,
+    /// Fields without code. An application often sends finished texts, and the engine takes 50 times as long for one.
+    literals: BTreeMap<String, String>,
+    /// The other fields.
+    environment: Option<Environment<'static>>,
     /// Names of the variables that each field uses.
     used: BTreeMap<String, BTreeSet<String>>,
 }
 
+/// Returns the engine, without templates.
+fn environment() -> Environment<'static> {
+    let mut environment = Environment::empty();
+    environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    environment.set_fuel(Some(FUEL));
+    // Without debug information errors contain no copies of source and values.
+    environment.set_debug(false);
+    environment.set_auto_escape_callback(|field| if field == HTML { AutoEscape::Html } else { AutoEscape::None });
+    register_filters(&mut environment);
+    environment.add_filter(URLENCODE, urlencode);
+    register_tests(&mut environment);
+    environment
+}
+
 impl Templates {
     pub(super) fn new() -> Templates {
-        let mut environment = Environment::empty();
-        environment.set_undefined_behavior(UndefinedBehavior::Strict);
-        environment.set_fuel(Some(FUEL));
-        // Without debug information errors contain no copies of source and values.
-        environment.set_debug(false);
-        environment.set_auto_escape_callback(|field| if field == HTML { AutoEscape::Html } else { AutoEscape::None });
-        register_filters(&mut environment);
-        environment.add_filter(URLENCODE, urlencode);
-        register_tests(&mut environment);
-        Templates { environment, used: BTreeMap::new() }
+        Templates::default()
     }
 
     /// Compiles `source` as `field`. Returns true if it renders the same for all recipients: it uses only variables in
@@ -51,13 +61,18 @@ impl Templates {
         known: &BTreeSet<&str>,
         constant: &BTreeSet<&str>,
     ) -> Result<bool, ContentError> {
+        if !source.contains('{') {
+            self.literals.insert(field.to_owned(), source.to_owned());
+            return Ok(true);
+        }
         let words = language::check(field, source)?;
-        self.environment.add_template_owned(field.to_owned(), source.to_owned()).map_err(|error| ContentError {
+        let engine = self.environment.get_or_insert_with(environment);
+        engine.add_template_owned(field.to_owned(), source.to_owned()).map_err(|error| ContentError {
             field: field.to_owned(),
             line: line(&error),
             message: compile_message(&error),
         })?;
-        let template = self.environment.get_template(field);
+        let template = engine.get_template(field);
         let used = template.map(|template| template.undeclared_variables(false)).unwrap_or_default();
         // Ordered by name: the reported variable must not depend on a hash seed.
         let used: BTreeSet<String> = used.into_iter().collect();
@@ -86,7 +101,8 @@ impl Templates {
 
     /// Returns the source of a field.
     pub(super) fn source(&self, field: &str) -> Option<String> {
-        self.environment.get_template(field).ok().map(|template| template.source().to_owned())
+        let compiled = || self.environment.as_ref()?.get_template(field).ok().map(|known| known.source().to_owned());
+        self.literals.get(field).cloned().or_else(compiled)
     }
 
     /// Renders one field into at most `limit` bytes.
@@ -102,19 +118,30 @@ impl Templates {
         limit: usize,
     ) -> Result<(String, u64), ContentError> {
         let failed = |line, message| ContentError { field: field.to_owned(), line, message };
+        let too_long = || failed(None, format!("is longer than {limit} bytes when rendered"));
+        if let Some(literal) = self.literals.get(field) {
+            let text = literal_text(literal);
+            return if text.len() > limit { Err(too_long()) } else { Ok((text.to_owned(), LITERAL_STEPS)) };
+        }
+        let Some(environment) = &self.environment else { return Err(failed(None, "is no field".to_owned())) };
         let mut output = Bounded { bytes: Vec::new(), left: limit, full: false };
-        let rendered = self
-            .environment
+        let rendered = environment
             .get_template(field)
             .and_then(|template| template.render_captured_to(values.clone(), &mut output))
             .map(|captured| captured.state().fuel_levels().map_or(0, |(steps, _)| steps));
         if output.full {
-            return Err(failed(None, format!("is longer than {limit} bytes when rendered")));
+            return Err(too_long());
         }
         let steps = rendered.map_err(|error| failed(line(&error), render_message(&error)))?;
         let text = String::from_utf8(output.bytes);
         text.map(|text| (text, steps)).map_err(|error| failed(None, error.to_string()))
     }
+}
+
+/// Returns what the engine makes of a text without code: it removes one end of line at the end.
+fn literal_text(source: &str) -> &str {
+    let text = source.strip_suffix('\n').unwrap_or(source);
+    text.strip_suffix('\r').unwrap_or(text)
 }
 
 fn line(error: &Error) -> Option<u32> {
@@ -216,6 +243,31 @@ mod tests {
             );
         }
         assert_eq!(render("text", "{{ name|urlencode }}").as_deref(), Ok("%3CAnn%20%26%20co%3E"));
+    }
+
+    #[test]
+    fn text_without_code_is_rendered_as_by_the_engine() {
+        let none = BTreeSet::new();
+        for text in ["", "a", "a\n", "a\r\n", "a\r", "\n\n", "<b>&amp; } %} #}\nä\n", "\r"] {
+            for field in ["text", HTML] {
+                let mut literal = Templates::new();
+                assert_eq!(literal.add(field, text, &none, &none), Ok(true));
+                let mut engine = Templates { environment: Some(environment()), ..Templates::default() };
+                let compiled = engine.environment.as_mut().map(|engine| engine.add_template_owned(field, text));
+                assert!(compiled.is_some_and(|compiled| compiled.is_ok()));
+                let rendered = |of: &Templates| of.render_and_count(field, &Value::UNDEFINED, 100);
+                let (text, steps) = rendered(&engine).unwrap();
+                assert_eq!(rendered(&literal), Ok((text.clone(), LITERAL_STEPS)));
+                assert!(steps <= LITERAL_STEPS, "{steps} steps");
+                assert_eq!(literal.source(field), engine.source(field));
+                assert_eq!(literal.render(field, &Value::UNDEFINED, text.len()).as_ref(), Ok(&text));
+                if let Some(limit) = text.len().checked_sub(1) {
+                    let refused = |of: &Templates| of.render(field, &Value::UNDEFINED, limit);
+                    assert!(refused(&literal).is_err());
+                    assert_eq!(refused(&literal), refused(&engine));
+                }
+            }
+        }
     }
 
     #[test]
