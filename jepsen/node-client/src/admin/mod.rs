@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use tonic::{Code, Response, Status};
 
+use self::json::JsonConnection;
 use crate::access::{AdminChannel, ClientAccess};
 pub use doubts::{DecisionAnswer, RecipientOfRun};
 
@@ -54,6 +55,7 @@ pub struct AdminClient {
     access: ClientAccess,
     endpoints: Vec<String>,
     channels: Vec<AdminChannel>,
+    json: JsonConnection,
     tenant: String,
 }
 
@@ -97,7 +99,7 @@ impl AdminClient {
     /// Creates an administrator that connects at its first call.
     pub fn new(binary: PathBuf, endpoints: Vec<String>, access: ClientAccess) -> Result<AdminClient> {
         let channels = endpoints.iter().map(|address| access.channel(address, ANSWER_WITHIN)).collect::<Result<_>>()?;
-        Ok(AdminClient { binary, access, endpoints, channels, tenant: String::new() })
+        Ok(AdminClient { binary, access, endpoints, channels, json: JsonConnection::default(), tenant: String::new() })
     }
 
     /// Returns the admin addresses of the nodes.
