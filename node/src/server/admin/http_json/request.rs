@@ -29,20 +29,17 @@ pub fn field_of(part: &str) -> Option<&str> {
 
 /// Returns the fields in a path that fits a template, and their values. `None`: it does not fit.
 pub fn fields_in_path(template: &'static str, path: &str) -> Option<FieldsInPath> {
-    if template.split('/').count() != path.split('/').count() {
-        return None;
-    }
-    let mut fields = Vec::new();
-    for (part, given) in template.split('/').zip(path.split('/')) {
-        match field_of(part) {
-            Some(field) if !given.is_empty() => {
-                fields.push((field, percent_decode_str(given).decode_utf8().ok()?.into_owned()));
+    let (mut fields, mut parts, mut path) = (Vec::new(), template.split('/'), path.split('/'));
+    loop {
+        match (parts.next(), path.next()) {
+            (None, None) => return Some(fields),
+            (Some(part), Some(given)) if part == given && field_of(part).is_none() => {}
+            (Some(part), Some(given)) if !given.is_empty() => {
+                fields.push((field_of(part)?, percent_decode_str(given).decode_utf8().ok()?.into_owned()));
             }
-            None if part == given => {}
             _ => return None,
         }
     }
-    Some(fields)
 }
 
 /// Returns the messages of a call, in frames of gRPC.
