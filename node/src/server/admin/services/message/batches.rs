@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use crate::server::admin::{Admin, ApiResult, Call, error_texts};
 
 /// How long the first message waits for others.
-const GATHER: Duration = Duration::from_millis(2);
+const GATHER: Duration = Duration::from_millis(5);
 /// Messages of one entry at most; they are one page if their pools, priorities and send times are equal.
 const MESSAGES_MAX: usize = 256;
 /// Bytes of messages in one entry, unless one alone has more. Below the limit, because the entry adds its own fields.
