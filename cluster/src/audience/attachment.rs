@@ -32,7 +32,7 @@ impl AudienceStore {
             None => Err(PartFault::Damaged { part: file, what: "it is not an attachment".to_owned() }),
         });
         if let Err(fault) = &read {
-            tracing::warn!(%fault, "an attachment");
+            tracing::warn!(%fault, "an attachment cannot be read");
             self.lack(file);
         }
         read

@@ -48,9 +48,9 @@ pub(super) fn objection(recipient: &Recipient) -> Option<String> {
 }
 
 impl AudienceStore {
-    /// Checks that the parts match the seal and contain no recipient twice. Reads all of it with bounded memory. `tell`
-    /// receives the number of parts read, and returns false to end the check. For a large audience one mark per row is
-    /// written to the folder of the parts, if it has space for all of them.
+    /// Checks that the parts match the seal and contain no recipient twice. Reads every part with bounded memory.
+    /// `tell` receives the number of parts read, and returns false to end the check. For a large audience it writes a
+    /// hash of each recipient to the parts folder, if there is space for all of them.
     ///
     /// # Errors
     /// Returns the first problem.

@@ -2,7 +2,7 @@
 //!
 //! The client that makes parts of a list calls it to leave out repeated keys; the node that seals an audience refuses
 //! them. Memory is bounded, whatever the length of the list. A mark is 16 bytes of a key's hash and the key's position.
-//! Marks are kept in 256 heaps by the first byte, and all heaps are written to an unnamed file when there are too many.
+//! Marks are kept in 256 buckets by the first byte, and all buckets are written to an unnamed file when there are too many.
 //! Equal keys are in one heap, and one heap at a time is read back and sorted. Marks that repeat within memory are not
 //! written, so that a million equal keys become a mark or two.
 //!
@@ -15,7 +15,7 @@ use std::path::PathBuf;
 
 /// Maximum number of marks in memory: 20 MiB.
 const HELD_MAX: usize = 1024 * 1024;
-const HEAPS: usize = 256;
+const BUCKETS: usize = 256;
 /// Bytes of a mark in the file.
 const MARK: usize = 16 + 4;
 
@@ -24,7 +24,7 @@ type Mark = ([u8; 16], u32);
 
 /// The keys of a list, in order.
 pub struct Keys {
-    heaps: Vec<Vec<Mark>>,
+    buckets: Vec<Vec<Mark>>,
     held: usize,
     held_max: usize,
     rows: u32,
@@ -56,8 +56,8 @@ impl Keys {
     }
 
     fn with_memory(folder: PathBuf, held_max: usize) -> Keys {
-        let (heaps, repeats) = (vec![Vec::new(); HEAPS], Repeats::default());
-        Keys { heaps, held: 0, held_max, rows: 0, folder, spilled: None, repeats }
+        let (buckets, repeats) = (vec![Vec::new(); BUCKETS], Repeats::default());
+        Keys { buckets, held: 0, held_max, rows: 0, folder, spilled: None, repeats }
     }
 
     /// Returns the bytes that `rows` keys need in the folder; zero for few keys.
@@ -72,7 +72,7 @@ impl Keys {
     pub fn push(&mut self, key: &str) -> io::Result<()> {
         let hash = blake3::hash(key.as_bytes());
         let Some(hash) = hash.as_bytes().first_chunk::<16>() else { return Ok(()) };
-        self.heaps[usize::from(hash[0])].push((*hash, self.rows));
+        self.buckets[usize::from(hash[0])].push((*hash, self.rows));
         self.rows = self.rows.checked_add(1).ok_or_else(|| io::Error::other("too many rows to be counted"))?;
         self.held += 1;
         if self.held >= self.held_max { self.spill() } else { Ok(()) }
@@ -83,10 +83,10 @@ impl Keys {
             Some(spilled) => spilled,
             None => {
                 let file = tempfile::tempfile_in(&self.folder)?;
-                self.spilled.insert(Spilled { file, length: 0, pieces: vec![Vec::new(); HEAPS] })
+                self.spilled.insert(Spilled { file, length: 0, pieces: vec![Vec::new(); BUCKETS] })
             }
         };
-        for (heap, pieces) in self.heaps.iter_mut().zip(&mut spilled.pieces) {
+        for (heap, pieces) in self.buckets.iter_mut().zip(&mut spilled.pieces) {
             self.repeats.take_from(heap);
             let mut bytes = Vec::with_capacity(heap.len() * MARK);
             for (hash, position) in heap.drain(..) {
@@ -107,7 +107,7 @@ impl Keys {
     /// Fails if the file cannot be read back.
     pub fn repeats(mut self) -> io::Result<Repeats> {
         let mut repeats = std::mem::take(&mut self.repeats);
-        for (number, mut heap) in std::mem::take(&mut self.heaps).into_iter().enumerate() {
+        for (number, mut heap) in std::mem::take(&mut self.buckets).into_iter().enumerate() {
             if let Some(spilled) = &self.spilled {
                 spilled.read(number, &mut heap)?;
             }

@@ -36,6 +36,7 @@ use reveille_raft::files::{read_from_disk, remove_if_exists};
 use tokio::sync::Semaphore;
 
 use crate::process::cache::Cache;
+use crate::process::limits::NAMED_MAX;
 
 pub use attachment::encode_attachment;
 pub use check::AudienceFault;
@@ -50,9 +51,6 @@ pub use steward::fetch;
 
 /// Maximum bytes of heads that are kept: about a hundred of the largest.
 const HEAD_BYTES_MAX: usize = 1024 * 1024;
-/// Maximum number of missing parts that a node reports to the leader, once a second. A list of this length means that
-/// more parts of open runs may be missing. Then this node gets no claims of sealed audiences.
-pub(crate) const NAMED_MAX: usize = 1_024;
 /// Maximum number of parts that this node fetches at a time, for all callers: each is in memory until it is complete.
 const TAKEN_MAX: usize = 4;
 /// Attachments of which a node remembers that a majority has them.
@@ -136,7 +134,7 @@ impl AudienceStore {
     pub fn read(&self, part: Hash, positions: &[u16]) -> Result<Vec<(u16, Recipient)>, PartFault> {
         let read = self.read_positions(part, positions);
         if let Err(fault) = &read {
-            tracing::warn!(%fault, "a part of an audience");
+            tracing::warn!(%fault, "an audience part cannot be read");
             self.heads.remove(part);
             self.lack(part);
         }

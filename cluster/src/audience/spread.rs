@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::process::context::NodeContext;
-use crate::process::peer_messages::{self, HoldParts, TakePart};
+use crate::process::peer_messages::{self, FindMissingParts, PullPart};
 
 /// Maximum time in which a member answers which parts it has.
 const HOLD_WITHIN: Duration = Duration::from_secs(5);
@@ -73,7 +73,7 @@ pub async fn spread(context: &Arc<NodeContext>, parts: &[Hash]) -> Result<Vec<Ha
         };
         let mut taking = JoinSet::new();
         for (node, _) in lack {
-            taking.spawn(take(Arc::clone(context), *node, TakePart { part: *part, source }));
+            taking.spawn(take(Arc::clone(context), *node, PullPart { part: *part, source }));
         }
         let (mut have, mut why) = (have.len(), "it does not answer".to_owned());
         while have < majority {
@@ -131,8 +131,9 @@ async fn ask_all(
         let (context, node, parts) = (Arc::clone(context), *node, parts.to_vec());
         asking.spawn(async move {
             let peer = context.replica.peer(node).ok_or_else(|| "it is not a member".to_owned())?;
-            let lacking =
-                peer_messages::ask(&peer, HoldParts(parts), HOLD_WITHIN).await.map_err(|error| error.to_string())??;
+            let lacking = peer_messages::ask(&peer, FindMissingParts(parts), HOLD_WITHIN)
+                .await
+                .map_err(|error| error.to_string())??;
             Ok::<_, String>((node, lacking.into_iter().collect()))
         });
     }
@@ -152,7 +153,7 @@ async fn ask_all(
     if answered >= majority { Ok(lacking) } else { Err(SpreadError::TooFew { answered, voters, why }) }
 }
 
-async fn take(context: Arc<NodeContext>, node: NodeId, request: TakePart) -> Result<(), String> {
+async fn take(context: Arc<NodeContext>, node: NodeId, request: PullPart) -> Result<(), String> {
     let peer = context.replica.peer(node).ok_or_else(|| "it is not a member".to_owned())?;
     peer_messages::ask(&peer, request, TAKE_WITHIN).await.map_err(|error| error.to_string()).flatten()
 }

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant, SystemTime};
 use reveille_ledger::ids::{Hash, NodeId};
 use tokio_util::sync::CancellationToken;
 
-use super::NAMED_MAX;
 use crate::process::context::NodeContext;
+use crate::process::limits::NAMED_MAX;
 use crate::process::peer_messages::{self, FetchFile, FilePiece, PeerFile};
 
 /// Interval of the checks.

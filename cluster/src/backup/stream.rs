@@ -59,7 +59,7 @@ impl OptOutStream {
         OptOutStream { target, cluster, former: OptOutMoment::default(), written: None }
     }
 
-    /// Writes what changed before this moment. Blocks. Before the first backup it writes nothing.
+    /// Writes the opt-out changes up to `moment`, and nothing before the first backup. Blocks.
     ///
     /// # Errors
     /// [`BackupError::Target`]. The next call writes the same.

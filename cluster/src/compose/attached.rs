@@ -8,7 +8,7 @@
 //!   files that are listed
 //! ```
 //!
-//! All that is behind the bodies is the same in each email of a content, so it is encoded once ([`end_of_emails`]).
+//! All that is behind the bodies is the same in each email of a content, so it is encoded once ([`encode_attachments`]).
 
 use reveille_ledger::content::{Attachment, Content};
 
@@ -64,9 +64,10 @@ pub(super) fn begin(out: &mut Vec<u8>, attachments: &[Attachment], seed: &[u8; 3
     }
 }
 
-/// Returns what follows the bodies in each email of a content, with the bytes of its attachments in order. `seed` is
-/// that of the emails' stamps. Its lines end with CRLF, and none begins with a dot. Empty without attachments.
-pub fn end_of_emails(attachments: &[(Attachment, Vec<u8>)], seed: &[u8; 32]) -> Vec<u8> {
+/// Returns the MIME parts of the attachments and the closing boundaries: bytes that are equal in each email of a
+/// content. `seed` is that of the emails' stamps. Lines end with CRLF, and none begins with a dot. Empty without
+/// attachments.
+pub fn encode_attachments(attachments: &[(Attachment, Vec<u8>)], seed: &[u8; 32]) -> Vec<u8> {
     let all = || attachments.iter().map(|(attachment, _)| attachment);
     let (layers, [mixed, related]) = (Layers::of(all()), boundaries(seed));
     let mut out = Vec::with_capacity(end_len(all()));
@@ -84,7 +85,7 @@ pub fn end_of_emails(attachments: &[(Attachment, Vec<u8>)], seed: &[u8; 32]) -> 
     out
 }
 
-/// Returns the length of [`end_of_emails`], or a little more.
+/// Returns the length of [`encode_attachments`], or a little more.
 pub fn end_len<'a>(attachments: impl IntoIterator<Item = &'a Attachment>) -> usize {
     let bytes = |size: u64| base64_len(usize::try_from(size).unwrap_or(usize::MAX));
     attachments.into_iter().map(|one| bytes(one.size).saturating_add(PART_HEAD_BYTES)).fold(0, usize::saturating_add)

@@ -35,7 +35,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use reveille_ledger::address::{Address, Mailbox};
 use reveille_ledger::content::{Attachment, Content, Recipient};
 
-pub use attached::{end_len, end_of_emails};
+pub use attached::{encode_attachments, end_len};
 pub use check::check_proposed;
 use check::refuse;
 pub use controls::control_in;
@@ -111,7 +111,7 @@ pub struct Composed {
     /// The recipient's address in its wire form, for `RCPT TO`.
     pub to: String,
     /// Headers, empty line, body; every line ends with CRLF. If the content has attachments, the email goes on with
-    /// [`end_of_emails`].
+    /// [`encode_attachments`].
     pub data: Vec<u8>,
 }
 

@@ -1,7 +1,7 @@
 //! The leader's backups: adds opt-outs to the target, makes a backup when one is due, and removes old ones.
 //!
-//! When the last one was made is in the state, and what was streamed is at the target, so the next leader goes on.
-//! Belongs to a leadership.
+//! The state has the time of the last backup, and the target has the streamed opt-outs. So a new leader continues where
+//! the former one stopped. Belongs to a leadership.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};

@@ -138,7 +138,7 @@ impl Steering {
             return true;
         }
         if !can_compare(count, &readings) {
-            leadership.steer_nowhere();
+            leadership.stop_steering();
             return false;
         }
         let agreed = agreed_time(count, &readings);
@@ -152,7 +152,7 @@ impl Steering {
         };
         match agreed {
             Ok(wall) => leadership.steer(wall, at),
-            Err(_) => leadership.steer_nowhere(),
+            Err(_) => leadership.stop_steering(),
         }
         if let Err(cause) = agreed
             && self.agreed_before

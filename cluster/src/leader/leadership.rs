@@ -145,8 +145,8 @@ impl Leadership {
     }
 
     /// Lets ledger time follow CLOCK_BOOTTIME only, because the clocks do not agree (P18).
-    pub(crate) fn steer_nowhere(&self) {
-        self.clock.lock().steer_nowhere(self.lease_clock.boot());
+    pub(crate) fn stop_steering(&self) {
+        self.clock.lock().stop_steering(self.lease_clock.boot());
     }
 
     /// Returns true if the leadership is over.

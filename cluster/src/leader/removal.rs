@@ -18,8 +18,8 @@ use reveille_ledger::refusal::CommandRefusal;
 use reveille_ledger::reply::CommandOutcome;
 
 use super::leadership::Leadership;
-use crate::audience::NAMED_MAX;
 use crate::process::context::NodeContext;
+use crate::process::limits::NAMED_MAX;
 use crate::process::peer_messages::{self, ChangeMember, ChangedMember, MemberChange, MemberRefusal, MemberWait};
 
 /// Interval of the checks, and pause before the leader is asked again.

@@ -10,11 +10,11 @@ use crate::process::context::NodeContext;
 use crate::process::peer_messages::{self, HandOver};
 
 /// Maximum time to wait for one voter to take over before the next is tried.
-const EACH: Duration = Duration::from_millis(1_500);
+const VOTER_TIMEOUT: Duration = Duration::from_millis(1_500);
 /// Maximum time in which an unfit leader tries to hand over. After it the leadership ends without a successor.
-const ALL: Duration = Duration::from_secs(5);
+const TRANSFER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time for which a node that was unfit to lead is no candidate (P13).
-const REST: Duration = Duration::from_secs(60);
+const CANDIDACY_PAUSE: Duration = Duration::from_secs(60);
 
 /// Reason why leadership did not move.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -39,9 +39,9 @@ pub(crate) struct Unfit {
 impl Unfit {
     pub const LAGS: Unfit = Unfit { cause: "lag", text: "what is committed is not applied for 2 s" };
     pub const DISK_HANGS: Unfit = Unfit { cause: "disk", text: "the disk of the log has not answered for 5 s" };
-    pub const DISK_FULL: Unfit = Unfit { cause: "disk full", text: "its volume is full, and another node has space" };
+    pub const DISK_FULL: Unfit = Unfit { cause: "disk_full", text: "its volume is full, and another node has space" };
     pub const GRANTS_NOTHING: Unfit =
-        Unfit { cause: "no grants", text: "there is work and room for it, and nothing was granted for 10 s" };
+        Unfit { cause: "no_grants", text: "there is work and room for it, and nothing was granted for 10 s" };
     pub const CLOCK_IS_OFF: Unfit =
         Unfit { cause: "clock", text: "its clock is more than 2 s off the median of the voters'" };
     pub const DRAINS: Unfit = Unfit { cause: "drain", text: "it drains, or was removed" };
@@ -51,7 +51,7 @@ impl Unfit {
 ///
 /// # Errors
 /// [`TransferError`] if leadership did not move before `deadline`.
-pub async fn to(context: &Arc<NodeContext>, to: NodeId, deadline: Instant) -> Result<(), TransferError> {
+pub async fn request_transfer(context: &Arc<NodeContext>, to: NodeId, deadline: Instant) -> Result<(), TransferError> {
     let current = context.leader().ok_or(TransferError::NoLeader)?;
     if current == to {
         return Ok(());
@@ -73,8 +73,8 @@ pub(crate) async fn step_down(context: &NodeContext, unfit: Unfit, may: impl Fn(
     }
     tracing::error!(cause = unfit.cause, "this leader hands over: {}", unfit.text);
     metrics::counter!("reveille_handovers_total", "cause" => unfit.cause).increment(1);
-    context.replica.pause_candidacy(REST);
-    if away(context, may, Instant::now() + ALL).await.is_none() {
+    context.replica.pause_candidacy(CANDIDACY_PAUSE);
+    if transfer_to_any(context, may, Instant::now() + TRANSFER_TIMEOUT).await.is_none() {
         tracing::warn!("no voter took over: the leadership ends");
     }
     true
@@ -82,9 +82,13 @@ pub(crate) async fn step_down(context: &NodeContext, unfit: Unfit, may: impl Fn(
 
 /// Hands leadership to another voter for which `may` is true; those with the longest log are tried first. Returns the
 /// new leader; `None` if no voter took over before `deadline`.
-pub(crate) async fn away(context: &NodeContext, may: impl Fn(NodeId) -> bool, deadline: Instant) -> Option<NodeId> {
-    for heir in heirs(context).into_iter().filter(|heir| may(*heir)) {
-        let until = deadline.min(Instant::now() + EACH);
+pub(crate) async fn transfer_to_any(
+    context: &NodeContext,
+    may: impl Fn(NodeId) -> bool,
+    deadline: Instant,
+) -> Option<NodeId> {
+    for heir in voters_by_lag(context).into_iter().filter(|heir| may(*heir)) {
+        let until = deadline.min(Instant::now() + VOTER_TIMEOUT);
         match context.replica.transfer_leader(heir, until).await {
             Ok(()) => {
                 tracing::info!(to = %heir, "leadership was handed over");
@@ -97,10 +101,10 @@ pub(crate) async fn away(context: &NodeContext, may: impl Fn(NodeId) -> bool, de
 }
 
 /// Returns the other voters, the one with the smallest lag first.
-fn heirs(context: &NodeContext) -> Vec<NodeId> {
+fn voters_by_lag(context: &NodeContext) -> Vec<NodeId> {
     let members = context.replica.status().members;
     let others = members.into_iter().filter(|(node, status)| *node != context.me.node && status.member.votes);
-    let mut heirs: Vec<_> = others.map(|(node, status)| (status.lag.unwrap_or(u64::MAX), node)).collect();
-    heirs.sort_unstable();
-    heirs.into_iter().map(|(_, node)| node).collect()
+    let mut voters_by_lag: Vec<_> = others.map(|(node, status)| (status.lag.unwrap_or(u64::MAX), node)).collect();
+    voters_by_lag.sort_unstable();
+    voters_by_lag.into_iter().map(|(_, node)| node).collect()
 }

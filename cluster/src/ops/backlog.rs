@@ -17,7 +17,6 @@ use reveille_ledger::ids::Time;
 use reveille_ledger::{Ledger, RecipientState, RunState, Schedule};
 
 use super::zones::Zones;
-use crate::leader::claims::claimable::is_late;
 use crate::leader::claims::limits::late_rate;
 
 /// Time over which the decrease is measured.
@@ -86,7 +85,7 @@ fn add(found: &mut Pools, pool: &str, late: Late) {
 /// Returns the late emails of open runs in the state.
 fn late(ledger: &Ledger) -> Pools {
     let mut found = Pools::new();
-    for (_, page) in ledger.started_pages(ledger.head().now).filter(|(_, page)| is_late(page)) {
+    for (_, page) in ledger.started_pages(ledger.head().now).filter(|(_, page)| page.is_late()) {
         let runs = page.runs.iter().filter(|run| matches!(run.state, RunState::Open));
         let left = |state| runs.clone().map(|run| u64::from(run.counts.get(state))).sum::<u64>();
         let recipients = left(RecipientState::Pending) + left(RecipientState::Claimed);

@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::leader::claims::claimable::claimable;
 use crate::process::context::NodeContext;
-use crate::process::proposal::propose_until_taken;
+use crate::process::proposal::propose_until_accepted;
 
 /// Maximum time of the first read, and of the wait until this node has applied a step.
 const APPLY_WITHIN: Duration = Duration::from_secs(5);
@@ -143,7 +143,7 @@ async fn advance_once(context: &NodeContext, to: Time, jump: bool) -> Result<(),
         )
     };
     let command = Command::Advance(Advance { to, jump });
-    let taken = propose_until_taken(context, &command, is_final, &CancellationToken::new()).await;
+    let taken = propose_until_accepted(context, &command, is_final, &CancellationToken::new()).await;
     let reply = taken.map_err(|_| AdvanceError::NotProposed(ProposeError::Stopped))?;
     // If the entry is not applied here in time, the caller reads an older state and proposes again.
     let _ = context.replica.wait_applied(reply.index, Instant::now() + APPLY_WITHIN).await;

@@ -96,7 +96,7 @@ impl LedgerClock {
     }
 
     /// Removes the target at this reading of CLOCK_BOOTTIME. From now on ledger time follows CLOCK_BOOTTIME only.
-    pub fn steer_nowhere(&mut self, boot: Duration) {
+    pub fn stop_steering(&mut self, boot: Duration) {
         self.now(boot);
         self.behind_nanos = 0;
     }
@@ -143,7 +143,7 @@ mod tests {
     fn ledger_time_without_agreement_follows_no_clock() {
         let mut clock = LedgerClock::new(Time(0), Duration::ZERO);
         clock.steer(Time(500), Duration::ZERO);
-        clock.steer_nowhere(100 * SECOND);
+        clock.stop_steering(100 * SECOND);
         assert_eq!(clock.now(900 * SECOND), Time(900_100), "what was made up stays, and nothing is added");
     }
 

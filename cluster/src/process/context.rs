@@ -177,7 +177,7 @@ impl NodeContext {
         self.relays.read().clone()
     }
 
-    pub(crate) fn show_relays(&self, relays: Arc<RelayRegistry>) {
+    pub(crate) fn set_relays(&self, relays: Arc<RelayRegistry>) {
         *self.relays.write() = Some(relays);
     }
 

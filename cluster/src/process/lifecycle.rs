@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::authority_follower;
 use super::context::NodeContext;
-use super::proposal::propose_until_taken;
+use super::proposal::propose_until_accepted;
 use super::state_comparison;
 use super::supervisor::Supervisor;
 use crate::audience;
@@ -65,7 +65,7 @@ pub struct RuntimeOptions {
 pub enum StartError {
     /// The ledger refuses this incarnation.
     #[error("the cluster does not take this node: {0}")]
-    NotTaken(CommandRefusal),
+    NotAccepted(CommandRefusal),
     /// The ledger has a level that this build does not know, and this node's log has no entry of that level yet (P23).
     #[error(
         "the cluster is at ledger level {level}, and this build applies up to {highest}; start a newer build on this \
@@ -122,7 +122,7 @@ impl NodeRuntime {
         options: RuntimeOptions,
         cancel: &CancellationToken,
     ) -> Result<NodeRuntime, StartError> {
-        enlist(&context, &options, cancel).await?;
+        register_incarnation(&context, &options, cancel).await?;
         let boot = boot_id().map_err(|error| StartError::Journal(error.to_string()))?;
         recovery::settle_earlier_incarnations(&context, &options.journal_dir, &boot, cancel).await;
         let owner = JournalOwner { cluster: context.cluster(), process: context.me };
@@ -130,7 +130,7 @@ impl NodeRuntime {
             .map_err(|error| StartError::Journal(error.to_string()))?;
         let RuntimeOptions { name, hello_name, credentials, reply_rules, dialer, .. } = options;
         let relays = Arc::new(RelayRegistry::new(dialer, name, hello_name, credentials, reply_rules));
-        context.show_relays(Arc::clone(&relays));
+        context.set_relays(Arc::clone(&relays));
         let (settler, settling) = Settler::new(Arc::clone(&context));
         let stopping = StopSignals::default();
         let supervisor = Supervisor::new();
@@ -243,16 +243,21 @@ pub struct LeadershipHandle {
 }
 
 /// Registers this incarnation in the ledger. Only then may it own a claim (P10).
-async fn enlist(context: &NodeContext, options: &RuntimeOptions, cancel: &CancellationToken) -> Result<(), StartError> {
+async fn register_incarnation(
+    context: &NodeContext,
+    options: &RuntimeOptions,
+    cancel: &CancellationToken,
+) -> Result<(), StartError> {
     let (level, process_nonce) = (context.replica.highest_level(), context.replica.process_nonce());
     let up = NodeUp { owner: context.me, name: options.name.clone(), level, process_nonce };
-    // Its peers tell a removed node so. Until the membership has left it out, its vote may be needed (P22).
+    // A removed node learns of its removal from its peers. Until it has left the membership, its vote may be needed
+    // (P22).
     let is_final = |refusal: &CommandRefusal| match refusal {
         CommandRefusal::OldIncarnation { .. } => true,
         CommandRefusal::NotPossible(why) => !matches!(why, Impossible::NodeRemoved(_)),
         _ => false,
     };
-    let reply = propose_until_taken(context, &Command::NodeUp(up), is_final, cancel).await;
+    let reply = propose_until_accepted(context, &Command::NodeUp(up), is_final, cancel).await;
     let reply = reply.map_err(|_| StartError::Stopped)?;
     if let CommandOutcome::Refused(refusal) = reply.outcome {
         if let CommandRefusal::OldIncarnation { .. } = refusal {
@@ -262,7 +267,7 @@ async fn enlist(context: &NodeContext, options: &RuntimeOptions, cancel: &Cancel
             CommandRefusal::NotPossible(Impossible::LevelTooLow { ledger, node }) => {
                 StartError::AboveLevel { level: ledger, highest: node }
             }
-            refusal => StartError::NotTaken(refusal),
+            refusal => StartError::NotAccepted(refusal),
         });
     }
     wait_until_applied(context, reply.index, cancel).await
@@ -282,6 +287,6 @@ async fn wait_until_applied(context: &NodeContext, index: u64, cancel: &Cancella
 /// Transfers the leadership to another voter, so that no election is needed.
 async fn transfer_leadership(context: &NodeContext, deadline: Instant) {
     if matches!(*context.replica.role().borrow(), Role::Leader { .. }) {
-        transfer::away(context, |_| true, deadline).await;
+        transfer::transfer_to_any(context, |_| true, deadline).await;
     }
 }

@@ -13,8 +13,8 @@ use super::clock::Clock;
 use super::context::{NodeContext, NodeIntroduction};
 use super::peer_messages::{
     self, AuthorityFile, BarrierReport, BarrierRequest, BeginScrub, ChangeMember, ChangedMember, ClockReading,
-    Describe, Description, FetchAuthority, FetchFile, FilePiece, GrantedLease, HandOver, HoldBarrier, HoldParts,
-    LeaseRequest, MemberRefusal, PeerFile, PeerRequest, ReadClock, TakePart, reply,
+    Describe, Description, FetchAuthority, FetchFile, FilePiece, FindMissingParts, GrantedLease, HandOver, HoldBarrier,
+    LeaseRequest, MemberRefusal, PeerFile, PeerRequest, PullPart, ReadClock, reply,
 };
 use crate::audience::steward::{PIECE, fetch_from};
 use crate::leader::leadership::Leadership;
@@ -91,12 +91,14 @@ impl Application for PeerHandler {
             PeerRequest::Clock(ReadClock) => reply::<ReadClock>(&self.clock()),
             PeerRequest::Describe(Describe) => reply::<Describe>(&self.describe(&*self.started()?)),
             PeerRequest::FetchFile(request) => reply::<FetchFile>(&read_piece(self.started()?, request).await),
-            PeerRequest::HoldParts(HoldParts(parts)) => reply::<HoldParts>(&hold_parts(self.started()?, parts).await),
+            PeerRequest::FindMissingParts(FindMissingParts(parts)) => {
+                reply::<FindMissingParts>(&find_missing_parts(self.started()?, parts).await)
+            }
             PeerRequest::FetchAuthority(FetchAuthority(id)) => {
                 reply::<FetchAuthority>(&authority_file(&*self.started()?, from, id))
             }
             PeerRequest::BeginScrub(BeginScrub) => reply::<BeginScrub>(&self.started()?.scrub.request()),
-            PeerRequest::TakePart(request) => reply::<TakePart>(&take_part(self.started()?, request).await),
+            PeerRequest::PullPart(request) => reply::<PullPart>(&pull_part(self.started()?, request).await),
         }
     }
 }
@@ -151,7 +153,7 @@ async fn read_piece(context: Arc<NodeContext>, FetchFile { file, offset }: Fetch
     }
 }
 
-async fn hold_parts(context: Arc<NodeContext>, parts: Vec<Hash>) -> Result<Vec<Hash>, String> {
+async fn find_missing_parts(context: Arc<NodeContext>, parts: Vec<Hash>) -> Result<Vec<Hash>, String> {
     let replica = context.replica.clone();
     let held = replica.blocking(move || {
         let held = context.parts.hold(&parts, SystemTime::now());
@@ -160,10 +162,10 @@ async fn hold_parts(context: Arc<NodeContext>, parts: Vec<Hash>) -> Result<Vec<H
     held.await.unwrap_or_else(|error| Err(format!("reading failed: {error}")))
 }
 
-async fn take_part(context: Arc<NodeContext>, request: TakePart) -> Result<(), String> {
-    let TakePart { part, source } = request;
+async fn pull_part(context: Arc<NodeContext>, request: PullPart) -> Result<(), String> {
+    let PullPart { part, source } = request;
     let name = &context.introduction.name;
-    if hold_parts(Arc::clone(&context), vec![part]).await?.is_empty() {
+    if find_missing_parts(Arc::clone(&context), vec![part]).await?.is_empty() {
         return Ok(());
     }
     // The semaphore is never closed. No timeout here: the caller's deadline bounds the wait.

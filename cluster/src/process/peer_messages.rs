@@ -67,9 +67,9 @@ requests! {
     /// Asks for a piece of a file. `None`: the node does not have it.
     FetchFile(FetchFile) -> Option<FilePiece>, bulk: true;
     /// Asks which of these audience parts the node lacks. It keeps the others for at least seven hours (P20).
-    HoldParts(HoldParts) -> Result<Vec<Hash>, String>, bulk: false;
+    FindMissingParts(FindMissingParts) -> Result<Vec<Hash>, String>, bulk: false;
     /// Asks a node to fetch an audience part from another node and to answer after it is synced (P20).
-    TakePart(TakePart) -> Result<(), String>, bulk: false;
+    PullPart(PullPart) -> Result<(), String>, bulk: false;
     /// Asks a member for an authority with its key (P22). `None`: it does not have it.
     FetchAuthority(FetchAuthority) -> Option<AuthorityFile>, bulk: false;
     /// Asks a node to check its files at rest now. [`Description`] has the result.
@@ -412,11 +412,11 @@ pub struct FilePiece {
 
 /// Asks which of these audience parts a node lacks (P20).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HoldParts(pub Vec<Hash>);
+pub struct FindMissingParts(pub Vec<Hash>);
 
 /// Asks a node to fetch an audience part from another node (P20).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TakePart {
+pub struct PullPart {
     /// Hash of the part.
     pub part: Hash,
     /// The node that has it.

@@ -22,7 +22,7 @@ const LOUD_AFTER: u32 = 20;
 
 /// Reason why a command was not accepted. It did not happen, or the caller stopped waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NotTaken {
+pub(crate) enum NotAccepted {
     /// The caller stopped waiting.
     Cancelled,
     /// The replica stops.
@@ -48,7 +48,7 @@ pub(crate) async fn settle(
     ledger: &impl Propose,
     outcomes: Vec<ClaimOutcome>,
     cancel: &CancellationToken,
-) -> Result<Option<u64>, NotTaken> {
+) -> Result<Option<u64>, NotAccepted> {
     let (mut left, mut last) = (vec![outcomes], None);
     while let Some(outcomes) = left.pop() {
         if outcomes.is_empty() {
@@ -56,9 +56,9 @@ pub(crate) async fn settle(
         }
         let command = Command::Settle(outcomes);
         // A refusal is about the stamp only, never about the settle, so the proposal is repeated.
-        match propose_until_taken(ledger, &command, |_| false, cancel).await {
+        match propose_until_accepted(ledger, &command, |_| false, cancel).await {
             Ok(reply) => last = Some(reply.index),
-            Err(NotTaken::TooLarge) => {
+            Err(NotAccepted::TooLarge) => {
                 let Command::Settle(outcomes) = command else { continue };
                 match halves(outcomes) {
                     Some(halves) => left.extend(halves),
@@ -83,18 +83,18 @@ fn halves(mut outcomes: Vec<ClaimOutcome>) -> Option<[Vec<ClaimOutcome>; 2]> {
 }
 
 /// Proposes a command until the ledger accepts it, or refuses it for a reason that `is_final`.
-pub(crate) async fn propose_until_taken(
+pub(crate) async fn propose_until_accepted(
     ledger: &impl Propose,
     command: &Command,
     is_final: fn(&CommandRefusal) -> bool,
     cancel: &CancellationToken,
-) -> Result<CommandReply, NotTaken> {
+) -> Result<CommandReply, NotAccepted> {
     let mut tries: u32 = 0;
     loop {
         let cause = match cancel.run_until_cancelled(ledger.propose(command)).await {
-            None => return Err(NotTaken::Cancelled),
-            Some(Err(ProposeError::Stopped)) => return Err(NotTaken::Stopped),
-            Some(Err(ProposeError::TooLarge { .. })) => return Err(NotTaken::TooLarge),
+            None => return Err(NotAccepted::Cancelled),
+            Some(Err(ProposeError::Stopped)) => return Err(NotAccepted::Stopped),
+            Some(Err(ProposeError::TooLarge { .. })) => return Err(NotAccepted::TooLarge),
             Some(Err(error)) => error.to_string(),
             Some(Ok(reply)) => match &reply.outcome {
                 CommandOutcome::Refused(refusal) if !is_final(refusal) => refusal.to_string(),
@@ -103,9 +103,9 @@ pub(crate) async fn propose_until_taken(
         };
         tries = tries.saturating_add(1);
         if tries.is_multiple_of(LOUD_AFTER) {
-            tracing::error!(cause, tries, "the ledger does not take what this node must tell it; it is asked again");
+            tracing::error!(cause, tries, "the ledger did not accept a proposal; retrying");
         } else {
-            tracing::debug!(cause, tries, "the ledger has not taken a proposal yet");
+            tracing::debug!(cause, tries, "the ledger did not accept a proposal; retrying");
         }
         tokio::time::sleep(RETRY_AFTER).await;
     }
@@ -147,7 +147,7 @@ mod tests {
         }
     }
 
-    async fn settled(outcomes_max: usize, outcomes: u64) -> (Result<Option<u64>, NotTaken>, Vec<Vec<u64>>) {
+    async fn settled(outcomes_max: usize, outcomes: u64) -> (Result<Option<u64>, NotAccepted>, Vec<Vec<u64>>) {
         let fake = Fake { outcomes_max, ..Fake::default() };
         let settled = settle(&fake, (0..outcomes).map(outcome).collect(), &CancellationToken::new()).await;
         (settled, fake.entries.into_inner())
@@ -169,8 +169,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn proposal_ends_with_the_stop_of_the_replica_or_of_the_caller() {
         let (fake, cancel) = (Fake::default(), CancellationToken::new());
-        assert_eq!(propose_until_taken(&fake, &Command::Tick, |_| false, &cancel).await, Err(NotTaken::Stopped));
+        assert_eq!(propose_until_accepted(&fake, &Command::Tick, |_| false, &cancel).await, Err(NotAccepted::Stopped));
         cancel.cancel();
-        assert_eq!(propose_until_taken(&fake, &Command::Tick, |_| false, &cancel).await, Err(NotTaken::Cancelled));
+        assert_eq!(
+            propose_until_accepted(&fake, &Command::Tick, |_| false, &cancel).await,
+            Err(NotAccepted::Cancelled)
+        );
     }
 }

@@ -167,18 +167,18 @@ impl RelayRegistry {
         self.acquire_except(&BTreeSet::new(), pool, deadline).await
     }
 
-    /// As [`RelayRegistry::acquire`], but not through a relay in `these`.
+    /// As [`RelayRegistry::acquire`], but not through a relay in `excluded`.
     ///
     /// # Errors
     /// The same errors as [`RelayRegistry::acquire`].
     pub async fn acquire_except(
         &self,
-        these: &BTreeSet<String>,
+        excluded: &BTreeSet<String>,
         pool: &str,
         deadline: Instant,
     ) -> Result<RelayPermit, NoPermit> {
         let mut relays = self.relays_of(pool);
-        relays.retain(|relay| !these.contains(&relay.name));
+        relays.retain(|relay| !excluded.contains(&relay.name));
         first_of(&relays, deadline).await
     }
 
@@ -200,7 +200,7 @@ impl RelayRegistry {
         let mut named: Vec<_> = named.collect();
         if named.len() > 1 {
             let whole: u64 = of_pool().map(|(_, entry)| u64::from(entry.relay.weight)).sum();
-            let mut position = scattered(self.turn.fetch_add(1, Ordering::Relaxed), whole);
+            let mut position = low_discrepancy(self.turn.fetch_add(1, Ordering::Relaxed), whole);
             let first = of_pool().position(|(_, entry)| {
                 let weight = u64::from(entry.relay.weight);
                 let is_first = position < weight;
@@ -309,7 +309,7 @@ async fn first_of(relays: &[NamedRelay], deadline: Instant) -> Result<RelayPermi
             Ok(Some((relay, Err(why)))) => unavailable.push((relay, why)),
             // No relay is left to wait for. The caller waits without holding a turn.
             Ok(None) => {
-                let soonest = unavailable.into_iter().map(|(_, why)| why).min_by_key(|why| wait_for(why, deadline));
+                let soonest = unavailable.into_iter().map(|(_, why)| why).min_by_key(|why| refusal_rank(why, deadline));
                 return Err(soonest.map_or(NoPermit::NoRelay, NoPermit::Unavailable));
             }
             Err(_) => {
@@ -340,7 +340,7 @@ fn until(why: &Unavailable) -> Option<Instant> {
 
 /// Returns a number below `whole`. Any few turns in a row spread evenly over all numbers, because they are multiples of
 /// the golden ratio (Knuth, TAOCP 3, 6.4, theorem S).
-fn scattered(turn: u32, whole: u64) -> u64 {
+fn low_discrepancy(turn: u32, whole: u64) -> u64 {
     const GOLDEN: u32 = 0x9E37_79B9;
     (u64::from(turn.wrapping_mul(GOLDEN)) * whole) >> 32
 }
@@ -373,7 +373,7 @@ fn show(name: &str, sessions: usize, rate_per_second: f64, parked: bool, circuit
 
 /// Returns a sort key for the refusal to report: retryable before `deadline` first, then by kind (session, rate,
 /// circuit, none), then by time.
-fn wait_for(unavailable: &Unavailable, deadline: Instant) -> (bool, u8, Option<Instant>) {
+fn refusal_rank(unavailable: &Unavailable, deadline: Instant) -> (bool, u8, Option<Instant>) {
     let kind = match unavailable {
         Unavailable::Busy => 0,
         Unavailable::RateLimited { .. } => 1,

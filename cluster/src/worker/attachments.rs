@@ -11,7 +11,7 @@ use reveille_ledger::ids::Hash;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::audience::PartFault;
-use crate::compose::{end_len, end_of_emails};
+use crate::compose::{encode_attachments, end_len};
 use crate::process::cache::Cache;
 use crate::process::context::NodeContext;
 use crate::smtp::EmailText;
@@ -72,7 +72,7 @@ impl AttachmentCache {
                     Ok((one, bytes))
                 };
                 let files: Result<Vec<_>, PartFault> = attachments.into_iter().map(with_bytes).collect();
-                let end = end_of_emails(&files.map_err(|fault| format!("an attachment: {fault}"))?, &content.0);
+                let end = encode_attachments(&files.map_err(|fault| format!("an attachment: {fault}"))?, &content.0);
                 let text = EmailText::new(end).ok_or("the attachments have a line end that is not CRLF")?;
                 Ok::<_, String>((EncodedAttachments { text: Arc::new(text), _memory: memory }, bytes))
             })

@@ -261,7 +261,7 @@ fn classify_and_journal(
         DialogueResult::NoSmtpUtf8 { .. } => DeliveryOutcome::Unsendable(Unsendable::NoSmtpUtf8),
         DialogueResult::GateClosed => return closed,
         DialogueResult::InDoubt { cause } => {
-            tracing::warn!(recipient = handoff.name(), fence = %claimed_slot.fence, %cause, "in doubt");
+            tracing::warn!(recipient = handoff.name(), fence = %claimed_slot.fence, %cause, "an email is in doubt");
             metrics::counter!("reveille_in_doubt_total").increment(1);
             DeliveryOutcome::InDoubt
         }

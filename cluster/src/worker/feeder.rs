@@ -22,21 +22,13 @@ use crate::smtp::registry::{NoPermit, RelayPermit};
 struct GiveBack {
     /// The latest deadline of the recipients that return. `None`: all recipients return.
     deadlines_up_to: Option<Instant>,
-    reason: ReturnReason,
+    outcome: DeliveryOutcome,
 }
 
 impl GiveBack {
     fn stopping() -> GiveBack {
-        GiveBack { deadlines_up_to: None, reason: ReturnReason::Released(ReleaseReason::Stopping) }
+        GiveBack { deadlines_up_to: None, outcome: DeliveryOutcome::Released(ReleaseReason::Stopping) }
     }
-}
-
-/// Reason why waiting recipients return to pending.
-enum ReturnReason {
-    /// No relay can take an email now, for this reason (text for operators).
-    NoRelay(String),
-    /// The recipients cannot begin on this node in time.
-    Released(ReleaseReason),
 }
 
 /// Feeds the pool until its queue is empty.
@@ -58,11 +50,8 @@ pub(crate) async fn feed(context: Arc<WorkerContext>, tasks: ClaimTasks, pool: S
         for waiting in returned {
             for position in waiting.recipients {
                 let claimed_slot = waiting.claim.recipients[position].claimed_slot;
-                let outcome = match &give_back.reason {
-                    ReturnReason::NoRelay(cause) => no_relay(cause),
-                    ReturnReason::Released(why) => DeliveryOutcome::Released(*why),
-                };
-                context.settler.settle(RecipientOutcome::new(claimed_slot, outcome)).await;
+                let outcome = RecipientOutcome::new(claimed_slot, give_back.outcome.clone());
+                context.settler.settle(outcome).await;
             }
         }
     }
@@ -73,7 +62,8 @@ pub(crate) async fn feed(context: Arc<WorkerContext>, tasks: ClaimTasks, pool: S
 /// # Errors
 /// Fails if there is no permit before `deadline`: returns which waiting recipients go back.
 async fn permit(context: &WorkerContext, pool: &str, deadline: Instant) -> Result<RelayPermit, GiveBack> {
-    let these = |reason| GiveBack { deadlines_up_to: Some(deadline), reason };
+    let give_back = |outcome| GiveBack { deadlines_up_to: Some(deadline), outcome };
+    let released = |reason| give_back(DeliveryOutcome::Released(reason));
     loop {
         if context.drain.is_cancelled() {
             return Err(GiveBack::stopping());
@@ -83,20 +73,20 @@ async fn permit(context: &WorkerContext, pool: &str, deadline: Instant) -> Resul
             Some(Ok(permit)) => return Ok(permit),
             Some(Err(NoPermit::NoRelay)) => {
                 let cause = format!("pool '{pool}' has no relay: add one with `relay add`");
-                return Err(GiveBack { deadlines_up_to: None, reason: ReturnReason::NoRelay(cause) });
+                return Err(GiveBack { deadlines_up_to: None, outcome: no_relay(&cause) });
             }
             Some(Err(NoPermit::Unavailable(unavailable))) => unavailable,
         };
         let until = match &unavailable {
             Unavailable::CircuitOpen { until, .. } | Unavailable::Parked { until, .. } => *until,
             // This node has too few sessions or too low a rate, but other nodes may have room.
-            Unavailable::Busy => return Err(these(ReturnReason::Released(ReleaseReason::Busy))),
-            Unavailable::RateLimited { .. } => return Err(these(ReturnReason::Released(ReleaseReason::RateLimited))),
+            Unavailable::Busy => return Err(released(ReleaseReason::Busy)),
+            Unavailable::RateLimited { .. } => return Err(released(ReleaseReason::RateLimited)),
             Unavailable::Closed => return Err(GiveBack::stopping()),
         };
         context.drain.run_until_cancelled(tokio::time::sleep_until(until.min(deadline))).await;
         if until >= deadline && !context.drain.is_cancelled() {
-            return Err(these(ReturnReason::NoRelay(unavailable.to_string())));
+            return Err(give_back(no_relay(&unavailable.to_string())));
         }
     }
 }

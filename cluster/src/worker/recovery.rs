@@ -30,10 +30,11 @@ pub(crate) async fn settle_earlier_incarnations(
     cancel: &CancellationToken,
 ) {
     let mut incarnations = context.replica.read(|ledger| earlier_incarnations(ledger, context.me));
-    match journal::leftovers(folder, context.me.node) {
-        Ok(leftovers) => incarnations.extend(leftovers),
-        Err(error) => tracing::warn!(%error, "old journals cannot be listed"),
-    }
+    let leftovers = journal::leftovers(folder, context.me.node).unwrap_or_else(|error| {
+        tracing::warn!(%error, "old journals cannot be listed");
+        Default::default()
+    });
+    incarnations.extend(leftovers.iter().copied());
     for incarnation in incarnations.into_iter().filter(|incarnation| *incarnation < context.me.incarnation) {
         let process = ClaimOwner { node: context.me.node, incarnation };
         let owner = JournalOwner { cluster: context.cluster(), process };
@@ -59,16 +60,12 @@ pub(crate) async fn settle_earlier_incarnations(
         }
     }
     if !cancel.is_cancelled() {
-        sweep(context, folder);
+        sweep(context, folder, leftovers);
     }
 }
 
 /// Deletes the journals of earlier incarnations without open claims.
-fn sweep(context: &NodeContext, folder: &Path) {
-    let leftovers = match journal::leftovers(folder, context.me.node) {
-        Ok(leftovers) => leftovers,
-        Err(error) => return tracing::warn!(%error, "old journals cannot be listed"),
-    };
+fn sweep(context: &NodeContext, folder: &Path, leftovers: Vec<Incarnation>) {
     let open = context.replica.read(|ledger| earlier_incarnations(ledger, context.me));
     for incarnation in leftovers {
         let process = ClaimOwner { node: context.me.node, incarnation };

@@ -111,7 +111,7 @@ async fn no_handoff_starts_after_opt_out_is_answered() {
         } else {
             next = if next == now { (now + 1) % 3 } else { next };
             // The transfer may be refused while the leader changes; then another node leads anyway.
-            let _ = transfer::to(&contexts[now], cluster.nodes[next].id, soon()).await;
+            let _ = transfer::request_transfer(&contexts[now], cluster.nodes[next].id, soon()).await;
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
     }

@@ -242,7 +242,9 @@ fn outcome_kind(what: &ClaimEventKind) -> Option<OutcomeKind> {
         ClaimEventKind::InDoubt(_) => OutcomeKind::InDoubt,
         ClaimEventKind::Resent(_) => OutcomeKind::Resent,
         ClaimEventKind::Assumed(_) => OutcomeKind::Assumed,
-        ClaimEventKind::AcceptedElsewhere | ClaimEventKind::Taken(_) | ClaimEventKind::Asked(_) => return None,
+        ClaimEventKind::AcceptedElsewhere | ClaimEventKind::TestAccepted(_) | ClaimEventKind::TestRelay(_) => {
+            return None;
+        }
     })
 }
 

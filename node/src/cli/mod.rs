@@ -137,7 +137,7 @@ fn is_other_folder(error: &anyhow::Error) -> bool {
     use FatalError::{BadIdentity, Foreign, Outdated};
     matches!(error.downcast_ref(), Some(Outdated(_) | Foreign(_) | BadIdentity { .. }))
         || matches!(error.downcast_ref(), Some(NodeIdentityError::Missing { .. }))
-        || matches!(error.downcast_ref(), Some(StartError::NotTaken(CommandRefusal::OldIncarnation { .. })))
+        || matches!(error.downcast_ref(), Some(StartError::NotAccepted(CommandRefusal::OldIncarnation { .. })))
 }
 
 async fn demo(args: crate::demo::Args) -> Result<(), Stop> {
@@ -217,7 +217,7 @@ mod tests {
             other => panic!("{other:?}"),
         };
         let (requested, known) = (Incarnation(1), Incarnation(12));
-        let old = StartError::NotTaken(CommandRefusal::OldIncarnation { requested, known });
+        let old = StartError::NotAccepted(CommandRefusal::OldIncarnation { requested, known });
         let remembered = FatalError::Outdated("its life 12 is known".into());
         let other = FatalError::Foreign("identity belongs to node 2".into());
         let garbled = FatalError::BadIdentity { path: "data/identity".into(), detail: "no first line".into() };

@@ -188,7 +188,7 @@ fn answer_of(what: &ClaimEventKind) -> Option<Option<LastAnswer>> {
         ClaimEventKind::Refused { code, enhanced, text, .. } if *code > 0 => {
             Some(Some(LastAnswer { code: *code, enhanced: *enhanced, text: text.clone() }))
         }
-        ClaimEventKind::Taken(reply) => {
+        ClaimEventKind::TestAccepted(reply) => {
             Some(Some(LastAnswer { code: reply.code, enhanced: reply.enhanced, text: reply.text.clone() }))
         }
         ClaimEventKind::Accepted
@@ -203,6 +203,6 @@ fn answer_of(what: &ClaimEventKind) -> Option<Option<LastAnswer>> {
         | ClaimEventKind::InDoubt(_)
         | ClaimEventKind::Assumed(_)
         | ClaimEventKind::Resent(_)
-        | ClaimEventKind::Asked(_) => None,
+        | ClaimEventKind::TestRelay(_) => None,
     }
 }

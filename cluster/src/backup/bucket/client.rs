@@ -31,7 +31,7 @@ const ANSWER_BYTES_MAX: usize = 1 << 30;
 
 /// How long the client waits.
 #[derive(Clone, Copy, Debug)]
-pub struct BucketPatience {
+pub struct BucketTimeouts {
     /// Maximum time until a connection is open and encrypted.
     pub connect: Duration,
     /// Maximum time for a request and for its answer, in addition to that of their bytes.
@@ -42,11 +42,11 @@ pub struct BucketPatience {
     pub pauses: &'static [Duration],
 }
 
-impl Default for BucketPatience {
-    fn default() -> BucketPatience {
+impl Default for BucketTimeouts {
+    fn default() -> BucketTimeouts {
         const PAUSES: [Duration; 4] =
             [Duration::ZERO, Duration::from_millis(500), Duration::from_secs(2), Duration::from_secs(5)];
-        BucketPatience {
+        BucketTimeouts {
             connect: Duration::from_secs(10),
             answer: Duration::from_secs(30),
             slowest: 128 * 1024,
@@ -55,7 +55,7 @@ impl Default for BucketPatience {
     }
 }
 
-impl BucketPatience {
+impl BucketTimeouts {
     fn of(&self, bytes: u64) -> Duration {
         self.answer + Duration::from_secs(bytes / self.slowest)
     }
@@ -107,15 +107,15 @@ impl BucketAnswer {
 /// A client of one service.
 pub struct BucketClient {
     access: BucketAccess,
-    patience: BucketPatience,
+    timeouts: BucketTimeouts,
     /// A connection that waits for its next request.
     idle: Mutex<Option<SendRequest<Full<Bytes>>>>,
 }
 
 impl BucketClient {
     /// Returns a client without a connection.
-    pub fn new(access: BucketAccess, patience: BucketPatience) -> BucketClient {
-        BucketClient { access, patience, idle: Mutex::new(None) }
+    pub fn new(access: BucketAccess, timeouts: BucketTimeouts) -> BucketClient {
+        BucketClient { access, timeouts, idle: Mutex::new(None) }
     }
 
     /// Sends a request until it is answered, and at most as often as there are pauses.
@@ -129,7 +129,7 @@ impl BucketClient {
         let credentials = BucketKey::parse(&credentials).ok_or_else(|| bad("are not ID:SECRET on one line"))?;
         let body_hash = sha256(&request.body);
         let mut failed = io::Error::other("no attempt was made");
-        for pause in self.patience.pauses {
+        for pause in self.timeouts.pauses {
             tokio::time::sleep(*pause).await;
             match self.attempt(request, &body_hash, &credentials).await {
                 Ok(answer) if answer.is_temporary() => failed = answer.error(),
@@ -146,9 +146,9 @@ impl BucketClient {
         body_hash: &str,
         credentials: &BucketKey,
     ) -> io::Result<BucketAnswer> {
-        let mut connection = within(self.patience.connect, "connecting", self.connected()).await??;
+        let mut connection = within(self.timeouts.connect, "connecting", self.connected()).await??;
         let signed = self.signed(request, body_hash, credentials)?;
-        let wait = self.patience.of(request.body.len() as u64);
+        let wait = self.timeouts.of(request.body.len() as u64);
         let answer = within(wait, "waiting for an answer", connection.send_request(signed)).await?.map_err(broken)?;
         let status = answer.status();
         let headers = answer.headers().clone();
@@ -159,7 +159,7 @@ impl BucketClient {
 
     async fn body(&self, answer: Response<Incoming>) -> io::Result<Bytes> {
         let body = answer.into_body();
-        let wait = self.patience.of(body.size_hint().exact().unwrap_or_default());
+        let wait = self.timeouts.of(body.size_hint().exact().unwrap_or_default());
         let body = within(wait, "reading an answer", Limited::new(body, ANSWER_BYTES_MAX).collect()).await?;
         Ok(body.map_err(|error| io::Error::other(format!("the answer is not whole: {error}")))?.to_bytes())
     }

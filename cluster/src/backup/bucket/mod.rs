@@ -20,7 +20,7 @@ use jiff::fmt::rfc2822;
 use tokio::runtime::{Builder, Runtime};
 
 use self::answer::FileListPage;
-use self::client::{BucketAnswer, BucketClient, BucketPatience, BucketRequest};
+use self::client::{BucketAnswer, BucketClient, BucketRequest, BucketTimeouts};
 use self::signature::{BucketKey, encoded};
 use super::address::{BucketAccess, BucketAddress};
 use super::target::{BackupTarget, StoredFile};
@@ -52,12 +52,16 @@ impl BucketTarget {
     /// # Errors
     /// The system refuses a thread.
     pub fn new(address: BucketAddress, access: BucketAccess) -> io::Result<BucketTarget> {
-        BucketTarget::patient(address, access, BucketPatience::default())
+        BucketTarget::with_timeouts(address, access, BucketTimeouts::default())
     }
 
-    fn patient(address: BucketAddress, access: BucketAccess, patience: BucketPatience) -> io::Result<BucketTarget> {
+    fn with_timeouts(
+        address: BucketAddress,
+        access: BucketAccess,
+        timeouts: BucketTimeouts,
+    ) -> io::Result<BucketTarget> {
         let runtime = Builder::new_multi_thread().worker_threads(1).thread_name("bucket").enable_all().build()?;
-        let client = BucketClient::new(access, patience);
+        let client = BucketClient::new(access, timeouts);
         Ok(BucketTarget { address, client, runtime: Some(runtime) })
     }
 

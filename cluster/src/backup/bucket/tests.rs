@@ -50,13 +50,13 @@ fn serve(answers: &[&str]) -> (BucketTarget, Served, tempfile::TempDir) {
     };
     let Ok(TargetAddress::Bucket(address)) = "s3://bucket/p".parse() else { panic!("it is one") };
     let pauses = &[Duration::ZERO; 3];
-    let patience = BucketPatience {
+    let timeouts = BucketTimeouts {
         connect: Duration::from_secs(10),
         answer: Duration::from_millis(300),
         slowest: 1 << 20,
         pauses,
     };
-    (BucketTarget::patient(address, access, patience).unwrap(), requests, folder)
+    (BucketTarget::with_timeouts(address, access, timeouts).unwrap(), requests, folder)
 }
 
 fn refusal(status: &str, error: &str) -> String {

@@ -21,7 +21,7 @@ fn with(attachments: &[(Attachment, Vec<u8>)]) -> Content {
 
 /// Returns the whole email.
 fn whole(attachments: &[(Attachment, Vec<u8>)]) -> String {
-    let end = end_of_emails(attachments, &stamp(4).boundary_seed);
+    let end = encode_attachments(attachments, &stamp(4).boundary_seed);
     assert!(end.len() <= end_len(&with(attachments).attachments));
     mail(&with(attachments), &recipient("ann@example.com", "Ann")) + std::str::from_utf8(&end).expect("ASCII")
 }
@@ -56,7 +56,7 @@ fn only_the_needed_layers_are_written() {
     assert!(email.contains("multipart/mixed") && !email.contains("multipart/related"), "{email}");
     let email = whole(&[attachment("a.png", "image/png", Some("a"), b"x")]);
     assert!(!email.contains("multipart/mixed") && email.contains("multipart/related"), "{email}");
-    assert_eq!(end_of_emails(&[], &[7; 32]), b"");
+    assert_eq!(encode_attachments(&[], &[7; 32]), b"");
     let text_alone = Content { html: None, ..with(&[pdf]) };
     let email = mail(&text_alone, &recipient("ann@example.com", "Ann"));
     assert!(email.contains("\r\nContent-Type: text/plain; charset=utf-8\r\n"), "{email}");

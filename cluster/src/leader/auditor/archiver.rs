@@ -36,7 +36,7 @@ impl Archiver {
     }
 
     /// Archives what one sweep may archive.
-    pub(super) async fn go_on(&mut self, context: &NodeContext, leadership: &Leadership) {
+    pub(super) async fn archive_batches(&mut self, context: &NodeContext, leadership: &Leadership) {
         for _ in 0..BATCHES_MAX {
             let now = leadership.now();
             if now < self.next || context.replica.read(|ledger| ledger.unsaved_bytes()) > UNSAVED_BYTES_MAX {

@@ -52,7 +52,7 @@ pub(crate) async fn run(context: Arc<NodeContext>, leadership: Arc<Leadership>) 
     while !leadership.ended() {
         sweep(&context, &leadership, &mut panic_guard).await;
         block(&context, &leadership, &mut blocked).await;
-        archiver.go_on(&context, &leadership).await;
+        archiver.archive_batches(&context, &leadership).await;
         quarantine(&leadership, &panic_guard, &mut quarantined).await;
         leadership.wait_for_wakeup(&leadership.wake_auditor, SWEEP_EVERY).await;
     }
@@ -283,7 +283,7 @@ fn watch(ledger: &Ledger, leadership: &Leadership, voters: usize, now: Time) {
         for run in &page.runs {
             blocked += usize::from(run.blocked.is_some());
             if run.counts.total() != u64::from(run.count) {
-                tracing::error!(page = %id, run = %run.name, "P1: the accounts of a run do not close");
+                tracing::error!(page = %id, run = %run.name, "the counts of a run do not add up to its recipients");
                 metrics::counter!("reveille_violations_total").increment(1);
             }
             for state in RecipientState::ALL {

@@ -13,7 +13,7 @@ use reveille_ledger::{Chunk, Ledger, Page, RecipientState, Run, RunState, closed
 use super::cap::CLAIM_CAP_MAX;
 use super::in_flight::InFlightClaims;
 use super::types::{ClaimSource, ClaimableSlots, Offer};
-use crate::audience::NAMED_MAX;
+use crate::process::limits::NAMED_MAX;
 
 /// Maximum number of chunks of one tenant, pool and priority that one wake offers, oldest page first; more than its
 /// credit can use. A wake offers no more recipients of them than all nodes together could claim, either. Paused and
@@ -84,11 +84,6 @@ pub(crate) fn canary_waits(ledger: &Ledger, id: PageId, run: &Run, now: Time) ->
     })
 }
 
-/// Returns true if all runs of a page are late: missed and caught up, or backfilled (P16).
-pub fn is_late(page: &Page) -> bool {
-    page.runs.iter().all(|run| run.cause.is_late())
-}
-
 /// Returns true if dead letters of this page were moved to another pool.
 fn has_pool_overrides(ledger: &Ledger, id: PageId) -> bool {
     ledger.chunks().range(id.chunks()).any(|(_, chunk)| !chunk.pool_overrides.is_empty())
@@ -137,7 +132,7 @@ impl<'a> OfferCollector<'a> {
 
     /// Offers the chunks of a page. There may be a hundred thousand pages, so the cheapest checks come first.
     fn add(&mut self, ledger: &'a Ledger, id: PageId, page: &'a Page, now: Time) {
-        let (late, none_barred) = (is_late(page), BTreeSet::new());
+        let (late, none_barred) = (page.is_late(), BTreeSet::new());
         let group = |pool| OfferGroup { tenant: &page.tenant, pool, priority: page.priority, late };
         let own_pool_is_full = self.is_full(group(&page.pool), &none_barred);
         if own_pool_is_full && !has_pool_overrides(ledger, id) {

@@ -7,40 +7,40 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::Unavailable;
-use super::circuit::{Admitted, CircuitEvent};
+use super::circuit::{CircuitEvent, CircuitPermit};
 use super::circuit_event::circuit_event;
 use super::core::{OPENING_LATE, RelaySessions};
 use crate::smtp::session::dialogue::Session;
 
 /// Admission by the circuit, for one email or for an opening without one. Dropping it unused returns the probe.
-pub(crate) struct Ticket {
+pub(crate) struct CircuitAdmission {
     core: Arc<RelaySessions>,
-    admitted: Admitted,
+    admitted: CircuitPermit,
 }
 
-impl Ticket {
-    pub fn new(core: &Arc<RelaySessions>) -> Result<Ticket, Unavailable> {
+impl CircuitAdmission {
+    pub fn new(core: &Arc<RelaySessions>) -> Result<CircuitAdmission, Unavailable> {
         let admitted = core.admit()?;
-        Ok(Ticket { core: core.clone(), admitted })
+        Ok(CircuitAdmission { core: core.clone(), admitted })
     }
 
     /// Asks the circuit again after a wait, during which it may have opened. A probe stays a probe.
     pub fn renew(&mut self) -> Result<(), Unavailable> {
-        if self.admitted == Admitted::Normally {
+        if self.admitted == CircuitPermit::Normally {
             self.admitted = self.core.admit()?;
         }
         Ok(())
     }
 
-    /// Uses the ticket up: returns the admission, for the report of its result.
-    pub fn admission(mut self) -> Admitted {
-        std::mem::replace(&mut self.admitted, Admitted::Normally)
+    /// Returns what the circuit permitted, for the report of the result.
+    pub fn take(mut self) -> CircuitPermit {
+        std::mem::replace(&mut self.admitted, CircuitPermit::Normally)
     }
 }
 
-impl Drop for Ticket {
+impl Drop for CircuitAdmission {
     fn drop(&mut self) {
-        if self.admitted != Admitted::Normally {
+        if self.admitted != CircuitPermit::Normally {
             self.core.state.lock().circuit.release_probe(Instant::now());
         }
     }
@@ -67,12 +67,13 @@ impl RelaySessions {
     }
 
     /// Admits the next email of a session in use. It overtakes no caller that waits for the rate, and is never a probe.
-    pub(super) fn admit_next(self: &Arc<RelaySessions>, session: &Session) -> Option<Ticket> {
+    pub(super) fn admit_next(self: &Arc<RelaySessions>, session: &Session) -> Option<CircuitAdmission> {
         if !self.takes_next(session) {
             return None;
         }
-        let ticket = Ticket::new(self).ok().filter(|ticket| ticket.admitted == Admitted::Normally)?;
-        self.take_from_rate_now().then_some(ticket)
+        let admission =
+            CircuitAdmission::new(self).ok().filter(|admission| admission.admitted == CircuitPermit::Normally)?;
+        self.take_from_rate_now().then_some(admission)
     }
 
     /// Waits until the rate allows one email.
@@ -96,18 +97,21 @@ impl RelaySessions {
 
     /// Asks the circuit for admission. If the circuit wants a session first, a task opens one, and no email waits for
     /// it.
-    fn admit(self: &Arc<RelaySessions>) -> Result<Admitted, Unavailable> {
+    fn admit(self: &Arc<RelaySessions>) -> Result<CircuitPermit, Unavailable> {
         if self.closing.is_cancelled() {
             return Err(Unavailable::Closed);
         }
         let now = Instant::now();
         let mut admitted = self.state.lock().circuit.admit(now);
-        if matches!(admitted, Ok(Admitted::ToOpenSession)) {
-            // Spawned without the lock: a runtime that ends drops the task at once, and dropping the ticket takes the
+        if matches!(admitted, Ok(CircuitPermit::ToOpenSession)) {
+            // Spawned without the lock: a runtime that ends drops the task at once, and dropping the admission takes the
             // lock.
-            self.tasks.spawn(open_without_email(Ticket { core: self.clone(), admitted: Admitted::ToOpenSession }));
+            self.tasks.spawn(open_without_email(CircuitAdmission {
+                core: self.clone(),
+                admitted: CircuitPermit::ToOpenSession,
+            }));
             admitted = self.state.lock().circuit.admit(now);
-        } else if matches!(admitted, Ok(Admitted::Normally)) && self.is_opening_late() {
+        } else if matches!(admitted, Ok(CircuitPermit::Normally)) && self.is_opening_late() {
             // The relay is not known to fail. But the next email, or the same one again, would wait as long (P12).
             let until = now + self.limits.backoff.first;
             return Err(Unavailable::CircuitOpen { until, cause: OPENING_LATE.to_owned() });
@@ -118,8 +122,8 @@ impl RelaySessions {
 
 /// Opens a session with a relay that has failed. No email waits for it, so only the relay's time-outs apply. The
 /// session is kept for the email that probes.
-async fn open_without_email(ticket: Ticket) {
-    let core = ticket.core.clone();
+async fn open_without_email(admission: CircuitAdmission) {
+    let core = admission.core.clone();
     // Fails only after `close`.
     let Ok(slot) = core.session_slots.clone().acquire_owned().await else { return };
     // Makes room for the new session. An idle session that is open does not prove that the relay answers.
@@ -135,7 +139,7 @@ async fn open_without_email(ticket: Ticket) {
         }
         Some(Err(result)) => circuit_event(&result, Duration::ZERO, core.has_open_session()),
     };
-    core.note(event, ticket.admission());
+    core.note(event, admission.take());
     if let Some(open) = retired {
         open.quit().await;
     }

@@ -72,7 +72,7 @@ pub enum CircuitEvent {
 
 /// How the circuit admits a caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Admitted {
+pub enum CircuitPermit {
     /// As one of many emails: the circuit is closed.
     Normally,
     /// As the only probe: its result decides. The caller must pass it to `note`, or return the probe with
@@ -136,16 +136,16 @@ impl Circuit {
     ///
     /// # Errors
     /// [`Unavailable::CircuitOpen`] or [`Unavailable::Parked`] if the circuit is open.
-    pub fn admit(&mut self, now: Instant) -> Result<Admitted, Unavailable> {
+    pub fn admit(&mut self, now: Instant) -> Result<CircuitPermit, Unavailable> {
         let (until, cause, parked) = match &self.state {
-            CircuitStatus::Closed => return Ok(Admitted::Normally),
+            CircuitStatus::Closed => return Ok(CircuitPermit::Normally),
             CircuitStatus::Open { until, cause } => (*until, cause.clone(), false),
             CircuitStatus::Parked { until, cause } => (*until, cause.clone(), true),
             CircuitStatus::HalfOpen { cause, parked } => (now + self.backoff.first, cause.clone(), *parked),
         };
         if until <= now && !matches!(self.state, CircuitStatus::HalfOpen { .. }) {
             self.state = CircuitStatus::HalfOpen { cause, parked };
-            return Ok(if self.next_probe_is_email { Admitted::AsProbe } else { Admitted::ToOpenSession });
+            return Ok(if self.next_probe_is_email { CircuitPermit::AsProbe } else { CircuitPermit::ToOpenSession });
         }
         Err(if parked { Unavailable::Parked { until, cause } } else { Unavailable::CircuitOpen { until, cause } })
     }
@@ -168,12 +168,12 @@ impl Circuit {
 
     /// Learns from an email, or from an opening, that ended at `now`. `jitter` from 0 to 1 lengthens the back-off by up
     /// to one half, so that the nodes do not probe at the same time.
-    pub fn note(&mut self, event: CircuitEvent, admitted: Admitted, now: Instant, jitter: f64) {
+    pub fn note(&mut self, event: CircuitEvent, admitted: CircuitPermit, now: Instant, jitter: f64) {
         let minute_is_bad = self.count(&event, now);
-        let probe = admitted != Admitted::Normally;
+        let probe = admitted != CircuitPermit::Normally;
         let decides = probe || self.state == CircuitStatus::Closed;
         match event {
-            CircuitEvent::SessionOpened if admitted == Admitted::ToOpenSession => {
+            CircuitEvent::SessionOpened if admitted == CircuitPermit::ToOpenSession => {
                 self.next_probe_is_email = true;
                 self.release_probe(now);
             }

@@ -15,7 +15,7 @@ use rand::{Rng, SeedableRng, rngs::StdRng};
 use tokio::{sync::Semaphore, time::Instant};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::circuit::{Admitted, Circuit, CircuitEvent};
+use super::circuit::{Circuit, CircuitEvent, CircuitPermit};
 use super::idle_sessions::{IdleSessions, OpenSession};
 use super::latency::DialogueLatency;
 use super::rate_limiter::RateLimiter;
@@ -85,7 +85,7 @@ pub(super) struct RelayState {
 
 impl RelayState {
     /// Reports an event of an admitted email or opening to the circuit.
-    fn note(&mut self, event: CircuitEvent, admitted: Admitted) {
+    fn note(&mut self, event: CircuitEvent, admitted: CircuitPermit) {
         let jitter = self.jitter.random();
         self.circuit.note(event, admitted, Instant::now(), jitter);
     }
@@ -299,12 +299,18 @@ impl RelaySessions {
     }
 
     /// Reports an event of an admitted email or opening to the circuit.
-    pub(super) fn note(&self, event: CircuitEvent, admitted: Admitted) {
+    pub(super) fn note(&self, event: CircuitEvent, admitted: CircuitPermit) {
         self.state.lock().note(event, admitted);
     }
 
     /// Learns from the result of a dialogue: updates the counters, the circuit, the rate and the latency.
-    pub(super) fn learn(&self, result: &DialogueResult, admitted: Admitted, event: CircuitEvent, mut running: Running) {
+    pub(super) fn learn(
+        &self,
+        result: &DialogueResult,
+        admitted: CircuitPermit,
+        event: CircuitEvent,
+        mut running: Running,
+    ) {
         running.used_its_session = used_its_session(result);
         drop(running);
         let now = self.now();

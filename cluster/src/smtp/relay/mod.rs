@@ -30,7 +30,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 pub use self::core::RelaySessions;
 use super::session::deadlines::Timeouts;
-use admission::Ticket;
+use admission::CircuitAdmission;
 use circuit::Backoff;
 pub use permit::{NextEmail, NextPermit, SendPermit};
 
@@ -108,7 +108,7 @@ impl RelaySessions {
     /// # Errors
     /// Fails at once if the relay cannot be used now, otherwise when the deadline comes first.
     pub async fn acquire(self: &Arc<RelaySessions>, deadline: Instant) -> Result<SendPermit, Unavailable> {
-        let mut ticket = Ticket::new(self)?;
+        let mut ticket = CircuitAdmission::new(self)?;
         let slot = self.wait_for_session(deadline).await?;
         ticket.renew()?;
         self.wait_for_rate(deadline).await?;
@@ -119,7 +119,7 @@ impl RelaySessions {
     /// Returns a permit to send one email. `None` if the caller would have to wait. It does not overtake waiting
     /// callers.
     pub fn acquire_now(self: &Arc<RelaySessions>) -> Option<SendPermit> {
-        let ticket = Ticket::new(self).ok()?;
+        let ticket = CircuitAdmission::new(self).ok()?;
         let slot = self.try_session()?;
         self.take_from_rate_now().then(|| SendPermit::new(self.clone(), slot, self.take_idle(), ticket))
     }

@@ -13,8 +13,8 @@ use futures::FutureExt;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout_at};
 
-use super::admission::Ticket;
-use super::circuit::{Admitted, CircuitEvent};
+use super::admission::CircuitAdmission;
+use super::circuit::{CircuitEvent, CircuitPermit};
 use super::circuit_event::circuit_event;
 use super::core::RelaySessions;
 use super::idle_sessions::OpenSession;
@@ -33,12 +33,12 @@ const OPENS_WITHIN: Duration = Duration::from_secs(30);
 /// Permit to send one email now. A permit that is dropped unused returns its session.
 pub struct SendPermit {
     held: HeldSession,
-    slot: OwnedSemaphorePermit,
-    ticket: Ticket,
+    session_permit: OwnedSemaphorePermit,
+    admission: CircuitAdmission,
 }
 
 /// Admission of the next email of a session ([`SendPermit::admit_next`]).
-pub struct NextPermit(Ticket);
+pub struct NextPermit(CircuitAdmission);
 
 /// The next email of a session.
 pub struct NextEmail<'a> {
@@ -67,11 +67,11 @@ impl Drop for HeldSession {
 impl SendPermit {
     pub(crate) fn new(
         core: Arc<RelaySessions>,
-        slot: OwnedSemaphorePermit,
+        session_permit: OwnedSemaphorePermit,
         session: Option<OpenSession>,
-        ticket: Ticket,
+        admission: CircuitAdmission,
     ) -> SendPermit {
-        SendPermit { held: HeldSession { core, session }, slot, ticket }
+        SendPermit { held: HeldSession { core, session }, session_permit, admission }
     }
 
     /// True if the permit belongs to these sessions.
@@ -95,7 +95,7 @@ impl SendPermit {
         deadlines: &Deadlines,
         next: Option<NextEmail<'_>>,
     ) -> (DialogueResult, Option<SendPermit>) {
-        let SendPermit { mut held, slot, ticket } = self;
+        let SendPermit { mut held, session_permit, admission } = self;
         let (next_email, next_permit) = next.map(|next| (next.email, next.permit)).unzip();
         let core = Arc::clone(&held.core);
         // [`super::RelaySessions::close`] waits for this dialogue.
@@ -112,9 +112,15 @@ impl SendPermit {
                         let result = DialogueResult::Broken { stage: Stage::Connect, cause };
                         // Counted before the caller gets the result, because the email may come again at once.
                         let late = core.count_late_open();
-                        // The opening keeps the ticket.
-                        core.learn(&result, Admitted::Normally, CircuitEvent::Nothing, running);
-                        core.tasks.spawn(finish_opening(Arc::clone(&core), opening, begun, ticket, (slot, late)));
+                        // The opening keeps the admission.
+                        core.learn(&result, CircuitPermit::Normally, CircuitEvent::Nothing, running);
+                        core.tasks.spawn(finish_opening(
+                            Arc::clone(&core),
+                            opening,
+                            begun,
+                            admission,
+                            (session_permit, late),
+                        ));
                         return (result, None);
                     }
                 }
@@ -132,22 +138,22 @@ impl SendPermit {
             Err(result) => (None, *result),
         };
         let event = circuit_event(&result, running.elapsed(), core.has_open_session());
-        core.learn(&result, ticket.admission(), event, running);
+        core.learn(&result, admission.take(), event, running);
         // If SMTPUTF8 was missing, this session is closed, so that the next email asks the relay again.
         let retires = matches!(result, DialogueResult::NoSmtpUtf8 { .. });
         let Some(session) = session else { return (result, None) };
         if !retires
-            && let Some(NextPermit(mut ticket)) = next_permit
-            && ticket.renew().is_ok()
+            && let Some(NextPermit(mut admission)) = next_permit
+            && admission.renew().is_ok()
         {
-            return (result, Some(SendPermit::new(core, slot, Some(session), ticket)));
+            return (result, Some(SendPermit::new(core, session_permit, Some(session), admission)));
         }
         let retired = if retires { Some(session) } else { core.keep(session) };
         if let Some(retired) = retired {
-            // QUIT keeps the slot, and the caller does not wait for it.
+            // QUIT keeps the permit of the session, and the caller does not wait for it.
             core.tasks.spawn(async move {
                 retired.quit().await;
-                drop(slot);
+                drop(session_permit);
             });
         }
         (result, None)
@@ -160,7 +166,7 @@ async fn finish_opening(
     core: Arc<RelaySessions>,
     opening: impl Future<Output = Result<OpenSession, Box<DialogueResult>>>,
     begun: Instant,
-    ticket: Ticket,
+    admission: CircuitAdmission,
     _kept: (OwnedSemaphorePermit, Counted),
 ) {
     let opened = timeout_at(begun + OPENS_WITHIN, opening);
@@ -175,7 +181,7 @@ async fn finish_opening(
         Some(Ok(Err(result))) => circuit_event(&result, Duration::ZERO, core.has_open_session()),
         Some(Err(_)) => CircuitEvent::NotOpened(format!("no session within {} s", OPENS_WITHIN.as_secs())),
     };
-    core.note(event, ticket.admission());
+    core.note(event, admission.take());
 }
 
 /// Result of the search for an idle session.

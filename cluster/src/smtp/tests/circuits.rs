@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::smtp::relay::Unavailable;
-use crate::smtp::relay::circuit::Admitted::{AsProbe, Normally, ToOpenSession};
-use crate::smtp::relay::circuit::{Admitted, Backoff, Circuit, CircuitEvent};
+use crate::smtp::relay::circuit::CircuitPermit::{AsProbe, Normally, ToOpenSession};
+use crate::smtp::relay::circuit::{Backoff, Circuit, CircuitEvent, CircuitPermit};
 use crate::smtp::relay::status::CircuitStatus;
 
 fn seconds(s: u64) -> Duration {
@@ -205,7 +205,7 @@ fn exhausted_quota_parks_relay_until_probe_succeeds() {
     let mut circuit = circuit();
     let full = || CircuitEvent::QuotaUsedUp("454 enough".to_owned());
     let parked_until =
-        |second| Err::<Admitted, _>(Unavailable::Parked { until: at(second), cause: "454 enough".to_owned() });
+        |second| Err::<CircuitPermit, _>(Unavailable::Parked { until: at(second), cause: "454 enough".to_owned() });
     circuit.note(full(), Normally, at(0), 1.0);
     circuit.note(full(), Normally, at(60), 1.0);
     assert_eq!(circuit.admit(at(899)), parked_until(900), "those under way add nothing");

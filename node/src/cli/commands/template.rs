@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use jiff::Timestamp;
 use reveille_cluster::audience::encode_attachment;
-use reveille_cluster::compose::{Compiled, ContentError, Stamp, check_proposed, end_of_emails, message_id};
+use reveille_cluster::compose::{Compiled, ContentError, Stamp, check_proposed, encode_attachments, message_id};
 use reveille_ledger::LEVEL;
 use reveille_ledger::address::Address;
 use reveille_ledger::content::{Attachment, Content, Recipient};
@@ -68,7 +68,7 @@ fn render(context: &CommandContext<'_>, args: RenderArgs) -> Result<(), Stop> {
         list_unsubscribe: None,
     };
     let mail = compiled.compose(&recipient, &stamp).map_err(refused)?;
-    let whole = [mail.data, end_of_emails(&files, &stamp.boundary_seed)].concat();
+    let whole = [mail.data, encode_attachments(&files, &stamp.boundary_seed)].concat();
     let raw = String::from_utf8_lossy(&whole).into_owned();
     if args.raw {
         return context.terminal.raw(&raw);

@@ -21,13 +21,13 @@ pub(super) struct OpeningOccurrence {
     /// The run that the occurrence waited for; `None` if it did not wait.
     pub waited_for: Option<RunId>,
     /// What it sends, with a reference to each of its blobs. `None`: what the schedule sends.
-    pub own: Option<RunSource>,
+    pub source: Option<RunSource>,
 }
 
 impl OpeningOccurrence {
     /// An occurrence that did not wait, and sends what its schedule sends.
     pub(super) fn of_schedule(schedule: ScheduleId, opening: Opening) -> OpeningOccurrence {
-        OpeningOccurrence { schedule, opening, waited_for: None, own: None }
+        OpeningOccurrence { schedule, opening, waited_for: None, source: None }
     }
 }
 
@@ -71,8 +71,10 @@ impl MovedPlan {
     /// Returns the occurrences that the fire opens.
     pub(super) fn occurrences(self, fire: &Fire) -> impl Iterator<Item = OpeningOccurrence> {
         let (schedule, waited_for) = (fire.schedule, self.waited_for);
-        let own = OpeningOccurrence::of_schedule;
-        fire.opened.iter().map(move |opening| OpeningOccurrence { waited_for, ..own(schedule, opening.clone()) })
+        let of_schedule = OpeningOccurrence::of_schedule;
+        fire.opened
+            .iter()
+            .map(move |opening| OpeningOccurrence { waited_for, ..of_schedule(schedule, opening.clone()) })
     }
 }
 
@@ -252,8 +254,8 @@ impl Ledger {
         for (number, mut occurrence) in occurrences.into_iter().enumerate() {
             let Some(schedule) = self.schedules.get(&occurrence.schedule) else { continue };
             let tenant = schedule.settings.tenant.clone();
-            let source = match occurrence.own.take() {
-                Some(own) => own,
+            let source = match occurrence.source.take() {
+                Some(source) => source,
                 None => {
                     let source = RunSource::of(schedule);
                     self.retain_blob(&source.content);

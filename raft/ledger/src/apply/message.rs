@@ -110,8 +110,8 @@ impl Ledger {
             finish_by: due.plus_ms(message.policies.finish_by_ms),
         };
         fresh.insert(&message.key, FirstCall { body: Some(parts.body), send_at: Some(due) });
-        let own = Some(self.source_of_message(message, parts));
-        occurrences.push(OpeningOccurrence { own, ..OpeningOccurrence::of_schedule(id, opening) });
+        let source = Some(self.source_of_message(message, parts));
+        occurrences.push(OpeningOccurrence { source, ..OpeningOccurrence::of_schedule(id, opening) });
         Ok(false)
     }
 

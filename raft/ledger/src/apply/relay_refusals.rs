@@ -49,8 +49,8 @@ impl Ledger {
         if is_held && is_unattributed(answer) {
             self.count_unattributed_refusal(context, key, answer);
         }
-        // Every effect except `Relay` proves that the email was composed, even if the dialogue broke: RCPT comes after
-        // composing. So this recipient does not crash the node that prepares it (P12).
+        // Every effect except `NextWave` proves that the email was composed, even if the dialogue broke: RCPT comes
+        // after composing. So this recipient does not crash the node that prepares it (P12).
         if is_held && answer.effect != RefusalEffect::NextWave {
             self.clear_crash_suspects(key, &[answer.slot].into_iter().collect());
         }

@@ -176,10 +176,11 @@ impl Ledger {
         )?;
         let finish_by = context.now.plus_ms(schedule.settings.policies.finish_by_ms);
         self.may_trigger(id, context.now)?;
-        let own = self.source_of_trigger(trigger, list, context.now)?;
+        let source = self.source_of_trigger(trigger, list, context.now)?;
         let opening = Opening { nominal, due: context.now, cause: OpeningCause::Trigger, finish_by };
         let cancelled = self.would_cancel(id, context.now);
-        let runs = self.open_runs(context, vec![OpeningOccurrence { schedule: id, opening, waited_for: None, own }]);
+        let runs =
+            self.open_runs(context, vec![OpeningOccurrence { source, ..OpeningOccurrence::of_schedule(id, opening) }]);
         let opened = runs.first().map(|(_, run)| *run).ok_or(CommandRefusal::NoSuchSchedule(id))?;
         let outcome = CommandOutcome::Run { run: opened, cancelled, is_repeat: false };
         self.remember(context, &tenant, request, body, &outcome);

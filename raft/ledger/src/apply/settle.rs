@@ -84,7 +84,7 @@ impl Ledger {
         self.transition(context, key, &doubted, RecipientState::InDoubt, RecipientState::Sent);
         let mut moved = claimed.len() + doubted.len();
         let taken = match &outcome.relay_reply {
-            Some(relay_reply) if claim.granted.len() == 1 => ClaimEventKind::Taken(relay_reply.clone()),
+            Some(relay_reply) if claim.granted.len() == 1 => ClaimEventKind::TestAccepted(relay_reply.clone()),
             _ => ClaimEventKind::Accepted,
         };
         claim.record(context, (taken.clone(), RecipientState::Sent), &claimed);
@@ -359,7 +359,7 @@ fn record_relay(context: &Context, claim: &mut Claim, outcome: &ClaimOutcome) {
     answered.add(&refused);
     claim.record(
         context,
-        (ClaimEventKind::Asked(relay_reply.relay.clone()), RecipientState::Claimed),
+        (ClaimEventKind::TestRelay(relay_reply.relay.clone()), RecipientState::Claimed),
         &answered.and(&claim.claimed),
     );
 }

@@ -153,7 +153,7 @@ fn check_history(fence: Fence, claim: &Claim, found: &mut Vec<InvariantViolation
         match event.what {
             ClaimEventKind::Accepted
             | ClaimEventKind::AcceptedByLog
-            | ClaimEventKind::Taken(_)
+            | ClaimEventKind::TestAccepted(_)
             | ClaimEventKind::KnownDuplicate
             | ClaimEventKind::Contradiction => sent.add(slots),
             ClaimEventKind::InDoubt(_) => in_doubt.add(slots),

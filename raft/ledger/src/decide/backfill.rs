@@ -20,8 +20,8 @@ pub struct BackfillRange {
     pub rest: Option<Time>,
 }
 
-/// Returns the occurrences from `from` to `to`, both inclusive, that the plan has passed and `is_known` does not know.
-/// At most `most` of them open; each may be sent for all of `finish_by`, like one on time.
+/// Returns the past occurrences from `from` to `to`, both inclusive, for which `is_known` is false. At most `most` of
+/// them open. Each gets the whole `finish_by`, counted from now.
 pub fn range(
     schedule: &Schedule,
     calendar: Calendar<'_>,

@@ -126,9 +126,9 @@ impl Bitmap {
         self.0 -= &*other;
     }
 
-    /// Prepares both sets for a set operation and returns `other`, copied if necessary. Roaring inserts and removes
-    /// runs one by one, and moves all later runs each time: for every second slot of a chunk that is two gigabytes. So
-    /// if either set has many pieces, neither is kept as runs.
+    /// Prepares both sets for a set operation and returns `other`, copied if necessary. Converts both from runs to
+    /// arrays if either has many pieces: roaring inserts and removes runs one by one, and moves all later ones each
+    /// time. For every second slot of a chunk that is two gigabytes.
     fn beside<'a>(&mut self, other: &'a Bitmap) -> Cow<'a, RoaringBitmap> {
         if self.pieces().max(other.pieces()) <= PIECES_MAX {
             return Cow::Borrowed(&other.0);

@@ -67,9 +67,9 @@ pub enum ClaimEventKind {
     /// An accept under another claim took the recipient out of this claim.
     AcceptedElsewhere,
     /// A relay accepted the email, with this reply. Only for test emails, whose claim has one recipient.
-    Taken(RelayReply),
+    TestAccepted(RelayReply),
     /// This relay was asked and did not accept the email; the outcome is the next event. Only for test emails.
-    Asked(String),
+    TestRelay(String),
     /// A relay accepted the email, as its log shows, which an operator read.
     AcceptedByLog,
 }
@@ -358,13 +358,13 @@ mod tests {
             ClaimEventKind::Assumed(Decider::Operator),
             ClaimEventKind::Resent(Decider::Policy),
             ClaimEventKind::AcceptedElsewhere,
-            ClaimEventKind::Taken(RelayReply {
+            ClaimEventKind::TestAccepted(RelayReply {
                 relay: "main".to_owned(),
                 code: 250,
                 enhanced: None,
                 text: "ok".to_owned(),
             }),
-            ClaimEventKind::Asked("main".to_owned()),
+            ClaimEventKind::TestRelay("main".to_owned()),
             ClaimEventKind::AcceptedByLog,
         ];
         assert_eq!(kinds.iter().map(ordinal).collect::<Vec<u8>>(), (0..14).collect::<Vec<u8>>());

@@ -330,11 +330,6 @@ impl Ledger {
         self.blobs.get(hash).map(|blob| &*blob.bytes)
     }
 
-    /// Total size of all contents and audiences, in bytes. Reads each row.
-    pub fn blob_bytes(&self) -> usize {
-        self.blobs.iter().map(|(_, blob)| blob.bytes.len()).sum()
-    }
-
     /// Returns the stored answer to a request id of a tenant.
     pub fn answer_to(&self, tenant: &str, request: &str) -> Option<&StoredAnswer> {
         self.answers.get(&(tenant.to_owned(), request.to_owned()))

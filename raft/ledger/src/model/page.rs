@@ -43,6 +43,11 @@ impl Page {
         }
     }
 
+    /// Returns true if all its runs are late: missed and caught up, or backfilled (P16).
+    pub fn is_late(&self) -> bool {
+        self.runs.iter().all(|run| run.cause.is_late())
+    }
+
     /// Position of a run; `None` if it is not in the page.
     pub fn position_of(&self, run: RunId) -> Option<usize> {
         self.runs.binary_search_by_key(&run.place, |known| known.place).ok()

@@ -67,7 +67,7 @@ fn assert_row(run: &Run, row: &RecipientRow, explanation: &RecipientExplanation)
                 | ClaimEventKind::InDoubt(_)
                 | ClaimEventKind::Assumed(_)
                 | ClaimEventKind::Resent(_)
-                | ClaimEventKind::Asked(_)
+                | ClaimEventKind::TestRelay(_)
         )
     });
     let was_requeued = explanation.run_events.iter().any(|(_, event)| matches!(event.what, RunEventKind::Requeued(_)));

@@ -8,10 +8,10 @@ use reveille_ledger::command::{Decider, EnhancedCode, RefusalEffect, ReleaseReas
 pub fn describe(claim_event: &ClaimEvent) -> (&'static str, String) {
     let (what, mut detail) = match &claim_event.what {
         ClaimEventKind::Accepted => ("sent", "the relay answered 250 to the final dot".to_owned()),
-        ClaimEventKind::Taken(said) => {
+        ClaimEventKind::TestAccepted(said) => {
             ("sent", format!("{} answered {}", said.relay, answer(said.code, said.enhanced, &said.text)))
         }
-        ClaimEventKind::Asked(relay) => ("asked", format!("{relay} was asked to take it")),
+        ClaimEventKind::TestRelay(relay) => ("asked", format!("{relay} was asked to take it")),
         ClaimEventKind::KnownDuplicate => {
             ("sent twice", "the relay had taken it under this fence too: counted as a known duplicate".to_owned())
         }

@@ -113,11 +113,11 @@ fn settled(ledger: &Ledger, chapter: &ClaimExplanation, run: &Run) -> Vec<Explai
 /// Adds the parts of the relay's answer as separate fields, for programs.
 fn with_answer(event: ExplainedEvent, what: &ClaimEventKind) -> ExplainedEvent {
     match what {
-        ClaimEventKind::Taken(said) => {
+        ClaimEventKind::TestAccepted(said) => {
             let (relay, code, text) = (said.relay.clone(), u32::from(said.code), said.text.clone());
             ExplainedEvent { relay, code, enhanced: enhanced_text(said.enhanced), text, ..event }
         }
-        ClaimEventKind::Asked(relay) => ExplainedEvent { relay: relay.clone(), ..event },
+        ClaimEventKind::TestRelay(relay) => ExplainedEvent { relay: relay.clone(), ..event },
         ClaimEventKind::Refused { code, enhanced, text, .. } => {
             ExplainedEvent { code: u32::from(*code), enhanced: enhanced_text(*enhanced), text: text.clone(), ..event }
         }

@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use reveille_cluster::leader::claims::claimable::is_late;
 use reveille_cluster::leader::claims::limits::late_rate;
 use reveille_cluster::smtp::{CircuitStatus, RelayStatus};
 use reveille_ledger::bitmap::CHUNK;
@@ -137,7 +136,7 @@ fn for_a_node(
     }
     let paced = tenant.rate().map(|rate| format!("; tenant '{}' has {rate} a second at most", page.tenant));
     let paced = paced.unwrap_or_default();
-    match (suspect, late_rate(ledger, pool).filter(|_| is_late(page))) {
+    match (suspect, late_rate(ledger, pool).filter(|_| page.is_late())) {
         (true, _) => "for a node to take it alone: it was being composed when its node crashed".to_owned(),
         (false, Some(rate)) => {
             format!(

@@ -239,7 +239,9 @@ impl Admin {
         // No entry is proposed, so a fresh read checks the token.
         self.read_latest(call, |_| ()).await?;
         let to = self.successor(&request.to).await?;
-        transfer::to(&self.context, to, call.deadline).await.map_err(|error| error_texts::not_handed_over(&error))?;
+        transfer::request_transfer(&self.context, to, call.deadline)
+            .await
+            .map_err(|error| error_texts::not_handed_over(&error))?;
         let leader = self.context.replica.members().get(&to).map(|member| member.name.clone()).unwrap_or_default();
         Ok(TransferLeaderResponse { leader })
     }

@@ -63,7 +63,7 @@ fn node_with_full_lacking_list_gets_no_sealed_audience() {
         let offers = offers(&test.ledger, &lacking, &InFlightClaims::default(), test.now);
         offers.into_iter().map(|offer| offer.barred).collect::<Vec<_>>()
     };
-    let full = crate::audience::NAMED_MAX as u32;
+    let full = crate::process::limits::NAMED_MAX as u32;
     assert_eq!(offers_of(&DispatcherTest::sealed(9), full), [BTreeSet::from([NodeId(2)])]);
     assert_eq!(offers_of(&DispatcherTest::sealed(9), full - 1), [BTreeSet::new()]);
     assert_eq!(offers_of(&DispatcherTest::with(9), full), [BTreeSet::new()], "what is sealed is not all there is");
