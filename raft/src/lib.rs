@@ -20,6 +20,7 @@ pub mod files;
 mod handshakes;
 mod identity;
 mod injected_bugs;
+mod known_peers;
 pub mod listen;
 mod membership;
 pub mod offline;

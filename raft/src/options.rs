@@ -38,6 +38,8 @@ pub struct ReplicaOptions {
     /// Time that a node with a log that is not empty waits before it takes part. Its former process may have promised a
     /// leader not to vote for another node for that time. At least the maximum of `election_ms`, except in tests.
     pub startup_delay: Duration,
+    /// Time after which a start fails if no readable snapshot is here, and none comes from a peer.
+    pub snapshot_wait: Duration,
     /// Number of entries between two snapshots. The log keeps all entries after the last snapshot but one. A restart
     /// replays them if the last snapshot is damaged, and followers with a smaller lag need no snapshot.
     pub snapshot_every: u64,
@@ -65,6 +67,7 @@ impl ReplicaOptions {
             heartbeat_ms: 50,
             election_ms: 250..500,
             startup_delay: Duration::from_millis(600),
+            snapshot_wait: Duration::from_secs(60),
             snapshot_every: 20_000,
             log_disk: None,
             highest_level: level::highest(),

@@ -66,6 +66,24 @@ impl LogStore {
         self.wal.state()
     }
 
+    /// Drops all entries unless the log has `last`, the last entry of the loaded state: a snapshot was fetched, or its
+    /// installation was interrupted. Called before openraft has the log. `last` is committed. So another entry in its
+    /// place, and all after that, never will be; and if the log ends before it, what is committed there is in the state.
+    pub async fn fit_to(&mut self, last: &LogId) -> Result<(), io::Error> {
+        let (state, point) = (self.wal.state(), to_point(last));
+        let is_purged = state.purged.is_some_and(|purged| purged.index >= point.index);
+        if state.last.is_none() || is_purged || self.wal.at(point.index) == Some(point) {
+            return Ok(());
+        }
+        tracing::warn!(last = ?state.last, state = ?point, "the log is replaced by the state of a snapshot");
+        // As after a message of that leader: no vote is lower than an entry of the log.
+        if state.vote.map(|vote| to_vote(vote).leader_id) < Some(last.leader_id) {
+            self.save_vote(&Vote { leader_id: last.leader_id, committed: true }).await?;
+        }
+        self.wal.truncate(state.purged).await?;
+        Ok(self.wal.purge(point).await?)
+    }
+
     /// Returns the health of the log. Call this before openraft takes ownership of the log.
     pub fn health(&self) -> WalHealth {
         self.wal.health()
@@ -209,4 +227,64 @@ fn to_entry(record: EntryRecord) -> Result<LogEntry, io::Error> {
         }
     };
     Ok(LogEntry { log_id: to_log_id(record.point), payload })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::to_log_id;
+    use crate::wal::{Execution, LogPoint, MemoryDisk, VoteRecord};
+
+    fn point(term: u64, index: u64) -> LogPoint {
+        LogPoint { term, leader: 1, index }
+    }
+
+    fn open(disk: &MemoryDisk) -> LogStore {
+        let options = WalOptions { execution: Execution::Inline, ..WalOptions::new(1) };
+        LogStore::open_on(Arc::new(disk.clone()), &options).unwrap().0
+    }
+
+    /// Returns the state of a log after `fit_to`. It voted in term 3 and has the entries 11 to 20, from 16 on of term 3.
+    async fn fitted(last: LogPoint) -> LogState {
+        let disk = MemoryDisk::new();
+        let mut log = open(&disk);
+        log.wal.vote(VoteRecord { term: 3, leader: 1, committed: false }, Box::new(drop)).await.unwrap();
+        let entry = |index| {
+            let point = point(if index < 16 { 1 } else { 3 }, index);
+            EntryRecord { point, kind: PayloadKind::Blank, bytes: Bytes::new() }
+        };
+        log.wal.append((1..=20).map(entry).collect(), Box::new(drop)).await.unwrap();
+        log.wal.purge(point(1, 10)).await.unwrap();
+        log.fit_to(&to_log_id(last)).await.unwrap();
+        let state = log.state();
+        drop(log);
+        let log = open(&disk);
+        assert_eq!(log.state(), state, "it is durable");
+        let next = EntryRecord {
+            point: point(9, state.last.unwrap().index + 1),
+            kind: PayloadKind::Blank,
+            bytes: Bytes::new(),
+        };
+        log.wal.append(vec![next], Box::new(drop)).await.unwrap();
+        state
+    }
+
+    #[tokio::test]
+    async fn log_that_has_the_last_entry_of_the_state_stays() {
+        for last in [point(1, 10), point(1, 12), point(3, 16), point(3, 20)] {
+            let state = fitted(last).await;
+            assert_eq!((state.purged, state.last), (Some(point(1, 10)), Some(point(3, 20))), "{last:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn log_without_the_last_entry_of_the_state_begins_after_it() {
+        for (last, term) in
+            [(point(5, 12), 5), (point(5, 20), 5), (point(5, 30), 5), (point(2, 18), 3), (point(2, 30), 3)]
+        {
+            let state = fitted(last).await;
+            assert_eq!((state.purged, state.last), (Some(last), Some(last)));
+            assert_eq!(state.vote.map(|vote| (vote.term, vote.committed)), Some((term, term == 5)), "{last:?}");
+        }
+    }
 }

@@ -22,6 +22,8 @@ use crate::election::eligibility::Eligibility;
 use crate::identity::Identity;
 use crate::proposer::{ProposeError, check_forwarded};
 use crate::router::{RetryPolicy, Router};
+use crate::snapshot::fetch;
+use crate::snapshot::manager::SnapshotManager;
 use crate::snapshot::transfer::SnapshotReceiver;
 use crate::state_machine::apply_thread::encode_reply;
 use crate::tls::KeyPin;
@@ -42,7 +44,8 @@ pub(crate) struct Dispatch {
     pub router: Arc<Router>,
     pub eligibility: Eligibility,
     pub early_election: EarlyElection,
-    pub snapshots: SnapshotReceiver,
+    pub snapshots: Arc<SnapshotManager>,
+    pub receiver: SnapshotReceiver,
     pub application: Arc<dyn Application>,
     /// Log lines about rejected requests.
     pub refusals_logged: LogInterval,
@@ -95,10 +98,16 @@ impl Handler for Dispatch {
             Request::Vote(request) => self.vote(request).await.map(Response::Vote),
             Request::PreVote(request) => self.pre_vote(request).await.map(Response::PreVote),
             Request::TransferLeader(request) => self.transfer_leader(request).await.map(Response::TransferLeader),
-            Request::OfferSnapshot(request) => self.snapshots.offer(request).await.map(Response::OfferSnapshot),
-            Request::SendBlocks(request) => self.snapshots.blocks(request).await.map(Response::SendBlocks),
+            Request::OfferSnapshot(request) => self.receiver.offer(request).await.map(Response::OfferSnapshot),
+            Request::SendBlocks(request) => self.receiver.blocks(request).await.map(Response::SendBlocks),
             Request::InstallSnapshot(request) => {
-                self.snapshots.install(&self.raft, request).await.map(Response::InstallSnapshot)
+                self.receiver.install(&self.raft, request).await.map(Response::InstallSnapshot)
+            }
+            Request::FetchSnapshot(request) => {
+                fetch::send_manifest(&self.snapshots, request).await.map(Response::FetchSnapshot)
+            }
+            Request::FetchBlocks(request) => {
+                fetch::send_blocks(&self.snapshots, request).await.map(Response::FetchBlocks)
             }
             Request::Propose(request) => self.propose(request).await.map(Response::Propose),
             Request::ReadIndex(request) => Ok(Response::ReadIndex(self.read_index(request).await)),

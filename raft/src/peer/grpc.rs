@@ -63,7 +63,7 @@ enum Priority {
 
 fn priority_of(request: &Request) -> Priority {
     match request {
-        Request::SendBlocks(_) => Priority::Bulk,
+        Request::SendBlocks(_) | Request::FetchBlocks(_) => Priority::Bulk,
         Request::Application(request) if request.bulk => Priority::Bulk,
         _ => Priority::Prompt,
     }

@@ -32,6 +32,10 @@ macro_rules! for_each_request {
             SendBlocks send_blocks SendBlocksRequest SendBlocksResponse;
             /// Snapshot, step 3: asks the follower to install the snapshot.
             InstallSnapshot install_snapshot InstallSnapshotRequest InstallSnapshotResponse;
+            /// A node that starts without a readable snapshot asks for the newest one.
+            FetchSnapshot fetch_snapshot FetchSnapshotRequest FetchSnapshotResponse;
+            /// The same node asks for blocks of it.
+            FetchBlocks fetch_blocks FetchBlocksRequest FetchBlocksResponse;
             /// A command that a node forwards to the leader.
             Propose propose ProposeRequest ProposeResponse;
             /// Asks the leader which index a linearizable read must have applied.

@@ -1,8 +1,8 @@
 //! Start and stop of a replica: one thread owns Raft's runtime from start to end.
 //!
-//! Order of the start: lock and identity, log, newest snapshot, apply thread, peer listener, start-up delay (a promise
-//! of the former process may still hold), Raft. The stop closes the listener and ends Raft at the same time, then waits
-//! for the apply thread.
+//! Order of the start: lock and identity, log, newest snapshot (from a peer if the own ones are damaged), apply thread,
+//! peer listener, start-up delay (a promise of the former process may still hold), Raft. The stop closes the listener
+//! and ends Raft at the same time, then waits for the apply thread.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -20,6 +20,7 @@ use crate::election::role::{self, Role};
 use crate::execution::Execution;
 use crate::fatal_error::{FatalError, FatalErrorCell};
 use crate::identity::Identity;
+use crate::known_peers;
 use crate::openraft_traits::log_storage::LogStore;
 use crate::openraft_traits::network::PeerNetwork;
 use crate::openraft_traits::state_machine::StateMachine;
@@ -31,6 +32,8 @@ use crate::peer::log_interval::LogInterval;
 use crate::peer::{Application, Handler};
 use crate::replica::{Replica, ReplicaShared, runtime_watchdog};
 use crate::router::Router;
+use crate::snapshot::Snapshots;
+use crate::snapshot::fetch::SnapshotFetch;
 use crate::snapshot::manager::{self, SnapshotManager, StoredState};
 use crate::snapshot::transfer::SnapshotReceiver;
 use crate::state_machine::applied_state::AppliedState;
@@ -182,16 +185,43 @@ struct LoadedState {
     apply_ended: oneshot::Receiver<()>,
 }
 
-/// Loads the newest snapshot and starts the apply thread.
-fn load_state(
+/// Loads the newest readable snapshot. If the log has purged entries after it, fetches one from a peer.
+async fn load_snapshot(
     options: &ReplicaOptions,
-    log: &LogStore,
+    log: &mut LogStore,
+    client: &PeerClient,
+) -> Result<StoredState, FatalError> {
+    let path = options.data_dir.join("snapshots");
+    let load = || StoredState::load(&path, options.highest_level);
+    let (mut stored, state) = (load()?, log.state());
+    if let (Err(gap), Some(purged)) = (check_continued(&state, &stored), state.purged) {
+        let peers = known_peers::read(&options.data_dir);
+        if peers.is_empty() {
+            return Err(gap);
+        }
+        tracing::warn!(%gap, "this node asks the other nodes for a snapshot");
+        let folder = Arc::new(Snapshots::open(&path).map_err(|error| FatalError::State(error.to_string()))?);
+        let (execution, at_least) = (options.execution, purged.index);
+        let fetch = SnapshotFetch { client, peers: &peers, folder, execution, at_least };
+        fetch.run(options.snapshot_wait).await?;
+        stored = load()?;
+        check_continued(&state, &stored)?;
+    }
+    if let Some(last) = &stored.position.last {
+        log.fit_to(last).await.map_err(|error| FatalError::Log(error.to_string()))?;
+    }
+    Ok(stored)
+}
+
+/// Loads the newest snapshot and starts the apply thread.
+async fn load_state(
+    options: &ReplicaOptions,
+    log: &mut LogStore,
     health: &WalHealth,
-    fatal_errors: &FatalErrorCell,
+    client: &PeerClient,
 ) -> Result<LoadedState, FatalError> {
-    let stored = StoredState::load(&options.data_dir.join("snapshots"), options.highest_level)?;
-    check_continued(&log.state(), &stored)?;
-    let applied_state = AppliedState::new(stored.ledger, stored.position, fatal_errors.clone());
+    let stored = load_snapshot(options, log, client).await?;
+    let applied_state = AppliedState::new(stored.ledger, stored.position, client.fatal_errors.clone());
     let applied_state = Arc::new(applied_state.of_log(health.clone(), options.highest_level));
     let execution = options.execution;
     let snapshots = SnapshotManager::new(stored.folder, stored.manifest, Arc::clone(&applied_state), execution);
@@ -225,15 +255,15 @@ async fn open_locked(
 ) -> Result<(Replica, RunningRaft), FatalError> {
     let config = Arc::new(options.config()?);
     let fatal_errors = FatalErrorCell::new();
-    let OpenedLog { log, report, health } = open_log(&options, &identity)?;
-    let LoadedState { applied_state, snapshots, apply_thread, apply_ended } =
-        load_state(&options, &log, &health, &fatal_errors)?;
-
+    let OpenedLog { mut log, report, health } = open_log(&options, &identity)?;
     let client = PeerClient {
         transport: Arc::clone(&options.transport),
         identity: Arc::clone(&identity),
         fatal_errors: fatal_errors.clone(),
     };
+    let LoadedState { applied_state, snapshots, apply_thread, apply_ended } =
+        load_state(&options, &mut log, &health, &client).await?;
+
     let handler = Arc::new(StartupHandler { dispatch: OnceLock::new() });
     let stop = CancellationToken::new();
     // An error after this line closes the listener again.
@@ -272,7 +302,8 @@ async fn open_locked(
         router: Arc::clone(&router),
         eligibility: eligibility.clone(),
         early_election,
-        snapshots: SnapshotReceiver::new(Arc::clone(&snapshots)),
+        snapshots: Arc::clone(&snapshots),
+        receiver: SnapshotReceiver::new(Arc::clone(&snapshots)),
         application: Arc::clone(&application),
         refusals_logged: LogInterval::default(),
         admission: MemberAdmission {
@@ -290,6 +321,8 @@ async fn open_locked(
     let candidate = raft.clone();
     let set_candidacy = move |may_campaign| candidate.runtime_config().elect(may_campaign);
     tokio::spawn(eligibility.clone().run(set_candidacy, stop.clone()));
+    let folder = (options.data_dir.clone(), options.node);
+    tokio::spawn(known_peers::keep(raft.server_metrics(), folder, options.execution, stop.clone()));
     tokio::spawn(runtime_watchdog::watch(stop.clone()));
     let archive = ArchiveReader::new(Arc::clone(&applied_state), Arc::clone(&snapshots));
     tokio::spawn(manager::run(

@@ -191,6 +191,16 @@ impl SnapshotManager {
         self.kept.lock().first().cloned()
     }
 
+    /// Returns the newest snapshot if it reaches log index `index`, else a new one. `None`: the applied state does not
+    /// reach it.
+    pub fn at_least(&self, index: u64) -> Result<Option<Manifest>, SnapshotError> {
+        match self.current().filter(|newest| newest.index >= index) {
+            None if *self.applied_state.applied.borrow() < index => Ok(None),
+            None => self.build().map(Some),
+            newest => Ok(newest),
+        }
+    }
+
     /// Keeps the blocks of this snapshot from garbage collection until the result is dropped.
     pub fn pin(self: &Arc<Self>, manifest: Manifest) -> PinnedSnapshot {
         let manifest = Arc::new(manifest);

@@ -8,10 +8,12 @@
 //!
 //! Invariants: after [`Snapshots::build`] or [`Snapshots::install`] returns, the snapshot survives a power cut (blocks
 //! are synced first, the manifest last). Damage is found before a row is used. A crash leaves the former snapshots
-//! intact. Every method blocks on the disk. `manager` decides when to build, `transfer` sends to followers.
+//! intact. Every method blocks on the disk. `manager` decides when to build, `transfer` sends to followers,
+//! `fetch` replaces lost ones at a start.
 
 mod block_folder;
 mod error;
+pub(crate) mod fetch;
 mod files;
 pub(crate) mod manager;
 mod manifest;

@@ -22,12 +22,13 @@ use crate::snapshot::{Manifest, SnapshotError};
 use crate::types::Vote;
 use crate::wire;
 
-/// Limit of an offer: the follower first reads all blocks that it has.
-const OFFER_LIMIT: Duration = Duration::from_secs(60);
+/// Limit of an offer: the follower first reads all blocks that it has. Also of a request for a snapshot, which the peer
+/// may have to make.
+pub(super) const OFFER_LIMIT: Duration = Duration::from_secs(60);
 /// Limit of one request with blocks, including the syncs on the follower's disk.
-const BLOCKS_LIMIT: Duration = Duration::from_secs(10);
+pub(super) const BLOCKS_LIMIT: Duration = Duration::from_secs(10);
 /// Maximum number of blocks in one request.
-const BLOCKS_MAX: usize = 64;
+pub(super) const BLOCKS_MAX: usize = 64;
 /// A request with at least this many bytes is full. Its last block has at most 1 MiB.
 const BLOCKS_BYTES: usize = 1024 * 1024;
 /// Limit of the installation: the follower reads the whole state.
@@ -65,7 +66,7 @@ pub(crate) async fn send(
 }
 
 /// Reads the first of these blocks, for one request, and removes their names.
-fn read_some(snapshots: &SnapshotManager, names: &mut VecDeque<Hash>) -> Result<Vec<Bytes>, SnapshotError> {
+pub(super) fn read_some(snapshots: &SnapshotManager, names: &mut VecDeque<Hash>) -> Result<Vec<Bytes>, SnapshotError> {
     let (mut blocks, mut bytes) = (Vec::new(), 0);
     while blocks.len() < BLOCKS_MAX
         && bytes < BLOCKS_BYTES
@@ -90,7 +91,7 @@ struct Offered {
     requested: Arc<BTreeSet<Hash>>,
 }
 
-fn unavailable(error: impl std::fmt::Display) -> Rejection {
+pub(super) fn unavailable(error: impl std::fmt::Display) -> Rejection {
     Rejection::Unavailable(error.to_string())
 }
 

@@ -52,6 +52,11 @@ impl Wal {
         self.shared.memory.lock().index.first()
     }
 
+    /// Returns the entry at an index. `None`: the log has none there.
+    pub fn at(&self, index: u64) -> Option<LogPoint> {
+        self.shared.memory.lock().index.range(index..index.saturating_add(1)).next().map(|slot| slot.point)
+    }
+
     /// Returns a reader of entries, which may outlive the handle.
     pub fn reader(&self) -> WalReader {
         WalReader { shared: Arc::clone(&self.shared), blocking: matches!(self.mode, WriteMode::Thread { .. }) }

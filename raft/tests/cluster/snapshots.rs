@@ -91,11 +91,73 @@ async fn restart_needs_snapshot_and_log_only() {
     until("newer ones are made", || (manifests(&node).len() == 2).then_some(())).await;
     node.stop().await;
 
-    // Without snapshots the node cannot start.
+    // Without snapshots and without other nodes it cannot start.
     std::fs::remove_dir_all(node.folder.path().join("snapshots")).expect("the snapshots are gone");
     let refused = node.start_with(rebind(&node.address), often).await;
     let Err(FatalError::Damaged(why)) = &refused else { panic!("{refused:?}") };
     assert!(why.contains("'snapshots' ends at entry 0"), "{why}");
+}
+
+/// Makes every snapshot of a stopped node useless, one way or another.
+fn damage_snapshots(node: &Node, way: u32) {
+    let folder = node.folder.path().join("snapshots");
+    match way {
+        0 => std::fs::remove_dir_all(folder).expect("it is removed"),
+        1 => manifests(node).iter().for_each(|manifest| std::fs::write(manifest, b"damaged").expect("it is written")),
+        _ => {
+            for block in std::fs::read_dir(folder.join("blocks")).expect("a folder") {
+                std::fs::write(block.expect("a block").path(), b"damaged").expect("it is written");
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn node_without_readable_snapshot_fetches_one_from_peer() {
+    // The other nodes have no snapshot yet, and make one when they are asked.
+    let mut nodes = three_over_tcp().await;
+    let leads = leader(&nodes).await;
+    let (damaged, third) = ((leads + 1) % 3, (leads + 2) % 3);
+    nodes[damaged].stop().await;
+    let transport = rebind(&nodes[damaged].address);
+    nodes[damaged].start_with(transport, often).await.expect("it starts");
+    for way in 0..3 {
+        let from = 100 * way as usize;
+        let purged = nodes[damaged].replica().status().purged_index;
+        marks(&nodes[leads], from, 99).await;
+        let has_purged = || nodes[damaged].replica().status().purged_index > purged;
+        until("its log is cut", || has_purged().then_some(())).await;
+        nodes[damaged].stop().await;
+        let last = marks(&nodes[leads], from + 99, 1).await;
+        damage_snapshots(&nodes[damaged], way);
+
+        let transport = rebind(&nodes[damaged].address);
+        nodes[damaged].start_with(transport, often).await.expect("a peer sends one");
+        nodes[damaged].replica().wait_applied(last, soon()).await.expect("it catches up");
+        assert!(has_mark(nodes[damaged].replica(), "mark 0"));
+        until("equal states (I11)", || (state(&nodes[damaged]) == state(&nodes[leads])).then_some(())).await;
+    }
+
+    // Two nodes, of which one has no snapshot, are a majority: the other one sends its own without a leader.
+    until("a snapshot again", || (manifests(&nodes[damaged]).len() == 2).then_some(())).await;
+    let purged = nodes[damaged].replica().status().purged_index;
+    stop_all(&mut nodes).await;
+    damage_snapshots(&nodes[damaged], 0);
+    let refused = nodes[damaged].start_with(rebind(&nodes[damaged].address), impatient).await;
+    let Err(FatalError::State(why)) = &refused else { panic!("{refused:?}") };
+    let reason = format!("no readable snapshot that reaches entry {purged}, and no other node sent one");
+    assert!(why.contains(&reason) && why.contains("start the nodes that are down"), "{why}");
+    let transport = rebind(&nodes[third].address);
+    nodes[third].start(transport).await.expect("it starts");
+    let transport = rebind(&nodes[damaged].address);
+    nodes[damaged].start_with(transport, often).await.expect("the third node sends one");
+    propose(nodes[damaged].replica(), "of two nodes").await.expect("two are a majority");
+    assert!(has_mark(nodes[damaged].replica(), "mark 0") && has_mark(nodes[damaged].replica(), "mark 299"));
+    stop_all(&mut nodes).await;
+}
+
+fn impatient(options: &mut ReplicaOptions) {
+    options.snapshot_wait = std::time::Duration::from_millis(100);
 }
 
 /// Returns the manifests of a node's snapshots, oldest first.
