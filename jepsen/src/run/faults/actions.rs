@@ -110,7 +110,8 @@ impl FaultAction {
             FaultAction::Link { .. } => FaultKind::Link,
             FaultAction::Clock { .. } => FaultKind::Clock,
             FaultAction::Disk {
-                how: DiskFault::SnapshotLost | DiskFault::SnapshotDamaged | DiskFault::TornTail,
+                how:
+                    DiskFault::SnapshotLost | DiskFault::SnapshotDamaged | DiskFault::SnapshotsDamaged | DiskFault::TornTail,
                 ..
             } => FaultKind::Damage,
             FaultAction::Disk { .. } => FaultKind::Disk,
@@ -164,6 +165,8 @@ pub enum DiskFault {
     SnapshotLost,
     /// The newest snapshot is damaged while the node is down.
     SnapshotDamaged,
+    /// Every snapshot is damaged, after a kill.
+    SnapshotsDamaged,
     /// The log ends inside its last batch, after a kill.
     TornTail,
 }

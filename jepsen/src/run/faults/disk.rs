@@ -28,7 +28,10 @@ const WRITES_WITHIN: Duration = Duration::from_millis(1_500);
 const POLL_WRITES_EVERY: Duration = Duration::from_millis(5);
 /// Text that a node logs at its start if its log ends inside a batch (`raft/src/wal/open.rs`).
 const TRUNCATED: &str = "cut a batch that was half written";
-const TRUNCATED_WITHIN: Duration = Duration::from_secs(5);
+/// Text that a node logs at its start if no snapshot is readable that its log continues (`raft/src/replica/start.rs`).
+const FETCHES: &str = "this node asks the other nodes for a snapshot";
+/// Maximum time until a node that was started has logged that it met the damage.
+const LOGGED_WITHIN: Duration = Duration::from_secs(5);
 
 impl Nemesis {
     pub(super) async fn disk(&mut self, planned: &PlannedFault, target: FaultTarget, how: DiskFault) -> Injection {
@@ -41,7 +44,11 @@ impl Nemesis {
             }
             DiskFault::Full => self.fill(fault, victim),
             DiskFault::SnapshotLost | DiskFault::SnapshotDamaged => self.damage_snapshot(fault, victim, how),
-            DiskFault::TornTail => self.tear(fault, victim).await,
+            DiskFault::SnapshotsDamaged => {
+                self.has_two_snapshots(&victim)?;
+                self.damage(fault, victim, damage_all, FETCHES).await
+            }
+            DiskFault::TornTail => self.damage(fault, victim, tear_last, TRUNCATED).await,
         }
     }
 
@@ -112,39 +119,51 @@ impl Nemesis {
 
     /// Damages or removes the newer snapshot of a node that has two: its log reaches back to the older snapshot.
     fn damage_snapshot(&mut self, mut fault: Fault, victim: String, how: DiskFault) -> Injection {
-        let folder = self.processes.cluster.node(&victim)?.folder().join("snapshots");
-        if manifests(&folder)?.len() < 2 {
-            return Err(NotInjected::NotNow("the node has fewer than two snapshots".to_owned()));
-        }
+        let folder = self.has_two_snapshots(&victim)?;
         self.count_past_gate(&victim, &[], &mut fault);
         self.processes.kill(&victim)?;
         let newest = manifests(&folder)?.pop().context("a node without snapshots");
         let damaged = newest.and_then(|newest| match how {
             DiskFault::SnapshotLost => Ok(fs::remove_file(&newest).map(|()| "lost".to_owned())?),
-            _ => damage(&newest, self.seed).map(|bytes| format!("{bytes} bytes are inverted")),
+            _ => invert_bytes(&newest, self.seed).map(|bytes| format!("{bytes} bytes are inverted")),
         });
         fault.observed = Some(damaged.is_ok());
         fault.word = damaged.unwrap_or_else(|error| format!("{error:#}"));
         Ok(Injected { fault, repair: Repair::start(vec![victim]) })
     }
 
-    /// Tears the log of a node, as after a disk that lied about one sync. Only one node may have such a disk, while all
-    /// other nodes work: the product promises no more.
-    async fn tear(&mut self, mut fault: Fault, victim: String) -> Injection {
+    /// Returns the folder of a node's snapshots. Its log is purged only if it has two.
+    fn has_two_snapshots(&self, victim: &str) -> Injection<PathBuf> {
+        let folder = self.processes.cluster.node(victim)?.folder().join("snapshots");
+        match manifests(&folder)?.len() {
+            2.. => Ok(folder),
+            _ => Err(NotInjected::NotNow("the node has fewer than two snapshots".to_owned())),
+        }
+    }
+
+    /// Takes something from a node that only the other nodes have then, as after a disk that lied about one sync. Only
+    /// one node may have such a disk, while all other nodes work: the product promises no more. `damage` gets the
+    /// folder of the node, which logs `effect` at its start.
+    async fn damage(
+        &mut self,
+        mut fault: Fault,
+        victim: String,
+        damage: impl FnOnce(&Path) -> Result<String>,
+        effect: &str,
+    ) -> Injection {
         if !self.is_quiet() {
-            return Err(NotInjected::NotNow("a log may lose its tail only while everything else works".to_owned()));
+            return Err(NotInjected::NotNow("it needs the other nodes, and so that everything else works".to_owned()));
         }
         for name in self.processes.names() {
-            // The other nodes have the entries that this log loses.
             self.wait_until_ready(&name, READY_WITHIN).await;
         }
         self.count_past_gate(&victim, &[], &mut fault);
         self.processes.kill(&victim)?;
-        let torn = tear_last(&self.processes.cluster.node(&victim)?.folder().join("wal"));
+        let damaged = damage(self.processes.cluster.node(&victim)?.folder());
         self.processes.start(&victim)?;
         self.wait_until_ready(&victim, READY_WITHIN).await;
-        fault.observed = Some(torn.is_ok() && self.have_truncated_logs(&[victim]).await);
-        fault.word = torn.map_or_else(|error| format!("{error:#}"), |length| format!("cut at byte {length}"));
+        fault.observed = Some(damaged.is_ok() && self.have_logged(&[victim], effect).await);
+        fault.word = damaged.unwrap_or_else(|error| format!("{error:#}"));
         Ok(Injected { fault, repair: Repair::Nothing })
     }
 
@@ -176,13 +195,18 @@ impl Nemesis {
 
     /// Returns true if one of these nodes, which just started, logs that it truncated its log.
     pub(super) async fn have_truncated_logs(&self, names: &[String]) -> bool {
-        let has = |name: &String| self.processes.cluster.node(name).is_ok_and(|node| node.has_logged(TRUNCATED));
-        !names.is_empty() && wait::until(TRUNCATED_WITHIN, || async { names.iter().any(has) }).await
+        !names.is_empty() && self.have_logged(names, TRUNCATED).await
+    }
+
+    /// Returns true if one of these nodes, which just started, logs this text.
+    async fn have_logged(&self, names: &[String], text: &str) -> bool {
+        let has = |name: &String| self.processes.cluster.node(name).is_ok_and(|node| node.has_logged(text));
+        wait::until(LOGGED_WITHIN, || async { names.iter().any(has) }).await
     }
 }
 
 /// Inverts some bytes of a file, at offsets that the seed decides.
-fn damage(path: &Path, seed: u64) -> Result<u64> {
+fn invert_bytes(path: &Path, seed: u64) -> Result<u64> {
     let mut file = File::options().read(true).write(true).open(path).with_context(|| path.display().to_string())?;
     let length = file.metadata()?.len().max(1);
     let mut offset = seed;
@@ -197,6 +221,15 @@ fn damage(path: &Path, seed: u64) -> Result<u64> {
     }
     file.sync_all()?;
     Ok(16)
+}
+
+/// Damages every snapshot in the folder of a node.
+fn damage_all(node: &Path) -> Result<String> {
+    let manifests = manifests(&node.join("snapshots"))?;
+    for (manifest, seed) in manifests.iter().zip(1..) {
+        invert_bytes(manifest, seed)?;
+    }
+    Ok(format!("{} snapshots are damaged", manifests.len()))
 }
 
 /// Returns the manifests of a node's snapshots, oldest first.
@@ -232,13 +265,13 @@ pub(super) fn keep_part(segment: &Path, written: &[u8], random: u64) -> Result<O
     Ok(Some(format!("{kept} of {} unsynced bytes are in the log", lost.len())))
 }
 
-/// Truncates the last file of a log inside its last batch.
-fn tear_last(folder: &Path) -> Result<u64> {
-    let file = File::options().write(true).open(last_segment(folder)?)?;
+/// Truncates the last file of the log in the folder of a node inside its last batch.
+fn tear_last(node: &Path) -> Result<String> {
+    let file = File::options().write(true).open(last_segment(&node.join("wal"))?)?;
     let length = file.metadata()?.len().checked_sub(TORN_BYTES).context("an empty log")?;
     file.set_len(length)?;
     file.sync_all()?;
-    Ok(length)
+    Ok(format!("cut at byte {length}"))
 }
 
 #[cfg(test)]
@@ -247,13 +280,15 @@ mod tests {
 
     #[test]
     fn torn_log_ends_inside_sector() {
-        let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join("1.wal"), [1; 1_024]).unwrap();
-        fs::write(folder.path().join("2.wal"), [1; 1_024]).unwrap();
-        fs::write(folder.path().join("other"), [1; 1_024]).unwrap();
-        assert_eq!(tear_last(folder.path()).unwrap(), 768);
-        assert_eq!(fs::metadata(folder.path().join("1.wal")).unwrap().len(), 1_024);
-        assert_eq!(fs::metadata(folder.path().join("2.wal")).unwrap().len(), 768);
+        let node = tempfile::tempdir().unwrap();
+        let folder = node.path().join("wal");
+        fs::create_dir(&folder).unwrap();
+        for name in ["1.wal", "2.wal", "other"] {
+            fs::write(folder.join(name), [1; 1_024]).unwrap();
+        }
+        assert_eq!(tear_last(node.path()).unwrap(), "cut at byte 768");
+        assert_eq!(fs::metadata(folder.join("1.wal")).unwrap().len(), 1_024);
+        assert_eq!(fs::metadata(folder.join("2.wal")).unwrap().len(), 768);
     }
 
     #[test]
@@ -279,7 +314,7 @@ mod tests {
         let path = folder.path().join("db");
         let read = |seed| {
             fs::write(&path, [0; 4_096]).unwrap();
-            damage(&path, seed).unwrap();
+            invert_bytes(&path, seed).unwrap();
             fs::read(&path).unwrap()
         };
         let first = read(7);

@@ -201,14 +201,16 @@ impl Nemesis {
     }
 
     /// Returns true if a fault need not wait. Kills of the leader or of a sender, and transfers, wait for a leader,
-    /// because another kill of the last running node shows nothing. A log loses its tail only while everything else
-    /// works. Later faults wait too.
+    /// because another kill of the last running node shows nothing. A log loses its tail, and a node its snapshots,
+    /// only while everything else works. Later faults wait too.
     fn is_time_for(&mut self, planned: &PlannedFault) -> bool {
         let (is_time, within) = match planned.action {
             FaultAction::Kill { target: FaultTarget::Leader | FaultTarget::Sender, .. } | FaultAction::Transfer => {
                 (self.processes.leads_now().is_some(), LED_WITHIN)
             }
-            FaultAction::Disk { how: DiskFault::TornTail, .. } => (self.is_quiet(), QUIET_WITHIN),
+            FaultAction::Disk { how: DiskFault::SnapshotsDamaged | DiskFault::TornTail, .. } => {
+                (self.is_quiet(), QUIET_WITHIN)
+            }
             _ => return true,
         };
         is_time || self.waits_since.get_or_insert_with(Instant::now).elapsed() >= within

@@ -244,6 +244,7 @@ fn disk(random: &mut StdRng) -> (u64, FaultAction) {
             DiskFault::Full,
             DiskFault::SnapshotLost,
             DiskFault::SnapshotDamaged,
+            DiskFault::SnapshotsDamaged,
             DiskFault::TornTail,
         ],
     );
