@@ -91,14 +91,18 @@ impl Cluster {
         Ok(())
     }
 
-    /// Makes another cluster of the newest backup, at the same addresses. All nodes were lost before. Returns when all
-    /// of them are ready; the cluster sends nothing yet.
+    /// Makes another cluster of the newest backup, of the nodes that formed the first one and at the same addresses. All
+    /// nodes were lost before. Returns when all of them are ready; the cluster sends nothing yet.
     ///
     /// # Errors
     /// Fails if the backup cannot be restored, or the nodes do not become ready.
     pub async fn restore(&mut self) -> Result<()> {
         let from = self.environment.backups.as_deref().context("the nodes have no target for backups")?;
-        form_of(&mut self.nodes, &self.admin, |first| first.restore(from)).await.context("--keep FOLDER keeps the logs")
+        // A node of the former release cannot read the state of a later one.
+        let level = self.nodes.iter().map(|node| node.level).max().context("a cluster without nodes")?;
+        let founders = self.nodes.get_mut(..self.founders).context("a cluster without nodes")?;
+        founders.iter_mut().for_each(|node| node.level = level);
+        form_of(founders, &self.admin, |first| first.restore(from)).await.context("--keep FOLDER keeps the logs")
     }
 
     /// Returns a client of the admin API.

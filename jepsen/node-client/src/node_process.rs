@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::OpenOptions;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -240,7 +240,7 @@ impl NodeProcess {
 
     /// Deletes the data folder and the journals of this node, which must be down: its machine is lost.
     pub fn delete_files(&self) -> Result<()> {
-        std::fs::remove_dir_all(&self.folder).with_context(|| format!("cannot delete {}", self.folder.display()))?;
+        empty(&self.folder).with_context(|| format!("cannot empty {}", self.folder.display()))?;
         self.delete_journals()
     }
 
@@ -276,6 +276,22 @@ impl NodeProcess {
         let lines: Vec<&str> = log.lines().collect();
         lines.get(lines.len().saturating_sub(LAST_LINES)..).unwrap_or_default().join("\n")
     }
+}
+
+/// Empties a folder, which may be the root of a volume. It need not exist.
+fn empty(folder: &Path) -> io::Result<()> {
+    let entries = match std::fs::read_dir(folder) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        entries => entries?,
+    };
+    for entry in entries {
+        let entry = entry?;
+        match entry.file_type()?.is_dir() {
+            true => std::fs::remove_dir_all(entry.path())?,
+            false => std::fs::remove_file(entry.path())?,
+        }
+    }
+    Ok(())
 }
 
 /// Removes the shared memory of libfaketime, which a killed process leaves.
@@ -325,6 +341,18 @@ impl Drop for NodeProcess {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn folder_is_emptied_and_stays() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("data");
+        assert!(empty(&folder).is_ok(), "it does not exist");
+        std::fs::create_dir_all(folder.join("wal")).unwrap();
+        std::fs::write(folder.join("wal/1.wal"), "1").unwrap();
+        std::fs::write(folder.join("identity"), "1").unwrap();
+        empty(&folder).unwrap();
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
+    }
 
     /// Lets another process write the script. A file that is open for writing cannot be executed, and a child of
     /// another test has a copy of every open file until its exec.

@@ -3,7 +3,8 @@
 //! A run has these phases. A cluster is started and gets its workload. Faults begin and end while emails are sent: in
 //! each period those of a subset of the chosen families, in the last period those of all families. Everything is
 //! repaired. The backlog must drain. The final state of every recipient is read. All observations go into a history,
-//! and the run is judged only by its history (`reveille_check`).
+//! and the run is judged only by its history (`reveille_check`). With the family `restore` the cluster is then lost and
+//! restored, and judged by what comes after that (`restore`).
 //!
 //! Reading order: `options` and `header` (the request), `workload` (the due emails), `faults`, `clients` (operators and
 //! readers), `processes` (the nodes), `observe` (the record), `scenario` (from the first observer to the last line).
@@ -133,6 +134,11 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     if let Some(ended) = clock.try_join_next() {
         result.errors.note(ended?);
     }
+    if families.contains(&Family::Restore) {
+        let items = workload.items().clone();
+        let restored = Box::pin(restore::after_run(&mut nemesis, &items)).await;
+        result.restored = result.errors.note(restored);
+    }
     let density = || (kills_per_minute(seed) * 10.0).round() / 10.0;
     let particulars = json!({
         "nemesis": args.nemesis.text,
@@ -140,6 +146,7 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
         "in_doubt_policy": policy,
         "nodes": args.nodes,
         "kills_per_minute": families.contains(&Family::Kill).then(density),
+        "restored": result.restored,
         "fault_seconds": args.seconds,
         "seconds": began.elapsed().as_secs(),
         "at": now(),
@@ -156,7 +163,7 @@ fn needs(families: &[Family], args: &Args) -> Needs {
         snapshot_every: Some(SNAPSHOT_EVERY),
         archive_after: Some(ARCHIVE_AFTER),
         test_clock: args.workload == Due::Daily,
-        backups: false,
+        backups: any(&[Family::Restore]),
         spares: if families.contains(&Family::Membership) { SPARES } else { 0 },
     }
 }

@@ -38,7 +38,7 @@ pub struct Args {
     /// Recipients of a campaign that is sent during most of the fault phase; 0: no campaign [default: 8 a second]
     #[arg(long, value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
     pub campaign: Option<u32>,
-    /// How long the fault phase is; the whole run takes at most twice that and 180 s
+    /// How long the fault phase is; the whole run takes at most twice that and 180 s, or 240 s with `restore`
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub seconds: u64,
     /// What is broken: `all`, or some of these; `upgrade` needs nodes built with the feature `next-level`
@@ -113,7 +113,7 @@ fn drawn_policy(seed: u64) -> InDoubt {
 pub enum Due {
     /// Schedules that fire once, spread over the fault phase, and a campaign
     Once,
-    /// Daily schedules in twelve zones, on the test clock; without `clock` and `operator`
+    /// Daily schedules in twelve zones, on the test clock; without `clock`, `operator` and `restore`
     Daily,
 }
 
@@ -138,12 +138,14 @@ impl Args {
         }
     }
 
-    /// Returns the families. On the test clock nodes' own clocks are not changed, and operators know only the harness's
-    /// time. So with the daily workload these two families are refused if named, and left out of `all`. The same holds
-    /// for an upgrade if the binary of the nodes lacks the next level.
+    /// Returns the families. On the test clock nodes' own clocks are not changed, operators know only the harness's
+    /// time, and a restored cluster has the real clock. So with the daily workload these three families are refused if
+    /// named, and left out of `all`. The same holds for an upgrade if the binary of the nodes lacks the next level.
     pub(super) fn families(&self, lacks_next_level: Option<&'static str>) -> Result<Vec<Family>> {
         let unfit = |family: &Family| match family {
-            Family::Clock | Family::Operator if self.workload == Due::Daily => Some("--workload daily goes without it"),
+            Family::Clock | Family::Operator | Family::Restore if self.workload == Due::Daily => {
+                Some("--workload daily goes without it")
+            }
             Family::Upgrade => lacks_next_level,
             _ => None,
         };

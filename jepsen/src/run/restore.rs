@@ -1,10 +1,10 @@
-//! `restore`: loses all nodes of a cluster while emails flow, restores it from a backup, and judges by the mailbox that
-//! both clusters send to.
+//! Loses all nodes of a cluster, restores it from a backup, and judges by the mailbox that both clusters send to: as the
+//! command `restore` while emails flow, and after a fault run with the family `restore` when all of them are sent.
 //!
 //! Nodes are killed before. The former cluster goes on after its backup. Then all nodes and their files are lost. The
-//! restored cluster must send nothing before it is accepted. Afterwards the operator lets half of the runs with doubts
-//! be sent again, and closes the others as sent. The judge reads only the record of the mailbox: the history of a fault
-//! run has one log, and this has two.
+//! restored cluster must send nothing before it is accepted. Afterwards the operator of the command lets half of the runs
+//! with doubts be sent again, and closes the others as sent; after a fault run all are closed. The judge reads only the
+//! record of the mailbox: the history of a fault run has one log, and this has two.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant, SystemTime};
@@ -15,11 +15,13 @@ use rand::{Rng, SeedableRng};
 use reveille_harness::load::{self, CreateLoad};
 use reveille_harness::measure::{sleep_until, unix_us};
 use reveille_harness::{AdminClient, CallResult, Cluster, Needs, Report, StartArgs, wait};
-use reveille_proto::admin::v1::Resolution;
+use reveille_proto::admin::v1::{Resolution, Run};
 use reveille_sink::{Sink, SinkOptions};
-use serde_json::json;
+use serde_json::{Value, json};
 
+use super::faults::Nemesis;
 use super::scenario::start_sink;
+use super::workload::{TENANT, TENANTS, WorkloadItem};
 use super::{LEAD, LEAD_A_SCHEDULE, SNAPSHOT_EVERY};
 
 const SCHEDULES_PER_SECOND: u32 = 3;
@@ -35,6 +37,9 @@ const HELD_FOR: Duration = Duration::from_secs(5);
 const DOWN_FOR: Duration = Duration::from_secs(1);
 /// Maximum time from the last instant until nothing is left to send.
 const DRAINED_WITHIN: Duration = Duration::from_secs(60);
+
+/// Number of recipients of the schedule that a cluster gets that was restored after a fault run.
+const NEW: u32 = 20;
 
 /// Options of `restore`.
 #[derive(Clone, Debug, clap::Args)]
@@ -53,6 +58,14 @@ struct Due {
     name: String,
     at: SystemTime,
     count: u32,
+}
+
+impl Due {
+    /// Returns the recipients, and when they are due in microseconds since 1970.
+    fn recipients(&self) -> impl Iterator<Item = (String, i64)> + '_ {
+        let due_us = unix_us(self.at);
+        (0..self.count).map(move |recipient| (load::address(&self.name, recipient), due_us))
+    }
 }
 
 /// When each step was done, in microseconds since 1970.
@@ -94,27 +107,16 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     let backed_up_us = unix_us(SystemTime::now());
     kill_one(&mut cluster, &mut random).await?;
     sleep_until(first + phase * 3 / 5).await;
-    cluster.lose()?;
-    let lost_us = unix_us(SystemTime::now());
-    eprintln!("all nodes and their files are lost, {} emails were accepted", sink.handle().accepted_count());
-    tokio::time::sleep(MARGIN).await;
-
-    cluster.restore().await?;
-    let doubts = doubts(&admin).await?;
-    let in_doubt: usize = doubts.values().map(BTreeSet::len).sum();
-    eprintln!("a restored cluster runs, {in_doubt} emails are in doubt");
-    tokio::time::sleep(HELD_FOR).await;
-    let accepted_us = unix_us(SystemTime::now());
-    admin.accept_restore().await?;
-    let resent = decide(&admin, doubts).await?;
+    let lost_us = lose(&mut cluster, &sink).await?;
+    let (doubts, accepted_us) = restore(&mut cluster, &[TENANT]).await?;
+    let in_doubt = count(&doubts);
+    let every_other = |number| if number % 2 == 0 { Resolution::Resend } else { Resolution::Sent };
+    let resent = decide(&admin, doubts, every_other).await?;
     sleep_until(first + 2 * phase).await;
-    let drained = wait::until(DRAINED_WITHIN, || is_drained(&admin)).await;
+    let drained = wait::until(DRAINED_WITHIN, || is_drained(&admin, &[TENANT])).await;
 
     let steps = Steps { backed_up_us, lost_us, accepted_us };
-    let recipients = dues.iter().flat_map(|due| {
-        let due_us = unix_us(due.at);
-        (0..due.count).map(move |recipient| (load::address(&due.name, recipient), due_us))
-    });
+    let recipients = dues.iter().flat_map(Due::recipients);
     let judged = Judged::of(recipients, &arrivals(&sink), &resent, &steps);
     sink.stop().await;
     let valid = drained && judged.is_valid();
@@ -149,24 +151,103 @@ async fn kill_one(cluster: &mut Cluster, random: &mut StdRng) -> Result<()> {
     cluster.node_mut(&name)?.start()
 }
 
-/// Returns the recipients in doubt, by run.
-async fn doubts(admin: &AdminClient) -> Result<BTreeMap<String, BTreeSet<String>>> {
-    let mut found = BTreeMap::new();
-    for run in admin.runs().await? {
-        let doubts = admin.doubts(&run.run).await?;
-        if !doubts.is_empty() {
-            found.insert(run.run, doubts);
-        }
+/// Loses the cluster of a fault run when everything was sent, restores it from the newest backup, and closes all doubts
+/// as sent. All instants of `items`, the workload, are over. So nothing may come but the emails of a new schedule.
+/// Returns what came, for the last line, with the field `valid`.
+pub async fn after_run(nemesis: &mut Nemesis, items: &[WorkloadItem]) -> Result<Value> {
+    let (amid_faults, processes) = (nemesis.has_backup(), &mut nemesis.processes);
+    let (cluster, former) = (&mut processes.cluster, &processes.sink);
+    let admin = cluster.admin().clone();
+    if !amid_faults {
+        admin.back_up().await?;
     }
-    Ok(found)
+    let backed_up_us = unix_us(SystemTime::now());
+    let lost_us = lose(cluster, former).await?;
+    // The sink of the run was stopped when it was judged.
+    let options = SinkOptions { listen: former.address(), keep_bodies: 0, ..SinkOptions::default() };
+    let sink = Sink::start(options).context("the mailbox of the restored cluster")?;
+    let (doubts, accepted_us) = restore(cluster, &TENANTS).await?;
+    let in_doubt = count(&doubts);
+    decide(&admin, doubts, |_| Resolution::Sent).await?;
+    let due = Due { name: "restored".to_owned(), at: SystemTime::now() + LEAD, count: NEW };
+    admin.create(load::once_to(due.name.clone(), due.at, due.count)).await?;
+    let came = sink.wait_for(NEW.into(), DRAINED_WITHIN).await.is_ok();
+    // What must not come may come now.
+    tokio::time::sleep(MARGIN).await;
+    let drained = came && is_drained(&admin, &TENANTS).await;
+
+    let steps = Steps { backed_up_us, lost_us, accepted_us };
+    let former = items.iter().flat_map(|item| item.addresses().map(|address| (address, lost_us)));
+    let judged = Judged::of(former.chain(due.recipients()), &arrivals(&sink), &BTreeSet::new(), &steps);
+    sink.stop().await;
+    let is_complete = [judged.accepted, judged.of_restored] == [NEW as usize; 2];
+    Ok(json!({
+        "amid_faults": amid_faults,
+        "in_doubt": in_doubt,
+        "accepted": judged.accepted,
+        "twice": judged.twice,
+        "before_acceptance": judged.before_acceptance,
+        "without_decision": judged.without_decision,
+        "lost": judged.lost,
+        "drained": drained,
+        "valid": drained && judged.is_right() && is_complete,
+    }))
 }
 
-/// Decides each run with doubts: every other one is sent again. Returns the addresses that may come twice.
-async fn decide(admin: &AdminClient, doubts: BTreeMap<String, BTreeSet<String>>) -> Result<BTreeSet<String>> {
+/// Loses all nodes. Returns when it did, after everything on its way has arrived.
+async fn lose(cluster: &mut Cluster, sink: &Sink) -> Result<i64> {
+    cluster.lose()?;
+    let lost_us = unix_us(SystemTime::now());
+    eprintln!("all nodes and their files are lost, {} emails were accepted", sink.handle().accepted_count());
+    tokio::time::sleep(MARGIN).await;
+    Ok(lost_us)
+}
+
+/// Recipients in doubt, by tenant and run.
+type Doubts = BTreeMap<(String, String), BTreeSet<String>>;
+
+/// Restores a lost cluster from the newest backup, and accepts it after a while. Returns the doubts before that, and when
+/// it was accepted.
+async fn restore(cluster: &mut Cluster, tenants: &[&str]) -> Result<(Doubts, i64)> {
+    cluster.restore().await?;
+    let admin = cluster.admin();
+    let mut doubts = Doubts::new();
+    for run in runs(admin, tenants).await? {
+        let recipients = admin.of_tenant(&run.tenant).doubts(&run.run).await?;
+        if !recipients.is_empty() {
+            doubts.insert((run.tenant, run.run), recipients);
+        }
+    }
+    eprintln!("a restored cluster runs, {} emails are in doubt", count(&doubts));
+    tokio::time::sleep(HELD_FOR).await;
+    let accepted_us = unix_us(SystemTime::now());
+    admin.accept_restore().await?;
+    Ok((doubts, accepted_us))
+}
+
+fn count(doubts: &Doubts) -> usize {
+    doubts.values().map(BTreeSet::len).sum()
+}
+
+/// Returns the runs of these tenants.
+async fn runs(admin: &AdminClient, tenants: &[&str]) -> Result<Vec<Run>> {
+    let mut runs = Vec::new();
+    for tenant in tenants {
+        runs.extend(admin.of_tenant(tenant).runs().await?);
+    }
+    Ok(runs)
+}
+
+/// Decides each run with doubts, by its number. Returns the addresses that may come twice.
+async fn decide(
+    admin: &AdminClient,
+    doubts: Doubts,
+    resolution: impl Fn(usize) -> Resolution,
+) -> Result<BTreeSet<String>> {
     let mut resent = BTreeSet::new();
-    for (number, (run, recipients)) in doubts.into_iter().enumerate() {
-        let resolution = if number % 2 == 0 { Resolution::Resend } else { Resolution::Sent };
-        let answer = admin.resolve_by(number, &run, Vec::new(), resolution).await;
+    for (number, ((tenant, run), recipients)) in doubts.into_iter().enumerate() {
+        let resolution = resolution(number);
+        let answer = admin.of_tenant(&tenant).resolve_by(number, &run, Vec::new(), resolution).await;
         let CallResult::Done(answer) = answer else { anyhow::bail!("{run} is not decided: {answer:?}") };
         ensure!(answer.changed == recipients.len() as u64, "{run}: {} of {} decided", answer.changed, recipients.len());
         if resolution == Resolution::Resend {
@@ -177,8 +258,8 @@ async fn decide(admin: &AdminClient, doubts: BTreeMap<String, BTreeSet<String>>)
 }
 
 /// Returns true if nothing is left to send.
-async fn is_drained(admin: &AdminClient) -> bool {
-    let Ok(runs) = admin.runs().await else { return false };
+async fn is_drained(admin: &AdminClient, tenants: &[&str]) -> bool {
+    let Ok(runs) = runs(admin, tenants).await else { return false };
     let counts = runs.iter().filter_map(|run| run.counts.as_ref());
     counts.map(|counts| counts.pending + counts.claimed + counts.in_doubt).sum::<u32>() == 0
 }
@@ -245,11 +326,16 @@ impl Judged {
         judged
     }
 
-    /// True if nothing came that must not, everything came that must, and the run had what it is about.
-    fn is_valid(&self) -> bool {
+    /// True if nothing came that must not, and everything came that must.
+    fn is_right(&self) -> bool {
         let wrong = [&self.twice, &self.before_acceptance, &self.without_decision, &self.lost];
+        wrong.iter().all(|recipients| recipients.is_empty())
+    }
+
+    /// True if it is right, and the command `restore` saw what it is about.
+    fn is_valid(&self) -> bool {
         let seen = [self.after_backup, self.of_restored, self.twice_by_decision];
-        wrong.iter().all(|recipients| recipients.is_empty()) && seen.iter().all(|count| *count > 0)
+        self.is_right() && seen.iter().all(|count| *count > 0)
     }
 }
 

@@ -59,13 +59,16 @@ pub struct ScenarioResult {
     pub unexpected_ends: Vec<String>,
     /// Errors of the harness.
     pub errors: HarnessErrors,
+    /// What came of the cluster that was restored afterwards, with the field `valid`. `None`: none was.
+    pub restored: Option<Value>,
 }
 
 impl ScenarioResult {
-    /// Returns true if the history is valid, nothing was left to send, no node ended unexpectedly, and the harness had
-    /// no error.
+    /// Returns true if the history is valid, nothing was left to send, no node ended unexpectedly, the harness had no
+    /// error, and a restored cluster is valid.
     pub fn is_valid(&self) -> bool {
-        self.judgement.valid && self.drained && self.unexpected_ends.is_empty() && self.errors.0.is_empty()
+        let restored = self.restored.as_ref().is_none_or(|restored| restored.get("valid") == Some(&true.into()));
+        self.judgement.valid && self.drained && self.unexpected_ends.is_empty() && self.errors.0.is_empty() && restored
     }
 
     /// Returns a report with the judgement, the figures of all runs and the particulars of this run. Also appends it to
@@ -201,7 +204,7 @@ impl Scenario {
         }
         recorder.end(missing)?;
         let unexpected_ends = std::mem::take(&mut nemesis.processes.unexpected_ends);
-        Ok(ScenarioResult { judgement: check::judge(&self.history)?, drained, unexpected_ends, errors })
+        Ok(ScenarioResult { judgement: check::judge(&self.history)?, drained, unexpected_ends, errors, restored: None })
     }
 }
 

@@ -34,6 +34,8 @@ pub enum Family {
     Certificates,
     /// A rolling upgrade: kill -9 and start as the next release, once back; the ledger's level is raised
     Upgrade,
+    /// A backup is made; when everything is sent, all nodes are lost with their files, and the cluster is restored
+    Restore,
 }
 
 impl Family {
@@ -95,6 +97,8 @@ pub enum FaultAction {
     Replace { target: FaultTarget },
     /// An operator rotates the certificate authority.
     Rotate,
+    /// An operator makes a backup, unless one was made.
+    BackUp,
     /// The next step of a rolling upgrade, on the node of this number among the nodes that are fit for it. `goes_back`:
     /// to the former release, if possible.
     Upgrade { number: usize, goes_back: bool },
@@ -119,7 +123,7 @@ impl FaultAction {
             FaultAction::Relay { .. } => FaultKind::Relay,
             FaultAction::Roll => FaultKind::Restart,
             FaultAction::Transfer => FaultKind::Transfer,
-            FaultAction::Operator(_) | FaultAction::Rotate => FaultKind::Operator,
+            FaultAction::Operator(_) | FaultAction::Rotate | FaultAction::BackUp => FaultKind::Operator,
             FaultAction::Replace { .. } => FaultKind::NodeLost,
             FaultAction::Upgrade { .. } => FaultKind::Upgrade,
         }

@@ -1,5 +1,7 @@
 //! Injects and repairs each fault, or returns why a fault cannot be injected.
 
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -18,6 +20,8 @@ use crate::run::PACE;
 const READY_WITHIN: Duration = Duration::from_secs(5);
 /// Maximum wait for a new leader.
 const LEADS_WITHIN: Duration = Duration::from_secs(3);
+/// Maximum time of a backup that faults may hinder.
+const BACKED_UP_WITHIN: Duration = Duration::from_secs(30);
 /// Time after which a node sees its new clock: libfaketime reads its file again when the second of its last read is two
 /// seconds ago.
 const CLOCK_IS_READ_WITHIN: Duration = Duration::from_millis(2_300);
@@ -42,6 +46,10 @@ impl Nemesis {
             FaultAction::Roll => self.roll(planned).await?,
             FaultAction::Transfer => self.transfer(planned).await?,
             FaultAction::Rotate => return self.rotate(planned).map(|()| None),
+            FaultAction::BackUp => {
+                self.back_up(planned);
+                return Ok(None);
+            }
             FaultAction::Replace { target } => return self.replace(planned, *target).await,
             FaultAction::Upgrade { number, goes_back } => return self.upgrade(planned, *number, *goes_back).await,
             FaultAction::Operator(action) => {
@@ -58,6 +66,24 @@ impl Nemesis {
             }
         };
         Ok(Some(injected))
+    }
+
+    /// Begins a backup, unless one was made.
+    fn back_up(&mut self, planned: &PlannedFault) {
+        if self.has_backup() {
+            return;
+        }
+        let mut fault = self.fault(planned, "a backup", &[]);
+        let (admin, recorder) = (self.operator.admin.clone(), self.processes.recorder.clone());
+        let backed_up = Arc::clone(&self.backed_up);
+        self.operations.spawn(async move {
+            let made = tokio::time::timeout(BACKED_UP_WITHIN, admin.back_up()).await.map_err(anyhow::Error::from);
+            let made = made.and_then(|made| made);
+            backed_up.fetch_or(made.is_ok(), Ordering::Relaxed);
+            (fault.observed, fault.until_ns) = (Some(made.is_ok()), Some(recorder.now_ns()));
+            fault.word = made.err().map(|error| format!("{error:#}")).unwrap_or_default();
+            fault
+        });
     }
 
     fn cut(&mut self, planned: &PlannedFault, shape: PartitionShape) -> Injection {

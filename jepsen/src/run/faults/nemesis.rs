@@ -3,6 +3,8 @@
 //!
 //! It decides neither what to break (`plan`), nor if the product survived (the checker).
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -135,6 +137,8 @@ pub struct Nemesis {
     pub(super) replacement: Option<Replacement>,
     /// A rotation in progress, with its fault. The task returns true when it is over.
     pub(super) rotation: Option<(Fault, JoinHandle<bool>)>,
+    /// True when an operator has made a backup.
+    pub(super) backed_up: Arc<AtomicBool>,
     pub(super) active: Vec<ActiveFault>,
     /// Time since which the next fault waits.
     waits_since: Option<Instant>,
@@ -161,6 +165,7 @@ impl Nemesis {
             upgrade: UpgradeProgress::default(),
             replacement: None,
             rotation: None,
+            backed_up: Arc::default(),
             active: Vec::new(),
             waits_since: None,
             restarts: Vec::new(),
@@ -239,6 +244,11 @@ impl Nemesis {
             tokio::time::sleep(POLL_EVERY).await;
         }
         self.all_ready().await
+    }
+
+    /// Returns true if an operator has made a backup.
+    pub fn has_backup(&self) -> bool {
+        self.backed_up.load(Ordering::Relaxed)
     }
 
     /// Returns true if every fault is recorded and every operation has ended.

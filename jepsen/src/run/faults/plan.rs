@@ -146,6 +146,7 @@ impl Family {
             Family::Operator => (random.random_range(500..3_000), FaultAction::Operator(one_of(random, &ORDERS))),
             Family::Membership => (0, FaultAction::Replace { target: any_target(random) }),
             Family::Certificates => (0, FaultAction::Rotate),
+            Family::Restore => (0, FaultAction::BackUp),
             Family::Upgrade => {
                 let (number, goes_back) = (random.random_range(0..7), random.random_bool(0.2));
                 (one_of(random, &[100, 500, 2_000]), FaultAction::Upgrade { number, goes_back })
@@ -287,12 +288,14 @@ mod tests {
             let last =
                 draw(seed, MINUTE, Family::value_variants()).into_iter().filter(|planned| planned.at >= MINUTE * 5 / 6);
             let family = |planned: PlannedFault| match planned.action.kind() {
-                FaultKind::Damage => (FaultKind::Disk, false),
-                FaultKind::Transfer => (FaultKind::Restart, false),
-                // A rotation is an operator's, of a family of its own.
-                kind => (kind, planned.action == FaultAction::Rotate),
+                FaultKind::Damage => (FaultKind::Disk, 0),
+                FaultKind::Transfer => (FaultKind::Restart, 0),
+                // These are an operator's, each of a family of its own.
+                kind if planned.action == FaultAction::Rotate => (kind, 1),
+                kind if planned.action == FaultAction::BackUp => (kind, 2),
+                kind => (kind, 0),
             };
-            let families: BTreeSet<(FaultKind, bool)> = last.map(family).collect();
+            let families: BTreeSet<(FaultKind, u8)> = last.map(family).collect();
             assert_eq!(families.len(), Family::value_variants().len(), "seed {seed}");
         }
     }
