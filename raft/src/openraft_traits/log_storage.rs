@@ -77,8 +77,9 @@ impl LogStore {
         }
         tracing::warn!(last = ?state.last, state = ?point, "the log is replaced by the state of a snapshot");
         // As after a message of that leader: no vote is lower than an entry of the log.
-        if state.vote.map(|vote| to_vote(vote).leader_id) < Some(last.leader_id) {
-            self.save_vote(&Vote { leader_id: last.leader_id, committed: true }).await?;
+        let proposed_by = Vote { leader_id: last.leader_id, committed: true };
+        if state.vote.map(to_vote) < Some(proposed_by) {
+            self.save_vote(&proposed_by).await?;
         }
         self.wal.truncate(state.purged).await?;
         Ok(self.wal.purge(point).await?)
