@@ -143,7 +143,8 @@ async fn node_without_readable_snapshot_fetches_one_from_peer() {
     let purged = nodes[damaged].replica().status().purged_index;
     stop_all(&mut nodes).await;
     damage_snapshots(&nodes[damaged], 0);
-    let refused = nodes[damaged].start_with(rebind(&nodes[damaged].address), impatient).await;
+    let transport = rebind(&nodes[damaged].address);
+    let refused = nodes[damaged].start_with(transport, impatient).await;
     let Err(FatalError::State(why)) = &refused else { panic!("{refused:?}") };
     let reason = format!("no readable snapshot that reaches entry {purged}, and no other node sent one");
     assert!(why.contains(&reason) && why.contains("start the nodes that are down"), "{why}");
