@@ -3,7 +3,6 @@
 //! Until a durable snapshot has a block of a part, the ledger has its bytes; then the block folder of the snapshots has
 //! them. Called for requests of operators only: nothing that sends an email waits for the archive.
 
-use std::io;
 use std::sync::Arc;
 
 use reveille_ledger::ids::{Hash, RunId};
@@ -11,8 +10,8 @@ use reveille_ledger::storage::{FrozenBlock, hash_of_blocks, unpack_block};
 use reveille_ledger::{ArchivePartKey, Ledger};
 use tokio::sync::Mutex;
 
+use crate::snapshot::SnapshotError;
 use crate::snapshot::manager::SnapshotManager;
-use crate::snapshot::{PinnedSnapshot, SnapshotError};
 use crate::state_machine::applied_state::AppliedState;
 
 /// Limit of the opened parts that are kept, as the size of their blocks.
@@ -108,34 +107,10 @@ impl ArchiveReader {
         }
     }
 
-    /// Returns the blocks that a read or a snapshot found missing or damaged on this node.
-    pub fn lacking(&self) -> Vec<Hash> {
-        self.snapshots.lacking()
-    }
-
-    pub fn is_lacking(&self) -> bool {
-        self.snapshots.is_lacking()
-    }
-
     /// Returns a block for a peer. `None`: it is not readable here either. Blocks on the disk.
     pub fn block(&self, hash: Hash) -> Option<Vec<u8>> {
         let unsaved = self.applied_state.read(|ledger| ledger.unsaved_block(&hash));
         unsaved.map(|bytes| bytes.to_vec()).or_else(|| self.snapshots.read_block(hash).ok())
-    }
-
-    /// Makes a snapshot for a copy elsewhere: see [`SnapshotManager::build_pinned`]. Blocks on the disk.
-    pub fn pinned_snapshot<T>(&self, read: impl FnOnce(&Ledger) -> T) -> Result<(PinnedSnapshot, T), SnapshotError> {
-        self.snapshots.build_pinned(read)
-    }
-
-    /// Returns the file of a block of a snapshot or of the archive, checked. Blocks on the disk.
-    pub fn block_file(&self, hash: Hash) -> Result<Vec<u8>, SnapshotError> {
-        self.snapshots.read_block_file(hash)
-    }
-
-    /// Stores a block that a peer sent, if its bytes match `hash`. Blocks on the disk.
-    pub fn put(&self, hash: Hash, bytes: &[u8]) -> io::Result<()> {
-        self.snapshots.put_block(hash, bytes).map_err(io::Error::other)
     }
 
     async fn open_blocks(&self, name: Hash, blocks: Vec<FrozenBlock>) -> Result<Arc<Ledger>, SnapshotError> {
@@ -287,7 +262,7 @@ mod tests {
             assert!(error.to_string().contains(&block.hash.to_string()), "{error}");
         }
         std::fs::remove_file(&path).unwrap();
-        assert_eq!(reader.lacking(), [block.hash]);
+        assert_eq!(reader.snapshots.lacking(), [block.hash]);
         let error = lost().await.unwrap_err();
         assert!(matches!(&error, ArchiveError::Damaged { what, .. } if what.contains("missing")), "{error}");
         std::fs::create_dir(&path).unwrap();
@@ -295,9 +270,9 @@ mod tests {
         std::fs::remove_dir(&path).unwrap();
 
         let bytes = in_memory("saved").bytes.unwrap();
-        assert!(reader.put(block.hash, b"others").is_err(), "a peer sent other bytes");
-        reader.put(block.hash, &bytes).unwrap();
-        assert_eq!(reader.lacking(), []);
+        assert!(reader.snapshots.put_block(block.hash, b"others").is_err(), "a peer sent other bytes");
+        reader.snapshots.put_block(block.hash, &bytes).unwrap();
+        assert_eq!(reader.snapshots.lacking(), []);
         assert_eq!(reader.block(block.hash), Some(bytes.to_vec()));
         assert!(has(&lost().await.unwrap(), "saved"), "a failure is not kept");
     }
@@ -310,7 +285,7 @@ mod tests {
         let mut expected = [blocks[0].block.hash, blocks[2].block.hash];
         expected.sort();
         open(&reader, blocks).await.unwrap_err();
-        assert_eq!(reader.lacking(), expected);
+        assert_eq!(reader.snapshots.lacking(), expected);
     }
 
     #[tokio::test]

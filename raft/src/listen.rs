@@ -35,10 +35,10 @@ use crate::tls::{NodeTls, PeerCertificate, ServerTls};
 /// queue.
 pub const CONNECTIONS_MAX: usize = 512;
 /// Maximum number of connections of one listener whose clients have no certificate although it asks for one.
-pub(crate) const STRANGERS_MAX: usize = 16;
+pub(crate) const UNAUTHENTICATED_MAX: usize = 16;
 /// Time after which such a connection ends: a request to join is answered within it. A connection of
-/// [`Incoming::ending_strangers`] ends then, too.
-const STRANGER_ENDS_AFTER: Duration = Duration::from_secs(30);
+/// [`Incoming::closing_unauthenticated`] ends then, too.
+const UNAUTHENTICATED_ENDS_AFTER: Duration = Duration::from_secs(30);
 /// A client must send its first bytes within this time.
 pub const FIRST_BYTES_WITHIN: Duration = Duration::from_secs(10);
 /// Number of bytes with which every HTTP/2 connection begins (RFC 9113, 3.4).
@@ -57,7 +57,7 @@ pub struct Incoming {
     listener: TcpListener,
     name: &'static str,
     preface: usize,
-    ends_strangers: bool,
+    closes_unauthenticated: bool,
     when_ended: Option<WhenEnded>,
     permits: PollSemaphore,
     permit: Option<OwnedSemaphorePermit>,
@@ -69,14 +69,14 @@ impl Incoming {
     /// caller must limit that time itself.
     pub fn new(listener: TcpListener, name: &'static str, preface: usize) -> Incoming {
         let permits = PollSemaphore::new(Arc::new(Semaphore::new(CONNECTIONS_MAX)));
-        let (ends_strangers, when_ended) = (false, None);
-        Incoming { listener, name, preface, ends_strangers, when_ended, permits, permit: None, pause: None }
+        let (closes_unauthenticated, when_ended) = (false, None);
+        Incoming { listener, name, preface, closes_unauthenticated, when_ended, permits, permit: None, pause: None }
     }
 
-    /// Ends a connection on which no request was permitted within [`STRANGER_ENDS_AFTER`]. Otherwise clients without
-    /// any permission could hold all connections, because they may answer pings for ever.
-    pub fn ending_strangers(self) -> Incoming {
-        Incoming { ends_strangers: true, ..self }
+    /// Ends a connection on which no request was permitted within [`UNAUTHENTICATED_ENDS_AFTER`]. Otherwise clients
+    /// without any permission could hold all connections, because they may answer pings for ever.
+    pub fn closing_unauthenticated(self) -> Incoming {
+        Incoming { closes_unauthenticated: true, ..self }
     }
 
     /// Returns the name for log lines and metrics.
@@ -113,13 +113,13 @@ impl Stream for Incoming {
                     let client = Client::default();
                     let ended = EndReport { client: client.clone(), when_ended: self.when_ended.clone() };
                     let stream = Either::Left(stream);
-                    let end = self.ends_strangers.then(|| end_of_stranger(client.clone()));
+                    let end = self.closes_unauthenticated.then(|| end_of_unauthenticated(client.clone()));
                     let connection = Connection {
                         stream,
                         silent,
                         client,
                         end,
-                        _stranger: None,
+                        _unauthenticated: None,
                         _ended: ended,
                         _permit: self.permit.take(),
                     };
@@ -146,8 +146,8 @@ fn keep_alive(stream: &TcpStream) -> io::Result<()> {
 /// Is ready when a connection is to end. It may be polled again.
 type End = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-fn end_of_stranger(client: Client) -> End {
-    let mut late = Box::pin(sleep(STRANGER_ENDS_AFTER));
+fn end_of_unauthenticated(client: Client) -> End {
+    let mut late = Box::pin(sleep(UNAUTHENTICATED_ENDS_AFTER));
     Box::pin(std::future::poll_fn(move |cx| {
         ready!(late.as_mut().poll(cx));
         if client.permitted.load(Ordering::Relaxed) { Poll::Pending } else { Poll::Ready(()) }
@@ -160,11 +160,11 @@ pub struct Connection {
     /// Number of first bytes that are still missing, and their deadline. `None`: all have arrived.
     silent: Option<(usize, Pin<Box<Sleep>>)>,
     client: Client,
-    /// Ends the connection. Of a peer: after [`STRANGER_ENDS_AFTER`] if it has no certificate, else when its
-    /// [`CertifiedCaller`] is cut off. Of a client: [`Incoming::ending_strangers`].
+    /// Ends the connection. Of a peer: after [`UNAUTHENTICATED_ENDS_AFTER`] if it has no certificate, else when its
+    /// [`CertifiedCaller`] is cut off. Of a client: [`Incoming::closing_unauthenticated`].
     end: Option<End>,
     /// Permit of a connection whose client has no certificate.
-    _stranger: Option<OwnedSemaphorePermit>,
+    _unauthenticated: Option<OwnedSemaphorePermit>,
     _ended: EndReport,
     _permit: Option<OwnedSemaphorePermit>,
 }
@@ -184,16 +184,16 @@ impl Connection {
     }
 
     /// Makes the handshake of TLS. The caller limits the time. A client without a certificate needs one of the permits
-    /// `strangers`, and its connection ends after [`STRANGER_ENDS_AFTER`].
-    pub(crate) async fn encrypt(mut self, tls: &NodeTls, strangers: &Arc<Semaphore>) -> io::Result<Connection> {
+    /// `unauthenticated`, and its connection ends after [`UNAUTHENTICATED_ENDS_AFTER`].
+    pub(crate) async fn encrypt(mut self, tls: &NodeTls, unauthenticated: &Arc<Semaphore>) -> io::Result<Connection> {
         let Either::Left(plain) = self.stream else { return Ok(self) };
         let encrypted = tls.accept(plain).await?;
         self.client.certificate = PeerCertificate::of(&encrypted).map(Arc::new);
         if self.client.certificate.is_none() {
-            let permit = Arc::clone(strangers).try_acquire_owned();
+            let permit = Arc::clone(unauthenticated).try_acquire_owned();
             let permit = permit.map_err(|_| io::Error::other("too many callers without a certificate"))?;
-            self._stranger = Some(permit);
-            self.end = Some(Box::pin(sleep(STRANGER_ENDS_AFTER)));
+            self._unauthenticated = Some(permit);
+            self.end = Some(Box::pin(sleep(UNAUTHENTICATED_ENDS_AFTER)));
         } else {
             self.end = Some(Box::pin(self.client.cut.clone().cancelled_owned()));
         }

@@ -19,9 +19,10 @@ use crate::membership::{Member, members, peer_node};
 use crate::replica::check_continued;
 use crate::snapshot::manager::StoredState;
 use crate::snapshot::{SnapshotError, Snapshots};
+use crate::state_machine::apply_thread::apply_entry;
 use crate::state_machine::position::{AppliedPosition, encode_position};
 use crate::types::{Membership, StoredMembership, decode_membership, to_log_id, to_point};
-use crate::wal::{Disk, EntryRecord, LogPoint, MemoryDisk, PayloadKind, VoteRecord, Wal, WalOptions};
+use crate::wal::{EntryRecord, LogPoint, MemoryDisk, PayloadKind, VoteRecord, Wal, WalOptions};
 
 /// Folder of the log in a data folder.
 const LOG: &str = "wal";
@@ -180,33 +181,22 @@ impl Drop for LostFolder {
 /// Applies an entry, as the apply thread of a node does.
 fn apply(ledger: &mut Ledger, record: &EntryRecord, highest: u32) -> Result<(), FatalError> {
     let index = record.point.index;
-    let unreadable = |detail: String| FatalError::Unreadable { index, detail };
     if index > ledger.head().applied + 1 {
         return Err(FatalError::Log(format!("entry {} is missing", ledger.head().applied + 1)));
     }
-    if record.kind != PayloadKind::Normal {
-        // The ledger counts from 1.
-        if index > 0 {
-            ledger.skip(index);
-        }
-        return Ok(());
-    }
-    let entry = Entry::from_bytes(&record.bytes).map_err(|error| unreadable(error.to_string()))?;
-    if ledger.raises_to(&entry).is_some_and(|level| level > highest) {
-        return Err(unreadable("it raises the ledger's level".to_owned()));
-    }
-    ledger.apply(index, &entry);
-    Ok(())
+    let entry = (record.kind == PayloadKind::Normal).then(|| Entry::from_bytes(&record.bytes)).transpose();
+    let entry = entry.map_err(|error| FatalError::Unreadable { index, detail: error.to_string() })?;
+    apply_entry(ledger, index, entry.as_ref(), highest).map(drop)
 }
 
 /// Copies the files of a log into memory.
 fn in_memory(folder: &Path) -> std::io::Result<MemoryDisk> {
-    let memory = MemoryDisk::new();
+    let mut files = BTreeMap::new();
     for entry in std::fs::read_dir(folder)? {
         let path = entry?.path();
         // The log writes only names that are UTF-8.
         let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
-        memory.create(name)?.write_at(0, &std::fs::read(&path)?)?;
+        files.insert(name.to_owned(), std::fs::read(&path)?);
     }
-    Ok(memory)
+    Ok(MemoryDisk::with(files))
 }

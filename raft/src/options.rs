@@ -48,10 +48,7 @@ pub struct ReplicaOptions {
     /// Highest ledger level that this node applies and announces (P23). With a level below the build's the node behaves
     /// like the former release.
     pub highest_level: u32,
-    /// Number of threads of Raft's runtime.
-    pub threads: usize,
-    /// Place where blocking work runs. With [`Execution::Inline`] Raft uses the caller's runtime, and `threads` is
-    /// ignored.
+    /// Place where blocking work runs. With [`Execution::Inline`] Raft uses the caller's runtime.
     pub execution: Execution,
 }
 
@@ -71,7 +68,6 @@ impl ReplicaOptions {
             snapshot_every: 20_000,
             log_disk: None,
             highest_level: level::highest(),
-            threads: 2,
             execution: Execution::Threads,
         }
     }

@@ -105,7 +105,7 @@ async fn tick(leadership: Arc<Leadership>) {
 async fn listen(context: Arc<NodeContext>, leadership: Arc<Leadership>) {
     let mut hints = context.replica.effects();
     while let Some(Some(hint)) = leadership.ended.run_until_cancelled(hints.next()).await {
-        let current = context.replica.read(|ledger| ledger.head().epoch.map(|epoch| epoch.epoch));
+        let current = context.replica.read(|ledger| ledger.head().current_epoch());
         if current != Some(leadership.epoch()) {
             tracing::info!(epoch = leadership.epoch().0, "another epoch began: the leadership ends");
             return;

@@ -221,7 +221,7 @@ impl Leadership {
         // Lock order: ledger, then grants. The reverse order can deadlock with a waiting writer. Nothing is applied
         // during a read: a later entry finds the grant in the list, and an earlier entry is in the floor.
         let granted = self.replica.read(|ledger| {
-            let current = ledger.head().epoch.map(|epoch| epoch.epoch);
+            let current = ledger.head().current_epoch();
             if self.ended() || current != Some(self.epoch) {
                 return Err(LeaseRefused::EpochOver);
             }
@@ -281,7 +281,7 @@ impl Leadership {
     /// Returns true if the last `EpochStart` in the applied state is this leadership's own. Otherwise the leader must
     /// neither act nor answer (P13).
     pub(crate) fn is_in_force(&self) -> bool {
-        let current = self.replica.read(|ledger| ledger.head().epoch.map(|epoch| epoch.epoch));
+        let current = self.replica.read(|ledger| ledger.head().current_epoch());
         !self.ended() && current == Some(self.epoch)
     }
 

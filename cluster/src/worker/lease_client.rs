@@ -70,7 +70,7 @@ async fn request_lease(context: &Arc<NodeContext>, measured: NodeMeasurements, s
     let applied = context.replica.read(|ledger| ledger.head().applied);
     let lacking =
         if context.parts.is_lacking() { context.parts.named_lacking(&open_parts(context)) } else { Vec::new() };
-    let lacks_archive = context.replica.lacks_blocks();
+    let lacks_archive = !context.replica.lacking_blocks().is_empty();
     let space = context.disk.space();
     let request = LeaseRequest { owner: context.me, applied, lacking, lacks_archive, space, measured, stopping };
     let sent_at = context.lease_clock();

@@ -86,5 +86,5 @@ pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
 
 /// Returns the epoch in a node's state.
 pub fn epoch(context: &NodeContext) -> Option<Epoch> {
-    context.replica.read(|ledger| ledger.head().epoch.map(|epoch| epoch.epoch))
+    context.replica.read(|ledger| ledger.head().current_epoch())
 }

@@ -45,7 +45,7 @@ impl LostNode {
         self.voted_at.is_some()
     }
 
-    /// Goes on, if the present step is done.
+    /// Starts the next step if the current step has finished.
     ///
     /// # Errors
     /// Fails if the lost node is not removed, or the new one does not vote, within four minutes.

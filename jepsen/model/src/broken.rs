@@ -22,9 +22,9 @@ pub enum BrokenRule {
     LeaseFromApply,
     /// P9: a leader grants leases without the acknowledgement of a quorum.
     GrantWithoutQuorum,
-    /// P9, as corrected: a grant does not name the index that the node must have applied.
+    /// P9: a grant does not name the index that the node must have applied.
     GrantWithoutFloor,
-    /// P9, as corrected: a leader grants while its revocation of the node's claim is under way.
+    /// P9: a leader grants while its revocation of the node's claim is under way.
     GrantDuringRevocation,
     /// P9: a claim is revoked by its age, while the lease of its owner may run.
     RevokeByAge,
@@ -36,7 +36,7 @@ pub enum BrokenRule {
     Resend,
     /// P4: a negative outcome moves recipients that are no longer in its claim.
     SettleWithoutClaim,
-    /// P14, as corrected: an acceptance that comes again is counted again.
+    /// P14: an acceptance that comes again is counted again.
     CountEachRepeat,
     /// P5: the final dot goes out before `begin` is in the journal.
     BeginAfterFinalDot,
@@ -44,11 +44,11 @@ pub enum BrokenRule {
     TrustLostJournal,
     /// P15: an opt-out is answered as soon as it is applied, without asking the nodes.
     AnswerBeforeBarrier,
-    /// P15, as corrected: a leader whose state names another epoch answers anyway.
+    /// P15: a leader whose state names another epoch answers anyway.
     BarrierOfAnyEpoch,
-    /// P15, as corrected: only handoffs of running processes are named as crossed.
+    /// P15: only handoffs of running processes are named as crossed.
     NameOnlyTheLiving,
-    /// P15, as corrected: the leader names handoffs that no process lists by its own state, which may be older than the
+    /// P15: the leader names handoffs that no process lists by its own state, which may be older than the
     /// state by which a process removed them.
     NameByAnOlderState,
     /// P4: `apply` grants in a run that is paused, ended or past its deadline.
@@ -61,7 +61,7 @@ pub enum BrokenRule {
     CancelForgetsReturned,
     /// P15: a recipient of a cancelled run is sent again.
     ResendOfCancelledRun,
-    /// P15, as corrected: a run that was paused at its deadline is not paused when it opens again.
+    /// P15: a run that was paused at its deadline is not paused when it opens again.
     ExpiryForgetsPause,
     /// P16: the deadline also moves claimed recipients.
     ExpireClaimed,

@@ -19,8 +19,8 @@ pub struct ModelState {
     pub processes: [Process; NODES],
     /// Every handoff so far, sorted.
     pub handoffs: Vec<Handoff>,
-    /// Every Settle that was ever proposed, sorted. True: it was committed. None is removed, because a proposal may be
-    /// committed late, and repeatedly.
+    /// All Settles ever proposed, sorted, each with whether it was committed. They stay, since a proposal may be
+    /// committed late or twice.
     pub settles: Vec<(Settle, bool)>,
     /// The answer to an opt-out, a pause or a cancel. `None`: there is no answer yet.
     pub answer: Option<Answer>,

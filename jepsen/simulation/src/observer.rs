@@ -68,7 +68,7 @@ impl Observer {
 fn acts(context: &NodeContext) -> Option<(u64, Duration)> {
     let leadership = context.leadership().filter(|leadership| !leadership.ended() && leadership.clocks_agree())?;
     let heard = context.replica.last_quorum_acked()?.elapsed();
-    let current = context.replica.read(|ledger| ledger.head().epoch.map(|epoch| epoch.epoch));
+    let current = context.replica.read(|ledger| ledger.head().current_epoch());
     (heard < QUORUM_WITHIN && current == Some(leadership.epoch())).then_some((leadership.epoch().0, heard))
 }
 

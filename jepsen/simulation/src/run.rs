@@ -13,7 +13,7 @@ use crate::plan::SeedPlan;
 use crate::random::{Purpose, RandomStream};
 use crate::simulation::Simulation;
 use crate::trace::Trace;
-use crate::verdict::Verdict;
+use crate::verdict::SimulationResult;
 
 /// The result of a seed. As JSON it is one line.
 #[derive(Debug, Serialize, Deserialize)]
@@ -60,7 +60,7 @@ pub fn run(options: Options, file: Option<Box<dyn Write + Send>>) -> Result<Seed
         let trace = Trace::new(file);
         let mut verdict = Simulation::run(options, trace.clone()).await.unwrap_or_else(|error| {
             let violations = vec![format!("the run did not come to its end: {error:#}")];
-            Verdict { violations, ..Verdict::default() }
+            SimulationResult { violations, ..SimulationResult::default() }
         });
         verdict.violations.dedup();
         let named =

@@ -33,7 +33,7 @@ use crate::recorder::{EventId, HistoryRecorder};
 use crate::relay::{SenderKill, SimulatedRelay};
 use crate::schedule::LAST_MS;
 use crate::trace::Trace;
-use crate::verdict::{LedgerWatch, Verdict};
+use crate::verdict::{LedgerWatch, SimulationResult};
 use crate::{final_records, history, node};
 
 /// Interval between checks of the ledgers' invariants and state hashes.
@@ -76,7 +76,7 @@ pub(crate) struct RandomStreams {
 
 impl Simulation {
     /// Runs a seed to its end.
-    pub async fn run(options: Options, trace: Trace) -> Result<Verdict> {
+    pub async fn run(options: Options, trace: Trace) -> Result<SimulationResult> {
         let (mut simulation, kills) = Simulation::new(options, trace);
         simulation.initialize_cluster().await?;
         simulation.run_agenda(kills).await?;
@@ -312,7 +312,7 @@ impl Simulation {
         self.ledger_watch.check(&contexts);
     }
 
-    async fn judge(mut self) -> Result<Verdict> {
+    async fn judge(mut self) -> Result<SimulationResult> {
         self.clients.stop();
         self.check_ledgers();
         let contexts: Vec<Arc<NodeContext>> = self.nodes.iter().filter_map(SimulatedNode::context).collect();

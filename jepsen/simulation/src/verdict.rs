@@ -15,7 +15,7 @@ use crate::trace::Trace;
 
 /// The result of a run.
 #[derive(Clone, Debug, Default)]
-pub struct Verdict {
+pub struct SimulationResult {
     /// Violations. Empty: all invariants hold.
     pub violations: Vec<String>,
     /// Figures by name.
@@ -73,7 +73,7 @@ impl LedgerWatch {
     }
 
     /// Returns all violations, with those of the checker.
-    pub fn judge(mut self, history: &History) -> Verdict {
+    pub fn judge(mut self, history: &History) -> SimulationResult {
         let judgement = history.judge();
         for what in failed_invariants(&judgement) {
             self.record_violation(what);
@@ -91,7 +91,7 @@ impl LedgerWatch {
         ]);
         // `None`: a needed part was not observed. Then an invariant is unknown too.
         figures.extend(judgement.lost.map(|lost| ("lost", lost)));
-        Verdict { violations: self.violations, figures, faults: BTreeMap::new() }
+        SimulationResult { violations: self.violations, figures, faults: BTreeMap::new() }
     }
 }
 

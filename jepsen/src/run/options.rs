@@ -138,9 +138,8 @@ impl Args {
         }
     }
 
-    /// Returns the families. On the test clock nodes' own clocks are not changed, operators know only the harness's
-    /// time, and a restored cluster has the real clock. So with the daily workload these three families are refused if
-    /// named, and left out of `all`. The same holds for an upgrade if the binary of the nodes lacks the next level.
+    /// Returns the families. With `--workload daily` the test clock drives time. So `clock`, `operator` and `restore`
+    /// are refused if named, and left out of `all`. So is `upgrade` if the binary of the nodes lacks the next level.
     pub(super) fn families(&self, lacks_next_level: Option<&'static str>) -> Result<Vec<Family>> {
         let unfit = |family: &Family| match family {
             Family::Clock | Family::Operator | Family::Restore if self.workload == Due::Daily => {

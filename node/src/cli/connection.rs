@@ -6,7 +6,7 @@ use std::io;
 use std::time::Duration;
 
 use hyper_util::rt::TokioIo;
-use reveille_raft::tls::{ClientTls, HandshakeError, ShownAuthority};
+use reveille_raft::tls::{ClientTls, HandshakeError, ShownAuthority, fetch_authority};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_util::either::Either;
@@ -89,7 +89,7 @@ fn of_tonic(error: &(dyn Error + 'static)) -> ConnectFailure {
 pub async fn shown_authority(endpoint: &Endpoint) -> Result<ShownAuthority, ConnectFailure> {
     let shown = async {
         let stream = TcpStream::connect(&endpoint.address).await?;
-        ShownAuthority::of(endpoint.host(), stream).await.map_err(ConnectFailure::Handshake)
+        fetch_authority(endpoint.host(), stream).await.map_err(ConnectFailure::Handshake)
     };
     let late = || ConnectFailure::Unreachable("no connection in time".to_owned());
     timeout(CONNECT_WITHIN, shown).await.unwrap_or_else(|_| Err(late()))

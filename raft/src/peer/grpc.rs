@@ -33,7 +33,7 @@ use super::rpc::for_each_request;
 use super::{Destination, Handler, MESSAGE_BYTES_MAX, PeerError, Rejection, Request, Response, Transport};
 use crate::handshakes::{HANDSHAKE_LIMIT, connections, with_handshakes};
 use crate::identity::ClusterId;
-use crate::listen::{self, CertifiedCaller, Client, HTTP2_PREFACE, Incoming, STRANGERS_MAX};
+use crate::listen::{self, CertifiedCaller, Client, HTTP2_PREFACE, Incoming, UNAUTHENTICATED_MAX};
 use crate::tls::NodeTls;
 
 /// Limit of opening a connection; the next call tries again.
@@ -153,12 +153,13 @@ impl Transport for GrpcTransport {
         let callers = Callers::default();
         let incoming = match &self.tls {
             Some(tls) => {
-                let (tls, strangers) = (tls.clone(), Arc::new(Semaphore::new(STRANGERS_MAX)));
+                let (tls, unauthenticated) = (tls.clone(), Arc::new(Semaphore::new(UNAUTHENTICATED_MAX)));
                 let callers = Arc::clone(&callers);
                 with_handshakes(incoming, move |connection| {
-                    let (tls, strangers, callers) = (tls.clone(), Arc::clone(&strangers), Arc::clone(&callers));
+                    let (tls, unauthenticated, callers) =
+                        (tls.clone(), Arc::clone(&unauthenticated), Arc::clone(&callers));
                     async move {
-                        let connection = connection.encrypt(&tls, &strangers).await?;
+                        let connection = connection.encrypt(&tls, &unauthenticated).await?;
                         callers.lock().push(connection.caller());
                         Ok(connection)
                     }
@@ -177,7 +178,7 @@ impl Transport for GrpcTransport {
         let encrypts = self.tls.is_some();
         let bounded =
             from_fn_with_state(listen::message_memory(), move |State(memory), request: HttpRequest, next| async move {
-                let request = match is_from_stranger(encrypts, &request) {
+                let request = match is_unauthenticated(encrypts, &request) {
                     true => match join_request(request).await {
                         Ok(request) => request,
                         Err(refusal) => return refusal.into_http(),
@@ -240,7 +241,7 @@ fn encrypted(endpoint: &Endpoint, tls: NodeTls, to: Destination, handler: Arc<On
 }
 
 /// Returns true if the caller has no certificate, although this node asks for one.
-fn is_from_stranger(encrypts: bool, request: &HttpRequest) -> bool {
+fn is_unauthenticated(encrypts: bool, request: &HttpRequest) -> bool {
     let client = request.extensions().get::<Client>();
     encrypts && client.is_none_or(|client| client.certificate.is_none())
 }

@@ -169,12 +169,7 @@ impl Replica {
 
     /// Returns the blocks of the archive that are missing or damaged on this node, as far as known.
     pub fn lacking_blocks(&self) -> Vec<Hash> {
-        self.inner.archive.lacking()
-    }
-
-    /// Returns true if blocks of the archive are missing or damaged on this node, as far as known.
-    pub fn lacks_blocks(&self) -> bool {
-        self.inner.archive.is_lacking()
+        self.inner.snapshots.lacking()
     }
 
     /// Returns a block of the archive for a peer. `None`: it is not readable here either. Blocks on the disk.
@@ -185,17 +180,17 @@ impl Replica {
     /// Makes a snapshot for a copy elsewhere, and reads the same state. Its blocks are kept until the result is
     /// dropped; blocks of the archive only as long as the newest state names them. Blocks on the disk.
     pub fn pinned_snapshot<T>(&self, read: impl FnOnce(&Ledger) -> T) -> Result<(PinnedSnapshot, T), SnapshotError> {
-        self.inner.archive.pinned_snapshot(read)
+        self.inner.snapshots.build_pinned(read)
     }
 
     /// Returns the file of a block of a snapshot or of the archive as it is on this disk, checked. Blocks on the disk.
     pub fn block_file(&self, hash: Hash) -> Result<Vec<u8>, SnapshotError> {
-        self.inner.archive.block_file(hash)
+        self.inner.snapshots.read_block_file(hash)
     }
 
     /// Stores a block of the archive that a peer sent, if its bytes match `hash`. Blocks on the disk.
     pub fn put_block(&self, hash: Hash, bytes: &[u8]) -> io::Result<()> {
-        self.inner.archive.put(hash, bytes)
+        self.inner.snapshots.put_block(hash, bytes).map_err(io::Error::other)
     }
 
     /// Waits until every write that was answered before this call, on any node, is applied on this node. Returns the

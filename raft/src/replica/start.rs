@@ -41,6 +41,8 @@ use crate::state_machine::apply_thread::ApplyThread;
 use crate::wal::{LogState, OpeningReport, WalHealth, WalOptions};
 use crate::{Raft, crash, injected_bugs};
 
+/// Number of threads of Raft's runtime.
+const RAFT_THREADS: usize = 2;
 /// Limits of the stop: `RAFT_END` for Raft and then for the apply thread, `RUNTIME_END` for the runtime.
 const RAFT_END: Duration = Duration::from_secs(5);
 const RUNTIME_END: Duration = Duration::from_secs(1);
@@ -81,7 +83,7 @@ async fn start_inline(options: ReplicaOptions, application: Arc<dyn Application>
 /// Runs a replica from start to stop.
 fn run_on_thread(options: ReplicaOptions, application: Arc<dyn Application>, started: oneshot::Sender<Started>) {
     let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(options.threads)
+        .worker_threads(RAFT_THREADS)
         .thread_name("raft-worker")
         .enable_all()
         .build();

@@ -324,10 +324,6 @@ impl SnapshotManager {
         self.folder.lacking()
     }
 
-    pub fn is_lacking(&self) -> bool {
-        self.folder.is_lacking()
-    }
-
     pub fn put_block(&self, hash: Hash, bytes: &[u8]) -> Result<(), SnapshotError> {
         self.folder.put_block(hash, bytes)?;
         crash::point("snapshot.take-block");
@@ -373,12 +369,12 @@ pub(crate) async fn run(
     while !stop.is_cancelled() {
         let since = snapshots.newest_index();
         let due = since.saturating_add(every);
-        let ripe = tokio::time::timeout(CHECK_EVERY, applied.wait_for(|applied| *applied >= due)).await.is_ok();
-        let grown = log.counters().bytes.saturating_sub(log_bytes) >= LOG_BYTES_MAX
+        let entries_due = tokio::time::timeout(CHECK_EVERY, applied.wait_for(|applied| *applied >= due)).await.is_ok();
+        let bytes_due = log.counters().bytes.saturating_sub(log_bytes) >= LOG_BYTES_MAX
             || snapshots.applied_state.read(Ledger::unsaved_bytes) >= UNSAVED_BYTES_MAX
             || snapshots.must_replace();
         let erases = last_made.is_none_or(|made| made.elapsed() >= ERASED_EVERY) && holds_erased(&snapshots, &log);
-        if !(ripe || (grown || erases) && *applied.borrow() > since) || stop.is_cancelled() {
+        if !(entries_due || (bytes_due || erases) && *applied.borrow() > since) || stop.is_cancelled() {
             continue;
         }
         last_made = Some(Instant::now());

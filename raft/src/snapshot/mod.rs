@@ -306,11 +306,6 @@ impl Snapshots {
         self.lacking.lock().iter().copied().collect()
     }
 
-    /// Returns true if blocks of the archive are missing or damaged here, as far as known.
-    pub fn is_lacking(&self) -> bool {
-        !self.lacking.lock().is_empty()
-    }
-
     fn change_lacking(&self, change: impl FnOnce(&mut BTreeSet<Hash>)) {
         let mut lacking = self.lacking.lock();
         change(&mut lacking);

@@ -15,11 +15,11 @@ use futures::{Stream, StreamExt};
 use openraft::OptionalSend;
 use openraft::entry::RaftEntry;
 use openraft::storage::{ApplyResponder, EntryResponder};
-use reveille_ledger::Ledger;
 use reveille_ledger::command::{Command, Entry as LedgerEntry};
 use reveille_ledger::effect::Effect;
 use reveille_ledger::reply::CommandReply;
 use reveille_ledger::storage::FrozenState;
+use reveille_ledger::{ApplyResult, Ledger};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 
@@ -249,35 +249,29 @@ fn apply_all(
     for (committed, command) in entries.iter().zip(commands) {
         let index = committed.id.index;
         *applying = index;
-        // Stop before the entry: entries after it may have a meaning that this build does not know (P23).
-        if let DecodedEntry::Command(entry) = &command
-            && let Some(level) = ledger.raises_to(entry).filter(|level| *level > applied_state.highest_level)
-        {
-            let highest = applied_state.highest_level;
-            let detail = format!("it raises the ledger to level {level}, and this build applies up to {highest}");
-            batch.fatal_error = Some(FatalError::Unreadable { index, detail });
-            break;
+        let entry = match &command {
+            DecodedEntry::Command(entry) => Some(&**entry),
+            DecodedEntry::Membership(_) | DecodedEntry::Nothing => None,
+        };
+        let archives = entry.is_some_and(|entry| matches!(entry.command, Command::Archive(_))).then(Instant::now);
+        let applied = match apply_entry(ledger, index, entry, applied_state.highest_level) {
+            Ok(applied) => applied,
+            Err(fatal_error) => {
+                batch.fatal_error = Some(fatal_error);
+                break;
+            }
+        };
+        if let Some(begun) = archives {
+            record_lock_time("archive", begun);
         }
-        batch.replies.push(match command {
-            DecodedEntry::Command(entry) => {
-                let archives = matches!(entry.command, Command::Archive(_)).then(Instant::now);
-                let applied = ledger.apply(index, &entry);
-                if let Some(begun) = archives {
-                    record_lock_time("archive", begun);
-                }
-                batch.effects.extend(applied.effects.into_iter().map(|effect| (index, effect)));
-                Some(applied.reply)
-            }
-            DecodedEntry::Membership(membership) => {
-                position.membership = StoredMembership::new(Some(committed.id), membership);
-                skip(ledger, index);
-                None
-            }
-            DecodedEntry::Nothing => {
-                skip(ledger, index);
-                None
-            }
-        });
+        if let DecodedEntry::Membership(membership) = command {
+            position.membership = StoredMembership::new(Some(committed.id), membership);
+        }
+        let effects = &mut batch.effects;
+        batch.replies.push(applied.map(|applied| {
+            effects.extend(applied.effects.into_iter().map(|effect| (index, effect)));
+            applied.reply
+        }));
         position.last = Some(committed.id);
         position.level = ledger.head().level;
         if Checkpoints::is_due(ledger) {
@@ -290,12 +284,29 @@ fn apply_all(
     batch
 }
 
-/// Moves the applied index past an entry of Raft itself. Index 0 is the membership of `initialize`; the ledger counts
-/// from 1.
-fn skip(ledger: &mut Ledger, index: u64) {
-    if index > 0 {
-        ledger.skip(index);
+/// Applies an entry. `None` is an entry of Raft itself, past which the applied index moves.
+///
+/// # Errors
+/// The entry raises the ledger above level `highest`. It is not applied: entries after it may have a meaning that this
+/// build does not know (P23).
+pub(crate) fn apply_entry(
+    ledger: &mut Ledger,
+    index: u64,
+    entry: Option<&LedgerEntry>,
+    highest: u32,
+) -> Result<Option<ApplyResult>, FatalError> {
+    let Some(entry) = entry else {
+        // Index 0 is the membership of `initialize`; the ledger counts from 1.
+        if index > 0 {
+            ledger.skip(index);
+        }
+        return Ok(None);
+    };
+    if let Some(level) = ledger.raises_to(entry).filter(|level| *level > highest) {
+        let detail = format!("it raises the ledger to level {level}, and this build applies up to {highest}");
+        return Err(FatalError::Unreadable { index, detail });
     }
+    Ok(Some(ledger.apply(index, entry)))
 }
 
 /// Encodes a reply, for openraft and for a peer.

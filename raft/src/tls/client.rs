@@ -81,19 +81,18 @@ pub struct ShownAuthority {
     pub fingerprint: String,
 }
 
-impl ShownAuthority {
-    /// Makes a handshake that accepts any certificate, and ends it. The caller limits the time.
-    ///
-    /// # Errors
-    /// [`HandshakeError`].
-    pub async fn of(host: &str, stream: TcpStream) -> Result<ShownAuthority, HandshakeError> {
-        let connector = curious_connector().map_err(|error| HandshakeError::Failed(error.to_string()))?;
-        let stream = connect(&connector, host.trim_matches(['[', ']']).to_owned(), stream).await?;
-        let (_, session) = stream.get_ref();
-        let shown = session.peer_certificates().and_then(<[_]>::last);
-        let shown = shown.ok_or_else(|| HandshakeError::Failed("the server showed no certificate".to_owned()))?;
-        Ok(ShownAuthority { pem: pem_of(shown), fingerprint: id_of(shown).to_string() })
-    }
+/// Makes a handshake that accepts any certificate, and ends it. Returns the authority that was shown. The caller limits
+/// the time.
+///
+/// # Errors
+/// [`HandshakeError`].
+pub async fn fetch_authority(host: &str, stream: TcpStream) -> Result<ShownAuthority, HandshakeError> {
+    let connector = curious_connector().map_err(|error| HandshakeError::Failed(error.to_string()))?;
+    let stream = connect(&connector, host.trim_matches(['[', ']']).to_owned(), stream).await?;
+    let (_, session) = stream.get_ref();
+    let shown = session.peer_certificates().and_then(<[_]>::last);
+    let shown = shown.ok_or_else(|| HandshakeError::Failed("the server showed no certificate".to_owned()))?;
+    Ok(ShownAuthority { pem: pem_of(shown), fingerprint: id_of(shown).to_string() })
 }
 
 /// Returns the SHA-256 of a certificate (PEM), in hexadecimal digits, as `openssl x509 -fingerprint` computes it.

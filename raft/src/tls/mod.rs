@@ -31,7 +31,7 @@ use reveille_ledger::ids::NodeId;
 
 pub use authority::{Authority, KeyPin};
 pub use certificate_files::CertificateFiles;
-pub use client::{ClientTls, HandshakeError, ShownAuthority, fingerprint};
+pub use client::{ClientTls, HandshakeError, ShownAuthority, fetch_authority, fingerprint};
 pub(crate) use connection::PeerCertificate;
 pub use join_token::{JoinToken, TokenError};
 pub use joining::{Admission, JoinError};

@@ -188,7 +188,7 @@ impl NodeTls {
         Ok((current.present.id(), next))
     }
 
-    /// Does what the ledger says, as far as this node can alone. It changes nothing that an older state asks for.
+    /// Performs this node's part of an authority rotation. Ignores a state older than the last one that it followed.
     ///
     /// # Errors
     /// [`TlsError`]: the folder cannot be written.

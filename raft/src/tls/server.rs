@@ -126,7 +126,7 @@ mod tests {
 
     use super::*;
     use crate::identity::ClusterId;
-    use crate::tls::{ClientTls, HandshakeError, ShownAuthority, fingerprint};
+    use crate::tls::{ClientTls, HandshakeError, fetch_authority, fingerprint};
 
     fn node() -> NodeTls {
         let folder = tempfile::tempdir().expect("a folder");
@@ -204,7 +204,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let stream = TcpStream::connect(listener.local_addr().expect("an address")).await.expect("a connection");
         let accepting = async { server.accept(listener.accept().await.expect("a connection").0).await };
-        let (shown, _) = tokio::join!(ShownAuthority::of("a.name.that.it.has.not", stream), accepting);
+        let (shown, _) = tokio::join!(fetch_authority("a.name.that.it.has.not", stream), accepting);
         let shown = shown.expect("a chain");
         assert_eq!(shown.fingerprint, fingerprint(tls.authority().certificate_pem()).expect("a certificate"));
         assert_eq!(fingerprint(&shown.pem).expect("a certificate"), shown.fingerprint);

@@ -16,8 +16,8 @@ use super::writer::lower;
 pub(super) struct Replay {
     pub state: LogState,
     pub index: Index,
-    /// Entries up to this index were in removed segments, so a purge or a truncation must still drop them. `None`: none
-    /// are missing.
+    /// Last index whose segment file is gone. A later purge or truncation record must cover it; otherwise the log is
+    /// damaged.
     pub missing_through: Option<u64>,
     /// Number of the next batch. `None` before the first one.
     pub next_batch: Option<u64>,

@@ -111,7 +111,7 @@ pub async fn serve(
         .http2_keepalive_timeout(Some(PONG_WITHIN))
         .add_routes(routes)
         .serve_with_incoming_shutdown(
-            connections(Incoming::new(listener, "admin", HTTP2_PREFACE).ending_strangers(), tls),
+            connections(Incoming::new(listener, "admin", HTTP2_PREFACE).closing_unauthenticated(), tls),
             stop.clone().cancelled_owned(),
         );
     let stopped = async {

@@ -131,6 +131,13 @@ pub struct Head {
     pub dropped_events_index: u64,
 }
 
+impl Head {
+    /// Returns the current epoch. `None` before the first one.
+    pub fn current_epoch(&self) -> Option<Epoch> {
+        self.epoch.map(|epoch| epoch.epoch)
+    }
+}
+
 /// The cluster's certificate authority (P22). Keys and certificates are in no state: only their names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuthorityState {

@@ -804,7 +804,7 @@ impl TestLedger {
             return Ok("nothing is due".into());
         };
         let text = crate::reaction::fire(self, &fire);
-        let epoch = self.ledger.head().epoch.map(|epoch| epoch.epoch).unwrap_or_default();
+        let epoch = self.ledger.head().current_epoch().unwrap_or_default();
         let now = now.plus_ms(-self.ledger.head().offset_ms());
         Ok(text + &self.commit_entry(Entry { epoch, now, actor: Actor::System, command: Command::Fire(vec![fire]) })?)
     }
@@ -821,7 +821,7 @@ impl TestLedger {
         let claim = |text| Parsed::Ok(ClaimRequest { chunk, slice: slots(text)?, owner });
         let claims = words.rest().into_iter().map(claim).collect::<Parsed<Vec<_>>>()?;
         if let Some(alias) = &context.prefix {
-            let epoch = self.ledger.head().epoch.map(|epoch| epoch.epoch).unwrap_or_default();
+            let epoch = self.ledger.head().current_epoch().unwrap_or_default();
             let fence = Fence { group: GROUP, epoch, index: self.index + 1, place: 0 };
             self.fences.insert(alias.clone(), fence);
         }
