@@ -4,7 +4,7 @@
 // The key of an email is its header `X-Reveille-Key`, else its `messageId`. Nodemailer draws a new Message-ID for each
 // call of `sendMail`, so a job that is retried needs the header.
 //
-// Each recipient gets an email of its own, with only its own address in `To`; so do those in Cc and Bcc.
+// Each recipient in To, Cc and Bcc gets an email of its own: `To` has its own address, and `Cc` those in Cc.
 
 const { Client, literal } = require('./reveille.js');
 
@@ -29,10 +29,11 @@ async function deliver(client, mail) {
   const unsupported = UNSUPPORTED.find((field) => [data[field]].flat().some(Boolean));
   if (unsupported) throw new TypeError(`Reveille sends text and HTML, and no '${unsupported}': link to it instead`);
   const { 'x-reveille-key': key, ...headers } = headersOf(data);
-  const { from: [sender] = [], 'reply-to': [replyTo] = [] } = mail.message.getAddresses();
+  const { from: [sender] = [], 'reply-to': [replyTo] = [], cc } = mail.message.getAddresses();
   const [{ from, to }, messageId] = [mail.message.getEnvelope(), mail.message.messageId()];
   const sent = await client.send(key ?? messageId.replace(/^<|>$/g, ''), {
     to,
+    cc: cc?.map(mailbox),
     sender: mailbox(sender),
     replyTo: mailbox(replyTo),
     subject: literal(data.subject ?? ''),

@@ -235,12 +235,19 @@ describe('the transport of Nodemailer', () => {
 
   it('takes the Message-ID as key, and sends a copy to each recipient', async () => {
     const copied = {
-      ...email, to: ['js-copy-to@example.com'], cc: 'js-copy-cc@example.com', bcc: 'js-copy-bcc@example.com',
+      ...email, to: ['js-copy-to@example.com'], cc: 'Zoe <js-copy-cc@example.com>', bcc: 'js-copy-bcc@example.com',
       messageId: '<js-copy@example.com>',
     };
     assert.equal((await transport.sendMail(copied)).sent.message.key, 'js-copy@example.com');
     assert.ok((await transport.sendMail(copied)).sent.replayed);
-    assert.equal(new Set((await emails('js-copy-', 3)).map((one) => one.recipient)).size, 3);
+    const copies = await emails('js-copy-', 3);
+    assert.equal(new Set(copies.map((one) => one.recipient)).size, 3);
+    for (const copy of copies) {
+      const text = await source(copy);
+      for (const header of [`To: ${copy.recipient}`, 'Cc: Zoe <js-copy-cc@example.com>']) {
+        assert.ok(text.includes(`\r\n${header}\r\n`), `${header} in ${text}`);
+      }
+    }
   });
 
   it('passes attachments', async () => {

@@ -22,7 +22,7 @@ _NOT_PASSED = {"x-reveille-key", "message-id", "date", "from", "to", "cc", "bcc"
 
 
 class EmailBackend(BaseEmailBackend):
-    """Each recipient gets an email of its own, with only its own address in `To`; so do those in Cc and Bcc."""
+    """Each recipient in To, Cc and Bcc gets an email of its own: `To` has its own address, and `Cc` those in Cc."""
 
     def __init__(self, fail_silently: bool = False, client: Client | None = None, **_others: Any) -> None:
         super().__init__(fail_silently=fail_silently)
@@ -52,6 +52,7 @@ class EmailBackend(BaseEmailBackend):
         self.client.send(
             given.get("x-reveille-key") or given.get("message-id", "").strip("<>") or make_msgid().strip("<>"),
             to=[parseaddr(one)[1] for one in email.recipients()],
+            cc=[str(one) for one in email.cc],
             sender=given.get("from", str(email.from_email)),
             reply_to=given.get("reply-to") or ", ".join(map(str, email.reply_to)) or None,
             subject=literal(str(email.subject)),

@@ -37,11 +37,14 @@ class Backend(unittest.TestCase):
             self.assertIn(part, source)
 
     def test_each_recipient_gets_a_copy(self):
-        copies = {"cc": ["py-copy-cc@example.com"], "bcc": ["py-copy-bcc@example.com"]}
+        copies = {"cc": ["Zoë <py-copy-cc@example.com>"], "bcc": ["py-copy-bcc@example.com"]}
         for _ in range(2):
             headers = {"Message-ID": "<py-copy@example.com>"}
             EmailMessage("Hello", "Hello.", to=["py-copy-to@example.com"], headers=headers, **copies).send()
-        self.assertEqual(len({caught["recipient"] for caught in emails("py-copy-", 3)}), 3)
+        copied = [(caught["recipient"], parsed(caught["recipient"])) for caught in emails("py-copy-", 3)]
+        self.assertEqual(len({recipient for recipient, _ in copied}), 3)
+        for recipient, email in copied:
+            self.assertEqual((email["To"], email["Cc"]), (recipient, "Zoë <py-copy-cc@example.com>"))
 
     def test_html_alone_and_a_drawn_key(self):
         email = EmailMessage("Hello", "<b>Hello.</b>", to=["py-html@example.com"])

@@ -43,9 +43,13 @@ RSpec.describe Reveille::Delivery do
   end
 
   it "takes the Message-ID as key, and sends a copy to each recipient" do
-    email = Welcome.both(%w[rb-copy-to@example.com], cc: "rb-copy-cc@example.com", bcc: "rb-copy-bcc@example.com").message
+    email = Welcome.both(%w[rb-copy-to@example.com], cc: "Zoë <rb-copy-cc@example.com>", bcc: "rb-copy-bcc@example.com").message
     2.times { email.deliver }
-    expect(emails("rb-copy-", 3).map { |one| one["recipient"] }.uniq.size).to eq(3)
+    copied = emails("rb-copy-", 3).to_h { |one| [one["recipient"], Mail.new(source(one))] }
+    expect(copied.size).to eq(3)
+    copied.each do |recipient, copy|
+      expect([copy.to, copy["Cc"].decoded]).to eq([[recipient], "Zoë <rb-copy-cc@example.com>"])
+    end
   end
 
   it "delivers HTML alone" do

@@ -113,8 +113,12 @@ async fn call_that_could_act_twice_is_not_repeated() {
 
 #[tokio::test]
 async fn fewer_than_were_named_is_partly_done() {
-    let answer = v1::ResolveDoubtsResponse { resolved: 1, index: 9, ..Default::default() };
-    let fake = Fake::answering("ResolveDoubts", answer).await;
+    let fake = Fake::start(|_, bytes| {
+        let asked = v1::ResolveDoubtsRequest::decode(bytes).expect("a request");
+        let index = if asked.validate_only { 0 } else { 9 };
+        one(v1::ResolveDoubtsResponse { resolved: 1, index, ..Default::default() })
+    })
+    .await;
     let ended = fake.reveille("in-doubt resolve r1.0 a@b.example #3 --sent --yes -o json").await;
     assert_eq!((ended.code, ended.error()["reason"].as_str()), (Some(7), Some("PARTLY_DONE")));
     assert_eq!(
@@ -127,6 +131,17 @@ async fn fewer_than_were_named_is_partly_done() {
     let sent: Vec<_> = sent.iter().map(|one| (one.resolution(), one.all, one.validate_only)).collect();
     let once = |validate_only| (v1::Resolution::Sent, false, validate_only);
     assert_eq!(sent, [once(true), once(false), once(true)], "counted, then done");
+}
+
+#[tokio::test]
+async fn repeated_decision_ends_as_the_first() {
+    let first = v1::ResolveDoubtsResponse { resolved: 1, index: 9, ..Default::default() };
+    let fake = Fake::answering("ResolveDoubts", first).await;
+    let ended = fake.reveille("--request-id r-1 in-doubt resolve r1.0 a@b.example --sent").await;
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(0), "1 recipient resolved, log index 9\n"), "{ended:?}");
+    let sent: Vec<v1::ResolveDoubtsRequest> = fake.requests("ResolveDoubts");
+    let sent: Vec<_> = sent.iter().map(|one| (one.request_id.as_str(), one.validate_only)).collect();
+    assert_eq!(sent, [("r-1", true)], "nothing was left to confirm");
 }
 
 #[tokio::test]

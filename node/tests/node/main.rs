@@ -1,6 +1,7 @@
 //! Tests of node processes: the binary is started as an operator starts it, and its errors are checked.
 
 mod archive;
+mod attachments;
 mod audience;
 #[cfg(feature = "next-level")]
 mod audit;

@@ -11,7 +11,7 @@ module Reveille
   # The key of an email is its header `X-Reveille-Key`, else its `Message-ID`. Mail draws a new Message-ID for each
   # email, so a job that is retried needs the header: `headers["X-Reveille-Key"] = "welcome-#{user.id}"`.
   #
-  # Each recipient gets an email of its own, with only its own address in `To`; so do those in Cc and Bcc.
+  # Each recipient in To, Cc and Bcc gets an email of its own: `To` has its own address, and `Cc` those in Cc.
   class Delivery
     # Mail has them as attributes; `Date` and `Message-ID` are Reveille's own.
     NOT_PASSED = %w[x-reveille-key message-id date from to cc bcc reply-to subject mime-version].freeze
@@ -29,8 +29,8 @@ module Reveille
       raise ArgumentError, "Reveille sends text and HTML, and nothing else: #{mail.mime_type}" if bodies.empty?
 
       key = mail["X-Reveille-Key"]&.value || mail.message_id || Mail::MessageIdField.new.message_id
-      @client.send(key, to: mail.destinations, sender: mail["From"]&.decoded, reply_to: mail["Reply-To"]&.decoded,
-                   subject: Reveille.literal(mail.subject.to_s), headers: headers(mail),
+      @client.send(key, to: mail.destinations, cc: mail["Cc"]&.addrs&.map(&:decoded), sender: mail["From"]&.decoded,
+                   reply_to: mail["Reply-To"]&.decoded, subject: Reveille.literal(mail.subject.to_s), headers: headers(mail),
                    attachments: mail.attachments.map { |file| attachment(file) }, **bodies)
     end
 

@@ -57,12 +57,14 @@ async fn resolve(context: &CommandContext<'_>, tenant: String, args: ResolveArgs
         resolution: resolution.into(),
         validate_only: true,
         fence: fence.unwrap_or_default(),
-        request_id: String::new(),
+        request_id: context.client.request_id().to_owned(),
     };
     let preview = context.client.ask(RetrySafety::Read, request.clone()).await?;
     let counted = format!("{} in doubt, {words}{}", format::counted(preview.resolved, "email"), known(&preview.groups));
     let (run, verb) = (Some(picked.run.clone()), "resolved");
-    if dry_run || preview.resolved == 0 {
+    // A repeated request id is answered as before.
+    let is_repeat = preview.index > 0 && !dry_run;
+    if dry_run || preview.resolved == 0 && !is_repeat {
         // With `-o json`, stderr holds only the error object.
         if context.terminal.format() == Format::Table {
             context.terminal.say(&counted);
@@ -72,19 +74,18 @@ async fn resolve(context: &CommandContext<'_>, tenant: String, args: ResolveArgs
         let view = MovedView { run, verb, moved, inside_gap, index: None, dry_run, groups };
         return if inside_gap > 0 { show(context, &view) } else { context.moved(&picked.recipients, &view) };
     }
-    let what = match resend {
-        true => "Send again what may have arrived: it may come twice",
-        false => "Take as sent what may never have arrived",
-    };
-    context.terminal.confirm(&format!("{what}: {counted}?"))?;
-    let request = ResolveDoubtsRequest {
-        validate_only: false,
+    let answer = if is_repeat {
+        preview
+    } else {
+        let what = match resend {
+            true => "Send again what may have arrived: it may come twice",
+            false => "Take as sent what may never have arrived",
+        };
+        context.terminal.confirm(&format!("{what}: {counted}?"))?;
         // The fence excludes recipients that came into doubt after the user confirmed.
-        fence: preview.fence,
-        request_id: context.client.request_id().to_owned(),
-        ..request
+        let request = ResolveDoubtsRequest { validate_only: false, fence: preview.fence, ..request };
+        context.client.ask(RetrySafety::Repeatable, request).await?
     };
-    let answer = context.client.ask(RetrySafety::Repeatable, request).await?;
     let (moved, inside_gap) = (answer.resolved, answer.inside_gap);
     let view = MovedView { run, verb, moved, inside_gap, index: Some(answer.index), dry_run, groups: Vec::new() };
     if inside_gap > 0 { show(context, &view) } else { context.moved(&picked.recipients, &view) }

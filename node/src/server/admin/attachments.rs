@@ -17,7 +17,7 @@ use tonic::Code;
 
 use super::services::audience::not_written;
 use super::validate::Fields;
-use super::{Admin, ApiError, ApiResult};
+use super::{Admin, ApiError, ApiResult, Call};
 
 /// The next step for the user if a file could not be stored.
 const AGAIN: &str = "the same request again";
@@ -28,20 +28,27 @@ pub type BroughtFiles = BTreeMap<Hash, Vec<u8>>;
 impl Admin {
     /// Takes the data out of the attachments of a request's content, and leaves size and hash. An attachment without
     /// data may name a file that the schedule, the campaign or the template `name` has. `path` is the field of the
-    /// content.
-    pub(crate) fn take_files(
+    /// content. Wrong attachments are refused in `fields`.
+    ///
+    /// # Errors
+    /// Those of [`Admin::read_latest`], if an attachment names a file.
+    pub(crate) async fn take_files(
         &self,
         fields: &mut Fields,
-        path: &str,
-        content: Option<&mut v1::Content>,
+        (path, content): (&str, Option<&mut v1::Content>),
         (tenant, name): (&str, &str),
-    ) -> BroughtFiles {
-        let (mut brought, mut known) = (BroughtFiles::new(), None);
-        for (number, attachment) in content.into_iter().flat_map(|content| &mut content.attachments).enumerate() {
+        call: &Call,
+    ) -> ApiResult<BroughtFiles> {
+        let names_file = |attachment: &v1::Attachment| attachment.data.is_empty() && !attachment.file_hash.is_empty();
+        let mut brought = BroughtFiles::new();
+        let Some(content) = content else { return Ok(brought) };
+        let known = match !name.is_empty() && content.attachments.iter().any(names_file) {
+            true => self.read_latest(call, |ledger| files_of(ledger, tenant, name)).await?,
+            false => BTreeMap::new(),
+        };
+        for (number, attachment) in content.attachments.iter_mut().enumerate() {
             let field = format!("{path}.attachments[{number}].file_hash");
-            if attachment.data.is_empty() && !attachment.file_hash.is_empty() {
-                let known =
-                    known.get_or_insert_with(|| self.context.replica.read(|ledger| files_of(ledger, tenant, name)));
+            if names_file(attachment) {
                 match attachment.file_hash.parse().ok().and_then(|file: Hash| known.get(&file)) {
                     Some(size) => attachment.size = *size,
                     None if name.is_empty() => {
@@ -59,7 +66,7 @@ impl Admin {
             (attachment.size, attachment.file_hash) = (data.len() as u64, file.to_string());
             brought.insert(file, bytes);
         }
-        brought
+        Ok(brought)
     }
 
     /// Puts the files of these contents on a majority, those that the request brought first on this node, and protects

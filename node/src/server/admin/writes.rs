@@ -107,8 +107,8 @@ fn is_new_work(command: &Command) -> bool {
 }
 
 /// Returns how many recipients of the command's first run were moved, by new state.
-pub fn moved(reply: &CommandReply) -> MovedRecipients {
-    match &reply.outcome {
+pub fn moved(outcome: &CommandOutcome) -> MovedRecipients {
+    match outcome {
         CommandOutcome::MovedOf(runs) => runs.iter().flatten().next().copied().unwrap_or_default(),
         _ => MovedRecipients::default(),
     }

@@ -255,7 +255,8 @@ impl Ledger {
                 (tenant_of(&backfill.schedule)?, backfill.request.as_deref()?, backfill.body)
             }
             Command::Decide(decide) => {
-                let body = fingerprint(&Decide { request: None, ..decide.clone() });
+                // The fence says what the caller has read. A repeat may have read more, or nothing.
+                let body = fingerprint(&Decide { request: None, up_to: None, ..decide.clone() });
                 (self.page_of(decide.run)?.1.tenant.to_string(), decide.request.as_deref()?, body)
             }
             _ => return None,
@@ -336,10 +337,31 @@ impl Ledger {
         request: &str,
         body: Hash,
     ) -> Result<Option<CommandOutcome>, CommandRefusal> {
-        let Some(answer) = self.answer_to(tenant, request) else { return Ok(None) };
-        refuse_if(answer.body != body, CommandRefusal::RequestReused(request.to_owned()))?;
+        let Some(answer) = self.answer_with_body(tenant, request, body)? else { return Ok(None) };
         context.repeats = Some(answer.index);
         Ok(Some(answer.outcome.clone()))
+    }
+
+    fn answer_with_body(
+        &self,
+        tenant: &str,
+        request: &str,
+        body: Hash,
+    ) -> Result<Option<&StoredAnswer>, CommandRefusal> {
+        let answer = self.answer_to(tenant, request);
+        let is_other = answer.is_some_and(|answer| answer.body != body);
+        refuse_if(is_other, CommandRefusal::RequestReused(request.to_owned()))?;
+        Ok(answer)
+    }
+
+    /// Returns the stored answer that `apply` would give to this command, and changes nothing. `None`: the command has
+    /// no request id, or its request id is new.
+    ///
+    /// # Errors
+    /// [`CommandRefusal::RequestReused`] if the request id is that of another request.
+    pub fn check_repeat(&self, command: &Command) -> Result<Option<&StoredAnswer>, CommandRefusal> {
+        let Some(StoredRequest { tenant, request, body }) = self.stored_request(command) else { return Ok(None) };
+        self.answer_with_body(&tenant, request, body)
     }
 
     /// Stores an answer for repeats of the request id. A tenant with too many answers loses its oldest one.

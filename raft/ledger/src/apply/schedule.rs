@@ -165,7 +165,7 @@ impl Ledger {
         }
         let schedule = self.schedules.get(&id).ok_or(CommandRefusal::NoSuchSchedule(id))?;
         let (tenant, request, body) =
-            (schedule.settings.tenant.clone(), trigger.request.as_str(), fingerprint(&("trigger", id)));
+            (schedule.settings.tenant.clone(), trigger.request.as_str(), body_of_trigger(id));
         if let Some(outcome) = self.answered_again(context, &tenant, request, body)? {
             return Ok(repeated(outcome));
         }
@@ -191,10 +191,19 @@ impl Ledger {
     /// the request id is new for the schedule.
     ///
     /// # Errors
-    /// Returns the refusal of `apply`, if the rule does not allow the repeat.
+    /// Returns the refusal of `apply`, if the rule does not allow the repeat, or another call has used the request id.
     pub fn check_trigger_repeat(&self, trigger: &Trigger) -> Result<Option<RunId>, CommandRefusal> {
         let list = trigger.audience.as_ref().map(Audience::blob);
-        self.run_of_first_trigger(trigger, list.map(|list| list.hash))
+        if let Some(run) = self.run_of_first_trigger(trigger, list.map(|list| list.hash))? {
+            return Ok(Some(run));
+        }
+        let id = trigger.schedule;
+        let schedule = self.schedules.get(&id).ok_or(CommandRefusal::NoSuchSchedule(id))?;
+        let answer = self.answer_with_body(&schedule.settings.tenant, &trigger.request, body_of_trigger(id))?;
+        Ok(answer.and_then(|answer| match &answer.outcome {
+            CommandOutcome::Run { run, .. } => Some(*run),
+            _ => None,
+        }))
     }
 
     fn run_of_first_trigger(&self, trigger: &Trigger, body: Option<Hash>) -> Result<Option<RunId>, CommandRefusal> {
@@ -258,6 +267,11 @@ impl Ledger {
         }
         context.emit(Effect::DueChanged { schedule: id, due });
     }
+}
+
+/// Hash under which the answer to a trigger of a schedule is stored.
+fn body_of_trigger(schedule: ScheduleId) -> Hash {
+    fingerprint(&("trigger", schedule))
 }
 
 /// Returns the stored answer to a trigger as the answer to its repeat.

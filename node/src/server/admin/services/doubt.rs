@@ -9,7 +9,7 @@ use reveille_ledger::address::Mailbox;
 use reveille_ledger::bitmap::{Bitmap, CHUNK};
 use reveille_ledger::command::{Command, Decide, Decider, Decision};
 use reveille_ledger::ids::{Fence, Hash, RecipientId, RunId};
-use reveille_ledger::reply::MovedRecipients;
+use reveille_ledger::reply::{CommandOutcome, MovedRecipients};
 use reveille_ledger::{GapLookups, Ledger};
 use reveille_proto::admin::v1::{
     Doubt, DoubtGroup, GetDoubtRequest, GetDoubtResponse, ListDoubtsRequest, ListDoubtsResponse, Resolution,
@@ -146,6 +146,12 @@ fn rehearse(
     Ok(Rehearsal { groups, inside_gap, newest })
 }
 
+/// Builds the response to a decision that was applied at this log index.
+fn resolved(outcome: &CommandOutcome, index: u64) -> ResolveDoubtsResponse {
+    let MovedRecipients { recipients: resolved, inside_gap } = moved(outcome);
+    ResolveDoubtsResponse { resolved, index, inside_gap, ..ResolveDoubtsResponse::default() }
+}
+
 /// Returns the states of the recipients as text: `sent`, or `2 sent, 1 dead`.
 pub(crate) fn states_in_words(ledger: &Ledger, run: RunId, numbers: &[u32]) -> String {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
@@ -220,25 +226,24 @@ impl Admin {
         let up_to = up_to.and_then(|parsed| parsed.map_err(|error| fields.refuse("fence", error.to_string())).ok());
         fields.done(Some(()))?;
         let picked = self.pick((&tenant, &run), (&recipients, all), call).await?;
+        let (run, numbers, by) = (picked.run, picked.numbers.clone(), Decider::Operator);
+        let command = Command::Decide(Decide { run, recipients: numbers, decision, by, up_to, request });
         let resends = decision == Decision::Resend;
-        let rehearsal = self.read_latest(call, |ledger| {
-            match request.as_ref().is_some_and(|id| ledger.answer_to(&tenant, id).is_some()) {
-                // A repeated request finds nothing in doubt any more. The stored answer of the entry has its result.
-                true => Ok(Rehearsal::default()),
-                false => rehearse(ledger, &picked, &recipients, up_to, resends),
+        let read = self.read_latest(call, |ledger| -> ApiResult<ResolveDoubtsResponse> {
+            // A repeated request finds nothing in doubt any more: the stored answer counts.
+            if let Some(first) = ledger.check_repeat(&command).map_err(|refusal| error_texts::refused(&refusal))? {
+                return Ok(resolved(&first.outcome, first.index));
             }
-        });
-        let Rehearsal { groups, inside_gap, newest } = rehearsal.await??;
-        if validate_only {
+            let Rehearsal { groups, inside_gap, newest } = rehearse(ledger, &picked, &recipients, up_to, resends)?;
             let resolved = groups.iter().map(|group| group.count).sum();
             let fence = newest.map(|fence| fence.to_string()).unwrap_or_default();
-            return Ok(ResolveDoubtsResponse { resolved, index: 0, groups, inside_gap, fence });
+            Ok(ResolveDoubtsResponse { resolved, index: 0, groups, inside_gap, fence })
+        });
+        let read = read.await??;
+        if validate_only || read.index > 0 {
+            return Ok(read);
         }
-        let (run, recipients, by) = (picked.run, picked.numbers, Decider::Operator);
-        let command = Command::Decide(Decide { run, recipients, decision, by, up_to, request });
         let reply = self.write(command, call).await?;
-        let MovedRecipients { recipients: resolved, inside_gap } = moved(&reply);
-        let (index, groups, fence) = (reply.index, Vec::new(), String::new());
-        Ok(ResolveDoubtsResponse { resolved, index, groups, inside_gap, fence })
+        Ok(resolved(&reply.outcome, reply.index))
     }
 }

@@ -36,7 +36,7 @@ impl Admin {
         let (key, validate_only) = (request.key.clone(), request.validate_only);
         let mut fields = Fields::default();
         // A message keeps no file of another one.
-        let files = self.take_files(&mut fields, "content", request.content.as_mut(), ("", ""));
+        let files = self.take_files(&mut fields, ("content", request.content.as_mut()), ("", ""), call).await?;
         fields.done(Some(()))?;
         let (tenant, message) = self.checked_message(request)?;
         let mut warnings = self.context.replica.read(|ledger| create::warnings(ledger, &message.pool));

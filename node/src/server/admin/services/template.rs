@@ -78,7 +78,7 @@ impl Admin {
         let mut fields = Fields::default();
         let tenant = fields.name_or("tenant", &tenant, reveille_ledger::DEFAULT_TENANT);
         let name = fields.name("name", &name, NAME_MAX);
-        let files = self.take_files(&mut fields, "content", content.as_mut(), (&tenant, &name));
+        let files = self.take_files(&mut fields, ("content", content.as_mut()), (&tenant, &name), call).await?;
         let content = validate::content(&mut fields, "content", content);
         let expected = (!etag.is_empty()).then(|| fields.take("etag", etag.parse::<u64>())).flatten();
         let content = fields.done(content)?;

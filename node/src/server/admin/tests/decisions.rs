@@ -244,8 +244,14 @@ async fn lost_answer_is_in_doubt_until_decided() {
     let sent = ResolveDoubtsRequest { request_id: "once".to_owned(), ..resolve(&["#0"], false, Resolution::Sent) };
     let resolved = node.doubts().resolve_doubts(sent.clone()).await.expect("resolved").into_inner();
     assert_eq!(resolved.resolved, 1);
-    let again = node.doubts().resolve_doubts(sent).await.expect("answered again").into_inner();
+    let again = node.doubts().resolve_doubts(sent.clone()).await.expect("answered again").into_inner();
     assert_eq!((again.resolved, again.index), (1, resolved.index), "the same request has the same answer");
+    let read_anew = ResolveDoubtsRequest { validate_only: true, fence: String::new(), ..sent.clone() };
+    let again = node.doubts().resolve_doubts(read_anew).await.expect("answered again").into_inner();
+    assert_eq!((again.resolved, again.index), (1, resolved.index), "the command line counts first");
+    let other = ResolveDoubtsRequest { resolution: Resolution::Resend.into(), ..sent };
+    let other = node.doubts().resolve_doubts(other).await.expect_err("another decision");
+    assert_eq!(reason(&other), (Code::AlreadyExists, "REQUEST_ID_REUSED".to_owned()));
     let run = node.until(&run, |run| run.counts.is_some_and(|counts| counts.assumed == 1)).await;
     for validate_only in [true, false] {
         let again = ResolveDoubtsRequest { validate_only, ..resolve(&["#0"], false, Resolution::Sent) };

@@ -288,11 +288,14 @@ async fn schedule_is_paused_resumed_triggered_and_deleted() {
     }
     let [one, again, two] = runs.as_slice() else { panic!("{runs:?}") };
     assert!(one == again && one != two);
-    let other = node.schedules().create_schedule(creation(yearly("other", &["ada@example.net"]))).await;
-    other.expect("created");
-    let elsewhere = TriggerScheduleRequest { name: "other".to_owned(), ..trigger("one") };
-    let reused = node.schedules().trigger_schedule(elsewhere).await.expect_err("it names a run of another schedule");
-    assert_eq!(reason(&reused), (Code::AlreadyExists, "REQUEST_ID_REUSED".to_owned()));
+    let request_id = "created".to_owned();
+    let other = CreateScheduleRequest { request_id, ..creation(yearly("other", &["ada@example.net"])) };
+    node.schedules().create_schedule(other).await.expect("created");
+    for (id, validate_only) in [("one", false), ("one", true), ("created", false), ("created", true)] {
+        let elsewhere = TriggerScheduleRequest { name: "other".to_owned(), validate_only, ..trigger(id) };
+        let reused = node.schedules().trigger_schedule(elsewhere).await.expect_err("it names something else");
+        assert_eq!(reason(&reused), (Code::AlreadyExists, "REQUEST_ID_REUSED".to_owned()), "{id}");
+    }
     assert_eq!(node.sink.accepted_count(), 2, "P7: the same request never opens a second run");
 
     let (mut entries, mut page_token) = (Vec::new(), String::new());

@@ -31,7 +31,7 @@ impl Admin {
         let id = fields.request_id(&request_id);
         let canary = canary.map(|asked| validate::canary(&mut fields, &asked));
         let mut schedule = schedule.unwrap_or_default();
-        let files = create::files(self, &mut fields, Some(&mut schedule));
+        let files = create::files(self, &mut fields, Some(&mut schedule), call).await?;
         let body = fields.done(Some(schedule))?;
         let place = (validate::tenant(&body.tenant)?, body.name.clone());
         let query = |ledger: &Ledger| {

@@ -45,7 +45,7 @@ pub async fn batch_create(
     let mut unfit: Vec<Option<ApiError>> = Vec::with_capacity(bodies.len());
     for body in &mut bodies {
         let mut fields = Fields::default();
-        brought.extend(files(admin, &mut fields, Some(body)));
+        brought.extend(files(admin, &mut fields, Some(body), call).await?);
         unfit.push(fields.done(Some(())).err());
     }
     for (position, checked) in check(admin, bodies, call).await?.into_iter().enumerate() {

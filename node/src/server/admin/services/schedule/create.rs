@@ -28,7 +28,7 @@ pub async fn create(
 ) -> ApiResult<CreateScheduleResponse> {
     let mut fields = Fields::default();
     let request_id = fields.request_id(&request.request_id);
-    let files = files(admin, &mut fields, request.schedule.as_mut());
+    let files = files(admin, &mut fields, request.schedule.as_mut(), call).await?;
     fields.done(Some(()))?;
     let (known, of_campaign, now) = existing(admin, request.schedule.as_ref(), call).await?;
     let (body, exists) = (request.schedule, known.is_some());
@@ -92,11 +92,16 @@ pub fn add_relay(pool: &str) -> String {
 }
 
 /// Takes the files out of a body.
-pub fn files(admin: &Admin, fields: &mut Fields, body: Option<&mut v1::ScheduleBody>) -> BroughtFiles {
-    let Some(body) = body else { return BroughtFiles::new() };
+pub async fn files(
+    admin: &Admin,
+    fields: &mut Fields,
+    body: Option<&mut v1::ScheduleBody>,
+    call: &Call,
+) -> ApiResult<BroughtFiles> {
+    let Some(body) = body else { return Ok(BroughtFiles::new()) };
     let (tenant, name) = tenant_and_name(body);
     let place = (tenant.to_owned(), name.to_owned());
-    admin.take_files(fields, "schedule.content", body.content.as_mut(), (&place.0, &place.1))
+    admin.take_files(fields, ("schedule.content", body.content.as_mut()), (&place.0, &place.1), call).await
 }
 
 /// Returns the tenant and the name of a body.

@@ -19,7 +19,7 @@ pub async fn send_test(admin: &Admin, request: SendTestRequest, call: &Call) -> 
     let SendTestRequest { schedule, finish_within, request_id, validate_only } = request;
     let ScheduleBody { tenant, pool, mut content, template, audience, .. } = schedule.unwrap_or_default();
     let mut fields = Fields::default();
-    let files = admin.take_files(&mut fields, "schedule.content", content.as_mut(), ("", ""));
+    let files = admin.take_files(&mut fields, ("schedule.content", content.as_mut()), ("", ""), call).await?;
     let id = fields.request_id(&request_id);
     if id.is_none() {
         fields.refuse("request_id", "is missing; it names the email, so that asking again sends no second one");

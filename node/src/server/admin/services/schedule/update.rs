@@ -88,7 +88,7 @@ pub async fn update(
     if asked.is_none() {
         fields.refuse("schedule", "is missing; it names the schedule that is to change");
     }
-    let files = files(admin, &mut fields, asked.as_mut());
+    let files = files(admin, &mut fields, asked.as_mut(), call).await?;
     let (mask, asked) = fields.done(asked.map(|asked| (mask, asked)))?;
     let edit = Arc::new(Edit { body: mask.hash(&asked), asked, mask, request_id });
     let mut files = Some(files);
