@@ -185,8 +185,8 @@ func (c *Client) Send(ctx context.Context, key string, email Email) (*Sent, erro
 	}
 	content := present(fields{
 		"sender": email.Sender, "replyTo": email.ReplyTo, "cc": email.Cc,
-		"subject": email.Subject, "text": email.Text, "html": email.HTML, "headers": pairs(email.Headers), "variables": pairs(email.Variables), "bulk": email.Bulk,
-		"attachments": email.Attachments,
+		"subject": email.Subject, "text": email.Text, "html": email.HTML, "bulk": email.Bulk,
+		"headers": pairs(email.Headers), "variables": pairs(email.Variables), "attachments": email.Attachments,
 	})
 	body := fields{
 		"template": email.Template, "audience": people, "pool": email.Pool, "priority": email.Priority,
@@ -279,7 +279,9 @@ func (c *Client) Events(ctx context.Context, after string, wait time.Duration, t
 
 // Request makes any call of the API, with retries, and decodes its answer. Without a key, one is drawn for a write and
 // kept over the retries.
-func (c *Client) Request(ctx context.Context, method, path string, query url.Values, body any, key string, answer any) error {
+func (c *Client) Request(
+	ctx context.Context, method, path string, query url.Values, body any, key string, answer any,
+) error {
 	if key == "" && method != "GET" {
 		random := make([]byte, 16)
 		if _, err := rand.Read(random); err != nil {
@@ -302,7 +304,9 @@ func (c *Client) keyed(ctx context.Context, path, name, key string, firstWins bo
 	return c.request(ctx, "POST", path, nil, present(body), "", answer)
 }
 
-func (c *Client) request(ctx context.Context, method, path string, query url.Values, body any, key string, answer any) error {
+func (c *Client) request(
+	ctx context.Context, method, path string, query url.Values, body any, key string, answer any,
+) error {
 	target := strings.TrimSuffix(c.URL, "/") + path
 	if len(query) > 0 {
 		target += "?" + query.Encode()
@@ -344,7 +348,9 @@ func (c *Client) request(ctx context.Context, method, path string, query url.Val
 	}
 }
 
-func (c *Client) attempt(parent context.Context, limit time.Duration, method, target string, data []byte, key string, answer any) *Error {
+func (c *Client) attempt(
+	parent context.Context, limit time.Duration, method, target string, data []byte, key string, answer any,
+) *Error {
 	ctx, cancel := context.WithTimeout(parent, limit)
 	defer cancel()
 	isConnected := false
@@ -428,8 +434,8 @@ func pairs(values map[string]string) []pair {
 	return list
 }
 
-// audience returns recipients as the API reads them. Columns are in order of their names: the same recipients are always
-// the same request.
+// audience returns recipients as the API reads them. Columns are in order of their names: the same recipients are
+// always the same request.
 func audience(to []Recipient) (fields, error) {
 	columns, recipients := []string{}, []fields{}
 	if len(to) > 0 {

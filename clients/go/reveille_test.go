@@ -150,7 +150,8 @@ func TestSameKeyAgainSendsNothing(t *testing.T) {
 func TestOtherContentUnderTheSameKeyIsRefused(t *testing.T) {
 	client := open(t, "")
 	send(t, client, "go-strict", nil)
-	_, err := client.Send(ctx, "go-strict", Email{To: To("go-strict@example.com"), Sender: sender, Subject: "Other", Text: "x"})
+	other := Email{To: To("go-strict@example.com"), Sender: sender, Subject: "Other", Text: "x"}
+	_, err := client.Send(ctx, "go-strict", other)
 	failed := refused(t, err)
 	equal(t, failed.Status, 409)
 	equal(t, failed.Reason, "REQUEST_ID_REUSED")

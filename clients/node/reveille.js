@@ -57,8 +57,10 @@ class Client {
     const { template, at, firstWins, pool, priority, policies, validateOnly, ...unknown } = rest;
     refuseUnknown(unknown);
     const files = attachments?.map(attachment);
-    const parts = { sender, subject, text, html, replyTo, cc, bulk };
-    Object.assign(parts, { attachments: files?.length ? files : undefined, headers: pairs(headers), variables: pairs(variables) });
+    const parts = {
+      sender, subject, text, html, replyTo, cc, bulk, attachments: files?.length ? files : undefined,
+      headers: pairs(headers), variables: pairs(variables),
+    };
     const content = Object.values(parts).some((part) => part !== undefined) ? parts : undefined;
     const body = this.#owned({
       key: given(key), keyRule: rule(firstWins), content, template, audience: audience(to),

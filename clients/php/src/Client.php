@@ -83,8 +83,8 @@ final class Client
      * @param Recipient|list<Recipient> $to an address, an array with `address` and a value for each variable, or a list
      * @param array<string, string>|null $headers
      * @param array<string, string>|null $variables
-     * @param list<array{0: string, 1: string, 2: string, 3?: string}> $attachments file name, bytes and media type; with
-     *     a fourth text the HTML shows it as `cid:TEXT`
+     * @param list<array{0: string, 1: string, 2: string, 3?: string}> $attachments file name, bytes and media type;
+     *     with a fourth text the HTML shows it as `cid:TEXT`
      * @param list<string> $cc shown, and nothing is sent to them
      * @param array<string, mixed>|null $policies
      * @return array<string, mixed> `message`, `replayed` and `warnings`
@@ -112,7 +112,8 @@ final class Client
     ): array {
         $content = self::present([
             'sender' => $sender, 'replyTo' => $replyTo, 'cc' => $cc ?: null, 'subject' => $subject,
-            'text' => $text, 'html' => $html, 'headers' => self::pairs($headers), 'variables' => self::pairs($variables), 'bulk' => $bulk,
+            'text' => $text, 'html' => $html, 'bulk' => $bulk, 'headers' => self::pairs($headers),
+            'variables' => self::pairs($variables),
             'attachments' => array_map(fn (array $one) => self::attachment(...$one), $attachments) ?: null,
         ]);
         return $this->request('POST', '/v1/messages', $this->owned([

@@ -71,9 +71,9 @@ module Reveille
     # same key is refused (`REQUEST_ID_REUSED`), unless the first call is to win.
     #
     # `to` is an address, a hash with `address` and a value for each variable of the templates, or an array of these.
-    # Subject, texts and headers are templates; `Reveille.literal` makes one of a text that is not. Each attachment is an
-    # array of file name, bytes and media type; with a fourth text the HTML shows it as `cid:TEXT`.
-    # The addresses in `cc` are shown, and nothing is sent to them.
+    # Subject, texts and headers are templates; `Reveille.literal` makes one of a text that is not. Each attachment is
+    # an array of file name, bytes and media type; with a fourth text the HTML shows it as `cid:TEXT`. The addresses in
+    # `cc` are shown, and nothing is sent to them.
     def send(key, to:, sender: nil, subject: nil, text: nil, html: nil, reply_to: nil, cc: nil, headers: nil,
              variables: nil, bulk: nil, attachments: [], template: nil, at: nil, first_wins: false, pool: nil,
              priority: nil, policies: nil, validate_only: nil)

@@ -25,7 +25,8 @@ class Welcome < ActionMailer::Base
   def with_file(to)
     attachments["Rechnung für Zoë.pdf"] = "%PDF-1.7\n\x00\xFF".b
     attachments.inline["logo.png"] = "\x89PNG".b
-    mail(to: to, subject: "Hello") { |format| format.html { render html: %(<img src="#{attachments["logo.png"].url}">).html_safe } }
+    image = %(<img src="#{attachments["logo.png"].url}">).html_safe
+    mail(to: to, subject: "Hello") { |format| format.html { render html: image } }
   end
 end
 
@@ -33,7 +34,8 @@ RSpec.describe Reveille::Delivery do
   include Mailbox
 
   it "delivers texts as they are, with the key of the job" do
-    2.times { Welcome.both("Ann <rb-mailer@example.com>", "X-Reveille-Key" => "rb-mailer", "X-Team" => "us").deliver_now }
+    headers = { "X-Reveille-Key" => "rb-mailer", "X-Team" => "us" }
+    2.times { Welcome.both("Ann <rb-mailer@example.com>", **headers).deliver_now }
     found = emails("rb-mailer@example.com")
     expect(found.size).to eq(1)
     expect(found[0]["subject"]).to eq("Grüße, {{ name }}")
@@ -43,7 +45,8 @@ RSpec.describe Reveille::Delivery do
   end
 
   it "takes the Message-ID as key, and sends a copy to each recipient" do
-    email = Welcome.both(%w[rb-copy-to@example.com], cc: "Zoë <rb-copy-cc@example.com>", bcc: "rb-copy-bcc@example.com").message
+    copies = { cc: "Zoë <rb-copy-cc@example.com>", bcc: "rb-copy-bcc@example.com" }
+    email = Welcome.both(%w[rb-copy-to@example.com], **copies).message
     2.times { email.deliver }
     copied = emails("rb-copy-", 3).to_h { |one| [one["recipient"], Mail.new(source(one))] }
     expect(copied.size).to eq(3)

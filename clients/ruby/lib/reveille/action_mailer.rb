@@ -30,8 +30,8 @@ module Reveille
 
       key = mail["X-Reveille-Key"]&.value || mail.message_id || Mail::MessageIdField.new.message_id
       @client.send(key, to: mail.destinations, cc: mail["Cc"]&.addrs&.map(&:decoded), sender: mail["From"]&.decoded,
-                   reply_to: mail["Reply-To"]&.decoded, subject: Reveille.literal(mail.subject.to_s), headers: headers(mail),
-                   attachments: mail.attachments.map { |file| attachment(file) }, **bodies)
+                   reply_to: mail["Reply-To"]&.decoded, subject: Reveille.literal(mail.subject.to_s),
+                   headers: headers(mail), attachments: mail.attachments.map { |file| attachment(file) }, **bodies)
     end
 
     private
