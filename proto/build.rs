@@ -1,6 +1,6 @@
-//! Compiles every `.proto` under `proto/` with a compiler written in Rust, so that no `protoc` is needed,
-//! and writes their descriptors beside the code for gRPC reflection. For the admin API it also implements `Name` for each
-//! message, and `Unary` and `Listing` for the request of each method that they fit.
+//! Compiles every `.proto` under `proto/` with a compiler written in Rust, so that no `protoc` is needed, and writes
+//! their descriptors beside the code for gRPC reflection. For the admin API it also implements `Name` for each message,
+//! and `Unary` and `Listing` for the request of each method that they fit.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};

@@ -15,13 +15,13 @@ const PACKAGE: &str = "reveille.admin.v1";
 /// First words of the methods that change nothing.
 const READS: [&str; 10] =
     ["List", "Get", "Find", "Watch", "Explain", "Export", "Preview", "Count", "Check", "TestRelay"];
-/// Words that a field cannot be named by in Python, Ruby, JavaScript or Kotlin. Go and Rust are not affected: fields of Go
-/// begin with a capital letter, and Rust escapes.
+/// Words that a field cannot be named by in Python, Ruby, JavaScript or Kotlin. Go and Rust are not affected: fields of
+/// Go begin with a capital letter, and Rust escapes.
 const KEYWORDS: &str = "and as assert async await begin break case catch class const continue debugger def default \
     defined del delete do elif else elsif end ensure enum except export extends false finally for from fun function \
-    global if implements import in instanceof interface is lambda let module new next nil none nonlocal not null object \
-    or package pass private protected public raise redo rescue retry return self static super switch then this throw \
-    true try typealias typeof undef unless until val var void when while with yield";
+    global if implements import in instanceof interface is lambda let module new next nil none nonlocal not null \
+    object or package pass private protected public raise redo rescue retry return self static super switch then this \
+    throw true try typealias typeof undef unless until val var void when while with yield";
 /// Times with another name, and why.
 const OTHER_TIMES: [(&str, &str); 1] = [("When.at", "it is a pattern beside `cron`, `daily` and `every`")];
 /// Fields that are keywords, and why.
@@ -180,7 +180,10 @@ fn list_has_pages_and_write_has_a_trial() {
 #[test]
 fn field_names_say_what_they_are_and_are_no_keywords() {
     let pool = pool();
-    let is_time = |field: &&FieldDescriptor| matches!(field.kind(), Kind::Message(message) if message.full_name() == "google.protobuf.Timestamp");
+    let is_time = |field: &&FieldDescriptor| match field.kind() {
+        Kind::Message(message) => message.full_name() == "google.protobuf.Timestamp",
+        _ => false,
+    };
     let times = fields(&pool);
     let times = times.iter().filter(is_time).filter(|field| !field.name().ends_with("_time") && field.name() != "time");
     let own = |field: &FieldDescriptor| format!("{}.{}", field.parent_message().name(), field.name());
