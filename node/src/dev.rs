@@ -63,11 +63,11 @@ pub async fn run(args: Args, has_context: bool) -> Result<()> {
     std::fs::create_dir_all(&args.data_dir)
         .with_context(|| format!("cannot create {}; give another folder with --data-dir", args.data_dir.display()))?;
     let sink = mailbox(&args)?;
-    let asked = stop_on_signal()?;
+    let requested = stop_on_signal()?;
     let pages = axum::Router::new().nest("/mailbox", crate::mailbox::pages(sink.handle()));
     let config = config(&args)?;
     found(&args)?;
-    let node = NodeServer::start(config, args.accept_clock, pages, &asked).await?;
+    let node = NodeServer::start(config, args.accept_clock, pages, &requested).await?;
     let relay = Relay {
         name: "mailbox".to_owned(),
         pool: DEFAULT_POOL.to_owned(),
@@ -106,7 +106,7 @@ pub async fn run(args: Args, has_context: bool) -> Result<()> {
     eprintln!("\ntry       reveille schedule create hello --every 1m --tz UTC --to you@example.com \\");
     eprintln!("            --sender me@example.com --subject 'Hello' --text FILE");
     eprintln!("Ctrl-C ends it.\n");
-    let ended = node.run(asked).await;
+    let ended = node.run(requested).await;
     sink.stop().await;
     ended.map(|_| ())
 }
@@ -149,8 +149,8 @@ fn config(args: &Args) -> Result<Config> {
 fn key(folder: &Path) -> Result<PathBuf> {
     let folder = folder.canonicalize().with_context(|| format!("{} cannot be found", folder.display()))?;
     let path = folder.join("unsubscribe.key");
-    let made = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
-    let written = made.and_then(|mut file| write!(file, "{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple()));
+    let created = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
+    let written = created.and_then(|mut file| write!(file, "{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple()));
     match written {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
             Err(error).with_context(|| format!("{} cannot be written", path.display()))

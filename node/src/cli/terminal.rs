@@ -210,9 +210,9 @@ impl Terminal {
             return Err(refused(format!("{question} (cannot ask: stdin is not a terminal)")).into());
         }
         let mut stderr = io::stderr().lock();
-        let asked = write!(stderr, "{shown} [y/N] ").and_then(|()| stderr.flush());
+        let requested = write!(stderr, "{shown} [y/N] ").and_then(|()| stderr.flush());
         let mut answer = String::new();
-        let read = asked.and_then(|()| io::stdin().lock().read_line(&mut answer));
+        let read = requested.and_then(|()| io::stdin().lock().read_line(&mut answer));
         match (read, answer.trim()) {
             (Ok(_), "y" | "Y" | "yes") => Ok(()),
             _ => Err(refused("not confirmed: nothing was changed".to_owned()).into()),

@@ -18,7 +18,7 @@ const PAGE_EMAILS_MAX: usize = 1_000;
 
 /// Parameters of the query string.
 #[derive(Debug, Default, Deserialize)]
-pub(super) struct Asked {
+pub(super) struct ListQuery {
     /// Part of the recipient's address. ASCII case is ignored. Empty for all recipients.
     #[serde(default)]
     recipient: String,
@@ -47,16 +47,16 @@ struct Found {
     pages: usize,
 }
 
-pub(super) async fn json(State(sink): State<Handle>, Query(asked): Query<Asked>) -> Json<Vec<Row>> {
-    Json(look_up(&sink, &asked).rows)
+pub(super) async fn json(State(sink): State<Handle>, Query(requested): Query<ListQuery>) -> Json<Vec<Row>> {
+    Json(look_up(&sink, &requested).rows)
 }
 
 pub(super) async fn page(
     State(sink): State<Handle>,
-    Query(asked): Query<Asked>,
+    Query(requested): Query<ListQuery>,
     OriginalUri(uri): OriginalUri,
 ) -> Response {
-    let found = look_up(&sink, &asked);
+    let found = look_up(&sink, &requested);
     let prefix = below(uri.path());
     let mut body = String::with_capacity(16 << 10);
     // Writing into a String cannot fail.
@@ -67,19 +67,19 @@ pub(super) async fn page(
          <input type=\"search\" name=\"recipient\" value=\"{}\" placeholder=\"Recipient\" aria-label=\"Recipient\">\
          <button>Search</button></form></div>{}{}</main>",
         sink.accepted_count(),
-        if asked.recipient.is_empty() { String::new() } else { format!(", {} found", found.total) },
-        Escaped(&asked.recipient),
+        if requested.recipient.is_empty() { String::new() } else { format!(", {} found", found.total) },
+        Escaped(&requested.recipient),
         table(&found, &prefix),
-        turn_pages(&found, &asked.recipient),
+        turn_pages(&found, &requested.recipient),
     );
     document(StatusCode::OK, whole_page("Emails", &body))
 }
 
-fn look_up(sink: &Handle, asked: &Asked) -> Found {
-    let per_page = asked.per_page.unwrap_or(PAGE_EMAILS).clamp(1, PAGE_EMAILS_MAX);
-    let page = asked.page.unwrap_or(1).max(1);
+fn look_up(sink: &Handle, requested: &ListQuery) -> Found {
+    let per_page = requested.per_page.unwrap_or(PAGE_EMAILS).clamp(1, PAGE_EMAILS_MAX);
+    let page = requested.page.unwrap_or(1).max(1);
     let emails = sink.emails();
-    let fitting = || emails.iter().rev().filter(|(_, accept)| contains(&accept.recipient, &asked.recipient));
+    let fitting = || emails.iter().rev().filter(|(_, accept)| contains(&accept.recipient, &requested.recipient));
     let total = fitting().count();
     let shown = fitting().skip((page - 1).saturating_mul(per_page)).take(per_page);
     let rows = shown.map(|(number, accept)| row(sink, number, accept)).collect();

@@ -216,7 +216,7 @@ pub fn remove_mark(data_dir: &Path) -> Result<(), AdmissionError> {
 pub async fn certificates(
     config: &Config,
     address: &str,
-    asked: &CancellationToken,
+    wanted: &CancellationToken,
 ) -> Result<NodeTls, AdmissionError> {
     let data_dir = &config.data_dir;
     let known = node_of(data_dir)?;
@@ -241,7 +241,7 @@ pub async fn certificates(
     if known.is_some_and(|node| node != token.node) {
         return Err(AdmissionError::OtherToken(data_dir.clone()));
     }
-    let requested = asked.run_until_cancelled(request(config, &token, address)).await;
+    let requested = wanted.run_until_cancelled(request(config, &token, address)).await;
     let admission = requested.ok_or(AdmissionError::Stopped)??;
     assign_node(data_dir, token.node)?;
     assign_folder(data_dir, token.node, token.cluster)?;
@@ -259,13 +259,13 @@ fn host_of(address: &str) -> &str {
 async fn request(config: &Config, token: &JoinToken, address: &str) -> Result<Admission, AdmissionError> {
     let until = Instant::now() + REPEAT_FOR;
     loop {
-        let asked = Admission::request(&config.data_dir, token, &config.name, address, REQUEST_LIMIT).await;
-        match asked {
+        let wanted = Admission::request(&config.data_dir, token, &config.name, address, REQUEST_LIMIT).await;
+        match wanted {
             Err(error @ JoinError::NoAnswer { .. }) if Instant::now() < until => {
                 tracing::warn!(%error, "this node is not admitted yet: it asks again");
                 tokio::time::sleep(REPEAT_EVERY).await;
             }
-            asked => return Ok(asked?),
+            wanted => return Ok(wanted?),
         }
     }
 }

@@ -81,7 +81,7 @@ impl NodeServer {
         options: Config,
         accept_clock: bool,
         pages: axum::Router,
-        asked: &CancellationToken,
+        requested: &CancellationToken,
     ) -> Result<NodeServer> {
         // The recorder comes first: values counted before it is installed are lost.
         health::recorder();
@@ -100,7 +100,7 @@ impl NodeServer {
             0 => peer_address.to_string(),
             _ => options.advertise.clone(),
         };
-        let tls = admission::certificates(&options, &advertise, asked).await.map_err(AdmissionError::into_cause)?;
+        let tls = admission::certificates(&options, &advertise, requested).await.map_err(AdmissionError::into_cause)?;
         let transport = transport.with_certificates(&tls);
         let client_tls = ClientListenersTls::new(&options, &advertise, &tls)?;
         // Before anything is written: on a full volume the start needs the reserve.
@@ -185,7 +185,7 @@ impl NodeServer {
     }
 
     /// Runs until `asked` is cancelled, or the replica or an actor fails.
-    pub async fn run(self, asked: CancellationToken) -> Result<NodeEnd> {
+    pub async fn run(self, requested: CancellationToken) -> Result<NodeEnd> {
         let mut faults = self.context.replica.fatal_error();
         let fault = async move {
             match faults.wait_for(Option::is_some).await {
@@ -195,7 +195,7 @@ impl NodeServer {
         };
         let NodeServer { context, credentials, options, reply_rules, leadership_handle, stop, .. } = self;
         let worked = tokio::select! {
-            worked = work(Arc::clone(&context), &options, (credentials, reply_rules), leadership_handle, &asked) => worked,
+            worked = work(Arc::clone(&context), &options, (credentials, reply_rules), leadership_handle, &requested) => worked,
             fault = fault => match fault {
                 Some(FatalError::Removed(_)) => Ok(NodeEnd::Removed),
                 Some(fault) => Err(anyhow::Error::new(fault)),
@@ -264,7 +264,7 @@ async fn work(
     options: &Config,
     (credentials, reply_rules): (Arc<CredentialStore>, RelayRules),
     leadership_handle: LeadershipHandle,
-    asked: &CancellationToken,
+    requested: &CancellationToken,
 ) -> Result<NodeEnd> {
     let runtime_options = lifecycle::RuntimeOptions {
         name: options.name.clone(),
@@ -274,14 +274,15 @@ async fn work(
         journal_dir: options.journal_dir.join(format!("reveille-{}", context.me.node)),
         dialer: Arc::new(TcpDialer::default()),
     };
-    let node_runtime = match NodeRuntime::start(Arc::clone(&context), leadership_handle, runtime_options, asked).await {
-        Ok(node_runtime) => node_runtime,
-        Err(StartError::Stopped) => return Ok(NodeEnd::Clean),
-        Err(error) => return Err(error.into()),
-    };
+    let node_runtime =
+        match NodeRuntime::start(Arc::clone(&context), leadership_handle, runtime_options, requested).await {
+            Ok(node_runtime) => node_runtime,
+            Err(StartError::Stopped) => return Ok(NodeEnd::Clean),
+            Err(error) => return Err(error.into()),
+        };
     let mut failed = node_runtime.failed();
     let failed = tokio::select! {
-        () = asked.cancelled() => None,
+        () = requested.cancelled() => None,
         failed = failed.wait_for(Option::is_some) => Some(failed.ok().and_then(|why| why.clone()).unwrap_or_default()),
     };
     // After a failure too, running dialogues finish and unstarted recipients are given back, as far as possible.

@@ -29,8 +29,8 @@ pub struct ConfigReload {
 
 impl ConfigReload {
     /// Reads the configuration at each signal.
-    pub async fn run(mut self, mut asked: Signal) {
-        while asked.recv().await.is_some() {
+    pub async fn run(mut self, mut requested: Signal) {
+        while requested.recv().await.is_some() {
             let reloaded = self.reload();
             metrics::gauge!("reveille_config_reload_failed").set(if reloaded.is_ok() { 0.0 } else { 1.0 });
             match reloaded {

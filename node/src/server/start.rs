@@ -54,10 +54,10 @@ pub async fn run(args: Args) -> Result<()> {
     if reveille_ledger::injected_bugs::COMPILED {
         tracing::warn!("built with injected bugs: a variable can make this process wrong. For tests alone");
     }
-    let asked = stop_on_signal()?;
+    let requested = stop_on_signal()?;
     let hangups = hangups()?;
     let running = config.clone();
-    let node = match NodeServer::start(config, args.accept_clock, axum::Router::new(), &asked).await {
+    let node = match NodeServer::start(config, args.accept_clock, axum::Router::new(), &requested).await {
         Err(error) if matches!(error.downcast_ref(), Some(FatalError::Removed(_))) => {
             tracing::warn!("{error}; {REMOVED}");
             return Ok(());
@@ -82,7 +82,7 @@ pub async fn run(args: Args) -> Result<()> {
         tokio::spawn(ConfigReload { file, flags: args.settings, running, filter, credentials }.run(hangups));
     }
     service_manager::ready(&node.context);
-    match node.run(asked).await? {
+    match node.run(requested).await? {
         NodeEnd::Clean => tracing::info!("stopped"),
         NodeEnd::Removed => tracing::warn!("this node was removed from its cluster; {REMOVED}"),
         NodeEnd::LeftOpen => tracing::warn!("stopped with something left for the next start"),
@@ -103,10 +103,10 @@ const SAME_SIGNAL: Duration = Duration::from_secs(1);
 
 /// SIGTERM and Ctrl-C ask for a graceful stop; a second one ends the process at once.
 pub fn stop_on_signal() -> Result<CancellationToken> {
-    let asked = CancellationToken::new();
+    let requested = CancellationToken::new();
     let mut terminate = signal(SignalKind::terminate()).context("SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT")?;
-    let stop = asked.clone();
+    let stop = requested.clone();
     tokio::spawn(async move {
         let mut first: Option<Instant> = None;
         loop {
@@ -127,5 +127,5 @@ pub fn stop_on_signal() -> Result<CancellationToken> {
             stop.cancel();
         }
     });
-    Ok(asked)
+    Ok(requested)
 }

@@ -192,8 +192,8 @@ async fn dry_run_and_diff_change_nothing_and_diff_has_its_exit_code() {
     let new = reveille(Some(&fake), "diff", &file, &[]).await;
     assert_eq!(new.code, Some(1), "{new:?}");
     assert!(new.stdout.contains("schedule/morning") && new.stdout.contains("  +       hour: 9"), "{}", new.stdout);
-    let made: Vec<v1::CreateScheduleRequest> = fake.requests("CreateSchedule");
-    assert!(made.iter().all(|request| request.validate_only));
+    let creation: Vec<v1::CreateScheduleRequest> = fake.requests("CreateSchedule");
+    assert!(creation.iter().all(|request| request.validate_only));
 
     assert_eq!(reveille(Some(&fake), "apply", &file, &[]).await.code, Some(0));
     let same = reveille(Some(&fake), "diff", &file, &[]).await;
@@ -311,9 +311,9 @@ async fn refused_document_is_named_by_line_and_nothing_changes() {
     let place = format!("{}:{}", file.display(), NEWS.lines().count() + 6);
     assert_eq!((&error["reason"], &error["field"]), (&json!("UNKNOWN_ZONE"), &json!(place)));
     assert!(error["message"].as_str().is_some_and(|text| text.contains("nothing was changed")), "{error}");
-    let made: Vec<v1::CreateScheduleRequest> = fake.requests("CreateSchedule");
+    let creation: Vec<v1::CreateScheduleRequest> = fake.requests("CreateSchedule");
     let added: Vec<v1::AddRelayRequest> = fake.requests("AddRelay");
-    assert!(made.iter().all(|one| one.validate_only) && added.iter().all(|one| one.validate_only));
+    assert!(creation.iter().all(|one| one.validate_only) && added.iter().all(|one| one.validate_only));
     std::fs::write(&file, bad).expect("written");
     let alone = reveille(Some(&fake), "apply", &file, &["-o", "json"]).await;
     assert_eq!((alone.code, alone.error()["reason"].clone()), (Some(2), json!("UNKNOWN_ZONE")));

@@ -39,8 +39,8 @@ async fn remembering() -> Fake {
     Fake::start(move |method, bytes| {
         let (tenant, pool, campaign) = &mut *state.lock().expect("unpoisoned");
         let missing = |reason| refusal(Code::NotFound, reason, "there is none of that name");
-        let draft = |asked: &v1::CreateCampaignRequest| v1::Campaign {
-            name: asked.schedule.as_ref().map(|body| body.name.clone()).unwrap_or_default(),
+        let draft = |requested: &v1::CreateCampaignRequest| v1::Campaign {
+            name: requested.schedule.as_ref().map(|body| body.name.clone()).unwrap_or_default(),
             state: v1::CampaignState::Draft.into(),
             ..v1::Campaign::default()
         };
@@ -93,20 +93,20 @@ async fn remembering() -> Fake {
                 None => Err(missing("CAMPAIGN_NOT_FOUND")),
             },
             "CreateCampaign" => {
-                let asked = v1::CreateCampaignRequest::decode(bytes).expect("a request");
-                let body = |asked: &v1::CreateCampaignRequest| (asked.schedule.clone(), asked.canary);
-                if campaign.as_ref().is_some_and(|known| body(known) != body(&asked)) {
+                let requested = v1::CreateCampaignRequest::decode(bytes).expect("a request");
+                let body = |requested: &v1::CreateCampaignRequest| (requested.schedule.clone(), requested.canary);
+                if campaign.as_ref().is_some_and(|known| body(known) != body(&requested)) {
                     return Err(refusal(
                         Code::AlreadyExists,
                         "NAME_TAKEN",
                         "campaign 'spring' exists with another body",
                     ));
                 }
-                let told = draft(&asked);
-                if !asked.validate_only {
-                    *campaign = Some(asked);
+                let reported = draft(&requested);
+                if !requested.validate_only {
+                    *campaign = Some(requested);
                 }
-                one(v1::CreateCampaignResponse { campaign: Some(told), created: true, warnings: Vec::new() })
+                one(v1::CreateCampaignResponse { campaign: Some(reported), created: true, warnings: Vec::new() })
             }
             _ => Err(unknown(method)),
         }
@@ -148,18 +148,22 @@ async fn they_are_made_once_and_a_campaign_is_not_launched() {
         outcomes(&would),
         ["tenant/acme would_create", "pool/bulk would_create", "campaign/spring would_create"]
     );
-    let made = folder.reveille(&fake, "apply -o json").await;
-    assert_eq!(outcomes(&made), ["tenant/acme created", "pool/bulk created", "campaign/spring created"], "{made:?}");
+    let creation = folder.reveille(&fake, "apply -o json").await;
+    assert_eq!(
+        outcomes(&creation),
+        ["tenant/acme created", "pool/bulk created", "campaign/spring created"],
+        "{creation:?}"
+    );
     let again = folder.reveille(&fake, "apply -o json").await;
     assert_eq!(outcomes(&again), ["tenant/acme unchanged", "pool/bulk unchanged", "campaign/spring unchanged"]);
     assert_eq!(again.json()[2]["notes"][0], "it is a draft: reveille campaign launch spring");
     let same = folder.reveille(&fake, "diff").await;
     assert_eq!(same.code, Some(0), "{same:?}");
 
-    let asked: Vec<v1::CreateCampaignRequest> = fake.requests("CreateCampaign");
-    let asked = asked.iter().find(|asked| !asked.validate_only).expect("drafted");
-    assert_eq!(asked.canary, Some(v1::Canary { percent: 1.0, hold_percent: None }));
-    let body = asked.schedule.clone().expect("a body");
+    let requested: Vec<v1::CreateCampaignRequest> = fake.requests("CreateCampaign");
+    let requested = requested.iter().find(|requested| !requested.validate_only).expect("drafted");
+    assert_eq!(requested.canary, Some(v1::Canary { percent: 1.0, hold_percent: None }));
+    let body = requested.schedule.clone().expect("a body");
     assert_eq!((body.tenant.as_str(), body.pool.as_str()), ("acme", "bulk"));
     assert_eq!(body.content.and_then(|content| content.text).as_deref(), Some("Hello {{ name }}\n"), "beside it");
     assert!(!fake.methods().iter().any(|method| method == "LaunchCampaign"));
@@ -209,5 +213,5 @@ async fn refused_pool_leaves_tenant_before_it_unchanged() {
     let refused = folder.reveille(&fake, "apply -o json").await;
     assert_eq!(refused.code, Some(2), "{refused:?}");
     let set: Vec<v1::SetTenantRequest> = fake.requests("SetTenant");
-    assert!(!set.is_empty() && set.iter().all(|asked| asked.validate_only), "{set:?}");
+    assert!(!set.is_empty() && set.iter().all(|requested| requested.validate_only), "{set:?}");
 }

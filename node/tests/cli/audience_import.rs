@@ -20,13 +20,13 @@ fn file(text: &str) -> (TempDir, PathBuf) {
 }
 
 fn sealed(bytes: &[u8]) -> Answer {
-    let asked = v1::SealAudienceRequest::decode(bytes).expect("a request");
+    let requested = v1::SealAudienceRequest::decode(bytes).expect("a request");
     let audience = v1::SealedAudience {
-        tenant: asked.tenant,
-        name: asked.name,
-        recipients: asked.recipients,
-        columns: asked.columns,
-        parts: asked.parts.len() as u32,
+        tenant: requested.tenant,
+        name: requested.name,
+        recipients: requested.recipients,
+        columns: requested.columns,
+        parts: requested.parts.len() as u32,
         seal: "5ea1".into(),
         index: 7,
         seal_time: Some(prost_types::Timestamp { seconds: 1_795_176_000, nanos: 0 }),
@@ -40,8 +40,8 @@ fn sealed(bytes: &[u8]) -> Answer {
 async fn empty() -> Fake {
     Fake::start(|method, bytes| match method {
         "PrepareAudience" => {
-            let asked = v1::PrepareAudienceRequest::decode(bytes).expect("a request");
-            one(v1::PrepareAudienceResponse { missing: asked.parts })
+            let requested = v1::PrepareAudienceRequest::decode(bytes).expect("a request");
+            one(v1::PrepareAudienceResponse { missing: requested.parts })
         }
         "PutPart" => one(v1::PutPartResponse {}),
         "SealAudience" => sealed(bytes),
@@ -130,8 +130,8 @@ async fn cluster_that_is_away_for_a_moment_is_asked_again() {
     let times = Mutex::new(0);
     let fake = Fake::start(move |method, bytes| match method {
         "PrepareAudience" => {
-            let asked = v1::PrepareAudienceRequest::decode(bytes).expect("a request");
-            one(v1::PrepareAudienceResponse { missing: asked.parts })
+            let requested = v1::PrepareAudienceRequest::decode(bytes).expect("a request");
+            one(v1::PrepareAudienceResponse { missing: requested.parts })
         }
         "PutPart" => {
             let mut times = times.lock().expect("unpoisoned");
@@ -150,8 +150,8 @@ async fn cluster_that_is_away_for_a_moment_is_asked_again() {
 async fn full() -> Fake {
     Fake::start(|method, bytes| match method {
         "PrepareAudience" => {
-            let asked = v1::PrepareAudienceRequest::decode(bytes).expect("a request");
-            one(v1::PrepareAudienceResponse { missing: asked.parts })
+            let requested = v1::PrepareAudienceRequest::decode(bytes).expect("a request");
+            one(v1::PrepareAudienceResponse { missing: requested.parts })
         }
         _ => Err(refusal_with_next(Code::Unavailable, "NO_QUORUM", FULL, "free space on that volume of a")),
     })
@@ -166,8 +166,8 @@ async fn upload_reports_what_it_waits_for() {
     let fake = full().await;
     // The timeout is below the ten seconds after which a line is repeated, but long enough for a busy machine.
     let ended = import(&fake, &path, "--timeout 9s").await;
-    let told = format!("0 of 1 part on a majority; waits: {FULL}\n");
-    let lines = ended.stderr.matches(&told).count();
+    let reported = format!("0 of 1 part on a majority; waits: {FULL}\n");
+    let lines = ended.stderr.matches(&reported).count();
     assert_eq!(lines, 1, "once, for nothing changes: {}", ended.stderr);
     let error = ended.stderr.split("error: ").nth(1).expect("an error");
     let message = format!("the time is over, while it waits: {FULL}; on a majority of nodes: no parts\n");
@@ -197,8 +197,8 @@ async fn rows_that_cannot_be_used_stop_it_before_anything_is_asked() {
     assert!(fake.methods().is_empty(), "{:?}", fake.methods());
 
     let ended = import(&fake, &path, "").await;
-    let told = format!("error: {message}\n  line 3: {no_at_sign}\n  line 5: {blank}\n");
-    assert!(ended.stderr.starts_with(&told), "{ended:?}");
+    let reported = format!("error: {message}\n  line 3: {no_at_sign}\n  line 5: {blank}\n");
+    assert!(ended.stderr.starts_with(&reported), "{ended:?}");
 
     let report = folder.path().join("report.csv");
     let ended = import(&fake, &path, &format!("-o json --skip-bad-rows --report {}", report.display())).await;

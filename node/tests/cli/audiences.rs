@@ -40,8 +40,8 @@ async fn show_and_list_print_the_same_fields() {
     let ended = fake.reveille("audience list").await;
     let header: Vec<&str> = ended.stdout.lines().next().unwrap_or_default().split_whitespace().collect();
     assert_eq!(header, ["NAME", "RECIPIENTS", "COLUMNS", "PARTS", "LACKING", "SEALED"], "{ended:?}");
-    let asked: Vec<v1::GetAudienceRequest> = fake.requests("GetAudience");
-    assert_eq!(asked[0].name, "million");
+    let requested: Vec<v1::GetAudienceRequest> = fake.requests("GetAudience");
+    assert_eq!(requested[0].name, "million");
 }
 
 #[tokio::test]
@@ -64,8 +64,8 @@ async fn schedule_sends_to_it_by_name() {
     let line = "schedule create trial --audience million --cron @yearly --tz UTC --sender a@example.com \
                 --subject Hello --inline-text Hi";
     fake.reveille(line).await;
-    let asked: Vec<v1::CreateScheduleRequest> = fake.requests("CreateSchedule");
-    let audience = asked[0].schedule.clone().and_then(|body| body.audience);
+    let requested: Vec<v1::CreateScheduleRequest> = fake.requests("CreateSchedule");
+    let audience = requested[0].schedule.clone().and_then(|body| body.audience);
     assert_eq!(audience, Some(v1::Audience { sealed: "million".into(), ..v1::Audience::default() }));
     let ended = fake.reveille(&format!("{line} --to b@example.com")).await;
     assert_eq!(ended.code, Some(2), "one of the three ways: {ended:?}");

@@ -40,9 +40,9 @@ async fn list_filters_and_export_is_in_the_order_of_the_log() {
     assert!(table.contains("CALLER") && table.contains("relay_put"), "{table}");
     let exported = fake.reveille("audit export").await.stdout;
     assert_eq!(serde_json::from_str::<serde_json::Value>(exported.trim()).expect("a line"), record);
-    let asked: Vec<v1::ListAuditRecordsRequest> = fake.requests("ListAuditRecords");
-    let words = [&asked[0].caller, &asked[0].of_tenant, &asked[0].command].map(String::as_str);
+    let requested: Vec<v1::ListAuditRecordsRequest> = fake.requests("ListAuditRecords");
+    let words = [&requested[0].caller, &requested[0].of_tenant, &requested[0].command].map(String::as_str);
     assert_eq!(words, ["local", "acme", "relay_put"]);
-    assert_eq!(asked[0].since_time.map(|since| since.seconds), Some(1_772_409_600));
-    assert_eq!(asked.iter().map(|asked| asked.oldest_first).collect::<Vec<_>>(), [false, false, true]);
+    assert_eq!(requested[0].since_time.map(|since| since.seconds), Some(1_772_409_600));
+    assert_eq!(requested.iter().map(|requested| requested.oldest_first).collect::<Vec<_>>(), [false, false, true]);
 }

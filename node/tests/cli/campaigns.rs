@@ -56,17 +56,17 @@ async fn create_asks_for_an_instant_an_audience_and_its_content() {
     let ended = fake.reveille(line).await;
     assert_eq!(ended.code, Some(0), "{ended:?}");
     assert_eq!(ended.stderr, "warning: needs 13889 emails a second\nchecked; nothing was changed\n");
-    let told = "needs 13,889 emails/s; the relays' rates give 4,000: ends at 2026-03-08T12:28:20Z, after finish by";
-    assert!(ended.stdout.contains(told), "{}", ended.stdout);
-    let asked: Vec<v1::CreateCampaignRequest> = fake.requests("CreateCampaign");
-    let asked = asked.first().expect("asked");
-    let body = asked.schedule.clone().expect("a body");
+    let reported = "needs 13,889 emails/s; the relays' rates give 4,000: ends at 2026-03-08T12:28:20Z, after finish by";
+    assert!(ended.stdout.contains(reported), "{}", ended.stdout);
+    let requested: Vec<v1::CreateCampaignRequest> = fake.requests("CreateCampaign");
+    let requested = requested.first().expect("asked");
+    let body = requested.schedule.clone().expect("a body");
     assert_eq!((body.name.as_str(), body.audience.expect("an audience").sealed.as_str()), ("spring", "subscribers"));
     assert_eq!(body.when.and_then(|when| when.pattern), instant(1_772_960_400).map(v1::when::Pattern::At));
-    assert_eq!(asked.canary, Some(v1::Canary { percent: 0.5, hold_percent: None }));
+    assert_eq!(requested.canary, Some(v1::Canary { percent: 0.5, hold_percent: None }));
     // Policies of recurring schedules are not sent. Policies that the user leaves out get the defaults of campaigns.
     let policies = v1::Policies { in_doubt: v1::InDoubt::Hold.into(), ..v1::Policies::default() };
-    assert!(asked.validate_only && body.policies == Some(policies), "{:?}", body.policies);
+    assert!(requested.validate_only && body.policies == Some(policies), "{:?}", body.policies);
 }
 
 #[tokio::test]
@@ -98,9 +98,9 @@ async fn validate_asks_what_a_launch_would_say_and_launches_nothing() {
     let ended = fake.reveille("campaign validate spring --at 2026-03-08T09:00:00Z").await;
     let said = "warning: needs 13889 emails/s\nchecked; nothing was changed\n";
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), said), "{ended:?}");
-    let asked: Vec<v1::LaunchCampaignRequest> = fake.requests("LaunchCampaign");
-    assert!(asked.iter().all(|one| one.validate_only && one.name == "spring"), "{asked:?}");
-    assert_eq!(asked.first().map(|one| one.send_time), Some(instant(1_772_960_400)));
+    let requested: Vec<v1::LaunchCampaignRequest> = fake.requests("LaunchCampaign");
+    assert!(requested.iter().all(|one| one.validate_only && one.name == "spring"), "{requested:?}");
+    assert_eq!(requested.first().map(|one| one.send_time), Some(instant(1_772_960_400)));
 }
 
 #[tokio::test]
@@ -135,9 +135,9 @@ async fn status_of_an_open_one_says_when_it_ends() {
         _ => Err(unknown(method)),
     })
     .await;
-    let told = "2 emails/s on average while it was open: ends at 2026-03-08T09:01:40Z";
+    let reported = "2 emails/s on average while it was open: ends at 2026-03-08T09:01:40Z";
     let shown = fake.reveille("campaign status spring").await.stdout;
-    assert!(shown.contains(told), "{shown}");
+    assert!(shown.contains(reported), "{shown}");
     let progress = fake.reveille("campaign status spring -o json").await.json()["progress"].clone();
     assert_eq!(progress, json!({ "perSecond": 2.04, "endTime": "2026-03-08T09:01:40Z" }));
 }
@@ -171,10 +171,10 @@ async fn watch_shows_rate_and_end_also_in_a_pipe() {
         }
         // The client reconnects half a second after a stream ends.
         "WatchRun" => {
-            let told = |settled| v1::WatchRunResponse { run: Some(under_way(settled)) }.encode_to_vec();
+            let reported = |settled| v1::WatchRunResponse { run: Some(under_way(settled)) }.encode_to_vec();
             match looks.fetch_add(1, std::sync::atomic::Ordering::SeqCst) {
-                0 => Ok(vec![told(0)]),
-                _ => Ok(vec![told(50), told(200)]),
+                0 => Ok(vec![reported(0)]),
+                _ => Ok(vec![reported(50), reported(200)]),
             }
         }
         _ => Err(unknown(method)),
@@ -188,8 +188,8 @@ async fn watch_shows_rate_and_end_also_in_a_pipe() {
     assert_eq!(lines[2], "r7.0 finished: 200 of 200, sent 200", "nothing is left: {ended:?}");
 
     let ended = fake.reveille("campaign watch spring -o json").await;
-    let told = |line: &str| -> serde_json::Value { serde_json::from_str(line).expect("an object a line") };
-    let lines: Vec<_> = ended.stdout.lines().map(told).collect();
+    let reported = |line: &str| -> serde_json::Value { serde_json::from_str(line).expect("an object a line") };
+    let lines: Vec<_> = ended.stdout.lines().map(reported).collect();
     assert_eq!((lines[0]["perSecond"].is_null(), lines[0]["eta"].is_null()), (true, true), "{ended:?}");
     assert!(lines[1]["perSecond"].as_f64().is_some_and(|rate| rate > 0.0), "{ended:?}");
     assert!(lines[1]["eta"].as_str().is_some_and(|eta| eta.ends_with('s')), "{ended:?}");

@@ -41,9 +41,9 @@ async fn dry_run_only_reads_and_says_what_would_be() {
         assert!(ended.stderr.contains(words) && ended.stderr.ends_with("checked; nothing was changed\n"), "{ended:?}");
     }
     let deleted: Vec<v1::DeleteScheduleRequest> = fake.requests("DeleteSchedule");
-    assert!(deleted.iter().all(|asked| asked.validate_only));
+    assert!(deleted.iter().all(|requested| requested.validate_only));
     let cancelled: Vec<v1::CancelRunRequest> = fake.requests("CancelRun");
-    assert!(cancelled.iter().all(|asked| asked.validate_only));
+    assert!(cancelled.iter().all(|requested| requested.validate_only));
     assert!(!fake.methods().iter().any(|method| method == "RemoveRelay"), "{:?}", fake.methods());
 }
 
@@ -53,9 +53,12 @@ async fn trigger_has_given_or_drawn_request_id() {
     fake.reveille("schedule trigger morning --request-id mine --tenant acme").await;
     fake.reveille("schedule trigger morning").await;
     fake.reveille("schedule trigger morning").await;
-    let asked: Vec<v1::TriggerScheduleRequest> = fake.requests("TriggerSchedule");
-    let ids: Vec<&str> = asked.iter().map(|asked| asked.request_id.as_str()).collect();
-    assert_eq!(asked.first().map(|asked| (asked.tenant.as_str(), asked.name.as_str())), Some(("acme", "morning")));
+    let requested: Vec<v1::TriggerScheduleRequest> = fake.requests("TriggerSchedule");
+    let ids: Vec<&str> = requested.iter().map(|requested| requested.request_id.as_str()).collect();
+    assert_eq!(
+        requested.first().map(|requested| (requested.tenant.as_str(), requested.name.as_str())),
+        Some(("acme", "morning"))
+    );
     assert_eq!(ids.first(), Some(&"mine"));
     let drawn: std::collections::BTreeSet<&&str> = ids.iter().skip(1).collect();
     assert_eq!(drawn.len(), 2, "each is drawn anew: {ids:?}");
@@ -104,11 +107,11 @@ async fn repeated_trigger_says_that_it_opened_nothing() {
 #[tokio::test]
 async fn name_with_bidi_control_is_escaped_where_it_is_repeated() {
     let fake = Fake::start(|method, _| Err(unknown(method))).await;
-    let asked = fake.reveille("schedule delete a\u{202e}b\u{9b}2J").await;
-    assert_eq!(asked.code, Some(2), "{asked:?}");
-    assert!(asked.stderr.contains("Delete schedule a\\u{202e}b\\u{9b}2J?"), "{}", asked.stderr);
-    let asked = fake.reveille("schedule delete a\u{202e}b -o json").await;
-    assert!(asked.stderr.is_ascii() && asked.stderr.contains("a\\u202eb"), "{}", asked.stderr);
+    let requested = fake.reveille("schedule delete a\u{202e}b\u{9b}2J").await;
+    assert_eq!(requested.code, Some(2), "{requested:?}");
+    assert!(requested.stderr.contains("Delete schedule a\\u{202e}b\\u{9b}2J?"), "{}", requested.stderr);
+    let requested = fake.reveille("schedule delete a\u{202e}b -o json").await;
+    assert!(requested.stderr.is_ascii() && requested.stderr.contains("a\\u202eb"), "{}", requested.stderr);
     let schedule = v1::Schedule { name: "a\u{202e}b".into(), ..v1::Schedule::default() };
     let answer = v1::GetScheduleResponse { schedule: Some(schedule), ..v1::GetScheduleResponse::default() };
     let shown = Fake::answering("GetSchedule", answer).await.reveille("schedule show x -o json").await;
@@ -135,11 +138,11 @@ async fn opt_out_is_taken_back_for_a_reason_and_after_a_yes() {
         (looked.code, looked.stdout.as_str()),
         (Some(0), "ann@example.com has opted out, and would get mail again\n")
     );
-    let asked = fake.reveille(line).await;
+    let requested = fake.reveille(line).await;
     let question = "Send mail of tenant default to ann@example.com again? It has opted out.";
-    assert!(asked.code == Some(2) && asked.stderr.contains(question), "{asked:?}");
-    let asked: Vec<v1::TakeBackOptOutRequest> = fake.requests("TakeBackOptOut");
-    assert!(asked.iter().all(|asked| asked.validate_only), "nothing was changed yet");
+    assert!(requested.code == Some(2) && requested.stderr.contains(question), "{requested:?}");
+    let requested: Vec<v1::TakeBackOptOutRequest> = fake.requests("TakeBackOptOut");
+    assert!(requested.iter().all(|requested| requested.validate_only), "nothing was changed yet");
     let ended = fake.reveille(&format!("{line} --yes -o json")).await;
     let back = serde_json::json!({ "index": "12", "reason": "letter" });
     assert_eq!(ended.json(), serde_json::json!({ "recipient": "ann@example.com", "takenBack": back }));
@@ -190,9 +193,10 @@ async fn resume_shows_what_would_open_before_it_is_confirmed() {
 
     let ended = fake.reveille("schedule resume morning --yes -o json").await;
     assert_eq!((ended.code, ended.json()["opensCount"].clone()), (Some(0), 1.into()));
-    let asked: Vec<v1::ResumeScheduleRequest> = fake.requests("ResumeSchedule");
-    let asked: Vec<(bool, &str)> = asked.iter().map(|asked| (asked.validate_only, asked.etag.as_str())).collect();
-    assert_eq!(asked, [(true, ""), (true, ""), (false, "v7")]);
+    let requested: Vec<v1::ResumeScheduleRequest> = fake.requests("ResumeSchedule");
+    let requested: Vec<(bool, &str)> =
+        requested.iter().map(|requested| (requested.validate_only, requested.etag.as_str())).collect();
+    assert_eq!(requested, [(true, ""), (true, ""), (false, "v7")]);
 }
 
 #[tokio::test]
@@ -200,8 +204,8 @@ async fn resume_of_which_nothing_opens_needs_no_confirmation() {
     let fake = paused_schedule(0).await;
     assert_eq!(fake.reveille("schedule resume morning").await.code, Some(0));
     assert_eq!(fake.reveille("schedule resume morning --dry-run").await.code, Some(0));
-    let asked: Vec<v1::ResumeScheduleRequest> = fake.requests("ResumeSchedule");
-    let looked: Vec<bool> = asked.iter().map(|asked| asked.validate_only).collect();
+    let requested: Vec<v1::ResumeScheduleRequest> = fake.requests("ResumeSchedule");
+    let looked: Vec<bool> = requested.iter().map(|requested| requested.validate_only).collect();
     assert_eq!(looked, [true, false, true]);
 }
 
@@ -237,8 +241,8 @@ async fn resume_of_import_with_placeholder_is_not_silent() {
         assert!(refused.stderr.contains("reveille schedule update morning --text FILE"), "{}", refused.stderr);
         assert_eq!(refused.stderr.contains("--catch-up none"), name == "morning", "{}", refused.stderr);
     }
-    let asked: Vec<v1::ResumeScheduleRequest> = fake.requests("ResumeSchedule");
-    assert!(asked.iter().all(|asked| asked.validate_only), "{asked:?}");
+    let requested: Vec<v1::ResumeScheduleRequest> = fake.requests("ResumeSchedule");
+    assert!(requested.iter().all(|requested| requested.validate_only), "{requested:?}");
     assert_eq!(fake.reveille("schedule resume morning --yes").await.code, Some(0));
 }
 
@@ -255,8 +259,8 @@ async fn pause_of_a_run_says_what_may_still_arrive() {
          arrive:\n  r5.0 #3 (1.2.7.0)\n"
     );
     assert_eq!(ended.json()["barrier"]["index"], "11");
-    let asked: Vec<v1::PauseRunRequest> = fake.requests("PauseRun");
-    assert_eq!(asked.first().map(|asked| asked.reason.as_str()), Some("hm"));
+    let requested: Vec<v1::PauseRunRequest> = fake.requests("PauseRun");
+    assert_eq!(requested.first().map(|requested| requested.reason.as_str()), Some("hm"));
 }
 
 #[tokio::test]
@@ -338,8 +342,8 @@ async fn backfill_counts_before_it_opens_and_says_what_is_left() {
         "{}",
         unconfirmed.stderr
     );
-    let asked: Vec<v1::BackfillScheduleRequest> = fake.requests("BackfillSchedule");
-    assert!(asked.iter().all(|asked| asked.validate_only), "{asked:?}");
+    let requested: Vec<v1::BackfillScheduleRequest> = fake.requests("BackfillSchedule");
+    assert!(requested.iter().all(|requested| requested.validate_only), "{requested:?}");
 
     assert_eq!(fake.reveille(&format!("{line} --yes")).await.code, Some(0));
     let bounded = fake.reveille(&format!("{line} --max 3 --yes")).await;
@@ -376,6 +380,6 @@ async fn resume_says_whether_it_goes_on_without_its_canary() {
     for line in ["run resume r1.0", "run resume r1.0 --without-canary"] {
         assert_eq!(fake.reveille(line).await.code, Some(0));
     }
-    let asked: Vec<v1::ResumeRunRequest> = fake.requests("ResumeRun");
-    assert_eq!(asked.iter().map(|one| one.without_canary).collect::<Vec<_>>(), [false, true]);
+    let requested: Vec<v1::ResumeRunRequest> = fake.requests("ResumeRun");
+    assert_eq!(requested.iter().map(|one| one.without_canary).collect::<Vec<_>>(), [false, true]);
 }

@@ -39,11 +39,11 @@ async fn how_far_an_instant_is_counts_from_the_clock_of_the_cluster() {
     // 22 hours ahead by the cluster's clock, which is decades away from this machine's clock.
     let next = vec![v1::Instant { time: at(79_200), local: "1970-01-01T22:00:00".into(), ..Default::default() }];
     let schedule = v1::Schedule { name: "g".into(), next_instants: next, read_time: at(0), ..Default::default() };
-    let told = Some(schedule.clone());
+    let reported = Some(schedule.clone());
     let shown =
-        Fake::answering("GetSchedule", v1::GetScheduleResponse { schedule: told.clone(), ..Default::default() });
-    let resumed = v1::ResumeScheduleResponse { schedule: told.clone(), ..Default::default() };
-    let created = v1::CreateScheduleResponse { schedule: told, ..Default::default() };
+        Fake::answering("GetSchedule", v1::GetScheduleResponse { schedule: reported.clone(), ..Default::default() });
+    let resumed = v1::ResumeScheduleResponse { schedule: reported.clone(), ..Default::default() };
+    let created = v1::CreateScheduleResponse { schedule: reported, ..Default::default() };
     let create = "schedule create g --daily 22:00 --tz UTC --to a@b.example --sender a@b.example --subject s \
                   --inline-text t --dry-run";
     for (fake, line) in [

@@ -45,9 +45,9 @@ async fn willing() -> Fake {
 }
 
 fn sent(fake: &Fake) -> v1::ScheduleBody {
-    let mut asked: Vec<v1::CreateScheduleRequest> = fake.requests("CreateSchedule");
-    assert_eq!(asked.len(), 1);
-    asked.remove(0).schedule.expect("a body")
+    let mut requested: Vec<v1::CreateScheduleRequest> = fake.requests("CreateSchedule");
+    assert_eq!(requested.len(), 1);
+    requested.remove(0).schedule.expect("a body")
 }
 
 const WHAT: [&str; 4] = ["--sender", "News <news@example.com>", "--subject", "Hi {{ name }}"];

@@ -20,8 +20,8 @@ fn member(name: &str, role: v1::MemberRole) -> v1::MemberStatus {
     let hashed = |index: u64, hash: &str| v1::Checkpoint { index, state_hash: hash.to_owned() };
     let checkpoints = vec![hashed(80, "c0ffee"), hashed(90, "decaf")];
     let (applied_index, lag) = (Some(95), Some(0));
-    let told = v1::MemberStatus { applied_index, checkpoints, lag, clock_offset_ms: Some(0), ..status };
-    v1::MemberStatus { version: Some("0.1.0".into()), tzdb, ..told }
+    let reported = v1::MemberStatus { applied_index, checkpoints, lag, clock_offset_ms: Some(0), ..status };
+    v1::MemberStatus { version: Some("0.1.0".into()), tzdb, ..reported }
 }
 
 /// The state of a fake cluster. It is healthy until a test breaks something.
@@ -56,7 +56,7 @@ impl FakeCluster {
     }
 
     async fn doctor(self, more: &str) -> Ended {
-        let fake = Fake::start(move |method, asked| match method {
+        let fake = Fake::start(move |method, requested| match method {
             "GetClusterStatus" => one(self.status.clone()),
             "ListSchedules" => {
                 one(v1::ListSchedulesResponse { schedules: self.schedules.clone(), ..Default::default() })
@@ -66,7 +66,7 @@ impl FakeCluster {
             }
             "ListRelays" => one(v1::ListRelaysResponse { relays: self.relays.clone(), ..Default::default() }),
             "ListRuns" => {
-                let wanted = v1::ListRunsRequest::decode(asked).expect("a request").states;
+                let wanted = v1::ListRunsRequest::decode(requested).expect("a request").states;
                 let runs = self.runs.iter().filter(|run| wanted.is_empty() || wanted.contains(&run.state));
                 one(v1::ListRunsResponse { runs: runs.cloned().collect(), ..Default::default() })
             }
@@ -339,9 +339,9 @@ async fn unanswered_request_is_a_finding() {
     assert_eq!((ended.code, findings(&ended)), (Some(1), vec!["problem endpoint".to_owned()]), "{ended:?}");
 
     let status = FakeCluster::healthy().status;
-    let fake = Fake::start(move |method, asked| match method {
+    let fake = Fake::start(move |method, requested| match method {
         "GetClusterStatus" => one(status.clone()),
-        "ListSchedules" if !v1::ListSchedulesRequest::decode(asked).is_ok_and(|asked| asked.stale) => {
+        "ListSchedules" if !v1::ListSchedulesRequest::decode(requested).is_ok_and(|requested| requested.stale) => {
             Err(refusal(Code::Unavailable, "NO_QUORUM", "the leader reaches no quorum"))
         }
         _ => Ok(vec![vec![]]),
@@ -349,7 +349,10 @@ async fn unanswered_request_is_a_finding() {
     .await;
     let ended = fake.reveille("doctor -o json").await;
     assert_eq!((ended.code, findings(&ended)), (Some(1), vec!["problem reads".to_owned()]), "{ended:?}");
-    assert!(fake.requests::<v1::ListRunsRequest>("ListRuns").iter().all(|asked| asked.stale), "local state, at least");
+    assert!(
+        fake.requests::<v1::ListRunsRequest>("ListRuns").iter().all(|requested| requested.stale),
+        "local state, at least"
+    );
 }
 
 #[tokio::test]
@@ -365,7 +368,7 @@ async fn without_a_quorum_leader_only_reads_are_not_made() {
     assert_eq!((ended.code, findings(&ended)), (Some(1), found.map(str::to_owned).to_vec()), "{ended:?}");
     let schedules = fake.requests::<v1::ListSchedulesRequest>("ListSchedules");
     assert!(
-        !schedules.is_empty() && schedules.iter().all(|asked| asked.stale),
+        !schedules.is_empty() && schedules.iter().all(|requested| requested.stale),
         "a leader that is named may be cut off"
     );
 }

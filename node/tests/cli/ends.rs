@@ -114,8 +114,8 @@ async fn call_that_could_act_twice_is_not_repeated() {
 #[tokio::test]
 async fn fewer_than_were_named_is_partly_done() {
     let fake = Fake::start(|_, bytes| {
-        let asked = v1::ResolveDoubtsRequest::decode(bytes).expect("a request");
-        let index = if asked.validate_only { 0 } else { 9 };
+        let requested = v1::ResolveDoubtsRequest::decode(bytes).expect("a request");
+        let index = if requested.validate_only { 0 } else { 9 };
         one(v1::ResolveDoubtsResponse { resolved: 1, index, ..Default::default() })
     })
     .await;
@@ -185,7 +185,7 @@ async fn import_of_opt_outs_ends_while_stdin_is_silent() {
     let address = fake.address().to_string();
     let rows: String = (0..1_001).map(|number| format!("r{number}@example.com\n")).collect();
     let cases = [("", Some("1s"), 8, 0), (rows.as_str(), Some("15s"), 8, 1), (rows.as_str(), None, 130, 2)];
-    for (given, within, code, asked) in cases {
+    for (given, within, code, requested) in cases {
         let mut line = vec!["--endpoint", &address, "-o", "json", "optout", "import", "-"];
         line.extend(within.iter().flat_map(|within| ["--timeout", within]));
         let mut child = command(&line).stdin(Stdio::piped()).spawn().expect("it starts");
@@ -193,7 +193,7 @@ async fn import_of_opt_outs_ends_while_stdin_is_silent() {
         stdin.write_all(given.as_bytes()).await.expect("written");
         if within.is_none() {
             timeout(STEP_TIMEOUT, async {
-                while fake.methods().len() < asked {
+                while fake.methods().len() < requested {
                     tokio::time::sleep(std::time::Duration::from_millis(10)).await;
                 }
             })
@@ -204,7 +204,7 @@ async fn import_of_opt_outs_ends_while_stdin_is_silent() {
         let ended = timeout(STEP_TIMEOUT, child.wait_with_output()).await.expect("it ends").expect("output");
         let ended = Ended::from(ended);
         drop(stdin);
-        assert_eq!((ended.code, fake.methods().len()), (Some(code), asked), "{ended:?}");
+        assert_eq!((ended.code, fake.methods().len()), (Some(code), requested), "{ended:?}");
     }
 }
 

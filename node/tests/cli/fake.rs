@@ -22,12 +22,12 @@ use tonic_types::{ErrorDetails, StatusExt};
 /// The messages of a response. A streaming method may have several.
 pub type Answer = Result<Vec<Vec<u8>>, Status>;
 type Handler = Arc<dyn Fn(&str, &[u8]) -> Answer + Send + Sync>;
-type Asked = Arc<Mutex<Vec<(String, Vec<u8>)>>>;
+type RequestLog = Arc<Mutex<Vec<(String, Vec<u8>)>>>;
 
 /// A running fake node. It stops with the runtime of its test.
 pub struct Fake {
     address: SocketAddr,
-    asked: Asked,
+    requested: RequestLog,
 }
 
 impl Fake {
@@ -35,8 +35,8 @@ impl Fake {
     pub async fn start(handler: impl Fn(&str, &[u8]) -> Answer + Send + Sync + 'static) -> Fake {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
-        let asked = Asked::default();
-        let one = One { handler: Arc::new(handler), asked: asked.clone(), method: String::new() };
+        let requested = RequestLog::default();
+        let one = One { handler: Arc::new(handler), requested: requested.clone(), method: String::new() };
         let answer = move |request: http::Request<Body>| {
             let method = request.uri().path().rsplit('/').next().unwrap_or_default().to_owned();
             let one = One { method, ..one.clone() };
@@ -45,13 +45,16 @@ impl Fake {
         let routes = Routes::from(Router::new().fallback(answer));
         let server = tonic::transport::Server::builder().add_routes(routes);
         tokio::spawn(server.serve_with_incoming(TcpListenerStream::new(listener)));
-        Fake { address, asked }
+        Fake { address, requested }
     }
 
     /// Starts a fake node that knows only one method.
     pub async fn answering<M: Message>(method: &'static str, message: M) -> Fake {
         let bytes = message.encode_to_vec();
-        Fake::start(move |asked, _| if asked == method { Ok(vec![bytes.clone()]) } else { Err(unknown(asked)) }).await
+        Fake::start(
+            move |requested, _| if requested == method { Ok(vec![bytes.clone()]) } else { Err(unknown(requested)) },
+        )
+        .await
     }
 
     /// Starts a fake node that refuses every request.
@@ -78,13 +81,13 @@ impl Fake {
 
     /// Returns the names of the called methods, in order.
     pub fn methods(&self) -> Vec<String> {
-        self.asked.lock().expect("unpoisoned").iter().map(|(method, _)| method.clone()).collect()
+        self.requested.lock().expect("unpoisoned").iter().map(|(method, _)| method.clone()).collect()
     }
 
     /// Returns the requests of one method, in order.
     pub fn requests<M: Message + Default>(&self, method: &str) -> Vec<M> {
-        let asked = self.asked.lock().expect("unpoisoned");
-        let of_method = asked.iter().filter(|(called, _)| called == method);
+        let requested = self.requested.lock().expect("unpoisoned");
+        let of_method = requested.iter().filter(|(called, _)| called == method);
         of_method.map(|(_, bytes)| M::decode(bytes.as_slice()).expect("a request")).collect()
     }
 }
@@ -124,7 +127,7 @@ pub fn unknown(method: &str) -> Status {
 #[derive(Clone)]
 struct One {
     handler: Handler,
-    asked: Asked,
+    requested: RequestLog,
     method: String,
 }
 
@@ -139,7 +142,7 @@ impl Service<Request<Vec<u8>>> for One {
 
     fn call(&mut self, request: Request<Vec<u8>>) -> Self::Future {
         let bytes = request.into_inner();
-        self.asked.lock().expect("unpoisoned").push((self.method.clone(), bytes.clone()));
+        self.requested.lock().expect("unpoisoned").push((self.method.clone(), bytes.clone()));
         let messages = (self.handler)(&self.method, &bytes);
         let stream = messages.map(|all| tokio_stream::iter(all.into_iter().map(Ok).collect::<Vec<_>>()));
         ready(stream.map(Response::new))

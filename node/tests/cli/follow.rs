@@ -38,12 +38,12 @@ async fn watched_list_prints_one_object_per_changed_row() {
     let ended = fake.followed("schedule list --watch -o json", all).await;
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(130), ""), "{ended:?}");
     let lines: Vec<Value> = ended.stdout.lines().map(|line| serde_json::from_str(line).expect("an object")).collect();
-    let told: Vec<String> =
+    let reported: Vec<String> =
         lines.iter().map(|row| format!("{} {} {}", row["name"], row["state"], row["change"])).collect();
-    let told: Vec<String> =
-        told.iter().map(|words| words.replace('"', "").replace("SCHEDULE_STATE_", "").to_lowercase()).collect();
+    let reported: Vec<String> =
+        reported.iter().map(|words| words.replace('"', "").replace("SCHEDULE_STATE_", "").to_lowercase()).collect();
     assert_eq!(
-        told,
+        reported,
         ["a active added", "b active added", "b paused changed", "c active added", "a active gone"],
         "and nothing for looks that saw the same"
     );

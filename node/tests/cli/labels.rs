@@ -19,8 +19,8 @@ async fn labelled() -> Fake {
         };
         match method {
             "CreateSchedule" => {
-                let asked = v1::CreateScheduleRequest::decode(bytes).expect("a request");
-                let labels = asked.schedule.expect("a body").labels;
+                let requested = v1::CreateScheduleRequest::decode(bytes).expect("a request");
+                let labels = requested.schedule.expect("a body").labels;
                 one(v1::CreateScheduleResponse {
                     schedule: Some(v1::Schedule { labels, ..schedule }),
                     created: true,
@@ -90,8 +90,8 @@ async fn update_names_each_label_and_leaves_the_others() {
     let ended = fake.reveille("schedule update morning --label team=books --label tier- -o json").await;
     assert!(ended.stderr.contains("labels.team: ops → books"), "{}", ended.stderr);
     assert!(ended.stderr.contains("labels.tier: \"\" → none"), "{}", ended.stderr);
-    let asked: Vec<v1::UpdateScheduleRequest> = fake.requests("UpdateSchedule");
-    for request in asked {
+    let requested: Vec<v1::UpdateScheduleRequest> = fake.requests("UpdateSchedule");
+    for request in requested {
         assert_eq!(request.update_mask.expect("a mask").paths, ["labels.team", "labels.tier"]);
         assert_eq!(request.schedule.expect("a body").labels, [("team".to_owned(), "books".to_owned())].into());
     }
@@ -106,10 +106,10 @@ async fn lists_are_chosen_by_the_cluster() {
     let fake = labelled().await;
     assert_eq!(fake.reveille("schedule list -l team=ops,!old -o name").await.stdout, "morning\n");
     assert_eq!(fake.reveille("run list --selector env!=dev").await.code, Some(0));
-    let asked: Vec<v1::ListSchedulesRequest> = fake.requests("ListSchedules");
-    assert_eq!(asked.first().map(|request| request.selector.as_str()), Some("team=ops,!old"));
-    let asked: Vec<v1::ListRunsRequest> = fake.requests("ListRuns");
-    assert_eq!(asked.first().map(|request| request.selector.as_str()), Some("env!=dev"));
+    let requested: Vec<v1::ListSchedulesRequest> = fake.requests("ListSchedules");
+    assert_eq!(requested.first().map(|request| request.selector.as_str()), Some("team=ops,!old"));
+    let requested: Vec<v1::ListRunsRequest> = fake.requests("ListRuns");
+    assert_eq!(requested.first().map(|request| request.selector.as_str()), Some("env!=dev"));
     let address = fake.address().to_string();
     let ended = run(&mut command(&["--endpoint", &address, "schedule", "list", "-l", "te am", "-o", "json"])).await;
     assert_eq!((ended.code, ended.error()["field"].as_str()), (Some(2), Some("--selector")), "{ended:?}");
@@ -164,10 +164,10 @@ async fn three() -> Fake {
 #[tokio::test]
 async fn labelled_schedules_are_paused_after_their_names_were_shown() {
     let fake = three().await;
-    let asked = fake.reveille("schedule pause -l team=ops --reason look").await;
-    assert_eq!(asked.code, Some(2), "cannot ask: {asked:?}");
-    assert!(asked.stderr.contains("Pause 2 schedules: good, bad?"), "{}", asked.stderr);
-    assert!(asked.stderr.contains("1 schedule of 3 left as they are: not active"), "{}", asked.stderr);
+    let requested = fake.reveille("schedule pause -l team=ops --reason look").await;
+    assert_eq!(requested.code, Some(2), "cannot ask: {requested:?}");
+    assert!(requested.stderr.contains("Pause 2 schedules: good, bad?"), "{}", requested.stderr);
+    assert!(requested.stderr.contains("1 schedule of 3 left as they are: not active"), "{}", requested.stderr);
     let looked = fake.reveille("schedule pause -l team=ops --reason look --dry-run -o json").await;
     assert_eq!((looked.code, &looked.json()[1]["outcome"]), (Some(0), &"would_pause".into()));
     assert_eq!(looked.json()[1]["opensCount"], 0, "programs get the same fields for a pause and a resume");
@@ -187,9 +187,9 @@ async fn labelled_schedules_are_paused_after_their_names_were_shown() {
 #[tokio::test]
 async fn resume_of_several_shows_what_each_missed() {
     let fake = three().await;
-    let asked = fake.reveille("schedule resume -l team=ops").await;
+    let requested = fake.reveille("schedule resume -l team=ops").await;
     let words = "Resume 1 schedule: rested (2 runs for what it missed, 5 explained)?";
-    assert!(asked.code == Some(2) && asked.stderr.contains(words), "{asked:?}");
+    assert!(requested.code == Some(2) && requested.stderr.contains(words), "{requested:?}");
     let ended = fake.reveille("schedule resume -l team=ops --yes -o json -q").await;
     assert_eq!((ended.code, &ended.json()[0]["outcome"]), (Some(0), &"resumed".into()), "{ended:?}");
 }

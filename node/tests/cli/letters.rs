@@ -32,8 +32,8 @@ fn group(reason: &str, count: u64, seconds: i64) -> v1::DeadLetterGroup {
 async fn hospital() -> Fake {
     Fake::start(|method, bytes| match method {
         "ListDeadLetters" => {
-            let asked = v1::ListDeadLettersRequest::decode(bytes).expect("a request");
-            let (dead_letters, next) = match asked.page_token.as_str() {
+            let requested = v1::ListDeadLettersRequest::decode(bytes).expect("a request");
+            let (dead_letters, next) = match requested.page_token.as_str() {
                 // A page may be empty if the filter matches little.
                 "" => (vec![], "a"),
                 "a" => (vec![letter(1, "no, \"never\"")], "b"),
@@ -42,7 +42,7 @@ async fn hospital() -> Fake {
             one(v1::ListDeadLettersResponse { dead_letters, next_page_token: next.into(), freshness: None })
         }
         "ListRunRecipients" => {
-            let asked = v1::ListRunRecipientsRequest::decode(bytes).expect("a request");
+            let requested = v1::ListRunRecipientsRequest::decode(bytes).expect("a request");
             let row = |number: u32, state: v1::RecipientState| v1::RunRecipient {
                 number,
                 address: format!("u{number}@x.example"),
@@ -57,33 +57,34 @@ async fn hospital() -> Fake {
                 update_time: second(100),
                 ..row(1, v1::RecipientState::Dead)
             };
-            let (recipients, next) = match asked.page_token.as_str() {
+            let (recipients, next) = match requested.page_token.as_str() {
                 "" => (vec![dead], "a"),
                 _ => (vec![row(2, v1::RecipientState::InDoubt)], ""),
             };
             one(v1::ListRunRecipientsResponse { recipients, next_page_token: next.into(), freshness: None })
         }
         "CountDeadLetters" => {
-            let asked = v1::CountDeadLettersRequest::decode(bytes).expect("a request");
-            let (groups, next) = match asked.page_token.as_str() {
+            let requested = v1::CountDeadLettersRequest::decode(bytes).expect("a request");
+            let (groups, next) = match requested.page_token.as_str() {
                 "" => (vec![group("550 5.1.1", 3, 100), group("421", 2, 200)], "x"),
                 _ => (vec![group("421", 9, 50)], ""),
             };
             one(v1::CountDeadLettersResponse { groups, next_page_token: next.into(), freshness: None })
         }
         "RequeueDeadLetters" => {
-            let asked = v1::RequeueDeadLettersRequest::decode(bytes).expect("a request");
-            let (requeued, cancelled, next) = if asked.page_token.is_empty() { (1_000, 0, "p") } else { (3, 2, "") };
-            let index = if asked.validate_only { 0 } else { 70 + requeued };
+            let requested = v1::RequeueDeadLettersRequest::decode(bytes).expect("a request");
+            let (requeued, cancelled, next) =
+                if requested.page_token.is_empty() { (1_000, 0, "p") } else { (3, 2, "") };
+            let index = if requested.validate_only { 0 } else { 70 + requeued };
             let (next_page_token, inside_gap) = (next.into(), cancelled / 2);
             one(v1::RequeueDeadLettersResponse { requeued, index, next_page_token, cancelled, inside_gap })
         }
         "ResolveDoubts" => {
-            let asked = v1::ResolveDoubtsRequest::decode(bytes).expect("a request");
+            let requested = v1::ResolveDoubtsRequest::decode(bytes).expect("a request");
             let group = v1::DoubtGroup { cause: "owner lost".into(), count: 7, node: "n2".into() };
-            let (index, groups) = if asked.validate_only { (0, vec![group]) } else { (9, vec![]) };
-            let inside_gap = if asked.resolution() == v1::Resolution::Resend { 2 } else { 0 };
-            let fence = if asked.validate_only { "1.2.3.4".to_owned() } else { String::new() };
+            let (index, groups) = if requested.validate_only { (0, vec![group]) } else { (9, vec![]) };
+            let inside_gap = if requested.resolution() == v1::Resolution::Resend { 2 } else { 0 };
+            let fence = if requested.validate_only { "1.2.3.4".to_owned() } else { String::new() };
             one(v1::ResolveDoubtsResponse { resolved: 7, index, groups, inside_gap, fence })
         }
         _ => Err(unknown(method)),
@@ -106,8 +107,8 @@ async fn reasons_of_all_pages_add_up_most_first() {
         })
     );
     assert_eq!((groups[1]["reason"].as_str(), groups[1]["count"].as_str()), (Some("550 5.1.1"), Some("3")));
-    let asked: Vec<v1::CountDeadLettersRequest> = fake.requests("CountDeadLetters");
-    let filters = asked.iter().map(|asked| asked.filter.clone().unwrap_or_default().schedule);
+    let requested: Vec<v1::CountDeadLettersRequest> = fake.requests("CountDeadLetters");
+    let filters = requested.iter().map(|requested| requested.filter.clone().unwrap_or_default().schedule);
     assert_eq!(filters.collect::<Vec<_>>(), ["morning", "morning"]);
     let ended = fake.reveille("dead-letter list -o name").await;
     assert_eq!(ended.stdout, "r5.0 u1@x.example\nr5.0 u2@x.example\n", "an empty page is not the end");
@@ -126,18 +127,19 @@ async fn requeue_by_reason_is_counted_confirmed_and_done_by_pages() {
     assert_eq!(unasked.code, Some(2));
     let question = "Send again by pool backup: 1,003 dead letters with the reason '550 5.7.1'?";
     assert!(unasked.stderr.contains(question), "{unasked:?}");
-    let asked: Vec<v1::RequeueDeadLettersRequest> = fake.requests("RequeueDeadLetters");
-    assert!(asked.iter().all(|asked| asked.validate_only), "nothing was done");
+    let requested: Vec<v1::RequeueDeadLettersRequest> = fake.requests("RequeueDeadLetters");
+    assert!(requested.iter().all(|requested| requested.validate_only), "nothing was done");
 
     let done = run(command(&words).args(["--yes", "-o", "json"])).await;
     assert_eq!(done.json(), json!({"run": null, "moved": 1003, "insideGap": 1, "index": 1070, "dryRun": false}));
     let near = "1 dead letter left: they got an email of another run less than the min gap away";
     let left = format!("2 dead letters left: recipients of a cancelled run are not sent again; {near}");
     assert_eq!(done.error()["message"].as_str(), Some(left.as_str()));
-    let asked: Vec<v1::RequeueDeadLettersRequest> = fake.requests("RequeueDeadLetters");
-    let done: Vec<&v1::RequeueDeadLettersRequest> = asked.iter().filter(|asked| !asked.validate_only).collect();
-    assert_eq!(done.iter().map(|asked| asked.page_token.as_str()).collect::<Vec<_>>(), ["", "p"]);
-    assert!(done.iter().all(|asked| asked.all && asked.pool == "backup" && asked.run.is_empty()));
+    let requested: Vec<v1::RequeueDeadLettersRequest> = fake.requests("RequeueDeadLetters");
+    let done: Vec<&v1::RequeueDeadLettersRequest> =
+        requested.iter().filter(|requested| !requested.validate_only).collect();
+    assert_eq!(done.iter().map(|requested| requested.page_token.as_str()).collect::<Vec<_>>(), ["", "p"]);
+    assert!(done.iter().all(|requested| requested.all && requested.pool == "backup" && requested.run.is_empty()));
     let all = fake.reveille("dead-letter discard").await;
     assert!(all.code == Some(2) && all.stderr.contains("which dead letters? nothing says it"), "{all:?}");
     let nowhere = run(command(&words[..4]).args(["--all", "--yes", "--pool", ""])).await;
@@ -178,12 +180,12 @@ async fn whole_run_in_doubt_is_counted_with_what_is_known_of_it() {
     assert_eq!(json["groups"], json!([{"cause": "owner lost", "node": "n2", "count": "7"}]));
     let unasked = fake.reveille("in-doubt resolve r1.0 --all --sent").await;
     assert!(unasked.code == Some(2) && unasked.stderr.contains("may never have arrived: 7 emails"), "{unasked:?}");
-    let asked: Vec<v1::ResolveDoubtsRequest> = fake.requests("ResolveDoubts");
-    assert!(asked.iter().all(|asked| asked.validate_only));
+    let requested: Vec<v1::ResolveDoubtsRequest> = fake.requests("ResolveDoubts");
+    assert!(requested.iter().all(|requested| requested.validate_only));
     let done = fake.reveille("in-doubt resolve r1.0 --all --sent --yes -o json").await;
     assert_eq!(done.json(), json!({"run": "r1.0", "moved": 7, "insideGap": 0, "index": 9, "dryRun": false}));
-    let asked: Vec<v1::ResolveDoubtsRequest> = fake.requests("ResolveDoubts");
-    let last = asked.last().expect("it was asked");
+    let requested: Vec<v1::ResolveDoubtsRequest> = fake.requests("ResolveDoubts");
+    let last = requested.last().expect("it was asked");
     assert_eq!(last.fence, "1.2.3.4", "only what was counted is decided");
     assert!(!last.request_id.is_empty(), "so it may be asked again");
 }
@@ -258,8 +260,8 @@ async fn recipients_of_a_run_are_printed_in_each_format() {
     let table = printed("table").await;
     assert!(table.contains("550 5.1.1 no, \"never\""), "{table}");
     let states: [i32; 2] = [v1::RecipientState::Dead.into(), v1::RecipientState::InDoubt.into()];
-    let asked: Vec<v1::ListRunRecipientsRequest> = fake.requests("ListRunRecipients");
-    assert!(asked.iter().all(|asked| asked.run == "r5.0" && asked.states == states), "{asked:?}");
+    let requested: Vec<v1::ListRunRecipientsRequest> = fake.requests("ListRunRecipients");
+    assert!(requested.iter().all(|requested| requested.run == "r5.0" && requested.states == states), "{requested:?}");
     let page = fake.reveille("dead-letter list -o csv").await.stdout;
     assert!(
         page.starts_with("run,recipient,number,code,enhanced,text,attempts,settleTime\nr5.0,u1@x.example,1,550,"),

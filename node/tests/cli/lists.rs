@@ -28,9 +28,9 @@ async fn all_pages_are_one_list() {
     let fake = three_pages().await;
     let ended = fake.reveille("run list --schedule morning --state open,paused -o name").await;
     assert_eq!(ended.stdout, "r1.0\nr2.0\nr3.0\nr4.0\nr5.0\nr6.0\n");
-    let asked: Vec<v1::ListRunsRequest> = fake.requests("ListRuns");
-    assert_eq!(asked.len(), 3);
-    for request in asked {
+    let requested: Vec<v1::ListRunsRequest> = fake.requests("ListRuns");
+    assert_eq!(requested.len(), 3);
+    for request in requested {
         assert_eq!(request.schedule, "morning");
         assert_eq!(request.states, [v1::RunState::Open as i32, v1::RunState::Paused as i32]);
     }
@@ -43,7 +43,7 @@ async fn limit_is_kept_and_what_is_left_out_is_said() {
     assert_eq!(ended.json().as_array().map(Vec::len), Some(3));
     assert_eq!(ended.stderr, "there are more: --limit above 3 shows them\n");
     let sizes: Vec<i32> =
-        fake.requests::<v1::ListRunsRequest>("ListRuns").iter().map(|asked| asked.page_size).collect();
+        fake.requests::<v1::ListRunsRequest>("ListRuns").iter().map(|requested| requested.page_size).collect();
     assert_eq!(sizes, [3, 1]);
 }
 

@@ -55,6 +55,6 @@ async fn stale_answer_says_how_old_it_is() {
     let ended = fake.reveille("run show r1.0 --stale -o json").await;
     assert_eq!(ended.stderr, "stale: from the node's local state at log index 42, 3s old\n");
     assert_eq!(ended.json()["state"], "RUN_STATE_UNSPECIFIED");
-    let asked: Vec<v1::GetRunRequest> = fake.requests("GetRun");
-    assert!(asked.iter().all(|request| request.stale && request.tenant == "default"));
+    let requested: Vec<v1::GetRunRequest> = fake.requests("GetRun");
+    assert!(requested.iter().all(|request| request.stale && request.tenant == "default"));
 }

@@ -52,16 +52,16 @@ async fn set_names_the_caps_and_where_it_is_given_the_first_day() {
     assert_eq!(ended.json()["pool"], shown());
     assert!(ended.stderr.contains("warning: no relay is in pool bulk"), "{ended:?}");
     fake.reveille("pool set bulk --warm-up 7 --first-day 2026-11-21").await;
-    let asked: Vec<v1::SetPoolRequest> = fake.requests("SetPool");
+    let requested: Vec<v1::SetPoolRequest> = fake.requests("SetPool");
     assert_eq!(
-        (asked[0].name.as_str(), asked[0].warm_up.as_slice(), asked[0].first_day.as_str()),
+        (requested[0].name.as_str(), requested[0].warm_up.as_slice(), requested[0].first_day.as_str()),
         ("bulk", &[50, 500][..], "")
     );
-    assert_eq!((asked[1].warm_up.as_slice(), asked[1].first_day.as_str()), (&[7][..], "2026-11-21"));
+    assert_eq!((requested[1].warm_up.as_slice(), requested[1].first_day.as_str()), (&[7][..], "2026-11-21"));
     fake.reveille("pool set bulk --reveille-headers false").await;
-    let asked: Vec<v1::SetPoolRequest> = fake.requests("SetPool");
-    assert_eq!((asked[2].warm_up.as_slice(), asked[2].reveille_headers), (&[][..], Some(false)));
-    assert_eq!(asked[1].reveille_headers, None, "what is not given stays");
+    let requested: Vec<v1::SetPoolRequest> = fake.requests("SetPool");
+    assert_eq!((requested[2].warm_up.as_slice(), requested[2].reveille_headers), (&[][..], Some(false)));
+    assert_eq!(requested[1].reveille_headers, None, "what is not given stays");
     for wrong in ["", " --reveille-headers", " --reveille-headers x", " --warm-up 0", " --warm-up 5,x", " --warm-up -1"]
     {
         let ended = fake.reveille(&format!("pool set bulk{wrong}")).await;

@@ -57,8 +57,8 @@ async fn accept_needs_the_statement_and_a_confirmation() {
     assert!(fake.requests::<v1::AcceptRestoreRequest>("AcceptRestore").is_empty());
     let json = fake.reveille("restore accept --former-cluster-is-dead --yes -o json").await.json();
     assert_eq!(json["restore"]["acceptTime"], json!("1970-01-03T00:00:00Z"));
-    let asked: Vec<v1::AcceptRestoreRequest> = fake.requests("AcceptRestore");
-    assert_eq!(asked, [v1::AcceptRestoreRequest { former_cluster_is_dead: true }]);
+    let requested: Vec<v1::AcceptRestoreRequest> = fake.requests("AcceptRestore");
+    assert_eq!(requested, [v1::AcceptRestoreRequest { former_cluster_is_dead: true }]);
 }
 
 #[tokio::test]
@@ -97,14 +97,14 @@ async fn settle_names_only_emails_that_the_log_shows_as_accepted() {
     assert!(fake.requests::<v1::ResolveDoubtsRequest>("ResolveDoubts").is_empty());
     let ended = fake.reveille(&format!("in-doubt settle {path} --yes")).await;
     assert!(ended.stderr.contains("nothing of 2 emails"), "{ended:?}");
-    let asked: Vec<v1::ResolveDoubtsRequest> = fake.requests("ResolveDoubts");
-    let asked: Vec<_> = asked
+    let requested: Vec<v1::ResolveDoubtsRequest> = fake.requests("ResolveDoubts");
+    let requested: Vec<_> = requested
         .iter()
         .map(|one| (one.run.as_str(), one.recipients.clone(), one.fence.as_str(), one.resolution()))
         .collect();
     let accepted = v1::Resolution::Accepted;
     assert_eq!(
-        asked,
+        requested,
         [
             ("r13.0", vec!["#0".to_owned(), "#2".to_owned()], "1.8.14.3", accepted),
             ("r15.0", vec!["#0".to_owned()], "1.8.14.1", accepted),

@@ -20,13 +20,13 @@ fn authority(fingerprint: &str, step: RotationStep, waits_for: &[&str]) -> Autho
 
 /// Starts a fake cluster that answers each request of a rotation with the next of these; the last one stays.
 async fn fake(answers: Vec<Authority>) -> Fake {
-    let asked = AtomicUsize::new(0);
+    let requested = AtomicUsize::new(0);
     Fake::start(move |method, _| match method {
         "GetAuthority" => {
             one(GetAuthorityResponse { authority: Some(authority("aa", RotationStep::Unspecified, &[])) })
         }
         "RotateAuthority" => {
-            let place = asked.fetch_add(1, Ordering::Relaxed).min(answers.len() - 1);
+            let place = requested.fetch_add(1, Ordering::Relaxed).min(answers.len() - 1);
             one(RotateAuthorityResponse { authority: answers.get(place).cloned() })
         }
         other => Err(unknown(other)),
@@ -53,9 +53,9 @@ async fn rotation_is_confirmed_and_repeated_until_no_member_is_waited_for() {
     for step in ["trust the new authority too", "use the new authority", "forget the former authority"] {
         assert_eq!(rotated.stderr.matches(step).count(), 1, "{rotated:?}");
     }
-    let asked: Vec<RotateAuthorityRequest> = fake.requests("RotateAuthority");
-    assert_eq!(asked.len(), 4);
-    assert!(asked.iter().all(|request| request.replaces == "aa"), "a repeat begins no second rotation");
+    let requested: Vec<RotateAuthorityRequest> = fake.requests("RotateAuthority");
+    assert_eq!(requested.len(), 4);
+    assert!(requested.iter().all(|request| request.replaces == "aa"), "a repeat begins no second rotation");
 }
 
 #[tokio::test]

@@ -14,18 +14,18 @@ async fn ending(state: RecipientState, event: v1::ExplainedEvent) -> Fake {
     let looks = AtomicUsize::new(0);
     Fake::start(move |method, bytes| match method {
         "SendTest" => {
-            let asked = v1::SendTestRequest::decode(bytes).expect("a request");
-            let run = (!asked.validate_only).then(|| v1::Run { run: "r7.0".into(), ..v1::Run::default() });
-            let opted_out = asked.validate_only && state == RecipientState::Suppressed;
+            let requested = v1::SendTestRequest::decode(bytes).expect("a request");
+            let run = (!requested.validate_only).then(|| v1::Run { run: "r7.0".into(), ..v1::Run::default() });
+            let opted_out = requested.validate_only && state == RecipientState::Suppressed;
             one(v1::SendTestResponse { run, opted_out, ..Default::default() })
         }
         "Explain" => {
             let settled = looks.fetch_add(1, Ordering::SeqCst) > 1;
             let claimed =
                 v1::ExplainedEvent { what: "claimed".into(), detail: "life 1".into(), ..v1::ExplainedEvent::default() };
-            let asked =
+            let requested =
                 v1::ExplainedEvent { what: "asked".into(), relay: "main".into(), ..v1::ExplainedEvent::default() };
-            let is_shown = matches!(state, RecipientState::Dead | RecipientState::InDoubt).then_some(asked);
+            let is_shown = matches!(state, RecipientState::Dead | RecipientState::InDoubt).then_some(requested);
             let ending = is_shown.into_iter().chain([event.clone()]);
             let events = if settled { [claimed].into_iter().chain(ending).collect() } else { vec![claimed] };
             let state = if settled { state } else { RecipientState::Claimed };
@@ -76,9 +76,9 @@ async fn accepted_email_shows_the_relays_reply() {
         })
     );
     assert!(fake.methods().len() >= 4, "it waited");
-    let asked: Vec<v1::SendTestRequest> = fake.requests("SendTest");
-    let asked = asked.first().expect("asked");
-    assert_eq!(asked.finish_within.map(|within| within.seconds), Some(60));
+    let requested: Vec<v1::SendTestRequest> = fake.requests("SendTest");
+    let requested = requested.first().expect("asked");
+    assert_eq!(requested.finish_within.map(|within| within.seconds), Some(60));
     let table = send(&fake, &WHAT).await.stdout;
     assert!(table.contains("main took it: 250 2.0.0 queued as 4F2"), "{table}");
 }
@@ -114,8 +114,8 @@ async fn row_gives_the_variables_and_the_flag_the_address() {
     let row = ["--recipients", &people, "--row", "2", "--pool", "bulk", "--dry-run"];
     let ended = send(&fake, &[&WHAT[..], &row].concat()).await;
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), "checked; nothing was changed\n"), "{ended:?}");
-    let asked: Vec<v1::SendTestRequest> = fake.requests("SendTest");
-    let body = asked.first().and_then(|asked| asked.schedule.clone()).expect("a body");
+    let requested: Vec<v1::SendTestRequest> = fake.requests("SendTest");
+    let body = requested.first().and_then(|requested| requested.schedule.clone()).expect("a body");
     let audience = body.audience.expect("an audience");
     assert_eq!((body.pool.as_str(), audience.columns), ("bulk", vec!["name".to_owned()]));
     let recipient = v1::Recipient { address: "you@example.com".into(), values: vec!["Bob".into()] };
@@ -142,8 +142,8 @@ async fn stored_template_gets_the_values_of_row_file_and_flags() {
         );
         let ended = fake.reveille(&line).await;
         assert_eq!(ended.code, Some(0), "{ended:?}");
-        let asked: Vec<v1::SendTestRequest> = fake.requests("SendTest");
-        let body = asked.last().and_then(|asked| asked.schedule.clone()).expect("a body");
+        let requested: Vec<v1::SendTestRequest> = fake.requests("SendTest");
+        let body = requested.last().and_then(|requested| requested.schedule.clone()).expect("a body");
         assert_eq!((body.template.as_str(), body.content), ("welcome@2", None));
         let audience = body.audience.expect("an audience");
         let values = audience.recipients[0].values.iter();

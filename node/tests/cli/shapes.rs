@@ -352,10 +352,10 @@ async fn shape_of_cluster() {
         }])
     );
     let table = fake.reveille("cluster status").await.stdout;
-    let told = "1,200 recipients late in pool default (3 of its instants wait their turn), the oldest due \
+    let reported = "1,200 recipients late in pool default (3 of its instants wait their turn), the oldest due \
                 2026-03-08T13:05:00Z; 20.0 a second, over in 1m (at most 25 a second)\n\nrun r9.0 of spring is \
                 blocked: no live node has part 0 of its audience\n\n19,999 runs blocked beside these\n";
-    assert!(table.ends_with(told), "{table}");
+    assert!(table.ends_with(reported), "{table}");
     let (up, down) = (&json["members"][0], &json["members"][1]);
     assert_eq!((&up["role"], &up["clockOffsetMs"]), (&json!("MEMBER_ROLE_LEADER"), &json!("-3")));
     assert_eq!((&down["role"], down.get("appliedIndex")), (&json!("MEMBER_ROLE_UNREACHABLE"), None));
@@ -377,8 +377,9 @@ async fn relay_add_without_tls_is_refused_unless_host_is_loopback() {
         let added = fake.reveille(&format!("relay add zz --host {host} --port 25")).await;
         assert_eq!(added.code, Some(0), "{added:?}");
     }
-    let asked: Vec<v1::AddRelayRequest> = fake.requests("AddRelay");
-    let tls: Vec<v1::RelayTls> = asked.iter().filter_map(|asked| Some(asked.relay.as_ref()?.tls())).collect();
+    let requested: Vec<v1::AddRelayRequest> = fake.requests("AddRelay");
+    let tls: Vec<v1::RelayTls> =
+        requested.iter().filter_map(|requested| Some(requested.relay.as_ref()?.tls())).collect();
     assert_eq!(tls, [v1::RelayTls::None; 4]);
 }
 
@@ -430,8 +431,8 @@ async fn shape_of_relay() {
             },
         })
     );
-    let asked: Vec<v1::AddRelayRequest> = fake.requests("AddRelay");
-    let relay = asked.first().and_then(|asked| asked.relay.clone()).expect("a relay");
+    let requested: Vec<v1::AddRelayRequest> = fake.requests("AddRelay");
+    let relay = requested.first().and_then(|requested| requested.relay.clone()).expect("a relay");
     assert_eq!(relay.weight, 5);
     let rates = (relay.rate_per_second, relay.late_rate_per_second);
     assert_eq!((rates, relay.tls()), ((0.5, 0.25), v1::RelayTls::Implicit));

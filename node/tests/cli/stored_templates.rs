@@ -80,13 +80,15 @@ async fn put_sends_the_content_and_says_the_version() {
     assert!(ended.stderr.contains("version 2 stored"), "{ended:?}");
     let ended = fake.reveille(&format!("template put welcome {content} --dry-run")).await;
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(0), ""), "{ended:?}");
-    let asked: Vec<v1::PutTemplateRequest> = fake.requests("PutTemplate");
-    let how: Vec<(&str, &str, &str, bool)> = asked
+    let requested: Vec<v1::PutTemplateRequest> = fake.requests("PutTemplate");
+    let how: Vec<(&str, &str, &str, bool)> = requested
         .iter()
-        .map(|asked| (asked.tenant.as_str(), asked.name.as_str(), asked.etag.as_str(), asked.validate_only))
+        .map(|requested| {
+            (requested.tenant.as_str(), requested.name.as_str(), requested.etag.as_str(), requested.validate_only)
+        })
         .collect();
     assert_eq!(how, [("acme", "welcome", "e1", false), ("default", "welcome", "", true)]);
-    let sent = asked[0].content.clone().expect("a content");
+    let sent = requested[0].content.clone().expect("a content");
     assert_eq!((sent.sender.as_str(), sent.subject.as_str(), sent.bulk), ("a@example.com", "Hi", true));
     assert_eq!((sent.text.as_deref(), sent.variables.len()), (Some("Hello"), 1));
 }
@@ -99,8 +101,8 @@ async fn show_and_list_print_versions_and_their_users() {
     assert_eq!(json["content"]["subject"], "Hello {{ name }}");
     let text = fake.reveille("template show welcome").await.stdout;
     assert!(text.starts_with("welcome@2, of 2 versions, 3 users\nFrom: a@example.com\nSubject: Hello"), "{text}");
-    let asked: Vec<v1::GetTemplateRequest> = fake.requests("GetTemplate");
-    assert_eq!(asked.iter().map(|asked| asked.version).collect::<Vec<_>>(), [2, 0]);
+    let requested: Vec<v1::GetTemplateRequest> = fake.requests("GetTemplate");
+    assert_eq!(requested.iter().map(|requested| requested.version).collect::<Vec<_>>(), [2, 0]);
     assert_eq!(fake.reveille("template list -o json").await.json(), json!([shown()]));
     let table = fake.reveille("template list").await.stdout;
     assert!(table.starts_with("NAME") && table.contains("welcome"), "{table}");
@@ -119,9 +121,9 @@ async fn preview_prints_one_email_and_delete_wants_a_yes() {
         fake.reveille(&format!("{line} -o json")).await.json(),
         json!({"subject": "Hello Ann", "headers": [], "text": "Hi Ann\n", "version": 2})
     );
-    let asked: Vec<v1::PreviewTemplateRequest> = fake.requests("PreviewTemplate");
-    assert_eq!((asked[0].version, asked[0].recipient.as_str()), (2, "ann@example.com"));
-    assert_eq!(asked[0].values.get("name").map(String::as_str), Some("Ann"));
+    let requested: Vec<v1::PreviewTemplateRequest> = fake.requests("PreviewTemplate");
+    assert_eq!((requested[0].version, requested[0].recipient.as_str()), (2, "ann@example.com"));
+    assert_eq!(requested[0].values.get("name").map(String::as_str), Some("Ann"));
     let ended = fake.reveille("template delete welcome").await;
     assert_eq!(ended.code, Some(2), "{ended:?}");
     assert!(fake.requests::<v1::DeleteTemplateRequest>("DeleteTemplate").is_empty());
@@ -135,8 +137,8 @@ async fn schedule_names_a_template_instead_of_a_content() {
     let line = "schedule create daily --daily 09:00 --tz UTC --to ann@example.com";
     let ended = fake.reveille(&format!("{line} --template welcome@2 -o json")).await;
     assert_eq!(ended.json()["schedule"]["template"], "welcome@2", "{ended:?}");
-    let asked: Vec<v1::CreateScheduleRequest> = fake.requests("CreateSchedule");
-    let body = asked[0].schedule.clone().expect("a body");
+    let requested: Vec<v1::CreateScheduleRequest> = fake.requests("CreateSchedule");
+    let body = requested[0].schedule.clone().expect("a body");
     assert_eq!((body.template.as_str(), body.content), ("welcome@2", None));
     for wrong in [
         "--template welcome --subject Hello",
@@ -166,12 +168,12 @@ async fn update_sets_and_takes_away_the_template() {
         let ended = fake.reveille(&format!("schedule update daily {line} --dry-run")).await;
         assert_eq!(ended.code, Some(0), "{line}: {ended:?}");
     }
-    let asked: Vec<v1::UpdateScheduleRequest> = fake.requests("UpdateSchedule");
-    let sent: Vec<(&str, Vec<String>)> = asked
+    let requested: Vec<v1::UpdateScheduleRequest> = fake.requests("UpdateSchedule");
+    let sent: Vec<(&str, Vec<String>)> = requested
         .iter()
-        .map(|asked| {
-            let template = asked.schedule.as_ref().map_or("", |body| body.template.as_str());
-            (template, asked.update_mask.clone().unwrap_or_default().paths)
+        .map(|requested| {
+            let template = requested.schedule.as_ref().map_or("", |body| body.template.as_str());
+            (template, requested.update_mask.clone().unwrap_or_default().paths)
         })
         .collect();
     assert_eq!(sent, [("welcome", vec!["template".to_owned()]), ("", vec!["template".to_owned()])]);

@@ -33,12 +33,12 @@ async fn set_names_what_it_sets_and_nothing_else() {
     assert_eq!(fake.reveille("tenant set acme --rate 2.5 -o json").await.json(), json!({"tenant": shown()}));
     fake.reveille("tenant set acme --concurrency none --share 3").await;
     fake.reveille("tenant set acme --rate none").await;
-    let asked: Vec<v1::SetTenantRequest> = fake.requests("SetTenant");
-    let named = |asked: &v1::SetTenantRequest| (asked.rate_per_second, asked.concurrency, asked.share);
-    assert_eq!(named(&asked[0]), (Some(2.5), None, None));
-    assert_eq!(named(&asked[1]), (None, Some(0), Some(3)));
-    assert_eq!(named(&asked[2]), (Some(0.0), None, None));
-    assert!(asked.iter().all(|asked| asked.name == "acme" && !asked.request_id.is_empty()));
+    let requested: Vec<v1::SetTenantRequest> = fake.requests("SetTenant");
+    let named = |requested: &v1::SetTenantRequest| (requested.rate_per_second, requested.concurrency, requested.share);
+    assert_eq!(named(&requested[0]), (Some(2.5), None, None));
+    assert_eq!(named(&requested[1]), (None, Some(0), Some(3)));
+    assert_eq!(named(&requested[2]), (Some(0.0), None, None));
+    assert!(requested.iter().all(|requested| requested.name == "acme" && !requested.request_id.is_empty()));
     for wrong in ["", " --share 0", " --share 17", " --rate 0", " --rate -1", " --concurrency 0", " --rate x"] {
         let ended = fake.reveille(&format!("tenant set acme{wrong}")).await;
         assert_eq!(ended.code, Some(2), "{wrong}: {ended:?}");

@@ -45,7 +45,7 @@ async fn secret_is_printed_once_and_on_stdout_only() {
     assert_eq!(created.json(), json!({"secret": SECRET, "token": shown()}));
     assert!(!created.stderr.contains(SECRET), "{created:?}");
     assert_eq!(fake.reveille(&format!("{create} -o name")).await.stdout.trim(), SECRET);
-    let asked: Vec<v1::CreateTokenRequest> = fake.requests("CreateToken");
+    let requested: Vec<v1::CreateTokenRequest> = fake.requests("CreateToken");
     let expected = v1::CreateTokenRequest {
         name: "deploy".into(),
         roles: vec!["editor".into(), "pii".into()],
@@ -53,7 +53,7 @@ async fn secret_is_printed_once_and_on_stdout_only() {
         all_tenants: false,
         valid_for: Some(prost_types::Duration { seconds: 3_600, nanos: 0 }),
     };
-    assert_eq!(asked[0], expected);
+    assert_eq!(requested[0], expected);
     for wrong in
         ["--role viewer", "--all-tenants", "--role root --all-tenants", "--role viewer --tenant a --all-tenants"]
     {

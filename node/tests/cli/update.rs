@@ -38,7 +38,7 @@ async fn schedule() -> Fake {
     .await
 }
 
-fn asked(fake: &Fake) -> Vec<v1::UpdateScheduleRequest> {
+fn requested(fake: &Fake) -> Vec<v1::UpdateScheduleRequest> {
     fake.requests("UpdateSchedule")
 }
 
@@ -56,10 +56,11 @@ async fn change_is_shown_and_made_on_the_etag_that_was_read() {
     let json = ended.json();
     let priorities = (&json["former"]["priority"], &json["schedule"]["priority"]);
     assert_eq!((priorities, &json["schedule"]["etag"]), ((&1.into(), &7.into()), &"v2".into()));
-    let asked = asked(&fake);
-    let how: Vec<(bool, &str)> = asked.iter().map(|asked| (asked.validate_only, asked.etag.as_str())).collect();
+    let requested = requested(&fake);
+    let how: Vec<(bool, &str)> =
+        requested.iter().map(|requested| (requested.validate_only, requested.etag.as_str())).collect();
     assert_eq!(how, [(true, ""), (false, "v1")]);
-    assert!(asked.iter().all(|asked| paths(asked) == ["priority"]), "{asked:?}");
+    assert!(requested.iter().all(|requested| paths(requested) == ["priority"]), "{requested:?}");
 }
 
 #[tokio::test]
@@ -70,7 +71,7 @@ async fn dry_run_of_update_prints_old_and_new_instants_only() {
     let line = ended.stdout.lines().find(|line| line.contains("09:00")).expect("the instants");
     assert!(line.contains("2026-03-02T09:00") && line.contains("2026-03-02T08:30"), "{}", ended.stdout);
     assert!(line.ends_with("inside the min gap of r9.0"), "what the new one means: {}", ended.stdout);
-    assert_eq!(asked(&fake).iter().filter(|asked| !asked.validate_only).count(), 0);
+    assert_eq!(requested(&fake).iter().filter(|requested| !requested.validate_only).count(), 0);
 }
 
 #[tokio::test]
@@ -88,8 +89,8 @@ async fn each_flag_names_its_own_field_and_defaults_name_none() {
     let line = "schedule update morning --daily 08:30 --days mon-fri --tz Europe/Berlin --max-attempts 3 \
                 --catch-up one --min-gap 18h --jitter none --to ann@example.com --sender me@example.com --var a=b --clear end,html";
     assert_eq!(fake.reveille(line).await.code, Some(0));
-    let asked = asked(&fake);
-    let mut named = paths(asked.first().expect("asked"));
+    let requested = requested(&fake);
+    let mut named = paths(requested.first().expect("asked"));
     named.sort_unstable();
     let expected = [
         "audience",
@@ -168,7 +169,7 @@ async fn timing_part_alone_is_named_alone() {
     ] {
         let ended = fake.reveille(&format!("schedule update morning {line} --dry-run")).await;
         assert_eq!(ended.code, Some(0), "{line}: {ended:?}");
-        assert_eq!(asked(&fake).last().map(paths), Some(expected), "{line}");
+        assert_eq!(requested(&fake).last().map(paths), Some(expected), "{line}");
     }
     let anchor = prost_types::Timestamp { seconds: 1_795_510_800, nanos: 0 };
     let period = Some(prost_types::Duration { seconds: 48 * 3_600, nanos: 0 });

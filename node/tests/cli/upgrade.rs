@@ -61,6 +61,6 @@ async fn finish_raises_level_that_was_shown_only_when_confirmed() {
     assert!(fake.requests::<FinishUpgradeRequest>("FinishUpgrade").is_empty());
     let json = fake.reveille("cluster upgrade finish --yes -o json").await.json();
     assert_eq!(json, json!({"level": 2, "raised": true}));
-    let asked: Vec<FinishUpgradeRequest> = fake.requests("FinishUpgrade");
-    assert_eq!(asked.iter().map(|request| request.level).collect::<Vec<_>>(), [2]);
+    let requested: Vec<FinishUpgradeRequest> = fake.requests("FinishUpgrade");
+    assert_eq!(requested.iter().map(|request| request.level).collect::<Vec<_>>(), [2]);
 }

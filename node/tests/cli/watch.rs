@@ -18,12 +18,12 @@ fn message(sent: u32) -> Vec<u8> {
 
 #[tokio::test]
 async fn watch_prints_one_object_a_change_until_nothing_is_pending() {
-    let asked = AtomicUsize::new(0);
+    let requested = AtomicUsize::new(0);
     let fake = Fake::start(move |method, _| {
         if method != "WatchRun" {
             return Err(unknown(method));
         }
-        match asked.fetch_add(1, Ordering::SeqCst) {
+        match requested.fetch_add(1, Ordering::SeqCst) {
             // The stream ends before the run does, because the node stopped.
             0 => Ok(vec![message(0), message(0), message(1)]),
             1 => Err(refusal(Code::Unavailable, "NO_LEADER", "no leader is known")),
@@ -58,8 +58,8 @@ async fn paused_run_shows_its_reason_and_no_rate() {
     let first = paused("wrong price in it");
     let fake = Fake::start(move |_, _| Ok(vec![first.clone(), message(2)])).await;
     let ended = fake.reveille("run watch r5.0").await;
-    let told = "r5.0 paused: 1 of 2, sent 1, pending 1; paused: wrong price in it\nr5.0 finished: 2 of 2, sent 2\n";
-    assert_eq!(ended.stdout, told);
+    let reported = "r5.0 paused: 1 of 2, sent 1, pending 1; paused: wrong price in it\nr5.0 finished: 2 of 2, sent 2\n";
+    assert_eq!(ended.stdout, reported);
 }
 
 #[tokio::test]

@@ -127,8 +127,8 @@ impl Session {
 
     /// Starts three nodes that form a cluster. The first one leads.
     fn cluster(&mut self) -> Ended {
-        let made = self.shell("reveille cluster init --name n1 --data-dir n1");
-        assert_eq!(made.code, Some(0), "{made:?}");
+        let created = self.shell("reveille cluster init --name n1 --data-dir n1");
+        assert_eq!(created.code, Some(0), "{created:?}");
         for [name, admin, peers, http] in
             [["n1", "7600", "7601", "7680"], ["n2", "7610", "7611", "7690"], ["n3", "7620", "7621", "7700"]]
         {
@@ -146,12 +146,12 @@ impl Session {
     fn leader(&self) -> Ended {
         let end = Instant::now() + STEP_TIMEOUT;
         loop {
-            let asked =
+            let requested =
                 self.shell("reveille schedule list && reveille cluster member list > members && ! grep learns members");
-            if asked.code == Some(0) {
+            if requested.code == Some(0) {
                 return Ended::silent();
             }
-            assert!(Instant::now() < end, "no leader within {STEP_TIMEOUT:?}: {asked:?}");
+            assert!(Instant::now() < end, "no leader within {STEP_TIMEOUT:?}: {requested:?}");
         }
     }
 

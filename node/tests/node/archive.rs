@@ -34,8 +34,8 @@ async fn archived_runs_are_answered_as_before_a_restart() {
     assert_eq!(runs.len(), 2, "one run a day");
     let answers = |node: &Process| -> Vec<String> {
         let of_run = |run: &&str| {
-            let story = output(node, &format!("explain {run} ann@example.net -o json"));
-            [output(node, &format!("run show {run} -o json")), story]
+            let explanation = output(node, &format!("explain {run} ann@example.net -o json"));
+            [output(node, &format!("run show {run} -o json")), explanation]
         };
         runs.iter().flat_map(of_run).collect()
     };

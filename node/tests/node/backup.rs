@@ -47,8 +47,8 @@ impl Former {
     }
 
     fn backup(&self) -> String {
-        let made = output(&self.node, "backup create -o name");
-        made.trim().to_owned()
+        let created = output(&self.node, "backup create -o name");
+        created.trim().to_owned()
     }
 
     fn line(&self, command: &str) -> Ended {

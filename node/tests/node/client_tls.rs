@@ -117,8 +117,8 @@ fn login_stores_a_context_after_the_fingerprint_is_confirmed() {
         user(home.path()).args(line.split_whitespace()).env("SECRET", &token).output()
     };
     let login = |more: &str| Ended::from(login(more).expect("it runs"));
-    let asked = login("");
-    assert!(asked.code == Some(2) && asked.stderr.contains(&fingerprint), "{asked:?}");
+    let requested = login("");
+    assert!(requested.code == Some(2) && requested.stderr.contains(&fingerprint), "{requested:?}");
     let wrong = login(&format!("--fingerprint {}", "0".repeat(64)));
     assert!(wrong.code == Some(6) && wrong.stderr.contains(&fingerprint), "{wrong:?}");
     let without = login(&format!("--fingerprint {fingerprint}"));
@@ -135,11 +135,11 @@ fn login_stores_a_context_after_the_fingerprint_is_confirmed() {
         assert!(!shown.stdout.contains(&token), "a token is shown nowhere: {shown:?}");
     }
     // A token of one tenant is enough.
-    let made = run("token create deploy --role editor --tenant acme -o name");
+    let created = run("token create deploy --role editor --tenant acme -o name");
     let deploy = user(home.path())
         .args(["login", &format!("https://localhost:{}", port(&one.admin)), "--name", "acme", "--token", "env:DEPLOY"])
         .args(["--fingerprint", &fingerprint])
-        .env("DEPLOY", &made.stdout)
+        .env("DEPLOY", &created.stdout)
         .output();
     let deploy = Ended::from(deploy.expect("it runs"));
     assert_eq!(deploy.code, Some(0), "{deploy:?}");

@@ -17,11 +17,11 @@ fn date_is_the_time_of_the_claim() {
     assert_eq!(node.reveille(&relay).code, Some(0));
     // One claim every two seconds: the last one is long after the opening of the run.
     assert_eq!(node.reveille("tenant set default --rate 0.5").code, Some(0));
-    let made = node.reveille(
+    let created = node.reveille(
         "schedule create news --cron @yearly --tz UTC --sender news@example.com --subject News --inline-text News \
          --to ann@example.com --to bob@example.com --to eve@example.com",
     );
-    assert_eq!(made.code, Some(0), "{made:?}");
+    assert_eq!(created.code, Some(0), "{created:?}");
     assert_eq!(node.reveille("schedule trigger news --request-id once").code, Some(0));
     until("all arrive", || sink.accepted_count() == 3);
     let emails = sink.emails();

@@ -206,9 +206,9 @@ fn import_without_disk_space_fails_at_once_and_can_continue() {
     // The time until a machine finds that the disk is full is unknown. So the timeout grows until it is enough.
     let why = format!("MiB are free in {}", folder.path().join("a").join("parts").display());
     let waits = "on a majority; waits: a cannot write part";
-    let told = |ended: &Ended| ended.stderr.lines().any(|line| line.contains(waits) && line.contains(&why));
+    let reported = |ended: &Ended| ended.stderr.lines().any(|line| line.contains(waits) && line.contains(&why));
     let mut tries = ["8s", "30s", "120s"].iter().map(|limit| import(&format!("--timeout {limit}")));
-    let full = tries.find(|ended| ended.code != Some(8) || told(ended));
+    let full = tries.find(|ended| ended.code != Some(8) || reported(ended));
     let full = full.expect("it says what it waits for, while it waits");
     assert_eq!(full.code, Some(8), "{full:?}");
     let at_its_end = full.stderr.lines().rfind(|line| line.contains(&why)).unwrap_or_default();

@@ -196,9 +196,9 @@ fn started() -> (TempDir, Process) {
 }
 
 /// Checks that each requested line is printed. Quotes are ignored, because the printer decides which values need them.
-fn all_of_it_is_printed(asked: &str, printed: &str) {
+fn all_of_it_is_printed(requested: &str, printed: &str) {
     let bare = |text: &str| text.replace('"', "");
-    for line in bare(asked).lines() {
+    for line in bare(requested).lines() {
         assert!(
             bare(printed).lines().any(|one| one == line),
             "`{line}` was asked for, and this is printed:\n{printed}"
@@ -219,8 +219,8 @@ fn printed_document_makes_an_equal_object() {
     let today = jiff::Timestamp::now().strftime("%F").to_string();
     let others = OTHERS.replace("2020-01-01", &today);
     let others = others.split("---\n").map(str::to_owned);
-    let asked: Vec<String> = (0..WHEN.len()).map(schedule).chain([template()]).chain(others).collect();
-    applied(&node, &write("asked.yaml", &asked), "created");
+    let requested: Vec<String> = (0..WHEN.len()).map(schedule).chain([template()]).chain(others).collect();
+    applied(&node, &write("asked.yaml", &requested), "created");
 
     let names: Vec<String> = (0..WHEN.len()).map(|number| format!("news-{number}")).collect();
     let printed = || -> Vec<String> {
@@ -230,7 +230,7 @@ fn printed_document_makes_an_equal_object() {
         lines.map(|line| shown(&node, &format!("{line} --manifest"))).collect()
     };
     let first = printed();
-    asked.iter().zip(&first).for_each(|(asked, first)| all_of_it_is_printed(asked, first));
+    requested.iter().zip(&first).for_each(|(requested, first)| all_of_it_is_printed(requested, first));
     let file = write("printed.yaml", &first);
     applied(&node, &file, "unchanged");
 
@@ -250,9 +250,9 @@ fn sealed_audience_goes_there_and_back_by_its_name() {
     let (folder, node) = started();
     shown(&node, "audience generate subscribers --recipients 3 --column name");
     let when = "  when: {at: 2030-01-01T00:00:00Z}\n  zone: UTC\n  audience:\n    sealed: subscribers\n";
-    let asked = format!("kind: schedule\nspec:\n  name: news\n{when}{CONTENT}");
+    let requested = format!("kind: schedule\nspec:\n  name: news\n{when}{CONTENT}");
     let file = folder.path().join("asked.yaml");
-    fs::write(&file, asked).expect("written");
+    fs::write(&file, requested).expect("written");
     applied(&node, &file, "created");
     let printed = shown(&node, "schedule show news --manifest");
     assert!(printed.lines().any(|line| line == "    sealed: subscribers"), "{printed}");
@@ -334,9 +334,9 @@ fn fields(message: &MessageDescriptor, names: &mut BTreeSet<String>) {
 fn every_field_goes_there_and_back() {
     let pool = DescriptorPool::decode(reveille_proto::DESCRIPTORS).expect("descriptors");
     let mut names: BTreeSet<String> = NOT_TRIED.map(str::to_owned).into();
-    let asked =
+    let requested =
         [schedule(0), schedule(2), schedule(3), schedule(4), template(), OTHERS.to_owned(), CAMPAIGN.to_owned()];
-    let keys = asked.iter().flat_map(|text| text.lines()).filter_map(|line| line.split_once(':'));
+    let keys = requested.iter().flat_map(|text| text.lines()).filter_map(|line| line.split_once(':'));
     names.extend(keys.map(|(key, _)| key.trim_start_matches([' ', '-']).to_owned()));
     for message in ["CreateCampaignRequest", "Relay", "SetTenantRequest", "SetPoolRequest", "PutTemplateRequest"] {
         let message = pool.get_message_by_name(&format!("reveille.admin.v1.{message}")).expect("a message");

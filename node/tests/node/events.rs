@@ -126,8 +126,8 @@ fn difference(events: &[Value], runs: &[Value]) -> Option<String> {
         }
         let differs = |(state, count): (&String, &Value)| {
             let name = if state == "inDoubt" { "IN_DOUBT".to_owned() } else { state.to_uppercase() };
-            let told = counts.get(name.as_str()).copied().unwrap_or_default();
-            (*count != told && state != "claimed").then(|| format!("{told} {state} of {run}"))
+            let reported = counts.get(name.as_str()).copied().unwrap_or_default();
+            (*count != reported && state != "claimed").then(|| format!("{reported} {state} of {run}"))
         };
         run["counts"].as_object().expect("counts").iter().find_map(differs)
     })

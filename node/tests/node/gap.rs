@@ -40,11 +40,11 @@ impl Trio {
         let node = &self.nodes[1];
         let (name, request_id) = ("morning".to_owned(), request_id.to_owned());
         let request = TriggerScheduleRequest { name, request_id, ..TriggerScheduleRequest::default() };
-        let asked = async {
+        let requested = async {
             let channel = node.access().channel(&node.admin, STEP_TIMEOUT).expect("an address");
             ScheduleServiceClient::new(channel).trigger_schedule(request).await
         };
-        let answer = self.runtime.block_on(asked)?;
+        let answer = self.runtime.block_on(requested)?;
         Ok(answer.into_inner().run.expect("a run"))
     }
 
@@ -88,8 +88,8 @@ fn daily_email_goes_to_all_once_a_day_whatever_is_invoked() {
     let at = |hours: i64, minutes: i64| midnight + hours.hours() + minutes.minutes();
     trio.advance_to(midnight);
     let to = "--to ann@example.net --to ben@example.net --sender news@example.org --subject Morning";
-    let made = trio.json(&format!("schedule create morning --daily 09:00 --tz UTC {to} --text {}", text.display()));
-    assert_eq!(made["schedule"]["policies"]["minGap"], "72000s", "the default of a daily one");
+    let created = trio.json(&format!("schedule create morning --daily 09:00 --tz UTC {to} --text {}", text.display()));
+    assert_eq!(created["schedule"]["policies"]["minGap"], "72000s", "the default of a daily one");
 
     // Applying its document changes nothing, also without the line of the default gap.
     let document = trio.nodes[0].reveille("schedule show morning --manifest").stdout;
@@ -137,9 +137,9 @@ fn daily_email_goes_to_all_once_a_day_whatever_is_invoked() {
     let history = trio.json("schedule history morning");
     let (latest, reason) = (&history[0], history[0]["reason"].as_str().unwrap_or_default());
     assert!(reason.contains("min_gap: 2 of 2 got an email less than 20 h away"), "{history}");
-    let story = trio.json(&format!("explain {} ann@example.net", latest["run"].as_str().unwrap_or_default()));
-    assert_eq!(story["state"], "RECIPIENT_STATE_SUPPRESSED");
-    assert!(story["events"].to_string().contains(&format!("min_gap: it got an email of {run}")), "{story}");
+    let explanation = trio.json(&format!("explain {} ann@example.net", latest["run"].as_str().unwrap_or_default()));
+    assert_eq!(explanation["state"], "RECIPIENT_STATE_SUPPRESSED");
+    assert!(explanation["events"].to_string().contains(&format!("min_gap: it got an email of {run}")), "{explanation}");
     trio.advance_to(at(57, 1));
     assert_eq!(sink.accepted_count(), 6);
 }

@@ -56,9 +56,9 @@ impl Curl {
 
     /// Returns the same client with a new token.
     pub fn with_token(&self, node: &Process, flags: &str) -> Curl {
-        let made = node.reveille(&format!("token create {flags} -o json"));
-        let made: Value = serde_json::from_str(&made.stdout).unwrap_or_else(|_| panic!("{made:?}"));
-        Curl { ca: self.ca.clone(), token: made["secret"].as_str().expect("a token").to_owned() }
+        let created = node.reveille(&format!("token create {flags} -o json"));
+        let created: Value = serde_json::from_str(&created.stdout).unwrap_or_else(|_| panic!("{created:?}"));
+        Curl { ca: self.ca.clone(), token: created["secret"].as_str().expect("a token").to_owned() }
     }
 
     /// Calls the API of the node at `address` with the token. An error is what `curl` says if there is no answer.
@@ -122,12 +122,12 @@ pub fn schedule(name: &str) -> String {
 fn schedule_is_created_read_changed_and_triggered_by_curl() {
     let api = Api::start();
     let key = ["-H", "Idempotency-Key: one", "-d"];
-    let made = api.curl("POST", "/v1/schedules", &[&key[..], &[&schedule("morning")]].concat());
-    assert_eq!(made.status, 200, "{made:?}");
-    assert_eq!(made.json()["schedule"]["name"], "morning");
+    let created = api.curl("POST", "/v1/schedules", &[&key[..], &[&schedule("morning")]].concat());
+    assert_eq!(created.status, 200, "{created:?}");
+    assert_eq!(created.json()["schedule"]["name"], "morning");
     let again = api.curl("POST", "/v1/schedules", &[&key[..], &[&schedule("morning")]].concat());
     let number = |answer: &Answer| answer.json()["schedule"]["number"].clone();
-    assert_eq!((again.status, number(&again)), (200, number(&made)), "the same key and body: {again:?}");
+    assert_eq!((again.status, number(&again)), (200, number(&created)), "the same key and body: {again:?}");
     let other = api.curl("POST", "/v1/schedules", &[&key[..], &[&schedule("evening")]].concat());
     assert_eq!((other.status, &other.json()["reason"]), (409, &json!("REQUEST_ID_REUSED")), "{other:?}");
 
@@ -179,9 +179,9 @@ fn template_is_put_used_and_shown_by_curl() {
     let api = Api::start();
     let content =
         |subject: &str| json!({ "sender": "news@example.com", "subject": subject, "text": "Hi." }).to_string();
-    let made = api.curl("PUT", "/v1/templates/welcome", &["-d", &content("Hello {{ name }}")]);
-    assert_eq!((made.status, &made.json()["version"]), (200, &json!(1)), "{made:?}");
-    let etag = format!("If-Match: \"{}\"", made.json()["template"]["etag"].as_str().expect("an etag"));
+    let created = api.curl("PUT", "/v1/templates/welcome", &["-d", &content("Hello {{ name }}")]);
+    assert_eq!((created.status, &created.json()["version"]), (200, &json!(1)), "{created:?}");
+    let etag = format!("If-Match: \"{}\"", created.json()["template"]["etag"].as_str().expect("an etag"));
     let changed = api.curl("PUT", "/v1/templates/welcome", &["-H", &etag, "-d", &content("Hello")]);
     assert_eq!((changed.status, &changed.json()["version"]), (200, &json!(2)), "{changed:?}");
     let late = api.curl("PUT", "/v1/templates/welcome", &["-H", &etag, "-d", &content("Bye")]);
@@ -194,8 +194,8 @@ fn template_is_put_used_and_shown_by_curl() {
     let mut body: Value = serde_json::from_str(&schedule("morning")).expect("JSON");
     body.as_object_mut().expect("an object").remove("content");
     body["template"] = json!("welcome");
-    let made = api.curl("POST", "/v1/schedules", &["-d", &body.to_string()]);
-    assert_eq!(made.json()["schedule"]["template"], "welcome@2", "{made:?}");
+    let created = api.curl("POST", "/v1/schedules", &["-d", &body.to_string()]);
+    assert_eq!(created.json()["schedule"]["template"], "welcome@2", "{created:?}");
     let used = api.curl("DELETE", "/v1/templates/welcome", &[]);
     assert_eq!((used.status, &used.json()["reason"]), (409, &json!("NOT_POSSIBLE")), "{used:?}");
     let shown = api.curl("GET", "/v1/templates/welcome?version=1", &[]);
@@ -310,9 +310,9 @@ fn events_are_read_after_a_cursor_and_of_own_tenant_only() {
         assert_eq!(api.curl("POST", &trigger, &["-H", "Idempotency-Key: one"]).status, 200);
     }
     let all = |role: &str, tenant: &str| {
-        let made = api.node.reveille(&format!("token create {role} --role {role} --tenant {tenant} -o json"));
-        let made: Value = serde_json::from_str(&made.stdout).unwrap_or_else(|_| panic!("{made:?}"));
-        made["secret"].as_str().expect("a token").to_owned()
+        let created = api.node.reveille(&format!("token create {role} --role {role} --tenant {tenant} -o json"));
+        let created: Value = serde_json::from_str(&created.stdout).unwrap_or_else(|_| panic!("{created:?}"));
+        created["secret"].as_str().expect("a token").to_owned()
     };
     let (viewer, pii) = (all("viewer", "red"), all("pii", "red"));
     api.client.token = viewer;

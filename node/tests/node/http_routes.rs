@@ -230,11 +230,11 @@ fn repeated_key_gives_the_same_answer() {
     let first = ["CreateSchedule"].into_iter().chain(cases.keys().copied().filter(|id| *id != "CreateSchedule"));
     for id in first {
         let (known_by, _, body, other) = &cases[id];
-        let made = call(id, body);
+        let created = call(id, body);
         let known = |answer: &Answer| (answer.status, answer.json().pointer(known_by).cloned());
-        assert!(made.status == 200 && known(&made).1.is_some(), "{id}: {made:?}");
+        assert!(created.status == 200 && known(&created).1.is_some(), "{id}: {created:?}");
         let again = call(id, body);
-        assert_eq!(known(&again), known(&made), "{id}: {again:?}");
+        assert_eq!(known(&again), known(&created), "{id}: {again:?}");
         if !other.is_null() {
             let reused = call(id, other);
             assert_eq!(

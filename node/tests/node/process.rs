@@ -116,8 +116,8 @@ impl Process {
     /// Returns a token that admits one node. Waits until there is a leader.
     pub fn join_token(&self) -> String {
         until("a leader", || self.reveille("schedule list").code == Some(0));
-        let made = self.reveille("cluster member add -o json");
-        let answer: serde_json::Value = serde_json::from_str(&made.stdout).unwrap_or_else(|_| panic!("{made:?}"));
+        let created = self.reveille("cluster member add -o json");
+        let answer: serde_json::Value = serde_json::from_str(&created.stdout).unwrap_or_else(|_| panic!("{created:?}"));
         answer["token"].as_str().expect("a token").to_owned()
     }
 
@@ -152,8 +152,8 @@ impl Process {
     pub fn listening_by(folder: &Path, name: &str, addresses: [&str; 3], environment: &[(&str, &str)]) -> Process {
         let joins = environment.iter().any(|(variable, _)| *variable == "REVEILLE__JOIN");
         if !joins && !folder.join(name).join("node").exists() {
-            let made = Process::init(folder, name, "");
-            assert_eq!(made.code, Some(0), "{made:?}");
+            let created = Process::init(folder, name, "");
+            assert_eq!(created.code, Some(0), "{created:?}");
         }
         let log = NamedTempFile::new().expect("a log");
         let flags = ["--listen", "--peer-listen", "--http"];
@@ -211,11 +211,11 @@ impl Process {
     /// Returns everything that the server at `address` sends before it closes. Empty if no server listens.
     pub fn said_by(address: &str, request: &str) -> String {
         let mut answer = String::new();
-        let asked = TcpStream::connect(address).and_then(|mut stream| {
+        let requested = TcpStream::connect(address).and_then(|mut stream| {
             stream.write_all(request.as_bytes())?;
             stream.read_to_string(&mut answer)
         });
-        asked.map(|_| answer).unwrap_or_default()
+        requested.map(|_| answer).unwrap_or_default()
     }
 
     /// Returns how other clients than the command line reach this node.

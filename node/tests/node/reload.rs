@@ -45,8 +45,8 @@ impl Node {
 
     fn hang_up(&self) -> usize {
         let before = self.lines().len();
-        let told = Command::new("kill").args(["-HUP", &self.child.id().to_string()]).status().expect("kill");
-        assert!(told.success());
+        let reported = Command::new("kill").args(["-HUP", &self.child.id().to_string()]).status().expect("kill");
+        assert!(reported.success());
         before
     }
 }

@@ -24,11 +24,11 @@ fn envelope_sender_is_return_path_with_token_of_recipient() {
     let sink = runtime.block_on(async { Sink::start(SinkOptions::default()) }).expect("a mailbox");
     let relay = format!("relay add mailbox --host 127.0.0.1 --port {} --tls none", sink.address().port());
     assert_eq!(node.reveille(&relay).code, Some(0));
-    let made = node.reveille(
+    let created = node.reveille(
         "schedule create news --cron @yearly --tz UTC --sender news@example.com --subject News --inline-text News \
          --to ann@example.com --to bob@example.com",
     );
-    assert_eq!(made.code, Some(0), "{made:?}");
+    assert_eq!(created.code, Some(0), "{created:?}");
     assert_eq!(node.reveille("schedule trigger news --request-id once").code, Some(0));
     until("both arrive", || sink.accepted_count() == 2);
 

@@ -51,8 +51,8 @@ fn service_manager_is_notified_of_readiness_watchdog_and_stop() {
     manager.hears("READY=1", 1);
     manager.hears("STATUS=", 1);
     manager.hears("WATCHDOG=1", 3);
-    let told = Command::new("kill").arg(node.0.id().to_string()).status().expect("kill");
-    assert!(told.success());
+    let reported = Command::new("kill").arg(node.0.id().to_string()).status().expect("kill");
+    assert!(reported.success());
     manager.hears("STOPPING=1", 1);
     assert!(node.0.wait().expect("it ends").success());
     let ready = manager.heard.iter().filter(|line| *line == "READY=1").count();

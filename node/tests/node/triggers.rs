@@ -67,8 +67,8 @@ fn two_servers_with_different_links_open_one_run_with_the_links_of_the_first() {
         "content": { "sender": "jobs@example.com", "subject": "Your link", "text": "{{ link }}" },
         "audience": { "columns": ["link"], "recipients": [{ "address": "daily@example.com", "values": ["none"] }] },
     });
-    let made = client.call(&nodes[0].admin, "POST", "/v1/schedules", &["-d", &schedule.to_string()]);
-    assert_eq!(made.as_ref().map(|answer| answer.status), Ok(200), "{made:?}");
+    let created = client.call(&nodes[0].admin, "POST", "/v1/schedules", &["-d", &schedule.to_string()]);
+    assert_eq!(created.as_ref().map(|answer| answer.status), Ok(200), "{created:?}");
 
     let (mut runs, mut read) = (BTreeSet::new(), 0);
     for job in 0..JOBS {

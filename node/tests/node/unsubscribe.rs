@@ -128,11 +128,14 @@ fn suppression_list_is_imported_listed_and_written_out_again() {
     let import = |more: &str, added: u64, known: u64| {
         let ended = node.reveille(&format!("optout import {} -o json{more}", list.display()));
         assert_eq!(ended.code, Some(7), "a row cannot be used: {ended:?}");
-        let told: Value = serde_json::from_str(&ended.stdout).expect("JSON");
-        assert_eq!((&told["rows"], &told["added"], &told["known"]), (&2_346.into(), &added.into(), &known.into()));
-        assert_eq!((&told["badRows"], &told["bad"][0]["line"]), (&1.into(), &2_347.into()), "{told}");
+        let reported: Value = serde_json::from_str(&ended.stdout).expect("JSON");
+        assert_eq!(
+            (&reported["rows"], &reported["added"], &reported["known"]),
+            (&2_346.into(), &added.into(), &known.into())
+        );
+        assert_eq!((&reported["badRows"], &reported["bad"][0]["line"]), (&1.into(), &2_347.into()), "{reported}");
         assert!(ended.stderr.contains("line 2347: ") && ended.stderr.contains("PARTLY_DONE"), "{ended:?}");
-        assert_eq!(told["barrier"].is_null(), more.contains("dry-run"), "{told}");
+        assert_eq!(reported["barrier"].is_null(), more.contains("dry-run"), "{reported}");
     };
     import(" --dry-run", 2_346, 0);
     assert_eq!(node.reveille("optout list -o json").stdout, "[]\n");
@@ -163,12 +166,12 @@ fn node_without_unsubscribe_address_sends_no_bulk_email() {
     let relay = format!("relay add mailbox --host 127.0.0.1 --port {} --tls none", sink.address().port());
     assert_eq!(node.reveille(&relay).code, Some(0));
     let plain = "--cron @yearly --tz UTC --sender news@example.com --subject News --inline-text News";
-    let made = node.reveille(&format!("schedule create news {plain} --to ann@example.com --bulk"));
-    assert!(made.code == Some(0) && made.stderr.contains("unsubscribe.url"), "{made:?}");
+    let created = node.reveille(&format!("schedule create news {plain} --to ann@example.com --bulk"));
+    assert!(created.code == Some(0) && created.stderr.contains("unsubscribe.url"), "{created:?}");
     let mail = "--sender news@example.com --subject News --inline-text News --at 2090-01-01T09:00:00Z --tz UTC";
     for (flag, warns) in [(" --bulk", true), ("", false)] {
-        let made = node.reveille(&format!("campaign create spring{warns} --audience all {mail}{flag}"));
-        assert!(made.code == Some(0) && made.stderr.contains("unsubscribe.url") == warns, "{made:?}");
+        let created = node.reveille(&format!("campaign create spring{warns} --audience all {mail}{flag}"));
+        assert!(created.code == Some(0) && created.stderr.contains("unsubscribe.url") == warns, "{created:?}");
     }
     assert_eq!(node.reveille("schedule trigger news --request-id once").code, Some(0));
     let run: Value = serde_json::from_str(&node.reveille("run list -o json").stdout).expect("JSON");

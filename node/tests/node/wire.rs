@@ -55,8 +55,8 @@ fn traffic_of_clients_and_peers_shows_no_recipient() {
     let folder = tempfile::tempdir().expect("a folder");
     let peers = ports();
     let taps = [Tap::on(&peers[0]), Tap::on(&peers[1])];
-    let made = Process::init(folder.path(), "one", &format!("--advertise {}", taps[0].address));
-    assert_eq!(made.code, Some(0), "{made:?}");
+    let created = Process::init(folder.path(), "one", &format!("--advertise {}", taps[0].address));
+    assert_eq!(created.code, Some(0), "{created:?}");
     let started = |place: usize, name: &str, join: &[(&str, &str)]| {
         let environment: Vec<_> =
             [("REVEILLE__ADVERTISE", taps[place].address.as_str())].into_iter().chain(join.iter().copied()).collect();

@@ -48,9 +48,9 @@ async fn create(context: &CommandContext<'_>) -> Result<(), Stop> {
             _ => broken(status.message().to_owned()),
         })?;
         let answer = answer.ok_or_else(|| broken("the answer ended early".to_owned()))?;
-        if let Some(made) = answer.backup {
+        if let Some(created) = answer.backup {
             shown.end();
-            return context.terminal.show(&made);
+            return context.terminal.show(&created);
         }
         let phase = match answer.phase() {
             v1::BackupPhase::Verify => BackupPhase::Verify,

@@ -64,9 +64,9 @@ pub async fn run(context: &CommandContext<'_>, args: CampaignArgs) -> Result<(),
 
 async fn create(context: &CommandContext<'_>, tenant: String, args: CampaignCreateArgs) -> Result<(), Stop> {
     let dry_run = args.dry_run;
-    let asked = asked(tenant, args)?;
+    let requested = requested(tenant, args)?;
     let request_id = context.client.request_id().to_owned();
-    let request = CreateCampaignRequest { request_id, validate_only: dry_run, ..asked };
+    let request = CreateCampaignRequest { request_id, validate_only: dry_run, ..requested };
     let answer = context.change(request).await?;
     context.warn(&answer.warnings);
     context.terminal.answer(&answer, answer.campaign.as_ref())?;
@@ -75,7 +75,7 @@ async fn create(context: &CommandContext<'_>, tenant: String, args: CampaignCrea
 }
 
 /// Returns the request that the flags describe, without a request id.
-fn asked(tenant: String, args: CampaignCreateArgs) -> Result<CreateCampaignRequest, Failure> {
+fn requested(tenant: String, args: CampaignCreateArgs) -> Result<CreateCampaignRequest, Failure> {
     let canary = args.canary.map(|percent| Canary { percent, hold_percent: args.canary_hold });
     let template = args.content.template.clone().unwrap_or_default();
     let schedule = ScheduleBody {

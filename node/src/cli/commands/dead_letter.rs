@@ -184,7 +184,7 @@ async fn requeue(context: &CommandContext<'_>, tenant: String, args: RequeueArgs
         validate_only: true,
         page_token: String::new(),
     };
-    let asked = |validate_only: bool, page_token: String| {
+    let requested = |validate_only: bool, page_token: String| {
         let request = RequeueDeadLettersRequest { validate_only, page_token, ..request.clone() };
         let safety = if validate_only { RetrySafety::Read } else { RetrySafety::Once };
         let client = &client;
@@ -197,7 +197,7 @@ async fn requeue(context: &CommandContext<'_>, tenant: String, args: RequeueArgs
     };
     let by = pool.map(|pool| format!(" by pool {pool}")).unwrap_or_default();
     let operation = LetterOperation { verb: "requeued", prompt: format!("Send again{by}"), words, asks: !is_named };
-    carry_out(context, &letters, operation, asked).await
+    carry_out(context, &letters, operation, requested).await
 }
 
 async fn discard(context: &CommandContext<'_>, tenant: String, args: DiscardArgs) -> Result<(), Stop> {
@@ -214,7 +214,7 @@ async fn discard(context: &CommandContext<'_>, tenant: String, args: DiscardArgs
         validate_only: true,
         page_token: String::new(),
     };
-    let asked = |validate_only: bool, page_token: String| {
+    let requested = |validate_only: bool, page_token: String| {
         let request = DiscardDeadLettersRequest { validate_only, page_token, ..request.clone() };
         let safety = if validate_only { RetrySafety::Read } else { RetrySafety::Once };
         let client = &client;
@@ -226,7 +226,7 @@ async fn discard(context: &CommandContext<'_>, tenant: String, args: DiscardArgs
     };
     let operation =
         LetterOperation { verb: "discarded", prompt: "Take off the list for good".to_owned(), words, asks: true };
-    carry_out(context, &letters, operation, asked).await
+    carry_out(context, &letters, operation, requested).await
 }
 
 /// The action of a subcommand, and its texts.
@@ -243,7 +243,7 @@ async fn carry_out<Fut>(
     context: &CommandContext<'_>,
     letters: &Letters,
     operation: LetterOperation,
-    asked: impl Fn(bool, String) -> Fut,
+    requested: impl Fn(bool, String) -> Fut,
 ) -> Result<(), Stop>
 where
     Fut: Future<Output = Result<Batch, Failure>>,
@@ -251,7 +251,7 @@ where
     let LetterOperation { verb, prompt, words, asks } = operation;
     let run = letters.run.clone();
     if letters.dry_run || asks {
-        let preview = total(verb, |token| asked(true, token)).await?;
+        let preview = total(verb, |token| requested(true, token)).await?;
         let counted = format!("{} {words}", format::counted(preview.moved, "dead letter"));
         let counted = counted.trim_end();
         if letters.dry_run || preview.moved == 0 && letters.recipients.is_empty() {
@@ -269,7 +269,7 @@ where
         }
         context.terminal.confirm(&format!("{prompt}: {counted}?"))?;
     }
-    let done = total(verb, |token| asked(false, token)).await?;
+    let done = total(verb, |token| requested(false, token)).await?;
     let index = (done.index > 0).then_some(done.index);
     let (moved, inside_gap) = (done.moved, done.inside_gap);
     let view = MovedView { run, verb, moved, inside_gap, index, dry_run: false, groups: Vec::new() };

@@ -1,38 +1,38 @@
 //! `--watch` and `run watch`: shows an object or a list again whenever it changes.
 //!
-//! A source yields scenes: it reads a list or an object every second, or follows a stream of the cluster. If the first
+//! A source yields frames: it reads a list or an object every second, or follows a stream of the cluster. If the first
 //! read fails, the command fails as it would without `--watch`. A failure later on is reported once, and reading
-//! continues every second. `--timeout` and Ctrl-C end the watching. [`screen`](super::screen) decides how a scene is
+//! continues every second. `--timeout` and Ctrl-C end the watching. [`screen`](super::screen) decides how a frame is
 //! printed on each kind of output.
 
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::screen::{Scene, Screen};
+use super::screen::{Screen, WatchFrame};
 use super::{CommandContext, WITHIN};
 use crate::cli::failure::{Exit, Failure, Stop};
 
 /// Interval between two reads.
 const POLL_EVERY: Duration = Duration::from_secs(1);
 
-/// One scene of a source.
+/// One frame of a source.
 pub enum Next {
-    /// A scene that others may follow.
-    Scene(Scene),
-    /// The last scene of the source.
-    Last(Scene),
+    /// A frame that others may follow.
+    Frame(WatchFrame),
+    /// The last frame of the source.
+    Last(WatchFrame),
 }
 
 /// Why the watching ended without an error.
 pub enum End {
-    /// The source yielded its last scene.
+    /// The source yielded its last frame.
     Over,
     /// `--timeout` ended, and the watched object continues. Holds the failure of the last read, if it failed.
     TimeUp(Option<Failure>),
 }
 
-/// Shows a source's scenes until it ends, or until `--timeout` ends.
+/// Shows a source's frames until it ends, or until `--timeout` ends.
 pub async fn follow(
     context: &CommandContext<'_>,
     mut next: impl AsyncFnMut() -> Result<Next, Failure>,
@@ -49,12 +49,12 @@ pub async fn follow(
             None => Ok(next().await),
         };
         match answer {
-            Ok(Ok(Next::Scene(scene))) => {
-                screen.show(scene)?;
+            Ok(Ok(Next::Frame(frame))) => {
+                screen.show(frame)?;
                 context.watching.set(true);
             }
-            Ok(Ok(Next::Last(scene))) => {
-                screen.show(scene)?;
+            Ok(Ok(Next::Last(frame))) => {
+                screen.show(frame)?;
                 return Ok(End::Over);
             }
             Ok(Err(failure)) if screen.is_blank() || !passes(&failure) => return Err(failure.into()),
@@ -89,10 +89,10 @@ fn passes(failure: &Failure) -> bool {
     matches!(failure.exit, Exit::NoQuorum | Exit::TimedOut)
 }
 
-/// Reads and shows a scene every second, until the user or `--timeout` ends it.
+/// Reads and shows a frame every second, until the user or `--timeout` ends it.
 pub async fn poll(
     context: &CommandContext<'_>,
-    mut fetch: impl AsyncFnMut() -> Result<Scene, Failure>,
+    mut fetch: impl AsyncFnMut() -> Result<WatchFrame, Failure>,
 ) -> Result<(), Stop> {
     let mut polled_at: Option<Instant> = None;
     let next = async || {
@@ -100,7 +100,7 @@ pub async fn poll(
             tokio::time::sleep_until(at + POLL_EVERY).await;
         }
         polled_at = Some(Instant::now());
-        fetch().await.map(Next::Scene)
+        fetch().await.map(Next::Frame)
     };
     match follow(context, next).await? {
         End::Over | End::TimeUp(None) => Ok(()),

@@ -63,7 +63,7 @@ use super::target::Target;
 use super::terminal::Terminal;
 use super::view::moved::MovedView;
 use super::view::{Answer, Json, Row, View};
-use screen::Scene;
+use screen::WatchFrame;
 
 /// Time limit of a command, unless `--timeout` sets another.
 const WITHIN: Duration = Duration::from_secs(30);
@@ -139,12 +139,12 @@ impl<'a> CommandContext<'a> {
             return Ok(());
         }
         let first = Cell::new(true);
-        let scene = async || {
+        let frame = async || {
             let seen = fetch().await?;
             self.note_first(&first, seen.freshness.as_ref());
-            Ok(Scene::of_one(self.terminal, &seen.view, &seen.remarks))
+            Ok(WatchFrame::of_one(self.terminal, &seen.view, &seen.remarks))
         };
-        Box::pin(follow::poll(self, scene)).await
+        Box::pin(follow::poll(self, frame)).await
     }
 
     /// Shows a list: once, or with `--watch` whenever it changes. Reads pages up to the limit.
@@ -165,13 +165,13 @@ impl<'a> CommandContext<'a> {
             return Ok(());
         }
         let first = Cell::new(true);
-        let scene = async || {
+        let frame = async || {
             let seen = self.pages(paging.limit, &page).await?;
             self.note_first(&first, seen.freshness.as_ref());
             let remarks = if seen.more { std::slice::from_ref(&more) } else { &[] };
-            Scene::of_list(self.terminal, &seen.rows, remarks)
+            WatchFrame::of_list(self.terminal, &seen.rows, remarks)
         };
-        Box::pin(follow::poll(self, scene)).await
+        Box::pin(follow::poll(self, frame)).await
     }
 
     /// Shows the rows of a list that the request names.

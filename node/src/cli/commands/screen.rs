@@ -1,4 +1,4 @@
-//! Prints scenes of a watched object. A terminal is redrawn in place. Elsewhere a table is printed again when its data
+//! Prints frames of a watched object. A terminal is redrawn in place. Elsewhere a table is printed again when its data
 //! changed; `-o json` prints one object per line.
 
 use serde_json::Value;
@@ -10,7 +10,7 @@ use crate::cli::view::{Row, View};
 
 /// Result of one read of the watched object.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Scene {
+pub struct WatchFrame {
     /// Text for a table or a terminal.
     text: String,
     /// Objects for `-o json`, each with its name.
@@ -26,34 +26,34 @@ enum Kind {
     List,
 }
 
-impl Scene {
-    /// Scene of one object, with remarks below it.
-    pub fn of_one<V: View>(terminal: &Terminal, view: &V, remarks: &[String]) -> Scene {
+impl WatchFrame {
+    /// WatchFrame of one object, with remarks below it.
+    pub fn of_one<V: View>(terminal: &Terminal, view: &V, remarks: &[String]) -> WatchFrame {
         let text = below(view.text(terminal.paints()), remarks);
-        Scene::worded(view, text)
+        WatchFrame::worded(view, text)
     }
 
-    /// Scene of one object with the given text.
-    pub fn worded<V: View>(view: &V, text: String) -> Scene {
-        Scene { text, objects: vec![object(view)], beside: Vec::new(), kind: Kind::One }
+    /// WatchFrame of one object with the given text.
+    pub fn worded<V: View>(view: &V, text: String) -> WatchFrame {
+        WatchFrame { text, objects: vec![object(view)], beside: Vec::new(), kind: Kind::One }
     }
 
-    /// Adds fields that the view does not have. A change of these fields alone does not print the scene again.
-    pub fn beside<const N: usize>(self, fields: [(&'static str, Value); N]) -> Scene {
-        Scene { beside: fields.into(), ..self }
+    /// Adds fields that the view does not have. A change of these fields alone does not print the frame again.
+    pub fn beside<const N: usize>(self, fields: [(&'static str, Value); N]) -> WatchFrame {
+        WatchFrame { beside: fields.into(), ..self }
     }
 
-    /// Scene of a list's rows.
+    /// WatchFrame of a list's rows.
     ///
     /// # Errors
     /// If `--columns` names a column that the list does not have.
-    pub fn of_list<R: Row>(terminal: &Terminal, rows: &[R], remarks: &[String]) -> Result<Scene, Failure> {
+    pub fn of_list<R: Row>(terminal: &Terminal, rows: &[R], remarks: &[String]) -> Result<WatchFrame, Failure> {
         let text = match rows {
             [] => format!("no {}", R::NOUN),
             rows => terminal.table(rows)?,
         };
         let objects = rows.iter().map(object).collect();
-        Ok(Scene { text: below(text, remarks), objects, beside: Vec::new(), kind: Kind::List })
+        Ok(WatchFrame { text: below(text, remarks), objects, beside: Vec::new(), kind: Kind::List })
     }
 }
 
@@ -65,14 +65,14 @@ fn below(text: String, remarks: &[String]) -> String {
     if remarks.is_empty() { text } else { format!("{text}\n\n{}", remarks.join("\n")) }
 }
 
-/// Prints one scene after another.
+/// Prints one frame after another.
 pub struct Screen<'a> {
     terminal: &'a Terminal,
     /// True if the terminal is redrawn in place.
     live: bool,
-    /// Lines drawn at the end of the terminal, which the next scene replaces.
+    /// Lines drawn at the end of the terminal, which the next frame replaces.
     drawn: u16,
-    last: Option<Scene>,
+    last: Option<WatchFrame>,
 }
 
 impl<'a> Screen<'a> {
@@ -86,43 +86,43 @@ impl<'a> Screen<'a> {
         self.last.is_none()
     }
 
-    /// Prints a message on stderr. The drawn scene stays above it.
+    /// Prints a message on stderr. The drawn frame stays above it.
     pub fn say(&mut self, text: &str) {
         self.terminal.say(text);
         self.drawn = 0;
     }
 
-    /// Shows the scene if it differs from the last one.
-    pub fn show(&mut self, scene: Scene) -> Result<(), Stop> {
-        let last = self.last.replace(scene);
-        let Some(scene) = &self.last else { return Ok(()) };
+    /// Shows the frame if it differs from the last one.
+    pub fn show(&mut self, frame: WatchFrame) -> Result<(), Stop> {
+        let last = self.last.replace(frame);
+        let Some(frame) = &self.last else { return Ok(()) };
         if self.live {
-            if last.is_none_or(|last| last.text != scene.text) || self.drawn == 0 {
-                self.drawn = self.terminal.draw(self.drawn, &scene.text)?;
+            if last.is_none_or(|last| last.text != frame.text) || self.drawn == 0 {
+                self.drawn = self.terminal.draw(self.drawn, &frame.text)?;
             }
             return Ok(());
         }
-        if last.as_ref().is_some_and(|last| last.objects == scene.objects) {
+        if last.as_ref().is_some_and(|last| last.objects == frame.objects) {
             return Ok(());
         }
-        match (self.terminal.format(), scene.kind) {
-            (Format::Table, _) => self.terminal.text(&format!("{}{}", gap(last.is_some(), &scene.text), scene.text)),
-            (_, Kind::One) => scene.objects.iter().try_for_each(|(name, value)| {
+        match (self.terminal.format(), frame.kind) {
+            (Format::Table, _) => self.terminal.text(&format!("{}{}", gap(last.is_some(), &frame.text), frame.text)),
+            (_, Kind::One) => frame.objects.iter().try_for_each(|(name, value)| {
                 let mut value = value.clone();
                 if let Value::Object(known) = &mut value {
-                    known.extend(scene.beside.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
+                    known.extend(frame.beside.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
                 }
                 self.terminal.object(name, &value)
             }),
             (_, Kind::List) => {
                 let before = last.map(|last| last.objects).unwrap_or_default();
-                changes(&before, &scene.objects).iter().try_for_each(|(name, value)| self.terminal.object(name, value))
+                changes(&before, &frame.objects).iter().try_for_each(|(name, value)| self.terminal.object(name, value))
             }
         }
     }
 }
 
-/// Returns the separator between two printed scenes: an empty line, but nothing before a scene of one line.
+/// Returns the separator between two printed frames: an empty line, but nothing before a frame of one line.
 fn gap(is_another: bool, text: &str) -> &'static str {
     if is_another && text.contains('\n') { "\n" } else { "" }
 }

@@ -62,7 +62,7 @@ pub async fn run(context: &CommandContext<'_>, tenant: String, args: SendTestArg
     }
     let mut waited = None;
     let view = loop {
-        let view = SendTestView::from(story(context, &tenant, &run).await?);
+        let view = SendTestView::from(history(context, &tenant, &run).await?);
         if view.outcome != Outcome::Waiting || Instant::now() + POLL_EVERY >= end {
             break view.after(waited);
         }
@@ -73,7 +73,7 @@ pub async fn run(context: &CommandContext<'_>, tenant: String, args: SendTestArg
     ended(&view)
 }
 
-async fn story(context: &CommandContext<'_>, tenant: &str, run: &str) -> Result<ExplainResponse, Failure> {
+async fn history(context: &CommandContext<'_>, tenant: &str, run: &str) -> Result<ExplainResponse, Failure> {
     let (tenant, run, recipient) = (tenant.to_owned(), run.to_owned(), FIRST.to_owned());
     let request = ExplainRequest { tenant, run, recipient, stale: false };
     context.client.ask(RetrySafety::Read, request).await

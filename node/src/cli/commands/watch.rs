@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep};
 use tonic::Streaming;
 
 use super::follow::{End, Next, follow};
-use super::screen::Scene;
+use super::screen::WatchFrame;
 use super::speed::{Speed, Throughput};
 use super::{CommandContext, WITHIN};
 use crate::cli::client::{RetrySafety, is_passing};
@@ -34,9 +34,9 @@ pub async fn run(context: &CommandContext<'_>, tenant: String, run: String) -> R
         let is_paused = run.state() == RunState::Paused;
         let goes = if is_paused { speed.pause() } else { speed.sample(progress(&run), began.elapsed()) };
         let finished = is_finished(&run);
-        let scene = scene(context, &run, (goes, began.elapsed()), finished);
+        let frame = frame(context, &run, (goes, began.elapsed()), finished);
         last = Some(run);
-        if finished { Next::Last(scene) } else { Next::Scene(scene) }
+        if finished { Next::Last(frame) } else { Next::Frame(frame) }
     };
     let next = async || loop {
         let Some(open) = &mut stream else {
@@ -73,7 +73,12 @@ pub async fn run(context: &CommandContext<'_>, tenant: String, run: String) -> R
 }
 
 /// On a live terminal, returns a progress bar, and at the end the whole run; elsewhere a sentence.
-fn scene(context: &CommandContext<'_>, run: &Run, (goes, elapsed): (Throughput, Duration), finished: bool) -> Scene {
+fn frame(
+    context: &CommandContext<'_>,
+    run: &Run,
+    (goes, elapsed): (Throughput, Duration),
+    finished: bool,
+) -> WatchFrame {
     // The reason for a pause is shown in place of the speed.
     let words = match (run.state(), run.reason.as_str()) {
         (RunState::Paused, "") => "paused".to_owned(),
@@ -86,7 +91,7 @@ fn scene(context: &CommandContext<'_>, run: &Run, (goes, elapsed): (Throughput, 
         (true, true) => run.text(context.terminal.paints()),
         (true, false) => format!("{}\n{}", bar(progress(run), &words, elapsed), sentence(run)),
     };
-    Scene::worded(run, text).beside(goes.fields())
+    WatchFrame::worded(run, text).beside(goes.fields())
 }
 
 fn bar((done, all): (u64, u64), goes: &str, elapsed: Duration) -> String {

@@ -57,9 +57,9 @@ pub struct SendTestView {
 }
 
 impl From<v1::ExplainResponse> for SendTestView {
-    fn from(story: v1::ExplainResponse) -> SendTestView {
+    fn from(history: v1::ExplainResponse) -> SendTestView {
         let kept = |text: String| (!text.is_empty()).then_some(text);
-        let outcome = match story.state() {
+        let outcome = match history.state() {
             RecipientState::Sent => Outcome::Accepted,
             RecipientState::Dead => Outcome::Refused,
             RecipientState::InDoubt => Outcome::InDoubt,
@@ -78,14 +78,15 @@ impl From<v1::ExplainResponse> for SendTestView {
             Outcome::Suppressed => &["suppressed", "opted out"],
             Outcome::Cancelled => &["cancelled"],
         };
-        let event = story.events.iter().rev().find(|event| decisive.contains(&event.what.as_str()));
+        let event = history.events.iter().rev().find(|event| decisive.contains(&event.what.as_str()));
         // A reply's event names its relay. For an email that was not accepted, an earlier event names it.
-        let relay = story.events.iter().rev().find(|event| !event.relay.is_empty()).map(|event| event.relay.clone());
+        let relay = history.events.iter().rev().find(|event| !event.relay.is_empty()).map(|event| event.relay.clone());
         // A waiting recipient may not have been tried yet, so its last event is no reason.
-        let event = event.or(story.events.last().filter(|_| outcome != Outcome::Waiting)).cloned().unwrap_or_default();
+        let event =
+            event.or(history.events.last().filter(|_| outcome != Outcome::Waiting)).cloned().unwrap_or_default();
         SendTestView {
-            run: kept(story.run),
-            recipient: story.recipient,
+            run: kept(history.run),
+            recipient: history.recipient,
             outcome,
             relay,
             code: (event.code > 0).then_some(event.code),

@@ -16,8 +16,8 @@ const MARGIN: Duration = Duration::from_millis(100);
 
 /// Returns the deadline for the response to this request.
 pub fn of<T>(request: &Request<T>) -> Instant {
-    let asked = request.metadata().get("grpc-timeout").and_then(|value| read(value.to_str().ok()?));
-    let limit = asked.unwrap_or(DEFAULT).min(LONGEST);
+    let requested = request.metadata().get("grpc-timeout").and_then(|value| read(value.to_str().ok()?));
+    let limit = requested.unwrap_or(DEFAULT).min(LONGEST);
     Instant::now() + limit.saturating_sub(MARGIN.min(limit / 10))
 }
 

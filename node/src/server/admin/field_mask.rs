@@ -152,12 +152,12 @@ impl Mask {
     }
 
     /// Replaces the named fields of `body` by those of `asked`.
-    pub fn lay_over(&self, body: &mut ScheduleBody, mut asked: ScheduleBody) {
+    pub fn lay_over(&self, body: &mut ScheduleBody, mut requested: ScheduleBody) {
         for path in &self.paths {
             match path.strip_prefix(LABEL) {
-                None if TIMING.contains(&path.as_str()) => take_timing(path, body, &asked),
-                None => take(path, body, &mut asked),
-                Some(key) => match asked.labels.remove(key) {
+                None if TIMING.contains(&path.as_str()) => take_timing(path, body, &requested),
+                None => take(path, body, &mut requested),
+                Some(key) => match requested.labels.remove(key) {
                     Some(value) => drop(body.labels.insert(key.to_owned(), value)),
                     None => drop(body.labels.remove(key)),
                 },
@@ -166,10 +166,10 @@ impl Mask {
     }
 
     /// Returns a hash of the change: the paths and the values that they name. Other fields of the request do not count.
-    pub fn hash(&self, asked: &ScheduleBody) -> Hash {
+    pub fn hash(&self, requested: &ScheduleBody) -> Hash {
         let mut taken =
-            ScheduleBody { tenant: asked.tenant.clone(), name: asked.name.clone(), ..ScheduleBody::default() };
-        self.lay_over(&mut taken, asked.clone());
+            ScheduleBody { tenant: requested.tenant.clone(), name: requested.name.clone(), ..ScheduleBody::default() };
+        self.lay_over(&mut taken, requested.clone());
         Hash::of([self.paths.join(",").as_bytes(), b"\0", &taken.encode_to_vec()].concat().as_slice())
     }
 }
@@ -211,11 +211,11 @@ mod tests {
             ..ScheduleBody::default()
         };
         let mut changed = labelled(&[("team", "ops"), ("env", "dev"), ("a.b", "1")]);
-        let asked = labelled(&[("env", "prod"), ("a.b", "2"), ("tier", "3")]);
-        mask(&["labels.env", "labels.team", "labels.a.b"]).lay_over(&mut changed, asked.clone());
+        let requested = labelled(&[("env", "prod"), ("a.b", "2"), ("tier", "3")]);
+        mask(&["labels.env", "labels.team", "labels.a.b"]).lay_over(&mut changed, requested.clone());
         assert_eq!(changed, labelled(&[("env", "prod"), ("a.b", "2")]));
-        mask(&["labels", "labels.env"]).lay_over(&mut changed, asked.clone());
-        assert_eq!(changed, asked, "a mask that names the whole replaces it");
+        mask(&["labels", "labels.env"]).lay_over(&mut changed, requested.clone());
+        assert_eq!(changed, requested, "a mask that names the whole replaces it");
     }
 
     #[test]

@@ -24,9 +24,9 @@ struct Voters {
 impl Admin {
     /// Returns the error for a request without a leader; nothing happened. If no election can be running, it asks the
     /// voters which of them answer.
-    pub(crate) async fn no_leader(&self, asked: CallKind, call: &Call) -> ApiError {
+    pub(crate) async fn no_leader(&self, requested: CallKind, call: &Call) -> ApiError {
         let Some(silence) = self.context.replica.leaderless_for() else {
-            return error_texts::no_leader(asked, self.leader().as_ref());
+            return error_texts::no_leader(requested, self.leader().as_ref());
         };
         let voters: Vec<_> = self.context.replica.members().into_iter().filter(|(_, member)| member.votes).collect();
         let left = call.deadline.saturating_duration_since(Instant::now()).saturating_sub(MARGIN);
@@ -34,7 +34,7 @@ impl Admin {
         let missing = voters.iter().filter(|(node, _)| !described.contains_key(node));
         let mut missing: Vec<String> = missing.map(|(_, Member { name, .. })| name.clone()).collect();
         missing.sort_unstable();
-        fault(asked, silence, &Voters { all: voters.len(), missing })
+        fault(requested, silence, &Voters { all: voters.len(), missing })
     }
 
     /// Checks that this node hears a leader, or that an election may still be running.
@@ -49,11 +49,11 @@ impl Admin {
     }
 }
 
-fn fault(asked: CallKind, silence: Duration, voters: &Voters) -> ApiError {
+fn fault(requested: CallKind, silence: Duration, voters: &Voters) -> ApiError {
     let Voters { all, missing } = voters;
     let (reached, majority) = (all - missing.len(), all / 2 + 1);
     let silent = format!("no leader was heard for {} s", silence.as_secs());
-    let stale = match asked {
+    let stale = match requested {
         CallKind::Read => "; --stale reads what this node knows",
         CallKind::Write => "",
     };
@@ -74,9 +74,9 @@ fn fault(asked: CallKind, silence: Duration, voters: &Voters) -> ApiError {
 mod tests {
     use super::*;
 
-    fn message_and_next(asked: CallKind, all: usize, missing: &[&str]) -> (String, String) {
+    fn message_and_next(requested: CallKind, all: usize, missing: &[&str]) -> (String, String) {
         let missing = missing.iter().map(|name| (*name).to_owned()).collect();
-        let fault = fault(asked, Duration::from_millis(12_900), &Voters { all, missing });
+        let fault = fault(requested, Duration::from_millis(12_900), &Voters { all, missing });
         let next = fault.metadata("next").unwrap_or_default().to_owned();
         assert_eq!((fault.code(), fault.metadata("leaderless_ms")), (Code::Unavailable, Some("12900")));
         (fault.to_string(), next)

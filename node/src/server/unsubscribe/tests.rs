@@ -48,7 +48,7 @@ impl TestServer {
         answer
     }
 
-    async fn asked(&self, method: &str, path: &str, head: &str, body: &str) -> String {
+    async fn requested(&self, method: &str, path: &str, head: &str, body: &str) -> String {
         let length = body.len();
         self.said(&format!("{method} {path} HTTP/1.1\r\nHost: a\r\n{head}Content-Length: {length}\r\n\r\n{body}")).await
     }
@@ -70,7 +70,7 @@ impl TestServer {
 async fn only_a_post_of_the_pair_to_a_signed_link_opts_out() {
     let server = TestServer::open().await;
     let path = server.path.clone();
-    let shown = server.asked("GET", &path, "", "").await;
+    let shown = server.requested("GET", &path, "", "").await;
     assert!(shown.starts_with("HTTP/1.1 200 ") && shown.contains("<form method=\"post\">"), "{shown}");
     assert!(shown.contains("<strong>ann@example.com</strong>"), "{shown}");
     for header in
@@ -78,7 +78,7 @@ async fn only_a_post_of_the_pair_to_a_signed_link_opts_out() {
     {
         assert!(shown.contains(header), "{header}: {shown}");
     }
-    let head = server.asked("HEAD", &path, "", "").await;
+    let head = server.requested("HEAD", &path, "", "").await;
     assert!(head.starts_with("HTTP/1.1 200 ") && !head.contains("<form"), "{head}");
 
     let forged = format!("{}A{}", &path[..8], &path[9..]);
@@ -96,21 +96,21 @@ async fn only_a_post_of_the_pair_to_a_signed_link_opts_out() {
         ("PUT", &path, FORM, ONE_CLICK, "405"),
         ("DELETE", &path, "", "", "405"),
     ] {
-        let answer = server.asked(method, path, head, body).await;
+        let answer = server.requested(method, path, head, body).await;
         assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{method} {path} {body:.40}: {answer}");
     }
     let answer = server.said(&format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "A".repeat(100_000))).await;
     assert!(answer.starts_with("HTTP/1.1 4"), "{answer:.100}");
     assert_eq!(server.opted_out(), [""; 0], "nothing of that has changed anything");
 
-    let done = server.asked("POST", &path, FORM, ONE_CLICK).await;
+    let done = server.requested("POST", &path, FORM, ONE_CLICK).await;
     assert!(done.starts_with("HTTP/1.1 200 ") && done.contains("You are unsubscribed"), "{done}");
     assert_eq!(server.opted_out(), ["default/ann@example.com"]);
     // A path with a prefix, as behind a proxy; multipart, as most mail programs send it; and a repeated opt-out.
     let elsewhere = format!("/some/where{path}");
     let multipart = "Content-Type: multipart/form-data; boundary=b\r\n";
     let body = "--b\r\nContent-Disposition: form-data; name=\"List-Unsubscribe\"\r\n\r\nOne-Click\r\n--b--\r\n";
-    let again = server.asked("POST", &elsewhere, multipart, body).await;
+    let again = server.requested("POST", &elsewhere, multipart, body).await;
     assert!(again.starts_with("HTTP/1.1 200 "), "{again}");
     assert_eq!(server.opted_out(), ["default/ann@example.com"]);
     server.close().await;
@@ -121,10 +121,10 @@ async fn full_page_answers_with_retry_after() {
     let (server, listener, admin) = TestServer::bound().await;
     let full = router(admin, server.node.shared_context(), 0);
     tokio::spawn(async move { axum::serve(listener, full).await });
-    let full = server.asked("POST", &server.path, &format!("{FORM}Connection: close\r\n"), ONE_CLICK).await;
+    let full = server.requested("POST", &server.path, &format!("{FORM}Connection: close\r\n"), ONE_CLICK).await;
     assert!(full.starts_with("HTTP/1.1 503 ") && full.contains("\r\nretry-after: 10\r\n"), "{full}");
     assert_eq!(server.opted_out(), [""; 0]);
-    let shown = server.asked("GET", &server.path, "Connection: close\r\n", "").await;
+    let shown = server.requested("GET", &server.path, "Connection: close\r\n", "").await;
     assert!(shown.starts_with("HTTP/1.1 200 "), "a page needs no place: {shown}");
     server.close().await;
 }

@@ -153,9 +153,9 @@ pub async fn put(
             spec
         }
         (Kind::Campaign, _) => {
-            let asked: CreateCampaignRequest = message(document)?;
-            let spec = kind.spec(&asked);
-            let answer = ask(context, CreateCampaignRequest { request_id, validate_only, ..asked }, validate_only);
+            let requested: CreateCampaignRequest = message(document)?;
+            let spec = kind.spec(&requested);
+            let answer = ask(context, CreateCampaignRequest { request_id, validate_only, ..requested }, validate_only);
             warnings = answer.await?.warnings;
             spec
         }
@@ -166,26 +166,26 @@ pub async fn put(
         }
         // A document says all of a pool and a tenant. Without a warm-up or its first day, a pool keeps its present one.
         (Kind::Pool, _) => {
-            let mut asked: SetPoolRequest = message(document)?;
-            asked.reveille_headers.get_or_insert(true);
-            let spec = kind.spec(&asked);
-            ask(context, SetPoolRequest { request_id, validate_only, ..asked }, validate_only).await?;
+            let mut requested: SetPoolRequest = message(document)?;
+            requested.reveille_headers.get_or_insert(true);
+            let spec = kind.spec(&requested);
+            ask(context, SetPoolRequest { request_id, validate_only, ..requested }, validate_only).await?;
             spec
         }
         (Kind::Tenant, _) => {
-            let mut asked: SetTenantRequest = message(document)?;
-            asked.rate_per_second.get_or_insert_default();
-            asked.concurrency.get_or_insert_default();
-            asked.share.get_or_insert(1);
-            let spec = kind.spec(&asked);
-            ask(context, SetTenantRequest { request_id, validate_only, ..asked }, validate_only).await?;
+            let mut requested: SetTenantRequest = message(document)?;
+            requested.rate_per_second.get_or_insert_default();
+            requested.concurrency.get_or_insert_default();
+            requested.share.get_or_insert(1);
+            let spec = kind.spec(&requested);
+            ask(context, SetTenantRequest { request_id, validate_only, ..requested }, validate_only).await?;
             spec
         }
         (Kind::Template, etag) => {
-            let asked: PutTemplateRequest = message(document)?;
-            let spec = kind.spec(&asked);
+            let requested: PutTemplateRequest = message(document)?;
+            let spec = kind.spec(&requested);
             let etag = etag.unwrap_or_default();
-            ask(context, PutTemplateRequest { etag, validate_only, ..asked }, validate_only).await?;
+            ask(context, PutTemplateRequest { etag, validate_only, ..requested }, validate_only).await?;
             spec
         }
     };

@@ -47,8 +47,8 @@ impl Plan {
     }
 
     /// Returns the document's outcome: done if `made` is set, otherwise intended.
-    pub fn outcome(&self, made: bool) -> Outcome {
-        match (&self.step, made) {
+    pub fn outcome(&self, created: bool) -> Outcome {
+        match (&self.step, created) {
             (Step::Nothing, _) => Outcome::Unchanged,
             (Step::Create, true) => Outcome::Created,
             (Step::Create, false) => Outcome::WouldCreate,

@@ -58,8 +58,8 @@ pub async fn get(context: &CommandContext<'_>, request: GetScheduleRequest) -> R
 }
 
 /// Fails if the node ignored the selector. An older node returns all rows, and does not echo the selector.
-pub fn heeded(asked: &str, answered: &str) -> Result<(), Failure> {
-    if asked.is_empty() || !answered.is_empty() { Ok(()) } else { Err(older("it chooses nothing by labels")) }
+pub fn heeded(requested: &str, answered: &str) -> Result<(), Failure> {
+    if requested.is_empty() || !answered.is_empty() { Ok(()) } else { Err(older("it chooses nothing by labels")) }
 }
 
 /// Failure because the node is older than this command and lacks a feature.

@@ -29,30 +29,30 @@ pub fn collect_events(
     around: &WaitContext,
 ) -> Option<(RecipientState, Vec<ExplainedEvent>)> {
     let (_, page, place) = own.page_of(id)?;
-    let (run, story) = (page.runs.get(place)?, own.explain_recipient(id, number)?);
+    let (run, explanation) = (page.runs.get(place)?, own.explain_recipient(id, number)?);
     let mut events = vec![opened((id, number), page, run)];
-    for chapter in &story.claims {
+    for chapter in &explanation.claims {
         if chapter.owner != ClaimOwner::NONE {
             events.push(claimed(ledger, chapter));
         }
         events.extend(settled(ledger, chapter, run));
     }
-    let own = story.run_events.iter().filter(|(_, run_event)| run_event.slots.is_some());
-    events.extend(own.map(|(index, run_event)| describe_run_event(*index, run_event, run, &story)));
+    let own = explanation.run_events.iter().filter(|(_, run_event)| run_event.slots.is_some());
+    events.extend(own.map(|(index, run_event)| describe_run_event(*index, run_event, run, &explanation)));
     let last = events.iter().map(|event| event.index).max().unwrap_or(id.index);
     // Events of the run after the recipient reached a final state do not concern it.
-    let of_all = story.run_events.iter().filter(|(_, run_event)| run_event.slots.is_none());
-    let of_all = of_all.filter(|(index, _)| *index < last || !story.state.is_terminal());
-    events.extend(of_all.map(|(index, run_event)| describe_run_event(*index, run_event, run, &story)));
-    complete_with_letter(&story, run, &mut events);
+    let of_all = explanation.run_events.iter().filter(|(_, run_event)| run_event.slots.is_none());
+    let of_all = of_all.filter(|(index, _)| *index < last || !explanation.state.is_terminal());
+    events.extend(of_all.map(|(index, run_event)| describe_run_event(*index, run_event, run, &explanation)));
+    complete_with_letter(&explanation, run, &mut events);
     events.extend(key.and_then(|key| opted_out(ledger, &page.tenant, key)));
     events.extend(key.and_then(|key| taken_back(ledger, &page.tenant, key)));
     // The sort is stable: events of one log entry keep the order in which they were collected.
     events.sort_by_key(|event| event.index);
     let last = events.last().map_or(id.index, |event| event.index);
-    let waits = waits::describe(ledger, (id, number), (page, run, &story), around);
+    let waits = waits::describe(ledger, (id, number), (page, run, &explanation), around);
     events.extend(waits.map(|detail| event(last, "waits", detail)));
-    Some((story.state, events))
+    Some((explanation.state, events))
 }
 
 fn event(index: u64, what: &str, detail: impl Into<String>) -> ExplainedEvent {
@@ -137,8 +137,8 @@ fn enhanced_text(enhanced: Option<EnhancedCode>) -> String {
 }
 
 /// Returns the last answer of a relay, because it is the reason why the deadline passed. Empty if no relay answered.
-fn last_answer(story: &RecipientExplanation) -> String {
-    let Some(LastRefusal { code, enhanced, effect }) = story.last_refusal else { return String::new() };
+fn last_answer(explanation: &RecipientExplanation) -> String {
+    let Some(LastRefusal { code, enhanced, effect }) = explanation.last_refusal else { return String::new() };
     let subject = match effect {
         RefusalEffect::BackOff => "it deferred the recipient",
         RefusalEffect::NextWave => "about the relay or its rate",
@@ -150,12 +150,17 @@ fn last_answer(story: &RecipientExplanation) -> String {
 }
 
 /// Describes an event of the run that changed the recipient outside of a claim.
-fn describe_run_event(index: u64, run_event: &RunEvent, run: &Run, story: &RecipientExplanation) -> ExplainedEvent {
+fn describe_run_event(
+    index: u64,
+    run_event: &RunEvent,
+    run: &Run,
+    explanation: &RecipientExplanation,
+) -> ExplainedEvent {
     let (what, detail) = match &run_event.what {
         RunEventKind::Paused(reason) => ("run paused", reason.to_string()),
         RunEventKind::Resumed => ("run resumed", String::new()),
         RunEventKind::Cancelled => ("cancelled", cancelled(run)),
-        RunEventKind::Expired => ("expired", format!("not sent by {}{}", run.finish_by, last_answer(story))),
+        RunEventKind::Expired => ("expired", format!("not sent by {}{}", run.finish_by, last_answer(explanation))),
         RunEventKind::DeadAtDeadline => ("dead", String::new()),
         RunEventKind::Requeued(pool) => {
             let pool = pool.as_ref().map(|pool| format!("; by pool '{pool}' from now on")).unwrap_or_default();
@@ -167,7 +172,7 @@ fn describe_run_event(index: u64, run_event: &RunEvent, run: &Run, story: &Recip
         RunEventKind::RefusalUndone => {
             ("revived", "so many refusals in a row do not name a mailbox that none of them is believed".to_owned())
         }
-        RunEventKind::SuppressedByGap => ("suppressed", too_near(story, run)),
+        RunEventKind::SuppressedByGap => ("suppressed", too_near(explanation, run)),
         RunEventKind::CanaryPassed => ("canary passed", canary(run)),
     };
     event_at(run_event.at, index, what, detail)
@@ -181,17 +186,19 @@ fn canary(run: &Run) -> String {
 
 /// Describes the email that was less than `min_gap` away (P17). The run that sent it may be in another part of the
 /// archive, and is then not named.
-fn too_near(story: &RecipientExplanation, run: &Run) -> String {
+fn too_near(explanation: &RecipientExplanation, run: &Run) -> String {
     let gap = in_words(run.policies.min_gap_ms);
-    let of_run = story.kept_apart_by.map(|other| format!(" of {other}")).unwrap_or_default();
+    let of_run = explanation.kept_apart_by.map(|other| format!(" of {other}")).unwrap_or_default();
     format!("min_gap: it got an email{of_run}, or may have, less than {gap} from this run's instant")
 }
 
 /// Completes the last `dead` event with the dead letter, which has the answer and the attempts.
-fn complete_with_letter(story: &RecipientExplanation, run: &Run, events: &mut [ExplainedEvent]) {
-    let Some(letter) = &story.dead else { return };
+fn complete_with_letter(explanation: &RecipientExplanation, run: &Run, events: &mut [ExplainedEvent]) {
+    let Some(letter) = &explanation.dead else { return };
     let answer = match letter.code {
-        0 if letter.cause == DeadLetterCause::DeadlinePassed => format!("{}{}", letter.text(), last_answer(story)),
+        0 if letter.cause == DeadLetterCause::DeadlinePassed => {
+            format!("{}{}", letter.text(), last_answer(explanation))
+        }
         0 => letter.text().to_owned(),
         code => event::answer(code, letter.enhanced, letter.text()),
     };

@@ -29,10 +29,10 @@ pub struct WaitContext {
 pub fn describe(
     ledger: &Ledger,
     (id, number): (RunId, u32),
-    (page, run, story): (&Page, &Run, &RecipientExplanation),
+    (page, run, history): (&Page, &Run, &RecipientExplanation),
     around: &WaitContext,
 ) -> Option<String> {
-    if story.state != RecipientState::Pending {
+    if history.state != RecipientState::Pending {
         return None;
     }
     let now = ledger.head().now;
@@ -47,9 +47,9 @@ pub fn describe(
         _ if page.due > now => format!("for its send time, {}", page.due),
         _ if run.finish_by <= now => format!("its deadline {} has passed: it expires", run.finish_by),
         _ if run.waits_for_canary() && !run.is_of_canary(number) => for_canary(run),
-        _ => match story.waits_until.filter(|until| *until > now) {
-            Some(until) if story.kept_apart_by.is_some() => {
-                let other = story.kept_apart_by.map(|run| run.to_string()).unwrap_or_default();
+        _ => match history.waits_until.filter(|until| *until > now) {
+            Some(until) if history.kept_apart_by.is_some() => {
+                let other = history.kept_apart_by.map(|run| run.to_string()).unwrap_or_default();
                 format!("min_gap: it is claimed in {other}, less than the gap away; tried again at {until}")
             }
             Some(until) => {

@@ -54,9 +54,10 @@ fn fired(expression: &str, zones: &Zones) -> Ledger {
     };
     let readings = vec![VoterClock { node: leader.node, wall: now }];
     play(&mut ledger, Command::EpochStart(EpochStart::new(leader, 1, readings)));
-    let asked = create(expression, zones, now.plus_ms(-600_000));
-    let (pattern, zone) = (Pattern::compile(&asked.timing.when).expect("a pattern"), zones.get(ZONE).expect("a zone"));
-    play(&mut ledger, Command::ScheduleCreate(Box::new(asked)));
+    let requested = create(expression, zones, now.plus_ms(-600_000));
+    let (pattern, zone) =
+        (Pattern::compile(&requested.timing.when).expect("a pattern"), zones.get(ZONE).expect("a zone"));
+    play(&mut ledger, Command::ScheduleCreate(Box::new(requested)));
     let fire = plan_fire(&ledger, ScheduleId::new(2, 0), &pattern, &zone, now).expect("due");
     play(&mut ledger, Command::Fire(vec![fire]));
     play(&mut ledger, Command::Trigger(Trigger::new(ScheduleId::new(2, 0), "id-7")));

@@ -142,10 +142,10 @@ impl Admin {
     /// Makes the new authority on this node.
     async fn first_step(&self, present: AuthorityId) -> ApiResult<AuthorityStep> {
         let tls = self.tls()?.clone();
-        let made = self.context.replica.blocking(move || tls.prepare_next()).await;
+        let created = self.context.replica.blocking(move || tls.prepare_next()).await;
         let failed = |why: String| error_texts::broken(format!("the new authority cannot be stored: {why}"));
         let (own, next) =
-            made.map_err(|error| failed(error.to_string()))?.map_err(|error| failed(error.to_string()))?;
+            created.map_err(|error| failed(error.to_string()))?.map_err(|error| failed(error.to_string()))?;
         match own == present {
             true => Ok(AuthorityStep::Add { present, next }),
             false => Err(failed("this node has not forgotten the former one yet; try again".to_owned())),

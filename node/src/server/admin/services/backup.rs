@@ -36,8 +36,8 @@ impl Admin {
         let (context, stop) = (self.context.clone(), self.stop.clone());
         tokio::spawn(async move {
             let reporting = tokio::spawn(report(seen, sender.clone()));
-            let made = backup::make(&context, progress, stop).await;
-            let last = made.map(last).map_err(|error| not_made(&error).into());
+            let created = backup::make(&context, progress, stop).await;
+            let last = created.map(last).map_err(|error| not_made(&error).into());
             reporting.abort();
             // The caller may be gone: the backup is there nevertheless.
             let _ = sender.send(last).await;
@@ -67,8 +67,8 @@ fn not_made(error: &BackupError) -> ApiError {
     error_texts::not_possible(format!("no backup was made: {error}")).next(next)
 }
 
-fn last(made: MadeBackup) -> CreateBackupResponse {
-    let MadeBackup { id, ledger_time, bytes, files, copied_files, copied_bytes } = made;
+fn last(created: MadeBackup) -> CreateBackupResponse {
+    let MadeBackup { id, ledger_time, bytes, files, copied_files, copied_bytes } = created;
     let backup = v1::Backup {
         cluster: id.cluster.to_string(),
         index: id.index,

@@ -41,16 +41,16 @@ impl Admin {
         &self,
         (tenant, name): (&str, &str),
         call: &Call,
-    ) -> ApiResult<(CampaignName, Campaign, Made)> {
+    ) -> ApiResult<(CampaignName, Campaign, LaunchedCampaign)> {
         let named = CampaignName { tenant: validate::tenant(tenant)?, name: name.to_owned() };
         let query = self.read_latest(call, |ledger| {
             let known = campaign_named(ledger, &named.tenant, name)?.clone();
             let schedule = known.stage.schedule();
             let run = schedule.and_then(|schedule| ledger.run_of_campaign(schedule));
-            Ok::<_, ApiError>((known, Made { schedule, run }))
+            Ok::<_, ApiError>((known, LaunchedCampaign { schedule, run }))
         });
-        let (campaign, made) = query.await??;
-        Ok((named, campaign, made))
+        let (campaign, created) = query.await??;
+        Ok((named, campaign, created))
     }
 
     /// Refuses schedules of campaigns: they cannot be backfilled, changed or triggered by their own name (P7).
@@ -85,7 +85,7 @@ fn content_of(ledger: &Ledger, named: &CampaignName, known: &Campaign) -> ApiRes
 }
 
 /// The schedule and the run of a campaign, as far as they exist.
-struct Made {
+struct LaunchedCampaign {
     schedule: Option<ScheduleId>,
     run: Option<RunId>,
 }
@@ -130,16 +130,16 @@ impl Admin {
 
     async fn pause_campaign(&self, request: PauseCampaignRequest, call: &Call) -> ApiResult<PauseCampaignResponse> {
         let reason = validate::reason(&request.reason)?;
-        let (named, campaign, made) = self.find_campaign((&request.tenant, &request.name), call).await?;
-        let run = match made {
-            Made { run: Some(run), .. } => Some(run),
-            Made { schedule: Some(schedule), .. } => {
+        let (named, campaign, created) = self.find_campaign((&request.tenant, &request.name), call).await?;
+        let run = match created {
+            LaunchedCampaign { run: Some(run), .. } => Some(run),
+            LaunchedCampaign { schedule: Some(schedule), .. } => {
                 let pause = SchedulePause { schedule, reason: reason.clone() };
                 self.change(&named, Command::SchedulePause(pause), call).await?;
                 // The run may have opened just before the pause, so it is paused too.
                 self.context.replica.read(|ledger| ledger.run_of_campaign(schedule))
             }
-            Made { .. } => return Err(not_launched(&named.name, &campaign, "pause")),
+            LaunchedCampaign { .. } => return Err(not_launched(&named.name, &campaign, "pause")),
         };
         let paused = match run {
             Some(run) => {
@@ -153,15 +153,15 @@ impl Admin {
     }
 
     async fn resume_campaign(&self, request: ResumeCampaignRequest, call: &Call) -> ApiResult<ResumeCampaignResponse> {
-        let (named, campaign, made) = self.find_campaign((&request.tenant, &request.name), call).await?;
-        if made.run.is_none() && made.schedule.is_some() && request.without_canary {
+        let (named, campaign, created) = self.find_campaign((&request.tenant, &request.name), call).await?;
+        if created.run.is_none() && created.schedule.is_some() && request.without_canary {
             return Err(error_texts::not_possible(
                 "it has not opened: no canary has held it, so there is none to overrule",
             )
             .next(format!("reveille campaign resume {name}, without --without-canary", name = named.name)));
         }
-        let query = |ledger: &Ledger| may_resume(ledger, &made, request.without_canary);
-        let command = match (made.schedule, self.context.replica.read(query)) {
+        let query = |ledger: &Ledger| may_resume(ledger, &created, request.without_canary);
+        let command = match (created.schedule, self.context.replica.read(query)) {
             (None, _) => return Err(not_launched(&named.name, &campaign, "resume")),
             (Some(_), Some(command)) => command,
             (Some(_), None) => {
@@ -182,8 +182,8 @@ impl Admin {
             return Ok(CancelCampaignResponse { campaign: Some(self.campaign(&named)?), barrier: None });
         };
         // The run may have opened before the cancellation.
-        let made = self.find_campaign((&request.tenant, &request.name), call).await?.2;
-        let barrier = self.barrier_of_run(made.run.map(|run| (reply.index, run)), call).await?;
+        let created = self.find_campaign((&request.tenant, &request.name), call).await?.2;
+        let barrier = self.barrier_of_run(created.run.map(|run| (reply.index, run)), call).await?;
         Ok(CancelCampaignResponse { campaign: Some(self.campaign(&named)?), barrier })
     }
 
@@ -197,12 +197,12 @@ impl Admin {
 }
 
 /// Returns the command that resumes the campaign. Returns `None` if nothing holds it.
-fn may_resume(ledger: &Ledger, made: &Made, without_canary: bool) -> Option<Command> {
-    if let Some(run) = made.run {
+fn may_resume(ledger: &Ledger, created: &LaunchedCampaign, without_canary: bool) -> Option<Command> {
+    if let Some(run) = created.run {
         let is_paused = matches!(ledger.run(run)?.state, RunState::Paused { .. });
         return is_paused.then_some(Command::RunResume(RunResume { run, without_canary }));
     }
-    let schedule = made.schedule?;
+    let schedule = created.schedule?;
     let known = ledger.schedules().get(&schedule)?;
     let is_held = matches!(known.activity, Activity::Paused { .. } | Activity::Blocked { .. });
     let resume = ScheduleResume { schedule, plan_version: known.plan.version };

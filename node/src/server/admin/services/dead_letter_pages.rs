@@ -34,8 +34,8 @@ impl Filter {
     ///
     /// # Errors
     /// If `since` is not a valid instant.
-    pub fn read(asked: Option<DeadLetterFilter>) -> ApiResult<Filter> {
-        let DeadLetterFilter { schedule, reason, since_time: since } = asked.unwrap_or_default();
+    pub fn read(requested: Option<DeadLetterFilter>) -> ApiResult<Filter> {
+        let DeadLetterFilter { schedule, reason, since_time: since } = requested.unwrap_or_default();
         let wrong = || ApiError::of_field("filter.since_time", "is not an instant");
         let since = since.map(|since| validate::instant(since).ok_or_else(wrong)).transpose()?;
         Ok(Filter { schedule, reason, since })

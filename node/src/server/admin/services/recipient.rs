@@ -94,8 +94,8 @@ impl Admin {
             let (_, page, position) = at.own.page_of(id)?;
             let schedule = page.runs.get(position)?.name.to_string();
             let state = at.own.state(id, number)?.wire();
-            let told = events.and_then(|around| explain::collect_events(at, (id, number, Some(key)), around));
-            let events = told.map(|(_, events)| events).unwrap_or_default();
+            let reported = events.and_then(|around| explain::collect_events(at, (id, number, Some(key)), around));
+            let events = reported.map(|(_, events)| events).unwrap_or_default();
             Some((schedule, state, views::timestamp(page.opened_at), events))
         });
         let shown = RecipientPlace { kind: "run".to_owned(), name: id.to_string(), ..shown };

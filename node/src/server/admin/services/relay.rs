@@ -99,10 +99,10 @@ impl Admin {
         let (relay, _) = self.find_relay(&name, stale, call).await?;
         let node = self.context.introduction.name.clone();
         let credentials = relay.access.credentials.clone().filter(|_| authenticate);
-        let asked = Relay { access: Access { credentials, ..relay.access.clone() }, ..relay.clone() };
+        let requested = Relay { access: Access { credentials, ..relay.access.clone() }, ..relay.clone() };
         let target = match self.context.relays() {
-            Some(relays) => relays.target(&asked),
-            None => Target::new(&asked.host, asked.port, None, &asked.access),
+            Some(relays) => relays.target(&requested),
+            None => Target::new(&requested.host, requested.port, None, &requested.access),
         };
         let target = target.map_err(|error| ApiError::of_field("name", error.to_string()))?;
         let begun = Instant::now();

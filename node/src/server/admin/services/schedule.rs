@@ -80,12 +80,12 @@ impl Admin {
     /// Returns the request that would create the schedule. Blobs never change, so they may be read at a later index; at
     /// worst they are gone.
     fn body_of(&self, schedule: &Schedule) -> ApiResult<v1::ScheduleBody> {
-        let made = self.context.replica.read(|ledger| {
+        let created = self.context.replica.read(|ledger| {
             let content = Content::from_blob(ledger.blob(&schedule.content)?)?;
             let audience = Recipients::from_blob(ledger.blob(&schedule.audience)?)?.to(schedule.audience);
             Some(views::body(schedule, &content, &audience))
         });
-        made.ok_or_else(|| {
+        created.ok_or_else(|| {
             error_texts::broken(format!("the content or the audience of {} is not there", schedule.name))
         })
     }

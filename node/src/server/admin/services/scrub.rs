@@ -17,13 +17,13 @@ pub async fn scrub(admin: &Admin, request: ScrubRequest, call: &Call) -> ApiResu
     admin.read_latest(call, |_| ()).await?;
     let members = admin.context.replica.members();
     if request.start {
-        let mut asked = JoinSet::new();
+        let mut wanted = JoinSet::new();
         for node in members.keys().copied() {
             let Some(peer) = admin.context.replica.peer(node) else { continue };
-            asked.spawn(async move { peer_messages::ask(&peer, BeginScrub, DESCRIBED_WITHIN).await });
+            wanted.spawn(async move { peer_messages::ask(&peer, BeginScrub, DESCRIBED_WITHIN).await });
         }
         // A member that was not reached has no report below, or one without a check that runs.
-        asked.join_all().await;
+        wanted.join_all().await;
     }
     let described = admin.descriptions(members.keys().copied(), DESCRIBED_WITHIN).await;
     let mut reports: BTreeMap<NodeId, ScrubReport> =

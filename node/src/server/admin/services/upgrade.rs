@@ -56,12 +56,12 @@ impl Levels {
     }
 
     /// Returns what prevents the level from rising to `asked`.
-    fn obstacles(&self, asked: u32) -> Vec<String> {
-        let below = self.nodes.values().filter(|node| node.announced < asked);
+    fn obstacles(&self, requested: u32) -> Vec<String> {
+        let below = self.nodes.values().filter(|node| node.announced < requested);
         let sentence = |NodeLevel { name, announced, .. }: &NodeLevel| match announced {
             0 => format!("node {name} has never come up; start it with the new release"),
             _ => format!(
-                "node {name} applies ledger level {announced} and not {asked}; install the new release on it and restart it"
+                "node {name} applies ledger level {announced} and not {requested}; install the new release on it and restart it"
             ),
         };
         below.map(sentence).collect()
@@ -100,14 +100,14 @@ impl Admin {
         request: FinishUpgradeRequest,
         call: &Call,
     ) -> ApiResult<FinishUpgradeResponse> {
-        let FinishUpgradeRequest { level: asked, .. } = request;
+        let FinishUpgradeRequest { level: requested, .. } = request;
         // After this read, this node also knows nodes that have just started.
         self.read_latest(call, |_| ()).await?;
         let levels = self.levels();
-        let level = if asked == 0 { levels.target() } else { asked };
+        let level = if requested == 0 { levels.target() } else { requested };
         if level == levels.ledger {
             let obstacles = levels.obstacles(levels.highest());
-            let waits = asked == 0 && !obstacles.is_empty();
+            let waits = requested == 0 && !obstacles.is_empty();
             return match waits {
                 true => Err(error_texts::not_possible(obstacles.join("; ")).next(STATUS)),
                 false => Ok(FinishUpgradeResponse { level, raised: false }),

@@ -54,8 +54,8 @@ async fn show(node: &Node, run: &str) -> Run {
 async fn explain(node: &Node, run: &str, recipient: &str) -> ExplainResponse {
     let (run, recipient) = (run.to_owned(), recipient.to_owned());
     let request = ExplainRequest { run, recipient, ..ExplainRequest::default() };
-    let story = node.runs().explain(request).await.expect("a story").into_inner();
-    ExplainResponse { freshness: None, ..story }
+    let explanation = node.runs().explain(request).await.expect("a story").into_inner();
+    ExplainResponse { freshness: None, ..explanation }
 }
 
 /// Waits until none of these runs is in the replicated state.
@@ -94,9 +94,9 @@ async fn archived_runs_are_answered_as_before() {
     assert!(runs.iter().all(|run| run.state() == RunState::Finished), "{runs:?}");
     let entries = history(&node, 0).await;
     assert_eq!(entries.len(), 4);
-    let mut stories = Vec::new();
+    let mut histories = Vec::new();
     for run in &runs {
-        stories.push(explain(&node, &run.run, RECIPIENTS[0]).await);
+        histories.push(explain(&node, &run.run, RECIPIENTS[0]).await);
     }
 
     advance_clock(&node, by(4 * DAY)).await;
@@ -109,10 +109,10 @@ async fn archived_runs_are_answered_as_before() {
         assert_eq!(all.len(), 8, "{size} a page");
         assert_eq!(all[4..], entries, "{size} a page");
     }
-    for (run, story) in runs.iter().zip(&stories) {
+    for (run, explanation) in runs.iter().zip(&histories) {
         assert_eq!(show(&node, &run.run).await, *run);
-        assert_eq!(explain(&node, &run.run, RECIPIENTS[0]).await, *story);
-        assert_eq!(explain(&node, &run.run, "#0").await, *story);
+        assert_eq!(explain(&node, &run.run, RECIPIENTS[0]).await, *explanation);
+        assert_eq!(explain(&node, &run.run, "#0").await, *explanation);
         let watch = WatchRunRequest { run: run.run.clone(), ..WatchRunRequest::default() };
         let mut watched = node.runs().watch_run(watch).await.expect("a stream").into_inner();
         assert_eq!(watched.message().await.expect("a state").and_then(|state| state.run).as_ref(), Some(run));

@@ -199,8 +199,8 @@ async fn line_end_in_a_field_adds_no_header_and_no_recipient() {
         for (end, text) in ENDS.iter().enumerate() {
             let mut body = yearly(&format!("s{number}-{end}"), &["ada@example.net"]);
             inject(&mut body, &format!("{text}Bcc: evil@example.org"));
-            let asked = creation(body.clone());
-            match node.schedules().create_schedule(asked).await {
+            let requested = creation(body.clone());
+            match node.schedules().create_schedule(requested).await {
                 Ok(_) => runs.push(opened(&node.channel, body).await.1.run.expect("a run").run),
                 Err(refused) => assert_eq!(refused.code(), Code::InvalidArgument, "{place}: {refused:?}"),
             }

@@ -50,7 +50,7 @@ async fn sealed(
     Ok(last.expect("the last message has it"))
 }
 
-async fn made(node: &Node, name: &str) -> SealedAudience {
+async fn started(node: &Node, name: &str) -> SealedAudience {
     imported(node, name, &generated(7)).await.expect("made")
 }
 
@@ -67,11 +67,11 @@ async fn triggered(node: &Node, schedule: &str) -> Run {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn repeated_create_is_the_same_and_other_body_needs_other_name() {
     let node = node("").await;
-    let first = made(&node, "all").await;
+    let first = started(&node, "all").await;
     assert_eq!((first.tenant.as_str(), first.name.as_str(), first.recipients), ("default", "all", RECIPIENTS));
     assert_eq!((first.columns.as_slice(), first.parts, first.lacking), (["name".to_owned()].as_slice(), 1, 0));
     assert!(first.seal_time.is_some() && first.index > 0 && first.seal.len() == 64, "{first:?}");
-    assert_eq!(made(&node, "all").await, first);
+    assert_eq!(started(&node, "all").await, first);
 
     let others = [
         generated(8),
@@ -82,7 +82,7 @@ async fn repeated_create_is_the_same_and_other_body_needs_other_name() {
         let taken = imported(&node, "all", &other).await.expect_err("the name is taken");
         assert_eq!(reason(&taken), (Code::AlreadyExists, "NAME_TAKEN".to_owned()));
     }
-    made(&node, "more").await;
+    started(&node, "more").await;
     let request = ListAudiencesRequest { page_size: 1, ..ListAudiencesRequest::default() };
     let page = node.audiences().list_audiences(request.clone()).await.expect("a page").into_inner();
     assert_eq!(page.audiences, std::slice::from_ref(&first));
@@ -98,17 +98,17 @@ async fn repeated_create_is_the_same_and_other_body_needs_other_name() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn invalid_audience_is_refused_before_any_part_is_written() {
     let node = node("").await;
-    let asked = |name: &str, recipients: u32, column: &str| PrepareAudienceRequest {
+    let requested = |name: &str, recipients: u32, column: &str| PrepareAudienceRequest {
         name: name.to_owned(),
         recipients,
         columns: vec![column.to_owned()],
         ..PrepareAudienceRequest::default()
     };
     let wrong = [
-        (asked("all", 0, "name"), "recipients: "),
-        (asked("all", 67_108_865, "name"), "recipients: "),
-        (asked("a b", RECIPIENTS, "name"), "name: "),
-        (asked("all", RECIPIENTS, ""), "columns[0]: "),
+        (requested("all", 0, "name"), "recipients: "),
+        (requested("all", 67_108_865, "name"), "recipients: "),
+        (requested("a b", RECIPIENTS, "name"), "name: "),
+        (requested("all", RECIPIENTS, ""), "columns[0]: "),
     ];
     for (request, field) in wrong {
         let refused = node.audiences().prepare_audience(request).await.expect_err("it is wrong");
@@ -126,7 +126,7 @@ async fn invalid_audience_is_refused_before_any_part_is_written() {
     let unknown = ScheduleBody { audience: to("missing"), ..yearly("report", &[]) };
     let unknown = node.schedules().create_schedule(creation(unknown)).await.expect_err("no such audience");
     assert!(unknown.message().starts_with("schedule.audience.sealed: "), "{unknown:?}");
-    made(&node, "all").await;
+    started(&node, "all").await;
     let both =
         Audience { sealed: "all".to_owned(), ..yearly("report", &["ada@example.net"]).audience.expect("a list") };
     let both = ScheduleBody { audience: Some(both), ..yearly("report", &[]) };
@@ -143,7 +143,7 @@ async fn invalid_audience_is_refused_before_any_part_is_written() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn daily_schedule_to_it_has_no_gap_and_is_refused_one() {
     let node = node("").await;
-    made(&node, "all").await;
+    started(&node, "all").await;
     let daily = Daily { hour: 9, minute: 0, days: String::new() };
     let when = Some(When { pattern: Some(when::Pattern::Daily(daily)) });
     let body = ScheduleBody { when, audience: to("all"), ..yearly("report", &[]) };
@@ -160,7 +160,7 @@ async fn daily_schedule_to_it_has_no_gap_and_is_refused_one() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sealed_audience_gets_one_email_each_and_stays_while_in_use() {
     let node = node("").await;
-    made(&node, "all").await;
+    started(&node, "all").await;
     let mut content = yearly("report", &[]).content.expect("content");
     content.subject = "Hello {{ name }}".to_owned();
     let body = ScheduleBody { audience: to("all"), content: Some(content), ..yearly("report", &[]) };
@@ -176,10 +176,10 @@ async fn sealed_audience_gets_one_email_each_and_stays_while_in_use() {
         recipient: recipient.to_owned(),
         ..ExplainRequest::default()
     };
-    let story = node.runs().explain(explain("#17")).await.expect("a story").into_inner();
-    assert_eq!((story.recipient.as_str(), story.state()), ("r00000017.s7@audience.invalid", RecipientState::Sent));
-    let same = node.runs().explain(explain(&story.recipient)).await.expect("a story").into_inner();
-    assert_eq!((same.number, same.events), (17, story.events));
+    let history = node.runs().explain(explain("#17")).await.expect("a story").into_inner();
+    assert_eq!((history.recipient.as_str(), history.state()), ("r00000017.s7@audience.invalid", RecipientState::Sent));
+    let same = node.runs().explain(explain(&history.recipient)).await.expect("a story").into_inner();
+    assert_eq!((same.number, same.events), (17, history.events));
     let stranger = node.runs().explain(explain("ada@example.net")).await.expect_err("not of it");
     assert_eq!(stranger.code(), Code::NotFound);
 
@@ -198,8 +198,8 @@ async fn sealed_audience_gets_one_email_each_and_stays_while_in_use() {
     node.audiences().delete_audience(delete()).await.expect("no schedule sends to it");
     let list = node.audiences().list_audiences(ListAudiencesRequest::default()).await.expect("a list").into_inner();
     assert_eq!(list.audiences, []);
-    let story = node.runs().explain(explain("#17")).await.expect("the run keeps its part").into_inner();
-    assert_eq!(story.recipient, "r00000017.s7@audience.invalid");
+    let history = node.runs().explain(explain("#17")).await.expect("the run keeps its part").into_inner();
+    assert_eq!(history.recipient, "r00000017.s7@audience.invalid");
     node.stop().await;
 }
 

@@ -76,9 +76,9 @@ async fn repeated_launch_sends_once() {
     let node = node("").await;
     seal(&node, "all").await;
     let request = body("spring", "all", at(SignedDuration::from_hours(1)));
-    let made = node.campaigns().create_campaign(request.clone()).await.expect("a draft").into_inner();
-    assert!(made.created && made.warnings.is_empty(), "{made:?}");
-    assert_eq!(made.campaign.expect("a campaign").state(), CampaignState::Draft);
+    let draft = node.campaigns().create_campaign(request.clone()).await.expect("a draft").into_inner();
+    assert!(draft.created && draft.warnings.is_empty(), "{draft:?}");
+    assert_eq!(draft.campaign.expect("a campaign").state(), CampaignState::Draft);
     assert!(!node.campaigns().create_campaign(request).await.expect("the same").into_inner().created);
 
     let now = at(SignedDuration::ZERO);
@@ -128,8 +128,8 @@ async fn audience_is_sealed_at_its_instant_or_it_does_not_fire() {
     let node = node("").await;
     for (name, audience, ahead) in [("never", "missing", 20), ("late", "tomorrow", 3_600)] {
         let request = body(name, audience, at(SignedDuration::from_secs(ahead)));
-        let made = node.campaigns().create_campaign(request).await.expect("a draft").into_inner();
-        assert!(made.warnings.iter().any(|warning| warning.contains("is not sealed")), "{made:?}");
+        let draft = node.campaigns().create_campaign(request).await.expect("a draft").into_inner();
+        assert!(draft.warnings.iter().any(|warning| warning.contains("is not sealed")), "{draft:?}");
         assert_eq!(launched(&node, name, None).await.expect("launched").state(), CampaignState::Waiting);
     }
     let missed = becomes(&node, "never", CampaignState::Missed).await;

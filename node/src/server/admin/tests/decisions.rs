@@ -11,8 +11,8 @@ use tonic::Code;
 use super::node::{node, reason};
 
 /// Returns the names of the events in a recipient's history.
-fn event_names(story: &ExplainResponse) -> Vec<&str> {
-    story.events.iter().map(|event| event.what.as_str()).collect()
+fn event_names(history: &ExplainResponse) -> Vec<&str> {
+    history.events.iter().map(|event| event.what.as_str()).collect()
 }
 
 const NO_RELAY: &str = "no-relay-here";
@@ -29,17 +29,17 @@ async fn run_is_paused_resumed_and_cancelled_behind_barriers() {
     assert!(barrier.index > state.opened_index && barrier.crossed.is_empty() && barrier.unconfirmed.is_empty());
     node.until(&run, |run| run.counts.is_some_and(|counts| counts.pending == 2)).await;
     let explain = ExplainRequest { run: run.clone(), recipient: "#0".to_owned(), ..ExplainRequest::default() };
-    let story = node.runs().explain(explain.clone()).await.expect("a story").into_inner();
-    let waits = story.events.last().map(|event| (event.what.as_str(), event.detail.as_str()));
+    let history = node.runs().explain(explain.clone()).await.expect("a story").into_inner();
+    let waits = history.events.last().map(|event| (event.what.as_str(), event.detail.as_str()));
     assert_eq!(waits, Some(("waits", "the run is paused: wrong text")));
 
     let resume = ResumeRunRequest { tenant: tenant(), run: run.clone(), without_canary: false };
     let resumed = node.runs().resume_run(resume.clone()).await.expect("resumed").into_inner();
     assert_eq!(resumed.run.map(|run| run.state()), Some(RunState::Open));
-    let story = node.runs().explain(explain.clone()).await.expect("a story").into_inner();
-    assert_eq!(story.events.get(2).map(|event| event.index), Some(resumed.index), "of the entry that the story has");
-    assert_eq!(event_names(&story), ["opened", "run paused", "run resumed", "waits"]);
-    let waits = story.events.last().map(|event| event.detail.as_str()).unwrap_or_default();
+    let history = node.runs().explain(explain.clone()).await.expect("a story").into_inner();
+    assert_eq!(history.events.get(2).map(|event| event.index), Some(resumed.index), "of the entry that the story has");
+    assert_eq!(event_names(&history), ["opened", "run paused", "run resumed", "waits"]);
+    let waits = history.events.last().map(|event| event.detail.as_str()).unwrap_or_default();
     assert!(waits.contains("pool 'no-relay-here' has none") && waits.contains("relay add"), "{waits}");
     let twice = node.runs().resume_run(resume).await.expect_err("not paused");
     assert_eq!(reason(&twice), (Code::FailedPrecondition, "NOT_POSSIBLE".to_owned()));
@@ -48,10 +48,10 @@ async fn run_is_paused_resumed_and_cancelled_behind_barriers() {
     let cancelled = node.runs().cancel_run(cancel).await.expect("cancelled").into_inner();
     assert_eq!(cancelled.run.map(|run| run.state()), Some(RunState::Cancelled));
     node.until(&run, |run| run.counts.is_some_and(|counts| counts.cancelled == 2)).await;
-    let story = node.runs().explain(explain).await.expect("a story").into_inner();
-    assert_eq!(story.state(), RecipientState::Cancelled);
-    assert_eq!(event_names(&story), ["opened", "run paused", "run resumed", "cancelled"]);
-    assert!(story.events.iter().all(|event| event.time.is_some()), "{story:?}");
+    let history = node.runs().explain(explain).await.expect("a story").into_inner();
+    assert_eq!(history.state(), RecipientState::Cancelled);
+    assert_eq!(event_names(&history), ["opened", "run paused", "run resumed", "cancelled"]);
+    assert!(history.events.iter().all(|event| event.time.is_some()), "{history:?}");
     assert_eq!(node.sink.accepted_count(), 0);
     node.stop().await;
 }
@@ -98,9 +98,9 @@ async fn answered_opt_out_holds_and_repeat_names_the_first() {
     let counts = run.counts.expect("counts");
     assert_eq!((counts.suppressed, counts.sent), (1, 1), "{run:?}");
     let explain = ExplainRequest { run: run.run, recipient: "ada@example.net".to_owned(), ..ExplainRequest::default() };
-    let story = node.runs().explain(explain).await.expect("a story").into_inner();
-    assert_eq!(story.state(), RecipientState::Suppressed);
-    assert_eq!(story.events.first().map(|event| (event.what.as_str(), event.index)), Some(("opted out", index)));
+    let history = node.runs().explain(explain).await.expect("a story").into_inner();
+    assert_eq!(history.state(), RecipientState::Suppressed);
+    assert_eq!(history.events.first().map(|event| (event.what.as_str(), event.index)), Some(("opted out", index)));
     assert_eq!(node.sink.accepted_count(), 1);
 
     // Taking back an opt-out needs a reason. The next email to the recipient is sent.
@@ -116,8 +116,8 @@ async fn answered_opt_out_holds_and_repeat_names_the_first() {
     let dry_run = TakeBackOptOutRequest { validate_only: true, ..back("ada@example.net", "her letter") };
     let checked = node.opt_outs().take_back_opt_out(dry_run).await.expect("validated").into_inner();
     assert_eq!((checked.recipient.as_str(), checked.taken_back), ("ada@example.net", None));
-    let asked = node.opt_outs().take_back_opt_out(back("Ada@example.net", "her letter")).await;
-    let taken = asked.expect("taken back").into_inner().taken_back.expect("an entry");
+    let requested = node.opt_outs().take_back_opt_out(back("Ada@example.net", "her letter")).await;
+    let taken = requested.expect("taken back").into_inner().taken_back.expect("an entry");
     assert_eq!((taken.reason.as_str(), taken.index > index), ("her letter", true));
     let again = node.opt_outs().take_back_opt_out(back("ada@example.net", "again")).await.expect("it is done");
     assert_eq!(again.into_inner().taken_back, Some(taken.clone()), "what was done first stands");
@@ -144,14 +144,14 @@ async fn dead_letters_are_listed_sent_again_and_discarded() {
     let rest: Vec<&str> = page.dead_letters.iter().map(|letter| letter.recipient.as_str()).collect();
     assert_eq!(rest, ["bob@example.net"]);
     let explain = ExplainRequest { run: run.clone(), recipient: "#0".to_owned(), ..ExplainRequest::default() };
-    let story = node.runs().explain(explain).await.expect("a story").into_inner();
+    let history = node.runs().explain(explain).await.expect("a story").into_inner();
     assert_eq!(
-        (event_names(&story), story.state()),
+        (event_names(&history), history.state()),
         (vec!["opened", "claimed", "refused", "dead"], RecipientState::Dead)
     );
     let refused = "550 5.1.1 no such user; about this mailbox: final";
-    assert_eq!(story.events[2].detail, refused);
-    let detail = story.events.last().map(|event| event.detail.as_str()).unwrap_or_default();
+    assert_eq!(history.events[2].detail, refused);
+    let detail = history.events.last().map(|event| event.detail.as_str()).unwrap_or_default();
     assert!(detail.contains("550 5.1.1") && detail.ends_with("(1 of 5 attempts)"), "{detail}");
 
     let discard = DiscardDeadLettersRequest {
@@ -169,12 +169,12 @@ async fn dead_letters_are_listed_sent_again_and_discarded() {
         recipient: recipient.to_owned(),
         ..ExplainRequest::default()
     };
-    let story = node.runs().explain(of("#0")).await.expect("a story").into_inner();
-    assert_eq!(event_names(&story), ["opened", "claimed", "refused", "dead", "requeued", "claimed", "sent"]);
-    assert_eq!(story.events[2].detail, refused, "the history keeps it after the letter is gone");
-    assert!(story.events.iter().all(|event| event.time.is_some()), "{story:?}");
-    let story = node.runs().explain(of("#1")).await.expect("a story").into_inner();
-    assert_eq!(event_names(&story), ["opened", "claimed", "refused", "dead", "discarded"]);
+    let history = node.runs().explain(of("#0")).await.expect("a story").into_inner();
+    assert_eq!(event_names(&history), ["opened", "claimed", "refused", "dead", "requeued", "claimed", "sent"]);
+    assert_eq!(history.events[2].detail, refused, "the history keeps it after the letter is gone");
+    assert!(history.events.iter().all(|event| event.time.is_some()), "{history:?}");
+    let history = node.runs().explain(of("#1")).await.expect("a story").into_inner();
+    assert_eq!(event_names(&history), ["opened", "claimed", "refused", "dead", "discarded"]);
     let list = ListDeadLettersRequest { run: run.run, ..ListDeadLettersRequest::default() };
     let left = node.dead_letters().list_dead_letters(list).await.expect("a page").into_inner();
     assert!(left.dead_letters.is_empty(), "{left:?}");
@@ -264,10 +264,10 @@ async fn lost_answer_is_in_doubt_until_decided() {
     let gone = node.doubts().get_doubt(get).await.expect_err("decided");
     assert_eq!(reason(&gone), (Code::NotFound, "RECIPIENT_NOT_FOUND".to_owned()));
     let explain = ExplainRequest { run: run.run, recipient: "#0".to_owned(), ..ExplainRequest::default() };
-    let story = node.runs().explain(explain).await.expect("a story").into_inner();
-    assert_eq!(event_names(&story), ["opened", "claimed", "in doubt", "assumed"]);
-    assert_eq!(story.events[2].time, doubt.doubt_time, "since is the instant at which it came into doubt");
-    assert!(story.events.iter().all(|event| event.time.is_some()), "{story:?}");
+    let history = node.runs().explain(explain).await.expect("a story").into_inner();
+    assert_eq!(event_names(&history), ["opened", "claimed", "in doubt", "assumed"]);
+    assert_eq!(history.events[2].time, doubt.doubt_time, "since is the instant at which it came into doubt");
+    assert!(history.events.iter().all(|event| event.time.is_some()), "{history:?}");
     assert_eq!(node.sink.accepted_count(), 1, "it had arrived, and the ledger never says that it was sent");
     node.stop().await;
 }

@@ -49,15 +49,15 @@ async fn due_run_is_sent_once_and_every_step_is_explained() {
     for recipient in ["Bob@example.net", "#1"] {
         let request =
             ExplainRequest { run: run.run.clone(), recipient: recipient.to_owned(), ..ExplainRequest::default() };
-        let story = node.runs().explain(request).await.expect("a story").into_inner();
+        let explanation = node.runs().explain(request).await.expect("a story").into_inner();
         assert_eq!(
-            (story.recipient.as_str(), story.number, story.state()),
+            (explanation.recipient.as_str(), explanation.number, explanation.state()),
             ("bob@example.net", 1, RecipientState::Sent)
         );
-        let events: Vec<&str> = story.events.iter().map(|event| event.what.as_str()).collect();
+        let events: Vec<&str> = explanation.events.iter().map(|event| event.what.as_str()).collect();
         assert_eq!(events, ["opened", "claimed", "sent"]);
-        assert!(story.events.is_sorted_by_key(|event| event.index));
-        assert_eq!(story.events.last().map(|event| event.node.as_str()), Some("node-1"));
+        assert!(explanation.events.is_sorted_by_key(|event| event.index));
+        assert_eq!(explanation.events.last().map(|event| event.node.as_str()), Some("node-1"));
     }
     let stranger =
         ExplainRequest { run: run.run.clone(), recipient: "eve@example.net".to_owned(), ..ExplainRequest::default() };

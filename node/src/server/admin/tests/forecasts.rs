@@ -79,9 +79,9 @@ async fn without_a_relay_it_is_drafted_and_not_launched() {
     seal(&node, "all").await;
     let mut request = body("spring", "all", at(SignedDuration::from_hours(1)));
     request.schedule.as_mut().expect("a body").pool = "bulk".into();
-    let made = node.campaigns().create_campaign(request).await.expect("a draft").into_inner();
-    assert!(made.warnings.iter().any(|warning| warning.contains("no relay is in pool bulk")), "{made:?}");
-    let forecast = made.campaign.and_then(|campaign| campaign.forecast).expect("a forecast");
+    let created = node.campaigns().create_campaign(request).await.expect("a draft").into_inner();
+    assert!(created.warnings.iter().any(|warning| warning.contains("no relay is in pool bulk")), "{created:?}");
+    let forecast = created.campaign.and_then(|campaign| campaign.forecast).expect("a forecast");
     assert_eq!((forecast.bound(), forecast.fits, forecast.end_time), (ForecastBound::NoRelay, false, None));
 
     for validate_only in [true, false] {

@@ -76,12 +76,12 @@ async fn thousand_triggers_at_once_are_one_email() {
     ] {
         let before = node.sink.accepted_count();
         with_gap(&node, name, gap, overlap).await;
-        let mut asked = JoinSet::new();
+        let mut requested = JoinSet::new();
         for number in 0..TRIGGERS {
             let node = Arc::clone(&node);
-            asked.spawn(async move { trigger(&node, name, &format!("{name}-{}", number % ids)).await });
+            requested.spawn(async move { trigger(&node, name, &format!("{name}-{}", number % ids)).await });
         }
-        let answers = asked.join_all().await;
+        let answers = requested.join_all().await;
         let mut runs: Vec<String> = answers.iter().flatten().map(|run| run.run.clone()).collect();
         runs.sort();
         runs.dedup();
@@ -103,11 +103,11 @@ async fn daily_schedule_sends_once_a_day_whatever_is_invoked() {
     advance_clock(&node, at(day + 8 * HOUR)).await;
     let nine = when::Pattern::Daily(Daily { hour: 9, minute: 0, days: String::new() });
     let body = ScheduleBody { when: Some(When { pattern: Some(nine) }), ..yearly("morning", &["ada@example.net"]) };
-    let made = node.schedules().create_schedule(creation(body)).await.expect("created").into_inner();
+    let created = node.schedules().create_schedule(creation(body)).await.expect("created").into_inner();
     let gap = |schedule: &reveille_proto::admin::v1::Schedule| {
         schedule.policies.as_ref().and_then(|policies| policies.min_gap).map(|gap| gap.seconds)
     };
-    assert_eq!(gap(&made.schedule.expect("a schedule")), Some(20 * HOUR), "the default of a daily one");
+    assert_eq!(gap(&created.schedule.expect("a schedule")), Some(20 * HOUR), "the default of a daily one");
     advance_clock(&node, at(day + 10 * HOUR)).await;
     for hour in 10..20 {
         advance_clock(&node, at(day + hour * HOUR + MINUTE)).await;

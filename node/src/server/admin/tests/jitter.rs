@@ -30,8 +30,8 @@ async fn jittered_occurrence_opens_as_shown_and_is_named_by_instant() {
         policies: Some(policies),
         ..yearly("spread", &["ada@example.net"])
     };
-    let made = node.schedules().create_schedule(creation(body)).await.expect("created").into_inner();
-    let shown = made.schedule.expect("a schedule").next_instants;
+    let created = node.schedules().create_schedule(creation(body)).await.expect("created").into_inner();
+    let shown = created.schedule.expect("a schedule").next_instants;
     assert_eq!(shown, next(&node).await);
     for (number, instant) in shown.iter().take(3).enumerate() {
         let due = instant.time.expect("an instant");

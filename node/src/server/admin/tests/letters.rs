@@ -72,8 +72,8 @@ async fn letters_of_one_reason_go_again_by_another_pool_and_only_they() {
     assert_eq!((backup.accepted_count(), node.sink.accepted_count()), (2, 0));
     let example = groups.iter().find(|(reason, _, _)| reason == "550 5.2.1").map(|(_, _, who)| who.clone());
     let explain = ExplainRequest { run: run.clone(), recipient: example.expect("one"), ..Default::default() };
-    let story = node.runs().explain(explain).await.expect("a story").into_inner();
-    let detail = story.events.iter().find(|event| event.what == "requeued").map(|event| event.detail.as_str());
+    let history = node.runs().explain(explain).await.expect("a story").into_inner();
+    let detail = history.events.iter().find(|event| event.what == "requeued").map(|event| event.detail.as_str());
     assert_eq!(detail, Some("by an operator: attempts are counted anew; by pool 'backup' from now on"));
     backup.stop().await;
     node.stop().await;
@@ -144,7 +144,7 @@ async fn requeue_of_living_recipient_is_refused_and_writes_nothing() {
     }
     let requeued = |entry: u64| entry > before;
     let events = ExplainRequest { run, recipient: "ada@x.example".to_owned(), ..Default::default() };
-    let story = node.runs().explain(events).await.expect("a story").into_inner();
-    assert!(!story.events.iter().any(|event| event.what == "requeued" && requeued(event.index)), "{story:?}");
+    let history = node.runs().explain(events).await.expect("a story").into_inner();
+    assert!(!history.events.iter().any(|event| event.what == "requeued" && requeued(event.index)), "{history:?}");
     node.stop().await;
 }

@@ -36,10 +36,10 @@ async fn shown(node: &Node, run: &str) -> (Run, RunCounts) {
 }
 
 /// Returns the events of a recipient: name and detail.
-async fn story(node: &Node, run: &str, recipient: &str) -> Vec<(String, String)> {
+async fn history(node: &Node, run: &str, recipient: &str) -> Vec<(String, String)> {
     let request = ExplainRequest { run: run.to_owned(), recipient: recipient.to_owned(), ..ExplainRequest::default() };
-    let story = node.runs().explain(request).await.expect("a story").into_inner();
-    story.events.into_iter().map(|event| (event.what, event.detail)).collect()
+    let history = node.runs().explain(request).await.expect("a story").into_inner();
+    history.events.into_iter().map(|event| (event.what, event.detail)).collect()
 }
 
 async fn relay(node: &Node) -> Relay {
@@ -62,7 +62,7 @@ async fn throttling_relay_lowers_rate_and_all_recipients_are_sent() {
         assert_eq!(node.sink.accepted_count(), 3);
         let mut refused = Vec::new();
         for recipient in ["#0", "#1", "#2"] {
-            refused.extend(story(&node, &run, recipient).await.into_iter().filter(|(what, _)| what == "refused"));
+            refused.extend(history(&node, &run, recipient).await.into_iter().filter(|(what, _)| what == "refused"));
         }
         let uncounted = |detail: &str| detail.contains("454") && !detail.contains("the attempt counts");
         assert_eq!(refused.len(), 3, "{stage}: {refused:?}");
@@ -93,7 +93,7 @@ async fn relay_with_used_up_quota_is_parked_and_explain_says_so() {
     let (_, counts) = shown(&node, &run).await;
     assert_eq!((counts.pending + counts.claimed, counts.dead), (2, 0));
     node.until(&run, |run| run.counts.is_some_and(|counts| counts.pending == 2)).await;
-    let waits = story(&node, &run, "#0").await.pop().expect("an event");
+    let waits = history(&node, &run, "#0").await.pop().expect("an event");
     assert_eq!(waits.0, "waits");
     assert!(waits.1.contains("relay mailbox takes no more today") && waits.1.contains("quota"), "{}", waits.1);
     node.stop().await;
@@ -118,8 +118,8 @@ async fn attempt_without_named_cause_counts_and_is_repeated() {
         let run = opened_with(&node, "unnamed", &["ada@x.example"], 2).await;
         let refused = tokio::time::timeout(STEP_TIMEOUT, async {
             loop {
-                let story = story(&node, &run, "#0").await;
-                if let Some((_, detail)) = story.into_iter().find(|(what, _)| what == "refused") {
+                let history = history(&node, &run, "#0").await;
+                if let Some((_, detail)) = history.into_iter().find(|(what, _)| what == "refused") {
                     return detail;
                 }
                 tokio::time::sleep(Duration::from_millis(20)).await;
@@ -147,7 +147,7 @@ async fn small_run_refused_for_sender_is_paused_and_expires() {
     jump(&node, by(2 * HOUR)).await;
     node.until(&run, |run| run.counts.is_some_and(|counts| counts.expired == 2)).await;
     for recipient in ["#0", "#1"] {
-        let events = story(&node, &run, recipient).await;
+        let events = history(&node, &run, recipient).await;
         let (_, detail) = events.iter().find(|(what, _)| what == "expired").expect("it expired");
         assert!(detail.ends_with("the last answer of a relay was 553 5.1.8, about content or sender"), "{events:?}");
     }
@@ -180,7 +180,7 @@ async fn greylisted_recipient_is_sent_later_without_counted_attempt() {
     let waits = tokio::time::timeout(STEP_TIMEOUT, async {
         for recipient in ["#0", "#1"] {
             let waits = |(_, detail): (String, String)| detail.starts_with("for the next attempt, not before");
-            while !story(&node, &run, recipient).await.pop().is_some_and(waits) {
+            while !history(&node, &run, recipient).await.pop().is_some_and(waits) {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         }
@@ -192,10 +192,10 @@ async fn greylisted_recipient_is_sent_later_without_counted_attempt() {
     assert_eq!((counts.sent, counts.dead), (2, 0), "of one attempt each: {known:?}");
     let mut refused = 0;
     for recipient in ["#0", "#1"] {
-        let story = story(&node, &run, recipient).await;
-        refused += story.iter().filter(|(what, _)| what == "refused").count();
-        assert!(!story.iter().any(|(_, detail)| detail.contains("the attempt counts")), "{story:?}");
-        assert_eq!(story.last().map(|(what, _)| what.as_str()), Some("sent"));
+        let history = history(&node, &run, recipient).await;
+        refused += history.iter().filter(|(what, _)| what == "refused").count();
+        assert!(!history.iter().any(|(_, detail)| detail.contains("the attempt counts")), "{history:?}");
+        assert_eq!(history.last().map(|(what, _)| what.as_str()), Some("sent"));
     }
     assert_eq!(refused, 4, "two rounds of it");
     node.stop().await;

@@ -63,8 +63,8 @@ async fn message_is_sent_once_by_its_key() {
     let recipients: Vec<_> = shown.recipients.iter().map(|one| (one.address.as_str(), one.state())).collect();
     assert_eq!(recipients, two.map(|address| (address, RecipientState::Sent)));
     let explain = ExplainRequest { run, recipient: two[0].to_owned(), ..ExplainRequest::default() };
-    let story = node.runs().explain(explain).await.expect("a story").into_inner();
-    assert!(story.events[0].detail.starts_with("trigger one, a message for "), "{story:?}");
+    let history = node.runs().explain(explain).await.expect("a story").into_inner();
+    assert!(history.events[0].detail.starts_with("trigger one, a message for "), "{history:?}");
     let schedules = node.schedules().list_schedules(ListSchedulesRequest::default()).await.expect("a list");
     assert_eq!(schedules.into_inner().schedules.len(), 0, "no list shows their schedule");
     node.stop().await;
@@ -113,8 +113,8 @@ async fn message_for_later_leaves_at_its_time_and_a_cancelled_one_never() {
     run_of(&send(&node, later("never", due)).await.expect("taken"));
     let early = send(&node, later("early", due - HOUR)).await.expect("taken");
     let explain = ExplainRequest { run: run.clone(), recipient: "#0".to_owned(), ..ExplainRequest::default() };
-    let story = node.runs().explain(explain).await.expect("a story").into_inner();
-    assert!(story.events.last().is_some_and(|event| event.detail.starts_with("for its send time, ")), "{story:?}");
+    let history = node.runs().explain(explain).await.expect("a story").into_inner();
+    assert!(history.events.last().is_some_and(|event| event.detail.starts_with("for its send time, ")), "{history:?}");
     let cancel = CancelMessageRequest { key: "never".to_owned(), ..CancelMessageRequest::default() };
     let cancelled = node.messages().cancel_message(cancel).await.expect("cancelled").into_inner();
     assert_eq!(cancelled.message.and_then(|message| message.run).expect("a run").state(), RunState::Cancelled);

@@ -178,17 +178,17 @@ impl Founder {
 
 /// Starts a one-node cluster.
 pub async fn node(faults: &str) -> Node {
-    made(founder(1).await, faults, false).await
+    started(founder(1).await, faults, false).await
 }
 
 /// Starts a one-node cluster whose wall clock can be set.
 pub async fn node_by(clock: &Arc<SetClock>) -> Node {
-    made(founder_by(1, 1, Arc::clone(clock) as Arc<dyn Clock>).await, "", false).await
+    started(founder_by(1, 1, Arc::clone(clock) as Arc<dyn Clock>).await, "", false).await
 }
 
 /// Starts a one-node cluster with a test clock.
 pub async fn node_with_test_clock(faults: &str) -> Node {
-    made(founder(1).await, faults, true).await
+    started(founder(1).await, faults, true).await
 }
 
 /// Starts a one-node cluster with a test clock, in its fourth incarnation. Each earlier incarnation crashed with a
@@ -232,7 +232,7 @@ async fn give_test_clock(founder: &Founder) {
     assert_eq!(reply.outcome, CommandOutcome::Done);
 }
 
-async fn made(founder: Founder, faults: &str, test_clock: bool) -> Node {
+async fn started(founder: Founder, faults: &str, test_clock: bool) -> Node {
     initialize(&[&founder]).await;
     if test_clock {
         give_test_clock(&founder).await;

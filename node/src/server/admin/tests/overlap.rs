@@ -50,7 +50,7 @@ async fn runs(node: &Node, name: &str) -> Vec<Run> {
 }
 
 /// Returns the events of a run's first recipient.
-async fn story(node: &Node, run: &str) -> Vec<ExplainedEvent> {
+async fn explanation(node: &Node, run: &str) -> Vec<ExplainedEvent> {
     let (run, recipient) = (run.to_owned(), "#0".to_owned());
     let request = ExplainRequest { run, recipient, ..ExplainRequest::default() };
     node.runs().explain(request).await.expect("a story").into_inner().events
@@ -105,7 +105,7 @@ async fn each_overlap_policy_treats_next_instant_as_documented() {
     let why = format!("overlap: {} opened, and overlap is cancel_other", cancelling[1].run);
     assert_eq!(cancelling[0].reason, why);
     assert_eq!(history(&node, "cancelling").await.last().map(|entry| entry.reason.clone()), Some(why.clone()));
-    let events = story(&node, &cancelling[0].run).await;
+    let events = explanation(&node, &cancelling[0].run).await;
     assert_eq!(events.last().map(|event| (event.what.as_str(), event.detail.as_str())), Some(("cancelled", &*why)));
     trigger(&node, "cancelling").await.expect("it makes way for itself");
 
@@ -123,7 +123,7 @@ async fn each_overlap_policy_treats_next_instant_as_documented() {
     let why = known.iter().find(|entry| entry.run == opened[1].run).map(|entry| entry.reason.clone());
     let why = why.expect("it is in the history");
     assert!(why.starts_with(&format!("overlap: waited for {}, ", first.run)) && why.ends_with(" late"), "{why}");
-    let detail = &story(&node, &opened[1].run).await[0].detail;
+    let detail = &explanation(&node, &opened[1].run).await[0].detail;
     assert!(detail.ends_with(&format!("; overlap: waited for {}", first.run)), "{detail}");
     node.stop().await;
 }
@@ -158,7 +158,7 @@ async fn missed_instant_stays_late_while_it_waits_for_a_run() {
             "{entry:?}"
         );
     }
-    let detail = &story(&node, &runs[1].run).await[0].detail;
+    let detail = &explanation(&node, &runs[1].run).await[0].detail;
     assert!(detail.contains("missed and caught up; it was due"), "{detail}");
     node.stop().await;
 }

@@ -48,9 +48,9 @@ async fn recipients_beyond_daily_cap_wait_and_are_reported() {
     let pools: Vec<_> = pools.iter().map(|pool| (pool.name.as_str(), pool.used_today, pool.waiting)).collect();
     assert_eq!(pools, [("default", 2, 1)]);
     let request = ExplainRequest { run: run.run.clone(), recipient: "#2".to_owned(), ..ExplainRequest::default() };
-    let story = node.runs().explain(request).await.expect("a story").into_inner();
-    let waits = story.events.last().map(|event| event.detail.clone()).unwrap_or_default();
-    assert!(waits.contains("today's cap of pool 'default'"), "{story:?}");
+    let history = node.runs().explain(request).await.expect("a story").into_inner();
+    let waits = history.events.last().map(|event| event.detail.clone()).unwrap_or_default();
+    assert!(waits.contains("today's cap of pool 'default'"), "{history:?}");
     assert_eq!(put(&node, set("default", &[2, 50])).await.expect("set").used_today, 2, "what was sent stays spent");
     put(&node, set("default", &[3])).await.expect("set");
     let done = node.until(&run.run, |run| run.state() == RunState::Finished).await;

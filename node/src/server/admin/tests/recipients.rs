@@ -91,8 +91,8 @@ async fn each_state_of_a_live_run_is_listed_with_its_cause() {
     assert_eq!((suppressed.number, suppressed.text.as_str()), (3, "opted out"));
     for row in &rows {
         let explain = ExplainRequest { run: run.clone(), recipient: format!("#{}", row.number), ..Default::default() };
-        let story = node.runs().explain(explain).await.expect("a story").into_inner();
-        assert_eq!((story.state(), story.recipient.as_str()), (row.state(), row.address.as_str()));
+        let history = node.runs().explain(explain).await.expect("a story").into_inner();
+        assert_eq!((history.state(), history.recipient.as_str()), (row.state(), row.address.as_str()));
         assert_eq!(list(&node, &run, &[row.state()], 1).await, std::slice::from_ref(row));
     }
     for size in [1, 2, 3, 4, 5] {

@@ -45,9 +45,9 @@ async fn email_that_relay_log_shows_counts_as_sent() {
     assert_eq!(answer.resolved, 1);
     node.until(&run, |run| run.counts.is_some_and(|counts| (counts.sent, counts.in_doubt) == (1, 0))).await;
     let explain = ExplainRequest { run, recipient: "#0".to_owned(), ..ExplainRequest::default() };
-    let story = node.runs().explain(explain).await.expect("a story").into_inner();
-    let last = story.events.last().map(|event| (event.what.as_str(), event.detail.as_str()));
-    assert_eq!(story.state(), RecipientState::Sent);
+    let history = node.runs().explain(explain).await.expect("a story").into_inner();
+    let last = history.events.last().map(|event| (event.what.as_str(), event.detail.as_str()));
+    assert_eq!(history.state(), RecipientState::Sent);
     assert_eq!(last, Some(("accepted", "by the log of the relay, which an operator gave")));
     node.stop().await;
 }

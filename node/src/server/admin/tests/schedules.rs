@@ -48,9 +48,9 @@ async fn schedule_is_created_once_however_often_it_is_asked_for() {
     let but_for_now = |schedule| v1::Schedule { read_time: None, ..Option::unwrap_or_default(schedule) };
     assert_eq!(but_for_now(first.schedule), but_for_now(again.schedule));
     let other = ScheduleBody { priority: 9, ..body() };
-    let asked =
+    let requested =
         |request_id: &str| CreateScheduleRequest { request_id: request_id.to_owned(), ..request(other.clone(), false) };
-    let taken = node.schedules().create_schedule(asked("another")).await.expect_err("another body");
+    let taken = node.schedules().create_schedule(requested("another")).await.expect_err("another body");
     assert_eq!(reason(&taken), (Code::AlreadyExists, "NAME_TAKEN".to_owned()));
     let reused = node.schedules().create_schedule(request(other.clone(), false)).await.expect_err("another body");
     assert_eq!(reason(&reused), (Code::AlreadyExists, "REQUEST_ID_REUSED".to_owned()));
@@ -76,17 +76,17 @@ async fn batch_creates_each_schedule_by_itself_and_can_be_repeated() {
     bodies[7].name = "user-6".to_owned();
     bodies[7].priority = 9;
     bodies[8].name = "user-0".to_owned();
-    let made = node.schedules().batch_create_schedules(batch(bodies.clone())).await.expect("a result").into_inner();
+    let started = node.schedules().batch_create_schedules(batch(bodies.clone())).await.expect("a result").into_inner();
     let outcomes: Vec<(bool, Option<ErrorReason>)> =
-        made.results.iter().map(|one| (one.created, one.refusal.as_ref().map(|refusal| refusal.reason()))).collect();
+        started.results.iter().map(|one| (one.created, one.refusal.as_ref().map(|refusal| refusal.reason()))).collect();
     let mut expected = vec![(true, None); 12];
     expected[3] = (false, Some(ErrorReason::UnknownZone));
     expected[7] = (false, Some(ErrorReason::NameTaken));
     expected[8] = (false, None);
     assert_eq!(outcomes, expected);
-    assert_eq!(made.results[8].number, made.results[0].number);
-    assert!(made.warnings.is_empty(), "{:?}", made.warnings);
-    let mut numbers: Vec<u64> = made.results.iter().map(|one| one.number).filter(|number| *number > 0).collect();
+    assert_eq!(started.results[8].number, started.results[0].number);
+    assert!(started.warnings.is_empty(), "{:?}", started.warnings);
+    let mut numbers: Vec<u64> = started.results.iter().map(|one| one.number).filter(|number| *number > 0).collect();
     numbers.sort_unstable();
     numbers.dedup();
     assert_eq!(numbers.len(), 9);
@@ -94,10 +94,10 @@ async fn batch_creates_each_schedule_by_itself_and_can_be_repeated() {
     let again = node.schedules().batch_create_schedules(batch(bodies)).await.expect("a result").into_inner();
     assert!(again.results.iter().all(|one| !one.created));
     let same = |of: &BatchCreateSchedulesResponse| of.results.iter().map(|one| one.number).collect::<Vec<_>>();
-    assert_eq!(same(&again), same(&made));
+    assert_eq!(same(&again), same(&started));
     let get = GetScheduleRequest { name: "user-11".to_owned(), ..GetScheduleRequest::default() };
     let shown = node.schedules().get_schedule(get).await.expect("created").into_inner().schedule.expect("a schedule");
-    assert_eq!(shown.number, made.results[11].number);
+    assert_eq!(shown.number, started.results[11].number);
 
     for count in [0, 1_001] {
         let many = vec![ScheduleBody::default(); count];
@@ -400,15 +400,15 @@ async fn backfill_that_is_asked_twice_at_once_is_answered_once() {
             request_id: format!("of-{year}"),
             ..BackfillScheduleRequest::default()
         };
-        let mut asked = tokio::task::JoinSet::new();
+        let mut requested = tokio::task::JoinSet::new();
         for later_us in [0, 300, 1_000, 2_000] {
             let (mut schedules, request) = (node.schedules(), request.clone());
-            asked.spawn(async move {
+            requested.spawn(async move {
                 tokio::time::sleep(Duration::from_micros(later_us)).await;
                 schedules.backfill_schedule(request).await.expect("an answer").into_inner()
             });
         }
-        let answers = asked.join_all().await;
+        let answers = requested.join_all().await;
         assert_eq!(answers[0].opened, 1);
         assert!(answers.iter().all(|answer| *answer == answers[0]), "{answers:?}");
     }

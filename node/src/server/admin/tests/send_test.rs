@@ -31,9 +31,9 @@ async fn it_is_accepted_once_and_leaves_a_run_and_no_schedule() {
     let node = node("").await;
     let checked = SendTestRequest { validate_only: true, ..mail("one", "ada@example.net") };
     assert_eq!(node.schedules().send_test(checked).await.expect("checked").into_inner().run, None);
-    let story = sent(&node, mail("one", "ada@example.net")).await;
-    assert_eq!((story.recipient.as_str(), story.state()), ("ada@example.net", RecipientState::Sent));
-    let taken = story.events.iter().find(|event| event.what == "sent").expect("it was sent");
+    let history = sent(&node, mail("one", "ada@example.net")).await;
+    assert_eq!((history.recipient.as_str(), history.state()), ("ada@example.net", RecipientState::Sent));
+    let taken = history.events.iter().find(|event| event.what == "sent").expect("it was sent");
     assert_eq!((taken.relay.as_str(), taken.code), ("mailbox", 250), "{taken:?}");
     let answer = [taken.enhanced.as_str(), taken.text.as_str()].join(" ");
     let answer = answer.trim_start();
@@ -41,7 +41,7 @@ async fn it_is_accepted_once_and_leaves_a_run_and_no_schedule() {
     assert!(!taken.text.starts_with("2."), "its code is a field of its own, as a refusal's is: {taken:?}");
 
     let again = sent(&node, mail("one", "ada@example.net")).await;
-    assert_eq!((again.run, node.sink.accepted_count()), (story.run.clone(), 1), "the same request is the same mail");
+    assert_eq!((again.run, node.sink.accepted_count()), (history.run.clone(), 1), "the same request is the same mail");
     let other = node.schedules().send_test(mail("one", "bob@example.net")).await.expect_err("another email");
     assert_eq!(reason(&other), (Code::AlreadyExists, "REQUEST_ID_REUSED".to_owned()));
 
@@ -57,20 +57,23 @@ async fn it_is_accepted_once_and_leaves_a_run_and_no_schedule() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn first_refusal_is_answered_and_unsent_test_email_expires() {
     let node = node("rcpt:550").await;
-    let story = sent(&node, mail("one", "ada@example.net")).await;
-    assert_eq!(story.state(), RecipientState::Dead, "{story:?}");
-    let refused = story.events.iter().find(|event| event.what == "refused").expect("it was refused");
+    let history = sent(&node, mail("one", "ada@example.net")).await;
+    assert_eq!(history.state(), RecipientState::Dead, "{history:?}");
+    let refused = history.events.iter().find(|event| event.what == "refused").expect("it was refused");
     assert_eq!((refused.code, refused.text.is_empty()), (550, false), "{refused:?}");
-    let asked = story.events.iter().position(|event| event.what == "asked").expect("a relay was asked");
-    assert_eq!((story.events[asked].relay.as_str(), story.events[asked + 1].what.as_str()), ("mailbox", "refused"));
+    let requested = history.events.iter().position(|event| event.what == "asked").expect("a relay was asked");
+    assert_eq!(
+        (history.events[requested].relay.as_str(), history.events[requested + 1].what.as_str()),
+        ("mailbox", "refused")
+    );
 
     let unserved = SendTestRequest {
         finish_within: Some(prost_types::Duration { seconds: 2, nanos: 0 }),
         ..mail("two", "ada@example.net")
     };
     let body = unserved.schedule.clone().map(|body| ScheduleBody { pool: "unserved".to_owned(), ..body });
-    let story = sent(&node, SendTestRequest { schedule: body, ..unserved }).await;
-    assert_eq!(story.state(), RecipientState::Expired, "{story:?}");
+    let history = sent(&node, SendTestRequest { schedule: body, ..unserved }).await;
+    assert_eq!(history.state(), RecipientState::Expired, "{history:?}");
     node.stop().await;
 }
 
@@ -83,8 +86,8 @@ async fn opt_out_holds_and_what_is_wrong_is_named() {
     let checked = node.schedules().send_test(dry_run("Ada@Example.net")).await.expect("checked").into_inner();
     assert!(checked.opted_out, "a dry run looks where the deed does");
     assert!(!node.schedules().send_test(dry_run("bob@example.net")).await.expect("checked").into_inner().opted_out);
-    let story = sent(&node, mail("one", "ada@example.net")).await;
-    assert_eq!((story.state(), node.sink.accepted_count()), (RecipientState::Suppressed, 0));
+    let history = sent(&node, mail("one", "ada@example.net")).await;
+    assert_eq!((history.state(), node.sink.accepted_count()), (RecipientState::Suppressed, 0));
 
     let wrong = |request: SendTestRequest| async {
         let refused = node.schedules().send_test(request).await.expect_err("it is wrong");

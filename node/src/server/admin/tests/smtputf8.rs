@@ -97,10 +97,10 @@ async fn pool_without_smtputf8_gives_the_recipient_up_with_the_cause() {
     let done = node.until(&run.run, |run| run.state() == RunState::Finished).await;
     assert_eq!(done.counts.map(|counts| counts.dead), Some(1), "{done:?}");
     let request = ExplainRequest { run: run.run.clone(), recipient: "#0".to_owned(), ..ExplainRequest::default() };
-    let story = node.runs().explain(request).await.expect("a story").into_inner();
-    assert_eq!(story.state(), RecipientState::Dead);
-    let detail = story.events.iter().find(|event| event.what == "given up").map(|event| event.detail.as_str());
-    assert!(detail.is_some_and(|detail| detail.contains("no relay of its pool offers SMTPUTF8")), "{story:?}");
+    let history = node.runs().explain(request).await.expect("a story").into_inner();
+    assert_eq!(history.state(), RecipientState::Dead);
+    let detail = history.events.iter().find(|event| event.what == "given up").map(|event| event.detail.as_str());
+    assert!(detail.is_some_and(|detail| detail.contains("no relay of its pool offers SMTPUTF8")), "{history:?}");
     assert_eq!(bare.sessions.load(Ordering::SeqCst), 1, "it is asked once");
     assert_eq!(bare.emails.load(Ordering::SeqCst), 0);
     node.stop().await;
@@ -118,10 +118,10 @@ async fn relay_that_refuses_ehlo_makes_recipient_wait() {
     let mut events = Vec::new();
     for _ in 0..200 {
         let request = ExplainRequest { run: run.run.clone(), recipient: "#0".to_owned(), ..ExplainRequest::default() };
-        let story = node.runs().explain(request).await.expect("a story").into_inner();
-        events.clone_from(&story.events);
+        let history = node.runs().explain(request).await.expect("a story").into_inner();
+        events.clone_from(&history.events);
         if events.iter().any(|event| event.detail.contains("refused EHLO")) {
-            assert_eq!(story.state(), RecipientState::Pending);
+            assert_eq!(history.state(), RecipientState::Pending);
             assert_eq!(bare.emails.load(Ordering::SeqCst) + other.emails.load(Ordering::SeqCst), 0);
             return node.stop().await;
         }

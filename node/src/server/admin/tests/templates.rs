@@ -81,10 +81,10 @@ async fn put_makes_another_version_only_of_another_content() {
     assert_eq!((repeat.version, repeat.created), (2, false));
 
     let get = |version| GetTemplateRequest { name: "welcome".to_owned(), version, ..GetTemplateRequest::default() };
-    for (asked, version, subject) in [(0, 2, "Two"), (1, 1, "One"), (2, 2, "Two")] {
-        let got = node.templates().get_template(get(asked)).await.expect("a template").into_inner();
+    for (requested, version, subject) in [(0, 2, "Two"), (1, 1, "One"), (2, 2, "Two")] {
+        let got = node.templates().get_template(get(requested)).await.expect("a template").into_inner();
         let shown = (got.version, got.content.map(|content| content.subject));
-        assert_eq!(shown, (version, Some(subject.to_owned())), "{asked}");
+        assert_eq!(shown, (version, Some(subject.to_owned())), "{requested}");
         assert_eq!(got.template, second.template);
     }
     let missing = (Code::NotFound, "TEMPLATE_NOT_FOUND".to_owned());
@@ -115,13 +115,13 @@ async fn put_makes_another_version_only_of_another_content() {
 async fn schedule_and_open_run_keep_their_version() {
     let node = node("").await;
     put(&node, "welcome", "One").await;
-    let made = create(&node, "newest", "welcome").await.expect("created");
-    assert_eq!(made.template, "welcome@1");
+    let started = create(&node, "newest", "welcome").await.expect("created");
+    assert_eq!(started.template, "welcome@1");
     put(&node, "welcome", "Two").await;
     let old = create(&node, "old", "welcome@1").await.expect("created");
-    assert_eq!((old.template.as_str(), &old.content_hash), ("welcome@1", &made.content_hash));
+    assert_eq!((old.template.as_str(), &old.content_hash), ("welcome@1", &started.content_hash));
     let again = create(&node, "newest", "welcome@1").await.expect("the same");
-    assert_eq!(again.number, made.number);
+    assert_eq!(again.number, started.number);
     let other = create(&node, "newest", "welcome").await.expect_err("another version by now");
     assert_eq!(reason(&other), (Code::AlreadyExists, "NAME_TAKEN".to_owned()));
 

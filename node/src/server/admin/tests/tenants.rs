@@ -91,9 +91,9 @@ async fn tenant_rate_is_kept_and_explain_says_so() {
     let recipients: Vec<&str> = recipients.iter().map(String::as_str).collect();
     let run = node.triggered("news", &recipients, "").await;
     let request = ExplainRequest { run: run.run.clone(), recipient: "#8".to_owned(), ..ExplainRequest::default() };
-    let story = node.runs().explain(request).await.expect("a story").into_inner();
-    let waits = story.events.last().map(|event| event.detail.clone()).unwrap_or_default();
-    assert!(waits.contains("tenant 'default' has 0.001 a second at most"), "{story:?}");
+    let history = node.runs().explain(request).await.expect("a story").into_inner();
+    let waits = history.events.last().map(|event| event.detail.clone()).unwrap_or_default();
+    assert!(waits.contains("tenant 'default' has 0.001 a second at most"), "{history:?}");
     let begun = Instant::now();
     put(&node, paced(2.0)).await.expect("set");
     let done = node.until(&run.run, |run| run.state() == RunState::Finished).await;

@@ -38,14 +38,14 @@ async fn done(node: &Node, request: UpdateScheduleRequest) -> (Schedule, Schedul
 async fn drawn_place_stays_through_updates() {
     let node = node("").await;
     let body = ScheduleBody { when: cron("H H(0-7) * * *").when, ..yearly("report", &["ada@example.net"]) };
-    let made = node.schedules().create_schedule(creation(body.clone())).await.expect("created").into_inner();
-    let made = made.schedule.expect("a schedule");
-    assert_eq!(made.hashed_cron, "20 3 * * *");
-    assert_eq!(made.when, body.when, "it is shown as it was written, too");
-    assert!(made.next_instants.iter().all(|next| next.local.contains("T03:20:00")), "{:?}", made.next_instants);
+    let created = node.schedules().create_schedule(creation(body.clone())).await.expect("created").into_inner();
+    let created = created.schedule.expect("a schedule");
+    assert_eq!(created.hashed_cron, "20 3 * * *");
+    assert_eq!(created.when, body.when, "it is shown as it was written, too");
+    assert!(created.next_instants.iter().all(|next| next.local.contains("T03:20:00")), "{:?}", created.next_instants);
     let (_, subject) =
         done(&node, update(&["priority"], ScheduleBody { priority: 9, ..ScheduleBody::default() })).await;
-    assert_eq!((&subject.hashed_cron, &subject.next_instants), (&made.hashed_cron, &made.next_instants));
+    assert_eq!((&subject.hashed_cron, &subject.next_instants), (&created.hashed_cron, &created.next_instants));
     let (former, other) = done(&node, update(&["when"], cron("H/30 9 * * *"))).await;
     assert_eq!(former.hashed_cron, "20 3 * * *");
     assert_eq!(other.hashed_cron, "10-59/30 9 * * *");

@@ -45,15 +45,15 @@ impl CheckedAudience {
 /// that name.
 fn named(
     fields: &mut Fields,
-    asked: &v1::Audience,
+    requested: &v1::Audience,
     known: Option<(NamedAudience, Vec<String>)>,
 ) -> Option<CheckedAudience> {
-    if !asked.recipients.is_empty() || !asked.columns.is_empty() {
+    if !requested.recipients.is_empty() || !requested.columns.is_empty() {
         fields.refuse("schedule.audience.sealed", "is named, and recipients are listed; choose one");
         return None;
     }
     if known.is_none() {
-        let message = format!("no sealed audience is named {:?}; reveille audience list names them", asked.sealed);
+        let message = format!("no sealed audience is named {:?}; reveille audience list names them", requested.sealed);
         fields.refuse("schedule.audience.sealed", message);
     }
     let (named, columns) = known?;
@@ -63,29 +63,30 @@ fn named(
 /// Returns the checked audience with the list of its duplicates. `known`: see [`named`].
 pub fn audience(
     fields: &mut Fields,
-    asked: Option<v1::Audience>,
+    requested: Option<v1::Audience>,
     known: Option<(NamedAudience, Vec<String>)>,
     limits: &LedgerLimits,
 ) -> Option<CheckedAudience> {
-    let asked = asked.unwrap_or_default();
-    if !asked.sealed.is_empty() {
-        return named(fields, &asked, known);
+    let requested = requested.unwrap_or_default();
+    if !requested.sealed.is_empty() {
+        return named(fields, &requested, known);
     }
-    if asked.recipients.is_empty() {
+    if requested.recipients.is_empty() {
         fields.refuse("schedule.audience.recipients", "is empty; give at least one recipient");
         return None;
     }
-    let (given, most) = (asked.recipients.len(), limits.inline_recipients_max);
+    let (given, most) = (requested.recipients.len(), limits.inline_recipients_max);
     if given > most {
         let message = format!("{given} recipients, at most {most}; split them over schedules");
         fields.refuse_as(ErrorReason::TooLarge, "schedule.audience.recipients", message);
         return None;
     }
-    columns(fields, "schedule.audience.columns", &asked.columns);
-    let mut audience = Audience { columns: asked.columns, recipients: Vec::with_capacity(asked.recipients.len()) };
+    columns(fields, "schedule.audience.columns", &requested.columns);
+    let mut audience =
+        Audience { columns: requested.columns, recipients: Vec::with_capacity(requested.recipients.len()) };
     let (mut duplicates, mut kept) = (Vec::new(), Vec::new());
     let mut places: BTreeMap<String, u32> = BTreeMap::new();
-    for (place, recipient) in (0_u32..).zip(asked.recipients) {
+    for (place, recipient) in (0_u32..).zip(requested.recipients) {
         let path = format!("schedule.audience.recipients[{place}]");
         values(fields, &path, &recipient.values, &audience.columns);
         let address = fields.take(&format!("{path}.address"), Address::parse(&recipient.address));

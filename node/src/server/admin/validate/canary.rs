@@ -11,9 +11,9 @@ const SHARE_MAX: f64 = 50.0;
 const HOLD: f64 = 5.0;
 
 /// Returns the canary with its percentages in hundredths of a percent.
-pub fn canary(fields: &mut Fields, asked: &v1::Canary) -> Canary {
-    let share = hundredths(fields, "canary.percent", asked.percent, (0.01, SHARE_MAX));
-    let limit = hundredths(fields, "canary.hold_percent", asked.hold_percent.unwrap_or(HOLD), (0.0, 100.0));
+pub fn canary(fields: &mut Fields, requested: &v1::Canary) -> Canary {
+    let share = hundredths(fields, "canary.percent", requested.percent, (0.01, SHARE_MAX));
+    let limit = hundredths(fields, "canary.hold_percent", requested.hold_percent.unwrap_or(HOLD), (0.0, 100.0));
     Canary { share, limit }
 }
 

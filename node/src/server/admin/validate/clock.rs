@@ -11,9 +11,9 @@ use super::{ApiResult, DurationBounds, Fields};
 const FORWARD: DurationBounds = DurationBounds { least_ms: 1, most_ms: 3_660 * DAY_MS, default_ms: 0 };
 
 /// Returns the time to which the clock moves from `now`: forward, by at most ten years.
-pub fn target(asked: Option<Target>, now: Time) -> ApiResult<Time> {
+pub fn target(requested: Option<Target>, now: Time) -> ApiResult<Time> {
     let mut fields = Fields::default();
-    let to = match asked {
+    let to = match requested {
         None => {
             fields.refuse("target", "is missing; say how far, or to which instant");
             None

@@ -49,14 +49,14 @@ pub fn template_name(text: &str) -> Result<(&str, Option<u32>), String> {
 pub fn chosen_content(
     fields: &mut Fields,
     prefix: &str,
-    (asked, template): (Option<v1::Content>, &str),
+    (requested, template): (Option<v1::Content>, &str),
     (tenant, node): (&str, Option<&NodeContext>),
 ) -> Option<CheckedContent> {
     if template.is_empty() {
-        return content(fields, &format!("{prefix}content"), asked).map(CheckedContent::from);
+        return content(fields, &format!("{prefix}content"), requested).map(CheckedContent::from);
     }
     let field = format!("{prefix}template");
-    if asked.is_some() {
+    if requested.is_some() {
         fields.refuse(field, "is named, and a content is given; give one of them");
         return None;
     }
@@ -73,31 +73,31 @@ pub fn chosen_content(
 }
 
 /// Checks the form of a content. `path` is its field in the request.
-pub fn content(fields: &mut Fields, path: &str, asked: Option<v1::Content>) -> Option<Content> {
-    let Some(asked) = asked else {
+pub fn content(fields: &mut Fields, path: &str, requested: Option<v1::Content>) -> Option<Content> {
+    let Some(requested) = requested else {
         fields.refuse(path, "is missing; give a sender, a subject, and a text or html");
         return None;
     };
-    if asked.sender.trim().is_empty() {
+    if requested.sender.trim().is_empty() {
         fields.refuse(format!("{path}.sender"), "is missing; write ADDRESS or NAME <ADDRESS>");
         return None;
     }
-    let attachments = asked.attachments.into_iter().enumerate().filter_map(|(number, asked)| {
+    let attachments = requested.attachments.into_iter().enumerate().filter_map(|(number, requested)| {
         let path = format!("{path}.attachments[{number}]");
-        attachment(fields, &path, asked)
+        attachment(fields, &path, requested)
     });
     let attachments: Vec<Attachment> = attachments.collect();
     let pairs = |of: Vec<v1::Field>| of.into_iter().map(|field| (field.name, field.value)).collect();
     Some(Content {
-        sender: asked.sender,
-        reply_to: (!asked.reply_to.is_empty()).then_some(asked.reply_to),
-        cc: asked.cc,
-        subject: asked.subject,
-        text: asked.text,
-        html: asked.html,
-        headers: pairs(asked.headers),
-        variables: pairs(asked.variables),
-        bulk: asked.bulk,
+        sender: requested.sender,
+        reply_to: (!requested.reply_to.is_empty()).then_some(requested.reply_to),
+        cc: requested.cc,
+        subject: requested.subject,
+        text: requested.text,
+        html: requested.html,
+        headers: pairs(requested.headers),
+        variables: pairs(requested.variables),
+        bulk: requested.bulk,
         attachments,
     })
 }
@@ -105,8 +105,8 @@ pub fn content(fields: &mut Fields, path: &str, asked: Option<v1::Content>) -> O
 /// Reads an attachment. Its bytes are those of the file, or it names a file by hash ([`Admin::take_files`]).
 ///
 /// [`Admin::take_files`]: crate::server::admin::Admin::take_files
-fn attachment(fields: &mut Fields, path: &str, asked: v1::Attachment) -> Option<Attachment> {
-    let v1::Attachment { name, content_type, data, content_id, size, file_hash } = asked;
+fn attachment(fields: &mut Fields, path: &str, requested: v1::Attachment) -> Option<Attachment> {
+    let v1::Attachment { name, content_type, data, content_id, size, file_hash } = requested;
     let (file, size) = match file_hash.is_empty() {
         true => (encode_attachment(&data).0, data.len() as u64),
         false => (fields.take(&format!("{path}.file_hash"), file_hash.parse())?, size),

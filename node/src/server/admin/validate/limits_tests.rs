@@ -223,8 +223,8 @@ fn each_other_limit_is_where_the_page_says() {
     let tenant = || SetTenantRequest { name: "acme".into(), ..SetTenantRequest::default() };
     holds("`--rate` of a tenant", "0.001 to 1,000,000 a second");
     for (rate, passes) in [(0.001, true), (1_000_000.0, true), (0.000_9, false), (1_000_001.0, false)] {
-        let asked = SetTenantRequest { rate_per_second: Some(rate), ..tenant() };
-        assert_eq!(tenant_bounds(asked, LIMITS).is_ok(), passes, "{rate}");
+        let requested = SetTenantRequest { rate_per_second: Some(rate), ..tenant() };
+        assert_eq!(tenant_bounds(requested, LIMITS).is_ok(), passes, "{rate}");
     }
     holds("`--share` of a tenant", "1 to 16");
     for (share, passes) in [(1, true), (16, true), (0, false), (17, false)] {

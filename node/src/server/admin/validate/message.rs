@@ -95,9 +95,9 @@ pub fn key_rule(fields: &mut Fields, rule: i32) -> KeyRule {
 }
 
 /// Checks the recipients that a trigger brings against the content of its schedule.
-pub fn list_of_trigger(asked: v1::Audience, content: &Content, limits: &LedgerLimits) -> ApiResult<Audience> {
+pub fn list_of_trigger(requested: v1::Audience, content: &Content, limits: &LedgerLimits) -> ApiResult<Audience> {
     let mut fields = Fields::default();
-    let checked = audience(&mut fields, Some(asked), None, limits);
+    let checked = audience(&mut fields, Some(requested), None, limits);
     if let Some(checked) = &checked {
         compile(&mut fields, &content.clone().into(), checked, limits);
     }

@@ -132,14 +132,14 @@ impl Fields {
 
     /// Checks a duration, and returns it in milliseconds. An absent or zero duration means the default.
     pub fn length(&mut self, field: &str, length: Option<Duration>, bounds: DurationBounds) -> i64 {
-        let asked = match length {
+        let requested = match length {
             None | Some(Duration { seconds: 0, nanos: 0 }) => return bounds.default_ms,
             Some(length) => milliseconds(length),
         };
-        if let Some(ms) = asked.filter(|ms| (bounds.least_ms..=bounds.most_ms).contains(ms)) {
+        if let Some(ms) = requested.filter(|ms| (bounds.least_ms..=bounds.most_ms).contains(ms)) {
             return ms;
         }
-        let given = asked.map_or_else(|| "not a length of time".to_owned(), in_words);
+        let given = requested.map_or_else(|| "not a length of time".to_owned(), in_words);
         let (least, most) = (in_words(bounds.least_ms), in_words(bounds.most_ms));
         self.refuse(field, format!("is {given}; give from {least} to {most}"));
         bounds.default_ms

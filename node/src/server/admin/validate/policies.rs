@@ -25,14 +25,14 @@ const _: () = assert!(GAP_OF_DAILY_MS <= RETENTION.least_ms);
 /// audience cannot have a gap, because the ledger does not have its addresses.
 fn min_gap(
     fields: &mut Fields,
-    asked: Option<Duration>,
+    requested: Option<Duration>,
     when: Option<&When>,
     (is_sealed, retention_ms): (bool, i64),
 ) -> i64 {
     const FIELD: &str = "schedule.policies.min_gap";
     let is_daily = matches!(when, Some(When::Daily { .. }));
-    let Some(asked) = asked else { return if is_daily && !is_sealed { GAP_OF_DAILY_MS } else { 0 } };
-    match milliseconds(asked) {
+    let Some(requested) = requested else { return if is_daily && !is_sealed { GAP_OF_DAILY_MS } else { 0 } };
+    match milliseconds(requested) {
         Some(1..) if is_sealed => {
             fields.refuse(FIELD, "keeps emails to listed recipients apart, and the audience is sealed; give none");
         }
@@ -48,29 +48,29 @@ fn min_gap(
 
 /// Checks the policies. `when` is `None` if the pattern is invalid. The default of `min_gap` depends on `when` and on
 /// `is_sealed`.
-pub fn policies(fields: &mut Fields, asked: v1::Policies, when: Option<&When>, is_sealed: bool) -> Policies {
+pub fn policies(fields: &mut Fields, requested: v1::Policies, when: Option<&When>, is_sealed: bool) -> Policies {
     let default = Policies::default();
-    let max_attempts = match asked.max_attempts {
+    let max_attempts = match requested.max_attempts {
         0 => Some(default.max_attempts),
         attempts => u8::try_from(attempts).ok().filter(|_| attempts <= ATTEMPTS_MAX),
     };
     if max_attempts.is_none() {
         fields.refuse("schedule.policies.max_attempts", format!("is above {ATTEMPTS_MAX}; give 1 to {ATTEMPTS_MAX}"));
     }
-    let retention_ms = fields.length("schedule.policies.retention", asked.retention, RETENTION);
+    let retention_ms = fields.length("schedule.policies.retention", requested.retention, RETENTION);
     Policies {
         dst: DstPolicies {
-            gap: known(fields, "dst_gap", asked.dst_gap),
-            overlap: known(fields, "dst_overlap", asked.dst_overlap),
+            gap: known(fields, "dst_gap", requested.dst_gap),
+            overlap: known(fields, "dst_overlap", requested.dst_overlap),
         },
-        catch_up: known(fields, "catch_up", asked.catch_up),
-        start_within_ms: fields.length("schedule.policies.start_within", asked.start_within, START_WITHIN),
-        finish_by_ms: fields.length("schedule.policies.finish_by", asked.finish_by, FINISH_BY),
+        catch_up: known(fields, "catch_up", requested.catch_up),
+        start_within_ms: fields.length("schedule.policies.start_within", requested.start_within, START_WITHIN),
+        finish_by_ms: fields.length("schedule.policies.finish_by", requested.finish_by, FINISH_BY),
         retention_ms,
-        jitter_ms: fields.length("schedule.policies.jitter", asked.jitter, JITTER),
-        min_gap_ms: min_gap(fields, asked.min_gap, when, (is_sealed, retention_ms)),
-        in_doubt: known(fields, "in_doubt", asked.in_doubt),
-        overlap: known(fields, "overlap", asked.overlap),
+        jitter_ms: fields.length("schedule.policies.jitter", requested.jitter, JITTER),
+        min_gap_ms: min_gap(fields, requested.min_gap, when, (is_sealed, retention_ms)),
+        in_doubt: known(fields, "in_doubt", requested.in_doubt),
+        overlap: known(fields, "overlap", requested.overlap),
         max_attempts: max_attempts.unwrap_or(default.max_attempts),
         ..default
     }

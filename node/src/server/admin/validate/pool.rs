@@ -9,8 +9,8 @@ use super::{Fields, NAME_MAX, day};
 use crate::server::admin::ApiResult;
 
 /// Checks the settings. The ledger checks whether the first day has passed, because it has the time.
-pub fn pool(asked: SetPoolRequest, limits: &LedgerLimits) -> ApiResult<PoolSet> {
-    let SetPoolRequest { name, warm_up: caps, first_day, request_id, reveille_headers, .. } = asked;
+pub fn pool(requested: SetPoolRequest, limits: &LedgerLimits) -> ApiResult<PoolSet> {
+    let SetPoolRequest { name, warm_up: caps, first_day, request_id, reveille_headers, .. } = requested;
     let mut fields = Fields::default();
     let pool = fields.name("name", &name, NAME_MAX);
     let request = fields.request_id(&request_id);
@@ -33,8 +33,8 @@ pub fn pool(asked: SetPoolRequest, limits: &LedgerLimits) -> ApiResult<PoolSet> 
 }
 
 /// Checks the limits. Limits that the request does not name stay as they are.
-pub fn tenant_bounds(asked: SetTenantRequest, limits: &LedgerLimits) -> ApiResult<TenantSet> {
-    let SetTenantRequest { name, rate_per_second, concurrency, share, request_id, .. } = asked;
+pub fn tenant_bounds(requested: SetTenantRequest, limits: &LedgerLimits) -> ApiResult<TenantSet> {
+    let SetTenantRequest { name, rate_per_second, concurrency, share, request_id, .. } = requested;
     let mut fields = Fields::default();
     let name = fields.name("name", &name, NAME_MAX);
     let request = fields.request_id(&request_id);

@@ -19,25 +19,25 @@ const WEIGHT_MAX: u32 = 1_000;
 const RATE_MAX: f64 = 1_000_000.0;
 
 /// Checks a relay, and fills in defaults.
-pub fn relay(asked: Option<v1::Relay>) -> ApiResult<Relay> {
-    let asked = asked.ok_or_else(|| ApiError::of_field("relay", "is missing"))?;
+pub fn relay(requested: Option<v1::Relay>) -> ApiResult<Relay> {
+    let requested = requested.ok_or_else(|| ApiError::of_field("relay", "is missing"))?;
     let mut fields = Fields::default();
-    let name = fields.name("relay.name", &asked.name, NAME_MAX);
-    let pool = fields.name_or("relay.pool", &asked.pool, DEFAULT_POOL);
-    let port = u16::try_from(asked.port).ok().filter(|port| *port > 0);
+    let name = fields.name("relay.name", &requested.name, NAME_MAX);
+    let pool = fields.name_or("relay.pool", &requested.pool, DEFAULT_POOL);
+    let port = u16::try_from(requested.port).ok().filter(|port| *port > 0);
     if port.is_none() {
-        fields.refuse("relay.port", format!("{} is not a port; give 1 to 65535", asked.port));
+        fields.refuse("relay.port", format!("{} is not a port; give 1 to 65535", requested.port));
     }
-    if asked.host.is_empty() {
+    if requested.host.is_empty() {
         fields.refuse("relay.host", "is missing; give a name or an address");
-    } else if Target::new(&asked.host, 25, "localhost", &Access::default()).is_err()
-        || asked.host.contains(['/', '@', '[', ']'])
+    } else if Target::new(&requested.host, 25, "localhost", &Access::default()).is_err()
+        || requested.host.contains(['/', '@', '[', ']'])
     {
         let form = "give a name or an address, IPv6 without brackets";
-        fields.refuse("relay.host", format!("{:?} is not a host; {form}", asked.host));
+        fields.refuse("relay.host", format!("{:?} is not a host; {form}", requested.host));
     }
-    let access = access(&mut fields, &asked);
-    let (rate, late) = (asked.rate_per_second, asked.late_rate_per_second);
+    let access = access(&mut fields, &requested);
+    let (rate, late) = (requested.rate_per_second, requested.late_rate_per_second);
     for (field, rate, zero) in
         [("relay.rate_per_second", rate, "no bound"), ("relay.late_rate_per_second", late, "half of the rate")]
     {
@@ -48,19 +48,19 @@ pub fn relay(asked: Option<v1::Relay>) -> ApiResult<Relay> {
     if rate > 0.0 && late > rate {
         fields.refuse("relay.late_rate_per_second", format!("{late} is above the rate of {rate}"));
     }
-    let max_sessions = if asked.max_sessions == 0 { SESSIONS_DEFAULT } else { asked.max_sessions };
+    let max_sessions = if requested.max_sessions == 0 { SESSIONS_DEFAULT } else { requested.max_sessions };
     if max_sessions > SESSIONS_MAX {
         fields
             .refuse("relay.max_sessions", format!("{max_sessions} is above {SESSIONS_MAX}; give 1 to {SESSIONS_MAX}"));
     }
-    let weight = asked.weight.max(1);
+    let weight = requested.weight.max(1);
     if weight > WEIGHT_MAX {
         fields.refuse("relay.weight", format!("{weight} is above {WEIGHT_MAX}; give 1 to {WEIGHT_MAX}"));
     }
-    let made = port.map(|port| Relay {
+    let created = port.map(|port| Relay {
         name,
         pool,
-        host: asked.host,
+        host: requested.host,
         port,
         access,
         // The rate is bounded above, so it fits.
@@ -69,20 +69,20 @@ pub fn relay(asked: Option<v1::Relay>) -> ApiResult<Relay> {
         late_rate_milli: (late * 1_000.0).round() as u64,
         weight,
     });
-    fields.done(made)
+    fields.done(created)
 }
 
 /// Checks TLS and credentials. Settings that have no effect without TLS are refused.
-fn access(fields: &mut Fields, asked: &v1::Relay) -> Access {
+fn access(fields: &mut Fields, requested: &v1::Relay) -> Access {
     let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-    let trust = Trust { ca: given(&asked.ca), name: given(&asked.tls_name) };
-    let credentials = given(&asked.credentials);
+    let trust = Trust { ca: given(&requested.ca), name: given(&requested.tls_name) };
+    let credentials = given(&requested.credentials);
     let is_section = |name: &str| name.len() <= NAME_MAX && name.bytes().all(CredentialStore::may_name);
     if credentials.as_deref().is_some_and(|name| !is_section(name)) {
         // The error does not repeat the text, because it may be the password itself.
         fields.refuse("relay.credentials", "is not the name of a section [credentials.NAME] of a node's configuration");
     }
-    let tls = match v1::RelayTls::try_from(asked.tls) {
+    let tls = match v1::RelayTls::try_from(requested.tls) {
         Ok(v1::RelayTls::None) => {
             for (field, text) in [("relay.ca", &trust.ca), ("relay.tls_name", &trust.name)] {
                 if text.is_some() {
@@ -102,11 +102,11 @@ fn access(fields: &mut Fields, asked: &v1::Relay) -> Access {
             Tls::None
         }
     };
-    if !asked.ca.is_empty() && !is_path(&asked.ca) {
+    if !requested.ca.is_empty() && !is_path(&requested.ca) {
         fields.refuse("relay.ca", "is not the absolute path of a file, which each node has to have");
     }
     let access = Access { tls, credentials };
-    match Target::new(&asked.host, 25, "localhost", &access) {
+    match Target::new(&requested.host, 25, "localhost", &access) {
         Err(BadTarget::TlsName) => {
             fields.refuse("relay.tls_name", "no certificate can be for that name; give a DNS name or an address");
         }

@@ -61,7 +61,7 @@ fn context(zones: &Zones, exists: bool) -> CheckContext<'_> {
     CheckContext::without_node(zones, NOW, exists)
 }
 
-fn asked(body: ScheduleBody) -> Result<CheckedSchedule, super::ApiError> {
+fn requested(body: ScheduleBody) -> Result<CheckedSchedule, super::ApiError> {
     schedule(Some(body), &context(&Zones::bundled("2026x"), false))
 }
 
@@ -83,13 +83,13 @@ fn policies(policies: Policies) -> ScheduleBody {
 
 #[test]
 fn valid_schedule_has_all_fields_and_first_instant() -> Result<(), Box<dyn Error>> {
-    let asked = asked(body()).map_err(|fault| fault.to_string())?;
-    let create = asked.create;
+    let requested = requested(body()).map_err(|fault| fault.to_string())?;
+    let create = requested.create;
     assert_eq!((create.tenant.as_str(), create.pool.as_str(), create.after), ("default", "default", NOW));
     // 2026-11-20 is a Friday, and 09:30 has passed in Berlin.
     let next = create.next.ok_or("a next instant")?;
     assert_eq!(next.due.to_string(), "2026-11-23T08:30:00Z");
-    assert_eq!((create.tzdb.as_str(), asked.duplicates.len()), ("2026x", 0));
+    assert_eq!((create.tzdb.as_str(), requested.duplicates.len()), ("2026x", 0));
     Ok(())
 }
 
@@ -98,23 +98,23 @@ fn recipients_with_one_key_are_one_and_the_others_are_reported() -> Result<(), B
     let body = audience(|audience| {
         audience.recipients = ["ada@example.net", "bob@example.net", "ADA@Example.net"].map(recipient).to_vec();
     });
-    let asked = asked(body).map_err(|fault| fault.to_string())?;
-    let AudienceChoice::Listed(listed) = asked.create.audience else { panic!("a list") };
+    let requested = requested(body).map_err(|fault| fault.to_string())?;
+    let AudienceChoice::Listed(listed) = requested.create.audience else { panic!("a list") };
     let kept: Vec<&str> = listed.recipients.iter().map(|one| one.address.as_str()).collect();
     assert_eq!(kept, ["ada@example.net", "bob@example.net"]);
-    let pairs: Vec<(u32, u32)> = asked.duplicates.iter().map(|one| (one.recipient, one.same_as)).collect();
+    let pairs: Vec<(u32, u32)> = requested.duplicates.iter().map(|one| (one.recipient, one.same_as)).collect();
     assert_eq!(pairs, [(2, 0)]);
     Ok(())
 }
 
 #[test]
 fn period_without_an_anchor_always_means_the_same_instants() -> Result<(), Box<dyn Error>> {
-    let aligned = asked(ScheduleBody { when: every(3_600), ..body() }).map_err(|fault| fault.to_string())?;
+    let aligned = requested(ScheduleBody { when: every(3_600), ..body() }).map_err(|fault| fault.to_string())?;
     let next = aligned.create.next.ok_or("a next instant")?;
     assert_eq!(next.due, NOW.plus_ms(3_600_000), "noon is an instant, and the next one is at one");
     let start = at(NOW.0 / 1_000 + 90);
-    let from_start =
-        asked(ScheduleBody { when: every(3_600), start_time: start, ..body() }).map_err(|fault| fault.to_string())?;
+    let from_start = requested(ScheduleBody { when: every(3_600), start_time: start, ..body() })
+        .map_err(|fault| fault.to_string())?;
     assert_eq!(from_start.create.next.ok_or("a next instant")?.due, NOW.plus_ms(90_000));
     Ok(())
 }
@@ -122,9 +122,9 @@ fn period_without_an_anchor_always_means_the_same_instants() -> Result<(), Box<d
 #[test]
 fn past_instant_of_known_schedule_is_left_to_the_ledger() {
     let past = || ScheduleBody { when: Some(When { pattern: at(1_700_000_000).map(when::Pattern::At) }), ..body() };
-    assert!(asked(past()).is_err());
+    assert!(requested(past()).is_err());
     let repeat = schedule(Some(past()), &context(&Zones::bundled("2026x"), true));
-    assert!(repeat.is_ok_and(|asked| asked.create.next.is_none()));
+    assert!(repeat.is_ok_and(|requested| requested.create.next.is_none()));
 }
 
 #[test]
@@ -178,23 +178,23 @@ fn bad_schedule_is_refused_with_field_cause_and_next_step() {
         (audience(|audience| audience.columns = vec!["a\tb".into()]), ErrorReason::InvalidField, "schedule.audience.columns[0]: is not the name of a column; give 1 to 64 characters on one line (and 1 more field)".into()),
     ];
     for (body, reason, message) in table {
-        let fault = asked(body).expect_err(&message);
+        let fault = requested(body).expect_err(&message);
         assert_eq!((fault.to_string(), fault.reason()), (message, reason));
     }
 }
 
 #[test]
 fn bad_address_and_a_bad_template_name_their_place() {
-    let fault = asked(audience(|audience| audience.recipients.push(recipient("bob")))).expect_err("no address");
+    let fault = requested(audience(|audience| audience.recipients.push(recipient("bob")))).expect_err("no address");
     assert!(fault.to_string().starts_with("schedule.audience.recipients[1].address: "), "{fault}");
     let fault =
-        asked(content(|content| content.text = Some("a\nb {{ unknown }}".to_owned()))).expect_err("no variable");
+        requested(content(|content| content.text = Some("a\nb {{ unknown }}".to_owned()))).expect_err("no variable");
     assert!(fault.to_string().starts_with("schedule.content.text: line 2: "), "{fault}");
 }
 
 #[test]
 fn all_that_is_wrong_is_said_at_once() {
-    let fault = asked(ScheduleBody::default()).expect_err("nothing is there");
+    let fault = requested(ScheduleBody::default()).expect_err("nothing is there");
     assert_eq!(fault.to_string(), "schedule.name: is missing (and 4 more fields)");
     assert_eq!(
         schedule(None, &context(&Zones::bundled("x"), false)).expect_err("no body").to_string(),
@@ -239,8 +239,8 @@ fn relay_is_a_host_a_port_and_bounds() {
         (Relay { late_rate_per_second: -1.0, ..good() }, "relay.late_rate_per_second: -1 is not a rate; give 0.001 to 1000000, or 0 for half of the rate"),
         (Relay { max_sessions: 1_001, ..good() }, "relay.max_sessions: 1001 is above 1000; give 1 to 1000"),
     ];
-    for (asked, message) in table {
-        assert_eq!(relay(Some(asked)).expect_err(message).to_string(), message);
+    for (requested, message) in table {
+        assert_eq!(relay(Some(requested)).expect_err(message).to_string(), message);
     }
 }
 

@@ -59,8 +59,8 @@ pub fn token_grant(request: CreateTokenRequest, hash: Hash, now: Time) -> ApiRes
 }
 
 /// Returns the time for which a join token is valid.
-pub fn join_token_valid_for(asked: Option<prost_types::Duration>) -> ApiResult<Duration> {
+pub fn join_token_valid_for(requested: Option<prost_types::Duration>) -> ApiResult<Duration> {
     let mut fields = Fields::default();
-    let valid_for_ms = fields.length("valid_for", asked, JOIN_WITHIN);
+    let valid_for_ms = fields.length("valid_for", requested, JOIN_WITHIN);
     fields.done(Some(Duration::from_millis(valid_for_ms.unsigned_abs())))
 }

@@ -15,15 +15,15 @@ use super::{Fields, milliseconds};
 /// from tenant and name.
 pub fn pattern(
     fields: &mut Fields,
-    asked: Option<v1::When>,
+    requested: Option<v1::When>,
     start: Option<Time>,
     (tenant, name): (&str, &str),
 ) -> Option<(When, Pattern)> {
-    let Some(asked) = asked.and_then(|when| when.pattern) else {
+    let Some(requested) = requested.and_then(|when| when.pattern) else {
         fields.refuse("schedule.when", "is missing; give one of cron, daily, every or at");
         return None;
     };
-    let (field, when) = match asked {
+    let (field, when) = match requested {
         when::Pattern::Cron(expression) => match When::cron(&expression, tenant, name) {
             Ok(when) => ("schedule.when.cron", Some(when)),
             Err(error) => return refuse(fields, "schedule.when.cron", &error),

@@ -15,8 +15,8 @@ use crate::server::admin::validate::instant;
 
 /// Returns the campaign in its current state.
 pub fn campaign(ledger: &Ledger, named: &CampaignName, known: &Campaign) -> v1::Campaign {
-    let made = known.stage.schedule().and_then(|schedule| ledger.run_of_campaign(schedule));
-    let opened = made.and_then(|id| Some((id, run_of(ledger, id)?)));
+    let created = known.stage.schedule().and_then(|schedule| ledger.run_of_campaign(schedule));
+    let opened = created.and_then(|id| Some((id, run_of(ledger, id)?)));
     let sealed = ledger.audiences().get(&(named.tenant.clone(), known.audience.clone()));
     let (state, reason) = state(ledger, known, (opened.as_ref(), sealed.is_some()));
     let opened = opened.map(|(_, run)| run);
@@ -46,7 +46,7 @@ pub fn campaign(ledger: &Ledger, named: &CampaignName, known: &Campaign) -> v1::
             .filter(|_| opened.is_none() && may_open(state))
             .map(|deadline_forecast| deadline_forecast.view()),
         progress: opened.as_ref().filter(|_| state == CampaignState::Open).and_then(|run| {
-            let paused_ms = made.map_or(0, |id| ledger.paused_ms(id));
+            let paused_ms = created.map_or(0, |id| ledger.paused_ms(id));
             progress(run, paused_ms, now, |left, rate_milli| {
                 ledger.ends_within_caps(&known.pool, left, rate_milli, now)
             })
@@ -120,11 +120,11 @@ fn progress(
 ) -> Option<v1::Progress> {
     let counts = run.counts?;
     let left = u64::from(counts.pending) + u64::from(counts.claimed);
-    let asked = [counts.sent, counts.dead, counts.in_doubt, counts.assumed].into_iter().map(u64::from).sum::<u64>();
+    let requested = [counts.sent, counts.dead, counts.in_doubt, counts.assumed].into_iter().map(u64::from).sum::<u64>();
     let took_ms = now.since_ms(run.open_time.and_then(instant)?).saturating_sub(paused_ms).max(1);
     let ends_ms = u128::from(left) * u128::from(took_ms.unsigned_abs());
-    let ends = now.plus_ms(i64::try_from(ends_ms.checked_div(asked.into())?).ok()?);
-    let per_second = asked as f64 * 1_000.0 / took_ms as f64;
+    let ends = now.plus_ms(i64::try_from(ends_ms.checked_div(requested.into())?).ok()?);
+    let per_second = requested as f64 * 1_000.0 / took_ms as f64;
     let ends = capped(left, (per_second * 1_000.0) as u64).map_or(ends, |capped| capped.max(ends));
     let in_time = run.finish_by_time.and_then(instant).is_none_or(|finish_by| ends <= finish_by);
     Some(v1::Progress { per_second, end_time: in_time.then(|| timestamp(ends)) })

@@ -29,7 +29,7 @@ impl Admin {
         let CreateCampaignRequest { schedule, request_id, validate_only, canary } = request;
         let mut fields = Fields::default();
         let id = fields.request_id(&request_id);
-        let canary = canary.map(|asked| validate::canary(&mut fields, &asked));
+        let canary = canary.map(|requested| validate::canary(&mut fields, &requested));
         let mut schedule = schedule.unwrap_or_default();
         let files = create::files(self, &mut fields, Some(&mut schedule), call).await?;
         let body = fields.done(Some(schedule))?;
@@ -40,7 +40,7 @@ impl Admin {
         };
         let (known, is_schedule, now) = self.read_latest(call, query).await?;
         let exists = known.is_some();
-        let (mut create, content) = self.asked(body, exists, self.now(now)).await?;
+        let (mut create, content) = self.requested(body, exists, self.now(now)).await?;
         create.policies.canary = canary;
         let named = CampaignName { tenant: create.tenant.clone(), name: create.name.clone() };
         let draft = create.to_campaign(create.content.hash(), 0);
@@ -78,7 +78,7 @@ impl Admin {
 
     /// Validates the request like a schedule. If the audience is not sealed yet, it is assumed to have the columns that
     /// the content uses.
-    async fn asked(&self, mut body: ScheduleBody, exists: bool, now: Time) -> ApiResult<(CampaignCreate, Content)> {
+    async fn requested(&self, mut body: ScheduleBody, exists: bool, now: Time) -> ApiResult<(CampaignCreate, Content)> {
         let mut fields = Fields::default();
         if !matches!(body.when.as_ref().and_then(|when| when.pattern.as_ref()), Some(when::Pattern::At(_))) {
             fields.refuse("schedule.when", "is not an instant; a campaign is sent once: give one with --at");
@@ -110,14 +110,14 @@ impl Admin {
         let finish_by_given = policies.finish_by.is_some();
         policies.start_within.get_or_insert(views::duration(START_WITHIN_MS));
         policies.finish_by.get_or_insert(views::duration(CAMPAIGN_FINISH_MS_MIN));
-        let asked = self.blocking(move |node| {
+        let requested = self.blocking(move |node| {
             let chosen = (body.content.clone(), body.template.as_str());
             let content = validate::chosen_content(&mut Fields::default(), "", chosen, (&body.tenant, Some(node)));
             let columns_to_come = Some(content.map(|checked| columns_used(&checked.content)).unwrap_or_default());
             let context = CheckContext { columns_to_come, ..CheckContext::of(node, now, exists) };
             validate::schedule(Some(body), &context)
         });
-        let CheckedSchedule { create, content, .. } = asked.await??;
+        let CheckedSchedule { create, content, .. } = requested.await??;
         if create.content.template().is_some() && self.context.unsubscribe.is_some() && !can_opt_out(&content) {
             let message = "is not bulk email, so its emails would carry no way to opt out; put it with `bulk`";
             return Err(ApiError::of_field("schedule.template", message));

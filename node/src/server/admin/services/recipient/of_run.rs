@@ -38,13 +38,13 @@ struct RecipientListing {
 }
 
 /// Reads the states of a request.
-fn states_of(asked: &[i32]) -> ApiResult<Vec<RecipientState>> {
-    let known = |asked: &i32| {
+fn states_of(requested: &[i32]) -> ApiResult<Vec<RecipientState>> {
+    let known = |requested: &i32| {
         let mut states = RecipientState::ALL.into_iter();
-        let found = states.find(|state| i32::from(state.wire()) == *asked);
+        let found = states.find(|state| i32::from(state.wire()) == *requested);
         found.ok_or_else(|| ApiError::of_field("states", "holds a state that this node does not know"))
     };
-    asked.iter().map(known).collect()
+    requested.iter().map(known).collect()
 }
 
 impl Admin {

@@ -3,7 +3,7 @@
 
 use prost::Message;
 use reveille_ledger::command::{Backfill, Command, Opening};
-use reveille_ledger::decide::backfill::{BackfillRange, range};
+use reveille_ledger::decide::backfill::{BackfillParameters, range};
 use reveille_ledger::decide::timing::Calendar;
 use reveille_ledger::ids::{Hash, Nominal, RunId, Time};
 use reveille_ledger::limits::LedgerLimits;
@@ -20,7 +20,7 @@ use crate::server::admin::{Admin, ApiError, ApiResult, Call, error_texts, views}
 const INSTANTS_AT_ONCE: usize = 64;
 
 /// The parameters of the request as types.
-struct Asked {
+struct BackfillParameters {
     from: Time,
     to: Time,
     most: usize,
@@ -34,49 +34,49 @@ pub async fn backfill(
     request: BackfillScheduleRequest,
     call: &Call,
 ) -> ApiResult<BackfillScheduleResponse> {
-    let asked = read(&request, admin.limits())?;
+    let requested = read(&request, admin.limits())?;
     let found = admin.find_schedule((&request.tenant, &request.name), false, call).await?;
     admin.not_of_a_campaign(found.id)?;
     let (id, tenant, through) =
         (found.id, found.schedule.settings.tenant.to_string(), found.schedule.plan.fired_through);
-    if asked.from > through {
+    if requested.from > through {
         let message = format!("lies ahead: the schedule itself opens or explains what comes after {through}");
         return Err(ApiError::of_field("start_time", message));
     }
-    if let Some(outcome) = stored(admin, &tenant, &asked)? {
+    if let Some(outcome) = stored(admin, &tenant, &requested)? {
         return answered(admin, found, outcome).await;
     }
-    let (range, response, found) = find_openings(admin, found, &asked).await?;
+    let (range, response, found) = find_openings(admin, found, &requested).await?;
     if request.validate_only {
         return Ok(response);
     }
     if range.openings.is_empty() {
         // The same request may run twice at once, and the other one has opened them meanwhile (I7). Both get the same
         // response.
-        return match stored(admin, &tenant, &asked)? {
+        return match stored(admin, &tenant, &requested)? {
             Some(outcome) => answered(admin, found, outcome).await,
             None => Ok(response),
         };
     }
-    let BackfillRange { openings, known, rest } = range;
-    let backfill = Backfill { request: asked.request, body: asked.body, schedule: id, openings, known, rest };
+    let BackfillParameters { openings, known, rest } = range;
+    let backfill = Backfill { request: requested.request, body: requested.body, schedule: id, openings, known, rest };
     let reply = admin.write(Command::Backfill(backfill), call).await?;
     answered(admin, found, reply.outcome).await
 }
 
 /// Returns the stored answer to this request, if it was answered before.
-fn stored(admin: &Admin, tenant: &str, asked: &Asked) -> ApiResult<Option<CommandOutcome>> {
-    let Some(id) = asked.request.as_deref() else { return Ok(None) };
+fn stored(admin: &Admin, tenant: &str, requested: &BackfillParameters) -> ApiResult<Option<CommandOutcome>> {
+    let Some(id) = requested.request.as_deref() else { return Ok(None) };
     let Some(answer) = admin.context.replica.read(|ledger| ledger.answer_to(tenant, id).cloned()) else {
         return Ok(None);
     };
-    if answer.body == asked.body {
+    if answer.body == requested.body {
         return Ok(Some(answer.outcome));
     }
     Err(error_texts::refused(&CommandRefusal::RequestReused(id.to_owned())))
 }
 
-fn read(request: &BackfillScheduleRequest, limits: &LedgerLimits) -> ApiResult<Asked> {
+fn read(request: &BackfillScheduleRequest, limits: &LedgerLimits) -> ApiResult<BackfillParameters> {
     let mut fields = Fields::default();
     let id = fields.request_id(&request.request_id);
     let mut instant = |field: &str, given: Option<prost_types::Timestamp>| match given {
@@ -99,18 +99,18 @@ fn read(request: &BackfillScheduleRequest, limits: &LedgerLimits) -> ApiResult<A
     if most > limits.backfill_openings_max {
         fields.refuse("max", format!("is above {}; open the rest with another backfill", limits.backfill_openings_max));
     }
-    let asked = BackfillScheduleRequest { request_id: String::new(), validate_only: false, ..request.clone() };
-    let body = Hash::of(&asked.encode_to_vec());
-    fields.done(from.zip(to).map(|(from, to)| Asked { from, to, most, request: id, body }))
+    let requested = BackfillScheduleRequest { request_id: String::new(), validate_only: false, ..request.clone() };
+    let body = Hash::of(&requested.encode_to_vec());
+    fields.done(from.zip(to).map(|(from, to)| BackfillParameters { from, to, most, request: id, body }))
 }
 
 /// Returns the occurrences that would open, and the response that describes them.
 async fn find_openings(
     admin: &Admin,
     found: Found,
-    asked: &Asked,
-) -> ApiResult<(BackfillRange, BackfillScheduleResponse, Found)> {
-    let (span, most) = ((asked.from, asked.to), asked.most);
+    requested: &BackfillParameters,
+) -> ApiResult<(BackfillParameters, BackfillScheduleResponse, Found)> {
+    let (span, most) = ((requested.from, requested.to), requested.most);
     let computed = admin.blocking(move |node| {
         let schedule = &found.schedule;
         let (pattern, zone) = calendar_of(&schedule.timing, &node.zones)?;

@@ -32,8 +32,8 @@ pub async fn create(
     fields.done(Some(()))?;
     let (known, of_campaign, now) = existing(admin, request.schedule.as_ref(), call).await?;
     let (body, exists) = (request.schedule, known.is_some());
-    let asked = admin.blocking(move |node| validate::schedule(body, &CheckContext::of(node, now, exists)));
-    let CheckedSchedule { mut create, content, duplicates } = asked.await??;
+    let requested = admin.blocking(move |node| validate::schedule(body, &CheckContext::of(node, now, exists)));
+    let CheckedSchedule { mut create, content, duplicates } = requested.await??;
     if of_campaign && (request.validate_only || known.is_some()) {
         let taken = CommandRefusal::CampaignNameTaken(create.name);
         return Err(error_texts::refused(&taken));

@@ -46,7 +46,7 @@ enum Until {
 
 /// A checked request.
 struct Edit {
-    asked: v1::ScheduleBody,
+    requested: v1::ScheduleBody,
     mask: Mask,
     /// Hash of the fields that the mask names, by which a repeated request is recognized.
     body: Hash,
@@ -84,13 +84,13 @@ pub async fn update(
     let mut fields = Fields::default();
     let request_id = fields.request_id(&request.request_id);
     let mask = Mask::read(&mut fields, request.update_mask.take());
-    let mut asked = request.schedule.take();
-    if asked.is_none() {
+    let mut requested = request.schedule.take();
+    if requested.is_none() {
         fields.refuse("schedule", "is missing; it names the schedule that is to change");
     }
-    let files = files(admin, &mut fields, asked.as_mut(), call).await?;
-    let (mask, asked) = fields.done(asked.map(|asked| (mask, asked)))?;
-    let edit = Arc::new(Edit { body: mask.hash(&asked), asked, mask, request_id });
+    let files = files(admin, &mut fields, requested.as_mut(), call).await?;
+    let (mask, requested) = fields.done(requested.map(|requested| (mask, requested)))?;
+    let edit = Arc::new(Edit { body: mask.hash(&requested), requested, mask, request_id });
     let mut files = Some(files);
     let (mut until, mut tries) = (Until::Now, 0);
     loop {
@@ -101,7 +101,7 @@ pub async fn update(
                 refusal => tracing::debug!(%refusal, "an edit is planned anew"),
             },
             done => {
-                return done.map_err(|error| error.worded(|why| error_texts::refused_of(&edit.asked.name, why)));
+                return done.map_err(|error| error.worded(|why| error_texts::refused_of(&edit.requested.name, why)));
             }
         }
     }
@@ -121,7 +121,7 @@ async fn attempt(
     call: &Call,
 ) -> Result<UpdateScheduleResponse, WriteError> {
     let present = present(admin, edit, call).await?;
-    let (id, now, notes, name) = (present.id, present.now, present.notes, &edit.asked.name);
+    let (id, now, notes, name) = (present.id, present.now, present.notes, &edit.requested.name);
     admin.not_of_a_campaign(id)?;
     if let Some(answer) = &present.answer {
         if answer.body != edit.body {
@@ -185,7 +185,7 @@ async fn attempt(
 
 /// Returns a copy of the schedule, and the stored answer to the request id.
 async fn present(admin: &Admin, edit: &Edit, call: &Call) -> ApiResult<Present> {
-    let (tenant, name) = (tenant(&edit.asked.tenant)?, &edit.asked.name);
+    let (tenant, name) = (tenant(&edit.requested.tenant)?, &edit.requested.name);
     let query = admin.try_read(false, call, |ledger| {
         let (id, schedule) = schedule_named(ledger, &tenant, name)?;
         let bytes = |hash| ledger.blob(hash).map(<[u8]>::to_vec).unwrap_or_default();
@@ -208,18 +208,18 @@ async fn present(admin: &Admin, edit: &Edit, call: &Call) -> ApiResult<Present> 
 }
 
 /// Applies the change to the present schedule, and returns the edit to propose.
-async fn plan(admin: &Admin, present: Present, until: Until, asked: Arc<Edit>) -> ApiResult<Planned> {
+async fn plan(admin: &Admin, present: Present, until: Until, requested: Arc<Edit>) -> ApiResult<Planned> {
     let planned = admin.blocking(move |node| {
-        let mask = &asked.mask;
+        let mask = &requested.mask;
         let mut wanted = views::body(&present.schedule, &present.content, &present.audience);
         // Whether the schedule is paused is not part of an update.
         wanted.paused = None;
         mask.check_timing(&wanted)?;
-        mask.lay_over(&mut wanted, asked.asked.clone());
+        mask.lay_over(&mut wanted, requested.requested.clone());
         replace_other_content(&mut wanted, mask, &present)?;
         let context = CheckContext::of(node, present.now, true);
         let CheckedSchedule { create, content, duplicates } = validate::schedule(Some(wanted), &context)?;
-        let mut edit = difference(&present, &asked, &create);
+        let mut edit = difference(&present, &requested, &create);
         if moves_instants(&present.schedule, &create) {
             let through = match until {
                 Until::Now => present.now.plus_ms(-CLOCKS_MS).max(present.applied),
@@ -258,16 +258,16 @@ fn moves_instants(schedule: &Schedule, wanted: &ScheduleCreate) -> bool {
 }
 
 /// Returns the edit for all fields that the mask names and that differ, except for the timing.
-fn difference(present: &Present, asked: &Edit, wanted: &ScheduleCreate) -> ScheduleEdit {
-    let (schedule, mask) = (&present.schedule, &asked.mask);
+fn difference(present: &Present, requested: &Edit, wanted: &ScheduleCreate) -> ScheduleEdit {
+    let (schedule, mask) = (&present.schedule, &requested.mask);
     let policies = mask.names("policies") && *schedule.settings.policies != wanted.policies;
     let names_content = mask.names("content") || mask.names("template");
     let former = (schedule.content, schedule.settings.template.clone());
     let content = names_content && former != (wanted.content.hash(), wanted.content.template());
     let audience = mask.names("audience") && present.audience != wanted.audience;
     ScheduleEdit {
-        request: asked.request_id.clone(),
-        body: asked.body,
+        request: requested.request_id.clone(),
+        body: requested.body,
         schedule: present.id,
         plan_version: schedule.plan.version,
         timing: None,
