@@ -124,26 +124,39 @@ impl Failure {
     }
 
     /// Failure without a reason of its own: exit code 1.
-    pub fn general(message: String, next: &str) -> Failure {
-        Failure::new(Exit::General, "GENERAL", message, next.to_owned())
+    pub fn general(message: impl Into<String>, next: &str) -> Failure {
+        Failure::new(Exit::General, "GENERAL", message, next)
+    }
+
+    /// Failure of a command that did only a part: exit code 7.
+    pub fn partly(message: impl Into<String>, next: impl Into<String>) -> Failure {
+        Failure::new(Exit::Partly, "PARTLY_DONE", message, next)
+    }
+
+    /// Failure because the time of the command is over: exit code 8.
+    pub fn timed_out(message: impl Into<String>, next: impl Into<String>) -> Failure {
+        Failure::new(Exit::TimedOut, "TIMED_OUT", message, next)
     }
 
     /// Failure for an invalid value on the command line: exit code 2.
-    pub fn usage(field: &str, message: String, next: &str) -> Failure {
-        Failure {
-            exit: Exit::Usage,
-            reason: "USAGE".into(),
-            message,
-            field: Some(field.to_owned()),
-            next: Some(next.to_owned()),
-            ..Failure::default()
-        }
+    pub fn usage(field: &str, message: impl Into<String>, next: &str) -> Failure {
+        Failure::new(Exit::Usage, "USAGE", message, next).at(field)
+    }
+
+    /// Returns the same failure at a place.
+    pub fn at(self, field: impl Into<String>) -> Failure {
+        Failure { field: Some(field.into()), ..self }
+    }
+
+    /// Returns the same failure with another next step.
+    pub fn then(self, next: impl Into<String>) -> Failure {
+        Failure { next: Some(next.into()), ..self }
     }
 
     /// Failure for an unusable file, named by path or `path:line`: exit code 2.
-    pub fn file(place: String, message: String) -> Failure {
-        let next = Some("correct the file, or name another, and give the command again".to_owned());
-        Failure { exit: Exit::Usage, reason: "FILE".into(), message, field: Some(place), next, ..Failure::default() }
+    pub fn file(place: impl Into<String>, message: impl Into<String>) -> Failure {
+        let next = "correct the file, or name another, and give the command again";
+        Failure::new(Exit::Usage, "FILE", message, next).at(place)
     }
 
     /// Failure because of unusable rows. Nothing was done: `what` is the participle for it, such as `sealed`. `all`
@@ -153,9 +166,9 @@ impl Failure {
         let rows = format::counted(bad.count, "row");
         let message = format!("{rows} of {} cannot be used, so nothing was {what}{all}", path.display());
         let line = bad.shown.first().map(|bad| bad.line).unwrap_or_default();
-        let next = Some("correct them, or leave them out with --skip-bad-rows".to_owned());
         let failure = Failure::file(format!("{}:{line}", path.display()), message);
-        Failure { next, bad_rows: Some(Box::new(bad)), ..failure }
+        let failure = failure.then("correct them, or leave them out with --skip-bad-rows");
+        Failure { bad_rows: Some(Box::new(bad)), ..failure }
     }
 
     /// Returns the message for the user, with one line for each unusable row.

@@ -186,6 +186,13 @@ impl Terminal {
         }
     }
 
+    /// Prints a message on stderr if stdout has a table. With `-o json`, stderr holds only the error object.
+    pub fn remark(&self, text: &str) {
+        if self.format == Format::Table {
+            self.say(text);
+        }
+    }
+
     /// Prints a detail on stderr, only with `-v`.
     pub fn detail(&self, text: &str) {
         if self.verbose {
@@ -202,12 +209,10 @@ impl Terminal {
         let shown = &on_one_line(question);
         // With JSON the message keeps the names unchanged, because JSON escapes them.
         let question = if self.is_json() { question } else { shown };
-        let refused = |message: String| {
-            let next = Some("the same command with --yes".to_owned());
-            Failure { exit: Exit::Usage, reason: "NOT_CONFIRMED".into(), message, next, ..Failure::default() }
-        };
+        let refused =
+            |message: String| Failure::new(Exit::Usage, "NOT_CONFIRMED", message, "the same command with --yes").into();
         if !io::stdin().is_terminal() {
-            return Err(refused(format!("{question} (cannot ask: stdin is not a terminal)")).into());
+            return Err(refused(format!("{question} (cannot ask: stdin is not a terminal)")));
         }
         let mut stderr = io::stderr().lock();
         let requested = write!(stderr, "{shown} [y/N] ").and_then(|()| stderr.flush());
@@ -215,7 +220,7 @@ impl Terminal {
         let read = requested.and_then(|()| io::stdin().lock().read_line(&mut answer));
         match (read, answer.trim()) {
             (Ok(_), "y" | "Y" | "yes") => Ok(()),
-            _ => Err(refused("not confirmed: nothing was changed".to_owned()).into()),
+            _ => Err(refused("not confirmed: nothing was changed".to_owned())),
         }
     }
 

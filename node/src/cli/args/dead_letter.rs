@@ -54,7 +54,7 @@ Examples:
 Examples:
   reveille dead-letter discard r1042.0 ann@example.com --yes
   reveille dead-letter discard --reason '550 5.1.1' --dry-run")]
-    Discard(DiscardArgs),
+    Discard(Letters),
     /// All of them as CSV or as lines of JSON, page by page as they come
     #[command(after_long_help = "\
 Examples:
@@ -117,13 +117,6 @@ pub struct RequeueArgs {
     /// By this pool of relays from now on
     #[arg(long, value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub pool: Option<String>,
-}
-
-/// `dead-letter discard`.
-#[derive(Debug, Args)]
-pub struct DiscardArgs {
-    #[command(flatten)]
-    pub letters: Letters,
 }
 
 /// `dead-letter export`.

@@ -48,7 +48,7 @@ pub use completion::{CompletionArgs, ManArgs};
 pub use config::{ConfigArgs, ConfigCommand, ShowConfigArgs};
 pub use context::{ContextArgs, ContextCommand};
 pub use dead_letter::{
-    DeadLetterArgs, DeadLetterCommand, DiscardArgs, ExportArgs, ExportFormat, LetterFilter, Letters, RequeueArgs,
+    DeadLetterArgs, DeadLetterCommand, ExportArgs, ExportFormat, LetterFilter, Letters, RequeueArgs,
 };
 pub use doctor::DoctorArgs;
 pub use doubt::{DoubtArgs, DoubtCommand, ResolveArgs, SettleArgs};

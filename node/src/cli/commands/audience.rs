@@ -8,8 +8,7 @@ use reveille_proto::admin::v1::{DeleteAudienceRequest, GetAudienceRequest, ListA
 use tempfile::NamedTempFile;
 
 use super::{CommandContext, upload};
-use crate::cli::args::{AudienceArgs, AudienceCommand, GenerateArgs, ImportAudienceArgs};
-use crate::cli::client::RetrySafety;
+use crate::cli::args::{AudienceArgs, AudienceCommand, GenerateArgs, ImportAudienceArgs, Watch};
 use crate::cli::failure::{Failure, Stop};
 
 /// Runs the subcommand.
@@ -21,9 +20,14 @@ pub async fn run(context: &CommandContext<'_>, args: AudienceArgs) -> Result<(),
         AudienceCommand::List(paging) => {
             context.list_of(paging, ListAudiencesRequest { tenant, ..ListAudiencesRequest::default() }).await
         }
-        AudienceCommand::Show { name } => show(context, tenant, name).await,
+        AudienceCommand::Show { name } => {
+            let request = GetAudienceRequest { tenant, name, stale: context.stale };
+            context.show(Watch { watch: false }, request, |answer| (answer.freshness, answer.audience)).await
+        }
         AudienceCommand::Delete { name, dry_run } => {
-            delete(context, DeleteAudienceRequest { tenant, name, validate_only: dry_run }).await
+            let request = DeleteAudienceRequest { tenant, name: name.clone(), validate_only: dry_run };
+            let question = format!("Delete audience {name}?");
+            context.remove((&question, &name), request, dry_run, |answer| answer.index).await.map(drop)
         }
     }
 }
@@ -53,20 +57,4 @@ fn write(generated: &GeneratedAudience) -> std::io::Result<NamedTempFile> {
     rows.flush()?;
     drop(rows);
     Ok(list)
-}
-
-async fn show(context: &CommandContext<'_>, tenant: String, name: String) -> Result<(), Stop> {
-    let request = GetAudienceRequest { tenant, name, stale: context.stale };
-    let answer = context.client.ask(RetrySafety::Read, request).await?;
-    context.note(answer.freshness.as_ref());
-    context.terminal.show(&answer.audience.unwrap_or_default())
-}
-
-async fn delete(context: &CommandContext<'_>, request: DeleteAudienceRequest) -> Result<(), Stop> {
-    let (name, dry_run) = (request.name.clone(), request.validate_only);
-    if !dry_run {
-        context.terminal.confirm(&format!("Delete audience {name}?"))?;
-    }
-    let answer = context.client.ask(RetrySafety::Repeatable, request).await?;
-    context.removed(&answer, &name, answer.index, dry_run)
 }

@@ -7,7 +7,6 @@ use tokio::time::{Instant, sleep};
 
 use super::{CommandContext, Seen, WITHIN};
 use crate::cli::args::CaCommand;
-use crate::cli::client::RetrySafety;
 use crate::cli::failure::{Failure, Stop};
 use crate::cli::view::authority::{doing, is_rotating, remarks};
 
@@ -24,8 +23,7 @@ pub async fn run(context: &CommandContext<'_>, command: CaCommand) -> Result<(),
 }
 
 async fn status(context: &CommandContext<'_>) -> Result<Seen<Authority>, Failure> {
-    let answer = context.client.ask(RetrySafety::Read, GetAuthorityRequest {}).await?;
-    let view = answer.authority.unwrap_or_default();
+    let view = context.read(GetAuthorityRequest {}).await?.authority.unwrap_or_default();
     Ok(Seen { remarks: remarks(&view), view, freshness: None })
 }
 
@@ -38,16 +36,14 @@ async fn rotate(context: &CommandContext<'_>) -> Result<(), Stop> {
             before.fingerprint
         ))?;
     }
-    let replaces = before.fingerprint;
     let until = Instant::now() + context.global.timeout.unwrap_or(WITHIN);
     let mut said = "";
     loop {
         context.client.give(WITHIN);
-        let request =
-            RotateAuthorityRequest { replaces: replaces.clone(), request_id: context.client.request_id().to_owned() };
-        let answer = context.change(request).await?;
+        let (replaces, request_id) = (before.fingerprint.clone(), context.client.request_id().to_owned());
+        let answer = context.change(RotateAuthorityRequest { replaces, request_id }).await?;
         let now = answer.authority.clone().unwrap_or_default();
-        if now.fingerprint != replaces && !is_rotating(&now) && now.waits_for.is_empty() {
+        if now.fingerprint != before.fingerprint && !is_rotating(&now) && now.waits_for.is_empty() {
             return context.terminal.answer(&answer, Some(&now));
         }
         if said != doing(&now) {

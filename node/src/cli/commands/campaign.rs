@@ -10,10 +10,10 @@ use reveille_proto::admin::v1::{
 use tokio::time::{Instant, sleep};
 
 use super::schedule::body::{content, labels};
-use super::{CommandContext, Seen, apply};
-use crate::cli::args::{CampaignArgs, CampaignCommand, CampaignCreateArgs, ShowArgs};
+use super::CommandContext;
+use crate::cli::args::{CampaignArgs, CampaignCommand, CampaignCreateArgs};
 use crate::cli::client::RetrySafety;
-use crate::cli::failure::{Exit, Failure, Stop};
+use crate::cli::failure::{Failure, Stop};
 use crate::cli::instant::to_wire;
 use crate::cli::manifest::kind::Kind;
 use crate::cli::view::barrier::sentence;
@@ -42,22 +42,17 @@ pub async fn run(context: &CommandContext<'_>, args: CampaignArgs) -> Result<(),
         CampaignCommand::Cancel { name, dry_run } => {
             cancel(context, CancelCampaignRequest { tenant, name, validate_only: dry_run }).await
         }
-        CampaignCommand::Status(ShowArgs { name, manifest: true, .. }) => {
-            apply::manifest(context, Kind::Campaign, &tenant, &name).await
-        }
-        CampaignCommand::Status(ShowArgs { name, watch, .. }) => {
-            let fetch = async || {
-                let answer = get(context, &tenant, &name).await?;
-                Ok(Seen::of(answer.campaign.unwrap_or_default(), answer.freshness))
-            };
-            context.one(watch, fetch).await
+        CampaignCommand::Status(args) => {
+            let take = |answer: GetCampaignResponse| (answer.freshness, answer.campaign);
+            context.show_named((Kind::Campaign, &tenant), args, |name| get(context, &tenant, &name), take).await
         }
         CampaignCommand::Watch { name } => watch(context, tenant, name).await,
         CampaignCommand::List(paging) => {
             context.list_of(paging, ListCampaignsRequest { tenant, ..ListCampaignsRequest::default() }).await
         }
         CampaignCommand::Delete { name, dry_run } => {
-            delete(context, DeleteCampaignRequest { tenant, name, validate_only: dry_run }).await
+            let request = DeleteCampaignRequest { tenant, name: name.clone(), validate_only: dry_run };
+            context.remove((&forgets(&name), &name), request, dry_run, |answer| answer.index).await.map(drop)
         }
     }
 }
@@ -69,9 +64,7 @@ async fn create(context: &CommandContext<'_>, tenant: String, args: CampaignCrea
     let request = CreateCampaignRequest { request_id, validate_only: dry_run, ..requested };
     let answer = context.change(request).await?;
     context.warn(&answer.warnings);
-    context.terminal.answer(&answer, answer.campaign.as_ref())?;
-    context.checked(dry_run);
-    Ok(())
+    context.answer(&answer, answer.campaign.as_ref(), dry_run)
 }
 
 /// Returns the request that the flags describe, without a request id.
@@ -99,9 +92,7 @@ async fn launch(context: &CommandContext<'_>, request: LaunchCampaignRequest) ->
     let dry_run = request.validate_only;
     let answer = context.client.ask(RetrySafety::Repeatable, request).await?;
     context.warn(&answer.warnings);
-    context.terminal.answer(&answer, answer.campaign.as_ref())?;
-    context.checked(dry_run);
-    Ok(())
+    context.answer(&answer, answer.campaign.as_ref(), dry_run)
 }
 
 async fn pause(context: &CommandContext<'_>, request: PauseCampaignRequest) -> Result<(), Stop> {
@@ -117,9 +108,7 @@ async fn resume(context: &CommandContext<'_>, request: ResumeCampaignRequest) ->
 
 async fn cancel(context: &CommandContext<'_>, request: CancelCampaignRequest) -> Result<(), Stop> {
     let dry_run = request.validate_only;
-    if !dry_run {
-        context.terminal.confirm(&format!("Cancel campaign {} for good?", request.name))?;
-    }
+    context.confirm_unless(dry_run, &format!("Cancel campaign {} for good?", request.name))?;
     let answer = context.client.ask(RetrySafety::Repeatable, request).await?;
     show_with_barrier(context, &answer, answer.campaign.as_ref(), answer.barrier.as_ref())?;
     context.checked(dry_run);
@@ -145,8 +134,7 @@ fn show_with_barrier<A: Json>(
 async fn watch(context: &CommandContext<'_>, tenant: String, name: String) -> Result<(), Stop> {
     let (began, mut said) = (Instant::now(), None);
     loop {
-        let answer = get(context, &tenant, &name).await?;
-        let campaign = answer.campaign.unwrap_or_default();
+        let campaign = context.read(get(context, &tenant, &name)).await?.campaign.unwrap_or_default();
         if let Some(run) = campaign.run {
             return super::watch::run(context, tenant, run.run).await;
         }
@@ -159,32 +147,17 @@ async fn watch(context: &CommandContext<'_>, tenant: String, name: String) -> Re
             said = Some(sentence);
         }
         if context.global.timeout.is_some_and(|within| began.elapsed() > within) {
-            return Err(Failure::new(
-                Exit::TimedOut,
-                "TIMED_OUT",
-                format!("{name} has not opened in this time"),
-                format!("reveille campaign status {name}"),
-            )
-            .into());
+            let next = format!("reveille campaign status {name}");
+            return Err(Failure::timed_out(format!("{name} has not opened in this time"), next).into());
         }
         sleep(POLL_EVERY).await;
         context.client.give(super::WITHIN);
     }
 }
 
-async fn get(context: &CommandContext<'_>, tenant: &str, name: &str) -> Result<GetCampaignResponse, Failure> {
+fn get(context: &CommandContext<'_>, tenant: &str, name: &str) -> GetCampaignRequest {
     let (tenant, name) = (tenant.to_owned(), name.to_owned());
-    let request = GetCampaignRequest { tenant, name, stale: context.stale, with_body: false };
-    context.client.ask(RetrySafety::Read, request).await
-}
-
-async fn delete(context: &CommandContext<'_>, request: DeleteCampaignRequest) -> Result<(), Stop> {
-    let (name, dry_run) = (request.name.clone(), request.validate_only);
-    if !dry_run {
-        context.terminal.confirm(&forgets(&name))?;
-    }
-    let answer = context.client.ask(RetrySafety::Repeatable, request).await?;
-    context.removed(&answer, &name, answer.index, dry_run)
+    GetCampaignRequest { tenant, name, stale: context.stale, with_body: false }
 }
 
 /// Returns the prompt before a campaign is forgotten. Its run stays known and refuses an equal campaign for 30 days

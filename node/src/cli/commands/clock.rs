@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use reveille_proto::admin::v1::advance_clock_request::Target;
 use reveille_proto::admin::v1::clock_service_client::ClockServiceClient as Service;
-use reveille_proto::admin::v1::{AdvanceClockRequest, GetClockRequest, GetClockResponse};
+use reveille_proto::admin::v1::{AdvanceClockRequest, GetClockRequest};
 use tokio::time::{Instant, timeout};
 
-use super::{CommandContext, Seen};
-use crate::cli::args::{AdvanceArgs, ClockArgs, ClockCommand, Format};
+use super::CommandContext;
+use crate::cli::args::{AdvanceArgs, ClockArgs, ClockCommand};
 use crate::cli::client::{RetrySafety, is_passing};
 use crate::cli::failure::{Exit, Failure, Stop};
 use crate::cli::instant::{duration_to_wire, to_wire};
@@ -22,29 +22,18 @@ const SAY_EVERY: Duration = Duration::from_secs(1);
 /// Runs the subcommand.
 pub async fn run(context: &CommandContext<'_>, args: ClockArgs) -> Result<(), Stop> {
     match args.command {
-        ClockCommand::Show(watch) => context.one(watch, async || get(context).await).await,
+        ClockCommand::Show(watch) => {
+            let request = GetClockRequest { stale: context.stale };
+            context.show(watch, request, |mut answer| (answer.freshness.take(), Some(answer))).await
+        }
         ClockCommand::Advance(args) => advance(context, args).await,
     }
 }
 
-async fn get(context: &CommandContext<'_>) -> Result<Seen<GetClockResponse>, Failure> {
-    let mut answer = context.client.ask(RetrySafety::Read, GetClockRequest { stale: context.stale }).await?;
-    let freshness = answer.freshness.take();
-    Ok(Seen::of(answer, freshness))
-}
-
 async fn advance(context: &CommandContext<'_>, args: AdvanceArgs) -> Result<(), Stop> {
     let Some(within) = context.global.timeout else { return advance_to_end(context, args).await };
-    let Ok(result) = timeout(within, advance_to_end(context, args)).await else {
-        return Err(Failure::new(
-            Exit::TimedOut,
-            "TIMED_OUT",
-            "the clock is on its way and stays where it is",
-            GO_ON.to_owned(),
-        )
-        .into());
-    };
-    result
+    let late = |_| Err(Failure::timed_out("the clock is on its way and stays where it is", GO_ON).into());
+    timeout(within, advance_to_end(context, args)).await.unwrap_or_else(late)
 }
 
 /// Asks one node to advance the clock, also across fail-overs. A lost connection ends the call. The user then reads the
@@ -64,10 +53,9 @@ async fn advance_to_end(context: &CommandContext<'_>, args: AdvanceArgs) -> Resu
                 let words = clock::advanced(&word, begun.elapsed().as_secs_f64());
                 return context.terminal.show(&Answer::new(&word, clock::instant(word.current_time.as_ref()), words));
             }
-            // With `-o json`, stderr holds only the error object.
-            Ok(Some(word)) if said.elapsed() >= SAY_EVERY && context.terminal.format() == Format::Table => {
+            Ok(Some(word)) if said.elapsed() >= SAY_EVERY => {
                 said = Instant::now();
-                context.terminal.say(&clock::standing(&word));
+                context.terminal.remark(&clock::standing(&word));
             }
             Ok(Some(_)) => {}
             Ok(None) => return Err(cut_short("the node ended before its last word").into()),
@@ -78,10 +66,6 @@ async fn advance_to_end(context: &CommandContext<'_>, args: AdvanceArgs) -> Resu
 }
 
 fn cut_short(cause: &str) -> Failure {
-    Failure::new(
-        Exit::TimedOut,
-        "ANSWER_LOST",
-        format!("the connection broke on the way ({cause}); the clock stays where it is"),
-        GO_ON.to_owned(),
-    )
+    let message = format!("the connection broke on the way ({cause}); the clock stays where it is");
+    Failure::new(Exit::TimedOut, "ANSWER_LOST", message, GO_ON)
 }

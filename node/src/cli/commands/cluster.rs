@@ -71,9 +71,8 @@ fn init(context: &CommandContext<'_>, args: InitArgs) -> Result<(), Stop> {
     if args.test_clock {
         context.terminal.say("its clock is a test's, for good: no mail of it ever leaves this machine");
     }
-    context
-        .terminal
-        .say("next: reveille start with the same settings; then, for each other node: reveille cluster member add");
+    let next = "next: reveille start with the same settings; then, for each other node: reveille cluster member add";
+    context.terminal.say(next);
     Ok(())
 }
 
@@ -119,18 +118,19 @@ async fn add_member(context: &CommandContext<'_>, valid_for: SignedDuration) -> 
     let request = AddMemberRequest { valid_for: Some(duration_to_wire(valid_for)) };
     let answer = context.client.ask(RetrySafety::Repeatable, request).await?;
     context.terminal.show(&answer)?;
-    context.terminal.say("next: put it into a file on the new machine, and there: reveille start --join file:/PATH, with a --name of its own");
+    let next = "next: put it into a file on the new machine, and there: reveille start --join file:/PATH, with a --name \
+                of its own";
+    context.terminal.say(next);
     Ok(())
 }
 
 async fn drain_member(context: &CommandContext<'_>, member: String, undo: bool) -> Result<(), Stop> {
-    let answer =
-        context.client.ask(RetrySafety::Repeatable, DrainMemberRequest { member: member.clone(), undo }).await?;
+    let request = DrainMemberRequest { member: member.clone(), undo };
+    let answer = context.client.ask(RetrySafety::Repeatable, request).await?;
     context.terminal.answer(&answer, answer.member.as_ref())?;
     if !undo {
-        context
-            .terminal
-            .say(&format!("it has no emails left; next: stop it, or reveille cluster member remove {member}"));
+        let next = format!("next: stop it, or reveille cluster member remove {member}");
+        context.terminal.say(&format!("it has no emails left; {next}"));
     }
     Ok(())
 }
@@ -140,8 +140,8 @@ async fn remove_member(context: &CommandContext<'_>, member: String, dead: bool)
     let how = if dead { "What it had in flight stays in doubt, and it" } else { "It is drained first, and" };
     context.terminal.check_columns::<Member>()?;
     context.terminal.confirm(&format!("Remove {member} for good? {how} can never return."))?;
-    let answer =
-        context.client.ask(RetrySafety::Repeatable, RemoveMemberRequest { member: member.clone(), dead }).await?;
+    let request = RemoveMemberRequest { member: member.clone(), dead };
+    let answer = context.client.ask(RetrySafety::Repeatable, request).await?;
     context.terminal.list(&answer.members)?;
     if answer.in_doubt > 0 {
         let emails = format::counted(answer.in_doubt, "email");
@@ -158,13 +158,13 @@ async fn remove_member(context: &CommandContext<'_>, member: String, dead: bool)
 }
 
 async fn status(context: &CommandContext<'_>) -> Result<Seen<GetClusterStatusResponse>, Failure> {
-    let view = context.client.ask(RetrySafety::Read, GetClusterStatusRequest {}).await?;
+    let view = context.read(GetClusterStatusRequest {}).await?;
     let remarks = problems(&view);
     Ok(Seen { view, freshness: None, remarks })
 }
 
 async fn members(context: &CommandContext<'_>) -> Result<ListPage<Member>, Failure> {
-    let answer = context.client.ask(RetrySafety::Read, ListMembersRequest {}).await?;
+    let answer = context.read(ListMembersRequest {}).await?;
     Ok(ListPage { rows: answer.members, next: String::new(), freshness: answer.freshness })
 }
 
@@ -195,7 +195,7 @@ async fn check_files(context: &CommandContext<'_>) -> Result<(), Stop> {
 }
 
 async fn upgrade(context: &CommandContext<'_>) -> Result<Seen<GetUpgradeResponse>, Failure> {
-    let view = context.client.ask(RetrySafety::Read, GetUpgradeRequest {}).await?;
+    let view = context.read(GetUpgradeRequest {}).await?;
     let remarks = remarks(&view);
     Ok(Seen { view, freshness: None, remarks })
 }

@@ -1,19 +1,18 @@
 //! Implements `reveille dead-letter …`.
 
-use reveille_proto::admin::v1::{
-    CountDeadLettersRequest, DeadLetterFilter, DiscardDeadLettersRequest, ListDeadLettersRequest,
-    RequeueDeadLettersRequest,
-};
-
 use std::cell::Cell;
+
+use reveille_proto::Unary;
+use reveille_proto::admin::v1::{
+    CountDeadLettersRequest, DeadLetterFilter, DiscardDeadLettersRequest, DiscardDeadLettersResponse,
+    ListDeadLettersRequest, RequeueDeadLettersRequest, RequeueDeadLettersResponse,
+};
 
 use super::CommandContext;
 use super::export::export;
-use crate::cli::args::{
-    DeadLetterArgs, DeadLetterCommand, DiscardArgs, ExportArgs, Format, LetterFilter, Letters, RequeueArgs,
-};
+use crate::cli::args::{DeadLetterArgs, DeadLetterCommand, ExportArgs, LetterFilter, Letters, RequeueArgs};
 use crate::cli::client::RetrySafety;
-use crate::cli::failure::{Exit, Failure, Stop};
+use crate::cli::failure::{Failure, Stop};
 use crate::cli::instant::to_wire;
 use crate::cli::view::dead_letter::Groups;
 use crate::cli::view::moved::MovedView;
@@ -41,7 +40,7 @@ pub async fn run(context: &CommandContext<'_>, args: DeadLetterArgs) -> Result<(
             Ok(())
         }
         DeadLetterCommand::Requeue(args) => requeue(context, tenant, args).await,
-        DeadLetterCommand::Discard(args) => discard(context, tenant, args).await,
+        DeadLetterCommand::Discard(letters) => discard(context, tenant, &letters).await,
         DeadLetterCommand::Export(args) => {
             let format = args.format();
             let ExportArgs { file, run, filter, .. } = args;
@@ -65,11 +64,9 @@ fn request(tenant: String, run: Option<String>, filter: &LetterFilter) -> ListDe
 
 /// A reason is compared as text, so a mistyped reason matches no dead letter. This warns the user.
 fn warn_of_unknown_reason(context: &CommandContext<'_>, filter: &LetterFilter) {
-    if let Some(reason) = &filter.reason
-        && context.terminal.format() == Format::Table
-    {
+    if let Some(reason) = &filter.reason {
         let next = "reveille dead-letter list --group-by reason shows which there are";
-        context.terminal.say(&format!("none of these dead letters has the reason '{reason}'; {next}"));
+        context.terminal.remark(&format!("none of these dead letters has the reason '{reason}'; {next}"));
     }
 }
 
@@ -93,7 +90,8 @@ async fn count(context: &CommandContext<'_>, tenant: String, run: String, filter
     }
 }
 
-/// Result of one page: what it moved, or would move.
+/// Result of one page, or the sum over all pages: what was moved, or would be.
+#[derive(Default)]
 struct Batch {
     moved: u64,
     index: u64,
@@ -101,24 +99,13 @@ struct Batch {
     cancelled: u64,
     /// Recipients left out because they got another email less than the min gap away.
     inside_gap: u64,
+    /// Token of the next page.
     next: String,
 }
 
-/// Sum over all pages.
-#[derive(Default)]
-struct Total {
-    moved: u64,
-    index: u64,
-    cancelled: u64,
-    inside_gap: u64,
-}
-
 /// Requests page after page until the last one. A failure in the middle names how many were moved before it.
-async fn total<Fut>(verb: &str, page: impl Fn(String) -> Fut) -> Result<Total, Failure>
-where
-    Fut: Future<Output = Result<Batch, Failure>>,
-{
-    let mut total = Total::default();
+async fn total(verb: &str, page: impl AsyncFn(String) -> Result<Batch, Failure>) -> Result<Batch, Failure> {
+    let mut total = Batch::default();
     let mut token = String::new();
     loop {
         let batch = page(token.clone()).await.map_err(|failure| match total.moved {
@@ -154,7 +141,7 @@ fn selection(letters: &Letters) -> Result<String, Failure> {
         }
         (None, _) if filter.is_empty() && !letters.all => {
             let next = "name a run and recipients; or say which: --schedule, --reason, --since; or --all";
-            return Err(Failure::usage("RUN", "which dead letters? nothing says it".to_owned(), next));
+            return Err(Failure::usage("RUN", "which dead letters? nothing says it", next));
         }
         _ => {}
     }
@@ -171,94 +158,84 @@ fn selection(letters: &Letters) -> Result<String, Failure> {
 
 async fn requeue(context: &CommandContext<'_>, tenant: String, args: RequeueArgs) -> Result<(), Stop> {
     let RequeueArgs { letters, pool } = args;
-    let words = selection(&letters)?;
-    let client = context.retrying_client();
-    let is_named = !letters.recipients.is_empty();
-    let request = RequeueDeadLettersRequest {
-        tenant,
-        run: letters.run.clone().unwrap_or_default(),
-        recipients: letters.recipients.clone(),
-        all: !is_named,
-        filter: (!is_named).then(|| to_filter(&letters.filter)),
-        pool: pool.clone().unwrap_or_default(),
-        validate_only: true,
-        page_token: String::new(),
+    let by = pool.as_ref().map(|pool| format!(" by pool {pool}")).unwrap_or_default();
+    let operation = LetterOperation {
+        verb: "requeued",
+        prompt: format!("Send again{by}"),
+        asks: letters.recipients.is_empty(),
+        requested: |request: DiscardDeadLettersRequest| {
+            let DiscardDeadLettersRequest { tenant, run, recipients, all, filter, validate_only, page_token } = request;
+            let pool = pool.clone().unwrap_or_default();
+            RequeueDeadLettersRequest { tenant, run, recipients, all, filter, pool, validate_only, page_token }
+        },
+        batch: |answer: RequeueDeadLettersResponse| Batch {
+            moved: answer.requeued,
+            index: answer.index,
+            cancelled: answer.cancelled,
+            inside_gap: answer.inside_gap,
+            next: answer.next_page_token,
+        },
     };
-    let requested = |validate_only: bool, page_token: String| {
-        let request = RequeueDeadLettersRequest { validate_only, page_token, ..request.clone() };
-        let safety = if validate_only { RetrySafety::Read } else { RetrySafety::Once };
-        let client = &client;
-        async move {
-            let answer = client.ask(safety, request).await?;
-            let (moved, index, cancelled) = (answer.requeued, answer.index, answer.cancelled);
-            let inside_gap = answer.inside_gap;
-            Ok::<_, Failure>(Batch { moved, index, cancelled, inside_gap, next: answer.next_page_token })
-        }
-    };
-    let by = pool.map(|pool| format!(" by pool {pool}")).unwrap_or_default();
-    let operation = LetterOperation { verb: "requeued", prompt: format!("Send again{by}"), words, asks: !is_named };
-    carry_out(context, &letters, operation, requested).await
+    carry_out(context, tenant, &letters, operation).await
 }
 
-async fn discard(context: &CommandContext<'_>, tenant: String, args: DiscardArgs) -> Result<(), Stop> {
-    let letters = args.letters;
-    let words = selection(&letters)?;
-    let client = context.retrying_client();
-    let is_named = !letters.recipients.is_empty();
-    let request = DiscardDeadLettersRequest {
-        tenant,
-        run: letters.run.clone().unwrap_or_default(),
-        recipients: letters.recipients.clone(),
-        all: !is_named,
-        filter: (!is_named).then(|| to_filter(&letters.filter)),
-        validate_only: true,
-        page_token: String::new(),
+async fn discard(context: &CommandContext<'_>, tenant: String, letters: &Letters) -> Result<(), Stop> {
+    let operation = LetterOperation {
+        verb: "discarded",
+        prompt: "Take off the list for good".to_owned(),
+        asks: true,
+        requested: |request: DiscardDeadLettersRequest| request,
+        batch: |answer: DiscardDeadLettersResponse| {
+            let (moved, index, next) = (answer.discarded, answer.index, answer.next_page_token);
+            Batch { moved, index, next, ..Batch::default() }
+        },
     };
-    let requested = |validate_only: bool, page_token: String| {
-        let request = DiscardDeadLettersRequest { validate_only, page_token, ..request.clone() };
-        let safety = if validate_only { RetrySafety::Read } else { RetrySafety::Once };
-        let client = &client;
-        async move {
-            let answer = client.ask(safety, request).await?;
-            let (moved, index) = (answer.discarded, answer.index);
-            Ok::<_, Failure>(Batch { moved, index, cancelled: 0, inside_gap: 0, next: answer.next_page_token })
-        }
-    };
-    let operation =
-        LetterOperation { verb: "discarded", prompt: "Take off the list for good".to_owned(), words, asks: true };
-    carry_out(context, &letters, operation, requested).await
+    carry_out(context, tenant, letters, operation).await
 }
 
 /// The action of a subcommand, and its texts.
-struct LetterOperation {
+struct LetterOperation<R, B> {
     verb: &'static str,
     prompt: String,
-    words: String,
     /// True if the command asks for confirmation first.
     asks: bool,
+    /// Makes its request of that of a discard.
+    requested: R,
+    /// Reads its answer.
+    batch: B,
 }
 
 /// Counts the dead letters, asks for confirmation if required, acts, and prints the result.
-async fn carry_out<Fut>(
+async fn carry_out<Q: Unary>(
     context: &CommandContext<'_>,
+    tenant: String,
     letters: &Letters,
-    operation: LetterOperation,
-    requested: impl Fn(bool, String) -> Fut,
-) -> Result<(), Stop>
-where
-    Fut: Future<Output = Result<Batch, Failure>>,
-{
-    let LetterOperation { verb, prompt, words, asks } = operation;
-    let run = letters.run.clone();
+    operation: LetterOperation<impl Fn(DiscardDeadLettersRequest) -> Q, impl Fn(Q::Response) -> Batch>,
+) -> Result<(), Stop> {
+    let words = selection(letters)?;
+    let LetterOperation { verb, prompt, asks, requested, batch } = operation;
+    let (client, run) = (context.retrying_client(), letters.run.clone());
+    let is_named = !letters.recipients.is_empty();
+    let request = DiscardDeadLettersRequest {
+        tenant,
+        run: run.clone().unwrap_or_default(),
+        recipients: letters.recipients.clone(),
+        all: !is_named,
+        filter: (!is_named).then(|| to_filter(&letters.filter)),
+        validate_only: true,
+        page_token: String::new(),
+    };
+    let requested = async |validate_only: bool, page_token: String| {
+        let safety = if validate_only { RetrySafety::Read } else { RetrySafety::Once };
+        let request = requested(DiscardDeadLettersRequest { validate_only, page_token, ..request.clone() });
+        Ok::<_, Failure>(batch(client.ask(safety, request).await?))
+    };
     if letters.dry_run || asks {
-        let preview = total(verb, |token| requested(true, token)).await?;
+        let preview = total(verb, async |token| requested(true, token).await).await?;
         let counted = format!("{} {words}", format::counted(preview.moved, "dead letter"));
         let counted = counted.trim_end();
         if letters.dry_run || preview.moved == 0 && letters.recipients.is_empty() {
-            // With `-o json`, stderr holds only the error object.
-            if context.terminal.format() == Format::Table {
-                context.terminal.say(counted);
-            }
+            context.terminal.remark(counted);
             if preview.moved == 0 {
                 warn_of_unknown_reason(context, &letters.filter);
             }
@@ -269,7 +246,7 @@ where
         }
         context.terminal.confirm(&format!("{prompt}: {counted}?"))?;
     }
-    let done = total(verb, |token| requested(false, token)).await?;
+    let done = total(verb, async |token| requested(false, token).await).await?;
     let index = (done.index > 0).then_some(done.index);
     let (moved, inside_gap) = (done.moved, done.inside_gap);
     let view = MovedView { run, verb, moved, inside_gap, index, dry_run: false, groups: Vec::new() };
@@ -300,11 +277,5 @@ fn left_out(cancelled: u64, inside_gap: u64) -> Result<(), Stop> {
     if reasons.is_empty() {
         return Ok(());
     }
-    Err(Failure::new(
-        Exit::Partly,
-        "PARTLY_DONE",
-        reasons.join("; "),
-        "reveille dead-letter discard takes them off the list",
-    )
-    .into())
+    Err(Failure::partly(reasons.join("; "), "reveille dead-letter discard takes them off the list").into())
 }

@@ -8,13 +8,12 @@ use reveille_ledger::ids::Fence;
 use reveille_proto::admin::v1::{
     Doubt, DoubtGroup, GetDoubtRequest, ListDoubtsRequest, Resolution, ResolveDoubtsRequest,
 };
-
 use tokio::sync::oneshot;
 
-use super::{CommandContext, Seen, relay_log, selection};
-use crate::cli::args::{DoubtArgs, DoubtCommand, Format, ResolveArgs, SettleArgs};
+use super::{CommandContext, relay_log, selection};
+use crate::cli::args::{DoubtArgs, DoubtCommand, ResolveArgs, SettleArgs};
 use crate::cli::client::RetrySafety;
-use crate::cli::failure::{Exit, Failure, Stop};
+use crate::cli::failure::{Failure, Stop};
 use crate::cli::view::moved::MovedView;
 use crate::format;
 
@@ -33,16 +32,11 @@ pub async fn run(context: &CommandContext<'_>, args: DoubtArgs) -> Result<(), St
         }
         DoubtCommand::Show { run, recipient, watch } => {
             let request = GetDoubtRequest { tenant, run, recipient, stale: context.stale };
-            context.one(watch, async || get(context, request.clone()).await).await
+            context.show(watch, request, |answer| (answer.freshness, answer.doubt)).await
         }
         DoubtCommand::Resolve(args) => resolve(context, tenant, args).await,
         DoubtCommand::Settle(args) => settle(context, tenant, args).await,
     }
-}
-
-async fn get(context: &CommandContext<'_>, request: GetDoubtRequest) -> Result<Seen<Doubt>, Failure> {
-    let answer = context.client.ask(RetrySafety::Read, request).await?;
-    Ok(Seen::of(answer.doubt.unwrap_or_default(), answer.freshness))
 }
 
 async fn resolve(context: &CommandContext<'_>, tenant: String, args: ResolveArgs) -> Result<(), Stop> {
@@ -59,20 +53,17 @@ async fn resolve(context: &CommandContext<'_>, tenant: String, args: ResolveArgs
         fence: fence.unwrap_or_default(),
         request_id: context.client.request_id().to_owned(),
     };
-    let preview = context.client.ask(RetrySafety::Read, request.clone()).await?;
+    let preview = context.read(request.clone()).await?;
     let counted = format!("{} in doubt, {words}{}", format::counted(preview.resolved, "email"), known(&preview.groups));
     let (run, verb) = (Some(picked.run.clone()), "resolved");
     // A repeated request id is answered as before.
     let is_repeat = preview.index > 0 && !dry_run;
     if dry_run || preview.resolved == 0 && !is_repeat {
-        // With `-o json`, stderr holds only the error object.
-        if context.terminal.format() == Format::Table {
-            context.terminal.say(&counted);
-        }
+        context.terminal.remark(&counted);
         let groups = if dry_run { preview.groups } else { Vec::new() };
         let (moved, inside_gap) = (preview.resolved, preview.inside_gap);
         let view = MovedView { run, verb, moved, inside_gap, index: None, dry_run, groups };
-        return if inside_gap > 0 { show(context, &view) } else { context.moved(&picked.recipients, &view) };
+        return show(context, &picked.recipients, &view);
     }
     let answer = if is_repeat {
         preview
@@ -88,7 +79,7 @@ async fn resolve(context: &CommandContext<'_>, tenant: String, args: ResolveArgs
     };
     let (moved, inside_gap) = (answer.resolved, answer.inside_gap);
     let view = MovedView { run, verb, moved, inside_gap, index: Some(answer.index), dry_run, groups: Vec::new() };
-    if inside_gap > 0 { show(context, &view) } else { context.moved(&picked.recipients, &view) }
+    show(context, &picked.recipients, &view)
 }
 
 /// Settles as sent what the log of a relay shows as accepted: reads all doubts, and resolves those that it names.
@@ -181,19 +172,14 @@ async fn read_log(path: &Path) -> Result<BTreeSet<String>, Failure> {
 }
 
 /// Prints the answer. Fails with "partly done" if another email within the min gap kept recipients in doubt.
-fn show(context: &CommandContext<'_>, view: &MovedView) -> Result<(), Stop> {
-    context.terminal.show(view)?;
+fn show(context: &CommandContext<'_>, named: &[String], view: &MovedView) -> Result<(), Stop> {
     if view.inside_gap == 0 {
-        return Ok(());
+        return context.moved(named, view);
     }
+    context.terminal.show(view)?;
     let left = format::counted(view.inside_gap, "email");
-    Err(Failure::new(
-        Exit::Partly,
-        "PARTLY_DONE",
-        format!("{left} left in doubt: they got an email of another run less than the min gap away"),
-        "reveille in-doubt resolve --sent takes them as sent",
-    )
-    .into())
+    let message = format!("{left} left in doubt: they got an email of another run less than the min gap away");
+    Err(Failure::partly(message, "reveille in-doubt resolve --sent takes them as sent").into())
 }
 
 /// Returns the known groups in a few words: count, node and cause.

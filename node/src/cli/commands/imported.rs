@@ -3,7 +3,6 @@
 use reveille_proto::admin::v1::{self, GetScheduleRequest};
 
 use super::CommandContext;
-use super::schedule::read;
 use crate::cli::failure::Failure;
 use crate::cli::import::plan::{LABEL, PLACEHOLDER};
 
@@ -18,13 +17,12 @@ pub async fn warn_of_placeholder(
     }
     let (tenant, name) = (tenant.to_owned(), of.name.clone());
     let request = GetScheduleRequest { tenant, name, stale: context.stale, with_body: true };
-    let content = read::get(context, request).await?.body.and_then(|body| body.content).unwrap_or_default();
+    let content = context.read(request).await?.body.and_then(|body| body.content).unwrap_or_default();
     let is_unwritten = content.text.is_some_and(|text| text.starts_with(PLACEHOLDER));
     if is_unwritten {
         let next = format!("reveille schedule update {} --text FILE", of.name);
-        context
-            .terminal
-            .say(&format!("warning: schedule {} was imported and still has its placeholder text: {next}", of.name));
+        let what = format!("schedule {} was imported and still has its placeholder text", of.name);
+        context.terminal.say(&format!("warning: {what}: {next}"));
     }
     Ok(is_unwritten)
 }

@@ -3,7 +3,7 @@
 use reveille_proto::admin::v1::{CancelMessageRequest, GetMessageRequest, KeyRule, Policies, SendMessageRequest};
 
 use super::schedule::body;
-use super::{CHECKED, CommandContext, Seen};
+use super::{CHECKED, CommandContext};
 use crate::cli::args::{MessageArgs, MessageCommand, SendMessageArgs};
 use crate::cli::client::RetrySafety;
 use crate::cli::failure::Stop;
@@ -17,11 +17,7 @@ pub async fn run(context: &CommandContext<'_>, args: MessageArgs) -> Result<(), 
         MessageCommand::Send(args) => send(context, tenant, *args).await,
         MessageCommand::Show { key, watch } => {
             let request = GetMessageRequest { tenant, key, stale: context.stale };
-            let fetch = async || {
-                let answer = context.client.ask(RetrySafety::Read, request.clone()).await?;
-                Ok(Seen::of(answer.message.unwrap_or_default(), answer.freshness))
-            };
-            context.one(watch, fetch).await
+            context.show(watch, request, |answer| (answer.freshness, answer.message)).await
         }
         MessageCommand::Cancel { key, dry_run } => {
             cancel(context, CancelMessageRequest { tenant, key, validate_only: dry_run }).await
@@ -64,15 +60,11 @@ async fn send(context: &CommandContext<'_>, tenant: String, args: SendMessageArg
 
 async fn cancel(context: &CommandContext<'_>, request: CancelMessageRequest) -> Result<(), Stop> {
     let dry_run = request.validate_only;
-    if !dry_run {
-        let question = format!("Cancel what message {} has not sent? It is never sent then.", request.key);
-        context.terminal.confirm(&question)?;
-    }
+    let question = format!("Cancel what message {} has not sent? It is never sent then.", request.key);
+    context.confirm_unless(dry_run, &question)?;
     let answer = context.client.ask(RetrySafety::Repeatable, request).await?;
     if !dry_run {
         context.terminal.say(&format!("cancelled: {}", sentence(answer.barrier.as_ref())));
     }
-    context.terminal.answer(&answer, answer.message.as_ref())?;
-    context.checked(dry_run);
-    Ok(())
+    context.answer(&answer, answer.message.as_ref(), dry_run)
 }

@@ -54,11 +54,12 @@ use reveille_proto::admin::v1::Freshness;
 use reveille_proto::{ListPage, Listing, Unary};
 use uuid::Uuid;
 
-use super::args::{Global, Paging, Picked, Watch};
+use super::args::{Global, Paging, Picked, ShowArgs, Watch};
 use super::client::{Client, RetrySafety};
-use super::failure::{Exit, Failure, Stop};
+use super::failure::{Failure, Stop};
 use super::format;
 use super::instant::duration_ms;
+use super::manifest::kind::Kind;
 use super::target::Target;
 use super::terminal::Terminal;
 use super::view::moved::MovedView;
@@ -127,6 +128,88 @@ impl<'a> CommandContext<'a> {
     async fn change<Q: Unary>(&self, request: Q) -> Result<Q::Response, Failure> {
         self.terminal.detail(&format!("request id {}", self.client.request_id()));
         self.client.ask(RetrySafety::Repeatable, request).await
+    }
+
+    /// Sends a request that changes nothing.
+    async fn read<Q: Unary>(&self, request: Q) -> Result<Q::Response, Failure> {
+        self.client.ask(RetrySafety::Read, request).await
+    }
+
+    /// Shows the object that a read returns: once, or with `--watch` whenever it changes. `take` separates its
+    /// freshness from it.
+    async fn show<Q, V>(
+        &self,
+        watch: Watch,
+        request: Q,
+        take: impl Fn(Q::Response) -> (Option<Freshness>, Option<V>),
+    ) -> Result<(), Stop>
+    where
+        Q: Unary + Clone,
+        V: View + Default,
+    {
+        let fetch = async || {
+            let (freshness, view) = take(self.read(request.clone()).await?);
+            Ok(Seen::of(view.unwrap_or_default(), freshness))
+        };
+        self.one(watch, fetch).await
+    }
+
+    /// Shows an object by its name: as a document with `--manifest`, else like [`CommandContext::show`].
+    async fn show_named<Q, V>(
+        &self,
+        (kind, tenant): (Kind, &str),
+        ShowArgs { name, manifest, watch }: ShowArgs,
+        request: impl FnOnce(String) -> Q,
+        take: impl Fn(Q::Response) -> (Option<Freshness>, Option<V>),
+    ) -> Result<(), Stop>
+    where
+        Q: Unary + Clone,
+        V: View + Default,
+    {
+        match manifest {
+            true => apply::manifest(self, kind, tenant, &name).await,
+            false => self.show(watch, request(name), take).await,
+        }
+    }
+
+    /// Removes an object after a confirmation, which a dry run does not need. Prints the log index at which it was
+    /// removed.
+    async fn remove<Q>(
+        &self,
+        (question, name): (&str, &str),
+        request: Q,
+        dry_run: bool,
+        index: impl Fn(&Q::Response) -> u64,
+    ) -> Result<Q::Response, Stop>
+    where
+        Q: Unary,
+        Q::Response: Json,
+    {
+        self.confirm_unless(dry_run, question)?;
+        let answer = self.client.ask(RetrySafety::Repeatable, request).await?;
+        let words = match dry_run {
+            true => format!("{name} would be removed"),
+            false => format!("{name} removed, log index {}", index(&answer)),
+        };
+        self.terminal.show(&Answer::new(&answer, name, words))?;
+        self.checked(dry_run);
+        Ok(answer)
+    }
+
+    /// Asks for confirmation of an action that cannot be undone, unless it is a dry run.
+    fn confirm_unless(&self, dry_run: bool, question: &str) -> Result<(), Stop> {
+        if dry_run { Ok(()) } else { self.terminal.confirm(question) }
+    }
+
+    /// Prints the answer to a change, and after a dry run that nothing was changed.
+    fn answer<A, V>(&self, answer: &A, object: Option<&V>, dry_run: bool) -> Result<(), Stop>
+    where
+        A: Json,
+        V: View + Clone + Default,
+    {
+        self.terminal.answer(answer, object)?;
+        self.checked(dry_run);
+        Ok(())
     }
 
     /// Shows the result of a read: once, or with `--watch` whenever it changes.
@@ -237,17 +320,6 @@ impl<'a> CommandContext<'a> {
         }
     }
 
-    /// Prints what was removed at this log index, or would be.
-    fn removed<A: Json>(&self, answer: &A, name: &str, index: u64, dry_run: bool) -> Result<(), Stop> {
-        let words = match dry_run {
-            true => format!("{name} would be removed"),
-            false => format!("{name} removed, log index {index}"),
-        };
-        self.terminal.show(&Answer::new(answer, name, words))?;
-        self.checked(dry_run);
-        Ok(())
-    }
-
     /// Prints the warnings of an answer.
     fn warn(&self, warnings: &[String]) {
         warnings.iter().for_each(|warning| self.terminal.say(&format!("warning: {warning}")));
@@ -261,14 +333,9 @@ impl<'a> CommandContext<'a> {
             return Ok(());
         }
         let would = if view.dry_run { "would be" } else { "were" };
-        Err(Failure {
-            exit: Exit::Partly,
-            reason: "PARTLY_DONE".into(),
-            message: format!("{} of {} {} {}: the others are in another state", view.moved, named, would, view.verb),
-            next: view.run.as_ref().map(|run| format!("reveille explain {run} RECIPIENT")),
-            ..Failure::default()
-        }
-        .into())
+        let message = format!("{} of {named} {would} {}: the others are in another state", view.moved, view.verb);
+        let next = view.run.as_ref().map(|run| format!("reveille explain {run} RECIPIENT"));
+        Err(Failure { next, ..Failure::partly(message, "") }.into())
     }
 }
 

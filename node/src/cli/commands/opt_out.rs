@@ -1,10 +1,12 @@
 //! Implements `reveille optout …`.
 
-use reveille_proto::admin::v1::{AddOptOutRequest, CheckOptOutRequest, ListOptOutsRequest, TakeBackOptOutRequest};
+use reveille_proto::admin::v1::{
+    AddOptOutRequest, CheckOptOutRequest, CheckOptOutResponse, ListOptOutsRequest, TakeBackOptOutRequest,
+};
 
 use super::export::export;
 use super::{CommandContext, suppress};
-use crate::cli::args::{OptOutArgs, OptOutCommand};
+use crate::cli::args::{OptOutArgs, OptOutCommand, Watch};
 use crate::cli::client::RetrySafety;
 use crate::cli::failure::Stop;
 use crate::cli::view::Answer;
@@ -18,7 +20,11 @@ pub async fn run(context: &CommandContext<'_>, args: OptOutArgs) -> Result<(), S
         OptOutCommand::Remove { recipient, reason, dry_run } => {
             take_back(context, TakeBackOptOutRequest { tenant, recipient, reason, validate_only: dry_run }).await
         }
-        OptOutCommand::Check { recipient } => check(context, tenant, recipient).await,
+        OptOutCommand::Check { recipient } => {
+            let request = CheckOptOutRequest { tenant, recipient, stale: context.stale };
+            let take = |mut answer: CheckOptOutResponse| (answer.freshness.take(), Some(answer));
+            context.show(Watch { watch: false }, request, take).await
+        }
         OptOutCommand::List { paging } => {
             context.list_of(paging, ListOptOutsRequest { tenant, ..ListOptOutsRequest::default() }).await
         }
@@ -40,7 +46,7 @@ async fn add(context: &CommandContext<'_>, tenant: String, recipient: String) ->
 async fn take_back(context: &CommandContext<'_>, request: TakeBackOptOutRequest) -> Result<(), Stop> {
     let dry_run = request.validate_only;
     let preview_request = TakeBackOptOutRequest { validate_only: true, ..request.clone() };
-    let preview = context.client.ask(RetrySafety::Read, preview_request).await?;
+    let preview = context.read(preview_request).await?;
     let is_done = preview.taken_back.is_some();
     if dry_run || is_done {
         context.terminal.show(&preview)?;
@@ -50,12 +56,5 @@ async fn take_back(context: &CommandContext<'_>, request: TakeBackOptOutRequest)
     let (recipient, tenant) = (&preview.recipient, &request.tenant);
     context.terminal.confirm(&format!("Send mail of tenant {tenant} to {recipient} again? It has opted out."))?;
     let answer = context.client.ask(RetrySafety::Once, request).await?;
-    context.terminal.show(&answer)
-}
-
-async fn check(context: &CommandContext<'_>, tenant: String, recipient: String) -> Result<(), Stop> {
-    let request = CheckOptOutRequest { tenant, recipient, stale: context.stale };
-    let mut answer = context.client.ask(RetrySafety::Read, request).await?;
-    context.note(answer.freshness.take().as_ref());
     context.terminal.show(&answer)
 }

@@ -2,9 +2,8 @@
 
 use reveille_proto::admin::v1::{GetPoolRequest, ListPoolsRequest, RemovePoolRequest, SetPoolRequest};
 
-use super::{CommandContext, Seen, apply};
-use crate::cli::args::{PoolArgs, PoolCommand, SetPoolArgs, ShowArgs, Watch};
-use crate::cli::client::RetrySafety;
+use super::CommandContext;
+use crate::cli::args::{PoolArgs, PoolCommand, SetPoolArgs};
 use crate::cli::failure::Stop;
 use crate::cli::manifest::kind::Kind;
 
@@ -13,11 +12,15 @@ pub async fn run(context: &CommandContext<'_>, args: PoolArgs) -> Result<(), Sto
     match args.command {
         PoolCommand::Set(args) => set(context, args).await,
         PoolCommand::List(paging) => context.list_of(paging, ListPoolsRequest::default()).await,
-        PoolCommand::Show(ShowArgs { name, manifest: true, .. }) => {
-            apply::manifest(context, Kind::Pool, "", &name).await
+        PoolCommand::Show(args) => {
+            let request = |name| GetPoolRequest { name, stale: context.stale };
+            context.show_named((Kind::Pool, ""), args, request, |answer| (answer.freshness, answer.pool)).await
         }
-        PoolCommand::Show(ShowArgs { name, watch, .. }) => show(context, name, watch).await,
-        PoolCommand::Remove { name } => remove(context, name).await,
+        PoolCommand::Remove { name } => {
+            let question = format!("Take away what is set of pool {name}?");
+            let request = RemovePoolRequest { name: name.clone() };
+            context.remove((&question, &name), request, false, |answer| answer.index).await.map(drop)
+        }
     }
 }
 
@@ -33,20 +36,4 @@ async fn set(context: &CommandContext<'_>, args: SetPoolArgs) -> Result<(), Stop
     let answer = context.change(request).await?;
     context.warn(&answer.warnings);
     context.terminal.answer(&answer, answer.pool.as_ref())
-}
-
-async fn show(context: &CommandContext<'_>, name: String, watch: Watch) -> Result<(), Stop> {
-    let fetch = async || {
-        let request = GetPoolRequest { name: name.clone(), stale: context.stale };
-        let answer = context.client.ask(RetrySafety::Read, request).await?;
-        Ok(Seen::of(answer.pool.unwrap_or_default(), answer.freshness))
-    };
-    context.one(watch, fetch).await
-}
-
-async fn remove(context: &CommandContext<'_>, name: String) -> Result<(), Stop> {
-    context.terminal.confirm(&format!("Take away what is set of pool {name}?"))?;
-    let request = RemovePoolRequest { name: name.clone() };
-    let answer = context.client.ask(RetrySafety::Repeatable, request).await?;
-    context.removed(&answer, &name, answer.index, false)
 }

@@ -4,9 +4,8 @@ use reveille_proto::admin::v1::{
     AddRelayRequest, GetRelayRequest, ListRelaysRequest, Relay, RelayTls, RemoveRelayRequest, TestRelayRequest,
 };
 
-use super::{CommandContext, Seen, apply};
-use crate::cli::args::{AddRelayArgs, RelayArgs, RelayCommand, ShowArgs, TLS_VALUES, Tls, Watch};
-use crate::cli::client::RetrySafety;
+use super::CommandContext;
+use crate::cli::args::{AddRelayArgs, RelayArgs, RelayCommand, TLS_VALUES, Tls};
 use crate::cli::failure::{Exit, Failure, Stop};
 use crate::cli::manifest::kind::Kind;
 use crate::cli::view::{Answer, relay as view};
@@ -16,10 +15,10 @@ pub async fn run(context: &CommandContext<'_>, args: RelayArgs) -> Result<(), St
     match args.command {
         RelayCommand::Add(args) => add(context, args).await,
         RelayCommand::List(paging) => context.list_of(paging, ListRelaysRequest::default()).await,
-        RelayCommand::Show(ShowArgs { name, manifest: true, .. }) => {
-            apply::manifest(context, Kind::Relay, "", &name).await
+        RelayCommand::Show(args) => {
+            let request = |name| GetRelayRequest { name, stale: context.stale };
+            context.show_named((Kind::Relay, ""), args, request, |answer| (answer.freshness, answer.relay)).await
         }
-        RelayCommand::Show(ShowArgs { name, watch, .. }) => show(context, name, watch).await,
         RelayCommand::Test { name, auth } => test(context, name, auth).await,
         RelayCommand::Remove { name, dry_run: false } => remove(context, name).await,
         RelayCommand::Remove { name, dry_run: true } => would_remove(context, name).await,
@@ -63,9 +62,7 @@ async fn add(context: &CommandContext<'_>, args: AddRelayArgs) -> Result<(), Sto
         validate_only: dry_run,
     };
     let answer = context.change(request).await?;
-    context.terminal.answer(&answer, answer.relay.as_ref())?;
-    context.checked(dry_run);
-    Ok(())
+    context.answer(&answer, answer.relay.as_ref(), dry_run)
 }
 
 /// Reads all relays.
@@ -74,19 +71,9 @@ pub(super) async fn all(context: &CommandContext<'_>) -> Result<Vec<Relay>, Fail
     Ok(context.pages(u32::MAX, &page).await?.rows)
 }
 
-async fn get(context: &CommandContext<'_>, name: &str) -> Result<Seen<Relay>, Failure> {
-    let request = GetRelayRequest { name: name.to_owned(), stale: context.stale };
-    let answer = context.client.ask(RetrySafety::Read, request).await?;
-    Ok(Seen::of(answer.relay.unwrap_or_default(), answer.freshness))
-}
-
-async fn show(context: &CommandContext<'_>, name: String, watch: Watch) -> Result<(), Stop> {
-    context.one(watch, async || get(context, &name).await).await
-}
-
 async fn test(context: &CommandContext<'_>, name: String, auth: bool) -> Result<(), Stop> {
     let request = TestRelayRequest { name: name.clone(), stale: context.stale, authenticate: auth };
-    let answer = context.client.ask(RetrySafety::Read, request).await?;
+    let answer = context.read(request).await?;
     let card = view::tested(&name, &answer, context.terminal.paints());
     context.terminal.show(&Answer::new(&answer, name.as_str(), card))?;
     if answer.problem.is_empty() {
@@ -105,13 +92,14 @@ async fn test(context: &CommandContext<'_>, name: String, auth: bool) -> Result<
 }
 
 async fn would_remove(context: &CommandContext<'_>, name: String) -> Result<(), Stop> {
-    let seen = get(context, &name).await?;
-    context.note(seen.freshness.as_ref());
-    let pool = seen.view.pool.clone();
+    let answer = context.read(GetRelayRequest { name: name.clone(), stale: context.stale }).await?;
+    context.note(answer.freshness.as_ref());
+    let relay = answer.relay.unwrap_or_default();
+    let pool = &relay.pool;
     let all = all(context).await?;
-    let left = all.iter().filter(|one| one.pool == pool && one.name != name).map(|one| one.name.as_str());
+    let left = all.iter().filter(|one| one.pool == *pool && one.name != name).map(|one| one.name.as_str());
     let left: Vec<&str> = left.collect();
-    context.terminal.show(&seen.view)?;
+    context.terminal.show(&relay)?;
     context.terminal.say(&match left.as_slice() {
         [] => format!("pool {pool} would have no relay: its mail would wait until it expires"),
         left => format!("pool {pool} would have {} left", left.join(", ")),
@@ -121,10 +109,9 @@ async fn would_remove(context: &CommandContext<'_>, name: String) -> Result<(), 
 }
 
 async fn remove(context: &CommandContext<'_>, name: String) -> Result<(), Stop> {
-    context.terminal.confirm(&format!("Remove relay {name}? Mail of its pool waits for another relay."))?;
+    let question = format!("Remove relay {name}? Mail of its pool waits for another relay.");
     let request = RemoveRelayRequest { name: name.clone() };
-    let answer = context.client.ask(RetrySafety::Repeatable, request).await?;
-    context.removed(&answer, &name, answer.index, false)?;
+    let answer = context.remove((&question, &name), request, false, |answer| answer.index).await?;
     context.warn(&answer.warnings);
     Ok(())
 }

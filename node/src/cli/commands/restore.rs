@@ -18,7 +18,7 @@ pub async fn run(context: &CommandContext<'_>, args: RestoreArgs) -> Result<(), 
 }
 
 async fn status(context: &CommandContext<'_>) -> Result<Seen<GetRestoreResponse>, Failure> {
-    let mut view = context.client.ask(RetrySafety::Read, GetRestoreRequest { stale: context.stale }).await?;
+    let mut view = context.read(GetRestoreRequest { stale: context.stale }).await?;
     let freshness = view.freshness.take();
     let held = view.restore.as_ref().is_some_and(|restore| restore.accept_time.is_none());
     let doubts = (view.in_doubt > 0)

@@ -60,12 +60,7 @@ pub async fn run(context: &CommandContext<'_>, args: RunArgs) -> Result<(), Stop
 pub async fn explain(context: &CommandContext<'_>, args: ExplainArgs) -> Result<(), Stop> {
     let ExplainArgs { tenant, run, recipient, watch } = args;
     let request = ExplainRequest { tenant, run, recipient, stale: context.stale };
-    let fetch = async || {
-        let mut answer = context.client.ask(RetrySafety::Read, request.clone()).await?;
-        let freshness = answer.freshness.take();
-        Ok(Seen::of(answer, freshness))
-    };
-    context.one(watch, fetch).await
+    context.show(watch, request, |mut answer| (answer.freshness.take(), Some(answer))).await
 }
 
 fn state_of(word: &str) -> i32 {
@@ -93,13 +88,13 @@ async fn recipients(
 
 async fn page(context: &CommandContext<'_>, request: ListRunsRequest) -> Result<ListPage<Run>, Failure> {
     let selector = request.selector.clone();
-    let answer = context.client.ask(RetrySafety::Read, request).await?;
+    let answer = context.read(request).await?;
     read::heeded(&selector, &answer.selector)?;
     Ok(ListRunsRequest::page(answer))
 }
 
 async fn show(context: &CommandContext<'_>, request: GetRunRequest) -> Result<Seen<Run>, Failure> {
-    let answer = context.client.ask(RetrySafety::Read, request).await?;
+    let answer = context.read(request).await?;
     let run = answer.run.unwrap_or_default();
     let waits =
         run.state() == RunState::Open && run.counts.is_some_and(|counts| counts.pending > 0 || counts.claimed > 0);
@@ -116,10 +111,10 @@ async fn show(context: &CommandContext<'_>, request: GetRunRequest) -> Result<Se
 /// failed reads are ignored.
 async fn hint(context: &CommandContext<'_>, tenant: String, name: String) -> Option<String> {
     let request = GetScheduleRequest { tenant, name, stale: context.stale, with_body: false };
-    let schedule = context.client.ask(RetrySafety::Read, request).await.ok()?.schedule?;
+    let schedule = context.read(request).await.ok()?.schedule?;
     let request =
         ListRelaysRequest { page_size: RELAYS_LOOKED_AT, stale: context.stale, ..ListRelaysRequest::default() };
-    let answer = context.client.ask(RetrySafety::Read, request).await.ok()?;
+    let answer = context.read(request).await.ok()?;
     match answer.next_page_token.is_empty() {
         true => doctor::relay::why_pool_waits(&answer.relays, &schedule.pool),
         false => None,
@@ -141,9 +136,8 @@ async fn resume(context: &CommandContext<'_>, request: ResumeRunRequest) -> Resu
 
 async fn cancel(context: &CommandContext<'_>, request: CancelRunRequest) -> Result<(), Stop> {
     let dry_run = request.validate_only;
-    if !dry_run {
-        context.terminal.confirm(&format!("Cancel what run {} has not sent? It is never sent then.", request.run))?;
-    }
+    let question = format!("Cancel what run {} has not sent? It is never sent then.", request.run);
+    context.confirm_unless(dry_run, &question)?;
     let answer = context.client.ask(RetrySafety::Repeatable, request).await?;
     if !dry_run {
         context.terminal.say(&format!("cancelled: {}", sentence(answer.barrier.as_ref())));

@@ -1,14 +1,14 @@
-//! Templates that the cluster stores: `reveille template put`, `show`, `list`, `delete` and `preview`.
+//! Templates that the cluster stores: `reveille template put`, `show`, `delete` and `preview`.
 
 use reveille_proto::admin::v1::{
-    DeleteTemplateRequest, GetTemplateRequest, ListTemplatesRequest, PreviewTemplateRequest, PutTemplateRequest,
+    DeleteTemplateRequest, GetTemplateRequest, PreviewTemplateRequest, PutTemplateRequest,
 };
 
 use super::schedule::body;
-use super::{CommandContext, Seen, apply};
-use crate::cli::args::{Paging, PutTemplateArgs, Watch};
-use crate::cli::client::RetrySafety;
+use super::{CommandContext, apply};
+use crate::cli::args::{PutTemplateArgs, ShowArgs};
 use crate::cli::failure::Stop;
+use crate::cli::manifest::kind::Kind;
 
 /// Stores a version.
 pub async fn put(context: &CommandContext<'_>, tenant: String, args: PutTemplateArgs) -> Result<(), Stop> {
@@ -28,32 +28,21 @@ pub async fn put(context: &CommandContext<'_>, tenant: String, args: PutTemplate
     context.terminal.answer(&answer, answer.template.as_ref())
 }
 
-/// Shows a template with one version.
-pub async fn show(context: &CommandContext<'_>, tenant: &str, name: &str, watch: Watch) -> Result<(), Stop> {
-    let (name, version) = apply::template_version(name)?;
-    let fetch = async || {
-        let request =
-            GetTemplateRequest { tenant: tenant.to_owned(), name: name.clone(), version, stale: context.stale };
-        let mut answer = context.client.ask(RetrySafety::Read, request).await?;
-        let freshness = answer.freshness.take();
-        Ok(Seen::of(answer, freshness))
-    };
-    context.one(watch, fetch).await
-}
-
-/// Lists the templates of a tenant.
-pub async fn list(context: &CommandContext<'_>, tenant: String, paging: Paging) -> Result<(), Stop> {
-    context.list_of(paging, ListTemplatesRequest { tenant, ..ListTemplatesRequest::default() }).await
+/// Shows a template with one version, or as a document.
+pub async fn show(context: &CommandContext<'_>, tenant: String, args: ShowArgs) -> Result<(), Stop> {
+    if args.manifest {
+        return apply::manifest(context, Kind::Template, &tenant, &args.name).await;
+    }
+    let (name, version) = apply::template_version(&args.name)?;
+    let request = GetTemplateRequest { tenant, name, version, stale: context.stale };
+    context.show(args.watch, request, |mut answer| (answer.freshness.take(), Some(answer))).await
 }
 
 /// Deletes a template.
 pub async fn delete(context: &CommandContext<'_>, tenant: String, name: String, dry_run: bool) -> Result<(), Stop> {
-    if !dry_run {
-        context.terminal.confirm(&format!("Delete template {name} with all its versions?"))?;
-    }
+    let question = format!("Delete template {name} with all its versions?");
     let request = DeleteTemplateRequest { tenant, name: name.clone(), validate_only: dry_run };
-    let answer = context.client.ask(RetrySafety::Repeatable, request).await?;
-    context.removed(&answer, &name, answer.index, dry_run)
+    context.remove((&question, &name), request, dry_run, |answer| answer.index).await.map(drop)
 }
 
 /// Renders a stored template for one recipient.
@@ -66,6 +55,5 @@ pub async fn preview(
     let (name, version) = apply::template_version(name)?;
     let (recipient, values) = (to.unwrap_or_default(), values.into_iter().collect());
     let request = PreviewTemplateRequest { tenant, name, version, recipient, values, content: None };
-    let answer = context.client.ask(RetrySafety::Read, request).await?;
-    context.terminal.show(&answer)
+    context.terminal.show(&context.read(request).await?)
 }

@@ -10,14 +10,13 @@ use reveille_ledger::address::Address;
 use reveille_ledger::content::{Attachment, Content, Recipient};
 use reveille_ledger::ids::{Epoch, Fence, RunId};
 use reveille_ledger::limits::limits;
-use reveille_proto::admin::v1::{self, Field};
+use reveille_proto::admin::v1::{self, Field, ListTemplatesRequest};
 
 use super::schedule::body;
-use super::{CommandContext, apply, send_test, stored_template};
-use crate::cli::args::{ContentChange, RecipientArgs, RenderArgs, ShowArgs, TemplateArgs, TemplateCommand};
+use super::{CommandContext, send_test, stored_template};
+use crate::cli::args::{ContentChange, RecipientArgs, RenderArgs, TemplateArgs, TemplateCommand};
 use crate::cli::attachments;
 use crate::cli::failure::{Failure, Stop};
-use crate::cli::manifest::kind::Kind;
 use crate::cli::view::template::MailView;
 use crate::format;
 
@@ -33,13 +32,10 @@ pub async fn run(context: &CommandContext<'_>, args: TemplateArgs) -> Result<(),
     let tenant = args.tenant;
     match args.command {
         TemplateCommand::Put(args) => stored_template::put(context, tenant, *args).await,
-        TemplateCommand::Show(ShowArgs { name, manifest: true, .. }) => {
-            apply::manifest(context, Kind::Template, &tenant, &name).await
+        TemplateCommand::Show(args) => stored_template::show(context, tenant, args).await,
+        TemplateCommand::List(paging) => {
+            context.list_of(paging, ListTemplatesRequest { tenant, ..ListTemplatesRequest::default() }).await
         }
-        TemplateCommand::Show(ShowArgs { name, watch, .. }) => {
-            stored_template::show(context, &tenant, &name, watch).await
-        }
-        TemplateCommand::List(paging) => stored_template::list(context, tenant, paging).await,
         TemplateCommand::Delete { name, dry_run } => stored_template::delete(context, tenant, name, dry_run).await,
         TemplateCommand::Preview { name, to, values } => {
             stored_template::preview(context, tenant, &name, (to, values)).await
@@ -98,11 +94,7 @@ fn recipient(args: &RecipientArgs, row: u32) -> Result<(Vec<String>, Recipient),
     }
     if args.sealed.is_some() {
         let message = "a template is rendered here, and a sealed audience is on the nodes";
-        return Err(Failure::usage(
-            "--audience",
-            message.to_owned(),
-            "--to ADDRESS with --var, or --recipients FILE.csv",
-        ));
+        return Err(Failure::usage("--audience", message, "--to ADDRESS with --var, or --recipients FILE.csv"));
     }
     let listed = body::recipients(args)?;
     let count = listed.audience.recipients.len();
@@ -170,6 +162,6 @@ impl Places {
         let place = file.map_or_else(|| flag.to_owned(), |path| path.display().to_string());
         let line = line.map(|line| format!(":{line}")).unwrap_or_default();
         let next = "fix it; the variables are the columns of --recipients, each --var, recipient and run";
-        Failure { next: Some(next.to_owned()), ..Failure::file(format!("{place}{line}"), message.to_owned()) }
+        Failure::file(format!("{place}{line}"), message).then(next)
     }
 }

@@ -2,9 +2,8 @@
 
 use reveille_proto::admin::v1::{GetTenantRequest, ListTenantsRequest, RemoveTenantRequest, SetTenantRequest};
 
-use super::{CommandContext, Seen, apply};
-use crate::cli::args::{SetTenantArgs, ShowArgs, TenantArgs, TenantCommand, Watch};
-use crate::cli::client::RetrySafety;
+use super::CommandContext;
+use crate::cli::args::{SetTenantArgs, TenantArgs, TenantCommand};
 use crate::cli::failure::Stop;
 use crate::cli::manifest::kind::Kind;
 
@@ -13,11 +12,15 @@ pub async fn run(context: &CommandContext<'_>, args: TenantArgs) -> Result<(), S
     match args.command {
         TenantCommand::Set(args) => set(context, args).await,
         TenantCommand::List(paging) => context.list_of(paging, ListTenantsRequest::default()).await,
-        TenantCommand::Show(ShowArgs { name, manifest: true, .. }) => {
-            apply::manifest(context, Kind::Tenant, "", &name).await
+        TenantCommand::Show(args) => {
+            let request = |name| GetTenantRequest { name, stale: context.stale };
+            context.show_named((Kind::Tenant, ""), args, request, |answer| (answer.freshness, answer.tenant)).await
         }
-        TenantCommand::Show(ShowArgs { name, watch, .. }) => show(context, name, watch).await,
-        TenantCommand::Remove { name } => remove(context, name).await,
+        TenantCommand::Remove { name } => {
+            let question = format!("Take the bounds of tenant {name} away?");
+            let request = RemoveTenantRequest { name: name.clone() };
+            context.remove((&question, &name), request, false, |answer| answer.index).await.map(drop)
+        }
     }
 }
 
@@ -32,20 +35,4 @@ async fn set(context: &CommandContext<'_>, args: SetTenantArgs) -> Result<(), St
     };
     let answer = context.change(request).await?;
     context.terminal.answer(&answer, answer.tenant.as_ref())
-}
-
-async fn show(context: &CommandContext<'_>, name: String, watch: Watch) -> Result<(), Stop> {
-    let fetch = async || {
-        let request = GetTenantRequest { name: name.clone(), stale: context.stale };
-        let answer = context.client.ask(RetrySafety::Read, request).await?;
-        Ok(Seen::of(answer.tenant.unwrap_or_default(), answer.freshness))
-    };
-    context.one(watch, fetch).await
-}
-
-async fn remove(context: &CommandContext<'_>, name: String) -> Result<(), Stop> {
-    context.terminal.confirm(&format!("Take the bounds of tenant {name} away?"))?;
-    let request = RemoveTenantRequest { name: name.clone() };
-    let answer = context.client.ask(RetrySafety::Repeatable, request).await?;
-    context.removed(&answer, &name, answer.index, false)
 }

@@ -28,13 +28,13 @@ const KEEP_IT: &str = "keep it now: the cluster has only its hash, and shows it 
 pub async fn run(context: &CommandContext<'_>, args: TokenArgs) -> Result<(), Stop> {
     match args.command {
         TokenCommand::Create(args) => create(context, args).await,
-        TokenCommand::Show => {
-            let own = context.client.ask(RetrySafety::Read, GetOwnTokenRequest {}).await?;
-            context.terminal.show(&own)
-        }
+        TokenCommand::Show => context.terminal.show(&context.read(GetOwnTokenRequest {}).await?),
         TokenCommand::List(paging) => context.list_of(paging, ListTokensRequest::default()).await,
         TokenCommand::Reset { data_dir, keep } => reset(context, &data_dir, keep).await,
-        TokenCommand::Revoke { id } => revoke(context, id).await,
+        TokenCommand::Revoke { id } => {
+            let (question, request) = (format!("Revoke token {id}?"), RevokeTokenRequest { id: id.clone() });
+            context.remove((&question, &id), request, false, |answer| answer.index).await.map(drop)
+        }
     }
 }
 
@@ -81,10 +81,4 @@ fn show_secret<A: Json>(
     context.terminal.show(&Answer::new(answer, secret, format!("{card}\n\n{secret}")))?;
     context.terminal.say(KEEP_IT);
     Ok(())
-}
-
-async fn revoke(context: &CommandContext<'_>, id: String) -> Result<(), Stop> {
-    context.terminal.confirm(&format!("Revoke token {id}?"))?;
-    let answer = context.client.ask(RetrySafety::Repeatable, RevokeTokenRequest { id: id.clone() }).await?;
-    context.removed(&answer, &id, answer.index, false)
 }

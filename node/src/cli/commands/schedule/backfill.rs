@@ -3,9 +3,8 @@
 use reveille_proto::admin::v1::{BackfillScheduleRequest, BackfillScheduleResponse};
 
 use crate::cli::args::BackfillArgs;
-use crate::cli::client::RetrySafety;
 use crate::cli::commands::CommandContext;
-use crate::cli::failure::{Exit, Failure, Stop};
+use crate::cli::failure::{Failure, Stop};
 use crate::cli::instant::{text, to_wire};
 use crate::cli::view::Answer;
 use crate::cli::view::backfill::sentence;
@@ -26,7 +25,7 @@ pub async fn run(context: &CommandContext<'_>, tenant: String, args: BackfillArg
         validate_only: false,
     };
     let preview_request = BackfillScheduleRequest { validate_only: true, ..request.clone() };
-    let preview = context.client.ask(RetrySafety::Read, preview_request).await?;
+    let preview = context.read(preview_request).await?;
     if args.dry_run {
         return report(context, &args, preview);
     }
@@ -58,11 +57,6 @@ fn report(context: &CommandContext<'_>, args: &BackfillArgs, answer: BackfillSch
         context.terminal.say(&format!("next: {next}"));
         return Ok(());
     }
-    Err(Failure::new(
-        Exit::Partly,
-        "PARTLY_DONE",
-        format!("only the first {} were examined", format::counted(OCCURRENCES_MAX.into(), "occurrence")),
-        next,
-    )
-    .into())
+    let message = format!("only the first {} were examined", format::counted(OCCURRENCES_MAX.into(), "occurrence"));
+    Err(Failure::partly(message, next).into())
 }

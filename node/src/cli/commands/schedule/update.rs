@@ -5,7 +5,6 @@ use reveille_proto::admin::v1::{ScheduleBody, UpdateScheduleRequest, UpdateSched
 
 use super::body::{at_line, changed_content, recipients};
 use crate::cli::args::{Format, UpdateArgs};
-use crate::cli::client::RetrySafety;
 use crate::cli::commands::{CHECKED, CommandContext};
 use crate::cli::failure::{Failure, Stop};
 use crate::cli::instant::to_wire;
@@ -23,7 +22,7 @@ pub async fn run(context: &CommandContext<'_>, tenant: String, args: UpdateArgs)
         None => failure,
     };
     let preview_request = UpdateScheduleRequest { validate_only: true, ..request.clone() };
-    let plan = context.client.ask(RetrySafety::Read, preview_request).await.map_err(named)?;
+    let plan = context.read(preview_request).await.map_err(named)?;
     let etag = plan.former.as_ref().map(|former| former.etag.clone()).unwrap_or_default();
     let duplicates = plan.duplicates.len() as u64;
     if duplicates > 0 {
@@ -52,7 +51,7 @@ fn request(
 ) -> Result<(UpdateScheduleRequest, Option<Recipients>), Failure> {
     let paths = paths(&args);
     if paths.is_empty() {
-        let nothing = "nothing is given that would change".to_owned();
+        let nothing = "nothing is given that would change";
         return Err(Failure::usage("schedule update", nothing, "reveille schedule update --help"));
     }
     let listed = match args.recipients.is_given() {
