@@ -188,8 +188,7 @@ impl Client {
                 }
             }
             if !worth_waiting || Instant::now() + pause > retry_until.min(self.deadline().unwrap_or(retry_until)) {
-                let no_address =
-                    || Failure::general("no address to ask at".to_owned(), "name a node: --endpoint HOST:PORT");
+                let no_address = || Failure::general("no address to ask at", "name a node: --endpoint HOST:PORT");
                 return Err(lost.or(refused).unwrap_or_else(no_address));
             }
             sleep(pause).await;
@@ -199,8 +198,7 @@ impl Client {
 
     /// Returns the failure after Ctrl-C. It says if the request in progress may have been carried out.
     pub fn interrupted(&self) -> Failure {
-        let failure =
-            |message: &str| Failure { reason: "INTERRUPTED".into(), message: message.to_owned(), ..Failure::default() };
+        let failure = |message| Failure { next: None, ..Failure::new(Exit::Interrupted, "INTERRUPTED", message, "") };
         let failure = match *self.asking.lock() {
             None | Some(RetrySafety::Read) => failure("interrupted"),
             Some(safety) => self.may_have_happened(safety, failure("interrupted: it may have happened")),
@@ -288,16 +286,16 @@ impl Client {
     }
 
     fn lost(&self, address: &str, safety: RetrySafety, status: &Status) -> Failure {
-        let reason = "ANSWER_LOST".into();
+        let reason = "ANSWER_LOST";
         let message = format!("the connection to {address} broke before the answer: {}", cause(status));
         match safety {
             RetrySafety::Read => {
-                let next = Some("the same again; if it stays so, is that a node's admin port?".to_owned());
-                Failure { exit: Exit::NoQuorum, reason, message, next, ..Failure::default() }
+                let next = "the same again; if it stays so, is that a node's admin port?";
+                Failure::new(Exit::NoQuorum, reason, message, next)
             }
             RetrySafety::Repeatable | RetrySafety::Once => {
                 let message = format!("{message}; it may have happened");
-                self.may_have_happened(safety, Failure { reason, message, ..Failure::default() })
+                self.may_have_happened(safety, Failure { reason: reason.into(), message, ..Failure::default() })
             }
         }
     }
@@ -319,13 +317,10 @@ impl Client {
             return Ok(channel.clone());
         }
         let all = || target.endpoints.iter().map(|one| one.address.as_str()).collect::<Vec<_>>().join(", ");
-        let unreachable = |why: String| Failure {
-            exit: Exit::NoQuorum,
-            reason: "UNREACHABLE".into(),
-            message: format!("no node answers at {}: {why}", all()),
-            field: Some("--endpoint".to_owned()),
-            next: Some("start a node, or name another with --endpoint HOST:PORT (or REVEILLE_URL)".to_owned()),
-            ..Failure::default()
+        let unreachable = |why: String| {
+            let message = format!("no node answers at {}: {why}", all());
+            let next = "start a node, or name another with --endpoint HOST:PORT (or REVEILLE_URL)";
+            Failure::new(Exit::NoQuorum, "UNREACHABLE", message, next).at("--endpoint")
         };
         let until = Instant::now() + CONNECT_WITHIN;
         let until = self.deadline().map_or(until, |deadline| deadline.min(until));
@@ -355,16 +350,8 @@ fn not_admin(address: &str) -> Failure {
         "name the admin port: {} unless --listen says otherwise, and `admin=` in the node's first log line",
         Config::ADMIN_PORT
     );
-    Failure {
-        exit: Exit::NoQuorum,
-        reason: "UNREACHABLE".into(),
-        message: format!(
-            "{address} answers, but is not an admin port: it speaks plain HTTP, like a node's health page"
-        ),
-        field: Some("--endpoint".to_owned()),
-        next: Some(next),
-        ..Failure::default()
-    }
+    let message = format!("{address} answers, but is not an admin port: it speaks plain HTTP, like a node's health page");
+    Failure::new(Exit::NoQuorum, "UNREACHABLE", message, next).at("--endpoint")
 }
 
 /// True if the node reports that it has waited for a leader in vain.

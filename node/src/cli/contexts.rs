@@ -153,11 +153,9 @@ impl Contexts {
     /// A failure if there is none.
     pub fn named(&self, name: &str) -> Result<(&str, &Context), Failure> {
         let found = self.all.get_key_value(name);
-        found.map(|(name, context)| (name.as_str(), context)).ok_or_else(|| Failure {
-            exit: Exit::NotFound,
-            reason: "CONTEXT_NOT_FOUND".into(),
-            field: Some("--context".to_owned()),
-            ..failure(format!("there is no context '{name}'"), "reveille context list")
+        found.map(|(name, context)| (name.as_str(), context)).ok_or_else(|| {
+            let message = format!("there is no context '{name}'");
+            Failure::new(Exit::NotFound, "CONTEXT_NOT_FOUND", message, "reveille context list").at("--context")
         })
     }
 
@@ -197,7 +195,7 @@ impl Contexts {
 }
 
 fn failure(message: String, next: &str) -> Failure {
-    Failure { reason: "CONTEXT".into(), ..Failure::general(message, next) }
+    Failure::new(Exit::General, "CONTEXT", message, next)
 }
 
 /// Returns the folder of the file. A relative path is ignored, as the XDG specification says.

@@ -92,14 +92,7 @@ fn failure(error: &clap::Error) -> Failure {
     let names = text.lines().skip(1).take_while(|line| !line.is_empty()).map(str::trim);
     let more = if missing { names.collect::<Vec<_>>().join(", ") } else { String::new() };
     let message = format!("{} {more}", first.trim_start_matches("error: "));
-    Failure {
-        exit: Exit::Usage,
-        reason: "USAGE".into(),
-        message: message.trim_end().to_owned(),
-        field,
-        next: Some("the same command with --help".to_owned()),
-        ..Failure::default()
-    }
+    Failure { field, ..Failure::new(Exit::Usage, "USAGE", message.trim_end(), "the same command with --help") }
 }
 
 #[cfg(test)]

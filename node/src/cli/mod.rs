@@ -74,11 +74,8 @@ pub fn run() -> ExitCode {
     let runtime = match threads.enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            return terminal.end(Err(Failure::general(
-                format!("no runtime: {error}"),
-                "look at the limits of this session: ulimit -a",
-            )
-            .into()));
+            let next = "look at the limits of this session: ulimit -a";
+            return terminal.end(Err(Failure::general(format!("no runtime: {error}"), next).into()));
         }
     };
     let result = runtime.block_on(obey(cli, &terminal));
@@ -121,7 +118,7 @@ fn process(ended: anyhow::Result<()>) -> Result<(), Stop> {
         } else {
             (Exit::General, "GENERAL", "fix what it names, and start it again: what was answered is kept")
         };
-        Failure { exit, reason: reason.into(), ..Failure::general(format!("{error:#}"), next) }.into()
+        Failure::new(exit, reason, format!("{error:#}"), next).into()
     })
 }
 
@@ -143,11 +140,10 @@ fn is_other_folder(error: &anyhow::Error) -> bool {
 async fn demo(args: crate::demo::Args) -> Result<(), Stop> {
     match Box::pin(crate::demo::run(args)).await {
         Ok(true) => Ok(()),
-        Ok(false) => Err(Failure::general(
-            "the demo is not valid: see the table above".to_owned(),
-            "the nodes' logs, in the folder that it named",
-        )
-        .into()),
+        Ok(false) => {
+            let next = "the nodes' logs, in the folder that it named";
+            Err(Failure::general("the demo is not valid: see the table above", next).into())
+        }
         Err(error) => process(Err(error)),
     }
 }
@@ -155,7 +151,7 @@ async fn demo(args: crate::demo::Args) -> Result<(), Stop> {
 /// Runs a command until it ends, or until Ctrl-C.
 async fn until_interrupted(global: &Global, question: Question, terminal: &Terminal) -> Result<(), Stop> {
     if !global.table_columns.is_empty() && global.output != Format::Table {
-        let message = "chooses columns of a table, and --output chooses another form".to_owned();
+        let message = "chooses columns of a table, and --output chooses another form";
         return Err(Failure::usage("--columns", message, "one of --columns and --output").into());
     }
     let context = commands::CommandContext::new(global, terminal);

@@ -114,7 +114,7 @@ impl Target {
                 "name the admin port of a node, and look at that node's log".to_owned(),
             ),
         };
-        Failure { field: Some("--endpoint".to_owned()), ..Failure::new(Exit::NoQuorum, "TLS", message, next) }
+        Failure::new(Exit::NoQuorum, "TLS", message, next).at("--endpoint")
     }
 }
 
@@ -122,5 +122,5 @@ impl Target {
 pub fn unknown_cluster(endpoint: &Endpoint) -> Failure {
     let next = format!("reveille login https://{endpoint}; or choose a context: reveille context list");
     let message = format!("{endpoint} needs TLS, and no context is chosen that knows its authority");
-    Failure { field: Some("--endpoint".to_owned()), ..Failure::new(Exit::NoQuorum, "TLS", message, next) }
+    Failure::new(Exit::NoQuorum, "TLS", message, next).at("--endpoint")
 }

@@ -11,7 +11,7 @@ use super::escape;
 use super::failure::{Exit, Failure, Stop};
 use super::manifest::tree::Node;
 use super::manifest::write;
-use super::view::{Answer, Json, Row, View, layout};
+use super::view::{Answer, Json, View, layout};
 use super::{lines, yaml};
 
 /// Stdout, stderr and stdin with the settings of the global flags.
@@ -91,7 +91,7 @@ impl Terminal {
     }
 
     /// Prints a list of objects. For an empty table or names list, reports on stderr that there are none.
-    pub fn list<R: Row>(&self, rows: &[R]) -> Result<(), Stop> {
+    pub fn list<R: View>(&self, rows: &[R]) -> Result<(), Stop> {
         let json = || Value::Array(rows.iter().map(R::json).collect());
         match self.format {
             Format::Json => self.data(&pretty(&json())),
@@ -111,7 +111,7 @@ impl Terminal {
     ///
     /// # Errors
     /// If `--columns` names a column that the list does not have.
-    pub fn table<R: Row>(&self, rows: &[R]) -> Result<String, Failure> {
+    pub fn table<R: View>(&self, rows: &[R]) -> Result<String, Failure> {
         layout::list(rows, &self.columns, self.paint)
     }
 
@@ -119,7 +119,7 @@ impl Terminal {
     ///
     /// # Errors
     /// If it names a column that the list does not have.
-    pub fn check_columns<R: Row>(&self) -> Result<(), Failure> {
+    pub fn check_columns<R: View>(&self) -> Result<(), Failure> {
         layout::places::<R>(&self.columns).map(drop)
     }
 

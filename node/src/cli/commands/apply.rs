@@ -173,14 +173,6 @@ fn command_result(done: &[Done], is_made: bool) -> Result<(), Stop> {
         false => "fix them, then the same command again".to_owned(),
     };
     let (field, request_id) = (first.field.clone(), last.request_id.clone());
-    Err(Failure {
-        exit,
-        reason,
-        message,
-        field,
-        next: Some(next.unwrap_or_else(again)),
-        request_id,
-        ..Failure::default()
-    }
-    .into())
+    let failure = Failure::new(exit, &reason, message, next.unwrap_or_else(again));
+    Err(Failure { field, request_id, ..failure }.into())
 }

@@ -8,7 +8,7 @@ use data_encoding::BASE64;
 use reveille_ledger::audit::AuditRecord;
 use reveille_ledger::ids::Hash;
 use reveille_proto::admin::v1::ListAuditRecordsRequest;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::export::export;
 use super::{CommandContext, PAGE_SIZE};
@@ -16,8 +16,8 @@ use crate::cli::args::{AuditArgs, AuditCommand, AuditTime, ExportFormat};
 use crate::cli::failure::{Failure, Stop};
 use crate::cli::instant::to_wire;
 use crate::cli::lines;
-use crate::cli::view::Json;
-use crate::cli::view::audit::VerifiedView;
+use crate::cli::view::{Answer, Json, Own};
+use crate::format;
 use crate::server::admin::shown_audit_record;
 
 /// Maximum length of a line in bytes: above what texts of 256 bytes make of a record.
@@ -68,20 +68,20 @@ async fn verify(context: &CommandContext<'_>, file: &Path, head: Option<&str>) -
         }
     }
     let Some((first, last)) = chain.ends else {
-        return Err(Failure::file(file.display().to_string(), "it has no records".to_owned()).into());
+        return Err(Failure::file(file.display().to_string(), "it has no records").into());
     };
     if head.is_some() && !has_head {
         let message = format!("{}: no record has that hash; the last one is {last}", file.display());
         let next = "compare with reveille cluster status: records are missing at the end, or the file is another one";
-        return Err(Failure { field: Some("--head".to_owned()), ..Failure::general(message, next) }.into());
+        return Err(Failure::general(message, next).at("--head").into());
     }
-    context.terminal.show(&VerifiedView {
-        records: chain.records,
-        first,
-        last,
-        from_the_beginning: chain.begins,
-        hash: chain.hash.to_string(),
-    })
+    let Chain { records, begins, hash, .. } = chain;
+    let hash = hash.to_string();
+    let own = json!({ "records": records, "first": first, "last": last, "fromTheBeginning": begins, "hash": hash });
+    let records = format::counted(records, "record");
+    let before = if begins { "the first ones of the cluster" } else { "others were before them" };
+    let words = format!("{records} from index {first} to {last} are unchanged; {before}; the last hash is {hash}");
+    context.terminal.show(&Answer::new(&Own(own), hash, words))
 }
 
 /// Reads a line without its end. Returns false at the end of the file.
@@ -112,7 +112,8 @@ impl Chain {
     fn add(&mut self, line: &[u8]) -> Result<Hash, String> {
         let value: Value = serde_json::from_slice(line).map_err(|_| "it is not a record".to_owned())?;
         let index = value["index"].as_str().map_or_else(|| "it".to_owned(), |index| format!("record {index}"));
-        let record = value["record"].as_str().and_then(bytes).and_then(|bytes| AuditRecord::from_bytes(&bytes).ok());
+        let bytes = value["record"].as_str().and_then(|text| BASE64.decode(text.as_bytes()).ok());
+        let record = bytes.and_then(|bytes| AuditRecord::from_bytes(&bytes).ok());
         let record = record.ok_or_else(|| format!("{index} was changed: its bytes are not a record"))?;
         let index = format!("record {}", record.index);
         if line_of(&record).as_bytes() != line {
@@ -137,9 +138,6 @@ fn line_of(record: &AuditRecord) -> String {
     lines::json(&shown_audit_record(record).json())
 }
 
-fn bytes(text: &str) -> Option<Vec<u8>> {
-    BASE64.decode(text.as_bytes()).ok()
-}
 
 #[cfg(test)]
 mod tests {

@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep};
 
 use super::{CommandContext, Seen, WITHIN};
 use crate::cli::args::CaCommand;
-use crate::cli::failure::{Failure, Stop};
+use crate::cli::failure::{Exit, Failure, Stop};
 use crate::cli::view::authority::{doing, is_rotating, remarks};
 
 /// Pause between two requests of a rotation.
@@ -61,7 +61,7 @@ fn waits(now: &Authority) -> Failure {
     let message = format!("the rotation waits: {}", now.waits_for.join("; "));
     let next = "start these members, or remove them: reveille cluster member remove NAME --dead; then the same command \
                 goes on";
-    Failure { reason: "ROTATION_WAITS".into(), ..Failure::general(message, next) }
+    Failure::new(Exit::General, "ROTATION_WAITS", message, next)
 }
 
 async fn abort(context: &CommandContext<'_>) -> Result<(), Stop> {

@@ -6,10 +6,11 @@ use std::time::SystemTime;
 
 use reveille_cluster::backup::{
     self, BackupError, BackupId, BackupManifest, BackupPhase, BackupProgress, BackupTarget, ListedBackup,
-    TargetAddress, Work,
+    PrunedBackups, TargetAddress, Work,
 };
 use reveille_proto::admin::v1::backup_service_client::BackupServiceClient;
 use reveille_proto::admin::v1::{self, CreateBackupRequest};
+use serde_json::json;
 use tokio::sync::{oneshot, watch};
 
 use super::CommandContext;
@@ -17,7 +18,9 @@ use super::bar::bar;
 use crate::cli::args::{BackupArgs, BackupCommand, BackupPlace, PruneArgs, VerifyArgs};
 use crate::cli::client::RetrySafety;
 use crate::cli::failure::{Exit, Failure, Stop};
-use crate::cli::view::backup::{BackupView, PrunedView};
+use crate::cli::view::backup::{BackupView, bytes as size};
+use crate::cli::view::{Answer, Own};
+use crate::format;
 use crate::server::config::{BackupConfig, ConfigLayer, Settings};
 
 const COPY: &str = "  {bar:40.green} {pos}/{len} files copied  {eta} left";
@@ -79,7 +82,7 @@ pub async fn aside<T: Send + 'static>(
         tokio::select! {
             result = &mut end => {
                 shown.end();
-                return result.map_err(|_| Failure::general("the work panicked".to_owned(), "report it"));
+                return result.map_err(|_| Failure::general("the work panicked", "report it"));
             }
             Ok(()) = seen.changed() => {
                 let now: Option<BackupProgress> = *seen.borrow_and_update();
@@ -144,7 +147,7 @@ async fn prune(context: &CommandContext<'_>, PruneArgs { keep, place }: &PruneAr
     let (target, keep) = (open(&config)?, keep.and_then(|keep| usize::try_from(keep).ok()).unwrap_or(config.keep));
     let pruned = aside(context, move |_| {
         let clusters: BTreeSet<_> = backup::list(&*target)?.iter().map(|listed| listed.id.cluster).collect();
-        let mut pruned = backup::PrunedBackups::default();
+        let mut pruned = PrunedBackups::default();
         for cluster in clusters {
             let more = backup::prune(&*target, cluster, keep, SystemTime::now())?;
             pruned.backups += more.backups;
@@ -153,7 +156,11 @@ async fn prune(context: &CommandContext<'_>, PruneArgs { keep, place }: &PruneAr
         }
         Ok::<_, BackupError>(pruned)
     });
-    context.terminal.show(&PrunedView::from(pruned.await?.map_err(failure)?))
+    let PrunedBackups { backups, files, bytes } = pruned.await?.map_err(failure)?;
+    let (removed, unneeded) = (format::counted(backups, "backup"), format::counted(files, "file"));
+    let words = format!("removed {removed}, and {unneeded} ({}) that no backup needs", size(bytes));
+    let own = Own(json!({ "backups": backups, "files": files, "bytes": bytes }));
+    context.terminal.show(&Answer::new(&own, backups.to_string(), words))
 }
 
 /// Returns the section `backup` of the configuration, with the target that the flag names.
@@ -175,8 +182,7 @@ pub fn open(config: &BackupConfig) -> Result<Arc<dyn BackupTarget>, Failure> {
         let next = "mount it, or name the folder that has `backups` and `blocks`";
         return Err(Failure::usage("--target", message, next));
     }
-    let missing =
-        || Failure::usage("--target", "no target is named".to_owned(), "name it, or a --config FILE that does");
+    let missing = || Failure::usage("--target", "no target is named", "name it, or a --config FILE that does");
     config.open().map_err(super::config::failure)?.ok_or_else(missing)
 }
 

@@ -3,11 +3,10 @@
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::CommandContext;
-use crate::cli::args::Format;
 
 /// Returns a progress bar. It is hidden unless stdout is a terminal that shows a table.
 pub fn bar(context: &CommandContext<'_>, length: u64, template: &str) -> ProgressBar {
-    if length == 0 || context.terminal.format() != Format::Table || !context.terminal.is_live() {
+    if length == 0 || !context.terminal.is_live() {
         return ProgressBar::hidden();
     }
     let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());

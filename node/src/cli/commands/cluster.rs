@@ -10,18 +10,19 @@ use reveille_proto::admin::v1::{
     TransferLeaderRequest,
 };
 use reveille_raft::tls::{NodeTls, last_certificate};
+use serde_json::json;
 use tokio::time::{Instant, sleep};
 
 use super::{CommandContext, Seen, WITHIN, authority, config};
 use crate::cli::args::{ClusterArgs, ClusterCommand, InitArgs, MemberCommand, Paging, UpgradeCommand};
 use crate::cli::client::RetrySafety;
 use crate::cli::contexts::{BearerToken, Context, Contexts};
-use crate::cli::failure::{Failure, Stop};
+use crate::cli::failure::{Exit, Failure, Stop};
 use crate::cli::instant::duration_to_wire;
-use crate::cli::view::cluster::{FoundedView, problems};
+use crate::cli::view::cluster::problems;
 use crate::cli::view::layout::card;
 use crate::cli::view::upgrade::{can_rise_to, remarks};
-use crate::cli::view::{Answer, scrub};
+use crate::cli::view::{Answer, Own, scrub};
 use crate::format;
 use crate::server::config::{Config, file_or_default};
 use crate::server::{admission, first_token};
@@ -61,13 +62,20 @@ fn init(context: &CommandContext<'_>, args: InitArgs) -> Result<(), Stop> {
     let mut contexts = Contexts::read()?;
     let tls = admission::found(&config.data_dir, args.test_clock).map_err(|error| {
         let next = "give a data folder in which no node has run, or join a cluster: reveille start --join file:/PATH";
-        Failure { reason: "DATA_FOLDER".into(), ..Failure::general(error.to_string(), next) }
+        Failure::new(Exit::General, "DATA_FOLDER", error.to_string(), next)
     })?;
     let cluster = tls.authority().cluster().to_string();
     let stored = if config.insecure { None } else { Some(first_context(&mut contexts, &config, &tls)?) };
     let Config { name, advertise, data_dir, .. } = config;
     let folder = data_dir.display().to_string();
-    context.terminal.show(&FoundedView { cluster, node: name, address: advertise, folder, context: stored })?;
+    // `context` is null if clients need none.
+    let own = json!({
+        "cluster": cluster, "node": name, "address": advertise, "folder": folder, "context": stored,
+    });
+    let reaches = stored.map(|stored| format!("; context {stored} reaches it")).unwrap_or_default();
+    let place = format!("keys and certificates are in {folder}/tls{reaches}");
+    let words = format!("cluster {cluster} of node {name} at {advertise}; {place}");
+    context.terminal.show(&Answer::new(&Own(own), cluster, words))?;
     if args.test_clock {
         context.terminal.say("its clock is a test's, for good: no mail of it ever leaves this machine");
     }

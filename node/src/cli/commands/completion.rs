@@ -7,17 +7,18 @@ use std::path::Path;
 
 use clap::{Command, CommandFactory};
 use clap_mangen::Man;
+use serde_json::json;
 
 use super::CommandContext;
 use crate::cli::args::{Cli, CompletionArgs, ManArgs};
 use crate::cli::failure::{Failure, Stop};
-use crate::cli::view::completion::{PagesView, ScriptView};
+use crate::cli::view::{Answer, Own};
 
 /// Prints the completion script for a shell.
 pub fn run(context: &CommandContext<'_>, args: &CompletionArgs) -> Result<(), Stop> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "reveille", &mut script);
-    context.terminal.show(&ScriptView { of: args.shell.to_string(), script: text(script) })
+    show(context, &args.shell.to_string(), &script)
 }
 
 /// Prints the first man page, or writes all pages to a folder.
@@ -27,16 +28,21 @@ pub fn man(context: &CommandContext<'_>, args: &ManArgs) -> Result<(), Stop> {
         Man::new(Cli::command()).render(&mut page).map_err(|error| {
             Failure::general(format!("the page cannot be written: {error}"), "look at where stdout goes")
         })?;
-        return context.terminal.show(&ScriptView { of: "reveille.1".to_owned(), script: text(page) });
+        return show(context, "reveille.1", &page);
     };
     let pages = write(dir).map_err(|error| {
         Failure::file(dir.display().to_string(), format!("the pages cannot be written there: {error}"))
     })?;
-    context.terminal.show(&PagesView { dir: dir.display().to_string(), pages })
+    let words = format!("{} pages written to {}", pages.len(), dir.display());
+    let own = Own(json!({ "dir": dir.display().to_string(), "pages": pages }));
+    context.terminal.show(&Answer::new(&own, pages.join("\n"), words))
 }
 
-fn text(page: Vec<u8>) -> String {
-    String::from_utf8_lossy(&page).into_owned()
+/// Prints a text for another program.
+fn show(context: &CommandContext<'_>, of: &str, script: &[u8]) -> Result<(), Stop> {
+    let script = String::from_utf8_lossy(script);
+    let own = Own(json!({ "of": of, "script": script }));
+    context.terminal.show(&Answer::new(&own, of, script.trim_end()))
 }
 
 fn write(dir: &Path) -> io::Result<Vec<String>> {

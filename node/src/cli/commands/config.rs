@@ -4,18 +4,22 @@ use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::Path;
 
+use serde_json::json;
+
 use super::CommandContext;
 use crate::cli::args::{ConfigArgs, ConfigCommand, ShowConfigArgs};
 use crate::cli::doctor::folder;
 use crate::cli::failure::{Exit, Failure, Stop};
-use crate::cli::view::config::{CheckedView, EffectiveView, SampleView, WrittenView};
+use crate::cli::view::config::EffectiveView;
+use crate::cli::view::{Answer, Own};
 use crate::server::config::{ConfigError, ConfigLayer, Settings, file_or_default, keys, sample};
 
 /// Runs the subcommand.
 pub async fn run(context: &CommandContext<'_>, args: ConfigArgs) -> Result<(), Stop> {
     match args.command {
         ConfigCommand::Init { file } if file.as_os_str() == "-" => {
-            context.terminal.show(&SampleView { text: sample() })
+            let own = Own(json!({ "text": sample() }));
+            context.terminal.show(&Answer::new(&own, "reveille.toml", sample().trim_end()))
         }
         ConfigCommand::Init { file } => init(context, &file),
         ConfigCommand::Check { file } => check(context, &file).await,
@@ -36,7 +40,9 @@ fn init(context: &CommandContext<'_>, file: &Path) -> Result<(), Stop> {
     opened
         .and_then(|mut opened| opened.write_all(sample().as_bytes()))
         .map_err(|error| Failure::file(file.display().to_string(), format!("it cannot be written: {error}")))?;
-    context.terminal.show(&WrittenView { file: file.display().to_string(), keys: keys().len() })?;
+    let (name, keys) = (file.display().to_string(), keys().len());
+    let (own, words) = (Own(json!({ "file": name, "keys": keys })), format!("{name} written: {keys} keys"));
+    context.terminal.show(&Answer::new(&own, name, words))?;
     context.terminal.say(&format!("next: reveille config check {}", file.display()));
     Ok(())
 }
@@ -59,7 +65,10 @@ async fn check(context: &CommandContext<'_>, file: &Path) -> Result<(), Stop> {
     if let Some(tls) = &config.tls {
         tls.open().map_err(|error| failure(said.with_origin_of(error)))?;
     }
-    context.terminal.show(&CheckedView { file: file.display().to_string(), valid: true, node: config.name })?;
+    let (name, node) = (file.display().to_string(), &config.name);
+    let own = Own(json!({ "file": name, "valid": true, "node": node }));
+    let words = format!("{name} is good: node {node}");
+    context.terminal.show(&Answer::new(&own, name, words))?;
     let hello_name = &config.hello_name;
     if !(hello_name.is_empty() || hello_name.contains('.') || hello_name.starts_with('[')) {
         context.terminal.say(&format!(
@@ -69,9 +78,8 @@ async fn check(context: &CommandContext<'_>, file: &Path) -> Result<(), Stop> {
     }
     // It may be right for the node and not for the user of this command, so it is a warning.
     if let Some(problem) = unwritable(&config.data_dir) {
-        context
-            .terminal
-            .say(&format!("warning: {problem}; check it as the user of the node, or name another data_dir"));
+        let next = "check it as the user of the node, or name another data_dir";
+        context.terminal.say(&format!("warning: {problem}; {next}"));
     }
     // The folder may not exist yet. Its nearest existing ancestor shows on which file system it will be created.
     if let Some(folder) = config.journal_dir.ancestors().find(|folder| folder.exists())
@@ -103,13 +111,8 @@ fn show(context: &CommandContext<'_>, args: ShowConfigArgs) -> Result<(), Stop> 
 
 /// Converts a configuration error into a command failure: exit code 2, the place and the next step.
 pub(super) fn failure(error: ConfigError) -> Failure {
-    let usage = |field: String, message: String, next: &str| Failure {
-        exit: Exit::Usage,
-        reason: "CONFIG".into(),
-        message,
-        field: Some(field),
-        next: Some(next.to_owned()),
-        ..Failure::default()
+    let usage = |field: String, message: String, next: &str| {
+        Failure::new(Exit::Usage, "CONFIG", message, next).at(field)
     };
     match error {
         ConfigError::Unreadable { path, error } => {

@@ -1,10 +1,13 @@
 //! Implements `reveille context …`. It makes no request.
 
+use serde_json::json;
+
 use super::CommandContext;
 use crate::cli::args::ContextCommand;
 use crate::cli::contexts::{Context, Contexts};
 use crate::cli::failure::{Exit, Failure, Stop};
-use crate::cli::view::context::{ContextView, ForgottenView};
+use crate::cli::view::context::ContextView;
+use crate::cli::view::{Answer, Own};
 
 /// Runs the subcommand.
 pub fn run(context: &CommandContext<'_>, command: ContextCommand) -> Result<(), Stop> {
@@ -40,7 +43,8 @@ fn remove(context: &CommandContext<'_>, mut contexts: Contexts, name: String) ->
     context.terminal.confirm(&format!("Forget context {name}, and the token in it?"))?;
     contexts.remove(&name);
     contexts.write()?;
-    context.terminal.show(&ForgottenView { name })?;
+    let (own, words) = (Own(json!({ "name": name })), format!("context {name} is removed"));
+    context.terminal.show(&Answer::new(&own, name, words))?;
     if contexts.current.is_none() && !contexts.all.is_empty() {
         context.terminal.say("no context is in use; next: reveille context use NAME");
     }

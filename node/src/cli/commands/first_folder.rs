@@ -14,18 +14,20 @@ use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::restore::Restore;
 use reveille_ledger::token::{TenantScope, TokenGrant};
 use reveille_raft::{ClusterId, Member};
+use serde_json::json;
 
 use super::CommandContext;
 use super::backup::{aside, failure};
 use super::cluster::store;
 use crate::cli::contexts::Contexts;
-use crate::cli::failure::{Failure, Stop};
+use crate::cli::failure::{Exit, Failure, Stop};
 use crate::cli::instant::duration_to_wire;
-use crate::cli::view::restore::FirstFolderView;
+use crate::cli::view::{Answer, Own};
 use crate::server::admin::all_rights;
 use crate::server::admission::{self, AdmissionError};
 use crate::server::config::Config;
 use crate::token_text::TokenText;
+use crate::{api_json, format};
 
 /// Name of the first token, as `cluster init` gives it.
 const TOKEN_NAME: &str = "first";
@@ -70,22 +72,40 @@ pub async fn found(
     let LostFiles { archive, parts } = written.await?.map_err(failure)?;
     let stored = if config.insecure { None } else { Some(store(&mut contexts, &config, &tls, &token)?) };
     admission::finish_restore(&config.data_dir).map_err(|error| folder_failure(&error))?;
-    let in_doubt = ledger.claims().iter().map(|(_, claim)| u64::from(claim.in_doubt.len())).sum();
-    context.terminal.show(&FirstFolderView {
-        cluster: tls.authority().cluster().to_string(),
-        node: config.name,
-        address: config.advertise,
-        folder: config.data_dir.display().to_string(),
-        context: stored,
-        former_cluster: former_cluster.to_string(),
-        index: last.0,
-        ledger_time: backup::time_text(last.1),
-        age: duration_to_wire(SignedDuration::from_millis(now().since_ms(last.1).max(0))),
-        opt_outs: opted_out,
-        in_doubt,
-        lost_archive_blocks: archive,
-        lost_audience_parts: parts,
-    })?;
+    let in_doubt: u64 = ledger.claims().iter().map(|(_, claim)| u64::from(claim.in_doubt.len())).sum();
+    let (cluster, folder) = (tls.authority().cluster().to_string(), config.data_dir.display().to_string());
+    let (index, ledger_time) = (last.0, backup::time_text(last.1));
+    let age_ms = now().since_ms(last.1).max(0);
+    let (name, address) = (config.name, config.advertise);
+    let own = json!({
+        "cluster": cluster,
+        "node": name,
+        "address": address,
+        "folder": folder,
+        // Null if clients need none.
+        "context": stored,
+        "formerCluster": former_cluster.to_string(),
+        "index": index,
+        "ledgerTime": ledger_time,
+        "age": api_json::of(&duration_to_wire(SignedDuration::from_millis(age_ms))),
+        // Recipients whose opt-out changed after that state, and is in force again.
+        "optOuts": opted_out,
+        "inDoubt": in_doubt,
+        "lostArchiveBlocks": archive,
+        "lostAudienceParts": parts,
+    });
+    let (age, changes) = (format::duration(age_ms), format::counted(opted_out, "change"));
+    let reaches = stored.map(|stored| format!("; context {stored} reaches it")).unwrap_or_default();
+    let mut lines = vec![
+        format!("cluster {cluster} of node {name} at {address} in {folder}{reaches}"),
+        format!("from entry {index} of {ledger_time}, {age} ago; {changes} of opt-outs after it are in force"),
+        format!("{} in doubt, and held until you decide", format::counted(in_doubt, "email")),
+    ];
+    if archive + parts > 0 {
+        let (blocks, parts) = (format::counted(archive, "block"), format::counted(parts, "audience part"));
+        lines.push(format!("lost: {blocks} of the archive, {parts}; runs that need these parts cannot send"));
+    }
+    context.terminal.show(&Answer::new(&Own(own), cluster, lines.join("\n")))?;
     context.terminal.say("what the former cluster did after that is not known here, and nothing is sent yet");
     context.terminal.say("next: reveille start with the same settings; then reveille restore status");
     Ok(())
@@ -112,6 +132,5 @@ fn now() -> Time {
 }
 
 fn folder_failure(error: &AdmissionError) -> Failure {
-    let next = "give an empty folder with --data-dir";
-    Failure { reason: "DATA_FOLDER".into(), ..Failure::general(error.to_string(), next) }
+    Failure::new(Exit::General, "DATA_FOLDER", error.to_string(), "give an empty folder with --data-dir")
 }

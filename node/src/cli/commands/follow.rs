@@ -66,7 +66,10 @@ pub async fn follow(
                 sleep(POLL_EVERY).await;
                 continue;
             }
-            Err(_) if screen.is_blank() => return Err(nothing_seen().into()),
+            Err(_) if screen.is_blank() => {
+                let next = "a longer --timeout, or reveille cluster status";
+                return Err(Failure::timed_out("no answer in time", next).into());
+            }
             Err(_) => return Ok(End::TimeUp(problem)),
         }
         let answered = context.client.answered_by();
@@ -77,11 +80,6 @@ pub async fn follow(
         }
         (asked_at, problem) = (answered, None);
     }
-}
-
-/// Failure of a watch in which no read succeeded.
-fn nothing_seen() -> Failure {
-    Failure::new(Exit::TimedOut, "TIMED_OUT", "no answer in time", "a longer --timeout, or reveille cluster status")
 }
 
 /// True if the next read may succeed although this one failed.

@@ -68,9 +68,7 @@ async fn import(context: &CommandContext<'_>, tenant: &str, args: &CrontabArgs) 
 
 /// Reads the file. Fails if it is larger than `FILE_BYTES_MAX`.
 async fn bytes(path: &Path) -> Result<Vec<u8>, Failure> {
-    let place = path.display().to_string();
-    let refused =
-        |message: String, next: &str| Failure { next: Some(next.to_owned()), ..Failure::file(place.clone(), message) };
+    let refused = |message: String, next: &str| Failure::file(path.display().to_string(), message).then(next);
     let bytes = input::bytes(path, FILE_BYTES_MAX).await.map_err(|error| {
         let next = "name a crontab, or - for stdin: crontab -l | reveille import crontab -";
         refused(format!("cannot be read: {error}"), next)
@@ -325,8 +323,8 @@ fn fail_if_left_out(views: &[ImportView], path: &Path) -> Result<(), Stop> {
         true => (Exit::Usage, "FILE"),
         false => (Exit::Partly, "PARTLY_DONE"),
     };
-    let next = Some("see the reason of each line; correct it, or the flags, and give the command again".to_owned());
-    Err(Failure { exit, reason: reason.into(), message, field: Some(place), next, ..Failure::default() }.into())
+    let next = "see the reason of each line; correct it, or the flags, and give the command again";
+    Err(Failure::new(exit, reason, message, next).at(place).into())
 }
 
 #[cfg(test)]

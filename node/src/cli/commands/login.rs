@@ -77,15 +77,11 @@ async fn shown(addresses: &[Endpoint]) -> Result<(&Endpoint, ShownAuthority), Fa
     for endpoint in addresses {
         let failure = match connection::shown_authority(endpoint).await {
             Ok(shown) => return Ok((endpoint, shown)),
-            Err(ConnectFailure::Unreachable(why)) => Failure {
-                field: Some("https://HOST:PORT".to_owned()),
-                ..Failure::new(
-                    Exit::NoQuorum,
-                    "UNREACHABLE",
-                    format!("no node answers at {endpoint}: {why}"),
-                    "name the admin address of a running node, as its --listen says",
-                )
-            },
+            Err(ConnectFailure::Unreachable(why)) => {
+                let message = format!("no node answers at {endpoint}: {why}");
+                let next = "name the admin address of a running node, as its --listen says";
+                Failure::new(Exit::NoQuorum, "UNREACHABLE", message, next).at("https://HOST:PORT")
+            }
             Err(ConnectFailure::Handshake(error)) => Target::refused("", endpoint, &error),
         };
         failed = failed.or(Some(failure));
@@ -112,7 +108,7 @@ fn check(
     }
     let message = format!("the authority at {endpoint} has another fingerprint: {}", shown.fingerprint);
     let next = "compare it with `reveille context show` on the machine of cluster init";
-    Err(Failure { field: Some("--fingerprint".to_owned()), ..Failure::new(Exit::Denied, "TLS", message, next) }.into())
+    Err(Failure::new(Exit::Denied, "TLS", message, next).at("--fingerprint").into())
 }
 
 /// Reads the token from its place. Without one, a terminal is asked, and an empty line is not a token.

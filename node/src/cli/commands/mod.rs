@@ -63,7 +63,7 @@ use super::manifest::kind::Kind;
 use super::target::Target;
 use super::terminal::Terminal;
 use super::view::moved::MovedView;
-use super::view::{Answer, Json, Row, View};
+use super::view::{Answer, Json, View};
 use screen::WatchFrame;
 
 /// Time limit of a command, unless `--timeout` sets another.
@@ -233,7 +233,7 @@ impl<'a> CommandContext<'a> {
     /// Shows a list: once, or with `--watch` whenever it changes. Reads pages up to the limit.
     async fn list<R, F, Fut>(&self, paging: Paging, page: F) -> Result<(), Stop>
     where
-        R: Row,
+        R: View,
         F: Fn(i32, String) -> Fut,
         Fut: Future<Output = Result<ListPage<R>, Failure>>,
     {
@@ -260,7 +260,7 @@ impl<'a> CommandContext<'a> {
     /// Shows the rows of a list that the request names.
     async fn list_of<Q: Listing>(&self, paging: Paging, request: Q) -> Result<(), Stop>
     where
-        Q::Item: Row,
+        Q::Item: View,
     {
         self.list(paging, |size, token| self.client.page(request.clone(), self.stale, size, token)).await
     }

@@ -29,9 +29,8 @@ pub async fn run(context: &CommandContext<'_>, args: PersonArgs) -> Result<(), S
 }
 
 async fn erase(context: &CommandContext<'_>, tenant: String, recipient: String) -> Result<(), Stop> {
-    context
-        .terminal
-        .confirm(&format!("Erase {recipient} from all lists of tenant {tenant}? This cannot be undone."))?;
+    let question = format!("Erase {recipient} from all lists of tenant {tenant}? This cannot be undone.");
+    context.terminal.confirm(&question)?;
     let client = context.retrying_client();
     let mut request = EraseRecipientRequest { tenant, recipient, page_token: String::new() };
     let mut sum = EraseRecipientResponse::default();

@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::cli::args::Format;
 use crate::cli::failure::{Failure, Stop};
 use crate::cli::terminal::Terminal;
-use crate::cli::view::{Row, View};
+use crate::cli::view::View;
 
 /// Result of one read of the watched object.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,7 +47,7 @@ impl WatchFrame {
     ///
     /// # Errors
     /// If `--columns` names a column that the list does not have.
-    pub fn of_list<R: Row>(terminal: &Terminal, rows: &[R], remarks: &[String]) -> Result<WatchFrame, Failure> {
+    pub fn of_list<R: View>(terminal: &Terminal, rows: &[R], remarks: &[String]) -> Result<WatchFrame, Failure> {
         let text = match rows {
             [] => format!("no {}", R::NOUN),
             rows => terminal.table(rows)?,

@@ -11,8 +11,7 @@ use tokio::time::{Instant, sleep};
 
 use super::CommandContext;
 use super::schedule::body;
-use crate::cli::args::{Format, RecipientArgs, SendTestArgs};
-use crate::cli::client::RetrySafety;
+use crate::cli::args::{RecipientArgs, SendTestArgs};
 use crate::cli::failure::{Exit, Failure, Stop};
 use crate::cli::input;
 use crate::cli::instant::duration_to_wire;
@@ -57,9 +56,7 @@ pub async fn run(context: &CommandContext<'_>, tenant: String, args: SendTestArg
         return ended(&view);
     }
     let run = answer.run.unwrap_or_default().run;
-    if context.terminal.format() == Format::Table {
-        context.terminal.say(&format!("on its way as {run}"));
-    }
+    context.terminal.remark(&format!("on its way as {run}"));
     let mut waited = None;
     let view = loop {
         let view = SendTestView::from(history(context, &tenant, &run).await?);
@@ -76,7 +73,7 @@ pub async fn run(context: &CommandContext<'_>, tenant: String, args: SendTestArg
 async fn history(context: &CommandContext<'_>, tenant: &str, run: &str) -> Result<ExplainResponse, Failure> {
     let (tenant, run, recipient) = (tenant.to_owned(), run.to_owned(), FIRST.to_owned());
     let request = ExplainRequest { tenant, run, recipient, stale: false };
-    context.client.ask(RetrySafety::Read, request).await
+    context.read(request).await
 }
 
 /// Returns an audience of the one address. Its variables are those of the chosen row, of `--variables`, and with a
@@ -105,12 +102,8 @@ fn named(failure: Failure) -> Failure {
 /// Returns the variables of the chosen row, or none.
 fn row(args: &SendTestArgs) -> Result<Vec<(String, String)>, Failure> {
     let Some(path) = &args.recipients else { return Ok(Vec::new()) };
-    let file = RecipientArgs {
-        to: Vec::new(),
-        recipients: Some(path.clone()),
-        sealed: None,
-        skip_bad_rows: args.skip_bad_rows,
-    };
+    let (recipients, skip_bad_rows) = (Some(path.clone()), args.skip_bad_rows);
+    let file = RecipientArgs { to: Vec::new(), recipients, sealed: None, skip_bad_rows };
     let Audience { columns, recipients, .. } = body::recipients(&file)?.audience;
     let there = format::counted(recipients.len() as u64, "recipient");
     let place = usize::try_from(args.row).unwrap_or(usize::MAX) - 1;

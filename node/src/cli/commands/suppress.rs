@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use super::bar::bar;
 use super::{CommandContext, WITHIN};
 use crate::cli::client::{Client, RetrySafety};
-use crate::cli::failure::{BadRow, Exit, Failure, Stop};
+use crate::cli::failure::{BadRow, Failure, Stop};
 use crate::cli::suppressions::Suppressions;
 use crate::cli::view::opt_out::ImportedView;
 use crate::format;
@@ -56,11 +56,14 @@ pub(super) async fn run(context: &CommandContext<'_>, tenant: String, file: &Pat
         while let Some(piece) = waiting.recv().await {
             import.take(piece, &bar).await?;
         }
-        let panicked = |_| Err(Failure::general("reading failed".to_owned(), AGAIN));
+        let panicked = |_| Err(Failure::general("reading failed", AGAIN));
         reader.join().unwrap_or_else(panicked)
     };
     let done = match context.global.timeout {
-        Some(within) => timeout(within, all).await.unwrap_or_else(|_| Err(late())),
+        Some(within) => {
+            let late = |_| Err(Failure::timed_out("the time is over", AGAIN));
+            timeout(within, all).await.unwrap_or_else(late)
+        }
         None => all.await,
     };
     bar.finish_and_clear();
@@ -96,13 +99,6 @@ fn read(file: &Path, take: impl Fn(Piece) -> bool) -> Result<(), Failure> {
     // Without a receiver the command has already failed, so the last piece is not needed.
     let _ = take(Piece { bytes: list.bytes(), ..piece });
     Ok(())
-}
-
-/// Failure because `--timeout` ended.
-fn late() -> Failure {
-    let next = Some(AGAIN.to_owned());
-    let message = "the time is over".to_owned();
-    Failure { exit: Exit::TimedOut, reason: "TIMED_OUT".into(), message, next, ..Failure::default() }
 }
 
 /// The import's progress, and the request for the next piece.
@@ -163,6 +159,6 @@ fn end(context: &CommandContext<'_>, view: ImportedView) -> Result<(), Stop> {
     if let Some(more) = view.bad_rows.checked_sub(BAD_ROWS_SHOWN as u64).filter(|more| *more > 0) {
         message.push_str(&format!("\n  and {more} more; -o json lists {BAD_ROWS_NAMED}"));
     }
-    let next = Some("correct them and give the command again: the others stay as they are".to_owned());
-    Err(Failure { exit: Exit::Partly, reason: "PARTLY_DONE".into(), message, next, ..Failure::default() }.into())
+    let next = "correct them and give the command again: the others stay as they are";
+    Err(Failure::partly(message, next).into())
 }

@@ -23,7 +23,7 @@ use tonic::{Request, Response, Status};
 
 use self::progress::Progress;
 use super::CommandContext;
-use crate::cli::args::{Format, ImportAudienceArgs};
+use crate::cli::args::ImportAudienceArgs;
 use crate::cli::client::{Client, RetrySafety, is_passing};
 use crate::cli::failure::{BadRows, Exit, Failure, Stop};
 use crate::cli::recipients;
@@ -125,10 +125,15 @@ impl Import<'_> {
     fn check_survey(&self, survey: &Survey) -> Result<(), Failure> {
         let place = self.args.file.display().to_string();
         if survey.refused > 0 && !self.args.skip_bad_rows {
-            return Err(self.bad_rows(survey));
+            let all = match &self.args.report {
+                Some(report) => format!("all of them are in {}", report.display()),
+                None => "--report FILE names them all".to_owned(),
+            };
+            let bad = BadRows { count: survey.refused, shown: survey.shown.clone() };
+            return Err(Failure::bad_rows(&self.args.file, "sealed", bad, Some(all)));
         }
         if survey.recipients == 0 {
-            return Err(Failure::file(place, "no row holds a recipient".to_owned()));
+            return Err(Failure::file(place, "no row holds a recipient"));
         }
         if let Some(unusable) = recipients::unusable(&survey.columns) {
             self.context.terminal.say(&format!("warning: {place}: {unusable}"));
@@ -144,15 +149,6 @@ impl Import<'_> {
             self.context.terminal.say(&format!("{duplicates} left out: the first row of an address stays"));
         }
         Ok(())
-    }
-
-    fn bad_rows(&self, survey: &Survey) -> Failure {
-        let all = match &self.args.report {
-            Some(report) => format!("all of them are in {}", report.display()),
-            None => "--report FILE names them all".to_owned(),
-        };
-        let bad = BadRows { count: survey.refused, shown: survey.shown.clone() };
-        Failure::bad_rows(&self.args.file, "sealed", bad, Some(all))
     }
 
     /// Sends one part after another until the reader has no more.
@@ -257,16 +253,9 @@ impl Import<'_> {
             }
             let words = words();
             if words != said || at.elapsed() >= REPEAT_EVERY {
-                self.say(&words);
+                self.context.terminal.remark(&words);
                 (said, at) = (words, Instant::now());
             }
-        }
-    }
-
-    /// With `-o json`, stderr holds only the error object.
-    fn say(&self, words: &str) {
-        if self.context.terminal.format() == Format::Table {
-            self.context.terminal.say(words);
         }
     }
 }
@@ -285,7 +274,7 @@ impl Source {
 }
 
 fn lost(cause: &str) -> Failure {
-    Failure { exit: Exit::TimedOut, reason: "ANSWER_LOST".into(), message: cause.to_owned(), ..Failure::default() }
+    Failure { next: None, ..Failure::new(Exit::TimedOut, "ANSWER_LOST", cause, "") }
 }
 
 async fn put(channel: Channel, request: Request<Arc<Part>>) -> Result<Response<PutPartResponse>, Status> {

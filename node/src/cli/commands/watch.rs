@@ -12,7 +12,7 @@ use super::screen::WatchFrame;
 use super::speed::{Speed, Throughput};
 use super::{CommandContext, WITHIN};
 use crate::cli::client::{RetrySafety, is_passing};
-use crate::cli::failure::{Exit, Failure, Stop};
+use crate::cli::failure::{Failure, Stop};
 use crate::cli::view::View;
 use crate::cli::view::run::{is_finished, left_in_doubt, progress, sentence};
 use crate::format;
@@ -66,8 +66,7 @@ pub async fn run(context: &CommandContext<'_>, tenant: String, run: String) -> R
             Ok(())
         }
         End::TimeUp(_) => {
-            Err(Failure::new(Exit::TimedOut, "TIMED_OUT", "the run is not finished yet", "a longer --timeout, or none")
-                .into())
+            Err(Failure::timed_out("the run is not finished yet", "a longer --timeout, or none").into())
         }
     }
 }

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::layout::{Cell, Tone, card};
-use super::{Row, View};
+use super::View;
 use crate::cli::manifest::difference::Change;
 use crate::cli::manifest::document::Document;
 
@@ -121,18 +121,12 @@ impl AppliedView {
 }
 
 impl View for AppliedView {
+    const NOUN: &'static str = "documents";
+    const COLUMNS: &'static [&'static str] = &["OBJECT", "OUTCOME", "CHANGES"];
+
     fn name(&self) -> String {
         format!("{}/{}", self.kind, self.name)
     }
-
-    fn text(&self, paint: bool) -> String {
-        card(Self::COLUMNS.iter().copied().zip(self.cells()).collect(), paint)
-    }
-}
-
-impl Row for AppliedView {
-    const NOUN: &'static str = "documents";
-    const COLUMNS: &'static [&'static str] = &["OBJECT", "OUTCOME", "CHANGES"];
 
     fn cells(&self) -> Vec<Cell> {
         let result_text = self.result_text();
@@ -141,5 +135,9 @@ impl Row for AppliedView {
             Cell::toned(self.outcome.word(), self.outcome.tone()),
             Cell::toned(result_text, if self.outcome.is_well() { Tone::Plain } else { self.outcome.tone() }),
         ]
+    }
+
+    fn text(&self, paint: bool) -> String {
+        card(Self::COLUMNS.iter().copied().zip(self.cells()).collect(), paint)
     }
 }

@@ -4,7 +4,7 @@ use reveille_proto::admin::v1::SealedAudience;
 use serde::Serialize;
 
 use super::layout::{Cell, Tone, card};
-use super::{Row, View};
+use super::View;
 use crate::cli::{format, instant};
 
 /// An imported audience, with the counts of its file.
@@ -58,18 +58,12 @@ fn pairs(audience: &SealedAudience) -> Vec<(&'static str, Cell)> {
 }
 
 impl View for SealedAudience {
+    const NOUN: &'static str = "audiences";
+    const COLUMNS: &'static [&'static str] = &["NAME", "RECIPIENTS", "COLUMNS", "PARTS", "LACKING", "SEALED"];
+
     fn name(&self) -> String {
         self.name.clone()
     }
-
-    fn text(&self, paint: bool) -> String {
-        card(pairs(self), paint)
-    }
-}
-
-impl Row for SealedAudience {
-    const NOUN: &'static str = "audiences";
-    const COLUMNS: &'static [&'static str] = &["NAME", "RECIPIENTS", "COLUMNS", "PARTS", "LACKING", "SEALED"];
 
     fn cells(&self) -> Vec<Cell> {
         vec![

@@ -1,11 +1,11 @@
 //! Output of `backup …`.
 
-use reveille_cluster::backup::{ListedBackup, PrunedBackups, time_text};
+use reveille_cluster::backup::{ListedBackup, time_text};
 use reveille_proto::admin::v1::Backup;
 use serde::Serialize;
 
 use super::layout::{Cell, Tone, card, pairs};
-use super::{Row, View};
+use super::View;
 use crate::cli::instant::text;
 use crate::format;
 
@@ -64,18 +64,12 @@ impl From<&ListedBackup> for BackupView {
 }
 
 impl View for BackupView {
+    const NOUN: &'static str = "backups";
+    const COLUMNS: &'static [&'static str] = &["CLUSTER", "INDEX", "LEDGER TIME", "SIZE", "NODE", "STATE"];
+
     fn name(&self) -> String {
         self.name.clone()
     }
-
-    fn text(&self, paint: bool) -> String {
-        card(pairs(self), paint)
-    }
-}
-
-impl Row for BackupView {
-    const NOUN: &'static str = "backups";
-    const COLUMNS: &'static [&'static str] = &["CLUSTER", "INDEX", "LEDGER TIME", "SIZE", "NODE", "STATE"];
 
     fn cells(&self) -> Vec<Cell> {
         let state = match (&self.damaged, self.verified) {
@@ -94,32 +88,7 @@ impl Row for BackupView {
     }
 }
 
-/// What pruning removed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct PrunedView {
-    backups: u64,
-    files: u64,
-    bytes: u64,
-}
-
-impl From<PrunedBackups> for PrunedView {
-    fn from(PrunedBackups { backups, files, bytes }: PrunedBackups) -> PrunedView {
-        PrunedView { backups, files, bytes }
-    }
-}
-
-impl View for PrunedView {
-    fn name(&self) -> String {
-        self.backups.to_string()
-    }
-
-    fn text(&self, _: bool) -> String {
-        let (backups, files) = (format::counted(self.backups, "backup"), format::counted(self.files, "file"));
-        format!("removed {backups}, and {files} ({}) that no backup needs", bytes(self.bytes))
-    }
-}
-
 /// Formats a size.
-fn bytes(number: u64) -> String {
+pub fn bytes(number: u64) -> String {
     indicatif::HumanBytes(number).to_string()
 }

@@ -3,7 +3,7 @@
 use reveille_proto::admin::v1::{Campaign, CampaignState};
 
 use super::layout::{Cell, Tone, card};
-use super::{Row, View, forecast, run, some};
+use super::{View, forecast, run, some};
 use crate::api_json::word;
 use crate::cli::instant::{duration_ms, text};
 use crate::format;
@@ -42,8 +42,22 @@ fn recipients(campaign: &Campaign) -> Cell {
 }
 
 impl View for Campaign {
+    const NOUN: &'static str = "campaigns";
+    const COLUMNS: &'static [&'static str] = &["NAME", "STATE", "AT", "AUDIENCE", "RECIPIENTS", "RUN"];
+
     fn name(&self) -> String {
         self.name.clone()
+    }
+
+    fn cells(&self) -> Vec<Cell> {
+        vec![
+            self.name.as_str().into(),
+            Cell::toned(state(self), tone(self)),
+            Cell::at(self.send_time.as_ref()),
+            self.audience.as_str().into(),
+            recipients(self),
+            Cell::or_dash(self.run.as_ref().map(run::sentence).as_deref()),
+        ]
     }
 
     fn text(&self, paint: bool) -> String {
@@ -74,21 +88,5 @@ impl View for Campaign {
         pairs.extend(self.run.as_ref().map(|run| ("run", run::sentence(run).into())));
         pairs.extend(self.progress.as_ref().map(|progress| ("progress", forecast::progress_sentence(progress).into())));
         card(pairs, paint)
-    }
-}
-
-impl Row for Campaign {
-    const NOUN: &'static str = "campaigns";
-    const COLUMNS: &'static [&'static str] = &["NAME", "STATE", "AT", "AUDIENCE", "RECIPIENTS", "RUN"];
-
-    fn cells(&self) -> Vec<Cell> {
-        vec![
-            self.name.as_str().into(),
-            Cell::toned(state(self), tone(self)),
-            Cell::at(self.send_time.as_ref()),
-            self.audience.as_str().into(),
-            recipients(self),
-            Cell::or_dash(self.run.as_ref().map(run::sentence).as_deref()),
-        ]
     }
 }

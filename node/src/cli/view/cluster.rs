@@ -3,42 +3,13 @@
 use reveille_proto::admin::v1::{
     AddMemberResponse, Backlog, BlockedRun, GetClusterStatusResponse, Member, MemberRole, MemberStatus,
 };
-use serde::Serialize;
 
 use super::layout::{Cell, Tone, card, table};
-use super::{Row, View, pool};
+use super::{View, pool};
 use crate::api_json::word;
 use crate::cli::clocks::{self, ClockComparison};
 use crate::cli::instant::{duration_ms, text};
 use crate::format;
-
-/// A data folder in which a cluster was made.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct FoundedView {
-    /// Id of the cluster.
-    pub cluster: String,
-    /// Name of its first node.
-    pub node: String,
-    /// Peer address of the node.
-    pub address: String,
-    /// Data folder of the node.
-    pub folder: String,
-    /// Context of this user by which the cluster is reached; null if clients need none.
-    pub context: Option<String>,
-}
-
-impl View for FoundedView {
-    fn name(&self) -> String {
-        self.cluster.clone()
-    }
-
-    fn text(&self, _paint: bool) -> String {
-        let FoundedView { cluster, node, address, folder, context } = self;
-        let context = context.as_ref().map(|name| format!("; context {name} reaches it")).unwrap_or_default();
-        format!("cluster {cluster} of node {node} at {address}; keys and certificates are in {folder}/tls{context}")
-    }
-}
 
 impl View for AddMemberResponse {
     fn name(&self) -> String {
@@ -150,18 +121,12 @@ pub fn backlog_sentence(late: &Backlog) -> String {
 }
 
 impl View for Member {
+    const NOUN: &'static str = "members";
+    const COLUMNS: &'static [&'static str] = &["NAME", "ID", "ADDRESS", "VOTES"];
+
     fn name(&self) -> String {
         self.name.clone()
     }
-
-    fn text(&self, paint: bool) -> String {
-        table(Member::COLUMNS, vec![self.cells()], paint)
-    }
-}
-
-impl Row for Member {
-    const NOUN: &'static str = "members";
-    const COLUMNS: &'static [&'static str] = &["NAME", "ID", "ADDRESS", "VOTES"];
 
     fn cells(&self) -> Vec<Cell> {
         let votes = match (self.votes, self.drains) {
@@ -170,6 +135,10 @@ impl Row for Member {
             (false, _) => Cell::toned("learns", Tone::Dim),
         };
         vec![self.name.as_str().into(), self.id.as_str().into(), self.address.as_str().into(), votes]
+    }
+
+    fn text(&self, paint: bool) -> String {
+        table(Member::COLUMNS, vec![self.cells()], paint)
     }
 }
 

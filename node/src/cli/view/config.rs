@@ -6,33 +6,6 @@ use toml::Value;
 use super::View;
 use crate::server::config::Origin;
 
-/// The sample configuration, for stdout.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct SampleView {
-    /// The whole text.
-    pub text: String,
-}
-
-/// The sample configuration, written to a file.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct WrittenView {
-    /// Path of the file.
-    pub file: String,
-    /// Number of keys in the sample.
-    pub keys: usize,
-}
-
-/// A valid configuration file.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct CheckedView {
-    /// Path of the file.
-    pub file: String,
-    /// Always true: an invalid file is an error.
-    pub valid: bool,
-    /// Name of the node that it configures.
-    pub node: String,
-}
-
 /// All keys with their effective values, as TOML or as a list of objects.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(transparent)]
@@ -57,36 +30,6 @@ impl EffectiveView {
         let entry =
             |(key, value, origin): (String, Value, Origin)| EntryView { key, value, origin: origin.to_string() };
         EffectiveView { entries: effective.into_iter().map(entry).collect(), origin }
-    }
-}
-
-impl View for SampleView {
-    fn name(&self) -> String {
-        "reveille.toml".to_owned()
-    }
-
-    fn text(&self, _paint: bool) -> String {
-        self.text.trim_end().to_owned()
-    }
-}
-
-impl View for WrittenView {
-    fn name(&self) -> String {
-        self.file.clone()
-    }
-
-    fn text(&self, _paint: bool) -> String {
-        format!("{} written: {} keys", self.file, self.keys)
-    }
-}
-
-impl View for CheckedView {
-    fn name(&self) -> String {
-        self.file.clone()
-    }
-
-    fn text(&self, _paint: bool) -> String {
-        format!("{} is good: node {}", self.file, self.node)
     }
 }
 

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::layout::{Cell, card};
-use super::{Row, View};
+use super::View;
 
 /// Number of digits of a fingerprint in a table.
 const DIGITS: usize = 16;
@@ -27,8 +27,22 @@ pub struct ContextView {
 }
 
 impl View for ContextView {
+    const NOUN: &'static str = "contexts";
+    const COLUMNS: &'static [&'static str] = &["NAME", "IN USE", "ENDPOINTS", "AUTHORITY", "TOKEN"];
+
     fn name(&self) -> String {
         self.name.clone()
+    }
+
+    fn cells(&self) -> Vec<Cell> {
+        let yes = |is: bool| Cell::or_dash(is.then_some("yes"));
+        vec![
+            self.name.as_str().into(),
+            yes(self.current),
+            self.endpoints.join(", ").into(),
+            self.fingerprint.chars().take(DIGITS).collect::<String>().into(),
+            yes(self.has_token),
+        ]
     }
 
     fn text(&self, paint: bool) -> String {
@@ -41,38 +55,5 @@ impl View for ContextView {
             ("token", yes(self.has_token).into()),
         ];
         card(pairs, paint)
-    }
-}
-
-impl Row for ContextView {
-    const NOUN: &'static str = "contexts";
-    const COLUMNS: &'static [&'static str] = &["NAME", "IN USE", "ENDPOINTS", "AUTHORITY", "TOKEN"];
-
-    fn cells(&self) -> Vec<Cell> {
-        let yes = |is: bool| Cell::or_dash(is.then_some("yes"));
-        vec![
-            self.name.as_str().into(),
-            yes(self.current),
-            self.endpoints.join(", ").into(),
-            self.fingerprint.chars().take(DIGITS).collect::<String>().into(),
-            yes(self.has_token),
-        ]
-    }
-}
-
-/// A context that was removed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct ForgottenView {
-    /// Its name.
-    pub name: String,
-}
-
-impl View for ForgottenView {
-    fn name(&self) -> String {
-        self.name.clone()
-    }
-
-    fn text(&self, _paint: bool) -> String {
-        format!("context {} is removed", self.name)
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use reveille_proto::admin::v1::{DeadLetter, DeadLetterGroup};
 
 use super::layout::{Cell, Tone, card};
-use super::{Row, View, some};
+use super::{View, some};
 
 /// Returns a relay's answer: its code, which is 0 if no relay replied, its enhanced status code, and its text.
 pub fn answer(code: u32, enhanced: &str, text: &str) -> String {
@@ -19,8 +19,22 @@ fn answer_of(letter: &DeadLetter) -> String {
 }
 
 impl View for DeadLetter {
+    const NOUN: &'static str = "dead letters";
+    const COLUMNS: &'static [&'static str] = &["RUN", "RECIPIENT", "#", "ATTEMPTS", "SINCE", "ANSWER"];
+
     fn name(&self) -> String {
         format!("{} {}", self.run, self.recipient)
+    }
+
+    fn cells(&self) -> Vec<Cell> {
+        vec![
+            self.run.as_str().into(),
+            self.recipient.as_str().into(),
+            self.number.to_string().into(),
+            self.attempts.to_string().into(),
+            Cell::at(self.settle_time.as_ref()),
+            answer_of(self).into(),
+        ]
     }
 
     fn text(&self, paint: bool) -> String {
@@ -35,25 +49,13 @@ impl View for DeadLetter {
     }
 }
 
-impl Row for DeadLetter {
-    const NOUN: &'static str = "dead letters";
-    const COLUMNS: &'static [&'static str] = &["RUN", "RECIPIENT", "#", "ATTEMPTS", "SINCE", "ANSWER"];
-
-    fn cells(&self) -> Vec<Cell> {
-        vec![
-            self.run.as_str().into(),
-            self.recipient.as_str().into(),
-            self.number.to_string().into(),
-            self.attempts.to_string().into(),
-            Cell::at(self.settle_time.as_ref()),
-            answer_of(self).into(),
-        ]
-    }
-}
-
-impl Row for DeadLetterGroup {
+impl View for DeadLetterGroup {
     const NOUN: &'static str = "dead letters";
     const COLUMNS: &'static [&'static str] = &["COUNT", "REASON", "OLDEST", "NEWEST", "EXAMPLE"];
+
+    fn name(&self) -> String {
+        self.reason.clone()
+    }
 
     fn cells(&self) -> Vec<Cell> {
         let example = self.example.as_ref().map(|example| format!("{}: {}", example.name(), example.text));

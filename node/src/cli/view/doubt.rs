@@ -3,11 +3,25 @@
 use reveille_proto::admin::v1::Doubt;
 
 use super::layout::{Cell, Tone, card};
-use super::{Row, View};
+use super::View;
 
 impl View for Doubt {
+    const NOUN: &'static str = "emails in doubt";
+    const COLUMNS: &'static [&'static str] = &["RUN", "RECIPIENT", "#", "SINCE", "NODE", "CAUSE"];
+
     fn name(&self) -> String {
         format!("{} {}", self.run, self.recipient)
+    }
+
+    fn cells(&self) -> Vec<Cell> {
+        vec![
+            self.run.as_str().into(),
+            self.recipient.as_str().into(),
+            self.number.to_string().into(),
+            Cell::at(self.doubt_time.as_ref()),
+            self.node.as_str().into(),
+            Cell::toned(self.cause.as_str(), Tone::Notable),
+        ]
     }
 
     fn text(&self, paint: bool) -> String {
@@ -23,21 +37,5 @@ impl View for Doubt {
             ("next", Cell::or_dash(self.next_step.as_str())),
         ];
         card(pairs, paint)
-    }
-}
-
-impl Row for Doubt {
-    const NOUN: &'static str = "emails in doubt";
-    const COLUMNS: &'static [&'static str] = &["RUN", "RECIPIENT", "#", "SINCE", "NODE", "CAUSE"];
-
-    fn cells(&self) -> Vec<Cell> {
-        vec![
-            self.run.as_str().into(),
-            self.recipient.as_str().into(),
-            self.number.to_string().into(),
-            Cell::at(self.doubt_time.as_ref()),
-            self.node.as_str().into(),
-            Cell::toned(self.cause.as_str(), Tone::Notable),
-        ]
     }
 }

@@ -3,22 +3,16 @@
 use reveille_proto::admin::v1::{HistoryEntry, HistoryOutcome};
 
 use super::layout::{Cell, Tone, table};
-use super::{Row, View};
+use super::View;
 use crate::api_json::word;
 
 impl View for HistoryEntry {
+    const NOUN: &'static str = "instants so far";
+    const COLUMNS: &'static [&'static str] = &["NOMINAL", "OUTCOME", "COUNT", "RUN", "REASON", "INDEX"];
+
     fn name(&self) -> String {
         self.nominal.clone()
     }
-
-    fn text(&self, paint: bool) -> String {
-        table(HistoryEntry::COLUMNS, vec![self.cells()], paint)
-    }
-}
-
-impl Row for HistoryEntry {
-    const NOUN: &'static str = "instants so far";
-    const COLUMNS: &'static [&'static str] = &["NOMINAL", "OUTCOME", "COUNT", "RUN", "REASON", "INDEX"];
 
     fn cells(&self) -> Vec<Cell> {
         let is_range = self.last != self.nominal && !self.last.is_empty();
@@ -32,5 +26,9 @@ impl Row for HistoryEntry {
             Cell::or_dash(self.reason.as_str()),
             Cell::toned(self.index.to_string(), Tone::Dim),
         ]
+    }
+
+    fn text(&self, paint: bool) -> String {
+        table(HistoryEntry::COLUMNS, vec![self.cells()], paint)
     }
 }

@@ -4,7 +4,7 @@ use reveille_proto::admin::v1::Instant;
 use serde::Serialize;
 
 use super::layout::{Cell, Tone, card, pairs};
-use super::{Row, View};
+use super::View;
 use crate::cli::import::plan::{Source, cut};
 
 /// Width of the columns with sentences, in characters. A terminal may make them narrower.
@@ -101,18 +101,12 @@ impl ImportView {
 }
 
 impl View for ImportView {
+    const NOUN: &'static str = "jobs";
+    const COLUMNS: &'static [&'static str] = &["LINE", "SOURCE", "SCHEDULE", "NEXT", "OUTCOME", "NOTES"];
+
     fn name(&self) -> String {
         self.schedule.clone().unwrap_or_default()
     }
-
-    fn text(&self, paint: bool) -> String {
-        card(pairs(self), paint)
-    }
-}
-
-impl Row for ImportView {
-    const NOUN: &'static str = "jobs";
-    const COLUMNS: &'static [&'static str] = &["LINE", "SOURCE", "SCHEDULE", "NEXT", "OUTCOME", "NOTES"];
 
     fn cells(&self) -> Vec<Cell> {
         let next: Vec<&str> = self.next.iter().map(|next| next.local.as_str()).collect();

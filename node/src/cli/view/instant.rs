@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use reveille_proto::admin::v1::Instant;
 
 use super::layout::{Cell, Tone, table};
-use super::{Row, View};
+use super::View;
 use crate::cli::instant::{from_wire, text};
 use crate::format;
 
@@ -33,20 +33,18 @@ pub fn instants(instants: &[Instant], now: Timestamp, paint: bool) -> String {
 }
 
 impl View for Instant {
+    const NOUN: &'static str = "instants";
+    const COLUMNS: &'static [&'static str] = &["LOCAL", "INSTANT", "REMARK"];
+
     fn name(&self) -> String {
         text(self.time.as_ref()).unwrap_or_default()
     }
 
-    fn text(&self, paint: bool) -> String {
-        instants(std::slice::from_ref(self), Timestamp::now(), paint)
-    }
-}
-
-impl Row for Instant {
-    const NOUN: &'static str = "instants";
-    const COLUMNS: &'static [&'static str] = &["LOCAL", "INSTANT", "REMARK"];
-
     fn cells(&self) -> Vec<Cell> {
         vec![self.local.as_str().into(), Cell::toned(self.name(), Tone::Dim), Cell::toned(remarks(self), Tone::Notable)]
+    }
+
+    fn text(&self, paint: bool) -> String {
+        instants(std::slice::from_ref(self), Timestamp::now(), paint)
     }
 }

@@ -4,7 +4,7 @@ use comfy_table::presets::NOTHING;
 use comfy_table::{Attribute, Cell as TableCell, Color, ContentArrangement, Table};
 use prost_types::Timestamp;
 
-use super::Row;
+use super::View;
 use crate::cli::escape;
 use crate::cli::failure::Failure;
 use crate::cli::instant::text;
@@ -92,7 +92,7 @@ impl From<String> for Cell {
 ///
 /// # Errors
 /// If a name is none of the headings.
-pub fn list<R: Row>(rows: &[R], named: &[String], paint: bool) -> Result<String, Failure> {
+pub fn list<R: View>(rows: &[R], named: &[String], paint: bool) -> Result<String, Failure> {
     let cells: Vec<Vec<Cell>> = rows.iter().map(R::cells).collect();
     let is_empty =
         |place: usize| cells.iter().all(|row| row.get(place).is_none_or(|cell| *cell == Cell::or_dash(None)));
@@ -115,7 +115,7 @@ pub fn list<R: Row>(rows: &[R], named: &[String], paint: bool) -> Result<String,
 ///
 /// # Errors
 /// If a name is none of the headings.
-pub fn places<R: Row>(named: &[String]) -> Result<Vec<usize>, Failure> {
+pub fn places<R: View>(named: &[String]) -> Result<Vec<usize>, Failure> {
     let place = |name: &String| {
         let found = R::COLUMNS.iter().position(|column| column.eq_ignore_ascii_case(name.trim()));
         found.ok_or_else(|| {
@@ -144,7 +144,7 @@ pub fn card<N: Into<String>>(pairs: Vec<(N, Cell)>, paint: bool) -> String {
 }
 
 /// Returns a row as the pairs of a card, named by the headings.
-pub fn pairs<R: Row>(row: &R) -> Vec<(String, Cell)> {
+pub fn pairs<R: View + ?Sized>(row: &R) -> Vec<(String, Cell)> {
     R::COLUMNS.iter().map(|column| column.to_lowercase()).zip(row.cells()).collect()
 }
 

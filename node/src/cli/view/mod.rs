@@ -13,7 +13,6 @@ pub mod barrier;
 pub mod campaign;
 pub mod clock;
 pub mod cluster;
-pub mod completion;
 pub mod config;
 pub mod context;
 pub mod dead_letter;
@@ -44,10 +43,8 @@ pub mod tenant;
 pub mod token;
 pub mod update;
 pub mod upgrade;
-pub mod version;
 
 use prost::Name;
-use reveille_proto::admin::v1;
 use serde_json::Value;
 
 use crate::api_json;
@@ -73,6 +70,15 @@ impl<M: Name> Json for M {
     }
 }
 
+/// An object that only the command line has, and that one command prints.
+pub struct Own(pub Value);
+
+impl Json for Own {
+    fn json(&self) -> Value {
+        self.0.clone()
+    }
+}
+
 /// Implements `Json` for objects that only the command line has.
 macro_rules! own_objects {
     ($($object:ty),* $(,)?) => {
@@ -88,73 +94,38 @@ macro_rules! own_objects {
 own_objects!(
     apply::AppliedView,
     audience::ImportView,
-    audit::VerifiedView,
     backup::BackupView,
-    backup::PrunedView,
-    cluster::FoundedView,
-    completion::PagesView,
-    completion::ScriptView,
-    config::CheckedView,
     config::EffectiveView,
-    config::SampleView,
-    config::WrittenView,
     context::ContextView,
-    context::ForgottenView,
     doctor::DoctorView,
     import::ImportView,
     moved::MovedView,
     opt_out::ImportedView,
     recover::SurvivorView,
-    restore::FirstFolderView,
     send_test::SendTestView,
     several::SeveralView,
     template::MailView,
-    version::VersionView,
 );
 
-/// An object that can be printed.
+/// An object that can be printed, also as a row of a table if it has columns.
 pub trait View: Json {
-    /// Returns what `-o name` prints.
-    fn name(&self) -> String;
-    /// Returns the text for the user, without a final line end; with colours if `paint` is set.
-    fn text(&self, paint: bool) -> String;
-}
-
-/// An object that can also be printed as a row of a table.
-pub trait Row: View {
-    /// Plural noun for the message about an empty list.
-    const NOUN: &'static str;
+    /// Plural noun for the message about an empty list. Empty: no list has such objects.
+    const NOUN: &'static str = "";
     /// Headings of the table.
-    const COLUMNS: &'static [&'static str];
+    const COLUMNS: &'static [&'static str] = &[];
     /// Those of the headings that are left out if all their cells are empty.
     const OPTIONAL: &'static [&'static str] = &[];
-    /// Returns the cells, one per heading.
-    fn cells(&self) -> Vec<Cell>;
+    /// Returns what `-o name` prints.
+    fn name(&self) -> String;
+    /// Returns the cells of the row, one per heading.
+    fn cells(&self) -> Vec<Cell> {
+        Vec::new()
+    }
+    /// Returns the text for the user, without a final line end; with colours if `paint` is set.
+    fn text(&self, paint: bool) -> String {
+        card(pairs(self), paint)
+    }
 }
-
-/// Implements `View` for messages whose card has the cells of their row, and whose name is a field.
-macro_rules! cards_of_rows {
-    ($($message:ident: $name:ident),* $(,)?) => {
-        $(impl View for v1::$message {
-            fn name(&self) -> String {
-                self.$name.to_string()
-            }
-
-            fn text(&self, paint: bool) -> String {
-                card(pairs(self), paint)
-            }
-        })*
-    };
-}
-
-cards_of_rows!(
-    AuditRecord: index,
-    DeadLetterGroup: reason,
-    MemberScrub: member,
-    OptOut: recipient,
-    Template: name,
-    Token: id,
-);
 
 /// The answer to a change: programs get the whole answer, people a text about it.
 #[derive(Clone, Debug)]

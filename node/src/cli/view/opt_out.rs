@@ -6,7 +6,7 @@ use reveille_proto::admin::v1::{
 use serde::{Serialize, Serializer};
 
 use super::layout::{Cell, Tone, card};
-use super::{Row, View, barrier};
+use super::{View, barrier};
 use crate::api_json;
 use crate::cli::failure::BadRow;
 use crate::cli::instant::text;
@@ -46,9 +46,13 @@ impl View for CheckOptOutResponse {
     }
 }
 
-impl Row for OptOut {
+impl View for OptOut {
     const NOUN: &'static str = "opt-outs";
     const COLUMNS: &'static [&'static str] = &["RECIPIENT", "SINCE", "LOG INDEX"];
+
+    fn name(&self) -> String {
+        self.recipient.clone()
+    }
 
     fn cells(&self) -> Vec<Cell> {
         vec![self.recipient.as_str().into(), Cell::at(self.opt_out_time.as_ref()), self.index.to_string().into()]

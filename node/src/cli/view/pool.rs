@@ -3,7 +3,7 @@
 use reveille_proto::admin::v1::Pool;
 
 use super::layout::{Cell, Tone, card, pairs};
-use super::{Row, View, some};
+use super::{View, some};
 use crate::format;
 
 /// Returns a message that the cap is used up, with the number of waiting emails.
@@ -15,26 +15,12 @@ pub fn sentence(pool: &Pool) -> String {
 }
 
 impl View for Pool {
+    const NOUN: &'static str = "pools";
+    const COLUMNS: &'static [&'static str] = &["NAME", "RELAYS", "CAP TODAY", "USED", "WAITING"];
+
     fn name(&self) -> String {
         self.name.clone()
     }
-
-    fn text(&self, paint: bool) -> String {
-        let mut pairs = pairs(self);
-        if let Some(first) = some(&self.first_day) {
-            let caps: Vec<String> = self.warm_up.iter().map(ToString::to_string).collect();
-            pairs.push(("warm-up".to_owned(), format!("{}, from {first}", caps.join(", ")).into()));
-        }
-        if !self.reveille_headers {
-            pairs.push(("X-Reveille-*".to_owned(), "off".into()));
-        }
-        card(pairs, paint)
-    }
-}
-
-impl Row for Pool {
-    const NOUN: &'static str = "pools";
-    const COLUMNS: &'static [&'static str] = &["NAME", "RELAYS", "CAP TODAY", "USED", "WAITING"];
 
     fn cells(&self) -> Vec<Cell> {
         let count = |count: u32| format::count(count.into());
@@ -49,5 +35,17 @@ impl Row for Pool {
             used,
             format::count(self.waiting).into(),
         ]
+    }
+
+    fn text(&self, paint: bool) -> String {
+        let mut pairs = pairs(self);
+        if let Some(first) = some(&self.first_day) {
+            let caps: Vec<String> = self.warm_up.iter().map(ToString::to_string).collect();
+            pairs.push(("warm-up".to_owned(), format!("{}, from {first}", caps.join(", ")).into()));
+        }
+        if !self.reveille_headers {
+            pairs.push(("X-Reveille-*".to_owned(), "off".into()));
+        }
+        card(pairs, paint)
     }
 }

@@ -4,23 +4,17 @@ use reveille_proto::admin::v1::{EraseRecipientResponse, RecipientPlace, Recipien
 
 use super::dead_letter::answer;
 use super::layout::{Cell, card, pairs};
-use super::{Row, View, barrier};
+use super::{View, barrier};
 use crate::api_json::word;
 use crate::format;
 
 impl View for RecipientPlace {
+    const NOUN: &'static str = "places";
+    const COLUMNS: &'static [&'static str] = &["KIND", "NAME", "SCHEDULE", "NUMBER", "STATE", "AT"];
+
     fn name(&self) -> String {
         if self.name.is_empty() { self.kind.clone() } else { self.name.clone() }
     }
-
-    fn text(&self, paint: bool) -> String {
-        card(pairs(self), paint)
-    }
-}
-
-impl Row for RecipientPlace {
-    const NOUN: &'static str = "places";
-    const COLUMNS: &'static [&'static str] = &["KIND", "NAME", "SCHEDULE", "NUMBER", "STATE", "AT"];
 
     fn cells(&self) -> Vec<Cell> {
         let number = self.number.map(|number| format!("#{number}"));
@@ -38,18 +32,12 @@ impl Row for RecipientPlace {
 }
 
 impl View for RunRecipient {
+    const NOUN: &'static str = "recipients";
+    const COLUMNS: &'static [&'static str] = &["#", "ADDRESS", "STATE", "ATTEMPTS", "AT", "ANSWER"];
+
     fn name(&self) -> String {
         format!("#{}", self.number)
     }
-
-    fn text(&self, paint: bool) -> String {
-        card(pairs(self), paint)
-    }
-}
-
-impl Row for RunRecipient {
-    const NOUN: &'static str = "recipients";
-    const COLUMNS: &'static [&'static str] = &["#", "ADDRESS", "STATE", "ATTEMPTS", "AT", "ANSWER"];
 
     fn cells(&self) -> Vec<Cell> {
         vec![

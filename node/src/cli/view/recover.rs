@@ -7,7 +7,7 @@ use reveille_raft::offline::LostFolder;
 use serde::Serialize;
 
 use super::layout::{Cell, Tone, card, pairs};
-use super::{Row, View};
+use super::View;
 
 /// The data folder of a node that does not run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -58,19 +58,13 @@ impl SurvivorView {
 }
 
 impl View for SurvivorView {
-    fn name(&self) -> String {
-        self.folder.clone()
-    }
-
-    fn text(&self, paint: bool) -> String {
-        card(pairs(self), paint)
-    }
-}
-
-impl Row for SurvivorView {
     const NOUN: &'static str = "folders";
     const COLUMNS: &'static [&'static str] =
         &["FOLDER", "NODE", "CLUSTER", "LAST ENTRY", "TERM", "VOTE", "SNAPSHOT", "LEVEL", "LEDGER TIME", "STATE"];
+
+    fn name(&self) -> String {
+        self.folder.clone()
+    }
 
     fn cells(&self) -> Vec<Cell> {
         let number = |number: Option<u64>| Cell::or_dash(number.map(|number| number.to_string()).as_deref());

@@ -3,7 +3,7 @@
 use reveille_proto::admin::v1::{Relay, RelayCondition, RelayHealth, TestRelayResponse};
 
 use super::layout::{Cell, Tone, card, pairs};
-use super::{Row, View, some};
+use super::{View, some};
 use crate::api_json::word;
 use crate::cli::instant::{duration_ms, text};
 use crate::format;
@@ -37,8 +37,24 @@ pub fn left_alone(test: &TestRelayResponse) -> Option<String> {
 }
 
 impl View for Relay {
+    const NOUN: &'static str = "relays";
+    const COLUMNS: &'static [&'static str] = &["NAME", "POOL", "ENDPOINT", "TLS", "RATE", "SESSIONS", "STATE"];
+
     fn name(&self) -> String {
         self.name.clone()
+    }
+
+    fn cells(&self) -> Vec<Cell> {
+        let state = |health: &RelayHealth| Cell::toned(word(health.condition().as_str_name()), tone(health));
+        vec![
+            self.name.as_str().into(),
+            self.pool.as_str().into(),
+            format!("{}:{}", self.host, self.port).into(),
+            word(self.tls().as_str_name()).into(),
+            Cell::rate(self.rate_per_second),
+            self.max_sessions.to_string().into(),
+            self.health.as_ref().map_or_else(|| Cell::or_dash(None), state),
+        ]
     }
 
     fn text(&self, paint: bool) -> String {
@@ -57,24 +73,6 @@ impl View for Relay {
         ];
         pairs.extend(more.into_iter().filter_map(|(name, text)| Some((name.to_owned(), text?.into()))));
         card(pairs, paint)
-    }
-}
-
-impl Row for Relay {
-    const NOUN: &'static str = "relays";
-    const COLUMNS: &'static [&'static str] = &["NAME", "POOL", "ENDPOINT", "TLS", "RATE", "SESSIONS", "STATE"];
-
-    fn cells(&self) -> Vec<Cell> {
-        let state = |health: &RelayHealth| Cell::toned(word(health.condition().as_str_name()), tone(health));
-        vec![
-            self.name.as_str().into(),
-            self.pool.as_str().into(),
-            format!("{}:{}", self.host, self.port).into(),
-            word(self.tls().as_str_name()).into(),
-            Cell::rate(self.rate_per_second),
-            self.max_sessions.to_string().into(),
-            self.health.as_ref().map_or_else(|| Cell::or_dash(None), state),
-        ]
     }
 }
 

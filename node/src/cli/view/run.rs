@@ -5,7 +5,7 @@ use reveille_proto::admin::v1::{
 };
 
 use super::layout::{Cell, Tone, card};
-use super::{Row, View, some};
+use super::{View, some};
 use crate::api_json::word;
 use crate::cli::instant::text;
 use crate::format;
@@ -119,8 +119,27 @@ fn would_open(run: &Run, paint: bool) -> String {
 }
 
 impl View for Run {
+    const NOUN: &'static str = "runs";
+    const COLUMNS: &'static [&'static str] =
+        &["RUN", "SCHEDULE", "NOMINAL", "CAUSE", "STATE", "AUDIENCE", "SENT", "DEAD", "IN DOUBT"];
+
     fn name(&self) -> String {
         self.run.clone()
+    }
+
+    fn cells(&self) -> Vec<Cell> {
+        let counts = counts(self);
+        vec![
+            self.run.as_str().into(),
+            self.schedule.as_str().into(),
+            self.nominal.as_str().into(),
+            word(self.cause().as_str_name()).into(),
+            Cell::toned(state(self), tone(self)),
+            format::count(self.audience.into()).into(),
+            Cell::count(counts.sent.into(), Tone::Good),
+            Cell::count(counts.dead.into(), Tone::Bad),
+            Cell::count(counts.in_doubt.into(), Tone::Bad),
+        ]
     }
 
     fn text(&self, paint: bool) -> String {
@@ -164,27 +183,6 @@ impl View for Run {
             pairs.push(("archived", Cell::toned(what, Tone::Notable)));
         }
         card(pairs, paint)
-    }
-}
-
-impl Row for Run {
-    const NOUN: &'static str = "runs";
-    const COLUMNS: &'static [&'static str] =
-        &["RUN", "SCHEDULE", "NOMINAL", "CAUSE", "STATE", "AUDIENCE", "SENT", "DEAD", "IN DOUBT"];
-
-    fn cells(&self) -> Vec<Cell> {
-        let counts = counts(self);
-        vec![
-            self.run.as_str().into(),
-            self.schedule.as_str().into(),
-            self.nominal.as_str().into(),
-            word(self.cause().as_str_name()).into(),
-            Cell::toned(state(self), tone(self)),
-            format::count(self.audience.into()).into(),
-            Cell::count(counts.sent.into(), Tone::Good),
-            Cell::count(counts.dead.into(), Tone::Bad),
-            Cell::count(counts.in_doubt.into(), Tone::Bad),
-        ]
     }
 }
 

@@ -5,7 +5,7 @@ use reveille_proto::admin::v1::{self, DeleteScheduleResponse, Instant, Policies,
 
 use super::instant::instants;
 use super::layout::{Cell, Tone, card};
-use super::{Row, View, some};
+use super::{View, some};
 use crate::api_json::word;
 use crate::cli::instant::{duration_ms, from_wire, text};
 use crate::format;
@@ -74,8 +74,24 @@ fn policies_pairs(policies: &Policies, pairs: &mut Vec<(&'static str, Cell)>) {
 }
 
 impl View for Schedule {
+    const NOUN: &'static str = "schedules";
+    const COLUMNS: &'static [&'static str] = &["NAME", "STATE", "WHEN", "ZONE", "NEXT", "RECIPIENTS", "LABELS"];
+    const OPTIONAL: &'static [&'static str] = &["LABELS"];
+
     fn name(&self) -> String {
         self.name.clone()
+    }
+
+    fn cells(&self) -> Vec<Cell> {
+        vec![
+            self.name.as_str().into(),
+            Cell::toned(state(self), tone(self)),
+            self.when.as_ref().map(when_text).unwrap_or_default().into(),
+            self.zone.as_str().into(),
+            Cell::or_dash(self.next_instants.first().map(|next: &Instant| next.local.as_str())),
+            format::count(self.recipients.into()).into(),
+            Cell::or_dash(labels(self).as_str()),
+        ]
     }
 
     fn text(&self, paint: bool) -> String {
@@ -122,24 +138,6 @@ impl View for Schedule {
             }
             _ => format!("{card}\n\n{next}"),
         }
-    }
-}
-
-impl Row for Schedule {
-    const NOUN: &'static str = "schedules";
-    const COLUMNS: &'static [&'static str] = &["NAME", "STATE", "WHEN", "ZONE", "NEXT", "RECIPIENTS", "LABELS"];
-    const OPTIONAL: &'static [&'static str] = &["LABELS"];
-
-    fn cells(&self) -> Vec<Cell> {
-        vec![
-            self.name.as_str().into(),
-            Cell::toned(state(self), tone(self)),
-            self.when.as_ref().map(when_text).unwrap_or_default().into(),
-            self.zone.as_str().into(),
-            Cell::or_dash(self.next_instants.first().map(|next: &Instant| next.local.as_str())),
-            format::count(self.recipients.into()).into(),
-            Cell::or_dash(labels(self).as_str()),
-        ]
     }
 }
 

@@ -2,7 +2,7 @@
 
 use reveille_proto::admin::v1::{DamagedFile, FileRepair, MemberScrub};
 
-use super::Row;
+use super::View;
 use super::layout::{Cell, Tone};
 use crate::format;
 
@@ -28,9 +28,13 @@ pub fn remarks(scrub: &MemberScrub) -> Vec<String> {
     scrub.damaged.iter().map(damaged).chain(next).collect()
 }
 
-impl Row for MemberScrub {
+impl View for MemberScrub {
     const NOUN: &'static str = "members";
     const COLUMNS: &'static [&'static str] = &["MEMBER", "FILES", "SIZE", "REPAIRED", "STATE"];
+
+    fn name(&self) -> String {
+        self.member.clone()
+    }
 
     fn cells(&self) -> Vec<Cell> {
         let state = match (self.unreachable, self.running, &self.end_time, self.damaged_count) {

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::layout::{Cell, Tone, card};
-use super::{Row, View};
+use super::View;
 use crate::format;
 
 /// Outcome of a schedule.
@@ -91,20 +91,14 @@ impl SeveralView {
 }
 
 impl View for SeveralView {
-    fn name(&self) -> String {
-        self.name.clone()
-    }
-
-    fn text(&self, paint: bool) -> String {
-        card(vec![("name", self.name.as_str().into()), ("outcome", self.outcome.cell())], paint)
-    }
-}
-
-impl Row for SeveralView {
     const NOUN: &'static str = "schedules";
     const COLUMNS: &'static [&'static str] = &["NAME", "OUTCOME", "OPENS", "EXPLAINED", "REASON"];
     // A pause opens and explains nothing.
     const OPTIONAL: &'static [&'static str] = &["OPENS", "EXPLAINED"];
+
+    fn name(&self) -> String {
+        self.name.clone()
+    }
 
     fn cells(&self) -> Vec<Cell> {
         vec![
@@ -114,5 +108,9 @@ impl Row for SeveralView {
             self.counted(self.explained_count),
             Cell::or_dash(self.reason.as_deref()),
         ]
+    }
+
+    fn text(&self, paint: bool) -> String {
+        card(vec![("name", self.name.as_str().into()), ("outcome", self.outcome.cell())], paint)
     }
 }

@@ -4,7 +4,7 @@ use reveille_proto::admin::v1::{Content, Field, GetTemplateResponse, PreviewTemp
 use serde::Serialize;
 
 use super::layout::Cell;
-use super::{Row, View};
+use super::View;
 
 /// An email as one recipient sees it, rendered without a cluster.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -70,9 +70,13 @@ fn users(template: &Template) -> u64 {
     template.versions.iter().map(|version| version.users).sum()
 }
 
-impl Row for Template {
+impl View for Template {
     const NOUN: &'static str = "templates";
     const COLUMNS: &'static [&'static str] = &["NAME", "NEWEST", "VERSIONS", "USERS", "CHANGED"];
+
+    fn name(&self) -> String {
+        self.name.clone()
+    }
 
     fn cells(&self) -> Vec<Cell> {
         let newest = self.versions.last();

@@ -3,26 +3,16 @@
 use reveille_proto::admin::v1::Tenant;
 
 use super::layout::{Cell, card, pairs};
-use super::{Row, View};
+use super::View;
 use crate::format;
 
 impl View for Tenant {
+    const NOUN: &'static str = "tenants";
+    const COLUMNS: &'static [&'static str] = &["NAME", "RATE", "CONCURRENCY", "SHARE", "CLAIMED"];
+
     fn name(&self) -> String {
         self.name.clone()
     }
-
-    fn text(&self, paint: bool) -> String {
-        let mut pairs = pairs(self);
-        if self.index > 0 {
-            pairs.push(("set".to_owned(), format!("log index {}", self.index).into()));
-        }
-        card(pairs, paint)
-    }
-}
-
-impl Row for Tenant {
-    const NOUN: &'static str = "tenants";
-    const COLUMNS: &'static [&'static str] = &["NAME", "RATE", "CONCURRENCY", "SHARE", "CLAIMED"];
 
     fn cells(&self) -> Vec<Cell> {
         let concurrency = (self.concurrency > 0).then(|| format::count(self.concurrency.into()));
@@ -33,5 +23,13 @@ impl Row for Tenant {
             self.share.to_string().into(),
             format::count(self.claimed.into()).into(),
         ]
+    }
+
+    fn text(&self, paint: bool) -> String {
+        let mut pairs = pairs(self);
+        if self.index > 0 {
+            pairs.push(("set".to_owned(), format!("log index {}", self.index).into()));
+        }
+        card(pairs, paint)
     }
 }

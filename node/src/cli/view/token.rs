@@ -3,11 +3,15 @@
 use reveille_proto::admin::v1::{GetOwnTokenResponse, Token};
 
 use super::layout::{Cell, Tone, card, pairs};
-use super::{Row, View};
+use super::View;
 
-impl Row for Token {
+impl View for Token {
     const NOUN: &'static str = "tokens";
     const COLUMNS: &'static [&'static str] = &["ID", "NAME", "ROLES", "TENANTS", "EXPIRES", "STATE"];
+
+    fn name(&self) -> String {
+        self.id.clone()
+    }
 
     fn cells(&self) -> Vec<Cell> {
         let tenants = if self.all_tenants { "all".to_owned() } else { self.tenants.join(", ") };

@@ -9,7 +9,6 @@ use reveille_proto::admin::v1::{
     Relay, ScheduleBody, SetPoolRequest, SetTenantRequest, UpdateScheduleRequest,
 };
 
-use crate::cli::client::RetrySafety;
 use crate::cli::commands::CommandContext;
 use crate::cli::failure::{Exit, Failure};
 use crate::cli::manifest::document::Document;
@@ -45,11 +44,11 @@ pub async fn get(context: &CommandContext<'_>, kind: Kind, tenant: &str, name: &
     let (tenant, name, stale) = (tenant.to_owned(), name.to_owned(), context.stale);
     let (found, freshness) = match kind {
         Kind::Schedule => {
-            let answer = read(context, GetScheduleRequest { tenant, name, stale, with_body: true }).await?;
+            let answer = context.read(GetScheduleRequest { tenant, name, stale, with_body: true }).await?;
             (Found::of(kind.spec(&answer.body.unwrap_or_default())), answer.freshness)
         }
         Kind::Campaign => {
-            let answer = read(context, GetCampaignRequest { tenant, name, stale, with_body: true }).await?;
+            let answer = context.read(GetCampaignRequest { tenant, name, stale, with_body: true }).await?;
             let campaign = answer.campaign.unwrap_or_default();
             let canary = campaign.canary;
             let spec = kind.spec(&CreateCampaignRequest { schedule: answer.body, canary, ..Default::default() });
@@ -58,11 +57,11 @@ pub async fn get(context: &CommandContext<'_>, kind: Kind, tenant: &str, name: &
             (Found { note, ..Found::of(spec) }, answer.freshness)
         }
         Kind::Relay => {
-            let answer = read(context, GetRelayRequest { name, stale }).await?;
+            let answer = context.read(GetRelayRequest { name, stale }).await?;
             (Found::of(kind.spec(&answer.relay.unwrap_or_default())), answer.freshness)
         }
         Kind::Pool => {
-            let answer = read(context, GetPoolRequest { name, stale }).await?;
+            let answer = context.read(GetPoolRequest { name, stale }).await?;
             let pool = answer.pool.unwrap_or_default();
             is_set(kind, &pool.name, pool.index)?;
             let (warm_up, first_day, reveille_headers) = (pool.warm_up, pool.first_day, Some(pool.reveille_headers));
@@ -70,7 +69,7 @@ pub async fn get(context: &CommandContext<'_>, kind: Kind, tenant: &str, name: &
             (Found::of(kind.spec(&set)), answer.freshness)
         }
         Kind::Tenant => {
-            let answer = read(context, GetTenantRequest { name, stale }).await?;
+            let answer = context.read(GetTenantRequest { name, stale }).await?;
             let tenant = answer.tenant.unwrap_or_default();
             is_set(kind, &tenant.name, tenant.index)?;
             let set = SetTenantRequest {
@@ -84,9 +83,8 @@ pub async fn get(context: &CommandContext<'_>, kind: Kind, tenant: &str, name: &
         }
         Kind::Template => {
             let (name, version) = template_version(&name)?;
-            let answer =
-                read(context, GetTemplateRequest { tenant: tenant.clone(), name: name.clone(), version, stale });
-            let answer = answer.await?;
+            let request = GetTemplateRequest { tenant: tenant.clone(), name: name.clone(), version, stale };
+            let answer = context.read(request).await?;
             let etag = answer.template.unwrap_or_default().etag;
             let spec = kind.spec(&PutTemplateRequest { tenant, name, content: answer.content, ..Default::default() });
             (Found { etag, ..Found::of(spec) }, answer.freshness)
@@ -108,13 +106,9 @@ fn is_set(kind: Kind, name: &str, index: u64) -> Result<(), Failure> {
     if index > 0 {
         return Ok(());
     }
-    let (message, next) =
-        (format!("nothing is set of {} {name}", kind.word()), format!("reveille {} set --help", kind.word()));
-    Err(Failure::new(Exit::NotFound, "NOT_FOUND", message, next))
-}
-
-async fn read<Q: Unary>(context: &CommandContext<'_>, request: Q) -> Result<Q::Response, Failure> {
-    context.client.ask(RetrySafety::Read, request).await
+    let kind = kind.word();
+    let message = format!("nothing is set of {kind} {name}");
+    Err(Failure::new(Exit::NotFound, "NOT_FOUND", message, format!("reveille {kind} set --help")))
 }
 
 /// How an object is set.
@@ -193,7 +187,7 @@ pub async fn put(
 }
 
 async fn ask<Q: Unary>(context: &CommandContext<'_>, request: Q, is_check: bool) -> Result<Q::Response, Failure> {
-    if is_check { read(context, request).await } else { context.change(request).await }
+    if is_check { context.read(request).await } else { context.change(request).await }
 }
 
 /// Returns the update that sets all of a schedule, so that a field missing in the document gets its default.

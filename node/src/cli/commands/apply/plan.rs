@@ -4,7 +4,6 @@ use reveille_ledger::ids::Hash;
 use reveille_proto::admin::v1::{ScheduleBody, ScheduleState, UpdateScheduleRequest};
 
 use super::objects::{self, Call, duplicates, message, whole};
-use crate::cli::client::RetrySafety;
 use crate::cli::commands::CommandContext;
 use crate::cli::failure::{Exit, Failure};
 use crate::cli::manifest::difference::{Change, between};
@@ -123,7 +122,7 @@ fn request_id(context: &CommandContext<'_>, document: &Document, is_update: bool
 async fn plan_update(context: &CommandContext<'_>, document: &Document) -> Result<Plan, Failure> {
     let request =
         UpdateScheduleRequest { validate_only: true, with_bodies: true, ..whole(message::<ScheduleBody>(document)?) };
-    let answer = context.client.ask(RetrySafety::Read, request).await?;
+    let answer = context.read(request).await?;
     let spec = |body: Option<ScheduleBody>| Kind::Schedule.spec(&body.unwrap_or_default());
     let (former, wanted) = (spec(answer.former_body), spec(answer.body));
     let was = answer.former.unwrap_or_default();

@@ -61,9 +61,8 @@ pub async fn all(tenant: &str, manifest: &ManifestFiles) -> Result<Vec<Document>
     }
     if documents.is_empty() {
         let names = manifest.files.iter().map(|path| name(path)).collect::<Vec<_>>().join(", ");
-        let next =
-            Some("reveille apply --help shows one; reveille schedule show NAME --manifest prints one".to_owned());
-        return Err(Failure { next, ..Failure::file(names, "there is no document".to_owned()) });
+        let next = "reveille apply --help shows one; reveille schedule show NAME --manifest prints one";
+        return Err(Failure::file(names, "there is no document").then(next));
     }
     Ok(documents)
 }
@@ -95,8 +94,7 @@ fn files(path: &Path) -> Result<Vec<PathBuf>, Failure> {
         }
     }
     if files.is_empty() {
-        let message = "there is no file *.yaml, *.yml or *.json in this folder".to_owned();
-        return Err(Failure::file(name(path), message));
+        return Err(Failure::file(name(path), "there is no file *.yaml, *.yml or *.json in this folder"));
     }
     files.sort();
     Ok(files)
@@ -141,6 +139,5 @@ fn failure_of(problems: &[Problem]) -> Option<Failure> {
             message
         }
     };
-    let next = Some("reveille apply --help shows a document".to_owned());
-    Some(Failure { next, ..Failure::file(place.clone(), message) })
+    Some(Failure::file(place.clone(), message).then("reveille apply --help shows a document"))
 }

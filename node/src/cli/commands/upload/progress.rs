@@ -49,15 +49,10 @@ impl Progress {
 
     /// Failure because `--timeout` ended, with what the import was waiting for.
     pub fn late(&self) -> Failure {
-        let (exit, reason) = (Exit::TimedOut, "TIMED_OUT".into());
         let why = self.waiting.lock().values().next().cloned();
-        let message = "the time is over".to_owned();
-        match why {
-            Some(why) => {
-                Failure { exit, reason, message: format!("{message}, while it waits: {}", why.message), ..why }
-            }
-            None => Failure { exit, reason, message, ..Failure::default() },
-        }
+        let waits = why.as_ref().map(|why| format!(", while it waits: {}", why.message)).unwrap_or_default();
+        let (exit, reason) = (Exit::TimedOut, "TIMED_OUT".into());
+        Failure { exit, reason, message: format!("the time is over{waits}"), ..why.unwrap_or_default() }
     }
 
     /// Adds to a failure the number of parts on the nodes, and how to continue.
