@@ -350,7 +350,8 @@ fn not_admin(address: &str) -> Failure {
         "name the admin port: {} unless --listen says otherwise, and `admin=` in the node's first log line",
         Config::ADMIN_PORT
     );
-    let message = format!("{address} answers, but is not an admin port: it speaks plain HTTP, like a node's health page");
+    let message =
+        format!("{address} answers, but is not an admin port: it speaks plain HTTP, like a node's health page");
     Failure::new(Exit::NoQuorum, "UNREACHABLE", message, next).at("--endpoint")
 }
 

@@ -1,8 +1,6 @@
 //! `reveille apply` and `reveille diff`, which `reveille schedule` has too, and `reveille edit`.
 
-use std::path::PathBuf;
-
-use clap::Args;
+use super::{Args, PathBuf};
 
 use crate::cli::manifest::kind::Kind;
 

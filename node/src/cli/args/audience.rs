@@ -1,10 +1,6 @@
 //! `reveille audience …`.
 
-use std::path::PathBuf;
-
-use clap::{Args, Subcommand};
-
-use super::Paging;
+use super::{Args, Paging, PathBuf, Subcommand};
 
 #[derive(Debug, Args)]
 pub struct AudienceArgs {

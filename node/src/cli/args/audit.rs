@@ -1,12 +1,6 @@
 //! `reveille audit …`.
 
-use std::path::PathBuf;
-
-use clap::{Args, Subcommand};
-use jiff::Timestamp;
-
-use super::Paging;
-use crate::cli::instant::parse_instant;
+use super::{Args, Paging, PathBuf, Subcommand, Timestamp, parse_instant};
 
 #[derive(Debug, Args)]
 pub struct AuditArgs {

@@ -1,8 +1,6 @@
 //! `reveille backup …`.
 
-use std::path::PathBuf;
-
-use clap::{Args, Subcommand};
+use super::{Args, PathBuf, Subcommand};
 use reveille_cluster::backup::TargetAddress;
 
 #[derive(Debug, Args)]

@@ -1,11 +1,7 @@
 //! `reveille campaign …`.
 
-use clap::{Args, Subcommand};
-use jiff::Timestamp;
-
 use super::labels::parse_label;
-use super::{CampaignPolicyArgs, ContentArgs, Paging, ShowArgs};
-use crate::cli::instant::parse_instant;
+use super::{Args, CampaignPolicyArgs, ContentArgs, Paging, ShowArgs, Subcommand, Timestamp, parse_instant};
 
 #[derive(Debug, Args)]
 pub struct CampaignArgs {

@@ -1,10 +1,6 @@
 //! `reveille clock …`.
 
-use clap::{Args, Subcommand};
-use jiff::{SignedDuration, Timestamp};
-
-use super::Watch;
-use crate::cli::instant::{parse_duration, parse_instant};
+use super::{Args, SignedDuration, Subcommand, Timestamp, Watch, parse_duration, parse_instant};
 
 #[derive(Debug, Args)]
 pub struct ClockArgs {

@@ -1,13 +1,6 @@
 //! `reveille cluster …`.
 
-use std::path::PathBuf;
-
-use clap::{Args, Subcommand};
-use jiff::SignedDuration;
-
-use super::Watch;
-use crate::cli::instant::parse_duration;
-use crate::server::config::Settings;
+use super::{Args, PathBuf, Settings, SignedDuration, Subcommand, Watch, parse_duration};
 
 #[derive(Debug, Args)]
 pub struct ClusterArgs {

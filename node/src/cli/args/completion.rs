@@ -1,8 +1,6 @@
 //! `reveille completion` and `reveille man`: what is made of the tree of commands.
 
-use std::path::PathBuf;
-
-use clap::Args;
+use super::{Args, PathBuf};
 use clap_complete::Shell;
 
 /// Options of `reveille completion`.

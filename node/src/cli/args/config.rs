@@ -1,10 +1,7 @@
 //! `reveille config …`: the file of `reveille start`, without a node.
 
-use std::path::PathBuf;
-
-use clap::{Args, Subcommand};
-
-use crate::server::config::{DEFAULT_FILE, Settings};
+use super::{Args, PathBuf, Settings, Subcommand};
+use crate::server::config::DEFAULT_FILE;
 
 #[derive(Debug, Args)]
 pub struct ConfigArgs {

@@ -1,6 +1,6 @@
 //! `reveille context …`.
 
-use clap::{Args, Subcommand};
+use super::{Args, Subcommand};
 
 #[derive(Debug, Args)]
 pub struct ContextArgs {

@@ -1,12 +1,6 @@
 //! `reveille dead-letter …`.
 
-use std::path::PathBuf;
-
-use clap::{Args, Subcommand, ValueEnum};
-use jiff::Timestamp;
-
-use super::Paging;
-use crate::cli::instant::parse_instant;
+use super::{Args, Paging, PathBuf, Subcommand, Timestamp, ValueEnum, parse_instant};
 
 #[derive(Debug, Args)]
 pub struct DeadLetterArgs {

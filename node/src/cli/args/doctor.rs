@@ -1,8 +1,6 @@
 //! `reveille doctor`.
 
-use std::path::PathBuf;
-
-use clap::Args;
+use super::{Args, PathBuf};
 
 /// Options of `reveille doctor`.
 #[derive(Debug, Args)]

@@ -1,10 +1,6 @@
 //! `reveille in-doubt …`.
 
-use std::path::PathBuf;
-
-use clap::{ArgGroup, Args, Subcommand};
-
-use super::{Paging, Picked, Watch};
+use super::{ArgGroup, Args, Paging, PathBuf, Picked, Subcommand, Watch};
 
 #[derive(Debug, Args)]
 pub struct DoubtArgs {

@@ -1,6 +1,6 @@
 //! `reveille events`.
 
-use clap::Args;
+use super::Args;
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\

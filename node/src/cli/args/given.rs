@@ -1,7 +1,8 @@
 //! Which flags were typed: an update changes those, and leaves to the cluster what has only its default.
 
+use super::Args;
 use clap::parser::ValueSource;
-use clap::{ArgMatches, Args, Command, Error, FromArgMatches};
+use clap::{ArgMatches, Command, Error, FromArgMatches};
 
 /// Flags, and the names of those that were typed.
 #[derive(Clone, Debug)]

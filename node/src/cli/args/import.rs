@@ -1,11 +1,8 @@
 //! `reveille import …`.
 
-use std::path::PathBuf;
-
-use clap::{Args, Subcommand};
 use reveille_ledger::address::{Address, Mailbox};
 
-use super::PolicyArgs;
+use super::{Args, PathBuf, PolicyArgs, Subcommand};
 
 /// What others have.
 #[derive(Debug, Args)]

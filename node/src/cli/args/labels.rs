@@ -1,6 +1,6 @@
 //! Labels as flags: `--label` gives them to a schedule, `-l` chooses schedules by them.
 
-use clap::Args;
+use super::Args;
 use reveille_ledger::labels::{Labels, WrongLabel};
 
 /// Selects schedules by their labels.

@@ -1,8 +1,6 @@
 //! `reveille login`.
 
-use std::path::PathBuf;
-
-use clap::Args;
+use super::{Args, PathBuf};
 
 use crate::cli::endpoint::{Endpoint, Scheme};
 

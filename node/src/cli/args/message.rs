@@ -1,11 +1,9 @@
 //! `reveille message …`.
 
-use clap::{Args, Subcommand};
-use jiff::{SignedDuration, Timestamp};
-
 use super::schedule::parse_address;
-use super::{ContentArgs, Watch, parse_request_id};
-use crate::cli::instant::{parse_duration, parse_instant};
+use super::{
+    Args, ContentArgs, SignedDuration, Subcommand, Timestamp, Watch, parse_duration, parse_instant, parse_request_id,
+};
 
 #[derive(Debug, Args)]
 pub struct MessageArgs {

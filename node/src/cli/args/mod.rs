@@ -33,9 +33,11 @@ mod tenant;
 mod token;
 mod when;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
+use jiff::{SignedDuration, Timestamp};
 
 pub use apply::{ApplyArgs, ApplyFiles, DiffArgs, EditArgs, ManifestFiles};
 pub use audience::{AudienceArgs, AudienceCommand, GenerateArgs, ImportAudienceArgs};
@@ -75,7 +77,8 @@ pub use token::{CreateTokenArgs, TokenArgs, TokenCommand};
 pub use when::WhenArgs;
 
 use super::endpoint::Endpoint;
-use super::instant::parse_duration;
+use super::instant::{duration_to_wire, parse_duration, parse_instant, to_wire};
+use crate::server::config::Settings;
 
 /// Schedules and sends emails from a replicated cluster, each email once.
 ///

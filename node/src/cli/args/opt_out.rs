@@ -1,10 +1,6 @@
 //! `reveille optout …`.
 
-use std::path::PathBuf;
-
-use clap::{Args, Subcommand};
-
-use super::{ExportFormat, Paging};
+use super::{Args, ExportFormat, Paging, PathBuf, Subcommand};
 
 #[derive(Debug, Args)]
 pub struct OptOutArgs {

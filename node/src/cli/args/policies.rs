@@ -1,12 +1,10 @@
 //! One flag a policy. What is not given is left to the cluster's default.
 
-use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use jiff::SignedDuration;
 use reveille_ledger::calendar::{self, DstGap, DstOverlap};
 use reveille_proto::admin::v1::{self, CatchUp, InDoubt, Overlap};
 
-use crate::cli::instant::{duration_to_wire, parse_duration};
+use super::{Args, SignedDuration, duration_to_wire, parse_duration};
 use crate::cli::word::name;
 
 /// What happens where the clocks change.

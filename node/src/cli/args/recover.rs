@@ -1,10 +1,6 @@
 //! `reveille recover …`.
 
-use std::path::PathBuf;
-
-use clap::{Args, Subcommand};
-
-use crate::server::config::Settings;
+use super::{Args, PathBuf, Settings, Subcommand};
 
 #[derive(Debug, Args)]
 pub struct RecoverArgs {

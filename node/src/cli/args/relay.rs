@@ -1,9 +1,8 @@
 //! `reveille relay …`.
 
-use clap::{Args, Subcommand, ValueEnum};
 use reveille_ledger::access::is_loopback;
 
-use super::{Paging, ShowArgs};
+use super::{Args, Paging, ShowArgs, Subcommand, ValueEnum};
 
 #[derive(Debug, Args)]
 pub struct RelayArgs {

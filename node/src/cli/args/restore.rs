@@ -1,12 +1,8 @@
 //! `reveille restore …`.
 
-use std::path::PathBuf;
-
-use clap::{Args, Subcommand};
 use reveille_cluster::backup::TargetAddress;
 
-use super::Watch;
-use crate::server::config::Settings;
+use super::{Args, PathBuf, Settings, Subcommand, Watch};
 
 #[derive(Debug, Args)]
 pub struct RestoreArgs {

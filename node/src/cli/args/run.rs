@@ -1,10 +1,6 @@
 //! `reveille run …` and `reveille explain`.
 
-use clap::{Args, Subcommand};
-use jiff::Timestamp;
-
-use super::{Paging, SelectorArgs, Watch};
-use crate::cli::instant::parse_instant;
+use super::{Args, Paging, SelectorArgs, Subcommand, Timestamp, Watch, parse_instant};
 
 #[derive(Debug, Args)]
 pub struct RunArgs {

@@ -1,17 +1,14 @@
 //! `reveille schedule …`.
 
-use std::path::PathBuf;
-
-use clap::{ArgGroup, Args, Subcommand};
-use jiff::{SignedDuration, Timestamp};
 use reveille_ledger::address::Address;
 
 use super::given::Given;
 use super::labels::{LabelChange, SelectorArgs, parse_label, parse_label_change};
 use super::policies::parse_gap;
-use super::when;
-use super::{ApplyFiles, DstArgs, ManifestFiles, Paging, PolicyArgs, ShowArgs, WhenArgs};
-use crate::cli::instant::parse_instant;
+use super::{
+    ApplyFiles, ArgGroup, Args, DstArgs, ManifestFiles, Paging, PathBuf, PolicyArgs, ShowArgs, SignedDuration,
+    Subcommand, Timestamp, WhenArgs, parse_instant, when,
+};
 
 #[derive(Debug, Args)]
 pub struct ScheduleArgs {

@@ -1,11 +1,7 @@
 //! `reveille template …`.
 
-use std::path::PathBuf;
-
-use clap::{Args, Subcommand};
-
 use super::schedule::{CONTENT_FLAGS, parse_address, parse_pair};
-use super::{ContentChange, Paging, RecipientArgs, ShowArgs};
+use super::{Args, ContentChange, Paging, PathBuf, RecipientArgs, ShowArgs, Subcommand};
 
 #[derive(Debug, Args)]
 pub struct TemplateArgs {

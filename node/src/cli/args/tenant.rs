@@ -1,8 +1,6 @@
 //! `reveille tenant …`.
 
-use clap::{Args, Subcommand};
-
-use super::{Paging, ShowArgs};
+use super::{Args, Paging, ShowArgs, Subcommand};
 
 #[derive(Debug, Args)]
 pub struct TenantArgs {

@@ -1,12 +1,6 @@
 //! `reveille token …`.
 
-use std::path::PathBuf;
-
-use clap::{Args, Subcommand};
-use jiff::SignedDuration;
-
-use super::Paging;
-use crate::cli::instant::parse_duration;
+use super::{Args, Paging, PathBuf, SignedDuration, Subcommand, parse_duration};
 
 #[derive(Debug, Args)]
 pub struct TokenArgs {

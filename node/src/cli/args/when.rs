@@ -1,11 +1,9 @@
 //! When a schedule fires, as flags; and what they mean to the calendar and to the API.
 
-use clap::{ArgGroup, Args};
-use jiff::{SignedDuration, Timestamp};
 use reveille_ledger::calendar::{self, Weekdays};
 use reveille_proto::admin::v1;
 
-use crate::cli::instant::{duration_to_wire, parse_duration, parse_instant, to_wire};
+use super::{ArgGroup, Args, SignedDuration, Timestamp, duration_to_wire, parse_duration, parse_instant, to_wire};
 
 /// At most one of four ways to say when; [`needed`] where there must be one.
 #[derive(Clone, Debug, Args)]

@@ -6,15 +6,10 @@ mod objects;
 mod plan;
 mod read;
 
-use super::CommandContext;
-use crate::cli::args::{ApplyFiles, Format, ManifestFiles};
-use crate::cli::failure::{Exit, Failure, Stop};
+use super::{ApplyFiles, CommandContext, Exit, Failure, Format, Kind, ManifestFiles, Stop, View, format};
 use crate::cli::manifest::document::Document;
-use crate::cli::manifest::kind::Kind;
 use crate::cli::manifest::write;
-use crate::cli::view::View;
 use crate::cli::view::apply::{AppliedView, Outcome};
-use crate::format;
 
 pub use edit::run as edit;
 pub(super) use objects::template_version;

@@ -7,9 +7,9 @@ use reveille_ledger::content::Recipient;
 use reveille_proto::admin::v1::{DeleteAudienceRequest, GetAudienceRequest, ListAudiencesRequest};
 use tempfile::NamedTempFile;
 
-use super::{CommandContext, upload};
-use crate::cli::args::{AudienceArgs, AudienceCommand, GenerateArgs, ImportAudienceArgs, Watch};
-use crate::cli::failure::{Failure, Stop};
+use super::{
+    AudienceArgs, AudienceCommand, CommandContext, Failure, GenerateArgs, ImportAudienceArgs, Stop, Watch, upload,
+};
 
 /// Runs the subcommand.
 pub async fn run(context: &CommandContext<'_>, args: AudienceArgs) -> Result<(), Stop> {

@@ -11,13 +11,10 @@ use reveille_proto::admin::v1::ListAuditRecordsRequest;
 use serde_json::{Value, json};
 
 use super::export::export;
-use super::{CommandContext, PAGE_SIZE};
-use crate::cli::args::{AuditArgs, AuditCommand, AuditTime, ExportFormat};
-use crate::cli::failure::{Failure, Stop};
-use crate::cli::instant::to_wire;
-use crate::cli::lines;
-use crate::cli::view::{Answer, Json, Own};
-use crate::format;
+use super::{
+    Answer, AuditArgs, AuditCommand, AuditTime, CommandContext, ExportFormat, Failure, Json, Own, PAGE_SIZE, Stop,
+    format, lines, to_wire,
+};
 use crate::server::admin::shown_audit_record;
 
 /// Maximum length of a line in bytes: above what texts of 256 bytes make of a record.
@@ -137,7 +134,6 @@ impl Chain {
 fn line_of(record: &AuditRecord) -> String {
     lines::json(&shown_audit_record(record).json())
 }
-
 
 #[cfg(test)]
 mod tests {

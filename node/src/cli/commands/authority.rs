@@ -5,9 +5,7 @@ use std::time::Duration;
 use reveille_proto::admin::v1::{AbortRotationRequest, Authority, GetAuthorityRequest, RotateAuthorityRequest};
 use tokio::time::{Instant, sleep};
 
-use super::{CommandContext, Seen, WITHIN};
-use crate::cli::args::CaCommand;
-use crate::cli::failure::{Exit, Failure, Stop};
+use super::{CaCommand, CommandContext, Exit, Failure, Seen, Stop, WITHIN};
 use crate::cli::view::authority::{doing, is_rotating, remarks};
 
 /// Pause between two requests of a rotation.

@@ -13,14 +13,12 @@ use reveille_proto::admin::v1::{self, CreateBackupRequest};
 use serde_json::json;
 use tokio::sync::{oneshot, watch};
 
-use super::CommandContext;
 use super::bar::bar;
-use crate::cli::args::{BackupArgs, BackupCommand, BackupPlace, PruneArgs, VerifyArgs};
-use crate::cli::client::RetrySafety;
-use crate::cli::failure::{Exit, Failure, Stop};
+use super::{
+    Answer, BackupArgs, BackupCommand, BackupPlace, CommandContext, Exit, Failure, Own, PruneArgs, RetrySafety, Stop,
+    VerifyArgs, format,
+};
 use crate::cli::view::backup::{BackupView, bytes as size};
-use crate::cli::view::{Answer, Own};
-use crate::format;
 use crate::server::config::{BackupConfig, ConfigLayer, Settings};
 
 const COPY: &str = "  {bar:40.green} {pos}/{len} files copied  {eta} left";

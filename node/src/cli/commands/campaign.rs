@@ -10,14 +10,12 @@ use reveille_proto::admin::v1::{
 use tokio::time::{Instant, sleep};
 
 use super::schedule::body::{content, labels};
-use super::CommandContext;
-use crate::cli::args::{CampaignArgs, CampaignCommand, CampaignCreateArgs};
-use crate::cli::client::RetrySafety;
-use crate::cli::failure::{Failure, Stop};
-use crate::cli::instant::to_wire;
-use crate::cli::manifest::kind::Kind;
+use super::{
+    Answer, CampaignArgs, CampaignCommand, CampaignCreateArgs, CommandContext, Failure, Json, Kind, RetrySafety, Stop,
+    View, to_wire,
+};
 use crate::cli::view::barrier::sentence;
-use crate::cli::view::{Answer, Json, View, campaign};
+use crate::cli::view::campaign;
 
 /// Interval at which the campaign is read until its run exists.
 const POLL_EVERY: Duration = Duration::from_secs(1);

@@ -7,12 +7,12 @@ use reveille_proto::admin::v1::clock_service_client::ClockServiceClient as Servi
 use reveille_proto::admin::v1::{AdvanceClockRequest, GetClockRequest};
 use tokio::time::{Instant, timeout};
 
-use super::CommandContext;
-use crate::cli::args::{AdvanceArgs, ClockArgs, ClockCommand};
-use crate::cli::client::{RetrySafety, is_passing};
-use crate::cli::failure::{Exit, Failure, Stop};
-use crate::cli::instant::{duration_to_wire, to_wire};
-use crate::cli::view::{Answer, clock};
+use super::{
+    AdvanceArgs, Answer, ClockArgs, ClockCommand, CommandContext, Exit, Failure, RetrySafety, Stop, duration_to_wire,
+    to_wire,
+};
+use crate::cli::client::is_passing;
+use crate::cli::view::clock;
 
 /// Next step after an advance that was interrupted.
 const GO_ON: &str = "reveille clock show, then reveille clock advance --to INSTANT";

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use jiff::SignedDuration;
-use reveille_proto::ListPage;
 use reveille_proto::admin::v1::{
     AddMemberRequest, DrainMemberRequest, FinishUpgradeRequest, GetClusterStatusRequest, GetClusterStatusResponse,
     GetUpgradeRequest, GetUpgradeResponse, ListMembersRequest, Member, RemoveMemberRequest, ScrubRequest,
@@ -13,17 +12,15 @@ use reveille_raft::tls::{NodeTls, last_certificate};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
-use super::{CommandContext, Seen, WITHIN, authority, config};
-use crate::cli::args::{ClusterArgs, ClusterCommand, InitArgs, MemberCommand, Paging, UpgradeCommand};
-use crate::cli::client::RetrySafety;
+use super::{
+    Answer, ClusterArgs, ClusterCommand, CommandContext, Exit, Failure, InitArgs, ListPage, MemberCommand, Own, Paging,
+    RetrySafety, Seen, Stop, UpgradeCommand, WITHIN, authority, config, duration_to_wire, format,
+};
 use crate::cli::contexts::{BearerToken, Context, Contexts};
-use crate::cli::failure::{Exit, Failure, Stop};
-use crate::cli::instant::duration_to_wire;
 use crate::cli::view::cluster::problems;
 use crate::cli::view::layout::card;
+use crate::cli::view::scrub;
 use crate::cli::view::upgrade::{can_rise_to, remarks};
-use crate::cli::view::{Answer, Own, scrub};
-use crate::format;
 use crate::server::config::{Config, file_or_default};
 use crate::server::{admission, first_token};
 use crate::token_text::TokenText;

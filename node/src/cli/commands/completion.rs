@@ -9,10 +9,7 @@ use clap::{Command, CommandFactory};
 use clap_mangen::Man;
 use serde_json::json;
 
-use super::CommandContext;
-use crate::cli::args::{Cli, CompletionArgs, ManArgs};
-use crate::cli::failure::{Failure, Stop};
-use crate::cli::view::{Answer, Own};
+use super::{Answer, Cli, CommandContext, CompletionArgs, Failure, ManArgs, Own, Stop};
 
 /// Prints the completion script for a shell.
 pub fn run(context: &CommandContext<'_>, args: &CompletionArgs) -> Result<(), Stop> {

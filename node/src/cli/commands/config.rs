@@ -6,12 +6,9 @@ use std::path::Path;
 
 use serde_json::json;
 
-use super::CommandContext;
-use crate::cli::args::{ConfigArgs, ConfigCommand, ShowConfigArgs};
+use super::{Answer, CommandContext, ConfigArgs, ConfigCommand, Exit, Failure, Own, ShowConfigArgs, Stop};
 use crate::cli::doctor::folder;
-use crate::cli::failure::{Exit, Failure, Stop};
 use crate::cli::view::config::EffectiveView;
-use crate::cli::view::{Answer, Own};
 use crate::server::config::{ConfigError, ConfigLayer, Settings, file_or_default, keys, sample};
 
 /// Runs the subcommand.
@@ -111,9 +108,8 @@ fn show(context: &CommandContext<'_>, args: ShowConfigArgs) -> Result<(), Stop> 
 
 /// Converts a configuration error into a command failure: exit code 2, the place and the next step.
 pub(super) fn failure(error: ConfigError) -> Failure {
-    let usage = |field: String, message: String, next: &str| {
-        Failure::new(Exit::Usage, "CONFIG", message, next).at(field)
-    };
+    let usage =
+        |field: String, message: String, next: &str| Failure::new(Exit::Usage, "CONFIG", message, next).at(field);
     match error {
         ConfigError::Unreadable { path, error } => {
             let next = "name another file, or write one: reveille config init FILE";

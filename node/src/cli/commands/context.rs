@@ -2,12 +2,9 @@
 
 use serde_json::json;
 
-use super::CommandContext;
-use crate::cli::args::ContextCommand;
+use super::{Answer, CommandContext, ContextCommand, Exit, Failure, Own, Stop};
 use crate::cli::contexts::{Context, Contexts};
-use crate::cli::failure::{Exit, Failure, Stop};
 use crate::cli::view::context::ContextView;
-use crate::cli::view::{Answer, Own};
 
 /// Runs the subcommand.
 pub fn run(context: &CommandContext<'_>, command: ContextCommand) -> Result<(), Stop> {

@@ -2,21 +2,18 @@
 
 use std::cell::Cell;
 
-use reveille_proto::Unary;
 use reveille_proto::admin::v1::{
     CountDeadLettersRequest, DeadLetterFilter, DiscardDeadLettersRequest, DiscardDeadLettersResponse,
     ListDeadLettersRequest, RequeueDeadLettersRequest, RequeueDeadLettersResponse,
 };
 
-use super::CommandContext;
 use super::export::export;
-use crate::cli::args::{DeadLetterArgs, DeadLetterCommand, ExportArgs, LetterFilter, Letters, RequeueArgs};
-use crate::cli::client::RetrySafety;
-use crate::cli::failure::{Failure, Stop};
-use crate::cli::instant::to_wire;
+use super::{
+    CommandContext, DeadLetterArgs, DeadLetterCommand, ExportArgs, Failure, LetterFilter, Letters, RequeueArgs,
+    RetrySafety, Stop, Unary, format, to_wire,
+};
 use crate::cli::view::dead_letter::Groups;
 use crate::cli::view::moved::MovedView;
-use crate::format;
 
 /// Runs the subcommand.
 pub async fn run(context: &CommandContext<'_>, args: DeadLetterArgs) -> Result<(), Stop> {

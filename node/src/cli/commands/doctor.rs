@@ -10,16 +10,11 @@ use reveille_proto::admin::v1::{
     ExplainRequest, GetClusterStatusRequest, ListCampaignsRequest, ListDeadLettersRequest, ListDoubtsRequest,
     ListRelaysRequest, ListRunsRequest, ListSchedulesRequest, Relay, Run, RunState,
 };
-use reveille_proto::{ListPage, Listing};
 
-use super::CommandContext;
-use crate::cli::args::DoctorArgs;
+use super::{CommandContext, DoctorArgs, Exit, Failure, ListPage, Listing, Stop, duration_ms, format};
 use crate::cli::doctor::work::{LastAnswer, Work};
 use crate::cli::doctor::{cluster, folder, relay, work};
-use crate::cli::failure::{Exit, Failure, Stop};
-use crate::cli::instant::duration_ms;
 use crate::cli::view::doctor::{DoctorView, Finding, Severity};
-use crate::format;
 use crate::server::config::{ConfigLayer, Settings};
 
 /// Rows per page.

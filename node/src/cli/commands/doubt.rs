@@ -10,12 +10,11 @@ use reveille_proto::admin::v1::{
 };
 use tokio::sync::oneshot;
 
-use super::{CommandContext, relay_log, selection};
-use crate::cli::args::{DoubtArgs, DoubtCommand, ResolveArgs, SettleArgs};
-use crate::cli::client::RetrySafety;
-use crate::cli::failure::{Failure, Stop};
+use super::{
+    CommandContext, DoubtArgs, DoubtCommand, Failure, ResolveArgs, RetrySafety, SettleArgs, Stop, format, relay_log,
+    selection,
+};
 use crate::cli::view::moved::MovedView;
-use crate::format;
 
 /// Rows requested per page.
 const PAGE_SIZE: i32 = 1_000;

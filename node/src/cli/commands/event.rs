@@ -5,12 +5,10 @@ use std::time::Duration;
 use reveille_proto::admin::v1::{EventType, ListEventsRequest, ListEventsResponse};
 use tokio::time::{Instant, sleep};
 
-use super::{CommandContext, PAGE_SIZE, WITHIN};
-use crate::cli::args::{EventArgs, Format, TYPE_PREFIX};
-use crate::cli::client::{Client, RetrySafety};
-use crate::cli::escape;
-use crate::cli::failure::{Exit, Failure, Stop};
-use crate::cli::view::Json;
+use super::{
+    Client, CommandContext, EventArgs, Exit, Failure, Format, Json, PAGE_SIZE, RetrySafety, Stop, TYPE_PREFIX, WITHIN,
+    escape,
+};
 use crate::cli::view::event::line;
 use crate::cli::word::name;
 

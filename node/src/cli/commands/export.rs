@@ -4,14 +4,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use reveille_proto::Listing;
-
-use super::{CommandContext, PAGE_SIZE};
-use crate::cli::args::ExportFormat;
-use crate::cli::failure::{Failure, Stop};
-use crate::cli::lines;
-use crate::cli::view::View;
-use crate::format;
+use super::{CommandContext, ExportFormat, Failure, Listing, PAGE_SIZE, Stop, View, format, lines};
 
 /// Writes all pages to a file, or to stdout. `one` is the noun for a row.
 pub(super) async fn export<Q: Listing>(

@@ -16,18 +16,15 @@ use reveille_ledger::token::{TenantScope, TokenGrant};
 use reveille_raft::{ClusterId, Member};
 use serde_json::json;
 
-use super::CommandContext;
 use super::backup::{aside, failure};
 use super::cluster::store;
+use super::{Answer, CommandContext, Exit, Failure, Own, Stop, duration_to_wire, format};
+use crate::api_json;
 use crate::cli::contexts::Contexts;
-use crate::cli::failure::{Exit, Failure, Stop};
-use crate::cli::instant::duration_to_wire;
-use crate::cli::view::{Answer, Own};
 use crate::server::admin::all_rights;
 use crate::server::admission::{self, AdmissionError};
 use crate::server::config::Config;
 use crate::token_text::TokenText;
-use crate::{api_json, format};
 
 /// Name of the first token, as `cluster init` gives it.
 const TOKEN_NAME: &str = "first";

@@ -10,8 +10,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::screen::{Screen, WatchFrame};
-use super::{CommandContext, WITHIN};
-use crate::cli::failure::{Exit, Failure, Stop};
+use super::{CommandContext, Exit, Failure, Stop, WITHIN};
 
 /// Interval between two reads.
 const POLL_EVERY: Duration = Duration::from_secs(1);

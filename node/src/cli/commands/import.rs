@@ -12,18 +12,15 @@ use reveille_ledger::decide::timing::{Calendar, Jitter};
 use reveille_ledger::ids::Time;
 use reveille_proto::admin::v1::{self, Instant, ScheduleBody};
 
-use super::CommandContext;
 use super::schedule::preview;
-use crate::cli::args::{CrontabArgs, Format, ImportArgs, ImportCommand};
-use crate::cli::failure::{Exit, Failure, Stop};
+use super::{
+    CommandContext, CrontabArgs, Exit, Failure, Format, ImportArgs, ImportCommand, Kind, Stop, escape, format,
+    from_wire, input,
+};
 use crate::cli::import::crontab::{self, Form};
 use crate::cli::import::plan::{self, BRACE, Choices, LABEL, Plan, Planned, Source, template};
-use crate::cli::instant::from_wire;
-use crate::cli::manifest::kind::Kind;
 use crate::cli::manifest::write;
 use crate::cli::view::import::{ImportView, Outcome};
-use crate::cli::{escape, input};
-use crate::format;
 use crate::server::admin::unfit;
 
 /// Limit of a crontab's size in bytes; cron's own limit is far lower.

@@ -2,8 +2,7 @@
 
 use reveille_proto::admin::v1::{self, GetScheduleRequest};
 
-use super::CommandContext;
-use crate::cli::failure::Failure;
+use super::{CommandContext, Failure};
 use crate::cli::import::plan::{LABEL, PLACEHOLDER};
 
 /// Warns if an imported schedule still has its placeholder text. Returns true if it has.

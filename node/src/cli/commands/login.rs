@@ -8,14 +8,10 @@ use reveille_cluster::process::secret::Secret;
 use reveille_proto::admin::v1::GetOwnTokenRequest;
 use reveille_raft::tls::{ClientTls, ShownAuthority, certificates};
 
-use super::{CommandContext, WITHIN, context};
-use crate::cli::args::LoginArgs;
-use crate::cli::client::{Client, RetrySafety};
+use super::{Client, CommandContext, Exit, Failure, LoginArgs, RetrySafety, Stop, WITHIN, context, input};
 use crate::cli::connection::{self, ConnectFailure};
 use crate::cli::contexts::{BearerToken, Context, Contexts};
 use crate::cli::endpoint::Endpoint;
-use crate::cli::failure::{Exit, Failure, Stop};
-use crate::cli::input;
 use crate::cli::target::Target;
 
 /// Maximum bytes of a file with authorities: all public ones are about 200 KB.

@@ -3,11 +3,9 @@
 use reveille_proto::admin::v1::{CancelMessageRequest, GetMessageRequest, KeyRule, Policies, SendMessageRequest};
 
 use super::schedule::body;
-use super::{CHECKED, CommandContext};
-use crate::cli::args::{MessageArgs, MessageCommand, SendMessageArgs};
-use crate::cli::client::RetrySafety;
-use crate::cli::failure::Stop;
-use crate::cli::instant::{duration_to_wire, to_wire};
+use super::{
+    CHECKED, CommandContext, MessageArgs, MessageCommand, RetrySafety, SendMessageArgs, Stop, duration_to_wire, to_wire,
+};
 use crate::cli::view::barrier::sentence;
 
 /// Runs the subcommand.

@@ -1,4 +1,5 @@
-//! One function per command: it sends the requests and prints the answer.
+//! One function per command: it sends the requests and prints the answer. The modules import what many of them need from
+//! here.
 
 pub mod apply;
 pub mod audience;
@@ -54,16 +55,16 @@ use reveille_proto::admin::v1::Freshness;
 use reveille_proto::{ListPage, Listing, Unary};
 use uuid::Uuid;
 
-use super::args::{Global, Paging, Picked, ShowArgs, Watch};
+use super::args::*;
 use super::client::{Client, RetrySafety};
-use super::failure::{Failure, Stop};
-use super::format;
-use super::instant::duration_ms;
+use super::failure::{BadRow, BadRows, Exit, Failure, Stop};
+use super::instant::{duration_ms, duration_to_wire, from_wire, to_wire};
 use super::manifest::kind::Kind;
 use super::target::Target;
 use super::terminal::Terminal;
 use super::view::moved::MovedView;
-use super::view::{Answer, Json, View};
+use super::view::{Answer, Json, Own, View};
+use super::{escape, format, input, lines};
 use screen::WatchFrame;
 
 /// Time limit of a command, unless `--timeout` sets another.

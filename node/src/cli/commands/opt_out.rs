@@ -5,11 +5,7 @@ use reveille_proto::admin::v1::{
 };
 
 use super::export::export;
-use super::{CommandContext, suppress};
-use crate::cli::args::{OptOutArgs, OptOutCommand, Watch};
-use crate::cli::client::RetrySafety;
-use crate::cli::failure::Stop;
-use crate::cli::view::Answer;
+use super::{Answer, CommandContext, OptOutArgs, OptOutCommand, RetrySafety, Stop, Watch, suppress};
 use crate::cli::view::barrier::sentence;
 
 /// Runs the subcommand.

@@ -2,10 +2,7 @@
 
 use reveille_proto::admin::v1::{GetPoolRequest, ListPoolsRequest, RemovePoolRequest, SetPoolRequest};
 
-use super::CommandContext;
-use crate::cli::args::{PoolArgs, PoolCommand, SetPoolArgs};
-use crate::cli::failure::Stop;
-use crate::cli::manifest::kind::Kind;
+use super::{CommandContext, Kind, PoolArgs, PoolCommand, SetPoolArgs, Stop};
 
 /// Runs the subcommand.
 pub async fn run(context: &CommandContext<'_>, args: PoolArgs) -> Result<(), Stop> {

@@ -3,11 +3,7 @@
 use reveille_proto::admin::v1::{EraseRecipientRequest, EraseRecipientResponse, FindRecipientRequest};
 
 use super::export::export;
-use super::{CommandContext, WITHIN};
-use crate::cli::args::{ExportFormat, PersonArgs, PersonCommand};
-use crate::cli::client::RetrySafety;
-use crate::cli::failure::Stop;
-use crate::cli::view::Answer;
+use super::{Answer, CommandContext, ExportFormat, PersonArgs, PersonCommand, RetrySafety, Stop, WITHIN};
 use crate::cli::view::recipient::{add, erased};
 
 /// Runs the subcommand.

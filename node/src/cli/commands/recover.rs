@@ -7,11 +7,8 @@ use reveille_ledger::level;
 use reveille_raft::offline::{FolderReport, LostFolder};
 
 use super::first_folder::{FormerState, check_empty, found};
-use super::{CommandContext, config};
-use crate::cli::args::{RecoverArgs, RecoverCommand, RecoverRunArgs};
-use crate::cli::failure::{Failure, Stop};
+use super::{CommandContext, Failure, RecoverArgs, RecoverCommand, RecoverRunArgs, Stop, config, format};
 use crate::cli::view::recover::SurvivorView;
-use crate::format;
 use crate::server::config::{Config, file_or_default};
 use crate::server::node_identity::node_of;
 

@@ -4,10 +4,7 @@ use reveille_proto::admin::v1::{
     AddRelayRequest, GetRelayRequest, ListRelaysRequest, Relay, RelayTls, RemoveRelayRequest, TestRelayRequest,
 };
 
-use super::CommandContext;
-use crate::cli::args::{AddRelayArgs, RelayArgs, RelayCommand, TLS_VALUES, Tls};
-use crate::cli::failure::{Exit, Failure, Stop};
-use crate::cli::manifest::kind::Kind;
+use super::{AddRelayArgs, CommandContext, Exit, Failure, Kind, RelayArgs, RelayCommand, Stop, TLS_VALUES, Tls};
 use crate::cli::view::{Answer, relay as view};
 
 /// Runs the subcommand.

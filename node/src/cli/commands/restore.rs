@@ -2,11 +2,9 @@
 
 use reveille_proto::admin::v1::{AcceptRestoreRequest, GetRestoreRequest, GetRestoreResponse};
 
-use super::{CommandContext, Seen, restore_run};
-use crate::cli::args::{AcceptArgs, RestoreArgs, RestoreCommand};
-use crate::cli::client::RetrySafety;
-use crate::cli::failure::{Failure, Stop};
-use crate::format;
+use super::{
+    AcceptArgs, CommandContext, Failure, RestoreArgs, RestoreCommand, RetrySafety, Seen, Stop, format, restore_run,
+};
 
 /// Runs the subcommand.
 pub async fn run(context: &CommandContext<'_>, args: RestoreArgs) -> Result<(), Stop> {

@@ -6,9 +6,7 @@ use reveille_cluster::backup::{self, BackupFiles, LoadedBackup};
 
 use super::backup::{aside, choose, failure, open};
 use super::first_folder::{FormerState, check_empty, found};
-use super::{CommandContext, config};
-use crate::cli::args::RestoreRunArgs;
-use crate::cli::failure::{Failure, Stop};
+use super::{CommandContext, Failure, RestoreRunArgs, Stop, config};
 use crate::server::config::{BackupConfig, Config, file_or_default};
 
 /// Reads and checks the whole backup, then writes the folder.

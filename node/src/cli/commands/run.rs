@@ -4,16 +4,14 @@ use reveille_proto::admin::v1::{
     CancelRunRequest, ExplainRequest, GetRunRequest, GetScheduleRequest, ListRelaysRequest, ListRunRecipientsRequest,
     ListRunsRequest, PauseRunRequest, RecipientState, ResumeRunRequest, Run, RunState,
 };
-use reveille_proto::{ListPage, Listing};
 
 use super::export::export;
 use super::schedule::read;
-use super::{CommandContext, Seen, watch};
-use crate::cli::args::{ExplainArgs, ExportFormat, Format, Paging, RunArgs, RunCommand};
-use crate::cli::client::RetrySafety;
+use super::{
+    CommandContext, ExplainArgs, ExportFormat, Failure, Format, ListPage, Listing, Paging, RetrySafety, RunArgs,
+    RunCommand, Seen, Stop, to_wire, watch,
+};
 use crate::cli::doctor;
-use crate::cli::failure::{Failure, Stop};
-use crate::cli::instant::to_wire;
 use crate::cli::view::barrier::sentence;
 use crate::cli::view::run::would_cancel;
 use crate::cli::word::name as name_of;

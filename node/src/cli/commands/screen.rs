@@ -3,10 +3,8 @@
 
 use serde_json::Value;
 
-use crate::cli::args::Format;
-use crate::cli::failure::{Failure, Stop};
+use super::{Failure, Format, Stop, View};
 use crate::cli::terminal::Terminal;
-use crate::cli::view::View;
 
 /// Result of one read of the watched object.
 #[derive(Clone, Debug, PartialEq)]

@@ -9,15 +9,10 @@ use std::time::Duration;
 use reveille_proto::admin::v1::{Audience, ExplainRequest, ExplainResponse, Recipient, ScheduleBody, SendTestRequest};
 use tokio::time::{Instant, sleep};
 
-use super::CommandContext;
 use super::schedule::body;
-use crate::cli::args::{RecipientArgs, SendTestArgs};
-use crate::cli::failure::{Exit, Failure, Stop};
-use crate::cli::input;
-use crate::cli::instant::duration_to_wire;
+use super::{CommandContext, Exit, Failure, RecipientArgs, SendTestArgs, Stop, duration_to_wire, format, input};
 use crate::cli::manifest::tree::{self, Fault, Node, Shape};
 use crate::cli::view::send_test::{Outcome, SendTestView};
-use crate::format;
 
 /// Time limit of the email, unless `--timeout` sets another.
 const WITHIN: Duration = Duration::from_secs(60);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::format;
+use super::format;
 
 /// Window over which a speed is computed.
 const SPAN: Duration = Duration::from_secs(30);

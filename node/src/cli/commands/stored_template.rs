@@ -5,10 +5,7 @@ use reveille_proto::admin::v1::{
 };
 
 use super::schedule::body;
-use super::{CommandContext, apply};
-use crate::cli::args::{PutTemplateArgs, ShowArgs};
-use crate::cli::failure::Stop;
-use crate::cli::manifest::kind::Kind;
+use super::{CommandContext, Kind, PutTemplateArgs, ShowArgs, Stop, apply};
 
 /// Stores a version.
 pub async fn put(context: &CommandContext<'_>, tenant: String, args: PutTemplateArgs) -> Result<(), Stop> {

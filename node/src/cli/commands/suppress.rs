@@ -14,12 +14,9 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use super::bar::bar;
-use super::{CommandContext, WITHIN};
-use crate::cli::client::{Client, RetrySafety};
-use crate::cli::failure::{BadRow, Failure, Stop};
+use super::{BadRow, Client, CommandContext, Failure, RetrySafety, Stop, WITHIN, format};
 use crate::cli::suppressions::Suppressions;
 use crate::cli::view::opt_out::ImportedView;
-use crate::format;
 
 /// Limit of unusable rows that `-o json` lists; the rest is only counted.
 const BAD_ROWS_NAMED: usize = 1_000;

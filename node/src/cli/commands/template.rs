@@ -13,12 +13,12 @@ use reveille_ledger::limits::limits;
 use reveille_proto::admin::v1::{self, Field, ListTemplatesRequest};
 
 use super::schedule::body;
-use super::{CommandContext, send_test, stored_template};
-use crate::cli::args::{ContentChange, RecipientArgs, RenderArgs, TemplateArgs, TemplateCommand};
+use super::{
+    CommandContext, ContentChange, Failure, RecipientArgs, RenderArgs, Stop, TemplateArgs, TemplateCommand, format,
+    send_test, stored_template,
+};
 use crate::cli::attachments;
-use crate::cli::failure::{Failure, Stop};
 use crate::cli::view::template::MailView;
-use crate::format;
 
 /// Sender and recipient, if the user names none.
 const SENDER: &str = "sender@example.com";

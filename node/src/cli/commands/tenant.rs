@@ -2,10 +2,7 @@
 
 use reveille_proto::admin::v1::{GetTenantRequest, ListTenantsRequest, RemoveTenantRequest, SetTenantRequest};
 
-use super::CommandContext;
-use crate::cli::args::{SetTenantArgs, TenantArgs, TenantCommand};
-use crate::cli::failure::Stop;
-use crate::cli::manifest::kind::Kind;
+use super::{CommandContext, Kind, SetTenantArgs, Stop, TenantArgs, TenantCommand};
 
 /// Runs the subcommand.
 pub async fn run(context: &CommandContext<'_>, args: TenantArgs) -> Result<(), Stop> {

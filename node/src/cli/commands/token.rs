@@ -12,12 +12,10 @@ use tokio::net::UnixStream;
 use tonic::codegen::http::Uri;
 use tonic::transport::Endpoint;
 
-use super::CommandContext;
-use crate::cli::args::{CreateTokenArgs, TokenArgs, TokenCommand};
-use crate::cli::client::RetrySafety;
-use crate::cli::failure::{Exit, Failure, Stop};
-use crate::cli::instant::duration_to_wire;
-use crate::cli::view::{Answer, Json, View};
+use super::{
+    Answer, CommandContext, CreateTokenArgs, Exit, Failure, Json, RetrySafety, Stop, TokenArgs, TokenCommand, View,
+    duration_to_wire,
+};
 use crate::server::admin::socket_path;
 
 /// Time for the answer to a reset: an election may be running.

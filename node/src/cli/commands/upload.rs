@@ -22,14 +22,11 @@ use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
 
 use self::progress::Progress;
-use super::CommandContext;
-use crate::cli::args::ImportAudienceArgs;
-use crate::cli::client::{Client, RetrySafety, is_passing};
-use crate::cli::failure::{BadRows, Exit, Failure, Stop};
+use super::{BadRows, Client, CommandContext, Exit, Failure, ImportAudienceArgs, RetrySafety, Stop, format};
+use crate::cli::client::is_passing;
 use crate::cli::recipients;
 use crate::cli::recipients::parts::{List, Part, Report, Survey};
 use crate::cli::view::audience::ImportView;
-use crate::format;
 
 /// Parts sent at the same time: about 12 MB of memory here, and at most three parts of the largest size.
 const AT_ONCE: usize = 3;

@@ -4,10 +4,8 @@ use reveille_ledger::level;
 use reveille_raft::crash;
 use serde_json::json;
 
-use super::CommandContext;
-use crate::cli::failure::Stop;
+use super::{Answer, CommandContext, Own, Stop};
 use crate::cli::view::layout::card;
-use crate::cli::view::{Answer, Own};
 
 /// Prints the version. `crashPoints` are the points at which an environment variable can crash a test build.
 pub fn run(context: &CommandContext<'_>) -> Result<(), Stop> {

@@ -10,12 +10,9 @@ use tonic::Streaming;
 use super::follow::{End, Next, follow};
 use super::screen::WatchFrame;
 use super::speed::{Speed, Throughput};
-use super::{CommandContext, WITHIN};
-use crate::cli::client::{RetrySafety, is_passing};
-use crate::cli::failure::{Failure, Stop};
-use crate::cli::view::View;
+use super::{CommandContext, Failure, RetrySafety, Stop, View, WITHIN, format};
+use crate::cli::client::is_passing;
 use crate::cli::view::run::{is_finished, left_in_doubt, progress, sentence};
-use crate::format;
 
 /// Width of the progress bar in characters.
 const BAR_WIDTH: u64 = 40;
@@ -65,9 +62,7 @@ pub async fn run(context: &CommandContext<'_>, tenant: String, run: String) -> R
             }
             Ok(())
         }
-        End::TimeUp(_) => {
-            Err(Failure::timed_out("the run is not finished yet", "a longer --timeout, or none").into())
-        }
+        End::TimeUp(_) => Err(Failure::timed_out("the run is not finished yet", "a longer --timeout, or none").into()),
     }
 }
 

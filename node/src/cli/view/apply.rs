@@ -1,9 +1,6 @@
 //! Output of `apply` and `diff`: the outcome of each document.
 
-use serde::Serialize;
-
-use super::layout::{Cell, Tone, card};
-use super::View;
+use super::{Cell, Serialize, Tone, View, card};
 use crate::cli::manifest::difference::Change;
 use crate::cli::manifest::document::Document;
 

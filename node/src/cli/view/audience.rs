@@ -1,10 +1,8 @@
 //! Output of `audience …`.
 
 use reveille_proto::admin::v1::SealedAudience;
-use serde::Serialize;
 
-use super::layout::{Cell, Tone, card};
-use super::View;
+use super::{Cell, Serialize, Tone, View, card};
 use crate::cli::{format, instant};
 
 /// An imported audience, with the counts of its file.

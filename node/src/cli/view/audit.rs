@@ -2,8 +2,7 @@
 
 use reveille_proto::admin::v1::AuditRecord;
 
-use super::layout::Cell;
-use super::View;
+use super::{Cell, View};
 
 impl View for AuditRecord {
     const NOUN: &'static str = "audit records";

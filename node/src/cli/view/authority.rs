@@ -2,9 +2,7 @@
 
 use reveille_proto::admin::v1::{Authority, RotationStep};
 
-use super::layout::{Cell, card};
-use super::{View, some};
-use crate::api_json::word;
+use super::{Cell, View, card, some, word};
 
 /// Returns what the members do now.
 pub fn doing(authority: &Authority) -> &'static str {

@@ -2,9 +2,7 @@
 
 use reveille_proto::admin::v1::BackfillScheduleResponse;
 
-use super::some;
-use crate::cli::instant::text;
-use crate::format;
+use super::{format, some, text};
 
 /// Returns in words which occurrences a backfill opened, or would open.
 pub fn sentence(answer: &BackfillScheduleResponse) -> String {

@@ -2,12 +2,8 @@
 
 use reveille_cluster::backup::{ListedBackup, time_text};
 use reveille_proto::admin::v1::Backup;
-use serde::Serialize;
 
-use super::layout::{Cell, Tone, card, pairs};
-use super::View;
-use crate::cli::instant::text;
-use crate::format;
+use super::{Cell, Serialize, Tone, View, format, text};
 
 impl View for Backup {
     fn name(&self) -> String {

@@ -2,7 +2,7 @@
 
 use reveille_proto::admin::v1::{Barrier, Crossing};
 
-use crate::format;
+use super::format;
 
 /// Limit of emails past the gate that are listed; a node has hundreds at a time.
 const CROSSED_SHOWN: usize = 10;

@@ -2,11 +2,7 @@
 
 use reveille_proto::admin::v1::{Campaign, CampaignState};
 
-use super::layout::{Cell, Tone, card};
-use super::{View, forecast, run, some};
-use crate::api_json::word;
-use crate::cli::instant::{duration_ms, text};
-use crate::format;
+use super::{Cell, Tone, View, card, duration_ms, forecast, format, run, some, text, word};
 
 /// True if the campaign has not opened, and still may.
 pub fn may_open(campaign: &Campaign) -> bool {

@@ -2,10 +2,7 @@
 
 use reveille_proto::admin::v1::{AdvanceClockResponse, GetClockResponse};
 
-use super::View;
-use super::layout::{Cell, card};
-use crate::cli::instant::{duration_ms, text};
-use crate::format;
+use super::{Cell, View, card, duration_ms, format, text};
 
 /// Returns the progress of an advance in one line.
 pub fn standing(answer: &AdvanceClockResponse) -> String {

@@ -4,12 +4,8 @@ use reveille_proto::admin::v1::{
     AddMemberResponse, Backlog, BlockedRun, GetClusterStatusResponse, Member, MemberRole, MemberStatus,
 };
 
-use super::layout::{Cell, Tone, card, table};
-use super::{View, pool};
-use crate::api_json::word;
+use super::{Cell, Tone, View, card, duration_ms, format, pool, table, text, word};
 use crate::cli::clocks::{self, ClockComparison};
-use crate::cli::instant::{duration_ms, text};
-use crate::format;
 
 impl View for AddMemberResponse {
     fn name(&self) -> String {

@@ -1,9 +1,8 @@
 //! Output of `config …`.
 
-use serde::Serialize;
 use toml::Value;
 
-use super::View;
+use super::{Serialize, View};
 use crate::server::config::Origin;
 
 /// All keys with their effective values, as TOML or as a list of objects.

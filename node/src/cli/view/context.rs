@@ -1,9 +1,6 @@
 //! Output of `context …`, `login` and `cluster init`.
 
-use serde::Serialize;
-
-use super::layout::{Cell, card};
-use super::View;
+use super::{Cell, Serialize, View, card};
 
 /// Number of digits of a fingerprint in a table.
 const DIGITS: usize = 16;

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use reveille_proto::admin::v1::{DeadLetter, DeadLetterGroup};
 
-use super::layout::{Cell, Tone, card};
-use super::{View, some};
+use super::{Cell, Tone, View, card, some};
 
 /// Returns a relay's answer: its code, which is 0 if no relay replied, its enhanced status code, and its text.
 pub fn answer(code: u32, enhanced: &str, text: &str) -> String {

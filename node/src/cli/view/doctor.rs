@@ -2,10 +2,7 @@
 
 use std::borrow::Cow;
 
-use serde::Serialize;
-
-use super::View;
-use super::layout::{Cell, Tone, table};
+use super::{Cell, Serialize, Tone, View, table};
 
 /// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]

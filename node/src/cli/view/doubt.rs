@@ -2,8 +2,7 @@
 
 use reveille_proto::admin::v1::Doubt;
 
-use super::layout::{Cell, Tone, card};
-use super::View;
+use super::{Cell, Tone, View, card};
 
 impl View for Doubt {
     const NOUN: &'static str = "emails in doubt";

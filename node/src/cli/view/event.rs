@@ -2,10 +2,7 @@
 
 use reveille_proto::admin::v1::Event;
 
-use super::some;
-use crate::api_json::word;
-use crate::cli::instant::text;
-use crate::format;
+use super::{format, some, text, word};
 
 /// Returns the event in one line.
 pub fn line(event: &Event) -> String {

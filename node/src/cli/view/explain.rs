@@ -2,9 +2,7 @@
 
 use reveille_proto::admin::v1::{ExplainResponse, ExplainedEvent};
 
-use super::View;
-use super::layout::{Cell, Tone, table};
-use crate::api_json::word;
+use super::{Cell, Tone, View, table, word};
 
 impl View for ExplainResponse {
     fn name(&self) -> String {

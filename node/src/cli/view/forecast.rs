@@ -2,8 +2,7 @@
 
 use reveille_proto::admin::v1::{Forecast, ForecastBound, Progress};
 
-use crate::cli::instant::text;
-use crate::format;
+use super::{format, text};
 
 /// Returns text such as `needs 3,472 emails/s; the relays' rates give 4,000: ends at 2026-12-01T12:28:20Z`.
 pub fn sentence(forecast: &Forecast) -> String {

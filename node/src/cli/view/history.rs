@@ -2,9 +2,7 @@
 
 use reveille_proto::admin::v1::{HistoryEntry, HistoryOutcome};
 
-use super::layout::{Cell, Tone, table};
-use super::View;
-use crate::api_json::word;
+use super::{Cell, Tone, View, table, word};
 
 impl View for HistoryEntry {
     const NOUN: &'static str = "instants so far";

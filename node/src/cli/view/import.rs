@@ -1,10 +1,8 @@
 //! Output of `import …`: the outcome of each line.
 
 use reveille_proto::admin::v1::Instant;
-use serde::Serialize;
 
-use super::layout::{Cell, Tone, card, pairs};
-use super::View;
+use super::{Cell, Serialize, Tone, View};
 use crate::cli::import::plan::{Source, cut};
 
 /// Width of the columns with sentences, in characters. A terminal may make them narrower.

@@ -3,10 +3,8 @@
 use jiff::Timestamp;
 use reveille_proto::admin::v1::Instant;
 
-use super::layout::{Cell, Tone, table};
-use super::View;
-use crate::cli::instant::{from_wire, text};
-use crate::format;
+use super::{Cell, Tone, View, format, table, text};
+use crate::cli::instant::from_wire;
 
 /// Returns the remark for a table: the opening time of a schedule with a jitter, and the effect of a clock change.
 pub fn remarks(one: &Instant) -> String {

@@ -2,8 +2,7 @@
 
 use reveille_proto::admin::v1::{Message, MessageRecipient};
 
-use super::{View, some};
-use crate::api_json::word;
+use super::{View, some, word};
 
 impl View for Message {
     fn name(&self) -> String {

@@ -1,6 +1,6 @@
 //! Output of commands: how messages of the API, and the few objects that only the command line has, look to people.
 //!
-//! Programs get messages as the API's own JSON ([`crate::api_json`]), the same as over HTTP. Objects that only the
+//! The modules import what all of them need from here. Programs get messages as the API's own JSON ([`crate::api_json`]), the same as over HTTP. Objects that only the
 //! command line has are structs with camelCase names. So no message has a second struct here.
 
 pub mod apply;
@@ -45,10 +45,13 @@ pub mod update;
 pub mod upgrade;
 
 use prost::Name;
+use serde::Serialize;
 use serde_json::Value;
 
-use crate::api_json;
-use layout::{Cell, card, pairs};
+use crate::api_json::{self, word};
+use crate::cli::instant::{duration_ms, text};
+use crate::format;
+use layout::{Cell, Tone, card, pairs, table};
 
 /// An object that programs can read.
 pub trait Json {

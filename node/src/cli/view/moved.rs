@@ -1,10 +1,8 @@
 //! Number of recipients that a decision moved: `in-doubt resolve`, `dead-letter requeue` and `discard`.
 
 use reveille_proto::admin::v1::DoubtGroup;
-use serde::Serialize;
 
-use super::View;
-use crate::format;
+use super::{Serialize, View, format};
 
 /// Sum of the answers to a decision.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -3,14 +3,11 @@
 use reveille_proto::admin::v1::{
     Barrier, CheckOptOutResponse, ImportOptOutsResponse, OptOut, TakeBackOptOutResponse, TakenBack,
 };
-use serde::{Serialize, Serializer};
+use serde::Serializer;
 
-use super::layout::{Cell, Tone, card};
-use super::{View, barrier};
+use super::{Cell, Serialize, Tone, View, barrier, card, format, text};
 use crate::api_json;
 use crate::cli::failure::BadRow;
-use crate::cli::instant::text;
-use crate::format;
 
 fn taken_back(back: &TakenBack) -> String {
     let at = text(back.take_back_time.as_ref()).unwrap_or_else(|| "?".to_owned());

@@ -2,9 +2,7 @@
 
 use reveille_proto::admin::v1::Pool;
 
-use super::layout::{Cell, Tone, card, pairs};
-use super::{View, some};
-use crate::format;
+use super::{Cell, Tone, View, card, format, pairs, some};
 
 /// Returns a message that the cap is used up, with the number of waiting emails.
 pub fn sentence(pool: &Pool) -> String {

@@ -3,10 +3,7 @@
 use reveille_proto::admin::v1::{EraseRecipientResponse, RecipientPlace, RecipientState, RunRecipient};
 
 use super::dead_letter::answer;
-use super::layout::{Cell, card, pairs};
-use super::{View, barrier};
-use crate::api_json::word;
-use crate::format;
+use super::{Cell, View, barrier, format, word};
 
 impl View for RecipientPlace {
     const NOUN: &'static str = "places";

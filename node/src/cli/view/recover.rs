@@ -4,10 +4,8 @@ use std::path::Path;
 
 use reveille_cluster::backup::time_text;
 use reveille_raft::offline::LostFolder;
-use serde::Serialize;
 
-use super::layout::{Cell, Tone, card, pairs};
-use super::View;
+use super::{Cell, Serialize, Tone, View};
 
 /// The data folder of a node that does not run.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -2,11 +2,7 @@
 
 use reveille_proto::admin::v1::{Relay, RelayCondition, RelayHealth, TestRelayResponse};
 
-use super::layout::{Cell, Tone, card, pairs};
-use super::{View, some};
-use crate::api_json::word;
-use crate::cli::instant::{duration_ms, text};
-use crate::format;
+use super::{Cell, Tone, View, card, duration_ms, format, pairs, some, text, word};
 
 fn tone(health: &RelayHealth) -> Tone {
     match health.condition() {

@@ -2,10 +2,7 @@
 
 use reveille_proto::admin::v1::{GetRestoreResponse, Restore};
 
-use super::View;
-use super::layout::{Cell, Tone, card, table};
-use crate::cli::instant::text;
-use crate::format;
+use super::{Cell, Tone, View, card, format, table, text};
 
 fn pairs(restore: &Restore) -> Vec<(&'static str, Cell)> {
     let accepted = match &restore.accept_time {

@@ -4,11 +4,7 @@ use reveille_proto::admin::v1::{
     CanaryVerdict, CancelledRun, Run, RunCanary, RunCause, RunCounts, RunState, TriggerScheduleResponse,
 };
 
-use super::layout::{Cell, Tone, card};
-use super::{View, some};
-use crate::api_json::word;
-use crate::cli::instant::text;
-use crate::format;
+use super::{Cell, Tone, View, card, format, some, text, word};
 
 /// Returns text such as `undecided, 40 of 100 to come, 1 dead or in doubt of at most 5`. After the verdict, the numbers
 /// are those at the verdict; the run's own counts show its present state.

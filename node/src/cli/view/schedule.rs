@@ -4,11 +4,8 @@ use jiff::Timestamp;
 use reveille_proto::admin::v1::{self, DeleteScheduleResponse, Instant, Policies, Schedule, ScheduleState};
 
 use super::instant::instants;
-use super::layout::{Cell, Tone, card};
-use super::{View, some};
-use crate::api_json::word;
-use crate::cli::instant::{duration_ms, from_wire, text};
-use crate::format;
+use super::{Cell, Tone, View, card, duration_ms, format, some, text, word};
+use crate::cli::instant::from_wire;
 
 fn labels(schedule: &Schedule) -> String {
     let labels = schedule.labels.iter().map(|(key, value)| format!("{key}={value}"));

@@ -2,9 +2,7 @@
 
 use reveille_proto::admin::v1::{DamagedFile, FileRepair, MemberScrub};
 
-use super::View;
-use super::layout::{Cell, Tone};
-use crate::format;
+use super::{Cell, Tone, View, format};
 
 /// Returns what a damaged file means for its node, and what happens to it.
 pub fn consequence(node: &str, file: &DamagedFile) -> String {

@@ -1,10 +1,8 @@
 //! Output of `template send-test`: the outcome of one email.
 
 use reveille_proto::admin::v1::{self, RecipientState};
-use serde::Serialize;
 
-use super::View;
-use super::layout::{Cell, Tone, card};
+use super::{Cell, Serialize, Tone, View, card};
 
 /// Outcome of the email.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

@@ -1,10 +1,6 @@
 //! Output of `schedule pause -l` and `schedule resume -l`: the outcome of each schedule.
 
-use serde::Serialize;
-
-use super::layout::{Cell, Tone, card};
-use super::View;
-use crate::format;
+use super::{Cell, Serialize, Tone, View, card, format};
 
 /// Outcome of a schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

@@ -1,10 +1,8 @@
 //! Output of `template …` without `send-test`: stored templates, and one rendered email.
 
 use reveille_proto::admin::v1::{Content, Field, GetTemplateResponse, PreviewTemplateResponse, Template};
-use serde::Serialize;
 
-use super::layout::Cell;
-use super::View;
+use super::{Cell, Serialize, View};
 
 /// An email as one recipient sees it, rendered without a cluster.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -2,9 +2,7 @@
 
 use reveille_proto::admin::v1::Tenant;
 
-use super::layout::{Cell, card, pairs};
-use super::View;
-use crate::format;
+use super::{Cell, View, card, format, pairs};
 
 impl View for Tenant {
     const NOUN: &'static str = "tenants";

@@ -2,8 +2,7 @@
 
 use reveille_proto::admin::v1::{GetOwnTokenResponse, Token};
 
-use super::layout::{Cell, Tone, card, pairs};
-use super::View;
+use super::{Cell, Tone, View, card, pairs};
 
 impl View for Token {
     const NOUN: &'static str = "tokens";

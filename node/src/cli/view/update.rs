@@ -4,11 +4,8 @@ use reveille_proto::admin::v1::{Instant, Schedule, UpdateScheduleResponse};
 use serde_json::Value;
 
 use super::instant::remarks;
-use super::layout::{Cell, Tone, table};
 use super::schedule::when_text;
-use super::{Json, View};
-use crate::api_json::word;
-use crate::format;
+use super::{Cell, Json, Tone, View, format, table, word};
 
 /// Fields that follow from other fields or change with every answer; they are not listed as changes.
 const FOLLOWING: [&str; 6] = ["nextInstants", "etag", "index", "state", "waitsFor", "readTime"];

@@ -2,8 +2,7 @@
 
 use reveille_proto::admin::v1::{FinishUpgradeResponse, GetUpgradeResponse, UpgradeNode};
 
-use super::View;
-use super::layout::{Cell, Tone, card, table};
+use super::{Cell, Tone, View, card, table};
 
 /// Returns the level to which the ledger can be raised now, or `None`.
 pub fn can_rise_to(upgrade: &GetUpgradeResponse) -> Option<u32> {

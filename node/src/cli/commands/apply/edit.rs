@@ -5,11 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::{objects, plan, read};
-use crate::cli::args::{EditArgs, Format, ManifestFiles};
-use crate::cli::commands::{CommandContext, WITHIN};
-use crate::cli::failure::{Exit, Failure, Stop};
+use crate::cli::commands::{CommandContext, EditArgs, Exit, Failure, Format, Kind, ManifestFiles, Stop, WITHIN};
 use crate::cli::manifest::document::Document;
-use crate::cli::manifest::kind::Kind;
 use crate::cli::manifest::tree::Node;
 use crate::cli::manifest::write;
 use crate::cli::view::apply::AppliedView;

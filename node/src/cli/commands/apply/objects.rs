@@ -2,19 +2,15 @@
 
 use prost::Message;
 use prost_types::FieldMask;
-use reveille_proto::Unary;
 use reveille_proto::admin::v1::{
     AddRelayRequest, CampaignState, CreateCampaignRequest, CreateScheduleRequest, Duplicate, GetCampaignRequest,
     GetPoolRequest, GetRelayRequest, GetScheduleRequest, GetTemplateRequest, GetTenantRequest, PutTemplateRequest,
     Relay, ScheduleBody, SetPoolRequest, SetTenantRequest, UpdateScheduleRequest,
 };
 
-use crate::cli::commands::CommandContext;
-use crate::cli::failure::{Exit, Failure};
+use crate::cli::commands::{CommandContext, Exit, Failure, Kind, Unary, format};
 use crate::cli::manifest::document::Document;
-use crate::cli::manifest::kind::Kind;
 use crate::cli::manifest::tree::Node;
-use crate::format;
 
 /// Fields of a schedule that an update by a document leaves as they are: which schedule it is, and whether it is
 /// paused.

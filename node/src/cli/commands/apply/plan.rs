@@ -4,15 +4,12 @@ use reveille_ledger::ids::Hash;
 use reveille_proto::admin::v1::{ScheduleBody, ScheduleState, UpdateScheduleRequest};
 
 use super::objects::{self, Call, duplicates, message, whole};
-use crate::cli::commands::CommandContext;
-use crate::cli::failure::{Exit, Failure};
+use crate::cli::commands::{CommandContext, Exit, Failure, Kind, format};
 use crate::cli::manifest::difference::{Change, between};
 use crate::cli::manifest::document::Document;
-use crate::cli::manifest::kind::Kind;
 use crate::cli::manifest::tree::{Node, Shape};
 use crate::cli::manifest::write;
 use crate::cli::view::apply::Outcome;
-use crate::format;
 
 /// Keys that a pool keeps if its document does not have them.
 const KEPT_BY_POOLS: [&str; 2] = ["warmUp", "firstDay"];

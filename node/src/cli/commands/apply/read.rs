@@ -4,11 +4,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use crate::cli::args::ManifestFiles;
-use crate::cli::failure::Failure;
-use crate::cli::input;
+use crate::cli::commands::{Failure, Kind, ManifestFiles, input};
 use crate::cli::manifest::document::{Document, Source};
-use crate::cli::manifest::kind::Kind;
 use crate::cli::manifest::tree::{self, Fault};
 
 /// Limit of one file's size in bytes.

@@ -2,13 +2,9 @@
 
 use reveille_proto::admin::v1::{BackfillScheduleRequest, BackfillScheduleResponse};
 
-use crate::cli::args::BackfillArgs;
-use crate::cli::commands::CommandContext;
-use crate::cli::failure::{Failure, Stop};
-use crate::cli::instant::{text, to_wire};
-use crate::cli::view::Answer;
+use crate::cli::commands::{Answer, BackfillArgs, CommandContext, Failure, Stop, format, to_wire};
+use crate::cli::instant::text;
 use crate::cli::view::backfill::sentence;
-use crate::format;
 
 /// Limit of occurrences that one command opens, if `--max` does not give one.
 const OCCURRENCES_MAX: u32 = 1_000;

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use reveille_proto::admin::v1::{Audience, Content, Field, Recipient, ScheduleBody};
 
-use crate::cli::args::{ContentArgs, ContentChange, CreateArgs, RecipientArgs, TextArgs};
 use crate::cli::attachments;
-use crate::cli::failure::{BAD_ROWS_SHOWN, BadRows, Failure};
-use crate::cli::input;
-use crate::cli::instant::to_wire;
+use crate::cli::commands::{
+    BadRows, ContentArgs, ContentChange, CreateArgs, Failure, RecipientArgs, TextArgs, input, to_wire,
+};
+use crate::cli::failure::BAD_ROWS_SHOWN;
 use crate::cli::recipients::{self, Recipients};
 
 /// Builds the body that the flags describe; reads the content's files.

@@ -8,16 +8,11 @@ use reveille_proto::admin::v1::{
 };
 
 use super::body;
-use crate::cli::args::RecipientArgs;
-use crate::cli::client::RetrySafety;
 use crate::cli::commands::imported::warn_of_placeholder;
 use crate::cli::commands::message::key_rule;
-use crate::cli::commands::{CHECKED, CommandContext};
-use crate::cli::failure::Stop;
+use crate::cli::commands::{Answer, CHECKED, CommandContext, RecipientArgs, RetrySafety, Stop, View, format};
 use crate::cli::import::plan::LABEL;
 use crate::cli::view::schedule::deleted;
-use crate::cli::view::{Answer, View};
-use crate::format;
 
 pub(super) async fn pause(
     context: &CommandContext<'_>,

@@ -3,11 +3,8 @@
 use reveille_proto::admin::v1::{CreateScheduleRequest, CreateScheduleResponse};
 
 use super::body::{at_line, body, recipients};
-use crate::cli::args::CreateArgs;
-use crate::cli::commands::CommandContext;
-use crate::cli::failure::Stop;
+use crate::cli::commands::{CommandContext, CreateArgs, Stop, format};
 use crate::cli::recipients::{self, Recipients};
-use crate::format;
 
 /// Limit of duplicates that are named by their lines; the rest is only counted.
 const DUPLICATES_SHOWN: usize = 5;

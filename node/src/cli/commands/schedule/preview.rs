@@ -6,10 +6,7 @@ use reveille_ledger::calendar::{AbsenceReason, DstPolicies, Pattern, Step, When,
 use reveille_ledger::decide::timing::{Calendar, Jitter};
 use reveille_proto::admin::v1::Instant;
 
-use crate::cli::args::PreviewArgs;
-use crate::cli::commands::CommandContext;
-use crate::cli::failure::{Exit, Failure, Stop};
-use crate::cli::instant::to_wire;
+use crate::cli::commands::{CommandContext, Exit, Failure, PreviewArgs, Stop, to_wire};
 
 /// Limit of local times without an instant that are named on stderr; the rest is only counted.
 const ABSENCES_SHOWN: usize = 10;

@@ -1,11 +1,8 @@
 //! `reveille schedule list`, and the reads of schedules that other commands share.
 
 use reveille_proto::admin::v1::{ListSchedulesRequest, Schedule, ScheduleState};
-use reveille_proto::{ListPage, Listing};
 
-use crate::cli::args::Paging;
-use crate::cli::commands::CommandContext;
-use crate::cli::failure::{Failure, Stop};
+use crate::cli::commands::{CommandContext, Failure, ListPage, Listing, Paging, Stop};
 use crate::cli::word::name as name_of;
 
 pub(super) async fn list(

@@ -8,17 +8,11 @@ use reveille_proto::admin::v1::{
     ListSchedulesRequest, PauseScheduleRequest, ResumeScheduleRequest, Schedule, ScheduleState,
 };
 
-use reveille_proto::Listing;
-
 use super::read;
 use crate::api_json::word;
-use crate::cli::args::Format;
-use crate::cli::client::RetrySafety;
 use crate::cli::commands::imported::warn_of_placeholder;
-use crate::cli::commands::{CHECKED, CommandContext};
-use crate::cli::failure::{Exit, Failure, Stop};
+use crate::cli::commands::{CHECKED, CommandContext, Exit, Failure, Format, Listing, RetrySafety, Stop, format};
 use crate::cli::view::several::{Outcome, SeveralView};
-use crate::format;
 
 /// Limit of schedules that one command changes.
 const SEVERAL_MAX: u32 = 1_000;

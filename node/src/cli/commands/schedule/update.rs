@@ -4,13 +4,9 @@ use prost_types::FieldMask;
 use reveille_proto::admin::v1::{ScheduleBody, UpdateScheduleRequest, UpdateScheduleResponse};
 
 use super::body::{at_line, changed_content, recipients};
-use crate::cli::args::{Format, UpdateArgs};
-use crate::cli::commands::{CHECKED, CommandContext};
-use crate::cli::failure::{Failure, Stop};
-use crate::cli::instant::to_wire;
+use crate::cli::commands::{CHECKED, CommandContext, Failure, Format, Stop, UpdateArgs, format, to_wire};
 use crate::cli::recipients::Recipients;
 use crate::cli::view::update::lines;
-use crate::format;
 
 /// Updates the schedule. With `--dry-run` it only shows what would change.
 pub async fn run(context: &CommandContext<'_>, tenant: String, args: UpdateArgs) -> Result<(), Stop> {

@@ -5,8 +5,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::cli::failure::{Exit, Failure};
-use crate::format;
+use crate::cli::commands::{Exit, Failure, format};
 
 /// Counters that the threads and tasks of one import share.
 #[derive(Default)]
