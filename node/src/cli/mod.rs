@@ -193,7 +193,7 @@ async fn ask(context: &commands::CommandContext<'_>, question: Question) -> Resu
         Question::Pool(args) => commands::pool::run(context, args).await,
         Question::Doctor(args) => commands::doctor::run(context, args).await,
         Question::Login(args) => commands::login::run(context, args).await,
-        Question::Context(args) => commands::context::run(context, args.command),
+        Question::Context(args) => commands::context::run(context, args),
         Question::Config(args) => commands::config::run(context, args).await,
         Question::Completion(args) => commands::completion::run(context, &args),
         Question::Man(args) => commands::completion::man(context, &args),

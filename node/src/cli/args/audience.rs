@@ -2,15 +2,6 @@
 
 use super::{Args, Paging, PathBuf, Subcommand};
 
-#[derive(Debug, Args)]
-pub struct AudienceArgs {
-    /// Tenant
-    #[arg(long, global = true, default_value = "default")]
-    pub tenant: String,
-    #[command(subcommand)]
-    pub command: AudienceCommand,
-}
-
 #[derive(Debug, Subcommand)]
 pub enum AudienceCommand {
     /// Seal the recipients of a file of any size under a name

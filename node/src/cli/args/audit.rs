@@ -2,12 +2,6 @@
 
 use super::{Args, Paging, PathBuf, Subcommand, Timestamp, parse_instant};
 
-#[derive(Debug, Args)]
-pub struct AuditArgs {
-    #[command(subcommand)]
-    pub command: AuditCommand,
-}
-
 #[derive(Debug, Subcommand)]
 pub enum AuditCommand {
     /// Records, latest first

@@ -3,12 +3,6 @@
 use super::{Args, PathBuf, Subcommand};
 use reveille_cluster::backup::TargetAddress;
 
-#[derive(Debug, Args)]
-pub struct BackupArgs {
-    #[command(subcommand)]
-    pub command: BackupCommand,
-}
-
 #[derive(Debug, Subcommand)]
 pub enum BackupCommand {
     /// Make a backup now, at the target that the nodes' configuration names, and read it back whole

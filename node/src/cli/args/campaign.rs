@@ -3,15 +3,6 @@
 use super::labels::parse_label;
 use super::{Args, CampaignPolicyArgs, ContentArgs, Paging, ShowArgs, Subcommand, Timestamp, parse_instant};
 
-#[derive(Debug, Args)]
-pub struct CampaignArgs {
-    /// Tenant
-    #[arg(long, global = true, default_value = "default")]
-    pub tenant: String,
-    #[command(subcommand)]
-    pub command: CampaignCommand,
-}
-
 #[derive(Debug, Subcommand)]
 pub enum CampaignCommand {
     /// Draft a campaign: one content, one audience, one instant

@@ -2,12 +2,6 @@
 
 use super::{Args, SignedDuration, Subcommand, Timestamp, Watch, parse_duration, parse_instant};
 
-#[derive(Debug, Args)]
-pub struct ClockArgs {
-    #[command(subcommand)]
-    pub command: ClockCommand,
-}
-
 #[derive(Debug, Subcommand)]
 pub enum ClockCommand {
     /// What time it is, and when the next schedule is due

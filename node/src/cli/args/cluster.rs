@@ -2,12 +2,6 @@
 
 use super::{Args, PathBuf, Settings, SignedDuration, Subcommand, Watch, parse_duration};
 
-#[derive(Debug, Args)]
-pub struct ClusterArgs {
-    #[command(subcommand)]
-    pub command: ClusterCommand,
-}
-
 #[derive(Debug, Subcommand)]
 pub enum ClusterCommand {
     /// Create a cluster: prepare the data folder of its first node, before the first start

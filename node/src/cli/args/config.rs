@@ -3,12 +3,6 @@
 use super::{Args, PathBuf, Settings, Subcommand};
 use crate::server::config::DEFAULT_FILE;
 
-#[derive(Debug, Args)]
-pub struct ConfigArgs {
-    #[command(subcommand)]
-    pub command: ConfigCommand,
-}
-
 #[derive(Debug, Subcommand)]
 pub enum ConfigCommand {
     /// Write a sample: every key, its default, and a line about it

@@ -2,12 +2,6 @@
 
 use super::{Args, Subcommand};
 
-#[derive(Debug, Args)]
-pub struct ContextArgs {
-    #[command(subcommand)]
-    pub command: ContextCommand,
-}
-
 #[derive(Debug, Subcommand)]
 pub enum ContextCommand {
     /// All contexts

@@ -2,15 +2,6 @@
 
 use super::{Args, Paging, PathBuf, Subcommand, Timestamp, ValueEnum, parse_instant};
 
-#[derive(Debug, Args)]
-pub struct DeadLetterArgs {
-    /// Tenant
-    #[arg(long, global = true, default_value = "default")]
-    pub tenant: String,
-    #[command(subcommand)]
-    pub command: DeadLetterCommand,
-}
-
 #[derive(Debug, Subcommand)]
 pub enum DeadLetterCommand {
     /// Recipients that were refused for good, and why; latest run first

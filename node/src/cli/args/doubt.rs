@@ -2,15 +2,6 @@
 
 use super::{ArgGroup, Args, Paging, PathBuf, Picked, Subcommand, Watch};
 
-#[derive(Debug, Args)]
-pub struct DoubtArgs {
-    /// Tenant
-    #[arg(long, global = true, default_value = "default")]
-    pub tenant: String,
-    #[command(subcommand)]
-    pub command: DoubtCommand,
-}
-
 #[derive(Debug, Subcommand)]
 pub enum DoubtCommand {
     /// What is in doubt, oldest first

@@ -4,16 +4,6 @@ use reveille_ledger::address::{Address, Mailbox};
 
 use super::{Args, PathBuf, PolicyArgs, Subcommand};
 
-/// What others have.
-#[derive(Debug, Args)]
-pub struct ImportArgs {
-    /// Tenant
-    #[arg(long, global = true, default_value = "default")]
-    pub tenant: String,
-    #[command(subcommand)]
-    pub command: ImportCommand,
-}
-
 /// Whose.
 #[derive(Debug, Subcommand)]
 pub enum ImportCommand {

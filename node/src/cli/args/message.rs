@@ -5,15 +5,6 @@ use super::{
     Args, ContentArgs, SignedDuration, Subcommand, Timestamp, Watch, parse_duration, parse_instant, parse_request_id,
 };
 
-#[derive(Debug, Args)]
-pub struct MessageArgs {
-    /// Tenant
-    #[arg(long, global = true, default_value = "default")]
-    pub tenant: String,
-    #[command(subcommand)]
-    pub command: MessageCommand,
-}
-
 #[derive(Debug, Subcommand)]
 pub enum MessageCommand {
     /// Send one email under a key, now or at an instant; the same key never sends a second one

@@ -40,40 +40,38 @@ use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use jiff::{SignedDuration, Timestamp};
 
 pub use apply::{ApplyArgs, ApplyFiles, DiffArgs, EditArgs, ManifestFiles};
-pub use audience::{AudienceArgs, AudienceCommand, GenerateArgs, ImportAudienceArgs};
-pub use audit::{AuditArgs, AuditCommand, AuditTime};
-pub use backup::{BackupArgs, BackupCommand, BackupPlace, PruneArgs, VerifyArgs};
-pub use campaign::{CampaignArgs, CampaignCommand, CampaignCreateArgs};
-pub use clock::{AdvanceArgs, ClockArgs, ClockCommand};
-pub use cluster::{CaCommand, ClusterArgs, ClusterCommand, InitArgs, MemberCommand, UpgradeCommand};
+pub use audience::{AudienceCommand, GenerateArgs, ImportAudienceArgs};
+pub use audit::{AuditCommand, AuditTime};
+pub use backup::{BackupCommand, BackupPlace, PruneArgs, VerifyArgs};
+pub use campaign::{CampaignCommand, CampaignCreateArgs};
+pub use clock::{AdvanceArgs, ClockCommand};
+pub use cluster::{CaCommand, ClusterCommand, InitArgs, MemberCommand, UpgradeCommand};
 pub use completion::{CompletionArgs, ManArgs};
-pub use config::{ConfigArgs, ConfigCommand, ShowConfigArgs};
-pub use context::{ContextArgs, ContextCommand};
-pub use dead_letter::{
-    DeadLetterArgs, DeadLetterCommand, ExportArgs, ExportFormat, LetterFilter, Letters, RequeueArgs,
-};
+pub use config::{ConfigCommand, ShowConfigArgs};
+pub use context::ContextCommand;
+pub use dead_letter::{DeadLetterCommand, ExportArgs, ExportFormat, LetterFilter, Letters, RequeueArgs};
 pub use doctor::DoctorArgs;
-pub use doubt::{DoubtArgs, DoubtCommand, ResolveArgs, SettleArgs};
+pub use doubt::{DoubtCommand, ResolveArgs, SettleArgs};
 pub use event::{EventArgs, TYPE_PREFIX};
-pub use import::{CrontabArgs, ImportArgs, ImportCommand};
+pub use import::{CrontabArgs, ImportCommand};
 pub use labels::SelectorArgs;
 pub use login::LoginArgs;
-pub use message::{MessageArgs, MessageCommand, SendMessageArgs};
-pub use opt_out::{OptOutArgs, OptOutCommand};
+pub use message::{MessageCommand, SendMessageArgs};
+pub use opt_out::OptOutCommand;
 pub use policies::{CampaignPolicyArgs, DstArgs, PolicyArgs};
-pub use pool::{PoolArgs, PoolCommand, SetPoolArgs};
-pub use recipient::{PersonArgs, PersonCommand};
-pub use recover::{RecoverArgs, RecoverCommand, RecoverRunArgs};
-pub use relay::{AddRelayArgs, RelayArgs, RelayCommand, TLS_VALUES, Tls};
-pub use restore::{AcceptArgs, RestoreArgs, RestoreCommand, RestoreRunArgs};
-pub use run::{ExplainArgs, RunArgs, RunCommand};
+pub use pool::{PoolCommand, SetPoolArgs};
+pub use recipient::PersonCommand;
+pub use recover::{RecoverCommand, RecoverRunArgs};
+pub use relay::{AddRelayArgs, RelayCommand, TLS_VALUES, Tls};
+pub use restore::{AcceptArgs, RestoreCommand, RestoreRunArgs};
+pub use run::{ExplainArgs, RunCommand};
 pub use schedule::{
-    BackfillArgs, ContentArgs, ContentChange, CreateArgs, PreviewArgs, RecipientArgs, ScheduleArgs, ScheduleCommand,
-    TextArgs, UpdateArgs,
+    BackfillArgs, ContentArgs, ContentChange, CreateArgs, PreviewArgs, RecipientArgs, ScheduleCommand, TextArgs,
+    UpdateArgs,
 };
-pub use template::{PutTemplateArgs, RenderArgs, SendTestArgs, TemplateArgs, TemplateCommand};
-pub use tenant::{SetTenantArgs, TenantArgs, TenantCommand};
-pub use token::{CreateTokenArgs, TokenArgs, TokenCommand};
+pub use template::{PutTemplateArgs, RenderArgs, SendTestArgs, TemplateCommand};
+pub use tenant::{SetTenantArgs, TenantCommand};
+pub use token::{CreateTokenArgs, TokenCommand};
 pub use when::WhenArgs;
 
 use super::endpoint::Endpoint;
@@ -200,21 +198,27 @@ pub enum Command {
 #[derive(Debug, Subcommand)]
 pub enum Question {
     /// Create the cluster, show its nodes, transfer its leadership
-    Cluster(ClusterArgs),
+    #[command(subcommand)]
+    Cluster(ClusterCommand),
     /// Backups: make one, list, verify and remove them
-    Backup(BackupArgs),
+    #[command(subcommand)]
+    Backup(BackupCommand),
     /// The test clock: show it, move it forward
-    Clock(ClockArgs),
+    #[command(subcommand)]
+    Clock(ClockCommand),
     /// A cluster that was restored from a backup: how it stands, and let it send
-    Restore(RestoreArgs),
+    #[command(subcommand)]
+    Restore(RestoreCommand),
     /// What is left of a cluster whose majority is lost for good: look at it, and go on with it
-    Recover(RecoverArgs),
+    #[command(subcommand)]
+    Recover(RecoverCommand),
     /// SMTP relays that deliver the emails
-    Relay(RelayArgs),
+    #[command(subcommand)]
+    Relay(RelayCommand),
     /// Messages: single emails under a key, each sent once
-    Message(MessageArgs),
+    Message(OfTenant<MessageCommand>),
     /// Schedules: what is sent, to which recipients, and when
-    Schedule(ScheduleArgs),
+    Schedule(OfTenant<ScheduleCommand>),
     /// Make schedules, templates, relays, campaigns, tenants and pools as documents say
     Apply(ApplyArgs),
     /// What `apply` would change, field by field; exits with 1 if there is a change
@@ -222,43 +226,49 @@ pub enum Question {
     /// Open one object as a document in an editor, and apply the edit
     Edit(EditArgs),
     /// Templates: contents under a name, in versions; render an email, send a test email
-    Template(TemplateArgs),
+    Template(OfTenant<TemplateCommand>),
     /// Make documents of schedules from a crontab
-    Import(ImportArgs),
+    Import(OfTenant<ImportCommand>),
     /// Runs: occurrences that opened
-    Run(RunArgs),
+    Run(OfTenant<RunCommand>),
     /// The history of one recipient in one run, by log index
     Explain(ExplainArgs),
     /// Emails whose handoff may or may not have happened
-    InDoubt(DoubtArgs),
+    InDoubt(OfTenant<DoubtCommand>),
     /// Recipients that were refused for good
-    DeadLetter(DeadLetterArgs),
+    DeadLetter(OfTenant<DeadLetterCommand>),
     /// Sealed audiences: large lists, kept in files on the nodes
-    Audience(AudienceArgs),
+    Audience(OfTenant<AudienceCommand>),
     /// Campaigns: one content to one audience at one instant, sent once
-    Campaign(CampaignArgs),
+    Campaign(OfTenant<CampaignCommand>),
     /// Recipients that get no more email
-    Optout(OptOutArgs),
+    Optout(OfTenant<OptOutCommand>),
     /// One person: where an address is, all that is known about it, and its erasure
-    Recipient(PersonArgs),
+    Recipient(OfTenant<PersonCommand>),
     /// What happened to runs, recipients and opt-outs, in order: all of it, or what came after a cursor
     Events(EventArgs),
     /// Tenants: rate, concurrency and share of each
-    Tenant(TenantArgs),
+    #[command(subcommand)]
+    Tenant(TenantCommand),
     /// Tokens of the admin API: what their owners may do
-    Token(TokenArgs),
+    #[command(subcommand)]
+    Token(TokenCommand),
     /// Audit records: who wanted what, and what came of it
-    Audit(AuditArgs),
+    #[command(subcommand)]
+    Audit(AuditCommand),
     /// Pools of relays: how each is warmed up, day by day
-    Pool(PoolArgs),
+    #[command(subcommand)]
+    Pool(PoolCommand),
     /// Find problems, with their effect and the next command; exits with 1 if there is a problem
     Doctor(DoctorArgs),
     /// Store a cluster's certificate authority and your token
     Login(LoginArgs),
     /// The clusters that are stored on this machine: list them, choose one
-    Context(ContextArgs),
+    #[command(subcommand)]
+    Context(ContextCommand),
     /// The configuration file of a node: a sample, a check, the effective values
-    Config(ConfigArgs),
+    #[command(subcommand)]
+    Config(ConfigCommand),
     /// Print the completion script for a shell
     Completion(CompletionArgs),
     /// Print or write the manual pages
@@ -266,6 +276,16 @@ pub enum Question {
     /// Versions of this binary, its time zones and its ledger
     #[command(after_long_help = "Example:\n  reveille version -o json")]
     Version,
+}
+
+/// What is done, and of which tenant.
+#[derive(Debug, Args)]
+pub struct OfTenant<C: Subcommand> {
+    /// Tenant
+    #[arg(long, global = true, default_value = "default")]
+    pub tenant: String,
+    #[command(subcommand)]
+    pub command: C,
 }
 
 /// How much of a list is printed.

@@ -2,15 +2,6 @@
 
 use super::{Args, ExportFormat, Paging, PathBuf, Subcommand};
 
-#[derive(Debug, Args)]
-pub struct OptOutArgs {
-    /// Tenant
-    #[arg(long, global = true, default_value = "default")]
-    pub tenant: String,
-    #[command(subcommand)]
-    pub command: OptOutCommand,
-}
-
 #[derive(Debug, Subcommand)]
 pub enum OptOutCommand {
     /// Send no more to an address; answers when it holds on every node

@@ -2,12 +2,6 @@
 
 use super::{Args, Paging, ShowArgs, Subcommand};
 
-#[derive(Debug, Args)]
-pub struct PoolArgs {
-    #[command(subcommand)]
-    pub command: PoolCommand,
-}
-
 #[derive(Debug, Subcommand)]
 pub enum PoolCommand {
     /// Warm a pool up by a cap for each of its first days, or turn the headers X-Reveille-Run and -Fence off

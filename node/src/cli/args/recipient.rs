@@ -2,15 +2,6 @@
 
 use super::{Args, Paging, PathBuf, Subcommand};
 
-#[derive(Debug, Args)]
-pub struct PersonArgs {
-    /// Tenant
-    #[arg(long, global = true, default_value = "default")]
-    pub tenant: String,
-    #[command(subcommand)]
-    pub command: PersonCommand,
-}
-
 #[derive(Debug, Subcommand)]
 pub enum PersonCommand {
     /// Every place where an address is: opt-out, audiences, schedules, runs with their results

@@ -2,12 +2,6 @@
 
 use super::{Args, PathBuf, Settings, Subcommand};
 
-#[derive(Debug, Args)]
-pub struct RecoverArgs {
-    #[command(subcommand)]
-    pub command: RecoverCommand,
-}
-
 #[derive(Debug, Subcommand)]
 pub enum RecoverCommand {
     /// What data folders of stopped nodes have: which one is the best to go on with

@@ -4,12 +4,6 @@ use reveille_ledger::access::is_loopback;
 
 use super::{Args, Paging, ShowArgs, Subcommand, ValueEnum};
 
-#[derive(Debug, Args)]
-pub struct RelayArgs {
-    #[command(subcommand)]
-    pub command: RelayCommand,
-}
-
 #[derive(Debug, Subcommand)]
 pub enum RelayCommand {
     /// Add a relay

@@ -4,12 +4,6 @@ use reveille_cluster::backup::TargetAddress;
 
 use super::{Args, PathBuf, Settings, Subcommand, Watch};
 
-#[derive(Debug, Args)]
-pub struct RestoreArgs {
-    #[command(subcommand)]
-    pub command: RestoreCommand,
-}
-
 #[derive(Debug, Subcommand)]
 pub enum RestoreCommand {
     /// Make a new cluster of a backup: write the data folder of its first node; offline

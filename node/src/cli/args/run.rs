@@ -2,15 +2,6 @@
 
 use super::{Args, Paging, SelectorArgs, Subcommand, Timestamp, Watch, parse_instant};
 
-#[derive(Debug, Args)]
-pub struct RunArgs {
-    /// Tenant
-    #[arg(long, global = true, default_value = "default")]
-    pub tenant: String,
-    #[command(subcommand)]
-    pub command: RunCommand,
-}
-
 /// A run is named rINDEX.PLACE, or NAME@INSTANT by its schedule and nominal instant.
 #[derive(Debug, Subcommand)]
 pub enum RunCommand {

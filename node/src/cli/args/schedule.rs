@@ -10,15 +10,6 @@ use super::{
     Subcommand, Timestamp, WhenArgs, parse_instant, when,
 };
 
-#[derive(Debug, Args)]
-pub struct ScheduleArgs {
-    /// Tenant
-    #[arg(long, global = true, default_value = "default")]
-    pub tenant: String,
-    #[command(subcommand)]
-    pub command: ScheduleCommand,
-}
-
 #[derive(Debug, Subcommand)]
 pub enum ScheduleCommand {
     /// Create a schedule, and print its next ten instants

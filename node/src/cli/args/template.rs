@@ -3,15 +3,6 @@
 use super::schedule::{CONTENT_FLAGS, parse_address, parse_pair};
 use super::{Args, ContentChange, Paging, PathBuf, RecipientArgs, ShowArgs, Subcommand};
 
-#[derive(Debug, Args)]
-pub struct TemplateArgs {
-    /// Tenant
-    #[arg(long, global = true, default_value = "default")]
-    pub tenant: String,
-    #[command(subcommand)]
-    pub command: TemplateCommand,
-}
-
 #[derive(Debug, Subcommand)]
 pub enum TemplateCommand {
     /// Store a template: another version of it, unless the newest one has this content

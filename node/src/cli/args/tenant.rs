@@ -2,12 +2,6 @@
 
 use super::{Args, Paging, ShowArgs, Subcommand};
 
-#[derive(Debug, Args)]
-pub struct TenantArgs {
-    #[command(subcommand)]
-    pub command: TenantCommand,
-}
-
 #[derive(Debug, Subcommand)]
 pub enum TenantCommand {
     /// Set the limits of a tenant; what is not named stays

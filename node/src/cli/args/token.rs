@@ -2,12 +2,6 @@
 
 use super::{Args, Paging, PathBuf, SignedDuration, Subcommand, parse_duration};
 
-#[derive(Debug, Args)]
-pub struct TokenArgs {
-    #[command(subcommand)]
-    pub command: TokenCommand,
-}
-
 #[derive(Debug, Subcommand)]
 pub enum TokenCommand {
     /// Create a token, and print it: it is shown this once

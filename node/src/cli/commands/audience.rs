@@ -8,11 +8,11 @@ use reveille_proto::admin::v1::{DeleteAudienceRequest, GetAudienceRequest, ListA
 use tempfile::NamedTempFile;
 
 use super::{
-    AudienceArgs, AudienceCommand, CommandContext, Failure, GenerateArgs, ImportAudienceArgs, Stop, Watch, upload,
+    AudienceCommand, CommandContext, Failure, GenerateArgs, ImportAudienceArgs, OfTenant, Stop, Watch, upload,
 };
 
 /// Runs the subcommand.
-pub async fn run(context: &CommandContext<'_>, args: AudienceArgs) -> Result<(), Stop> {
+pub async fn run(context: &CommandContext<'_>, args: OfTenant<AudienceCommand>) -> Result<(), Stop> {
     let tenant = args.tenant;
     match args.command {
         AudienceCommand::Import(args) => Box::pin(upload::run(context, tenant, args)).await,

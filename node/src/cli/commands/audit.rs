@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 
 use super::export::export;
 use super::{
-    Answer, AuditArgs, AuditCommand, AuditTime, CommandContext, ExportFormat, Failure, Json, Own, PAGE_SIZE, Stop,
-    format, lines, to_wire,
+    Answer, AuditCommand, AuditTime, CommandContext, ExportFormat, Failure, Json, Own, PAGE_SIZE, Stop, format, lines,
+    to_wire,
 };
 use crate::server::admin::shown_audit_record;
 
@@ -21,8 +21,8 @@ use crate::server::admin::shown_audit_record;
 const LINE_BYTES_MAX: usize = 64 * 1024;
 
 /// Runs the subcommand.
-pub async fn run(context: &CommandContext<'_>, args: AuditArgs) -> Result<(), Stop> {
-    match args.command {
+pub async fn run(context: &CommandContext<'_>, command: AuditCommand) -> Result<(), Stop> {
+    match command {
         AuditCommand::List { paging, caller, tenant, command, time } => {
             let request = ListAuditRecordsRequest {
                 caller: caller.unwrap_or_default(),

@@ -15,8 +15,8 @@ use tokio::sync::{oneshot, watch};
 
 use super::bar::bar;
 use super::{
-    Answer, BackupArgs, BackupCommand, BackupPlace, CommandContext, Exit, Failure, Own, PruneArgs, RetrySafety, Stop,
-    VerifyArgs, format,
+    Answer, BackupCommand, BackupPlace, CommandContext, Exit, Failure, Own, PruneArgs, RetrySafety, Stop, VerifyArgs,
+    format,
 };
 use crate::cli::view::backup::{BackupView, bytes as size};
 use crate::server::config::{BackupConfig, ConfigLayer, Settings};
@@ -25,8 +25,8 @@ const COPY: &str = "  {bar:40.green} {pos}/{len} files copied  {eta} left";
 const VERIFY: &str = "  {bar:40.green} {pos}/{len} files read back  {eta} left";
 
 /// Runs the subcommand.
-pub async fn run(context: &CommandContext<'_>, args: BackupArgs) -> Result<(), Stop> {
-    match args.command {
+pub async fn run(context: &CommandContext<'_>, command: BackupCommand) -> Result<(), Stop> {
+    match command {
         BackupCommand::Create => create(context).await,
         BackupCommand::List(place) => list(context, &place).await,
         BackupCommand::Verify(args) => verify(context, &args).await,

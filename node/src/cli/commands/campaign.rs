@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 
 use super::schedule::body::{content, labels};
 use super::{
-    Answer, CampaignArgs, CampaignCommand, CampaignCreateArgs, CommandContext, Failure, Json, Kind, RetrySafety, Stop,
+    Answer, CampaignCommand, CampaignCreateArgs, CommandContext, Failure, Json, Kind, OfTenant, RetrySafety, Stop,
     View, to_wire,
 };
 use crate::cli::view::barrier::sentence;
@@ -21,7 +21,7 @@ use crate::cli::view::campaign;
 const POLL_EVERY: Duration = Duration::from_secs(1);
 
 /// Runs the subcommand.
-pub async fn run(context: &CommandContext<'_>, args: CampaignArgs) -> Result<(), Stop> {
+pub async fn run(context: &CommandContext<'_>, args: OfTenant<CampaignCommand>) -> Result<(), Stop> {
     let tenant = args.tenant;
     match args.command {
         CampaignCommand::Create(args) => create(context, tenant, *args).await,

@@ -8,8 +8,7 @@ use reveille_proto::admin::v1::{AdvanceClockRequest, GetClockRequest};
 use tokio::time::{Instant, timeout};
 
 use super::{
-    AdvanceArgs, Answer, ClockArgs, ClockCommand, CommandContext, Exit, Failure, RetrySafety, Stop, duration_to_wire,
-    to_wire,
+    AdvanceArgs, Answer, ClockCommand, CommandContext, Exit, Failure, RetrySafety, Stop, duration_to_wire, to_wire,
 };
 use crate::cli::client::is_passing;
 use crate::cli::view::clock;
@@ -20,8 +19,8 @@ const GO_ON: &str = "reveille clock show, then reveille clock advance --to INSTA
 const SAY_EVERY: Duration = Duration::from_secs(1);
 
 /// Runs the subcommand.
-pub async fn run(context: &CommandContext<'_>, args: ClockArgs) -> Result<(), Stop> {
-    match args.command {
+pub async fn run(context: &CommandContext<'_>, command: ClockCommand) -> Result<(), Stop> {
+    match command {
         ClockCommand::Show(watch) => {
             let request = GetClockRequest { stale: context.stale };
             context.show(watch, request, |mut answer| (answer.freshness.take(), Some(answer))).await

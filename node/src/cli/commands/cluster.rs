@@ -13,8 +13,8 @@ use serde_json::json;
 use tokio::time::{Instant, sleep};
 
 use super::{
-    Answer, ClusterArgs, ClusterCommand, CommandContext, Exit, Failure, InitArgs, ListPage, MemberCommand, Own, Paging,
-    RetrySafety, Seen, Stop, UpgradeCommand, WITHIN, authority, config, duration_to_wire, format,
+    Answer, ClusterCommand, CommandContext, Exit, Failure, InitArgs, ListPage, MemberCommand, Own, Paging, RetrySafety,
+    Seen, Stop, UpgradeCommand, WITHIN, authority, config, duration_to_wire, format,
 };
 use crate::cli::contexts::{BearerToken, Context, Contexts};
 use crate::cli::view::cluster::problems;
@@ -31,8 +31,8 @@ const CLUSTER_DIGITS: usize = 8;
 const SCRUB_ASKED_EVERY: Duration = Duration::from_millis(500);
 
 /// Runs the subcommand.
-pub async fn run(context: &CommandContext<'_>, args: ClusterArgs) -> Result<(), Stop> {
-    match args.command {
+pub async fn run(context: &CommandContext<'_>, command: ClusterCommand) -> Result<(), Stop> {
+    match command {
         ClusterCommand::Init(args) => init(context, *args),
         ClusterCommand::Status(watch) => context.one(watch, async || status(context).await).await,
         ClusterCommand::Member(MemberCommand::Add { valid_for }) => add_member(context, valid_for).await,

@@ -6,14 +6,14 @@ use std::path::Path;
 
 use serde_json::json;
 
-use super::{Answer, CommandContext, ConfigArgs, ConfigCommand, Exit, Failure, Own, ShowConfigArgs, Stop};
+use super::{Answer, CommandContext, ConfigCommand, Exit, Failure, Own, ShowConfigArgs, Stop};
 use crate::cli::doctor::folder;
 use crate::cli::view::config::EffectiveView;
 use crate::server::config::{ConfigError, ConfigLayer, Settings, file_or_default, keys, sample};
 
 /// Runs the subcommand.
-pub async fn run(context: &CommandContext<'_>, args: ConfigArgs) -> Result<(), Stop> {
-    match args.command {
+pub async fn run(context: &CommandContext<'_>, command: ConfigCommand) -> Result<(), Stop> {
+    match command {
         ConfigCommand::Init { file } if file.as_os_str() == "-" => {
             let own = Own(json!({ "text": sample() }));
             context.terminal.show(&Answer::new(&own, "reveille.toml", sample().trim_end()))

@@ -9,14 +9,14 @@ use reveille_proto::admin::v1::{
 
 use super::export::export;
 use super::{
-    CommandContext, DeadLetterArgs, DeadLetterCommand, ExportArgs, Failure, LetterFilter, Letters, RequeueArgs,
-    RetrySafety, Stop, Unary, format, to_wire,
+    CommandContext, DeadLetterCommand, ExportArgs, Failure, LetterFilter, Letters, OfTenant, RequeueArgs, RetrySafety,
+    Stop, Unary, format, to_wire,
 };
 use crate::cli::view::dead_letter::Groups;
 use crate::cli::view::moved::MovedView;
 
 /// Runs the subcommand.
-pub async fn run(context: &CommandContext<'_>, args: DeadLetterArgs) -> Result<(), Stop> {
+pub async fn run(context: &CommandContext<'_>, args: OfTenant<DeadLetterCommand>) -> Result<(), Stop> {
     let tenant = args.tenant;
     match args.command {
         DeadLetterCommand::List { run, filter, group_by: Some(_), .. } => {

@@ -11,7 +11,7 @@ use reveille_proto::admin::v1::{
 use tokio::sync::oneshot;
 
 use super::{
-    CommandContext, DoubtArgs, DoubtCommand, Failure, ResolveArgs, RetrySafety, SettleArgs, Stop, format, relay_log,
+    CommandContext, DoubtCommand, Failure, OfTenant, ResolveArgs, RetrySafety, SettleArgs, Stop, format, relay_log,
     selection,
 };
 use crate::cli::view::moved::MovedView;
@@ -22,7 +22,7 @@ const PAGE_SIZE: i32 = 1_000;
 const SETTLED_MAX: usize = 1_000;
 
 /// Runs the subcommand.
-pub async fn run(context: &CommandContext<'_>, args: DoubtArgs) -> Result<(), Stop> {
+pub async fn run(context: &CommandContext<'_>, args: OfTenant<DoubtCommand>) -> Result<(), Stop> {
     let tenant = args.tenant;
     match args.command {
         DoubtCommand::List { paging, run } => {

@@ -14,8 +14,8 @@ use reveille_proto::admin::v1::{self, Instant, ScheduleBody};
 
 use super::schedule::preview;
 use super::{
-    CommandContext, CrontabArgs, Exit, Failure, Format, ImportArgs, ImportCommand, Kind, Stop, escape, format,
-    from_wire, input,
+    CommandContext, CrontabArgs, Exit, Failure, Format, ImportCommand, Kind, OfTenant, Stop, escape, format, from_wire,
+    input,
 };
 use crate::cli::import::crontab::{self, Form};
 use crate::cli::import::plan::{self, BRACE, Choices, LABEL, Plan, Planned, Source, template};
@@ -40,7 +40,7 @@ struct Entry {
 }
 
 /// Runs the subcommand.
-pub async fn run(context: &CommandContext<'_>, args: ImportArgs) -> Result<(), Stop> {
+pub async fn run(context: &CommandContext<'_>, args: OfTenant<ImportCommand>) -> Result<(), Stop> {
     match args.command {
         ImportCommand::Crontab(crontab) => import(context, &args.tenant, &crontab).await,
     }

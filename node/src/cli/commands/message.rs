@@ -4,12 +4,12 @@ use reveille_proto::admin::v1::{CancelMessageRequest, GetMessageRequest, KeyRule
 
 use super::schedule::body;
 use super::{
-    CHECKED, CommandContext, MessageArgs, MessageCommand, RetrySafety, SendMessageArgs, Stop, duration_to_wire, to_wire,
+    CHECKED, CommandContext, MessageCommand, OfTenant, RetrySafety, SendMessageArgs, Stop, duration_to_wire, to_wire,
 };
 use crate::cli::view::barrier::sentence;
 
 /// Runs the subcommand.
-pub async fn run(context: &CommandContext<'_>, args: MessageArgs) -> Result<(), Stop> {
+pub async fn run(context: &CommandContext<'_>, args: OfTenant<MessageCommand>) -> Result<(), Stop> {
     let tenant = args.tenant;
     match args.command {
         MessageCommand::Send(args) => send(context, tenant, *args).await,

@@ -5,12 +5,12 @@ use reveille_proto::admin::v1::{
 };
 
 use super::export::export;
-use super::{Answer, CommandContext, OptOutArgs, OptOutCommand, RetrySafety, Stop, Watch, suppress};
+use super::{Answer, CommandContext, OfTenant, OptOutCommand, RetrySafety, Stop, Watch, suppress};
 use crate::cli::view::barrier::sentence;
 
 /// Runs the subcommand.
-pub async fn run(context: &CommandContext<'_>, args: OptOutArgs) -> Result<(), Stop> {
-    let OptOutArgs { tenant, command } = args;
+pub async fn run(context: &CommandContext<'_>, args: OfTenant<OptOutCommand>) -> Result<(), Stop> {
+    let OfTenant { tenant, command } = args;
     match command {
         OptOutCommand::Add { recipient } => add(context, tenant, recipient).await,
         OptOutCommand::Remove { recipient, reason, dry_run } => {

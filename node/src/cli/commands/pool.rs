@@ -2,11 +2,11 @@
 
 use reveille_proto::admin::v1::{GetPoolRequest, ListPoolsRequest, RemovePoolRequest, SetPoolRequest};
 
-use super::{CommandContext, Kind, PoolArgs, PoolCommand, SetPoolArgs, Stop};
+use super::{CommandContext, Kind, PoolCommand, SetPoolArgs, Stop};
 
 /// Runs the subcommand.
-pub async fn run(context: &CommandContext<'_>, args: PoolArgs) -> Result<(), Stop> {
-    match args.command {
+pub async fn run(context: &CommandContext<'_>, command: PoolCommand) -> Result<(), Stop> {
+    match command {
         PoolCommand::Set(args) => set(context, args).await,
         PoolCommand::List(paging) => context.list_of(paging, ListPoolsRequest::default()).await,
         PoolCommand::Show(args) => {

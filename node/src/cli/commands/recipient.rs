@@ -3,12 +3,12 @@
 use reveille_proto::admin::v1::{EraseRecipientRequest, EraseRecipientResponse, FindRecipientRequest};
 
 use super::export::export;
-use super::{Answer, CommandContext, ExportFormat, PersonArgs, PersonCommand, RetrySafety, Stop, WITHIN};
+use super::{Answer, CommandContext, ExportFormat, OfTenant, PersonCommand, RetrySafety, Stop, WITHIN};
 use crate::cli::view::recipient::{add, erased};
 
 /// Runs the subcommand.
-pub async fn run(context: &CommandContext<'_>, args: PersonArgs) -> Result<(), Stop> {
-    let PersonArgs { tenant, command } = args;
+pub async fn run(context: &CommandContext<'_>, args: OfTenant<PersonCommand>) -> Result<(), Stop> {
+    let OfTenant { tenant, command } = args;
     let find = |recipient, with_events| FindRecipientRequest {
         tenant: tenant.clone(),
         recipient,

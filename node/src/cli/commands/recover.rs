@@ -7,14 +7,14 @@ use reveille_ledger::level;
 use reveille_raft::offline::{FolderReport, LostFolder};
 
 use super::first_folder::{FormerState, check_empty, found};
-use super::{CommandContext, Failure, RecoverArgs, RecoverCommand, RecoverRunArgs, Stop, config, format};
+use super::{CommandContext, Failure, RecoverCommand, RecoverRunArgs, Stop, config, format};
 use crate::cli::view::recover::SurvivorView;
 use crate::server::config::{Config, file_or_default};
 use crate::server::node_identity::node_of;
 
 /// Runs the subcommand.
-pub async fn run(context: &CommandContext<'_>, args: RecoverArgs) -> Result<(), Stop> {
-    match args.command {
+pub async fn run(context: &CommandContext<'_>, command: RecoverCommand) -> Result<(), Stop> {
+    match command {
         RecoverCommand::Inspect { folders } => inspect(context, &folders),
         RecoverCommand::Run(args) => recover(context, *args).await,
     }

@@ -4,12 +4,12 @@ use reveille_proto::admin::v1::{
     AddRelayRequest, GetRelayRequest, ListRelaysRequest, Relay, RelayTls, RemoveRelayRequest, TestRelayRequest,
 };
 
-use super::{AddRelayArgs, CommandContext, Exit, Failure, Kind, RelayArgs, RelayCommand, Stop, TLS_VALUES, Tls};
+use super::{AddRelayArgs, CommandContext, Exit, Failure, Kind, RelayCommand, Stop, TLS_VALUES, Tls};
 use crate::cli::view::{Answer, relay as view};
 
 /// Runs the subcommand.
-pub async fn run(context: &CommandContext<'_>, args: RelayArgs) -> Result<(), Stop> {
-    match args.command {
+pub async fn run(context: &CommandContext<'_>, command: RelayCommand) -> Result<(), Stop> {
+    match command {
         RelayCommand::Add(args) => add(context, args).await,
         RelayCommand::List(paging) => context.list_of(paging, ListRelaysRequest::default()).await,
         RelayCommand::Show(args) => {

@@ -2,13 +2,11 @@
 
 use reveille_proto::admin::v1::{AcceptRestoreRequest, GetRestoreRequest, GetRestoreResponse};
 
-use super::{
-    AcceptArgs, CommandContext, Failure, RestoreArgs, RestoreCommand, RetrySafety, Seen, Stop, format, restore_run,
-};
+use super::{AcceptArgs, CommandContext, Failure, RestoreCommand, RetrySafety, Seen, Stop, format, restore_run};
 
 /// Runs the subcommand.
-pub async fn run(context: &CommandContext<'_>, args: RestoreArgs) -> Result<(), Stop> {
-    match args.command {
+pub async fn run(context: &CommandContext<'_>, command: RestoreCommand) -> Result<(), Stop> {
+    match command {
         RestoreCommand::Run(args) => Box::pin(restore_run::run(context, *args)).await,
         RestoreCommand::Status(watch) => context.one(watch, async || status(context).await).await,
         RestoreCommand::Accept(args) => accept(context, args).await,

@@ -8,7 +8,7 @@ use reveille_proto::admin::v1::{
 use super::export::export;
 use super::schedule::read;
 use super::{
-    CommandContext, ExplainArgs, ExportFormat, Failure, Format, ListPage, Listing, Paging, RetrySafety, RunArgs,
+    CommandContext, ExplainArgs, ExportFormat, Failure, Format, ListPage, Listing, OfTenant, Paging, RetrySafety,
     RunCommand, Seen, Stop, to_wire, watch,
 };
 use crate::cli::doctor;
@@ -20,7 +20,7 @@ use crate::cli::word::name as name_of;
 const RELAYS_LOOKED_AT: i32 = 100;
 
 /// Runs the subcommand.
-pub async fn run(context: &CommandContext<'_>, args: RunArgs) -> Result<(), Stop> {
+pub async fn run(context: &CommandContext<'_>, args: OfTenant<RunCommand>) -> Result<(), Stop> {
     let tenant = args.tenant;
     match args.command {
         RunCommand::List { paging, schedule, labels, state, since } => {

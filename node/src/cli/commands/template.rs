@@ -14,7 +14,7 @@ use reveille_proto::admin::v1::{self, Field, ListTemplatesRequest};
 
 use super::schedule::body;
 use super::{
-    CommandContext, ContentChange, Failure, RecipientArgs, RenderArgs, Stop, TemplateArgs, TemplateCommand, format,
+    CommandContext, ContentChange, Failure, OfTenant, RecipientArgs, RenderArgs, Stop, TemplateCommand, format,
     send_test, stored_template,
 };
 use crate::cli::attachments;
@@ -28,7 +28,7 @@ const RUN: RunId = RunId { index: 0, place: 0 };
 const FENCE: Fence = Fence { group: 1, epoch: Epoch(0), index: 0, place: 0 };
 
 /// Runs the subcommand.
-pub async fn run(context: &CommandContext<'_>, args: TemplateArgs) -> Result<(), Stop> {
+pub async fn run(context: &CommandContext<'_>, args: OfTenant<TemplateCommand>) -> Result<(), Stop> {
     let tenant = args.tenant;
     match args.command {
         TemplateCommand::Put(args) => stored_template::put(context, tenant, *args).await,

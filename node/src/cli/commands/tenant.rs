@@ -2,11 +2,11 @@
 
 use reveille_proto::admin::v1::{GetTenantRequest, ListTenantsRequest, RemoveTenantRequest, SetTenantRequest};
 
-use super::{CommandContext, Kind, SetTenantArgs, Stop, TenantArgs, TenantCommand};
+use super::{CommandContext, Kind, SetTenantArgs, Stop, TenantCommand};
 
 /// Runs the subcommand.
-pub async fn run(context: &CommandContext<'_>, args: TenantArgs) -> Result<(), Stop> {
-    match args.command {
+pub async fn run(context: &CommandContext<'_>, command: TenantCommand) -> Result<(), Stop> {
+    match command {
         TenantCommand::Set(args) => set(context, args).await,
         TenantCommand::List(paging) => context.list_of(paging, ListTenantsRequest::default()).await,
         TenantCommand::Show(args) => {

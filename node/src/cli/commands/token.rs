@@ -13,7 +13,7 @@ use tonic::codegen::http::Uri;
 use tonic::transport::Endpoint;
 
 use super::{
-    Answer, CommandContext, CreateTokenArgs, Exit, Failure, Json, RetrySafety, Stop, TokenArgs, TokenCommand, View,
+    Answer, CommandContext, CreateTokenArgs, Exit, Failure, Json, RetrySafety, Stop, TokenCommand, View,
     duration_to_wire,
 };
 use crate::server::admin::socket_path;
@@ -23,8 +23,8 @@ const RESET_WITHIN: Duration = Duration::from_secs(15);
 const KEEP_IT: &str = "keep it now: the cluster has only its hash, and shows it never again";
 
 /// Runs the subcommand.
-pub async fn run(context: &CommandContext<'_>, args: TokenArgs) -> Result<(), Stop> {
-    match args.command {
+pub async fn run(context: &CommandContext<'_>, command: TokenCommand) -> Result<(), Stop> {
+    match command {
         TokenCommand::Create(args) => create(context, args).await,
         TokenCommand::Show => context.terminal.show(&context.read(GetOwnTokenRequest {}).await?),
         TokenCommand::List(paging) => context.list_of(paging, ListTokensRequest::default()).await,

@@ -12,12 +12,12 @@ pub(super) mod update;
 use reveille_proto::admin::v1::{GetScheduleRequest, GetScheduleResponse, ListScheduleHistoryRequest};
 
 use super::{CommandContext, apply};
-use crate::cli::args::{ScheduleArgs, ScheduleCommand};
+use crate::cli::args::{OfTenant, ScheduleCommand};
 use crate::cli::failure::Stop;
 use crate::cli::manifest::kind::Kind;
 
 /// Runs the subcommand.
-pub async fn run(context: &CommandContext<'_>, args: ScheduleArgs) -> Result<(), Stop> {
+pub async fn run(context: &CommandContext<'_>, args: OfTenant<ScheduleCommand>) -> Result<(), Stop> {
     let tenant = args.tenant;
     match args.command {
         ScheduleCommand::Create(args) => Box::pin(create::run(context, tenant, *args)).await,
