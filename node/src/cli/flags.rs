@@ -64,18 +64,9 @@ const ALIKE: [&str; 5] = ["schedule.policies.", "schedule.when.", "schedule.cont
 /// Parts that messages and triggers have as schedules have them.
 const SHARED: [&str; 4] = ["content", "template", "audience", "policies"];
 /// Top-level fields that have the same name as their flag.
+#[rustfmt::skip]
 const OWN: &[&str] = &[
-    "after",
-    "to",
-    "max",
-    "pool",
-    "priority",
-    "reason",
-    "resolution",
-    "concurrency",
-    "share",
-    "warm_up",
-    "first_day",
+    "after", "to", "max", "pool", "priority", "reason", "resolution", "concurrency", "share", "warm_up", "first_day",
     "reveille_headers",
 ];
 

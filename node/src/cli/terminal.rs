@@ -9,10 +9,10 @@ use serde_json::Value;
 use super::args::{ColorWhen, Format, Global};
 use super::escape;
 use super::failure::{Exit, Failure, Stop};
+use super::lines;
 use super::manifest::tree::Node;
 use super::manifest::write;
 use super::view::{Answer, Json, View, layout};
-use super::{lines, yaml};
 
 /// Stdout, stderr and stdin with the settings of the global flags.
 #[derive(Debug)]
@@ -75,7 +75,7 @@ impl Terminal {
         match self.format {
             Format::Table => self.data(&view.text(self.paint)),
             Format::Json => self.data(&pretty(&view.json())),
-            Format::Yaml => self.data(&yaml::document(&view.json())),
+            Format::Yaml => self.data(&write::of_json(&view.json())),
             // An object that was only checked may have no name yet.
             Format::Name if view.name().is_empty() => Ok(()),
             Format::Name => self.data(&view.name()),
@@ -95,7 +95,7 @@ impl Terminal {
         let json = || Value::Array(rows.iter().map(R::json).collect());
         match self.format {
             Format::Json => self.data(&pretty(&json())),
-            Format::Yaml => self.data(&yaml::document(&json())),
+            Format::Yaml => self.data(&write::of_json(&json())),
             _ if rows.is_empty() => {
                 self.say(&format!("no {}", R::NOUN));
                 Ok(())
@@ -152,7 +152,7 @@ impl Terminal {
         match self.format {
             Format::Table | Format::Name | Format::Csv => self.data(name),
             Format::Json | Format::Jsonl => self.data(&lines::json(value)),
-            Format::Yaml => self.data(&format!("---\n{}", yaml::document(value))),
+            Format::Yaml => self.data(&format!("---\n{}", write::of_json(value))),
         }
     }
 

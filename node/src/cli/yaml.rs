@@ -1,54 +1,9 @@
-//! Formats `-o yaml`: the same values as `-o json`, in block style.
-//!
-//! Called by the terminal. A text that a reader could misread as a number, an instant or a boolean is written in double
-//! quotes, which JSON and YAML share.
-
-use std::fmt::Write;
+//! Texts in YAML. One that a reader could misread as a number, an instant or a boolean is written in double quotes, which
+//! JSON and YAML share.
 
 use serde_json::Value;
 
 use super::escape;
-
-/// Returns a value as one document, without a final line end.
-pub fn document(value: &Value) -> String {
-    let mut out = String::new();
-    block(&mut out, value, 0);
-    out.trim_start().to_owned()
-}
-
-/// Writes the value after a key or a dash: a scalar or an empty value on the same line, others below.
-fn block(out: &mut String, value: &Value, depth: usize) {
-    match value {
-        Value::Array(items) if !items.is_empty() => items.iter().for_each(|item| {
-            start(out, depth);
-            out.push('-');
-            nested(out, item, depth + 1);
-        }),
-        Value::Object(fields) if !fields.is_empty() => fields.iter().for_each(|(key, item)| {
-            start(out, depth);
-            let _ = write!(out, "{}:", text(key));
-            block(out, item, depth + 1);
-        }),
-        Value::String(string) => out.extend([" ", &text(string)]),
-        // Null, booleans, numbers, `[]` and `{}` are written as in JSON.
-        plain => {
-            let _ = write!(out, " {plain}");
-        }
-    }
-}
-
-/// Writes the value after a dash. Its first line is on the line of the dash.
-fn nested(out: &mut String, item: &Value, depth: usize) {
-    let mut below = String::new();
-    block(&mut below, item, depth);
-    out.push(' ');
-    out.push_str(below.trim_start());
-}
-
-fn start(out: &mut String, depth: usize) {
-    out.push('\n');
-    out.push_str(&"  ".repeat(depth));
-}
 
 /// Returns a text as a scalar on one line.
 pub fn text(string: &str) -> String {
@@ -65,7 +20,7 @@ pub fn text(string: &str) -> String {
 mod tests {
     use serde_json::json;
 
-    use super::*;
+    use crate::cli::manifest::write::of_json as document;
 
     #[test]
     fn yaml_values_keep_their_place_and_their_type() {

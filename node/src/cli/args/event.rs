@@ -33,23 +33,11 @@ pub struct EventArgs {
 /// Prefix of the generated names of types.
 pub const TYPE_PREFIX: &str = "EVENT_TYPE_";
 /// The types, as users name them.
+#[rustfmt::skip]
 const TYPES: [&str; 16] = [
-    "run_opened",
-    "run_finished",
-    "run_paused",
-    "run_resumed",
-    "run_cancelled",
-    "run_expired",
-    "recipients_sent",
-    "recipients_dead",
-    "recipients_in_doubt",
-    "recipients_suppressed",
-    "recipients_assumed",
-    "recipients_expired",
-    "recipients_cancelled",
-    "recipients_pending",
-    "opted_out",
-    "schedule_blocked",
+    "run_opened", "run_finished", "run_paused", "run_resumed", "run_cancelled", "run_expired", "recipients_sent",
+    "recipients_dead", "recipients_in_doubt", "recipients_suppressed", "recipients_assumed", "recipients_expired",
+    "recipients_cancelled", "recipients_pending", "opted_out", "schedule_blocked",
 ];
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! `reveille import …`.
 
-use reveille_ledger::address::{Address, Mailbox};
+use reveille_ledger::address::Mailbox;
 
+use super::schedule::parse_address;
 use super::{Args, PathBuf, PolicyArgs, Subcommand};
 
 /// Whose.
@@ -64,10 +65,6 @@ pub struct CrontabArgs {
 
 fn parse_mailbox(text: &str) -> Result<String, String> {
     Mailbox::parse(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
-}
-
-fn parse_address(text: &str) -> Result<String, String> {
-    Address::parse(text).map(|address| address.as_given().to_owned()).map_err(|error| error.to_string())
 }
 
 /// What a name may begin with, and short enough that a name still fits behind it.

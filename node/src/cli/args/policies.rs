@@ -128,16 +128,9 @@ impl PolicyArgs {
             jitter: self.jitter.map(duration_to_wire),
             ..v1::Policies::default()
         };
-        policies.set_dst_gap(match self.dst.dst_gap {
-            DstGap::After => v1::DstGap::After,
-            DstGap::Shift => v1::DstGap::Shift,
-            DstGap::Skip => v1::DstGap::Skip,
-        });
-        policies.set_dst_overlap(match self.dst.dst_overlap {
-            DstOverlap::First => v1::DstOverlap::First,
-            DstOverlap::Second => v1::DstOverlap::Second,
-            DstOverlap::Both => v1::DstOverlap::Both,
-        });
+        let (gap, overlap) = (self.dst.dst_gap.to_string(), self.dst.dst_overlap.to_string());
+        policies.set_dst_gap(v1::DstGap::from_str_name(&name("DST_GAP_", &gap)).unwrap_or_default());
+        policies.set_dst_overlap(v1::DstOverlap::from_str_name(&name("DST_OVERLAP_", &overlap)).unwrap_or_default());
         policies.set_catch_up(CatchUp::from_str_name(&name("CATCH_UP_", &self.catch_up)).unwrap_or_default());
         policies.set_overlap(Overlap::from_str_name(&name("OVERLAP_", &self.overlap)).unwrap_or_default());
         self.attempts.fill(&mut policies);

@@ -237,18 +237,9 @@ pub struct RecipientArgs {
 }
 
 /// The flags of a content, which a template replaces; without `--var`.
+#[rustfmt::skip]
 pub(super) const CONTENT_FLAGS: [&str; 11] = [
-    "sender",
-    "reply_to",
-    "cc",
-    "subject",
-    "text",
-    "html",
-    "inline_text",
-    "inline_html",
-    "headers",
-    "attachments",
-    "bulk",
+    "sender", "reply_to", "cc", "subject", "text", "html", "inline_text", "inline_html", "headers", "attachments", "bulk",
 ];
 
 /// What is sent.

@@ -6,7 +6,9 @@ mod objects;
 mod plan;
 mod read;
 
-use super::{ApplyFiles, CommandContext, Exit, Failure, Format, Kind, ManifestFiles, Stop, View, format};
+use super::{
+    ApplyFiles, CommandContext, Exit, Failure, Format, Kind, ManifestFiles, Stop, View, counts, format, listed,
+};
 use crate::cli::manifest::document::Document;
 use crate::cli::manifest::write;
 use crate::cli::view::apply::{AppliedView, Outcome};
@@ -32,11 +34,12 @@ pub async fn run(context: &CommandContext<'_>, tenant: &str, what: &ApplyFiles) 
         done = take(context, &documents, true).await;
     }
     let views: Vec<AppliedView> = done.iter().map(|one| one.view.clone()).collect();
-    list(context, &views, |view| view.outcome.is_well())?;
+    context.list_names_of(&views, |view| view.outcome.is_well())?;
     let result = command_result(&done, is_made);
     // With `-o json`, stderr holds only the error object.
     if result.is_ok() || context.terminal.format() != Format::Json {
-        print_notes(context, &views);
+        let counts = counts(views.iter().map(|view| view.outcome), |outcome| outcome.word().0);
+        context.terminal.say(&format!("{}: {counts}", format::counted(views.len() as u64, "document")));
         if !is_made {
             context.terminal.say("checked; nothing was changed");
         }
@@ -56,7 +59,7 @@ pub async fn diff(context: &CommandContext<'_>, tenant: &str, what: &ManifestFil
             let lines = each.flat_map(|(document, one)| one.view.difference(&whole(document))).collect::<Vec<_>>();
             context.terminal.lines(&lines)?;
         }
-        _ => list(context, &done.iter().map(|one| one.view.clone()).collect::<Vec<_>>(), differs)?,
+        _ => context.list_names_of(&done.iter().map(|one| one.view.clone()).collect::<Vec<_>>(), differs)?,
     }
     command_result(&done, false)?;
     if done.iter().any(|one| differs(&one.view)) {
@@ -112,30 +115,6 @@ pub async fn manifest(context: &CommandContext<'_>, kind: Kind, tenant: &str, na
     context.terminal.manifest(name, &kind.document(found.spec))
 }
 
-/// Prints all documents. `-o name` prints only the names of those for which `named` is true.
-fn list(context: &CommandContext<'_>, views: &[AppliedView], named: impl Fn(&AppliedView) -> bool) -> Result<(), Stop> {
-    if context.terminal.format() != Format::Name {
-        return context.terminal.list(views);
-    }
-    context.terminal.list(&views.iter().filter(|view| named(view)).cloned().collect::<Vec<_>>())
-}
-
-fn print_notes(context: &CommandContext<'_>, views: &[AppliedView]) {
-    const OUTCOMES: [Outcome; 7] = [
-        Outcome::Created,
-        Outcome::Updated,
-        Outcome::Unchanged,
-        Outcome::WouldCreate,
-        Outcome::WouldUpdate,
-        Outcome::Failed,
-        Outcome::NotAsked,
-    ];
-    let count = |outcome: &Outcome| views.iter().filter(|view| view.outcome == *outcome).count();
-    let counts = OUTCOMES.iter().map(|outcome| (count(outcome), outcome.word())).filter(|(count, _)| *count > 0);
-    let counts: Vec<String> = counts.map(|(count, word)| format!("{count} {word}")).collect();
-    context.terminal.say(&format!("{}: {}", format::counted(views.len() as u64, "document"), counts.join(", ")));
-}
-
 /// Returns the error of the command, if a document failed. A single document returns its own failure. With several
 /// documents, the exit code is "partly done" if at least one was applied.
 fn command_result(done: &[Done], is_made: bool) -> Result<(), Stop> {
@@ -148,14 +127,11 @@ fn command_result(done: &[Done], is_made: bool) -> Result<(), Stop> {
     let is_partly = is_made && done.iter().any(|one| one.view.outcome.is_well());
     let count = format::counted(done.len() as u64, "document");
     let unchanged = if is_made { "" } else { "; nothing was changed" };
-    let mut message = format!("{} of {count} failed{unchanged}", failed.len());
-    for (one, failure) in failed.iter().take(FAILURES_SHOWN) {
+    let problems = failed.iter().map(|(one, failure)| {
         let place = failure.field.as_deref().unwrap_or(&one.view.place);
-        message.push_str(&format!("\n  {} ({place}): {}", one.view.name(), failure.message));
-    }
-    if let Some(more) = failed.len().checked_sub(FAILURES_SHOWN).filter(|more| *more > 0) {
-        message.push_str(&format!("\n  and {more} more"));
-    }
+        format!("{} ({place}): {}", one.view.name(), failure.message)
+    });
+    let message = listed(format!("{} of {count} failed{unchanged}", failed.len()), problems, FAILURES_SHOWN);
     let (exit, reason) = match is_partly {
         true => (Exit::Partly, "PARTLY_DONE".into()),
         false => (first.exit, first.reason.clone()),

@@ -14,8 +14,8 @@ use reveille_proto::admin::v1::{self, Instant, ScheduleBody};
 
 use super::schedule::preview;
 use super::{
-    CommandContext, CrontabArgs, Exit, Failure, Format, ImportCommand, Kind, OfTenant, Stop, escape, format, from_wire,
-    input,
+    CommandContext, CrontabArgs, Exit, Failure, Format, ImportCommand, Kind, OfTenant, Stop, counts, escape, format,
+    from_wire, input,
 };
 use crate::cli::import::crontab::{self, Form};
 use crate::cli::import::plan::{self, BRACE, Choices, LABEL, Plan, Planned, Source, template};
@@ -58,7 +58,7 @@ async fn import(context: &CommandContext<'_>, tenant: &str, args: &CrontabArgs) 
         write_new(path, &documents(&entries, &args.file.display().to_string()))?;
     }
     let views: Vec<ImportView> = entries.into_iter().map(|entry| entry.view).collect();
-    print(context, &views)?;
+    context.list_names_of(&views, |view| view.outcome.is_well())?;
     print_notes(context, &views, args.write.as_deref());
     fail_if_left_out(&views, &args.file)
 }
@@ -110,22 +110,7 @@ fn zone_of_name(name: &str) -> Option<String> {
 }
 
 fn entry(plan: Plan, tenant: &str, args: &CrontabArgs, zones: &Zones, now: Timestamp) -> Entry {
-    let mut view = ImportView {
-        line: plan.line,
-        source: plan.source,
-        user: None,
-        schedule: None,
-        cron: None,
-        zone: None,
-        zone_from: None,
-        next: Vec::new(),
-        recipients: Vec::new(),
-        sender: None,
-        subject: None,
-        warnings: Vec::new(),
-        outcome: Outcome::Refused,
-        reason: None,
-    };
+    let mut view = ImportView { line: plan.line, source: plan.source, ..ImportView::default() };
     let planned = match plan.planned {
         Ok(planned) => planned,
         Err(reason) => {
@@ -257,7 +242,7 @@ fn documents(entries: &[Entry], file: &str) -> String {
             text.push_str("---\n");
         }
         let heads = [format!("{file}:{}: {}", view.line, view.source.trim())];
-        let left_out = view.reason.iter().map(|reason| format!("{}: {reason}", view.outcome.word()));
+        let left_out = view.reason.iter().map(|reason| format!("{}: {reason}", view.outcome.word().0));
         for comment in heads.into_iter().chain(left_out).chain(view.warnings.iter().cloned()) {
             text.push_str(&format!("# {}\n", escape::escaped(&comment, &[])));
         }
@@ -275,22 +260,11 @@ fn write_new(path: &Path, text: &str) -> Result<(), Failure> {
     written.map_err(|error| Failure::file(path.display().to_string(), format!("cannot be written: {error}")))
 }
 
-fn print(context: &CommandContext<'_>, views: &[ImportView]) -> Result<(), Stop> {
-    if context.terminal.format() != Format::Name {
-        return context.terminal.list(views);
-    }
-    let well: Vec<ImportView> = views.iter().filter(|view| view.outcome.is_well()).cloned().collect();
-    context.terminal.list(&well)
-}
-
 /// Prints the lines below the table: counts, the zone's origin, and the next step.
 fn print_notes(context: &CommandContext<'_>, views: &[ImportView], written: Option<&Path>) {
-    const OUTCOMES: [Outcome; 3] = [Outcome::Planned, Outcome::Refused, Outcome::LeftOut];
-    let count = |outcome: &Outcome| views.iter().filter(|view| view.outcome == *outcome).count();
-    let counts = OUTCOMES.iter().map(|outcome| (count(outcome), outcome.word())).filter(|(count, _)| *count > 0);
-    let counts: Vec<String> = counts.map(|(count, word)| format!("{count} {word}")).collect();
-    if !counts.is_empty() {
-        context.terminal.say(&format!("{}: {}", format::counted(views.len() as u64, "job"), counts.join(", ")));
+    if !views.is_empty() {
+        let counts = counts(views.iter().map(|view| view.outcome), |outcome| outcome.word().0);
+        context.terminal.say(&format!("{}: {counts}", format::counted(views.len() as u64, "job")));
     }
     let of_machine = |view: &&ImportView| view.zone_from == Some(Source::Machine) && view.outcome.is_well();
     if let Some(zone) = views.iter().find(of_machine).and_then(|view| view.zone.as_deref()) {

@@ -47,6 +47,7 @@ pub mod version;
 mod watch;
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -291,6 +292,14 @@ impl<'a> CommandContext<'a> {
         }
     }
 
+    /// Prints a list. `-o name` prints only the names of rows for which `named` is true.
+    fn list_names_of<R: View + Clone>(&self, rows: &[R], named: impl Fn(&R) -> bool) -> Result<(), Stop> {
+        if self.terminal.format() != Format::Name {
+            return self.terminal.list(rows);
+        }
+        self.terminal.list(&rows.iter().filter(|row| named(row)).cloned().collect::<Vec<_>>())
+    }
+
     /// Reports the freshness of the first answer only, because a watch reads every second.
     fn note_first(&self, first: &Cell<bool>, freshness: Option<&Freshness>) {
         if first.replace(false) {
@@ -338,6 +347,22 @@ impl<'a> CommandContext<'a> {
         let next = view.run.as_ref().map(|run| format!("reveille explain {run} RECIPIENT"));
         Err(Failure { next, ..Failure::partly(message, "") }.into())
     }
+}
+
+/// Returns how many outcomes of each kind there are, such as `2 created, 1 failed`.
+fn counts<O: Ord>(outcomes: impl Iterator<Item = O>, word: impl Fn(&O) -> &'static str) -> String {
+    let mut counts: BTreeMap<O, usize> = BTreeMap::new();
+    outcomes.for_each(|outcome| *counts.entry(outcome).or_default() += 1);
+    counts.iter().map(|(outcome, count)| format!("{count} {}", word(outcome))).collect::<Vec<_>>().join(", ")
+}
+
+/// Returns the message with a line for each of the first problems, and the number of the others.
+fn listed(message: String, problems: impl ExactSizeIterator<Item = String>, shown: usize) -> String {
+    let more = problems.len().saturating_sub(shown);
+    let mut lines = vec![message];
+    lines.extend(problems.take(shown).map(|problem| format!("  {problem}")));
+    lines.extend((more > 0).then(|| format!("  and {more} more")));
+    lines.join("\n")
 }
 
 /// Returns in words which recipients a decision concerns. Fails if none are named.

@@ -8,7 +8,7 @@ use reveille_proto::admin::v1::{
 
 use crate::cli::clocks::{self, ClockComparison};
 use crate::cli::instant;
-use crate::cli::view::cluster::{backlog_sentence, blocked_sentence, more_blocked, sent_in_backoff};
+use crate::cli::view::cluster::{backlog_sentence, blocked_sentence, more_blocked, name, sent_in_backoff, votes};
 use crate::cli::view::doctor::Finding;
 use crate::cli::view::pool;
 use crate::cli::view::scrub::consequence;
@@ -248,12 +248,4 @@ fn listed(by_release: &BTreeMap<&str, Vec<&str>>) -> String {
 
 fn is_lost(member: &MemberStatus) -> bool {
     member.role() == MemberRole::Unreachable
-}
-
-fn votes(member: &MemberStatus) -> bool {
-    member.member.as_ref().is_some_and(|member| member.votes)
-}
-
-fn name(member: &MemberStatus) -> &str {
-    member.member.as_ref().map(|member| member.name.as_str()).unwrap_or_default()
 }

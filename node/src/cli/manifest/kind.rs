@@ -131,7 +131,7 @@ fn summarize(message: &mut DynamicMessage) {
 }
 
 /// Returns a JSON value as a tree. The keys of a message are in the order of its fields.
-fn node(value: &Value, message: Option<&MessageDescriptor>) -> Node {
+pub fn node(value: &Value, message: Option<&MessageDescriptor>) -> Node {
     match (value, message) {
         (Value::Null, _) => Node::plain("null"),
         (Value::String(text), _) => Node::text(text.as_str()),

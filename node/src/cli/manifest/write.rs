@@ -4,14 +4,22 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
+use super::kind::node;
 use super::tree::{Node, Shape};
 use crate::cli::{escape, yaml};
 
 /// Returns a YAML document without a final line end.
 pub fn yaml(node: &Node) -> String {
     let mut out = String::new();
-    block(&mut out, node, 0);
+    block(&mut out, node, 0, true);
     out.trim_start_matches('\n').to_owned()
+}
+
+/// Returns a JSON value as a YAML document without a final line end, each text on one line.
+pub fn of_json(value: &Value) -> String {
+    let mut out = String::new();
+    block(&mut out, &node(value, None), 0, false);
+    out.trim_start().to_owned()
 }
 
 /// Returns a JSON object whose keys keep their order.
@@ -40,8 +48,8 @@ fn nested(node: &Node, depth: usize) -> String {
     }
 }
 
-/// Writes the value after a key or a dash.
-fn block(out: &mut String, node: &Node, depth: usize) {
+/// Writes the value after a key or a dash. `folds`: a text of several lines may be a block.
+fn block(out: &mut String, node: &Node, depth: usize, folds: bool) {
     let start = |out: &mut String| {
         out.push('\n');
         out.push_str(&"  ".repeat(depth));
@@ -50,13 +58,14 @@ fn block(out: &mut String, node: &Node, depth: usize) {
         Shape::Nothing => out.push_str(" null"),
         Shape::List(items) if items.is_empty() => out.push_str(" []"),
         Shape::Map(pairs) if pairs.is_empty() => out.push_str(" {}"),
-        Shape::Text(text) => literal(out, text, depth),
+        Shape::Text(text) if folds => literal(out, text, depth),
+        Shape::Text(text) => out.extend([" ", &yaml::text(text)]),
         Shape::Plain(word) => out.extend([" ", word]),
         Shape::List(items) => items.iter().for_each(|item| {
             start(out);
             out.push('-');
             let mut below = String::new();
-            block(&mut below, item, depth + 1);
+            block(&mut below, item, depth + 1, folds);
             out.push(' ');
             out.push_str(below.trim_start());
         }),
@@ -64,7 +73,7 @@ fn block(out: &mut String, node: &Node, depth: usize) {
             start(out);
             // Writing to a `String` cannot fail.
             let _ = write!(out, "{}:", yaml::text(key));
-            block(out, value, depth + 1);
+            block(out, value, depth + 1, folds);
         }),
     }
 }

@@ -8,7 +8,7 @@ use crate::cli::manifest::document::Document;
 const FIELDS_SHOWN: usize = 4;
 
 /// Outcome of a document.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// The object was created.
@@ -28,31 +28,22 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// Returns the outcome for the user.
-    pub fn word(self) -> &'static str {
+    /// Returns the outcome for the user, and its meaning.
+    pub fn word(self) -> (&'static str, Tone) {
         match self {
-            Outcome::Created => "created",
-            Outcome::Updated => "updated",
-            Outcome::Unchanged => "unchanged",
-            Outcome::WouldCreate => "would be created",
-            Outcome::WouldUpdate => "would be updated",
-            Outcome::Failed => "failed",
-            Outcome::NotAsked => "not asked",
+            Outcome::Created => ("created", Tone::Good),
+            Outcome::Updated => ("updated", Tone::Good),
+            Outcome::Unchanged => ("unchanged", Tone::Plain),
+            Outcome::WouldCreate => ("would be created", Tone::Good),
+            Outcome::WouldUpdate => ("would be updated", Tone::Good),
+            Outcome::Failed => ("failed", Tone::Bad),
+            Outcome::NotAsked => ("not asked", Tone::Notable),
         }
     }
 
     /// True if the object is as the document says, or would be.
     pub fn is_well(self) -> bool {
         !matches!(self, Outcome::Failed | Outcome::NotAsked)
-    }
-
-    fn tone(self) -> Tone {
-        match self {
-            Outcome::Created | Outcome::Updated | Outcome::WouldCreate | Outcome::WouldUpdate => Tone::Good,
-            Outcome::Unchanged => Tone::Plain,
-            Outcome::NotAsked => Tone::Notable,
-            Outcome::Failed => Tone::Bad,
-        }
     }
 }
 
@@ -94,7 +85,7 @@ impl AppliedView {
 
     /// Returns the lines that `diff` prints. Empty without a difference.
     pub fn difference(&self, whole: &str) -> Vec<String> {
-        let mut lines = vec![format!("{} ({}): {}", self.name(), self.place, self.outcome.word())];
+        let mut lines = vec![format!("{} ({}): {}", self.name(), self.place, self.outcome.word().0)];
         match self.outcome {
             Outcome::Unchanged | Outcome::NotAsked => return Vec::new(),
             Outcome::Created | Outcome::WouldCreate => lines.extend(whole.lines().map(|line| format!("  + {line}"))),
@@ -126,12 +117,9 @@ impl View for AppliedView {
     }
 
     fn cells(&self) -> Vec<Cell> {
-        let result_text = self.result_text();
-        vec![
-            self.name().into(),
-            Cell::toned(self.outcome.word(), self.outcome.tone()),
-            Cell::toned(result_text, if self.outcome.is_well() { Tone::Plain } else { self.outcome.tone() }),
-        ]
+        let (word, tone) = self.outcome.word();
+        let changes = Cell::toned(self.result_text(), if self.outcome.is_well() { Tone::Plain } else { tone });
+        vec![self.name().into(), Cell::toned(word, tone), changes]
     }
 
     fn text(&self, paint: bool) -> String {

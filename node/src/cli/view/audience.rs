@@ -59,10 +59,6 @@ impl View for SealedAudience {
     const NOUN: &'static str = "audiences";
     const COLUMNS: &'static [&'static str] = &["NAME", "RECIPIENTS", "COLUMNS", "PARTS", "LACKING", "SEALED"];
 
-    fn name(&self) -> String {
-        self.name.clone()
-    }
-
     fn cells(&self) -> Vec<Cell> {
         vec![
             self.name.as_str().into(),

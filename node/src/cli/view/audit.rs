@@ -5,12 +5,9 @@ use reveille_proto::admin::v1::AuditRecord;
 use super::{Cell, View};
 
 impl View for AuditRecord {
+    const NAME: &'static str = "index";
     const NOUN: &'static str = "audit records";
     const COLUMNS: &'static [&'static str] = &["INDEX", "TIME", "CALLER", "TENANT", "COMMAND", "OBJECT", "OUTCOME"];
-
-    fn name(&self) -> String {
-        self.index.to_string()
-    }
 
     fn cells(&self) -> Vec<Cell> {
         vec![

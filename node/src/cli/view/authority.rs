@@ -25,9 +25,7 @@ pub fn remarks(authority: &Authority) -> Vec<String> {
 }
 
 impl View for Authority {
-    fn name(&self) -> String {
-        self.fingerprint.clone()
-    }
+    const NAME: &'static str = "fingerprint";
 
     fn text(&self, paint: bool) -> String {
         let mut lines = vec![("authority", Cell::from(self.fingerprint.as_str()))];

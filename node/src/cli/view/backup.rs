@@ -63,10 +63,6 @@ impl View for BackupView {
     const NOUN: &'static str = "backups";
     const COLUMNS: &'static [&'static str] = &["CLUSTER", "INDEX", "LEDGER TIME", "SIZE", "NODE", "STATE"];
 
-    fn name(&self) -> String {
-        self.name.clone()
-    }
-
     fn cells(&self) -> Vec<Cell> {
         let state = match (&self.damaged, self.verified) {
             (Some(_), _) => Cell::toned("manifest damaged", Tone::Bad),

@@ -41,10 +41,6 @@ impl View for Campaign {
     const NOUN: &'static str = "campaigns";
     const COLUMNS: &'static [&'static str] = &["NAME", "STATE", "AT", "AUDIENCE", "RECIPIENTS", "RUN"];
 
-    fn name(&self) -> String {
-        self.name.clone()
-    }
-
     fn cells(&self) -> Vec<Cell> {
         vec![
             self.name.as_str().into(),

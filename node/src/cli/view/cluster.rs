@@ -8,9 +8,7 @@ use super::{Cell, Tone, View, card, duration_ms, format, pool, table, text, word
 use crate::cli::clocks::{self, ClockComparison};
 
 impl View for AddMemberResponse {
-    fn name(&self) -> String {
-        self.token.clone()
-    }
+    const NAME: &'static str = "token";
 
     fn text(&self, _paint: bool) -> String {
         self.token.clone()
@@ -84,11 +82,13 @@ fn clocks(status: &GetClusterStatusResponse) -> ClockComparison<'_> {
     clocks::compare(status.members.iter().filter_map(|member| Some((name(member), member.clock_offset_ms?))))
 }
 
-fn name(member: &MemberStatus) -> &str {
+/// Returns the name of a member.
+pub fn name(member: &MemberStatus) -> &str {
     member.member.as_ref().map_or("", |member| member.name.as_str())
 }
 
-fn votes(member: &MemberStatus) -> bool {
+/// True if the member votes.
+pub fn votes(member: &MemberStatus) -> bool {
     member.member.as_ref().is_some_and(|member| member.votes)
 }
 
@@ -120,10 +120,6 @@ impl View for Member {
     const NOUN: &'static str = "members";
     const COLUMNS: &'static [&'static str] = &["NAME", "ID", "ADDRESS", "VOTES"];
 
-    fn name(&self) -> String {
-        self.name.clone()
-    }
-
     fn cells(&self) -> Vec<Cell> {
         let votes = match (self.votes, self.drains) {
             (true, false) => "yes".into(),
@@ -139,9 +135,7 @@ impl View for Member {
 }
 
 impl View for GetClusterStatusResponse {
-    fn name(&self) -> String {
-        self.cluster.clone()
-    }
+    const NAME: &'static str = "cluster";
 
     fn text(&self, paint: bool) -> String {
         let no_leader = self.leaderless.as_ref().map_or_else(

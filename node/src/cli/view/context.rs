@@ -27,10 +27,6 @@ impl View for ContextView {
     const NOUN: &'static str = "contexts";
     const COLUMNS: &'static [&'static str] = &["NAME", "IN USE", "ENDPOINTS", "AUTHORITY", "TOKEN"];
 
-    fn name(&self) -> String {
-        self.name.clone()
-    }
-
     fn cells(&self) -> Vec<Cell> {
         let yes = |is: bool| Cell::or_dash(is.then_some("yes"));
         vec![

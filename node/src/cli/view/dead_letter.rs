@@ -49,12 +49,9 @@ impl View for DeadLetter {
 }
 
 impl View for DeadLetterGroup {
+    const NAME: &'static str = "reason";
     const NOUN: &'static str = "dead letters";
     const COLUMNS: &'static [&'static str] = &["COUNT", "REASON", "OLDEST", "NEWEST", "EXAMPLE"];
-
-    fn name(&self) -> String {
-        self.reason.clone()
-    }
 
     fn cells(&self) -> Vec<Cell> {
         let example = self.example.as_ref().map(|example| format!("{}: {}", example.name(), example.text));

@@ -5,9 +5,7 @@ use reveille_proto::admin::v1::{ExplainResponse, ExplainedEvent};
 use super::{Cell, Tone, View, table, word};
 
 impl View for ExplainResponse {
-    fn name(&self) -> String {
-        self.recipient.clone()
-    }
+    const NAME: &'static str = "recipient";
 
     fn text(&self, paint: bool) -> String {
         let state = word(self.state().as_str_name()).replace('_', " ");

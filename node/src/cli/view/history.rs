@@ -5,12 +5,9 @@ use reveille_proto::admin::v1::{HistoryEntry, HistoryOutcome};
 use super::{Cell, Tone, View, table, word};
 
 impl View for HistoryEntry {
+    const NAME: &'static str = "nominal";
     const NOUN: &'static str = "instants so far";
     const COLUMNS: &'static [&'static str] = &["NOMINAL", "OUTCOME", "COUNT", "RUN", "REASON", "INDEX"];
-
-    fn name(&self) -> String {
-        self.nominal.clone()
-    }
 
     fn cells(&self) -> Vec<Cell> {
         let is_range = self.last != self.nominal && !self.last.is_empty();

@@ -12,24 +12,25 @@ const NOTES_CHARACTERS: usize = 48;
 const SOURCE_LINES: usize = 3;
 
 /// Outcome of a line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// The line becomes a paused schedule.
     Planned,
     /// The line cannot become a schedule.
+    #[default]
     Refused,
     /// The line could become a schedule, but something is missing.
     LeftOut,
 }
 
 impl Outcome {
-    /// Returns the outcome for the user.
-    pub fn word(self) -> &'static str {
+    /// Returns the outcome for the user, and its meaning.
+    pub fn word(self) -> (&'static str, Tone) {
         match self {
-            Outcome::Planned => "planned",
-            Outcome::Refused => "refused",
-            Outcome::LeftOut => "left out",
+            Outcome::Planned => ("planned", Tone::Good),
+            Outcome::Refused => ("refused", Tone::Bad),
+            Outcome::LeftOut => ("left out", Tone::Notable),
         }
     }
 
@@ -37,18 +38,10 @@ impl Outcome {
     pub fn is_well(self) -> bool {
         self == Outcome::Planned
     }
-
-    fn tone(self) -> Tone {
-        match self {
-            Outcome::Planned => Tone::Good,
-            Outcome::LeftOut => Tone::Notable,
-            Outcome::Refused => Tone::Bad,
-        }
-    }
 }
 
 /// A line of the crontab and its outcome.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ImportView {
     /// Line number in the file, from 1.
@@ -99,24 +92,22 @@ impl ImportView {
 }
 
 impl View for ImportView {
+    const NAME: &'static str = "schedule";
     const NOUN: &'static str = "jobs";
     const COLUMNS: &'static [&'static str] = &["LINE", "SOURCE", "SCHEDULE", "NEXT", "OUTCOME", "NOTES"];
-
-    fn name(&self) -> String {
-        self.schedule.clone().unwrap_or_default()
-    }
 
     fn cells(&self) -> Vec<Cell> {
         let next: Vec<&str> = self.next.iter().map(|next| next.local.as_str()).collect();
         let source = self.source.split_whitespace().collect::<Vec<_>>().join(" ");
         let source = cut(&source, SOURCE_CHARACTERS * SOURCE_LINES);
+        let (word, tone) = self.outcome.word();
         vec![
             self.line.to_string().into(),
             wrapped(&source, SOURCE_CHARACTERS).into(),
             self.schedule_text().into(),
             next.join("\n").into(),
-            Cell::toned(self.outcome.word(), self.outcome.tone()),
-            Cell::toned(self.notes(), if self.outcome.is_well() { Tone::Notable } else { self.outcome.tone() }),
+            Cell::toned(word, tone),
+            Cell::toned(self.notes(), if self.outcome.is_well() { Tone::Notable } else { tone }),
         ]
     }
 }

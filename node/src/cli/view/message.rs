@@ -5,9 +5,7 @@ use reveille_proto::admin::v1::{Message, MessageRecipient};
 use super::{View, some, word};
 
 impl View for Message {
-    fn name(&self) -> String {
-        self.key.clone()
-    }
+    const NAME: &'static str = "key";
 
     fn text(&self, paint: bool) -> String {
         let recipient = |one: &MessageRecipient| {

@@ -118,8 +118,16 @@ pub trait View: Json {
     const COLUMNS: &'static [&'static str] = &[];
     /// Those of the headings that are left out if all their cells are empty.
     const OPTIONAL: &'static [&'static str] = &[];
+    /// The field that `-o name` prints, as JSON has it.
+    const NAME: &'static str = "name";
     /// Returns what `-o name` prints.
-    fn name(&self) -> String;
+    fn name(&self) -> String {
+        match &self.json()[Self::NAME] {
+            Value::String(name) => name.clone(),
+            Value::Null => String::new(),
+            other => other.to_string(),
+        }
+    }
     /// Returns the cells of the row, one per heading.
     fn cells(&self) -> Vec<Cell> {
         Vec::new()

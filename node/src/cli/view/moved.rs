@@ -27,9 +27,7 @@ pub struct MovedView {
 }
 
 impl View for MovedView {
-    fn name(&self) -> String {
-        self.run.clone().unwrap_or_default()
-    }
+    const NAME: &'static str = "run";
 
     fn text(&self, _paint: bool) -> String {
         let counted = format::counted(self.moved, "recipient");

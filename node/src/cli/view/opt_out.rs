@@ -16,9 +16,7 @@ fn taken_back(back: &TakenBack) -> String {
 
 /// `taken_back` is missing if the opt-out was only checked and is not revoked yet.
 impl View for TakeBackOptOutResponse {
-    fn name(&self) -> String {
-        self.recipient.clone()
-    }
+    const NAME: &'static str = "recipient";
 
     fn text(&self, _paint: bool) -> String {
         match &self.taken_back {
@@ -29,9 +27,7 @@ impl View for TakeBackOptOutResponse {
 }
 
 impl View for CheckOptOutResponse {
-    fn name(&self) -> String {
-        self.recipient.clone()
-    }
+    const NAME: &'static str = "recipient";
 
     fn text(&self, paint: bool) -> String {
         let opted_out = if self.opted_out { Cell::toned("yes", Tone::Notable) } else { "no".into() };
@@ -44,12 +40,9 @@ impl View for CheckOptOutResponse {
 }
 
 impl View for OptOut {
+    const NAME: &'static str = "recipient";
     const NOUN: &'static str = "opt-outs";
     const COLUMNS: &'static [&'static str] = &["RECIPIENT", "SINCE", "LOG INDEX"];
-
-    fn name(&self) -> String {
-        self.recipient.clone()
-    }
 
     fn cells(&self) -> Vec<Cell> {
         vec![self.recipient.as_str().into(), Cell::at(self.opt_out_time.as_ref()), self.index.to_string().into()]
@@ -100,9 +93,7 @@ impl ImportedView {
 }
 
 impl View for ImportedView {
-    fn name(&self) -> String {
-        self.file.clone()
-    }
+    const NAME: &'static str = "file";
 
     fn text(&self, _paint: bool) -> String {
         let rows = format::counted(self.rows, "row");

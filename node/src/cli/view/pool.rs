@@ -16,10 +16,6 @@ impl View for Pool {
     const NOUN: &'static str = "pools";
     const COLUMNS: &'static [&'static str] = &["NAME", "RELAYS", "CAP TODAY", "USED", "WAITING"];
 
-    fn name(&self) -> String {
-        self.name.clone()
-    }
-
     fn cells(&self) -> Vec<Cell> {
         let count = |count: u32| format::count(count.into());
         let used = self.cap_today.map_or(Cell::or_dash(None), |cap| {
@@ -41,9 +37,7 @@ impl View for Pool {
             let caps: Vec<String> = self.warm_up.iter().map(ToString::to_string).collect();
             pairs.push(("warm-up".to_owned(), format!("{}, from {first}", caps.join(", ")).into()));
         }
-        if !self.reveille_headers {
-            pairs.push(("X-Reveille-*".to_owned(), "off".into()));
-        }
+        pairs.extend((!self.reveille_headers).then(|| ("X-Reveille-*".to_owned(), "off".into())));
         card(pairs, paint)
     }
 }

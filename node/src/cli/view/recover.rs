@@ -56,13 +56,10 @@ impl SurvivorView {
 }
 
 impl View for SurvivorView {
+    const NAME: &'static str = "folder";
     const NOUN: &'static str = "folders";
     const COLUMNS: &'static [&'static str] =
         &["FOLDER", "NODE", "CLUSTER", "LAST ENTRY", "TERM", "VOTE", "SNAPSHOT", "LEVEL", "LEDGER TIME", "STATE"];
-
-    fn name(&self) -> String {
-        self.folder.clone()
-    }
 
     fn cells(&self) -> Vec<Cell> {
         let number = |number: Option<u64>| Cell::or_dash(number.map(|number| number.to_string()).as_deref());

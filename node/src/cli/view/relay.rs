@@ -36,10 +36,6 @@ impl View for Relay {
     const NOUN: &'static str = "relays";
     const COLUMNS: &'static [&'static str] = &["NAME", "POOL", "ENDPOINT", "TLS", "RATE", "SESSIONS", "STATE"];
 
-    fn name(&self) -> String {
-        self.name.clone()
-    }
-
     fn cells(&self) -> Vec<Cell> {
         let state = |health: &RelayHealth| Cell::toned(word(health.condition().as_str_name()), tone(health));
         vec![

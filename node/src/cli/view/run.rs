@@ -115,13 +115,10 @@ fn would_open(run: &Run, paint: bool) -> String {
 }
 
 impl View for Run {
+    const NAME: &'static str = "run";
     const NOUN: &'static str = "runs";
     const COLUMNS: &'static [&'static str] =
         &["RUN", "SCHEDULE", "NOMINAL", "CAUSE", "STATE", "AUDIENCE", "SENT", "DEAD", "IN DOUBT"];
-
-    fn name(&self) -> String {
-        self.run.clone()
-    }
 
     fn cells(&self) -> Vec<Cell> {
         let counts = counts(self);
@@ -168,16 +165,13 @@ impl View for Run {
         pairs.extend(counts.map(|(name, count, tone)| (name, Cell::count(count.into(), tone))));
         pairs.extend(some(&self.blocked).map(|why| ("blocked", Cell::toned(why, Tone::Bad))));
         pairs.extend(self.canary.as_ref().map(|canary| ("canary", canary_words(canary).into())));
-        if self.known_duplicates > 0 {
-            pairs.push(("known duplicates", Cell::count(self.known_duplicates.into(), Tone::Bad)));
-        }
-        if self.resent > 0 {
-            pairs.push(("resent", Cell::count(self.resent.into(), Tone::Notable)));
-        }
-        if let Some(index) = self.archived_index {
+        let more = [("known duplicates", self.known_duplicates, Tone::Bad), ("resent", self.resent, Tone::Notable)];
+        let more = more.into_iter().filter(|(_, count, _)| *count > 0);
+        pairs.extend(more.map(|(name, count, tone)| (name, Cell::count(count.into(), tone))));
+        pairs.extend(self.archived_index.map(|index| {
             let what = format!("at log index {index}: outcomes of recipients are no longer kept");
-            pairs.push(("archived", Cell::toned(what, Tone::Notable)));
-        }
+            ("archived", Cell::toned(what, Tone::Notable))
+        }));
         card(pairs, paint)
     }
 }

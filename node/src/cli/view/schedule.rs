@@ -75,10 +75,6 @@ impl View for Schedule {
     const COLUMNS: &'static [&'static str] = &["NAME", "STATE", "WHEN", "ZONE", "NEXT", "RECIPIENTS", "LABELS"];
     const OPTIONAL: &'static [&'static str] = &["LABELS"];
 
-    fn name(&self) -> String {
-        self.name.clone()
-    }
-
     fn cells(&self) -> Vec<Cell> {
         vec![
             self.name.as_str().into(),
@@ -110,18 +106,14 @@ impl View for Schedule {
         ];
         policies_pairs(&self.policies.unwrap_or_default(), &mut pairs);
         pairs.push(("pool", self.pool.as_str().into()));
-        if self.of_campaign {
-            pairs.push(("campaign", format!("reveille campaign status {}", self.name).into()));
-        }
+        let campaign = || ("campaign", format!("reveille campaign status {}", self.name).into());
+        pairs.extend(self.of_campaign.then(campaign));
         let bounds = [("start", &self.start_time), ("end", &self.end_time)];
         pairs.extend(bounds.into_iter().filter_map(|(name, at)| Some((name, text(at.as_ref())?.into()))));
         pairs.extend(self.max_runs.map(|most| ("runs at most", most.to_string().into())));
-        if !self.labels.is_empty() {
-            pairs.push(("labels", labels(self).into()));
-        }
-        if self.number > 0 {
-            pairs.push(("number", format!("{}, last changed at log index {}", self.number, self.index).into()));
-        }
+        pairs.extend((!self.labels.is_empty()).then(|| ("labels", labels(self).into())));
+        let number = || ("number", format!("{}, last changed at log index {}", self.number, self.index).into());
+        pairs.extend((self.number > 0).then(number));
         let card = card(pairs, paint);
         if self.next_instants.is_empty() {
             return format!("{card}\n\nno instant is left");

@@ -27,12 +27,9 @@ pub fn remarks(scrub: &MemberScrub) -> Vec<String> {
 }
 
 impl View for MemberScrub {
+    const NAME: &'static str = "member";
     const NOUN: &'static str = "members";
     const COLUMNS: &'static [&'static str] = &["MEMBER", "FILES", "SIZE", "REPAIRED", "STATE"];
-
-    fn name(&self) -> String {
-        self.member.clone()
-    }
 
     fn cells(&self) -> Vec<Cell> {
         let state = match (self.unreachable, self.running, &self.end_time, self.damaged_count) {

@@ -146,9 +146,7 @@ impl SendTestView {
 }
 
 impl View for SendTestView {
-    fn name(&self) -> String {
-        self.run.clone().unwrap_or_default()
-    }
+    const NAME: &'static str = "run";
 
     fn text(&self, paint: bool) -> String {
         let tone = match self.outcome {

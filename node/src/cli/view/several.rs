@@ -92,10 +92,6 @@ impl View for SeveralView {
     // A pause opens and explains nothing.
     const OPTIONAL: &'static [&'static str] = &["OPENS", "EXPLAINED"];
 
-    fn name(&self) -> String {
-        self.name.clone()
-    }
-
     fn cells(&self) -> Vec<Cell> {
         vec![
             self.name.as_str().into(),

@@ -28,9 +28,7 @@ pub struct MailView {
 }
 
 impl View for MailView {
-    fn name(&self) -> String {
-        self.recipient.clone()
-    }
+    const NAME: &'static str = "recipient";
 
     fn text(&self, _paint: bool) -> String {
         let mut lines = vec![format!("From: {}", self.sender), format!("To: {}", self.recipient)];
@@ -55,9 +53,7 @@ fn lines_of(subject: &str, headers: &[Field], (text, html): (&Option<String>, &O
 }
 
 impl View for PreviewTemplateResponse {
-    fn name(&self) -> String {
-        self.subject.clone()
-    }
+    const NAME: &'static str = "subject";
 
     fn text(&self, _paint: bool) -> String {
         lines_of(&self.subject, &self.headers, (&self.text, &self.html)).join("\n")
@@ -71,10 +67,6 @@ fn users(template: &Template) -> u64 {
 impl View for Template {
     const NOUN: &'static str = "templates";
     const COLUMNS: &'static [&'static str] = &["NAME", "NEWEST", "VERSIONS", "USERS", "CHANGED"];
-
-    fn name(&self) -> String {
-        self.name.clone()
-    }
 
     fn cells(&self) -> Vec<Cell> {
         let newest = self.versions.last();

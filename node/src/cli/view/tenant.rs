@@ -8,10 +8,6 @@ impl View for Tenant {
     const NOUN: &'static str = "tenants";
     const COLUMNS: &'static [&'static str] = &["NAME", "RATE", "CONCURRENCY", "SHARE", "CLAIMED"];
 
-    fn name(&self) -> String {
-        self.name.clone()
-    }
-
     fn cells(&self) -> Vec<Cell> {
         let concurrency = (self.concurrency > 0).then(|| format::count(self.concurrency.into()));
         vec![
@@ -25,9 +21,7 @@ impl View for Tenant {
 
     fn text(&self, paint: bool) -> String {
         let mut pairs = pairs(self);
-        if self.index > 0 {
-            pairs.push(("set".to_owned(), format!("log index {}", self.index).into()));
-        }
+        pairs.extend((self.index > 0).then(|| ("set".to_owned(), format!("log index {}", self.index).into())));
         card(pairs, paint)
     }
 }

@@ -5,12 +5,9 @@ use reveille_proto::admin::v1::{GetOwnTokenResponse, Token};
 use super::{Cell, Tone, View, card, pairs};
 
 impl View for Token {
+    const NAME: &'static str = "id";
     const NOUN: &'static str = "tokens";
     const COLUMNS: &'static [&'static str] = &["ID", "NAME", "ROLES", "TENANTS", "EXPIRES", "STATE"];
-
-    fn name(&self) -> String {
-        self.id.clone()
-    }
 
     fn cells(&self) -> Vec<Cell> {
         let tenants = if self.all_tenants { "all".to_owned() } else { self.tenants.join(", ") };

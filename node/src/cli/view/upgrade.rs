@@ -19,9 +19,7 @@ pub fn remarks(upgrade: &GetUpgradeResponse) -> Vec<String> {
 }
 
 impl View for GetUpgradeResponse {
-    fn name(&self) -> String {
-        self.level.to_string()
-    }
+    const NAME: &'static str = "level";
 
     fn text(&self, paint: bool) -> String {
         let cells = |node: &UpgradeNode| {
@@ -37,9 +35,7 @@ impl View for GetUpgradeResponse {
 }
 
 impl View for FinishUpgradeResponse {
-    fn name(&self) -> String {
-        self.level.to_string()
-    }
+    const NAME: &'static str = "level";
 
     fn text(&self, paint: bool) -> String {
         card(vec![("ledger level", self.level.to_string().into())], paint)

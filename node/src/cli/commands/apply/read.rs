@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use crate::cli::commands::{Failure, Kind, ManifestFiles, input};
+use crate::cli::commands::{Failure, Kind, ManifestFiles, input, listed};
 use crate::cli::manifest::document::{Document, Source};
 use crate::cli::manifest::tree::{self, Fault};
 
@@ -126,14 +126,8 @@ fn failure_of(problems: &[Problem]) -> Option<Failure> {
     let message = match problems.len() {
         1 => format!("{message}; nothing was changed"),
         count => {
-            let mut message = format!("{count} problems, so nothing was changed");
-            for (place, problem) in problems.iter().take(PROBLEMS_SHOWN) {
-                message.push_str(&format!("\n  {place}: {problem}"));
-            }
-            if let Some(more) = count.checked_sub(PROBLEMS_SHOWN).filter(|more| *more > 0) {
-                message.push_str(&format!("\n  and {more} more"));
-            }
-            message
+            let problems = problems.iter().map(|(place, problem)| format!("{place}: {problem}"));
+            listed(format!("{count} problems, so nothing was changed"), problems, PROBLEMS_SHOWN)
         }
     };
     Some(Failure::file(place.clone(), message).then("reveille apply --help shows a document"))
