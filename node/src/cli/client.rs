@@ -154,46 +154,40 @@ impl Client {
         Fut: Future<Output = Result<Response<A>, Status>>,
     {
         *self.asking.lock() = Some(safety);
-        let answer = self.ask_until(safety, message, call).await;
+        let answer = async {
+            let target = self.target.as_ref().as_ref().map_err(Clone::clone)?;
+            let retry_until = Instant::now() + self.retry_for;
+            let mut pause = FIRST_PAUSE;
+            // If an answer was lost, the request may have been done, whatever other nodes answer later.
+            let mut lost = None;
+            loop {
+                let mut refused = None;
+                let mut worth_waiting = false;
+                for (place, endpoint) in self.in_turn() {
+                    match self.ask_at(target, endpoint, safety, message.clone(), &call).await {
+                        Ok(answer) => {
+                            *self.answered.lock() = Some(place);
+                            return Ok(answer);
+                        }
+                        Err(Missed::Final(failure)) => return Err(failure),
+                        Err(Missed::Lost(failure)) if safety == RetrySafety::Once => return Err(failure),
+                        Err(Missed::Lost(failure)) => (worth_waiting, lost) = (true, Some(failure)),
+                        Err(Missed::NotNow(failure)) => (worth_waiting, refused) = (true, Some(failure)),
+                        Err(Missed::Leaderless(failure)) => refused = Some(failure),
+                        Err(Missed::Unreachable(failure)) => refused = refused.or(Some(failure)),
+                    }
+                }
+                if !worth_waiting || Instant::now() + pause > retry_until.min(self.deadline().unwrap_or(retry_until)) {
+                    let no_address = || Failure::general("no address to ask at", "name a node: --endpoint HOST:PORT");
+                    return Err(lost.or(refused).unwrap_or_else(no_address));
+                }
+                sleep(pause).await;
+                pause *= 2;
+            }
+        };
+        let answer = answer.await;
         *self.asking.lock() = None;
         answer
-    }
-
-    async fn ask_until<Q, A, F, Fut>(&self, safety: RetrySafety, message: Q, call: F) -> Result<A, Failure>
-    where
-        Q: Clone,
-        F: Fn(Channel, Request<Q>) -> Fut,
-        Fut: Future<Output = Result<Response<A>, Status>>,
-    {
-        let target = self.target.as_ref().as_ref().map_err(Clone::clone)?;
-        let retry_until = Instant::now() + self.retry_for;
-        let mut pause = FIRST_PAUSE;
-        // If an answer was lost, the request may have been done, whatever other nodes answer later.
-        let mut lost = None;
-        loop {
-            let mut refused = None;
-            let mut worth_waiting = false;
-            for (place, endpoint) in self.in_turn() {
-                match self.ask_at(target, endpoint, safety, message.clone(), &call).await {
-                    Ok(answer) => {
-                        *self.answered.lock() = Some(place);
-                        return Ok(answer);
-                    }
-                    Err(Missed::Final(failure)) => return Err(failure),
-                    Err(Missed::Lost(failure)) if safety == RetrySafety::Once => return Err(failure),
-                    Err(Missed::Lost(failure)) => (worth_waiting, lost) = (true, Some(failure)),
-                    Err(Missed::NotNow(failure)) => (worth_waiting, refused) = (true, Some(failure)),
-                    Err(Missed::Leaderless(failure)) => refused = Some(failure),
-                    Err(Missed::Unreachable(failure)) => refused = refused.or(Some(failure)),
-                }
-            }
-            if !worth_waiting || Instant::now() + pause > retry_until.min(self.deadline().unwrap_or(retry_until)) {
-                let no_address = || Failure::general("no address to ask at", "name a node: --endpoint HOST:PORT");
-                return Err(lost.or(refused).unwrap_or_else(no_address));
-            }
-            sleep(pause).await;
-            pause *= 2;
-        }
     }
 
     /// Returns the failure after Ctrl-C. It says if the request in progress may have been carried out.

@@ -142,11 +142,6 @@ impl Terminal {
         if lines.is_empty() { Ok(()) } else { self.data(&escaped_text(&lines.join("\n"))) }
     }
 
-    /// Prints text for the user unchanged.
-    pub fn text(&self, text: &str) -> Result<(), Stop> {
-        self.data(text)
-    }
-
     /// Prints one object of a stream: one line, or a YAML document.
     pub fn object(&self, name: &str, value: &Value) -> Result<(), Stop> {
         match self.format {
@@ -164,7 +159,8 @@ impl Terminal {
         Ok(drawn)
     }
 
-    fn data(&self, text: &str) -> Result<(), Stop> {
+    /// Prints text unchanged, with a line end.
+    pub fn data(&self, text: &str) -> Result<(), Stop> {
         self.put(&format!("{text}\n"))
     }
 

@@ -26,14 +26,8 @@ pub enum CampaignCommand {
         after_long_help = "Examples:\n  reveille campaign launch spring --dry-run\n  reveille campaign launch spring --at 2026-12-01T10:00:00Z"
     )]
     Launch {
-        /// Its name
-        name: String,
-        /// Another instant than the one it was created with
-        #[arg(long, value_name = "INSTANT", value_parser = parse_instant)]
-        at: Option<Timestamp>,
-        /// Launch although the same content went to the same audience within 30 days
-        #[arg(long)]
-        again: bool,
+        #[command(flatten)]
+        launch: LaunchArgs,
         /// Check it, say whether it can be sent in time, and change nothing
         #[arg(long)]
         dry_run: bool,
@@ -45,16 +39,7 @@ pub enum CampaignCommand {
     #[command(
         after_long_help = "Examples:\n  reveille campaign validate spring\n  reveille campaign validate spring --at 2026-12-01T10:00:00Z"
     )]
-    Validate {
-        /// Its name
-        name: String,
-        /// Another instant than the one it was created with
-        #[arg(long, value_name = "INSTANT", value_parser = parse_instant)]
-        at: Option<Timestamp>,
-        /// Launch although the same content went to the same audience within 30 days
-        #[arg(long)]
-        again: bool,
-    },
+    Validate(LaunchArgs),
     /// Stop it: before its instant nothing opens, after it no handoff starts
     #[command(after_long_help = "Example:\n  reveille campaign pause spring --reason 'wrong price in it'")]
     Pause {
@@ -109,6 +94,19 @@ Examples:
         #[arg(long)]
         dry_run: bool,
     },
+}
+
+/// `campaign launch` and `validate`.
+#[derive(Debug, Args)]
+pub struct LaunchArgs {
+    /// Its name
+    pub name: String,
+    /// Another instant than the one it was created with
+    #[arg(long, value_name = "INSTANT", value_parser = parse_instant)]
+    pub at: Option<Timestamp>,
+    /// Launch although the same content went to the same audience within 30 days
+    #[arg(long)]
+    pub again: bool,
 }
 
 /// `campaign create`.

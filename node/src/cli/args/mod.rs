@@ -43,7 +43,7 @@ pub use apply::{ApplyArgs, ApplyFiles, DiffArgs, EditArgs, ManifestFiles};
 pub use audience::{AudienceCommand, GenerateArgs, ImportAudienceArgs};
 pub use audit::{AuditCommand, AuditTime};
 pub use backup::{BackupCommand, BackupPlace, PruneArgs, VerifyArgs};
-pub use campaign::{CampaignCommand, CampaignCreateArgs};
+pub use campaign::{CampaignCommand, CampaignCreateArgs, LaunchArgs};
 pub use clock::{AdvanceArgs, ClockCommand};
 pub use cluster::{CaCommand, ClusterCommand, InitArgs, MemberCommand, UpgradeCommand};
 pub use completion::{CompletionArgs, ManArgs};

@@ -11,8 +11,8 @@ use tokio::time::{Instant, sleep};
 
 use super::schedule::body::{content, labels};
 use super::{
-    Answer, CampaignCommand, CampaignCreateArgs, CommandContext, Failure, Json, Kind, OfTenant, RetrySafety, Stop,
-    View, to_wire,
+    Answer, CampaignCommand, CampaignCreateArgs, CommandContext, Failure, Json, Kind, LaunchArgs, OfTenant,
+    RetrySafety, Stop, View, to_wire,
 };
 use crate::cli::view::barrier::sentence;
 use crate::cli::view::campaign;
@@ -25,14 +25,8 @@ pub async fn run(context: &CommandContext<'_>, args: OfTenant<CampaignCommand>) 
     let tenant = args.tenant;
     match args.command {
         CampaignCommand::Create(args) => create(context, tenant, *args).await,
-        CampaignCommand::Launch { name, at, again, dry_run } => {
-            let at = at.map(to_wire);
-            launch(context, LaunchCampaignRequest { tenant, name, send_time: at, again, validate_only: dry_run }).await
-        }
-        CampaignCommand::Validate { name, at, again } => {
-            let at = at.map(to_wire);
-            launch(context, LaunchCampaignRequest { tenant, name, send_time: at, again, validate_only: true }).await
-        }
+        CampaignCommand::Launch { launch: args, dry_run } => launch(context, tenant, args, dry_run).await,
+        CampaignCommand::Validate(args) => launch(context, tenant, args, true).await,
         CampaignCommand::Pause { name, reason } => pause(context, PauseCampaignRequest { tenant, name, reason }).await,
         CampaignCommand::Resume { name, without_canary } => {
             resume(context, ResumeCampaignRequest { tenant, name, without_canary }).await
@@ -86,8 +80,9 @@ fn requested(tenant: String, args: CampaignCreateArgs) -> Result<CreateCampaignR
     Ok(CreateCampaignRequest { schedule: Some(schedule), canary, ..CreateCampaignRequest::default() })
 }
 
-async fn launch(context: &CommandContext<'_>, request: LaunchCampaignRequest) -> Result<(), Stop> {
-    let dry_run = request.validate_only;
+async fn launch(context: &CommandContext<'_>, tenant: String, args: LaunchArgs, dry_run: bool) -> Result<(), Stop> {
+    let (name, send_time, again) = (args.name, args.at.map(to_wire), args.again);
+    let request = LaunchCampaignRequest { tenant, name, send_time, again, validate_only: dry_run };
     let answer = context.client.ask(RetrySafety::Repeatable, request).await?;
     context.warn(&answer.warnings);
     context.answer(&answer, answer.campaign.as_ref(), dry_run)

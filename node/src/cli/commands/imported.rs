@@ -1,16 +1,12 @@
 //! Warns of schedules of an earlier import whose placeholder text was not replaced.
 
-use reveille_proto::admin::v1::{self, GetScheduleRequest};
+use reveille_proto::admin::v1::{GetScheduleRequest, Schedule};
 
 use super::{CommandContext, Failure};
 use crate::cli::import::plan::{LABEL, PLACEHOLDER};
 
 /// Warns if an imported schedule still has its placeholder text. Returns true if it has.
-pub async fn warn_of_placeholder(
-    context: &CommandContext<'_>,
-    tenant: &str,
-    of: &v1::Schedule,
-) -> Result<bool, Failure> {
+pub async fn warn_of_placeholder(context: &CommandContext<'_>, tenant: &str, of: &Schedule) -> Result<bool, Failure> {
     if !of.labels.contains_key(LABEL) {
         return Ok(false);
     }

@@ -24,7 +24,8 @@ pub async fn run(context: &CommandContext<'_>, args: OfTenant<RunCommand>) -> Re
     let tenant = args.tenant;
     match args.command {
         RunCommand::List { paging, schedule, labels, state, since } => {
-            let states = state.iter().map(|word| state_of(word)).collect();
+            let state_of = |word: &String| RunState::from_str_name(&name_of("RUN_STATE_", word));
+            let states = state.iter().map(|word| state_of(word).unwrap_or_default().into()).collect();
             let request = ListRunsRequest {
                 tenant,
                 schedule: schedule.unwrap_or_default(),
@@ -40,7 +41,8 @@ pub async fn run(context: &CommandContext<'_>, args: OfTenant<RunCommand>) -> Re
             context.one(watch, async || show(context, request.clone()).await).await
         }
         RunCommand::Recipients { run, state, paging } => {
-            let states = state.iter().map(|word| recipient_state_of(word)).collect();
+            let state_of = |word: &String| RecipientState::from_str_name(&name_of("RECIPIENT_STATE_", word));
+            let states = state.iter().map(|word| state_of(word).unwrap_or_default().into()).collect();
             recipients(context, paging, ListRunRecipientsRequest { tenant, run, states, ..Default::default() }).await
         }
         RunCommand::Watch { run } => watch::run(context, tenant, run).await,
@@ -59,14 +61,6 @@ pub async fn explain(context: &CommandContext<'_>, args: ExplainArgs) -> Result<
     let ExplainArgs { tenant, run, recipient, watch } = args;
     let request = ExplainRequest { tenant, run, recipient, stale: context.stale };
     context.show(watch, request, |mut answer| (answer.freshness.take(), Some(answer))).await
-}
-
-fn state_of(word: &str) -> i32 {
-    RunState::from_str_name(&name_of("RUN_STATE_", word)).unwrap_or_default().into()
-}
-
-fn recipient_state_of(word: &str) -> i32 {
-    RecipientState::from_str_name(&name_of("RECIPIENT_STATE_", word)).unwrap_or_default().into()
 }
 
 async fn recipients(

@@ -104,7 +104,7 @@ impl<'a> Screen<'a> {
             return Ok(());
         }
         match (self.terminal.format(), frame.kind) {
-            (Format::Table, _) => self.terminal.text(&format!("{}{}", gap(last.is_some(), &frame.text), frame.text)),
+            (Format::Table, _) => self.terminal.data(&format!("{}{}", gap(last.is_some(), &frame.text), frame.text)),
             (_, Kind::One) => frame.objects.iter().try_for_each(|(name, value)| {
                 let mut value = value.clone();
                 if let Value::Object(known) = &mut value {

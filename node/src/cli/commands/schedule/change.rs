@@ -3,36 +3,17 @@
 use std::path::PathBuf;
 
 use reveille_proto::admin::v1::{
-    self, DeleteScheduleRequest, PauseScheduleRequest, ResumeScheduleRequest, ResumeScheduleResponse,
-    TriggerScheduleRequest,
+    self, DeleteScheduleRequest, ResumeScheduleRequest, ResumeScheduleResponse, TriggerScheduleRequest,
 };
 
 use super::body;
 use crate::cli::commands::imported::warn_of_placeholder;
-use crate::cli::commands::message::key_rule;
 use crate::cli::commands::{Answer, CHECKED, CommandContext, RecipientArgs, RetrySafety, Stop, View, format};
 use crate::cli::import::plan::LABEL;
 use crate::cli::view::schedule::deleted;
 
-pub(super) async fn pause(
-    context: &CommandContext<'_>,
-    tenant: String,
-    name: String,
-    reason: String,
-    dry_run: bool,
-) -> Result<(), Stop> {
-    let request = PauseScheduleRequest { tenant, name, reason, validate_only: dry_run };
-    let answer = context.client.ask(RetrySafety::Repeatable, request).await?;
-    context.answer(&answer, answer.schedule.as_ref(), dry_run)
-}
-
 /// Resumes a schedule. The user first confirms what was missed; the etag makes sure that it has not changed since.
-pub(super) async fn resume(
-    context: &CommandContext<'_>,
-    tenant: String,
-    name: String,
-    dry_run: bool,
-) -> Result<(), Stop> {
+pub async fn resume(context: &CommandContext<'_>, tenant: String, name: String, dry_run: bool) -> Result<(), Stop> {
     let preview_request = ResumeScheduleRequest { tenant, name, etag: String::new(), validate_only: true };
     let plan = context.read(preview_request.clone()).await?;
     let schedule = plan.schedule.clone().unwrap_or_default();
@@ -71,29 +52,16 @@ fn missed(plan: &ResumeScheduleResponse, schedule: &v1::Schedule) -> String {
     words
 }
 
-/// The recipients of a triggered run, if they are not those of the schedule.
-pub(super) struct TriggerList {
-    pub recipients: Option<PathBuf>,
-    pub first_wins: bool,
-}
-
-pub(super) async fn trigger(
+/// Opens a run. `file`: its recipients, if they are not those of the schedule.
+pub async fn trigger(
     context: &CommandContext<'_>,
-    (tenant, name): (String, String),
-    list: TriggerList,
-    dry_run: bool,
+    request: TriggerScheduleRequest,
+    file: Option<PathBuf>,
 ) -> Result<(), Stop> {
-    let request_id = context.client.request_id().to_owned();
-    let file = RecipientArgs { to: Vec::new(), recipients: list.recipients, sealed: None, skip_bad_rows: false };
+    let dry_run = request.validate_only;
+    let file = RecipientArgs { to: Vec::new(), recipients: file, sealed: None, skip_bad_rows: false };
     let read = if file.is_given() { Some(body::recipients(&file)?) } else { None };
-    let request = TriggerScheduleRequest {
-        tenant,
-        name,
-        request_id,
-        validate_only: dry_run,
-        audience: read.as_ref().map(|read| read.audience.clone()),
-        key_rule: key_rule(list.first_wins),
-    };
+    let request = TriggerScheduleRequest { audience: read.as_ref().map(|read| read.audience.clone()), ..request };
     let answer = context.change(request).await.map_err(|failure| match &read {
         Some(read) => body::at_line(failure, &file, read),
         None => failure,
@@ -108,12 +76,7 @@ pub(super) async fn trigger(
     Ok(())
 }
 
-pub(super) async fn delete(
-    context: &CommandContext<'_>,
-    tenant: String,
-    name: String,
-    dry_run: bool,
-) -> Result<(), Stop> {
+pub async fn delete(context: &CommandContext<'_>, tenant: String, name: String, dry_run: bool) -> Result<(), Stop> {
     context.confirm_unless(dry_run, &format!("Delete schedule {name}? It never fires again; open runs go on."))?;
     let request = DeleteScheduleRequest { tenant, name: name.clone(), validate_only: dry_run };
     let safety = if dry_run { RetrySafety::Read } else { RetrySafety::Once };

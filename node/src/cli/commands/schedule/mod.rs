@@ -9,12 +9,14 @@ pub(super) mod read;
 mod several;
 pub(super) mod update;
 
-use reveille_proto::admin::v1::{GetScheduleRequest, GetScheduleResponse, ListScheduleHistoryRequest};
+use reveille_proto::admin::v1::{
+    GetScheduleRequest, GetScheduleResponse, ListScheduleHistoryRequest, ListSchedulesRequest, PauseScheduleRequest,
+    ScheduleState, TriggerScheduleRequest,
+};
 
-use super::{CommandContext, apply};
-use crate::cli::args::{OfTenant, ScheduleCommand};
-use crate::cli::failure::Stop;
-use crate::cli::manifest::kind::Kind;
+use super::message::key_rule;
+use super::{CommandContext, Kind, Listing, OfTenant, RetrySafety, ScheduleCommand, Stop, apply};
+use crate::cli::word::name as name_of;
 
 /// Runs the subcommand.
 pub async fn run(context: &CommandContext<'_>, args: OfTenant<ScheduleCommand>) -> Result<(), Stop> {
@@ -23,7 +25,13 @@ pub async fn run(context: &CommandContext<'_>, args: OfTenant<ScheduleCommand>) 
         ScheduleCommand::Create(args) => Box::pin(create::run(context, tenant, *args)).await,
         ScheduleCommand::Preview(args) => preview::run(context, &tenant, &args),
         ScheduleCommand::List { paging, labels, state } => {
-            read::list(context, tenant, paging, labels.selector.unwrap_or_default(), &state).await
+            let state_of = |word: &String| ScheduleState::from_str_name(&name_of("SCHEDULE_STATE_", word));
+            let states = state.iter().map(|word| state_of(word).unwrap_or_default().into()).collect();
+            let selector = labels.selector.unwrap_or_default();
+            let request = ListSchedulesRequest { tenant, states, selector, ..ListSchedulesRequest::default() };
+            context
+                .list(paging, |size, token| read::page(context, request.clone().at(context.stale, size, token)))
+                .await
         }
         ScheduleCommand::Show(args) => {
             let (of, stale) = (tenant.clone(), context.stale);
@@ -36,15 +44,22 @@ pub async fn run(context: &CommandContext<'_>, args: OfTenant<ScheduleCommand>) 
         ScheduleCommand::Update(args) => Box::pin(update::run(context, tenant, *args)).await,
         ScheduleCommand::Pause { name, labels, reason, dry_run } => match labels.selector {
             Some(selector) => Box::pin(several::run(context, tenant, selector, Some(reason), dry_run)).await,
-            None => change::pause(context, tenant, name.unwrap_or_default(), reason, dry_run).await,
+            None => {
+                let name = name.unwrap_or_default();
+                let request = PauseScheduleRequest { tenant, name, reason, validate_only: dry_run };
+                let answer = context.client.ask(RetrySafety::Repeatable, request).await?;
+                context.answer(&answer, answer.schedule.as_ref(), dry_run)
+            }
         },
         ScheduleCommand::Resume { name, labels, dry_run } => match labels.selector {
             Some(selector) => Box::pin(several::run(context, tenant, selector, None, dry_run)).await,
             None => change::resume(context, tenant, name.unwrap_or_default(), dry_run).await,
         },
         ScheduleCommand::Trigger { name, recipients, first_wins, dry_run } => {
-            let list = change::TriggerList { recipients, first_wins };
-            change::trigger(context, (tenant, name), list, dry_run).await
+            let (request_id, key_rule) = (context.client.request_id().to_owned(), key_rule(first_wins));
+            let validate_only = dry_run;
+            let request = TriggerScheduleRequest { tenant, name, request_id, validate_only, audience: None, key_rule };
+            change::trigger(context, request, recipients).await
         }
         ScheduleCommand::Backfill(args) => backfill::run(context, tenant, args).await,
         ScheduleCommand::Delete { name, dry_run } => change::delete(context, tenant, name, dry_run).await,

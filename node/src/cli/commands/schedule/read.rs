@@ -1,25 +1,8 @@
-//! `reveille schedule list`, and the reads of schedules that other commands share.
+//! The reads of schedules that several commands share.
 
-use reveille_proto::admin::v1::{ListSchedulesRequest, Schedule, ScheduleState};
+use reveille_proto::admin::v1::{ListSchedulesRequest, Schedule};
 
-use crate::cli::commands::{CommandContext, Failure, ListPage, Listing, Paging, Stop};
-use crate::cli::word::name as name_of;
-
-pub(super) async fn list(
-    context: &CommandContext<'_>,
-    tenant: String,
-    paging: Paging,
-    selector: String,
-    states: &[String],
-) -> Result<(), Stop> {
-    let states = states.iter().map(|word| state_of(word)).collect();
-    let request = ListSchedulesRequest { tenant, states, selector, ..ListSchedulesRequest::default() };
-    context.list(paging, |size, token| page(context, request.clone().at(context.stale, size, token))).await
-}
-
-fn state_of(word: &str) -> i32 {
-    ScheduleState::from_str_name(&name_of("SCHEDULE_STATE_", word)).unwrap_or_default().into()
-}
+use crate::cli::commands::{CommandContext, Failure, ListPage, Listing};
 
 /// Reads one page of the schedules.
 pub async fn page(context: &CommandContext<'_>, request: ListSchedulesRequest) -> Result<ListPage<Schedule>, Failure> {

@@ -85,14 +85,9 @@ pub async fn run(
 }
 
 /// Returns the schedules with these labels. Fails if there are none, or more than `SEVERAL_MAX`.
-async fn choose(
-    context: &CommandContext<'_>,
-    tenant: &str,
-    selector: &str,
-    verb: &str,
-) -> Result<Vec<Schedule>, Failure> {
-    let (tenant, labels) = (tenant.to_owned(), selector.to_owned());
-    let request = ListSchedulesRequest { tenant, selector: labels, ..ListSchedulesRequest::default() };
+async fn choose(context: &CommandContext<'_>, of: &str, labels: &str, verb: &str) -> Result<Vec<Schedule>, Failure> {
+    let (tenant, selector) = (of.to_owned(), labels.to_owned());
+    let request = ListSchedulesRequest { tenant, selector, ..ListSchedulesRequest::default() };
     let page = |size, token| read::page(context, request.clone().at(false, size, token));
     let chosen = context.pages(SEVERAL_MAX, &page).await?;
     if chosen.more {
@@ -100,7 +95,7 @@ async fn choose(
         return Err(Failure::usage("--selector", message, "choose fewer of them at a time"));
     }
     if chosen.rows.is_empty() {
-        let message = format!("no schedule has the labels {selector}");
+        let message = format!("no schedule has the labels {labels}");
         let next = format!(
             "reveille schedule list -o json shows the labels that there are; a campaign: reveille campaign {verb} NAME"
         );
