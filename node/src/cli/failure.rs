@@ -16,44 +16,33 @@ pub use crate::recipients::BadRow;
 /// Exit code of a command. The numbers are fixed, because scripts use them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Exit {
-    /// 0: everything was done.
-    Done,
-    /// 1: a failure without an exit code of its own.
+    /// Everything was done.
+    Done = 0,
+    /// A failure without an exit code of its own.
     #[default]
-    General,
-    /// 2: the command line, a value in it, or a file is invalid.
-    Usage,
-    /// 3: a named object does not exist.
-    NotFound,
-    /// 4: the object's state does not allow the request, or the etag is stale.
-    Conflict,
-    /// 5: no node answers, or there is no leader or no quorum.
-    NoQuorum,
-    /// 6: not allowed.
-    Denied,
-    /// 7: only a part was done.
-    Partly,
-    /// 8: no answer in time; the request may have been carried out.
-    TimedOut,
-    /// 130: Ctrl-C.
-    Interrupted,
+    General = 1,
+    /// The command line, a value in it, or a file is invalid.
+    Usage = 2,
+    /// A named object does not exist.
+    NotFound = 3,
+    /// The object's state does not allow the request, or the etag is stale.
+    Conflict = 4,
+    /// No node answers, or there is no leader or no quorum.
+    NoQuorum = 5,
+    /// Not allowed.
+    Denied = 6,
+    /// Only a part was done.
+    Partly = 7,
+    /// No answer in time; the request may have been carried out.
+    TimedOut = 8,
+    /// Ctrl-C.
+    Interrupted = 130,
 }
 
 impl Exit {
     /// Returns the number that the shell receives.
     pub fn code(self) -> u8 {
-        match self {
-            Exit::Done => 0,
-            Exit::General => 1,
-            Exit::Usage => 2,
-            Exit::NotFound => 3,
-            Exit::Conflict => 4,
-            Exit::NoQuorum => 5,
-            Exit::Denied => 6,
-            Exit::Partly => 7,
-            Exit::TimedOut => 8,
-            Exit::Interrupted => 130,
-        }
+        self as u8
     }
 }
 

@@ -210,17 +210,10 @@ fn every_command_that_a_message_names_exists() {
 
 #[test]
 fn exit_codes_are_those_of_the_handbook() {
+    #[rustfmt::skip]
     let codes = [
-        Exit::Done,
-        Exit::General,
-        Exit::Usage,
-        Exit::NotFound,
-        Exit::Conflict,
-        Exit::NoQuorum,
-        Exit::Denied,
-        Exit::Partly,
-        Exit::TimedOut,
-        Exit::Interrupted,
+        Exit::Done, Exit::General, Exit::Usage, Exit::NotFound, Exit::Conflict, Exit::NoQuorum, Exit::Denied, Exit::Partly,
+        Exit::TimedOut, Exit::Interrupted,
     ];
     let page = page("docs/reference/cli.md");
     let section =

@@ -1,6 +1,6 @@
 //! `reveille context …`.
 
-use super::{Args, Subcommand};
+use super::Subcommand;
 
 #[derive(Debug, Subcommand)]
 pub enum ContextCommand {

@@ -1,6 +1,6 @@
 //! `reveille optout …`.
 
-use super::{Args, ExportFormat, Paging, PathBuf, Subcommand};
+use super::{ExportFormat, Paging, PathBuf, Subcommand};
 
 #[derive(Debug, Subcommand)]
 pub enum OptOutCommand {

@@ -1,6 +1,6 @@
 //! Arguments of `recipient`.
 
-use super::{Args, Paging, PathBuf, Subcommand};
+use super::{Paging, PathBuf, Subcommand};
 
 #[derive(Debug, Subcommand)]
 pub enum PersonCommand {

@@ -207,7 +207,8 @@ mod tests {
             swapped.swap(place, place + 1);
             assert_eq!(fails(&swapped).map(|(found, _)| found), Some(place));
             let value: Value = serde_json::from_str(&lines[place]).expect("JSON");
-            let bytes = bytes(value["record"].as_str().expect("digits")).expect("bytes");
+            let digits = value["record"].as_str().expect("digits");
+            let bytes = BASE64.decode(digits.as_bytes()).expect("bytes");
             let record = AuditRecord::from_bytes(&bytes).expect("a record");
             let record = AuditRecord { outcome: AuditOutcome::Done, ..record };
             let mut remade = as_bytes(&lines);

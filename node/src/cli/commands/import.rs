@@ -14,7 +14,7 @@ use reveille_proto::admin::v1::{self, Instant, ScheduleBody};
 
 use super::schedule::preview;
 use super::{
-    CommandContext, CrontabArgs, Exit, Failure, Format, ImportCommand, Kind, OfTenant, Stop, counts, escape, format,
+    CommandContext, CrontabArgs, Exit, Failure, ImportCommand, Kind, OfTenant, Stop, counts, escape, format,
     from_wire, input,
 };
 use crate::cli::import::crontab::{self, Form};

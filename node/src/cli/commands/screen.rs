@@ -25,13 +25,13 @@ enum Kind {
 }
 
 impl WatchFrame {
-    /// WatchFrame of one object, with remarks below it.
+    /// A frame of one object, with remarks below it.
     pub fn of_one<V: View>(terminal: &Terminal, view: &V, remarks: &[String]) -> WatchFrame {
         let text = below(view.text(terminal.paints()), remarks);
         WatchFrame::worded(view, text)
     }
 
-    /// WatchFrame of one object with the given text.
+    /// A frame of one object with the given text.
     pub fn worded<V: View>(view: &V, text: String) -> WatchFrame {
         WatchFrame { text, objects: vec![object(view)], beside: Vec::new(), kind: Kind::One }
     }
@@ -41,7 +41,7 @@ impl WatchFrame {
         WatchFrame { beside: fields.into(), ..self }
     }
 
-    /// WatchFrame of a list's rows.
+    /// A frame of a list's rows.
     ///
     /// # Errors
     /// If `--columns` names a column that the list does not have.

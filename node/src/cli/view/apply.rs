@@ -8,7 +8,7 @@ use crate::cli::manifest::document::Document;
 const FIELDS_SHOWN: usize = 4;
 
 /// Outcome of a document.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// The object was created.
@@ -24,6 +24,7 @@ pub enum Outcome {
     /// The cluster refused the document.
     Failed,
     /// Not requested, because an earlier document got no answer.
+    #[default]
     NotAsked,
 }
 
@@ -48,7 +49,7 @@ impl Outcome {
 }
 
 /// A document and its outcome.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct AppliedView {
     /// Kind of the object, such as `schedule` or `relay`.
     pub kind: &'static str,
@@ -71,16 +72,8 @@ pub struct AppliedView {
 impl AppliedView {
     /// Returns the view of a document that was not requested yet.
     pub fn of(document: &Document) -> AppliedView {
-        AppliedView {
-            kind: document.kind.word(),
-            tenant: document.tenant.clone(),
-            name: document.name.clone(),
-            outcome: Outcome::NotAsked,
-            changes: Vec::new(),
-            notes: Vec::new(),
-            reason: None,
-            place: document.place.clone(),
-        }
+        let (kind, tenant, place) = (document.kind.word(), document.tenant.clone(), document.place.clone());
+        AppliedView { kind, tenant, name: document.name.clone(), place, ..AppliedView::default() }
     }
 
     /// Returns the lines that `diff` prints. Empty without a difference.

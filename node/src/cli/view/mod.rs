@@ -1,7 +1,8 @@
 //! Output of commands: how messages of the API, and the few objects that only the command line has, look to people.
 //!
-//! The modules import what all of them need from here. Programs get messages as the API's own JSON ([`crate::api_json`]), the same as over HTTP. Objects that only the
-//! command line has are structs with camelCase names. So no message has a second struct here.
+//! The modules import what all of them need from here. Programs get messages as the API's own JSON
+//! ([`crate::api_json`]), the same as over HTTP. Objects that only the command line has are structs with camelCase
+//! names. So no message has a second struct here.
 
 pub mod apply;
 pub mod audience;

@@ -3,7 +3,7 @@
 use super::{Cell, Serialize, Tone, View, card, format};
 
 /// Outcome of a schedule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// The schedule was paused.
@@ -17,6 +17,7 @@ pub enum Outcome {
     /// The cluster refused the change.
     Failed,
     /// Not requested, because an earlier schedule got no answer.
+    #[default]
     NotAsked,
 }
 
@@ -35,7 +36,7 @@ impl Outcome {
 }
 
 /// One schedule of several.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SeveralView {
     /// Name of the schedule.
@@ -54,17 +55,6 @@ pub struct SeveralView {
 }
 
 impl SeveralView {
-    /// Creates the view of a schedule that missed nothing.
-    pub fn new(name: &str, outcome: Outcome) -> SeveralView {
-        let (name, etag) = (name.to_owned(), String::new());
-        SeveralView { name, outcome, opens_count: 0, explained_count: 0, reason: None, etag }
-    }
-
-    /// Adds what a resume would do.
-    pub fn with_plan(self, etag: String, opens_count: u32, explained_count: u32) -> SeveralView {
-        SeveralView { etag, opens_count, explained_count, ..self }
-    }
-
     /// Returns a count of missed instants, which a pause has not.
     fn counted(&self, count: u32) -> Cell {
         match self.outcome {

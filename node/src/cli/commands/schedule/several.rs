@@ -38,7 +38,7 @@ pub async fn run(
     let mut rows = Vec::with_capacity(meant.len());
     for schedule in meant {
         rows.push(match pause {
-            Some(_) => SeveralView::new(&schedule.name, Outcome::WouldPause),
+            Some(_) => SeveralView { name: schedule.name, outcome: Outcome::WouldPause, ..SeveralView::default() },
             None => preview(context, &tenant, &schedule.name).await?,
         });
     }
@@ -111,8 +111,9 @@ async fn preview(context: &CommandContext<'_>, tenant: &str, name: &str) -> Resu
     let plan = context.read(request).await?;
     let schedule = plan.schedule.unwrap_or_default();
     warn_of_placeholder(context, tenant, &schedule).await?;
-    let view = SeveralView::new(name, Outcome::WouldResume);
-    Ok(view.with_plan(schedule.etag, plan.opens_count, plan.explained_count))
+    let (name, etag) = (name.to_owned(), schedule.etag);
+    let (opens_count, explained_count) = (plan.opens_count, plan.explained_count);
+    Ok(SeveralView { name, outcome: Outcome::WouldResume, opens_count, explained_count, reason: None, etag })
 }
 
 async fn change_one(
@@ -122,16 +123,11 @@ async fn change_one(
     row: &SeveralView,
 ) -> Result<(), Failure> {
     let (tenant, name) = (tenant.to_owned(), row.name.clone());
-    match pause {
-        Some(reason) => {
-            let request = PauseScheduleRequest { tenant, name, reason: reason.to_owned(), validate_only: false };
-            context.client.ask(RetrySafety::Repeatable, request).await.map(|_| ())
-        }
-        None => {
-            // The etag is of the state that was shown: if more was missed since then, the request fails with a
-            // conflict.
-            let request = ResumeScheduleRequest { tenant, name, etag: row.etag.clone(), validate_only: false };
-            context.client.ask(RetrySafety::Repeatable, request).await.map(|_| ())
-        }
+    if let Some(reason) = pause {
+        let request = PauseScheduleRequest { tenant, name, reason: reason.to_owned(), validate_only: false };
+        return context.client.ask(RetrySafety::Repeatable, request).await.map(drop);
     }
+    // The etag is of the state that was shown: if more was missed since then, the request fails with a conflict.
+    let request = ResumeScheduleRequest { tenant, name, etag: row.etag.clone(), validate_only: false };
+    context.client.ask(RetrySafety::Repeatable, request).await.map(drop)
 }
