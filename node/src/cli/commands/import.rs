@@ -14,8 +14,8 @@ use reveille_proto::admin::v1::{self, Instant, ScheduleBody};
 
 use super::schedule::preview;
 use super::{
-    CommandContext, CrontabArgs, Exit, Failure, ImportCommand, Kind, OfTenant, Stop, counts, escape, format,
-    from_wire, input,
+    CommandContext, CrontabArgs, Exit, Failure, ImportCommand, Kind, OfTenant, Stop, counts, escape, format, from_wire,
+    input,
 };
 use crate::cli::import::crontab::{self, Form};
 use crate::cli::import::plan::{self, BRACE, Choices, LABEL, Plan, Planned, Source, template};
