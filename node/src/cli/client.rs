@@ -63,7 +63,7 @@ pub struct Client {
 }
 
 /// How an attempt at one address failed.
-enum Missed {
+enum AttemptError {
     /// No connection, so no request was sent.
     Unreachable(Failure),
     /// The node answered that it cannot accept the request, and did nothing.
@@ -72,7 +72,7 @@ enum Missed {
     Leaderless(Failure),
     /// The connection broke before the answer.
     Lost(Failure),
-    /// An answer that every node would give, or the end of the timeout.
+    /// An answer that every node would set_timeout, or the end of the timeout.
     Final(Failure),
 }
 
@@ -91,7 +91,7 @@ impl Client {
     }
 
     /// Makes the client try each address once per request; the caller then repeats the request.
-    pub fn of_one_round(self) -> Client {
+    pub fn without_retries(self) -> Client {
         Client { retry_for: Duration::ZERO, ..self }
     }
 
@@ -101,7 +101,7 @@ impl Client {
     }
 
     /// Sets a new deadline from now on. A watching command sets one for each read.
-    pub fn give(&self, within: Duration) {
+    pub fn set_timeout(&self, within: Duration) {
         *self.deadline.lock() = Some(Instant::now() + within);
     }
 
@@ -169,12 +169,12 @@ impl Client {
                             *self.answered.lock() = Some(place);
                             return Ok(answer);
                         }
-                        Err(Missed::Final(failure)) => return Err(failure),
-                        Err(Missed::Lost(failure)) if safety == RetrySafety::Once => return Err(failure),
-                        Err(Missed::Lost(failure)) => (worth_waiting, lost) = (true, Some(failure)),
-                        Err(Missed::NotNow(failure)) => (worth_waiting, refused) = (true, Some(failure)),
-                        Err(Missed::Leaderless(failure)) => refused = Some(failure),
-                        Err(Missed::Unreachable(failure)) => refused = refused.or(Some(failure)),
+                        Err(AttemptError::Final(failure)) => return Err(failure),
+                        Err(AttemptError::Lost(failure)) if safety == RetrySafety::Once => return Err(failure),
+                        Err(AttemptError::Lost(failure)) => (worth_waiting, lost) = (true, Some(failure)),
+                        Err(AttemptError::NotNow(failure)) => (worth_waiting, refused) = (true, Some(failure)),
+                        Err(AttemptError::Leaderless(failure)) => refused = Some(failure),
+                        Err(AttemptError::Unreachable(failure)) => refused = refused.or(Some(failure)),
                     }
                 }
                 if !worth_waiting || Instant::now() + pause > retry_until.min(self.deadline().unwrap_or(retry_until)) {
@@ -207,16 +207,17 @@ impl Client {
         safety: RetrySafety,
         message: Q,
         call: &F,
-    ) -> Result<A, Missed>
+    ) -> Result<A, AttemptError>
     where
         F: Fn(Channel, Request<Q>) -> Fut,
         Fut: Future<Output = Result<Response<A>, Status>>,
     {
-        let link = target.link(endpoint).map_err(Missed::Unreachable)?;
-        let channel = self.connect(target, endpoint, link.map(|(tls, _)| tls)).await.map_err(Missed::Unreachable)?;
+        let link = target.link(endpoint).map_err(AttemptError::Unreachable)?;
+        let channel =
+            self.connect(target, endpoint, link.map(|(tls, _)| tls)).await.map_err(AttemptError::Unreachable)?;
         let mut request = Request::new(message);
         if let Some(token) = link.and_then(|(_, token)| token) {
-            request.metadata_mut().insert("authorization", token.header().map_err(Missed::Final)?);
+            request.metadata_mut().insert("authorization", token.header().map_err(AttemptError::Final)?);
         }
         let answer = match self.deadline() {
             None => call(channel, request).await,
@@ -234,33 +235,33 @@ impl Client {
         let missed = self.missed(&endpoint.address, safety, &status);
         // A node that expects TLS breaks a connection in plaintext, and does nothing.
         if link.is_none()
-            && matches!(missed, Missed::Lost(_) | Missed::Unreachable(_))
+            && matches!(missed, AttemptError::Lost(_) | AttemptError::Unreachable(_))
             && connection::shown_authority(endpoint).await.is_ok()
         {
-            return Err(Missed::Unreachable(unknown_cluster(endpoint)));
+            return Err(AttemptError::Unreachable(unknown_cluster(endpoint)));
         }
         Err(missed)
     }
 
     /// Classifies a status: the node sent it, or `tonic` made it because the connection broke.
-    fn missed(&self, address: &str, safety: RetrySafety, status: &Status) -> Missed {
+    fn missed(&self, address: &str, safety: RetrySafety, status: &Status) -> AttemptError {
         use tonic::Code::{Cancelled, DeadlineExceeded, Internal, Unavailable, Unimplemented, Unknown};
         let answered = status.get_details_error_info().is_some();
         match status.code() {
             Unimplemented if !answered && status.message().contains(NO_GRPC) => {
                 self.channels.lock().remove(address);
-                Missed::Unreachable(not_admin(address))
+                AttemptError::Unreachable(not_admin(address))
             }
-            Unavailable if is_leaderless(status) => Missed::Leaderless(Failure::of_status(status)),
-            Unavailable if answered => Missed::NotNow(Failure::of_status(status)),
-            DeadlineExceeded => Missed::Final(self.timed_out(safety, status)),
+            Unavailable if is_leaderless(status) => AttemptError::Leaderless(Failure::of_status(status)),
+            Unavailable if answered => AttemptError::NotNow(Failure::of_status(status)),
+            DeadlineExceeded => AttemptError::Final(self.timed_out(safety, status)),
             // `tonic` reports the end of the request's own timeout as a cancellation.
-            Cancelled if !answered && self.is_over() => Missed::Final(self.timed_out(safety, status)),
+            Cancelled if !answered && self.is_over() => AttemptError::Final(self.timed_out(safety, status)),
             Unavailable | Unknown | Internal | Cancelled if !answered => {
                 self.channels.lock().remove(address);
-                Missed::Lost(self.lost(address, safety, status))
+                AttemptError::Lost(self.lost(address, safety, status))
             }
-            _ => Missed::Final(Failure::of_status(status)),
+            _ => AttemptError::Final(Failure::of_status(status)),
         }
     }
 

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 /// Maximum size of a request's head (request line and headers), in bytes.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// Time limit for a client to send the head of a request, and the same again for the body.
-pub const SAID_WITHIN: Duration = FIRST_BYTES_WITHIN;
+pub const READ_TIMEOUT: Duration = FIRST_BYTES_WITHIN;
 /// Maximum lifetime of a connection. Each connection carries one request.
 pub const CONNECTION_WITHIN: Duration = Duration::from_secs(45);
 
@@ -31,7 +31,7 @@ pub async fn serve(
 ) {
     let mut incoming = connections(Incoming::new(listener, name, 0), tls);
     let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(SAID_WITHIN).keep_alive(false).max_buf_size(HEAD_BYTES_MAX);
+    http.timer(TokioTimer::new()).header_read_timeout(READ_TIMEOUT).keep_alive(false).max_buf_size(HEAD_BYTES_MAX);
     loop {
         let Some(Some(Ok(stream))) = stop.run_until_cancelled(incoming.next()).await else { return };
         let connection = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router.clone()));
@@ -71,7 +71,7 @@ mod tests {
         assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
         for mut stream in bad {
             let mut rest = Vec::new();
-            let closed = tokio::time::timeout(3 * SAID_WITHIN, stream.read_to_end(&mut rest)).await;
+            let closed = tokio::time::timeout(3 * READ_TIMEOUT, stream.read_to_end(&mut rest)).await;
             assert!(closed.is_ok(), "still open");
         }
         stop.cancel();

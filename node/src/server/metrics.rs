@@ -24,7 +24,7 @@ pub enum MetricKind {
 
 /// A metric.
 #[derive(Clone, Copy, Debug)]
-pub struct Measure {
+pub struct Metric {
     /// Its name on `/metrics`.
     pub name: &'static str,
     /// Its label names, with commas between them. `None` if it has no label.
@@ -35,29 +35,29 @@ pub struct Measure {
     pub help: &'static str,
 }
 
-const fn plain(kind: MetricKind, name: &'static str, help: &'static str) -> Measure {
-    Measure { name, label: None, kind, help }
+const fn plain(kind: MetricKind, name: &'static str, help: &'static str) -> Metric {
+    Metric { name, label: None, kind, help }
 }
 
-const fn by(label: &'static str, kind: MetricKind, name: &'static str, help: &'static str) -> Measure {
-    Measure { name, label: Some(label), kind, help }
+const fn by(label: &'static str, kind: MetricKind, name: &'static str, help: &'static str) -> Metric {
+    Metric { name, label: Some(label), kind, help }
 }
 
 /// All metrics.
-pub const MEASURES: &[Measure] = &[
+pub const METRICS: &[Metric] = &[
     plain(LeaderCounter, "reveille_runs_opened_total", "Runs that this node opened as leader when they fell due"),
     by("outcome,reason", LeaderCounter, "reveille_instants_total", "Instants that were due, by what became of them"),
-    by("outcome,reason", Counter, "reveille_emails_total", "Emails that this node had in hand, by what became of them"),
+    by("outcome,reason", Counter, "reveille_emails_total", "Emails that this node handled, by what became of them"),
     plain(Counter, "reveille_gate_passes_total", "Handoffs past the gate"),
     by("why", Counter, "reveille_gate_closed_total", "Handoffs that the gate refused"),
     plain(Counter, "reveille_in_doubt_total", "Emails that came into doubt in a dialogue"),
     plain(LeaderGauge, "reveille_recipients_pending", "Recipients that wait to be sent to, over all open runs"),
-    plain(LeaderGauge, "reveille_recipients_claimed", "Recipients that are given to nodes and not settled"),
+    plain(LeaderGauge, "reveille_recipients_claimed", "Recipients that are claimed and not settled"),
     plain(LeaderGauge, "reveille_recipients_in_doubt", "Recipients that are in doubt now"),
     plain(LeaderGauge, "reveille_schedules_overdue", "Active schedules more than 5 s behind their instant"),
     plain(LeaderCounter, "reveille_violations_total", "Accounts of a run that do not close: a bug"),
     plain(LeaderCounter, "reveille_archived_pages_total", "Pages with runs that left the state for the archive"),
-    by("cause", LeaderCounter, "reveille_auditor_catches_total", "What the sweep had to drive on"),
+    by("cause", LeaderCounter, "reveille_auditor_catches_total", "What the sweep had to repair"),
     by(
         "cause",
         LeaderCounter,
@@ -80,10 +80,10 @@ pub const MEASURES: &[Measure] = &[
     by("relay", Gauge, "reveille_relay_sessions", "Open connections to a relay"),
     by("relay", Gauge, "reveille_relay_rate_per_second", "Emails a second that a relay is given at most, now"),
     by("relay", Gauge, "reveille_relay_parked", "1: the day's allowance of a relay is used up"),
-    by("relay", Gauge, "reveille_relay_circuit_open", "1: a relay is left alone"),
+    by("relay", Gauge, "reveille_relay_circuit_open", "1: the circuit of a relay is open"),
     by("rpc", Counter, "reveille_peer_errors_total", "Calls between nodes that failed"),
     by("listener", Counter, "reveille_handshakes_failed_total", "Connections to a listener without a TLS handshake"),
-    by("reason", Counter, "reveille_calls_denied_total", "Calls that were denied for want of a valid token or a right"),
+    by("reason", Counter, "reveille_calls_denied_total", "Calls that were denied without a valid token or a right"),
     plain(
         Gauge,
         "reveille_certificate_files_failed",
@@ -113,7 +113,7 @@ pub const MEASURES: &[Measure] = &[
 
 /// Registers all metrics with the recorder of this process.
 pub fn describe() {
-    for Measure { name, label, kind, help } in MEASURES.iter().copied() {
+    for Metric { name, label, kind, help } in METRICS.iter().copied() {
         match kind {
             Counter | LeaderCounter => metrics::describe_counter!(name, help),
             Gauge | LeaderGauge => metrics::describe_gauge!(name, help),
@@ -163,13 +163,13 @@ mod tests {
     fn what_is_counted_anywhere_is_in_the_list() {
         let mut files = Vec::new();
         ["node/src", "cluster/src", "raft/src"].iter().for_each(|folder| sources(&root().join(folder), &mut files));
-        let mut known: BTreeSet<&str> = MEASURES.iter().map(|measure| measure.name).collect();
-        assert_eq!(known.len(), MEASURES.len(), "each name once");
+        let mut known: BTreeSet<&str> = METRICS.iter().map(|metric| metric.name).collect();
+        assert_eq!(known.len(), METRICS.len(), "each name once");
         for file in files {
             for (name, kind, has_label) in counted(&std::fs::read_to_string(&file).expect("a source")) {
                 let place = file.display();
-                let listed = MEASURES.iter().find(|measure| measure.name == name);
-                let listed = listed.unwrap_or_else(|| panic!("{place} counts {name}, which MEASURES lacks"));
+                let listed = METRICS.iter().find(|metric| metric.name == name);
+                let listed = listed.unwrap_or_else(|| panic!("{place} counts {name}, which METRICS lacks"));
                 let expected = match listed.kind {
                     Counter | LeaderCounter => "counter",
                     Gauge | LeaderGauge => "gauge",
@@ -179,7 +179,7 @@ mod tests {
                 known.remove(name.as_str());
             }
         }
-        assert!(known.is_empty(), "in MEASURES, and counted nowhere: {known:?}");
+        assert!(known.is_empty(), "in METRICS, and counted nowhere: {known:?}");
     }
 
     /// Returns the metrics of the handbook's table: from its first column name and labels, from its second column the
@@ -203,15 +203,15 @@ mod tests {
     #[test]
     fn handbook_lists_each_metric_and_no_other() {
         let documented = rows_of_the_handbook();
-        let expected = MEASURES.iter().map(|measure| {
-            let kind = match measure.kind {
+        let expected = METRICS.iter().map(|metric| {
+            let kind = match metric.kind {
                 Counter => "counter",
                 LeaderCounter => "counter, leader",
                 Gauge => "gauge",
                 LeaderGauge => "gauge, leader",
                 Distribution => "distribution",
             };
-            (measure.name.to_owned(), (measure.label.map(str::to_owned), kind.to_owned()))
+            (metric.name.to_owned(), (metric.label.map(str::to_owned), kind.to_owned()))
         });
         assert_eq!(documented, expected.collect());
     }
@@ -219,7 +219,7 @@ mod tests {
     /// An alert on a metric that does not exist never fires.
     #[test]
     fn every_name_on_any_page_is_counted() {
-        let known: BTreeSet<&str> = MEASURES.iter().map(|measure| measure.name).collect();
+        let known: BTreeSet<&str> = METRICS.iter().map(|metric| metric.name).collect();
         for page in [
             "docs/how-to/monitor.md",
             "docs/reference/monitoring.md",
@@ -240,9 +240,9 @@ mod tests {
     #[test]
     fn what_has_no_labels_is_there_from_the_first_moment() {
         let page = crate::server::health::recorder().render();
-        for measure in MEASURES.iter().filter(|measure| measure.label.is_none() && measure.kind != Distribution) {
-            assert!(page.contains(&format!("\n{} ", measure.name)), "{} in\n{page}", measure.name);
-            assert!(page.contains(&format!("# HELP {} {}", measure.name, measure.help)), "{page}");
+        for metric in METRICS.iter().filter(|metric| metric.label.is_none() && metric.kind != Distribution) {
+            assert!(page.contains(&format!("\n{} ", metric.name)), "{} in\n{page}", metric.name);
+            assert!(page.contains(&format!("# HELP {} {}", metric.name, metric.help)), "{page}");
         }
     }
 }

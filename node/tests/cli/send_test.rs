@@ -21,8 +21,11 @@ async fn ending(state: RecipientState, event: v1::ExplainedEvent) -> Fake {
         }
         "Explain" => {
             let settled = looks.fetch_add(1, Ordering::SeqCst) > 1;
-            let claimed =
-                v1::ExplainedEvent { what: "claimed".into(), detail: "life 1".into(), ..v1::ExplainedEvent::default() };
+            let claimed = v1::ExplainedEvent {
+                what: "claimed".into(),
+                detail: "incarnation 1".into(),
+                ..v1::ExplainedEvent::default()
+            };
             let requested =
                 v1::ExplainedEvent { what: "asked".into(), relay: "main".into(), ..v1::ExplainedEvent::default() };
             let is_shown = matches!(state, RecipientState::Dead | RecipientState::InDoubt).then_some(requested);

@@ -132,7 +132,7 @@ impl LedgerRecorder {
 
 /// Returns the incarnation that owns a claim, from the text of `explain`.
 fn incarnation(claimed: &api::ExplainedEvent) -> Option<u64> {
-    claimed.detail.strip_prefix("life ")?.parse().ok()
+    claimed.detail.strip_prefix("incarnation ")?.parse().ok()
 }
 
 /// Returns the outcome for a text of `explain` that ends a handoff or decides a doubt.

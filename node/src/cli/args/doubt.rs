@@ -32,8 +32,8 @@ Start the nodes that are down before you decide anything: their journals may kno
     },
     /// Decide: take it as sent, or send it again
     ///
-    /// They are counted first, with what is known of them, and you are asked. What is in doubt because its node is
-    /// lost resolves by itself when that node comes back with its journal: start it first.
+    /// The command counts the recipients in doubt, shows the evidence, and asks for confirmation. What is in doubt
+    /// because its node is lost resolves by itself when that node comes back with its journal: start it first.
     #[command(after_long_help = "\
 Examples:
   reveille in-doubt resolve r1042.0 ann@example.com --sent

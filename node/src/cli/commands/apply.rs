@@ -11,7 +11,7 @@ use super::{
 };
 use crate::cli::manifest::document::Document;
 use crate::cli::manifest::write;
-use crate::cli::view::apply::{AppliedView, Outcome};
+use crate::cli::view::apply::{AppliedView, ApplyOutcome};
 
 pub use edit::run as edit;
 pub(super) use objects::template_version;
@@ -51,7 +51,7 @@ pub async fn run(context: &CommandContext<'_>, tenant: &str, what: &ApplyFiles) 
 pub async fn diff(context: &CommandContext<'_>, tenant: &str, what: &ManifestFiles) -> Result<(), Stop> {
     let documents = read::all(tenant, what).await?;
     let done = take(context, &documents, false).await;
-    let differs = |view: &AppliedView| matches!(view.outcome, Outcome::WouldCreate | Outcome::WouldUpdate);
+    let differs = |view: &AppliedView| matches!(view.outcome, ApplyOutcome::WouldCreate | ApplyOutcome::WouldUpdate);
     match context.terminal.format() {
         Format::Table => {
             let whole = |document: &Document| write::yaml(&document.kind.document(document.kind.spec(&document.spec)));
@@ -91,7 +91,7 @@ async fn take(context: &CommandContext<'_>, documents: &[Document], make: bool) 
                 Err(failure) => {
                     let failure = read::placed(document, failure);
                     stopped = failure.concerns_all();
-                    (done.view.outcome, done.view.reason) = (Outcome::Failed, Some(failure.message.clone()));
+                    (done.view.outcome, done.view.reason) = (ApplyOutcome::Failed, Some(failure.message.clone()));
                     done.failure = Some(failure);
                 }
             }

@@ -37,7 +37,7 @@ async fn rotate(context: &CommandContext<'_>) -> Result<(), Stop> {
     let until = Instant::now() + context.global.timeout.unwrap_or(WITHIN);
     let mut said = "";
     loop {
-        context.client.give(WITHIN);
+        context.client.set_timeout(WITHIN);
         let (replaces, request_id) = (before.fingerprint.clone(), context.client.request_id().to_owned());
         let answer = context.change(RotateAuthorityRequest { replaces, request_id }).await?;
         let now = answer.authority.clone().unwrap_or_default();

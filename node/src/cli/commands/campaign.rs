@@ -83,13 +83,13 @@ fn requested(tenant: String, args: CampaignCreateArgs) -> Result<CreateCampaignR
 async fn launch(context: &CommandContext<'_>, tenant: String, args: LaunchArgs, dry_run: bool) -> Result<(), Stop> {
     let (name, send_time, again) = (args.name, args.at.map(to_wire), args.again);
     let request = LaunchCampaignRequest { tenant, name, send_time, again, validate_only: dry_run };
-    let answer = context.client.ask(RetrySafety::Repeatable, request).await?;
+    let answer = context.change(request).await?;
     context.warn(&answer.warnings);
     context.answer(&answer, answer.campaign.as_ref(), dry_run)
 }
 
 async fn pause(context: &CommandContext<'_>, request: PauseCampaignRequest) -> Result<(), Stop> {
-    let answer = context.client.ask(RetrySafety::Repeatable, request).await?;
+    let answer = context.change(request).await?;
     show_with_barrier(context, &answer, answer.campaign.as_ref(), answer.barrier.as_ref())
 }
 
@@ -102,7 +102,7 @@ async fn resume(context: &CommandContext<'_>, request: ResumeCampaignRequest) ->
 async fn cancel(context: &CommandContext<'_>, request: CancelCampaignRequest) -> Result<(), Stop> {
     let dry_run = request.validate_only;
     context.confirm_unless(dry_run, &format!("Cancel campaign {} for good?", request.name))?;
-    let answer = context.client.ask(RetrySafety::Repeatable, request).await?;
+    let answer = context.change(request).await?;
     show_with_barrier(context, &answer, answer.campaign.as_ref(), answer.barrier.as_ref())?;
     context.checked(dry_run);
     Ok(())
@@ -144,7 +144,7 @@ async fn watch(context: &CommandContext<'_>, tenant: String, name: String) -> Re
             return Err(Failure::timed_out(format!("{name} has not opened in this time"), next).into());
         }
         sleep(POLL_EVERY).await;
-        context.client.give(super::WITHIN);
+        context.client.set_timeout(super::WITHIN);
     }
 }
 

@@ -121,7 +121,7 @@ fn client_authority(config: &Config, tls: &NodeTls) -> Result<String, Failure> {
 /// Prints a join token.
 async fn add_member(context: &CommandContext<'_>, valid_for: SignedDuration) -> Result<(), Stop> {
     let request = AddMemberRequest { valid_for: Some(duration_to_wire(valid_for)) };
-    let answer = context.client.ask(RetrySafety::Repeatable, request).await?;
+    let answer = context.change(request).await?;
     context.terminal.show(&answer)?;
     let next = "next: put it into a file on the new machine, and there: reveille start --join file:/PATH, with a --name \
                 of its own";
@@ -131,7 +131,7 @@ async fn add_member(context: &CommandContext<'_>, valid_for: SignedDuration) -> 
 
 async fn drain_member(context: &CommandContext<'_>, member: String, undo: bool) -> Result<(), Stop> {
     let request = DrainMemberRequest { member: member.clone(), undo };
-    let answer = context.client.ask(RetrySafety::Repeatable, request).await?;
+    let answer = context.change(request).await?;
     context.terminal.answer(&answer, answer.member.as_ref())?;
     if !undo {
         let next = format!("next: stop it, or reveille cluster member remove {member}");
@@ -146,7 +146,7 @@ async fn remove_member(context: &CommandContext<'_>, member: String, dead: bool)
     context.terminal.check_columns::<Member>()?;
     context.terminal.confirm(&format!("Remove {member} for good? {how} can never return."))?;
     let request = RemoveMemberRequest { member: member.clone(), dead };
-    let answer = context.client.ask(RetrySafety::Repeatable, request).await?;
+    let answer = context.change(request).await?;
     context.terminal.list(&answer.members)?;
     if answer.in_doubt > 0 {
         let emails = format::counted(answer.in_doubt, "email");
@@ -185,8 +185,8 @@ async fn check_files(context: &CommandContext<'_>) -> Result<(), Stop> {
     let until = context.global.timeout.map(|timeout| Instant::now() + timeout);
     let mut begin = true;
     loop {
-        context.client.give(WITHIN);
-        let members = context.client.ask(RetrySafety::Repeatable, ScrubRequest { start: begin }).await?.members;
+        context.client.set_timeout(WITHIN);
+        let members = context.change(ScrubRequest { start: begin }).await?.members;
         let running = members.iter().any(|member| member.running);
         if begin || running && until.is_none_or(|until| Instant::now() < until) {
             begin = false;

@@ -11,8 +11,7 @@ use reveille_proto::admin::v1::{
 use tokio::sync::oneshot;
 
 use super::{
-    CommandContext, DoubtCommand, Failure, OfTenant, ResolveArgs, RetrySafety, SettleArgs, Stop, format, relay_log,
-    selection,
+    CommandContext, DoubtCommand, Failure, OfTenant, ResolveArgs, SettleArgs, Stop, format, relay_log, selection,
 };
 use crate::cli::view::moved::MovedView;
 
@@ -74,7 +73,7 @@ async fn resolve(context: &CommandContext<'_>, tenant: String, args: ResolveArgs
         context.terminal.confirm(&format!("{what}: {counted}?"))?;
         // The fence excludes recipients that came into doubt after the user confirmed.
         let request = ResolveDoubtsRequest { validate_only: false, fence: preview.fence, ..request };
-        context.client.ask(RetrySafety::Repeatable, request).await?
+        context.change(request).await?
     };
     let (moved, inside_gap) = (answer.resolved, answer.inside_gap);
     let view = MovedView { run, verb, moved, inside_gap, index: Some(answer.index), dry_run, groups: Vec::new() };
@@ -121,7 +120,7 @@ async fn settle(context: &CommandContext<'_>, tenant: String, args: SettleArgs) 
                     fence: of_run.newest.map(|fence| fence.to_string()).unwrap_or_default(),
                     request_id: format!("{}-{number}", context.client.request_id()),
                 };
-                let answer = context.client.ask(RetrySafety::Repeatable, request).await?;
+                let answer = context.change(request).await?;
                 moved += answer.resolved;
                 index = Some(answer.index);
             }

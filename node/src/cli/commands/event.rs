@@ -57,7 +57,7 @@ async fn follow(context: &CommandContext<'_>, mut request: ListEventsRequest) ->
         let left = end.map_or(WAIT, |end| end.saturating_duration_since(Instant::now()).min(WAIT));
         request.wait =
             Some(prost_types::Duration { seconds: left.as_secs() as i64, nanos: left.subsec_nanos() as i32 });
-        context.client.give(left + WITHIN);
+        context.client.set_timeout(left + WITHIN);
         match ask(&context.client, &request).await {
             Ok(answer) => {
                 context.watching.set(true);

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::screen::{Screen, WatchFrame};
+use super::screen::{Frame, Screen};
 use super::{CommandContext, Exit, Failure, Stop, WITHIN};
 
 /// Interval between two reads.
@@ -18,9 +18,9 @@ const POLL_EVERY: Duration = Duration::from_secs(1);
 /// One frame of a source.
 pub enum Next {
     /// A frame that others may follow.
-    Frame(WatchFrame),
+    Frame(Frame),
     /// The last frame of the source.
-    Last(WatchFrame),
+    Last(Frame),
 }
 
 /// Why the watching ended without an error.
@@ -42,7 +42,7 @@ pub async fn follow(
     let mut problem: Option<Failure> = None;
     loop {
         // Each read has its own timeout. The loop itself checks the end of `--timeout`.
-        context.client.give(WITHIN);
+        context.client.set_timeout(WITHIN);
         let answer = match end {
             Some(end) => timeout_at(end, next()).await,
             None => Ok(next().await),
@@ -89,7 +89,7 @@ fn passes(failure: &Failure) -> bool {
 /// Reads and shows a frame every second, until the user or `--timeout` ends it.
 pub async fn poll(
     context: &CommandContext<'_>,
-    mut fetch: impl AsyncFnMut() -> Result<WatchFrame, Failure>,
+    mut fetch: impl AsyncFnMut() -> Result<Frame, Failure>,
 ) -> Result<(), Stop> {
     let mut polled_at: Option<Instant> = None;
     let next = async || {

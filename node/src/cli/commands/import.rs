@@ -20,8 +20,8 @@ use super::{
 use crate::cli::import::crontab::{self, Form};
 use crate::cli::import::plan::{self, BRACE, Choices, LABEL, Plan, Planned, Source, template};
 use crate::cli::manifest::write;
-use crate::cli::view::import::{ImportView, Outcome};
-use crate::server::admin::unfit;
+use crate::cli::view::import::{LineOutcome, LineView};
+use crate::server::admin::validation_error;
 
 /// Limit of a crontab's size in bytes; cron's own limit is far lower.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
@@ -35,7 +35,7 @@ const TIMEZONE: &str = "/etc/timezone";
 
 /// One line of the crontab: its output, and the schedule that it becomes, if any.
 struct Entry {
-    view: ImportView,
+    view: LineView,
     body: Option<ScheduleBody>,
 }
 
@@ -57,7 +57,7 @@ async fn import(context: &CommandContext<'_>, tenant: &str, args: &CrontabArgs) 
     if let Some(path) = &args.write {
         write_new(path, &documents(&entries, &args.file.display().to_string()))?;
     }
-    let views: Vec<ImportView> = entries.into_iter().map(|entry| entry.view).collect();
+    let views: Vec<LineView> = entries.into_iter().map(|entry| entry.view).collect();
     context.list_names_of(&views, |view| view.outcome.is_well())?;
     print_notes(context, &views, args.write.as_deref());
     fail_if_left_out(&views, &args.file)
@@ -110,7 +110,7 @@ fn zone_of_name(name: &str) -> Option<String> {
 }
 
 fn entry(plan: Plan, tenant: &str, args: &CrontabArgs, zones: &Zones, now: Timestamp) -> Entry {
-    let mut view = ImportView { line: plan.line, source: plan.source, ..ImportView::default() };
+    let mut view = LineView { line: plan.line, source: plan.source, ..LineView::default() };
     let planned = match plan.planned {
         Ok(planned) => planned,
         Err(reason) => {
@@ -138,16 +138,16 @@ fn entry(plan: Plan, tenant: &str, args: &CrontabArgs, zones: &Zones, now: Times
         }
     }
     if let Some(lacks) = planned.lacks {
-        (view.outcome, view.reason) = (Outcome::LeftOut, Some(lacks));
+        (view.outcome, view.reason) = (LineOutcome::LeftOut, Some(lacks));
         return Entry { view, body: None };
     }
     let body = body(planned, tenant, args);
-    if let Some(refused) = unfit(body.clone(), Time(now.as_millisecond()), zones) {
+    if let Some(refused) = validation_error(body.clone(), Time(now.as_millisecond()), zones) {
         let message = by_flags(&Failure::of_status(&refused).message);
         (view.reason, view.warnings) = (Some(message), Vec::new());
         return Entry { view, body: None };
     }
-    view.outcome = Outcome::Planned;
+    view.outcome = LineOutcome::Planned;
     view.warnings.extend(often(&view.next));
     Entry { view, body: Some(body) }
 }
@@ -261,16 +261,16 @@ fn write_new(path: &Path, text: &str) -> Result<(), Failure> {
 }
 
 /// Prints the lines below the table: counts, the zone's origin, and the next step.
-fn print_notes(context: &CommandContext<'_>, views: &[ImportView], written: Option<&Path>) {
+fn print_notes(context: &CommandContext<'_>, views: &[LineView], written: Option<&Path>) {
     if !views.is_empty() {
         let counts = counts(views.iter().map(|view| view.outcome), |outcome| outcome.word().0);
         context.terminal.say(&format!("{}: {counts}", format::counted(views.len() as u64, "job")));
     }
-    let of_machine = |view: &&ImportView| view.zone_from == Some(Source::Machine) && view.outcome.is_well();
+    let of_machine = |view: &&LineView| view.zone_from == Some(Source::Machine) && view.outcome.is_well();
     if let Some(zone) = views.iter().find(of_machine).and_then(|view| view.zone.as_deref()) {
         context.terminal.say(&format!("warning: times are in {zone}, the zone of this machine; --tz names another"));
     }
-    if !views.iter().any(|view| view.outcome == Outcome::Planned) {
+    if !views.iter().any(|view| view.outcome == LineOutcome::Planned) {
         return;
     }
     let next = match written {
@@ -285,8 +285,8 @@ fn print_notes(context: &CommandContext<'_>, views: &[ImportView], written: Opti
 }
 
 /// Fails with "partly done" if some lines have no schedule, and with a usage error if none has one.
-fn fail_if_left_out(views: &[ImportView], path: &Path) -> Result<(), Stop> {
-    let missing: Vec<&ImportView> = views.iter().filter(|view| !view.outcome.is_well()).collect();
+fn fail_if_left_out(views: &[LineView], path: &Path) -> Result<(), Stop> {
+    let missing: Vec<&LineView> = views.iter().filter(|view| !view.outcome.is_well()).collect();
     let Some(first) = missing.first() else { return Ok(()) };
     let message = format!("{} of {} left out", missing.len(), format::counted(views.len() as u64, "job"));
     let place = format!("{}:{}", path.display(), first.line);

@@ -3,9 +3,7 @@
 use reveille_proto::admin::v1::{CancelMessageRequest, GetMessageRequest, KeyRule, Policies, SendMessageRequest};
 
 use super::schedule::body;
-use super::{
-    CHECKED, CommandContext, MessageCommand, OfTenant, RetrySafety, SendMessageArgs, Stop, duration_to_wire, to_wire,
-};
+use super::{CHECKED, CommandContext, MessageCommand, OfTenant, SendMessageArgs, Stop, duration_to_wire, to_wire};
 use crate::cli::view::barrier::sentence;
 
 /// Runs the subcommand.
@@ -45,7 +43,7 @@ async fn send(context: &CommandContext<'_>, tenant: String, args: SendMessageArg
         validate_only: dry_run,
         ..SendMessageRequest::default()
     };
-    let answer = context.client.ask(RetrySafety::Repeatable, request).await?;
+    let answer = context.change(request).await?;
     context.warn(&answer.warnings);
     context.terminal.answer(&answer, answer.message.as_ref())?;
     context.terminal.say(match (dry_run, answer.replayed) {
@@ -60,7 +58,7 @@ async fn cancel(context: &CommandContext<'_>, request: CancelMessageRequest) -> 
     let dry_run = request.validate_only;
     let question = format!("Cancel what message {} has not sent? It is never sent then.", request.key);
     context.confirm_unless(dry_run, &question)?;
-    let answer = context.client.ask(RetrySafety::Repeatable, request).await?;
+    let answer = context.change(request).await?;
     if !dry_run {
         context.terminal.say(&format!("cancelled: {}", sentence(answer.barrier.as_ref())));
     }

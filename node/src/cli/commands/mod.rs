@@ -66,7 +66,7 @@ use super::terminal::Terminal;
 use super::view::moved::MovedView;
 use super::view::{Answer, Json, Own, View};
 use super::{escape, format, input, lines};
-use screen::WatchFrame;
+use screen::Frame;
 
 /// Time limit of a command, unless `--timeout` sets another.
 const WITHIN: Duration = Duration::from_secs(30);
@@ -86,6 +86,8 @@ pub struct CommandContext<'a> {
     target: Arc<Result<Target, Failure>>,
     /// True if the command watches an object and has shown it at least once.
     watching: Cell<bool>,
+    /// True if the request id was printed.
+    is_id_shown: Cell<bool>,
     global: &'a Global,
 }
 
@@ -117,7 +119,8 @@ impl<'a> CommandContext<'a> {
         let request_id = global.request_id.clone().unwrap_or_else(|| Uuid::now_v7().to_string());
         let target = Arc::new(Target::of(global));
         let client = Client::new(Arc::clone(&target), Some(global.timeout.unwrap_or(WITHIN)), request_id);
-        CommandContext { client, terminal, stale: global.stale, target, watching: Cell::new(false), global }
+        let (watching, is_id_shown) = (Cell::new(false), Cell::new(false));
+        CommandContext { client, terminal, stale: global.stale, target, watching, is_id_shown, global }
     }
 
     /// Returns a client without a default timeout, for a command that runs until it is done or interrupted. `--timeout`
@@ -126,9 +129,11 @@ impl<'a> CommandContext<'a> {
         Client::new(Arc::clone(&self.target), self.global.timeout, self.client.request_id().to_owned())
     }
 
-    /// Sends a change that may be repeated. Prints its request id with `-v`.
+    /// Sends a change that may be repeated. With `-v`, the first one prints the request id.
     async fn change<Q: Unary>(&self, request: Q) -> Result<Q::Response, Failure> {
-        self.terminal.detail(&format!("request id {}", self.client.request_id()));
+        if !self.is_id_shown.replace(true) {
+            self.terminal.detail(&format!("request id {}", self.client.request_id()));
+        }
         self.client.ask(RetrySafety::Repeatable, request).await
     }
 
@@ -188,7 +193,7 @@ impl<'a> CommandContext<'a> {
         Q::Response: Json,
     {
         self.confirm_unless(dry_run, question)?;
-        let answer = self.client.ask(RetrySafety::Repeatable, request).await?;
+        let answer = self.change(request).await?;
         let words = match dry_run {
             true => format!("{name} would be removed"),
             false => format!("{name} removed, log index {}", index(&answer)),
@@ -227,7 +232,7 @@ impl<'a> CommandContext<'a> {
         let frame = async || {
             let seen = fetch().await?;
             self.note_first(&first, seen.freshness.as_ref());
-            Ok(WatchFrame::of_one(self.terminal, &seen.view, &seen.remarks))
+            Ok(Frame::of_one(self.terminal, &seen.view, &seen.remarks))
         };
         Box::pin(follow::poll(self, frame)).await
     }
@@ -254,7 +259,7 @@ impl<'a> CommandContext<'a> {
             let seen = self.pages(paging.limit, &page).await?;
             self.note_first(&first, seen.freshness.as_ref());
             let remarks = if seen.more { std::slice::from_ref(&more) } else { &[] };
-            WatchFrame::of_list(self.terminal, &seen.rows, remarks)
+            Frame::of_list(self.terminal, &seen.rows, remarks)
         };
         Box::pin(follow::poll(self, frame)).await
     }

@@ -2,7 +2,7 @@
 
 use reveille_proto::admin::v1::{AcceptRestoreRequest, GetRestoreRequest, GetRestoreResponse};
 
-use super::{AcceptArgs, CommandContext, Failure, RestoreCommand, RetrySafety, Seen, Stop, format, restore_run};
+use super::{AcceptArgs, CommandContext, Failure, RestoreCommand, Seen, Stop, format, restore_run};
 
 /// Runs the subcommand.
 pub async fn run(context: &CommandContext<'_>, command: RestoreCommand) -> Result<(), Stop> {
@@ -35,6 +35,6 @@ async fn accept(context: &CommandContext<'_>, args: AcceptArgs) -> Result<(), St
          you decide, and schedules fire as they stand here."
     ))?;
     let request = AcceptRestoreRequest { former_cluster_is_dead: args.former_cluster_is_dead };
-    let answer = context.client.ask(RetrySafety::Repeatable, request).await?;
+    let answer = context.change(request).await?;
     context.terminal.answer(&answer, answer.restore.as_ref())
 }

@@ -115,7 +115,7 @@ async fn hint(context: &CommandContext<'_>, tenant: String, name: String) -> Opt
 
 async fn pause(context: &CommandContext<'_>, tenant: String, run: String, reason: String) -> Result<(), Stop> {
     let request = PauseRunRequest { tenant, run, reason };
-    let answer = context.client.ask(RetrySafety::Repeatable, request).await?;
+    let answer = context.change(request).await?;
     context.terminal.say(&format!("paused: {}", sentence(answer.barrier.as_ref())));
     context.terminal.answer(&answer, answer.run.as_ref())
 }
@@ -130,7 +130,7 @@ async fn cancel(context: &CommandContext<'_>, request: CancelRunRequest) -> Resu
     let dry_run = request.validate_only;
     let question = format!("Cancel what run {} has not sent? It is never sent then.", request.run);
     context.confirm_unless(dry_run, &question)?;
-    let answer = context.client.ask(RetrySafety::Repeatable, request).await?;
+    let answer = context.change(request).await?;
     if !dry_run {
         context.terminal.say(&format!("cancelled: {}", sentence(answer.barrier.as_ref())));
         return context.terminal.answer(&answer, answer.run.as_ref());

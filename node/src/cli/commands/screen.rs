@@ -8,7 +8,7 @@ use crate::cli::terminal::Terminal;
 
 /// Result of one read of the watched object.
 #[derive(Clone, Debug, PartialEq)]
-pub struct WatchFrame {
+pub struct Frame {
     /// Text for a table or a terminal.
     text: String,
     /// Objects for `-o json`, each with its name.
@@ -24,34 +24,34 @@ enum Kind {
     List,
 }
 
-impl WatchFrame {
+impl Frame {
     /// A frame of one object, with remarks below it.
-    pub fn of_one<V: View>(terminal: &Terminal, view: &V, remarks: &[String]) -> WatchFrame {
+    pub fn of_one<V: View>(terminal: &Terminal, view: &V, remarks: &[String]) -> Frame {
         let text = below(view.text(terminal.paints()), remarks);
-        WatchFrame::worded(view, text)
+        Frame::worded(view, text)
     }
 
     /// A frame of one object with the given text.
-    pub fn worded<V: View>(view: &V, text: String) -> WatchFrame {
-        WatchFrame { text, objects: vec![object(view)], beside: Vec::new(), kind: Kind::One }
+    pub fn worded<V: View>(view: &V, text: String) -> Frame {
+        Frame { text, objects: vec![object(view)], beside: Vec::new(), kind: Kind::One }
     }
 
     /// Adds fields that the view does not have. A change of these fields alone does not print the frame again.
-    pub fn beside<const N: usize>(self, fields: [(&'static str, Value); N]) -> WatchFrame {
-        WatchFrame { beside: fields.into(), ..self }
+    pub fn beside<const N: usize>(self, fields: [(&'static str, Value); N]) -> Frame {
+        Frame { beside: fields.into(), ..self }
     }
 
     /// A frame of a list's rows.
     ///
     /// # Errors
     /// If `--columns` names a column that the list does not have.
-    pub fn of_list<R: View>(terminal: &Terminal, rows: &[R], remarks: &[String]) -> Result<WatchFrame, Failure> {
+    pub fn of_list<R: View>(terminal: &Terminal, rows: &[R], remarks: &[String]) -> Result<Frame, Failure> {
         let text = match rows {
             [] => format!("no {}", R::NOUN),
             rows => terminal.table(rows)?,
         };
         let objects = rows.iter().map(object).collect();
-        Ok(WatchFrame { text: below(text, remarks), objects, beside: Vec::new(), kind: Kind::List })
+        Ok(Frame { text: below(text, remarks), objects, beside: Vec::new(), kind: Kind::List })
     }
 }
 
@@ -70,7 +70,7 @@ pub struct Screen<'a> {
     live: bool,
     /// Lines drawn at the end of the terminal, which the next frame replaces.
     drawn: u16,
-    last: Option<WatchFrame>,
+    last: Option<Frame>,
 }
 
 impl<'a> Screen<'a> {
@@ -91,7 +91,7 @@ impl<'a> Screen<'a> {
     }
 
     /// Shows the frame if it differs from the last one.
-    pub fn show(&mut self, frame: WatchFrame) -> Result<(), Stop> {
+    pub fn show(&mut self, frame: Frame) -> Result<(), Stop> {
         let last = self.last.replace(frame);
         let Some(frame) = &self.last else { return Ok(()) };
         if self.live {

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 use super::schedule::body;
 use super::{CommandContext, Exit, Failure, RecipientArgs, SendTestArgs, Stop, duration_to_wire, format, input};
 use crate::cli::manifest::tree::{self, Fault, Node, Shape};
-use crate::cli::view::send_test::{Outcome, SendTestView};
+use crate::cli::view::send_test::{SendTestOutcome, SendTestView};
 
 /// Time limit of the email, unless `--timeout` sets another.
 const WITHIN: Duration = Duration::from_secs(60);
@@ -27,7 +27,7 @@ const FIRST: &str = "#0";
 pub async fn run(context: &CommandContext<'_>, tenant: String, args: SendTestArgs) -> Result<(), Stop> {
     let within = context.global.timeout.unwrap_or(WITHIN);
     let end = Instant::now() + within + GRACE;
-    context.client.give(within + GRACE);
+    context.client.set_timeout(within + GRACE);
     let (dry_run, to) = (args.dry_run, args.to.clone());
     let audience = Some(audience(&args)?);
     let SendTestArgs { name, pool, content, .. } = args;
@@ -55,7 +55,7 @@ pub async fn run(context: &CommandContext<'_>, tenant: String, args: SendTestArg
     let mut waited = None;
     let view = loop {
         let view = SendTestView::from(history(context, &tenant, &run).await?);
-        if view.outcome != Outcome::Waiting || Instant::now() + POLL_EVERY >= end {
+        if view.outcome != SendTestOutcome::Waiting || Instant::now() + POLL_EVERY >= end {
             break view.after(waited);
         }
         waited = view.detail.or(waited);
@@ -129,16 +129,16 @@ fn ended(view: &SendTestView) -> Result<(), Stop> {
     let run = view.run.as_deref().unwrap_or_default();
     let explain = format!("reveille explain {run} '{FIRST}'");
     let (exit, reason, next) = match view.outcome {
-        Outcome::Accepted | Outcome::WouldSend => return Ok(()),
-        Outcome::Refused => (Exit::General, "REFUSED", explain),
-        Outcome::Expired | Outcome::Cancelled => (Exit::General, "NOT_SENT", explain),
-        Outcome::Suppressed => {
+        SendTestOutcome::Accepted | SendTestOutcome::WouldSend => return Ok(()),
+        SendTestOutcome::Refused => (Exit::General, "REFUSED", explain),
+        SendTestOutcome::Expired | SendTestOutcome::Cancelled => (Exit::General, "NOT_SENT", explain),
+        SendTestOutcome::Suppressed => {
             (Exit::Conflict, "OPTED_OUT", "another address: this one wants no mail of the tenant".to_owned())
         }
-        Outcome::InDoubt | Outcome::Assumed => {
+        SendTestOutcome::InDoubt | SendTestOutcome::Assumed => {
             (Exit::TimedOut, "IN_DOUBT", format!("reveille in-doubt show {run} '{FIRST}'"))
         }
-        Outcome::Waiting => (Exit::TimedOut, "TIMED_OUT", explain),
+        SendTestOutcome::Waiting => (Exit::TimedOut, "TIMED_OUT", explain),
     };
     Err(Failure::new(exit, reason, view.sentence(), next).into())
 }

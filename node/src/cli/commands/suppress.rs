@@ -122,7 +122,7 @@ impl Import {
         let count = recipients.len() as u64;
         let request = ImportOptOutsRequest { recipients, ..self.request.clone() };
         let safety = if self.request.validate_only { RetrySafety::Read } else { RetrySafety::Repeatable };
-        self.client.give(WITHIN);
+        self.client.set_timeout(WITHIN);
         let answer = self.client.ask(safety, request).await?;
         self.view.take(count, answer);
         Ok(())

@@ -26,7 +26,7 @@ use super::{BadRows, Client, CommandContext, Exit, Failure, ImportAudienceArgs, 
 use crate::cli::client::is_passing;
 use crate::cli::recipients;
 use crate::cli::recipients::parts::{List, Part, Report, Survey};
-use crate::cli::view::audience::ImportView;
+use crate::cli::view::audience::ImportedAudience;
 
 /// Parts sent at the same time: about 12 MB of memory here, and at most three parts of the largest size.
 const AT_ONCE: usize = 3;
@@ -54,7 +54,7 @@ struct Import<'a> {
 pub async fn run(context: &CommandContext<'_>, tenant: String, args: ImportAudienceArgs) -> Result<(), Stop> {
     let (target, request_id) = (Arc::clone(&context.target), context.client.request_id().to_owned());
     // The client has no timeout. It is applied below, so that its failure can name what the import waited for.
-    let client = Client::new(target, None, request_id).of_one_round();
+    let client = Client::new(target, None, request_id).without_retries();
     let import = Import { context, client, tenant, args, progress: Arc::default() };
     let Some(within) = context.global.timeout else { return import.go().await };
     let progress = &import.progress;
@@ -72,7 +72,7 @@ impl Import<'_> {
         let audience = self.seal(&survey, hashes).await?;
         let (rows, refused, duplicates) = (survey.rows, survey.refused, survey.duplicates());
         let (parts_sent, parts_there) = self.progress.parts();
-        self.context.terminal.show(&ImportView { audience, rows, refused, duplicates, parts_sent, parts_there })
+        self.context.terminal.show(&ImportedAudience { audience, rows, refused, duplicates, parts_sent, parts_there })
     }
 
     /// Reads the list a second time and sends its parts. Returns the hashes of all parts.

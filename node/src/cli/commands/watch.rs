@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep};
 use tonic::Streaming;
 
 use super::follow::{End, Next, follow};
-use super::screen::WatchFrame;
+use super::screen::Frame;
 use super::speed::{Speed, Throughput};
 use super::{CommandContext, Failure, RetrySafety, Stop, View, WITHIN, format};
 use crate::cli::client::is_passing;
@@ -38,7 +38,7 @@ pub async fn run(context: &CommandContext<'_>, tenant: String, run: String) -> R
     let next = async || loop {
         let Some(open) = &mut stream else {
             // The client's deadline is that of the last request, and may have passed while its stream was open.
-            context.client.give(WITHIN);
+            context.client.set_timeout(WITHIN);
             let call = |channel, request| async move { Service::new(channel).watch_run(request).await };
             stream = Some(context.client.call(RetrySafety::Read, request.clone(), call).await?);
             continue;
@@ -67,12 +67,7 @@ pub async fn run(context: &CommandContext<'_>, tenant: String, run: String) -> R
 }
 
 /// On a live terminal, returns a progress bar, and at the end the whole run; elsewhere a sentence.
-fn frame(
-    context: &CommandContext<'_>,
-    run: &Run,
-    (goes, elapsed): (Throughput, Duration),
-    finished: bool,
-) -> WatchFrame {
+fn frame(context: &CommandContext<'_>, run: &Run, (goes, elapsed): (Throughput, Duration), finished: bool) -> Frame {
     // The reason for a pause is shown in place of the speed.
     let words = match (run.state(), run.reason.as_str()) {
         (RunState::Paused, "") => "paused".to_owned(),
@@ -85,7 +80,7 @@ fn frame(
         (true, true) => run.text(context.terminal.paints()),
         (true, false) => format!("{}\n{}", bar(progress(run), &words, elapsed), sentence(run)),
     };
-    WatchFrame::worded(run, text).beside(goes.fields())
+    Frame::worded(run, text).beside(goes.fields())
 }
 
 fn bar((done, all): (u64, u64), goes: &str, elapsed: Duration) -> String {

@@ -7,10 +7,10 @@ use crate::cli::manifest::document::Document;
 /// Limit of keys that a table names; the rest is only counted.
 const FIELDS_SHOWN: usize = 4;
 
-/// Outcome of a document.
+/// ApplyOutcome of a document.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome {
+pub enum ApplyOutcome {
     /// The object was created.
     Created,
     /// The object was updated.
@@ -28,23 +28,23 @@ pub enum Outcome {
     NotAsked,
 }
 
-impl Outcome {
+impl ApplyOutcome {
     /// Returns the outcome for the user, and its meaning.
     pub fn word(self) -> (&'static str, Tone) {
         match self {
-            Outcome::Created => ("created", Tone::Good),
-            Outcome::Updated => ("updated", Tone::Good),
-            Outcome::Unchanged => ("unchanged", Tone::Plain),
-            Outcome::WouldCreate => ("would be created", Tone::Good),
-            Outcome::WouldUpdate => ("would be updated", Tone::Good),
-            Outcome::Failed => ("failed", Tone::Bad),
-            Outcome::NotAsked => ("not asked", Tone::Notable),
+            ApplyOutcome::Created => ("created", Tone::Good),
+            ApplyOutcome::Updated => ("updated", Tone::Good),
+            ApplyOutcome::Unchanged => ("unchanged", Tone::Plain),
+            ApplyOutcome::WouldCreate => ("would be created", Tone::Good),
+            ApplyOutcome::WouldUpdate => ("would be updated", Tone::Good),
+            ApplyOutcome::Failed => ("failed", Tone::Bad),
+            ApplyOutcome::NotAsked => ("not asked", Tone::Notable),
         }
     }
 
     /// True if the object is as the document says, or would be.
     pub fn is_well(self) -> bool {
-        !matches!(self, Outcome::Failed | Outcome::NotAsked)
+        !matches!(self, ApplyOutcome::Failed | ApplyOutcome::NotAsked)
     }
 }
 
@@ -57,8 +57,8 @@ pub struct AppliedView {
     pub tenant: Option<String>,
     /// Name of the object.
     pub name: String,
-    /// Outcome of the document.
-    pub outcome: Outcome,
+    /// ApplyOutcome of the document.
+    pub outcome: ApplyOutcome,
     /// Changes by key; empty for a new object.
     pub changes: Vec<Change>,
     /// Further remarks for the user.
@@ -80,8 +80,10 @@ impl AppliedView {
     pub fn difference(&self, whole: &str) -> Vec<String> {
         let mut lines = vec![format!("{} ({}): {}", self.name(), self.place, self.outcome.word().0)];
         match self.outcome {
-            Outcome::Unchanged | Outcome::NotAsked => return Vec::new(),
-            Outcome::Created | Outcome::WouldCreate => lines.extend(whole.lines().map(|line| format!("  + {line}"))),
+            ApplyOutcome::Unchanged | ApplyOutcome::NotAsked => return Vec::new(),
+            ApplyOutcome::Created | ApplyOutcome::WouldCreate => {
+                lines.extend(whole.lines().map(|line| format!("  + {line}")))
+            }
             _ => lines.extend(self.changes.iter().flat_map(Change::lines).map(|line| format!("  {line}"))),
         }
         lines.extend(self.notes.iter().map(|note| format!("  note: {note}")));

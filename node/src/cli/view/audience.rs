@@ -8,7 +8,7 @@ use crate::cli::{format, instant};
 /// An imported audience, with the counts of its file.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct ImportView {
+pub struct ImportedAudience {
     /// The sealed audience.
     #[serde(serialize_with = "crate::api_json::serialize")]
     pub audience: SealedAudience,
@@ -24,7 +24,7 @@ pub struct ImportView {
     pub parts_there: u32,
 }
 
-impl View for ImportView {
+impl View for ImportedAudience {
     fn name(&self) -> String {
         self.audience.name.clone()
     }

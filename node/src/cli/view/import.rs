@@ -11,10 +11,10 @@ const NOTES_CHARACTERS: usize = 48;
 /// Limit of lines of a source in a table.
 const SOURCE_LINES: usize = 3;
 
-/// Outcome of a line.
+/// LineOutcome of a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome {
+pub enum LineOutcome {
     /// The line becomes a paused schedule.
     Planned,
     /// The line cannot become a schedule.
@@ -24,26 +24,26 @@ pub enum Outcome {
     LeftOut,
 }
 
-impl Outcome {
+impl LineOutcome {
     /// Returns the outcome for the user, and its meaning.
     pub fn word(self) -> (&'static str, Tone) {
         match self {
-            Outcome::Planned => ("planned", Tone::Good),
-            Outcome::Refused => ("refused", Tone::Bad),
-            Outcome::LeftOut => ("left out", Tone::Notable),
+            LineOutcome::Planned => ("planned", Tone::Good),
+            LineOutcome::Refused => ("refused", Tone::Bad),
+            LineOutcome::LeftOut => ("left out", Tone::Notable),
         }
     }
 
     /// True if the line becomes a schedule.
     pub fn is_well(self) -> bool {
-        self == Outcome::Planned
+        self == LineOutcome::Planned
     }
 }
 
 /// A line of the crontab and its outcome.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct ImportView {
+pub struct LineView {
     /// Line number in the file, from 1.
     pub line: u64,
     /// The line's text.
@@ -69,13 +69,13 @@ pub struct ImportView {
     pub subject: Option<String>,
     /// Differences from cron's behaviour.
     pub warnings: Vec<String>,
-    /// Outcome of the line.
-    pub outcome: Outcome,
+    /// LineOutcome of the line.
+    pub outcome: LineOutcome,
     /// Why the line has no schedule.
     pub reason: Option<String>,
 }
 
-impl ImportView {
+impl LineView {
     fn schedule_text(&self) -> String {
         let lines = [&self.schedule, &self.cron, &self.zone];
         let lines = lines.into_iter().flatten().map(String::as_str);
@@ -91,7 +91,7 @@ impl ImportView {
     }
 }
 
-impl View for ImportView {
+impl View for LineView {
     const NAME: &'static str = "schedule";
     const NOUN: &'static str = "jobs";
     const COLUMNS: &'static [&'static str] = &["LINE", "SOURCE", "SCHEDULE", "NEXT", "OUTCOME", "NOTES"];

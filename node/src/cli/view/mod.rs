@@ -97,12 +97,12 @@ macro_rules! own_objects {
 
 own_objects!(
     apply::AppliedView,
-    audience::ImportView,
+    audience::ImportedAudience,
     backup::BackupView,
     config::EffectiveView,
     context::ContextView,
     doctor::DoctorView,
-    import::ImportView,
+    import::LineView,
     moved::MovedView,
     opt_out::ImportedView,
     recover::SurvivorView,

@@ -4,10 +4,10 @@ use reveille_proto::admin::v1::{self, RecipientState};
 
 use super::{Cell, Serialize, Tone, View, card};
 
-/// Outcome of the email.
+/// SendTestOutcome of the email.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome {
+pub enum SendTestOutcome {
     /// A relay accepted the email.
     Accepted,
     /// A relay refused the email permanently, or it could not be composed.
@@ -36,8 +36,8 @@ pub struct SendTestView {
     pub run: Option<String>,
     /// Address of the recipient.
     pub recipient: String,
-    /// Outcome of the email.
-    pub outcome: Outcome,
+    /// SendTestOutcome of the email.
+    pub outcome: SendTestOutcome,
     /// The relay that accepted or refused the email, or did not reply.
     pub relay: Option<String>,
     /// Reply code of the relay.
@@ -58,30 +58,34 @@ impl From<v1::ExplainResponse> for SendTestView {
     fn from(history: v1::ExplainResponse) -> SendTestView {
         let kept = |text: String| (!text.is_empty()).then_some(text);
         let outcome = match history.state() {
-            RecipientState::Sent => Outcome::Accepted,
-            RecipientState::Dead => Outcome::Refused,
-            RecipientState::InDoubt => Outcome::InDoubt,
-            RecipientState::Expired => Outcome::Expired,
-            RecipientState::Suppressed => Outcome::Suppressed,
-            RecipientState::Cancelled => Outcome::Cancelled,
-            RecipientState::Assumed => Outcome::Assumed,
-            RecipientState::Pending | RecipientState::Claimed | RecipientState::Unspecified => Outcome::Waiting,
+            RecipientState::Sent => SendTestOutcome::Accepted,
+            RecipientState::Dead => SendTestOutcome::Refused,
+            RecipientState::InDoubt => SendTestOutcome::InDoubt,
+            RecipientState::Expired => SendTestOutcome::Expired,
+            RecipientState::Suppressed => SendTestOutcome::Suppressed,
+            RecipientState::Cancelled => SendTestOutcome::Cancelled,
+            RecipientState::Assumed => SendTestOutcome::Assumed,
+            RecipientState::Pending | RecipientState::Claimed | RecipientState::Unspecified => SendTestOutcome::Waiting,
         };
         // Names of the events that decide an outcome. For an email that was not sent in time: what it waited for.
         let decisive: &[&str] = match outcome {
-            Outcome::Accepted => &["sent", "sent after all"],
-            Outcome::Refused => &["refused", "not composed", "given up"],
-            Outcome::InDoubt | Outcome::Assumed => &["in doubt"],
-            Outcome::Expired | Outcome::Waiting | Outcome::WouldSend => &["waits", "given back", "refused"],
-            Outcome::Suppressed => &["suppressed", "opted out"],
-            Outcome::Cancelled => &["cancelled"],
+            SendTestOutcome::Accepted => &["sent", "sent after all"],
+            SendTestOutcome::Refused => &["refused", "not composed", "given up"],
+            SendTestOutcome::InDoubt | SendTestOutcome::Assumed => &["in doubt"],
+            SendTestOutcome::Expired | SendTestOutcome::Waiting | SendTestOutcome::WouldSend => {
+                &["waits", "given back", "refused"]
+            }
+            SendTestOutcome::Suppressed => &["suppressed", "opted out"],
+            SendTestOutcome::Cancelled => &["cancelled"],
         };
         let event = history.events.iter().rev().find(|event| decisive.contains(&event.what.as_str()));
         // A reply's event names its relay. For an email that was not accepted, an earlier event names it.
         let relay = history.events.iter().rev().find(|event| !event.relay.is_empty()).map(|event| event.relay.clone());
         // A waiting recipient may not have been tried yet, so its last event is no reason.
-        let event =
-            event.or(history.events.last().filter(|_| outcome != Outcome::Waiting)).cloned().unwrap_or_default();
+        let event = event
+            .or(history.events.last().filter(|_| outcome != SendTestOutcome::Waiting))
+            .cloned()
+            .unwrap_or_default();
         SendTestView {
             run: kept(history.run),
             recipient: history.recipient,
@@ -100,7 +104,7 @@ impl From<v1::ExplainResponse> for SendTestView {
 impl SendTestView {
     /// Creates the view of an email that was only checked.
     pub fn checked(recipient: String, opted_out: bool) -> SendTestView {
-        let outcome = if opted_out { Outcome::Suppressed } else { Outcome::WouldSend };
+        let outcome = if opted_out { SendTestOutcome::Suppressed } else { SendTestOutcome::WouldSend };
         let (run, relay, code, enhanced, text, node, detail) = Default::default();
         SendTestView { run, recipient, outcome, relay, code, enhanced, text, node, detail, dry_run: true }
     }
@@ -108,7 +112,7 @@ impl SendTestView {
     /// Adds what an expired email waited for before its end.
     pub fn after(self, waited: Option<String>) -> SendTestView {
         match self.outcome {
-            Outcome::Expired => SendTestView { detail: waited.or(self.detail), ..self },
+            SendTestOutcome::Expired => SendTestView { detail: waited.or(self.detail), ..self },
             _ => self,
         }
     }
@@ -129,18 +133,18 @@ impl SendTestView {
     pub fn sentence(&self) -> String {
         let why = self.answer().or_else(|| self.detail.clone()).unwrap_or_else(|| "nothing is known of it".to_owned());
         match self.outcome {
-            Outcome::Accepted => match &self.relay {
+            SendTestOutcome::Accepted => match &self.relay {
                 Some(relay) => format!("{relay} took it: {why}"),
                 None => format!("a relay took it: {why}"),
             },
-            Outcome::Refused => format!("refused{}: {why}", self.by(" by ")),
-            Outcome::InDoubt => format!("in doubt: it may have arrived{} ({why})", self.by(" at ")),
-            Outcome::Assumed => format!("it was in doubt, and was taken as sent by decision ({why})"),
-            Outcome::Expired => format!("it was not sent in time, and will not be ({why})"),
-            Outcome::Suppressed => format!("not sent: {} has opted out", self.recipient),
-            Outcome::Cancelled => "not sent: its run was cancelled".to_owned(),
-            Outcome::WouldSend => "it would be sent".to_owned(),
-            Outcome::Waiting => format!("not known yet: it may still arrive ({why})"),
+            SendTestOutcome::Refused => format!("refused{}: {why}", self.by(" by ")),
+            SendTestOutcome::InDoubt => format!("in doubt: it may have arrived{} ({why})", self.by(" at ")),
+            SendTestOutcome::Assumed => format!("it was in doubt, and was taken as sent by decision ({why})"),
+            SendTestOutcome::Expired => format!("it was not sent in time, and will not be ({why})"),
+            SendTestOutcome::Suppressed => format!("not sent: {} has opted out", self.recipient),
+            SendTestOutcome::Cancelled => "not sent: its run was cancelled".to_owned(),
+            SendTestOutcome::WouldSend => "it would be sent".to_owned(),
+            SendTestOutcome::Waiting => format!("not known yet: it may still arrive ({why})"),
         }
     }
 }
@@ -150,9 +154,12 @@ impl View for SendTestView {
 
     fn text(&self, paint: bool) -> String {
         let tone = match self.outcome {
-            Outcome::Accepted | Outcome::WouldSend => Tone::Good,
-            Outcome::Waiting | Outcome::Suppressed | Outcome::Cancelled | Outcome::Assumed => Tone::Notable,
-            Outcome::Refused | Outcome::InDoubt | Outcome::Expired => Tone::Bad,
+            SendTestOutcome::Accepted | SendTestOutcome::WouldSend => Tone::Good,
+            SendTestOutcome::Waiting
+            | SendTestOutcome::Suppressed
+            | SendTestOutcome::Cancelled
+            | SendTestOutcome::Assumed => Tone::Notable,
+            SendTestOutcome::Refused | SendTestOutcome::InDoubt | SendTestOutcome::Expired => Tone::Bad,
         };
         let mut pairs =
             vec![("to", Cell::from(self.recipient.as_str())), ("outcome", Cell::toned(self.sentence(), tone))];

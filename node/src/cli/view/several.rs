@@ -2,10 +2,10 @@
 
 use super::{Cell, Serialize, Tone, View, card, format};
 
-/// Outcome of a schedule.
+/// BulkOutcome of a schedule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome {
+pub enum BulkOutcome {
     /// The schedule was paused.
     Paused,
     /// The schedule was resumed.
@@ -21,15 +21,15 @@ pub enum Outcome {
     NotAsked,
 }
 
-impl Outcome {
+impl BulkOutcome {
     fn cell(self) -> Cell {
         let (word, tone) = match self {
-            Outcome::Paused => ("paused", Tone::Notable),
-            Outcome::Resumed => ("resumed", Tone::Good),
-            Outcome::WouldPause => ("would be paused", Tone::Notable),
-            Outcome::WouldResume => ("would be resumed", Tone::Good),
-            Outcome::Failed => ("failed", Tone::Bad),
-            Outcome::NotAsked => ("not asked", Tone::Notable),
+            BulkOutcome::Paused => ("paused", Tone::Notable),
+            BulkOutcome::Resumed => ("resumed", Tone::Good),
+            BulkOutcome::WouldPause => ("would be paused", Tone::Notable),
+            BulkOutcome::WouldResume => ("would be resumed", Tone::Good),
+            BulkOutcome::Failed => ("failed", Tone::Bad),
+            BulkOutcome::NotAsked => ("not asked", Tone::Notable),
         };
         Cell::toned(word, tone)
     }
@@ -41,8 +41,8 @@ impl Outcome {
 pub struct SeveralView {
     /// Name of the schedule.
     pub name: String,
-    /// Outcome of the schedule.
-    pub outcome: Outcome,
+    /// BulkOutcome of the schedule.
+    pub outcome: BulkOutcome,
     /// Missed instants that open at a resume.
     pub opens_count: u32,
     /// Missed instants that are explained in the history instead.
@@ -58,7 +58,7 @@ impl SeveralView {
     /// Returns a count of missed instants, which a pause has not.
     fn counted(&self, count: u32) -> Cell {
         match self.outcome {
-            Outcome::Resumed | Outcome::WouldResume => Cell::count(count.into(), Tone::Plain),
+            BulkOutcome::Resumed | BulkOutcome::WouldResume => Cell::count(count.into(), Tone::Plain),
             _ => Cell::number((count > 0).then_some(count.into())),
         }
     }

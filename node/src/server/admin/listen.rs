@@ -9,10 +9,6 @@ use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::Response;
 use reveille_proto::DESCRIPTORS;
 use reveille_proto::admin::v1;
-use reveille_proto::admin::v1::campaign_service_server::CampaignServiceServer;
-use reveille_proto::admin::v1::message_service_server::MessageServiceServer;
-use reveille_proto::admin::v1::schedule_service_server::ScheduleServiceServer;
-use reveille_proto::admin::v1::template_service_server::TemplateServiceServer;
 use reveille_raft::connections;
 use reveille_raft::listen::{self, HTTP2_PREFACE, Incoming};
 use reveille_raft::tls::ServerTls;
@@ -26,19 +22,9 @@ use tonic::{Code, Status};
 use super::access::{Authenticator, ListenerKind, authenticate};
 use super::error_texts::CallKind;
 use super::http_json::{HttpJson, by_message, by_path, with_body};
+use super::limits::request_bytes_max;
 use super::{Admin, deadline, error_texts};
 
-/// Maximum size of a request, in bytes. The largest schedule without attachments has about 1.3 MB.
-const REQUEST_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// Maximum size of a request of a service whose requests may have attachments: 10 MiB, in base64 over HTTP.
-const REQUEST_WITH_FILES_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// The services whose requests may have attachments.
-const WITH_FILES: [&str; 4] = [
-    CampaignServiceServer::<Admin>::NAME,
-    MessageServiceServer::<Admin>::NAME,
-    ScheduleServiceServer::<Admin>::NAME,
-    TemplateServiceServer::<Admin>::NAME,
-];
 /// Maximum size of a response, in bytes: enough for a page of a thousand dead letters with the longest texts.
 const ANSWER_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Maximum number of concurrent requests on one connection. Further ones wait.
@@ -169,7 +155,7 @@ pub fn router(admin: &Arc<Admin>) -> Result<Routes, tonic_reflection::server::Er
         token_service_server::TokenServiceServer
     );
     let routes = routes.add_service(reflection.build_v1()?);
-    Ok(Routes::from(routes.into_axum_router().layer(from_fn(named))))
+    Ok(Routes::from(routes.into_axum_router().layer(from_fn(fix_tonic_errors))))
 }
 
 /// Limits the time until the response of every call begins, except for [`UPLOADS`].
@@ -197,14 +183,9 @@ fn kind_of(path: &str) -> CallKind {
     if reads { CallKind::Read } else { CallKind::Write }
 }
 
-/// Returns the maximum size of a request to this service, in bytes.
-pub fn request_bytes_max(service: &str) -> usize {
-    if WITH_FILES.contains(&service) { REQUEST_WITH_FILES_BYTES_MAX } else { REQUEST_BYTES_MAX }
-}
-
 /// Corrects errors that `tonic` returns before a service sees the message. For a message that is too large it adds a
 /// reason that programs can read. For an invalid message it reports an error of the client, not of the server.
-async fn named(request: Request, next: Next) -> Response {
+async fn fix_tonic_errors(request: Request, next: Next) -> Response {
     let service = request.uri().path().split('/').nth(1).unwrap_or_default();
     let most = request_bytes_max(service);
     let response = next.run(request).await;

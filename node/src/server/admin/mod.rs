@@ -28,6 +28,7 @@ mod explain;
 mod field_mask;
 mod http_json;
 mod label_selector;
+mod limits;
 mod listen;
 mod local;
 mod lookup;
@@ -61,7 +62,7 @@ pub use listen::serve;
 pub use local::{serve_local, socket_path};
 pub use services::audit::shown as shown_audit_record;
 use services::message::MessageBatches;
-pub use services::schedule::create::unfit;
+pub use services::schedule::create::validation_error;
 pub use services::upload::PART_BYTES_MAX;
 
 /// Maximum number of streams of one node: watched runs, each of which reads the state four times a second, and exports.

@@ -32,7 +32,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::server::admin::{Admin, Call};
 use crate::server::http;
-use crate::server::http::SAID_WITHIN;
+use crate::server::http::READ_TIMEOUT;
 use form::Form;
 use page::UnsubscribePage;
 use single_flight::SingleFlight;
@@ -121,7 +121,7 @@ async fn answer(State(handler): State<UnsubscribeHandler>, request: Request) -> 
 
 impl UnsubscribeHandler {
     async fn opt_out(&self, leaver: OptOutSubject, request: Request) -> (Outcome, UnsubscribePage) {
-        match tokio::time::timeout(SAID_WITHIN, form::read(request)).await {
+        match tokio::time::timeout(READ_TIMEOUT, form::read(request)).await {
             Ok(Form::OneClick) => {}
             Ok(Form::Other) | Err(_) => return (Outcome::Malformed, UnsubscribePage::Malformed),
         }

@@ -31,7 +31,7 @@ pub async fn run(context: &CommandContext<'_>, args: EditArgs) -> Result<(), Sto
     };
     open(&file).map_err(kept)?;
     // Editing takes as long as it takes.
-    context.client.give(WITHIN);
+    context.client.set_timeout(WITHIN);
     if std::fs::read_to_string(&file).is_ok_and(|edited| edited == text) {
         context.terminal.say("nothing was changed");
     } else {

@@ -9,7 +9,7 @@ use crate::cli::manifest::difference::{Change, between};
 use crate::cli::manifest::document::Document;
 use crate::cli::manifest::tree::{Node, Shape};
 use crate::cli::manifest::write;
-use crate::cli::view::apply::Outcome;
+use crate::cli::view::apply::ApplyOutcome;
 
 /// Keys that a pool keeps if its document does not have them.
 const KEPT_BY_POOLS: [&str; 2] = ["warmUp", "firstDay"];
@@ -43,13 +43,13 @@ impl Plan {
     }
 
     /// Returns the document's outcome: done if `made` is set, otherwise intended.
-    pub fn outcome(&self, created: bool) -> Outcome {
+    pub fn outcome(&self, created: bool) -> ApplyOutcome {
         match (&self.step, created) {
-            (Step::Nothing, _) => Outcome::Unchanged,
-            (Step::Create, true) => Outcome::Created,
-            (Step::Create, false) => Outcome::WouldCreate,
-            (Step::Update(_), true) => Outcome::Updated,
-            (Step::Update(_), false) => Outcome::WouldUpdate,
+            (Step::Nothing, _) => ApplyOutcome::Unchanged,
+            (Step::Create, true) => ApplyOutcome::Created,
+            (Step::Create, false) => ApplyOutcome::WouldCreate,
+            (Step::Update(_), true) => ApplyOutcome::Updated,
+            (Step::Update(_), false) => ApplyOutcome::WouldUpdate,
         }
     }
 }

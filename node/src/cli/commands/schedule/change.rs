@@ -29,7 +29,7 @@ pub async fn resume(context: &CommandContext<'_>, tenant: String, name: String, 
     }
     let etag = schedule.etag;
     let request = ResumeScheduleRequest { etag, validate_only: false, ..preview_request };
-    let resumed = context.client.ask(RetrySafety::Repeatable, request).await?;
+    let resumed = context.change(request).await?;
     context.terminal.answer(&resumed, resumed.schedule.as_ref())
 }
 

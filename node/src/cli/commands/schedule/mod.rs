@@ -15,7 +15,7 @@ use reveille_proto::admin::v1::{
 };
 
 use super::message::key_rule;
-use super::{CommandContext, Kind, Listing, OfTenant, RetrySafety, ScheduleCommand, Stop, apply};
+use super::{CommandContext, Kind, Listing, OfTenant, ScheduleCommand, Stop, apply};
 use crate::cli::word::name as name_of;
 
 /// Runs the subcommand.
@@ -47,7 +47,7 @@ pub async fn run(context: &CommandContext<'_>, args: OfTenant<ScheduleCommand>) 
             None => {
                 let name = name.unwrap_or_default();
                 let request = PauseScheduleRequest { tenant, name, reason, validate_only: dry_run };
-                let answer = context.client.ask(RetrySafety::Repeatable, request).await?;
+                let answer = context.change(request).await?;
                 context.answer(&answer, answer.schedule.as_ref(), dry_run)
             }
         },

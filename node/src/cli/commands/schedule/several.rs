@@ -11,8 +11,8 @@ use reveille_proto::admin::v1::{
 use super::read;
 use crate::api_json::word;
 use crate::cli::commands::imported::warn_of_placeholder;
-use crate::cli::commands::{CHECKED, CommandContext, Exit, Failure, Format, Listing, RetrySafety, Stop, format};
-use crate::cli::view::several::{Outcome, SeveralView};
+use crate::cli::commands::{CHECKED, CommandContext, Exit, Failure, Format, Listing, Stop, format};
+use crate::cli::view::several::{BulkOutcome, SeveralView};
 
 /// Limit of schedules that one command changes.
 const SEVERAL_MAX: u32 = 1_000;
@@ -28,8 +28,8 @@ pub async fn run(
 ) -> Result<(), Stop> {
     // The verb, its form for one that is done, the state that a schedule must be in, and the outcome.
     let (verb, capital, acts_on, changed) = match pause {
-        Some(_) => ("pause", "Pause", ScheduleState::Active, Outcome::Paused),
-        None => ("resume", "Resume", ScheduleState::Paused, Outcome::Resumed),
+        Some(_) => ("pause", "Pause", ScheduleState::Active, BulkOutcome::Paused),
+        None => ("resume", "Resume", ScheduleState::Paused, BulkOutcome::Resumed),
     };
     context.terminal.check_columns::<SeveralView>()?;
     let chosen = choose(context, &tenant, &selector, verb).await?;
@@ -38,7 +38,7 @@ pub async fn run(
     let mut rows = Vec::with_capacity(meant.len());
     for schedule in meant {
         rows.push(match pause {
-            Some(_) => SeveralView { name: schedule.name, outcome: Outcome::WouldPause, ..SeveralView::default() },
+            Some(_) => SeveralView { name: schedule.name, outcome: BulkOutcome::WouldPause, ..SeveralView::default() },
             None => preview(context, &tenant, &schedule.name).await?,
         });
     }
@@ -61,13 +61,13 @@ pub async fn run(
     let mut stopped = None;
     for row in &mut rows {
         if stopped.is_some() {
-            row.outcome = Outcome::NotAsked;
+            row.outcome = BulkOutcome::NotAsked;
             continue;
         }
         match change_one(context, &tenant, pause.as_deref(), row).await {
             Ok(()) => row.outcome = changed,
             Err(failure) => {
-                (row.outcome, row.reason) = (Outcome::Failed, Some(failure.message.clone()));
+                (row.outcome, row.reason) = (BulkOutcome::Failed, Some(failure.message.clone()));
                 stopped = failure.concerns_all().then_some(failure);
             }
         }
@@ -113,7 +113,7 @@ async fn preview(context: &CommandContext<'_>, tenant: &str, name: &str) -> Resu
     warn_of_placeholder(context, tenant, &schedule).await?;
     let (name, etag) = (name.to_owned(), schedule.etag);
     let (opens_count, explained_count) = (plan.opens_count, plan.explained_count);
-    Ok(SeveralView { name, outcome: Outcome::WouldResume, opens_count, explained_count, reason: None, etag })
+    Ok(SeveralView { name, outcome: BulkOutcome::WouldResume, opens_count, explained_count, reason: None, etag })
 }
 
 async fn change_one(
@@ -125,9 +125,9 @@ async fn change_one(
     let (tenant, name) = (tenant.to_owned(), row.name.clone());
     if let Some(reason) = pause {
         let request = PauseScheduleRequest { tenant, name, reason: reason.to_owned(), validate_only: false };
-        return context.client.ask(RetrySafety::Repeatable, request).await.map(drop);
+        return context.change(request).await.map(drop);
     }
     // The etag is of the state that was shown: if more was missed since then, the request fails with a conflict.
     let request = ResumeScheduleRequest { tenant, name, etag: row.etag.clone(), validate_only: false };
-    context.client.ask(RetrySafety::Repeatable, request).await.map(drop)
+    context.change(request).await.map(drop)
 }

@@ -87,7 +87,7 @@ fn in_hand(ledger: &Ledger, chapter: &ClaimExplanation, event: ExplainedEvent) -
 }
 
 fn claimed(ledger: &Ledger, chapter: &ClaimExplanation) -> ExplainedEvent {
-    let detail = format!("life {}", chapter.owner.incarnation.0);
+    let detail = format!("incarnation {}", chapter.owner.incarnation.0);
     in_hand(ledger, chapter, event_at(chapter.claimed_at, chapter.fence.index, "claimed", detail))
 }
 

@@ -11,7 +11,7 @@ use tokio_stream::StreamExt as _;
 
 use super::{FRAME_HEAD, HttpCall};
 use crate::server::admin::access::BodyPart;
-use crate::server::admin::listen::request_bytes_max;
+use crate::server::admin::limits::request_bytes_max;
 use crate::server::admin::{ApiError, ApiResult, error_texts};
 
 /// Maximum bytes of a refused body that are read and dropped.

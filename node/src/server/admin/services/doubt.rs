@@ -89,7 +89,7 @@ async fn messages(admin: &Admin, held: &[DoubtRow], blobs: &Blobs) -> Vec<Doubt>
 
 /// What a decision would do.
 #[derive(Default)]
-struct Rehearsal {
+struct ResolvePreview {
     /// The recipients that it would resolve, by cause and node, largest group first.
     groups: Vec<DoubtGroup>,
     /// Number of recipients that it would leave, because of an email within `min_gap` (P17).
@@ -105,7 +105,7 @@ fn rehearse(
     named: &[String],
     up_to: Option<Fence>,
     resends: bool,
-) -> ApiResult<Rehearsal> {
+) -> ApiResult<ResolvePreview> {
     if resends {
         ledger.may_send_again(picked.run).map_err(|refusal| error_texts::refused(&refusal))?;
     }
@@ -143,7 +143,7 @@ fn rehearse(
     let group = |((cause, node), count): ((&str, String), u64)| DoubtGroup { cause: cause.to_owned(), count, node };
     let mut groups: Vec<DoubtGroup> = counts.into_iter().map(group).collect();
     groups.sort_by_key(|group| Reverse(group.count));
-    Ok(Rehearsal { groups, inside_gap, newest })
+    Ok(ResolvePreview { groups, inside_gap, newest })
 }
 
 /// Builds the response to a decision that was applied at this log index.
@@ -234,7 +234,7 @@ impl Admin {
             if let Some(first) = ledger.check_repeat(&command).map_err(|refusal| error_texts::refused(&refusal))? {
                 return Ok(resolved(&first.outcome, first.index));
             }
-            let Rehearsal { groups, inside_gap, newest } = rehearse(ledger, &picked, &recipients, up_to, resends)?;
+            let ResolvePreview { groups, inside_gap, newest } = rehearse(ledger, &picked, &recipients, up_to, resends)?;
             let resolved = groups.iter().map(|group| group.count).sum();
             let fence = newest.map(|fence| fence.to_string()).unwrap_or_default();
             Ok(ResolveDoubtsResponse { resolved, index: 0, groups, inside_gap, fence })

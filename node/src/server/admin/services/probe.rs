@@ -11,7 +11,7 @@ use super::relay_hints;
 
 /// Timeout of each step. All steps together end well before the usual timeout of callers.
 const STEP: Duration = Duration::from_secs(3);
-const FAREWELL: Duration = Duration::from_millis(500);
+const QUIT_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The result of a probe.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub struct ProbeResult {
 
 /// Probes a relay.
 pub async fn probe(relay: &Relay, target: &Target, dialer: &dyn Dial) -> ProbeResult {
-    let timeouts = Timeouts { connect: STEP, tls: STEP, opening: STEP, quit: FAREWELL, ..Timeouts::default() };
+    let timeouts = Timeouts { connect: STEP, tls: STEP, opening: STEP, quit: QUIT_TIMEOUT, ..Timeouts::default() };
     let mut findings = ProbeReport::default();
     let opened = Session::open_with_report(target, dialer, timeouts, &Deadlines::default(), &mut findings).await;
     match opened {

@@ -82,7 +82,7 @@ fn resolve(held: &DoubtRow) -> String {
 
 /// Returns what is known about the handoff, and what to do next.
 fn evidence(held: &DoubtRow) -> (String, Option<String>) {
-    let DoubtRow { node, incarnation: life, .. } = held;
+    let DoubtRow { node, incarnation, .. } = held;
     match (held.doubt, held.returned) {
         (DoubtReason::NoAnswer, _) => {
             (format!("{node} handed it off and heard no answer, so only the relay can tell"), None)
@@ -91,24 +91,26 @@ fn evidence(held: &DoubtRow) -> (String, Option<String>) {
             format!("the lease of {node} is over and nothing came from it since: it may have been handed off or not"),
             Some(format!(
                 "start {node} again, with its data folder and its journal folder; if it runs, let it reach the others: \
-                 it settles this by its journal of life {life}. If it is gone for good, the relay's log tells: {}",
+                 it settles this by its journal of incarnation {incarnation}. If it is gone for good, the relay's log tells: {}",
                 resolve(held)
             )),
         ),
         (DoubtReason::OwnerLost, true) => (
-            format!("{node} is back, and what its journal of life {life} tells of this is not settled yet"),
+            format!(
+                "{node} is back, and what its journal of incarnation {incarnation} tells of this is not settled yet"
+            ),
             Some(format!("wait: {node} settles it when it reaches the leader")),
         ),
         (DoubtReason::Begun, _) => (
             format!(
-                "{node} came back with the journal of its life {life}: the handoff had begun and no answer is \
+                "{node} came back with the journal of its incarnation {incarnation}: the handoff had begun and no answer is \
                  written, so only the relay can tell"
             ),
             None,
         ),
         (DoubtReason::NoJournal, _) => (
             format!(
-                "{node} came back without a journal that proves anything of its life {life}: it may have been handed \
+                "{node} came back without a journal that proves anything of its incarnation {incarnation}: it may have been handed \
                  off or not, so only the relay can tell"
             ),
             None,

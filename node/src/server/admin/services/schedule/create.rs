@@ -69,7 +69,7 @@ pub async fn create(
 }
 
 /// Returns why every cluster would refuse this body. It needs no cluster.
-pub fn unfit(body: v1::ScheduleBody, now: Time, zones: &Zones) -> Option<Status> {
+pub fn validation_error(body: v1::ScheduleBody, now: Time, zones: &Zones) -> Option<Status> {
     validate::schedule(Some(body), &CheckContext::without_node(zones, now, false)).err().map(Status::from)
 }
 
