@@ -2,6 +2,7 @@
 
 use std::process::Stdio;
 
+use prost::Message as _;
 use reveille_proto::admin::v1;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;

@@ -9,6 +9,7 @@ use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::Response;
 use reveille_proto::DESCRIPTORS;
 use reveille_proto::admin::v1;
+use reveille_proto::admin::v1::schedule_service_server::ScheduleServiceServer;
 use reveille_raft::connections;
 use reveille_raft::listen::{self, HTTP2_PREFACE, Incoming};
 use reveille_raft::tls::ServerTls;

@@ -3,7 +3,7 @@
 
 use prost::Message;
 use reveille_ledger::command::{Backfill, Command, Opening};
-use reveille_ledger::decide::backfill::{BackfillParameters, range};
+use reveille_ledger::decide::backfill::{BackfillRange, range};
 use reveille_ledger::decide::timing::Calendar;
 use reveille_ledger::ids::{Hash, Nominal, RunId, Time};
 use reveille_ledger::limits::LedgerLimits;
@@ -58,7 +58,7 @@ pub async fn backfill(
             None => Ok(response),
         };
     }
-    let BackfillParameters { openings, known, rest } = range;
+    let BackfillRange { openings, known, rest } = range;
     let backfill = Backfill { request: requested.request, body: requested.body, schedule: id, openings, known, rest };
     let reply = admin.write(Command::Backfill(backfill), call).await?;
     answered(admin, found, reply.outcome).await
@@ -109,7 +109,7 @@ async fn find_openings(
     admin: &Admin,
     found: Found,
     requested: &BackfillParameters,
-) -> ApiResult<(BackfillParameters, BackfillScheduleResponse, Found)> {
+) -> ApiResult<(BackfillRange, BackfillScheduleResponse, Found)> {
     let (span, most) = ((requested.from, requested.to), requested.most);
     let computed = admin.blocking(move |node| {
         let schedule = &found.schedule;
