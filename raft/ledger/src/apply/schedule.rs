@@ -164,8 +164,7 @@ impl Ledger {
             return Ok(self.answer_of_first_trigger(trigger, run));
         }
         let schedule = self.schedules.get(&id).ok_or(CommandRefusal::NoSuchSchedule(id))?;
-        let (tenant, request, body) =
-            (schedule.settings.tenant.clone(), trigger.request.as_str(), body_of_trigger(id));
+        let (tenant, request, body) = (schedule.settings.tenant.clone(), trigger.request.as_str(), body_of_trigger(id));
         if let Some(outcome) = self.answered_again(context, &tenant, request, body)? {
             return Ok(repeated(outcome));
         }
