@@ -71,5 +71,5 @@ fn claim_without_handoff_is_found() {
 #[test]
 fn archive_of_doubts_is_found() {
     // Few journals return with evidence about doubts that are older than the archive's window.
-    is_found_in("early-archive", "7..8");
+    is_found_in("early-archive", "10..11");
 }

@@ -139,7 +139,7 @@ async fn node_without_readable_snapshot_fetches_one_from_peer() {
     }
 
     // Two nodes, of which one has no snapshot, are a majority: the other one sends its own without a leader.
-    until("a snapshot again", || (manifests(&nodes[damaged]).len() == 2).then_some(())).await;
+    until("a snapshot", || (!manifests(&nodes[damaged]).is_empty()).then_some(())).await;
     let purged = nodes[damaged].replica().status().purged_index;
     stop_all(&mut nodes).await;
     damage_snapshots(&nodes[damaged], 0);
