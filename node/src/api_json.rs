@@ -9,7 +9,7 @@ use prost::Name;
 use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor, SerializeOptions};
 use reveille_proto::DESCRIPTORS;
 use serde::ser::{Serialize, SerializeSeq, Serializer};
-use serde_json::{Value, value};
+use serde_json::Value;
 
 /// End of the name of each enumeration's first value.
 const UNSPECIFIED: &str = "UNSPECIFIED";
@@ -25,20 +25,13 @@ pub fn descriptor<M: Name>() -> Option<MessageDescriptor> {
 /// Returns the JSON of a message. Null for an instant or a duration that protobuf does not allow.
 pub fn of<M: Name>(message: &M) -> Value {
     let read = |descriptor| DynamicMessage::decode(descriptor, message.encode_to_vec().as_slice()).ok();
-    let json = |message| write(&message, value::Serializer).unwrap_or_default();
-    descriptor::<M>().and_then(read).map_or(Value::Null, json)
+    descriptor::<M>().and_then(read).map_or(Value::Null, |message| of_dynamic(&message))
 }
 
-/// Returns the JSON of a message that is known by its descriptor, as a text with the fields in their order. `null` as in
-/// [`of`].
-pub fn text(message: &DynamicMessage) -> String {
-    let mut text = Vec::with_capacity(1_024);
-    let written = write(message, &mut serde_json::Serializer::new(&mut text)).ok();
-    written.and_then(|()| String::from_utf8(text).ok()).unwrap_or_else(|| Value::Null.to_string())
-}
-
-fn write<S: Serializer>(message: &DynamicMessage, to: S) -> Result<S::Ok, S::Error> {
-    message.serialize_with_options(to, &SerializeOptions::new().skip_default_fields(false))
+/// Returns the JSON of a message that is known by its descriptor. The names are sorted, also those of a map.
+pub fn of_dynamic(message: &DynamicMessage) -> Value {
+    let options = SerializeOptions::new().skip_default_fields(false);
+    message.serialize_with_options(serde_json::value::Serializer, &options).unwrap_or_default()
 }
 
 /// Returns the names of a message's fields in JSON.

@@ -1,8 +1,8 @@
 //! Small files of a data folder, and of the command line.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 
 use rustix::fs::{Advice, fadvise};
@@ -11,6 +11,15 @@ use rustix::fs::{Advice, fadvise};
 pub const PRIVATE: u32 = 0o600;
 /// Permissions of a file that everyone may read.
 pub const PUBLIC: u32 = 0o644;
+
+/// Creates a folder and its parents, as far as they do not exist, so that only their owner may read what is in them: the
+/// log and the snapshots have addresses.
+///
+/// # Errors
+/// The error of the system.
+pub fn create_private_folder(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
 
 /// Replaces a file durably: after a crash it has the former or the new content. The process's umask limits `mode`.
 ///

@@ -64,7 +64,7 @@ impl Drop for FolderLock {
 impl Identity {
     /// Locks the folder, creates it if needed, and reads its identity.
     pub fn open(folder: &Path, node: NodeId) -> Result<Identity, FatalError> {
-        std::fs::create_dir_all(folder).map_err(|error| FatalError::folder("create", folder, error))?;
+        files::create_private_folder(folder).map_err(|error| FatalError::folder("create", folder, error))?;
         let lock = lock(&folder.join("lock"))?;
         refuse_noted(&folder.join(OUTDATED), FatalError::Outdated)?;
         refuse_noted(&folder.join(REMOVED), FatalError::Removed)?;

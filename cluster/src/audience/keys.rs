@@ -2,9 +2,9 @@
 //!
 //! The client that makes parts of a list calls it to leave out repeated keys; the node that seals an audience refuses
 //! them. Memory is bounded, whatever the length of the list. A mark is 16 bytes of a key's hash and the key's position.
-//! Marks are kept in 256 buckets by the first byte, and all buckets are written to an unnamed file when there are too many.
-//! Equal keys are in one heap, and one heap at a time is read back and sorted. Marks that repeat within memory are not
-//! written, so that a million equal keys become a mark or two.
+//! Marks are kept in 256 buckets by the first byte, and all buckets are written to an unnamed file when there are too
+//! many. Equal keys are in one bucket, and one bucket at a time is read back and sorted. Marks that repeat within memory
+//! are not written, so that a million equal keys become a mark or two.
 //!
 //! No key itself is kept. Two keys with equal 128 bits of blake3 do not occur in practice.
 
@@ -37,7 +37,7 @@ pub struct Keys {
 struct Spilled {
     file: File,
     length: u64,
-    /// For each heap: offset and length in bytes of its pieces in the file.
+    /// For each bucket: offset and length in bytes of its pieces in the file.
     pieces: Vec<Vec<(u64, usize)>>,
 }
 
@@ -86,10 +86,10 @@ impl Keys {
                 self.spilled.insert(Spilled { file, length: 0, pieces: vec![Vec::new(); BUCKETS] })
             }
         };
-        for (heap, pieces) in self.buckets.iter_mut().zip(&mut spilled.pieces) {
-            self.repeats.take_from(heap);
-            let mut bytes = Vec::with_capacity(heap.len() * MARK);
-            for (hash, position) in heap.drain(..) {
+        for (bucket, pieces) in self.buckets.iter_mut().zip(&mut spilled.pieces) {
+            self.repeats.take_from(bucket);
+            let mut bytes = Vec::with_capacity(bucket.len() * MARK);
+            for (hash, position) in bucket.drain(..) {
                 bytes.extend_from_slice(&hash);
                 bytes.extend_from_slice(&position.to_le_bytes());
             }
@@ -107,19 +107,19 @@ impl Keys {
     /// Fails if the file cannot be read back.
     pub fn repeats(mut self) -> io::Result<Repeats> {
         let mut repeats = std::mem::take(&mut self.repeats);
-        for (number, mut heap) in std::mem::take(&mut self.buckets).into_iter().enumerate() {
+        for (number, mut bucket) in std::mem::take(&mut self.buckets).into_iter().enumerate() {
             if let Some(spilled) = &self.spilled {
-                spilled.read(number, &mut heap)?;
+                spilled.read(number, &mut bucket)?;
             }
-            repeats.take_from(&mut heap);
+            repeats.take_from(&mut bucket);
         }
         Ok(repeats)
     }
 }
 
 impl Spilled {
-    fn read(&self, heap: usize, into: &mut Vec<Mark>) -> io::Result<()> {
-        for (start, length) in &self.pieces[heap] {
+    fn read(&self, bucket: usize, into: &mut Vec<Mark>) -> io::Result<()> {
+        for (start, length) in &self.pieces[bucket] {
             let mut bytes = vec![0; *length];
             self.file.read_exact_at(&mut bytes, *start)?;
             into.extend(bytes.chunks_exact(MARK).filter_map(|mark| {

@@ -8,7 +8,8 @@
 //!   files that are listed
 //! ```
 //!
-//! All that is behind the bodies is the same in each email of a content, so it is encoded once ([`encode_attachments`]).
+//! All that is behind the bodies is the same in each email of a content, so it is encoded once
+//! ([`encode_attachments`]).
 
 use reveille_ledger::content::{Attachment, Content};
 

@@ -62,11 +62,17 @@ async fn lost_block_of_archive_is_fetched_from_peer_else_named() {
     let whole = std::fs::read(file(&cluster, harmed, details)).expect("a block");
     let mut flipped = whole.clone();
     flipped[whole.len() / 2] ^= 1;
-    std::fs::write(file(&cluster, harmed, details), flipped).expect("it is damaged");
+    std::fs::write(file(&cluster, harmed, details), &flipped).expect("it is damaged");
     let (_, opened) = read(harmed).await.expect("it is fetched").expect("a part has the run");
     assert_eq!(opened.run(run).map(|run| run.count), Some(RECIPIENTS));
     assert_eq!(std::fs::read(file(&cluster, harmed, details)).expect("a block"), whole);
     assert_eq!(lacking(harmed), []);
+
+    // So does a copy, as a backup makes one.
+    std::fs::write(file(&cluster, harmed, details), &flipped).expect("it is damaged");
+    assert!(cluster.nodes[harmed].context().replica.block_file(details).is_err());
+    let is_repaired = || std::fs::read(file(&cluster, harmed, details)).is_ok_and(|bytes| bytes == whole);
+    until("the block is fetched", || is_repaired().then_some(())).await;
 
     // A snapshot finds that a block is missing, and no read is needed.
     let whole = std::fs::read(file(&cluster, other, summaries)).expect("a block");

@@ -91,8 +91,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// Makes another cluster of the newest backup, of the nodes that formed the first one and at the same addresses. All
-    /// nodes were lost before. Returns when all of them are ready; the cluster sends nothing yet.
+    /// Makes another cluster of the newest backup, of the nodes that formed the first one and at the same addresses.
+    /// All nodes were lost before. Returns when all of them are ready; the cluster sends nothing yet.
     ///
     /// # Errors
     /// Fails if the backup cannot be restored, or the nodes do not become ready.

@@ -145,6 +145,8 @@ impl NodeProcess {
             .args(["--peer-listen", &self.peers.to_string()])
             .args(self.insecure())
             .envs(self.launch.access.folder().map(|folder| ("XDG_CONFIG_HOME", folder)))
+            // A backup of the next level is read by the next release only.
+            .env(LEVEL_VARIABLE, self.level.to_string())
             .stdin(Stdio::null());
         let done = command.output().with_context(|| format!("{} cannot be started", self.binary().display()))?;
         if !done.status.success() {

@@ -1,10 +1,10 @@
-//! Loses all nodes of a cluster, restores it from a backup, and judges by the mailbox that both clusters send to: as the
-//! command `restore` while emails flow, and after a fault run with the family `restore` when all of them are sent.
+//! Loses all nodes of a cluster, restores it from a backup, and judges by the mailbox that both clusters send to: as
+//! the command `restore` while emails flow, and after a fault run with the family `restore` when all of them are sent.
 //!
 //! Nodes are killed before. The former cluster goes on after its backup. Then all nodes and their files are lost. The
-//! restored cluster must send nothing before it is accepted. Afterwards the operator of the command lets half of the runs
-//! with doubts be sent again, and closes the others as sent; after a fault run all are closed. The judge reads only the
-//! record of the mailbox: the history of a fault run has one log, and this has two.
+//! restored cluster must send nothing before it is accepted. Afterwards the operator of the command lets half of the
+//! runs with doubts be sent again, and closes the others as sent; after a fault run all are closed. The judge reads
+//! only the record of the mailbox: the history of a fault run has one log, and this has two.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant, SystemTime};
@@ -111,7 +111,7 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     let (doubts, accepted_us) = restore(&mut cluster, &[TENANT]).await?;
     let in_doubt = count(&doubts);
     let every_other = |number| if number % 2 == 0 { Resolution::Resend } else { Resolution::Sent };
-    let resent = decide(&admin, doubts, every_other).await?;
+    let resent = decide(&admin, cluster.founders().len(), doubts, every_other).await?;
     sleep_until(first + 2 * phase).await;
     let drained = wait::until(DRAINED_WITHIN, || is_drained(&admin, &[TENANT])).await;
 
@@ -168,7 +168,7 @@ pub async fn after_run(nemesis: &mut Nemesis, items: &[WorkloadItem]) -> Result<
     let sink = Sink::start(options).context("the mailbox of the restored cluster")?;
     let (doubts, accepted_us) = restore(cluster, &TENANTS).await?;
     let in_doubt = count(&doubts);
-    decide(&admin, doubts, |_| Resolution::Sent).await?;
+    decide(&admin, cluster.founders().len(), doubts, |_| Resolution::Sent).await?;
     let due = Due { name: "restored".to_owned(), at: SystemTime::now() + LEAD, count: NEW };
     admin.create(load::once_to(due.name.clone(), due.at, due.count)).await?;
     let came = sink.wait_for(NEW.into(), DRAINED_WITHIN).await.is_ok();
@@ -206,8 +206,8 @@ async fn lose(cluster: &mut Cluster, sink: &Sink) -> Result<i64> {
 /// Recipients in doubt, by tenant and run.
 type Doubts = BTreeMap<(String, String), BTreeSet<String>>;
 
-/// Restores a lost cluster from the newest backup, and accepts it after a while. Returns the doubts before that, and when
-/// it was accepted.
+/// Restores a lost cluster from the newest backup, and accepts it after a while. Returns the doubts before that, and
+/// when it was accepted.
 async fn restore(cluster: &mut Cluster, tenants: &[&str]) -> Result<(Doubts, i64)> {
     cluster.restore().await?;
     let admin = cluster.admin();
@@ -238,16 +238,18 @@ async fn runs(admin: &AdminClient, tenants: &[&str]) -> Result<Vec<Run>> {
     Ok(runs)
 }
 
-/// Decides each run with doubts, by its number. Returns the addresses that may come twice.
+/// Decides each run with doubts, by its number, at one of the first `nodes` nodes. Returns the addresses that may come
+/// twice.
 async fn decide(
     admin: &AdminClient,
+    nodes: usize,
     doubts: Doubts,
     resolution: impl Fn(usize) -> Resolution,
 ) -> Result<BTreeSet<String>> {
     let mut resent = BTreeSet::new();
     for (number, ((tenant, run), recipients)) in doubts.into_iter().enumerate() {
         let resolution = resolution(number);
-        let answer = admin.of_tenant(&tenant).resolve_by(number, &run, Vec::new(), resolution).await;
+        let answer = admin.of_tenant(&tenant).resolve_by(number % nodes.max(1), &run, Vec::new(), resolution).await;
         let CallResult::Done(answer) = answer else { anyhow::bail!("{run} is not decided: {answer:?}") };
         ensure!(answer.changed == recipients.len() as u64, "{run}: {} of {} decided", answer.changed, recipients.len());
         if resolution == Resolution::Resend {

@@ -72,7 +72,7 @@ enum AttemptError {
     Leaderless(Failure),
     /// The connection broke before the answer.
     Lost(Failure),
-    /// An answer that every node would set_timeout, or the end of the timeout.
+    /// An answer that every node would give, or the end of the timeout.
     Final(Failure),
 }
 

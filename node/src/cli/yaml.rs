@@ -1,5 +1,5 @@
-//! Texts in YAML. One that a reader could misread as a number, an instant or a boolean is written in double quotes, which
-//! JSON and YAML share.
+//! Texts in YAML. One that a reader could misread as a number, an instant or a boolean is written in double quotes,
+//! which JSON and YAML share.
 
 use serde_json::Value;
 

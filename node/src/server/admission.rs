@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use reveille_ledger::access::is_loopback;
 use reveille_ledger::ids::NodeId;
+use reveille_raft::files;
 use reveille_raft::tls::{Admission, JoinError, JoinToken, NodeTls, TlsError, TokenError};
 use reveille_raft::{ClusterId, FatalError, assign_folder, cluster_of_folder};
 use tokio_util::sync::CancellationToken;
@@ -125,7 +126,7 @@ pub fn found(data_dir: &Path, test_clock: bool) -> Result<NodeTls, AdmissionErro
     if prepared.is_some_and(|founder| founder.test_clock != test_clock) {
         return Err(AdmissionError::OtherClock(data_dir.to_owned()));
     }
-    std::fs::create_dir_all(data_dir)
+    files::create_private_folder(data_dir)
         .map_err(|error| NodeIdentityError::Folder { path: data_dir.to_owned(), error })?;
     write(data_dir, FOUNDER, if test_clock { TEST_CLOCK } else { REAL_CLOCK })?;
     new_cluster(data_dir, known.unwrap_or_else(new_node))
@@ -149,7 +150,7 @@ fn new_cluster(data_dir: &Path, node: NodeId) -> Result<NodeTls, AdmissionError>
 /// [`AdmissionError`]; `NotEmpty` if the folder has anything.
 pub fn begin_restore(data_dir: &Path) -> Result<(NodeId, NodeTls), AdmissionError> {
     check_empty(data_dir)?;
-    std::fs::create_dir_all(data_dir)
+    files::create_private_folder(data_dir)
         .map_err(|error| NodeIdentityError::Folder { path: data_dir.to_owned(), error })?;
     write(data_dir, FOUNDER, RESTORING)?;
     let node = new_node();
@@ -208,8 +209,8 @@ pub fn remove_mark(data_dir: &Path) -> Result<(), AdmissionError> {
     removed.map_err(|error| NodeIdentityError::Folder { path, error }.into())
 }
 
-/// Returns keys and certificates of this node. A new folder joins the cluster of the join token first, unless `asked`
-/// ends that. The members will reach the node at `address`.
+/// Returns keys and certificates of this node. A new folder joins the cluster of the join token first, unless
+/// `requested` ends that. The members will reach the node at `address`.
 ///
 /// # Errors
 /// [`AdmissionError`].

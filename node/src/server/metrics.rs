@@ -83,7 +83,7 @@ pub const METRICS: &[Metric] = &[
     by("relay", Gauge, "reveille_relay_circuit_open", "1: the circuit of a relay is open"),
     by("rpc", Counter, "reveille_peer_errors_total", "Calls between nodes that failed"),
     by("listener", Counter, "reveille_handshakes_failed_total", "Connections to a listener without a TLS handshake"),
-    by("reason", Counter, "reveille_calls_denied_total", "Calls that were denied without a valid token or a right"),
+    by("reason", Counter, "reveille_calls_denied_total", "Calls that were denied for lack of a valid token or right"),
     plain(
         Gauge,
         "reveille_certificate_files_failed",

@@ -76,7 +76,7 @@ pub enum NodeEnd {
 impl NodeServer {
     /// Starts the listeners, opens the data folder and becomes a candidate for leadership. `accept_clock` is the
     /// operator's statement that the clock of a one-node cluster is right (P18). `pages` are added to the HTTP
-    /// listener. `asked` ends a request to join.
+    /// listener. `requested` ends the start.
     pub async fn start(
         options: Config,
         accept_clock: bool,
@@ -123,7 +123,9 @@ impl NodeServer {
         raft.snapshot_every = options.raft.snapshot_every;
         let parts = options.data_dir.join("parts");
         let parts = AudienceStore::open(parts.clone()).with_context(|| format!("cannot use {}", parts.display()))?;
-        let replica = Replica::start(raft, peer_handler.clone()).await?;
+        // It may wait for a snapshot of a peer. A stop then leaves nothing behind.
+        let starting = Box::pin(Replica::start(raft, peer_handler.clone()));
+        let replica = requested.run_until_cancelled(starting).await.ok_or(AdmissionError::Stopped)??;
         found_cluster(&replica, &options.data_dir, &introduction, &tls).await?;
         let mut context = NodeContext::new(replica, me, introduction, clock, Zones::bundled(tzdb()), parts);
         (context.accept_clock, context.return_path) = (accept_clock, return_path);
@@ -184,7 +186,7 @@ impl NodeServer {
         tokio::spawn(crate::server::http::serve("http", router, http, tls.http, stop));
     }
 
-    /// Runs until `asked` is cancelled, or the replica or an actor fails.
+    /// Runs until `requested` is cancelled, or the replica or an actor fails.
     pub async fn run(self, requested: CancellationToken) -> Result<NodeEnd> {
         let mut faults = self.context.replica.fatal_error();
         let fault = async move {
@@ -258,7 +260,7 @@ impl Leaving {
     }
 }
 
-/// Runs the [`NodeRuntime`] until `asked` is cancelled or it fails.
+/// Runs the [`NodeRuntime`] until `requested` is cancelled or it fails.
 async fn work(
     context: Arc<NodeContext>,
     options: &Config,

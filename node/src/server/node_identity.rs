@@ -42,7 +42,8 @@ pub enum NodeIdentityError {
 
 /// Starts the next incarnation. Creates the folder and the node id if they do not exist.
 pub fn start_incarnation(folder: &Path) -> Result<ClaimOwner, NodeIdentityError> {
-    std::fs::create_dir_all(folder).map_err(|error| NodeIdentityError::Folder { path: folder.to_owned(), error })?;
+    files::create_private_folder(folder)
+        .map_err(|error| NodeIdentityError::Folder { path: folder.to_owned(), error })?;
     let node = match node_of(folder)? {
         Some(node) => node,
         None => {
@@ -79,7 +80,8 @@ pub fn node_of(folder: &Path) -> Result<Option<NodeId>, NodeIdentityError> {
 
 /// Assigns a node id to a new data folder, before the first incarnation. Repeated, it changes nothing.
 pub fn assign_node(folder: &Path, node: NodeId) -> Result<(), NodeIdentityError> {
-    std::fs::create_dir_all(folder).map_err(|error| NodeIdentityError::Folder { path: folder.to_owned(), error })?;
+    files::create_private_folder(folder)
+        .map_err(|error| NodeIdentityError::Folder { path: folder.to_owned(), error })?;
     if node_of(folder)?.is_none() {
         write(folder, "node", &format!("{:x}", node.0))?;
     }

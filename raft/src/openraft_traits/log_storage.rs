@@ -68,7 +68,8 @@ impl LogStore {
 
     /// Drops all entries unless the log has `last`, the last entry of the loaded state: a snapshot was fetched, or its
     /// installation was interrupted. Called before openraft has the log. `last` is committed. So another entry in its
-    /// place, and all after that, never will be; and if the log ends before it, what is committed there is in the state.
+    /// place, and all after that, never will be; and if the log ends before it, what is committed there is in the
+    /// state.
     pub async fn fit_to(&mut self, last: &LogId) -> Result<(), io::Error> {
         let (state, point) = (self.wal.state(), to_point(last));
         let is_purged = state.purged.is_some_and(|purged| purged.index >= point.index);
@@ -245,7 +246,8 @@ mod tests {
         LogStore::open_on(Arc::new(disk.clone()), &options).unwrap().0
     }
 
-    /// Returns the state of a log after `fit_to`. It voted in term 3 and has the entries 11 to 20, from 16 on of term 3.
+    /// Returns the state of a log after `fit_to`. It voted in term 3 and has the entries 11 to 20, from 16 on of term
+    /// 3.
     async fn fitted(last: LogPoint) -> LogState {
         let disk = MemoryDisk::new();
         let mut log = open(&disk);

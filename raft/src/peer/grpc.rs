@@ -147,6 +147,8 @@ impl Transport for GrpcTransport {
         let listener = self.listener.lock().take().ok_or_else(|| io::Error::other("this transport serves already"))?;
         let listener = tokio::net::TcpListener::from_std(listener)?;
         let _ = self.handler.set(Arc::clone(&handler));
+        // Connections that were opened before knew no keys of members.
+        self.channels.lock().clear();
         let ends = Arc::clone(&handler);
         let when_ended = Arc::new(move |peer| ends.connection_ended(NodeId(peer)));
         let incoming = Incoming::new(listener, "peers", HTTP2_PREFACE).reporting_ends(when_ended);

@@ -183,11 +183,6 @@ impl Replica {
         self.inner.snapshots.build_pinned(read)
     }
 
-    /// Returns the file of a block of a snapshot or of the archive as it is on this disk, checked. Blocks on the disk.
-    pub fn block_file(&self, hash: Hash) -> Result<Vec<u8>, SnapshotError> {
-        self.inner.snapshots.read_block_file(hash)
-    }
-
     /// Stores a block of the archive that a peer sent, if its bytes match `hash`. Blocks on the disk.
     pub fn put_block(&self, hash: Hash, bytes: &[u8]) -> io::Result<()> {
         self.inner.snapshots.put_block(hash, bytes).map_err(io::Error::other)

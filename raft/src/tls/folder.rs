@@ -5,9 +5,8 @@
 //! first in one step. All files are PEM, readable by their owner only. Neither the ledger nor a snapshot contains a
 //! key.
 
-use std::fs::{DirBuilder, File};
+use std::fs::File;
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256};
@@ -36,7 +35,7 @@ impl TlsFolder {
     /// Creates the folder, if it does not exist.
     pub fn create(data_dir: &Path) -> Result<TlsFolder, TlsError> {
         let folder = TlsFolder::of(data_dir);
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder.0);
+        let made = files::create_private_folder(&folder.0);
         // The key must survive a power cut: without it the node could not repeat its request.
         let synced = made.and_then(|()| File::open(data_dir)?.sync_all());
         synced.map_err(|error| TlsError::File { path: folder.0.clone(), error })?;

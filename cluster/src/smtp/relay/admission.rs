@@ -104,8 +104,8 @@ impl RelaySessions {
         let now = Instant::now();
         let mut admitted = self.state.lock().circuit.admit(now);
         if matches!(admitted, Ok(CircuitPermit::ToOpenSession)) {
-            // Spawned without the lock: a runtime that ends drops the task at once, and dropping the admission takes the
-            // lock.
+            // Spawned without the lock: a runtime that ends drops the task at once, and dropping the admission takes
+            // the lock.
             self.tasks.spawn(open_without_email(CircuitAdmission {
                 core: self.clone(),
                 admitted: CircuitPermit::ToOpenSession,

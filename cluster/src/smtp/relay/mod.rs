@@ -108,20 +108,20 @@ impl RelaySessions {
     /// # Errors
     /// Fails at once if the relay cannot be used now, otherwise when the deadline comes first.
     pub async fn acquire(self: &Arc<RelaySessions>, deadline: Instant) -> Result<SendPermit, Unavailable> {
-        let mut ticket = CircuitAdmission::new(self)?;
+        let mut admission = CircuitAdmission::new(self)?;
         let slot = self.wait_for_session(deadline).await?;
-        ticket.renew()?;
+        admission.renew()?;
         self.wait_for_rate(deadline).await?;
-        ticket.renew()?;
-        Ok(SendPermit::new(self.clone(), slot, self.take_idle(), ticket))
+        admission.renew()?;
+        Ok(SendPermit::new(self.clone(), slot, self.take_idle(), admission))
     }
 
     /// Returns a permit to send one email. `None` if the caller would have to wait. It does not overtake waiting
     /// callers.
     pub fn acquire_now(self: &Arc<RelaySessions>) -> Option<SendPermit> {
-        let ticket = CircuitAdmission::new(self).ok()?;
+        let admission = CircuitAdmission::new(self).ok()?;
         let slot = self.try_session()?;
-        self.take_from_rate_now().then(|| SendPermit::new(self.clone(), slot, self.take_idle(), ticket))
+        self.take_from_rate_now().then(|| SendPermit::new(self.clone(), slot, self.take_idle(), admission))
     }
 
     /// Gives no more permits, ends idle sessions with QUIT, and waits at most `limit` for running emails. Returns

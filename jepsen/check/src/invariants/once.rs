@@ -6,7 +6,7 @@
 //! ledger's record counts. A decision before the first or after the second handoff does not count. A decision about a
 //! recipient that was not in doubt does not count either: a requeued dead letter had no email that could be doubled.
 
-use crate::events::{Answer, Answered, Handoff, InDoubt, OutcomeKind};
+use crate::events::{Answer, Answered, Fence, Handoff, InDoubt, OutcomeKind};
 use crate::history::{HasItem, History, Item, of_item};
 use crate::verdict::Findings;
 
@@ -79,6 +79,8 @@ fn fences(handoffs: &[Handoff]) -> String {
 struct Decision {
     /// Log index of the decision. `None`: unknown.
     index: Option<u64>,
+    /// The claim in whose history the ledger recorded the decision. `None`: not observed.
+    claim: Option<Fence>,
     invoked_ns: u64,
     /// Time of the answer. `u64::MAX`: the decision may have been executed at any time after its call.
     answered_ns: u64,
@@ -116,7 +118,8 @@ fn decisions(history: &History, item: Item) -> Vec<Decision> {
         // The outcomes include decisions of operators.
         for outcome in of_item(&history.outcomes, item).iter().filter(|outcome| outcome.kind == OutcomeKind::Resent) {
             let index = Some(outcome.index);
-            decisions.push(Decision { index, invoked_ns: 0, answered_ns: u64::MAX, is_ledger_record: true });
+            let (claim, answered_ns) = (outcome.fence, u64::MAX);
+            decisions.push(Decision { index, claim, invoked_ns: 0, answered_ns, is_ledger_record: true });
         }
         return decisions;
     }
@@ -127,18 +130,20 @@ fn decisions(history: &History, item: Item) -> Vec<Decision> {
             Answer::Failed { .. } | Answer::Found { .. } => continue,
         };
         let (invoked_ns, answered_ns) = (call.invoked_ns, call.answered_ns.unwrap_or(u64::MAX));
-        decisions.push(Decision { index, invoked_ns, answered_ns, is_ledger_record: false });
+        decisions.push(Decision { index, claim: None, invoked_ns, answered_ns, is_ledger_record: false });
     }
     decisions
 }
 
 impl Decision {
-    /// Returns true if this decision lies between two handoffs: by the log, or by time if its index is unknown. DATA
-    /// comes before the gate, so the DATA of the first handoff precedes the decision, and the DATA of the second
+    /// Returns true if this decision lies between two handoffs: by its claim, by the log, or by time if its index is
+    /// unknown. A claim's history may give a decision the index of a later one, which is then above the next claim.
+    /// DATA comes before the gate, so the DATA of the first handoff precedes the decision, and the DATA of the second
     /// follows the operator's call.
     fn is_between(&self, history: &History, first: &Handoff, second: &Handoff) -> bool {
         let in_time = match (first.fence, second.fence) {
             (Some(first), Some(second)) if first == second => false,
+            (Some(first), Some(_)) if self.claim.is_some() => self.claim == Some(first),
             (Some(first), Some(second)) if self.index.is_some() => {
                 self.index.is_some_and(|index| first.index < index && index < second.index)
             }

@@ -250,6 +250,31 @@ fn i1_under_resend_step_after_both_excuses_nothing() {
 }
 
 #[test]
+fn i1_under_resend_step_in_history_of_first_claim_excuses() {
+    let resent = |of_first: bool| {
+        with(|history| {
+            history.header.in_doubt = InDoubt::Resend;
+            again(history, "r120.0", "m7", 160, 16.0);
+            let fences = history.events.iter().filter_map(|event| match event {
+                Event::Handoff(Handoff { run, recipient, fence, .. }) => {
+                    fence.filter(|_| **run == *"r120.0" && **recipient == *"m7")
+                }
+                _ => None,
+            });
+            let fences: Vec<Fence> = fences.collect();
+            let of = if of_first { fences.iter().min() } else { fences.iter().max() };
+            // The ledger merged it with a later step of the same claim.
+            history.outcome("r120.0", "m7", 161, OutcomeKind::Resent);
+            if let Some(Event::Outcome(outcome)) = history.events.last_mut() {
+                outcome.fence = of.copied();
+            }
+        })
+    };
+    accepted(&resent(true));
+    rejected(&resent(false), &[1, 3]);
+}
+
+#[test]
 fn i6_node_that_was_waited_out_may_not_claim_anew() {
     let forgotten = with(|history| {
         history.claim("r230.0", "c", fence(210, 333), ("n3", 1), 44.0);

@@ -74,7 +74,8 @@ impl AdminClient {
             CallResult::Done(answer) if !answer.fence.is_empty() => answer.fence,
             other => return other.map(|_| DecisionAnswer::new(0, 0)),
         };
-        let request = ResolveDoubtsRequest { validate_only: false, fence, ..preview };
+        let request_id = uuid::Uuid::new_v4().to_string();
+        let request = ResolveDoubtsRequest { validate_only: false, fence, request_id, ..preview };
         let answer = self.change_by(node, call, request).await;
         answer.map(|answer| DecisionAnswer::new(answer.resolved, answer.index))
     }

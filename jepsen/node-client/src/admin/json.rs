@@ -19,8 +19,8 @@ const ANSWER_BYTES_MAX: usize = 1024 * 1024;
 pub(super) type JsonConnection = Arc<Mutex<Option<SendRequest<Full<Bytes>>>>>;
 
 impl AdminClient {
-    /// Posts JSON to the first node, with an idempotency key. Returns the JSON of the answer. Clones of an administrator
-    /// share one connection, and wait for each other.
+    /// Posts JSON to the first node, with an idempotency key. Returns the JSON of the answer. Clones of an
+    /// administrator share one connection, and wait for each other.
     ///
     /// # Errors
     /// Fails unless the node answers in time with a status of success.

@@ -155,7 +155,8 @@ async fn remove_member(context: &CommandContext<'_>, member: String, dead: bool)
     let voters = answer.members.iter().filter(|member| member.votes).count();
     if voters % 2 == 0 {
         context.terminal.say(&format!(
-            "{voters} nodes vote, which survive no more losses than {}; next: reveille cluster member add",
+            "{voters} nodes vote and survive the loss of {}, as {} would; next: reveille cluster member add",
+            voters / 2 - 1,
             voters - 1
         ));
     }

@@ -49,13 +49,14 @@ async fn resolve(context: &CommandContext<'_>, tenant: String, args: ResolveArgs
         resolution: resolution.into(),
         validate_only: true,
         fence: fence.unwrap_or_default(),
-        request_id: context.client.request_id().to_owned(),
+        // A dry run shows what is in doubt now, whatever an earlier call with the id did.
+        request_id: if dry_run { String::new() } else { context.client.request_id().to_owned() },
     };
     let preview = context.read(request.clone()).await?;
     let counted = format!("{} in doubt, {words}{}", format::counted(preview.resolved, "email"), known(&preview.groups));
     let (run, verb) = (Some(picked.run.clone()), "resolved");
     // A repeated request id is answered as before.
-    let is_repeat = preview.index > 0 && !dry_run;
+    let is_repeat = preview.index > 0;
     if dry_run || preview.resolved == 0 && !is_repeat {
         context.terminal.remark(&counted);
         let groups = if dry_run { preview.groups } else { Vec::new() };

@@ -1,5 +1,5 @@
-//! One function per command: it sends the requests and prints the answer. The modules import what many of them need from
-//! here.
+//! One function per command: it sends the requests and prints the answer. The modules import what many of them need
+//! from here.
 
 pub mod apply;
 pub mod audience;

@@ -7,7 +7,7 @@ use crate::cli::manifest::document::Document;
 /// Limit of keys that a table names; the rest is only counted.
 const FIELDS_SHOWN: usize = 4;
 
-/// ApplyOutcome of a document.
+/// Outcome of a document.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ApplyOutcome {
@@ -57,7 +57,7 @@ pub struct AppliedView {
     pub tenant: Option<String>,
     /// Name of the object.
     pub name: String,
-    /// ApplyOutcome of the document.
+    /// Outcome of the document.
     pub outcome: ApplyOutcome,
     /// Changes by key; empty for a new object.
     pub changes: Vec<Change>,

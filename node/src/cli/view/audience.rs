@@ -56,6 +56,10 @@ fn pairs(audience: &SealedAudience) -> Vec<(&'static str, Cell)> {
 }
 
 impl View for SealedAudience {
+    fn text(&self, paint: bool) -> String {
+        card(pairs(self), paint)
+    }
+
     const NOUN: &'static str = "audiences";
     const COLUMNS: &'static [&'static str] = &["NAME", "RECIPIENTS", "COLUMNS", "PARTS", "LACKING", "SEALED"];
 

@@ -11,7 +11,7 @@ const NOTES_CHARACTERS: usize = 48;
 /// Limit of lines of a source in a table.
 const SOURCE_LINES: usize = 3;
 
-/// LineOutcome of a line.
+/// Outcome of a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LineOutcome {
@@ -69,7 +69,7 @@ pub struct LineView {
     pub subject: Option<String>,
     /// Differences from cron's behaviour.
     pub warnings: Vec<String>,
-    /// LineOutcome of the line.
+    /// Outcome of the line.
     pub outcome: LineOutcome,
     /// Why the line has no schedule.
     pub reason: Option<String>,

@@ -4,7 +4,7 @@ use reveille_proto::admin::v1::{self, RecipientState};
 
 use super::{Cell, Serialize, Tone, View, card};
 
-/// SendTestOutcome of the email.
+/// Outcome of the email.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SendTestOutcome {
@@ -36,7 +36,7 @@ pub struct SendTestView {
     pub run: Option<String>,
     /// Address of the recipient.
     pub recipient: String,
-    /// SendTestOutcome of the email.
+    /// Outcome of the email.
     pub outcome: SendTestOutcome,
     /// The relay that accepted or refused the email, or did not reply.
     pub relay: Option<String>,

@@ -2,7 +2,7 @@
 
 use super::{Cell, Serialize, Tone, View, card, format};
 
-/// BulkOutcome of a schedule.
+/// Outcome of a schedule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BulkOutcome {
@@ -41,7 +41,7 @@ impl BulkOutcome {
 pub struct SeveralView {
     /// Name of the schedule.
     pub name: String,
-    /// BulkOutcome of the schedule.
+    /// Outcome of the schedule.
     pub outcome: BulkOutcome,
     /// Missed instants that open at a resume.
     pub opens_count: u32,

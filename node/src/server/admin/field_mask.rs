@@ -151,7 +151,7 @@ impl Mask {
         Ok(())
     }
 
-    /// Replaces the named fields of `body` by those of `asked`.
+    /// Replaces the named fields of `body` by those of `requested`.
     pub fn lay_over(&self, body: &mut ScheduleBody, mut requested: ScheduleBody) {
         for path in &self.paths {
             match path.strip_prefix(LABEL) {

@@ -45,8 +45,8 @@ pub struct NodeUp {
 pub struct NodeShare {
     /// The node.
     pub node: NodeId,
-    /// False: reserves a share and reduces those of all other nodes. True: every node has applied the reduction, so this
-    /// node may use its share.
+    /// False: reserves a share and reduces those of all other nodes. True: every node has applied the reduction, so
+    /// this node may use its share.
     pub opens: bool,
 }
 

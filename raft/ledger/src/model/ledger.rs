@@ -300,8 +300,8 @@ impl Ledger {
         page.runs.get(position)
     }
 
-    /// Returns the summary of a run whose details are in this ledger, as if it were archived now, or that of a run whose
-    /// details have left. `None` if the run is unknown.
+    /// Returns the summary of a run whose details are in this ledger, as if it were archived now, or that of a run
+    /// whose details have left. `None` if the run is unknown.
     pub fn summary_of(&self, run: RunId) -> Option<RunSummary> {
         let kept = self.page_of(run).and_then(|(_, page, position)| Some((page, page.runs.get(position)?)));
         let as_of = (self.head().applied, self.head().now);

@@ -42,7 +42,7 @@ impl Plan {
         Plan { step, former: Some(former), changes, notes }
     }
 
-    /// Returns the document's outcome: done if `made` is set, otherwise intended.
+    /// Returns the document's outcome: done if `created` is set, otherwise intended.
     pub fn outcome(&self, created: bool) -> ApplyOutcome {
         match (&self.step, created) {
             (Step::Nothing, _) => ApplyOutcome::Unchanged,

@@ -26,7 +26,7 @@ pub async fn run(
     pause: Option<String>,
     dry_run: bool,
 ) -> Result<(), Stop> {
-    // The verb, its form for one that is done, the state that a schedule must be in, and the outcome.
+    // The verb, the same capitalized, the state that a schedule must be in, and the outcome.
     let (verb, capital, acts_on, changed) = match pause {
         Some(_) => ("pause", "Pause", ScheduleState::Active, BulkOutcome::Paused),
         None => ("resume", "Resume", ScheduleState::Paused, BulkOutcome::Resumed),

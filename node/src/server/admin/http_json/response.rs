@@ -14,7 +14,7 @@ use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
 use super::{FRAME_HEAD, HttpCall, HttpMethod};
-use crate::api_json;
+use crate::api_json::of_dynamic;
 use crate::server::admin::access::BodyPart;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -113,7 +113,7 @@ impl Messages {
 }
 
 fn one(message: &DynamicMessage) -> Response {
-    let mut response = (StatusCode::OK, api_json::text(message)).into_response();
+    let mut response = (StatusCode::OK, of_dynamic(message).to_string()).into_response();
     response.headers_mut().insert(header::CONTENT_TYPE, JSON);
     if let Some(etag) = etag(message) {
         response.headers_mut().insert(header::ETAG, etag);
@@ -143,9 +143,9 @@ async fn stream(mut messages: Messages, method: &HttpMethod) -> Response {
         let mut next = Ok(first);
         loop {
             let line = match &next {
-                Ok(Some(message)) => api_json::text(message),
+                Ok(Some(message)) => of_dynamic(message),
                 Ok(None) => return,
-                Err(status) => json!({ "error": problem_fields(http_status(status), status, None) }).to_string(),
+                Err(status) => json!({ "error": problem_fields(http_status(status), status, None) }),
             };
             let is_last = next.is_err();
             // Fails when the client has gone.

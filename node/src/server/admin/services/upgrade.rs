@@ -55,7 +55,7 @@ impl Levels {
         self.announced().max().unwrap_or(0).max(self.ledger)
     }
 
-    /// Returns what prevents the level from rising to `asked`.
+    /// Returns what prevents the level from rising to `requested`.
     fn obstacles(&self, requested: u32) -> Vec<String> {
         let below = self.nodes.values().filter(|node| node.announced < requested);
         let sentence = |NodeLevel { name, announced, .. }: &NodeLevel| match announced {

@@ -120,11 +120,11 @@ fn progress(
 ) -> Option<v1::Progress> {
     let counts = run.counts?;
     let left = u64::from(counts.pending) + u64::from(counts.claimed);
-    let requested = [counts.sent, counts.dead, counts.in_doubt, counts.assumed].into_iter().map(u64::from).sum::<u64>();
+    let attempted = [counts.sent, counts.dead, counts.in_doubt, counts.assumed].into_iter().map(u64::from).sum::<u64>();
     let took_ms = now.since_ms(run.open_time.and_then(instant)?).saturating_sub(paused_ms).max(1);
     let ends_ms = u128::from(left) * u128::from(took_ms.unsigned_abs());
-    let ends = now.plus_ms(i64::try_from(ends_ms.checked_div(requested.into())?).ok()?);
-    let per_second = requested as f64 * 1_000.0 / took_ms as f64;
+    let ends = now.plus_ms(i64::try_from(ends_ms.checked_div(attempted.into())?).ok()?);
+    let per_second = attempted as f64 * 1_000.0 / took_ms as f64;
     let ends = capped(left, (per_second * 1_000.0) as u64).map_or(ends, |capped| capped.max(ends));
     let in_time = run.finish_by_time.and_then(instant).is_none_or(|finish_by| ends <= finish_by);
     Some(v1::Progress { per_second, end_time: in_time.then(|| timestamp(ends)) })
