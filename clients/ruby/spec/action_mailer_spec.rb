@@ -51,7 +51,7 @@ RSpec.describe Reveille::Delivery do
     copied = emails("rb-copy-", 3).to_h { |one| [one["recipient"], Mail.new(source(one))] }
     expect(copied.size).to eq(3)
     copied.each do |recipient, copy|
-      expect([copy.to, copy["Cc"].decoded]).to eq([[recipient], "Zoë <rb-copy-cc@example.com>"])
+      expect([copy.to, copy["Cc"].decoded.delete('"')]).to eq([[recipient], "Zoë <rb-copy-cc@example.com>"])
     end
   end
 
