@@ -11,6 +11,7 @@ use anyhow::{Result, ensure};
 use reveille_harness::load::{self, CreateLoad, LoadMeasurements};
 use reveille_harness::measure::{cpu_seconds, in_ms, percentile, resident_mb, rounded, sleep_until, unix_us};
 use reveille_harness::{AdminClient, Cluster, Needs, Report, StartArgs};
+use reveille_proto::admin::v1::Backup;
 use serde_json::{Value, json};
 
 use crate::accepts::Accepts;
@@ -143,11 +144,8 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
 /// Makes a backup. Returns its duration and its size.
 async fn make_backup(admin: AdminClient) -> Result<Value> {
     let begun = Instant::now();
-    let made: Value = serde_json::from_str(&admin.back_up().await?)?;
+    let Backup { bytes, copied_bytes, files, .. } = admin.back_up().await?;
     let seconds = rounded(begun.elapsed().as_secs_f64());
-    // Numbers of 64 bits are texts in the API's JSON.
-    let number = |field: &str| made[field].as_str().and_then(|digits| digits.parse::<u64>().ok());
-    let (bytes, copied_bytes, files) = (number("bytes"), number("copiedBytes"), number("files"));
     Ok(json!({"seconds": seconds, "bytes": bytes, "copied_bytes": copied_bytes, "files": files}))
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use reveille_proto::admin::v1::advance_clock_request::Target;
+use reveille_proto::admin::v1::backup_service_client::BackupServiceClient;
 use reveille_proto::admin::v1::clock_service_client::ClockServiceClient;
 use reveille_proto::admin::v1::cluster_service_client::ClusterServiceClient;
 use reveille_proto::admin::v1::pool_service_client::PoolServiceClient;
@@ -140,9 +141,18 @@ impl AdminClient {
         self.command(&words).await.map(drop)
     }
 
-    /// Makes a backup now. Returns the answer as JSON when it was read back whole.
-    pub async fn back_up(&self) -> Result<String> {
-        self.command(&["backup", "create", "-o", "json"]).await
+    /// Makes a backup now, at the first node that can. Returns it when it was read back whole.
+    ///
+    /// Not by the command line: its context does not follow two rotations of the authority, as this client does.
+    pub async fn back_up(&self) -> Result<api::Backup> {
+        let mut reasons = Vec::new();
+        for channel in &self.channels {
+            match back_up_by(channel.clone()).await {
+                Ok(made) => return made.context("a backup ended without its last message"),
+                Err(status) => reasons.push(status.message().to_owned()),
+            }
+        }
+        anyhow::bail!("no node made a backup: {}", reasons.join("; "))
     }
 
     /// Lets a restored cluster send.
@@ -198,4 +208,14 @@ async fn advance(channel: AdminChannel, to_unix_ms: i64) -> Result<(), Status> {
             Err(_) => return Err(Status::deadline_exceeded("the node reports no progress")),
         }
     }
+}
+
+/// Makes a backup at one node. `None`: the answer ended early.
+async fn back_up_by(channel: AdminChannel) -> Result<Option<api::Backup>, Status> {
+    let mut answers = BackupServiceClient::new(channel).create_backup(api::CreateBackupRequest {}).await?.into_inner();
+    let mut made = None;
+    while let Some(answer) = answers.message().await? {
+        made = answer.backup;
+    }
+    Ok(made)
 }
