@@ -31,7 +31,7 @@ impl Admin {
     /// content. Wrong attachments are refused in `fields`.
     ///
     /// # Errors
-    /// Those of [`Admin::read_latest`], if an attachment names a file.
+    /// Those of [`Admin::catch_up_with_files`].
     pub(crate) async fn take_files(
         &self,
         fields: &mut Fields,
@@ -39,16 +39,39 @@ impl Admin {
         (tenant, name): (&str, &str),
         call: &Call,
     ) -> ApiResult<BroughtFiles> {
-        let names_file = |attachment: &v1::Attachment| attachment.data.is_empty() && !attachment.file_hash.is_empty();
-        let mut brought = BroughtFiles::new();
-        let Some(content) = content else { return Ok(brought) };
-        let known = match !name.is_empty() && content.attachments.iter().any(names_file) {
-            true => self.read_latest(call, |ledger| files_of(ledger, tenant, name)).await?,
-            false => BTreeMap::new(),
-        };
+        let Some(content) = content else { return Ok(BroughtFiles::new()) };
+        if !name.is_empty() {
+            self.catch_up_with_files([&*content], call).await?;
+        }
+        Ok(self.take_caught_up_files(fields, (path, content), (tenant, name)))
+    }
+
+    /// Waits until this node knows all files that these contents may name, if they name any.
+    ///
+    /// # Errors
+    /// Those of [`Admin::read_latest`].
+    pub(crate) async fn catch_up_with_files<'c>(
+        &self,
+        contents: impl IntoIterator<Item = &'c v1::Content>,
+        call: &Call,
+    ) -> ApiResult<()> {
+        let names_any = contents.into_iter().flat_map(|content| &content.attachments).any(names_file);
+        if names_any { self.read_latest(call, |_| ()).await } else { Ok(()) }
+    }
+
+    /// As [`Admin::take_files`], after [`Admin::catch_up_with_files`].
+    pub(crate) fn take_caught_up_files(
+        &self,
+        fields: &mut Fields,
+        (path, content): (&str, &mut v1::Content),
+        (tenant, name): (&str, &str),
+    ) -> BroughtFiles {
+        let (mut brought, mut known) = (BroughtFiles::new(), None);
         for (number, attachment) in content.attachments.iter_mut().enumerate() {
             let field = format!("{path}.attachments[{number}].file_hash");
             if names_file(attachment) {
+                let known =
+                    known.get_or_insert_with(|| self.context.replica.read(|ledger| files_of(ledger, tenant, name)));
                 match attachment.file_hash.parse().ok().and_then(|file: Hash| known.get(&file)) {
                     Some(size) => attachment.size = *size,
                     None if name.is_empty() => {
@@ -66,7 +89,7 @@ impl Admin {
             (attachment.size, attachment.file_hash) = (data.len() as u64, file.to_string());
             brought.insert(file, bytes);
         }
-        Ok(brought)
+        brought
     }
 
     /// Puts the files of these contents on a majority, those that the request brought first on this node, and protects
@@ -95,6 +118,11 @@ impl Admin {
         crash::point("admin.upload-part");
         Ok(())
     }
+}
+
+/// Returns true for an attachment that names a stored file instead of bringing one.
+fn names_file(attachment: &v1::Attachment) -> bool {
+    attachment.data.is_empty() && !attachment.file_hash.is_empty()
 }
 
 /// Returns the files of the contents that have this name, with their sizes.

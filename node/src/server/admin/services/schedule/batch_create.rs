@@ -10,7 +10,7 @@ use reveille_proto::admin::v1::{
     BatchCreateRefusal, BatchCreateResult, BatchCreateSchedulesRequest, BatchCreateSchedulesResponse, ScheduleBody,
 };
 
-use super::create::{files, no_page, tenant_and_name, warnings};
+use super::create::{caught_up_files, no_page, tenant_and_name, warnings};
 use crate::server::admin::attachments::BroughtFiles;
 use crate::server::admin::validate::{self, CheckContext, CheckedSchedule, Fields};
 use crate::server::admin::{Admin, ApiError, ApiResult, Call, error_texts};
@@ -43,9 +43,11 @@ pub async fn batch_create(
     let (mut items, mut contents) = (Vec::with_capacity(bodies.len()), Vec::new());
     let mut brought = BroughtFiles::new();
     let mut unfit: Vec<Option<ApiError>> = Vec::with_capacity(bodies.len());
+    let named = bodies.iter().filter(|body| !body.name.is_empty());
+    admin.catch_up_with_files(named.filter_map(|body| body.content.as_ref()), call).await?;
     for body in &mut bodies {
         let mut fields = Fields::default();
-        brought.extend(files(admin, &mut fields, Some(body), call).await?);
+        brought.extend(caught_up_files(admin, &mut fields, body));
         unfit.push(fields.done(Some(())).err());
     }
     for (position, checked) in check(admin, bodies, call).await?.into_iter().enumerate() {

@@ -99,9 +99,16 @@ pub async fn files(
     call: &Call,
 ) -> ApiResult<BroughtFiles> {
     let Some(body) = body else { return Ok(BroughtFiles::new()) };
+    admin.catch_up_with_files(body.content.as_ref().filter(|_| !body.name.is_empty()), call).await?;
+    Ok(caught_up_files(admin, fields, body))
+}
+
+/// As [`files`], after [`Admin::catch_up_with_files`].
+pub fn caught_up_files(admin: &Admin, fields: &mut Fields, body: &mut v1::ScheduleBody) -> BroughtFiles {
     let (tenant, name) = tenant_and_name(body);
     let place = (tenant.to_owned(), name.to_owned());
-    admin.take_files(fields, ("schedule.content", body.content.as_mut()), (&place.0, &place.1), call).await
+    let Some(content) = &mut body.content else { return BroughtFiles::new() };
+    admin.take_caught_up_files(fields, ("schedule.content", content), (&place.0, &place.1))
 }
 
 /// Returns the tenant and the name of a body.
