@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use reveille_ledger::command::{Command, Quarantine, Quarantined};
+use reveille_ledger::command::{Actor, Command, Quarantine, Quarantined};
 use reveille_ledger::ids::{ClaimOwner, Epoch, Fence, Hash, NodeId, Time};
 use reveille_ledger::refusal::CommandRefusal;
 use reveille_ledger::reply::CommandOutcome;
@@ -170,8 +170,13 @@ impl Leadership {
     /// Proposes a command in this epoch. `None` if the outcome is unknown or the leadership is over; the caller then
     /// reads the state.
     pub(crate) async fn propose(&self, command: Command) -> Option<CommandOutcome> {
+        self.propose_for(&Actor::System, command).await
+    }
+
+    /// As [`Leadership::propose`], for an operator: the ledger checks the operator's token, and keeps an audit record.
+    pub(crate) async fn propose_for(&self, actor: &Actor, command: Command) -> Option<CommandOutcome> {
         let deadline = std::time::Instant::now() + PROPOSAL_TIMEOUT;
-        match self.replica.propose_in_epoch(self.epoch, &command, deadline).await {
+        match self.replica.propose_in_epoch(self.epoch, actor, &command, deadline).await {
             Ok(reply) => {
                 if let CommandOutcome::Refused(refusal) = &reply.outcome {
                     self.end_if_time_leaps(refusal);

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use reveille_ledger::Ledger;
-use reveille_ledger::command::{Command, NodeDrain};
+use reveille_ledger::command::{Actor, Command, NodeDrain};
 use reveille_ledger::ids::{ClaimOwner, Hash, NodeId};
 use reveille_ledger::impossible::Impossible;
 use reveille_ledger::refusal::CommandRefusal;
@@ -48,7 +48,7 @@ pub async fn through_leader(
             return Err(last);
         }
         if let Some(peer) = context.leader().and_then(|leader| context.replica.peer(leader)) {
-            match peer_messages::ask(&peer, request, remaining).await {
+            match peer_messages::ask(&peer, request.clone(), remaining).await {
                 // The leader hands over before its own removal.
                 Ok(Err(MemberRefusal::NotLeader)) => last = MemberRefusal::NotLeader,
                 Ok(answer) => return answer,
@@ -66,7 +66,7 @@ pub(crate) async fn change(
     request: ChangeMember,
     limit: Duration,
 ) -> Result<ChangedMember, MemberRefusal> {
-    let ChangeMember { member, change } = request;
+    let ChangeMember { member, change, actor } = request;
     let began = Instant::now();
     let deadline = began + limit.saturating_sub(ANSWER_BEFORE);
     let mut ready_since = None;
@@ -78,15 +78,15 @@ pub(crate) async fn change(
         let waits = match step {
             Ok(Step::Done) => return Ok(changed(context, member)),
             Ok(Step::Drain(drains)) => {
-                match leadership.propose(Command::NodeDrain(NodeDrain { node: member, drains })).await {
-                    Some(CommandOutcome::Refused(refusal)) => return Err(MemberRefusal::Ledger(refusal.to_string())),
+                match leadership.propose_for(&actor, Command::NodeDrain(NodeDrain { node: member, drains })).await {
+                    Some(CommandOutcome::Refused(refusal)) => return Err(MemberRefusal::Ledger(refusal)),
                     _ => continue,
                 }
             }
             Ok(Step::Remove { steady }) => {
                 let since = *ready_since.get_or_insert_with(Instant::now);
                 if !steady || since.elapsed() >= STEADY_FOR {
-                    propose_removal(context, leadership, member, change).await?;
+                    propose_removal(context, leadership, member, change, &actor).await?;
                     ready_since = None;
                     continue;
                 }
@@ -118,15 +118,16 @@ async fn propose_removal(
     leadership: &Leadership,
     member: NodeId,
     change: MemberChange,
+    actor: &Actor,
 ) -> Result<(), MemberRefusal> {
     let _one = leadership.removing.lock().await;
     if !matches!(next_step(context, leadership, member, change), Ok(Step::Remove { .. })) {
         return Ok(());
     }
-    match leadership.propose(Command::NodeRemove(member)).await {
+    match leadership.propose_for(actor, Command::NodeRemove(member)).await {
         // Claimed since the check: it is waited for.
         Some(CommandOutcome::Refused(CommandRefusal::NotPossible(Impossible::NodeHasClaims { .. }))) => Ok(()),
-        Some(CommandOutcome::Refused(refusal)) => Err(MemberRefusal::Ledger(refusal.to_string())),
+        Some(CommandOutcome::Refused(refusal)) => Err(MemberRefusal::Ledger(refusal)),
         // After an unknown outcome the state is read again.
         _ => Ok(()),
     }

@@ -24,7 +24,7 @@ pub async fn open_part(context: &Arc<NodeContext>, key: ArchivePartKey) -> Resul
     repaired(context, || context.replica.open_part(key)).await
 }
 
-/// Reads, and reads again after each part with damage was repaired once.
+/// Reads. After damage it repairs that part, at most once each, and reads again.
 async fn repaired<T, Reading: Future<Output = Result<T, ArchiveError>>>(
     context: &Arc<NodeContext>,
     read: impl Fn() -> Reading,

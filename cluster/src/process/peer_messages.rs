@@ -8,7 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
+use reveille_ledger::command::Actor;
 use reveille_ledger::ids::{AuthorityId, ClaimOwner, Fence, Hash, Incarnation, NodeId, RunId, Time};
+use reveille_ledger::refusal::CommandRefusal;
 use reveille_raft::peer::{ApplicationRequest, Peer, PeerError, Rejection};
 use reveille_raft::tls::TrustReport;
 use serde::de::DeserializeOwned;
@@ -217,12 +219,14 @@ pub struct HandOver {
 }
 
 /// Asks the leader to drain or remove a member (P22).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChangeMember {
     /// The member.
     pub member: NodeId,
     /// The change.
     pub change: MemberChange,
+    /// The operator who wants it.
+    pub actor: Actor,
 }
 
 /// A change of a member.
@@ -285,8 +289,8 @@ pub enum MemberRefusal {
         needed: u32,
     },
     /// The ledger refused it.
-    #[error("{0}")]
-    Ledger(String),
+    #[error(transparent)]
+    Ledger(CommandRefusal),
     /// It was not done in time. A repeat goes on.
     #[error("{0}")]
     Waits(MemberWait),

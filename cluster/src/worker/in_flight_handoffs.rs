@@ -60,8 +60,8 @@ impl InFlightHandoffs {
         self.0.lock().remove(&handoff.id());
     }
 
-    /// Marks a handoff whose dialogue ended without an answer. It stays listed until nothing is claimed in its claim,
-    /// because the state may not name it yet.
+    /// Marks a handoff whose dialogue ended without an answer. It stays listed until its claim has no claimed
+    /// recipient: until then the state may not show it as in doubt.
     pub fn in_doubt(&self, handoff: &Handoff) {
         if let Some(in_flight) = self.0.lock().get_mut(&handoff.id()) {
             in_flight.in_doubt = true;

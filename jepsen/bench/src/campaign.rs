@@ -132,7 +132,7 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
         "seconds": instants_us.last().map(|last_us| rounded((last_us - unix_us(due)) as f64 / 1e6)),
         // Accepts per second after the first two seconds; null for a shorter run.
         "rate": rate.map(rounded),
-        // The rate of `smtp-source` into `smtp-sink`, as the mean of before and after, and the rate above relative to
+        // The mean of the rates of `smtp-source` into `smtp-sink` before and after the run; `ratio` is `rate` divided by
         // it.
         "smtp_source_rate": smtp_source_rate,
         "ratio": rate.zip(smtp_source_rate).map(|(rate, postfix)| rounded(rate / postfix)),

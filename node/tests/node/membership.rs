@@ -245,6 +245,34 @@ fn running_node_is_drained_then_removed_and_ends() {
 }
 
 #[test]
+fn each_change_of_a_member_has_an_audit_record_of_its_caller() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let [one, two, mut three] = Process::cluster(folder.path(), ["one", "two", "three"], &[]);
+    succeeds(&one, "cluster transfer-leader two");
+    succeeds(&two, "cluster member drain three");
+    succeeds(&one, "cluster member drain three --undo");
+    succeeds(&one, "cluster member remove three --yes");
+    assert_eq!(three.ended(), Some(0), "{}", three.said());
+
+    let listed = |line: &str| -> serde_json::Value {
+        serde_json::from_str(&succeeds(&one, line).stdout).unwrap_or_else(|error| panic!("{line}: {error}"))
+    };
+    let caller = listed("token show -o json")["token"]["id"].clone();
+    let records = listed("audit list -o json");
+    let of_nodes: Vec<&serde_json::Value> = records
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter(|record| record["subject"].as_str().is_some_and(|subject| subject.starts_with("node ")))
+        .collect();
+    assert!(of_nodes.iter().all(|record| record["caller"] == caller && record["outcome"] == "done"), "{of_nodes:?}");
+    let mut commands: Vec<&str> = of_nodes.iter().filter_map(|record| record["command"].as_str()).collect();
+    // A command that is repeated, as here until it succeeds, has a record each time.
+    commands.dedup();
+    assert_eq!(commands, ["node_remove", "node_drain", "leader_transfer", "node_invite"], "{of_nodes:?}");
+}
+
+#[test]
 fn two_dead_nodes_of_five_are_removed_one_after_the_other() {
     let folder = tempfile::tempdir().expect("a folder");
     let names = ["one", "two", "three", "four", "five"];

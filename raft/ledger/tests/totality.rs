@@ -509,6 +509,8 @@ fn wild_command(fence: Fence) -> impl Strategy<Value = Command> {
             Command::RaiseLevel(RaiseLevel { level, voters: voters.into_iter().map(NodeId).collect() })
         }),
         prop_oneof![Just(NODE), owner()].prop_map(|owner| Command::NodeRemove(owner.node)),
+        owner().prop_map(|owner| Command::NodeInvite(owner.node)),
+        owner().prop_map(|owner| Command::LeaderTransfer(owner.node)),
         (prop_oneof![Just(NODE), owner()], any::<bool>())
             .prop_map(|(owner, opens)| Command::NodeShare(NodeShare { node: owner.node, opens })),
         (owner(), any::<bool>()).prop_map(|(owner, drains)| Command::NodeDrain(NodeDrain { node: owner.node, drains })),

@@ -109,10 +109,11 @@ impl Replica {
     pub async fn propose_in_epoch(
         &self,
         epoch: Epoch,
+        actor: &Actor,
         command: &Command,
         deadline: Instant,
     ) -> Result<CommandReply, ProposeError> {
-        self.inner.router.propose_in_epoch(epoch, command, deadline).await
+        self.inner.router.propose_in_epoch(epoch, actor, command, deadline).await
     }
 
     /// Proposes an entry without a stamp, an `EpochStart`, if this node still leads in that term of Raft. Other

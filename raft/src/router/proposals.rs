@@ -80,10 +80,11 @@ impl Router {
     pub async fn propose_in_epoch(
         &self,
         epoch: Epoch,
+        actor: &Actor,
         command: &Command,
         deadline: Instant,
     ) -> Result<CommandReply, ProposeError> {
-        let command = self.encode(&Actor::System, command)?;
+        let command = self.encode(actor, command)?;
         let permit = self.proposer.in_flight.acquire(command.len(), deadline).await?;
         match self.proposer.try_once(command, Some(epoch), permit, deadline).await {
             TryResult::Done(reply) => Ok(reply),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use reveille_ledger::command::Command;
+use reveille_ledger::command::{Actor, Command};
 use reveille_ledger::ids::{Epoch, NodeId};
 use reveille_raft::peer::{ApplicationRequest, PeerError, Rejection};
 use reveille_raft::{FatalError, ProposeError, Replica, Role};
@@ -90,13 +90,13 @@ async fn command_of_epoch_enters_log_under_that_epoch_only() {
     let leads = leader(&nodes).await;
     propose(nodes[leads].replica(), "before").await.expect("it is applied");
     let epoch = nodes[leads].replica().read(|ledger| ledger.head().epoch).expect("an epoch").epoch;
-    let in_force = nodes[leads].replica().propose_in_epoch(epoch, &Command::Tick, soon()).await;
+    let in_force = nodes[leads].replica().propose_in_epoch(epoch, &Actor::System, &Command::Tick, soon()).await;
     assert!(in_force.is_ok(), "{in_force:?}");
 
     let over = Epoch(epoch.0 - 1);
-    let refused = nodes[leads].replica().propose_in_epoch(over, &Command::Tick, soon()).await;
+    let refused = nodes[leads].replica().propose_in_epoch(over, &Actor::System, &Command::Tick, soon()).await;
     assert_eq!(refused, Err(ProposeError::EpochOver));
-    let elsewhere = nodes[(leads + 1) % 3].replica().propose_in_epoch(epoch, &Command::Tick, soon()).await;
+    let elsewhere = nodes[(leads + 1) % 3].replica().propose_in_epoch(epoch, &Actor::System, &Command::Tick, soon()).await;
     assert_eq!(elsewhere, Err(ProposeError::EpochOver), "a node that does not lead sends nothing on");
     stop_all(&mut nodes).await;
 }

@@ -27,7 +27,7 @@ use super::scenario::{HarnessErrors, Scenario, now};
 use super::version::Version;
 use super::workload::{self, Workload};
 
-/// Number of the first schedules and of their recipients, and the time over which they are due.
+/// Schedules and recipients that are created before the first crash. They fall due within [`FIRST_FOR`].
 const FIRST: (u32, u32) = (60, 240);
 const FIRST_FOR: Duration = Duration::from_secs(20);
 /// Time for draining, reading and judging, and the part of it for reading and judging.

@@ -144,7 +144,7 @@ impl Nemesis {
         }
         required(&self.processes.cluster.environment.volumes)?;
         let name = if target.is_some() { "power cut of one" } else { "power cut of all" };
-        // Without a tracer the cut comes at any time, in most cases between two writes.
+        // If strace cannot attach, the cut is not aimed, and falls between two writes in most cases.
         let traces = if torn { self.hold_syncs(&victims).await } else { Vec::new() };
         self.note_ends()?;
         let mut fault = self.fault(planned, name, &victims);

@@ -143,7 +143,8 @@ pub fn member_not_changed(name: &str, change: MemberChange, refusal: &MemberRefu
             let next = "the same command again: it goes on where it was";
             return ApiError::new(Code::DeadlineExceeded, ErrorReason::OutcomeUnknown, message).next(next);
         }
-        MemberRefusal::NotAMember | MemberRefusal::Ledger(_) => SHOW_MEMBERS,
+        MemberRefusal::Ledger(refusal) => return refused(refusal),
+        MemberRefusal::NotAMember => SHOW_MEMBERS,
         MemberRefusal::LastVoter => "admit another node first, and wait until it votes: reveille cluster member add",
         MemberRefusal::StillRuns => {
             "without --dead it is drained and removed; or stop it first, and give the command again"

@@ -20,9 +20,8 @@ use crate::model::{
     SUMMARIES_MS, Schedule, ScheduleId, StoredBlob, Time, distance_ms, run_events,
 };
 
-/// Tolerance for a civil time that is read as UTC: the instant is never further away. It is compared only with
-/// retentions of many days. Milliseconds.
-pub(crate) const CIVIL_MS: i64 = DAY_MS;
+/// Milliseconds by which a civil time that is read as UTC may differ from its instant. Retentions have many days.
+pub(crate) const CIVIL_ERROR_MS: i64 = DAY_MS;
 /// Maximum number of distances in a range of archived names: a row of the history stays small.
 const RANGE_STEPS_MAX: usize = 1_024;
 
@@ -39,7 +38,7 @@ pub fn history_kept_until(first: &Nominal, row: &InstantOutcome) -> Option<Time>
 /// Returns an instant that is not before that of this name; `None` for a trigger.
 fn latest(name: &Nominal) -> Option<Time> {
     match name {
-        Nominal::Civil { civil_ms, .. } => Some(Time(*civil_ms).plus_ms(CIVIL_MS)),
+        Nominal::Civil { civil_ms, .. } => Some(Time(*civil_ms).plus_ms(CIVIL_ERROR_MS)),
         Nominal::Instant(instant) => Some(*instant),
         Nominal::Trigger(_) => None,
     }

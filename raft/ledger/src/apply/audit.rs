@@ -112,7 +112,9 @@ impl Ledger {
             Command::NodeUp(up) => AuditObject::Node(up.owner.node),
             Command::NodeDrain(drain) => AuditObject::Node(drain.node),
             Command::NodeShare(share) => AuditObject::Node(share.node),
-            Command::NodeRemove(node) => AuditObject::Node(*node),
+            Command::NodeRemove(node) | Command::NodeInvite(node) | Command::LeaderTransfer(node) => {
+                AuditObject::Node(*node)
+            }
             Command::TokenCreate(create) => AuditObject::Token(create.id),
             Command::TokenRevoke(id) => AuditObject::Token(*id),
             Command::EpochStart(_)

@@ -323,6 +323,7 @@ impl Ledger {
             Command::RecipientErase(erase) => self.recipient_erase(context, erase),
             Command::TemplatePut(put) => self.template_put(context, put),
             Command::TemplateDelete(delete) => Ok(self.template_delete(delete)),
+            Command::NodeInvite(_) | Command::LeaderTransfer(_) => Ok(CommandOutcome::Done),
             #[cfg(feature = "next-level")]
             Command::OfNextLevel => Ok(CommandOutcome::Done),
         }

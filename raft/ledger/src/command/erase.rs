@@ -40,7 +40,7 @@ pub struct ErasedAudience {
     pub runs: Vec<RunId>,
 }
 
-/// A part of a sealed audience, with a person and without.
+/// The hashes of one part of a sealed audience, before and after a person is erased from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErasedPart {
     /// The part as it was sealed.

@@ -183,6 +183,11 @@ pub enum Command {
     TemplatePut(Box<TemplatePut>),
     /// Deletes a template that no schedule and no campaign uses.
     TemplateDelete(TemplateDelete),
+    /// Changes nothing. An operator made a join token for this id: the entry checks the caller's token, and its audit
+    /// record says who asked (P22).
+    NodeInvite(NodeId),
+    /// As [`Command::NodeInvite`]: an operator asked that this node leads.
+    LeaderTransfer(NodeId),
     /// Changes nothing; stands for a command of the next level in tests.
     #[cfg(feature = "next-level")]
     OfNextLevel,

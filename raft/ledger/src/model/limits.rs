@@ -217,6 +217,6 @@ mod tests {
         assert_eq!(finish, (600_000, 14_400_000, 2_592_000_000));
         let crashes = (crash_backoff::CRASHES_WITHIN_MS, crash_backoff::BACKOFF_MS, crash_backoff::DOUBLES_EVERY_MS);
         assert_eq!(crashes, (600_000, 600_000, 10_000));
-        assert_eq!((epoch::AGREEMENT_MS, archive::CIVIL_MS, deferral::JITTER_PART), (2_000, 86_400_000, 4));
+        assert_eq!((epoch::AGREEMENT_MS, archive::CIVIL_ERROR_MS, deferral::JITTER_PART), (2_000, 86_400_000, 4));
     }
 }

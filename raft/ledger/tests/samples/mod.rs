@@ -85,6 +85,8 @@ pub fn name(command: &Command) -> &'static str {
         Command::NodeDrain(_) => "NodeDrain",
         Command::NodeShare(_) => "NodeShare",
         Command::NodeRemove(_) => "NodeRemove",
+        Command::NodeInvite(_) => "NodeInvite",
+        Command::LeaderTransfer(_) => "LeaderTransfer",
         Command::TokenCreate(_) => "TokenCreate",
         Command::TokenRevoke(_) => "TokenRevoke",
         Command::Restore(_) => "Restore",
@@ -514,6 +516,8 @@ pub fn commands() -> Vec<(&'static str, Command)> {
         ("RecipientErase", Command::RecipientErase(Box::new(recipient_erase()))),
         ("TemplatePut", template_put("welcome", "Hello")),
         ("TemplateDelete", template_delete("welcome")),
+        ("NodeInvite", Command::NodeInvite(NodeId(300))),
+        ("LeaderTransfer", Command::LeaderTransfer(NodeId(300))),
         ("ScheduleCreate of a template", of_template("welcomed", 300, Hash([7; 32]))),
     ]
 }

@@ -7,6 +7,7 @@ use reveille_cluster::backup::BackupPlan;
 use reveille_cluster::leader::transfer;
 use reveille_cluster::ops::backlog::Backlog;
 use reveille_cluster::process::descriptions::{Described, descriptions};
+use reveille_ledger::command::Command;
 use reveille_ledger::crash_backoff::{Allowance, allowances};
 use reveille_ledger::ids::{Hash, NodeId, RunId, Time};
 use reveille_ledger::{BackupHistory, Head, Ledger, Node, Run};
@@ -236,9 +237,8 @@ impl Admin {
 
     async fn transfer_leader(&self, request: TransferLeaderRequest, call: &Call) -> ApiResult<TransferLeaderResponse> {
         self.led(call).await?;
-        // No entry is proposed, so a fresh read checks the token.
-        self.read_latest(call, |_| ()).await?;
         let to = self.successor(&request.to).await?;
+        self.write(Command::LeaderTransfer(to), call).await?;
         transfer::request_transfer(&self.context, to, call.deadline)
             .await
             .map_err(|error| error_texts::not_handed_over(&error))?;

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 use prost_types::Timestamp;
 use reveille_cluster::leader::removal;
 use reveille_cluster::process::peer_messages::{ChangeMember, ChangedMember, MemberChange};
+use reveille_ledger::command::Command;
 use reveille_ledger::ids::NodeId;
 use reveille_proto::admin::v1::{
     self, AddMemberRequest, AddMemberResponse, DrainMemberRequest, DrainMemberResponse, RemoveMemberRequest,
@@ -15,15 +16,14 @@ use reveille_proto::admin::v1::{
 use crate::server::admin::{Admin, ApiResult, Call, error_texts, validate, views};
 use crate::server::node_identity::new_node;
 
-/// Makes a join token. It changes nothing: the node is a member when it has joined.
+/// Makes a join token, and records that. The node is a member when it has joined.
 pub async fn add(admin: &Admin, request: AddMemberRequest, call: &Call) -> ApiResult<AddMemberResponse> {
-    // No entry is proposed, so a fresh read checks the token.
-    admin.read_latest(call, |_| ()).await?;
     let valid_for = validate::join_token_valid_for(request.valid_for)?;
     let node = new_node();
     let address = &admin.context.introduction.address;
     let token = admin.context.replica.join_token(node, address, valid_for);
     let token = token.ok_or_else(error_texts::no_authority)?;
+    admin.write(Command::NodeInvite(node), call).await?;
     let expire_time = Timestamp::from(SystemTime::UNIX_EPOCH + Duration::from_secs(token.expires_at_s));
     Ok(AddMemberResponse { token: token.to_string(), id: node.to_string(), expire_time: Some(expire_time) })
 }
@@ -83,9 +83,10 @@ impl Admin {
         call: &Call,
     ) -> ApiResult<ChangedMember> {
         self.led(call).await?;
-        // The leader proposes the entries as the cluster's own, so a fresh read checks the token.
+        // A request that needs no entry is checked by a fresh read.
         self.read_latest(call, |_| ()).await?;
-        let changed = removal::through_leader(&self.context, ChangeMember { member, change }, call.deadline).await;
+        let request = ChangeMember { member, change, actor: call.actor().clone() };
+        let changed = removal::through_leader(&self.context, request, call.deadline).await;
         changed.map_err(|refusal| error_texts::member_not_changed(name, change, &refusal))
     }
 }

@@ -13,7 +13,7 @@ use super::{Fields, NAME_MAX};
 pub struct CheckedContent {
     /// The content, or the version of a template that has it.
     pub choice: ContentChoice,
-    /// The content in both cases.
+    /// The content, given inline or read from the version of the template.
     pub content: Content,
 }
 
