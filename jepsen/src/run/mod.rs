@@ -32,7 +32,7 @@ use reveille_harness::{Cluster, Needs, Report, StartArgs};
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use self::clients::{backfills, edits, readers};
+use self::clients::{backfills, edits, messages, readers};
 use self::faults::{Family, kills_per_minute};
 pub use self::options::Args;
 use self::options::Due;
@@ -111,6 +111,7 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     if has_operators {
         backfills::pause_all(&nemesis.operator).await?;
         edits::create_spares(&nemesis.operator).await?;
+        messages::put_template(&admin).await?;
     }
     let mut clock = JoinSet::new();
     match args.workload {

@@ -20,7 +20,9 @@ use tokio::task::JoinSet;
 
 use super::clients::{Coordination, Operator};
 use super::faults::Nemesis;
-use super::observe::{GateReader, LedgerRecorder, Recorder, dot_watcher, drain, final_state, record_leaders};
+use super::observe::{
+    EventFollower, GateReader, LedgerRecorder, Recorder, dot_watcher, drain, final_state, record_leaders,
+};
 use super::processes::Processes;
 use super::workload::{Workload, WorkloadLimits};
 use super::{PACE, SESSIONS};
@@ -45,6 +47,8 @@ pub struct Scenario {
     pub limits: WorkloadLimits,
     history: PathBuf,
     gates: GateReader,
+    /// Follows the events, which must tell the final states.
+    events: EventFollower,
     /// Civil time at the beginning. `None`: the nodes' clocks are set wrong.
     ledger_time: Option<i64>,
 }
@@ -137,6 +141,7 @@ impl Scenario {
         readers.spawn(final_state::sample_hashes(cluster.admin().clone(), recorder.clone()));
         let scenario = Scenario {
             gates: GateReader::start(cluster, &recorder),
+            events: EventFollower::start(cluster.admin()),
             recorder,
             watch,
             readers,
@@ -178,6 +183,8 @@ impl Scenario {
         self.phase(PhaseName::Healed);
         let drained = drain::drain(&mut operator, ends - to_read, || nemesis.restart_ended()).await;
         let drained = errors.note(drained).unwrap_or(false);
+        errors.note(self.events.compare().await);
+        operator.coordination.take_unexpected().into_iter().for_each(|answer| errors.0.push(answer));
         let (admin, workload) = (&operator.admin, &operator.workload);
         // The final reads come after all reads of the readers.
         self.readers.shutdown().await;

@@ -9,7 +9,7 @@ use reveille_ledger::command::{
     Actor, Command, Entry, EpochStart, OptOut, PickedRecipients, RunPause, ScheduleCreate, VoterClock,
 };
 use reveille_ledger::decide::archive::{ArchiveCursor, next_batch};
-use reveille_ledger::ids::{ClaimOwner, Epoch, Hash, Incarnation, NodeId, RunId, Time, TokenId};
+use reveille_ledger::ids::{ClaimOwner, Hash, Incarnation, NodeId, RunId, Time, TokenId};
 use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::storage::unpack_block;
 use reveille_ledger::tenant::TenantSet;
@@ -46,7 +46,7 @@ impl TestLedger {
 
     fn put(&mut self, actor: Actor, command: Command) -> CommandOutcome {
         let head = self.ledger.head();
-        let epoch = head.epoch.map_or(Epoch(0), |epoch| epoch.epoch);
+        let epoch = head.current_epoch().unwrap_or_default();
         let entry = Entry { epoch, now: self.now, actor, command };
         self.entries.push(entry.clone());
         self.ledger.apply(head.applied + 1, &entry).reply.outcome

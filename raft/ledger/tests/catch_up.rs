@@ -134,7 +134,7 @@ impl ScheduleTest {
 
     fn put(&mut self, command: Command) -> CommandOutcome {
         let head = self.ledger.head();
-        let epoch = head.epoch.map(|epoch| epoch.epoch).unwrap_or(Epoch(0));
+        let epoch = head.current_epoch().unwrap_or_default();
         let entry = Entry { epoch, now: self.now, actor: Actor::System, command };
         self.ledger.apply(head.applied + 1, &entry).reply.outcome
     }

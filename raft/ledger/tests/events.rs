@@ -46,7 +46,7 @@ impl TestLedger {
 
     fn put(&mut self, command: Command) -> CommandOutcome {
         let head = self.ledger.head();
-        let epoch = head.epoch.map(|epoch| epoch.epoch).unwrap_or_default();
+        let epoch = head.current_epoch().unwrap_or_default();
         let entry = Entry { epoch, now: self.now, actor: Actor::System, command };
         self.ledger.apply(head.applied + 1, &entry).reply.outcome
     }

@@ -45,7 +45,7 @@ impl TestLedger {
 
     fn put(&mut self, command: Command) -> CommandOutcome {
         let head = self.ledger.head();
-        let epoch = head.epoch.map(|epoch| epoch.epoch).unwrap_or_default();
+        let epoch = head.current_epoch().unwrap_or_default();
         self.ledger.apply(head.applied + 1, &Entry { epoch, now: NOW, actor: Actor::System, command }).reply.outcome
     }
 

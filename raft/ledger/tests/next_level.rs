@@ -44,12 +44,7 @@ impl TestLedger {
 
     fn entry(&self, command: Command) -> Entry {
         let head = self.ledger.head();
-        Entry {
-            epoch: head.epoch.map(|epoch| epoch.epoch).unwrap_or_default(),
-            now: head.now,
-            actor: Actor::System,
-            command,
-        }
+        Entry { epoch: head.current_epoch().unwrap_or_default(), now: head.now, actor: Actor::System, command }
     }
 
     fn put(&mut self, command: Command) -> CommandOutcome {

@@ -2,7 +2,7 @@
 
 use reveille_ledger::Ledger;
 use reveille_ledger::command::{Actor, Command, Entry, EpochStart, VoterClock};
-use reveille_ledger::ids::{ClaimOwner, Epoch, Hash, Incarnation, NodeId, Time, TokenId};
+use reveille_ledger::ids::{ClaimOwner, Hash, Incarnation, NodeId, Time, TokenId};
 use reveille_ledger::impossible::{Bounded, Impossible};
 use reveille_ledger::refusal::CommandRefusal;
 use reveille_ledger::reply::CommandOutcome;
@@ -38,7 +38,7 @@ impl TestLedger {
 
     fn put(&mut self, actor: Actor, command: Command) -> CommandOutcome {
         let head = self.ledger.head();
-        let epoch = head.epoch.map_or(Epoch(0), |epoch| epoch.epoch);
+        let epoch = head.current_epoch().unwrap_or_default();
         self.ledger.apply(head.applied + 1, &Entry { epoch, now: self.now, actor, command }).reply.outcome
     }
 

@@ -55,7 +55,7 @@ fn create(tenant: &str, name: &str, request: Option<String>) -> ScheduleCreate {
 
 fn put(ledger: &mut Ledger, now: Time, command: Command) -> CommandOutcome {
     let head = ledger.head();
-    let epoch = head.epoch.map(|epoch| epoch.epoch).unwrap_or_default();
+    let epoch = head.current_epoch().unwrap_or_default();
     ledger.apply(head.applied + 1, &Entry { epoch, now, actor: Actor::System, command }).reply.outcome
 }
 
@@ -657,7 +657,7 @@ proptest! {
         for (command, now, actor) in entries {
             let head = ledger.head();
             let now = now.unwrap_or(head.now);
-            let epoch = head.epoch.map(|epoch| epoch.epoch).unwrap_or_default();
+            let epoch = head.current_epoch().unwrap_or_default();
             let entry = Entry { epoch, now, actor, command: aimed(&ledger, command) };
             let entry = Entry::from_bytes(&entry.to_bytes()).expect("an entry reads back");
             let before = ledger.clone();
@@ -742,7 +742,7 @@ fn entry_with_changed_bytes_is_refused_or_keeps_the_invariants() {
     let outcome = TestRunner::new(cases(CASES)).run(&strategy, |(command, damage, start)| {
         let mut ledger = starts[start].clone();
         let head = ledger.head();
-        let (epoch, now) = (head.epoch.map(|epoch| epoch.epoch).unwrap_or_default(), head.now);
+        let (epoch, now) = (head.current_epoch().unwrap_or_default(), head.now);
         let entry = Entry { epoch, now, actor: Actor::System, command: aimed(&ledger, command) };
         let Ok(entry) = Entry::from_bytes(&damaged(&entry.to_bytes(), &damage)) else { return Ok(()) };
         decoded.set(decoded.get() + 1);

@@ -96,7 +96,8 @@ async fn command_of_epoch_enters_log_under_that_epoch_only() {
     let over = Epoch(epoch.0 - 1);
     let refused = nodes[leads].replica().propose_in_epoch(over, &Actor::System, &Command::Tick, soon()).await;
     assert_eq!(refused, Err(ProposeError::EpochOver));
-    let elsewhere = nodes[(leads + 1) % 3].replica().propose_in_epoch(epoch, &Actor::System, &Command::Tick, soon()).await;
+    let elsewhere =
+        nodes[(leads + 1) % 3].replica().propose_in_epoch(epoch, &Actor::System, &Command::Tick, soon()).await;
     assert_eq!(elsewhere, Err(ProposeError::EpochOver), "a node that does not lead sends nothing on");
     stop_all(&mut nodes).await;
 }

@@ -86,7 +86,7 @@ mod tests {
         Actor, AudienceSeal, ClaimRequest, Command, Entry, EpochStart, NodeUp, ScheduleCreate, Trigger, VoterClock,
     };
     use reveille_ledger::content::{AudienceChoice, NamedAudience, Seal};
-    use reveille_ledger::ids::{ClaimOwner, Epoch, Incarnation, NodeId, Time};
+    use reveille_ledger::ids::{ClaimOwner, Incarnation, NodeId, Time};
     use reveille_ledger::reply::CommandOutcome;
 
     use super::*;
@@ -96,7 +96,7 @@ mod tests {
 
     fn put(ledger: &mut Ledger, command: Command) -> CommandOutcome {
         let head = ledger.head();
-        let epoch = head.epoch.map_or(Epoch(0), |epoch| epoch.epoch);
+        let epoch = head.current_epoch().unwrap_or_default();
         ledger.apply(head.applied + 1, &Entry { epoch, now: Time(0), actor: Actor::System, command }).reply.outcome
     }
 

@@ -8,7 +8,7 @@ use reveille_ledger::command::{
 };
 use reveille_ledger::content::Recipient;
 use reveille_ledger::decide::catch_up::plan_fire;
-use reveille_ledger::ids::{ClaimOwner, Epoch, Incarnation, NodeId, Nominal, RunId, ScheduleId};
+use reveille_ledger::ids::{ClaimOwner, Incarnation, NodeId, Nominal, RunId, ScheduleId};
 use reveille_ledger::policy::{CatchUp, Overlap, Policies};
 use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::{ScheduleSettings, ScheduleTiming};
@@ -25,7 +25,7 @@ fn put(ledger: &mut Ledger, command: Command) -> CommandOutcome {
 
 fn put_at(ledger: &mut Ledger, now: Time, command: Command) -> CommandOutcome {
     let index = ledger.head().applied + 1;
-    let epoch = ledger.head().epoch.map_or(Epoch(0), |epoch| epoch.epoch);
+    let epoch = ledger.head().current_epoch().unwrap_or_default();
     ledger.apply(index, &Entry { epoch, now, actor: Actor::System, command }).reply.outcome
 }
 

@@ -76,7 +76,7 @@ async fn text_larger_than_buffers_meets_gate_once() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(reveille_fuzz::cases(64))]
     #[test]
     fn any_text_meets_the_gate_exactly_once(
         pieces in prop::collection::vec(

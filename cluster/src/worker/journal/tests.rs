@@ -360,7 +360,7 @@ fn write_until_killed(folder: &Path) -> ! {
 
 proptest! {
     // Few cases, because each one writes files. They still contain dozens of rewrites and repeated steps of each kind.
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(reveille_fuzz::cases(64))]
 
     #[test]
     fn reader_knows_what_the_writer_knew(

@@ -7,7 +7,8 @@ use reveille_proto::admin::v1::campaign_service_client::CampaignServiceClient;
 use reveille_proto::admin::v1::message_service_client::MessageServiceClient;
 use reveille_proto::admin::v1::opt_out_service_client::OptOutServiceClient;
 use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient;
-use reveille_proto::admin::v1::{self as api, Schedule, ScheduleBody};
+use reveille_proto::admin::v1::template_service_client::TemplateServiceClient;
+use reveille_proto::admin::v1::{self as api, Barrier, Schedule, ScheduleBody};
 use tonic::Code;
 
 use super::{AdminClient, CallResult, PAGE_SIZE, rpc, timestamp};
@@ -39,24 +40,38 @@ impl AdminClient {
         self.change(rpc!(ScheduleServiceClient, create_schedule), request).await.map(drop)
     }
 
-    /// Triggers a schedule. Returns the run.
-    pub async fn trigger(&self, request_id: &str, schedule: &str) -> CallResult<String> {
+    /// Triggers a schedule, for recipients of this run only if an audience is given. Returns the run.
+    pub async fn trigger(
+        &self,
+        request_id: &str,
+        schedule: &str,
+        audience: Option<api::Audience>,
+    ) -> CallResult<String> {
         let (tenant, name, request_id) = (self.tenant(), schedule.into(), request_id.into());
-        let request = api::TriggerScheduleRequest { tenant, name, request_id, ..Default::default() };
+        let request = api::TriggerScheduleRequest { tenant, name, request_id, audience, ..Default::default() };
         let answer = self.change(rpc!(ScheduleServiceClient, trigger_schedule), request).await;
         answer.map(|answer| answer.run.unwrap_or_default().run)
     }
 
-    /// Sends content and recipients of a schedule as a message under this key, with this subject. If the key is known,
-    /// its first call wins. Returns the run.
-    pub async fn send_message(&self, key: &str, subject: &str, body: ScheduleBody) -> CallResult<String> {
-        let ScheduleBody { content, audience, policies, pool, .. } = body;
-        let content = content.map(|content| api::Content { subject: subject.to_owned(), ..content });
-        let (tenant, key, key_rule) = (self.tenant(), key.to_owned(), api::KeyRule::FirstWins.into());
-        let request =
-            api::SendMessageRequest { tenant, key, key_rule, content, audience, policies, pool, ..Default::default() };
+    /// Sends a message of this tenant. Returns the run.
+    pub async fn send_message(&self, message: api::SendMessageRequest) -> CallResult<String> {
+        let request = api::SendMessageRequest { tenant: self.tenant(), ..message };
         let answer = self.change(rpc!(MessageServiceClient, send_message), request).await;
         answer.map(|answer| answer.message.and_then(|message| message.run).unwrap_or_default().run)
+    }
+
+    /// Cancels a message by its key.
+    pub async fn cancel_message(&self, key: &str) -> CallResult<Barrier> {
+        let request = api::CancelMessageRequest { tenant: self.tenant(), key: key.into(), validate_only: false };
+        let answer = self.change(rpc!(MessageServiceClient, cancel_message), request).await;
+        answer.map(|answer| answer.barrier.unwrap_or_default())
+    }
+
+    /// Stores a version of a template.
+    pub async fn put_template(&self, name: &str, content: api::Content) -> Result<()> {
+        let (tenant, name, content) = (self.tenant(), name.to_owned(), Some(content));
+        let request = api::PutTemplateRequest { tenant, name, content, ..Default::default() };
+        self.read("template put", rpc!(TemplateServiceClient, put_template), request).await.map(drop)
     }
 
     /// Changes the timing of a schedule if its etag is unchanged.

@@ -1,5 +1,5 @@
-//! State that the clients share: the objects that are being written and read, the runs that were ever paused, and the
-//! schedules that are still paused.
+//! State that the clients share: the objects that are being written and read, the runs that were ever paused, the
+//! schedules that are still paused, and answers that no fault explains.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,6 +25,7 @@ struct SharedObjects {
     written: VecDeque<Object>,
     paused_runs: BTreeSet<String>,
     paused_schedules: Vec<WorkloadItem>,
+    unexpected: Vec<String>,
 }
 
 impl Coordination {
@@ -67,6 +68,16 @@ impl Coordination {
         let is_over = |item: &WorkloadItem| item.instants_ms().iter().all(|at_ms| *at_ms < by_ms);
         let index = known.paused_schedules.iter().position(is_over)?;
         Some(known.paused_schedules.remove(index))
+    }
+
+    /// Reports an answer that no fault explains. The run is not valid.
+    pub fn unexpected(&self, answer: String) {
+        self.known().unexpected.push(answer);
+    }
+
+    /// Takes the reported answers.
+    pub fn take_unexpected(&self) -> Vec<String> {
+        std::mem::take(&mut self.known().unexpected)
     }
 
     fn known(&self) -> MutexGuard<'_, SharedObjects> {

@@ -4,6 +4,7 @@ pub mod backfills;
 mod coordination;
 mod decisions;
 pub mod edits;
+pub mod messages;
 mod operator;
 pub mod readers;
 

@@ -1,5 +1,6 @@
-//! Actions of operators during the faults: they opt out, pause, cancel, trigger and create, and record each call with
-//! its answer. Their decisions are in `decisions.rs`, edits in `edits.rs`, backfills in `backfills.rs`.
+//! Actions of operators during the faults: they opt out, pause, cancel and create, and record each call with its answer.
+//! Their decisions are in `decisions.rs`, edits in `edits.rs`, backfills in `backfills.rs`, triggers and messages in
+//! `messages.rs`.
 
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use reveille_proto::admin::v1::Barrier;
 use super::coordination::Coordination;
 use crate::run::faults::OperatorAction;
 use crate::run::observe::{Recorder, answer_of};
-use crate::run::workload::{CAMPAIGN, ItemKind, TENANT, TRIGGERED, Workload, WorkloadItem};
+use crate::run::workload::{CAMPAIGN, TENANT, Workload, WorkloadItem};
 
 /// Maximum wait for a run.
 const OPENS_WITHIN: Duration = Duration::from_secs(6);
@@ -38,7 +39,7 @@ impl Operator {
             OperatorAction::OptOut => self.opt_out().await,
             OperatorAction::PauseAndResume => self.pause_and_resume(pause).await,
             OperatorAction::Cancel => self.cancel().await,
-            OperatorAction::Trigger => self.trigger().await,
+            OperatorAction::Trigger => Box::pin(self.trigger()).await,
             // The future of three requests is large.
             OperatorAction::CreateAgain => Box::pin(self.create_again()).await,
             OperatorAction::Decide => self.decide().await,
@@ -96,43 +97,6 @@ impl Operator {
         let Some(run) = self.next_schedules_run().await else { return false };
         let operation = Operation::Cancel { target: Target::Run(run.clone()) };
         self.call(("operator", None), operation, self.admin.cancel_run(&run), barrier).await.is_done()
-    }
-
-    /// Triggers by two clients with one request id, and by a third with another. This opens two runs, never three.
-    async fn trigger(&self) -> bool {
-        let [same, other] = ["same", "other"].map(|which| format!("trigger-{}-{which}", self.number));
-        let (first, second) = tokio::join!(self.trigger_as(&same, "first"), self.trigger_as(&same, "second"));
-        let third = self.trigger_as(&other, "third").await;
-        [first, second, third].iter().any(CallResult::is_done)
-    }
-
-    async fn trigger_as(&self, id: &str, client: &str) -> CallResult<String> {
-        let operation = Operation::Trigger {
-            tenant: TENANT.to_owned(),
-            schedule: TRIGGERED.to_owned(),
-            audience: TRIGGERED.to_owned(),
-        };
-        let call = self.admin.trigger(id, TRIGGERED);
-        self.call((client, Some(id)), operation, call, |run| Answer::opened(Some(run))).await
-    }
-
-    /// Sends one message by two clients, and once more with another subject. They have one key, so one run opens, and
-    /// each answer names it.
-    async fn send_message(&self) -> bool {
-        let name = format!("message-{}", self.number);
-        let item = WorkloadItem { name, due_ms: 0, recipients: 2, kind: ItemKind::Message };
-        self.workload.add(item.clone());
-        let (first, second) =
-            tokio::join!(self.send_as(&item, "first", "Hello"), self.send_as(&item, "second", "Hello"));
-        let third = self.send_as(&item, "third", "Another").await;
-        [first, second, third].iter().any(CallResult::is_done)
-    }
-
-    async fn send_as(&self, item: &WorkloadItem, client: &str, subject: &str) -> CallResult<String> {
-        let key = &item.name;
-        let operation = Operation::Trigger { tenant: TENANT.to_owned(), schedule: key.clone(), audience: key.clone() };
-        let call = self.admin.send_message(key, subject, self.workload.body(item));
-        self.call((client, Some(key)), operation, call, |run| Answer::opened(Some(run))).await
     }
 
     /// Creates one schedule, twice with one request id and once with another.
@@ -197,7 +161,8 @@ pub(super) fn at(index: u64) -> Answer {
     Answer::at(Some(index))
 }
 
-fn barrier(barrier: Barrier) -> Answer {
+/// Returns the answer of a change that ends with a barrier.
+pub(super) fn barrier(barrier: Barrier) -> Answer {
     let crossing = |crossing: reveille_proto::admin::v1::Crossing| {
         let fence = crossing.fence.parse().ok()?;
         Some(Crossing { run: crossing.run, number: crossing.number, fence })

@@ -8,7 +8,6 @@ use reveille_proto::admin::v1 as api;
 
 use super::final_state::all_runs;
 use crate::run::clients::Operator;
-use crate::run::workload::TRIGGERED;
 
 const POLL_EVERY: Duration = Duration::from_millis(300);
 /// Time for which the counts must be stable, because a journal may still resolve a doubt.
@@ -29,7 +28,8 @@ pub async fn drain(operator: &mut Operator, until: Instant, mut restart: impl Fn
         }
         let counts: Vec<api::RunCounts> = runs.iter().filter_map(|run| run.counts).collect();
         let left: u32 = counts.iter().map(|counts| counts.pending + counts.claimed).sum();
-        let opened = runs.iter().filter(|run| run.schedule != TRIGGERED).count();
+        let is_asked_for = |run: &&api::Run| matches!(run.cause(), api::RunCause::Trigger | api::RunCause::Message);
+        let opened = runs.iter().filter(|run| !is_asked_for(run)).count();
         let due = operator.workload.instants_ms().len();
         if counts != before {
             (before, since) = (counts, Instant::now());

@@ -18,7 +18,7 @@ use super::recipients::LedgerRecorder;
 use super::recorder::Recorder;
 use super::same_name;
 use crate::run::ARCHIVE_AFTER;
-use crate::run::workload::{ItemKind, TENANTS, Workload, value, value_of};
+use crate::run::workload::{ItemKind, TENANTS, Workload, WorkloadItem, value, value_of};
 
 /// Interval of sampling state hashes during the faults, and timeout of one sample.
 const SAMPLE_EVERY: Duration = Duration::from_secs(1);
@@ -38,7 +38,7 @@ pub async fn read(
     let mut recipients = BTreeSet::new();
     for run in all_runs(admin).await? {
         // The recipients of an unknown schedule are unknown, so their emails are unexplained.
-        let item = workload.find(item_of(&run));
+        let item = workload.find(item_of(&run, workload));
         let path = |recipient| (run.tenant.clone(), run.run.clone(), recipient);
         recipients.extend(item.iter().flat_map(|item| item.addresses()).map(path));
         ledger.event(&Event::Run(of_run(&run).with_context(|| format!("{} has no {{due}}", run.run))?));
@@ -66,8 +66,16 @@ pub async fn all_runs(admin: &AdminClient) -> Result<Vec<api::Run>> {
     Ok(runs)
 }
 
-/// Returns the name of the run's item in the workload: its schedule, or the key of its message.
-fn item_of(run: &api::Run) -> &String {
+/// Returns the name of the item that has the run's recipients: its schedule, the key of its message, or the request id
+/// of a trigger with a list.
+fn item_of<'a>(run: &'a api::Run, workload: &Workload) -> &'a str {
+    let id = run.nominal.rsplit(' ').next().unwrap_or_default();
+    let is_list = || workload.find(id).is_some_and(|item| item.kind == ItemKind::List);
+    if run.cause() == api::RunCause::Trigger && is_list() { id } else { schedule_of(run) }
+}
+
+/// Returns the name of the run's schedule, or the key of its message.
+fn schedule_of(run: &api::Run) -> &str {
     if run.cause() == api::RunCause::Message { &run.nominal } else { &run.schedule }
 }
 
@@ -75,7 +83,7 @@ fn of_run(run: &api::Run) -> Option<Run> {
     Some(Run {
         run: Name::from(&run.run),
         tenant: Name::from(&run.tenant),
-        schedule: Name::from(item_of(run)),
+        schedule: Name::from(schedule_of(run)),
         due_unix_ms: millis(run.due_time.as_ref()?),
         cause: same_name(run.cause().as_str_name(), "RUN_CAUSE_")?,
         opened_index: run.opened_index,
@@ -92,7 +100,7 @@ fn millis(at: &prost_types::Timestamp) -> i64 {
 /// cannot be parsed.
 async fn instants(admin: &AdminClient, workload: &Workload, ledger: &LedgerRecorder, until: Instant) -> Result<bool> {
     let items = workload.items().clone();
-    for item in items.into_iter().filter(|item| item.kind != ItemKind::Message) {
+    for item in items.into_iter().filter(WorkloadItem::is_schedule) {
         if Instant::now() > until {
             return Ok(false);
         }

@@ -2,6 +2,7 @@
 //! leaders, lifetimes of processes; and at the end the final state of every recipient, run and object.
 
 pub mod drain;
+mod events;
 pub mod final_state;
 mod gates;
 mod recipients;
@@ -14,6 +15,7 @@ use reveille_harness::leader_watch::LeaderWatch;
 use reveille_sink::{Accepted, DotAnswer, DotWatcher};
 use serde::de::DeserializeOwned;
 
+pub use events::EventFollower;
 pub use gates::GateReader;
 pub use recipients::LedgerRecorder;
 pub use recorder::Recorder;

@@ -48,6 +48,8 @@ pub enum ItemKind {
     Gapped(Vec<i64>),
     /// A message, whose key is the name. It has no instant: clients send it.
     Message,
+    /// The recipients of one trigger of the triggered schedule, whose request id is the name.
+    List,
 }
 
 /// A time of day in a zone, over some days.
@@ -76,6 +78,16 @@ impl WorkloadItem {
     /// Returns a schedule that fires once.
     pub fn once(name: String, due_ms: u64, recipients: u32) -> WorkloadItem {
         WorkloadItem { name, due_ms, recipients, kind: ItemKind::Once }
+    }
+
+    /// Returns an item without an instant.
+    pub fn without_instant(name: String, recipients: u32, kind: ItemKind) -> WorkloadItem {
+        WorkloadItem { name, due_ms: 0, recipients, kind }
+    }
+
+    /// Returns true if a schedule of this name exists.
+    pub fn is_schedule(&self) -> bool {
+        !matches!(self.kind, ItemKind::Message | ItemKind::List)
     }
 
     /// Returns the schedule that is only triggered. It is due long after every run.
@@ -120,7 +132,7 @@ impl WorkloadItem {
             ItemKind::Daily(times) => times.instants_ms.clone(),
             ItemKind::Paused(instants_ms) | ItemKind::Gapped(instants_ms) => instants_ms.clone(),
             ItemKind::Once | ItemKind::Warming | ItemKind::Campaign(_) => vec![self.due_ms as i64],
-            ItemKind::Message => Vec::new(),
+            ItemKind::Message | ItemKind::List => Vec::new(),
         }
     }
 
@@ -164,7 +176,7 @@ impl WorkloadItem {
         let policies = Policies { in_doubt: in_doubt.into(), max_attempts: MAX_ATTEMPTS, ..Policies::default() };
         let once = load::once_to(self.name.clone(), at, self.recipients);
         match &self.kind {
-            ItemKind::Once | ItemKind::Message => ScheduleBody { policies: Some(policies), ..once },
+            ItemKind::Once | ItemKind::Message | ItemKind::List => ScheduleBody { policies: Some(policies), ..once },
             ItemKind::Warming => ScheduleBody { policies: Some(policies), pool: WARMING.to_owned(), ..once },
             ItemKind::Daily(DailyTimes { zone, hour, minute, between_ms: (from_ms, to_ms), .. }) => {
                 let daily = Daily { hour: *hour, minute: *minute, days: String::new() };

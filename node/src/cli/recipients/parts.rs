@@ -364,7 +364,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(100))]
+        #![proptest_config(reveille_fuzz::cases(100))]
 
         /// The audience equals the set of keys, in the file's order.
         #[test]

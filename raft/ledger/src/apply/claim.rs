@@ -33,7 +33,7 @@ impl Ledger {
         refuse_if(granted.is_empty(), CommandRefusal::NothingPending)?;
         let granted = self.within_concurrency(request.chunk.page, granted)?;
         let granted = self.within_daily_cap(request.chunk, granted, context.now)?;
-        let epoch = self.head.epoch.map(|epoch| epoch.epoch).unwrap_or_default();
+        let epoch = self.head.current_epoch().unwrap_or_default();
         let fence = Fence { group: GROUP, epoch, index: context.index, place };
         let claim = Claim {
             chunk: request.chunk,

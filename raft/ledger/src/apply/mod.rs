@@ -153,7 +153,7 @@ impl Ledger {
 
     /// Returns the ledger time of an entry with a valid epoch and time.
     fn check_stamp(&self, entry: &Entry) -> Result<Time, CommandRefusal> {
-        let current = self.head.epoch.map(|epoch| epoch.epoch).unwrap_or_default();
+        let current = self.head.current_epoch().unwrap_or_default();
         let is_current = entry.epoch == current || crate::injected_bugs::is(Bug::NoEpochCheck);
         refuse_if(
             self.head.epoch.is_none() || !is_current,

@@ -224,7 +224,7 @@ impl TestLedger {
             }
             Step::Wait(milliseconds) => {
                 let head = self.ledger.head();
-                let epoch = head.epoch.map(|epoch| epoch.epoch).unwrap_or_default();
+                let epoch = head.current_epoch().unwrap_or_default();
                 let now = head.now.plus_ms(i64::from(milliseconds));
                 self.put_entry(Entry { epoch, now, actor: Actor::System, command: Command::Tick });
             }
@@ -525,7 +525,7 @@ impl TestLedger {
 
     fn entry(&self, command: Command) -> Entry {
         let head = self.ledger.head();
-        let epoch = head.epoch.map(|epoch| epoch.epoch).unwrap_or_default();
+        let epoch = head.current_epoch().unwrap_or_default();
         Entry { epoch, now: head.now, actor: Actor::System, command }
     }
 
@@ -720,7 +720,7 @@ fn full_page_keeps_its_counts() {
     for number in 0..512_u32 {
         let create = ScheduleCreate { name: format!("s{number}"), ..schedule(0, 16, Time(0)) };
         let head = test.ledger.head();
-        let epoch = head.epoch.map(|epoch| epoch.epoch).unwrap_or_default();
+        let epoch = head.current_epoch().unwrap_or_default();
         let create = ScheduleCreate { request: None, ..create };
         let entry =
             Entry { epoch, now: head.now, actor: Actor::System, command: Command::ScheduleCreate(Box::new(create)) };
@@ -728,7 +728,7 @@ fn full_page_keeps_its_counts() {
     }
     let at = |test: &TestLedger, command: Command| {
         let head = test.ledger.head();
-        let epoch = head.epoch.map(|epoch| epoch.epoch).unwrap_or_default();
+        let epoch = head.current_epoch().unwrap_or_default();
         (head.applied + 1, Entry { epoch, now: Time(10_000), actor: Actor::System, command })
     };
     let mut fires: Vec<Fire> = test.schedules().iter().filter_map(|id| test.next_fire(*id, 0)).collect();

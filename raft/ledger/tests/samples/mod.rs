@@ -719,7 +719,7 @@ pub fn ledger() -> Ledger {
     let mut ledger = Ledger::new();
     let mut put = |now: i64, command: Command| {
         let head = ledger.head();
-        let epoch = head.epoch.map(|epoch| epoch.epoch).unwrap_or_default();
+        let epoch = head.current_epoch().unwrap_or_default();
         let applied = ledger.apply(head.applied + 1, &Entry { epoch, now: Time(now), actor: Actor::System, command });
         assert!(!matches!(applied.reply.outcome, CommandOutcome::Refused(_)), "{applied:?}");
         applied.reply.outcome
@@ -833,7 +833,7 @@ pub fn ledger() -> Ledger {
     put(later, Command::OptOut(OptOut { tenant: "default".into(), keys: vec!["u9@example.org".into()] }));
     let head = ledger.head();
     let command = Command::OptOutTakeBack(take_back("u9@example.org", head.applied));
-    let (epoch, next) = (head.epoch.map_or(Epoch(0), |epoch| epoch.epoch), head.applied + 1);
+    let (epoch, next) = (head.current_epoch().unwrap_or_default(), head.applied + 1);
     let taken_back = ledger.apply(next, &Entry { epoch, now: Time(later), actor: Actor::System, command }).reply;
     assert_eq!(taken_back.outcome, CommandOutcome::Moved(1));
     // A run to a sealed audience leaves its summary in the state.

@@ -375,7 +375,7 @@ impl TestLedger {
             let step = left.min(self.ledger.limits().leap_ms_max);
             left -= step;
             let head = self.ledger.head();
-            let epoch = head.epoch.map(|epoch| epoch.epoch).unwrap_or_default();
+            let epoch = head.current_epoch().unwrap_or_default();
             let now = head.now.plus_ms(step - head.offset_ms());
             self.commit_entry(Entry { epoch, now, actor: Actor::System, command: Command::Tick })?;
         }

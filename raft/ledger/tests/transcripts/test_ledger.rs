@@ -42,7 +42,7 @@ impl TestLedger {
     /// Commits a command, stamped as by a leader unless the script gives other values.
     pub fn commit(&mut self, command: reveille_ledger::command::Command, words: &mut Words) -> Parsed<String> {
         let head = self.ledger.head();
-        let epoch = head.epoch.map(|epoch| epoch.epoch).unwrap_or_default();
+        let epoch = head.current_epoch().unwrap_or_default();
         let epoch = Epoch(words.number("epoch", epoch.0)?);
         let now = words.ms("at")?.map_or(head.now, |ms| self.first.plus_ms(ms)).plus_ms(-head.offset_ms());
         self.commit_entry(Entry { epoch, now, actor: Actor::System, command })
@@ -52,7 +52,7 @@ impl TestLedger {
     pub fn commit_unseen(&mut self, command: reveille_ledger::command::Command) {
         self.index += 1;
         let head = self.ledger.head();
-        let epoch = head.epoch.map(|epoch| epoch.epoch).unwrap_or_default();
+        let epoch = head.current_epoch().unwrap_or_default();
         let now = head.now.plus_ms(-head.offset_ms());
         self.given.note(&command);
         self.ledger.apply(self.index, &Entry { epoch, now, actor: Actor::System, command });

@@ -126,7 +126,7 @@ fn archived_run_is_searched_in_the_archive() {
     let (fired, triggered) = (RunId { index: 3, place: 0 }, RunId { index: 4, place: 0 });
     let mut play = |days: i64, command| {
         let (head, day_ms) = (ledger.head(), reveille_ledger::policy::DAY_MS);
-        let epoch = head.epoch.map(|epoch| epoch.epoch).unwrap_or_default();
+        let epoch = head.current_epoch().unwrap_or_default();
         let (index, now) = (head.applied + 1, head.now.plus_ms(days * day_ms));
         let command = match days {
             0 => command,

@@ -82,7 +82,7 @@ fn next(schedule: &Schedule, zones: &Zones, now: Time) -> Option<Time> {
 #[cfg(test)]
 mod tests {
     use reveille_ledger::command::{Actor, Entry, EpochStart, Trigger, VoterClock};
-    use reveille_ledger::ids::{ClaimOwner, Epoch, Hash, Incarnation, NodeId, TokenId};
+    use reveille_ledger::ids::{ClaimOwner, Hash, Incarnation, NodeId, TokenId};
     use reveille_ledger::token::{Rights, TenantScope, TokenGrant};
 
     use super::*;
@@ -95,7 +95,7 @@ mod tests {
         let (backup, restored) = (at("2026-03-02T12:00:00Z"), at("2026-03-04T12:00:00Z"));
         let mut play = |now: Time, ahead: u64, command: Command| {
             let head = ledger.head();
-            let epoch = head.epoch.map_or(Epoch(0), |epoch| epoch.epoch);
+            let epoch = head.current_epoch().unwrap_or_default();
             let index = head.applied + ahead;
             ledger.apply(index, &Entry { epoch, now, actor: Actor::System, command });
         };

@@ -47,7 +47,7 @@ fn claims() -> impl Strategy<Value = Vec<(u32, Claim)>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(reveille_fuzz::cases(64))]
 
     /// In whatever order claims close, and however often they change, each is found unchanged and in order.
     #[test]
