@@ -29,6 +29,9 @@ pub enum SnapshotError {
         /// Error of the operating system.
         source: io::Error,
     },
+    /// No snapshot is made for a peer now. Ask again.
+    #[error("{0}")]
+    NotNow(String),
     /// The node must stop.
     #[error(transparent)]
     Fatal(#[from] FatalError),

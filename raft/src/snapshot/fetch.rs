@@ -110,14 +110,13 @@ impl SnapshotFetch<'_> {
 }
 
 /// Answers a peer that fetches a snapshot with the manifest of the newest one. Makes one if that does not reach far
-/// enough.
+/// enough, but not often.
 pub(crate) async fn send_manifest(
     snapshots: &Arc<SnapshotManager>,
     request: v1::FetchSnapshotRequest,
 ) -> Result<v1::FetchSnapshotResponse, Rejection> {
     let index = request.at_least;
-    let found = snapshots.blocking(move |snapshots| snapshots.at_least(index)).await.map_err(unavailable)?;
-    let manifest = found.ok_or_else(|| unavailable(format!("its state ends before entry {index}")))?;
+    let manifest = snapshots.blocking(move |snapshots| snapshots.for_peer(index)).await.map_err(unavailable)?;
     Ok(v1::FetchSnapshotResponse { manifest: manifest.to_bytes().map_err(unavailable)?.into() })
 }
 

@@ -43,6 +43,8 @@ const CHECK_EVERY: Duration = Duration::from_secs(1);
 const ERASED_EVERY: Duration = Duration::from_secs(10);
 /// Pause after a failed snapshot.
 const RETRY_AFTER: Duration = Duration::from_secs(30);
+/// Pause after a snapshot that a peer asked for: no peer keeps this node busy. Shorter than the time that a start waits.
+const MADE_FOR_PEER_EVERY: Duration = Duration::from_secs(30);
 
 /// openraft's snapshot, which contains only the manifest. The blocks stay on disk.
 pub(crate) type OpenraftSnapshot = openraft::alias::SnapshotOf<TypeConfig, Manifest>;
@@ -122,6 +124,8 @@ pub(crate) struct SnapshotManager {
     in_transfer: Mutex<Vec<Arc<Manifest>>>,
     /// True if the last garbage collection kept blocks only for a transfer.
     kept_for_transfer: AtomicBool,
+    /// End of the last snapshot that was made for a peer. Locked while one is made.
+    made_for_peer: Mutex<Option<Instant>>,
 }
 
 /// Keeps the blocks of a snapshot from garbage collection until it is dropped.
@@ -157,6 +161,7 @@ impl SnapshotManager {
             replaced_through,
             in_transfer,
             kept_for_transfer,
+            made_for_peer: Mutex::new(None),
         }
     }
 
@@ -191,14 +196,23 @@ impl SnapshotManager {
         self.kept.lock().first().cloned()
     }
 
-    /// Returns the newest snapshot if it reaches log index `index`, else a new one. `None`: the applied state does not
-    /// reach it.
-    pub fn at_least(&self, index: u64) -> Result<Option<Manifest>, SnapshotError> {
-        match self.current().filter(|newest| newest.index >= index) {
-            None if *self.applied_state.applied.borrow() < index => Ok(None),
-            None => self.build().map(Some),
-            newest => Ok(newest),
+    /// Returns a snapshot that reaches log index `index`, for a peer: the newest one, else a new one. Makes one at a
+    /// time, and then none for [`MADE_FOR_PEER_EVERY`].
+    pub fn for_peer(&self, index: u64) -> Result<Manifest, SnapshotError> {
+        if let Some(newest) = self.current().filter(|newest| newest.index >= index) {
+            return Ok(newest);
         }
+        if *self.applied_state.applied.borrow() < index {
+            return Err(SnapshotError::NotNow(format!("its state ends before entry {index}")));
+        }
+        let made = self.made_for_peer.try_lock();
+        let mut made = made.ok_or_else(|| SnapshotError::NotNow("it makes a snapshot; ask again".to_owned()))?;
+        if made.is_some_and(|at| at.elapsed() < MADE_FOR_PEER_EVERY) {
+            return Err(SnapshotError::NotNow("it made a snapshot a moment ago; ask again".to_owned()));
+        }
+        let built = self.build();
+        *made = Some(Instant::now());
+        built
     }
 
     /// Keeps the blocks of this snapshot from garbage collection until the result is dropped.

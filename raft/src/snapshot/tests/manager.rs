@@ -1,6 +1,7 @@
 //! Tests of the snapshot manager: builds and installations in one node.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use reveille_ledger::Ledger;
 use reveille_proto::peer::v1;
@@ -13,20 +14,27 @@ use crate::state_machine::applied_state::AppliedState;
 use crate::state_machine::position::AppliedPosition;
 use crate::wire;
 
-/// Returns the manager of a node whose state is that of an index.
-fn manager(folder: &Path, index: u64) -> SnapshotManager {
-    let mut ledger = Ledger::new();
-    ledger.skip(index);
+/// Returns the manager of a node whose state is that of an index, and the state.
+pub(super) fn manager(folder: &Path, index: u64) -> (SnapshotManager, Arc<AppliedState>) {
+    let applied_state = Arc::new(AppliedState::new(Ledger::new(), AppliedPosition::default(), FatalErrorCell::new()));
+    reach(&applied_state, index);
+    let folder = Snapshots::open(folder).unwrap();
+    (SnapshotManager::new(folder, None, Arc::clone(&applied_state), Execution::Inline), applied_state)
+}
+
+/// Lets the state reach an index.
+fn reach(applied_state: &AppliedState, index: u64) {
+    applied_state.ledger.write().skip(index);
     let last = wire::to_log_id(&v1::LogId { term: 1, leader: 1, index });
-    let position = AppliedPosition { last: Some(last), level: ledger.head().level, ..AppliedPosition::default() };
-    let applied_state = Arc::new(AppliedState::new(ledger, position, FatalErrorCell::new()));
-    SnapshotManager::new(Snapshots::open(folder).unwrap(), None, applied_state, Execution::Inline)
+    let level = applied_state.read(|ledger| ledger.head().level);
+    *applied_state.position.lock() = AppliedPosition { last: Some(last), level, ..AppliedPosition::default() };
+    applied_state.applied.send_replace(index);
 }
 
 #[test]
 fn build_of_replaced_state_keeps_installed_snapshot() {
     let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let (leader, follower) = (manager(one.path(), 9), manager(other.path(), 5));
+    let ((leader, _), (follower, _)) = (manager(one.path(), 9), manager(other.path(), 5));
     let sent = leader.build().unwrap();
     assert_eq!(follower.build().unwrap().index, 5);
     for hash in follower.missing(&sent).unwrap() {
@@ -38,4 +46,39 @@ fn build_of_replaced_state_keeps_installed_snapshot() {
     assert_eq!(follower.build().unwrap(), sent);
     assert_eq!(follower.current(), Some(sent.clone()));
     assert_eq!(Snapshots::open(other.path()).unwrap().list().unwrap(), [sent]);
+}
+
+#[test]
+fn peer_gets_newest_snapshot_and_makes_node_build_few() {
+    let folder = tempfile::tempdir().unwrap();
+    let (manager, state) = manager(folder.path(), 5);
+    let is_later = |made: Result<Manifest, SnapshotError>| matches!(made, Err(SnapshotError::NotNow(_)));
+    assert!(is_later(manager.for_peer(6)), "the state does not reach it");
+    assert_eq!(manager.for_peer(3).unwrap().index, 5, "the first one is made at once");
+    reach(&state, 9);
+    assert_eq!(manager.for_peer(5).unwrap().index, 5, "it reaches far enough");
+    assert!(is_later(manager.for_peer(6)), "another one so soon");
+    manager.build().unwrap();
+    assert_eq!(manager.for_peer(6).unwrap().index, 9, "the node has made one for itself");
+}
+
+/// Requests that waited would take the threads on which the log is read.
+#[test]
+fn requests_of_peers_do_not_wait_for_a_build() {
+    const PEERS: usize = 8;
+    let folder = tempfile::tempdir().unwrap();
+    let (manager, state) = manager(folder.path(), 5);
+    let (sender, made) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        let build_waits = state.ledger.write();
+        for _ in 0..PEERS {
+            scope.spawn(|| sender.send(manager.for_peer(5)).unwrap());
+        }
+        for _ in 1..PEERS {
+            let refused = made.recv_timeout(Duration::from_secs(60));
+            assert!(matches!(refused, Ok(Err(SnapshotError::NotNow(_)))), "{refused:?}");
+        }
+        drop(build_waits);
+    });
+    assert_eq!(made.recv().unwrap().unwrap().index, 5);
 }
