@@ -37,7 +37,7 @@ impl RaftNetworkFactory<TypeConfig> for PeerNetwork {
     type Network = Link;
 
     async fn new_client(&mut self, target: u64, node: &PeerNode) -> Link {
-        let to = Destination { node: NodeId(target), address: node.address.clone() };
+        let to = Destination { node: NodeId(target), address: node.address.clone(), key: node.key };
         Link { client: self.client.clone(), snapshots: Arc::clone(&self.snapshots), to }
     }
 }

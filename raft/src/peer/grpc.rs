@@ -70,7 +70,7 @@ fn priority_of(request: &Request) -> Priority {
 }
 
 /// The connections to peers, each with the generation of the certificates with which it was opened.
-type Channels = Arc<Mutex<HashMap<(NodeId, String, Priority), (u64, Channel)>>>;
+type Channels = Arc<Mutex<HashMap<(Destination, Priority), (u64, Channel)>>>;
 /// The connections from peers.
 type Callers = Arc<Mutex<Vec<CertifiedCaller>>>;
 
@@ -81,8 +81,6 @@ pub struct GrpcTransport {
     channels: Channels,
     /// `None`: connections are not encrypted.
     tls: Option<NodeTls>,
-    /// Handler of `serve`, which knows the keys of members.
-    handler: Arc<OnceLock<Arc<dyn Handler>>>,
     /// Runtime of `serve`. All connections run on it, even if the call comes from another runtime.
     runtime: OnceLock<Handle>,
 }
@@ -97,7 +95,6 @@ impl GrpcTransport {
             listener: Mutex::new(Some(listener)),
             channels: Arc::default(),
             tls: None,
-            handler: Arc::default(),
             runtime: OnceLock::new(),
         })
     }
@@ -115,8 +112,8 @@ impl GrpcTransport {
 
     fn channel(&self, to: &Destination, priority: Priority) -> Result<Channel, PeerError> {
         let mut channels = self.channels.lock();
-        // The node belongs to the key: its name is checked when the connection opens.
-        let key = (to.node, to.address.clone(), priority);
+        // The node and its key belong to it: both are checked when the connection opens.
+        let key = (to.clone(), priority);
         // After a change of the certificates, new requests open a connection, and the former one ends with its last.
         let generation = self.tls.as_ref().map_or(0, NodeTls::generation);
         if let Some((opened, channel)) = channels.get(&key)
@@ -133,7 +130,7 @@ impl GrpcTransport {
             .keep_alive_while_idle(true);
         let _inside = self.runtime.get().map(Handle::enter);
         let channel = match &self.tls {
-            Some(tls) => encrypted(&endpoint, tls.clone(), to.clone(), Arc::clone(&self.handler)),
+            Some(tls) => encrypted(&endpoint, tls.clone(), to.clone()),
             None => endpoint.connect_lazy(),
         };
         channels.insert(key, (generation, channel.clone()));
@@ -146,9 +143,6 @@ impl Transport for GrpcTransport {
     async fn serve(&self, handler: Arc<dyn Handler>, stop: CancellationToken) -> io::Result<()> {
         let listener = self.listener.lock().take().ok_or_else(|| io::Error::other("this transport serves already"))?;
         let listener = tokio::net::TcpListener::from_std(listener)?;
-        let _ = self.handler.set(Arc::clone(&handler));
-        // Connections that were opened before knew no keys of members.
-        self.channels.lock().clear();
         let ends = Arc::clone(&handler);
         let when_ended = Arc::new(move |peer| ends.connection_ended(NodeId(peer)));
         let incoming = Incoming::new(listener, "peers", HTTP2_PREFACE).reporting_ends(when_ended);
@@ -225,16 +219,15 @@ impl Transport for GrpcTransport {
     }
 }
 
-/// Returns a channel whose connections are encrypted, and reach no other node than `to`. `handler` knows its key.
-fn encrypted(endpoint: &Endpoint, tls: NodeTls, to: Destination, handler: Arc<OnceLock<Arc<dyn Handler>>>) -> Channel {
+/// Returns a channel whose connections are encrypted, and reach no other node than `to`.
+fn encrypted(endpoint: &Endpoint, tls: NodeTls, to: Destination) -> Channel {
     endpoint.connect_with_connector_lazy(tower::service_fn(move |_| {
-        let (tls, to, handler) = (tls.clone(), to.clone(), Arc::clone(&handler));
+        let (tls, to) = (tls.clone(), to.clone());
         async move {
             let stream = TcpStream::connect(&to.address).await?;
             stream.set_nodelay(true)?;
             let stream = tls.connect(to.node, stream).await?;
-            let pinned = handler.get().and_then(|handler| handler.pinned_key(to.node));
-            if pinned.is_some() && NodeTls::pin_of_called(&stream) != pinned {
+            if to.key.is_some() && NodeTls::pin_of_called(&stream) != to.key {
                 return Err(io::Error::other(format!("the certificate at {to} has another key than this member")));
             }
             Ok::<_, io::Error>(TokioIo::new(stream))
@@ -281,7 +274,7 @@ async fn end_removed(
         callers.lock().retain(|caller| {
             caller.keep_unless(|node, certificate| handler.is_removed(node) || (checks > 0 && !tls.trusts(certificate)))
         });
-        channels.lock().retain(|(node, ..), _| !handler.is_removed(*node));
+        channels.lock().retain(|(to, _), _| !handler.is_removed(to.node));
     }
 }
 

@@ -35,13 +35,15 @@ pub use rpc::{Request, Response, Rpc};
 /// Largest message between peers. A batch of entries and a block of a snapshot stay well below it.
 pub const MESSAGE_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// A peer: its id and the address at which it listens.
+/// A peer: its id, and the address at which it listens.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Destination {
     /// Id of the node.
     pub node: NodeId,
     /// `host:port` of its peer listener.
     pub address: String,
+    /// Hash of its public key: no request goes to a node with another one. `None`: its name is enough.
+    pub key: Option<KeyPin>,
 }
 
 impl fmt::Display for Destination {
@@ -94,7 +96,8 @@ pub trait Handler: Send + Sync + 'static {
     /// it.
     fn connection_ended(&self, _peer: NodeId) {}
 
-    /// Returns the hash of a member's public key. `None`: this node does not know it, and the member's name is enough.
+    /// Returns the hash of the public key of a member that calls. `None`: this node does not know it, and the member's
+    /// name is enough.
     fn pinned_key(&self, _node: NodeId) -> Option<KeyPin> {
         None
     }

@@ -365,7 +365,7 @@ impl Replica {
     pub fn peer(&self, node: NodeId) -> Option<Peer> {
         let client = self.inner.router.client.clone();
         if node == self.inner.identity.node() {
-            let to = Destination { node, address: String::new() };
+            let to = Destination { node, address: String::new(), key: None };
             return Some(Peer { client, to, own: Some(Arc::clone(&self.inner.application)) });
         }
         Some(Peer { client, to: self.inner.router.destination(node)?, own: None })

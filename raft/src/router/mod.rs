@@ -44,12 +44,12 @@ impl Router {
         Router { raft, applied_state, client, proposer, role, leader_liveness }
     }
 
-    /// Returns id and address of a member. `None`: not a member.
+    /// Returns id, address and key of a member. `None`: not a member.
     pub fn destination(&self, node: NodeId) -> Option<Destination> {
         let metrics = self.raft.server_metrics();
         let metrics = metrics.borrow_watched();
         let member = metrics.membership_config.get_node(&node.0)?;
-        Some(Destination { node, address: member.address.clone() })
+        Some(Destination { node, address: member.address.clone(), key: member.key })
     }
 
     /// Waits until the role changes, a leadership begins or ends, or the back-off passes. `None`: the deadline came

@@ -25,7 +25,7 @@ mod pem;
 mod rotation_tests;
 mod server;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use reveille_ledger::ids::NodeId;
 

@@ -27,7 +27,7 @@ use super::{ANY_NODE, KeyPin, NodeTls, ServerTls};
 use crate::identity::ClusterId;
 use crate::peer::{Destination, GrpcTransport, Handler, PeerError, Rejection, Request, Response, Transport};
 
-pub(super) const CLUSTER: ClusterId = ClusterId(7);
+pub(crate) const CLUSTER: ClusterId = ClusterId(7);
 const PATIENCE: Duration = Duration::from_secs(60);
 pub(super) const SERVER: NodeId = NodeId(1);
 
@@ -59,12 +59,12 @@ impl Handler for Open {
     }
 }
 
-pub(super) fn founder(folder: &Path) -> NodeTls {
+pub(crate) fn founder(folder: &Path) -> NodeTls {
     NodeTls::create(folder, CLUSTER, SERVER).expect("an authority")
 }
 
 /// Admits a node, as a member and a joining node do together.
-pub(super) fn member(founder: &NodeTls, folder: &Path, node: NodeId) -> NodeTls {
+pub(crate) fn member(founder: &NodeTls, folder: &Path, node: NodeId) -> NodeTls {
     let folder = TlsFolder::create(&folder.join(node.to_string())).expect("a folder");
     let key = folder.node_key().expect("a key");
     let token = founder.join_token(node, "127.0.0.1:1", u64::MAX).to_string();
@@ -75,7 +75,7 @@ pub(super) fn member(founder: &NodeTls, folder: &Path, node: NodeId) -> NodeTls 
     NodeTls::store(folder, node, (authority, None), answer.certificate).expect("a member")
 }
 
-pub(super) fn transport(tls: &NodeTls) -> GrpcTransport {
+pub(crate) fn transport(tls: &NodeTls) -> GrpcTransport {
     let transport = GrpcTransport::bind("127.0.0.1:0".parse().expect("an address")).expect("a port");
     transport.with_certificates(tls)
 }
@@ -95,7 +95,7 @@ async fn serve_by(founder: &NodeTls, handler: Arc<Open>) -> String {
 pub(super) async fn ask(by: &GrpcTransport, from: NodeId, to: NodeId, address: &str) -> Result<Response, PeerError> {
     let header = v1::Header { from: from.0, to: to.0, ..v1::Header::default() };
     let request = v1::ReadIndexRequest { header: Some(header), remaining_ms: 1_000 };
-    let to = Destination { node: to, address: address.to_owned() };
+    let to = Destination { node: to, address: address.to_owned(), key: None };
     by.call(&to, Request::ReadIndex(request), PATIENCE).await
 }
 
@@ -220,7 +220,7 @@ async fn open_connection_of_a_removed_node_ends() {
     let header = Some(v1::Header { from: 2, to: SERVER.0, ..v1::Header::default() });
     let append = Request::Append(v1::AppendRequest { header, ..v1::AppendRequest::default() });
     // Entries name the caller. The answer is none to them.
-    let to = Destination { node: SERVER, address };
+    let to = Destination { node: SERVER, address, key: None };
     let _ = client.call(&to, append, PATIENCE).await;
     let stays = tokio::time::timeout(Duration::from_secs(3), handler.ended.notified()).await;
     assert!(stays.is_err(), "a member's connection ended");

@@ -40,7 +40,7 @@ async fn unreadable_entry_stops_node_and_is_never_skipped() {
 
     let blank = || v1::log_entry::Payload::Blank(v1::Blank {});
     let unreadable = v1::log_entry::Payload::Command(vec![0xff; 9].into());
-    let to = Destination { node: node.id, address: node.address.clone() };
+    let to = Destination { node: node.id, address: node.address.clone(), key: None };
     let stranger = network.transport(NodeId(2));
     // The log accepts an entry that it cannot read. The response may be lost, so it is not checked.
     let _ = stranger.call(&to, entries(vec![blank(), blank(), unreadable, blank()]), PATIENCE).await;
@@ -67,7 +67,7 @@ async fn entries_out_of_order_are_refused_before_raft_sees_them() {
     let network = MemoryNetwork::default();
     let mut node = Node::new(1, MemoryNetwork::address_of(NodeId(1)));
     node.start(network.transport(node.id)).await.expect("a new node starts");
-    let to = Destination { node: node.id, address: node.address.clone() };
+    let to = Destination { node: node.id, address: node.address.clone(), key: None };
     let blank = || v1::log_entry::Payload::Blank(v1::Blank {});
     let Request::Append(mut append) = entries(vec![blank(), blank()]) else { unreachable!("an append") };
     append.entries.swap(0, 1);

@@ -18,7 +18,7 @@ async fn forged_vote_with_highest_term_is_refused_and_cluster_elects_afterwards(
     let outsider = loopback();
     let high = Some(v1::LogId { term: u64::MAX, leader: 777, index: u64::MAX });
     for (at, node) in nodes.iter().enumerate() {
-        let to = Destination { node: node.id, address: node.address.clone() };
+        let to = Destination { node: node.id, address: node.address.clone(), key: None };
         let member = nodes[(at + 1) % 3].id.0;
         // A member's name; a member's name with another node's vote; a node that is not a member.
         for (from, voter) in [(member, member), (member, 777), (777, 777)] {
@@ -45,7 +45,7 @@ async fn caller_that_is_no_member_gets_no_answer() {
     propose(nodes[0].replica(), "before").await.expect("it is applied");
     let outsider = loopback();
     for node in &nodes {
-        let to = Destination { node: node.id, address: node.address.clone() };
+        let to = Destination { node: node.id, address: node.address.clone(), key: None };
         let application = v1::ApplicationRequest { remaining_ms: 1_000, ..v1::ApplicationRequest::default() };
         let read_index = v1::ReadIndexRequest { remaining_ms: 1_000, ..v1::ReadIndexRequest::default() };
         for mut request in [Request::Application(application), Request::ReadIndex(read_index)] {

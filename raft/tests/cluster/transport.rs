@@ -44,7 +44,7 @@ fn index() -> Response {
 }
 
 fn at(address: impl ToString) -> Destination {
-    Destination { node: NodeId(1), address: address.to_string() }
+    Destination { node: NodeId(1), address: address.to_string(), key: None }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,8 +1,9 @@
 //! Tests of snapshots: round trips (here), shared blocks (`sharing`), archived blocks (`archive`), damage (`damage`),
-//! the manager (`manager`).
+//! the manager (`manager`), the fetch from a peer (`fetch`).
 
 mod archive;
 mod damage;
+mod fetch;
 mod manager;
 mod sharing;
 mod small_disk;
