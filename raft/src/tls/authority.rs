@@ -182,7 +182,7 @@ impl Authority {
         let name = |text: &str| Ia5String::try_from(text).map(SanType::DnsName);
         leaf.subject_alt_names = vec![name(&node_name(self.cluster, node))?, name(ANY_NODE)?];
         leaf.distinguished_name = named("Reveille node");
-        (leaf.not_before, leaf.not_after) = (date_time_ymd(2000, 1, 1), date_time_ymd(9999, 12, 31));
+        (leaf.not_before, leaf.not_after) = (date_time_ymd(1970, 1, 1), date_time_ymd(9999, 12, 31));
         leaf.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
         leaf.use_authority_key_identifier_extension = true;
         Ok(leaf.signed_by(key, &self.issuer)?.pem())
@@ -229,7 +229,7 @@ fn parameters(cluster: ClusterId) -> CertificateParams {
     // Below it may be the key of its successor.
     own.is_ca = IsCa::Ca(BasicConstraints::Constrained(1));
     own.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-    (own.not_before, own.not_after) = (date_time_ymd(2000, 1, 1), date_time_ymd(9999, 12, 31));
+    (own.not_before, own.not_after) = (date_time_ymd(1970, 1, 1), date_time_ymd(9999, 12, 31));
     own
 }
 

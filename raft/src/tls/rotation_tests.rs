@@ -7,7 +7,7 @@ use reveille_ledger::ids::NodeId;
 use reveille_ledger::{AuthorityRotation, AuthorityState, RotationPhase};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::tests::{CLUSTER, SERVER, ask, founder, member, serve, transport};
+use super::tests::{CLUSTER, SERVER, Shown, ask, founder, member, serve, transport};
 use super::{ClientTls, Followed, HandshakeError, NodeTls, ServerTls, TokenError};
 use crate::peer::PeerError;
 
@@ -89,6 +89,7 @@ async fn members_talk_during_a_rotation_and_former_authority_is_shut_out_after_i
     let two = member(&one, folder.path(), TWO);
     // It was removed, and has the key of the former authority. Its connection is open.
     let thief = transport(&member(&one, folder.path(), NodeId(3)));
+    let stolen = Shown::of(&folder.path().join("3"));
     let address = serve(&one, Some((TWO, two.pin()))).await;
     let client = transport(&two);
     let talks = async |when: &str| {
@@ -97,6 +98,7 @@ async fn members_talk_during_a_rotation_and_former_authority_is_shut_out_after_i
     };
     talks("before").await;
     assert!(ask(&thief, NodeId(3), SERVER, &address).await.is_ok());
+    assert!(stolen.is_answered(&address).await);
     let token = one.join_token(NodeId(4), &address, u64::MAX).to_string();
     let key = [4; 65];
     assert!(one.check(&token, &key).is_ok());
@@ -118,6 +120,7 @@ async fn members_talk_during_a_rotation_and_former_authority_is_shut_out_after_i
         assert!(begun.elapsed() < Duration::from_secs(60), "its connection is still open: {answer:?}");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
+    assert!(!stolen.is_answered(&address).await, "a new connection, if only the server checks");
     talks("after").await;
     assert_eq!(one.check(&token, &key).map(drop), Err(TokenError::Foreign), "a token of the former authority");
 }

@@ -3,16 +3,21 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
+use rcgen::KeyPair;
 use reveille_ledger::ids::NodeId;
 use reveille_proto::peer::v1;
 use reveille_proto::peer::v1::peer_service_client::PeerServiceClient;
-use rustls::pki_types::ServerName;
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::ServerCertVerifier;
 use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{PrivateKeyDer, ServerName, UnixTime};
+use rustls::server::WebPkiClientVerifier;
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::version::{TLS12, TLS13};
-use rustls::{ClientConfig, HandshakeKind, RootCertStore, SupportedProtocolVersion};
+use rustls::{AlertDescription, ClientConfig, HandshakeKind, RootCertStore, SupportedProtocolVersion};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
@@ -20,15 +25,19 @@ use tokio_rustls::TlsConnector;
 use tokio_util::sync::CancellationToken;
 
 use super::authority::Authority;
+use super::connection::{any_server, builder, calling};
 use super::folder::TlsFolder;
 use super::joining::channel;
 use super::node_tls::public_key;
-use super::{ANY_NODE, KeyPin, NodeTls, ServerTls};
+use super::pem::certificate;
+use super::{ANY_NODE, KeyPin, NodeTls, ServerTls, node_name};
 use crate::identity::ClusterId;
 use crate::peer::{Destination, GrpcTransport, Handler, PeerError, Rejection, Request, Response, Transport};
 
 pub(crate) const CLUSTER: ClusterId = ClusterId(7);
 const PATIENCE: Duration = Duration::from_secs(60);
+/// The first bytes of a client of HTTP/2: the preface, and settings without an entry.
+const HTTP2: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 pub(super) const SERVER: NodeId = NodeId(1);
 
 /// Answers everything. It knows the key of one member.
@@ -127,19 +136,100 @@ async fn second_certificate_for_the_id_of_a_member_is_refused() {
     assert!(matches!(&refused, Err(PeerError::Rejected(Rejection::Unauthorized(_)))), "{refused:?}");
 }
 
+/// A certificate, and a key that need not be the one in it.
+pub(super) struct Shown(String, KeyPair);
+
+impl Shown {
+    /// Those of the node with this data folder.
+    pub fn of(data_dir: &Path) -> Shown {
+        let folder = TlsFolder::of(data_dir);
+        Shown(folder.certificate().expect("a folder").expect("a certificate"), folder.node_key().expect("a key"))
+    }
+
+    /// Calls a server, whose certificate is not checked: only the server can refuse the caller. Returns true if the
+    /// server answers the first bytes of HTTP/2, and false if it ends the connection before it sends a byte.
+    pub async fn is_answered(&self, address: &str) -> bool {
+        let config = builder().expect("settings").dangerous().with_custom_certificate_verifier(Arc::new(any_server()));
+        let key = PrivateKeyDer::try_from(self.1.serialize_der()).expect("a key");
+        let key = rustls::crypto::ring::sign::any_supported_type(&key).expect("a key");
+        let chain = vec![certificate(&self.0).expect("a certificate")];
+        let shown = SingleCertAndKey::from(CertifiedKey::new(chain, key));
+        let connector = calling(config.with_client_cert_resolver(Arc::new(shown)));
+        let answered = async {
+            let stream = TcpStream::connect(address).await?;
+            let mut stream = connector.connect(ServerName::try_from(ANY_NODE).expect("a name"), stream).await?;
+            stream.write_all(HTTP2).await?;
+            stream.read_exact(&mut [0]).await
+        };
+        tokio::time::timeout(PATIENCE, answered).await.expect("answered or ended").is_ok()
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn foreign_authority_and_plaintext_are_refused() {
+async fn server_ends_connection_of_foreign_certificate_or_plaintext_before_it_answers() {
     let folder = tempfile::tempdir().expect("a folder");
     let founder = founder(folder.path());
+    member(&founder, folder.path(), NodeId(2));
     let address = serve(&founder, None).await;
-    // Same cluster id and node ids, another authority.
+    let member = Shown::of(&folder.path().join("2"));
+    assert!(member.is_answered(&address).await, "a member is");
+    // Same cluster id and node id, another authority.
     let elsewhere = tempfile::tempdir().expect("a folder");
-    let other = NodeTls::create(elsewhere.path(), CLUSTER, NodeId(9)).expect("an authority");
-    let foreign = ask(&transport(&other), NodeId(9), SERVER, &address).await;
-    assert!(foreign.is_err(), "{foreign:?}");
-    let plain = GrpcTransport::bind("127.0.0.1:0".parse().expect("an address")).expect("a port");
-    let plain = ask(&plain, NodeId(2), SERVER, &address).await;
-    assert!(plain.is_err(), "{plain:?}");
+    NodeTls::create(elsewhere.path(), CLUSTER, NodeId(2)).expect("an authority");
+    let foreign = Shown::of(elsewhere.path());
+    assert!(!foreign.is_answered(&address).await, "another authority");
+    // A certificate is no secret.
+    let stolen = Shown(member.0, foreign.1);
+    assert!(!stolen.is_answered(&address).await, "a member's certificate without its key");
+    // Of this authority, but for the admin API.
+    let names = [node_name(CLUSTER, NodeId(2)), ANY_NODE.to_owned()];
+    let (certificate, key) = founder.authority().issue_to_server(&names, SystemTime::now()).expect("a certificate");
+    let of_api = Shown(certificate, KeyPair::from_pem(&key).expect("a key"));
+    assert!(!of_api.is_answered(&address).await, "a certificate for clients");
+
+    let mut plain = TcpStream::connect(&address).await.expect("a connection");
+    plain.write_all(HTTP2).await.expect("written");
+    let mut answer = Vec::new();
+    let ended = tokio::time::timeout(PATIENCE, plain.read_to_end(&mut answer)).await;
+    assert!(ended.is_ok(), "still open");
+    // An alert of TLS, whose first byte is 21, is no answer.
+    assert!(answer.first().is_none_or(|first| *first == 21), "{answer:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn client_ends_connection_to_foreign_authority() {
+    let (folder, elsewhere) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+    let two = member(&founder(folder.path()), folder.path(), NodeId(2));
+    let address = serve(&founder(elsewhere.path()), None).await;
+    let foreign = ask(&transport(&two), NodeId(2), SERVER, &address).await;
+    assert!(
+        matches!(&foreign, Err(PeerError::Unreachable(why)) if why.contains("invalid peer certificate")),
+        "{foreign:?}"
+    );
+}
+
+/// A node whose clock is wrong is no danger by itself, so no clock may lock a member out.
+#[tokio::test]
+async fn certificate_of_member_is_valid_at_every_clock() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let founder = founder(folder.path());
+    member(&founder, folder.path(), NodeId(2));
+    let member = certificate(&Shown::of(&folder.path().join("2")).0).expect("a certificate");
+    let mut roots = RootCertStore::empty();
+    roots.add(certificate(founder.authority().certificate_pem()).expect("a certificate")).expect("an authority");
+    let (roots, provider) = (Arc::new(roots), Arc::new(rustls::crypto::ring::default_provider()));
+    let callers = WebPkiClientVerifier::builder_with_provider(Arc::clone(&roots), Arc::clone(&provider));
+    let (callers, called) = (callers.build(), WebPkiServerVerifier::builder_with_provider(roots, provider).build());
+    let (callers, called) = (callers.expect("a verifier"), called.expect("a verifier"));
+    let name = ServerName::try_from(node_name(CLUSTER, NodeId(2))).expect("a name");
+    let now = UnixTime::now().as_secs();
+    let days = |count: u64| count * 86_400;
+    // A machine without a clock starts in 1970.
+    for seconds in [now, now - days(400), now + days(400), now + days(36_500), 0] {
+        let at = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
+        callers.verify_client_cert(&member, &[], at).expect("it calls");
+        called.verify_server_cert(&member, &[], &name, &[], at).expect("it is called");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -164,12 +254,19 @@ async fn caller_without_certificate_can_only_join() {
 async fn handshake(connector: &TlsConnector, address: &str) -> std::io::Result<HandshakeKind> {
     let name = ServerName::try_from(ANY_NODE).expect("a name");
     let mut stream = connector.connect(name, TcpStream::connect(address).await?).await?;
-    // Tickets would arrive behind the handshake.
-    let mut byte = [0];
-    let _ = tokio::time::timeout(Duration::from_millis(200), stream.read(&mut byte)).await;
+    // Tickets would arrive before the first byte.
+    stream.write_all(HTTP2).await?;
+    stream.read_exact(&mut [0]).await?;
     let (_, session) = stream.get_ref();
     assert_eq!(session.tls13_tickets_received(), 0, "a ticket could be stolen");
     session.handshake_kind().ok_or_else(|| std::io::Error::other("no handshake"))
+}
+
+/// Returns true if the other side has refused the version of TLS.
+fn is_refused(handshake: &std::io::Result<HandshakeKind>) -> bool {
+    let error = handshake.as_ref().err().and_then(std::io::Error::get_ref);
+    let error = error.and_then(|error| error.downcast_ref::<rustls::Error>());
+    error == Some(&rustls::Error::AlertReceived(AlertDescription::ProtocolVersion))
 }
 
 fn connector(founder: &NodeTls, version: &'static SupportedProtocolVersion) -> TlsConnector {
@@ -192,7 +289,8 @@ async fn sessions_are_never_resumed_and_old_tls_is_refused() {
     for _ in 0..2 {
         assert_eq!(handshake(&modern, &address).await.expect("TLS 1.3"), HandshakeKind::Full);
     }
-    assert!(handshake(&connector(&founder, &TLS12), &address).await.is_err());
+    let old = handshake(&connector(&founder, &TLS12), &address).await;
+    assert!(is_refused(&old), "{old:?}");
 
     let server = ServerTls::new(founder.clone(), vec![ANY_NODE.to_owned()], &["h2"]).expect("a certificate");
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
@@ -200,13 +298,16 @@ async fn sessions_are_never_resumed_and_old_tls_is_refused() {
     tokio::spawn(async move {
         let mut open = Vec::new();
         while let Ok((stream, _)) = listener.accept().await {
-            open.push(server.accept(stream).await);
+            let Ok(mut stream) = server.accept(stream).await else { continue };
+            stream.write_all(b"x").await.expect("written");
+            open.push(stream);
         }
     });
     for _ in 0..2 {
         assert_eq!(handshake(&modern, &address).await.expect("TLS 1.3"), HandshakeKind::Full, "of a client");
     }
-    assert!(handshake(&connector(&founder, &TLS12), &address).await.is_err());
+    let old = handshake(&connector(&founder, &TLS12), &address).await;
+    assert!(is_refused(&old), "{old:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
