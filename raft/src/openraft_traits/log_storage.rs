@@ -82,8 +82,7 @@ impl LogStore {
         if state.vote.map(to_vote) < Some(proposed_by) {
             self.save_vote(&proposed_by).await?;
         }
-        self.wal.truncate(state.purged).await?;
-        Ok(self.wal.purge(point).await?)
+        Ok(self.wal.begin_after(point).await?)
     }
 
     /// Returns the health of the log. Call this before openraft takes ownership of the log.
@@ -246,11 +245,9 @@ mod tests {
         LogStore::open_on(Arc::new(disk.clone()), &options).unwrap().0
     }
 
-    /// Returns the state of a log after `fit_to`. It voted in term 3 and has the entries 11 to 20, from 16 on of term
-    /// 3.
-    async fn fitted(last: LogPoint) -> LogState {
-        let disk = MemoryDisk::new();
-        let mut log = open(&disk);
+    /// Returns a log that voted in term 3 and has the entries 11 to 20, from 16 on of term 3.
+    async fn filled(disk: &MemoryDisk) -> LogStore {
+        let log = open(disk);
         log.wal.vote(VoteRecord { term: 3, leader: 1, committed: false }, Box::new(drop)).await.unwrap();
         let entry = |index| {
             let point = point(if index < 16 { 1 } else { 3 }, index);
@@ -258,6 +255,13 @@ mod tests {
         };
         log.wal.append((1..=20).map(entry).collect(), Box::new(drop)).await.unwrap();
         log.wal.purge(point(1, 10)).await.unwrap();
+        log
+    }
+
+    /// Returns the state of this log after `fit_to`.
+    async fn fitted(last: LogPoint) -> LogState {
+        let disk = MemoryDisk::new();
+        let mut log = filled(&disk).await;
         log.fit_to(&to_log_id(last)).await.unwrap();
         let state = log.state();
         drop(log);
@@ -289,5 +293,26 @@ mod tests {
             assert_eq!((state.purged, state.last), (Some(last), Some(last)));
             assert_eq!(state.vote.map(|vote| (vote.term, vote.committed)), Some((term, term == 5)), "{last:?}");
         }
+    }
+
+    /// A log without its entries that does not say where it begins would let an older snapshot take the place of the
+    /// one to which it was fitted: entries that this node acknowledged would be missing.
+    #[tokio::test]
+    async fn crash_while_log_is_replaced_leaves_all_entries_or_new_beginning() {
+        let (last, former) = (point(5, 30), (Some(point(1, 10)), Some(point(3, 20))));
+        let mut ends = Vec::new();
+        // A batch is whole sectors. The first one has the vote.
+        for sectors in 0..8 {
+            let disk = MemoryDisk::new();
+            let mut log = filled(&disk).await;
+            disk.limit_space(sectors * 512);
+            let _ = log.fit_to(&to_log_id(last)).await;
+            drop(log);
+            disk.heal();
+            let LogState { vote, purged, last, .. } = open(&disk).state();
+            ends.push((vote.unwrap().term, (purged, last)));
+        }
+        ends.dedup();
+        assert_eq!(ends, [(3, former), (5, former), (5, (Some(last), Some(last)))]);
     }
 }

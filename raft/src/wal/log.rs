@@ -111,6 +111,12 @@ impl Wal {
         self.submit(vec![Record::Purge(upto)], false, None).await
     }
 
+    /// Drops all entries, and begins the log after `point`: in one batch, so that no crash leaves a log without the
+    /// entries and without the point. As durable as [`Wal::truncate`].
+    pub async fn begin_after(&self, point: LogPoint) -> Result<(), WalError> {
+        self.submit(vec![Record::Truncate(None), Record::Purge(point)], true, None).await
+    }
+
     /// `urgent` is true if a caller waits for durability. `done` is called with a failure of the log, but not for a
     /// refusal.
     async fn submit(&self, records: Vec<Record>, urgent: bool, done: Option<OnDurable>) -> Result<(), WalError> {
