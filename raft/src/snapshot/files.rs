@@ -20,11 +20,14 @@ pub(super) fn doing(what: &str) -> impl FnOnce(io::Error) -> SnapshotError + use
     move |source| SnapshotError::Io { doing: what.to_owned(), source }
 }
 
-/// As [`doing`], of a read. A sector that the disk cannot read is damage, and not a failure of the disk: written again,
-/// the file gets other sectors.
+/// As [`doing`], of a read. A sector that the disk cannot read is damage: written again, the file gets other sectors.
+/// It is logged as an error, because more sectors may follow.
 pub(super) fn reading(what: &str) -> impl FnOnce(io::Error) -> SnapshotError + use<'_> {
     move |error| match error.raw_os_error() == Some(Errno::IO.raw_os_error()) {
-        true => SnapshotError::damaged(format!("cannot {what}: {error}")),
+        true => {
+            tracing::error!(%error, "cannot {what}: the disk may be failing; check it, and replace it");
+            SnapshotError::damaged(format!("cannot {what}: {error}"))
+        }
         false => doing(what)(error),
     }
 }

@@ -106,7 +106,14 @@ fn damage_snapshots(node: &Node, way: u32) {
         1 => manifests(node).iter().for_each(|manifest| std::fs::write(manifest, b"damaged").expect("it is written")),
         _ => {
             for block in std::fs::read_dir(folder.join("blocks")).expect("a folder") {
-                std::fs::write(block.expect("a block").path(), b"damaged").expect("it is written");
+                let block = block.expect("a block").path();
+                if way == 2 {
+                    std::fs::write(block, b"damaged").expect("it is written");
+                } else {
+                    // Each read fails with EIO, as on a disk with bad sectors.
+                    std::fs::remove_file(&block).expect("it is removed");
+                    std::os::unix::fs::symlink("/proc/self/mem", block).expect("a link");
+                }
             }
         }
     }
@@ -121,7 +128,13 @@ async fn node_without_readable_snapshot_fetches_one_from_peer() {
     nodes[damaged].stop().await;
     let transport = rebind(&nodes[damaged].address);
     nodes[damaged].start_with(transport, often).await.expect("it starts");
-    for way in 0..3 {
+    for way in 0..4 {
+        if way == 1 {
+            // They make few for others. This one has its own from now on.
+            nodes[third].stop().await;
+            let transport = rebind(&nodes[third].address);
+            nodes[third].start_with(transport, often).await.expect("it starts");
+        }
         let from = 100 * way as usize;
         let purged = nodes[damaged].replica().status().purged_index;
         marks(&nodes[leads], from, 99).await;
@@ -153,7 +166,7 @@ async fn node_without_readable_snapshot_fetches_one_from_peer() {
     let transport = rebind(&nodes[damaged].address);
     nodes[damaged].start_with(transport, often).await.expect("the third node sends one");
     propose(nodes[damaged].replica(), "of two nodes").await.expect("two are a majority");
-    assert!(has_mark(nodes[damaged].replica(), "mark 0") && has_mark(nodes[damaged].replica(), "mark 299"));
+    assert!(has_mark(nodes[damaged].replica(), "mark 0") && has_mark(nodes[damaged].replica(), "mark 399"));
     stop_all(&mut nodes).await;
 }
 

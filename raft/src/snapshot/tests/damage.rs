@@ -104,6 +104,32 @@ fn damaged_bytes_are_not_confused_with_a_disk_that_refuses() {
     assert!(matches!(snapshots.verify(&manifest), Err(SnapshotError::Io { .. })));
 }
 
+/// Each read of the file fails with EIO, as on a disk with a bad sector.
+fn make_unreadable(path: &Path) {
+    fs::remove_file(path).unwrap();
+    std::os::unix::fs::symlink("/proc/self/mem", path).unwrap();
+}
+
+#[test]
+fn bad_sector_is_damage_and_file_is_written_again() {
+    let (_folder, snapshots) = opened();
+    let former = build(&snapshots, 1, &state(2_000)).manifest;
+    build(&snapshots, 2, &state(2_100));
+    make_unreadable(&snapshots.path_of(2));
+    assert_eq!(snapshots.list().unwrap(), std::slice::from_ref(&former), "a manifest");
+
+    let hash = former.blocks[0].hash;
+    let content = snapshots.read_block(hash).unwrap();
+    make_unreadable(&block_path(&snapshots, former.blocks[0]));
+    assert!(matches!(read(&snapshots, &former), Err(SnapshotError::Damaged { .. })));
+    assert_eq!(snapshots.missing(&former).unwrap(), [hash], "it is fetched again");
+    snapshots.put_block(hash, &content).unwrap();
+    assert_eq!(read(&snapshots, &former).unwrap(), state(2_000));
+    make_unreadable(&block_path(&snapshots, former.blocks[0]));
+    build(&snapshots, 3, &state(2_000));
+    assert_eq!(read(&snapshots, &former).unwrap(), state(2_000), "the next snapshot wrote it");
+}
+
 #[test]
 fn damaged_block_is_rewritten_by_next_build_and_by_fetch() {
     let ((_one, one), (_other, other)) = (opened(), opened());
