@@ -2,15 +2,16 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use reveille_cluster::backup::{BackupPlan, FolderTarget};
-use reveille_cluster::process::clock::SystemClock;
+use reveille_cluster::process::clock::{Clock, SystemClock};
 use reveille_cluster::process::context::NodeContext;
 use reveille_cluster::process::lifecycle::{self, LeadershipHandle, NodeRuntime};
 use reveille_cluster::smtp::{RelayRules, RelayStatus};
 use reveille_ledger::command::Command;
-use reveille_ledger::ids::NodeId;
+use reveille_ledger::ids::{NodeId, Time};
 use reveille_ledger::reply::CommandReply;
 use reveille_raft::{ClusterId, Member, ReplicaOptions, Role};
 use reveille_sink::{Hold, HoldPoint, HoldRequest, Sink, SinkOptions};
@@ -67,10 +68,38 @@ impl Drop for Home {
     }
 }
 
+/// The clocks of the machine, but the wall clock can be wrong.
+#[derive(Default)]
+pub struct WrongClock {
+    ahead_ms: AtomicI64,
+}
+
+impl WrongClock {
+    /// Sets how far the wall clock is ahead of the right time in milliseconds, also of a running node.
+    pub fn set_ahead(&self, by_ms: i64) {
+        self.ahead_ms.store(by_ms, Ordering::Relaxed);
+    }
+}
+
+impl Clock for WrongClock {
+    fn wall(&self) -> Time {
+        SystemClock.wall().plus_ms(self.ahead_ms.load(Ordering::Relaxed))
+    }
+
+    fn boot(&self) -> Duration {
+        SystemClock.boot()
+    }
+
+    fn monotonic(&self) -> Duration {
+        SystemClock.monotonic()
+    }
+}
+
 /// A node: its folder, and its running process, if any.
 pub struct Node {
     pub id: NodeId,
     pub name: String,
+    pub clock: Arc<WrongClock>,
     /// Stops the node's dialogues before their gates.
     pub valve: Valve,
     folder: TempDir,
@@ -89,6 +118,7 @@ impl Node {
         Node {
             id: NodeId(number),
             name: format!("n{number}"),
+            clock: Arc::default(),
             valve: Valve::default(),
             folder: tempfile::tempdir().expect("a folder"),
             lives: 0,
@@ -152,10 +182,10 @@ impl Node {
         options.election_ms = 2_500..3_500;
         options.startup_delay = Duration::from_millis(1_200);
         change(&mut options);
-        let address = Network::address_of(self.id);
+        let (address, clock) = (Network::address_of(self.id), Arc::clone(&self.clock));
         let (context, leadership_handle) = home
             .run(async move {
-                let context = support::context(options, &address, Arc::new(SystemClock), backups).await;
+                let context = support::context(options, &address, clock, backups).await;
                 let leadership_handle = NodeRuntime::start_leadership_actor(&context);
                 (context, leadership_handle)
             })

@@ -49,11 +49,13 @@ impl Admin {
 
     /// Returns the part of the archive that has the run or its summary.
     pub(crate) async fn part_of(&self, run: RunId) -> ApiResult<Option<(ArchivePartKey, Arc<Ledger>)>> {
+        self.record_step("search archive");
         archive::archived(&self.context, run).await.map_err(|error| error_texts::archive_unreadable(&error))
     }
 
     /// Opens a part of the archive. Returns `None` if its retention has ended.
     pub(crate) async fn open_part(&self, key: ArchivePartKey) -> ApiResult<Option<Arc<Ledger>>> {
+        self.record_step("open archive");
         archive::open_part(&self.context, key).await.map_err(|error| error_texts::archive_unreadable(&error))
     }
 }

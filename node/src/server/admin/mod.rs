@@ -85,6 +85,9 @@ pub struct Admin {
     stop: CancellationToken,
     /// What its listener asks for.
     listener: ListenerKind,
+    /// The steps of all calls, for the test that two calls do the same work.
+    #[cfg(test)]
+    steps: Arc<parking_lot::Mutex<Vec<&'static str>>>,
 }
 
 impl Admin {
@@ -99,7 +102,15 @@ impl Admin {
             messages: Arc::default(),
             stop: CancellationToken::new(),
             listener: ListenerKind::Tokens,
+            #[cfg(test)]
+            steps: Arc::default(),
         }
+    }
+
+    /// Records a step that takes time, in tests.
+    fn record_step(&self, _step: &'static str) {
+        #[cfg(test)]
+        self.steps.lock().push(_step);
     }
 
     /// Permits everything to calls without a token.

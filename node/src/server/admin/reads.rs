@@ -30,6 +30,7 @@ impl Admin {
         call: &Call,
         query: impl FnOnce(&Ledger) -> T,
     ) -> ApiResult<(T, Option<Freshness>)> {
+        self.record_step("read");
         if !stale {
             match self.context.replica.linearizable_while_led(call.deadline).await {
                 Ok(_) => {}
@@ -77,6 +78,7 @@ impl Admin {
         &self,
         work: impl FnOnce(&NodeContext) -> T + Send + 'static,
     ) -> ApiResult<T> {
+        self.record_step("compute");
         let context = Arc::clone(&self.context);
         let done = tokio::task::spawn_blocking(move || work(&context)).await;
         done.map_err(|error| error_texts::broken(format!("a computation failed: {error}")))

@@ -72,6 +72,7 @@ impl Admin {
         {
             return Err(error_texts::no_room(&self.context.introduction.name, &why).into());
         }
+        self.record_step("propose");
         let reply = match self.context.replica.propose_while_led(call.actor(), &command, call.deadline).await {
             Ok(reply) => reply,
             Err(ProposeError::NoLeader | ProposeError::NotReady) => {
