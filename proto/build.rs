@@ -79,7 +79,8 @@ fn calls(descriptors: &FileDescriptorSet) -> String {
                 service.name(),
                 method.name()
             );
-            if let Some((item, rows)) = message(request).zip(message(response)).and_then(|(from, to)| listed(from, to))
+            if let Some((item, rows, incomplete)) =
+                message(request).zip(message(response)).and_then(|(from, to)| listed(from, to))
             {
                 code += &format!(
                     "impl Listing for admin::v1::{request} {{\n    type Item = admin::v1::{item};\n    \
@@ -87,7 +88,8 @@ fn calls(descriptors: &FileDescriptorSet) -> String {
                      (self.stale, self.page_size, self.page_token) = (stale, page_size, page_token);\n        \
                      self\n    }}\n    \
                      fn page(answer: Self::Response) -> ListPage<Self::Item> {{\n        \
-                     ListPage {{ rows: answer.{rows}, next: answer.next_page_token, freshness: answer.freshness }}\n    \
+                     let (next, freshness) = (answer.next_page_token, answer.freshness);\n        \
+                     ListPage {{ rows: answer.{rows}, next, freshness, incomplete: {incomplete} }}\n    \
                      }}\n}}\n"
                 );
             }
@@ -96,15 +98,17 @@ fn calls(descriptors: &FileDescriptorSet) -> String {
     code
 }
 
-/// Returns the type and the field of the rows, if the messages are request and response of a list with pages.
-fn listed<'m>(request: &DescriptorProto, response: &'m DescriptorProto) -> Option<(&'m str, &'m str)> {
+/// Returns the type and the field of the rows, and the expression for whether rows are missing, if the messages are
+/// request and response of a list with pages.
+fn listed<'m>(request: &DescriptorProto, response: &'m DescriptorProto) -> Option<(&'m str, &'m str, &'m str)> {
     let has = |message: &DescriptorProto, name| message.field.iter().any(|field| field.name() == name);
     if !(has(request, "page_size") && has(response, "next_page_token") && has(response, "freshness")) {
         return None;
     }
     let rows =
         response.field.iter().find(|field| field.label() == Label::Repeated && field.r#type() == Type::Message)?;
-    Some((own_name(rows.type_name()), rows.name()))
+    let incomplete = if has(response, "incomplete") { "answer.incomplete" } else { "false" };
+    Some((own_name(rows.type_name()), rows.name(), incomplete))
 }
 
 /// Returns the last part of a type's full name.

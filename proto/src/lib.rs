@@ -41,6 +41,8 @@ pub struct ListPage<T> {
     pub next: String,
     /// Freshness of the read.
     pub freshness: Option<admin::v1::Freshness>,
+    /// True if rows of the page are lost.
+    pub incomplete: bool,
 }
 
 include!(concat!(env!("OUT_DIR"), "/calls.rs"));

@@ -37,6 +37,7 @@ const OTHER_RESPONSES: [(&str, &str); 1] = [("ExportRunRecipients", "each line i
 /// Writes without a trial, and why.
 const UNTRIED: &[(&str, &str)] = &[
     ("AbortRotation", "it takes back"),
+    ("AcceptArchiveLoss", "it takes names from GetArchiveLoss, which says what it does"),
     ("AcceptRestore", "it takes numbers from GetRestore, which says what it does"),
     ("AddMember", "its token does nothing until a node uses it"),
     ("AddOptOut", "it is taken back"),

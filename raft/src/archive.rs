@@ -3,11 +3,12 @@
 //! Until a durable snapshot has a block of a part, the ledger has its bytes; then the block folder of the snapshots has
 //! them. Called for requests of operators only: nothing that sends an email waits for the archive.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use reveille_ledger::ids::{Hash, RunId};
+use reveille_ledger::ids::{Hash, RunId, Time};
 use reveille_ledger::storage::{FrozenBlock, hash_of_blocks, unpack_block};
-use reveille_ledger::{ArchivePartKey, Ledger};
+use reveille_ledger::{ArchivePartKey, Ledger, blocks_of_parts};
 use tokio::sync::Mutex;
 
 use crate::snapshot::SnapshotError;
@@ -24,15 +25,23 @@ const OPENED_BYTES_MIN: u64 = 256 * 1024;
 pub enum ArchiveError {
     /// A block of the part is missing or damaged on this node. Fetch [`lacking`](crate::Replica::lacking_blocks) blocks
     /// from another node.
-    #[error("part {}.{} of the archive is not readable on this node: {what}", .part.index, .part.place)]
+    #[error("part {part} of the archive is not readable on this node: {what}")]
     Damaged {
         /// The part.
         part: ArchivePartKey,
         /// The block, and what is wrong with it.
         what: String,
     },
+    /// An operator accepted that the blocks of the part are lost.
+    #[error("part {part} of the archive is lost with the disks of all nodes, accepted at {at}")]
+    Lost {
+        /// The part.
+        part: ArchivePartKey,
+        /// When it was accepted.
+        at: Time,
+    },
     /// The disk of this node failed to read. Try again, here or on another node.
-    #[error("cannot read part {}.{} of the archive", .part.index, .part.place)]
+    #[error("cannot read part {part} of the archive")]
     Disk {
         /// The part.
         part: ArchivePartKey,
@@ -69,14 +78,15 @@ impl ArchiveReader {
     }
 
     /// Returns the part that has a run or its summary. `None`: no part has it.
+    ///
+    /// # Errors
+    /// [`ArchiveError::Lost`] if no other part has it, and none that is unreadable now may have it.
     pub async fn archived(&self, run: RunId) -> Result<Option<(ArchivePartKey, Arc<Ledger>)>, ArchiveError> {
         // The runs of a part have finished together, and have not opened together. So ranges overlap.
-        let may_have: Vec<ArchivePartKey> = self.applied_state.read(|ledger| {
-            let has_range = |(first, last)| first <= run && run <= last;
-            let parts = ledger.parts().iter().rev().filter(|(_, part)| part.runs().is_some_and(has_range));
-            parts.map(|(key, _)| *key).collect()
-        });
-        let mut failed = None;
+        let parts = self.applied_state.read(|ledger| ledger.parts().clone());
+        let has_range = |(first, last)| first <= run && run <= last;
+        let may_have = parts.iter().rev().filter(|(_, part)| part.runs().is_some_and(has_range)).map(|(key, _)| *key);
+        let mut failed: Option<ArchiveError> = None;
         for key in may_have {
             match self.open(key).await {
                 Ok(Some(part)) if part.run(run).is_some() || part.summaries().contains(&run) => {
@@ -84,6 +94,7 @@ impl ArchiveReader {
                 }
                 Ok(_) => {}
                 // Another part may have the run.
+                Err(ArchiveError::Lost { .. }) if failed.is_some() => {}
                 Err(error) => failed = Some(error),
             }
         }
@@ -94,7 +105,14 @@ impl ArchiveReader {
     pub async fn open(&self, key: ArchivePartKey) -> Result<Option<Arc<Ledger>>, ArchiveError> {
         let mut failed: Option<(Hash, ArchiveError)> = None;
         loop {
-            let Some(blocks) = self.applied_state.read(|ledger| blocks_of(ledger, key)) else { return Ok(None) };
+            let found = self.applied_state.read(|ledger| {
+                let lost_at = ledger.parts().get(&key)?.whole_loss();
+                Some((blocks_of(ledger, key)?, lost_at))
+            });
+            let Some((blocks, lost_at)) = found else { return Ok(None) };
+            if let Some(at) = lost_at {
+                return Err(ArchiveError::Lost { part: key, at });
+            }
             let name = name_of(&blocks);
             if let Some((_, error)) = failed.filter(|(former, _)| *former == name) {
                 return Err(error);
@@ -111,6 +129,33 @@ impl ArchiveReader {
     pub fn block(&self, hash: Hash) -> Option<Vec<u8>> {
         let unsaved = self.applied_state.read(|ledger| ledger.unsaved_block(&hash));
         unsaved.map(|bytes| bytes.to_vec()).or_else(|| self.snapshots.read_block(hash).ok())
+    }
+
+    /// Returns which of these blocks, and of those that were found lacking, this node cannot read. Blocks on the disk.
+    ///
+    /// # Errors
+    /// The disk failed to read: a block may be intact.
+    pub fn unreadable(&self, asked: BTreeSet<Hash>) -> Result<BTreeSet<Hash>, SnapshotError> {
+        let mut unreadable: BTreeSet<Hash> = asked.into_iter().chain(self.snapshots.lacking()).collect();
+        self.applied_state.read(|ledger| unreadable.retain(|hash| ledger.unsaved_block(hash).is_none()));
+        for hash in std::mem::take(&mut unreadable) {
+            match self.snapshots.read_archived(hash) {
+                Ok(_) => {}
+                Err(SnapshotError::Missing { .. } | SnapshotError::Damaged { .. }) => drop(unreadable.insert(hash)),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(unreadable)
+    }
+
+    /// Returns the blocks that are lacking on this disk, and forgets those that the state names no more.
+    pub fn still_lacking(&self) -> Vec<Hash> {
+        if self.snapshots.lacking().is_empty() {
+            return Vec::new();
+        }
+        let parts = self.applied_state.read(|ledger| ledger.parts().clone());
+        self.snapshots.keep_lacking(&blocks_of_parts(&parts).collect());
+        self.snapshots.lacking()
     }
 
     async fn open_blocks(&self, name: Hash, blocks: Vec<FrozenBlock>) -> Result<Arc<Ledger>, SnapshotError> {

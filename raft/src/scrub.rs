@@ -8,6 +8,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
+use reveille_ledger::blocks_of_parts;
 use reveille_ledger::ids::Hash;
 
 use crate::replica::Replica;
@@ -45,11 +46,8 @@ impl Replica {
         let kept = self.inner.snapshots.kept();
         let manifests = kept.iter().map(|manifest| FileAtRest::SnapshotManifest(manifest.index));
         let state: BTreeSet<Hash> = kept.iter().flat_map(|kept| &kept.blocks).map(|block| block.hash).collect();
-        let archive = self.read(|ledger| {
-            let mut blocks = ledger.archive_blocks();
-            blocks.retain(|hash| ledger.unsaved_block(hash).is_none());
-            blocks
-        });
+        let (parts, unsaved) = self.read(|ledger| (ledger.parts().clone(), ledger.unsaved_blocks()));
+        let archive: BTreeSet<Hash> = blocks_of_parts(&parts).filter(|hash| !unsaved.contains(hash)).collect();
         let blocks = state.into_iter().map(FileAtRest::StateBlock);
         segments.chain(manifests).chain(blocks).chain(archive.into_iter().map(FileAtRest::ArchiveBlock)).collect()
     }
@@ -81,7 +79,10 @@ impl Replica {
             FileAtRest::StateBlock(hash) => {
                 kept.iter().flat_map(|manifest| &manifest.blocks).any(|block| block.hash == hash)
             }
-            FileAtRest::ArchiveBlock(hash) => self.read(|ledger| ledger.archive_blocks()).contains(&hash),
+            FileAtRest::ArchiveBlock(hash) => {
+                let parts = self.read(|ledger| ledger.parts().clone());
+                blocks_of_parts(&parts).any(|named| named == hash)
+            }
         }
     }
 

@@ -42,7 +42,9 @@ pub async fn run(context: Arc<NodeContext>, stop: CancellationToken) {
             known.clear();
         }
         let Some(lacking) = check_parts(&context, removes, &mut known, &mut is_short).await else { continue };
-        let blocks = context.replica.lacking_blocks();
+        let own = Arc::clone(&context);
+        let still_lacking = context.replica.blocking(move || own.replica.still_lacking_blocks());
+        let blocks = still_lacking.await.unwrap_or_default();
         if lacking.is_empty() && blocks.is_empty() {
             continue;
         }

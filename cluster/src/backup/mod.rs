@@ -38,5 +38,5 @@ pub use restore::{
 pub use runner::make;
 pub use stream::{OptOutMoment, OptOutStream};
 pub use target::{BackupTarget, FolderTarget, StoredFile};
-pub use verify::{read_manifest, verify};
+pub use verify::{archive_block, read_manifest, verify};
 pub use work::{BackupError, BackupPhase, BackupProgress, FileFault, Work};

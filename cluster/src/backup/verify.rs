@@ -29,6 +29,18 @@ pub fn read_manifest(target: &dyn BackupTarget, id: BackupId) -> Result<BackupMa
     if manifest.id == id { Ok(manifest) } else { Err(fault("it is the manifest of another backup".to_owned())) }
 }
 
+/// Returns a block of the archive. `None`: the target does not have it intact.
+///
+/// # Errors
+/// The target fails.
+pub fn archive_block(target: &dyn BackupTarget, hash: Hash) -> io::Result<Option<Vec<u8>>> {
+    match target.get(&block_name(hash)) {
+        Ok(file) => Ok(content_of_block(hash, &file).ok()),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 /// Reads all files of a backup, loads its state, and checks it. Returns the state.
 ///
 /// # Errors

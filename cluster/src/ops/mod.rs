@@ -3,6 +3,7 @@
 
 pub(crate) mod alarm_log;
 pub mod archive;
+pub mod archive_loss;
 pub mod backlog;
 pub(crate) mod backlog_watch;
 pub(crate) mod disk_watch;

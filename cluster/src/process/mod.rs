@@ -1,6 +1,7 @@
 //! A node process: its shared state, its start and stop, its supervised actors, its clock and its answers to peers.
 
 pub(crate) mod authority_follower;
+mod base64_bytes;
 pub(crate) mod cache;
 pub mod clock;
 pub mod context;

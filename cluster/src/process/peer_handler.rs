@@ -1,5 +1,6 @@
 //! This node's answers to its peers: leases as leader, barriers as owner of claims, its clocks, files.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -13,8 +14,8 @@ use super::clock::Clock;
 use super::context::{NodeContext, NodeIntroduction};
 use super::peer_messages::{
     self, AuthorityFile, BarrierReport, BarrierRequest, BeginScrub, ChangeMember, ChangedMember, ClockReading,
-    Describe, Description, FetchAuthority, FetchFile, FilePiece, FindMissingParts, GrantedLease, HandOver, HoldBarrier,
-    LeaseRequest, MemberRefusal, PeerFile, PeerRequest, PullPart, ReadClock, reply,
+    Describe, Description, FetchAuthority, FetchFile, FilePiece, FindMissingParts, FindUnreadableBlocks, GrantedLease,
+    HandOver, HoldBarrier, LeaseRequest, MemberRefusal, PeerFile, PeerRequest, PullPart, ReadClock, reply,
 };
 use crate::audience::steward::{PIECE, fetch_from};
 use crate::leader::leadership::Leadership;
@@ -94,6 +95,9 @@ impl Application for PeerHandler {
             PeerRequest::FindMissingParts(FindMissingParts(parts)) => {
                 reply::<FindMissingParts>(&find_missing_parts(self.started()?, parts).await)
             }
+            PeerRequest::FindUnreadableBlocks(request) => {
+                reply::<FindUnreadableBlocks>(&find_unreadable_blocks(self.started()?, request, limit).await)
+            }
             PeerRequest::FetchAuthority(FetchAuthority(id)) => {
                 reply::<FetchAuthority>(&authority_file(&*self.started()?, from, id))
             }
@@ -160,6 +164,19 @@ async fn find_missing_parts(context: Arc<NodeContext>, parts: Vec<Hash>) -> Resu
         held.map_err(|error| format!("{} cannot read its parts: {error}", context.introduction.name))
     });
     held.await.unwrap_or_else(|error| Err(format!("reading failed: {error}")))
+}
+
+async fn find_unreadable_blocks(
+    context: Arc<NodeContext>,
+    request: FindUnreadableBlocks,
+    limit: Duration,
+) -> Result<BTreeSet<Hash>, String> {
+    let replica = context.replica.clone();
+    if replica.wait_applied(request.applied, Instant::now() + limit / 2).await.is_none() {
+        return Err("it has not applied all entries yet".to_owned());
+    }
+    let read = move || context.replica.unreadable_blocks(request.blocks).map_err(|error| error.to_string());
+    replica.blocking(read).await.unwrap_or_else(|error| Err(format!("reading failed: {error}")))
 }
 
 async fn pull_part(context: Arc<NodeContext>, request: PullPart) -> Result<(), String> {

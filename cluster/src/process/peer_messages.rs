@@ -70,6 +70,8 @@ requests! {
     FetchFile(FetchFile) -> Option<FilePiece>, bulk: true;
     /// Asks which of these audience parts the node lacks. It keeps the others for at least seven hours (P20).
     FindMissingParts(FindMissingParts) -> Result<Vec<Hash>, String>, bulk: false;
+    /// Asks which of these blocks of the archive the node cannot read (P24).
+    FindUnreadableBlocks(FindUnreadableBlocks) -> Result<BTreeSet<Hash>, String>, bulk: false;
     /// Asks a node to fetch an audience part from another node and to answer after it is synced (P20).
     PullPart(PullPart) -> Result<(), String>, bulk: false;
     /// Asks a member for an authority with its key (P22). `None`: it does not have it.
@@ -408,7 +410,7 @@ pub struct FetchFile {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilePiece {
     /// Bytes of the file from that offset on.
-    #[serde(with = "base64_bytes")]
+    #[serde(with = "super::base64_bytes")]
     pub bytes: Vec<u8>,
     /// Size of the whole file in bytes.
     pub total: u64,
@@ -418,6 +420,15 @@ pub struct FilePiece {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FindMissingParts(pub Vec<Hash>);
 
+/// Asks which blocks of the archive a node cannot read: of these, and of those that it knows to lack (P24).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FindUnreadableBlocks {
+    /// Index that the node must have applied: before it, the node may lack a block that it makes later.
+    pub applied: u64,
+    /// The blocks.
+    pub blocks: BTreeSet<Hash>,
+}
+
 /// Asks a node to fetch an audience part from another node (P20).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PullPart {
@@ -425,21 +436,6 @@ pub struct PullPart {
     pub part: Hash,
     /// The node that has it.
     pub source: NodeId,
-}
-
-/// Encodes bytes as a JSON string in base64: an array of numbers would be four times as long.
-mod base64_bytes {
-    use base64::Engine;
-    use base64::engine::general_purpose::STANDARD;
-    use serde::{Deserialize, Deserializer, Serializer, de};
-
-    pub fn serialize<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&STANDARD.encode(bytes))
-    }
-
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
-        STANDARD.decode(String::deserialize(deserializer)?).map_err(de::Error::custom)
-    }
 }
 
 #[cfg(test)]

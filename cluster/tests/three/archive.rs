@@ -1,14 +1,18 @@
-//! Blocks of the archive that a node lost: fetched from a node that has them, else named (P24).
+//! Blocks of the archive that a node lost: fetched from a node that has them, else named, and accepted as lost (P24).
 
 use std::path::PathBuf;
 
+use reveille_cluster::backup::{BackupError, FolderTarget};
 use reveille_cluster::ops::archive::archived;
+use reveille_cluster::ops::archive_loss::{self, ArchiveLoss};
 use reveille_ledger::ArchivePart;
-use reveille_ledger::command::{Advance, Command};
+use reveille_ledger::command::{Advance, Command, LostBlocks};
 use reveille_ledger::ids::{Hash, RunId};
 use reveille_ledger::policy::DAY_MS;
+use reveille_ledger::reply::CommandOutcome;
 use reveille_raft::ArchiveError;
 
+use crate::backups::make;
 use crate::cluster::*;
 use crate::reconciliation::*;
 
@@ -90,5 +94,99 @@ async fn lost_block_of_archive_is_fetched_from_peer_else_named() {
     std::fs::write(file(&cluster, leads, details), copy).expect("it is back");
     until("the block is fetched", || lacking(other).is_empty().then_some(())).await;
     assert!(read(other).await.expect("it is readable").is_some());
+    cluster.end().await;
+}
+
+/// Removes the file of a block on each node.
+fn lose(cluster: &Cluster, block: Hash) {
+    (0..3).for_each(|index| std::fs::remove_file(file(cluster, index, block)).expect("it is there"));
+}
+
+/// Returns the blocks that are found to be lost.
+fn lost(loss: &ArchiveLoss) -> Vec<Hash> {
+    loss.parts.iter().flat_map(|part| part.blocks.iter().copied()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn block_lost_on_all_nodes_fails_backups_until_its_loss_is_accepted() {
+    let cluster = Cluster::start_with(|options| {
+        options.snapshot_every = 50;
+    })
+    .await;
+    let leads = cluster.leader().await;
+    let (run, part) = archive_run(&cluster, leads).await;
+    let (details, summaries) = (part.details[0].hash, part.summaries[0].hash);
+    let (other, third) = ((leads + 1) % 3, (leads + 2) % 3);
+    let find = async |index: usize| archive_loss::find(cluster.nodes[index].context()).await;
+    assert_eq!(find(other).await, ArchiveLoss::default());
+    let folders = [(); 2].map(|()| tempfile::tempdir().expect("a folder"));
+    let [first, second] = folders.each_ref().map(|folder| FolderTarget::new(folder.path()));
+
+    // Whatever a backup does not find is not lost while a member has it, or does not say.
+    let copy = std::fs::read(file(&cluster, third, details)).expect("a block");
+    lose(&cluster, details);
+    let failed = make(&cluster, leads, &first);
+    assert!(matches!(&failed, Err(BackupError::Source(why)) if why.contains(&details.to_string())), "{failed:?}");
+    let silent = cluster.nodes[third].id;
+    cluster.network.lose_requests(cluster.nodes[leads].id, silent, "FindUnreadableBlocks");
+    let unsure = find(leads).await;
+    assert_eq!(lost(&unsure), [details]);
+    assert!(matches!(unsure.silent.as_slice(), [why] if why.starts_with("n")), "{:?}", unsure.silent);
+    cluster.network.heal();
+    [leads, other].map(|asker| cluster.network.lose_requests(cluster.nodes[asker].id, silent, "FetchFile"));
+    std::fs::write(file(&cluster, third, details), copy).expect("it is back");
+    assert_eq!(find(leads).await, ArchiveLoss::default());
+    cluster.network.heal();
+    let is_back = |index| file(&cluster, index, details).exists();
+    until("the others fetch it", || (0..3).all(is_back).then_some(())).await;
+
+    // After the acceptance the run has its summary on all nodes, and backups are made.
+    lose(&cluster, details);
+    make(&cluster, leads, &first).expect_err("no node has it");
+    let loss = find(other).await;
+    assert_eq!((lost(&loss), loss.silent.len()), (vec![details], 0));
+    let accept = |block| {
+        let lost = LostBlocks { part: loss.parts[0].key, blocks: vec![block] };
+        cluster.put(leads, Command::ArchiveLossAccept(vec![lost]))
+    };
+    let accepted = accept(details).await;
+    assert_eq!(accepted.outcome, CommandOutcome::Moved(1));
+    assert!(matches!(accept(details).await.outcome, CommandOutcome::Refused(_)), "nothing names it any more");
+    make(&cluster, leads, &first).expect("a backup");
+    for index in 0..3 {
+        let context = cluster.nodes[index].context();
+        context.replica.wait_applied(accepted.index, soon()).await.expect("it is applied");
+        let (_, opened) = archived(context, run).await.expect("it is readable").expect("a part has the run");
+        assert!(opened.run(run).is_none() && opened.summaries().contains(&run), "the counts are left");
+        until("nothing is looked for", || context.replica.lacking_blocks().is_empty().then_some(())).await;
+    }
+
+    // Without any block its reads say that it is lost. A former backup is of no use to another target.
+    lose(&cluster, summaries);
+    make(&cluster, leads, &second).expect_err("no node has it");
+    assert_eq!(lost(&find(leads).await), [summaries]);
+    assert_eq!(accept(summaries).await.outcome, CommandOutcome::Moved(1));
+    make(&cluster, leads, &second).expect("a backup");
+    let error = archived(cluster.nodes[leads].context(), run).await.expect_err("it is lost");
+    assert!(matches!(error, ArchiveError::Lost { .. }), "{error}");
+    let unknown = RunId { index: run.index + 1_000_000, place: 0 };
+    assert!(archived(cluster.nodes[leads].context(), unknown).await.expect("no part may have it").is_none());
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn block_lost_on_all_nodes_is_restored_from_a_backup() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let change = |options: &mut reveille_raft::ReplicaOptions| options.snapshot_every = 50;
+    let cluster = Cluster::start_with_backups(change, Some(folder.path().to_owned())).await;
+    let leads = cluster.leader().await;
+    let (run, part) = archive_run(&cluster, leads).await;
+    let details = part.details[0].hash;
+    make(&cluster, leads, &FolderTarget::new(folder.path())).expect("a backup");
+    lose(&cluster, details);
+    let other = cluster.nodes[(leads + 1) % 3].context();
+    other.replica.block_file(details).expect_err("it is lost");
+    assert_eq!(archive_loss::find(other).await, ArchiveLoss::default());
+    assert!(archived(other, run).await.expect("it is readable").is_some());
     cluster.end().await;
 }

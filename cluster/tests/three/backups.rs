@@ -35,7 +35,7 @@ fn source(context: &NodeContext) -> BackupSource<'_> {
     }
 }
 
-fn make(cluster: &Cluster, index: usize, target: &dyn BackupTarget) -> Result<MadeBackup, BackupError> {
+pub fn make(cluster: &Cluster, index: usize, target: &dyn BackupTarget) -> Result<MadeBackup, BackupError> {
     let context = cluster.nodes[index].context();
     tokio::task::block_in_place(|| create(&source(context), target, &mut Work::new(|_| ())))
 }

@@ -14,6 +14,7 @@ use reveille_proto::admin::v1::{RunCounts, ScheduleBody};
 use serde_json::json;
 
 use crate::accepts::{self, Accepts};
+use crate::bounds::{self, Bounds};
 use crate::late_follower::{self, LateFollower};
 use crate::lost_node::LostNode;
 use crate::{ARCHIVE_AFTER, Counter, SEED, SESSIONS, yardstick};
@@ -69,6 +70,11 @@ pub struct Args {
 }
 
 impl Args {
+    /// True if no node is lost or started meanwhile, and the relay has no rate.
+    fn is_undisturbed(&self) -> bool {
+        !self.kill_leader && !self.lose_node && self.late_follower == 0 && self.rate == 0
+    }
+
     /// Emails a second that the sessions of all nodes could send, with one round trip for each; `None` without
     /// `--round-trip`.
     fn rate_max(&self) -> Option<f64> {
@@ -124,6 +130,24 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     let rate = accepts::rate(&instants_us);
     let in_doubt_missing = doubts.iter().filter(|address| !accepts.has(address)).count() as u64;
     let valid = accepts.missing() <= in_doubt_missing && accepts.is_without_surplus();
+    let ratio = rate.zip(smtp_source_rate).map(|(rate, postfix)| rounded(rate / postfix));
+    let of_sessions = rate.zip(args.rate_max()).map(|(rate, most)| rounded(rate / most));
+    let cpu_of_nodes: f64 = cpu_seconds.iter().filter(|(name, _)| *name != "sink").map(|(_, seconds)| seconds).sum();
+    let cpu_us = rounded(cpu_of_nodes * 1e6 / emails as f64);
+    let mut bounds = Bounds::default();
+    let is_alone = args.is_undisturbed() && args.round_trip == 0;
+    if is_alone && args.compare && args.recipients >= bounds::MANY_RECIPIENTS {
+        bounds.add(bounds::CAMPAIGN_RATIO, ratio);
+        bounds.add(bounds::EMAIL_CPU_US, Some(cpu_us));
+    }
+    if args.is_undisturbed() && args.round_trip > 0 && args.recipients >= bounds::DELAYED_RECIPIENTS {
+        bounds.add(bounds::OF_SESSIONS, of_sessions);
+    }
+    if let Some(figures) =
+        late_follower.as_ref().filter(|_| args.late_follower >= bounds::MANY_SCHEDULES && args.rate > 0)
+    {
+        bounds.add(bounds::LATE_FOLLOWER_RATIO, figures["rate"]["ratio"].as_f64());
+    }
     let figures = json!({
         "recipients": args.recipients,
         // Time to write the audience on every node, and to seal it.
@@ -135,9 +159,9 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
         // The mean of the rates of `smtp-source` into `smtp-sink` before and after the run; `ratio` is `rate` divided by
         // it.
         "smtp_source_rate": smtp_source_rate,
-        "ratio": rate.zip(smtp_source_rate).map(|(rate, postfix)| rounded(rate / postfix)),
+        "ratio": ratio,
         // The rate relative to what the sessions allow; null without `--round-trip`.
-        "of_sessions": rate.zip(args.rate_max()).map(|(rate, most)| rounded(rate / most)),
+        "of_sessions": of_sessions,
         "emails": accepts.figures(),
         "in_doubt": ended.last.in_doubt,
         "in_doubt_missing": in_doubt_missing,
@@ -152,11 +176,13 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
         "lost_node": lost_node,
         // Processor time from just before the due instant to the last email.
         "cpu_seconds": cpu_seconds,
+        // That of the nodes, for each email.
+        "cpu_us_an_email": cpu_us,
         // Resident memory of each node at the end.
         "rss_mb": rss_mb,
         "valid": valid,
     });
-    Report::new(&figures, valid)
+    bounds.report(figures, valid)
 }
 
 /// The end of a run.

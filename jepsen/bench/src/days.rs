@@ -18,6 +18,7 @@ use reveille_harness::{AdminClient, Cluster, Needs, Report, StartArgs};
 use serde_json::{Value, json};
 
 use crate::accepts::Accepts;
+use crate::bounds::{self, Bounds};
 use crate::tenants::median;
 use crate::{ARCHIVED_PAGES, Counter, POLL_EVERY, SESSIONS, archived_pages, restart, sum_of_nodes};
 
@@ -85,7 +86,15 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
         let bytes_per_run = rounded(size.bytes as f64 / archived_runs as f64);
         (name.clone(), bytes_per_run)
     });
+    let bytes_per_run: BTreeMap<String, f64> = bytes_per_run.collect();
+    let rss_ratio = days.last.rss_ratio(&days.early);
     let rates = compared_rates(&days.rates);
+    let mut bounds = Bounds::default();
+    if args.days >= bounds::MANY_DAYS && args.schedules >= bounds::DAILY_SCHEDULES {
+        bounds.add_all(bounds::RSS_RATIO, rss_ratio.values());
+        bounds.add(bounds::RATE_RATIO, rates.map(|(early, last)| rounded(last / early)));
+        bounds.add_all(bounds::RUN_BYTES, bytes_per_run.values());
+    }
     let figures = json!({
         "schedules": args.schedules,
         "days": args.days,
@@ -93,7 +102,7 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
         // For each node: resident memory, and the folder `snapshots` with the state and the archive.
         "after_day_3": days.early.figures(),
         "after_last_day": days.last.figures(),
-        "rss_ratio": days.last.rss_ratio(&days.early),
+        "rss_ratio": rss_ratio,
         // Emails per second from the instant to the last arrival: medians of days 2 to 4 and of the last three days.
         "rate_day_3": rates.map(|(early, _)| rounded(early)),
         "rate_last_day": rates.map(|(_, last)| rounded(last)),
@@ -103,7 +112,7 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
         "archived_pages": days.archived_pages,
         // All bytes of `snapshots` at the end, divided by the archived runs. The bytes of the state are included. The
         // newest parts, at most 32 MiB, are in memory until the next snapshot.
-        "snapshot_bytes_per_archived_run": bytes_per_run.collect::<BTreeMap<String, f64>>(),
+        "snapshot_bytes_per_archived_run": bytes_per_run,
         // For a follower, from its start after a `kill -9` at the end.
         "restart_seconds": restart,
         // For the first node: the duration of a call, and of the same call again.
@@ -112,7 +121,7 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
         "early": days.early_emails,
         "valid": valid,
     });
-    Report::new(&figures, valid)
+    bounds.report(figures, valid)
 }
 
 /// Sends the emails of one day after the other.

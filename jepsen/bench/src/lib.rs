@@ -6,6 +6,7 @@
 //! and `days` memory and rate over months of daily schedules.
 
 mod accepts;
+pub mod bounds;
 pub mod campaign;
 pub mod days;
 mod late_follower;

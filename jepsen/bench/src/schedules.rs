@@ -15,6 +15,7 @@ use reveille_proto::admin::v1::Backup;
 use serde_json::{Value, json};
 
 use crate::accepts::Accepts;
+use crate::bounds::{self, Bounds};
 use crate::locks::LockWatch;
 use crate::{ARCHIVE_AFTER, ARCHIVED_QUIET, Counter, archived_pages, restart, sum_of_nodes};
 
@@ -113,6 +114,22 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     let late_us: Vec<i64> = accepts.instants_us(0).into_iter().map(|at_us| at_us - unix_us(due)).collect();
     let early = late_us.iter().filter(|late_us| **late_us < 0).count();
     let valid = accepts.is_exact() && early == 0;
+    let mut bounds = Bounds::default();
+    if args.kept >= bounds::MANY_CREATES && args.batch == 1 {
+        bounds.add(bounds::CREATES, Some(rounded(kept.rate())));
+    }
+    if args.kept >= bounds::MANY_CREATES && args.batch >= bounds::LARGE_BATCH {
+        bounds.add(bounds::CREATES_IN_BATCHES, Some(rounded(kept.rate())));
+    }
+    if let (bounds::MANY_SCHEDULES.., Some(full)) = (args.kept, &full) {
+        bounds.add_all(bounds::RSS_MB, full.rss_mb.values());
+        bounds.add_all(bounds::IDLE_PERCENT, full.cpu_percent.values());
+        bounds.add(bounds::RESTART_SECONDS, restart.as_ref().and_then(|restart| restart["ready"].as_f64()));
+        bounds.add_all(bounds::LOCK_MS, lock_ms.values());
+    }
+    if args.schedules >= bounds::STORM {
+        bounds.add(bounds::STORM_LAST_MS, late_us.last().map(|late_us| in_ms(*late_us)));
+    }
     let figures = json!({
         "schedules": args.schedules,
         "kept": args.kept,
@@ -122,7 +139,7 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
         // By the average of the nodes, since each node syncs each create.
         "creates_per_fsync": rounded(kept.count as f64 / syncs.max(1) as f64),
         // Without schedules, and with the further schedules; null without `--kept`.
-        "idle": empty.zip(full).map(|(empty, full)| [empty, full]),
+        "idle": empty.zip(full).map(|(empty, full)| [empty.figures(), full.figures()]),
         "emails": accepts.figures(),
         "early": early,
         "lateness_ms": percentiles(&late_us),
@@ -138,7 +155,7 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
         "restart_seconds": restart,
         "valid": valid,
     });
-    Report::new(&figures, valid)
+    bounds.report(figures, valid)
 }
 
 /// Makes a backup. Returns its duration and its size.
@@ -167,8 +184,22 @@ async fn create_due(cluster: &Cluster, args: &Args, kept: &LoadMeasurements) -> 
     Ok(due)
 }
 
-/// Returns the cost of each node while nothing is due.
-async fn idle_if(cluster: &Cluster, wanted: bool) -> Result<Option<Value>> {
+/// The cost of each node while nothing is due.
+struct IdleCost {
+    /// Processor time, in percent of a core.
+    cpu_percent: BTreeMap<String, f64>,
+    /// Resident memory.
+    rss_mb: BTreeMap<String, f64>,
+}
+
+impl IdleCost {
+    fn figures(&self) -> Value {
+        json!({"cpu_percent_of_a_core": self.cpu_percent, "rss_mb": self.rss_mb})
+    }
+}
+
+/// Measures the cost of each node while nothing is due.
+async fn idle_if(cluster: &Cluster, wanted: bool) -> Result<Option<IdleCost>> {
     if !wanted {
         return Ok(None);
     }
@@ -181,8 +212,7 @@ async fn idle_if(cluster: &Cluster, wanted: bool) -> Result<Option<Value>> {
         let used = after - before.get(&name).copied().unwrap_or(after);
         (name, rounded(100.0 * used / took))
     });
-    let percent: BTreeMap<String, f64> = percent.collect();
-    Ok(Some(json!({"cpu_percent_of_a_core": percent, "rss_mb": cluster.of_each(resident_mb)?})))
+    Ok(Some(IdleCost { cpu_percent: percent.collect(), rss_mb: cluster.of_each(resident_mb)? }))
 }
 
 fn whole_second(at: SystemTime) -> SystemTime {

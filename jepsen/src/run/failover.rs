@@ -7,6 +7,7 @@
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Result, ensure};
+use reveille_bench::bounds::{self, Bounds};
 use reveille_check::events::{Coverage, FaultKind, InDoubt, PhaseName};
 use reveille_harness::measure::sleep_until;
 use reveille_harness::{Cluster, Needs, Report, StartArgs};
@@ -84,14 +85,23 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     let elections = epochs().saturating_sub(1);
     let ends = Instant::now() + WHOLE;
     let result = scenario.close(&mut nemesis, errors, ends, TO_READ).await?;
+    let times = &result.judgement.failovers.email_ms;
+    let mut bounds = Bounds::default();
+    if args.kills >= bounds::MANY_KILLS {
+        bounds.add(bounds::FAILOVER_P50_MS, times.p50);
+        bounds.add(bounds::FAILOVER_MAX_MS, times.max);
+    }
     let particulars = json!({
         "kills": args.kills,
         // Number of leaderships after the first.
         "elections": elections,
         // Number of leaderships after the last kill; null without `--busy`.
         "elections_without_cause": without_cause,
+        "bounds": bounds.figures(),
+        "held": bounds.are_held(),
     });
-    result.report(particulars, None)
+    let report = result.report(particulars, None)?;
+    Ok(Report { valid: report.valid && bounds.are_held(), ..report })
 }
 
 fn plan(kills: u32) -> Vec<PlannedFault> {

@@ -245,6 +245,7 @@ fn next_of(reason: &str, violations: &[FieldViolation]) -> Option<&'static str> 
         }
         "SCHEDULE_NOT_FOUND" => "reveille schedule list",
         "RUN_NOT_FOUND" | "MESSAGE_NOT_FOUND" => "reveille run list",
+        "ARCHIVE_LOST" => "reveille cluster archive-loss",
         "RECIPIENT_NOT_FOUND" => "reveille run show RUN",
         "RELAY_NOT_FOUND" => "reveille relay list",
         "TENANT_NOT_FOUND" => "reveille tenant list",

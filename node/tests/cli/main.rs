@@ -2,6 +2,7 @@
 
 mod apply;
 mod apply_beside;
+mod archive_loss;
 mod audience_import;
 mod audiences;
 mod audit;

@@ -253,11 +253,15 @@ async fn doubts_and_dead_letters() {
         next_step: "start a again".into(),
         claim_time: at("2026-03-08T13:04:00Z"),
         message_id: "m@example.com".into(),
+        leave_time: at("2026-06-06T13:05:00Z"),
     };
     let fake =
         Fake::answering("ListDoubts", v1::ListDoubtsResponse { doubts: vec![doubt], ..Default::default() }).await;
     let json = fake.reveille("in-doubt list -o json").await.json();
-    assert_eq!(keys(&json[0]), "cause claimTime doubtTime evidence fence messageId nextStep node number recipient run");
+    assert_eq!(
+        keys(&json[0]),
+        "cause claimTime doubtTime evidence fence leaveTime messageId nextStep node number recipient run"
+    );
     let letter = v1::DeadLetter {
         run: "r5.0".into(),
         recipient: "bob@example.com".into(),

@@ -17,7 +17,7 @@ pub mod recipients;
 pub mod storage;
 
 pub use apply::{ApplyResult, BackfillBatch, GapLookups, agreed_time, closed_slots};
-pub use model::archive::{ArchivePart, ArchivePartKey, PartContent};
+pub use model::archive::{ArchivePart, ArchivePartKey, ArchiveParts, PartContent, blocks_of_parts};
 pub use model::backup::{BackupHistory, BackupResult, LastBackup};
 pub use model::claim::{Claim, DeadLetter};
 pub use model::ledger::{DEFAULT_POOL, DEFAULT_TENANT, Ledger};

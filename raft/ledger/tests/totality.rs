@@ -526,7 +526,16 @@ fn wild_command(fence: Fence) -> impl Strategy<Value = Command> {
         }),
         Just(Command::BackupEnded(BackupResult::Failed)),
         wild_erase(),
+        wild_loss(),
     ]
+}
+
+/// Parts of the archive have the first places of their entry, and those of records and events the last ones.
+fn wild_loss() -> impl Strategy<Value = Command> {
+    let place = prop_oneof![Just(0), Just(u32::MAX - 1), Just(u32::MAX)];
+    let part = (long(), place).prop_map(|(index, place)| ArchivePartKey { index, place });
+    let lost = (part, 0_u8..4).prop_map(|(part, number)| LostBlocks { part, blocks: vec![Hash([number; 32])] });
+    prop::collection::vec(lost, 0..3).prop_map(Command::ArchiveLossAccept)
 }
 
 fn wild_erase() -> impl Strategy<Value = Command> {

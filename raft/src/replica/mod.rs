@@ -173,6 +173,20 @@ impl Replica {
         self.inner.snapshots.lacking()
     }
 
+    /// As [`Replica::lacking_blocks`], without those that the state names no more. It reads all parts, without the lock.
+    pub fn still_lacking_blocks(&self) -> Vec<Hash> {
+        self.inner.archive.still_lacking()
+    }
+
+    /// Returns which of these blocks of the archive, and of those known to lack, are not readable on this node. Blocks
+    /// on the disk.
+    ///
+    /// # Errors
+    /// The disk failed to read, so a block may be intact.
+    pub fn unreadable_blocks(&self, asked: BTreeSet<Hash>) -> Result<BTreeSet<Hash>, SnapshotError> {
+        self.inner.archive.unreadable(asked)
+    }
+
     /// Returns a block of the archive for a peer. `None`: it is not readable here either. Blocks on the disk.
     pub fn block(&self, hash: Hash) -> Option<Vec<u8>> {
         self.inner.archive.block(hash)

@@ -338,6 +338,10 @@ impl SnapshotManager {
         self.folder.lacking()
     }
 
+    pub fn keep_lacking(&self, archive: &BTreeSet<Hash>) {
+        self.folder.keep_lacking(archive);
+    }
+
     pub fn put_block(&self, hash: Hash, bytes: &[u8]) -> Result<(), SnapshotError> {
         self.folder.put_block(hash, bytes)?;
         crash::point("snapshot.take-block");

@@ -306,6 +306,11 @@ impl Snapshots {
         self.lacking.lock().iter().copied().collect()
     }
 
+    /// Forgets the lacking blocks that the archive names no more. `archive` are the blocks that the newest state names.
+    pub fn keep_lacking(&self, archive: &BTreeSet<Hash>) {
+        self.change_lacking(|lacking| lacking.retain(|hash| archive.contains(hash)));
+    }
+
     fn change_lacking(&self, change: impl FnOnce(&mut BTreeSet<Hash>)) {
         let mut lacking = self.lacking.lock();
         change(&mut lacking);

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 use reveille_proto::admin::v1::{
-    AddMemberRequest, DrainMemberRequest, FinishUpgradeRequest, GetClusterStatusRequest, GetClusterStatusResponse,
-    GetUpgradeRequest, GetUpgradeResponse, ListMembersRequest, Member, RemoveMemberRequest, ScrubRequest,
-    TransferLeaderRequest,
+    AcceptArchiveLossRequest, AddMemberRequest, ArchiveContent, DrainMemberRequest, FinishUpgradeRequest,
+    GetArchiveLossRequest, GetClusterStatusRequest, GetClusterStatusResponse, GetUpgradeRequest, GetUpgradeResponse,
+    ListMembersRequest, LostPart, Member, RemoveMemberRequest, ScrubRequest, TransferLeaderRequest,
 };
 use reveille_raft::tls::{NodeTls, last_certificate};
 use serde_json::json;
@@ -44,6 +44,7 @@ pub async fn run(context: &CommandContext<'_>, command: ClusterCommand) -> Resul
         }
         ClusterCommand::TransferLeader { to } => transfer_leader(context, to).await,
         ClusterCommand::Scrub => check_files(context).await,
+        ClusterCommand::ArchiveLoss { accept } => archive_loss(context, accept).await,
         ClusterCommand::Upgrade(UpgradeCommand::Status(watch)) => {
             context.one(watch, async || upgrade(context).await).await
         }
@@ -171,7 +172,7 @@ async fn status(context: &CommandContext<'_>) -> Result<Seen<GetClusterStatusRes
 
 async fn members(context: &CommandContext<'_>) -> Result<ListPage<Member>, Failure> {
     let answer = context.read(ListMembersRequest {}).await?;
-    Ok(ListPage { rows: answer.members, next: String::new(), freshness: answer.freshness })
+    Ok(ListPage { rows: answer.members, next: String::new(), freshness: answer.freshness, incomplete: false })
 }
 
 async fn transfer_leader(context: &CommandContext<'_>, to: Option<String>) -> Result<(), Stop> {
@@ -198,6 +199,34 @@ async fn check_files(context: &CommandContext<'_>) -> Result<(), Stop> {
         members.iter().flat_map(scrub::remarks).for_each(|remark| context.terminal.say(&remark));
         return if members.iter().all(scrub::is_well) { Ok(()) } else { Err(Stop::No) };
     }
+}
+
+/// Shows the lost parts of the archive, and accepts their loss.
+async fn archive_loss(context: &CommandContext<'_>, accept: bool) -> Result<(), Stop> {
+    let seen = context.read(GetArchiveLossRequest {}).await?;
+    let lost: Vec<LostPart> = seen.parts.iter().filter(|part| part.accept_time.is_none()).cloned().collect();
+    if !accept || lost.is_empty() {
+        context.terminal.list(&seen.parts)?;
+        seen.silent.iter().for_each(|silent| context.terminal.say(&format!("may have the blocks: {silent}")));
+        if !lost.is_empty() {
+            context.terminal.say("next: start what may have them; else reveille cluster archive-loss --accept");
+        }
+        return Ok(());
+    }
+    let runs: u64 = lost.iter().map(|part| u64::from(part.runs)).sum();
+    let (parts, runs) = (format::counted(lost.len() as u64, "part"), format::counted(runs, "run"));
+    context.terminal.check_columns::<LostPart>()?;
+    let question = format!("Accept the loss of {parts} with {runs}? They are not looked for any more.");
+    context.terminal.table(&lost)?.lines().for_each(|line| context.terminal.say(line));
+    context.terminal.confirm(&question)?;
+    let request = AcceptArchiveLossRequest { parts: lost.into_iter().map(|part| part.part).collect() };
+    let answer = context.change(request).await?;
+    context.terminal.list(&answer.parts)?;
+    context.terminal.say(&format!("{parts} accepted as lost; next: reveille backup create"));
+    if answer.parts.iter().any(|part| part.content() == ArchiveContent::Events) {
+        context.terminal.say("readers of events must begin anew");
+    }
+    Ok(())
 }
 
 async fn upgrade(context: &CommandContext<'_>) -> Result<Seen<GetUpgradeResponse>, Failure> {

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use super::{CommandContext, ExportFormat, Failure, Listing, PAGE_SIZE, Stop, View, format, lines};
+use super::{CommandContext, ExportFormat, Failure, INCOMPLETE, Listing, PAGE_SIZE, Stop, View, format, lines};
 
 /// Writes all pages to a file, or to stdout. `one` is the noun for a row.
 pub(super) async fn export<Q: Listing>(
@@ -19,7 +19,7 @@ where
     let client = context.retrying_client();
     let mut target = file.as_deref().map(Target::create).transpose()?;
     let mut token = String::new();
-    let (mut count, mut is_first) = (0, true);
+    let (mut count, mut is_first, mut incomplete) = (0, true, false);
     loop {
         let size = i32::try_from(PAGE_SIZE).unwrap_or_default();
         let answer = client.page(request.clone(), context.stale, size, token.clone()).await?;
@@ -27,6 +27,7 @@ where
             context.note(answer.freshness.as_ref());
         }
         count += answer.rows.len() as u64;
+        incomplete |= answer.incomplete;
         let bytes = written(&answer.rows, format, std::mem::take(&mut is_first));
         match &mut target {
             Some(target) => target.write(bytes.as_bytes())?,
@@ -41,6 +42,9 @@ where
     if let (Some(target), Some(file)) = (target, &file) {
         target.finish()?;
         context.terminal.say(&format!("{} in {}", format::counted(count, one), file.display()));
+    }
+    if incomplete {
+        context.terminal.say(INCOMPLETE);
     }
     Ok(())
 }

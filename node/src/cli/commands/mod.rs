@@ -72,6 +72,8 @@ use screen::Frame;
 const WITHIN: Duration = Duration::from_secs(30);
 /// Message after a `--dry-run`.
 const CHECKED: &str = "checked; nothing was changed";
+/// Remark below rows of which some are lost.
+const INCOMPLETE: &str = "some may be missing here: a part of the archive is lost; reveille cluster archive-loss";
 /// Rows requested per page.
 const PAGE_SIZE: u32 = 500;
 
@@ -111,6 +113,16 @@ struct Pages<R> {
     /// True if the list has more rows than the limit.
     more: bool,
     freshness: Option<Freshness>,
+    /// True if rows of these pages are lost.
+    incomplete: bool,
+}
+
+impl<R> Pages<R> {
+    /// Returns the remarks below a list with this limit.
+    fn remarks(&self, limit: u32) -> Vec<String> {
+        let more = self.more.then(|| format!("there are more: --limit above {limit} shows them"));
+        more.into_iter().chain(self.incomplete.then(|| INCOMPLETE.to_owned())).collect()
+    }
 }
 
 impl<'a> CommandContext<'a> {
@@ -244,22 +256,18 @@ impl<'a> CommandContext<'a> {
         F: Fn(i32, String) -> Fut,
         Fut: Future<Output = Result<ListPage<R>, Failure>>,
     {
-        let more = format!("there are more: --limit above {} shows them", paging.limit);
         if !paging.watch.watch {
             let seen = self.pages(paging.limit, &page).await?;
             self.note(seen.freshness.as_ref());
             self.terminal.list(&seen.rows)?;
-            if seen.more {
-                self.terminal.say(&more);
-            }
+            seen.remarks(paging.limit).iter().for_each(|remark| self.terminal.say(remark));
             return Ok(());
         }
         let first = Cell::new(true);
         let frame = async || {
             let seen = self.pages(paging.limit, &page).await?;
             self.note_first(&first, seen.freshness.as_ref());
-            let remarks = if seen.more { std::slice::from_ref(&more) } else { &[] };
-            Frame::of_list(self.terminal, &seen.rows, remarks)
+            Frame::of_list(self.terminal, &seen.rows, &seen.remarks(paging.limit))
         };
         Box::pin(follow::poll(self, frame)).await
     }
@@ -279,12 +287,13 @@ impl<'a> CommandContext<'a> {
         Fut: Future<Output = Result<ListPage<R>, Failure>>,
     {
         let limit = limit as usize;
-        let mut pages = Pages { rows: Vec::new(), more: false, freshness: None };
+        let mut pages = Pages { rows: Vec::new(), more: false, freshness: None, incomplete: false };
         let mut token = String::new();
         loop {
             let wanted = u32::try_from(limit - pages.rows.len()).unwrap_or(PAGE_SIZE).min(PAGE_SIZE);
             let answer = page(i32::try_from(wanted).unwrap_or_default(), token.clone()).await?;
             pages.freshness = pages.freshness.or(answer.freshness);
+            pages.incomplete |= answer.incomplete;
             pages.rows.extend(answer.rows.into_iter().take(limit - pages.rows.len()));
             // A filter may leave a page empty. A page token that points to its own page would loop for ever, so it ends
             // the list.

@@ -6,7 +6,7 @@ use super::{Cell, Tone, View, card};
 
 impl View for Doubt {
     const NOUN: &'static str = "emails in doubt";
-    const COLUMNS: &'static [&'static str] = &["RUN", "RECIPIENT", "#", "SINCE", "NODE", "CAUSE"];
+    const COLUMNS: &'static [&'static str] = &["RUN", "RECIPIENT", "#", "SINCE", "UNTIL", "NODE", "CAUSE"];
 
     fn name(&self) -> String {
         format!("{} {}", self.run, self.recipient)
@@ -18,6 +18,7 @@ impl View for Doubt {
             self.recipient.as_str().into(),
             self.number.to_string().into(),
             Cell::at(self.doubt_time.as_ref()),
+            Cell::at(self.leave_time.as_ref()),
             self.node.as_str().into(),
             Cell::toned(self.cause.as_str(), Tone::Notable),
         ]
@@ -28,6 +29,7 @@ impl View for Doubt {
             ("run", self.run.as_str().into()),
             ("recipient", format!("{} #{}", self.recipient, self.number).into()),
             ("since", Cell::at(self.doubt_time.as_ref())),
+            ("until", Cell::at(self.leave_time.as_ref())),
             ("claimed", Cell::at(self.claim_time.as_ref())),
             ("cause", Cell::toned(self.cause.as_str(), Tone::Notable)),
             ("node", self.node.as_str().into()),

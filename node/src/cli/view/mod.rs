@@ -5,6 +5,7 @@
 //! names. So no message has a second struct here.
 
 pub mod apply;
+pub mod archive_loss;
 pub mod audience;
 pub mod audit;
 pub mod authority;

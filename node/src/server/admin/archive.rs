@@ -8,9 +8,9 @@ use std::sync::Arc;
 use reveille_cluster::ops::archive;
 use reveille_ledger::ids::{Nominal, RunId, Time};
 use reveille_ledger::{ArchivePartKey, Ledger, RunSummary};
-use reveille_proto::admin::v1;
+use reveille_proto::admin::v1::{self, ErrorReason};
 
-use super::{Admin, ApiResult, error_texts, views};
+use super::{Admin, ApiError, ApiResult, error_texts, views};
 
 /// The ledgers to read a run from.
 #[derive(Clone, Copy)]
@@ -24,6 +24,20 @@ pub struct RunLedgers<'l> {
 /// Returns true if the ledger has the run or its summary.
 fn has_run(ledger: &Ledger, run: RunId) -> bool {
     ledger.run(run).is_some() || ledger.summaries().contains(&run)
+}
+
+/// Returns the error instead of the result if a part of the archive that may have it is lost.
+pub fn unless_lost<T>(read: ApiResult<T>) -> ApiResult<Result<T, ApiError>> {
+    match read {
+        Err(error) if error.reason() == ErrorReason::ArchiveLost => Ok(Err(error)),
+        read => read.map(Ok),
+    }
+}
+
+/// Returns the run as the API shows it. Of a run that is lost only the id is known: a repeated request opens no other.
+pub fn shown_or_lost(run: RunId, shown: ApiResult<v1::Run>) -> ApiResult<v1::Run> {
+    let lost = |error: ApiError| v1::Run { run: run.to_string(), reason: error.to_string(), ..v1::Run::default() };
+    Ok(unless_lost(shown)?.unwrap_or_else(lost))
 }
 
 impl Admin {
@@ -79,12 +93,14 @@ pub struct ArchiveChain<'a> {
     skip: Option<(RunId, Option<RunId>)>,
     /// The part of the last run. Consecutive runs are often in one part.
     part: Option<(ArchivePartKey, Arc<Ledger>)>,
+    /// Set if the chain ended because the part of the next run is lost.
+    pub broken: Option<ApiError>,
 }
 
 impl<'a> ArchiveChain<'a> {
     /// Begins with the run `last`, which is `plan.archived` of the schedule.
     pub fn new(admin: &'a Admin, last: Option<RunId>) -> ArchiveChain<'a> {
-        ArchiveChain { admin, next: last, skip: None, part: None }
+        ArchiveChain { admin, next: last, skip: None, part: None, broken: None }
     }
 
     /// Leaves out the runs from the first one up to the second one, exclusive. `None`: up to the end.
@@ -108,7 +124,13 @@ impl<'a> ArchiveChain<'a> {
         }
         self.part = match self.part.take().filter(|(_, part)| has_run(part, id)) {
             Some(part) => Some(part),
-            None => self.admin.part_of(id).await?,
+            None => match unless_lost(self.admin.part_of(id).await)? {
+                Ok(part) => part,
+                Err(error) => {
+                    self.broken = Some(error);
+                    return Ok(None);
+                }
+            },
         };
         let found = self.part.as_ref().and_then(|(key, part)| Some((key.index, part.summary_of(id)?)));
         self.next = found.as_ref().and_then(|(_, run)| run.previous);

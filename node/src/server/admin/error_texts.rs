@@ -17,6 +17,8 @@ pub const ASK_ANOTHER: &str = "ask another node: --endpoint a,b,c";
 const SMALLER: &str = "link to large parts instead of carrying them, or split the audience";
 const SHOW_MEMBERS: &str = "reveille cluster member list";
 const SHOW_CLUSTER_STATUS: &str = "reveille cluster status";
+/// The command that shows which parts of the archive are lost.
+pub const SHOW_LOSS: &str = "reveille cluster archive-loss";
 
 /// Kind of a call. A read without a leader can be repeated with `--stale`; a write cannot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -193,10 +195,11 @@ pub fn no_message(key: &str) -> ApiError {
     ApiError::new(Code::NotFound, ErrorReason::MessageNotFound, format!("no message has the key '{key}'"))
 }
 
-/// The retention of the run is over: its details are removed, and only its summary is left (P24).
+/// The details of the run are removed after their retention, or lost, and only its summary is left (P24).
 pub fn details_removed(run: RunId, summary: &RunSummary) -> ApiError {
     let kept = "its counts are kept, its recipients are not";
-    let message = format!("run {run} of {} is older than its retention: {kept}", summary.label());
+    let message =
+        format!("run {run} of {} is older than its retention, or its details were lost: {kept}", summary.label());
     absent(ErrorReason::RunNotFound, message, format!("reveille run show {run}"))
 }
 
@@ -209,8 +212,14 @@ pub fn archived(run: RunId, name: &str) -> ApiError {
 /// This node cannot read a part of the archive. An answer without that part would be wrong, so there is none.
 pub fn archive_unreadable(error: &ArchiveError) -> ApiError {
     let (code, next) = match error {
+        ArchiveError::Lost { .. } => {
+            let message = format!("{error}; what it had is not known any more");
+            return ApiError::new(Code::NotFound, ErrorReason::ArchiveLost, message).next(SHOW_LOSS);
+        }
         ArchiveError::Damaged { .. } => {
-            (Code::DataLoss, "start the nodes that are down: a block that one of them has is fetched")
+            let next = "start the nodes that are down: a block that one of them has is fetched; if none has it: \
+                        reveille cluster archive-loss";
+            (Code::DataLoss, next)
         }
         // A client with several addresses asks the next node.
         ArchiveError::Disk { .. } | ArchiveError::Panicked => (Code::Unavailable, ASK_ANOTHER),

@@ -12,13 +12,15 @@
 use std::collections::BTreeMap;
 
 use super::Context;
-use crate::command::Archive;
+use super::bounds::refuse_if;
+use crate::command::{Archive, LostBlocks};
 use crate::effect::Effect;
 use crate::model::{
-    ArchivePart, ArchivePartKey, Bitmap, CHUNK, Chunk, Claim, CommandOutcome, DAY_MS, Hash, InstantOutcome,
-    InstantRange, LeavingTimes, Ledger, Nominal, Page, PageId, PartContent, RecipientState, Run, RunId, RunSummary,
-    SUMMARIES_MS, Schedule, ScheduleId, StoredBlob, Time, distance_ms, run_events,
+    ArchivePart, ArchivePartKey, Bitmap, CHUNK, Chunk, Claim, CommandOutcome, CommandRefusal, DAY_MS, Hash, Impossible,
+    InstantOutcome, InstantRange, LeavingTimes, Ledger, Nominal, Page, PageId, PartContent, RecipientState, Run, RunId,
+    RunSummary, SUMMARIES_MS, Schedule, ScheduleId, StoredBlob, Time, distance_ms, run_events,
 };
+use crate::storage::BlockEntry;
 
 /// Milliseconds by which a civil time that is read as UTC may differ from its instant. Retentions have many days.
 pub(crate) const CIVIL_ERROR_MS: i64 = DAY_MS;
@@ -57,7 +59,8 @@ struct PartKind {
 struct NewPart {
     details: Ledger,
     summaries: Ledger,
-    runs: Vec<RunId>,
+    /// Each run, and when it was due.
+    runs: Vec<(RunId, Time)>,
     details_until: Option<Time>,
 }
 
@@ -93,14 +96,17 @@ impl Ledger {
     fn add_part(&mut self, key: ArchivePartKey, new: NewPart) {
         let NewPart { mut details, mut summaries, runs, details_until } = new;
         let summaries_until = self.known_until(details_until);
-        let (Some(first), Some(last)) = (runs.iter().min(), runs.iter().max()) else { return };
+        let (ids, due) = (runs.iter().map(|(run, _)| *run), runs.iter().map(|(_, due)| *due));
+        let (Some(first), Some(last)) = (ids.clone().min(), ids.max()) else { return };
+        let (from, to) = (due.clone().min().unwrap_or_default(), due.max().unwrap_or_default());
         (details.head.level, summaries.head.level) = (self.head.level, self.head.level);
         let part = ArchivePart {
             details: self.pack_part(&details),
             summaries: self.pack_part(&summaries),
-            content: PartContent::Runs { first: *first, last: *last, count: runs.len() as u32 },
+            content: PartContent::Runs { first, last, count: runs.len() as u32, from, to },
             details_until: details_until.unwrap_or_default(),
             summaries_until,
+            lost_at: None,
         };
         self.parts.put(key, part);
     }
@@ -142,6 +148,11 @@ impl Ledger {
         let mut gone: BTreeMap<u32, Bitmap> = BTreeMap::new();
         for LeavingRun { run, .. } in groups.values().flatten() {
             add_slots(&mut gone, run);
+            let undecided = run.counts.get(RecipientState::InDoubt);
+            if undecided > 0 {
+                let (run, name) = (id.run_id(run), run.label());
+                context.alarm(format!("{run} of {name} leaves with {undecided} in doubt, which stay so undecided"));
+            }
         }
         self.close_doubts(context, id, &gone);
         for (kind, leaving) in groups {
@@ -205,7 +216,7 @@ impl Ledger {
                 run.previous = self.follow_archived(run.schedule, id);
                 self.archive_name(context, (id, &run), self.known_until(details_until));
                 let summary = RunSummary::of(page, &run, (context.index, context.now));
-                part.runs.push(id);
+                part.runs.push((id, run.due));
                 part.summaries.summaries.put(id, summary);
             }
             let events = self.run_events.range(run_events::keys_of(id));
@@ -355,7 +366,37 @@ impl Ledger {
     ) {
         rows.head.level = self.head.level;
         let (details, summaries) = (Vec::new(), self.pack_part(&rows));
-        self.parts.put(key, ArchivePart { details, summaries, content, details_until: until, summaries_until: until });
+        let (details_until, summaries_until, lost_at) = (until, until, None);
+        self.parts.put(key, ArchivePart { details, summaries, content, details_until, summaries_until, lost_at });
+    }
+
+    /// Lets parts name no more what an operator accepts as lost. A part is read whole, so with one block all of its
+    /// details go, or all of its summaries. Of lost events the readers learn by the head, as of old ones.
+    pub(super) fn archive_loss_accept(
+        &mut self,
+        context: &Context,
+        lost: &[LostBlocks],
+    ) -> Result<CommandOutcome, CommandRefusal> {
+        let mut changed = 0;
+        for LostBlocks { part: key, blocks } in lost {
+            let is_lost = |block: &BlockEntry| blocks.contains(&block.hash);
+            let Some(part) = self.parts.get(key).filter(|part| part.all_blocks().any(is_lost)) else { continue };
+            changed += 1;
+            if matches!(part.content, PartContent::Events { .. }) {
+                self.remove_part(*key);
+            } else if let Some(part) = self.parts.edit(key) {
+                let mut removed = Vec::new();
+                for named in [&mut part.details, &mut part.summaries] {
+                    if named.iter().any(is_lost) {
+                        removed.append(named);
+                    }
+                }
+                part.lost_at = Some(context.now);
+                self.forget_removed(removed);
+            }
+        }
+        refuse_if(changed == 0, Impossible::NothingLost)?;
+        Ok(CommandOutcome::Moved(changed))
     }
 
     /// Removes a whole part.

@@ -97,6 +97,7 @@ impl Ledger {
                 runs => items(runs.len()),
             },
             Command::OptOut(optout) => items(optout.keys.len()),
+            Command::ArchiveLossAccept(lost) => items(lost.len()),
             Command::OptOutTakeBack(_) | Command::RecipientErase(_) => items(1),
             Command::AudienceSeal(seal) => name(&seal.seal.name),
             Command::AudienceDelete(delete) => name(&delete.name),

@@ -324,6 +324,7 @@ impl Ledger {
             Command::TemplatePut(put) => self.template_put(context, put),
             Command::TemplateDelete(delete) => Ok(self.template_delete(delete)),
             Command::NodeInvite(_) | Command::LeaderTransfer(_) => Ok(CommandOutcome::Done),
+            Command::ArchiveLossAccept(lost) => self.archive_loss_accept(context, lost),
             #[cfg(feature = "next-level")]
             Command::OfNextLevel => Ok(CommandOutcome::Done),
         }

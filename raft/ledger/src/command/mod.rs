@@ -188,6 +188,8 @@ pub enum Command {
     NodeInvite(NodeId),
     /// As [`Command::NodeInvite`]: an operator asked that this node leads.
     LeaderTransfer(NodeId),
+    /// Accepts that blocks of the archive are lost (P24).
+    ArchiveLossAccept(Vec<LostBlocks>),
     /// Changes nothing; stands for a command of the next level in tests.
     #[cfg(feature = "next-level")]
     OfNextLevel,

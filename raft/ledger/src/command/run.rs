@@ -31,6 +31,15 @@ pub struct Archive {
     pub blobs: Vec<Hash>,
 }
 
+/// Blocks of the archive that an operator accepts as lost: no member has them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LostBlocks {
+    /// The part that names them.
+    pub part: ArchivePartKey,
+    /// The blocks.
+    pub blocks: Vec<Hash>,
+}
+
 /// Arguments of [`Command::RunPause`](super::Command::RunPause).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunPause {

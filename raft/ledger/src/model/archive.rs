@@ -5,11 +5,13 @@
 //! snapshot names them; they are no part of the state, and a replay makes them again.
 
 use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{Ledger, RunId, Time, ids};
-use crate::storage::BlockEntry;
+use crate::model::{Ledger, NotAName, RunId, Time, ids};
+use crate::storage::{BlockEntry, Table};
 
 /// Key of a part: log index of the entry that made it, and position in the entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -18,6 +20,23 @@ pub struct ArchivePartKey {
     pub index: u64,
     /// Position in the entry.
     pub place: u32,
+}
+
+/// Writes `index.place`.
+impl fmt::Display for ArchivePartKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.index, self.place)
+    }
+}
+
+impl FromStr for ArchivePartKey {
+    type Err = NotAName;
+
+    fn from_str(text: &str) -> Result<ArchivePartKey, NotAName> {
+        let wrong = || NotAName { kind: "part of the archive", form: "INDEX.PLACE", text: text.to_owned() };
+        let [index, place] = ids::numbers(text).ok_or_else(wrong)?;
+        Ok(ArchivePartKey { index, place: u32::try_from(place).map_err(|_| wrong())? })
+    }
 }
 
 /// A part of the archive.
@@ -34,6 +53,9 @@ pub struct ArchivePart {
     pub details_until: Time,
     /// When the whole part may be removed.
     pub summaries_until: Time,
+    /// When an operator accepted that blocks of it are lost. The part names them no more: without the details its
+    /// summaries are left, and without any block nothing is.
+    pub lost_at: Option<Time>,
 }
 
 /// What a part of the archive contains.
@@ -47,6 +69,10 @@ pub enum PartContent {
         last: RunId,
         /// Number of runs.
         count: u32,
+        /// When the earliest one was due.
+        from: Time,
+        /// When the latest one was due.
+        to: Time,
     },
     /// Audit records.
     Audit {
@@ -82,6 +108,11 @@ impl ArchivePart {
         if self.details.is_empty() { &self.summaries } else { &self.details }
     }
 
+    /// When its loss was accepted, if nothing of it is left.
+    pub fn whole_loss(&self) -> Option<Time> {
+        self.lost_at.filter(|_| self.blocks().is_empty())
+    }
+
     /// True if the whole part may be removed at `now`.
     pub(crate) fn is_over(&self, now: Time) -> bool {
         self.summaries_until <= now
@@ -98,9 +129,18 @@ impl ArchivePart {
     }
 }
 
+/// The parts of the archive. A clone shares their rows, so that a reader of all of them need not hold the lock of the
+/// ledger.
+pub type ArchiveParts = Table<ArchivePartKey, ArchivePart>;
+
+/// Iterates over the blocks that these parts name.
+pub fn blocks_of_parts(parts: &ArchiveParts) -> impl Iterator<Item = ids::Hash> {
+    parts.iter().flat_map(|(_, part)| part.all_blocks()).map(|block| block.hash)
+}
+
 impl Ledger {
     /// Returns the blocks of the archive that this state names.
     pub fn archive_blocks(&self) -> BTreeSet<ids::Hash> {
-        self.parts().iter().flat_map(|(_, part)| part.all_blocks()).map(|block| block.hash).collect()
+        blocks_of_parts(self.parts()).collect()
     }
 }

@@ -33,7 +33,7 @@ macro_rules! with_commands {
             SendMessages, AudienceSeal, AudienceDelete, CampaignCreate, CampaignLaunch, CampaignArm, CampaignCancel,
             CampaignDelete, RunBlock, TenantSet, TenantRemove, OptOutTakeBack, PoolSet, PoolReset, RaiseLevel, SchedulesCreate,
             NodeDrain, NodeShare, NodeRemove, TokenCreate, TokenRevoke, Restore, RestoreAccept, Authority, BackupEnded,
-            RecipientErase, TemplatePut, TemplateDelete, NodeInvite, LeaderTransfer,
+            RecipientErase, TemplatePut, TemplateDelete, NodeInvite, LeaderTransfer, ArchiveLossAccept,
             #[cfg(feature = "next-level")] OfNextLevel,
         }
     };

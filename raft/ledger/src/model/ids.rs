@@ -115,12 +115,12 @@ impl fmt::Display for Fence {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("'{text}' is not a {kind} (expected {form})")]
 pub struct NotAName {
-    kind: &'static str,
-    form: &'static str,
-    text: String,
+    pub(super) kind: &'static str,
+    pub(super) form: &'static str,
+    pub(super) text: String,
 }
 
-fn numbers<const N: usize>(text: &str) -> Option<[u64; N]> {
+pub(super) fn numbers<const N: usize>(text: &str) -> Option<[u64; N]> {
     let mut parts = text.split('.');
     let mut numbers = [0; N];
     for number in &mut numbers {

@@ -205,6 +205,9 @@ pub enum Impossible {
     /// Members use the new authority, so the rotation can only be finished (P22).
     #[error("members use the new certificate authority already: finish the rotation")]
     AuthorityUsed,
+    /// Nothing that is accepted as lost is named (P24).
+    #[error("no part of the archive names such a block")]
+    NothingLost,
 }
 
 /// A quantity with a limit.

@@ -279,6 +279,12 @@ impl Ledger {
         run.leaves(present, after_ms, stays)
     }
 
+    /// Time at which a finished run leaves the state, whatever is undecided about its recipients (P24).
+    pub fn leaves_undecided_at(&self, run: &Run) -> Option<Time> {
+        let present = self.schedules.get(&run.schedule).map(|schedule| &*schedule.settings.policies);
+        Some(run.leaves(present, 0, true)?.details_until)
+    }
+
     /// True if a run of the schedule is unfinished, and its `min_gap` may concern recipients of this one (P17).
     fn has_open_neighbour(&self, run: &Run) -> bool {
         let is_near = |other: &Run| other.due.since_ms(run.due).saturating_abs() < other.policies.min_gap_ms;

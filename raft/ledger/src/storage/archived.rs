@@ -28,6 +28,11 @@ impl Ledger {
         self.derived.unsaved.get(hash).cloned()
     }
 
+    /// Returns the blocks of the archive that no durable snapshot has yet.
+    pub fn unsaved_blocks(&self) -> BTreeSet<Hash> {
+        self.derived.unsaved.keys().copied().collect()
+    }
+
     /// Size in bytes of the blocks of the archive that no durable snapshot has yet.
     pub fn unsaved_bytes(&self) -> usize {
         self.derived.unsaved.values().map(|bytes| bytes.len()).sum()

@@ -98,9 +98,10 @@ impl FrozenState {
             let part = ArchivePart {
                 details: vec![*block],
                 summaries: Vec::new(),
-                content: PartContent::Runs { first: run, last: run, count: 1 },
+                content: PartContent::Runs { first: run, last: run, count: 1, from: Time(0), to: Time(0) },
                 details_until: Time(0),
                 summaries_until: Time(0),
+                lost_at: None,
             };
             archive.parts.put(key, part);
             archive.unsaved.extend(bytes.clone().map(|bytes| (block.hash, bytes)));

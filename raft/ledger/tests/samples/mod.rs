@@ -27,7 +27,7 @@ use reveille_ledger::{
 };
 
 /// Number of commands; their ordinals are 0 to this minus one.
-pub const COMMANDS: u8 = 57;
+pub const COMMANDS: u8 = 60;
 
 const NODE: NodeId = NodeId(0xfeed);
 const OWNER: ClaimOwner = ClaimOwner { node: NODE, incarnation: Incarnation(3) };
@@ -96,6 +96,7 @@ pub fn name(command: &Command) -> &'static str {
         Command::RecipientErase(_) => "RecipientErase",
         Command::TemplatePut(_) => "TemplatePut",
         Command::TemplateDelete(_) => "TemplateDelete",
+        Command::ArchiveLossAccept(_) => "ArchiveLossAccept",
         #[cfg(feature = "next-level")]
         Command::OfNextLevel => "OfNextLevel",
     }
@@ -518,6 +519,7 @@ pub fn commands() -> Vec<(&'static str, Command)> {
         ("TemplateDelete", template_delete("welcome")),
         ("NodeInvite", Command::NodeInvite(NodeId(300))),
         ("LeaderTransfer", Command::LeaderTransfer(NodeId(300))),
+        ("ArchiveLossAccept", archive_loss()),
         ("ScheduleCreate of a template", of_template("welcomed", 300, Hash([7; 32]))),
     ]
 }
@@ -556,6 +558,14 @@ pub fn recipient_erase() -> RecipientErase {
         audiences: vec![audience],
         blocks: vec![block],
     }
+}
+
+/// Returns the acceptance of a lost block.
+fn archive_loss() -> Command {
+    Command::ArchiveLossAccept(vec![LostBlocks {
+        part: ArchivePartKey { index: 77, place: 1 },
+        blocks: vec![Hash([7; 32])],
+    }])
 }
 
 /// Returns a restore that keeps one token.

@@ -63,6 +63,7 @@ impl TestLedger {
             "edit" => return self.edit(words).map(Some),
             "backfill" => return self.backfill(words).map(Some),
             "archive" => self.archive(words)?,
+            "accept_loss" => self.accept_loss(words)?,
             "pause" => Command::SchedulePause(SchedulePause {
                 schedule: self.schedule(words.need("schedule")?)?,
                 reason: words.key("reason").unwrap_or("rest").into(),
@@ -622,6 +623,20 @@ impl TestLedger {
             return if more.is_none() { Ok(Command::Archive(found)) } else { Err("more than one batch".into()) };
         }
         Ok(Command::Archive(Archive { pages, after_ms, summaries, ..Archive::default() }))
+    }
+
+    /// `accept_loss r7.0 details summaries`: a block of each of these lists is lost, in the part that may have the run.
+    fn accept_loss(&self, words: &mut Words) -> Parsed<Command> {
+        let run = self.run(words.need("run")?)?;
+        let has_run = |(first, last)| first <= run && run <= last;
+        let mut parts = self.ledger.parts().iter().filter(|(_, part)| part.runs().is_some_and(has_run));
+        let (key, part) = parts.next().ok_or("no part has the run")?;
+        let blocks = words.rest().into_iter().filter_map(|list| match list {
+            "details" => part.details.first(),
+            _ => part.summaries.first(),
+        });
+        let blocks = blocks.map(|block| block.hash).collect();
+        Ok(Command::ArchiveLossAccept(vec![LostBlocks { part: *key, blocks }]))
     }
 
     fn retiming(

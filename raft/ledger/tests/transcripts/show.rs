@@ -94,7 +94,12 @@ impl TestLedger {
 
     /// The run as the archive has it.
     fn show_archived(&self, id: RunId) -> String {
-        let Some(part) = archived(&self.ledger, id) else { return "no such run\n".into() };
+        let Some(part) = archived(&self.ledger, id) else {
+            let may_have = |(first, last)| first <= id && id <= last;
+            let parts = self.ledger.parts().iter().map(|(_, part)| part);
+            let lost = parts.filter(|part| part.runs().is_some_and(may_have)).find_map(|part| part.whole_loss());
+            return lost.map_or("no such run\n".into(), |at| format!("its part is lost since {}\n", self.time(at)));
+        };
         let previous = |run: Option<RunId>| run.map_or("none".to_owned(), |run| run.to_string());
         let (kind, run_counts, former) = match (part.run(id), part.summaries().get(&id)) {
             (Some(run), _) => ("with details", run.counts, run.previous),

@@ -216,6 +216,8 @@ methods! {
         RotateAuthority: ADMIN, Cluster, POST "/v1/cluster/authority/rotate";
         AbortRotation: ADMIN, Cluster, POST "/v1/cluster/authority/abort";
         Scrub: OPERATE, Cluster, POST "/v1/cluster/scrub";
+        GetArchiveLoss: VIEW, Cluster, GET "/v1/cluster/archive-loss";
+        AcceptArchiveLoss: ADMIN, Cluster, POST "/v1/cluster/archive-loss/accept";
     }
     BackupService {
         CreateBackup: ADMIN, Cluster, POST "/v1/backups";

@@ -282,7 +282,7 @@ impl Admin {
                 let mut chain = ArchiveChain::new(self, Some(*last));
                 for _ in 0..SEARCHED_MAX {
                     match chain.next().await? {
-                        None => return Ok(None),
+                        None => return chain.broken.map_or(Ok(None), Err),
                         Some(run) if wanted.fits(&run) => return Ok(Some(run.id)),
                         Some(_) => {}
                     }

@@ -5,6 +5,7 @@ use reveille_ledger::ids::Time;
 use reveille_ledger::{ArchivePartKey, Ledger, PartContent};
 use reveille_proto::admin::v1::{self, ListAuditRecordsRequest, ListAuditRecordsResponse};
 
+use crate::server::admin::archive::unless_lost;
 use crate::server::admin::paging::{EXAMINED_MAX, Paging};
 use crate::server::admin::{Admin, ApiError, ApiResult, Call, validate, views};
 
@@ -70,15 +71,19 @@ impl Admin {
         if !oldest_first {
             sources.reverse();
         }
-        let (mut records, mut examined, mut last, mut more) = (Vec::new(), 0, None, false);
+        let (mut records, mut examined, mut last, mut more, mut incomplete) = (Vec::new(), 0, None, false, false);
         'sources: for source in sources {
             let mut found = match source {
                 RecordSource::State(records) => records,
                 RecordSource::Part(_, first, last) if !is_ahead(if oldest_first { last } else { first }) => continue,
                 // The records of a part whose retention has ended meanwhile are gone.
-                RecordSource::Part(key, ..) => match self.open_part(key).await? {
-                    Some(part) => part.audit().iter().map(|(_, record)| record.clone()).collect(),
-                    None => continue,
+                RecordSource::Part(key, ..) => match unless_lost(self.open_part(key).await)? {
+                    Ok(Some(part)) => part.audit().iter().map(|(_, record)| record.clone()).collect(),
+                    Ok(None) => continue,
+                    Err(_) => {
+                        incomplete = true;
+                        continue;
+                    }
                 },
             };
             if !oldest_first {
@@ -94,7 +99,7 @@ impl Admin {
             }
         }
         let next_page_token = paging.token(last.as_ref().filter(|_| more));
-        Ok(ListAuditRecordsResponse { records, next_page_token, freshness })
+        Ok(ListAuditRecordsResponse { records, next_page_token, freshness, incomplete })
     }
 }
 

@@ -12,9 +12,10 @@ use reveille_ledger::crash_backoff::{Allowance, allowances};
 use reveille_ledger::ids::{Hash, NodeId, RunId, Time};
 use reveille_ledger::{BackupHistory, Head, Ledger, Node, Run};
 use reveille_proto::admin::v1::{
-    self, AbortRotationRequest, AbortRotationResponse, AcceptRestoreRequest, AcceptRestoreResponse, AddMemberRequest,
-    AddMemberResponse, Checkpoint, DrainMemberRequest, DrainMemberResponse, FinishUpgradeRequest,
-    FinishUpgradeResponse, Freshness, GetAuthorityRequest, GetAuthorityResponse, GetClusterStatusRequest,
+    self, AbortRotationRequest, AbortRotationResponse, AcceptArchiveLossRequest, AcceptArchiveLossResponse,
+    AcceptRestoreRequest, AcceptRestoreResponse, AddMemberRequest, AddMemberResponse, Checkpoint, DrainMemberRequest,
+    DrainMemberResponse, FinishUpgradeRequest, FinishUpgradeResponse, Freshness, GetArchiveLossRequest,
+    GetArchiveLossResponse, GetAuthorityRequest, GetAuthorityResponse, GetClusterStatusRequest,
     GetClusterStatusResponse, GetRestoreRequest, GetRestoreResponse, GetUpgradeRequest, GetUpgradeResponse,
     ListMembersRequest, ListMembersResponse, MemberRole, MemberStatus, RemoveMemberRequest, RemoveMemberResponse,
     RotateAuthorityRequest, RotateAuthorityResponse, ScrubRequest, ScrubResponse, TransferLeaderRequest,
@@ -22,7 +23,7 @@ use reveille_proto::admin::v1::{
 };
 use reveille_raft::{Member, Role, Status as RaftStatus};
 
-use super::{authority, member, pool, restore, scrub};
+use super::{archive_loss, authority, member, pool, restore, scrub};
 use crate::server::admin::deadline::DESCRIBED_WITHIN;
 use crate::server::admin::{Admin, ApiResult, Call, error_texts, views};
 
@@ -224,6 +225,8 @@ serve! {
         cluster rotate_authority(RotateAuthorityRequest, request_id) -> RotateAuthorityResponse = authority::rotate;
         cluster abort_rotation(AbortRotationRequest, request_id) -> AbortRotationResponse = authority::abort;
         cluster scrub(ScrubRequest) -> ScrubResponse = scrub::scrub;
+        cluster get_archive_loss(GetArchiveLossRequest) -> GetArchiveLossResponse = archive_loss::get;
+        cluster accept_archive_loss(AcceptArchiveLossRequest) -> AcceptArchiveLossResponse = archive_loss::accept;
     }
 }
 

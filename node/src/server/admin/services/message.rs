@@ -15,6 +15,7 @@ use reveille_proto::admin::v1::{
 
 use super::schedule::create;
 use crate::server::admin::access::PII;
+use crate::server::admin::archive::shown_or_lost;
 use crate::server::admin::blobs::Blobs;
 use crate::server::admin::enums::OnWire;
 use crate::server::admin::validate::{self, CheckedMessage, Fields};
@@ -45,7 +46,7 @@ impl Admin {
             let known = self.read_latest(call, |ledger| ledger.check_message(&tenant, &message)).await?;
             let known = known.map_err(|refusal| error_texts::refused(&refusal))?;
             let run = match known {
-                Some(run) => self.show_run(run).await?,
+                Some(run) => shown_or_lost(run, self.show_run(run).await)?,
                 None => self.would_open(&tenant, &message),
             };
             let replayed = known.is_some();
@@ -53,7 +54,7 @@ impl Admin {
         }
         self.store_files(files, [&message.content]).await?;
         let MessageReceipt { run, is_repeat } = MessageBatches::send(self, &tenant, message, call).await?;
-        let run = self.show_run(run).await?;
+        let run = shown_or_lost(run, self.show_run(run).await)?;
         Ok(SendMessageResponse { message: Some(shown(tenant, key, run)), replayed: is_repeat, warnings })
     }
 

@@ -69,6 +69,7 @@ macro_rules! method {
     };
 }
 
+mod archive_loss;
 pub(crate) mod audience;
 pub(crate) mod audit;
 mod authority;

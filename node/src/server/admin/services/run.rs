@@ -2,7 +2,7 @@
 
 mod list;
 
-use list::RunFilter;
+use list::{RunFilter, RunPage};
 use reveille_ledger::address::Address;
 use reveille_ledger::command::{Command, RunPause, RunResume};
 use reveille_ledger::ids::RunId;
@@ -45,9 +45,10 @@ impl Admin {
         fields.done(Some(()))?;
         let filter = RunFilter { tenant, schedule: request.schedule, states, selector, since };
         let paging: Paging<RunId> = Paging::new("runs", request.page_size, &request.page_token)?;
-        let (runs, last, freshness) = self.list_page(&filter, &paging, request.stale, call).await?;
+        let RunPage { runs, last, freshness, incomplete } =
+            self.list_page(&filter, &paging, request.stale, call).await?;
         let next_page_token = paging.token(last.as_ref());
-        Ok(ListRunsResponse { runs, next_page_token, freshness, selector: heeded })
+        Ok(ListRunsResponse { runs, next_page_token, freshness, selector: heeded, incomplete })
     }
 
     async fn get_run(&self, request: GetRunRequest, call: &Call) -> ApiResult<GetRunResponse> {

@@ -1,14 +1,17 @@
-//! Archived runs: every read gives the same answer as before, on every page of a list.
+//! Archived runs: every read gives the same answer as before, on every page of a list, and says what is lost.
 
 use std::time::Instant;
 
 use jiff::Timestamp;
 use reveille_ledger::ids::RunId;
+use reveille_proto::admin::v1::audit_service_client::AuditServiceClient;
 use reveille_proto::admin::v1::{
-    CancelRunRequest, DeleteScheduleRequest, ExplainRequest, ExplainResponse, GetRunRequest, HistoryEntry,
-    ListDeadLettersRequest, ListRunsRequest, ListScheduleHistoryRequest, PauseRunRequest, Policies,
-    RequeueDeadLettersRequest, Run, RunState, ScheduleBody, TriggerScheduleRequest, WatchRunRequest, When, when,
+    AcceptArchiveLossRequest, CancelRunRequest, DeleteScheduleRequest, ExplainRequest, ExplainResponse,
+    GetArchiveLossRequest, GetRunRequest, HistoryEntry, ListAuditRecordsRequest, ListDeadLettersRequest,
+    ListRunsRequest, ListScheduleHistoryRequest, LostPart, PauseRunRequest, Policies, RequeueDeadLettersRequest, Run,
+    RunState, ScheduleBody, SendMessageRequest, TriggerScheduleRequest, WatchRunRequest, When, when,
 };
+use tonic::Code;
 
 use super::clock::{DAY, HOUR, advance_clock, at, by, coming_day};
 use super::node::{Node, STEP_TIMEOUT, creation, node_with_test_clock, reason, yearly};
@@ -166,5 +169,106 @@ async fn archived_runs_are_answered_as_before() {
     let of_it = ListRunsRequest { schedule: "daily".to_owned(), ..ListRunsRequest::default() };
     assert_eq!(list(&node, 3, of_it).await.len(), 8);
     assert_eq!(show(&node, &runs[3].run).await, runs[3]);
+    node.stop().await;
+}
+
+/// Saves the archive of a node, and removes the files of all parts with runs.
+fn lose_runs(node: &Node) {
+    let context = node.context();
+    let saved = tokio::task::block_in_place(|| context.replica.pinned_snapshot(|_| ()));
+    saved.expect("a snapshot");
+    let parts = context.replica.read(|ledger| ledger.parts().clone());
+    let blocks = node.folder.path().join("data").join("snapshots").join("blocks");
+    for block in parts.iter().filter(|(_, part)| part.runs().is_some()).flat_map(|(_, part)| part.all_blocks()) {
+        std::fs::remove_file(blocks.join(block.hash.to_string())).expect("it is saved");
+    }
+}
+
+async fn lost_parts(node: &Node) -> Vec<LostPart> {
+    let loss = node.cluster().get_archive_loss(GetArchiveLossRequest {}).await.expect("an answer").into_inner();
+    assert!(loss.silent.is_empty(), "{loss:?}");
+    loss.parts
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lost_runs_are_shown_as_lost_after_their_loss_is_accepted() {
+    let node = node_with_test_clock("").await;
+    let day = coming_day(&node).await;
+    advance_clock(&node, at(day)).await;
+    let body = ScheduleBody {
+        when: Some(When { pattern: Some(when::Pattern::Cron("0 9 * * *".to_owned())) }),
+        policies: Some(Policies { min_gap: Some(prost_types::Duration::default()), ..Policies::default() }),
+        ..yearly("daily", &RECIPIENTS)
+    };
+    let content = body.content.clone();
+    node.schedules().create_schedule(creation(body)).await.expect("created");
+    let trigger = TriggerScheduleRequest {
+        name: "daily".to_owned(),
+        request_id: "by-hand".to_owned(),
+        ..TriggerScheduleRequest::default()
+    };
+    let to = vec!["ann@example.net".to_owned()];
+    let message = SendMessageRequest { key: "order-1".to_owned(), to, content, ..SendMessageRequest::default() };
+    let triggered = node.schedules().trigger_schedule(trigger.clone()).await.expect("triggered").into_inner();
+    let by_hand = triggered.run.expect("a run").run;
+    node.messages().send_message(message.clone()).await.expect("sent");
+    advance_clock(&node, at(day + 2 * DAY + 12 * HOUR)).await;
+    let runs = list(&node, 0, ListRunsRequest::default()).await;
+    assert_eq!(runs.len(), 5, "three days, a trigger and a message");
+    let entries = history(&node, 0).await;
+    advance_clock(&node, by(DAY + 4 * HOUR)).await;
+    until_archived(&node, runs.iter().map(|run| run.run.as_str())).await;
+    lose_runs(&node);
+
+    // Until it is accepted, no list is shown without the lost runs.
+    let refused = node.runs().list_runs(ListRunsRequest::default()).await.expect_err("a part is lost");
+    assert_eq!(refused.code(), Code::DataLoss);
+    let parts = lost_parts(&node).await;
+    assert_eq!(parts.iter().map(|part| part.runs).sum::<u32>(), 5);
+    let is_whole = |part: &LostPart| part.details && part.summaries && part.accept_time.is_none();
+    assert!(parts.iter().all(is_whole), "{parts:?}");
+    let due = |of: fn(&LostPart) -> Option<prost_types::Timestamp>| parts.iter().filter_map(of).map(|at| at.seconds);
+    let (first, last) = (due(|part| part.from_time).min(), due(|part| part.to_time).max());
+    assert!(first.is_some_and(|first| (day..day + 9 * HOUR).contains(&first)), "{first:?}");
+    assert_eq!(last, Some(day + 2 * DAY + 9 * HOUR));
+    let names: Vec<String> = parts.iter().map(|part| part.part.clone()).collect();
+    let accept = async |parts: Vec<String>| {
+        let accepted = node.cluster().accept_archive_loss(AcceptArchiveLossRequest { parts }).await;
+        accepted.map(tonic::Response::into_inner).map_err(|status| status.code())
+    };
+    assert_eq!(accept(Vec::new()).await, Err(Code::InvalidArgument));
+    assert_eq!(accept(vec!["seven".to_owned()]).await, Err(Code::InvalidArgument));
+    assert_eq!(accept([names.clone(), vec!["1.0".to_owned()]].concat()).await, Err(Code::FailedPrecondition));
+    let accepted = accept(names.clone()).await.expect("accepted");
+    assert!(accepted.index > 0 && accepted.parts == parts, "{accepted:?}");
+    assert_eq!(accept(names).await.expect("a repeat").index, 0);
+    assert!(lost_parts(&node).await.iter().all(|part| part.accept_time.is_some()));
+    let audited = ListAuditRecordsRequest { command: "archive_loss_accept".to_owned(), ..Default::default() };
+    let audited = AuditServiceClient::new(node.channel.clone()).list_audit_records(audited).await.expect("a list");
+    assert_eq!(audited.into_inner().records.iter().map(|one| one.index).collect::<Vec<_>>(), [accepted.index]);
+
+    // Then each read says what is lost, and nothing opens again.
+    let listed = node.runs().list_runs(ListRunsRequest::default()).await.expect("a list").into_inner();
+    assert!(listed.incomplete && !listed.runs.iter().any(|run| runs.contains(run)), "{listed:?}");
+    for run in &runs {
+        let request = GetRunRequest { run: run.run.clone(), ..GetRunRequest::default() };
+        let refused = node.runs().get_run(request).await.expect_err("it is lost");
+        assert_eq!(reason(&refused), (Code::NotFound, "ARCHIVE_LOST".to_owned()));
+    }
+    for size in [0, 1, 2] {
+        let all = history(&node, size).await;
+        let lost: Vec<&HistoryEntry> = all.iter().filter(|entry| entry.reason.contains("is lost")).collect();
+        let names = |entries: &[&HistoryEntry]| {
+            let mut names: Vec<String> = entries.iter().map(|entry| entry.nominal.clone()).collect();
+            names.sort();
+            names
+        };
+        assert_eq!(names(&lost), names(&entries.iter().collect::<Vec<_>>()), "{size} a page");
+    }
+    let again = node.schedules().trigger_schedule(trigger).await.expect("the same").into_inner();
+    let run = again.run.expect("a run");
+    assert_eq!((run.run, run.reason.contains("is lost")), (by_hand, true));
+    let again = node.messages().send_message(message).await.expect("the same").into_inner();
+    assert!(again.replayed && again.message.and_then(|message| message.run).is_some());
     node.stop().await;
 }

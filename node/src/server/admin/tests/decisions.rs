@@ -200,6 +200,8 @@ async fn lost_answer_is_in_doubt_until_decided() {
     assert!(doubt.next_step.contains(&format!("reveille in-doubt resolve {run} '#0' --sent")), "{doubt:?}");
     let seconds = |at: &Option<prost_types::Timestamp>| at.map(|at| (at.seconds, at.nanos)).expect("an instant");
     assert!(seconds(&doubt.doubt_time) >= seconds(&doubt.claim_time), "{doubt:?}");
+    let kept = seconds(&doubt.leave_time).0 - seconds(&doubt.doubt_time).0;
+    assert!((90 * 86_400..90 * 86_400 + 60).contains(&kept), "the retention: {doubt:?}");
     let get =
         GetDoubtRequest { run: run.clone(), recipient: "ada@example.net".to_owned(), ..GetDoubtRequest::default() };
     let one = node.doubts().get_doubt(get.clone()).await.expect("a doubt").into_inner();

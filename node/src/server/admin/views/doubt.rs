@@ -29,6 +29,8 @@ pub struct DoubtRow {
     claimed_at: Time,
     doubt: DoubtReason,
     since: Time,
+    /// When its run leaves the state; `None` while it is not finished.
+    leaves_at: Option<Time>,
     /// True if its node has restarted with a later incarnation.
     returned: bool,
 }
@@ -56,6 +58,7 @@ impl DoubtRow {
             claimed_at: row.claimed_at,
             doubt,
             since,
+            leaves_at: ledger.leaves_undecided_at(run),
             returned: !ledger.is_current(row.owner),
         })
     }
@@ -138,6 +141,7 @@ pub fn doubt(held: &DoubtRow, recipient: String, message_id: Option<&str>) -> v1
         node: held.node.clone(),
         cause: cause(held.doubt).to_owned(),
         doubt_time: Some(timestamp(held.since)),
+        leave_time: held.leaves_at.map(timestamp),
         evidence: format!("{evidence}; look for {search_term} in the relay's log"),
         next_step: next.unwrap_or_else(|| resolve(held)),
         claim_time: Some(timestamp(held.claimed_at)),

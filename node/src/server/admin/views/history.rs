@@ -37,6 +37,15 @@ pub fn opened(nominal: &Nominal, run: RunId, ledger: &Ledger) -> HistoryEntry {
     HistoryEntry { last: nominal.clone(), nominal, outcome, reason, count: 1, run, index }
 }
 
+/// Builds the entry of an instant that opened a run in a part of the archive that is lost. Perhaps not even the id of the
+/// run is known.
+pub fn opened_and_lost(nominal: &Nominal, run: Option<RunId>) -> HistoryEntry {
+    let (nominal, outcome) = (nominal.to_string(), HistoryOutcome::Fired.into());
+    let (index, run) = run.map(|run| (run.index, run.to_string())).unwrap_or_default();
+    let reason = "its run is lost with a part of the archive".to_owned();
+    HistoryEntry { last: nominal.clone(), nominal, outcome, reason, count: 1, run, index }
+}
+
 /// Returns why a run opened and how late, if it is more than that it was due. Only its summary may be left.
 pub fn why_it_opened(ledger: &Ledger, id: RunId) -> String {
     let known = ledger.summary_of(id);

@@ -20,7 +20,7 @@ use reveille_raft::Member;
 
 pub use campaign::{campaign, campaign_body, finish_by_ms};
 pub use doubt::{DoubtRow, cause, dead_letter, doubt, run_recipient};
-pub use history::{explained, inside_gap, opened, waited_for, waiting};
+pub use history::{explained, inside_gap, opened, opened_and_lost, waited_for, waiting};
 pub use relay::{health, relay};
 pub use run::{blocked, made_way, run_of, run_state, run_to_open, state_word};
 pub use schedule::{body, etag, instant_of, mail, schedule, schedule_state};

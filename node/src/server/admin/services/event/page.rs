@@ -14,6 +14,7 @@ use reveille_proto::admin::v1::{self, EventType};
 
 use super::cursor::EventCursor;
 use crate::server::admin::access::PII;
+use crate::server::admin::archive::unless_lost;
 use crate::server::admin::blobs::Blobs;
 use crate::server::admin::paging::EXAMINED_MAX;
 use crate::server::admin::{Admin, ApiResult, Call, error_texts, views};
@@ -219,7 +220,8 @@ impl Admin {
                         blobs.take_of_run(at, audience);
                         Some(audience)
                     });
-                    *audiences.entry(run).or_insert(audience.await?)
+                    // Of a lost run no address is known.
+                    *audiences.entry(run).or_insert(unless_lost(audience.await)?.unwrap_or_default())
                 }
             };
             wanted.extend(audience.map(|audience| (position, (audience, number))));

@@ -4,6 +4,7 @@
 //! has the list without the person already.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
 use reveille_cluster::process::context::NodeContext;
 use reveille_ledger::content::{Recipient, Recipients};
@@ -169,7 +170,8 @@ impl<'a> PersonSearch<'a> {
     /// Returns the part of the archive after this one that has details of runs.
     pub fn part_after(&self, after: Option<ArchivePartKey>) -> Option<ArchivePartKey> {
         self.admin.context.replica.read(|ledger| {
-            let mut parts = ledger.parts().iter().filter(|(key, _)| Some(**key) > after);
+            let after = after.map_or(Bound::Unbounded, Bound::Excluded);
+            let mut parts = ledger.parts().range((after, Bound::Unbounded));
             parts.find(|(_, part)| part.runs().is_some() && !part.details.is_empty()).map(|(key, _)| *key)
         })
     }

@@ -12,6 +12,7 @@ use reveille_ledger::ids::{PageId, RunId, ScheduleId, Time};
 use reveille_ledger::{ArchivePartKey, Ledger, RunSummary};
 use reveille_proto::admin::v1::{self, Freshness};
 
+use crate::server::admin::archive::unless_lost;
 use crate::server::admin::label_selector::Selector;
 use crate::server::admin::lookup::check_schedule;
 use crate::server::admin::paging::{EXAMINED_MAX, Paging};
@@ -135,45 +136,57 @@ impl<P> PartQueue<P> {
     }
 }
 
+/// A page of runs.
+pub struct RunPage {
+    pub runs: Vec<v1::Run>,
+    /// The last run that was read, if there are more.
+    pub last: Option<RunId>,
+    pub freshness: Option<Freshness>,
+    /// True if a part of the archive that may have runs of the page is lost.
+    pub incomplete: bool,
+}
+
 impl Admin {
-    /// Returns one page of runs. Also returns the last run that was read if there are more.
+    /// Returns one page of runs.
     pub(super) async fn list_page(
         &self,
         filter: &RunFilter,
         paging: &Paging<RunId>,
         stale: bool,
         call: &Call,
-    ) -> ApiResult<(Vec<v1::Run>, Option<RunId>, Option<Freshness>)> {
+    ) -> ApiResult<RunPage> {
         let query = self.try_read(stale, call, |ledger| {
             check_schedule(ledger, &filter.tenant, &filter.schedule)?;
-            let parts = ledger.parts().iter().filter_map(|(key, part)| {
-                let (first, last) = part.runs()?;
-                paging.after.is_none_or(|after| first < after).then_some((last, *key))
-            });
-            Ok((rows_of_state(ledger, filter, paging), parts.collect()))
+            Ok((rows_of_state(ledger, filter, paging), ledger.parts().clone()))
         });
         let ((of_state, parts), freshness) = query.await?;
-        let of_archive = self.rows_of_archive(parts, filter, paging, of_state.end).await?;
+        let parts = parts.iter().filter_map(|(key, part)| {
+            let (first, last) = part.runs()?;
+            paging.after.is_none_or(|after| first < after).then_some((last, *key))
+        });
+        let (of_archive, incomplete) = self.rows_of_archive(parts.collect(), filter, paging, of_state.end).await?;
         let (runs, last) = merge(of_state, of_archive, paging.size);
-        Ok((runs, last, freshness))
+        Ok(RunPage { runs, last, freshness, incomplete })
     }
 
-    /// Returns the selected runs of the archive from `floor` on.
+    /// Returns the selected runs of the archive from `floor` on, and whether a part that may have some is lost.
     async fn rows_of_archive(
         &self,
         parts: Vec<(RunId, ArchivePartKey)>,
         filter: &RunFilter,
         paging: &Paging<RunId>,
         floor: Option<RunId>,
-    ) -> ApiResult<Rows<v1::Run>> {
+    ) -> ApiResult<(Rows<v1::Run>, bool)> {
         let mut queue = PartQueue::new(parts);
-        let (mut runs, mut last, mut examined) = (Vec::new(), None, 0);
+        let (mut runs, mut last, mut examined, mut incomplete) = (Vec::new(), None, 0, false);
         while let Some(step) = queue.step(floor) {
             let (id, part): (RunId, Arc<Ledger>) = match step {
                 PartStep::Open(key) => {
                     examined += ROWS_PER_PART;
+                    let opened = unless_lost(self.open_part(key).await)?;
+                    incomplete |= opened.is_err();
                     // The runs of a part whose retention has ended meanwhile are gone.
-                    let Some(part) = self.open_part(key).await? else { continue };
+                    let Ok(Some(part)) = opened else { continue };
                     let ids = part.runs().map(|(id, ..)| id).chain(part.summaries().iter().map(|(id, _)| *id));
                     let ids = ids.filter(|id| paging.after.is_none_or(|after| *id < after));
                     queue.opened.extend(ids.map(|id| (id, Arc::clone(&part))));
@@ -182,7 +195,7 @@ impl Admin {
                 PartStep::Run(id, part) => (id, part),
             };
             if last.is_some() && (runs.len() >= paging.size || examined >= EXAMINED_EACH_MAX) {
-                return Ok(Rows { runs, end: last });
+                return Ok((Rows { runs, end: last }, incomplete));
             }
             (last, examined) = (Some(id), examined + 1);
             let Some(run) = part.summary_of(id) else { continue };
@@ -195,7 +208,7 @@ impl Admin {
                 runs.extend(views::run_of(&part, id).map(|run| (id, run)));
             }
         }
-        Ok(Rows { runs, end: None })
+        Ok((Rows { runs, end: None }, incomplete))
     }
 }
 

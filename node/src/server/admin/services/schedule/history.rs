@@ -15,7 +15,7 @@ use reveille_ledger::{InstantOutcome, Ledger, Schedule};
 use reveille_proto::admin::v1::HistoryEntry;
 use serde::{Deserialize, Serialize};
 
-use crate::server::admin::archive::{ArchiveChain, ArchivedRun};
+use crate::server::admin::archive::{ArchiveChain, ArchivedRun, unless_lost};
 use crate::server::admin::paging::Paging;
 use crate::server::admin::{Admin, ApiResult, views};
 
@@ -91,6 +91,8 @@ pub struct HistoryPage {
     from_chain: Vec<(RunId, Nominal)>,
     /// All runs that are left in the chain were archived up to this log index. `None`: the chain has ended.
     archived_through: Option<u64>,
+    /// True if the chain has ended because a part of the archive is lost: further runs are not known.
+    is_broken: bool,
 }
 
 /// Returns the key that separates the instants of a schedule from its triggers, which follow.
@@ -123,6 +125,7 @@ impl HistoryPage {
             found: BTreeMap::new(),
             from_chain: Vec::new(),
             archived_through: Some(u64::MAX),
+            is_broken: false,
         }
     }
 
@@ -192,6 +195,7 @@ impl HistoryPage {
                 (Outcome::Entry(entry), _) => Some(entry.index),
                 (Outcome::Run(run), _) | (Outcome::Archived, Some(run)) => Some(run.index),
                 (Outcome::Archived, None) if self.archived_through.is_some() => return Step::ReadArchive,
+                (Outcome::Archived, None) if self.is_broken => return Step::Instant,
                 (Outcome::Archived, None) => {
                     // The archive does not have the run any more.
                     self.cursor.instant = self.instants.pop_last().map(|(nominal, _)| nominal);
@@ -272,18 +276,22 @@ impl HistoryPage {
                 return Ok((entries, Some(self.end(chain.position()))));
             }
             match self.step() {
-                Step::ReadArchive => self.add(chain.next().await?),
+                Step::ReadArchive => {
+                    self.add(chain.next().await?);
+                    self.is_broken = chain.broken.is_some();
+                }
                 Step::End => {
                     let more = self.more;
                     return Ok((entries, more.then(|| self.end(chain.position()))));
                 }
                 step => match self.take(step) {
                     Some((_, Outcome::Entry(entry))) => entries.push(entry),
-                    Some((nominal, Outcome::Run(run))) => {
-                        let part = admin.part_of(run).await?;
-                        entries.extend(part.map(|(_, part)| views::opened(&nominal, run, &part)));
-                    }
-                    Some((_, Outcome::Archived)) | None => {}
+                    Some((nominal, Outcome::Run(run))) => match unless_lost(admin.part_of(run).await)? {
+                        Ok(part) => entries.extend(part.map(|(_, part)| views::opened(&nominal, run, &part))),
+                        Err(_) => entries.push(views::opened_and_lost(&nominal, Some(run))),
+                    },
+                    Some((nominal, Outcome::Archived)) => entries.push(views::opened_and_lost(&nominal, None)),
+                    None => {}
                 },
             }
         }

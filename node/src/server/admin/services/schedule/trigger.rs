@@ -10,6 +10,7 @@ use reveille_proto::admin::v1::{self, Run, RunCause, TriggerScheduleRequest, Tri
 
 use super::Found;
 use super::create;
+use crate::server::admin::archive::{shown_or_lost, unless_lost};
 use crate::server::admin::validate::{self, Fields};
 use crate::server::admin::{Admin, ApiResult, Call, error_texts, views};
 
@@ -38,7 +39,10 @@ pub async fn trigger(
         let known = admin.context.replica.read(|ledger| ledger.check_trigger_repeat(&trigger));
         let known = known.map_err(|refusal| error_texts::refused(&refusal))?;
         return match known {
-            Some(run) => Ok(response(admin.show_run(run).await?, Vec::new(), &CancelledRuns::default(), true)),
+            Some(run) => {
+                let run = shown_or_lost(run, admin.show_run(run).await)?;
+                Ok(response(run, Vec::new(), &CancelledRuns::default(), true))
+            }
             None => would_open(admin, &found, &trigger),
         };
     }
@@ -50,10 +54,10 @@ pub async fn trigger(
     let reading = admin.read_run(opened, |at| {
         let mut warnings = create::warnings(at.state, &found.schedule.settings.pool);
         warnings.extend(views::inside_gap(at.own, opened));
-        (views::run_of(at.own, opened), warnings)
+        (views::run_of(at.own, opened).ok_or_else(|| error_texts::no_run(opened)), warnings)
     });
-    let (run, warnings) = reading.await?;
-    let run = run.ok_or_else(|| error_texts::no_run(opened))?;
+    let (run, warnings) = unless_lost(reading.await)?.unwrap_or_else(|error| (Err(error), Vec::new()));
+    let run = shown_or_lost(opened, run)?;
     Ok(response(run, warnings, &cancelled, is_repeat))
 }
 
