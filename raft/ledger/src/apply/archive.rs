@@ -151,7 +151,7 @@ impl Ledger {
             let undecided = run.counts.get(RecipientState::InDoubt);
             if undecided > 0 {
                 let (run, name) = (id.run_id(run), run.label());
-                context.alarm(format!("{run} of {name} leaves with {undecided} in doubt, which stay so undecided"));
+                context.alarm(format!("{run} of {name} leaves the state with {undecided} in doubt, never decided"));
             }
         }
         self.close_doubts(context, id, &gone);
