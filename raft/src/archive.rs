@@ -131,14 +131,18 @@ impl ArchiveReader {
         unsaved.map(|bytes| bytes.to_vec()).or_else(|| self.snapshots.read_block(hash).ok())
     }
 
-    /// Returns which of these blocks, and of those that were found lacking, this node cannot read. Blocks on the disk.
+    /// Returns which of these blocks this node cannot read, and of at most `others` more that it lacks. Blocks on the
+    /// disk.
     ///
     /// # Errors
     /// The disk failed to read: a block may be intact.
-    pub fn unreadable(&self, asked: BTreeSet<Hash>) -> Result<BTreeSet<Hash>, SnapshotError> {
-        let mut unreadable: BTreeSet<Hash> = asked.into_iter().chain(self.snapshots.lacking()).collect();
-        self.applied_state.read(|ledger| unreadable.retain(|hash| ledger.unsaved_block(hash).is_none()));
-        for hash in std::mem::take(&mut unreadable) {
+    pub fn unreadable(&self, asked: BTreeSet<Hash>, others: usize) -> Result<BTreeSet<Hash>, SnapshotError> {
+        let (parts, unsaved) = self.applied_state.read(|ledger| (ledger.parts().clone(), ledger.unsaved_blocks()));
+        self.snapshots.find_lacking(&blocks_of_parts(&parts).filter(|hash| !unsaved.contains(hash)).collect())?;
+        let mut unreadable = BTreeSet::new();
+        let examined: BTreeSet<Hash> =
+            asked.into_iter().chain(self.snapshots.lacking().into_iter().take(others)).collect();
+        for hash in examined.difference(&unsaved).copied() {
             match self.snapshots.read_archived(hash) {
                 Ok(_) => {}
                 Err(SnapshotError::Missing { .. } | SnapshotError::Damaged { .. }) => drop(unreadable.insert(hash)),

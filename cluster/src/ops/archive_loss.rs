@@ -15,7 +15,6 @@ use tokio::task::JoinSet;
 
 use crate::backup::archive_block;
 use crate::process::context::NodeContext;
-use crate::process::limits::NAMED_MAX;
 use crate::process::peer_messages::{self, FindUnreadableBlocks};
 
 /// Maximum wait for a member that reads its blocks. Most of them are missing, so there is little to read.
@@ -35,7 +34,7 @@ pub struct LostPart {
 /// What is lost.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ArchiveLoss {
-    /// The parts, of the first [`NAMED_MAX`] blocks.
+    /// The parts. If each member lacks more than 1,024 blocks, only the first ones are found.
     pub parts: Vec<LostPart>,
     /// Members, and the target of backups, that may have the blocks and did not say so: each with the reason.
     pub silent: Vec<String>,
@@ -44,7 +43,7 @@ pub struct ArchiveLoss {
 /// Asks all members, and stores what the target of backups has.
 pub async fn find(context: &Arc<NodeContext>) -> ArchiveLoss {
     let (known, _) = ask_members(context, BTreeSet::new()).await;
-    let named: BTreeSet<Hash> = known.into_iter().flatten().take(NAMED_MAX).collect();
+    let named: BTreeSet<Hash> = known.into_iter().flatten().collect();
     if named.is_empty() {
         return ArchiveLoss::default();
     }
@@ -64,7 +63,7 @@ pub async fn find(context: &Arc<NodeContext>) -> ArchiveLoss {
     ArchiveLoss { parts: parts.collect(), silent }
 }
 
-/// Returns what each member that answered cannot read, of these blocks and of those that it knows to lack; and the
+/// Returns what each member that answered cannot read, of these blocks and of the first others that it lacks; and the
 /// members that did not answer.
 async fn ask_members(context: &Arc<NodeContext>, blocks: BTreeSet<Hash>) -> (Vec<BTreeSet<Hash>>, Vec<String>) {
     let applied = context.replica.read(|ledger| ledger.head().applied);

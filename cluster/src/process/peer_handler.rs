@@ -12,6 +12,7 @@ use reveille_raft::tls::NodeTls;
 
 use super::clock::Clock;
 use super::context::{NodeContext, NodeIntroduction};
+use super::limits::NAMED_MAX;
 use super::peer_messages::{
     self, AuthorityFile, BarrierReport, BarrierRequest, BeginScrub, ChangeMember, ChangedMember, ClockReading,
     Describe, Description, FetchAuthority, FetchFile, FilePiece, FindMissingParts, FindUnreadableBlocks, GrantedLease,
@@ -175,7 +176,7 @@ async fn find_unreadable_blocks(
     if replica.wait_applied(request.applied, Instant::now() + limit / 2).await.is_none() {
         return Err("it has not applied all entries yet".to_owned());
     }
-    let read = move || context.replica.unreadable_blocks(request.blocks).map_err(|error| error.to_string());
+    let read = move || context.replica.unreadable_blocks(request.blocks, NAMED_MAX).map_err(|error| error.to_string());
     replica.blocking(read).await.unwrap_or_else(|error| Err(format!("reading failed: {error}")))
 }
 

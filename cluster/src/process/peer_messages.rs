@@ -71,7 +71,7 @@ requests! {
     /// Asks which of these audience parts the node lacks. It keeps the others for at least seven hours (P20).
     FindMissingParts(FindMissingParts) -> Result<Vec<Hash>, String>, bulk: false;
     /// Asks which of these blocks of the archive the node cannot read (P24).
-    FindUnreadableBlocks(FindUnreadableBlocks) -> Result<BTreeSet<Hash>, String>, bulk: false;
+    FindUnreadableBlocks(FindUnreadableBlocks) -> Result<BTreeSet<Hash>, String>, bulk: true;
     /// Asks a node to fetch an audience part from another node and to answer after it is synced (P20).
     PullPart(PullPart) -> Result<(), String>, bulk: false;
     /// Asks a member for an authority with its key (P22). `None`: it does not have it.
@@ -420,7 +420,7 @@ pub struct FilePiece {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FindMissingParts(pub Vec<Hash>);
 
-/// Asks which blocks of the archive a node cannot read: of these, and of those that it knows to lack (P24).
+/// Asks which blocks of the archive a node cannot read: of these, and of the first others that it lacks (P24).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FindUnreadableBlocks {
     /// Index that the node must have applied: before it, the node may lack a block that it makes later.

@@ -178,13 +178,13 @@ impl Replica {
         self.inner.archive.still_lacking()
     }
 
-    /// Returns which of these blocks of the archive, and of those known to lack, are not readable on this node. Blocks
-    /// on the disk.
+    /// Returns which of these blocks of the archive are not readable on this node, and of at most `others` more that it
+    /// lacks. Blocks on the disk.
     ///
     /// # Errors
     /// The disk failed to read, so a block may be intact.
-    pub fn unreadable_blocks(&self, asked: BTreeSet<Hash>) -> Result<BTreeSet<Hash>, SnapshotError> {
-        self.inner.archive.unreadable(asked)
+    pub fn unreadable_blocks(&self, asked: BTreeSet<Hash>, others: usize) -> Result<BTreeSet<Hash>, SnapshotError> {
+        self.inner.archive.unreadable(asked, others)
     }
 
     /// Returns a block of the archive for a peer. `None`: it is not readable here either. Blocks on the disk.

@@ -338,6 +338,10 @@ impl SnapshotManager {
         self.folder.lacking()
     }
 
+    pub fn find_lacking(&self, archive: &BTreeSet<Hash>) -> Result<(), SnapshotError> {
+        self.folder.find_lacking(archive)
+    }
+
     pub fn keep_lacking(&self, archive: &BTreeSet<Hash>) {
         self.folder.keep_lacking(archive);
     }
