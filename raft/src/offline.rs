@@ -83,6 +83,8 @@ pub struct FolderReport {
     pub vote: Option<VoteRecord>,
     /// Index of its newest readable snapshot; 0 if there is none.
     pub snapshot_index: u64,
+    /// True if the node votes, as the last membership has it.
+    pub votes: bool,
     /// Members with a vote, as the last membership has them.
     pub voters: usize,
     /// True if the end of the log was torn by a power cut: what was half written there was never answered.
@@ -147,6 +149,7 @@ impl LostFolder {
             last: state.last.or(of_snapshot),
             vote: state.vote,
             snapshot_index: manifest.map_or(0, |manifest| manifest.index),
+            votes: known.get(&node).is_some_and(|member| member.votes),
             voters: known.values().filter(|member| member.votes).count(),
             torn: opened.tail_truncated,
         };

@@ -138,6 +138,11 @@ impl Contexts {
             .map_err(|error| unwritable(error.to_string()))
     }
 
+    /// Returns the file. `None`: this user has no home.
+    pub fn path(&self) -> Option<PathBuf> {
+        Some(self.folder.as_ref()?.join(FILE))
+    }
+
     /// Returns the context of that name, else the current one. `None`: no name is given, and none is current.
     ///
     /// # Errors

@@ -259,7 +259,8 @@ fn next_of(reason: &str, violations: &[FieldViolation]) -> Option<&'static str> 
              node: reveille token reset"
         }
         "NOT_PERMITTED" => {
-            "an operator of the cluster can create a token with more roles: reveille token create --help"
+            "reveille token show prints its roles and tenants; an admin of the cluster can create another token: \
+             reveille token create --help"
         }
         "MEMBER_NOT_FOUND" => "reveille cluster member list",
         "NAME_TAKEN" => "choose another name, or remove what has it",

@@ -37,7 +37,7 @@ const SHARED: [&str; 4] = ["content", "template", "audience", "policies"];
 /// Top-level fields that have the same name as their flag.
 #[rustfmt::skip]
 const OWN: &[&str] = &[
-    "after", "to", "max", "pool", "priority", "reason", "resolution", "concurrency", "share", "warm_up", "first_day",
+    "after", "to", "max", "command", "pool", "priority", "reason", "resolution", "concurrency", "share", "warm_up", "first_day",
     "reveille_headers",
 ];
 

@@ -116,6 +116,7 @@ fn every_command_shows_how_it_is_typed_and_it_can_be() {
         let examples = Block {
             line: 0,
             purpose: blocks::Purpose::Script,
+            indent: 0,
             // Only indented lines are examples: a sentence of the help text may begin with `reveille`, too.
             lines: help.lines().filter_map(|line| line.strip_prefix("  ").map(str::to_owned)).collect(),
         };

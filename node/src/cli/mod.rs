@@ -45,6 +45,7 @@ use clap::{CommandFactory, FromArgMatches};
 use reveille_cluster::process::lifecycle::StartError;
 use reveille_ledger::refusal::CommandRefusal;
 use reveille_raft::FatalError;
+use reveille_raft::tls::JoinError;
 
 use crate::server::admission::AdmissionError;
 use crate::server::node_identity::NodeIdentityError;
@@ -113,8 +114,10 @@ fn process(ended: anyhow::Result<()>) -> Result<(), Stop> {
             let next = "keep the folder for inspection, leave this node stopped, remove it from the cluster (reveille \
                         cluster member remove NODE --dead), and admit a new one (reveille cluster member add)";
             (Exit::General, "DATA_FOLDER", next)
+        } else if let Some(AdmissionError::Join(JoinError::NoAnswer { .. })) = error.downcast_ref() {
+            (Exit::General, "NOT_A_MEMBER", "start it again with the same token: a join may be repeated")
         } else if error.is::<AdmissionError>() {
-            (Exit::General, "NOT_A_MEMBER", "then start it again; a join may be repeated with the same token")
+            (Exit::General, "NOT_A_MEMBER", "do what it names, and start it again")
         } else {
             (Exit::General, "GENERAL", "fix what it names, and start it again: what was answered is kept")
         };

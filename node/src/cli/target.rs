@@ -97,9 +97,11 @@ impl Target {
             ),
             HandshakeError::UnknownAuthority => (
                 format!("{endpoint} has a certificate of another authority than context '{context}' knows"),
-                "choose the context of that cluster: reveille context list; only if its authority was rotated more \
-                 than once since the context was used: reveille login"
-                    .to_owned(),
+                format!(
+                    "choose the context of that cluster: reveille context list; if its certificate is of an authority \
+                     of your own: reveille login https://{endpoint} --ca FILE; if its authority was rotated more than \
+                     once since the context was used: reveille login https://{endpoint}"
+                ),
             ),
             HandshakeError::OtherName(names) => (
                 format!("{endpoint} has a certificate for other names: {names}"),

@@ -189,6 +189,11 @@ impl Terminal {
         }
     }
 
+    /// True if `-v` asks for details.
+    pub fn is_verbose(&self) -> bool {
+        self.verbose
+    }
+
     /// Prints a detail on stderr, only with `-v`.
     pub fn detail(&self, text: &str) {
         if self.verbose {

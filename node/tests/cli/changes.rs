@@ -4,7 +4,7 @@ use prost::Message;
 use reveille_proto::admin::v1;
 use serde_json::json;
 
-use crate::fake::{Fake, one, unknown};
+use crate::fake::{Fake, one, refusal_with_next, unknown};
 
 #[tokio::test]
 async fn dry_run_only_reads_and_says_what_would_be() {
@@ -45,6 +45,47 @@ async fn dry_run_only_reads_and_says_what_would_be() {
     let cancelled: Vec<v1::CancelRunRequest> = fake.requests("CancelRun");
     assert!(cancelled.iter().all(|requested| requested.validate_only));
     assert!(!fake.methods().iter().any(|method| method == "RemoveRelay"), "{:?}", fake.methods());
+}
+
+#[tokio::test]
+async fn request_id_is_printed_only_for_a_change_that_sends_it() {
+    let fake = Fake::start(|method, _| match method {
+        "TriggerSchedule" => one(v1::TriggerScheduleResponse::default()),
+        "DrainMember" => one(v1::DrainMemberResponse::default()),
+        _ => Err(unknown(method)),
+    })
+    .await;
+    let sent = fake.reveille("schedule trigger morning -v --request-id mine").await;
+    assert!(sent.code == Some(0) && sent.stderr.contains("request id mine"), "{sent:?}");
+    let without = fake.reveille("cluster member drain n2 --undo -v --request-id mine").await;
+    assert!(without.code == Some(0) && !without.stderr.contains("request id"), "{without:?}");
+}
+
+#[tokio::test]
+async fn member_that_drains_after_a_refused_removal_is_named_with_the_way_back() {
+    let undo = "reveille cluster member drain n2 --undo";
+    for drains in [true, false] {
+        let fake = Fake::start(move |method, _| match method {
+            "RemoveMember" | "DrainMember" => {
+                let message = "'n2' was not removed yet: 3 recipients are claimed for it";
+                Err(refusal_with_next(tonic::Code::FailedPrecondition, "NOT_POSSIBLE", message, "the same again"))
+            }
+            "ListMembers" => {
+                let member = v1::Member { name: "n2".into(), drains, ..v1::Member::default() };
+                one(v1::ListMembersResponse { members: vec![member], ..Default::default() })
+            }
+            _ => Err(unknown(method)),
+        })
+        .await;
+        for line in ["cluster member remove n2 --yes", "cluster member drain n2"] {
+            let refused = fake.reveille(line).await;
+            assert_eq!(refused.code, Some(4), "{refused:?}");
+            assert!(refused.stderr.contains("the same again"), "{refused:?}");
+            assert_eq!(refused.stderr.contains(undo), drains, "{refused:?}");
+        }
+        let undone = fake.reveille("cluster member drain n2 --undo").await;
+        assert!(undone.code == Some(4) && !undone.stderr.contains(undo), "{undone:?}");
+    }
 }
 
 #[tokio::test]

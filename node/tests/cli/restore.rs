@@ -6,6 +6,7 @@ use reveille_proto::admin::v1;
 use serde_json::json;
 
 use crate::fake::{Fake, one, unknown};
+use crate::terminal::reveille;
 
 fn at(seconds: i64) -> Option<prost_types::Timestamp> {
     Some(prost_types::Timestamp { seconds, nanos: 0 })
@@ -32,6 +33,17 @@ async fn fake() -> Fake {
         other => Err(unknown(other)),
     })
     .await
+}
+
+#[tokio::test]
+async fn missing_target_is_named_by_the_flag_that_was_given() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (gone, data) = (folder.path().join("gone"), folder.path().join("data"));
+    let restore = format!("restore run --from {} --name a --data-dir {}", gone.display(), data.display());
+    for (line, flag) in [(restore, "--from"), (format!("backup list --target {}", gone.display()), "--target")] {
+        let ended = reveille(&format!("{line} -o json")).await;
+        assert_eq!((ended.code, ended.error()["field"].as_str()), (Some(2), Some(flag)), "{ended:?}");
+    }
 }
 
 #[tokio::test]

@@ -62,6 +62,17 @@ async fn secret_is_printed_once_and_on_stdout_only() {
 }
 
 #[tokio::test]
+async fn denied_call_names_how_to_see_and_widen_what_a_token_permits() {
+    let fake =
+        Fake::refusing(tonic::Code::PermissionDenied, "NOT_PERMITTED", "the token does not permit this call").await;
+    let denied = fake.reveille("schedule list").await;
+    assert_eq!(denied.code, Some(6), "{denied:?}");
+    for next in ["reveille token show", "an admin of the cluster", "reveille token create"] {
+        assert!(denied.stderr.contains(next), "{denied:?}");
+    }
+}
+
+#[tokio::test]
 async fn list_shows_no_secret_and_revoke_asks_first() {
     let fake = fake().await;
     let listed = fake.reveille("token list -o json").await;

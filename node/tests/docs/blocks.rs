@@ -11,7 +11,7 @@
 //! - `text`: nothing to run
 //!
 //! `<!-- typed` on a separate line begins commands that the page needs but readers do not see; `-->` ends them. It may
-//! have `on=a,b` too.
+//! have `on=a,b` too. A block in a list is indented: the blanks before its fence are cut from each of its lines.
 
 use std::path::{Path, PathBuf};
 
@@ -22,7 +22,9 @@ pub struct Block {
     pub line: usize,
     /// Purpose of the block.
     pub purpose: Purpose,
-    /// Lines between the fences.
+    /// Number of blanks before the fence.
+    pub indent: usize,
+    /// Lines between the fences, without the indentation.
     pub lines: Vec<String>,
 }
 
@@ -64,6 +66,8 @@ pub struct Step {
 pub struct Shown {
     /// Line number of the first line, from 1.
     pub first: usize,
+    /// Number of blanks before each line on the page.
+    pub indent: usize,
     /// The lines, without empty ones at the end.
     pub lines: Vec<String>,
 }
@@ -95,27 +99,31 @@ pub fn root() -> &'static Path {
 /// Returns the blocks of a page, in order.
 ///
 /// # Panics
-/// If a fence does not name its purpose, or has no end.
+/// If a fence does not name its purpose or has no end, or if a line is indented less than the fence before it.
 pub fn blocks(page: &str) -> Vec<Block> {
     let mut blocks = Vec::new();
     let mut lines = page.lines().enumerate();
     while let Some((number, line)) = lines.next() {
-        let (purpose, end) = match line.strip_prefix("```") {
+        let fence = line.trim_start();
+        let indent = line.len() - fence.len();
+        let (purpose, end) = match fence.strip_prefix("```") {
             Some(info) => (purpose(info).unwrap_or_else(|why| panic!("line {}: {why}", number + 1)), "```"),
-            None => match line.strip_prefix("<!-- typed") {
+            None => match fence.strip_prefix("<!-- typed") {
                 Some(words) => (script(words.trim()).expect("`on=` or nothing"), "-->"),
                 None => continue,
             },
         };
         let mut inside = Vec::new();
         loop {
-            let (_, line) = lines.next().unwrap_or_else(|| panic!("line {}: the block does not end", number + 1));
+            let (at, line) = lines.next().unwrap_or_else(|| panic!("line {}: the block does not end", number + 1));
+            let (blanks, line) = line.split_at_checked(indent).unwrap_or((line, ""));
+            assert!(blanks.trim().is_empty(), "line {}: it is indented less than the fence above", at + 1);
             if line == end {
                 break;
             }
             inside.push(line.to_owned());
         }
-        blocks.push(Block { line: number + 1, purpose, lines: inside });
+        blocks.push(Block { line: number + 1, purpose, indent, lines: inside });
     }
     blocks
 }
@@ -184,7 +192,7 @@ impl Block {
         let mut steps: Vec<Step> = Vec::new();
         for (number, line) in self.numbered() {
             if let Some(command) = line.strip_prefix("$ ") {
-                let shown = Some(Shown { first: number + 1, lines: Vec::new() });
+                let shown = Some(Shown { first: number + 1, indent: self.indent, lines: Vec::new() });
                 steps.push(Step { line: number, command: command.to_owned(), shown });
                 continue;
             }

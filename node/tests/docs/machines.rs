@@ -104,7 +104,7 @@ impl Drop for Machine {
 impl Machines {
     /// Starts the machines. Returns `None` if this machine cannot, and prints why.
     pub fn start() -> Option<Machines> {
-        let lacks = HostNetwork::missing().or_else(lacking);
+        let lacks = HostNetwork::missing().or_else(without_overlay).or_else(lacking);
         if let Some(why) = lacks {
             reveille_strict::skip(&why);
             return None;
@@ -210,14 +210,16 @@ impl Machine {
     }
 }
 
-/// Says what this machine lacks beside what the network needs.
-fn lacking() -> Option<String> {
+/// Says that this machine has no overlay file system, which a view needs.
+pub fn without_overlay() -> Option<String> {
     let systems = fs::read_to_string("/proc/filesystems").unwrap_or_default();
-    if !systems.contains("\toverlay\n")
-        && !Command::new("modprobe").arg("overlay").status().is_ok_and(|it| it.success())
-    {
-        return Some("there is no overlay file system".to_owned());
-    }
+    let has_it = systems.contains("\toverlay\n")
+        || Command::new("modprobe").arg("overlay").status().is_ok_and(|it| it.success());
+    (!has_it).then(|| "there is no overlay file system".to_owned())
+}
+
+/// Says what this machine lacks for a package, beside what network and view need.
+fn lacking() -> Option<String> {
     let programs = ["unshare", "apt", "dpkg-deb", "dpkg-shlibdeps", "strip", "python3"];
     let missing = programs.iter().find(|program| Command::new(program).arg("--version").output().is_err());
     missing.map(|program| format!("{program} is not installed"))

@@ -6,6 +6,7 @@ mod blocks;
 mod compare;
 mod links;
 mod machines;
+mod packaging;
 #[path = "../../../cluster/tests/support/postfix.rs"]
 mod postfix;
 mod session;
@@ -44,6 +45,7 @@ pages! {
     relays: "docs/how-to/relays.md",
     replace_a_node: "docs/how-to/replace-a-node.md",
     rotate_the_authority: "docs/how-to/rotate-the-authority.md",
+    run_nodes: "docs/how-to/run-nodes.md",
     schedules: "docs/how-to/schedules.md",
     tenants: "docs/how-to/tenants.md",
     three_machines: "docs/tutorial/three-machines.md",
@@ -52,6 +54,9 @@ pages! {
 /// Runs all commands of a page, and compares the output.
 fn type_in(page: &Path) {
     let text = std::fs::read_to_string(page).expect("a page");
+    if text.contains("a-upgrade") && !cfg!(feature = "next-level") {
+        return reveille_strict::skip("the feature next-level is not compiled in");
+    }
     let mut session = Session::open();
     let mut names = Names::default();
     let mut news: Vec<(Step, Vec<String>)> = Vec::new();
@@ -104,11 +109,12 @@ fn type_in(page: &Path) {
 
 /// Returns the page with the new output.
 fn updated(page: &str, news: &[(Step, Vec<String>)]) -> String {
-    let mut lines: Vec<&str> = page.lines().collect();
+    let mut lines: Vec<String> = page.lines().map(str::to_owned).collect();
     for (step, printed) in news.iter().rev() {
         if let Some(shown) = &step.shown {
-            let first = shown.first - 1;
-            lines.splice(first..first + shown.lines.len(), printed.iter().map(String::as_str));
+            let (first, blanks) = (shown.first - 1, " ".repeat(shown.indent));
+            let printed = printed.iter().map(|line| format!("{blanks}{line}").trim_end().to_owned());
+            lines.splice(first..first + shown.lines.len(), printed);
         }
     }
     lines.join("\n") + "\n"
@@ -123,6 +129,18 @@ fn shown_output_is_replaced_in_place() {
     let news = [(one.clone(), vec!["eins".to_owned()]), (two.clone(), vec!["zwei".to_owned()])];
     let updated = updated(page, &news);
     assert_eq!(updated, "```console\n$ one\neins\n\n$ two \\\n    more\nzwei\n$ three\n3\n```\nend\n");
+}
+
+#[test]
+fn block_of_a_list_is_read_and_replaced_with_its_indentation() {
+    let page = "1. One:\n\n   ```console\n   $ one\n   1\n\n     2\n   ```\n\n   <!-- typed\n   two\n   -->\n";
+    let [shown, typed] = <[Block; 2]>::try_from(blocks(page)).expect("two blocks");
+    assert_eq!(
+        (shown.lines.as_slice(), typed.lines),
+        (["$ one", "1", "", "  2"].map(str::to_owned).as_slice(), vec!["two".to_owned()])
+    );
+    let news = [(shown.steps().remove(0), ["eins", "", "zwei"].map(str::to_owned).to_vec())];
+    assert_eq!(updated(page, &news), page.replace("   1\n\n     2\n", "   eins\n\n   zwei\n"));
 }
 
 /// Every block has a purpose, every page with commands is run, and blocks that are not run are listed with the reason.

@@ -3,8 +3,9 @@
 //! `reveille dev` and `reveille start` run in the background until the page ends. `reveille dev` also stops the
 //! processes before it. They listen on free ports, and the ports of the page are mapped to those. The test has its own
 //! commands. `a-relay 2525 after-commit:close#1` starts a relay with this fault, and its port is mapped too. `a-leader`
-//! waits for a leader and until all members vote. `a-cluster` starts the nodes n1, n2 and n3. `a-kill NAME` kills a
-//! node with `kill -9`.
+//! waits for a leader and until all members vote. `a-cluster` starts the nodes n1, n2 and n3. `a-kill NAME…` kills
+//! nodes with `kill -9`. `a-upgrade NAME…` restarts nodes one after the other as the next release: the same binary with
+//! the next level of the ledger, which needs the feature `next-level`.
 
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
@@ -13,7 +14,8 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use reveille_sink::{Sink, SinkOptions};
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use serde_json::Value;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
@@ -41,6 +43,8 @@ struct Port {
 /// A process. It is killed when it is dropped.
 struct Node {
     name: String,
+    /// The command of the page that started it.
+    command: String,
     child: Child,
 }
 
@@ -95,10 +99,11 @@ impl Session {
             ["a-relay", port, faults] => self.relay(port, faults),
             ["a-leader"] => self.leader(),
             ["a-cluster"] => self.cluster(),
-            ["a-kill", name] => {
-                self.nodes.retain(|node| node.name != *name);
+            ["a-kill", names @ ..] => {
+                self.nodes.retain(|node| !names.contains(&node.name.as_str()));
                 Ended::silent()
             }
+            ["a-upgrade", names @ ..] => self.upgrade(names),
             _ => self.shell(&self.real(command)),
         }
     }
@@ -155,6 +160,35 @@ impl Session {
         }
     }
 
+    /// Restarts nodes on their ports as the next release. Waits until the asked node knows the level and the version of
+    /// each.
+    fn upgrade(&mut self, names: &[&str]) -> Ended {
+        for name in names {
+            let place = self.nodes.iter().position(|node| node.name == *name).expect("a node that runs");
+            let mut node = self.nodes.remove(place);
+            let process = i32::try_from(node.child.id()).ok().and_then(Pid::from_raw).expect("a process");
+            kill_process(process, Signal::TERM).expect("a signal");
+            node.child.wait().expect("it ends");
+            self.start(&format!("env REVEILLE_LEVEL=2 {}", node.command));
+            self.leader();
+        }
+        let known = |printed: &str| -> Option<bool> {
+            let status: Value = serde_json::from_str(printed).ok()?;
+            let mut nodes = status["nodes"].as_array()?.iter();
+            Some(nodes.all(|node| {
+                node["version"].is_string() && (node["level"] == 2 || !names.iter().any(|name| node["name"] == *name))
+            }))
+        };
+        let end = Instant::now() + STEP_TIMEOUT;
+        loop {
+            let status = self.shell("reveille cluster upgrade status -o json 2> /dev/null");
+            if known(&status.printed) == Some(true) {
+                return Ended::silent();
+            }
+            assert!(Instant::now() < end, "not the next release within {STEP_TIMEOUT:?}: {status:?}");
+        }
+    }
+
     /// Starts one node with its mailbox, and stops all others.
     fn dev(&mut self, command: &str) -> Ended {
         self.nodes.clear();
@@ -172,19 +206,24 @@ impl Session {
 
     fn start(&mut self, command: &str) -> Ended {
         let flags = ["--listen", "--peer-listen", "--http"];
-        let mut words: Vec<&str> = command.split_whitespace().collect();
+        let mut words: Vec<String> = command.split_whitespace().map(str::to_owned).collect();
         let mut written = Vec::new();
         for flag in flags {
-            let place = words.iter().position(|word| *word == flag).expect("a page that starts a node names its ports");
-            written.push(words[place + 1].to_owned());
-            words[place + 1] = "127.0.0.1:0";
+            let place = words.iter().position(|word| word == flag).expect("a page that starts a node names its ports");
+            // On the ports of an earlier node it gets the same real ones: the shell may have exported its address.
+            let real = self.real(&words[place + 1]);
+            let address = if real == words[place + 1] { "127.0.0.1:0".to_owned() } else { real };
+            written.push(std::mem::replace(&mut words[place + 1], address));
         }
-        let name = words.iter().skip_while(|word| **word != "--name").nth(1).expect("a name").to_string();
+        let name = words.iter().skip_while(|word| *word != "--name").nth(1).expect("a name").to_string();
         let said = self.background(&words.join(" "), " listening ", &name);
         for (key, written) in ["admin=", "peers=", "http="].into_iter().zip(written) {
             let address = said.split(key).nth(1).and_then(|rest| rest.split_whitespace().next());
             let port = written.rsplit(':').next().unwrap_or_default();
             self.behind(port, address.unwrap_or_else(|| panic!("{key} in {said}")));
+        }
+        if let Some(node) = self.nodes.last_mut() {
+            command.clone_into(&mut node.command);
         }
         Ended::silent()
     }
@@ -199,7 +238,7 @@ impl Session {
         let command =
             format!("if [ -e {file} ]; then . {file}; fi; exec {command} --journal-dir {}", journal.display());
         let child = self.command("sh", &log).arg("-c").arg(&command).spawn().expect("a shell");
-        self.nodes.push(Node { name: name.to_owned(), child });
+        self.nodes.push(Node { name: name.to_owned(), command: String::new(), child });
         let end = Instant::now() + STEP_TIMEOUT;
         loop {
             let said = read(&log);

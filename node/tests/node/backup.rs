@@ -251,12 +251,20 @@ async fn one_survivor_of_three_becomes_another_cluster() {
             .expect("bytes");
     let inspected = offline(folder.path(), &format!("recover inspect {} -o json", survivor.display()));
     assert!(inspected.code == Some(0) && inspected.stdout.contains("\"best\": true"), "{inspected:?}");
+    assert!(
+        inspected.stderr.contains("reveille recover run") && !inspected.stderr.contains("majority"),
+        "{inspected:?}"
+    );
+    let both = format!("recover inspect {} {}", survivor.display(), folder.path().join("one").display());
+    let both = offline(folder.path(), &both);
+    assert!(both.code == Some(0) && both.stderr.contains("2 of 3 voters are here, a majority"), "{both:?}");
     let new = tempfile::tempdir().expect("a folder");
     let data = new.path().join("two");
     let addresses = ports();
     let into = format!("--name two --data-dir {} --peer-listen {}", data.display(), addresses[1]);
     let recovered = offline(new.path(), &format!("recover run {} {into} --yes", survivor.display()));
     assert_eq!(recovered.code, Some(0), "{recovered:?}");
+    assert!(recovered.stderr.contains("context default is in use now"), "{recovered:?}");
     let after =
         std::fs::read(survivor.join("wal").read_dir().expect("a log").next().expect("a segment").expect("it").path())
             .expect("bytes");

@@ -69,6 +69,7 @@ fn client_refuses_another_authority_another_name_and_plaintext() {
     let own = format!("127.0.0.1:{}", port(&one.admin));
     let foreign = Process::reveille_at(elsewhere.path(), &own, "schedule list");
     assert!(foreign.code == Some(5) && foreign.stderr.contains("of another authority"), "{foreign:?}");
+    assert!(foreign.stderr.contains(&format!("reveille login https://{own} --ca FILE")), "{foreign:?}");
 
     let other_name = format!("127.0.0.2:{}", port(&one.admin));
     let other = Process::reveille_at(folder.path(), &other_name, "schedule list");
@@ -128,6 +129,14 @@ fn login_stores_a_context_after_the_fingerprint_is_confirmed() {
     let stored = login(&format!("--fingerprint {} --token env:SECRET", fingerprint.to_uppercase()));
     assert!(stored.code == Some(0) && !stored.stdout.contains(&token), "{stored:?}");
     let run = |line: &str| Ended::from(user(home.path()).args(line.split_whitespace()).output().expect("it runs"));
+    assert!(stored.stderr.contains(&format!("context default is in use now ({}", home.path().display())), "{stored:?}");
+    assert_eq!(run("schedule list").code, Some(0));
+    // A known authority is not asked about, and its token is kept: so nodes that joined are added.
+    let added = run(&format!("login https://localhost:{0} https://127.0.0.1:{0}", port(&one.admin)));
+    assert!(
+        added.code == Some(0) && added.stdout.contains("localhost:") && added.stdout.contains("127.0.0.1:"),
+        "{added:?}"
+    );
     assert_eq!(run("schedule list").code, Some(0));
     for line in ["context list -o json", "context show -o json", "context show", "context list"] {
         let shown = run(line);
@@ -143,6 +152,8 @@ fn login_stores_a_context_after_the_fingerprint_is_confirmed() {
         .output();
     let deploy = Ended::from(deploy.expect("it runs"));
     assert_eq!(deploy.code, Some(0), "{deploy:?}");
+    assert!(deploy.stderr.contains("context acme is in use now"), "{deploy:?}");
+    assert!(deploy.stderr.contains("the one before: reveille context use default"), "{deploy:?}");
     let own: Value = serde_json::from_str(&run("--context acme token show -o json").stdout).expect("a token");
     assert_eq!((&own["token"]["name"], &own["token"]["roles"][0]), (&"deploy".into(), &"editor".into()));
     let unknown = run("--context other schedule list -o json");

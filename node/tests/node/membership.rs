@@ -63,7 +63,9 @@ fn token_admits_one_node_and_no_other() {
     let spent = one.join_token();
     let mut two = joining(folder.path(), "two", &spent);
     until("it is a member", || one.reveille("cluster member list").stdout.contains("two"));
-    assert!(refused(folder.path(), "thief", &spent).contains("another node has used this join token"));
+    let said = refused(folder.path(), "thief", &spent);
+    assert!(said.contains("another node has used this join token"), "{said}");
+    assert!(said.contains("reveille cluster member add") && !said.contains("with the same token"), "{said}");
     // The node itself may repeat its request, as after a crash before it has stored its certificate.
     two.kill();
     std::fs::remove_file(folder.path().join("two/tls/node.crt")).expect("removed");

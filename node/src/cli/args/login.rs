@@ -10,11 +10,12 @@ use crate::cli::endpoint::{Endpoint, Scheme};
     long_about = "Store a cluster's certificate authority and your token\n\n\
     It shows the fingerprint of the cluster's certificate authority, and asks whether it is the right one: `reveille \
     context show` on the machine of `cluster init` shows it too, and so does each node in the log line of its start. \
-    The addresses, the authority and the token are stored as a context for this user alone.",
+    The addresses, the authority and the token are stored as a context for this user alone. Given again with the \
+    addresses of all nodes, it adds those that joined: a known authority is not asked about, and the token is kept.",
     after_long_help = "\
 Examples:
   reveille login https://10.77.0.1:7600
-  reveille login https://a.example.com:7600 https://b.example.com:7600 --name prod
+  reveille login https://a.example.com:7600 https://b.example.com:7600 https://c.example.com:7600
   reveille login https://a.example.com:7600 --ca company-ca.pem
   reveille login https://10.77.0.1:7600 --fingerprint \"$FINGERPRINT\" --token file:/run/secrets/reveille"
 )]
@@ -31,8 +32,8 @@ pub struct LoginArgs {
     /// File with the authority's certificate (PEM), for nodes with a certificate of your own authority
     #[arg(long, value_name = "FILE")]
     pub ca: Option<PathBuf>,
-    /// Where the token is: file:/path, env:NAME, or - for stdin [default: with --ca that of the same context, else a
-    /// terminal is asked]
+    /// Where the token is: file:/path, env:NAME, or - for stdin [default: a terminal is asked, and nothing keeps
+    /// that of the context with the same authority]
     #[arg(long, value_name = "SECRET")]
     pub token: Option<String>,
 }

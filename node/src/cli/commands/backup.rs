@@ -21,6 +21,8 @@ use super::{
 use crate::cli::view::backup::{BackupView, bytes as size};
 use crate::server::config::{BackupConfig, ConfigLayer, Settings};
 
+/// The flag that names the target.
+const TARGET: &str = "--target";
 const COPY: &str = "  {bar:40.green} {pos}/{len} files copied  {eta} left";
 const VERIFY: &str = "  {bar:40.green} {pos}/{len} files read back  {eta} left";
 
@@ -117,7 +119,7 @@ impl<'b> Bars<'b> {
 }
 
 async fn list(context: &CommandContext<'_>, place: &BackupPlace) -> Result<(), Stop> {
-    let target = open(&configured(place)?)?;
+    let target = open(&configured(place)?, TARGET)?;
     let listed = aside(context, move |_| backup::list(&*target)).await?.map_err(failure)?;
     let rows: Vec<BackupView> = listed.iter().map(BackupView::from).collect();
     context.terminal.list(&rows)?;
@@ -128,7 +130,7 @@ async fn list(context: &CommandContext<'_>, place: &BackupPlace) -> Result<(), S
 }
 
 async fn verify(context: &CommandContext<'_>, VerifyArgs { backup, place }: &VerifyArgs) -> Result<(), Stop> {
-    let (target, named) = (open(&configured(place)?)?, backup.clone());
+    let (target, named) = (open(&configured(place)?, TARGET)?, backup.clone());
     let whole = aside(context, move |work| {
         let manifest = choose(&*target, named.as_deref())?;
         backup::verify(&*target, &manifest, work).map_err(failure)?;
@@ -142,7 +144,8 @@ async fn verify(context: &CommandContext<'_>, VerifyArgs { backup, place }: &Ver
 
 async fn prune(context: &CommandContext<'_>, PruneArgs { keep, place }: &PruneArgs) -> Result<(), Stop> {
     let config = configured(place)?;
-    let (target, keep) = (open(&config)?, keep.and_then(|keep| usize::try_from(keep).ok()).unwrap_or(config.keep));
+    let (target, keep) =
+        (open(&config, TARGET)?, keep.and_then(|keep| usize::try_from(keep).ok()).unwrap_or(config.keep));
     let pruned = aside(context, move |_| {
         let clusters: BTreeSet<_> = backup::list(&*target)?.iter().map(|listed| listed.id.cluster).collect();
         let mut pruned = PrunedBackups::default();
@@ -171,16 +174,16 @@ fn configured(BackupPlace { target, config }: &BackupPlace) -> Result<BackupConf
     Ok(config)
 }
 
-/// Opens a target that must be there. A bucket is not asked yet.
-pub fn open(config: &BackupConfig) -> Result<Arc<dyn BackupTarget>, Failure> {
+/// Opens a target that must be there. A bucket is not asked yet. `flag` names the target on the command line.
+pub fn open(config: &BackupConfig, flag: &str) -> Result<Arc<dyn BackupTarget>, Failure> {
     if let Some(TargetAddress::Folder(folder)) = &config.target
         && !folder.is_dir()
     {
         let message = format!("{} is not a folder, or cannot be read", folder.display());
         let next = "mount it, or name the folder that has `backups` and `blocks`";
-        return Err(Failure::usage("--target", message, next));
+        return Err(Failure::usage(flag, message, next));
     }
-    let missing = || Failure::usage("--target", "no target is named", "name it, or a --config FILE that does");
+    let missing = || Failure::usage(flag, "no target is named", "name it, or a --config FILE that does");
     config.open().map_err(super::config::failure)?.ok_or_else(missing)
 }
 

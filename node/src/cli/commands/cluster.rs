@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep};
 
 use super::{
     Answer, ClusterCommand, CommandContext, Exit, Failure, InitArgs, ListPage, MemberCommand, Own, Paging, RetrySafety,
-    Seen, Stop, UpgradeCommand, WITHIN, authority, config, duration_to_wire, format,
+    Seen, Stop, UpgradeCommand, WITHIN, authority, config, context::say_in_use, duration_to_wire, format,
 };
 use crate::cli::contexts::{BearerToken, Context, Contexts};
 use crate::cli::view::cluster::problems;
@@ -27,6 +27,8 @@ use crate::token_text::TokenText;
 
 /// Digits of a cluster's id that name the context of a second cluster.
 const CLUSTER_DIGITS: usize = 8;
+/// Time limit of the question whether a member drains, after the command has failed.
+const DRAINS_WITHIN: Duration = Duration::from_secs(3);
 /// Pause between two requests of a scrub.
 const SCRUB_ASKED_EVERY: Duration = Duration::from_millis(500);
 
@@ -63,6 +65,7 @@ fn init(context: &CommandContext<'_>, args: InitArgs) -> Result<(), Stop> {
         Failure::new(Exit::General, "DATA_FOLDER", error.to_string(), next)
     })?;
     let cluster = tls.authority().cluster().to_string();
+    let former = contexts.current.clone();
     let stored = if config.insecure { None } else { Some(first_context(&mut contexts, &config, &tls)?) };
     let Config { name, advertise, data_dir, .. } = config;
     let folder = data_dir.display().to_string();
@@ -70,10 +73,11 @@ fn init(context: &CommandContext<'_>, args: InitArgs) -> Result<(), Stop> {
     let own = json!({
         "cluster": cluster, "node": name, "address": advertise, "folder": folder, "context": stored,
     });
-    let reaches = stored.map(|stored| format!("; context {stored} reaches it")).unwrap_or_default();
-    let place = format!("keys and certificates are in {folder}/tls{reaches}");
-    let words = format!("cluster {cluster} of node {name} at {advertise}; {place}");
+    let words = format!("cluster {cluster} of node {name} at {advertise}; keys and certificates are in {folder}/tls");
     context.terminal.show(&Answer::new(&Own(own), cluster, words))?;
+    if stored.is_some() {
+        say_in_use(context, &contexts, former.as_deref());
+    }
     if args.test_clock {
         context.terminal.say("its clock is a test's, for good: no mail of it ever leaves this machine");
     }
@@ -132,7 +136,10 @@ async fn add_member(context: &CommandContext<'_>, valid_for: SignedDuration) -> 
 
 async fn drain_member(context: &CommandContext<'_>, member: String, undo: bool) -> Result<(), Stop> {
     let request = DrainMemberRequest { member: member.clone(), undo };
-    let answer = context.change(request).await?;
+    let answer = match context.change(request).await {
+        Err(failure) if !undo => return Err(still_drains(context, &member, failure).await.into()),
+        answer => answer?,
+    };
     context.terminal.answer(&answer, answer.member.as_ref())?;
     if !undo {
         let next = format!("next: stop it, or reveille cluster member remove {member}");
@@ -147,7 +154,10 @@ async fn remove_member(context: &CommandContext<'_>, member: String, dead: bool)
     context.terminal.check_columns::<Member>()?;
     context.terminal.confirm(&format!("Remove {member} for good? {how} can never return."))?;
     let request = RemoveMemberRequest { member: member.clone(), dead };
-    let answer = context.change(request).await?;
+    let answer = match context.change(request).await {
+        Err(failure) => return Err(still_drains(context, &member, failure).await.into()),
+        Ok(answer) => answer,
+    };
     context.terminal.list(&answer.members)?;
     if answer.in_doubt > 0 {
         let emails = format::counted(answer.in_doubt, "email");
@@ -162,6 +172,20 @@ async fn remove_member(context: &CommandContext<'_>, member: String, dead: bool)
         ));
     }
     Ok(())
+}
+
+/// Adds to the next step of a drain or a removal that failed how the member gets emails again, if it drains.
+async fn still_drains(context: &CommandContext<'_>, member: &str, failure: Failure) -> Failure {
+    context.client.set_timeout(DRAINS_WITHIN);
+    let drains = |one: &Member| one.drains && (one.name == member || one.id == member);
+    match members(context).await {
+        Ok(page) if page.rows.iter().any(drains) => {
+            let undo = format!("reveille cluster member drain {member} --undo lets it get emails again");
+            let next = failure.next.as_ref().map_or(undo.clone(), |next| format!("{next}; {undo}"));
+            failure.then(next)
+        }
+        _ => failure,
+    }
 }
 
 async fn status(context: &CommandContext<'_>) -> Result<Seen<GetClusterStatusResponse>, Failure> {

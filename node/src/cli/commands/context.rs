@@ -48,6 +48,15 @@ fn remove(context: &CommandContext<'_>, mut contexts: Contexts, name: String) ->
     Ok(())
 }
 
+/// Says which context the commands of this user have from now on, and how to go back to the `former` one.
+pub fn say_in_use(command: &CommandContext<'_>, contexts: &Contexts, former: Option<&str>) {
+    let Some(name) = &contexts.current else { return };
+    let back = former.filter(|former| former != name);
+    let back = back.map(|former| format!("; the one before: reveille context use {former}")).unwrap_or_default();
+    let file = contexts.path().map(|path| format!(" ({})", path.display())).unwrap_or_default();
+    command.terminal.say(&format!("context {name} is in use now{file}{back}"));
+}
+
 /// Returns what is shown of a context.
 pub fn view(contexts: &Contexts, name: &str, context: &Context) -> Result<ContextView, Failure> {
     let fingerprint = context

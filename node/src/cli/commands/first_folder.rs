@@ -18,6 +18,7 @@ use serde_json::json;
 
 use super::backup::{aside, failure};
 use super::cluster::store;
+use super::context::say_in_use;
 use super::{Answer, CommandContext, Exit, Failure, Own, Stop, duration_to_wire, format};
 use crate::api_json;
 use crate::cli::contexts::Contexts;
@@ -67,6 +68,7 @@ pub async fn found(
     let (data_dir, state) = (config.data_dir.clone(), ledger.clone());
     let written = aside(context, move |work| backup::write_folder(&data_dir, (node, &member), &state, &files, work));
     let LostFiles { archive, parts } = written.await?.map_err(failure)?;
+    let in_use = contexts.current.clone();
     let stored = if config.insecure { None } else { Some(store(&mut contexts, &config, &tls, &token)?) };
     admission::finish_restore(&config.data_dir).map_err(|error| folder_failure(&error))?;
     let in_doubt: u64 = ledger.claims().iter().map(|(_, claim)| u64::from(claim.in_doubt.len())).sum();
@@ -92,9 +94,8 @@ pub async fn found(
         "lostAudienceParts": parts,
     });
     let (age, changes) = (format::duration(age_ms), format::counted(opted_out, "change"));
-    let reaches = stored.map(|stored| format!("; context {stored} reaches it")).unwrap_or_default();
     let mut lines = vec![
-        format!("cluster {cluster} of node {name} at {address} in {folder}{reaches}"),
+        format!("cluster {cluster} of node {name} at {address} in {folder}"),
         format!("from entry {index} of {ledger_time}, {age} ago; {changes} of opt-outs after it are in force"),
         format!("{} in doubt, and held until you decide", format::counted(in_doubt, "email")),
     ];
@@ -103,6 +104,9 @@ pub async fn found(
         lines.push(format!("lost: {blocks} of the archive, {parts}; runs that need these parts cannot send"));
     }
     context.terminal.show(&Answer::new(&Own(own), cluster, lines.join("\n")))?;
+    if stored.is_some() {
+        say_in_use(context, &contexts, in_use.as_deref());
+    }
     context.terminal.say("what the former cluster did after that is not known here, and nothing is sent yet");
     context.terminal.say("next: reveille start with the same settings; then reveille restore status");
     Ok(())

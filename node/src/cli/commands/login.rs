@@ -23,12 +23,15 @@ const TOKEN_BYTES_MAX: u64 = 4_096;
 pub async fn run(command: &CommandContext<'_>, args: LoginArgs) -> Result<(), Stop> {
     let LoginArgs { addresses, name, fingerprint, ca, token } = args;
     let mut contexts = Contexts::read()?;
-    let keeps_token = ca.is_some() && token.is_none();
+    let (is_named, in_use) = (ca.is_some(), contexts.current.clone());
     let (first, ca) = match ca {
         Some(file) => (addresses.first(), read_authority(&file).await?),
         None => {
             let (first, shown) = shown(&addresses).await?;
-            check(command, first, &shown, fingerprint.as_deref())?;
+            // An authority that this user trusts already needs no confirmation.
+            if fingerprint.is_some() || contexts.all.values().all(|known| known.ca != shown.pem) {
+                check(command, first, &shown, fingerprint.as_deref())?;
+            }
             (Some(first), shown.pem)
         }
     };
@@ -36,13 +39,14 @@ pub async fn run(command: &CommandContext<'_>, args: LoginArgs) -> Result<(), St
     if contexts.all.get(&name).is_some_and(|known| known.ca != ca) {
         command.terminal.confirm(&format!("Context {name} is of another cluster. Replace it?"))?;
     }
-    // `cluster init` has stored the first token; only the authority is wrong.
-    let same = |known: &&Context| addresses.iter().all(|endpoint| known.endpoints.contains(&endpoint.address));
-    let known = contexts.all.get(&name).filter(|_| keeps_token).filter(same);
-    let token = match known.and_then(|known| known.token.clone()) {
-        Some(token) => Some(token),
-        None => read_token(command, token.as_deref()).await?,
+    // The token of a context stays with the authority that it was given for. `cluster init` has stored the first token;
+    // with a certificate of the operator only its authority is wrong.
+    let is_same = |known: &&Context| {
+        let has_all = addresses.iter().all(|endpoint| known.endpoints.contains(&endpoint.address));
+        known.ca == ca || (is_named && has_all)
     };
+    let kept = contexts.all.get(&name).filter(is_same).and_then(|known| known.token.clone());
+    let token = read_token(command, token.as_deref(), kept).await?;
     let tls = ClientTls::trusting(&ca).map_err(|error| {
         Failure::general(error.to_string(), "name the admin port of a node: 7600 unless --listen says otherwise")
     })?;
@@ -55,7 +59,9 @@ pub async fn run(command: &CommandContext<'_>, args: LoginArgs) -> Result<(), St
     contexts.put(&name, Context { endpoints, ca, token });
     contexts.write()?;
     let (name, stored) = contexts.named(&name)?;
-    command.terminal.show(&context::view(&contexts, name, stored)?)
+    command.terminal.show(&context::view(&contexts, name, stored)?)?;
+    context::say_in_use(command, &contexts, in_use.as_deref());
+    Ok(())
 }
 
 /// Reads the certificates of a file.
@@ -107,8 +113,12 @@ fn check(
     Err(Failure::new(Exit::Denied, "TLS", message, next).at("--fingerprint").into())
 }
 
-/// Reads the token from its place. Without one, a terminal is asked, and an empty line is not a token.
-async fn read_token(command: &CommandContext<'_>, place: Option<&str>) -> Result<Option<BearerToken>, Stop> {
+/// Reads the token from its place. Without one, a terminal is asked, and an empty line keeps the token `kept`.
+async fn read_token(
+    command: &CommandContext<'_>,
+    place: Option<&str>,
+    kept: Option<BearerToken>,
+) -> Result<Option<BearerToken>, Stop> {
     let unusable = |why: String| Failure::usage("--token", why, "name its place: file:/path, env:NAME or -");
     let text = match place {
         Some("-") => {
@@ -121,9 +131,12 @@ async fn read_token(command: &CommandContext<'_>, place: Option<&str>) -> Result
             let bytes = secret.read().map_err(|why| unusable(format!("{secret} {why}")))?;
             String::from_utf8(bytes).map_err(|_| unusable(format!("{secret} has no token")))?
         }
-        None if std::io::stdin().is_terminal() => command.terminal.ask_secret("Token (nothing if you have none): ")?,
+        None if std::io::stdin().is_terminal() => {
+            let nothing = if kept.is_some() { "keeps the one that you have" } else { "if you have none" };
+            command.terminal.ask_secret(&format!("Token (nothing {nothing}): "))?
+        }
         None => String::new(),
     };
     let text = text.trim();
-    Ok((!text.is_empty()).then(|| BearerToken(text.to_owned())))
+    Ok(if text.is_empty() && place.is_none() { kept } else { (!text.is_empty()).then(|| BearerToken(text.to_owned())) })
 }

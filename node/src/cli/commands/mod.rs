@@ -52,6 +52,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use prost::Name;
 use reveille_proto::admin::v1::Freshness;
 use reveille_proto::{ListPage, Listing, Unary};
 use uuid::Uuid;
@@ -66,6 +67,7 @@ use super::terminal::Terminal;
 use super::view::moved::MovedView;
 use super::view::{Answer, Json, Own, View};
 use super::{escape, format, input, lines};
+use crate::api_json;
 use screen::Frame;
 
 /// Time limit of a command, unless `--timeout` sets another.
@@ -141,9 +143,11 @@ impl<'a> CommandContext<'a> {
         Client::new(Arc::clone(&self.target), self.global.timeout, self.client.request_id().to_owned())
     }
 
-    /// Sends a change that may be repeated. With `-v`, the first one prints the request id.
-    async fn change<Q: Unary>(&self, request: Q) -> Result<Q::Response, Failure> {
-        if !self.is_id_shown.replace(true) {
+    /// Sends a change that may be repeated. With `-v`, the first one that has a request id prints the command's.
+    async fn change<Q: Unary + Name>(&self, request: Q) -> Result<Q::Response, Failure> {
+        let has_id = || api_json::of(&request)["requestId"].as_str().is_some_and(|id| !id.is_empty());
+        if self.terminal.is_verbose() && !self.is_id_shown.get() && has_id() {
+            self.is_id_shown.set(true);
             self.terminal.detail(&format!("request id {}", self.client.request_id()));
         }
         self.client.ask(RetrySafety::Repeatable, request).await
@@ -201,7 +205,7 @@ impl<'a> CommandContext<'a> {
         index: impl Fn(&Q::Response) -> u64,
     ) -> Result<Q::Response, Stop>
     where
-        Q: Unary,
+        Q: Unary + Name,
         Q::Response: Json,
     {
         self.confirm_unless(dry_run, question)?;

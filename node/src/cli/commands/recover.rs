@@ -28,7 +28,16 @@ fn inspect(context: &CommandContext<'_>, folders: &[PathBuf]) -> Result<(), Stop
         .enumerate()
         .map(|(place, (folder, lost))| SurvivorView::new(folder, lost, place == best))
         .collect();
-    context.terminal.list(&rows)
+    context.terminal.list(&rows)?;
+    let reports = || found.iter().map(|(_, lost)| lost.report());
+    let Some(newest) = reports().nth(best) else { return Ok(()) };
+    let here = reports().filter(|report| report.cluster == newest.cluster && report.votes).count();
+    if here > newest.voters / 2 {
+        let words = "if their nodes can run, start them instead, and nothing is lost";
+        context.terminal.say(&format!("{here} of {} voters are here, a majority: {words}", newest.voters));
+    }
+    context.terminal.say("next: reveille recover run with the same folders, --config FILE, and an empty --data-dir");
+    Ok(())
 }
 
 async fn recover(context: &CommandContext<'_>, args: RecoverRunArgs) -> Result<(), Stop> {

@@ -14,7 +14,7 @@ pub async fn run(context: &CommandContext<'_>, args: RestoreRunArgs) -> Result<(
     let RestoreRunArgs { from, backup, config: file, settings } = args;
     let config = Config::load(file_or_default(file).as_deref(), std::env::vars(), settings).map_err(config::failure)?;
     check_empty(&config)?;
-    let target = open(&BackupConfig { target: Some(from), ..config.backup.clone() })?;
+    let target = open(&BackupConfig { target: Some(from), ..config.backup.clone() }, "--from")?;
     let read = Arc::clone(&target);
     let loaded = aside(context, move |work| {
         let manifest = choose(&*read, backup.as_deref())?;

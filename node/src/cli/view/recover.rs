@@ -59,12 +59,13 @@ impl View for SurvivorView {
     const NAME: &'static str = "folder";
     const NOUN: &'static str = "folders";
     const COLUMNS: &'static [&'static str] =
-        &["FOLDER", "NODE", "CLUSTER", "LAST ENTRY", "TERM", "VOTE", "SNAPSHOT", "LEVEL", "LEDGER TIME", "STATE"];
+        &["FOLDER", "NODE", "CLUSTER", "VOTERS", "LAST ENTRY", "TERM", "SNAPSHOT", "LEVEL", "LEDGER TIME", "STATE"];
 
     fn cells(&self) -> Vec<Cell> {
         let number = |number: Option<u64>| Cell::or_dash(number.map(|number| number.to_string()).as_deref());
         let state = match (self.best, self.torn) {
-            (true, _) => Cell::toned("best", Tone::Good),
+            (true, false) => Cell::toned("best", Tone::Good),
+            (true, true) => Cell::toned("best, end torn", Tone::Notable),
             (false, true) => Cell::toned("end torn", Tone::Notable),
             (false, false) => Cell::toned("older", Tone::Dim),
         };
@@ -72,9 +73,9 @@ impl View for SurvivorView {
             self.folder.as_str().into(),
             if self.name.is_empty() { self.node.as_str().into() } else { self.name.as_str().into() },
             self.cluster.get(..8).unwrap_or(&self.cluster).into(),
+            self.voters.to_string().into(),
             number(self.last_index),
             number(self.last_term),
-            number(self.vote_term),
             self.snapshot_index.to_string().into(),
             self.level.to_string().into(),
             self.ledger_time.as_str().into(),

@@ -152,7 +152,9 @@ pub fn member_not_changed(name: &str, change: MemberChange, refusal: &MemberRefu
             "without --dead it is drained and removed; or stop it first, and give the command again"
         }
         MemberRefusal::DoesNotAnswer => "start it; or, if it never comes back, remove it as it is: --dead",
-        MemberRefusal::NoOtherSends => "reveille cluster member list shows which nodes drain; --undo",
+        MemberRefusal::NoOtherSends => {
+            "reveille cluster member list shows which nodes drain: let one of them get emails again, or start another"
+        }
         MemberRefusal::TooFewRun { .. } => "start a node that is down; a removal now would stop the cluster",
         MemberRefusal::Waits(wait)
             if change == MemberChange::RemoveDead || matches!(wait, MemberWait::Another | MemberWait::Membership) =>
@@ -160,7 +162,7 @@ pub fn member_not_changed(name: &str, change: MemberChange, refusal: &MemberRefu
             "the same command again in a few seconds: it goes on where it was"
         }
         MemberRefusal::Waits(_) => {
-            let next = "the same command again: it goes on where it was; `member drain` with --undo ends it";
+            let next = "the same command again: it goes on where it was";
             let message = format!("{name} was not {done} yet: {refusal}; it drains, and gets no more emails");
             return not_possible(message).next(next);
         }

@@ -50,6 +50,16 @@ macro_rules! command_kinds {
 }
 with_commands!(command_kinds);
 
+macro_rules! all_command_kinds {
+    ($($(#[$attribute:meta])* $kind:ident),* $(,)?) => {
+        impl CommandKind {
+            /// All kinds, in their order.
+            pub const ALL: &[CommandKind] = &[$($(#[$attribute])* CommandKind::$kind),*];
+        }
+    };
+}
+with_commands!(all_command_kinds);
+
 macro_rules! refusal_kinds {
     ($($kind:ident),* $(,)?) => {
         kinds! {

@@ -1,6 +1,6 @@
 //! The calls of each kind: how an object is read as the spec that would make it, and how a document sets it.
 
-use prost::Message;
+use prost::{Message, Name};
 use prost_types::FieldMask;
 use reveille_proto::admin::v1::{
     AddRelayRequest, CampaignState, CreateCampaignRequest, CreateScheduleRequest, Duplicate, GetCampaignRequest,
@@ -182,7 +182,11 @@ pub async fn put(
     Ok((spec, warnings))
 }
 
-async fn ask<Q: Unary>(context: &CommandContext<'_>, request: Q, is_check: bool) -> Result<Q::Response, Failure> {
+async fn ask<Q: Unary + Name>(
+    context: &CommandContext<'_>,
+    request: Q,
+    is_check: bool,
+) -> Result<Q::Response, Failure> {
     if is_check { context.read(request).await } else { context.change(request).await }
 }
 

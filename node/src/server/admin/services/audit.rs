@@ -1,11 +1,12 @@
 //! Audit records: those that the state still has, and those in parts of the archive.
 
-use reveille_ledger::audit::{AuditCaller, AuditObject, AuditOutcome, AuditRecord};
+use reveille_ledger::audit::{AuditCaller, AuditObject, AuditOutcome, AuditRecord, CommandKind};
 use reveille_ledger::ids::Time;
 use reveille_ledger::{ArchivePartKey, Ledger, PartContent};
 use reveille_proto::admin::v1::{self, ListAuditRecordsRequest, ListAuditRecordsResponse};
 
 use crate::server::admin::archive::unless_lost;
+use crate::server::admin::lookup::near;
 use crate::server::admin::paging::{EXAMINED_MAX, Paging};
 use crate::server::admin::{Admin, ApiError, ApiResult, Call, validate, views};
 
@@ -40,6 +41,12 @@ impl RecordFilter {
         };
         let (since, until) = (instant("since_time", request.since_time)?, instant("until_time", request.until_time)?);
         let ListAuditRecordsRequest { caller, of_tenant, command, .. } = request.clone();
+        let words: Vec<String> = CommandKind::ALL.iter().map(word).collect();
+        if !command.is_empty() && !words.contains(&command) {
+            let near = near(&command, words.iter().cloned());
+            let known = if near.is_empty() { format!("; there are {}", words.join(", ")) } else { String::new() };
+            return Err(ApiError::of_field("command", format!("no command is named {command:?}{known}")).near(&near));
+        }
         Ok(RecordFilter { caller, tenant: of_tenant, command, since, until })
     }
 

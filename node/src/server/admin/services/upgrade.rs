@@ -80,11 +80,13 @@ impl Admin {
             level: node.announced,
             version: described.get(id).map(|described| described.description.version.clone()),
         };
+        let mut nodes: Vec<UpgradeNode> = levels.nodes.iter().map(node).collect();
+        nodes.sort_by(|one, other| one.name.cmp(&other.name));
         Ok(GetUpgradeResponse {
             level: levels.ledger,
             target_level: levels.target(),
             highest_level: levels.highest(),
-            nodes: levels.nodes.iter().map(node).collect(),
+            nodes,
             obstacles: levels.obstacles(levels.highest()),
         })
     }

@@ -82,6 +82,13 @@ async fn pages_lead_through_the_state_and_the_archive() {
     assert!(newer.len() < 4_096 && older.len() > 100, "{} and {}", newer.len(), older.len());
     let of_command = list(&node, by(&|request| request.command = "tenant_set".to_owned())).await;
     assert_eq!(of_command.len(), 4_200);
+    for (command, known) in [("tenant-set", "did you mean tenant_set?"), ("nonsense", "token_create, token_revoke")] {
+        let request = by(&|request| request.command = command.to_owned());
+        let unknown = AuditServiceClient::new(node.channel.clone()).list_audit_records(request).await;
+        let unknown = unknown.expect_err("no such command");
+        assert_eq!(unknown.code(), Code::InvalidArgument);
+        assert!(unknown.message().contains(known), "{unknown:?}");
+    }
     assert_eq!(list(&node, by(&|request| request.caller = "local".to_owned())).await, []);
     assert_eq!(list(&node, by(&|request| request.of_tenant = "acme".to_owned())).await, []);
     node.stop().await;
