@@ -12,6 +12,7 @@ use reveille_proto::admin::v1::{
 use tonic::Code;
 
 use super::clock::{DAY, advance_clock, by};
+use super::messages::message;
 use super::node::{Node, STEP_TIMEOUT, node, node_with_test_clock, reason};
 
 const RECIPIENTS: [&str; 3] = ["ada@example.net", "bob@example.net", "cyd@example.net"];
@@ -98,6 +99,18 @@ async fn events_of_a_run_are_read_after_any_cursor() {
         let rest = list(&node, ListEventsRequest { after: event.cursor.clone(), ..single.clone() }).await;
         assert_eq!(rest, each[place + 1..], "also between two recipients of one entry");
     }
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn event_names_a_message_by_its_key_as_its_run_does() {
+    let node = node("").await;
+    let sent = node.messages().send_message(message("order-1", &["ada@example.net"])).await.expect("sent");
+    let run = sent.into_inner().message.and_then(|message| message.run).expect("a run");
+    node.until(&run.run, |run| run.counts.is_some_and(|counts| counts.sent == 1)).await;
+    let all = list(&node, ListEventsRequest::default()).await;
+    assert_eq!((run.nominal.as_str(), all.len() >= 3), ("order-1", true), "{all:?}");
+    assert!(all.iter().all(|event| event.nominal == run.nominal), "{all:?}");
     node.stop().await;
 }
 

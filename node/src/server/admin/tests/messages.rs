@@ -11,7 +11,7 @@ use tonic::{Code, Status};
 use super::clock::{HOUR, MINUTE, advance_clock, by, now};
 use super::node::{Node, creation, node, node_with_test_clock, reason, yearly};
 
-fn message(key: &str, to: &[&str]) -> SendMessageRequest {
+pub(super) fn message(key: &str, to: &[&str]) -> SendMessageRequest {
     SendMessageRequest {
         key: key.to_owned(),
         to: to.iter().map(|address| (*address).to_owned()).collect(),

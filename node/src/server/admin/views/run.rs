@@ -83,7 +83,7 @@ fn summary(id: RunId, summary: &RunSummary) -> v1::Run {
 }
 
 /// Returns the name of an occurrence: of a message its key.
-fn nominal(cause: OpeningCause, nominal: &Nominal) -> String {
+pub(super) fn nominal(cause: OpeningCause, nominal: &Nominal) -> String {
     match nominal {
         Nominal::Trigger(key) if cause.is_message() => key.clone(),
         nominal => nominal.to_string(),
