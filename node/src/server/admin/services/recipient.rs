@@ -55,7 +55,12 @@ impl Admin {
         let (mut search, begun) = (PersonSearch::new(self, &tenant, &key), Instant::now());
         let mut next = Some(paging.after.clone().unwrap_or_default());
         while let Some(cursor) = next.take_if(|_| places.len() < paging.size && begun.elapsed() < PAGE_WITHIN) {
-            let (found, after) = search.slice(&cursor).await?;
+            let (mut found, mut after) = search.slice(&cursor).await?;
+            let room = paging.size - places.len();
+            if found.len() > room {
+                found.truncate(room);
+                after = found.last().map(|last| last.next.clone());
+            }
             for found in found {
                 let events = request.with_events.then_some(&around);
                 places.push(self.place(found, &key, events).await?);

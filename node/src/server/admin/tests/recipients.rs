@@ -7,10 +7,11 @@ use reveille_cluster::audience::GeneratedAudience;
 use reveille_ledger::token::TenantScope;
 use reveille_proto::admin::v1::recipient_service_client::RecipientServiceClient;
 use reveille_proto::admin::v1::{
-    AddOptOutRequest, Audience, CancelRunRequest, ExplainRequest, ExportRunRecipientsRequest, ListRunRecipientsRequest,
-    Overlap, Policies, RecipientState, Resolution, ResolveDoubtsRequest, RunRecipient, RunState, ScheduleBody,
-    TriggerScheduleRequest,
+    AddOptOutRequest, Audience, CancelRunRequest, ExplainRequest, ExportRunRecipientsRequest, FindRecipientRequest,
+    ListRunRecipientsRequest, Overlap, Policies, RecipientState, Resolution, ResolveDoubtsRequest, RunRecipient,
+    RunState, ScheduleBody, TriggerScheduleRequest,
 };
+use tokio::task::JoinSet;
 use tonic::transport::Channel;
 use tonic::{Code, Request, Status};
 
@@ -18,6 +19,7 @@ use super::access::{locked, only, role, token, with};
 use super::archive::until_archived;
 use super::audiences::imported;
 use super::clock::{DAY, advance_clock, by};
+use super::messages::message;
 use super::node::{Node, STEP_TIMEOUT, creation, node, node_with_test_clock, opened, reason, yearly};
 use crate::token_text::TokenText;
 
@@ -151,6 +153,65 @@ async fn archived_run_is_listed_as_before() {
     }
     let suppressed = list(&node, &sent, &[RecipientState::Suppressed], 0).await;
     assert_eq!(suppressed.iter().map(|row| row.address.as_str()).collect::<Vec<_>>(), ["out@example.net"]);
+    node.stop().await;
+}
+
+/// Returns kind, name and number of all places of a person, read in pages of this size.
+async fn places(node: &Node, page_size: i32) -> Vec<(String, String, Option<u32>)> {
+    let (mut places, mut page_token) = (Vec::new(), String::new());
+    loop {
+        let recipient = "ada@example.net".to_owned();
+        let request = FindRecipientRequest { recipient, page_size, page_token, ..FindRecipientRequest::default() };
+        let page = node.recipients().find_recipient(request).await.expect("a page").into_inner();
+        assert!(page_size == 0 || page.places.len() <= page_size as usize, "{page:?}");
+        places.extend(page.places.into_iter().map(|place| (place.kind, place.name, place.number)));
+        page_token = page.next_page_token;
+        if page_token.is_empty() {
+            return places;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn places_of_a_person_come_in_pages_of_any_size() {
+    const MESSAGES: usize = 6;
+    let node = node_with_test_clock("").await;
+    let mut runs = Vec::new();
+    for name in ["one", "two", "three"] {
+        runs.push(run_of(&node, name, &["bob@example.net", "ada@example.net"], "").await);
+    }
+    // Messages that come together share a page of runs.
+    let mut each = JoinSet::new();
+    for number in 0..MESSAGES {
+        let (mut messages, request) = (node.messages(), message(&format!("key-{number}"), &["ada@example.net"]));
+        each.spawn(async move { messages.send_message(request).await.map(tonic::Response::into_inner) });
+    }
+    let sent = each.join_all().await.into_iter().map(|answer| answer.expect("sent").message.expect("a message"));
+    runs.extend(sent.map(|message| message.run.expect("a run").run));
+    let generated = GeneratedAudience { seed: 7, recipients: 3, columns: Vec::new() };
+    imported(&node, "without-her", &generated).await.expect("sealed");
+    let in_state = places(&node, 0).await;
+    assert_eq!(in_state.len(), 3 + 3 + MESSAGES, "schedules and runs: {in_state:?}");
+    for size in 1..=5 {
+        assert_eq!(places(&node, size).await, in_state, "{size} a page");
+    }
+
+    for run in &runs {
+        node.until(run, |run| run.state() == RunState::Finished).await;
+    }
+    advance_clock(&node, by(4 * DAY)).await;
+    until_archived(&node, runs.iter().map(String::as_str)).await;
+    let opt_out = AddOptOutRequest { recipient: "ada@example.net".to_owned(), ..AddOptOutRequest::default() };
+    node.opt_outs().add_opt_out(opt_out).await.expect("added");
+    let archived = places(&node, 0).await;
+    assert_eq!(archived[0].0, "opt-out");
+    let (mut before, mut after) = (in_state.clone(), archived[1..].to_vec());
+    before.sort();
+    after.sort();
+    assert_eq!(before, after);
+    for size in 1..=5 {
+        assert_eq!(places(&node, size).await, archived, "{size} a page");
+    }
     node.stop().await;
 }
 

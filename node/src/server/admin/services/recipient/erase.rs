@@ -43,10 +43,10 @@ impl Admin {
         let (mut cursor, begun) = (paging.after.clone().unwrap_or_default(), Instant::now());
         while begun.elapsed() < PAGE_WITHIN {
             let next = match &cursor {
-                PersonCursor::Parts(after) => match work.search.part_after(*after) {
+                PersonCursor::Parts(after, _) => match work.search.part_after(*after) {
                     Some(part) => {
                         work.erase_archived(part, &mut done).await?;
-                        Some(PersonCursor::Parts(Some(part)))
+                        Some(PersonCursor::Parts(Some(part), 0))
                     }
                     None => None,
                 },

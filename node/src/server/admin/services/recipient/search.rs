@@ -25,10 +25,10 @@ pub enum PersonCursor {
     Audiences(String),
     /// With this schedule.
     Schedules(ScheduleId),
-    /// With this page of runs.
-    Runs(PageId),
-    /// With the part of the archive after this one.
-    Parts(Option<ArchivePartKey>),
+    /// With this page of runs, and in it with the run after this one.
+    Runs(PageId, Option<RunId>),
+    /// With the part of the archive after this one, without so many of its first places.
+    Parts(Option<ArchivePartKey>, usize),
 }
 
 impl Default for PersonCursor {
@@ -69,12 +69,15 @@ pub struct FoundPerson {
     pub archived: bool,
     /// The row of the person.
     pub person: PersonRow,
+    /// Where a search goes on after this place.
+    pub next: PersonCursor,
 }
 
 /// What a slice has read under the lock.
 #[derive(Default)]
 struct Rows {
-    users: Vec<(PersonUse, Hash)>,
+    /// What uses a list, the list, and where a search goes on after it.
+    users: Vec<(PersonUse, Hash, PersonCursor)>,
     lists: BTreeMap<Hash, Vec<u8>>,
     bytes: usize,
     /// True if a list is a seal, whose parts are files.
@@ -82,14 +85,19 @@ struct Rows {
 }
 
 impl Rows {
-    fn add(&mut self, ledger: &Ledger, known: &BTreeMap<Hash, Option<PersonRow>>, place: PersonUse, audience: Hash) {
+    fn add(
+        &mut self,
+        ledger: &Ledger,
+        known: &BTreeMap<Hash, Option<PersonRow>>,
+        (place, audience, next): (PersonUse, Hash, PersonCursor),
+    ) {
         if !known.contains_key(&audience) && !self.lists.contains_key(&audience) {
             let list = ledger.blob(&audience).map(<[u8]>::to_vec).unwrap_or_default();
             self.bytes += list.len();
             self.has_seal |= Recipients::seal_from_blob(&list).is_some();
             self.lists.insert(audience, list);
         }
-        self.users.push((place, audience));
+        self.users.push((place, audience, next));
     }
 
     fn is_full(&self) -> bool {
@@ -113,9 +121,12 @@ impl<'a> PersonSearch<'a> {
 
     /// Reads one slice. Returns the places with the person, and where to go on; `None`: this was the last slice.
     pub async fn slice(&mut self, cursor: &PersonCursor) -> ApiResult<(Vec<FoundPerson>, Option<PersonCursor>)> {
-        if let PersonCursor::Parts(after) = cursor {
-            let Some(key) = self.part_after(*after) else { return Ok((Vec::new(), None)) };
-            return Ok((self.archived(key).await?, Some(PersonCursor::Parts(Some(key)))));
+        if let PersonCursor::Parts(after, returned) = *cursor {
+            let Some(key) = self.part_after(after) else { return Ok((Vec::new(), None)) };
+            let found = (1..).zip(self.archived(key).await?).skip(returned);
+            let found =
+                found.map(|(count, found)| FoundPerson { next: PersonCursor::Parts(after, count), ..found }).collect();
+            return Ok((found, Some(PersonCursor::Parts(Some(key), 0))));
         }
         let mut rows = Rows::default();
         let next = self.admin.context.replica.read(|ledger| self.read_rows(ledger, cursor, &mut rows));
@@ -129,7 +140,8 @@ impl<'a> PersonSearch<'a> {
                 let from = (self.tenant.to_owned(), format!("{after}\0"));
                 let all = ledger.audiences().range(from..).take_while(|((tenant, _), _)| tenant == self.tenant);
                 for ((_, name), row) in all {
-                    rows.add(ledger, &self.known, PersonUse::Audience(name.clone()), row.seal);
+                    let (place, next) = (PersonUse::Audience(name.clone()), PersonCursor::Audiences(name.clone()));
+                    rows.add(ledger, &self.known, (place, row.seal, next));
                     if rows.is_full() {
                         return PersonCursor::Audiences(name.clone());
                     }
@@ -144,26 +156,29 @@ impl<'a> PersonSearch<'a> {
                     examined += 1;
                     if &*schedule.settings.tenant == self.tenant {
                         let place = PersonUse::Schedule(*id, schedule.name.to_string());
-                        rows.add(ledger, &self.known, place, schedule.audience);
+                        let next = PersonCursor::Schedules(ScheduleId(id.0.saturating_add(1)));
+                        rows.add(ledger, &self.known, (place, schedule.audience, next));
                     }
                 }
-                PersonCursor::Runs(PageId(RunId { index: 0, place: 0 }))
+                PersonCursor::Runs(PageId(RunId { index: 0, place: 0 }), None)
             }
-            PersonCursor::Runs(from) => {
+            PersonCursor::Runs(from, after) => {
                 for (id, page) in ledger.pages().range(*from..) {
                     if rows.is_full() || examined >= ROWS_MAX {
-                        return PersonCursor::Runs(*id);
+                        return PersonCursor::Runs(*id, None);
                     }
                     examined += page.runs.len();
+                    let after = after.filter(|_| id == from);
                     if &*page.tenant == self.tenant {
-                        for run in &page.runs {
-                            rows.add(ledger, &self.known, PersonUse::Run(id.run_id(run)), run.audience);
+                        for run in page.runs.iter().filter(|run| Some(id.run_id(run)) > after) {
+                            let (place, next) = (id.run_id(run), PersonCursor::Runs(*id, Some(id.run_id(run))));
+                            rows.add(ledger, &self.known, (PersonUse::Run(place), run.audience, next));
                         }
                     }
                 }
-                PersonCursor::Parts(None)
+                PersonCursor::Parts(None, 0)
             }
-            PersonCursor::Parts(_) => cursor.clone(),
+            PersonCursor::Parts(..) => cursor.clone(),
         }
     }
 
@@ -183,7 +198,8 @@ impl<'a> PersonSearch<'a> {
         self.admin.context.replica.read(|state| {
             for (id, _, run) in part.runs().filter(|(_, page, _)| &*page.tenant == self.tenant) {
                 let ledger = if part.blob(&run.audience).is_some() { &*part } else { state };
-                rows.add(ledger, &self.known, PersonUse::Run(id), run.audience);
+                // `slice` says where it goes on.
+                rows.add(ledger, &self.known, (PersonUse::Run(id), run.audience, PersonCursor::default()));
             }
         });
         self.found(rows, true).await
@@ -194,9 +210,9 @@ impl<'a> PersonSearch<'a> {
             let person = self.person_in(&list).await?;
             self.known.insert(audience, person);
         }
-        let found = rows.users.into_iter().filter_map(|(place, audience)| {
+        let found = rows.users.into_iter().filter_map(|(place, audience, next)| {
             let person = self.known.get(&audience)?.clone()?;
-            Some(FoundPerson { place, audience, archived, person })
+            Some(FoundPerson { place, audience, archived, person, next })
         });
         Ok(found.collect())
     }
