@@ -14,6 +14,9 @@ use super::lookup::check_schedule;
 use super::paging::Paging;
 use super::{Admin, ApiResult, Call, validate};
 
+/// Name of all runs, where a run is a part of the path of a request (AIP-159).
+const ALL_RUNS: &str = "-";
+
 /// The parameters after the check.
 pub struct PageRequest<'q, K> {
     pub tenant: &'q str,
@@ -50,8 +53,8 @@ pub struct RecipientRows<R> {
 
 impl Admin {
     /// Checks the parameters of a request, and returns the page that `collect` fills from the ledger. `list` names the
-    /// list, for its page tokens. Empty names of a run and a schedule mean all. The schedule must exist or have
-    /// existed.
+    /// list, for its page tokens. An empty run or [`ALL_RUNS`], and an empty schedule, mean all. The schedule must
+    /// exist or have existed.
     pub(crate) async fn list<R, K: Serialize + DeserializeOwned + Clone>(
         &self,
         (list, tenant, run, schedule): (&'static str, &str, &str, &str),
@@ -62,7 +65,7 @@ impl Admin {
         let tenant = validate::tenant(tenant)?;
         let paging = Paging::new(list, page_size, page_token)?;
         let only = match run {
-            "" => None,
+            "" | ALL_RUNS => None,
             run => Some(self.find_run((&tenant, run), stale, call).await?.0),
         };
         let mut page = RecipientPage::default();

@@ -135,7 +135,7 @@ async fn dead_letters_are_listed_sent_again_and_discarded() {
     let node = node("rcpt:550=5.1.1 no such user").await;
     let run = node.triggered("report", &["ada@example.net", "bob@example.net"], "").await.run;
     node.until(&run, |run| run.counts.is_some_and(|counts| counts.dead == 2)).await;
-    let list = ListDeadLettersRequest { page_size: 1, ..ListDeadLettersRequest::default() };
+    let list = ListDeadLettersRequest { run: "-".to_owned(), page_size: 1, ..ListDeadLettersRequest::default() };
     let page = node.dead_letters().list_dead_letters(list.clone()).await.expect("a page").into_inner();
     let [letter] = page.dead_letters.as_slice() else { panic!("{page:?}") };
     assert_eq!((letter.recipient.as_str(), letter.code, letter.enhanced.as_str()), ("ada@example.net", 550, "5.1.1"));
@@ -192,7 +192,10 @@ async fn lost_answer_is_in_doubt_until_decided() {
     let node = node("after-commit:reset#1").await;
     let run = node.triggered("report", &["ada@example.net"], "").await.run;
     node.until(&run, |run| run.counts.is_some_and(|counts| counts.in_doubt == 1)).await;
+    let of_all = ListDoubtsRequest { run: "-".to_owned(), ..ListDoubtsRequest::default() };
+    let of_all = node.doubts().list_doubts(of_all).await.expect("a page").into_inner();
     let listed = node.doubts().list_doubts(ListDoubtsRequest::default()).await.expect("a page").into_inner();
+    assert_eq!(of_all.doubts, listed.doubts);
     let [doubt] = listed.doubts.as_slice() else { panic!("{listed:?}") };
     assert_eq!((doubt.recipient.as_str(), doubt.node.as_str()), ("ada@example.net", "node-1"));
     assert!(doubt.evidence.contains("Message-ID <") && doubt.evidence.contains("@example.org>"), "{doubt:?}");
