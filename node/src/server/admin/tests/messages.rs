@@ -188,7 +188,7 @@ async fn trigger_sends_to_its_own_recipients_once() {
     let mut wrong = list(&["ann"]);
     wrong.columns[0] = "nmae".to_owned();
     let refused = opened(trigger("two", Some(wrong))).await.expect_err("the text needs a name");
-    assert!(refused.message().starts_with("content.text: "), "{refused:?}");
+    assert!(refused.message().starts_with("audience.columns: do not fit the content of the schedule, text: "));
     let sealed = Audience { sealed: "all".to_owned(), ..Audience::default() };
     let refused = opened(trigger("two", Some(sealed))).await.expect_err("a sealed audience");
     assert!(refused.message().starts_with("audience.sealed: "), "{refused:?}");

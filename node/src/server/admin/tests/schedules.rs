@@ -7,8 +7,8 @@ use reveille_ledger::Ledger;
 use reveille_ledger::command::{Command, NextInstant, Replan};
 use reveille_ledger::reply::CommandOutcome;
 use reveille_proto::admin::v1::{
-    self, BackfillScheduleRequest, BatchCreateSchedulesRequest, BatchCreateSchedulesResponse, CreateScheduleRequest,
-    DeleteScheduleRequest, ErrorReason, GetScheduleRequest, HistoryOutcome, ListRunsRequest,
+    self, BackfillScheduleRequest, BatchCreateResult, BatchCreateSchedulesRequest, BatchCreateSchedulesResponse,
+    CreateScheduleRequest, DeleteScheduleRequest, GetScheduleRequest, HistoryOutcome, ListRunsRequest,
     ListScheduleHistoryRequest, ListSchedulesRequest, PauseScheduleRequest, ResumeScheduleRequest, RunCause,
     ScheduleBody, ScheduleState, TriggerScheduleRequest, UpdateScheduleRequest, When, when,
 };
@@ -77,13 +77,15 @@ async fn batch_creates_each_schedule_by_itself_and_can_be_repeated() {
     bodies[7].priority = 9;
     bodies[8].name = "user-0".to_owned();
     let started = node.schedules().batch_create_schedules(batch(bodies.clone())).await.expect("a result").into_inner();
-    let outcomes: Vec<(bool, Option<ErrorReason>)> =
-        started.results.iter().map(|one| (one.created, one.refusal.as_ref().map(|refusal| refusal.reason()))).collect();
+    let outcome = |one: &BatchCreateResult| (one.created, one.refusal.as_ref().map(|refused| refused.reason.clone()));
+    let outcomes: Vec<(bool, Option<String>)> = started.results.iter().map(outcome).collect();
     let mut expected = vec![(true, None); 12];
-    expected[3] = (false, Some(ErrorReason::UnknownZone));
-    expected[7] = (false, Some(ErrorReason::NameTaken));
+    expected[3] = (false, Some("UNKNOWN_ZONE".to_owned()));
+    expected[7] = (false, Some("NAME_TAKEN".to_owned()));
     expected[8] = (false, None);
     assert_eq!(outcomes, expected);
+    let refused = started.results[3].refusal.as_ref().expect("a refusal");
+    assert!(refused.message.starts_with("schedules[3].zone: "), "{refused:?}");
     assert_eq!(started.results[8].number, started.results[0].number);
     assert!(started.warnings.is_empty(), "{:?}", started.warnings);
     let mut numbers: Vec<u64> = started.results.iter().map(|one| one.number).filter(|number| *number > 0).collect();

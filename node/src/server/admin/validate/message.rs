@@ -8,9 +8,9 @@ use reveille_ledger::limits::LedgerLimits;
 use reveille_ledger::policy::{DAY_MS, Policies};
 use reveille_proto::admin::v1;
 
-use super::Fields;
 use super::audience::audience;
 use super::schedule::{CheckContext, CheckedSchedule, compile, schedule};
+use super::{FieldViolation, Fields};
 use crate::server::admin::{ApiError, ApiResult, views};
 
 /// Maximum number of recipients of a message.
@@ -99,7 +99,19 @@ pub fn list_of_trigger(requested: v1::Audience, content: &Content, limits: &Ledg
     let mut fields = Fields::default();
     let checked = audience(&mut fields, Some(requested), None, limits);
     if let Some(checked) = &checked {
-        compile(&mut fields, &content.clone().into(), checked, limits);
+        let mut of_content = Fields::default();
+        compile(&mut of_content, &content.clone().into(), checked, limits);
+        for FieldViolation { field, message, reason } in of_content.wrong {
+            // The content is that of the schedule, so the request can only change its columns.
+            match field.strip_prefix("schedule.content") {
+                Some(part) => {
+                    let message =
+                        format!("do not fit the content of the schedule{}: {message}", part.replace('.', ", "));
+                    fields.refuse_as(reason, "schedule.audience.columns", message);
+                }
+                None => fields.refuse_as(reason, field, message),
+            }
+        }
     }
     listed(fields.done(checked)?.to)
 }

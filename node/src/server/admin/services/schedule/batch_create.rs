@@ -56,7 +56,7 @@ pub async fn batch_create(
                 contents.extend((!content.attachments.is_empty()).then(|| content.clone()));
                 items.push(Item { position, create, warning: no_page(admin, &content) });
             }
-            Err(error) => results[position] = refused(&error),
+            Err(error) => results[position] = refused(position, error),
         }
     }
     let pools: BTreeSet<&str> = items.iter().map(|item| item.create.pool.as_str()).collect();
@@ -72,7 +72,7 @@ pub async fn batch_create(
             return Err(error_texts::broken(format!("a creation was answered by {:?}", reply.outcome)));
         };
         for (position, created) in positions.into_iter().zip(created) {
-            results[position] = result(created);
+            results[position] = result(position, created);
         }
     }
     Ok(BatchCreateSchedulesResponse { results, warnings: noted.into_iter().collect() })
@@ -114,15 +114,20 @@ fn entries(items: Vec<Item>) -> Vec<Vec<Item>> {
     entries
 }
 
-fn result(created: Result<ScheduleCreation, CommandRefusal>) -> BatchCreateResult {
+fn result(position: usize, created: Result<ScheduleCreation, CommandRefusal>) -> BatchCreateResult {
     match created {
         Ok(ScheduleCreation::Created(id)) => BatchCreateResult { number: id.0, created: true, refusal: None },
         Ok(ScheduleCreation::Existed(id)) => BatchCreateResult { number: id.0, created: false, refusal: None },
-        Err(refusal) => refused(&error_texts::refused(&refusal)),
+        Err(refusal) => refused(position, error_texts::refused(&refusal)),
     }
 }
 
-fn refused(error: &ApiError) -> BatchCreateResult {
-    let refusal = BatchCreateRefusal { reason: error.reason().into(), message: error.to_string() };
+fn refused(position: usize, error: ApiError) -> BatchCreateResult {
+    let in_request = |field: &str| match field.strip_prefix("schedule") {
+        Some(rest) => format!("schedules[{position}]{rest}"),
+        None => field.to_owned(),
+    };
+    let error = error.rename_fields(in_request);
+    let refusal = BatchCreateRefusal { reason: error.reason_word().to_owned(), message: error.to_string() };
     BatchCreateResult { refusal: Some(refusal), ..BatchCreateResult::default() }
 }
