@@ -192,7 +192,7 @@ impl Admin {
         let as_campaign = |fault: ApiError| fault.next(format!("reveille campaign resume {}", request.name));
         self.not_of_a_campaign(id).map_err(as_campaign)?;
         let etag = views::etag(id, &found.schedule);
-        if !request.etag.is_empty() && request.etag != etag {
+        if views::is_other_etag(&request.etag, &etag) {
             let message = format!("the schedule has changed: its etag is {etag}, not {}", request.etag);
             return Err(error_texts::stale_etag(&request.name, message));
         }

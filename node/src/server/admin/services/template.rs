@@ -9,9 +9,11 @@ use reveille_ledger::ids::RunId;
 use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::template::{Template, TemplateVersion};
 use reveille_proto::admin::v1::{
-    self, DeleteTemplateRequest, DeleteTemplateResponse, GetTemplateRequest, GetTemplateResponse, ListTemplatesRequest,
-    ListTemplatesResponse, PreviewTemplateRequest, PreviewTemplateResponse, PutTemplateRequest, PutTemplateResponse,
+    self, DeleteTemplateRequest, DeleteTemplateResponse, ErrorReason, GetTemplateRequest, GetTemplateResponse,
+    ListTemplatesRequest, ListTemplatesResponse, PreviewTemplateRequest, PreviewTemplateResponse, PutTemplateRequest,
+    PutTemplateResponse,
 };
+use tonic::Code;
 
 use crate::server::admin::lookup::template_named;
 use crate::server::admin::paging::Paging;
@@ -48,6 +50,19 @@ fn shown(ledger: &Ledger, tenant: &str, name: &str) -> ApiResult<v1::Template> {
     Ok(template(tenant, name, template_named(ledger, tenant, name)?))
 }
 
+/// Returns the log index of the newest version of a template.
+///
+/// # Errors
+/// The condition of the request fails if there is no such template.
+fn newest_index(ledger: &Ledger, tenant: &str, name: &str) -> ApiResult<u64> {
+    let newest = ledger.template_version(tenant, name, None);
+    newest.map(|newest| newest.index).map_err(|refusal| mismatch(format!("{refusal}, so no etag of it matches")))
+}
+
+fn mismatch(message: String) -> ApiError {
+    ApiError::new(Code::Aborted, ErrorReason::EtagMismatch, message)
+}
+
 /// Builds the message of a template. Its etag is the log index of the newest version.
 fn template(tenant: &str, name: &str, known: &Template) -> v1::Template {
     let version = |known: &TemplateVersion| v1::TemplateVersion {
@@ -80,8 +95,15 @@ impl Admin {
         let name = fields.name("name", &name, NAME_MAX);
         let files = self.take_files(&mut fields, ("content", content.as_mut()), (&tenant, &name), call).await?;
         let content = validate::content(&mut fields, "content", content);
-        let expected = (!etag.is_empty()).then(|| fields.take("etag", etag.parse::<u64>())).flatten();
+        let expected = match etag.as_str() {
+            "" | views::ANY_ETAG => None,
+            etag => fields.take("etag", etag.parse::<u64>()),
+        };
         let content = fields.done(content)?;
+        let expected = match etag.as_str() {
+            views::ANY_ETAG => Some(self.read_latest(call, |ledger| newest_index(ledger, &tenant, &name)).await??),
+            _ => expected,
+        };
         let limits = self.limits();
         let checked = self.blocking({
             let content = content.clone();
@@ -97,7 +119,11 @@ impl Admin {
             self.store_files(files, [&content]).await?;
         }
         let put = TemplatePut { tenant: tenant.clone(), name: name.clone(), content, expected };
-        let reply = self.write_unless(validate_only, Command::TemplatePut(Box::new(put)), call).await?;
+        let reply = self.write_unless(validate_only, Command::TemplatePut(Box::new(put)), call).await;
+        let reply = reply.map_err(|error| match (error.reason(), expected) {
+            (ErrorReason::EtagMismatch, Some(0)) => mismatch(format!("template '{name}' exists already")),
+            _ => error,
+        })?;
         let template = self.context.replica.read(|ledger| shown(ledger, &tenant, &name));
         let Some(reply) = reply else {
             return Ok(PutTemplateResponse { template: template.ok(), version: 0, created: false });

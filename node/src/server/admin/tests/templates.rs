@@ -112,6 +112,23 @@ async fn put_makes_another_version_only_of_another_content() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn condition_can_be_that_a_template_exists_or_does_not() {
+    let node = node("").await;
+    let put_if = async |etag: &str, subject: &str| {
+        let request = PutTemplateRequest { etag: etag.to_owned(), ..put_request("welcome", subject) };
+        let put = node.templates().put_template(request).await.map(|put| put.into_inner().version);
+        put.map_err(|refused| (reason(&refused), refused.message().to_owned()))
+    };
+    let mismatch = |message: &str| Err(((Code::Aborted, "ETAG_MISMATCH".to_owned()), message.to_owned()));
+    assert_eq!(put_if("*", "One").await, mismatch("no template 'welcome', so no etag of it matches"));
+    assert_eq!(put_if("0", "One").await, Ok(1));
+    assert_eq!(put_if("0", "One").await, Ok(1), "a repeat after a lost answer");
+    assert_eq!(put_if("0", "Two").await, mismatch("template 'welcome' exists already"));
+    assert_eq!(put_if("*", "Two").await, Ok(2));
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn schedule_and_open_run_keep_their_version() {
     let node = node("").await;
     put(&node, "welcome", "One").await;

@@ -23,7 +23,7 @@ pub use doubt::{DoubtRow, cause, dead_letter, doubt, run_recipient};
 pub use history::{explained, inside_gap, opened, opened_and_lost, waited_for, waiting};
 pub use relay::{health, relay};
 pub use run::{blocked, made_way, run_of, run_state, run_to_open, state_word};
-pub use schedule::{body, etag, instant_of, mail, schedule, schedule_state};
+pub use schedule::{ANY_ETAG, body, etag, instant_of, is_other_etag, mail, schedule, schedule_state};
 
 /// Converts an instant.
 pub fn timestamp(time: Time) -> Timestamp {

@@ -17,6 +17,8 @@ use crate::server::admin::enums::OnWire;
 /// Maximum number of calendar steps that are tried to find the next instants. Local times that fall into gaps are steps
 /// too.
 const STEPS_MAX: usize = 4_096;
+/// Condition of a request that any existing resource satisfies.
+pub const ANY_ETAG: &str = "*";
 
 /// Returns a schedule with at most `count` of its next instants.
 pub fn schedule(id: ScheduleId, schedule: &Schedule, zones: &Zones, now: Time, count: usize) -> v1::Schedule {
@@ -51,6 +53,11 @@ pub fn schedule(id: ScheduleId, schedule: &Schedule, zones: &Zones, now: Time, c
         read_time: Some(timestamp(now)),
         template: schedule.settings.template.as_ref().map(|template| template.to_string()).unwrap_or_default(),
     }
+}
+
+/// Returns true if the condition of a request fails: it names an etag, and the current one is another.
+pub fn is_other_etag(condition: &str, etag: &str) -> bool {
+    !condition.is_empty() && condition != ANY_ETAG && condition != etag
 }
 
 /// Returns the etag. It changes with each change of the schedule, but not when the schedule fires.

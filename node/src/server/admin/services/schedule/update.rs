@@ -133,7 +133,7 @@ async fn attempt(
         return Ok(UpdateScheduleResponse { schedule: Some(shown), former, ..UpdateScheduleResponse::default() });
     }
     let etag = views::etag(id, &present.schedule);
-    if !request.etag.is_empty() && request.etag != etag {
+    if views::is_other_etag(&request.etag, &etag) {
         let changed = format!("last changed at log index {}", present.schedule.index);
         let given = &request.etag;
         let message =
