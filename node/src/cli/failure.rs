@@ -12,6 +12,7 @@ use tonic_types::{FieldViolation, StatusExt};
 
 use super::format;
 pub use crate::recipients::BadRow;
+use crate::server::admin::REQUEST_ID;
 
 /// Exit code of a command. The numbers are fixed, because scripts use them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -190,7 +191,7 @@ impl Failure {
             next: metadata("next").or_else(|| next_of(&reason, &violations).map(str::to_owned)),
             message: if message.is_empty() { format!("the node answered {reason}") } else { message },
             field: violations.first().map(|violation| violation.field.clone()),
-            request_id: metadata("request_id").map(String::into_boxed_str),
+            request_id: metadata(REQUEST_ID).map(String::into_boxed_str),
             bad_rows: None,
             reason,
         }
@@ -276,6 +277,8 @@ fn next_of(reason: &str, violations: &[FieldViolation]) -> Option<&'static str> 
         "INVALID_FIELD" | "TOO_LARGE" => "correct it, and give the command again; its --help says what may be given",
         "BUSY" => "the same again in a moment",
         "CURSOR_TOO_OLD" => "read the state anew, and continue with --after and the oldest cursor",
+        "INTERNAL" => "report it, with the log of the node",
+        "TIMED_OUT" => "a longer --timeout, or reveille cluster status",
         "NO_ROOM" => "free space on the volume of the node's data folder",
         "STOPPING" => "ask another node: --endpoint a,b,c",
         "OUTCOME_UNKNOWN" => "the same command with the same --request-id: it happens once",

@@ -144,6 +144,16 @@ fn schedule_is_created_read_changed_and_triggered_by_curl() {
     assert_eq!((changed.status, &changed.json()["schedule"]["zone"]), (200, &json!("Asia/Tokyo")), "{changed:?}");
     let late = change(&etag);
     assert_eq!((late.status, &late.json()["reason"]), (412, &json!("ETAG_MISMATCH")), "{late:?}");
+    assert_eq!(change("*").status, 200);
+    let label = |mask: &str, labels: Value| {
+        let path = format!("/v1/schedules/morning?updateMask={mask}");
+        let changed = api.curl("PATCH", &path, &["-d", &json!({ "labels": labels }).to_string()]);
+        assert_eq!(changed.status, 200, "{changed:?}");
+        changed.json()["schedule"]["labels"].clone()
+    };
+    label("labels", json!({ "costCenter": "1", "cost_center": "keep" }));
+    let labels = label("labels.costCenter", json!({ "costCenter": "NEW" }));
+    assert_eq!(labels, json!({ "costCenter": "NEW", "cost_center": "keep" }), "another label stays");
 
     let run = api.curl("POST", "/v1/schedules/morning/trigger", &["-H", "Idempotency-Key: 2026-W47"]);
     assert_eq!(run.status, 200, "{run:?}");
@@ -184,6 +194,9 @@ fn template_is_put_used_and_shown_by_curl() {
     let etag = format!("If-Match: \"{}\"", created.json()["template"]["etag"].as_str().expect("an etag"));
     let changed = api.curl("PUT", "/v1/templates/welcome", &["-H", &etag, "-d", &content("Hello")]);
     assert_eq!((changed.status, &changed.json()["version"]), (200, &json!(2)), "{changed:?}");
+    let new = ["-H", "If-None-Match: *", "-d", &content("Bye")];
+    let known = api.curl("PUT", "/v1/templates/welcome", &new);
+    assert_eq!((known.status, &known.json()["reason"]), (412, &json!("ETAG_MISMATCH")), "{known:?}");
     let late = api.curl("PUT", "/v1/templates/welcome", &["-H", &etag, "-d", &content("Bye")]);
     assert_eq!((late.status, &late.json()["reason"]), (412, &json!("ETAG_MISMATCH")), "{late:?}");
     let wrong = api.curl("PUT", "/v1/templates/wrong", &["-d", &content("{{ unclosed")]);
@@ -214,19 +227,26 @@ fn error_is_a_problem_that_names_the_field() {
     let (status, wrong) = problem(api.curl("POST", "/v1/schedules", &["-d", &bad_zone]));
     assert_eq!((status, &wrong["reason"]), (400, &json!("UNKNOWN_ZONE")));
     assert_eq!(wrong["fields"][0]["field"], "zone", "{wrong}");
-    for (body, says) in [("{", "is not JSON"), ("[]", "expected"), (r#"{"nmae":"x"}"#, "nmae"), (r#"{"name":7}"#, "7")]
-    {
+    for (body, field, says) in [
+        ("{", "body", "is not JSON"),
+        ("[]", "body", "expected"),
+        (r#"{"nmae":"x"}"#, "nmae", "is not a field"),
+        (r#"{"name":7}"#, "name", "7"),
+        (r#"{"policies":{"overlap":"X"}}"#, "policies.overlap", "X"),
+    ] {
         let (status, wrong) = problem(api.curl("POST", "/v1/schedules", &["-d", body]));
-        assert_eq!(status, 400, "{wrong}");
+        assert_eq!((status, &wrong["fields"][0]["field"]), (400, &json!(field)), "{wrong}");
         assert!(wrong["detail"].as_str().is_some_and(|detail| detail.contains(says)), "{says}: {wrong}");
     }
     let (status, missing) = problem(api.curl("GET", "/v1/schedules/none", &[]));
     assert_eq!((status, &missing["reason"]), (404, &json!("SCHEDULE_NOT_FOUND")));
-    assert_eq!(problem(api.curl("GET", "/v1/schedule", &[])).0, 404);
+    let (status, no_path) = problem(api.curl("GET", "/v1/schedule", &[]));
+    assert_eq!((status, &no_path["reason"]), (404, &json!("NO_SUCH_CALL")));
     let wrong_verb = api.curl("PUT", "/v1/runs", &["-d", "{}"]);
     assert!(wrong_verb.headers.contains("allow: get"), "{wrong_verb:?}");
     assert_eq!(problem(wrong_verb).0, 405);
-    assert_eq!(problem(api.curl("GET", "/v1/runs?pageSize=many", &[])).0, 400);
+    let (status, wrong) = problem(api.curl("GET", "/v1/runs?pageSize=many", &[]));
+    assert_eq!((status, &wrong["fields"][0]["field"]), (400, &json!("pageSize")), "{wrong}");
     assert_eq!(problem(api.curl("GET", "/v1/runs?nothing=1", &[])).0, 400);
     assert_eq!(problem(api.curl("GET", "/v1/runs", &["-H", "If-Match: \"7\""])).0, 400, "a condition is never ignored");
 
@@ -276,6 +296,9 @@ fn audience_is_uploaded_in_parts_by_curl() {
     assert_eq!((wrong.status, lines), (400, vec![json!("line 3"), json!("line 4")]), "{wrong:?}");
     let kind = put("application/x-www-form-urlencoded", "email\nann@example.com\n");
     assert_eq!((kind.status, &kind.json()["fields"][0]["field"]), (400, &json!("content-type")), "{kind:?}");
+    let gzip = ["-H", "Content-Type: text/csv", "-H", "Content-Encoding: gzip", "--data-binary", "email"];
+    let gzip = api.curl("POST", "/v1/audience-parts", &gzip);
+    assert_eq!((gzip.status, &gzip.json()["reason"]), (415, &json!("UNSUPPORTED_ENCODING")), "{gzip:?}");
     let query = api.curl("POST", "/v1/audience-parts?number=1", &["-H", "Content-Type: text/csv", "-d", "email"]);
     assert_eq!(query.status, 400, "{query:?}");
 }

@@ -163,6 +163,18 @@ fn every_request_refuses_other_tokens_and_large_bodies() {
     assert!(tenants > 50, "{tenants} requests name a tenant");
 }
 
+/// Requests whose repeat may do more, and that keep no key.
+const NON_IDEMPOTENT: [&str; 8] = [
+    "AddMember",
+    "AdvanceClock",
+    "CreateBackup",
+    "CreateToken",
+    "DiscardDeadLetters",
+    "RequeueDeadLetters",
+    "TakeBackOptOut",
+    "TransferLeader",
+];
+
 /// Requests with a key that need a state or an outcome which this test does not make, and what tests them.
 const REPEATED_ELSEWHERE: [(&str, &str); 6] = [
     ("AbortRotation", "rotation.rs"),
@@ -222,6 +234,17 @@ fn repeated_key_gives_the_same_answer() {
     let tried = cases.keys().copied().chain(REPEATED_ELSEWHERE.map(|(id, _)| id));
     assert_eq!(keyed, tried.collect::<BTreeSet<_>>(), "each request with a key is repeated");
 
+    for operation in operations.iter().filter(|one| one.verb != "GET" && !one.has_key) {
+        let arguments = ["-H", "Idempotency-Key: k", "-H", "Idempotency-Key: k"];
+        let twice = api.curl(&operation.verb, &operation.at("none"), &arguments);
+        let field = &twice.json()["fields"][0];
+        assert_eq!((twice.status, &field["field"]), (400, &json!("idempotency-key")), "{}: {twice:?}", operation.id);
+        if NON_IDEMPOTENT.contains(&operation.id.as_str()) {
+            let refused = api.curl(&operation.verb, &operation.at("none"), &arguments[..2]);
+            let field = &refused.json()["fields"][0];
+            assert!(text(&field["detail"]).contains("keeps no key"), "{}: {refused:?}", operation.id);
+        }
+    }
     let call = |id: &str, body: &Value| -> Answer {
         let operation = operations.iter().find(|one| one.id == id).expect("a request");
         let (path, key) = (operation.at("news") + cases[id].1, format!("Idempotency-Key: key-{id}"));

@@ -126,7 +126,7 @@ fn client_authority(config: &Config, tls: &NodeTls) -> Result<String, Failure> {
 /// Prints a join token.
 async fn add_member(context: &CommandContext<'_>, valid_for: SignedDuration) -> Result<(), Stop> {
     let request = AddMemberRequest { valid_for: Some(duration_to_wire(valid_for)) };
-    let answer = context.change(request).await?;
+    let answer = context.client.ask(RetrySafety::Once, request).await?;
     context.terminal.show(&answer)?;
     let next = "next: put it into a file on the new machine, and there: reveille start --join file:/PATH, with a --name \
                 of its own";

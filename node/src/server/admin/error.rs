@@ -16,8 +16,10 @@ use tonic_types::{ErrorDetails, StatusExt};
 const DOMAIN: &str = "reveille";
 /// Maximum number of invalid fields in one error. The message counts the others.
 const FIELDS_MAX: usize = 20;
+/// Metadata key of [`ApiError::request`].
+pub const REQUEST_ID: &str = "requestId";
 /// Metadata key of [`ApiError::leaderless`].
-pub const LEADERLESS: &str = "leaderless_ms";
+pub const LEADERLESS: &str = "leaderlessMs";
 
 /// Result of a call of the API.
 pub type ApiResult<T> = Result<T, ApiError>;
@@ -114,13 +116,13 @@ impl ApiError {
 
     /// Adds the id with which the request can be repeated. Changes nothing if it is empty.
     pub fn request(self, id: &str) -> ApiError {
-        self.with("request_id", id.to_owned())
+        self.with(REQUEST_ID, id.to_owned())
     }
 
     /// Adds name and address of the leader. Changes nothing if it is not known.
     pub fn leader(self, leader: Option<&Member>) -> ApiError {
         let Some(leader) = leader else { return self };
-        self.with("leader", leader.name.clone()).with("leader_address", leader.address.clone())
+        self.with("leader", leader.name.clone()).with("leaderAddress", leader.address.clone())
     }
 
     /// Adds for how long no leader was heard. With this key a client need not wait for a leader.
@@ -147,6 +149,11 @@ impl ApiError {
     /// Returns the reason.
     pub fn reason(&self) -> ErrorReason {
         self.0.reason
+    }
+
+    /// Returns the reason as errors have it: `NO_QUORUM`.
+    pub fn reason_word(&self) -> &'static str {
+        word(self.0.reason)
     }
 }
 
@@ -201,7 +208,7 @@ mod tests {
         assert_eq!((info.reason.as_str(), info.domain.as_str()), ("INVALID_FIELD", "reveille"));
         assert_eq!(info.metadata.get("next").map(String::as_str), Some("reveille schedule create --help"));
         assert_eq!(info.metadata.get("index").map(String::as_str), Some("7"));
-        assert_eq!(info.metadata.get("request_id"), None);
+        assert_eq!(info.metadata.get(REQUEST_ID), None);
         let fields = &details.bad_request().expect("fields").field_violations;
         let fields: Vec<&str> = fields.iter().map(|violation| violation.field.as_str()).collect();
         assert_eq!(fields, ["schedule.zone", "schedule.name"]);

@@ -106,10 +106,36 @@ pub fn not_seen(index: u64) -> ApiError {
     ApiError::new(Code::DeadlineExceeded, ErrorReason::OutcomeUnknown, message).index(index)
 }
 
-/// A write was ended at the longest time of a call. Its command may be committed.
-pub fn timed_out() -> ApiError {
-    let message = "the call took too long: it may have happened";
-    ApiError::new(Code::DeadlineExceeded, ErrorReason::OutcomeUnknown, message).next(SHOW_CLUSTER_STATUS)
+/// A call was ended at the longest time of a call. The command of a write may be committed.
+pub fn timed_out(kind: CallKind) -> ApiError {
+    let (reason, message) = match kind {
+        CallKind::Write => (ErrorReason::OutcomeUnknown, "the call took too long: it may have happened"),
+        CallKind::Read => (ErrorReason::TimedOut, "the call took too long"),
+    };
+    ApiError::new(Code::DeadlineExceeded, reason, message).next(SHOW_CLUSTER_STATUS)
+}
+
+/// The body of an HTTP request did not come in time, so nothing of it was done.
+pub fn body_timed_out() -> ApiError {
+    let message = "the body of the request did not come in time; nothing happened";
+    ApiError::new(Code::Aborted, ErrorReason::BodyTimedOut, message)
+}
+
+/// The body of an HTTP request has a `Content-Encoding`.
+pub fn encoded(encoding: &str) -> ApiError {
+    let message = format!("the body is encoded as '{encoding}'; send it without Content-Encoding");
+    ApiError::new(Code::InvalidArgument, ErrorReason::UnsupportedEncoding, message)
+}
+
+/// No call has this path over HTTP, or not with this verb.
+pub fn no_such_call(code: Code, message: String) -> ApiError {
+    ApiError::new(code, ErrorReason::NoSuchCall, message)
+}
+
+/// A page in a browser called.
+pub fn of_web_page() -> ApiError {
+    let message = "web pages cannot call this API: call it from a server";
+    ApiError::new(Code::PermissionDenied, ErrorReason::NotPermitted, message)
 }
 
 /// The entry is in force, but it could not be confirmed that every gate knows it.
@@ -229,7 +255,7 @@ pub fn archive_unreadable(error: &ArchiveError) -> ApiError {
     let cause = std::error::Error::source(error).map(|cause| format!(": {cause}")).unwrap_or_default();
     let message = format!("{error}{cause}; finished runs are in it, so nothing is shown");
     tracing::error!(message, "the archive is not readable");
-    ApiError::new(code, ErrorReason::Unspecified, message).next(next)
+    ApiError::new(code, ErrorReason::ArchiveUnreadable, message).next(next)
 }
 
 /// The named occurrence is not among the last archived runs of its schedule, and no more are searched.
@@ -309,7 +335,7 @@ pub fn stale_etag(name: &str, message: impl Into<String>) -> ApiError {
 pub fn broken(message: impl Into<String>) -> ApiError {
     let message = message.into();
     tracing::error!(message, "a defect; please report it");
-    ApiError::new(Code::Internal, ErrorReason::Unspecified, message)
+    ApiError::new(Code::Internal, ErrorReason::Internal, message)
 }
 
 /// There is no sealed audience of that name.

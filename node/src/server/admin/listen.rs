@@ -24,7 +24,7 @@ use super::access::{Authenticator, ListenerKind, authenticate};
 use super::error_texts::CallKind;
 use super::http_json::{HttpJson, by_message, by_path, with_body};
 use super::limits::request_bytes_max;
-use super::{Admin, deadline, error_texts};
+use super::{Admin, ApiError, deadline, error_texts};
 
 /// Maximum size of a response, in bytes: enough for a page of a thousand dead letters with the longest texts.
 const ANSWER_BYTES_MAX: usize = 8 * 1024 * 1024;
@@ -170,10 +170,7 @@ async fn within(State(longest): State<Duration>, request: Request, next: Next) -
     }
     let kind = kind_of(request.uri().path());
     let answer = tokio::time::timeout(longest, next.run(request)).await;
-    answer.unwrap_or_else(|_| match kind {
-        CallKind::Write => Status::from(error_texts::timed_out()).into_http(),
-        CallKind::Read => Status::deadline_exceeded("the call took too long").into_http(),
-    })
+    answer.unwrap_or_else(|_| Status::from(error_texts::timed_out(kind)).into_http())
 }
 
 /// Returns whether a call may change something, by its method. A method that is not known to read is a write: its
@@ -196,7 +193,7 @@ async fn fix_tonic_errors(request: Request, next: Next) -> Response {
     match status.code() {
         Code::OutOfRange => Status::from(error_texts::request_too_large(status.message(), most)).into_http(),
         Code::Internal if status.message().starts_with(NO_MESSAGE) => {
-            Status::invalid_argument(status.message()).into_http()
+            Status::from(ApiError::of_field("request", status.message())).into_http()
         }
         _ => response,
     }
@@ -230,7 +227,8 @@ mod tests {
         assert_eq!(answered(upload).await, None, "it was not cut short");
         let unknown = Some("OUTCOME_UNKNOWN".to_owned());
         assert_eq!(answered("/other/Call").await, Some((Code::DeadlineExceeded, unknown)), "it may have happened");
-        assert_eq!(answered("/other/GetIt").await, Some((Code::DeadlineExceeded, None)), "a read changes nothing");
+        let timed_out = Some("TIMED_OUT".to_owned());
+        assert_eq!(answered("/other/GetIt").await, Some((Code::DeadlineExceeded, timed_out)), "a read changes nothing");
     }
 
     /// A write that is reported as a read hides that it may have happened.

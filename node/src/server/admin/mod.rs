@@ -56,8 +56,8 @@ use tokio_util::sync::CancellationToken;
 
 use access::ListenerKind;
 pub use access::{Call, all_rights, authenticate_page};
-pub use error::LEADERLESS;
 use error::{ApiError, ApiResult};
+pub use error::{LEADERLESS, REQUEST_ID};
 pub use listen::serve;
 pub use local::{serve_local, socket_path};
 pub use services::audit::shown as shown_audit_record;

@@ -78,7 +78,7 @@ mod tests {
         let missing = missing.iter().map(|name| (*name).to_owned()).collect();
         let fault = fault(requested, Duration::from_millis(12_900), &Voters { all, missing });
         let next = fault.metadata("next").unwrap_or_default().to_owned();
-        assert_eq!((fault.code(), fault.metadata("leaderless_ms")), (Code::Unavailable, Some("12900")));
+        assert_eq!((fault.code(), fault.metadata("leaderlessMs")), (Code::Unavailable, Some("12900")));
         (fault.to_string(), next)
     }
 

@@ -18,4 +18,4 @@ pub use rights::{ADMIN, PII, ROLES, all_rights, role_names};
 pub use subject::{Subject, visit_body};
 #[cfg(test)]
 pub use table::Reach;
-pub use table::{BodyPart, HttpRequest, METHODS};
+pub use table::{BodyPart, HttpRequest, METHODS, NON_IDEMPOTENT};

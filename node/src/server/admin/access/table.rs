@@ -238,6 +238,19 @@ methods! {
     }
 }
 
+/// Methods whose repeat may do more, and that keep no id of a request: a second token or backup, a second step of the
+/// clock, the end of an opt-out that was made meanwhile. All other writes keep an id, or leave the same state again.
+pub const NON_IDEMPOTENT: [&str; 8] = [
+    "BackupService/CreateBackup",
+    "ClockService/AdvanceClock",
+    "ClusterService/AddMember",
+    "ClusterService/TransferLeader",
+    "DeadLetterService/DiscardDeadLetters",
+    "DeadLetterService/RequeueDeadLetters",
+    "OptOutService/TakeBackOptOut",
+    "TokenService/CreateToken",
+];
+
 /// Returns the row of a path.
 pub fn row_of(path: &str) -> Option<&'static MethodRow> {
     METHODS.iter().find(|row| row.path == path)

@@ -27,7 +27,7 @@ fn error_names_the_known_leader() {
     let leader = Member { name: "b".to_owned(), address: "10.0.0.2:7601".to_owned(), votes: true, key: None };
     let hint = |fault: ApiError| {
         let info = tonic::Status::from(fault).get_details_error_info().expect("a reason");
-        (info.metadata.get("leader").cloned(), info.metadata.get("leader_address").cloned())
+        (info.metadata.get("leader").cloned(), info.metadata.get("leaderAddress").cloned())
     };
     let named = (Some("b".to_owned()), Some("10.0.0.2:7601".to_owned()));
     for error in [ProposeError::NoLeader, ProposeError::Busy, ProposeError::Unknown, ProposeError::Stopped] {

@@ -11,6 +11,7 @@
 //!
 //! The descriptors of the API are the only source: a new field or method needs at most a row in [`METHODS`].
 
+mod decode;
 mod openapi;
 mod request;
 mod response;
@@ -23,14 +24,14 @@ use std::sync::{Arc, OnceLock};
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::uri::Authority;
-use axum::http::{HeaderValue, Method, Uri, header};
+use axum::http::{HeaderValue, Method, StatusCode, Uri, Version, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use parking_lot::Mutex;
 use prost_reflect::{DescriptorPool, MethodDescriptor};
 use reveille_proto::DESCRIPTORS;
 
-use super::access::{HttpRequest, METHODS};
+use super::access::{HttpRequest, METHODS, NON_IDEMPOTENT};
 use request::FieldsInPath;
 
 /// The description of the API. It needs no token, since it is the same for every cluster.
@@ -54,6 +55,8 @@ struct HttpMethod {
     http: &'static HttpRequest,
     method: MethodDescriptor,
     grpc_path: Uri,
+    /// False if its repeat may do more than one call ([`NON_IDEMPOTENT`]).
+    is_idempotent: bool,
 }
 
 /// The HTTP request that became a call.
@@ -91,6 +94,7 @@ impl HttpJson {
                 http,
                 method: method.ok_or_else(|| format!("no method {path} in the API"))?,
                 grpc_path: path.parse()?,
+                is_idempotent: !NON_IDEMPOTENT.iter().any(|known| path.ends_with(known)),
             })
         });
         let methods = methods.collect::<Result<Vec<_>, Box<dyn std::error::Error + Send + Sync>>>()?;
@@ -148,6 +152,7 @@ pub async fn by_path(State(api): State<Arc<HttpJson>>, request: Request, next: N
             return response::not_found(&verbs);
         }
     };
+    let is_http1 = request.version() < Version::HTTP_2;
     let query = request.uri().query().unwrap_or_default().to_owned();
     let (head, body) = request.into_parts();
     let body = Arc::new(Mutex::new(Some(body)));
@@ -164,7 +169,12 @@ pub async fn by_path(State(api): State<Arc<HttpJson>>, request: Request, next: N
     if let Some(body) = unread {
         request::discard(body).await;
     }
-    response::of_call(&call, answer).await
+    let mut response = response::of_call(&call, answer).await;
+    if response.status() == StatusCode::REQUEST_TIMEOUT && is_http1 {
+        // The rest of the body may still come, and would be taken for the next request.
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
 }
 
 /// The layer below authentication: gives the request its body back, so that its memory is counted like that of gRPC.

@@ -115,6 +115,9 @@ fn operation(method: &HttpMethod, schemas: &mut Schemas) -> Value {
             parameters.push(json!({ "name": header, "in": "header", "schema": { "type": "string" } }));
         }
     }
+    if method.http.verb == "PUT" && input.get_field_by_name("etag").is_some() {
+        parameters.push(json!({ "name": "If-None-Match", "in": "header", "schema": { "const": "*" } }));
+    }
     let kind = if method.method.is_server_streaming() { "application/jsonl" } else { "application/json" };
     let mut content = Map::new();
     content.insert(kind.to_owned(), json!({ "schema": schemas.message(&output) }));
@@ -131,6 +134,10 @@ fn operation(method: &HttpMethod, schemas: &mut Schemas) -> Value {
             },
         },
     });
+    if !method.is_idempotent {
+        operation["description"] =
+            "Its repeat may do more, so it refuses an Idempotency-Key, which it cannot keep.".into();
+    }
     let body = match method.http.body {
         BodyPart::None => None,
         BodyPart::Whole => Some((vec!["application/json"], schemas.message(&input))),
@@ -155,6 +162,11 @@ fn problem() -> Value {
             "status": { "type": "integer" },
             "detail": { "type": "string" },
             "reason": { "type": "string", "description": "A value of ErrorReason without its prefix." },
+            "requestId": { "type": "string" },
+            "index": { "type": "string" },
+            "leader": { "type": "string" },
+            "leaderAddress": { "type": "string" },
+            "leaderlessMs": { "type": "string" },
             "fields": {
                 "type": "array",
                 "items": {

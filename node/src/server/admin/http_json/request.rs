@@ -1,23 +1,33 @@
 //! From an HTTP request to the message of a call.
 
-use axum::body::Body;
-use axum::http::{HeaderMap, header};
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::http::{HeaderMap, HeaderName, header};
 use http_body_util::BodyExt;
 use percent_encoding::percent_decode_str;
 use prost::Message;
-use prost_reflect::{DeserializeOptions, DynamicMessage, FieldDescriptor, Kind, MessageDescriptor};
+use prost_reflect::{DynamicMessage, FieldDescriptor, Kind, MessageDescriptor};
 use serde_json::{Map, Value};
+use tokio::time::{Instant, timeout_at};
 use tokio_stream::StreamExt as _;
 
-use super::{FRAME_HEAD, HttpCall};
+use super::decode::{self, field_named};
+use super::{FRAME_HEAD, HttpCall, HttpMethod};
 use crate::server::admin::access::BodyPart;
 use crate::server::admin::limits::request_bytes_max;
 use crate::server::admin::{ApiError, ApiResult, error_texts};
 
 /// Maximum bytes of a refused body that are read and dropped.
 const DISCARDED_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Time for the next piece of a body.
+const PIECE_WITHIN: Duration = Duration::from_secs(30);
+/// Time for a whole body: below that of all calls (`deadline::LONGEST`), whose error says that it may have happened.
+const BODY_WITHIN: Duration = Duration::from_secs(100);
 /// Name of the header with the request id (draft-ietf-httpapi-idempotency-key-header).
-const IDEMPOTENCY_KEY: &str = "idempotency-key";
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+/// The etag of what does not exist.
+const NO_ETAG: &str = "0";
 
 /// Fields in a path, and their values.
 pub type FieldsInPath = Vec<(&'static str, String)>;
@@ -45,14 +55,19 @@ pub fn fields_in_path(template: &'static str, path: &str) -> Option<FieldsInPath
 /// Returns the messages of a call, in frames of gRPC.
 ///
 /// # Errors
-/// If the body is too large, is not JSON, or does not fit the message.
+/// If the body is too large or encoded, does not come in time, is not JSON, or does not fit the message.
 pub async fn messages(call: &HttpCall, headers: &HeaderMap, body: Body) -> ApiResult<Body> {
     let method = call.method().ok_or_else(|| error_texts::broken("a call without a method".to_owned()))?;
     let descriptor = method.method.input();
+    if let Some(encoding) = headers.get(header::CONTENT_ENCODING).filter(|encoding| *encoding != "identity") {
+        let refused = error_texts::encoded(&String::from_utf8_lossy(encoding.as_bytes()));
+        discard(body).await;
+        return Err(refused);
+    }
     let mut fields = Map::new();
     if let BodyPart::Pieces(field) = method.http.body {
-        add_from_head(call, headers, &descriptor, &mut fields)?;
-        let first = frame(&of_fields(&descriptor, fields)?)?;
+        add_from_head(call, method, headers, &mut fields)?;
+        let first = frame(&decode::message(&descriptor, fields, None)?)?;
         return Ok(pieces(descriptor, field, first, body));
     }
     let most = request_bytes_max(method.method.parent_service().full_name());
@@ -71,8 +86,13 @@ pub async fn messages(call: &HttpCall, headers: &HeaderMap, body: Body) -> ApiRe
             }
         }
     }
-    add_from_head(call, headers, &descriptor, &mut fields)?;
-    Ok(Body::from(frame(&of_fields(&descriptor, fields)?)?))
+    add_from_head(call, method, headers, &mut fields)?;
+    let masked = match method.http.body {
+        BodyPart::Field(field) => descriptor.get_field_by_name(field).map(|field| field.kind()),
+        BodyPart::None | BodyPart::Whole | BodyPart::Pieces(_) => None,
+    };
+    let masked = masked.as_ref().and_then(Kind::as_message);
+    Ok(Body::from(frame(&decode::message(&descriptor, fields, masked)?)?))
 }
 
 /// Returns the field that the header `Idempotency-Key` gives. The key of a message is its request id; where it is in
@@ -84,37 +104,73 @@ pub fn id_field(descriptor: &MessageDescriptor, is_path_empty: bool) -> &'static
 /// Adds the fields in query, path and headers.
 fn add_from_head(
     call: &HttpCall,
+    method: &HttpMethod,
     headers: &HeaderMap,
-    descriptor: &MessageDescriptor,
     fields: &mut Map<String, Value>,
 ) -> ApiResult<()> {
+    let descriptor = &method.method.input();
     for (name, value) in form_urlencoded::parse(call.query.as_bytes()) {
         add(descriptor, fields, &name, &value, Place::Query)?;
     }
     for (name, value) in &call.in_path {
         add(descriptor, fields, name, value, Place::Path)?;
     }
-    let request_id = id_field(descriptor, call.in_path.is_empty());
-    let (kind, condition) = (header::CONTENT_TYPE.as_str(), header::IF_MATCH.as_str());
-    for (header, field) in [(IDEMPOTENCY_KEY, request_id), (condition, "etag"), (kind, "content_type")] {
-        let Some(value) = headers.get(header) else { continue };
-        let value = value.to_str().map_err(|_| ApiError::of_field(header, "is not an ASCII text"))?;
-        match descriptor.get_field_by_name(field) {
-            Some(_) => add(descriptor, fields, field, value.trim_matches('"'), Place::Header)?,
-            // A condition that is not checked must not pass. A key is of no use where repeating changes nothing.
-            None if field == "etag" => {
-                return Err(ApiError::of_field(header, "is given, but this request has no etag"));
-            }
-            None => {}
+    let has = |field: &str| descriptor.get_field_by_name(field).is_some();
+    if let Some(key) = value_of_header(headers, &IDEMPOTENCY_KEY)? {
+        let request_id = id_field(descriptor, call.in_path.is_empty());
+        if has(request_id) {
+            add(descriptor, fields, request_id, key.trim_matches('"'), Place::Header)?;
+        } else if !method.is_idempotent {
+            let message = "is given, but this request keeps no key, and its repeat may do more; leave the key out, and \
+                look before you repeat it";
+            return Err(ApiError::of_field(IDEMPOTENCY_KEY.as_str(), message));
         }
+    }
+    if let Some(etag) = etag(method, headers, has("etag"))? {
+        add(descriptor, fields, "etag", etag, Place::Header)?;
+    }
+    if let Some(kind) = value_of_header(headers, &header::CONTENT_TYPE)?.filter(|_| has("content_type")) {
+        add(descriptor, fields, "content_type", kind, Place::Header)?;
     }
     Ok(())
 }
 
-fn of_fields(descriptor: &MessageDescriptor, fields: Map<String, Value>) -> ApiResult<DynamicMessage> {
-    let options = DeserializeOptions::new();
-    DynamicMessage::deserialize_with_options(descriptor.clone(), Value::Object(fields), &options)
-        .map_err(|error| ApiError::of_field("body", error.to_string()))
+/// Returns the value of a header that may be there once.
+fn value_of_header<'h>(headers: &'h HeaderMap, name: &HeaderName) -> ApiResult<Option<&'h str>> {
+    let mut values = headers.get_all(name).iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    if values.next().is_some() {
+        return Err(ApiError::of_field(name.as_str(), "is given twice; give it once"));
+    }
+    value.to_str().map(Some).map_err(|_| ApiError::of_field(name.as_str(), "is not an ASCII text"))
+}
+
+/// Returns the etag that the conditions of a request name (RFC 9110, section 13). `*` is any etag.
+///
+/// # Errors
+/// If the request cannot check the condition: a condition that is not checked must not pass.
+fn etag<'h>(method: &HttpMethod, headers: &'h HeaderMap, has_etag: bool) -> ApiResult<Option<&'h str>> {
+    if let Some(etags) = value_of_header(headers, &header::IF_MATCH)? {
+        let wrong = match etags.trim() {
+            _ if !has_etag => "is given, but this request has no etag",
+            weak if weak.starts_with("W/") => {
+                "names a weak etag, which never matches; give the etag of the last answer"
+            }
+            list if list.contains(',') => "names several etags; give the one of the last answer, or *",
+            one => return Ok(Some(one.trim_matches('"'))),
+        };
+        return Err(ApiError::of_field(header::IF_MATCH.as_str(), wrong));
+    }
+    match value_of_header(headers, &header::IF_NONE_MATCH)? {
+        // To a read it would only spare the answer, and a server may always give that.
+        Some(_) if method.http.verb == "GET" => Ok(None),
+        Some("*") if method.http.verb == "PUT" && has_etag => Ok(Some(NO_ETAG)),
+        Some(_) => {
+            let message = "is given, but this request cannot check it: only `*` is checked, by a PUT of a template";
+            Err(ApiError::of_field(header::IF_NONE_MATCH.as_str(), message))
+        }
+        None => Ok(None),
+    }
 }
 
 fn frame(message: &DynamicMessage) -> ApiResult<Vec<u8>> {
@@ -138,12 +194,11 @@ fn pieces(descriptor: MessageDescriptor, field: &'static str, first: Vec<u8>, bo
 /// Reads a body. One that is too large is read on for as long again: many clients report no answer that comes before
 /// they have sent everything.
 async fn whole(mut body: Body, most: usize) -> ApiResult<Vec<u8>> {
+    let ends = Instant::now() + BODY_WITHIN;
     let (mut whole, mut bytes) = (Vec::new(), 0);
     while bytes <= 2 * most
-        && let Some(frame) = body.frame().await
+        && let Some(data) = piece(&mut body, ends).await?
     {
-        let frame = frame.map_err(|error| ApiError::of_field("body", format!("cannot be read: {error}")))?;
-        let data = frame.into_data().unwrap_or_default();
         bytes += data.len();
         match bytes <= most {
             true => whole.extend_from_slice(&data),
@@ -153,14 +208,25 @@ async fn whole(mut body: Body, most: usize) -> ApiResult<Vec<u8>> {
     if bytes > most { Err(too_large(most)) } else { Ok(whole) }
 }
 
-/// Reads and drops a body, as far as a request may be large. Clients such as curl report a broken stream, and no
-/// answer, if the answer ends while they still send.
+/// Returns the next piece of a body; `None` at its end.
+async fn piece(body: &mut Body, ends: Instant) -> ApiResult<Option<Bytes>> {
+    let next = timeout_at(ends.min(Instant::now() + PIECE_WITHIN), body.frame());
+    match next.await.map_err(|_| error_texts::body_timed_out())? {
+        Some(Ok(frame)) => Ok(Some(frame.into_data().unwrap_or_default())),
+        Some(Err(error)) => Err(ApiError::of_field("body", format!("cannot be read: {error}"))),
+        None => Ok(None),
+    }
+}
+
+/// Reads and drops a body, as far as a request may be large and in the time that it may take. Clients such as curl
+/// report a broken stream, and no answer, if the answer ends while they still send.
 pub async fn discard(mut body: Body) {
+    let ends = Instant::now() + BODY_WITHIN;
     let mut bytes = 0;
     while bytes <= DISCARDED_BYTES_MAX
-        && let Some(Ok(frame)) = body.frame().await
+        && let Ok(Some(data)) = piece(&mut body, ends).await
     {
-        bytes += frame.into_data().unwrap_or_default().len();
+        bytes += data.len();
     }
 }
 
@@ -185,7 +251,7 @@ fn add(
     place: Place,
 ) -> ApiResult<()> {
     let (first, rest) = name.split_once('.').map_or((name, None), |(first, rest)| (first, Some(rest)));
-    let field = descriptor.get_field_by_name(first).or_else(|| descriptor.get_field_by_json_name(first));
+    let field = field_named(descriptor, first);
     let field = field.ok_or_else(|| ApiError::of_field(name, "is not a field of this request"))?;
     // The body may use either name of a field.
     let key = [field.name(), field.json_name()].into_iter().find(|key| fields.contains_key(*key));

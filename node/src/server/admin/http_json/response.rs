@@ -16,6 +16,7 @@ use tonic_types::StatusExt;
 use super::{FRAME_HEAD, HttpCall, HttpMethod};
 use crate::api_json::of_dynamic;
 use crate::server::admin::access::BodyPart;
+use crate::server::admin::error_texts;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const JSON_LINES: HeaderValue = HeaderValue::from_static("application/jsonl");
@@ -27,7 +28,7 @@ const RETRY_AFTER_NO_ROOM: HeaderValue = HeaderValue::from_static("30");
 
 /// Returns the response to an HTTP request: one message, or for a stream of messages a line each.
 pub async fn of_call(call: &HttpCall, answer: Response) -> Response {
-    let Some(method) = call.method() else { return problem(&Status::internal("no method"), None) };
+    let Some(method) = call.method() else { return problem(&broken("a call without a method"), None) };
     let (head, body) = answer.into_parts();
     if let Some(status) = Status::from_header_map(&head.headers).filter(|status| status.code() != Code::Ok) {
         return problem(&status, Some(method));
@@ -41,7 +42,7 @@ pub async fn of_call(call: &HttpCall, answer: Response) -> Response {
             Ok(_) => one(&message),
             Err(status) => problem(&status, Some(method)),
         },
-        Ok(None) => problem(&Status::internal("an answer without a message"), None),
+        Ok(None) => problem(&broken("an answer without a message"), None),
         Err(status) => problem(&status, Some(method)),
     }
 }
@@ -50,10 +51,11 @@ pub async fn of_call(call: &HttpCall, answer: Response) -> Response {
 pub fn not_found(verbs: &[&'static str]) -> Response {
     if verbs.is_empty() {
         let next = format!("this path is not served; GET {} lists all", super::OPENAPI);
-        return problem(&Status::not_found(next), None);
+        return problem(&error_texts::no_such_call(Code::NotFound, next).into(), None);
     }
     let allowed = verbs.join(", ");
-    let status = Status::unimplemented(format!("this path is served with {allowed}"));
+    let message = format!("this path is served with {allowed}");
+    let status = error_texts::no_such_call(Code::Unimplemented, message).into();
     let allow = HeaderValue::from_str(&allowed).unwrap_or(HeaderValue::from_static("GET"));
     let mut response = problem_with(StatusCode::METHOD_NOT_ALLOWED, &status, None);
     response.headers_mut().insert(header::ALLOW, allow);
@@ -62,7 +64,11 @@ pub fn not_found(verbs: &[&'static str]) -> Response {
 
 /// Returns the response to a request of a web page.
 pub fn of_web_page() -> Response {
-    problem(&Status::permission_denied("web pages cannot call this API: call it from a server"), None)
+    problem(&error_texts::of_web_page().into(), None)
+}
+
+fn broken(message: impl Into<String>) -> Status {
+    error_texts::broken(message).into()
 }
 
 /// The messages of an answer.
@@ -83,8 +89,8 @@ impl Messages {
                 return Ok(Some(message));
             }
             let frame = match Pin::new(&mut self.body).frame().await {
-                Some(frame) => frame.map_err(|error| Status::internal(error.to_string()))?,
-                None => return Err(Status::unknown("the answer has no end")),
+                Some(frame) => frame.map_err(|error| broken(error.to_string()))?,
+                None => return Err(broken("the answer has no end")),
             };
             match frame.into_data() {
                 Ok(data) => self.unread.extend_from_slice(&data),
@@ -93,7 +99,7 @@ impl Messages {
                     return match Status::from_header_map(&trailers) {
                         Some(status) if status.code() == Code::Ok => Ok(None),
                         Some(status) => Err(status),
-                        None => Err(Status::unknown("the answer has no status")),
+                        None => Err(broken("the answer has no status")),
                     };
                 }
             }
@@ -105,8 +111,7 @@ impl Messages {
         let Some(head) = self.unread.first_chunk::<FRAME_HEAD>() else { return Ok(None) };
         let length = u32::from_be_bytes([head[1], head[2], head[3], head[4]]) as usize;
         let Some(message) = self.unread.get(FRAME_HEAD..FRAME_HEAD + length) else { return Ok(None) };
-        let message =
-            DynamicMessage::decode(self.kind.clone(), message).map_err(|error| Status::internal(error.to_string()))?;
+        let message = DynamicMessage::decode(self.kind.clone(), message).map_err(|error| broken(error.to_string()))?;
         self.unread.drain(..FRAME_HEAD + length);
         Ok(Some(message))
     }
@@ -174,6 +179,8 @@ fn problem_with(code: StatusCode, status: &Status, method: Option<&HttpMethod>) 
         StatusCode::SERVICE_UNAVAILABLE if reason(status) == "NO_ROOM" => {
             Some((header::RETRY_AFTER, RETRY_AFTER_NO_ROOM))
         }
+        // RFC 9110, section 15.5.16: which encodings it may have.
+        StatusCode::UNSUPPORTED_MEDIA_TYPE => Some((header::ACCEPT_ENCODING, HeaderValue::from_static("identity"))),
         StatusCode::UNAUTHORIZED => Some((header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))),
         StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => Some((header::RETRY_AFTER, RETRY_AFTER)),
         _ => None,
@@ -204,10 +211,12 @@ fn problem_fields(code: StatusCode, status: &Status, method: Option<&HttpMethod>
             Some(called) => {
                 let path = json_path(&called.method.input(), field);
                 match called.http.body {
-                    BodyPart::Field(body) => path.strip_prefix(body).and_then(|rest| rest.strip_prefix('.')),
-                    _ => None,
+                    BodyPart::Field(body) if path == body => "body",
+                    BodyPart::Field(body) => {
+                        path.strip_prefix(body).and_then(|rest| rest.strip_prefix('.')).unwrap_or(&path)
+                    }
+                    BodyPart::None | BodyPart::Whole | BodyPart::Pieces(_) => &path,
                 }
-                .unwrap_or(&path)
                 .to_owned()
             }
             None => field.to_owned(),
@@ -251,6 +260,8 @@ fn http_status(status: &Status) -> StatusCode {
         (_, "BUSY") => StatusCode::TOO_MANY_REQUESTS,
         // The node cannot handle it now, and the client did nothing wrong.
         (_, "NO_ROOM") => StatusCode::SERVICE_UNAVAILABLE,
+        (_, "BODY_TIMED_OUT") => StatusCode::REQUEST_TIMEOUT,
+        (_, "UNSUPPORTED_ENCODING") => StatusCode::UNSUPPORTED_MEDIA_TYPE,
         (_, "TOO_LARGE") => StatusCode::PAYLOAD_TOO_LARGE,
         (Code::InvalidArgument | Code::OutOfRange, _) => StatusCode::BAD_REQUEST,
         (Code::Unauthenticated, _) => StatusCode::UNAUTHORIZED,

@@ -1,13 +1,62 @@
 //! Tests of the table and of the translation. `node/tests/node/http_json.rs` calls a real node.
 
 use std::collections::BTreeSet;
+use std::convert::Infallible;
+use std::time::Duration;
+use std::{env, fs};
 
-use super::request::{field_of, fields_in_path};
+use axum::Router;
+use axum::body::Bytes;
+use axum::middleware::{from_fn, from_fn_with_state};
+use http_body_util::BodyExt;
+use prost::Message;
+use reveille_proto::admin::v1::{
+    DeleteScheduleRequest, ListDoubtsRequest, PutTemplateRequest, SendMessageRequest, UpdateScheduleRequest,
+};
+use serde_json::Value;
+use tokio_stream::StreamExt as _;
+use tonic::codegen::Service as _;
+
+use super::request::{field_of, fields_in_path, id_field};
 use super::*;
+use crate::server::admin::ApiResult;
 use crate::server::admin::access::BodyPart;
 
 /// Methods that only gRPC has: a client stream, and what the socket of the machine serves.
 const GRPC_ONLY: [&str; 2] = ["AudienceService/PutPart", "TokenService/ResetTokens"];
+/// The HTTP requests as a file, beside the surface of the messages.
+const SURFACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../proto/tests/http.txt");
+
+/// Returns the message that a request becomes.
+async fn message<M: Message + Default>(verb: &str, uri: &str, headers: &[(&str, &str)], body: &str) -> ApiResult<M> {
+    let api = Arc::new(HttpJson::new(true).expect("the API"));
+    let request = headers.iter().fold(Request::get(uri), |request, (name, value)| request.header(*name, *value));
+    let (head, ()) = request.body(()).expect("a request").into_parts();
+    let (method, in_path) = api.find(verb, head.uri.path()).expect("a method");
+    let query = head.uri.query().unwrap_or_default().to_owned();
+    let call = HttpCall { api, method, in_path, query, body: Arc::default() };
+    let framed = request::messages(&call, &head.headers, Body::from(body.to_owned())).await?;
+    let framed = framed.collect().await.expect("frames").to_bytes();
+    Ok(M::decode(&framed[FRAME_HEAD..]).expect("a message"))
+}
+
+/// Returns the detail of the error that a request gets.
+async fn refused(verb: &str, uri: &str, headers: &[(&str, &str)], body: &str) -> String {
+    let refused = message::<DeleteScheduleRequest>(verb, uri, headers, body).await;
+    refused.map(|_| panic!("{verb} {uri} was taken")).unwrap_or_else(|error| error.to_string())
+}
+
+/// Returns the answer to a request by a server whose calls all succeed without a message.
+async fn answer(request: Request) -> (StatusCode, axum::http::HeaderMap, Value) {
+    let ok = || async { tonic::Status::ok("").into_http::<Body>() };
+    let inner = Router::new().fallback(ok).layer(from_fn(by_message)).layer(from_fn(with_body));
+    let api = Arc::new(HttpJson::new(true).expect("the API"));
+    let mut server = Router::new().fallback_service(inner).layer(from_fn_with_state(api, by_path));
+    let answer = server.call(request).await.expect("an answer");
+    let (head, body) = answer.into_parts();
+    let body = body.collect().await.expect("a body").to_bytes();
+    (head.status, head.headers, serde_json::from_slice(&body).unwrap_or_default())
+}
 
 #[test]
 fn each_method_has_one_http_request_or_is_named_as_grpc_only() {
@@ -33,6 +82,49 @@ fn fields_of_table_are_fields_of_messages() {
             assert!(input.get_field_by_name(field).is_some(), "{} {field}", method.http.path);
         }
     }
+    let known = |name: &&str| api.methods.iter().any(|method| method.grpc_path.path().ends_with(*name));
+    assert!(NON_IDEMPOTENT.iter().all(|name| known(&name)), "a method that does not exist");
+}
+
+/// Returns a line for each HTTP request: its method, its body, and what an `Idempotency-Key` does.
+fn surface() -> BTreeSet<String> {
+    let api = HttpJson::new(true).expect("the API");
+    let line = |method: &HttpMethod| {
+        let (input, HttpRequest { verb, path, body }) = (method.method.input(), method.http);
+        let body = match body {
+            BodyPart::None => String::new(),
+            BodyPart::Whole => ", body".to_owned(),
+            BodyPart::Field(field) | BodyPart::Pieces(field) => format!(", body {field}"),
+        };
+        let key = id_field(&input, !path.contains('{'));
+        let key = match input.get_field_by_name(key) {
+            _ if *verb == "GET" => String::new(),
+            Some(_) => format!(", key {key}"),
+            None if method.is_idempotent => ", key ignored".to_owned(),
+            None => ", key refused".to_owned(),
+        };
+        let (service, name) = (method.method.parent_service().name().to_owned(), method.method.name());
+        format!("{verb} {path} = {service}.{name}{body}{key}")
+    };
+    api.methods.iter().map(line).collect()
+}
+
+#[test]
+fn http_surface_is_the_recorded_one() {
+    let now = surface();
+    if env::var_os("UPDATE_GOLDENFILES").is_some() {
+        let lines: String = now.iter().map(|line| format!("{line}\n")).collect();
+        fs::write(SURFACE, lines).expect("written");
+    }
+    let recorded: BTreeSet<String> =
+        fs::read_to_string(SURFACE).expect("the file").lines().map(str::to_owned).collect();
+    let gone: Vec<_> = recorded.difference(&now).collect();
+    assert!(
+        gone.is_empty(),
+        "a released request may not change; until the release UPDATE_GOLDENFILES=1 records it: {gone:#?}"
+    );
+    let new: Vec<_> = now.difference(&recorded).collect();
+    assert!(new.is_empty(), "UPDATE_GOLDENFILES=1 records what is new: {new:#?}");
 }
 
 #[test]
@@ -65,4 +157,148 @@ fn path_gives_fields_and_first_row_wins() {
     assert_eq!(found("DELETE", "/v1/tokens/self").as_deref(), Ok("RevokeToken"));
     assert_eq!(found("PUT", "/v1/runs"), Err(vec!["GET"]));
     assert_eq!(found("GET", "/v2/runs"), Err(Vec::new()));
+}
+
+#[tokio::test]
+async fn field_mask_names_fields_in_both_forms_and_keeps_keys_of_labels() {
+    let mask = "labels.costCenter,labels.cost_center,labels.Team,maxRuns,start_time,content.replyTo,\
+        policies.finish_by,when.every.anchorTime,labels,nothing.At";
+    let uri = format!("/v1/schedules/lab?updateMask={mask}");
+    let body = r#"{"labels": {"costCenter": "NEW"}}"#;
+    let update: UpdateScheduleRequest = message("PATCH", &uri, &[], body).await.expect("a request");
+    let expected = [
+        "labels.costCenter",
+        "labels.cost_center",
+        "labels.Team",
+        "max_runs",
+        "start_time",
+        "content.reply_to",
+        "policies.finish_by",
+        "when.every.anchor_time",
+        "labels",
+        "nothing.At",
+    ];
+    assert_eq!(update.update_mask.expect("a mask").paths, expected);
+    assert_eq!(update.schedule.expect("a schedule").labels["costCenter"], "NEW");
+}
+
+#[tokio::test]
+async fn key_is_a_field_or_ignored_or_refused() {
+    let key = ("Idempotency-Key", "k");
+    let sent: SendMessageRequest = message("POST", "/v1/messages", &[key], "{}").await.expect("a request");
+    assert_eq!(sent.key, "k");
+    let update: UpdateScheduleRequest = message("PATCH", "/v1/schedules/lab", &[key], "{}").await.expect("a request");
+    assert_eq!(update.request_id, "k");
+    let delete: DeleteScheduleRequest = message("DELETE", "/v1/schedules/lab", &[key], "").await.expect("a request");
+    assert_eq!(delete.name, "lab", "its repeat leaves the same state");
+    for (verb, uri) in [("POST", "/v1/tokens"), ("POST", "/v1/runs/r1.0/dead-letters/requeue")] {
+        let said = refused(verb, uri, &[key], "{}").await;
+        assert!(said.starts_with("idempotency-key: is given, but this request keeps no key"), "{uri}: {said}");
+    }
+    let said = refused("POST", "/v1/messages", &[key, ("Idempotency-Key", "other")], "{}").await;
+    assert_eq!(said, "idempotency-key: is given twice; give it once");
+}
+
+#[tokio::test]
+async fn value_that_does_not_fit_is_named_by_its_path() {
+    for (verb, uri, body, path) in [
+        ("GET", "/v1/runs?pageSize=many", "", "page_size"),
+        ("GET", "/v1/runs/-/dead-letters?filter.sinceTime=now", "", "filter.since_time"),
+        ("POST", "/v1/schedules", r#"{"nmae": "x"}"#, "schedule.nmae"),
+        ("POST", "/v1/schedules", r#"{"maxRuns": "x", "name": "n"}"#, "schedule.maxRuns"),
+        ("POST", "/v1/schedules", r#"{"policies": {"overlap": "X"}}"#, "schedule.policies.overlap"),
+        ("POST", "/v1/schedules", r#"{"labels": {"a": "b", "c.d": 7}}"#, "schedule.labels.c.d"),
+        ("POST", "/v1/schedules", r#"{"startTime": "soon"}"#, "schedule.startTime"),
+        ("POST", "/v1/messages", r#"{"key": "k", "to": ["a@b.c", 7]}"#, "to[1]"),
+        (
+            "POST",
+            "/v1/messages",
+            r#"{"audience": {"recipients": [{"address": "a@b.c"}, {"values": ["x", {}]}]}}"#,
+            "audience.recipients[1].values[1]",
+        ),
+        ("POST", "/v1/schedules", r#"{"when": {"cron": "@daily", "every": {"period": "60s"}}}"#, "schedule.when"),
+        ("POST", "/v1/messages", "[]", "body"),
+    ] {
+        let said = refused(verb, uri, &[], body).await;
+        assert!(said.starts_with(&format!("{path}: ")), "{uri} {body}: {said}");
+    }
+}
+
+#[tokio::test]
+async fn condition_is_an_etag_or_refused_and_never_ignored() {
+    let put = "/v1/templates/w";
+    for (name, value, etag) in [
+        ("If-Match", "\"12\"", "12"),
+        ("If-Match", "12", "12"),
+        ("If-Match", "*", "*"),
+        ("If-None-Match", "*", "0"),
+        ("If-Modified-Since", "Sat, 28 Nov 2026 16:00:00 GMT", ""),
+    ] {
+        let request: PutTemplateRequest = message("PUT", put, &[(name, value)], "{}").await.expect("a request");
+        assert_eq!(request.etag, etag, "{name}: {value}");
+    }
+    for (verb, uri, headers) in [
+        ("PUT", put, &[("If-Match", "W/\"12\"")][..]),
+        ("PUT", put, &[("If-Match", "\"12\", \"13\"")]),
+        ("PUT", put, &[("If-Match", "\"12\""), ("If-Match", "\"13\"")]),
+        ("PUT", put, &[("If-None-Match", "\"12\"")]),
+        ("PATCH", "/v1/schedules/lab", &[("If-None-Match", "*")]),
+        ("DELETE", "/v1/schedules/lab", &[("If-Match", "*")]),
+        ("GET", "/v1/runs", &[("If-Match", "\"12\"")]),
+    ] {
+        let said = refused(verb, uri, headers, "").await;
+        assert!(said.starts_with("if-"), "{headers:?}: {said}");
+    }
+    let read = [("If-None-Match", "\"12\"")];
+    let read: ListDoubtsRequest =
+        message("GET", "/v1/runs/-/doubts", &read, "").await.expect("it only spares the answer");
+    assert_eq!(read.run, "-");
+}
+
+#[tokio::test]
+async fn every_refusal_is_a_problem_with_a_reason() {
+    let encoded = ("content-encoding", "gzip");
+    let plain = ("content-encoding", "identity");
+    for (verb, uri, headers, status, reason) in [
+        ("GET", "/v1/nothing", &[][..], StatusCode::NOT_FOUND, "NO_SUCH_CALL"),
+        ("PUT", "/v1/runs", &[], StatusCode::METHOD_NOT_ALLOWED, "NO_SUCH_CALL"),
+        ("GET", "/v1/runs", &[("origin", "null")], StatusCode::FORBIDDEN, "NOT_PERMITTED"),
+        ("POST", "/v1/audience-parts", &[encoded], StatusCode::UNSUPPORTED_MEDIA_TYPE, "UNSUPPORTED_ENCODING"),
+        ("POST", "/v1/messages", &[encoded], StatusCode::UNSUPPORTED_MEDIA_TYPE, "UNSUPPORTED_ENCODING"),
+        // The server of this test answers without a message.
+        ("POST", "/v1/messages", &[plain], StatusCode::INTERNAL_SERVER_ERROR, "INTERNAL"),
+    ] {
+        let request = Request::builder().method(verb).uri(uri);
+        let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+        let (got, headers, problem) = answer(request.body(Body::from("{}")).expect("a request")).await;
+        assert_eq!((got, problem["reason"].as_str()), (status, Some(reason)), "{verb} {uri}: {problem}");
+        assert_eq!(problem["status"], status.as_u16(), "{problem}");
+        let accepts = headers.get(header::ACCEPT_ENCODING).map(HeaderValue::as_bytes);
+        assert_eq!(accepts.is_some(), status == StatusCode::UNSUPPORTED_MEDIA_TYPE);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn body_that_does_not_come_is_refused_and_its_connection_closed() {
+    let drip = || {
+        tokio_stream::iter(std::iter::repeat(())).then(|()| async {
+            tokio::time::sleep(Duration::from_secs(20)).await;
+            Ok::<Bytes, Infallible>(Bytes::from_static(b" "))
+        })
+    };
+    let begun = tokio::time::Instant::now();
+    for (version, body) in [
+        (Version::HTTP_11, Body::from_stream(tokio_stream::pending::<Result<Bytes, Infallible>>())),
+        (Version::HTTP_11, Body::from_stream(drip())),
+        (Version::HTTP_2, Body::from_stream(drip())),
+    ] {
+        let request = Request::post("/v1/messages").version(version).body(body).expect("a request");
+        let (status, headers, problem) = answer(request).await;
+        assert_eq!((status, &problem["reason"]), (StatusCode::REQUEST_TIMEOUT, &Value::from("BODY_TIMED_OUT")));
+        assert_eq!(headers.contains_key(header::CONNECTION), version == Version::HTTP_11, "{headers:?}");
+    }
+    let request = Request::post("/v1/nothing").body(Body::from_stream(drip())).expect("a request");
+    assert_eq!(answer(request).await.0, StatusCode::NOT_FOUND);
+    let longest = crate::server::admin::deadline::LONGEST;
+    assert!(begun.elapsed() < 4 * longest, "each is answered before `listen` says that it may have happened");
 }

@@ -11,6 +11,7 @@ use reveille_ledger::form;
 use reveille_ledger::reply::{CommandOutcome, MessageReceipt};
 use tokio::sync::oneshot;
 
+use crate::server::admin::error_texts::CallKind;
 use crate::server::admin::{Admin, ApiResult, Call, error_texts};
 
 /// How long the first message waits for others.
@@ -56,7 +57,7 @@ impl MessageBatches {
             });
         }
         let answer = tokio::time::timeout_at(call.deadline.into(), answered).await;
-        answer.ok().and_then(Result::ok).unwrap_or_else(|| Err(error_texts::timed_out()))
+        answer.ok().and_then(Result::ok).unwrap_or_else(|| Err(error_texts::timed_out(CallKind::Write)))
     }
 
     /// Adds a message to a batch. Returns the number of the batch if it is a new one.
