@@ -24,11 +24,15 @@ import (
 	"sort"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
 // What an update of a schedule sets: all that a schedule consists of.
-const scheduleFields = "when,zone,startTime,endTime,maxRuns,policies,pool,priority,content,audience,labels"
+const scheduleFields = "when,zone,startTime,endTime,maxRuns,policies,pool,priority,content,template,audience,labels"
+
+// NoKey as the key of Client.Request: the call takes none. It is not repeated if it may have happened.
+const NoKey = " "
 
 // Client calls one cluster. It may be used by several goroutines.
 type Client struct {
@@ -277,8 +281,8 @@ func (c *Client) Events(ctx context.Context, after string, wait time.Duration, t
 	return events, waiting.Request(ctx, "GET", "/v1/events", query, nil, "", events)
 }
 
-// Request makes any call of the API, with retries, and decodes its answer. Without a key, one is drawn for a write and
-// kept over the retries.
+// Request makes any call of the API, with retries, and decodes its answer. With an empty key, one is drawn for a write
+// and kept over the retries; NoKey is for the calls that take none.
 func (c *Client) Request(
 	ctx context.Context, method, path string, query url.Values, body any, key string, answer any,
 ) error {
@@ -289,7 +293,10 @@ func (c *Client) Request(
 		}
 		key = fmt.Sprintf("%x", random)
 	}
-	return c.request(ctx, method, path, query, body, key, answer)
+	if key == NoKey {
+		return c.request(ctx, method, path, query, body, "", method == "POST", answer)
+	}
+	return c.request(ctx, method, path, query, body, key, false, answer)
 }
 
 // keyed makes a call whose key is a field of its body.
@@ -301,11 +308,11 @@ func (c *Client) keyed(ctx context.Context, path, name, key string, firstWins bo
 	if firstWins {
 		body["keyRule"] = "KEY_RULE_FIRST_WINS"
 	}
-	return c.request(ctx, "POST", path, nil, present(body), "", answer)
+	return c.request(ctx, "POST", path, nil, present(body), "", false, answer)
 }
 
 func (c *Client) request(
-	ctx context.Context, method, path string, query url.Values, body any, key string, answer any,
+	ctx context.Context, method, path string, query url.Values, body any, key string, isOnce bool, answer any,
 ) error {
 	target := strings.TrimSuffix(c.URL, "/") + path
 	if len(query) > 0 {
@@ -328,6 +335,9 @@ func (c *Client) request(
 		if failed == nil {
 			return nil
 		}
+		if unknown && method == "DELETE" && failed.Status == http.StatusNotFound {
+			return nil // an earlier attempt has deleted it
+		}
 		unknown = unknown || failed.MayHaveTakenEffect && method != "GET"
 		failed.MayHaveTakenEffect = unknown
 		pause := time.Duration(float64(backoff) * (0.5 + mathrand.Float64()/2))
@@ -337,7 +347,7 @@ func (c *Client) request(
 		if pause < failed.RetryAfter {
 			pause = failed.RetryAfter
 		}
-		if !failed.isRetried || time.Now().Add(pause).After(ends) {
+		if !failed.isRetried || unknown && isOnce || time.Now().Add(pause).After(ends) {
 			return failed
 		}
 		select {
@@ -353,8 +363,11 @@ func (c *Client) attempt(
 ) *Error {
 	ctx, cancel := context.WithTimeout(parent, limit)
 	defer cancel()
-	isConnected := false
-	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { isConnected = true }}
+	isConnected, sent := false, atomic.Int32{}
+	trace := &httptrace.ClientTrace{
+		GotConn:      func(httptrace.GotConnInfo) { isConnected = true },
+		WroteRequest: func(httptrace.WroteRequestInfo) { sent.Add(1) },
+	}
 	call, err := http.NewRequestWithContext(httptrace.WithClientTrace(ctx, trace), method, target, bytes.NewReader(data))
 	if err != nil {
 		return &Error{Detail: err.Error(), cause: err}
@@ -397,8 +410,9 @@ func (c *Client) attempt(
 		failed.RetryAfter = time.Duration(seconds) * time.Second
 	}
 	failed.isRetried = status == 429 || status == 502 || status == 503 || status == 504
-	// Of a node, only 504 leaves the outcome open; a proxy may answer with others.
-	failed.MayHaveTakenEffect = status >= 500 && status != 501 && status != 503
+	// Of a node, only 504 leaves the outcome open; a proxy may answer with others. The transport of Go repeats a call
+	// with a key by itself if its answer is lost.
+	failed.MayHaveTakenEffect = status >= 500 && status != 501 && status != 503 || sent.Load() > 1
 	return failed
 }
 

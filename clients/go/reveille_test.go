@@ -309,6 +309,47 @@ func TestTriggerWithListGoesToTheFirstList(t *testing.T) {
 	expectEmails(t, "go-list-own@example.com", 0)
 }
 
+func TestScheduleMadeOfATemplateIsPutAgain(t *testing.T) {
+	client := open(t, "")
+	made := schedule("go-of-template", "Europe/Berlin")
+	if err := client.Request(ctx, "PUT", "/v1/templates/go-template", nil, made["content"], "", &struct{}{}); err != nil {
+		t.Fatal(err)
+	}
+	delete(made, "content")
+	made["template"] = "go-template"
+	for _, zone := range []string{"Europe/Berlin", "Asia/Tokyo"} {
+		made["zone"] = zone
+		put, err := client.PutSchedule(ctx, "go-of-template", made)
+		if err != nil {
+			t.Fatal(err)
+		}
+		equal(t, put["zone"].(string), zone)
+		equal(t, put["template"].(string), "go-template@1")
+	}
+	equal(t, put(t, client, "go-of-template", "go-of-template", "Asia/Tokyo")[0], "Asia/Tokyo")
+}
+
+func TestLostDeleteHasDeleted(t *testing.T) {
+	client, path := open(t, ""), "/v1/schedules/go-delete"
+	put(t, client, "go-delete", "go-delete", "Europe/Berlin")
+	if err := open(t, stub("once")).Request(ctx, "DELETE", path, nil, nil, "", &struct{}{}); err != nil {
+		t.Fatal(err)
+	}
+	again := client.Request(ctx, "DELETE", path, nil, nil, "", &struct{}{})
+	equal(t, refused(t, again).Reason, "SCHEDULE_NOT_FOUND")
+}
+
+func TestWriteThatKeepsNoKeyIsMadeOnce(t *testing.T) {
+	advance := func(client *Client, key string) *Error {
+		body := map[string]string{"by": "5s"}
+		return refused(t, client.Request(ctx, "POST", "/v1/clock/advance", nil, body, key, &struct{}{}))
+	}
+	equal(t, advance(open(t, ""), "").Fields[0].Field, "idempotency-key")
+	lost := advance(open(t, stub("once")), NoKey)
+	equal(t, lost.Status, 0)
+	equal(t, lost.MayHaveTakenEffect, true)
+}
+
 func TestDrawnKeyIsKeptOverRetries(t *testing.T) {
 	flaky := open(t, stub("once"))
 	put(t, flaky, "go-flaky", "go-flaky", "Europe/Berlin")

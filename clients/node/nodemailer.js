@@ -4,6 +4,9 @@
 // The key of an email is its header `X-Reveille-Key`, else its `messageId`. Nodemailer draws a new Message-ID for each
 // call of `sendMail`, so a job that is retried needs the header.
 //
+// With `firstWins: true` another email under a key that is known sends nothing, instead of being refused: for jobs that
+// render the email anew when they are repeated.
+//
 // Each recipient in To, Cc and Bcc gets an email of its own: `To` has its own address, and `Cc` those in Cc.
 
 const { Client, literal } = require('./reveille.js');
@@ -11,18 +14,18 @@ const { Client, literal } = require('./reveille.js');
 // Fields of Nodemailer's email that Reveille has no form for.
 const UNSUPPORTED = ['alternatives', 'icalEvent', 'raw', 'amp', 'watchHtml', 'list', 'dkim'];
 
-function reveilleTransport(options = {}) {
+function reveilleTransport({ firstWins, ...options } = {}) {
   const client = options.client ?? new Client(options);
   return {
     name: 'reveille',
     version: '0.1.0',
     send(mail, done) {
-      deliver(client, mail).then((info) => done(null, info), done);
+      deliver(client, mail, firstWins).then((info) => done(null, info), done);
     },
   };
 }
 
-async function deliver(client, mail) {
+async function deliver(client, mail, firstWins) {
   const { data } = await new Promise((resolve, reject) => {
     mail.normalize((error, normalized) => (error ? reject(error) : resolve({ data: normalized })));
   });
@@ -33,6 +36,7 @@ async function deliver(client, mail) {
   const [{ from, to }, messageId] = [mail.message.getEnvelope(), mail.message.messageId()];
   const sent = await client.send(key ?? messageId.replace(/^<|>$/g, ''), {
     to,
+    firstWins,
     cc: cc?.map(mailbox),
     sender: mailbox(sender),
     replyTo: mailbox(replyTo),

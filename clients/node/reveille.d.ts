@@ -69,7 +69,10 @@ export interface Sent {
 
 export interface RequestOptions {
   query?: Record<string, unknown>;
-  /** Idempotency key of a write. Absent: one is drawn and kept over the retries. Empty: none, or it is in the body. */
+  /**
+   * Idempotency key of a write. Absent: one is drawn and kept over the retries. Empty: the body has it, or the call takes
+   * none; then it is not repeated if it may have happened.
+   */
   key?: string;
   /** Milliseconds that the node may wait before it answers. */
   wait?: number;

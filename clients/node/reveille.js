@@ -8,7 +8,7 @@ const https = require('node:https');
 const { setTimeout: sleep } = require('node:timers/promises');
 
 // What an update of a schedule sets: all that a schedule consists of.
-const SCHEDULE = 'when,zone,startTime,endTime,maxRuns,policies,pool,priority,content,audience,labels';
+const SCHEDULE = 'when,zone,startTime,endTime,maxRuns,policies,pool,priority,content,template,audience,labels';
 const RETRIED = new Set([429, 502, 503, 504]);
 
 /** A call that failed, after all retries. */
@@ -114,6 +114,7 @@ class Client {
     const data = body === undefined ? undefined : Buffer.from(JSON.stringify(body));
     if (data) headers['content-type'] = 'application/json';
     if (method !== 'GET') headers['content-length'] = data?.length ?? 0;
+    const isOnce = method === 'POST' && !key && body?.key === undefined && body?.requestId === undefined;
     const ends = performance.now() + this.#total + wait;
     let unknown = false;
     for (let attempt = 0; ; attempt += 1) {
@@ -127,11 +128,13 @@ class Client {
         if (!(error instanceof ReveilleError)) throw error;
         failed = error;
       }
+      // An earlier attempt has deleted it.
+      if (unknown && method === 'DELETE' && failed.status === 404) return {};
       unknown ||= failed.mayHaveTakenEffect && method !== 'GET';
       failed.mayHaveTakenEffect = unknown;
       const pause = Math.max(failed.retryAfter, (0.5 + Math.random() / 2) * Math.min(2000, 100 * 2 ** attempt));
       const isRetried = failed.status === 0 ? !isCertificate(failed.cause) : RETRIED.has(failed.status);
-      if (!isRetried || performance.now() + pause >= ends) throw failed;
+      if (!isRetried || (unknown && isOnce) || performance.now() + pause >= ends) throw failed;
       await sleep(pause);
     }
   }

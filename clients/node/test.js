@@ -155,6 +155,23 @@ describe('schedules', () => {
     for (const other of ['two', 'own']) assert.deepEqual(await emails(`js-list-${other}@example.com`, 0), []);
   });
 
+  it('made of a template are put again', async () => {
+    const { content, ...made } = { ...schedule('js-of-template'), template: 'js-template' };
+    await client.request('PUT', '/v1/templates/js-template', content);
+    for (const zone of ['Europe/Berlin', 'Asia/Tokyo']) {
+      const put = await client.putSchedule('js-of-template', { ...made, zone });
+      assert.deepEqual([put.zone, put.template], [zone, 'js-template@1']);
+    }
+    assert.equal((await client.putSchedule('js-of-template', schedule('js-of-template'))).template, '');
+  });
+
+  it('are deleted although an answer is lost', async () => {
+    await client.putSchedule('js-delete', schedule('js-delete'));
+    const remove = (by) => by.request('DELETE', '/v1/schedules/js-delete');
+    assert.deepEqual(await remove(new Client({ url: `${stub}/once` })), {});
+    assert.equal((await refusal(remove(client))).reason, 'SCHEDULE_NOT_FOUND');
+  });
+
   it('keep a drawn key over retries', async () => {
     const flaky = new Client({ url: `${stub}/once` });
     await flaky.putSchedule('js-flaky', schedule('js-flaky'));
@@ -169,6 +186,13 @@ describe('a call that fails', () => {
   const failure = (options, method = 'POST') => {
     return refusal(new Client({ total: 1500, ...options }).request(method, '/v1/cluster'));
   };
+
+  it('and keeps no key is made once', async () => {
+    const advance = (by, options) => refusal(by.request('POST', '/v1/clock/advance', { by: '3s' }, options));
+    assert.equal((await advance(client)).fields[0].field, 'idempotency-key');
+    const lost = await advance(new Client({ url: `${stub}/once` }), { key: '' });
+    assert.deepEqual([lost.status, lost.mayHaveTakenEffect], [0, true]);
+  });
 
   it('is marked after the last retry if its outcome is unknown', async () => {
     const error = await failure({ url: `${stub}/unknown` });
@@ -231,6 +255,17 @@ describe('the transport of Nodemailer', () => {
     for (const part of ['Hello {{ you }}.', '<b>Hello {{ you }}.</b>', 'X-Team: us', 'Reply-To: h@example.com']) {
       assert.ok(text.includes(part), `${part} in ${text}`);
     }
+  });
+
+  it('refuses a job that renders anew unless the first email wins', async () => {
+    const anew = (by, text) => by.sendMail({
+      ...email, text, to: 'js-anew@example.com', headers: { 'X-Reveille-Key': 'js-anew' },
+    });
+    await anew(transport, 'At 9:00.');
+    assert.equal((await refusal(anew(transport, 'At 9:01.'))).reason, 'REQUEST_ID_REUSED');
+    const firstWins = nodemailer.createTransport(reveilleTransport({ firstWins: true }));
+    assert.ok((await anew(firstWins, 'At 9:01.')).sent.replayed);
+    assert.match(await source((await emails('js-anew@example.com'))[0]), /At 9:00\./);
   });
 
   it('takes the Message-ID as key, and sends a copy to each recipient', async () => {

@@ -185,6 +185,31 @@ $tests = [
         equal('Hello one', emails('php-list-one@example.com')[0]['subject']);
         equal([[], []], [emails('php-list-two@example.com', 0), emails('php-list-own@example.com', 0)]);
     },
+    'schedule made of a template is put again' => function () use ($client) {
+        $made = schedule('php-of-template');
+        $client->request('PUT', '/v1/templates/php-template', $made['content']);
+        unset($made['content']);
+        foreach (['Europe/Berlin', 'Asia/Tokyo'] as $zone) {
+            $made = ['zone' => $zone, 'template' => 'php-template'] + $made;
+            $put = $client->putSchedule('php-of-template', $made);
+            equal([$zone, 'php-template@1'], [$put['zone'], $put['template']]);
+        }
+        equal('', $client->putSchedule('php-of-template', schedule('php-of-template'))['template']);
+    },
+    'lost delete has deleted' => function () use ($client, $stub) {
+        $client->putSchedule('php-delete', schedule('php-delete'));
+        $delete = fn (Client $by) => $by->request('DELETE', '/v1/schedules/php-delete');
+        equal([], $delete(new Client(url: "$stub/once")));
+        equal('SCHEDULE_NOT_FOUND', refused(fn () => $delete($client))->reason);
+    },
+    'write that keeps no key is made once' => function () use ($client, $stub) {
+        $advance = fn (Client $by, ?string $key) => refused(
+            fn () => $by->request('POST', '/v1/clock/advance', ['by' => '4s'], key: $key),
+        );
+        equal('idempotency-key', $advance($client, null)->fields[0]['field']);
+        $lost = $advance(new Client(url: "$stub/once"), '');
+        equal([0, true], [$lost->status, $lost->mayHaveTakenEffect]);
+    },
     'drawn key is kept over retries' => function () use ($stub) {
         $flaky = new Client(url: "$stub/once");
         $flaky->putSchedule('php-flaky', schedule('php-flaky'));

@@ -27,7 +27,7 @@ Recipient = Union[str, Mapping[str, str]]
 Attachment = Union[Tuple[str, bytes, str], Tuple[str, bytes, str, str]]
 
 # What an update of a schedule sets: all that a schedule consists of.
-_SCHEDULE = "when,zone,startTime,endTime,maxRuns,policies,pool,priority,content,audience,labels"
+_SCHEDULE = "when,zone,startTime,endTime,maxRuns,policies,pool,priority,content,template,audience,labels"
 
 
 class Run(TypedDict, total=False):
@@ -194,7 +194,8 @@ class Client:
     ) -> Any:
         """Makes any call of the API, with retries, and returns its JSON.
 
-        key: idempotency key of a write. None: one is drawn and kept over the retries. Empty: the body has it.
+        key: idempotency key of a write. None: one is drawn and kept over the retries. Empty: the body has it, or the
+        call takes none; then it is not repeated if it may have happened.
         wait: seconds that the node may wait before it answers.
         """
         query = {name: value for name, value in (query or {}).items() if value not in (None, "", [])}
@@ -210,6 +211,7 @@ class Client:
         if body is not None:
             data = json.dumps(body).encode()
             headers["Content-Type"] = "application/json"
+        is_once = method == "POST" and not key and not {"key", "requestId"} & set(body or ())
         deadline = time.monotonic() + self._total + wait
         unknown, attempt = False, 0
         while True:
@@ -217,10 +219,13 @@ class Client:
                 limit = min(self._timeout + wait, max(deadline - time.monotonic(), 0.1))
                 return self._attempt(method, target, data, headers, limit)
             except ReveilleError as error:
+                if unknown and method == "DELETE" and error.status == 404:
+                    # An earlier attempt has deleted it.
+                    return {}
                 unknown |= error.may_have_taken_effect and method != "GET"
                 error.may_have_taken_effect = unknown
                 pause = max(error.retry_after, random.uniform(0.5, 1.0) * min(2.0, 0.1 * 2 ** min(attempt, 5)))
-                if not error.is_retried or time.monotonic() + pause >= deadline:
+                if not error.is_retried or (unknown and is_once) or time.monotonic() + pause >= deadline:
                     raise
             time.sleep(pause)
             attempt += 1

@@ -1,7 +1,9 @@
 """Email backend for Django: `EMAIL_BACKEND = "reveille_django.EmailBackend"`.
 
 The setting `REVEILLE` has the arguments of `reveille.Client`, and may be absent. The key of an email is its header
-`X-Reveille-Key`, else its `Message-ID`, else it is drawn: then only the retries of this one call are harmless.
+`X-Reveille-Key`, else its `Message-ID`, else it is drawn: then only the retries of this one call are harmless. With
+`"first_wins": True` in the setting, another email under a key that is known sends nothing, instead of being refused:
+for jobs that render the email anew when they are repeated.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ class EmailBackend(BaseEmailBackend):
 
     def __init__(self, fail_silently: bool = False, client: Client | None = None, **_others: Any) -> None:
         super().__init__(fail_silently=fail_silently)
-        self.client = client or Client(**getattr(settings, "REVEILLE", {}))
+        options = dict(getattr(settings, "REVEILLE", {}))
+        self.first_wins = options.pop("first_wins", False)
+        self.client = client or Client(**options)
 
     def send_messages(self, email_messages: Sequence[EmailMessage]) -> int:
         sent = 0
@@ -58,6 +62,7 @@ class EmailBackend(BaseEmailBackend):
             subject=literal(str(email.subject)),
             headers={name: literal(str(value)) for name, value in passed.items()} or None,
             attachments=[_attachment(one) for one in email.attachments],
+            first_wins=self.first_wins,
             **bodies,
         )
         return 1

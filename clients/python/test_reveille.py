@@ -209,6 +209,34 @@ class Schedules(unittest.TestCase):
         self.assertEqual(emails("py-list-one@example.com")[0]["subject"], "Hello one")
         self.assertEqual(emails("py-list-two@example.com", 0) + emails("py-list-own@example.com", 0), [])
 
+    def test_schedule_made_of_a_template_is_put_again(self):
+        client = Client()
+        content = schedule("py")["content"]
+        client.request("PUT", "/v1/templates/py-template", content)
+        made = {**schedule("py-of-template"), "template": "py-template"}
+        del made["content"]
+        for zone in ("Europe/Berlin", "Asia/Tokyo"):
+            put = client.put_schedule("py-of-template", {**made, "zone": zone})
+            self.assertEqual((put["zone"], put["template"]), (zone, "py-template@1"))
+        put = client.put_schedule("py-of-template", schedule("py-of-template"))
+        self.assertEqual(put["template"], "")
+
+    def test_lost_delete_has_deleted(self):
+        client = Client()
+        client.put_schedule("py-delete", schedule("py-delete"))
+        self.assertEqual(Client(url=f"{STUB}/once").request("DELETE", "/v1/schedules/py-delete"), {})
+        with self.assertRaises(ReveilleError) as refused:
+            client.request("DELETE", "/v1/schedules/py-delete")
+        self.assertEqual(refused.exception.reason, "SCHEDULE_NOT_FOUND")
+
+    def test_write_that_keeps_no_key_is_made_once(self):
+        with self.assertRaises(ReveilleError) as refused:
+            Client().request("POST", "/v1/clock/advance", {"by": "1s"})
+        self.assertEqual(refused.exception.fields[0]["field"], "idempotency-key")
+        with self.assertRaises(ReveilleError) as lost:
+            Client(url=f"{STUB}/once").request("POST", "/v1/clock/advance", {"by": "1s"}, key="")
+        self.assertEqual((lost.exception.status, lost.exception.may_have_taken_effect), (0, True))
+
     def test_drawn_keys_are_kept_over_retries(self):
         client = Client(url=f"{STUB}/once")
         client.put_schedule("py-flaky", schedule("py-flaky"))

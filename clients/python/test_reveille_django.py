@@ -5,6 +5,7 @@ import unittest
 import django
 from django.conf import settings
 from django.core.mail import EmailMessage, EmailMultiAlternatives, get_connection, send_mail
+from django.test import override_settings
 
 from reveille import ReveilleError
 from test_reveille import emails, parsed, read
@@ -35,6 +36,19 @@ class Backend(unittest.TestCase):
         headers = ["X-Team: us", "From: News <news@example.com>", "Reply-To: Help <help@example.com>"]
         for part in ["Hello {{ you }}.", "<b>Hello {{ you }}.</b>", *headers]:
             self.assertIn(part, source)
+
+    def test_job_that_renders_anew_is_refused_unless_the_first_email_wins(self):
+        def email(body):
+            return EmailMessage("Hello", body, to=["dj-anew@example.com"], headers={"X-Reveille-Key": "dj-anew"})
+
+        email("At 9:00.").send()
+        with self.assertRaises(ReveilleError) as refused:
+            email("At 9:01.").send()
+        self.assertEqual(refused.exception.reason, "REQUEST_ID_REUSED")
+        with override_settings(REVEILLE={"first_wins": True}):
+            self.assertEqual(email("At 9:01.").send(), 1)
+        [caught] = emails("dj-anew@example.com")
+        self.assertIn("At 9:00.", read(f"/emails/{caught['number']}/source"))
 
     def test_each_recipient_gets_a_copy(self):
         copies = {"cc": ["Zoë <py-copy-cc@example.com>"], "bcc": ["py-copy-bcc@example.com"]}

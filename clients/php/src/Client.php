@@ -49,7 +49,7 @@ final class ReveilleException extends \RuntimeException
 final class Client
 {
     /** What an update of a schedule sets: all that a schedule consists of. */
-    private const SCHEDULE = 'when,zone,startTime,endTime,maxRuns,policies,pool,priority,content,audience,labels';
+    private const SCHEDULE = 'when,zone,startTime,endTime,maxRuns,policies,pool,priority,content,template,audience,labels';
     private readonly string $url;
     private readonly ?string $token;
     private readonly ?string $caFile;
@@ -199,8 +199,8 @@ final class Client
      *
      * @param array<string, mixed>|null $body
      * @param array<string, mixed> $query
-     * @param string|null $key idempotency key of a write. Null: one is drawn and kept over the retries. Empty: none, or
-     *     it is in the body
+     * @param string|null $key idempotency key of a write. Null: one is drawn and kept over the retries. Empty: the body
+     *     has it, or the call takes none; then it is not repeated if it may have happened
      * @param float $wait seconds that the node may wait before it answers
      * @return array<string, mixed>
      */
@@ -229,6 +229,7 @@ final class Client
         ]);
         $flags = JSON_THROW_ON_ERROR | JSON_UNESCAPED_SLASHES | JSON_PRESERVE_ZERO_FRACTION;
         $data = $body === null ? '' : json_encode((object) $body, $flags);
+        $isOnce = $method === 'POST' && $key === '' && !isset($body['key']) && !isset($body['requestId']);
         $ends = self::now() + $this->total + $wait;
         $unknown = false;
         for ($attempt = 0;; $attempt++) {
@@ -236,9 +237,13 @@ final class Client
                 $limit = min($this->timeout + $wait, max($ends - self::now(), 0.1));
                 return $this->attempt($method, $url, $headers, $data, $limit);
             } catch (ReveilleException $failed) {
+                if ($unknown && $method === 'DELETE' && $failed->status === 404) {
+                    // An earlier attempt has deleted it.
+                    return [];
+                }
                 $unknown = $unknown || ($failed->mayHaveTakenEffect && $method !== 'GET');
                 $pause = max($failed->retryAfter, (0.5 + lcg_value() / 2) * min(2.0, 0.1 * 2 ** $attempt));
-                if (!$failed->isRetried || self::now() + $pause >= $ends) {
+                if (!$failed->isRetried || ($unknown && $isOnce) || self::now() + $pause >= $ends) {
                     $failed->mayHaveTakenEffect = $unknown;
                     throw $failed;
                 }

@@ -51,7 +51,7 @@ module Reveille
   # have passed. So a call that returned has happened once, and a call that raised says whether it may have happened.
   class Client
     # What an update of a schedule sets: all that a schedule consists of.
-    SCHEDULE = "when,zone,startTime,endTime,maxRuns,policies,pool,priority,content,audience,labels"
+    SCHEDULE = "when,zone,startTime,endTime,maxRuns,policies,pool,priority,content,template,audience,labels"
     VERBS = { "GET" => Net::HTTP::Get, "POST" => Net::HTTP::Post, "PUT" => Net::HTTP::Put,
               "PATCH" => Net::HTTP::Patch, "DELETE" => Net::HTTP::Delete }.freeze
     private_constant :SCHEDULE, :VERBS
@@ -117,7 +117,8 @@ module Reveille
 
     # Makes any call of the API, with retries, and returns its JSON.
     #
-    # key: idempotency key of a write. nil: one is drawn and kept over the retries. Empty: none, or it is in the body.
+    # key: idempotency key of a write. nil: one is drawn and kept over the retries. Empty: the body has it, or the call
+    # takes none; then it is not repeated if it may have happened.
     # wait: seconds that the node may wait before it answers.
     def request(verb, path, body = nil, query: {}, key: nil, wait: 0)
       query = query.reject { |_, value| value.nil? || value == "" || value == [] }
@@ -125,14 +126,18 @@ module Reveille
       key ||= SecureRandom.uuid unless verb == "GET"
       call = VERBS.fetch(verb).new(target, headers(key, body))
       call.body = JSON.generate(body) if body
+      once = verb == "POST" && key.to_s.empty? && (body.to_h.keys.map(&:to_s) & %w[key requestId]).empty?
       ends = now + @total + wait
       unknown, attempt = false, 0
       begin
         attempt(call, [@timeout + wait, [ends - now, 0.1].max].min)
       rescue Error => e
+        # An earlier attempt has deleted it.
+        return {} if unknown && verb == "DELETE" && e.status == 404
+
         e.unknown = unknown ||= e.may_have_taken_effect? && verb != "GET"
         pause = [e.retry_after, rand(0.5..1.0) * [2.0, 0.1 * 2**attempt].min].max
-        raise if !e.retried? || now + pause >= ends
+        raise if !e.retried? || (unknown && once) || now + pause >= ends
 
         sleep(pause)
         attempt += 1

@@ -44,6 +44,18 @@ RSpec.describe Reveille::Delivery do
     expect(source(found[0])).not_to include("rb-mailer\r\n")
   end
 
+  it "refuses a job that renders anew unless the first email wins" do
+    deliver = lambda do |body, settings|
+      email = Mail.new(from: "news@example.com", to: "rb-anew@example.com", subject: "Hello", body: body)
+      email["X-Reveille-Key"] = "rb-anew"
+      described_class.new(settings).deliver!(email)
+    end
+    deliver.call("At 9:00.", {})
+    expect { deliver.call("At 9:01.", {}) }.to raise_error(Reveille::Error, /REQUEST_ID_REUSED/)
+    expect(deliver.call("At 9:01.", { first_wins: true })["replayed"]).to be(true)
+    expect(source(emails("rb-anew@example.com")[0])).to include("At 9:00.")
+  end
+
   it "takes the Message-ID as key, and sends a copy to each recipient" do
     copies = { cc: "Zoë <rb-copy-cc@example.com>", bcc: "rb-copy-bcc@example.com" }
     email = Welcome.both(%w[rb-copy-to@example.com], **copies).message

@@ -135,6 +135,31 @@ RSpec.describe Reveille::Client do
     expect(emails("rb-list-two@example.com", 0) + emails("rb-list-own@example.com", 0)).to eq([])
   end
 
+  it "puts a schedule again that was made of a template" do
+    client.request("PUT", "/v1/templates/rb-template", schedule("rb")[:content])
+    made = schedule("rb-of-template").merge(template: "rb-template").except(:content)
+    %w[Europe/Berlin Asia/Tokyo].each do |zone|
+      put = client.put_schedule("rb-of-template", made.merge(zone: zone))
+      expect(put.values_at("zone", "template")).to eq([zone, "rb-template@1"])
+    end
+    expect(client.put_schedule("rb-of-template", schedule("rb-of-template"))["template"]).to eq("")
+  end
+
+  it "has deleted although an answer is lost" do
+    client.put_schedule("rb-delete", schedule("rb-delete"))
+    expect(described_class.new(url: "#{stub}/once").request("DELETE", "/v1/schedules/rb-delete")).to eq({})
+    error = refusal { client.request("DELETE", "/v1/schedules/rb-delete") }
+    expect(error.reason).to eq("SCHEDULE_NOT_FOUND")
+  end
+
+  it "makes a write once that keeps no key" do
+    error = refusal { client.request("POST", "/v1/clock/advance", { by: "2s" }) }
+    expect(error.fields[0]["field"]).to eq("idempotency-key")
+    flaky = described_class.new(url: "#{stub}/once")
+    error = refusal { flaky.request("POST", "/v1/clock/advance", { by: "2s" }, key: "") }
+    expect([error.status, error.may_have_taken_effect?]).to eq([0, true])
+  end
+
   it "keeps a drawn key over its retries" do
     flaky = described_class.new(url: "#{stub}/once")
     flaky.put_schedule("rb-flaky", schedule("rb-flaky"))

@@ -11,6 +11,9 @@ module Reveille
   # The key of an email is its header `X-Reveille-Key`, else its `Message-ID`. Mail draws a new Message-ID for each
   # email, so a job that is retried needs the header: `headers["X-Reveille-Key"] = "welcome-#{user.id}"`.
   #
+  # With `first_wins: true` in the settings, another email under a key that is known sends nothing, instead of being
+  # refused: for jobs that render the email anew when they are repeated.
+  #
   # Each recipient in To, Cc and Bcc gets an email of its own: `To` has its own address, and `Cc` those in Cc.
   class Delivery
     # Mail has them as attributes; `Date` and `Message-ID` are Reveille's own.
@@ -21,7 +24,7 @@ module Reveille
 
     def initialize(settings)
       @settings = settings
-      @client = Client.new(**settings)
+      @client = Client.new(**settings.except(:first_wins))
     end
 
     def deliver!(mail)
@@ -31,7 +34,8 @@ module Reveille
       key = mail["X-Reveille-Key"]&.value || mail.message_id || Mail::MessageIdField.new.message_id
       @client.send(key, to: mail.destinations, cc: mail["Cc"]&.addrs&.map(&:decoded), sender: mail["From"]&.decoded,
                    reply_to: mail["Reply-To"]&.decoded, subject: Reveille.literal(mail.subject.to_s),
-                   headers: headers(mail), attachments: mail.attachments.map { |file| attachment(file) }, **bodies)
+                   headers: headers(mail), attachments: mail.attachments.map { |file| attachment(file) },
+                   first_wins: settings[:first_wins], **bodies)
     end
 
     private
