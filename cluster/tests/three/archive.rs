@@ -133,7 +133,9 @@ async fn block_lost_on_all_nodes_fails_backups_until_its_loss_is_accepted() {
     assert_eq!(lost(&unsure), [details]);
     assert!(matches!(unsure.silent.as_slice(), [why] if why.starts_with("n")), "{:?}", unsure.silent);
     cluster.network.heal();
-    [leads, other].map(|asker| cluster.network.lose_requests(cluster.nodes[asker].id, silent, "FetchFile"));
+    for asker in [leads, other] {
+        cluster.network.lose_requests(cluster.nodes[asker].id, silent, "FetchFile");
+    }
     std::fs::write(file(&cluster, third, details), copy).expect("it is back");
     assert_eq!(find(leads).await, ArchiveLoss::default());
     cluster.network.heal();

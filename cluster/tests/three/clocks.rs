@@ -59,7 +59,7 @@ fn assert_undisturbed(cluster: &Cluster, index: usize, runs: usize) {
 
 /// Returns the leader of the newest epoch, as one of the nodes knows it.
 fn leader_of_epoch(cluster: &Cluster) -> Option<NodeId> {
-    let epochs = cluster.nodes.iter().map(|node| node.context().replica.read(|ledger| ledger.head().epoch.clone()));
+    let epochs = cluster.nodes.iter().map(|node| node.context().replica.read(|ledger| ledger.head().epoch));
     epochs.flatten().max_by_key(|state| state.epoch).map(|state| state.leader.node)
 }
 

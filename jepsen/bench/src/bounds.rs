@@ -26,8 +26,9 @@ pub const RESTART_SECONDS: Bound = Bound::AtMost("restart_seconds", 30.0);
 /// The longest time for which the lock of the ledger is held, by any cause.
 pub const LOCK_MS: Bound = Bound::AtMost("lock_ms", 20.0);
 
-/// Creates for which their rate is compared, and the least size of a batch.
+/// Creates for which their rate is compared.
 pub const MANY_CREATES: u64 = 10_000;
+/// The least size of a batch.
 pub const LARGE_BATCH: u64 = 500;
 /// Durable creates a second, one a call.
 pub const CREATES: Bound = Bound::AtLeast("create_per_second", 2_000.0);
@@ -39,8 +40,9 @@ pub const STORM: u64 = 100_000;
 /// Lateness of the last of them.
 pub const STORM_LAST_MS: Bound = Bound::AtMost("lateness_ms_max", 6_000.0);
 
-/// Days for which the figures of the last day are compared with day 3, and the least number of schedules.
+/// Days for which the figures of the last day are compared with day 3.
 pub const MANY_DAYS: u8 = 90;
+/// The least number of schedules for that.
 pub const DAILY_SCHEDULES: u64 = 20_000;
 /// Memory of each node.
 pub const RSS_RATIO: Bound = Bound::AtMost("rss_ratio", 1.2);
@@ -64,8 +66,9 @@ pub const OF_SESSIONS: Bound = Bound::AtLeast("of_sessions", 0.8);
 
 /// Kills of the leader for which the times of fail-overs are compared.
 pub const MANY_KILLS: u32 = 20;
-/// From the kill to the first email under a later epoch: the median and the maximum.
+/// From the kill to the first email under a later epoch: the median.
 pub const FAILOVER_P50_MS: Bound = Bound::AtMost("failover_ms_p50", 700.0);
+/// The maximum of these times.
 pub const FAILOVER_MAX_MS: Bound = Bound::AtMost("failover_ms_max", 1_500.0);
 
 /// The comparisons of one result.

@@ -269,13 +269,16 @@ fn next_of(reason: &str, violations: &[FieldViolation]) -> Option<&'static str> 
         "ETAG_MISMATCH" => "read it again, and decide again",
         "NOT_INITIALIZED" => "the same in a few seconds",
         "NO_LEADER" | "NO_QUORUM" => "reveille cluster status",
-        "UNIMPLEMENTED" => {
+        "UNIMPLEMENTED" | "NO_SUCH_CALL" => {
             "reveille version: the node may be older than this command; or --endpoint names its peer port"
         }
         "UNKNOWN_ZONE" => "give an IANA name, such as Europe/Berlin",
         "NEVER_FIRES" => "reveille schedule preview --cron EXPR --tz ZONE shows what a pattern gives",
-        "INVALID_FIELD" | "TOO_LARGE" => "correct it, and give the command again; its --help says what may be given",
-        "BUSY" => "the same again in a moment",
+        "INVALID_FIELD" | "TOO_LARGE" | "UNSUPPORTED_ENCODING" => {
+            "correct it, and give the command again; its --help says what may be given"
+        }
+        "BUSY" | "BODY_TIMED_OUT" => "the same again in a moment",
+        "ARCHIVE_UNREADABLE" => "the same again, by another node: --endpoint; reveille doctor names what is damaged",
         "CURSOR_TOO_OLD" => "read the state anew, and continue with --after and the oldest cursor",
         "INTERNAL" => "report it, with the log of the node",
         "TIMED_OUT" => "a longer --timeout, or reveille cluster status",

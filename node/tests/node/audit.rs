@@ -41,6 +41,7 @@ fn records_survive_kills_reach_a_new_node_and_show_a_changed_byte() {
     let refused = one.reveille("audit list --caller nothing -o json");
     assert_eq!(refused.stdout.trim(), "[]");
 
+    let token = three.join_token();
     let before = output(&three, "audit export");
     let records = before.lines().count();
     assert!((32..40).contains(&records), "four parts, and what is in none yet: {records}");
@@ -50,7 +51,6 @@ fn records_survive_kills_reach_a_new_node_and_show_a_changed_byte() {
     let one = one.again_by(folder.path(), "one", &SMALL_PARTS);
     let two = two.again_by(folder.path(), "two", &SMALL_PARTS);
     let mut joining = SMALL_PARTS.to_vec();
-    let token = three.join_token();
     joining.push(("REVEILLE__JOIN", &token));
     let four = Process::listening_by(folder.path(), "four", ["127.0.0.1:0"; 3], &joining);
     until("it votes", || three.voters() == 4);

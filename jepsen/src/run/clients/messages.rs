@@ -104,7 +104,7 @@ impl Operator {
         let key_rule = KeyRule::Strict.into();
         let message =
             api::SendMessageRequest { key: item.name.clone(), key_rule, policies, pool, ..Default::default() };
-        if self.number % 2 == 0 {
+        if self.number.is_multiple_of(2) {
             return with_subject(api::SendMessageRequest { content, audience, ..message }, "Hello");
         }
         if let Some(audience) = audience.as_mut() {

@@ -173,7 +173,10 @@ impl WorkloadItem {
 
     fn timed_body(&self, in_doubt: InDoubt) -> ScheduleBody {
         let at = UNIX_EPOCH + Duration::from_millis(self.due_ms);
-        let policies = Policies { in_doubt: in_doubt.into(), max_attempts: MAX_ATTEMPTS, ..Policies::default() };
+        // Several triggers at a time each open a run.
+        let overlap = if self.name == TRIGGERED { Overlap::Allow } else { Overlap::Unspecified };
+        let (in_doubt, overlap) = (in_doubt.into(), overlap.into());
+        let policies = Policies { in_doubt, overlap, max_attempts: MAX_ATTEMPTS, ..Policies::default() };
         let once = load::once_to(self.name.clone(), at, self.recipients);
         match &self.kind {
             ItemKind::Once | ItemKind::Message | ItemKind::List => ScheduleBody { policies: Some(policies), ..once },

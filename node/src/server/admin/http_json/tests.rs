@@ -83,7 +83,7 @@ fn fields_of_table_are_fields_of_messages() {
         }
     }
     let known = |name: &&str| api.methods.iter().any(|method| method.grpc_path.path().ends_with(*name));
-    assert!(NON_IDEMPOTENT.iter().all(|name| known(&name)), "a method that does not exist");
+    assert!(NON_IDEMPOTENT.iter().all(known), "a method that does not exist");
 }
 
 /// Returns a line for each HTTP request: its method, its body, and what an `Idempotency-Key` does.
