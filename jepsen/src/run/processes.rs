@@ -231,6 +231,13 @@ impl Processes {
         Ok(())
     }
 
+    /// Returns the state of the process as the kernel names it: `T` for a stopped one. `?`: it does not run.
+    pub fn kernel_state(&self, name: &str) -> char {
+        let id = self.cluster.node(name).ok().and_then(|node| node.process_id());
+        let stat = id.and_then(|id| std::fs::read_to_string(format!("/proc/{id}/stat")).ok());
+        stat.and_then(|stat| stat.rsplit_once(") ")?.1.chars().next()).unwrap_or('?')
+    }
+
     /// Stops the process (SIGSTOP).
     pub fn pause(&mut self, name: &str) -> Result<()> {
         self.cluster.node_mut(name)?.signal(Signal::STOP)?;

@@ -285,7 +285,9 @@ impl Nemesis {
                 return Ok(());
             }
             if Instant::now() > until {
-                anyhow::bail!("{unready:?} are not ready {} s after all repairs", READY_WITHIN.as_secs());
+                let unready: Vec<String> =
+                    unready.iter().map(|name| format!("{name} ({})", self.processes.kernel_state(name))).collect();
+                anyhow::bail!("{} s after all repairs are not ready: {}", READY_WITHIN.as_secs(), unready.join(", "));
             }
             tokio::time::sleep(POLL_EVERY).await;
         }
