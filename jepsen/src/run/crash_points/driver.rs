@@ -137,6 +137,9 @@ impl<'a> Driver<'a> {
             if !self.wants(Route::Import) {
                 self.traffic.stop_importing();
             }
+            if !self.wants(Route::OwnSnapshot) && !self.wants(Route::OthersSnapshot) {
+                self.traffic.stop_filling();
+            }
             self.report();
             tokio::time::sleep(POLL_EVERY).await;
         }

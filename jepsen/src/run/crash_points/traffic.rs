@@ -1,5 +1,6 @@
 //! The workload while nodes crash. Schedules are created all the time, each due a little later, and small lists are
-//! imported as a user would import them. A call without an answer is repeated at the end of the run.
+//! imported as a user would import them. A call without an answer is repeated at the end of the run. While a point of a
+//! snapshot is wanted, opt-outs of other addresses let the log grow past the snapshots that a node has.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -25,6 +26,8 @@ const AHEAD_MS: u64 = 20_000;
 /// Number of rows of an imported list, and the timeout of its import.
 const ROWS: u32 = 20;
 const IMPORTED_WITHIN: Duration = Duration::from_secs(8);
+/// Pause after an opt-out: the log grows by some 60 entries a second.
+const FILL_PAUSE: Duration = Duration::from_millis(10);
 /// Interval and timeout of reading the applied index.
 const POLL_EVERY: Duration = Duration::from_millis(400);
 const POLL_WITHIN: Duration = Duration::from_secs(2);
@@ -33,6 +36,7 @@ const POLL_WITHIN: Duration = Duration::from_secs(2);
 pub struct Traffic {
     creates: Arc<AtomicBool>,
     imports: Arc<AtomicBool>,
+    fills: Arc<AtomicBool>,
     applied: Arc<AtomicU64>,
     tasks: JoinSet<()>,
 }
@@ -40,7 +44,7 @@ pub struct Traffic {
 impl Traffic {
     /// Starts the clients. `binary` imports lists from `folder`.
     pub fn start(admin: &AdminClient, workload: &Workload, binary: &Path, folder: &Path) -> Result<Traffic> {
-        let (creates, imports) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicBool::new(true)));
+        let [creates, imports, fills] = [(); 3].map(|()| Arc::new(AtomicBool::new(true)));
         let applied = Arc::new(AtomicU64::new(0));
         let mut tasks = JoinSet::new();
         for client in 0..CLIENTS {
@@ -50,13 +54,19 @@ impl Traffic {
         let list = folder.join("list.csv");
         let endpoints = admin.endpoints().join(",");
         tasks.spawn(import(binary.to_owned(), endpoints, list, Arc::clone(&imports)));
+        tasks.spawn(fill(admin.another(0)?, Arc::clone(&fills)));
         tasks.spawn(poll(admin.another(0)?, Arc::clone(&applied)));
-        Ok(Traffic { creates, imports, applied, tasks })
+        Ok(Traffic { creates, imports, fills, applied, tasks })
     }
 
     /// Stops the imports.
     pub fn stop_importing(&self) {
         self.imports.store(false, Ordering::Relaxed);
+    }
+
+    /// Lets the log grow by nothing but emails and lists.
+    pub fn stop_filling(&self) {
+        self.fills.store(false, Ordering::Relaxed);
     }
 
     /// Returns the last known applied index of the cluster.
@@ -68,6 +78,7 @@ impl Traffic {
     pub async fn stop(mut self) {
         self.creates.store(false, Ordering::Relaxed);
         self.stop_importing();
+        self.stop_filling();
         self.applied.store(u64::MAX, Ordering::Relaxed);
         while self.tasks.join_next().await.is_some() {}
     }
@@ -106,6 +117,17 @@ async fn import(binary: PathBuf, endpoints: String, list: PathBuf, on: Arc<Atomi
         }
         number += 1;
         tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// Records opt-outs of addresses that get no email. A call without an answer is not repeated.
+async fn fill(admin: AdminClient, on: Arc<AtomicBool>) {
+    let mut number = 0_u32;
+    while on.load(Ordering::Relaxed) {
+        let request_id = format!("fill-{number}");
+        drop(admin.opt_out(&request_id, &format!("{request_id}@example.net")).await);
+        number += 1;
+        tokio::time::sleep(FILL_PAUSE).await;
     }
 }
 
