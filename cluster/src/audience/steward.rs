@@ -69,9 +69,13 @@ pub async fn run(context: Arc<NodeContext>, stop: CancellationToken) {
 pub(crate) fn open_parts(context: &NodeContext) -> BTreeSet<Hash> {
     let now = context.ledger_time(context.replica.read(|ledger| ledger.head().now));
     context.replica.read(|ledger| {
-        let runs = ledger.started_pages(now).flat_map(|(_, page)| &page.runs);
-        let (audiences, contents): (BTreeSet<Hash>, BTreeSet<Hash>) =
-            runs.map(|run| (run.audience, run.content)).unzip();
+        // Most often no file is needed, but there may be a million open runs, and this is asked every second.
+        if ledger.needed_files().next().is_none() {
+            return BTreeSet::new();
+        }
+        let runs = || ledger.started_pages(now).flat_map(|(_, page)| &page.runs);
+        let audiences: BTreeSet<Hash> = runs().map(|run| run.audience).filter(|hash| ledger.is_seal(hash)).collect();
+        let contents: BTreeSet<Hash> = runs().map(|run| run.content).filter(|hash| ledger.has_files(hash)).collect();
         let parts = audiences.iter().filter_map(|audience| ledger.seal(audience)).flat_map(|seal| seal.parts);
         parts.chain(contents.iter().flat_map(|content| ledger.attached_files(content))).collect()
     })

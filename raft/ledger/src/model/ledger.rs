@@ -165,9 +165,19 @@ impl Ledger {
         Recipients::seal_from_blob(self.blob(audience)?)
     }
 
+    /// Returns true if this list is a seal that an audience, a schedule or a run uses. Reads no blob.
+    pub fn is_seal(&self, list: &Hash) -> bool {
+        self.derived.seals.contains(list)
+    }
+
     /// Iterates over the seals that an audience, a schedule or a run uses. Nodes must keep their parts.
     pub fn seals(&self) -> impl Iterator<Item = Seal> + '_ {
         self.derived.seals.iter().filter_map(|hash| self.seal(hash))
+    }
+
+    /// Returns true if this content has attachments.
+    pub fn has_files(&self, content: &Hash) -> bool {
+        self.derived.attached.contains_key(content)
     }
 
     /// Returns the files of a content's attachments.

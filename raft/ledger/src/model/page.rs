@@ -43,9 +43,10 @@ impl Page {
         }
     }
 
-    /// Returns true if all its runs are late: missed and caught up, or backfilled (P16).
+    /// Returns true if all its runs are late: missed and caught up, or backfilled (P16). A page has either late runs or
+    /// others.
     pub fn is_late(&self) -> bool {
-        self.runs.iter().all(|run| run.cause.is_late())
+        self.runs.first().is_none_or(|run| run.cause.is_late())
     }
 
     /// Position of a run; `None` if it is not in the page.
