@@ -4,7 +4,9 @@
 //! the end. The records in `tests/format.txt` never change; new ones are added with `UPDATE_GOLDENFILES=1`. A record
 //! may change only if no cluster was created with it yet.
 
+#[path = "ledger/hex/mod.rs"]
 mod hex;
+#[path = "ledger/samples/mod.rs"]
 mod samples;
 
 use std::collections::BTreeMap;

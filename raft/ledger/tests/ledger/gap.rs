@@ -1,7 +1,5 @@
 //! The cost of a `min_gap` check (P17), counted in runs and mappings, not in seconds.
 
-mod plain;
-
 use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::check::check;
 use reveille_ledger::command::{
@@ -14,6 +12,8 @@ use reveille_ledger::limits::limits;
 use reveille_ledger::policy::{HOUR_MS, MINUTE_MS, Overlap, Policies};
 use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::{GapLookups, LEVEL, Ledger, RecipientState};
+
+use crate::plain;
 
 const OWNER: ClaimOwner = ClaimOwner { node: NodeId(1), incarnation: Incarnation(1) };
 const NOW: Time = Time(1_800_000_000_000);

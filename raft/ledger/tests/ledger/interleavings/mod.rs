@@ -3,19 +3,12 @@
 //! Commands are generated for the present state. Some are stale, repeated or invalid, like those in a log with
 //! elections and lost answers.
 
-#[path = "../archived/mod.rs"]
-mod archived;
 mod events;
-#[path = "../given/mod.rs"]
-mod given;
 mod oracle;
-#[path = "../plain/mod.rs"]
-mod plain;
 
 use std::collections::BTreeSet;
 
 use events::EventReader;
-use given::GivenTexts;
 use proptest::prelude::*;
 use reveille_ledger::access::Access;
 use reveille_ledger::bitmap::{Bitmap, CHUNK};
@@ -34,6 +27,9 @@ use reveille_ledger::restore::Restore;
 use reveille_ledger::tenant::TenantSet;
 use reveille_ledger::token::{Rights, TenantScope, TokenGrant};
 use reveille_ledger::{Ledger, RecipientState, Run, ScheduleTiming};
+
+use crate::given::GivenTexts;
+use crate::plain;
 
 /// One step of a test. Its numbers select among what exists when it is executed.
 #[derive(Clone, Debug)]

@@ -1,7 +1,4 @@
 //! An upgrade to a level with a changed row, a new command and a new limit (P23).
-#![cfg(feature = "next-level")]
-
-mod hex;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;

@@ -16,10 +16,10 @@ use reveille_ledger::pool::{Day, PoolRow};
 use reveille_ledger::template::{TemplateUse, TemplateVersion};
 use reveille_ledger::{InstantOutcome, RecipientState, RelayShare};
 
+use super::arguments::{Parsed, Words};
+use super::reaction::{instant, state, word};
+use super::test_ledger::TestLedger;
 use crate::archived::archived;
-use crate::arguments::{Parsed, Words};
-use crate::reaction::{instant, state, word};
-use crate::test_ledger::TestLedger;
 
 impl TestLedger {
     /// Executes a command that changes nothing.

@@ -2,15 +2,11 @@
 //!
 //! The files in `tests/scripts` are the specification, one family of rules in each. The output of a script is the
 //! reply, the effects, and each visible change of the state. The invariants are checked after each entry, and each
-//! entry is encoded and decoded. `UPDATE_GOLDENFILES=1 cargo test -p reveille-ledger --test transcripts` records them
-//! again; read the difference before you keep it.
+//! entry is encoded and decoded. `UPDATE_GOLDENFILES=1 cargo test -p reveille-ledger --test ledger transcripts` records
+//! them again; read the difference before you keep it.
 
-#[path = "../archived/mod.rs"]
-mod archived;
 mod arguments;
 mod entries;
-#[path = "../given/mod.rs"]
-mod given;
 mod reaction;
 mod recipients;
 mod show;

@@ -9,7 +9,7 @@ use jiff::tz::{Offset, TimeZone};
 use jiff::{SignedDuration, Timestamp};
 use reveille_ledger::calendar::{CalendarName, DstGap, DstOverlap, DstPolicies, Fold, Pattern, Step};
 
-use crate::support::{
+use super::support::{
     GAPS, OVERLAPS, at, changes, cron, database, distinct_changes, is_fixed_time, policies, steps_between, zone,
 };
 

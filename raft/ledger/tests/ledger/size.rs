@@ -1,8 +1,6 @@
 //! Storage of a recipient of a large run after its end (P4): at most one byte of rows, with their keys, on disk and in
 //! snapshots. Memory of a small schedule: what it has in common with others is there once.
 
-mod plain;
-
 use std::sync::Arc;
 
 use reveille_ledger::bitmap::{Bitmap, CHUNK};
@@ -22,6 +20,8 @@ use reveille_ledger::limits::limits;
 use reveille_ledger::policy::DAY_MS;
 use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::{LEVEL, Ledger, RecipientState, RunState, Schedule, ScheduleTiming};
+
+use crate::plain;
 
 /// Tag of the table of events.
 const EVENTS: u8 = 24;

@@ -4,13 +4,6 @@
 //! Entries are generated with extreme numbers and with names that exist or do not exist, on a ledger with work in
 //! progress.
 
-mod given;
-mod plain;
-// The test of formats uses all of it.
-#[allow(dead_code)]
-mod samples;
-
-use given::GivenTexts;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use reveille_fuzz::{cases, damage, damaged};
@@ -30,6 +23,9 @@ use reveille_ledger::tenant::TenantSet;
 use reveille_ledger::token::{Rights, TenantScope, TokenCreate, TokenGrant};
 use reveille_ledger::{ArchivePartKey, BackupResult, LastBackup};
 use reveille_ledger::{LEVEL, Ledger, RunFile, ScheduleTiming};
+
+use crate::given::GivenTexts;
+use crate::{plain, samples};
 
 fn cause(utf8: bool) -> Unsendable {
     if utf8 { Unsendable::NoSmtpUtf8 } else { Unsendable::NotComposed(String::new()) }

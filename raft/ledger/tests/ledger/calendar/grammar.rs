@@ -2,7 +2,7 @@
 
 use reveille_ledger::calendar::{Field, Pattern, PatternError, Weekdays, When};
 
-use crate::support::{compile, cron, is_fixed_time};
+use super::support::{compile, cron, is_fixed_time};
 
 fn refusal(expression: &str) -> PatternError {
     match compile(expression) {

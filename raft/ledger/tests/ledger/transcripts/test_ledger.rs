@@ -9,9 +9,9 @@ use reveille_ledger::content::{Audience, Content, Recipient};
 use reveille_ledger::ids::{Epoch, Fence, RunId, ScheduleId, Time};
 use reveille_ledger::{ApplyResult, Ledger};
 
-use crate::arguments::{Parsed, Words, offset};
+use super::arguments::{Parsed, Words, offset};
+use super::recipients;
 use crate::given::GivenTexts;
-use crate::recipients;
 
 /// Monday 2026-03-02T00:00:00Z, unless the script gives another instant.
 const FIRST_INSTANT_MS: i64 = 1_772_409_600_000;
@@ -76,7 +76,7 @@ impl TestLedger {
     }
 
     fn reaction(&self, before: &Ledger, applied: &ApplyResult) -> String {
-        crate::reaction::reaction(self, before, applied)
+        super::reaction::reaction(self, before, applied)
     }
 
     /// Returns the schedule of a name; if it was deleted, the last one.

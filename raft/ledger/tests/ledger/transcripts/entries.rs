@@ -25,8 +25,8 @@ use reveille_ledger::tenant::TenantSet;
 use reveille_ledger::token::{Rights, TenantScope, TokenGrant};
 use reveille_ledger::{Activity, RunFile, ScheduleTiming};
 
-use crate::arguments::{Parsed, Words, milliseconds, slots};
-use crate::test_ledger::{TestLedger, audience, audience_from, content};
+use super::arguments::{Parsed, Words, milliseconds, slots};
+use super::test_ledger::{TestLedger, audience, audience_from, content};
 
 /// Version of the zone rules with which scripts fire.
 const TZDB: &str = "test";
@@ -818,7 +818,7 @@ impl TestLedger {
         let Some(fire) = catch_up::plan_fire(&self.ledger, id, &pattern, &zone, now) else {
             return Ok("nothing is due".into());
         };
-        let text = crate::reaction::fire(self, &fire);
+        let text = super::reaction::fire(self, &fire);
         let epoch = self.ledger.head().current_epoch().unwrap_or_default();
         let now = now.plus_ms(-self.ledger.head().offset_ms());
         Ok(text + &self.commit_entry(Entry { epoch, now, actor: Actor::System, command: Command::Fire(vec![fire]) })?)

@@ -8,7 +8,7 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use reveille_ledger::calendar::{CalendarName, DstPolicies, Remark};
 
-use crate::support::{Change, at, changes, cron, database, firings, steps_between};
+use super::support::{Change, at, changes, cron, database, firings, steps_between};
 
 /// Returns the local time of chrono-tz at `instant` (after 1990): `2026-03-08T03:00:00`.
 ///

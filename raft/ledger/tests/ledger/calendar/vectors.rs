@@ -6,7 +6,7 @@ use reveille_ledger::calendar::{
     next_after,
 };
 
-use crate::support::{at, cron, fires_on, fires_with, firings, is_fixed_time, policies, steps_between, steps_on, zone};
+use super::support::{at, cron, fires_on, fires_with, firings, is_fixed_time, policies, steps_between, steps_on, zone};
 
 const NEW_YORK: &str = "America/New_York";
 

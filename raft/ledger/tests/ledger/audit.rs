@@ -1,8 +1,5 @@
 //! Audit records: one for each entry of an operator, in a chain that replicas share and that nothing breaks.
 
-#[allow(dead_code)]
-mod samples;
-
 use reveille_ledger::audit::{AuditCaller, AuditObject, AuditOutcome, AuditRecord, CommandKind, RefusalKind};
 use reveille_ledger::check::check;
 use reveille_ledger::command::{
@@ -15,6 +12,8 @@ use reveille_ledger::storage::unpack_block;
 use reveille_ledger::tenant::TenantSet;
 use reveille_ledger::token::Rights;
 use reveille_ledger::{Ledger, PartContent};
+
+use crate::samples;
 
 const DAY_MS: i64 = 86_400_000;
 const LEADER: ClaimOwner = ClaimOwner { node: NodeId(1), incarnation: Incarnation(1) };

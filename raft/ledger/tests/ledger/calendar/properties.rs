@@ -10,7 +10,7 @@ use reveille_ledger::calendar::{
     DstGap, DstOverlap, DstPolicies, Pattern, Step, When, count, missed, next_after, spread, steps_after,
 };
 
-use crate::support::{GAPS, OVERLAPS, at, cron, database, firings};
+use super::support::{GAPS, OVERLAPS, at, cron, database, firings};
 
 /// Zones with half-hour changes, changes at midnight, a skipped day, changes for Ramadan, no change at all, and an
 /// offset that had seconds.

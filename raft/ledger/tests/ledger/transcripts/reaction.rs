@@ -15,8 +15,8 @@ use reveille_ledger::reply::{
 };
 use reveille_ledger::{ApplyResult, Ledger, Page, RecipientState, Run, RunState, wave_start};
 
-use crate::arguments::ranges;
-use crate::test_ledger::TestLedger;
+use super::arguments::ranges;
+use super::test_ledger::TestLedger;
 
 /// Lines of one kind that are printed at most; of more lines only the first ones.
 const LINES_MAX: usize = 16;

@@ -1,7 +1,5 @@
 //! Events: their order, their rows and parts, and what is dropped. The interleavings compare them with the state.
 
-mod plain;
-
 use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::causes::PauseReason;
 use reveille_ledger::check::check;
@@ -14,6 +12,8 @@ use reveille_ledger::events::{EventKind, EventSubject};
 use reveille_ledger::ids::{ClaimOwner, Incarnation, NodeId, PageId, RunId, Time};
 use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::{LEVEL, Ledger, RecipientState};
+
+use crate::plain;
 
 const OWNER: ClaimOwner = ClaimOwner { node: NodeId(1), incarnation: Incarnation(1) };
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use reveille_ledger::calendar::{Field, Pattern, PatternError, When};
 
-use crate::support::is_fixed_time;
+use super::support::is_fixed_time;
 
 /// Returns the expression with the values of `H` for a name; checks that it compiles.
 fn written_out(expression: &str, name: &str) -> String {

@@ -4,11 +4,8 @@
 //! Each test drives a ledger through `plan_fire` and `apply` as the timer does, in real zones around their clock
 //! changes. It compares the result with a simple implementation of the policy.
 
-#[path = "catch_up/backfilled.rs"]
 mod backfilled;
-#[path = "catch_up/behind_a_run.rs"]
 mod behind_a_run;
-mod plain;
 
 use std::collections::BTreeMap;
 
@@ -30,6 +27,8 @@ use reveille_ledger::limits::limits;
 use reveille_ledger::policy::{CatchUp, DAY_MS, HOUR_MS, MINUTE_MS, Overlap, Policies};
 use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::{Activity, InstantOutcome, LEVEL, Ledger, ScheduleTiming};
+
+use crate::plain;
 
 /// A ledger with one schedule, fired as a timer does.
 struct ScheduleTest {
