@@ -54,16 +54,10 @@ enum Command {
     Messages(messages::Args),
     /// Memory, rate, disk and answers after months of daily schedules on the test clock
     Days(days::Args),
-    /// Time without a leader and without emails after a kill -9 of the leader; elections on a busy machine
-    Failover(run::failover::Args),
-    /// Loses a whole cluster, restores it from a backup beside the same mailbox, and judges by what arrived
-    Restore(run::restore::Args),
     /// Judges a recorded history
     Check(check::Args),
     /// Breaks a cluster while emails are sent, by a seed, and judges by what arrived
     Run(Box<run::Args>),
-    /// Lets nodes of a build with crash points crash at each of them, again and again
-    CrashPoints(run::crash_points::Args),
     /// Whole clusters on one thread in virtual time, by seed: workload, faults and judgement
     Simulate(simulate::Args),
 }
@@ -114,11 +108,8 @@ async fn execute(cli: Cli) -> Result<Report> {
         Command::Punctual(args) => Box::pin(schedules::run(&cli.start, &args)).await,
         Command::Messages(args) => Box::pin(messages::run(&cli.start, &args)).await,
         Command::Days(args) => Box::pin(days::run(&cli.start, &args)).await,
-        Command::Failover(args) => Box::pin(run::failover::run(&cli.start, &args)).await,
-        Command::Restore(args) => Box::pin(run::restore::run(&cli.start, &args)).await,
         Command::Check(args) => check::run(&args),
         Command::Run(args) => Box::pin(run::run(&cli.start, &args)).await,
-        Command::CrashPoints(args) => Box::pin(run::crash_points::run(&cli.start, &args)).await,
         Command::Simulate(args) => Box::pin(simulate::run_all(&args)).await,
     }
 }
@@ -194,12 +185,10 @@ mod tests {
             "punctual --schedules 5",
             "punctual --schedules 5 --kept 100",
             "days --schedules 20000 --days 90",
-            "failover",
-            "restore --seed 1 --seconds 30",
             "check history.jsonl",
             "run --seed 1",
-            "crash-points",
-            "crash-points --name wal.purge,smtp.before-dot --hits 2 --seed 1",
+            "run --seed 1 --nemesis failover --seconds 160",
+            "run --seed 1 --nemesis crash-points --points wal.purge,smtp.before-dot --hits 2",
             "run --seed random --nemesis kill,pause --in-doubt resend",
             "run --seed 7 --nemesis kill,partition --workload daily --nodes 5",
             "simulate --seeds 0..2",
@@ -207,8 +196,6 @@ mod tests {
             assert!(parse(line).is_ok(), "{line}");
         }
         assert!(parse("punctual").is_err());
-        let Ok(Command::Failover(args)) = parse("failover").map(|cli| cli.command) else { panic!("failover") };
-        assert_eq!((args.kills, args.busy), (20, false));
     }
 
     #[test]
@@ -220,7 +207,7 @@ mod tests {
 
     #[test]
     fn binary_may_be_named_before_or_after_command() {
-        for line in ["--reveille /x/reveille failover", "failover --reveille /x/reveille"] {
+        for line in ["--reveille /x/reveille days", "days --reveille /x/reveille"] {
             let cli = parse(line).unwrap();
             assert_eq!(cli.start.reveille.as_deref(), Some(std::path::Path::new("/x/reveille")), "{line}");
         }

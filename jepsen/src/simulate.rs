@@ -23,7 +23,7 @@ use serde_json::json;
 use tokio::process::Command;
 use tokio::task::JoinSet;
 
-use crate::run::{append, commit};
+use crate::run::{commit, report};
 
 /// Seeds that ever failed, which are replayed forever. Each line has a seed, its minutes, the commit on which it
 /// failed, and the reason.
@@ -183,11 +183,7 @@ fn summary(args: &Args, reports: Vec<(Job, SeedReport)>, failed: Vec<Job>, took:
         "figures": figures,
         "faults": faults,
     });
-    let report = Report::new(&line, failed.is_empty())?;
-    if let Some(file) = &args.append {
-        append(file, &report.line)?;
-    }
-    Ok(report)
+    report(&line, failed.is_empty(), args.append.as_deref())
 }
 
 /// Returns the seeds that ever failed.

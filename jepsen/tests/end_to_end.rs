@@ -45,7 +45,8 @@ fn failover_is_measured_and_leaves_nothing_behind() {
     let Some(jepsen) = jepsen() else { return };
     let folder = tempfile::tempdir().unwrap();
     let before = journals();
-    let ended = Command::new(jepsen).args(["failover", "--kills", "1"]).env("TMPDIR", folder.path()).output().unwrap();
+    let line = "run --seed 1 --nemesis failover --seconds 8";
+    let ended = Command::new(jepsen).args(line.split(' ')).env("TMPDIR", folder.path()).output().unwrap();
     let (data, messages) = (String::from_utf8_lossy(&ended.stdout), String::from_utf8_lossy(&ended.stderr));
     assert!(ended.status.success(), "{data}\n{messages}");
     let report: serde_json::Value = serde_json::from_str(data.lines().last().unwrap()).unwrap();

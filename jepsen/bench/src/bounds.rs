@@ -65,7 +65,7 @@ pub const DELAYED_RECIPIENTS: u32 = 300_000;
 pub const OF_SESSIONS: Bound = Bound::AtLeast("of_sessions", 0.8);
 
 /// Kills of the leader for which the times of fail-overs are compared.
-pub const MANY_KILLS: u32 = 20;
+pub const MANY_KILLS: usize = 20;
 /// From the kill to the first email under a later epoch: the median.
 pub const FAILOVER_P50_MS: Bound = Bound::AtMost("failover_ms_p50", 700.0);
 /// The maximum of these times.

@@ -4,15 +4,14 @@
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
-use reveille_check::events::{Coverage, FORMAT, FaultKind, Header, InDoubt, Policies};
+use reveille_check::events::{Coverage, FORMAT, FaultKind, Header, Policies};
 use reveille_check::time::LEASE_MS;
 
 use reveille_harness::Cluster;
 use reveille_harness::measure::unix_us;
 
-use super::SESSIONS;
 use super::faults::{Family, FaultAction, PlannedFault};
-use super::options::{Args, Due, command};
+use super::options::{Alone, Args, Due, command};
 use super::scenario::commit;
 use super::workload::{WorkloadLimits, sessions};
 
@@ -40,7 +39,7 @@ const BULK_MIN: u32 = 40;
 /// Number of planned kills between dot and 250 from which one is required. Most of them succeed.
 const INSIDE_MIN: usize = 4;
 
-/// Returns the header of `run`.
+/// Returns the header.
 pub(super) fn header(
     args: &Args,
     families: &[Family],
@@ -49,6 +48,7 @@ pub(super) fn header(
     cluster: &Cluster,
 ) -> Header {
     let ((schedules, recipients), campaign) = (args.sizes(), args.campaign_size());
+    let (alone, seconds) = (args.nemesis.alone, args.seconds as u32);
     let kills = families.contains(&Family::Kill) && args.seconds >= 20;
     // A broken relay delays every start.
     let starts_are_timed = campaign >= BULK_MIN
@@ -57,18 +57,30 @@ pub(super) fn header(
         && !families.contains(&Family::Relay);
     let inside = plan.iter().filter(|planned| matches!(planned.action, FaultAction::Kill { inside: true, .. })).count();
     Header {
-        asks: asks(args.ledger_time_is_ours(families), starts_are_timed)
+        // I15 has a bound in seconds, which a build without optimization does not keep.
+        asks: asks(args.ledger_time_is_ours(families) && alone != Some(Alone::CrashPoints), starts_are_timed)
             .into_iter()
             .chain(limits.has_budgets().then_some(18))
             .chain([19])
             .collect(),
         start_bound_ms: starts_are_timed.then_some(START_BOUND_MS),
         coverage: Coverage {
-            // A quarter of the emails that are due, without the campaign, because faults may delay the rest. On the
-            // test clock fewer emails are due, because it stands still without a leader.
-            mails_per_second: recipients / (if args.workload == Due::Daily { 10 } else { 4 } * args.seconds as u32),
+            mails_per_second: match (alone, args.workload) {
+                // The points prove that emails are sent, because half of them are on the path of an email.
+                (Some(Alone::CrashPoints), _) => 0,
+                (Some(_), _) => recipients / (2 * seconds),
+                // A quarter of the emails that are due, without the campaign, because faults may delay the rest. On the
+                // test clock fewer emails are due, because it stands still without a leader.
+                (None, Due::Once) => recipients / (4 * seconds),
+                (None, Due::Daily) => recipients / (10 * seconds),
+            },
             kills_inside_data: u32::from(kills && inside >= INSIDE_MIN),
-            faults: must_be_seen(families.len(), plan, kills, args.seconds),
+            faults: match alone {
+                None => must_be_seen(families.len(), plan, kills, args.seconds),
+                Some(Alone::Failover) => BTreeMap::from([(FaultKind::Kill, plan.len() as u32)]),
+                Some(Alone::CrashPoints) => BTreeMap::from([(FaultKind::CrashPoint, 1)]),
+                Some(Alone::Busy | Alone::Loss) => BTreeMap::new(),
+            },
         },
         // A recipient whose dialogue broke twice waits two minutes, and then for the next retry wave.
         drain_within_ms: (args.seconds + 180) * 1_000,
@@ -77,7 +89,21 @@ pub(super) fn header(
             (false, Due::Once) => ONE_CLOCK_ERROR_MS,
             _ => CLOCK_ERROR_MS,
         },
-        ..plain_header(args.seed, command(args.seed), args.policy(), cluster)
+        format: FORMAT,
+        seed: args.seed,
+        command: command(args.seed),
+        commit: commit(),
+        began_unix_ms: unix_us(SystemTime::now()) / 1_000,
+        nodes: cluster.nodes().iter().map(|node| node.name.clone()).collect(),
+        voters: Some(cluster.founders().len() as u32),
+        in_doubt: args.policy(),
+        late_ms: LATE_MS,
+        policies: Policies {
+            finish_within_ms: Some(FINISH_WITHIN_MS),
+            finish_at_least_ms: FINISH_AT_LEAST_MS,
+            may_skip: false,
+        },
+        ..Header::default()
     }
 }
 
@@ -97,31 +123,8 @@ fn must_be_seen(families: usize, plan: &[PlannedFault], kills: bool, seconds: u6
     kills.then_some(Kill).into_iter().chain(joins).chain(drawn).map(|kind| (kind, 1)).collect()
 }
 
-/// Returns the common part of all headers.
-pub(super) fn plain_header(seed: u64, command: String, in_doubt: InDoubt, cluster: &Cluster) -> Header {
-    Header {
-        format: FORMAT,
-        seed,
-        command,
-        commit: commit(),
-        began_unix_ms: unix_us(SystemTime::now()) / 1_000,
-        nodes: cluster.nodes().iter().map(|node| node.name.clone()).collect(),
-        voters: Some(cluster.founders().len() as u32),
-        in_doubt,
-        sessions: SESSIONS,
-        clock_error_ms: ONE_CLOCK_ERROR_MS,
-        late_ms: LATE_MS,
-        policies: Policies {
-            finish_within_ms: Some(FINISH_WITHIN_MS),
-            finish_at_least_ms: FINISH_AT_LEAST_MS,
-            may_skip: false,
-        },
-        ..Header::default()
-    }
-}
-
 /// Returns the invariants to judge. I15 needs ledger time, which is wrong if clocks are wrong.
-pub(super) fn asks(clocks_are_right: bool, starts_are_timed: bool) -> Vec<u8> {
+fn asks(clocks_are_right: bool, starts_are_timed: bool) -> Vec<u8> {
     let timed = clocks_are_right.then_some(15);
     let apart = starts_are_timed.then_some(12);
     [3, 5, 6, 7, 8, 10, 11, 13, 14, 16, 17].into_iter().chain(timed).chain(apart).collect()

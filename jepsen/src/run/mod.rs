@@ -6,26 +6,29 @@
 //! and the run is judged only by its history (`reveille_check`). With the family `restore` the cluster is then lost and
 //! restored, and judged by what comes after that (`restore`).
 //!
+//! Instead of families one of these acts alone: kills of the leader, busy processors, crash points (`crash_points`), or
+//! the loss of the cluster while emails flow. The loss is judged by the mailbox, since the history would have two logs.
+//!
 //! Reading order: `options` and `header` (the request), `workload` (the due emails), `faults`, `clients` (operators and
 //! readers), `processes` (the nodes), `observe` (the record), `scenario` (from the first observer to the last line).
-//! `failover` and `crash_points` are commands of their own.
 
 mod clients;
-pub mod crash_points;
-pub mod failover;
+mod crash_points;
 mod faults;
 mod header;
 mod observe;
 mod options;
 mod processes;
-pub mod restore;
+mod restore;
 mod scenario;
 mod version;
 mod workload;
 
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Result;
+use reveille_bench::bounds::{self, Bounds};
 use reveille_check::events::PhaseName;
 use reveille_harness::measure::sleep_until;
 use reveille_harness::{Cluster, Needs, Report, StartArgs};
@@ -35,9 +38,9 @@ use tokio::task::JoinSet;
 use self::clients::{backfills, edits, messages, readers};
 use self::faults::{Family, kills_per_minute};
 pub use self::options::Args;
-use self::options::Due;
+use self::options::{Alone, Due};
 use self::scenario::{HarnessErrors, Scenario, now};
-pub use self::scenario::{append, commit};
+pub use self::scenario::{commit, report};
 use self::version::Version;
 use self::workload::daily::{self, ClockDriver};
 use self::workload::{Workload, WorkloadLimits};
@@ -67,12 +70,22 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     let began = Instant::now();
     let phase = Duration::from_secs(args.seconds);
     let ends = began + 2 * phase + WHOLE;
-    let lacks_next_level = Version::of(&start.binary()?)?.lacks_next_level();
+    let (binary, alone) = (start.binary()?, args.nemesis.alone);
+    let version = Version::of(&binary)?;
+    let lacks_next_level = version.lacks_next_level();
+    let points = match alone {
+        Some(Alone::CrashPoints) => crash_points::chosen(version.crash_points, &args.points)?,
+        _ => Vec::new(),
+    };
     let families = args.families(lacks_next_level)?;
     if let Some(why) = lacks_next_level.filter(|_| args.nemesis.is_all()) {
         eprintln!("upgrades are left out: {why}");
     }
-    let plan = faults::draw(args.seed, phase, &families);
+    let plan = match alone {
+        Some(Alone::Failover) => faults::kills_of_leader(phase),
+        Some(Alone::Loss) => restore::plan(phase),
+        _ => faults::draw(args.seed, phase, &families),
+    };
     let policy = args.policy();
     let (seed, count, seconds) = (args.seed, plan.len(), args.seconds);
     eprintln!("seed {seed}: {count} faults planned for {seconds} s, in doubt: {policy:?}");
@@ -94,10 +107,16 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     let (schedules, recipients) = args.sizes();
     let first = SystemTime::now() + LEAD + LEAD_A_SCHEDULE * schedules;
     limits.set(&admin, &recorder, sink.address()).await?;
-    let mut items = match args.workload {
-        Due::Once => workload::spread(schedules, recipients, first, phase),
-        Due::Daily => daily::schedules(seed, phase, recipients, jiff::Timestamp::now())?,
+    let mut items = match (args.workload, alone) {
+        (Due::Once, Some(Alone::CrashPoints)) => {
+            workload::spread(schedules, recipients, first, crash_points::FIRST_FOR)
+        }
+        (Due::Once, _) => workload::spread(schedules, recipients, first, phase),
+        (Due::Daily, _) => daily::schedules(seed, phase, recipients, jiff::Timestamp::now())?,
     };
+    if alone == Some(Alone::Loss) {
+        items.extend(restore::large(first, phase));
+    }
     items.extend(workload::campaign(args.campaign_size(), seed, first, phase));
     let has_operators = families.contains(&Family::Operator);
     if has_operators {
@@ -124,21 +143,61 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
         }
     }
 
-    readers::start(&nemesis.operator, seed, &mut scenario.readers);
+    if alone.is_none() {
+        readers::start(&nemesis.operator, seed, &mut scenario.readers);
+    }
     scenario.phase(PhaseName::Faults);
     eprintln!("{} instants are due from now on; faults begin", workload.instants_ms().len());
     // From here on the run is judged, whatever fails.
-    let mut errors = HarnessErrors::default();
-    errors.note(nemesis.execute(&plan, Instant::now(), phase).await);
+    let (mut errors, faults_began) = (HarnessErrors::default(), Instant::now());
+    let (mut of_alone, mut is_met) = (json!({}), true);
+    match alone {
+        Some(Alone::Loss) => {
+            drop(scenario);
+            errors.note(nemesis.execute(&plan, faults_began, restore::lost_after(phase)).await);
+            errors.note(nemesis.heal().await);
+            errors.0.append(&mut nemesis.processes.unexpected_ends);
+            let items = workload.items().clone();
+            let restored = errors.note(Box::pin(restore::lose_and_restore(&mut nemesis, &items, true)).await);
+            let valid = errors.0.is_empty() && restored.as_ref().is_some_and(|restored| restored["valid"] == true);
+            let line = json!({
+                "seed": seed,
+                "nemesis": args.nemesis.text,
+                "nodes": args.nodes,
+                "recipients": workload.recipients(),
+                "restored": restored,
+                "errors": errors.0,
+                "seconds": began.elapsed().as_secs(),
+                "at": now(),
+                "valid": valid,
+            });
+            return report(&line, valid, args.append.as_deref());
+        }
+        Some(Alone::CrashPoints) => {
+            (of_alone, is_met) = crash_points::drive(&mut nemesis, points, args, &binary, &mut errors).await?;
+        }
+        Some(Alone::Busy) => keep_processors_busy(phase).await,
+        Some(Alone::Failover) | None => {
+            errors.note(nemesis.execute(&plan, faults_began, phase).await);
+        }
+    }
     eprintln!("the fault phase is over");
+    let (fault_seconds, watch) = (faults_began.elapsed().as_secs(), Arc::clone(&scenario.watch));
     let mut result = scenario.close(&mut nemesis, errors, ends, TO_READ).await?;
     if let Some(ended) = clock.try_join_next() {
         result.errors.note(ended?);
     }
     if families.contains(&Family::Restore) {
         let items = workload.items().clone();
-        let restored = Box::pin(restore::after_run(&mut nemesis, &items)).await;
+        let restored = Box::pin(restore::lose_and_restore(&mut nemesis, &items, false)).await;
         result.restored = result.errors.note(restored);
+    }
+    if alone == Some(Alone::Failover) && plan.len() >= bounds::MANY_KILLS {
+        let (times, mut bounds) = (&result.judgement.failovers.email_ms, Bounds::default());
+        bounds.add(bounds::FAILOVER_P50_MS, times.p50);
+        bounds.add(bounds::FAILOVER_MAX_MS, times.max);
+        is_met = bounds.are_held();
+        of_alone = json!({"bounds": bounds.figures(), "held": is_met});
     }
     let density = || (kills_per_minute(seed) * 10.0).round() / 10.0;
     let particulars = json!({
@@ -147,26 +206,44 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
         "in_doubt_policy": policy,
         "nodes": args.nodes,
         "kills_per_minute": families.contains(&Family::Kill).then(density),
+        // Number of leaderships after the first.
+        "elections": watch.all().len().saturating_sub(1),
         "restored": result.restored,
-        "fault_seconds": args.seconds,
+        "fault_seconds": fault_seconds,
         "seconds": began.elapsed().as_secs(),
         "at": now(),
     });
-    result.report(particulars, args.append.as_deref())
+    let report = result.report(particulars, of_alone, args.append.as_deref())?;
+    // A bound that is broken or a crash point that was reached too seldom does not make the history invalid.
+    Ok(Report { valid: report.valid && is_met, ..report })
 }
 
 fn needs(families: &[Family], args: &Args) -> Needs {
     let any = |of: &[Family]| families.iter().any(|family| of.contains(family));
+    let alone = args.nemesis.alone;
+    // What is measured is measured with the defaults.
+    let is_measured = matches!(alone, Some(Alone::Failover | Alone::Busy));
+    let snapshot_every = if alone == Some(Alone::CrashPoints) { crash_points::SNAPSHOT_EVERY } else { SNAPSHOT_EVERY };
     Needs {
         network: any(&[Family::Partition, Family::Link]),
         volumes: any(&[Family::Disk, Family::Power]),
         clocks: any(&[Family::Clock]),
-        snapshot_every: Some(SNAPSHOT_EVERY),
-        archive_after: Some(ARCHIVE_AFTER),
+        snapshot_every: (!is_measured).then_some(snapshot_every),
+        archive_after: (!is_measured).then_some(ARCHIVE_AFTER),
         test_clock: args.workload == Due::Daily,
-        backups: any(&[Family::Restore]),
+        backups: any(&[Family::Restore]) || alone == Some(Alone::Loss),
         spares: if families.contains(&Family::Membership) { SPARES } else { 0 },
     }
+}
+
+/// Keeps all processors busy for `length`, with a thread for each processor.
+async fn keep_processors_busy(length: Duration) {
+    let until = Instant::now() + length;
+    for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+        // The thread is not joined, so that it ends with the process after Ctrl-C.
+        std::thread::spawn(move || while Instant::now() < until {});
+    }
+    tokio::time::sleep(length).await;
 }
 
 fn report_missing(cluster: &Cluster, needs: Needs) {

@@ -11,6 +11,12 @@ use reveille_check::events::InDoubt;
 
 use super::faults::Family;
 
+/// Emails per second while the leader is killed or the processors are busy, each of one schedule.
+const STEADY_PER_SECOND: u64 = 10;
+/// Recipients of each schedule of a cluster that is lost.
+const RECIPIENTS_OF_LOST: u64 = 8;
+/// Schedules and recipients before the first crash point.
+const BEFORE_CRASHES: (u64, u64) = (60, 240);
 /// Default number of schedules for each second of the fault phase.
 const SCHEDULES_PER_SECOND: u64 = 3;
 /// Maximum default number of schedules. A long run has more recipients for each schedule instead, because the product
@@ -41,12 +47,19 @@ pub struct Args {
     /// How long the fault phase is; the whole run takes at most twice that and 180 s, or 240 s with `restore`
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub seconds: u64,
-    /// What is broken: `all`, or some of these; `upgrade` needs nodes built with the feature `next-level`
+    /// What is broken: `all`, or some of these; `upgrade` needs nodes built with the feature `next-level`; or one of
+    /// `failover`, `busy`, `loss` and `crash-points`, alone
     #[arg(long, default_value = "all", value_parser = families)]
     pub nemesis: FaultFamilies,
     /// The binary of the former release, from which `upgrade` starts [default: the nodes' own, which acts as both]
     #[arg(long, value_name = "PATH")]
     pub former: Option<PathBuf>,
+    /// Crash points [default: all that the binary has]
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub points: Vec<String>,
+    /// How often processes have to crash at each crash point
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub hits: u32,
     /// What the schedules do with emails in doubt [default: the seed decides, `hold` for 70 of 100]
     #[arg(long, value_name = "hold|resend|assume_sent", value_parser = in_doubt)]
     pub in_doubt: Option<InDoubt>,
@@ -75,6 +88,21 @@ pub struct FaultFamilies {
     /// The text of the command line.
     pub text: String,
     families: BTreeSet<Family>,
+    /// What acts instead of families.
+    pub alone: Option<Alone>,
+}
+
+/// What acts alone, instead of families.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Alone {
+    /// The leader is killed every 8 s, under a steady stream of emails
+    Failover,
+    /// All processors are busy, and no fault acts
+    Busy,
+    /// The cluster is lost while emails flow, and restored from a backup
+    Loss,
+    /// Nodes crash at named points of their code
+    CrashPoints,
 }
 
 impl FaultFamilies {
@@ -85,13 +113,17 @@ impl FaultFamilies {
 }
 
 fn families(text: &str) -> Result<FaultFamilies, String> {
+    let alone = Alone::from_str(text, false).ok();
     let families = match text {
+        _ if alone.is_some() => Ok(BTreeSet::new()),
         "all" => Ok(Family::value_variants().iter().copied().collect()),
         _ => text.split(',').map(|name| Family::from_str(name, true)).collect(),
     };
     let names = || Family::value_variants().iter().map(|family| family.name()).collect::<Vec<_>>().join(", ");
-    let families = families.map_err(|_| format!("`all` or some of {}, with commas between", names()))?;
-    Ok(FaultFamilies { text: text.to_owned(), families })
+    let families = families.map_err(|_| {
+        format!("`all`, or some of {} with commas between, or failover, busy, loss or crash-points alone", names())
+    })?;
+    Ok(FaultFamilies { text: text.to_owned(), families, alone })
 }
 
 fn in_doubt(text: &str) -> Result<InDoubt, &'static str> {
@@ -120,21 +152,29 @@ pub enum Due {
 impl Args {
     /// Returns the number of schedules, and of recipients of all schedules.
     pub(super) fn sizes(&self) -> (u32, u32) {
-        let schedules = self.schedules.unwrap_or((self.seconds * SCHEDULES_PER_SECOND).min(SCHEDULES_MAX) as u32);
-        let recipients = self.recipients.unwrap_or((self.seconds * RECIPIENTS_PER_SECOND) as u32);
+        let due = self.seconds * SCHEDULES_PER_SECOND;
+        let (schedules, recipients) = match self.nemesis.alone {
+            Some(Alone::Failover | Alone::Busy) => (self.seconds * STEADY_PER_SECOND, 0),
+            Some(Alone::Loss) => (due, due * RECIPIENTS_OF_LOST),
+            Some(Alone::CrashPoints) => BEFORE_CRASHES,
+            None => (due.min(SCHEDULES_MAX), self.seconds * RECIPIENTS_PER_SECOND),
+        };
+        let schedules = self.schedules.unwrap_or(schedules as u32);
+        let recipients = self.recipients.unwrap_or(recipients as u32);
         (schedules, recipients.max(schedules))
     }
 
-    /// Returns the policy for emails in doubt: as requested, or as the seed decides.
+    /// Returns the policy for emails in doubt: as requested, or as the seed decides if families act.
     pub(super) fn policy(&self) -> InDoubt {
-        self.in_doubt.unwrap_or_else(|| drawn_policy(self.seed))
+        let drawn = || if self.nemesis.alone.is_some() { InDoubt::Hold } else { drawn_policy(self.seed) };
+        self.in_doubt.unwrap_or_else(drawn)
     }
 
     /// Returns the number of recipients of the campaign.
     pub(super) fn campaign_size(&self) -> u32 {
-        match self.workload {
-            Due::Once => self.campaign.unwrap_or((self.seconds * CAMPAIGN_PER_SECOND) as u32),
-            Due::Daily => 0,
+        match (self.workload, self.nemesis.alone) {
+            (Due::Once, None) => self.campaign.unwrap_or((self.seconds * CAMPAIGN_PER_SECOND) as u32),
+            _ => 0,
         }
     }
 
@@ -148,6 +188,9 @@ impl Args {
             Family::Upgrade => lacks_next_level,
             _ => None,
         };
+        if self.nemesis.alone.is_some() && self.workload == Due::Daily {
+            anyhow::bail!("--nemesis {}: --workload daily goes without it", self.nemesis.text);
+        }
         let families = &self.nemesis.families;
         if let Some((family, why)) = families.iter().find_map(|family| Some((family, unfit(family)?)))
             && !self.nemesis.is_all()
@@ -179,6 +222,8 @@ mod tests {
         assert_eq!(chosen.families, BTreeSet::from([Family::Kill, Family::Pause]));
         assert_eq!(families("all").unwrap().families.len(), Family::value_variants().len());
         assert!(families("earthquake").unwrap_err().contains("partition"));
+        assert_eq!(families("crash-points").unwrap().alone, Some(Alone::CrashPoints));
+        assert!(families("crash-points,kill").unwrap_err().contains("alone"));
     }
 
     #[test]

@@ -1,31 +1,25 @@
-//! Loses all nodes of a cluster, restores it from a backup, and judges by the mailbox that both clusters send to: as
-//! the command `restore` while emails flow, and after a fault run with the family `restore` when all of them are sent.
+//! Loses all nodes of a cluster, restores it from a backup, and judges by the mailbox that both clusters send to: while
+//! emails flow (`--nemesis loss`), and after a fault run with the family `restore` when all of them are sent.
 //!
-//! Nodes are killed before. The former cluster goes on after its backup. Then all nodes and their files are lost. The
-//! restored cluster must send nothing before it is accepted. Afterwards the operator of the command lets half of the
-//! runs with doubts be sent again, and closes the others as sent; after a fault run all are closed. The judge reads
-//! only the record of the mailbox: the history of a fault run has one log, and this has two.
+//! The former cluster goes on after its backup. Then all nodes and their files are lost. The restored cluster must send
+//! nothing before it is accepted. While emails flow, half of the runs with doubts are then sent again, and the others
+//! are closed as sent; after a fault run all are closed. The judge reads only the record of the mailbox: the history of
+//! a fault run has one log, and this has two.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
-use rand::rngs::StdRng;
-use rand::{Rng, SeedableRng};
-use reveille_harness::load::{self, CreateLoad};
-use reveille_harness::measure::{sleep_until, unix_us};
-use reveille_harness::{AdminClient, CallResult, Cluster, Needs, Report, StartArgs, wait};
-use reveille_proto::admin::v1::{Resolution, Run};
+use reveille_harness::measure::{now_ms, sleep_until, unix_us};
+use reveille_harness::{AdminClient, CallResult, Cluster, wait};
+use reveille_proto::admin::v1::{InDoubt, Resolution, Run};
 use reveille_sink::{Sink, SinkOptions};
 use serde_json::{Value, json};
 
-use super::faults::Nemesis;
-use super::scenario::start_sink;
-use super::workload::{TENANT, TENANTS, WorkloadItem};
-use super::{LEAD, LEAD_A_SCHEDULE, SNAPSHOT_EVERY};
+use super::LEAD;
+use super::faults::{FaultAction, FaultTarget, Nemesis, PlannedFault};
+use super::workload::{TENANTS, WorkloadItem};
 
-const SCHEDULES_PER_SECOND: u32 = 3;
-const RECIPIENTS: u32 = 8;
 /// Recipients of each of two schedules that are being sent while the backup is made, and how long before they are due.
 const LARGE: u32 = 1_500;
 const LARGE_BEFORE: Duration = Duration::from_millis(500);
@@ -37,36 +31,8 @@ const HELD_FOR: Duration = Duration::from_secs(5);
 const DOWN_FOR: Duration = Duration::from_secs(1);
 /// Maximum time from the last instant until nothing is left to send.
 const DRAINED_WITHIN: Duration = Duration::from_secs(60);
-
 /// Number of recipients of the schedule that a cluster gets that was restored after a fault run.
 const NEW: u32 = 20;
-
-/// Options of `restore`.
-#[derive(Clone, Debug, clap::Args)]
-pub struct Args {
-    /// Decides which nodes are killed before the loss
-    #[arg(long, default_value_t = 1)]
-    pub seed: u64,
-    /// Half of the time in which instants are due; the cluster is lost before it is over
-    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u64).range(20..=3_600))]
-    pub seconds: u64,
-}
-
-/// A schedule that is due once.
-#[derive(Clone)]
-struct Due {
-    name: String,
-    at: SystemTime,
-    count: u32,
-}
-
-impl Due {
-    /// Returns the recipients, and when they are due in microseconds since 1970.
-    fn recipients(&self) -> impl Iterator<Item = (String, i64)> + '_ {
-        let due_us = unix_us(self.at);
-        (0..self.count).map(move |recipient| (load::address(&self.name, recipient), due_us))
-    }
-}
 
 /// When each step was done, in microseconds since 1970.
 struct Steps {
@@ -75,122 +41,95 @@ struct Steps {
     accepted_us: i64,
 }
 
-/// Runs the command `restore`.
-pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
-    let began = Instant::now();
-    let phase = Duration::from_secs(args.seconds);
-    let needs = Needs { backups: true, snapshot_every: Some(SNAPSHOT_EVERY), ..Needs::default() };
-    let mut cluster = Cluster::start(start, 3, needs).await?;
-    let sink = start_sink(&cluster, SinkOptions::default()).await?;
-    let admin = cluster.admin().clone();
-    let small = 2 * args.seconds as u32 * SCHEDULES_PER_SECOND;
-    let first = SystemTime::now() + LEAD + LEAD_A_SCHEDULE * small;
-    let backup_at = first + phase * 2 / 5;
-    let instant = move |number: u32| first + 2 * phase * number / small;
-    let small = (0..small).map(|number| Due { name: format!("s{number}"), at: instant(number), count: RECIPIENTS });
-    let large =
-        ["large-0", "large-1"].map(|name| Due { name: name.to_owned(), at: backup_at - LARGE_BEFORE, count: LARGE });
-    let dues: Vec<Due> = small.chain(large).collect();
-    let creates = CreateLoad { clients: 8, count: dues.len() as u64, batch: 1 };
-    let created = dues.clone();
-    let body = move |number: u64| {
-        let Due { name, at, count } = created[number as usize].clone();
-        load::once_to(name, at, count)
+/// When the backup is made of a cluster that is lost while emails flow, from the beginning of the fault phase.
+fn backup_after(phase: Duration) -> Duration {
+    phase / 5
+}
+
+/// When this cluster is lost.
+pub fn lost_after(phase: Duration) -> Duration {
+    phase * 3 / 10
+}
+
+/// Returns what happens before the loss: a kill, a backup, and another kill.
+pub fn plan(phase: Duration) -> Vec<PlannedFault> {
+    let kill = |at, target| {
+        let action = FaultAction::Kill { target, inside: false };
+        PlannedFault { at, lasts: DOWN_FOR, action }
     };
-    load::create(&admin, creates, "schedules", body).await?;
-    sleep_until(first).await;
+    let backup = PlannedFault { at: backup_after(phase), lasts: Duration::ZERO, action: FaultAction::BackUp };
+    let first = kill(Duration::ZERO, FaultTarget::Leader);
+    vec![first, backup, kill(backup_after(phase) + DOWN_FOR, FaultTarget::Sender)]
+}
 
-    let mut random = StdRng::seed_from_u64(args.seed);
-    kill_one(&mut cluster, &mut random).await?;
-    sleep_until(backup_at).await;
-    admin.back_up().await?;
-    let backed_up_us = unix_us(SystemTime::now());
-    kill_one(&mut cluster, &mut random).await?;
-    sleep_until(first + phase * 3 / 5).await;
-    let lost_us = lose(&mut cluster, &sink).await?;
-    let (doubts, accepted_us) = restore(&mut cluster, &[TENANT]).await?;
+/// Returns the schedules that are being sent while the backup is made. `first`: the beginning of the fault phase.
+pub fn large(first: SystemTime, phase: Duration) -> impl Iterator<Item = WorkloadItem> {
+    let due_ms = unix_us(first + backup_after(phase) - LARGE_BEFORE) as u64 / 1_000;
+    ["large-0", "large-1"].into_iter().map(move |name| WorkloadItem::once(name.to_owned(), due_ms, LARGE))
+}
+
+/// Loses the cluster, restores it from the newest backup, and decides all doubts. `amid`: emails of `items`, the
+/// workload, are being sent. Otherwise all its instants are over and everything was sent, so that nothing may come but
+/// the emails of a new schedule. Returns what came, for the last line, with the field `valid`.
+pub async fn lose_and_restore(nemesis: &mut Nemesis, items: &[WorkloadItem], amid: bool) -> Result<Value> {
+    let (backed_up_us, processes) = (nemesis.backed_up_us(), &mut nemesis.processes);
+    let (cluster, former) = (&mut processes.cluster, &processes.sink);
+    let admin = cluster.admin().clone();
+    if backed_up_us.is_none() {
+        admin.back_up().await?;
+    }
+    let amid_faults = backed_up_us.is_some();
+    let backed_up_us = backed_up_us.unwrap_or_else(|| unix_us(SystemTime::now()));
+    let lost_us = lose(cluster, former).await?;
+    let own;
+    let sink = if amid {
+        former
+    } else {
+        // The sink of the run was stopped when it was judged.
+        let options = SinkOptions { listen: former.address(), keep_bodies: 0, ..SinkOptions::default() };
+        own = Sink::start(options).context("the mailbox of the restored cluster")?;
+        &own
+    };
+    let (doubts, accepted_us) = restore(cluster).await?;
     let in_doubt = count(&doubts);
-    let every_other = |number| if number % 2 == 0 { Resolution::Resend } else { Resolution::Sent };
-    let resent = decide(&admin, cluster.founders().len(), doubts, every_other).await?;
-    sleep_until(first + 2 * phase).await;
-    let drained = wait::until(DRAINED_WITHIN, || is_drained(&admin, &[TENANT])).await;
+    let resent = decide(&admin, cluster.founders().len(), doubts, amid).await?;
+    let new = WorkloadItem::once("restored".to_owned(), now_ms() + LEAD.as_millis() as u64, NEW);
+    let in_us = |item: &WorkloadItem| item.due_ms as i64 * 1_000;
+    let mut dues: Vec<(&WorkloadItem, i64)> =
+        items.iter().map(|item| (item, if amid { in_us(item) } else { lost_us })).collect();
+    let came = if amid {
+        let last_ms = items.iter().map(|item| item.due_ms).max().unwrap_or_default();
+        sleep_until(UNIX_EPOCH + Duration::from_millis(last_ms)).await;
+        true
+    } else {
+        dues.push((&new, in_us(&new)));
+        admin.create(new.body(InDoubt::Hold)).await?;
+        sink.wait_for(NEW.into(), DRAINED_WITHIN).await.is_ok()
+    };
+    let drained = came && wait::until(DRAINED_WITHIN, || is_drained(&admin)).await;
+    // What must not come may come now.
+    tokio::time::sleep(MARGIN).await;
 
+    let recipients = dues.into_iter().flat_map(|(item, due_us)| item.addresses().map(move |address| (address, due_us)));
     let steps = Steps { backed_up_us, lost_us, accepted_us };
-    let recipients = dues.iter().flat_map(Due::recipients);
-    let judged = Judged::of(recipients, &arrivals(&sink), &resent, &steps);
+    let judged = Judged::of(recipients, &arrivals(sink), &resent, &steps);
     sink.stop().await;
-    let valid = drained && judged.is_valid();
-    let line = json!({
-        "seed": args.seed,
-        "seconds": began.elapsed().as_secs(),
-        "recipients": dues.iter().map(|due| due.count).sum::<u32>(),
-        "accepted": judged.accepted,
+    let is_complete = [judged.accepted, judged.of_restored] == [NEW as usize; 2];
+    Ok(json!({
+        "amid_faults": amid_faults,
         // By the former cluster, after its backup.
         "after_backup": judged.after_backup,
         "in_doubt": in_doubt,
         "resent": resent.len(),
         "twice_by_decision": judged.twice_by_decision,
+        "accepted": judged.accepted,
         "twice": judged.twice,
         "before_acceptance": judged.before_acceptance,
         "without_decision": judged.without_decision,
         "of_restored": judged.of_restored,
         "lost": judged.lost,
         "drained": drained,
-        "valid": valid,
-    });
-    Report::new(&line, valid)
-}
-
-/// Kills a node, and starts it again.
-async fn kill_one(cluster: &mut Cluster, random: &mut StdRng) -> Result<()> {
-    let number = random.random_range(0..cluster.nodes().len());
-    let name = cluster.nodes().get(number).context("a cluster without nodes")?.name.clone();
-    eprintln!("kill -9 of {name}");
-    cluster.node_mut(&name)?.kill()?;
-    tokio::time::sleep(DOWN_FOR).await;
-    cluster.node_mut(&name)?.start()
-}
-
-/// Loses the cluster of a fault run when everything was sent, restores it from the newest backup, and closes all doubts
-/// as sent. All instants of `items`, the workload, are over. So nothing may come but the emails of a new schedule.
-/// Returns what came, for the last line, with the field `valid`.
-pub async fn after_run(nemesis: &mut Nemesis, items: &[WorkloadItem]) -> Result<Value> {
-    let (amid_faults, processes) = (nemesis.has_backup(), &mut nemesis.processes);
-    let (cluster, former) = (&mut processes.cluster, &processes.sink);
-    let admin = cluster.admin().clone();
-    if !amid_faults {
-        admin.back_up().await?;
-    }
-    let backed_up_us = unix_us(SystemTime::now());
-    let lost_us = lose(cluster, former).await?;
-    // The sink of the run was stopped when it was judged.
-    let options = SinkOptions { listen: former.address(), keep_bodies: 0, ..SinkOptions::default() };
-    let sink = Sink::start(options).context("the mailbox of the restored cluster")?;
-    let (doubts, accepted_us) = restore(cluster, &TENANTS).await?;
-    let in_doubt = count(&doubts);
-    decide(&admin, cluster.founders().len(), doubts, |_| Resolution::Sent).await?;
-    let due = Due { name: "restored".to_owned(), at: SystemTime::now() + LEAD, count: NEW };
-    admin.create(load::once_to(due.name.clone(), due.at, due.count)).await?;
-    let came = sink.wait_for(NEW.into(), DRAINED_WITHIN).await.is_ok();
-    // What must not come may come now.
-    tokio::time::sleep(MARGIN).await;
-    let drained = came && is_drained(&admin, &TENANTS).await;
-
-    let steps = Steps { backed_up_us, lost_us, accepted_us };
-    let former = items.iter().flat_map(|item| item.addresses().map(|address| (address, lost_us)));
-    let judged = Judged::of(former.chain(due.recipients()), &arrivals(&sink), &BTreeSet::new(), &steps);
-    sink.stop().await;
-    let is_complete = [judged.accepted, judged.of_restored] == [NEW as usize; 2];
-    Ok(json!({
-        "amid_faults": amid_faults,
-        "in_doubt": in_doubt,
-        "accepted": judged.accepted,
-        "twice": judged.twice,
-        "before_acceptance": judged.before_acceptance,
-        "without_decision": judged.without_decision,
-        "lost": judged.lost,
-        "drained": drained,
-        "valid": drained && judged.is_right() && is_complete,
+        "valid": drained && if amid { judged.is_valid() } else { judged.is_right() && is_complete },
     }))
 }
 
@@ -208,11 +147,11 @@ type Doubts = BTreeMap<(String, String), BTreeSet<String>>;
 
 /// Restores a lost cluster from the newest backup, and accepts it after a while. Returns the doubts before that, and
 /// when it was accepted.
-async fn restore(cluster: &mut Cluster, tenants: &[&str]) -> Result<(Doubts, i64)> {
+async fn restore(cluster: &mut Cluster) -> Result<(Doubts, i64)> {
     cluster.restore().await?;
     let admin = cluster.admin();
     let mut doubts = Doubts::new();
-    for run in runs(admin, tenants).await? {
+    for run in runs(admin).await? {
         let recipients = admin.of_tenant(&run.tenant).doubts(&run.run).await?;
         if !recipients.is_empty() {
             doubts.insert((run.tenant, run.run), recipients);
@@ -229,26 +168,21 @@ fn count(doubts: &Doubts) -> usize {
     doubts.values().map(BTreeSet::len).sum()
 }
 
-/// Returns the runs of these tenants.
-async fn runs(admin: &AdminClient, tenants: &[&str]) -> Result<Vec<Run>> {
+/// Returns the runs of both tenants.
+async fn runs(admin: &AdminClient) -> Result<Vec<Run>> {
     let mut runs = Vec::new();
-    for tenant in tenants {
+    for tenant in TENANTS {
         runs.extend(admin.of_tenant(tenant).runs().await?);
     }
     Ok(runs)
 }
 
-/// Decides each run with doubts, by its number, at one of the first `nodes` nodes. Returns the addresses that may come
-/// twice.
-async fn decide(
-    admin: &AdminClient,
-    nodes: usize,
-    doubts: Doubts,
-    resolution: impl Fn(usize) -> Resolution,
-) -> Result<BTreeSet<String>> {
+/// Decides each run with doubts, by its number, at one of the first `nodes` nodes: as sent, or every second one to be
+/// sent again if `resends`. Returns the addresses that may come twice.
+async fn decide(admin: &AdminClient, nodes: usize, doubts: Doubts, resends: bool) -> Result<BTreeSet<String>> {
     let mut resent = BTreeSet::new();
     for (number, ((tenant, run), recipients)) in doubts.into_iter().enumerate() {
-        let resolution = resolution(number);
+        let resolution = if resends && number % 2 == 0 { Resolution::Resend } else { Resolution::Sent };
         let answer = admin.of_tenant(&tenant).resolve_by(number % nodes.max(1), &run, Vec::new(), resolution).await;
         let CallResult::Done(answer) = answer else { anyhow::bail!("{run} is not decided: {answer:?}") };
         ensure!(answer.changed == recipients.len() as u64, "{run}: {} of {} decided", answer.changed, recipients.len());
@@ -260,8 +194,8 @@ async fn decide(
 }
 
 /// Returns true if nothing is left to send.
-async fn is_drained(admin: &AdminClient, tenants: &[&str]) -> bool {
-    let Ok(runs) = runs(admin, tenants).await else { return false };
+async fn is_drained(admin: &AdminClient) -> bool {
+    let Ok(runs) = runs(admin).await else { return false };
     let counts = runs.iter().filter_map(|run| run.counts.as_ref());
     counts.map(|counts| counts.pending + counts.claimed + counts.in_doubt).sum::<u32>() == 0
 }
@@ -334,7 +268,7 @@ impl Judged {
         wrong.iter().all(|recipients| recipients.is_empty())
     }
 
-    /// True if it is right, and the command `restore` saw what it is about.
+    /// True if it is right, and emails came of each kind that a loss amid emails is about.
     fn is_valid(&self) -> bool {
         let seen = [self.after_backup, self.of_restored, self.twice_by_decision];
         self.is_right() && seen.iter().all(|count| *count > 0)

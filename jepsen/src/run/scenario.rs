@@ -1,5 +1,5 @@
-//! A fault run from its first observer to its judgement. Every command that breaks a cluster does its work between
-//! [`Scenario::open`] and [`Scenario::close`].
+//! A fault run from its first observer to its judgement. Faults act between [`Scenario::open`] and
+//! [`Scenario::close`].
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -71,13 +71,13 @@ impl ScenarioResult {
     /// Returns true if the history is valid, nothing was left to send, no node ended unexpectedly, the harness had no
     /// error, and a restored cluster is valid.
     pub fn is_valid(&self) -> bool {
-        let restored = self.restored.as_ref().is_none_or(|restored| restored.get("valid") == Some(&true.into()));
+        let restored = self.restored.as_ref().is_none_or(|restored| restored["valid"] == true);
         self.judgement.valid && self.drained && self.unexpected_ends.is_empty() && self.errors.0.is_empty() && restored
     }
 
-    /// Returns a report with the judgement, the figures of all runs and the particulars of this run. Also appends it to
-    /// a file if one is given.
-    pub fn report(&self, particulars: Value, append_to: Option<&Path>) -> Result<Report> {
+    /// Returns a report with the judgement, the figures of all runs, the particulars of this run, and those of what
+    /// acted alone. Also appends it to a file if one is given.
+    pub fn report(&self, particulars: Value, of_alone: Value, append_to: Option<&Path>) -> Result<Report> {
         let common = json!({
             "drained": self.drained,
             // Nodes that ended unexpectedly, with the end of their logs.
@@ -86,17 +86,24 @@ impl ScenarioResult {
             "valid": self.is_valid(),
         });
         let mut line = serde_json::to_value(&self.judgement)?;
-        for part in [particulars, common] {
+        for part in [particulars, of_alone, common] {
             if let (Value::Object(line), Value::Object(part)) = (&mut line, part) {
                 line.extend(part);
             }
         }
-        let report = Report::new(&line, self.is_valid())?;
-        if let Some(file) = append_to {
-            append(file, &report.line)?;
-        }
-        Ok(report)
+        report(&line, self.is_valid(), append_to)
     }
+}
+
+/// Returns a report of this line. Also appends it to a file, which it creates if needed, if one is given.
+pub fn report(line: &Value, valid: bool, append_to: Option<&Path>) -> Result<Report> {
+    let report = Report::new(line, valid)?;
+    if let Some(file) = append_to {
+        let open = OpenOptions::new().create(true).append(true).open(file);
+        let written = open.and_then(|mut open| writeln!(open, "{}", report.line));
+        written.with_context(|| format!("appending to {}", file.display()))?;
+    }
+    Ok(report)
 }
 
 /// Errors of the harness itself. They are reported, and the run is judged anyway.
@@ -114,15 +121,6 @@ impl HarnessErrors {
     }
 }
 
-/// Starts a sink as the cluster's relay. It keeps the records of all accepts, and no bodies.
-pub async fn start_sink(cluster: &Cluster, options: SinkOptions) -> Result<Sink> {
-    let listen = SocketAddr::from((cluster.environment.harness_address(), 0));
-    let faults = PACE.parse().context("the pace of the sink")?;
-    let sink = Sink::start(SinkOptions { listen, faults, keep_records: EMAILS, keep_bodies: 0, ..options })?;
-    cluster.admin().add_relay(cluster.environment.relay_address(sink.address())?, SESSIONS).await?;
-    Ok(sink)
-}
-
 impl Scenario {
     /// Begins a history with a header that was just made, and starts a sink as the cluster's relay.
     pub async fn open(
@@ -134,8 +132,16 @@ impl Scenario {
         let history = history.map_or_else(|| cluster.folder().join("history.jsonl"), Path::to_owned);
         let recorder = Recorder::begin(&history, header)?;
         let dots = Some(dot_watcher(recorder.clone()));
-        let options = SinkOptions { dots, excerpt_bytes: CONTENT_BYTES, ..SinkOptions::default() };
-        let sink = start_sink(cluster, options).await?;
+        let sink = Sink::start(SinkOptions {
+            listen: SocketAddr::from((cluster.environment.harness_address(), 0)),
+            faults: PACE.parse().context("the pace of the sink")?,
+            keep_records: EMAILS,
+            keep_bodies: 0,
+            dots,
+            excerpt_bytes: CONTENT_BYTES,
+            ..SinkOptions::default()
+        })?;
+        cluster.admin().add_relay(cluster.environment.relay_address(sink.address())?, SESSIONS).await?;
         let watch = Arc::new(LeaderWatch::start(cluster));
         let mut readers = JoinSet::new();
         readers.spawn(final_state::sample_hashes(cluster.admin().clone(), recorder.clone()));
@@ -222,13 +228,6 @@ pub fn commit() -> String {
         Ok(answer) if answer.status.success() => String::from_utf8_lossy(&answer.stdout).trim().to_owned(),
         _ => "unknown".to_owned(),
     }
-}
-
-/// Appends a line to a file, which it creates if needed.
-pub fn append(file: &Path, line: &str) -> Result<()> {
-    let mut open = OpenOptions::new().create(true).append(true).open(file);
-    let open = open.as_mut().map_err(|error| anyhow::anyhow!("{error}"));
-    open.and_then(|open| Ok(writeln!(open, "{line}")?)).with_context(|| format!("appending to {}", file.display()))
 }
 
 /// Returns the current instant, for a last line.

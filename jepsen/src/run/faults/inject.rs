@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use anyhow::Result;
 use reveille_check::events::{Fault, FaultStatus};
 use reveille_harness::clocks::CORRECT;
+use reveille_harness::measure::unix_us;
 use reveille_harness::{CallResult, wait};
 use reveille_sink::FaultPlan;
 
@@ -70,16 +71,18 @@ impl Nemesis {
 
     /// Begins a backup, unless one was made.
     fn back_up(&mut self, planned: &PlannedFault) {
-        if self.has_backup() {
+        if self.backed_up_us().is_some() {
             return;
         }
         let mut fault = self.fault(planned, "a backup", &[]);
         let (admin, recorder) = (self.operator.admin.clone(), self.processes.recorder.clone());
-        let backed_up = Arc::clone(&self.backed_up);
+        let backed_up_us = Arc::clone(&self.backed_up_us);
         self.operations.spawn(async move {
             let made = tokio::time::timeout(BACKED_UP_WITHIN, admin.back_up()).await.map_err(anyhow::Error::from);
             let made = made.and_then(|made| made);
-            backed_up.fetch_or(made.is_ok(), Ordering::Relaxed);
+            if made.is_ok() {
+                backed_up_us.store(unix_us(SystemTime::now()), Ordering::Relaxed);
+            }
             (fault.observed, fault.until_ns) = (Some(made.is_ok()), Some(recorder.now_ns()));
             fault.word = made.err().map(|error| format!("{error:#}")).unwrap_or_default();
             fault

@@ -17,4 +17,4 @@ mod upgrade;
 pub use actions::{Family, FaultAction, FaultTarget, OperatorAction};
 pub use inject::status_of;
 pub use nemesis::Nemesis;
-pub use plan::{PlannedFault, draw, kills_per_minute};
+pub use plan::{PlannedFault, draw, kills_of_leader, kills_per_minute};

@@ -4,7 +4,7 @@
 //! It decides neither what to break (`plan`), nor if the product survived (the checker).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -137,8 +137,8 @@ pub struct Nemesis {
     pub(super) replacement: Option<Replacement>,
     /// A rotation in progress, with its fault. The task returns true when it is over.
     pub(super) rotation: Option<(Fault, JoinHandle<bool>)>,
-    /// True when an operator has made a backup.
-    pub(super) backed_up: Arc<AtomicBool>,
+    /// When an operator's backup was done, in microseconds since 1970. 0: none was.
+    pub(super) backed_up_us: Arc<AtomicI64>,
     pub(super) active: Vec<ActiveFault>,
     /// Time since which the next fault waits.
     waits_since: Option<Instant>,
@@ -165,7 +165,7 @@ impl Nemesis {
             upgrade: UpgradeProgress::default(),
             replacement: None,
             rotation: None,
-            backed_up: Arc::default(),
+            backed_up_us: Arc::default(),
             active: Vec::new(),
             waits_since: None,
             restarts: Vec::new(),
@@ -246,9 +246,9 @@ impl Nemesis {
         self.all_ready().await
     }
 
-    /// Returns true if an operator has made a backup.
-    pub fn has_backup(&self) -> bool {
-        self.backed_up.load(Ordering::Relaxed)
+    /// Returns when an operator's backup was done, in microseconds since 1970. `None`: none was.
+    pub fn backed_up_us(&self) -> Option<i64> {
+        Some(self.backed_up_us.load(Ordering::Relaxed)).filter(|at_us| *at_us > 0)
     }
 
     /// Returns true if every fault is recorded and every operation has ended.

@@ -13,6 +13,13 @@ use rand::{Rng, SeedableRng};
 
 use super::actions::{DiskFault, Family, FaultAction, FaultTarget, LinkFault, OperatorAction, PartitionShape};
 
+/// Time from one kill of the leader to the next, where only the leader is killed, and how long it is down. It is ready
+/// again long before the next kill.
+const KILL_LEADER_EVERY: Duration = Duration::from_secs(8);
+const LEADER_DOWN_FOR: Duration = Duration::from_secs(3);
+/// Milliseconds by which each of these kills is shifted, so that it hits another phase of heartbeats and lease renewals.
+const PHASE_STEP_MS: u64 = 137;
+const PHASES_MS: u64 = 1_000;
 /// Approximate length of a period.
 const PERIOD_MS: u64 = 10_000;
 
@@ -70,6 +77,16 @@ pub fn draw(seed: u64, phase: Duration, families: &[Family]) -> Vec<PlannedFault
     }
     faults.sort_by_key(|planned| planned.at);
     faults
+}
+
+/// Returns the plan of a run in which only the leader is killed, again and again.
+pub fn kills_of_leader(phase: Duration) -> Vec<PlannedFault> {
+    let kill = |number: u32| PlannedFault {
+        at: KILL_LEADER_EVERY * number + Duration::from_millis(u64::from(number) * PHASE_STEP_MS % PHASES_MS),
+        lasts: LEADER_DOWN_FOR,
+        action: FaultAction::Kill { target: FaultTarget::Leader, inside: false },
+    };
+    (0..(phase.as_secs() / KILL_LEADER_EVERY.as_secs()) as u32).map(kill).collect()
 }
 
 fn stream(seed: u64, family: Family) -> StdRng {
@@ -322,6 +339,14 @@ mod tests {
         let inside =
             all.iter().filter(|planned| matches!(planned.action, FaultAction::Kill { inside: true, .. })).count();
         assert!(kills > 2_000 && inside * 2 > kills, "{kills}, {inside} of them inside");
+    }
+
+    #[test]
+    fn kills_of_leader_are_in_order_at_different_phases() {
+        let phase = Duration::from_secs(160);
+        let plan = kills_of_leader(phase);
+        assert!(plan.is_sorted_by_key(|planned| planned.at) && plan.len() == 20);
+        assert!(plan.iter().all(|planned| planned.at < phase));
     }
 
     #[test]
