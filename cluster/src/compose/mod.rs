@@ -7,8 +7,8 @@
 //! - **Bounded** time (fuel) and memory ([`RENDERED_BYTES_MAX`]); a panic becomes a [`ContentError`].
 //!
 //! It does not know relays or dot-stuffing, and uses no random numbers and no clock. Reading order: `check.rs`,
-//! `controls.rs`, `language.rs`, `render.rs`, `values.rs`, `mail.rs` (`stamp.rs`, `mime.rs`, `body.rs`, `attached.rs`),
-//! `prepared.rs` (`split.rs`, `form.rs`: work done once for many recipients), `preview.rs`.
+//! `controls.rs`, `language/mod.rs`, `render.rs`, `values.rs`, `mail.rs` (`stamp.rs`, `mime.rs`, `body.rs`,
+//! `attached.rs`), `prepared.rs` (`split.rs`, `form.rs`: work done once for many recipients), `preview.rs`.
 
 mod attached;
 mod body;

@@ -2,8 +2,8 @@
 //!
 //! Only [`super::Compiled`] calls this. Each field of a content is one template with the field's name. Undefined
 //! variables are errors, only the field `html` is escaped, and there is no loader: a template cannot use another
-//! template, a file or the network. `language.rs` decides what the language may contain; this module sets the fuel and
-//! the limit on the output.
+//! template, a file or the network. `language/mod.rs` decides what the language may contain; this module sets the fuel
+//! and the limit on the output.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;

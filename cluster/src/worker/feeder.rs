@@ -1,7 +1,7 @@
 //! Feeds the sessions of a pool: starts the next waiting recipient when a relay has a session for it and its rate
 //! allows an email.
 //!
-//! Each pool with waiting recipients has one feeder (`pool_queue.rs`). It first gets a permit from a relay and only
+//! Each pool with waiting recipients has one feeder (`pool_queue/mod.rs`). It first gets a permit from a relay and only
 //! then chooses the recipient, so the choice is as fair as possible. Recipients that cannot begin within ten seconds of
 //! the claim return to pending, and other nodes can take them (P12).
 

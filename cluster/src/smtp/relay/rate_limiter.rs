@@ -6,8 +6,8 @@
 //! + burst` tokens, and a throttle answer halves the rate at once. It is a value: no runtime, no clock, no lock. Time
 //! is a `Duration` since a fixed origin of the caller; a time that goes back counts as no time.
 //!
-//! It does not decide whose email is next (`worker/pool_queue.rs` does) and does not know other nodes: its budget is
-//! already this node's share (P25).
+//! It does not decide whose email is next (`worker/pool_queue/mod.rs` does) and does not know other nodes: its budget
+//! is already this node's share (P25).
 
 use std::time::Duration;
 

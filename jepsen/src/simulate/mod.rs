@@ -27,7 +27,7 @@ use crate::run::{commit, report};
 
 /// Seeds that ever failed, which are replayed forever. Each line has a seed, its minutes, the commit on which it
 /// failed, and the reason.
-const KEPT: &str = include_str!("../simulation/seeds.txt");
+const KEPT: &str = include_str!("../../simulation/seeds.txt");
 /// Number of lines of a failing trace that are shown. `--trace` writes all lines.
 const LINES_SHOWN: usize = 60;
 /// Real time after which a seed counts as hanging. A minute of virtual time takes a second on a slow machine.
