@@ -32,31 +32,29 @@ async fn make_snapshots(cluster: &Cluster, leads: usize, pool: &str) {
     until("each node makes a snapshot", || (0..3).all(is_new).then_some(())).await;
 }
 
-/// Sends a run, archives it, and saves its part on all nodes. Returns the run and the part.
-pub async fn archive_run(cluster: &Cluster, leads: usize) -> (RunId, ArchivePart) {
+/// Starts a cluster, sends a run, archives it, and saves its part on all nodes. Returns the cluster, its leader, the run
+/// and the part. The nodes make backups into the folder, if one is given.
+pub async fn archive_run(backups: Option<PathBuf>) -> (Cluster, usize, RunId, ArchivePart) {
+    let cluster = Cluster::start_with_backups(|options| options.snapshot_every = 50, backups).await;
+    let leads = cluster.leader().await;
     cluster.put(leads, Command::TestClock).await;
-    open(cluster, leads, RECIPIENTS, 0).await;
+    open(&cluster, leads, RECIPIENTS, 0).await;
     let replica = &cluster.nodes[leads].context().replica;
     until("all are sent", || is_all_sent(cluster.nodes[leads].context(), RECIPIENTS).then_some(())).await;
     let (run, now) = replica.read(|ledger| (ledger.runs().next().map(|(id, ..)| id), ledger.head().now));
     cluster.put(leads, Command::Advance(Advance { to: now.plus_ms(2 * DAY_MS), jump: true })).await;
     let part = || replica.read(|ledger| ledger.parts().iter().next().map(|(_, part)| part.clone()));
     let part = until("the run is archived", part).await;
-    make_snapshots(cluster, leads, "spare").await;
+    make_snapshots(&cluster, leads, "spare").await;
     let blocks: Vec<Hash> = part.all_blocks().map(|block| block.hash).collect();
-    let is_saved = |index| blocks.iter().all(|block| file(cluster, index, *block).exists());
+    let is_saved = |index| blocks.iter().all(|block| file(&cluster, index, *block).exists());
     until("each node has it on disk", || (0..3).all(is_saved).then_some(())).await;
-    (run.expect("a run"), part)
+    (cluster, leads, run.expect("a run"), part)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lost_block_of_archive_is_fetched_from_peer_else_named() {
-    let cluster = Cluster::start_with(|options| {
-        options.snapshot_every = 50;
-    })
-    .await;
-    let leads = cluster.leader().await;
-    let (run, part) = archive_run(&cluster, leads).await;
+    let (cluster, leads, run, part) = archive_run(None).await;
     let (details, summaries) = (part.details[0].hash, part.summaries[0].hash);
     let (harmed, other) = ((leads + 1) % 3, (leads + 2) % 3);
     let read = async |index: usize| archived(cluster.nodes[index].context(), run).await;
@@ -109,12 +107,7 @@ fn lost(loss: &ArchiveLoss) -> Vec<Hash> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn block_lost_on_all_nodes_fails_backups_until_its_loss_is_accepted() {
-    let cluster = Cluster::start_with(|options| {
-        options.snapshot_every = 50;
-    })
-    .await;
-    let leads = cluster.leader().await;
-    let (run, part) = archive_run(&cluster, leads).await;
+    let (cluster, leads, run, part) = archive_run(None).await;
     let (details, summaries) = (part.details[0].hash, part.summaries[0].hash);
     let (other, third) = ((leads + 1) % 3, (leads + 2) % 3);
     let find = async |index: usize| archive_loss::find(cluster.nodes[index].context()).await;
@@ -179,10 +172,7 @@ async fn block_lost_on_all_nodes_fails_backups_until_its_loss_is_accepted() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn block_lost_on_all_nodes_is_restored_from_a_backup() {
     let folder = tempfile::tempdir().expect("a folder");
-    let change = |options: &mut reveille_raft::ReplicaOptions| options.snapshot_every = 50;
-    let cluster = Cluster::start_with_backups(change, Some(folder.path().to_owned())).await;
-    let leads = cluster.leader().await;
-    let (run, part) = archive_run(&cluster, leads).await;
+    let (cluster, leads, run, part) = archive_run(Some(folder.path().to_owned())).await;
     let details = part.details[0].hash;
     make(&cluster, leads, &FolderTarget::new(folder.path())).expect("a backup");
     lose(&cluster, details);

@@ -134,12 +134,7 @@ async fn bucket_of_a_real_service_keeps_backups_as_a_folder_does() {
 
 async fn check_target(inner: &Arc<dyn BackupTarget>) {
     let target = DyingTarget::new(inner, usize::MAX);
-    let cluster = Cluster::start_with(|options| {
-        options.snapshot_every = 50;
-    })
-    .await;
-    let leads = cluster.leader().await;
-    let (run, _) = archive_run(&cluster, leads).await;
+    let (cluster, leads, run, _) = archive_run(None).await;
     let audience = GeneratedAudience { seed: 7, recipients: 600, columns: vec!["name".to_owned()] };
     let (part, _) = sealed(&cluster, leads, &audience).await;
     let file = stored(&cluster, leads, b"terms").await;

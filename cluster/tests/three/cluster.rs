@@ -2,16 +2,14 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use reveille_cluster::backup::{BackupPlan, FolderTarget};
-use reveille_cluster::process::clock::{Clock, SystemClock};
 use reveille_cluster::process::context::NodeContext;
 use reveille_cluster::process::lifecycle::{self, LeadershipHandle, NodeRuntime};
 use reveille_cluster::smtp::{RelayRules, RelayStatus};
 use reveille_ledger::command::Command;
-use reveille_ledger::ids::{NodeId, Time};
+use reveille_ledger::ids::NodeId;
 use reveille_ledger::reply::CommandReply;
 use reveille_raft::{ClusterId, Member, ReplicaOptions, Role};
 use reveille_sink::{Hold, HoldPoint, HoldRequest, Sink, SinkOptions};
@@ -23,6 +21,7 @@ use crate::network::Network;
 use crate::support;
 pub use crate::support::STEP_TIMEOUT;
 use crate::valve::Valve;
+use crate::wrong_clock::WrongClock;
 
 pub fn soon() -> Instant {
     Instant::now() + STEP_TIMEOUT
@@ -65,33 +64,6 @@ impl Drop for Home {
         if let Some(runtime) = self.0.take() {
             runtime.shutdown_background();
         }
-    }
-}
-
-/// The clocks of the machine, but the wall clock can be wrong.
-#[derive(Default)]
-pub struct WrongClock {
-    ahead_ms: AtomicI64,
-}
-
-impl WrongClock {
-    /// Sets how far the wall clock is ahead of the right time in milliseconds, also of a running node.
-    pub fn set_ahead(&self, by_ms: i64) {
-        self.ahead_ms.store(by_ms, Ordering::Relaxed);
-    }
-}
-
-impl Clock for WrongClock {
-    fn wall(&self) -> Time {
-        SystemClock.wall().plus_ms(self.ahead_ms.load(Ordering::Relaxed))
-    }
-
-    fn boot(&self) -> Duration {
-        SystemClock.boot()
-    }
-
-    fn monotonic(&self) -> Duration {
-        SystemClock.monotonic()
     }
 }
 

@@ -24,3 +24,5 @@ mod stops;
 #[path = "../support/mod.rs"]
 mod support;
 mod valve;
+#[path = "../support/wrong_clock.rs"]
+mod wrong_clock;

@@ -34,3 +34,5 @@ mod tenants;
 mod too_late;
 mod updates;
 mod upgrade;
+#[path = "../../../../../cluster/tests/support/wrong_clock.rs"]
+mod wrong_clock;

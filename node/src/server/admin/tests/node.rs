@@ -2,7 +2,6 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use reveille_cluster::audience::AudienceStore;
@@ -18,7 +17,7 @@ use reveille_cluster::smtp::{RelayRules, TcpDialer};
 use reveille_ledger::LEVEL;
 use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::command::{ClaimRequest, Command, NodeUp};
-use reveille_ledger::ids::{ClaimOwner, Incarnation, NodeId, PageId, Time};
+use reveille_ledger::ids::{ClaimOwner, Incarnation, NodeId, PageId};
 use reveille_ledger::reply::CommandOutcome;
 use reveille_proto::admin::v1::audience_service_client::AudienceServiceClient;
 use reveille_proto::admin::v1::campaign_service_client::CampaignServiceClient;
@@ -49,6 +48,7 @@ use tonic::transport::Channel;
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
+use super::wrong_clock::WrongClock;
 use crate::server::admin::{Admin, serve};
 
 /// Timeout far beyond what any step takes, so that no test fails on a loaded machine.
@@ -57,33 +57,6 @@ pub const STEP_TIMEOUT: Duration = Duration::from_secs(90);
 pub const UNSUBSCRIBE: &str = "https://news.example.org/u";
 /// Maximum number of emails whose text the mailbox keeps: those of three schedules in a year.
 const EMAILS_KEPT: usize = 2_000;
-
-/// The clocks of the machine, but the wall clock can be set.
-#[derive(Debug, Default)]
-pub struct SetClock {
-    ahead_ms: AtomicI64,
-}
-
-impl SetClock {
-    /// Sets the wall clock ahead, as an operator does to correct it. The monotonic clock does not change.
-    pub fn set_ahead(&self, by: Duration) {
-        self.ahead_ms.store(by.as_millis() as i64, Ordering::Relaxed);
-    }
-}
-
-impl Clock for SetClock {
-    fn wall(&self) -> Time {
-        SystemClock.wall().plus_ms(self.ahead_ms.load(Ordering::Relaxed))
-    }
-
-    fn boot(&self) -> Duration {
-        SystemClock.boot()
-    }
-
-    fn monotonic(&self) -> Duration {
-        SystemClock.monotonic()
-    }
-}
 
 /// A node without a cluster, with its API.
 pub struct Founder {
@@ -181,8 +154,8 @@ pub async fn node(faults: &str) -> Node {
     started(founder(1).await, faults, false).await
 }
 
-/// Starts a one-node cluster whose wall clock can be set.
-pub async fn node_by(clock: &Arc<SetClock>) -> Node {
+/// Starts a one-node cluster whose wall clock can be wrong.
+pub async fn node_by(clock: &Arc<WrongClock>) -> Node {
     started(founder_by(1, 1, Arc::clone(clock) as Arc<dyn Clock>).await, "", false).await
 }
 

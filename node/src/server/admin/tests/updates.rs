@@ -1,7 +1,6 @@
 //! Updates of a schedule: only the named fields change, once, and only on the version that was read.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use prost_types::FieldMask;
 use reveille_proto::admin::v1::{
@@ -10,7 +9,8 @@ use reveille_proto::admin::v1::{
 };
 use tonic::Code;
 
-use super::node::{Node, SetClock, creation, node, node_by, reason, yearly};
+use super::node::{Node, creation, node, node_by, reason, yearly};
+use super::wrong_clock::WrongClock;
 
 fn update(paths: &[&str], body: ScheduleBody) -> UpdateScheduleRequest {
     UpdateScheduleRequest {
@@ -159,11 +159,11 @@ async fn update_to_invalid_schedule_is_refused() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clock_that_is_ahead_of_ledger_time_hinders_no_other_timing() {
-    let clock = Arc::new(SetClock::default());
+    let clock = Arc::new(WrongClock::default());
     let node = node_by(&clock).await;
     node.schedules().create_schedule(creation(yearly("report", &["ada@example.net"]))).await.expect("created");
     // Ledger time follows the clock by a thousandth, so it is behind for hours.
-    clock.set_ahead(Duration::from_secs(30));
+    clock.set_ahead(30_000);
     let (_, changed) = done(&node, update(&["when"], cron("0 9 * * *"))).await;
     assert!(changed.next_instants.iter().all(|next| next.local.contains("T09:00:00")), "{:?}", changed.next_instants);
     // The same holds with an etag, because the schedule has not changed.
