@@ -8,8 +8,8 @@
 //! output. At its end none of its processes runs and none of its files is left, except after a `kill -9` of the command
 //! itself.
 //!
-//! Reading order: this file, the crate `reveille-harness` (the processes), `run` (fault runs), `simulate`, then one
-//! file for each command. Benchmarks are in the crate `reveille-bench`.
+//! Reading order: this file, the crate `reveille-harness` (the processes), `run` (fault runs), `simulate`, `check`.
+//! Benchmarks are in the crate `reveille-bench`.
 
 mod check;
 mod run;
@@ -20,7 +20,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
-use reveille_bench::{campaign, days, messages, schedules, tenants};
+use reveille_bench::Benchmark;
 use reveille_harness::{Report, StartArgs};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -44,16 +44,9 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Emails per second of one run to a sealed audience
-    Bench(campaign::Args),
-    /// Lateness of one tenant's emails beside another tenant's backlog and dead relay
-    Bulkhead(tenants::Args),
-    /// Creation, idle cost and lateness of many schedules that are due in the same second
-    Punctual(schedules::Args),
-    /// Messages with a key a second, sent by JSON over HTTP, and the time until each is answered
-    Messages(messages::Args),
-    /// Memory, rate, disk and answers after months of daily schedules on the test clock
-    Days(days::Args),
+    /// Measures a cluster
+    #[command(subcommand)]
+    Bench(Benchmark),
     /// Judges a recorded history
     Check(check::Args),
     /// Breaks a cluster while emails are sent, by a seed, and judges by what arrived
@@ -103,11 +96,7 @@ fn finish(report: Result<Report>) -> ExitCode {
 
 async fn execute(cli: Cli) -> Result<Report> {
     match cli.command {
-        Command::Bench(args) => Box::pin(campaign::run(&cli.start, &args)).await,
-        Command::Bulkhead(args) => Box::pin(tenants::run(&cli.start, &args)).await,
-        Command::Punctual(args) => Box::pin(schedules::run(&cli.start, &args)).await,
-        Command::Messages(args) => Box::pin(messages::run(&cli.start, &args)).await,
-        Command::Days(args) => Box::pin(days::run(&cli.start, &args)).await,
+        Command::Bench(benchmark) => benchmark.run(&cli.start).await,
         Command::Check(args) => check::run(&args),
         Command::Run(args) => Box::pin(run::run(&cli.start, &args)).await,
         Command::Simulate(args) => Box::pin(simulate::run_all(&args)).await,
@@ -180,11 +169,12 @@ mod tests {
     #[test]
     fn commands_have_defaults() {
         for line in [
-            "bench --recipients 5",
-            "bulkhead",
-            "punctual --schedules 5",
-            "punctual --schedules 5 --kept 100",
-            "days --schedules 20000 --days 90",
+            "bench campaign --recipients 5",
+            "bench tenants",
+            "bench schedules --schedules 5",
+            "bench schedules --schedules 5 --kept 100",
+            "bench messages",
+            "bench days --schedules 20000 --days 90",
             "check history.jsonl",
             "run --seed 1",
             "run --seed 1 --nemesis failover --seconds 160",
@@ -195,19 +185,24 @@ mod tests {
         ] {
             assert!(parse(line).is_ok(), "{line}");
         }
-        assert!(parse("punctual").is_err());
+        assert!(parse("bench schedules").is_err());
     }
 
     #[test]
     fn sizes_out_of_range_are_refused() {
-        for line in ["punctual --schedules 0", "bench --recipients 0", "days --days 5", "run --seed 1 --nodes 2"] {
+        for line in [
+            "bench schedules --schedules 0",
+            "bench campaign --recipients 0",
+            "bench days --days 5",
+            "run --seed 1 --nodes 2",
+        ] {
             assert!(parse(line).is_err(), "{line}");
         }
     }
 
     #[test]
     fn binary_may_be_named_before_or_after_command() {
-        for line in ["--reveille /x/reveille days", "days --reveille /x/reveille"] {
+        for line in ["--reveille /x/reveille bench days", "bench days --reveille /x/reveille"] {
             let cli = parse(line).unwrap();
             assert_eq!(cli.start.reveille.as_deref(), Some(std::path::Path::new("/x/reveille")), "{line}");
         }

@@ -1,4 +1,4 @@
-//! `bench`: measures how many emails per second a cluster sends in one run with a sealed audience.
+//! `bench campaign`: measures how many emails per second a cluster sends in one run with a sealed audience.
 //!
 //! The rate counts accepts by the sink's clock, from two seconds after the first to the last. The result is valid if
 //! each recipient got exactly one email, or is in doubt after a kill, and no other address got an email.
@@ -17,7 +17,7 @@ use crate::accepts::{self, Accepts};
 use crate::bounds::{self, Bounds};
 use crate::late_follower::{self, LateFollower};
 use crate::lost_node::LostNode;
-use crate::{ARCHIVE_AFTER, Counter, SEED, SESSIONS, yardstick};
+use crate::{ARCHIVE_AFTER, Counter, SEED, SESSIONS, smtp_source};
 
 const NODES: u8 = 3;
 const SCHEDULE: &str = "bench";
@@ -38,7 +38,7 @@ const STABLE_FOR: Duration = Duration::from_secs(8);
 /// Time after the last email within which a duplicate may arrive.
 const QUIET_AFTER: Duration = Duration::from_secs(3);
 
-/// Options of `bench`.
+/// Options of `bench campaign`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
     /// Recipients of the run; the sink keeps 17 bytes for each
@@ -275,7 +275,7 @@ async fn postfix_rate(args: &Args) -> Result<Option<f64>> {
         return Ok(None);
     }
     let sessions = args.sessions;
-    let rate = tokio::task::spawn_blocking(move || yardstick::measure(sessions, BODY_BYTES)).await??;
+    let rate = tokio::task::spawn_blocking(move || smtp_source::measure(sessions, BODY_BYTES)).await??;
     eprintln!("smtp-source into smtp-sink: {rate:.0} emails a second");
     Ok(Some(rate))
 }

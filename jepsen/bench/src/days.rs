@@ -1,4 +1,4 @@
-//! `days`: sends daily schedules for months of virtual days on the test clock (P19), and compares day 3 with the last
+//! `bench days`: sends daily schedules for months of virtual days on the test clock (P19), and compares day 3 with the last
 //! day. Memory and rate must stay equal, because finished runs move from the state to the archive (P24).
 //!
 //! Each day the clock moves to two seconds before the instant, and the instant itself is reached in real time. When all
@@ -50,7 +50,7 @@ const REPORT_EVERY: Duration = Duration::from_secs(5);
 /// Number of entries in a page of a schedule's history, so that months have several pages.
 const HISTORY_A_PAGE: i32 = 20;
 
-/// Options of `days`.
+/// Options of `bench days`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
     /// Daily schedules of one recipient each, all at the same time of day

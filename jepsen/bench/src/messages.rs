@@ -1,5 +1,5 @@
-//! `messages`: measures how many messages with a key a second the cluster takes by JSON over HTTP, and how long an
-//! answer takes. A call is answered when the message is on the disks of a majority.
+//! `bench messages`: measures how many messages with a key a second the cluster takes by JSON over HTTP, and how long
+//! an answer takes. A call is answered when the message is on the disks of a majority.
 //!
 //! The result is valid if each message arrived exactly once, although some of the calls are repeated with their keys.
 
@@ -24,7 +24,7 @@ const WAIT_AT_LEAST: Duration = Duration::from_secs(60);
 /// Time after the last email within which a duplicate may arrive.
 const QUIET_AFTER: Duration = Duration::from_secs(3);
 
-/// Options of `messages`.
+/// Options of `bench messages`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
     /// Messages, each with one recipient and a text of its own

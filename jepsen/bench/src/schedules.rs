@@ -1,5 +1,5 @@
-//! `punctual`: measures the cost of many schedules. It measures the rate of creates and their syncs, the cost while
-//! nothing is due, and the lateness of emails when many schedules are due in the same second.
+//! `bench schedules`: measures the cost of many schedules. It measures the rate of creates and their syncs, the cost
+//! while nothing is due, and the lateness of emails when many schedules are due in the same second.
 //!
 //! Lateness is the time from the due instant to the sink's accept, by one wall clock. An email before its instant makes
 //! the result invalid.
@@ -43,7 +43,7 @@ const IDLE_FOR: Duration = Duration::from_secs(30);
 /// Name of the nodes' counter of `fdatasync` calls of their logs.
 const SYNCS: &str = "reveille_wal_syncs_total";
 
-/// Options of `punctual`.
+/// Options of `bench schedules`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
     /// Schedules that are due in the same second

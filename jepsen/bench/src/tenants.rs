@@ -1,4 +1,5 @@
-//! `bulkhead`: measures how late one tenant's emails are on an idle cluster, and beside another tenant's backlog (I12).
+//! `bench tenants`: measures how late one tenant's emails are on an idle cluster, and beside another tenant's backlog
+//! (I12).
 //!
 //! The other tenant has a large run to the same relay, and one to a relay that accepts connections and never answers.
 //! In each round the small tenant's emails are due in one second. Several rounds run on the idle cluster, and then as
@@ -41,7 +42,7 @@ const SMALL: &str = "small";
 /// Domain of the addresses of generated audiences.
 const OF_BACKLOG: &str = "@audience.invalid";
 
-/// Options of `bulkhead`.
+/// Options of `bench tenants`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
     /// Recipients of the other tenant's backlog

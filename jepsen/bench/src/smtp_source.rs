@@ -1,4 +1,4 @@
-//! Measures the rate of Postfix' `smtp-source` into its `smtp-sink` on this machine, as a yardstick. These programs
+//! Measures the rate of Postfix' `smtp-source` into its `smtp-sink` on this machine, to compare with. These programs
 //! send emails of one size over sessions that stay open, without a schedule, a ledger, a record or a disk.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
