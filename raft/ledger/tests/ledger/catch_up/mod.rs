@@ -6,11 +6,6 @@
 
 mod backfilled;
 mod behind_a_run;
-<<<<<<<< HEAD:raft/ledger/tests/ledger/catch_up/mod.rs
-========
-#[path = "../plain/mod.rs"]
-mod plain;
->>>>>>>> 2611bced (workspace: keep the file of each module with files in its folder):raft/ledger/tests/ledger/catch_up/main.rs
 
 use std::collections::BTreeMap;
 
