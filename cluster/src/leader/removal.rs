@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use reveille_ledger::Ledger;
-use reveille_ledger::command::{Actor, Command, NodeDrain};
+use reveille_ledger::command::{Actor, Command};
 use reveille_ledger::ids::{ClaimOwner, Hash, NodeId};
 use reveille_ledger::impossible::Impossible;
 use reveille_ledger::refusal::CommandRefusal;
@@ -78,7 +78,8 @@ pub(crate) async fn change(
         let waits = match step {
             Ok(Step::Done) => return Ok(changed(context, member)),
             Ok(Step::Drain(drains)) => {
-                match leadership.propose_for(&actor, Command::NodeDrain(NodeDrain { node: member, drains })).await {
+                let command = if drains { Command::NodeDrain(member) } else { Command::NodeUndrain(member) };
+                match leadership.propose_for(&actor, command).await {
                     Some(CommandOutcome::Refused(refusal)) => return Err(MemberRefusal::Ledger(refusal)),
                     _ => continue,
                 }

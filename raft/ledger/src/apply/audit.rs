@@ -111,11 +111,12 @@ impl Ledger {
             Command::PoolSet(set) => name(&set.pool),
             Command::RaiseLevel(raise) => AuditObject::Level(raise.level),
             Command::NodeUp(up) => AuditObject::Node(up.owner.node),
-            Command::NodeDrain(drain) => AuditObject::Node(drain.node),
             Command::NodeShare(share) => AuditObject::Node(share.node),
-            Command::NodeRemove(node) | Command::NodeInvite(node) | Command::LeaderTransfer(node) => {
-                AuditObject::Node(*node)
-            }
+            Command::NodeDrain(node)
+            | Command::NodeUndrain(node)
+            | Command::NodeRemove(node)
+            | Command::NodeInvite(node)
+            | Command::LeaderTransfer(node) => AuditObject::Node(*node),
             Command::TokenCreate(create) => AuditObject::Token(create.id),
             Command::TokenRevoke(id) => AuditObject::Token(*id),
             Command::EpochStart(_)

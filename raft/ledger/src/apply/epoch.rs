@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Context;
 use super::bounds::{bounded, refuse_if};
-use crate::command::{EpochStart, NodeDrain, NodeShare, NodeUp, RaiseLevel};
+use crate::command::{EpochStart, NodeShare, NodeUp, RaiseLevel};
 use crate::effect::Effect;
 use crate::model::{
     Bounded, CommandOutcome, CommandRefusal, CrashHistory, Epoch, EpochState, Impossible, Ledger, Node, NodeId,
@@ -129,10 +129,9 @@ impl Ledger {
     }
 
     /// Marks a node that gets no more claims, or takes the mark back (P22).
-    pub(super) fn node_drain(&mut self, drain: &NodeDrain) -> Result<CommandOutcome, CommandRefusal> {
-        refuse_if(self.removed_nodes.contains(&drain.node), Impossible::NodeRemoved(drain.node))?;
-        let node = self.nodes.edit(&drain.node).ok_or(Impossible::NodeUnknown(drain.node))?;
-        node.drains = drain.drains;
+    pub(super) fn node_drain(&mut self, node: NodeId, drains: bool) -> Result<CommandOutcome, CommandRefusal> {
+        refuse_if(self.removed_nodes.contains(&node), Impossible::NodeRemoved(node))?;
+        self.nodes.edit(&node).ok_or(Impossible::NodeUnknown(node))?.drains = drains;
         Ok(CommandOutcome::Done)
     }
 

@@ -50,15 +50,6 @@ pub struct NodeShare {
     pub opens: bool,
 }
 
-/// Arguments of [`Command::NodeDrain`](super::Command::NodeDrain).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NodeDrain {
-    /// The node.
-    pub node: NodeId,
-    /// True: it gets no more claims. False: it gets claims again.
-    pub drains: bool,
-}
-
 /// Arguments of [`Command::Advance`](super::Command::Advance).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Advance {

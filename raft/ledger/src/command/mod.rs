@@ -159,8 +159,8 @@ pub enum Command {
     RaiseLevel(RaiseLevel),
     /// Creates up to [`ScheduleId::PER_ENTRY`] schedules, each by itself.
     SchedulesCreate(Vec<ScheduleCreate>),
-    /// Lets a node get no more claims, or get claims again (P22).
-    NodeDrain(NodeDrain),
+    /// Lets a node get no more claims (P22).
+    NodeDrain(NodeId),
     /// Gives a node a share of each relay's rate (P25).
     NodeShare(NodeShare),
     /// Removes a node for good (P22). Refused while recipients are claimed for it.
@@ -190,6 +190,8 @@ pub enum Command {
     LeaderTransfer(NodeId),
     /// Accepts that blocks of the archive are lost (P24).
     ArchiveLossAccept(Vec<LostBlocks>),
+    /// Lets a drained node get claims again (P22).
+    NodeUndrain(NodeId),
     /// Changes nothing; stands for a command of the next level in tests.
     #[cfg(feature = "next-level")]
     OfNextLevel,

@@ -34,6 +34,7 @@ macro_rules! with_commands {
             CampaignDelete, RunBlock, TenantSet, TenantRemove, OptOutTakeBack, PoolSet, PoolReset, RaiseLevel, SchedulesCreate,
             NodeDrain, NodeShare, NodeRemove, TokenCreate, TokenRevoke, Restore, RestoreAccept, Authority, BackupEnded,
             RecipientErase, TemplatePut, TemplateDelete, NodeInvite, LeaderTransfer, ArchiveLossAccept,
+            NodeUndrain,
             #[cfg(feature = "next-level")] OfNextLevel,
         }
     };

@@ -509,7 +509,8 @@ fn wild_command(fence: Fence) -> impl Strategy<Value = Command> {
         owner().prop_map(|owner| Command::LeaderTransfer(owner.node)),
         (prop_oneof![Just(NODE), owner()], any::<bool>())
             .prop_map(|(owner, opens)| Command::NodeShare(NodeShare { node: owner.node, opens })),
-        (owner(), any::<bool>()).prop_map(|(owner, drains)| Command::NodeDrain(NodeDrain { node: owner.node, drains })),
+        owner().prop_map(|owner| Command::NodeDrain(owner.node)),
+        owner().prop_map(|owner| Command::NodeUndrain(owner.node)),
         Just(Command::TestClock),
         wild_advance(),
         wild_token().prop_map(|create| Command::TokenCreate(Box::new(create))),

@@ -40,10 +40,8 @@ impl TestLedger {
             "tick" => Command::Tick,
             "wait" => return self.wait(words).map(Some),
             "up" => self.up(words)?,
-            "drain" => Command::NodeDrain(NodeDrain {
-                node: NodeId(words.number("node", 1)?),
-                drains: words.key("undo").is_none(),
-            }),
+            "drain" => Command::NodeDrain(NodeId(words.number("node", 1)?)),
+            "undrain" => Command::NodeUndrain(NodeId(words.number("node", 1)?)),
             "share" => Command::NodeShare(NodeShare {
                 node: NodeId(words.number("node", 1)?),
                 opens: words.key("opens") == Some("yes"),
