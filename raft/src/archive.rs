@@ -77,15 +77,24 @@ impl ArchiveReader {
         ArchiveReader { applied_state, snapshots, cache: Mutex::default() }
     }
 
-    /// Returns the part that has a run or its summary. `None`: no part has it.
+    /// Returns the part that has a run or its summary, if the run may be one of this tenant. `None`: no part has it.
     ///
     /// # Errors
     /// [`ArchiveError::Lost`] if no other part has it, and none that is unreadable now may have it.
-    pub async fn archived(&self, run: RunId) -> Result<Option<(ArchivePartKey, Arc<Ledger>)>, ArchiveError> {
+    pub async fn archived(
+        &self,
+        run: RunId,
+        tenant: Option<&str>,
+    ) -> Result<Option<(ArchivePartKey, Arc<Ledger>)>, ArchiveError> {
         // The runs of a part have finished together, and have not opened together. So ranges overlap.
         let parts = self.applied_state.read(|ledger| ledger.parts().clone());
         let has_range = |(first, last)| first <= run && run <= last;
-        let may_have = parts.iter().rev().filter(|(_, part)| part.runs().is_some_and(has_range)).map(|(key, _)| *key);
+        let may_have = parts
+            .iter()
+            .rev()
+            .filter(|(_, part)| part.runs().is_some_and(has_range))
+            .filter(|(_, part)| tenant.is_none_or(|tenant| part.may_have(tenant)))
+            .map(|(key, _)| *key);
         let mut failed: Option<ArchiveError> = None;
         for key in may_have {
             match self.open(key).await {
@@ -349,7 +358,7 @@ mod tests {
     async fn unknown_part_is_none() {
         let (_folder, reader) = reader();
         assert!(reader.open(KEY).await.unwrap().is_none());
-        assert!(reader.archived(RunId { index: 7, place: 0 }).await.unwrap().is_none());
+        assert!(reader.archived(RunId { index: 7, place: 0 }, None).await.unwrap().is_none());
     }
 
     #[test]

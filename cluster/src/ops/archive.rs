@@ -11,12 +11,14 @@ use crate::audience::fetch;
 use crate::process::context::NodeContext;
 use crate::process::peer_messages::PeerFile;
 
-/// Returns the part that has this run or its summary, opened. `None`: no part has it.
+/// Returns the part that has this run or its summary, opened. With a tenant only parts that may have its runs are
+/// opened. `None`: no part has it.
 pub async fn archived(
     context: &Arc<NodeContext>,
     run: RunId,
+    tenant: Option<&str>,
 ) -> Result<Option<(ArchivePartKey, Arc<Ledger>)>, ArchiveError> {
-    repaired(context, || context.replica.archived(run)).await
+    repaired(context, || context.replica.archived(run, tenant)).await
 }
 
 /// Opens a part. `None`: its retention has ended since it was listed.

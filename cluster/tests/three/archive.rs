@@ -57,7 +57,7 @@ async fn lost_block_of_archive_is_fetched_from_peer_else_named() {
     let (cluster, leads, run, part) = archive_run(None).await;
     let (details, summaries) = (part.details[0].hash, part.summaries[0].hash);
     let (harmed, other) = ((leads + 1) % 3, (leads + 2) % 3);
-    let read = async |index: usize| archived(cluster.nodes[index].context(), run).await;
+    let read = async |index: usize| archived(cluster.nodes[index].context(), run, None).await;
     let lacking = |index: usize| cluster.nodes[index].context().replica.lacking_blocks();
 
     // A read repairs the block that it needs.
@@ -151,7 +151,7 @@ async fn block_lost_on_all_nodes_fails_backups_until_its_loss_is_accepted() {
     for index in 0..3 {
         let context = cluster.nodes[index].context();
         context.replica.wait_applied(accepted.index, soon()).await.expect("it is applied");
-        let (_, opened) = archived(context, run).await.expect("it is readable").expect("a part has the run");
+        let (_, opened) = archived(context, run, None).await.expect("it is readable").expect("a part has the run");
         assert!(opened.run(run).is_none() && opened.summaries().contains(&run), "the counts are left");
         until("nothing is looked for", || context.replica.lacking_blocks().is_empty().then_some(())).await;
     }
@@ -162,10 +162,10 @@ async fn block_lost_on_all_nodes_fails_backups_until_its_loss_is_accepted() {
     assert_eq!(lost(&find(leads).await), [summaries]);
     assert_eq!(accept(summaries).await.outcome, CommandOutcome::Moved(1));
     make(&cluster, leads, &second).expect("a backup");
-    let error = archived(cluster.nodes[leads].context(), run).await.expect_err("it is lost");
+    let error = archived(cluster.nodes[leads].context(), run, None).await.expect_err("it is lost");
     assert!(matches!(error, ArchiveError::Lost { .. }), "{error}");
     let unknown = RunId { index: run.index + 1_000_000, place: 0 };
-    assert!(archived(cluster.nodes[leads].context(), unknown).await.expect("no part may have it").is_none());
+    assert!(archived(cluster.nodes[leads].context(), unknown, None).await.expect("no part may have it").is_none());
     cluster.end().await;
 }
 
@@ -179,6 +179,6 @@ async fn block_lost_on_all_nodes_is_restored_from_a_backup() {
     let other = cluster.nodes[(leads + 1) % 3].context();
     other.replica.block_file(details).expect_err("it is lost");
     assert_eq!(archive_loss::find(other).await, ArchiveLoss::default());
-    assert!(archived(other, run).await.expect("it is readable").is_some());
+    assert!(archived(other, run, None).await.expect("it is readable").is_some());
     cluster.end().await;
 }

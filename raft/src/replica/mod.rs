@@ -158,9 +158,13 @@ impl Replica {
     }
 
     /// Returns the part of the archive that has this run, or its summary, as a ledger with only the rows of the part.
-    /// `None`: no part has it.
-    pub async fn archived(&self, run: RunId) -> Result<Option<(ArchivePartKey, Arc<Ledger>)>, ArchiveError> {
-        self.inner.archive.archived(run).await
+    /// With a tenant only parts that may have its runs are opened. `None`: no part has it.
+    pub async fn archived(
+        &self,
+        run: RunId,
+        tenant: Option<&str>,
+    ) -> Result<Option<(ArchivePartKey, Arc<Ledger>)>, ArchiveError> {
+        self.inner.archive.archived(run, tenant).await
     }
 
     /// Opens a part of the archive. `None`: its retention has ended since it was listed.

@@ -40,7 +40,7 @@ async fn archive_run(node: &Node) -> RunId {
 async fn assert_archived(node: &Node, run: RunId) {
     let replica = node.replica();
     assert!(replica.read(|ledger| ledger.run(run).is_none()), "it left the state");
-    let (_, part) = replica.archived(run).await.expect("its part is readable").expect("a part has it");
+    let (_, part) = replica.archived(run, None).await.expect("its part is readable").expect("a part has it");
     assert_eq!(part.run(run).map(|run| run.count), Some(1));
 }
 

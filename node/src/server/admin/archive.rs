@@ -48,7 +48,7 @@ impl Admin {
         if let Some(found) = in_state {
             return Ok(found);
         }
-        let part = self.part_of(run).await?;
+        let part = self.part_of(run, None).await?;
         Ok(replica.read(|state| {
             let own = part.as_ref().map_or(state, |(_, part)| &**part);
             query(RunLedgers { state, own })
@@ -61,10 +61,15 @@ impl Admin {
         found.ok_or_else(|| error_texts::no_run(run))
     }
 
-    /// Returns the part of the archive that has the run or its summary.
-    pub(crate) async fn part_of(&self, run: RunId) -> ApiResult<Option<(ArchivePartKey, Arc<Ledger>)>> {
+    /// Returns the part of the archive that has the run or its summary. With a tenant it is not searched among the runs
+    /// of others, so a lost run of another tenant is as one that does not exist.
+    pub(crate) async fn part_of(
+        &self,
+        run: RunId,
+        tenant: Option<&str>,
+    ) -> ApiResult<Option<(ArchivePartKey, Arc<Ledger>)>> {
         self.record_step("search archive");
-        archive::archived(&self.context, run).await.map_err(|error| error_texts::archive_unreadable(&error))
+        archive::archived(&self.context, run, tenant).await.map_err(|error| error_texts::archive_unreadable(&error))
     }
 
     /// Opens a part of the archive. Returns `None` if its retention has ended.
@@ -124,7 +129,7 @@ impl<'a> ArchiveChain<'a> {
         }
         self.part = match self.part.take().filter(|(_, part)| has_run(part, id)) {
             Some(part) => Some(part),
-            None => match unless_lost(self.admin.part_of(id).await)? {
+            None => match unless_lost(self.admin.part_of(id, None).await)? {
                 Ok(part) => part,
                 Err(error) => {
                     self.broken = Some(error);

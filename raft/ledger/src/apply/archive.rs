@@ -9,12 +9,14 @@
 //!
 //! `apply` checks each age again: a run that was reopened after the proposal stays.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::Context;
 use super::bounds::refuse_if;
 use crate::command::{Archive, LostBlocks};
 use crate::effect::Effect;
+use crate::model::archive;
 use crate::model::{
     ArchivePart, ArchivePartKey, Bitmap, CHUNK, Chunk, Claim, CommandOutcome, CommandRefusal, DAY_MS, Hash, Impossible,
     InstantOutcome, InstantRange, LeavingTimes, Ledger, Nominal, Page, PageId, PartContent, RecipientState, Run, RunId,
@@ -61,6 +63,8 @@ struct NewPart {
     summaries: Ledger,
     /// Each run, and when it was due.
     runs: Vec<(RunId, Time)>,
+    /// Tenants of these runs.
+    tenants: BTreeSet<Arc<str>>,
     details_until: Option<Time>,
 }
 
@@ -94,7 +98,7 @@ impl Ledger {
     }
 
     fn add_part(&mut self, key: ArchivePartKey, new: NewPart) {
-        let NewPart { mut details, mut summaries, runs, details_until } = new;
+        let NewPart { mut details, mut summaries, runs, tenants, details_until } = new;
         let summaries_until = self.known_until(details_until);
         let (ids, due) = (runs.iter().map(|(run, _)| *run), runs.iter().map(|(_, due)| *due));
         let (Some(first), Some(last)) = (ids.clone().min(), ids.max()) else { return };
@@ -104,6 +108,7 @@ impl Ledger {
             details: self.pack_part(&details),
             summaries: self.pack_part(&summaries),
             content: PartContent::Runs { first, last, count: runs.len() as u32, from, to },
+            tenants: archive::named(tenants, self.limits().part_tenants_max),
             details_until: details_until.unwrap_or_default(),
             summaries_until,
             lost_at: None,
@@ -217,6 +222,7 @@ impl Ledger {
                 self.archive_name(context, (id, &run), self.known_until(details_until));
                 let summary = RunSummary::of(page, &run, (context.index, context.now));
                 part.runs.push((id, run.due));
+                part.tenants.insert(page.tenant.clone());
                 part.summaries.summaries.put(id, summary);
             }
             let events = self.run_events.range(run_events::keys_of(id));
@@ -366,8 +372,9 @@ impl Ledger {
     ) {
         rows.head.level = self.head.level;
         let (details, summaries) = (Vec::new(), self.pack_part(&rows));
-        let (details_until, summaries_until, lost_at) = (until, until, None);
-        self.parts.put(key, ArchivePart { details, summaries, content, details_until, summaries_until, lost_at });
+        let (tenants, details_until, summaries_until, lost_at) = (Vec::new(), until, until, None);
+        let part = ArchivePart { details, summaries, content, tenants, details_until, summaries_until, lost_at };
+        self.parts.put(key, part);
     }
 
     /// Lets parts name no more what an operator accepts as lost. A part is read whole, so with one block all of its

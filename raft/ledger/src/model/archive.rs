@@ -7,9 +7,11 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::index::SharedValues;
 use crate::model::{Ledger, NotAName, RunId, Time, ids};
 use crate::storage::{BlockEntry, Table};
 
@@ -49,6 +51,8 @@ pub struct ArchivePart {
     pub summaries: Vec<BlockEntry>,
     /// What it contains.
     pub content: PartContent,
+    /// The tenants of its runs, in order. Empty: there are too many to name, or it has no runs.
+    pub tenants: Vec<Arc<str>>,
     /// When the details may be removed: the end of the longest retention.
     pub details_until: Time,
     /// When the whole part may be removed.
@@ -103,6 +107,17 @@ impl ArchivePart {
         }
     }
 
+    /// True if it may have runs of this tenant. A reader for one tenant leaves the other parts out, so it does not learn
+    /// what is lost of other tenants.
+    pub fn may_have(&self, tenant: &str) -> bool {
+        self.runs().is_some() && (self.tenants.is_empty() || self.tenants.iter().any(|own| **own == *tenant))
+    }
+
+    /// Shares the names of its tenants with other parts.
+    pub(crate) fn intern(&mut self, shared: &mut SharedValues) {
+        self.tenants.iter_mut().for_each(|tenant| shared.texts.intern(tenant));
+    }
+
     /// Returns the blocks that have the most about its runs: the details, or else the summaries.
     pub fn blocks(&self) -> &[BlockEntry] {
         if self.details.is_empty() { &self.summaries } else { &self.details }
@@ -138,9 +153,35 @@ pub fn blocks_of_parts(parts: &ArchiveParts) -> impl Iterator<Item = ids::Hash> 
     parts.iter().flat_map(|(_, part)| part.all_blocks()).map(|block| block.hash)
 }
 
+/// Returns the tenants that a part names: all of them, or none if there are more than `max`.
+pub(crate) fn named(tenants: BTreeSet<Arc<str>>, max: usize) -> Vec<Arc<str>> {
+    if tenants.len() > max { Vec::new() } else { tenants.into_iter().collect() }
+}
+
 impl Ledger {
     /// Returns the blocks of the archive that this state names.
     pub fn archive_blocks(&self) -> BTreeSet<ids::Hash> {
         blocks_of_parts(self.parts()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn part_may_have_runs_of_named_tenants_or_of_all_if_there_are_too_many() {
+        let run = RunId { index: 7, place: 0 };
+        let runs = PartContent::Runs { first: run, last: run, count: 3, from: Time(0), to: Time(0) };
+        let part = |content, max| {
+            let tenants = named(["acme", "default", "other"].map(Arc::from).into(), max);
+            let (details_until, summaries_until, lost_at) = (Time(0), Time(0), None);
+            let (details, summaries) = (Vec::new(), Vec::new());
+            ArchivePart { details, summaries, content, tenants, details_until, summaries_until, lost_at }
+        };
+        let may_have = |part: ArchivePart| ["acme", "others"].map(|tenant| part.may_have(tenant));
+        assert_eq!(may_have(part(runs, 3)), [true, false]);
+        assert_eq!(may_have(part(runs, 2)), [true, true], "it cannot say that it has none");
+        assert_eq!(may_have(part(PartContent::Events { first: 7, last: 7 }, 3)), [false, false]);
     }
 }

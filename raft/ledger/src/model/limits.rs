@@ -89,6 +89,8 @@ level_1! {
     claim_block_bytes_max: usize = 2_048,
     /// Minimum time from the end of a run to its archiving.
     archive_after_ms_min: i64 = 10_000,
+    /// Maximum number of tenants that a part of the archive names.
+    part_tenants_max: usize = 64,
     /// How long the name of a trigger is kept after its run was archived.
     trigger_name_ms: i64 = 30 * DAY_MS,
     /// Maximum number of nodes that can ever be removed. Their ids are kept for ever.
@@ -176,7 +178,7 @@ mod tests {
             tenant_rate_milli_max: 1000000000, tenant_share_max: 16, run_event_entries_max: 64, \
             unattributed_series: 10, unattributed_wait_ms: 300000, bounce_breaker: \
             BounceBreakerLimits { window: 10000, one_of: 10, half_from: 500, further: 10 }, \
-            claim_block_bytes_max: 2048, archive_after_ms_min: 10000, trigger_name_ms: 2592000000, \
+            claim_block_bytes_max: 2048, archive_after_ms_min: 10000, part_tenants_max: 64, trigger_name_ms: 2592000000, \
             removed_nodes_max: 10000, tokens_max: 10000, token_kept_ms: 2592000000, token_tenants_max: 64, \
             token_name_bytes_max: 64, restore_ahead: 10000000000, audit_part_records: 4096, audit_parts_max: 16384, \
             audit_kept_ms: 34560000000, audit_text_bytes_max: 256, event_part_rows: 4096, event_part_bytes: 262144, \

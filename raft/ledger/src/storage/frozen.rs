@@ -99,6 +99,7 @@ impl FrozenState {
                 details: vec![*block],
                 summaries: Vec::new(),
                 content: PartContent::Runs { first: run, last: run, count: 1, from: Time(0), to: Time(0) },
+                tenants: Vec::new(),
                 details_until: Time(0),
                 summaries_until: Time(0),
                 lost_at: None,

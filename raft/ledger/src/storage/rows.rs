@@ -111,7 +111,7 @@ tables! {
     17 => tenants,
     18 => taken_back,
     19 => pools,
-    20 => parts,
+    20 => parts interned by ArchivePart::intern,
     21 => removed_nodes,
     22 => tokens,
     23 => audit,

@@ -275,7 +275,7 @@ impl Admin {
         match found {
             FoundRun::Known(run) => Ok(Some(*run)),
             FoundRun::Archived(run) => {
-                let part = self.part_of(*run).await?;
+                let part = self.part_of(*run, Some(tenant)).await?;
                 Ok(part.filter(|(_, part)| has_run_of(part, tenant, *run)).map(|_| *run))
             }
             FoundRun::ArchivedOccurrence { last, wanted } => {

@@ -7,9 +7,10 @@ use reveille_ledger::ids::RunId;
 use reveille_proto::admin::v1::audit_service_client::AuditServiceClient;
 use reveille_proto::admin::v1::{
     AcceptArchiveLossRequest, CancelRunRequest, DeleteScheduleRequest, ExplainRequest, ExplainResponse,
-    GetArchiveLossRequest, GetRunRequest, HistoryEntry, ListAuditRecordsRequest, ListDeadLettersRequest,
-    ListRunsRequest, ListScheduleHistoryRequest, LostPart, PauseRunRequest, Policies, RequeueDeadLettersRequest, Run,
-    RunState, ScheduleBody, SendMessageRequest, TriggerScheduleRequest, WatchRunRequest, When, when,
+    FindRecipientRequest, GetArchiveLossRequest, GetRunRequest, HistoryEntry, ListAuditRecordsRequest,
+    ListDeadLettersRequest, ListRunsRequest, ListScheduleHistoryRequest, LostPart, PauseRunRequest, Policies,
+    RequeueDeadLettersRequest, Run, RunState, ScheduleBody, SendMessageRequest, TriggerScheduleRequest,
+    WatchRunRequest, When, when,
 };
 use tonic::Code;
 
@@ -220,6 +221,24 @@ async fn lost_runs_are_shown_as_lost_after_their_loss_is_accepted() {
     until_archived(&node, runs.iter().map(|run| run.run.as_str())).await;
     lose_runs(&node);
 
+    // A tenant without lost runs learns nothing of them, before and after the loss is accepted.
+    let as_if_nothing_were_lost = async || {
+        let tenant = "other".to_owned();
+        let of_other = ListRunsRequest { tenant: tenant.clone(), ..ListRunsRequest::default() };
+        let listed = node.runs().list_runs(of_other).await.expect("a list").into_inner();
+        assert!(listed.runs.is_empty() && !listed.incomplete, "{listed:?}");
+        for run in runs.iter().map(|run| run.run.clone()) {
+            let request = GetRunRequest { tenant: tenant.clone(), run, ..GetRunRequest::default() };
+            let refused = node.runs().get_run(request).await.expect_err("a run of another tenant");
+            assert_eq!(reason(&refused), (Code::NotFound, "RUN_NOT_FOUND".to_owned()));
+        }
+        let recipient = RECIPIENTS[0].to_owned();
+        let person = FindRecipientRequest { tenant, recipient, ..FindRecipientRequest::default() };
+        let found = node.recipients().find_recipient(person).await.expect("an answer").into_inner();
+        assert!(found.places.is_empty(), "{found:?}");
+    };
+    as_if_nothing_were_lost().await;
+
     // Until it is accepted, no list is shown without the lost runs.
     let refused = node.runs().list_runs(ListRunsRequest::default()).await.expect_err("a part is lost");
     assert_eq!(refused.code(), Code::DataLoss);
@@ -248,6 +267,7 @@ async fn lost_runs_are_shown_as_lost_after_their_loss_is_accepted() {
     assert_eq!(audited.into_inner().records.iter().map(|one| one.index).collect::<Vec<_>>(), [accepted.index]);
 
     // Then each read says what is lost, and nothing opens again.
+    as_if_nothing_were_lost().await;
     let listed = node.runs().list_runs(ListRunsRequest::default()).await.expect("a list").into_inner();
     assert!(listed.incomplete && !listed.runs.iter().any(|run| runs.contains(run)), "{listed:?}");
     for run in &runs {

@@ -182,12 +182,12 @@ impl<'a> PersonSearch<'a> {
         }
     }
 
-    /// Returns the part of the archive after this one that has details of runs.
+    /// Returns the part of the archive after this one that has details of runs, and may have some of the tenant.
     pub fn part_after(&self, after: Option<ArchivePartKey>) -> Option<ArchivePartKey> {
         self.admin.context.replica.read(|ledger| {
             let after = after.map_or(Bound::Unbounded, Bound::Excluded);
             let mut parts = ledger.parts().range((after, Bound::Unbounded));
-            parts.find(|(_, part)| part.runs().is_some() && !part.details.is_empty()).map(|(key, _)| *key)
+            parts.find(|(_, part)| part.may_have(self.tenant) && !part.details.is_empty()).map(|(key, _)| *key)
         })
     }
 

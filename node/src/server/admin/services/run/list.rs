@@ -142,7 +142,7 @@ pub struct RunPage {
     /// The last run that was read, if there are more.
     pub last: Option<RunId>,
     pub freshness: Option<Freshness>,
-    /// True if a part of the archive that may have runs of the page is lost.
+    /// True if a part of the archive that may have runs of the page, of its tenant, is lost.
     pub incomplete: bool,
 }
 
@@ -160,7 +160,7 @@ impl Admin {
             Ok((rows_of_state(ledger, filter, paging), ledger.parts().clone()))
         });
         let ((of_state, parts), freshness) = query.await?;
-        let parts = parts.iter().filter_map(|(key, part)| {
+        let parts = parts.iter().filter(|(_, part)| part.may_have(&filter.tenant)).filter_map(|(key, part)| {
             let (first, last) = part.runs()?;
             paging.after.is_none_or(|after| first < after).then_some((last, *key))
         });

@@ -286,7 +286,7 @@ impl HistoryPage {
                 }
                 step => match self.take(step) {
                     Some((_, Outcome::Entry(entry))) => entries.push(entry),
-                    Some((nominal, Outcome::Run(run))) => match unless_lost(admin.part_of(run).await)? {
+                    Some((nominal, Outcome::Run(run))) => match unless_lost(admin.part_of(run, None).await)? {
                         Ok(part) => entries.extend(part.map(|(_, part)| views::opened(&nominal, run, &part))),
                         Err(_) => entries.push(views::opened_and_lost(&nominal, Some(run))),
                     },
