@@ -170,6 +170,7 @@ mod tests {
     fn commands_have_defaults() {
         for line in [
             "bench campaign --recipients 5",
+            "bench campaign --recipients 5 --compare-tls",
             "bench tenants",
             "bench schedules --schedules 5",
             "bench schedules --schedules 5 --kept 100",

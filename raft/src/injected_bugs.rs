@@ -16,6 +16,11 @@ pub(crate) fn startup_delay(configured: Duration) -> Duration {
     if injected_bugs::is(Bug::NoStartupDelay) { Duration::ZERO } else { configured }
 }
 
+/// True if connections between nodes are encrypted.
+pub(crate) fn peers_are_encrypted() -> bool {
+    !injected_bugs::is(Bug::PlaintextPeers)
+}
+
 /// True if the log syncs what it writes.
 pub(crate) fn log_is_synced() -> bool {
     !injected_bugs::is(Bug::FsyncLies)

@@ -11,10 +11,11 @@ use reveille_harness::load;
 use reveille_harness::measure::{resident_mb, rounded, sleep_until, unix_us};
 use reveille_harness::{Cluster, Needs, Report, StartArgs};
 use reveille_proto::admin::v1::{RunCounts, ScheduleBody};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::accepts::{self, Accepts};
 use crate::bounds::{self, Bounds};
+use crate::compare_tls;
 use crate::late_follower::{self, LateFollower};
 use crate::lost_node::LostNode;
 use crate::{ARCHIVE_AFTER, Counter, SEED, SESSIONS, smtp_source};
@@ -57,6 +58,9 @@ pub struct Args {
     /// Also measure Postfix' `smtp-source` into its `smtp-sink`, before and after, with the sessions of one node
     #[arg(long)]
     pub compare: bool,
+    /// Measure three times: with TLS between the nodes, in plaintext, and with TLS again. Needs nodes with injected bugs
+    #[arg(long, conflicts_with_all = ["kill_leader", "lose_node", "late_follower", "compare"])]
+    pub compare_tls: bool,
     /// Sessions of each node to the sink
     #[arg(long, default_value_t = SESSIONS, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub sessions: u32,
@@ -85,6 +89,19 @@ impl Args {
 
 /// Runs the benchmark of one campaign.
 pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
+    if args.compare_tls {
+        return compare_tls::run(start, args).await;
+    }
+    let (figures, bounds, valid) = measure(start, args, None).await?;
+    bounds.report(figures, valid)
+}
+
+/// Measures one campaign, with this bug in the nodes. Returns the figures, their bounds, and true if they are valid.
+pub(crate) async fn measure(
+    start: &StartArgs,
+    args: &Args,
+    bug: Option<&'static str>,
+) -> Result<(Value, Bounds, bool)> {
     let rate_before = postfix_rate(args).await?;
     let emails = u64::from(args.recipients);
     let (counter, sink) = Counter::start_remote(
@@ -99,6 +116,11 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     let archive_after = (args.late_follower > 0).then_some(ARCHIVE_AFTER);
     let needs = Needs { archive_after, spares: args.lose_node.into(), ..Needs::default() };
     let mut cluster = Cluster::start(start, NODES, needs).await?;
+    if args.compare_tls {
+        // A cluster cannot be formed with the bug. Without it the nodes are restarted too, so that this makes no
+        // difference.
+        cluster.restart(bug).await?;
+    }
     cluster.admin().add_relay_of(("sink", "default"), sink.address(), (args.sessions, args.rate.into())).await?;
     let mut late_follower = match args.late_follower {
         0 => None,
@@ -182,7 +204,7 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
         "rss_mb": rss_mb,
         "valid": valid,
     });
-    bounds.report(figures, valid)
+    Ok((figures, bounds, valid))
 }
 
 /// The end of a run.

@@ -8,6 +8,7 @@
 mod accepts;
 pub mod bounds;
 mod campaign;
+mod compare_tls;
 mod days;
 mod late_follower;
 mod locks;

@@ -2,13 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
-use reveille_node_client::{AdminClient, ClientAccess, NodeProcess, form_cluster, form_of, http};
+use anyhow::{Context, Result, bail, ensure};
+use reveille_node_client::{AdminClient, ClientAccess, NodeProcess, form_cluster, form_of, http, wait};
 
 use crate::environment::{Environment, Needs};
 use crate::measure::{cpu_seconds, rounded};
 use crate::workspace::Workspace;
+
+/// All nodes are ready within this time after they were restarted.
+const RESTARTED_WITHIN: Duration = Duration::from_secs(90);
 
 /// Arguments of every command: how nodes are started.
 #[derive(Clone, Debug, clap::Args)]
@@ -76,6 +80,27 @@ impl Cluster {
         form_cluster(founding, &admin, needs.test_clock).await.context("--keep FOLDER keeps the logs")?;
         eprintln!("{count} nodes of {} form a cluster", binary.display());
         Ok(Cluster { nodes, founders, admin, access, environment, workspace })
+    }
+
+    /// Restarts the nodes that formed the cluster, all at once, with an injected bug or without one. Returns when they
+    /// are ready.
+    ///
+    /// # Errors
+    /// Fails if they do not become ready, or their binary has no bugs.
+    pub async fn restart(&mut self, bug: Option<&'static str>) -> Result<()> {
+        let founders = self.nodes.get_mut(..self.founders).context("a cluster without nodes")?;
+        founders.iter_mut().try_for_each(NodeProcess::kill)?;
+        for node in &mut *founders {
+            node.injected_bug = bug;
+            node.start()?;
+        }
+        for node in &*founders {
+            let is_ready = wait::until(RESTARTED_WITHIN, || http::is_ready(&node.http)).await;
+            ensure!(is_ready, "{} was not ready after its start; --keep FOLDER keeps the logs", node.name);
+            let has_bugs = node.has_logged("built with injected bugs");
+            ensure!(bug.is_none() || has_bugs, "build the nodes with `--features reveille/injected-bugs`");
+        }
+        Ok(())
     }
 
     /// Loses all nodes at once: kills them, and deletes their data, their journals and the context of their cluster.

@@ -18,6 +18,8 @@ use rustix::process::{Pid, Signal, kill_process};
 
 /// Environment variable with the crash points of a process. Only a binary with crash points reads it.
 const CRASH_POINTS: &str = "FAILPOINTS";
+/// Environment variable with the bug of a process. Only a binary with injected bugs reads it.
+const INJECTED_BUG: &str = "REVEILLE_INJECTED_BUG";
 /// Environment variable with the ledger level that a process applies. Only a binary with the feature `next-level` reads
 /// it.
 pub const LEVEL_VARIABLE: &str = "REVEILLE_LEVEL";
@@ -66,6 +68,8 @@ pub struct NodeProcess {
     /// Crash points of the next process, in the syntax of FAILPOINTS. The process crashes at the first of them that it
     /// reaches.
     pub crash_points: Option<String>,
+    /// The injected bug of the next process.
+    pub injected_bug: Option<&'static str>,
     /// The level of the release on this node, from its next start on.
     pub level: u32,
     /// The binary of the former release. `None`: the same binary acts as both.
@@ -104,6 +108,7 @@ impl NodeProcess {
             log,
             launch,
             crash_points: None,
+            injected_bug: None,
             join_token: None,
             level: FORMER_LEVEL,
             former_release: None,
@@ -175,6 +180,7 @@ impl NodeProcess {
         }
         command
             .env_remove(CRASH_POINTS)
+            .envs(self.injected_bug.map(|bug| (INJECTED_BUG, bug)))
             .env(LEVEL_VARIABLE, self.level.to_string())
             .envs((!self.launch.own_volume && self.former_binary().is_none()).then_some((RESERVE_VARIABLE, "0")))
             .envs(self.crash_points.as_ref().map(|points| (CRASH_POINTS, points)))

@@ -20,8 +20,10 @@ impl FromStr for Bugs {
 
     fn from_str(text: &str) -> Result<Bugs, String> {
         if text == "all" {
-            // The simulation restores no backup; the interleavings of the ledger find that bug.
-            return Ok(Bugs(Bug::ALL.into_iter().filter(|bug| *bug != Bug::PendingAfterRestore).collect()));
+            // The simulation restores no backup, and its network has no TLS. The interleavings of the ledger find the
+            // first of these bugs, and a tap between real nodes the second.
+            let is_simulated = |bug: &Bug| !matches!(bug, Bug::PendingAfterRestore | Bug::PlaintextPeers);
+            return Ok(Bugs(Bug::ALL.into_iter().filter(is_simulated).collect()));
         }
         let names = || Bug::ALL.map(Bug::name).join(", ");
         text.parse::<Bug>().map(|bug| Bugs(vec![bug])).map_err(|error| format!("{error}; there are all, {}", names()))
@@ -76,7 +78,7 @@ mod tests {
     #[test]
     fn bugs_are_named_or_all() {
         assert_eq!("send-again".parse(), Ok(Bugs(vec![Bug::SendAgain])));
-        assert_eq!("all".parse::<Bugs>().map(|bugs| bugs.0.len()), Ok(Bug::ALL.len() - 1));
+        assert_eq!("all".parse::<Bugs>().map(|bugs| bugs.0.len()), Ok(Bug::ALL.len() - 2));
         assert!("none".parse::<Bugs>().is_err());
     }
 }

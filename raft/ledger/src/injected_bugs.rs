@@ -84,6 +84,8 @@ bugs! {
     EarlyArchive = "early-archive",
     /// What is pending in a backup stays pending after the restore (P21).
     PendingAfterRestore = "pending-after-restore",
+    /// Nodes talk to each other in plaintext and without certificates. `bench --compare-tls` measures with it.
+    PlaintextPeers = "plaintext-peers",
 }
 
 impl fmt::Display for Bug {

@@ -33,6 +33,7 @@ use super::rpc::for_each_request;
 use super::{Destination, Handler, MESSAGE_BYTES_MAX, PeerError, Rejection, Request, Response, Transport};
 use crate::handshakes::{HANDSHAKE_LIMIT, connections, with_handshakes};
 use crate::identity::ClusterId;
+use crate::injected_bugs;
 use crate::listen::{self, CertifiedCaller, Client, HTTP2_PREFACE, Incoming, UNAUTHENTICATED_MAX};
 use crate::tls::NodeTls;
 
@@ -102,7 +103,7 @@ impl GrpcTransport {
     /// Encrypts all connections, and talks only to members of the cluster. Without this call any caller can act as a
     /// member.
     pub fn with_certificates(self, tls: &NodeTls) -> GrpcTransport {
-        GrpcTransport { tls: Some(tls.clone()), ..self }
+        GrpcTransport { tls: injected_bugs::peers_are_encrypted().then(|| tls.clone()), ..self }
     }
 
     /// Returns the bound address.
