@@ -63,6 +63,10 @@ pub const LATE_FOLLOWER_RATIO: Bound = Bound::AtLeast("late_follower_rate_ratio"
 pub const DELAYED_RECIPIENTS: u32 = 300_000;
 /// Emails a second, relative to what the sessions allow at one round trip an email.
 pub const OF_SESSIONS: Bound = Bound::AtLeast("of_sessions", 0.8);
+/// Sessions of a node for which the memory of each is compared.
+pub const MANY_SESSIONS: u32 = 256;
+/// Memory of a node for each session, in 1,000 bytes.
+pub const SESSION_KB: Bound = Bound::AtMost("session_kb", 64.0);
 
 /// Kills of the leader for which the times of fail-overs are compared.
 pub const MANY_KILLS: usize = 20;

@@ -3,7 +3,7 @@
 //! The rate counts accepts by the sink's clock, from two seconds after the first to the last. The result is valid if
 //! each recipient got exactly one email, or is in doubt after a kill, and no other address got an email.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, bail};
@@ -132,10 +132,16 @@ pub(crate) async fn measure(
     eprintln!("{emails} recipients are sealed, in {generate_seconds:.1} s");
     let due = SystemTime::now() + AHEAD;
     cluster.admin().create(body(due, BODY_BYTES)).await?;
-    let before = cluster.cpu_seconds()?;
+    let (before, rss_before) = (cluster.cpu_seconds()?, cluster.of_each(resident_mb)?);
     let ended = wait_for_end(&mut cluster, args, due, late_follower.as_mut()).await?;
     let cpu_seconds = cluster.cpu_seconds_since(&before)?;
     let rss_mb = cluster.of_each(resident_mb)?;
+    // All that grew meanwhile is counted as memory of sessions.
+    let grown_kb = |(name, mb): (&String, &f64)| {
+        let grown = mb - rss_before.get(name).unwrap_or(&0.0);
+        (name.clone(), rounded(grown * 1_000.0 / f64::from(args.sessions)))
+    };
+    let session_kb: BTreeMap<String, f64> = rss_mb.iter().map(grown_kb).collect();
     tokio::time::sleep(QUIET_AFTER).await;
     let doubts = match ended.last.in_doubt {
         0 => BTreeSet::new(),
@@ -164,6 +170,9 @@ pub(crate) async fn measure(
     }
     if args.is_undisturbed() && args.round_trip > 0 && args.recipients >= bounds::DELAYED_RECIPIENTS {
         bounds.add(bounds::OF_SESSIONS, of_sessions);
+        if args.sessions >= bounds::MANY_SESSIONS {
+            bounds.add_all(bounds::SESSION_KB, session_kb.values());
+        }
     }
     if let Some(figures) =
         late_follower.as_ref().filter(|_| args.late_follower >= bounds::MANY_SCHEDULES && args.rate > 0)
@@ -202,6 +211,8 @@ pub(crate) async fn measure(
         "cpu_us_an_email": cpu_us,
         // Resident memory of each node at the end.
         "rss_mb": rss_mb,
+        // Its growth from just before the due instant, for each session, in 1,000 bytes.
+        "session_kb": session_kb,
         "valid": valid,
     });
     Ok((figures, bounds, valid))
