@@ -73,7 +73,7 @@ fn apply_group(ledger: &mut Ledger, group: &[OptOutChange]) -> u64 {
         }
     };
     let head = ledger.head();
-    let (at, now) = (head.applied + 1, head.now.plus_ms(-head.offset_ms()));
+    let (at, now) = (head.applied + 1, head.real_now());
     let epoch = head.current_epoch().unwrap_or_default();
     match ledger.apply(at, &Entry { epoch, now, actor: Actor::System, command }).reply.outcome {
         CommandOutcome::Moved(moved) => moved,

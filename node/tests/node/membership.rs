@@ -6,6 +6,8 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use reveille_harness::clocks::Clocks;
+
 use crate::process::{Ended, Process, start, until};
 
 /// Starts the first node of a new cluster.
@@ -92,6 +94,59 @@ fn token_admits_one_node_and_no_other() {
     asking.kill().expect("killed");
     asking.wait().expect("ended");
     assert!(!folder.path().join("late/tls/ca.pem").exists());
+}
+
+/// The clocks of these nodes; `None` on a machine that cannot have them.
+fn clocks(folder: &Path, names: &[&str]) -> Option<Clocks> {
+    let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+    let clocks = Clocks::new(folder, &names);
+    if let Err(why) = &clocks {
+        reveille_strict::skip(&why.to_string());
+    }
+    clocks.ok()
+}
+
+/// Starts the node again, with its clock.
+fn again_with_clock(folder: &Path, clocks: &Clocks, node: &mut Process, name: &str) {
+    let environment: Vec<_> =
+        clocks.environment(name).into_iter().map(|(name, value)| (name, value.into_string().expect("text"))).collect();
+    let environment: Vec<_> = environment.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    node.kill();
+    *node = node.again_by(folder, name, &environment);
+}
+
+/// The clock of the member that makes a token is 100 days ahead: no certificate for clients bears more.
+#[test]
+fn token_of_member_with_clock_ahead_is_valid_no_longer() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let Some(clocks) = clocks(folder.path(), &["three"]) else { return };
+    let [one, _two, mut three] = Process::cluster(folder.path(), ["one", "two", "three"], &[]);
+    clocks.set("three", &format!("+{}", 100 * 86_400)).expect("set");
+    again_with_clock(folder.path(), &clocks, &mut three, "three");
+    until("it takes part", || three.reveille("schedule list").code == Some(0));
+    let added = three.reveille("cluster member add --valid-for 1h -o json");
+    let answer: serde_json::Value = serde_json::from_str(&added.stdout).unwrap_or_else(|_| panic!("{added:?}"));
+    let expires: jiff::Timestamp = answer["expireTime"].as_str().expect("a time").parse().expect("a time");
+    let minutes = expires.duration_since(jiff::Timestamp::now()).as_mins();
+    assert!((50..=61).contains(&minutes), "{minutes} min");
+    let four = joining(folder.path(), "four", answer["token"].as_str().expect("a token"));
+    until("it votes", || one.voters() == 4);
+    drop(four);
+}
+
+#[test]
+fn expired_token_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let Some(clocks) = clocks(folder.path(), &["one"]) else { return };
+    let mut one = founder(folder.path());
+    let added = one.reveille("cluster member add --valid-for 10m -o json");
+    let answer: serde_json::Value = serde_json::from_str(&added.stdout).unwrap_or_else(|_| panic!("{added:?}"));
+    // A clock that is alone may move by less than an hour (P18).
+    clocks.set("one", "+1200").expect("set");
+    again_with_clock(folder.path(), &clocks, &mut one, "one");
+    until("a leader", || one.reveille("optout add ann@example.net").code == Some(0));
+    let said = refused(folder.path(), "two", answer["token"].as_str().expect("a token"));
+    assert!(said.contains("the join token has expired"), "{said}");
 }
 
 #[test]

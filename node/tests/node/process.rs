@@ -8,6 +8,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use reveille_node_client::ClientAccess;
+use reveille_node_client::node_process::remove_clock_files;
 use tempfile::NamedTempFile;
 
 /// Timeout far beyond what any step takes, so that no test fails on a loaded machine.
@@ -201,6 +202,7 @@ impl Process {
     pub fn kill(&mut self) {
         self.child.kill().expect("killed");
         self.child.wait().expect("ended");
+        remove_clock_files(self.child.id());
     }
 
     /// Returns the response of its HTTP listener, head and body. Empty if it does not answer.
@@ -238,6 +240,7 @@ impl Drop for Process {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+        remove_clock_files(self.child.id());
     }
 }
 

@@ -4,7 +4,7 @@
 //! same node may repeat its request until it has the answer: its key shows that it is the same.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use openraft::async_runtime::WatchReceiver;
 use reveille_ledger::ids::NodeId;
@@ -110,6 +110,8 @@ impl MemberAdmission {
     /// Returns true if the node is a member already, by an earlier request of its own.
     fn is_member(&self, admitted: &AdmittedNode, new: &Member) -> Result<bool, Rejection> {
         let unauthorized = |text: String| Err(Rejection::Unauthorized(text));
+        // No clock of a single machine counts, neither that of the member that made the token nor this one (P18).
+        let now = self.router.applied_state.read(|ledger| ledger.head().real_now());
         let metrics = self.raft.server_metrics();
         let metrics = metrics.borrow_watched();
         let members = members(&metrics.committed_membership_config);
@@ -124,7 +126,7 @@ impl MemberAdmission {
             }
             return Ok(true);
         }
-        if admitted.is_expired(unix_time_s()) {
+        if admitted.is_expired(now) {
             return unauthorized(TokenError::Expired.to_string());
         }
         if let Some(known) = members.values().find(|known| known.name == new.name) {
@@ -137,10 +139,6 @@ impl MemberAdmission {
             None => Ok(false),
         }
     }
-}
-
-fn unix_time_s() -> u64 {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 /// Checks the name and the address that all members will store and log.

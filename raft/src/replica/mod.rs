@@ -9,7 +9,7 @@ pub(crate) use start::check_continued;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use openraft::async_runtime::WatchReceiver;
 use openraft::{ChangeMembers, Instant as _};
@@ -366,11 +366,11 @@ impl Replica {
         change_membership(self.inner.raft.change_membership(change, false), deadline).await
     }
 
-    /// Makes a token that admits one new node through this one, within `valid_for`. `address` is this node's peer
-    /// address. `None`: the cluster has no certificate authority.
+    /// Makes a token that admits one new node through this one, within `valid_for` of ledger time. `address` is this
+    /// node's peer address. `None`: the cluster has no certificate authority.
     pub fn join_token(&self, new: NodeId, address: &str, valid_for: Duration) -> Option<JoinToken> {
-        let until = SystemTime::now() + valid_for;
-        let expires_at_s = until.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let now = self.read(|ledger| ledger.head().real_now());
+        let expires_at_s = now.unix_s().saturating_add(valid_for.as_secs());
         Some(self.inner.tls.as_ref()?.join_token(new, address, expires_at_s))
     }
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
 use rcgen::KeyPair;
-use reveille_ledger::ids::{AuthorityId, NodeId};
+use reveille_ledger::ids::{AuthorityId, NodeId, Time};
 use reveille_ledger::{AuthorityState, RotationPhase};
 use reveille_proto::peer::v1::JoinResponse;
 use tokio::net::TcpStream;
@@ -370,9 +370,9 @@ pub(crate) struct AdmittedNode {
 }
 
 impl AdmittedNode {
-    /// Returns true if the token is over at this Unix time.
-    pub fn is_expired(&self, now_s: u64) -> bool {
-        now_s >= self.expires_at_s
+    /// Returns true if the token is over at this time.
+    pub fn is_expired(&self, now: Time) -> bool {
+        now.unix_s() >= self.expires_at_s
     }
 
     /// Returns the hash of its public key.

@@ -40,9 +40,8 @@ impl Admin {
         }
         let (value, index, stamped) = self.context.replica.read(|ledger| {
             let head = ledger.head();
-            let stamped = head.now.plus_ms(-head.offset_ms());
             // A token that was revoked before this state reads nothing of it.
-            call.check(ledger).map(|()| (query(ledger), head.applied, stamped))
+            call.check(ledger).map(|()| (query(ledger), head.applied, head.real_now()))
         })?;
         let age_ms = self.context.clock.wall().since_ms(stamped).max(0);
         let age = (stale && index > 0).then(|| duration(age_ms));

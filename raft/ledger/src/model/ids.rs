@@ -29,6 +29,11 @@ impl Time {
         self.0.saturating_sub(earlier.0)
     }
 
+    /// Whole seconds since 1970; 0 before.
+    pub fn unix_s(self) -> u64 {
+        u64::try_from(self.0).unwrap_or_default() / 1_000
+    }
+
     /// Converts to jiff's timestamp. Instants outside its range (years -9999 to 9999) become its first or last.
     pub fn timestamp(self) -> jiff::Timestamp {
         jiff::Timestamp::from_millisecond(self.0).unwrap_or(if self.0 < 0 {

@@ -202,6 +202,11 @@ impl Head {
     pub fn offset_ms(&self) -> i64 {
         self.test_clock.map_or(0, |clock| clock.offset_ms)
     }
+
+    /// Ledger time without a test clock: it follows the clocks on which two voters agree (P18).
+    pub fn real_now(&self) -> Time {
+        self.now.plus_ms(-self.offset_ms())
+    }
 }
 
 /// One voter's clock reading at the start of an epoch.

@@ -20,10 +20,11 @@ use crate::server::node_identity::new_node;
 pub async fn add(admin: &Admin, request: AddMemberRequest, call: &Call) -> ApiResult<AddMemberResponse> {
     let valid_for = validate::join_token_valid_for(request.valid_for)?;
     let node = new_node();
-    let address = &admin.context.introduction.address;
-    let token = admin.context.replica.join_token(node, address, valid_for);
-    let token = token.ok_or_else(error_texts::no_authority)?;
+    let (replica, address) = (&admin.context.replica, &admin.context.introduction.address);
+    replica.tls().ok_or_else(error_texts::no_authority)?;
+    // Ledger time is that of this entry, at least.
     admin.write(Command::NodeInvite(node), call).await?;
+    let token = replica.join_token(node, address, valid_for).ok_or_else(error_texts::no_authority)?;
     let expire_time = Timestamp::from(SystemTime::UNIX_EPOCH + Duration::from_secs(token.expires_at_s));
     Ok(AddMemberResponse { token: token.to_string(), id: node.to_string(), expire_time: Some(expire_time) })
 }
