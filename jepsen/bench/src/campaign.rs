@@ -15,7 +15,6 @@ use serde_json::{Value, json};
 
 use crate::accepts::{self, Accepts};
 use crate::bounds::{self, Bounds};
-use crate::compare_tls;
 use crate::late_follower::{self, LateFollower};
 use crate::lost_node::LostNode;
 use crate::{ARCHIVE_AFTER, Counter, SEED, SESSIONS, smtp_source};
@@ -89,9 +88,6 @@ impl Args {
 
 /// Runs the benchmark of one campaign.
 pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
-    if args.compare_tls {
-        return compare_tls::run(start, args).await;
-    }
     let (figures, bounds, valid) = measure(start, args, None).await?;
     bounds.report(figures, valid)
 }

@@ -1,4 +1,4 @@
-//! `bench --compare-tls`: what TLS between the nodes costs a campaign.
+//! `bench campaign --compare-tls`: what TLS between the nodes costs a campaign.
 //!
 //! Three clusters send the same campaign: with TLS, in plaintext, with TLS. So a drift of the machine shows as a
 //! difference between the first and the last, and a steady one cancels out. Only nodes with an injected bug talk in

@@ -62,6 +62,7 @@ impl Benchmark {
     /// Fails if the cluster cannot be started, or does not answer.
     pub async fn run(&self, start: &StartArgs) -> Result<Report> {
         match self {
+            Benchmark::Campaign(args) if args.compare_tls => Box::pin(compare_tls::run(start, args)).await,
             Benchmark::Campaign(args) => Box::pin(campaign::run(start, args)).await,
             Benchmark::Tenants(args) => Box::pin(tenants::run(start, args)).await,
             Benchmark::Schedules(args) => Box::pin(schedules::run(start, args)).await,
