@@ -27,7 +27,7 @@ use reveille_ledger::{
 };
 
 /// Number of commands; their ordinals are 0 to this minus one.
-pub const COMMANDS: u8 = 60;
+pub const COMMANDS: u8 = 61;
 
 const NODE: NodeId = NodeId(0xfeed);
 const OWNER: ClaimOwner = ClaimOwner { node: NODE, incarnation: Incarnation(3) };
