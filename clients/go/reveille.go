@@ -117,10 +117,18 @@ type Attachment struct {
 
 // Run is one run: what it was opened for and how its recipients stand.
 type Run struct {
-	Run, Tenant, Schedule, Nominal, Cause, State, Reason, Blocked string
-	Audience                                                      int
-	Counts                                                        map[string]int
+	Run, Tenant, Schedule, Nominal, Cause, State string
+	Audience                                     int
+	Counts                                       map[string]int
+	Pause                                        *Pause // why it is paused
+	CancelledBy                                  string // the later run that cancelled it
 }
+
+// Pause says why a run is paused: Cause is such as PAUSE_CAUSE_OPERATOR, and Text the operator's words.
+type Pause struct{ Cause, Text string }
+
+// Warning says what keeps emails from being sent: Reason is such as WARNING_REASON_NO_RELAY.
+type Warning struct{ Reason, Pool, Audience, Cause string }
 
 // Message is a message with its run. Only Client.Message fills in the recipients.
 type Message struct {
@@ -134,14 +142,14 @@ type Message struct {
 type Sent struct {
 	Message  Message
 	Replayed bool
-	Warnings []string
+	Warnings []Warning
 }
 
 // Triggered is the answer of Trigger. Replayed: an earlier call with this key had opened the run.
 type Triggered struct {
 	Run      Run
 	Replayed bool
-	Warnings []string
+	Warnings []Warning
 }
 
 // Error is a call that failed, after all retries.
@@ -255,11 +263,12 @@ func (c *Client) Trigger(ctx context.Context, name, key string, to []Recipient, 
 
 // Event is one event; which fields it has depends on its type.
 type Event struct {
-	Cursor, Type, Tenant, Schedule, Run, Nominal, Cause, Numbers, Reason string
-	Time                                                                 time.Time
-	Count                                                                int
-	Addresses                                                            []string
-	Counts                                                               map[string]int
+	Cursor, Type, Tenant, Schedule, Run, Nominal, Cause, Numbers, Reason, CancelledBy string
+	Time                                                                              time.Time
+	Count                                                                             int
+	Addresses                                                                         []string
+	Counts                                                                            map[string]int
+	Pause                                                                             *Pause
 }
 
 // Events are the answer of Client.Events. Cursor is `after` of the next call, also where there are no events.

@@ -64,7 +64,13 @@ export interface Sent {
   /** An earlier call with this key had sent it. */
   replayed: boolean;
   /** What keeps it from being sent as things are. */
-  warnings: string[];
+  warnings: Warning[];
+}
+
+export interface Warning {
+  /** Such as `WARNING_REASON_NO_RELAY`. */
+  reason: string;
+  [field: string]: unknown;
 }
 
 export interface RequestOptions {
@@ -108,7 +114,7 @@ export class Client {
     name: string,
     key: string,
     options?: { recipients?: readonly Recipient[]; firstWins?: boolean },
-  ): Promise<{ run: Run; replayed: boolean; warnings: string[]; [field: string]: unknown }>;
+  ): Promise<{ run: Run; replayed: boolean; warnings: Warning[]; [field: string]: unknown }>;
   /** Returns the events after a cursor (empty: the oldest; `latest`), and waits for the first one. */
   events(
     after?: string,

@@ -51,15 +51,15 @@ class Sent(TypedDict):
     message: Message
     # An earlier call with this key had sent it.
     replayed: bool
-    # What keeps it from being sent as things are.
-    warnings: list[str]
+    # What keeps it from being sent as things are: each has a `reason`, such as `WARNING_REASON_NO_RELAY`.
+    warnings: list[dict[str, Any]]
 
 
 class Triggered(TypedDict, total=False):
     run: Run
     # An earlier call with this key had opened it.
     replayed: bool
-    warnings: list[str]
+    warnings: list[dict[str, Any]]
 
 
 class Events(TypedDict, total=False):

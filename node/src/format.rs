@@ -21,6 +21,16 @@ pub fn duration(milliseconds: i64) -> String {
     parts.join(" ")
 }
 
+/// Formats a duration in its largest whole unit, such as `90 min`.
+pub fn whole_units(milliseconds: i64) -> String {
+    const UNITS: [(i64, &str); 4] = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s")];
+    let fits = |(unit, _): &&(i64, &str)| milliseconds % unit == 0 && (milliseconds != 0 || *unit == 1_000);
+    match UNITS.iter().find(fits) {
+        Some((unit, name)) => format!("{} {name}", milliseconds / unit),
+        None => format!("{milliseconds} ms"),
+    }
+}
+
 /// Formats the distance of an instant from `now`: `in 3h 12m`, `45s ago`.
 pub fn distance(instant: Timestamp, now: Timestamp) -> String {
     let milliseconds = instant.as_millisecond() - now.as_millisecond();

@@ -10,6 +10,7 @@ mod mailbox;
 mod recipients;
 mod server;
 mod token_text;
+mod wording;
 
 use std::process::ExitCode;
 

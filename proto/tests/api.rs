@@ -248,3 +248,29 @@ fn surface_is_the_recorded_one() {
     let new: Vec<_> = now.difference(&recorded).collect();
     assert!(new.is_empty(), "UPDATE_GOLDENFILES=1 records what is new: {new:#?}");
 }
+
+#[test]
+fn every_file_names_its_package_in_other_languages() {
+    let pool = pool();
+    let wrong = pool.files().filter(|file| file.package_name() == PACKAGE).filter(|file| {
+        let options = file.file_descriptor_proto().options.clone().unwrap_or_default();
+        let name = Path::new(file.name()).file_stem().and_then(|name| name.to_str()).unwrap_or_default();
+        let words = name.split('_').map(|word| word[..1].to_uppercase() + &word[1..]);
+        let has = (
+            options.csharp_namespace(),
+            options.go_package(),
+            (options.java_package(), options.java_multiple_files(), options.java_outer_classname()),
+            options.php_namespace(),
+            options.ruby_package(),
+        );
+        let outer = words.collect::<String>() + "Proto";
+        has != (
+            "Reveille.Admin.V1",
+            "reveille.example/api/reveille/admin/v1;adminv1",
+            ("example.reveille.admin.v1", true, outer.as_str()),
+            "Reveille\\Admin\\V1",
+            "Reveille::Admin::V1",
+        )
+    });
+    none("a file has the package options of all others", wrong.map(|file| file.name().to_owned()));
+}

@@ -72,7 +72,7 @@ async fn permit(context: &WorkerContext, pool: &str, deadline: Instant) -> Resul
             None => return Err(GiveBack::stopping()),
             Some(Ok(permit)) => return Ok(permit),
             Some(Err(NoPermit::NoRelay)) => {
-                let cause = format!("pool '{pool}' has no relay: add one with `relay add`");
+                let cause = format!("pool '{pool}' has no relay");
                 return Err(GiveBack { deadlines_up_to: None, outcome: no_relay(&cause) });
             }
             Some(Err(NoPermit::Unavailable(unavailable))) => unavailable,

@@ -3,14 +3,15 @@
 //! Reasons are those of `reveille.admin.v1.ErrorReason` without their prefix. Failures that never reached a node have
 //! their own: USAGE, FILE, UNREACHABLE, ANSWER_LOST, TIMED_OUT, INTERRUPTED, PARTLY_DONE.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::process::ExitCode;
 
 use serde::Serialize;
 use tonic::{Code, Status};
-use tonic_types::{FieldViolation, StatusExt};
+use tonic_types::StatusExt;
 
-use super::format;
+use super::{format, next_step};
 pub use crate::recipients::BadRow;
 use crate::server::admin::REQUEST_ID;
 
@@ -175,8 +176,10 @@ impl Failure {
     /// Converts the status that a node answered.
     pub fn of_status(status: &Status) -> Failure {
         let info = status.get_details_error_info();
-        let metadata = |key: &str| info.as_ref().and_then(|info| info.metadata.get(key)).cloned();
-        let reason = info.as_ref().map_or_else(|| code_name(status.code()), |info| info.reason.clone());
+        let (reason, facts) = match info {
+            Some(info) => (info.reason, info.metadata),
+            None => (code_name(status.code()), HashMap::new()),
+        };
         let reason = reason.into_boxed_str();
         let violations = status.get_details_bad_request().map(|bad| bad.field_violations).unwrap_or_default();
         let mut message = status.message().to_owned();
@@ -188,10 +191,10 @@ impl Failure {
         }
         Failure {
             exit: exit_of(status.code()),
-            next: metadata("next").or_else(|| next_of(&reason, &violations).map(str::to_owned)),
+            next: next_step::of(&reason, &facts, &violations),
             message: if message.is_empty() { format!("the node answered {reason}") } else { message },
             field: violations.first().map(|violation| violation.field.clone()),
-            request_id: metadata(REQUEST_ID).map(String::into_boxed_str),
+            request_id: facts.get(REQUEST_ID).cloned().map(String::into_boxed_str),
             bad_rows: None,
             reason,
         }
@@ -237,63 +240,9 @@ fn code_name(code: Code) -> String {
     name
 }
 
-/// Returns the next step for a reason, if the node did not give one.
-fn next_of(reason: &str, violations: &[FieldViolation]) -> Option<&'static str> {
-    Some(match reason {
-        // `--at` names a single instant, and that is over.
-        "NEVER_FIRES" if violations.iter().any(|one| one.field == "schedule.when.at") => {
-            "the same with --at and an instant to come, such as 2030-12-01T09:00:00+01:00"
-        }
-        "SCHEDULE_NOT_FOUND" => "reveille schedule list",
-        "RUN_NOT_FOUND" | "MESSAGE_NOT_FOUND" => "reveille run list",
-        "ARCHIVE_LOST" => "reveille cluster archive-loss",
-        "RECIPIENT_NOT_FOUND" => "reveille run show RUN",
-        "RELAY_NOT_FOUND" => "reveille relay list",
-        "TENANT_NOT_FOUND" => "reveille tenant list",
-        "AUDIENCE_NOT_FOUND" => "reveille audience list",
-        "CAMPAIGN_NOT_FOUND" => "reveille campaign list",
-        "POOL_NOT_FOUND" => "reveille pool list",
-        "TEMPLATE_NOT_FOUND" => "reveille template list",
-        "TOKEN_NOT_FOUND" => "reveille token list",
-        "TOKEN_NOT_VALID" => {
-            "reveille login https://HOST:PORT with a token of an admin (reveille token create); if all are lost, on a \
-             node: reveille token reset"
-        }
-        "NOT_PERMITTED" => {
-            "reveille token show prints its roles and tenants; an admin of the cluster can create another token: \
-             reveille token create --help"
-        }
-        "MEMBER_NOT_FOUND" => "reveille cluster member list",
-        "NAME_TAKEN" => "choose another name, or remove what has it",
-        "REQUEST_ID_REUSED" => "leave --request-id out: a new one is drawn",
-        "ETAG_MISMATCH" => "read it again, and decide again",
-        "NOT_INITIALIZED" => "the same in a few seconds",
-        "NO_LEADER" | "NO_QUORUM" => "reveille cluster status",
-        "UNIMPLEMENTED" | "NO_SUCH_CALL" => {
-            "reveille version: the node may be older than this command; or --endpoint names its peer port"
-        }
-        "UNKNOWN_ZONE" => "give an IANA name, such as Europe/Berlin",
-        "NEVER_FIRES" => "reveille schedule preview --cron EXPR --tz ZONE shows what a pattern gives",
-        "INVALID_FIELD" | "TOO_LARGE" | "UNSUPPORTED_ENCODING" => {
-            "correct it, and give the command again; its --help says what may be given"
-        }
-        "BUSY" | "BODY_TIMED_OUT" => "the same again in a moment",
-        "ARCHIVE_UNREADABLE" => "the same again, by another node: --endpoint; reveille doctor names what is damaged",
-        "CURSOR_TOO_OLD" => "read the state anew, and continue with --after and the oldest cursor",
-        "INTERNAL" => "report it, with the log of the node",
-        "TIMED_OUT" => "a longer --timeout, or reveille cluster status",
-        "NO_ROOM" => "free space on the volume of the node's data folder",
-        "STOPPING" => "ask another node: --endpoint a,b,c",
-        "OUTCOME_UNKNOWN" => "the same command with the same --request-id: it happens once",
-        "NOT_POSSIBLE" => "look at its state (`show`) or at the cluster's: reveille doctor",
-        _ => return None,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::HashMap;
     use tonic_types::ErrorDetails;
 
     #[test]

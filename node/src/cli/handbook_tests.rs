@@ -209,6 +209,67 @@ fn every_command_that_a_message_names_exists() {
     assert!(named > 60, "{named}");
 }
 
+/// Files of the server, or below it, whose texts only an operator at a node's machine reads: what a node says when it
+/// does not start, the configuration, and lines of its log.
+const OF_A_NODE: [&str; 11] = [
+    "node/src/server/admission.rs",
+    "node/src/server/config",
+    "node/src/server/node.rs",
+    "node/src/server/node_identity.rs",
+    "node/src/server/start.rs",
+    "cluster/src/leader/auditor/mod.rs",
+    "cluster/src/process/lifecycle.rs",
+    "cluster/src/smtp/registry.rs",
+    "cluster/src/worker/context.rs",
+    "cluster/src/worker/journal",
+    "raft/ledger/src/apply/epoch.rs",
+];
+
+/// A text that may reach an answer of the API names no command of ours and no flag: the command line adds them.
+#[test]
+fn no_text_of_the_server_names_a_command() {
+    let tree = tree();
+    let flags: BTreeSet<String> = leaves(&tree, "")
+        .iter()
+        .flat_map(|(_, command)| command.get_arguments().filter_map(|argument| argument.get_long()))
+        .map(|flag| format!("--{flag}"))
+        .collect();
+    let nouns: BTreeSet<&str> = tree.get_subcommands().map(Command::get_name).collect();
+    let word = |text: &str| {
+        text.split(|one: char| !one.is_ascii_lowercase() && one != '-').next().unwrap_or_default().to_owned()
+    };
+    let names_a_command = |line: &str| {
+        let command = line.split("reveille ").skip(1).any(|rest| nouns.contains(word(rest).as_str()));
+        let flag = line.match_indices("--").any(|(place, _)| flags.contains(&word(&line[place..])));
+        command || flag
+    };
+    assert!(names_a_command("\"as reveille run list shows\"") && names_a_command("\"say --stale\""));
+    assert!(!names_a_command("\"a node of reveille\"") && !names_a_command("\"a -- b\""));
+    let mut read = 0;
+    let mut places: Vec<PathBuf> = ["node/src/server", "cluster/src", "raft/src", "raft/ledger/src"]
+        .iter()
+        .map(|place| root().join(place))
+        .collect();
+    while let Some(place) = places.pop() {
+        let name = place.strip_prefix(root()).expect("a place in the workspace").display().to_string();
+        if OF_A_NODE.contains(&name.as_str()) || name.ends_with("/tests") || name.ends_with("tests.rs") {
+            continue;
+        }
+        if place.is_dir() {
+            places.extend(std::fs::read_dir(&place).expect("a folder").map(|entry| entry.expect("an entry").path()));
+            continue;
+        }
+        read += 1;
+        let text = std::fs::read_to_string(&place).expect("a source");
+        let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+        let lines = code.lines().enumerate().filter(|(_, line)| !line.trim_start().starts_with("//"));
+        for (number, line) in lines {
+            assert!(!names_a_command(line), "{name}:{}: {line}", number + 1);
+        }
+    }
+    assert!(read > 300, "{read}");
+}
+
 #[test]
 fn exit_codes_are_those_of_the_handbook() {
     #[rustfmt::skip]

@@ -31,7 +31,9 @@ mod input;
 mod instant;
 mod lines;
 mod manifest;
+mod next_step;
 mod recipients;
+mod relay_fix;
 mod suppressions;
 mod target;
 mod terminal;
@@ -116,6 +118,8 @@ fn process(ended: anyhow::Result<()>) -> Result<(), Stop> {
             (Exit::General, "DATA_FOLDER", next)
         } else if let Some(AdmissionError::Join(JoinError::NoAnswer { .. })) = error.downcast_ref() {
             (Exit::General, "NOT_A_MEMBER", "start it again with the same token: a join may be repeated")
+        } else if let Some(AdmissionError::Join(JoinError::Refused(_))) = error.downcast_ref() {
+            (Exit::General, "NOT_A_MEMBER", "do what it names, and start it again; reveille cluster member add makes a token")
         } else if error.is::<AdmissionError>() {
             (Exit::General, "NOT_A_MEMBER", "do what it names, and start it again")
         } else {

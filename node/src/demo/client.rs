@@ -4,7 +4,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Result, bail};
 use reveille_node_client::AdminClient;
-use reveille_proto::admin::v1::{Audience, Content, Daily, Field, Recipient, RunCounts, ScheduleBody, When, when};
+use reveille_proto::admin::v1::{
+    Audience, Content, Daily, ExplainedEventKind, Field, Recipient, RunCounts, ScheduleBody, When, when,
+};
 
 /// Maximum wait for an expected answer.
 const COMES_WITHIN: Duration = Duration::from_secs(30);
@@ -79,7 +81,8 @@ fn schedule(name: &str, pattern: when::Pattern, zone: &str, recipients: u32) -> 
 /// Returns when a recipient was claimed under a fence, by ledger time.
 pub async fn claimed_at(admin: &AdminClient, run: &str, recipient: &str, fence: &str) -> Option<SystemTime> {
     let events = admin.explain(run, recipient).await.ok()?.events;
-    let claimed = events.into_iter().find(|event| event.what == "claimed" && event.fence == fence)?;
+    let claimed =
+        events.into_iter().find(|event| event.kind() == ExplainedEventKind::Claimed && event.fence == fence)?;
     SystemTime::try_from(claimed.time?).ok()
 }
 

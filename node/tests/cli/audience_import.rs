@@ -9,7 +9,7 @@ use serde_json::json;
 use tempfile::TempDir;
 use tonic::Code;
 
-use crate::fake::{Answer, Fake, one, refusal, refusal_with_next, unknown};
+use crate::fake::{Answer, Fake, one, refusal, unknown};
 use crate::terminal::keys;
 
 fn file(text: &str) -> (TempDir, PathBuf) {
@@ -153,7 +153,7 @@ async fn full() -> Fake {
             let requested = v1::PrepareAudienceRequest::decode(bytes).expect("a request");
             one(v1::PrepareAudienceResponse { missing: requested.parts })
         }
-        _ => Err(refusal_with_next(Code::Unavailable, "NO_QUORUM", FULL, "free space on that volume of a")),
+        _ => Err(refusal(Code::Unavailable, "NO_QUORUM", FULL)),
     })
     .await
 }
@@ -172,7 +172,7 @@ async fn upload_reports_what_it_waits_for() {
     let error = ended.stderr.split("error: ").nth(1).expect("an error");
     let message = format!("the time is over, while it waits: {FULL}; on a majority of nodes: no parts\n");
     assert!(error.starts_with(&message), "{error}");
-    let next = "free space on that volume of a; then the same command again: what is there is not sent again";
+    let next = "reveille cluster status; then the same command again: what is there is not sent again";
     assert!(error.contains(next), "{error}");
 
     let ended = import(&fake, &path, "--timeout 9s -o json").await;

@@ -12,7 +12,7 @@ async fn fake() -> Fake {
         caller: "00000000000000ff".into(),
         command: "relay_put".into(),
         subject: "main".into(),
-        outcome: "done".into(),
+        outcome: v1::AuditOutcome::Done.into(),
         previous: "00".into(),
         hash: "a0".into(),
         record: vec![1, 254],
@@ -32,12 +32,13 @@ async fn list_filters_and_export_is_in_the_order_of_the_log() {
     let listed = fake.reveille(&format!("audit list {filter} -o json")).await.json();
     let record = json!({
         "index": "7", "time": "2026-03-02T00:00:00Z", "caller": "00000000000000ff", "tenant": "",
-        "command": "relay_put", "subject": "main", "requestId": "", "reason": "", "outcome": "done",
+        "command": "relay_put", "subject": "main", "requestId": "", "reason": "",
+        "outcome": "AUDIT_OUTCOME_DONE", "repeatedIndex": "0", "doneCount": 0, "refusedCount": 0, "refusal": "",
         "previous": "00", "hash": "a0", "record": "Af4=",
     });
     assert_eq!(listed, json!([record]));
     let table = fake.reveille("audit list").await.stdout;
-    assert!(table.contains("CALLER") && table.contains("relay_put"), "{table}");
+    assert!(table.contains("CALLER") && table.contains("relay_put") && table.contains("done"), "{table}");
     let exported = fake.reveille("audit export").await.stdout;
     assert_eq!(serde_json::from_str::<serde_json::Value>(exported.trim()).expect("a line"), record);
     let requested: Vec<v1::ListAuditRecordsRequest> = fake.requests("ListAuditRecords");

@@ -40,13 +40,25 @@ fn spring(state: CampaignState) -> v1::Campaign {
     }
 }
 
+fn too_late() -> v1::Warning {
+    v1::Warning {
+        reason: v1::WarningReason::EndsTooLate.into(),
+        pool: "bulk".into(),
+        expire_time: instant(1_772_964_000),
+        ..Default::default()
+    }
+}
+
+const TOO_LATE: &str = "needs 13,889 emails/s, and the relays of pool bulk give 4,000: would end at \
+                        2026-03-08T12:28:20Z, and what is not sent at 2026-03-08T10:00:00Z expires";
+
 #[tokio::test]
 async fn create_asks_for_an_instant_an_audience_and_its_content() {
     let fake = Fake::start(|method, _| match method {
         "CreateCampaign" => one(v1::CreateCampaignResponse {
             campaign: Some(spring(CampaignState::Draft)),
             created: true,
-            warnings: vec!["needs 13889 emails a second".into()],
+            warnings: vec![too_late()],
         }),
         _ => Err(unknown(method)),
     })
@@ -55,7 +67,7 @@ async fn create_asks_for_an_instant_an_audience_and_its_content() {
                 --sender news@example.com --subject s --inline-text t --canary 0.5% --dry-run";
     let ended = fake.reveille(line).await;
     assert_eq!(ended.code, Some(0), "{ended:?}");
-    assert_eq!(ended.stderr, "warning: needs 13889 emails a second\nchecked; nothing was changed\n");
+    assert_eq!(ended.stderr, format!("warning: {TOO_LATE}\nchecked; nothing was changed\n"));
     let reported = "needs 13,889 emails/s; the relays' rates give 4,000: ends at 2026-03-08T12:28:20Z, after finish by";
     assert!(ended.stdout.contains(reported), "{}", ended.stdout);
     let requested: Vec<v1::CreateCampaignRequest> = fake.requests("CreateCampaign");
@@ -92,12 +104,12 @@ async fn problem_is_named_by_its_flag() {
 
 #[tokio::test]
 async fn validate_asks_what_a_launch_would_say_and_launches_nothing() {
-    let warnings = vec!["needs 13889 emails/s".to_owned()];
+    let warnings = vec![too_late()];
     let answer = v1::LaunchCampaignResponse { campaign: Some(spring(CampaignState::Draft)), warnings };
     let fake = Fake::answering("LaunchCampaign", answer).await;
     let ended = fake.reveille("campaign validate spring --at 2026-03-08T09:00:00Z").await;
-    let said = "warning: needs 13889 emails/s\nchecked; nothing was changed\n";
-    assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), said), "{ended:?}");
+    let said = format!("warning: {TOO_LATE}\nchecked; nothing was changed\n");
+    assert_eq!((ended.code, &ended.stderr), (Some(0), &said), "{ended:?}");
     let requested: Vec<v1::LaunchCampaignRequest> = fake.requests("LaunchCampaign");
     assert!(requested.iter().all(|one| one.validate_only && one.name == "spring"), "{requested:?}");
     assert_eq!(requested.first().map(|one| one.send_time), Some(instant(1_772_960_400)));

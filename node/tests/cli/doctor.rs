@@ -258,15 +258,16 @@ async fn work_that_stands_is_named() {
     }
     let pending = v1::RunCounts { pending: 4, ..Default::default() };
     let mut paused = run("r7.0", v1::RunState::Paused, pending, 900_000);
-    paused.reason = "10 refusals in a row".into();
+    let cause = v1::PauseCause::Operator.into();
+    paused.pause = Some(v1::Pause { cause, text: "wrong price".into(), ..Default::default() });
     cluster.runs.push(paused);
     let late = v1::RunCounts { expired: 2, ..Default::default() };
     cluster.runs.push(run("r8.0", v1::RunState::Expired, late, 60));
     cluster.runs.push(run("r2.0", v1::RunState::Expired, late, 900_000));
     cluster.doubts = vec![v1::Doubt { run: "r8.0".into(), ..Default::default() }];
     cluster.dead_letters = vec![v1::DeadLetter { run: "r8.0".into(), ..Default::default() }; 2];
-    let why = "no live node has part 0 of its audience".to_owned();
-    let blocked = v1::BlockedRun { run: "r9.0".into(), schedule: "morning".into(), why, ..Default::default() };
+    let missing = Some(v1::MissingFile { kind: v1::MissingFileKind::AudiencePart.into(), ..Default::default() });
+    let blocked = v1::BlockedRun { run: "r9.0".into(), schedule: "morning".into(), missing, ..Default::default() };
     cluster.status.blocked = vec![blocked];
     let fresh = v1::Backlog { pool: "bulk".into(), recipients: 7, ..Default::default() };
     cluster.status.backlogs = vec![fresh.clone()];
@@ -293,12 +294,14 @@ async fn work_that_stands_is_named() {
     ];
     assert_eq!((ended.code, findings(&ended)), (Some(1), expected.map(str::to_owned).to_vec()), "{ended:?}");
     let what: Vec<Value> = (0..11).map(|place| ended.json()[place]["what"].clone()).collect();
-    assert_eq!(what[0], "run r9.0 of morning is blocked: no live node has part 0 of its audience");
+    let blocked = "run r9.0 of morning is blocked: no live node has part 0 of its audience: start one that has it, or \
+                   import the same list again";
+    assert_eq!(what[0], blocked);
     assert_eq!(what[1], "no relay is in pool bulk, by which these send: news");
     assert_eq!(what[4], "campaign spring did not fire: its audience was not sealed");
     assert_eq!(what[5], "campaign autumn is blocked: its audience was not sealed");
     assert!(ended.json()[5]["next"].as_str().is_some_and(|next| next.contains("reveille campaign resume autumn")));
-    assert_eq!(what[6], "run r7.0 of morning is paused with 4 recipients waiting: 10 refusals in a row");
+    assert_eq!(what[6], "run r7.0 of morning is paused with 4 recipients waiting: wrong price");
     assert_eq!(what[8], "7 recipients late in pool bulk; it does not shrink");
     assert_eq!(what[9], "2 recipients expired within a day, in r8.0");
     assert_eq!(what[10], "2 refused for good, in r8.0");
@@ -316,15 +319,18 @@ async fn expired_recipients_have_last_answer_or_unknown_cause() {
     assert!(text(&unknown, "why").ends_with("so the cause is not known"), "{unknown:?}");
     assert!(text(&unknown, "next").contains("reveille explain RUN RECIPIENT"), "{unknown:?}");
 
-    let event = |what: &str, code: u32, detail: &str| {
-        let (what, detail) = (what.to_owned(), detail.to_owned());
-        v1::ExplainedEvent { what, code, detail, ..Default::default() }
+    let event = |kind: v1::ExplainedEventKind, code: u32, detail: &str| {
+        let (kind, detail) = (kind.into(), detail.to_owned());
+        v1::ExplainedEvent { kind, code, detail, ..Default::default() }
     };
     let answer = "550 5.7.1 sender blocked; about content or sender: no attempt is counted";
     cluster.explained = v1::ExplainResponse {
         run: "r8.0".into(),
         recipient: "ann@example.com".into(),
-        events: vec![event("refused", 550, answer), event("given back", 0, "it was not handed off")],
+        events: vec![
+            event(v1::ExplainedEventKind::Refused, 550, answer),
+            event(v1::ExplainedEventKind::GivenBack, 0, "it was not handed off"),
+        ],
         ..Default::default()
     };
     cluster.explained.set_state(v1::RecipientState::Expired);

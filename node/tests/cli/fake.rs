@@ -104,13 +104,6 @@ pub fn refusal(code: Code, reason: &str, message: &str) -> Status {
     Status::with_error_details(code, message, details)
 }
 
-/// Returns an error with a next step.
-pub fn refusal_with_next(code: Code, reason: &str, message: &str, next: &str) -> Status {
-    let mut details = ErrorDetails::new();
-    details.set_error_info(reason, "reveille", [("next".to_owned(), next.to_owned())]);
-    Status::with_error_details(code, message, details)
-}
-
 /// Returns an error about a field, in the form of a real node.
 pub fn refusal_of(reason: &str, field: &str, message: &str) -> Status {
     let mut details = ErrorDetails::new();

@@ -81,7 +81,7 @@ async fn hospital() -> Fake {
         }
         "ResolveDoubts" => {
             let requested = v1::ResolveDoubtsRequest::decode(bytes).expect("a request");
-            let group = v1::DoubtGroup { cause: "owner lost".into(), count: 7, node: "n2".into() };
+            let group = v1::DoubtGroup { cause: v1::DoubtCause::OwnerLost.into(), count: 7, node: "n2".into() };
             let (index, groups) = if requested.validate_only { (0, vec![group]) } else { (9, vec![]) };
             let inside_gap = if requested.resolution() == v1::Resolution::Resend { 2 } else { 0 };
             let fence = if requested.validate_only { "1.2.3.4".to_owned() } else { String::new() };
@@ -177,7 +177,7 @@ async fn whole_run_in_doubt_is_counted_with_what_is_known_of_it() {
     let near = "2 emails left in doubt: they got an email of another run less than the min gap away";
     assert!(dry.stderr.contains(near), "{dry:?}");
     let json = fake.reveille("in-doubt resolve r1.0 --all --resend --dry-run -o json").await.json();
-    assert_eq!(json["groups"], json!([{"cause": "owner lost", "node": "n2", "count": "7"}]));
+    assert_eq!(json["groups"], json!([{"cause": "DOUBT_CAUSE_OWNER_LOST", "node": "n2", "count": "7"}]));
     let unasked = fake.reveille("in-doubt resolve r1.0 --all --sent").await;
     assert!(unasked.code == Some(2) && unasked.stderr.contains("may never have arrived: 7 emails"), "{unasked:?}");
     let requested: Vec<v1::ResolveDoubtsRequest> = fake.requests("ResolveDoubts");

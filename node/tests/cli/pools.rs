@@ -30,7 +30,11 @@ fn shown() -> serde_json::Value {
 
 async fn fake() -> Fake {
     Fake::start(|method, _| match method {
-        "SetPool" => one(v1::SetPoolResponse { pool: Some(bulk()), warnings: vec!["no relay is in pool bulk".into()] }),
+        "SetPool" => {
+            let reason = v1::WarningReason::PoolUnused.into();
+            let unused = v1::Warning { reason, pool: "bulk".into(), ..Default::default() };
+            one(v1::SetPoolResponse { pool: Some(bulk()), warnings: vec![unused] })
+        }
         "GetPool" => one(v1::GetPoolResponse { pool: Some(bulk()), freshness: None }),
         "ListPools" => one(v1::ListPoolsResponse { pools: vec![bulk()], ..Default::default() }),
         "RemovePool" => one(v1::RemovePoolResponse { index: 10 }),

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use prost::Message;
-use reveille_proto::admin::v1::{self, RecipientState};
+use reveille_proto::admin::v1::{self, ExplainedEventKind as Kind, RecipientState};
 use serde_json::json;
 
 use crate::fake::{Fake, one, refusal_of, unknown};
@@ -21,13 +21,10 @@ async fn ending(state: RecipientState, event: v1::ExplainedEvent) -> Fake {
         }
         "Explain" => {
             let settled = looks.fetch_add(1, Ordering::SeqCst) > 1;
-            let claimed = v1::ExplainedEvent {
-                what: "claimed".into(),
-                detail: "incarnation 1".into(),
-                ..v1::ExplainedEvent::default()
-            };
+            let claimed =
+                v1::ExplainedEvent { kind: Kind::Claimed.into(), incarnation: 1, ..v1::ExplainedEvent::default() };
             let requested =
-                v1::ExplainedEvent { what: "asked".into(), relay: "main".into(), ..v1::ExplainedEvent::default() };
+                v1::ExplainedEvent { kind: Kind::Asked.into(), relay: "main".into(), ..v1::ExplainedEvent::default() };
             let is_shown = matches!(state, RecipientState::Dead | RecipientState::InDoubt).then_some(requested);
             let ending = is_shown.into_iter().chain([event.clone()]);
             let events = if settled { [claimed].into_iter().chain(ending).collect() } else { vec![claimed] };
@@ -45,9 +42,9 @@ async fn ending(state: RecipientState, event: v1::ExplainedEvent) -> Fake {
     .await
 }
 
-fn event(what: &str, code: u32, text: &str) -> v1::ExplainedEvent {
+fn event(kind: Kind, code: u32, text: &str) -> v1::ExplainedEvent {
     v1::ExplainedEvent {
-        what: what.into(),
+        kind: kind.into(),
         code,
         text: text.into(),
         node: "n2".into(),
@@ -66,8 +63,11 @@ const WHAT: [&str; 4] = ["--subject", "s", "--inline-text", "t"];
 
 #[tokio::test]
 async fn accepted_email_shows_the_relays_reply() {
-    let taken =
-        v1::ExplainedEvent { relay: "main".into(), enhanced: "2.0.0".into(), ..event("sent", 250, "queued as 4F2") };
+    let taken = v1::ExplainedEvent {
+        relay: "main".into(),
+        enhanced: "2.0.0".into(),
+        ..event(Kind::Sent, 250, "queued as 4F2")
+    };
     let fake = ending(RecipientState::Sent, taken).await;
     let ended = send(&fake, &[&WHAT[..], &["-o", "json"]].concat()).await;
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""), "{ended:?}");
@@ -89,15 +89,15 @@ async fn accepted_email_shows_the_relays_reply() {
 #[tokio::test]
 async fn each_outcome_has_its_exit_code() {
     use RecipientState::{Claimed, Dead, Expired, InDoubt, Suppressed};
-    let refused = v1::ExplainedEvent { enhanced: "5.1.1".into(), ..event("refused", 550, "no such user") };
-    let waits = |what: &str| v1::ExplainedEvent { detail: "no relay in the pool".into(), ..event(what, 0, "") };
+    let refused = v1::ExplainedEvent { enhanced: "5.1.1".into(), ..event(Kind::Refused, 550, "no such user") };
+    let waits = |kind: Kind| v1::ExplainedEvent { detail: "no relay in the pool".into(), ..event(kind, 0, "") };
     // Only the last one ends by its timeout, which is long enough for a busy machine to have sent requests.
     for (state, event, limit, code, reason, words) in [
         (Dead, refused, "10m", 1, "REFUSED", "550 5.1.1 no such user"),
-        (Expired, waits("given back"), "10m", 1, "NOT_SENT", "will not be (no relay in the pool)"),
-        (Suppressed, waits("suppressed"), "10m", 4, "OPTED_OUT", "has opted out"),
-        (InDoubt, waits("in doubt"), "10m", 8, "IN_DOUBT", "it may have arrived"),
-        (Claimed, waits("claimed"), "15s", 8, "TIMED_OUT", "it may still arrive"),
+        (Expired, waits(Kind::GivenBack), "10m", 1, "NOT_SENT", "will not be (no relay in the pool)"),
+        (Suppressed, waits(Kind::Suppressed), "10m", 4, "OPTED_OUT", "has opted out"),
+        (InDoubt, waits(Kind::InDoubt), "10m", 8, "IN_DOUBT", "it may have arrived"),
+        (Claimed, waits(Kind::Claimed), "15s", 8, "TIMED_OUT", "it may still arrive"),
     ] {
         let fake = ending(state, event).await;
         let ended = send(&fake, &[&WHAT[..], &["-o", "json", "--timeout", limit]].concat()).await;
@@ -113,7 +113,7 @@ async fn row_gives_the_variables_and_the_flag_the_address() {
     let people = folder.path().join("people.csv");
     std::fs::write(&people, "email,name\nann@example.com,Ann\nbob@example.com,Bob\n").expect("written");
     let people = people.display().to_string();
-    let fake = ending(RecipientState::Sent, event("sent", 250, "ok")).await;
+    let fake = ending(RecipientState::Sent, event(Kind::Sent, 250, "ok")).await;
     let row = ["--recipients", &people, "--row", "2", "--pool", "bulk", "--dry-run"];
     let ended = send(&fake, &[&WHAT[..], &row].concat()).await;
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), "checked; nothing was changed\n"), "{ended:?}");
@@ -138,7 +138,7 @@ async fn stored_template_gets_the_values_of_row_file_and_flags() {
     let people = write("people.csv", "email,name,city,plan\nann@example.com,Ann,Rome,free\n");
     let values =
         [write("values.yaml", "city: Oslo\nplan: 007\n"), write("values.json", r#"{"city":"Oslo","plan":"007"}"#)];
-    let fake = ending(RecipientState::Sent, event("sent", 250, "ok")).await;
+    let fake = ending(RecipientState::Sent, event(Kind::Sent, 250, "ok")).await;
     for values in &values {
         let line = format!(
             "template send-test welcome@2 --to you@example.com --recipients {people} --variables {values} --var city=Bern"
@@ -171,7 +171,7 @@ async fn dry_run_ends_as_the_deed_would_and_prints_an_object() {
     for (state, code, outcome) in
         [(RecipientState::Sent, 0, "would_send"), (RecipientState::Suppressed, 4, "suppressed")]
     {
-        let fake = ending(state, event("sent", 250, "ok")).await;
+        let fake = ending(state, event(Kind::Sent, 250, "ok")).await;
         let ended = send(&fake, &what).await;
         assert_eq!((ended.code, &ended.json()["outcome"]), (Some(code), &json!(outcome)), "{ended:?}");
         assert_eq!((&ended.json()["run"], &ended.json()["dryRun"]), (&json!(null), &json!(true)));
@@ -184,10 +184,10 @@ async fn dry_run_ends_as_the_deed_would_and_prints_an_object() {
 
 #[tokio::test]
 async fn relay_that_refused_or_did_not_answer_is_named() {
-    let refused = v1::ExplainedEvent { enhanced: "5.1.1".into(), ..event("refused", 550, "no such user") };
+    let refused = v1::ExplainedEvent { enhanced: "5.1.1".into(), ..event(Kind::Refused, 550, "no such user") };
     for (state, event, words) in [
         (RecipientState::Dead, refused, "refused by main: 550 5.1.1 no such user"),
-        (RecipientState::InDoubt, event("in doubt", 0, ""), "it may have arrived at main"),
+        (RecipientState::InDoubt, event(Kind::InDoubt, 0, ""), "it may have arrived at main"),
     ] {
         let fake = ending(state, event).await;
         let ended = send(&fake, &[&WHAT[..], &["-o", "json", "--timeout", "10m"]].concat()).await;

@@ -163,24 +163,26 @@ async fn shape_of_history() {
         ..Default::default()
     };
     fired.set_outcome(v1::HistoryOutcome::Fired);
-    let mut merged = v1::HistoryEntry {
-        nominal: "n0".into(),
-        last: "n1".into(),
-        reason: "a later one stands for it".into(),
-        count: 2,
-        index: 8,
-        ..Default::default()
-    };
+    let mut merged =
+        v1::HistoryEntry { nominal: "n0".into(), last: "n1".into(), count: 2, index: 8, ..Default::default() };
+    merged.set_reason(v1::UnopenedReason::Coalesced);
     merged.set_outcome(v1::HistoryOutcome::Coalesced);
     let answer = v1::ListScheduleHistoryResponse { entries: vec![fired, merged], ..Default::default() };
     let fake = Fake::answering("ListScheduleHistory", answer).await;
+    let json = fake.reveille("schedule history morning -o json").await.json();
     assert_eq!(
-        fake.reveille("schedule history morning -o json").await.json(),
-        json!([
-            {"nominal": "n2", "last": "n2", "outcome": "HISTORY_OUTCOME_FIRED", "reason": "", "count": 1, "run": "r9.0", "index": "9"},
-            {"nominal": "n0", "last": "n1", "outcome": "HISTORY_OUTCOME_COALESCED", "reason": "a later one stands for it", "count": 2, "run": "", "index": "8"},
-        ])
+        keys(&json[0]),
+        "cancelledBy cause count index insideGap last missed nominal outcome reason run runLost waitedFor"
     );
+    holds(
+        &json[0],
+        json!({"nominal": "n2", "last": "n2", "outcome": "HISTORY_OUTCOME_FIRED", "count": 1, "run": "r9.0"}),
+    );
+    let merged = json!({
+        "nominal": "n0", "last": "n1", "outcome": "HISTORY_OUTCOME_COALESCED", "reason": "UNOPENED_REASON_COALESCED",
+        "count": 2, "run": "", "index": "8",
+    });
+    holds(&json[1], merged);
 }
 
 #[tokio::test]
@@ -188,7 +190,7 @@ async fn shape_of_explanation() {
     let event = v1::ExplainedEvent {
         index: 7,
         time: at("2026-03-08T13:05:00Z"),
-        what: "sent".into(),
+        kind: v1::ExplainedEventKind::Sent.into(),
         node: "a".into(),
         fence: "1.2.7.0".into(),
         detail: String::new(),
@@ -203,7 +205,11 @@ async fn shape_of_explanation() {
     };
     answer.set_state(v1::RecipientState::InDoubt);
     let fake = Fake::answering("Explain", answer).await;
-    let event = json!({"index": "7", "time": "2026-03-08T13:05:00Z", "what": "sent", "node": "a", "fence": "1.2.7.0", "detail": "", "relay": "", "code": 0, "enhanced": "", "text": ""});
+    let event = json!({
+        "index": "7", "time": "2026-03-08T13:05:00Z", "kind": "EXPLAINED_EVENT_KIND_SENT", "node": "a",
+        "fence": "1.2.7.0", "detail": "", "relay": "", "code": 0, "enhanced": "", "text": "", "incarnation": "0",
+        "doubtCause": "DOUBT_CAUSE_UNSPECIFIED",
+    });
     assert_eq!(
         fake.reveille("explain r5.0 ann@example.com -o json").await.json(),
         json!({"run": "r5.0", "recipient": "ann@example.com", "number": 3, "state": "RECIPIENT_STATE_IN_DOUBT", "events": [event]})
@@ -247,10 +253,10 @@ async fn doubts_and_dead_letters() {
         number: 3,
         fence: "1.2.7.0".into(),
         node: "a".into(),
-        cause: "owner lost".into(),
+        cause: v1::DoubtCause::OwnerLost.into(),
         doubt_time: at("2026-03-08T13:05:00Z"),
-        evidence: "none yet".into(),
-        next_step: "start a again".into(),
+        incarnation: 2,
+        node_returned: false,
         claim_time: at("2026-03-08T13:04:00Z"),
         message_id: "m@example.com".into(),
         leave_time: at("2026-06-06T13:05:00Z"),
@@ -260,7 +266,7 @@ async fn doubts_and_dead_letters() {
     let json = fake.reveille("in-doubt list -o json").await.json();
     assert_eq!(
         keys(&json[0]),
-        "cause claimTime doubtTime evidence fence leaveTime messageId nextStep node number recipient run"
+        "cause claimTime doubtTime fence incarnation leaveTime messageId node nodeReturned number recipient run"
     );
     let letter = v1::DeadLetter {
         run: "r5.0".into(),
@@ -326,7 +332,7 @@ async fn shape_of_cluster() {
             run: "r9.0".into(),
             tenant: "default".into(),
             schedule: "spring".into(),
-            why: "no live node has part 0 of its audience".into(),
+            missing: Some(v1::MissingFile { kind: v1::MissingFileKind::AudiencePart.into(), ..Default::default() }),
         }],
         pools_used_up: Vec::new(),
         restore: None,
@@ -352,13 +358,14 @@ async fn shape_of_cluster() {
         json["blocked"],
         json!([{
             "run": "r9.0", "tenant": "default", "schedule": "spring",
-            "why": "no live node has part 0 of its audience",
+            "missing": {"kind": "MISSING_FILE_KIND_AUDIENCE_PART", "part": 0},
         }])
     );
     let table = fake.reveille("cluster status").await.stdout;
     let reported = "1,200 recipients late in pool default (3 of its instants wait their turn), the oldest due \
                 2026-03-08T13:05:00Z; 20.0 a second, over in 1m (at most 25 a second)\n\nrun r9.0 of spring is \
-                blocked: no live node has part 0 of its audience\n\n19,999 runs blocked beside these\n";
+                blocked: no live node has part 0 of its audience: start one that has it, or import the same list \
+                again\n\n19,999 runs blocked beside these\n";
     assert!(table.ends_with(reported), "{table}");
     let (up, down) = (&json["members"][0], &json["members"][1]);
     assert_eq!((&up["role"], &up["clockOffsetMs"]), (&json!("MEMBER_ROLE_LEADER"), &json!("-3")));

@@ -52,7 +52,8 @@ async fn paused_run_shows_its_reason_and_no_rate() {
         let counts = v1::RunCounts { pending: 1, sent: 1, ..v1::RunCounts::default() };
         let mut run = v1::Run { run: "r5.0".into(), audience: 2, counts: Some(counts), ..v1::Run::default() };
         run.set_state(v1::RunState::Paused);
-        run.reason = reason.to_owned();
+        let cause = v1::PauseCause::Operator.into();
+        run.pause = Some(v1::Pause { cause, text: reason.to_owned(), ..Default::default() });
         v1::WatchRunResponse { run: Some(run) }.encode_to_vec()
     };
     let first = paused("wrong price in it");

@@ -57,7 +57,7 @@ fn full_disk_stops_node_and_loses_nothing_answered() {
     // With less than twice the reserve beside it, only new work is refused.
     let trigger = node.reveille("schedule trigger s1");
     assert!(trigger.code == Some(1) && trigger.stderr.contains("a takes no new work: "), "{trigger:?}");
-    assert!(trigger.stderr.contains("free space on that volume of a"), "{trigger:?}");
+    assert!(trigger.stderr.contains("free space on the volume of the node"), "{trigger:?}");
     assert!(node.reveille("schedule trigger s1 -o json").stderr.contains("NO_ROOM"));
     let by_http = client.call(&node.admin, "POST", "/v1/schedules/s1/trigger", &["-H", "Idempotency-Key: one"]);
     let by_http = by_http.expect("an answer");
@@ -213,7 +213,7 @@ fn import_without_disk_space_fails_at_once_and_can_continue() {
     assert_eq!(full.code, Some(8), "{full:?}");
     let at_its_end = full.stderr.lines().rfind(|line| line.contains(&why)).unwrap_or_default();
     assert!(at_its_end.contains("the time is over"), "{full:?}");
-    assert!(full.stderr.contains("free space on that volume of a; then the same command again"), "{full:?}");
+    assert!(full.stderr.contains("; free space on its volume; on a majority"), "{full:?}");
     let logged = || node.said().lines().filter(|line| line.contains("no room for parts")).count();
     assert_eq!(logged(), 1, "once for all tries: {}", node.said());
     let doctor = node.reveille("doctor");

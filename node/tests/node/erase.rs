@@ -92,12 +92,15 @@ async fn erased_address_is_in_no_file_of_any_node() {
     let find = format!("recipient find {CANARY} -o json");
     let is_archived = |place: &Value| place["schedule"] == "gone" && place["archived"] == true;
     until("a run is archived", || objects(&two, &find).iter().any(is_archived));
-    let of_kind = |kind: &str| objects(&two, &find).iter().filter(|place| place["kind"] == kind).count();
-    assert_eq!(["schedule", "audience", "opt-out"].map(of_kind), [2, 1, 0]);
+    let of_kind = |kind: &str| {
+        let kind = format!("PLACE_KIND_{kind}");
+        objects(&two, &find).iter().filter(|place| place["kind"] == *kind).count()
+    };
+    assert_eq!(["SCHEDULE", "AUDIENCE", "OPT_OUT"].map(of_kind), [2, 1, 0]);
     let exported = output(&two, &format!("recipient export {CANARY}"));
     let sent =
         exported.lines().filter(|line| line.contains("\"RECIPIENT_STATE_SENT\"") && line.contains("\"Canaria\""));
-    assert_eq!(sent.count(), of_kind("run"), "each run has its history: {exported}");
+    assert_eq!(sent.count(), of_kind("RUN"), "each run has its history: {exported}");
     let mut others = 0;
     let all_have = |of: &str| NODES.iter().all(|name| !traces(&folder.join(name).join(of)).is_empty());
     until("each node has the address in snapshots and parts", || {
@@ -114,7 +117,7 @@ async fn erased_address_is_in_no_file_of_any_node() {
     let erased: Value = serde_json::from_str(&erased).expect("json");
     assert!(erased["lists"].as_u64() >= Some(2) && erased["blocks"].as_u64() >= Some(1), "{erased}");
     let left = objects(&node, &find);
-    assert!(left.len() == 1 && left[0]["kind"] == "opt-out", "{left:?}");
+    assert!(left.len() == 1 && left[0]["kind"] == "PLACE_KIND_OPT_OUT", "{left:?}");
     assert!(output(&node, &format!("optout check {CANARY}")).contains("yes"));
     assert!(!output(&node, "optout list --limit 1000 -o name").contains('#'), "no address is left to show");
     until("no file has it", || {

@@ -210,7 +210,8 @@ fn template_is_put_used_and_shown_by_curl() {
     let created = api.curl("POST", "/v1/schedules", &["-d", &body.to_string()]);
     assert_eq!(created.json()["schedule"]["template"], "welcome@2", "{created:?}");
     let used = api.curl("DELETE", "/v1/templates/welcome", &[]);
-    assert_eq!((used.status, &used.json()["reason"]), (409, &json!("NOT_POSSIBLE")), "{used:?}");
+    assert_eq!((used.status, &used.json()["reason"]), (409, &json!("IN_USE")), "{used:?}");
+    assert_eq!(used.json()["schedule"], "morning");
     let shown = api.curl("GET", "/v1/templates/welcome?version=1", &[]);
     assert_eq!(shown.json()["content"]["subject"], "Hello {{ name }}", "{shown:?}");
 }

@@ -322,7 +322,10 @@ fn each_change_of_a_member_has_an_audit_record_of_its_caller() {
         .iter()
         .filter(|record| record["subject"].as_str().is_some_and(|subject| subject.starts_with("node ")))
         .collect();
-    assert!(of_nodes.iter().all(|record| record["caller"] == caller && record["outcome"] == "done"), "{of_nodes:?}");
+    assert!(
+        of_nodes.iter().all(|record| record["caller"] == caller && record["outcome"] == "AUDIT_OUTCOME_DONE"),
+        "{of_nodes:?}"
+    );
     let mut commands: Vec<&str> = of_nodes.iter().filter_map(|record| record["command"].as_str()).collect();
     // A command that is repeated, as here until it succeeds, has a record each time.
     commands.dedup();

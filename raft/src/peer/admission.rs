@@ -89,8 +89,8 @@ impl MemberAdmission {
         self.router.wait_applied(known, deadline).await.ok_or_else(no_majority)?;
         if self.router.applied_state.read(|ledger| ledger.removed_nodes().contains(&admitted.node)) {
             return Err(Rejection::Unauthorized(format!(
-                "node {} was removed, and its id is never used again; make another token (reveille cluster member \
-                 add), and start with an empty data folder",
+                "node {} was removed, and its id is never used again; make another token, and start \
+                 with an empty data folder",
                 admitted.node
             )));
         }
@@ -117,9 +117,7 @@ impl MemberAdmission {
         let members = members(&metrics.committed_membership_config);
         if let Some(known) = members.get(&admitted.node) {
             if known.key != new.key {
-                return unauthorized(
-                    "another node has used this join token; make another one: reveille cluster member add".to_owned(),
-                );
+                return unauthorized("another node has used this join token; make another one".to_owned());
             }
             if known.address != new.address {
                 return unauthorized(format!("this node was admitted with the address {}", known.address));
@@ -130,11 +128,11 @@ impl MemberAdmission {
             return unauthorized(TokenError::Expired.to_string());
         }
         if let Some(known) = members.values().find(|known| known.name == new.name) {
-            return unauthorized(format!("a member is named '{}' already; give this node its own --name", known.name));
+            return unauthorized(format!("a member is named '{}' already; give this node its own name", known.name));
         }
         match members.values().find(|known| known.address == new.address) {
             Some(Member { name, address, .. }) => unauthorized(format!(
-                "member '{name}' has the address {address} already; give this node its own --advertise"
+                "member '{name}' has the address {address} already; give this node an address of its own"
             )),
             None => Ok(false),
         }

@@ -21,11 +21,10 @@ pub(crate) struct PeerClient {
 impl PeerClient {
     /// Sends a request and waits at most `limit` for the answer.
     pub async fn ask<R: Rpc>(&self, to: &Destination, request: R, limit: Duration) -> Result<R::Response, PeerError> {
-        let cluster = self.identity.cluster().ok_or_else(|| {
-            PeerError::Unreachable(
-                "this node does not belong to a cluster yet: run 'reveille cluster init', or join one".to_owned(),
-            )
-        })?;
+        let cluster = self
+            .identity
+            .cluster()
+            .ok_or_else(|| PeerError::Unreachable("this node does not belong to a cluster yet".to_owned()))?;
         let mut request = request.into_request();
         request.set_header(v1::Header {
             cluster: cluster.0.to_be_bytes().to_vec().into(),

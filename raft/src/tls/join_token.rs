@@ -45,12 +45,10 @@ pub enum TokenError {
     #[error("this is not a join token, or it was not copied completely")]
     Malformed,
     /// Another cluster's member made it, or none, or the authority was rotated since.
-    #[error(
-        "the join token is not of this cluster, or of its former certificate authority; make another one: reveille cluster member add"
-    )]
+    #[error("the join token is not of this cluster, or of its former certificate authority; make another one")]
     Foreign,
     /// Its time is over.
-    #[error("the join token has expired; make another one: reveille cluster member add")]
+    #[error("the join token has expired; make another one")]
     Expired,
     /// The public key that came with it is not a point of P-256.
     #[error("the node's public key is not valid")]

@@ -108,7 +108,7 @@ impl SessionOpening<'_> {
         let mechanism = Mechanism::choose(&self.findings.extensions, credentials.login).ok_or_else(|| {
             let may_after = matches!(self.target.tls(), Tls::None) && self.offers("STARTTLS");
             let (fix, then) = match may_after {
-                true => (Fix::LoginAfterStartTls, " in the clear, and may after STARTTLS: --tls starttls"),
+                true => (Fix::LoginAfterStartTls, " in the clear, and may after STARTTLS"),
                 false => (Fix::NoLogin, " here"),
             };
             let known = match credentials.login {

@@ -109,7 +109,7 @@ fn roots(ca: Option<&str>) -> Result<RootCertStore, SetupProblem> {
             }
         }
         None => {
-            let named = |why: String| Fix::Ca.because(format!("{why}, or name the relay's CA with --ca"));
+            let named = |why: String| Fix::Ca.because(format!("{why}, or name the relay's CA"));
             roots = system_roots().map_err(named)?;
         }
     }

@@ -38,19 +38,16 @@ fn certificate(problem: &CertificateError, name: &str, ca: Option<&str>) -> Setu
         // A bad signature means a CA of the same name with another key.
         CertificateError::UnknownIssuer | CertificateError::BadSignature => Fix::Ca.because(match ca {
             Some(path) => {
-                format!("the relay's certificate is not signed by the CA in {path}; name the one that did with --ca")
+                format!("the relay's certificate is not signed by the CA in {path}; name the one that did")
             }
-            None => {
-                "the relay's certificate is signed by no CA that this system trusts; name its CA with --ca".to_owned()
-            }
+            None => "the relay's certificate is signed by no CA that this system trusts; name its CA".to_owned(),
         }),
         CertificateError::NotValidForNameContext { presented, .. } => {
             // The names have the form `DnsName("a.example")`.
             let names = presented.iter().map(|shown| shown.split('"').nth(1).unwrap_or(shown)).collect::<Vec<_>>();
             let names: String = names.join(", ").chars().filter(|one| !one.is_control()).take(300).collect();
             let names = if names.is_empty() { "no name".to_owned() } else { names };
-            let words =
-                format!("the relay's certificate is for {names}, not for {name}; name what it is for with --tls-name");
+            let words = format!("the relay's certificate is for {names}, not for {name}; name what it is for");
             Fix::TlsName.because(words)
         }
         other => Fix::Relay.because(at_the_relay(other)),

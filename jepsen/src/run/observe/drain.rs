@@ -23,7 +23,8 @@ pub async fn drain(operator: &mut Operator, until: Instant, mut restart: impl Fn
         let runs = all_runs(&operator.admin).await?;
         for run in runs.iter().filter(|run| run.state() == api::RunState::Paused) {
             operator.recorder.event(&Event::Paused { run: run.run.as_str().into() });
-            eprintln!("  {} is paused ({}) and is resumed", run.run, run.reason);
+            let pause = run.pause.clone().unwrap_or_default();
+            eprintln!("  {} is paused ({:?} {}) and is resumed", run.run, pause.cause(), pause.text);
             operator.resume(&run.tenant, &run.run).await;
         }
         let counts: Vec<api::RunCounts> = runs.iter().filter_map(|run| run.counts).collect();

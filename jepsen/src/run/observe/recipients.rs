@@ -10,6 +10,7 @@ use reveille_check::events::{Claim, Event, Fence, FinalState, OpenClaim, Outcome
 use reveille_check::names::Name;
 use reveille_harness::AdminClient;
 use reveille_proto::admin::v1 as api;
+use reveille_proto::admin::v1::ExplainedEventKind as Kind;
 use tokio::task::JoinSet;
 
 use super::recorder::Recorder;
@@ -88,14 +89,14 @@ impl LedgerRecorder {
         // If no event was dropped, the first resumption that is shown is the first of the run.
         let run_events = history.events.iter().filter(|event| event.fence.is_empty()).count();
         for (position, event) in history.events.iter().enumerate() {
-            if event.what == "run resumed" && run_events < RUN_EVENTS_KEPT && self.is_new(run, event.index) {
+            if event.kind() == Kind::RunResumed && run_events < RUN_EVENTS_KEPT && self.is_new(run, event.index) {
                 self.event(&Event::Resumption(Resumption { run: run_name, index: event.index }));
             }
             let fence: Option<Fence> = event.fence.parse().ok();
-            if event.what == "claimed"
+            if event.kind() == Kind::Claimed
                 && let Some(fence) = fence
             {
-                let incarnation = incarnation(event).with_context(|| format!("claim {fence} shows no incarnation"))?;
+                let incarnation = event.incarnation;
                 let later = history.events.get(position + 1..).unwrap_or_default();
                 if let Some(at_ns) = self.open_until(event, later) {
                     let node = event.node.clone();
@@ -111,7 +112,7 @@ impl LedgerRecorder {
                     proposed_ns: self.ns(event),
                 }));
             }
-            if let Some(kind) = outcome_kind(&event.what) {
+            if let Some(kind) = outcome_kind(event.kind()) {
                 let (index, proposed_ns, detail) = (event.index, self.ns(event), event.detail.clone());
                 let outcome = Outcome { index, fence, run: run_name, recipient, kind, proposed_ns, detail };
                 self.event(&Event::Outcome(outcome));
@@ -125,25 +126,20 @@ impl LedgerRecorder {
     /// Returns the time until which the recipient was claimed under this fence: the first outcome that ended the claim.
     /// `None`: that outcome has no instant.
     fn open_until(&self, claimed: &api::ExplainedEvent, later: &[api::ExplainedEvent]) -> Option<u64> {
-        let ends = later.iter().find(|event| event.fence == claimed.fence && outcome_kind(&event.what).is_some());
+        let ends = later.iter().find(|event| event.fence == claimed.fence && outcome_kind(event.kind()).is_some());
         self.ns(ends?)
     }
 }
 
-/// Returns the incarnation that owns a claim, from the text of `explain`.
-fn incarnation(claimed: &api::ExplainedEvent) -> Option<u64> {
-    claimed.detail.strip_prefix("incarnation ")?.parse().ok()
-}
-
-/// Returns the outcome for a text of `explain` that ends a handoff or decides a doubt.
-fn outcome_kind(what: &str) -> Option<OutcomeKind> {
-    Some(match what {
-        "sent" | "sent twice" | "sent after all" => OutcomeKind::Sent,
-        "refused" => OutcomeKind::Refused,
-        "given back" | "not composed" => OutcomeKind::Released,
-        "in doubt" => OutcomeKind::InDoubt,
-        "to be resent" => OutcomeKind::Resent,
-        "assumed" => OutcomeKind::Assumed,
+/// Returns the outcome for an event of `explain` that ends a handoff or decides a doubt.
+fn outcome_kind(kind: Kind) -> Option<OutcomeKind> {
+    Some(match kind {
+        Kind::Sent | Kind::SentTwice | Kind::SentAfterAll => OutcomeKind::Sent,
+        Kind::Refused => OutcomeKind::Refused,
+        Kind::GivenBack | Kind::NotComposed => OutcomeKind::Released,
+        Kind::InDoubt => OutcomeKind::InDoubt,
+        Kind::ToBeResent => OutcomeKind::Resent,
+        Kind::Assumed => OutcomeKind::Assumed,
         _ => return None,
     })
 }

@@ -55,7 +55,7 @@ async fn create(context: &CommandContext<'_>, tenant: String, args: CampaignCrea
     let request_id = context.client.request_id().to_owned();
     let request = CreateCampaignRequest { request_id, validate_only: dry_run, ..requested };
     let answer = context.change(request).await?;
-    context.warn(&answer.warnings);
+    context.warn(&answer.warnings, answer.campaign.as_ref());
     context.answer(&answer, answer.campaign.as_ref(), dry_run)
 }
 
@@ -84,7 +84,7 @@ async fn launch(context: &CommandContext<'_>, tenant: String, args: LaunchArgs, 
     let (name, send_time, again) = (args.name, args.at.map(to_wire), args.again);
     let request = LaunchCampaignRequest { tenant, name, send_time, again, validate_only: dry_run };
     let answer = context.change(request).await?;
-    context.warn(&answer.warnings);
+    context.warn(&answer.warnings, answer.campaign.as_ref());
     context.answer(&answer, answer.campaign.as_ref(), dry_run)
 }
 

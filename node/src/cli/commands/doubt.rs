@@ -13,6 +13,7 @@ use tokio::sync::oneshot;
 use super::{
     CommandContext, DoubtCommand, Failure, OfTenant, ResolveArgs, SettleArgs, Stop, format, relay_log, selection,
 };
+use crate::cli::view::doubt::cause;
 use crate::cli::view::moved::MovedView;
 
 /// Rows requested per page.
@@ -182,7 +183,8 @@ fn show(context: &CommandContext<'_>, named: &[String], view: &MovedView) -> Res
 
 /// Returns the known groups in a few words: count, node and cause.
 fn known(groups: &[DoubtGroup]) -> String {
-    let describe = |group: &DoubtGroup| format!("{} on {}: {}", format::count(group.count), group.node, group.cause);
+    let describe =
+        |group: &DoubtGroup| format!("{} on {}: {}", format::count(group.count), group.node, cause(group.cause()));
     let described: Vec<String> = groups.iter().map(describe).collect();
     if described.is_empty() { String::new() } else { format!(" ({})", described.join("; ")) }
 }

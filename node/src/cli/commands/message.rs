@@ -44,7 +44,7 @@ async fn send(context: &CommandContext<'_>, tenant: String, args: SendMessageArg
         ..SendMessageRequest::default()
     };
     let answer = context.change(request).await?;
-    context.warn(&answer.warnings);
+    context.warn(&answer.warnings, None);
     context.terminal.answer(&answer, answer.message.as_ref())?;
     context.terminal.say(match (dry_run, answer.replayed) {
         (true, _) => CHECKED,

@@ -53,7 +53,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use prost::Name;
-use reveille_proto::admin::v1::Freshness;
+use reveille_proto::admin::v1::{Campaign, Freshness, Warning};
 use reveille_proto::{ListPage, Listing, Unary};
 use uuid::Uuid;
 
@@ -65,7 +65,7 @@ use super::manifest::kind::Kind;
 use super::target::Target;
 use super::terminal::Terminal;
 use super::view::moved::MovedView;
-use super::view::{Answer, Json, Own, View};
+use super::view::{Answer, Json, Own, View, warning};
 use super::{escape, format, input, lines};
 use crate::api_json;
 use screen::Frame;
@@ -348,9 +348,10 @@ impl<'a> CommandContext<'a> {
         }
     }
 
-    /// Prints the warnings of an answer.
-    fn warn(&self, warnings: &[String]) {
-        warnings.iter().for_each(|warning| self.terminal.say(&format!("warning: {warning}")));
+    /// Prints the warnings of an answer. `campaign` is the one that the answer has, if it has one.
+    fn warn(&self, warnings: &[Warning], campaign: Option<&Campaign>) {
+        let sentences = warnings.iter().map(|warning| warning::sentence(warning, campaign));
+        sentences.for_each(|sentence| self.terminal.say(&format!("warning: {sentence}")));
     }
 
     /// Prints how many recipients a decision moved. Fails with "partly done" if they are fewer than were named.

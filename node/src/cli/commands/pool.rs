@@ -31,6 +31,6 @@ async fn set(context: &CommandContext<'_>, args: SetPoolArgs) -> Result<(), Stop
         reveille_headers: args.reveille_headers,
     };
     let answer = context.change(request).await?;
-    context.warn(&answer.warnings);
+    context.warn(&answer.warnings, None);
     context.terminal.answer(&answer, answer.pool.as_ref())
 }

@@ -5,6 +5,7 @@ use reveille_proto::admin::v1::{
 };
 
 use super::{AddRelayArgs, CommandContext, Exit, Failure, Kind, RelayCommand, Stop, TLS_VALUES, Tls};
+use crate::cli::relay_fix;
 use crate::cli::view::{Answer, relay as view};
 
 /// Runs the subcommand.
@@ -83,7 +84,7 @@ async fn test(context: &CommandContext<'_>, name: String, auth: bool) -> Result<
         return Ok(());
     }
     let reason = if answer.reachable { "RELAY_UNUSABLE" } else { "RELAY_UNREACHABLE" };
-    let next = if answer.next_step.is_empty() { format!("reveille relay show {name}") } else { answer.next_step };
+    let next = relay_fix::next_step(&answer);
     let message = format!("{name} cannot be used: {}", answer.problem);
     Err(Failure::new(Exit::General, reason, message, next).into())
 }
@@ -109,6 +110,6 @@ async fn remove(context: &CommandContext<'_>, name: String) -> Result<(), Stop> 
     let question = format!("Remove relay {name}? Mail of its pool waits for another relay.");
     let request = RemoveRelayRequest { name: name.clone() };
     let answer = context.remove((&question, &name), request, false, |answer| answer.index).await?;
-    context.warn(&answer.warnings);
+    context.warn(&answer.warnings, None);
     Ok(())
 }

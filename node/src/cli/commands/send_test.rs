@@ -42,7 +42,7 @@ pub async fn run(context: &CommandContext<'_>, tenant: String, args: SendTestArg
         validate_only: dry_run,
     };
     let answer = context.change(request).await.map_err(named)?;
-    context.warn(&answer.warnings);
+    context.warn(&answer.warnings, None);
     if dry_run {
         let view = SendTestView::checked(to, answer.opted_out);
         context.terminal.show(&view)?;

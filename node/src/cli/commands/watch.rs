@@ -13,6 +13,7 @@ use super::speed::{Speed, Throughput};
 use super::{CommandContext, Failure, RetrySafety, Stop, View, WITHIN, format};
 use crate::cli::client::is_passing;
 use crate::cli::view::run::{is_finished, left_in_doubt, progress, sentence};
+use crate::wording::why;
 
 /// Width of the progress bar in characters.
 const BAR_WIDTH: u64 = 40;
@@ -69,7 +70,7 @@ pub async fn run(context: &CommandContext<'_>, tenant: String, run: String) -> R
 /// On a live terminal, returns a progress bar, and at the end the whole run; elsewhere a sentence.
 fn frame(context: &CommandContext<'_>, run: &Run, (goes, elapsed): (Throughput, Duration), finished: bool) -> Frame {
     // The reason for a pause is shown in place of the speed.
-    let words = match (run.state(), run.reason.as_str()) {
+    let words = match (run.state(), why(run).as_str()) {
         (RunState::Paused, "") => "paused".to_owned(),
         (RunState::Paused, reason) => format!("paused: {reason}"),
         _ => goes.words(),

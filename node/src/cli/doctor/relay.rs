@@ -6,6 +6,7 @@ use reveille_proto::admin::v1::{Relay, RelayCondition, RelayHealth, Schedule, Sc
 
 use super::named;
 use crate::cli::instant;
+use crate::cli::next_step::add_relay;
 use crate::cli::view::doctor::Finding;
 
 /// Checks the relays and the pools that the schedules use.
@@ -40,8 +41,7 @@ fn unserved(pools: &BTreeMap<&str, Vec<&Relay>>, schedules: &[Schedule]) -> Vec<
     let found = unserved.map(|(pool, schedules)| {
         let what = format!("no relay is in pool {pool}, by which these send: {}", named(&schedules));
         let why = "their mail waits until it expires; it never goes by another pool";
-        let next = format!("reveille relay add NAME --pool {pool} --host HOST --port PORT --tls starttls");
-        Finding::problem("relay", what, why, next)
+        Finding::problem("relay", what, why, add_relay(pool))
     });
     found.collect()
 }

@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use reveille_proto::admin::v1::{
-    Campaign, CampaignState, DeadLetter, Doubt, ExplainResponse, RecipientState, Run, RunState, Schedule, ScheduleState,
+    Campaign, CampaignState, DeadLetter, Doubt, ExplainResponse, ExplainedEventKind, RecipientState, Run, RunState,
+    Schedule, ScheduleState,
 };
 
 use super::named;
 use crate::cli::instant;
 use crate::cli::view::doctor::Finding;
-use crate::format;
+use crate::cli::view::explain;
+use crate::{format, wording};
 
 /// Delay after which a schedule is reported as overdue. The leader counts it after 5 s; the rest allows for this
 /// machine's clock.
@@ -55,12 +57,12 @@ impl LastAnswer {
         if explained.state() != RecipientState::Expired {
             return None;
         }
-        let last = |what: &str| explained.events.iter().rfind(|event| event.what == what);
-        let event = last("refused").or_else(|| last("given back"))?;
+        let last = |kind: ExplainedEventKind| explained.events.iter().rfind(|event| event.kind() == kind);
+        let event = last(ExplainedEventKind::Refused).or_else(|| last(ExplainedEventKind::GivenBack))?;
         Some(LastAnswer {
             run: explained.run.clone(),
             recipient: explained.recipient.clone(),
-            what: event.what.clone(),
+            what: explain::words(event.kind()),
             detail: event.detail.clone(),
         })
     }
@@ -149,7 +151,8 @@ fn paused(run: &Run) -> Option<Finding> {
     }
     let counts = run.counts.unwrap_or_default();
     let waiting = format::counted((counts.pending + counts.claimed).into(), "recipient");
-    let reason = if run.reason.is_empty() { "no reason was given" } else { &run.reason };
+    let reason = wording::why(run);
+    let reason = if reason.is_empty() { "no reason was given" } else { &reason };
     let what = format!("run {} of {} is paused with {waiting} waiting: {reason}", run.run, run.schedule);
     let next = format!("reveille run show {0}, fix the cause, reveille run resume {0}", run.run);
     Some(Finding::problem("run", what, "they expire when the run's time is over", next))

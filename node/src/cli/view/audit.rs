@@ -1,8 +1,18 @@
 //! Output of `audit …`.
 
-use reveille_proto::admin::v1::AuditRecord;
+use reveille_proto::admin::v1::{AuditOutcome, AuditRecord};
 
-use super::{Cell, View};
+use super::{Cell, View, word};
+
+/// Returns what came of the command, such as `12 done, 3 refused`.
+fn outcome(record: &AuditRecord) -> String {
+    match record.outcome() {
+        AuditOutcome::Repeated => format!("repeats {}", record.repeated_index),
+        AuditOutcome::Partly => format!("{} done, {} refused", record.done_count, record.refused_count),
+        AuditOutcome::Refused => format!("refused: {}", record.refusal),
+        done => word(done.as_str_name()),
+    }
+}
 
 impl View for AuditRecord {
     const NAME: &'static str = "index";
@@ -17,7 +27,7 @@ impl View for AuditRecord {
             Cell::or_dash(self.tenant.as_str()),
             self.command.as_str().into(),
             self.subject.as_str().into(),
-            self.outcome.as_str().into(),
+            outcome(self).into(),
         ]
     }
 }

@@ -2,7 +2,8 @@
 
 use reveille_proto::admin::v1::{Campaign, CampaignState};
 
-use super::{Cell, Tone, View, card, duration_ms, forecast, format, run, some, text, word};
+use super::{Cell, Tone, View, card, duration_ms, forecast, format, history, run, text, word};
+use crate::wording;
 
 /// True if the campaign has not opened, and still may.
 pub fn may_open(campaign: &Campaign) -> bool {
@@ -14,7 +15,24 @@ pub fn may_open(campaign: &Campaign) -> bool {
 pub fn sentence(campaign: &Campaign) -> String {
     let at = text(campaign.send_time.as_ref()).unwrap_or_else(|| "no instant".to_owned());
     let stands = format!("{} is {} for {at}", campaign.name, state(campaign));
-    some(&campaign.reason).map_or(stands.clone(), |reason| format!("{stands}: {reason}"))
+    let reason = reason(campaign);
+    if reason.is_empty() { stands } else { format!("{stands}: {reason}") }
+}
+
+/// Returns why the campaign has not opened, or why its run is paused, blocked, over, or late.
+fn reason(campaign: &Campaign) -> String {
+    match (&campaign.run, campaign.state()) {
+        (Some(run), _) => {
+            let missing = run.blocked.as_ref().map(wording::missing_file).unwrap_or_default();
+            let reasons = [wording::why(run), missing, history::why_it_opened(run)];
+            reasons.into_iter().find(|reason| !reason.is_empty()).unwrap_or_default()
+        }
+        // Until the audience is sealed, its recipients are not known, and the content cannot be checked against them.
+        (None, CampaignState::Draft | CampaignState::Waiting) if campaign.recipients == 0 => {
+            format!("its audience '{}' is not sealed yet", campaign.audience)
+        }
+        (None, _) => campaign.reason.clone(),
+    }
 }
 
 fn state(campaign: &Campaign) -> String {
@@ -60,7 +78,7 @@ impl View for Campaign {
         let mut pairs = vec![
             ("campaign", format!("{} ({})", self.name, self.tenant).into()),
             ("state", Cell::toned(state(self), tone(self))),
-            ("reason", Cell::or_dash(self.reason.as_str())),
+            ("reason", Cell::or_dash(reason(self).as_str())),
             ("at", format!("{at} ({})", self.zone).into()),
             ("audience", self.audience.as_str().into()),
             ("recipients", recipients(self)),

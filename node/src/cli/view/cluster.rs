@@ -6,6 +6,7 @@ use reveille_proto::admin::v1::{
 
 use super::{Cell, Tone, View, card, duration_ms, format, pool, table, text, word};
 use crate::cli::clocks::{self, ClockComparison};
+use crate::wording::missing_file;
 
 impl View for AddMemberResponse {
     const NAME: &'static str = "token";
@@ -23,7 +24,8 @@ pub fn more_blocked(all: u32, shown: usize) -> Option<String> {
 
 /// Returns in words which run is blocked, why, and what to do.
 pub fn blocked_sentence(blocked: &BlockedRun) -> String {
-    format!("run {} of {} is blocked: {}", blocked.run, blocked.schedule, blocked.why)
+    let missing = blocked.missing.as_ref().map(missing_file).unwrap_or_default();
+    format!("run {} of {} is blocked: {missing}", blocked.run, blocked.schedule)
 }
 
 /// Says how much a node in crash back-off sends, by the part of its usual claims that it gets.

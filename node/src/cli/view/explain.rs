@@ -1,8 +1,20 @@
 //! Output of `explain`.
 
-use reveille_proto::admin::v1::{ExplainResponse, ExplainedEvent};
+use reveille_proto::admin::v1::{ExplainResponse, ExplainedEvent, ExplainedEventKind};
 
 use super::{Cell, Tone, View, table, word};
+
+/// Returns the kind of an event in one word or a few: `opened`, `claimed`, `in doubt`.
+pub fn words(kind: ExplainedEventKind) -> String {
+    word(kind.as_str_name()).replace('_', " ")
+}
+
+fn detail(event: &ExplainedEvent) -> Cell {
+    match event.kind() {
+        ExplainedEventKind::Claimed => format!("incarnation {}", event.incarnation).into(),
+        _ => Cell::or_dash(event.detail.as_str()),
+    }
+}
 
 impl View for ExplainResponse {
     const NAME: &'static str = "recipient";
@@ -16,10 +28,10 @@ impl View for ExplainResponse {
             vec![
                 event.index.to_string().into(),
                 Cell::at(event.time.as_ref()),
-                event.what.as_str().into(),
+                words(event.kind()).into(),
                 Cell::or_dash(event.node.as_str()),
                 Cell::toned(fence, Tone::Dim),
-                Cell::or_dash(event.detail.as_str()),
+                detail(event),
             ]
         };
         format!("{head}\n\n{}", table(&columns, self.events.iter().map(row).collect(), paint))

@@ -45,6 +45,7 @@ pub mod tenant;
 pub mod token;
 pub mod update;
 pub mod upgrade;
+pub mod warning;
 
 use prost::Name;
 use serde::Serialize;

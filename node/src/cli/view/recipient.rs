@@ -1,16 +1,18 @@
 //! Output of `recipient …` and of `run recipients`.
 
-use reveille_proto::admin::v1::{EraseRecipientResponse, RecipientPlace, RecipientState, RunRecipient};
+use reveille_proto::admin::v1::{
+    DoubtCause, EraseRecipientResponse, RecipientPlace, RecipientState, RunRecipient, Suppression,
+};
 
 use super::dead_letter::answer;
-use super::{Cell, View, barrier, format, word};
+use super::{Cell, View, barrier, doubt, format, word};
 
 impl View for RecipientPlace {
     const NOUN: &'static str = "places";
     const COLUMNS: &'static [&'static str] = &["KIND", "NAME", "SCHEDULE", "NUMBER", "STATE", "AT"];
 
     fn name(&self) -> String {
-        if self.name.is_empty() { self.kind.clone() } else { self.name.clone() }
+        if self.name.is_empty() { kind(self) } else { self.name.clone() }
     }
 
     fn cells(&self) -> Vec<Cell> {
@@ -18,13 +20,28 @@ impl View for RecipientPlace {
         let known = self.state() != RecipientState::Unspecified;
         let state = known.then(|| word(self.state().as_str_name()));
         vec![
-            self.kind.as_str().into(),
+            kind(self).into(),
             Cell::or_dash(self.name.as_str()),
             Cell::or_dash(self.schedule.as_str()),
             Cell::or_dash(number.as_deref()),
             Cell::or_dash(state.as_deref()),
             Cell::at(self.time.as_ref()),
         ]
+    }
+}
+
+fn kind(place: &RecipientPlace) -> String {
+    word(place.kind().as_str_name()).replace('_', "-")
+}
+
+/// Returns the answer of a relay, or why the recipient is in doubt or gets no email.
+fn why(recipient: &RunRecipient) -> String {
+    match (recipient.doubt_cause(), recipient.suppression()) {
+        (DoubtCause::Unspecified, Suppression::Unspecified) => {
+            answer(recipient.code, &recipient.enhanced, &recipient.text)
+        }
+        (DoubtCause::Unspecified, suppression) => word(suppression.as_str_name()).replace('_', " "),
+        (cause, _) => doubt::cause(cause).to_owned(),
     }
 }
 
@@ -43,7 +60,7 @@ impl View for RunRecipient {
             word(self.state().as_str_name()).into(),
             self.attempts.to_string().into(),
             Cell::at(self.update_time.as_ref()),
-            Cell::or_dash(answer(self.code, &self.enhanced, &self.text).as_str()),
+            Cell::or_dash(why(self).as_str()),
         ]
     }
 }

@@ -25,10 +25,14 @@ pub fn offers_auth(test: &TestRelayResponse) -> bool {
     test.extensions.iter().any(is_auth)
 }
 
+fn health(test: &TestRelayResponse) -> Option<&RelayHealth> {
+    test.relay.as_ref()?.health.as_ref()
+}
+
 /// Returns a warning if the relay answers but the node does not use it, for example because of a quota.
 pub fn left_alone(test: &TestRelayResponse) -> Option<String> {
     use RelayCondition::{Ready, Throttled};
-    let health = test.health.as_ref().filter(|health| !matches!(health.condition(), Ready | Throttled))?;
+    let health = health(test).filter(|health| !matches!(health.condition(), Ready | Throttled))?;
     Some(format!("warning: it answers, but no mail goes out by it now: it is {}", standing(health)))
 }
 
@@ -90,7 +94,7 @@ pub fn tested(name: &str, test: &TestRelayResponse, paint: bool) -> String {
         ("auth", some(&test.auth_mechanism)),
     ];
     pairs.extend(more.into_iter().filter_map(|(name, text)| Some((name, text?.into()))));
-    if let Some(health) = test.health.as_ref().filter(|health| health.condition() != RelayCondition::Ready) {
+    if let Some(health) = health(test).filter(|health| health.condition() != RelayCondition::Ready) {
         pairs.push(("state", Cell::toned(standing(health), tone(health))));
     }
     pairs.extend(some(&test.problem).map(|problem| ("problem", Cell::toned(problem, Tone::Bad))));

@@ -5,6 +5,7 @@ use reveille_proto::admin::v1::{
 };
 
 use super::{Cell, Tone, View, card, format, some, text, word};
+use crate::wording::{missing_file, why};
 
 /// Returns text such as `undecided, 40 of 100 to come, 1 dead or in doubt of at most 5`. After the verdict, the numbers
 /// are those at the verdict; the run's own counts show its present state.
@@ -80,7 +81,7 @@ pub fn sentence(run: &Run) -> String {
     let (done, all) = progress(run);
     let waits = run.canary.as_ref().filter(|canary| canary.verdict() == CanaryVerdict::Undecided);
     let canary = waits.map(|canary| format!("; canary {}", canary_words(canary))).unwrap_or_default();
-    let blocked = some(&run.blocked).map(|why| format!("; blocked: {why}")).unwrap_or_default();
+    let blocked = run.blocked.as_ref().map(|file| format!("; blocked: {}", missing_file(file))).unwrap_or_default();
     let (done, all, counts) = (format::count(done), format::count(all), words(&counts(run)));
     format!("{} {}: {done} of {all}, {counts}{canary}{blocked}", run.run, state(run))
 }
@@ -139,7 +140,7 @@ impl View for Run {
         if self.run.is_empty() {
             return would_open(self, paint);
         }
-        let state = some(&self.reason).map_or_else(|| state(self), |reason| format!("{}: {reason}", state(self)));
+        let state = some(&why(self)).map_or_else(|| state(self), |reason| format!("{}: {reason}", state(self)));
         let nominal = match self.cause() {
             // The nominal of a trigger already names its cause.
             RunCause::Trigger => self.nominal.clone(),
@@ -163,7 +164,7 @@ impl View for Run {
         ];
         let counts = named(&counts(self)).into_iter().filter(|(name, count, _)| *count > 0 || *name == "sent");
         pairs.extend(counts.map(|(name, count, tone)| (name, Cell::count(count.into(), tone))));
-        pairs.extend(some(&self.blocked).map(|why| ("blocked", Cell::toned(why, Tone::Bad))));
+        pairs.extend(self.blocked.as_ref().map(|file| ("blocked", Cell::toned(missing_file(file), Tone::Bad))));
         pairs.extend(self.canary.as_ref().map(|canary| ("canary", canary_words(canary).into())));
         let more = [("known duplicates", self.known_duplicates, Tone::Bad), ("resent", self.resent, Tone::Notable)];
         let more = more.into_iter().filter(|(_, count, _)| *count > 0);

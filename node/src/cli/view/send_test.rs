@@ -1,6 +1,6 @@
 //! Output of `template send-test`: the outcome of one email.
 
-use reveille_proto::admin::v1::{self, RecipientState};
+use reveille_proto::admin::v1::{self, ExplainedEventKind as Kind, RecipientState};
 
 use super::{Cell, Serialize, Tone, View, card};
 
@@ -67,18 +67,18 @@ impl From<v1::ExplainResponse> for SendTestView {
             RecipientState::Assumed => SendTestOutcome::Assumed,
             RecipientState::Pending | RecipientState::Claimed | RecipientState::Unspecified => SendTestOutcome::Waiting,
         };
-        // Names of the events that decide an outcome. For an email that was not sent in time: what it waited for.
-        let decisive: &[&str] = match outcome {
-            SendTestOutcome::Accepted => &["sent", "sent after all"],
-            SendTestOutcome::Refused => &["refused", "not composed", "given up"],
-            SendTestOutcome::InDoubt | SendTestOutcome::Assumed => &["in doubt"],
+        // Kinds of the events that decide an outcome. For an email that was not sent in time: what it waited for.
+        let decisive: &[Kind] = match outcome {
+            SendTestOutcome::Accepted => &[Kind::Sent, Kind::SentAfterAll],
+            SendTestOutcome::Refused => &[Kind::Refused, Kind::NotComposed, Kind::GivenUp],
+            SendTestOutcome::InDoubt | SendTestOutcome::Assumed => &[Kind::InDoubt],
             SendTestOutcome::Expired | SendTestOutcome::Waiting | SendTestOutcome::WouldSend => {
-                &["waits", "given back", "refused"]
+                &[Kind::Waits, Kind::GivenBack, Kind::Refused]
             }
-            SendTestOutcome::Suppressed => &["suppressed", "opted out"],
-            SendTestOutcome::Cancelled => &["cancelled"],
+            SendTestOutcome::Suppressed => &[Kind::Suppressed, Kind::OptedOut],
+            SendTestOutcome::Cancelled => &[Kind::Cancelled],
         };
-        let event = history.events.iter().rev().find(|event| decisive.contains(&event.what.as_str()));
+        let event = history.events.iter().rev().find(|event| decisive.contains(&event.kind()));
         // A reply's event names its relay. For an email that was not accepted, an earlier event names it.
         let relay = history.events.iter().rev().find(|event| !event.relay.is_empty()).map(|event| event.relay.clone());
         // A waiting recipient may not have been tried yet, so its last event is no reason.

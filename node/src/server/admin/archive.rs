@@ -36,7 +36,7 @@ pub fn unless_lost<T>(read: ApiResult<T>) -> ApiResult<Result<T, ApiError>> {
 
 /// Returns the run as the API shows it. Of a run that is lost only the id is known: a repeated request opens no other.
 pub fn shown_or_lost(run: RunId, shown: ApiResult<v1::Run>) -> ApiResult<v1::Run> {
-    let lost = |error: ApiError| v1::Run { run: run.to_string(), reason: error.to_string(), ..v1::Run::default() };
+    let lost = |_| v1::Run { run: run.to_string(), lost: true, ..v1::Run::default() };
     Ok(unless_lost(shown)?.unwrap_or_else(lost))
 }
 

@@ -19,9 +19,6 @@ use super::services::audience::not_written;
 use super::validate::Fields;
 use super::{Admin, ApiError, ApiResult, Call};
 
-/// The next step for the user if a file could not be stored.
-const AGAIN: &str = "the same request again";
-
 /// Files that a request brought, by hash.
 pub type BroughtFiles = BTreeMap<Hash, Vec<u8>>;
 
@@ -112,8 +109,8 @@ impl Admin {
         let needed: Vec<Hash> = needed.into_iter().collect();
         let missing = spread_attachments(&self.context, &needed).await.map_err(|error| not_written(&error))?;
         if let Some(file) = missing.first() {
-            let message = format!("file {file:?} of an attachment is on no node");
-            return Err(ApiError::new(Code::Unavailable, ErrorReason::NoQuorum, message).next(AGAIN));
+            let message = format!("file {file:?} of an attachment is on no node; a repeat of the request sends it");
+            return Err(ApiError::new(Code::Unavailable, ErrorReason::NoQuorum, message));
         }
         crash::point("admin.upload-part");
         Ok(())

@@ -126,6 +126,6 @@ impl Admin {
             Ok(found)
         });
         read.await?
-            .map_err(|fault: PartFault| error_texts::not_possible(fault.to_string()).next("name it by number: '#17'"))
+            .map_err(|fault: PartFault| error_texts::not_possible(format!("{fault}; name it by number, as '#17'")))
     }
 }

@@ -1,10 +1,12 @@
 //! Enums of the API whose values have the names of those of the ledger: one list of names for each.
 
 use reveille_cluster::backup::BackupPhase;
+use reveille_cluster::smtp::Fix;
 use reveille_ledger::RecipientState;
 use reveille_ledger::calendar::{DstGap, DstOverlap};
 use reveille_ledger::canary::CanaryVerdict;
-use reveille_ledger::command::{OpeningCause, Unopened};
+use reveille_ledger::claim_history::DoubtReason;
+use reveille_ledger::command::{OpeningCause, Unopened, UnopenedReason};
 use reveille_ledger::forecast::ForecastLimit;
 use reveille_ledger::policy::{CatchUp, InDoubt, Overlap};
 use reveille_proto::admin::v1;
@@ -61,10 +63,17 @@ on_wire! {
     read Overlap => Overlap { BufferOne, Skip, Allow, CancelOther }
     shown BackupPhase => BackupPhase { Copy, Verify }
     shown CanaryVerdict => CanaryVerdict { Undecided, Passed, Held, Overruled }
+    shown DoubtReason => DoubtCause { NoAnswer, OwnerLost, Begun, NoJournal, Restored }
+    shown Fix => RelayFix {
+        TlsName, Ca, CaFile, ImplicitTls, StartTls, LoginAfterStartTls, NoLogin, Reference, Relay
+    }
     shown ForecastLimit => ForecastBound { NoRelay, Nothing, Relays, LateRates, Tenant, WarmUp }
     shown OpeningCause => RunCause { Due, CatchUp, Trigger, Backfill, Test, Message }
     shown RecipientState => RecipientState {
         Pending, Claimed, Sent, Assumed, Dead, Suppressed, Expired, Cancelled, InDoubt
+    }
+    shown UnopenedReason => UnopenedReason {
+        Coalesced, NoCatchUp, TooLate, DoesNotExist, Edited, Overlap, Superseded, OpenedBefore, Restored
     }
     shown Unopened => HistoryOutcome { Coalesced, Skipped, Expired, Refused }
 }

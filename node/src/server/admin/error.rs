@@ -1,4 +1,5 @@
-//! Errors of the API: what failed, where, why, and the command to try next.
+//! Errors of the API: what failed, where and why, for programs and for people. The command line adds the command to try
+//! next (`cli::failure`).
 //!
 //! Every service returns this type. It becomes a gRPC status with the details that `errors.proto` describes. Only with
 //! the reason `OUTCOME_UNKNOWN` the request may have taken effect; with all others it has not.
@@ -20,6 +21,10 @@ const FIELDS_MAX: usize = 20;
 pub const REQUEST_ID: &str = "requestId";
 /// Metadata key of [`ApiError::leaderless`].
 pub const LEADERLESS: &str = "leaderlessMs";
+/// Wait before a repeat that may succeed soon.
+const RETRY_SOON: Duration = Duration::from_secs(1);
+/// Wait where an operator must free space first, or another node must answer.
+const RETRY_NO_ROOM: Duration = Duration::from_secs(30);
 
 /// Result of a call of the API.
 pub type ApiResult<T> = Result<T, ApiError>;
@@ -88,9 +93,14 @@ impl ApiError {
         self
     }
 
-    /// Adds the command to try next.
-    pub fn next(self, command: impl Into<String>) -> ApiError {
-        self.with("next", command.into())
+    /// Adds the name of an object that the error concerns. `kind` is a key that `errors.proto` lists, such as `run`.
+    pub fn about(self, kind: &'static str, name: impl ToString) -> ApiError {
+        self.with(kind, name.to_string())
+    }
+
+    /// Says that the same read would be answered with `stale`.
+    pub fn stale_helps(self) -> ApiError {
+        self.with("staleHelps", "true".to_owned())
     }
 
     /// Appends similar names to the message: `did you mean …?`. Changes nothing if there are none.
@@ -163,6 +173,18 @@ fn word(reason: ErrorReason) -> &'static str {
     name.strip_prefix("ERROR_REASON_").unwrap_or(name)
 }
 
+/// Returns how long to wait before the same request is repeated. `None`: a repeat gets the same answer, or the outcome
+/// is unknown, which a repeat with the same request id may settle at once.
+fn retry_delay(code: Code, reason: ErrorReason) -> Option<Duration> {
+    match (code, reason) {
+        (_, ErrorReason::NoRoom) => Some(RETRY_NO_ROOM),
+        (Code::Unavailable | Code::ResourceExhausted, _) | (Code::Aborted, ErrorReason::BodyTimedOut) => {
+            Some(RETRY_SOON)
+        }
+        _ => None,
+    }
+}
+
 impl fmt::Display for ApiError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0.message)
@@ -181,6 +203,9 @@ impl From<ApiError> for Status {
         let metadata: HashMap<String, String> =
             metadata.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
         let mut details = ErrorDetails::with_error_info(word(reason), DOMAIN, metadata);
+        if let Some(delay) = retry_delay(code, reason) {
+            details.set_retry_info(Some(delay));
+        }
         for FieldViolation { field, message, .. } in fields {
             details.add_bad_request_violation(field, message);
         }
@@ -193,25 +218,43 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fault_says_its_reason_its_fields_and_what_to_try_next() {
+    fn fault_says_its_reason_its_fields_and_its_object() {
         let wrong = |field: &str| FieldViolation {
             field: field.to_owned(),
             message: "is missing".to_owned(),
             reason: ErrorReason::InvalidField,
         };
         let fault = ApiError::of_fields(vec![wrong("schedule.zone"), wrong("schedule.name")]).expect("two fields");
-        let status = Status::from(fault.next("reveille schedule create --help").request("").index(7));
+        let status = Status::from(fault.about("schedule", "daily").request("").index(7));
         assert_eq!(status.code(), Code::InvalidArgument);
         assert_eq!(status.message(), "schedule.zone: is missing (and 1 more field)");
         let details = status.get_error_details();
         let info = details.error_info().expect("a reason");
         assert_eq!((info.reason.as_str(), info.domain.as_str()), ("INVALID_FIELD", "reveille"));
-        assert_eq!(info.metadata.get("next").map(String::as_str), Some("reveille schedule create --help"));
+        assert_eq!(info.metadata.get("schedule").map(String::as_str), Some("daily"));
         assert_eq!(info.metadata.get("index").map(String::as_str), Some("7"));
         assert_eq!(info.metadata.get(REQUEST_ID), None);
         let fields = &details.bad_request().expect("fields").field_violations;
         let fields: Vec<&str> = fields.iter().map(|violation| violation.field.as_str()).collect();
         assert_eq!(fields, ["schedule.zone", "schedule.name"]);
         assert_eq!(ApiError::of_fields(Vec::new()), None);
+    }
+
+    #[test]
+    fn only_an_error_that_a_repeat_may_end_says_when() {
+        let delay = |code, reason| {
+            let status = Status::from(ApiError::new(code, reason, "no"));
+            status.get_details_retry_info().and_then(|info| info.retry_delay)
+        };
+        assert_eq!(delay(Code::Unavailable, ErrorReason::NoLeader), Some(RETRY_SOON));
+        assert_eq!(delay(Code::ResourceExhausted, ErrorReason::NoRoom), Some(RETRY_NO_ROOM));
+        assert_eq!(delay(Code::Aborted, ErrorReason::BodyTimedOut), Some(RETRY_SOON));
+        for (code, reason) in [
+            (Code::Aborted, ErrorReason::EtagMismatch),
+            (Code::FailedPrecondition, ErrorReason::NotPossible),
+            (Code::DeadlineExceeded, ErrorReason::OutcomeUnknown),
+        ] {
+            assert_eq!(delay(code, reason), None, "{reason:?}");
+        }
     }
 }

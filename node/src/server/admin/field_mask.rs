@@ -141,11 +141,11 @@ impl Mask {
         let names = |path: &str| self.paths.iter().any(|named| named == path);
         let names_of = |kind: &str| self.paths.iter().any(|path| path.starts_with(kind));
         if names_of("when.daily.") && !names("when.daily.hour") && daily(body).is_none() {
-            let message = "the schedule is not daily: give the time of day too (--daily)";
+            let message = "the schedule is not daily: give the time of day too";
             return Err(ApiError::of_field("schedule.when.daily", message));
         }
         if names_of("when.every.") && !names("when.every.period") && every(body).is_none() {
-            let message = "the schedule has no period: give it too (--every)";
+            let message = "the schedule has no period: give it too";
             return Err(ApiError::of_field("schedule.when.every", message));
         }
         Ok(())

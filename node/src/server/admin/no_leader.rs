@@ -1,4 +1,4 @@
-//! Errors for requests without a leader: which voters this node cannot reach, and what the operator can do.
+//! Errors for requests without a leader: which voters this node cannot reach.
 //!
 //! A node that has heard no leader for longer than an election takes returns the error at once. During a possible
 //! election it returns the error at the deadline, without the list of voters.
@@ -53,51 +53,47 @@ fn fault(requested: CallKind, silence: Duration, voters: &Voters) -> ApiError {
     let Voters { all, missing } = voters;
     let (reached, majority) = (all - missing.len(), all / 2 + 1);
     let silent = format!("no leader was heard for {} s", silence.as_secs());
-    let stale = match requested {
-        CallKind::Read => "; --stale reads what this node knows",
-        CallKind::Write => "",
+    let fault = |reason, message: String| {
+        error_texts::of_call(requested, ApiError::new(Code::Unavailable, reason, message)).leaderless(silence)
     };
     if reached >= majority {
         let message = format!("{silent}, though {reached} of {all} voters answer; nothing happened");
-        let next = format!("reveille cluster status, and the nodes' logs: what keeps them from electing one{stale}");
-        return ApiError::new(Code::Unavailable, ErrorReason::NoLeader, message).next(next).leaderless(silence);
+        return fault(ErrorReason::NoLeader, message);
     }
     let names = missing.join(", ");
     let message = format!(
         "{silent}: {reached} of {all} voters can be reached, {majority} are needed; not {names}; nothing happened"
     );
-    let next = format!("start {names} (reveille cluster status shows which nodes answer){stale}");
-    ApiError::new(Code::Unavailable, ErrorReason::NoQuorum, message).next(next).leaderless(silence)
+    fault(ErrorReason::NoQuorum, message).about("silentVoters", names)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn message_and_next(requested: CallKind, all: usize, missing: &[&str]) -> (String, String) {
+    fn fault_without(requested: CallKind, all: usize, missing: &[&str]) -> ApiError {
         let missing = missing.iter().map(|name| (*name).to_owned()).collect();
         let fault = fault(requested, Duration::from_millis(12_900), &Voters { all, missing });
-        let next = fault.metadata("next").unwrap_or_default().to_owned();
         assert_eq!((fault.code(), fault.metadata("leaderlessMs")), (Code::Unavailable, Some("12900")));
-        (fault.to_string(), next)
+        fault
     }
 
     #[test]
-    fn missing_voters_are_named_and_only_a_read_suggests_stale() {
-        let (message, next) = message_and_next(CallKind::Write, 3, &["b", "c"]);
+    fn missing_voters_are_named_and_stale_helps_only_a_read() {
+        let write = fault_without(CallKind::Write, 3, &["b", "c"]);
         let expected =
             "no leader was heard for 12 s: 1 of 3 voters can be reached, 2 are needed; not b, c; nothing happened";
-        assert_eq!(message, expected);
-        assert_eq!(next, "start b, c (reveille cluster status shows which nodes answer)");
-        let (same, next) = message_and_next(CallKind::Read, 3, &["b", "c"]);
-        assert_eq!(same, message);
-        assert!(next.ends_with("; --stale reads what this node knows"), "{next}");
+        assert_eq!(write.to_string(), expected);
+        assert_eq!((write.metadata("silentVoters"), write.metadata("staleHelps")), (Some("b, c"), None));
+        let read = fault_without(CallKind::Read, 3, &["b", "c"]);
+        assert_eq!(read.to_string(), expected);
+        assert_eq!(read.metadata("staleHelps"), Some("true"));
     }
 
     #[test]
     fn majority_without_leader_has_its_own_error() {
-        let (message, next) = message_and_next(CallKind::Write, 3, &["c"]);
-        assert_eq!(message, "no leader was heard for 12 s, though 2 of 3 voters answer; nothing happened");
-        assert!(next.starts_with("reveille cluster status") && !next.contains("--stale"), "{next}");
+        let fault = fault_without(CallKind::Write, 3, &["c"]);
+        assert_eq!(fault.to_string(), "no leader was heard for 12 s, though 2 of 3 voters answer; nothing happened");
+        assert_eq!((fault.reason(), fault.metadata("silentVoters")), (ErrorReason::NoLeader, None));
     }
 }

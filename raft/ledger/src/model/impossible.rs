@@ -105,7 +105,7 @@ pub enum Impossible {
     #[error("a test clock is chosen when a cluster is made, and this one is in use with real time")]
     InUse,
     /// The cluster has no test clock (P19).
-    #[error("this cluster keeps real time; `cluster init --test-clock` makes one whose time can be moved")]
+    #[error("this cluster keeps real time: a test clock is chosen when a cluster is made, and for good")]
     RealTime,
     /// The test clock never goes back (P19).
     #[error("it is {now} already, and the clock only goes forward")]

@@ -197,8 +197,8 @@ pub enum CommandRefusal {
     TokenIdTaken(TokenId),
     /// The cluster was restored from a backup, and no operator has accepted it (P21).
     #[error(
-        "this cluster was restored from a backup and sends nothing yet: stop the former cluster for good, read \
-         `reveille restore status`, then run `reveille restore accept`"
+        "this cluster was restored from a backup and sends nothing yet: stop the former cluster for good, read what \
+         the restored one would send, then accept the restore"
     )]
     RestoreNotAccepted,
     /// A former cluster may have sent the instant (P21).

@@ -3,14 +3,15 @@
 use prost::{Message, Name};
 use prost_types::FieldMask;
 use reveille_proto::admin::v1::{
-    AddRelayRequest, CampaignState, CreateCampaignRequest, CreateScheduleRequest, Duplicate, GetCampaignRequest,
-    GetPoolRequest, GetRelayRequest, GetScheduleRequest, GetTemplateRequest, GetTenantRequest, PutTemplateRequest,
-    Relay, ScheduleBody, SetPoolRequest, SetTenantRequest, UpdateScheduleRequest,
+    AddRelayRequest, Campaign, CampaignState, CreateCampaignRequest, CreateScheduleRequest, Duplicate,
+    GetCampaignRequest, GetPoolRequest, GetRelayRequest, GetScheduleRequest, GetTemplateRequest, GetTenantRequest,
+    PutTemplateRequest, Relay, ScheduleBody, SetPoolRequest, SetTenantRequest, UpdateScheduleRequest, Warning,
 };
 
 use crate::cli::commands::{CommandContext, Exit, Failure, Kind, Unary, format};
 use crate::cli::manifest::document::Document;
 use crate::cli::manifest::tree::Node;
+use crate::cli::view::warning;
 
 /// Fields of a schedule that an update by a document leaves as they are: which schedule it is, and whether it is
 /// paused.
@@ -133,7 +134,7 @@ pub async fn put(
                 None => {
                     let create = CreateScheduleRequest { schedule: Some(body), request_id, validate_only };
                     let answer = ask(context, create, validate_only).await?;
-                    duplicates(&answer.duplicates).into_iter().chain(answer.warnings).collect()
+                    duplicates(&answer.duplicates).into_iter().chain(sentences(&answer.warnings, None)).collect()
                 }
                 Some(etag) => {
                     let update = UpdateScheduleRequest { etag, request_id, validate_only, ..whole(body) };
@@ -146,7 +147,8 @@ pub async fn put(
             let requested: CreateCampaignRequest = message(document)?;
             let spec = kind.spec(&requested);
             let answer = ask(context, CreateCampaignRequest { request_id, validate_only, ..requested }, validate_only);
-            warnings = answer.await?.warnings;
+            let answer = answer.await?;
+            warnings = sentences(&answer.warnings, answer.campaign.as_ref()).collect();
             spec
         }
         (Kind::Relay, _) => {
@@ -180,6 +182,10 @@ pub async fn put(
         }
     };
     Ok((spec, warnings))
+}
+
+fn sentences(warnings: &[Warning], campaign: Option<&Campaign>) -> impl Iterator<Item = String> {
+    warnings.iter().map(move |warning| warning::sentence(warning, campaign))
 }
 
 async fn ask<Q: Unary + Name>(

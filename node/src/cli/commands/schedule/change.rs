@@ -66,7 +66,7 @@ pub async fn trigger(
         Some(read) => body::at_line(failure, &file, read),
         None => failure,
     })?;
-    context.warn(&answer.warnings);
+    context.warn(&answer.warnings, None);
     let next = format!("next: reveille run watch {}", answer.name());
     context.terminal.show(&answer)?;
     if answer.replayed {

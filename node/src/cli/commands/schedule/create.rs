@@ -38,7 +38,7 @@ fn print_notes(context: &CommandContext<'_>, recipients: &Recipients, answer: &C
         let named = named.join(", ");
         context.terminal.say(&format!("{count} left out, as each address gets one email a run: {named}"));
     }
-    context.warn(&answer.warnings);
+    context.warn(&answer.warnings, None);
     context.terminal.say(match (dry_run, answer.created) {
         (true, _) => "checked; nothing was changed",
         (false, true) => "created",

@@ -12,15 +12,9 @@ use tonic::Code;
 
 use super::error::ApiError;
 
-/// The next step where another node may do what this one cannot.
-pub const ASK_ANOTHER: &str = "ask another node: --endpoint a,b,c";
 const SMALLER: &str = "link to large parts instead of carrying them, or split the audience";
-const SHOW_MEMBERS: &str = "reveille cluster member list";
-const SHOW_CLUSTER_STATUS: &str = "reveille cluster status";
-/// The command that shows which parts of the archive are lost.
-pub const SHOW_LOSS: &str = "reveille cluster archive-loss";
 
-/// Kind of a call. A read without a leader can be repeated with `--stale`; a write cannot.
+/// Kind of a call. A read without a leader can be repeated with `stale`; a write cannot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallKind {
     Read,
@@ -29,11 +23,12 @@ pub enum CallKind {
 
 /// This node knew no leader by the deadline. An election may be running.
 pub fn no_leader(kind: CallKind, leader: Option<&Member>) -> ApiError {
-    let next = match kind {
-        CallKind::Read => "reveille cluster status; --stale reads what this node knows",
-        CallKind::Write => SHOW_CLUSTER_STATUS,
-    };
-    not_reachable(ReadError::NoLeader, leader).next(next).leader(leader)
+    of_call(kind, not_reachable(ReadError::NoLeader, leader)).leader(leader)
+}
+
+/// Says of an error of a read that the same read would be answered with `stale`.
+pub fn of_call(kind: CallKind, error: ApiError) -> ApiError {
+    if kind == CallKind::Read { error.stale_helps() } else { error }
 }
 
 fn not_reachable(error: impl ToString, leader: Option<&Member>) -> ApiError {
@@ -43,39 +38,41 @@ fn not_reachable(error: impl ToString, leader: Option<&Member>) -> ApiError {
 
 /// This node is being stopped.
 pub fn stopping(message: impl Into<String>) -> ApiError {
-    ApiError::new(Code::Unavailable, ErrorReason::Stopping, message).next(ASK_ANOTHER)
+    ApiError::new(Code::Unavailable, ErrorReason::Stopping, message)
 }
 
-fn absent(reason: ErrorReason, message: String, next: impl Into<String>) -> ApiError {
-    ApiError::new(Code::NotFound, reason, message).next(next)
+fn absent(reason: ErrorReason, message: String) -> ApiError {
+    ApiError::new(Code::NotFound, reason, message)
 }
 
-/// An object with this name exists. `next` shows it.
-fn taken(message: String, next: String) -> ApiError {
-    ApiError::new(Code::AlreadyExists, ErrorReason::NameTaken, message).next(next)
+/// An object of this kind with this name exists.
+fn taken(message: String, kind: &'static str, name: &str) -> ApiError {
+    ApiError::new(Code::AlreadyExists, ErrorReason::NameTaken, message).about(kind, name)
+}
+
+/// The state of an object does not allow the operation, for a reason of its own.
+fn precondition(reason: ErrorReason, message: impl Into<String>) -> ApiError {
+    ApiError::new(Code::FailedPrecondition, reason, message)
 }
 
 /// The volume of this node has no space for new work.
 pub fn no_room(node: &str, why: &str) -> ApiError {
-    let message = format!("{node} takes no new work: {why}; nothing happened");
+    let message = format!("{node} takes no new work: {why}; nothing happened; free space there, or ask another node");
     ApiError::new(Code::ResourceExhausted, ErrorReason::NoRoom, message)
-        .next(format!("free space on that volume of {node}, or ask another node: --endpoint a,b,c"))
 }
 
 /// The request was larger than the limit, and was not read.
 pub fn request_too_large(said: &str, most: usize) -> ApiError {
-    let message = format!("the request has more than {most} bytes ({said}); nothing happened");
-    ApiError::new(Code::InvalidArgument, ErrorReason::TooLarge, message).next(SMALLER)
+    let message = format!("the request has more than {most} bytes ({said}); nothing happened; {SMALLER}");
+    ApiError::new(Code::InvalidArgument, ErrorReason::TooLarge, message)
 }
 
 /// The command was not committed, or its outcome is unknown. `leader`: the leader that this node knows.
 pub fn not_proposed(error: &ProposeError, leader: Option<&Member>) -> ApiError {
     let fault = match error {
-        ProposeError::NoLeader | ProposeError::NotReady | ProposeError::EpochOver => {
-            not_reachable(error, leader).next(SHOW_CLUSTER_STATUS)
-        }
+        ProposeError::NoLeader | ProposeError::NotReady | ProposeError::EpochOver => not_reachable(error, leader),
         ProposeError::TooLarge { .. } => {
-            ApiError::new(Code::InvalidArgument, ErrorReason::TooLarge, error.to_string()).next(SMALLER)
+            ApiError::new(Code::InvalidArgument, ErrorReason::TooLarge, format!("{error}; {SMALLER}"))
         }
         ProposeError::Busy => ApiError::new(Code::Unavailable, ErrorReason::Busy, format!("{error}; nothing happened")),
         ProposeError::Unknown => ApiError::new(Code::DeadlineExceeded, ErrorReason::OutcomeUnknown, error.to_string()),
@@ -89,11 +86,11 @@ pub fn not_proposed(error: &ProposeError, leader: Option<&Member>) -> ApiError {
 
 /// A fresh read was not possible. `leader`: the leader that this node knows.
 pub fn not_read(error: ReadError, leader: Option<&Member>) -> ApiError {
-    const STALE: &str = "ask again with --stale for what this node knows";
     let fault = match error {
         ReadError::NoLeader => return no_leader(CallKind::Read, leader),
         ReadError::Behind(index) => {
-            ApiError::new(Code::Unavailable, ErrorReason::Busy, error.to_string()).next(STALE).index(index)
+            let behind = ApiError::new(Code::Unavailable, ErrorReason::Busy, error.to_string());
+            behind.stale_helps().index(index)
         }
         ReadError::Stopped => stopping(format!("{error}; nothing happened")),
     };
@@ -112,7 +109,7 @@ pub fn timed_out(kind: CallKind) -> ApiError {
         CallKind::Write => (ErrorReason::OutcomeUnknown, "the call took too long: it may have happened"),
         CallKind::Read => (ErrorReason::TimedOut, "the call took too long"),
     };
-    ApiError::new(Code::DeadlineExceeded, reason, message).next(SHOW_CLUSTER_STATUS)
+    ApiError::new(Code::DeadlineExceeded, reason, message)
 }
 
 /// The body of an HTTP request did not come in time, so nothing of it was done.
@@ -149,10 +146,8 @@ pub fn not_held(index: u64, error: BarrierError) -> ApiError {
 /// Leadership was not handed over.
 pub fn not_handed_over(error: &TransferError) -> ApiError {
     match error {
-        TransferError::NoLeader => not_reachable(error, None).next(SHOW_CLUSTER_STATUS),
-        TransferError::Refused(why) => {
-            not_possible(format!("leadership was not handed over: {why}")).next(SHOW_CLUSTER_STATUS)
-        }
+        TransferError::NoLeader => not_reachable(error, None),
+        TransferError::Refused(why) => not_possible(format!("leadership was not handed over: {why}")),
     }
 }
 
@@ -163,38 +158,34 @@ pub fn member_not_changed(name: &str, change: MemberChange, refusal: &MemberRefu
         MemberChange::Undrain => "taken back from draining",
         MemberChange::Remove | MemberChange::RemoveDead => "removed",
     };
-    let name = quoted(name);
-    let next = match refusal {
-        MemberRefusal::NoLeader => return not_reachable(refusal, None).next(SHOW_CLUSTER_STATUS),
+    let quoted = quoted(name);
+    let help = match refusal {
+        MemberRefusal::NoLeader => return not_reachable(refusal, None),
         MemberRefusal::NotLeader | MemberRefusal::Unknown(_) => {
-            let message = format!("whether {name} was {done} is not known: {refusal}");
-            let next = "the same command again: it goes on where it was";
-            return ApiError::new(Code::DeadlineExceeded, ErrorReason::OutcomeUnknown, message).next(next);
+            let message = format!("whether {quoted} was {done} is not known: {refusal}; {CONTINUES}");
+            return ApiError::new(Code::DeadlineExceeded, ErrorReason::OutcomeUnknown, message).about("member", name);
         }
         MemberRefusal::Ledger(refusal) => return refused(refusal),
-        MemberRefusal::NotAMember => SHOW_MEMBERS,
-        MemberRefusal::LastVoter => "admit another node first, and wait until it votes: reveille cluster member add",
-        MemberRefusal::StillRuns => {
-            "without --dead it is drained and removed; or stop it first, and give the command again"
-        }
-        MemberRefusal::DoesNotAnswer => "start it; or, if it never comes back, remove it as it is: --dead",
-        MemberRefusal::NoOtherSends => {
-            "reveille cluster member list shows which nodes drain: let one of them get emails again, or start another"
-        }
-        MemberRefusal::TooFewRun { .. } => "start a node that is down; a removal now would stop the cluster",
-        MemberRefusal::Waits(wait)
-            if change == MemberChange::RemoveDead || matches!(wait, MemberWait::Another | MemberWait::Membership) =>
-        {
-            "the same command again in a few seconds: it goes on where it was"
-        }
-        MemberRefusal::Waits(_) => {
-            let next = "the same command again: it goes on where it was";
-            let message = format!("{name} was not {done} yet: {refusal}; it drains, and gets no more emails");
-            return not_possible(message).next(next);
+        MemberRefusal::NotAMember => "",
+        MemberRefusal::LastVoter => "; admit another node first, and wait until it votes",
+        MemberRefusal::StillRuns => "; stop it first, or remove it as one that runs: then it is drained before",
+        MemberRefusal::DoesNotAnswer => "; start it; or, if it never comes back, remove it as dead",
+        MemberRefusal::NoOtherSends => "; let a node that drains get emails again, or start another",
+        MemberRefusal::TooFewRun { .. } => "; start a node that is down: a removal now would stop the cluster",
+        MemberRefusal::Waits(wait) => {
+            let is_short =
+                change == MemberChange::RemoveDead || matches!(wait, MemberWait::Another | MemberWait::Membership);
+            let drains = if is_short { "" } else { " yet" };
+            let also = if is_short { "" } else { "; it drains, and gets no more emails" };
+            let message = format!("{quoted} was not {done}{drains}: {refusal}{also}; {CONTINUES}");
+            return precondition(ErrorReason::MemberWaits, message).about("member", name);
         }
     };
-    not_possible(format!("{name} was not {done}: {refusal}")).next(next)
+    not_possible(format!("{quoted} was not {done}: {refusal}{help}")).about("member", name)
 }
+
+/// A change of a member has steps, and a repeat begins with the first one that is not done.
+const CONTINUES: &str = "the same request continues where it was";
 
 /// Quotes a name from a request on one line. Control characters are escaped.
 fn quoted(name: &str) -> String {
@@ -204,18 +195,18 @@ fn quoted(name: &str) -> String {
 
 /// There is no schedule of that name.
 pub fn no_schedule(name: &str) -> ApiError {
-    absent(ErrorReason::ScheduleNotFound, format!("no schedule named {}", quoted(name)), "reveille schedule list")
+    absent(ErrorReason::ScheduleNotFound, format!("no schedule named {}", quoted(name)))
 }
 
 /// There is no schedule of that name, but a campaign that has not been launched.
 pub fn no_schedule_but_campaign(name: &str) -> ApiError {
     let message = format!("no schedule named {0}: {0} is a campaign", quoted(name));
-    absent(ErrorReason::ScheduleNotFound, message, format!("reveille campaign status {name}"))
+    absent(ErrorReason::ScheduleNotFound, message).about("campaign", name)
 }
 
 /// There is no such run.
 pub fn no_run(run: impl ToString) -> ApiError {
-    absent(ErrorReason::RunNotFound, format!("no run {}", run.to_string()), "reveille run list")
+    absent(ErrorReason::RunNotFound, format!("no run {}", run.to_string()))
 }
 
 /// No message of the tenant has this key, or its run was archived too long ago.
@@ -228,53 +219,53 @@ pub fn details_removed(run: RunId, summary: &RunSummary) -> ApiError {
     let kept = "its counts are kept, its recipients are not";
     let message =
         format!("run {run} of {} is older than its retention, or its details were lost: {kept}", summary.label());
-    absent(ErrorReason::RunNotFound, message, format!("reveille run show {run}"))
+    absent(ErrorReason::RunNotFound, message).about("run", run)
 }
 
 /// The run has left the replicated state, so nothing changes it any more (P24).
 pub fn archived(run: RunId, name: &str) -> ApiError {
     let message = format!("run {run} of {name} is finished and in the archive: its results cannot change");
-    not_possible(message).next(format!("reveille run show {run}"))
+    not_possible(message).about("run", run)
 }
 
 /// This node cannot read a part of the archive. An answer without that part would be wrong, so there is none.
 pub fn archive_unreadable(error: &ArchiveError) -> ApiError {
-    let (code, next) = match error {
+    let (code, help) = match error {
         ArchiveError::Lost { .. } => {
             let message = format!("{error}; what it had is not known any more");
-            return ApiError::new(Code::NotFound, ErrorReason::ArchiveLost, message).next(SHOW_LOSS);
+            return ApiError::new(Code::NotFound, ErrorReason::ArchiveLost, message);
         }
         ArchiveError::Damaged { .. } => {
-            let next = "start the nodes that are down: a block that one of them has is fetched; if none has it: \
-                        reveille cluster archive-loss";
-            (Code::DataLoss, next)
+            (Code::DataLoss, "; start the nodes that are down: a block that one of them has is fetched")
         }
         // A client with several addresses asks the next node.
-        ArchiveError::Disk { .. } | ArchiveError::Panicked => (Code::Unavailable, ASK_ANOTHER),
+        ArchiveError::Disk { .. } | ArchiveError::Panicked => (Code::Unavailable, ""),
     };
     let cause = std::error::Error::source(error).map(|cause| format!(": {cause}")).unwrap_or_default();
-    let message = format!("{error}{cause}; finished runs are in it, so nothing is shown");
+    let message = format!("{error}{cause}; finished runs are in it, so nothing is shown{help}");
     tracing::error!(message, "the archive is not readable");
-    ApiError::new(code, ErrorReason::ArchiveUnreadable, message).next(next)
+    ApiError::new(code, ErrorReason::ArchiveUnreadable, message)
 }
 
 /// The named occurrence is not among the last archived runs of its schedule, and no more are searched.
 pub fn not_searched_further(searched: usize) -> ApiError {
-    let message =
-        format!("no such run among the last {searched} archived ones of the schedule; older ones were not searched");
-    absent(ErrorReason::RunNotFound, message, "reveille schedule history NAME, which shows the id of each run")
+    let message = format!(
+        "no such run among the last {searched} archived ones of the schedule; older ones were not searched: name it by \
+         the id that the history of the schedule has"
+    );
+    absent(ErrorReason::RunNotFound, message)
 }
 
 /// The run has no such recipient.
 pub fn no_recipient(recipient: &str, run: RunId) -> ApiError {
     let message = format!("no recipient {recipient} in run {run}");
-    absent(ErrorReason::RecipientNotFound, message, format!("reveille run show {run}"))
+    absent(ErrorReason::RecipientNotFound, message).about("run", run)
 }
 
 /// The run has the recipient, but it is not in doubt.
 pub fn not_in_doubt(address: &str, run: RunId) -> ApiError {
     let message = format!("{address} is not in doubt in run {run}");
-    absent(ErrorReason::RecipientNotFound, message, format!("reveille explain {run} {address}"))
+    absent(ErrorReason::RecipientNotFound, message).about("run", run).about("recipient", address)
 }
 
 /// None of the named recipients is `what`, such as `in doubt in` a run. `states`: their states as text.
@@ -283,52 +274,61 @@ pub fn none_is(what: &str, named: &[String], run: RunId, states: &str) -> ApiErr
         [one] => format!("{one} is not {what} run {run}: it is {states}"),
         more => format!("none of these {} is {what} run {run}: {states}", more.len()),
     };
-    let one = named.first().map_or("RECIPIENT", String::as_str);
-    not_possible(message).next(format!("reveille explain {run} '{one}'"))
+    let one = named.first().map_or("", String::as_str);
+    not_possible(message).about("run", run).about("recipient", one)
 }
 
 /// This node already holds the maximum number of request bytes in memory.
 pub fn out_of_memory() -> ApiError {
     let message = "this node works on too many large requests; nothing happened";
-    ApiError::new(Code::Unavailable, ErrorReason::Busy, message).next(ASK_ANOTHER)
+    ApiError::new(Code::Unavailable, ErrorReason::Busy, message)
 }
 
 /// The recipients are in doubt for a later handoff than the decision names.
 pub fn later_doubt(run: RunId, later: Fence) -> ApiError {
     let message = format!("in doubt for a later handoff, {later}, than the one that the decision names");
-    not_possible(message).next(format!("look again: reveille in-doubt list --run {run}"))
+    precondition(ErrorReason::LaterDoubt, message).about("run", run)
 }
 
 /// There is no relay of that name.
 pub fn no_relay(name: &str) -> ApiError {
-    absent(ErrorReason::RelayNotFound, format!("no relay named {}", quoted(name)), "reveille relay list")
+    absent(ErrorReason::RelayNotFound, format!("no relay named {}", quoted(name)))
 }
 
 /// There is no member of that name.
 pub fn no_member(name: &str) -> ApiError {
-    absent(ErrorReason::MemberNotFound, format!("no member named {}", quoted(name)), SHOW_MEMBERS)
+    absent(ErrorReason::MemberNotFound, format!("no member named {}", quoted(name)))
 }
 
 /// The current state does not allow the operation.
 pub fn not_possible(message: impl Into<String>) -> ApiError {
-    ApiError::new(Code::FailedPrecondition, ErrorReason::NotPossible, message)
+    precondition(ErrorReason::NotPossible, message)
+}
+
+/// No relay is in the pool, so that nothing of `what` would be sent.
+pub fn no_relay_in(pool: &str, what: &str) -> ApiError {
+    precondition(ErrorReason::NoRelay, format!("no relay is in pool {pool}: {what}")).about("pool", pool)
+}
+
+/// The state of the campaign does not allow the operation.
+pub fn of_campaign(reason: ErrorReason, name: &str, message: impl Into<String>) -> ApiError {
+    precondition(reason, message).about("campaign", name)
 }
 
 /// The cluster was made without certificates, so it admits no node.
 pub fn no_authority() -> ApiError {
-    let message = "this cluster has no certificate authority: it was made for tests on one machine";
-    not_possible(message).next("make a cluster with reveille cluster init")
+    not_possible("this cluster has no certificate authority: it was made for tests on one machine")
 }
 
 /// The cluster keeps real time, so its clock cannot be moved.
 pub fn no_test_clock() -> ApiError {
     let message = "this cluster keeps real time: a test clock is chosen when a cluster is made, and for good";
-    not_possible(message).next("reveille dev --test-clock --data-dir DIR, or reveille cluster init --test-clock")
+    precondition(ErrorReason::NoTestClock, message)
 }
 
 /// Another client changed the schedule after this client had read it.
 pub fn stale_etag(name: &str, message: impl Into<String>) -> ApiError {
-    ApiError::new(Code::Aborted, ErrorReason::EtagMismatch, message).next(format!("reveille schedule show {name}"))
+    ApiError::new(Code::Aborted, ErrorReason::EtagMismatch, message).about("schedule", name)
 }
 
 /// A defect of Reveille. It is also logged.
@@ -340,23 +340,23 @@ pub fn broken(message: impl Into<String>) -> ApiError {
 
 /// There is no sealed audience of that name.
 pub fn no_audience(name: &str) -> ApiError {
-    absent(ErrorReason::AudienceNotFound, format!("no sealed audience is named {name:?}"), "reveille audience list")
+    absent(ErrorReason::AudienceNotFound, format!("no sealed audience is named {name:?}"))
 }
 
 /// There is no template of that name, or not in that version.
 pub fn no_template(name: &str, version: Option<u32>) -> ApiError {
     let refusal = CommandRefusal::NoSuchTemplate { name: name.to_owned(), version };
-    absent(ErrorReason::TemplateNotFound, refusal.to_string(), "reveille template list")
+    absent(ErrorReason::TemplateNotFound, refusal.to_string())
 }
 
 /// The recipient has not opted out.
 pub fn not_opted_out(key: &str) -> ApiError {
-    absent(ErrorReason::RecipientNotFound, format!("{key} has not opted out"), "reveille optout list")
+    absent(ErrorReason::RecipientNotFound, format!("{key} has not opted out"))
 }
 
 /// There is no campaign of that name.
 pub fn no_campaign(name: &str) -> ApiError {
-    absent(ErrorReason::CampaignNotFound, format!("no campaign is named {name:?}"), "reveille campaign list")
+    absent(ErrorReason::CampaignNotFound, format!("no campaign is named {name:?}"))
 }
 
 const CHANGED: &str = "the schedule has changed meanwhile";
@@ -369,91 +369,87 @@ pub fn refused_of(schedule: &str, refusal: &CommandRefusal) -> ApiError {
     }
 }
 
-/// Turns the ledger's refusal of a campaign command into an error that suggests campaign commands.
+/// Turns the ledger's refusal of a campaign command into an error that names the campaign.
 pub fn refused_of_campaign(name: &str, refusal: &CommandRefusal) -> ApiError {
-    let status = format!("reveille campaign status {name}");
     match refusal {
         CommandRefusal::StalePlan => {
-            ApiError::new(Code::Aborted, ErrorReason::EtagMismatch, "the campaign has changed meanwhile").next(status)
+            let message = "the campaign has changed meanwhile";
+            ApiError::new(Code::Aborted, ErrorReason::EtagMismatch, message).about("campaign", name)
         }
         CommandRefusal::CampaignIs(stage) => {
-            not_possible(format!("campaign {name} is {} already", stage.word())).next(status)
+            not_possible(format!("campaign {name} is {} already", stage.word())).about("campaign", name)
         }
         CommandRefusal::NotPossible(_)
         | CommandRefusal::NotActive(_)
         | CommandRefusal::NoSuchRun(_)
-        | CommandRefusal::NoSuchSchedule(_) => not_possible(format!("campaign {name}: {refusal}")).next(status),
+        | CommandRefusal::NoSuchSchedule(_) => {
+            not_possible(format!("campaign {name}: {refusal}")).about("campaign", name)
+        }
         refusal => refused(refusal),
     }
 }
 
 /// There is no tenant of that name: it has no objects and no limits.
 pub fn no_tenant(name: &str) -> ApiError {
-    absent(ErrorReason::TenantNotFound, format!("no tenant is named {name:?}"), "reveille tenant list")
+    absent(ErrorReason::TenantNotFound, format!("no tenant is named {name:?}"))
 }
 
 /// There is no pool of that name: it has no relay and no settings.
 pub fn no_pool(name: &str) -> ApiError {
-    absent(ErrorReason::PoolNotFound, format!("no pool is named {name:?}"), "reveille pool list")
+    absent(ErrorReason::PoolNotFound, format!("no pool is named {name:?}"))
 }
 
 /// Turns a refusal of the ledger into an error. A refusal is certain, and the same on every node.
 pub fn refused(refusal: &CommandRefusal) -> ApiError {
     let message = refusal.to_string();
     match refusal {
-        CommandRefusal::NoSuchSchedule(_) => absent(ErrorReason::ScheduleNotFound, message, "reveille schedule list"),
+        CommandRefusal::NoSuchSchedule(_) => absent(ErrorReason::ScheduleNotFound, message),
         CommandRefusal::NoSuchRun(run) => no_run(run),
         CommandRefusal::NoSuchRelay(name) => no_relay(name),
-        CommandRefusal::NameTaken(name) => taken(message, format!("reveille schedule show {name}")),
-        CommandRefusal::RelayNameTaken(name) => taken(message, format!("reveille relay show {name}")),
+        CommandRefusal::NameTaken(name) => taken(message, "schedule", name),
+        CommandRefusal::RelayNameTaken(name) => taken(message, "relay", name),
         CommandRefusal::RequestReused(_) => ApiError::new(Code::AlreadyExists, ErrorReason::RequestIdReused, message),
         // The name is added by `refused_of`, whose caller knows it.
-        CommandRefusal::StalePlan => {
-            ApiError::new(Code::Aborted, ErrorReason::EtagMismatch, CHANGED).next("reveille schedule list")
-        }
+        CommandRefusal::StalePlan => ApiError::new(Code::Aborted, ErrorReason::EtagMismatch, CHANGED),
         CommandRefusal::TooLarge { .. } => ApiError::new(Code::InvalidArgument, ErrorReason::TooLarge, message),
-        CommandRefusal::ClocksDisagree => not_possible(message).next(SHOW_CLUSTER_STATUS),
-        CommandRefusal::InsideGap { run, .. } => not_possible(message).next(format!("reveille run show {run}")),
+        CommandRefusal::InsideGap { run, .. } => not_possible(message).about("run", run),
         CommandRefusal::NoSuchAudience(name) => no_audience(name),
-        CommandRefusal::AudienceNameTaken(name) => taken(message, format!("reveille audience show {name}")),
+        CommandRefusal::AudienceNameTaken(name) => taken(message, "audience", name),
         CommandRefusal::AudienceUsed { schedule, .. } => {
-            not_possible(message).next(format!("reveille schedule delete {schedule}"))
+            precondition(ErrorReason::InUse, message).about("schedule", schedule)
         }
         CommandRefusal::AudienceOfCampaign { campaigns, .. } => {
             let first = campaigns.first().map(String::as_str).unwrap_or_default();
-            let next = format!("reveille campaign delete {first}, a draft or once it is over or cancelled");
-            not_possible(message).next(next)
+            precondition(ErrorReason::InUse, message).about("campaign", first)
         }
         CommandRefusal::NoSuchTemplate { name, version } => no_template(name, *version),
-        CommandRefusal::TemplateChanged(name) => ApiError::new(Code::Aborted, ErrorReason::EtagMismatch, message)
-            .next(format!("reveille template show {name}")),
-        CommandRefusal::TemplateUsed { users, .. } => {
+        CommandRefusal::TemplateChanged(name) => {
+            ApiError::new(Code::Aborted, ErrorReason::EtagMismatch, message).about("template", name)
+        }
+        CommandRefusal::TemplateUsed { name, users, .. } => {
             let first = users.first().map(String::as_str).unwrap_or_default();
-            not_possible(message).next(format!("reveille schedule update {first} --template OTHER, or delete it"))
+            precondition(ErrorReason::InUse, message).about("schedule", first).about("template", name)
         }
-        CommandRefusal::CampaignNameTaken(name) => taken(message, format!("reveille campaign status {name}")),
+        CommandRefusal::CampaignNameTaken(name) => taken(message, "campaign", name),
         CommandRefusal::NoSuchCampaign(name) => no_campaign(name),
-        CommandRefusal::OfCampaign(name) => not_possible(message).next(format!("reveille campaign status {name}")),
+        CommandRefusal::OfCampaign(name) => not_possible(message).about("campaign", name),
         CommandRefusal::LaunchedBefore { campaign, .. } => {
-            not_possible(message).next(format!("reveille campaign status {campaign}; --again, if it is meant"))
+            precondition(ErrorReason::AlreadySent, message).about("campaign", campaign)
         }
-        CommandRefusal::SentBefore { run, .. } => {
-            not_possible(message).next(format!("reveille run show {run}; --again, if it is meant"))
-        }
-        CommandRefusal::CanaryHeld(_) => not_possible(message).next(
-            "reveille dead-letter list names the failed recipients; then the same with --without-canary, or cancel it",
-        ),
+        CommandRefusal::SentBefore { run, .. } => precondition(ErrorReason::AlreadySent, message).about("run", run),
+        CommandRefusal::CanaryHeld(_) => precondition(ErrorReason::CanaryHeld, message),
         CommandRefusal::RunOpen(run) | CommandRefusal::RecipientClaimed(run) => {
-            not_possible(message).next(format!("reveille run watch {run}"))
+            precondition(ErrorReason::RunOpen, message).about("run", run)
         }
         CommandRefusal::WrongEpoch { .. } | CommandRefusal::TimeWentBack { .. } | CommandRefusal::TimeLeaps { .. } => {
-            not_reachable(format!("leadership changes: {refusal}"), None).next(SHOW_CLUSTER_STATUS)
+            not_reachable(format!("leadership changes: {refusal}"), None)
         }
         CommandRefusal::TokenNotValid => token_not_valid(),
         CommandRefusal::NotPermitted => not_permitted(),
         CommandRefusal::NoSuchToken(id) => no_token(id),
         CommandRefusal::TokenIdTaken(_) => ApiError::new(Code::Aborted, ErrorReason::NameTaken, message),
-        CommandRefusal::RestoreNotAccepted => not_possible(message).next("reveille restore status"),
+        CommandRefusal::RestoreNotAccepted => precondition(ErrorReason::RestoreNotAccepted, message),
+        CommandRefusal::ClocksDisagree => precondition(ErrorReason::ClocksDisagree, message),
         CommandRefusal::OldIncarnation { .. }
         | CommandRefusal::MaybeSent(_)
         | CommandRefusal::NotDue(_)
@@ -483,13 +479,12 @@ pub fn not_permitted() -> ApiError {
 /// The state of this node has no tokens: it is joining its cluster, or its cluster is being made.
 pub fn no_tokens_yet() -> ApiError {
     let message = "this node knows no tokens yet: it has just been made or is joining; nothing happened";
-    ApiError::new(Code::Unavailable, ErrorReason::NotInitialized, message).next("the same in a few seconds")
+    ApiError::new(Code::Unavailable, ErrorReason::NotInitialized, message)
 }
 
 /// There is no token with this id.
 pub fn no_token(id: impl ToString) -> ApiError {
-    let message = format!("no token has the id {:?}", id.to_string());
-    absent(ErrorReason::TokenNotFound, message, "reveille token list")
+    absent(ErrorReason::TokenNotFound, format!("no token has the id {:?}", id.to_string()))
 }
 
 #[cfg(test)]

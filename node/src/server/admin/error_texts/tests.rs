@@ -47,5 +47,5 @@ fn refusals_keep_their_words() {
     assert_eq!(refused(&CommandRefusal::StalePlan).reason(), ErrorReason::EtagMismatch);
     let status = tonic::Status::from(refused_of("daily", &CommandRefusal::StalePlan));
     let details = status.get_details_error_info().expect("details");
-    assert_eq!(details.metadata.get("next").map(String::as_str), Some("reveille schedule show daily"));
+    assert_eq!(details.metadata.get("schedule").map(String::as_str), Some("daily"));
 }

@@ -3,52 +3,53 @@
 use reveille_ledger::RecipientState;
 use reveille_ledger::claim_history::{ClaimEvent, ClaimEventKind, DoubtReason};
 use reveille_ledger::command::{Decider, EnhancedCode, RefusalEffect, ReleaseReason, Unsendable};
+use reveille_proto::admin::v1::ExplainedEventKind as Kind;
 
-/// Returns the name of the event and its detail.
-pub fn describe(claim_event: &ClaimEvent) -> (&'static str, String) {
-    let (what, mut detail) = match &claim_event.what {
-        ClaimEventKind::Accepted => ("sent", "the relay answered 250 to the final dot".to_owned()),
+/// Returns the kind of the event and its detail.
+pub fn describe(claim_event: &ClaimEvent) -> (Kind, String) {
+    let (kind, mut detail) = match &claim_event.what {
+        ClaimEventKind::Accepted => (Kind::Sent, "the relay answered 250 to the final dot".to_owned()),
         ClaimEventKind::TestAccepted(said) => {
-            ("sent", format!("{} answered {}", said.relay, answer(said.code, said.enhanced, &said.text)))
+            (Kind::Sent, format!("{} answered {}", said.relay, answer(said.code, said.enhanced, &said.text)))
         }
-        ClaimEventKind::TestRelay(relay) => ("asked", format!("{relay} was asked to take it")),
+        ClaimEventKind::TestRelay(relay) => (Kind::Asked, format!("{relay} was asked to take it")),
         ClaimEventKind::KnownDuplicate => {
-            ("sent twice", "the relay had taken it under this fence too: counted as a known duplicate".to_owned())
+            (Kind::SentTwice, "the relay had taken it under this fence too: counted as a known duplicate".to_owned())
         }
         ClaimEventKind::Contradiction => {
-            ("sent after all", "the relay had taken it, though it was closed: counted as a contradiction".to_owned())
+            (Kind::SentAfterAll, "the relay had taken it, though it was closed: counted as a contradiction".to_owned())
         }
         ClaimEventKind::Refused { code: 0, effect: effect @ RefusalEffect::CountAttempt, text, .. } => {
-            ("refused", format!("{}; {}", without_answer(text), concerns(*effect)))
+            (Kind::Refused, format!("{}; {}", without_answer(text), concerns(*effect)))
         }
         ClaimEventKind::Refused { code: 0, text, .. } if text.is_empty() => {
-            ("given back", "no relay took it".to_owned())
+            (Kind::GivenBack, "no relay took it".to_owned())
         }
-        ClaimEventKind::Refused { code: 0, text, .. } => ("given back", format!("no relay could take it: {text}")),
+        ClaimEventKind::Refused { code: 0, text, .. } => (Kind::GivenBack, format!("no relay could take it: {text}")),
         ClaimEventKind::Refused { code, enhanced, effect, text } => {
-            ("refused", format!("{}; {}", answer(*code, *enhanced, text), concerns(*effect)))
+            (Kind::Refused, format!("{}; {}", answer(*code, *enhanced, text), concerns(*effect)))
         }
-        ClaimEventKind::Released(why) => ("given back", released(*why).to_owned()),
-        ClaimEventKind::Suppressed => ("suppressed", "it had opted out before it was handed off".to_owned()),
+        ClaimEventKind::Released(why) => (Kind::GivenBack, released(*why).to_owned()),
+        ClaimEventKind::Suppressed => (Kind::Suppressed, "it had opted out before it was handed off".to_owned()),
         ClaimEventKind::Unsendable(cause) if cause.text().is_empty() => {
-            ("not composed", "its mail cannot be composed".to_owned())
+            (Kind::NotComposed, "its mail cannot be composed".to_owned())
         }
-        ClaimEventKind::Unsendable(cause @ Unsendable::NotComposed(_)) => ("not composed", cause.text().to_owned()),
-        ClaimEventKind::Unsendable(cause @ Unsendable::NoSmtpUtf8) => ("given up", cause.text().to_owned()),
-        ClaimEventKind::InDoubt(doubt) => ("in doubt", in_doubt(*doubt).to_owned()),
+        ClaimEventKind::Unsendable(cause @ Unsendable::NotComposed(_)) => (Kind::NotComposed, cause.text().to_owned()),
+        ClaimEventKind::Unsendable(cause @ Unsendable::NoSmtpUtf8) => (Kind::GivenUp, cause.text().to_owned()),
+        ClaimEventKind::InDoubt(doubt) => (Kind::InDoubt, in_doubt(*doubt).to_owned()),
         ClaimEventKind::Assumed(by) => {
-            ("assumed", format!("closed while in doubt, by {}; not counted as sent", decider(*by)))
+            (Kind::Assumed, format!("closed while in doubt, by {}; not counted as sent", decider(*by)))
         }
         ClaimEventKind::Resent(by) => {
-            ("to be resent", format!("while in doubt, by {}: it may come twice", decider(*by)))
+            (Kind::ToBeResent, format!("while in doubt, by {}: it may come twice", decider(*by)))
         }
-        ClaimEventKind::AcceptedByLog => ("accepted", "by the log of the relay, which an operator gave".to_owned()),
-        ClaimEventKind::AcceptedElsewhere => ("taken out", "the relay had taken it under another fence".to_owned()),
+        ClaimEventKind::AcceptedByLog => (Kind::Accepted, "by the log of the relay, which an operator gave".to_owned()),
+        ClaimEventKind::AcceptedElsewhere => (Kind::TakenOut, "the relay had taken it under another fence".to_owned()),
     };
     if claim_event.entries > 1 {
         detail += &format!(" (or before: the last of {} entries that did so in its row)", claim_event.entries);
     }
-    (what, detail)
+    (kind, detail)
 }
 
 /// Formats a relay's answer: code, enhanced code, text.

@@ -14,11 +14,13 @@ use reveille_ledger::explain::{ClaimExplanation, LastRefusal, RecipientExplanati
 use reveille_ledger::ids::{ClaimOwner, RunId, Time};
 use reveille_ledger::run_events::{RunEvent, RunEventKind};
 use reveille_ledger::{Ledger, Page, RecipientState, Run, RunState};
-use reveille_proto::admin::v1::ExplainedEvent;
+use reveille_proto::admin::v1::{ExplainedEvent, ExplainedEventKind as Kind};
 
 use super::archive::RunLedgers;
-use super::validate::in_words;
-use super::views::{made_way, node_name, timestamp, waited_for};
+use super::enums::OnWire;
+use super::views::{node_name, pause, timestamp};
+use crate::format;
+use crate::wording::{self, made_way, waited_for};
 pub use waits::WaitContext;
 
 /// Returns the recipient's state and the events that led to it. Returns `None` if there is no such recipient. `key` is
@@ -51,16 +53,16 @@ pub fn collect_events(
     events.sort_by_key(|event| event.index);
     let last = events.last().map_or(id.index, |event| event.index);
     let waits = waits::describe(ledger, (id, number), (page, run, &explanation), around);
-    events.extend(waits.map(|detail| event(last, "waits", detail)));
+    events.extend(waits.map(|detail| event(last, Kind::Waits, detail)));
     Some((explanation.state, events))
 }
 
-fn event(index: u64, what: &str, detail: impl Into<String>) -> ExplainedEvent {
-    ExplainedEvent { index, what: what.to_owned(), detail: detail.into(), ..ExplainedEvent::default() }
+fn event(index: u64, kind: Kind, detail: impl Into<String>) -> ExplainedEvent {
+    ExplainedEvent { index, kind: kind.into(), detail: detail.into(), ..ExplainedEvent::default() }
 }
 
-fn event_at(at: Time, index: u64, what: &str, detail: impl Into<String>) -> ExplainedEvent {
-    ExplainedEvent { time: Some(timestamp(at)), ..event(index, what, detail) }
+fn event_at(at: Time, index: u64, kind: Kind, detail: impl Into<String>) -> ExplainedEvent {
+    ExplainedEvent { time: Some(timestamp(at)), ..event(index, kind, detail) }
 }
 
 fn opened((id, number): (RunId, u32), page: &Page, run: &Run) -> ExplainedEvent {
@@ -72,14 +74,14 @@ fn opened((id, number): (RunId, u32), page: &Page, run: &Run) -> ExplainedEvent 
         OpeningCause::Test => "a test email of",
         OpeningCause::Message => "a message for",
     };
-    let waited = run.waited_for.map(|former| format!("; {}", waited_for(former))).unwrap_or_default();
+    let waited = run.waited_for.map(|former| format!("; {}", waited_for(&former.to_string()))).unwrap_or_default();
     let canary = match run.canary {
         Some(_) if run.is_of_canary(number) => "; of its canary, which goes first",
         _ => "",
     };
     let name = if run.cause.is_message() { String::new() } else { format!("{} ", run.name) };
     let detail = format!("{name}{}, {why} {}{waited}{canary}", run.nominal, run.due);
-    event_at(page.opened_at, id.index, "opened", detail)
+    event_at(page.opened_at, id.index, Kind::Opened, detail)
 }
 
 fn in_hand(ledger: &Ledger, chapter: &ClaimExplanation, event: ExplainedEvent) -> ExplainedEvent {
@@ -87,23 +89,24 @@ fn in_hand(ledger: &Ledger, chapter: &ClaimExplanation, event: ExplainedEvent) -
 }
 
 fn claimed(ledger: &Ledger, chapter: &ClaimExplanation) -> ExplainedEvent {
-    let detail = format!("incarnation {}", chapter.owner.incarnation.0);
-    in_hand(ledger, chapter, event_at(chapter.claimed_at, chapter.fence.index, "claimed", detail))
+    let incarnation = chapter.owner.incarnation.0;
+    let event = event_at(chapter.claimed_at, chapter.fence.index, Kind::Claimed, String::new());
+    in_hand(ledger, chapter, ExplainedEvent { incarnation, ..event })
 }
 
 /// Returns the recipient's events in this claim. It has none while the recipient is still claimed.
 fn settled(ledger: &Ledger, chapter: &ClaimExplanation, run: &Run) -> Vec<ExplainedEvent> {
     let mut events = Vec::new();
     for claim_event in &chapter.history {
-        let at = |what: &str, detail: String| {
-            in_hand(ledger, chapter, event_at(claim_event.at, claim_event.index, what, detail))
+        let at = |kind: Kind, detail: String| {
+            in_hand(ledger, chapter, event_at(claim_event.at, claim_event.index, kind, detail))
         };
-        let (what, detail) = event::describe(claim_event);
-        events.push(with_answer(at(what, detail), &claim_event.what));
+        let (kind, detail) = event::describe(claim_event);
+        events.push(with_answer(at(kind, detail), &claim_event.what));
         match event::led_to(claim_event) {
-            Some(RecipientState::Dead) => events.push(at("dead", event::why_dead(claim_event))),
-            Some(RecipientState::Expired) => events.push(at("expired", format!("not sent by {}", run.finish_by))),
-            Some(RecipientState::Cancelled) => events.push(at("cancelled", cancelled(run))),
+            Some(RecipientState::Dead) => events.push(at(Kind::Dead, event::why_dead(claim_event))),
+            Some(RecipientState::Expired) => events.push(at(Kind::Expired, format!("not sent by {}", run.finish_by))),
+            Some(RecipientState::Cancelled) => events.push(at(Kind::Cancelled, cancelled(run))),
             _ => {}
         }
     }
@@ -121,13 +124,14 @@ fn with_answer(event: ExplainedEvent, what: &ClaimEventKind) -> ExplainedEvent {
         ClaimEventKind::Refused { code, enhanced, text, .. } => {
             ExplainedEvent { code: u32::from(*code), enhanced: enhanced_text(*enhanced), text: text.clone(), ..event }
         }
+        ClaimEventKind::InDoubt(doubt) => ExplainedEvent { doubt_cause: doubt.wire().into(), ..event },
         _ => event,
     }
 }
 
 fn cancelled(run: &Run) -> String {
     match run.state {
-        RunState::Cancelled { by: Some(other) } => made_way(other),
+        RunState::Cancelled { by: Some(other) } => made_way(&other.to_string()),
         _ => "the run was cancelled".to_owned(),
     }
 }
@@ -156,26 +160,26 @@ fn describe_run_event(
     run: &Run,
     explanation: &RecipientExplanation,
 ) -> ExplainedEvent {
-    let (what, detail) = match &run_event.what {
-        RunEventKind::Paused(reason) => ("run paused", reason.to_string()),
-        RunEventKind::Resumed => ("run resumed", String::new()),
-        RunEventKind::Cancelled => ("cancelled", cancelled(run)),
-        RunEventKind::Expired => ("expired", format!("not sent by {}{}", run.finish_by, last_answer(explanation))),
-        RunEventKind::DeadAtDeadline => ("dead", String::new()),
+    let (kind, detail) = match &run_event.what {
+        RunEventKind::Paused(reason) => (Kind::RunPaused, wording::pause(&pause(reason))),
+        RunEventKind::Resumed => (Kind::RunResumed, String::new()),
+        RunEventKind::Cancelled => (Kind::Cancelled, cancelled(run)),
+        RunEventKind::Expired => (Kind::Expired, format!("not sent by {}{}", run.finish_by, last_answer(explanation))),
+        RunEventKind::DeadAtDeadline => (Kind::Dead, String::new()),
         RunEventKind::Requeued(pool) => {
             let pool = pool.as_ref().map(|pool| format!("; by pool '{pool}' from now on")).unwrap_or_default();
-            ("requeued", format!("by an operator: attempts are counted anew{pool}"))
+            (Kind::Requeued, format!("by an operator: attempts are counted anew{pool}"))
         }
         RunEventKind::Discarded => {
-            ("discarded", "by an operator: off the list of dead letters, and still dead".to_owned())
+            (Kind::Discarded, "by an operator: off the list of dead letters, and still dead".to_owned())
         }
         RunEventKind::RefusalUndone => {
-            ("revived", "so many refusals in a row do not name a mailbox that none of them is believed".to_owned())
+            (Kind::Revived, "so many refusals in a row do not name a mailbox that none of them is believed".to_owned())
         }
-        RunEventKind::SuppressedByGap => ("suppressed", too_near(explanation, run)),
-        RunEventKind::CanaryPassed => ("canary passed", canary(run)),
+        RunEventKind::SuppressedByGap => (Kind::Suppressed, too_near(explanation, run)),
+        RunEventKind::CanaryPassed => (Kind::CanaryPassed, canary(run)),
     };
-    event_at(run_event.at, index, what, detail)
+    event_at(run_event.at, index, kind, detail)
 }
 
 /// Describes the counts that the canary's verdict is based on (P6).
@@ -187,7 +191,7 @@ fn canary(run: &Run) -> String {
 /// Describes the email that was less than `min_gap` away (P17). The run that sent it may be in another part of the
 /// archive, and is then not named.
 fn too_near(explanation: &RecipientExplanation, run: &Run) -> String {
-    let gap = in_words(run.policies.min_gap_ms);
+    let gap = format::whole_units(run.policies.min_gap_ms);
     let of_run = explanation.kept_apart_by.map(|other| format!(" of {other}")).unwrap_or_default();
     format!("min_gap: it got an email{of_run}, or may have, less than {gap} from this run's instant")
 }
@@ -203,7 +207,7 @@ fn complete_with_letter(explanation: &RecipientExplanation, run: &Run, events: &
         code => event::answer(code, letter.enhanced, letter.text()),
     };
     let since = Some(timestamp(letter.since));
-    if let Some(dead) = events.iter_mut().rev().find(|event| event.what == "dead" && event.time == since) {
+    if let Some(dead) = events.iter_mut().rev().find(|event| event.kind() == Kind::Dead && event.time == since) {
         dead.detail = format!("{answer} ({} of {} attempts)", letter.attempts, run.policies.max_attempts);
     }
 }
@@ -211,10 +215,10 @@ fn complete_with_letter(explanation: &RecipientExplanation, run: &Run, events: &
 fn opted_out(ledger: &Ledger, tenant: &str, key: &str) -> Option<ExplainedEvent> {
     let opted_out = ledger.opt_out_of(&(tenant.to_owned(), key.to_owned()))?;
     let detail = "nothing of this tenant goes to this recipient any more";
-    Some(event_at(opted_out.at, opted_out.index, "opted out", detail))
+    Some(event_at(opted_out.at, opted_out.index, Kind::OptedOut, detail))
 }
 
 fn taken_back(ledger: &Ledger, tenant: &str, key: &str) -> Option<ExplainedEvent> {
     let back = ledger.taken_back().get(&(tenant.to_owned(), key.to_owned()))?;
-    Some(event_at(back.at, back.index, "opt-out taken back", back.reason.clone()))
+    Some(event_at(back.at, back.index, Kind::OptOutTakenBack, back.reason.clone()))
 }

@@ -13,7 +13,8 @@ use reveille_ledger::ids::{Hash, RunId};
 use reveille_ledger::pool::Day;
 use reveille_ledger::{Ledger, Page, RecipientState, Run, RunFile, RunState};
 
-use crate::server::admin::views::blocked;
+use crate::server::admin::views::{missing_file, pause};
+use crate::wording;
 
 /// What the answering node knows in addition to the ledger.
 pub struct WaitContext {
@@ -40,7 +41,7 @@ pub fn describe(
     let pool = place.map_or(&*page.pool, |(chunk, slot)| ledger.pool_of(page, chunk, slot));
     Some(match &run.state {
         RunState::Paused { reason } => {
-            let reason = reason.to_string();
+            let reason = wording::pause(&pause(reason));
             let reason = if reason.is_empty() { reason } else { format!(": {reason}") };
             format!("the run is paused{reason}")
         }
@@ -74,8 +75,7 @@ fn obstacle(ledger: &Ledger, pool: &str, around: &WaitContext) -> Option<String>
     let relays: Vec<&Relay> =
         ledger.relays().iter().map(|(_, relay)| relay).filter(|relay| relay.pool == pool).collect();
     if relays.is_empty() {
-        let add = format!("reveille relay add NAME --pool {pool} --host HOST --port PORT --tls starttls");
-        return Some(format!("for a relay: pool '{pool}' has none; next: {add}"));
+        return Some(format!("for a relay: pool '{pool}' has none"));
     }
     let unavailable = |relay: &&Relay| why_unavailable(&relay.name, around.relays.get(&relay.name)?);
     let unavailable: Vec<String> = relays.iter().filter_map(unavailable).collect();
@@ -98,8 +98,8 @@ fn for_a_node(
         RunFile::Part(part) => part == number / CHUNK,
         RunFile::Attachment => true,
     };
-    if let Some(run) = run.filter(|run| run.blocked.is_some_and(|blocked| is_waited_for(blocked.file))) {
-        return blocked(run);
+    if let Some(missing) = run.and_then(|run| run.blocked).filter(|missing| is_waited_for(missing.file)) {
+        return wording::missing_file(&missing_file(missing));
     }
     let mut attached = run.into_iter().flat_map(|run| ledger.attached_files(&run.content));
     if let Some(file) = attached.find(|file| around.lacking.contains(file)) {

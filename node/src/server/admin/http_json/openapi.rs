@@ -167,6 +167,17 @@ fn problem() -> Value {
             "leader": { "type": "string" },
             "leaderAddress": { "type": "string" },
             "leaderlessMs": { "type": "string" },
+            "silentVoters": { "type": "string" },
+            "staleHelps": { "type": "string" },
+            "schedule": { "type": "string" },
+            "campaign": { "type": "string" },
+            "run": { "type": "string" },
+            "recipient": { "type": "string" },
+            "relay": { "type": "string" },
+            "pool": { "type": "string" },
+            "audience": { "type": "string" },
+            "template": { "type": "string" },
+            "member": { "type": "string" },
             "fields": {
                 "type": "array",
                 "items": {

@@ -21,10 +21,6 @@ use crate::server::admin::error_texts;
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const JSON_LINES: HeaderValue = HeaderValue::from_static("application/jsonl");
 const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
-/// Value of `Retry-After` in seconds.
-const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
-/// The same where an operator must free space first, or another node must answer.
-const RETRY_AFTER_NO_ROOM: HeaderValue = HeaderValue::from_static("30");
 
 /// Returns the response to an HTTP request: one message, or for a stream of messages a line each.
 pub async fn of_call(call: &HttpCall, answer: Response) -> Response {
@@ -176,16 +172,16 @@ fn problem_with(code: StatusCode, status: &Status, method: Option<&HttpMethod>) 
     let headers: &mut HeaderMap = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, PROBLEM);
     let added: Option<(HeaderName, HeaderValue)> = match code {
-        StatusCode::SERVICE_UNAVAILABLE if reason(status) == "NO_ROOM" => {
-            Some((header::RETRY_AFTER, RETRY_AFTER_NO_ROOM))
-        }
         // RFC 9110, section 15.5.16: which encodings it may have.
         StatusCode::UNSUPPORTED_MEDIA_TYPE => Some((header::ACCEPT_ENCODING, HeaderValue::from_static("identity"))),
         StatusCode::UNAUTHORIZED => Some((header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))),
-        StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => Some((header::RETRY_AFTER, RETRY_AFTER)),
         _ => None,
     };
     headers.extend(added);
+    // RetryInfo of gRPC, in seconds.
+    if let Some(delay) = status.get_details_retry_info().and_then(|info| info.retry_delay) {
+        headers.insert(header::RETRY_AFTER, delay.as_secs().max(1).into());
+    }
     response
 }
 
@@ -198,9 +194,7 @@ fn problem_fields(code: StatusCode, status: &Status, method: Option<&HttpMethod>
     let details = status.get_error_details();
     if let Some(info) = details.error_info() {
         problem.insert("reason".to_owned(), info.reason.as_str().into());
-        // What to try next is a command of the command line.
-        let known = info.metadata.iter().filter(|(key, _)| *key != "next");
-        problem.extend(known.map(|(key, value)| (key.clone(), value.as_str().into())));
+        problem.extend(info.metadata.iter().map(|(key, value)| (key.clone(), value.as_str().into())));
     }
     if let Some(request) = details.bad_request() {
         let in_body = |field: &str| match method {

@@ -59,15 +59,18 @@ pub async fn accept(
             shown_parts.push(shown(key, &part, &BTreeSet::new()));
         } else {
             let message = format!("part {key} of the archive is not lost");
-            return Err(error_texts::not_possible(message).next(error_texts::SHOW_LOSS));
+            return Err(error_texts::not_possible(message));
         }
     }
     if lost.is_empty() {
         return Ok(AcceptArchiveLossResponse { parts: shown_parts, index: 0 });
     }
     if !loss.silent.is_empty() {
-        let message = format!("a block may be there still: {}; nothing was accepted", loss.silent.join("; "));
-        return Err(error_texts::not_possible(message).next("start what does not answer, or remove it for good"));
+        let message = format!(
+            "a block may be there still: {}; nothing was accepted; start what does not answer, or remove it for good",
+            loss.silent.join("; ")
+        );
+        return Err(error_texts::not_possible(message));
     }
     let index = admin.write(Command::ArchiveLossAccept(lost), call).await?.index;
     Ok(AcceptArchiveLossResponse { parts: shown_parts, index })

@@ -169,5 +169,5 @@ impl Admin {
 
 /// Too few members have a part of the audience.
 pub(crate) fn not_written(error: &SpreadError) -> ApiError {
-    ApiError::new(Code::Unavailable, ErrorReason::NoQuorum, error.to_string()).next("reveille doctor")
+    ApiError::new(Code::Unavailable, ErrorReason::NoQuorum, error.to_string())
 }

@@ -126,6 +126,15 @@ fn sources(ledger: &Ledger, filter: &RecordFilter) -> Vec<RecordSource> {
 /// Returns a record as the API shows it. All but the hash is computed from the bytes that are hashed, so an exported
 /// record can be compared with them.
 pub fn shown(record: &AuditRecord) -> v1::AuditRecord {
+    let of = |outcome: v1::AuditOutcome| v1::AuditRecord { outcome: outcome.into(), ..v1::AuditRecord::default() };
+    let outcome = match record.outcome {
+        AuditOutcome::Done => of(v1::AuditOutcome::Done),
+        AuditOutcome::Repeats(index) => v1::AuditRecord { repeated_index: index, ..of(v1::AuditOutcome::Repeated) },
+        AuditOutcome::Partly { done, refused } => {
+            v1::AuditRecord { done_count: done, refused_count: refused, ..of(v1::AuditOutcome::Partly) }
+        }
+        AuditOutcome::Refused(kind) => v1::AuditRecord { refusal: word(kind), ..of(v1::AuditOutcome::Refused) },
+    };
     v1::AuditRecord {
         index: record.index,
         time: Some(views::timestamp(record.at)),
@@ -135,15 +144,10 @@ pub fn shown(record: &AuditRecord) -> v1::AuditRecord {
         subject: object(&record.object),
         request_id: record.request.clone().unwrap_or_default(),
         reason: record.reason.clone().unwrap_or_default(),
-        outcome: match record.outcome {
-            AuditOutcome::Done => "done".to_owned(),
-            AuditOutcome::Repeats(index) => format!("repeats {index}"),
-            AuditOutcome::Partly { done, refused } => format!("{done} done, {refused} refused"),
-            AuditOutcome::Refused(kind) => format!("refused: {}", word(kind)),
-        },
         previous: record.previous.to_string(),
         hash: record.hash().to_string(),
         record: record.to_bytes(),
+        ..outcome
     }
 }
 

@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use reveille_cluster::backup::{self, BackupError, BackupProgress, MadeBackup};
-use reveille_proto::admin::v1::{self, CreateBackupRequest, CreateBackupResponse};
+use reveille_proto::admin::v1::{self, CreateBackupRequest, CreateBackupResponse, ErrorReason};
 use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
+use tonic::Code;
 
 use super::watch::{Watched, Watcher};
 use crate::server::admin::enums::OnWire;
-use crate::server::admin::{Admin, ApiError, ApiResult, Call, error_texts, views};
+use crate::server::admin::{Admin, ApiError, ApiResult, Call, views};
 
 /// Minimum time between two messages.
 const REPORT_EVERY: Duration = Duration::from_millis(250);
@@ -59,12 +60,12 @@ async fn report(mut seen: watch::Receiver<Option<BackupProgress>>, caller: Watch
 }
 
 fn not_made(error: &BackupError) -> ApiError {
-    let next = match error {
-        BackupError::Unavailable(_) | BackupError::Stopped => "docs/how-to/backup-and-restore.md; or ask another node",
-        BackupError::Target { .. } => "make the target of backups writable for this node, then the same again",
-        _ => "the same again; reveille backup verify says whether a former backup is whole",
+    let help = match error {
+        BackupError::Unavailable(_) | BackupError::Stopped => "; ask another node",
+        BackupError::Target { .. } => "; make the target of backups writable for this node",
+        _ => "",
     };
-    error_texts::not_possible(format!("no backup was made: {error}")).next(next)
+    ApiError::new(Code::FailedPrecondition, ErrorReason::NoBackup, format!("no backup was made: {error}{help}"))
 }
 
 fn last(created: MadeBackup) -> CreateBackupResponse {

@@ -126,7 +126,7 @@ impl Admin {
         let described = self.descriptions(voters.map(|(node, _)| *node), DESCRIBED_WITHIN).await;
         let closest = described.into_iter().max_by_key(|(_, described)| described.description.applied);
         let no_voter = || error_texts::not_possible("no other voter answers; leadership stays where it is");
-        closest.map(|(node, _)| node).ok_or_else(|| no_voter().next("reveille cluster status"))
+        closest.map(|(node, _)| node).ok_or_else(no_voter)
     }
 }
 
@@ -165,7 +165,7 @@ fn blocked(ledger: &Ledger) -> (Vec<v1::BlockedRun>, u32) {
         run: id.to_string(),
         tenant: tenant.to_owned(),
         schedule: run.name.to_string(),
-        why: views::blocked(run),
+        missing: run.blocked.map(views::missing_file),
     };
     let runs = ledger
         .open_pages()

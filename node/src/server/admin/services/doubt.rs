@@ -12,11 +12,12 @@ use reveille_ledger::ids::{Fence, Hash, RecipientId, RunId};
 use reveille_ledger::reply::{CommandOutcome, MovedRecipients};
 use reveille_ledger::{GapLookups, Ledger};
 use reveille_proto::admin::v1::{
-    Doubt, DoubtGroup, GetDoubtRequest, GetDoubtResponse, ListDoubtsRequest, ListDoubtsResponse, Resolution,
-    ResolveDoubtsRequest, ResolveDoubtsResponse,
+    Doubt, DoubtCause, DoubtGroup, GetDoubtRequest, GetDoubtResponse, ListDoubtsRequest, ListDoubtsResponse,
+    Resolution, ResolveDoubtsRequest, ResolveDoubtsResponse,
 };
 
 use crate::server::admin::blobs::Blobs;
+use crate::server::admin::enums::OnWire;
 use crate::server::admin::lookup::{RunRecipient, RunRecipients};
 use crate::server::admin::paging::EXAMINED_MAX;
 use crate::server::admin::recipient_list::{PageRequest, RecipientPage};
@@ -110,7 +111,7 @@ fn rehearse(
         ledger.may_send_again(picked.run).map_err(|refusal| error_texts::refused(&refusal))?;
     }
     let page = ledger.page_of(picked.run).map(|(page, _, _)| page);
-    let mut counts: BTreeMap<(&str, String), u64> = BTreeMap::new();
+    let mut counts: BTreeMap<(DoubtCause, String), u64> = BTreeMap::new();
     let (mut lookups, mut inside_gap, mut newest, mut later) = (GapLookups::default(), 0, None, None);
     for (fence, row) in
         ledger.claims().iter().filter(|(_, row)| Some(row.chunk.page) == page && !row.in_doubt.is_empty())
@@ -129,7 +130,7 @@ fn rehearse(
             if is_meant && near.contains(slot) {
                 inside_gap += 1;
             } else if let Some((doubt, _)) = row.doubt(slot).filter(|_| is_meant) {
-                *counts.entry((views::cause(doubt), views::node_name(ledger, row.owner.node))).or_default() += 1;
+                *counts.entry((doubt.wire(), views::node_name(ledger, row.owner.node))).or_default() += 1;
             }
         }
     }
@@ -140,7 +141,7 @@ fn rehearse(
         let states = states_in_words(ledger, picked.run, &picked.numbers);
         return Err(error_texts::none_is("in doubt in", named, picked.run, &states));
     }
-    let group = |((cause, node), count): ((&str, String), u64)| DoubtGroup { cause: cause.to_owned(), count, node };
+    let group = |((cause, node), count): ((DoubtCause, String), u64)| DoubtGroup { cause: cause.into(), count, node };
     let mut groups: Vec<DoubtGroup> = counts.into_iter().map(group).collect();
     groups.sort_by_key(|group| Reverse(group.count));
     Ok(ResolvePreview { groups, inside_gap, newest })
@@ -213,7 +214,7 @@ impl Admin {
             Ok(Resolution::Resend) => Decision::Resend,
             Ok(Resolution::Accepted) => Decision::Sent,
             Ok(Resolution::Unspecified) | Err(_) => {
-                return Err(ApiError::of_field("resolution", "is missing; give --sent or --resend"));
+                return Err(ApiError::of_field("resolution", "is missing; it is to say what becomes of them"));
             }
         };
         let mut fields = Fields::default();

@@ -88,7 +88,6 @@ mod pool;
 mod probe;
 mod recipient;
 mod relay;
-mod relay_hints;
 mod restore;
 pub(crate) mod run;
 pub(crate) mod schedule;

@@ -7,7 +7,7 @@ use reveille_ledger::pool::Day;
 use reveille_ledger::{Ledger, RecipientState, RunState};
 use reveille_proto::admin::v1::{
     GetPoolRequest, GetPoolResponse, ListPoolsRequest, ListPoolsResponse, Pool, RemovePoolRequest, RemovePoolResponse,
-    SetPoolRequest, SetPoolResponse,
+    SetPoolRequest, SetPoolResponse, Warning, WarningReason,
 };
 
 use crate::server::admin::lookup::near;
@@ -80,7 +80,8 @@ impl Admin {
         self.write_unless(validate_only, Command::PoolSet(set), call).await?;
         let (pool, warnings) = self.context.replica.read(|ledger| {
             let has_relay = ledger.relays().iter().any(|(_, relay)| relay.pool == name);
-            let unused = format!("no relay is in pool {name}: nothing goes by it, and no email is limited by this");
+            let reason = WarningReason::PoolUnused.into();
+            let unused = Warning { reason, pool: name.clone(), ..Warning::default() };
             (shown(ledger, name), (!has_relay).then_some(unused).into_iter().collect())
         });
         Ok(SetPoolResponse { pool: Some(pool), warnings })

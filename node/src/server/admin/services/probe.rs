@@ -3,11 +3,12 @@
 
 use std::time::Duration;
 
-use reveille_cluster::smtp::{Cause, Deadlines, Dial, DialogueResult, ProbeReport, Session, Stage, Target, Timeouts};
+use reveille_cluster::smtp::{
+    Cause, Deadlines, Dial, DialogueResult, Fix, ProbeReport, Session, Stage, Target, Timeouts,
+};
 use reveille_ledger::access::Tls;
 use reveille_ledger::command::Relay;
-
-use super::relay_hints;
+use reveille_proto::admin::v1::RelayStage;
 
 /// Timeout of each step. All steps together end well before the usual timeout of callers.
 const STEP: Duration = Duration::from_secs(3);
@@ -20,8 +21,10 @@ pub struct ProbeResult {
     pub reachable: bool,
     /// The step that failed and why. Empty if none failed.
     pub problem: String,
-    /// What the operator can do. Empty if no step failed.
-    pub next: String,
+    /// What would make the relay usable, if that is known.
+    pub fix: Option<Fix>,
+    /// The step that failed.
+    pub stage: RelayStage,
     /// What the probe learned before it ended.
     pub findings: ProbeReport,
 }
@@ -34,12 +37,13 @@ pub async fn probe(relay: &Relay, target: &Target, dialer: &dyn Dial) -> ProbeRe
     match opened {
         Ok(session) => {
             session.quit().await;
-            ProbeResult { reachable: true, problem: String::new(), next: String::new(), findings }
+            ProbeResult { reachable: true, findings, ..ProbeResult::default() }
         }
         Err(result) => ProbeResult {
             reachable: has_answered(&result, &relay.access.tls),
             problem: in_words(&result),
-            next: relay_hints::of(&result, relay),
+            fix: fix(&result),
+            stage: stage(&result),
             findings,
         },
     }
@@ -56,6 +60,28 @@ fn has_answered(result: &DialogueResult, tls: &Tls) -> bool {
             matches!(tls, Tls::StartTls(_)) || matches!(cause, Cause::Tls(_))
         }
         _ => true,
+    }
+}
+
+fn fix(result: &DialogueResult) -> Option<Fix> {
+    match result {
+        DialogueResult::Broken { cause: Cause::Tls(problem) | Cause::Credentials(problem), .. } => Some(problem.fix),
+        _ => None,
+    }
+}
+
+/// Returns the step that failed. A probe offers no email, so it reaches no later one.
+fn stage(result: &DialogueResult) -> RelayStage {
+    let (DialogueResult::Refused { stage, .. } | DialogueResult::Broken { stage, .. }) = result else {
+        return RelayStage::Unspecified;
+    };
+    match stage {
+        Stage::Connect => RelayStage::Connect,
+        Stage::Tls => RelayStage::Tls,
+        Stage::Banner => RelayStage::Greeting,
+        Stage::Ehlo => RelayStage::Ehlo,
+        Stage::Auth => RelayStage::Auth,
+        _ => RelayStage::Unspecified,
     }
 }
 
@@ -85,6 +111,7 @@ fn place(stage: Stage) -> String {
 #[cfg(test)]
 mod tests {
     use reveille_cluster::smtp::TcpDialer;
+    use reveille_ledger::DEFAULT_POOL;
     use reveille_ledger::access::{Access, Trust};
     use reveille_sink::{Sink, SinkOptions};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -92,7 +119,17 @@ mod tests {
     use super::*;
 
     async fn probe_port(port: u16, access: &Access) -> ProbeResult {
-        let relay = Relay { port, access: access.clone(), ..relay_hints::tests::relay() };
+        let relay = Relay {
+            name: "main".into(),
+            pool: DEFAULT_POOL.into(),
+            host: "127.0.0.1".into(),
+            port,
+            access: access.clone(),
+            rate_milli: 0,
+            max_sessions: 10,
+            late_rate_milli: 0,
+            weight: 1,
+        };
         let target = Target::new(&relay.host, port, "node-1", access).expect("a target");
         probe(&relay, &target, &TcpDialer::default()).await
     }
@@ -105,7 +142,7 @@ mod tests {
         let found = probe_port(port, &Access::default()).await;
         assert!(found.problem.starts_with("failed at the connection: no connection"), "{found:?}");
         assert!(!found.reachable, "{found:?}");
-        assert!(found.next.contains("then: reveille relay test main"), "{found:?}");
+        assert_eq!((found.stage, found.fix), (RelayStage::Connect, None), "{found:?}");
     }
 
     /// A caller of the API chooses where a node connects (SSRF). A server that does not speak SMTP gets no byte, and
@@ -138,7 +175,8 @@ mod tests {
         let access = Access { tls: Tls::StartTls(Trust::default()), credentials: None };
         let found = probe_port(sink.address().port(), &access).await;
         assert!(found.problem.starts_with("failed at TLS: the relay offers no STARTTLS here"), "{found:?}");
-        assert!(found.reachable && found.next.contains("--replace --host 127.0.0.1"), "{found:?}");
+        assert!(found.reachable, "{found:?}");
+        assert_eq!((found.stage, found.fix), (RelayStage::Tls, Some(Fix::ImplicitTls)), "{found:?}");
         assert!(!found.findings.banner.is_empty() && !found.findings.extensions.is_empty(), "{found:?}");
     }
 }

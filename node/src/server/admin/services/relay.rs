@@ -15,6 +15,7 @@ use reveille_proto::admin::v1::{
 use super::cluster::whole_ms;
 use super::probe::{self, ProbeResult};
 use super::schedule::create;
+use crate::server::admin::enums::OnWire;
 use crate::server::admin::lookup::near;
 use crate::server::admin::paging::Paging;
 use crate::server::admin::validate::Fields;
@@ -106,7 +107,7 @@ impl Admin {
         };
         let target = target.map_err(|error| ApiError::of_field("name", error.to_string()))?;
         let begun = Instant::now();
-        let ProbeResult { reachable, problem, next, findings } =
+        let ProbeResult { reachable, problem, fix, stage, findings } =
             probe::probe(&relay, &target, self.dialer.as_ref()).await;
         let elapsed = whole_ms(begun.elapsed());
         let encryption = findings.encryption.unwrap_or_default();
@@ -119,12 +120,13 @@ impl Admin {
             banner: findings.banner,
             extensions: findings.extensions,
             problem,
-            next_step: next,
+            fix: fix.map(OnWire::wire).unwrap_or_default().into(),
+            stage: stage.into(),
             tls_version: encryption.version,
             certificate_expire_time: certificate_expires_at,
             certificate_subject: encryption.subject,
             auth_mechanism: findings.mechanism.map(|mechanism| mechanism.to_string()).unwrap_or_default(),
-            health: self.relay_view(&relay).health,
+            relay: Some(self.relay_view(&relay)),
         })
     }
 

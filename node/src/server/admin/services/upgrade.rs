@@ -13,8 +13,6 @@ use reveille_raft::Member;
 use crate::server::admin::deadline::DESCRIBED_WITHIN;
 use crate::server::admin::{Admin, ApiResult, Call, error_texts};
 
-const STATUS: &str = "reveille cluster upgrade status";
-
 /// The levels of the ledger and of each node.
 #[derive(Debug, PartialEq, Eq)]
 struct Levels {
@@ -111,13 +109,13 @@ impl Admin {
             let obstacles = levels.obstacles(levels.highest());
             let waits = requested == 0 && !obstacles.is_empty();
             return match waits {
-                true => Err(error_texts::not_possible(obstacles.join("; ")).next(STATUS)),
+                true => Err(error_texts::not_possible(obstacles.join("; "))),
                 false => Ok(FinishUpgradeResponse { level, raised: false }),
             };
         }
         let obstacles = levels.obstacles(level);
         if !obstacles.is_empty() {
-            return Err(error_texts::not_possible(obstacles.join("; ")).next(STATUS));
+            return Err(error_texts::not_possible(obstacles.join("; ")));
         }
         let voters = levels.nodes.iter().filter(|(_, node)| node.votes).map(|(id, _)| *id).collect();
         self.write(Command::RaiseLevel(RaiseLevel { level, voters }), call).await?;

@@ -36,8 +36,8 @@ pub(super) const PIECE_WITHIN: Duration = Duration::from_secs(30);
 pub(super) const PART_WITHIN: Duration = Duration::from_secs(600);
 /// Minimum interval between two progress messages of the check.
 const REPORT_EVERY: Duration = Duration::from_millis(250);
-/// The next step for the user if a part is missing or has changed.
-const AGAIN: &str = "the same import again: it sends what is missing";
+/// What helps if a part is missing or has changed.
+const AGAIN: &str = "a repeat of the import sends what is missing";
 
 impl Admin {
     pub(crate) async fn prepare_audience(
@@ -85,8 +85,8 @@ impl Admin {
         let missing = spread(&self.context, &[part]).await.map_err(|error| not_written(&error))?;
         if !missing.is_empty() {
             // No majority has confirmed the part (P20).
-            let message = format!("{what} is not on a majority yet");
-            return Err(ApiError::new(Code::Unavailable, ErrorReason::NoQuorum, message).next(AGAIN));
+            let message = format!("{what} is not on a majority yet; {AGAIN}");
+            return Err(ApiError::new(Code::Unavailable, ErrorReason::NoQuorum, message));
         }
         crash::point("admin.upload-part");
         Ok(())
@@ -95,12 +95,11 @@ impl Admin {
     /// Returns the error of a file that this node cannot write. `what` names it.
     pub(crate) fn not_kept(&self, what: &str, error: &std::io::Error) -> ApiError {
         let name = &self.context.introduction.name;
-        let next = match error.kind() {
-            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => format!("free space on that volume of {name}"),
-            _ => "reveille doctor".to_owned(),
+        let help = match error.kind() {
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "; free space on its volume",
+            _ => "",
         };
-        let message = format!("{name} cannot write {what}: {error}");
-        ApiError::new(Code::Unavailable, ErrorReason::NoQuorum, message).next(&next)
+        ApiError::new(Code::Unavailable, ErrorReason::NoQuorum, format!("{name} cannot write {what}: {error}{help}"))
     }
 
     pub(crate) async fn seal_audience(
@@ -149,8 +148,8 @@ impl Admin {
         if missing.is_empty() {
             return Ok(());
         }
-        let message = format!("{} of {} parts are on no node", missing.len(), seal.parts.len());
-        Err(ApiError::new(Code::FailedPrecondition, ErrorReason::NotPossible, message).next(AGAIN))
+        let message = format!("{} of {} parts are on no node; {AGAIN}", missing.len(), seal.parts.len());
+        Err(error_texts::not_possible(message))
     }
 
     /// Checks that each recipient matches the seal, and that none is there twice.
@@ -179,7 +178,7 @@ impl Admin {
         checked.await?.map_err(|unfit| match unfit {
             AudienceFault::Wrong(why) => ApiError::of_field("parts", why),
             AudienceFault::Part(_) | AudienceFault::Disk(_) | AudienceFault::Left => {
-                ApiError::new(Code::Unavailable, ErrorReason::Busy, unfit.to_string()).next(AGAIN)
+                ApiError::new(Code::Unavailable, ErrorReason::Busy, format!("{unfit}; {AGAIN}"))
             }
         })
     }
@@ -224,8 +223,8 @@ pub(super) async fn next_piece<T>(
 ) -> Result<Option<T>, Status> {
     let late = |_| {
         // The connection may recover, so the error suggests another attempt.
-        let message = format!("the next piece of a part did not come within {} s", within.as_secs());
-        Status::from(ApiError::new(Code::Unavailable, ErrorReason::Busy, message).next(AGAIN))
+        let message = format!("the next piece of a part did not come within {} s; {AGAIN}", within.as_secs());
+        Status::from(ApiError::new(Code::Unavailable, ErrorReason::Busy, message))
     };
     let too_slow = |_| Status::from(ApiError::of_field("piece", "did not come in time; make the connection faster"));
     timeout_at(ends, timeout(within, pieces.next())).await.map_err(too_slow)?.map_err(late)?.transpose()

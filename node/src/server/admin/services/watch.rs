@@ -32,7 +32,7 @@ impl Admin {
     pub(crate) fn stream_permit(&self) -> ApiResult<OwnedSemaphorePermit> {
         Arc::clone(&self.streams).try_acquire_owned().map_err(|_| {
             let message = "this node has too many streams; nothing happened";
-            ApiError::new(Code::Unavailable, ErrorReason::Busy, message).next(error_texts::ASK_ANOTHER)
+            ApiError::new(Code::Unavailable, ErrorReason::Busy, message)
         })
     }
 

@@ -277,7 +277,7 @@ async fn lost_runs_are_shown_as_lost_after_their_loss_is_accepted() {
     }
     for size in [0, 1, 2] {
         let all = history(&node, size).await;
-        let lost: Vec<&HistoryEntry> = all.iter().filter(|entry| entry.reason.contains("is lost")).collect();
+        let lost: Vec<&HistoryEntry> = all.iter().filter(|entry| entry.run_lost).collect();
         let names = |entries: &[&HistoryEntry]| {
             let mut names: Vec<String> = entries.iter().map(|entry| entry.nominal.clone()).collect();
             names.sort();
@@ -287,7 +287,7 @@ async fn lost_runs_are_shown_as_lost_after_their_loss_is_accepted() {
     }
     let again = node.schedules().trigger_schedule(trigger).await.expect("the same").into_inner();
     let run = again.run.expect("a run");
-    assert_eq!((run.run, run.reason.contains("is lost")), (by_hand, true));
+    assert_eq!((run.run, run.lost), (by_hand, true));
     let again = node.messages().send_message(message).await.expect("the same").into_inner();
     assert!(again.replayed && again.message.and_then(|message| message.run).is_some());
     node.stop().await;

@@ -8,7 +8,7 @@ use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::tenant::TenantSet;
 use reveille_proto::admin::v1::audit_service_client::AuditServiceClient;
 use reveille_proto::admin::v1::tenant_service_client::TenantServiceClient;
-use reveille_proto::admin::v1::{AuditRecord, ListAuditRecordsRequest, SetTenantRequest};
+use reveille_proto::admin::v1::{AuditOutcome, AuditRecord, ListAuditRecordsRequest, SetTenantRequest};
 use tonic::Code;
 
 use super::node::{Node, STEP_TIMEOUT, node};
@@ -107,9 +107,9 @@ async fn refused_call_that_reached_the_log_has_a_record() {
     assert_eq!(reused.code(), Code::AlreadyExists, "{reused:?}");
     tenants.set_tenant(request(2)).await.expect("a repeat");
     let (records, _) = page(&node, ListAuditRecordsRequest { page_size: 3, ..Default::default() }).await;
-    let outcomes: Vec<_> = records.iter().map(|record| record.outcome.as_str()).collect();
-    let first = format!("repeats {}", records[2].index);
-    assert_eq!(outcomes, [first.as_str(), "refused: request_reused", "done"]);
+    let outcomes: Vec<_> = records.iter().map(AuditRecord::outcome).collect();
+    assert_eq!(outcomes, [AuditOutcome::Repeated, AuditOutcome::Refused, AuditOutcome::Done]);
+    assert_eq!((records[0].repeated_index, &*records[1].refusal), (records[2].index, "request_reused"));
     assert!(records.iter().all(|record| record.request_id == "once" && record.caller == "insecure"));
     node.stop().await;
 }

@@ -1,4 +1,4 @@
-//! Refusals of campaign commands: the errors name the campaign and the next campaign command.
+//! Refusals of campaign commands: the errors name the campaign and the reason.
 
 use std::time::Instant;
 
@@ -10,7 +10,7 @@ use reveille_proto::admin::v1::{
     DeleteAudienceRequest, DeleteCampaignRequest, DeleteScheduleRequest, GetAudienceRequest, GetPoolRequest,
     GetRelayRequest, GetScheduleRequest, GetTenantRequest, LaunchCampaignRequest, ListScheduleHistoryRequest,
     ListSchedulesRequest, PauseCampaignRequest, PauseScheduleRequest, RemoveRelayRequest, ResumeCampaignRequest,
-    ResumeScheduleRequest, TriggerScheduleRequest, UpdateScheduleRequest,
+    ResumeScheduleRequest, TriggerScheduleRequest, UpdateScheduleRequest, Warning, WarningReason,
 };
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
@@ -18,14 +18,17 @@ use tonic_types::StatusExt;
 use super::campaigns::{at, body, launched, seal, status};
 use super::node::{STEP_TIMEOUT, creation, node, yearly};
 
-/// Returns the code of an error and its next command.
-fn next(status: &Status) -> (Code, String) {
-    let next = status.get_details_error_info().and_then(|info| info.metadata.get("next").cloned());
-    (status.code(), next.unwrap_or_default())
+/// Returns code and reason of an error, and the object that it names.
+fn found(status: &Status) -> (Code, String, String) {
+    let info = status.get_details_error_info().expect("a reason");
+    let object =
+        ["campaign", "schedule"].into_iter().find_map(|kind| Some(format!("{kind} {}", info.metadata.get(kind)?)));
+    (status.code(), info.reason, object.unwrap_or_default())
 }
 
-fn one(command: &str) -> (Code, String) {
-    (Code::FailedPrecondition, command.to_owned())
+/// Returns what a refusal of this campaign says for a reason.
+fn spring(reason: &str) -> (Code, String, String) {
+    (Code::FailedPrecondition, reason.to_owned(), "campaign spring".to_owned())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -34,28 +37,28 @@ async fn name_or_audience_of_campaign_leads_to_the_campaign() {
     seal(&node, "all").await;
     let hour = at(SignedDuration::from_hours(1));
     node.campaigns().create_campaign(body("spring", "all", hour)).await.expect("a draft");
-    let taken = (Code::AlreadyExists, "reveille campaign status spring".to_owned());
+    let taken = |object: &str| (Code::AlreadyExists, "NAME_TAKEN".to_owned(), object.to_owned());
     for validate_only in [true, false] {
         let mut other = body("spring", "all", at(SignedDuration::from_hours(2)));
         other.validate_only = validate_only;
         let refused = node.campaigns().create_campaign(other).await.expect_err("another body");
-        assert_eq!(next(&refused), taken, "{refused}");
+        assert_eq!(found(&refused), taken("campaign spring"), "{refused}");
         let schedule = CreateScheduleRequest { validate_only, ..creation(yearly("spring", &["ann@example.com"])) };
         let refused = node.schedules().create_schedule(schedule).await.expect_err("a campaign has that name");
-        assert_eq!(next(&refused), taken, "{refused}");
+        assert_eq!(found(&refused), taken("campaign spring"), "{refused}");
     }
     node.schedules().create_schedule(creation(yearly("daily", &["ann@example.com"]))).await.expect("created");
     for validate_only in [true, false] {
         let mut campaign = body("daily", "all", hour);
         campaign.validate_only = validate_only;
         let refused = node.campaigns().create_campaign(campaign).await.expect_err("a schedule has that name");
-        assert_eq!(next(&refused), (Code::AlreadyExists, "reveille schedule show daily".to_owned()));
+        assert_eq!(found(&refused), taken("schedule daily"));
     }
 
     launched(&node, "spring", None).await.expect("launched");
     let delete = DeleteAudienceRequest { name: "all".into(), ..DeleteAudienceRequest::default() };
     let refused = node.audiences().delete_audience(delete).await.expect_err("it is used");
-    assert_eq!(next(&refused), one("reveille campaign delete spring, a draft or once it is over or cancelled"));
+    assert_eq!(found(&refused), spring("IN_USE"));
     assert!(refused.message().contains("campaign 'spring'"), "{refused}");
     node.stop().await;
 }
@@ -69,15 +72,15 @@ async fn resume_of_active_and_backfill_of_campaign_are_refused() {
     let pause = || PauseCampaignRequest { name: "spring".into(), ..PauseCampaignRequest::default() };
 
     let refused = node.campaigns().resume_campaign(resume()).await.expect_err("a draft");
-    assert_eq!(next(&refused), one("reveille campaign launch spring"));
+    assert_eq!(found(&refused), spring("NOT_LAUNCHED"));
     assert_eq!(refused.message(), "campaign spring is a draft: there is nothing to resume");
     let refused = node.campaigns().pause_campaign(pause()).await.expect_err("a draft");
     assert_eq!(refused.message(), "campaign spring is a draft: there is nothing to pause");
 
     launched(&node, "spring", None).await.expect("launched");
-    let status_next = one("reveille campaign status spring");
+    let not_possible = spring("NOT_POSSIBLE");
     let refused = node.campaigns().resume_campaign(resume()).await.expect_err("it is not paused");
-    assert_eq!(next(&refused), status_next);
+    assert_eq!(found(&refused), not_possible);
     assert_eq!(refused.message(), "campaign spring is launched, not paused: there is nothing to resume");
 
     // A backfill of the campaign's schedule is refused, and so is its dry run.
@@ -92,10 +95,10 @@ async fn resume_of_active_and_backfill_of_campaign_are_refused() {
             ..Default::default()
         };
         let refused = node.schedules().backfill_schedule(backfill).await.expect_err("a campaign");
-        assert_eq!(next(&refused), status_next, "{refused}");
+        assert_eq!(found(&refused), not_possible, "{refused}");
         let trigger = TriggerScheduleRequest { name, request_id, validate_only, ..Default::default() };
         let refused = node.schedules().trigger_schedule(trigger).await.expect_err("a campaign");
-        assert_eq!(next(&refused), status_next, "{refused}");
+        assert_eq!(found(&refused), not_possible, "{refused}");
         let update = UpdateScheduleRequest {
             schedule: Some(yearly("spring", &[])),
             update_mask: Some(prost_types::FieldMask { paths: vec!["priority".to_owned()] }),
@@ -103,12 +106,12 @@ async fn resume_of_active_and_backfill_of_campaign_are_refused() {
             ..UpdateScheduleRequest::default()
         };
         let refused = node.schedules().update_schedule(update).await.expect_err("a campaign");
-        assert_eq!(next(&refused), status_next, "{refused}");
+        assert_eq!(found(&refused), not_possible, "{refused}");
     }
 
     let delete = || DeleteCampaignRequest { name: "spring".into(), ..DeleteCampaignRequest::default() };
     let refused = node.campaigns().delete_campaign(delete()).await.expect_err("it is not over");
-    assert_eq!(next(&refused), status_next, "{refused}");
+    assert_eq!(found(&refused), not_possible, "{refused}");
     let known = status(&node, "spring").await;
     let cancel = CancelCampaignRequest { name: "spring".into(), ..CancelCampaignRequest::default() };
     let cancelled = node.campaigns().cancel_campaign(cancel).await.expect("cancelled").into_inner().campaign;
@@ -116,7 +119,7 @@ async fn resume_of_active_and_backfill_of_campaign_are_refused() {
     assert_eq!((cancelled.state(), cancelled.launch_time), (CampaignState::Cancelled, known.launch_time));
     assert!(cancelled.launch_time.is_some() && cancelled.forecast.is_none(), "{cancelled:?}");
     let refused = launched(&node, "spring", None).await.expect_err("it is cancelled");
-    assert_eq!(next(&refused), status_next);
+    assert_eq!(found(&refused), not_possible);
     node.campaigns().delete_campaign(delete()).await.expect("forgotten");
     node.stop().await;
 }
@@ -137,11 +140,12 @@ async fn blocked_campaign_says_so_and_continues_after_resume() {
     assert_eq!((blocked.state(), blocked.reason.as_str()), (CampaignState::Blocked, "its fire was refused twice"));
     let later = Some(at(SignedDuration::from_hours(2)));
     let refused = launched(&node, "spring", later).await.expect_err("no launch unblocks it");
-    assert_eq!(next(&refused), one("reveille campaign resume spring"), "{refused}");
+    assert_eq!(found(&refused), spring("CAMPAIGN_BLOCKED"), "{refused}");
     assert_eq!(refused.message(), "campaign spring is blocked: its fire was refused twice");
     let again = LaunchCampaignRequest { name: "spring".into(), ..LaunchCampaignRequest::default() };
     let again = node.campaigns().launch_campaign(again).await.expect("the same launch").into_inner();
-    assert!(again.warnings.iter().any(|warning| warning.contains("reveille campaign resume spring")), "{again:?}");
+    let blocked = |warning: &Warning| warning.reason() == WarningReason::CampaignBlocked;
+    assert!(again.warnings.iter().any(blocked), "{again:?}");
 
     let resume = ResumeCampaignRequest { name: "spring".into(), ..ResumeCampaignRequest::default() };
     let resumed = node.campaigns().resume_campaign(resume).await.expect("resumed").into_inner().campaign;
@@ -149,9 +153,9 @@ async fn blocked_campaign_says_so_and_continues_after_resume() {
     node.stop().await;
 }
 
-/// Returns code, message and next command of a failed call.
-fn end<T>(answer: Result<T, Status>) -> Option<(Code, String, String)> {
-    answer.err().map(|status| (status.code(), status.message().to_owned(), next(&status).1))
+/// Returns what a failed call found, with the message.
+fn end<T>(answer: Result<T, Status>) -> Option<((Code, String, String), String)> {
+    answer.err().map(|status| (found(&status), status.message().to_owned()))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -212,10 +216,10 @@ async fn campaign_is_no_schedule_for_list_pause_and_resume() {
     for validate_only in [true, false] {
         let pause = PauseScheduleRequest { name: "spring".into(), validate_only, ..Default::default() };
         let refused = node.schedules().pause_schedule(pause).await.expect_err("a campaign");
-        assert_eq!(next(&refused), one("reveille campaign pause spring"), "{refused}");
+        assert_eq!(found(&refused), spring("NOT_POSSIBLE"), "{refused}");
         let resume = ResumeScheduleRequest { name: "spring".into(), validate_only, ..Default::default() };
         let refused = node.schedules().resume_schedule(resume).await.expect_err("a campaign");
-        assert_eq!(next(&refused), one("reveille campaign resume spring"), "{refused}");
+        assert_eq!(found(&refused), spring("NOT_POSSIBLE"), "{refused}");
     }
     assert_eq!(status(&node, "spring").await.state(), CampaignState::Launched);
     node.stop().await;
@@ -229,7 +233,8 @@ async fn name_that_is_nearly_right_is_offered_for_every_noun() {
     node.campaigns().create_campaign(body("spring", "readers", hour)).await.expect("a draft");
     let draft = GetScheduleRequest { name: "spring".into(), ..Default::default() };
     let refused = node.schedules().get_schedule(draft).await.expect_err("a draft is not a schedule");
-    assert_eq!(next(&refused), (Code::NotFound, "reveille campaign status spring".to_owned()), "{refused}");
+    let expected = (Code::NotFound, "SCHEDULE_NOT_FOUND".to_owned(), "campaign spring".to_owned());
+    assert_eq!(found(&refused), expected, "{refused}");
     node.schedules().create_schedule(creation(yearly("daily", &["ann@example.com"]))).await.expect("created");
     let update = UpdateScheduleRequest {
         schedule: Some(yearly("dail", &[])),

@@ -7,7 +7,7 @@ use reveille_cluster::audience::GeneratedAudience;
 use reveille_proto::admin::v1::{
     Audience, Campaign, CampaignState, CancelCampaignRequest, Content, CreateCampaignRequest, DeleteCampaignRequest,
     GetCampaignRequest, LaunchCampaignRequest, PauseCampaignRequest, ResumeCampaignRequest, ScheduleBody,
-    TriggerScheduleRequest, When, when,
+    TriggerScheduleRequest, WarningReason, When, when,
 };
 use tonic::{Code, Status};
 
@@ -129,7 +129,7 @@ async fn audience_is_sealed_at_its_instant_or_it_does_not_fire() {
     for (name, audience, ahead) in [("never", "missing", 20), ("late", "tomorrow", 3_600)] {
         let request = body(name, audience, at(SignedDuration::from_secs(ahead)));
         let draft = node.campaigns().create_campaign(request).await.expect("a draft").into_inner();
-        assert!(draft.warnings.iter().any(|warning| warning.contains("is not sealed")), "{draft:?}");
+        assert!(draft.warnings.iter().any(|one| one.reason() == WarningReason::AudienceNotSealed), "{draft:?}");
         assert_eq!(launched(&node, name, None).await.expect("launched").state(), CampaignState::Waiting);
     }
     let missed = becomes(&node, "never", CampaignState::Missed).await;

@@ -2,13 +2,13 @@
 
 use jiff::SignedDuration;
 use reveille_proto::admin::v1::{
-    AddRelayRequest, Campaign, CampaignState, Canary, CanaryVerdict, ExplainRequest, Relay, RemoveRelayRequest,
-    ResumeCampaignRequest, RunCanary,
+    AddRelayRequest, Campaign, CampaignState, Canary, CanaryVerdict, ExplainRequest, PauseCause, Relay,
+    RemoveRelayRequest, ResumeCampaignRequest, RunCanary,
 };
 use tonic::Code;
 
 use super::campaigns::{RECIPIENTS, at, becomes, body, launched, seal};
-use super::node::{Node, node};
+use super::node::{Node, node, reason};
 
 /// Of 300 recipients 30 are the canary, and at most 3 of them may fail.
 const TENTH: Canary = Canary { percent: 10.0, hold_percent: Some(10.0) };
@@ -57,7 +57,7 @@ async fn last_word(node: &Node, campaign: &Campaign, recipient: &str) -> String 
     let request = ExplainRequest { run, recipient: recipient.to_owned(), ..ExplainRequest::default() };
     let explanation = node.runs().explain(request).await.expect("a story").into_inner();
     let last = explanation.events.last().expect("an event");
-    format!("{}: {}", last.what, last.detail)
+    format!("{:?}: {}", last.kind(), last.detail)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -80,16 +80,18 @@ async fn failed_canary_is_held_until_resumed() {
     let node = node("rcpt:550=5.1.1 no such user#4").await;
     launched_now(&node).await;
     let held = becomes(&node, "spring", CampaignState::Paused).await;
-    assert!(held.reason.starts_with("canary: of 30 recipients 4 are dead or in doubt and 3 may be"), "{held:?}");
+    let pause = held.run.as_ref().and_then(|run| run.pause.clone()).expect("a pause");
+    let state = pause.canary.expect("a canary");
+    assert_eq!((pause.cause(), state.recipients, state.bad, state.bad_max), (PauseCause::Canary, 30, 4, 3), "{held:?}");
     assert_eq!((canary(&held).bad, canary(&held).verdict()), (4, CanaryVerdict::Held));
-    assert_eq!(last_word(&node, &held, "#0").await, format!("waits: the run is paused: {}", held.reason));
+    let waits = last_word(&node, &held, "#0").await;
+    assert!(waits.starts_with("Waits: the run is paused: canary: of 30 recipients 4 are dead"), "{waits}");
     assert!(arrived(&node, &held).await.iter().all(|first| *first), "no other recipient is sent");
 
     let resume = ResumeCampaignRequest { name: "spring".into(), ..ResumeCampaignRequest::default() };
     let refused =
         node.campaigns().resume_campaign(resume.clone()).await.expect_err("it does not say that it has seen that");
-    assert_eq!(refused.code(), Code::FailedPrecondition);
-    assert!(format!("{refused:?}").contains("--without-canary"), "{refused:?}");
+    assert_eq!(reason(&refused), (Code::FailedPrecondition, "CANARY_HELD".to_owned()));
     let resume = ResumeCampaignRequest { without_canary: true, ..resume };
     node.campaigns().resume_campaign(resume).await.expect("it goes on");
     let done = becomes(&node, "spring", CampaignState::Finished).await;
@@ -108,7 +110,7 @@ async fn waiting_recipient_explains_canary() {
     launched_for(&node, "no-relay-here", SignedDuration::from_secs(10)).await;
     node.relays().remove_relay(RemoveRelayRequest { name: "away".into() }).await.expect("removed");
     let open = becomes(&node, "spring", CampaignState::Open).await;
-    let waits = "waits: for the canary: of 30 recipients 30 are undecided, 0 dead or in doubt and 3 may be";
+    let waits = "Waits: for the canary: of 30 recipients 30 are undecided, 0 dead or in doubt and 3 may be";
     let mut in_canary = 0;
     for number in 0..10 {
         let recipient = format!("#{number}");

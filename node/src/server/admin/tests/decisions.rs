@@ -1,18 +1,18 @@
 //! Decisions of operators: pause and cancel runs, resolve doubts, requeue dead letters, add and take back opt-outs.
 
 use reveille_proto::admin::v1::{
-    AddOptOutRequest, CancelRunRequest, CheckOptOutRequest, DiscardDeadLettersRequest, DoubtGroup, ExplainRequest,
-    ExplainResponse, GetDoubtRequest, ListDeadLettersRequest, ListDoubtsRequest, PauseRunRequest, RecipientState,
-    RequeueDeadLettersRequest, Resolution, ResolveDoubtsRequest, ResumeRunRequest, RunState, TakeBackOptOutRequest,
-    WatchRunRequest,
+    AddOptOutRequest, CancelRunRequest, CheckOptOutRequest, DiscardDeadLettersRequest, DoubtCause, DoubtGroup,
+    ExplainRequest, ExplainResponse, ExplainedEvent, ExplainedEventKind as Kind, GetDoubtRequest,
+    ListDeadLettersRequest, ListDoubtsRequest, PauseCause, PauseRunRequest, RecipientState, RequeueDeadLettersRequest,
+    Resolution, ResolveDoubtsRequest, ResumeRunRequest, RunState, TakeBackOptOutRequest, WatchRunRequest,
 };
 use tonic::Code;
 
 use super::node::{node, reason};
 
-/// Returns the names of the events in a recipient's history.
-fn event_names(history: &ExplainResponse) -> Vec<&str> {
-    history.events.iter().map(|event| event.what.as_str()).collect()
+/// Returns the kinds of the events in a recipient's history.
+fn kinds(history: &ExplainResponse) -> Vec<Kind> {
+    history.events.iter().map(ExplainedEvent::kind).collect()
 }
 
 const NO_RELAY: &str = "no-relay-here";
@@ -25,22 +25,23 @@ async fn run_is_paused_resumed_and_cancelled_behind_barriers() {
     let pause = PauseRunRequest { tenant: tenant(), run: run.clone(), reason: "wrong text".to_owned() };
     let paused = node.runs().pause_run(pause).await.expect("paused").into_inner();
     let (state, barrier) = (paused.run.expect("a run"), paused.barrier.expect("a barrier"));
-    assert_eq!((state.state(), state.reason.as_str()), (RunState::Paused, "wrong text"));
+    let pause = state.pause.clone().unwrap_or_default();
+    assert_eq!((state.state(), pause.cause(), &*pause.text), (RunState::Paused, PauseCause::Operator, "wrong text"));
     assert!(barrier.index > state.opened_index && barrier.crossed.is_empty() && barrier.unconfirmed.is_empty());
     node.until(&run, |run| run.counts.is_some_and(|counts| counts.pending == 2)).await;
     let explain = ExplainRequest { run: run.clone(), recipient: "#0".to_owned(), ..ExplainRequest::default() };
     let history = node.runs().explain(explain.clone()).await.expect("a story").into_inner();
-    let waits = history.events.last().map(|event| (event.what.as_str(), event.detail.as_str()));
-    assert_eq!(waits, Some(("waits", "the run is paused: wrong text")));
+    let waits = history.events.last().map(|event| (event.kind(), event.detail.as_str()));
+    assert_eq!(waits, Some((Kind::Waits, "the run is paused: wrong text")));
 
     let resume = ResumeRunRequest { tenant: tenant(), run: run.clone(), without_canary: false };
     let resumed = node.runs().resume_run(resume.clone()).await.expect("resumed").into_inner();
     assert_eq!(resumed.run.map(|run| run.state()), Some(RunState::Open));
     let history = node.runs().explain(explain.clone()).await.expect("a story").into_inner();
     assert_eq!(history.events.get(2).map(|event| event.index), Some(resumed.index), "of the entry that the story has");
-    assert_eq!(event_names(&history), ["opened", "run paused", "run resumed", "waits"]);
+    assert_eq!(kinds(&history), [Kind::Opened, Kind::RunPaused, Kind::RunResumed, Kind::Waits]);
     let waits = history.events.last().map(|event| event.detail.as_str()).unwrap_or_default();
-    assert!(waits.contains("pool 'no-relay-here' has none") && waits.contains("relay add"), "{waits}");
+    assert!(waits.contains("pool 'no-relay-here' has none"), "{waits}");
     let twice = node.runs().resume_run(resume).await.expect_err("not paused");
     assert_eq!(reason(&twice), (Code::FailedPrecondition, "NOT_POSSIBLE".to_owned()));
 
@@ -50,7 +51,7 @@ async fn run_is_paused_resumed_and_cancelled_behind_barriers() {
     node.until(&run, |run| run.counts.is_some_and(|counts| counts.cancelled == 2)).await;
     let history = node.runs().explain(explain).await.expect("a story").into_inner();
     assert_eq!(history.state(), RecipientState::Cancelled);
-    assert_eq!(event_names(&history), ["opened", "run paused", "run resumed", "cancelled"]);
+    assert_eq!(kinds(&history), [Kind::Opened, Kind::RunPaused, Kind::RunResumed, Kind::Cancelled]);
     assert!(history.events.iter().all(|event| event.time.is_some()), "{history:?}");
     assert_eq!(node.sink.accepted_count(), 0);
     node.stop().await;
@@ -100,7 +101,7 @@ async fn answered_opt_out_holds_and_repeat_names_the_first() {
     let explain = ExplainRequest { run: run.run, recipient: "ada@example.net".to_owned(), ..ExplainRequest::default() };
     let history = node.runs().explain(explain).await.expect("a story").into_inner();
     assert_eq!(history.state(), RecipientState::Suppressed);
-    assert_eq!(history.events.first().map(|event| (event.what.as_str(), event.index)), Some(("opted out", index)));
+    assert_eq!(history.events.first().map(|event| (event.kind(), event.index)), Some((Kind::OptedOut, index)));
     assert_eq!(node.sink.accepted_count(), 1);
 
     // Taking back an opt-out needs a reason. The next email to the recipient is sent.
@@ -146,8 +147,8 @@ async fn dead_letters_are_listed_sent_again_and_discarded() {
     let explain = ExplainRequest { run: run.clone(), recipient: "#0".to_owned(), ..ExplainRequest::default() };
     let history = node.runs().explain(explain).await.expect("a story").into_inner();
     assert_eq!(
-        (event_names(&history), history.state()),
-        (vec!["opened", "claimed", "refused", "dead"], RecipientState::Dead)
+        (kinds(&history), history.state()),
+        (vec![Kind::Opened, Kind::Claimed, Kind::Refused, Kind::Dead], RecipientState::Dead)
     );
     let refused = "550 5.1.1 no such user; about this mailbox: final";
     assert_eq!(history.events[2].detail, refused);
@@ -170,11 +171,12 @@ async fn dead_letters_are_listed_sent_again_and_discarded() {
         ..ExplainRequest::default()
     };
     let history = node.runs().explain(of("#0")).await.expect("a story").into_inner();
-    assert_eq!(event_names(&history), ["opened", "claimed", "refused", "dead", "requeued", "claimed", "sent"]);
+    use Kind::{Claimed, Dead, Opened, Refused, Requeued, Sent};
+    assert_eq!(kinds(&history), [Opened, Claimed, Refused, Dead, Requeued, Claimed, Sent]);
     assert_eq!(history.events[2].detail, refused, "the history keeps it after the letter is gone");
     assert!(history.events.iter().all(|event| event.time.is_some()), "{history:?}");
     let history = node.runs().explain(of("#1")).await.expect("a story").into_inner();
-    assert_eq!(event_names(&history), ["opened", "claimed", "refused", "dead", "discarded"]);
+    assert_eq!(kinds(&history), [Opened, Claimed, Refused, Dead, Kind::Discarded]);
     let list = ListDeadLettersRequest { run: run.run, ..ListDeadLettersRequest::default() };
     let left = node.dead_letters().list_dead_letters(list).await.expect("a page").into_inner();
     assert!(left.dead_letters.is_empty(), "{left:?}");
@@ -198,9 +200,8 @@ async fn lost_answer_is_in_doubt_until_decided() {
     assert_eq!(of_all.doubts, listed.doubts);
     let [doubt] = listed.doubts.as_slice() else { panic!("{listed:?}") };
     assert_eq!((doubt.recipient.as_str(), doubt.node.as_str()), ("ada@example.net", "node-1"));
-    assert!(doubt.evidence.contains("Message-ID <") && doubt.evidence.contains("@example.org>"), "{doubt:?}");
-    assert!(doubt.evidence.starts_with("node-1 handed it off and heard no answer"), "{doubt:?}");
-    assert!(doubt.next_step.contains(&format!("reveille in-doubt resolve {run} '#0' --sent")), "{doubt:?}");
+    assert!(doubt.message_id.ends_with("@example.org"), "{doubt:?}");
+    assert_eq!((doubt.cause(), doubt.incarnation, doubt.node_returned), (DoubtCause::NoAnswer, 1, false), "{doubt:?}");
     let seconds = |at: &Option<prost_types::Timestamp>| at.map(|at| (at.seconds, at.nanos)).expect("an instant");
     assert!(seconds(&doubt.doubt_time) >= seconds(&doubt.claim_time), "{doubt:?}");
     let kept = seconds(&doubt.leave_time).0 - seconds(&doubt.doubt_time).0;
@@ -223,7 +224,7 @@ async fn lost_answer_is_in_doubt_until_decided() {
     for (request, message) in [
         (resolve(&[], false, Resolution::Sent), "recipients: is empty; name some, or say that you mean all"),
         (resolve(&["#0"], true, Resolution::Sent), "recipients: names some, and all are asked for; choose one"),
-        (resolve(&["#0"], false, Resolution::Unspecified), "resolution: is missing; give --sent or --resend"),
+        (resolve(&["#0"], false, Resolution::Unspecified), "resolution: is missing; it is to say what becomes of them"),
         (resolve(&["#x"], false, Resolution::Sent), "recipients[0]: \"#x\" is not a number; write it like #17"),
         (
             ResolveDoubtsRequest { fence: String::new(), ..resolve(&["#0"], false, Resolution::Sent) },
@@ -244,7 +245,7 @@ async fn lost_answer_is_in_doubt_until_decided() {
         ResolveDoubtsRequest { validate_only: true, fence: String::new(), ..resolve(&[], true, Resolution::Resend) };
     let checked = node.doubts().resolve_doubts(dry_run).await.expect("counted").into_inner();
     assert_eq!(checked.fence, doubt.fence, "the handoff of the decision");
-    let group = DoubtGroup { cause: doubt.cause.clone(), count: 1, node: "node-1".to_owned() };
+    let group = DoubtGroup { cause: doubt.cause, count: 1, node: "node-1".to_owned() };
     assert_eq!((checked.resolved, checked.index, checked.groups), (1, 0, vec![group]), "counted, and nothing changed");
     let sent = ResolveDoubtsRequest { request_id: "once".to_owned(), ..resolve(&["#0"], false, Resolution::Sent) };
     let resolved = node.doubts().resolve_doubts(sent.clone()).await.expect("resolved").into_inner();
@@ -270,7 +271,7 @@ async fn lost_answer_is_in_doubt_until_decided() {
     assert_eq!(reason(&gone), (Code::NotFound, "RECIPIENT_NOT_FOUND".to_owned()));
     let explain = ExplainRequest { run: run.run, recipient: "#0".to_owned(), ..ExplainRequest::default() };
     let history = node.runs().explain(explain).await.expect("a story").into_inner();
-    assert_eq!(event_names(&history), ["opened", "claimed", "in doubt", "assumed"]);
+    assert_eq!(kinds(&history), [Kind::Opened, Kind::Claimed, Kind::InDoubt, Kind::Assumed]);
     assert_eq!(history.events[2].time, doubt.doubt_time, "since is the instant at which it came into doubt");
     assert!(history.events.iter().all(|event| event.time.is_some()), "{history:?}");
     assert_eq!(node.sink.accepted_count(), 1, "it had arrived, and the ledger never says that it was sent");

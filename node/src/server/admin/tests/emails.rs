@@ -2,9 +2,9 @@
 
 use prost_types::Timestamp;
 use reveille_proto::admin::v1::{
-    AddRelayRequest, ExplainRequest, GetRelayRequest, GetRunRequest, HistoryOutcome, ListRelaysRequest,
-    ListScheduleHistoryRequest, RecipientState, Relay, RunState, ScheduleBody, ScheduleState, TestRelayRequest,
-    WatchRunRequest, When, when,
+    AddRelayRequest, ExplainRequest, ExplainedEvent, ExplainedEventKind as Kind, GetRelayRequest, GetRunRequest,
+    HistoryOutcome, ListRelaysRequest, ListScheduleHistoryRequest, RecipientState, Relay, RunCause, RunState,
+    ScheduleBody, ScheduleState, TestRelayRequest, WarningReason, WatchRunRequest, When, when,
 };
 use tonic::Code;
 
@@ -54,8 +54,8 @@ async fn due_run_is_sent_once_and_every_step_is_explained() {
             (explanation.recipient.as_str(), explanation.number, explanation.state()),
             ("bob@example.net", 1, RecipientState::Sent)
         );
-        let events: Vec<&str> = explanation.events.iter().map(|event| event.what.as_str()).collect();
-        assert_eq!(events, ["opened", "claimed", "sent"]);
+        let events: Vec<Kind> = explanation.events.iter().map(ExplainedEvent::kind).collect();
+        assert_eq!(events, [Kind::Opened, Kind::Claimed, Kind::Sent]);
         assert!(explanation.events.is_sorted_by_key(|event| event.index));
         assert_eq!(explanation.events.last().map(|event| event.node.as_str()), Some("node-1"));
     }
@@ -68,8 +68,8 @@ async fn due_run_is_sent_once_and_every_step_is_explained() {
     let history = node.schedules().list_schedule_history(request).await.expect("a history").into_inner();
     let [entry] = history.entries.as_slice() else { panic!("{history:?}") };
     assert_eq!(
-        (entry.outcome(), entry.run.as_str(), entry.reason.as_str()),
-        (HistoryOutcome::Fired, run.run.as_str(), "")
+        (entry.outcome(), entry.run.as_str(), entry.cause(), entry.late),
+        (HistoryOutcome::Fired, run.run.as_str(), RunCause::Due, None)
     );
     node.stop().await;
 }
@@ -106,12 +106,12 @@ async fn relays_are_added_compared_tested_and_removed() {
 
     let remove = reveille_proto::admin::v1::RemoveRelayRequest { name: "mailbox".to_owned() };
     let unused = node.relays().remove_relay(remove.clone()).await.expect("removed").into_inner();
-    assert_eq!(unused.warnings, [""; 0], "nothing sends by its pool");
+    assert_eq!(unused.warnings, [], "nothing sends by its pool");
     node.relays().add_relay(add(&slower, false)).await.expect("added");
     node.schedules().create_schedule(creation(yearly("daily", &["ada@example.net"]))).await.expect("created");
     let used = node.relays().remove_relay(remove.clone()).await.expect("removed").into_inner();
     let [warning] = used.warnings.as_slice() else { panic!("{used:?}") };
-    assert!(warning.contains("no relay is in pool default") && warning.contains("reveille relay add"), "{warning}");
+    assert_eq!((warning.reason(), warning.pool.as_str()), (WarningReason::NoRelay, "default"));
     let gone = node.relays().remove_relay(remove).await.expect_err("gone");
     assert_eq!(reason(&gone), (Code::NotFound, "RELAY_NOT_FOUND".to_owned()));
     let get = GetRelayRequest { name: "mailbox".to_owned(), stale: true };

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use reveille_ledger::command::{Command, OptOut};
 use reveille_proto::admin::v1::event_service_client::EventServiceClient;
 use reveille_proto::admin::v1::{
-    AddOptOutRequest, CancelRunRequest, Event, EventType, ListEventsRequest, ListEventsResponse, PauseRunRequest,
-    ResumeRunRequest, WatchEventsRequest,
+    AddOptOutRequest, CancelRunRequest, Event, EventType, ListEventsRequest, ListEventsResponse, PauseCause,
+    PauseRunRequest, ResumeRunRequest, WatchEventsRequest,
 };
 use tonic::Code;
 
@@ -133,7 +133,9 @@ async fn pauses_cancels_and_opt_outs_are_events() {
     let all = list(&node, ListEventsRequest::default()).await;
     let expected = [RunOpened, RunPaused, RunResumed, RunCancelled, RecipientsCancelled, RunFinished, OptedOut];
     assert_eq!(types(&all), expected);
-    assert_eq!((all[1].reason.as_str(), all[4].numbers.as_str(), all[4].count), ("wrong price", "0-2", 3));
+    let pause = all[1].pause.as_ref().map(|pause| (pause.cause(), pause.text.as_str()));
+    assert_eq!(pause, Some((PauseCause::Operator, "wrong price")));
+    assert_eq!((all[4].numbers.as_str(), all[4].count), ("0-2", 3));
     assert_eq!((all[6].count, all[6].addresses.as_slice()), (1, ["ann@example.net".to_owned()].as_slice()));
     node.stop().await;
 }

@@ -2,7 +2,7 @@
 
 use reveille_proto::admin::v1::{
     AddRelayRequest, CancelRunRequest, CountDeadLettersRequest, DeadLetterFilter, DiscardDeadLettersRequest,
-    ExplainRequest, Relay, RequeueDeadLettersRequest,
+    ExplainRequest, ExplainedEventKind, Relay, RequeueDeadLettersRequest,
 };
 use reveille_sink::{Sink, SinkOptions};
 use tonic::Code;
@@ -73,7 +73,11 @@ async fn letters_of_one_reason_go_again_by_another_pool_and_only_they() {
     let example = groups.iter().find(|(reason, _, _)| reason == "550 5.2.1").map(|(_, _, who)| who.clone());
     let explain = ExplainRequest { run: run.clone(), recipient: example.expect("one"), ..Default::default() };
     let history = node.runs().explain(explain).await.expect("a story").into_inner();
-    let detail = history.events.iter().find(|event| event.what == "requeued").map(|event| event.detail.as_str());
+    let detail = history
+        .events
+        .iter()
+        .find(|event| event.kind() == ExplainedEventKind::Requeued)
+        .map(|event| event.detail.as_str());
     assert_eq!(detail, Some("by an operator: attempts are counted anew; by pool 'backup' from now on"));
     backup.stop().await;
     node.stop().await;
@@ -145,6 +149,9 @@ async fn requeue_of_living_recipient_is_refused_and_writes_nothing() {
     let requeued = |entry: u64| entry > before;
     let events = ExplainRequest { run, recipient: "ada@x.example".to_owned(), ..Default::default() };
     let history = node.runs().explain(events).await.expect("a story").into_inner();
-    assert!(!history.events.iter().any(|event| event.what == "requeued" && requeued(event.index)), "{history:?}");
+    assert!(
+        !history.events.iter().any(|event| event.kind() == ExplainedEventKind::Requeued && requeued(event.index)),
+        "{history:?}"
+    );
     node.stop().await;
 }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use reveille_proto::admin::v1::{
-    AddRelayRequest, ExplainRequest, GetRunRequest, ListRelaysRequest, Overlap, Policies, Relay, RelayCondition, Run,
-    RunCounts, RunState, ScheduleBody, TriggerScheduleRequest,
+    AddRelayRequest, ExplainRequest, ExplainedEventKind as Kind, GetRunRequest, ListRelaysRequest, Overlap, PauseCause,
+    Policies, Relay, RelayCondition, Run, RunCounts, RunState, ScheduleBody, TriggerScheduleRequest,
 };
 
 use super::clock::{HOUR, advance_clock, by, jump};
@@ -35,11 +35,11 @@ async fn shown(node: &Node, run: &str) -> (Run, RunCounts) {
     (run, counts)
 }
 
-/// Returns the events of a recipient: name and detail.
-async fn history(node: &Node, run: &str, recipient: &str) -> Vec<(String, String)> {
+/// Returns the events of a recipient: kind and detail.
+async fn history(node: &Node, run: &str, recipient: &str) -> Vec<(Kind, String)> {
     let request = ExplainRequest { run: run.to_owned(), recipient: recipient.to_owned(), ..ExplainRequest::default() };
     let history = node.runs().explain(request).await.expect("a story").into_inner();
-    history.events.into_iter().map(|event| (event.what, event.detail)).collect()
+    history.events.into_iter().map(|event| (event.kind(), event.detail)).collect()
 }
 
 async fn relay(node: &Node) -> Relay {
@@ -62,7 +62,8 @@ async fn throttling_relay_lowers_rate_and_all_recipients_are_sent() {
         assert_eq!(node.sink.accepted_count(), 3);
         let mut refused = Vec::new();
         for recipient in ["#0", "#1", "#2"] {
-            refused.extend(history(&node, &run, recipient).await.into_iter().filter(|(what, _)| what == "refused"));
+            refused
+                .extend(history(&node, &run, recipient).await.into_iter().filter(|(kind, _)| *kind == Kind::Refused));
         }
         let uncounted = |detail: &str| detail.contains("454") && !detail.contains("the attempt counts");
         assert_eq!(refused.len(), 3, "{stage}: {refused:?}");
@@ -94,7 +95,7 @@ async fn relay_with_used_up_quota_is_parked_and_explain_says_so() {
     assert_eq!((counts.pending + counts.claimed, counts.dead), (2, 0));
     node.until(&run, |run| run.counts.is_some_and(|counts| counts.pending == 2)).await;
     let waits = history(&node, &run, "#0").await.pop().expect("an event");
-    assert_eq!(waits.0, "waits");
+    assert_eq!(waits.0, Kind::Waits);
     assert!(waits.1.contains("relay mailbox takes no more today") && waits.1.contains("quota"), "{}", waits.1);
     node.stop().await;
 }
@@ -119,7 +120,7 @@ async fn attempt_without_named_cause_counts_and_is_repeated() {
         let refused = tokio::time::timeout(STEP_TIMEOUT, async {
             loop {
                 let history = history(&node, &run, "#0").await;
-                if let Some((_, detail)) = history.into_iter().find(|(what, _)| what == "refused") {
+                if let Some((_, detail)) = history.into_iter().find(|(kind, _)| *kind == Kind::Refused) {
                     return detail;
                 }
                 tokio::time::sleep(Duration::from_millis(20)).await;
@@ -142,13 +143,14 @@ async fn small_run_refused_for_sender_is_paused_and_expires() {
         Policies { finish_by: Some(prost_types::Duration { seconds: HOUR, nanos: 0 }), ..Policies::default() };
     let run = opened_by(&node, "sender", &["ada@x.example", "bob@x.example"], policies).await;
     let paused = node.until(&run, |run| run.state() == RunState::Paused).await;
-    assert!(paused.reason.starts_with("2 refusals in a row"), "{paused:?}");
-    assert!(paused.reason.contains("553 5.1.8"), "{paused:?}");
+    let pause = paused.pause.as_ref().expect("a pause");
+    let expected = (PauseCause::UnattributedRefusals, 2, 553, "5.1.8");
+    assert_eq!((pause.cause(), pause.count, pause.code, pause.enhanced.as_str()), expected, "{paused:?}");
     jump(&node, by(2 * HOUR)).await;
     node.until(&run, |run| run.counts.is_some_and(|counts| counts.expired == 2)).await;
     for recipient in ["#0", "#1"] {
         let events = history(&node, &run, recipient).await;
-        let (_, detail) = events.iter().find(|(what, _)| what == "expired").expect("it expired");
+        let (_, detail) = events.iter().find(|(kind, _)| *kind == Kind::Expired).expect("it expired");
         assert!(detail.ends_with("the last answer of a relay was 553 5.1.8, about content or sender"), "{events:?}");
     }
     node.stop().await;
@@ -179,7 +181,7 @@ async fn greylisted_recipient_is_sent_later_without_counted_attempt() {
     let run = opened(&node, "grey", &["ada@x.example", "bob@x.example"]).await;
     let waits = tokio::time::timeout(STEP_TIMEOUT, async {
         for recipient in ["#0", "#1"] {
-            let waits = |(_, detail): (String, String)| detail.starts_with("for the next attempt, not before");
+            let waits = |(_, detail): (Kind, String)| detail.starts_with("for the next attempt, not before");
             while !history(&node, &run, recipient).await.pop().is_some_and(waits) {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
@@ -193,9 +195,9 @@ async fn greylisted_recipient_is_sent_later_without_counted_attempt() {
     let mut refused = 0;
     for recipient in ["#0", "#1"] {
         let history = history(&node, &run, recipient).await;
-        refused += history.iter().filter(|(what, _)| what == "refused").count();
+        refused += history.iter().filter(|(kind, _)| *kind == Kind::Refused).count();
         assert!(!history.iter().any(|(_, detail)| detail.contains("the attempt counts")), "{history:?}");
-        assert_eq!(history.last().map(|(what, _)| what.as_str()), Some("sent"));
+        assert_eq!(history.last().map(|(kind, _)| *kind), Some(Kind::Sent));
     }
     assert_eq!(refused, 4, "two rounds of it");
     node.stop().await;

@@ -37,7 +37,7 @@ use reveille_proto::admin::v1::tenant_service_client::TenantServiceClient;
 use reveille_proto::admin::v1::{
     AddRelayRequest, Audience, Content, CreateScheduleRequest, CreateScheduleResponse, GetRunRequest, ListRunsRequest,
     Overlap, Policies, Recipient, Relay, RelayTls, Run, ScheduleBody, TriggerScheduleRequest, TriggerScheduleResponse,
-    When, when,
+    WarningReason, When, when,
 };
 use reveille_raft::{ClusterId, GrpcTransport, Member, Replica, ReplicaOptions};
 use reveille_sink::{Sink, SinkOptions};
@@ -252,7 +252,11 @@ impl Node {
         let body = ScheduleBody { pool: pool.to_owned(), policies: Some(policies), ..yearly(name, recipients) };
         let (created, triggered) = opened(&self.channel, body).await;
         let unserved = !pool.is_empty();
-        assert_eq!(created.warnings.iter().any(|warning| warning.contains("relay add")), unserved, "{created:?}");
+        assert_eq!(
+            created.warnings.iter().any(|warning| warning.reason() == WarningReason::NoRelay),
+            unserved,
+            "{created:?}"
+        );
         assert_eq!(triggered.warnings, created.warnings);
         triggered.run.expect("a run")
     }

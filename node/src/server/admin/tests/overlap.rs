@@ -2,8 +2,9 @@
 
 use reveille_proto::admin::v1::{
     BackfillScheduleRequest, CancelRunRequest, CancelledRun, CatchUp, ExplainRequest, ExplainedEvent,
-    GetScheduleRequest, HistoryEntry, HistoryOutcome, ListRunsRequest, ListScheduleHistoryRequest, Overlap, Policies,
-    Run, RunCause, RunState, ScheduleBody, TriggerScheduleRequest, When, when,
+    ExplainedEventKind as Kind, GetScheduleRequest, HistoryEntry, HistoryOutcome, ListRunsRequest,
+    ListScheduleHistoryRequest, Overlap, Policies, Run, RunCause, RunState, ScheduleBody, TriggerScheduleRequest,
+    UnopenedReason, When, when,
 };
 
 use super::clock::{HOUR, MINUTE, advance_clock, by, jump};
@@ -81,7 +82,7 @@ async fn each_overlap_policy_treats_next_instant_as_documented() {
     assert_eq!(outcomes(&node, "buffering").await, [Waiting, Fired]);
     assert_eq!(waits_for(&node, "buffering").await, first.run);
     let waits = history(&node, "buffering").await.remove(0);
-    assert_eq!(waits.reason, format!("overlap: waits until {} is finished", first.run));
+    assert_eq!((&waits.waited_for, waits.missed), (&first.run, false));
     let refused = trigger(&node, "buffering").await.expect_err("a second one beside it");
     assert_eq!(reason(&refused).1, "NOT_POSSIBLE");
     assert!(refused.message().contains(&format!("run {} of the schedule is not finished", first.run)));
@@ -89,7 +90,7 @@ async fn each_overlap_policy_treats_next_instant_as_documented() {
     let skipped = history(&node, "skipping").await;
     assert_eq!(skipped.last().map(HistoryEntry::outcome), Some(Fired));
     assert!(skipped.len() >= 3 && skipped.iter().rev().skip(1).all(|entry| entry.outcome() == Skipped));
-    assert!(skipped[0].reason.starts_with("overlap: the former run was not finished"), "{skipped:?}");
+    assert_eq!(skipped[0].reason(), UnopenedReason::Overlap, "{skipped:?}");
     assert!(trigger(&node, "skipping").await.is_err());
 
     let beside = runs(&node, "beside").await;
@@ -102,11 +103,12 @@ async fn each_overlap_policy_treats_next_instant_as_documented() {
     assert!(*last == RunState::Open && former.len() >= 2, "{states:?}");
     assert!(former.iter().all(|state| *state == RunState::Cancelled), "{states:?}");
     // The policy and the new run are named wherever the cancelled run is shown.
-    let why = format!("overlap: {} opened, and overlap is cancel_other", cancelling[1].run);
-    assert_eq!(cancelling[0].reason, why);
-    assert_eq!(history(&node, "cancelling").await.last().map(|entry| entry.reason.clone()), Some(why.clone()));
+    let later = &cancelling[1].run;
+    assert_eq!(&cancelling[0].cancelled_by, later);
+    assert_eq!(history(&node, "cancelling").await.last().map(|entry| &*entry.cancelled_by == later), Some(true));
     let events = explanation(&node, &cancelling[0].run).await;
-    assert_eq!(events.last().map(|event| (event.what.as_str(), event.detail.as_str())), Some(("cancelled", &*why)));
+    let why = format!("overlap: {later} opened, and overlap is cancel_other");
+    assert_eq!(events.last().map(|event| (event.kind(), &*event.detail)), Some((Kind::Cancelled, &*why)));
     trigger(&node, "cancelling").await.expect("it makes way for itself");
 
     // When the run is over, the latest waiting instant opens at once, and the others are recorded as skipped.
@@ -120,9 +122,8 @@ async fn each_overlap_policy_treats_next_instant_as_documented() {
     // The instant was on time, but opened late because of the run that it waited for.
     assert_eq!((opened[1].cause(), &opened[1].waited_for), (RunCause::Due, &first.run));
     let known = history(&node, "buffering").await;
-    let why = known.iter().find(|entry| entry.run == opened[1].run).map(|entry| entry.reason.clone());
-    let why = why.expect("it is in the history");
-    assert!(why.starts_with(&format!("overlap: waited for {}, ", first.run)) && why.ends_with(" late"), "{why}");
+    let entry = known.iter().find(|entry| entry.run == opened[1].run).expect("it is in the history");
+    assert!(entry.waited_for == first.run && entry.late.is_some(), "{entry:?}");
     let detail = &explanation(&node, &opened[1].run).await[0].detail;
     assert!(detail.ends_with(&format!("; overlap: waited for {}", first.run)), "{detail}");
     node.stop().await;
@@ -151,12 +152,8 @@ async fn missed_instant_stays_late_while_it_waits_for_a_run() {
     let mut entries = history(&node, "hourly").await;
     entries.reverse();
     for (place, (entry, run)) in entries.iter().zip(&runs).enumerate() {
-        assert!(entry.reason.starts_with("missed, and caught up ") && entry.run == run.run, "{entry:?}");
-        let waited = format!(" late; overlap: waited for {}", run.waited_for);
-        assert!(
-            if place == 0 { entry.reason.ends_with(" late") } else { entry.reason.ends_with(&waited) },
-            "{entry:?}"
-        );
+        assert_eq!((&entry.run, entry.cause(), &entry.waited_for), (&run.run, RunCause::CatchUp, &run.waited_for));
+        assert_eq!(entry.waited_for.is_empty(), place == 0, "{entry:?}");
     }
     let detail = &explanation(&node, &runs[1].run).await[0].detail;
     assert!(detail.contains("missed and caught up; it was due"), "{detail}");

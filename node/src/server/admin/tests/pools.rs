@@ -3,7 +3,7 @@
 use reveille_proto::admin::v1::cluster_service_client::ClusterServiceClient;
 use reveille_proto::admin::v1::{
     ExplainRequest, GetClusterStatusRequest, GetPoolRequest, ListPoolsRequest, Pool, RemovePoolRequest, RunState,
-    SetPoolRequest,
+    SetPoolRequest, WarningReason,
 };
 use tonic::{Code, Status};
 
@@ -101,7 +101,8 @@ async fn impossible_warm_up_is_refused_and_past_first_day_is_allowed() {
     let refused = put(&node, far).await.expect_err("it has not come");
     assert_eq!(reason(&refused), (Code::FailedPrecondition, "NOT_POSSIBLE".to_owned()));
     let warnings = node.pools().set_pool(set("bulk", &[5, 6, 7])).await.expect("set").into_inner().warnings;
-    assert!(warnings.iter().any(|warning| warning.starts_with("no relay is in pool bulk")), "{warnings:?}");
+    let reasons: Vec<(WarningReason, &str)> = warnings.iter().map(|one| (one.reason(), one.pool.as_str())).collect();
+    assert_eq!(reasons, [(WarningReason::PoolUnused, "bulk")]);
     let warnings = node.pools().set_pool(set("default", &[50])).await.expect("set").into_inner().warnings;
     assert!(warnings.is_empty(), "it has a relay: {warnings:?}");
     node.pools().remove_pool(RemovePoolRequest { name: "default".to_owned() }).await.expect("removed");

@@ -254,8 +254,8 @@ async fn schedule_is_paused_resumed_triggered_and_deleted() {
     };
     let stale = node.schedules().resume_schedule(resume("1.1", false)).await.expect_err("an old etag");
     assert_eq!(reason(&stale), (Code::Aborted, "ETAG_MISMATCH".to_owned()));
-    let next = stale.get_details_error_info().and_then(|info| info.metadata.get("next").cloned());
-    assert_eq!(next.as_deref(), Some("reveille schedule show report"), "a command that can be given");
+    let named = stale.get_details_error_info().and_then(|info| info.metadata.get("schedule").cloned());
+    assert_eq!(named.as_deref(), Some("report"));
     let shown = node.schedules().resume_schedule(resume(&paused.etag, true)).await.expect("shown").into_inner();
     assert_eq!((shown.opens_count, shown.explained_count), (0, 0));
     assert_eq!(shown.schedule.map(|schedule| schedule.state()), Some(ScheduleState::Paused));
@@ -373,7 +373,7 @@ async fn backfill_opens_what_never_opened_and_nothing_twice() {
     let history = ListScheduleHistoryRequest { name: "report".to_owned(), ..ListScheduleHistoryRequest::default() };
     let history = node.schedules().list_schedule_history(history).await.expect("a history").into_inner().entries;
     assert_eq!(history.len(), 5);
-    assert!(history.iter().all(|entry| entry.reason.starts_with("backfilled")), "{history:?}");
+    assert!(history.iter().all(|entry| entry.cause() == RunCause::Backfill && entry.late.is_some()), "{history:?}");
 
     let ahead = BackfillScheduleRequest {
         start_time: at("2222-01-01T00:00:00Z"),

@@ -1,8 +1,8 @@
 //! Test emails: sent once, in the same way as all emails, and with the relay's reply.
 
 use reveille_proto::admin::v1::{
-    AddOptOutRequest, ExplainRequest, ExplainResponse, ListRunsRequest, ListSchedulesRequest, RecipientState, RunCause,
-    ScheduleBody, SendTestRequest,
+    AddOptOutRequest, ExplainRequest, ExplainResponse, ExplainedEventKind as Kind, ListRunsRequest,
+    ListSchedulesRequest, RecipientState, RunCause, ScheduleBody, SendTestRequest,
 };
 use tonic::Code;
 
@@ -33,7 +33,7 @@ async fn it_is_accepted_once_and_leaves_a_run_and_no_schedule() {
     assert_eq!(node.schedules().send_test(checked).await.expect("checked").into_inner().run, None);
     let history = sent(&node, mail("one", "ada@example.net")).await;
     assert_eq!((history.recipient.as_str(), history.state()), ("ada@example.net", RecipientState::Sent));
-    let taken = history.events.iter().find(|event| event.what == "sent").expect("it was sent");
+    let taken = history.events.iter().find(|event| event.kind() == Kind::Sent).expect("it was sent");
     assert_eq!((taken.relay.as_str(), taken.code), ("mailbox", 250), "{taken:?}");
     let answer = [taken.enhanced.as_str(), taken.text.as_str()].join(" ");
     let answer = answer.trim_start();
@@ -59,12 +59,12 @@ async fn first_refusal_is_answered_and_unsent_test_email_expires() {
     let node = node("rcpt:550").await;
     let history = sent(&node, mail("one", "ada@example.net")).await;
     assert_eq!(history.state(), RecipientState::Dead, "{history:?}");
-    let refused = history.events.iter().find(|event| event.what == "refused").expect("it was refused");
+    let refused = history.events.iter().find(|event| event.kind() == Kind::Refused).expect("it was refused");
     assert_eq!((refused.code, refused.text.is_empty()), (550, false), "{refused:?}");
-    let requested = history.events.iter().position(|event| event.what == "asked").expect("a relay was asked");
+    let requested = history.events.iter().position(|event| event.kind() == Kind::Asked).expect("a relay was asked");
     assert_eq!(
-        (history.events[requested].relay.as_str(), history.events[requested + 1].what.as_str()),
-        ("mailbox", "refused")
+        (history.events[requested].relay.as_str(), history.events[requested + 1].kind()),
+        ("mailbox", Kind::Refused)
     );
 
     let unserved = SendTestRequest {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use reveille_proto::admin::v1::{
-    AddRelayRequest, Content, ExplainRequest, RecipientState, Relay, RelayTls, RemoveRelayRequest, RunState,
-    TriggerScheduleRequest,
+    AddRelayRequest, Content, ExplainRequest, ExplainedEventKind, RecipientState, Relay, RelayTls, RemoveRelayRequest,
+    RunState, TriggerScheduleRequest,
 };
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
@@ -99,7 +99,11 @@ async fn pool_without_smtputf8_gives_the_recipient_up_with_the_cause() {
     let request = ExplainRequest { run: run.run.clone(), recipient: "#0".to_owned(), ..ExplainRequest::default() };
     let history = node.runs().explain(request).await.expect("a story").into_inner();
     assert_eq!(history.state(), RecipientState::Dead);
-    let detail = history.events.iter().find(|event| event.what == "given up").map(|event| event.detail.as_str());
+    let detail = history
+        .events
+        .iter()
+        .find(|event| event.kind() == ExplainedEventKind::GivenUp)
+        .map(|event| event.detail.as_str());
     assert!(detail.is_some_and(|detail| detail.contains("no relay of its pool offers SMTPUTF8")), "{history:?}");
     assert_eq!(bare.sessions.load(Ordering::SeqCst), 1, "it is asked once");
     assert_eq!(bare.emails.load(Ordering::SeqCst), 0);

@@ -53,7 +53,7 @@ fn named(
         return None;
     }
     if known.is_none() {
-        let message = format!("no sealed audience is named {:?}; reveille audience list names them", requested.sealed);
+        let message = format!("no sealed audience is named {:?}", requested.sealed);
         fields.refuse("schedule.audience.sealed", message);
     }
     let (named, columns) = known?;

@@ -25,11 +25,11 @@ use std::fmt::Display;
 use prost_types::{Duration, Timestamp};
 use reveille_ledger::address::Address;
 use reveille_ledger::ids::Time;
-use reveille_ledger::policy::HOUR_MS;
 use reveille_proto::admin::v1::ErrorReason;
 
 use super::error::FieldViolation;
 use super::{ApiError, ApiResult};
+use crate::format::whole_units;
 
 pub use audience::columns;
 pub use canary::canary;
@@ -139,8 +139,8 @@ impl Fields {
         if let Some(ms) = requested.filter(|ms| (bounds.least_ms..=bounds.most_ms).contains(ms)) {
             return ms;
         }
-        let given = requested.map_or_else(|| "not a length of time".to_owned(), in_words);
-        let (least, most) = (in_words(bounds.least_ms), in_words(bounds.most_ms));
+        let given = requested.map_or_else(|| "not a length of time".to_owned(), whole_units);
+        let (least, most) = (whole_units(bounds.least_ms), whole_units(bounds.most_ms));
         self.refuse(field, format!("is {given}; give from {least} to {most}"));
         bounds.default_ms
     }
@@ -159,17 +159,6 @@ pub fn milliseconds(length: Duration) -> Option<i64> {
     let fits = length.seconds >= 0 && (0..1_000_000_000).contains(&length.nanos);
     let ms = length.seconds.checked_mul(1_000)?.checked_add(i64::from(length.nanos) / 1_000_000)?;
     fits.then_some(ms)
-}
-
-/// Formats a duration in its largest whole unit, such as `90 min`.
-pub fn in_words(ms: i64) -> String {
-    match ms {
-        ms if ms % (24 * HOUR_MS) == 0 && ms != 0 => format!("{} d", ms / (24 * HOUR_MS)),
-        ms if ms % HOUR_MS == 0 && ms != 0 => format!("{} h", ms / HOUR_MS),
-        ms if ms % 60_000 == 0 && ms != 0 => format!("{} min", ms / 60_000),
-        ms if ms % 1_000 == 0 => format!("{} s", ms / 1_000),
-        ms => format!("{ms} ms"),
-    }
 }
 
 /// Returns true for a text that may be a request id or the key of a message.

@@ -5,7 +5,8 @@ use reveille_ledger::calendar::{DstPolicies, When};
 use reveille_ledger::policy::{DAY_MS, FINISH_MS_MAX, HOUR_MS, MINUTE_MS, Policies};
 use reveille_proto::admin::v1;
 
-use super::{DurationBounds, Fields, in_words, milliseconds};
+use super::{DurationBounds, Fields, milliseconds};
+use crate::format::whole_units;
 use crate::server::admin::enums::OfWire;
 
 const START_WITHIN: DurationBounds =
@@ -38,7 +39,7 @@ fn min_gap(
         }
         Some(ms) if ms <= retention_ms => return ms,
         Some(ms) => {
-            let (gap, kept) = (in_words(ms), in_words(retention_ms));
+            let (gap, kept) = (whole_units(ms), whole_units(retention_ms));
             fields.refuse(FIELD, format!("is {gap}, more than the retention, {kept}; keep what was sent for longer"));
         }
         None => fields.refuse(FIELD, "is not a length of time; give none, or up to the retention"),

@@ -3,12 +3,11 @@
 use reveille_ledger::campaign::{Campaign, CampaignStage};
 use reveille_ledger::command::CampaignName;
 use reveille_ledger::content::Content;
-use reveille_ledger::ids::{RunId, Time};
+use reveille_ledger::ids::Time;
 use reveille_ledger::{Activity, Ledger};
 use reveille_proto::admin::v1::{self, CampaignState, RunState};
 
 use super::forecast::{ForecastSubject, deadline_forecast};
-use super::history::why_it_opened;
 use super::schedule::{mail, policies};
 use super::{run_of, timestamp};
 use crate::server::admin::validate::instant;
@@ -16,10 +15,9 @@ use crate::server::admin::validate::instant;
 /// Returns the campaign in its current state.
 pub fn campaign(ledger: &Ledger, named: &CampaignName, known: &Campaign) -> v1::Campaign {
     let created = known.stage.schedule().and_then(|schedule| ledger.run_of_campaign(schedule));
-    let opened = created.and_then(|id| Some((id, run_of(ledger, id)?)));
+    let opened = created.and_then(|id| run_of(ledger, id));
     let sealed = ledger.audiences().get(&(named.tenant.clone(), known.audience.clone()));
-    let (state, reason) = state(ledger, known, (opened.as_ref(), sealed.is_some()));
-    let opened = opened.map(|(_, run)| run);
+    let (state, reason) = state(ledger, known, opened.as_ref());
     let now = ledger.head().now;
     let finish_by_ms = finish_by_ms(ledger, &named.tenant, known, now);
     let subject =
@@ -130,18 +128,9 @@ fn progress(
     Some(v1::Progress { per_second, end_time: in_time.then(|| timestamp(ends)) })
 }
 
-/// Until the audience is sealed, its recipients are not known, and the content cannot be checked against them.
-fn not_sealed(known: &Campaign) -> String {
-    format!("its audience '{}' is not sealed yet", known.audience)
-}
-
-/// Returns the state, and the reason if it is known.
-fn state(
-    ledger: &Ledger,
-    known: &Campaign,
-    (opened, is_sealed): (Option<&(RunId, v1::Run)>, bool),
-) -> (CampaignState, String) {
-    if let Some((id, run)) = opened {
+/// Returns the state, and the reason why it has not opened if it is known.
+fn state(ledger: &Ledger, known: &Campaign, opened: Option<&v1::Run>) -> (CampaignState, String) {
+    if let Some(run) = opened {
         let state = match run.state() {
             RunState::Paused => CampaignState::Paused,
             RunState::Finished => CampaignState::Finished,
@@ -149,13 +138,11 @@ fn state(
             RunState::Expired => CampaignState::Expired,
             RunState::Open | RunState::Unspecified => CampaignState::Open,
         };
-        let reasons = [run.reason.clone(), run.blocked.clone(), why_it_opened(ledger, *id)];
-        return (state, reasons.into_iter().find(|reason| !reason.is_empty()).unwrap_or_default());
+        return (state, String::new());
     }
     match &known.stage {
-        CampaignStage::Draft if is_sealed => (CampaignState::Draft, String::new()),
-        CampaignStage::Draft => (CampaignState::Draft, not_sealed(known)),
-        CampaignStage::Waiting(_) => (CampaignState::Waiting, not_sealed(known)),
+        CampaignStage::Draft => (CampaignState::Draft, String::new()),
+        CampaignStage::Waiting(_) => (CampaignState::Waiting, String::new()),
         CampaignStage::Missed { cause, .. } => (CampaignState::Missed, cause.to_string()),
         CampaignStage::Cancelled { .. } => (CampaignState::Cancelled, String::new()),
         CampaignStage::Armed(armed) => match ledger.schedules().get(&armed.schedule).map(|schedule| &schedule.activity)

@@ -5,7 +5,7 @@ use reveille_ledger::bitmap::CHUNK;
 use reveille_ledger::events::{EventKind, EventSubject};
 use reveille_proto::admin::v1::{self, EventType};
 
-use super::run::{counts, made_way, nominal};
+use super::run::{counts, nominal, pause};
 use crate::server::admin::enums::OnWire;
 
 /// Returns the type of an event.
@@ -50,8 +50,10 @@ pub fn event(tenant: &str, subject: &EventSubject, kind: &EventKind) -> v1::Even
     match kind {
         EventKind::RunOpened(count) | EventKind::OptedOut(count) => v1::Event { count: *count, ..event },
         EventKind::RunFinished(by_state) => v1::Event { counts: Some(counts(by_state)), ..event },
-        EventKind::RunPaused(reason) => v1::Event { reason: reason.to_string(), ..event },
-        EventKind::RunCancelled(by) => v1::Event { reason: by.map(made_way).unwrap_or_default(), ..event },
+        EventKind::RunPaused(reason) => v1::Event { pause: Some(pause(reason)), ..event },
+        EventKind::RunCancelled(by) => {
+            v1::Event { cancelled_by: by.map(|other| other.to_string()).unwrap_or_default(), ..event }
+        }
         EventKind::ScheduleBlocked(cause) => v1::Event { reason: cause.to_string(), ..event },
         EventKind::RunResumed | EventKind::RunExpired | EventKind::Recipients { .. } => event,
     }

@@ -1,7 +1,6 @@
 //! Forecasts whether a campaign can be sent in time. It uses only the limits that operators set, not the real speed of
 //! the relays.
 
-use reveille_cluster::ops::zones::Zones;
 use reveille_ledger::Ledger;
 use reveille_ledger::forecast::{Forecast, ForecastLimit, ForecastRequest};
 use reveille_ledger::ids::Time;
@@ -9,7 +8,6 @@ use reveille_ledger::policy::FINISH_MS_MIN;
 use reveille_proto::admin::v1;
 
 use super::timestamp;
-use crate::format;
 use crate::server::admin::enums::OnWire;
 
 /// What a campaign sends, and when.
@@ -28,7 +26,6 @@ pub struct ForecastSubject<'a> {
 /// The forecast within the limits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DeadlineForecast<'a> {
-    tenant: &'a str,
     pool: &'a str,
     rows: u32,
     due: Time,
@@ -48,7 +45,7 @@ pub fn deadline_forecast<'a>(
     let forecast = ledger.forecast(&ForecastRequest { tenant, pool, rows, due }, now);
     // A run that opens late has at least ten minutes, or `finish_by` if that is shorter (P16).
     let least = forecast.begins.plus_ms(FINISH_MS_MIN.min(finish_by_ms));
-    Some(DeadlineForecast { tenant, pool, rows, due, finish_by: due.plus_ms(finish_by_ms).max(least), forecast })
+    Some(DeadlineForecast { pool, rows, due, finish_by: due.plus_ms(finish_by_ms).max(least), forecast })
 }
 
 impl DeadlineForecast<'_> {
@@ -77,52 +74,23 @@ impl DeadlineForecast<'_> {
         }
     }
 
-    /// Returns warnings for the operator, one sentence each: it starts late, takes days, or does not fit.
-    pub fn warnings(&self, zone: &str, zones: &Zones) -> Vec<String> {
-        let local = |time: Time, form: &str| match zones.get(zone) {
-            Ok(zone) => time.timestamp().to_zoned(zone.rules).strftime(form).to_string(),
-            Err(_) => time.to_string(),
+    /// Returns what the operator should know: it opens late, takes days, or does not fit.
+    pub fn warnings(&self) -> Vec<v1::Warning> {
+        let warning = |reason: v1::WarningReason| v1::Warning {
+            reason: reason.into(),
+            pool: self.pool.to_owned(),
+            due_time: Some(timestamp(self.due)),
+            open_time: Some(timestamp(self.forecast.begins)),
+            expire_time: Some(timestamp(self.finish_by)),
+            ..v1::Warning::default()
         };
-        let minute = |time: Time| local(time, "%Y-%m-%d %H:%M %Z");
-        let mut warnings = Vec::new();
-        if self.forecast.is_late {
-            let late = format::duration(self.forecast.begins.since_ms(self.due));
-            let (due, finish_by) = (minute(self.due), minute(self.finish_by));
-            warnings.push(format!(
-                "its instant, {due}, is {late} ago: it opens at once, goes as what is late does, and what is not sent at {finish_by} expires"
-            ));
-        }
-        let Some(ends) = self.forecast.ends else { return warnings };
-        let Some(bounded) = self.bounded(&local(self.forecast.begins, "%Y-%m-%d")) else { return warnings };
-        match (self.fits(), self.forecast.bound) {
-            (false, _) => warnings.push(format!(
-                "{bounded}: would end at {}, and what is not sent at {} expires",
-                minute(ends),
-                minute(self.finish_by)
-            )),
-            (true, ForecastLimit::WarmUp) => warnings.push(format!("{bounded}: ends at {}", minute(ends))),
-            (true, _) => {}
-        }
-        warnings
-    }
-
-    /// Returns a text with the required rate, and the lowest limit with its name.
-    fn bounded(&self, day: &str) -> Option<String> {
-        let needs = format!("needs {} emails/s", format::rate(self.needed()));
-        let gives = self.budget().map(format::rate);
-        let (tenant, pool) = (self.tenant, self.pool);
-        Some(match self.forecast.bound {
-            ForecastLimit::NoRelay | ForecastLimit::Nothing => return None,
-            ForecastLimit::Relays => format!("{needs}, and the relays of pool {pool} give {}", gives?),
-            ForecastLimit::LateRates => {
-                format!("{needs}, and the relays of pool {pool} give {} to what is late", gives?)
-            }
-            ForecastLimit::Tenant => format!("{needs}, and the rate of tenant {tenant} gives {}", gives?),
-            ForecastLimit::WarmUp => {
-                let (rows, room) =
-                    (format::count(self.rows.into()), format::count(self.forecast.first_day_remaining?.into()));
-                format!("has {rows} emails, and the warm-up of pool {pool} lets {room} go on {day} and the rest later")
-            }
-        })
+        let late = self.forecast.is_late.then_some(v1::WarningReason::OpensLate);
+        let end = match (self.forecast.ends, self.forecast.bound) {
+            (None, _) | (_, ForecastLimit::NoRelay | ForecastLimit::Nothing) => None,
+            (Some(_), _) if !self.fits() => Some(v1::WarningReason::EndsTooLate),
+            (Some(_), ForecastLimit::WarmUp) => Some(v1::WarningReason::TakesDays),
+            (Some(_), _) => None,
+        };
+        late.into_iter().chain(end).map(warning).collect()
     }
 }

@@ -19,10 +19,10 @@ use reveille_proto::admin::v1;
 use reveille_raft::Member;
 
 pub use campaign::{campaign, campaign_body, finish_by_ms};
-pub use doubt::{DoubtRow, cause, dead_letter, doubt, run_recipient};
-pub use history::{explained, inside_gap, opened, opened_and_lost, waited_for, waiting};
+pub use doubt::{DoubtRow, dead_letter, doubt, run_recipient};
+pub use history::{explained, inside_gap, opened, opened_and_lost, waiting};
 pub use relay::{health, relay};
-pub use run::{blocked, made_way, run_of, run_state, run_to_open, state_word};
+pub use run::{missing_file, pause, run_of, run_state, run_to_open, state_word};
 pub use schedule::{ANY_ETAG, body, etag, instant_of, is_other_etag, mail, schedule, schedule_state};
 
 /// Converts an instant.

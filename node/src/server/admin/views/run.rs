@@ -1,11 +1,12 @@
 //! Builds the message of a run.
 
+use reveille_ledger::bounce_breaker::BounceBreaker;
 use reveille_ledger::canary::CanaryState;
 use reveille_ledger::causes::PauseReason;
 use reveille_ledger::command::OpeningCause;
 use reveille_ledger::ids::{Nominal, RunId, Time};
 use reveille_ledger::policy::Policies;
-use reveille_ledger::{Ledger, MissingFile, RecipientCounts, RecipientState, Run, RunFile, RunState, RunSummary};
+use reveille_ledger::{Ledger, MissingFile, RecipientCounts, RecipientState, RunFile, RunState, RunSummary};
 use reveille_proto::admin::v1;
 
 use super::timestamp;
@@ -15,7 +16,7 @@ use crate::server::admin::enums::OnWire;
 pub fn run_of(ledger: &Ledger, id: RunId) -> Option<v1::Run> {
     let summary = summary(id, &ledger.summary_of(id)?);
     let Some(run) = ledger.run(id) else { return Some(summary) };
-    let (canary, blocked) = (run.canary.map(canary), blocked(run));
+    let (canary, blocked) = (run.canary.map(canary), run.blocked.map(missing_file));
     Some(v1::Run { audience: run.count, archived_index: None, canary, blocked, ..summary })
 }
 
@@ -41,15 +42,33 @@ pub fn run_to_open(
     }
 }
 
-/// Says which audience part a run waits for, and how to provide it (P20). Returns an empty text if none is missing.
-pub fn blocked(run: &Run) -> String {
-    run.blocked.map_or_else(String::new, |MissingFile { file, since }| {
-        let again = match file {
-            RunFile::Part(_) => "import the same list again",
-            RunFile::Attachment => "send the same file with another message or template",
-        };
-        format!("no live node has {file}, since {since}: start one that has it, or {again}")
-    })
+/// Builds the message of a file that no live node has (P20).
+pub fn missing_file(MissingFile { file, since }: MissingFile) -> v1::MissingFile {
+    let (kind, part) = match file {
+        RunFile::Part(part) => (v1::MissingFileKind::AudiencePart, part),
+        RunFile::Attachment => (v1::MissingFileKind::Attachment, 0),
+    };
+    v1::MissingFile { kind: kind.into(), part, missing_time: Some(timestamp(since)) }
+}
+
+/// Builds the message of a pause.
+pub fn pause(reason: &PauseReason) -> v1::Pause {
+    let with = |cause: v1::PauseCause| v1::Pause { cause: cause.into(), ..v1::Pause::default() };
+    match reason {
+        PauseReason::Operator(text) => v1::Pause { text: text.clone(), ..with(v1::PauseCause::Operator) },
+        PauseReason::Quarantined(text) => v1::Pause { text: text.clone(), ..with(v1::PauseCause::Quarantined) },
+        PauseReason::UnattributedRefusals { count, code, enhanced, text } => v1::Pause {
+            count: *count,
+            code: u32::from(*code),
+            enhanced: enhanced.map(|enhanced| enhanced.to_string()).unwrap_or_default(),
+            text: text.clone(),
+            ..with(v1::PauseCause::UnattributedRefusals)
+        },
+        PauseReason::Canary(state) => v1::Pause { canary: Some(canary(*state)), ..with(v1::PauseCause::Canary) },
+        PauseReason::BounceBreaker(BounceBreaker { dead, decided, .. }) => {
+            v1::Pause { count: *dead, decided: *decided, ..with(v1::PauseCause::BounceBreaker) }
+        }
+    }
 }
 
 fn canary(CanaryState { recipients, bad_max, undecided, bad, verdict, .. }: CanaryState) -> v1::RunCanary {
@@ -57,15 +76,20 @@ fn canary(CanaryState { recipients, bad_max, undecided, bad, verdict, .. }: Cana
 }
 
 fn summary(id: RunId, summary: &RunSummary) -> v1::Run {
-    let (state, reason) = run_state(&summary.state);
+    let (paused, cancelled_by) = match &summary.state {
+        RunState::Paused { reason } => (Some(reason), None),
+        RunState::Expired { paused } => (paused.as_ref(), None),
+        RunState::Cancelled { by } => (None, *by),
+        RunState::Open | RunState::Finished => (None, None),
+    };
     v1::Run {
         run: id.to_string(),
         tenant: summary.tenant.to_string(),
         schedule: summary.name.to_string(),
         nominal: nominal(summary.cause, &summary.nominal),
         cause: summary.cause.wire().into(),
-        state: state.into(),
-        reason,
+        state: run_state(&summary.state).into(),
+        pause: paused.map(pause),
         audience: u32::try_from(summary.counts.total()).unwrap_or(u32::MAX),
         counts: Some(counts(&summary.counts)),
         opened_index: id.index,
@@ -78,7 +102,9 @@ fn summary(id: RunId, summary: &RunSummary) -> v1::Run {
         archived_index: Some(summary.archived_index),
         waited_for: summary.waited_for.map(|former| former.to_string()).unwrap_or_default(),
         canary: None,
-        blocked: String::new(),
+        blocked: None,
+        lost: false,
+        cancelled_by: cancelled_by.map(|other| other.to_string()).unwrap_or_default(),
     }
 }
 
@@ -106,32 +132,14 @@ pub(super) fn counts(counts: &RecipientCounts) -> v1::RunCounts {
     }
 }
 
-/// Says that another run of the schedule cancelled this one.
-pub fn made_way(run: RunId) -> String {
-    format!("overlap: {run} opened, and overlap is cancel_other")
-}
-
-/// Says that the deadline ended the run, and that it was paused then. A pause stays until it is revoked (P15).
-fn expired(paused: Option<&PauseReason>) -> String {
-    let expired = "finish_by: what was not sent by then expired";
-    match paused {
-        None => expired.to_owned(),
-        Some(reason) => {
-            let reason = reason.to_string();
-            let reason = if reason.is_empty() { reason } else { format!(" ({reason})") };
-            format!("{expired}; it was paused{reason}, and is paused again when recipients of it are requeued")
-        }
-    }
-}
-
-/// Returns the state, and the reason if it is known.
-pub fn run_state(state: &RunState) -> (v1::RunState, String) {
+/// Returns the state of a run.
+pub fn run_state(state: &RunState) -> v1::RunState {
     match state {
-        RunState::Open => (v1::RunState::Open, String::new()),
-        RunState::Paused { reason } => (v1::RunState::Paused, reason.to_string()),
-        RunState::Finished => (v1::RunState::Finished, String::new()),
-        RunState::Cancelled { by } => (v1::RunState::Cancelled, by.map(made_way).unwrap_or_default()),
-        RunState::Expired { paused } => (v1::RunState::Expired, expired(paused.as_ref())),
+        RunState::Open => v1::RunState::Open,
+        RunState::Paused { .. } => v1::RunState::Paused,
+        RunState::Finished => v1::RunState::Finished,
+        RunState::Cancelled { .. } => v1::RunState::Cancelled,
+        RunState::Expired { .. } => v1::RunState::Expired,
     }
 }
 
@@ -147,22 +155,5 @@ pub fn state_word(state: RecipientState) -> &'static str {
         RecipientState::Expired => "expired",
         RecipientState::Cancelled => "cancelled",
         RecipientState::InDoubt => "in doubt",
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn run_that_expired_in_a_pause_says_that_the_pause_is_not_over() {
-        let shown_state = |paused: Option<&str>| {
-            run_state(&RunState::Expired { paused: paused.map(|words| PauseReason::Operator(words.to_owned())) })
-        };
-        let expired = "finish_by: what was not sent by then expired";
-        assert_eq!(shown_state(None), (v1::RunState::Expired, expired.to_owned()));
-        let again = "and is paused again when recipients of it are requeued";
-        assert_eq!(shown_state(Some("wrong price")).1, format!("{expired}; it was paused (wrong price), {again}"));
-        assert_eq!(shown_state(Some("")).1, format!("{expired}; it was paused, {again}"));
     }
 }

@@ -81,11 +81,11 @@ impl Admin {
     async fn requested(&self, mut body: ScheduleBody, exists: bool, now: Time) -> ApiResult<(CampaignCreate, Content)> {
         let mut fields = Fields::default();
         if !matches!(body.when.as_ref().and_then(|when| when.pattern.as_ref()), Some(when::Pattern::At(_))) {
-            fields.refuse("schedule.when", "is not an instant; a campaign is sent once: give one with --at");
+            fields.refuse("schedule.when", "is not an instant; a campaign is sent once: give one as `at`");
         }
         let audience = body.audience.as_ref().map(|audience| audience.sealed.clone()).unwrap_or_default();
         if audience.is_empty() {
-            fields.refuse("schedule.audience.sealed", "is missing; a campaign goes to an audience: --audience NAME");
+            fields.refuse("schedule.audience.sealed", "is missing; a campaign goes to an audience: name one");
         } else {
             // The audience need not be sealed yet, but its name must be valid.
             fields.name("schedule.audience.sealed", &audience, validate::NAME_MAX);

@@ -6,7 +6,7 @@ use reveille_ledger::command::{CampaignLaunch, CampaignName, Command};
 use reveille_ledger::ids::Hash;
 use reveille_ledger::refusal::CommandRefusal;
 use reveille_ledger::{Activity, Ledger};
-use reveille_proto::admin::v1::{LaunchCampaignRequest, LaunchCampaignResponse};
+use reveille_proto::admin::v1::{ErrorReason, LaunchCampaignRequest, LaunchCampaignResponse, Warning, WarningReason};
 
 use super::content_of;
 use crate::server::admin::services::schedule::create;
@@ -36,20 +36,23 @@ impl Admin {
             let is_over = repeats == Ok(true) && campaign.due <= self.now(ledger.head().now);
             let mut warnings = if is_over { Vec::new() } else { self.in_its_way(ledger, &named, &campaign) };
             let blocked = blocked_by(ledger, &campaign);
-            warnings.extend(blocked.iter().map(|cause| {
-                format!("it is blocked, and no launch changes that: {cause}; reveille campaign resume {name}")
+            warnings.extend(blocked.iter().map(|cause| Warning {
+                reason: WarningReason::CampaignBlocked.into(),
+                cause: cause.clone(),
+                ..Warning::default()
             }));
             (repeats, ledger.serves(&campaign.pool), warnings, blocked)
         };
         let (repeats, served, warnings, blocked) = self.context.replica.read(query);
         let refused = |refusal: &CommandRefusal| match refusal {
             // The instant of the campaign has passed. The operator can choose another one.
-            CommandRefusal::NotPossible(_) => error_texts::not_possible(refusal.to_string())
-                .next(format!("reveille campaign launch {} --at INSTANT", named.name)),
+            CommandRefusal::NotPossible(_) => {
+                error_texts::of_campaign(ErrorReason::InstantPassed, &named.name, refusal.to_string())
+            }
             refusal => match (refusal, &blocked) {
                 (CommandRefusal::CampaignIs(_), Some(cause)) => {
-                    error_texts::not_possible(format!("campaign {} is blocked: {cause}", named.name))
-                        .next(format!("reveille campaign resume {}", named.name))
+                    let message = format!("campaign {} is blocked: {cause}", named.name);
+                    error_texts::of_campaign(ErrorReason::CampaignBlocked, &named.name, message)
                 }
                 _ => error_texts::refused_of_campaign(&named.name, refusal),
             },
@@ -69,17 +72,20 @@ impl Admin {
     }
 
     /// Returns warnings about what may prevent the campaign from being sent, as far as it is known now.
-    pub(crate) fn in_its_way(&self, ledger: &Ledger, named: &CampaignName, campaign: &Campaign) -> Vec<String> {
-        let Campaign { due, pool, audience, zone, .. } = campaign;
+    pub(crate) fn in_its_way(&self, ledger: &Ledger, named: &CampaignName, campaign: &Campaign) -> Vec<Warning> {
+        let Campaign { due, pool, audience, .. } = campaign;
         let now = self.now(ledger.head().now);
         let finish_by_ms = views::finish_by_ms(ledger, &named.tenant, campaign, now);
         let subject = ForecastSubject { pool, audience: (&named.tenant, audience), due: *due, finish_by_ms };
         let mut warnings = create::warnings(ledger, pool);
         match deadline_forecast(ledger, &subject, now) {
-            None => warnings.push(format!(
-                "audience '{audience}' is not sealed: unless it is at {due}, the campaign does not fire"
-            )),
-            Some(deadline_forecast) => warnings.extend(deadline_forecast.warnings(zone, &self.context.zones)),
+            None => warnings.push(Warning {
+                reason: WarningReason::AudienceNotSealed.into(),
+                audience: audience.clone(),
+                due_time: Some(views::timestamp(*due)),
+                ..Warning::default()
+            }),
+            Some(deadline_forecast) => warnings.extend(deadline_forecast.warnings()),
         }
         warnings
     }
@@ -94,7 +100,7 @@ impl Admin {
         compiled.map(|()| Some(sealed.seal)).map_err(|error| {
             let message =
                 format!("audience '{}' does not fit the {}: {}", campaign.audience, error.field, error.message);
-            error_texts::not_possible(message).next(format!("reveille audience show {}", campaign.audience))
+            error_texts::not_possible(message).about("audience", &campaign.audience)
         })
     }
 }
@@ -109,8 +115,5 @@ fn blocked_by(ledger: &Ledger, campaign: &Campaign) -> Option<String> {
 
 /// Without a relay all emails would wait until they expire, so the launch is refused.
 fn no_relay(name: &str, pool: &str) -> ApiError {
-    error_texts::not_possible(format!(
-        "no relay is in pool {pool}: campaign {name} was not launched, for nothing of it would be sent"
-    ))
-    .next(create::add_relay(pool))
+    error_texts::no_relay_in(pool, &format!("campaign {name} was not launched, for nothing of it would be sent"))
 }

@@ -11,9 +11,9 @@ use reveille_ledger::reply::CommandReply;
 use reveille_ledger::{Activity, Ledger, RunState};
 use reveille_proto::admin::v1::{
     self, CampaignState, CancelCampaignRequest, CancelCampaignResponse, CreateCampaignRequest, CreateCampaignResponse,
-    DeleteCampaignRequest, DeleteCampaignResponse, GetCampaignRequest, GetCampaignResponse, LaunchCampaignRequest,
-    LaunchCampaignResponse, ListCampaignsRequest, ListCampaignsResponse, PauseCampaignRequest, PauseCampaignResponse,
-    ResumeCampaignRequest, ResumeCampaignResponse,
+    DeleteCampaignRequest, DeleteCampaignResponse, ErrorReason, GetCampaignRequest, GetCampaignResponse,
+    LaunchCampaignRequest, LaunchCampaignResponse, ListCampaignsRequest, ListCampaignsResponse, PauseCampaignRequest,
+    PauseCampaignResponse, ResumeCampaignRequest, ResumeCampaignResponse,
 };
 
 use crate::server::admin::lookup::campaign_named;
@@ -155,10 +155,11 @@ impl Admin {
     async fn resume_campaign(&self, request: ResumeCampaignRequest, call: &Call) -> ApiResult<ResumeCampaignResponse> {
         let (named, campaign, created) = self.find_campaign((&request.tenant, &request.name), call).await?;
         if created.run.is_none() && created.schedule.is_some() && request.without_canary {
-            return Err(error_texts::not_possible(
+            return Err(error_texts::of_campaign(
+                ErrorReason::NoCanaryHeld,
+                &named.name,
                 "it has not opened: no canary has held it, so there is none to overrule",
-            )
-            .next(format!("reveille campaign resume {name}, without --without-canary", name = named.name)));
+            ));
         }
         let query = |ledger: &Ledger| may_resume(ledger, &created, request.without_canary);
         let command = match (created.schedule, self.context.replica.read(query)) {
@@ -167,8 +168,7 @@ impl Admin {
             (Some(_), None) => {
                 let state = word(self.campaign(&named)?.state());
                 let message = format!("campaign {} is {state}, not paused: there is nothing to resume", named.name);
-                let next = format!("reveille campaign status {}", named.name);
-                return Err(error_texts::not_possible(message).next(next));
+                return Err(error_texts::of_campaign(ErrorReason::NotPossible, &named.name, message));
             }
         };
         self.change(&named, command, call).await?;
@@ -217,12 +217,9 @@ fn word(state: CampaignState) -> String {
 
 /// A campaign that has not been launched cannot be paused or resumed.
 fn not_launched(name: &str, campaign: &Campaign, verb: &str) -> ApiError {
-    let next = match &campaign.stage {
-        CampaignStage::Draft => format!("reveille campaign launch {name}"),
-        CampaignStage::Waiting(_) => format!("reveille campaign cancel {name}"),
-        _ => format!("reveille campaign status {name}"),
+    let (reason, stage) = match &campaign.stage {
+        CampaignStage::Draft => (ErrorReason::NotLaunched, "a draft"),
+        stage => (ErrorReason::NotPossible, stage.word()),
     };
-    let stage = if campaign.stage == CampaignStage::Draft { "a draft" } else { campaign.stage.word() };
-    let message = format!("campaign {name} is {stage}: there is nothing to {verb}");
-    error_texts::not_possible(message).next(next)
+    error_texts::of_campaign(reason, name, format!("campaign {name} is {stage}: there is nothing to {verb}"))
 }

@@ -48,10 +48,10 @@ impl EventCursor {
 
     /// The error of a reader that has been away for too long.
     pub fn too_old(&self, oldest: EventCursor) -> ApiError {
-        let message = format!("events after {self} are no longer kept; the oldest ones are after {oldest}");
-        ApiError::new(Code::OutOfRange, ErrorReason::CursorTooOld, message)
-            .next(format!("read the state anew, and continue with --after {oldest}"))
-            .index(oldest.index)
+        let message = format!(
+            "events after {self} are no longer kept; the oldest ones are after {oldest}: read the state anew, and continue there"
+        );
+        ApiError::new(Code::OutOfRange, ErrorReason::CursorTooOld, message).index(oldest.index)
     }
 
     /// Number of the last recipient that was read, if the place is within this event.

@@ -115,7 +115,7 @@ impl Erasing<'_> {
         let written = self.admin.blocking(move |node| node.parts.without(former, position)).await?;
         let erased = written.map_err(|error| error_texts::not_possible(format!("a part was not written: {error}")))?;
         let spread = audience::spread(context, &[erased]).await;
-        spread.map_err(|error| error_texts::not_possible(error.to_string()).next("reveille cluster status"))?;
+        spread.map_err(|error| error_texts::not_possible(error.to_string()))?;
         Ok(Some(ErasedPart { former, erased }))
     }
 

@@ -15,7 +15,8 @@ use reveille_ledger::Ledger;
 use reveille_ledger::ids::RunId;
 use reveille_proto::admin::v1::{
     EraseRecipientRequest, EraseRecipientResponse, ExportRunRecipientsRequest, FindRecipientRequest,
-    FindRecipientResponse, ListRunRecipientsRequest, ListRunRecipientsResponse, RecipientPlace, RunRecipient,
+    FindRecipientResponse, ListRunRecipientsRequest, ListRunRecipientsResponse, PlaceKind, RecipientPlace,
+    RunRecipient,
 };
 
 use super::watch::Watched;
@@ -81,8 +82,8 @@ impl Admin {
             ..RecipientPlace::default()
         };
         match place {
-            PersonUse::Audience(name) => Ok(RecipientPlace { kind: "audience".to_owned(), name, ..shown }),
-            PersonUse::Schedule(_, name) => Ok(RecipientPlace { kind: "schedule".to_owned(), name, ..shown }),
+            PersonUse::Audience(name) => Ok(RecipientPlace { kind: PlaceKind::Audience.into(), name, ..shown }),
+            PersonUse::Schedule(_, name) => Ok(RecipientPlace { kind: PlaceKind::Schedule.into(), name, ..shown }),
             PersonUse::Run(id) => self.run_place(id, person.number, key, shown, events).await,
         }
     }
@@ -103,7 +104,7 @@ impl Admin {
             let events = reported.map(|(_, events)| events).unwrap_or_default();
             Some((schedule, state, views::timestamp(page.opened_at), events))
         });
-        let shown = RecipientPlace { kind: "run".to_owned(), name: id.to_string(), ..shown };
+        let shown = RecipientPlace { kind: PlaceKind::Run.into(), name: id.to_string(), ..shown };
         // The run may have left since it was found.
         let Some((schedule, state, at, events)) = read.await? else { return Ok(shown) };
         Ok(RecipientPlace { schedule, state: state.into(), time: Some(at), events, ..shown })
@@ -112,15 +113,15 @@ impl Admin {
 
 /// Returns the opt-out of an address, or how it was taken back.
 fn opt_outs(ledger: &Ledger, tenant: &str, key: &str) -> Vec<RecipientPlace> {
-    let place = |kind: &str| RecipientPlace { kind: kind.to_owned(), ..RecipientPlace::default() };
+    let place = |kind: PlaceKind| RecipientPlace { kind: kind.into(), ..RecipientPlace::default() };
     let of = (tenant.to_owned(), key.to_owned());
     let opted_out = ledger.opt_out_of(&of);
     let opted_out =
-        opted_out.map(|known| RecipientPlace { time: Some(views::timestamp(known.at)), ..place("opt-out") });
+        opted_out.map(|known| RecipientPlace { time: Some(views::timestamp(known.at)), ..place(PlaceKind::OptOut) });
     let back = ledger.taken_back().get(&of);
     let back = back.map(|back| {
         let (at, reason) = (Some(views::timestamp(back.at)), back.reason.clone());
-        RecipientPlace { time: at, reason, address: key.to_owned(), ..place("taken-back") }
+        RecipientPlace { time: at, reason, address: key.to_owned(), ..place(PlaceKind::TakenBack) }
     });
     opted_out.into_iter().chain(back).collect()
 }

@@ -36,7 +36,7 @@ impl RunFilter {
     fn selects(&self, run: &RunSummary) -> bool {
         *run.tenant == *self.tenant
             && (self.schedule.is_empty() || *run.name == *self.schedule)
-            && (self.states.is_empty() || self.states.contains(&views::run_state(&run.state).0))
+            && (self.states.is_empty() || self.states.contains(&views::run_state(&run.state)))
     }
 
     /// True if the selector selects the schedule. A deleted schedule has no labels.

@@ -8,6 +8,7 @@ use reveille_ledger::refusal::CommandRefusal;
 use reveille_ledger::reply::{CommandOutcome, ScheduleCreation};
 use reveille_proto::admin::v1::{
     BatchCreateRefusal, BatchCreateResult, BatchCreateSchedulesRequest, BatchCreateSchedulesResponse, ScheduleBody,
+    Warning,
 };
 
 use super::create::{caught_up_files, no_page, tenant_and_name, warnings};
@@ -25,7 +26,7 @@ struct Item {
     position: usize,
     create: ScheduleCreate,
     /// Why its emails cannot be sent by this node as things are.
-    warning: Option<String>,
+    warning: Option<Warning>,
 }
 
 /// Creates each schedule of the request that is valid.
@@ -60,9 +61,9 @@ pub async fn batch_create(
         }
     }
     let pools: BTreeSet<&str> = items.iter().map(|item| item.create.pool.as_str()).collect();
-    let mut noted: BTreeSet<String> =
+    let mut noted: Vec<Warning> =
         admin.context.replica.read(|ledger| pools.iter().flat_map(|pool| warnings(ledger, pool)).collect());
-    noted.extend(items.iter_mut().filter_map(|item| item.warning.take()));
+    noted.extend(items.iter_mut().filter_map(|item| item.warning.take()).take(1));
     admin.store_files(brought, &contents).await?;
     for entry in entries(items) {
         let (positions, creates): (Vec<usize>, Vec<ScheduleCreate>) =
@@ -75,7 +76,7 @@ pub async fn batch_create(
             results[position] = result(position, created);
         }
     }
-    Ok(BatchCreateSchedulesResponse { results, warnings: noted.into_iter().collect() })
+    Ok(BatchCreateSchedulesResponse { results, warnings: noted })
 }
 
 /// Validates each body. A body whose name exists may name instants that have passed: the ledger compares it.

@@ -7,7 +7,7 @@ use reveille_ledger::ids::{Hash, ScheduleId, Time};
 use reveille_ledger::refusal::CommandRefusal;
 use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::{DEFAULT_TENANT, Ledger};
-use reveille_proto::admin::v1::{self, CreateScheduleRequest, CreateScheduleResponse};
+use reveille_proto::admin::v1::{self, CreateScheduleRequest, CreateScheduleResponse, Warning, WarningReason};
 use tonic::Status;
 
 use super::INSTANTS_SHOWN;
@@ -15,10 +15,6 @@ use super::notes::ScheduleNotes;
 use crate::server::admin::attachments::BroughtFiles;
 use crate::server::admin::validate::{self, CheckContext, CheckedSchedule, Fields};
 use crate::server::admin::{Admin, ApiResult, Call, error_texts, views};
-
-/// Warning about bulk mail on a node that cannot send it.
-const NO_UNSUBSCRIBE: &str = "this node sends no bulk mail: its configuration has no unsubscribe.url, by which each one \
-     would carry its way to opt out; what it is given waits for another node";
 
 /// Creates a schedule.
 pub async fn create(
@@ -74,21 +70,15 @@ pub fn validation_error(body: v1::ScheduleBody, now: Time, zones: &Zones) -> Opt
 }
 
 /// Returns warnings about what prevents emails of a pool from being sent, although the request is valid.
-pub fn warnings(ledger: &Ledger, pool: &str) -> Vec<String> {
-    let add = add_relay(pool);
-    let unserved =
-        format!("no relay is in pool {pool}: its mail waits until it expires, and never goes by another; {add}");
-    (!ledger.serves(pool)).then_some(unserved).into_iter().collect()
+pub fn warnings(ledger: &Ledger, pool: &str) -> Vec<Warning> {
+    let no_relay = || Warning { reason: WarningReason::NoRelay.into(), pool: pool.to_owned(), ..Warning::default() };
+    (!ledger.serves(pool)).then(no_relay).into_iter().collect()
 }
 
 /// Returns a warning if the content is bulk mail and this node cannot send it.
-pub fn no_page(admin: &Admin, content: &Content) -> Option<String> {
-    (content.bulk && admin.context.unsubscribe.is_none()).then(|| NO_UNSUBSCRIBE.to_owned())
-}
-
-/// Returns the command that adds a relay to a pool.
-pub fn add_relay(pool: &str) -> String {
-    format!("reveille relay add NAME --pool {pool} --host HOST --port PORT --tls starttls")
+pub fn no_page(admin: &Admin, content: &Content) -> Option<Warning> {
+    let no_page = Warning { reason: WarningReason::NoUnsubscribe.into(), ..Warning::default() };
+    (content.bulk && admin.context.unsubscribe.is_none()).then_some(no_page)
 }
 
 /// Takes the files out of a body.

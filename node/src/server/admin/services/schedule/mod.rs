@@ -173,8 +173,7 @@ impl Admin {
     async fn pause_schedule(&self, request: PauseScheduleRequest, call: &Call) -> ApiResult<PauseScheduleResponse> {
         let reason = validate::reason(&request.reason)?;
         let found = self.find_schedule((&request.tenant, &request.name), false, call).await?;
-        let as_campaign = |fault: ApiError| fault.next(format!("reveille campaign pause {}", request.name));
-        self.not_of_a_campaign(found.id).map_err(as_campaign)?;
+        self.not_of_a_campaign(found.id)?;
         if found.schedule.activity == Activity::Done {
             return Err(error_texts::not_possible("the schedule is done: no instant is left"));
         }
@@ -189,8 +188,7 @@ impl Admin {
     async fn resume_schedule(&self, request: ResumeScheduleRequest, call: &Call) -> ApiResult<ResumeScheduleResponse> {
         let found = self.find_schedule((&request.tenant, &request.name), false, call).await?;
         let (id, plan_version) = (found.id, found.schedule.plan.version);
-        let as_campaign = |fault: ApiError| fault.next(format!("reveille campaign resume {}", request.name));
-        self.not_of_a_campaign(id).map_err(as_campaign)?;
+        self.not_of_a_campaign(id)?;
         let etag = views::etag(id, &found.schedule);
         if views::is_other_etag(&request.etag, &etag) {
             let message = format!("the schedule has changed: its etag is {etag}, not {}", request.etag);

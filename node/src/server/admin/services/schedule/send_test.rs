@@ -6,6 +6,7 @@ use reveille_ledger::reply::CommandOutcome;
 use reveille_proto::admin::v1::{ScheduleBody, SendTestRequest, SendTestResponse};
 
 use super::create;
+use crate::format::whole_units;
 use crate::server::admin::validate::{self, CheckedMessage, Fields};
 use crate::server::admin::{Admin, ApiResult, Call, error_texts};
 
@@ -29,7 +30,7 @@ pub async fn send_test(admin: &Admin, request: SendTestRequest, call: &Call) -> 
         Some(within) => {
             let ms = within.seconds.saturating_mul(1_000).saturating_add(i64::from(within.nanos / 1_000_000));
             if !(1_000..=FINISH_WITHIN_MS_MAX).contains(&ms) {
-                fields.refuse("finish_within", format!("is {}; give from 1 s to 1 h", validate::in_words(ms)));
+                fields.refuse("finish_within", format!("is {}; give from 1 s to 1 h", whole_units(ms)));
             }
             ms
         }

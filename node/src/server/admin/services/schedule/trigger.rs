@@ -6,7 +6,7 @@ use reveille_ledger::content::{Audience, Content};
 use reveille_ledger::ids::Nominal;
 use reveille_ledger::refusal::CommandRefusal;
 use reveille_ledger::reply::{CancelledRuns, CommandOutcome};
-use reveille_proto::admin::v1::{self, Run, RunCause, TriggerScheduleRequest, TriggerScheduleResponse};
+use reveille_proto::admin::v1::{self, Run, RunCause, TriggerScheduleRequest, TriggerScheduleResponse, Warning};
 
 use super::Found;
 use super::create;
@@ -98,7 +98,7 @@ fn would_open(admin: &Admin, found: &Found, trigger: &Trigger) -> ApiResult<Trig
 }
 
 /// Builds the response to a trigger or to its dry run.
-fn response(run: Run, warnings: Vec<String>, cancelled: &CancelledRuns, replayed: bool) -> TriggerScheduleResponse {
+fn response(run: Run, warnings: Vec<Warning>, cancelled: &CancelledRuns, replayed: bool) -> TriggerScheduleResponse {
     let named = cancelled.runs.iter().map(|one| v1::CancelledRun {
         run: one.run.to_string(),
         cancelled: one.cancelled,

@@ -109,7 +109,7 @@ impl HistoryPage {
     pub fn read(ledger: &Ledger, id: ScheduleId, schedule: &Schedule, paging: &Paging<HistoryCursor>) -> HistoryPage {
         let cursor = paging.after.clone().unwrap_or_default();
         let mut page = HistoryPage::new(paging.size, cursor, schedule.plan.archived);
-        page.read_instants(ledger, id, schedule);
+        page.read_instants(ledger, id);
         page.read_triggers(ledger, id);
         page
     }
@@ -130,7 +130,7 @@ impl HistoryPage {
     }
 
     /// Reads one instant more than the page has.
-    fn read_instants(&mut self, ledger: &Ledger, id: ScheduleId, schedule: &Schedule) {
+    fn read_instants(&mut self, ledger: &Ledger, id: ScheduleId) {
         let before = self.cursor.instant.clone();
         let end = before.clone().map_or_else(|| first_trigger(id), |nominal| (id, nominal));
         let rows = ledger.history().range((Bound::Included(first_instant(id)), Bound::Excluded(end)));
@@ -146,7 +146,7 @@ impl HistoryPage {
             let outcome = match row {
                 InstantOutcome::Opened(run) => Outcome::Entry(views::opened(nominal, *run, ledger)),
                 InstantOutcome::Explained { instants, reason, index } => {
-                    Outcome::Entry(views::explained(nominal, instants, (*reason, *index), &schedule.settings.policies))
+                    Outcome::Entry(views::explained(nominal, instants, (*reason, *index)))
                 }
                 InstantOutcome::ArchivedTrigger { run, .. } => Outcome::Run(*run),
                 InstantOutcome::Archived { instants, .. } => {
