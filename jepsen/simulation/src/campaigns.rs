@@ -50,6 +50,7 @@ impl PlannedSchedule {
             checked: is_checked.then(|| self.seal().blob().hash),
             again: false,
             tzdb: "simulation".to_owned(),
+            expected: None,
         }
     }
 }
@@ -67,7 +68,7 @@ impl Clients {
         let propose = async |what: &str, command: Command| self.ask(what, None, |_| Some(command.clone())).await;
         propose("draft", Command::CampaignCreate(Box::new(planned.draft()))).await;
         if launch == LaunchKind::Cancelled {
-            propose("cancel a draft", Command::CampaignCancel(planned.campaign_name())).await;
+            propose("cancel a draft", Command::CampaignCancel(planned.campaign_name().into())).await;
         }
         if launch != LaunchKind::BeforeSeal {
             self.seal(&planned).await;

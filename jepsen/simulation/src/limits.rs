@@ -126,6 +126,7 @@ impl Limited {
                 rate_milli: Some(TENANT_RATE_MILLI),
                 concurrency: None,
                 share: None,
+                expected: None,
             })),
             Limited::WarmUp => {
                 commands.push(relay(WARMING, WARMING, 0, WARMING_SESSIONS));
@@ -135,6 +136,7 @@ impl Limited {
                     caps: vec![CAP; 2],
                     first: Some(Day::of(begins)),
                     reveille_headers: None,
+                    expected: None,
                 }));
             }
             Limited::Relay | Limited::Gap => {}
@@ -195,5 +197,5 @@ fn relay(name: &str, pool: &str, per_second: u32, max_sessions: u32) -> Command 
         late_rate_milli: 0,
         weight: 1,
     };
-    Command::RelayPut(RelayPut { relay, replace: false, request: Some(name.into()) })
+    Command::RelayPut(RelayPut { replace: false, request: Some(name.into()), ..relay.into() })
 }

@@ -108,7 +108,7 @@ impl Clients {
         })
         .await;
         tokio::time::sleep(PAUSE_FOR).await;
-        let resume = RunResume { run, without_canary: false };
+        let resume = RunResume { run, without_canary: false, expected: None };
         self.call(("operator", None), Operation::Resume { target }, None, |_| Some(Command::RunResume(resume))).await;
         let mut known = self.known.lock();
         if let Some(position) = known.paused.iter().position(|paused| *paused == run) {

@@ -17,6 +17,7 @@ fn bulk() -> v1::Pool {
         day_end_time: Some(prost_types::Timestamp { seconds: 1_795_392_000, nanos: 0 }),
         index: 9,
         reveille_headers: true,
+        etag: "9".into(),
     }
 }
 
@@ -24,7 +25,7 @@ fn shown() -> serde_json::Value {
     json!({
         "name": "bulk", "relays": ["a", "b"], "warmUp": [50, 500], "firstDay": "2026-11-21", "capToday": 500,
         "usedToday": 500, "waiting": "1200", "dayEndTime": "2026-11-23T00:00:00Z", "index": "9",
-        "reveilleHeaders": true,
+        "reveilleHeaders": true, "etag": "9",
     })
 }
 

@@ -6,11 +6,12 @@ use serde_json::json;
 use crate::fake::{Fake, one, unknown};
 
 fn acme() -> v1::Tenant {
-    v1::Tenant { name: "acme".into(), rate_per_second: 2.5, concurrency: 200, share: 3, claimed: 12, index: 9 }
+    let (name, etag) = ("acme".into(), "9".into());
+    v1::Tenant { name, rate_per_second: 2.5, concurrency: 200, share: 3, claimed: 12, index: 9, etag }
 }
 
 fn shown() -> serde_json::Value {
-    json!({"name": "acme", "ratePerSecond": 2.5, "concurrency": 200, "share": 3, "claimed": 12, "index": "9"})
+    json!({"name": "acme", "ratePerSecond": 2.5, "concurrency": 200, "share": 3, "claimed": 12, "index": "9", "etag": "9"})
 }
 
 async fn fake() -> Fake {

@@ -41,6 +41,11 @@ impl Answer {
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or_else(|_| panic!("{self:?}"))
     }
+
+    /// Returns the last line of a stream, or the whole of another answer. `None`: it broke off.
+    pub fn last_line(&self) -> Option<Value> {
+        serde_json::from_str(self.body.lines().last()?).ok()
+    }
 }
 
 impl Curl {
@@ -182,6 +187,52 @@ fn schedule_is_created_read_changed_and_triggered_by_curl() {
     assert!(watched.headers.contains("application/jsonl"), "{watched:?}");
     assert!(watched.body.lines().all(|line| serde_json::from_str::<Value>(line).is_ok()), "{watched:?}");
     assert_eq!(api.curl("DELETE", "/v1/schedules/morning", &[]).status, 200);
+}
+
+#[test]
+fn etag_of_each_kind_is_a_condition_of_its_changes() {
+    let api = Api::start();
+    let relay = |weight: u32| json!({ "host": "127.0.0.1", "port": 2525, "tls": "RELAY_TLS_NONE", "weight": weight, "name": "r" });
+    let mut campaign: Value = serde_json::from_str(&schedule("spring")).expect("JSON");
+    campaign["when"] = json!({ "at": "2090-01-01T00:00:00Z" });
+    campaign["audience"] = json!({ "sealed": "later" });
+    let campaign = json!({ "schedule": campaign }).to_string();
+    assert_eq!(api.curl("POST", "/v1/relays", &["-d", &relay(1).to_string()]).status, 200);
+    assert_eq!(api.curl("POST", "/v1/campaigns", &["-d", &campaign]).status, 200);
+    assert_eq!(api.curl("PUT", "/v1/tenants/acme", &["-H", "If-None-Match: *", "-d", "{\"share\": 2}"]).status, 200);
+    assert_eq!(api.curl("PUT", "/v1/pools/bulk", &["-H", "If-None-Match: *", "-d", "{\"warmUp\": [2]}"]).status, 200);
+    for (path, change, body) in [
+        // First, since it needs the relay.
+        ("/v1/campaigns/spring", ("POST", "/v1/campaigns/spring/launch"), json!({})),
+        ("/v1/relays/r", ("POST", "/v1/relays?replace=true"), relay(2)),
+        ("/v1/tenants/acme", ("PUT", "/v1/tenants/acme"), json!({ "share": 3 })),
+        ("/v1/pools/bulk", ("PUT", "/v1/pools/bulk"), json!({ "warmUp": [3] })),
+    ] {
+        let etag_of = |answer: &Answer| {
+            let header = answer.headers.lines().find_map(|line| line.strip_prefix("etag: "));
+            header.unwrap_or_else(|| panic!("{answer:?}")).to_owned()
+        };
+        let condition = |etag: &str| format!("If-Match: {etag}");
+        let read = condition(&etag_of(&api.curl("GET", path, &[])));
+        let stale = |answer: Answer| {
+            assert_eq!((answer.status, &answer.json()["reason"]), (412, &json!("ETAG_MISMATCH")), "{path}: {answer:?}");
+        };
+        let (verb, to) = change;
+        stale(api.curl(verb, to, &["-H", "If-Match: \"9.9.9\"", "-d", &body.to_string()]));
+        let changed = api.curl(verb, to, &["-H", &read, "-d", &body.to_string()]);
+        assert_eq!(changed.status, 200, "{path}: {changed:?}");
+        stale(api.curl("DELETE", path, &["-H", &read]));
+        if verb == "PUT" {
+            let other = body.to_string().replace('3', "4");
+            stale(api.curl(verb, to, &["-H", "If-None-Match: *", "-d", &other]));
+        }
+        if path == "/v1/campaigns/spring" {
+            assert_eq!(api.curl("POST", "/v1/campaigns/spring/cancel", &["-d", "{}"]).status, 200);
+        }
+        let present = condition(&etag_of(&api.curl("GET", path, &[])));
+        let removed = api.curl("DELETE", path, &["-H", &present]);
+        assert_eq!(removed.status, 200, "{path}: {removed:?}");
+    }
 }
 
 #[test]

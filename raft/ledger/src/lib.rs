@@ -35,8 +35,8 @@ pub use model::schedule::{
 pub use model::stored::*;
 pub use model::{
     access, address, audit, bitmap, bounce_breaker, campaign, canary, causes, claim_history, closed_claims, content,
-    crash_backoff, deferral, erased, events, ids, impossible, instant_range, labels, limits, policy, pool, refusal,
-    reply, restore, run_events, template, tenant, token,
+    crash_backoff, deferral, erased, etag, events, ids, impossible, instant_range, labels, limits, policy, pool,
+    refusal, reply, restore, run_events, template, tenant, token,
 };
 pub use storage::level::{GENESIS_LEVEL, LEVEL};
 pub use storage::{SharedRows, Table, form, level};

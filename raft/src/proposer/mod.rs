@@ -296,7 +296,7 @@ mod tests {
     #[test]
     fn stamped_command_equals_ledger_entry() {
         let backoff = RunPause { run: RunId { index: 1042, place: 3 }, reason: "by hand".to_owned() };
-        for command in [Command::Tick, Command::RelayRemove("a".to_owned()), Command::RunPause(backoff)] {
+        for command in [Command::Tick, Command::RelayRemove("a".into()), Command::RunPause(backoff)] {
             for (epoch, now) in [(0, 0), (u64::MAX, i64::MIN), (1042, 1_788_000_000_000)] {
                 let entry =
                     Entry { epoch: Epoch(epoch), now: Time(now), actor: Actor::System, command: command.clone() };
@@ -310,7 +310,7 @@ mod tests {
 
     #[test]
     fn command_above_entry_bound_is_refused() {
-        let command = Command::RelayRemove("x".repeat(ENTRY_BYTES_MAX));
+        let command = Command::RelayRemove("x".repeat(ENTRY_BYTES_MAX).as_str().into());
         assert!(matches!(encode(&Actor::System, &command), Err(ProposeError::TooLarge { .. })));
     }
 }

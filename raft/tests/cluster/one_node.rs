@@ -45,7 +45,7 @@ async fn proposal_is_applied_and_survives_restart() {
 #[tokio::test(flavor = "multi_thread")]
 async fn refusal_is_an_answer_and_not_an_error() {
     let mut node = one().await;
-    let remove = Command::RelayRemove("unknown".to_owned());
+    let remove = Command::RelayRemove("unknown".into());
     let reply = node.replica().propose(&remove, soon()).await.expect("it is answered");
     assert_eq!(reply.outcome, CommandOutcome::Refused(CommandRefusal::NoSuchRelay("unknown".to_owned())));
     node.stop().await;
@@ -54,7 +54,7 @@ async fn refusal_is_an_answer_and_not_an_error() {
 #[tokio::test(flavor = "multi_thread")]
 async fn command_above_bound_is_refused_before_it_is_sent() {
     let mut node = one().await;
-    let large = Command::RelayRemove("x".repeat(ENTRY_BYTES_MAX));
+    let large = Command::RelayRemove("x".repeat(ENTRY_BYTES_MAX).as_str().into());
     let refused = node.replica().propose(&large, soon()).await;
     assert!(matches!(refused, Err(ProposeError::TooLarge { .. })), "{refused:?}");
     node.stop().await;

@@ -102,7 +102,7 @@ impl AdminClient {
 
     /// Ends the warm-up of a pool.
     pub async fn remove_pool(&self, pool: &str) -> Result<()> {
-        let request = api::RemovePoolRequest { name: pool.to_owned() };
+        let request = api::RemovePoolRequest { name: pool.to_owned(), ..Default::default() };
         self.read("pool remove", rpc!(PoolServiceClient, remove_pool), request).await.map(drop)
     }
 

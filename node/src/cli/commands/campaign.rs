@@ -29,10 +29,10 @@ pub async fn run(context: &CommandContext<'_>, args: OfTenant<CampaignCommand>) 
         CampaignCommand::Validate(args) => launch(context, tenant, args, true).await,
         CampaignCommand::Pause { name, reason } => pause(context, PauseCampaignRequest { tenant, name, reason }).await,
         CampaignCommand::Resume { name, without_canary } => {
-            resume(context, ResumeCampaignRequest { tenant, name, without_canary }).await
+            resume(context, ResumeCampaignRequest { tenant, name, without_canary, ..Default::default() }).await
         }
         CampaignCommand::Cancel { name, dry_run } => {
-            cancel(context, CancelCampaignRequest { tenant, name, validate_only: dry_run }).await
+            cancel(context, CancelCampaignRequest { tenant, name, validate_only: dry_run, ..Default::default() }).await
         }
         CampaignCommand::Status(args) => {
             let take = |answer: GetCampaignResponse| (answer.freshness, answer.campaign);
@@ -43,7 +43,8 @@ pub async fn run(context: &CommandContext<'_>, args: OfTenant<CampaignCommand>) 
             context.list_of(paging, ListCampaignsRequest { tenant, ..ListCampaignsRequest::default() }).await
         }
         CampaignCommand::Delete { name, dry_run } => {
-            let request = DeleteCampaignRequest { tenant, name: name.clone(), validate_only: dry_run };
+            let request =
+                DeleteCampaignRequest { tenant, name: name.clone(), validate_only: dry_run, ..Default::default() };
             context.remove((&forgets(&name), &name), request, dry_run, |answer| answer.index).await.map(drop)
         }
     }
@@ -82,7 +83,8 @@ fn requested(tenant: String, args: CampaignCreateArgs) -> Result<CreateCampaignR
 
 async fn launch(context: &CommandContext<'_>, tenant: String, args: LaunchArgs, dry_run: bool) -> Result<(), Stop> {
     let (name, send_time, again) = (args.name, args.at.map(to_wire), args.again);
-    let request = LaunchCampaignRequest { tenant, name, send_time, again, validate_only: dry_run };
+    let request =
+        LaunchCampaignRequest { tenant, name, send_time, again, validate_only: dry_run, ..Default::default() };
     let answer = context.change(request).await?;
     context.warn(&answer.warnings, answer.campaign.as_ref());
     context.answer(&answer, answer.campaign.as_ref(), dry_run)

@@ -15,7 +15,7 @@ pub async fn run(context: &CommandContext<'_>, command: PoolCommand) -> Result<(
         }
         PoolCommand::Remove { name } => {
             let question = format!("Take away what is set of pool {name}?");
-            let request = RemovePoolRequest { name: name.clone() };
+            let request = RemovePoolRequest { name: name.clone(), ..Default::default() };
             context.remove((&question, &name), request, false, |answer| answer.index).await.map(drop)
         }
     }
@@ -27,8 +27,8 @@ async fn set(context: &CommandContext<'_>, args: SetPoolArgs) -> Result<(), Stop
         warm_up: args.warm_up,
         first_day: args.first_day.unwrap_or_default(),
         request_id: context.client.request_id().to_owned(),
-        validate_only: false,
         reveille_headers: args.reveille_headers,
+        ..Default::default()
     };
     let answer = context.change(request).await?;
     context.warn(&answer.warnings, None);

@@ -58,6 +58,7 @@ async fn add(context: &CommandContext<'_>, args: AddRelayArgs) -> Result<(), Sto
         replace,
         request_id: context.client.request_id().to_owned(),
         validate_only: dry_run,
+        ..Default::default()
     };
     let answer = context.change(request).await?;
     context.answer(&answer, answer.relay.as_ref(), dry_run)
@@ -108,7 +109,7 @@ async fn would_remove(context: &CommandContext<'_>, name: String) -> Result<(), 
 
 async fn remove(context: &CommandContext<'_>, name: String) -> Result<(), Stop> {
     let question = format!("Remove relay {name}? Mail of its pool waits for another relay.");
-    let request = RemoveRelayRequest { name: name.clone() };
+    let request = RemoveRelayRequest { name: name.clone(), ..Default::default() };
     let answer = context.remove((&question, &name), request, false, |answer| answer.index).await?;
     context.warn(&answer.warnings, None);
     Ok(())

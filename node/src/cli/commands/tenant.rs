@@ -15,7 +15,7 @@ pub async fn run(context: &CommandContext<'_>, command: TenantCommand) -> Result
         }
         TenantCommand::Remove { name } => {
             let question = format!("Take the bounds of tenant {name} away?");
-            let request = RemoveTenantRequest { name: name.clone() };
+            let request = RemoveTenantRequest { name: name.clone(), ..Default::default() };
             context.remove((&question, &name), request, false, |answer| answer.index).await.map(drop)
         }
     }
@@ -28,7 +28,7 @@ async fn set(context: &CommandContext<'_>, args: SetTenantArgs) -> Result<(), St
         concurrency: args.concurrency,
         share: args.share,
         request_id: context.client.request_id().to_owned(),
-        validate_only: false,
+        ..Default::default()
     };
     let answer = context.change(request).await?;
     context.terminal.answer(&answer, answer.tenant.as_ref())

@@ -79,7 +79,7 @@ impl Kind {
     pub fn hides(self, field: &str) -> bool {
         match self {
             Kind::Schedule => false,
-            Kind::Relay => field == "health",
+            Kind::Relay => ["health", "etag"].contains(&field),
             Kind::Campaign | Kind::Pool | Kind::Tenant | Kind::Template => OF_THE_CALL.contains(&field),
         }
     }

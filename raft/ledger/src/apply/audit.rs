@@ -78,7 +78,7 @@ impl Ledger {
         let items = |count: usize| AuditObject::Items(count as u32);
         match command {
             Command::RelayPut(put) => name(&put.relay.name),
-            Command::RelayRemove(of) | Command::TenantRemove(of) | Command::PoolReset(of) => name(of),
+            Command::RelayRemove(of) | Command::TenantRemove(of) | Command::PoolReset(of) => name(&of.name),
             Command::ScheduleCreate(create) => name(&create.name),
             Command::SchedulesCreate(creates) => items(creates.len()),
             Command::SendMessages(send) => items(send.messages.len()),
@@ -106,7 +106,7 @@ impl Ledger {
             Command::TemplateDelete(delete) => name(&delete.name),
             Command::CampaignLaunch(launch) => name(&launch.campaign.name),
             Command::CampaignArm(arm) => name(&arm.campaign.name),
-            Command::CampaignCancel(campaign) | Command::CampaignDelete(campaign) => name(&campaign.name),
+            Command::CampaignCancel(end) | Command::CampaignDelete(end) => name(&end.campaign.name),
             Command::TenantSet(set) => name(&set.name),
             Command::PoolSet(set) => name(&set.pool),
             Command::RaiseLevel(raise) => AuditObject::Level(raise.level),

@@ -3,11 +3,11 @@
 use super::Context;
 use super::bounds::{bounded, check_labels, gap_needs_a_list, refuse_if};
 use crate::calendar::When;
-use crate::command::{CampaignArm, CampaignCreate, CampaignLaunch, CampaignName, ScheduleCreate};
+use crate::command::{CampaignArm, CampaignCreate, CampaignEnd, CampaignLaunch, CampaignName, ScheduleCreate};
 use crate::model::{
     Armed, AudienceChoice, Bounded, Campaign, CampaignStage, CommandOutcome, CommandRefusal, Content, ContentChoice,
-    Hash, Impossible, InstantOutcome, Launch, Ledger, MissedCause, NamedAudience, NamedTemplate, NextInstant, Nominal,
-    Policies, RunId, Schedule, ScheduleId, ScheduleTiming, SealedAudience, TemplateUse, Time,
+    EtagKind, Hash, Impossible, InstantOutcome, Launch, Ledger, MissedCause, NamedAudience, NamedTemplate, NextInstant,
+    Nominal, Policies, RunId, Schedule, ScheduleId, ScheduleTiming, SealedAudience, TemplateUse, Time, check_etag,
 };
 
 impl Ledger {
@@ -86,6 +86,7 @@ impl Ledger {
             CampaignStage::Draft | CampaignStage::Missed { .. } => {}
             other => return Err(CommandRefusal::CampaignIs(other.kind())),
         }
+        self.check_campaign_etag(&request.campaign, campaign, request.expected.as_deref())?;
         let over = request.due.plus_ms(campaign.policies.start_within_ms);
         refuse_if(over <= now, Impossible::InstantOver(over))?;
         let sealed = self.audiences.get(&(request.campaign.tenant.clone(), campaign.audience.clone())).copied();
@@ -219,9 +220,22 @@ impl Ledger {
         }
     }
 
+    fn check_campaign_etag(
+        &self,
+        name: &CampaignName,
+        campaign: &Campaign,
+        expected: Option<&str>,
+    ) -> Result<(), CommandRefusal> {
+        check_etag(expected, (EtagKind::Campaign, &name.name), &self.campaign_etag(campaign))
+    }
+
     /// A campaign whose run has ended cannot be cancelled.
-    pub(super) fn check_campaign_cancel(&self, name: &CampaignName) -> Result<(), CommandRefusal> {
-        match &self.campaign(name)?.stage {
+    pub(super) fn check_campaign_cancel(&self, end: &CampaignEnd) -> Result<(), CommandRefusal> {
+        let campaign = self.campaign(&end.campaign)?;
+        if !matches!(campaign.stage, CampaignStage::Cancelled { .. }) {
+            self.check_campaign_etag(&end.campaign, campaign, end.expected.as_deref())?;
+        }
+        match &campaign.stage {
             CampaignStage::Armed(armed) => {
                 self.run_of_campaign(armed.schedule).map_or(Ok(()), |run| self.check_run_cancel(run))
             }
@@ -255,8 +269,9 @@ impl Ledger {
     }
 
     /// A campaign can be deleted only if none of its emails can be sent any more.
-    pub(super) fn check_campaign_delete(&self, name: &CampaignName) -> Result<(), CommandRefusal> {
-        let campaign = self.campaign(name)?;
+    pub(super) fn check_campaign_delete(&self, end: &CampaignEnd) -> Result<(), CommandRefusal> {
+        let campaign = self.campaign(&end.campaign)?;
+        self.check_campaign_etag(&end.campaign, campaign, end.expected.as_deref())?;
         let schedule = campaign.stage.schedule();
         let is_over = match (&campaign.stage, schedule.map(|schedule| self.run_of_campaign(schedule))) {
             (CampaignStage::Waiting(_), _) => false,

@@ -181,6 +181,11 @@ impl Ledger {
     pub fn check(&self, command: &Command) -> Result<(), CommandRefusal> {
         match command {
             Command::RelayPut(put) => self.check_relay_put(put),
+            Command::RelayRemove(removal) => self.check_relay_remove(removal),
+            Command::TenantSet(set) => self.check_tenant_set(set),
+            Command::TenantRemove(removal) => self.check_tenant_remove(removal),
+            Command::PoolSet(set) => self.check_pool_set(set),
+            Command::PoolReset(removal) => self.check_pool_reset(removal),
             Command::ScheduleCreate(create) => self.check_name_is_free_of_campaigns(create),
             Command::ScheduleDelete(schedule) => {
                 self.check_not_of_campaign(*schedule)?;
@@ -197,10 +202,11 @@ impl Ledger {
             | Command::Requeue(_)
             | Command::CampaignArm(_)
             | Command::Decide(Decide { decision: Decision::Resend, .. }) => self.check_not_held(),
+            Command::RunResume(resume) => self.check_run_resume(*resume),
             Command::RunCancel(run) => self.check_run_cancel(*run),
             Command::AudienceDelete(delete) => self.check_audience_delete(delete),
-            Command::CampaignCancel(campaign) => self.check_campaign_cancel(campaign),
-            Command::CampaignDelete(campaign) => self.check_campaign_delete(campaign),
+            Command::CampaignCancel(end) => self.check_campaign_cancel(end),
+            Command::CampaignDelete(end) => self.check_campaign_delete(end),
             Command::RaiseLevel(raise) => self.check_raise_level(raise),
             Command::TemplatePut(put) => self.check_template_put(put),
             Command::TemplateDelete(delete) => self.check_template_delete(delete),
@@ -237,11 +243,11 @@ impl Ledger {
         let (tenant, request, body) = match command {
             Command::RelayPut(put) => (default(), put.request.as_deref()?, put.body()),
             Command::PoolSet(set) => {
-                let PoolSet { request, pool, caps, first, reveille_headers } = set;
+                let PoolSet { request, pool, caps, first, reveille_headers, .. } = set;
                 (default(), request.as_deref()?, fingerprint(&("pool", pool, caps, first, reveille_headers)))
             }
             Command::TenantSet(set) => {
-                let TenantSet { request, name, rate_milli, concurrency, share } = set;
+                let TenantSet { request, name, rate_milli, concurrency, share, .. } = set;
                 let body = fingerprint(&("tenant", name, rate_milli, concurrency, share));
                 (name.clone(), request.as_deref()?, body)
             }
@@ -270,7 +276,7 @@ impl Ledger {
             Command::Tick => Ok(CommandOutcome::Done),
             Command::NodeUp(up) => self.node_up(context, up),
             Command::RelayPut(put) => Ok(self.relay_put(context, put)),
-            Command::RelayRemove(name) => self.relay_remove(context, name),
+            Command::RelayRemove(removal) => Ok(self.relay_remove(context, &removal.name)),
             Command::ScheduleCreate(create) => self.schedule_create(context, create),
             Command::SchedulesCreate(creates) => self.schedules_create(context, creates),
             Command::SchedulePause(pause) => self.schedule_pause(context, pause),
@@ -302,14 +308,14 @@ impl Ledger {
             Command::CampaignCreate(create) => self.campaign_create(context, create),
             Command::CampaignLaunch(launch) => self.campaign_launch(context, launch),
             Command::CampaignArm(campaign) => self.campaign_arm(context, campaign),
-            Command::CampaignCancel(campaign) => self.campaign_cancel(context, campaign),
-            Command::CampaignDelete(campaign) => self.campaign_delete(context, campaign),
+            Command::CampaignCancel(end) => self.campaign_cancel(context, &end.campaign),
+            Command::CampaignDelete(end) => self.campaign_delete(context, &end.campaign),
             Command::RunBlock(blocks) => Ok(self.run_block(context, blocks)),
             Command::TenantSet(set) => self.tenant_set(context, set),
-            Command::TenantRemove(name) => Ok(self.tenant_remove(name)),
+            Command::TenantRemove(removal) => Ok(self.tenant_remove(&removal.name)),
             Command::OptOutTakeBack(back) => self.take_back(context, back),
             Command::PoolSet(set) => self.pool_set(context, set),
-            Command::PoolReset(pool) => Ok(self.pool_reset(context, pool)),
+            Command::PoolReset(removal) => Ok(self.pool_reset(context, &removal.name)),
             Command::RaiseLevel(raise) => Ok(self.raise_level(raise)),
             Command::NodeDrain(node) => self.node_drain(*node, true),
             Command::NodeUndrain(node) => self.node_drain(*node, false),

@@ -5,9 +5,10 @@
 
 use super::Context;
 use super::bounds::{bounded, refuse_if};
+use crate::command::Removal;
 use crate::model::{
-    Bitmap, Bounded, ChunkKey, CommandOutcome, CommandRefusal, Day, Impossible, Ledger, PoolRow, PoolSet,
-    RecipientState, StateChange, Time,
+    Bitmap, Bounded, ChunkKey, CommandOutcome, CommandRefusal, Day, EtagKind, Impossible, Ledger, NO_ETAG, PoolRow,
+    PoolSet, RecipientState, StateChange, Time, check_etag,
 };
 
 impl Ledger {
@@ -24,21 +25,28 @@ impl Ledger {
             return Err(Impossible::WarmUpBegin.into());
         }
         self.forget_pools(today);
-        let nothing =
-            || PoolRow { first: today, caps: Vec::new(), day: today, spent: 0, reveille_headers: true, index: 0 };
-        let mut wanted = known.clone().unwrap_or_else(nothing);
-        if !caps.is_empty() {
-            // A warm-up that is over does not determine when the next one begins. A plan with the same caps is not a
-            // new one.
-            let is_kept = wanted.cap(today).is_some() || wanted.caps == *caps;
-            wanted.first = first.unwrap_or(if is_kept { wanted.first } else { today });
-            wanted.caps.clone_from(caps);
-        }
-        wanted.reveille_headers = reveille_headers.unwrap_or(wanted.reveille_headers);
+        let wanted = wanted(known.as_ref(), set, today);
         if known.as_ref() != Some(&wanted) {
             self.pools.put(pool.clone(), PoolRow { index: context.index, ..wanted });
         }
         Ok(CommandOutcome::Done)
+    }
+
+    /// Checks the etag. A repeat is answered like the first request, which has made the etag another one.
+    pub(super) fn check_pool_set(&self, set: &PoolSet) -> Result<(), CommandRefusal> {
+        let known = self.pools.get(&set.pool);
+        if known.is_some_and(|row| *row == wanted(known, set, Day::of(self.head.now))) {
+            return Ok(());
+        }
+        check_etag(set.expected.as_deref(), (EtagKind::Pool, &set.pool), &self.pool_etag(&set.pool))
+    }
+
+    /// Checks the etag, unless nothing of the pool is set.
+    pub(super) fn check_pool_reset(&self, Removal { name, expected }: &Removal) -> Result<(), CommandRefusal> {
+        match self.pool_etag(name) {
+            etag if etag == NO_ETAG => Ok(()),
+            etag => check_etag(expected.as_deref(), (EtagKind::Pool, name), &etag),
+        }
     }
 
     /// Resets a pool to the defaults. The count of the present day is kept until the day ends, so another warm-up on
@@ -102,4 +110,19 @@ impl Ledger {
             }
         }
     }
+}
+
+/// Returns the settings that the command leaves on this day.
+fn wanted(known: Option<&PoolRow>, set: &PoolSet, today: Day) -> PoolRow {
+    let nothing = || PoolRow { first: today, caps: Vec::new(), day: today, spent: 0, reveille_headers: true, index: 0 };
+    let mut wanted = known.cloned().unwrap_or_else(nothing);
+    if !set.caps.is_empty() {
+        // A warm-up that is over does not determine when the next one begins. A plan with the same caps is not a new
+        // one.
+        let is_kept = wanted.cap(today).is_some() || wanted.caps == set.caps;
+        wanted.first = set.first.unwrap_or(if is_kept { wanted.first } else { today });
+        wanted.caps.clone_from(&set.caps);
+    }
+    wanted.reveille_headers = set.reveille_headers.unwrap_or(wanted.reveille_headers);
+    wanted
 }

@@ -2,11 +2,12 @@
 
 use super::Context;
 use super::bounds::refuse_if;
-use crate::command::{OptOut, OptOutTakeBack, Quarantine, Quarantined, RelayPut};
+use crate::command::{OptOut, OptOutTakeBack, Quarantine, Quarantined, RelayPut, Removal};
 use crate::effect::Effect;
 use crate::model::{
-    Activity, BackupHistory, BackupResult, Blob, BlockCause, CommandOutcome, CommandRefusal, EventKind, EventSubject,
-    Hash, Impossible, Ledger, OptedOut, PauseReason, StoredBlob, TakenBack, Time, is_loopback,
+    Activity, BackupHistory, BackupResult, Blob, BlockCause, CommandOutcome, CommandRefusal, EtagKind, EventKind,
+    EventSubject, Hash, Impossible, Ledger, OptedOut, PauseReason, StoredBlob, TakenBack, Time, check_etag,
+    is_loopback,
 };
 
 impl Ledger {
@@ -19,20 +20,31 @@ impl Ledger {
     }
 
     /// Checks a relay.
-    pub(super) fn check_relay_put(&self, RelayPut { relay, replace, .. }: &RelayPut) -> Result<(), CommandRefusal> {
+    pub(super) fn check_relay_put(&self, put: &RelayPut) -> Result<(), CommandRefusal> {
+        let RelayPut { relay, replace, expected, .. } = put;
         if self.head.test_clock.is_some() && !is_loopback(&relay.host) {
             return Err(Impossible::RelayElsewhere { host: relay.host.clone() }.into());
         }
         match self.relays.get(&relay.name) {
-            Some(known) if known != relay && !replace => Err(CommandRefusal::RelayNameTaken(relay.name.clone())),
-            _ => Ok(()),
+            // A repeat is answered like the first request, which has made the etag another one.
+            Some(known) if known == relay => Ok(()),
+            Some(_) if !replace => Err(CommandRefusal::RelayNameTaken(relay.name.clone())),
+            _ => {
+                let etag = self.relay_etag(&relay.name);
+                check_etag(expected.as_deref(), (EtagKind::Relay, &relay.name), &etag)
+            }
         }
     }
 
-    pub(super) fn relay_remove(&mut self, context: &mut Context, name: &str) -> Result<CommandOutcome, CommandRefusal> {
-        self.relays.remove(&name.to_owned()).ok_or_else(|| CommandRefusal::NoSuchRelay(name.to_owned()))?;
+    pub(super) fn check_relay_remove(&self, Removal { name, expected }: &Removal) -> Result<(), CommandRefusal> {
+        refuse_if(!self.relays.contains(name), CommandRefusal::NoSuchRelay(name.clone()))?;
+        check_etag(expected.as_deref(), (EtagKind::Relay, name), &self.relay_etag(name))
+    }
+
+    pub(super) fn relay_remove(&mut self, context: &mut Context, name: &str) -> CommandOutcome {
+        self.relays.remove(&name.to_owned());
         context.emit(Effect::RelaysChanged);
-        Ok(CommandOutcome::Done)
+        CommandOutcome::Done
     }
 
     /// Records opt-outs. They are enforced at each gate that uses a state at or above this index (P15).

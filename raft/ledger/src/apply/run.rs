@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Context;
+use super::bounds::refuse_if;
 use crate::command::{RunBlock, RunPause, RunResume};
 use crate::effect::Effect;
 use crate::model::{
@@ -61,12 +62,18 @@ impl Ledger {
         if bytes > self.limits().page_bytes_max { reason.without_text() } else { reason }
     }
 
+    /// Refuses a resume of a run that has another event than the caller has read.
+    pub(super) fn check_run_resume(&self, resume: RunResume) -> Result<(), CommandRefusal> {
+        let is_other = |expected: u64| expected != self.last_run_event(resume.run);
+        refuse_if(resume.expected.is_some_and(is_other), CommandRefusal::StalePlan)
+    }
+
     pub(super) fn run_resume(
         &mut self,
         context: &mut Context,
         resume: RunResume,
     ) -> Result<CommandOutcome, CommandRefusal> {
-        let RunResume { run, without_canary } = resume;
+        let RunResume { run, without_canary, .. } = resume;
         let bounce_breaker = &self.limits().bounce_breaker;
         let page = self.change_run(context, run, |run| match run.state {
             RunState::Paused { .. } => {

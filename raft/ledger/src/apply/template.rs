@@ -9,8 +9,8 @@ use super::Context;
 use super::bounds::{bounded, content_bounded, refuse_if};
 use crate::command::{TemplateDelete, TemplatePut};
 use crate::model::{
-    Bounded, CommandOutcome, CommandRefusal, ContentChoice, Hash, Ledger, TEMPLATE_USERS_NAMED, Template, TemplateUse,
-    TemplateVersion,
+    Bounded, CommandOutcome, CommandRefusal, ContentChoice, EtagKind, Hash, Ledger, TEMPLATE_USERS_NAMED, Template,
+    TemplateUse, TemplateVersion,
 };
 
 impl Ledger {
@@ -80,7 +80,7 @@ impl Ledger {
             return Ok(());
         }
         let is_other = put.expected.is_some_and(|expected| expected != newest.map_or(0, |newest| newest.index));
-        refuse_if(is_other, CommandRefusal::TemplateChanged(put.name.clone()))?;
+        refuse_if(is_other, CommandRefusal::Changed { kind: EtagKind::Template, name: put.name.clone() })?;
         content_bounded(&put.content, limits)?;
         bounded(Bounded::TemplateNameBytes, put.name.len(), limits.template_name_bytes_max)?;
         match known {

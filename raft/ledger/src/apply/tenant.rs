@@ -5,18 +5,16 @@
 
 use super::Context;
 use super::bounds::{bounded, refuse_if};
-use crate::model::{Bitmap, Bounded, CommandOutcome, CommandRefusal, Impossible, Ledger, PageId, Tenant, TenantSet};
+use crate::command::Removal;
+use crate::model::{
+    Bitmap, Bounded, CommandOutcome, CommandRefusal, EtagKind, Impossible, Ledger, PageId, Tenant, TenantSet,
+    check_etag,
+};
 
 impl Ledger {
     pub(super) fn tenant_set(&mut self, context: &Context, set: &TenantSet) -> Result<CommandOutcome, CommandRefusal> {
-        let TenantSet { name, rate_milli, concurrency, share, .. } = set;
-        let known = self.tenant(name);
-        let wanted = Tenant {
-            rate_milli: rate_milli.unwrap_or(known.rate_milli),
-            concurrency: concurrency.unwrap_or(known.concurrency),
-            share: share.unwrap_or(known.share),
-            ..known
-        };
+        let (name, known) = (&set.name, self.tenant(&set.name));
+        let wanted = wanted(known, set);
         let limits = self.limits();
         bounded(Bounded::TenantRate, wanted.rate_milli as usize, limits.tenant_rate_milli_max as usize)?;
         bounded(Bounded::TenantShare, wanted.share as usize, limits.tenant_share_max as usize)?;
@@ -25,6 +23,23 @@ impl Ledger {
             self.tenants.put(name.clone(), Tenant { index: context.index, ..wanted });
         }
         Ok(CommandOutcome::Done)
+    }
+
+    /// Checks the etag. A repeat is answered like the first request, which has made the etag another one.
+    pub(super) fn check_tenant_set(&self, set: &TenantSet) -> Result<(), CommandRefusal> {
+        let known = self.tenant(&set.name);
+        if known.index > 0 && wanted(known, set) == known {
+            return Ok(());
+        }
+        check_etag(set.expected.as_deref(), (EtagKind::Tenant, &set.name), &self.tenant_etag(&set.name))
+    }
+
+    /// Checks the etag, unless the limits were removed before.
+    pub(super) fn check_tenant_remove(&self, Removal { name, expected }: &Removal) -> Result<(), CommandRefusal> {
+        match self.tenant(name).index {
+            0 => Ok(()),
+            _ => check_etag(expected.as_deref(), (EtagKind::Tenant, name), &self.tenant_etag(name)),
+        }
     }
 
     /// Removes the limits of a tenant. If there are none it changes nothing, so a client that lost the answer may
@@ -42,5 +57,15 @@ impl Ledger {
             0 => Err(CommandRefusal::AtConcurrency { tenant: tenant.to_owned(), most }),
             remaining => Ok(granted.first(remaining)),
         }
+    }
+}
+
+/// Returns the limits that the command leaves.
+fn wanted(known: Tenant, set: &TenantSet) -> Tenant {
+    Tenant {
+        rate_milli: set.rate_milli.unwrap_or(known.rate_milli),
+        concurrency: set.concurrency.unwrap_or(known.concurrency),
+        share: set.share.unwrap_or(known.share),
+        ..known
     }
 }

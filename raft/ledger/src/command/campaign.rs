@@ -105,6 +105,24 @@ pub struct CampaignLaunch {
     pub again: bool,
     /// Version of the proposer's time zone database.
     pub tzdb: String,
+    /// Etag that the campaign must have, unless it is launched for this instant already. `None`: any.
+    pub expected: Option<String>,
+}
+
+/// Arguments of [`Command::CampaignCancel`](super::Command::CampaignCancel) and
+/// [`Command::CampaignDelete`](super::Command::CampaignDelete).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CampaignEnd {
+    /// The campaign.
+    pub campaign: CampaignName,
+    /// Etag that it must have; one that is cancelled already may be cancelled whatever it has. `None`: any.
+    pub expected: Option<String>,
+}
+
+impl From<CampaignName> for CampaignEnd {
+    fn from(campaign: CampaignName) -> CampaignEnd {
+        CampaignEnd { campaign, expected: None }
+    }
 }
 
 impl Campaign {

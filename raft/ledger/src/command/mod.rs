@@ -78,7 +78,7 @@ pub enum Command {
     /// Adds a relay or changes one.
     RelayPut(RelayPut),
     /// Removes a relay by name.
-    RelayRemove(String),
+    RelayRemove(Removal),
     /// Creates a schedule.
     ScheduleCreate(Box<ScheduleCreate>),
     /// Stops a schedule from firing.
@@ -140,21 +140,21 @@ pub enum Command {
     /// Opens a launched campaign whose audience is sealed now, or records why the campaign misses its instant.
     CampaignArm(CampaignArm),
     /// Cancels a campaign.
-    CampaignCancel(CampaignName),
+    CampaignCancel(CampaignEnd),
     /// Deletes a campaign that is over.
-    CampaignDelete(CampaignName),
+    CampaignDelete(CampaignEnd),
     /// Records for runs whether a part of their audience is on no live node (P20).
     RunBlock(Vec<RunBlock>),
     /// Sets limits of a tenant (P12, P25).
     TenantSet(TenantSet),
     /// Removes the limits of a tenant, by its name.
-    TenantRemove(String),
+    TenantRemove(Removal),
     /// Takes an opt-out back: emails go to this recipient again (P15).
     OptOutTakeBack(OptOutTakeBack),
     /// Sets the warm-up caps of a pool (P25), or whether its emails carry `X-Reveille-*`.
     PoolSet(PoolSet),
     /// Removes the settings of a pool, by its name.
-    PoolReset(String),
+    PoolReset(Removal),
     /// Raises the ledger's level. Commands and row forms of that level may be used afterwards (P23).
     RaiseLevel(RaiseLevel),
     /// Creates up to [`ScheduleId::PER_ENTRY`] schedules, each by itself.

@@ -1,4 +1,4 @@
-//! Commands about relays.
+//! Commands about relays, and the removal of relays and of settings.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,10 +14,12 @@ pub struct RelayPut {
     pub replace: bool,
     /// Request id; `None` if the caller gave none.
     pub request: Option<String>,
+    /// Etag that the relay must have, if it is to become another one. `None`: any.
+    pub expected: Option<String>,
 }
 
 impl RelayPut {
-    /// Hash of the arguments without the request id.
+    /// Hash of the arguments without request id and etag.
     pub fn body(&self) -> Hash {
         fingerprint(&(&self.relay, self.replace))
     }
@@ -26,6 +28,21 @@ impl RelayPut {
 impl From<Relay> for RelayPut {
     /// Replaces any relay of that name.
     fn from(relay: Relay) -> RelayPut {
-        RelayPut { relay, replace: true, request: None }
+        RelayPut { relay, replace: true, request: None, expected: None }
+    }
+}
+
+/// Arguments of the commands that remove a relay, or the settings of a tenant or a pool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Removal {
+    /// Name of the relay, the tenant or the pool.
+    pub name: String,
+    /// Etag that it must have. `None`: any.
+    pub expected: Option<String>,
+}
+
+impl From<&str> for Removal {
+    fn from(name: &str) -> Removal {
+        Removal { name: name.to_owned(), expected: None }
     }
 }

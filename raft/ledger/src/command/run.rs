@@ -57,6 +57,8 @@ pub struct RunResume {
     /// True to overrule a failed canary. It must fit the state of the run, so a caller that has not seen the verdict
     /// cannot overrule it.
     pub without_canary: bool,
+    /// Index of the last event of the run that the caller has read ([`last_run_event`](crate::Ledger::last_run_event)). `None`: any.
+    pub expected: Option<u64>,
 }
 
 /// Decision of an operator or a policy about a recipient in doubt.

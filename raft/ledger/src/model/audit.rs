@@ -83,7 +83,7 @@ refusal_kinds! {
     NotPossible, RelayNameTaken, RunOpen, InsideGap, NoSuchAudience, AudienceNameTaken, AudienceUsed, NoSuchCampaign,
     CampaignIs, OfCampaign, LaunchedBefore, AudienceOfCampaign, CampaignNameTaken, SentBefore, AtConcurrency, CapUsedUp,
     CanaryHeld, TokenNotValid, NotPermitted, NoSuchToken, TokenIdTaken,
-    RestoreNotAccepted, MaybeSent, RecipientClaimed, NoSuchTemplate, TemplateChanged, TemplateUsed,
+    RestoreNotAccepted, MaybeSent, RecipientClaimed, NoSuchTemplate, Changed, TemplateUsed,
 }
 
 /// Who wanted a command.

@@ -90,4 +90,6 @@ pub struct PoolSet {
     pub first: Option<Day>,
     /// New [`PoolRow::reveille_headers`]. `None`: it does not change.
     pub reveille_headers: Option<bool>,
+    /// Etag that the pool must have, if it is to change. `None`: any.
+    pub expected: Option<String>,
 }

@@ -5,7 +5,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::model::{
-    ActivityKind, Bounded, CanaryState, Epoch, Impossible, Incarnation, RunId, ScheduleId, StageKind, Time, TokenId,
+    ActivityKind, Bounded, CanaryState, Epoch, EtagKind, Impossible, Incarnation, RunId, ScheduleId, StageKind, Time,
+    TokenId,
 };
 
 /// Why the ledger refuses a request.
@@ -215,9 +216,14 @@ pub enum CommandRefusal {
         /// The version; `None`: the newest one.
         version: Option<u32>,
     },
-    /// Another version was put since the caller read the template.
-    #[error("template '{0}' was changed since it was read")]
-    TemplateChanged(String),
+    /// The object has another etag than the caller read, or does not exist.
+    #[error("{} '{name}' was changed since it was read", kind.word())]
+    Changed {
+        /// Kind of the object.
+        kind: EtagKind,
+        /// Its name.
+        name: String,
+    },
     /// Schedules or campaigns were made of the template.
     #[error("template '{name}' is used by {}", users_named(users, *more))]
     TemplateUsed {

@@ -53,4 +53,6 @@ pub struct TenantSet {
     pub concurrency: Option<u32>,
     /// New [`Tenant::share`].
     pub share: Option<u32>,
+    /// Etag that the tenant must have, if it is to change. `None`: any.
+    pub expected: Option<String>,
 }

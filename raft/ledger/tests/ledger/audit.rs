@@ -65,7 +65,14 @@ impl TestLedger {
 
 fn tenant_set(name: &str) -> Command {
     let name = name.to_owned();
-    Command::TenantSet(TenantSet { request: None, name, rate_milli: None, concurrency: None, share: Some(2) })
+    Command::TenantSet(TenantSet {
+        request: None,
+        name,
+        rate_milli: None,
+        concurrency: None,
+        share: Some(2),
+        expected: None,
+    })
 }
 
 fn operator(token: u64, tenant: Option<&str>) -> Actor {

@@ -108,7 +108,7 @@ fn events_of_entries_have_places_and_settled_claims_are_joined() {
     let mut test = TestLedger::new(LEVEL, 8);
     let run = test.trigger("a");
     test.put(Command::RunPause(RunPause { run, reason: "wrong price".into() }));
-    test.put(Command::RunResume(RunResume { run, without_canary: false }));
+    test.put(Command::RunResume(RunResume { run, without_canary: false, expected: None }));
     let (mut first, mut second) = (test.claim(run, Bitmap::range(0, 4)), test.claim(run, Bitmap::range(4, 4)));
     first.accepted = [0, 1, 2].into_iter().collect();
     first.in_doubt = [3].into_iter().collect();

@@ -170,7 +170,7 @@ fn backfill_beside_open_run_waits_until_that_run_sends_nothing() {
     let first = first.expect("a run");
     test.put(Command::RunPause(RunPause { run: first, reason: "look".into() }));
     assert_eq!(test.backfill([540]), (0, 1, None), "a paused run may be resumed");
-    test.put(Command::RunResume(RunResume { run: first, without_canary: false }));
+    test.put(Command::RunResume(RunResume { run: first, without_canary: false, expected: None }));
     test.claim(first, 1);
     test.put(Command::RunCancel(first));
     assert_eq!(test.backfill([540]).0, 1, "of a cancelled run only the claimed recipient may get an email");

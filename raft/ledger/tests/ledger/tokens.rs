@@ -48,7 +48,8 @@ impl TestLedger {
 
     /// Proposes a change of a tenant's limits by the owner of a token.
     fn change(&mut self, token: u64, needs: Rights, tenant: Option<&str>) -> CommandOutcome {
-        let set = TenantSet { request: None, name: "acme".into(), rate_milli: None, concurrency: None, share: Some(2) };
+        let (name, share) = ("acme".into(), Some(2));
+        let set = TenantSet { request: None, name, rate_milli: None, concurrency: None, share, expected: None };
         self.put(operator(token, needs, tenant), Command::TenantSet(set))
     }
 

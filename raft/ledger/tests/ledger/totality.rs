@@ -423,6 +423,14 @@ fn wild_outcome(fence: Fence) -> impl Strategy<Value = ClaimOutcome> {
     )
 }
 
+fn etag() -> impl Strategy<Value = Option<String>> {
+    prop::option::of(prop_oneof![Just("*".to_owned()), Just("0".to_owned()), text()])
+}
+
+fn removal() -> impl Strategy<Value = Removal> {
+    (text(), etag()).prop_map(|(name, expected)| Removal { name, expected })
+}
+
 fn wild_command(fence: Fence) -> impl Strategy<Value = Command> {
     let reading = (long(), time()).prop_map(|(node, wall)| VoterClock { node: NodeId(node), wall });
     let numbers = || prop::collection::vec(number(), 0..5);
@@ -465,7 +473,9 @@ fn wild_command(fence: Fence) -> impl Strategy<Value = Command> {
         Just(Command::Revoke(vec![fence, fence])),
         prop::collection::vec(run(), 0..3).prop_map(Command::Expire),
         (run(), text()).prop_map(|(run, reason)| Command::RunPause(RunPause { run, reason })),
-        (run(), any::<bool>()).prop_map(|(run, without_canary)| Command::RunResume(RunResume { run, without_canary })),
+        (run(), any::<bool>(), prop::option::of(long())).prop_map(|(run, without_canary, expected)| {
+            Command::RunResume(RunResume { run, without_canary, expected })
+        }),
         (run(), prop::option::of(number())).prop_map(|(run, part)| {
             let file = part.map(RunFile::Part);
             Command::RunBlock(vec![RunBlock { run, file }; 2])
@@ -489,18 +499,19 @@ fn wild_command(fence: Fence) -> impl Strategy<Value = Command> {
             Command::OptOutTakeBack(OptOutTakeBack { tenant, key, last, reason })
         }),
         (item, text()).prop_map(|(item, cause)| Command::Quarantine(Quarantine { item, cause })),
-        (text(), prop::option::of(long()), prop::option::of(number()), prop::option::of(number())).prop_map(
-            |(name, rate_milli, concurrency, share)| {
-                Command::TenantSet(TenantSet { request: None, name, rate_milli, concurrency, share })
+        (text(), prop::option::of(long()), prop::option::of(number()), prop::option::of(number()), etag()).prop_map(
+            |(name, rate_milli, concurrency, share, expected)| {
+                Command::TenantSet(TenantSet { request: None, name, rate_milli, concurrency, share, expected })
             }
         ),
-        text().prop_map(Command::TenantRemove),
+        removal().prop_map(Command::TenantRemove),
         (text(), prop::collection::vec(number(), 0..3), prop::option::of(long()), prop::option::of(any::<bool>()))
             .prop_map(|(pool, caps, first, reveille_headers)| {
                 let first = first.map(|day| Day(day as i64));
-                Command::PoolSet(PoolSet { request: None, pool, caps, first, reveille_headers })
+                Command::PoolSet(PoolSet { request: None, pool, caps, first, reveille_headers, expected: None })
             }),
-        text().prop_map(Command::PoolReset),
+        removal().prop_map(Command::PoolReset),
+        removal().prop_map(Command::RelayRemove),
         (number(), prop::collection::vec(long(), 0..3)).prop_map(|(level, voters)| {
             Command::RaiseLevel(RaiseLevel { level, voters: voters.into_iter().map(NodeId).collect() })
         }),

@@ -21,7 +21,7 @@ const KEPT: [&str; 3] = ["tenant", "name", "paused"];
 pub struct Found {
     /// The spec that would make it.
     pub spec: Node,
-    /// Its etag; empty for kinds without one.
+    /// Its etag; empty for a campaign, which a document never changes, and for a schedule, whose plan has it.
     pub etag: String,
     /// A remark for the user.
     pub note: Option<String>,
@@ -55,7 +55,8 @@ pub async fn get(context: &CommandContext<'_>, kind: Kind, tenant: &str, name: &
         }
         Kind::Relay => {
             let answer = context.read(GetRelayRequest { name, stale }).await?;
-            (Found::of(kind.spec(&answer.relay.unwrap_or_default())), answer.freshness)
+            let relay = answer.relay.unwrap_or_default();
+            (Found { etag: relay.etag.clone(), ..Found::of(kind.spec(&relay)) }, answer.freshness)
         }
         Kind::Pool => {
             let answer = context.read(GetPoolRequest { name, stale }).await?;
@@ -63,7 +64,7 @@ pub async fn get(context: &CommandContext<'_>, kind: Kind, tenant: &str, name: &
             is_set(kind, &pool.name, pool.index)?;
             let (warm_up, first_day, reveille_headers) = (pool.warm_up, pool.first_day, Some(pool.reveille_headers));
             let set = SetPoolRequest { name: pool.name, warm_up, first_day, reveille_headers, ..Default::default() };
-            (Found::of(kind.spec(&set)), answer.freshness)
+            (Found { etag: pool.etag, ..Found::of(kind.spec(&set)) }, answer.freshness)
         }
         Kind::Tenant => {
             let answer = context.read(GetTenantRequest { name, stale }).await?;
@@ -76,7 +77,7 @@ pub async fn get(context: &CommandContext<'_>, kind: Kind, tenant: &str, name: &
                 share: Some(tenant.share),
                 ..Default::default()
             };
-            (Found::of(kind.spec(&set)), answer.freshness)
+            (Found { etag: tenant.etag, ..Found::of(kind.spec(&set)) }, answer.freshness)
         }
         Kind::Template => {
             let (name, version) = template_version(&name)?;
@@ -151,26 +152,28 @@ pub async fn put(
             warnings = sentences(&answer.warnings, answer.campaign.as_ref()).collect();
             spec
         }
-        (Kind::Relay, _) => {
-            let relay: Relay = message(document)?;
-            let request = AddRelayRequest { relay: Some(relay), replace: true, request_id, validate_only };
+        (Kind::Relay, etag) => {
+            let (relay, etag): (Relay, _) = (message(document)?, etag.unwrap_or_default());
+            let request = AddRelayRequest { relay: Some(relay), replace: true, request_id, validate_only, etag };
             kind.spec(&ask(context, request, validate_only).await?.relay.unwrap_or_default())
         }
         // A document says all of a pool and a tenant. Without a warm-up or its first day, a pool keeps its present one.
-        (Kind::Pool, _) => {
+        (Kind::Pool, etag) => {
             let mut requested: SetPoolRequest = message(document)?;
             requested.reveille_headers.get_or_insert(true);
             let spec = kind.spec(&requested);
-            ask(context, SetPoolRequest { request_id, validate_only, ..requested }, validate_only).await?;
+            let etag = etag.unwrap_or_default();
+            ask(context, SetPoolRequest { request_id, validate_only, etag, ..requested }, validate_only).await?;
             spec
         }
-        (Kind::Tenant, _) => {
+        (Kind::Tenant, etag) => {
             let mut requested: SetTenantRequest = message(document)?;
             requested.rate_per_second.get_or_insert_default();
             requested.concurrency.get_or_insert_default();
             requested.share.get_or_insert(1);
             let spec = kind.spec(&requested);
-            ask(context, SetTenantRequest { request_id, validate_only, ..requested }, validate_only).await?;
+            let etag = etag.unwrap_or_default();
+            ask(context, SetTenantRequest { request_id, validate_only, etag, ..requested }, validate_only).await?;
             spec
         }
         (Kind::Template, etag) => {

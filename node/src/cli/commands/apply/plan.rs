@@ -28,7 +28,7 @@ pub struct Plan {
 enum Step {
     Nothing,
     Create,
-    /// Update of an object with this etag, which is empty for kinds without one.
+    /// Update of an object with this etag, which is empty for a campaign.
     Update(String),
 }
 

@@ -4,6 +4,7 @@ use reveille_cluster::leader::barrier::BarrierError;
 use reveille_cluster::leader::transfer::TransferError;
 use reveille_cluster::process::peer_messages::{MemberChange, MemberRefusal, MemberWait};
 use reveille_ledger::RunSummary;
+use reveille_ledger::etag::EtagKind;
 use reveille_ledger::ids::{Fence, RunId};
 use reveille_ledger::refusal::CommandRefusal;
 use reveille_proto::admin::v1::ErrorReason;
@@ -423,8 +424,8 @@ pub fn refused(refusal: &CommandRefusal) -> ApiError {
             precondition(ErrorReason::InUse, message).about("campaign", first)
         }
         CommandRefusal::NoSuchTemplate { name, version } => no_template(name, *version),
-        CommandRefusal::TemplateChanged(name) => {
-            ApiError::new(Code::Aborted, ErrorReason::EtagMismatch, message).about("template", name)
+        CommandRefusal::Changed { kind, name } => {
+            ApiError::new(Code::Aborted, ErrorReason::EtagMismatch, message).about(kind.word(), name)
         }
         CommandRefusal::TemplateUsed { name, users, .. } => {
             let first = users.first().map(String::as_str).unwrap_or_default();

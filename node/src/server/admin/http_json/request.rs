@@ -8,6 +8,7 @@ use http_body_util::BodyExt;
 use percent_encoding::percent_decode_str;
 use prost::Message;
 use prost_reflect::{DynamicMessage, FieldDescriptor, Kind, MessageDescriptor};
+use reveille_ledger::etag::NO_ETAG;
 use serde_json::{Map, Value};
 use tokio::time::{Instant, timeout_at};
 use tokio_stream::StreamExt as _;
@@ -26,8 +27,6 @@ const PIECE_WITHIN: Duration = Duration::from_secs(30);
 const BODY_WITHIN: Duration = Duration::from_secs(100);
 /// Name of the header with the request id (draft-ietf-httpapi-idempotency-key-header).
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
-/// The etag of what does not exist.
-const NO_ETAG: &str = "0";
 
 /// Fields in a path, and their values.
 pub type FieldsInPath = Vec<(&'static str, String)>;
@@ -166,7 +165,7 @@ fn etag<'h>(method: &HttpMethod, headers: &'h HeaderMap, has_etag: bool) -> ApiR
         Some(_) if method.http.verb == "GET" => Ok(None),
         Some("*") if method.http.verb == "PUT" && has_etag => Ok(Some(NO_ETAG)),
         Some(_) => {
-            let message = "is given, but this request cannot check it: only `*` is checked, by a PUT of a template";
+            let message = "is given, but this request cannot check it: only `*` is checked, by a PUT";
             Err(ApiError::of_field(header::IF_NONE_MATCH.as_str(), message))
         }
         None => Ok(None),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use reveille_ledger::command::Command;
+use reveille_ledger::command::{Command, Removal};
 use reveille_ledger::pool::Day;
 use reveille_ledger::{Ledger, RecipientState, RunState};
 use reveille_proto::admin::v1::{
@@ -37,6 +37,7 @@ fn shown(ledger: &Ledger, name: String) -> Pool {
         waiting: waiting(ledger, &name),
         day_end_time: Some(views::timestamp(today.end())),
         index: row.map_or(0, |row| row.index),
+        etag: ledger.pool_etag(&name),
         reveille_headers: row.is_none_or(|row| row.reveille_headers),
         name,
     }
@@ -111,7 +112,8 @@ impl Admin {
 
     async fn remove_pool(&self, request: RemovePoolRequest, call: &Call) -> ApiResult<RemovePoolResponse> {
         let name = named(&request.name)?;
-        let reply = self.write(Command::PoolReset(name), call).await?;
+        let expected = validate::etag(&request.etag)?;
+        let reply = self.write(Command::PoolReset(Removal { name, expected }), call).await?;
         Ok(RemovePoolResponse { index: reply.index })
     }
 }

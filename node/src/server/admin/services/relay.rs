@@ -5,7 +5,7 @@ use std::time::Instant;
 use prost_types::Timestamp;
 use reveille_cluster::smtp::Target;
 use reveille_ledger::access::Access;
-use reveille_ledger::command::{Command, Relay, RelayPut};
+use reveille_ledger::command::{Command, Relay, RelayPut, Removal};
 use reveille_ledger::{Activity, Ledger, Schedule};
 use reveille_proto::admin::v1::{
     self, AddRelayRequest, AddRelayResponse, Freshness, GetRelayRequest, GetRelayResponse, ListRelaysRequest,
@@ -66,14 +66,14 @@ serve! {
 
 impl Admin {
     async fn add_relay(&self, request: AddRelayRequest, call: &Call) -> ApiResult<AddRelayResponse> {
-        let AddRelayRequest { relay, replace, request_id, validate_only } = request;
+        let AddRelayRequest { relay, replace, request_id, validate_only, etag } = request;
         let mut fields = Fields::default();
-        let request = fields.request_id(&request_id);
+        let (request, expected) = (fields.request_id(&request_id), fields.etag(&etag));
         fields.done(Some(()))?;
         let relay = validate::relay(relay)?;
         self.may_log_in(&relay)?;
         let answer = views::relay(&relay);
-        let put = Command::RelayPut(RelayPut { relay, replace, request });
+        let put = Command::RelayPut(RelayPut { relay, replace, request, expected });
         let reply = self.write_unless(validate_only, put, call).await?;
         Ok(AddRelayResponse { relay: Some(answer), index: reply.map_or(0, |reply| reply.index) })
     }
@@ -131,9 +131,10 @@ impl Admin {
     }
 
     async fn remove_relay(&self, request: RemoveRelayRequest, call: &Call) -> ApiResult<RemoveRelayResponse> {
-        let RemoveRelayRequest { name } = request;
+        let RemoveRelayRequest { name, etag } = request;
+        let expected = validate::etag(&etag)?;
         let pool = self.find_relay(&name, false, call).await?.0.pool;
-        let reply = self.write(Command::RelayRemove(name), call).await?;
+        let reply = self.write(Command::RelayRemove(Removal { name, expected }), call).await?;
         let query = |ledger: &Ledger| is_used(ledger, &pool).then(|| create::warnings(ledger, &pool));
         let warnings = self.context.replica.read(query).unwrap_or_default();
         Ok(RemoveRelayResponse { index: reply.index, warnings })

@@ -5,6 +5,7 @@ use reveille_ledger::Ledger;
 use reveille_ledger::address::Address;
 use reveille_ledger::command::{Command, TemplateDelete, TemplatePut};
 use reveille_ledger::content::{Content, Recipient};
+use reveille_ledger::etag::ANY_ETAG;
 use reveille_ledger::ids::RunId;
 use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::template::{Template, TemplateVersion};
@@ -96,12 +97,12 @@ impl Admin {
         let files = self.take_files(&mut fields, ("content", content.as_mut()), (&tenant, &name), call).await?;
         let content = validate::content(&mut fields, "content", content);
         let expected = match etag.as_str() {
-            "" | views::ANY_ETAG => None,
+            "" | ANY_ETAG => None,
             etag => fields.take("etag", etag.parse::<u64>()),
         };
         let content = fields.done(content)?;
         let expected = match etag.as_str() {
-            views::ANY_ETAG => Some(self.read_latest(call, |ledger| newest_index(ledger, &tenant, &name)).await??),
+            ANY_ETAG => Some(self.read_latest(call, |ledger| newest_index(ledger, &tenant, &name)).await??),
             _ => expected,
         };
         let limits = self.limits();

@@ -1,7 +1,7 @@
 //! Tenants: set limits, list, show, remove limits (P12, P25).
 
 use reveille_ledger::Ledger;
-use reveille_ledger::command::Command;
+use reveille_ledger::command::{Command, Removal};
 use reveille_ledger::tenant::TenantSet;
 use reveille_proto::admin::v1::{
     GetTenantRequest, GetTenantResponse, ListTenantsRequest, ListTenantsResponse, RemoveTenantRequest,
@@ -20,6 +20,7 @@ fn shown(ledger: &Ledger, name: String) -> Tenant {
         share: known.share,
         claimed: ledger.claimed_by_tenant(&name),
         index: known.index,
+        etag: ledger.tenant_etag(&name),
         name,
     }
 }
@@ -69,7 +70,8 @@ impl Admin {
 
     async fn remove_tenant(&self, request: RemoveTenantRequest, call: &Call) -> ApiResult<RemoveTenantResponse> {
         let name = validate::tenant(&request.name)?;
-        let reply = self.write(Command::TenantRemove(name), call).await?;
+        let expected = validate::etag(&request.etag)?;
+        let reply = self.write(Command::TenantRemove(Removal { name, expected }), call).await?;
         Ok(RemoveTenantResponse { index: reply.index })
     }
 }

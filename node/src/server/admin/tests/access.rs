@@ -318,7 +318,7 @@ async fn entry_of_a_token_that_was_revoked_meanwhile_is_refused_by_apply() {
     let replica = &node.context().replica;
     let (needs, tenant) = (role("editor"), Some("acme".to_owned()));
     let actor = Actor::Operator { token: deploy.id, needs, tenant };
-    let write = Command::TenantRemove("acme".to_owned());
+    let write = Command::TenantRemove("acme".into());
     let taken = replica.propose_while_led(&actor, &write, within()).await.expect("an answer");
     assert_eq!(taken.outcome, CommandOutcome::Done);
     replica.propose(&Command::TokenRevoke(deploy.id), within()).await.expect("an answer");

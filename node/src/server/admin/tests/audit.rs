@@ -25,7 +25,8 @@ async fn change(node: &Node, count: usize) {
             let context = Arc::clone(&context);
             changes.spawn(async move {
                 let name = "acme".to_owned();
-                let set = TenantSet { request: None, name, rate_milli: None, concurrency: None, share: Some(2) };
+                let (rate_milli, share) = (None, Some(2));
+                let set = TenantSet { request: None, name, rate_milli, concurrency: None, share, expected: None };
                 let (command, deadline) = (Command::TenantSet(set), Instant::now() + STEP_TIMEOUT);
                 context.replica.propose_while_led(&Actor::Insecure, &command, deadline).await
             });

@@ -247,7 +247,7 @@ async fn name_that_is_nearly_right_is_offered_for_every_noun() {
     let audience = GetAudienceRequest { name: "reader".into(), ..Default::default() };
     let delete = DeleteAudienceRequest { name: "reader".into(), ..Default::default() };
     let relay = GetRelayRequest { name: "mailbo".into(), ..Default::default() };
-    let remove = RemoveRelayRequest { name: "mailbo".into() };
+    let remove = RemoveRelayRequest { name: "mailbo".into(), ..Default::default() };
     let pool = GetPoolRequest { name: "defaul".into(), ..Default::default() };
     let tenant = GetTenantRequest { name: "defaul".into(), ..Default::default() };
     for (refused, near) in [

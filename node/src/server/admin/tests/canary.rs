@@ -108,7 +108,10 @@ async fn waiting_recipient_explains_canary() {
     let relay = Some(Relay { name: "away".into(), pool: "no-relay-here".into(), ..node.relay() });
     node.relays().add_relay(AddRelayRequest { relay, ..AddRelayRequest::default() }).await.expect("added");
     launched_for(&node, "no-relay-here", SignedDuration::from_secs(10)).await;
-    node.relays().remove_relay(RemoveRelayRequest { name: "away".into() }).await.expect("removed");
+    node.relays()
+        .remove_relay(RemoveRelayRequest { name: "away".into(), ..Default::default() })
+        .await
+        .expect("removed");
     let open = becomes(&node, "spring", CampaignState::Open).await;
     let waits = "Waits: for the canary: of 30 recipients 30 are undecided, 0 dead or in doubt and 3 may be";
     let mut in_canary = 0;

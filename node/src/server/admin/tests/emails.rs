@@ -104,7 +104,7 @@ async fn relays_are_added_compared_tested_and_removed() {
     let refused = node.relays().test_relay(test).await.expect("tested").into_inner();
     assert!(!refused.reachable && refused.problem.starts_with("refused at the greeting: 554"), "{refused:?}");
 
-    let remove = reveille_proto::admin::v1::RemoveRelayRequest { name: "mailbox".to_owned() };
+    let remove = reveille_proto::admin::v1::RemoveRelayRequest { name: "mailbox".to_owned(), ..Default::default() };
     let unused = node.relays().remove_relay(remove.clone()).await.expect("removed").into_inner();
     assert_eq!(unused.warnings, [], "nothing sends by its pool");
     node.relays().add_relay(add(&slower, false)).await.expect("added");

@@ -88,7 +88,10 @@ async fn without_a_relay_it_is_drafted_and_not_launched() {
     let first = launched(&node, "spring", None).await.expect("launched");
     assert_eq!(first.state(), CampaignState::Launched);
     // A repeated launch gets the same answer, even after the relay is removed.
-    node.relays().remove_relay(RemoveRelayRequest { name: "bulk".into() }).await.expect("removed");
+    node.relays()
+        .remove_relay(RemoveRelayRequest { name: "bulk".into(), ..Default::default() })
+        .await
+        .expect("removed");
     let again = launched(&node, "spring", None).await.expect("the same launch");
     assert_eq!(again.launch_time, first.launch_time);
     node.stop().await;

@@ -13,6 +13,7 @@ mod clock;
 mod cluster;
 mod decisions;
 mod emails;
+mod etags;
 mod events;
 mod forecasts;
 mod gap;

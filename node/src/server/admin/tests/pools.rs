@@ -56,7 +56,10 @@ async fn recipients_beyond_daily_cap_wait_and_are_reported() {
     let done = node.until(&run.run, |run| run.state() == RunState::Finished).await;
     assert_eq!(done.counts.map(|counts| counts.sent), Some(3));
     assert_eq!(used_up(&node).await, [], "nothing waits");
-    node.pools().remove_pool(RemovePoolRequest { name: "default".to_owned() }).await.expect("removed");
+    node.pools()
+        .remove_pool(RemovePoolRequest { name: "default".to_owned(), ..Default::default() })
+        .await
+        .expect("removed");
     assert_eq!(get(&node, "default").await.expect("its relay is there").cap_today, None);
     node.stop().await;
 }
@@ -77,7 +80,10 @@ async fn pool_without_reveille_headers_sends_emails_without_them() {
     assert_eq!(fences("hidden").await, [(false, 0)]);
     assert!(!put(&node, set("default", &[9])).await.expect("set").reveille_headers, "a warm-up changes no headers");
     assert_eq!(put(&node, hidden).await.expect("set").warm_up, [9], "headers change no warm-up");
-    node.pools().remove_pool(RemovePoolRequest { name: "default".to_owned() }).await.expect("removed");
+    node.pools()
+        .remove_pool(RemovePoolRequest { name: "default".to_owned(), ..Default::default() })
+        .await
+        .expect("removed");
     assert!(get(&node, "default").await.expect("its relay is there").reveille_headers);
     node.stop().await;
 }
@@ -105,14 +111,17 @@ async fn impossible_warm_up_is_refused_and_past_first_day_is_allowed() {
     assert_eq!(reasons, [(WarningReason::PoolUnused, "bulk")]);
     let warnings = node.pools().set_pool(set("default", &[50])).await.expect("set").into_inner().warnings;
     assert!(warnings.is_empty(), "it has a relay: {warnings:?}");
-    node.pools().remove_pool(RemovePoolRequest { name: "default".to_owned() }).await.expect("removed");
+    node.pools()
+        .remove_pool(RemovePoolRequest { name: "default".to_owned(), ..Default::default() })
+        .await
+        .expect("removed");
     let list = node.pools().list_pools(ListPoolsRequest::default()).await.expect("a list").into_inner();
     let names: Vec<&str> = list.pools.iter().map(|pool| pool.name.as_str()).collect();
     assert_eq!(names, ["bulk", "default"]);
     let first = list.pools[0].first_day.clone();
     let again = put(&node, SetPoolRequest { first_day: first.clone(), ..set("bulk", &[8]) }).await.expect("set");
     assert_eq!((again.first_day, again.cap_today), (first, Some(8)));
-    let remove = RemovePoolRequest { name: "bulk".to_owned() };
+    let remove = RemovePoolRequest { name: "bulk".to_owned(), ..Default::default() };
     node.pools().remove_pool(remove.clone()).await.expect("removed");
     node.pools().remove_pool(remove).await.expect("asked again by a client that lost its answer, it is done");
     let gone = get(&node, "bulk").await.expect_err("it was removed");

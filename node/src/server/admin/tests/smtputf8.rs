@@ -70,7 +70,10 @@ async fn add(node: &Node, relay: Relay) {
 }
 
 async fn remove(node: &Node, name: &str) {
-    node.relays().remove_relay(RemoveRelayRequest { name: name.to_owned() }).await.expect("removed");
+    node.relays()
+        .remove_relay(RemoveRelayRequest { name: name.to_owned(), ..Default::default() })
+        .await
+        .expect("removed");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

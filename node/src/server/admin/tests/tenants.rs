@@ -75,7 +75,7 @@ async fn bounds_are_set_one_by_one_and_taken_away_together() {
         assert_eq!(reason(&refused).0, Code::InvalidArgument, "{request:?}: {refused:?}");
     }
     assert_eq!(get(&node, "acme").await.expect("there"), known, "nothing has changed");
-    let remove = RemoveTenantRequest { name: "acme".to_owned() };
+    let remove = RemoveTenantRequest { name: "acme".to_owned(), ..Default::default() };
     node.tenants().remove_tenant(remove.clone()).await.expect("removed");
     node.tenants().remove_tenant(remove).await.expect("asked again by a client that lost its answer, it is done");
     assert_eq!(names(&node, 10).await, ["default", "other"]);

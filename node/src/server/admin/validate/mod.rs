@@ -47,6 +47,8 @@ pub const SCHEDULE_NAME_MAX: usize = 128;
 pub const NAME_MAX: usize = 64;
 /// Maximum length of a request id, in bytes.
 const REQUEST_ID_MAX: usize = 128;
+/// Maximum length of an etag, in bytes. Those of answers are shorter.
+const ETAG_MAX: usize = 128;
 /// Maximum length of a reason, in characters. Operators read it.
 const REASON_MAX: usize = 500;
 
@@ -117,6 +119,14 @@ impl Fields {
         (!text.is_empty()).then(|| text.to_owned())
     }
 
+    /// Checks the etag of a condition. Returns `None` if it is empty.
+    pub fn etag(&mut self, text: &str) -> Option<String> {
+        if text.len() > ETAG_MAX {
+            self.refuse("etag", "is too long; give the etag of the last answer");
+        }
+        (!text.is_empty()).then(|| text.to_owned())
+    }
+
     /// Checks a request id or the key of a message.
     pub fn key(&mut self, field: &str, text: &str) {
         if !is_key(text) {
@@ -182,6 +192,13 @@ pub fn address_key(field: &str, text: &str) -> ApiResult<String> {
 pub fn instant(Timestamp { seconds, nanos }: Timestamp) -> Option<Time> {
     let whole = (0..1_000_000_000).contains(&nanos).then(|| jiff::Timestamp::new(seconds, nanos).ok());
     whole.flatten().map(Time::from)
+}
+
+/// Checks the field `etag`.
+pub fn etag(text: &str) -> ApiResult<Option<String>> {
+    let mut fields = Fields::default();
+    let etag = fields.etag(text);
+    fields.done(Some(etag))
 }
 
 /// Checks the tenant's name. An empty name means the default tenant.

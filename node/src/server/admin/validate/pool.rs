@@ -10,10 +10,11 @@ use crate::server::admin::ApiResult;
 
 /// Checks the settings. The ledger checks whether the first day has passed, because it has the time.
 pub fn pool(requested: SetPoolRequest, limits: &LedgerLimits) -> ApiResult<PoolSet> {
-    let SetPoolRequest { name, warm_up: caps, first_day, request_id, reveille_headers, .. } = requested;
+    let SetPoolRequest { name, warm_up: caps, first_day, request_id, reveille_headers, etag, .. } = requested;
     let mut fields = Fields::default();
     let pool = fields.name("name", &name, NAME_MAX);
     let request = fields.request_id(&request_id);
+    let expected = fields.etag(&etag);
     let is_kept = caps.is_empty() && reveille_headers.is_some();
     if caps.is_empty() && !is_kept || caps.len() > limits.warm_up_days_max {
         let form = format!("give a cap for each of 1 to {} days", limits.warm_up_days_max);
@@ -29,15 +30,16 @@ pub fn pool(requested: SetPoolRequest, limits: &LedgerLimits) -> ApiResult<PoolS
     if is_kept && !first_day.is_empty() {
         fields.refuse("first_day", "belongs to a warm-up; give its caps too");
     }
-    fields.done(Some(PoolSet { request, pool, caps, first, reveille_headers }))
+    fields.done(Some(PoolSet { request, pool, caps, first, reveille_headers, expected }))
 }
 
 /// Checks the limits. Limits that the request does not name stay as they are.
 pub fn tenant_bounds(requested: SetTenantRequest, limits: &LedgerLimits) -> ApiResult<TenantSet> {
-    let SetTenantRequest { name, rate_per_second, concurrency, share, request_id, .. } = requested;
+    let SetTenantRequest { name, rate_per_second, concurrency, share, request_id, etag, .. } = requested;
     let mut fields = Fields::default();
     let name = fields.name("name", &name, NAME_MAX);
     let request = fields.request_id(&request_id);
+    let expected = fields.etag(&etag);
     let most = limits.tenant_rate_milli_max as f64 / 1_000.0;
     if let Some(rate) = rate_per_second
         && (!(0.0..=most).contains(&rate) || (rate > 0.0 && rate < 0.001))
@@ -52,5 +54,5 @@ pub fn tenant_bounds(requested: SetTenantRequest, limits: &LedgerLimits) -> ApiR
     }
     // The rate is bounded above, so it fits.
     let rate_milli = rate_per_second.map(|rate| (rate * 1_000.0).round() as u64);
-    fields.done(Some(TenantSet { request, name, rate_milli, concurrency, share }))
+    fields.done(Some(TenantSet { request, name, rate_milli, concurrency, share, expected }))
 }

@@ -51,6 +51,7 @@ pub fn campaign(ledger: &Ledger, named: &CampaignName, known: &Campaign) -> v1::
         }),
         run: opened,
         index: known.index,
+        etag: ledger.campaign_etag(known),
         canary: known.policies.canary.map(|canary| v1::Canary {
             percent: f64::from(canary.share) / 100.0,
             hold_percent: Some(f64::from(canary.limit) / 100.0),

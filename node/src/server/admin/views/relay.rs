@@ -33,6 +33,7 @@ pub fn relay(relay: &Relay) -> v1::Relay {
         health: None,
         late_rate_per_second: relay.late_rate_milli as f64 / 1_000.0,
         weight: relay.weight,
+        etag: relay.etag(),
     }
 }
 

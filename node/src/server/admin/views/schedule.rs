@@ -6,6 +6,7 @@ use reveille_ledger::calendar::{Firing, Pattern, Remark, Step, When, next_after,
 use reveille_ledger::command::NextInstant;
 use reveille_ledger::content::{Attachment, AudienceChoice, Content, Recipient};
 use reveille_ledger::decide::timing::{Calendar, Jitter};
+use reveille_ledger::etag::ANY_ETAG;
 use reveille_ledger::ids::{ScheduleId, Time};
 use reveille_ledger::policy::Policies;
 use reveille_ledger::{Activity, Schedule};
@@ -17,8 +18,6 @@ use crate::server::admin::enums::OnWire;
 /// Maximum number of calendar steps that are tried to find the next instants. Local times that fall into gaps are steps
 /// too.
 const STEPS_MAX: usize = 4_096;
-/// Condition of a request that any existing resource satisfies.
-pub const ANY_ETAG: &str = "*";
 
 /// Returns a schedule with at most `count` of its next instants.
 pub fn schedule(id: ScheduleId, schedule: &Schedule, zones: &Zones, now: Time, count: usize) -> v1::Schedule {

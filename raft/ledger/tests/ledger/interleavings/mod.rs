@@ -128,7 +128,7 @@ impl TestLedger {
                 late_rate_milli: 0,
                 weight: 1,
             };
-            test.put(Command::RelayPut(RelayPut { relay, replace: false, request: None }));
+            test.put(Command::RelayPut(RelayPut { replace: false, ..relay.into() }));
         }
         for rows in SEALED {
             let seal = AudienceSeal { request: None, tenant: "default".into(), seal: seal(rows) };
@@ -281,8 +281,8 @@ impl TestLedger {
                 let Some(run) = pick(&self.runs(), which) else { return };
                 self.put(match what {
                     0 => Command::RunPause(RunPause { run, reason: "look".into() }),
-                    1 => Command::RunResume(RunResume { run, without_canary: false }),
-                    2 => Command::RunResume(RunResume { run, without_canary: true }),
+                    1 => Command::RunResume(RunResume { run, without_canary: false, expected: None }),
+                    2 => Command::RunResume(RunResume { run, without_canary: true, expected: None }),
                     _ => Command::RunCancel(run),
                 });
             }
@@ -323,17 +323,17 @@ impl TestLedger {
             Step::Tenant(number) => {
                 let concurrency = Some(u32::from(number % 8));
                 let name = "default".to_owned();
-                let set = TenantSet { request: None, name, rate_milli: None, concurrency, share: None };
+                let set = TenantSet { request: None, name, rate_milli: None, concurrency, share: None, expected: None };
                 assert_eq!(self.put(Command::TenantSet(set)), CommandOutcome::Done);
             }
             Step::WarmUp(number) if number < 64 => {
-                assert_eq!(self.put(Command::PoolReset("default".to_owned())), CommandOutcome::Done);
+                assert_eq!(self.put(Command::PoolReset("default".into())), CommandOutcome::Done);
                 assert_eq!(self.ledger.remaining_today("default", self.ledger.head().now), None, "no bound is left");
             }
             Step::WarmUp(number) => {
                 let (pool, caps) = ("default".to_owned(), vec![1 + u32::from(number % 16)]);
                 let reveille_headers = Some(number % 2 == 0);
-                let set = PoolSet { request: None, pool, caps, first: None, reveille_headers };
+                let set = PoolSet { request: None, pool, caps, first: None, reveille_headers, expected: None };
                 assert_eq!(self.put(Command::PoolSet(set)), CommandOutcome::Done);
             }
             Step::Leap(milliseconds) => {

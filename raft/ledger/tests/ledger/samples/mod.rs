@@ -9,6 +9,7 @@ use reveille_ledger::command::*;
 use reveille_ledger::content::{
     Attachment, Audience, AudienceChoice, Content, ContentChoice, NamedAudience, NamedTemplate, Recipient, Seal,
 };
+use reveille_ledger::etag::EtagKind;
 use reveille_ledger::ids::*;
 use reveille_ledger::impossible::{Bounded, Impossible};
 use reveille_ledger::instant_range::InstantRange;
@@ -348,6 +349,7 @@ fn campaign_launch(name: &str) -> CampaignLaunch {
         checked: Some(audience_seal().seal.blob().hash),
         again: true,
         tzdb: "2026a".into(),
+        expected: None,
     }
 }
 
@@ -432,7 +434,10 @@ pub fn commands() -> Vec<(&'static str, Command)> {
         ("EpochStart", Command::EpochStart(epoch_start(3, vec![reading]))),
         ("Tick", Command::Tick),
         ("NodeUp", Command::NodeUp(NodeUp { owner: OWNER, name: "n1".into(), level: 1, process_nonce: u64::MAX })),
-        ("RelayPut", Command::RelayPut(RelayPut { relay: relay(), replace: true, request: Some("now".into()) })),
+        (
+            "RelayPut",
+            Command::RelayPut(RelayPut { request: Some("now".into()), expected: Some("3f".into()), ..relay().into() }),
+        ),
         ("RelayRemove", Command::RelayRemove("main".into())),
         ("ScheduleCreate at", create(When::At { instant_ms: 1_772_409_600_000 })),
         ("ScheduleCreate cron", create(When::Cron { expression: "0 9 * * 1".into() })),
@@ -462,7 +467,7 @@ pub fn commands() -> Vec<(&'static str, Command)> {
         ("Revoke", Command::Revoke(vec![FENCE])),
         ("Expire", Command::Expire(vec![RUN])),
         ("RunPause", Command::RunPause(RunPause { run: RUN, reason: "look".into() })),
-        ("RunResume", Command::RunResume(RunResume { run: RUN, without_canary: true })),
+        ("RunResume", Command::RunResume(RunResume { run: RUN, without_canary: true, expected: Some(300) })),
         ("RunCancel", Command::RunCancel(RUN)),
         ("Decide assume", decide(Decision::Assume)),
         ("Decide resend", decide(Decision::Resend)),
@@ -485,8 +490,8 @@ pub fn commands() -> Vec<(&'static str, Command)> {
         ("CampaignCreate", Command::CampaignCreate(Box::new(campaign("spring")))),
         ("CampaignLaunch", Command::CampaignLaunch(campaign_launch("spring"))),
         ("CampaignArm", campaign_arm("spring")),
-        ("CampaignCancel", Command::CampaignCancel(campaign_name("spring"))),
-        ("CampaignDelete", Command::CampaignDelete(campaign_name("spring"))),
+        ("CampaignCancel", Command::CampaignCancel(campaign_name("spring").into())),
+        ("CampaignDelete", Command::CampaignDelete(campaign_name("spring").into())),
         (
             "RunBlock",
             Command::RunBlock(vec![
@@ -614,7 +619,7 @@ fn campaign_arm(name: &str) -> Command {
 
 fn pool_set() -> PoolSet {
     let (pool, caps, first) = ("bulk".into(), vec![50, 300], Some(Day(2)));
-    PoolSet { request: Some("request-12".into()), pool, caps, first, reveille_headers: Some(false) }
+    PoolSet { request: Some("request-12".into()), pool, caps, first, reveille_headers: Some(false), expected: None }
 }
 
 fn tenant_set() -> TenantSet {
@@ -624,6 +629,7 @@ fn tenant_set() -> TenantSet {
         rate_milli: Some(14_000),
         concurrency: Some(300),
         share: Some(7),
+        expected: None,
     }
 }
 
@@ -718,7 +724,7 @@ pub fn replies() -> Vec<(String, CommandReply)> {
             seed: 7,
         }),
         CommandRefusal::NoSuchTemplate { name: "welcome".into(), version: Some(300) },
-        CommandRefusal::TemplateChanged("welcome".into()),
+        CommandRefusal::Changed { kind: EtagKind::Relay, name: "main".into() },
         CommandRefusal::TemplateUsed { name: "welcome".into(), users: vec!["daily".into()], more: 300 },
     ];
     let refused = refusals.into_iter().map(CommandOutcome::Refused);
@@ -841,7 +847,7 @@ pub fn ledger() -> Ledger {
         assert_eq!(put(later, Command::CampaignCreate(Box::new(campaign))), CommandOutcome::Done);
     }
     assert_eq!(put(later, Command::CampaignLaunch(campaign_launch("spring"))), CommandOutcome::Done);
-    assert_eq!(put(later, Command::CampaignCancel(campaign_name("summer"))), CommandOutcome::Done);
+    assert_eq!(put(later, Command::CampaignCancel(campaign_name("summer").into())), CommandOutcome::Done);
     put(later, Command::OptOut(OptOut { tenant: "default".into(), keys: vec!["u9@example.org".into()] }));
     let head = ledger.head();
     let command = Command::OptOutTakeBack(take_back("u9@example.org", head.applied));

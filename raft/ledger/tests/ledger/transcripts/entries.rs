@@ -56,7 +56,7 @@ impl TestLedger {
             "remove_node" => Command::NodeRemove(NodeId(words.number("node", 1)?)),
             "authority" => Command::Authority(authority_step(words)?),
             "relay" => self.relay(words)?,
-            "remove_relay" => Command::RelayRemove(words.need("name")?.into()),
+            "remove_relay" => Command::RelayRemove(removal("name", words)?),
             "create" => return self.create(words).map(Some),
             "edit" => return self.edit(words).map(Some),
             "backfill" => return self.backfill(words).map(Some),
@@ -94,6 +94,7 @@ impl TestLedger {
             "resume_run" => Command::RunResume(RunResume {
                 run: self.run(words.need("run")?)?,
                 without_canary: words.key("without_canary") == Some("yes"),
+                expected: words.key("expected").map(str::parse).transpose()?,
             }),
             "block" => Command::RunBlock(vec![RunBlock {
                 run: self.run(words.need("run")?)?,
@@ -139,12 +140,12 @@ impl TestLedger {
             "campaign" => self.campaign(words)?,
             "launch" => self.launch(words)?,
             "arm" => self.arm(words)?,
-            "cancel_campaign" => Command::CampaignCancel(campaign_name(words)?),
-            "forget_campaign" => Command::CampaignDelete(campaign_name(words)?),
+            "cancel_campaign" => Command::CampaignCancel(campaign_end(words)?),
+            "forget_campaign" => Command::CampaignDelete(campaign_end(words)?),
             "tenant" => Self::tenant(words)?,
-            "remove_tenant" => Command::TenantRemove(words.need("name")?.into()),
+            "remove_tenant" => Command::TenantRemove(removal("name", words)?),
             "set_pool" => self.set_pool(words)?,
-            "reset_pool" => Command::PoolReset(words.need("pool")?.into()),
+            "reset_pool" => Command::PoolReset(removal("pool", words)?),
             "raise" => {
                 let voters = 1..=words.number("voters", 3)?;
                 Command::RaiseLevel(RaiseLevel {
@@ -170,6 +171,7 @@ impl TestLedger {
             rate_milli: words.key("rate_milli").map(str::parse).transpose()?,
             concurrency: words.key("concurrency").map(str::parse).transpose()?,
             share: words.key("share").map(str::parse).transpose()?,
+            expected: etag(words),
         }))
     }
 
@@ -183,6 +185,7 @@ impl TestLedger {
             caps: caps.map(str::parse).collect::<Result<_, _>>()?,
             first: first.map(|days| Day(Day::of(self.ledger.head().now).0 + days)),
             reveille_headers: words.key("headers").map(str::parse).transpose()?,
+            expected: etag(words),
         }))
     }
 
@@ -283,6 +286,7 @@ impl TestLedger {
             checked,
             again: words.key("again") == Some("yes"),
             tzdb: TZDB.into(),
+            expected: etag(words),
         }))
     }
 
@@ -438,7 +442,8 @@ impl TestLedger {
             weight: words.number("weight", 1)?,
         };
         let replace = words.key("replace") == Some("yes");
-        Ok(Command::RelayPut(RelayPut { relay, replace, request: words.key("request").map(str::to_owned) }))
+        let request = words.key("request").map(str::to_owned);
+        Ok(Command::RelayPut(RelayPut { relay, replace, request, expected: etag(words) }))
     }
 
     /// `create daily size=3 due=10s every=1m`, or `cron="0 9 * * *" zone=Europe/Berlin`.
@@ -1039,6 +1044,19 @@ fn why(name: Option<&str>, source: OutcomeSource) -> Parsed<ReleaseReason> {
             all.into_iter().find(|why| format!("{why:?}") == name).ok_or_else(|| format!("why {name}?").into())
         }
     }
+}
+
+/// `etag=E`: what the caller has read.
+fn etag(words: &mut Words) -> Option<String> {
+    words.key("etag").map(str::to_owned)
+}
+
+fn removal(word: &str, words: &mut Words) -> Parsed<Removal> {
+    Ok(Removal { name: words.need(word)?.into(), expected: etag(words) })
+}
+
+fn campaign_end(words: &mut Words) -> Parsed<CampaignEnd> {
+    Ok(CampaignEnd { campaign: campaign_name(words)?, expected: etag(words) })
 }
 
 fn campaign_name(words: &mut Words) -> Parsed<CampaignName> {

@@ -53,6 +53,7 @@ scripts! {
     edit_p8
     epochs_p13
     erase_p15
+    etags
     evidence_p14
     explain
     fire_p8

@@ -43,6 +43,7 @@ impl TestLedger {
             "files" => Ok(self.show_files()),
             "tenants" => Ok(self.show_tenants()),
             "pools" => Ok(self.show_pools()),
+            "etags" => Ok(self.show_etags()),
             "frozen" => self.show_frozen(words),
             "kept" => Ok(self.show_kept()),
             "answers" => Ok(format!("{} requests are remembered\n", self.remembered())),
@@ -69,6 +70,16 @@ impl TestLedger {
             }
         }
         Ok(text + "\n")
+    }
+
+    fn show_etags(&self) -> String {
+        let ledger = &self.ledger;
+        let relays = ledger.relays().iter().map(|(name, relay)| format!("relay {name}: {}\n", relay.etag()));
+        let tenants = ledger.tenants().iter().map(|(name, _)| format!("tenant {name}: {}\n", ledger.tenant_etag(name)));
+        let pools = ledger.pools().iter().map(|(name, _)| format!("pool {name}: {}\n", ledger.pool_etag(name)));
+        let campaigns = ledger.campaigns().iter();
+        let campaigns = campaigns.map(|((_, name), one)| format!("campaign {name}: {}\n", ledger.campaign_etag(one)));
+        relays.chain(tenants).chain(pools).chain(campaigns).collect()
     }
 
     /// The list of a schedule or run, and the opt-outs.

@@ -8,8 +8,8 @@ const DAY_MS: i64 = 86_400_000;
 
 impl DispatcherTest {
     fn warm_up(&mut self, caps: &[u32]) {
-        let set =
-            PoolSet { request: None, pool: "default".into(), caps: caps.to_vec(), first: None, reveille_headers: None };
+        let (pool, caps) = ("default".into(), caps.to_vec());
+        let set = PoolSet { request: None, pool, caps, first: None, reveille_headers: None, expected: None };
         assert_eq!(self.put(Command::PoolSet(set)), CommandOutcome::Done);
     }
 

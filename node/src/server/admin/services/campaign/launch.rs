@@ -20,16 +20,17 @@ impl Admin {
         request: LaunchCampaignRequest,
         call: &Call,
     ) -> ApiResult<LaunchCampaignResponse> {
-        let LaunchCampaignRequest { tenant, name, send_time: at, again, validate_only } = request;
+        let LaunchCampaignRequest { tenant, name, send_time: at, again, validate_only, etag } = request;
         let (named, mut campaign, _) = self.find_campaign((&tenant, &name), call).await?;
         let mut fields = Fields::default();
         if let Some(due) = at.and_then(|at| fields.instant("send_time", at)) {
             campaign.due = due;
         }
+        let expected = fields.etag(&etag);
         fields.done(Some(()))?;
         let checked = self.fits(&named, &campaign).await?;
         let tzdb = self.context.zones.version().to_owned();
-        let launch = CampaignLaunch { campaign: named.clone(), due: campaign.due, checked, again, tzdb };
+        let launch = CampaignLaunch { campaign: named.clone(), due: campaign.due, checked, again, tzdb, expected };
         let query = |ledger: &Ledger| {
             let repeats = ledger.may_launch(&launch, self.now(ledger.head().now)).map(|former| former.is_some());
             // A campaign that has opened already needs no warnings.

@@ -4,8 +4,11 @@ mod draft;
 mod launch;
 
 use reveille_ledger::campaign::{Campaign, CampaignStage};
-use reveille_ledger::command::{CampaignName, Command, RunPause, RunResume, SchedulePause, ScheduleResume};
+use reveille_ledger::command::{
+    CampaignEnd, CampaignName, Command, RunPause, RunResume, SchedulePause, ScheduleResume,
+};
 use reveille_ledger::content::Content;
+use reveille_ledger::etag::{EtagKind, check_etag};
 use reveille_ledger::ids::{RunId, ScheduleId};
 use reveille_ledger::reply::CommandReply;
 use reveille_ledger::{Activity, Ledger, RunState};
@@ -161,8 +164,15 @@ impl Admin {
                 "it has not opened: no canary has held it, so there is none to overrule",
             ));
         }
-        let query = |ledger: &Ledger| may_resume(ledger, &created, request.without_canary);
-        let command = match (created.schedule, self.context.replica.read(query)) {
+        let (name, expected) = (&named.name, validate::etag(&request.etag)?);
+        // The state that is checked here is that in which the command names what it expects.
+        let query = |ledger: &Ledger| {
+            let etag = ledger.campaign_etag(campaign_named(ledger, &named.tenant, name)?);
+            check_etag(expected.as_deref(), (EtagKind::Campaign, name), &etag)
+                .map_err(|refusal| error_texts::refused_of_campaign(name, &refusal))?;
+            Ok::<_, ApiError>(may_resume(ledger, &created, request.without_canary, expected.is_some()))
+        };
+        let command = match (created.schedule, self.context.replica.read(query)?) {
             (None, _) => return Err(not_launched(&named.name, &campaign, "resume")),
             (Some(_), Some(command)) => command,
             (Some(_), None) => {
@@ -176,8 +186,9 @@ impl Admin {
     }
 
     async fn cancel_campaign(&self, request: CancelCampaignRequest, call: &Call) -> ApiResult<CancelCampaignResponse> {
+        let expected = validate::etag(&request.etag)?;
         let (named, ..) = self.find_campaign((&request.tenant, &request.name), call).await?;
-        let cancel = Command::CampaignCancel(named.clone());
+        let cancel = Command::CampaignCancel(CampaignEnd { campaign: named.clone(), expected });
         let Some(reply) = self.change_unless(request.validate_only, &named, cancel, call).await? else {
             return Ok(CancelCampaignResponse { campaign: Some(self.campaign(&named)?), barrier: None });
         };
@@ -188,19 +199,27 @@ impl Admin {
     }
 
     async fn delete_campaign(&self, request: DeleteCampaignRequest, call: &Call) -> ApiResult<DeleteCampaignResponse> {
-        let DeleteCampaignRequest { tenant, name, validate_only } = request;
+        let DeleteCampaignRequest { tenant, name, validate_only, etag } = request;
+        let expected = validate::etag(&etag)?;
         let (named, ..) = self.find_campaign((&tenant, &name), call).await?;
-        let delete = Command::CampaignDelete(named.clone());
+        let delete = Command::CampaignDelete(CampaignEnd { campaign: named.clone(), expected });
         let reply = self.change_unless(validate_only, &named, delete, call).await?;
         Ok(DeleteCampaignResponse { index: reply.map_or(0, |reply| reply.index) })
     }
 }
 
-/// Returns the command that resumes the campaign. Returns `None` if nothing holds it.
-fn may_resume(ledger: &Ledger, created: &LaunchedCampaign, without_canary: bool) -> Option<Command> {
+/// Returns the command that resumes the campaign, only as it is now if `is_conditional`. A schedule is always resumed by
+/// its plan. Returns `None` if nothing holds it.
+fn may_resume(
+    ledger: &Ledger,
+    created: &LaunchedCampaign,
+    without_canary: bool,
+    is_conditional: bool,
+) -> Option<Command> {
     if let Some(run) = created.run {
         let is_paused = matches!(ledger.run(run)?.state, RunState::Paused { .. });
-        return is_paused.then_some(Command::RunResume(RunResume { run, without_canary }));
+        let expected = is_conditional.then(|| ledger.last_run_event(run));
+        return is_paused.then_some(Command::RunResume(RunResume { run, without_canary, expected }));
     }
     let schedule = created.schedule?;
     let known = ledger.schedules().get(&schedule)?;

@@ -72,7 +72,7 @@ impl Admin {
 
     async fn resume_run(&self, request: ResumeRunRequest, call: &Call) -> ApiResult<ResumeRunResponse> {
         let run = self.find_run_to_change(&request.tenant, &request.run, call).await?;
-        let resume = RunResume { run, without_canary: request.without_canary };
+        let resume = RunResume { run, without_canary: request.without_canary, expected: None };
         let reply = self.write(Command::RunResume(resume), call).await?;
         Ok(ResumeRunResponse { run: Some(self.show_run(run).await?), index: reply.index })
     }

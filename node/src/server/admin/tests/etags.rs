@@ -1,0 +1,162 @@
+//! Etags over the API: a change that names an old one is refused, whatever kind of object it changes.
+
+use std::fmt::Debug;
+
+use jiff::SignedDuration;
+use reveille_proto::admin::v1::{
+    AddRelayRequest, Campaign, CampaignState, CancelCampaignRequest, DeleteCampaignRequest, LaunchCampaignRequest,
+    PauseCampaignRequest, Pool, Relay, RemovePoolRequest, RemoveRelayRequest, RemoveTenantRequest,
+    ResumeCampaignRequest, SetPoolRequest, SetTenantRequest, Tenant,
+};
+use tonic::{Code, Response, Status};
+
+use super::campaigns::{at, becomes, body, seal, status};
+use super::node::{node, reason};
+
+/// Checks that the call is refused because of its etag.
+fn assert_stale<T: Debug>(answer: Result<Response<T>, Status>) {
+    let refused = answer.expect_err("the etag is not the present one");
+    assert_eq!(reason(&refused), (Code::Aborted, "ETAG_MISMATCH".to_owned()), "{refused:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn relay_is_replaced_and_removed_only_as_it_was_read() {
+    let node = node("").await;
+    let name = || "bulk".to_owned();
+    let add = async |weight: u32, etag: &str| {
+        let relay = Some(Relay { name: name(), weight, ..node.relay() });
+        let etag = etag.to_owned();
+        node.relays().add_relay(AddRelayRequest { relay, replace: true, etag, ..Default::default() }).await
+    };
+    let added = async |weight: u32, etag: &str| -> Relay {
+        add(weight, etag).await.expect("added").into_inner().relay.expect("a relay")
+    };
+    assert_stale(add(1, "*").await);
+    let first = added(1, "0").await;
+    assert_stale(add(2, "0").await);
+    let second = added(2, &first.etag).await;
+    assert_ne!(second.etag, first.etag);
+    assert_stale(add(3, &first.etag).await);
+    assert_eq!(added(2, &first.etag).await, second, "a repeat is answered, although its etag is old by now");
+    assert_eq!(added(1, "*").await.etag, first.etag, "equal settings have the same etag");
+    let dry = AddRelayRequest {
+        relay: Some(Relay { weight: 9, ..second.clone() }),
+        replace: true,
+        validate_only: true,
+        etag: second.etag.clone(),
+        ..Default::default()
+    };
+    assert_stale(node.relays().add_relay(dry).await);
+    let remove =
+        async |etag: &str| node.relays().remove_relay(RemoveRelayRequest { name: name(), etag: etag.to_owned() }).await;
+    assert_stale(remove(&second.etag).await);
+    remove(&first.etag).await.expect("removed");
+    let long = remove(&"x".repeat(200)).await.expect_err("no etag is so long");
+    assert_eq!(reason(&long), (Code::InvalidArgument, "INVALID_FIELD".to_owned()));
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bounds_of_tenants_and_pools_are_set_only_as_they_were_read() {
+    let node = node("").await;
+    let set_tenant = async |share: u32, etag: &str| {
+        let (name, etag) = ("acme".to_owned(), etag.to_owned());
+        node.tenants().set_tenant(SetTenantRequest { name, share: Some(share), etag, ..Default::default() }).await
+    };
+    let tenant = async |share: u32, etag: &str| -> Tenant {
+        set_tenant(share, etag).await.expect("set").into_inner().tenant.expect("a tenant")
+    };
+    assert_stale(set_tenant(2, "*").await);
+    let first = tenant(2, "0").await;
+    let second = tenant(3, &first.etag).await;
+    assert_stale(set_tenant(4, &first.etag).await);
+    assert_eq!(tenant(3, &first.etag).await, second, "a repeat changes nothing");
+    let remove = async |etag: &str| {
+        let (name, etag) = ("acme".to_owned(), etag.to_owned());
+        node.tenants().remove_tenant(RemoveTenantRequest { name, etag }).await
+    };
+    assert_stale(remove(&first.etag).await);
+    remove(&second.etag).await.expect("removed");
+    remove(&second.etag).await.expect("a repeat finds nothing");
+
+    let set_pool = async |cap: u32, etag: &str| {
+        let (name, etag) = ("bulk".to_owned(), etag.to_owned());
+        node.pools().set_pool(SetPoolRequest { name, warm_up: vec![cap], etag, ..Default::default() }).await
+    };
+    let pool = async |cap: u32, etag: &str| -> Pool {
+        set_pool(cap, etag).await.expect("set").into_inner().pool.expect("a pool")
+    };
+    assert_stale(set_pool(2, "*").await);
+    let first = pool(2, "0").await;
+    let second = pool(3, &first.etag).await;
+    assert_stale(set_pool(4, &first.etag).await);
+    assert_eq!(pool(3, &first.etag).await, second, "a repeat changes nothing");
+    let remove = async |etag: &str| {
+        let (name, etag) = ("bulk".to_owned(), etag.to_owned());
+        node.pools().remove_pool(RemovePoolRequest { name, etag }).await
+    };
+    assert_stale(remove(&first.etag).await);
+    remove(&second.etag).await.expect("removed");
+    remove(&second.etag).await.expect("a repeat finds nothing");
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn campaign_changes_only_as_it_was_read() {
+    let node = node("").await;
+    seal(&node, "all").await;
+    // Its relay is removed before the run opens, so that the run stays open.
+    let relay = Some(Relay { name: "away".into(), pool: "away".into(), ..node.relay() });
+    node.relays().add_relay(AddRelayRequest { relay, ..Default::default() }).await.expect("added");
+    let mut request = body("spring", "all", at(SignedDuration::from_secs(10)));
+    request.schedule.as_mut().expect("a body").pool = "away".into();
+    node.campaigns().create_campaign(request).await.expect("a draft");
+    let name = || "spring".to_owned();
+    let draft = status(&node, "spring").await;
+    let launch = async |etag: &str, validate_only| {
+        let request = LaunchCampaignRequest { name: name(), etag: etag.into(), validate_only, ..Default::default() };
+        node.campaigns().launch_campaign(request).await
+    };
+    for is_dry in [true, false] {
+        assert_stale(launch("1.0.0", is_dry).await);
+    }
+    launch(&draft.etag, false).await.expect("launched");
+    launch(&draft.etag, false).await.expect("a repeat is answered");
+    node.relays()
+        .remove_relay(RemoveRelayRequest { name: "away".into(), ..Default::default() })
+        .await
+        .expect("removed");
+
+    let pause = async |reason: &str| -> Campaign {
+        let request = PauseCampaignRequest { name: name(), reason: reason.into(), ..Default::default() };
+        node.campaigns().pause_campaign(request).await.expect("paused").into_inner().campaign.expect("a campaign")
+    };
+    let resume = async |etag: &str| {
+        let request = ResumeCampaignRequest { name: name(), etag: etag.into(), ..Default::default() };
+        node.campaigns().resume_campaign(request).await
+    };
+    let cancel = async |etag: &str| {
+        let request = CancelCampaignRequest { name: name(), etag: etag.into(), ..Default::default() };
+        node.campaigns().cancel_campaign(request).await
+    };
+    // Before its instant the schedule is paused, afterwards the run.
+    for state in [CampaignState::Launched, CampaignState::Open] {
+        let former = becomes(&node, "spring", state).await;
+        let (looked, wrong) = (pause("look").await, pause("it is wrong").await);
+        assert!(former.etag != looked.etag && looked.etag != wrong.etag, "{looked:?}, {wrong:?}");
+        assert_stale(resume(&looked.etag).await);
+        assert_eq!(status(&node, "spring").await.state(), CampaignState::Paused);
+        resume(&wrong.etag).await.expect("resumed");
+        assert_stale(cancel(&wrong.etag).await);
+    }
+    let open = status(&node, "spring").await;
+    cancel(&open.etag).await.expect("cancelled");
+    cancel(&open.etag).await.expect("a repeat is answered");
+    let delete = async |etag: &str| {
+        let request = DeleteCampaignRequest { name: name(), etag: etag.into(), ..Default::default() };
+        node.campaigns().delete_campaign(request).await
+    };
+    assert_stale(delete(&open.etag).await);
+    delete(&status(&node, "spring").await.etag).await.expect("deleted");
+    node.stop().await;
+}
