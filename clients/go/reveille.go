@@ -28,9 +28,6 @@ import (
 	"time"
 )
 
-// What an update of a schedule sets: all that a schedule consists of.
-const scheduleFields = "when,zone,startTime,endTime,maxRuns,policies,pool,priority,content,template,audience,labels"
-
 // NoKey as the key of Client.Request: the call takes none. It is not repeated if it may have happened.
 const NoKey = " "
 
@@ -236,12 +233,7 @@ func (c *Client) PutSchedule(ctx context.Context, name string, schedule map[stri
 		body[field] = value
 	}
 	var answer struct{ Schedule map[string]any }
-	err := c.Request(ctx, "POST", "/v1/schedules", nil, body, "", &answer)
-	var refused *Error
-	if errors.As(err, &refused) && refused.Reason == "NAME_TAKEN" {
-		query := url.Values{"updateMask": {scheduleFields}}
-		err = c.Request(ctx, "PATCH", "/v1/schedules/"+url.PathEscape(name), query, body, "", &answer)
-	}
+	err := c.Request(ctx, "PUT", "/v1/schedules/"+url.PathEscape(name), nil, body, "", &answer)
 	return answer.Schedule, err
 }
 

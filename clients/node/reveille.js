@@ -7,8 +7,6 @@ const http = require('node:http');
 const https = require('node:https');
 const { setTimeout: sleep } = require('node:timers/promises');
 
-// What an update of a schedule sets: all that a schedule consists of.
-const SCHEDULE = 'when,zone,startTime,endTime,maxRuns,policies,pool,priority,content,template,audience,labels';
 const RETRIED = new Set([429, 502, 503, 504]);
 
 /** A call that failed, after all retries. */
@@ -80,13 +78,7 @@ class Client {
 
   async putSchedule(name, schedule) {
     const body = this.#owned({ ...schedule, name });
-    try {
-      return (await this.request('POST', '/v1/schedules', body)).schedule;
-    } catch (error) {
-      if (error.reason !== 'NAME_TAKEN') throw error;
-    }
-    const query = { updateMask: SCHEDULE };
-    return (await this.request('PATCH', `/v1/schedules/${segment(name)}`, body, { query })).schedule;
+    return (await this.request('PUT', `/v1/schedules/${segment(name)}`, body)).schedule;
   }
 
   async trigger(name, key, { recipients, firstWins, ...unknown } = {}) {

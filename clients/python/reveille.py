@@ -26,9 +26,6 @@ Recipient = Union[str, Mapping[str, str]]
 # File name, bytes, and media type; with a fourth text the HTML shows it as `cid:TEXT`, and the email does not list it.
 Attachment = Union[Tuple[str, bytes, str], Tuple[str, bytes, str, str]]
 
-# What an update of a schedule sets: all that a schedule consists of.
-_SCHEDULE = "when,zone,startTime,endTime,maxRuns,policies,pool,priority,content,template,audience,labels"
-
 
 class Run(TypedDict, total=False):
     run: str
@@ -161,13 +158,7 @@ class Client:
     def put_schedule(self, name: str, schedule: Mapping[str, Any]) -> dict[str, Any]:
         """Creates a schedule, or makes the existing one equal to this. Its form is `ScheduleBody` in openapi.json."""
         body = self._owned({**schedule, "name": name})
-        try:
-            return self.request("POST", "/v1/schedules", body)["schedule"]
-        except ReveilleError as error:
-            if error.reason != "NAME_TAKEN":
-                raise
-        path = f"/v1/schedules/{quote(name, safe='')}"
-        return self.request("PATCH", path, body, {"updateMask": _SCHEDULE})["schedule"]
+        return self.request("PUT", f"/v1/schedules/{quote(name, safe='')}", body)["schedule"]
 
     def trigger(
         self, name: str, key: str, recipients: Iterable[Recipient] | None = None, first_wins: bool = False

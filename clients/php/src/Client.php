@@ -48,8 +48,6 @@ final class ReveilleException extends \RuntimeException
  */
 final class Client
 {
-    /** What an update of a schedule sets: all that a schedule consists of. */
-    private const SCHEDULE = 'when,zone,startTime,endTime,maxRuns,policies,pool,priority,content,template,audience,labels';
     private readonly string $url;
     private readonly ?string $token;
     private readonly ?string $caFile;
@@ -155,15 +153,7 @@ final class Client
     public function putSchedule(string $name, array $schedule): array
     {
         $body = $this->owned([...$schedule, 'name' => $name]);
-        try {
-            return $this->request('POST', '/v1/schedules', $body)['schedule'];
-        } catch (ReveilleException $refused) {
-            if ($refused->reason !== 'NAME_TAKEN') {
-                throw $refused;
-            }
-        }
-        $path = '/v1/schedules/' . rawurlencode($name);
-        return $this->request('PATCH', $path, $body, ['updateMask' => self::SCHEDULE])['schedule'];
+        return $this->request('PUT', '/v1/schedules/' . rawurlencode($name), $body)['schedule'];
     }
 
     /**

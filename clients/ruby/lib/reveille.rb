@@ -50,11 +50,9 @@ module Reveille
   # Every call is repeated with the same key after 429, 502, 503, 504 and a broken connection, until `total` seconds
   # have passed. So a call that returned has happened once, and a call that raised says whether it may have happened.
   class Client
-    # What an update of a schedule sets: all that a schedule consists of.
-    SCHEDULE = "when,zone,startTime,endTime,maxRuns,policies,pool,priority,content,template,audience,labels"
     VERBS = { "GET" => Net::HTTP::Get, "POST" => Net::HTTP::Post, "PUT" => Net::HTTP::Put,
               "PATCH" => Net::HTTP::Patch, "DELETE" => Net::HTTP::Delete }.freeze
-    private_constant :SCHEDULE, :VERBS
+    private_constant :VERBS
 
     # timeout: seconds for one attempt. It is above the node's own 15 s, so that the node's answer comes first.
     # total: seconds for a call with all its retries.
@@ -95,11 +93,7 @@ module Reveille
     # Creates a schedule, or makes the existing one equal to this. Its form is `ScheduleBody` in openapi.json.
     def put_schedule(name, schedule)
       body = owned(schedule.to_h.merge("name" => name))
-      request("POST", "/v1/schedules", body)["schedule"]
-    rescue Error => e
-      raise unless e.reason == "NAME_TAKEN"
-
-      request("PATCH", "/v1/schedules/#{path(name)}", body, query: { updateMask: SCHEDULE })["schedule"]
+      request("PUT", "/v1/schedules/#{path(name)}", body)["schedule"]
     end
 
     # Opens a run of a schedule now, once for this key, to its own recipients or to these.

@@ -101,6 +101,12 @@ fn every(body: &ScheduleBody) -> Option<Every> {
 }
 
 impl Mask {
+    /// Returns the mask that names all fields.
+    pub fn of_all() -> FieldMask {
+        let wholes = PATHS.iter().filter(|path| !path.contains('.'));
+        FieldMask { paths: wholes.map(|path| (*path).to_owned()).collect() }
+    }
+
     /// Reads the paths of a request. Refuses unknown paths, with the list of known ones.
     pub fn read(fields: &mut Fields, mask: Option<FieldMask>) -> Mask {
         let mut paths = mask.unwrap_or_default().paths;

@@ -104,6 +104,7 @@ methods! {
         BatchCreateSchedules: EDIT, Tenant, POST "/v1/schedules/batch";
         ListSchedules: VIEW, Tenant, GET "/v1/schedules";
         GetSchedule: VIEW, Tenant, GET "/v1/schedules/{name}";
+        PutSchedule: EDIT, Tenant, PUT "/v1/schedules/{schedule.name}" Field("schedule");
         UpdateSchedule: EDIT, Tenant, PATCH "/v1/schedules/{schedule.name}" Field("schedule");
         PauseSchedule: PAUSE, Tenant, POST "/v1/schedules/{name}/pause";
         ResumeSchedule: SEND, Tenant, POST "/v1/schedules/{name}/resume";

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use prost_types::FieldMask;
 use reveille_proto::admin::v1::{
-    Content, Daily, Every, GetScheduleRequest, ListRunsRequest, Policies, Schedule, ScheduleBody,
-    UpdateScheduleRequest, UpdateScheduleResponse, When, when,
+    Content, Daily, Every, GetScheduleRequest, ListRunsRequest, Policies, PutScheduleRequest, PutScheduleResponse,
+    Schedule, ScheduleBody, ScheduleState, UpdateScheduleRequest, UpdateScheduleResponse, When, when,
 };
-use tonic::Code;
+use tonic::{Code, Status};
 
 use super::node::{Node, creation, node, node_by, reason, yearly};
 use super::wrong_clock::WrongClock;
@@ -100,6 +100,46 @@ async fn trigger(node: &Node, request_id: &str) -> String {
     };
     let answer = node.schedules().trigger_schedule(request).await.expect("triggered").into_inner();
     answer.run.expect("a run").run
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn put_creates_or_replaces_and_its_repeat_changes_nothing() {
+    let node = node("").await;
+    let body = |priority| ScheduleBody { priority, paused: Some("later".into()), ..yearly("report", &["a@x.example"]) };
+    let put = async |body: ScheduleBody, etag: &str, validate_only| {
+        let request = PutScheduleRequest { schedule: Some(body), etag: etag.to_owned(), validate_only };
+        node.schedules().put_schedule(request).await.map(|put| put.into_inner())
+    };
+    let is_stale = |answer: Result<PutScheduleResponse, Status>| {
+        let refused = answer.expect_err("the etag is another one");
+        assert_eq!(reason(&refused), (Code::Aborted, "ETAG_MISMATCH".to_owned()));
+    };
+    is_stale(put(body(1), "*", false).await);
+    let dry = put(body(1), "0", true).await.expect("it can be put");
+    assert_eq!((dry.created, dry.schedule.expect("as it would be").number), (false, 0));
+    let first = put(body(1), "0", false).await.expect("put");
+    let schedule = first.schedule.expect("a schedule");
+    assert_eq!((first.created, schedule.priority, schedule.state()), (true, 1, ScheduleState::Paused));
+    for etag in ["", "0", "*", &schedule.etag, "9.9"] {
+        let again = put(body(1), etag, false).await.expect("a repeat is answered, whatever its etag is");
+        assert_eq!((again.created, again.schedule.as_ref()), (false, Some(&schedule)), "{etag}");
+    }
+    is_stale(put(body(2), "0", false).await);
+    is_stale(put(body(2), "9.9", false).await);
+
+    // What the body does not have gets its default, except that it stays paused.
+    let content = Content { subject: "Other".into(), ..body(1).content.expect("a content") };
+    let other = ScheduleBody { content: Some(content), paused: None, zone: "Asia/Tokyo".into(), ..body(0) };
+    let dry = put(other.clone(), &schedule.etag, true).await.expect("it can be put").schedule.expect("as it would be");
+    let put_again = put(other.clone(), &schedule.etag, false).await.expect("put");
+    let changed = put_again.schedule.expect("a schedule");
+    assert_eq!((put_again.created, changed.priority, changed.state()), (false, 0, ScheduleState::Paused));
+    assert_eq!((changed.number, changed.zone.as_str(), &dry.zone), (schedule.number, "Asia/Tokyo", &changed.zone));
+    assert_ne!(changed.content_hash, schedule.content_hash);
+    is_stale(put(body(1), &schedule.etag, false).await);
+    let refused = put(ScheduleBody { zone: "Europe/Atlantis".into(), ..other }, "", false).await.expect_err("no zone");
+    assert_eq!(reason(&refused).0, Code::InvalidArgument);
+    node.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -6,6 +6,7 @@ pub(crate) mod create;
 pub(crate) mod dry_run;
 pub(crate) mod history;
 mod notes;
+mod put;
 mod send_test;
 mod trigger;
 mod update;
@@ -21,9 +22,9 @@ use reveille_proto::admin::v1::{
     self, BackfillScheduleRequest, BackfillScheduleResponse, BatchCreateSchedulesRequest, BatchCreateSchedulesResponse,
     CreateScheduleRequest, CreateScheduleResponse, DeleteScheduleRequest, DeleteScheduleResponse, Freshness,
     GetScheduleRequest, GetScheduleResponse, ListScheduleHistoryRequest, ListScheduleHistoryResponse,
-    ListSchedulesRequest, ListSchedulesResponse, PauseScheduleRequest, PauseScheduleResponse, ResumeScheduleRequest,
-    ResumeScheduleResponse, ScheduleState, SendTestRequest, SendTestResponse, TriggerScheduleRequest,
-    TriggerScheduleResponse, UpdateScheduleRequest, UpdateScheduleResponse,
+    ListSchedulesRequest, ListSchedulesResponse, PauseScheduleRequest, PauseScheduleResponse, PutScheduleRequest,
+    PutScheduleResponse, ResumeScheduleRequest, ResumeScheduleResponse, ScheduleState, SendTestRequest,
+    SendTestResponse, TriggerScheduleRequest, TriggerScheduleResponse, UpdateScheduleRequest, UpdateScheduleResponse,
 };
 
 use crate::server::admin::label_selector::Selector;
@@ -129,6 +130,7 @@ serve! {
         own batch_create_schedules(BatchCreateSchedulesRequest) -> BatchCreateSchedulesResponse = batch_create::batch_create;
         tenant list_schedules(ListSchedulesRequest) -> ListSchedulesResponse;
         own get_schedule(GetScheduleRequest) -> GetScheduleResponse;
+        schedule put_schedule(PutScheduleRequest) -> PutScheduleResponse = put::put;
         schedule update_schedule(UpdateScheduleRequest, request_id) -> UpdateScheduleResponse = update::update;
         tenant pause_schedule(PauseScheduleRequest) -> PauseScheduleResponse;
         tenant resume_schedule(ResumeScheduleRequest) -> ResumeScheduleResponse;

@@ -12,6 +12,7 @@ use reveille_ledger::content::{AudienceChoice, Content, Recipients};
 use reveille_ledger::decide::catch_up::plan_last_fire_of_old_timing;
 use reveille_ledger::decide::edit::{TimingEdit, plan_timing_change};
 use reveille_ledger::decide::timing::Calendar;
+use reveille_ledger::etag::NO_ETAG;
 use reveille_ledger::ids::{Hash, Nominal, ScheduleId, Time};
 use reveille_ledger::refusal::CommandRefusal;
 use reveille_ledger::reply::CommandOutcome;
@@ -51,6 +52,9 @@ struct Edit {
     /// Hash of the fields that the mask names, by which a repeated request is recognized.
     body: Hash,
     request_id: Option<String>,
+    /// True if it says all of the schedule. Then an etag counts only if something changes, so that a repeat is answered
+    /// like the first request, which has made the etag another one.
+    is_put: bool,
 }
 
 /// A schedule with everything that an edit of it needs.
@@ -76,9 +80,20 @@ struct Planned {
 }
 
 /// Updates a schedule.
-pub async fn update(
+pub async fn update(admin: &Admin, request: UpdateScheduleRequest, call: &Call) -> ApiResult<UpdateScheduleResponse> {
+    change(admin, request, false, call).await
+}
+
+/// Makes a schedule equal to the body of the request.
+pub async fn put(admin: &Admin, request: UpdateScheduleRequest, call: &Call) -> ApiResult<UpdateScheduleResponse> {
+    let update_mask = Some(Mask::of_all());
+    change(admin, UpdateScheduleRequest { update_mask, ..request }, true, call).await
+}
+
+async fn change(
     admin: &Admin,
     mut request: UpdateScheduleRequest,
+    is_put: bool,
     call: &Call,
 ) -> ApiResult<UpdateScheduleResponse> {
     let mut fields = Fields::default();
@@ -90,7 +105,7 @@ pub async fn update(
     }
     let files = files(admin, &mut fields, requested.as_mut(), call).await?;
     let (mask, requested) = fields.done(requested.map(|requested| (mask, requested)))?;
-    let edit = Arc::new(Edit { body: mask.hash(&requested), requested, mask, request_id });
+    let edit = Arc::new(Edit { body: mask.hash(&requested), requested, mask, request_id, is_put });
     let mut files = Some(files);
     let (mut until, mut tries) = (Until::Now, 0);
     loop {
@@ -132,13 +147,9 @@ async fn attempt(
         let former = Some(shown.clone());
         return Ok(UpdateScheduleResponse { schedule: Some(shown), former, ..UpdateScheduleResponse::default() });
     }
-    let etag = views::etag(id, &present.schedule);
-    if views::is_other_etag(&request.etag, &etag) {
-        let changed = format!("last changed at log index {}", present.schedule.index);
-        let given = &request.etag;
-        let message =
-            format!("schedule '{name}' was changed since you read it: its etag is {etag}, {changed}, not {given}");
-        return Err(error_texts::stale_etag(name, message).into());
+    let stale = stale(&request.etag, &present);
+    if let Some(stale) = stale.clone().filter(|_| !edit.is_put) {
+        return Err(stale.into());
     }
     let former = present.schedule.clone();
     let former_body = request.with_bodies.then(|| views::body(&former, &present.content, &present.audience));
@@ -151,6 +162,9 @@ async fn attempt(
     would_be.take(&edit, former.index);
     let body = request.with_bodies.then(|| views::body(&would_be, &content, &audience));
     let changes = edit.changes_something();
+    if let Some(stale) = stale.filter(|_| changes) {
+        return Err(stale.into());
+    }
     let shown = admin.blocking(move |node| {
         let show =
             |schedule: &Schedule| notes.apply_to(views::schedule(id, schedule, &node.zones, now, INSTANTS_SHOWN));
@@ -181,6 +195,20 @@ async fn attempt(
         body,
         former_body,
     })
+}
+
+/// Returns the error if the request names another etag than the schedule has.
+fn stale(given: &str, Present { id, schedule, .. }: &Present) -> Option<ApiError> {
+    let (etag, name) = (views::etag(*id, schedule), &schedule.name);
+    let message = match given {
+        given if !views::is_other_etag(given, &etag) => return None,
+        NO_ETAG => format!("schedule '{name}' exists already"),
+        given => {
+            let changed = format!("last changed at log index {}", schedule.index);
+            format!("schedule '{name}' was changed since you read it: its etag is {etag}, {changed}, not {given}")
+        }
+    };
+    Some(error_texts::stale_etag(name, message))
 }
 
 /// Returns a copy of the schedule, and the stored answer to the request id.
