@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
+use std::process::Command;
 use std::{env, fs};
 
 use prost_reflect::{
@@ -273,4 +274,36 @@ fn every_file_names_its_package_in_other_languages() {
         )
     });
     none("a file has the package options of all others", wrong.map(|file| file.name().to_owned()));
+}
+
+/// Returns the lines of a list. Empty lines and those that begin with `#` are none.
+fn lines(text: &str) -> BTreeSet<&str> {
+    text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).collect()
+}
+
+/// A removed or renumbered field, another type, a removed value or method, another path or verb: each is a line of the
+/// former release that is gone.
+#[test]
+fn break_since_the_former_release_is_acknowledged() {
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
+    let read = |path: &str| fs::read_to_string(tests.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"));
+    let former = read("../../.ci/former");
+    let of_former = |file: &str| {
+        let name = format!("{}:proto/tests/{file}", former.trim());
+        let shown = Command::new("git").arg("-C").arg(&tests).args(["show", &name]).output().ok()?;
+        shown.status.success().then(|| String::from_utf8_lossy(&shown.stdout).into_owned())
+    };
+    let (Some(fields), Some(requests)) = (of_former("surface.txt"), of_former("http.txt")) else {
+        return eprintln!("{} is not in this clone: nothing is compared", former.trim());
+    };
+    let (now, requests_now, breaks) = (surface(&pool()), read("http.txt"), read("breaks.txt"));
+    let gone = lines(&fields).difference(&lines(&now)).copied().collect::<BTreeSet<_>>();
+    let gone = gone.into_iter().chain(lines(&requests).difference(&lines(&requests_now)).copied());
+    assert_eq!(
+        gone.collect::<BTreeSet<_>>(),
+        lines(&breaks),
+        "clients of {} may fail without these lines; until the first release proto/tests/breaks.txt has each, with the \
+         reason, and no others",
+        former.trim()
+    );
 }
