@@ -68,7 +68,7 @@ pub fn without_globals(mut error: clap::Error) -> clap::Error {
 }
 
 /// Returns the last value of a flag, written `--flag value`, `--flag=value`, `-f value` or `-fvalue`.
-fn value_of<'a>(words: &'a [String], flags: &[&str]) -> Option<&'a str> {
+pub fn value_of<'a>(words: &'a [String], flags: &[&str]) -> Option<&'a str> {
     let words = words.split(|word| word == "--").next().unwrap_or_default();
     let mut found = None;
     for (place, word) in words.iter().enumerate() {

@@ -203,6 +203,7 @@ async fn ask(context: &commands::CommandContext<'_>, question: Question) -> Resu
         Question::Context(args) => commands::context::run(context, args),
         Question::Config(args) => commands::config::run(context, args).await,
         Question::Completion(args) => commands::completion::run(context, &args),
+        Question::CompleteNames(args) => commands::names::run(context, args).await,
         Question::Man(args) => commands::completion::man(context, &args),
         Question::Version => commands::version::run(context),
     }

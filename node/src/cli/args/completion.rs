@@ -15,6 +15,14 @@ pub struct CompletionArgs {
     pub shell: Shell,
 }
 
+/// What a completion script asks.
+#[derive(Debug, Args)]
+#[command(after_long_help = "Example:\n  reveille complete-names schedule show mor")]
+pub struct NamesArgs {
+    /// Words of the command line after the program, up to the cursor
+    pub words: Vec<String>,
+}
+
 /// Options of `reveille man`.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Example:\n  reveille man /usr/local/share/man/man1")]

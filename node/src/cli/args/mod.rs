@@ -46,7 +46,7 @@ pub use backup::{BackupCommand, BackupPlace, PruneArgs, VerifyArgs};
 pub use campaign::{CampaignCommand, CampaignCreateArgs, LaunchArgs};
 pub use clock::{AdvanceArgs, ClockCommand};
 pub use cluster::{CaCommand, ClusterCommand, InitArgs, MemberCommand, UpgradeCommand};
-pub use completion::{CompletionArgs, ManArgs};
+pub use completion::{CompletionArgs, ManArgs, NamesArgs};
 pub use config::{ConfigCommand, ShowConfigArgs};
 pub use context::ContextCommand;
 pub use dead_letter::{DeadLetterCommand, ExportArgs, ExportFormat, LetterFilter, Letters, RequeueArgs};
@@ -271,6 +271,9 @@ pub enum Question {
     Config(ConfigCommand),
     /// Print the completion script for a shell
     Completion(CompletionArgs),
+    /// Print the names that the last word may become, for completion scripts
+    #[command(hide = true)]
+    CompleteNames(NamesArgs),
     /// Print or write the manual pages
     Man(ManArgs),
     /// Versions of this binary, its time zones and its ledger

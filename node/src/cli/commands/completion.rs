@@ -6,6 +6,7 @@ use std::io;
 use std::path::Path;
 
 use clap::{Command, CommandFactory};
+use clap_complete::Shell;
 use clap_mangen::Man;
 use serde_json::json;
 
@@ -15,7 +16,58 @@ use super::{Answer, Cli, CommandContext, CompletionArgs, Failure, ManArgs, Own, 
 pub fn run(context: &CommandContext<'_>, args: &CompletionArgs) -> Result<(), Stop> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "reveille", &mut script);
-    show(context, &args.shell.to_string(), &script)
+    let script = with_names(args.shell, &String::from_utf8_lossy(&script));
+    show(context, &args.shell.to_string(), script.as_bytes())
+}
+
+/// First line of the function that completes, in scripts for bash and zsh.
+const FUNCTION: &str = "_reveille() {\n";
+/// The function that asks for names first. `_reveille_words` is the former one.
+const BASH: &str = r#"_reveille() {
+    local names
+    names=$("$1" complete-names -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2> /dev/null)
+    if [[ -n $names ]]; then
+        local IFS=$'\n'
+        COMPREPLY=( $names )
+    else
+        _reveille_words "$@"
+    fi
+}
+
+_reveille_words() {
+"#;
+/// Likewise for zsh.
+const ZSH: &str = r#"_reveille() {
+    local -a names
+    names=(${(f)"$("$words[1]" complete-names -- "${(@)words[2,CURRENT]}" 2> /dev/null)"})
+    if (( $#names )); then
+        compadd -a names
+    else
+        _reveille_words "$@"
+    fi
+}
+
+_reveille_words() {
+"#;
+/// In fish all candidates count. Names of options' values are not among them.
+const FISH: &str = r#"
+function __fish_reveille_names
+    set -l words (commandline -opc)
+    set -e words[1]
+    reveille complete-names -- $words (commandline -ct) 2> /dev/null
+end
+
+complete -c reveille -a "(__fish_reveille_names)"
+"#;
+
+/// Adds names of objects to a script.
+fn with_names(shell: Shell, script: &str) -> String {
+    match shell {
+        Shell::Bash => script.replacen(FUNCTION, BASH, 1),
+        Shell::Zsh => script.replacen(FUNCTION, ZSH, 1),
+        Shell::Fish => format!("{script}{FISH}"),
+        _ => script.to_owned(),
+    }
 }
 
 /// Prints the first man page, or writes all pages to a folder.

@@ -24,6 +24,7 @@ pub mod import;
 mod imported;
 pub mod login;
 pub mod message;
+pub mod names;
 pub mod opt_out;
 pub mod pool;
 pub mod recipient;
