@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
 
@@ -46,9 +47,8 @@ impl Operation {
     }
 }
 
-/// Returns all requests that the node describes.
-fn operations(api: &Api) -> Vec<Operation> {
-    let document = api.curl_as(&[], "/v1/openapi.json").json();
+/// Returns all requests of a node's description.
+fn operations(document: &Value) -> Vec<Operation> {
     let properties = |schema: &Value| -> Vec<String> {
         let name = schema["$ref"].as_str().and_then(|name| name.rsplit('/').next()).unwrap_or_default();
         let schema = &document["components"]["schemas"][name]["properties"];
@@ -95,7 +95,7 @@ const OF_NO_TENANT: [&str; 2] = ["GetOwnToken", "UploadRecipients"];
 #[test]
 fn every_request_refuses_other_tokens_and_large_bodies() {
     let api = Api::start();
-    let operations = operations(&api);
+    let operations = operations(&api.curl_as(&[], "/v1/openapi.json").json());
     assert!(operations.len() > 90, "{} requests", operations.len());
     // What exists answers as what does not.
     let mut news: Value = serde_json::from_str(&schedule("news")).expect("JSON");
@@ -229,7 +229,7 @@ fn repeated_key_gives_the_same_answer() {
         ("SetTenant", ("/tenant/index", "", json!({ "share": 5 }), json!({ "share": 6 }))),
     ]
     .into();
-    let operations = operations(&api);
+    let operations = operations(&api.curl_as(&[], "/v1/openapi.json").json());
     let keyed: BTreeSet<&str> = operations.iter().filter(|one| one.has_key).map(|one| one.id.as_str()).collect();
     let tried = cases.keys().copied().chain(REPEATED_ELSEWHERE.map(|(id, _)| id));
     assert_eq!(keyed, tried.collect::<BTreeSet<_>>(), "each request with a key is repeated");
@@ -284,7 +284,12 @@ fn insist(
         let address = &addresses[call % addresses.len()];
         match client.call(address, verb, path, &["--max-time", "5", "-H", &key, "-d", body]) {
             Ok(answer) if answer.status == 200 => {
-                let known = answer.json().pointer(known_by).cloned().unwrap_or_else(|| panic!("{answer:?}"));
+                let Some(last) = answer.last_line() else { continue };
+                if let Some(error) = last.get("error") {
+                    assert!(RETRIED.contains(&error["status"].as_u64().unwrap_or_default()), "{path}: {last}");
+                    continue;
+                }
+                let known = last.pointer(known_by).cloned().unwrap_or_else(|| panic!("{answer:?}"));
                 match first.replace(known.clone()) {
                     None => {}
                     Some(first) => {
@@ -293,15 +298,81 @@ fn insist(
                     }
                 }
             }
-            Ok(answer) => assert!([429, 503, 504].contains(&answer.status), "{path}: {answer:?}"),
+            Ok(answer) => assert!(RETRIED.contains(&answer.status.into()), "{path}: {answer:?}"),
             Err(_) => std::thread::sleep(std::time::Duration::from_millis(50)),
         }
     }
     panic!("{path} is never done")
 }
 
-/// Number of calls of each kind during the kills.
-const ROUNDS: usize = 12;
+/// Statuses after which a call is repeated.
+const RETRIED: [u64; 3] = [429, 503, 504];
+/// Least number of calls of each kind. They go on until both leaders were replaced.
+const ROUNDS: usize = 6;
+
+/// The writes with a key, and what the answer of each is known by.
+const KEYED_WRITES: [(&str, &str); 12] = [
+    ("AddOptOut", "/barrier/index"),
+    ("AddRelay", "/index"),
+    ("BackfillSchedule", "/firstRun"),
+    ("CreateCampaign", "/campaign/index"),
+    ("CreateSchedule", "/schedule/number"),
+    ("SealAudience", "/audience/index"),
+    ("SendMessage", "/message/run/run"),
+    ("SendTest", "/run/run"),
+    ("SetPool", "/pool/index"),
+    ("SetTenant", "/tenant/index"),
+    ("TriggerSchedule", "/run/run"),
+    ("UpdateSchedule", "/schedule/etag"),
+];
+/// Writes with a key that are made once in the life of a state, and what tests them.
+const ONCE: [(&str, &str); 4] = [
+    ("AbortRotation", "rotation.rs"),
+    ("FinishUpgrade", "upgrade.rs"),
+    ("ResolveDoubts", "tests/decisions.rs of the services"),
+    ("RotateAuthority", "rotation.rs"),
+];
+
+/// Returns the name in the path of a write, and its body. Each number is a change of its own. `part` is the hash of a
+/// part of an audience.
+fn keyed_write(id: &str, number: usize, base: &Value, part: &Value) -> (String, Value) {
+    let (name, to) = (format!("n{number}"), format!("u{number}@example.com"));
+    let mut schedule = base.clone();
+    schedule["name"] = json!(name);
+    let body = match id {
+        "AddOptOut" => json!({ "recipient": to }),
+        // In a pool of its own, so that nothing is sent.
+        "AddRelay" => {
+            json!({ "name": name, "host": "127.0.0.1", "port": 2525, "tls": "RELAY_TLS_NONE", "pool": "other" })
+        }
+        "BackfillSchedule" => {
+            let month = format!("{}-{:02}", 1950 + number / 12, 1 + number % 12);
+            let (from, to) = (format!("{month}-01T00:00:00Z"), format!("{month}-01T23:00:00Z"));
+            return ("old".to_owned(), json!({ "startTime": from, "endTime": to }));
+        }
+        "CreateCampaign" => {
+            schedule["name"] = json!(format!("campaign-{number}"));
+            schedule["when"] = json!({ "at": "2090-01-01T00:00:00Z" });
+            schedule["audience"] = json!({ "sealed": "later" });
+            json!({ "schedule": schedule })
+        }
+        "CreateSchedule" => schedule,
+        "SealAudience" => json!({ "recipients": 1, "columns": [], "parts": [part] }),
+        "SendMessage" => json!({ "to": [to], "content": base["content"] }),
+        "SendTest" => {
+            let mut content = base["content"].clone();
+            content["subject"] = json!(name);
+            let schedule = json!({ "content": content, "audience": base["audience"] });
+            json!({ "schedule": schedule, "finishWithin": "3600s" })
+        }
+        "SetPool" => json!({ "warmUp": [5] }),
+        "SetTenant" => json!({ "share": 5 }),
+        "TriggerSchedule" => return ("base".to_owned(), json!({})),
+        "UpdateSchedule" => return ("changed".to_owned(), json!({ "labels": { "number": name } })),
+        other => panic!("{other} has no body"),
+    };
+    (name, body)
+}
 
 #[test]
 fn write_has_one_effect_while_leaders_are_killed() {
@@ -310,52 +381,77 @@ fn write_has_one_effect_while_leaders_are_killed() {
     let mut nodes = Process::cluster(folder.path(), NAMES, &[]);
     let client = Curl::of(folder.path(), &nodes[0]);
     let addresses: Vec<String> = nodes.iter().map(|node| node.admin.clone()).collect();
+    let call = |verb: &str, path: &str, more: &[&str]| {
+        let answer = client.call(&addresses[1], verb, path, more).expect("an answer");
+        assert_eq!(answer.status, 200, "{path}: {answer:?}");
+        answer.json()
+    };
+    let operations = operations(&call("GET", "/v1/openapi.json", &[]));
+    let keyed: BTreeSet<&str> = operations.iter().filter(|one| one.has_key).map(|one| one.id.as_str()).collect();
+    let tried = KEYED_WRITES.iter().chain(&ONCE).map(|(id, _)| *id);
+    assert_eq!(keyed, tried.collect::<BTreeSet<_>>(), "each write with a key is repeated");
+
     let base: Value = serde_json::from_str(&schedule("base")).expect("JSON");
     let mut often = base.clone();
     often["policies"] = json!({ "overlap": "OVERLAP_ALLOW" });
-    assert_eq!(
-        client.call(&addresses[0], "POST", "/v1/schedules", &["-d", &often.to_string()]).expect("made").status,
-        200
-    );
-    let numbers = std::thread::scope(|scope| {
-        let calls = ["message", "trigger", "schedule", "opt-out"].map(|kind| {
-            let (client, addresses, base) = (&client, &addresses, &base);
+    for name in ["base", "old", "changed"] {
+        often["name"] = json!(name);
+        call("POST", "/v1/schedules", &["-d", &often.to_string()]);
+    }
+    let part = ["-H", "Content-Type: text/csv", "--data-binary", "email\nann@example.com\n"];
+    let part = call("POST", "/v1/audience-parts", &part)["part"].clone();
+    let version = || -> u64 {
+        let changed = call("GET", "/v1/schedules/changed", &[]);
+        let etag = text(&changed["schedule"]["etag"]);
+        etag.rsplit('.').next().and_then(|version| version.parse().ok()).expect("a version")
+    };
+    let (first_version, is_over) = (version(), AtomicBool::new(false));
+    let answers = std::thread::scope(|scope| {
+        let calls = KEYED_WRITES.map(|(id, known_by)| {
+            let (client, addresses, base, part, is_over) = (&client, &addresses, &base, &part, &is_over);
+            let operation = operations.iter().find(|one| one.id == id).expect("a request");
             scope.spawn(move || -> Vec<Value> {
                 let one = |number: usize| {
-                    let key = format!("{kind}-{number}");
-                    let (to, mut body) = (format!("u{number}@example.com"), base.clone());
-                    let (request, body, known_by) = match kind {
-                        "message" => {
-                            let body = json!({ "to": [to], "content": base["content"] });
-                            (("POST", "/v1/messages"), body, "/message/run/run")
-                        }
-                        "trigger" => (("POST", "/v1/schedules/base/trigger"), json!({}), "/run/run"),
-                        "schedule" => {
-                            body["name"] = json!(format!("s{number}"));
-                            (("POST", "/v1/schedules"), body, "/schedule/number")
-                        }
-                        _ => (("POST", "/v1/opt-outs"), json!({ "recipient": format!("o{to}") }), "/barrier/index"),
-                    };
-                    insist(client, addresses, request, &key, &body.to_string(), known_by)
+                    let (name, body) = keyed_write(id, number, base, part);
+                    let mask = if id == "UpdateSchedule" { "?updateMask=labels" } else { "" };
+                    let request = (operation.verb.as_str(), &*(operation.at(&name) + mask));
+                    insist(client, addresses, request, &format!("{id}-{number}"), &body.to_string(), known_by)
                 };
-                (0..ROUNDS).map(one).collect()
+                (0..).take_while(|number| *number < ROUNDS || !is_over.load(Ordering::Relaxed)).map(one).collect()
             })
         });
         for _ in 0..2 {
             Process::replace_leader(&mut nodes, NAMES);
         }
+        is_over.store(true, Ordering::Relaxed);
         calls.map(|call| call.join().expect("each is done"))
     });
-    for (kind, numbers) in ["message", "trigger", "schedule", "opt-out"].iter().zip(&numbers) {
-        let distinct: BTreeSet<String> = numbers.iter().map(Value::to_string).collect();
-        assert_eq!(distinct.len(), ROUNDS, "each {kind} is its own: {numbers:?}");
+    let answers: BTreeMap<&str, &Vec<Value>> = KEYED_WRITES.iter().map(|(id, _)| *id).zip(&answers).collect();
+    for (id, known) in &answers {
+        let distinct: BTreeSet<String> = known.iter().map(Value::to_string).collect();
+        assert_eq!(distinct.len(), known.len(), "each {id} is its own: {known:?}");
     }
-    let list = |path: &str, rows: &str| {
-        let answer = client.call(&addresses[1], "GET", path, &[]).expect("an answer").json();
-        answer[rows].as_array().unwrap_or_else(|| panic!("{answer}")).len()
+    let count = |id: &str| answers[id].len();
+    let rows = |path: &str, rows: &str| {
+        let answer = call("GET", &format!("{path}?pageSize=1000"), &[]);
+        answer[rows].as_array().unwrap_or_else(|| panic!("{answer}")).clone()
     };
-    assert_eq!(list("/v1/runs?schedule=base&pageSize=1000", "runs"), ROUNDS, "one run for each trigger");
-    assert_eq!(list("/v1/runs?pageSize=1000", "runs"), 2 * ROUNDS, "and one for each message");
-    assert_eq!(list("/v1/schedules?pageSize=1000", "schedules"), ROUNDS + 1);
-    assert_eq!(list("/v1/opt-outs?pageSize=1000", "optOuts"), ROUNDS);
+    let opened: BTreeSet<String> = rows("/v1/runs", "runs").iter().map(|run| text(&run["run"])).collect();
+    let of_runs = ["BackfillSchedule", "SendMessage", "SendTest", "TriggerSchedule"];
+    let answered = of_runs.iter().flat_map(|id| answers[id]).map(text).collect();
+    assert_eq!(opened, answered, "one run for each call");
+    for (path, list, expected) in [
+        ("/v1/opt-outs", "optOuts", count("AddOptOut")),
+        ("/v1/relays", "relays", count("AddRelay")),
+        ("/v1/campaigns", "campaigns", count("CreateCampaign")),
+        ("/v1/schedules", "schedules", count("CreateSchedule") + 3),
+        ("/v1/audiences", "audiences", count("SealAudience")),
+        // The relays are in another one.
+        ("/v1/pools", "pools", count("SetPool") + 1),
+        // `default` has all else.
+        ("/v1/tenants", "tenants", count("SetTenant") + 1),
+    ] {
+        assert_eq!(rows(path, list).len(), expected, "{path}");
+    }
+    assert_eq!(version(), first_version + count("UpdateSchedule") as u64, "one change for each call");
 }
