@@ -285,8 +285,9 @@ pub(crate) fn check_majorities(voters: &RunningVoters, leaves: NodeId) -> Result
     Ok(())
 }
 
-/// Number of the audience parts that fewer than a majority of the voters without `leaves` hold and run (P20). Parts
-/// that only a dead node may have never come, so they do not hinder its removal.
+/// Returns how many audience parts would have too few copies after `leaves` is removed: fewer than a majority of the
+/// other voters run and have the part (P20). A part that no running voter has is not counted if the node is dead: no
+/// copy of it would come.
 fn missing_parts(
     voters: &RunningVoters,
     leaves: NodeId,

@@ -286,8 +286,8 @@ impl Replica {
         members(&metrics.membership_config)
     }
 
-    /// Returns true if the node is a member, as far as this node knows. A node that is left out is a member until a
-    /// majority has the change.
+    /// Returns true if the node is a member, as far as this node knows. A node that is being removed is a member
+    /// until a majority has stored the change.
     pub fn is_member(&self, node: NodeId) -> bool {
         let metrics = self.inner.raft.server_metrics();
         let metrics = metrics.borrow_watched();

@@ -20,8 +20,8 @@ pub(super) fn doing(what: &str) -> impl FnOnce(io::Error) -> SnapshotError + use
     move |source| SnapshotError::Io { doing: what.to_owned(), source }
 }
 
-/// As [`doing`], of a read. A sector that the disk cannot read is damage: written again, the file gets other sectors.
-/// It is logged as an error, because more sectors may follow.
+/// As [`doing`], for a read. A sector that the disk cannot read counts as damage and not as a failed disk: the file is
+/// repaired by writing it again, to other sectors. It is logged as an error, because more sectors may fail soon.
 pub(super) fn reading(what: &str) -> impl FnOnce(io::Error) -> SnapshotError + use<'_> {
     move |error| match error.raw_os_error() == Some(Errno::IO.raw_os_error()) {
         true => {

@@ -22,8 +22,8 @@ use crate::snapshot::{Manifest, SnapshotError};
 use crate::types::Vote;
 use crate::wire;
 
-/// Limit of an offer: the follower first reads all blocks that it has. Also of a request for a snapshot, which the peer
-/// may have to make.
+/// Limit of an offer, because the follower first reads all blocks that it has. Also the limit of a request for a
+/// snapshot, because the peer may have to make the snapshot first.
 pub(super) const OFFER_LIMIT: Duration = Duration::from_secs(60);
 /// Limit of one request with blocks, including the syncs on the follower's disk.
 pub(super) const BLOCKS_LIMIT: Duration = Duration::from_secs(10);

@@ -82,8 +82,8 @@ pub struct Authority {
     cluster: ClusterId,
     issuer: Issuer<'static, KeyPair>,
     certificate_pem: String,
-    /// Its key in a certificate of the authority before it, so that clients of that one accept certificates of this
-    /// one. Empty if it is the first.
+    /// A certificate for this authority's key, issued by the authority before it. With it, clients that trust only the
+    /// former authority accept certificates of this one. Empty for the first authority.
     succession_pem: String,
     id: AuthorityId,
 }
@@ -221,8 +221,8 @@ pub(super) fn id_of(certificate: &CertificateDer<'_>) -> AuthorityId {
     AuthorityId(hash.and_then(|hash| hash.as_ref().try_into().ok()).unwrap_or_default())
 }
 
-/// Parameters of the authority's own certificate. They are a function of the cluster id, so that every member can issue
-/// with key and certificate alone.
+/// Parameters of the authority's own certificate. They follow from the cluster id, so a member that has the key and the
+/// certificate needs no other data to issue certificates.
 fn parameters(cluster: ClusterId) -> CertificateParams {
     let mut own = CertificateParams::default();
     own.distinguished_name = named(&format!("Reveille cluster {cluster}"));

@@ -118,10 +118,10 @@ impl BucketClient {
         BucketClient { access, timeouts, idle: Mutex::new(None) }
     }
 
-    /// Sends a request until it is answered, and at most as often as there are pauses.
+    /// Sends a request, and repeats it after each of `pauses` while the service fails or answers with a temporary error.
     ///
     /// # Errors
-    /// Returns the last error. A final refusal by the service is an answer.
+    /// Returns the last error. A final refusal by the service is an answer and no error.
     pub async fn send(&self, request: &BucketRequest) -> io::Result<BucketAnswer> {
         let secret = &self.access.credentials;
         let bad = |why: &str| io::Error::other(format!("the credentials {secret} {why}"));

@@ -8,8 +8,8 @@ use crate::smtp::replies::classification::ReplyClass;
 use crate::smtp::replies::dialogue_result::DialogueResult;
 use crate::smtp::stage::Stage;
 
-/// Minimum age of a dialogue that has not reached the gate by the caller's limit to count as a loss, because the relay
-/// is slow. For a younger dialogue the caller came late.
+/// A dialogue that reaches the caller's limit before the gate counts as a loss from this age on: the relay is slow. A
+/// younger dialogue says nothing about the relay, because it was begun shortly before the limit.
 const SLOW: Duration = Duration::from_secs(3);
 
 /// Returns what a result says about the relay. A relay that is too busy for one more session, while others are open,

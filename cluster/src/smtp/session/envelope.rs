@@ -169,8 +169,8 @@ impl DialogueResult {
         *not_offered(Stage::Mail, 553, "5.6.7 no relay of the pool has SMTPUTF8", ReplyClass::Content)
     }
 
-    /// Refusal by this node itself that is tried again: no relay of the pool offers what an address needs, and at least
-    /// one of them refused EHLO.
+    /// Returns this node's own temporary refusal: no relay of the pool is known to offer SMTPUTF8, which the address
+    /// needs. At least one relay refused EHLO, so it may offer it later.
     pub fn smtputf8_is_not_known() -> DialogueResult {
         let text = "4.6.7 a relay of the pool refused EHLO, so whether it has SMTPUTF8 is not known";
         *not_offered(Stage::Mail, 450, text, ReplyClass::Recipient)

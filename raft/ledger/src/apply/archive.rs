@@ -116,8 +116,9 @@ impl Ledger {
         self.parts.put(key, part);
     }
 
-    /// Until when a run that is archived now is known. Unless an edit shortens the retention, it only grows. So of a
-    /// schedule's archived runs, each of which names the one before it, the first ones are forgotten first.
+    /// Returns the time until which the state knows a run that is archived now. Later archived runs are known longer,
+    /// unless an edit shortens the retention. Each archived run names the one before it in its schedule, so the oldest
+    /// must be forgotten first.
     fn known_until(&self, details_until: Option<Time>) -> Time {
         details_until.max(Some(self.head.now.plus_ms(SUMMARIES_MS))).unwrap_or_default()
     }

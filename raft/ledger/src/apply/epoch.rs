@@ -135,9 +135,9 @@ impl Ledger {
         Ok(CommandOutcome::Done)
     }
 
-    /// Reserves a share of each relay's rate for a node, or opens the reserved one (P25). No gate passes under a lease
-    /// that was granted later in a state without the reservation, so the leader knows when all others use less. A node
-    /// alone needs no reservation.
+    /// Reserves a share of each relay's rate for a node, or opens the reserved one (P25). A lease that is granted after
+    /// the reservation is valid only for states that have it (`forbidden_index`). So the leader knows when all other
+    /// nodes use their smaller shares, and then opens this one. A single node needs no reservation.
     pub(super) fn node_share(
         &mut self,
         context: &mut Context,

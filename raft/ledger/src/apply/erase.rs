@@ -132,8 +132,9 @@ impl Ledger {
         names.len() as u64
     }
 
-    /// Moves references to the new audience. If nothing else refers to the former hash, it has the new bytes from now
-    /// on. Returns false if nothing has changed.
+    /// Moves `moved` references from the former audience to the new one. If nothing refers to the former hash any more,
+    /// the new bytes are stored under it too, so that the erased person is in no stored audience. Returns false if
+    /// nothing has changed.
     fn move_references(&mut self, context: &Context, former: Hash, new: Blob, moved: u64) -> bool {
         let bytes: Box<[u8]> = new.bytes.as_slice().into();
         if moved > 0 {

@@ -281,9 +281,9 @@ impl Ledger {
         }
     }
 
-    /// Applies doubts, only to recipients that are claimed in this claim (P14, last line). If recipients are in doubt
-    /// because their owner was lost, the owner will report nothing more, so the history says so. A later accept would
-    /// still count.
+    /// Puts recipients in doubt that are claimed in this claim (P14, last line). Recipients that are in doubt already,
+    /// because their owner was lost, stay so: only the history records that their owner or its journal has now reported
+    /// a doubt. A later accept still counts.
     fn doubt(&mut self, context: &mut Context, claim: &mut Claim, outcome: &ClaimOutcome) -> u64 {
         let doubt = match outcome.source {
             OutcomeSource::Owner => DoubtReason::NoAnswer,

@@ -81,8 +81,8 @@ impl Ledger {
         }
     }
 
-    /// Removes tokens that ended long ago, and as many others that have ended as another token needs, those that ended
-    /// first before the others. Tokens that end in this entry count as ended.
+    /// Removes tokens that ended long ago. If `most` tokens leave no place for one more, it also removes ended tokens,
+    /// those that ended first. Tokens that end in this entry count as ended.
     fn forget_tokens(&mut self, context: &Context, most: usize, ending: &[TokenId]) -> Result<(), CommandRefusal> {
         let end = |id: &TokenId, known: &AdminToken| {
             let ends_now = ending.contains(id).then_some(context.now);

@@ -78,8 +78,8 @@ pub struct Backfill {
     pub rest: Option<Time>,
 }
 
-/// Part of a [`Command::Replan`](super::Command::Replan) for one schedule: a compare-and-set on its plan. Instants that
-/// are due by then are explained by the next fire.
+/// Part of a [`Command::Replan`](super::Command::Replan) for one schedule: a compare-and-set on its plan. The next
+/// fire explains the instants that are due when the replan is applied.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Replan {
     /// The schedule.

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use crate::model::{Hash, Recipient, Recipients};
 
-/// Maximum number of numbers in all mappings; each takes four bytes. Beyond this all mappings are dropped and made
-/// again.
+/// Maximum number of recipients in all mappings together; each takes four bytes. Beyond this all mappings are dropped,
+/// and made again when they are needed.
 const NUMBERS_MAX: usize = 8 * 1024 * 1024;
 
 /// For each recipient of one list: its number in the other list, found by address key.

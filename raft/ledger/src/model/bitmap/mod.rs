@@ -128,7 +128,7 @@ impl Bitmap {
 
     /// Prepares both sets for a set operation and returns `other`, copied if necessary. Converts both from runs to
     /// arrays if either has many pieces: roaring inserts and removes runs one by one, and moves all later ones each
-    /// time. For every second slot of a chunk that is two gigabytes.
+    /// time. For a set of every second slot of a chunk it would move two gigabytes.
     fn beside<'a>(&mut self, other: &'a Bitmap) -> Cow<'a, RoaringBitmap> {
         if self.pieces().max(other.pieces()) <= PIECES_MAX {
             return Cow::Borrowed(&other.0);
