@@ -118,7 +118,7 @@ impl BucketClient {
         BucketClient { access, timeouts, idle: Mutex::new(None) }
     }
 
-    /// Sends a request, and repeats it after each of `pauses` while the service fails or answers with a temporary error.
+    /// Sends a request once after each of the pauses, until the service gives an answer that is not temporary.
     ///
     /// # Errors
     /// Returns the last error. A final refusal by the service is an answer and no error.

@@ -5,9 +5,9 @@
 //! recipient when a relay of the pool has a session for it. Claims of one tenant take turns too, so a claim of one
 //! recipient does not wait for a claim of hundreds.
 //!
-//! Turns follow start-time fair queueing (Goyal, Vin and Cheng, 1996): a turn moves the tenant's mark forward, less for
-//! a larger share, and the lowest mark is next. A tenant that was idle gets up to [`SAVED_TURNS`] turns of credit. So
-//! its few emails go before a backlog, as new flows do in FQ-CoDel (RFC 8290, 4.2).
+//! Turns follow start-time fair queueing (Goyal, Vin and Cheng, 1996): each turn adds to the tenant's start tag, less for
+//! a larger share, and the lowest start tag is next. A tenant that was idle gets up to [`SAVED_TURNS`] turns of credit.
+//! So its few emails go before a backlog, as new flows do in FQ-CoDel (RFC 8290, 4.2).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use tokio::time::Instant;
 
 /// Maximum number of pools, and of tenants of a pool, that are kept although nothing waits there.
 const KNOWN_MAX: usize = 256;
-/// Distance by which one turn moves the mark of a tenant with a share of 1. Division by a share is exact to a
-/// thousandth. At a hundred thousand turns per second the marks of one process last for ninety years.
+/// Amount that one turn adds to the start tag of a tenant with a share of 1. A larger share divides it, exact to a
+/// thousandth. At a hundred thousand turns per second no start tag of a process overflows for ninety years.
 const STEP: u64 = 1 << 16;
 /// Maximum turns that an idle tenant saves. This is enough for a slice of a few hundred emails that is spread over the
 /// nodes.
@@ -50,9 +50,9 @@ struct Queue<C> {
     claims: BTreeMap<u64, WaitingClaim<C>>,
     deadlines: BTreeSet<(Instant, u64)>,
     tenants: BTreeMap<Arc<str>, QueuedTenant>,
-    /// Tenants with waiting claims, in the order of their marks.
+    /// Tenants with waiting claims, in the order of their start tags.
     next: BTreeSet<(u64, Arc<str>)>,
-    /// The highest mark of any turn so far.
+    /// The highest start tag of any turn so far.
     last: u64,
 }
 
@@ -60,8 +60,8 @@ struct Queue<C> {
 #[derive(Default)]
 struct QueuedTenant {
     share: u32,
-    /// Mark of its next turn.
-    mark: u64,
+    /// Start tag of its next turn.
+    start_tag: u64,
     /// Its waiting claims; the first has the next turn.
     claims: VecDeque<u64>,
 }
@@ -144,8 +144,8 @@ impl<C: Clone> Queue<C> {
         let (number, name) = (self.added, Arc::clone(&claim.tenant));
         let tenant = self.tenant(&name, claim.share);
         tenant.claims.push_back(number);
-        let mark = tenant.mark;
-        self.next.insert((mark, name));
+        let start_tag = tenant.start_tag;
+        self.next.insert((start_tag, name));
         self.deadlines.insert((claim.deadline, number));
         self.claims.insert(number, claim);
     }
@@ -155,12 +155,12 @@ impl<C: Clone> Queue<C> {
         let last = self.last;
         if self.tenants.len() >= KNOWN_MAX && !self.tenants.contains_key(name) {
             // An idle tenant with the maximum of saved turns can be forgotten: as a new tenant it gets the same turns.
-            self.tenants.retain(|_, tenant| !tenant.claims.is_empty() || tenant.mark > tenant.least(last));
+            self.tenants.retain(|_, tenant| !tenant.claims.is_empty() || tenant.start_tag > tenant.least(last));
         }
         let tenant = self.tenants.entry(Arc::clone(name)).or_default();
         tenant.share = share;
         if tenant.claims.is_empty() {
-            tenant.mark = tenant.mark.max(tenant.least(last));
+            tenant.start_tag = tenant.start_tag.max(tenant.least(last));
         }
         tenant
     }
@@ -172,7 +172,7 @@ impl<C: Clone> Queue<C> {
         if !wanted(&waiting.claim, *waiting.recipients.front()?) {
             return None;
         }
-        let (mark, name) = self.next.pop_first()?;
+        let (start_tag, name) = self.next.pop_first()?;
         let number = tenant.claims.pop_front()?;
         let recipient = waiting.recipients.pop_front()?;
         let (claim, deadline) = (waiting.claim.clone(), waiting.deadline);
@@ -182,10 +182,10 @@ impl<C: Clone> Queue<C> {
         } else {
             tenant.claims.push_back(number);
         }
-        self.last = self.last.max(mark);
-        tenant.mark = mark.saturating_add(tenant.step());
+        self.last = self.last.max(start_tag);
+        tenant.start_tag = start_tag.saturating_add(tenant.step());
         if !tenant.claims.is_empty() {
-            self.next.insert((tenant.mark, name));
+            self.next.insert((tenant.start_tag, name));
         }
         Some((claim, recipient, deadline))
     }
@@ -202,7 +202,7 @@ impl<C: Clone> Queue<C> {
         if let Some(tenant) = self.tenants.get_mut(&waiting.tenant) {
             tenant.claims.retain(|other| *other != number);
             if tenant.claims.is_empty() {
-                self.next.remove(&(tenant.mark, Arc::clone(&waiting.tenant)));
+                self.next.remove(&(tenant.start_tag, Arc::clone(&waiting.tenant)));
             }
         }
         Some(waiting)
@@ -214,7 +214,7 @@ impl QueuedTenant {
         STEP / u64::from(self.share.max(1))
     }
 
-    /// Returns the lowest mark that the tenant may have after it was idle.
+    /// Returns the lowest start tag that the tenant may have after it was idle.
     fn least(&self, last: u64) -> u64 {
         last.saturating_sub(SAVED_TURNS * self.step())
     }

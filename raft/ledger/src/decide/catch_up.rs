@@ -169,7 +169,7 @@ impl<'a> FirePlanner<'a> {
         let open_now = in_jitter.map_or(judged.len(), |due| judged.partition_point(|step| step.due < due));
         let is_busy = ledger.blocking_runs(id).any(|(_, run)| run.has_work_left(now));
         let open_now = judged.get_mut(..open_now).unwrap_or_default();
-        let taken = overlap::fit(schedule.settings.policies.overlap, is_busy, next.due, open_now);
+        let taken = overlap::apply_policy(schedule.settings.policies.overlap, is_busy, next.due, open_now);
         let first_to_wait = judged.get(taken).map(|step| step.due);
         judged.truncate(taken);
         let last = judged.last().map(|step| step.due);

@@ -68,7 +68,7 @@ pub fn missed_that_wait(schedule: &Schedule, calendar: Calendar<'_>, now: Time, 
 /// Applies the overlap policy to instants that would open, oldest first. Unless the policy allows overlap, at most one
 /// of them still opens afterwards. Returns how many of the instants belong to this fire; with `buffer_one` the later
 /// ones wait. `is_busy`: an earlier run blocks the schedule. `planned`: instants up to here do not wait.
-pub(super) fn fit(overlap: Overlap, is_busy: bool, planned: Time, judged: &mut [JudgedInstant]) -> usize {
+pub(super) fn apply_policy(overlap: Overlap, is_busy: bool, planned: Time, judged: &mut [JudgedInstant]) -> usize {
     let opens = |step: &JudgedInstant| step.verdict.is_ok();
     match overlap {
         Overlap::Allow => {}
