@@ -5,9 +5,9 @@
 //! recipient when a relay of the pool has a session for it. Claims of one tenant take turns too, so a claim of one
 //! recipient does not wait for a claim of hundreds.
 //!
-//! Turns follow start-time fair queueing (Goyal, Vin and Cheng, 1996): each turn adds to the tenant's start tag, less for
-//! a larger share, and the lowest start tag is next. A tenant that was idle gets up to [`SAVED_TURNS`] turns of credit.
-//! So its few emails go before a backlog, as new flows do in FQ-CoDel (RFC 8290, 4.2).
+//! Turns follow start-time fair queueing (Goyal, Vin and Cheng, 1996): each turn adds to the tenant's start tag, less
+//! for a larger share, and the lowest start tag is next. A tenant that was idle gets up to [`SAVED_TURNS`] turns of
+//! credit. So its few emails go before a backlog, as new flows do in FQ-CoDel (RFC 8290, 4.2).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
