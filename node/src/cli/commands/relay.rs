@@ -45,9 +45,9 @@ fn relay(args: AddRelayArgs) -> Result<Relay, Failure> {
         ca: args.ca.unwrap_or_default(),
         tls_name: args.tls_name.unwrap_or_default(),
         credentials: args.credentials.unwrap_or_default(),
-        health: None,
         late_rate_per_second: args.late_rate.unwrap_or_default(),
         weight: args.weight.unwrap_or_default(),
+        ..Relay::default()
     })
 }
 
