@@ -12,13 +12,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, ensure};
 use reveille_harness::measure::{now_ms, sleep_until, unix_us};
 use reveille_harness::{AdminClient, CallResult, Cluster, wait};
-use reveille_proto::admin::v1::{InDoubt, Resolution, Run};
+use reveille_proto::admin::v1::{InDoubt, Resolution};
 use reveille_sink::{Sink, SinkOptions};
 use serde_json::{Value, json};
 
 use super::LEAD;
 use super::faults::{FaultAction, FaultTarget, Nemesis, PlannedFault};
-use super::workload::{TENANTS, WorkloadItem};
+use super::observe::final_state::all_runs;
+use super::workload::WorkloadItem;
 
 /// Recipients of each of two schedules that are being sent while the backup is made, and how long before they are due.
 const LARGE: u32 = 1_500;
@@ -151,7 +152,7 @@ async fn restore(cluster: &mut Cluster) -> Result<(Doubts, i64)> {
     cluster.restore().await?;
     let admin = cluster.admin();
     let mut doubts = Doubts::new();
-    for run in runs(admin).await? {
+    for run in all_runs(admin).await? {
         let recipients = admin.of_tenant(&run.tenant).doubts(&run.run).await?;
         if !recipients.is_empty() {
             doubts.insert((run.tenant, run.run), recipients);
@@ -166,15 +167,6 @@ async fn restore(cluster: &mut Cluster) -> Result<(Doubts, i64)> {
 
 fn count(doubts: &Doubts) -> usize {
     doubts.values().map(BTreeSet::len).sum()
-}
-
-/// Returns the runs of both tenants.
-async fn runs(admin: &AdminClient) -> Result<Vec<Run>> {
-    let mut runs = Vec::new();
-    for tenant in TENANTS {
-        runs.extend(admin.of_tenant(tenant).runs().await?);
-    }
-    Ok(runs)
 }
 
 /// Decides each run with doubts, by its number, at one of the first `nodes` nodes: as sent, or every second one to be
@@ -195,7 +187,7 @@ async fn decide(admin: &AdminClient, nodes: usize, doubts: Doubts, resends: bool
 
 /// Returns true if nothing is left to send.
 async fn is_drained(admin: &AdminClient) -> bool {
-    let Ok(runs) = runs(admin).await else { return false };
+    let Ok(runs) = all_runs(admin).await else { return false };
     let counts = runs.iter().filter_map(|run| run.counts.as_ref());
     counts.map(|counts| counts.pending + counts.claimed + counts.in_doubt).sum::<u32>() == 0
 }
