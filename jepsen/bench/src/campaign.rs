@@ -17,17 +17,13 @@ use crate::accepts::{self, Accepts};
 use crate::bounds::{self, Bounds};
 use crate::late_follower::{self, LateFollower};
 use crate::lost_node::LostNode;
-use crate::{ARCHIVE_AFTER, Counter, SEED, SESSIONS, smtp_source};
+use crate::{ARCHIVE_AFTER, Counter, NODES, QUIET_AFTER, SEED, SESSIONS, longest_wait, smtp_source};
 
-const NODES: u8 = 3;
 const SCHEDULE: &str = "bench";
 /// Size of each email's text in bytes.
 const BODY_BYTES: u32 = 2_048;
 /// Time from the create to the due instant.
 const AHEAD: Duration = Duration::from_secs(3);
-/// Minimum rate for which the benchmark waits, and a time that is added to the wait.
-const SLOWEST_PER_SECOND: u64 = 500;
-const WAIT_AT_LEAST: Duration = Duration::from_secs(120);
 const POLL_EVERY: Duration = Duration::from_millis(250);
 /// Interval of progress reports.
 const REPORT_EVERY: Duration = Duration::from_secs(10);
@@ -35,8 +31,6 @@ const REPORT_EVERY: Duration = Duration::from_secs(10);
 const DOWN_FOR: Duration = Duration::from_secs(5);
 /// Time without a changed count after which a run with a kill counts as finished.
 const STABLE_FOR: Duration = Duration::from_secs(8);
-/// Time after the last email within which a duplicate may arrive.
-const QUIET_AFTER: Duration = Duration::from_secs(3);
 
 /// Options of `bench campaign`.
 #[derive(Clone, Debug, clap::Args)]
@@ -231,7 +225,7 @@ async fn wait_for_end(
     due: SystemTime,
     mut late: Option<&mut LateFollower>,
 ) -> Result<Ended> {
-    let wait = WAIT_AT_LEAST + Duration::from_secs(u64::from(args.recipients) / SLOWEST_PER_SECOND);
+    let wait = longest_wait(u64::from(args.recipients));
     let until = Instant::now() + wait;
     sleep_until(due).await;
     let run = loop {

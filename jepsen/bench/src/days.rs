@@ -20,9 +20,10 @@ use serde_json::{Value, json};
 use crate::accepts::Accepts;
 use crate::bounds::{self, Bounds};
 use crate::tenants::median;
-use crate::{ARCHIVED_PAGES, Counter, POLL_EVERY, SESSIONS, archived_pages, restart, sum_of_nodes};
+use crate::{
+    ARCHIVED_PAGES, Counter, NODES, POLL_EVERY, SESSIONS, archived_pages, longest_wait, restart, sum_of_nodes,
+};
 
-const NODES: u8 = 3;
 /// Number of clients that create schedules at the same time.
 const CLIENTS: u32 = 64;
 /// Number of schedules in each call that creates schedules.
@@ -40,9 +41,6 @@ const ARCHIVE_STEP_MS: i64 = 2 * HOUR_MS;
 const ARCHIVE_STEPS_MAX: i64 = 10;
 /// The day with which the last day is compared. The caches of a new cluster are full on that day.
 const EARLY_DAY: u8 = 3;
-/// Minimum rate for which the benchmark waits for a day's emails, and a time that is added to the wait.
-const SLOWEST_PER_SECOND: u64 = 50;
-const WAIT_AT_LEAST: Duration = Duration::from_secs(120);
 /// Time without an archived batch after which all runs are archived. A duplicate may also arrive within this time.
 const QUIET: Duration = Duration::from_millis(1_500);
 /// Interval of progress reports within a day.
@@ -196,7 +194,7 @@ impl Days<'_> {
         let offset = admin.clock().await?.offset.context("a test clock without an offset")?;
         let offset = Duration::try_from(offset).context("the offset of the test clock")?;
         let due_us = due_ms * 1_000 - offset.as_micros() as i64;
-        let wait = WAIT_AT_LEAST + Duration::from_secs(emails / SLOWEST_PER_SECOND);
+        let wait = longest_wait(emails);
         let (until, mut reported) = (Instant::now() + wait, Instant::now());
         loop {
             let missing = self.counter.read().missing();

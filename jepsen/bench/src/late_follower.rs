@@ -12,15 +12,12 @@ use reveille_sink::Sink;
 use serde_json::{Value, json};
 
 use crate::locks::LockWatch;
-use crate::{ARCHIVED_QUIET, accepts, archived_pages, restart};
+use crate::{ARCHIVED_QUIET, accepts, archived_pages, longest_wait, restart};
 
 const CREATES: CreateLoad = CreateLoad { clients: 64, count: 0, batch: 1_000 };
 /// Rate of creates for which the schedules are due after the last create, and a time that is added.
 const CREATES_PER_SECOND: u64 = 20_000;
 const AHEAD: Duration = Duration::from_secs(15);
-/// Minimum rate of sending for which it waits, and a time that is added.
-const SLOWEST_PER_SECOND: u64 = 2_000;
-const WAIT_AT_LEAST: Duration = Duration::from_secs(180);
 /// A follower with a smaller lag, in log entries, has caught up.
 const CAUGHT_UP_LAG: u64 = 1_000;
 
@@ -48,7 +45,7 @@ impl LateFollower {
         let created =
             load::create(cluster.admin(), CreateLoad { count: schedules, ..CREATES }, "schedules", body).await?;
         eprintln!("{name} is stopped; {schedules} schedules, created at {:.0} a second", created.rate());
-        let wait = WAIT_AT_LEAST + Duration::from_secs(schedules / SLOWEST_PER_SECOND);
+        let wait = longest_wait(schedules);
         sink.wait_for(schedules, wait).await?;
         let pages = archived_pages(cluster, ARCHIVED_QUIET).await?;
         eprintln!("all are sent and archived, in {pages} pages");

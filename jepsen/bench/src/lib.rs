@@ -26,6 +26,13 @@ use anyhow::{Context, Result, ensure};
 use reveille_harness::{Cluster, Report, StartArgs, http};
 use reveille_sink::{DotAnswer, DotWatcher, Sink, SinkOptions};
 
+/// Number of nodes of a cluster.
+const NODES: u8 = 3;
+/// Minimum rate for which a benchmark waits, and a time that is added to the wait.
+const SLOWEST_PER_SECOND: u64 = 500;
+const WAIT_AT_LEAST: Duration = Duration::from_secs(120);
+/// Time after the last email within which a duplicate may arrive.
+const QUIET_AFTER: Duration = Duration::from_secs(3);
 /// Number of sessions of each node with the sink.
 const SESSIONS: u32 = 32;
 /// Seconds from the end of a run to its archiving: the minimum that a node accepts.
@@ -104,6 +111,11 @@ impl<T: Send + 'static> Counter<T> {
     fn read(&self) -> MutexGuard<'_, T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Returns the maximum time for which a benchmark waits for this number of emails.
+fn longest_wait(emails: u64) -> Duration {
+    WAIT_AT_LEAST + Duration::from_secs(emails / SLOWEST_PER_SECOND)
 }
 
 /// Returns the sum of a counter over all running nodes.

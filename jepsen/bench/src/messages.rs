@@ -3,7 +3,6 @@
 //!
 //! The result is valid if each message arrived exactly once, although some of the calls are repeated with their keys.
 
-use std::time::Duration;
 
 use anyhow::Result;
 use reveille_harness::load::{self, CreateLoad};
@@ -13,16 +12,10 @@ use serde_json::json;
 
 use crate::accepts::Accepts;
 use crate::schedules::percentiles;
-use crate::{Counter, SESSIONS};
+use crate::{Counter, NODES, QUIET_AFTER, SESSIONS, longest_wait};
 
-const NODES: u8 = 3;
 /// Each message with such a number is sent a second time with its key, after the first answer.
 const REPEATED: u64 = 10;
-/// Minimum rate for which the benchmark waits after the last answer, and a time that is added to the wait.
-const SLOWEST_PER_SECOND: u64 = 200;
-const WAIT_AT_LEAST: Duration = Duration::from_secs(60);
-/// Time after the last email within which a duplicate may arrive.
-const QUIET_AFTER: Duration = Duration::from_secs(3);
 
 /// Options of `bench messages`.
 #[derive(Clone, Debug, clap::Args)]
@@ -44,7 +37,7 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     let calls = CreateLoad { clients: args.connections, count: args.messages, batch: 1 };
     let sent = load::call(cluster.admin(), calls, "messages", |admin, numbers| send(admin, numbers.start)).await?;
     eprintln!("{} messages, {:.0} a second", sent.count, sent.rate());
-    let wait = WAIT_AT_LEAST + Duration::from_secs(args.messages / SLOWEST_PER_SECOND);
+    let wait = longest_wait(args.messages);
     // The counts below show missing emails.
     let _ = sink.wait_for(args.messages, wait).await;
     let cpu_seconds = cluster.cpu_seconds_since(&before)?;

@@ -17,20 +17,16 @@ use serde_json::{Value, json};
 use crate::accepts::Accepts;
 use crate::bounds::{self, Bounds};
 use crate::locks::LockWatch;
-use crate::{ARCHIVE_AFTER, ARCHIVED_QUIET, Counter, archived_pages, restart, sum_of_nodes};
+use crate::{
+    ARCHIVE_AFTER, ARCHIVED_QUIET, Counter, NODES, QUIET_AFTER, archived_pages, longest_wait, restart, sum_of_nodes,
+};
 
-const NODES: u8 = 3;
 /// Number of clients that create schedules at the same time.
 const CLIENTS: u32 = 64;
 /// Number of sessions of each node with the sink.
 const SESSIONS: u32 = 100;
 /// Minimum time from the last create to the due instant.
 const QUIET_BEFORE: Duration = Duration::from_secs(5);
-/// Minimum rate for which the benchmark waits after the due instant, and a time that is added to the wait.
-const SLOWEST_PER_SECOND: u64 = 50;
-const WAIT_AT_LEAST: Duration = Duration::from_secs(120);
-/// Time after the last email within which a duplicate may arrive.
-const QUIET_AFTER: Duration = Duration::from_secs(3);
 /// Minimum number of further schedules, so that the rate of creates can be measured.
 const KEPT_MIN: u64 = 500;
 /// Time from the start to the first instant of the kept schedules in milliseconds, and the minutes over which they are
@@ -89,7 +85,7 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     sleep_until(due - Duration::from_secs(1)).await;
     let before = cluster.cpu_seconds()?;
     let backup = args.backup.then(|| tokio::spawn(make_backup(cluster.admin().clone())));
-    let wait = WAIT_AT_LEAST + Duration::from_secs(args.schedules / SLOWEST_PER_SECOND);
+    let wait = longest_wait(args.schedules);
     // The counts below show missing emails.
     let _ = sink.wait_for(args.schedules, wait).await;
     let cpu_seconds = cluster.cpu_seconds_since(&before)?;

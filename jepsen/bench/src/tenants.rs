@@ -19,7 +19,7 @@ use reveille_proto::admin::v1::ScheduleBody;
 use serde_json::json;
 
 use crate::accepts::Accepts;
-use crate::{Counter, SEED, SESSIONS};
+use crate::{Counter, NODES, QUIET_AFTER, SEED, SESSIONS};
 
 /// Number of emails of the small tenant in each round.
 const EMAILS: u32 = 100;
@@ -34,8 +34,6 @@ const AHEAD: Duration = Duration::from_secs(3);
 const BACKLOG_BEFORE: Duration = Duration::from_secs(2);
 /// Maximum time of the wait for the small tenant's emails.
 const ROUND_WITHIN: Duration = Duration::from_secs(120);
-/// Time after the last email within which a duplicate may arrive.
-const QUIET_AFTER: Duration = Duration::from_secs(3);
 const POLL_EVERY: Duration = Duration::from_millis(500);
 /// Name of the small tenant. The backlog belongs to the default tenant.
 const SMALL: &str = "small";
@@ -89,7 +87,7 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     let (counter, sink) = Counter::start(TenantAccepts::new(args.recipients), TenantAccepts::note)?;
     // The kernel accepts connections to this listener, and nothing answers them.
     let dead = TcpListener::bind(("127.0.0.1", 0)).context("a port for the dead relay")?;
-    let cluster = Cluster::start(start, 3, Needs::default()).await?;
+    let cluster = Cluster::start(start, NODES, Needs::default()).await?;
     let admin = cluster.admin();
     admin.add_relay_of(("sink", "default"), sink.address(), (SESSIONS, args.rate.into())).await?;
     let address = dead.local_addr().context("its address")?;

@@ -118,8 +118,8 @@ pub async fn lose_and_restore(nemesis: &mut Nemesis, items: &[WorkloadItem], ami
     let is_complete = [judged.accepted, judged.of_restored] == [NEW as usize; 2];
     Ok(json!({
         "amid_faults": amid_faults,
-        // By the former cluster, after its backup.
-        "after_backup": judged.after_backup,
+        // By the former cluster, after its backup; null after a fault run, whose mailbox is another one.
+        "after_backup": amid.then_some(judged.after_backup),
         "in_doubt": in_doubt,
         "resent": resent.len(),
         "twice_by_decision": judged.twice_by_decision,
