@@ -67,7 +67,7 @@ fn of_reason<'f>(
     Some(match reason {
         "NO_LEADER" | "NO_QUORUM" => match fact("silentVoters") {
             Some(names) => format!("start {names} (reveille cluster status shows which nodes answer){stale}"),
-            None => format!("reveille cluster status{stale}"),
+            None => "reveille cluster status".to_owned() + stale,
         },
         "BUSY" => format!("the same again in a moment{stale}"),
         "CURSOR_TOO_OLD" => {
@@ -193,7 +193,7 @@ mod tests {
         assert_eq!(next("NO_QUORUM", &[silent]), start);
         let stale = "; --stale reads what this node knows";
         assert_eq!(next("NO_QUORUM", &[silent, ("staleHelps", "true")]), format!("{start}{stale}"));
-        assert_eq!(next("NO_LEADER", &[("staleHelps", "true")]), format!("reveille cluster status{stale}"));
+        assert_eq!(next("NO_LEADER", &[("staleHelps", "true")]), "reveille cluster status".to_owned() + stale);
         assert_eq!(next("NO_LEADER", &[]), "reveille cluster status");
     }
 }

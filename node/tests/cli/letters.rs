@@ -59,7 +59,10 @@ async fn hospital() -> Fake {
             };
             let (recipients, next) = match requested.page_token.as_str() {
                 "" => (vec![dead], "a"),
-                _ => (vec![row(2, v1::RecipientState::InDoubt)], ""),
+                _ => {
+                    let doubt_cause = v1::DoubtCause::NoAnswer.into();
+                    (vec![v1::RunRecipient { doubt_cause, ..row(2, v1::RecipientState::InDoubt) }], "")
+                }
             };
             one(v1::ListRunRecipientsResponse { recipients, next_page_token: next.into(), freshness: None })
         }
@@ -240,9 +243,10 @@ async fn recipients_of_a_run_are_printed_in_each_format() {
     };
     assert_eq!(
         printed("csv").await,
-        "number,address,state,code,enhanced,text,attempts,updateTime\n\
-         1,u1@x.example,RECIPIENT_STATE_DEAD,550,5.1.1,\"no, \"\"never\"\"\",1,1970-01-01T00:01:40Z\n\
-         2,u2@x.example,RECIPIENT_STATE_IN_DOUBT,0,,,0,\n"
+        "number,address,state,code,enhanced,text,attempts,updateTime,doubtCause,suppression\n\
+         1,u1@x.example,RECIPIENT_STATE_DEAD,550,5.1.1,\"no, \"\"never\"\"\",1,1970-01-01T00:01:40Z,\
+         DOUBT_CAUSE_UNSPECIFIED,SUPPRESSION_UNSPECIFIED\n\
+         2,u2@x.example,RECIPIENT_STATE_IN_DOUBT,0,,,0,,DOUBT_CAUSE_NO_ANSWER,SUPPRESSION_UNSPECIFIED\n"
     );
     let json: serde_json::Value = serde_json::from_str(&printed("json").await).expect("JSON");
     let lines = printed("jsonl").await;
@@ -253,12 +257,12 @@ async fn recipients_of_a_run_are_printed_in_each_format() {
         lines[1],
         json!({
             "number": 2, "address": "u2@x.example", "state": "RECIPIENT_STATE_IN_DOUBT", "code": 0, "enhanced": "",
-            "text": "", "attempts": 0,
+            "text": "", "attempts": 0, "doubtCause": "DOUBT_CAUSE_NO_ANSWER", "suppression": "SUPPRESSION_UNSPECIFIED",
         })
     );
     assert_eq!(printed("name").await, "#1\n#2\n");
     let table = printed("table").await;
-    assert!(table.contains("550 5.1.1 no, \"never\""), "{table}");
+    assert!(table.contains("550 5.1.1 no, \"never\"") && table.contains("no answer after the final dot"), "{table}");
     let states: [i32; 2] = [v1::RecipientState::Dead.into(), v1::RecipientState::InDoubt.into()];
     let requested: Vec<v1::ListRunRecipientsRequest> = fake.requests("ListRunRecipients");
     assert!(requested.iter().all(|requested| requested.run == "r5.0" && requested.states == states), "{requested:?}");
