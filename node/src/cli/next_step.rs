@@ -31,6 +31,12 @@ fn of_object<'f>(reason: &str, fact: &impl Fn(&str) -> Option<&'f str>) -> Optio
         ("RUN_OPEN", ..) => format!("reveille run watch {}", fact("run")?),
         ("LATER_DOUBT", ..) => format!("look again: reveille in-doubt list --run {}", fact("run")?),
         ("NO_RELAY", ..) => add_relay(fact("pool")?),
+        ("MEMBER_SILENT", ..) => {
+            format!("start it; or, if it never comes back: reveille cluster member remove {} --dead", fact("member")?)
+        }
+        ("MEMBER_RUNS", ..) => {
+            format!("stop it, or drain it first: reveille cluster member remove {}", fact("member")?)
+        }
         ("MEMBER_WAITS" | "OUTCOME_UNKNOWN", ..) => return None,
         _ => show?,
     })
@@ -49,7 +55,8 @@ fn shown<'f>(fact: &impl Fn(&str) -> Option<&'f str>) -> Option<String> {
         ("template", "template show"),
         ("relay", "relay show"),
     ];
-    commands.iter().find_map(|(kind, command)| Some(format!("reveille {command} {}", fact(kind)?)))
+    let object = commands.iter().find_map(|(kind, command)| Some(format!("reveille {command} {}", fact(kind)?)));
+    object.or_else(|| fact("member").map(|_| "reveille cluster member list".to_owned()))
 }
 
 /// Returns the command that adds a relay to a pool.
@@ -135,6 +142,8 @@ fn fixed(reason: &str) -> Option<&'static str> {
         "RESTORE_NOT_ACCEPTED" => "reveille restore status, then reveille restore accept",
         "CLOCKS_DISAGREE" => "reveille cluster status",
         "NO_TEST_CLOCK" => "reveille dev --test-clock --data-dir DIR, or reveille cluster init --test-clock",
+        "MEMBER_SILENT" => "start it; or, if it never comes back, remove it with --dead",
+        "MEMBER_RUNS" => "stop it, or drain it first: the same without --dead",
         "MEMBER_WAITS" => "the same command again in a few seconds: it continues where it was",
         "NO_BACKUP" => "the same again; reveille backup verify says whether a former backup is whole",
         "NOT_POSSIBLE" => "look at its state (`show`) or at the cluster's: reveille doctor",

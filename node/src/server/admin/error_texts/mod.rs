@@ -181,7 +181,12 @@ pub fn member_not_changed(name: &str, change: MemberChange, refusal: &MemberRefu
             return precondition(ErrorReason::MemberWaits, message).about("member", name);
         }
     };
-    not_possible(format!("{quoted} was not {done}: {refusal}{help}")).about("member", name)
+    let reason = match refusal {
+        MemberRefusal::StillRuns => ErrorReason::MemberRuns,
+        MemberRefusal::DoesNotAnswer => ErrorReason::MemberSilent,
+        _ => ErrorReason::NotPossible,
+    };
+    precondition(reason, format!("{quoted} was not {done}: {refusal}{help}")).about("member", name)
 }
 
 /// A change of a member has steps, and a repeat begins with the first one that is not done.
