@@ -119,7 +119,9 @@ fn process(ended: anyhow::Result<()>) -> Result<(), Stop> {
         } else if let Some(AdmissionError::Join(JoinError::NoAnswer { .. })) = error.downcast_ref() {
             (Exit::General, "NOT_A_MEMBER", "start it again with the same token: a join may be repeated")
         } else if let Some(AdmissionError::Join(JoinError::Refused(_))) = error.downcast_ref() {
-            (Exit::General, "NOT_A_MEMBER", "do what it names, and start it again; reveille cluster member add makes a token")
+            let next = "do what it names, and start it again; --name and --advertise are its own; reveille \
+                        cluster member add makes another token";
+            (Exit::General, "NOT_A_MEMBER", next)
         } else if error.is::<AdmissionError>() {
             (Exit::General, "NOT_A_MEMBER", "do what it names, and start it again")
         } else {
