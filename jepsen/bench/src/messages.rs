@@ -3,7 +3,6 @@
 //!
 //! The result is valid if each message arrived exactly once, although some of the calls are repeated with their keys.
 
-
 use anyhow::Result;
 use reveille_harness::load::{self, CreateLoad};
 use reveille_harness::measure::rounded;
