@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use reveille_harness::clocks::Clocks;
 
-use crate::process::{Ended, Process, start, until};
+use crate::process::{Ended, Process, STEP_TIMEOUT, start, until};
 
 /// Starts the first node of a new cluster.
 fn founder(folder: &Path) -> Process {
@@ -25,10 +25,19 @@ fn joining(folder: &Path, name: &str, token: &str) -> Process {
 /// Runs `reveille start` with a token that is not accepted, and returns what it says.
 fn refused(folder: &Path, name: &str, token: &str) -> String {
     let flags = ["--listen", "127.0.0.1:0", "--peer-listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--join", token];
-    let ended: Ended = start(folder, name, &flags).output().expect("it runs").into();
-    assert_ne!(ended.code, Some(0), "{ended:?}");
-    assert!(!ended.stderr.contains(token), "a token is a secret: {ended:?}");
-    ended.stderr
+    let log = tempfile::NamedTempFile::new().expect("a log");
+    let mut asking = start(folder, name, &flags).stderr(log.reopen().expect("a log")).spawn().expect("it runs");
+    let (mut ended, end) = (None, Instant::now() + STEP_TIMEOUT);
+    while ended.is_none() && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(50));
+        ended = asking.try_wait().expect("its state");
+    }
+    // One that was admitted runs on.
+    let _ = (asking.kill(), asking.wait());
+    let said = fs::read_to_string(log.path()).expect("a log");
+    assert!(ended.is_some_and(|status| !status.success()), "{ended:?}: {said}");
+    assert!(!said.contains(token), "a token is a secret: {said}");
+    said
 }
 
 #[test]
