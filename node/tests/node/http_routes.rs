@@ -414,7 +414,8 @@ fn write_has_one_effect_while_leaders_are_killed() {
                 let one = |number: usize| {
                     let (name, body) = keyed_write(id, number, base, part);
                     let mask = if id == "UpdateSchedule" { "?updateMask=labels" } else { "" };
-                    let request = (operation.verb.as_str(), &*(operation.at(&name) + mask));
+                    let path = operation.at(&name) + mask;
+                    let request = (operation.verb.as_str(), path.as_str());
                     insist(client, addresses, request, &format!("{id}-{number}"), &body.to_string(), known_by)
                 };
                 (0..).take_while(|number| *number < ROUNDS || !is_over.load(Ordering::Relaxed)).map(one).collect()
@@ -438,7 +439,7 @@ fn write_has_one_effect_while_leaders_are_killed() {
     };
     let opened: BTreeSet<String> = rows("/v1/runs", "runs").iter().map(|run| text(&run["run"])).collect();
     let of_runs = ["BackfillSchedule", "SendMessage", "SendTest", "TriggerSchedule"];
-    let answered = of_runs.iter().flat_map(|id| answers[id]).map(text).collect();
+    let answered: BTreeSet<String> = of_runs.iter().flat_map(|id| answers[id]).map(text).collect();
     assert_eq!(opened, answered, "one run for each call");
     for (path, list, expected) in [
         ("/v1/opt-outs", "optOuts", count("AddOptOut")),

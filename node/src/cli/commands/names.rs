@@ -133,7 +133,7 @@ fn cursor(words: &[String]) -> Option<Cursor<'_>> {
             flag = valued.find(|arg| arg.get_long() == Some(long));
         } else if let Some(short) = word.strip_prefix('-') {
             // `-ojson` has its value.
-            flag = short.parse().ok().and_then(|short| valued.find(|arg| arg.get_short() == Some(short)));
+            flag = short.parse::<char>().ok().and_then(|short| valued.find(|arg| arg.get_short() == Some(short)));
         } else if let Some(below) = command.find_subcommand(word) {
             command = below;
             path.push(word.as_str());
