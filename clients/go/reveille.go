@@ -114,11 +114,11 @@ type Attachment struct {
 
 // Run is one run: what it was opened for and how its recipients stand.
 type Run struct {
-	Run, Tenant, Schedule, Nominal, Cause, State string
-	Audience                                     int
-	Counts                                       map[string]int
-	Pause                                        *Pause // why it is paused
-	CancelledBy                                  string // the later run that cancelled it
+	Run, Tenant, Schedule, Occurrence, Cause, State string
+	Audience                                        int
+	Counts                                          map[string]int
+	Pause                                           *Pause // why it is paused
+	CancelledBy                                     string // the later run that cancelled it
 }
 
 // Pause says why a run is paused: Cause is such as PAUSE_CAUSE_OPERATOR, and Text the operator's words.
@@ -255,12 +255,12 @@ func (c *Client) Trigger(ctx context.Context, name, key string, to []Recipient, 
 
 // Event is one event; which fields it has depends on its type.
 type Event struct {
-	Cursor, Type, Tenant, Schedule, Run, Nominal, Cause, Numbers, Reason, CancelledBy string
-	Time                                                                              time.Time
-	Count                                                                             int
-	Addresses                                                                         []string
-	Counts                                                                            map[string]int
-	Pause                                                                             *Pause
+	Cursor, Type, Tenant, Schedule, Run, Occurrence, Cause, Numbers, Reason, CancelledBy string
+	Time                                                                                 time.Time
+	Count                                                                                int
+	Addresses                                                                            []string
+	Counts                                                                               map[string]int
+	Pause                                                                                *Pause
 }
 
 // Events are the answer of Client.Events. Cursor is `after` of the next call, also where there are no events.

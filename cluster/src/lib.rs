@@ -16,14 +16,15 @@
 //!
 //! Reading order: [`process`] (start, stop, shared state), [`leader`] (timer, claims, leases, barriers, auditor),
 //! [`worker`] (from a claim to the gate, the settler, the [`worker::journal`] and recovery), [`smtp`] (sessions, pools,
-//! classification of answers), [`audience`] (recipients on disk), [`backup`],
-//! [`compose`] (templates to messages), [`ops`].
+//! classification of answers), [`file_store`] (audience parts and attachments), [`backup`],
+//! [`compose`] (templates to messages), [`monitoring`], [`maintenance`].
 
-pub mod audience;
 pub mod backup;
 pub mod compose;
+pub mod file_store;
 pub mod leader;
-pub mod ops;
+pub mod maintenance;
+pub mod monitoring;
 pub mod process;
 #[cfg(test)]
 mod samples;

@@ -4,7 +4,7 @@ use reveille_ledger::ScheduleTiming;
 use reveille_ledger::calendar::When;
 use reveille_ledger::command::{NextInstant, ScheduleCreate};
 use reveille_ledger::content::{Audience, Content, Recipient};
-use reveille_ledger::ids::{Nominal, Time};
+use reveille_ledger::ids::{OccurrenceName, Time};
 use reveille_ledger::labels::Labels;
 use reveille_ledger::policy::Policies;
 
@@ -37,7 +37,7 @@ pub fn schedule(due: Time, recipients: Vec<Recipient>) -> ScheduleCreate {
         content: content().into(),
         audience: Audience { columns: vec![], recipients }.into(),
         after: Time(0),
-        next: Some(NextInstant { nominal: Nominal::Instant(due), due, jitter_ms: 0 }),
+        next: Some(NextInstant { occurrence: OccurrenceName::Instant(due), due, jitter_ms: 0 }),
         tzdb: "test".into(),
         labels: Labels::default(),
     }

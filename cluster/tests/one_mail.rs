@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use reveille_cluster::audience::{GeneratedAudience, encode};
+use reveille_cluster::file_store::{GeneratedAudience, encode};
 use reveille_cluster::process::clock::{Clock, SystemClock};
 use reveille_cluster::process::context::NodeContext;
 use reveille_cluster::process::lifecycle::{NodeRuntime, RuntimeOptions};
@@ -268,7 +268,7 @@ async fn node_whose_disk_hangs(folder: &Path, sink: &Sink) -> (Node, Hanging, Ve
     let node = node(folder, 1).await;
     node.put(relay(sink)).await;
     let bytes = encode(&GeneratedAudience { seed: 7, recipients: 8, columns: vec!["name".to_owned()] }.list());
-    let part = node.context.parts.put(&bytes).expect("it is written");
+    let part = node.context.files.put(&bytes).expect("it is written");
     let seal = Seal { name: "all".to_owned(), columns: vec!["name".to_owned()], rows: 8, parts: vec![part] };
     let named = NamedAudience { name: seal.name.clone(), seal: seal.blob().hash, rows: 8 };
     let seal = AudienceSeal { request: None, tenant: "default".to_owned(), seal };
@@ -292,8 +292,8 @@ async fn recipients_with_part_on_hanging_disk_are_released_in_time() {
     );
     drop(hanging);
     // Otherwise the blocked read could fail after the part is there again, and the node would look for it at peers.
-    node.until("the blocked read has failed", |context| !context.parts.lacking().is_empty()).await;
-    node.context.parts.put(&bytes).expect("the disk answers again");
+    node.until("the blocked read has failed", |context| !context.files.missing().is_empty()).await;
+    node.context.files.put(&bytes).expect("the disk answers again");
     node.until("all are sent", |context| counts(context, RecipientState::Sent) == 8).await;
     assert_sound(&node.context);
     node.stop().await;

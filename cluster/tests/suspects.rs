@@ -21,7 +21,7 @@ use reveille_ledger::command::{
     ClaimRequest, Command, Decide, Decider, Decision, NodeUp, PickedRecipients, Relay, Requeue,
 };
 use reveille_ledger::ids::{Fence, NodeId, PageId};
-use reveille_ledger::reply::{CommandOutcome, MovedRecipients};
+use reveille_ledger::reply::{ChangedRecipients, CommandOutcome};
 use reveille_ledger::{Ledger, RecipientState};
 use reveille_raft::{ClusterId, GrpcTransport, Member};
 use reveille_sink::{Sink, SinkOptions};
@@ -258,11 +258,11 @@ fn assumed_recipients_of_dead_incarnation_are_settled_when_journal_returns() {
             let (fence, row) = ledger.claims().iter().next().expect("a row");
             (*fence, row.chunk.page.0)
         });
-        assert_eq!(life.put(Command::Revoke(vec![fence])).await, CommandOutcome::Moved(4));
+        assert_eq!(life.put(Command::Revoke(vec![fence])).await, CommandOutcome::Changed(4));
         let (decision, by) = (Decision::Assume, Decider::Policy);
         let assume = Decide { run, recipients: vec![], decision, by, up_to: None, request: None };
-        let moved = MovedRecipients { recipients: 4, inside_gap: 0 };
-        assert_eq!(life.put(Command::Decide(assume)).await, CommandOutcome::MovedOf(vec![Ok(moved)]));
+        let moved = ChangedRecipients { recipients: 4, inside_gap: 0 };
+        assert_eq!(life.put(Command::Decide(assume)).await, CommandOutcome::ChangedByRun(vec![Ok(moved)]));
         assert!(life.context.replica.read(|ledger| ledger.claims().is_empty()), "nothing of it is open");
     });
     runtime.block_on(live(folder.path(), 3, async |life: &Life| {

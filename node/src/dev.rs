@@ -16,7 +16,7 @@ use reveille_ledger::command::{Command, Relay};
 use reveille_sink::{Sink, SinkOptions};
 use uuid::Uuid;
 
-use crate::server::admission::{self, AdmissionError};
+use crate::server::bootstrap::{self, BootstrapError};
 use crate::server::config::{Config, Settings, UnsubscribeSettings};
 use crate::server::logging::{self, LogFormat};
 use crate::server::node::NodeServer;
@@ -161,8 +161,8 @@ fn key(folder: &Path) -> Result<PathBuf> {
 
 /// Makes the cluster, at the first start.
 fn found(args: &Args) -> Result<()> {
-    match admission::found(&args.data_dir, args.test_clock) {
-        Ok(_) | Err(AdmissionError::Used(_)) => Ok(()),
+    match bootstrap::found(&args.data_dir, args.test_clock) {
+        Ok(_) | Err(BootstrapError::Used(_)) => Ok(()),
         Err(error) => Err(error.into()),
     }
 }

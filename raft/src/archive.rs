@@ -23,7 +23,7 @@ const OPENED_BYTES_MIN: u64 = 256 * 1024;
 /// Reason why a part of the archive was not read.
 #[derive(Debug, thiserror::Error)]
 pub enum ArchiveError {
-    /// A block of the part is missing or damaged on this node. Fetch [`lacking`](crate::Replica::lacking_blocks) blocks
+    /// A block of the part is missing or damaged on this node. Fetch [`missing`](crate::Replica::missing_blocks) blocks
     /// from another node.
     #[error("part {part} of the archive is not readable on this node: {what}")]
     Damaged {
@@ -147,10 +147,10 @@ impl ArchiveReader {
     /// The disk failed to read: a block may be intact.
     pub fn unreadable(&self, asked: BTreeSet<Hash>, others: usize) -> Result<BTreeSet<Hash>, SnapshotError> {
         let (parts, unsaved) = self.applied_state.read(|ledger| (ledger.parts().clone(), ledger.unsaved_blocks()));
-        self.snapshots.find_lacking(&blocks_of_parts(&parts).filter(|hash| !unsaved.contains(hash)).collect())?;
+        self.snapshots.find_missing(&blocks_of_parts(&parts).filter(|hash| !unsaved.contains(hash)).collect())?;
         let mut unreadable = BTreeSet::new();
         let examined: BTreeSet<Hash> =
-            asked.into_iter().chain(self.snapshots.lacking().into_iter().take(others)).collect();
+            asked.into_iter().chain(self.snapshots.missing_of_archive().into_iter().take(others)).collect();
         for hash in examined.difference(&unsaved).copied() {
             match self.snapshots.read_archived(hash) {
                 Ok(_) => {}
@@ -161,14 +161,14 @@ impl ArchiveReader {
         Ok(unreadable)
     }
 
-    /// Returns the blocks that are lacking on this disk, and forgets those that the state names no more.
-    pub fn still_lacking(&self) -> Vec<Hash> {
-        if self.snapshots.lacking().is_empty() {
+    /// Returns the blocks that are missing on this disk, and forgets those that the state names no more.
+    pub fn still_missing(&self) -> Vec<Hash> {
+        if self.snapshots.missing_of_archive().is_empty() {
             return Vec::new();
         }
         let parts = self.applied_state.read(|ledger| ledger.parts().clone());
-        self.snapshots.keep_lacking(&blocks_of_parts(&parts).collect());
-        self.snapshots.lacking()
+        self.snapshots.keep_missing(&blocks_of_parts(&parts).collect());
+        self.snapshots.missing_of_archive()
     }
 
     async fn open_blocks(&self, name: Hash, blocks: Vec<FrozenBlock>) -> Result<Arc<Ledger>, SnapshotError> {
@@ -195,7 +195,7 @@ fn name_of(blocks: &[FrozenBlock]) -> Hash {
 }
 
 fn read(snapshots: &SnapshotManager, blocks: &[FrozenBlock]) -> Result<Ledger, SnapshotError> {
-    // All blocks are read before the first error is returned, so that every lacking one is known.
+    // All blocks are read before the first error is returned, so that every missing one is known.
     let bytes_of = |frozen: &FrozenBlock| match &frozen.bytes {
         Some(bytes) => Ok(Arc::clone(bytes)),
         None => snapshots.read_archived(frozen.block.hash).map(Arc::from),
@@ -320,7 +320,7 @@ mod tests {
             assert!(error.to_string().contains(&block.hash.to_string()), "{error}");
         }
         std::fs::remove_file(&path).unwrap();
-        assert_eq!(reader.snapshots.lacking(), [block.hash]);
+        assert_eq!(reader.snapshots.missing_of_archive(), [block.hash]);
         let error = lost().await.unwrap_err();
         assert!(matches!(&error, ArchiveError::Damaged { what, .. } if what.contains("missing")), "{error}");
         std::fs::create_dir(&path).unwrap();
@@ -330,7 +330,7 @@ mod tests {
         let bytes = in_memory("saved").bytes.unwrap();
         assert!(reader.snapshots.put_block(block.hash, b"others").is_err(), "a peer sent other bytes");
         reader.snapshots.put_block(block.hash, &bytes).unwrap();
-        assert_eq!(reader.snapshots.lacking(), []);
+        assert_eq!(reader.snapshots.missing_of_archive(), []);
         assert_eq!(reader.block(block.hash), Some(bytes.to_vec()));
         assert!(has(&lost().await.unwrap(), "saved"), "a failure is not kept");
     }
@@ -343,7 +343,7 @@ mod tests {
         let mut expected = [blocks[0].block.hash, blocks[2].block.hash];
         expected.sort();
         open(&reader, blocks).await.unwrap_err();
-        assert_eq!(reader.snapshots.lacking(), expected);
+        assert_eq!(reader.snapshots.missing_of_archive(), expected);
     }
 
     #[tokio::test]

@@ -12,8 +12,8 @@ pub const PRIVATE: u32 = 0o600;
 /// Permissions of a file that everyone may read.
 pub const PUBLIC: u32 = 0o644;
 
-/// Creates a folder and its parents, as far as they do not exist, so that only their owner may read what is in them: the
-/// log and the snapshots have addresses.
+/// Creates a folder and its parents, as far as they do not exist, so that only their owner may read what is in them:
+/// the log and the snapshots have addresses.
 ///
 /// # Errors
 /// The error of the system.

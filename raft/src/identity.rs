@@ -1,4 +1,4 @@
-//! Identity of a data folder: its node, its cluster, and a lock that admits one process at a time (P10).
+//! Identity of a data folder: its node, its cluster, and a lock that one process at a time holds (P10).
 //!
 //! The file `identity` is text, so that an operator can read it:
 //!

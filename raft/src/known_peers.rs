@@ -1,8 +1,8 @@
 //! The file `peers` in the data folder: the other members, as this node last knew them. A start that finds no readable
 //! snapshot asks them for one: the membership is in the snapshots, too.
 //!
-//! Text, so that an operator can read and correct it: a line for each member, with its id, its address, and in a cluster
-//! with certificates the hash of its public key. A line without the hash trusts the member's name.
+//! Text, so that an operator can read and correct it: a line for each member, with its id, its address, and in a
+//! cluster with certificates the hash of its public key. A line without the hash trusts the member's name.
 //!
 //! ```text
 //! 5f3a09c1 10.0.0.2:7601 91e07b0c6a…

@@ -105,7 +105,7 @@ impl Replica {
                 self.inner.snapshots.replace_kept();
             }
             FileAtRest::SnapshotManifest(_) | FileAtRest::StateBlock(_) => self.inner.snapshots.replace_kept(),
-            FileAtRest::ArchiveBlock(hash) => self.inner.snapshots.folder().lack(hash),
+            FileAtRest::ArchiveBlock(hash) => self.inner.snapshots.folder().mark_missing(hash),
         }
     }
 }

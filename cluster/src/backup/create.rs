@@ -16,8 +16,8 @@ use super::list;
 use super::manifest::{BLOCKS, BackupId, BackupManifest, block_name, time_text};
 use super::target::{BackupTarget, StoredFile, put_new};
 use super::verify::{parts_of, read_manifest, target_error, verify};
-use super::work::{BackupError, BackupPhase, FileFault, Work};
-use crate::audience::AudienceStore;
+use super::work::{BackupError, BackupPhase, BackupTask, FileFault};
+use crate::file_store::FileStore;
 
 /// Maximum age of a file that no verified backup names, and that is not copied again. Much below the age of pruning.
 const REUSED_FOR: Duration = Duration::from_secs(12 * 3_600);
@@ -31,7 +31,7 @@ pub struct BackupSource<'s> {
     /// The replica of this node.
     pub replica: &'s Replica,
     /// The audience parts of this node.
-    pub parts: &'s AudienceStore,
+    pub parts: &'s FileStore,
     /// Name of this node.
     pub node: &'s str,
     /// Release of this node.
@@ -86,7 +86,7 @@ impl StateFacts {
 pub fn create(
     source: &BackupSource<'_>,
     target: &dyn BackupTarget,
-    work: &mut Work<'_>,
+    work: &mut BackupTask<'_>,
 ) -> Result<MadeBackup, BackupError> {
     let mut attempts = 1;
     loop {
@@ -103,7 +103,7 @@ pub fn create(
 fn create_once(
     source: &BackupSource<'_>,
     target: &dyn BackupTarget,
-    work: &mut Work<'_>,
+    work: &mut BackupTask<'_>,
 ) -> Result<MadeBackup, BackupError> {
     let (pinned, facts) = source.replica.pinned_snapshot(StateFacts::of)?;
     let id = BackupId { cluster: source.cluster, index: pinned.manifest.index };
@@ -185,7 +185,7 @@ impl<'c> FileCopier<'c> {
     }
 
     /// Copies what the target lacks, and sets the sizes of audience parts.
-    fn all(&mut self, manifest: &mut BackupManifest, work: &mut Work<'_>) -> Result<(), BackupError> {
+    fn all(&mut self, manifest: &mut BackupManifest, work: &mut BackupTask<'_>) -> Result<(), BackupError> {
         let blocks: BTreeSet<Hash> = manifest.state.iter().chain(&manifest.archive).map(|block| block.hash).collect();
         work.begin(BackupPhase::Copy, blocks.len() + manifest.parts.len());
         for hash in blocks {
@@ -198,14 +198,14 @@ impl<'c> FileCopier<'c> {
     }
 
     /// Returns the size of the file at the target.
-    fn copy_unless_present(&mut self, hash: Hash, work: &mut Work<'_>) -> Result<u64, BackupError> {
+    fn copy_unless_present(&mut self, hash: Hash, work: &mut BackupTask<'_>) -> Result<u64, BackupError> {
         match self.present.get(&block_name(hash)) {
-            Some(bytes) => work.did(0).map(|()| *bytes),
+            Some(bytes) => work.count_file(0).map(|()| *bytes),
             None => self.copy(hash, work),
         }
     }
 
-    fn copy(&mut self, hash: Hash, work: &mut Work<'_>) -> Result<u64, BackupError> {
+    fn copy(&mut self, hash: Hash, work: &mut BackupTask<'_>) -> Result<u64, BackupError> {
         let BackupSource { replica, parts, .. } = self.source;
         let file = match self.parts.contains(&hash) {
             true => parts.whole(hash).map_err(|fault| BackupError::Source(fault.to_string()))?,
@@ -214,11 +214,11 @@ impl<'c> FileCopier<'c> {
         let (name, bytes) = (block_name(hash), file.len() as u64);
         self.target.put(&name, &file).map_err(|error| target_error(self.target, "write", &name, error))?;
         (self.files, self.bytes) = (self.files + 1, self.bytes + bytes);
-        work.did(bytes).map(|()| bytes)
+        work.count_file(bytes).map(|()| bytes)
     }
 
     /// Writes damaged and missing files again.
-    fn repair(&mut self, faults: &[FileFault], work: &mut Work<'_>) -> Result<(), BackupError> {
+    fn repair(&mut self, faults: &[FileFault], work: &mut BackupTask<'_>) -> Result<(), BackupError> {
         work.begin(BackupPhase::Copy, faults.len());
         for FileFault { hash, what } in faults {
             tracing::warn!(what, "a file of the backup is written again");

@@ -36,7 +36,7 @@ pub use restore::{
     BackupFiles, LoadedBackup, LostFiles, StateFiles, SurvivorFiles, apply_opt_outs, load, write_folder,
 };
 pub use runner::make;
-pub use stream::{OptOutMoment, OptOutStream};
+pub use stream::{OptOutStream, OptOutTables};
 pub use target::{BackupTarget, FolderTarget, StoredFile};
 pub use verify::{archive_block, read_manifest, verify};
-pub use work::{BackupError, BackupPhase, BackupProgress, FileFault, Work};
+pub use work::{BackupError, BackupPhase, BackupProgress, BackupTask, FileFault};

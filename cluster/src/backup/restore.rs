@@ -18,8 +18,8 @@ use super::manifest::{BackupManifest, block_name};
 use super::opt_outs::{self, OptOutChange, OptOutKind, StreamedOptOuts};
 use super::target::BackupTarget;
 use super::verify::{parts_of, verify};
-use super::work::{BackupError, BackupPhase, Work};
-use crate::audience::{self, AudienceStore};
+use super::work::{BackupError, BackupPhase, BackupTask};
+use crate::file_store::{self, FileStore};
 
 /// Folder of audience parts in a data folder.
 const PARTS: &str = "parts";
@@ -39,7 +39,7 @@ pub struct LoadedBackup {
 pub fn load(
     target: &dyn BackupTarget,
     manifest: &BackupManifest,
-    work: &mut Work<'_>,
+    work: &mut BackupTask<'_>,
 ) -> Result<LoadedBackup, BackupError> {
     let ledger = verify(target, manifest, work)?;
     let opt_outs = opt_outs::read(target, manifest.id.cluster, manifest.id.index)?;
@@ -76,7 +76,7 @@ fn apply_group(ledger: &mut Ledger, group: &[OptOutChange]) -> u64 {
     let (at, now) = (head.applied + 1, head.real_now());
     let epoch = head.current_epoch().unwrap_or_default();
     match ledger.apply(at, &Entry { epoch, now, actor: Actor::System, command }).reply.outcome {
-        CommandOutcome::Moved(moved) => moved,
+        CommandOutcome::Changed(moved) => moved,
         _ => 0,
     }
 }
@@ -134,21 +134,21 @@ pub fn write_folder(
     member: (NodeId, &Member),
     ledger: &Ledger,
     files: &dyn StateFiles,
-    work: &mut Work<'_>,
+    work: &mut BackupTask<'_>,
 ) -> Result<LostFiles, BackupError> {
     let (archive, parts) = (ledger.archive_blocks(), parts_of(ledger));
     work.begin(BackupPhase::Copy, archive.len() + parts.len());
     let mut lost = LostFiles::default();
     let folder = data_dir.join(PARTS);
     let failed = |source| BackupError::Target { doing: "write", place: folder.display().to_string(), source };
-    let store = AudienceStore::open(folder.clone()).map_err(failed)?;
+    let store = FileStore::open(folder.clone()).map_err(failed)?;
     for part in parts {
         let file = files.part(part)?;
         match &file {
             Some(file) => drop(store.put(file).map_err(failed)?),
             None => lost.parts += 1,
         }
-        work.did(file.map_or(0, |file| file.len() as u64))?;
+        work.count_file(file.map_or(0, |file| file.len() as u64))?;
     }
     let first = FirstFolder::create(data_dir)?;
     // Bytes of the archive that no snapshot has yet are in the state.
@@ -158,7 +158,7 @@ pub fn write_folder(
             Some(block) => first.put_archive_block(hash, block)?,
             None => lost.archive += 1,
         }
-        work.did(block.map_or(0, |block| block.len() as u64))?;
+        work.count_file(block.map_or(0, |block| block.len() as u64))?;
     }
     first.finish(member, ledger)?;
     Ok(lost)
@@ -178,7 +178,7 @@ impl StateFiles for SurvivorFiles {
     fn part(&self, part: Hash) -> Result<Option<Vec<u8>>, BackupError> {
         let read = |(folder, _): &(PathBuf, LostFolder)| {
             let file = std::fs::read(folder.join(PARTS).join(part.to_string())).ok()?;
-            (audience::verify(&file) == Ok(part)).then_some(file)
+            (file_store::verify(&file) == Ok(part)).then_some(file)
         };
         Ok(self.folders.iter().find_map(read))
     }

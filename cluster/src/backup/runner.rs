@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::create::{BackupSource, MadeBackup, create};
 use super::plan::BackupPlan;
-use super::work::{BackupError, BackupProgress, Work};
+use super::work::{BackupError, BackupProgress, BackupTask};
 use crate::process::context::NodeContext;
 
 /// Maximum wait until this node has applied what was answered before.
@@ -75,7 +75,7 @@ async fn make_uncounted(
         let source = BackupSource {
             cluster,
             replica: &own.replica,
-            parts: &own.parts,
+            parts: &own.files,
             node: &own.introduction.name,
             version: &own.introduction.version,
             now: own.clock.wall(),
@@ -84,7 +84,7 @@ async fn make_uncounted(
             progress.send_replace(Some(now));
         };
         // After a stop the receiver is gone.
-        let _ = done.send(create(&source, &*target, &mut Work::of_node(stop, report)));
+        let _ = done.send(create(&source, &*target, &mut BackupTask::of_node(stop, report)));
     };
     let thread = std::thread::Builder::new().name("backup".to_owned()).spawn(work);
     thread.map_err(|error| unavailable(&format!("a thread does not start: {error}")))?;

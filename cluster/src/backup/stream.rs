@@ -17,21 +17,21 @@ type OptOutKey = (String, String);
 
 /// The tables at one moment.
 #[derive(Clone, Default)]
-pub struct OptOutMoment {
+pub struct OptOutTables {
     applied: u64,
     opted_out: SharedRows<OptOutKey, OptedOut>,
     taken_back: SharedRows<OptOutKey, TakenBack>,
 }
 
-impl OptOutMoment {
+impl OptOutTables {
     /// Reads the tables. Costs some pointers.
-    pub fn of(ledger: &Ledger) -> OptOutMoment {
+    pub fn of(ledger: &Ledger) -> OptOutTables {
         let (opted_out, taken_back) = (ledger.opted_out().share(), ledger.taken_back().share());
-        OptOutMoment { applied: ledger.head().applied, opted_out, taken_back }
+        OptOutTables { applied: ledger.head().applied, opted_out, taken_back }
     }
 
     /// Returns the changes after an entry, and after a former moment.
-    fn changes(&self, former: &OptOutMoment, after: u64) -> Vec<OptOutChange> {
+    fn changes(&self, former: &OptOutTables, after: u64) -> Vec<OptOutChange> {
         let change = |(tenant, recipient): &OptOutKey, index, kind| {
             let (tenant, recipient) = (tenant.clone(), recipient.clone());
             (index > after).then_some(OptOutChange { index, tenant, recipient, kind })
@@ -48,7 +48,7 @@ impl OptOutMoment {
 pub struct OptOutStream {
     target: Arc<dyn BackupTarget>,
     cluster: ClusterId,
-    former: OptOutMoment,
+    former: OptOutTables,
     /// Last entry whose changes are written. `None`: not known yet, or there is no backup yet.
     written: Option<u64>,
 }
@@ -56,14 +56,14 @@ pub struct OptOutStream {
 impl OptOutStream {
     /// Returns a stream that finds its place at the target.
     pub fn new(target: Arc<dyn BackupTarget>, cluster: ClusterId) -> OptOutStream {
-        OptOutStream { target, cluster, former: OptOutMoment::default(), written: None }
+        OptOutStream { target, cluster, former: OptOutTables::default(), written: None }
     }
 
     /// Writes the opt-out changes up to `moment`, and nothing before the first backup. Blocks.
     ///
     /// # Errors
     /// [`BackupError::Target`]. The next call writes the same.
-    pub fn write(&mut self, moment: OptOutMoment, now: Time) -> Result<(), BackupError> {
+    pub fn write(&mut self, moment: OptOutTables, now: Time) -> Result<(), BackupError> {
         if self.written.is_none() {
             self.written = opt_outs::written_through(&*self.target, self.cluster)?;
         }

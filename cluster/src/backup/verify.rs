@@ -11,8 +11,8 @@ use reveille_raft::snapshot::content_of_block;
 
 use super::manifest::{BackupId, BackupManifest, block_name};
 use super::target::BackupTarget;
-use super::work::{BackupError, BackupPhase, FileFault, Work};
-use crate::audience;
+use super::work::{BackupError, BackupPhase, BackupTask, FileFault};
+use crate::file_store;
 
 /// Reads the manifest of a backup.
 ///
@@ -48,7 +48,7 @@ pub fn archive_block(target: &dyn BackupTarget, hash: Hash) -> io::Result<Option
 pub fn verify(
     target: &dyn BackupTarget,
     manifest: &BackupManifest,
-    work: &mut Work<'_>,
+    work: &mut BackupTask<'_>,
 ) -> Result<Ledger, BackupError> {
     let (index, highest) = (manifest.id.index, level::highest());
     if manifest.level > highest {
@@ -66,7 +66,7 @@ pub fn verify(
     }
     let parts: BTreeSet<Hash> = manifest.parts.iter().map(|(part, _)| *part).collect();
     for part in &parts {
-        reader.read_checked(*part, |file| match audience::verify(file)? {
+        reader.read_checked(*part, |file| match file_store::verify(file)? {
             name if name == *part => Ok(()),
             _ => Err("it does not match its name".to_owned()),
         })?;
@@ -116,7 +116,7 @@ pub(super) fn parts_of(ledger: &Ledger) -> BTreeSet<Hash> {
 
 struct Reader<'r, 'w> {
     target: &'r dyn BackupTarget,
-    work: &'r mut Work<'w>,
+    work: &'r mut BackupTask<'w>,
     faults: Vec<FileFault>,
 }
 
@@ -159,7 +159,7 @@ impl Reader<'_, '_> {
             let what = format!("{} {what}", self.target.place(&name));
             self.faults.push(FileFault { hash: Some(hash), what });
         }
-        self.work.did(bytes)
+        self.work.count_file(bytes)
     }
 }
 

@@ -106,7 +106,7 @@ pub struct BackupProgress {
 }
 
 /// Counts the files of a work, keeps its pace, and ends it when it is asked to.
-pub struct Work<'a> {
+pub struct BackupTask<'a> {
     stop: CancellationToken,
     report: Box<dyn FnMut(BackupProgress) + 'a>,
     bytes_per_second: Option<u64>,
@@ -115,11 +115,11 @@ pub struct Work<'a> {
     ready_at: Instant,
 }
 
-impl<'a> Work<'a> {
+impl<'a> BackupTask<'a> {
     /// Work without a limit, for commands that run beside no node.
-    pub fn new(report: impl FnMut(BackupProgress) + 'a) -> Work<'a> {
+    pub fn new(report: impl FnMut(BackupProgress) + 'a) -> BackupTask<'a> {
         let progress = BackupProgress { phase: BackupPhase::Copy, done: 0, of: 0 };
-        Work {
+        BackupTask {
             stop: CancellationToken::new(),
             report: Box::new(report),
             bytes_per_second: None,
@@ -129,8 +129,8 @@ impl<'a> Work<'a> {
     }
 
     /// Work of a node, which ends with `stop`.
-    pub fn of_node(stop: CancellationToken, report: impl FnMut(BackupProgress) + 'a) -> Work<'a> {
-        Work { stop, bytes_per_second: Some(NODE_BYTES_PER_SECOND), ..Work::new(report) }
+    pub fn of_node(stop: CancellationToken, report: impl FnMut(BackupProgress) + 'a) -> BackupTask<'a> {
+        BackupTask { stop, bytes_per_second: Some(NODE_BYTES_PER_SECOND), ..BackupTask::new(report) }
     }
 
     /// Begins a part of the work.
@@ -140,7 +140,7 @@ impl<'a> Work<'a> {
     }
 
     /// Counts a file, and waits as long as its bytes may take.
-    pub(super) fn did(&mut self, bytes: u64) -> Result<(), BackupError> {
+    pub(super) fn count_file(&mut self, bytes: u64) -> Result<(), BackupError> {
         self.progress.done += 1;
         (self.report)(self.progress);
         if let Some(limit) = self.bytes_per_second {

@@ -273,5 +273,7 @@ fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message").to_owned()
 }
 
+pub mod return_path;
 #[cfg(test)]
 mod tests;
+pub mod unsubscribe;

@@ -12,7 +12,7 @@ use reveille_raft::ClusterId;
 use tokio::sync::watch;
 
 use super::leadership::Leadership;
-use crate::backup::{BackupPlan, OptOutMoment, OptOutStream, make, prune};
+use crate::backup::{BackupPlan, OptOutStream, OptOutTables, make, prune};
 use crate::process::context::NodeContext;
 
 /// Interval of the check whether a backup is due.
@@ -38,7 +38,7 @@ async fn stream_opt_outs(
 ) {
     let mut failed = false;
     while !leadership.ended() {
-        let (moment, now) = (context.replica.read(OptOutMoment::of), context.clock.wall());
+        let (moment, now) = (context.replica.read(OptOutTables::of), context.clock.wall());
         let writing = context.replica.blocking(move || (stream.write(moment, now), stream));
         // A target may hang, and the next leadership must not wait for it. What two leaders write is the same.
         let written = leadership.ended.run_until_cancelled(writing).await;

@@ -217,7 +217,7 @@ fn concerning_keys_of_seal(
     mut handoffs: Vec<CrossedHandoff>,
     keys: &BTreeSet<String>,
 ) -> Vec<CrossedHandoff> {
-    let read = context.parts.read_each(handoffs.iter().filter_map(|crossed| seal.locate(crossed.recipient)).collect());
+    let read = context.files.read_each(handoffs.iter().filter_map(|crossed| seal.locate(crossed.recipient)).collect());
     handoffs.retain(|crossed| match seal.locate(crossed.recipient).and_then(|place| read.get(&place)) {
         Some(Ok(recipient)) => keys.contains(&recipient.key),
         Some(Err(_)) => true,

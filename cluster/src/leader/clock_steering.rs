@@ -132,8 +132,8 @@ impl Steering {
         let voters = context.voters();
         let count = voters.len() as u32;
         let (readings, at) = ask(context, voters, |_| false).await;
-        if let Some(heirs) = heirs_if_off(&readings, context.me.node)
-            && transfer::step_down(context, Unfit::CLOCK_IS_OFF, |heir| heirs.contains(&heir)).await
+        if let Some(successors) = successors_if_off(&readings, context.me.node)
+            && transfer::step_down(context, Unfit::CLOCK_IS_OFF, |successor| successors.contains(&successor)).await
         {
             return true;
         }
@@ -175,7 +175,7 @@ fn can_compare(voters: u32, readings: &[VoterClock]) -> bool {
 
 /// Returns the voters near the median if the clock of `own` is off the median of at least three readings (P18). `None`
 /// if it is not off, or if no voter is near the median.
-fn heirs_if_off(readings: &[VoterClock], own: NodeId) -> Option<Vec<NodeId>> {
+fn successors_if_off(readings: &[VoterClock], own: NodeId) -> Option<Vec<NodeId>> {
     let median = median(readings).filter(|_| readings.len() >= 3)?;
     let (near, far): (Vec<&VoterClock>, Vec<&VoterClock>) =
         readings.iter().partition(|reading| reading.wall.0.abs_diff(median) <= OFF_MS_MAX);
@@ -204,24 +204,24 @@ mod tests {
     #[test]
     fn leader_off_the_median_clock_hands_over_to_node_near_it() {
         let three = readings(&[12_001, 10_000, 9_500]);
-        assert_eq!(heirs_if_off(&three, NodeId(1)), Some(vec![NodeId(2), NodeId(3)]));
-        assert_eq!(heirs_if_off(&three, NodeId(2)), None, "it is the others that are off");
-        assert_eq!(heirs_if_off(&readings(&[12_000, 10_000, 9_500]), NodeId(1)), None, "two seconds are not more");
+        assert_eq!(successors_if_off(&three, NodeId(1)), Some(vec![NodeId(2), NodeId(3)]));
+        assert_eq!(successors_if_off(&three, NodeId(2)), None, "it is the others that are off");
+        assert_eq!(successors_if_off(&readings(&[12_000, 10_000, 9_500]), NodeId(1)), None, "two seconds are not more");
         let slow = readings(&[1_000, 10_000, 10_100, 99_000]);
-        assert_eq!(heirs_if_off(&slow, NodeId(1)), Some(vec![NodeId(2), NodeId(3)]));
+        assert_eq!(successors_if_off(&slow, NodeId(1)), Some(vec![NodeId(2), NodeId(3)]));
     }
 
     #[test]
     fn two_readings_have_no_median_to_be_off() {
-        assert_eq!(heirs_if_off(&readings(&[99_000, 10_000]), NodeId(1)), None);
-        assert_eq!(heirs_if_off(&[], NodeId(1)), None);
+        assert_eq!(successors_if_off(&readings(&[99_000, 10_000]), NodeId(1)), None);
+        assert_eq!(successors_if_off(&[], NodeId(1)), None);
     }
 
     #[test]
     fn leader_without_better_clock_elsewhere_goes_on() {
-        assert_eq!(heirs_if_off(&readings(&[0, 0, 10_000, 10_000]), NodeId(1)), None, "halfway is no voter");
+        assert_eq!(successors_if_off(&readings(&[0, 0, 10_000, 10_000]), NodeId(1)), None, "halfway is no voter");
         let own_did_not_come = readings(&[0, 1, 2]);
-        assert_eq!(heirs_if_off(&own_did_not_come, NodeId(9)), None);
+        assert_eq!(successors_if_off(&own_did_not_come, NodeId(9)), None);
     }
 
     #[test]

@@ -45,14 +45,14 @@ fn cause(cause: OpeningCause) -> &'static str {
 mod tests {
     use super::*;
     use reveille_ledger::command::{ExplainedRange, Opening, UnopenedReason};
-    use reveille_ledger::ids::{Nominal, ScheduleId, Time};
+    use reveille_ledger::ids::{OccurrenceName, ScheduleId, Time};
     use reveille_ledger::instant_range::InstantRange;
 
     #[test]
     fn fire_is_counted_by_outcome_and_reason() {
-        let at = |minute: i64| Nominal::Instant(Time(minute * 60_000));
+        let at = |minute: i64| OccurrenceName::Instant(Time(minute * 60_000));
         let opening =
-            Opening { nominal: at(9), due: Time(540_000), cause: OpeningCause::CatchUp, finish_by: Time(900_000) };
+            Opening { occurrence: at(9), due: Time(540_000), cause: OpeningCause::CatchUp, finish_by: Time(900_000) };
         let fire = Fire {
             schedule: ScheduleId::new(1, 0),
             plan_version: 1,

@@ -78,7 +78,7 @@ pub(crate) struct NodeReport {
     /// True if the node's state is too old for more claims (P12).
     pub behind: bool,
     /// Audience parts that the node lacks (P20).
-    pub lacking: BTreeSet<Hash>,
+    pub missing: BTreeSet<Hash>,
     /// True if the node lacks blocks of the archive (P24).
     pub lacks_archive: bool,
     /// Space on the node's volume.
@@ -242,7 +242,7 @@ impl Leadership {
             if replication_lag::is_lost(ledger, owner, applied, age) {
                 return Err(LeaseRefused::Behind);
             }
-            let floor = ledger.floor(owner.node);
+            let floor = ledger.lease_floor(owner.node);
             Ok(GrantedLease { length: self.grants.lock().grant(owner, floor, now, quorum)?, floor })
         })?;
         self.wake_dispatcher.notify_one();
@@ -251,7 +251,7 @@ impl Leadership {
 
     /// Records the report in a lease request. A request of an earlier incarnation is ignored.
     fn record_report(&self, request: LeaseRequest, behind: bool) {
-        let LeaseRequest { owner, measured, stopping, lacking, lacks_archive, space, .. } = request;
+        let LeaseRequest { owner, measured, stopping, missing, lacks_archive, space, .. } = request;
         let mut reports = self.reports.lock();
         let before = reports.get(&owner.node);
         if before.is_some_and(|before| before.owner.incarnation > owner.incarnation) {
@@ -263,14 +263,14 @@ impl Leadership {
             _ => {}
         }
         let stopping = stopping || before.is_some_and(|before| before.owner == owner && before.stopping);
-        let lacking = lacking.into_iter().collect();
-        let report = NodeReport { owner, measured, behind, lacking, lacks_archive, space, stopping };
+        let missing = missing.into_iter().collect();
+        let report = NodeReport { owner, measured, behind, missing, lacks_archive, space, stopping };
         reports.insert(owner.node, report);
     }
 
     /// Returns the audience parts that a node lacked at its last request (P20).
-    pub(crate) fn lacking(&self, node: NodeId) -> BTreeSet<Hash> {
-        self.reports.lock().get(&node).map(|report| report.lacking.clone()).unwrap_or_default()
+    pub(crate) fn missing_files(&self, node: NodeId) -> BTreeSet<Hash> {
+        self.reports.lock().get(&node).map(|report| report.missing.clone()).unwrap_or_default()
     }
 
     /// Waits until every claim that was proposed before this call is in the log, or never will be.

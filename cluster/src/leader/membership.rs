@@ -1,4 +1,4 @@
-//! Changes the membership, one node at a time (P22). No other code does, but the admission of learners.
+//! Changes the membership, one node at a time (P22). Only `peer/join.rs` of the Raft crate adds learners.
 //!
 //! A node joins as a learner. It votes only after it could replace any other voter for a while: it has the log, applies
 //! it, and holds every audience part (P20) and the archive (P24). A node that the ledger has removed leaves the
@@ -75,9 +75,9 @@ async fn hands_over(context: &NodeContext, members: &BTreeMap<NodeId, MemberStat
         return false;
     }
     let others = members.iter().filter(|(node, member)| **node != me && member.member.votes).map(|(node, _)| *node);
-    let mut heirs: BTreeSet<NodeId> = others.filter(|node| context.replica.answers(*node)).collect();
-    context.replica.read(|ledger| heirs.retain(|node| !leaves(ledger, node)));
-    !heirs.is_empty() && transfer::step_down(context, Unfit::DRAINS, |node| heirs.contains(&node)).await
+    let mut successors: BTreeSet<NodeId> = others.filter(|node| context.replica.answers(*node)).collect();
+    context.replica.read(|ledger| successors.retain(|node| !leaves(ledger, node)));
+    !successors.is_empty() && transfer::step_down(context, Unfit::DRAINS, |node| successors.contains(&node)).await
 }
 
 /// Returns a member that the ledger has removed.
@@ -102,7 +102,7 @@ async fn leave_out(context: &NodeContext, leadership: &Leadership, node: NodeId)
 /// Returns true if the member has the log and the files that a voter needs.
 fn is_ready(member: &MemberStatus, report: Option<&NodeReport>) -> bool {
     let has_log = member.lag.is_some_and(|lag| lag <= LAG_MAX);
-    let has_files = |report: &NodeReport| report.lacking.is_empty() && !report.lacks_archive;
+    let has_files = |report: &NodeReport| report.missing.is_empty() && !report.lacks_archive;
     has_log && report.is_some_and(|report| !report.behind && !report.stopping && has_files(report))
 }
 

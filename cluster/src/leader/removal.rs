@@ -205,8 +205,8 @@ fn next_step(
     if !known.has_files || !voters.all.contains(&member) {
         return Ok(Step::Remove { steady: false });
     }
-    let lacking = leadership.reports().into_iter().map(|(node, report)| (node, report.lacking)).collect();
-    match missing_parts(&voters, member, &lacking, change == MemberChange::RemoveDead) {
+    let missing = leadership.reports().into_iter().map(|(node, report)| (node, report.missing)).collect();
+    match missing_parts(&voters, member, &missing, change == MemberChange::RemoveDead) {
         0 => Ok(Step::Remove { steady: true }),
         missing => wait(MemberWait::Parts(missing)),
     }
@@ -291,18 +291,18 @@ pub(crate) fn check_majorities(voters: &RunningVoters, leaves: NodeId) -> Result
 fn missing_parts(
     voters: &RunningVoters,
     leaves: NodeId,
-    lacking: &BTreeMap<NodeId, BTreeSet<Hash>>,
+    missing: &BTreeMap<NodeId, BTreeSet<Hash>>,
     is_dead: bool,
 ) -> usize {
     let rest = voters.all.iter().filter(|node| **node != leaves);
     let needed = rest.clone().count() / 2 + 1;
     let reports: Vec<Option<&BTreeSet<Hash>>> =
-        rest.filter(|node| voters.running.contains(node)).map(|node| lacking.get(node)).collect();
+        rest.filter(|node| voters.running.contains(node)).map(|node| missing.get(node)).collect();
     // A full list may be cut off, so that node counts as one without parts.
     let has = |report: &Option<&BTreeSet<Hash>>, part: &Hash| {
         report.is_some_and(|report| report.len() + 1 < NAMED_MAX && !report.contains(part))
     };
-    let parts: BTreeSet<&Hash> = lacking.values().flatten().collect();
+    let parts: BTreeSet<&Hash> = missing.values().flatten().collect();
     let is_missing = |part: &&&Hash| {
         let have = reports.iter().filter(|report| has(report, part)).count();
         have < needed && !(is_dead && have == 0)
@@ -337,20 +337,20 @@ mod tests {
     #[test]
     fn parts_must_be_on_a_majority_of_voters_that_are_left_and_run() {
         let (one, two) = (Hash([1; 32]), Hash([2; 32]));
-        let lacking = |lists: &[(u64, &[Hash])]| -> BTreeMap<NodeId, BTreeSet<Hash>> {
+        let missing = |lists: &[(u64, &[Hash])]| -> BTreeMap<NodeId, BTreeSet<Hash>> {
             lists.iter().map(|(node, parts)| (NodeId(*node), parts.iter().copied().collect())).collect()
         };
         let five = voters(&[1, 2, 3, 4, 5], &[1, 2, 3]);
-        let all = lacking(&[(1, &[]), (2, &[]), (3, &[])]);
+        let all = missing(&[(1, &[]), (2, &[]), (3, &[])]);
         assert_eq!(missing_parts(&five, NodeId(5), &all, true), 0, "the other dead one is not asked");
-        let fetching = lacking(&[(1, &[]), (2, &[]), (3, &[one])]);
+        let fetching = missing(&[(1, &[]), (2, &[]), (3, &[one])]);
         assert_eq!(missing_parts(&five, NodeId(5), &fetching, true), 1, "two of the four that are left have it");
         let three = voters(&[1, 2, 3], &[1, 2, 3]);
-        let only_on_third = lacking(&[(1, &[one, two]), (2, &[one, two]), (3, &[])]);
+        let only_on_third = missing(&[(1, &[one, two]), (2, &[one, two]), (3, &[])]);
         assert_eq!(missing_parts(&three, NodeId(3), &only_on_third, false), 2, "it drains until they have it");
         let lost = voters(&[1, 2, 3], &[1, 2]);
         assert_eq!(missing_parts(&lost, NodeId(3), &only_on_third, true), 0, "they never come");
-        let half = lacking(&[(1, &[]), (2, &[one])]);
+        let half = missing(&[(1, &[]), (2, &[one])]);
         assert_eq!(missing_parts(&lost, NodeId(3), &half, true), 1);
     }
 }

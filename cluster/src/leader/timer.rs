@@ -146,7 +146,7 @@ impl Timer {
         });
         let count = replans.len();
         if count > 0 {
-            let Some(CommandOutcome::Moved(moved)) = self.leadership.propose(Command::Replan(replans)).await else {
+            let Some(CommandOutcome::Changed(moved)) = self.leadership.propose(Command::Replan(replans)).await else {
                 return false;
             };
             tracing::info!(

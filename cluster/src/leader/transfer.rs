@@ -87,14 +87,14 @@ pub(crate) async fn transfer_to_any(
     may: impl Fn(NodeId) -> bool,
     deadline: Instant,
 ) -> Option<NodeId> {
-    for heir in voters_by_lag(context).into_iter().filter(|heir| may(*heir)) {
+    for successor in voters_by_lag(context).into_iter().filter(|successor| may(*successor)) {
         let until = deadline.min(Instant::now() + VOTER_TIMEOUT);
-        match context.replica.transfer_leader(heir, until).await {
+        match context.replica.transfer_leader(successor, until).await {
             Ok(()) => {
-                tracing::info!(to = %heir, "leadership was handed over");
-                return Some(heir);
+                tracing::info!(to = %successor, "leadership was handed over");
+                return Some(successor);
             }
-            Err(error) => tracing::debug!(%error, to = %heir, "leadership was not handed over"),
+            Err(error) => tracing::debug!(%error, to = %successor, "leadership was not handed over"),
         }
     }
     None

@@ -17,14 +17,14 @@ use super::clock::Clock;
 use super::disk_reserve::DiskReserve;
 use super::lease::{LEASE, LeaseClock, NodeLease};
 use super::scrub_report::Scrub;
-use crate::audience::AudienceStore;
 use crate::backup::BackupPlan;
+use crate::compose::return_path::ReturnPath;
+use crate::compose::unsubscribe::Unsubscribe;
+use crate::file_store::FileStore;
 use crate::leader::leadership::Leadership;
-use crate::ops::backlog::Backlog;
-use crate::ops::return_path::ReturnPath;
-use crate::ops::unsubscribe::Unsubscribe;
-use crate::ops::zones::Zones;
+use crate::monitoring::backlog::Backlog;
 use crate::process::peer_messages::NodeMeasurements;
+use crate::process::zones::Zones;
 use crate::smtp::registry::RelayRegistry;
 use crate::smtp::relay::latency::RecentMean;
 use crate::worker::in_flight_handoffs::InFlightHandoffs;
@@ -72,8 +72,8 @@ pub struct NodeContext {
     pub(crate) lease_clock: Arc<LeaseClock>,
     /// Handoffs past the gate. The gates add them (P15).
     pub handoffs: InFlightHandoffs,
-    /// Recipients of sealed audiences (P20).
-    pub parts: AudienceStore,
+    /// Audience parts and attachments on this node (P20).
+    pub files: FileStore,
     /// Decoded audiences of the ledger.
     audiences: Cache<Hash, Recipients>,
     /// True if an operator has checked the clock of the only voter: it is then accepted, however far it was moved
@@ -111,7 +111,7 @@ impl NodeContext {
         introduction: NodeIntroduction,
         clock: Arc<dyn Clock>,
         zones: Zones,
-        parts: AudienceStore,
+        files: FileStore,
     ) -> NodeContext {
         let lease = Arc::new(NodeLease::default());
         let lease_clock = Arc::new(LeaseClock::new(Arc::clone(&clock), Arc::clone(&lease)));
@@ -124,7 +124,7 @@ impl NodeContext {
             lease,
             lease_clock,
             handoffs: InFlightHandoffs::default(),
-            parts,
+            files,
             audiences: Cache::new(AUDIENCE_BYTES_MAX),
             accept_clock: false,
             leadership: RwLock::new(None),

@@ -3,7 +3,7 @@
 //! The file `reserve` takes the space while there is enough of it. With less than twice its size beside it, this node
 //! refuses new work; settles, opt-outs and pauses go on. With less than its size the file is removed, the node gets no
 //! claims, and a leader hands over to a node that has more. All of that ends by itself when there is space again.
-//! `ops/disk_watch.rs` checks it.
+//! `monitoring/disk_watch.rs` checks it.
 
 use std::fs::OpenOptions;
 use std::io;

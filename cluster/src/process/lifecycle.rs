@@ -24,9 +24,10 @@ use super::context::NodeContext;
 use super::proposal::propose_until_accepted;
 use super::state_comparison;
 use super::supervisor::Supervisor;
-use crate::audience;
+use crate::file_store;
 use crate::leader::{epoch, transfer};
-use crate::ops::{alarm_log, backlog_watch, disk_watch, scrub};
+use crate::maintenance::scrub;
+use crate::monitoring::{alarm_log, backlog_watch, disk_watch};
 use crate::smtp::registry::RelayRegistry;
 use crate::smtp::{CredentialStore, Dial, RelayRules, relay_follower};
 use crate::worker::context::{JournalWriter, WorkerContext};
@@ -157,7 +158,7 @@ impl NodeRuntime {
             backlog_watch::run(context, stopping.stop_requested)
         });
         self.restarting("AudienceParts", &work, pause, stop_requested, |context, stopping| {
-            audience::steward::run(context, stopping.stop_requested)
+            file_store::fetcher::run(context, stopping.stop_requested)
         });
         if self.context.disk.is_kept() {
             self.restarting("DiskWatch", &work, pause, stop_requested, |context, stopping| {

@@ -18,3 +18,5 @@ pub mod secret;
 pub(crate) mod state_comparison;
 pub(crate) mod supervisor;
 pub(crate) mod system_roots;
+pub mod test_clock;
+pub mod zones;

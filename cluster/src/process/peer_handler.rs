@@ -18,7 +18,7 @@ use super::peer_messages::{
     Describe, Description, FetchAuthority, FetchFile, FilePiece, FindMissingParts, FindUnreadableBlocks, GrantedLease,
     HandOver, HoldBarrier, LeaseRequest, MemberRefusal, PeerFile, PeerRequest, PullPart, ReadClock, reply,
 };
-use crate::audience::steward::{PIECE, fetch_from};
+use crate::file_store::fetcher::{PIECE, fetch_from};
 use crate::leader::leadership::Leadership;
 use crate::leader::{barrier, removal};
 
@@ -58,7 +58,7 @@ impl PeerHandler {
             wall: self.clock.wall(),
             version: self.introduction.version.clone(),
             tzdb: self.introduction.tzdb.clone(),
-            no_room: context.disk.shortage().or_else(|| context.parts.shortage()).unwrap_or_default(),
+            no_room: context.disk.shortage().or_else(|| context.files.shortage()).unwrap_or_default(),
             stopping: context.is_stopping(),
             trust: context.replica.tls().map(NodeTls::report),
             scrub: context.scrub.report(),
@@ -142,7 +142,7 @@ async fn change_member(
 async fn read_piece(context: Arc<NodeContext>, FetchFile { file, offset }: FetchFile) -> Option<FilePiece> {
     let replica = context.replica.clone();
     let read = replica.blocking(move || match file {
-        PeerFile::AudiencePart(part) => context.parts.raw(part, offset, PIECE),
+        PeerFile::AudiencePart(part) => context.files.raw(part, offset, PIECE),
         PeerFile::ArchiveBlock(hash) => {
             let block = context.replica.block(hash);
             Ok(block
@@ -161,7 +161,7 @@ async fn read_piece(context: Arc<NodeContext>, FetchFile { file, offset }: Fetch
 async fn find_missing_parts(context: Arc<NodeContext>, parts: Vec<Hash>) -> Result<Vec<Hash>, String> {
     let replica = context.replica.clone();
     let held = replica.blocking(move || {
-        let held = context.parts.hold(&parts, SystemTime::now());
+        let held = context.files.renew(&parts, SystemTime::now());
         held.map_err(|error| format!("{} cannot read its parts: {error}", context.introduction.name))
     });
     held.await.unwrap_or_else(|error| Err(format!("reading failed: {error}")))
@@ -187,7 +187,7 @@ async fn pull_part(context: Arc<NodeContext>, request: PullPart) -> Result<(), S
         return Ok(());
     }
     // The semaphore is never closed. No timeout here: the caller's deadline bounds the wait.
-    let _one_of = context.parts.taken.acquire().await.map_err(|closed| closed.to_string())?;
+    let _one_of = context.files.fetches.acquire().await.map_err(|closed| closed.to_string())?;
     match fetch_from(&context, source, PeerFile::AudiencePart(part)).await {
         Ok(true) => Ok(()),
         Ok(false) => Err(format!("{name} was to take it over from a node that has it no more")),

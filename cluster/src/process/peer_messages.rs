@@ -109,7 +109,7 @@ pub struct LeaseRequest {
     /// The index that the process has applied.
     pub applied: u64,
     /// Audience parts that it needs but cannot read (P20).
-    pub lacking: Vec<Hash>,
+    pub missing: Vec<Hash>,
     /// True if it lacks blocks of the archive (P24).
     pub lacks_archive: bool,
     /// Space on its volume.
@@ -447,7 +447,7 @@ mod tests {
         LeaseRequest {
             owner: ClaimOwner { node: NodeId(3), incarnation: Incarnation(2) },
             applied: 9,
-            lacking: vec![Hash([7; 32])],
+            missing: vec![Hash([7; 32])],
             lacks_archive: true,
             space: DiskSpace::Short,
             measured: NodeMeasurements { relays: [("one".to_owned(), flow)].into(), settle: None },

@@ -143,7 +143,7 @@ mod tests {
             }
             let mut entries = self.entries.lock();
             entries.push(outcomes.iter().map(|outcome| outcome.fence.index).collect());
-            Ok(CommandReply { index: entries.len() as u64, outcome: CommandOutcome::Moved(0) })
+            Ok(CommandReply { index: entries.len() as u64, outcome: CommandOutcome::Changed(0) })
         }
     }
 

@@ -1,4 +1,4 @@
-//! What the scrub of this node has found (`ops/scrub.rs`), and requests for it.
+//! What the scrub of this node has found (`maintenance/scrub.rs`), and requests for it.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -10,8 +10,8 @@ use reveille_ledger::content::Content;
 use reveille_ledger::ids::Hash;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::audience::PartFault;
 use crate::compose::{encode_attachments, end_len};
+use crate::file_store::FileStoreError;
 use crate::process::cache::Cache;
 use crate::process::context::NodeContext;
 use crate::smtp::EmailText;
@@ -68,10 +68,10 @@ impl AttachmentCache {
             let _read = read;
             cache.kept.get(content, || {
                 let with_bytes = |one: reveille_ledger::content::Attachment| {
-                    let bytes = own.parts.attachment(one.file)?;
+                    let bytes = own.files.attachment(one.file)?;
                     Ok((one, bytes))
                 };
-                let files: Result<Vec<_>, PartFault> = attachments.into_iter().map(with_bytes).collect();
+                let files: Result<Vec<_>, FileStoreError> = attachments.into_iter().map(with_bytes).collect();
                 let end = encode_attachments(&files.map_err(|fault| format!("an attachment: {fault}"))?, &content.0);
                 let text = EmailText::new(end).ok_or("the attachments have a line end that is not CRLF")?;
                 Ok::<_, String>((EncodedAttachments { text: Arc::new(text), _memory: memory }, bytes))

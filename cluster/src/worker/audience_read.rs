@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::claim::ClaimedRecipient;
 use super::context::WorkerContext;
-use crate::audience::Place;
+use crate::file_store::PartPosition;
 
 /// Reason for a recipient whose sealed audience is on a disk that does not answer.
 pub(crate) const NOT_READ: &str = "its audience was not read: the disk of this node did not answer in time";
@@ -27,7 +27,7 @@ pub(crate) async fn recipients(
     claimed: &[ClaimedRecipient],
     deadline: Instant,
 ) -> BySlot {
-    let places: Vec<(u16, Place)> = context.node.replica.read(|ledger| {
+    let places: Vec<(u16, PartPosition)> = context.node.replica.read(|ledger| {
         let sealed: BTreeSet<Hash> = claimed.iter().map(|recipient| recipient.audience).collect();
         let sealed: BTreeMap<Hash, Seal> =
             sealed.into_iter().filter_map(|audience| Some((audience, ledger.seal(&audience)?))).collect();
@@ -53,12 +53,12 @@ pub(crate) async fn recipients(
 
 /// Reads the recipients at these places. A read that hangs keeps its permit, so hanging reads cannot use up all threads
 /// of the process.
-async fn read_places(context: &Arc<WorkerContext>, places: Vec<(u16, Place)>) -> Result<BySlot, String> {
+async fn read_places(context: &Arc<WorkerContext>, places: Vec<(u16, PartPosition)>) -> Result<BySlot, String> {
     let permit = Arc::clone(&context.reads).acquire_owned().await.map_err(|closed| closed.to_string())?;
     let node = Arc::clone(&context.node);
     let read = context.node.replica.blocking(move || {
         let _held = permit;
-        let read = node.parts.read_each(places.iter().map(|(_, place)| *place).collect());
+        let read = node.files.read_each(places.iter().map(|(_, place)| *place).collect());
         let of_slot = |(slot, place)| Some((slot, read.get(&place)?.clone().map_err(|fault| fault.to_string())));
         places.into_iter().filter_map(of_slot).collect()
     });

@@ -22,8 +22,8 @@ use super::journal::JournalStep;
 use super::outcome::{DeliveryOutcome, RecipientOutcome, no_relay, not_composed};
 use super::taken_recipient::TakenRecipient;
 use super::{gate_checks, injected_bugs};
+use crate::compose::return_path::Bounced;
 use crate::compose::{Stamp, message_id};
-use crate::ops::return_path::Bounced;
 use crate::smtp::{Dsn, Email, EmailText, Notify};
 
 /// Maximum wait for the attachments of an email, which has a session of the relay meanwhile.

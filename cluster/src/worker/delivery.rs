@@ -56,23 +56,27 @@ async fn next_email(
     if email.email.needs_smtputf8() || context.drain.is_cancelled() {
         return None;
     }
-    let mut admitted = None;
+    let mut next_permit = None;
     let wanted = |recipient: &ClaimedRecipient| {
-        may_be_next(recipient, &mut admitted, || context.relays.admit_next(&email.taken.claim.pool, permit))
+        may_be_next(recipient, &mut next_permit, || context.relays.try_acquire_next(&email.taken.claim.pool, permit))
     };
     let taken = take_next(context, queue, wanted).await?;
-    compose(context, taken, SessionTurn::Next).await.zip(admitted)
+    compose(context, taken, SessionTurn::Next).await.zip(next_permit)
 }
 
-/// Returns true if this recipient may be the next one of a session in use, and fills `admitted` by `admit` if it is
+/// Returns true if this recipient may be the next one of a session in use, and fills `next_permit` if it is
 /// empty. A crash suspect never is: it is composed alone (P12), which would hold up the email before it. Nor is one
 /// with attachments: it could wait for the memory that the email before it has.
-fn may_be_next<P>(recipient: &ClaimedRecipient, admitted: &mut Option<P>, admit: impl FnOnce() -> Option<P>) -> bool {
+fn may_be_next<P>(
+    recipient: &ClaimedRecipient,
+    next_permit: &mut Option<P>,
+    acquire: impl FnOnce() -> Option<P>,
+) -> bool {
     let fits = !recipient.is_crash_suspect && !recipient.has_attachments;
-    if fits && admitted.is_none() {
-        *admitted = admit();
+    if fits && next_permit.is_none() {
+        *next_permit = acquire();
     }
-    fits && admitted.is_some()
+    fits && next_permit.is_some()
 }
 
 /// Sends one email and settles its recipient. Returns the next email if it can be sent now. Otherwise settles the next
@@ -83,8 +87,8 @@ async fn send_before(
     permit: RelayPermit,
     next: Option<(ComposedEmail, NextPermit)>,
 ) -> Option<(ComposedEmail, RelayPermit)> {
-    let (next, admitted) = next.unzip();
-    let next_email = next.as_ref().zip(admitted).map(|(next, permit)| NextEmail { email: &next.email, permit });
+    let (next, next_permit) = next.unzip();
+    let next_email = next.as_ref().zip(next_permit).map(|(next, permit)| NextEmail { email: &next.email, permit });
     let (ended, next_waits) = {
         let mut dialogue = pin!(send_through_relays(context, &email, permit, next_email));
         // The answer to this email is awaited, also after the next recipient went back.
@@ -181,7 +185,7 @@ async fn send_through_relays(
 ) -> Result<EndedDialogue, DeliveryOutcome> {
     let ComposedEmail { taken, handoff, email, .. } = composed;
     let ended = |relay_name, result| EndedDialogue { relay_name, result, closed: None, next: None };
-    let (mut lacking, mut all_asked) = (BTreeSet::new(), true);
+    let (mut missing, mut all_asked) = (BTreeSet::new(), true);
     loop {
         let mut gate = WorkerGate::new(context, handoff);
         let RelayPermit { relay_name, permit } = relay_permit;
@@ -191,8 +195,8 @@ async fn send_through_relays(
             return Ok(EndedDialogue { relay_name, result, closed: gate.closed, next });
         };
         all_asked &= *asked;
-        lacking.insert(relay_name.clone());
-        let next = context.relays.acquire_except(&lacking, &taken.claim.pool, taken.deadline);
+        missing.insert(relay_name.clone());
+        let next = context.relays.acquire_except(&missing, &taken.claim.pool, taken.deadline);
         relay_permit = match context.drain.run_until_cancelled(next).await {
             Some(Ok(next)) => next,
             // A relay that took no EHLO may offer SMTPUTF8 later.
@@ -338,7 +342,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn crash_suspect_is_never_next_and_uses_no_admission() {
+    fn crash_suspect_is_never_next_and_uses_no_permit() {
         let run = RunId { index: 5, place: 0 };
         let fence = Fence { group: 1, epoch: Epoch(1), index: 7, place: 0 };
         let recipient = |is_crash_suspect| ClaimedRecipient {
@@ -351,15 +355,15 @@ mod tests {
             has_attachments: false,
             is_test: false,
         };
-        let mut admitted = None;
+        let mut next_permit = None;
         let with_files = ClaimedRecipient { has_attachments: true, ..recipient(false) };
-        assert!(!may_be_next(&with_files, &mut admitted, || Some(1)));
-        assert!(!may_be_next(&recipient(true), &mut admitted, || Some(1)));
-        assert_eq!(admitted, None, "the relay's rate is not used");
-        assert!(!may_be_next(&recipient(false), &mut admitted, || None));
-        assert!(may_be_next(&recipient(false), &mut admitted, || Some(1)));
-        assert!(may_be_next(&recipient(false), &mut admitted, || panic!("admitted twice")), "for the one before it");
-        assert!(!may_be_next(&recipient(true), &mut admitted, || None));
+        assert!(!may_be_next(&with_files, &mut next_permit, || Some(1)));
+        assert!(!may_be_next(&recipient(true), &mut next_permit, || Some(1)));
+        assert_eq!(next_permit, None, "the relay's rate is not used");
+        assert!(!may_be_next(&recipient(false), &mut next_permit, || None));
+        assert!(may_be_next(&recipient(false), &mut next_permit, || Some(1)));
+        assert!(may_be_next(&recipient(false), &mut next_permit, || panic!("acquired twice")), "for the one before it");
+        assert!(!may_be_next(&recipient(true), &mut next_permit, || None));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::time::Duration;
 use reveille_raft::crash;
 use tokio_util::sync::CancellationToken;
 
-use crate::audience::steward::open_parts;
+use crate::file_store::fetcher::open_parts;
 use crate::process::context::NodeContext;
 use crate::process::lease::ASK_EVERY;
 use crate::process::peer_messages::{self, GrantedLease, LeaseRequest, NodeMeasurements};
@@ -68,11 +68,11 @@ pub(crate) async fn run(context: Arc<NodeContext>, stopping: StopSignals) {
 /// Sends one request; returns true if the lease was granted.
 async fn request_lease(context: &Arc<NodeContext>, measured: NodeMeasurements, stopping: bool) -> bool {
     let applied = context.replica.read(|ledger| ledger.head().applied);
-    let lacking =
-        if context.parts.is_lacking() { context.parts.named_lacking(&open_parts(context)) } else { Vec::new() };
-    let lacks_archive = !context.replica.lacking_blocks().is_empty();
+    let missing =
+        if context.files.any_missing() { context.files.named_missing(&open_parts(context)) } else { Vec::new() };
+    let lacks_archive = !context.replica.missing_blocks().is_empty();
     let space = context.disk.space();
-    let request = LeaseRequest { owner: context.me, applied, lacking, lacks_archive, space, measured, stopping };
+    let request = LeaseRequest { owner: context.me, applied, missing, lacks_archive, space, measured, stopping };
     let sent_at = context.lease_clock();
     let Some(peer) = context.leader().and_then(|leader| context.replica.peer(leader)) else { return false };
     match peer_messages::ask(&peer, request, ASK_EVERY).await {

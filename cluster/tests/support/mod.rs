@@ -3,18 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use reveille_cluster::audience::AudienceStore;
 use reveille_cluster::backup::BackupPlan;
-use reveille_cluster::ops::zones::Zones;
+use reveille_cluster::file_store::FileStore;
 use reveille_cluster::process::clock::{Clock, SystemClock};
 use reveille_cluster::process::context::NodeContext;
 use reveille_cluster::process::context::NodeIntroduction;
 use reveille_cluster::process::peer_handler::PeerHandler;
+use reveille_cluster::process::zones::Zones;
 use reveille_ledger::ScheduleTiming;
 use reveille_ledger::calendar::When;
 use reveille_ledger::command::{Command, NextInstant, ScheduleCreate};
 use reveille_ledger::content::{Audience, AudienceChoice, Content, Recipient};
-use reveille_ledger::ids::{ClaimOwner, Incarnation, NodeId, Nominal};
+use reveille_ledger::ids::{ClaimOwner, Incarnation, NodeId, OccurrenceName};
 use reveille_ledger::policy::Policies;
 use reveille_raft::{Replica, ReplicaOptions};
 
@@ -41,7 +41,7 @@ pub async fn context(
         tzdb: "test".into(),
     };
     let peer_handler = Arc::new(PeerHandler::new(clock.clone(), introduction.clone()));
-    let parts = AudienceStore::open(options.data_dir.join("parts")).expect("a folder");
+    let parts = FileStore::open(options.data_dir.join("parts")).expect("a folder");
     let replica = Replica::start(options, peer_handler.clone()).await.expect("a replica");
     let mut context = NodeContext::new(replica, me, introduction, clock, Zones::bundled("test"), parts);
     context.backups = backups;
@@ -87,7 +87,7 @@ pub fn schedule_to(audience: AudienceChoice) -> Command {
         .into(),
         audience,
         after: now,
-        next: Some(NextInstant { nominal: Nominal::Instant(due), due, jitter_ms: 0 }),
+        next: Some(NextInstant { occurrence: OccurrenceName::Instant(due), due, jitter_ms: 0 }),
         tzdb: "test".into(),
         labels: reveille_ledger::labels::Labels::default(),
     }))

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use reveille_cluster::backup::{BackupError, FolderTarget};
-use reveille_cluster::ops::archive::archived;
-use reveille_cluster::ops::archive_loss::{self, ArchiveLoss};
+use reveille_cluster::maintenance::archive::archived;
+use reveille_cluster::maintenance::archive_loss::{self, ArchiveLoss};
 use reveille_ledger::ArchivePart;
 use reveille_ledger::command::{Advance, Command, LostBlocks};
 use reveille_ledger::ids::{Hash, RunId};
@@ -32,8 +32,8 @@ async fn make_snapshots(cluster: &Cluster, leads: usize, pool: &str) {
     until("each node makes a snapshot", || (0..3).all(is_new).then_some(())).await;
 }
 
-/// Starts a cluster, sends a run, archives it, and saves its part on all nodes. Returns the cluster, its leader, the run
-/// and the part. The nodes make backups into the folder, if one is given.
+/// Starts a cluster, sends a run, archives it, and saves its part on all nodes. Returns the cluster, its leader, the
+/// run and the part. The nodes make backups into the folder, if one is given.
 pub async fn archive_run(backups: Option<PathBuf>) -> (Cluster, usize, RunId, ArchivePart) {
     let cluster = Cluster::start_with_backups(|options| options.snapshot_every = 50, backups).await;
     let leads = cluster.leader().await;
@@ -58,7 +58,7 @@ async fn lost_block_of_archive_is_fetched_from_peer_else_named() {
     let (details, summaries) = (part.details[0].hash, part.summaries[0].hash);
     let (harmed, other) = ((leads + 1) % 3, (leads + 2) % 3);
     let read = async |index: usize| archived(cluster.nodes[index].context(), run, None).await;
-    let lacking = |index: usize| cluster.nodes[index].context().replica.lacking_blocks();
+    let missing = |index: usize| cluster.nodes[index].context().replica.missing_blocks();
 
     // A read repairs the block that it needs.
     let whole = std::fs::read(file(&cluster, harmed, details)).expect("a block");
@@ -68,7 +68,7 @@ async fn lost_block_of_archive_is_fetched_from_peer_else_named() {
     let (_, opened) = read(harmed).await.expect("it is fetched").expect("a part has the run");
     assert_eq!(opened.run(run).map(|run| run.count), Some(RECIPIENTS));
     assert_eq!(std::fs::read(file(&cluster, harmed, details)).expect("a block"), whole);
-    assert_eq!(lacking(harmed), []);
+    assert_eq!(missing(harmed), []);
 
     // So does a copy, as a backup makes one.
     std::fs::write(file(&cluster, harmed, details), &flipped).expect("it is damaged");
@@ -88,9 +88,9 @@ async fn lost_block_of_archive_is_fetched_from_peer_else_named() {
     (0..3).for_each(|index| std::fs::remove_file(file(&cluster, index, details)).expect("it is there"));
     let error = read(other).await.expect_err("no node has it");
     assert!(matches!(&error, ArchiveError::Damaged { what, .. } if what.contains(&details.to_string())), "{error}");
-    assert_eq!(lacking(other), [details]);
+    assert_eq!(missing(other), [details]);
     std::fs::write(file(&cluster, leads, details), copy).expect("it is back");
-    until("the block is fetched", || lacking(other).is_empty().then_some(())).await;
+    until("the block is fetched", || missing(other).is_empty().then_some(())).await;
     assert!(read(other).await.expect("it is readable").is_some());
     cluster.end().await;
 }
@@ -145,7 +145,7 @@ async fn block_lost_on_all_nodes_fails_backups_until_its_loss_is_accepted() {
         cluster.put(leads, Command::ArchiveLossAccept(vec![lost]))
     };
     let accepted = accept(details).await;
-    assert_eq!(accepted.outcome, CommandOutcome::Moved(1));
+    assert_eq!(accepted.outcome, CommandOutcome::Changed(1));
     assert!(matches!(accept(details).await.outcome, CommandOutcome::Refused(_)), "nothing names it any more");
     make(&cluster, leads, &first).expect("a backup");
     for index in 0..3 {
@@ -153,14 +153,14 @@ async fn block_lost_on_all_nodes_fails_backups_until_its_loss_is_accepted() {
         context.replica.wait_applied(accepted.index, soon()).await.expect("it is applied");
         let (_, opened) = archived(context, run, None).await.expect("it is readable").expect("a part has the run");
         assert!(opened.run(run).is_none() && opened.summaries().contains(&run), "the counts are left");
-        until("nothing is looked for", || context.replica.lacking_blocks().is_empty().then_some(())).await;
+        until("nothing is looked for", || context.replica.missing_blocks().is_empty().then_some(())).await;
     }
 
     // Without any block its reads say that it is lost. A former backup is of no use to another target.
     lose(&cluster, summaries);
     make(&cluster, leads, &second).expect_err("no node has it");
     assert_eq!(lost(&find(leads).await), [summaries]);
-    assert_eq!(accept(summaries).await.outcome, CommandOutcome::Moved(1));
+    assert_eq!(accept(summaries).await.outcome, CommandOutcome::Changed(1));
     make(&cluster, leads, &second).expect("a backup");
     let error = archived(cluster.nodes[leads].context(), run, None).await.expect_err("it is lost");
     assert!(matches!(error, ArchiveError::Lost { .. }), "{error}");

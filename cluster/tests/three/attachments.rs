@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use reveille_cluster::audience::{encode_attachment, spread};
+use reveille_cluster::file_store::{encode_attachment, spread};
 use reveille_ledger::RunFile;
 use reveille_ledger::command::{Command, ScheduleCreate, TemplatePut};
 use reveille_ledger::content::{Attachment, Content, ContentChoice};
@@ -20,7 +20,7 @@ const DATA: &[u8] = &[b'%'; 100_000];
 pub async fn stored(cluster: &Cluster, index: usize, data: &[u8]) -> Hash {
     let (name, bytes) = encode_attachment(data);
     let context = cluster.nodes[index].context();
-    assert_eq!(context.parts.put(&bytes).expect("it is kept"), name);
+    assert_eq!(context.files.put(&bytes).expect("it is kept"), name);
     assert_eq!(spread(context, &[name]).await, Ok(Vec::new()), "a majority has it");
     name
 }
@@ -115,7 +115,7 @@ async fn run_without_its_attachment_is_blocked_until_a_node_has_it() {
     let blocked = || context.replica.read(|ledger| ledger.runs().next().and_then(|(_, _, run)| run.blocked));
     assert_eq!(until("it is said", blocked).await.file, RunFile::Attachment);
     assert_eq!(cluster.sink.accepted_count(), 0);
-    cluster.nodes[(leads + 1) % 3].context().parts.put(&bytes).expect("it is kept");
+    cluster.nodes[(leads + 1) % 3].context().files.put(&bytes).expect("it is kept");
     all_arrive_once_with_the_file(&cluster, leads).await;
     until("it is free", || blocked().is_none().then_some(())).await;
     cluster.end().await;

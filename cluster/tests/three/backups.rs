@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
-use reveille_cluster::audience::GeneratedAudience;
 use reveille_cluster::backup::{
-    self, BackupError, BackupSource, BackupTarget, BucketAccess, BucketTarget, FolderTarget, MadeBackup, StoredFile,
-    TargetAddress, Work, create, list, prune, read_manifest, verify,
+    self, BackupError, BackupSource, BackupTarget, BackupTask, BucketAccess, BucketTarget, FolderTarget, MadeBackup,
+    StoredFile, TargetAddress, create, list, prune, read_manifest, verify,
 };
+use reveille_cluster::file_store::GeneratedAudience;
 use reveille_cluster::process::context::NodeContext;
 use reveille_cluster::process::secret::Secret;
 use reveille_ledger::command::{Command, OptOut};
@@ -28,7 +28,7 @@ fn source(context: &NodeContext) -> BackupSource<'_> {
     BackupSource {
         cluster: CLUSTER,
         replica: &context.replica,
-        parts: &context.parts,
+        parts: &context.files,
         node: &context.introduction.name,
         version: "test",
         now: context.clock.wall(),
@@ -37,7 +37,7 @@ fn source(context: &NodeContext) -> BackupSource<'_> {
 
 pub fn make(cluster: &Cluster, index: usize, target: &dyn BackupTarget) -> Result<MadeBackup, BackupError> {
     let context = cluster.nodes[index].context();
-    tokio::task::block_in_place(|| create(&source(context), target, &mut Work::new(|_| ())))
+    tokio::task::block_in_place(|| create(&source(context), target, &mut BackupTask::new(|_| ())))
 }
 
 /// Changes the state.
@@ -52,7 +52,7 @@ fn count_files(target: &dyn BackupTarget) -> usize {
 
 fn verify_newest(target: &dyn BackupTarget) -> Result<(), BackupError> {
     let newest = list(target)?.first().expect("a backup").id;
-    verify(target, &read_manifest(target, newest)?, &mut Work::new(|_| ())).map(drop)
+    verify(target, &read_manifest(target, newest)?, &mut BackupTask::new(|_| ())).map(drop)
 }
 
 /// A target whose writer dies at a write: this one and all later ones do not happen. It may be called by tasks.
@@ -145,7 +145,7 @@ async fn check_target(inner: &Arc<dyn BackupTarget>) {
     let manifest = read_manifest(&target, first.id).expect("its manifest");
     let has = |wanted| manifest.parts.iter().any(|(name, _)| *name == wanted);
     assert!(!manifest.archive.is_empty() && has(part) && has(file));
-    let loaded = verify(&target, &manifest, &mut Work::new(|_| ())).expect("it is whole");
+    let loaded = verify(&target, &manifest, &mut BackupTask::new(|_| ())).expect("it is whole");
     assert!(loaded.run(run).is_none() && !loaded.parts().is_empty(), "the run is in the archive");
     assert_eq!(first.copied_files, first.files - 1, "all but the manifest are copied");
 

@@ -6,7 +6,7 @@ use reveille_cluster::process::clock::{Clock, SystemClock};
 use reveille_ledger::ScheduleTiming;
 use reveille_ledger::calendar::When;
 use reveille_ledger::command::{Command, NextInstant, ScheduleCreate};
-use reveille_ledger::ids::{Hash, NodeId, Nominal, Time, TokenId};
+use reveille_ledger::ids::{Hash, NodeId, OccurrenceName, Time, TokenId};
 use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::token::{Rights, TenantScope, TokenCreate, TokenGrant};
 
@@ -25,7 +25,7 @@ async fn create(cluster: &Cluster, index: usize, name: &str, due: Time) {
     let create = ScheduleCreate {
         name: name.to_owned(),
         timing: ScheduleTiming::new(When::At { instant_ms: due.0 }, "UTC"),
-        next: Some(NextInstant { nominal: Nominal::Instant(due), due, jitter_ms: 0 }),
+        next: Some(NextInstant { occurrence: OccurrenceName::Instant(due), due, jitter_ms: 0 }),
         ..*create
     };
     let created = cluster.put(index, Command::ScheduleCreate(Box::new(create))).await;

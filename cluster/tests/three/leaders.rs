@@ -67,7 +67,7 @@ async fn isolated_leader_grants_nothing_and_passes_no_gate_after_lease() {
     let request = LeaseRequest {
         owner: me.context().me,
         applied,
-        lacking: Vec::new(),
+        missing: Vec::new(),
         lacks_archive: false,
         space: DiskSpace::Ample,
         measured: NodeMeasurements::default(),

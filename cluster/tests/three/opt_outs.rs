@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
-use reveille_cluster::audience::GeneratedAudience;
+use reveille_cluster::file_store::GeneratedAudience;
 use reveille_cluster::leader::{barrier, transfer};
 use reveille_cluster::process::clock::{Clock, SystemClock};
 use reveille_cluster::process::context::NodeContext;

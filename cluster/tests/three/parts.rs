@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use reveille_cluster::audience::{GeneratedAudience, SpreadError, encode, name, spread};
+use reveille_cluster::file_store::{GeneratedAudience, SpreadError, encode, name, spread};
 use reveille_ledger::command::{AudienceDelete, Command, OptOut};
 use reveille_ledger::ids::Hash;
 use reveille_ledger::reply::CommandOutcome;
@@ -88,7 +88,7 @@ async fn audience_is_sealed_by_a_majority_without_waiting_for_the_last() {
     let leads = cluster.leader().await;
     cluster.isolate(leads);
     let context = cluster.nodes[leads].context();
-    let part = context.parts.put(&encode(&generated().list())).expect("it is kept");
+    let part = context.files.put(&encode(&generated().list())).expect("it is kept");
     let alone = spread(context, &[part]).await;
     assert!(matches!(alone, Err(SpreadError::TooFew { answered: 1, voters: 3, .. })), "{alone:?}");
     cluster.network.heal();
@@ -116,7 +116,7 @@ async fn uploaded_audience_reaches_a_majority_and_survives_a_crash() {
     let part = name(&bytes).expect("a part");
     let unknown = Hash([7; 32]);
     // The client sent the part to a node that did not pass it on, and then repeated the upload at another node.
-    cluster.nodes[one].context().parts.admit(part, &bytes).expect("it is kept");
+    cluster.nodes[one].context().files.store_upload(part, &bytes).expect("it is kept");
     let missing = spread(cluster.nodes[other].context(), &[part, unknown]).await.expect("a majority");
     assert_eq!(missing, [unknown], "what one member has is not sent again");
     let count = (0..3).filter(|index| file(&cluster, *index, part).exists()).count();
@@ -147,7 +147,7 @@ async fn parts_of_an_upload_that_was_given_up_go_and_those_of_an_open_run_stay()
     let bytes = encode(&GeneratedAudience { seed: 8, ..generated() }.list());
     let given_up = name(&bytes).expect("a part");
     let context = cluster.nodes[leads].context();
-    context.parts.admit(given_up, &bytes).expect("it is kept");
+    context.files.store_upload(given_up, &bytes).expect("it is kept");
     // A run is open, and no relay serves it. Its schedule and the audience's name are deleted.
     cluster.put(leads, schedule_to(to)).await;
     let run = until("a run", || context.replica.read(|ledger| ledger.runs().next().map(|(id, ..)| id))).await;
@@ -180,7 +180,7 @@ async fn run_without_part_is_blocked_until_a_node_has_it() {
     // Removes the part from all nodes at each attempt, because a node may have fetched it from another meanwhile.
     let all_lack = || {
         let gone = [0, 1, 2].map(gone);
-        gone == [true; 3] && (0..3).all(|index| cluster.nodes[index].context().parts.lacking() == [part])
+        gone == [true; 3] && (0..3).all(|index| cluster.nodes[index].context().files.missing() == [part])
     };
     until("no node has it", || all_lack().then_some(())).await;
     cluster.put(leads, relay(&cluster, 0)).await;
@@ -196,7 +196,7 @@ async fn run_without_part_is_blocked_until_a_node_has_it() {
     assert_eq!(cluster.sink.accepted_count(), 0);
 
     // As an import of the same list would do.
-    cluster.nodes[(leads + 1) % 3].context().parts.admit(part, &bytes).expect("it is kept");
+    cluster.nodes[(leads + 1) % 3].context().files.store_upload(part, &bytes).expect("it is kept");
     all_arrive_once(&cluster, leads).await;
     for index in 0..3 {
         until("it is free", || blocked(index).is_none().then_some(())).await;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use reveille_cluster::audience::{GeneratedAudience, encode, spread};
+use reveille_cluster::file_store::{GeneratedAudience, encode, spread};
 use reveille_cluster::process::context::NodeContext;
 use reveille_ledger::access::Access;
 use reveille_ledger::bitmap::Bitmap;
@@ -62,7 +62,7 @@ pub async fn open_with(cluster: &Cluster, index: usize, recipients: u32, policie
 /// Uploads the audience to this node and seals it; returns its only part and what a schedule names.
 pub async fn sealed(cluster: &Cluster, index: usize, generated: &GeneratedAudience) -> (Hash, AudienceChoice) {
     let context = cluster.nodes[index].context();
-    let part = context.parts.put(&encode(&generated.list())).expect("it is kept");
+    let part = context.files.put(&encode(&generated.list())).expect("it is kept");
     assert_eq!(spread(context, &[part]).await, Ok(Vec::new()), "a majority has it");
     let (rows, columns) = (generated.recipients, generated.columns.clone());
     let seal = Seal { name: "all".to_owned(), columns, rows, parts: vec![part] };

@@ -7,7 +7,7 @@ use reveille_cluster::process::clock::{Clock, SystemClock};
 use reveille_cluster::process::lease::{LEASE, MARGIN};
 use reveille_ledger::calendar::When;
 use reveille_ledger::command::{Command, NextInstant, ScheduleCreate};
-use reveille_ledger::ids::Nominal;
+use reveille_ledger::ids::OccurrenceName;
 use reveille_ledger::policy::{InDoubt, Policies};
 use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::{RecipientState, ScheduleTiming};
@@ -87,7 +87,7 @@ fn assumed_if_in_doubt(name: &str, in_ms: i64) -> Command {
     Command::ScheduleCreate(Box::new(ScheduleCreate {
         name: name.into(),
         timing: ScheduleTiming::new(When::At { instant_ms: due.0 }, "UTC"),
-        next: Some(NextInstant { nominal: Nominal::Instant(due), due, jitter_ms: 0 }),
+        next: Some(NextInstant { occurrence: OccurrenceName::Instant(due), due, jitter_ms: 0 }),
         policies: Policies { in_doubt: InDoubt::AssumeSent, ..Policies::default() },
         // Has priority over the run that keeps all nodes busy.
         priority: 9,

@@ -99,8 +99,8 @@ impl Bounds {
         self.0.iter().all(|(bound, figure)| is_held(*bound, *figure))
     }
 
-    /// Returns the report of these figures, with `bounds` and `held`. A broken bound fails the command, as a result does
-    /// that is not valid.
+    /// Returns the report of these figures, with `bounds` and `held`. A broken bound fails the command, as a result
+    /// does that is not valid.
     ///
     /// # Errors
     /// Fails if the figures cannot be written as JSON.

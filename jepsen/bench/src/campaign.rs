@@ -51,7 +51,8 @@ pub struct Args {
     /// Also measure Postfix' `smtp-source` into its `smtp-sink`, before and after, with the sessions of one node
     #[arg(long)]
     pub compare: bool,
-    /// Measure three times: with TLS between the nodes, in plaintext, and with TLS again. Needs nodes with injected bugs
+    /// Measure three times: with TLS between the nodes, in plaintext, and with TLS again. Needs nodes with injected
+    /// bugs
     #[arg(long, conflicts_with_all = ["kill_leader", "lose_node", "late_follower", "compare"])]
     pub compare_tls: bool,
     /// Sessions of each node to the sink
@@ -177,8 +178,8 @@ pub(crate) async fn measure(
         "seconds": instants_us.last().map(|last_us| rounded((last_us - unix_us(due)) as f64 / 1e6)),
         // Accepts per second after the first two seconds; null for a shorter run.
         "rate": rate.map(rounded),
-        // The mean of the rates of `smtp-source` into `smtp-sink` before and after the run; `ratio` is `rate` divided by
-        // it.
+        // The mean of the rates of `smtp-source` into `smtp-sink` before and after the run; `ratio` is `rate` divided
+        // by it.
         "smtp_source_rate": smtp_source_rate,
         "ratio": ratio,
         // The rate relative to what the sessions allow; null without `--round-trip`.

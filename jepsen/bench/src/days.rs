@@ -1,5 +1,5 @@
-//! `bench days`: sends daily schedules for months of virtual days on the test clock (P19), and compares day 3 with the last
-//! day. Memory and rate must stay equal, because finished runs move from the state to the archive (P24).
+//! `bench days`: sends daily schedules for months of virtual days on the test clock (P19), and compares day 3 with the
+//! last day. Memory and rate must stay equal, because finished runs move from the state to the archive (P24).
 //!
 //! Each day the clock moves to two seconds before the instant, and the instant itself is reached in real time. When all
 //! emails have arrived, the clock moves on by some hours. The runs of the day before are then over 24 h old, and the

@@ -210,9 +210,9 @@ impl Clients {
         let mut holders = BTreeSet::new();
         while holders.len() < PARTS_ON {
             let running: Vec<Arc<NodeContext>> = self.contexts.lock().iter().flatten().cloned().collect();
-            let lacking = running.iter().filter(|context| !holders.contains(&context.me.node)).collect::<Vec<_>>();
+            let missing = running.iter().filter(|context| !holders.contains(&context.me.node)).collect::<Vec<_>>();
             let wrote =
-                lacking.into_iter().filter(|context| context.parts.put(&part).is_ok()).map(|context| context.me.node);
+                missing.into_iter().filter(|context| context.files.put(&part).is_ok()).map(|context| context.me.node);
             holders.extend(wrote.take(PARTS_ON - holders.len()).collect::<Vec<_>>());
             if self.try_later().await.is_none() {
                 return;

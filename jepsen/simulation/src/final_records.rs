@@ -13,7 +13,7 @@ use reveille_ledger::calendar::When;
 use reveille_ledger::claim_history::ClaimEventKind;
 use reveille_ledger::command::{OpeningCause, UnopenedReason};
 use reveille_ledger::content::Recipients;
-use reveille_ledger::ids::{Fence, Hash, Nominal, RecipientId, RunId, ScheduleId, Time};
+use reveille_ledger::ids::{Fence, Hash, OccurrenceName, RecipientId, RunId, ScheduleId, Time};
 use reveille_ledger::{InstantOutcome, Ledger, RecipientState, Run as LedgerRun, Schedule};
 use reveille_raft::Replica;
 
@@ -98,13 +98,14 @@ fn opened(ledger: &WholeLedger, id: ScheduleId) -> BTreeMap<i64, RunId> {
 /// Returns why an instant did not open, by the ledger's history under any of its civil times.
 fn explanation(ledger: &Ledger, id: ScheduleId, at: i64, names: &[Named]) -> Option<PassedOver> {
     let own = names.iter().filter(|named| named.at_unix_ms == at);
-    let civil = own.map(|named| Nominal::Civil { civil_ms: named.civil_ms, fold: u8::from(named.is_second) });
-    let mut wanted: Vec<Nominal> = civil.collect();
-    wanted.push(Nominal::Instant(Time(at)));
+    let civil = own.map(|named| OccurrenceName::Civil { civil_ms: named.civil_ms, fold: u8::from(named.is_second) });
+    let mut wanted: Vec<OccurrenceName> = civil.collect();
+    wanted.push(OccurrenceName::Instant(Time(at)));
     let history = ledger.history().iter().filter(|((schedule, _), _)| *schedule == id);
     let reasons = history.filter_map(|((_, first), outcome)| match outcome {
         InstantOutcome::Explained { instants, reason, .. } => {
-            let covers = |name: &Nominal| instants.position(first, name).is_some_and(|position| position.is_member);
+            let covers =
+                |name: &OccurrenceName| instants.position(first, name).is_some_and(|position| position.is_member);
             wanted.iter().any(covers).then_some(*reason)
         }
         InstantOutcome::Opened(_) | InstantOutcome::Archived { .. } | InstantOutcome::ArchivedTrigger { .. } => None,
@@ -202,8 +203,8 @@ fn claim(
 
 /// Returns the name of the run's schedule, or the key of its message.
 fn item_of(run: &LedgerRun) -> String {
-    match &run.nominal {
-        Nominal::Trigger(key) if run.cause == OpeningCause::Message => key.clone(),
+    match &run.occurrence {
+        OccurrenceName::Trigger(key) if run.cause == OpeningCause::Message => key.clone(),
         _ => run.name.to_string(),
     }
 }

@@ -10,13 +10,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow};
-use reveille_cluster::audience::AudienceStore;
-use reveille_cluster::ops::zones::Zones;
+use reveille_cluster::file_store::FileStore;
 use reveille_cluster::process::clock::Clock;
 use reveille_cluster::process::context::NodeContext;
 use reveille_cluster::process::context::NodeIntroduction;
 use reveille_cluster::process::lifecycle::{self, NodeRuntime};
 use reveille_cluster::process::peer_handler::PeerHandler;
+use reveille_cluster::process::zones::Zones;
 use reveille_ledger::LEVEL;
 use reveille_ledger::effect::Effect;
 use reveille_ledger::ids::{ClaimOwner, Incarnation, NodeId};
@@ -198,7 +198,7 @@ async fn run_process(
         tzdb: "simulation".into(),
     };
     let peer_handler = Arc::new(PeerHandler::new(Arc::clone(&clock), introduction.clone()));
-    let parts = AudienceStore::open(options.data_dir.join("parts")).map_err(|error| anyhow!("parts: {error}"))?;
+    let parts = FileStore::open(options.data_dir.join("parts")).map_err(|error| anyhow!("parts: {error}"))?;
     let replica = Replica::start(options, peer_handler.clone()).await?;
     let mut context = NodeContext::new(replica, me, introduction, clock, Zones::bundled("simulation"), parts);
     // This is long enough for the journals of most crashes, and short enough that runs are archived within a seed.

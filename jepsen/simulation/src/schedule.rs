@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use chrono_tz::Tz;
 use reveille_check::calendar::{Fold, Gap, Named, Rule};
 use reveille_check::events as checked;
-use reveille_cluster::audience;
+use reveille_cluster::file_store;
 use reveille_ledger::ScheduleTiming;
 use reveille_ledger::calendar::{self, DstGap, DstOverlap, Pattern, When};
 use reveille_ledger::command::ScheduleCreate;
@@ -143,12 +143,12 @@ impl PlannedSchedule {
 
     /// Returns the bytes of the only part of the sealed audience.
     pub fn part(&self) -> Vec<u8> {
-        audience::encode(&self.list())
+        file_store::encode(&self.list())
     }
 
     /// Returns the seal of the sealed audience.
     pub fn seal(&self) -> Seal {
-        let parts = vec![audience::name(&self.part()).unwrap_or(Hash([0; 32]))];
+        let parts = vec![file_store::name(&self.part()).unwrap_or(Hash([0; 32]))];
         Seal { name: self.name.clone(), columns: columns(), rows: self.recipients.len() as u32, parts }
     }
 

@@ -49,7 +49,7 @@ use reveille_ledger::refusal::CommandRefusal;
 use reveille_raft::FatalError;
 use reveille_raft::tls::JoinError;
 
-use crate::server::admission::AdmissionError;
+use crate::server::bootstrap::BootstrapError;
 use crate::server::node_identity::NodeIdentityError;
 use crate::{escape, format};
 use args::{Cli, Command, Format, Global, Question};
@@ -116,13 +116,13 @@ fn process(ended: anyhow::Result<()>) -> Result<(), Stop> {
             let next = "keep the folder for inspection, leave this node stopped, remove it from the cluster (reveille \
                         cluster member remove NODE --dead), and admit a new one (reveille cluster member add)";
             (Exit::General, "DATA_FOLDER", next)
-        } else if let Some(AdmissionError::Join(JoinError::NoAnswer { .. })) = error.downcast_ref() {
+        } else if let Some(BootstrapError::Join(JoinError::NoAnswer { .. })) = error.downcast_ref() {
             (Exit::General, "NOT_A_MEMBER", "start it again with the same token: a join may be repeated")
-        } else if let Some(AdmissionError::Join(JoinError::Refused(_))) = error.downcast_ref() {
+        } else if let Some(BootstrapError::Join(JoinError::Refused(_))) = error.downcast_ref() {
             let next = "do what it names, and start it again; --name and --advertise are its own; reveille \
                         cluster member add makes another token";
             (Exit::General, "NOT_A_MEMBER", next)
-        } else if error.is::<AdmissionError>() {
+        } else if error.is::<BootstrapError>() {
             (Exit::General, "NOT_A_MEMBER", "do what it names, and start it again")
         } else {
             (Exit::General, "GENERAL", "fix what it names, and start it again: what was answered is kept")

@@ -91,7 +91,7 @@ pub const METRICS: &[Metric] = &[
     ),
     plain(Distribution, "reveille_raft_loop_gap_seconds", "How late the runtime of Raft wakes"),
     plain(Gauge, "reveille_archive_blocks_missing", "Blocks of the archive that are damaged or missing on this node"),
-    plain(Gauge, "reveille_parts_lacking", "Parts of sealed audiences that this node lacks and fetches"),
+    plain(Gauge, "reveille_files_missing", "Audience parts and attachments that this node lacks"),
     plain(Gauge, "reveille_parts_no_room", "1: the volume of this node has no room for parts of audiences"),
     plain(Gauge, "reveille_disk_short", "1: the data volume has no room for new work; 2: its reserve is in use"),
     plain(Gauge, "reveille_damaged_files", "Files at rest of this node that are damaged and not repaired yet"),

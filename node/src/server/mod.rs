@@ -6,7 +6,7 @@
 //! [`health`] with [`metrics`], and [`unsubscribe`], over [`http`].
 
 pub(crate) mod admin;
-pub(crate) mod admission;
+pub(crate) mod bootstrap;
 mod client_tls;
 pub(crate) mod config;
 pub mod first_token;

@@ -11,16 +11,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use reveille_cluster::audience::AudienceStore;
 use reveille_cluster::backup::BackupPlan;
-use reveille_cluster::ops::unsubscribe::Unsubscribe;
-use reveille_cluster::ops::zones::Zones;
+use reveille_cluster::compose::unsubscribe::Unsubscribe;
+use reveille_cluster::file_store::FileStore;
 use reveille_cluster::process::clock::SystemClock;
 use reveille_cluster::process::context::NodeContext;
 use reveille_cluster::process::context::NodeIntroduction;
 use reveille_cluster::process::disk_reserve::DiskReserve;
 use reveille_cluster::process::lifecycle::{self, LeadershipHandle, NodeRuntime, StartError};
 use reveille_cluster::process::peer_handler::PeerHandler;
+use reveille_cluster::process::zones::Zones;
 use reveille_cluster::smtp::{CredentialStore, RelayRules, TcpDialer};
 use reveille_ledger::command::Command;
 use reveille_ledger::reply::CommandOutcome;
@@ -31,10 +31,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::server::admin;
 use crate::server::admin::Admin;
-use crate::server::admission::AdmissionError;
+use crate::server::bootstrap::BootstrapError;
 use crate::server::client_tls::{self, ClientListenersTls};
 use crate::server::config::Config;
-use crate::server::{admission, first_token, fqdn, health, logging, node_identity, unsubscribe};
+use crate::server::{bootstrap, first_token, fqdn, health, logging, node_identity, unsubscribe};
 
 const MIB: u64 = 1024 * 1024;
 /// Maximum time until a new cluster has its first leader.
@@ -100,7 +100,7 @@ impl NodeServer {
             0 => peer_address.to_string(),
             _ => options.advertise.clone(),
         };
-        let tls = admission::certificates(&options, &advertise, requested).await.map_err(AdmissionError::into_cause)?;
+        let tls = bootstrap::certificates(&options, &advertise, requested).await.map_err(BootstrapError::into_cause)?;
         let transport = transport.with_certificates(&tls);
         let client_tls = ClientListenersTls::new(&options, &advertise, &tls)?;
         // Before anything is written: on a full volume the start needs the reserve.
@@ -122,10 +122,10 @@ impl NodeServer {
         raft.startup_delay = Duration::from_millis(options.raft.election_ms.end);
         raft.snapshot_every = options.raft.snapshot_every;
         let parts = options.data_dir.join("parts");
-        let parts = AudienceStore::open(parts.clone()).with_context(|| format!("cannot use {}", parts.display()))?;
+        let parts = FileStore::open(parts.clone()).with_context(|| format!("cannot use {}", parts.display()))?;
         // It may wait for a snapshot of a peer. A stop then leaves nothing behind.
         let starting = Box::pin(Replica::start(raft, peer_handler.clone()));
-        let replica = requested.run_until_cancelled(starting).await.ok_or(AdmissionError::Stopped)??;
+        let replica = requested.run_until_cancelled(starting).await.ok_or(BootstrapError::Stopped)??;
         found_cluster(&replica, &options.data_dir, &introduction, &tls).await?;
         let mut context = NodeContext::new(replica, me, introduction, clock, Zones::bundled(tzdb()), parts);
         (context.accept_clock, context.return_path) = (accept_clock, return_path);
@@ -219,7 +219,7 @@ async fn found_cluster(
     introduction: &NodeIntroduction,
     tls: &NodeTls,
 ) -> Result<()> {
-    if admission::founder(data_dir)?.is_none() {
+    if bootstrap::founder(data_dir)?.is_none() {
         return Ok(());
     }
     let NodeIntroduction { name, address, .. } = introduction.clone();
@@ -233,7 +233,7 @@ async fn found_cluster(
 
 /// Gives a new cluster its test clock, if `cluster init` said so, and its first token. Removes the mark of the founder.
 async fn finish_founding(replica: &Replica, data_dir: &Path) -> Result<()> {
-    let Some(founder) = admission::founder(data_dir)? else { return Ok(()) };
+    let Some(founder) = bootstrap::founder(data_dir)? else { return Ok(()) };
     if founder.test_clock {
         let deadline = Instant::now() + FIRST_LEADER_TIMEOUT;
         let chosen = replica.propose(&Command::TestClock, deadline).await.context("no leader yet")?;
@@ -242,7 +242,7 @@ async fn finish_founding(replica: &Replica, data_dir: &Path) -> Result<()> {
         }
     }
     first_token::propose(replica, data_dir, Instant::now() + FIRST_LEADER_TIMEOUT).await?;
-    Ok(admission::remove_mark(data_dir)?)
+    Ok(bootstrap::remove_mark(data_dir)?)
 }
 
 /// The unsubscribe settings and the bound listener of the unsubscribe page.

@@ -10,7 +10,7 @@ use reveille_raft::FatalError;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use crate::server::admission::AdmissionError;
+use crate::server::bootstrap::BootstrapError;
 use crate::server::config::{Config, Settings, file_or_default};
 use crate::server::node::{NodeEnd, NodeServer};
 use crate::server::reload::ConfigReload;
@@ -62,7 +62,7 @@ pub async fn run(args: Args) -> Result<()> {
             tracing::warn!("{error}; {REMOVED}");
             return Ok(());
         }
-        Err(error) if matches!(error.downcast_ref(), Some(AdmissionError::Stopped)) => {
+        Err(error) if matches!(error.downcast_ref(), Some(BootstrapError::Stopped)) => {
             tracing::info!(%error, "stopped");
             return Ok(());
         }

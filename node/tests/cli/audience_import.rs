@@ -30,7 +30,7 @@ fn sealed(bytes: &[u8]) -> Answer {
         seal: "5ea1".into(),
         index: 7,
         seal_time: Some(prost_types::Timestamp { seconds: 1_795_176_000, nanos: 0 }),
-        lacking: 0,
+        missing: 0,
     };
     let words = [None, Some(audience)].map(|audience| v1::SealAudienceResponse { checked: 1, parts: 1, audience });
     Ok(words.iter().map(Message::encode_to_vec).collect())
@@ -101,7 +101,7 @@ tenant        default
 recipients    1
 columns       -
 parts         1
-lacking here  0
+missing here  0
 seal          5ea1
 sealed        2026-11-20T12:00:00Z, log index 7
 rows read     1

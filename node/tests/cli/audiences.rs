@@ -16,14 +16,14 @@ fn million() -> v1::SealedAudience {
         seal: "5ea1".into(),
         index: 12,
         seal_time: Some(prost_types::Timestamp { seconds: 1_772_960_400, nanos: 0 }),
-        lacking: 2,
+        missing: 2,
     }
 }
 
 fn shown() -> serde_json::Value {
     json!({
         "tenant": "default", "name": "million", "recipients": 1_000_000, "columns": ["name", "city"], "parts": 16,
-        "lacking": 2, "seal": "5ea1", "index": "12", "sealTime": "2026-03-08T09:00:00Z",
+        "missing": 2, "seal": "5ea1", "index": "12", "sealTime": "2026-03-08T09:00:00Z",
     })
 }
 
@@ -39,7 +39,7 @@ async fn show_and_list_print_the_same_fields() {
     assert_eq!(fake.reveille("audience list -o json").await.json(), json!([shown()]));
     let ended = fake.reveille("audience list").await;
     let header: Vec<&str> = ended.stdout.lines().next().unwrap_or_default().split_whitespace().collect();
-    assert_eq!(header, ["NAME", "RECIPIENTS", "COLUMNS", "PARTS", "LACKING", "SEALED"], "{ended:?}");
+    assert_eq!(header, ["NAME", "RECIPIENTS", "COLUMNS", "PARTS", "MISSING", "SEALED"], "{ended:?}");
     let requested: Vec<v1::GetAudienceRequest> = fake.requests("GetAudience");
     assert_eq!(requested[0].name, "million");
 }

@@ -111,7 +111,7 @@ async fn trigger_that_is_only_looked_at_shows_no_run_that_is_there() {
     let run = v1::Run {
         tenant: "default".into(),
         schedule: "morning".into(),
-        nominal: "trigger:mine".into(),
+        occurrence: "trigger:mine".into(),
         cause: v1::RunCause::Trigger.into(),
         state: v1::RunState::Open.into(),
         audience: 1_200,

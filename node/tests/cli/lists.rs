@@ -62,14 +62,14 @@ async fn empty_list_is_an_empty_array_and_a_word_for_people() {
 async fn table_of_list_is_narrow() {
     let counts = v1::RunCounts { sent: 1_234, ..v1::RunCounts::default() };
     let mut run =
-        v1::Run { schedule: "morning".into(), nominal: "2026-03-08T09:00:00".into(), audience: 1_234, ..run(7) };
+        v1::Run { schedule: "morning".into(), occurrence: "2026-03-08T09:00:00".into(), audience: 1_234, ..run(7) };
     run.set_state(v1::RunState::Finished);
     run.set_cause(v1::RunCause::Due);
     run.counts = Some(counts);
     let fake = Fake::answering("ListRuns", v1::ListRunsResponse { runs: vec![run], ..Default::default() }).await;
     assert_eq!(
         fake.reveille("run list").await.stdout,
-        "RUN   SCHEDULE  NOMINAL              CAUSE  STATE     AUDIENCE  SENT   DEAD  IN DOUBT\n\
+        "RUN   SCHEDULE  OCCURRENCE           CAUSE  STATE     AUDIENCE  SENT   DEAD  IN DOUBT\n\
          r7.0  morning   2026-03-08T09:00:00  due    finished  1,234     1,234  0     0\n"
     );
 }

@@ -59,7 +59,7 @@ fn run() -> v1::Run {
         run: "r1042.3".into(),
         tenant: "default".into(),
         schedule: "morning".into(),
-        nominal: "2026-03-08T09:05:00".into(),
+        occurrence: "2026-03-08T09:05:00".into(),
         audience: 3,
         counts: Some(counts),
         opened_index: 1042,
@@ -109,7 +109,7 @@ async fn shape_of_run() {
     holds(
         &json,
         json!({
-            "run": "r1042.3", "tenant": "default", "schedule": "morning", "nominal": "2026-03-08T09:05:00",
+            "run": "r1042.3", "tenant": "default", "schedule": "morning", "occurrence": "2026-03-08T09:05:00",
             "cause": "RUN_CAUSE_CATCH_UP", "state": "RUN_STATE_OPEN", "audience": 3, "openedIndex": "1042",
             "counts": {
                 "pending": 1, "claimed": 0, "sent": 2, "assumed": 0, "dead": 0, "suppressed": 0, "expired": 0,
@@ -155,7 +155,7 @@ async fn run_that_waits_says_for_which_relay() {
 #[tokio::test]
 async fn shape_of_history() {
     let mut fired = v1::HistoryEntry {
-        nominal: "n2".into(),
+        occurrence: "n2".into(),
         last: "n2".into(),
         count: 1,
         run: "r9.0".into(),
@@ -164,7 +164,7 @@ async fn shape_of_history() {
     };
     fired.set_outcome(v1::HistoryOutcome::Fired);
     let mut merged =
-        v1::HistoryEntry { nominal: "n0".into(), last: "n1".into(), count: 2, index: 8, ..Default::default() };
+        v1::HistoryEntry { occurrence: "n0".into(), last: "n1".into(), count: 2, index: 8, ..Default::default() };
     merged.set_reason(v1::UnopenedReason::Coalesced);
     merged.set_outcome(v1::HistoryOutcome::Coalesced);
     let answer = v1::ListScheduleHistoryResponse { entries: vec![fired, merged], ..Default::default() };
@@ -172,14 +172,14 @@ async fn shape_of_history() {
     let json = fake.reveille("schedule history morning -o json").await.json();
     assert_eq!(
         keys(&json[0]),
-        "cancelledBy cause count index insideGap last missed nominal outcome reason run runLost waitedFor"
+        "cancelledBy cause count index insideGap last missed occurrence outcome reason run runLost waitedFor"
     );
     holds(
         &json[0],
-        json!({"nominal": "n2", "last": "n2", "outcome": "HISTORY_OUTCOME_FIRED", "count": 1, "run": "r9.0"}),
+        json!({"occurrence": "n2", "last": "n2", "outcome": "HISTORY_OUTCOME_FIRED", "count": 1, "run": "r9.0"}),
     );
     let merged = json!({
-        "nominal": "n0", "last": "n1", "outcome": "HISTORY_OUTCOME_COALESCED", "reason": "UNOPENED_REASON_COALESCED",
+        "occurrence": "n0", "last": "n1", "outcome": "HISTORY_OUTCOME_COALESCED", "reason": "UNOPENED_REASON_COALESCED",
         "count": 2, "run": "", "index": "8",
     });
     holds(&json[1], merged);

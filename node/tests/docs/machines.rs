@@ -104,7 +104,7 @@ impl Drop for Machine {
 impl Machines {
     /// Starts the machines. Returns `None` if this machine cannot, and prints why.
     pub fn start() -> Option<Machines> {
-        let lacks = HostNetwork::missing().or_else(without_overlay).or_else(lacking);
+        let lacks = HostNetwork::missing().or_else(without_overlay).or_else(missing);
         if let Some(why) = lacks {
             reveille_strict::skip(&why);
             return None;
@@ -219,7 +219,7 @@ pub fn without_overlay() -> Option<String> {
 }
 
 /// Says what this machine lacks for a package, beside what network and view need.
-fn lacking() -> Option<String> {
+fn missing() -> Option<String> {
     let programs = ["unshare", "apt", "dpkg-deb", "dpkg-shlibdeps", "strip", "python3"];
     let missing = programs.iter().find(|program| Command::new(program).arg("--version").output().is_err());
     missing.map(|program| format!("{program} is not installed"))

@@ -33,14 +33,14 @@ inside() {
     setpriv --reuid "${USER_OF_IMAGE%:*}" --regid "${USER_OF_IMAGE#*:}" --clear-groups \
         env -i PATH="$PATH" "${variables[@]}" "$@"
 }
-inside sh -euc "$ADMISSION" > /tmp/log 2>&1 || fail "a new volume is not prepared"
+inside sh -euc "$PREPARE" > /tmp/log 2>&1 || fail "a new volume is not prepared"
 inside reveille $ARGUMENTS > /tmp/log 2>&1 &
 while read -r probe; do
     timeout 60 sh -c "until curl --silent --fail --insecure --output /dev/null $probe; do sleep 0.2; done" ||
         fail "$probe"
 done < /tmp/probes
 [[ $(inside reveille cluster member add -o name) == rvj1_* ]] || fail "it makes no join token"
-inside sh -euc "$ADMISSION" > /tmp/log 2>&1 || fail "a volume in use is prepared again"
+inside sh -euc "$PREPARE" > /tmp/log 2>&1 || fail "a volume in use is prepared again"
 "#;
 
 /// The manifest.
@@ -68,7 +68,7 @@ impl Manifest {
     }
 
     /// Returns the container that prepares the volume.
-    fn admission(&self) -> &Value {
+    fn prepare(&self) -> &Value {
         &self.set()["spec"]["template"]["spec"]["initContainers"][0]
     }
 
@@ -206,7 +206,7 @@ fn manifest_has_the_names_ports_and_paths_of_its_settings() {
     let claims = items(&manifest.set()["spec"]["volumeClaimTemplates"]).iter().map(|claim| &claim["metadata"]["name"]);
     let volumes: Vec<&Value> =
         items(&pod["spec"]["volumes"]).iter().map(|volume| &volume["name"]).chain(claims).collect();
-    for container in [manifest.node(), manifest.admission()] {
+    for container in [manifest.node(), manifest.prepare()] {
         assert_eq!(text(&container["image"]), concat!("reveille:", env!("CARGO_PKG_VERSION")));
         for mount in items(&container["volumeMounts"]) {
             assert!(volumes.contains(&&mount["name"]), "{mount}");
@@ -258,13 +258,13 @@ fn pod_of_the_manifest_starts_and_answers_its_probes() {
     });
     write("probes", &probes.concat());
     let arguments: Vec<&str> = items(&node["args"]).iter().map(text).collect();
-    let admission = manifest.admission();
-    assert_eq!(admission["command"], serde_json::json!(["sh", "-euc"]));
+    let prepare = manifest.prepare();
+    assert_eq!(prepare["command"], serde_json::json!(["sh", "-euc"]));
     let mut command = Command::new("unshare");
     command.arg("--net").arg(root().join("packaging/view")).arg(folder.path()).args(["bash", "/tmp/pod"]);
     command.env("POD", POD).env("SERVICE", text(&manifest.set()["spec"]["serviceName"]));
     command.env("USER_OF_IMAGE", of_image("USER")).env("FOLDERS", format!("install {}", of_image("RUN install")));
-    command.env("ADMISSION", text(&admission["args"][0])).env("ARGUMENTS", arguments.join(" "));
+    command.env("PREPARE", text(&prepare["args"][0])).env("ARGUMENTS", arguments.join(" "));
     let ended = command.output().expect("it runs");
     assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
 }

@@ -1,6 +1,6 @@
 //! Attachments that name a stored file, through a node that has not applied the last entry yet.
 
-use reveille_cluster::audience::encode_attachment;
+use reveille_cluster::file_store::encode_attachment;
 use serde_json::{Value, json};
 
 use crate::http_json::Curl;

@@ -124,7 +124,7 @@ fn daily_email_goes_to_all_once_a_day_whatever_is_invoked() {
     assert!(triggered.stdout.contains(&format!("\"{run}\"")), "{triggered:?}");
     trio.advance_to(at(29, 1));
     assert_eq!(sink.accepted_count(), 4);
-    let due = trio.json(&format!("run show {run}"))["nominal"].clone();
+    let due = trio.json(&format!("run show {run}"))["occurrence"].clone();
     assert!(!due.is_null());
 
     // 09:00 is four hours later. The remark is shown before, and the history has the reason afterwards.

@@ -1,6 +1,6 @@
 //! What a node says without a majority, and with a majority against it.
 
-use reveille_cluster::ops::unsubscribe::Unsubscribe;
+use reveille_cluster::compose::unsubscribe::Unsubscribe;
 use reveille_cluster::process::secret::Secret;
 
 #[cfg(feature = "injected-bugs")]

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use reveille_cluster::ops::return_path::ReturnPath;
+use reveille_cluster::compose::return_path::ReturnPath;
 use reveille_cluster::process::secret::Secret;
 use reveille_sink::{Sink, SinkOptions};
 use serde_json::Value;

@@ -1,5 +1,5 @@
 //! The pure core of Reveille: its commands, their results, and the invariants of the state.
-#![doc = include_str!("essay.md")]
+#![doc = include_str!("overview.md")]
 
 mod apply;
 pub mod calendar;

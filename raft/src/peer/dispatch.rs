@@ -12,8 +12,8 @@ use openraft::raft::{AppendEntriesResponse, TransferLeaderRequest};
 use reveille_ledger::ids::NodeId;
 use reveille_proto::peer::v1;
 
-use super::admission::MemberAdmission;
 use super::authenticator::authenticate;
+use super::join::JoinHandler;
 use super::log_interval::LogInterval;
 use super::{Application, Handler, Rejection, Request, Response};
 use crate::Raft;
@@ -49,7 +49,7 @@ pub(crate) struct Dispatch {
     pub application: Arc<dyn Application>,
     /// Log lines about rejected requests.
     pub refusals_logged: LogInterval,
-    pub admission: MemberAdmission,
+    pub join: JoinHandler,
 }
 
 /// Handler that the transport uses from the start. Until Raft runs, it rejects requests as `Unavailable`.
@@ -87,9 +87,9 @@ impl Handler for Dispatch {
     async fn handle(&self, request: Request) -> Result<Response, Rejection> {
         // A joining node is not a member yet; its token is checked instead.
         if let Request::Join(request) = request {
-            let admitted = self.admission.admit(request).await;
-            self.log_refusal(&admitted);
-            return admitted.map(Response::Join);
+            let joined = self.join.join(request).await;
+            self.log_refusal(&joined);
+            return joined.map(Response::Join);
         }
         self.check_sender(&request)?;
         let from = authenticate(&self.identity, &request)?;
@@ -199,7 +199,7 @@ impl Dispatch {
             }
             // A node that joined while this one was down is unknown here. Its certificate shows that it was admitted,
             // and Raft decides about its votes and entries.
-            if self.admission.tls.is_none() || !request.is_of_raft() {
+            if self.join.tls.is_none() || !request.is_of_raft() {
                 return Err(Rejection::Unauthorized(format!("node {from} is not a member of this cluster")));
             }
         }

@@ -5,7 +5,7 @@
 //! to `dispatch`, which checks the sender before it reads anything else.
 //!
 //! Reading order: this file, `rpc` (the closed list of requests), `client` (sends them), `authenticator` and `dispatch`
-//! (receive them), `admission` (new members), `application` (opaque requests of the cluster crate), `grpc`.
+//! (receive them), `join` (new members), `application` (opaque requests of the cluster crate), `grpc`.
 
 use std::fmt;
 use std::io;
@@ -18,12 +18,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::tls::KeyPin;
 
-pub(crate) mod admission;
 mod application;
 pub(crate) mod authenticator;
 pub(crate) mod client;
 pub(crate) mod dispatch;
 mod grpc;
+pub(crate) mod join;
 pub(crate) mod log_interval;
 mod rpc;
 

@@ -173,13 +173,14 @@ impl Replica {
     }
 
     /// Returns the blocks of the archive that are missing or damaged on this node, as far as known.
-    pub fn lacking_blocks(&self) -> Vec<Hash> {
-        self.inner.snapshots.lacking()
+    pub fn missing_blocks(&self) -> Vec<Hash> {
+        self.inner.snapshots.missing_of_archive()
     }
 
-    /// As [`Replica::lacking_blocks`], without those that the state names no more. It reads all parts, without the lock.
+    /// As [`Replica::missing_blocks`], without those that the state names no more. It reads all parts, without the
+    /// lock.
     pub fn still_lacking_blocks(&self) -> Vec<Hash> {
-        self.inner.archive.still_lacking()
+        self.inner.archive.still_missing()
     }
 
     /// Returns which of these blocks of the archive are not readable on this node, and of at most `others` more that it

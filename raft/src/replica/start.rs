@@ -25,9 +25,9 @@ use crate::openraft_traits::log_storage::LogStore;
 use crate::openraft_traits::network::PeerNetwork;
 use crate::openraft_traits::state_machine::StateMachine;
 use crate::options::ReplicaOptions;
-use crate::peer::admission::MemberAdmission;
 use crate::peer::client::PeerClient;
 use crate::peer::dispatch::{Dispatch, StartupHandler};
+use crate::peer::join::JoinHandler;
 use crate::peer::log_interval::LogInterval;
 use crate::peer::{Application, Handler};
 use crate::replica::{Replica, ReplicaShared, runtime_watchdog};
@@ -308,7 +308,7 @@ async fn open_locked(
         receiver: SnapshotReceiver::new(Arc::clone(&snapshots)),
         application: Arc::clone(&application),
         refusals_logged: LogInterval::default(),
-        admission: MemberAdmission {
+        join: JoinHandler {
             tls: options.tls.clone(),
             raft: raft.clone(),
             router: Arc::clone(&router),

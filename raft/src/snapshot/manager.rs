@@ -43,7 +43,8 @@ const CHECK_EVERY: Duration = Duration::from_secs(1);
 const ERASED_EVERY: Duration = Duration::from_secs(10);
 /// Pause after a failed snapshot.
 const RETRY_AFTER: Duration = Duration::from_secs(30);
-/// Pause after a snapshot that a peer asked for: no peer keeps this node busy. Shorter than the time that a start waits.
+/// Pause after a snapshot that a peer asked for: no peer keeps this node busy. Shorter than the time that a start
+/// waits.
 const MADE_FOR_PEER_EVERY: Duration = Duration::from_secs(30);
 
 /// openraft's snapshot, which contains only the manifest. The blocks stay on disk.
@@ -73,7 +74,7 @@ impl StoredState {
         for manifest in folder.list().map_err(unreadable)? {
             match read_state(&folder, &manifest, highest_level) {
                 Ok((ledger, position)) => {
-                    folder.find_lacking(&ledger.archive_blocks()).map_err(unreadable)?;
+                    folder.find_missing(&ledger.archive_blocks()).map_err(unreadable)?;
                     return Ok(StoredState { folder, manifest: Some(manifest), ledger, position });
                 }
                 Err(SnapshotError::Fatal(fatal_error)) => return Err(fatal_error),
@@ -334,16 +335,16 @@ impl SnapshotManager {
         self.folder.read_archived(hash)
     }
 
-    pub fn lacking(&self) -> Vec<Hash> {
-        self.folder.lacking()
+    pub fn missing_of_archive(&self) -> Vec<Hash> {
+        self.folder.missing_of_archive()
     }
 
-    pub fn find_lacking(&self, archive: &BTreeSet<Hash>) -> Result<(), SnapshotError> {
-        self.folder.find_lacking(archive)
+    pub fn find_missing(&self, archive: &BTreeSet<Hash>) -> Result<(), SnapshotError> {
+        self.folder.find_missing(archive)
     }
 
-    pub fn keep_lacking(&self, archive: &BTreeSet<Hash>) {
-        self.folder.keep_lacking(archive);
+    pub fn keep_missing(&self, archive: &BTreeSet<Hash>) {
+        self.folder.keep_missing(archive);
     }
 
     pub fn put_block(&self, hash: Hash, bytes: &[u8]) -> Result<(), SnapshotError> {

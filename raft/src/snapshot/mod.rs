@@ -70,7 +70,7 @@ pub struct Snapshots {
     changing: Mutex<()>,
     /// Blocks of the archive that are missing or damaged here, as far as known: files are looked for at each start and
     /// each snapshot, and their bytes are checked at each read.
-    lacking: Mutex<BTreeSet<Hash>>,
+    missing: Mutex<BTreeSet<Hash>>,
 }
 
 impl Snapshots {
@@ -80,8 +80,8 @@ impl Snapshots {
         files::remove_leftovers(folder)?;
         let blocks = BlockFolder::open(&folder.join("blocks"))?;
         files::sync_folder(folder)?;
-        let (changing, lacking) = (Mutex::new(()), Mutex::default());
-        Ok(Snapshots { folder: folder.to_path_buf(), blocks, changing, lacking })
+        let (changing, missing) = (Mutex::new(()), Mutex::default());
+        Ok(Snapshots { folder: folder.to_path_buf(), blocks, changing, missing })
     }
 
     /// Writes the snapshot of the state after log index `index`, and replaces a snapshot of the same index. `meta` is
@@ -172,23 +172,23 @@ impl Snapshots {
         Ok(())
     }
 
-    /// Finds the blocks of the archive that have no file here: they are lacking from now on. `archive` are the blocks
+    /// Finds the blocks of the archive that have no file here: they are missing from now on. `archive` are the blocks
     /// that the newest state names.
-    pub fn find_lacking(&self, archive: &BTreeSet<Hash>) -> Result<(), SnapshotError> {
+    pub fn find_missing(&self, archive: &BTreeSet<Hash>) -> Result<(), SnapshotError> {
         let present = self.blocks.hashes()?.into_iter().collect();
-        self.set_lacking(archive, &present);
+        self.set_missing(archive, &present);
         Ok(())
     }
 
-    fn set_lacking(&self, archive: &BTreeSet<Hash>, present: &BTreeSet<Hash>) {
+    fn set_missing(&self, archive: &BTreeSet<Hash>, present: &BTreeSet<Hash>) {
         let gone: BTreeSet<Hash> = archive.difference(present).copied().collect();
         if let Some(first) = gone.first() {
             tracing::warn!(%first, count = gone.len(), "blocks of the archive are not here; other nodes are asked for them");
         }
-        self.change_lacking(|lacking| {
-            // A damaged block has a file, and stays lacking until another node has sent it.
-            lacking.retain(|hash| archive.contains(hash));
-            lacking.extend(gone);
+        self.change_missing(|missing| {
+            // A damaged block has a file, and stays missing until another node has sent it.
+            missing.retain(|hash| archive.contains(hash));
+            missing.extend(gone);
         });
     }
 
@@ -291,30 +291,30 @@ impl Snapshots {
         Ok(file)
     }
 
-    /// As [`Snapshots::read_block`], for a block that the archive names. If it is missing or damaged, it is lacking
+    /// As [`Snapshots::read_block`], for a block that the archive names. If it is damaged, it counts as missing
     /// from then on.
     pub fn read_archived(&self, hash: Hash) -> Result<Vec<u8>, SnapshotError> {
         let read = self.read_block(hash);
         if matches!(read, Err(SnapshotError::Missing { .. } | SnapshotError::Damaged { .. })) {
-            self.lack(hash);
+            self.mark_missing(hash);
         }
         read
     }
 
     /// Returns the blocks of the archive that are missing or damaged here, as far as known.
-    pub fn lacking(&self) -> Vec<Hash> {
-        self.lacking.lock().iter().copied().collect()
+    pub fn missing_of_archive(&self) -> Vec<Hash> {
+        self.missing.lock().iter().copied().collect()
     }
 
-    /// Forgets the lacking blocks that the archive names no more. `archive` are the blocks that the newest state names.
-    pub fn keep_lacking(&self, archive: &BTreeSet<Hash>) {
-        self.change_lacking(|lacking| lacking.retain(|hash| archive.contains(hash)));
+    /// Forgets the missing blocks that the archive names no more. `archive` are the blocks that the newest state names.
+    pub fn keep_missing(&self, archive: &BTreeSet<Hash>) {
+        self.change_missing(|missing| missing.retain(|hash| archive.contains(hash)));
     }
 
-    fn change_lacking(&self, change: impl FnOnce(&mut BTreeSet<Hash>)) {
-        let mut lacking = self.lacking.lock();
-        change(&mut lacking);
-        metrics::gauge!("reveille_archive_blocks_missing").set(lacking.len() as f64);
+    fn change_missing(&self, change: impl FnOnce(&mut BTreeSet<Hash>)) {
+        let mut missing = self.missing.lock();
+        change(&mut missing);
+        metrics::gauge!("reveille_archive_blocks_missing").set(missing.len() as f64);
     }
 
     /// Checks a block as it is on the disk. Returns the size of its file in bytes.
@@ -328,10 +328,10 @@ impl Snapshots {
         Manifest::from_bytes(&bytes).map(|_| bytes.len() as u64)
     }
 
-    /// Records that a block of the archive is damaged here: it is lacking from now on.
-    pub fn lack(&self, hash: Hash) {
-        self.change_lacking(|lacking| {
-            lacking.insert(hash);
+    /// Records that a block of the archive is damaged here: it counts as missing from now on.
+    pub fn mark_missing(&self, hash: Hash) {
+        self.change_missing(|missing| {
+            missing.insert(hash);
         });
     }
 
@@ -342,8 +342,8 @@ impl Snapshots {
             return Err(SnapshotError::damaged(format!("the bytes sent as block {hash} are others")));
         }
         self.blocks.put(hash, bytes)?;
-        self.change_lacking(|lacking| {
-            lacking.remove(&hash);
+        self.change_missing(|missing| {
+            missing.remove(&hash);
         });
         Ok(())
     }
@@ -377,7 +377,7 @@ impl Snapshots {
         files::sync_folder(&self.folder)?;
         let named = named_by(kept.iter().chain(in_transfer));
         let present = self.blocks.hashes()?.into_iter().collect();
-        self.set_lacking(archive, &present);
+        self.set_missing(archive, &present);
         for hash in present.into_iter().filter(|hash| !named.contains(hash) && !archive.contains(hash)) {
             self.blocks.remove(hash)?;
             collected.blocks += 1;

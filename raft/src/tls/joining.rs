@@ -42,8 +42,8 @@ pub enum JoinError {
     Tls(#[from] TlsError),
 }
 
-/// A node that was admitted. It is a member when [`Admission::store`] has returned.
-pub struct Admission {
+/// A node that was admitted. It is a member when [`AcceptedJoin::store`] has returned.
+pub struct AcceptedJoin {
     folder: TlsFolder,
     node: NodeId,
     /// The present one, and that of a rotation.
@@ -51,7 +51,7 @@ pub struct Admission {
     certificate_pem: String,
 }
 
-impl Admission {
+impl AcceptedJoin {
     /// Asks the member that made the token to admit this node. Repeated with the same data folder and the same token,
     /// it has the same result.
     ///
@@ -63,7 +63,7 @@ impl Admission {
         name: &str,
         address: &str,
         limit: Duration,
-    ) -> Result<Admission, JoinError> {
+    ) -> Result<AcceptedJoin, JoinError> {
         let folder = TlsFolder::create(data_dir)?;
         let key = folder.node_key()?;
         let request = JoinRequest {
@@ -90,7 +90,7 @@ impl Admission {
         if present.id() != token.authority && next.as_ref().is_none_or(|next| next.id() != token.authority) {
             return Err(JoinError::Refused("the answer is about another cluster".to_owned()));
         }
-        Ok(Admission { folder, node: token.node, authorities, certificate_pem: certificate })
+        Ok(AcceptedJoin { folder, node: token.node, authorities, certificate_pem: certificate })
     }
 
     /// Stores certificates and keys. The caller has stored the ids of node and cluster.

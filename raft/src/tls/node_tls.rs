@@ -290,13 +290,13 @@ impl NodeTls {
     ///
     /// # Errors
     /// [`TokenError`].
-    pub(crate) fn check(&self, token: &str, key: &[u8]) -> Result<AdmittedNode, TokenError> {
+    pub(crate) fn check(&self, token: &str, key: &[u8]) -> Result<JoiningNode, TokenError> {
         let (token, current) = (token.parse::<JoinToken>()?, self.current());
         if !current.trusted().any(|authority| token.check(authority).is_ok()) {
             return Err(TokenError::Foreign);
         }
         let key = NodeKey::from_bytes(key.to_vec()).ok_or(TokenError::BadKey)?;
-        Ok(AdmittedNode { node: token.node, key, expires_at_s: token.expires_at_s })
+        Ok(JoiningNode { node: token.node, key, expires_at_s: token.expires_at_s })
     }
 
     /// Issues the certificate of an admitted node. `None`: this node has not yet the authority of the rotation, which
@@ -304,9 +304,9 @@ impl NodeTls {
     ///
     /// # Errors
     /// [`TlsError::Library`] if the library refuses the key.
-    pub(crate) fn admit(
+    pub(crate) fn issue_certificate(
         &self,
-        admitted: &AdmittedNode,
+        joining: &JoiningNode,
         state: Option<&AuthorityState>,
     ) -> Result<Option<JoinResponse>, TlsError> {
         let current = self.current();
@@ -315,7 +315,7 @@ impl NodeTls {
             return Ok(None);
         }
         Ok(Some(JoinResponse {
-            certificate: current.used().issue(admitted.node, &admitted.key)?,
+            certificate: current.used().issue(joining.node, &joining.key)?,
             authority: current.present.to_pem(),
             next_authority: current.next.as_ref().map(|next| next.to_pem()).unwrap_or_default(),
         }))
@@ -362,14 +362,14 @@ impl NodeTls {
 }
 
 /// A node with a join token of this cluster.
-pub(crate) struct AdmittedNode {
+pub(crate) struct JoiningNode {
     /// Its id, as the token says.
     pub node: NodeId,
     key: NodeKey,
     expires_at_s: u64,
 }
 
-impl AdmittedNode {
+impl JoiningNode {
     /// Returns true if the token is over at this time.
     pub fn is_expired(&self, now: Time) -> bool {
         now.unix_s() >= self.expires_at_s

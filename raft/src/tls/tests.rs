@@ -78,8 +78,8 @@ pub(crate) fn member(founder: &NodeTls, folder: &Path, node: NodeId) -> NodeTls 
     let key = folder.node_key().expect("a key");
     let token = founder.join_token(node, "127.0.0.1:1", u64::MAX).to_string();
     let point = public_key(&key).expect("a point").into_bytes();
-    let admitted = founder.check(&token, &point).expect("a good token");
-    let answer = founder.admit(&admitted, None).expect("a certificate").expect("no rotation");
+    let joining = founder.check(&token, &point).expect("a good token");
+    let answer = founder.issue_certificate(&joining, None).expect("a certificate").expect("no rotation");
     let authority = Authority::from_pem(CLUSTER, &answer.authority).expect("the authority");
     NodeTls::store(folder, node, (authority, None), answer.certificate).expect("a member")
 }
@@ -399,9 +399,9 @@ mod fuzz {
             let own = rcgen::KeyPair::generate().expect("a key");
             let point = public_key(&own).expect("a point").into_bytes();
             let point = damaged(&point, &in_key);
-            if let Ok(admitted) = founder.check(&text, &point) {
-                prop_assert_eq!((admitted.node, point.len(), point[0]), (NodeId(node), 65, 4));
-                let _ = founder.admit(&admitted, None);
+            if let Ok(joining) = founder.check(&text, &point) {
+                prop_assert_eq!((joining.node, point.len(), point[0]), (NodeId(node), 65, 4));
+                let _ = founder.issue_certificate(&joining, None);
             }
         }
     }

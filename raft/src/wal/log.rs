@@ -124,23 +124,23 @@ impl Wal {
             WriteMode::Inline(writer) => {
                 let mut writer = writer.lock();
                 let submission = Submission { records, done, permit: None };
-                let admitted = self.admit(submission, |submission| submission)?;
-                Ok(writer.write(vec![admitted])?)
+                let accepted = self.enqueue(submission, |submission| submission)?;
+                Ok(writer.write(vec![accepted])?)
             }
             WriteMode::Thread { queue, capacity, .. } => {
                 let charge: usize = records.iter().map(charge_of).sum();
                 // A chunk is at most CHUNK_BYTES_MAX, so it always fits. The semaphore is never closed.
                 let permit = Arc::clone(capacity).acquire_many_owned(charge as u32).await.ok();
                 let submission = Submission { records, done, permit };
-                self.admit(submission, |submission| queue.push(submission, urgent))
+                self.enqueue(submission, |submission| queue.push(submission, urgent))
             }
         }
     }
 
     /// Adds a submission to memory and passes it on, both under one lock. So memory and disk have the same order.
-    fn admit<T>(&self, submission: Submission, hand_on: impl FnOnce(Submission) -> T) -> Result<T, WalError> {
+    fn enqueue<T>(&self, submission: Submission, hand_on: impl FnOnce(Submission) -> T) -> Result<T, WalError> {
         let mut memory = self.shared.memory.lock();
-        match memory.admit(&submission.records) {
+        match memory.add(&submission.records) {
             Ok(()) => Ok(hand_on(submission)),
             Err(error) => {
                 drop(memory);

@@ -190,7 +190,7 @@ impl DiskFile for MemoryFile {
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        let fits = self.injected.lock().admit(bytes.len())?;
+        let fits = self.injected.lock().take_space(bytes.len())?;
         let written = bytes.get(..fits).unwrap_or(bytes);
         self.state.lock().write(usize::try_from(offset).unwrap_or(usize::MAX), written)?;
         if fits < bytes.len() { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
@@ -217,7 +217,7 @@ impl SyncGate {
 
 impl InjectedErrors {
     /// Returns how many of `bytes` can be written, and counts them as written.
-    fn admit(&mut self, bytes: usize) -> io::Result<usize> {
+    fn take_space(&mut self, bytes: usize) -> io::Result<usize> {
         if let Some(kind) = self.write {
             return Err(kind.into());
         }

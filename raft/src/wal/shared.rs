@@ -41,13 +41,13 @@ pub(super) struct LogMemory {
     /// Open files of the segments for reading, by segment number.
     pub files: BTreeMap<u64, Arc<dyn DiskFile>>,
     pub failure: Option<WalFailure>,
-    /// Number of admitted submissions.
+    /// Number of accepted submissions.
     pub submitted: u64,
 }
 
 impl LogMemory {
     /// Adds records to memory. Fails and adds none if one of them contradicts the log, or if the log has failed.
-    pub fn admit(&mut self, records: &[Record]) -> Result<(), WalError> {
+    pub fn add(&mut self, records: &[Record]) -> Result<(), WalError> {
         if let Some(failure) = &self.failure {
             return Err(failure.clone().into());
         }

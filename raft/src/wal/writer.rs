@@ -103,7 +103,7 @@ impl Writer {
         let start = self.active.offset;
         let spans = self.put(records)?;
         for record in records {
-            // Memory admitted the record under the same rule, so it cannot contradict the state here.
+            // Memory accepted the record under the same rule, so it cannot contradict the state here.
             let _ = self.state.apply(record);
             if let Record::Entry(entry) = record {
                 self.active.min_index = lower(self.active.min_index, entry.point.index);

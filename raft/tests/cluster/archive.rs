@@ -76,13 +76,13 @@ async fn archived_run_is_read_from_memory_from_disk_and_from_a_snapshot_of_anoth
     nodes[away].start_with(transport, often).await.expect("it returns");
     nodes[away].replica().wait_applied(last, soon()).await.expect("it catches up");
     assert!(nodes[away].replica().status().snapshot_index > seen, "by a snapshot");
-    let lacking = nodes[away].replica().lacking_blocks();
-    assert!(!lacking.is_empty(), "the archive does not come with the snapshot");
-    for block in lacking {
+    let missing = nodes[away].replica().missing_blocks();
+    assert!(!missing.is_empty(), "the archive does not come with the snapshot");
+    for block in missing {
         let bytes = nodes[leads].replica().block(block).expect("another node has it");
         nodes[away].replica().put_block(block, &bytes).expect("it is stored");
     }
-    assert_eq!(nodes[away].replica().lacking_blocks(), []);
+    assert_eq!(nodes[away].replica().missing_blocks(), []);
     assert_archived(&nodes[away], run).await;
 
     nodes[leads].stop().await;

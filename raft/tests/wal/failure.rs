@@ -65,9 +65,9 @@ async fn every_pending_and_every_later_callback_gets_the_error_of_a_failed_write
         Box::new(move |outcome| drop(told.send(outcome)))
     };
     for index in 1..=20 {
-        wal.append(vec![entry(1, index, 50)], done(&told)).await.expect("admitted");
+        wal.append(vec![entry(1, index, 50)], done(&told)).await.expect("accepted");
     }
-    wal.vote(vote(3), done(&told)).await.expect("admitted");
+    wal.vote(vote(3), done(&told)).await.expect("accepted");
     disk.fail_writes(ErrorKind::StorageFull);
     disk.fail_syncs(ErrorKind::StorageFull);
     let mut failure = wal.health().failure();

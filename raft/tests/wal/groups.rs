@@ -160,7 +160,7 @@ async fn append_one(wal: &Wal, gate: &Gate, next: &tokio::sync::Mutex<u64>) -> b
         }
         // Counts the append before it is submitted, because the answer may come before the call returns.
         gate.change(|state| state.waiting += 1);
-        wal.append(vec![entry(1, *next, 200)], done).await.expect("admitted");
+        wal.append(vec![entry(1, *next, 200)], done).await.expect("accepted");
         *next += 1;
     }
     heard.await.expect("answered").expect("written");
@@ -177,14 +177,14 @@ async fn append_waits_for_room_in_queue() {
     let stuck = loop {
         let mut append = Box::pin(wal.append(vec![entry(1, index, length)], Box::new(|_| ())));
         match append.as_mut().now_or_never() {
-            Some(answer) => answer.expect("admitted"),
+            Some(answer) => answer.expect("accepted"),
             None => break append,
         }
         index += 1;
     };
     assert!(index as usize * length <= QUEUE_BYTES_MAX + length, "{index} MiB in the queue");
     gate.open();
-    stuck.await.expect("admitted when there is room");
+    stuck.await.expect("accepted when there is room");
     assert_eq!(wal.state().last, Some(point(1, index)));
 }
 
@@ -192,8 +192,8 @@ async fn append_waits_for_room_in_queue() {
 async fn unawaited_commit_is_written_with_next_group_or_soon() {
     let disk = MemoryDisk::new();
     let (wal, _) = Wal::open(Arc::new(disk.clone()), &WalOptions::new(NODE)).expect("opens");
-    wal.append(vec![entry(1, 1, 10)], Box::new(|_| ())).await.expect("admitted");
-    wal.commit(Some(point(1, 1))).await.expect("admitted");
+    wal.append(vec![entry(1, 1, 10)], Box::new(|_| ())).await.expect("accepted");
+    wal.commit(Some(point(1, 1))).await.expect("accepted");
     let health = wal.health();
     let written = async {
         while health.counters().records < 3 {
@@ -210,9 +210,9 @@ async fn dropped_log_writes_submitted_entries() {
     let disk = MemoryDisk::new();
     let (wal, _) = Wal::open(Arc::new(disk.clone()), &WalOptions::new(NODE)).expect("opens");
     for index in 1..=50 {
-        wal.append(vec![entry(1, index, 10)], Box::new(|_| ())).await.expect("admitted");
+        wal.append(vec![entry(1, index, 10)], Box::new(|_| ())).await.expect("accepted");
     }
-    wal.commit(Some(point(1, 50))).await.expect("admitted");
+    wal.commit(Some(point(1, 50))).await.expect("accepted");
     let (before, failure) = (content(&wal), wal.health().failure());
     drop(wal);
     assert_eq!(content(&open(&disk.crash(1), &inline()).0), before);

@@ -12,12 +12,12 @@ use reveille_ledger::command::RunBlock;
 use reveille_ledger::ids::{Hash, PageId, RunId};
 use reveille_ledger::{Ledger, RecipientState, Run, RunFile, RunState};
 
-use crate::leader::claims::claimable::Lacking;
+use crate::leader::claims::claimable::MissingFiles;
 
 /// Time for which no live node must have the part before the run is marked. A node that restarts is back by then.
 const BLOCKED_AFTER: Duration = Duration::from_secs(10);
 /// Time for which a node must have the part before the mark is removed. A node that has just started reports its
-/// lacking parts with its second request.
+/// missing parts with its second request.
 const FREE_AFTER: Duration = Duration::from_secs(3);
 
 /// Runs whose mark should change: the file that should be marked, and since when. One for each leadership.
@@ -27,14 +27,14 @@ pub(crate) struct BlockedRunsWatch(BTreeMap<RunId, (Option<RunFile>, Duration)>)
 impl BlockedRunsWatch {
     /// Returns the marks to change at `now`, a time of a monotonic clock. `live` has the nodes that may claim, with the
     /// parts that each lacks.
-    pub fn marks_to_change(&mut self, ledger: &Ledger, live: &Lacking, now: Duration) -> Vec<RunBlock> {
-        let mut lacking = live.values();
+    pub fn marks_to_change(&mut self, ledger: &Ledger, live: &MissingFiles, now: Duration) -> Vec<RunBlock> {
+        let mut missing = live.values();
         // Without a live node it is unknown which parts are missing.
-        let Some(first) = lacking.next() else {
+        let Some(first) = missing.next() else {
             self.0.clear();
             return Vec::new();
         };
-        let missing = lacking.fold(first.clone(), |all, of| &all & of);
+        let missing = missing.fold(first.clone(), |all, of| &all & of);
         let mut seen = BTreeMap::new();
         let mut found = Vec::new();
         for (id, page) in ledger.started_pages(ledger.head().now) {
@@ -123,9 +123,9 @@ mod tests {
         (ledger, run)
     }
 
-    fn nodes(lacking: &[&[u32]]) -> Lacking {
+    fn nodes(missing: &[&[u32]]) -> MissingFiles {
         let parts = |numbers: &&[u32]| numbers.iter().map(|number| part(*number)).collect();
-        (1..).map(NodeId).zip(lacking.iter().map(parts)).collect()
+        (1..).map(NodeId).zip(missing.iter().map(parts)).collect()
     }
 
     #[test]
@@ -134,7 +134,7 @@ mod tests {
         let mut watch = BlockedRunsWatch::default();
         let at = Duration::from_secs;
         let mut marks =
-            |ledger: &Ledger, seconds, lacking: &[&[u32]]| watch.marks_to_change(ledger, &nodes(lacking), at(seconds));
+            |ledger: &Ledger, seconds, missing: &[&[u32]]| watch.marks_to_change(ledger, &nodes(missing), at(seconds));
         assert_eq!(marks(&ledger, 0, &[&[0], &[1]]), [], "each part is somewhere");
         assert_eq!(marks(&ledger, 1, &[&[0, 1], &[1]]), [], "not yet");
         assert_eq!(marks(&ledger, 8, &[&[0, 1], &[1], &[]]), [], "a third node has it");

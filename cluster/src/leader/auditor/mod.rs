@@ -84,7 +84,8 @@ async fn quarantine(leadership: &Leadership, panic_guard: &PanicGuard<RunId>, qu
 async fn block(context: &NodeContext, leadership: &Leadership, watch: &mut blocked_runs::BlockedRunsWatch) {
     let now = context.clock.monotonic();
     let mut changed = context.replica.read(|ledger| {
-        let live = dispatcher::live_owners(ledger, leadership).into_keys().map(|node| (node, leadership.lacking(node)));
+        let live =
+            dispatcher::live_owners(ledger, leadership).into_keys().map(|node| (node, leadership.missing_files(node)));
         watch.marks_to_change(ledger, &live.collect(), now)
     });
     changed.truncate(ITEMS_MAX);

@@ -23,7 +23,7 @@ use crate::process::limits::NAMED_MAX;
 const OFFERS_MAX: usize = 256;
 
 /// Nodes, with the files that each lacks: audience parts and attachments.
-pub(crate) type Lacking = BTreeMap<NodeId, BTreeSet<Hash>>;
+pub(crate) type MissingFiles = BTreeMap<NodeId, BTreeSet<Hash>>;
 
 /// Recipients of one chunk that one pool could claim now.
 pub(crate) struct ClaimableChunk<'a> {
@@ -91,7 +91,7 @@ fn has_pool_overrides(ledger: &Ledger, id: PageId) -> bool {
 
 /// Returns what these nodes could claim, given the files that each lacks (P20): an offer for each chunk, pool and set
 /// of nodes that lack a file. A page with claims in flight is left out until their answer.
-pub(crate) fn offers(ledger: &Ledger, nodes: &Lacking, in_flight: &InFlightClaims, now: Time) -> Vec<Offer> {
+pub(crate) fn offers(ledger: &Ledger, nodes: &MissingFiles, in_flight: &InFlightClaims, now: Time) -> Vec<Offer> {
     let mut collector = OfferCollector { nodes, offers: Vec::new(), offered: BTreeMap::new() };
     for (id, page) in ledger.started_pages(now).filter(|(id, _)| !in_flight.holds(*id)) {
         collector.add(ledger, id, page, now);
@@ -117,7 +117,7 @@ struct Offered {
 
 /// Collects offers page by page, up to [`OFFERS_MAX`] for each group.
 struct OfferCollector<'a> {
-    nodes: &'a Lacking,
+    nodes: &'a MissingFiles,
     offers: Vec<Offer>,
     /// Number of offered chunks of each group, by the nodes that are barred from them.
     offered: BTreeMap<OfferGroup<'a>, BTreeMap<BTreeSet<NodeId>, Offered>>,
@@ -191,7 +191,7 @@ fn by_barred(
     ledger: &Ledger,
     page: &Page,
     chunk: &ClaimableChunk<'_>,
-    nodes: &Lacking,
+    nodes: &MissingFiles,
 ) -> BTreeMap<BTreeSet<NodeId>, Bitmap> {
     if nodes.values().all(BTreeSet::is_empty) {
         return BTreeMap::from([(BTreeSet::new(), chunk.slots.clone())]);
@@ -202,8 +202,8 @@ fn by_barred(
         let slots = run.slots_in(chunk.key.number).and(&chunk.slots);
         let files: BTreeSet<Hash> = ledger.files_of_chunk(run, chunk.key.number).collect();
         // A node that reports the maximum number of files may lack others too.
-        let lacks = |(_, lacking): &(&NodeId, &BTreeSet<Hash>)| {
-            !files.is_empty() && (lacking.len() >= NAMED_MAX || !lacking.is_disjoint(&files))
+        let lacks = |(_, missing): &(&NodeId, &BTreeSet<Hash>)| {
+            !files.is_empty() && (missing.len() >= NAMED_MAX || !missing.is_disjoint(&files))
         };
         let barred = nodes.iter().filter(lacks).map(|(node, _)| *node).collect();
         split.entry(barred).or_default().add(&slots);

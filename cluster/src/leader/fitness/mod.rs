@@ -19,7 +19,7 @@ use reveille_ledger::ids::{ClaimOwner, Hash, NodeId, Time};
 use reveille_raft::{Hint, Hints};
 
 use super::claims::cap::RelayCapacity;
-use super::claims::claimable::{Lacking, offers};
+use super::claims::claimable::{MissingFiles, offers};
 use super::claims::dispatcher::{measured, relay_capacities};
 use super::claims::in_flight::InFlightClaims;
 use super::claims::limits::late_rate;
@@ -111,7 +111,7 @@ pub(crate) async fn run(context: Arc<NodeContext>, leadership: Arc<Leadership>) 
         let granted = grants_until_next_check(&leadership, &mut hints).await;
         let seen = observe(&context, &leadership, granted);
         if let Some(unfit) = fitness.assess(&seen, context.clock.monotonic()) {
-            let may = |heir: NodeId| unfit != Unfit::DISK_FULL || has_space(&leadership.reports(), heir);
+            let may = |successor: NodeId| unfit != Unfit::DISK_FULL || has_space(&leadership.reports(), successor);
             if transfer::step_down(&context, unfit, may).await {
                 return;
             }
@@ -169,7 +169,7 @@ trait NodeView {
     /// Returns true if claims may be granted to this process.
     fn may_claim(&self, owner: ClaimOwner) -> bool;
     /// Returns the audience parts that a node lacks (P20).
-    fn lacking(&self, node: NodeId) -> BTreeSet<Hash>;
+    fn missing_files(&self, node: NodeId) -> BTreeSet<Hash>;
     /// Returns true if a relay of the pool accepts email from this process.
     fn sends(&self, ledger: &Ledger, owner: ClaimOwner, pool: &str) -> bool;
 }
@@ -185,8 +185,8 @@ impl NodeView for LedNodes<'_> {
         self.leadership.may_claim(owner)
     }
 
-    fn lacking(&self, node: NodeId) -> BTreeSet<Hash> {
-        self.leadership.lacking(node)
+    fn missing_files(&self, node: NodeId) -> BTreeSet<Hash> {
+        self.leadership.missing_files(node)
     }
 
     fn sends(&self, ledger: &Ledger, owner: ClaimOwner, pool: &str) -> bool {
@@ -207,16 +207,16 @@ fn could_grant(ledger: &Ledger, nodes: &impl NodeView, several: bool, now: Time)
     let allowances = allowances(live.map(|(node, known)| (*node, known)), ledger.limits(), several, now);
     let pools: BTreeSet<&str> = ledger.relays().iter().map(|(_, relay)| relay.pool.as_str()).collect();
     // Computed once for each pool and node, because a run may have a thousand parts.
-    let (mut lacking, mut sending) = (Lacking::new(), BTreeSet::new());
+    let (mut missing, mut sending) = (MissingFiles::new(), BTreeSet::new());
     for (node, _) in allowances.into_iter().filter(|(_, allowance)| *allowance != Allowance::NONE) {
         let Some(owner) = ledger.nodes().get(&node).map(|known| known.owner(node)) else { continue };
-        lacking.insert(node, nodes.lacking(node));
+        missing.insert(node, nodes.missing_files(node));
         sending.extend(pools.iter().filter(|pool| nodes.sends(ledger, owner, pool)).map(|pool| (*pool, node)));
     }
-    offers(ledger, &lacking, &InFlightClaims::default(), now).iter().any(|offer| {
+    offers(ledger, &missing, &InFlightClaims::default(), now).iter().any(|offer| {
         let pool = offer.source.pool.as_str();
         let may_get = |node: &NodeId| !offer.barred.contains(node) && sending.contains(&(pool, *node));
-        is_soon(ledger, offer, now) && lacking.keys().any(may_get)
+        is_soon(ledger, offer, now) && missing.keys().any(may_get)
     })
 }
 

@@ -8,7 +8,7 @@ use reveille_ledger::command::{
     Relay, RunPause, ScheduleCreate, Trigger, VoterClock,
 };
 use reveille_ledger::content::{Audience, AudienceChoice, NamedAudience, Seal};
-use reveille_ledger::ids::{Epoch, Incarnation, NodeId, Nominal, PageId, RunId, ScheduleId};
+use reveille_ledger::ids::{Epoch, Incarnation, NodeId, OccurrenceName, PageId, RunId, ScheduleId};
 use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::tenant::TenantSet;
 
@@ -161,13 +161,17 @@ impl FitnessTest {
         (self.epoch, self.now) = (Epoch(0), due);
         self.play(Command::EpochStart(start));
         self.epoch = Epoch(self.index);
-        let nominal = Nominal::Instant(due);
-        let opening =
-            Opening { nominal: nominal.clone(), due, cause: OpeningCause::CatchUp, finish_by: due.plus_ms(3_600_000) };
+        let occurrence = OccurrenceName::Instant(due);
+        let opening = Opening {
+            occurrence: occurrence.clone(),
+            due,
+            cause: OpeningCause::CatchUp,
+            finish_by: due.plus_ms(3_600_000),
+        };
         let fire = Fire {
             schedule,
             plan_version: 1,
-            from: nominal,
+            from: occurrence,
             opened: vec![opening],
             explained: vec![],
             through: due,
@@ -214,7 +218,7 @@ impl NodeView for ReadyNode {
         owner == OWNER && !self.has_no_lease
     }
 
-    fn lacking(&self, _: NodeId) -> BTreeSet<Hash> {
+    fn missing_files(&self, _: NodeId) -> BTreeSet<Hash> {
         self.lacks.clone()
     }
 

@@ -182,13 +182,13 @@ impl RelayRegistry {
         first_of(&relays, deadline).await
     }
 
-    /// Admits a next email of this pool to the session of a permit. `None` if the relay has left the pool, if it has a
+    /// Permits a next email of this pool in the session of a permit. `None` if the relay has left the pool, if it has a
     /// rate (two emails of a delayed session could arrive together), or if it may not be offered one now.
-    pub fn admit_next(&self, pool: &str, permit: &mut RelayPermit) -> Option<NextPermit> {
+    pub fn try_acquire_next(&self, pool: &str, permit: &mut RelayPermit) -> Option<NextPermit> {
         let relays = self.relays.read();
         let Entry { relay, sessions, .. } = relays.get(&permit.relay_name)?;
         let takes_next = relay.pool == pool && relay.rate_milli == 0 && permit.permit.is_of(sessions);
-        takes_next.then(|| permit.permit.admit_next()).flatten()
+        takes_next.then(|| permit.permit.try_acquire_next()).flatten()
     }
 
     /// Returns the relays of a pool in the order in which this email tries them. Each relay is first as often as its

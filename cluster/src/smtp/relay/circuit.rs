@@ -1,6 +1,6 @@
 //! The circuit breaker of one relay, as a value: no runtime, no clock, no random source (P6, P12).
 //!
-//! `admission.rs` calls [`Circuit::admit`] before each email, `core.rs` [`Circuit::note`] after it. The circuit opens
+//! `acquire.rs` calls [`Circuit::try_acquire`] before an email, `core.rs` [`Circuit::note`] after it. The circuit opens
 //! - at once when a session cannot be opened or MAIL fails;
 //! - after three losses after the dot without a 250 between, or when a minute's losses exceed 0.1 % of its handoffs;
 //! - after three losses in a row between MAIL and the dot;
@@ -70,7 +70,7 @@ pub enum CircuitEvent {
     Nothing,
 }
 
-/// How the circuit admits a caller.
+/// How the circuit permits a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CircuitPermit {
     /// As one of many emails: the circuit is closed.
@@ -136,7 +136,7 @@ impl Circuit {
     ///
     /// # Errors
     /// [`Unavailable::CircuitOpen`] or [`Unavailable::Parked`] if the circuit is open.
-    pub fn admit(&mut self, now: Instant) -> Result<CircuitPermit, Unavailable> {
+    pub fn try_acquire(&mut self, now: Instant) -> Result<CircuitPermit, Unavailable> {
         let (until, cause, parked) = match &self.state {
             CircuitStatus::Closed => return Ok(CircuitPermit::Normally),
             CircuitStatus::Open { until, cause } => (*until, cause.clone(), false),
@@ -168,12 +168,12 @@ impl Circuit {
 
     /// Learns from an email, or from an opening, that ended at `now`. `jitter` from 0 to 1 lengthens the back-off by up
     /// to one half, so that the nodes do not probe at the same time.
-    pub fn note(&mut self, event: CircuitEvent, admitted: CircuitPermit, now: Instant, jitter: f64) {
+    pub fn note(&mut self, event: CircuitEvent, permit: CircuitPermit, now: Instant, jitter: f64) {
         let minute_is_bad = self.count(&event, now);
-        let probe = admitted != CircuitPermit::Normally;
+        let probe = permit != CircuitPermit::Normally;
         let decides = probe || self.state == CircuitStatus::Closed;
         match event {
-            CircuitEvent::SessionOpened if admitted == CircuitPermit::ToOpenSession => {
+            CircuitEvent::SessionOpened if permit == CircuitPermit::ToOpenSession => {
                 self.next_probe_is_email = true;
                 self.release_probe(now);
             }

@@ -1,6 +1,6 @@
 //! State that all handles of one relay's sessions share: the sessions, the circuit, the rate and the counters.
 //!
-//! `admission.rs` uses it to admit emails; the permit uses it to report their results.
+//! `acquire.rs` uses it to permit emails; the permit uses it to report their results.
 
 use std::{
     sync::{
@@ -84,10 +84,10 @@ pub(super) struct RelayState {
 }
 
 impl RelayState {
-    /// Reports an event of an admitted email or opening to the circuit.
-    fn note(&mut self, event: CircuitEvent, admitted: CircuitPermit) {
+    /// Reports an event of a permitted email or opening to the circuit.
+    fn note(&mut self, event: CircuitEvent, permit: CircuitPermit) {
         let jitter = self.jitter.random();
-        self.circuit.note(event, admitted, Instant::now(), jitter);
+        self.circuit.note(event, permit, Instant::now(), jitter);
     }
 
     /// Returns the number of emails that a session may carry.
@@ -298,16 +298,16 @@ impl RelaySessions {
         self.state.lock().session_limit.ended_after(emails, now);
     }
 
-    /// Reports an event of an admitted email or opening to the circuit.
-    pub(super) fn note(&self, event: CircuitEvent, admitted: CircuitPermit) {
-        self.state.lock().note(event, admitted);
+    /// Reports an event of a permitted email or opening to the circuit.
+    pub(super) fn note(&self, event: CircuitEvent, permit: CircuitPermit) {
+        self.state.lock().note(event, permit);
     }
 
     /// Learns from the result of a dialogue: updates the counters, the circuit, the rate and the latency.
     pub(super) fn learn(
         &self,
         result: &DialogueResult,
-        admitted: CircuitPermit,
+        permit: CircuitPermit,
         event: CircuitEvent,
         mut running: Running,
     ) {
@@ -316,7 +316,7 @@ impl RelaySessions {
         let now = self.now();
         let mut state = self.state.lock();
         state.counters.count(result);
-        state.note(event, admitted);
+        state.note(event, permit);
         // The circuit handles a used-up allowance of the day: it does not mean that the rate is too high.
         if let DialogueResult::Refused { class: ReplyClass::Throttle, code, text, .. } = result {
             state.rate_limiter.halve(now);

@@ -11,7 +11,7 @@
 //! It does not choose among relays: [`Unavailable`] says why and until when, and the feeder asks another relay or
 //! waits.
 
-pub(crate) mod admission;
+pub(crate) mod acquire;
 pub mod circuit;
 pub(crate) mod circuit_event;
 pub(crate) mod core;
@@ -30,7 +30,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 pub use self::core::RelaySessions;
 use super::session::deadlines::Timeouts;
-use admission::CircuitAdmission;
+use acquire::HeldCircuitPermit;
 use circuit::Backoff;
 pub use permit::{NextEmail, NextPermit, SendPermit};
 
@@ -108,20 +108,20 @@ impl RelaySessions {
     /// # Errors
     /// Fails at once if the relay cannot be used now, otherwise when the deadline comes first.
     pub async fn acquire(self: &Arc<RelaySessions>, deadline: Instant) -> Result<SendPermit, Unavailable> {
-        let mut admission = CircuitAdmission::new(self)?;
+        let mut circuit_permit = HeldCircuitPermit::new(self)?;
         let slot = self.wait_for_session(deadline).await?;
-        admission.renew()?;
+        circuit_permit.renew()?;
         self.wait_for_rate(deadline).await?;
-        admission.renew()?;
-        Ok(SendPermit::new(self.clone(), slot, self.take_idle(), admission))
+        circuit_permit.renew()?;
+        Ok(SendPermit::new(self.clone(), slot, self.take_idle(), circuit_permit))
     }
 
     /// Returns a permit to send one email. `None` if the caller would have to wait. It does not overtake waiting
     /// callers.
     pub fn acquire_now(self: &Arc<RelaySessions>) -> Option<SendPermit> {
-        let admission = CircuitAdmission::new(self).ok()?;
+        let circuit_permit = HeldCircuitPermit::new(self).ok()?;
         let slot = self.try_session()?;
-        self.take_from_rate_now().then(|| SendPermit::new(self.clone(), slot, self.take_idle(), admission))
+        self.take_from_rate_now().then(|| SendPermit::new(self.clone(), slot, self.take_idle(), circuit_permit))
     }
 
     /// Gives no more permits, ends idle sessions with QUIT, and waits at most `limit` for running emails. Returns

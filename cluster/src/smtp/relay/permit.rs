@@ -13,7 +13,7 @@ use futures::FutureExt;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout_at};
 
-use super::admission::CircuitAdmission;
+use super::acquire::HeldCircuitPermit;
 use super::circuit::{CircuitEvent, CircuitPermit};
 use super::circuit_event::circuit_event;
 use super::core::RelaySessions;
@@ -34,17 +34,17 @@ const OPENS_WITHIN: Duration = Duration::from_secs(30);
 pub struct SendPermit {
     held: HeldSession,
     session_permit: OwnedSemaphorePermit,
-    admission: CircuitAdmission,
+    circuit_permit: HeldCircuitPermit,
 }
 
-/// Admission of the next email of a session ([`SendPermit::admit_next`]).
-pub struct NextPermit(CircuitAdmission);
+/// Permit for the next email of a session ([`SendPermit::try_acquire_next`]).
+pub struct NextPermit(HeldCircuitPermit);
 
 /// The next email of a session.
 pub struct NextEmail<'a> {
     /// The email.
     pub email: &'a Email,
-    /// Its admission.
+    /// Its permit of the circuit.
     pub permit: NextPermit,
 }
 
@@ -69,9 +69,9 @@ impl SendPermit {
         core: Arc<RelaySessions>,
         session_permit: OwnedSemaphorePermit,
         session: Option<OpenSession>,
-        admission: CircuitAdmission,
+        circuit_permit: HeldCircuitPermit,
     ) -> SendPermit {
-        SendPermit { held: HeldSession { core, session }, session_permit, admission }
+        SendPermit { held: HeldSession { core, session }, session_permit, circuit_permit }
     }
 
     /// True if the permit belongs to these sessions.
@@ -79,10 +79,10 @@ impl SendPermit {
         Arc::ptr_eq(&self.held.core, sessions)
     }
 
-    /// Admits a next email to the open session of this permit, after the email that the permit is for. `None` if the
+    /// Permits a next email in the open session of this permit, after the email that the permit is for. `None` if the
     /// relay may not be offered one now. (`&mut`, because a permit is not `Sync`.)
-    pub fn admit_next(&mut self) -> Option<NextPermit> {
-        self.held.core.admit_next(&self.held.session.as_ref()?.session).map(NextPermit)
+    pub fn try_acquire_next(&mut self) -> Option<NextPermit> {
+        self.held.core.try_acquire_next(&self.held.session.as_ref()?.session).map(NextPermit)
     }
 
     /// Sends `email` to the relay, over an idle session if there is one, otherwise over a new one. Calls `gate` at most
@@ -95,7 +95,7 @@ impl SendPermit {
         deadlines: &Deadlines,
         next: Option<NextEmail<'_>>,
     ) -> (DialogueResult, Option<SendPermit>) {
-        let SendPermit { mut held, session_permit, admission } = self;
+        let SendPermit { mut held, session_permit, circuit_permit } = self;
         let (next_email, next_permit) = next.map(|next| (next.email, next.permit)).unzip();
         let core = Arc::clone(&held.core);
         // [`super::RelaySessions::close`] waits for this dialogue.
@@ -112,13 +112,13 @@ impl SendPermit {
                         let result = DialogueResult::Broken { stage: Stage::Connect, cause };
                         // Counted before the caller gets the result, because the email may come again at once.
                         let late = core.count_late_open();
-                        // The opening keeps the admission.
+                        // The opening keeps the permit of the circuit.
                         core.learn(&result, CircuitPermit::Normally, CircuitEvent::Nothing, running);
                         core.tasks.spawn(finish_opening(
                             Arc::clone(&core),
                             opening,
                             begun,
-                            admission,
+                            circuit_permit,
                             (session_permit, late),
                         ));
                         return (result, None);
@@ -138,15 +138,15 @@ impl SendPermit {
             Err(result) => (None, *result),
         };
         let event = circuit_event(&result, running.elapsed(), core.has_open_session());
-        core.learn(&result, admission.take(), event, running);
+        core.learn(&result, circuit_permit.take(), event, running);
         // If SMTPUTF8 was missing, this session is closed, so that the next email asks the relay again.
         let retires = matches!(result, DialogueResult::NoSmtpUtf8 { .. });
         let Some(session) = session else { return (result, None) };
         if !retires
-            && let Some(NextPermit(mut admission)) = next_permit
-            && admission.renew().is_ok()
+            && let Some(NextPermit(mut circuit_permit)) = next_permit
+            && circuit_permit.renew().is_ok()
         {
-            return (result, Some(SendPermit::new(core, session_permit, Some(session), admission)));
+            return (result, Some(SendPermit::new(core, session_permit, Some(session), circuit_permit)));
         }
         let retired = if retires { Some(session) } else { core.keep(session) };
         if let Some(retired) = retired {
@@ -166,7 +166,7 @@ async fn finish_opening(
     core: Arc<RelaySessions>,
     opening: impl Future<Output = Result<OpenSession, Box<DialogueResult>>>,
     begun: Instant,
-    admission: CircuitAdmission,
+    circuit_permit: HeldCircuitPermit,
     _kept: (OwnedSemaphorePermit, Counted),
 ) {
     let opened = timeout_at(begun + OPENS_WITHIN, opening);
@@ -181,7 +181,7 @@ async fn finish_opening(
         Some(Ok(Err(result))) => circuit_event(&result, Duration::ZERO, core.has_open_session()),
         Some(Err(_)) => CircuitEvent::NotOpened(format!("no session within {} s", OPENS_WITHIN.as_secs())),
     };
-    core.note(event, admission.take());
+    core.note(event, circuit_permit.take());
 }
 
 /// Result of the search for an idle session.

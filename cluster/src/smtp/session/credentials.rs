@@ -86,8 +86,8 @@ impl CredentialStore {
     /// # Errors
     /// [`Cause::Credentials`], which names what this node lacks.
     pub(crate) async fn resolve(&self, name: &str, host: &str, port: u16) -> Result<Credentials, Cause> {
-        let binding = self.find(name, host, port).map_err(lacking)?;
-        let read = Credentials::read(&binding.secret).await.map_err(lacking)?;
+        let binding = self.find(name, host, port).map_err(missing)?;
+        let read = Credentials::read(&binding.secret).await.map_err(missing)?;
         Ok(Credentials { login: binding.login, ..read })
     }
 }
@@ -102,7 +102,7 @@ impl Binding {
     }
 }
 
-fn lacking(why: String) -> Cause {
+fn missing(why: String) -> Cause {
     Cause::Credentials(Fix::Reference.because(why))
 }
 

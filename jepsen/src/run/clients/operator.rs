@@ -1,6 +1,6 @@
-//! Actions of operators during the faults: they opt out, pause, cancel and create, and record each call with its answer.
-//! Their decisions are in `decisions.rs`, edits in `edits.rs`, backfills in `backfills.rs`, triggers and messages in
-//! `messages.rs`.
+//! Actions of operators during the faults: they opt out, pause, cancel and create, and record each call with its
+//! answer. Their decisions are in `decisions.rs`, edits in `edits.rs`, backfills in `backfills.rs`, triggers and
+//! messages in `messages.rs`.
 
 use std::time::Duration;
 

@@ -17,7 +17,8 @@ use super::actions::{DiskFault, Family, FaultAction, FaultTarget, LinkFault, Ope
 /// again long before the next kill.
 const KILL_LEADER_EVERY: Duration = Duration::from_secs(8);
 const LEADER_DOWN_FOR: Duration = Duration::from_secs(3);
-/// Milliseconds by which each of these kills is shifted, so that it hits another phase of heartbeats and lease renewals.
+/// Milliseconds by which each of these kills is shifted, so that it hits another phase of heartbeats and lease
+/// renewals.
 const PHASE_STEP_MS: u64 = 137;
 const PHASES_MS: u64 = 1_000;
 /// Approximate length of a period.

@@ -69,14 +69,14 @@ pub async fn all_runs(admin: &AdminClient) -> Result<Vec<api::Run>> {
 /// Returns the name of the item that has the run's recipients: its schedule, the key of its message, or the request id
 /// of a trigger with a list.
 fn item_of<'a>(run: &'a api::Run, workload: &Workload) -> &'a str {
-    let id = run.nominal.rsplit(' ').next().unwrap_or_default();
+    let id = run.occurrence.rsplit(' ').next().unwrap_or_default();
     let is_list = || workload.find(id).is_some_and(|item| item.kind == ItemKind::List);
     if run.cause() == api::RunCause::Trigger && is_list() { id } else { schedule_of(run) }
 }
 
 /// Returns the name of the run's schedule, or the key of its message.
 fn schedule_of(run: &api::Run) -> &str {
-    if run.cause() == api::RunCause::Message { &run.nominal } else { &run.schedule }
+    if run.cause() == api::RunCause::Message { &run.occurrence } else { &run.schedule }
 }
 
 fn of_run(run: &api::Run) -> Option<Run> {
@@ -109,7 +109,7 @@ async fn instants(admin: &AdminClient, workload: &Workload, ledger: &LedgerRecor
         for entry in history {
             // The history has no reason of an instant that fired.
             let Some(outcome) = same_name(entry.outcome().as_str_name(), "HISTORY_OUTCOME_") else { continue };
-            let named = [&entry.nominal, &entry.last].map(|name| instant_ms(name, &zone));
+            let named = [&entry.occurrence, &entry.last].map(|name| instant_ms(name, &zone));
             let [Some(first_unix_ms), Some(last_unix_ms)] = named else { return Ok(false) };
             ledger.event(&Event::Explained(Explained {
                 tenant: item.tenant().into(),

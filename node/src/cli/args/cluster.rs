@@ -50,8 +50,8 @@ Later: reveille doctor reports the files that are damaged still")]
     /// Parts of the archive that are lost, as all members say, and those whose loss was accepted
     ///
     /// A block of the archive that no member has and that the target of backups lacks too keeps every backup from being
-    /// made, and new nodes from voting. --accept ends that: the cluster stops looking for the lost blocks, and what they
-    /// had is shown as lost. All members must answer. Whatever may have a block, start it first.
+    /// made, and new nodes from voting. --accept ends that: the cluster stops looking for the lost blocks, and what
+    /// they had is shown as lost. All members must answer. Whatever may have a block, start it first.
     #[command(after_long_help = "\
 Examples:
   reveille cluster archive-loss

@@ -2,7 +2,7 @@
 
 use std::io::BufWriter;
 
-use reveille_cluster::audience::GeneratedAudience;
+use reveille_cluster::file_store::GeneratedAudience;
 use reveille_ledger::content::Recipient;
 use reveille_proto::admin::v1::{DeleteAudienceRequest, GetAudienceRequest, ListAudiencesRequest};
 use tempfile::NamedTempFile;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use reveille_cluster::backup::{
-    self, BackupError, BackupId, BackupManifest, BackupPhase, BackupProgress, BackupTarget, ListedBackup,
-    PrunedBackups, TargetAddress, Work,
+    self, BackupError, BackupId, BackupManifest, BackupPhase, BackupProgress, BackupTarget, BackupTask, ListedBackup,
+    PrunedBackups, TargetAddress,
 };
 use reveille_proto::admin::v1::backup_service_client::BackupServiceClient;
 use reveille_proto::admin::v1::{self, CreateBackupRequest};
@@ -66,7 +66,7 @@ async fn create(context: &CommandContext<'_>) -> Result<(), Stop> {
 /// Runs blocking work on a thread of its own, which ends with the process, and shows its progress.
 pub async fn aside<T: Send + 'static>(
     context: &CommandContext<'_>,
-    work: impl FnOnce(&mut Work<'_>) -> T + Send + 'static,
+    work: impl FnOnce(&mut BackupTask<'_>) -> T + Send + 'static,
 ) -> Result<T, Failure> {
     let (progress, mut seen) = watch::channel(None);
     let (done, mut end) = oneshot::channel();
@@ -75,7 +75,7 @@ pub async fn aside<T: Send + 'static>(
             progress.send_replace(Some(now));
         };
         // The command may have been interrupted.
-        let _ = done.send(work(&mut Work::new(report)));
+        let _ = done.send(work(&mut BackupTask::new(report)));
     });
     let mut shown = Bars::new(context);
     loop {

@@ -22,7 +22,7 @@ use crate::cli::view::layout::card;
 use crate::cli::view::scrub;
 use crate::cli::view::upgrade::{can_rise_to, remarks};
 use crate::server::config::{Config, file_or_default};
-use crate::server::{admission, first_token};
+use crate::server::{bootstrap, first_token};
 use crate::token_text::TokenText;
 
 /// Digits of a cluster's id that name the context of a second cluster.
@@ -60,7 +60,7 @@ fn init(context: &CommandContext<'_>, args: InitArgs) -> Result<(), Stop> {
     let file = file_or_default(args.config);
     let config = Config::load(file.as_deref(), std::env::vars(), args.settings).map_err(config::failure)?;
     let mut contexts = Contexts::read()?;
-    let tls = admission::found(&config.data_dir, args.test_clock).map_err(|error| {
+    let tls = bootstrap::found(&config.data_dir, args.test_clock).map_err(|error| {
         let next = "give a data folder in which no node has run, or join a cluster: reveille start --join file:/PATH";
         Failure::new(Exit::General, "DATA_FOLDER", error.to_string(), next)
     })?;

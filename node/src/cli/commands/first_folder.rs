@@ -23,7 +23,7 @@ use super::{Answer, CommandContext, Exit, Failure, Own, Stop, duration_to_wire, 
 use crate::api_json;
 use crate::cli::contexts::Contexts;
 use crate::server::admin::all_rights;
-use crate::server::admission::{self, AdmissionError};
+use crate::server::bootstrap::{self, BootstrapError};
 use crate::server::config::Config;
 use crate::token_text::TokenText;
 
@@ -42,7 +42,7 @@ pub struct FormerState {
 
 /// Fails unless the folder of the new node is empty.
 pub fn check_empty(config: &Config) -> Result<(), Failure> {
-    admission::check_empty(&config.data_dir).map_err(|error| folder_failure(&error))
+    bootstrap::check_empty(&config.data_dir).map_err(|error| folder_failure(&error))
 }
 
 /// Applies the restore, and writes the folder. The caller has checked that it is empty.
@@ -62,7 +62,7 @@ pub async fn found(
         let message = format!("nothing was written: the restored state breaks a rule: {broken}");
         return Err(Failure::general(message, "report it, with the backup").into());
     }
-    let (node, tls) = admission::begin_restore(&config.data_dir).map_err(|error| folder_failure(&error))?;
+    let (node, tls) = bootstrap::begin_restore(&config.data_dir).map_err(|error| folder_failure(&error))?;
     let (name, address) = (config.name.clone(), config.advertise.clone());
     let member = Member { name, address, votes: true, key: Some(tls.pin()) };
     let (data_dir, state) = (config.data_dir.clone(), ledger.clone());
@@ -70,7 +70,7 @@ pub async fn found(
     let LostFiles { archive, parts } = written.await?.map_err(failure)?;
     let in_use = contexts.current.clone();
     let stored = if config.insecure { None } else { Some(store(&mut contexts, &config, &tls, &token)?) };
-    admission::finish_restore(&config.data_dir).map_err(|error| folder_failure(&error))?;
+    bootstrap::finish_restore(&config.data_dir).map_err(|error| folder_failure(&error))?;
     let in_doubt: u64 = ledger.claims().iter().map(|(_, claim)| u64::from(claim.in_doubt.len())).sum();
     let (cluster, folder) = (tls.authority().cluster().to_string(), config.data_dir.display().to_string());
     let (index, ledger_time) = (last.0, backup::time_text(last.1));
@@ -132,6 +132,6 @@ fn now() -> Time {
     Time(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
 }
 
-fn folder_failure(error: &AdmissionError) -> Failure {
+fn folder_failure(error: &BootstrapError) -> Failure {
     Failure::new(Exit::General, "DATA_FOLDER", error.to_string(), "give an empty folder with --data-dir")
 }

@@ -6,7 +6,7 @@ use std::io::Write as _;
 use std::path::Path;
 
 use jiff::{Timestamp, Zoned};
-use reveille_cluster::ops::zones::Zones;
+use reveille_cluster::process::zones::Zones;
 use reveille_ledger::calendar::{Pattern, When};
 use reveille_ledger::decide::timing::{Calendar, Jitter};
 use reveille_ledger::ids::Time;

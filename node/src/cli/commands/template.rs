@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use jiff::Timestamp;
-use reveille_cluster::audience::encode_attachment;
 use reveille_cluster::compose::{Compiled, ContentError, Stamp, check_proposed, encode_attachments, message_id};
+use reveille_cluster::file_store::encode_attachment;
 use reveille_ledger::LEVEL;
 use reveille_ledger::address::Address;
 use reveille_ledger::content::{Attachment, Content, Recipient};

@@ -3,7 +3,7 @@
 use clap::ValueEnum;
 use prost::Message;
 use prost_reflect::{DynamicMessage, Kind as Type, MessageDescriptor, ReflectMessage as _, Value as Field};
-use reveille_cluster::audience::encode_attachment;
+use reveille_cluster::file_store::encode_attachment;
 use reveille_proto::admin::v1::{
     Attachment, CreateCampaignRequest, PutTemplateRequest, Relay, ScheduleBody, SetPoolRequest, SetTenantRequest,
 };

@@ -11,7 +11,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use reveille_cluster::audience::{Keys, Repeats, encode, name};
+use reveille_cluster::file_store::{Keys, Repeats, encode, name};
 use reveille_ledger::bitmap::CHUNK;
 use reveille_ledger::content::{COLUMNS_MAX, PARTS_MAX, Recipient};
 use reveille_ledger::ids::Hash;
@@ -240,7 +240,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use proptest::prelude::*;
-    use reveille_cluster::audience::AudienceStore;
+    use reveille_cluster::file_store::FileStore;
 
     fn list<'a>(path: &'a Path, read: &'a AtomicU64) -> List<'a> {
         List { path, report: None, read }
@@ -259,10 +259,10 @@ mod tests {
         let mut list = list(path, &read);
         let survey = list.survey().expect("it can be used");
         let folder = tempfile::tempdir().expect("a folder");
-        let store = AudienceStore::open(folder.path().to_owned()).expect("it opens");
+        let store = FileStore::open(folder.path().to_owned()).expect("it opens");
         let mut addresses = Vec::new();
         let all = list.parts(&survey, |part| {
-            store.admit(part.hash, &part.bytes).expect("a node takes it");
+            store.store_upload(part.hash, &part.bytes).expect("a node takes it");
             let rows = (survey.recipients - part.number * CHUNK).min(CHUNK);
             let places: Vec<u16> = (0..rows).map(|place| place as u16).collect();
             let found = store.read(part.hash, &places).expect("it reads");

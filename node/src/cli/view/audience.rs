@@ -49,7 +49,7 @@ fn pairs(audience: &SealedAudience) -> Vec<(&'static str, Cell)> {
         ("recipients", format::count(audience.recipients.into()).into()),
         ("columns", Cell::or_dash(audience.columns.join(", ").as_str())),
         ("parts", audience.parts.to_string().into()),
-        ("lacking here", Cell::count(audience.lacking.into(), Tone::Bad)),
+        ("missing here", Cell::count(audience.missing.into(), Tone::Bad)),
         ("seal", audience.seal.as_str().into()),
         ("sealed", format!("{sealed}, log index {}", audience.index).into()),
     ]
@@ -61,7 +61,7 @@ impl View for SealedAudience {
     }
 
     const NOUN: &'static str = "audiences";
-    const COLUMNS: &'static [&'static str] = &["NAME", "RECIPIENTS", "COLUMNS", "PARTS", "LACKING", "SEALED"];
+    const COLUMNS: &'static [&'static str] = &["NAME", "RECIPIENTS", "COLUMNS", "PARTS", "MISSING", "SEALED"];
 
     fn cells(&self) -> Vec<Cell> {
         vec![
@@ -69,7 +69,7 @@ impl View for SealedAudience {
             format::count(self.recipients.into()).into(),
             Cell::or_dash(self.columns.join(", ").as_str()),
             self.parts.to_string().into(),
-            Cell::count(self.lacking.into(), Tone::Bad),
+            Cell::count(self.missing.into(), Tone::Bad),
             Cell::at(self.seal_time.as_ref()),
         ]
     }

@@ -164,7 +164,7 @@ impl View for GetClusterStatusResponse {
             let ahead = format!("{} ahead", format::duration(duration_ms(offset)));
             pairs.push(("test clock", Cell::toned(ahead, Tone::Notable)));
         }
-        let columns = ["NAME", "ROLE", "ADDRESS", "LIFE", "APPLIED", "LAG", "CLOCK", "STATE", "VERSION", "TZDB"];
+        let columns = ["NAME", "ROLE", "ADDRESS", "INCARNATION", "APPLIED", "LAG", "CLOCK", "STATE", "VERSION", "TZDB"];
         let off = match clocks(self) {
             ClockComparison::Agree => Vec::new(),
             ClockComparison::Off(off) => off.into_iter().map(|(name, _)| name).collect(),

@@ -7,16 +7,16 @@ use crate::cli::instant;
 use crate::wording::{self, made_way};
 
 impl View for HistoryEntry {
-    const NAME: &'static str = "nominal";
+    const NAME: &'static str = "occurrence";
     const NOUN: &'static str = "instants so far";
-    const COLUMNS: &'static [&'static str] = &["NOMINAL", "OUTCOME", "COUNT", "RUN", "REASON", "INDEX"];
+    const COLUMNS: &'static [&'static str] = &["OCCURRENCE", "OUTCOME", "COUNT", "RUN", "REASON", "INDEX"];
 
     fn cells(&self) -> Vec<Cell> {
-        let is_range = self.last != self.nominal && !self.last.is_empty();
+        let is_range = self.last != self.occurrence && !self.last.is_empty();
         let range = if is_range { format!(" … {}", self.last) } else { String::new() };
         let tone = if self.outcome() == HistoryOutcome::Fired { Tone::Good } else { Tone::Notable };
         vec![
-            format!("{}{range}", self.nominal).into(),
+            format!("{}{range}", self.occurrence).into(),
             Cell::toned(word(self.outcome().as_str_name()), tone),
             self.count.to_string().into(),
             Cell::or_dash(self.run.as_str()),

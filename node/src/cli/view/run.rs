@@ -119,14 +119,14 @@ impl View for Run {
     const NAME: &'static str = "run";
     const NOUN: &'static str = "runs";
     const COLUMNS: &'static [&'static str] =
-        &["RUN", "SCHEDULE", "NOMINAL", "CAUSE", "STATE", "AUDIENCE", "SENT", "DEAD", "IN DOUBT"];
+        &["RUN", "SCHEDULE", "OCCURRENCE", "CAUSE", "STATE", "AUDIENCE", "SENT", "DEAD", "IN DOUBT"];
 
     fn cells(&self) -> Vec<Cell> {
         let counts = counts(self);
         vec![
             self.run.as_str().into(),
             self.schedule.as_str().into(),
-            self.nominal.as_str().into(),
+            self.occurrence.as_str().into(),
             word(self.cause().as_str_name()).into(),
             Cell::toned(state(self), tone(self)),
             format::count(self.audience.into()).into(),
@@ -141,10 +141,10 @@ impl View for Run {
             return would_open(self, paint);
         }
         let state = some(&why(self)).map_or_else(|| state(self), |reason| format!("{}: {reason}", state(self)));
-        let nominal = match self.cause() {
-            // The nominal of a trigger already names its cause.
-            RunCause::Trigger => self.nominal.clone(),
-            cause => format!("{} ({})", self.nominal, word(cause.as_str_name()).replace('_', " ")),
+        let occurrence = match self.cause() {
+            // The occurrence of a trigger already names its cause.
+            RunCause::Trigger => self.occurrence.clone(),
+            cause => format!("{} ({})", self.occurrence, word(cause.as_str_name()).replace('_', " ")),
         };
         let finished = self.finished_index.map(|index| format!(", finished at {index}")).unwrap_or_default();
         let opened = match (text(self.open_time.as_ref()), some(&self.waited_for)) {
@@ -154,7 +154,7 @@ impl View for Run {
         let mut pairs = vec![
             ("run", Cell::from(self.run.as_str())),
             ("schedule", format!("{} ({})", self.schedule, self.tenant).into()),
-            ("nominal", nominal.into()),
+            ("occurrence", occurrence.into()),
             ("state", Cell::toned(state, tone(self))),
             ("due", Cell::at(self.due_time.as_ref())),
             ("opened", opened),

@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
-use reveille_cluster::ops::archive;
-use reveille_ledger::ids::{Nominal, RunId, Time};
+use reveille_cluster::maintenance::archive;
+use reveille_ledger::ids::{OccurrenceName, RunId, Time};
 use reveille_ledger::{ArchivePartKey, Ledger, RunSummary};
 use reveille_proto::admin::v1::{self, ErrorReason};
 
@@ -83,7 +83,7 @@ impl Admin {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArchivedRun {
     pub id: RunId,
-    pub nominal: Nominal,
+    pub occurrence: OccurrenceName,
     pub due: Time,
     /// Log index of the entry that archived it.
     pub archived_index: u64,
@@ -140,7 +140,7 @@ impl<'a> ArchiveChain<'a> {
         let found = self.part.as_ref().and_then(|(key, part)| Some((key.index, part.summary_of(id)?)));
         self.next = found.as_ref().and_then(|(_, run)| run.previous);
         let archived =
-            |(archived_index, RunSummary { nominal, due, .. })| ArchivedRun { id, nominal, due, archived_index };
+            |(archived_index, RunSummary { occurrence, due, .. })| ArchivedRun { id, occurrence, due, archived_index };
         Ok(found.map(archived))
     }
 }

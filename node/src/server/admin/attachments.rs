@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use reveille_cluster::audience::{encode_attachment, spread_attachments};
+use reveille_cluster::file_store::{encode_attachment, spread_attachments};
 use reveille_cluster::process::context::NodeContext;
 use reveille_ledger::Ledger;
 use reveille_ledger::content::Content;
@@ -104,7 +104,7 @@ impl Admin {
         if needed.is_empty() {
             return Ok(());
         }
-        let put = move |node: &NodeContext| brought.values().try_for_each(|file| node.parts.put(file).map(drop));
+        let put = move |node: &NodeContext| brought.values().try_for_each(|file| node.files.put(file).map(drop));
         self.blocking(put).await?.map_err(|error| self.not_kept("an attachment", &error))?;
         let needed: Vec<Hash> = needed.into_iter().collect();
         let missing = spread_attachments(&self.context, &needed).await.map_err(|error| not_written(&error))?;

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use reveille_cluster::audience::PartFault;
+use reveille_cluster::file_store::FileStoreError;
 use reveille_ledger::Ledger;
 use reveille_ledger::bitmap::CHUNK;
 use reveille_ledger::content::{Content, Recipient, Recipients};
@@ -75,7 +75,7 @@ impl Admin {
             });
         }
         let read = self.blocking(move |node| {
-            let read = node.parts.read_each(places.iter().map(|(_, place)| *place).collect());
+            let read = node.files.read_each(places.iter().map(|(_, place)| *place).collect());
             places.into_iter().filter_map(|(at, place)| Some((at, read.get(&place)?.clone().ok()?))).collect::<Vec<_>>()
         });
         for (at, recipient) in read.await.unwrap_or_default() {
@@ -117,7 +117,7 @@ impl Admin {
         let read = self.blocking(move |node| {
             let mut found = BTreeMap::new();
             for (first, part) in (0..).step_by(CHUNK as usize).zip(&seal.parts) {
-                let here = node.parts.find(*part, &keys)?;
+                let here = node.files.find(*part, &keys)?;
                 found.extend(here.into_iter().map(|(place, key)| (key, first + u32::from(place))));
                 if found.len() == keys.len() {
                     break;
@@ -126,6 +126,6 @@ impl Admin {
             Ok(found)
         });
         read.await?
-            .map_err(|fault: PartFault| error_texts::not_possible(format!("{fault}; name it by number, as '#17'")))
+            .map_err(|fault: FileStoreError| error_texts::not_possible(format!("{fault}; name it by number, as '#17'")))
     }
 }

@@ -2,7 +2,7 @@
 
 use reveille_ledger::command::Command;
 use reveille_ledger::refusal::CommandRefusal;
-use reveille_ledger::reply::{CommandOutcome, CommandReply, MovedRecipients};
+use reveille_ledger::reply::{ChangedRecipients, CommandOutcome, CommandReply};
 use reveille_raft::{ProposeError, crash};
 
 use super::error_texts::CallKind;
@@ -107,10 +107,10 @@ fn is_new_work(command: &Command) -> bool {
     )
 }
 
-/// Returns how many recipients of the command's first run were moved, by new state.
-pub fn moved(outcome: &CommandOutcome) -> MovedRecipients {
+/// Returns how many recipients of the command's first run changed their state.
+pub fn changed(outcome: &CommandOutcome) -> ChangedRecipients {
     match outcome {
-        CommandOutcome::MovedOf(runs) => runs.iter().flatten().next().copied().unwrap_or_default(),
-        _ => MovedRecipients::default(),
+        CommandOutcome::ChangedByRun(runs) => runs.iter().flatten().next().copied().unwrap_or_default(),
+        _ => ChangedRecipients::default(),
     }
 }

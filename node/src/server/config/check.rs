@@ -8,8 +8,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use reveille_cluster::ops::return_path::{ReturnPath, ReturnPathError};
-use reveille_cluster::ops::unsubscribe::{Unsubscribe, UnsubscribeError};
+use reveille_cluster::compose::return_path::{ReturnPath, ReturnPathError};
+use reveille_cluster::compose::unsubscribe::{Unsubscribe, UnsubscribeError};
 use reveille_cluster::process::secret::Secret;
 use reveille_cluster::smtp::{Binding, CredentialStore, Login, RelayRules, ReplyRules, Target};
 use reveille_raft::tls::JoinToken;

@@ -24,7 +24,7 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use reveille_cluster::ops::unsubscribe::OptOutSubject;
+use reveille_cluster::compose::unsubscribe::OptOutSubject;
 use reveille_cluster::process::context::NodeContext;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;

@@ -19,8 +19,8 @@ use crate::effect::Effect;
 use crate::model::archive;
 use crate::model::{
     ArchivePart, ArchivePartKey, Bitmap, CHUNK, Chunk, Claim, CommandOutcome, CommandRefusal, DAY_MS, Hash, Impossible,
-    InstantOutcome, InstantRange, LeavingTimes, Ledger, Nominal, Page, PageId, PartContent, RecipientState, Run, RunId,
-    RunSummary, SUMMARIES_MS, Schedule, ScheduleId, StoredBlob, Time, distance_ms, run_events,
+    InstantOutcome, InstantRange, LeavingTimes, Ledger, OccurrenceName, Page, PageId, PartContent, RecipientState, Run,
+    RunId, RunSummary, SUMMARIES_MS, Schedule, ScheduleId, StoredBlob, Time, distance_ms, run_events,
 };
 use crate::storage::BlockEntry;
 
@@ -31,7 +31,7 @@ const RANGE_STEPS_MAX: usize = 1_024;
 
 /// When a row of the history may be removed: after its last instant is old enough. `None` for the name of a run in the
 /// state.
-pub fn history_kept_until(first: &Nominal, row: &InstantOutcome) -> Option<Time> {
+pub fn history_kept_until(first: &OccurrenceName, row: &InstantOutcome) -> Option<Time> {
     match row {
         InstantOutcome::Opened(_) => None,
         InstantOutcome::ArchivedTrigger { until, .. } | InstantOutcome::Archived { until, .. } => Some(*until),
@@ -40,11 +40,11 @@ pub fn history_kept_until(first: &Nominal, row: &InstantOutcome) -> Option<Time>
 }
 
 /// Returns an instant that is not before that of this name; `None` for a trigger.
-fn latest(name: &Nominal) -> Option<Time> {
+fn latest(name: &OccurrenceName) -> Option<Time> {
     match name {
-        Nominal::Civil { civil_ms, .. } => Some(Time(*civil_ms).plus_ms(CIVIL_ERROR_MS)),
-        Nominal::Instant(instant) => Some(*instant),
-        Nominal::Trigger(_) => None,
+        OccurrenceName::Civil { civil_ms, .. } => Some(Time(*civil_ms).plus_ms(CIVIL_ERROR_MS)),
+        OccurrenceName::Instant(instant) => Some(*instant),
+        OccurrenceName::Trigger(_) => None,
     }
 }
 
@@ -132,7 +132,7 @@ impl Ledger {
         new: &mut BTreeMap<PartKind, NewPart>,
     ) -> u32 {
         let now = context.now;
-        let leaves = |run: &Run| self.leaves(run, after_ms).filter(|times| times.have_come(now));
+        let leaves = |run: &Run| self.leaving_times(run, after_ms).filter(|times| times.have_come(now));
         let Some(page) = self.pages.get(&id) else { return 0 };
         let times: Vec<Option<LeavingTimes>> = page.runs.iter().map(leaves).collect();
         if times.iter().all(Option::is_none) {
@@ -254,7 +254,7 @@ impl Ledger {
             let Some(chunk) = self.chunks.get(&page_id.chunk(*number)) else { continue };
             let mut chunk = chunk.clone();
             chunk.remove(&Bitmap::range(0, CHUNK).and_not(slots));
-            chunk.rest();
+            chunk.compress();
             part.details.chunks.put(page_id.chunk(*number), chunk);
         }
         self.archive_claims(page_id, &own, &mut part.details);
@@ -295,18 +295,20 @@ impl Ledger {
 
     /// Replaces the name of a run in the history by a range of names that opened (P7).
     fn archive_name(&mut self, context: &Context, (id, run): (RunId, &Run), until: Time) {
-        let name = (run.schedule, run.nominal.clone());
-        let ahead_ms = match &run.nominal {
+        let name = (run.schedule, run.occurrence.clone());
+        let ahead_ms = match &run.occurrence {
             // No name of a deleted schedule opens again.
             _ if !self.schedules.contains(&run.schedule) => return drop(self.history.remove(&name)),
-            Nominal::Trigger(_) => {
+            OccurrenceName::Trigger(_) => {
                 let until = context.now.plus_ms(self.limits().trigger_name_ms);
-                self.history
-                    .put(name, InstantOutcome::ArchivedTrigger { run: id, due: run.due, body: run.body, until });
+                self.history.put(
+                    name,
+                    InstantOutcome::ArchivedTrigger { run: id, due: run.due, body_hash: run.body_hash, until },
+                );
                 return;
             }
-            Nominal::Civil { civil_ms, .. } => run.due.since_ms(Time(*civil_ms)),
-            Nominal::Instant(instant) => run.due.since_ms(*instant),
+            OccurrenceName::Civil { civil_ms, .. } => run.due.since_ms(Time(*civil_ms)),
+            OccurrenceName::Instant(instant) => run.due.since_ms(*instant),
         };
         let former = self.history.range(..name.clone()).next_back().filter(|(key, _)| key.0 == name.0);
         let joined = former.and_then(|(key, row)| {
@@ -404,7 +406,7 @@ impl Ledger {
             }
         }
         refuse_if(changed == 0, Impossible::NothingLost)?;
-        Ok(CommandOutcome::Moved(changed))
+        Ok(CommandOutcome::Changed(changed))
     }
 
     /// Removes a whole part.
@@ -426,13 +428,13 @@ impl Ledger {
         if let Some(mailing) = summary.mailing {
             self.derived.to_seals.remove(&(mailing.content, run));
         }
-        let name = (summary.schedule, summary.nominal);
+        let name = (summary.schedule, summary.occurrence);
         self.forget_through(name.0, summary.due);
         self.forget_name(&name);
     }
 
     /// Removes a name from the history, with the whole range that begins with it.
-    fn forget_name(&mut self, name: &(ScheduleId, Nominal)) {
+    fn forget_name(&mut self, name: &(ScheduleId, OccurrenceName)) {
         let Some(row) = self.history.remove(name) else { return };
         let has_gap = |schedule: &Schedule| schedule.settings.policies.min_gap_ms > 0;
         let last = match row {

@@ -179,7 +179,7 @@ fn audit_outcome(outcome: &CommandOutcome) -> AuditOutcome {
     let items = match outcome {
         CommandOutcome::Refused(refusal) => return AuditOutcome::Refused(refusal.into()),
         CommandOutcome::Schedules(results) => items(results),
-        CommandOutcome::MovedOf(results) => items(results),
+        CommandOutcome::ChangedByRun(results) => items(results),
         CommandOutcome::Fired(results) => items(results),
         CommandOutcome::Claimed(results) => items(results),
         CommandOutcome::Messages(results) => items(results),

@@ -10,14 +10,14 @@ use super::bounds::{bounded, refuse_if};
 use super::fire::OpeningOccurrence;
 use crate::command::{Backfill, Opening};
 use crate::model::{
-    Activity, Bounded, CommandOutcome, CommandRefusal, DAY_MS, Impossible, Ledger, Nominal, OpeningCause,
+    Activity, Bounded, CommandOutcome, CommandRefusal, DAY_MS, Impossible, Ledger, OccurrenceName, OpeningCause,
     RangePosition, ScheduleId,
 };
 
 /// True if two names can be out of order. Names of interval patterns never are.
-fn is_within_a_day(one: &Nominal, other: &Nominal) -> bool {
+fn is_within_a_day(one: &OccurrenceName, other: &OccurrenceName) -> bool {
     match (one, other) {
-        (Nominal::Civil { civil_ms: one, .. }, Nominal::Civil { civil_ms: other, .. }) => {
+        (OccurrenceName::Civil { civil_ms: one, .. }, OccurrenceName::Civil { civil_ms: other, .. }) => {
             one.abs_diff(*other) <= DAY_MS as u64
         }
         _ => false,
@@ -29,7 +29,7 @@ impl Ledger {
     /// explained (P1). The range is split around the name, even if it does not list the name, because the schedule had
     /// another timing then. So no row is inside a range, and only the row before a name can be a range that contains
     /// it.
-    pub(super) fn split_ranges_at(&mut self, name: &(ScheduleId, Nominal), cause: OpeningCause) {
+    pub(super) fn split_ranges_at(&mut self, name: &(ScheduleId, OccurrenceName), cause: OpeningCause) {
         for (first, position) in self.ranges_around(name, cause) {
             let Some(row) = self.history.remove(&first) else { continue };
             let Some(instants) = row.instants() else { continue };
@@ -45,9 +45,9 @@ impl Ledger {
     /// clocks of a zone change, so a backfill checks the rows of one day.
     fn ranges_around(
         &self,
-        name: &(ScheduleId, Nominal),
+        name: &(ScheduleId, OccurrenceName),
         cause: OpeningCause,
-    ) -> Vec<((ScheduleId, Nominal), RangePosition)> {
+    ) -> Vec<((ScheduleId, OccurrenceName), RangePosition)> {
         let mut around = Vec::new();
         for (key, row) in self.history.range(..=name).rev().take_while(|((schedule, _), _)| *schedule == name.0) {
             if let Some(instants) = row.instants() {
@@ -73,16 +73,16 @@ impl Ledger {
             CommandRefusal::NotActive(schedule.activity.kind()),
         )?;
         let (through, forgotten) = (schedule.plan.fired_through, schedule.plan.forgotten_through);
-        let names: BTreeSet<&Nominal> = backfill.openings.iter().map(|opening| &opening.nominal).collect();
+        let names: BTreeSet<&OccurrenceName> = backfill.openings.iter().map(|opening| &opening.occurrence).collect();
         let is_behind = |opening: &Opening| {
             opening.due <= through
                 && forgotten.is_none_or(|forgotten| opening.due > forgotten)
                 && opening.cause == OpeningCause::Backfill
-                && !matches!(opening.nominal, Nominal::Trigger(_))
+                && !matches!(opening.occurrence, OccurrenceName::Trigger(_))
         };
         let has_twice = names.len() < backfill.openings.len();
         refuse_if(has_twice || !backfill.openings.iter().all(is_behind), Impossible::BackfillAhead)?;
-        let fresh = backfill.openings.iter().filter(|opening| !self.has_opened(&(id, opening.nominal.clone())));
+        let fresh = backfill.openings.iter().filter(|opening| !self.has_opened(&(id, opening.occurrence.clone())));
         let fresh: Vec<Opening> = fresh.cloned().collect();
         let overtaken = (backfill.openings.len() - fresh.len()) as u32;
         let mut batch = self.backfill_batch(id);

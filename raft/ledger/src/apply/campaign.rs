@@ -7,7 +7,8 @@ use crate::command::{CampaignArm, CampaignCreate, CampaignEnd, CampaignLaunch, C
 use crate::model::{
     Armed, AudienceChoice, Bounded, Campaign, CampaignStage, CommandOutcome, CommandRefusal, Content, ContentChoice,
     EtagKind, Hash, Impossible, InstantOutcome, Launch, Ledger, MissedCause, NamedAudience, NamedTemplate, NextInstant,
-    Nominal, Policies, RunId, Schedule, ScheduleId, ScheduleTiming, SealedAudience, TemplateUse, Time, check_etag,
+    OccurrenceName, Policies, RunId, Schedule, ScheduleId, ScheduleTiming, SealedAudience, TemplateUse, Time,
+    check_etag,
 };
 
 impl Ledger {
@@ -182,7 +183,7 @@ impl Ledger {
             content,
             audience: AudienceChoice::Sealed(audience),
             after: due.plus_ms(-1),
-            next: Some(NextInstant { nominal: Nominal::Instant(due), due, jitter_ms: 0 }),
+            next: Some(NextInstant { occurrence: OccurrenceName::Instant(due), due, jitter_ms: 0 }),
             tzdb: launch.tzdb.clone(),
             labels: campaign.labels.clone(),
         };

@@ -107,7 +107,7 @@ impl Ledger {
             context.emit(Effect::ClaimClosed { fence: *fence, owner });
             moved += u64::from(claimed.len());
         }
-        CommandOutcome::Moved(moved)
+        CommandOutcome::Changed(moved)
     }
 }
 

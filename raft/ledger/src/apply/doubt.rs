@@ -8,8 +8,8 @@ use super::gap::GapLookups;
 use crate::command::{Decide, Decision};
 use crate::injected_bugs::{self, Bug};
 use crate::model::{
-    Bitmap, CHUNK, ChunkKey, ClaimEventKind, CommandOutcome, CommandRefusal, Decider, Fence, Impossible, Ledger,
-    MovedRecipients, RecipientState, Run, RunId, RunKind, RunState, Time,
+    Bitmap, CHUNK, ChangedRecipients, ChunkKey, ClaimEventKind, CommandOutcome, CommandRefusal, Decider, Fence,
+    Impossible, Ledger, RecipientState, Run, RunId, RunKind, RunState, Time,
 };
 
 impl Ledger {
@@ -67,7 +67,7 @@ impl Ledger {
                 slots.iter().for_each(|slot| self.count_attempt(decide.run, key, slot, context.now));
             }
         }
-        Ok(CommandOutcome::MovedOf(vec![Ok(MovedRecipients { recipients: u64::from(moved), inside_gap })]))
+        Ok(CommandOutcome::ChangedByRun(vec![Ok(ChangedRecipients { recipients: u64::from(moved), inside_gap })]))
     }
 
     /// Removes from `chosen` each recipient that `min_gap` would suppress if its email were sent again, and returns

@@ -38,7 +38,7 @@ impl Ledger {
         changed += erase.blocks.iter().filter(|block| self.replace_block(block)).count() as u64;
         self.erase_opt_out(context, &erase.tenant, &erase.key);
         self.head.erased_index = context.index;
-        Ok(CommandOutcome::Moved(changed))
+        Ok(CommandOutcome::Changed(changed))
     }
 
     /// Returns the audience without the person, and the number of the person. `None`: the audience has not the person,

@@ -10,8 +10,8 @@ use crate::effect::Effect;
 use crate::injected_bugs::{self, Bug};
 use crate::model::{
     Activity, Bitmap, BlockCause, BlockingRun, BounceBreaker, Bounded, CHUNK, CanaryState, Chunk, CommandOutcome,
-    CommandRefusal, EventKind, Hash, Impossible, Ledger, LedgerLimits, NextInstant, Nominal, OpeningCause, Overlap,
-    Page, PageId, Policies, RecipientCounts, RecipientState, Run, RunId, RunState, Schedule, ScheduleId, Time,
+    CommandRefusal, EventKind, Hash, Impossible, Ledger, LedgerLimits, NextInstant, OccurrenceName, OpeningCause,
+    Overlap, Page, PageId, Policies, RecipientCounts, RecipientState, Run, RunId, RunState, Schedule, ScheduleId, Time,
 };
 
 /// An occurrence that opens, before it has a page.
@@ -41,8 +41,8 @@ pub(super) struct RunSource {
     pub policies: Arc<Policies>,
     pub pool: Arc<str>,
     pub priority: u8,
-    /// See [`Run::body`].
-    pub body: Option<Hash>,
+    /// See [`Run::body_hash`].
+    pub body_hash: Option<Hash>,
 }
 
 impl RunSource {
@@ -56,7 +56,7 @@ impl RunSource {
             policies: schedule.settings.policies.clone(),
             pool: schedule.settings.pool.clone(),
             priority: schedule.settings.priority,
-            body: None,
+            body_hash: None,
         }
     }
 }
@@ -79,7 +79,7 @@ impl MovedPlan {
 }
 
 /// Occurrences by schedule and name.
-pub(super) type Names = BTreeSet<(ScheduleId, Nominal)>;
+pub(super) type Names = BTreeSet<(ScheduleId, OccurrenceName)>;
 
 /// Occurrences with equal keys share a page. Pages open in the order of their keys, so the order of the fields must not
 /// change.
@@ -134,7 +134,7 @@ impl Ledger {
     fn check_opening_time(&self, fire: &Fire, now: Time) -> Result<(), CommandRefusal> {
         let plan = self.schedules.get(&fire.schedule).map(|schedule| &schedule.plan);
         let planned = plan.filter(|plan| plan.version == fire.plan_version).and_then(|plan| plan.next.as_ref());
-        match planned.filter(|next| next.nominal == fire.from).map(NextInstant::opens) {
+        match planned.filter(|next| next.occurrence == fire.from).map(NextInstant::opens) {
             Some(opens) if opens > now => Err(CommandRefusal::NotDue(opens)),
             _ => Ok(()),
         }
@@ -143,7 +143,7 @@ impl Ledger {
     /// Refuses a second fire of a schedule in one entry if its runs must not overlap. The runs of an entry open after
     /// its last fire, so `check_overlap` does not see the runs of the first fire.
     fn check_only_fire_of_entry(&self, fire: &Fire, opened_names: &Names) -> Result<(), CommandRefusal> {
-        let first = (fire.schedule, Nominal::LOWEST);
+        let first = (fire.schedule, OccurrenceName::LOWEST);
         let has_opened = opened_names.range(first..).next().is_some_and(|(schedule, _)| *schedule == fire.schedule);
         let overlap = self.schedules.get(&fire.schedule).map(|schedule| schedule.settings.policies.overlap);
         refuse_if(has_opened && !fire.opened.is_empty() && overlap != Some(Overlap::Allow), CommandRefusal::StalePlan)
@@ -172,7 +172,7 @@ impl Ledger {
         let next = plan.next.as_ref().ok_or(CommandRefusal::StalePlan)?;
         let compares = !injected_bugs::is(Bug::TimerTrustsLeader);
         refuse_if(
-            compares && (plan.version != fire.plan_version || next.nominal != fire.from),
+            compares && (plan.version != fire.plan_version || next.occurrence != fire.from),
             CommandRefusal::StalePlan,
         )?;
         refuse_if(schedule.activity != Activity::Active, CommandRefusal::NotActive(schedule.activity.kind()))?;
@@ -185,8 +185,8 @@ impl Ledger {
             refuse_if(is_maybe_sent, CommandRefusal::MaybeSent(through))?;
         }
         bounded(Bounded::Openings, opened_names.len() + fire.opened.len(), self.limits().entry_openings_max)?;
-        let fresh: Names = fire.opened.iter().map(|opening| (id, opening.nominal.clone())).collect();
-        let is_new = |name: &(ScheduleId, Nominal)| !opened_names.contains(name) && !self.has_opened(name);
+        let fresh: Names = fire.opened.iter().map(|opening| (id, opening.occurrence.clone())).collect();
+        let is_new = |name: &(ScheduleId, OccurrenceName)| !opened_names.contains(name) && !self.has_opened(name);
         refuse_if(
             compares && (fresh.len() < fire.opened.len() || !fresh.iter().all(is_new)),
             CommandRefusal::FiredThrough,
@@ -317,7 +317,7 @@ impl Ledger {
             }
             context.events.add((id, &page.tenant), &entry, EventKind::RunOpened(entry.count));
             page.runs.push(entry);
-            self.record_opened((number, opening.nominal), run, opening.cause);
+            self.record_opened((number, opening.occurrence), run, opening.cause);
             runs.push((number, run));
         }
         for number in 0..page.slots.div_ceil(CHUNK) {
@@ -347,7 +347,7 @@ fn open_run(
         place: id.place,
         schedule: number,
         name: source.name,
-        nominal: opening.nominal.clone(),
+        occurrence: opening.occurrence.clone(),
         due: opening.due,
         cause: opening.cause,
         content: source.content,
@@ -371,7 +371,7 @@ fn open_run(
         previous: None,
         canary: source.policies.canary.map(|canary| CanaryState::new(canary, source.recipients, id)),
         policies: source.policies,
-        body: source.body,
+        body_hash: source.body_hash,
     }
 }
 

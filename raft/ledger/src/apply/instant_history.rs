@@ -2,7 +2,7 @@
 
 use super::Context;
 use crate::command::ExplainedRange;
-use crate::model::{InstantOutcome, Ledger, Nominal, OpeningCause, RunId, ScheduleId, distance_ms};
+use crate::model::{InstantOutcome, Ledger, OccurrenceName, OpeningCause, RunId, ScheduleId, distance_ms};
 
 impl Ledger {
     /// Records why instants did not open. A name that has opened keeps its run (P7).
@@ -18,13 +18,13 @@ impl Ledger {
     }
 
     /// Records the run of a name, and removes the name from explained ranges.
-    pub(super) fn record_opened(&mut self, name: (ScheduleId, Nominal), run: RunId, cause: OpeningCause) {
+    pub(super) fn record_opened(&mut self, name: (ScheduleId, OccurrenceName), run: RunId, cause: OpeningCause) {
         self.split_ranges_at(&name, cause);
         self.history.put(name, InstantOutcome::Opened(run));
     }
 
     /// True if an occurrence of that name has opened (P7), also if its run is in the archive.
-    pub fn has_opened(&self, name: &(ScheduleId, Nominal)) -> bool {
+    pub fn has_opened(&self, name: &(ScheduleId, OccurrenceName)) -> bool {
         for (key, row) in self.history.range(..=name.clone()).rev().take_while(|((id, _), _)| *id == name.0) {
             if key == name && row.run().is_some() {
                 return true;
@@ -36,8 +36,8 @@ impl Ledger {
                 return true;
             }
             // Where clocks go back, names of the other fold may stand between a range and a name in it.
-            let is_other_fold =
-                ahead_ms.is_none() && matches!((&key.1, &name.1), (Nominal::Civil { .. }, Nominal::Civil { .. }));
+            let is_other_fold = ahead_ms.is_none()
+                && matches!((&key.1, &name.1), (OccurrenceName::Civil { .. }, OccurrenceName::Civil { .. }));
             if ahead_ms.is_some_and(|ahead_ms| ahead_ms > 0) || ahead_ms.is_none() && !is_other_fold {
                 return false;
             }

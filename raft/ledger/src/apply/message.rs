@@ -14,15 +14,15 @@ use crate::calendar::When;
 use crate::command::{KeyRule, Opening, SendMessage, SendMessages};
 use crate::model::{
     Activity, Audience, Blob, Bounded, CommandOutcome, CommandRefusal, Content, Hash, Impossible, InstantOutcome,
-    Labels, Ledger, MESSAGES_NAME, MessageReceipt, Nominal, OpeningCause, Overlap, Plan, Policies, RunId, Schedule,
-    ScheduleId, ScheduleSettings, ScheduleTiming, Time,
+    Labels, Ledger, MESSAGES_NAME, MessageReceipt, OccurrenceName, OpeningCause, Overlap, Plan, Policies, RunId,
+    Schedule, ScheduleId, ScheduleSettings, ScheduleTiming, Time,
 };
 
 /// What the caller of a key or of a trigger gave.
 #[derive(Clone, Copy)]
 pub(super) struct FirstCall {
-    /// See [`Run::body`](crate::model::Run::body).
-    pub body: Option<Hash>,
+    /// See [`Run::body_hash`](crate::model::Run::body_hash).
+    pub body_hash: Option<Hash>,
     /// In a repeat: the given send time. `None`: none is given.
     pub send_at: Option<Time>,
 }
@@ -30,7 +30,8 @@ pub(super) struct FirstCall {
 impl FirstCall {
     /// Checks a repeat by its rule.
     pub(super) fn check_repeat(&self, repeat: &FirstCall, rule: KeyRule, key: &str) -> Result<(), CommandRefusal> {
-        let is_same = self.body == repeat.body && (repeat.send_at.is_none() || repeat.send_at == self.send_at);
+        let is_same =
+            self.body_hash == repeat.body_hash && (repeat.send_at.is_none() || repeat.send_at == self.send_at);
         refuse_if(rule == KeyRule::Strict && !is_same, CommandRefusal::RequestReused(key.to_owned()))
     }
 }
@@ -39,17 +40,17 @@ impl FirstCall {
 struct MessageParts {
     content: Blob,
     audience: Blob,
-    body: Hash,
+    body_hash: Hash,
 }
 
 impl MessageParts {
     fn of(message: &SendMessage) -> MessageParts {
         let (content, audience) = (message.content.blob(), message.audience.blob());
-        MessageParts { body: message.body(&content, &audience), content, audience }
+        MessageParts { body_hash: message.body_hash(&content, &audience), content, audience }
     }
 
     fn check_repeat(&self, first: &FirstCall, message: &SendMessage) -> Result<(), CommandRefusal> {
-        let repeat = FirstCall { body: Some(self.body), send_at: message.send_at };
+        let repeat = FirstCall { body_hash: Some(self.body_hash), send_at: message.send_at };
         first.check_repeat(&repeat, message.rule, &message.key)
     }
 }
@@ -74,7 +75,7 @@ impl Ledger {
         }
         self.open_runs(context, occurrences);
         let receipt = |(answer, message): (Result<bool, CommandRefusal>, &SendMessage)| {
-            let (is_repeat, name) = (answer?, (id, Nominal::Trigger(message.key.clone())));
+            let (is_repeat, name) = (answer?, (id, OccurrenceName::Trigger(message.key.clone())));
             let run = self.history.get(&name).and_then(InstantOutcome::run);
             Ok(MessageReceipt { run: run.ok_or(CommandRefusal::NoSuchSchedule(id))?, is_repeat })
         };
@@ -95,21 +96,21 @@ impl Ledger {
         occurrences: &mut Vec<OpeningOccurrence>,
     ) -> Result<bool, CommandRefusal> {
         let parts = MessageParts::of(message);
-        let nominal = Nominal::Trigger(message.key.clone());
+        let occurrence = OccurrenceName::Trigger(message.key.clone());
         let first = fresh.get(message.key.as_str()).copied();
-        let first = first.or_else(|| self.first_call(&(id, nominal.clone())).map(|(_, first)| first));
+        let first = first.or_else(|| self.first_call(&(id, occurrence.clone())).map(|(_, first)| first));
         if let Some(first) = first {
             return parts.check_repeat(&first, message).map(|()| true);
         }
         self.check_new_message(message, context.now)?;
         let due = message.send_at.unwrap_or(context.now);
         let opening = Opening {
-            nominal,
+            occurrence,
             due,
             cause: if message.is_test { OpeningCause::Test } else { OpeningCause::Message },
             finish_by: due.plus_ms(message.policies.finish_by_ms),
         };
-        fresh.insert(&message.key, FirstCall { body: Some(parts.body), send_at: Some(due) });
+        fresh.insert(&message.key, FirstCall { body_hash: Some(parts.body_hash), send_at: Some(due) });
         let source = Some(self.source_of_message(message, parts));
         occurrences.push(OpeningOccurrence { source, ..OpeningOccurrence::of_schedule(id, opening) });
         Ok(false)
@@ -122,7 +123,7 @@ impl Ledger {
     /// Returns the refusal of `apply`.
     pub fn check_message(&self, tenant: &str, message: &SendMessage) -> Result<Option<RunId>, CommandRefusal> {
         let parts = MessageParts::of(message);
-        let name = |id| (id, Nominal::Trigger(message.key.clone()));
+        let name = |id| (id, OccurrenceName::Trigger(message.key.clone()));
         match self.messages_of(tenant).and_then(|id| self.first_call(&name(id))) {
             Some((run, first)) => parts.check_repeat(&first, message).map(|()| Some(run)),
             None => self.check_new_message(message, self.head.now).map(|()| None),
@@ -158,7 +159,7 @@ impl Ledger {
             policies,
             pool,
             priority: message.priority,
-            body: Some(parts.body),
+            body_hash: Some(parts.body_hash),
         }
     }
 
@@ -188,15 +189,17 @@ impl Ledger {
     }
 
     /// Returns the run of a name that a caller gave, and what the first caller gave; `None` if the name is new.
-    pub(super) fn first_call(&self, name: &(ScheduleId, Nominal)) -> Option<(RunId, FirstCall)> {
+    pub(super) fn first_call(&self, name: &(ScheduleId, OccurrenceName)) -> Option<(RunId, FirstCall)> {
         let row = self.history.get(name)?;
         let run = row.run()?;
         let first = match row {
-            InstantOutcome::ArchivedTrigger { body, due, .. } => FirstCall { body: *body, send_at: Some(*due) },
+            InstantOutcome::ArchivedTrigger { body_hash, due, .. } => {
+                FirstCall { body_hash: *body_hash, send_at: Some(*due) }
+            }
             // A run with its own recipients has a list, so it is in the state until its name says that it is archived.
             _ => {
                 let known = self.run(run);
-                FirstCall { body: known.and_then(|run| run.body), send_at: known.map(|run| run.due) }
+                FirstCall { body_hash: known.and_then(|run| run.body_hash), send_at: known.map(|run| run.due) }
             }
         };
         Some((run, first))

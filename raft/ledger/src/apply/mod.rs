@@ -82,7 +82,7 @@ pub(crate) struct Context {
 struct StoredRequest<'c> {
     tenant: String,
     request: &'c str,
-    body: Hash,
+    body_hash: Hash,
 }
 
 impl Context {
@@ -112,7 +112,7 @@ impl Ledger {
         let mut context = Context { index, now, ahead, actor, repeats: None, effects, events };
         let record = self.begin_audit_record(entry);
         let outcome = self
-            .admit(entry)
+            .check_and_advance_time(entry)
             .and_then(|()| self.authorise(&entry.actor))
             .and_then(|()| self.dispatch(&mut context, &entry.command))
             .unwrap_or_else(CommandOutcome::Refused);
@@ -142,7 +142,7 @@ impl Ledger {
     }
 
     /// Checks each entry, and advances ledger time (P13, P18). Those that begin an epoch do it themselves.
-    fn admit(&mut self, entry: &Entry) -> Result<(), CommandRefusal> {
+    fn check_and_advance_time(&mut self, entry: &Entry) -> Result<(), CommandRefusal> {
         if matches!(entry.command, Command::EpochStart(_) | Command::Restore(_)) {
             return Ok(());
         }
@@ -217,16 +217,16 @@ impl Ledger {
     /// Checks and executes a command, unless its request id has a stored answer: the answer counts, whatever the state
     /// is by now.
     fn dispatch(&mut self, context: &mut Context, command: &Command) -> Result<CommandOutcome, CommandRefusal> {
-        let Some(StoredRequest { tenant, request, body }) = self.stored_request(command) else {
+        let Some(StoredRequest { tenant, request, body_hash }) = self.stored_request(command) else {
             self.check(command)?;
             return self.execute(context, command);
         };
-        if let Some(outcome) = self.answered_again(context, &tenant, request, body)? {
+        if let Some(outcome) = self.answered_again(context, &tenant, request, body_hash)? {
             return Ok(outcome);
         }
         self.check(command)?;
         let outcome = self.execute(context, command)?;
-        self.remember(context, &tenant, request, body, &outcome);
+        self.remember(context, &tenant, request, body_hash, &outcome);
         Ok(outcome)
     }
 
@@ -240,34 +240,34 @@ impl Ledger {
             |schedule: &ScheduleId| self.schedules.get(schedule).map(|schedule| schedule.settings.tenant.to_string());
         // Relays and pools belong to no tenant. So their request ids are stored with the default tenant.
         let default = || DEFAULT_TENANT.to_owned();
-        let (tenant, request, body) = match command {
-            Command::RelayPut(put) => (default(), put.request.as_deref()?, put.body()),
+        let (tenant, request, body_hash) = match command {
+            Command::RelayPut(put) => (default(), put.request.as_deref()?, put.body_hash()),
             Command::PoolSet(set) => {
                 let PoolSet { request, pool, caps, first, reveille_headers, .. } = set;
                 (default(), request.as_deref()?, fingerprint(&("pool", pool, caps, first, reveille_headers)))
             }
             Command::TenantSet(set) => {
                 let TenantSet { request, name, rate_milli, concurrency, share, .. } = set;
-                let body = fingerprint(&("tenant", name, rate_milli, concurrency, share));
-                (name.clone(), request.as_deref()?, body)
+                let body_hash = fingerprint(&("tenant", name, rate_milli, concurrency, share));
+                (name.clone(), request.as_deref()?, body_hash)
             }
             Command::AudienceSeal(AudienceSeal { request, tenant, seal }) => {
                 (tenant.clone(), request.as_deref()?, fingerprint(&("audience", tenant, seal)))
             }
-            Command::ScheduleCreate(create) => (create.tenant.clone(), create.request.as_deref()?, create.body()),
-            Command::CampaignCreate(create) => (create.tenant.clone(), create.request.as_deref()?, create.body()),
-            Command::ScheduleEdit(edit) => (tenant_of(&edit.schedule)?, edit.request.as_deref()?, edit.body),
+            Command::ScheduleCreate(create) => (create.tenant.clone(), create.request.as_deref()?, create.body_hash()),
+            Command::CampaignCreate(create) => (create.tenant.clone(), create.request.as_deref()?, create.body_hash()),
+            Command::ScheduleEdit(edit) => (tenant_of(&edit.schedule)?, edit.request.as_deref()?, edit.body_hash),
             Command::Backfill(backfill) => {
-                (tenant_of(&backfill.schedule)?, backfill.request.as_deref()?, backfill.body)
+                (tenant_of(&backfill.schedule)?, backfill.request.as_deref()?, backfill.body_hash)
             }
             Command::Decide(decide) => {
                 // The fence says what the caller has read. A repeat may have read more, or nothing.
-                let body = fingerprint(&Decide { request: None, up_to: None, ..decide.clone() });
-                (self.page_of(decide.run)?.1.tenant.to_string(), decide.request.as_deref()?, body)
+                let body_hash = fingerprint(&Decide { request: None, up_to: None, ..decide.clone() });
+                (self.page_of(decide.run)?.1.tenant.to_string(), decide.request.as_deref()?, body_hash)
             }
             _ => return None,
         };
-        Some(StoredRequest { tenant, request, body })
+        Some(StoredRequest { tenant, request, body_hash })
     }
 
     fn execute(&mut self, context: &mut Context, command: &Command) -> Result<CommandOutcome, CommandRefusal> {
@@ -344,9 +344,9 @@ impl Ledger {
         context: &mut Context,
         tenant: &str,
         request: &str,
-        body: Hash,
+        body_hash: Hash,
     ) -> Result<Option<CommandOutcome>, CommandRefusal> {
-        let Some(answer) = self.answer_with_body(tenant, request, body)? else { return Ok(None) };
+        let Some(answer) = self.answer_with_body(tenant, request, body_hash)? else { return Ok(None) };
         context.repeats = Some(answer.index);
         Ok(Some(answer.outcome.clone()))
     }
@@ -355,10 +355,10 @@ impl Ledger {
         &self,
         tenant: &str,
         request: &str,
-        body: Hash,
+        body_hash: Hash,
     ) -> Result<Option<&StoredAnswer>, CommandRefusal> {
         let answer = self.answer_to(tenant, request);
-        let is_other = answer.is_some_and(|answer| answer.body != body);
+        let is_other = answer.is_some_and(|answer| answer.body_hash != body_hash);
         refuse_if(is_other, CommandRefusal::RequestReused(request.to_owned()))?;
         Ok(answer)
     }
@@ -369,14 +369,14 @@ impl Ledger {
     /// # Errors
     /// [`CommandRefusal::RequestReused`] if the request id is that of another request.
     pub fn check_repeat(&self, command: &Command) -> Result<Option<&StoredAnswer>, CommandRefusal> {
-        let Some(StoredRequest { tenant, request, body }) = self.stored_request(command) else { return Ok(None) };
-        self.answer_with_body(&tenant, request, body)
+        let Some(StoredRequest { tenant, request, body_hash }) = self.stored_request(command) else { return Ok(None) };
+        self.answer_with_body(&tenant, request, body_hash)
     }
 
     /// Stores an answer for repeats of the request id. A tenant with too many answers loses its oldest one.
-    fn remember(&mut self, context: &Context, tenant: &str, request: &str, body: Hash, outcome: &CommandOutcome) {
+    fn remember(&mut self, context: &Context, tenant: &str, request: &str, body_hash: Hash, outcome: &CommandOutcome) {
         let most = self.limits().tenant_answers_max;
-        let answer = StoredAnswer { body, index: context.index, outcome: outcome.clone(), at: context.now };
+        let answer = StoredAnswer { body_hash, index: context.index, outcome: outcome.clone(), at: context.now };
         self.derived.answers_by_index.insert(context.index, (tenant.to_owned(), request.to_owned()));
         let own = self.derived.answers_of_tenant.entry(tenant.to_owned()).or_default();
         own.insert(context.index);

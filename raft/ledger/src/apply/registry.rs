@@ -65,7 +65,7 @@ impl Ledger {
         if added > 0 {
             context.events.add_other(&optout.tenant, EventSubject::OptOuts, EventKind::OptedOut(added));
         }
-        CommandOutcome::Moved(added.into())
+        CommandOutcome::Changed(added.into())
     }
 
     /// Takes an opt-out back, because an operator says that the recipient wants email again (P15). It stays if the
@@ -82,13 +82,13 @@ impl Ledger {
         match self.opted_out.get(&opt_out_key) {
             Some(known) if known.last == *last => {}
             Some(_) => return Err(Impossible::OptedOutAgain(key.clone()).into()),
-            None if self.taken_back.contains(&row_key) => return Ok(CommandOutcome::Moved(0)),
+            None if self.taken_back.contains(&row_key) => return Ok(CommandOutcome::Changed(0)),
             None => return Err(Impossible::NotOptedOut(key.clone()).into()),
         }
         self.opted_out.remove(&opt_out_key);
         let reason = reason.clone();
         self.taken_back.put(row_key, TakenBack { index: context.index, at: context.now, reason });
-        Ok(CommandOutcome::Moved(1))
+        Ok(CommandOutcome::Changed(1))
     }
 
     /// Records how the making of a backup ended. Two nodes may make one at the same time.

@@ -9,7 +9,7 @@ use crate::model::{Activity, CommandOutcome, Ledger, NextInstant, Schedule};
 
 impl Ledger {
     pub(super) fn replan(&mut self, context: &mut Context, replans: &[Replan]) -> CommandOutcome {
-        CommandOutcome::Moved(replans.iter().map(|replan| u64::from(self.replan_one(context, replan))).sum())
+        CommandOutcome::Changed(replans.iter().map(|replan| u64::from(self.replan_one(context, replan))).sum())
     }
 
     /// Returns true if the next instant has changed.

@@ -9,7 +9,7 @@ use super::Context;
 use super::gap::GapLookups;
 use crate::command::{PickedRecipients, Requeue};
 use crate::model::{
-    Bitmap, ChunkKey, CommandOutcome, CommandRefusal, Impossible, Ledger, MovedRecipients, RecipientState,
+    Bitmap, ChangedRecipients, ChunkKey, CommandOutcome, CommandRefusal, Impossible, Ledger, RecipientState,
     RunEventKind, remove_from_all,
 };
 
@@ -27,7 +27,7 @@ impl Ledger {
             return Err(Impossible::PoolWithoutRelay(pool.clone()).into());
         }
         let moved = requeue.picked.iter().map(|picked| self.requeue_of(context, picked, requeue.pool.as_deref()));
-        Ok(CommandOutcome::MovedOf(moved.collect()))
+        Ok(CommandOutcome::ChangedByRun(moved.collect()))
     }
 
     /// Requeues recipients of one run. It leaves out recipients with an email of another run within `min_gap` (P17): a
@@ -37,7 +37,7 @@ impl Ledger {
         context: &mut Context,
         picked: &PickedRecipients,
         pool: Option<&str>,
-    ) -> Result<MovedRecipients, CommandRefusal> {
+    ) -> Result<ChangedRecipients, CommandRefusal> {
         self.may_send_again(picked.run)?;
         let mut numbers = self.dead_numbers(picked)?;
         let mut lookups = GapLookups::default();
@@ -60,7 +60,7 @@ impl Ledger {
             self.transition(context, key, &one, RecipientState::Dead, RecipientState::Pending);
         }
         self.record_recipients_event(context, picked.run, RunEventKind::Requeued(pool.map(str::to_owned)), &numbers);
-        Ok(MovedRecipients { recipients: numbers.len() as u64, inside_gap: near.len() as u64 })
+        Ok(ChangedRecipients { recipients: numbers.len() as u64, inside_gap: near.len() as u64 })
     }
 
     /// Moves a slot to this pool. Claimed recipients and those in doubt are never moved, because a claim has one pool.
@@ -75,14 +75,14 @@ impl Ledger {
 
     /// Discards dead letters; the recipients stay dead.
     pub(super) fn discard(&mut self, context: &mut Context, picked: &[PickedRecipients]) -> CommandOutcome {
-        CommandOutcome::MovedOf(picked.iter().map(|picked| self.discard_of(context, picked)).collect())
+        CommandOutcome::ChangedByRun(picked.iter().map(|picked| self.discard_of(context, picked)).collect())
     }
 
     fn discard_of(
         &mut self,
         context: &mut Context,
         picked: &PickedRecipients,
-    ) -> Result<MovedRecipients, CommandRefusal> {
+    ) -> Result<ChangedRecipients, CommandRefusal> {
         let numbers = self.dead_numbers(picked)?;
         for number in &numbers {
             if let Some(letter) = self.dead.edit(&picked.run.recipient(*number)) {
@@ -90,7 +90,7 @@ impl Ledger {
             }
         }
         self.record_recipients_event(context, picked.run, RunEventKind::Discarded, &numbers);
-        Ok(MovedRecipients { recipients: numbers.len() as u64, inside_gap: 0 })
+        Ok(ChangedRecipients { recipients: numbers.len() as u64, inside_gap: 0 })
     }
 
     /// Returns the picked recipients with a dead letter that is not discarded.

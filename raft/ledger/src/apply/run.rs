@@ -124,7 +124,7 @@ impl Ledger {
         self.head.forbidden_index = context.index;
         let closing = Closing { fresh: RecipientState::Cancelled, tried: RecipientState::Cancelled };
         let moved = self.close_pending(context, run, closing);
-        Ok(CommandOutcome::Moved(moved))
+        Ok(CommandOutcome::Changed(moved))
     }
 
     /// Ends runs that are past their deadline: recipients without an attempt expire, and those with one are dead (P16).
@@ -150,7 +150,7 @@ impl Ledger {
                 moved += self.close_pending(context, *run, closing);
             }
         }
-        CommandOutcome::Moved(moved)
+        CommandOutcome::Changed(moved)
     }
 
     /// Marks runs that wait for a file which no live node has, and unmarks those that no longer wait (P20). Returns the
@@ -173,7 +173,7 @@ impl Ledger {
                 }
             }
         }
-        CommandOutcome::Moved(changed)
+        CommandOutcome::Changed(changed)
     }
 
     /// Edits a run and returns its page. A pause, a resume or a reopening changes whether the run counts for `overlap`.

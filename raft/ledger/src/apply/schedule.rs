@@ -11,7 +11,7 @@ use crate::effect::Effect;
 use crate::fingerprint::fingerprint;
 use crate::model::{
     Activity, Audience, AudienceChoice, Blob, CancelledRuns, CommandOutcome, CommandRefusal, Hash, Impossible, Ledger,
-    MESSAGES_NAME, Nominal, OpeningCause, RunId, Schedule, ScheduleCreation, ScheduleId, Time,
+    MESSAGES_NAME, OccurrenceName, OpeningCause, RunId, Schedule, ScheduleCreation, ScheduleId, Time,
 };
 
 impl Ledger {
@@ -50,7 +50,7 @@ impl Ledger {
         create: &ScheduleCreate,
     ) -> Result<ScheduleCreation, CommandRefusal> {
         if let Some((id, known)) = self.schedule_named(&create.tenant, &create.name) {
-            return match known.definition() == create.definition() {
+            return match known.definition_hash() == create.definition_hash() {
                 true => Ok(ScheduleCreation::Existed(id)),
                 false => Err(CommandRefusal::NameTaken(create.name.clone())),
             };
@@ -156,16 +156,17 @@ impl Ledger {
         trigger: &Trigger,
     ) -> Result<CommandOutcome, CommandRefusal> {
         let id = trigger.schedule;
-        let nominal = Nominal::Trigger(trigger.request.clone());
+        let occurrence = OccurrenceName::Trigger(trigger.request.clone());
         let list = trigger.audience.as_ref().map(Audience::blob);
-        let body = list.as_ref().map(|list| list.hash);
-        if let Some(run) = self.run_of_first_trigger(trigger, body)? {
+        let body_hash = list.as_ref().map(|list| list.hash);
+        if let Some(run) = self.run_of_first_trigger(trigger, body_hash)? {
             context.repeats = Some(run.index);
             return Ok(self.answer_of_first_trigger(trigger, run));
         }
         let schedule = self.schedules.get(&id).ok_or(CommandRefusal::NoSuchSchedule(id))?;
-        let (tenant, request, body) = (schedule.settings.tenant.clone(), trigger.request.as_str(), body_of_trigger(id));
-        if let Some(outcome) = self.answered_again(context, &tenant, request, body)? {
+        let (tenant, request, body_hash) =
+            (schedule.settings.tenant.clone(), trigger.request.as_str(), body_of_trigger(id));
+        if let Some(outcome) = self.answered_again(context, &tenant, request, body_hash)? {
             return Ok(repeated(outcome));
         }
         self.check_not_held()?;
@@ -176,13 +177,13 @@ impl Ledger {
         let finish_by = context.now.plus_ms(schedule.settings.policies.finish_by_ms);
         self.may_trigger(id, context.now)?;
         let source = self.source_of_trigger(trigger, list, context.now)?;
-        let opening = Opening { nominal, due: context.now, cause: OpeningCause::Trigger, finish_by };
+        let opening = Opening { occurrence, due: context.now, cause: OpeningCause::Trigger, finish_by };
         let cancelled = self.would_cancel(id, context.now);
         let runs =
             self.open_runs(context, vec![OpeningOccurrence { source, ..OpeningOccurrence::of_schedule(id, opening) }]);
         let opened = runs.first().map(|(_, run)| *run).ok_or(CommandRefusal::NoSuchSchedule(id))?;
         let outcome = CommandOutcome::Run { run: opened, cancelled, is_repeat: false };
-        self.remember(context, &tenant, request, body, &outcome);
+        self.remember(context, &tenant, request, body_hash, &outcome);
         Ok(outcome)
     }
 
@@ -205,10 +206,14 @@ impl Ledger {
         }))
     }
 
-    fn run_of_first_trigger(&self, trigger: &Trigger, body: Option<Hash>) -> Result<Option<RunId>, CommandRefusal> {
-        let name = (trigger.schedule, Nominal::Trigger(trigger.request.clone()));
+    fn run_of_first_trigger(
+        &self,
+        trigger: &Trigger,
+        body_hash: Option<Hash>,
+    ) -> Result<Option<RunId>, CommandRefusal> {
+        let name = (trigger.schedule, OccurrenceName::Trigger(trigger.request.clone()));
         let Some((run, first)) = self.first_call(&name) else { return Ok(None) };
-        first.check_repeat(&FirstCall { body, send_at: None }, trigger.rule, &trigger.request)?;
+        first.check_repeat(&FirstCall { body_hash, send_at: None }, trigger.rule, &trigger.request)?;
         Ok(Some(run))
     }
 
@@ -226,7 +231,7 @@ impl Ledger {
         let schedule = self.schedules.get(&trigger.schedule);
         let schedule = schedule.ok_or(CommandRefusal::NoSuchSchedule(trigger.schedule))?;
         let (hash, recipients) = (list.hash, audience.recipients.len() as u32);
-        let source = RunSource { audience: hash, recipients, body: Some(hash), ..RunSource::of(schedule) };
+        let source = RunSource { audience: hash, recipients, body_hash: Some(hash), ..RunSource::of(schedule) };
         self.store_blob(list);
         if let Err(refusal) = self.check_gap_leaves_recipient(trigger.schedule, now, Some((hash, recipients))) {
             self.release_blob(&hash);

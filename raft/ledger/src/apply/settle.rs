@@ -15,7 +15,7 @@ use crate::model::{
 
 impl Ledger {
     pub(super) fn settle(&mut self, context: &mut Context, outcomes: &[ClaimOutcome]) -> CommandOutcome {
-        CommandOutcome::Moved(outcomes.iter().map(|outcome| self.settle_claim(context, outcome)).sum())
+        CommandOutcome::Changed(outcomes.iter().map(|outcome| self.settle_claim(context, outcome)).sum())
     }
 
     fn settle_claim(&mut self, context: &mut Context, outcome: &ClaimOutcome) -> u64 {

@@ -75,7 +75,7 @@ impl Ledger {
             remove_from_all(&mut chunk.waves, slots);
         }
         if chunk.is_at_rest() {
-            chunk.rest();
+            chunk.compress();
         }
         let change = StateChange { from, to };
         self.transition_counts(context, key, slots, change);

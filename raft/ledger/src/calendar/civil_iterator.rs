@@ -192,14 +192,14 @@ impl<'a> CivilIterator<'a> {
     }
 
     fn own_firing(&self, own: Own, gap: Option<Edge>, others: usize) -> Firing {
-        let nominal = if self.fixed {
+        let occurrence = if self.fixed {
             CalendarName::Civil { local: own.local, fold: own.fold }
         } else {
             CalendarName::Instant(own.at)
         };
         let joined = gap.map(|edge| Remark::JoinedFromGap { edge, others });
         let remark = own.remark.or(joined);
-        Firing { nominal, instant: own.at, offset: self.segment.offset, remark }
+        Firing { occurrence, instant: own.at, offset: self.segment.offset, remark }
     }
 
     fn moved_firing(&self, moved: &Moved, others: usize) -> Firing {
@@ -210,26 +210,26 @@ impl<'a> CivilIterator<'a> {
             Remark::ShiftedOverGap { wanted, edge }
         };
         let offset = self.segment.offset;
-        Firing { nominal: moved.nominal(), instant: at, offset, remark: Some(remark) }
+        Firing { occurrence: moved.occurrence(), instant: at, offset, remark: Some(remark) }
     }
 }
 
 impl Moved {
-    fn nominal(&self) -> CalendarName {
+    fn occurrence(&self) -> CalendarName {
         CalendarName::Civil { local: self.wanted, fold: Fold::First }
     }
 
     /// Returns the firing of its instant if it has the same name. Otherwise returns why it has no firing.
     fn step(&self, firing: Option<Firing>) -> Step {
         let Moved { edge, at, .. } = *self;
-        let nominal = self.nominal();
-        let together = |firing: Firing| AbsenceReason::FallsTogether { edge, with: firing.nominal };
+        let occurrence = self.occurrence();
+        let together = |firing: Firing| AbsenceReason::FallsTogether { edge, with: firing.occurrence };
         match (self.absent, firing) {
-            (None, Some(firing)) if firing.nominal == nominal => Step::Fires(firing),
+            (None, Some(firing)) if firing.occurrence == occurrence => Step::Fires(firing),
             (absent, firing) => {
                 let reason = absent.or(firing.map(together));
                 let reason = reason.unwrap_or(AbsenceReason::TimeMissing { edge });
-                Step::Absent(Absence { nominal, at, reason })
+                Step::Absent(Absence { occurrence, at, reason })
             }
         }
     }

@@ -95,10 +95,10 @@ impl Step {
     }
 
     /// Name of the firing or the absence.
-    pub fn nominal(&self) -> CalendarName {
+    pub fn occurrence(&self) -> CalendarName {
         match self {
-            Step::Fires(firing) => firing.nominal,
-            Step::Absent(absence) => absence.nominal,
+            Step::Fires(firing) => firing.occurrence,
+            Step::Absent(absence) => absence.occurrence,
         }
     }
 }
@@ -107,7 +107,7 @@ impl Step {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Firing {
     /// Name of the occurrence.
-    pub nominal: CalendarName,
+    pub occurrence: CalendarName,
     /// Instant at which it is due. It strictly increases from firing to firing.
     pub instant: Timestamp,
     /// The zone's offset from UTC at that instant.
@@ -188,7 +188,7 @@ fn times(count: usize) -> String {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Absence {
     /// The name of the pattern.
-    pub nominal: CalendarName,
+    pub occurrence: CalendarName,
     /// Position on the time line: the end of its gap, or the firing with which it falls together.
     pub at: Timestamp,
     /// Why it has no firing.

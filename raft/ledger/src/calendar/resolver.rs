@@ -81,8 +81,8 @@ impl Iterator for Steps<'_> {
 
 /// Returns a firing that is named by its instant, without a remark.
 pub(super) fn at_instant(instant: Timestamp, zone: &TimeZone) -> Firing {
-    let nominal = CalendarName::Instant(instant);
-    Firing { nominal, instant, offset: zone.to_offset(instant), remark: None }
+    let occurrence = CalendarName::Instant(instant);
+    Firing { occurrence, instant, offset: zone.to_offset(instant), remark: None }
 }
 
 /// Returns the first of `anchor`, `anchor + period`, … that is after `after`.

@@ -19,14 +19,14 @@ pub fn spread(seed: &[u8], firing: &Firing, next: Option<Timestamp>, window: Dur
     let room = next.map(|next| Duration::try_from(next.duration_since(firing.instant)));
     let room = room.map_or(window, |room| room.unwrap_or_default().min(window));
     let room_ms = u64::try_from(room.as_millis()).unwrap_or(u64::MAX);
-    let delay_ms = (u128::from(draw(seed, &firing.nominal)) * u128::from(room_ms)) >> 64;
+    let delay_ms = (u128::from(draw(seed, &firing.occurrence)) * u128::from(room_ms)) >> 64;
     Duration::from_millis(u64::try_from(delay_ms).unwrap_or(u64::MAX))
 }
 
 /// Returns a hash that is uniform over all u64.
-fn draw(seed: &[u8], nominal: &CalendarName) -> u64 {
-    let (kind, number) = match nominal {
-        CalendarName::Civil { fold, .. } => (fold.number(), nominal.civil_ms().unwrap_or_default()),
+fn draw(seed: &[u8], occurrence: &CalendarName) -> u64 {
+    let (kind, number) = match occurrence {
+        CalendarName::Civil { fold, .. } => (fold.number(), occurrence.civil_ms().unwrap_or_default()),
         CalendarName::Instant(instant) => (2, instant.as_millisecond()),
     };
     let mut hasher = blake3::Hasher::new_derive_key(CONTEXT);

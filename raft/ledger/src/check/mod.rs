@@ -245,9 +245,9 @@ fn check_chunk(
 /// Each run is in the history under its name, so no name has opened twice (P7).
 fn check_names(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
     for (id, _, run) in ledger.runs() {
-        let known = ledger.history().get(&(run.schedule, run.nominal.clone()));
+        let known = ledger.history().get(&(run.schedule, run.occurrence.clone()));
         let named = known.and_then(InstantOutcome::run) == Some(id);
-        report(found, "P7", named, || format!("{id} of {}, {}: the history says {known:?}", run.name, run.nominal));
+        report(found, "P7", named, || format!("{id} of {}, {}: the history says {known:?}", run.name, run.occurrence));
     }
 }
 
@@ -429,7 +429,7 @@ fn check_pools(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
 fn check_summaries(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
     for (id, summary) in ledger.summaries().iter() {
         report(found, "P24", ledger.run(*id).is_none(), || format!("{id} is there, and a summary of it"));
-        let known = ledger.history().get(&(summary.schedule, summary.nominal.clone()));
+        let known = ledger.history().get(&(summary.schedule, summary.occurrence.clone()));
         report(found, "P7", known.and_then(InstantOutcome::run) == Some(*id), || format!("{id}, gone: {known:?}"));
         let finished = summary.counts.is_finished();
         report(found, "P24", finished, || format!("{id} left while it was open: {:?}", summary.counts));

@@ -36,7 +36,7 @@ pub struct CampaignCreate {
 
 impl CampaignCreate {
     /// Hash of the arguments without the request id. An equal hash is the same campaign.
-    pub fn body(&self) -> Hash {
+    pub fn body_hash(&self) -> Hash {
         let content = self.content.requested();
         fingerprint(&("campaign", &CampaignCreate { content, request: None, ..self.clone() }))
     }
@@ -56,7 +56,7 @@ impl CampaignCreate {
             pool: self.pool.clone(),
             priority: self.priority,
             labels: self.labels.clone(),
-            body: self.body(),
+            body_hash: self.body_hash(),
             index,
             stage: CampaignStage::Draft,
         }
@@ -129,7 +129,7 @@ impl Campaign {
     /// True if `create` asks for this campaign: with the instant of the draft, as a repeated request does, or with the
     /// instant of its latest launch, as it is shown to users.
     pub fn matches_request(&self, create: &CampaignCreate) -> bool {
-        let drafted = || CampaignCreate { due: self.drafted_for, ..create.clone() }.body();
-        create.body() == self.body || (create.due == self.due && drafted() == self.body)
+        let drafted = || CampaignCreate { due: self.drafted_for, ..create.clone() }.body_hash();
+        create.body_hash() == self.body_hash || (create.due == self.due && drafted() == self.body_hash)
     }
 }

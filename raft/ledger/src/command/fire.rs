@@ -2,13 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{Hash, InstantRange, NextInstant, Nominal, OpeningCause, ScheduleId, Time, UnopenedReason};
+use crate::model::{Hash, InstantRange, NextInstant, OccurrenceName, OpeningCause, ScheduleId, Time, UnopenedReason};
 
 /// A range of instants of one schedule that did not open.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExplainedRange {
     /// Name of the first instant.
-    pub first: Nominal,
+    pub first: OccurrenceName,
     /// The instants after the first.
     pub instants: InstantRange,
     /// Why they did not open.
@@ -22,7 +22,7 @@ impl ExplainedRange {
     }
 
     /// Name of the last instant.
-    pub fn last(&self) -> Nominal {
+    pub fn last(&self) -> OccurrenceName {
         self.instants.last(&self.first)
     }
 }
@@ -31,7 +31,7 @@ impl ExplainedRange {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Opening {
     /// Name of the occurrence.
-    pub nominal: Nominal,
+    pub occurrence: OccurrenceName,
     /// When it was due.
     pub due: Time,
     /// Why it opens.
@@ -48,7 +48,7 @@ pub struct Fire {
     /// Must be equal to the plan's version.
     pub plan_version: u64,
     /// Must be equal to the name of the plan's next instant.
-    pub from: Nominal,
+    pub from: OccurrenceName,
     /// Occurrences that open, in order.
     pub opened: Vec<Opening>,
     /// Instants that do not open, with the reason, in order.
@@ -67,7 +67,7 @@ pub struct Backfill {
     /// Request id; `None` if the caller gave none.
     pub request: Option<String>,
     /// Hash of the request. It tells a repeat from another request with the same id.
-    pub body: Hash,
+    pub body_hash: Hash,
     /// The schedule.
     pub schedule: ScheduleId,
     /// Occurrences to open, in order. Those that have opened by now are left out.

@@ -50,7 +50,7 @@ pub enum KeyRule {
 
 impl SendMessage {
     /// Hash by which a repeat is compared with the first call, of the stored content and recipients.
-    pub fn body(&self, content: &Blob, audience: &Blob) -> Hash {
+    pub fn body_hash(&self, content: &Blob, audience: &Blob) -> Hash {
         fingerprint(&("message", self.is_test, content.hash, audience.hash))
     }
 }

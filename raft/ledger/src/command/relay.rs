@@ -20,7 +20,7 @@ pub struct RelayPut {
 
 impl RelayPut {
     /// Hash of the arguments without request id and etag.
-    pub fn body(&self) -> Hash {
+    pub fn body_hash(&self) -> Hash {
         fingerprint(&(&self.relay, self.replace))
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{ArchivePartKey, Decider, Fence, Hash, Nominal, PageId, RunFile, RunId, ScheduleId};
+use crate::model::{ArchivePartKey, Decider, Fence, Hash, OccurrenceName, PageId, RunFile, RunId, ScheduleId};
 
 /// Arguments of [`Command::RunBlock`](super::Command::RunBlock). The mark is only shown to users; claims depend on what
 /// each node has.
@@ -24,7 +24,7 @@ pub struct Archive {
     /// Runs to sealed audiences whose summary and name are removed.
     pub summaries: Vec<RunId>,
     /// Rows of the history to remove, by schedule and first name.
-    pub history: Vec<(ScheduleId, Nominal)>,
+    pub history: Vec<(ScheduleId, OccurrenceName)>,
     /// Parts whose details or summaries are removed.
     pub parts: Vec<ArchivePartKey>,
     /// Contents and audiences to which no run refers any more.
@@ -57,7 +57,8 @@ pub struct RunResume {
     /// True to overrule a failed canary. It must fit the state of the run, so a caller that has not seen the verdict
     /// cannot overrule it.
     pub without_canary: bool,
-    /// Index of the last event of the run that the caller has read ([`last_run_event`](crate::Ledger::last_run_event)). `None`: any.
+    /// Index of the last event of the run that the caller has read ([`last_run_event`](crate::Ledger::last_run_event)).
+    /// `None`: any.
     pub expected: Option<u64>,
 }
 

@@ -51,7 +51,7 @@ pub struct ScheduleEdit {
     /// Request id; `None` if the caller gave none.
     pub request: Option<String>,
     /// Hash of the request. It tells a repeat from another request with the same id.
-    pub body: Hash,
+    pub body_hash: Hash,
     /// The schedule.
     pub schedule: ScheduleId,
     /// Must be equal to the plan's version.
@@ -131,15 +131,15 @@ impl Trigger {
 
 impl ScheduleCreate {
     /// Hash of the arguments that make two creates the same: all but the request id and the proposer's results.
-    pub fn body(&self) -> Hash {
+    pub fn body_hash(&self) -> Hash {
         let content = self.content.requested();
         let create = ScheduleCreate { content, request: None, after: Time(0), next: None, ..self.clone() };
         fingerprint(&ScheduleCreate { tzdb: String::new(), ..create })
     }
 
-    /// [`Schedule::definition`] of the schedule that this command creates.
-    pub fn definition(&self) -> Hash {
-        self.to_schedule((self.content.hash(), self.audience.hash()), 0, Time(0)).definition()
+    /// [`Schedule::definition_hash`] of the schedule that this command creates.
+    pub fn definition_hash(&self) -> Hash {
+        self.to_schedule((self.content.hash(), self.audience.hash()), 0, Time(0)).definition_hash()
     }
 
     /// Returns the schedule that this command creates in the entry with this log index and ledger time. The hashes are

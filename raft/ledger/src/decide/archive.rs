@@ -8,7 +8,7 @@ use std::ops::Bound;
 
 use crate::apply::history_kept_until;
 use crate::command::Archive;
-use crate::model::{ArchivePartKey, Hash, Ledger, Nominal, Page, PageId, RunId, ScheduleId, Time};
+use crate::model::{ArchivePartKey, Hash, Ledger, OccurrenceName, Page, PageId, RunId, ScheduleId, Time};
 
 /// Maximum number of runs that one entry archives: those of one full page. `apply` holds the lock of the ledger for
 /// them.
@@ -24,7 +24,7 @@ const SCAN_MAX: usize = 2_048;
 pub struct ArchiveCursor {
     page: Option<PageId>,
     summary: Option<RunId>,
-    history: Option<(ScheduleId, Nominal)>,
+    history: Option<(ScheduleId, OccurrenceName)>,
     part: Option<ArchivePartKey>,
     blob: Option<Hash>,
 }
@@ -105,7 +105,8 @@ pub fn next_batch(
 
 /// Number of runs of a page that may leave the state.
 fn leaving(ledger: &Ledger, page: &Page, now: Time, after_ms: i64) -> usize {
-    let leaves = page.runs.iter().filter(|run| ledger.leaves(run, after_ms).is_some_and(|times| times.have_come(now)));
+    let leaves =
+        page.runs.iter().filter(|run| ledger.leaving_times(run, after_ms).is_some_and(|times| times.have_come(now)));
     leaves.count()
 }
 

@@ -4,7 +4,7 @@ use super::catch_up::STEPS_MAX;
 use super::timing::Calendar;
 use crate::calendar::{self, Step};
 use crate::command::Opening;
-use crate::model::{Nominal, OpeningCause, Schedule, Time};
+use crate::model::{OccurrenceName, OpeningCause, Schedule, Time};
 
 /// Maximum number of calendar steps that one backfill considers.
 const SCAN_MAX: usize = 65_536;
@@ -28,7 +28,7 @@ pub fn range(
     (from, to): (Time, Time),
     most: usize,
     now: Time,
-    is_known: impl Fn(&Nominal) -> bool,
+    is_known: impl Fn(&OccurrenceName) -> bool,
 ) -> BackfillRange {
     let from = schedule.timing.start.map_or(from, |start| from.max(start));
     let from = schedule.plan.forgotten_through.map_or(from, |forgotten| from.max(forgotten.plus_ms(1)));
@@ -41,13 +41,13 @@ pub fn range(
         let (dst, rules) = (&schedule.settings.policies.dst, &calendar.zone.rules);
         let steps = calendar::missed(calendar.pattern, rules, dst, after.timestamp(), to.timestamp(), STEPS_MAX);
         for step in &steps.steps {
-            let (nominal, due) = (Nominal::from(step.nominal()), Time::from(step.instant()));
+            let (occurrence, due) = (OccurrenceName::from(step.occurrence()), Time::from(step.instant()));
             match step {
                 Step::Absent(_) => {}
-                Step::Fires(_) if is_known(&nominal) => found.known += 1,
+                Step::Fires(_) if is_known(&occurrence) => found.known += 1,
                 Step::Fires(_) if found.openings.len() >= most => return BackfillRange { rest: Some(due), ..found },
                 Step::Fires(_) => {
-                    found.openings.push(Opening { nominal, due, cause: OpeningCause::Backfill, finish_by });
+                    found.openings.push(Opening { occurrence, due, cause: OpeningCause::Backfill, finish_by });
                 }
             }
             after = due;

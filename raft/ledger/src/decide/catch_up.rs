@@ -10,7 +10,7 @@ use crate::command::{Fire, Opening};
 #[cfg(doc)]
 use crate::model::LedgerLimits;
 use crate::model::{
-    BlockingRun, CatchUp, FINISH_MS_MIN, Ledger, NextInstant, Nominal, OpeningCause, Schedule, ScheduleId, Time,
+    BlockingRun, CatchUp, FINISH_MS_MIN, Ledger, NextInstant, OccurrenceName, OpeningCause, Schedule, ScheduleId, Time,
     UnopenedReason,
 };
 
@@ -85,26 +85,26 @@ impl<'a> FirePlanner<'a> {
         let due_steps = self.read();
         let PlannedInstants { judged, through } = self.select(&due_steps, self.judge(&due_steps))?;
         let mut explained = ExplainedRanges::default();
-        if !due_steps.steps.iter().any(|step| Nominal::from(step.nominal()) == self.next.nominal) {
-            let has_opened = self.ledger.has_opened(&(self.id, self.next.nominal.clone()));
+        if !due_steps.steps.iter().any(|step| OccurrenceName::from(step.occurrence()) == self.next.occurrence) {
+            let has_opened = self.ledger.has_opened(&(self.id, self.next.occurrence.clone()));
             let reason = if has_opened { UnopenedReason::OpenedBefore } else { UnopenedReason::DoesNotExist };
-            explained.add(self.next.nominal.clone(), reason);
+            explained.add(self.next.occurrence.clone(), reason);
         }
         let mut opened = Vec::new();
         let to_come = self.following(through.max(self.now));
-        for JudgedInstant { nominal, due, verdict, .. } in judged {
+        for JudgedInstant { occurrence, due, verdict, .. } in judged {
             match verdict {
-                Err(reason) => explained.add(nominal, reason),
+                Err(reason) => explained.add(occurrence, reason),
                 Ok(cause) => {
                     explained.end_range();
-                    opened.push(Opening { nominal, due, cause, finish_by: self.finish_by(due, to_come.as_ref()) });
+                    opened.push(Opening { occurrence, due, cause, finish_by: self.finish_by(due, to_come.as_ref()) });
                 }
             }
         }
         let mut fire = Fire {
             schedule: self.id,
             plan_version: self.schedule.plan.version,
-            from: self.next.nominal.clone(),
+            from: self.next.occurrence.clone(),
             opened,
             explained: explained.ranges,
             through,
@@ -150,7 +150,7 @@ impl<'a> FirePlanner<'a> {
     fn opens_at(&self, step: &Step) -> Time {
         match step {
             Step::Absent(_) => step.instant().into(),
-            Step::Fires(firing) if Nominal::from(firing.nominal) == self.next.nominal => {
+            Step::Fires(firing) if OccurrenceName::from(firing.occurrence) == self.next.occurrence => {
                 self.opening_time(self.next.opens())
             }
             Step::Fires(firing) => {
@@ -194,7 +194,7 @@ impl<'a> FirePlanner<'a> {
     }
 
     fn judge_step(&self, step: &Step, opens: Time, blocking: Option<BlockingRun>, is_latest: bool) -> JudgedInstant {
-        let (nominal, due) = (Nominal::from(step.nominal()), Time::from(step.instant()));
+        let (occurrence, due) = (OccurrenceName::from(step.occurrence()), Time::from(step.instant()));
         let timeliness = match blocking {
             _ if self.schedule.plan.missed_before.is_some_and(|before| opens < before) => Timeliness::Missed,
             Some(blocking) if opens <= blocking.through => Timeliness::WaitedForRun,
@@ -202,12 +202,12 @@ impl<'a> FirePlanner<'a> {
             _ => Timeliness::Missed,
         };
         let verdict = match step {
-            _ if self.ledger.has_opened(&(self.id, nominal.clone())) => Err(UnopenedReason::OpenedBefore),
+            _ if self.ledger.has_opened(&(self.id, occurrence.clone())) => Err(UnopenedReason::OpenedBefore),
             Step::Absent(_) => Err(UnopenedReason::DoesNotExist),
             Step::Fires(_) if Some(due) <= self.ledger.maybe_sent_through() => Err(UnopenedReason::Restored),
             Step::Fires(_) => self.verdict(opens, timeliness, is_latest),
         };
-        JudgedInstant { nominal, due, opens, verdict }
+        JudgedInstant { occurrence, due, opens, verdict }
     }
 
     /// Decides whether an instant opens, and with which cause; or why it does not open (P16).

@@ -5,7 +5,7 @@ use super::explained_ranges::ExplainedRanges;
 use super::timing::{Calendar, Jitter, first_instant_after};
 use crate::calendar::{self, Step};
 use crate::command::{ExplainedRange, Fire, TimingChange};
-use crate::model::{Activity, NextInstant, Nominal, Policies, Schedule, ScheduleTiming, Time, UnopenedReason};
+use crate::model::{Activity, NextInstant, OccurrenceName, Policies, Schedule, ScheduleTiming, Time, UnopenedReason};
 
 /// Maximum number of missed instants that one edit considers: what a schedule with one instant a minute misses in six
 /// weeks.
@@ -47,7 +47,10 @@ pub struct TimingEdit<'a> {
 ///
 /// # Errors
 /// Fails if the due or missed instants do not fit into the entry.
-pub fn plan_timing_change(edit: TimingEdit<'_>, has_opened: impl Fn(&Nominal) -> bool) -> Result<TimingChange, NotYet> {
+pub fn plan_timing_change(
+    edit: TimingEdit<'_>,
+    has_opened: impl Fn(&OccurrenceName) -> bool,
+) -> Result<TimingChange, NotYet> {
     let TimingEdit { schedule, due, former, timing, policies, calendar, through, waits } = edit;
     let due = due.filter(|_| !waits);
     if due.as_ref().and_then(|fire| fire.next.as_ref()).is_some_and(|next| next.due <= through) {
@@ -79,7 +82,7 @@ fn missed(
     schedule: &Schedule,
     former: Option<Calendar<'_>>,
     through: Time,
-    has_opened: impl Fn(&Nominal) -> bool,
+    has_opened: impl Fn(&OccurrenceName) -> bool,
 ) -> Result<Vec<ExplainedRange>, NotYet> {
     let Some(mut next) = schedule.plan.next.clone().filter(|next| next.due <= through) else { return Ok(Vec::new()) };
     let end = schedule.timing.end.map_or(through, |end| through.min(end)).max(next.due);
@@ -89,14 +92,14 @@ fn missed(
         first_instant_after(pattern, zone, dst, next.due, (schedule.timing.start, Some(end)), Jitter::NONE)
     };
     let mut explained = ExplainedRanges::default();
-    while has_opened(&next.nominal) {
-        explained.add(next.nominal.clone(), UnopenedReason::OpenedBefore);
+    while has_opened(&next.occurrence) {
+        explained.add(next.occurrence.clone(), UnopenedReason::OpenedBefore);
         match after(&next) {
             Some(following) => next = following,
             None => return Ok(explained.ranges),
         }
     }
-    explained.add(next.nominal.clone(), UnopenedReason::Edited);
+    explained.add(next.occurrence.clone(), UnopenedReason::Edited);
     if let Some(Calendar { pattern, zone }) = former {
         let from = next.due.timestamp();
         let later = calendar::count(pattern, &zone.rules, dst, from, end.timestamp(), MISSED_MAX);
@@ -106,7 +109,7 @@ fn missed(
         match pattern.period_ms() {
             // There can be millions of them, so they are counted by arithmetic.
             Some(period_ms) => {
-                let first = later.first.map(|firing| firing.nominal.into());
+                let first = later.first.map(|firing| firing.occurrence.into());
                 first.into_iter().for_each(|first| explained.add(first, UnopenedReason::Edited));
                 let rest = u32::try_from(later.firings.saturating_sub(1)).unwrap_or(u32::MAX - 2);
                 explained.ranges.last_mut().into_iter().for_each(|range| range.instants.extend(period_ms, rest));
@@ -115,7 +118,7 @@ fn missed(
                 let steps = calendar::steps_after(pattern, &zone.rules, dst, from);
                 let steps = steps.take_while(|step| step.instant() <= end.timestamp());
                 for step in steps.filter(|step| matches!(step, Step::Fires(_))) {
-                    let name = step.nominal().into();
+                    let name = step.occurrence().into();
                     let reason = if has_opened(&name) { UnopenedReason::OpenedBefore } else { UnopenedReason::Edited };
                     explained.add(name, reason);
                 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::tz::TimeZone;
 
 use crate::calendar::{self, Firing, Pattern};
-use crate::model::{NextInstant, Nominal, Schedule, Time};
+use crate::model::{NextInstant, OccurrenceName, Schedule, Time};
 
 /// A pattern with the zone in which it is evaluated.
 #[derive(Clone, Copy, Debug)]
@@ -25,13 +25,13 @@ pub struct Zone {
     pub tzdb: String,
 }
 
-impl From<calendar::CalendarName> for Nominal {
-    fn from(nominal: calendar::CalendarName) -> Nominal {
-        match nominal {
-            calendar::CalendarName::Instant(instant) => Nominal::Instant(instant.into()),
-            calendar::CalendarName::Civil { .. } => Nominal::Civil {
-                civil_ms: nominal.civil_ms().unwrap_or_default(),
-                fold: (nominal.fold() == calendar::Fold::Second).into(),
+impl From<calendar::CalendarName> for OccurrenceName {
+    fn from(occurrence: calendar::CalendarName) -> OccurrenceName {
+        match occurrence {
+            calendar::CalendarName::Instant(instant) => OccurrenceName::Instant(instant.into()),
+            calendar::CalendarName::Civil { .. } => OccurrenceName::Civil {
+                civil_ms: occurrence.civil_ms().unwrap_or_default(),
+                fold: (occurrence.fold() == calendar::Fold::Second).into(),
             },
         }
     }
@@ -87,5 +87,5 @@ pub fn first_instant_after(
     let firing = calendar::next_after(pattern, &zone.rules, policies, after.timestamp())?;
     let due = Time::from(firing.instant);
     let jitter_ms = jitter.delay_ms(Calendar { pattern, zone }, policies, &firing);
-    end.is_none_or(|end| due <= end).then(|| NextInstant { nominal: firing.nominal.into(), due, jitter_ms })
+    end.is_none_or(|end| due <= end).then(|| NextInstant { occurrence: firing.occurrence.into(), due, jitter_ms })
 }

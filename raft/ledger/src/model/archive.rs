@@ -107,8 +107,8 @@ impl ArchivePart {
         }
     }
 
-    /// True if it may have runs of this tenant. A reader for one tenant leaves the other parts out, so it does not learn
-    /// what is lost of other tenants.
+    /// True if it may have runs of this tenant. A reader for one tenant leaves the other parts out, so it does not
+    /// learn what is lost of other tenants.
     pub fn may_have(&self, tenant: &str) -> bool {
         self.runs().is_some() && (self.tenants.is_empty() || self.tenants.iter().any(|own| **own == *tenant))
     }

@@ -33,7 +33,7 @@ pub struct Campaign {
     /// Labels by which users group campaigns.
     pub labels: Labels,
     /// Hash of the request body that created it. Creating it again with the same body is idempotent.
-    pub body: Hash,
+    pub body_hash: Hash,
     /// Log index of its last change.
     pub index: u64,
     /// Its stage, with details.

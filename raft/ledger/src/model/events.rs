@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::closed_claims::as_bytes;
 use crate::model::{
-    ArchivePart, ArchivePartKey, Bitmap, BlockCause, CHUNK, Ledger, Nominal, OpeningCause, PageId, PauseReason,
+    ArchivePart, ArchivePartKey, Bitmap, BlockCause, CHUNK, Ledger, OccurrenceName, OpeningCause, PageId, PauseReason,
     RecipientCounts, RecipientState, Run, RunId, ScheduleId, Time,
 };
 use crate::storage::form::{self, Unreadable};
@@ -60,7 +60,7 @@ pub enum EventSubject {
         /// Name of its schedule.
         schedule: Arc<str>,
         /// Name of the occurrence.
-        nominal: Nominal,
+        occurrence: OccurrenceName,
         /// Why it opened.
         cause: OpeningCause,
     },
@@ -137,7 +137,7 @@ impl EventSubject {
     fn bytes_max(&self) -> usize {
         EVENT_BYTES
             + match self {
-                EventSubject::Run { schedule, nominal: Nominal::Trigger(request), .. } => {
+                EventSubject::Run { schedule, occurrence: OccurrenceName::Trigger(request), .. } => {
                     schedule.len() + request.len()
                 }
                 EventSubject::Run { schedule, .. } => schedule.len(),
@@ -197,8 +197,8 @@ impl EntryEvents {
         let (id, next) = (page.run_id(run), self.groups.len());
         let at = *self.of_runs.entry(id).or_insert(next);
         if at == next {
-            let (schedule, nominal, cause) = (Arc::clone(&run.name), run.nominal.clone(), run.cause);
-            let subject = EventSubject::Run { run: id, schedule, nominal, cause };
+            let (schedule, occurrence, cause) = (Arc::clone(&run.name), run.occurrence.clone(), run.cause);
+            let subject = EventSubject::Run { run: id, schedule, occurrence, cause };
             self.groups.push(EventGroup { tenant: Arc::clone(tenant), subject, events: Vec::new() });
         }
         &mut self.groups[at].events

@@ -337,7 +337,7 @@ impl fmt::Debug for AuthorityId {
 /// Name of an occurrence; it never depends on the current time (P7). Within one schedule the names of one pattern are
 /// in the order of their instants.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum Nominal {
+pub enum OccurrenceName {
     /// Pattern with fixed times: the civil date-time, written as if it were UTC, and which of two equal ones it is.
     Civil {
         /// Civil date-time as milliseconds since 1970-01-01T00:00 of the same calendar.
@@ -351,20 +351,20 @@ pub enum Nominal {
     Trigger(String),
 }
 
-impl Nominal {
+impl OccurrenceName {
     /// Lower bound of all names.
-    pub(crate) const LOWEST: Nominal = Nominal::Civil { civil_ms: i64::MIN, fold: 0 };
+    pub(crate) const LOWEST: OccurrenceName = OccurrenceName::Civil { civil_ms: i64::MIN, fold: 0 };
 }
 
-impl fmt::Display for Nominal {
+impl fmt::Display for OccurrenceName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Nominal::Civil { civil_ms, fold } => {
+            OccurrenceName::Civil { civil_ms, fold } => {
                 let text = Time(*civil_ms).timestamp().to_string();
                 write!(f, "{}{}", text.trim_end_matches('Z'), if *fold == 1 { " (second)" } else { "" })
             }
-            Nominal::Instant(time) => time.fmt(f),
-            Nominal::Trigger(request) => write!(f, "trigger {request}"),
+            OccurrenceName::Instant(time) => time.fmt(f),
+            OccurrenceName::Trigger(request) => write!(f, "trigger {request}"),
         }
     }
 }

@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{Nominal, Time};
+use crate::model::{OccurrenceName, Time};
 
 /// Distances from the first name to the following ones. Each name is later than the one before, of the same kind and
 /// fold.
@@ -62,12 +62,12 @@ impl InstantRange {
     }
 
     /// Returns the last name of the range that begins with `first`.
-    pub fn last(&self, first: &Nominal) -> Nominal {
+    pub fn last(&self, first: &OccurrenceName) -> OccurrenceName {
         self.name(first, self.count().saturating_sub(1))
     }
 
     /// Returns the position of `name` in the range that begins with `first`; `None` if it is outside.
-    pub fn position(&self, first: &Nominal, name: &Nominal) -> Option<RangePosition> {
+    pub fn position(&self, first: &OccurrenceName, name: &OccurrenceName) -> Option<RangePosition> {
         let mut ahead = distance_ms(first, name)?;
         let mut before: u32 = 0;
         if ahead == 0 {
@@ -92,11 +92,11 @@ impl InstantRange {
 
     /// True if a name of the range that begins with `first` has a time from `from_ms` to `to_ms`, both inclusive. A
     /// civil name has its time as if it were UTC.
-    pub fn has_between(&self, first: &Nominal, from_ms: i64, to_ms: i64) -> bool {
+    pub fn has_between(&self, first: &OccurrenceName, from_ms: i64, to_ms: i64) -> bool {
         let mut at_ms = match first {
-            Nominal::Civil { civil_ms, .. } => *civil_ms,
-            Nominal::Instant(instant) => instant.0,
-            Nominal::Trigger(_) => return false,
+            OccurrenceName::Civil { civil_ms, .. } => *civil_ms,
+            OccurrenceName::Instant(instant) => instant.0,
+            OccurrenceName::Trigger(_) => return false,
         };
         for EqualSteps { step_ms, times } in &self.0 {
             let length_ms = step_ms.saturating_mul(i64::from(*times));
@@ -114,7 +114,7 @@ impl InstantRange {
     }
 
     /// Returns the names from position `from` up to `to`, exclusive; `None` if there are none.
-    pub fn part(&self, first: &Nominal, from: u32, to: u32) -> Option<(Nominal, InstantRange)> {
+    pub fn part(&self, first: &OccurrenceName, from: u32, to: u32) -> Option<(OccurrenceName, InstantRange)> {
         let to = to.min(self.count());
         if from >= to {
             return None;
@@ -131,7 +131,7 @@ impl InstantRange {
         Some((self.name(first, from), part))
     }
 
-    fn name(&self, first: &Nominal, position: u32) -> Nominal {
+    fn name(&self, first: &OccurrenceName, position: u32) -> OccurrenceName {
         let mut left = position;
         let mut ahead: i64 = 0;
         for EqualSteps { step_ms, times } in &self.0 {
@@ -140,22 +140,22 @@ impl InstantRange {
             ahead = ahead.saturating_add(step_ms.saturating_mul(i64::from(takes)));
         }
         match first {
-            Nominal::Civil { civil_ms, fold } => {
-                Nominal::Civil { civil_ms: civil_ms.saturating_add(ahead), fold: *fold }
+            OccurrenceName::Civil { civil_ms, fold } => {
+                OccurrenceName::Civil { civil_ms: civil_ms.saturating_add(ahead), fold: *fold }
             }
-            Nominal::Instant(time) => Nominal::Instant(Time(time.0.saturating_add(ahead))),
-            Nominal::Trigger(request) => Nominal::Trigger(request.clone()),
+            OccurrenceName::Instant(time) => OccurrenceName::Instant(Time(time.0.saturating_add(ahead))),
+            OccurrenceName::Trigger(request) => OccurrenceName::Trigger(request.clone()),
         }
     }
 }
 
 /// Distance between two names that can be in one range, in milliseconds; `None` for other names.
-pub fn distance_ms(from: &Nominal, to: &Nominal) -> Option<i64> {
+pub fn distance_ms(from: &OccurrenceName, to: &OccurrenceName) -> Option<i64> {
     match (from, to) {
-        (Nominal::Civil { civil_ms: from, fold: one }, Nominal::Civil { civil_ms: to, fold: other }) => {
+        (OccurrenceName::Civil { civil_ms: from, fold: one }, OccurrenceName::Civil { civil_ms: to, fold: other }) => {
             (one == other).then(|| to.checked_sub(*from)).flatten()
         }
-        (Nominal::Instant(from), Nominal::Instant(to)) => to.0.checked_sub(from.0),
+        (OccurrenceName::Instant(from), OccurrenceName::Instant(to)) => to.0.checked_sub(from.0),
         _ => None,
     }
 }
@@ -164,8 +164,8 @@ pub fn distance_ms(from: &Nominal, to: &Nominal) -> Option<i64> {
 mod tests {
     use super::*;
 
-    fn at(ms: i64) -> Nominal {
-        Nominal::Instant(Time(ms))
+    fn at(ms: i64) -> OccurrenceName {
+        OccurrenceName::Instant(Time(ms))
     }
 
     /// The names 100, 110, 120, 130, then 200 and 300.
@@ -222,7 +222,7 @@ mod tests {
         assert_eq!(positions, [0, 1, 2, 3, 4, 5].map(|before| Some((before, true))));
         assert_eq!([101, 125, 131, 199, 299].map(position), [1, 3, 4, 4, 5].map(|before| Some((before, false))));
         assert_eq!([99, 301, i64::MIN].map(position), [None; 3]);
-        let other = Nominal::Civil { civil_ms: 110, fold: 0 };
+        let other = OccurrenceName::Civil { civil_ms: 110, fold: 0 };
         assert_eq!(range.position(&first, &other), None);
     }
 }

@@ -10,9 +10,9 @@ use crate::injected_bugs::{self, Bug};
 use crate::model::{
     AdminToken, ArchivePart, ArchivePartKey, AuditRecord, CHUNK, Campaign, Chunk, ChunkKey, Claim, ClaimOwner,
     ClosedClaimBlock, ClosedClaimKey, Day, DeadLetter, EventKey, Fence, Hash, Head, InstantOutcome, LeavingTimes,
-    MESSAGES_NAME, Node, NodeId, Nominal, OptedOut, PackedEvents, Page, PageId, PoolRow, RecipientId, RecipientState,
-    Recipients, Relay, RelayShare, RemovedNode, Run, RunEvent, RunEventKey, RunId, RunSummary, Schedule, ScheduleId,
-    Seal, SealedAudience, StoredAnswer, StoredBlob, TakenBack, Template, Tenant, Time, TokenId,
+    MESSAGES_NAME, Node, NodeId, OccurrenceName, OptedOut, PackedEvents, Page, PageId, PoolRow, RecipientId,
+    RecipientState, Recipients, Relay, RelayShare, RemovedNode, Run, RunEvent, RunEventKey, RunId, RunSummary,
+    Schedule, ScheduleId, Seal, SealedAudience, StoredAnswer, StoredBlob, TakenBack, Template, Tenant, Time, TokenId,
 };
 use crate::storage::Table;
 
@@ -51,7 +51,7 @@ tables! {
     /// Schedules, by id.
     schedules: ScheduleId => Schedule,
     /// Outcome of each instant, by schedule and name.
-    history: (ScheduleId, Nominal) => InstantOutcome,
+    history: (ScheduleId, OccurrenceName) => InstantOutcome,
     /// Contents and audiences, by hash.
     blobs: Hash => StoredBlob,
     /// Pages, by id.
@@ -213,7 +213,7 @@ impl Ledger {
 
     /// Returns the run of a message; `None` if the key is unknown. The run may be in the archive.
     pub fn run_of_message(&self, tenant: &str, key: &str) -> Option<RunId> {
-        let name = (self.messages_of(tenant)?, Nominal::Trigger(key.to_owned()));
+        let name = (self.messages_of(tenant)?, OccurrenceName::Trigger(key.to_owned()));
         self.history.get(&name)?.run()
     }
 
@@ -283,16 +283,16 @@ impl Ledger {
     }
 
     /// Times from which a run may leave the state (P24); `None` while it is not finished.
-    pub fn leaves(&self, run: &Run, after_ms: i64) -> Option<LeavingTimes> {
+    pub fn leaving_times(&self, run: &Run, after_ms: i64) -> Option<LeavingTimes> {
         let present = self.schedules.get(&run.schedule).map(|schedule| &*schedule.settings.policies);
         let stays = self.derived.seals.contains(&run.audience) || self.has_open_neighbour(run);
-        run.leaves(present, after_ms, stays)
+        run.leaving_times(present, after_ms, stays)
     }
 
     /// Time at which a finished run leaves the state, whatever is undecided about its recipients (P24).
     pub fn leaves_undecided_at(&self, run: &Run) -> Option<Time> {
         let present = self.schedules.get(&run.schedule).map(|schedule| &*schedule.settings.policies);
-        Some(run.leaves(present, 0, true)?.details_until)
+        Some(run.leaving_times(present, 0, true)?.details_until)
     }
 
     /// True if a run of the schedule is unfinished, and its `min_gap` may concern recipients of this one (P17).
@@ -331,7 +331,8 @@ impl Ledger {
 
     /// Iterates over the outcomes of a schedule's instants.
     pub(crate) fn history_of(&self, id: ScheduleId) -> impl Iterator<Item = &InstantOutcome> + '_ {
-        let rows = self.history.range((id, Nominal::LOWEST)..).take_while(move |((schedule, _), _)| *schedule == id);
+        let rows =
+            self.history.range((id, OccurrenceName::LOWEST)..).take_while(move |((schedule, _), _)| *schedule == id);
         rows.map(|(_, outcome)| outcome)
     }
 
@@ -385,7 +386,7 @@ impl Ledger {
     /// Returns the floor of a node (P9, P15): the index of the last entry that forbids handoffs which the node may
     /// have been granted before. The leader puts it into each lease. Under that lease a gate passes only if the applied
     /// state includes this index.
-    pub fn floor(&self, node: NodeId) -> u64 {
+    pub fn lease_floor(&self, node: NodeId) -> u64 {
         let revoked = self.nodes.get(&node).map_or(0, |node| node.revoked_index);
         self.head.forbidden_index.max(revoked)
     }

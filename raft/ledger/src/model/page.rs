@@ -164,7 +164,7 @@ impl Chunk {
     }
 
     /// Compresses its sets. Called when few further changes are expected.
-    pub(crate) fn rest(&mut self) {
+    pub(crate) fn compress(&mut self) {
         self.sets.iter_mut().for_each(Bitmap::optimize);
     }
 

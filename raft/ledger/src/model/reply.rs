@@ -43,7 +43,7 @@ pub enum CommandOutcome {
     /// For each claim: its fence, or why it was refused.
     Claimed(Vec<Result<Fence, CommandRefusal>>),
     /// Number of recipients that changed their state. For a replan: number of schedules whose next instant changed.
-    Moved(u64),
+    Changed(u64),
     /// Refused; nothing changed.
     Refused(CommandRefusal),
     /// A backfill opened occurrences that the plan had passed.
@@ -68,7 +68,7 @@ pub enum CommandOutcome {
     /// was refused.
     Schedules(Vec<Result<ScheduleCreation, CommandRefusal>>),
     /// For each run with picked recipients: the numbers, or why the run was refused.
-    MovedOf(Vec<Result<MovedRecipients, CommandRefusal>>),
+    ChangedByRun(Vec<Result<ChangedRecipients, CommandRefusal>>),
     /// For each message: its run, or why it was refused.
     Messages(Vec<Result<MessageReceipt, CommandRefusal>>),
     /// The version of the template that has the content.
@@ -104,7 +104,7 @@ impl ScheduleCreation {
 
 /// Numbers of picked recipients of one run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MovedRecipients {
+pub struct ChangedRecipients {
     /// Recipients that changed their state.
     pub recipients: u64,
     /// Recipients that did not, because of `min_gap` (P17): an email of another run is too close, so they would be

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::index::SharedValues;
 use crate::injected_bugs::{self, Bug};
 use crate::model::{
-    Bitmap, BounceBreaker, CanaryState, DAY_MS, FINISH_MS_MIN, Hash, Nominal, OpeningCause, Page, PauseReason,
+    Bitmap, BounceBreaker, CanaryState, DAY_MS, FINISH_MS_MIN, Hash, OccurrenceName, OpeningCause, Page, PauseReason,
     Policies, RecipientCounts, RecipientState, RunId, RunSlots, ScheduleId, Time,
 };
 
@@ -86,7 +86,7 @@ pub struct Run {
     /// Name of the schedule. After a delete another schedule may have the same name.
     pub name: Arc<str>,
     /// Name of the occurrence; unique within the schedule.
-    pub nominal: Nominal,
+    pub occurrence: OccurrenceName,
     /// When it was due.
     pub due: Time,
     /// Why it opened.
@@ -137,7 +137,7 @@ pub struct Run {
     /// In the archive: the run of the same schedule that was archived before it. `None`: none was.
     pub previous: Option<RunId>,
     /// Hash of the content and the recipients that its caller gave. `None`: the schedule gave them.
-    pub body: Option<Hash>,
+    pub body_hash: Option<Hash>,
 }
 
 /// Times from which a finished run may leave the state.
@@ -245,7 +245,7 @@ impl Run {
     /// is archived `after_ms` after it finished, unless a recipient can still be decided about: one that is in doubt,
     /// assumed or dead. `stays` is true if it is not archived before its retention is over: its audience is sealed, and
     /// a node keeps the parts of an audience only for runs in the state; or another run reads what it sent.
-    pub(super) fn leaves(&self, present: Option<&Policies>, after_ms: i64, stays: bool) -> Option<LeavingTimes> {
+    pub(super) fn leaving_times(&self, present: Option<&Policies>, after_ms: i64, stays: bool) -> Option<LeavingTimes> {
         let horizon_ms = if self.counts.get(RecipientState::InDoubt) > 0 { EVIDENCE_MS } else { 0 };
         // A run less than `min_gap` later reads what was sent here for as long as it may claim (P17). It may have the
         // present `min_gap` of the schedule.
@@ -282,7 +282,7 @@ pub struct RunSummary {
     /// Name of the schedule.
     pub name: Arc<str>,
     /// Name of the occurrence; unique within the schedule.
-    pub nominal: Nominal,
+    pub occurrence: OccurrenceName,
     /// When it was due.
     pub due: Time,
     /// Why it opened.
@@ -339,7 +339,7 @@ impl RunSummary {
             tenant: page.tenant.clone(),
             schedule: run.schedule,
             name: run.name.clone(),
-            nominal: run.nominal.clone(),
+            occurrence: run.occurrence.clone(),
             due: run.due,
             cause: run.cause,
             opened_at: page.opened_at,

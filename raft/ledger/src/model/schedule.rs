@@ -7,7 +7,9 @@ use serde::{Deserialize, Serialize};
 use crate::calendar::When;
 use crate::fingerprint::fingerprint;
 use crate::index::SharedValues;
-use crate::model::{BlockCause, Hash, InstantRange, Labels, Nominal, Overlap, Policies, RunId, TemplateUse, Time};
+use crate::model::{
+    BlockCause, Hash, InstantRange, Labels, OccurrenceName, Overlap, Policies, RunId, TemplateUse, Time,
+};
 
 /// State of a schedule: it fires, or the reason why it does not.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -202,7 +204,7 @@ impl Schedule {
     }
 
     /// Hash of what a user gave: two schedules with one definition are the same, wherever their plans are.
-    pub fn definition(&self) -> Hash {
+    pub fn definition_hash(&self) -> Hash {
         let Schedule { name, timing, settings, content, audience, labels, .. } = self;
         fingerprint(&("schedule", name, timing, settings, content, audience, labels))
     }
@@ -252,8 +254,8 @@ pub enum InstantOutcome {
         run: RunId,
         /// When it was due.
         due: Time,
-        /// See [`Run::body`](crate::model::Run::body).
-        body: Option<Hash>,
+        /// See [`Run::body_hash`](crate::model::Run::body_hash).
+        body_hash: Option<Hash>,
         /// Until then a repetition of the trigger gets this run.
         until: Time,
     },
@@ -261,7 +263,7 @@ pub enum InstantOutcome {
 
 impl InstantOutcome {
     /// Returns the name of the last instant of this row. A civil name has its time as if it were UTC.
-    pub fn last(&self, first: &Nominal) -> Nominal {
+    pub fn last(&self, first: &OccurrenceName) -> OccurrenceName {
         match self {
             InstantOutcome::Opened(_) | InstantOutcome::ArchivedTrigger { .. } => first.clone(),
             InstantOutcome::Explained { instants, .. } | InstantOutcome::Archived { instants, .. } => {
@@ -305,7 +307,7 @@ impl InstantOutcome {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct NextInstant {
     /// Name of the occurrence.
-    pub nominal: Nominal,
+    pub occurrence: OccurrenceName,
     /// When it is due.
     pub due: Time,
     /// Delay of its opening after `due` (`jitter`). Milliseconds.

@@ -8,7 +8,7 @@ use crate::model::{CommandOutcome, Hash, Time};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredAnswer {
     /// Hash of the request's body.
-    pub body: Hash,
+    pub body_hash: Hash,
     /// Log index of the entry that made the change.
     pub index: u64,
     /// The answer.

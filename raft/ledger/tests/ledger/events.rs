@@ -80,7 +80,9 @@ impl TestLedger {
             for group in row.groups().expect("events") {
                 for event in group.events {
                     let about = match &group.subject {
-                        EventSubject::Run { run, schedule, nominal, .. } => format!("{run} of {schedule}, {nominal}"),
+                        EventSubject::Run { run, schedule, occurrence, .. } => {
+                            format!("{run} of {schedule}, {occurrence}")
+                        }
                         EventSubject::Schedule(_, name) => name.to_string(),
                         EventSubject::OptOuts => "opt-outs".to_owned(),
                     };

@@ -7,7 +7,7 @@ use reveille_ledger::command::{
     OpeningCause, RunPause, RunResume, ScheduleCreate, ScheduleEdit, VoterClock,
 };
 use reveille_ledger::content::{Audience, AudienceChoice, Recipient};
-use reveille_ledger::ids::{ClaimOwner, Hash, Incarnation, NodeId, Nominal, PageId, RunId, ScheduleId, Time};
+use reveille_ledger::ids::{ClaimOwner, Hash, Incarnation, NodeId, OccurrenceName, PageId, RunId, ScheduleId, Time};
 use reveille_ledger::limits::limits;
 use reveille_ledger::policy::{HOUR_MS, MINUTE_MS, Overlap, Policies};
 use reveille_ledger::reply::CommandOutcome;
@@ -52,7 +52,7 @@ impl TestLedger {
     fn edit(&mut self, people: std::ops::Range<u32>) {
         let edit = ScheduleEdit {
             request: None,
-            body: Hash([0; 32]),
+            body_hash: Hash([0; 32]),
             schedule: self.schedule,
             plan_version: self.ledger.schedules().get(&self.schedule).expect("the schedule").plan.version,
             timing: None,
@@ -69,8 +69,15 @@ impl TestLedger {
     /// Backfills instants that are so many minutes before now.
     fn backfill(&mut self, minutes: impl IntoIterator<Item = i64>) -> (u32, u32, Option<RunId>) {
         let openings = minutes.into_iter().map(|before| opening(before, OpeningCause::Backfill)).collect();
-        let (schedule, body) = (self.schedule, Hash([0; 32]));
-        match self.put(Command::Backfill(Backfill { request: None, body, schedule, openings, known: 0, rest: None })) {
+        let (schedule, body_hash) = (self.schedule, Hash([0; 32]));
+        match self.put(Command::Backfill(Backfill {
+            request: None,
+            body_hash,
+            schedule,
+            openings,
+            known: 0,
+            rest: None,
+        })) {
             CommandOutcome::Backfilled { opened, inside_gap, first, .. } => (opened, inside_gap, first),
             other => panic!("{other:?}"),
         }
@@ -85,7 +92,7 @@ impl TestLedger {
             let fire = Fire {
                 schedule: self.schedule,
                 plan_version: plan.version,
-                from: plan.next.as_ref().expect("an instant").nominal.clone(),
+                from: plan.next.as_ref().expect("an instant").occurrence.clone(),
                 through: instant(minute),
                 opened,
                 explained: vec![],
@@ -113,7 +120,7 @@ impl TestLedger {
         let fence = *fences[0].as_ref().expect("granted");
         let accepted = Bitmap::range(0, recipients);
         let outcome = ClaimOutcome { accepted, ..ClaimOutcome::empty(PageId(page).chunk(0), fence) };
-        assert_eq!(self.put(Command::Settle(vec![outcome])), CommandOutcome::Moved(u64::from(recipients)));
+        assert_eq!(self.put(Command::Settle(vec![outcome])), CommandOutcome::Changed(u64::from(recipients)));
     }
 
     /// Asks whether one more run may open `before` minutes ago, and returns the cost.
@@ -131,11 +138,11 @@ fn instant(before: i64) -> Time {
 
 fn opening(before: i64, cause: OpeningCause) -> Opening {
     let due = instant(before);
-    Opening { nominal: Nominal::Instant(due), due, cause, finish_by: NOW.plus_ms(HOUR_MS) }
+    Opening { occurrence: OccurrenceName::Instant(due), due, cause, finish_by: NOW.plus_ms(HOUR_MS) }
 }
 
 fn next_at(due: Time) -> NextInstant {
-    NextInstant { nominal: Nominal::Instant(due), due, jitter_ms: 0 }
+    NextInstant { occurrence: OccurrenceName::Instant(due), due, jitter_ms: 0 }
 }
 
 fn audience(people: std::ops::Range<u32>) -> AudienceChoice {

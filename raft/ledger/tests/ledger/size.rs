@@ -14,7 +14,7 @@ use reveille_ledger::content::{Audience, AudienceChoice, NamedAudience, Recipien
 use reveille_ledger::decide::catch_up::plan_fire;
 use reveille_ledger::decide::timing::Zone;
 use reveille_ledger::ids::{
-    ChunkKey, ClaimOwner, Fence, Hash, Incarnation, NodeId, Nominal, PageId, RunId, ScheduleId, Time,
+    ChunkKey, ClaimOwner, Fence, Hash, Incarnation, NodeId, OccurrenceName, PageId, RunId, ScheduleId, Time,
 };
 use reveille_ledger::limits::limits;
 use reveille_ledger::policy::DAY_MS;
@@ -224,7 +224,7 @@ fn ruling_over_largest_audience_makes_no_row_above_one_mebibyte() {
             }
         };
         let moved = test.put(event);
-        assert!(matches!(moved, CommandOutcome::Moved(moved) if moved > 66_000_000), "{moved:?}");
+        assert!(matches!(moved, CommandOutcome::Changed(moved) if moved > 66_000_000), "{moved:?}");
         assert_eq!(test.ledger.run_events().iter().count(), CHUNKS as usize);
         let largest = test.ledger.all_rows().map(|(_, value)| value.len()).max();
         assert!(largest.is_some_and(|bytes| bytes <= ROW_BYTES_MAX), "{largest:?}");
@@ -237,7 +237,7 @@ fn page_whose_runs_are_all_paused_stays_below_one_mebibyte() {
     let mut test = TestLedger::new(1);
     let due = Time(START + 60_000);
     let when = When::At { instant_ms: due.0 };
-    let next = Some(NextInstant { nominal: Nominal::Civil { civil_ms: due.0, fold: 0 }, due, jitter_ms: 0 });
+    let next = Some(NextInstant { occurrence: OccurrenceName::Civil { civil_ms: due.0, fold: 0 }, due, jitter_ms: 0 });
     let recipient = Recipient { address: "a@x.org".into(), key: "a@x.org".into(), values: vec![] };
     let audience = Audience { columns: vec![], recipients: vec![recipient] };
     let mut schedules = Vec::new();

@@ -44,7 +44,7 @@ fn create(tenant: &str, name: &str, request: Option<String>) -> ScheduleCreate {
         request,
         tenant: tenant.into(),
         timing: ScheduleTiming::new(When::Every { period_ms: 60_000, anchor_ms: 0 }, "UTC"),
-        next: Some(NextInstant { nominal: Nominal::Instant(Time(1_000)), due: Time(1_000), jitter_ms: 0 }),
+        next: Some(NextInstant { occurrence: OccurrenceName::Instant(Time(1_000)), due: Time(1_000), jitter_ms: 0 }),
         ..plain::schedule(name, listed(5), Time(0))
     }
 }
@@ -67,16 +67,16 @@ fn ledger_at_work() -> (Ledger, Fence) {
     let fire = Fire {
         schedule: ScheduleId::new(3, 0),
         plan_version: 1,
-        from: Nominal::Instant(Time(1_000)),
+        from: OccurrenceName::Instant(Time(1_000)),
         opened: vec![Opening {
-            nominal: Nominal::Instant(Time(1_000)),
+            occurrence: OccurrenceName::Instant(Time(1_000)),
             due: Time(1_000),
             cause: OpeningCause::Due,
             finish_by: Time(3_600_000),
         }],
         explained: vec![],
         through: Time(1_000),
-        next: Some(NextInstant { nominal: Nominal::Instant(Time(2_000)), due: Time(2_000), jitter_ms: 0 }),
+        next: Some(NextInstant { occurrence: OccurrenceName::Instant(Time(2_000)), due: Time(2_000), jitter_ms: 0 }),
         tzdb: "test".into(),
     };
     put(&mut ledger, Time(1_000), Command::Fire(vec![fire]));
@@ -89,7 +89,7 @@ fn ledger_at_work() -> (Ledger, Fence) {
     settle.in_doubt.insert(1);
     settle.unsendable.push((2, Unsendable::NotComposed("no address".into())));
     settle.accepted.insert(3);
-    assert_eq!(put(&mut ledger, Time(1_000), Command::Settle(vec![settle])), CommandOutcome::Moved(3));
+    assert_eq!(put(&mut ledger, Time(1_000), Command::Settle(vec![settle])), CommandOutcome::Changed(3));
     assert_eq!(check(&ledger), []);
     (ledger, fence)
 }
@@ -132,16 +132,20 @@ fn owner() -> impl Strategy<Value = ClaimOwner> {
         .prop_map(|(node, process_nonce)| ClaimOwner { node: NodeId(node), incarnation: Incarnation(process_nonce) })
 }
 
-fn nominal() -> impl Strategy<Value = Nominal> {
+fn occurrence() -> impl Strategy<Value = OccurrenceName> {
     prop_oneof![
-        time().prop_map(Nominal::Instant),
-        (time(), any::<u8>()).prop_map(|(civil, fold)| Nominal::Civil { civil_ms: civil.0, fold }),
-        text().prop_map(Nominal::Trigger),
+        time().prop_map(OccurrenceName::Instant),
+        (time(), any::<u8>()).prop_map(|(civil, fold)| OccurrenceName::Civil { civil_ms: civil.0, fold }),
+        text().prop_map(OccurrenceName::Trigger),
     ]
 }
 
 fn next() -> impl Strategy<Value = NextInstant> {
-    (nominal(), time(), time()).prop_map(|(nominal, due, jitter)| NextInstant { nominal, due, jitter_ms: jitter.0 })
+    (occurrence(), time(), time()).prop_map(|(occurrence, due, jitter)| NextInstant {
+        occurrence,
+        due,
+        jitter_ms: jitter.0,
+    })
 }
 
 fn policies() -> impl Strategy<Value = Policies> {
@@ -187,13 +191,13 @@ fn wild_creates() -> impl Strategy<Value = Command> {
 }
 
 fn wild_fire() -> impl Strategy<Value = Fire> {
-    let opening = (nominal(), time(), time()).prop_map(|(nominal, due, finish_by)| Opening {
-        nominal,
+    let opening = (occurrence(), time(), time()).prop_map(|(occurrence, due, finish_by)| Opening {
+        occurrence,
         due,
         cause: OpeningCause::Due,
         finish_by,
     });
-    let explained = (nominal(), instants()).prop_map(|(first, instants)| ExplainedRange {
+    let explained = (occurrence(), instants()).prop_map(|(first, instants)| ExplainedRange {
         first,
         instants,
         reason: UnopenedReason::TooLate,
@@ -203,7 +207,7 @@ fn wild_fire() -> impl Strategy<Value = Fire> {
         |(schedule, plan_version, from, (opened, explained), through, next)| Fire {
             schedule,
             plan_version,
-            from: from.nominal,
+            from: from.occurrence,
             opened,
             explained,
             through,
@@ -223,7 +227,7 @@ fn instants() -> impl Strategy<Value = InstantRange> {
 
 fn wild_edit() -> impl Strategy<Value = Command> {
     let request = (prop::option::of(text()), text(), schedule(), prop_oneof![3 => Just(1), 1 => long()]);
-    let explained = (nominal(), instants()).prop_map(|(first, instants)| ExplainedRange {
+    let explained = (occurrence(), instants()).prop_map(|(first, instants)| ExplainedRange {
         first,
         instants,
         reason: UnopenedReason::Edited,
@@ -243,27 +247,29 @@ fn wild_edit() -> impl Strategy<Value = Command> {
         },
     );
     let parts = (prop::option::of(timing), prop::option::of(policies()), any::<[bool; 2]>());
-    (request, parts).prop_map(|((request, body, schedule, plan_version), (timing, policies, [content, audience]))| {
-        let create = create("default", "daily", None);
-        Command::ScheduleEdit(Box::new(ScheduleEdit {
-            request,
-            body: Hash::of(body.as_bytes()),
-            schedule,
-            plan_version,
-            timing,
-            policies,
-            pool: None,
-            priority: None,
-            content: content.then_some(create.content),
-            audience: audience.then(|| listed(2).into()),
-            labels: None,
-        }))
-    })
+    (request, parts).prop_map(
+        |((request, body_hash, schedule, plan_version), (timing, policies, [content, audience]))| {
+            let create = create("default", "daily", None);
+            Command::ScheduleEdit(Box::new(ScheduleEdit {
+                request,
+                body_hash: Hash::of(body_hash.as_bytes()),
+                schedule,
+                plan_version,
+                timing,
+                policies,
+                pool: None,
+                priority: None,
+                content: content.then_some(create.content),
+                audience: audience.then(|| listed(2).into()),
+                labels: None,
+            }))
+        },
+    )
 }
 
 fn wild_backfill() -> impl Strategy<Value = Command> {
-    let opening = (nominal(), time(), time()).prop_map(|(nominal, due, finish_by)| Opening {
-        nominal,
+    let opening = (occurrence(), time(), time()).prop_map(|(occurrence, due, finish_by)| Opening {
+        occurrence,
         due,
         cause: OpeningCause::Backfill,
         finish_by,
@@ -271,13 +277,13 @@ fn wild_backfill() -> impl Strategy<Value = Command> {
     let lists = prop::collection::vec(opening, 0..4);
     let more = (any::<u32>(), prop::option::of(time()));
     (schedule(), prop::option::of(text()), lists, more).prop_map(|(schedule, request, openings, (known, rest))| {
-        Command::Backfill(Backfill { request, body: Hash([0; 32]), schedule, openings, known, rest })
+        Command::Backfill(Backfill { request, body_hash: Hash([0; 32]), schedule, openings, known, rest })
     })
 }
 
 fn wild_archive() -> impl Strategy<Value = Command> {
     let runs = || prop::collection::vec(run(), 0..3);
-    let history = prop::collection::vec((schedule(), nominal()), 0..3);
+    let history = prop::collection::vec((schedule(), occurrence()), 0..3);
     let parts = prop::collection::vec(
         run().prop_map(|RunId { index, place }| reveille_ledger::ArchivePartKey { index, place }),
         0..2,
@@ -322,7 +328,7 @@ fn wild_template() -> impl Strategy<Value = Command> {
         (named_template(), schedule(), 0u64..4).prop_map(|(content, schedule, plan_version)| {
             Command::ScheduleEdit(Box::new(ScheduleEdit {
                 request: None,
-                body: Hash([0; 32]),
+                body_hash: Hash([0; 32]),
                 schedule,
                 plan_version,
                 timing: None,
@@ -618,14 +624,14 @@ fn aimed(ledger: &Ledger, mut command: Command) -> Command {
         (edit.schedule, edit.plan_version) = (*id, schedule.plan.version);
         let due = edit.timing.as_mut().and_then(|timing| timing.due.as_mut());
         if let (Some(fire), Some(next)) = (due, &schedule.plan.next) {
-            (fire.schedule, fire.plan_version, fire.from) = (*id, schedule.plan.version, next.nominal.clone());
+            (fire.schedule, fire.plan_version, fire.from) = (*id, schedule.plan.version, next.occurrence.clone());
         }
     }
     let Command::Fire(fires) = &mut command else { return command };
     let plans: Vec<_> = ledger.schedules().iter().map(|(id, schedule)| (*id, &schedule.plan)).collect();
     for fire in fires.iter_mut().filter(|fire| fire.plan_version == 1 && !plans.is_empty()) {
         let (id, plan) = plans[fire.through.0.unsigned_abs() as usize % plans.len()];
-        let from = plan.next.as_ref().map_or(Nominal::Instant(Time(0)), |next| next.nominal.clone());
+        let from = plan.next.as_ref().map_or(OccurrenceName::Instant(Time(0)), |next| next.occurrence.clone());
         (fire.schedule, fire.plan_version, fire.from) = (id, plan.version, from);
     }
     command
@@ -651,7 +657,7 @@ fn look(ledger: &Ledger) {
         for number in [0, 1, 65_535, u32::MAX] {
             let _ = reveille_ledger::closed_slots(page, number, now);
         }
-        let _ = (run.nominal.to_string(), run.due.to_string());
+        let _ = (run.occurrence.to_string(), run.due.to_string());
     }
     for (_, chunk) in ledger.chunks().iter() {
         let _ = (chunk.claimable(now), chunk.next_wave(now));
@@ -805,7 +811,7 @@ fn fired_through_never_goes_back() {
     else {
         panic!("a schedule")
     };
-    let name = Nominal::Instant(Time(1_000));
+    let name = OccurrenceName::Instant(Time(1_000));
     let fire = Fire {
         schedule,
         plan_version: 1,

@@ -51,11 +51,11 @@ fn missing_block_fails_no_snapshot_and_is_lacking_until_it_came() {
     let collect = |archive: &[u64]| {
         let archive = archive.iter().map(|number| hash(*number)).collect();
         snapshots.collect_garbage(std::slice::from_ref(&manifest), &[], &archive).unwrap();
-        snapshots.lacking()
+        snapshots.missing_of_archive()
     };
     assert_eq!(collect(&[1, 2]), [hash(2)]);
     snapshots.put_block(hash(2), &unsaved(2).bytes.unwrap()).unwrap();
-    assert_eq!(snapshots.lacking(), []);
+    assert_eq!(snapshots.missing_of_archive(), []);
     assert_eq!(collect(&[1, 2, 3]), [hash(3)]);
     assert_eq!(collect(&[1, 2]), [], "no part names it any more");
 }
@@ -66,8 +66,8 @@ fn damaged_block_is_lacking_although_it_has_a_file() {
     let manifest = build_with(&snapshots, 1, &[unsaved(1)]).unwrap().manifest;
     flip(&block_path(&snapshots, unsaved(1).block), 50);
     assert!(matches!(snapshots.read_archived(hash(1)), Err(SnapshotError::Damaged { .. })));
-    snapshots.find_lacking(&[hash(1)].into()).unwrap();
-    assert_eq!(snapshots.lacking(), [hash(1)]);
+    snapshots.find_missing(&[hash(1)].into()).unwrap();
+    assert_eq!(snapshots.missing_of_archive(), [hash(1)]);
     assert_eq!(snapshots.missing(&manifest).unwrap(), vec![], "the snapshot is readable");
     assert_eq!(newest(&snapshots), Some(manifest));
     // A replay of the log makes the bytes again.

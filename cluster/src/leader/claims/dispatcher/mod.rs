@@ -148,8 +148,8 @@ impl Dispatcher {
             if allowances.values().all(|allowance| *allowance == Allowance::NONE) {
                 return PlannedClaims { nap: NAP_MAX, ..PlannedClaims::default() };
             }
-            let lacking = owners.keys().map(|node| (*node, leadership.lacking(*node))).collect();
-            let mut offers = offers(ledger, &lacking, &self.in_flight, now);
+            let missing = owners.keys().map(|node| (*node, leadership.missing_files(*node))).collect();
+            let mut offers = offers(ledger, &missing, &self.in_flight, now);
             let mut limits = self.rates.limits(ledger, &self.in_flight, woke_at, now);
             let caps = measurements.caps(ledger, &owners);
             let credits = credits(ledger, &allowances, &caps, &self.in_flight, &offers);

@@ -269,13 +269,13 @@ async fn relay_with_rate_or_of_another_pool_takes_no_next_email() {
     let first = acquire().await.expect("a session").permit.send(&email, &mut Open, &Deadlines::default(), None).await.0;
     assert!(matches!(first, DialogueResult::Accepted { .. }), "{first:?}");
     let mut permit = acquire().await.expect("a session");
-    assert!(relays.admit_next("default", &mut permit).is_some());
+    assert!(relays.try_acquire_next("default", &mut permit).is_some());
     let (with_rate, moved) =
         (Relay { rate_milli: 1_000_000_000, ..at_sink.clone() }, Relay { pool: "other".to_owned(), ..at_sink.clone() });
     for changed in [with_rate, moved, Relay { port: 1, ..at_sink }] {
         put_relay(&mut ledger, changed);
         relays.follow(&ledger, 1);
-        assert!(relays.admit_next("default", &mut permit).is_none());
+        assert!(relays.try_acquire_next("default", &mut permit).is_none());
     }
     sink.stop().await;
 }

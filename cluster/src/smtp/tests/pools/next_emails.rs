@@ -1,4 +1,4 @@
-//! Tests of the next email of a session (P5.3): when it is admitted, and when its session ends.
+//! Tests of the next email of a session (P5.3): when it is permitted, and when its session ends.
 
 use super::*;
 
@@ -11,7 +11,7 @@ async fn permit_with_session(pool: &Arc<RelaySessions>) -> SendPermit {
 /// Sends two emails by one permit. Returns the second one's result; `None` if the relay gave no permit for it.
 async fn send_two(mut permit: SendPermit) -> Option<DialogueResult> {
     let (one, two) = (mail(b"one"), mail(b"two"));
-    let next = NextEmail { email: &two, permit: permit.admit_next().expect("it is admitted") };
+    let next = NextEmail { email: &two, permit: permit.try_acquire_next().expect("it is permitted") };
     let (result, permit) = permit.send(&one, &mut Open, &Deadlines::default(), Some(next)).await;
     assert!(matches!(result, DialogueResult::Accepted { .. }), "{result:?}");
     Some(permit?.send(&two, &mut Open, &Deadlines::default(), None).await.0)
@@ -22,7 +22,7 @@ async fn next_email_uses_the_same_session() {
     let exchange = Exchange::new(willing());
     let pool = pool(&exchange, quick());
     let mut new = pool.acquire(soon()).await.expect("a permit");
-    assert!(new.admit_next().is_none(), "a session that is not open yet may never be");
+    assert!(new.try_acquire_next().is_none(), "a session that is not open yet may never be");
     drop(new);
     let result = send_two(permit_with_session(&pool).await).await;
     assert!(matches!(result, Some(DialogueResult::Accepted { .. })), "{result:?}");
@@ -34,17 +34,17 @@ async fn next_email_uses_the_same_session() {
 #[tokio::test]
 async fn next_email_needs_pipelining() {
     let pool = pool(&Exchange::new(stepwise(willing())), quick());
-    assert!(permit_with_session(&pool).await.admit_next().is_none());
+    assert!(permit_with_session(&pool).await.try_acquire_next().is_none());
 }
 
 #[tokio::test]
 async fn next_email_needs_a_token_of_the_rate() {
     let pool = pool(&Exchange::new(willing()), RelayLimits { rate_per_second: 5.0, burst: 1.0, ..quick() });
     let mut permit = permit_with_session(&pool).await;
-    assert!(permit.admit_next().is_none(), "the permit has taken the only token");
+    assert!(permit.try_acquire_next().is_none(), "the permit has taken the only token");
     tokio::time::sleep(Duration::from_millis(300)).await;
-    assert!(permit.admit_next().is_some());
-    assert!(permit.admit_next().is_none(), "one token, one email");
+    assert!(permit.try_acquire_next().is_some());
+    assert!(permit.try_acquire_next().is_none(), "one token, one email");
 }
 
 #[tokio::test]
@@ -57,7 +57,7 @@ async fn session_takes_no_next_email_beyond_what_it_may_carry() {
     ] {
         let exchange = Exchange::new(when(ServerStep::Ehlo, ServerAction::Reply(ehlo)));
         let pool = pool(&exchange, RelayLimits { emails_per_session, ..quick() });
-        assert_eq!(permit_with_session(&pool).await.admit_next().is_some(), fits, "{ehlo} {emails_per_session}");
+        assert_eq!(permit_with_session(&pool).await.try_acquire_next().is_some(), fits, "{ehlo} {emails_per_session}");
     }
 }
 
@@ -66,12 +66,12 @@ async fn session_takes_no_next_email_beyond_what_it_may_carry() {
 async fn slow_relay_gets_no_next_email() {
     let slow = ServerAction::ReplyAfter(Duration::from_millis(300), "250 queued\r\n");
     let pool = pool(&Exchange::new(when(ServerStep::Dot, slow)), quick());
-    assert!(permit_with_session(&pool).await.admit_next().is_none());
+    assert!(permit_with_session(&pool).await.try_acquire_next().is_none());
 }
 
 /// The second MAIL that the relay gets over all sessions fails, which opens the circuit.
 #[tokio::test]
-async fn open_circuit_admits_no_next_email_and_ends_session_of_announced_one() {
+async fn open_circuit_permits_no_next_email_and_ends_session_of_announced_one() {
     let commands = AtomicUsize::new(0);
     let script: Script = Arc::new(move |step, _| {
         let fails = step == ServerStep::Mail && commands.fetch_add(1, Ordering::SeqCst) == 1;
@@ -80,15 +80,15 @@ async fn open_circuit_admits_no_next_email_and_ends_session_of_announced_one() {
     let exchange = Exchange::new(script);
     let pool = pool(&exchange, quick());
     let mut permit = permit_with_session(&pool).await;
-    let admitted = permit.admit_next().expect("the circuit is closed");
+    let next_permit = permit.try_acquire_next().expect("the circuit is closed");
     let other = pool.acquire(soon()).await.expect("another session");
     assert!(matches!(
         other.send(&mail(b"x"), &mut Open, &Deadlines::default(), None).await.0,
         DialogueResult::Broken { .. }
     ));
-    assert!(permit.admit_next().is_none(), "the circuit is open");
+    assert!(permit.try_acquire_next().is_none(), "the circuit is open");
 
-    let next = NextEmail { email: &mail(b"two"), permit: admitted };
+    let next = NextEmail { email: &mail(b"two"), permit: next_permit };
     let (result, next) = permit.send(&mail(b"one"), &mut Open, &Deadlines::default(), Some(next)).await;
     assert!(matches!(result, DialogueResult::Accepted { .. }), "{result:?}");
     assert!(next.is_none(), "an open circuit lets no email through");
@@ -102,10 +102,10 @@ async fn reduction_of_sessions_gets_the_slot_of_a_session_in_use() {
     let mut permit = permit_with_session(&pool).await;
     let other = pool.acquire(soon()).await.expect("another session");
     pool.set_sessions(1);
-    assert!(permit.admit_next().is_none(), "a slot in use is waited for");
+    assert!(permit.try_acquire_next().is_none(), "a slot in use is waited for");
     drop(other);
     tokio::time::timeout(Duration::from_secs(30), async {
-        while permit.admit_next().is_none() {
+        while permit.try_acquire_next().is_none() {
             tokio::task::yield_now().await;
         }
     })
@@ -118,7 +118,7 @@ async fn session_of_announced_email_that_was_given_back_is_closed_without_quit()
     let exchange = Exchange::new(willing());
     let pool = pool(&exchange, quick());
     let mut permit = permit_with_session(&pool).await;
-    let next = NextEmail { email: &mail(b"two"), permit: permit.admit_next().expect("it is admitted") };
+    let next = NextEmail { email: &mail(b"two"), permit: permit.try_acquire_next().expect("it is permitted") };
     let (_, permit) = permit.send(&mail(b"one"), &mut Open, &Deadlines::default(), Some(next)).await;
     drop(permit.expect("a permit for the next email"));
     assert_eq!(pool.status().sessions_idle, 0);

@@ -1,7 +1,7 @@
 //! `reveille schedule preview`: computes instants locally, without a cluster.
 
 use jiff::{SignedDuration, Timestamp, Zoned};
-use reveille_cluster::ops::zones::Zones;
+use reveille_cluster::process::zones::Zones;
 use reveille_ledger::calendar::{AbsenceReason, DstPolicies, Pattern, Step, When, steps_after};
 use reveille_ledger::decide::timing::{Calendar, Jitter};
 use reveille_proto::admin::v1::Instant;
@@ -82,7 +82,9 @@ pub fn upcoming(
             }),
             // The remark of the other instant already names this local time.
             Step::Absent(absence) if matches!(absence.reason, AbsenceReason::FallsTogether { .. }) => {}
-            Step::Absent(absence) => absences.push(format!("no instant for {}: {}", absence.nominal, absence.reason)),
+            Step::Absent(absence) => {
+                absences.push(format!("no instant for {}: {}", absence.occurrence, absence.reason))
+            }
         }
         if instants.len() >= count {
             break;

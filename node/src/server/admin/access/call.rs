@@ -70,7 +70,7 @@ impl Call {
 
 /// Checks the message of a request, and returns it with its call. Every handler gets its message from here. A message
 /// that names no tenant names the default tenant afterwards.
-pub fn admit<T: Subject>(request: Request<T>) -> ApiResult<(Call, T)> {
+pub fn authorise<T: Subject>(request: Request<T>) -> ApiResult<(Call, T)> {
     let deadline = deadline::of(&request);
     // Only the layer adds it. So a service that is served without the layer permits nothing.
     let caller = request.extensions().get::<ApiCaller>().cloned().ok_or_else(error_texts::not_permitted)?;

@@ -12,7 +12,7 @@ mod table;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub use call::{Call, admit};
+pub use call::{Call, authorise};
 pub use layer::{Authenticator, ListenerKind, authenticate, authenticate_page};
 pub use rights::{ADMIN, PII, ROLES, all_rights, role_names};
 pub use subject::{Subject, visit_body};

@@ -80,7 +80,7 @@ fn opened((id, number): (RunId, u32), page: &Page, run: &Run) -> ExplainedEvent 
         _ => "",
     };
     let name = if run.cause.is_message() { String::new() } else { format!("{} ", run.name) };
-    let detail = format!("{name}{}, {why} {}{waited}{canary}", run.nominal, run.due);
+    let detail = format!("{name}{}, {why} {}{waited}{canary}", run.occurrence, run.due);
     event_at(page.opened_at, id.index, Kind::Opened, detail)
 }
 

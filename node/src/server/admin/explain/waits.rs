@@ -23,7 +23,7 @@ pub struct WaitContext {
     /// Status of its relays, by name.
     pub relays: BTreeMap<String, RelayStatus>,
     /// Files that the node does not have yet (P20).
-    pub lacking: BTreeSet<Hash>,
+    pub missing: BTreeSet<Hash>,
 }
 
 /// Returns what recipient `number` of a run waits for. Returns `None` if it is not pending.
@@ -102,13 +102,13 @@ fn for_a_node(
         return wording::missing_file(&missing_file(missing));
     }
     let mut attached = run.into_iter().flat_map(|run| ledger.attached_files(&run.content));
-    if let Some(file) = attached.find(|file| around.lacking.contains(file)) {
+    if let Some(file) = attached.find(|file| around.missing.contains(file)) {
         let node = &around.node;
         return format!("for a node that has its attachment: {node} lacks file {file:?} and fetches it");
     }
     let audience = run.and_then(|run| ledger.seal(&run.audience));
     let part = audience.and_then(|seal| Some((seal.locate(number)?.0, seal.name)));
-    if let Some((part, name)) = part.filter(|(part, _)| around.lacking.contains(part)) {
+    if let Some((part, name)) = part.filter(|(part, _)| around.missing.contains(part)) {
         let node = &around.node;
         return format!("for a node that has its part of audience '{name}': {node} lacks part {part:?} and fetches it");
     }

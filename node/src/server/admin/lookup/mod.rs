@@ -10,9 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::civil::DateTime;
 use jiff::tz::Offset;
-use reveille_cluster::ops::zones::Zones;
+use reveille_cluster::process::zones::Zones;
 use reveille_ledger::address::Address;
-use reveille_ledger::ids::{Nominal, RunId, ScheduleId, Time};
+use reveille_ledger::ids::{OccurrenceName, RunId, ScheduleId, Time};
 use reveille_ledger::policy::DAY_MS;
 use reveille_ledger::{InstantOutcome, Ledger, Schedule};
 use reveille_proto::admin::v1::Freshness;
@@ -103,7 +103,7 @@ pub enum FoundRun {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WantedOccurrence {
     /// With this name.
-    Named(Nominal),
+    Named(OccurrenceName),
     /// Due at this time, and named by a local time.
     Due(Time),
 }
@@ -111,8 +111,8 @@ pub enum WantedOccurrence {
 impl WantedOccurrence {
     fn fits(&self, run: &ArchivedRun) -> bool {
         match self {
-            WantedOccurrence::Named(nominal) => run.nominal == *nominal,
-            WantedOccurrence::Due(due) => run.due == *due && matches!(run.nominal, Nominal::Civil { .. }),
+            WantedOccurrence::Named(occurrence) => run.occurrence == *occurrence,
+            WantedOccurrence::Due(due) => run.due == *due && matches!(run.occurrence, OccurrenceName::Civil { .. }),
         }
     }
 }
@@ -140,8 +140,8 @@ fn occurrence_of(
         let last = schedule.plan.archived?;
         Some(FoundRun::ArchivedOccurrence { last, wanted })
     };
-    let named = |nominal: Nominal| {
-        let name = (id, nominal);
+    let named = |occurrence: OccurrenceName| {
+        let name = (id, occurrence);
         match ledger.history().get(&name).and_then(InstantOutcome::run) {
             Some(run) => Some(FoundRun::Known(run)),
             None if ledger.has_opened(&name) => in_archive(WantedOccurrence::Named(name.1)),
@@ -155,7 +155,7 @@ fn occurrence_of(
     let rules = zones.get(&schedule.timing.zone).ok().map(|zone| zone.rules);
     if let Ok(instant) = text.parse::<jiff::Timestamp>() {
         let civil = rules.map_or_else(|| Offset::UTC.to_datetime(instant), |rules| rules.to_datetime(instant));
-        return named(Nominal::Instant(instant.into())).or_else(|| due_at(civil, instant.into()));
+        return named(OccurrenceName::Instant(instant.into())).or_else(|| due_at(civil, instant.into()));
     }
     let (civil, fold) = match text.strip_suffix(" (second)") {
         Some(civil) => (civil, 1),
@@ -163,11 +163,11 @@ fn occurrence_of(
     };
     if let Ok(civil) = civil.parse::<DateTime>() {
         let instant = rules.and_then(|rules| rules.to_ambiguous_timestamp(civil).compatible().ok());
-        return named(Nominal::Civil { civil_ms: civil_ms(civil)?, fold })
-            .or_else(|| named(Nominal::Instant(instant?.into())))
+        return named(OccurrenceName::Civil { civil_ms: civil_ms(civil)?, fold })
+            .or_else(|| named(OccurrenceName::Instant(instant?.into())))
             .or_else(|| due_at(civil, instant?.into()));
     }
-    let trigger = Nominal::Trigger(text.strip_prefix("trigger ").unwrap_or(text).to_owned());
+    let trigger = OccurrenceName::Trigger(text.strip_prefix("trigger ").unwrap_or(text).to_owned());
     // The state forgets the name of an archived trigger long before the archive forgets its run.
     named(trigger.clone()).or_else(|| in_archive(WantedOccurrence::Named(trigger)))
 }
@@ -176,14 +176,14 @@ fn occurrence_of(
 /// from its local time. `Some(None)`: an archived run may have been due then.
 fn due_at(ledger: &Ledger, id: ScheduleId, civil: DateTime, due: Time) -> Option<Option<RunId>> {
     let near = civil_ms(civil)?;
-    let first = Nominal::Civil { civil_ms: near.saturating_sub(MOVED_MS_MAX), fold: 0 };
-    let last = Nominal::Civil { civil_ms: near.saturating_add(MOVED_MS_MAX), fold: 1 };
+    let first = OccurrenceName::Civil { civil_ms: near.saturating_sub(MOVED_MS_MAX), fold: 0 };
+    let last = OccurrenceName::Civil { civil_ms: near.saturating_add(MOVED_MS_MAX), fold: 1 };
     let runs = ledger.history().range((id, first)..=(id, last.clone())).filter_map(|(_, row)| row.run());
     if let Some(run) = runs.into_iter().find(|run| ledger.summary_of(*run).is_some_and(|run| run.due == due)) {
         return Some(Some(run));
     }
     // A range of archived names may begin long before the name.
-    let mut rows = ledger.history().range((id, Nominal::Civil { civil_ms: i64::MIN, fold: 0 })..=(id, last));
+    let mut rows = ledger.history().range((id, OccurrenceName::Civil { civil_ms: i64::MIN, fold: 0 })..=(id, last));
     let may_have = rows.any(|((_, first), row)| match row {
         InstantOutcome::Archived { instants, ahead_min_ms, ahead_max_ms, .. } => {
             instants.has_between(first, due.plus_ms(-ahead_max_ms).0, due.plus_ms(-ahead_min_ms).0)

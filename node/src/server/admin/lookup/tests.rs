@@ -148,14 +148,14 @@ fn archived_run_is_searched_in_the_archive() {
     let occurrence = |wanted| Ok(FoundRun::ArchivedOccurrence { last: triggered, wanted });
     assert_eq!(find("r3.0"), Ok(FoundRun::Archived(fired)));
     let civil_ms = civil_ms(jiff::civil::datetime(2026, 3, 8, 2, 30, 0, 0)).expect("a local time");
-    let moved = WantedOccurrence::Named(Nominal::Civil { civil_ms, fold: 0 });
+    let moved = WantedOccurrence::Named(OccurrenceName::Civil { civil_ms, fold: 0 });
     assert_eq!(find("night@2026-03-08T02:30"), occurrence(moved));
     let due: jiff::Timestamp = "2026-03-08T07:00:00Z".parse().expect("an instant");
     for name in ["night@2026-03-08T03:00:00", "night@2026-03-08T07:00:00Z"] {
         assert_eq!(find(name), occurrence(WantedOccurrence::Due(due.into())), "{name}");
     }
     assert_eq!(find("night@id-7"), Ok(FoundRun::Known(triggered)), "the state still has the name");
-    let unknown = WantedOccurrence::Named(Nominal::Trigger("id-8".to_owned()));
+    let unknown = WantedOccurrence::Named(OccurrenceName::Trigger("id-8".to_owned()));
     assert_eq!(find("night@id-8"), occurrence(unknown), "the state may have forgotten the name");
     assert_eq!(find("night@2026-03-08T04:00").map_err(|fault| fault.code()), Err(Code::NotFound));
 }

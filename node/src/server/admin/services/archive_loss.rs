@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use reveille_cluster::ops::archive_loss::{self, LostPart};
+use reveille_cluster::maintenance::archive_loss::{self, LostPart};
 use reveille_ledger::command::{Command, LostBlocks};
 use reveille_ledger::ids::Hash;
 use reveille_ledger::storage::BlockEntry;

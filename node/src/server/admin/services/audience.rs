@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use reveille_cluster::audience::SpreadError;
+use reveille_cluster::file_store::SpreadError;
 use reveille_ledger::bitmap::CHUNK;
 use reveille_ledger::command::{AudienceDelete, AudienceSeal, Command};
 use reveille_ledger::content::Seal;
@@ -88,15 +88,15 @@ impl Admin {
         let AudienceRequest { tenant, name, request, .. } = order;
         let command = Command::AudienceSeal(AudienceSeal { request, tenant: tenant.clone(), seal });
         self.write(command, &call.until(Instant::now() + SEAL_WITHIN)).await?;
-        let lacking = self.lacking();
+        let missing = self.missing();
         self.context
             .replica
-            .read(|ledger| Ok(shown(ledger, (&tenant, &name), audience_named(ledger, &tenant, &name)?, &lacking)))
+            .read(|ledger| Ok(shown(ledger, (&tenant, &name), audience_named(ledger, &tenant, &name)?, &missing)))
     }
 
     /// Returns the files of audiences and attachments that this node does not have yet.
-    pub(crate) fn lacking(&self) -> BTreeSet<Hash> {
-        self.context.parts.lacking().into_iter().collect()
+    pub(crate) fn missing(&self) -> BTreeSet<Hash> {
+        self.context.files.missing().into_iter().collect()
     }
 }
 
@@ -104,7 +104,7 @@ fn shown(
     ledger: &Ledger,
     (tenant, name): (&str, &str),
     known: &SealedAudience,
-    lacking: &BTreeSet<Hash>,
+    missing: &BTreeSet<Hash>,
 ) -> v1::SealedAudience {
     let seal = ledger.seal(&known.seal);
     let (columns, parts) = seal.map(|seal| (seal.columns, seal.parts)).unwrap_or_default();
@@ -117,7 +117,7 @@ fn shown(
         seal: known.seal.to_string(),
         index: known.index,
         seal_time: Some(views::timestamp(known.at)),
-        lacking: parts.iter().filter(|part| lacking.contains(*part)).count() as u32,
+        missing: parts.iter().filter(|part| missing.contains(*part)).count() as u32,
     }
 }
 
@@ -138,10 +138,10 @@ impl Admin {
     async fn list_audiences(&self, request: ListAudiencesRequest, call: &Call) -> ApiResult<ListAudiencesResponse> {
         let tenant = validate::tenant(&request.tenant)?;
         let paging = Paging::new("audiences", request.page_size, &request.page_token)?;
-        let lacking = self.lacking();
+        let missing = self.missing();
         let query = self.read(request.stale, call, |ledger| {
             let mine = paging.of_tenant(ledger.audiences(), &tenant).take(paging.size + 1);
-            mine.map(|(name, known)| shown(ledger, (&tenant, name), known, &lacking)).collect::<Vec<_>>()
+            mine.map(|(name, known)| shown(ledger, (&tenant, name), known, &missing)).collect::<Vec<_>>()
         });
         let (mut audiences, freshness) = query.await?;
         let next_page_token = paging.cut(&mut audiences, |one| &one.name);
@@ -149,9 +149,9 @@ impl Admin {
     }
 
     async fn get_audience(&self, request: GetAudienceRequest, call: &Call) -> ApiResult<GetAudienceResponse> {
-        let (tenant, name, lacking) = (validate::tenant(&request.tenant)?, &request.name, self.lacking());
+        let (tenant, name, missing) = (validate::tenant(&request.tenant)?, &request.name, self.missing());
         let query = self.try_read(request.stale, call, |ledger| {
-            Ok(shown(ledger, (&tenant, name), audience_named(ledger, &tenant, name)?, &lacking))
+            Ok(shown(ledger, (&tenant, name), audience_named(ledger, &tenant, name)?, &missing))
         });
         let (audience, freshness) = query.await?;
         Ok(GetAudienceResponse { audience: Some(audience), freshness })

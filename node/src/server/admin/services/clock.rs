@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use reveille_cluster::ops::test_clock::{AdvanceError, AdvanceProgress, advance};
+use reveille_cluster::process::test_clock::{AdvanceError, AdvanceProgress, advance};
 use reveille_ledger::ids::Time;
 use reveille_proto::admin::v1::{AdvanceClockRequest, AdvanceClockResponse, GetClockRequest, GetClockResponse};
 use tokio::sync::mpsc;

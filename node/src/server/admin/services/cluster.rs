@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use reveille_cluster::backup::BackupPlan;
 use reveille_cluster::leader::transfer;
-use reveille_cluster::ops::backlog::Backlog;
+use reveille_cluster::monitoring::backlog::Backlog;
 use reveille_cluster::process::descriptions::{Described, descriptions};
 use reveille_ledger::command::Command;
 use reveille_ledger::crash_backoff::{Allowance, allowances};
@@ -252,7 +252,7 @@ impl Admin {
 
 #[cfg(test)]
 mod tests {
-    use reveille_cluster::ops::zones::Zones;
+    use reveille_cluster::process::zones::Zones;
     use reveille_ledger::RunFile;
     use reveille_ledger::command::{
         Actor, ClaimRequest, Command, Entry, EpochStart, NodeUp, RunBlock, Trigger, VoterClock,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use reveille_ledger::DeadLetter;
 use reveille_ledger::command::{self, Command, Requeue};
 use reveille_ledger::ids::{Hash, RecipientId, RunId, Time};
-use reveille_ledger::reply::{CommandOutcome, MovedRecipients};
+use reveille_ledger::reply::{ChangedRecipients, CommandOutcome};
 use reveille_ledger::{GapLookups, Ledger};
 use reveille_proto::admin::v1::{
     CountDeadLettersRequest, CountDeadLettersResponse, DeadLetterGroup, DiscardDeadLettersRequest,
@@ -102,18 +102,18 @@ impl Admin {
         batch: &Batch,
         command: Command,
         call: &Call,
-    ) -> ApiResult<(MovedRecipients, u64, u64)> {
+    ) -> ApiResult<(ChangedRecipients, u64, u64)> {
         if batch.picked.is_empty() {
-            return Ok((MovedRecipients::default(), 0, 0));
+            return Ok((ChangedRecipients::default(), 0, 0));
         }
         let reply = self.write(command, call).await?;
-        let CommandOutcome::MovedOf(runs) = reply.outcome else {
-            return Ok((MovedRecipients::default(), 0, reply.index));
+        let CommandOutcome::ChangedByRun(runs) = reply.outcome else {
+            return Ok((ChangedRecipients::default(), 0, reply.index));
         };
         if let [Err(refusal)] = runs.as_slice() {
             return Err(error_texts::refused(refusal));
         }
-        let moved = runs.iter().flatten().fold(MovedRecipients::default(), |sum, moved| MovedRecipients {
+        let moved = runs.iter().flatten().fold(ChangedRecipients::default(), |sum, moved| ChangedRecipients {
             recipients: sum.recipients + moved.recipients,
             inside_gap: sum.inside_gap + moved.inside_gap,
         });
@@ -234,7 +234,7 @@ impl Admin {
         let batch = self.letters(named, false, call).await?;
         let (moved, left, index) = if validate_only {
             let inside_gap = self.read_latest(call, |ledger| inside_gap(ledger, &batch.picked)).await?;
-            (MovedRecipients { recipients: batch.count.saturating_sub(inside_gap), inside_gap }, 0, 0)
+            (ChangedRecipients { recipients: batch.count.saturating_sub(inside_gap), inside_gap }, 0, 0)
         } else {
             let command = Command::Requeue(Requeue { picked: batch.picked.clone(), pool });
             self.move_letters(&batch, command, call).await?

@@ -9,7 +9,7 @@ use reveille_ledger::address::Mailbox;
 use reveille_ledger::bitmap::{Bitmap, CHUNK};
 use reveille_ledger::command::{Command, Decide, Decider, Decision};
 use reveille_ledger::ids::{Fence, Hash, RecipientId, RunId};
-use reveille_ledger::reply::{CommandOutcome, MovedRecipients};
+use reveille_ledger::reply::{ChangedRecipients, CommandOutcome};
 use reveille_ledger::{GapLookups, Ledger};
 use reveille_proto::admin::v1::{
     Doubt, DoubtCause, DoubtGroup, GetDoubtRequest, GetDoubtResponse, ListDoubtsRequest, ListDoubtsResponse,
@@ -23,7 +23,7 @@ use crate::server::admin::paging::EXAMINED_MAX;
 use crate::server::admin::recipient_list::{PageRequest, RecipientPage};
 use crate::server::admin::validate::Fields;
 use crate::server::admin::views::DoubtRow;
-use crate::server::admin::writes::moved;
+use crate::server::admin::writes::changed;
 use crate::server::admin::{Admin, ApiError, ApiResult, Call, error_texts, validate, views};
 
 /// Fence of the claim and slot of a recipient in doubt.
@@ -149,7 +149,7 @@ fn rehearse(
 
 /// Builds the response to a decision that was applied at this log index.
 fn resolved(outcome: &CommandOutcome, index: u64) -> ResolveDoubtsResponse {
-    let MovedRecipients { recipients: resolved, inside_gap } = moved(outcome);
+    let ChangedRecipients { recipients: resolved, inside_gap } = changed(outcome);
     ResolveDoubtsResponse { resolved, index, inside_gap, ..ResolveDoubtsResponse::default() }
 }
 

@@ -17,7 +17,7 @@ macro_rules! serve {
                 &self,
                 request: tonic::Request<$request>,
             ) -> Result<tonic::Response<$response>, tonic::Status> {
-                let (call, message) = $crate::server::admin::access::admit(request)?;
+                let (call, message) = $crate::server::admin::access::authorise(request)?;
                 $(let call = call.named(&message.$id);)?
                 let method = method!($method $($function)?);
                 let answer = method(self, message, &call).await;

@@ -36,7 +36,7 @@ impl Admin {
         let reply = self.write(command, call).await?;
         let about = BarrierSubject::OptedOut { tenant: tenant.to_owned(), keys };
         let barrier = self.barrier(reply.index, about, call).await?;
-        let added = if let CommandOutcome::Moved(added) = reply.outcome { added } else { 0 };
+        let added = if let CommandOutcome::Changed(added) = reply.outcome { added } else { 0 };
         Ok(OptOutResult { added, barrier })
     }
 }

@@ -1,6 +1,6 @@
 //! A cluster that was restored from a backup (P21): how it stands, and its acceptance.
 
-use reveille_cluster::ops::zones::Zones;
+use reveille_cluster::process::zones::Zones;
 use reveille_ledger::calendar::Pattern;
 use reveille_ledger::command::Command;
 use reveille_ledger::decide::timing::{Jitter, first_instant_after};

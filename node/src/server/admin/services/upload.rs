@@ -8,7 +8,7 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use reveille_cluster::audience::{AudienceFault, fetch, spread};
+use reveille_cluster::file_store::{AudienceFault, fetch, spread};
 use reveille_cluster::process::peer_messages::PeerFile;
 use reveille_ledger::content::{PARTS_MAX, Seal};
 use reveille_ledger::ids::Hash;
@@ -75,7 +75,7 @@ impl Admin {
 
     /// Stores a part on a majority. `what` names it in errors.
     pub(super) async fn keep_part(&self, part: Hash, what: &str, bytes: Vec<u8>) -> ApiResult<()> {
-        match self.blocking(move |node| node.parts.admit(part, &bytes)).await? {
+        match self.blocking(move |node| node.files.store_upload(part, &bytes)).await? {
             Ok(()) => {}
             Err(error) if error.kind() == ErrorKind::InvalidData => {
                 return Err(ApiError::of_field("piece", format!("{what}: {error}")));
@@ -154,7 +154,7 @@ impl Admin {
 
     /// Checks that each recipient matches the seal, and that none is there twice.
     async fn check(&self, seal: &Seal, words: Watcher<SealAudienceResponse>) -> ApiResult<()> {
-        for part in seal.parts.iter().filter(|part| !self.context.parts.has(**part)) {
+        for part in seal.parts.iter().filter(|part| !self.context.files.has(**part)) {
             fetch(&self.context, PeerFile::AudiencePart(*part)).await;
         }
         // One check at a time on a node, because each reads a whole audience and stores a mark for each row in a file.
@@ -173,7 +173,7 @@ impl Admin {
         let checked = self.blocking(move |node| {
             // The permit is held until the thread ends, because the caller may disconnect before that.
             let _turn = turn;
-            node.parts.check(&seal, report)
+            node.files.check(&seal, report)
         });
         checked.await?.map_err(|unfit| match unfit {
             AudienceFault::Wrong(why) => ApiError::of_field("parts", why),

@@ -7,7 +7,7 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::sync::Arc;
 
 use axum::body::Bytes;
-use reveille_cluster::audience::{encode, name};
+use reveille_cluster::file_store::{encode, name};
 use reveille_ledger::bitmap::CHUNK;
 use reveille_ledger::content::Recipient;
 use reveille_proto::admin::v1::{ErrorReason, UploadRecipientsRequest, UploadRecipientsResponse};

@@ -126,7 +126,7 @@ async fn archived_runs_are_answered_as_before() {
     // Names of occurrences still lead to their runs.
     let nine = |days: i64| Timestamp::from_second(day + days * DAY + 9 * HOUR).expect("an instant");
     let local = nine(1).to_zoned(jiff::tz::TimeZone::UTC).datetime();
-    let by_hand = runs.iter().find(|run| run.nominal.ends_with("by-hand")).expect("the trigger");
+    let by_hand = runs.iter().find(|run| run.occurrence.ends_with("by-hand")).expect("the trigger");
     for (name, run) in [
         (format!("daily@{}", nine(0)), &runs[3]),
         (format!("daily@{local}"), &runs[2]),
@@ -279,7 +279,7 @@ async fn lost_runs_are_shown_as_lost_after_their_loss_is_accepted() {
         let all = history(&node, size).await;
         let lost: Vec<&HistoryEntry> = all.iter().filter(|entry| entry.run_lost).collect();
         let names = |entries: &[&HistoryEntry]| {
-            let mut names: Vec<String> = entries.iter().map(|entry| entry.nominal.clone()).collect();
+            let mut names: Vec<String> = entries.iter().map(|entry| entry.occurrence.clone()).collect();
             names.sort();
             names
         };

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use reveille_cluster::audience::encode_attachment;
+use reveille_cluster::file_store::encode_attachment;
 use reveille_proto::admin::v1::{
     Attachment, Content, CreateScheduleRequest, GetScheduleRequest, GetTemplateRequest, PutTemplateRequest, RunState,
     ScheduleBody, SendMessageRequest, SendMessageResponse, TriggerScheduleRequest, UpdateScheduleRequest,

@@ -1,6 +1,6 @@
 //! Sealed audiences over the API: created, used by schedules, deleted.
 
-use reveille_cluster::audience::{GeneratedAudience, encode, name as part_name};
+use reveille_cluster::file_store::{GeneratedAudience, encode, name as part_name};
 use reveille_proto::admin::v1::{
     Audience, Daily, DeleteAudienceRequest, DeleteScheduleRequest, ExplainRequest, GetAudienceRequest,
     GetScheduleRequest, ListAudiencesRequest, Policies, PrepareAudienceRequest, PutPartRequest, RecipientState, Run,
@@ -69,7 +69,7 @@ async fn repeated_create_is_the_same_and_other_body_needs_other_name() {
     let node = node("").await;
     let first = started(&node, "all").await;
     assert_eq!((first.tenant.as_str(), first.name.as_str(), first.recipients), ("default", "all", RECIPIENTS));
-    assert_eq!((first.columns.as_slice(), first.parts, first.lacking), (["name".to_owned()].as_slice(), 1, 0));
+    assert_eq!((first.columns.as_slice(), first.parts, first.missing), (["name".to_owned()].as_slice(), 1, 0));
     assert!(first.seal_time.is_some() && first.index > 0 && first.seal.len() == 64, "{first:?}");
     assert_eq!(started(&node, "all").await, first);
 

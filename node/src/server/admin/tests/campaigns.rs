@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use reveille_cluster::audience::GeneratedAudience;
+use reveille_cluster::file_store::GeneratedAudience;
 use reveille_proto::admin::v1::{
     Audience, Campaign, CampaignState, CancelCampaignRequest, Content, CreateCampaignRequest, DeleteCampaignRequest,
     GetCampaignRequest, LaunchCampaignRequest, PauseCampaignRequest, ResumeCampaignRequest, ScheduleBody,

@@ -38,9 +38,9 @@ async fn due_run_is_sent_once_and_every_step_is_explained() {
     assert_eq!(node.sink.accepted_count(), 2);
 
     // A run can be named by its schedule and its instant, in UTC or in local time of Berlin.
-    let nominal = jiff::Timestamp::from_second(at.seconds).expect("an instant");
-    let local = nominal.to_zoned(jiff::tz::TimeZone::get("Europe/Berlin").expect("a zone")).datetime();
-    for name in [format!("campaign@{nominal}"), format!("campaign@{local}"), run.run.clone()] {
+    let occurrence = jiff::Timestamp::from_second(at.seconds).expect("an instant");
+    let local = occurrence.to_zoned(jiff::tz::TimeZone::get("Europe/Berlin").expect("a zone")).datetime();
+    for name in [format!("campaign@{occurrence}"), format!("campaign@{local}"), run.run.clone()] {
         let request = GetRunRequest { run: name.clone(), ..GetRunRequest::default() };
         let found = node.runs().get_run(request).await.expect(&name).into_inner();
         assert_eq!(found.run.map(|found| found.run), Some(run.run.clone()), "{name}");

@@ -66,7 +66,7 @@ async fn events_of_a_run_are_read_after_any_cursor() {
     let all = list(&node, ListEventsRequest::default()).await;
     assert_eq!((all[0].r#type(), all[0].count), (EventType::RunOpened, 3));
     assert!(all.iter().all(|event| event.run == run && event.schedule == "report" && event.tenant == "default"));
-    assert!(all[0].nominal.starts_with("trigger ") && all[0].time.is_some(), "{:?}", all[0]);
+    assert!(all[0].occurrence.starts_with("trigger ") && all[0].time.is_some(), "{:?}", all[0]);
     let last = all.last().expect("an event");
     assert_eq!((last.r#type(), last.counts.map(|counts| counts.sent)), (EventType::RunFinished, Some(3)));
     let sent: u32 =
@@ -109,8 +109,8 @@ async fn event_names_a_message_by_its_key_as_its_run_does() {
     let run = sent.into_inner().message.and_then(|message| message.run).expect("a run");
     node.until(&run.run, |run| run.counts.is_some_and(|counts| counts.sent == 1)).await;
     let all = list(&node, ListEventsRequest::default()).await;
-    assert_eq!((run.nominal.as_str(), all.len() >= 3), ("order-1", true), "{all:?}");
-    assert!(all.iter().all(|event| event.nominal == run.nominal), "{all:?}");
+    assert_eq!((run.occurrence.as_str(), all.len() >= 3), ("order-1", true), "{all:?}");
+    assert!(all.iter().all(|event| event.occurrence == run.occurrence), "{all:?}");
     node.stop().await;
 }
 

@@ -4,15 +4,15 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use reveille_cluster::audience::AudienceStore;
-use reveille_cluster::ops::unsubscribe::Unsubscribe;
-use reveille_cluster::ops::zones::Zones;
+use reveille_cluster::compose::unsubscribe::Unsubscribe;
+use reveille_cluster::file_store::FileStore;
 use reveille_cluster::process::clock::{Clock, SystemClock};
 use reveille_cluster::process::context::NodeContext;
 use reveille_cluster::process::context::NodeIntroduction;
 use reveille_cluster::process::lifecycle::{self, LeadershipHandle, NodeRuntime};
 use reveille_cluster::process::peer_handler::PeerHandler;
 use reveille_cluster::process::secret::Secret;
+use reveille_cluster::process::zones::Zones;
 use reveille_cluster::smtp::{RelayRules, TcpDialer};
 use reveille_ledger::LEVEL;
 use reveille_ledger::bitmap::Bitmap;
@@ -86,7 +86,7 @@ async fn founder_by(number: u64, incarnation: u64, clock: Arc<dyn Clock>) -> Fou
     let mut options = ReplicaOptions::new(folder.path().join("data"), me, Arc::new(transport));
     options.heartbeat_ms = 100;
     options.election_ms = 600..1_200;
-    let parts = AudienceStore::open(folder.path().join("parts")).expect("a folder");
+    let parts = FileStore::open(folder.path().join("parts")).expect("a folder");
     let replica = Replica::start(options, peer_handler.clone()).await.expect("a replica");
     let key = folder.path().join("unsubscribe.key");
     std::fs::write(&key, "k".repeat(32)).expect("written");

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use prost_types::Duration;
-use reveille_cluster::audience::GeneratedAudience;
+use reveille_cluster::file_store::GeneratedAudience;
 use reveille_ledger::token::TenantScope;
 use reveille_proto::admin::v1::recipient_service_client::RecipientServiceClient;
 use reveille_proto::admin::v1::{

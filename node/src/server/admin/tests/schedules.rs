@@ -272,7 +272,7 @@ async fn schedule_is_paused_resumed_triggered_and_deleted() {
     };
     let dry_run = TriggerScheduleRequest { validate_only: true, ..trigger("one") };
     let would_be = node.schedules().trigger_schedule(dry_run).await.expect("checked").into_inner().run.expect("a run");
-    assert_eq!((would_be.run.as_str(), would_be.audience, would_be.nominal.as_str()), ("", 1, "trigger one"));
+    assert_eq!((would_be.run.as_str(), would_be.audience, would_be.occurrence.as_str()), ("", 1, "trigger one"));
     assert_eq!(node.runs().list_runs(ListRunsRequest::default()).await.expect("runs").into_inner().runs.len(), 0);
     let nameless = node.schedules().trigger_schedule(trigger("")).await.expect_err("no request id");
     assert_eq!(
@@ -283,7 +283,7 @@ async fn schedule_is_paused_resumed_triggered_and_deleted() {
     for id in ["one", "one", "two"] {
         let run =
             node.schedules().trigger_schedule(trigger(id)).await.expect("triggered").into_inner().run.expect("a run");
-        assert_eq!((run.cause(), run.nominal), (RunCause::Trigger, format!("trigger {id}")));
+        assert_eq!((run.cause(), run.occurrence), (RunCause::Trigger, format!("trigger {id}")));
         // A second run while the first is not finished would be refused.
         node.until(&run.run, |run| run.finished_index.is_some()).await;
         runs.push(run.run);
@@ -309,7 +309,7 @@ async fn schedule_is_paused_resumed_triggered_and_deleted() {
             ..ListScheduleHistoryRequest::default()
         };
         let page = node.schedules().list_schedule_history(request).await.expect("a page").into_inner();
-        entries.extend(page.entries.into_iter().map(|entry| (entry.nominal.clone(), entry.outcome())));
+        entries.extend(page.entries.into_iter().map(|entry| (entry.occurrence.clone(), entry.outcome())));
         page_token = page.next_page_token;
         if page_token.is_empty() {
             break;
@@ -431,7 +431,7 @@ async fn plan_by_another_zone_database_is_corrected_by_leader() {
     let next = Some(NextInstant { due: from.due.plus_ms(3_600_000), ..from.clone() });
     let older = Replan { schedule, plan_version: right.version, from, next, tzdb: "2025a".to_owned() };
     let reply = node.context().replica.propose(&Command::Replan(vec![older]), Instant::now() + STEP_TIMEOUT).await;
-    assert_eq!(reply.expect("an answer").outcome, CommandOutcome::Moved(1));
+    assert_eq!(reply.expect("an answer").outcome, CommandOutcome::Changed(1));
     let end = Instant::now() + STEP_TIMEOUT;
     while plan().1.next != right.next {
         assert!(Instant::now() < end, "not within {STEP_TIMEOUT:?}: {:?}", plan());

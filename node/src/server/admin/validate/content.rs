@@ -1,6 +1,6 @@
 //! Validates the content of a schedule, a campaign or a message: given in the request, or a template.
 
-use reveille_cluster::audience::encode_attachment;
+use reveille_cluster::file_store::encode_attachment;
 use reveille_cluster::process::context::NodeContext;
 use reveille_ledger::content::{Attachment, Content, ContentChoice};
 use reveille_ledger::refusal::CommandRefusal;

@@ -1,7 +1,7 @@
 //! Tests docs/reference/limits.md: each limit in its table passes, and the next larger value is refused.
 
 use prost_types::Duration;
-use reveille_cluster::ops::zones::Zones;
+use reveille_cluster::process::zones::Zones;
 use reveille_ledger::LEVEL;
 use reveille_ledger::ids::Time;
 use reveille_ledger::limits::{LedgerLimits, limits};

@@ -1,8 +1,8 @@
 //! Validates the body of a schedule, and turns it into the command that creates it.
 
 use reveille_cluster::compose::{Compiled, check_proposed};
-use reveille_cluster::ops::zones::Zones;
 use reveille_cluster::process::context::NodeContext;
+use reveille_cluster::process::zones::Zones;
 use reveille_ledger::calendar::When;
 use reveille_ledger::command::ScheduleCreate;
 use reveille_ledger::content::{Content, NamedAudience};

@@ -3,7 +3,7 @@
 use std::error::Error;
 
 use prost_types::{Duration, Timestamp};
-use reveille_cluster::ops::zones::Zones;
+use reveille_cluster::process::zones::Zones;
 use reveille_ledger::content::AudienceChoice;
 use reveille_ledger::ids::Time;
 use reveille_proto::admin::v1::{

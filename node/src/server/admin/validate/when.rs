@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use reveille_cluster::ops::zones::Zones;
+use reveille_cluster::process::zones::Zones;
 use reveille_ledger::calendar::{Pattern, PatternError, Weekdays, When};
 use reveille_ledger::decide::timing::Zone;
 use reveille_ledger::ids::Time;

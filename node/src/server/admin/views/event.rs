@@ -5,7 +5,7 @@ use reveille_ledger::bitmap::CHUNK;
 use reveille_ledger::events::{EventKind, EventSubject};
 use reveille_proto::admin::v1::{self, EventType};
 
-use super::run::{counts, nominal, pause};
+use super::run::{counts, occurrence, pause};
 use crate::server::admin::enums::OnWire;
 
 /// Returns the type of an event.
@@ -37,10 +37,10 @@ pub fn event_type(kind: &EventKind) -> EventType {
 pub fn event(tenant: &str, subject: &EventSubject, kind: &EventKind) -> v1::Event {
     let event = v1::Event { r#type: event_type(kind).into(), tenant: tenant.to_owned(), ..v1::Event::default() };
     let event = match subject {
-        EventSubject::Run { run, schedule, nominal: named, cause } => v1::Event {
+        EventSubject::Run { run, schedule, occurrence: named, cause } => v1::Event {
             schedule: schedule.to_string(),
             run: run.to_string(),
-            nominal: nominal(*cause, named),
+            occurrence: occurrence(*cause, named),
             cause: cause.wire().into(),
             ..event
         },

@@ -4,7 +4,7 @@ use reveille_ledger::bounce_breaker::BounceBreaker;
 use reveille_ledger::canary::CanaryState;
 use reveille_ledger::causes::PauseReason;
 use reveille_ledger::command::OpeningCause;
-use reveille_ledger::ids::{Nominal, RunId, Time};
+use reveille_ledger::ids::{OccurrenceName, RunId, Time};
 use reveille_ledger::policy::Policies;
 use reveille_ledger::{Ledger, MissingFile, RecipientCounts, RecipientState, RunFile, RunState, RunSummary};
 use reveille_proto::admin::v1;
@@ -23,7 +23,7 @@ pub fn run_of(ledger: &Ledger, id: RunId) -> Option<v1::Run> {
 /// Returns the run that would open now, or at `due`.
 pub fn run_to_open(
     tenant: &str,
-    nominal: String,
+    occurrence: String,
     cause: v1::RunCause,
     recipients: u32,
     due: Time,
@@ -31,7 +31,7 @@ pub fn run_to_open(
 ) -> v1::Run {
     v1::Run {
         tenant: tenant.to_owned(),
-        nominal,
+        occurrence,
         cause: cause.into(),
         state: v1::RunState::Open.into(),
         audience: recipients,
@@ -86,7 +86,7 @@ fn summary(id: RunId, summary: &RunSummary) -> v1::Run {
         run: id.to_string(),
         tenant: summary.tenant.to_string(),
         schedule: summary.name.to_string(),
-        nominal: nominal(summary.cause, &summary.nominal),
+        occurrence: occurrence(summary.cause, &summary.occurrence),
         cause: summary.cause.wire().into(),
         state: run_state(&summary.state).into(),
         pause: paused.map(pause),
@@ -109,10 +109,10 @@ fn summary(id: RunId, summary: &RunSummary) -> v1::Run {
 }
 
 /// Returns the name of an occurrence: of a message its key.
-pub(super) fn nominal(cause: OpeningCause, nominal: &Nominal) -> String {
-    match nominal {
-        Nominal::Trigger(key) if cause.is_message() => key.clone(),
-        nominal => nominal.to_string(),
+pub(super) fn occurrence(cause: OpeningCause, occurrence: &OccurrenceName) -> String {
+    match occurrence {
+        OccurrenceName::Trigger(key) if cause.is_message() => key.clone(),
+        occurrence => occurrence.to_string(),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Builds the message of a schedule, with its next instants in local time.
 
 use jiff::tz::TimeZone;
-use reveille_cluster::ops::zones::Zones;
+use reveille_cluster::process::zones::Zones;
 use reveille_ledger::calendar::{Firing, Pattern, Remark, Step, When, next_after, steps_after};
 use reveille_ledger::command::NextInstant;
 use reveille_ledger::content::{Attachment, AudienceChoice, Content, Recipient};

@@ -20,7 +20,7 @@ pub use self::search::GapLookups;
 use self::search::GapQuery;
 use super::Context;
 use crate::model::{
-    Bitmap, CHUNK, ChunkKey, CommandRefusal, Hash, InstantOutcome, Ledger, Nominal, PageId, RecipientState, Run,
+    Bitmap, CHUNK, ChunkKey, CommandRefusal, Hash, InstantOutcome, Ledger, OccurrenceName, PageId, RecipientState, Run,
     RunEventKind, RunId, ScheduleId, Time, remove_from_all, run_events, wave_after,
 };
 
@@ -144,13 +144,13 @@ impl Ledger {
 
     /// Returns the due time of the schedule's last archived run that was not triggered.
     pub fn last_archived(&self, id: ScheduleId) -> Option<Time> {
-        let instants = self.history.range(..(id, Nominal::Trigger(String::new()))).rev();
+        let instants = self.history.range(..(id, OccurrenceName::Trigger(String::new()))).rev();
         let mut rows = instants.take_while(|((schedule, _), _)| *schedule == id);
         rows.find_map(|((_, first), row)| match (row, row.last(first)) {
-            (InstantOutcome::Archived { ahead_max_ms, .. }, Nominal::Civil { civil_ms, .. }) => {
+            (InstantOutcome::Archived { ahead_max_ms, .. }, OccurrenceName::Civil { civil_ms, .. }) => {
                 Some(Time(civil_ms).plus_ms(*ahead_max_ms))
             }
-            (InstantOutcome::Archived { .. }, Nominal::Instant(instant)) => Some(instant),
+            (InstantOutcome::Archived { .. }, OccurrenceName::Instant(instant)) => Some(instant),
             _ => None,
         })
     }

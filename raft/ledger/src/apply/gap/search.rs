@@ -14,7 +14,7 @@ use std::ops::RangeInclusive;
 use crate::index::recipient_mapping::{self, RecipientMapping, RecipientMappings};
 use crate::injected_bugs::{self, Bug};
 use crate::model::{
-    Bitmap, Hash, InstantOutcome, InstantRange, Ledger, Nominal, RecipientState, Run, RunId, ScheduleId, Time,
+    Bitmap, Hash, InstantOutcome, InstantRange, Ledger, OccurrenceName, RecipientState, Run, RunId, ScheduleId, Time,
 };
 
 /// Cost of one or several searches, and the mappings that they made.
@@ -71,7 +71,7 @@ impl GapQuery {
 #[derive(Default)]
 pub(super) struct ArchivedTimes {
     /// Names with the least and the largest time from a name to its instant.
-    ranges: Vec<(Nominal, InstantRange, RangeInclusive<i64>)>,
+    ranges: Vec<(OccurrenceName, InstantRange, RangeInclusive<i64>)>,
     triggers: BTreeSet<Time>,
 }
 
@@ -82,7 +82,7 @@ impl ArchivedTimes {
         if query.gap_ms <= 0 || instants.is_empty() {
             return false;
         }
-        let is_near = |(first, range, ahead_ms): &(Nominal, InstantRange, RangeInclusive<i64>)| {
+        let is_near = |(first, range, ahead_ms): &(OccurrenceName, InstantRange, RangeInclusive<i64>)| {
             let from_ms = instants.start.since_ms(Time(*ahead_ms.end()));
             range.has_between(first, from_ms, instants.end.since_ms(Time(*ahead_ms.start())).saturating_sub(1))
         };
@@ -149,7 +149,7 @@ impl Ledger {
 
     /// Returns the times of a schedule's runs that are in the archive (P24).
     pub(super) fn archived_times(&self, id: ScheduleId) -> ArchivedTimes {
-        let rows = self.history.range((id, Nominal::LOWEST)..).take_while(|((schedule, _), _)| *schedule == id);
+        let rows = self.history.range((id, OccurrenceName::LOWEST)..).take_while(|((schedule, _), _)| *schedule == id);
         let mut times = ArchivedTimes::default();
         for ((_, first), row) in rows {
             match row {

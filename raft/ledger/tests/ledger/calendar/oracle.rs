@@ -70,13 +70,13 @@ struct Expected {
 
 impl From<&Step> for Expected {
     fn from(step: &Step) -> Expected {
-        let nominal = step.nominal();
-        let civil_ms = nominal.civil_ms();
-        if let CalendarName::Instant(instant) = nominal {
+        let occurrence = step.occurrence();
+        let civil_ms = occurrence.civil_ms();
+        if let CalendarName::Instant(instant) = occurrence {
             assert_eq!(instant, step.instant());
         }
         let fires = matches!(step, Step::Fires(_));
-        Expected { instant: step.instant(), civil_ms, fold: nominal.fold(), fires }
+        Expected { instant: step.instant(), civil_ms, fold: occurrence.fold(), fires }
     }
 }
 

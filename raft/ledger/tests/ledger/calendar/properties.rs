@@ -92,7 +92,7 @@ proptest! {
         prop_assert!(instants.is_sorted() && instants[0] > after);
         prop_assert!(firings(&steps).is_sorted_by(|a, b| a.instant < b.instant));
         for (place, step) in steps.iter().enumerate() {
-            prop_assert!(steps[..place].iter().all(|former| former.nominal() != step.nominal()));
+            prop_assert!(steps[..place].iter().all(|former| former.occurrence() != step.occurrence()));
         }
     }
 

@@ -52,7 +52,7 @@ fn firings_show_the_local_times_that_chrono_tz_shows() {
             let steps = steps_between(&pattern, &zone, &DstPolicies::default(), from, to);
             for firing in firings(&steps) {
                 assert_eq!(shown(theirs, firing.instant), firing.local().to_string());
-                let CalendarName::Civil { local: named, .. } = firing.nominal else { unreachable!() };
+                let CalendarName::Civil { local: named, .. } = firing.occurrence else { unreachable!() };
                 if let Some(Remark::MovedAfterGap { .. }) = firing.remark {
                     gaps += 1;
                     assert_eq!(firing.instant.as_second(), gap_end(theirs, named), "{change:?}");

@@ -28,7 +28,7 @@ pub fn cron(expression: &str) -> Pattern {
 /// True if the pattern names its occurrences by civil date-time, and the policies for clock changes apply to it.
 pub fn is_fixed_time(pattern: &Pattern) -> bool {
     let next = next_after(pattern, &zone("UTC"), &DstPolicies::default(), at("2026-01-01T00:00:00Z"));
-    matches!(next.expect("an instant").nominal, CalendarName::Civil { .. })
+    matches!(next.expect("an instant").occurrence, CalendarName::Civil { .. })
 }
 
 pub fn at(text: &str) -> Timestamp {

@@ -17,7 +17,7 @@ fn two_o_clock_fires_at_three_when_two_does_not_exist() {
     let firing = next_after(&cron("0 2 * * *"), &zone(NEW_YORK), &DstPolicies::default(), at("2026-03-08T05:00:00Z"));
     let firing = firing.unwrap();
     let local = date(2026, 3, 8).at(2, 0, 0, 0);
-    assert_eq!(firing.nominal, CalendarName::Civil { local, fold: Fold::First });
+    assert_eq!(firing.occurrence, CalendarName::Civil { local, fold: Fold::First });
     assert_eq!(
         firing.remark_text(),
         "02:00 does not exist that day: clocks go forward from 02:00 to 03:00; moved to the end of the gap"
@@ -74,7 +74,7 @@ fn missing_date_has_no_firing_and_is_explained() {
         };
         assert_eq!(before.local_text(), "2011-12-29T09:00:00-10:00");
         assert_eq!(after.local_text(), "2011-12-31T09:00:00+14:00");
-        assert_eq!(absent.nominal.to_string(), "2011-12-30T09:00:00");
+        assert_eq!(absent.occurrence.to_string(), "2011-12-30T09:00:00");
         assert!(matches!(absent.reason, AbsenceReason::DateMissing { .. }));
         assert!(absent.reason.to_string().starts_with("date does not exist"), "{}", absent.reason);
     }
@@ -136,10 +136,10 @@ fn times_of_one_gap_fall_together_and_each_is_explained() {
     let steps = steps_on(&cron("0,30 2 * * *"), &zone(NEW_YORK), &DstPolicies::default(), "2026-03-08");
     let [Step::Fires(firing), Step::Absent(absent)] = steps[..] else { panic!("{steps:?}") };
     assert_eq!(firing.local_text(), "2026-03-08T03:00:00-04:00");
-    assert_eq!(firing.nominal.to_string(), "2026-03-08T02:00:00");
+    assert_eq!(firing.occurrence.to_string(), "2026-03-08T02:00:00");
     assert!(firing.remark_text().ends_with("together with 1 other time"));
-    assert_eq!(absent.nominal.to_string(), "2026-03-08T02:30:00");
-    assert!(matches!(absent.reason, AbsenceReason::FallsTogether { with, .. } if with == firing.nominal));
+    assert_eq!(absent.occurrence.to_string(), "2026-03-08T02:30:00");
+    assert!(matches!(absent.reason, AbsenceReason::FallsTogether { with, .. } if with == firing.occurrence));
 }
 
 #[test]
@@ -148,8 +148,8 @@ fn skipped_local_time_coincides_with_pattern_time_at_gap_end() {
     let [Step::Absent(absent), Step::Fires(three), Step::Fires(four)] = steps[..] else {
         panic!("{steps:?}");
     };
-    assert_eq!(absent.nominal.to_string(), "2026-03-08T02:00:00");
-    assert_eq!(three.nominal.to_string(), "2026-03-08T03:00:00");
+    assert_eq!(absent.occurrence.to_string(), "2026-03-08T02:00:00");
+    assert_eq!(three.occurrence.to_string(), "2026-03-08T03:00:00");
     assert!(matches!(three.remark, Some(Remark::JoinedFromGap { others: 1, .. })));
     assert_eq!(absent.at, three.instant);
     assert_eq!((four.local_text().as_str(), four.remark), ("2026-03-08T04:00:00-04:00", None));
@@ -185,9 +185,9 @@ fn repeated_local_time_fires_second_or_both_by_policy() {
     let both = policies(DstGap::After, DstOverlap::Both);
     let steps = steps_on(&cron("30 1 * * *"), &zone(NEW_YORK), &both, "2026-11-01");
     let [Step::Fires(first), Step::Fires(second)] = steps[..] else { panic!("{steps:?}") };
-    assert_eq!(first.nominal.to_string(), "2026-11-01T01:30:00");
-    assert_eq!(second.nominal.to_string(), "2026-11-01T01:30:00 (second)");
-    assert_eq!(first.nominal.civil_ms(), second.nominal.civil_ms());
+    assert_eq!(first.occurrence.to_string(), "2026-11-01T01:30:00");
+    assert_eq!(second.occurrence.to_string(), "2026-11-01T01:30:00 (second)");
+    assert_eq!(first.occurrence.civil_ms(), second.occurrence.civil_ms());
     assert_eq!(first.remark_text(), "first of two: clocks go back from 02:00 to 01:00");
     assert_eq!(second.remark_text(), "second of two: clocks go back from 02:00 to 01:00");
     assert_eq!(second.instant.duration_since(first.instant).as_hours(), 1);
@@ -212,7 +212,7 @@ fn interval_pattern_ignores_clock_change_policies() {
     let interval = cron("0 9-17 * * *");
     assert!(!is_fixed_time(&interval) && is_fixed_time(&cron("0 9,17 * * *")));
     let next = next_after(&interval, &zone("UTC"), &DstPolicies::default(), at("2026-01-01T10:30:00Z"));
-    assert_eq!(next.unwrap().nominal, CalendarName::Instant(at("2026-01-01T11:00:00Z")));
+    assert_eq!(next.unwrap().occurrence, CalendarName::Instant(at("2026-01-01T11:00:00Z")));
 }
 
 #[test]
@@ -222,7 +222,7 @@ fn gap_that_ends_at_midnight_moves_to_next_date() {
     let pattern = cron("30 23 * * *");
     let next = next_after(&pattern, &nuuk, &DstPolicies::default(), at("2024-03-30T20:00:00Z")).unwrap();
     assert_eq!(next.local_text(), "2024-03-31T00:00:00-01:00");
-    assert_eq!(next.nominal.to_string(), "2024-03-30T23:30:00");
+    assert_eq!(next.occurrence.to_string(), "2024-03-30T23:30:00");
 }
 
 #[test]
@@ -258,7 +258,7 @@ fn single_instant_fires_once() {
     let once = Pattern::compile(&When::At { instant_ms: instant.as_millisecond() }).unwrap();
     let next = |after| next_after(&once, &zone("Asia/Tokyo"), &DstPolicies::default(), after);
     let firing = next(at("2026-05-01T10:00:00Z")).unwrap();
-    assert_eq!((firing.instant, firing.nominal), (instant, CalendarName::Instant(instant)));
+    assert_eq!((firing.instant, firing.occurrence), (instant, CalendarName::Instant(instant)));
     assert_eq!(next(instant), None);
 }
 

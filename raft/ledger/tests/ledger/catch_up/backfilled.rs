@@ -7,7 +7,7 @@ use reveille_ledger::ids::Hash;
 use super::*;
 
 /// Returns every name in the history, as often as it occurs.
-fn explained_names(test: &ScheduleTest) -> Vec<Nominal> {
+fn explained_names(test: &ScheduleTest) -> Vec<OccurrenceName> {
     let names = test.ledger.history().iter().flat_map(|((_, first), row)| match row {
         InstantOutcome::Opened(_) | InstantOutcome::ArchivedTrigger { .. } => vec![first.clone()],
         InstantOutcome::Explained { instants, .. } | InstantOutcome::Archived { instants, .. } => {
@@ -15,16 +15,16 @@ fn explained_names(test: &ScheduleTest) -> Vec<Nominal> {
             (0..instants.count()).filter_map(alone).collect()
         }
     });
-    let mut names: Vec<Nominal> = names.collect();
+    let mut names: Vec<OccurrenceName> = names.collect();
     names.sort();
     names
 }
 
 fn backfill(test: &mut ScheduleTest, openings: Vec<Opening>) {
-    let (request, body) = (None, Hash([0; 32]));
+    let (request, body_hash) = (None, Hash([0; 32]));
     let asked = openings.len() as u32;
     assert!(openings.len() <= limits(LEVEL).backfill_openings_max);
-    let backfill = Backfill { request, body, schedule: test.schedule, openings, known: 0, rest: None };
+    let backfill = Backfill { request, body_hash, schedule: test.schedule, openings, known: 0, rest: None };
     let outcome = test.put(Command::Backfill(backfill));
     assert!(matches!(outcome, CommandOutcome::Backfilled { opened, .. } if opened == asked), "{outcome:?}");
 }
@@ -50,7 +50,7 @@ fn backfill_of_any_part_lists_every_instant_once() {
         let through = test.ledger.schedules().get(&test.schedule).expect("the schedule").plan.fired_through;
         let steps = steps_after(&test.pattern, &test.zone.rules, &dst, test.created.timestamp());
         let steps: Vec<Step> = steps.take_while(|step| Time::from(step.instant()) <= through).collect();
-        let mut expected: Vec<Nominal> = steps.iter().map(|step| step.nominal().into()).collect();
+        let mut expected: Vec<OccurrenceName> = steps.iter().map(|step| step.occurrence().into()).collect();
         expected.sort();
         assert!(expected.len() > 15, "{expected:?}");
         assert_eq!(explained_names(&test), expected, "{when:?} {dst:?}");
@@ -58,10 +58,10 @@ fn backfill_of_any_part_lists_every_instant_once() {
         for part in [5, 3, 2, 1] {
             let finish_by = test.now.plus_ms(HOUR_MS);
             let opening = |step: &Step| {
-                let (nominal, due) = (Nominal::from(step.nominal()), Time::from(step.instant()));
+                let (occurrence, due) = (OccurrenceName::from(step.occurrence()), Time::from(step.instant()));
                 let fresh =
-                    matches!(step, Step::Fires(_)) && !test.ledger.has_opened(&(test.schedule, nominal.clone()));
-                fresh.then_some(Opening { nominal, due, cause: OpeningCause::Backfill, finish_by })
+                    matches!(step, Step::Fires(_)) && !test.ledger.has_opened(&(test.schedule, occurrence.clone()));
+                fresh.then_some(Opening { occurrence, due, cause: OpeningCause::Backfill, finish_by })
             };
             let openings = steps.iter().step_by(part).filter_map(opening).collect();
             backfill(&mut test, openings);

@@ -22,7 +22,9 @@ use reveille_ledger::content::{Audience, Recipient};
 use reveille_ledger::decide::catch_up::{STEPS_MAX, plan_fire, plan_last_fire_of_old_timing};
 use reveille_ledger::decide::replan::{outdated, replan};
 use reveille_ledger::decide::timing::{Calendar, Jitter, Zone, first_instant_after};
-use reveille_ledger::ids::{ClaimOwner, Epoch, Fence, Incarnation, NodeId, Nominal, PageId, RunId, ScheduleId, Time};
+use reveille_ledger::ids::{
+    ClaimOwner, Epoch, Fence, Incarnation, NodeId, OccurrenceName, PageId, RunId, ScheduleId, Time,
+};
 use reveille_ledger::limits::limits;
 use reveille_ledger::policy::{CatchUp, DAY_MS, HOUR_MS, MINUTE_MS, Overlap, Policies};
 use reveille_ledger::reply::CommandOutcome;
@@ -193,7 +195,7 @@ impl ScheduleTest {
     fn send(&mut self, (page, fence): (RunId, Fence)) {
         let outcome =
             ClaimOutcome { accepted: Bitmap::range(0, 1), ..ClaimOutcome::empty(PageId(page).chunk(0), fence) };
-        assert_eq!(self.put(Command::Settle(vec![outcome])), CommandOutcome::Moved(1));
+        assert_eq!(self.put(Command::Settle(vec![outcome])), CommandOutcome::Changed(1));
         assert_eq!(check(&self.ledger), []);
     }
 
@@ -205,7 +207,7 @@ impl ScheduleTest {
     /// Cancels all unfinished runs, and fires what waited for them.
     fn finish(&mut self) {
         for run in self.unfinished() {
-            assert!(matches!(self.put(Command::RunCancel(run)), CommandOutcome::Moved(_)), "{run}");
+            assert!(matches!(self.put(Command::RunCancel(run)), CommandOutcome::Changed(_)), "{run}");
         }
         self.catch_up();
     }
@@ -222,8 +224,8 @@ impl ScheduleTest {
         panic!("more than the {due} instants that were due");
     }
 
-    fn opened(&self) -> Vec<(Nominal, Time, OpeningCause)> {
-        self.ledger.runs().map(|(_, _, run)| (run.nominal.clone(), run.due, run.cause)).collect()
+    fn opened(&self) -> Vec<(OccurrenceName, Time, OpeningCause)> {
+        self.ledger.runs().map(|(_, _, run)| (run.occurrence.clone(), run.due, run.cause)).collect()
     }
 
     fn explained(&self) -> BTreeMap<UnopenedReason, u64> {
@@ -335,7 +337,7 @@ fn schedule_ended_during_outage_opens_last_instant() {
     test.after_outage(3 * HOUR_MS);
     assert_eq!(
         test.opened(),
-        [(Nominal::Instant(created.plus_ms(HOUR_MS)), created.plus_ms(HOUR_MS), OpeningCause::CatchUp)]
+        [(OccurrenceName::Instant(created.plus_ms(HOUR_MS)), created.plus_ms(HOUR_MS), OpeningCause::CatchUp)]
     );
     assert_eq!(test.explained(), BTreeMap::from([(UnopenedReason::Coalesced, 59)]));
     assert_eq!(*test.activity(), Activity::Done);
@@ -466,7 +468,7 @@ fn missed_instant_is_caught_up_while_next_one_waits_for_its_place() {
         let after = next_of(&test);
         if after.due == before.due.plus_ms(DAY_MS) {
             missed += 1;
-            assert!(test.ledger.has_opened(&(test.schedule, before.nominal.clone())), "{before:?} then {after:?}");
+            assert!(test.ledger.has_opened(&(test.schedule, before.occurrence.clone())), "{before:?} then {after:?}");
         }
     }
     assert!(missed > 10, "{missed}");
@@ -568,7 +570,7 @@ proptest! {
     ) {
         let policies = Policies { catch_up, start_within_ms, ..side_by_side() };
         let mut test = ScheduleTest::new(when, zone, at(start), &ScheduleOptions { policies: policies.clone(), ..ScheduleOptions::default() });
-        let mut opened: Vec<(Nominal, Time)> = vec![];
+        let mut opened: Vec<(OccurrenceName, Time)> = vec![];
         let mut explained: BTreeMap<UnopenedReason, u64> = BTreeMap::new();
         let mut through = test.created;
         for outage in outages {
@@ -584,12 +586,12 @@ proptest! {
                     Step::Fires(_) => opens(&policies, test.now.since_ms(due), Some(place) == latest),
                 };
                 match verdict {
-                    Ok(()) => opened.push((step.nominal().into(), due)),
+                    Ok(()) => opened.push((step.occurrence().into(), due)),
                     Err(reason) => *explained.entry(reason).or_default() += 1,
                 }
             }
         }
-        let found: Vec<(Nominal, Time)> = test.opened().into_iter().map(|(name, due, _)| (name, due)).collect();
+        let found: Vec<(OccurrenceName, Time)> = test.opened().into_iter().map(|(name, due, _)| (name, due)).collect();
         prop_assert_eq!(found, opened);
         let mut explained_counts = test.explained();
         // Absent names are explained together with the next firing, so some may not be explained yet.
@@ -654,7 +656,7 @@ proptest! {
         }
         test.finish_all();
         let calendar = Calendar { pattern: &test.pattern, zone: &test.zone };
-        let mut places: BTreeMap<Nominal, Time> = BTreeMap::new();
+        let mut places: BTreeMap<OccurrenceName, Time> = BTreeMap::new();
         let mut last = test.created;
         for step in test.steps(test.created, test.now) {
             let Step::Fires(firing) = &step else { continue };
@@ -663,10 +665,10 @@ proptest! {
             let delay_ms = jitter(&policies).delay_ms(calendar, &policies.dst, firing);
             prop_assert!((0..jitter_ms).contains(&delay_ms));
             last = due.plus_ms(delay_ms);
-            places.insert(step.nominal().into(), last);
+            places.insert(step.occurrence().into(), last);
         }
         for (id, page, run) in test.ledger.runs() {
-            prop_assert!(page.opened_at >= places[&run.nominal], "{id} opened before {}", places[&run.nominal]);
+            prop_assert!(page.opened_at >= places[&run.occurrence], "{id} opened before {}", places[&run.occurrence]);
         }
         let ripe = places.values().filter(|opens| **opens <= test.now).count() as u64;
         let explained_counts = test.explained().into_iter().filter(|(reason, _)| *reason != UnopenedReason::DoesNotExist);
@@ -690,13 +692,13 @@ fn nine_by_other_rules(rules: &str, catch_up: CatchUp) -> ScheduleTest {
 fn new_zone_rules_move_future_instant_and_it_opens_on_time() {
     for (rules, due) in [("Etc/GMT-3", "2026-03-02T06:00:00Z"), ("Etc/GMT-1", "2026-03-02T08:00:00Z")] {
         let mut test = nine_by_other_rules(rules, CatchUp::None);
-        assert_eq!(test.replan(), CommandOutcome::Moved(1), "{rules}");
-        assert_eq!(test.replan(), CommandOutcome::Moved(0), "{rules}: once");
+        assert_eq!(test.replan(), CommandOutcome::Changed(1), "{rules}");
+        assert_eq!(test.replan(), CommandOutcome::Changed(0), "{rules}: once");
         test.leap_to(at(due).plus_ms(-1));
         assert_eq!(test.catch_up(), 0, "{rules}: not early");
         test.leap_to(at(due));
         test.catch_up();
-        let nine = Nominal::Civil { civil_ms: at("2026-03-02T09:00:00Z").0, fold: 0 };
+        let nine = OccurrenceName::Civil { civil_ms: at("2026-03-02T09:00:00Z").0, fold: 0 };
         assert_eq!(test.opened(), [(nine, at(due), OpeningCause::Due)], "{rules}");
         assert!(test.explained().is_empty(), "{rules}: {:?}", test.explained());
     }
@@ -708,7 +710,7 @@ fn unmoved_instant_under_new_rules_keeps_schedule_version() {
     test.zone.tzdb = "another release".into();
     let plan = |test: &ScheduleTest| test.ledger.schedules().get(&test.schedule).expect("it is there").plan.clone();
     let before = plan(&test);
-    assert_eq!(test.replan(), CommandOutcome::Moved(0));
+    assert_eq!(test.replan(), CommandOutcome::Changed(0));
     assert_eq!(plan(&test), reveille_ledger::Plan { tzdb: "another release".into(), ..before });
 }
 
@@ -726,12 +728,12 @@ fn advanced_or_due_plan_is_not_replanned() {
         Replan { schedule: ScheduleId::new(77, 0), ..right.clone() },
     ] {
         let before = test.ledger.schedules().get(&test.schedule).cloned();
-        assert_eq!(test.put(Command::Replan(vec![wrong])), CommandOutcome::Moved(0));
+        assert_eq!(test.put(Command::Replan(vec![wrong])), CommandOutcome::Changed(0));
         assert_eq!(test.ledger.schedules().get(&test.schedule), before.as_ref(), "nothing has changed");
     }
     // It is seven o'clock UTC: the fire considers all instants since the last one, by the present rules.
     test.leap_to(at("2026-03-02T07:00:00Z"));
-    assert_eq!(test.put(Command::Replan(vec![right])), CommandOutcome::Moved(0));
+    assert_eq!(test.put(Command::Replan(vec![right])), CommandOutcome::Changed(0));
     test.catch_up();
     assert_eq!(test.opened().len(), 1);
 }
@@ -759,9 +761,9 @@ fn assert_each_nine_opens_once(mut test: ScheduleTest, second: &str, rules: &str
         test.catch_up();
         test.finish();
     }
-    let nine = |day: &str| Nominal::Civil { civil_ms: at(&format!("2026-03-{day}T09:00:00Z")).0, fold: 0 };
+    let nine = |day: &str| OccurrenceName::Civil { civil_ms: at(&format!("2026-03-{day}T09:00:00Z")).0, fold: 0 };
     let opened = test.opened();
-    let names: Vec<Nominal> = opened.iter().map(|(name, ..)| name.clone()).collect();
+    let names: Vec<OccurrenceName> = opened.iter().map(|(name, ..)| name.clone()).collect();
     assert_eq!(names, [nine("01"), nine("02"), nine("03")], "{rules}");
     assert_eq!((opened[1].1, opened[1].2), (at(second), OpeningCause::Due), "{rules}");
     assert!(test.explained().is_empty(), "{rules}: {:?}", test.explained());
@@ -779,11 +781,11 @@ fn replan_of_waiting_instant_opens_it_once_by_new_rules() {
         assert_eq!(test.catch_up(), 0, "{rules}: it waits");
         let waiting = test.ledger.schedules().get(&test.schedule).cloned().expect("the schedule");
         test.zone = Zone { tzdb: "another release".into(), ..zone(rules) };
-        assert_eq!(test.replan(), CommandOutcome::Moved(0), "{rules}");
+        assert_eq!(test.replan(), CommandOutcome::Changed(0), "{rules}");
         assert_eq!(test.ledger.schedules().get(&test.schedule), Some(&waiting), "{rules}: it still waits");
         // Nor does a replan that was computed before the instant was due change anything.
         let early = replan(test.schedule, &waiting, &test.pattern, &test.zone).expect("it is planned");
-        assert_eq!(test.put(Command::Replan(vec![early])), CommandOutcome::Moved(0), "{rules}");
+        assert_eq!(test.put(Command::Replan(vec![early])), CommandOutcome::Changed(0), "{rules}");
         assert_eq!(test.ledger.schedules().get(&test.schedule), Some(&waiting), "{rules}: it waits all the same");
         test.send(claimed);
         test.catch_up();
@@ -796,12 +798,12 @@ fn replan_of_instant_behind_run_waits_at_its_new_time() {
     for (rules, due) in [("Etc/GMT-3", "2026-03-02T06:00:00Z"), ("Etc/GMT-1", "2026-03-02T08:00:00Z")] {
         let (mut test, claimed) = nine_behind_a_run();
         test.zone = zone(rules);
-        assert_eq!(test.replan(), CommandOutcome::Moved(1), "{rules}");
+        assert_eq!(test.replan(), CommandOutcome::Changed(1), "{rules}");
         for time in ["2026-03-02T07:15:00Z", "2026-03-02T08:00:00Z"] {
             test.wait_until(at(time));
             test.catch_up();
             assert_eq!(test.opened().len(), 1, "{rules}: it is to come, or waits");
-            assert_eq!(test.replan(), CommandOutcome::Moved(0), "{rules}");
+            assert_eq!(test.replan(), CommandOutcome::Changed(0), "{rules}");
         }
         assert_eq!(test.ledger.waits_for(test.schedule), test.unfinished().first().copied(), "{rules}");
         test.send(claimed);

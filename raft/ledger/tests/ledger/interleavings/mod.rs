@@ -399,12 +399,12 @@ impl TestLedger {
             && let Some(policies) =
                 self.ledger.schedules().get(&first.schedule).map(|schedule| schedule.settings.policies.clone())
         {
-            let here = NextInstant { nominal: Nominal::Instant(now), due: now, jitter_ms: 0 };
+            let here = NextInstant { occurrence: OccurrenceName::Instant(now), due: now, jitter_ms: 0 };
             let opening = Opening { due: now, finish_by: now.plus_ms(120_000), ..first.opened[0].clone() };
             fires[0].next = Some(here.clone());
             fires.push(Fire {
-                from: here.nominal.clone(),
-                opened: vec![Opening { nominal: here.nominal, ..opening }],
+                from: here.occurrence.clone(),
+                opened: vec![Opening { occurrence: here.occurrence, ..opening }],
                 through: now,
                 next: Some(next_at(now.plus_ms(60_000), &policies)),
                 ..first
@@ -429,7 +429,7 @@ impl TestLedger {
             Fire { next: Some(next_at(following, &schedule.settings.policies)), ..fire }
         });
         let explained = missed.filter(|_| !fires).map(|next| ExplainedRange {
-            first: next.nominal,
+            first: next.occurrence,
             instants: InstantRange::default(),
             reason: UnopenedReason::Edited,
         });
@@ -449,7 +449,7 @@ impl TestLedger {
         }
         let edit = ScheduleEdit {
             request: (what >= 200).then(|| format!("request {}", which % 4)),
-            body: Hash::of(&[what]),
+            body_hash: Hash::of(&[what]),
             schedule: id,
             plan_version: schedule.plan.version - u64::from(which > 220),
             timing: (!what.is_multiple_of(3)).then_some(retimed),
@@ -482,12 +482,12 @@ impl TestLedger {
         let opening = |step: i64| {
             let due = Time((through.0 / 30_000 - i64::from(back % 7) + step) * 30_000);
             let finish_by = self.ledger.head().now.plus_ms(120_000);
-            Opening { nominal: Nominal::Instant(due), due, cause: OpeningCause::Backfill, finish_by }
+            Opening { occurrence: OccurrenceName::Instant(due), due, cause: OpeningCause::Backfill, finish_by }
         };
         let openings: Vec<Opening> = (0..i64::from(back % 4)).map(opening).collect();
         let count = openings.len() as u32;
-        let (request, body) = (None, Hash([0; 32]));
-        let backfill = Command::Backfill(Backfill { request, body, schedule: id, openings, known: 0, rest: None });
+        let (request, body_hash) = (None, Hash([0; 32]));
+        let backfill = Command::Backfill(Backfill { request, body_hash, schedule: id, openings, known: 0, rest: None });
         let CommandOutcome::Backfilled { inside_gap, .. } = self.put(backfill.clone()) else { return };
         let once = rows_without_head(&self.ledger);
         let CommandOutcome::Backfilled { opened, known, inside_gap: left, .. } = self.put(backfill) else {
@@ -533,7 +533,7 @@ impl TestLedger {
         // Sometimes a leader does not know that the former cluster may have sent the instant (P21).
         let is_explained = Some(next.due) <= self.ledger.maybe_sent_through() && !which.is_multiple_of(7);
         let opening = Opening {
-            nominal: next.nominal.clone(),
+            occurrence: next.occurrence.clone(),
             due: next.due,
             // Late occurrences share no page with others.
             cause: if (schedule.0 + u64::from(which)).is_multiple_of(3) {
@@ -544,12 +544,12 @@ impl TestLedger {
             finish_by: next.due.plus_ms(120_000),
         };
         let instants = InstantRange::default();
-        let explained = ExplainedRange { first: next.nominal.clone(), instants, reason: UnopenedReason::Restored };
+        let explained = ExplainedRange { first: next.occurrence.clone(), instants, reason: UnopenedReason::Restored };
         let (opened, explained) = if is_explained { (vec![], vec![explained]) } else { (vec![opening], vec![]) };
         Some(Fire {
             schedule,
             plan_version: plan.version + u64::from(which > 240),
-            from: next.nominal,
+            from: next.occurrence,
             opened,
             explained,
             through: next.due,
@@ -616,7 +616,7 @@ fn slice(slots: u32, take: u8) -> Bitmap {
 /// Returns an instant with some delay within the jitter window.
 fn next_at(due: Time, policies: &Policies) -> NextInstant {
     let jitter_ms = if policies.jitter_ms > 0 { due.0.rem_euclid(policies.jitter_ms) / 2 + 5_000 } else { 0 };
-    NextInstant { nominal: Nominal::Instant(due), due, jitter_ms }
+    NextInstant { occurrence: OccurrenceName::Instant(due), due, jitter_ms }
 }
 
 /// Number of schedule names. The first six have inline lists, the last four sealed audiences. Both groups have each

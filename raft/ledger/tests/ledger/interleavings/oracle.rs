@@ -233,18 +233,18 @@ fn judge_archived(before: &Ledger, run: &Run, after: &Ledger, id: RunId, now: Ti
     let summary = after.summaries().get(&id).cloned();
     if let Some(summary) = &summary {
         assert!(is_over, "{id} left too early: {run:?}");
-        assert_eq!((summary.counts, &summary.nominal), (run.counts, &run.nominal), "{id}");
+        assert_eq!((summary.counts, &summary.occurrence), (run.counts, &run.occurrence), "{id}");
         return;
     }
     assert!(
-        after.has_opened(&(run.schedule, run.nominal.clone())) || !after.schedules().contains(&run.schedule),
+        after.has_opened(&(run.schedule, run.occurrence.clone())) || !after.schedules().contains(&run.schedule),
         "P7: {run:?}"
     );
     let part = archived(after, id).expect("a part of the archive has the run");
     let Some(kept) = part.run(id) else {
         assert!(is_over, "the details of {id} went too early: {run:?}");
         let summary = part.summaries().get(&id).expect("a summary");
-        assert_eq!((summary.counts, &summary.nominal), (run.counts, &run.nominal), "{id}");
+        assert_eq!((summary.counts, &summary.occurrence), (run.counts, &run.occurrence), "{id}");
         return;
     };
     let undecided = [RecipientState::InDoubt, RecipientState::Assumed, RecipientState::Dead].map(count);

@@ -18,7 +18,7 @@ use reveille_ledger::policy::{CatchUp, InDoubt, Overlap, Policies};
 use reveille_ledger::pool::{Day, PoolSet};
 use reveille_ledger::refusal::CommandRefusal;
 use reveille_ledger::reply::{
-    CancelledRun, CancelledRuns, CommandOutcome, CommandReply, MessageReceipt, MovedRecipients, ScheduleCreation,
+    CancelledRun, CancelledRuns, ChangedRecipients, CommandOutcome, CommandReply, MessageReceipt, ScheduleCreation,
 };
 use reveille_ledger::restore::Restore;
 use reveille_ledger::tenant::TenantSet;
@@ -123,7 +123,7 @@ fn relay() -> Relay {
 
 fn next(seconds: i64) -> NextInstant {
     let due = Time(seconds * 1_000);
-    NextInstant { nominal: Nominal::Instant(due), due, jitter_ms: 0 }
+    NextInstant { occurrence: OccurrenceName::Instant(due), due, jitter_ms: 0 }
 }
 
 fn content(subject: &str) -> Content {
@@ -198,15 +198,15 @@ fn labels(team: &str) -> Labels {
 }
 
 fn fire() -> Fire {
-    let civil = Nominal::Civil { civil_ms: 1_772_413_200_000, fold: 1 };
+    let civil = OccurrenceName::Civil { civil_ms: 1_772_413_200_000, fold: 1 };
     Fire {
         schedule: ScheduleId::new(900, 0),
         plan_version: 4,
         from: civil.clone(),
         opened: vec![
-            Opening { nominal: civil.clone(), due: Time(5), cause: OpeningCause::Due, finish_by: Time(6) },
+            Opening { occurrence: civil.clone(), due: Time(5), cause: OpeningCause::Due, finish_by: Time(6) },
             Opening {
-                nominal: next(7).nominal,
+                occurrence: next(7).occurrence,
                 due: Time(7_000),
                 cause: OpeningCause::CatchUp,
                 finish_by: Time(8_000),
@@ -233,13 +233,13 @@ fn fire() -> Fire {
 fn edit() -> ScheduleEdit {
     let create = create("daily", When::At { instant_ms: 1_772_409_600_000 });
     let explained = ExplainedRange {
-        first: next(3).nominal,
+        first: next(3).occurrence,
         instants: InstantRange::every(1_000, 6),
         reason: UnopenedReason::Edited,
     };
     ScheduleEdit {
         request: create.request,
-        body: Hash([7; 32]),
+        body_hash: Hash([7; 32]),
         schedule: ScheduleId::new(900, 0),
         plan_version: 4,
         timing: Some(TimingChange {
@@ -285,11 +285,15 @@ fn send_messages() -> SendMessages {
 }
 
 fn backfill(schedule: ScheduleId, name: NextInstant) -> Backfill {
-    let opening =
-        Opening { nominal: name.nominal, due: name.due, cause: OpeningCause::Backfill, finish_by: Time(3_600_000) };
+    let opening = Opening {
+        occurrence: name.occurrence,
+        due: name.due,
+        cause: OpeningCause::Backfill,
+        finish_by: Time(3_600_000),
+    };
     Backfill {
         request: Some("request-9".into()),
-        body: Hash([9; 32]),
+        body_hash: Hash([9; 32]),
         schedule,
         openings: vec![opening],
         known: 2,
@@ -302,7 +306,7 @@ fn archive(page: RunId) -> Archive {
         pages: vec![PageId(page)],
         after_ms: 86_400_000,
         summaries: vec![RUN],
-        history: vec![(ScheduleId::new(900, 0), next(4).nominal)],
+        history: vec![(ScheduleId::new(900, 0), next(4).occurrence)],
         parts: vec![reveille_ledger::ArchivePartKey { index: 77, place: 1 }],
         blobs: vec![Hash([8; 32])],
     }
@@ -656,7 +660,7 @@ pub fn replies() -> Vec<(String, CommandReply)> {
         },
         CommandOutcome::Fired(vec![Ok(vec![RUN]), Err(CommandRefusal::StalePlan)]),
         CommandOutcome::Claimed(vec![Ok(FENCE), Err(CommandRefusal::NothingPending)]),
-        CommandOutcome::Moved(300),
+        CommandOutcome::Changed(300),
         CommandOutcome::Backfilled {
             opened: 300,
             first: Some(RUN),
@@ -666,8 +670,8 @@ pub fn replies() -> Vec<(String, CommandReply)> {
             inside_gap: 3,
         },
         CommandOutcome::Archived(300),
-        CommandOutcome::MovedOf(vec![
-            Ok(MovedRecipients { recipients: 300, inside_gap: 2 }),
+        CommandOutcome::ChangedByRun(vec![
+            Ok(ChangedRecipients { recipients: 300, inside_gap: 2 }),
             Err(CommandRefusal::NoSuchRun(RUN)),
         ]),
         CommandOutcome::Schedules(vec![
@@ -760,20 +764,20 @@ pub fn ledger() -> Ledger {
     put(0, Command::SchedulePause(SchedulePause { schedule: paused, reason: "rest".into() }));
     put(0, Command::Quarantine(Quarantine { item: Quarantined::Schedule(blocked), cause: "why".into() }));
     let opening = Opening {
-        nominal: Nominal::Civil { civil_ms: 3_610_000, fold: 0 },
+        occurrence: OccurrenceName::Civil { civil_ms: 3_610_000, fold: 0 },
         due: Time(10_000),
         cause: OpeningCause::Due,
         finish_by: Time(3_600_000),
     };
     let explained = ExplainedRange {
-        first: next(3).nominal,
+        first: next(3).occurrence,
         instants: InstantRange::every(1_000, 6),
         reason: UnopenedReason::Coalesced,
     };
     let fire = Fire {
         schedule: active,
         plan_version: 1,
-        from: next(10).nominal,
+        from: next(10).occurrence,
         opened: vec![opening],
         explained: vec![explained],
         through: Time(10_000),
@@ -829,7 +833,7 @@ pub fn ledger() -> Ledger {
     put(later, Command::TokenRevoke(TokenId(2)));
     put(later, Command::BackupEnded(backup()));
     put(later, Command::BackupEnded(BackupResult::Failed));
-    assert_eq!(put(later, Command::RecipientErase(Box::new(recipient_erase()))), CommandOutcome::Moved(0));
+    assert_eq!(put(later, Command::RecipientErase(Box::new(recipient_erase()))), CommandOutcome::Changed(0));
     put(later, Command::PoolSet(pool_set()));
     for subject in ["Hello", "Hi"] {
         let put_template =
@@ -853,7 +857,7 @@ pub fn ledger() -> Ledger {
     let command = Command::OptOutTakeBack(take_back("u9@example.org", head.applied));
     let (epoch, next) = (head.current_epoch().unwrap_or_default(), head.applied + 1);
     let taken_back = ledger.apply(next, &Entry { epoch, now: Time(later), actor: Actor::System, command }).reply;
-    assert_eq!(taken_back.outcome, CommandOutcome::Moved(1));
+    assert_eq!(taken_back.outcome, CommandOutcome::Changed(1));
     // A run to a sealed audience leaves its summary in the state.
     let much_later = Time(later + 100 * 86_400_000);
     let start = EpochStart::new(OWNER, 1, vec![VoterClock { node: NODE, wall: much_later }]);

@@ -367,7 +367,7 @@ impl TestLedger {
     }
 
     fn machine(text: &str) -> Parsed<MachineClock> {
-        let (boot, ran) = text.split_once('/').ok_or("machine=LIFE/TIME")?;
+        let (boot, ran) = text.split_once('/').ok_or("machine=BOOT/UPTIME")?;
         Ok(MachineClock { boot: boot.parse()?, boot_ms: u64::try_from(milliseconds(ran)?)? })
     }
 
@@ -549,7 +549,7 @@ impl TestLedger {
         let (size, first) = (words.key("size").map(str::parse).transpose()?, words.number("first", 0)?);
         let edit = ScheduleEdit {
             request: words.key("request").map(str::to_owned),
-            body: Hash::of(words.key("body").unwrap_or("").as_bytes()),
+            body_hash: Hash::of(words.key("body").unwrap_or("").as_bytes()),
             schedule: id,
             plan_version: words.number("plan", schedule.plan.version)?,
             timing,
@@ -587,7 +587,7 @@ impl TestLedger {
         let (from, to) = (at(words.ms("from")?), at(words.ms("to")?));
         let (pattern, zone) = (Pattern::compile(&known.timing.when)?, rules(&known.timing.zone)?);
         let calendar = Calendar { pattern: &pattern, zone: &zone };
-        let has_opened = |name: &Nominal| self.ledger.has_opened(&(schedule, name.clone()));
+        let has_opened = |name: &OccurrenceName| self.ledger.has_opened(&(schedule, name.clone()));
         let found = range(
             known,
             calendar,
@@ -599,7 +599,7 @@ impl TestLedger {
         let rest = found.rest.map_or("nothing".to_owned(), |rest| format!("what begins at {}", self.time(rest)));
         let text = format!("{} to open, {} known, {rest} is left\n", found.openings.len(), found.known);
         let opening = |next: NextInstant| Opening {
-            nominal: next.nominal,
+            occurrence: next.occurrence,
             due: next.due,
             cause: OpeningCause::Backfill,
             finish_by: now.plus_ms(known.settings.policies.finish_by_ms),
@@ -609,8 +609,8 @@ impl TestLedger {
             None => (found.openings, found.known, found.rest),
         };
         let request = words.key("request").map(str::to_owned);
-        let body = Hash::of(words.key("body").unwrap_or("").as_bytes());
-        let backfill = Backfill { request, body, schedule, openings, known, rest };
+        let body_hash = Hash::of(words.key("body").unwrap_or("").as_bytes());
+        let backfill = Backfill { request, body_hash, schedule, openings, known, rest };
         Ok(text + &self.commit(Command::Backfill(backfill), words)?)
     }
 
@@ -667,7 +667,7 @@ impl TestLedger {
         let due = fires
             .then(|| catch_up::plan_last_fire_of_old_timing(&self.ledger, id, former.pattern, former.zone, through))
             .flatten();
-        let has_opened = |name: &Nominal| self.ledger.has_opened(&(id, name.clone()));
+        let has_opened = |name: &OccurrenceName| self.ledger.has_opened(&(id, name.clone()));
         let waits = self.ledger.waits_at(id, through);
         let edit = TimingEdit { schedule, due, former: Some(former), timing, policies, calendar, through, waits };
         Ok(plan_timing_change(edit, has_opened)?)
@@ -741,7 +741,7 @@ impl TestLedger {
 
     fn one_fire(&self, name: &str, words: &FireWords) -> Parsed<Fire> {
         let id = self.schedule(name)?;
-        let nowhere = NextInstant { nominal: Nominal::Instant(self.first), due: self.first, jitter_ms: 0 };
+        let nowhere = NextInstant { occurrence: OccurrenceName::Instant(self.first), due: self.first, jitter_ms: 0 };
         let schedule = self.ledger.schedules().get(&id);
         let plan = schedule.and_then(|schedule| schedule.plan.next.clone()).unwrap_or(nowhere);
         let opens = words.opens.clone().unwrap_or_else(|| vec![plan.clone()]);
@@ -750,7 +750,7 @@ impl TestLedger {
         let after = through.plus_ms(60_000);
         let finish_ms = words.finish.or(schedule.map(|schedule| schedule.settings.policies.finish_by_ms)).unwrap_or(0);
         let opening = |next: NextInstant| Opening {
-            nominal: next.nominal,
+            occurrence: next.occurrence,
             due: next.due,
             cause: OpeningCause::Due,
             finish_by: next.due.plus_ms(finish_ms),
@@ -758,12 +758,12 @@ impl TestLedger {
         Ok(Fire {
             schedule: id,
             plan_version: words.plan.or(schedule.map(|schedule| schedule.plan.version)).unwrap_or(1),
-            from: words.from.clone().map_or(plan.nominal, |next| next.nominal),
+            from: words.from.clone().map_or(plan.occurrence, |next| next.occurrence),
             opened: opens.into_iter().map(opening).collect(),
             explained: words.explains.clone(),
             through,
             next: words.next.clone().unwrap_or(Some(NextInstant {
-                nominal: Nominal::Instant(after),
+                occurrence: OccurrenceName::Instant(after),
                 due: after,
                 jitter_ms: 0,
             })),
@@ -775,7 +775,7 @@ impl TestLedger {
     fn instant(&self, text: &str) -> Parsed<NextInstant> {
         let (due, name) = text.split_once('@').unwrap_or((text, text));
         let at = |text: &str| Parsed::Ok(self.first.plus_ms(milliseconds(text)?));
-        Ok(NextInstant { nominal: Nominal::Instant(at(name)?), due: at(due)?, jitter_ms: 0 })
+        Ok(NextInstant { occurrence: OccurrenceName::Instant(at(name)?), due: at(due)?, jitter_ms: 0 })
     }
 
     fn instants(&self, text: &str) -> Parsed<Vec<NextInstant>> {
@@ -800,7 +800,7 @@ impl TestLedger {
                 "restored" => UnopenedReason::Restored,
                 other => return Err(format!("reason {other}?").into()),
             };
-            let (first, last) = (self.instant(first)?.nominal, self.instant(last)?.nominal);
+            let (first, last) = (self.instant(first)?.occurrence, self.instant(last)?.occurrence);
             let length = distance_ms(&first, &last).ok_or("two kinds of instants")?;
             let instants = match count.parse::<u32>()?.saturating_sub(1) {
                 0 => InstantRange::default(),

@@ -11,7 +11,7 @@ use reveille_ledger::effect::Effect;
 use reveille_ledger::ids::{RunId, ScheduleId};
 use reveille_ledger::refusal::CommandRefusal;
 use reveille_ledger::reply::{
-    CancelledRun, CommandOutcome, CommandReply, MessageReceipt, MovedRecipients, ScheduleCreation,
+    CancelledRun, ChangedRecipients, CommandOutcome, CommandReply, MessageReceipt, ScheduleCreation,
 };
 use reveille_ledger::{ApplyResult, Ledger, Page, RecipientState, Run, RunState, wave_start};
 
@@ -83,11 +83,11 @@ fn reply(test: &TestLedger, reply: &CommandReply) -> String {
         })),
         CommandOutcome::Template(version) => format!("version {version}"),
         CommandOutcome::Archived(runs) => format!("archived {runs} runs"),
-        CommandOutcome::Moved(count) => format!("moved {count}"),
-        CommandOutcome::MovedOf(runs) => {
-            let describe = |moved: &Result<MovedRecipients, CommandRefusal>| match moved {
-                Ok(MovedRecipients { recipients, inside_gap: 0 }) => format!("moved {recipients}"),
-                Ok(MovedRecipients { recipients, inside_gap }) => {
+        CommandOutcome::Changed(count) => format!("moved {count}"),
+        CommandOutcome::ChangedByRun(runs) => {
+            let describe = |moved: &Result<ChangedRecipients, CommandRefusal>| match moved {
+                Ok(ChangedRecipients { recipients, inside_gap: 0 }) => format!("moved {recipients}"),
+                Ok(ChangedRecipients { recipients, inside_gap }) => {
                     format!("moved {recipients}, {inside_gap} inside the gap")
                 }
                 Err(refusal) => format!("refused: {refusal}"),
@@ -186,8 +186,8 @@ fn schedule_facts(test: &TestLedger, ledger: &Ledger, id: ScheduleId) -> Facts {
 
 pub fn instant(test: &TestLedger, next: &NextInstant) -> String {
     match next.jitter_ms {
-        0 => format!("{} ({})", test.time(next.due), next.nominal),
-        _ => format!("{} ({}, opens {})", test.time(next.due), next.nominal, test.time(next.opens())),
+        0 => format!("{} ({})", test.time(next.due), next.occurrence),
+        _ => format!("{} ({}, opens {})", test.time(next.due), next.occurrence, test.time(next.opens())),
     }
 }
 
@@ -237,8 +237,8 @@ fn opened(test: &TestLedger, id: RunId, page: &Page, run: &Run) -> String {
     let place = if page.runs.len() > 1 { format!(", slots from {}", run.first) } else { String::new() };
     let waited = run.waited_for.map_or(String::new(), |former| format!(", waited for {former}"));
     let canary = run.canary.map_or(String::new(), |of| format!(", a canary of {}", of.recipients));
-    let (name, nominal) = (run.label(), &run.nominal);
-    format!("{id} opened: {} of {name}, {nominal}, {times}{place}{waited}{canary}", run.count)
+    let (name, occurrence) = (run.label(), &run.occurrence);
+    format!("{id} opened: {} of {name}, {occurrence}, {times}{place}{waited}{canary}", run.count)
 }
 
 pub fn word(state: RecipientState) -> String {
@@ -292,7 +292,7 @@ pub fn fire(test: &TestLedger, fire: &Fire) -> String {
     let mut lines = Vec::new();
     for opening in &fire.opened {
         let finish = test.time(opening.finish_by);
-        lines.push(format!("opens {} due {} ({:?}), until {finish}", opening.nominal, opening.due, opening.cause));
+        lines.push(format!("opens {} due {} ({:?}), until {finish}", opening.occurrence, opening.due, opening.cause));
     }
     for explained in &fire.explained {
         let range = match explained.count() {
@@ -301,7 +301,7 @@ pub fn fire(test: &TestLedger, fire: &Fire) -> String {
         };
         lines.push(format!("explains {range}: {:?}", explained.reason));
     }
-    let next = fire.next.as_ref().map_or("none".to_owned(), |next| format!("{} due {}", next.nominal, next.due));
+    let next = fire.next.as_ref().map_or("none".to_owned(), |next| format!("{} due {}", next.occurrence, next.due));
     lines.push(format!("through {}, next {next}", fire.through));
     let mut text = String::new();
     few(&mut text, lines);

@@ -60,7 +60,7 @@ impl TestLedger {
             (None, Some(summary)) => {
                 let ended = summary.state.word();
                 let left = format!("left at {}", summary.archived_index);
-                (format!("{id} of {}, {}: {ended}, {left}:", summary.name, summary.nominal), summary.counts)
+                (format!("{id} of {}, {}: {ended}, {left}:", summary.name, summary.occurrence), summary.counts)
             }
             (None, None) => return Ok(self.show_archived(id)),
         };
@@ -199,24 +199,26 @@ impl TestLedger {
     fn show_history(&self, words: &mut Words) -> Parsed<String> {
         let id = self.schedule(words.need("schedule")?)?;
         let rows = self.ledger.history().iter().filter(|((schedule, _), _)| *schedule == id);
-        let one = |((_, nominal), history): (&(_, reveille_ledger::ids::Nominal), &InstantOutcome)| match history {
-            InstantOutcome::Opened(run) => format!("{nominal}: opened as {run}\n"),
-            InstantOutcome::Explained { instants, reason, index } if instants.is_empty() => {
-                format!("{nominal}: {reason:?}, said {index}\n")
-            }
-            InstantOutcome::Explained { instants, reason, index } => {
-                let (last, count) = (instants.last(nominal), instants.count());
-                format!("{nominal} to {last}: {count} {reason:?}, said {index}\n")
-            }
-            InstantOutcome::Archived { instants, ahead_min_ms, ahead_max_ms, until } => {
-                let (last, count) = (instants.last(nominal), instants.count());
-                format!(
-                    "{nominal} to {last}: {count} archived, ahead by {ahead_min_ms} to {ahead_max_ms} ms, known until {}\n",
-                    self.time(*until)
-                )
-            }
-            InstantOutcome::ArchivedTrigger { run, until, .. } => {
-                format!("{nominal}: archived {run}, known until {}\n", self.time(*until))
+        let one = |((_, occurrence), history): (&(_, reveille_ledger::ids::OccurrenceName), &InstantOutcome)| {
+            match history {
+                InstantOutcome::Opened(run) => format!("{occurrence}: opened as {run}\n"),
+                InstantOutcome::Explained { instants, reason, index } if instants.is_empty() => {
+                    format!("{occurrence}: {reason:?}, said {index}\n")
+                }
+                InstantOutcome::Explained { instants, reason, index } => {
+                    let (last, count) = (instants.last(occurrence), instants.count());
+                    format!("{occurrence} to {last}: {count} {reason:?}, said {index}\n")
+                }
+                InstantOutcome::Archived { instants, ahead_min_ms, ahead_max_ms, until } => {
+                    let (last, count) = (instants.last(occurrence), instants.count());
+                    format!(
+                        "{occurrence} to {last}: {count} archived, ahead by {ahead_min_ms} to {ahead_max_ms} ms, known until {}\n",
+                        self.time(*until)
+                    )
+                }
+                InstantOutcome::ArchivedTrigger { run, until, .. } => {
+                    format!("{occurrence}: archived {run}, known until {}\n", self.time(*until))
+                }
             }
         };
         Ok(rows.map(one).collect())

@@ -84,11 +84,11 @@ fn on_time_emails_are_offered_beside_any_backlog() {
         };
         let instants = (0..count).map(|number| OPENED_AT.plus_ms(number));
         let finish_by = Time(3_600_000);
-        let opening = |due| Opening { nominal: Nominal::Instant(due), due, cause, finish_by };
+        let opening = |due| Opening { occurrence: OccurrenceName::Instant(due), due, cause, finish_by };
         let fired = test.put(Command::Fire(vec![Fire {
             schedule: id,
             plan_version: 1,
-            from: Nominal::Instant(OPENED_AT),
+            from: OccurrenceName::Instant(OPENED_AT),
             opened: instants.map(opening).collect(),
             explained: vec![],
             through: OPENED_AT.plus_ms(1_000),

@@ -8,9 +8,9 @@ use reveille_ledger::command::{
     Unsendable, VoterClock,
 };
 use reveille_ledger::content::{AudienceChoice, NamedAudience, Seal};
-use reveille_ledger::ids::{Fence, Hash, Incarnation, Nominal, PageId, RunId, ScheduleId};
+use reveille_ledger::ids::{Fence, Hash, Incarnation, OccurrenceName, PageId, RunId, ScheduleId};
 use reveille_ledger::policy::Policies;
-use reveille_ledger::reply::{CommandOutcome, MovedRecipients};
+use reveille_ledger::reply::{ChangedRecipients, CommandOutcome};
 
 use super::*;
 use crate::leader::claims::claimable::canary_waits;
@@ -19,8 +19,8 @@ use crate::process::disk_reserve::DiskSpace;
 use crate::process::peer_messages::{NodeMeasurements, RelayFlow};
 use crate::samples;
 
-mod lacking_parts;
 mod late_rate;
+mod missing_parts;
 mod tenants;
 mod warm_up;
 
@@ -111,9 +111,9 @@ impl DispatcherTest {
     /// Opens the run of a schedule; returns its page.
     fn fire(&mut self, schedule: ScheduleId, cause: OpeningCause) -> PageId {
         self.now = OPENED_AT;
-        let name = Nominal::Instant(OPENED_AT);
+        let name = OccurrenceName::Instant(OPENED_AT);
         let finish_by = Time(3_600_000);
-        let opening = Opening { nominal: name.clone(), due: OPENED_AT, cause, finish_by };
+        let opening = Opening { occurrence: name.clone(), due: OPENED_AT, cause, finish_by };
         let fired = self.put(Command::Fire(vec![Fire {
             schedule,
             plan_version: 1,
@@ -160,8 +160,8 @@ impl DispatcherTest {
     fn plan_only(&mut self) -> (PlannedClaims, Duration) {
         let owners = self.owners();
         let allowances = allowances_of(&self.ledger, &owners, 3, self.now);
-        let lacking = owners.keys().map(|node| (*node, BTreeSet::new())).collect();
-        let mut offers = offers(&self.ledger, &lacking, &self.in_flight, self.now);
+        let missing = owners.keys().map(|node| (*node, BTreeSet::new())).collect();
+        let mut offers = offers(&self.ledger, &missing, &self.in_flight, self.now);
         let caps = self.measurements().caps(&self.ledger, &owners);
         let mut limits = self.rates.limits(&self.ledger, &self.in_flight, self.boot, self.now);
         let credits = credits(&self.ledger, &allowances, &caps, &self.in_flight, &offers);
@@ -234,8 +234,8 @@ fn report(owner: ClaimOwner, dialogue_ms: u64, rate_milli: u64) -> NodeReport {
     let flow = RelayFlow { dialogue: Some(Duration::from_millis(dialogue_ms)), rate_milli };
     let settle = Some(Duration::from_millis(10));
     let measured = NodeMeasurements { relays: [("mailbox".to_owned(), flow)].into(), settle };
-    let (lacking, space) = (BTreeSet::new(), DiskSpace::Ample);
-    NodeReport { owner, measured, behind: false, lacking, lacks_archive: false, space, stopping: false }
+    let (missing, space) = (BTreeSet::new(), DiskSpace::Ample);
+    NodeReport { owner, measured, behind: false, missing, lacks_archive: false, space, stopping: false }
 }
 
 fn schedule(recipients: u32) -> ScheduleCreate {
@@ -367,7 +367,7 @@ fn redirected_recipient_uses_credit_of_its_new_pool() {
     };
     assert_eq!(test.dispatch().len(), 1);
     let outcomes = test.ledger.claims().iter().map(dead).collect();
-    assert_eq!(test.put(Command::Settle(outcomes)), CommandOutcome::Moved(4));
+    assert_eq!(test.put(Command::Settle(outcomes)), CommandOutcome::Changed(4));
     let relay = test.ledger.relays().iter().map(|(_, relay)| relay.clone()).next().expect("a relay");
     let bulk = Relay { name: "bulk".into(), pool: "bulk".into(), max_sessions: 1, ..relay };
     test.put(Command::RelayPut(bulk.into()));
@@ -375,7 +375,7 @@ fn redirected_recipient_uses_credit_of_its_new_pool() {
         let requeue = Requeue { picked: vec![PickedRecipients { run: RUN, recipients }], pool };
         assert_eq!(
             test.put(Command::Requeue(requeue)),
-            CommandOutcome::MovedOf(vec![Ok(MovedRecipients { recipients: 2, inside_gap: 0 })])
+            CommandOutcome::ChangedByRun(vec![Ok(ChangedRecipients { recipients: 2, inside_gap: 0 })])
         );
     }
     let claims = test.dispatch();
@@ -420,8 +420,8 @@ fn page_beyond_credit_of_all_nodes_hides_later_pages_of_its_priority_only() {
         let CommandOutcome::Schedule(id) = created else { panic!("{created:?}") };
         test.fire(id, OpeningCause::Due);
     }
-    let lacking = test.owners().into_keys().map(|node| (node, BTreeSet::new())).collect();
-    let offers = offers(&test.ledger, &lacking, &InFlightClaims::default(), test.now);
+    let missing = test.owners().into_keys().map(|node| (node, BTreeSet::new())).collect();
+    let offers = offers(&test.ledger, &missing, &InFlightClaims::default(), test.now);
     let offered: Vec<(u8, u32)> = offers.iter().map(|offer| (offer.priority, offer.claimable)).collect();
     assert_eq!(offered, [(0, 10_000), (9, 3)]);
 }

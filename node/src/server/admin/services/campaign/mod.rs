@@ -208,8 +208,8 @@ impl Admin {
     }
 }
 
-/// Returns the command that resumes the campaign, only as it is now if `is_conditional`. A schedule is always resumed by
-/// its plan. Returns `None` if nothing holds it.
+/// Returns the command that resumes the campaign, only as it is now if `is_conditional`. A schedule is always resumed
+/// by its plan. Returns `None` if nothing holds it.
 fn may_resume(
     ledger: &Ledger,
     created: &LaunchedCampaign,

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use reveille_cluster::audience;
+use reveille_cluster::file_store;
 use reveille_cluster::process::context::NodeContext;
 use reveille_ledger::command::{
     Command, ERASED_AUDIENCES_MAX, ERASED_BYTES_MAX, ErasedAudience, ErasedBlock, ErasedPart, RecipientErase,
@@ -112,9 +112,9 @@ impl Erasing<'_> {
         let context = &self.admin.context;
         let Some(seal) = context.replica.read(|ledger| ledger.seal(&change.audience)) else { return Ok(None) };
         let Some((former, position)) = seal.locate(change.number) else { return Ok(None) };
-        let written = self.admin.blocking(move |node| node.parts.without(former, position)).await?;
+        let written = self.admin.blocking(move |node| node.files.store_without(former, position)).await?;
         let erased = written.map_err(|error| error_texts::not_possible(format!("a part was not written: {error}")))?;
-        let spread = audience::spread(context, &[erased]).await;
+        let spread = file_store::spread(context, &[erased]).await;
         spread.map_err(|error| error_texts::not_possible(error.to_string()))?;
         Ok(Some(ErasedPart { former, erased }))
     }

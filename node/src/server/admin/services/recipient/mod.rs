@@ -51,7 +51,7 @@ impl Admin {
         let around = WaitContext {
             node: self.context.introduction.name.clone(),
             relays: BTreeMap::new(),
-            lacking: self.lacking(),
+            missing: self.missing(),
         };
         let (mut search, begun) = (PersonSearch::new(self, &tenant, &key), Instant::now());
         let mut next = Some(paging.after.clone().unwrap_or_default());

@@ -221,7 +221,7 @@ impl<'a> PersonSearch<'a> {
     async fn person_in(&self, list: &[u8]) -> ApiResult<Option<PersonRow>> {
         if let Some(seal) = Recipients::seal_from_blob(list) {
             let key = BTreeSet::from([self.key.to_owned()]);
-            let find = move |node: &NodeContext| node.parts.find_row(&seal, &key).map(|row| (row, seal.columns));
+            let find = move |node: &NodeContext| node.files.find_row(&seal, &key).map(|row| (row, seal.columns));
             let (row, columns) =
                 self.admin.blocking(find).await?.map_err(|fault| error_texts::not_possible(fault.to_string()))?;
             return Ok(row.map(|(number, recipient)| PersonRow { number, recipient, columns }));

@@ -88,8 +88,8 @@ impl Admin {
         let picked = self.pick_one((&request.tenant, &request.run), &request.recipient, request.stale, call).await?;
         let RunRecipient { run, number, address: recipient, freshness } = picked;
         let relays = self.context.relays().map(|relays| relays.status()).unwrap_or_default();
-        let (node, lacking) = (self.context.introduction.name.clone(), self.lacking());
-        let around = explain::WaitContext { node, relays, lacking };
+        let (node, missing) = (self.context.introduction.name.clone(), self.missing());
+        let around = explain::WaitContext { node, relays, missing };
         let key = Address::parse(&recipient).ok().map(|address| address.key());
         let subject = (run, number, key.as_deref());
         let explanation = self.read_run(run, |at| explain::collect_events(at, subject, &around)).await?;

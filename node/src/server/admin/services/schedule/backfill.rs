@@ -5,7 +5,7 @@ use prost::Message;
 use reveille_ledger::command::{Backfill, Command, Opening};
 use reveille_ledger::decide::backfill::{BackfillRange, range};
 use reveille_ledger::decide::timing::Calendar;
-use reveille_ledger::ids::{Hash, Nominal, RunId, Time};
+use reveille_ledger::ids::{Hash, OccurrenceName, RunId, Time};
 use reveille_ledger::limits::LedgerLimits;
 use reveille_ledger::refusal::CommandRefusal;
 use reveille_ledger::reply::CommandOutcome;
@@ -25,7 +25,7 @@ struct BackfillParameters {
     to: Time,
     most: usize,
     request: Option<String>,
-    body: Hash,
+    body_hash: Hash,
 }
 
 /// Opens occurrences that never opened.
@@ -59,7 +59,8 @@ pub async fn backfill(
         };
     }
     let BackfillRange { openings, known, rest } = range;
-    let backfill = Backfill { request: requested.request, body: requested.body, schedule: id, openings, known, rest };
+    let backfill =
+        Backfill { request: requested.request, body_hash: requested.body_hash, schedule: id, openings, known, rest };
     let reply = admin.write(Command::Backfill(backfill), call).await?;
     answered(admin, found, reply.outcome).await
 }
@@ -70,7 +71,7 @@ fn stored(admin: &Admin, tenant: &str, requested: &BackfillParameters) -> ApiRes
     let Some(answer) = admin.context.replica.read(|ledger| ledger.answer_to(tenant, id).cloned()) else {
         return Ok(None);
     };
-    if answer.body == requested.body {
+    if answer.body_hash == requested.body_hash {
         return Ok(Some(answer.outcome));
     }
     Err(error_texts::refused(&CommandRefusal::RequestReused(id.to_owned())))
@@ -100,8 +101,8 @@ fn read(request: &BackfillScheduleRequest, limits: &LedgerLimits) -> ApiResult<B
         fields.refuse("max", format!("is above {}; open the rest with another backfill", limits.backfill_openings_max));
     }
     let requested = BackfillScheduleRequest { request_id: String::new(), validate_only: false, ..request.clone() };
-    let body = Hash::of(&requested.encode_to_vec());
-    fields.done(from.zip(to).map(|(from, to)| BackfillParameters { from, to, most, request: id, body }))
+    let body_hash = Hash::of(&requested.encode_to_vec());
+    fields.done(from.zip(to).map(|(from, to)| BackfillParameters { from, to, most, request: id, body_hash }))
 }
 
 /// Returns the occurrences that would open, and the response that describes them.
@@ -116,7 +117,7 @@ async fn find_openings(
         let (pattern, zone) = calendar_of(&schedule.timing, &node.zones)?;
         let calendar = Calendar { pattern: &pattern, zone: &zone };
         // The lock is taken for each name, so that entries do not wait for the whole calendar computation.
-        let is_known = |name: &Nominal| {
+        let is_known = |name: &OccurrenceName| {
             let name = (found.id, name.clone());
             node.replica.read(|ledger| ledger.has_opened(&name))
         };

@@ -1,6 +1,6 @@
 //! Creates a schedule: validates it, compares it with an existing one, proposes it, and shows its instants.
 
-use reveille_cluster::ops::zones::Zones;
+use reveille_cluster::process::zones::Zones;
 use reveille_ledger::command::{Command, ScheduleCreate};
 use reveille_ledger::content::Content;
 use reveille_ledger::ids::{Hash, ScheduleId, Time};
@@ -35,7 +35,7 @@ pub async fn create(
         return Err(error_texts::refused(&taken));
     }
     if let Some((id, definition)) = known
-        && definition != create.definition()
+        && definition != create.definition_hash()
     {
         let used = |id: &str| admin.context.replica.read(|ledger| ledger.answer_to(&create.tenant, id).is_some());
         let why = match request_id.as_deref().is_some_and(used) {
@@ -114,7 +114,7 @@ type Known = Option<(ScheduleId, Hash)>;
 async fn existing(admin: &Admin, body: Option<&v1::ScheduleBody>, call: &Call) -> ApiResult<(Known, bool, Time)> {
     let (tenant, name) = body.map_or((DEFAULT_TENANT, ""), tenant_and_name);
     let query = admin.read_latest(call, |ledger| {
-        let known = ledger.schedule_named(tenant, name).map(|(id, schedule)| (id, schedule.definition()));
+        let known = ledger.schedule_named(tenant, name).map(|(id, schedule)| (id, schedule.definition_hash()));
         (known, ledger.campaigns().contains(&(tenant.to_owned(), name.to_owned())), ledger.head().now)
     });
     let (known, of_campaign, now) = query.await?;

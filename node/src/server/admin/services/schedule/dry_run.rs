@@ -118,10 +118,10 @@ mod tests {
     use super::*;
     use std::sync::Arc;
 
-    use reveille_cluster::ops::zones::Zones;
+    use reveille_cluster::process::zones::Zones;
     use reveille_ledger::calendar::When;
     use reveille_ledger::command::NextInstant;
-    use reveille_ledger::ids::{Hash, Nominal};
+    use reveille_ledger::ids::{Hash, OccurrenceName};
     use reveille_ledger::policy::{CatchUp, DAY_MS, HOUR_MS, Policies};
     use reveille_ledger::{Activity, Plan, ScheduleSettings};
 
@@ -154,7 +154,7 @@ mod tests {
             activity: Activity::Paused { reason: "".into(), since: paused_at },
             plan: Plan {
                 version: 2,
-                next: Some(NextInstant { nominal: Nominal::Instant(due), due, jitter_ms: 0 }),
+                next: Some(NextInstant { occurrence: OccurrenceName::Instant(due), due, jitter_ms: 0 }),
                 fired_through: paused_at,
                 forgotten_through: None,
                 opened: 7,

@@ -11,7 +11,7 @@ mod send_test;
 mod trigger;
 mod update;
 
-use reveille_cluster::ops::zones::Zones;
+use reveille_cluster::process::zones::Zones;
 use reveille_ledger::calendar::Pattern;
 use reveille_ledger::command::{Command, SchedulePause, ScheduleResume};
 use reveille_ledger::content::{Content, Recipients};

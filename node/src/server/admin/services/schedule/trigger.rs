@@ -3,7 +3,7 @@
 use reveille_ledger::Activity;
 use reveille_ledger::command::{Command, Trigger};
 use reveille_ledger::content::{Audience, Content};
-use reveille_ledger::ids::Nominal;
+use reveille_ledger::ids::OccurrenceName;
 use reveille_ledger::refusal::CommandRefusal;
 use reveille_ledger::reply::{CancelledRuns, CommandOutcome};
 use reveille_proto::admin::v1::{self, Run, RunCause, TriggerScheduleRequest, TriggerScheduleResponse, Warning};
@@ -91,8 +91,8 @@ fn would_open(admin: &Admin, found: &Found, trigger: &Trigger) -> ApiResult<Trig
     });
     let (warnings, cancelled) = checked.map_err(|refusal| error_texts::refused(&refusal))?;
     let recipients = list.map_or(schedule.recipients, |list| list.recipients.len() as u32);
-    let (settings, nominal) = (&schedule.settings, Nominal::Trigger(trigger.request.clone()).to_string());
-    let run = views::run_to_open(&settings.tenant, nominal, RunCause::Trigger, recipients, *now, &settings.policies);
+    let (settings, occurrence) = (&schedule.settings, OccurrenceName::Trigger(trigger.request.clone()).to_string());
+    let run = views::run_to_open(&settings.tenant, occurrence, RunCause::Trigger, recipients, *now, &settings.policies);
     let run = Run { schedule: schedule.name.to_string(), ..run };
     Ok(response(run, warnings, &cancelled, false))
 }

@@ -13,7 +13,7 @@ use reveille_ledger::decide::catch_up::plan_last_fire_of_old_timing;
 use reveille_ledger::decide::edit::{TimingEdit, plan_timing_change};
 use reveille_ledger::decide::timing::Calendar;
 use reveille_ledger::etag::NO_ETAG;
-use reveille_ledger::ids::{Hash, Nominal, ScheduleId, Time};
+use reveille_ledger::ids::{Hash, OccurrenceName, ScheduleId, Time};
 use reveille_ledger::refusal::CommandRefusal;
 use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::{Activity, Schedule, StoredAnswer};
@@ -50,7 +50,7 @@ struct Edit {
     requested: v1::ScheduleBody,
     mask: Mask,
     /// Hash of the fields that the mask names, by which a repeated request is recognized.
-    body: Hash,
+    body_hash: Hash,
     request_id: Option<String>,
     /// True if it says all of the schedule. Then an etag counts only if something changes, so that a repeat is answered
     /// like the first request, which has made the etag another one.
@@ -105,7 +105,7 @@ async fn change(
     }
     let files = files(admin, &mut fields, requested.as_mut(), call).await?;
     let (mask, requested) = fields.done(requested.map(|requested| (mask, requested)))?;
-    let edit = Arc::new(Edit { body: mask.hash(&requested), requested, mask, request_id, is_put });
+    let edit = Arc::new(Edit { body_hash: mask.hash(&requested), requested, mask, request_id, is_put });
     let mut files = Some(files);
     let (mut until, mut tries) = (Until::Now, 0);
     loop {
@@ -139,7 +139,7 @@ async fn attempt(
     let (id, now, notes, name) = (present.id, present.now, present.notes, &edit.requested.name);
     admin.not_of_a_campaign(id)?;
     if let Some(answer) = &present.answer {
-        if answer.body != edit.body {
+        if answer.body_hash != edit.body_hash {
             let reused = CommandRefusal::RequestReused(request.request_id.clone());
             return Err(error_texts::refused(&reused).into());
         }
@@ -295,7 +295,7 @@ fn difference(present: &Present, requested: &Edit, wanted: &ScheduleCreate) -> S
     let audience = mask.names("audience") && present.audience != wanted.audience;
     ScheduleEdit {
         request: requested.request_id.clone(),
-        body: requested.body,
+        body_hash: requested.body_hash,
         schedule: present.id,
         plan_version: schedule.plan.version,
         timing: None,
@@ -319,7 +319,7 @@ fn retimed(node: &NodeContext, present: &Present, create: &ScheduleCreate, throu
         node.replica.read(|ledger| plan_last_fire_of_old_timing(ledger, present.id, old.pattern, old.zone, through))
     });
     // The lock is taken for each name, so that entries do not wait for the whole calendar computation.
-    let has_opened = |name: &Nominal| {
+    let has_opened = |name: &OccurrenceName| {
         let name = (present.id, name.clone());
         node.replica.read(|ledger| ledger.has_opened(&name))
     };

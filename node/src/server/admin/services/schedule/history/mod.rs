@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use reveille_ledger::ids::{Nominal, RunId, ScheduleId};
+use reveille_ledger::ids::{OccurrenceName, RunId, ScheduleId};
 use reveille_ledger::instant_range::InstantRange;
 use reveille_ledger::{InstantOutcome, Ledger, Schedule};
 use reveille_proto::admin::v1::HistoryEntry;
@@ -27,7 +27,7 @@ const ROWS_BEYOND: usize = 8;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HistoryCursor {
     /// The last instant that was returned.
-    instant: Option<Nominal>,
+    instant: Option<OccurrenceName>,
     /// The last trigger that was returned.
     trigger: Option<TriggerKey>,
     /// The run that was archived last when the page was read, and the first one in the chain that was not returned.
@@ -40,12 +40,14 @@ type TriggerKey = (u64, String);
 
 impl HistoryCursor {
     /// True if the entry of this run is not after the cursor.
-    fn has_returned(&self, run: RunId, nominal: &Nominal) -> bool {
-        match nominal {
-            Nominal::Trigger(request) => {
+    fn has_returned(&self, run: RunId, occurrence: &OccurrenceName) -> bool {
+        match occurrence {
+            OccurrenceName::Trigger(request) => {
                 self.trigger.as_ref().is_some_and(|last| (run.index, request) >= (last.0, &last.1))
             }
-            Nominal::Civil { .. } | Nominal::Instant(_) => self.instant.as_ref().is_some_and(|last| nominal >= last),
+            OccurrenceName::Civil { .. } | OccurrenceName::Instant(_) => {
+                self.instant.as_ref().is_some_and(|last| occurrence >= last)
+            }
         }
     }
 }
@@ -77,7 +79,7 @@ enum Step {
 /// The entries of one page, and some more.
 pub struct HistoryPage {
     size: usize,
-    instants: BTreeMap<Nominal, Outcome>,
+    instants: BTreeMap<OccurrenceName, Outcome>,
     triggers: BTreeMap<TriggerKey, Outcome>,
     /// True if the state has further rows.
     more: bool,
@@ -86,9 +88,9 @@ pub struct HistoryPage {
     /// The run that was archived last.
     last_archived: Option<RunId>,
     /// Archived runs of instants.
-    found: BTreeMap<Nominal, RunId>,
+    found: BTreeMap<OccurrenceName, RunId>,
     /// The runs that were read from the chain, in its order.
-    from_chain: Vec<(RunId, Nominal)>,
+    from_chain: Vec<(RunId, OccurrenceName)>,
     /// All runs that are left in the chain were archived up to this log index. `None`: the chain has ended.
     archived_through: Option<u64>,
     /// True if the chain has ended because a part of the archive is lost: further runs are not known.
@@ -96,12 +98,12 @@ pub struct HistoryPage {
 }
 
 /// Returns the key that separates the instants of a schedule from its triggers, which follow.
-fn first_trigger(id: ScheduleId) -> (ScheduleId, Nominal) {
-    (id, Nominal::Trigger(String::new()))
+fn first_trigger(id: ScheduleId) -> (ScheduleId, OccurrenceName) {
+    (id, OccurrenceName::Trigger(String::new()))
 }
 
-fn first_instant(id: ScheduleId) -> (ScheduleId, Nominal) {
-    (id, Nominal::Civil { civil_ms: i64::MIN, fold: 0 })
+fn first_instant(id: ScheduleId) -> (ScheduleId, OccurrenceName) {
+    (id, OccurrenceName::Civil { civil_ms: i64::MIN, fold: 0 })
 }
 
 impl HistoryPage {
@@ -132,10 +134,10 @@ impl HistoryPage {
     /// Reads one instant more than the page has.
     fn read_instants(&mut self, ledger: &Ledger, id: ScheduleId) {
         let before = self.cursor.instant.clone();
-        let end = before.clone().map_or_else(|| first_trigger(id), |nominal| (id, nominal));
+        let end = before.clone().map_or_else(|| first_trigger(id), |occurrence| (id, occurrence));
         let rows = ledger.history().range((Bound::Included(first_instant(id)), Bound::Excluded(end)));
         let mut beyond = 0;
-        for ((_, nominal), row) in rows.rev() {
+        for ((_, occurrence), row) in rows.rev() {
             if self.instants.len() > self.size {
                 beyond += 1;
                 if beyond > ROWS_BEYOND {
@@ -144,18 +146,18 @@ impl HistoryPage {
                 }
             }
             let outcome = match row {
-                InstantOutcome::Opened(run) => Outcome::Entry(views::opened(nominal, *run, ledger)),
+                InstantOutcome::Opened(run) => Outcome::Entry(views::opened(occurrence, *run, ledger)),
                 InstantOutcome::Explained { instants, reason, index } => {
-                    Outcome::Entry(views::explained(nominal, instants, (*reason, *index)))
+                    Outcome::Entry(views::explained(occurrence, instants, (*reason, *index)))
                 }
                 InstantOutcome::ArchivedTrigger { run, .. } => Outcome::Run(*run),
                 InstantOutcome::Archived { instants, .. } => {
-                    let names = names_before(nominal, instants, before.as_ref(), self.size + 1);
+                    let names = names_before(occurrence, instants, before.as_ref(), self.size + 1);
                     self.instants.extend(names.into_iter().map(|name| (name, Outcome::Archived)));
                     continue;
                 }
             };
-            self.instants.insert(nominal.clone(), outcome);
+            self.instants.insert(occurrence.clone(), outcome);
         }
         while self.instants.len() > self.size + 1 {
             self.instants.pop_first();
@@ -167,20 +169,20 @@ impl HistoryPage {
     fn read_triggers(&mut self, ledger: &Ledger, id: ScheduleId) {
         let end = first_instant(id.next());
         let rows = ledger.history().range((Bound::Included(first_trigger(id)), Bound::Excluded(end)));
-        let mut triggers: BTreeMap<TriggerKey, (&Nominal, &InstantOutcome)> = BTreeMap::new();
-        for ((_, nominal), row) in rows {
-            let (Nominal::Trigger(request), Some(run)) = (nominal, row.run()) else { continue };
-            if !self.cursor.has_returned(run, nominal) {
-                triggers.insert((run.index, request.clone()), (nominal, row));
+        let mut triggers: BTreeMap<TriggerKey, (&OccurrenceName, &InstantOutcome)> = BTreeMap::new();
+        for ((_, occurrence), row) in rows {
+            let (OccurrenceName::Trigger(request), Some(run)) = (occurrence, row.run()) else { continue };
+            if !self.cursor.has_returned(run, occurrence) {
+                triggers.insert((run.index, request.clone()), (occurrence, row));
             }
             if triggers.len() > self.size + 1 {
                 triggers.pop_first();
                 self.more = true;
             }
         }
-        self.triggers.extend(triggers.into_iter().filter_map(|(key, (nominal, row))| {
+        self.triggers.extend(triggers.into_iter().filter_map(|(key, (occurrence, row))| {
             let outcome = match row {
-                InstantOutcome::Opened(run) => Outcome::Entry(views::opened(nominal, *run, ledger)),
+                InstantOutcome::Opened(run) => Outcome::Entry(views::opened(occurrence, *run, ledger)),
                 row => Outcome::Run(row.run()?),
             };
             Some((key, outcome))
@@ -190,15 +192,15 @@ impl HistoryPage {
     /// Returns the next step.
     fn step(&mut self) -> Step {
         let instant = loop {
-            let Some((nominal, outcome)) = self.instants.last_key_value() else { break None };
-            break match (outcome, self.found.get(nominal)) {
+            let Some((occurrence, outcome)) = self.instants.last_key_value() else { break None };
+            break match (outcome, self.found.get(occurrence)) {
                 (Outcome::Entry(entry), _) => Some(entry.index),
                 (Outcome::Run(run), _) | (Outcome::Archived, Some(run)) => Some(run.index),
                 (Outcome::Archived, None) if self.archived_through.is_some() => return Step::ReadArchive,
                 (Outcome::Archived, None) if self.is_broken => return Step::Instant,
                 (Outcome::Archived, None) => {
                     // The archive does not have the run any more.
-                    self.cursor.instant = self.instants.pop_last().map(|(nominal, _)| nominal);
+                    self.cursor.instant = self.instants.pop_last().map(|(occurrence, _)| occurrence);
                     continue;
                 }
             };
@@ -218,39 +220,39 @@ impl HistoryPage {
     /// Adds the next archived run. `None`: the chain has ended.
     fn add(&mut self, run: Option<ArchivedRun>) {
         self.archived_through = run.as_ref().map(|run| run.archived_index);
-        let Some(ArchivedRun { id, nominal, .. }) = run else { return };
-        self.from_chain.push((id, nominal.clone()));
-        if self.cursor.has_returned(id, &nominal) {
+        let Some(ArchivedRun { id, occurrence, .. }) = run else { return };
+        self.from_chain.push((id, occurrence.clone()));
+        if self.cursor.has_returned(id, &occurrence) {
             return;
         }
-        match nominal {
+        match occurrence {
             // The state still has the names of triggers that were archived lately.
-            Nominal::Trigger(request) => {
+            OccurrenceName::Trigger(request) => {
                 self.triggers.entry((id.index, request)).or_insert(Outcome::Run(id));
             }
-            Nominal::Civil { .. } | Nominal::Instant(_) => {
-                self.found.insert(nominal, id);
+            OccurrenceName::Civil { .. } | OccurrenceName::Instant(_) => {
+                self.found.insert(occurrence, id);
             }
         }
     }
 
     /// Takes the entry of this step.
-    fn take(&mut self, step: Step) -> Option<(Nominal, Outcome)> {
+    fn take(&mut self, step: Step) -> Option<(OccurrenceName, Outcome)> {
         match step {
             Step::Instant => {
-                let (nominal, outcome) = self.instants.pop_last()?;
-                self.cursor.instant = Some(nominal.clone());
-                let outcome = match (outcome, self.found.remove(&nominal)) {
+                let (occurrence, outcome) = self.instants.pop_last()?;
+                self.cursor.instant = Some(occurrence.clone());
+                let outcome = match (outcome, self.found.remove(&occurrence)) {
                     (Outcome::Archived, Some(run)) => Outcome::Run(run),
                     (outcome, _) => outcome,
                 };
-                Some((nominal, outcome))
+                Some((occurrence, outcome))
             }
             Step::Trigger => {
                 let (key, outcome) = self.triggers.pop_last()?;
-                let nominal = Nominal::Trigger(key.1.clone());
+                let occurrence = OccurrenceName::Trigger(key.1.clone());
                 self.cursor.trigger = Some(key);
-                Some((nominal, outcome))
+                Some((occurrence, outcome))
             }
             Step::ReadArchive | Step::End => None,
         }
@@ -258,7 +260,7 @@ impl HistoryPage {
 
     /// Returns where the page ended. `next`: the next run of the chain.
     fn end(self, next: Option<RunId>) -> HistoryCursor {
-        let left = self.from_chain.iter().find(|(run, nominal)| !self.cursor.has_returned(*run, nominal));
+        let left = self.from_chain.iter().find(|(run, occurrence)| !self.cursor.has_returned(*run, occurrence));
         let first_left = left.map(|(run, _)| *run).or(next);
         HistoryCursor { chain: self.last_archived.map(|last| (last, first_left)), ..self.cursor }
     }
@@ -286,11 +288,11 @@ impl HistoryPage {
                 }
                 step => match self.take(step) {
                     Some((_, Outcome::Entry(entry))) => entries.push(entry),
-                    Some((nominal, Outcome::Run(run))) => match unless_lost(admin.part_of(run, None).await)? {
-                        Ok(part) => entries.extend(part.map(|(_, part)| views::opened(&nominal, run, &part))),
-                        Err(_) => entries.push(views::opened_and_lost(&nominal, Some(run))),
+                    Some((occurrence, Outcome::Run(run))) => match unless_lost(admin.part_of(run, None).await)? {
+                        Ok(part) => entries.extend(part.map(|(_, part)| views::opened(&occurrence, run, &part))),
+                        Err(_) => entries.push(views::opened_and_lost(&occurrence, Some(run))),
                     },
-                    Some((nominal, Outcome::Archived)) => entries.push(views::opened_and_lost(&nominal, None)),
+                    Some((occurrence, Outcome::Archived)) => entries.push(views::opened_and_lost(&occurrence, None)),
                     None => {}
                 },
             }
@@ -299,8 +301,14 @@ impl HistoryPage {
 }
 
 /// Returns the last names of a range before `before`, at most so many.
-fn names_before(first: &Nominal, range: &InstantRange, before: Option<&Nominal>, most: usize) -> Vec<Nominal> {
-    let name = |range: &InstantRange, first: &Nominal, at: u32| range.part(first, at, at + 1).map(|(name, _)| name);
+fn names_before(
+    first: &OccurrenceName,
+    range: &InstantRange,
+    before: Option<&OccurrenceName>,
+    most: usize,
+) -> Vec<OccurrenceName> {
+    let name =
+        |range: &InstantRange, first: &OccurrenceName, at: u32| range.part(first, at, at + 1).map(|(name, _)| name);
     let is_before = |at| before.is_none_or(|before| name(range, first, at).is_some_and(|name| name < *before));
     let (mut end, mut above) = (0, range.count());
     while end < above {

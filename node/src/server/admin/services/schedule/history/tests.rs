@@ -8,17 +8,17 @@ use super::*;
 #[derive(Clone, Debug)]
 struct Opened {
     id: RunId,
-    nominal: Nominal,
+    occurrence: OccurrenceName,
     archived_at: u64,
 }
 
 /// An instant, named by its due time, whose run opened at a log index and is archived at another one.
 fn instant(due: i64, index: u64, archived_at: u64) -> Opened {
-    Opened { id: RunId { index, place: 0 }, nominal: Nominal::Instant(Time(due)), archived_at }
+    Opened { id: RunId { index, place: 0 }, occurrence: OccurrenceName::Instant(Time(due)), archived_at }
 }
 
 fn trigger(index: u64, archived_at: u64) -> Opened {
-    Opened { id: RunId { index, place: 0 }, nominal: Nominal::Trigger(format!("id-{index}")), archived_at }
+    Opened { id: RunId { index, place: 0 }, occurrence: OccurrenceName::Trigger(format!("id-{index}")), archived_at }
 }
 
 /// Returns the runs of one page, as the log indices of their opening, at the log index `now`.
@@ -26,13 +26,15 @@ fn page(runs: &[Opened], now: u64, size: usize, cursor: &HistoryCursor) -> (Vec<
     let mut chain: Vec<&Opened> = runs.iter().filter(|run| run.archived_at <= now).collect();
     chain.sort_by_key(|run| std::cmp::Reverse((run.archived_at, run.id)));
     let mut page = HistoryPage::new(size, cursor.clone(), chain.first().map(|run| run.id));
-    for run in runs.iter().filter(|run| !cursor.has_returned(run.id, &run.nominal)) {
+    for run in runs.iter().filter(|run| !cursor.has_returned(run.id, &run.occurrence)) {
         let entry = Outcome::Entry(HistoryEntry { index: run.id.index, ..HistoryEntry::default() });
-        match (&run.nominal, run.archived_at <= now) {
-            (Nominal::Trigger(_), true) => {}
-            (Nominal::Trigger(request), false) => drop(page.triggers.insert((run.id.index, request.clone()), entry)),
-            (nominal, true) => drop(page.instants.insert(nominal.clone(), Outcome::Archived)),
-            (nominal, false) => drop(page.instants.insert(nominal.clone(), entry)),
+        match (&run.occurrence, run.archived_at <= now) {
+            (OccurrenceName::Trigger(_), true) => {}
+            (OccurrenceName::Trigger(request), false) => {
+                drop(page.triggers.insert((run.id.index, request.clone()), entry))
+            }
+            (occurrence, true) => drop(page.instants.insert(occurrence.clone(), Outcome::Archived)),
+            (occurrence, false) => drop(page.instants.insert(occurrence.clone(), entry)),
         }
     }
     while page.instants.len() > size + 1 {
@@ -59,7 +61,7 @@ fn page(runs: &[Opened], now: u64, size: usize, cursor: &HistoryCursor) -> (Vec<
             Step::ReadArchive => {
                 page.add(chain.get(next).map(|run| ArchivedRun {
                     id: run.id,
-                    nominal: run.nominal.clone(),
+                    occurrence: run.occurrence.clone(),
                     due: Time(0),
                     archived_index: run.archived_at,
                 }));
@@ -126,7 +128,7 @@ fn backfilled_instant_is_at_its_place_by_name() {
 #[test]
 fn instant_without_run_in_archive_is_left_out() {
     let mut page = HistoryPage::new(10, HistoryCursor::default(), None);
-    page.instants.insert(Nominal::Instant(Time(1)), Outcome::Archived);
+    page.instants.insert(OccurrenceName::Instant(Time(1)), Outcome::Archived);
     assert_eq!(page.step(), Step::ReadArchive);
     page.add(None);
     assert_eq!(page.step(), Step::End);
@@ -134,7 +136,7 @@ fn instant_without_run_in_archive_is_left_out() {
 
 #[test]
 fn names_of_a_range_begin_below_the_cursor() {
-    let at = |ms| Nominal::Instant(Time(ms));
+    let at = |ms| OccurrenceName::Instant(Time(ms));
     let mut range = InstantRange::every(10, 3);
     range.extend(70, 2);
     let names = |before: Option<i64>, most| names_before(&at(100), &range, before.map(at).as_ref(), most);
@@ -143,7 +145,7 @@ fn names_of_a_range_begin_below_the_cursor() {
     assert_eq!(names(Some(200), 2), [120, 130].map(at));
     assert_eq!(names(Some(125), 10), [100, 110, 120].map(at));
     assert!(names(Some(100), 10).is_empty());
-    let civil = Nominal::Civil { civil_ms: 200, fold: 1 };
-    let first = Nominal::Civil { civil_ms: 100, fold: 0 };
-    assert_eq!(names_before(&first, &range, Some(&civil), 1), [Nominal::Civil { civil_ms: 200, fold: 0 }]);
+    let civil = OccurrenceName::Civil { civil_ms: 200, fold: 1 };
+    let first = OccurrenceName::Civil { civil_ms: 100, fold: 0 };
+    assert_eq!(names_before(&first, &range, Some(&civil), 1), [OccurrenceName::Civil { civil_ms: 200, fold: 0 }]);
 }

@@ -6,19 +6,19 @@ use reveille_ledger::content::{Attachment, Audience, Content};
 use reveille_ledger::limits::limits;
 
 use super::*;
-use crate::leader::claims::claimable::Lacking;
+use crate::leader::claims::claimable::MissingFiles;
 
 #[test]
 fn page_of_many_chunks_offers_at_most_the_credit_of_all_nodes() {
     let mut test = DispatcherTest::sealed(10 * CHUNK);
     let (page, _) = test.ledger.open_pages().next().expect("the page");
-    let offered = |test: &DispatcherTest, lacking: &Lacking| {
-        let offers = offers(&test.ledger, lacking, &InFlightClaims::default(), test.now);
+    let offered = |test: &DispatcherTest, missing: &MissingFiles| {
+        let offers = offers(&test.ledger, missing, &InFlightClaims::default(), test.now);
         offers.into_iter().map(|offer| (offer.source.chunk.number, offer.barred)).collect::<Vec<_>>()
     };
     let none = BTreeSet::new();
-    let mut lacking: Lacking = test.owners().into_keys().map(|node| (node, BTreeSet::new())).collect();
-    assert_eq!(offered(&test, &lacking), [(0, none.clone())], "a chunk is more than both may hold");
+    let mut missing: MissingFiles = test.owners().into_keys().map(|node| (node, BTreeSet::new())).collect();
+    assert_eq!(offered(&test, &missing), [(0, none.clone())], "a chunk is more than both may hold");
     let slices = (0..CHUNK - limits(LEVEL).slice_recipients_max).step_by(limits(LEVEL).slice_recipients_max as usize);
     let claim = |first| ClaimRequest {
         chunk: page.chunk(0),
@@ -26,26 +26,26 @@ fn page_of_many_chunks_offers_at_most_the_credit_of_all_nodes() {
         owner: owner(1, 1),
     };
     test.put(Command::Claim(slices.map(claim).collect()));
-    assert_eq!(offered(&test, &lacking), [(0, none.clone()), (1, none.clone())], "and a slice is less");
+    assert_eq!(offered(&test, &missing), [(0, none.clone()), (1, none.clone())], "and a slice is less");
     // A part that one node lacks is not offered to it, and parts that few nodes have do not fill the offers (P20).
-    lacking.insert(NodeId(2), [part(1)].into());
+    missing.insert(NodeId(2), [part(1)].into());
     assert_eq!(
-        offered(&test, &lacking),
+        offered(&test, &missing),
         [(0, none.clone()), (1, [NodeId(2)].into()), (2, none.clone())],
         "the chunk behind it is for both"
     );
     // A part that no node has is not offered, and does not keep the dispatcher awake.
-    lacking.values_mut().for_each(|parts| *parts = [part(0), part(1)].into());
-    assert_eq!(offered(&test, &lacking), [(2, none)]);
+    missing.values_mut().for_each(|parts| *parts = [part(0), part(1)].into());
+    assert_eq!(offered(&test, &missing), [(2, none)]);
 }
 
 #[test]
 fn lacking_part_hides_no_other_recipients() {
     let chunks = 300;
     let test = DispatcherTest::sealed(chunks * CHUNK);
-    let mut lacking: Lacking = test.owners().into_keys().map(|node| (node, BTreeSet::new())).collect();
-    lacking.insert(NodeId(2), (0..290).map(part).collect());
-    let offers = offers(&test.ledger, &lacking, &InFlightClaims::default(), test.now);
+    let mut missing: MissingFiles = test.owners().into_keys().map(|node| (node, BTreeSet::new())).collect();
+    missing.insert(NodeId(2), (0..290).map(part).collect());
+    let offers = offers(&test.ledger, &missing, &InFlightClaims::default(), test.now);
     let for_it: Vec<u32> = offers
         .iter()
         .filter(|offer| !offer.barred.contains(&NodeId(2)))
@@ -58,9 +58,9 @@ fn lacking_part_hides_no_other_recipients() {
 #[test]
 fn node_with_full_lacking_list_gets_no_sealed_audience() {
     let offers_of = |test: &DispatcherTest, named: u32| {
-        let mut lacking: Lacking = test.owners().into_keys().map(|node| (node, BTreeSet::new())).collect();
-        lacking.insert(NodeId(2), (1_000..1_000 + named).map(part).collect());
-        let offers = offers(&test.ledger, &lacking, &InFlightClaims::default(), test.now);
+        let mut missing: MissingFiles = test.owners().into_keys().map(|node| (node, BTreeSet::new())).collect();
+        missing.insert(NodeId(2), (1_000..1_000 + named).map(part).collect());
+        let offers = offers(&test.ledger, &missing, &InFlightClaims::default(), test.now);
         offers.into_iter().map(|offer| offer.barred).collect::<Vec<_>>()
     };
     let full = crate::process::limits::NAMED_MAX as u32;
@@ -98,8 +98,8 @@ fn attachment_that_nodes_lack_holds_back_only_its_own_message() {
     assert!(matches!(sent, CommandOutcome::Messages(_)), "{sent:?}");
     let (page, _) = test.ledger.open_pages().last().expect("the page of the messages");
     // Both nodes lack the file of message 1. Each lacks that of another message, so no node has all files of the page.
-    let lacking = Lacking::from([(NodeId(1), [part(1), part(2)].into()), (NodeId(2), [part(1), part(3)].into())]);
-    let offers = offers(&test.ledger, &lacking, &InFlightClaims::default(), test.now).into_iter();
+    let missing = MissingFiles::from([(NodeId(1), [part(1), part(2)].into()), (NodeId(2), [part(1), part(3)].into())]);
+    let offers = offers(&test.ledger, &missing, &InFlightClaims::default(), test.now).into_iter();
     let of_page = offers.filter(|offer| offer.source.chunk.page == page);
     let mut offered: Vec<_> =
         of_page.map(|offer| (offer.slots.plain.iter().collect::<Vec<_>>(), offer.barred)).collect();

@@ -41,16 +41,16 @@ pub async fn run(context: Arc<NodeContext>, stop: CancellationToken) {
             // What was there may have vanished from the disk.
             known.clear();
         }
-        let Some(lacking) = check_parts(&context, removes, &mut known, &mut is_short).await else { continue };
+        let Some(missing) = check_parts(&context, removes, &mut known, &mut is_short).await else { continue };
         let own = Arc::clone(&context);
-        let still_lacking = context.replica.blocking(move || own.replica.still_lacking_blocks());
-        let blocks = still_lacking.await.unwrap_or_default();
-        if lacking.is_empty() && blocks.is_empty() {
+        let still_missing = context.replica.blocking(move || own.replica.still_lacking_blocks());
+        let blocks = still_missing.await.unwrap_or_default();
+        if missing.is_empty() && blocks.is_empty() {
             continue;
         }
         // Claims wait for the parts of open runs, so fetch these first.
         let open = open_parts(&context);
-        let (first, others): (Vec<Hash>, Vec<Hash>) = lacking.into_iter().partition(|part| open.contains(part));
+        let (first, others): (Vec<Hash>, Vec<Hash>) = missing.into_iter().partition(|part| open.contains(part));
         let parts = first.into_iter().chain(others).take(NAMED_MAX).map(PeerFile::AudiencePart);
         let mut fetched = 0;
         for file in parts.chain(blocks.into_iter().take(NAMED_MAX).map(PeerFile::ArchiveBlock)) {
@@ -98,9 +98,9 @@ async fn check_parts(
     known.clone_from(&needed);
     let own = Arc::clone(context);
     let checked = context.replica.blocking(move || {
-        let parts = &own.parts;
-        looked_for.iter().filter(|part| !parts.has(**part)).for_each(|part| parts.lack(*part));
-        if let Err(error) = parts.keep_lacking(&needed) {
+        let parts = &own.files;
+        looked_for.iter().filter(|part| !parts.has(**part)).for_each(|part| parts.mark_missing(*part));
+        if let Err(error) = parts.keep_missing(&needed) {
             tracing::warn!(%error, "a damaged part that is not needed cannot be removed");
         }
         if removes {
@@ -112,9 +112,9 @@ async fn check_parts(
                 Err(error) => tracing::warn!(%error, "parts that are not needed cannot be removed"),
             }
         }
-        (parts.lacking(), parts.shortage())
+        (parts.missing(), parts.shortage())
     });
-    let (lacking, shortage) = checked.await.ok()?;
+    let (missing, shortage) = checked.await.ok()?;
     match &shortage {
         Some(why) if !*is_short => {
             tracing::warn!(why, "no room for parts of audiences: imports wait, nothing is lost; free space there");
@@ -124,8 +124,8 @@ async fn check_parts(
     }
     *is_short = shortage.is_some();
     metrics::gauge!("reveille_parts_no_room").set(u8::from(*is_short));
-    metrics::gauge!("reveille_parts_lacking").set(lacking.len() as f64);
-    Some(lacking)
+    metrics::gauge!("reveille_files_missing").set(missing.len() as f64);
+    Some(missing)
 }
 
 /// Fetches a file from the first peer that has it intact. Returns false if none has.
@@ -163,7 +163,7 @@ pub(crate) async fn fetch_from(context: &Arc<NodeContext>, node: NodeId, file: P
         if bytes.is_empty() {
             // Check the space before the rest is transferred.
             let own = Arc::clone(context);
-            context.replica.blocking(move || own.parts.room_for(total)).await.map_err(io::Error::other)??;
+            context.replica.blocking(move || own.files.room_for(total)).await.map_err(io::Error::other)??;
         }
         bytes.extend_from_slice(&piece);
         if bytes.len() as u64 >= total {
@@ -172,7 +172,7 @@ pub(crate) async fn fetch_from(context: &Arc<NodeContext>, node: NodeId, file: P
     }
     let own = Arc::clone(context);
     let keep = move || match file {
-        PeerFile::AudiencePart(part) if own.parts.put(&bytes)? != part => Err(io::Error::other("it sent another part")),
+        PeerFile::AudiencePart(part) if own.files.put(&bytes)? != part => Err(io::Error::other("it sent another part")),
         PeerFile::AudiencePart(_) => Ok(()),
         PeerFile::ArchiveBlock(block) => own.replica.put_block(block, &bytes),
     };

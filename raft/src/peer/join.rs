@@ -17,17 +17,17 @@ use crate::Raft;
 use crate::election::role::Role;
 use crate::membership::{Member, MembershipError, change_membership, members, peer_node};
 use crate::router::Router;
-use crate::tls::{AdmittedNode, NodeTls, TokenError};
+use crate::tls::{JoiningNode, NodeTls, TokenError};
 
-/// Limit of one admission: the new member is in the log, on a majority.
-const ADMIT_LIMIT: Duration = Duration::from_secs(10);
+/// Limit of one join: the new member is in the log, on a majority.
+const JOIN_LIMIT: Duration = Duration::from_secs(10);
 /// Maximum length of a member's name, as `name` in its configuration.
 const NAME_BYTES_MAX: usize = 64;
 /// Maximum length of an address: a host name of 253 bytes and a port.
 const ADDRESS_BYTES_MAX: usize = 260;
 
 /// Admits new nodes.
-pub(crate) struct MemberAdmission {
+pub(crate) struct JoinHandler {
     pub tls: Option<NodeTls>,
     pub raft: Raft,
     pub router: Arc<Router>,
@@ -36,21 +36,21 @@ pub(crate) struct MemberAdmission {
     pub changing: tokio::sync::Mutex<()>,
 }
 
-impl MemberAdmission {
-    /// Admits the node, or has the leader do it. Ends within twice [`ADMIT_LIMIT`].
-    pub async fn admit(&self, request: JoinRequest) -> Result<JoinResponse, Rejection> {
+impl JoinHandler {
+    /// Admits the node, or has the leader do it. Ends within twice [`JOIN_LIMIT`].
+    pub async fn join(&self, request: JoinRequest) -> Result<JoinResponse, Rejection> {
         let unauthorized = |text: &dyn ToString| Rejection::Unauthorized(text.to_string());
         let tls = self.tls.as_ref().ok_or_else(|| unauthorized(&"this cluster has no certificate authority"))?;
-        let admitted = tls.check(&request.token, &request.key).map_err(|error| unauthorized(&error))?;
+        let joining = tls.check(&request.token, &request.key).map_err(|error| unauthorized(&error))?;
         check_words(&request)?;
         let role = *self.role.borrow();
         match role {
             Role::Leader { .. } => {
-                let deadline = Instant::now() + ADMIT_LIMIT;
-                let adding = timeout_at(deadline.into(), self.add_learner(admitted, request, deadline));
+                let deadline = Instant::now() + JOIN_LIMIT;
+                let adding = timeout_at(deadline.into(), self.add_learner(joining, request, deadline));
                 let late = |_| Rejection::Unavailable("the members could not be changed in time; try again".to_owned());
-                let admitted = adding.await.map_err(late)??;
-                self.answer(tls, &admitted)
+                let joining = adding.await.map_err(late)??;
+                self.answer(tls, &joining)
             }
             Role::Follower { leader: Some(leader) } if request.header.is_none() => self.pass_on(leader, request).await,
             _ => Err(Rejection::Unavailable("no leader is known now; try again".to_owned())),
@@ -59,9 +59,11 @@ impl MemberAdmission {
 
     /// Issues the certificate of a member. The state is read after the node is in the membership: a rotation that
     /// begins later waits for it, and one that began before is in the answer.
-    fn answer(&self, tls: &NodeTls, admitted: &AdmittedNode) -> Result<JoinResponse, Rejection> {
+    fn answer(&self, tls: &NodeTls, joining: &JoiningNode) -> Result<JoinResponse, Rejection> {
         let state = self.router.applied_state.read(|ledger| ledger.head().authority);
-        let answer = tls.admit(admitted, state.as_ref()).map_err(|error| Rejection::Unavailable(error.to_string()))?;
+        let answer = tls
+            .issue_certificate(joining, state.as_ref())
+            .map_err(|error| Rejection::Unavailable(error.to_string()))?;
         let rotates = || Rejection::Unavailable("the certificate authority is being rotated; try again".to_owned());
         answer.ok_or_else(rotates)
     }
@@ -69,7 +71,7 @@ impl MemberAdmission {
     async fn pass_on(&self, leader: NodeId, request: JoinRequest) -> Result<JoinResponse, Rejection> {
         let unknown = || Rejection::Unavailable("the leader is not known yet; try again".to_owned());
         let to = self.router.destination(leader).ok_or_else(unknown)?;
-        self.router.client.ask(&to, request, ADMIT_LIMIT).await.map_err(|error| match error {
+        self.router.client.ask(&to, request, JOIN_LIMIT).await.map_err(|error| match error {
             PeerError::Rejected(rejection) => rejection,
             error => Rejection::Unavailable(format!("the leader does not answer: {error}; try again")),
         })
@@ -78,44 +80,44 @@ impl MemberAdmission {
     /// Makes the node a learner. Returns it when a majority has the entry.
     async fn add_learner(
         &self,
-        admitted: AdmittedNode,
+        joining: JoiningNode,
         request: JoinRequest,
         deadline: Instant,
-    ) -> Result<AdmittedNode, Rejection> {
+    ) -> Result<JoiningNode, Rejection> {
         let _changing = self.changing.lock().await;
         // A leader that was cut off must not answer by members that no majority has.
         let no_majority = || Rejection::Unavailable("this leader reaches no majority; try again".to_owned());
         let known = self.router.read_index_here(deadline).await.ok_or_else(no_majority)?;
         self.router.wait_applied(known, deadline).await.ok_or_else(no_majority)?;
-        if self.router.applied_state.read(|ledger| ledger.removed_nodes().contains(&admitted.node)) {
+        if self.router.applied_state.read(|ledger| ledger.removed_nodes().contains(&joining.node)) {
             return Err(Rejection::Unauthorized(format!(
                 "node {} was removed, and its id is never used again; make another token, and start \
                  with an empty data folder",
-                admitted.node
+                joining.node
             )));
         }
-        let member = Member { name: request.name, address: request.address, votes: false, key: Some(admitted.pin()) };
-        if self.is_member(&admitted, &member)? {
-            return Ok(admitted);
+        let member = Member { name: request.name, address: request.address, votes: false, key: Some(joining.pin()) };
+        if self.is_member(&joining, &member)? {
+            return Ok(joining);
         }
-        let adding = self.raft.add_learner(admitted.node.0, peer_node(&member), false);
+        let adding = self.raft.add_learner(joining.node.0, peer_node(&member), false);
         change_membership(adding, deadline).await.map_err(|error| match error {
             MembershipError::NotPossible(why) => Rejection::Unauthorized(why),
             error => Rejection::Unavailable(format!("{error}; try again")),
         })?;
-        tracing::info!(node = %admitted.node, name = member.name, address = member.address, "a node was admitted");
-        Ok(admitted)
+        tracing::info!(node = %joining.node, name = member.name, address = member.address, "a node was admitted");
+        Ok(joining)
     }
 
     /// Returns true if the node is a member already, by an earlier request of its own.
-    fn is_member(&self, admitted: &AdmittedNode, new: &Member) -> Result<bool, Rejection> {
+    fn is_member(&self, joining: &JoiningNode, new: &Member) -> Result<bool, Rejection> {
         let unauthorized = |text: String| Err(Rejection::Unauthorized(text));
         // No clock of a single machine counts, neither that of the member that made the token nor this one (P18).
         let now = self.router.applied_state.read(|ledger| ledger.head().real_now());
         let metrics = self.raft.server_metrics();
         let metrics = metrics.borrow_watched();
         let members = members(&metrics.committed_membership_config);
-        if let Some(known) = members.get(&admitted.node) {
+        if let Some(known) = members.get(&joining.node) {
             if known.key != new.key {
                 return unauthorized("another node has used this join token; make another one".to_owned());
             }
@@ -124,7 +126,7 @@ impl MemberAdmission {
             }
             return Ok(true);
         }
-        if admitted.is_expired(now) {
+        if joining.is_expired(now) {
             return unauthorized(TokenError::Expired.to_string());
         }
         if let Some(known) = members.values().find(|known| known.name == new.name) {

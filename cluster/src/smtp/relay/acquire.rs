@@ -1,4 +1,4 @@
-//! Admission of emails to one relay: a session slot, the relay's rate, and the circuit.
+//! How an email gets its permit at one relay: a session slot, the relay's rate, and the circuit.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,35 +12,35 @@ use super::circuit_event::circuit_event;
 use super::core::{OPENING_LATE, RelaySessions};
 use crate::smtp::session::dialogue::Session;
 
-/// Admission by the circuit, for one email or for an opening without one. Dropping it unused returns the probe.
-pub(crate) struct CircuitAdmission {
+/// A permit of the circuit, for one email or for an opening without one. Dropping it unused returns the probe.
+pub(crate) struct HeldCircuitPermit {
     core: Arc<RelaySessions>,
-    admitted: CircuitPermit,
+    permit: CircuitPermit,
 }
 
-impl CircuitAdmission {
-    pub fn new(core: &Arc<RelaySessions>) -> Result<CircuitAdmission, Unavailable> {
-        let admitted = core.admit()?;
-        Ok(CircuitAdmission { core: core.clone(), admitted })
+impl HeldCircuitPermit {
+    pub fn new(core: &Arc<RelaySessions>) -> Result<HeldCircuitPermit, Unavailable> {
+        let permit = core.ask_circuit()?;
+        Ok(HeldCircuitPermit { core: core.clone(), permit })
     }
 
     /// Asks the circuit again after a wait, during which it may have opened. A probe stays a probe.
     pub fn renew(&mut self) -> Result<(), Unavailable> {
-        if self.admitted == CircuitPermit::Normally {
-            self.admitted = self.core.admit()?;
+        if self.permit == CircuitPermit::Normally {
+            self.permit = self.core.ask_circuit()?;
         }
         Ok(())
     }
 
     /// Returns what the circuit permitted, for the report of the result.
     pub fn take(mut self) -> CircuitPermit {
-        std::mem::replace(&mut self.admitted, CircuitPermit::Normally)
+        std::mem::replace(&mut self.permit, CircuitPermit::Normally)
     }
 }
 
-impl Drop for CircuitAdmission {
+impl Drop for HeldCircuitPermit {
     fn drop(&mut self) {
-        if self.admitted != CircuitPermit::Normally {
+        if self.permit != CircuitPermit::Normally {
             self.core.state.lock().circuit.release_probe(Instant::now());
         }
     }
@@ -66,14 +66,15 @@ impl RelaySessions {
         self.rate_queue.try_lock().is_ok_and(|_turn| self.state.lock().rate_limiter.take(self.now()).is_ok())
     }
 
-    /// Admits the next email of a session in use. It overtakes no caller that waits for the rate, and is never a probe.
-    pub(super) fn admit_next(self: &Arc<RelaySessions>, session: &Session) -> Option<CircuitAdmission> {
+    /// Permits the next email of a session in use: overtakes no caller that waits for the rate, and is never a probe.
+    pub(super) fn try_acquire_next(self: &Arc<RelaySessions>, session: &Session) -> Option<HeldCircuitPermit> {
         if !self.takes_next(session) {
             return None;
         }
-        let admission =
-            CircuitAdmission::new(self).ok().filter(|admission| admission.admitted == CircuitPermit::Normally)?;
-        self.take_from_rate_now().then_some(admission)
+        let circuit_permit = HeldCircuitPermit::new(self)
+            .ok()
+            .filter(|circuit_permit| circuit_permit.permit == CircuitPermit::Normally)?;
+        self.take_from_rate_now().then_some(circuit_permit)
     }
 
     /// Waits until the rate allows one email.
@@ -95,35 +96,35 @@ impl RelaySessions {
         timeout_at(deadline, waiting).await.unwrap_or(Err(Unavailable::RateLimited { until: deadline }))
     }
 
-    /// Asks the circuit for admission. If the circuit wants a session first, a task opens one, and no email waits for
+    /// Asks the circuit for a permit. If the circuit wants a session first, a task opens one, and no email waits for
     /// it.
-    fn admit(self: &Arc<RelaySessions>) -> Result<CircuitPermit, Unavailable> {
+    fn ask_circuit(self: &Arc<RelaySessions>) -> Result<CircuitPermit, Unavailable> {
         if self.closing.is_cancelled() {
             return Err(Unavailable::Closed);
         }
         let now = Instant::now();
-        let mut admitted = self.state.lock().circuit.admit(now);
-        if matches!(admitted, Ok(CircuitPermit::ToOpenSession)) {
-            // Spawned without the lock: a runtime that ends drops the task at once, and dropping the admission takes
+        let mut permit = self.state.lock().circuit.try_acquire(now);
+        if matches!(permit, Ok(CircuitPermit::ToOpenSession)) {
+            // Spawned without the lock: a runtime that ends drops the task at once, and dropping the permit takes
             // the lock.
-            self.tasks.spawn(open_without_email(CircuitAdmission {
+            self.tasks.spawn(open_without_email(HeldCircuitPermit {
                 core: self.clone(),
-                admitted: CircuitPermit::ToOpenSession,
+                permit: CircuitPermit::ToOpenSession,
             }));
-            admitted = self.state.lock().circuit.admit(now);
-        } else if matches!(admitted, Ok(CircuitPermit::Normally)) && self.is_opening_late() {
+            permit = self.state.lock().circuit.try_acquire(now);
+        } else if matches!(permit, Ok(CircuitPermit::Normally)) && self.is_opening_late() {
             // The relay is not known to fail. But the next email, or the same one again, would wait as long (P12).
             let until = now + self.limits.backoff.first;
             return Err(Unavailable::CircuitOpen { until, cause: OPENING_LATE.to_owned() });
         }
-        admitted
+        permit
     }
 }
 
 /// Opens a session with a relay that has failed. No email waits for it, so only the relay's time-outs apply. The
 /// session is kept for the email that probes.
-async fn open_without_email(admission: CircuitAdmission) {
-    let core = admission.core.clone();
+async fn open_without_email(circuit_permit: HeldCircuitPermit) {
+    let core = circuit_permit.core.clone();
     // Fails only after `close`.
     let Ok(slot) = core.session_slots.clone().acquire_owned().await else { return };
     // Makes room for the new session. An idle session that is open does not prove that the relay answers.
@@ -139,7 +140,7 @@ async fn open_without_email(admission: CircuitAdmission) {
         }
         Some(Err(result)) => circuit_event(&result, Duration::ZERO, core.has_open_session()),
     };
-    core.note(event, admission.take());
+    core.note(event, circuit_permit.take());
     if let Some(open) = retired {
         open.quit().await;
     }

@@ -5,7 +5,7 @@ use reveille_ledger::address::Address;
 use reveille_ledger::bitmap::CHUNK;
 use reveille_ledger::content::{Recipient, Seal};
 
-use super::{AudienceStore, Keys, PartFault};
+use super::{FileStore, FileStoreError, Keys};
 use crate::compose::{VALUE_BYTES_MAX, control_in};
 
 /// Reason why parts cannot become an audience.
@@ -13,7 +13,7 @@ use crate::compose::{VALUE_BYTES_MAX, control_in};
 pub enum AudienceFault {
     /// This node cannot read a part.
     #[error(transparent)]
-    Part(#[from] PartFault),
+    Part(#[from] FileStoreError),
     /// The parts do not match the seal.
     #[error("{0}")]
     Wrong(String),
@@ -47,7 +47,7 @@ pub(super) fn objection(recipient: &Recipient) -> Option<String> {
     })
 }
 
-impl AudienceStore {
+impl FileStore {
     /// Checks that the parts match the seal and contain no recipient twice. Reads every part with bounded memory.
     /// `tell` receives the number of parts read, and returns false to end the check. For a large audience it writes a
     /// hash of each recipient to the parts folder, if there is space for all of them.

@@ -5,7 +5,7 @@
 
 use reveille_ledger::ids::Hash;
 
-use super::{AudienceStore, PartFault};
+use super::{FileStore, FileStoreError};
 
 /// The last byte is the version.
 const MAGIC: &[u8; 8] = b"rvlfile\x01";
@@ -21,19 +21,19 @@ pub(super) fn name(file: &[u8]) -> Option<Hash> {
     file.starts_with(MAGIC).then(|| Hash::of(file))
 }
 
-impl AudienceStore {
+impl FileStore {
     /// Returns the bytes of an attachment.
     ///
     /// # Errors
     /// Fails if the file is not here, or if it is not the one of that name. It is then fetched from another node.
-    pub fn attachment(&self, file: Hash) -> Result<Vec<u8>, PartFault> {
+    pub fn attachment(&self, file: Hash) -> Result<Vec<u8>, FileStoreError> {
         let read = self.whole(file).and_then(|mut whole| match whole.strip_prefix(MAGIC) {
             Some(_) => Ok(whole.split_off(MAGIC.len())),
-            None => Err(PartFault::Damaged { part: file, what: "it is not an attachment".to_owned() }),
+            None => Err(FileStoreError::Damaged { part: file, what: "it is not an attachment".to_owned() }),
         });
         if let Err(fault) = &read {
             tracing::warn!(%fault, "an attachment cannot be read");
-            self.lack(file);
+            self.mark_missing(file);
         }
         read
     }

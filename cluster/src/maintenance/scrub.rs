@@ -13,7 +13,7 @@ use reveille_raft::wal::{CheckedPiece, CheckedTo};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::audience::PartFault;
+use crate::file_store::FileStoreError;
 use crate::process::context::NodeContext;
 use crate::process::scrub_report::{FileRepair, ScrubPass, ScrubbedFile};
 
@@ -112,11 +112,11 @@ async fn check(context: &Arc<NodeContext>, file: ScrubbedFile, bytes_per_second:
     bytes
 }
 
-/// A missing part is not damaged: the steward fetches it.
+/// A missing part is not damaged: the fetcher fetches it.
 fn check_part(context: &NodeContext, part: Hash) -> Result<CheckedPiece, String> {
-    match context.parts.whole(part) {
+    match context.files.whole(part) {
         Ok(bytes) => Ok(CheckedPiece { bytes: bytes.len() as u64, next: None }),
-        Err(PartFault::Missing(_)) => Ok(CheckedPiece { bytes: 0, next: None }),
+        Err(FileStoreError::Missing(_)) => Ok(CheckedPiece { bytes: 0, next: None }),
         Err(fault) => Err(fault.to_string()),
     }
 }
@@ -134,7 +134,7 @@ fn repair(context: &NodeContext, file: ScrubbedFile, damage: String) {
         }
     }
     match file {
-        ScrubbedFile::AudiencePart(part) => context.parts.lack(part),
+        ScrubbedFile::AudiencePart(part) => context.files.mark_missing(part),
         ScrubbedFile::Replica(file) => context.replica.repair(file),
     }
 }

@@ -7,7 +7,7 @@ use reveille_ledger::ids::{Hash, RunId};
 use reveille_ledger::{ArchivePart, ArchivePartKey, Ledger};
 use reveille_raft::ArchiveError;
 
-use crate::audience::fetch;
+use crate::file_store::fetch;
 use crate::process::context::NodeContext;
 use crate::process::peer_messages::PeerFile;
 
@@ -46,7 +46,7 @@ async fn fetch_blocks(context: &Arc<NodeContext>, part: ArchivePartKey) {
         let part = ledger.parts().get(&part);
         part.into_iter().flat_map(ArchivePart::all_blocks).map(|block| block.hash).collect()
     });
-    for block in context.replica.lacking_blocks().into_iter().filter(|block| of_part.contains(block)) {
+    for block in context.replica.missing_blocks().into_iter().filter(|block| of_part.contains(block)) {
         fetch(context, PeerFile::ArchiveBlock(block)).await;
     }
 }

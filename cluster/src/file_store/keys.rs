@@ -3,8 +3,8 @@
 //! The client that makes parts of a list calls it to leave out repeated keys; the node that seals an audience refuses
 //! them. Memory is bounded, whatever the length of the list. A mark is 16 bytes of a key's hash and the key's position.
 //! Marks are kept in 256 buckets by the first byte, and all buckets are written to an unnamed file when there are too
-//! many. Equal keys are in one bucket, and one bucket at a time is read back and sorted. Marks that repeat within memory
-//! are not written, so that a million equal keys become a mark or two.
+//! many. Equal keys are in one bucket, and one bucket at a time is read back and sorted. Marks that repeat within
+//! memory are not written, so that a million equal keys become a mark or two.
 //!
 //! No key itself is kept. Two keys with equal 128 bits of blake3 do not occur in practice.
 

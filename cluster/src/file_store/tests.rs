@@ -10,9 +10,9 @@ fn generated_part(recipients: u32) -> (GeneratedAudience, Vec<u8>) {
     (generated, bytes)
 }
 
-fn parts() -> (tempfile::TempDir, AudienceStore) {
+fn parts() -> (tempfile::TempDir, FileStore) {
     let folder = tempfile::tempdir().expect("a folder");
-    let parts = AudienceStore::open(folder.path().join("parts")).expect("it opens");
+    let parts = FileStore::open(folder.path().join("parts")).expect("it opens");
     (folder, parts)
 }
 
@@ -20,7 +20,7 @@ fn parts() -> (tempfile::TempDir, AudienceStore) {
 fn generated_audience_is_the_same_in_every_build() {
     let (generated, bytes) = generated_part(600);
     // Recorded: an import that is repeated with another release must find its parts.
-    assert_eq!(format!("{:?}", file::verify(&bytes).expect("a part")), RECORDED);
+    assert_eq!(format!("{:?}", part::verify(&bytes).expect("a part")), RECORDED);
     let one = generated.recipient(17);
     assert_eq!(one.address, "r00000017.s42@audience.invalid");
     let parsed = reveille_ledger::address::Address::parse(&one.address).expect("an address");
@@ -39,7 +39,7 @@ fn recipients_are_read_by_their_places() {
     let expected: Vec<(u16, Recipient)> =
         positions.iter().map(|position| (*position, generated.recipient((*position).into()))).collect();
     assert_eq!(read, expected);
-    assert!(matches!(parts.read(part, &[600]), Err(PartFault::Damaged { .. })), "no recipient is there");
+    assert!(matches!(parts.read(part, &[600]), Err(FileStoreError::Damaged { .. })), "no recipient is there");
     let key = generated.recipient(300).key;
     let keys = [key.clone(), "unknown@example.org".to_owned()].into();
     assert_eq!(parts.find(part, &keys), Ok(vec![(300, key)]));
@@ -47,7 +47,7 @@ fn recipients_are_read_by_their_places() {
     let each = parts.read_each([(part, 599), (part, 300), (missing, 0)].into());
     assert_eq!(each[&(part, 300)], Ok(generated.recipient(300)));
     assert_eq!(each[&(part, 599)], Ok(generated.recipient(599)));
-    assert_eq!(each[&(missing, 0)], Err(PartFault::Missing(missing)));
+    assert_eq!(each[&(missing, 0)], Err(FileStoreError::Missing(missing)));
 }
 
 /// A full volume stops the node, since its log is on that volume too.
@@ -76,11 +76,11 @@ fn key_other_than_address_is_kept() {
 fn absent_part_is_lacking_until_it_is_stored() {
     let (_folder, parts) = parts();
     let (_, bytes) = generated_part(3);
-    let part = file::verify(&bytes).expect("a part");
-    assert_eq!(parts.read(part, &[0]), Err(PartFault::Missing(part)));
-    assert_eq!(parts.lacking(), [part]);
+    let part = part::verify(&bytes).expect("a part");
+    assert_eq!(parts.read(part, &[0]), Err(FileStoreError::Missing(part)));
+    assert_eq!(parts.missing(), [part]);
     parts.put(&bytes).expect("it is kept");
-    assert!(parts.lacking().is_empty());
+    assert!(parts.missing().is_empty());
     assert!(parts.read(part, &[0]).is_ok());
 }
 
@@ -92,13 +92,13 @@ fn damaged_part_is_rewritten_and_unfinished_one_removed() {
     let path = folder.path().join("parts").join(part.to_string());
     fs::write(&path, &bytes[..bytes.len() - 1]).expect("it is cut");
     assert!(parts.read(part, &[299]).is_err());
-    assert_eq!(parts.lacking(), [part]);
+    assert_eq!(parts.missing(), [part]);
     parts.put(&bytes).expect("it is kept again");
     assert!(parts.read(part, &[299]).is_ok());
     let left = path.with_extension(UNFINISHED);
     fs::write(&left, b"half").expect("a file");
     drop(parts);
-    let parts = AudienceStore::open(folder.path().join("parts")).expect("it opens again");
+    let parts = FileStore::open(folder.path().join("parts")).expect("it opens again");
     assert!(!left.exists() && parts.has(part));
 }
 
@@ -108,7 +108,7 @@ fn part_under_wrong_name_is_damaged() {
     let (one, other) = (generated_part(3).1, generated_part(4).1);
     let name = parts.put(&one).expect("it is kept");
     fs::write(folder.path().join("parts").join(name.to_string()), &other).expect("it is replaced");
-    assert!(matches!(parts.read(name, &[0]), Err(PartFault::Damaged { .. })));
+    assert!(matches!(parts.read(name, &[0]), Err(FileStoreError::Damaged { .. })));
 }
 
 #[test]
@@ -159,9 +159,9 @@ mod fuzz {
             if bytes == sealed {
                 return Ok(());
             }
-            prop_assert!(file::verify(&bytes) != Ok(part), "taken over from a peer as it is");
+            prop_assert!(part::verify(&bytes) != Ok(part), "taken over from a peer as it is");
             fs::write(folder.path().join("parts").join(part.to_string()), &bytes).expect("it is damaged");
-            let fresh = AudienceStore::open(folder.path().join("parts")).expect("it opens");
+            let fresh = FileStore::open(folder.path().join("parts")).expect("it opens");
             let mut faults = 0;
             for position in 0..rows as u16 {
                 match fresh.read(part, &[position]) {
@@ -174,8 +174,8 @@ mod fuzz {
 
         #[test]
         fn no_bytes_make_the_reader_panic(bytes in prop::collection::vec(any::<u8>(), 0..400), rows in 0_u32..70_000) {
-            let _ = file::verify(&bytes);
-            let _ = file::verify(&[b"rvlpart\x01".as_slice(), &rows.to_le_bytes(), &bytes].concat());
+            let _ = part::verify(&bytes);
+            let _ = part::verify(&[b"rvlpart\x01".as_slice(), &rows.to_le_bytes(), &bytes].concat());
         }
     }
 }
@@ -191,10 +191,10 @@ fn forged(rows: u32, block: &[u8]) -> Vec<u8> {
 
 #[test]
 fn block_length_is_checked_before_allocation() {
-    let refused = |rows, block: Vec<u8>| file::verify(&forged(rows, &block)).expect_err("refused");
+    let refused = |rows, block: Vec<u8>| part::verify(&forged(rows, &block)).expect_err("refused");
     let line = |values: usize| postcard::to_stdvec(&("a@x.org", None::<&str>, vec![""; values])).expect("bytes");
     let block = |rows: usize, lines: &[u8]| [postcard::to_stdvec(&rows).expect("bytes"), lines.to_vec()].concat();
-    assert!(file::verify(&forged(1, &block(1, &line(64)))).is_ok(), "it is forged as parts are made");
+    assert!(part::verify(&forged(1, &block(1, &line(64)))).is_ok(), "it is forged as parts are made");
     assert_eq!(refused(1, block(5_000_000, &[0; 8])), "block 0 has 5000000 recipients, not 1");
     assert_eq!(refused(1, block(1, &line(65))), "block 0 has a recipient with 65 values, more than 64");
     // A million values of one byte each would be 24 MB.
@@ -213,9 +213,9 @@ fn damaged_unneeded_part_is_deleted() {
         fs::write(folder.path().join("parts").join(part.to_string()), b"damaged").expect("it is damaged");
         assert!(parts.read(part, &[0]).is_err());
     }
-    parts.keep_lacking(&[needed].into()).expect("the state is kept");
-    assert_eq!((parts.lacking(), parts.has(needed), parts.has(other)), (vec![needed], true, false));
-    assert_eq!(parts.hold(&[other], SystemTime::now()).ok(), Some(vec![other]), "so it is asked for again");
+    parts.keep_missing(&[needed].into()).expect("the state is kept");
+    assert_eq!((parts.missing(), parts.has(needed), parts.has(other)), (vec![needed], true, false));
+    assert_eq!(parts.renew(&[other], SystemTime::now()).ok(), Some(vec![other]), "so it is asked for again");
 }
 
 fn sent(addresses: &[&str]) -> Vec<Recipient> {
@@ -228,21 +228,21 @@ fn sent(addresses: &[&str]) -> Vec<Recipient> {
 }
 
 /// Stores a part as an upload does.
-fn admitted(parts: &AudienceStore, recipients: &[Recipient]) -> Result<Hash, String> {
+fn uploaded(parts: &FileStore, recipients: &[Recipient]) -> Result<Hash, String> {
     let bytes = encode(recipients);
     let part = name(&bytes).expect("a part");
-    parts.admit(part, &bytes).map(|()| part).map_err(|error| error.to_string())
+    parts.store_upload(part, &bytes).map(|()| part).map_err(|error| error.to_string())
 }
 
 #[test]
 fn each_recipient_of_part_is_checked() {
     let (_folder, parts) = parts();
     let good = sent(&["Ann@x.org", "bob@x.org"]);
-    assert!(admitted(&parts, &good).is_ok_and(|part| parts.has(part)));
+    assert!(uploaded(&parts, &good).is_ok_and(|part| parts.has(part)));
     let with = |change: fn(&mut Recipient)| {
         let mut recipients = good.clone();
         change(&mut recipients[1]);
-        admitted(&parts, &recipients).expect_err("refused")
+        uploaded(&parts, &recipients).expect_err("refused")
     };
     assert_eq!(with(|bob| bob.address = "bob".into()), "'bob' has no '@': an address is LOCAL@DOMAIN");
     assert_eq!(with(|bob| bob.address = " bob@x.org".into()), "\" bob@x.org\" has blanks around it");
@@ -252,7 +252,7 @@ fn each_recipient_of_part_is_checked() {
     assert!(with(|bob| bob.values = vec!["x".repeat(65_537)]).ends_with("is longer than 65536 bytes"));
     let bytes = encode(&good[..1]);
     let other = name(&encode(&good)).expect("a part");
-    let refused = parts.admit(other, &bytes).expect_err("another part");
+    let refused = parts.store_upload(other, &bytes).expect_err("another part");
     assert_eq!(refused.to_string(), "these bytes are not the part that was announced");
 }
 
@@ -263,7 +263,7 @@ fn audience_matches_its_seal_without_duplicates() {
         name: "all".to_owned(),
         columns: columns.iter().map(|column| (*column).to_owned()).collect(),
         rows,
-        parts: vec![admitted(&parts, recipients).expect("kept")],
+        parts: vec![uploaded(&parts, recipients).expect("kept")],
     };
     let check = |seal: &Seal| parts.check(seal, |_| true).map_err(|unfit| unfit.to_string());
     let good = sent(&["ann@x.org", "bob@x.org", "cy@x.org"]);
@@ -275,7 +275,7 @@ fn audience_matches_its_seal_without_duplicates() {
     assert_eq!(check(&seal(&twice, 3, &["name"])), Err(refused.into()));
     assert_eq!(parts.check(&seal(&good, 3, &["name"]), |_| false), Err(AudienceFault::Left));
     let missing = Seal { parts: vec![Hash([7; 32])], ..seal(&good, 3, &["name"]) };
-    assert!(matches!(parts.check(&missing, |_| true), Err(AudienceFault::Part(PartFault::Missing(_)))));
+    assert!(matches!(parts.check(&missing, |_| true), Err(AudienceFault::Part(FileStoreError::Missing(_)))));
 }
 
 #[test]
@@ -284,7 +284,7 @@ fn repeated_address_in_two_parts_is_refused() {
     let mut first = GeneratedAudience { seed: 1, recipients: 65_536, columns: vec!["name".to_owned()] }.list();
     let second = sent(&["last@x.org", "first@x.org"]);
     first[65_535] = sent(&["First@x.org"]).remove(0);
-    let hashes = [first, second].map(|recipients| admitted(&parts, &recipients).expect("kept"));
+    let hashes = [first, second].map(|recipients| uploaded(&parts, &recipients).expect("kept"));
     let seal = Seal { name: "all".into(), columns: vec!["name".into()], rows: 65_538, parts: hashes.to_vec() };
     let refused = "recipients 65535 and 65537 are one by their address; leave one out";
     assert_eq!(parts.check(&seal, |_| true), Err(AudienceFault::Wrong(refused.to_owned())));
@@ -296,7 +296,7 @@ fn uploaded_part_counts_as_new_and_unreadable_one_as_missing() {
     let (one, other) =
         (parts.put(&generated_part(3).1).expect("kept"), parts.put(&generated_part(300).1).expect("kept"));
     let (hour, later) = (Duration::from_secs(3_600), SystemTime::now() + Duration::from_secs(7_200));
-    assert_eq!(parts.hold(&[one, Hash([7; 32])], later).expect("readable"), [Hash([7; 32])]);
+    assert_eq!(parts.renew(&[one, Hash([7; 32])], later).expect("readable"), [Hash([7; 32])]);
     assert_eq!(parts.remove_unneeded(&BTreeSet::new(), hour, later).ok(), Some(1));
     assert!(parts.has(one) && !parts.has(other));
     assert_eq!(parts.remove_unneeded(&BTreeSet::new(), hour, later + hour).ok(), Some(1));
@@ -305,24 +305,24 @@ fn uploaded_part_counts_as_new_and_unreadable_one_as_missing() {
     let part = parts.put(&bytes).expect("kept");
     fs::write(folder.path().join("parts").join(part.to_string()), &bytes[..bytes.len() - 1]).expect("it is cut");
     assert!(parts.read(part, &[299]).is_err());
-    assert_eq!(parts.hold(&[part], later).expect("readable"), [part]);
+    assert_eq!(parts.renew(&[part], later).expect("readable"), [part]);
 }
 
 #[test]
 fn lacking_list_names_parts_of_open_runs_first() {
     let folder = tempfile::tempdir().expect("a folder");
-    let parts = AudienceStore::open(folder.path().join("parts")).expect("a folder");
+    let parts = FileStore::open(folder.path().join("parts")).expect("a folder");
     let part = |number: u16| {
         let mut bytes = [0; 32];
         bytes[..2].copy_from_slice(&number.to_be_bytes());
         Hash(bytes)
     };
-    (0..3_000).map(part).for_each(|part| parts.lack(part));
-    assert_eq!(parts.lacking().len(), 3_000);
-    let named = parts.named_lacking(&[part(2_999), part(9_999)].into());
+    (0..3_000).map(part).for_each(|part| parts.mark_missing(part));
+    assert_eq!(parts.missing().len(), 3_000);
+    let named = parts.named_missing(&[part(2_999), part(9_999)].into());
     assert_eq!((named[0], named[1], named.len()), (part(2_999), part(0), NAMED_MAX - 1));
     assert_eq!(
-        parts.named_lacking(&(1_000..3_000).map(part).collect()).len(),
+        parts.named_missing(&(1_000..3_000).map(part).collect()).len(),
         NAMED_MAX,
         "there are more of open runs"
     );

@@ -2,23 +2,23 @@
 //!
 //! The ledger names a file by its hash and never contains its bytes. The workers read a part once for each claim.
 //! The admin service takes uploaded parts and reads addresses. [`spread()`] makes members copy parts from each other,
-//! and the [`steward`] fetches missing parts.
+//! and the [`fetcher`] fetches missing parts.
 //! - **A read returns what was sealed**: a part's name is the hash of its head, the head has the hash of each block,
 //!   and each read verifies its blocks. A difference is an error, never another recipient.
 //! - **A file with its full name is complete**: written under another name, synced, renamed, its folder synced.
 //! - **Bounded memory**: a read needs memory for one block of 256 recipients, or for one attachment.
 //!
-//! It does not use the ledger or a clock, and it blocks its thread. Reading order: `file`, `attachment`, `keys`,
-//! `check`, `spread`, `steward`.
+//! It does not use the ledger or a clock, and it blocks its thread. Reading order: `part`, `attachment`, `keys`,
+//! `check`, `spread`, `fetcher`.
 
 mod attachment;
 mod check;
-mod file;
+pub mod fetcher;
 mod free_space;
 mod generated;
 mod keys;
+mod part;
 mod spread;
-pub mod steward;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, DirBuilder, File};
@@ -40,19 +40,19 @@ use crate::process::limits::NAMED_MAX;
 
 pub use attachment::encode_attachment;
 pub use check::AudienceFault;
-use file::Head;
-pub(crate) use file::verify;
-pub use file::{BLOCK, encode, name};
+pub use fetcher::fetch;
 pub use generated::GeneratedAudience;
 pub use keys::{Keys, Repeats};
+use part::Head;
+pub(crate) use part::verify;
+pub use part::{BLOCK, encode, name};
 use spread::Confirmed;
 pub use spread::{SpreadError, spread, spread_attachments};
-pub use steward::fetch;
 
 /// Maximum bytes of heads that are kept: about a hundred of the largest.
 const HEAD_BYTES_MAX: usize = 1024 * 1024;
 /// Maximum number of parts that this node fetches at a time, for all callers: each is in memory until it is complete.
-const TAKEN_MAX: usize = 4;
+const FETCHES_MAX: usize = 4;
 /// Attachments of which a node remembers that a majority has them.
 const CONFIRMED_MAX: usize = 10_000;
 /// A request renews the modification time of a part only if it is older than this.
@@ -63,11 +63,11 @@ const USUAL_PART_BYTES: u64 = 3 * 1024 * 1024;
 const UNFINISHED: &str = "unfinished";
 
 /// Where a recipient of a sealed audience is: its part, and its position in it.
-pub type Place = (Hash, u16);
+pub type PartPosition = (Hash, u16);
 
 /// Reason why a file cannot be read on this node.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PartFault {
+pub enum FileStoreError {
     /// The file does not exist.
     #[error("file {0:?} is not on this node")]
     Missing(Hash),
@@ -90,24 +90,24 @@ pub enum PartFault {
 }
 
 /// The audience parts and attachments on one node.
-pub struct AudienceStore {
+pub struct FileStore {
     folder: PathBuf,
     heads: Cache<Hash, Head>,
-    lacking: Mutex<BTreeSet<Hash>>,
+    missing: Mutex<BTreeSet<Hash>>,
     /// Attachments that a majority had a short time ago.
     confirmed: Cache<Hash, Confirmed>,
     /// Locked while a part is written or removed, and while a caller gets the answer that a part is here.
     changing: Mutex<()>,
     /// Slots for parts that this node fetches.
-    pub(crate) taken: Semaphore,
+    pub(crate) fetches: Semaphore,
 }
 
-impl AudienceStore {
+impl FileStore {
     /// Opens the folder, creates it if needed, and removes incomplete files.
     ///
     /// # Errors
     /// Fails if the folder cannot be created or read.
-    pub fn open(folder: PathBuf) -> io::Result<AudienceStore> {
+    pub fn open(folder: PathBuf) -> io::Result<FileStore> {
         DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
         for entry in fs::read_dir(&folder)? {
             let path = entry?.path();
@@ -117,13 +117,13 @@ impl AudienceStore {
         }
         // Makes all renames durable: a process that renamed a file may have been killed before it synced the folder.
         File::open(&folder)?.sync_all()?;
-        Ok(AudienceStore {
+        Ok(FileStore {
             folder,
             heads: Cache::new(HEAD_BYTES_MAX),
-            lacking: Mutex::default(),
+            missing: Mutex::default(),
             confirmed: Cache::new(CONFIRMED_MAX),
             changing: Mutex::default(),
-            taken: Semaphore::new(TAKEN_MAX),
+            fetches: Semaphore::new(FETCHES_MAX),
         })
     }
 
@@ -131,23 +131,23 @@ impl AudienceStore {
     ///
     /// # Errors
     /// Fails if the part is not here, or if a block that it reads is not what was sealed.
-    pub fn read(&self, part: Hash, positions: &[u16]) -> Result<Vec<(u16, Recipient)>, PartFault> {
+    pub fn read(&self, part: Hash, positions: &[u16]) -> Result<Vec<(u16, Recipient)>, FileStoreError> {
         let read = self.read_positions(part, positions);
         if let Err(fault) = &read {
             tracing::warn!(%fault, "an audience part cannot be read");
             self.heads.remove(part);
-            self.lack(part);
+            self.mark_missing(part);
         }
         read
     }
 
-    fn read_positions(&self, part: Hash, positions: &[u16]) -> Result<Vec<(u16, Recipient)>, PartFault> {
+    fn read_positions(&self, part: Hash, positions: &[u16]) -> Result<Vec<(u16, Recipient)>, FileStoreError> {
         let file = self.open_part(part)?;
         let head = self.head(part, &file)?;
         let mut found = Vec::with_capacity(positions.len());
         for of_block in positions.chunk_by(|one, other| one / BLOCK == other / BLOCK) {
             let Some(number) = of_block.first().map(|position| position / BLOCK) else { continue };
-            let damaged = |what: String| PartFault::Damaged { part, what };
+            let damaged = |what: String| FileStoreError::Damaged { part, what };
             let (offset, length) = head.extent(number).ok_or_else(|| damaged(format!("it has no block {number}")))?;
             let mut bytes = vec![0; length];
             file.read_exact_at(&mut bytes, offset).map_err(|error| cut_or_unreadable(part, &error))?;
@@ -164,8 +164,8 @@ impl AudienceStore {
     /// Returns the positions in a part of the recipients with these address keys. Reads the whole part.
     ///
     /// # Errors
-    /// The same errors as [`AudienceStore::read`].
-    pub fn find(&self, part: Hash, keys: &BTreeSet<String>) -> Result<Vec<(u16, String)>, PartFault> {
+    /// The same errors as [`FileStore::read`].
+    pub fn find(&self, part: Hash, keys: &BTreeSet<String>) -> Result<Vec<(u16, String)>, FileStoreError> {
         let mut found = Vec::new();
         let mut position = 0_u32;
         self.each(part, |recipient| {
@@ -182,8 +182,8 @@ impl AudienceStore {
     /// Returns number and row of the first recipient with one of these address keys. Reads the parts of the seal.
     ///
     /// # Errors
-    /// The same errors as [`AudienceStore::read`].
-    pub fn find_row(&self, seal: &Seal, keys: &BTreeSet<String>) -> Result<Option<(u32, Recipient)>, PartFault> {
+    /// The same errors as [`FileStore::read`].
+    pub fn find_row(&self, seal: &Seal, keys: &BTreeSet<String>) -> Result<Option<(u32, Recipient)>, FileStoreError> {
         for (first, part) in (0..).step_by(CHUNK as usize).zip(&seal.parts) {
             if let Some((position, _)) = self.find(*part, keys)?.into_iter().next() {
                 let row = self.read(*part, &[position])?.into_iter().next();
@@ -197,7 +197,7 @@ impl AudienceStore {
     ///
     /// # Errors
     /// If the part cannot be read, or the disk cannot store the copy.
-    pub fn without(&self, part: Hash, position: u16) -> io::Result<Hash> {
+    pub fn store_without(&self, part: Hash, position: u16) -> io::Result<Hash> {
         let mut recipients = Vec::new();
         self.each(part, |recipient| recipients.push(recipient)).map_err(io::Error::other)?;
         let row = recipients.get_mut(usize::from(position)).ok_or_else(|| invalid("no such recipient".to_owned()))?;
@@ -207,8 +207,11 @@ impl AudienceStore {
 
     /// Returns the recipients at these places, each a part and a position. Reads each part once. An error says why a
     /// recipient cannot be read.
-    pub fn read_each(&self, places: BTreeSet<Place>) -> BTreeMap<Place, Result<Recipient, PartFault>> {
-        let (places, mut found) = (places.into_iter().collect::<Vec<Place>>(), BTreeMap::new());
+    pub fn read_each(
+        &self,
+        places: BTreeSet<PartPosition>,
+    ) -> BTreeMap<PartPosition, Result<Recipient, FileStoreError>> {
+        let (places, mut found) = (places.into_iter().collect::<Vec<PartPosition>>(), BTreeMap::new());
         for of_part in places.chunk_by(|(one, _), (other, _)| one == other) {
             let Some((part, _)) = of_part.first() else { continue };
             let positions: Vec<u16> = of_part.iter().map(|(_, position)| *position).collect();
@@ -223,8 +226,8 @@ impl AudienceStore {
     /// Passes all recipients of a part to `show`, in order.
     ///
     /// # Errors
-    /// The same errors as [`AudienceStore::read`].
-    fn each(&self, part: Hash, mut show: impl FnMut(Recipient)) -> Result<(), PartFault> {
+    /// The same errors as [`FileStore::read`].
+    fn each(&self, part: Hash, mut show: impl FnMut(Recipient)) -> Result<(), FileStoreError> {
         let rows = self.head(part, &self.open_part(part)?)?.rows();
         for first in (0..rows).step_by(usize::from(BLOCK)) {
             let last = rows.min(first + u32::from(BLOCK));
@@ -234,13 +237,13 @@ impl AudienceStore {
         Ok(())
     }
 
-    fn open_part(&self, part: Hash) -> Result<File, PartFault> {
+    fn open_part(&self, part: Hash) -> Result<File, FileStoreError> {
         File::open(self.path(part)).map_err(|error| missing_or_unreadable(part, &error))
     }
 
-    fn head(&self, part: Hash, file: &File) -> Result<Arc<Head>, PartFault> {
+    fn head(&self, part: Hash, file: &File) -> Result<Arc<Head>, FileStoreError> {
         self.heads.get(part, || {
-            let damaged = |what: String| PartFault::Damaged { part, what };
+            let damaged = |what: String| FileStoreError::Damaged { part, what };
             let mut fixed = [0; Head::FIXED];
             file.read_exact_at(&mut fixed, 0).map_err(|error| cut_or_unreadable(part, &error))?;
             let mut bytes = vec![0; Head::length(&fixed).map_err(damaged)?];
@@ -255,7 +258,7 @@ impl AudienceStore {
     /// # Errors
     /// Fails if the bytes are neither, or if the disk cannot store them.
     pub fn put(&self, bytes: &[u8]) -> io::Result<Hash> {
-        let part = file::verify(bytes).map_err(invalid)?;
+        let part = part::verify(bytes).map_err(invalid)?;
         self.keep(part, bytes)?;
         Ok(part)
     }
@@ -265,8 +268,8 @@ impl AudienceStore {
     /// # Errors
     /// [`io::ErrorKind::InvalidData`] if the bytes are not that part or a recipient is not valid. Other kinds if the
     /// disk cannot store them.
-    pub fn admit(&self, part: Hash, bytes: &[u8]) -> io::Result<()> {
-        if file::verify_each(bytes, check::objection).map_err(invalid)? != part {
+    pub fn store_upload(&self, part: Hash, bytes: &[u8]) -> io::Result<()> {
+        if part::verify_each(bytes, check::objection).map_err(invalid)? != part {
             return Err(invalid("these bytes are not the part that was announced".to_owned()));
         }
         self.keep(part, bytes)
@@ -291,7 +294,7 @@ impl AudienceStore {
         }
         File::open(&self.folder)?.sync_all()?;
         self.heads.remove(part);
-        self.lacking.lock().remove(&part);
+        self.missing.lock().remove(&part);
         Ok(())
     }
 
@@ -314,19 +317,19 @@ impl AudienceStore {
     ///
     /// # Errors
     /// Fails if the disk fails.
-    pub fn hold(&self, parts: &[Hash], now: SystemTime) -> io::Result<Vec<Hash>> {
+    pub fn renew(&self, parts: &[Hash], now: SystemTime) -> io::Result<Vec<Hash>> {
         let _changing = self.changing.lock();
-        let mut lacking = Vec::new();
+        let mut missing = Vec::new();
         for part in parts {
             let file = match File::open(self.path(*part)) {
                 // A part that could not be read is not kept. It is fetched again.
-                Ok(_) if self.lacking.lock().contains(part) => None,
+                Ok(_) if self.missing.lock().contains(part) => None,
                 Ok(file) => Some(file),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => None,
                 Err(error) => return Err(error),
             };
             let Some(file) = file else {
-                lacking.push(*part);
+                missing.push(*part);
                 continue;
             };
             let since = file.metadata()?.modified()?;
@@ -335,7 +338,7 @@ impl AudienceStore {
                 file.sync_all()?;
             }
         }
-        Ok(lacking)
+        Ok(missing)
     }
 
     /// Returns at most `most` bytes of a part's file from `offset`, and its total size. `None` if it is not here. The
@@ -359,11 +362,11 @@ impl AudienceStore {
     /// Returns the whole file of a part as it is on the disk, verified.
     ///
     /// # Errors
-    /// The same errors as [`AudienceStore::read`].
-    pub(crate) fn whole(&self, part: Hash) -> Result<Vec<u8>, PartFault> {
-        let damaged = |what: String| PartFault::Damaged { part, what };
+    /// The same errors as [`FileStore::read`].
+    pub(crate) fn whole(&self, part: Hash) -> Result<Vec<u8>, FileStoreError> {
+        let damaged = |what: String| FileStoreError::Damaged { part, what };
         let bytes = read_from_disk(&self.path(part)).map_err(|error| missing_or_unreadable(part, &error))?;
-        match file::verify(&bytes).map_err(damaged)? {
+        match part::verify(&bytes).map_err(damaged)? {
             name if name == part => Ok(bytes),
             _ => Err(damaged("its content is that of another part".to_owned())),
         }
@@ -374,26 +377,26 @@ impl AudienceStore {
         self.path(part).exists()
     }
 
-    /// Records that a part is needed here and cannot be read. [`AudienceStore::keep_lacking`] removes all that are in
+    /// Records that a part is needed here and cannot be read. [`FileStore::keep_missing`] removes all that are in
     /// no seal, so there are never more than the ledger has.
-    pub(crate) fn lack(&self, part: Hash) {
-        self.lacking.lock().insert(part);
+    pub(crate) fn mark_missing(&self, part: Hash) {
+        self.missing.lock().insert(part);
     }
 
     /// Returns the missing parts that are reported to the leader, those of open runs first. The list has [`NAMED_MAX`]
     /// elements only if at least this number of parts of open runs is missing. Otherwise it has at most one element
     /// less.
-    pub(crate) fn named_lacking(&self, open: &BTreeSet<Hash>) -> Vec<Hash> {
-        let lacking = self.lacking.lock();
-        let first: Vec<Hash> = lacking.intersection(open).copied().take(NAMED_MAX).collect();
+    pub(crate) fn named_missing(&self, open: &BTreeSet<Hash>) -> Vec<Hash> {
+        let missing = self.missing.lock();
+        let first: Vec<Hash> = missing.intersection(open).copied().take(NAMED_MAX).collect();
         let room = (NAMED_MAX - 1).saturating_sub(first.len());
-        let others = lacking.difference(open).copied().take(room);
+        let others = missing.difference(open).copied().take(room);
         first.iter().copied().chain(others).collect()
     }
 
     /// Returns true if any part is missing here.
-    pub(crate) fn is_lacking(&self) -> bool {
-        !self.lacking.lock().is_empty()
+    pub(crate) fn any_missing(&self) -> bool {
+        !self.missing.lock().is_empty()
     }
 
     /// Removes the parts that are not needed from the missing ones, and also deletes their files, which could not be
@@ -401,21 +404,21 @@ impl AudienceStore {
     ///
     /// # Errors
     /// Fails if a file cannot be removed.
-    pub(crate) fn keep_lacking(&self, needed: &BTreeSet<Hash>) -> io::Result<()> {
+    pub(crate) fn keep_missing(&self, needed: &BTreeSet<Hash>) -> io::Result<()> {
         // Under the lock: a part that is stored meanwhile is intact and stays.
         let _changing = self.changing.lock();
         let unneeded = |part: &Hash| !needed.contains(part);
-        let gone: Vec<Hash> = self.lacking.lock().iter().copied().filter(unneeded).collect();
+        let gone: Vec<Hash> = self.missing.lock().iter().copied().filter(unneeded).collect();
         for part in gone {
             remove_if_exists(&self.path(part))?;
-            self.lacking.lock().remove(&part);
+            self.missing.lock().remove(&part);
         }
         Ok(())
     }
 
     /// Returns the parts that are needed here and cannot be read.
-    pub fn lacking(&self) -> Vec<Hash> {
-        self.lacking.lock().iter().copied().collect()
+    pub fn missing(&self) -> Vec<Hash> {
+        self.missing.lock().iter().copied().collect()
     }
 
     /// Removes parts that are not needed and older than `age`. Younger ones may be needed for a seal. Returns how many
@@ -460,17 +463,17 @@ fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.sync_all()
 }
 
-fn missing_or_unreadable(part: Hash, error: &io::Error) -> PartFault {
+fn missing_or_unreadable(part: Hash, error: &io::Error) -> FileStoreError {
     match error.kind() {
-        io::ErrorKind::NotFound => PartFault::Missing(part),
-        _ => PartFault::Unreadable { part, error: error.to_string() },
+        io::ErrorKind::NotFound => FileStoreError::Missing(part),
+        _ => FileStoreError::Unreadable { part, error: error.to_string() },
     }
 }
 
-fn cut_or_unreadable(part: Hash, error: &io::Error) -> PartFault {
+fn cut_or_unreadable(part: Hash, error: &io::Error) -> FileStoreError {
     match error.kind() {
-        io::ErrorKind::UnexpectedEof => PartFault::Damaged { part, what: "it is cut short".to_owned() },
-        _ => PartFault::Unreadable { part, error: error.to_string() },
+        io::ErrorKind::UnexpectedEof => FileStoreError::Damaged { part, what: "it is cut short".to_owned() },
+        _ => FileStoreError::Unreadable { part, error: error.to_string() },
     }
 }
 

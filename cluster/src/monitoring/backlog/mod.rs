@@ -16,8 +16,8 @@ use reveille_ledger::decide::timing::Calendar;
 use reveille_ledger::ids::Time;
 use reveille_ledger::{Ledger, RecipientState, RunState, Schedule};
 
-use super::zones::Zones;
 use crate::leader::claims::limits::late_rate;
+use crate::process::zones::Zones;
 
 /// Time over which the decrease is measured.
 const SPAN: Duration = Duration::from_secs(60);

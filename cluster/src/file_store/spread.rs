@@ -61,10 +61,10 @@ pub enum SpreadError {
 pub async fn spread(context: &Arc<NodeContext>, parts: &[Hash]) -> Result<Vec<Hash>, SpreadError> {
     let voters = context.voters();
     let majority = voters.len() / 2 + 1;
-    let lacking = ask_all(context, &voters, majority, parts).await?;
+    let missing_at = ask_all(context, &voters, majority, parts).await?;
     let mut missing = Vec::new();
     for part in parts {
-        let (lack, have): (Vec<_>, Vec<_>) = lacking.iter().partition(|(_, lacking)| lacking.contains(part));
+        let (lack, have): (Vec<_>, Vec<_>) = missing_at.iter().partition(|(_, missing_at)| missing_at.contains(part));
         // Prefer this node: a part that it has just received is in its memory.
         let source = have.iter().map(|(node, _)| **node).min_by_key(|node| (*node != context.me.node, *node));
         let Some(source) = source else {
@@ -104,7 +104,7 @@ pub(super) struct Confirmed {
 /// # Errors
 /// The same errors as [`spread()`].
 pub async fn spread_attachments(context: &Arc<NodeContext>, files: &[Hash]) -> Result<Vec<Hash>, SpreadError> {
-    let (now, voters, known) = (context.clock.monotonic(), context.voters(), &context.parts.confirmed);
+    let (now, voters, known) = (context.clock.monotonic(), context.voters(), &context.files.confirmed);
     let is_valid = |confirmed: &Confirmed| confirmed.voters == voters && now < confirmed.at + CONFIRMED_FOR;
     let asked = files.iter().copied().filter(|file| !known.known(*file).is_some_and(|confirmed| is_valid(&confirmed)));
     let asked: Vec<Hash> = asked.collect();
@@ -131,26 +131,26 @@ async fn ask_all(
         let (context, node, parts) = (Arc::clone(context), *node, parts.to_vec());
         asking.spawn(async move {
             let peer = context.replica.peer(node).ok_or_else(|| "it is not a member".to_owned())?;
-            let lacking = peer_messages::ask(&peer, FindMissingParts(parts), HOLD_WITHIN)
+            let missing_at = peer_messages::ask(&peer, FindMissingParts(parts), HOLD_WITHIN)
                 .await
                 .map_err(|error| error.to_string())??;
-            Ok::<_, String>((node, lacking.into_iter().collect()))
+            Ok::<_, String>((node, missing_at.into_iter().collect()))
         });
     }
-    let (mut lacking, mut why) = (BTreeMap::new(), "it does not answer".to_owned());
+    let (mut missing_at, mut why) = (BTreeMap::new(), "it does not answer".to_owned());
     loop {
         // Wait longer for this node, which may be busy with its disk: no other member reports what is missing here.
-        let awaits_me = voters.contains(&context.me.node) && !lacking.contains_key(&context.me.node);
-        let limit = if lacking.len() < majority || awaits_me { HOLD_WITHIN + OTHERS_WITHIN } else { OTHERS_WITHIN };
+        let awaits_me = voters.contains(&context.me.node) && !missing_at.contains_key(&context.me.node);
+        let limit = if missing_at.len() < majority || awaits_me { HOLD_WITHIN + OTHERS_WITHIN } else { OTHERS_WITHIN };
         match timeout(limit, asking.join_next()).await {
-            Ok(Some(Ok(Ok((node, lacks))))) => drop(lacking.insert(node, lacks)),
+            Ok(Some(Ok(Ok((node, lacks))))) => drop(missing_at.insert(node, lacks)),
             Ok(Some(Ok(Err(error)))) => why = error,
             Ok(Some(Err(panic))) => why = panic.to_string(),
             Ok(None) | Err(_) => break,
         }
     }
-    let (answered, voters) = (lacking.len(), voters.len());
-    if answered >= majority { Ok(lacking) } else { Err(SpreadError::TooFew { answered, voters, why }) }
+    let (answered, voters) = (missing_at.len(), voters.len());
+    if answered >= majority { Ok(missing_at) } else { Err(SpreadError::TooFew { answered, voters, why }) }
 }
 
 async fn take(context: Arc<NodeContext>, node: NodeId, request: PullPart) -> Result<(), String> {

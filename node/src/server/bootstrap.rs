@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use reveille_ledger::access::is_loopback;
 use reveille_ledger::ids::NodeId;
 use reveille_raft::files;
-use reveille_raft::tls::{Admission, JoinError, JoinToken, NodeTls, TlsError, TokenError};
+use reveille_raft::tls::{AcceptedJoin, JoinError, JoinToken, NodeTls, TlsError, TokenError};
 use reveille_raft::{ClusterId, FatalError, assign_folder, cluster_of_folder};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -38,7 +38,7 @@ const REPEAT_EVERY: Duration = Duration::from_secs(2);
 
 /// Reason why a data folder does not become the one of a member.
 #[derive(Debug, thiserror::Error)]
-pub enum AdmissionError {
+pub enum BootstrapError {
     /// The folder is new, and there is no join token.
     #[error(
         "{} belongs to no cluster; make one with `reveille cluster init`, or join one with `reveille start --join file:/PATH`",
@@ -101,12 +101,12 @@ pub enum AdmissionError {
     Folder(#[from] FatalError),
 }
 
-impl AdmissionError {
+impl BootstrapError {
     /// Returns the error of the data folder itself, if it is one: its advice differs.
     pub fn into_cause(self) -> anyhow::Error {
         match self {
-            AdmissionError::Node(error) => error.into(),
-            AdmissionError::Folder(error) => error.into(),
+            BootstrapError::Node(error) => error.into(),
+            BootstrapError::Folder(error) => error.into(),
             error => error.into(),
         }
     }
@@ -116,15 +116,15 @@ impl AdmissionError {
 /// With `test_clock` its time is moved by hand, for good (P19).
 ///
 /// # Errors
-/// [`AdmissionError`]; `Used` if the folder is not new.
-pub fn found(data_dir: &Path, test_clock: bool) -> Result<NodeTls, AdmissionError> {
-    let used = || AdmissionError::Used(data_dir.to_owned());
+/// [`BootstrapError`]; `Used` if the folder is not new.
+pub fn found(data_dir: &Path, test_clock: bool) -> Result<NodeTls, BootstrapError> {
+    let used = || BootstrapError::Used(data_dir.to_owned());
     let (known, prepared) = (node_of(data_dir)?, founder(data_dir)?);
     if data_dir.join(LOG).exists() || (known.is_some() && prepared.is_none()) {
         return Err(used());
     }
     if prepared.is_some_and(|founder| founder.test_clock != test_clock) {
-        return Err(AdmissionError::OtherClock(data_dir.to_owned()));
+        return Err(BootstrapError::OtherClock(data_dir.to_owned()));
     }
     files::create_private_folder(data_dir)
         .map_err(|error| NodeIdentityError::Folder { path: data_dir.to_owned(), error })?;
@@ -133,7 +133,7 @@ pub fn found(data_dir: &Path, test_clock: bool) -> Result<NodeTls, AdmissionErro
 }
 
 /// Gives a folder the ids and the keys of the first node of a new cluster.
-fn new_cluster(data_dir: &Path, node: NodeId) -> Result<NodeTls, AdmissionError> {
+fn new_cluster(data_dir: &Path, node: NodeId) -> Result<NodeTls, BootstrapError> {
     assign_node(data_dir, node)?;
     let cluster = cluster_of_folder(data_dir, node)?.unwrap_or_else(|| ClusterId(Uuid::new_v4().as_u128()));
     assign_folder(data_dir, node, cluster)?;
@@ -147,8 +147,8 @@ fn new_cluster(data_dir: &Path, node: NodeId) -> Result<NodeTls, AdmissionError>
 /// [`finish_restore`] no node starts with it.
 ///
 /// # Errors
-/// [`AdmissionError`]; `NotEmpty` if the folder has anything.
-pub fn begin_restore(data_dir: &Path) -> Result<(NodeId, NodeTls), AdmissionError> {
+/// [`BootstrapError`]; `NotEmpty` if the folder has anything.
+pub fn begin_restore(data_dir: &Path) -> Result<(NodeId, NodeTls), BootstrapError> {
     check_empty(data_dir)?;
     files::create_private_folder(data_dir)
         .map_err(|error| NodeIdentityError::Folder { path: data_dir.to_owned(), error })?;
@@ -160,11 +160,11 @@ pub fn begin_restore(data_dir: &Path) -> Result<(NodeId, NodeTls), AdmissionErro
 /// Fails if a folder exists and is not empty.
 ///
 /// # Errors
-/// [`AdmissionError::NotEmpty`].
-pub fn check_empty(data_dir: &Path) -> Result<(), AdmissionError> {
+/// [`BootstrapError::NotEmpty`].
+pub fn check_empty(data_dir: &Path) -> Result<(), BootstrapError> {
     match std::fs::read_dir(data_dir).map(|mut entries| entries.next().is_none()) {
         Ok(true) => Ok(()),
-        Ok(false) => Err(AdmissionError::NotEmpty(data_dir.to_owned())),
+        Ok(false) => Err(BootstrapError::NotEmpty(data_dir.to_owned())),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         Err(error) => Err(NodeIdentityError::Folder { path: data_dir.to_owned(), error }.into()),
     }
@@ -173,8 +173,8 @@ pub fn check_empty(data_dir: &Path) -> Result<(), AdmissionError> {
 /// Lets a node start with a folder that is complete.
 ///
 /// # Errors
-/// [`AdmissionError::Node`].
-pub fn finish_restore(data_dir: &Path) -> Result<(), AdmissionError> {
+/// [`BootstrapError::Node`].
+pub fn finish_restore(data_dir: &Path) -> Result<(), BootstrapError> {
     Ok(write(data_dir, FOUNDER, REAL_CLOCK)?)
 }
 
@@ -188,11 +188,11 @@ pub struct Founder {
 /// Returns what the first start of this folder has to do. `None`: nothing, as in every folder but a founder's.
 ///
 /// # Errors
-/// [`AdmissionError::Node`] if the mark cannot be read.
-pub fn founder(data_dir: &Path) -> Result<Option<Founder>, AdmissionError> {
+/// [`BootstrapError::Node`] if the mark cannot be read.
+pub fn founder(data_dir: &Path) -> Result<Option<Founder>, BootstrapError> {
     let path = data_dir.join(FOUNDER);
     match std::fs::read_to_string(&path) {
-        Ok(text) if text.trim_end() == RESTORING => Err(AdmissionError::RestoreUnfinished(data_dir.to_owned())),
+        Ok(text) if text.trim_end() == RESTORING => Err(BootstrapError::RestoreUnfinished(data_dir.to_owned())),
         Ok(text) => Ok(Some(Founder { test_clock: text.trim_end() == TEST_CLOCK })),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(NodeIdentityError::Folder { path, error }.into()),
@@ -202,8 +202,8 @@ pub fn founder(data_dir: &Path) -> Result<Option<Founder>, AdmissionError> {
 /// Removes the mark of the founder: everything that it asks for is in the log.
 ///
 /// # Errors
-/// [`AdmissionError::Node`].
-pub fn remove_mark(data_dir: &Path) -> Result<(), AdmissionError> {
+/// [`BootstrapError::Node`].
+pub fn remove_mark(data_dir: &Path) -> Result<(), BootstrapError> {
     let path = data_dir.join(FOUNDER);
     let removed = std::fs::remove_file(&path).and_then(|()| File::open(data_dir)?.sync_all());
     removed.map_err(|error| NodeIdentityError::Folder { path, error }.into())
@@ -213,12 +213,12 @@ pub fn remove_mark(data_dir: &Path) -> Result<(), AdmissionError> {
 /// `requested` ends that. The members will reach the node at `address`.
 ///
 /// # Errors
-/// [`AdmissionError`].
+/// [`BootstrapError`].
 pub async fn certificates(
     config: &Config,
     address: &str,
     wanted: &CancellationToken,
-) -> Result<NodeTls, AdmissionError> {
+) -> Result<NodeTls, BootstrapError> {
     let data_dir = &config.data_dir;
     let known = node_of(data_dir)?;
     let cluster = known.map(|node| cluster_of_folder(data_dir, node)).transpose()?.flatten();
@@ -229,24 +229,24 @@ pub async fn certificates(
         return Ok(tls);
     }
     if founder.is_some() {
-        return Err(AdmissionError::Unfinished(data_dir.clone()));
+        return Err(BootstrapError::Unfinished(data_dir.clone()));
     }
     if data_dir.join(LOG).exists() {
-        return Err(AdmissionError::NoCertificates(data_dir.clone()));
+        return Err(BootstrapError::NoCertificates(data_dir.clone()));
     }
-    let source = config.join.as_ref().ok_or_else(|| AdmissionError::NoCluster(data_dir.clone()))?;
+    let source = config.join.as_ref().ok_or_else(|| BootstrapError::NoCluster(data_dir.clone()))?;
     let token: JoinToken = read_token(source)?.parse()?;
     if is_loopback(host_of(address)) && !is_loopback(host_of(&token.address)) {
-        return Err(AdmissionError::NotReachable(address.to_owned()));
+        return Err(BootstrapError::NotReachable(address.to_owned()));
     }
     if known.is_some_and(|node| node != token.node) {
-        return Err(AdmissionError::OtherToken(data_dir.clone()));
+        return Err(BootstrapError::OtherToken(data_dir.clone()));
     }
     let requested = wanted.run_until_cancelled(request(config, &token, address)).await;
-    let admission = requested.ok_or(AdmissionError::Stopped)??;
+    let accepted = requested.ok_or(BootstrapError::Stopped)??;
     assign_node(data_dir, token.node)?;
     assign_folder(data_dir, token.node, token.cluster)?;
-    let tls = admission.store()?;
+    let tls = accepted.store()?;
     tracing::info!(node = %token.node, cluster = %token.cluster, "this node was admitted to the cluster");
     Ok(tls)
 }
@@ -257,10 +257,10 @@ fn host_of(address: &str) -> &str {
 }
 
 /// Asks to join until there is an answer, or [`REPEAT_FOR`] has passed.
-async fn request(config: &Config, token: &JoinToken, address: &str) -> Result<Admission, AdmissionError> {
+async fn request(config: &Config, token: &JoinToken, address: &str) -> Result<AcceptedJoin, BootstrapError> {
     let until = Instant::now() + REPEAT_FOR;
     loop {
-        let wanted = Admission::request(&config.data_dir, token, &config.name, address, REQUEST_LIMIT).await;
+        let wanted = AcceptedJoin::request(&config.data_dir, token, &config.name, address, REQUEST_LIMIT).await;
         match wanted {
             Err(error @ JoinError::NoAnswer { .. }) if Instant::now() < until => {
                 tracing::warn!(%error, "this node is not admitted yet: it asks again");
@@ -271,11 +271,11 @@ async fn request(config: &Config, token: &JoinToken, address: &str) -> Result<Ad
     }
 }
 
-fn read_token(source: &JoinSource) -> Result<String, AdmissionError> {
+fn read_token(source: &JoinSource) -> Result<String, BootstrapError> {
     match source {
         JoinSource::Token(token) => Ok(token.clone()),
         JoinSource::Secret(secret) => {
-            let no_token = |why: String| AdmissionError::NoToken { from: secret.to_string(), why };
+            let no_token = |why: String| BootstrapError::NoToken { from: secret.to_string(), why };
             String::from_utf8(secret.read().map_err(no_token)?).map_err(|_| no_token("is not a text".to_owned()))
         }
     }

@@ -8,7 +8,7 @@ use reveille_ledger::command::{
 };
 use reveille_ledger::content::Recipient;
 use reveille_ledger::decide::catch_up::plan_fire;
-use reveille_ledger::ids::{ClaimOwner, Incarnation, NodeId, Nominal, RunId, ScheduleId};
+use reveille_ledger::ids::{ClaimOwner, Incarnation, NodeId, OccurrenceName, RunId, ScheduleId};
 use reveille_ledger::policy::{CatchUp, Overlap, Policies};
 use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::{ScheduleSettings, ScheduleTiming};
@@ -56,12 +56,12 @@ fn opened(recipients: u32, cause: OpeningCause) -> Ledger {
         &mut ledger,
         Command::ScheduleCreate(Box::new(samples::schedule(DUE, (0..recipients).map(recipient).collect()))),
     );
-    let nominal = Nominal::Instant(DUE);
-    let opening = Opening { nominal: nominal.clone(), due: DUE, cause, finish_by: Time(3_600_000) };
+    let occurrence = OccurrenceName::Instant(DUE);
+    let opening = Opening { occurrence: occurrence.clone(), due: DUE, cause, finish_by: Time(3_600_000) };
     let fire = Fire {
         schedule: ScheduleId::new(4, 0),
         plan_version: 1,
-        from: nominal,
+        from: occurrence,
         opened: vec![opening],
         explained: vec![],
         through: DUE,
@@ -88,7 +88,7 @@ fn one_after_the_other(when: When, outage_ms: i64) -> (Ledger, Time) {
 fn many_after_an_outage(when: &When, outage_ms: i64, pools: &[&str]) -> (Ledger, Time) {
     let mut ledger = opened(9, OpeningCause::Due);
     let policies = Policies { catch_up: CatchUp::All, overlap: Overlap::BufferOne, ..Policies::default() };
-    let next = NextInstant { nominal: Nominal::Instant(DUE), due: DUE, jitter_ms: 0 };
+    let next = NextInstant { occurrence: OccurrenceName::Instant(DUE), due: DUE, jitter_ms: 0 };
     let recipients = (0..10).map(|number| samples::recipient(&format!("r{number}@example.net"))).collect();
     let schedule = samples::schedule(DUE, recipients);
     let timing = ScheduleTiming::new(when.clone(), "UTC");
