@@ -82,7 +82,7 @@ mod tests {
         assert_eq!(json["state"], "RUN_STATE_OPEN");
         assert_eq!(json["openedIndex"], "1152921504606846976", "a number that JavaScript cannot hold is a text");
         assert_eq!(json["dueTime"], "1970-01-01T00:00:00.005Z");
-        assert_eq!((&json["reason"], &json["resent"]), (&json!(""), &json!(0)));
+        assert_eq!((&json["waitedFor"], &json["resent"]), (&json!(""), &json!(0)));
         assert_eq!(json.get("canary"), None, "a message that is not set has no JSON");
         let policies = Policies { jitter: Some(Duration { seconds: 3, nanos: 500_000_000 }), ..Policies::default() };
         assert_eq!(of(&policies)["jitter"], "3.500s");

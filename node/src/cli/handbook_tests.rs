@@ -212,14 +212,14 @@ fn every_command_that_a_message_names_exists() {
 /// Files of the server, or below it, whose texts only an operator at a node's machine reads: what a node says when it
 /// does not start, the configuration, and lines of its log.
 const OF_A_NODE: [&str; 11] = [
-    "node/src/server/admission.rs",
+    "node/src/server/bootstrap.rs",
     "node/src/server/config",
     "node/src/server/node.rs",
     "node/src/server/node_identity.rs",
     "node/src/server/start.rs",
     "cluster/src/leader/auditor/mod.rs",
     "cluster/src/process/lifecycle.rs",
-    "cluster/src/smtp/registry.rs",
+    "cluster/src/smtp/registry/mod.rs",
     "cluster/src/worker/context.rs",
     "cluster/src/worker/journal",
     "raft/ledger/src/apply/epoch.rs",

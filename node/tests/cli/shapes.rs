@@ -434,7 +434,7 @@ async fn shape_of_relay() {
             "relay": {
                 "name": "main", "pool": "default", "host": "h", "port": 25, "tls": "RELAY_TLS_STARTTLS", "ca": "/ca.pem",
                 "tlsName": "", "credentials": "login", "ratePerSecond": 0.0, "maxSessions": 10,
-                "lateRatePerSecond": 0.0, "weight": 2,
+                "lateRatePerSecond": 0.0, "weight": 2, "etag": "",
                 "health": {
                     "node": "a", "condition": "RELAY_CONDITION_PARKED", "cause": "454 Daily message quota exceeded",
                     "retryTime": "1970-01-01T00:00:00Z", "sessionsOpen": 1, "ratePerSecond": 2.5,

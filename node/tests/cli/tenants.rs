@@ -51,7 +51,7 @@ async fn show_and_list_print_the_same_fields() {
     let fake = fake().await;
     assert_eq!(fake.reveille("tenant show acme -o json").await.json(), shown());
     let default = json!({
-        "name": "default", "ratePerSecond": 0.0, "concurrency": 0, "share": 1, "claimed": 0, "index": "0",
+        "name": "default", "ratePerSecond": 0.0, "concurrency": 0, "share": 1, "claimed": 0, "index": "0", "etag": "",
     });
     assert_eq!(fake.reveille("tenant list -o json").await.json(), json!([shown(), default]));
     let table = fake.reveille("tenant list").await.stdout;

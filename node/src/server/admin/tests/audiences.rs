@@ -191,7 +191,7 @@ async fn sealed_audience_gets_one_email_each_and_stays_while_in_use() {
 
     let delete = || DeleteAudienceRequest { name: "all".to_owned(), ..DeleteAudienceRequest::default() };
     let used = node.audiences().delete_audience(delete()).await.expect_err("a schedule sends to it");
-    assert_eq!(reason(&used), (Code::FailedPrecondition, "NOT_POSSIBLE".to_owned()));
+    assert_eq!(reason(&used), (Code::FailedPrecondition, "IN_USE".to_owned()));
     assert!(used.message().contains("'report'"), "{used:?}");
     let request = DeleteScheduleRequest { name, ..DeleteScheduleRequest::default() };
     node.schedules().delete_schedule(request).await.expect("deleted");

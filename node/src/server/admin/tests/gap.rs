@@ -90,7 +90,9 @@ async fn thousand_triggers_at_once_are_one_email() {
         advance_clock(&node, by(2 * MINUTE)).await;
         assert_eq!(node.sink.accepted_count() - before, 1, "{name}");
         for refused in answers.iter().filter_map(|answer| answer.as_ref().err()) {
-            assert_eq!(reason(refused).1, "NOT_POSSIBLE", "{name}: {refused:?}");
+            // The gap forbids it, or a run beside it that is not finished.
+            let reason = reason(refused).1;
+            assert!(["NOT_POSSIBLE", "RUN_OPEN"].contains(&reason.as_str()), "{name}: {refused:?}");
         }
     }
     Arc::into_inner(node).expect("no request is left").stop().await;

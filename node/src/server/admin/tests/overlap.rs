@@ -84,7 +84,7 @@ async fn each_overlap_policy_treats_next_instant_as_documented() {
     let waits = history(&node, "buffering").await.remove(0);
     assert_eq!((&waits.waited_for, waits.missed), (&first.run, false));
     let refused = trigger(&node, "buffering").await.expect_err("a second one beside it");
-    assert_eq!(reason(&refused).1, "NOT_POSSIBLE");
+    assert_eq!(reason(&refused).1, "RUN_OPEN");
     assert!(refused.message().contains(&format!("run {} of the schedule is not finished", first.run)));
 
     let skipped = history(&node, "skipping").await;

@@ -203,7 +203,7 @@ async fn used_template_is_not_deleted_and_its_used_versions_stay() {
     for validate_only in [true, false] {
         let request = DeleteTemplateRequest { validate_only, ..delete.clone() };
         let used = node.templates().delete_template(request).await.expect_err("it is used");
-        assert_eq!(reason(&used), (Code::FailedPrecondition, "NOT_POSSIBLE".to_owned()));
+        assert_eq!(reason(&used), (Code::FailedPrecondition, "IN_USE".to_owned()));
         assert_eq!(used.message(), "template 'welcome' is used by 'a', 'b', 'c', 'd', 'e' and 1 more");
     }
     for number in 0..120 {
