@@ -104,7 +104,9 @@ impl Api {
 
     /// Calls the API by `curl` with these further arguments.
     pub fn curl(&self, verb: &str, path: &str, more: &[&str]) -> Answer {
-        self.client.call(&self.node.admin, verb, path, more).unwrap_or_else(|said| panic!("{said}"))
+        self.client
+            .call(&self.node.admin, verb, path, more)
+            .unwrap_or_else(|said| panic!("{verb} {path} {more:?}: {said}"))
     }
 
     pub fn curl_as(&self, arguments: &[&str], path: &str) -> Answer {

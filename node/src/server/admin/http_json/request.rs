@@ -65,9 +65,15 @@ pub async fn messages(call: &HttpCall, headers: &HeaderMap, body: Body) -> ApiRe
     }
     let mut fields = Map::new();
     if let BodyPart::Pieces(field) = method.http.body {
-        add_from_head(call, method, headers, &mut fields)?;
-        let first = frame(&decode::message(&descriptor, fields, None)?)?;
-        return Ok(pieces(descriptor, field, first, body));
+        let head = add_from_head(call, method, headers, &mut fields);
+        let first = head.and_then(|()| frame(&decode::message(&descriptor, fields, None)?));
+        return match first {
+            Ok(first) => Ok(pieces(descriptor, field, first, body)),
+            Err(refused) => {
+                discard(body).await;
+                Err(refused)
+            }
+        };
     }
     let most = request_bytes_max(method.method.parent_service().full_name());
     let body = whole(body, most).await?;
