@@ -71,7 +71,7 @@ async fn bash_completes_names_of_the_cluster_and_words_without_it() {
     assert!(completed(&endpoint, "reveille schedule show --man").await.contains(&"--manifest".to_owned()));
     assert!(completed(&endpoint, "reveille template show ").await.contains(&"--manifest".to_owned()));
     assert!(!fake.methods().iter().any(|method| method == "ListCampaigns"));
-    // Nobody answers there.
+    // No node answers at this endpoint.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let endpoint = silent.local_addr().expect("an address").to_string();
     let begun = std::time::Instant::now();

@@ -2,57 +2,22 @@
 
 use reveille_ledger::audit::{AuditCaller, AuditObject, AuditOutcome, AuditRecord, CommandKind, RefusalKind};
 use reveille_ledger::check::check;
-use reveille_ledger::command::{
-    Actor, Command, Entry, EpochStart, OptOut, PickedRecipients, RunPause, ScheduleCreate, VoterClock,
-};
+use reveille_ledger::command::{Actor, Command, OptOut, PickedRecipients, RunPause, ScheduleCreate};
 use reveille_ledger::decide::archive::{ArchiveCursor, next_batch};
-use reveille_ledger::ids::{ClaimOwner, Hash, Incarnation, NodeId, RunId, Time, TokenId};
+use reveille_ledger::ids::{Hash, RunId, TokenId};
 use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::storage::unpack_block;
-use reveille_ledger::tenant::TenantSet;
 use reveille_ledger::token::Rights;
 use reveille_ledger::{Ledger, PartContent};
 
+use crate::leading::{TestLedger, tenant_set};
 use crate::samples;
 
 const DAY_MS: i64 = 86_400_000;
-const LEADER: ClaimOwner = ClaimOwner { node: NodeId(1), incarnation: Incarnation(1) };
-
-/// A ledger, and all entries that it has applied.
-struct TestLedger {
-    ledger: Ledger,
-    entries: Vec<Entry>,
-    now: Time,
-}
 
 impl TestLedger {
-    fn new() -> TestLedger {
-        TestLedger::at(Ledger::new())
-    }
-
-    fn at(ledger: Ledger) -> TestLedger {
-        let now = ledger.head().now;
-        let mut test = TestLedger { ledger, entries: Vec::new(), now };
-        test.lead();
-        test
-    }
-
-    /// Begins an epoch at the present time: ledger time leaps only there.
-    fn lead(&mut self) {
-        let readings = vec![VoterClock { node: LEADER.node, wall: self.now }];
-        self.put(Actor::System, Command::EpochStart(EpochStart::new(LEADER, 1, readings)));
-    }
-
-    fn put(&mut self, actor: Actor, command: Command) -> CommandOutcome {
-        let head = self.ledger.head();
-        let epoch = head.current_epoch().unwrap_or_default();
-        let entry = Entry { epoch, now: self.now, actor, command };
-        self.entries.push(entry.clone());
-        self.ledger.apply(head.applied + 1, &entry).reply.outcome
-    }
-
     /// Sets the share of a tenant, `count` times.
-    fn change(&mut self, count: u64) {
+    fn set_share(&mut self, count: u64) {
         for _ in 0..count {
             assert_eq!(self.put(Actor::Insecure, tenant_set("acme")), CommandOutcome::Done);
         }
@@ -61,18 +26,6 @@ impl TestLedger {
     fn last(&self) -> &AuditRecord {
         self.ledger.audit().iter().next_back().expect("a record").1
     }
-}
-
-fn tenant_set(name: &str) -> Command {
-    let name = name.to_owned();
-    Command::TenantSet(TenantSet {
-        request: None,
-        name,
-        rate_milli: None,
-        concurrency: None,
-        share: Some(2),
-        expected: None,
-    })
 }
 
 fn operator(token: u64, tenant: Option<&str>) -> Actor {
@@ -196,7 +149,7 @@ fn record_has_no_address() {
 #[test]
 fn replayed_and_restored_ledgers_have_the_same_head() {
     let mut test = TestLedger::new();
-    test.change(5_000);
+    test.set_share(5_000);
     let mut replayed = Ledger::new();
     for (index, entry) in (1..).zip(&test.entries) {
         replayed.apply(index, entry);
@@ -206,8 +159,8 @@ fn replayed_and_restored_ledgers_have_the_same_head() {
     let mut restored = TestLedger { ledger: Ledger::from_rows(rows).expect("a state"), ..TestLedger::new() };
     assert_eq!(restored.ledger.head().audit, test.ledger.head().audit);
     // Both go on, and archive again at the same entry.
-    test.change(5_000);
-    restored.change(5_000);
+    test.set_share(5_000);
+    restored.set_share(5_000);
     assert_eq!(restored.ledger.state_hash(), test.ledger.state_hash());
     assert_eq!(restored.ledger.audit_parts().count(), 2);
 }
@@ -215,11 +168,11 @@ fn replayed_and_restored_ledgers_have_the_same_head() {
 #[test]
 fn full_records_leave_the_state_and_the_chain_goes_on() {
     let mut test = TestLedger::new();
-    test.change(4_095);
+    test.set_share(4_095);
     assert_eq!((test.ledger.audit().len(), test.ledger.audit_parts().count()), (4_095, 0));
-    test.change(1);
+    test.set_share(1);
     assert_eq!((test.ledger.audit().len(), test.ledger.audit_parts().count()), (0, 1));
-    test.change(6_000);
+    test.set_share(6_000);
     assert_eq!((test.ledger.audit().len(), test.ledger.audit_parts().count()), (1_904, 2));
     assert_eq!(records(&test.ledger).len(), 10_096);
     check_chain(&test.ledger, Hash::default());
@@ -229,7 +182,7 @@ fn full_records_leave_the_state_and_the_chain_goes_on() {
     let first_part = records(&test.ledger)[4_095].hash();
     test.now = test.now.plus_ms(400 * DAY_MS - 1);
     test.lead();
-    test.change(3_000);
+    test.set_share(3_000);
     let archive = |test: &mut TestLedger| {
         let (batch, _) = next_batch(&test.ledger, &ArchiveCursor::default(), test.now, 0);
         let parts = batch.parts.len();
@@ -248,16 +201,17 @@ fn full_records_leave_the_state_and_the_chain_goes_on() {
 #[cfg(feature = "next-level")]
 #[test]
 fn oldest_part_leaves_when_there_are_too_many() {
+    use crate::leading;
     use reveille_ledger::command::{NodeUp, RaiseLevel};
     use reveille_ledger::level::KNOWN;
 
     let mut test = TestLedger::new();
-    let up = NodeUp { owner: LEADER, name: "one".into(), level: KNOWN, process_nonce: 1 };
+    let up = NodeUp { owner: leading::LEADER, name: "one".into(), level: KNOWN, process_nonce: 1 };
     test.put(Actor::System, Command::NodeUp(up));
-    let raise = Command::RaiseLevel(RaiseLevel { level: KNOWN, voters: vec![LEADER.node] });
+    let raise = Command::RaiseLevel(RaiseLevel { level: KNOWN, voters: vec![leading::LEADER.node] });
     assert_eq!(test.put(Actor::Insecure, raise), CommandOutcome::Done);
     assert_eq!(test.last().object, AuditObject::Level(KNOWN));
-    test.change(8 * 6 + 2);
+    test.set_share(8 * 6 + 2);
     assert_eq!((test.ledger.audit_parts().count(), test.ledger.audit().len()), (4, 3));
     let kept = records(&test.ledger);
     assert_eq!(kept.len(), 4 * 8 + 3);

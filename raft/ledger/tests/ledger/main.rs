@@ -12,6 +12,7 @@ mod given;
 #[cfg(feature = "next-level")]
 mod hex;
 mod interleavings;
+mod leading;
 #[cfg(feature = "next-level")]
 mod next_level;
 mod plain;

@@ -1,13 +1,14 @@
 //! Entries of operators: the state at their own index permits or refuses them.
 
 use reveille_ledger::Ledger;
-use reveille_ledger::command::{Actor, Command, Entry, EpochStart, VoterClock};
-use reveille_ledger::ids::{ClaimOwner, Hash, Incarnation, NodeId, Time, TokenId};
+use reveille_ledger::command::{Actor, Command};
+use reveille_ledger::ids::{Hash, Time, TokenId};
 use reveille_ledger::impossible::{Bounded, Impossible};
 use reveille_ledger::refusal::CommandRefusal;
 use reveille_ledger::reply::CommandOutcome;
-use reveille_ledger::tenant::TenantSet;
 use reveille_ledger::token::{Rights, TenantScope, TokenCreate, TokenGrant};
+
+use crate::leading::{TestLedger, tenant_set};
 
 const VIEW: Rights = Rights(1);
 const EDIT: Rights = Rights(2);
@@ -16,41 +17,15 @@ const ALL: Rights = Rights(7);
 const DAY_MS: i64 = 86_400_000;
 /// Tag of the table of audit records, which is the last one.
 const AUDIT: u8 = 23;
-const LEADER: ClaimOwner = ClaimOwner { node: NodeId(1), incarnation: Incarnation(1) };
-
-struct TestLedger {
-    ledger: Ledger,
-    now: Time,
-}
 
 impl TestLedger {
-    fn new() -> TestLedger {
-        let mut test = TestLedger { ledger: Ledger::new(), now: Time(0) };
-        test.lead();
-        test
-    }
-
-    /// Begins an epoch at the present time: ledger time leaps only there.
-    fn lead(&mut self) {
-        let readings = vec![VoterClock { node: LEADER.node, wall: self.now }];
-        self.put(Actor::System, Command::EpochStart(EpochStart::new(LEADER, 1, readings)));
-    }
-
-    fn put(&mut self, actor: Actor, command: Command) -> CommandOutcome {
-        let head = self.ledger.head();
-        let epoch = head.current_epoch().unwrap_or_default();
-        self.ledger.apply(head.applied + 1, &Entry { epoch, now: self.now, actor, command }).reply.outcome
-    }
-
     fn create(&mut self, actor: Actor, create: TokenCreate) -> CommandOutcome {
         self.put(actor, Command::TokenCreate(Box::new(create)))
     }
 
     /// Proposes a change of a tenant's limits by the owner of a token.
     fn change(&mut self, token: u64, needs: Rights, tenant: Option<&str>) -> CommandOutcome {
-        let (name, share) = ("acme".into(), Some(2));
-        let set = TenantSet { request: None, name, rate_milli: None, concurrency: None, share, expected: None };
-        self.put(operator(token, needs, tenant), Command::TenantSet(set))
+        self.put(operator(token, needs, tenant), tenant_set("acme"))
     }
 
     fn ids(&self) -> Vec<u64> {
