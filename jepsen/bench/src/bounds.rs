@@ -25,6 +25,8 @@ pub const IDLE_PERCENT: Bound = Bound::AtMost("idle_percent_of_a_core", 3.0);
 pub const RESTART_SECONDS: Bound = Bound::AtMost("restart_seconds", 30.0);
 /// The longest time for which the lock of the ledger is held, by any cause.
 pub const LOCK_MS: Bound = Bound::AtMost("lock_ms", 20.0);
+/// Leaders after the first one, while many rows are archived and hashed: no such work may cost a lease.
+pub const LEADER_CHANGES: Bound = Bound::AtMost("leader_changes", 0.0);
 
 /// Creates for which their rate is compared.
 pub const MANY_CREATES: u64 = 10_000;

@@ -11,6 +11,7 @@ use reveille_harness::load;
 use reveille_harness::measure::{resident_mb, rounded, sleep_until, unix_us};
 use reveille_harness::{Cluster, Needs, Report, StartArgs};
 use reveille_proto::admin::v1::{RunCounts, ScheduleBody};
+use reveille_sink::Sink;
 use serde_json::{Value, json};
 
 use crate::accepts::{self, Accepts};
@@ -20,6 +21,9 @@ use crate::lost_node::LostNode;
 use crate::{ARCHIVE_AFTER, Counter, NODES, QUIET_AFTER, SEED, SESSIONS, longest_wait, smtp_source};
 
 const SCHEDULE: &str = "bench";
+/// The campaign before it, with its audience and its pool, and the seed of their addresses.
+const WARM_UP: &str = "warm-up";
+const WARM_UP_SEED: u64 = SEED + 1;
 /// Size of each email's text in bytes.
 const BODY_BYTES: u32 = 2_048;
 /// Time from the create to the due instant.
@@ -73,6 +77,11 @@ impl Args {
         !self.kill_leader && !self.lose_node && self.late_follower == 0 && self.rate == 0
     }
 
+    /// True if the memory of sessions is measured.
+    fn measures_sessions(&self) -> bool {
+        self.is_undisturbed() && self.round_trip > 0 && self.sessions >= bounds::MANY_SESSIONS
+    }
+
     /// Emails a second that the sessions of all nodes could send, with one round trip for each; `None` without
     /// `--round-trip`.
     fn rate_max(&self) -> Option<f64> {
@@ -95,10 +104,11 @@ pub(crate) async fn measure(
 ) -> Result<(Value, Bounds, bool)> {
     let rate_before = postfix_rate(args).await?;
     let emails = u64::from(args.recipients);
+    let warming = format!(".s{WARM_UP_SEED}@audience.invalid");
     let (counter, sink) = Counter::start_remote(
         Accepts::of_generated(args.recipients, SEED),
-        |accepts, recipient, at_us| {
-            if late_follower::is_judged(recipient) {
+        move |accepts, recipient, at_us| {
+            if late_follower::is_judged(recipient) && !recipient.ends_with(&warming) {
                 accepts.note(recipient, at_us);
             }
         },
@@ -117,17 +127,20 @@ pub(crate) async fn measure(
         0 => None,
         schedules => Some(LateFollower::prepare(&mut cluster, &sink, schedules).await?),
     };
+    if args.measures_sessions() {
+        warm_up(&cluster, &sink, args).await?;
+    }
     let begun = Instant::now();
     cluster.admin().generate_audience(SCHEDULE, args.recipients, SEED, &[]).await?;
     let generate_seconds = begun.elapsed().as_secs_f64();
     eprintln!("{emails} recipients are sealed, in {generate_seconds:.1} s");
     let due = SystemTime::now() + AHEAD;
-    cluster.admin().create(body(due, BODY_BYTES)).await?;
+    cluster.admin().create(body(SCHEDULE, due, BODY_BYTES)).await?;
     let (before, rss_before) = (cluster.cpu_seconds()?, cluster.of_each(resident_mb)?);
     let ended = wait_for_end(&mut cluster, args, due, late_follower.as_mut()).await?;
     let cpu_seconds = cluster.cpu_seconds_since(&before)?;
     let rss_mb = cluster.of_each(resident_mb)?;
-    // All that grew meanwhile is counted as memory of sessions.
+    // All that grew meanwhile is counted as memory of sessions. What grows by sending has grown before.
     let grown_kb = |(name, mb): (&String, &f64)| {
         let grown = mb - rss_before.get(name).unwrap_or(&0.0);
         (name.clone(), rounded(grown * 1_000.0 / f64::from(args.sessions)))
@@ -161,14 +174,15 @@ pub(crate) async fn measure(
     }
     if args.is_undisturbed() && args.round_trip > 0 && args.recipients >= bounds::DELAYED_RECIPIENTS {
         bounds.add(bounds::OF_SESSIONS, of_sessions);
-        if args.sessions >= bounds::MANY_SESSIONS {
-            bounds.add_all(bounds::SESSION_KB, session_kb.values());
-        }
+    }
+    if args.measures_sessions() {
+        bounds.add_all(bounds::SESSION_KB, session_kb.values());
     }
     if let Some(figures) =
         late_follower.as_ref().filter(|_| args.late_follower >= bounds::MANY_SCHEDULES && args.rate > 0)
     {
         bounds.add(bounds::LATE_FOLLOWER_RATIO, figures["rate"]["ratio"].as_f64());
+        bounds.add(bounds::LEADER_CHANGES, figures["leader_changes"].as_f64());
     }
     let figures = json!({
         "recipients": args.recipients,
@@ -207,6 +221,19 @@ pub(crate) async fn measure(
         "valid": valid,
     });
     Ok((figures, bounds, valid))
+}
+
+/// Sends a campaign of the same size by a pool of its own with an eighth of the sessions. So the nodes' memory has grown
+/// by all that sending takes but more sessions.
+async fn warm_up(cluster: &Cluster, sink: &Sink, args: &Args) -> Result<()> {
+    let admin = cluster.admin();
+    admin.add_relay_of((WARM_UP, WARM_UP), sink.address(), (args.sessions / 8, 0.0)).await?;
+    admin.generate_audience(WARM_UP, args.recipients, WARM_UP_SEED, &[]).await?;
+    let schedule = ScheduleBody { pool: WARM_UP.to_owned(), ..body(WARM_UP, SystemTime::now() + AHEAD, BODY_BYTES) };
+    admin.create(schedule).await?;
+    eprintln!("warming up with {} sessions a node", args.sessions / 8);
+    let emails = u64::from(args.recipients);
+    Ok(sink.wait_for(emails, longest_wait(emails)).await?)
 }
 
 /// The end of a run.
@@ -304,11 +331,11 @@ async fn postfix_rate(args: &Args) -> Result<Option<f64>> {
     Ok(Some(rate))
 }
 
-/// Returns a schedule whose template has this number of bytes, in lines of 64 bytes.
-fn body(at: SystemTime, bytes: u32) -> ScheduleBody {
+/// Returns a schedule to the audience of its name, whose template has this number of bytes, in lines of 64 bytes.
+fn body(name: &str, at: SystemTime, bytes: u32) -> ScheduleBody {
     let line = "This line is one of many, and each of them is just as long ....\n";
     let text: String = "Dear {{ recipient }}\n".chars().chain(line.chars().cycle()).take(bytes as usize).collect();
-    let mut body = load::to_sealed(load::once(SCHEDULE.to_owned(), at, Vec::new()), SCHEDULE);
+    let mut body = load::to_sealed(load::once(name.to_owned(), at, Vec::new()), name);
     if let Some(content) = &mut body.content {
         content.text = Some(text);
     }
@@ -321,7 +348,7 @@ mod tests {
 
     #[test]
     fn text_has_requested_length() {
-        let text = body(SystemTime::UNIX_EPOCH, 2_048).content.unwrap().text.unwrap();
+        let text = body(SCHEDULE, SystemTime::UNIX_EPOCH, 2_048).content.unwrap().text.unwrap();
         assert_eq!(text.len(), 2_048);
     }
 

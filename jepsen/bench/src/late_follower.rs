@@ -18,6 +18,8 @@ const CREATES: CreateLoad = CreateLoad { clients: 64, count: 0, batch: 1_000 };
 /// Rate of creates for which the schedules are due after the last create, and a time that is added.
 const CREATES_PER_SECOND: u64 = 20_000;
 const AHEAD: Duration = Duration::from_secs(15);
+/// Maximum number of daily schedules. They stay, while their runs are archived.
+const DAILY_MAX: u64 = 1_000_000;
 /// A follower with a smaller lag, in log entries, has caught up.
 const CAUGHT_UP_LAG: u64 = 1_000;
 
@@ -32,16 +34,23 @@ pub struct LateFollower {
     started: Option<SystemTime>,
     caught_up: Option<SystemTime>,
     locks: LockWatch,
+    /// The leader's epoch before the schedules were created, and when the follower had caught up.
+    epochs: (u64, u64),
 }
 
 impl LateFollower {
     /// Stops a follower. Then creates this many schedules of one recipient, and waits until they are sent and archived.
+    /// The first [`DAILY_MAX`] are daily.
     pub async fn prepare(cluster: &mut Cluster, sink: &Sink, schedules: u64) -> Result<LateFollower> {
         let name = cluster.follower().await?;
         cluster.node_mut(&name)?.kill()?;
         let locks = LockWatch::start(cluster);
-        let due = SystemTime::now() + AHEAD + Duration::from_secs(schedules / CREATES_PER_SECOND);
-        let body = move |number| load::once_alike(format!("past-{number}"), due);
+        let epoch = cluster.admin().status().await?.epoch;
+        let due = whole_minute(SystemTime::now() + AHEAD + Duration::from_secs(schedules / CREATES_PER_SECOND));
+        let body = move |number| {
+            let name = format!("past-{number}");
+            if number < DAILY_MAX { load::daily(name, unix_us(due) / 1_000) } else { load::once_alike(name, due) }
+        };
         let created =
             load::create(cluster.admin(), CreateLoad { count: schedules, ..CREATES }, "schedules", body).await?;
         eprintln!("{name} is stopped; {schedules} schedules, created at {:.0} a second", created.rate());
@@ -49,7 +58,7 @@ impl LateFollower {
         sink.wait_for(schedules, wait).await?;
         let pages = archived_pages(cluster, ARCHIVED_QUIET).await?;
         eprintln!("all are sent and archived, in {pages} pages");
-        Ok(LateFollower { name, started: None, caught_up: None, locks })
+        Ok(LateFollower { name, started: None, caught_up: None, locks, epochs: (epoch, epoch) })
     }
 
     /// True if it was started.
@@ -74,6 +83,7 @@ impl LateFollower {
     pub async fn poll(&mut self, cluster: &Cluster) -> Result<()> {
         if restart::lag(cluster, &self.name).await?.is_some_and(|lag| lag <= CAUGHT_UP_LAG) {
             self.caught_up = Some(SystemTime::now());
+            self.epochs.1 = cluster.admin().status().await?.epoch;
             eprintln!("{} has caught up", self.name);
         }
         Ok(())
@@ -89,7 +99,25 @@ impl LateFollower {
             "snapshot_mb": rounded(snapshots.bytes as f64 / 1e6),
             // The longest time for which such work held the ledger's lock on any node.
             "lock_ms": self.locks.longest_ms(),
+            // Leaders after the first one, until the follower had caught up.
+            "leader_changes": self.epochs.1 - self.epochs.0,
             "rate": accepts::rates_around(sorted_us, started_us, caught_up_us).context("no email")?,
         }))
+    }
+}
+
+/// Returns the next whole minute: daily schedules are due at one.
+fn whole_minute(at: SystemTime) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs((unix_us(at) as u64 / 60_000_000 + 1) * 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn due_instant_is_next_whole_minute() {
+        let at = SystemTime::UNIX_EPOCH + Duration::from_millis(1_700_000_000_250);
+        assert_eq!(whole_minute(at), SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_040));
     }
 }

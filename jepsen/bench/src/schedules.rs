@@ -99,7 +99,7 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     }
     let lock_ms = locks.longest_ms();
     drop(locks);
-    let kept_leader = cluster.admin().status().await?.epoch == first_epoch;
+    let leader_changes = cluster.admin().status().await?.epoch - first_epoch;
 
     let restart = match args.kept {
         0 => None,
@@ -122,6 +122,7 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
         bounds.add_all(bounds::IDLE_PERCENT, full.cpu_percent.values());
         bounds.add(bounds::RESTART_SECONDS, restart.as_ref().and_then(|restart| restart["ready"].as_f64()));
         bounds.add_all(bounds::LOCK_MS, lock_ms.values());
+        bounds.add(bounds::LEADER_CHANGES, Some(leader_changes as f64));
     }
     if args.schedules >= bounds::STORM {
         bounds.add(bounds::STORM_LAST_MS, late_us.last().map(|late_us| in_ms(*late_us)));
@@ -143,10 +144,10 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
         "cpu_seconds": cpu_seconds,
         // The duration of the backup, and what it consists of; null without `--backup`.
         "backup": backup,
-        // The longest time for which such work held the ledger's lock on any node, and whether one leader led all the
-        // time. Without `--kept` nothing is archived.
+        // The longest time for which such work held the ledger's lock on any node, and leaders after the first one.
+        // Without `--kept` nothing is archived.
         "lock_ms": lock_ms,
-        "kept_leader": kept_leader,
+        "leader_changes": leader_changes,
         // Of a killed follower with the kept schedules; null without `--kept`.
         "restart_seconds": restart,
         "valid": valid,

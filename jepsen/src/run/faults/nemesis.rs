@@ -24,6 +24,8 @@ const SHORTEST_SLEEP: Duration = Duration::from_millis(10);
 const LED_WITHIN: Duration = Duration::from_secs(4);
 /// Maximum wait of a fault that needs everything else to work. Most faults are shorter.
 const QUIET_WITHIN: Duration = Duration::from_secs(8);
+/// Time for which faults go on during a change of the members. In a long run with a fault a second none would end.
+const CHANGED_WITHIN: Duration = Duration::from_secs(60);
 /// Delay after which a fault is skipped: about a period of the plan.
 const LATE_MAX: Duration = Duration::from_secs(10);
 /// Time after which a node that ended by itself is started again.
@@ -142,6 +144,8 @@ pub struct Nemesis {
     pub(super) active: Vec<ActiveFault>,
     /// Time since which the next fault waits.
     waits_since: Option<Instant>,
+    /// Time since which a lost node is being replaced, or the certificate authority rotated.
+    changing_since: Option<Instant>,
     restarts: Vec<(Instant, String)>,
 }
 
@@ -168,6 +172,7 @@ impl Nemesis {
             backed_up_us: Arc::default(),
             active: Vec::new(),
             waits_since: None,
+            changing_since: None,
             restarts: Vec::new(),
         }
     }
@@ -177,8 +182,8 @@ impl Nemesis {
         let mut due = plan.iter().peekable();
         while start.elapsed() < phase {
             self.restart_ended()?;
-            self.go_on_replacing().await?;
-            self.go_on_rotating().await?;
+            let is_changing = self.go_on_replacing().await? | self.go_on_rotating().await?;
+            self.changing_since = is_changing.then(|| self.changing_since.unwrap_or_else(Instant::now));
             while let Some(index) = self.active.iter().position(|active| active.until <= Instant::now()) {
                 self.end(index).await?;
             }
@@ -207,8 +212,11 @@ impl Nemesis {
 
     /// Returns true if a fault need not wait. Kills of the leader or of a sender, and transfers, wait for a leader,
     /// because another kill of the last running node shows nothing. A log loses its tail, and a node its snapshots,
-    /// only while everything else works. Later faults wait too.
+    /// only while everything else works. Later faults wait too, and all wait for a change of the members that takes long.
     fn is_time_for(&mut self, planned: &PlannedFault) -> bool {
+        if self.changing_since.is_some_and(|since| since.elapsed() >= CHANGED_WITHIN) {
+            return false;
+        }
         let (is_time, within) = match planned.action {
             FaultAction::Kill { target: FaultTarget::Leader | FaultTarget::Sender, .. } | FaultAction::Transfer => {
                 (self.processes.leads_now().is_some(), LED_WITHIN)
