@@ -16,7 +16,7 @@ fn summary(output: &Output) -> serde_json::Value {
 #[test]
 fn seed_does_same_in_two_processes_and_another_one_does_not() {
     let hash = |seed: &str| {
-        let output = simulate(&["--seeds", seed, "--minutes", "4"]);
+        let output = simulate(&["--seeds", seed, "--minutes", "5"]);
         let summary = summary(&output);
         (summary["hash"].as_str().expect("a hash").to_owned(), summary["figures"].clone())
     };
@@ -29,7 +29,7 @@ fn kept_history_is_judged_again_with_same_result() {
     let folder = tempfile::tempdir().expect("a folder");
     let (history, trace) = (folder.path().join("seed.jsonl"), folder.path().join("seed.trace"));
     let path = |path: &std::path::Path| path.to_str().expect("a path").to_owned();
-    let output = simulate(&["--seeds", "5", "--minutes", "4", "--history", &path(&history), "--trace", &path(&trace)]);
+    let output = simulate(&["--seeds", "5", "--minutes", "5", "--history", &path(&history), "--trace", &path(&trace)]);
     let judged = Command::new(env!("CARGO_BIN_EXE_reveille-jepsen")).arg("check").arg(&history).output();
     let judged = judged.expect("the binary runs");
     assert_eq!(output.status.success(), judged.status.success(), "{}", String::from_utf8_lossy(&judged.stderr));

@@ -9,7 +9,7 @@ use tokio::time::Duration;
 pub struct Options {
     /// Seed of all random choices.
     pub seed: u64,
-    /// Length in minutes of virtual time.
+    /// Length in minutes of virtual time, at least 5.
     pub minutes: u64,
     /// Folder in memory for the files of the nodes. The caller removes it.
     pub folder: PathBuf,

@@ -75,7 +75,7 @@ impl SeedPlan {
         let mut own = RandomStream::of(seed, Purpose::Campaigns);
         for number in FIRST_CAMPAIGN..FIRST_CAMPAIGN + own.within(0..3) {
             let mut campaign = planned(&mut own, number, scenario, begins, minutes);
-            let instant_ms = begins.0 + own.within(120_000..minutes.max(5) as u64 * 60_000 - 180_000) as i64;
+            let instant_ms = begins.0 + own.within(120_000..minutes as u64 * 60_000 - 180_000) as i64;
             (campaign.when, campaign.rule) = (When::At { instant_ms }, Rule::Once { at_unix_ms: instant_ms });
             (campaign.is_sealed, campaign.in_doubt) = (true, in_doubt);
             schedules.push(campaign);
@@ -101,7 +101,7 @@ fn planned(
 ) -> PlannedSchedule {
     let elsewhere = [Tz::UTC, Tz::Europe__London, Tz::America__Los_Angeles, Tz::Asia__Kathmandu, Tz::Pacific__Auckland];
     let zone = if random.percent(70) { scenario.zone } else { *random.one_of(&elsewhere) };
-    let minute = i64::try_from(random.within(2..minutes.max(5) as u64 - 2)).unwrap_or(2);
+    let minute = i64::try_from(random.within(2..minutes as u64 - 2)).unwrap_or(2);
     let civil = begins.plus_ms(minute * 60_000).timestamp().to_zoned(local_zone(zone)).datetime();
     let (hour, of_hour) = (civil.hour().unsigned_abs(), civil.minute().unsigned_abs());
     let changes = (

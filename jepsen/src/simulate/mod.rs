@@ -47,7 +47,7 @@ pub struct Args {
     #[arg(long, value_name = "NAME", conflicts_with_all = ["kept", "trace", "history"])]
     pub inject: Option<injected_bugs::Bugs>,
     /// Virtual minutes of each seed
-    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(4..=1_440))]
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(5..=1_440))]
     pub minutes: u64,
     /// File for the whole trace; for one seed
     #[arg(long, value_name = "FILE")]
@@ -277,7 +277,7 @@ mod tests {
     #[test]
     fn every_kept_seed_can_be_read() {
         let kept = kept_seeds().expect("seeds");
-        assert!(kept.iter().all(|job| job.minutes >= 4), "{kept:?}");
+        assert!(kept.iter().all(|job| job.minutes >= 5), "{kept:?}");
         assert_eq!(kept_seed("7 20 abc123 it lost one"), Some(Job { seed: 7, minutes: 20 }));
         assert_eq!(kept_seed("7 20"), None, "the reason is missing");
     }

@@ -59,6 +59,11 @@ fn shown<'f>(fact: &impl Fn(&str) -> Option<&'f str>) -> Option<String> {
     object.or_else(|| fact("member").map(|_| "reveille cluster member list".to_owned()))
 }
 
+/// Returns the flag that names a tenant, after a space; nothing for the default tenant.
+pub fn tenant_flag(tenant: &str) -> String {
+    if matches!(tenant, "" | "default") { String::new() } else { format!(" --tenant {tenant}") }
+}
+
 /// Returns the command that adds a relay to a pool.
 pub fn add_relay(pool: &str) -> String {
     format!("reveille relay add NAME --pool {pool} --host HOST --port PORT --tls starttls")

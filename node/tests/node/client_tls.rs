@@ -8,6 +8,7 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair}
 use serde_json::Value;
 
 use crate::process::{Ended, Process, start, until, user};
+use crate::unsubscribe;
 
 const LOOPBACK: [&str; 3] = ["127.0.0.1:0"; 3];
 
@@ -164,20 +165,28 @@ fn login_stores_a_context_after_the_fingerprint_is_confirmed() {
 }
 
 #[test]
-fn silent_sockets_do_not_delay_a_call() {
+fn silent_sockets_do_not_delay_other_clients_of_the_port() {
     let folder = tempfile::tempdir().expect("a folder");
-    let one = founder(folder.path(), LOOPBACK, &[]);
-    let silent: Vec<TcpStream> = (0..500).map(|_| TcpStream::connect(&one.admin).expect("a connection")).collect();
-    let begun = std::time::Instant::now();
-    let called = one.reveille("schedule list");
-    let took = begun.elapsed();
-    assert_eq!(called.code, Some(0), "{called:?}");
-    let open = silent.iter().filter(|stream| {
-        stream.set_nonblocking(true).expect("a socket");
-        matches!((&**stream).read(&mut [0]), Err(error) if error.kind() == ErrorKind::WouldBlock)
-    });
-    assert_eq!(open.count(), silent.len(), "it was answered before the silent sockets were closed: {took:?}");
-    println!("answered in {took:?} beside {} silent sockets", silent.len());
+    let environment = unsubscribe::environment(folder.path());
+    let environment: Vec<(&str, &str)> = environment.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let one = founder(folder.path(), LOOPBACK, &environment);
+    let page = |address: &str| Process::said_by(address, "GET / HTTP/1.1\r\nHost: node\r\nConnection: close\r\n\r\n");
+    let ports: [(&str, &dyn Fn() -> bool); 4] = [
+        (&one.admin, &|| one.reveille("schedule list").code == Some(0)),
+        (&one.http, &|| one.get("/livez").contains("alive")),
+        (&one.unsubscribe, &|| page(&one.unsubscribe).starts_with("HTTP/1.1 ")),
+        // A peer that speaks no TLS is told so.
+        (&one.peers, &|| page(&one.peers).starts_with('\u{15}')),
+    ];
+    for (address, is_answered) in ports {
+        let silent: Vec<TcpStream> = (0..500).map(|_| TcpStream::connect(address).expect("a connection")).collect();
+        assert!(is_answered(), "{address}: {}", one.said());
+        let open = silent.iter().filter(|stream| {
+            stream.set_nonblocking(true).expect("a socket");
+            matches!((&**stream).read(&mut [0]), Err(error) if error.kind() == ErrorKind::WouldBlock)
+        });
+        assert_eq!(open.count(), silent.len(), "{address}: it was answered before the silent sockets were closed");
+    }
 }
 
 #[test]

@@ -14,6 +14,7 @@ use tonic::Code;
 use tonic::transport::{Channel, Endpoint};
 
 use super::authority::Authority;
+use super::client::HandshakeError;
 use super::connection::{connect, joining_connector};
 use super::folder::TlsFolder;
 use super::node_tls::public_key;
@@ -111,7 +112,8 @@ pub(super) fn channel(token: &JoinToken) -> Result<Channel, JoinError> {
         let (connector, address) = (connector.clone(), address.clone());
         async move {
             let stream = TcpStream::connect(&address).await?;
-            Ok::<_, io::Error>(TokioIo::new(connect(&connector, ANY_NODE.to_owned(), stream).await?))
+            let connected = connect(&connector, ANY_NODE.to_owned(), stream).await;
+            connected.map(TokioIo::new).map_err(|error| io::Error::other(HandshakeError::from(error)))
         }
     });
     Ok(endpoint.connect_timeout(CONNECT_LIMIT).connect_with_connector_lazy(connecting))

@@ -32,8 +32,8 @@ pub struct LoginArgs {
     /// File with the authority's certificate (PEM), for nodes with a certificate of your own authority
     #[arg(long, value_name = "FILE")]
     pub ca: Option<PathBuf>,
-    /// Where the token is: file:/path, env:NAME, or - for stdin [default: a terminal is asked, and nothing keeps
-    /// that of the context with the same authority]
+    /// Where the token is: file:/path, env:NAME, or - for stdin [default: a terminal is asked; an empty answer,
+    /// or no terminal, keeps the token of a context of this name, if its authority is the same]
     #[arg(long, value_name = "SECRET")]
     pub token: Option<String>,
 }

@@ -62,7 +62,10 @@ async fn reset(context: &CommandContext<'_>, data_dir: &Path, keep: bool) -> Res
     });
     // The address is not used: the connector knows the socket.
     let endpoint = Endpoint::from_static("http://localhost").timeout(RESET_WITHIN);
-    let channel = endpoint.connect_with_connector(connect).await.map_err(|error| unreachable(format!("{error:?}")))?;
+    let channel = endpoint
+        .connect_with_connector(connect)
+        .await
+        .map_err(|error| unreachable(format!("{:#}", anyhow::Error::new(error))))?;
     let answer = TokenServiceClient::new(channel).reset_tokens(ResetTokensRequest { keep }).await;
     let answer = answer.map_err(|status| Failure::of_status(&status))?.into_inner();
     show_secret(context, &answer, answer.token.as_ref(), &answer.secret)

@@ -4,6 +4,7 @@ use reveille_proto::admin::v1::{BackfillScheduleRequest, BackfillScheduleRespons
 
 use crate::cli::commands::{Answer, BackfillArgs, CommandContext, Failure, Stop, format, to_wire};
 use crate::cli::instant::text;
+use crate::cli::next_step;
 use crate::cli::view::backfill::sentence;
 
 /// Limit of occurrences that one command opens, if `--max` does not give one.
@@ -11,6 +12,7 @@ const OCCURRENCES_MAX: u32 = 1_000;
 
 /// Opens the occurrences, or only counts them with `--dry-run`.
 pub async fn run(context: &CommandContext<'_>, tenant: String, args: BackfillArgs) -> Result<(), Stop> {
+    let of_tenant = next_step::tenant_flag(&tenant);
     let request = BackfillScheduleRequest {
         tenant,
         name: args.name.clone(),
@@ -23,13 +25,13 @@ pub async fn run(context: &CommandContext<'_>, tenant: String, args: BackfillArg
     let preview_request = BackfillScheduleRequest { validate_only: true, ..request.clone() };
     let preview = context.read(preview_request).await?;
     if args.dry_run {
-        return report(context, &args, preview);
+        return report(context, &args, &of_tenant, preview);
     }
     if preview.opened > 0 && preview.first_run.is_empty() {
         context.terminal.confirm(&format!("{}. Open them now?", missing(&args, &preview)))?;
     }
     let answer = context.change(request).await?;
-    report(context, &args, answer)
+    report(context, &args, &of_tenant, answer)
 }
 
 /// Returns what a backfill would open, in words.
@@ -43,11 +45,16 @@ fn missing(args: &BackfillArgs, preview: &BackfillScheduleResponse) -> String {
 }
 
 /// Prints what was opened, or would be. Occurrences that remain are an error, unless `--max` limited the number.
-fn report(context: &CommandContext<'_>, args: &BackfillArgs, answer: BackfillScheduleResponse) -> Result<(), Stop> {
+fn report(
+    context: &CommandContext<'_>,
+    args: &BackfillArgs,
+    of_tenant: &str,
+    answer: BackfillScheduleResponse,
+) -> Result<(), Stop> {
     let rest = text(answer.rest_time.as_ref());
     context.terminal.show(&Answer::new(&answer, args.name.as_str(), sentence(&answer)))?;
     let Some(rest) = rest else { return Ok(()) };
-    let next = format!("reveille schedule backfill {} --from {rest} --to {}", args.name, args.to);
+    let next = format!("reveille schedule backfill {} --from {rest} --to {}{of_tenant}", args.name, args.to);
     if args.max.is_some() {
         // The user chose the number with `--max`, so a remainder is no error.
         context.terminal.say(&format!("next: {next}"));

@@ -10,6 +10,7 @@ use super::body;
 use crate::cli::commands::imported::warn_of_placeholder;
 use crate::cli::commands::{Answer, CHECKED, CommandContext, RecipientArgs, RetrySafety, Stop, View, format};
 use crate::cli::import::plan::LABEL;
+use crate::cli::next_step;
 use crate::cli::view::schedule::deleted;
 
 /// Resumes a schedule. The user first confirms what was missed; the etag makes sure that it has not changed since.
@@ -58,7 +59,7 @@ pub async fn trigger(
     request: TriggerScheduleRequest,
     file: Option<PathBuf>,
 ) -> Result<(), Stop> {
-    let dry_run = request.validate_only;
+    let (dry_run, tenant) = (request.validate_only, next_step::tenant_flag(&request.tenant));
     let file = RecipientArgs { to: Vec::new(), recipients: file, sealed: None, skip_bad_rows: false };
     let read = if file.is_given() { Some(body::recipients(&file)?) } else { None };
     let request = TriggerScheduleRequest { audience: read.as_ref().map(|read| read.audience.clone()), ..request };
@@ -67,7 +68,7 @@ pub async fn trigger(
         None => failure,
     })?;
     context.warn(&answer.warnings, None);
-    let next = format!("next: reveille run watch {}", answer.name());
+    let next = format!("next: reveille run watch {}{tenant}", answer.name());
     context.terminal.show(&answer)?;
     if answer.replayed {
         context.terminal.say("an earlier call with this request id opened it; this one opened no other");
