@@ -62,6 +62,7 @@ struct StateFacts {
     now: Time,
     level: u32,
     incarnation: u64,
+    audit_head: Hash,
     parts: BTreeSet<Hash>,
     archive: Table<ArchivePartKey, ArchivePart>,
 }
@@ -73,6 +74,7 @@ impl StateFacts {
             now: head.now,
             level: head.level,
             incarnation: head.cluster_incarnation,
+            audit_head: head.audit,
             parts: parts_of(ledger),
             archive: ledger.parts().clone(),
         }
@@ -116,6 +118,7 @@ fn create_once(
         ledger_time: facts.now,
         written: source.now,
         level: facts.level,
+        audit_head: facts.audit_head,
         state: pinned.manifest.blocks.clone(),
         archive: archive.collect(),
         parts: facts.parts.into_iter().map(|part| (part, 0)).collect(),

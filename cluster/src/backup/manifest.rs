@@ -40,6 +40,8 @@ pub struct BackupManifest {
     pub written: Time,
     /// Level of the ledger (P23).
     pub level: u32,
+    /// Hash of the last audit record: who owns the nodes cannot change it here.
+    pub audit_head: Hash,
     /// The blocks of the state, in the order of their rows.
     pub state: Vec<BlockEntry>,
     /// The blocks of the archive.
@@ -94,6 +96,7 @@ struct HeadLine {
     ledger_time: String,
     level: u32,
     state_hash: String,
+    audit_head: String,
     written: String,
     node: String,
     version: String,
@@ -145,6 +148,7 @@ impl BackupManifest {
             ledger_time: time_text(self.ledger_time),
             level: self.level,
             state_hash: self.state_hash().to_string(),
+            audit_head: self.audit_head.to_string(),
             written: time_text(self.written),
             node: self.node.clone(),
             version: self.version.clone(),
@@ -179,6 +183,7 @@ impl BackupManifest {
             ledger_time: time_of(&head.ledger_time)?,
             written: time_of(&head.written)?,
             level: head.level,
+            audit_head: head.audit_head.parse()?,
             state: Vec::new(),
             archive: Vec::new(),
             parts: Vec::new(),
@@ -259,6 +264,7 @@ mod tests {
             ledger_time: Time(1_800_000_000_123),
             written: Time(1_800_000_001_000),
             level: 1,
+            audit_head: Hash([5; 32]),
             state: vec![block(1), block(2)],
             archive: vec![block(3)],
             parts: vec![(Hash([4; 32]), 9)],
@@ -272,6 +278,7 @@ mod tests {
         assert_eq!(BackupManifest::from_bytes(&bytes).unwrap(), manifest);
         let text = String::from_utf8(bytes).unwrap();
         assert!(text.contains(r#""ledger_time":"2027-01-15T08:00:00.123Z""#), "{text}");
+        assert!(text.contains(&format!(r#""audit_head":"{}""#, Hash([5; 32]))), "{text}");
         assert_eq!(text.lines().count(), 6);
         assert_eq!(manifest.bytes(), 101 + 102 + 103 + 9);
         assert_eq!(BackupId::of_file(&manifest.id.manifest(), MANIFEST), Some(manifest.id));

@@ -103,6 +103,10 @@ impl Target {
                      once since the context was used: reveille login https://{endpoint}"
                 ),
             ),
+            HandshakeError::OtherName(names) if names.contains(".reveille.internal") => (
+                format!("{endpoint} is the peer port of a node"),
+                format!("name its admin port: {} unless --listen says otherwise", Config::ADMIN_PORT),
+            ),
             HandshakeError::OtherName(names) => (
                 format!("{endpoint} has a certificate for other names: {names}"),
                 format!("name it by one of these, or add {} to tls_names of that node", endpoint.host()),

@@ -134,7 +134,8 @@ impl From<io::Error> for HandshakeError {
             Some(Error::InvalidCertificate(UnknownIssuer | BadSignature)) => HandshakeError::UnknownAuthority,
             Some(Error::InvalidCertificate(NotValidForName)) => HandshakeError::OtherName(String::new()),
             Some(Error::InvalidCertificate(NotValidForNameContext { presented, .. })) => {
-                HandshakeError::OtherName(presented.join(", "))
+                let names: Vec<&str> = presented.iter().map(|name| plain_name(name)).collect();
+                HandshakeError::OtherName(names.join(", "))
             }
             Some(Error::InvalidCertificate(
                 Expired | ExpiredContext { .. } | NotValidYet | NotValidYetContext { .. },
@@ -142,4 +143,10 @@ impl From<io::Error> for HandshakeError {
             _ => HandshakeError::Failed(error.to_string()),
         }
     }
+}
+
+/// Returns the name in `DnsName("localhost")` or `IpAddress(::1)`, the forms in which rustls gives it.
+fn plain_name(presented: &str) -> &str {
+    let inner = presented.split_once('(').map_or(presented, |(_, inner)| inner.trim_end_matches(')'));
+    inner.trim_matches('"')
 }

@@ -186,7 +186,10 @@ mod tests {
         let failed = handshake(&server, now, &trusting(&foreign), "localhost").await;
         assert_eq!(failed, Err(HandshakeError::UnknownAuthority), "of the same cluster id");
         let failed = handshake(&server, now, &trusting(&own), "b.example.com").await;
-        assert!(matches!(&failed, Err(HandshakeError::OtherName(names)) if names.contains("localhost")), "{failed:?}");
+        assert!(
+            matches!(&failed, Err(HandshakeError::OtherName(names)) if names.contains("localhost") && !names.contains('(')),
+            "{failed:?}"
+        );
 
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let stream = TcpStream::connect(listener.local_addr().expect("an address")).await.expect("a connection");

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use reveille_check::events::{Event, Fault, FaultKind, FaultStatus};
 use tokio::task::{JoinHandle, JoinSet};
 
@@ -26,6 +26,8 @@ const LED_WITHIN: Duration = Duration::from_secs(4);
 const QUIET_WITHIN: Duration = Duration::from_secs(8);
 /// Time for which faults go on during a change of the members. In a long run with a fault a second none would end.
 const CHANGED_WITHIN: Duration = Duration::from_secs(60);
+/// Maximum time of the last steps of an upgrade.
+const UPGRADED_WITHIN: Duration = Duration::from_secs(60);
 /// Delay after which a fault is skipped: about a period of the plan.
 const LATE_MAX: Duration = Duration::from_secs(10);
 /// Time after which a node that ended by itself is started again.
@@ -39,6 +41,8 @@ const READY_WITHIN: Duration = Duration::from_secs(105);
 pub struct UpgradeProgress {
     /// A node went back to the former release.
     pub(super) went_back: bool,
+    /// The plan has an upgrade.
+    pub(super) is_planned: bool,
     /// The operator requested the next level. The level may be raised, so no node goes back.
     pub(super) is_asked: bool,
     /// The ledger has the next level.
@@ -179,6 +183,7 @@ impl Nemesis {
 
     /// Executes the plan from `start` on. Returns when `phase` is over. Some faults may still be in force.
     pub async fn execute(&mut self, plan: &[PlannedFault], start: Instant, phase: Duration) -> Result<()> {
+        self.upgrade.is_planned = plan.iter().any(|planned| matches!(planned.action, FaultAction::Upgrade { .. }));
         let mut due = plan.iter().peekable();
         while start.elapsed() < phase {
             self.restart_ended()?;
@@ -239,7 +244,7 @@ impl Nemesis {
         self.record(fault);
     }
 
-    /// Repairs everything. Returns when every node is ready.
+    /// Repairs everything, and ends a planned upgrade. Returns when every node is ready.
     pub async fn heal(&mut self) -> Result<()> {
         while !self.active.is_empty() {
             self.end(0).await?;
@@ -251,7 +256,25 @@ impl Nemesis {
             self.restart_ended()?;
             tokio::time::sleep(POLL_EVERY).await;
         }
-        self.all_ready().await
+        self.all_ready().await?;
+        if self.upgrade.is_planned { self.end_upgrade().await } else { Ok(()) }
+    }
+
+    /// Takes the steps of the upgrade that are left, in quiet: a node goes back if none has, all get the next release,
+    /// and the operator raises the level.
+    async fn end_upgrade(&mut self) -> Result<()> {
+        let action = FaultAction::Upgrade { number: 0, goes_back: false };
+        let step = PlannedFault { at: Duration::ZERO, lasts: Duration::ZERO, action };
+        let until = Instant::now() + UPGRADED_WITHIN;
+        while !self.upgrade.is_finished {
+            ensure!(Instant::now() < until, "the upgrade does not end");
+            self.begin(&step).await?;
+            while !self.active.is_empty() {
+                self.end(0).await?;
+            }
+            self.all_ready().await?;
+        }
+        Ok(())
     }
 
     /// Returns when an operator's backup was done, in microseconds since 1970. `None`: none was.

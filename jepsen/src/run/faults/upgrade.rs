@@ -1,6 +1,6 @@
-//! A rolling upgrade (P23). One node after the other is killed and starts again as the next release. One node may go
-//! back once. When all nodes run the next release, the operator raises the ledger's level. A binary with the feature
-//! `next-level` is both releases: a variable says which release a process is.
+//! A rolling upgrade (P23). One node after the other is killed and starts again as the next release. One node goes back
+//! once. When all nodes run the next release, the operator raises the ledger's level, after the last fault at the
+//! latest. A binary with the feature `next-level` is both releases: a variable says which release a process is.
 
 use anyhow::Context;
 use reveille_check::events::FaultStatus;
@@ -27,9 +27,10 @@ fn next_step(nodes: &[Installed], progress: UpgradeProgress, number: usize, goes
         let fit: Vec<&Installed> = nodes.iter().filter(|(_, level, runs)| *runs && *level == from).collect();
         fit.get(number % fit.len().max(1)).map(|(name, ..)| UpgradeStep::Install(name.clone(), to))
     };
-    let may_go_back = goes_back && !progress.went_back && !progress.is_asked;
-    let back = may_go_back.then(|| install(NEXT_LEVEL, FORMER_LEVEL)).flatten();
-    match nodes.iter().all(|(_, level, _)| *level == NEXT_LEVEL) {
+    let all_are_next = nodes.iter().all(|(_, level, _)| *level == NEXT_LEVEL);
+    let goes_back = (goes_back || all_are_next) && !progress.went_back && !progress.is_asked;
+    let back = goes_back.then(|| install(NEXT_LEVEL, FORMER_LEVEL)).flatten();
+    match all_are_next {
         _ if back.is_some() => back,
         true => Some(UpgradeStep::Finish),
         false => install(FORMER_LEVEL, NEXT_LEVEL),
@@ -108,7 +109,8 @@ mod tests {
         let progress = UpgradeProgress::default();
         assert_eq!(next_step(&nodes([1, 1, 1]), progress, 4, true), install("n2", 2));
         assert_eq!(next_step(&nodes([2, 1, 2]), progress, 4, false), install("n2", 2));
-        assert_eq!(next_step(&nodes([2, 2, 2]), progress, 4, false), Some(UpgradeStep::Finish));
+        let went_back = UpgradeProgress { went_back: true, ..progress };
+        assert_eq!(next_step(&nodes([2, 2, 2]), went_back, 4, false), Some(UpgradeStep::Finish));
         let mut down = nodes([2, 1, 2]);
         down[1].2 = false;
         assert_eq!(next_step(&down, progress, 4, false), None);
@@ -118,6 +120,7 @@ mod tests {
     fn one_node_goes_back_once_and_not_after_finish() {
         let progress = UpgradeProgress::default();
         assert_eq!(next_step(&nodes([2, 1, 2]), progress, 1, true), install("n3", 1));
+        assert_eq!(next_step(&nodes([2, 2, 2]), progress, 1, false), install("n2", 1), "nobody went back yet");
         let went_back = UpgradeProgress { went_back: true, ..progress };
         assert_eq!(next_step(&nodes([2, 1, 2]), went_back, 1, true), install("n2", 2));
         let is_asked = UpgradeProgress { is_asked: true, ..progress };

@@ -161,7 +161,8 @@ async fn remove_member(context: &CommandContext<'_>, member: String, dead: bool)
     context.terminal.list(&answer.members)?;
     if answer.in_doubt > 0 {
         let emails = format::counted(answer.in_doubt, "email");
-        context.terminal.say(&format!("{emails} of {member} are in doubt; next: reveille in-doubt list"));
+        let next = "reveille in-doubt list, with --tenant NAME for each other tenant";
+        context.terminal.say(&format!("{emails} of {member} are in doubt; next: {next}"));
     }
     let voters = answer.members.iter().filter(|member| member.votes).count();
     if voters % 2 == 0 {

@@ -17,8 +17,11 @@ async fn status(context: &CommandContext<'_>) -> Result<Seen<GetRestoreResponse>
     let mut view = context.read(GetRestoreRequest { stale: context.stale }).await?;
     let freshness = view.freshness.take();
     let held = view.restore.as_ref().is_some_and(|restore| restore.accept_time.is_none());
-    let doubts = (view.in_doubt > 0)
-        .then(|| "next: reveille in-doubt settle FILE reads the relay's log; reveille in-doubt list".to_owned());
+    let doubts = (view.in_doubt > 0).then(|| {
+        "next: reveille in-doubt settle FILE reads the relay's log; reveille in-doubt list, with \
+             --tenant NAME for each other tenant"
+            .to_owned()
+    });
     let accept = held.then(|| {
         "pause what must not fire; then, with the former cluster stopped for good: reveille restore accept \
          --former-cluster-is-dead"
