@@ -7,7 +7,7 @@ mod compare;
 mod links;
 mod machines;
 mod packaging;
-#[path = "../../../cluster/tests/support/postfix.rs"]
+#[path = "../../../cluster/tests/cluster/support/postfix.rs"]
 mod postfix;
 mod session;
 

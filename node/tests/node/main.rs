@@ -24,7 +24,7 @@ mod quorum;
 mod reload;
 mod return_path;
 mod rotation;
-#[path = "../../../cluster/tests/three/s3_server.rs"]
+#[path = "../../../cluster/tests/cluster/support/s3_server.rs"]
 mod s3_server;
 mod scrub;
 mod service;

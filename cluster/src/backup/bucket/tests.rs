@@ -1,5 +1,5 @@
 //! The client against a service that fails in every way. What a real service says is tested with a real one
-//! (`tests/three/backups.rs`).
+//! (`tests/cluster/three/backups.rs`).
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};

@@ -35,5 +35,5 @@ mod tenants;
 mod too_late;
 mod updates;
 mod upgrade;
-#[path = "../../../../../cluster/tests/support/wrong_clock.rs"]
+#[path = "../../../../../cluster/tests/cluster/support/wrong_clock.rs"]
 mod wrong_clock;

@@ -2,67 +2,25 @@
 //!
 //! If the turns ignored shares, the test of shares would fail.
 
-mod support;
-
-use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use reveille_cluster::process::clock::SystemClock;
-use reveille_cluster::process::context::NodeContext;
-use reveille_cluster::process::lifecycle::{NodeRuntime, RuntimeOptions};
-use reveille_cluster::smtp::{RelayRules, TcpDialer};
-use reveille_ledger::access::Access;
-use reveille_ledger::check::check;
 use reveille_ledger::command::{Command, Relay, RunPause};
-use reveille_ledger::ids::NodeId;
 use reveille_ledger::limits::limits;
 use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::tenant::TenantSet;
 use reveille_ledger::{LEVEL, RecipientState};
-use reveille_raft::{ClusterId, GrpcTransport, Member};
-use reveille_sink::{Sink, SinkOptions};
-use tokio_util::sync::CancellationToken;
+use reveille_sink::Sink;
 
+use crate::support::one_node::{Node, count, mailbox, relay};
 use crate::support::{STEP_TIMEOUT, schedule};
 
-struct Node {
-    context: Arc<NodeContext>,
-    node_runtime: NodeRuntime,
-}
-
 impl Node {
-    async fn start(folder: &Path) -> Node {
-        let transport = GrpcTransport::bind(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0)).expect("a port");
-        let address = transport.address().to_string();
-        let me = support::owner(NodeId(1), 1);
-        let mut options = reveille_raft::ReplicaOptions::new(folder.join("data"), me, Arc::new(transport));
-        options.startup_delay = Duration::ZERO;
-        let context = support::context(options, &address, Arc::new(SystemClock), None).await;
-        let member = Member { name: "n1".into(), address, votes: true, key: None };
-        context.replica.initialize(ClusterId(7), &[(context.me.node, member)].into()).await.expect("a cluster");
-        let leadership_handle = NodeRuntime::start_leadership_actor(&context);
-        let dialer = Arc::new(TcpDialer::default());
-        let options = RuntimeOptions {
-            name: "n1".into(),
-            hello_name: None,
-            credentials: Arc::default(),
-            reply_rules: RelayRules::default(),
-            journal_dir: folder.join("journal"),
-            dialer,
-        };
-        let node_runtime =
-            NodeRuntime::start(Arc::clone(&context), leadership_handle, options, &CancellationToken::new()).await;
-        Node { context, node_runtime: node_runtime.expect("a node runtime") }
-    }
-
-    async fn put(&self, command: Command) -> CommandOutcome {
-        self.context.replica.propose(&command, Instant::now() + STEP_TIMEOUT).await.expect("an answer").outcome
-    }
-
     async fn put_relay(&self, (pool, name): (&str, &str), sink: &Sink, max_sessions: u32) {
-        assert_eq!(self.put(relay(pool, name, sink, max_sessions)).await, CommandOutcome::Done);
+        assert_eq!(
+            self.put(Command::RelayPut(relay_of(pool, name, sink, max_sessions).into())).await,
+            CommandOutcome::Done
+        );
     }
 
     /// Opens one run of a tenant with this share, in a pool.
@@ -84,9 +42,7 @@ impl Node {
     }
 
     fn claimed(&self) -> u32 {
-        self.context
-            .replica
-            .read(|ledger| ledger.runs().map(|(_, _, run)| run.counts.get(RecipientState::Claimed)).sum())
+        count(&self.context, RecipientState::Claimed)
     }
 
     async fn until_sent(&self, tenant: &str, count: u32) {
@@ -96,35 +52,16 @@ impl Node {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
-
-    async fn stop(self) {
-        assert_eq!(self.context.replica.read(check), []);
-        assert!(self.node_runtime.stop(STEP_TIMEOUT).await, "nothing is left open");
-        assert!(self.context.replica.shutdown(Instant::now() + STEP_TIMEOUT).await, "the replica stops");
-    }
 }
 
-fn relay(pool: &str, name: &str, sink: &Sink, max_sessions: u32) -> Command {
-    let relay = Relay {
-        name: name.into(),
-        pool: pool.into(),
-        host: "127.0.0.1".into(),
-        port: sink.address().port(),
-        access: Access::default(),
-        rate_milli: 0,
-        max_sessions,
-        late_rate_milli: 0,
-        weight: 1,
-    };
-    Command::RelayPut(relay.into())
+fn relay_of(pool: &str, name: &str, sink: &Sink, max_sessions: u32) -> Relay {
+    Relay { name: name.into(), pool: pool.into(), max_sessions, ..relay(sink) }
 }
 
 /// Starts a mailbox that delays its reply to each email.
-fn mailbox(answers_after: Option<&str>) -> Sink {
-    let sink = Sink::start(SinkOptions::default()).expect("a mailbox");
-    if let Some(after) = answers_after {
-        sink.set_faults(format!("answer:stall={after}").parse().expect("a plan"));
-    }
+fn mailbox_that_answers_after(delay: &str) -> Sink {
+    let sink = mailbox();
+    sink.set_faults(format!("answer:stall={delay}").parse().expect("a plan"));
     sink
 }
 
@@ -133,8 +70,8 @@ fn mailbox(answers_after: Option<&str>) -> Sink {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slow_relay_delays_no_email_that_another_could_take() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (slow, fast) = (mailbox(Some("6s")), mailbox(None));
-    let node = Node::start(folder.path()).await;
+    let (slow, fast) = (mailbox_that_answers_after("6s"), mailbox());
+    let node = Node::start(folder.path(), 1).await;
     node.put_relay(("default", "slow"), &slow, 4).await;
     node.put_relay(("default", "fast"), &fast, 4).await;
     node.open(("default", 1), "default", 400).await;
@@ -151,8 +88,8 @@ async fn slow_relay_delays_no_email_that_another_could_take() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pool_without_room_delays_no_other_pool() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (slow, fast) = (mailbox(Some("3s")), mailbox(None));
-    let node = Node::start(folder.path()).await;
+    let (slow, fast) = (mailbox_that_answers_after("3s"), mailbox());
+    let node = Node::start(folder.path(), 1).await;
     node.put_relay(("full", "slow"), &slow, 1).await;
     node.put_relay(("default", "fast"), &fast, 4).await;
     node.open(("waits", 1), "full", 100).await;
@@ -170,8 +107,8 @@ async fn pool_without_room_delays_no_other_pool() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sessions_of_slow_relay_are_shared_by_waiting_tenants() {
     let folder = tempfile::tempdir().expect("a folder");
-    let sink = mailbox(Some("400ms"));
-    let node = Node::start(folder.path()).await;
+    let sink = mailbox_that_answers_after("400ms");
+    let node = Node::start(folder.path(), 1).await;
     node.put_relay(("default", "slow"), &sink, 10).await;
     node.open(("large", limits(LEVEL).tenant_share_max), "default", 900).await;
     node.open(("small", 1), "default", 900).await;
@@ -191,9 +128,9 @@ async fn sessions_of_slow_relay_are_shared_by_waiting_tenants() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn stop_before_gate_leaves_recipients_pending_at_once() {
     let folder = tempfile::tempdir().expect("a folder");
-    let slow = mailbox(None);
+    let slow = mailbox();
     slow.set_faults("rcpt:stall=60s".parse().expect("a plan"));
-    let node = Node::start(folder.path()).await;
+    let node = Node::start(folder.path(), 1).await;
     node.put_relay(("default", "slow"), &slow, 4).await;
     node.open(("default", 1), "default", 4).await;
     let end = Instant::now() + STEP_TIMEOUT;
@@ -215,11 +152,10 @@ async fn stop_before_gate_leaves_recipients_pending_at_once() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn paused_run_gives_claims_back_without_spending_pace() {
     let folder = tempfile::tempdir().expect("a folder");
-    let sink = mailbox(None);
-    let node = Node::start(folder.path()).await;
-    let Command::RelayPut(mut put) = relay("default", "paced", &sink, 4) else { panic!("a relay") };
-    put.relay.rate_milli = 1_000;
-    assert_eq!(node.put(Command::RelayPut(put)).await, CommandOutcome::Done);
+    let sink = mailbox();
+    let node = Node::start(folder.path(), 1).await;
+    let paced = Relay { rate_milli: 1_000, ..relay(&sink) };
+    assert_eq!(node.put(Command::RelayPut(paced.into())).await, CommandOutcome::Done);
     node.open(("default", 1), "default", 50).await;
     node.until_sent("default", 1).await;
     let run = node.context.replica.read(|ledger| ledger.runs().next().map(|(run, _, _)| run).expect("a run"));
@@ -238,7 +174,7 @@ async fn paused_run_gives_claims_back_without_spending_pace() {
 /// Starts a node with one session. Returns it when its relay has become silent after a final dot, while more recipients
 /// wait.
 async fn node_that_waits_for_an_answer(folder: &Path, sink: &Sink, answer: &str) -> Node {
-    let node = Node::start(folder).await;
+    let node = Node::start(folder, 1).await;
     node.put_relay(("default", "one"), sink, 1).await;
     node.open(("default", 1), "default", 1_000).await;
     node.until_sent("default", 100).await;
@@ -255,7 +191,7 @@ async fn node_that_waits_for_an_answer(folder: &Path, sink: &Sink, answer: &str)
 /// back within ten seconds of its claim (P5.3).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn next_recipient_goes_back_in_time_while_an_answer_is_awaited() {
-    let (folder, sink) = (tempfile::tempdir().expect("a folder"), mailbox(Some("5ms")));
+    let (folder, sink) = (tempfile::tempdir().expect("a folder"), mailbox_that_answers_after("5ms"));
     let node = node_that_waits_for_an_answer(folder.path(), &sink, "answer:stall=20s").await;
     let run = node.context.replica.read(|ledger| ledger.runs().next().map(|(run, _, _)| run).expect("a run"));
     node.put(Command::RunPause(RunPause { run, reason: "a test".into() })).await;
@@ -275,7 +211,7 @@ async fn next_recipient_goes_back_in_time_while_an_answer_is_awaited() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn stop_gives_next_recipient_back_while_an_answer_is_awaited() {
-    let (folder, sink) = (tempfile::tempdir().expect("a folder"), mailbox(Some("5ms")));
+    let (folder, sink) = (tempfile::tempdir().expect("a folder"), mailbox_that_answers_after("5ms"));
     let Node { context, node_runtime } = node_that_waits_for_an_answer(folder.path(), &sink, "answer:stall=8s").await;
     let count =
         |state| context.replica.read(|ledger| ledger.runs().map(|(_, _, run)| run.counts.get(state)).sum::<u32>());

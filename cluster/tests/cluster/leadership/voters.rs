@@ -8,18 +8,21 @@ use std::time::{Duration, Instant};
 
 use reveille_cluster::process::clock::SystemClock;
 use reveille_cluster::process::context::NodeContext;
-use reveille_cluster::process::lifecycle::{LeadershipHandle, NodeRuntime, RuntimeOptions};
-use reveille_cluster::smtp::{RelayRules, TcpDialer};
+use reveille_cluster::process::lifecycle::{LeadershipHandle, NodeRuntime};
 use reveille_ledger::ids::{Epoch, NodeId};
 use reveille_raft::{ClusterId, GrpcTransport, Member};
-use tokio_util::sync::CancellationToken;
 
+use crate::support::one_node::start_node_runtime;
 use crate::support::{self, STEP_TIMEOUT};
 
 /// Starts three nodes of a new cluster. `change` may change each replica's options.
 pub async fn started(folder: &Path, change: impl Fn(&mut reveille_raft::ReplicaOptions)) -> Vec<NodeRuntime> {
     let nodes = three(folder, change).await;
-    futures::future::join_all(nodes.into_iter().map(|node| start_node_runtime(node, folder))).await
+    let start = async |(context, leadership_handle): (Arc<NodeContext>, LeadershipHandle)| {
+        let journal_dir = folder.join(format!("{}-journal", context.introduction.name));
+        start_node_runtime(&context, leadership_handle, &journal_dir).await
+    };
+    futures::future::join_all(nodes.into_iter().map(start)).await
 }
 
 /// Stops all nodes.
@@ -56,23 +59,6 @@ async fn three(
     }
     nodes[0].0.replica.initialize(ClusterId(9), &members).await.expect("a cluster");
     nodes
-}
-
-async fn start_node_runtime(
-    (context, leadership_handle): (Arc<NodeContext>, LeadershipHandle),
-    folder: &Path,
-) -> NodeRuntime {
-    let name = context.introduction.name.clone();
-    let journal_dir = folder.join(format!("{name}-journal"));
-    let options = RuntimeOptions {
-        name,
-        hello_name: None,
-        credentials: Arc::default(),
-        reply_rules: RelayRules::default(),
-        journal_dir,
-        dialer: Arc::new(TcpDialer::default()),
-    };
-    NodeRuntime::start(context, leadership_handle, options, &CancellationToken::new()).await.expect("a node runtime")
 }
 
 /// Waits on the calling thread, so that no runtime has to be scheduled.

@@ -10,8 +10,8 @@ use reveille_ledger::ids::Hash;
 use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::{RecipientState, RunFile};
 
-use crate::cluster::*;
-use crate::reconciliation::*;
+use super::cluster::*;
+use super::reconciliation::*;
 use crate::support::schedule_to;
 
 const RECIPIENTS: u32 = 600;

@@ -2,8 +2,8 @@
 
 use reveille_ledger::ids::NodeId;
 
-use crate::cluster::*;
-use crate::reconciliation::*;
+use super::cluster::*;
+use super::reconciliation::*;
 
 /// A change of a voter is two entries: both sets of voters count between them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -18,11 +18,6 @@ mod opt_outs;
 mod owners;
 mod parts;
 mod reconciliation;
-mod s3_server;
 mod snapshots;
 mod stops;
-#[path = "../support/mod.rs"]
-mod support;
 mod valve;
-#[path = "../support/wrong_clock.rs"]
-mod wrong_clock;

@@ -6,8 +6,8 @@ use reveille_cluster::process::peer_messages::{LeaseRequest, NodeMeasurements};
 use reveille_ledger::RecipientState;
 use std::time::{Duration, Instant};
 
-use crate::cluster::*;
-use crate::reconciliation::*;
+use super::cluster::*;
+use super::reconciliation::*;
 
 /// Maximum time for which a recipient may stay claimed after its lease has ended (I15): one step of the auditor.
 const STEP: Duration = Duration::from_secs(1);

@@ -10,8 +10,8 @@ use reveille_ledger::ids::{Hash, NodeId, OccurrenceName, Time, TokenId};
 use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::token::{Rights, TenantScope, TokenCreate, TokenGrant};
 
-use crate::cluster::*;
-use crate::reconciliation::*;
+use super::cluster::*;
+use super::reconciliation::*;
 
 const DAY_MS: i64 = 86_400_000;
 const OFF_MS: i64 = 400 * DAY_MS;

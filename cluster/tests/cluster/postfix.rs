@@ -1,22 +1,20 @@
 //! The SMTP client against a real Postfix with TLS and SASL. Test servers of our own cannot prove this, because they
 //! follow the same reading of the RFCs.
 
-#[path = "support/postfix.rs"]
-mod postfix_server;
-
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use postfix_server::Postfix;
 use reveille_cluster::process::secret::Secret;
 use reveille_cluster::smtp::{
     Binding, Cause, Deadlines, DialogueResult, Dsn, Email, EmailText, Fix, Gate, GateAnswer, Login, Mechanism, Notify,
     ProbeReport, Session, Stage, Target, TcpDialer, Timeouts,
 };
 use reveille_ledger::access::{Access, Tls, Trust};
+
+use crate::support::postfix::Postfix;
 
 /// Name in the certificate, and realm of the users.
 const NAME: &str = "relay.test";

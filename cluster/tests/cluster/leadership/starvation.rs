@@ -12,8 +12,8 @@ use reveille_ledger::reply::CommandOutcome;
 use reveille_raft::Role;
 use tokio::runtime::{Builder, Runtime};
 
+use super::voters::{epoch, started, stopped, until};
 use crate::support::{STEP_TIMEOUT, schedule};
-use crate::three::{epoch, started, stopped, until};
 
 /// Threads of the runtime that is starved.
 const WORKERS: usize = 2;

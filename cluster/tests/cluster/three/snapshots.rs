@@ -2,8 +2,8 @@
 
 use reveille_ledger::RecipientState;
 
-use crate::cluster::*;
-use crate::reconciliation::*;
+use super::cluster::*;
+use super::reconciliation::*;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn owner_restored_by_snapshot_releases_unknown_claims() {

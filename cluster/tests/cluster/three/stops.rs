@@ -12,8 +12,8 @@ use reveille_ledger::policy::{InDoubt, Policies};
 use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::{RecipientState, ScheduleTiming};
 
-use crate::cluster::*;
-use crate::reconciliation::*;
+use super::cluster::*;
+use super::reconciliation::*;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn stopping_node_leaves_no_claims_and_leader_hands_over() {

@@ -8,7 +8,7 @@ use reveille_ledger::ids::NodeId;
 use reveille_raft::Role;
 use reveille_raft::wal::MemoryDisk;
 
-use crate::three::{started, stopped, until};
+use super::voters::{started, stopped, until};
 
 /// Returns the node that leads, with an epoch in force.
 fn leader(node_runtimes: &[NodeRuntime]) -> Option<NodeId> {

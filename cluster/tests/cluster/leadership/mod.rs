@@ -2,6 +2,4 @@
 
 mod fitness;
 mod starvation;
-#[path = "../support/mod.rs"]
-mod support;
-mod three;
+mod voters;

@@ -1,5 +1,10 @@
 //! Helpers for tests of whole nodes: a context over a replica, and something to send.
 
+pub mod one_node;
+pub mod postfix;
+pub mod s3_server;
+pub mod wrong_clock;
+
 use std::sync::Arc;
 use std::time::Duration;
 

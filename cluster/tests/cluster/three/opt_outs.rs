@@ -17,8 +17,8 @@ use reveille_cluster::process::peer_messages::{BarrierReport, BarrierSubject};
 use reveille_ledger::RecipientState;
 use reveille_ledger::command::{Command, OptOut};
 
-use crate::cluster::*;
-use crate::reconciliation::*;
+use super::cluster::*;
+use super::reconciliation::*;
 use crate::support::schedule_to;
 
 const RECIPIENTS: u32 = 2_400;

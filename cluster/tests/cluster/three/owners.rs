@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use reveille_cluster::process::lease::{LEASE, MARGIN};
 use reveille_ledger::RecipientState;
 
-use crate::cluster::*;
-use crate::reconciliation::*;
+use super::cluster::*;
+use super::reconciliation::*;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn owner_without_leader_stops_with_its_lease_and_resolves_doubts_later() {

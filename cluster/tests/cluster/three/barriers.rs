@@ -14,8 +14,8 @@ use reveille_ledger::ids::NodeId;
 use reveille_ledger::policy::Policies;
 use reveille_raft::peer::Response;
 
-use crate::cluster::*;
-use crate::reconciliation::*;
+use super::cluster::*;
+use super::reconciliation::*;
 
 fn about(number: u32) -> BarrierSubject {
     BarrierSubject::OptedOut { tenant: "default".into(), keys: [address(number)].into() }

@@ -15,11 +15,11 @@ use reveille_cluster::process::secret::Secret;
 use reveille_ledger::command::{Command, OptOut};
 use reveille_raft::ClusterId;
 
-use crate::archive::archive_run;
-use crate::attachments::{stored, template_with_file};
-use crate::cluster::*;
-use crate::reconciliation::*;
-use crate::s3_server::{BUCKET, S3Server};
+use super::archive::archive_run;
+use super::attachments::{stored, template_with_file};
+use super::cluster::*;
+use super::reconciliation::*;
+use crate::support::s3_server::{BUCKET, S3Server};
 
 const CLUSTER: ClusterId = ClusterId(7);
 const KEEP: usize = 1;

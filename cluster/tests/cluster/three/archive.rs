@@ -12,9 +12,9 @@ use reveille_ledger::policy::DAY_MS;
 use reveille_ledger::reply::CommandOutcome;
 use reveille_raft::ArchiveError;
 
-use crate::backups::make;
-use crate::cluster::*;
-use crate::reconciliation::*;
+use super::backups::make;
+use super::cluster::*;
+use super::reconciliation::*;
 
 const RECIPIENTS: u32 = 20;
 

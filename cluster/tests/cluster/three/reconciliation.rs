@@ -14,7 +14,7 @@ use reveille_ledger::policy::Policies;
 use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::{Claim, Ledger, RecipientState};
 
-use crate::cluster::{Cluster, until};
+use super::cluster::{Cluster, until};
 pub use crate::support::{address, schedule};
 
 /// Dialogues that one node may have open with the mailbox. The node is granted four emails for each, and more once the

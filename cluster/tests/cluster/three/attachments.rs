@@ -8,9 +8,9 @@ use reveille_ledger::command::{Command, ScheduleCreate, TemplatePut};
 use reveille_ledger::content::{Attachment, Content, ContentChoice};
 use reveille_ledger::ids::Hash;
 
-use crate::cluster::*;
-use crate::parts::{file, removed_and_damaged};
-use crate::reconciliation::*;
+use super::cluster::*;
+use super::parts::{file, removed_and_damaged};
+use super::reconciliation::*;
 use crate::support::schedule;
 
 const RECIPIENTS: u32 = 40;

@@ -2,35 +2,27 @@
 //! is dead after a second crash in which nothing else was open. Crashes are simulated by writing the journal that a
 //! killed process leaves. Each incarnation has its own runtime, which ends with it.
 
-mod support;
-
-use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use reveille_cluster::process::clock::SystemClock;
 use reveille_cluster::process::context::NodeContext;
-use reveille_cluster::process::lifecycle::{NodeRuntime, RuntimeOptions};
-use reveille_cluster::smtp::{RelayRules, TcpDialer};
+use reveille_cluster::process::lifecycle::NodeRuntime;
 use reveille_cluster::worker::journal::{ClaimedSlot, Journal, JournalOwner, JournalStep, Reading, Record, boot_id};
-use reveille_ledger::access::Access;
 use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::check::check;
 use reveille_ledger::command::{
     ClaimRequest, Command, Decide, Decider, Decision, NodeUp, PickedRecipients, Relay, Requeue,
 };
-use reveille_ledger::ids::{Fence, NodeId, PageId};
+use reveille_ledger::ids::{Fence, PageId};
 use reveille_ledger::reply::{ChangedRecipients, CommandOutcome};
 use reveille_ledger::{Ledger, RecipientState};
-use reveille_raft::{ClusterId, GrpcTransport, Member};
-use reveille_sink::{Sink, SinkOptions};
+use reveille_sink::Sink;
 use tokio::runtime::{Builder, Runtime};
-use tokio_util::sync::CancellationToken;
 
+use crate::support::one_node::{count, mailbox, only_context, put, relay, start_node_runtime};
 use crate::support::{STEP_TIMEOUT, schedule};
-
-const NODE: NodeId = NodeId(1);
 
 fn runtime() -> Runtime {
     Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime")
@@ -46,22 +38,13 @@ struct Life {
 
 impl Life {
     async fn start(folder: &Path, incarnation: u64) -> Life {
-        let transport = GrpcTransport::bind(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0)).expect("a port");
-        let address = transport.address().to_string();
-        let me = support::owner(NODE, incarnation);
-        let mut options = reveille_raft::ReplicaOptions::new(folder.join("data"), me, Arc::new(transport));
-        options.startup_delay = Duration::ZERO;
-        let context = support::context(options, &address, Arc::new(SystemClock), None).await;
-        if context.replica.cluster().is_none() {
-            let member = Member { name: "n1".into(), address, votes: true, key: None };
-            context.replica.initialize(ClusterId(7), &[(NODE, member)].into()).await.expect("a cluster");
-        }
+        let context = only_context(folder, incarnation, Arc::new(SystemClock)).await;
         let owner = JournalOwner { cluster: context.cluster(), process: context.me };
         Life { context, owner, boot: boot_id().expect("a boot id"), journal_dir: folder.join("journal") }
     }
 
     async fn put(&self, command: Command) -> CommandOutcome {
-        self.context.replica.propose(&command, Instant::now() + STEP_TIMEOUT).await.expect("an answer").outcome
+        put(&self.context, command).await
     }
 
     async fn until<T>(&self, what: &str, probe: impl Fn(&NodeContext) -> Option<T>) -> T {
@@ -117,7 +100,7 @@ impl Life {
     }
 
     fn count(&self, state: RecipientState) -> u32 {
-        self.context.replica.read(|ledger| ledger.runs().map(|(_, _, run)| run.counts.get(state)).sum())
+        count(&self.context, state)
     }
 
     async fn until_counted(&self, state: RecipientState, count: u32) {
@@ -150,26 +133,11 @@ fn die_before_recovery(folder: &Path, incarnation: u64, work: impl AsyncFnOnce(&
 async fn live(folder: &Path, incarnation: u64, work: impl AsyncFnOnce(&Life)) {
     let life = Life::start(folder, incarnation).await;
     let leadership_handle = NodeRuntime::start_leadership_actor(&life.context);
-    let options = RuntimeOptions {
-        name: "n1".into(),
-        hello_name: None,
-        credentials: Arc::default(),
-        reply_rules: RelayRules::default(),
-        journal_dir: life.journal_dir.clone(),
-        dialer: Arc::new(TcpDialer::default()),
-    };
-    let node_runtime =
-        NodeRuntime::start(Arc::clone(&life.context), leadership_handle, options, &CancellationToken::new()).await;
-    let node_runtime = node_runtime.expect("a node runtime");
+    let node_runtime = start_node_runtime(&life.context, leadership_handle, &life.journal_dir).await;
     work(&life).await;
-    let violations = life.context.replica.read(check);
-    assert!(violations.is_empty(), "{violations:?}");
+    assert_eq!(life.context.replica.read(check), []);
     assert!(node_runtime.stop(STEP_TIMEOUT).await, "nothing is left open");
     assert!(life.context.replica.shutdown(Instant::now() + STEP_TIMEOUT).await, "the replica stops");
-}
-
-fn mailbox() -> Sink {
-    Sink::start(SinkOptions::default()).expect("a mailbox")
 }
 
 /// A relay that takes 20 s to reply to RCPT.
@@ -179,25 +147,8 @@ fn tarpit() -> Sink {
     sink
 }
 
-fn relay(sink: &Sink) -> Command {
-    relay_of(sink, "default", 4)
-}
-
 fn relay_of(sink: &Sink, pool: &str, max_sessions: u32) -> Command {
-    Command::RelayPut(
-        Relay {
-            name: pool.into(),
-            pool: pool.into(),
-            host: "127.0.0.1".into(),
-            port: sink.address().port(),
-            access: Access::default(),
-            rate_milli: 0,
-            max_sessions,
-            late_rate_milli: 0,
-            weight: 1,
-        }
-        .into(),
-    )
+    Command::RelayPut(Relay { name: pool.into(), pool: pool.into(), max_sessions, ..relay(sink) }.into())
 }
 
 #[test]
@@ -206,7 +157,7 @@ fn crash_suspect_is_sent_in_a_claim_of_its_own() {
     let runtime = runtime();
     let sink = runtime.block_on(async { mailbox() });
     crash(folder.path(), 1, async |life: &Life| {
-        life.put(relay(&sink)).await;
+        life.put(relay_of(&sink, "default", 4)).await;
         life.put(schedule(6)).await;
         let page = life.page().await;
         life.claim_and_open(page, Bitmap::range(0, 6), &[2, 4]).await;
@@ -233,7 +184,7 @@ fn assumed_recipients_of_dead_incarnation_are_settled_when_journal_returns() {
     let runtime = runtime();
     let sink = runtime.block_on(async { mailbox() });
     crash(folder.path(), 1, async |life: &Life| {
-        life.put(relay(&sink)).await;
+        life.put(relay_of(&sink, "default", 4)).await;
         life.put(schedule(4)).await;
         let page = life.page().await;
         let claim = ClaimRequest { chunk: page.chunk(0), slice: Bitmap::range(0, 4), owner: life.owner.process };
@@ -282,7 +233,7 @@ fn recipient_alone_at_second_crash_is_dead_until_requeued() {
     let runtime = runtime();
     let sink = runtime.block_on(async { mailbox() });
     crash(folder.path(), 1, async |life: &Life| {
-        life.put(relay(&sink)).await;
+        life.put(relay_of(&sink, "default", 4)).await;
         life.put(schedule(3)).await;
         let page = life.page().await;
         life.claim_and_open(page, Bitmap::range(0, 3), &[1]).await;
@@ -367,7 +318,7 @@ fn recipients_in_dialogue_are_not_open_in_journal() {
     let runtime = runtime();
     let slow = runtime.block_on(async { tarpit() });
     runtime.block_on(live(folder.path(), 1, async |life: &Life| {
-        life.put(relay(&slow)).await;
+        life.put(relay_of(&slow, "default", 4)).await;
         life.put(schedule(8)).await;
         life.until("four are at the relay", |_| (slow.connections().len() == 4).then_some(())).await;
         let Reading::Whole(claims) = Journal::read(&life.journal_dir, &life.owner, &life.boot) else {

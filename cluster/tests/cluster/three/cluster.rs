@@ -17,11 +17,11 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
 
-use crate::network::Network;
+use super::network::Network;
+use super::valve::Valve;
 use crate::support;
 pub use crate::support::STEP_TIMEOUT;
-use crate::valve::Valve;
-use crate::wrong_clock::WrongClock;
+use crate::support::wrong_clock::WrongClock;
 
 pub fn soon() -> Instant {
     Instant::now() + STEP_TIMEOUT

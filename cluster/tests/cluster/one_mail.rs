@@ -1,9 +1,7 @@
 //! A cluster of one node, a mailbox and one schedule: one email. Also what a killed node leaves behind.
 
-mod support;
-
 use std::backtrace::Backtrace;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -12,120 +10,28 @@ use std::time::{Duration, Instant};
 use reveille_cluster::file_store::{GeneratedAudience, encode};
 use reveille_cluster::process::clock::{Clock, SystemClock};
 use reveille_cluster::process::context::NodeContext;
-use reveille_cluster::process::lifecycle::{NodeRuntime, RuntimeOptions};
-use reveille_cluster::smtp::{RelayRules, TcpDialer};
-use reveille_ledger::access::Access;
-use reveille_ledger::check::check;
 use reveille_ledger::command::{AudienceSeal, Command, Relay};
 use reveille_ledger::content::{AudienceChoice, NamedAudience, Seal};
 use reveille_ledger::deferral::Deferral;
-use reveille_ledger::ids::{NodeId, Time};
+use reveille_ledger::ids::Time;
 use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::{Ledger, RecipientState, RunState};
-use reveille_raft::{ClusterId, GrpcTransport, Member};
 use reveille_sink::{Sink, SinkOptions};
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat, open};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpListener;
-use tokio_util::sync::CancellationToken;
 
+use crate::support::one_node::{Node, count, mailbox, relay};
 use crate::support::{STEP_TIMEOUT, schedule, schedule_to};
-
-struct Node {
-    context: Arc<NodeContext>,
-    node_runtime: NodeRuntime,
-}
-
-async fn node(folder: &Path, incarnation: u64) -> Node {
-    node_with(folder, incarnation, Arc::new(SystemClock)).await
-}
-
-async fn node_with(folder: &Path, incarnation: u64, clock: Arc<dyn Clock>) -> Node {
-    let transport = GrpcTransport::bind(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0)).expect("a port");
-    let address = transport.address().to_string();
-    let me = support::owner(NodeId(1), incarnation);
-    let mut options = reveille_raft::ReplicaOptions::new(folder.join("data"), me, Arc::new(transport));
-    options.startup_delay = Duration::ZERO;
-    let context = support::context(options, &address, clock, None).await;
-    if context.replica.cluster().is_none() {
-        let member = Member { name: "n1".into(), address, votes: true, key: None };
-        context.replica.initialize(ClusterId(7), &[(context.me.node, member)].into()).await.expect("a cluster");
-    }
-    let leadership_handle = NodeRuntime::start_leadership_actor(&context);
-    let options = RuntimeOptions {
-        name: "n1".into(),
-        hello_name: None,
-        credentials: Arc::default(),
-        reply_rules: RelayRules::default(),
-        journal_dir: folder.join("journal"),
-        dialer: Arc::new(TcpDialer::default()),
-    };
-    let node_runtime =
-        NodeRuntime::start(Arc::clone(&context), leadership_handle, options, &CancellationToken::new()).await;
-    Node { context, node_runtime: node_runtime.expect("a node runtime") }
-}
-
-impl Node {
-    async fn put(&self, command: Command) -> CommandOutcome {
-        self.context.replica.propose(&command, Instant::now() + STEP_TIMEOUT).await.expect("an answer").outcome
-    }
-
-    async fn until(&self, what: &str, mut holds: impl FnMut(&NodeContext) -> bool) {
-        let end = Instant::now() + STEP_TIMEOUT;
-        while !holds(&self.context) {
-            assert!(Instant::now() < end, "not within a minute: {what}");
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    }
-
-    async fn stop(self) {
-        assert!(self.node_runtime.stop(STEP_TIMEOUT).await, "nothing is left open");
-        assert!(self.context.replica.shutdown(Instant::now() + STEP_TIMEOUT).await, "the replica stops");
-    }
-}
-
-fn mailbox() -> Sink {
-    Sink::start(SinkOptions::default()).expect("a mailbox")
-}
-
-fn relay(sink: &Sink) -> Command {
-    relay_at("mailbox", sink.address().port())
-}
-
-fn relay_at(name: &str, port: u16) -> Command {
-    Command::RelayPut(
-        Relay {
-            name: name.into(),
-            pool: "default".into(),
-            host: "127.0.0.1".into(),
-            port,
-            access: Access::default(),
-            rate_milli: 0,
-            max_sessions: 4,
-            late_rate_milli: 0,
-            weight: 1,
-        }
-        .into(),
-    )
-}
-
-fn counts(context: &NodeContext, state: RecipientState) -> u32 {
-    context.replica.read(|ledger| ledger.runs().map(|(_, _, run)| run.counts.get(state)).sum())
-}
-
-fn assert_sound(context: &NodeContext) {
-    let violations = context.replica.read(check);
-    assert!(violations.is_empty(), "{violations:?}");
-}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn schedule_of_one_recipient_sends_one_email() {
     let folder = tempfile::tempdir().expect("a folder");
     let sink = mailbox();
-    let node = node(folder.path(), 1).await;
-    node.put(relay(&sink)).await;
+    let node = Node::start(folder.path(), 1).await;
+    node.put(Command::RelayPut(relay(&sink).into())).await;
     assert!(matches!(node.put(schedule(1)).await, CommandOutcome::Schedule(_)));
-    node.until("the run finishes", |context| counts(context, RecipientState::Sent) == 1).await;
+    node.until("the run finishes", |context| count(context, RecipientState::Sent) == 1).await;
     assert_eq!(sink.accepted_count(), 1);
     let emails = sink.emails();
     let (_, mail) = emails.iter().next().expect("an email");
@@ -134,7 +40,6 @@ async fn schedule_of_one_recipient_sends_one_email() {
     assert!(mail.message_id.as_ref().is_some_and(|id| id.contains("@example.org")), "{:?}", mail.message_id);
     let state = node.context.replica.read(|ledger| ledger.runs().next().map(|(_, _, run)| run.state.clone()));
     assert_eq!(state, Some(RunState::Finished));
-    assert_sound(&node.context);
     node.stop().await;
     sink.stop().await;
 }
@@ -143,8 +48,8 @@ async fn schedule_of_one_recipient_sends_one_email() {
 async fn with_faulty_relay(folder: &Path, fault: &str) -> (Node, Sink) {
     let options = SinkOptions { faults: fault.parse().expect("a fault"), ..SinkOptions::default() };
     let sink = Sink::start(options).expect("a mailbox");
-    let node = node(folder, 1).await;
-    node.put(relay(&sink)).await;
+    let node = Node::start(folder, 1).await;
+    node.put(Command::RelayPut(relay(&sink).into())).await;
     let Command::ScheduleCreate(mut create) = schedule(1) else { panic!("a schedule") };
     create.policies.max_attempts = 1;
     assert!(matches!(node.put(Command::ScheduleCreate(create)).await, CommandOutcome::Schedule(_)));
@@ -155,13 +60,12 @@ async fn with_faulty_relay(folder: &Path, fault: &str) -> (Node, Sink) {
 async fn dialogue_broken_at_rcpt_uses_up_attempt() {
     let folder = tempfile::tempdir().expect("a folder");
     let (node, sink) = with_faulty_relay(folder.path(), "rcpt:close").await;
-    node.until("it is dead", |context| counts(context, RecipientState::Dead) == 1).await;
+    node.until("it is dead", |context| count(context, RecipientState::Dead) == 1).await;
     let letter = node.context.replica.read(|ledger| ledger.dead().iter().next().map(|(_, letter)| letter.clone()));
     let letter = letter.expect("a dead letter");
     assert_eq!((letter.code, letter.attempts), (0, 1), "{letter:?}");
     assert!(letter.text().starts_with("lost at Rcpt: "), "{letter:?}");
     assert_eq!(sink.accepted_count(), 0);
-    assert_sound(&node.context);
     node.stop().await;
     sink.stop().await;
 }
@@ -176,8 +80,7 @@ async fn relay_trouble_at_rcpt_defers_recipient() {
     };
     node.until("it is deferred", |context| deferred(context).is_some()).await;
     assert_eq!(deferred(&node.context), Some(Deferral { step: 1, code: 452 }));
-    assert_eq!((counts(&node.context, RecipientState::Pending), sink.accepted_count()), (1, 0));
-    assert_sound(&node.context);
+    assert_eq!((count(&node.context, RecipientState::Pending), sink.accepted_count()), (1, 0));
     node.stop().await;
     sink.stop().await;
 }
@@ -186,17 +89,16 @@ async fn relay_trouble_at_rcpt_defers_recipient() {
 async fn five_hundred_recipients_each_get_one() {
     let folder = tempfile::tempdir().expect("a folder");
     let sink = mailbox();
-    let node = node(folder.path(), 1).await;
-    node.put(relay(&sink)).await;
+    let node = Node::start(folder.path(), 1).await;
+    node.put(Command::RelayPut(relay(&sink).into())).await;
     node.put(schedule(500)).await;
-    node.until("all are sent", |context| counts(context, RecipientState::Sent) == 500).await;
+    node.until("all are sent", |context| count(context, RecipientState::Sent) == 500).await;
     let emails = sink.emails();
     let mut arrived: Vec<&str> = emails.iter().map(|(_, mail)| mail.recipient.as_str()).collect();
     assert_eq!(arrived.len(), 500);
     arrived.sort_unstable();
     arrived.dedup();
     assert_eq!(arrived.len(), 500, "I1: no recipient got two");
-    assert_sound(&node.context);
     node.stop().await;
     sink.stop().await;
 }
@@ -222,23 +124,23 @@ async fn silence(given_up: Arc<AtomicU32>) -> u16 {
 async fn email_at_silent_relay_is_released_in_time_for_another_relay() {
     let folder = tempfile::tempdir().expect("a folder");
     let (sink, given_up) = (mailbox(), Arc::new(AtomicU32::new(0)));
-    let node = node(folder.path(), 1).await;
-    node.put(relay(&sink)).await;
-    node.put(relay_at("silent", silence(Arc::clone(&given_up)).await)).await;
+    let node = Node::start(folder.path(), 1).await;
+    node.put(Command::RelayPut(relay(&sink).into())).await;
+    let port = silence(Arc::clone(&given_up)).await;
+    node.put(Command::RelayPut(Relay { name: "silent".into(), port, ..relay(&sink) }.into())).await;
     node.put(schedule(8)).await;
-    node.until("some are claimed", |context| counts(context, RecipientState::Claimed) > 0).await;
+    node.until("some are claimed", |context| count(context, RecipientState::Claimed) > 0).await;
     let begun = Instant::now();
-    node.until("none is held", |context| counts(context, RecipientState::Claimed) == 0).await;
+    node.until("none is held", |context| count(context, RecipientState::Claimed) == 0).await;
     assert!(begun.elapsed() < Duration::from_secs(40), "P12: {:?}", begun.elapsed());
-    let met = 8 - counts(&node.context, RecipientState::Sent);
+    let met = 8 - count(&node.context, RecipientState::Sent);
     assert!(met > 0, "no email met it");
     node.until("who met it has left it", |_| given_up.load(Ordering::SeqCst) >= met).await;
-    node.until("all are sent", |context| counts(context, RecipientState::Sent) == 8).await;
+    node.until("all are sent", |context| count(context, RecipientState::Sent) == 8).await;
     let granted: u32 =
         node.context.replica.read(|ledger| ledger.closed_claims().map(|(_, row)| row.granted.len()).sum());
     assert_eq!(granted, 8 + met, "an email that met it once does not meet it again");
     assert_eq!(sink.accepted_count(), 8, "I1: no recipient got two");
-    assert_sound(&node.context);
     node.stop().await;
     sink.stop().await;
 }
@@ -265,8 +167,8 @@ impl Drop for Hanging {
 
 /// Starts a node that is about to send to an audience whose only part blocks reads. Returns the node, and the part.
 async fn node_whose_disk_hangs(folder: &Path, sink: &Sink) -> (Node, Hanging, Vec<u8>) {
-    let node = node(folder, 1).await;
-    node.put(relay(sink)).await;
+    let node = Node::start(folder, 1).await;
+    node.put(Command::RelayPut(relay(sink).into())).await;
     let bytes = encode(&GeneratedAudience { seed: 7, recipients: 8, columns: vec!["name".to_owned()] }.list());
     let part = node.context.files.put(&bytes).expect("it is written");
     let seal = Seal { name: "all".to_owned(), columns: vec!["name".to_owned()], rows: 8, parts: vec![part] };
@@ -275,7 +177,7 @@ async fn node_whose_disk_hangs(folder: &Path, sink: &Sink) -> (Node, Hanging, Ve
     assert_eq!(node.put(Command::AudienceSeal(seal)).await, CommandOutcome::Done);
     let hanging = Hanging::instead_of(folder.join("data").join("parts").join(part.to_string()));
     assert!(matches!(node.put(schedule_to(AudienceChoice::Sealed(named))).await, CommandOutcome::Schedule(_)));
-    node.until("all are claimed", |context| counts(context, RecipientState::Claimed) == 8).await;
+    node.until("all are claimed", |context| count(context, RecipientState::Claimed) == 8).await;
     (node, hanging, bytes)
 }
 
@@ -284,9 +186,9 @@ async fn node_whose_disk_hangs(folder: &Path, sink: &Sink) -> (Node, Hanging, Ve
 async fn recipients_with_part_on_hanging_disk_are_released_in_time() {
     let (folder, sink) = (tempfile::tempdir().expect("a folder"), mailbox());
     let (node, hanging, bytes) = node_whose_disk_hangs(folder.path(), &sink).await;
-    node.until("they went back", |context| counts(context, RecipientState::Claimed) == 0).await;
+    node.until("they went back", |context| count(context, RecipientState::Claimed) == 0).await;
     assert_eq!(
-        (counts(&node.context, RecipientState::Pending), sink.connections().len()),
+        (count(&node.context, RecipientState::Pending), sink.connections().len()),
         (8, 0),
         "and no relay was asked"
     );
@@ -294,8 +196,7 @@ async fn recipients_with_part_on_hanging_disk_are_released_in_time() {
     // Otherwise the blocked read could fail after the part is there again, and the node would look for it at peers.
     node.until("the blocked read has failed", |context| !context.files.missing().is_empty()).await;
     node.context.files.put(&bytes).expect("the disk answers again");
-    node.until("all are sent", |context| counts(context, RecipientState::Sent) == 8).await;
-    assert_sound(&node.context);
+    node.until("all are sent", |context| count(context, RecipientState::Sent) == 8).await;
     node.stop().await;
     sink.stop().await;
 }
@@ -315,12 +216,12 @@ async fn slow_relay_gets_two_recipients_per_session_and_releases_none_unbegun() 
     // Each reply comes one second after the end of the email: fifteen seconds for all. What has waited for ten seconds
     // goes back.
     sink.set_faults("after-commit:stall=1s".parse().expect("a plan"));
-    let node = node(folder.path(), 1).await;
-    node.put(relay(&sink)).await;
+    let node = Node::start(folder.path(), 1).await;
+    node.put(Command::RelayPut(relay(&sink).into())).await;
     node.put(schedule(60)).await;
     let (mut most_at_first, mut most_later) = (0, 0);
     node.until("all are sent", |context| {
-        let (sent, claimed) = (counts(context, RecipientState::Sent), counts(context, RecipientState::Claimed));
+        let (sent, claimed) = (count(context, RecipientState::Sent), count(context, RecipientState::Claimed));
         let most = if sent < 20 { &mut most_at_first } else { &mut most_later };
         *most = claimed.max(*most);
         sent == 60
@@ -332,7 +233,6 @@ async fn slow_relay_gets_two_recipients_per_session_and_releases_none_unbegun() 
         node.context.replica.read(|ledger| ledger.closed_claims().map(|(_, row)| row.granted.len()).sum());
     assert_eq!(granted, 60, "P12: each recipient was granted once");
     assert_eq!(sink.accepted_count(), 60, "I1: no recipient got two");
-    assert_sound(&node.context);
     node.stop().await;
     sink.stop().await;
 }
@@ -362,8 +262,8 @@ async fn panic_at_a_claim_stops_node_and_next_incarnation_sends_the_rest() {
     let folder = tempfile::tempdir().expect("a folder");
     let sink = mailbox();
     let trap = Arc::new(Trap::default());
-    let first = node_with(folder.path(), 1, trap.clone()).await;
-    first.put(relay(&sink)).await;
+    let first = Node::start_with(folder.path(), 1, trap.clone()).await;
+    first.put(Command::RelayPut(relay(&sink).into())).await;
     let mut failed = first.node_runtime.failed();
     assert_eq!(*failed.borrow_and_update(), None);
     trap.0.store(true, Ordering::SeqCst);
@@ -376,10 +276,9 @@ async fn panic_at_a_claim_stops_node_and_next_incarnation_sends_the_rest() {
     assert!(!first.node_runtime.stop(STEP_TIMEOUT).await, "the row is left open");
     assert!(first.context.replica.shutdown(Instant::now() + STEP_TIMEOUT).await, "the replica stops");
 
-    let second = node(folder.path(), 2).await;
-    second.until("all are sent", |context| counts(context, RecipientState::Sent) == 3).await;
+    let second = Node::start(folder.path(), 2).await;
+    second.until("all are sent", |context| count(context, RecipientState::Sent) == 3).await;
     assert_eq!(sink.accepted_count(), 3, "I1: no recipient got two");
-    assert_sound(&second.context);
     second.stop().await;
     sink.stop().await;
 }
