@@ -1,7 +1,7 @@
 //! The rules that can be left out, one at a time, to prove that the search finds the violation.
 //!
 //! A model that accepts everything proves nothing. Each variant names the rule that it leaves out, and
-//! `tests/broken_rules.rs` names the property that must fail without this rule. Code calls [`Rules::enforces`] only
+//! `tests/model/broken_rules.rs` names the property that must fail without this rule. Code calls [`Rules::enforces`] only
 //! where it applies the rule, so the list is also a map from rules to code.
 
 /// One rule left out.

@@ -2,15 +2,14 @@
 //! would be too weak to judge the rule. Here: claims, leases, settles, the gate, the journal, the barrier. Runs,
 //! operators and ledger time are in `broken_decisions.rs`.
 
-mod violates;
-
 use reveille_model::properties::{
     ARRIVALS_ARE_NAMED, CLOSED_ACCOUNTING, COVERED, FENCES_GROW, IN_CLAIM, LEDGER_AND_RELAY, NO_CONTRADICTION,
     ONE_ACCEPT, ONE_PAST_THE_GATE, OWNED, REPEATS, SILENCE_AFTER_ANSWER,
 };
 use reveille_model::{BrokenRule, Protocol, Replay, Sizes};
 use stateright::{Checker, Expectation, Model};
-use violates::violates;
+
+use crate::violates::violates;
 
 const TWO_CLAIMS: Sizes = Sizes { claims: 2, ..Sizes::CALM };
 const ELECTION: Sizes = Sizes { elections: 1, ..Sizes::CALM };

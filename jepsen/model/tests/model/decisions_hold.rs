@@ -1,12 +1,11 @@
 //! With all rules in force no order of events violates a property. Attempts are used up, doubts are decided, operators
 //! act and ledger time moves. Each search sees every state of its size.
 
-mod holds;
-
-use holds::holds;
 use reveille_model::Sizes;
 use reveille_model::properties::reach;
 use reveille_model::run::{InDoubt, Policies};
+
+use crate::holds::holds;
 
 const TWO_CLAIMS: Sizes = Sizes { claims: 2, ..Sizes::CALM };
 

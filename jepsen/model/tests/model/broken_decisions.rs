@@ -1,14 +1,13 @@
 //! As `broken_rules.rs`, for runs, operators and ledger time.
 
-mod violates;
-
 use reveille_model::properties::{
     ARRIVALS_ARE_NAMED, ATTEMPTS, CLOSED_ACCOUNTING, ENDED, IN_CLAIM, IN_TIME, LEDGER_AND_RELAY, NO_LATER_CLAIM,
     ONE_ACCEPT, REPEATS, RETRIES_END, SILENCE_AFTER_ANSWER, TERMINAL, TIME,
 };
 use reveille_model::run::{InDoubt, Policies};
 use reveille_model::{BrokenRule, Sizes};
-use violates::violates;
+
+use crate::violates::violates;
 
 const TWO_CLAIMS: Sizes = Sizes { claims: 2, ..Sizes::CALM };
 const PAUSE: Sizes = Sizes { pauses: 1, ..Sizes::CALM };

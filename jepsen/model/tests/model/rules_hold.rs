@@ -1,11 +1,10 @@
 //! With all rules in force no order of events violates a property, and the searches reach the states in which it could
 //! be violated. Each search sees every state of its size. Runs, operators and ledger time are in `decisions_hold.rs`.
 
-mod holds;
-
-use holds::holds;
 use reveille_model::properties::reach;
 use reveille_model::{Replay, Sizes};
+
+use crate::holds::holds;
 
 #[test]
 fn two_claims_election_and_refusal() {
