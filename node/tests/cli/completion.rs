@@ -13,8 +13,12 @@ async fn each_shell_gets_a_script_that_knows_the_commands() {
         assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""), "{shell}");
         assert!(ended.stdout.contains(mark), "{shell}");
         assert!(ended.stdout.contains("transfer-leader") && ended.stdout.contains("doctor"), "{shell}");
+        assert!(ended.stdout.contains("request-id"), "{shell}");
+        // The script calls the hidden command once, and does not offer it.
+        assert_eq!(ended.stdout.matches("complete-names").count(), 1, "{shell}");
     }
     assert_eq!(reveille("completion tcsh").await.code, Some(2));
+    assert!(!reveille("--help").await.stdout.contains("complete-names"));
 }
 
 /// Returns what bash completes at the end of this line, with the script of the binary.
@@ -68,6 +72,7 @@ async fn bash_completes_names_of_the_cluster_and_words_without_it() {
     assert_eq!(completed(&endpoint, "reveille relay show ").await, ["main"]);
     // Words of the language as before: where no object is named, and where the cluster cannot say.
     assert!(completed(&endpoint, "reveille sched").await.contains(&"schedule".to_owned()));
+    assert_eq!(completed(&endpoint, "reveille compl").await, ["completion"]);
     assert!(completed(&endpoint, "reveille schedule show --man").await.contains(&"--manifest".to_owned()));
     assert!(completed(&endpoint, "reveille template show ").await.contains(&"--manifest".to_owned()));
     assert!(!fake.methods().iter().any(|method| method == "ListCampaigns"));

@@ -15,7 +15,7 @@ use super::{Answer, Cli, CommandContext, CompletionArgs, Failure, ManArgs, Own, 
 /// Prints the completion script for a shell.
 pub fn run(context: &CommandContext<'_>, args: &CompletionArgs) -> Result<(), Stop> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "reveille", &mut script);
+    clap_complete::generate(args.shell, &mut visible(), "reveille", &mut script);
     let script = with_names(args.shell, &String::from_utf8_lossy(&script));
     show(context, &args.shell.to_string(), script.as_bytes())
 }
@@ -59,6 +59,14 @@ end
 
 complete -c reveille -a "(__fish_reveille_names)"
 "#;
+
+/// Returns the tree of commands without hidden ones: clap_complete offers those too.
+fn visible() -> Command {
+    let whole = Cli::command();
+    let shown = whole.get_subcommands().filter(|below| !below.is_hide_set()).cloned();
+    let top = Command::new("reveille").version(env!("CARGO_PKG_VERSION"));
+    top.args(whole.get_arguments().cloned()).subcommands(shown)
+}
 
 /// Adds names of objects to a script.
 fn with_names(shell: Shell, script: &str) -> String {
