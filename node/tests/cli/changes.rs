@@ -433,3 +433,51 @@ async fn resume_says_whether_it_goes_on_without_its_canary() {
     let requested: Vec<v1::ResumeRunRequest> = fake.requests("ResumeRun");
     assert_eq!(requested.iter().map(|one| one.without_canary).collect::<Vec<_>>(), [false, true]);
 }
+
+#[tokio::test]
+async fn etag_is_a_flag_of_each_command_whose_request_has_one() {
+    // The field as it was sent: each message has another number for it, and no other field has this text.
+    let has_etag = |bytes: &[u8]| bytes.windows(6).any(|part| part == b"etag-7");
+    let fake = Fake::start(move |method, bytes| match method {
+        _ if !has_etag(bytes) => Err(unknown(method)),
+        "AddRelay" => one(v1::AddRelayResponse::default()),
+        "RemoveRelay" => one(v1::RemoveRelayResponse::default()),
+        "SetPool" => one(v1::SetPoolResponse::default()),
+        "RemovePool" => one(v1::RemovePoolResponse::default()),
+        "SetTenant" => one(v1::SetTenantResponse::default()),
+        "RemoveTenant" => one(v1::RemoveTenantResponse::default()),
+        "LaunchCampaign" => one(v1::LaunchCampaignResponse::default()),
+        "ResumeCampaign" => one(v1::ResumeCampaignResponse::default()),
+        "CancelCampaign" => one(v1::CancelCampaignResponse::default()),
+        "DeleteCampaign" => one(v1::DeleteCampaignResponse::default()),
+        "PutTemplate" => one(v1::PutTemplateResponse::default()),
+        "DeleteTemplate" => one(v1::DeleteTemplateResponse::default()),
+        "ResumeSchedule" => one(v1::ResumeScheduleResponse::default()),
+        "DeleteSchedule" => one(v1::DeleteScheduleResponse::default()),
+        _ => Err(unknown(method)),
+    })
+    .await;
+    for (line, method) in [
+        ("relay add r --host 127.0.0.1 --port 25 --replace", "AddRelay"),
+        ("relay remove r --yes", "RemoveRelay"),
+        ("pool set bulk --warm-up 5", "SetPool"),
+        ("pool remove bulk --yes", "RemovePool"),
+        ("tenant set acme --share 2", "SetTenant"),
+        ("tenant remove acme --yes", "RemoveTenant"),
+        ("campaign launch spring", "LaunchCampaign"),
+        ("campaign resume spring", "ResumeCampaign"),
+        ("campaign cancel spring --yes", "CancelCampaign"),
+        ("campaign delete spring --yes", "DeleteCampaign"),
+        ("template put welcome --sender a@example.com --subject Hi --inline-text Hi", "PutTemplate"),
+        ("template delete welcome --yes", "DeleteTemplate"),
+        ("schedule resume morning --dry-run", "ResumeSchedule"),
+        ("schedule delete morning --yes", "DeleteSchedule"),
+    ] {
+        let ended = fake.reveille(&format!("{line} --etag etag-7")).await;
+        assert_eq!(ended.code, Some(0), "{line}: {ended:?}");
+        assert_eq!(fake.methods().last().map(String::as_str), Some(method), "{line}");
+    }
+    for line in ["schedule resume -l team=ops --etag etag-7", "relay remove r --dry-run --etag etag-7"] {
+        assert_eq!(fake.reveille(line).await.code, Some(2), "{line}: the condition would be ignored");
+    }
+}

@@ -188,7 +188,10 @@ fn schedule_is_created_read_changed_and_triggered_by_curl() {
     let watched = api.curl("GET", &format!("/v1/runs/{run}/watch"), &[]);
     assert!(watched.headers.contains("application/jsonl"), "{watched:?}");
     assert!(watched.body.lines().all(|line| serde_json::from_str::<Value>(line).is_ok()), "{watched:?}");
-    assert_eq!(api.curl("DELETE", "/v1/schedules/morning", &[]).status, 200);
+    let condition = format!("If-Match: {etag}");
+    let late = api.curl("DELETE", "/v1/schedules/morning", &["-H", &condition]);
+    assert_eq!((late.status, &late.json()["reason"]), (412, &json!("ETAG_MISMATCH")), "{late:?}");
+    assert_eq!(api.curl("DELETE", "/v1/schedules/morning", &["-H", "If-Match: *"]).status, 200);
 }
 
 #[test]
@@ -265,6 +268,8 @@ fn template_is_put_used_and_shown_by_curl() {
     let used = api.curl("DELETE", "/v1/templates/welcome", &[]);
     assert_eq!((used.status, &used.json()["reason"]), (409, &json!("IN_USE")), "{used:?}");
     assert_eq!(used.json()["schedule"], "morning");
+    let late = api.curl("DELETE", "/v1/templates/welcome", &["-H", &etag]);
+    assert_eq!((late.status, &late.json()["reason"]), (412, &json!("ETAG_MISMATCH")), "{late:?}");
     let shown = api.curl("GET", "/v1/templates/welcome?version=1", &[]);
     assert_eq!(shown.json()["content"]["subject"], "Hello {{ name }}", "{shown:?}");
 }

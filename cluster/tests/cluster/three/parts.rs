@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use reveille_cluster::file_store::{GeneratedAudience, SpreadError, encode, name, spread};
-use reveille_ledger::command::{AudienceDelete, Command, OptOut};
+use reveille_ledger::command::{AudienceDelete, Command, OptOut, ScheduleDelete};
 use reveille_ledger::ids::Hash;
 use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::{RecipientState, RunFile};
@@ -153,7 +153,8 @@ async fn parts_of_an_upload_that_was_given_up_go_and_those_of_an_open_run_stay()
     let run = until("a run", || context.replica.read(|ledger| ledger.runs().next().map(|(id, ..)| id))).await;
     let (tenant, name) = ("default".to_owned(), "all".to_owned());
     let schedule = context.replica.read(|ledger| ledger.schedules().iter().next().map(|(id, _)| *id));
-    let delete = Command::ScheduleDelete(schedule.expect("a schedule"));
+    let delete = ScheduleDelete { schedule: schedule.expect("a schedule"), expected: None };
+    let delete = Command::ScheduleDelete(delete);
     assert_eq!(cluster.put(leads, delete).await.outcome, CommandOutcome::Done);
     let delete = AudienceDelete { tenant, name };
     assert_eq!(cluster.put(leads, Command::AudienceDelete(delete)).await.outcome, CommandOutcome::Done);

@@ -1,7 +1,7 @@
 //! `reveille campaign …`.
 
 use super::labels::parse_label;
-use super::{Args, CampaignPolicyArgs, ContentArgs, Paging, ShowArgs, Subcommand, Timestamp, parse_instant};
+use super::{Args, CampaignPolicyArgs, ContentArgs, EtagArgs, Paging, ShowArgs, Subcommand, Timestamp, parse_instant};
 
 #[derive(Debug, Subcommand)]
 pub enum CampaignCommand {
@@ -60,6 +60,8 @@ Examples:
         /// Resume although the canary paused this campaign. An error if no canary paused it
         #[arg(long)]
         without_canary: bool,
+        #[command(flatten)]
+        etag: EtagArgs,
     },
     /// End it for good: what is not sent is cancelled
     #[command(after_long_help = "Example:\n  reveille campaign cancel spring --yes")]
@@ -69,6 +71,8 @@ Examples:
         /// Show what would be cancelled, and change nothing
         #[arg(long)]
         dry_run: bool,
+        #[command(flatten)]
+        etag: EtagArgs,
     },
     /// How far it has come
     #[command(after_long_help = "\
@@ -93,6 +97,8 @@ Examples:
         /// Say whether it can be deleted, and change nothing
         #[arg(long)]
         dry_run: bool,
+        #[command(flatten)]
+        etag: EtagArgs,
     },
 }
 
@@ -107,6 +113,8 @@ pub struct LaunchArgs {
     /// Launch although the same content went to the same audience within 30 days
     #[arg(long)]
     pub again: bool,
+    #[command(flatten)]
+    pub etag: EtagArgs,
 }
 
 /// `campaign create`.

@@ -1,6 +1,6 @@
 //! `reveille pool …`.
 
-use super::{Args, Paging, ShowArgs, Subcommand};
+use super::{Args, EtagArgs, Paging, ShowArgs, Subcommand};
 
 #[derive(Debug, Subcommand)]
 pub enum PoolCommand {
@@ -29,6 +29,8 @@ Examples:
     Remove {
         /// Its name
         name: String,
+        #[command(flatten)]
+        etag: EtagArgs,
     },
 }
 
@@ -46,4 +48,6 @@ pub struct SetPoolArgs {
     /// Whether its emails carry X-Reveille-Run and X-Reveille-Fence [default: as it was, at first true]
     #[arg(long, value_name = "true|false")]
     pub reveille_headers: Option<bool>,
+    #[command(flatten)]
+    pub etag: EtagArgs,
 }

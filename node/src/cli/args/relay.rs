@@ -2,7 +2,7 @@
 
 use reveille_ledger::access::is_loopback;
 
-use super::{Args, Paging, ShowArgs, Subcommand, ValueEnum};
+use super::{Args, EtagArgs, Paging, ShowArgs, Subcommand, ValueEnum};
 
 #[derive(Debug, Subcommand)]
 pub enum RelayCommand {
@@ -39,8 +39,10 @@ Examples:
         /// Its name
         name: String,
         /// Show which relays the pool would keep, and change nothing
-        #[arg(long)]
+        #[arg(long, conflicts_with = "etag")]
         dry_run: bool,
+        #[command(flatten)]
+        etag: EtagArgs,
     },
 }
 
@@ -88,6 +90,8 @@ pub struct AddRelayArgs {
     /// Check it, and change nothing
     #[arg(long)]
     pub dry_run: bool,
+    #[command(flatten)]
+    pub etag: EtagArgs,
 }
 
 /// The values of `--tls`, for the error when none is given.

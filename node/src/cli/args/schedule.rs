@@ -6,8 +6,8 @@ use super::given::Given;
 use super::labels::{LabelChange, SelectorArgs, parse_label, parse_label_change};
 use super::policies::parse_gap;
 use super::{
-    ApplyFiles, ArgGroup, Args, DstArgs, ManifestFiles, Paging, PathBuf, PolicyArgs, ShowArgs, SignedDuration,
-    Subcommand, Timestamp, WhenArgs, parse_instant, when,
+    ApplyFiles, ArgGroup, Args, DstArgs, EtagArgs, ManifestFiles, Paging, PathBuf, PolicyArgs, ShowArgs,
+    SignedDuration, Subcommand, Timestamp, WhenArgs, parse_instant, when,
 };
 
 #[derive(Debug, Subcommand)]
@@ -118,6 +118,8 @@ Examples:
         /// Show what was missed and what would open, and change nothing
         #[arg(long)]
         dry_run: bool,
+        #[command(flatten)]
+        etag: EtagArgs,
     },
     /// Open one run now; the same --request-id never opens a second one
     #[command(after_long_help = "\
@@ -157,6 +159,8 @@ Examples:
         /// Say which runs are open and go on, and change nothing
         #[arg(long)]
         dry_run: bool,
+        #[command(flatten)]
+        etag: EtagArgs,
     },
     /// The outcome of each of its instants, latest first
     #[command(
@@ -301,9 +305,8 @@ pub struct TextArgs {
 pub struct UpdateArgs {
     /// Its name
     pub name: String,
-    /// Only if it was not changed since: the `etag` of `schedule show -o json`
-    #[arg(long, value_name = "ETAG", value_parser = clap::builder::NonEmptyStringValueParser::new())]
-    pub etag: Option<String>,
+    #[command(flatten)]
+    pub etag: EtagArgs,
     /// Print the old and the new instants, and change nothing
     #[arg(long)]
     pub dry_run: bool,

@@ -1,7 +1,7 @@
 //! `reveille template …`.
 
 use super::schedule::{CONTENT_FLAGS, parse_address, parse_pair};
-use super::{Args, ContentChange, Paging, PathBuf, RecipientArgs, ShowArgs, Subcommand};
+use super::{Args, ContentChange, EtagArgs, Paging, PathBuf, RecipientArgs, ShowArgs, Subcommand};
 
 #[derive(Debug, Subcommand)]
 pub enum TemplateCommand {
@@ -30,6 +30,8 @@ Examples:
         /// Say whether it can be deleted, and change nothing
         #[arg(long)]
         dry_run: bool,
+        #[command(flatten)]
+        etag: EtagArgs,
     },
     /// What an email of a stored template says to one recipient
     #[command(after_long_help = "Example:\n  reveille template preview welcome --var name=Ann")]
@@ -75,9 +77,8 @@ Examples:
 pub struct PutTemplateArgs {
     /// Its name, unique in the tenant
     pub name: String,
-    /// Only if it was not changed since: the `etag` of `template show -o json`
-    #[arg(long, value_name = "ETAG", value_parser = clap::builder::NonEmptyStringValueParser::new())]
-    pub etag: Option<String>,
+    #[command(flatten)]
+    pub etag: EtagArgs,
     /// Check everything, and change nothing
     #[arg(long)]
     pub dry_run: bool,

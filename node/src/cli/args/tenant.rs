@@ -1,6 +1,6 @@
 //! `reveille tenant …`.
 
-use super::{Args, Paging, ShowArgs, Subcommand};
+use super::{Args, EtagArgs, Paging, ShowArgs, Subcommand};
 
 #[derive(Debug, Subcommand)]
 pub enum TenantCommand {
@@ -26,6 +26,8 @@ Examples:
     Remove {
         /// Its name
         name: String,
+        #[command(flatten)]
+        etag: EtagArgs,
     },
 }
 
@@ -43,6 +45,8 @@ pub struct SetTenantArgs {
     /// Its weight beside other tenants that wait for the same pool: 1 to 16
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16))]
     pub share: Option<u32>,
+    #[command(flatten)]
+    pub etag: EtagArgs,
 }
 
 fn parse_rate(text: &str) -> Result<f64, String> {

@@ -28,11 +28,12 @@ pub async fn run(context: &CommandContext<'_>, args: OfTenant<CampaignCommand>) 
         CampaignCommand::Launch { launch: args, dry_run } => launch(context, tenant, args, dry_run).await,
         CampaignCommand::Validate(args) => launch(context, tenant, args, true).await,
         CampaignCommand::Pause { name, reason } => pause(context, PauseCampaignRequest { tenant, name, reason }).await,
-        CampaignCommand::Resume { name, without_canary } => {
-            resume(context, ResumeCampaignRequest { tenant, name, without_canary, ..Default::default() }).await
+        CampaignCommand::Resume { name, without_canary, etag } => {
+            resume(context, ResumeCampaignRequest { tenant, name, without_canary, etag: etag.to_wire() }).await
         }
-        CampaignCommand::Cancel { name, dry_run } => {
-            cancel(context, CancelCampaignRequest { tenant, name, validate_only: dry_run, ..Default::default() }).await
+        CampaignCommand::Cancel { name, dry_run, etag } => {
+            let request = CancelCampaignRequest { tenant, name, validate_only: dry_run, etag: etag.to_wire() };
+            cancel(context, request).await
         }
         CampaignCommand::Status(args) => {
             let take = |answer: GetCampaignResponse| (answer.freshness, answer.campaign);
@@ -42,9 +43,9 @@ pub async fn run(context: &CommandContext<'_>, args: OfTenant<CampaignCommand>) 
         CampaignCommand::List(paging) => {
             context.list_of(paging, ListCampaignsRequest { tenant, ..ListCampaignsRequest::default() }).await
         }
-        CampaignCommand::Delete { name, dry_run } => {
-            let request =
-                DeleteCampaignRequest { tenant, name: name.clone(), validate_only: dry_run, ..Default::default() };
+        CampaignCommand::Delete { name, dry_run, etag } => {
+            let (of, etag) = (name.clone(), etag.to_wire());
+            let request = DeleteCampaignRequest { tenant, name: of, validate_only: dry_run, etag };
             context.remove((&forgets(&name), &name), request, dry_run, |answer| answer.index).await.map(drop)
         }
     }
@@ -82,9 +83,8 @@ fn requested(tenant: String, args: CampaignCreateArgs) -> Result<CreateCampaignR
 }
 
 async fn launch(context: &CommandContext<'_>, tenant: String, args: LaunchArgs, dry_run: bool) -> Result<(), Stop> {
-    let (name, send_time, again) = (args.name, args.at.map(to_wire), args.again);
-    let request =
-        LaunchCampaignRequest { tenant, name, send_time, again, validate_only: dry_run, ..Default::default() };
+    let (name, send_time, again, etag) = (args.name, args.at.map(to_wire), args.again, args.etag.to_wire());
+    let request = LaunchCampaignRequest { tenant, name, send_time, again, validate_only: dry_run, etag };
     let answer = context.change(request).await?;
     context.warn(&answer.warnings, answer.campaign.as_ref());
     context.answer(&answer, answer.campaign.as_ref(), dry_run)

@@ -13,9 +13,9 @@ pub async fn run(context: &CommandContext<'_>, command: PoolCommand) -> Result<(
             let request = |name| GetPoolRequest { name, stale: context.stale };
             context.show_named((Kind::Pool, ""), args, request, |answer| (answer.freshness, answer.pool)).await
         }
-        PoolCommand::Remove { name } => {
+        PoolCommand::Remove { name, etag } => {
             let question = format!("Take away what is set of pool {name}?");
-            let request = RemovePoolRequest { name: name.clone(), ..Default::default() };
+            let request = RemovePoolRequest { name: name.clone(), etag: etag.to_wire() };
             context.remove((&question, &name), request, false, |answer| answer.index).await.map(drop)
         }
     }
@@ -28,6 +28,7 @@ async fn set(context: &CommandContext<'_>, args: SetPoolArgs) -> Result<(), Stop
         first_day: args.first_day.unwrap_or_default(),
         request_id: context.client.request_id().to_owned(),
         reveille_headers: args.reveille_headers,
+        etag: args.etag.to_wire(),
         ..Default::default()
     };
     let answer = context.change(request).await?;

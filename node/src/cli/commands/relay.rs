@@ -18,8 +18,10 @@ pub async fn run(context: &CommandContext<'_>, command: RelayCommand) -> Result<
             context.show_named((Kind::Relay, ""), args, request, |answer| (answer.freshness, answer.relay)).await
         }
         RelayCommand::Test { name, auth } => test(context, name, auth).await,
-        RelayCommand::Remove { name, dry_run: false } => remove(context, name).await,
-        RelayCommand::Remove { name, dry_run: true } => would_remove(context, name).await,
+        RelayCommand::Remove { name, dry_run: false, etag } => {
+            remove(context, RemoveRelayRequest { name, etag: etag.to_wire() }).await
+        }
+        RelayCommand::Remove { name, dry_run: true, .. } => would_remove(context, name).await,
     }
 }
 
@@ -52,13 +54,13 @@ fn relay(args: AddRelayArgs) -> Result<Relay, Failure> {
 }
 
 async fn add(context: &CommandContext<'_>, args: AddRelayArgs) -> Result<(), Stop> {
-    let (replace, dry_run) = (args.replace, args.dry_run);
+    let (replace, dry_run, etag) = (args.replace, args.dry_run, args.etag.to_wire());
     let request = AddRelayRequest {
         relay: Some(relay(args)?),
         replace,
         request_id: context.client.request_id().to_owned(),
         validate_only: dry_run,
-        ..Default::default()
+        etag,
     };
     let answer = context.change(request).await?;
     context.answer(&answer, answer.relay.as_ref(), dry_run)
@@ -107,9 +109,9 @@ async fn would_remove(context: &CommandContext<'_>, name: String) -> Result<(), 
     Ok(())
 }
 
-async fn remove(context: &CommandContext<'_>, name: String) -> Result<(), Stop> {
+async fn remove(context: &CommandContext<'_>, request: RemoveRelayRequest) -> Result<(), Stop> {
+    let name = request.name.clone();
     let question = format!("Remove relay {name}? Mail of its pool waits for another relay.");
-    let request = RemoveRelayRequest { name: name.clone(), ..Default::default() };
     let answer = context.remove((&question, &name), request, false, |answer| answer.index).await?;
     context.warn(&answer.warnings, None);
     Ok(())

@@ -11,8 +11,7 @@ use super::{CommandContext, Kind, PutTemplateArgs, ShowArgs, Stop, apply};
 pub async fn put(context: &CommandContext<'_>, tenant: String, args: PutTemplateArgs) -> Result<(), Stop> {
     let PutTemplateArgs { name, etag, dry_run, content } = args;
     let content = Some(body::changed_content(content)?);
-    let etag = etag.unwrap_or_default();
-    let request = PutTemplateRequest { tenant, name, content, etag, validate_only: dry_run };
+    let request = PutTemplateRequest { tenant, name, content, etag: etag.to_wire(), validate_only: dry_run };
     let answer = context.change(request).await?;
     if dry_run {
         context.checked(dry_run);
@@ -36,9 +35,9 @@ pub async fn show(context: &CommandContext<'_>, tenant: String, args: ShowArgs) 
 }
 
 /// Deletes a template.
-pub async fn delete(context: &CommandContext<'_>, tenant: String, name: String, dry_run: bool) -> Result<(), Stop> {
+pub async fn delete(context: &CommandContext<'_>, request: DeleteTemplateRequest) -> Result<(), Stop> {
+    let (name, dry_run) = (request.name.clone(), request.validate_only);
     let question = format!("Delete template {name} with all its versions?");
-    let request = DeleteTemplateRequest { tenant, name: name.clone(), validate_only: dry_run };
     context.remove((&question, &name), request, dry_run, |answer| answer.index).await.map(drop)
 }
 

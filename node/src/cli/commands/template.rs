@@ -10,7 +10,7 @@ use reveille_ledger::address::Address;
 use reveille_ledger::content::{Attachment, Content, Recipient};
 use reveille_ledger::ids::{Epoch, Fence, RunId};
 use reveille_ledger::limits::limits;
-use reveille_proto::admin::v1::{self, Field, ListTemplatesRequest};
+use reveille_proto::admin::v1::{self, DeleteTemplateRequest, Field, ListTemplatesRequest};
 
 use super::schedule::body;
 use super::{
@@ -36,7 +36,10 @@ pub async fn run(context: &CommandContext<'_>, args: OfTenant<TemplateCommand>) 
         TemplateCommand::List(paging) => {
             context.list_of(paging, ListTemplatesRequest { tenant, ..ListTemplatesRequest::default() }).await
         }
-        TemplateCommand::Delete { name, dry_run } => stored_template::delete(context, tenant, name, dry_run).await,
+        TemplateCommand::Delete { name, dry_run, etag } => {
+            let request = DeleteTemplateRequest { tenant, name, validate_only: dry_run, etag: etag.to_wire() };
+            stored_template::delete(context, request).await
+        }
         TemplateCommand::Preview { name, to, values } => {
             stored_template::preview(context, tenant, &name, (to, values)).await
         }

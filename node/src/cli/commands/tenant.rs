@@ -13,9 +13,9 @@ pub async fn run(context: &CommandContext<'_>, command: TenantCommand) -> Result
             let request = |name| GetTenantRequest { name, stale: context.stale };
             context.show_named((Kind::Tenant, ""), args, request, |answer| (answer.freshness, answer.tenant)).await
         }
-        TenantCommand::Remove { name } => {
+        TenantCommand::Remove { name, etag } => {
             let question = format!("Take the bounds of tenant {name} away?");
-            let request = RemoveTenantRequest { name: name.clone(), ..Default::default() };
+            let request = RemoveTenantRequest { name: name.clone(), etag: etag.to_wire() };
             context.remove((&question, &name), request, false, |answer| answer.index).await.map(drop)
         }
     }
@@ -28,6 +28,7 @@ async fn set(context: &CommandContext<'_>, args: SetTenantArgs) -> Result<(), St
         concurrency: args.concurrency,
         share: args.share,
         request_id: context.client.request_id().to_owned(),
+        etag: args.etag.to_wire(),
         ..Default::default()
     };
     let answer = context.change(request).await?;

@@ -84,7 +84,7 @@ impl Ledger {
             Command::SendMessages(send) => items(send.messages.len()),
             Command::SchedulePause(pause) => schedule(&pause.schedule),
             Command::ScheduleResume(resume) => schedule(&resume.schedule),
-            Command::ScheduleDelete(id) => schedule(id),
+            Command::ScheduleDelete(delete) => schedule(&delete.schedule),
             Command::Trigger(trigger) => schedule(&trigger.schedule),
             Command::ScheduleEdit(edit) => schedule(&edit.schedule),
             Command::Backfill(backfill) => schedule(&backfill.schedule),

@@ -187,10 +187,7 @@ impl Ledger {
             Command::PoolSet(set) => self.check_pool_set(set),
             Command::PoolReset(removal) => self.check_pool_reset(removal),
             Command::ScheduleCreate(create) => self.check_name_is_free_of_campaigns(create),
-            Command::ScheduleDelete(schedule) => {
-                self.check_not_of_campaign(*schedule)?;
-                self.schedules.get(schedule).map(drop).ok_or(CommandRefusal::NoSuchSchedule(*schedule))
-            }
+            Command::ScheduleDelete(delete) => self.check_schedule_delete(delete),
             Command::Trigger(trigger) => self.check_not_of_campaign(trigger.schedule),
             Command::ScheduleEdit(edit) => self.check_not_of_campaign(edit.schedule),
             Command::Backfill(backfill) => {
@@ -281,7 +278,7 @@ impl Ledger {
             Command::SchedulesCreate(creates) => self.schedules_create(context, creates),
             Command::SchedulePause(pause) => self.schedule_pause(context, pause),
             Command::ScheduleResume(resume) => self.schedule_resume(context, resume),
-            Command::ScheduleDelete(schedule) => self.schedule_delete(context, *schedule),
+            Command::ScheduleDelete(delete) => self.schedule_delete(context, delete.schedule),
             Command::Trigger(trigger) => self.trigger(context, trigger),
             Command::Fire(fires) => Ok(self.fire(context, fires)),
             Command::Claim(claims) => Ok(self.claim(context, claims)),

@@ -6,7 +6,7 @@ use super::Context;
 use super::bounds::{check_labels, gap_needs_a_list, gap_within_retention, inside_window, refuse_if};
 use super::fire::{OpeningOccurrence, RunSource};
 use super::message::FirstCall;
-use crate::command::{Opening, ScheduleCreate, SchedulePause, ScheduleResume, Trigger};
+use crate::command::{Opening, ScheduleCreate, ScheduleDelete, SchedulePause, ScheduleResume, Trigger};
 use crate::effect::Effect;
 use crate::fingerprint::fingerprint;
 use crate::model::{
@@ -131,6 +131,13 @@ impl Ledger {
         })?;
         self.mark_missed_in_pause(id, since, context.now);
         Ok(CommandOutcome::Done)
+    }
+
+    pub(super) fn check_schedule_delete(&self, delete: &ScheduleDelete) -> Result<(), CommandRefusal> {
+        let ScheduleDelete { schedule: id, expected } = delete;
+        self.check_not_of_campaign(*id)?;
+        let schedule = self.schedules.get(id).ok_or(CommandRefusal::NoSuchSchedule(*id))?;
+        refuse_if(expected.is_some_and(|expected| expected != schedule.plan.version), CommandRefusal::StalePlan)
     }
 
     pub(super) fn schedule_delete(

@@ -79,8 +79,7 @@ impl Ledger {
         if newest.is_some_and(|newest| newest.content == put.content.blob().hash) {
             return Ok(());
         }
-        let is_other = put.expected.is_some_and(|expected| expected != newest.map_or(0, |newest| newest.index));
-        refuse_if(is_other, CommandRefusal::Changed { kind: EtagKind::Template, name: put.name.clone() })?;
+        check_newest(put.expected, &put.name, newest)?;
         content_bounded(&put.content, limits)?;
         bounded(Bounded::TemplateNameBytes, put.name.len(), limits.template_name_bytes_max)?;
         match known {
@@ -123,13 +122,15 @@ impl Ledger {
         Ok(CommandOutcome::Template(version))
     }
 
-    /// Refuses the delete while a schedule or a campaign was made of a version. Only then all schedules of the tenant
+    /// Refuses the delete if the caller has read another newest version, and while a schedule or a campaign was made of a version. Only then all schedules of the tenant
     /// are read, to name them.
     pub(super) fn check_template_delete(&self, delete: &TemplateDelete) -> Result<(), CommandRefusal> {
-        let TemplateDelete { tenant, name } = delete;
+        let TemplateDelete { tenant, name, expected } = delete;
         let template = self.templates.get(&(tenant.clone(), name.clone()));
         let missing = || CommandRefusal::NoSuchTemplate { name: name.clone(), version: None };
-        if template.ok_or_else(missing)?.versions.iter().all(|version| version.users == 0) {
+        let template = template.ok_or_else(missing)?;
+        check_newest(*expected, name, template.newest())?;
+        if template.versions.iter().all(|version| version.users == 0) {
             return Ok(());
         }
         let is_user = |template: Option<&TemplateUse>| template.is_some_and(|template| template.name == *name);
@@ -151,4 +152,10 @@ impl Ledger {
         }
         CommandOutcome::Done
     }
+}
+
+/// Refuses a change if the caller has read another newest version. 0: that there is none.
+fn check_newest(expected: Option<u64>, name: &str, newest: Option<&TemplateVersion>) -> Result<(), CommandRefusal> {
+    let is_other = expected.is_some_and(|expected| expected != newest.map_or(0, |newest| newest.index));
+    refuse_if(is_other, CommandRefusal::Changed { kind: EtagKind::Template, name: name.to_owned() })
 }

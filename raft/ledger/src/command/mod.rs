@@ -8,8 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::audit::with_commands;
 use crate::model::{
-    BackupResult, CommandKind, Epoch, Fence, NodeId, PoolSet, Restore, RunId, ScheduleId, TenantSet, Time, TokenCreate,
-    TokenId,
+    BackupResult, CommandKind, Epoch, Fence, NodeId, PoolSet, Restore, RunId, TenantSet, Time, TokenCreate, TokenId,
 };
 use crate::storage::form;
 use crate::storage::level::GENESIS_LEVEL;
@@ -86,7 +85,7 @@ pub enum Command {
     /// Lets a paused or blocked schedule fire again.
     ScheduleResume(ScheduleResume),
     /// Deletes a schedule. Its open runs continue.
-    ScheduleDelete(ScheduleId),
+    ScheduleDelete(ScheduleDelete),
     /// Opens one run of a schedule now. Its name is the request id.
     Trigger(Trigger),
     /// Opens or explains due instants (P8).

@@ -109,6 +109,15 @@ pub struct ScheduleResume {
     pub plan_version: u64,
 }
 
+/// Arguments of [`Command::ScheduleDelete`](super::Command::ScheduleDelete).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScheduleDelete {
+    /// The schedule.
+    pub schedule: ScheduleId,
+    /// Version of the plan that the caller has read. `None`: any.
+    pub expected: Option<u64>,
+}
+
 /// Arguments of [`Command::Trigger`](super::Command::Trigger).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trigger {

@@ -24,4 +24,6 @@ pub struct TemplateDelete {
     pub tenant: String,
     /// Name of the template.
     pub name: String,
+    /// Log index of the newest version that the caller has read. `None`: any.
+    pub expected: Option<u64>,
 }

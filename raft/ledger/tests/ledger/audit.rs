@@ -2,7 +2,7 @@
 
 use reveille_ledger::audit::{AuditCaller, AuditObject, AuditOutcome, AuditRecord, CommandKind, RefusalKind};
 use reveille_ledger::check::check;
-use reveille_ledger::command::{Actor, Command, OptOut, PickedRecipients, RunPause, ScheduleCreate};
+use reveille_ledger::command::{Actor, Command, OptOut, PickedRecipients, RunPause, ScheduleCreate, ScheduleDelete};
 use reveille_ledger::decide::archive::{ArchiveCursor, next_batch};
 use reveille_ledger::ids::{Hash, RunId, TokenId};
 use reveille_ledger::reply::CommandOutcome;
@@ -106,7 +106,7 @@ fn record_has_caller_object_reason_and_outcome() {
     assert_eq!(test.last().outcome, AuditOutcome::Partly { done: 2, refused: 1 });
 
     let (id, _) = test.ledger.schedule_named("default", "report").expect("a schedule");
-    test.put(Actor::Insecure, Command::ScheduleDelete(id));
+    test.put(Actor::Insecure, Command::ScheduleDelete(ScheduleDelete { schedule: id, expected: None }));
     assert_eq!(test.last().object, AuditObject::Schedule(id, Some("report".into())), "its name before it was deleted");
     let run = RunId { index: 1, place: 0 };
     test.put(Actor::Insecure, Command::RunPause(RunPause { run, reason: "ä".repeat(200) }));

@@ -456,7 +456,10 @@ pub fn commands() -> Vec<(&'static str, Command)> {
             "ScheduleResume",
             Command::ScheduleResume(ScheduleResume { schedule: ScheduleId::new(900, 0), plan_version: 4 }),
         ),
-        ("ScheduleDelete", Command::ScheduleDelete(ScheduleId::new(900, 0))),
+        (
+            "ScheduleDelete",
+            Command::ScheduleDelete(ScheduleDelete { schedule: ScheduleId::new(900, 0), expected: Some(4) }),
+        ),
         ("Trigger", Command::Trigger(Trigger::new(ScheduleId::new(900, 0), "now"))),
         ("Fire", Command::Fire(vec![fire()])),
         (
@@ -541,7 +544,7 @@ fn template_put(name: &str, subject: &str) -> Command {
 }
 
 fn template_delete(name: &str) -> Command {
-    Command::TemplateDelete(TemplateDelete { tenant: "default".into(), name: name.into() })
+    Command::TemplateDelete(TemplateDelete { tenant: "default".into(), name: name.into(), expected: Some(300) })
 }
 
 /// Returns a schedule of a version of the template `welcome`.

@@ -318,9 +318,9 @@ fn wild_template() -> impl Strategy<Value = Command> {
             let ((tenant, name), content) = (names(), plain::content(&subject.to_string()));
             Command::TemplatePut(Box::new(TemplatePut { tenant, name, content, expected }))
         }),
-        Just(()).prop_map(move |()| {
+        prop::option::of(long()).prop_map(move |expected| {
             let (tenant, name) = names();
-            Command::TemplateDelete(TemplateDelete { tenant, name })
+            Command::TemplateDelete(TemplateDelete { tenant, name, expected })
         }),
         (named_template(), text()).prop_map(|(content, name)| {
             Command::ScheduleCreate(Box::new(ScheduleCreate { content, ..create("default", &name, None) }))
@@ -472,7 +472,8 @@ fn wild_command(fence: Fence) -> impl Strategy<Value = Command> {
         (schedule(), long()).prop_map(|(schedule, plan_version)| {
             Command::ScheduleResume(ScheduleResume { schedule, plan_version })
         }),
-        schedule().prop_map(Command::ScheduleDelete),
+        (schedule(), prop::option::of(long()))
+            .prop_map(|(schedule, expected)| Command::ScheduleDelete(ScheduleDelete { schedule, expected })),
         prop::collection::vec(wild_fire(), 0..3).prop_map(Command::Fire),
         prop::collection::vec(claim, 0..4).prop_map(Command::Claim),
         prop::collection::vec(wild_outcome(fence), 0..4).prop_map(Command::Settle),

@@ -14,8 +14,9 @@ use crate::cli::next_step;
 use crate::cli::view::schedule::deleted;
 
 /// Resumes a schedule. The user first confirms what was missed; the etag makes sure that it has not changed since.
-pub async fn resume(context: &CommandContext<'_>, tenant: String, name: String, dry_run: bool) -> Result<(), Stop> {
-    let preview_request = ResumeScheduleRequest { tenant, name, etag: String::new(), validate_only: true };
+pub async fn resume(context: &CommandContext<'_>, request: ResumeScheduleRequest) -> Result<(), Stop> {
+    let dry_run = request.validate_only;
+    let preview_request = ResumeScheduleRequest { validate_only: true, ..request };
     let plan = context.read(preview_request.clone()).await?;
     let schedule = plan.schedule.clone().unwrap_or_default();
     let is_unwritten = warn_of_placeholder(context, &preview_request.tenant, &schedule).await?;
@@ -77,9 +78,9 @@ pub async fn trigger(
     Ok(())
 }
 
-pub async fn delete(context: &CommandContext<'_>, tenant: String, name: String, dry_run: bool) -> Result<(), Stop> {
+pub async fn delete(context: &CommandContext<'_>, request: DeleteScheduleRequest) -> Result<(), Stop> {
+    let (name, dry_run) = (request.name.clone(), request.validate_only);
     context.confirm_unless(dry_run, &format!("Delete schedule {name}? It never fires again; open runs go on."))?;
-    let request = DeleteScheduleRequest { tenant, name: name.clone(), validate_only: dry_run };
     let safety = if dry_run { RetrySafety::Read } else { RetrySafety::Once };
     let answer = context.client.ask(safety, request).await?;
     let words = deleted(&name, &answer, dry_run);

@@ -10,8 +10,8 @@ mod several;
 pub(super) mod update;
 
 use reveille_proto::admin::v1::{
-    GetScheduleRequest, GetScheduleResponse, ListScheduleHistoryRequest, ListSchedulesRequest, PauseScheduleRequest,
-    ScheduleState, TriggerScheduleRequest,
+    DeleteScheduleRequest, GetScheduleRequest, GetScheduleResponse, ListScheduleHistoryRequest, ListSchedulesRequest,
+    PauseScheduleRequest, ResumeScheduleRequest, ScheduleState, TriggerScheduleRequest,
 };
 
 use super::message::key_rule;
@@ -51,9 +51,13 @@ pub async fn run(context: &CommandContext<'_>, args: OfTenant<ScheduleCommand>) 
                 context.answer(&answer, answer.schedule.as_ref(), dry_run)
             }
         },
-        ScheduleCommand::Resume { name, labels, dry_run } => match labels.selector {
+        ScheduleCommand::Resume { name, labels, dry_run, etag } => match labels.selector {
             Some(selector) => Box::pin(several::run(context, tenant, selector, None, dry_run)).await,
-            None => change::resume(context, tenant, name.unwrap_or_default(), dry_run).await,
+            None => {
+                let (name, etag) = (name.unwrap_or_default(), etag.to_wire());
+                let request = ResumeScheduleRequest { tenant, name, etag, validate_only: dry_run };
+                change::resume(context, request).await
+            }
         },
         ScheduleCommand::Trigger { name, recipients, first_wins, dry_run } => {
             let (request_id, key_rule) = (context.client.request_id().to_owned(), key_rule(first_wins));
@@ -62,7 +66,10 @@ pub async fn run(context: &CommandContext<'_>, args: OfTenant<ScheduleCommand>) 
             change::trigger(context, request, recipients).await
         }
         ScheduleCommand::Backfill(args) => backfill::run(context, tenant, args).await,
-        ScheduleCommand::Delete { name, dry_run } => change::delete(context, tenant, name, dry_run).await,
+        ScheduleCommand::Delete { name, dry_run, etag } => {
+            let request = DeleteScheduleRequest { tenant, name, validate_only: dry_run, etag: etag.to_wire() };
+            change::delete(context, request).await
+        }
         ScheduleCommand::History { name, paging } => {
             context.list_of(paging, ListScheduleHistoryRequest { tenant, name, ..Default::default() }).await
         }

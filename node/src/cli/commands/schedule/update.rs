@@ -74,7 +74,7 @@ fn request(
     let request = UpdateScheduleRequest {
         schedule: Some(body),
         update_mask: Some(FieldMask { paths }),
-        etag: args.etag.unwrap_or_default(),
+        etag: args.etag.to_wire(),
         request_id: context.client.request_id().to_owned(),
         validate_only: false,
         with_bodies: false,

@@ -60,6 +60,14 @@ fn newest_index(ledger: &Ledger, tenant: &str, name: &str) -> ApiResult<u64> {
     newest.map(|newest| newest.index).map_err(|refusal| mismatch(format!("{refusal}, so no etag of it matches")))
 }
 
+/// Returns the log index of the newest version that a condition names. `None`: any, or none is given.
+fn expected_version(fields: &mut Fields, etag: &str) -> Option<u64> {
+    match etag {
+        "" | ANY_ETAG => None,
+        etag => fields.take("etag", etag.parse::<u64>()),
+    }
+}
+
 fn mismatch(message: String) -> ApiError {
     ApiError::new(Code::Aborted, ErrorReason::EtagMismatch, message)
 }
@@ -96,10 +104,7 @@ impl Admin {
         let name = fields.name("name", &name, NAME_MAX);
         let files = self.take_files(&mut fields, ("content", content.as_mut()), (&tenant, &name), call).await?;
         let content = validate::content(&mut fields, "content", content);
-        let expected = match etag.as_str() {
-            "" | ANY_ETAG => None,
-            etag => fields.take("etag", etag.parse::<u64>()),
-        };
+        let expected = expected_version(&mut fields, &etag);
         let content = fields.done(content)?;
         let expected = match etag.as_str() {
             ANY_ETAG => Some(self.read_latest(call, |ledger| newest_index(ledger, &tenant, &name)).await??),
@@ -156,10 +161,13 @@ impl Admin {
     }
 
     async fn delete_template(&self, request: DeleteTemplateRequest, call: &Call) -> ApiResult<DeleteTemplateResponse> {
-        let DeleteTemplateRequest { tenant, name, validate_only } = request;
-        let tenant = validate::tenant(&tenant)?;
+        let DeleteTemplateRequest { tenant, name, validate_only, etag } = request;
+        let mut fields = Fields::default();
+        let tenant = fields.name_or("tenant", &tenant, reveille_ledger::DEFAULT_TENANT);
+        let expected = expected_version(&mut fields, &etag);
+        let tenant = fields.done(Some(tenant))?;
         self.read_latest(call, |ledger| shown(ledger, &tenant, &name)).await??;
-        let delete = Command::TemplateDelete(TemplateDelete { tenant, name });
+        let delete = Command::TemplateDelete(TemplateDelete { tenant, name, expected });
         let reply = self.write_unless(validate_only, delete, call).await?;
         Ok(DeleteTemplateResponse { index: reply.map_or(0, |reply| reply.index) })
     }

@@ -318,7 +318,16 @@ async fn schedule_is_paused_resumed_triggered_and_deleted() {
     let fired = HistoryOutcome::Fired;
     assert_eq!(entries, [("trigger two".to_owned(), fired), ("trigger one".to_owned(), fired)], "latest first");
 
-    let delete = DeleteScheduleRequest { tenant: tenant(), name: name(), validate_only: false };
+    let etag = "9.9".to_owned();
+    let delete = DeleteScheduleRequest { tenant: tenant(), name: name(), etag, validate_only: false };
+    for validate_only in [true, false] {
+        let request = DeleteScheduleRequest { validate_only, ..delete.clone() };
+        let refused = node.schedules().delete_schedule(request).await.expect_err("it has another etag");
+        assert_eq!(reason(&refused), (Code::Aborted, "ETAG_MISMATCH".to_owned()));
+    }
+    let get = GetScheduleRequest { name: name(), ..GetScheduleRequest::default() };
+    let known = node.schedules().get_schedule(get).await.expect("a schedule").into_inner().schedule;
+    let delete = DeleteScheduleRequest { etag: known.expect("a schedule").etag, ..delete };
     let dry_run = DeleteScheduleRequest { validate_only: true, ..delete.clone() };
     assert_eq!(node.schedules().delete_schedule(dry_run).await.expect("checked").into_inner().index, 0);
     let deleted = node.schedules().delete_schedule(delete.clone()).await.expect("deleted").into_inner();

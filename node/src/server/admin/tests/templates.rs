@@ -210,6 +210,10 @@ async fn used_template_is_not_deleted_and_its_used_versions_stay() {
         put(&node, "welcome", &format!("subject {number}")).await;
     }
     let get = GetTemplateRequest { name: "welcome".to_owned(), ..GetTemplateRequest::default() };
+    let got_etag = async || {
+        let got = node.templates().get_template(get.clone()).await.expect("a template").into_inner();
+        got.template.expect("a template").etag
+    };
     let got = node.templates().get_template(get.clone()).await.expect("a template").into_inner();
     let versions = got.template.expect("a template").versions;
     let kept: Vec<u32> = versions.iter().map(|version| version.version).collect();
@@ -219,6 +223,15 @@ async fn used_template_is_not_deleted_and_its_used_versions_stay() {
         let request = DeleteScheduleRequest { name: name.to_owned(), ..DeleteScheduleRequest::default() };
         node.schedules().delete_schedule(request).await.expect("deleted");
     }
+    let etag = got_etag().await;
+    put(&node, "welcome", "another one").await;
+    let late = DeleteTemplateRequest { etag, ..delete.clone() };
+    for (validate_only, etag) in [(true, &late.etag), (false, &late.etag), (false, &"0".to_owned())] {
+        let request = DeleteTemplateRequest { validate_only, etag: etag.clone(), ..delete.clone() };
+        let stale = node.templates().delete_template(request).await.expect_err("another version came");
+        assert_eq!(reason(&stale), (Code::Aborted, "ETAG_MISMATCH".to_owned()), "{etag}");
+    }
+    let delete = DeleteTemplateRequest { etag: got_etag().await, ..delete };
     assert!(node.templates().delete_template(delete.clone()).await.expect("deleted").into_inner().index > 0);
     let gone = node.templates().delete_template(delete).await.expect_err("gone");
     assert_eq!(reason(&gone), (Code::NotFound, "TEMPLATE_NOT_FOUND".to_owned()));

@@ -247,7 +247,7 @@ impl TestLedger {
             Step::Archive(which) => self.archive(which),
             Step::Delete(which) => {
                 let Some(schedule) = pick(&self.schedules(), which) else { return };
-                self.put(Command::ScheduleDelete(schedule));
+                self.put(Command::ScheduleDelete(ScheduleDelete { schedule, expected: None }));
             }
             Step::Fire(which) => self.fire(which),
             Step::Claim(page, owner, take) => {

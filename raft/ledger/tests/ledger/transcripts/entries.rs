@@ -67,7 +67,10 @@ impl TestLedger {
                 reason: words.key("reason").unwrap_or("rest").into(),
             }),
             "resume" => self.resume(words)?,
-            "delete" => Command::ScheduleDelete(self.schedule(words.need("schedule")?)?),
+            "delete" => Command::ScheduleDelete(ScheduleDelete {
+                schedule: self.schedule(words.need("schedule")?)?,
+                expected: words.key("plan").map(str::parse).transpose()?,
+            }),
             "trigger" => Command::Trigger(Trigger {
                 schedule: self.schedule(words.need("schedule")?)?,
                 request: words.need("request")?.into(),
@@ -135,6 +138,7 @@ impl TestLedger {
             })),
             "delete_template" => Command::TemplateDelete(TemplateDelete {
                 tenant: words.key("tenant").unwrap_or("default").into(),
+                expected: words.key("expected").map(str::parse).transpose()?,
                 name: words.need("name")?.into(),
             }),
             "campaign" => self.campaign(words)?,

@@ -13,7 +13,7 @@ mod update;
 
 use reveille_cluster::process::zones::Zones;
 use reveille_ledger::calendar::Pattern;
-use reveille_ledger::command::{Command, SchedulePause, ScheduleResume};
+use reveille_ledger::command::{Command, ScheduleDelete, SchedulePause, ScheduleResume};
 use reveille_ledger::content::{Content, Recipients};
 use reveille_ledger::decide::timing::Zone;
 use reveille_ledger::ids::{ScheduleId, Time};
@@ -191,11 +191,7 @@ impl Admin {
         let found = self.find_schedule((&request.tenant, &request.name), false, call).await?;
         let (id, plan_version) = (found.id, found.schedule.plan.version);
         self.not_of_a_campaign(id)?;
-        let etag = views::etag(id, &found.schedule);
-        if views::is_other_etag(&request.etag, &etag) {
-            let message = format!("the schedule has changed: its etag is {etag}, not {}", request.etag);
-            return Err(error_texts::stale_etag(&request.name, message));
-        }
+        expected_plan(&request.etag, &found)?;
         if !matches!(found.schedule.activity, Activity::Paused { .. } | Activity::Blocked { .. }) {
             let state = found.schedule.activity.word();
             return Err(error_texts::not_possible(format!("the schedule is {state}, not paused")));
@@ -216,8 +212,10 @@ impl Admin {
 
     async fn delete_schedule(&self, request: DeleteScheduleRequest, call: &Call) -> ApiResult<DeleteScheduleResponse> {
         let found = self.find_schedule((&request.tenant, &request.name), false, call).await?;
-        let delete = Command::ScheduleDelete(found.id);
-        let reply = self.write_unless(request.validate_only, delete, call).await?;
+        let expected = expected_plan(&request.etag, &found)?;
+        let delete = Command::ScheduleDelete(ScheduleDelete { schedule: found.id, expected });
+        let reply = self.try_write_unless(request.validate_only, delete, call).await;
+        let reply = reply.map_err(|error| error.worded(|refusal| error_texts::refused_of(&request.name, refusal)))?;
         let index = reply.map_or(0, |reply| reply.index);
         let open_runs = self.context.replica.read(|ledger| open_runs(ledger, found.id));
         Ok(DeleteScheduleResponse { index, open_runs })
@@ -240,6 +238,17 @@ impl Admin {
         let next_page_token = paging.token(last.as_ref());
         Ok(ListScheduleHistoryResponse { entries, next_page_token, freshness })
     }
+}
+
+/// Checks the condition of a request against the etag that the schedule has on this node. Returns the version of the
+/// plan that it names, for `apply` to check; `None` for any.
+fn expected_plan(given: &str, Found { id, schedule, .. }: &Found) -> ApiResult<Option<u64>> {
+    let etag = views::etag(*id, schedule);
+    if !views::is_other_etag(given, &etag) {
+        return Ok((given == etag).then_some(schedule.plan.version));
+    }
+    let message = format!("the schedule has changed: its etag is {etag}, not {given}");
+    Err(error_texts::stale_etag(&schedule.name, message))
 }
 
 /// Returns which of the instants within a pause open, and the whole dry run of the resume.
