@@ -125,7 +125,16 @@ type Run struct {
 type Pause struct{ Cause, Text string }
 
 // Warning says what keeps emails from being sent: Reason is such as WARNING_REASON_NO_RELAY.
-type Warning struct{ Reason, Pool, Audience, Cause string }
+type Warning struct {
+	Reason, Pool, Audience string
+	Block                  *Block // why its campaign is blocked
+}
+
+// Block says why a schedule is blocked: Cause is such as BLOCK_CAUSE_FIRE_REFUSED, whose second refusal is Refusal.
+type Block struct {
+	Cause, Text string
+	Refusal     *struct{ Reason, Message string }
+}
 
 // Message is a message with its run. Only Client.Message fills in the recipients.
 type Message struct {
@@ -255,12 +264,13 @@ func (c *Client) Trigger(ctx context.Context, name, key string, to []Recipient, 
 
 // Event is one event; which fields it has depends on its type.
 type Event struct {
-	Cursor, Type, Tenant, Schedule, Run, Occurrence, Cause, Numbers, Reason, CancelledBy string
-	Time                                                                                 time.Time
-	Count                                                                                int
-	Addresses                                                                            []string
-	Counts                                                                               map[string]int
-	Pause                                                                                *Pause
+	Cursor, Type, Tenant, Schedule, Run, Occurrence, Cause, Numbers, CancelledBy string
+	Time                                                                         time.Time
+	Count                                                                        int
+	Addresses                                                                    []string
+	Counts                                                                       map[string]int
+	Pause                                                                        *Pause
+	Block                                                                        *Block // why its schedule is blocked
 }
 
 // Events are the answer of Client.Events. Cursor is `after` of the next call, also where there are no events.

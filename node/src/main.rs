@@ -5,12 +5,12 @@ mod cli;
 mod demo;
 mod dev;
 mod escape;
+mod firing_remarks;
 mod format;
 mod mailbox;
 mod recipients;
 mod server;
 mod token_text;
-mod wording;
 
 use std::process::ExitCode;
 

@@ -11,6 +11,7 @@ use std::fmt;
 use reveille_ledger::blocks_of_parts;
 use reveille_ledger::ids::Hash;
 
+use crate::file_damage::FileDamage;
 use crate::replica::Replica;
 use crate::snapshot::SnapshotError;
 use crate::wal::{CheckedPiece, CheckedTo, segment_name};
@@ -39,6 +40,16 @@ impl fmt::Display for FileAtRest {
     }
 }
 
+impl From<SnapshotError> for FileDamage {
+    fn from(error: SnapshotError) -> FileDamage {
+        match error {
+            SnapshotError::Damaged { what } => FileDamage::Changed(what),
+            SnapshotError::Missing { .. } => FileDamage::Missing,
+            error => FileDamage::Unreadable(error.to_string()),
+        }
+    }
+}
+
 impl Replica {
     /// Returns the files at rest that this replica needs.
     pub fn files_at_rest(&self) -> Vec<FileAtRest> {
@@ -55,8 +66,8 @@ impl Replica {
     /// Checks a piece of a file from `from` on. A file that is not needed any more is intact. Blocks on the disk.
     ///
     /// # Errors
-    /// The file is damaged: the text says how.
-    pub fn check_at_rest(&self, file: FileAtRest, from: CheckedTo) -> Result<CheckedPiece, String> {
+    /// The file is damaged.
+    pub fn check_at_rest(&self, file: FileAtRest, from: CheckedTo) -> Result<CheckedPiece, FileDamage> {
         let folder = self.inner.snapshots.folder();
         let bytes = match file {
             FileAtRest::LogSegment(number) => return self.inner.log.check_segment(number, from),
@@ -64,8 +75,7 @@ impl Replica {
             FileAtRest::StateBlock(hash) | FileAtRest::ArchiveBlock(hash) => folder.check_block(hash),
         };
         match bytes {
-            Err(SnapshotError::Damaged { what }) if self.needs(file) => Err(what),
-            Err(error) if self.needs(file) => Err(error.to_string()),
+            Err(error) if self.needs(file) => Err(error.into()),
             bytes => Ok(CheckedPiece { bytes: bytes.unwrap_or(0), next: None }),
         }
     }

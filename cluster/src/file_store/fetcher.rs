@@ -117,7 +117,7 @@ async fn check_parts(
     let (missing, shortage) = checked.await.ok()?;
     match &shortage {
         Some(why) if !*is_short => {
-            tracing::warn!(why, "no room for parts of audiences: imports wait, nothing is lost; free space there");
+            tracing::warn!(%why, "no room for parts of audiences: imports wait, nothing is lost; free space there");
         }
         None if *is_short => tracing::info!("there is room for parts of audiences again"),
         _ => {}

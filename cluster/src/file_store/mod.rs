@@ -36,6 +36,7 @@ use reveille_raft::files::{read_from_disk, remove_if_exists};
 use tokio::sync::Semaphore;
 
 use crate::process::cache::Cache;
+use crate::process::disk_reserve::Shortage;
 use crate::process::limits::NAMED_MAX;
 
 pub use attachment::encode_attachment;
@@ -307,9 +308,9 @@ impl FileStore {
         free_space::has_room(&self.folder, bytes)
     }
 
-    /// Returns why there is no space for a usual part. `None` if there is space.
-    pub fn shortage(&self) -> Option<String> {
-        self.room_for(USUAL_PART_BYTES).err().map(|error| error.to_string())
+    /// Returns what the volume lacks for a usual part. `None` if there is space, or if the volume cannot be read.
+    pub fn shortage(&self) -> Option<Shortage> {
+        free_space::shortage(&self.folder, USUAL_PART_BYTES).ok().flatten()
     }
 
     /// Returns which of these parts are not here. Those that are here count as new from now on, since they may be

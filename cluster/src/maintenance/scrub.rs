@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use reveille_ledger::ids::Hash;
+use reveille_raft::FileDamage;
 use reveille_raft::wal::{CheckedPiece, CheckedTo};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -113,22 +114,23 @@ async fn check(context: &Arc<NodeContext>, file: ScrubbedFile, bytes_per_second:
 }
 
 /// A missing part is not damaged: the fetcher fetches it.
-fn check_part(context: &NodeContext, part: Hash) -> Result<CheckedPiece, String> {
+fn check_part(context: &NodeContext, part: Hash) -> Result<CheckedPiece, FileDamage> {
     match context.files.whole(part) {
         Ok(bytes) => Ok(CheckedPiece { bytes: bytes.len() as u64, next: None }),
         Err(FileStoreError::Missing(_)) => Ok(CheckedPiece { bytes: 0, next: None }),
-        Err(fault) => Err(fault.to_string()),
+        Err(FileStoreError::Damaged { what, .. }) => Err(FileDamage::Changed(what)),
+        Err(FileStoreError::Unreadable { error, .. }) => Err(FileDamage::Unreadable(error)),
     }
 }
 
-fn repair(context: &NodeContext, file: ScrubbedFile, damage: String) {
+fn repair(context: &NodeContext, file: ScrubbedFile, damage: FileDamage) {
     if context.scrub.damaged(file, damage.clone()) {
         metrics::counter!("reveille_alarms_total").increment(1);
         match file.repair() {
-            FileRepair::FromPeer => tracing::error!(%file, damage, "a file is damaged: other nodes are asked for it"),
+            FileRepair::FromPeer => tracing::error!(%file, %damage, "a file is damaged: other nodes are asked for it"),
             FileRepair::BySnapshots => tracing::error!(
                 %file,
-                damage,
+                %damage,
                 "a file is damaged: new snapshots replace it; until then this node may not be able to start"
             ),
         }

@@ -42,7 +42,7 @@ pub(crate) async fn run(context: Arc<NodeContext>, stop: CancellationToken) {
 }
 
 fn log(context: &NodeContext, space: DiskSpace) {
-    let why = context.disk.shortage().unwrap_or_default();
+    let why = context.disk.shortage().map(|shortage| shortage.to_string()).unwrap_or_default();
     match space {
         DiskSpace::Ample => tracing::info!("there is space on the data volume again"),
         DiskSpace::Short => {

@@ -5,6 +5,7 @@
 //! claims, and a leader hands over to a node that has more. All of that ends by itself when there is space again.
 //! `monitoring/disk_watch.rs` checks it.
 
+use std::fmt;
 use std::fs::OpenOptions;
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
@@ -31,6 +32,24 @@ pub enum DiskSpace {
     Short,
     /// So little that the reserve is in use.
     Exhausted,
+}
+
+/// A volume that has too little space for new work.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shortage {
+    /// A folder on the volume.
+    pub folder: String,
+    /// Free bytes.
+    pub free: u64,
+    /// Bytes that new work needs.
+    pub needed: u64,
+}
+
+impl fmt::Display for Shortage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Shortage { folder, free, needed } = self;
+        write!(f, "{} MiB are free in {folder}, and new work needs {}", free / MIB, needed.div_ceil(MIB))
+    }
 }
 
 /// The reserve of a node. By default there is none.
@@ -72,18 +91,18 @@ impl DiskReserve {
         *self.space.lock()
     }
 
-    /// Reads the volume and returns why it has no space for new work. `None` if it has, or if it cannot be read.
+    /// Reads the volume. Returns what it lacks for new work; `None` if it has enough, or if it cannot be read.
     ///
     /// Asked before each command that is new work: between two checks a quick client can fill a small volume.
-    pub fn shortage(&self) -> Option<String> {
+    pub fn shortage(&self) -> Option<Shortage> {
         if !self.is_kept() {
             return None;
         }
         let reading = self.read().ok()?;
         let (space, _) = judge(&reading);
         let needed = if reading.kept { 2 * reading.size } else { 3 * reading.size };
-        let (free, needed, folder) = (reading.free / MIB, needed.div_ceil(MIB), self.folder.display());
-        (space != DiskSpace::Ample).then(|| format!("{free} MiB are free in {folder}, and new work needs {needed}"))
+        let folder = self.folder.display().to_string();
+        (space != DiskSpace::Ample).then_some(Shortage { folder, free: reading.free, needed })
     }
 
     /// Reads the volume, and makes or removes the file. Returns the space.

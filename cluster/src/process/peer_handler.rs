@@ -58,7 +58,7 @@ impl PeerHandler {
             wall: self.clock.wall(),
             version: self.introduction.version.clone(),
             tzdb: self.introduction.tzdb.clone(),
-            no_room: context.disk.shortage().or_else(|| context.files.shortage()).unwrap_or_default(),
+            no_room: context.disk.shortage().or_else(|| context.files.shortage()),
             stopping: context.is_stopping(),
             trust: context.replica.tls().map(NodeTls::report),
             scrub: context.scrub.report(),

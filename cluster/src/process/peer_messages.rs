@@ -16,7 +16,7 @@ use reveille_raft::tls::TrustReport;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::disk_reserve::DiskSpace;
+use super::disk_reserve::{DiskSpace, Shortage};
 use super::scrub_report::ScrubReport;
 
 /// One kind of request.
@@ -358,8 +358,8 @@ pub struct Description {
     pub version: String,
     /// Release of its time zone database.
     pub tzdb: String,
-    /// Reason why it accepts no new work or no audience parts now. Empty if there is space.
-    pub no_room: String,
+    /// What its volume lacks for new work or for audience parts. `None` if there is space.
+    pub no_room: Option<Shortage>,
     /// True if it is finishing its claims and then ends.
     pub stopping: bool,
     /// Which authorities it trusts and uses (P22). `None` in a cluster without certificates.

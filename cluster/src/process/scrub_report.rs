@@ -5,7 +5,7 @@ use std::fmt;
 
 use parking_lot::Mutex;
 use reveille_ledger::ids::{Hash, Time};
-use reveille_raft::FileAtRest;
+use reveille_raft::{FileAtRest, FileDamage};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
@@ -56,7 +56,7 @@ pub struct DamagedFile {
     /// Path in the data folder.
     pub path: String,
     /// What is wrong with it.
-    pub damage: String,
+    pub damage: FileDamage,
     /// How it is repaired.
     pub repair: FileRepair,
 }
@@ -99,7 +99,7 @@ pub struct Scrub {
 struct Found {
     ended: u64,
     last: Option<ScrubPass>,
-    damaged: BTreeMap<ScrubbedFile, String>,
+    damaged: BTreeMap<ScrubbedFile, FileDamage>,
     repaired: u64,
 }
 
@@ -145,7 +145,7 @@ impl Scrub {
     }
 
     /// Records a damaged file. Returns true if it was not known.
-    pub(crate) fn damaged(&self, file: ScrubbedFile, damage: String) -> bool {
+    pub(crate) fn damaged(&self, file: ScrubbedFile, damage: FileDamage) -> bool {
         let mut found = self.found.lock();
         let is_new = found.damaged.insert(file, damage).is_none();
         metrics::gauge!("reveille_damaged_files").set(found.damaged.len() as f64);

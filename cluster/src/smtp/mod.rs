@@ -20,6 +20,7 @@ mod tests;
 
 pub use cause::{Cause, Fix, SetupProblem};
 pub use gate::{Gate, GateAnswer};
+pub use relay::failure::{RelayFailure, RelayTrouble};
 pub use relay::status::{CircuitStatus, RelayCounters, RelayStatus};
 pub use relay::{NextEmail, NextPermit, RelayLimits, RelaySessions, SendPermit, Unavailable};
 pub use replies::classification::{BadRules, RelayRules, ReplyClass, ReplyRules};

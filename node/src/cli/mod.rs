@@ -39,6 +39,7 @@ mod target;
 mod terminal;
 mod view;
 mod word;
+pub(crate) mod wording;
 mod yaml;
 
 use std::process::ExitCode;

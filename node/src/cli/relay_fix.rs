@@ -51,7 +51,7 @@ fn of_stage(stage: RelayStage, relay: &Relay, again: &str) -> String {
         }
         RelayStage::Tls => "look into the relay's log; its TLS may not be set up",
         RelayStage::Auth => "check the user and the password that this node reads, and that the relay knows them",
-        RelayStage::Ehlo | RelayStage::Unspecified => "look into the relay's log",
+        RelayStage::Ehlo | RelayStage::Mail | RelayStage::Unspecified => "look into the relay's log",
     };
     format!("{words}; then: {again}")
 }

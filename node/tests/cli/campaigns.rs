@@ -221,7 +221,7 @@ async fn status_and_list_print_the_same_fields() {
     })
     .await;
     let shown = json!({
-        "tenant": "default", "name": "spring", "state": "CAMPAIGN_STATE_LAUNCHED", "reason": "", "audience": "subscribers",
+        "tenant": "default", "name": "spring", "state": "CAMPAIGN_STATE_LAUNCHED", "audience": "subscribers",
         "recipients": 50_000_000, "sendTime": "2026-03-08T09:00:00Z", "zone": "Europe/Berlin", "pool": "bulk",
         "priority": 0, "labels": {}, "contentHash": "c0de", "template": "", "etag": "",
         "finishByTime": "2026-03-08T10:00:00Z", "index": "12",

@@ -332,7 +332,9 @@ async fn relay_that_refuses_login_is_reachable_and_fails_its_test() {
 
 #[tokio::test]
 async fn relay_that_answers_with_open_circuit_is_reported() {
-    let mut health = v1::RelayHealth { node: "a".into(), cause: "452 4.3.1 quota".into(), ..Default::default() };
+    let cause = v1::RelayCause { code: 452, text: "4.3.1 quota".into(), ..Default::default() };
+    let cause = Some(v1::RelayCause { trouble: v1::RelayTrouble::Answer.into(), ..cause });
+    let mut health = v1::RelayHealth { node: "a".into(), cause, ..Default::default() };
     health.set_condition(v1::RelayCondition::Parked);
     let answer = v1::TestRelayResponse {
         reachable: true,

@@ -150,9 +150,12 @@ async fn nodes_that_are_missing_late_or_different_are_named() {
     assert_eq!(cluster.findings().await, (Some(1), found.to_vec()));
 
     let mut cluster = FakeCluster::healthy();
-    cluster.status.members[1].no_room = "3 MiB are free".into();
+    cluster.status.members[1].no_room =
+        Some(v1::Shortage { folder: "/d".into(), free_bytes: 3 << 20, needed_bytes: 5 << 20 });
+    let short = cluster.clone().doctor("-o json").await.json();
+    assert_eq!(short[0]["what"], "b is short of space: 3 MiB are free in /d, and new work needs 5");
     assert_eq!(cluster.clone().findings().await, (Some(1), vec!["problem no_room".into()]));
-    cluster.status.members[1].no_room.clear();
+    cluster.status.members[1].no_room = None;
     cluster.status.members[1].crash_backoff_end_time = Some(prost_types::Timestamp::default());
     assert_eq!(cluster.clone().findings().await, (Some(0), vec!["warning crash_backoff".into()]));
     let mut alone = cluster.clone();
@@ -212,7 +215,9 @@ async fn clocks_and_time_zones_that_differ_are_named() {
 
 #[tokio::test]
 async fn relay_that_is_left_alone_is_named() {
-    let mut failing = v1::RelayHealth { node: "b".into(), cause: "connection refused".into(), ..Default::default() };
+    let cause = v1::RelayCause { trouble: v1::RelayTrouble::ConnectionFailed.into(), ..Default::default() };
+    let cause = Some(v1::RelayCause { text: "reset by peer".into(), ..cause });
+    let mut failing = v1::RelayHealth { node: "b".into(), cause, ..Default::default() };
     failing.set_condition(v1::RelayCondition::Failing);
     let mut cluster = FakeCluster::healthy();
     cluster.relays[0].health = Some(failing.clone());
@@ -222,7 +227,7 @@ async fn relay_that_is_left_alone_is_named() {
         (Some(1), vec!["problem circuit".into()]),
         "no other relay is in its pool"
     );
-    assert_eq!(ended.json()[0]["what"], "b leaves relay main alone: connection refused");
+    assert_eq!(ended.json()[0]["what"], "b leaves relay main alone: the connection failed: reset by peer");
     cluster.relays.push(v1::Relay { name: "other".into(), pool: "default".into(), ..Default::default() });
     assert_eq!(cluster.clone().findings().await, (Some(0), vec!["warning circuit".into()]));
     failing.set_condition(v1::RelayCondition::Throttled);
@@ -251,8 +256,16 @@ async fn work_that_stands_is_named() {
         ("summer", v1::CampaignState::Launched),
         ("autumn", v1::CampaignState::Blocked),
     ] {
-        let (name, reason) = (name.to_owned(), "its audience was not sealed".to_owned());
-        let mut campaign = v1::Campaign { name, reason, ..Default::default() };
+        let mut campaign = v1::Campaign { name: name.to_owned(), audience: "all".into(), ..Default::default() };
+        if state == v1::CampaignState::Missed {
+            let cause = v1::MissedCause::NotSealed.into();
+            campaign.miss = Some(v1::CampaignMiss { cause, ..Default::default() });
+        }
+        if state == v1::CampaignState::Blocked {
+            let refusal = Some(v1::Refusal { message: "no recipients".into(), ..Default::default() });
+            let cause = v1::BlockCause::FireRefused.into();
+            campaign.block = Some(v1::ScheduleBlock { cause, refusal, ..Default::default() });
+        }
         campaign.set_state(state);
         cluster.campaigns.push(campaign);
     }
@@ -298,8 +311,8 @@ async fn work_that_stands_is_named() {
                    import the same list again";
     assert_eq!(what[0], blocked);
     assert_eq!(what[1], "no relay is in pool bulk, by which these send: news");
-    assert_eq!(what[4], "campaign spring did not fire: its audience was not sealed");
-    assert_eq!(what[5], "campaign autumn is blocked: its audience was not sealed");
+    assert_eq!(what[4], "campaign spring did not fire: its audience 'all' was not sealed at ");
+    assert_eq!(what[5], "campaign autumn is blocked: its fire was refused twice: no recipients");
     assert!(ended.json()[5]["next"].as_str().is_some_and(|next| next.contains("reveille campaign resume autumn")));
     assert_eq!(what[6], "run r7.0 of morning is paused with 4 recipients waiting: wrong price");
     assert_eq!(what[8], "7 recipients late in pool bulk; it does not shrink");
@@ -319,18 +332,19 @@ async fn expired_recipients_have_last_answer_or_unknown_cause() {
     assert!(text(&unknown, "why").ends_with("so the cause is not known"), "{unknown:?}");
     assert!(text(&unknown, "next").contains("reveille explain RUN RECIPIENT"), "{unknown:?}");
 
-    let event = |kind: v1::ExplainedEventKind, code: u32, detail: &str| {
-        let (kind, detail) = (kind.into(), detail.to_owned());
-        v1::ExplainedEvent { kind, code, detail, ..Default::default() }
+    let event = |kind: v1::ExplainedEventKind| v1::ExplainedEvent { kind: kind.into(), ..Default::default() };
+    let refused = v1::ExplainedEvent {
+        code: 550,
+        enhanced: "5.7.1".into(),
+        text: "sender blocked".into(),
+        effect: v1::RefusalEffect::MayPauseRun.into(),
+        ..event(v1::ExplainedEventKind::Refused)
     };
     let answer = "550 5.7.1 sender blocked; about content or sender: no attempt is counted";
     cluster.explained = v1::ExplainResponse {
         run: "r8.0".into(),
         recipient: "ann@example.com".into(),
-        events: vec![
-            event(v1::ExplainedEventKind::Refused, 550, answer),
-            event(v1::ExplainedEventKind::GivenBack, 0, "it was not handed off"),
-        ],
+        events: vec![refused, event(v1::ExplainedEventKind::GivenBack)],
         ..Default::default()
     };
     cluster.explained.set_state(v1::RecipientState::Expired);

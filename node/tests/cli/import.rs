@@ -68,7 +68,7 @@ async fn import_needs_no_cluster_and_shows_each_line() {
     assert_eq!((&json[0]["subject"], &json[0]["zoneFrom"]), (&json!("Nightly report"), &json!("cron_tz")));
     assert_eq!(json[0]["recipients"], json!(["ops@example.com"]));
     assert_eq!(json[0]["next"].as_array().map(Vec::len), Some(3));
-    assert_eq!(keys(&json[0]["next"][0]), "local remark time");
+    assert_eq!(keys(&json[0]["next"][0]), "local remarks time");
     assert_eq!(json[1]["recipients"], json!(["cfo@example.com", "ops@example.com"]));
     assert_eq!((&json[1]["sender"], &json[1]["subject"]), (&json!("books@example.com"), &json!("Week {{ over }}")));
     assert!(json[2]["reason"].as_str().is_some_and(|why| why.starts_with("@reboot is no time")), "{json}");

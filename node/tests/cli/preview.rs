@@ -22,15 +22,28 @@ async fn it_prints_instants_with_their_local_time_and_a_remark() {
     let from = "2026-03-07T12:00:00Z";
     let zone = "America/New_York";
     let ended = preview(&["--cron", "0 2 * * *", "--tz", zone, "--from", from, "--count", "2", "-o", "json"]).await;
-    let remark = "02:00 does not exist that day: clocks go forward from 02:00 to 03:00; moved to the end of the gap";
+    let remark = json!({
+        "kind": "INSTANT_REMARK_KIND_MOVED_AFTER_GAP", "wanted": "2026-03-08T02:00:00", "others": 0, "run": "",
+        "earlier": "", "change": {
+            "time": "2026-03-08T07:00:00Z", "fromLocal": "2026-03-08T02:00:00", "toLocal": "2026-03-08T03:00:00",
+        },
+    });
     assert_eq!(
         ended.json(),
         json!([
-            {"time": "2026-03-08T07:00:00Z", "local": "2026-03-08T03:00:00-04:00", "remark": remark},
-            {"time": "2026-03-09T06:00:00Z", "local": "2026-03-09T02:00:00-04:00", "remark": ""},
+            {"time": "2026-03-08T07:00:00Z", "local": "2026-03-08T03:00:00-04:00", "remarks": [remark]},
+            {"time": "2026-03-09T06:00:00Z", "local": "2026-03-09T02:00:00-04:00", "remarks": []},
         ])
     );
     assert_eq!(ended.stderr, "");
+    let table = preview(&["--cron", "0 2 * * *", "--tz", zone, "--from", from, "--count", "2"]).await.stdout;
+    let words = "02:00 does not exist that day: clocks go forward from 02:00 to 03:00; moved to the end of the gap";
+    assert!(table.contains(words), "{table}");
+    let twice = ["--cron", "30 1 * * *", "--tz", zone, "--from", "2026-11-01T00:00:00-04:00", "--dst-overlap", "both"];
+    let twice = preview(&twice).await.stdout;
+    for words in ["first of two: clocks go back from 02:00 to 01:00", "second of two: clocks go back"] {
+        assert!(twice.contains(words), "{twice}");
+    }
 }
 
 #[tokio::test]

@@ -3,18 +3,23 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use reveille_proto::admin::v1::{
-    Authority, GetAuthorityResponse, RotateAuthorityRequest, RotateAuthorityResponse, RotationStep,
+    Authority, AuthorityWait, AuthorityWaitReason, GetAuthorityResponse, RotateAuthorityRequest,
+    RotateAuthorityResponse, RotationStep,
 };
 use serde_json::json;
 
 use crate::fake::{Fake, one, unknown};
 
-fn authority(fingerprint: &str, step: RotationStep, waits_for: &[&str]) -> Authority {
+fn authority(fingerprint: &str, step: RotationStep, waits_for: &[(&str, AuthorityWaitReason)]) -> Authority {
+    let wait = |(member, reason): &(&str, AuthorityWaitReason)| AuthorityWait {
+        member: (*member).to_owned(),
+        reason: (*reason).into(),
+    };
     Authority {
         fingerprint: fingerprint.to_owned(),
         next_fingerprint: if step == RotationStep::Unspecified { String::new() } else { "bb".to_owned() },
         step: step.into(),
-        waits_for: waits_for.iter().map(|text| (*text).to_owned()).collect(),
+        waits_for: waits_for.iter().map(wait).collect(),
     }
 }
 
@@ -37,9 +42,9 @@ async fn fake(answers: Vec<Authority>) -> Fake {
 #[tokio::test]
 async fn rotation_is_confirmed_and_repeated_until_no_member_is_waited_for() {
     let fake = fake(vec![
-        authority("aa", RotationStep::Adding, &["b does not trust the new authority yet"]),
-        authority("aa", RotationStep::Using, &["c does not use the new authority yet"]),
-        authority("bb", RotationStep::Unspecified, &["c has not forgotten another authority yet"]),
+        authority("aa", RotationStep::Adding, &[("b", AuthorityWaitReason::TrustsFormer)]),
+        authority("aa", RotationStep::Using, &[("c", AuthorityWaitReason::UsesFormer)]),
+        authority("bb", RotationStep::Unspecified, &[("c", AuthorityWaitReason::KnowsOther)]),
         authority("bb", RotationStep::Unspecified, &[]),
     ])
     .await;
@@ -60,7 +65,7 @@ async fn rotation_is_confirmed_and_repeated_until_no_member_is_waited_for() {
 
 #[tokio::test]
 async fn rotation_that_waits_names_the_member_and_what_helps() {
-    let fake = fake(vec![authority("aa", RotationStep::Adding, &["c does not answer"])]).await;
+    let fake = fake(vec![authority("aa", RotationStep::Adding, &[("c", AuthorityWaitReason::Silent)])]).await;
     let waits = fake.reveille("cluster ca rotate --yes --timeout 1s").await;
     assert_eq!(waits.code, Some(1), "{waits:?}");
     assert!(waits.stderr.contains("the rotation waits: c does not answer"), "{waits:?}");

@@ -90,11 +90,19 @@ async fn accepted_email_shows_the_relays_reply() {
 async fn each_outcome_has_its_exit_code() {
     use RecipientState::{Claimed, Dead, Expired, InDoubt, Suppressed};
     let refused = v1::ExplainedEvent { enhanced: "5.1.1".into(), ..event(Kind::Refused, 550, "no such user") };
-    let waits = |kind: Kind| v1::ExplainedEvent { detail: "no relay in the pool".into(), ..event(kind, 0, "") };
+    let no_relay = v1::ReleaseReason::NoRelay.into();
+    let waits = |kind: Kind| v1::ExplainedEvent { release_reason: no_relay, ..event(kind, 0, "none in the pool") };
     // Only the last one ends by its timeout, which is long enough for a busy machine to have sent requests.
     for (state, event, limit, code, reason, words) in [
         (Dead, refused, "10m", 1, "REFUSED", "550 5.1.1 no such user"),
-        (Expired, waits(Kind::GivenBack), "10m", 1, "NOT_SENT", "will not be (no relay in the pool)"),
+        (
+            Expired,
+            waits(Kind::GivenBack),
+            "10m",
+            1,
+            "NOT_SENT",
+            "will not be (no relay could take it: none in the pool)",
+        ),
         (Suppressed, waits(Kind::Suppressed), "10m", 4, "OPTED_OUT", "has opted out"),
         (InDoubt, waits(Kind::InDoubt), "10m", 8, "IN_DOUBT", "it may have arrived"),
         (Claimed, waits(Kind::Claimed), "15s", 8, "TIMED_OUT", "it may still arrive"),

@@ -18,7 +18,6 @@ fn schedule() -> v1::Schedule {
     let next = v1::Instant {
         time: at("2026-03-08T07:00:00Z"),
         local: "2026-03-08T03:00:00-04:00".into(),
-        remark: String::new(),
         ..v1::Instant::default()
     };
     let mut policies = v1::Policies {
@@ -90,13 +89,13 @@ async fn shape_of_schedule() {
             "tenant": "default", "name": "morning", "number": "12", "state": "SCHEDULE_STATE_ACTIVE",
             "when": {"daily": {"hour": 9, "minute": 5, "days": "mon,fri"}},
             "zone": "America/New_York", "recipients": 3, "contentHash": "c0", "etag": "v1", "index": "12",
-            "nextInstants": [{"time": "2026-03-08T07:00:00Z", "local": "2026-03-08T03:00:00-04:00", "remark": ""}],
+            "nextInstants": [{"time": "2026-03-08T07:00:00Z", "local": "2026-03-08T03:00:00-04:00", "remarks": []}],
             "policies": {
                 "dstGap": "DST_GAP_AFTER", "dstOverlap": "DST_OVERLAP_FIRST", "catchUp": "CATCH_UP_ONE",
                 "startWithin": "43200s", "finishBy": "86400s", "inDoubt": "IN_DOUBT_ASSUME_SENT", "maxAttempts": 5,
                 "retention": "7776000s", "overlap": "OVERLAP_BUFFER_ONE",
             },
-            "reason": "", "labels": {}, "ofCampaign": false,
+            "labels": {}, "ofCampaign": false,
         }),
     );
     assert!(json.get("startTime").is_none() && json.get("maxRuns").is_none(), "what is not set is left out: {json}");
@@ -121,6 +120,11 @@ async fn shape_of_run() {
     assert!(json.get("finishedIndex").is_none(), "{json}");
 }
 
+fn no_connection() -> v1::RelayCause {
+    let (trouble, stage) = (v1::RelayTrouble::NoConnection.into(), v1::RelayStage::Connect.into());
+    v1::RelayCause { trouble, stage, text: "refused".into(), ..v1::RelayCause::default() }
+}
+
 #[tokio::test]
 async fn run_that_waits_says_for_which_relay() {
     let relay = |name: &str, pool: &str, condition: v1::RelayCondition| v1::Relay {
@@ -129,7 +133,7 @@ async fn run_that_waits_says_for_which_relay() {
         health: Some(v1::RelayHealth {
             node: "n1".into(),
             condition: condition.into(),
-            cause: "connection refused".into(),
+            cause: Some(no_connection()),
             ..Default::default()
         }),
         ..Default::default()
@@ -144,7 +148,7 @@ async fn run_that_waits_says_for_which_relay() {
         });
         fake.await.reveille(line).await.stderr
     };
-    let words = "waiting: n1 leaves relay main alone: connection refused; reveille relay show main\n";
+    let words = "waiting: n1 leaves relay main alone: connect: no connection: refused; reveille relay show main\n";
     let alone = vec![relay("main", "default", down), relay("other", "elsewhere", up)];
     assert_eq!(said(alone.clone(), "run show r1042.3").await, words);
     assert_eq!(said(alone, "run show r1042.3 -o json").await, "");
@@ -193,7 +197,6 @@ async fn shape_of_explanation() {
         kind: v1::ExplainedEventKind::Sent.into(),
         node: "a".into(),
         fence: "1.2.7.0".into(),
-        detail: String::new(),
         ..v1::ExplainedEvent::default()
     };
     let mut answer = v1::ExplainResponse {
@@ -207,8 +210,11 @@ async fn shape_of_explanation() {
     let fake = Fake::answering("Explain", answer).await;
     let event = json!({
         "index": "7", "time": "2026-03-08T13:05:00Z", "kind": "EXPLAINED_EVENT_KIND_SENT", "node": "a",
-        "fence": "1.2.7.0", "detail": "", "relay": "", "code": 0, "enhanced": "", "text": "", "incarnation": "0",
-        "doubtCause": "DOUBT_CAUSE_UNSPECIFIED",
+        "fence": "1.2.7.0", "entries": 0, "relay": "", "code": 0, "enhanced": "", "text": "", "incarnation": "0",
+        "doubtCause": "DOUBT_CAUSE_UNSPECIFIED", "effect": "REFUSAL_EFFECT_UNSPECIFIED",
+        "releaseReason": "RELEASE_REASON_UNSPECIFIED", "decider": "DECIDER_UNSPECIFIED",
+        "suppressionReason": "SUPPRESSION_REASON_UNSPECIFIED", "otherRun": "",
+        "deathReason": "DEATH_REASON_UNSPECIFIED", "attempts": 0, "maxAttempts": 0, "cancelledBy": "", "pool": "",
     });
     assert_eq!(
         fake.reveille("explain r5.0 ann@example.com -o json").await.json(),
@@ -409,10 +415,10 @@ async fn shape_of_relay() {
     relay.ca = "/ca.pem".into();
     relay.credentials = "login".into();
     let until = Some(prost_types::Timestamp { seconds: 0, nanos: 0 });
-    let cause = "454 Daily message quota exceeded".into();
+    let cause = v1::RelayCause { code: 454, text: "Daily message quota exceeded".into(), ..Default::default() };
     let mut health = v1::RelayHealth {
         node: "a".into(),
-        cause,
+        cause: Some(v1::RelayCause { trouble: v1::RelayTrouble::Answer.into(), ..cause }),
         retry_time: until,
         rate_per_second: 2.5,
         sessions_open: 1,
@@ -427,6 +433,10 @@ async fn shape_of_relay() {
         )
         .await
         .json();
+    let cause = json!({
+        "trouble": "RELAY_TROUBLE_ANSWER", "stage": "RELAY_STAGE_UNSPECIFIED", "code": 454,
+        "text": "Daily message quota exceeded", "fix": "RELAY_FIX_UNSPECIFIED",
+    });
     assert_eq!(
         json,
         json!({
@@ -436,7 +446,7 @@ async fn shape_of_relay() {
                 "tlsName": "", "credentials": "login", "ratePerSecond": 0.0, "maxSessions": 10,
                 "lateRatePerSecond": 0.0, "weight": 2, "etag": "",
                 "health": {
-                    "node": "a", "condition": "RELAY_CONDITION_PARKED", "cause": "454 Daily message quota exceeded",
+                    "node": "a", "condition": "RELAY_CONDITION_PARKED", "cause": cause,
                     "retryTime": "1970-01-01T00:00:00Z", "sessionsOpen": 1, "ratePerSecond": 2.5,
                 },
             },

@@ -16,8 +16,9 @@ async fn schedule() -> Fake {
             return Err(refusal(tonic::Code::Aborted, "ETAG_MISMATCH", "its etag is v1"));
         }
         let next = |local: &str| {
-            let remark = "inside the min gap of r9.0".to_owned();
-            vec![v1::Instant { local: local.to_owned(), remark, ..v1::Instant::default() }]
+            let kind = v1::InstantRemarkKind::InsideMinGap.into();
+            let remarks = vec![v1::InstantRemark { kind, run: "r9.0".into(), ..Default::default() }];
+            vec![v1::Instant { local: local.to_owned(), remarks, ..v1::Instant::default() }]
         };
         let former = v1::Schedule {
             name: "morning".into(),

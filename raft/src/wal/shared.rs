@@ -15,6 +15,7 @@ use super::error::{WalError, WalFailure};
 use super::index::{Index, IndexSlot, RecordLocation};
 use super::record::{EntryRecord, LogPoint, LogState, Record};
 use super::verify::{CheckedPiece, CheckedTo, SyncedSegment};
+use crate::file_damage::FileDamage;
 
 /// Name of a file that exists from a truncation until the node has caught up.
 pub(super) const TRUNCATED_MARK: &str = "cut.not-caught-up";
@@ -241,15 +242,16 @@ impl WalHealth {
     ///
     /// # Errors
     /// The segment is damaged: the text says where and how.
-    pub fn check_segment(&self, number: u64, from: CheckedTo) -> Result<CheckedPiece, String> {
+    pub fn check_segment(&self, number: u64, from: CheckedTo) -> Result<CheckedPiece, FileDamage> {
         let file = self.shared.memory.lock().files.get(&number).map(Arc::clone);
         let Some(file) = file else { return Ok(CheckedPiece { bytes: 0, next: None }) };
         let end = match *self.shared.active.lock() {
             (active, synced) if active == number => synced,
-            _ => file.length().map_err(|error| error.to_string())?,
+            _ => file.length().map_err(|error| FileDamage::Unreadable(error.to_string()))?,
         };
         let segment = SyncedSegment { file: file.as_ref(), number, end };
-        segment.check_piece(from).map_err(|(offset, wrong)| format!("at byte {offset}: {wrong}"))
+        let wrong = |(offset, wrong)| FileDamage::Changed(format!("at byte {offset}: {wrong}"));
+        segment.check_piece(from).map_err(wrong)
     }
 
     /// Lets the next write begin a new segment, if this one is written now. A purge removes complete segments only.

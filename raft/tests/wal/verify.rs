@@ -1,10 +1,11 @@
 //! A running log finds damage of what is on its disk, and lets a purge remove a damaged segment.
 
 use crate::support::*;
+use reveille_raft::FileDamage;
 use reveille_raft::wal::{CheckedTo, Disk, MemoryDisk, Wal};
 
 /// Checks all segments.
-fn check(wal: &Wal) -> Result<(), String> {
+fn check(wal: &Wal) -> Result<(), FileDamage> {
     let health = wal.health();
     for number in health.segments() {
         let mut from = Some(CheckedTo::default());
@@ -35,7 +36,7 @@ fn every_flipped_byte_of_running_log_is_found() {
     for at in 0..image.len() {
         flip(&disk, &name, at);
         let damage = check(&wal).expect_err("found");
-        assert!(damage.starts_with("at byte "), "{damage}");
+        assert!(damage.to_string().starts_with("at byte "), "{damage}");
         flip(&disk, &name, at);
     }
     assert_eq!(check(&wal), Ok(()));

@@ -248,7 +248,7 @@ impl RelayRegistry {
         for (relay, status) in status {
             match &status.circuit {
                 CircuitStatus::Parked { cause, .. } if parked.insert(relay.clone()) => {
-                    tracing::warn!(relay, cause, "a relay takes no more today: one email tries it every 15 minutes");
+                    tracing::warn!(relay, %cause, "a relay takes no more today: one email tries it every 15 minutes");
                     metrics::counter!("reveille_alarms_total").increment(1);
                 }
                 CircuitStatus::Closed if parked.remove(relay) => tracing::info!(relay, "a relay is parked no more"),

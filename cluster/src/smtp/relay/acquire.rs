@@ -9,7 +9,8 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::Unavailable;
 use super::circuit::{CircuitEvent, CircuitPermit};
 use super::circuit_event::circuit_event;
-use super::core::{OPENING_LATE, RelaySessions};
+use super::core::RelaySessions;
+use super::failure::{RelayFailure, RelayTrouble};
 use crate::smtp::session::dialogue::Session;
 
 /// A permit of the circuit, for one email or for an opening without one. Dropping it unused returns the probe.
@@ -115,7 +116,10 @@ impl RelaySessions {
         } else if matches!(permit, Ok(CircuitPermit::Normally)) && self.is_opening_late() {
             // The relay is not known to fail. But the next email, or the same one again, would wait as long (P12).
             let until = now + self.limits.backoff.first;
-            return Err(Unavailable::CircuitOpen { until, cause: OPENING_LATE.to_owned() });
+            return Err(Unavailable::CircuitOpen {
+                until,
+                cause: RelayFailure::without_stage(RelayTrouble::OpeningLate),
+            });
         }
         permit
     }

@@ -16,6 +16,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::Unavailable;
+use super::failure::RelayFailure;
 use super::status::CircuitStatus;
 
 /// Number of losses in a row that open the circuit (P12).
@@ -57,15 +58,15 @@ pub enum CircuitEvent {
     /// sender.
     SessionOpened,
     /// No session could be opened.
-    NotOpened(String),
+    NotOpened(RelayFailure),
     /// MAIL failed.
-    MailFailed(String),
+    MailFailed(RelayFailure),
     /// The dialogue was lost between MAIL and the dot.
-    LostBefore(String),
+    LostBefore(RelayFailure),
     /// The dialogue was lost after the dot.
-    LostAfter(String),
-    /// The day's allowance is used up. The text is the relay's reply.
-    QuotaUsedUp(String),
+    LostAfter(RelayFailure),
+    /// The day's allowance is used up. The failure is the relay's reply.
+    QuotaUsedUp(RelayFailure),
     /// The end says nothing about the relay.
     Nothing,
 }
@@ -241,14 +242,14 @@ impl Circuit {
         self.minute.lost = 0;
     }
 
-    fn park(&mut self, cause: String, now: Instant) {
+    fn park(&mut self, cause: RelayFailure, now: Instant) {
         self.state = CircuitStatus::Parked { until: now + self.backoff.parked, cause };
         // A relay may report a used-up allowance as late as at the dot.
         self.needs = Proof::Dot;
         self.next_probe_is_email = true;
     }
 
-    fn open(&mut self, cause: String, needs: Proof, now: Instant, jitter: f64) {
+    fn open(&mut self, cause: RelayFailure, needs: Proof, now: Instant, jitter: f64) {
         let doubled = self.backoff.first.saturating_mul(1 << self.openings.min(20));
         let wait = doubled.min(self.backoff.longest);
         let jitter = if jitter.is_finite() { jitter.clamp(0.0, 1.0) } else { 0.0 };

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::circuit::CircuitEvent;
+use super::failure::{RelayFailure, RelayTrouble};
 use crate::smtp::cause::Cause;
 use crate::smtp::replies::classification::ReplyClass;
 use crate::smtp::replies::dialogue_result::DialogueResult;
@@ -19,26 +20,32 @@ pub(crate) fn circuit_event(result: &DialogueResult, tried_for: Duration, others
         DialogueResult::Accepted { .. } => CircuitEvent::Accepted,
         DialogueResult::GateClosed => CircuitEvent::Reached,
         DialogueResult::NoSmtpUtf8 { .. } => CircuitEvent::SessionOpened,
-        DialogueResult::InDoubt { cause } => CircuitEvent::LostAfter(cause.to_string()),
+        DialogueResult::InDoubt { cause } => {
+            CircuitEvent::LostAfter(RelayFailure::without_stage(RelayTrouble::Broken(cause.clone())))
+        }
         DialogueResult::Refused { stage, class, text, code, .. } => match (stage, class) {
-            (_, ReplyClass::Quota) => CircuitEvent::QuotaUsedUp(format!("{code} {text}")),
+            (_, ReplyClass::Quota) => CircuitEvent::QuotaUsedUp(RelayFailure::answered(None, *code, text)),
             (Stage::Answered, _) => CircuitEvent::Answered,
             (stage, ReplyClass::Throttle) if *stage < Stage::Mail && others_open => CircuitEvent::Nothing,
-            (stage, _) if *stage < Stage::Mail => CircuitEvent::NotOpened(format!("{stage:?}: {code} {text}")),
-            (Stage::Mail, ReplyClass::Relay) => CircuitEvent::MailFailed(format!("{stage:?}: {code} {text}")),
+            (stage, _) if *stage < Stage::Mail => {
+                CircuitEvent::NotOpened(RelayFailure::answered(Some(*stage), *code, text))
+            }
+            (Stage::Mail, ReplyClass::Relay) => {
+                CircuitEvent::MailFailed(RelayFailure::answered(Some(*stage), *code, text))
+            }
             (Stage::Mail, _) => CircuitEvent::SessionOpened,
             _ => CircuitEvent::Reached,
         },
         DialogueResult::Broken { cause: Cause::NotBegunInTime, stage } if tried_for >= SLOW => {
-            loss(*stage, &format!("no answer within {} s", tried_for.as_secs()))
+            loss(*stage, RelayTrouble::Slow(tried_for))
         }
         DialogueResult::Broken { cause, .. } if cause.ended_by_this_node() => CircuitEvent::Nothing,
-        DialogueResult::Broken { cause, stage } => loss(*stage, &cause.to_string()),
+        DialogueResult::Broken { cause, stage } => loss(*stage, RelayTrouble::Broken(cause.clone())),
     }
 }
 
-fn loss(stage: Stage, cause: &str) -> CircuitEvent {
-    let cause = format!("{stage:?}: {cause}");
+fn loss(stage: Stage, trouble: RelayTrouble) -> CircuitEvent {
+    let cause = RelayFailure { stage: Some(stage), trouble };
     match stage {
         stage if stage < Stage::Mail => CircuitEvent::NotOpened(cause),
         Stage::Mail => CircuitEvent::MailFailed(cause),

@@ -16,6 +16,7 @@ use tokio::{sync::Semaphore, time::Instant};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::circuit::{Circuit, CircuitEvent, CircuitPermit};
+use super::failure::{RelayFailure, RelayTrouble};
 use super::idle_sessions::{IdleSessions, OpenSession};
 use super::latency::DialogueLatency;
 use super::rate_limiter::RateLimiter;
@@ -52,9 +53,6 @@ pub struct RelaySessions {
     pub(super) closing: CancellationToken,
 }
 
-/// Cause that is reported while no email passes because a session is opening late.
-pub(super) const OPENING_LATE: &str = "a session has been opening for as long as an email can wait";
-
 /// Maximum latency of a dialogue at which an email is taken for a session before the email ahead of it is answered.
 const NEXT_LATENCY_MAX: Duration = Duration::from_millis(250);
 
@@ -65,7 +63,7 @@ const THROTTLE_SHOWN_FOR: Duration = Duration::from_secs(60);
 struct ThrottleReply {
     /// Time since the origin of the state.
     at: Duration,
-    text: String,
+    reply: RelayFailure,
 }
 
 pub(super) struct RelayState {
@@ -96,9 +94,9 @@ impl RelayState {
     }
 
     /// Returns the relay's last throttle answer while it is recent.
-    fn recent_throttle_reply(&self, now: Duration) -> Option<String> {
+    fn recent_throttle_reply(&self, now: Duration) -> Option<RelayFailure> {
         let reply = self.throttle_reply.as_ref()?;
-        (now.saturating_sub(reply.at) < THROTTLE_SHOWN_FOR).then(|| reply.text.clone())
+        (now.saturating_sub(reply.at) < THROTTLE_SHOWN_FOR).then(|| reply.reply.clone())
     }
 }
 
@@ -196,7 +194,8 @@ impl RelaySessions {
         let state = self.state.lock();
         let circuit = match state.circuit.state() {
             CircuitStatus::Closed if self.is_opening_late() => {
-                CircuitStatus::HalfOpen { cause: OPENING_LATE.to_owned(), parked: false }
+                let cause = RelayFailure::without_stage(RelayTrouble::OpeningLate);
+                CircuitStatus::HalfOpen { cause, parked: false }
             }
             state => state.clone(),
         };
@@ -320,7 +319,7 @@ impl RelaySessions {
         // The circuit handles a used-up allowance of the day: it does not mean that the rate is too high.
         if let DialogueResult::Refused { class: ReplyClass::Throttle, code, text, .. } = result {
             state.rate_limiter.halve(now);
-            state.throttle_reply = Some(ThrottleReply { at: now, text: format!("{code} {text}") });
+            state.throttle_reply = Some(ThrottleReply { at: now, reply: RelayFailure::answered(None, *code, text) });
         }
     }
 }

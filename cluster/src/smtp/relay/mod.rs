@@ -15,6 +15,7 @@ pub(crate) mod acquire;
 pub mod circuit;
 pub(crate) mod circuit_event;
 pub(crate) mod core;
+pub mod failure;
 pub(crate) mod idle_sessions;
 pub mod latency;
 pub mod permit;
@@ -32,6 +33,7 @@ pub use self::core::RelaySessions;
 use super::session::deadlines::Timeouts;
 use acquire::HeldCircuitPermit;
 use circuit::Backoff;
+use failure::RelayFailure;
 pub use permit::{NextEmail, NextPermit, SendPermit};
 
 /// Limits of one node's sessions with a relay. Rates are this node's share of the relay's budget (P25).
@@ -76,7 +78,7 @@ pub enum Unavailable {
         /// Time at which to ask again.
         until: Instant,
         /// The failure that opened the circuit.
-        cause: String,
+        cause: RelayFailure,
     },
     /// The day's allowance is used up.
     #[error("parked, the day's allowance is used up: {cause}")]
@@ -84,7 +86,7 @@ pub enum Unavailable {
         /// Time at which to ask again.
         until: Instant,
         /// The relay's reply.
-        cause: String,
+        cause: RelayFailure,
     },
     /// All sessions were busy until the deadline.
     #[error("all sessions are busy")]

@@ -17,6 +17,7 @@ use super::acquire::HeldCircuitPermit;
 use super::circuit::{CircuitEvent, CircuitPermit};
 use super::circuit_event::circuit_event;
 use super::core::RelaySessions;
+use super::failure::{RelayFailure, RelayTrouble};
 use super::idle_sessions::OpenSession;
 use super::status::Counted;
 use crate::smtp::cause::Cause;
@@ -179,7 +180,7 @@ async fn finish_opening(
             return;
         }
         Some(Ok(Err(result))) => circuit_event(&result, Duration::ZERO, core.has_open_session()),
-        Some(Err(_)) => CircuitEvent::NotOpened(format!("no session within {} s", OPENS_WITHIN.as_secs())),
+        Some(Err(_)) => CircuitEvent::NotOpened(RelayFailure::without_stage(RelayTrouble::Slow(OPENS_WITHIN))),
     };
     core.note(event, circuit_permit.take());
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::failure::RelayFailure;
 use crate::smtp::replies::classification::ReplyClass;
 use crate::smtp::replies::dialogue_result::DialogueResult;
 
@@ -22,7 +23,7 @@ pub struct RelayStatus {
     /// Current rate in emails per second. Below the budget after a throttle answer.
     pub rate_per_second: f64,
     /// The relay's last answer "too fast" within the last minute. `None`: there was none.
-    pub slowed: Option<String>,
+    pub slowed: Option<RelayFailure>,
     /// Recent duration of a dialogue. `None`: not known.
     pub dialogue: Option<Duration>,
     /// Counts since this node has known the relay.
@@ -39,19 +40,19 @@ pub enum CircuitStatus {
         /// Time of the next probe: first a session without an email, then one email.
         until: Instant,
         /// The failure that opened the circuit.
-        cause: String,
+        cause: RelayFailure,
     },
     /// No email passes: the day's allowance is used up.
     Parked {
         /// Time from which one email may probe.
         until: Instant,
         /// The relay's reply.
-        cause: String,
+        cause: RelayFailure,
     },
     /// The relay is being probed: at most one email passes.
     HalfOpen {
         /// The failure that had opened the circuit, or the reply for which the relay was parked.
-        cause: String,
+        cause: RelayFailure,
         /// True if the day's allowance was used up.
         parked: bool,
     },

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use crate::smtp::relay::Unavailable;
 use crate::smtp::relay::circuit::CircuitPermit::{AsProbe, Normally, ToOpenSession};
 use crate::smtp::relay::circuit::{Backoff, Circuit, CircuitEvent, CircuitPermit};
+use crate::smtp::relay::failure::RelayFailure;
 use crate::smtp::relay::status::CircuitStatus;
 
 fn seconds(s: u64) -> Duration {
@@ -20,12 +21,16 @@ fn at(s: u64) -> Instant {
     *START + seconds(s)
 }
 
+fn failure(text: &str) -> RelayFailure {
+    RelayFailure::answered(None, 454, text)
+}
+
 fn not_opened() -> CircuitEvent {
-    CircuitEvent::NotOpened("refused".to_owned())
+    CircuitEvent::NotOpened(failure("refused"))
 }
 
 fn lost_after() -> CircuitEvent {
-    CircuitEvent::LostAfter("closed".to_owned())
+    CircuitEvent::LostAfter(failure("closed"))
 }
 
 /// Opens a session as a probe without an email.
@@ -43,7 +48,7 @@ fn failed_session_opens_circuit_at_once() {
     let mut circuit = circuit();
     assert_eq!(circuit.try_acquire(at(0)), Ok(Normally));
     circuit.note(not_opened(), Normally, at(0), 0.0);
-    let refusal = Unavailable::CircuitOpen { until: at(1), cause: "refused".to_owned() };
+    let refusal = Unavailable::CircuitOpen { until: at(1), cause: failure("refused") };
     assert_eq!(circuit.try_acquire(at(0)), Err(refusal));
 }
 
@@ -79,7 +84,7 @@ fn jitter_stretches_the_wait_by_up_to_half() {
     circuit.note(not_opened(), Normally, at(0), 1.0);
     assert_eq!(
         *circuit.state(),
-        CircuitStatus::Open { until: at(0) + Duration::from_millis(1500), cause: "refused".to_owned() }
+        CircuitStatus::Open { until: at(0) + Duration::from_millis(1500), cause: failure("refused") }
     );
 }
 
@@ -139,9 +144,8 @@ fn greeting_after_losses_does_not_close_circuit() {
 
 #[test]
 fn refused_probe_email_closes_only_circuit_opened_by_missing_session() {
-    let mail_failed = || CircuitEvent::MailFailed("refused".to_owned());
-    for (event, closes) in
-        [(not_opened(), true), (mail_failed(), false), (CircuitEvent::LostAfter(String::new()), false)]
+    let mail_failed = || CircuitEvent::MailFailed(failure("refused"));
+    for (event, closes) in [(not_opened(), true), (mail_failed(), false), (CircuitEvent::LostAfter(failure("")), false)]
     {
         let mut circuit = circuit();
         for _ in 0..3 {
@@ -155,7 +159,7 @@ fn refused_probe_email_closes_only_circuit_opened_by_missing_session() {
     }
     let mut circuit = circuit();
     circuit.note(mail_failed(), Normally, at(0), 0.0);
-    circuit.note(CircuitEvent::NotOpened(String::new()), AsProbe, at(1), 0.0);
+    circuit.note(CircuitEvent::NotOpened(failure("")), AsProbe, at(1), 0.0);
     opens_session(&mut circuit, at(3));
     assert_eq!(circuit.try_acquire(at(3)), Ok(AsProbe));
     circuit.note(CircuitEvent::SessionOpened, AsProbe, at(3), 0.0);
@@ -195,7 +199,7 @@ fn consecutive_losses_before_the_dot_open_circuit() {
     let mut circuit = circuit();
     for _ in 0..3 {
         assert_eq!(circuit.try_acquire(at(0)), Ok(Normally));
-        circuit.note(CircuitEvent::LostBefore("closed".to_owned()), Normally, at(0), 0.0);
+        circuit.note(CircuitEvent::LostBefore(failure("closed")), Normally, at(0), 0.0);
     }
     assert!(circuit.try_acquire(at(0)).is_err());
 }
@@ -203,9 +207,9 @@ fn consecutive_losses_before_the_dot_open_circuit() {
 #[test]
 fn exhausted_quota_parks_relay_until_probe_succeeds() {
     let mut circuit = circuit();
-    let full = || CircuitEvent::QuotaUsedUp("454 enough".to_owned());
+    let full = || CircuitEvent::QuotaUsedUp(failure("enough"));
     let parked_until =
-        |second| Err::<CircuitPermit, _>(Unavailable::Parked { until: at(second), cause: "454 enough".to_owned() });
+        |second| Err::<CircuitPermit, _>(Unavailable::Parked { until: at(second), cause: failure("enough") });
     circuit.note(full(), Normally, at(0), 1.0);
     circuit.note(full(), Normally, at(60), 1.0);
     assert_eq!(circuit.try_acquire(at(899)), parked_until(900), "those under way add nothing");

@@ -113,7 +113,7 @@ impl LedgerRecorder {
                 }));
             }
             if let Some(kind) = outcome_kind(event.kind()) {
-                let (index, proposed_ns, detail) = (event.index, self.ns(event), event.detail.clone());
+                let (index, proposed_ns, detail) = (event.index, self.ns(event), answer(event));
                 let outcome = Outcome { index, fence, run: run_name, recipient, kind, proposed_ns, detail };
                 self.event(&Event::Outcome(outcome));
             }
@@ -129,6 +129,14 @@ impl LedgerRecorder {
         let ends = later.iter().find(|event| event.fence == claimed.fence && outcome_kind(event.kind()).is_some());
         self.ns(ends?)
     }
+}
+
+/// Returns the answer of the relay, or why the recipient is in doubt, for people.
+fn answer(event: &api::ExplainedEvent) -> String {
+    let code = if event.code > 0 { event.code.to_string() } else { String::new() };
+    let doubt = if event.kind() == Kind::InDoubt { event.doubt_cause().as_str_name() } else { "" };
+    let parts = [code.as_str(), &event.enhanced, &event.text, doubt];
+    parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
 /// Returns the outcome for an event of `explain` that ends a handoff or decides a doubt.

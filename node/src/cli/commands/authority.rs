@@ -6,7 +6,7 @@ use reveille_proto::admin::v1::{AbortRotationRequest, Authority, GetAuthorityReq
 use tokio::time::{Instant, sleep};
 
 use super::{CaCommand, CommandContext, Exit, Failure, Seen, Stop, WITHIN};
-use crate::cli::view::authority::{doing, is_rotating, remarks};
+use crate::cli::view::authority::{doing, is_rotating, late, remarks};
 
 /// Pause between two requests of a rotation.
 const ASK_EVERY: Duration = Duration::from_millis(300);
@@ -56,7 +56,8 @@ async fn rotate(context: &CommandContext<'_>) -> Result<(), Stop> {
 }
 
 fn waits(now: &Authority) -> Failure {
-    let message = format!("the rotation waits: {}", now.waits_for.join("; "));
+    let late: Vec<String> = now.waits_for.iter().map(late).collect();
+    let message = format!("the rotation waits: {}", late.join("; "));
     let next = "start these members, or remove them: reveille cluster member remove NAME --dead; then the same command \
                 goes on";
     Failure::new(Exit::General, "ROTATION_WAITS", message, next)

@@ -13,7 +13,7 @@ use super::speed::{Speed, Throughput};
 use super::{CommandContext, Failure, RetrySafety, Stop, View, WITHIN, format};
 use crate::cli::client::is_passing;
 use crate::cli::view::run::{is_finished, left_in_doubt, progress, sentence};
-use crate::wording::why;
+use crate::cli::wording::why;
 
 /// Width of the progress bar in characters.
 const BAR_WIDTH: u64 = 40;

@@ -11,7 +11,8 @@ use crate::cli::instant;
 use crate::cli::view::cluster::{backlog_sentence, blocked_sentence, more_blocked, name, sent_in_backoff, votes};
 use crate::cli::view::doctor::Finding;
 use crate::cli::view::pool;
-use crate::cli::view::scrub::consequence;
+use crate::cli::view::scrub::{consequence, damage};
+use crate::cli::wording::shortage;
 use crate::format;
 
 /// Entries that a follower may lag. Some are normal at any moment, and hundreds in a busy second.
@@ -112,8 +113,7 @@ fn finding_about_member(member: &MemberStatus) -> Option<Finding> {
 
 /// Reports a node whose volume has no room for new work or for parts of audiences.
 fn room(member: &MemberStatus) -> Option<Finding> {
-    let no_room = Some(&member.no_room).filter(|no_room| !no_room.is_empty())?;
-    let what = format!("{} is short of space: {no_room}", name(member));
+    let what = format!("{} is short of space: {}", name(member), shortage(member.no_room.as_ref()?));
     let why = "it refuses new work and imports, and its log will be next: a node whose log finds no room stops";
     let next =
         format!("free space on that volume of {}; an import goes on by itself, or by the same command", name(member));
@@ -123,7 +123,7 @@ fn room(member: &MemberStatus) -> Option<Finding> {
 /// Reports files that the scrub found damaged.
 fn damaged_files(member: &MemberStatus) -> Vec<Finding> {
     let finding = |file: &DamagedFile| {
-        let what = format!("{} of {} is damaged: {}", file.path, name(member), file.damage);
+        let what = format!("{} of {} is damaged: {}", file.path, name(member), damage(file));
         let next = format!(
             "the same in a minute; if it stays, replace the disk: reveille cluster member remove {}, then add",
             name(member)

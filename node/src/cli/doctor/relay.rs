@@ -8,6 +8,7 @@ use super::named;
 use crate::cli::instant;
 use crate::cli::next_step::add_relay;
 use crate::cli::view::doctor::Finding;
+use crate::cli::wording::relay_cause;
 
 /// Checks the relays and the pools that the schedules use.
 pub fn findings(relays: &[Relay], schedules: &[Schedule]) -> Vec<Finding> {
@@ -63,8 +64,8 @@ pub fn why_pool_waits(relays: &[Relay], of_pool: &str) -> Option<String> {
     ))
 }
 
-fn cause(health: &RelayHealth) -> &str {
-    if health.cause.is_empty() { "no cause was given" } else { &health.cause }
+fn cause(health: &RelayHealth) -> String {
+    health.cause.as_ref().map_or_else(|| "no cause was given".to_owned(), relay_cause)
 }
 
 /// Reports a relay whose circuit is open on the answering node.

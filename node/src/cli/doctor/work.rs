@@ -11,8 +11,10 @@ use reveille_proto::admin::v1::{
 use super::named;
 use crate::cli::instant;
 use crate::cli::view::doctor::Finding;
-use crate::cli::view::explain;
-use crate::{format, wording};
+use crate::cli::view::schedule::stopped;
+use crate::cli::view::{campaign, explain};
+use crate::cli::wording;
+use crate::format;
 
 /// Delay after which a schedule is reported as overdue. The leader counts it after 5 s; the rest allows for this
 /// machine's clock.
@@ -63,7 +65,7 @@ impl LastAnswer {
             run: explained.run.clone(),
             recipient: explained.recipient.clone(),
             what: explain::words(event.kind()),
-            detail: event.detail.clone(),
+            detail: wording::explained(event),
         })
     }
 }
@@ -103,7 +105,7 @@ fn timing_of(schedule: &Schedule, now: Timestamp) -> Option<Finding> {
     let name = &schedule.name;
     match schedule.state() {
         ScheduleState::Blocked => {
-            let what = format!("schedule {name} is blocked: {}", schedule.reason);
+            let what = format!("schedule {name} is blocked: {}", stopped(schedule));
             let next = format!("reveille schedule show {name}, fix the cause, reveille schedule resume {name}");
             Some(Finding::problem("schedule", what, "it does not fire until it is resumed", next))
         }
@@ -126,7 +128,7 @@ fn timing_of(schedule: &Schedule, now: Timestamp) -> Option<Finding> {
 
 /// Reports a campaign that did not open, or cannot open until an operator acts (P16).
 fn not_open(campaign: &Campaign) -> Option<Finding> {
-    let Campaign { name, reason, .. } = campaign;
+    let (name, reason) = (&campaign.name, campaign::reason(campaign));
     let (what, why, next) = match campaign.state() {
         CampaignState::Missed => (
             format!("campaign {name} did not fire: {reason}"),

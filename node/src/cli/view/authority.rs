@@ -1,6 +1,6 @@
 //! Output of `cluster ca …`.
 
-use reveille_proto::admin::v1::{Authority, RotationStep};
+use reveille_proto::admin::v1::{Authority, AuthorityWait, AuthorityWaitReason, RotationStep};
 
 use super::{Cell, View, card, some, word};
 
@@ -18,10 +18,22 @@ pub fn is_rotating(authority: &Authority) -> bool {
     authority.step() != RotationStep::Unspecified
 }
 
+/// Says why a rotation waits for a member.
+pub fn late(wait: &AuthorityWait) -> String {
+    let why = match wait.reason() {
+        AuthorityWaitReason::Silent => "does not answer",
+        AuthorityWaitReason::TrustsFormer => "does not trust the new authority yet",
+        AuthorityWaitReason::UsesFormer => "does not use the new authority yet",
+        AuthorityWaitReason::KnowsOther => "has not forgotten another authority yet",
+        AuthorityWaitReason::Unspecified => "is not ready",
+    };
+    format!("{} {why}", wait.member)
+}
+
 /// Returns the members that are not there, and the next command.
 pub fn remarks(authority: &Authority) -> Vec<String> {
     let next = is_rotating(authority).then(|| "a rotation is under way; next: reveille cluster ca rotate".to_owned());
-    authority.waits_for.iter().cloned().chain(next).collect()
+    authority.waits_for.iter().map(late).chain(next).collect()
 }
 
 impl View for Authority {

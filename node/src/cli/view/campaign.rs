@@ -3,7 +3,7 @@
 use reveille_proto::admin::v1::{Campaign, CampaignState};
 
 use super::{Cell, Tone, View, card, duration_ms, forecast, format, history, run, text, word};
-use crate::wording;
+use crate::cli::wording;
 
 /// True if the campaign has not opened, and still may.
 pub fn may_open(campaign: &Campaign) -> bool {
@@ -20,7 +20,7 @@ pub fn sentence(campaign: &Campaign) -> String {
 }
 
 /// Returns why the campaign has not opened, or why its run is paused, blocked, over, or late.
-fn reason(campaign: &Campaign) -> String {
+pub fn reason(campaign: &Campaign) -> String {
     match (&campaign.run, campaign.state()) {
         (Some(run), _) => {
             let missing = run.blocked.as_ref().map(wording::missing_file).unwrap_or_default();
@@ -31,7 +31,10 @@ fn reason(campaign: &Campaign) -> String {
         (None, CampaignState::Draft | CampaignState::Waiting) if campaign.recipients == 0 => {
             format!("its audience '{}' is not sealed yet", campaign.audience)
         }
-        (None, _) => campaign.reason.clone(),
+        (None, _) => match &campaign.miss {
+            Some(miss) => wording::missed(campaign, miss),
+            None => wording::stopped(campaign.pause.as_ref(), campaign.block.as_ref()),
+        },
     }
 }
 

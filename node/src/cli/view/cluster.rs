@@ -6,7 +6,7 @@ use reveille_proto::admin::v1::{
 
 use super::{Cell, Tone, View, card, duration_ms, format, pool, table, text, word};
 use crate::cli::clocks::{self, ClockComparison};
-use crate::wording::missing_file;
+use crate::cli::wording::{missing_file, shortage};
 
 impl View for AddMemberResponse {
     const NAME: &'static str = "token";
@@ -68,10 +68,10 @@ pub fn problems(status: &GetClusterStatusResponse) -> Vec<String> {
             format::duration(apart)
         )),
     }
-    let short = status.members.iter().filter(|member| !member.no_room.is_empty());
-    problems.extend(
-        short.map(|member| format!("{} is short of space: {}; free space there", name(member), member.no_room)),
-    );
+    let short = status.members.iter().filter_map(|member| Some((member, member.no_room.as_ref()?)));
+    problems.extend(short.map(|(member, no_room)| {
+        format!("{} is short of space: {}; free space there", name(member), shortage(no_room))
+    }));
     problems.extend(status.members.iter().filter_map(|member| {
         let until = text(member.crash_backoff_end_time.as_ref())?;
         let sent = sent_in_backoff(member.crash_backoff_eighths);

@@ -3,7 +3,7 @@
 use reveille_proto::admin::v1::Event;
 
 use super::{format, some, text, word};
-use crate::wording;
+use crate::cli::wording;
 
 /// Returns the event in one line.
 pub fn line(event: &Event) -> String {
@@ -14,7 +14,8 @@ pub fn line(event: &Event) -> String {
     let numbers = some(&event.numbers).map(|numbers| format!("#{numbers}"));
     let pause = event.pause.as_ref().map(wording::pause);
     let made_way = some(&event.cancelled_by).map(wording::made_way);
-    let more = [recipients, numbers, Some(event.addresses.join(" ")), pause, made_way, Some(event.reason.clone())];
+    let block = event.block.as_ref().map(wording::block);
+    let more = [recipients, numbers, Some(event.addresses.join(" ")), pause, made_way, block];
     for words in more.into_iter().flatten().filter(|words| !words.is_empty()) {
         line.push_str("  ");
         line.push_str(&words);

@@ -3,17 +3,11 @@
 use reveille_proto::admin::v1::{ExplainResponse, ExplainedEvent, ExplainedEventKind};
 
 use super::{Cell, Tone, View, table, word};
+use crate::cli::wording;
 
 /// Returns the kind of an event in one word or a few: `opened`, `claimed`, `in doubt`.
 pub fn words(kind: ExplainedEventKind) -> String {
     word(kind.as_str_name()).replace('_', " ")
-}
-
-fn detail(event: &ExplainedEvent) -> Cell {
-    match event.kind() {
-        ExplainedEventKind::Claimed => format!("incarnation {}", event.incarnation).into(),
-        _ => Cell::or_dash(event.detail.as_str()),
-    }
 }
 
 impl View for ExplainResponse {
@@ -31,7 +25,7 @@ impl View for ExplainResponse {
                 words(event.kind()).into(),
                 Cell::or_dash(event.node.as_str()),
                 Cell::toned(fence, Tone::Dim),
-                detail(event),
+                Cell::or_dash(wording::explained(event).as_str()),
             ]
         };
         format!("{head}\n\n{}", table(&columns, self.events.iter().map(row).collect(), paint))

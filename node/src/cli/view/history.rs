@@ -4,7 +4,7 @@ use reveille_proto::admin::v1::{HistoryEntry, HistoryOutcome, Run, RunCause, Uno
 
 use super::{Cell, Tone, View, duration_ms, format, table, word};
 use crate::cli::instant;
-use crate::wording::{self, made_way};
+use crate::cli::wording::{self, made_way};
 
 impl View for HistoryEntry {
     const NAME: &'static str = "occurrence";

@@ -4,6 +4,7 @@ use reveille_proto::admin::v1::Instant;
 
 use super::{Cell, Serialize, Tone, View};
 use crate::cli::import::plan::{Source, cut};
+use crate::cli::wording::instant_remarks;
 
 /// Width of the columns with sentences, in characters. A terminal may make them narrower.
 const SOURCE_CHARACTERS: usize = 36;
@@ -84,8 +85,8 @@ impl LineView {
 
     /// Returns the reason, the warnings and the effects of clock changes, each on its own lines.
     fn notes(&self) -> String {
-        let remarks = self.next.iter().filter(|next| !next.remark.is_empty());
-        let remarks = remarks.map(|next| format!("{}: {}", next.local, next.remark));
+        let remarks = self.next.iter().filter(|next| !next.remarks.is_empty());
+        let remarks = remarks.map(|next| format!("{}: {}", next.local, instant_remarks(next)));
         let notes = self.reason.iter().cloned().chain(self.warnings.iter().cloned()).chain(remarks);
         notes.map(|note| wrapped(&note, NOTES_CHARACTERS)).collect::<Vec<_>>().join("\n")
     }

@@ -5,10 +5,11 @@ use reveille_proto::admin::v1::Instant;
 
 use super::{Cell, Tone, View, format, table, text};
 use crate::cli::instant::from_wire;
+use crate::cli::wording::instant_remarks;
 
 /// Returns the remark for a table: the opening time of a schedule with a jitter, and the effect of a clock change.
 pub fn remarks(one: &Instant) -> String {
-    match (text(one.open_time.as_ref()), one.remark.as_str()) {
+    match (text(one.open_time.as_ref()), instant_remarks(one).as_str()) {
         (None, remark) => remark.to_owned(),
         (Some(opens), "") => format!("opens {opens}"),
         (Some(opens), remark) => format!("opens {opens}; {remark}"),

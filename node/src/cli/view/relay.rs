@@ -3,6 +3,7 @@
 use reveille_proto::admin::v1::{Relay, RelayCondition, RelayHealth, TestRelayResponse};
 
 use super::{Cell, Tone, View, card, duration_ms, format, pairs, some, text, word};
+use crate::cli::wording::relay_cause;
 
 fn tone(health: &RelayHealth) -> Tone {
     match health.condition() {
@@ -15,7 +16,7 @@ fn tone(health: &RelayHealth) -> Tone {
 /// Returns the whole state on a node, for the view of one relay.
 fn standing(health: &RelayHealth) -> String {
     let until = text(health.retry_time.as_ref()).map(|until| format!(", tried at {until}")).unwrap_or_default();
-    let cause = some(&health.cause).map(|cause| format!(": {cause}")).unwrap_or_default();
+    let cause = health.cause.as_ref().map(|cause| format!(": {}", relay_cause(cause))).unwrap_or_default();
     format!("{} on {}{until}{cause}", word(health.condition().as_str_name()), health.node)
 }
 

@@ -5,7 +5,7 @@ use reveille_proto::admin::v1::{
 };
 
 use super::{Cell, Tone, View, card, format, some, text, word};
-use crate::wording::{missing_file, why};
+use crate::cli::wording::{missing_file, why};
 
 /// Returns text such as `undecided, 40 of 100 to come, 1 dead or in doubt of at most 5`. After the verdict, the numbers
 /// are those at the verdict; the run's own counts show its present state.

@@ -6,6 +6,7 @@ use reveille_proto::admin::v1::{self, DeleteScheduleResponse, Instant, Policies,
 use super::instant::instants;
 use super::{Cell, Tone, View, card, duration_ms, format, some, text, word};
 use crate::cli::instant::from_wire;
+use crate::cli::wording;
 
 fn labels(schedule: &Schedule) -> String {
     let labels = schedule.labels.iter().map(|(key, value)| format!("{key}={value}"));
@@ -70,6 +71,11 @@ fn policies_pairs(policies: &Policies, pairs: &mut Vec<(&'static str, Cell)>) {
     pairs.extend(set.into_iter().filter(|(_, ms)| *ms > 0).map(|(name, ms)| (name, format::duration(ms).into())));
 }
 
+/// Returns why a schedule is paused or blocked. Empty if it is not, or if there is no reason.
+pub fn stopped(schedule: &Schedule) -> String {
+    wording::stopped(schedule.pause.as_ref(), schedule.block.as_ref())
+}
+
 impl View for Schedule {
     const NOUN: &'static str = "schedules";
     const COLUMNS: &'static [&'static str] = &["NAME", "STATE", "WHEN", "ZONE", "NEXT", "RECIPIENTS", "LABELS"];
@@ -88,7 +94,7 @@ impl View for Schedule {
     }
 
     fn text(&self, paint: bool) -> String {
-        let state = match (some(&self.reason), some(&self.waits_for)) {
+        let state = match (some(&stopped(self)), some(&self.waits_for)) {
             (Some(reason), _) => format!("{}: {reason}", state(self)),
             (None, Some(run)) => format!("{}, its next instant waits until {run} is finished", state(self)),
             (None, None) => state(self),

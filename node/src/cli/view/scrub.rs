@@ -1,6 +1,6 @@
 //! Output of `cluster scrub`.
 
-use reveille_proto::admin::v1::{DamagedFile, FileRepair, MemberScrub};
+use reveille_proto::admin::v1::{DamagedFile, FileDamage, FileRepair, MemberScrub};
 
 use super::{Cell, Tone, View, format};
 
@@ -14,6 +14,16 @@ pub fn consequence(node: &str, file: &DamagedFile) -> String {
     }
 }
 
+/// Returns what is wrong with a damaged file.
+pub fn damage(file: &DamagedFile) -> String {
+    match file.damage() {
+        FileDamage::Missing => "it is missing".to_owned(),
+        FileDamage::Unreadable => format!("it cannot be read: {}", file.error),
+        FileDamage::Changed => "it is not what was written".to_owned(),
+        FileDamage::Unspecified => "this version does not know how".to_owned(),
+    }
+}
+
 /// Returns true if all files were checked, and none is damaged.
 pub fn is_well(scrub: &MemberScrub) -> bool {
     !scrub.unreachable && !scrub.running && scrub.end_time.is_some() && scrub.damaged.is_empty()
@@ -21,7 +31,7 @@ pub fn is_well(scrub: &MemberScrub) -> bool {
 
 /// Returns the damaged files.
 pub fn remarks(scrub: &MemberScrub) -> Vec<String> {
-    let damaged = |file: &DamagedFile| format!("{}: {} is damaged: {}", scrub.member, file.path, file.damage);
+    let damaged = |file: &DamagedFile| format!("{}: {} is damaged: {}", scrub.member, file.path, damage(file));
     let next = (!scrub.damaged.is_empty()).then(|| "next: reveille doctor, in a minute".to_owned());
     scrub.damaged.iter().map(damaged).chain(next).collect()
 }

@@ -3,6 +3,7 @@
 use reveille_proto::admin::v1::{self, ExplainedEventKind as Kind, RecipientState};
 
 use super::{Cell, Serialize, Tone, View, card};
+use crate::cli::wording;
 
 /// Outcome of the email.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -86,16 +87,17 @@ impl From<v1::ExplainResponse> for SendTestView {
             .or(history.events.last().filter(|_| outcome != SendTestOutcome::Waiting))
             .cloned()
             .unwrap_or_default();
+        let is_reply = event.code > 0;
         SendTestView {
             run: kept(history.run),
             recipient: history.recipient,
             outcome,
             relay,
+            detail: kept(wording::explained(&event)).filter(|_| !is_reply),
             code: (event.code > 0).then_some(event.code),
             enhanced: kept(event.enhanced),
-            text: kept(event.text),
+            text: kept(event.text).filter(|_| is_reply),
             node: kept(event.node),
-            detail: kept(event.detail),
             dry_run: false,
         }
     }

@@ -9,13 +9,25 @@ pub fn can_rise_to(upgrade: &GetUpgradeResponse) -> Option<u32> {
     (upgrade.target_level > upgrade.level).then_some(upgrade.target_level)
 }
 
+/// Says why a node keeps the ledger from rising to a level, and what helps.
+fn obstacle(UpgradeNode { name, level, .. }: &UpgradeNode, highest: u32) -> String {
+    match level {
+        0 => format!("node {name} has never come up; start it with the new release"),
+        _ => format!(
+            "node {name} applies ledger level {level} and not {highest}; install the new release on it and restart it"
+        ),
+    }
+}
+
 /// Returns the obstacles and the next command.
 pub fn remarks(upgrade: &GetUpgradeResponse) -> Vec<String> {
     let next = can_rise_to(upgrade)
         .map(|level| format!("all nodes apply ledger level {level}; next: reveille cluster upgrade finish"));
     let nothing = (upgrade.highest_level == upgrade.level)
         .then(|| format!("nothing to finish: no node has announced more than ledger level {}", upgrade.level));
-    upgrade.obstacles.iter().cloned().chain(next).chain(nothing).collect()
+    let below = upgrade.nodes.iter().filter(|node| node.level < upgrade.highest_level);
+    let obstacles = below.map(|node| obstacle(node, upgrade.highest_level));
+    obstacles.chain(next).chain(nothing).collect()
 }
 
 impl View for GetUpgradeResponse {

@@ -4,10 +4,11 @@ use reveille_proto::admin::v1::{Campaign, Forecast, ForecastBound, Warning, Warn
 
 use super::{duration_ms, format, text, word};
 use crate::cli::next_step::add_relay;
+use crate::cli::wording;
 
 /// Returns the sentence of a warning. `campaign` is the one that the answer has, if it has one.
 pub fn sentence(warning: &Warning, campaign: Option<&Campaign>) -> String {
-    let Warning { pool, audience, cause, suppressed, recipients, .. } = warning;
+    let Warning { pool, audience, suppressed, recipients, .. } = warning;
     let at = |time: Option<&prost_types::Timestamp>| text(time).unwrap_or_default();
     let (due, expires) = (at(warning.due_time.as_ref()), at(warning.expire_time.as_ref()));
     match warning.reason() {
@@ -28,6 +29,7 @@ pub fn sentence(warning: &Warning, campaign: Option<&Campaign>) -> String {
         }
         WarningReason::CampaignBlocked => {
             let name = campaign.map(|campaign| campaign.name.as_str()).unwrap_or_default();
+            let cause = warning.block.as_ref().map(wording::block).unwrap_or_default();
             format!("it is blocked, and no launch changes that: {cause}; reveille campaign resume {name}")
         }
         WarningReason::OpensLate => format!(

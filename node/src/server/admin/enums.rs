@@ -6,7 +6,7 @@ use reveille_ledger::RecipientState;
 use reveille_ledger::calendar::{DstGap, DstOverlap};
 use reveille_ledger::canary::CanaryVerdict;
 use reveille_ledger::claim_history::DoubtReason;
-use reveille_ledger::command::{OpeningCause, Unopened, UnopenedReason};
+use reveille_ledger::command::{Decider, OpeningCause, RefusalEffect, ReleaseReason, Unopened, UnopenedReason};
 use reveille_ledger::forecast::ForecastLimit;
 use reveille_ledger::policy::{CatchUp, InDoubt, Overlap};
 use reveille_proto::admin::v1;
@@ -63,6 +63,7 @@ on_wire! {
     read Overlap => Overlap { BufferOne, Skip, Allow, CancelOther }
     shown BackupPhase => BackupPhase { Copy, Verify }
     shown CanaryVerdict => CanaryVerdict { Undecided, Passed, Held, Overruled }
+    shown Decider => Decider { Operator, Policy }
     shown DoubtReason => DoubtCause { NoAnswer, OwnerLost, Begun, NoJournal, Restored }
     shown Fix => RelayFix {
         TlsName, Ca, CaFile, ImplicitTls, StartTls, LoginAfterStartTls, NoLogin, Reference, Relay
@@ -71,6 +72,11 @@ on_wire! {
     shown OpeningCause => RunCause { Due, CatchUp, Trigger, Backfill, Test, Message }
     shown RecipientState => RecipientState {
         Pending, Claimed, Sent, Assumed, Dead, Suppressed, Expired, Cancelled, InDoubt
+    }
+    shown RefusalEffect => RefusalEffect { Dead, BackOff, NextWave, MayPauseRun, CountAttempt }
+    shown ReleaseReason => ReleaseReason {
+        Busy, RateLimited, SessionEnded, NotInClaim, RunPaused, RunEnded, PastDeadline, LeaseOver, JournalFailed, Stopping,
+        OwnerCrashed, OwnerCrashedComposing
     }
     shown UnopenedReason => UnopenedReason {
         Coalesced, NoCatchUp, TooLate, DoesNotExist, Edited, Overlap, Superseded, OpenedBefore, Restored

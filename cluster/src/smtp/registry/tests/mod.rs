@@ -3,6 +3,7 @@
 mod claims;
 
 use super::*;
+use crate::smtp::relay::failure::RelayFailure;
 use crate::smtp::relay::rate_limiter::RateLimiter;
 use crate::smtp::{
     Connected, Deadlines, DialogueResult, Email, EmailText, Gate, GateAnswer, RelayCounters, ReplyClass, ReplyRules,
@@ -311,7 +312,7 @@ fn open_circuit_lets_no_permit_through_until_probe() {
         flow(&status, now).rate_milli
     };
     let rate_milli = |circuit| rate_milli_at(circuit, 5.0);
-    let cause = || "no route to it from here".to_owned();
+    let cause = || RelayFailure::answered(None, 421, "no route to it from here");
     assert_eq!(rate_milli(CircuitStatus::Closed), 5_000);
     assert_eq!(rate_milli_at(CircuitStatus::Closed, 0.000_3), 1, "slow is not closed");
     assert_eq!(rate_milli(CircuitStatus::Open { until: now + second, cause: cause() }), 0);

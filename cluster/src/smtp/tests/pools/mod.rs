@@ -25,6 +25,7 @@ use super::server::{Exchange, Script, ServerAction, ServerStep, mail, stepwise, 
 use crate::smtp::cause::Cause;
 use crate::smtp::gate::{Gate, GateAnswer};
 use crate::smtp::relay::circuit::Backoff;
+use crate::smtp::relay::failure::RelayFailure;
 use crate::smtp::relay::permit::{NextEmail, SendPermit};
 use crate::smtp::relay::status::CircuitStatus;
 use crate::smtp::relay::{RelayLimits, RelaySessions, Unavailable};
@@ -254,7 +255,10 @@ async fn throttle_answer_halves_rate() {
     let pool = pool(&exchange, RelayLimits { rate_per_second: 500.0, ..quick() });
     send(&pool, "a").await;
     let status = pool.status();
-    assert_eq!(status.slowed.as_deref(), Some("454 Throttling failure: Maximum sending rate exceeded"));
+    assert_eq!(
+        status.slowed,
+        Some(RelayFailure::answered(None, 454, "Throttling failure: Maximum sending rate exceeded"))
+    );
     assert!((250.0..300.0).contains(&status.rate_per_second), "{}", status.rate_per_second);
     assert_eq!((status.circuit, status.counters.throttled), (CircuitStatus::Closed, 1));
 }
@@ -267,14 +271,14 @@ async fn exhausted_quota_parks_relay() {
     ));
     let backoff = Backoff { parked: Duration::from_millis(50), ..Backoff::default() };
     let pool = pool(&exchange, RelayLimits { backoff, ..quick() });
-    let words = "454 Throttling failure: Daily message quota exceeded";
+    let full = RelayFailure::answered(None, 454, "Throttling failure: Daily message quota exceeded");
     let mut parked = Vec::new();
     for _ in 0..2 {
         send(&pool, "a").await;
         let Err(Unavailable::Parked { until, cause }) = pool.acquire(soon()).await.map(|_| ()) else {
             panic!("it is parked");
         };
-        assert_eq!(cause, words);
+        assert_eq!(cause, full);
         assert_eq!(pool.status().circuit, CircuitStatus::Parked { until, cause });
         assert!(pool.status().rate_per_second > 1e5, "it is not slow, it is full");
         parked.push(until);

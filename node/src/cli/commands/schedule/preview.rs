@@ -7,6 +7,7 @@ use reveille_ledger::decide::timing::{Calendar, Jitter};
 use reveille_proto::admin::v1::Instant;
 
 use crate::cli::commands::{CommandContext, Exit, Failure, PreviewArgs, Stop, to_wire};
+use crate::firing_remarks::firing_remarks;
 
 /// Limit of local times without an instant that are named on stderr; the rest is only counted.
 const ABSENCES_SHOWN: usize = 10;
@@ -74,7 +75,7 @@ pub fn upcoming(
             Step::Fires(firing) => instants.push(Instant {
                 time: Some(to_wire(firing.instant)),
                 local: firing.local_text(),
-                remark: firing.remark_text(),
+                remarks: firing_remarks(&firing),
                 open_time: (jitter.window_ms > 0).then_some(()).and_then(|()| {
                     let delay = SignedDuration::from_millis(jitter.delay_ms(calendar, policies, &firing));
                     firing.instant.checked_add(delay).ok().map(to_wire)

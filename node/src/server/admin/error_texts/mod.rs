@@ -2,6 +2,7 @@
 
 use reveille_cluster::leader::barrier::BarrierError;
 use reveille_cluster::leader::transfer::TransferError;
+use reveille_cluster::process::disk_reserve::Shortage;
 use reveille_cluster::process::peer_messages::{MemberChange, MemberRefusal, MemberWait};
 use reveille_ledger::RunSummary;
 use reveille_ledger::ids::{Fence, RunId};
@@ -56,7 +57,7 @@ fn precondition(reason: ErrorReason, message: impl Into<String>) -> ApiError {
 }
 
 /// The volume of this node has no space for new work.
-pub fn no_room(node: &str, why: &str) -> ApiError {
+pub fn no_room(node: &str, why: &Shortage) -> ApiError {
     let message = format!("{node} takes no new work: {why}; nothing happened; free space there, or ask another node");
     ApiError::new(Code::ResourceExhausted, ErrorReason::NoRoom, message)
 }

@@ -6,21 +6,18 @@
 mod event;
 mod waits;
 
-use reveille_ledger::canary::CanaryState;
-use reveille_ledger::causes::DeadLetterCause;
-use reveille_ledger::claim_history::ClaimEventKind;
-use reveille_ledger::command::{EnhancedCode, OpeningCause, RefusalEffect};
 use reveille_ledger::explain::{ClaimExplanation, LastRefusal, RecipientExplanation};
 use reveille_ledger::ids::{ClaimOwner, RunId, Time};
 use reveille_ledger::run_events::{RunEvent, RunEventKind};
 use reveille_ledger::{Ledger, Page, RecipientState, Run, RunState};
-use reveille_proto::admin::v1::{ExplainedEvent, ExplainedEventKind as Kind};
+use reveille_proto::admin::v1::{
+    DeathReason, ExplainedEvent, ExplainedEventKind as Kind, ExplainedOpening, SuppressionReason,
+};
 
 use super::archive::RunLedgers;
 use super::enums::OnWire;
-use super::views::{node_name, pause, timestamp};
-use crate::format;
-use crate::wording::{self, made_way, waited_for};
+use super::views::{canary, duration, node_name, pause, timestamp};
+use event::{dead, of, with_answer};
 pub use waits::WaitContext;
 
 /// Returns the recipient's state and the events that led to it. Returns `None` if there is no such recipient. `key` is
@@ -53,35 +50,26 @@ pub fn collect_events(
     events.sort_by_key(|event| event.index);
     let last = events.last().map_or(id.index, |event| event.index);
     let waits = waits::describe(ledger, (id, number), (page, run, &explanation), around);
-    events.extend(waits.map(|detail| event(last, Kind::Waits, detail)));
+    let waits = waits.map(|wait| ExplainedEvent { index: last, wait: Some(wait), ..of(Kind::Waits) });
+    events.extend(waits);
     Some((explanation.state, events))
 }
 
-fn event(index: u64, kind: Kind, detail: impl Into<String>) -> ExplainedEvent {
-    ExplainedEvent { index, kind: kind.into(), detail: detail.into(), ..ExplainedEvent::default() }
-}
-
-fn event_at(at: Time, index: u64, kind: Kind, detail: impl Into<String>) -> ExplainedEvent {
-    ExplainedEvent { time: Some(timestamp(at)), ..event(index, kind, detail) }
+/// Returns the event with its place and its time.
+fn placed(index: u64, at: Time, event: ExplainedEvent) -> ExplainedEvent {
+    ExplainedEvent { index, time: Some(timestamp(at)), ..event }
 }
 
 fn opened((id, number): (RunId, u32), page: &Page, run: &Run) -> ExplainedEvent {
-    let why = match run.cause {
-        OpeningCause::Due => "due",
-        OpeningCause::CatchUp => "missed and caught up; it was due",
-        OpeningCause::Trigger => "triggered",
-        OpeningCause::Backfill => "backfilled; it was due",
-        OpeningCause::Test => "a test email of",
-        OpeningCause::Message => "a message for",
+    let opening = ExplainedOpening {
+        schedule: if run.cause.is_message() { String::new() } else { run.name.to_string() },
+        occurrence: run.occurrence.to_string(),
+        cause: run.cause.wire().into(),
+        due_time: Some(timestamp(run.due)),
+        waited_for: run.waited_for.map(|former| former.to_string()).unwrap_or_default(),
+        of_canary: run.canary.is_some() && run.is_of_canary(number),
     };
-    let waited = run.waited_for.map(|former| format!("; {}", waited_for(&former.to_string()))).unwrap_or_default();
-    let canary = match run.canary {
-        Some(_) if run.is_of_canary(number) => "; of its canary, which goes first",
-        _ => "",
-    };
-    let name = if run.cause.is_message() { String::new() } else { format!("{} ", run.name) };
-    let detail = format!("{name}{}, {why} {}{waited}{canary}", run.occurrence, run.due);
-    event_at(page.opened_at, id.index, Kind::Opened, detail)
+    placed(id.index, page.opened_at, ExplainedEvent { opening: Some(opening), ..of(Kind::Opened) })
 }
 
 fn in_hand(ledger: &Ledger, chapter: &ClaimExplanation, event: ExplainedEvent) -> ExplainedEvent {
@@ -90,7 +78,7 @@ fn in_hand(ledger: &Ledger, chapter: &ClaimExplanation, event: ExplainedEvent) -
 
 fn claimed(ledger: &Ledger, chapter: &ClaimExplanation) -> ExplainedEvent {
     let incarnation = chapter.owner.incarnation.0;
-    let event = event_at(chapter.claimed_at, chapter.fence.index, Kind::Claimed, String::new());
+    let event = placed(chapter.fence.index, chapter.claimed_at, of(Kind::Claimed));
     in_hand(ledger, chapter, ExplainedEvent { incarnation, ..event })
 }
 
@@ -98,59 +86,36 @@ fn claimed(ledger: &Ledger, chapter: &ClaimExplanation) -> ExplainedEvent {
 fn settled(ledger: &Ledger, chapter: &ClaimExplanation, run: &Run) -> Vec<ExplainedEvent> {
     let mut events = Vec::new();
     for claim_event in &chapter.history {
-        let at = |kind: Kind, detail: String| {
-            in_hand(ledger, chapter, event_at(claim_event.at, claim_event.index, kind, detail))
+        let mut add = |event: ExplainedEvent| {
+            events.push(in_hand(ledger, chapter, placed(claim_event.index, claim_event.at, event)));
         };
-        let (kind, detail) = event::describe(claim_event);
-        events.push(with_answer(at(kind, detail), &claim_event.what));
+        add(event::describe(claim_event));
         match event::led_to(claim_event) {
-            Some(RecipientState::Dead) => events.push(at(Kind::Dead, event::why_dead(claim_event))),
-            Some(RecipientState::Expired) => events.push(at(Kind::Expired, format!("not sent by {}", run.finish_by))),
-            Some(RecipientState::Cancelled) => events.push(at(Kind::Cancelled, cancelled(run))),
+            Some(RecipientState::Dead) => add(event::why_dead(claim_event)),
+            Some(RecipientState::Expired) => add(expired(run)),
+            Some(RecipientState::Cancelled) => add(cancelled(run)),
             _ => {}
         }
     }
     events
 }
 
-/// Adds the parts of the relay's answer as separate fields, for programs.
-fn with_answer(event: ExplainedEvent, what: &ClaimEventKind) -> ExplainedEvent {
-    match what {
-        ClaimEventKind::TestAccepted(said) => {
-            let (relay, code, text) = (said.relay.clone(), u32::from(said.code), said.text.clone());
-            ExplainedEvent { relay, code, enhanced: enhanced_text(said.enhanced), text, ..event }
-        }
-        ClaimEventKind::TestRelay(relay) => ExplainedEvent { relay: relay.clone(), ..event },
-        ClaimEventKind::Refused { code, enhanced, text, .. } => {
-            ExplainedEvent { code: u32::from(*code), enhanced: enhanced_text(*enhanced), text: text.clone(), ..event }
-        }
-        ClaimEventKind::InDoubt(doubt) => ExplainedEvent { doubt_cause: doubt.wire().into(), ..event },
-        _ => event,
-    }
+fn expired(run: &Run) -> ExplainedEvent {
+    ExplainedEvent { finish_by_time: Some(timestamp(run.finish_by)), ..of(Kind::Expired) }
 }
 
-fn cancelled(run: &Run) -> String {
-    match run.state {
-        RunState::Cancelled { by: Some(other) } => made_way(&other.to_string()),
-        _ => "the run was cancelled".to_owned(),
-    }
-}
-
-fn enhanced_text(enhanced: Option<EnhancedCode>) -> String {
-    enhanced.map(|enhanced| enhanced.to_string()).unwrap_or_default()
-}
-
-/// Returns the last answer of a relay, because it is the reason why the deadline passed. Empty if no relay answered.
-fn last_answer(explanation: &RecipientExplanation) -> String {
-    let Some(LastRefusal { code, enhanced, effect }) = explanation.last_refusal else { return String::new() };
-    let subject = match effect {
-        RefusalEffect::BackOff => "it deferred the recipient",
-        RefusalEffect::NextWave => "about the relay or its rate",
-        RefusalEffect::MayPauseRun => "about content or sender",
-        RefusalEffect::Dead => "about the mailbox",
-        RefusalEffect::CountAttempt => "without a named cause",
+fn cancelled(run: &Run) -> ExplainedEvent {
+    let cancelled_by = match run.state {
+        RunState::Cancelled { by: Some(other) } => other.to_string(),
+        _ => String::new(),
     };
-    format!("; the last answer of a relay was {}, {subject}", event::answer(code, enhanced, ""))
+    ExplainedEvent { cancelled_by, ..of(Kind::Cancelled) }
+}
+
+/// Adds the last answer of a relay, because it is the reason why the deadline passed.
+fn with_last_answer(explanation: &RecipientExplanation, event: ExplainedEvent) -> ExplainedEvent {
+    let Some(LastRefusal { code, enhanced, effect }) = explanation.last_refusal else { return event };
+    ExplainedEvent { effect: effect.wire().into(), ..with_answer(event, code, enhanced, "") }
 }
 
 /// Describes an event of the run that changed the recipient outside of a claim.
@@ -160,65 +125,56 @@ fn describe_run_event(
     run: &Run,
     explanation: &RecipientExplanation,
 ) -> ExplainedEvent {
-    let (kind, detail) = match &run_event.what {
-        RunEventKind::Paused(reason) => (Kind::RunPaused, wording::pause(&pause(reason))),
-        RunEventKind::Resumed => (Kind::RunResumed, String::new()),
-        RunEventKind::Cancelled => (Kind::Cancelled, cancelled(run)),
-        RunEventKind::Expired => (Kind::Expired, format!("not sent by {}{}", run.finish_by, last_answer(explanation))),
-        RunEventKind::DeadAtDeadline => (Kind::Dead, String::new()),
+    let event = match &run_event.what {
+        RunEventKind::Paused(reason) => ExplainedEvent { pause: Some(pause(reason)), ..of(Kind::RunPaused) },
+        RunEventKind::Resumed => of(Kind::RunResumed),
+        RunEventKind::Cancelled => cancelled(run),
+        RunEventKind::Expired => with_last_answer(explanation, expired(run)),
+        RunEventKind::DeadAtDeadline => dead(DeathReason::Deadline),
         RunEventKind::Requeued(pool) => {
-            let pool = pool.as_ref().map(|pool| format!("; by pool '{pool}' from now on")).unwrap_or_default();
-            (Kind::Requeued, format!("by an operator: attempts are counted anew{pool}"))
+            ExplainedEvent { pool: pool.as_deref().unwrap_or_default().to_owned(), ..of(Kind::Requeued) }
         }
-        RunEventKind::Discarded => {
-            (Kind::Discarded, "by an operator: off the list of dead letters, and still dead".to_owned())
-        }
-        RunEventKind::RefusalUndone => {
-            (Kind::Revived, "so many refusals in a row do not name a mailbox that none of them is believed".to_owned())
-        }
-        RunEventKind::SuppressedByGap => (Kind::Suppressed, too_near(explanation, run)),
-        RunEventKind::CanaryPassed => (Kind::CanaryPassed, canary(run)),
+        RunEventKind::Discarded => of(Kind::Discarded),
+        RunEventKind::RefusalUndone => of(Kind::Revived),
+        RunEventKind::SuppressedByGap => too_near(explanation, run),
+        RunEventKind::CanaryPassed => ExplainedEvent { canary: run.canary.map(canary), ..of(Kind::CanaryPassed) },
     };
-    event_at(run_event.at, index, kind, detail)
-}
-
-/// Describes the counts that the canary's verdict is based on (P6).
-fn canary(run: &Run) -> String {
-    let Some(CanaryState { recipients, bad_max, undecided, bad, .. }) = run.canary else { return String::new() };
-    format!("of {recipients} recipients {bad} were dead or in doubt and {bad_max} may be; {undecided} were undecided")
+    placed(index, run_event.at, event)
 }
 
 /// Describes the email that was less than `min_gap` away (P17). The run that sent it may be in another part of the
 /// archive, and is then not named.
-fn too_near(explanation: &RecipientExplanation, run: &Run) -> String {
-    let gap = format::whole_units(run.policies.min_gap_ms);
-    let of_run = explanation.kept_apart_by.map(|other| format!(" of {other}")).unwrap_or_default();
-    format!("min_gap: it got an email{of_run}, or may have, less than {gap} from this run's instant")
+fn too_near(explanation: &RecipientExplanation, run: &Run) -> ExplainedEvent {
+    ExplainedEvent {
+        suppression_reason: SuppressionReason::MinGap.into(),
+        other_run: explanation.kept_apart_by.map(|other| other.to_string()).unwrap_or_default(),
+        min_gap: Some(duration(run.policies.min_gap_ms)),
+        ..of(Kind::Suppressed)
+    }
 }
 
 /// Completes the last `dead` event with the dead letter, which has the answer and the attempts.
 fn complete_with_letter(explanation: &RecipientExplanation, run: &Run, events: &mut [ExplainedEvent]) {
     let Some(letter) = &explanation.dead else { return };
-    let answer = match letter.code {
-        0 if letter.cause == DeadLetterCause::DeadlinePassed => {
-            format!("{}{}", letter.text(), last_answer(explanation))
-        }
-        0 => letter.text().to_owned(),
-        code => event::answer(code, letter.enhanced, letter.text()),
-    };
+    let mut why = event::of_letter(letter.code, letter.enhanced, &letter.cause);
+    if why.death_reason() == DeathReason::Deadline {
+        why = with_last_answer(explanation, why);
+    }
     let since = Some(timestamp(letter.since));
     if let Some(dead) = events.iter_mut().rev().find(|event| event.kind() == Kind::Dead && event.time == since) {
-        dead.detail = format!("{answer} ({} of {} attempts)", letter.attempts, run.policies.max_attempts);
+        let ExplainedEvent { index, time, node, fence, .. } = std::mem::take(dead);
+        let (attempts, max_attempts) = (u32::from(letter.attempts), u32::from(run.policies.max_attempts));
+        *dead = ExplainedEvent { index, time, node, fence, attempts, max_attempts, ..why };
     }
 }
 
 fn opted_out(ledger: &Ledger, tenant: &str, key: &str) -> Option<ExplainedEvent> {
     let opted_out = ledger.opt_out_of(&(tenant.to_owned(), key.to_owned()))?;
-    let detail = "nothing of this tenant goes to this recipient any more";
-    Some(event_at(opted_out.at, opted_out.index, Kind::OptedOut, detail))
+    Some(placed(opted_out.index, opted_out.at, of(Kind::OptedOut)))
 }
 
 fn taken_back(ledger: &Ledger, tenant: &str, key: &str) -> Option<ExplainedEvent> {
     let back = ledger.taken_back().get(&(tenant.to_owned(), key.to_owned()))?;
-    Some(event_at(back.at, back.index, Kind::OptOutTakenBack, back.reason.clone()))
+    let event = ExplainedEvent { text: back.reason.clone(), ..of(Kind::OptOutTakenBack) };
+    Some(placed(back.index, back.at, event))
 }

@@ -10,8 +10,8 @@ use reveille_ledger::command::{AuthorityStep, Command};
 use reveille_ledger::ids::AuthorityId;
 use reveille_ledger::{AuthorityRotation, AuthorityState, RotationPhase};
 use reveille_proto::admin::v1::{
-    self, AbortRotationRequest, AbortRotationResponse, GetAuthorityRequest, GetAuthorityResponse,
-    RotateAuthorityRequest, RotateAuthorityResponse, RotationStep,
+    self, AbortRotationRequest, AbortRotationResponse, AuthorityWait, AuthorityWaitReason, GetAuthorityRequest,
+    GetAuthorityResponse, RotateAuthorityRequest, RotateAuthorityResponse, RotationStep,
 };
 use reveille_raft::tls::{NodeTls, TrustReport};
 
@@ -34,27 +34,29 @@ struct MemberTrust {
 
 impl Progress {
     /// Returns why each member is not ready for the next step.
-    fn waits_for(&self) -> Vec<String> {
+    fn waits_for(&self) -> Vec<AuthorityWait> {
         let late = |member: &MemberTrust| {
-            let Some(report) = &member.report else {
-                return Some(format!("{} does not answer", member.name));
-            };
-            let trusts = |id| report.trusts.contains(&id);
-            let why = match self.state.rotation {
-                Some(AuthorityRotation { next, phase: RotationPhase::Adding }) => {
-                    (!trusts(next)).then_some("does not trust the new authority yet")
-                }
-                Some(AuthorityRotation { next, phase: RotationPhase::Using }) => {
-                    (report.uses != next || !trusts(next)).then_some("does not use the new authority yet")
-                }
-                None => {
-                    let only = report.trusts == [self.state.present] && report.uses == self.state.present;
-                    (!only).then_some("has not forgotten another authority yet")
-                }
-            };
-            Some(format!("{} {}", member.name, why?))
+            let reason = self.why_late(member.report.as_ref())?;
+            Some(AuthorityWait { member: member.name.clone(), reason: reason.into() })
         };
         self.members.iter().filter_map(late).collect()
+    }
+
+    fn why_late(&self, report: Option<&TrustReport>) -> Option<AuthorityWaitReason> {
+        let Some(report) = report else { return Some(AuthorityWaitReason::Silent) };
+        let trusts = |id| report.trusts.contains(&id);
+        match self.state.rotation {
+            Some(AuthorityRotation { next, phase: RotationPhase::Adding }) => {
+                (!trusts(next)).then_some(AuthorityWaitReason::TrustsFormer)
+            }
+            Some(AuthorityRotation { next, phase: RotationPhase::Using }) => {
+                (report.uses != next || !trusts(next)).then_some(AuthorityWaitReason::UsesFormer)
+            }
+            None => {
+                let only = report.trusts == [self.state.present] && report.uses == self.state.present;
+                (!only).then_some(AuthorityWaitReason::KnowsOther)
+            }
+        }
     }
 
     /// Returns true if no member has the authority of this rotation. It never comes: another one must be made.
@@ -182,13 +184,15 @@ mod tests {
             let progress = progress(phase, reports);
             (progress.next_step(), progress.waits_for())
         };
-        let waits = |why: &str| (None, vec![why.to_owned()]);
-        assert_eq!(case(Some(Adding), &[both, both, old]), waits("n2 does not trust the new authority yet"));
-        assert_eq!(case(Some(Adding), &[both, None, both]), waits("n1 does not answer"));
+        let waits = |member: &str, reason: AuthorityWaitReason| {
+            (None, vec![AuthorityWait { member: member.to_owned(), reason: reason.into() }])
+        };
+        assert_eq!(case(Some(Adding), &[both, both, old]), waits("n2", AuthorityWaitReason::TrustsFormer));
+        assert_eq!(case(Some(Adding), &[both, None, both]), waits("n1", AuthorityWaitReason::Silent));
         assert_eq!(case(Some(Adding), &[both, both]), (Some(AuthorityStep::Use(id(2))), vec![]));
-        assert_eq!(case(Some(Using), &[both, new]), waits("n0 does not use the new authority yet"));
+        assert_eq!(case(Some(Using), &[both, new]), waits("n0", AuthorityWaitReason::UsesFormer));
         assert_eq!(case(Some(Using), &[new, new]), (Some(AuthorityStep::DropFormer(id(2))), vec![]));
-        assert_eq!(case(None, &[old, both]), waits("n1 has not forgotten another authority yet"));
+        assert_eq!(case(None, &[old, both]), waits("n1", AuthorityWaitReason::KnowsOther));
         // The only member that had it is lost, and was removed.
         assert_eq!(case(Some(Adding), &[old, old]).0, Some(AuthorityStep::Abort(id(2))));
         assert_eq!(case(Some(Adding), &[old, None]).0, None, "it may come back");

@@ -7,6 +7,7 @@ use reveille_cluster::backup::BackupPlan;
 use reveille_cluster::leader::transfer;
 use reveille_cluster::monitoring::backlog::Backlog;
 use reveille_cluster::process::descriptions::{Described, descriptions};
+use reveille_cluster::process::disk_reserve::Shortage;
 use reveille_ledger::command::Command;
 use reveille_ledger::crash_backoff::{Allowance, allowances};
 use reveille_ledger::ids::{Hash, NodeId, RunId, Time};
@@ -201,12 +202,16 @@ fn status_of(node: NodeId, member: &Member, described: Option<Described>, raft: 
         clock_offset_ms: Some(clock_offset_ms),
         version: Some(description.version),
         tzdb: Some(description.tzdb),
-        no_room: description.no_room,
+        no_room: description.no_room.map(shortage),
         stopping: description.stopping,
         checkpoints: description.checkpoints.into_iter().map(checkpoint).collect(),
         damaged: description.scrub.damaged.into_iter().map(scrub::damaged_file).collect(),
         ..MemberStatus::default()
     }
+}
+
+fn shortage(Shortage { folder, free, needed }: Shortage) -> v1::Shortage {
+    v1::Shortage { folder, free_bytes: free, needed_bytes: needed }
 }
 
 serve! {

@@ -10,6 +10,8 @@ use reveille_ledger::access::Tls;
 use reveille_ledger::command::Relay;
 use reveille_proto::admin::v1::RelayStage;
 
+use crate::server::admin::views::relay_stage;
+
 /// Timeout of each step. All steps together end well before the usual timeout of callers.
 const STEP: Duration = Duration::from_secs(3);
 const QUIT_TIMEOUT: Duration = Duration::from_millis(500);
@@ -70,17 +72,10 @@ fn fix(result: &DialogueResult) -> Option<Fix> {
     }
 }
 
-/// Returns the step that failed. A probe offers no email, so it reaches no later one.
+/// Returns the step that failed.
 fn stage(result: &DialogueResult) -> RelayStage {
-    let (DialogueResult::Refused { stage, .. } | DialogueResult::Broken { stage, .. }) = result else {
-        return RelayStage::Unspecified;
-    };
-    match stage {
-        Stage::Connect => RelayStage::Connect,
-        Stage::Tls => RelayStage::Tls,
-        Stage::Banner => RelayStage::Greeting,
-        Stage::Ehlo => RelayStage::Ehlo,
-        Stage::Auth => RelayStage::Auth,
+    match result {
+        DialogueResult::Refused { stage, .. } | DialogueResult::Broken { stage, .. } => relay_stage(*stage),
         _ => RelayStage::Unspecified,
     }
 }

@@ -6,6 +6,7 @@ use reveille_cluster::process::peer_messages::{self, BeginScrub};
 use reveille_cluster::process::scrub_report::{DamagedFile, FileRepair, ScrubReport};
 use reveille_ledger::ids::NodeId;
 use reveille_proto::admin::v1::{self, MemberScrub, ScrubRequest, ScrubResponse};
+use reveille_raft::FileDamage;
 use tokio::task::JoinSet;
 
 use crate::server::admin::deadline::DESCRIBED_WITHIN;
@@ -53,5 +54,10 @@ pub(super) fn damaged_file(DamagedFile { path, damage, repair }: DamagedFile) ->
         FileRepair::BySnapshots => v1::FileRepair::Snapshots,
         FileRepair::FromPeer => v1::FileRepair::Peer,
     };
-    v1::DamagedFile { path, damage, repair: repair.into() }
+    let (damage, error) = match damage {
+        FileDamage::Missing => (v1::FileDamage::Missing, String::new()),
+        FileDamage::Unreadable(error) => (v1::FileDamage::Unreadable, error),
+        FileDamage::Changed(_) => (v1::FileDamage::Changed, String::new()),
+    };
+    v1::DamagedFile { path, damage: damage.into(), repair: repair.into(), error }
 }

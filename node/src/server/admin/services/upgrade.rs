@@ -85,7 +85,6 @@ impl Admin {
             target_level: levels.target(),
             highest_level: levels.highest(),
             nodes,
-            obstacles: levels.obstacles(levels.highest()),
         })
     }
 

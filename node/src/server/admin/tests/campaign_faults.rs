@@ -6,7 +6,7 @@ use jiff::SignedDuration;
 use reveille_ledger::command::{Command, Quarantine, Quarantined};
 use reveille_ledger::reply::CommandOutcome;
 use reveille_proto::admin::v1::{
-    BackfillScheduleRequest, CampaignState, CancelCampaignRequest, CancelRunRequest, CreateScheduleRequest,
+    BackfillScheduleRequest, BlockCause, CampaignState, CancelCampaignRequest, CancelRunRequest, CreateScheduleRequest,
     DeleteAudienceRequest, DeleteCampaignRequest, DeleteScheduleRequest, GetAudienceRequest, GetPoolRequest,
     GetRelayRequest, GetScheduleRequest, GetTenantRequest, LaunchCampaignRequest, ListScheduleHistoryRequest,
     ListSchedulesRequest, PauseCampaignRequest, PauseScheduleRequest, RemoveRelayRequest, ResumeCampaignRequest,
@@ -137,7 +137,9 @@ async fn blocked_campaign_says_so_and_continues_after_resume() {
     assert_eq!(reply.outcome, CommandOutcome::Done);
 
     let blocked = status(&node, "spring").await;
-    assert_eq!((blocked.state(), blocked.reason.as_str()), (CampaignState::Blocked, "its fire was refused twice"));
+    let block = blocked.block.clone().unwrap_or_default();
+    assert_eq!((blocked.state(), block.cause()), (CampaignState::Blocked, BlockCause::Quarantined));
+    assert_eq!((block.text.as_str(), &block.refusal), ("its fire was refused twice", &None));
     let later = Some(at(SignedDuration::from_hours(2)));
     let refused = launched(&node, "spring", later).await.expect_err("no launch unblocks it");
     assert_eq!(found(&refused), spring("CAMPAIGN_BLOCKED"), "{refused}");
@@ -145,7 +147,8 @@ async fn blocked_campaign_says_so_and_continues_after_resume() {
     let again = LaunchCampaignRequest { name: "spring".into(), ..LaunchCampaignRequest::default() };
     let again = node.campaigns().launch_campaign(again).await.expect("the same launch").into_inner();
     let blocked = |warning: &Warning| warning.reason() == WarningReason::CampaignBlocked;
-    assert!(again.warnings.iter().any(blocked), "{again:?}");
+    let warned = again.warnings.iter().find(|warning| blocked(warning)).and_then(|warning| warning.block.clone());
+    assert_eq!(warned, Some(block), "{again:?}");
 
     let resume = ResumeCampaignRequest { name: "spring".into(), ..ResumeCampaignRequest::default() };
     let resumed = node.campaigns().resume_campaign(resume).await.expect("resumed").into_inner().campaign;

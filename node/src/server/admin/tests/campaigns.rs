@@ -6,8 +6,8 @@ use jiff::{SignedDuration, Timestamp};
 use reveille_cluster::file_store::GeneratedAudience;
 use reveille_proto::admin::v1::{
     Audience, Campaign, CampaignState, CancelCampaignRequest, Content, CreateCampaignRequest, DeleteCampaignRequest,
-    GetCampaignRequest, LaunchCampaignRequest, PauseCampaignRequest, ResumeCampaignRequest, ScheduleBody,
-    TriggerScheduleRequest, WarningReason, When, when,
+    GetCampaignRequest, LaunchCampaignRequest, MissedCause, PauseCampaignRequest, PauseCause, ResumeCampaignRequest,
+    ScheduleBody, TriggerScheduleRequest, WarningReason, When, when,
 };
 use tonic::{Code, Status};
 
@@ -133,7 +133,8 @@ async fn audience_is_sealed_at_its_instant_or_it_does_not_fire() {
         assert_eq!(launched(&node, name, None).await.expect("launched").state(), CampaignState::Waiting);
     }
     let missed = becomes(&node, "never", CampaignState::Missed).await;
-    assert!(missed.reason.contains("'missing' was not sealed"), "{missed:?}");
+    let miss = missed.miss.as_ref().map(|miss| (miss.cause(), missed.audience.as_str()));
+    assert_eq!(miss, Some((MissedCause::NotSealed, "missing")), "{missed:?}");
     assert!(missed.run.is_none() && missed.launch_time.is_some());
 
     seal(&node, "tomorrow").await;
@@ -143,7 +144,8 @@ async fn audience_is_sealed_at_its_instant_or_it_does_not_fire() {
     // A campaign can be paused before its instant and resumed.
     let pause = PauseCampaignRequest { name: "late".into(), reason: "look".into(), ..Default::default() };
     let paused = node.campaigns().pause_campaign(pause).await.expect("paused").into_inner().campaign.expect("it");
-    assert_eq!((paused.state(), paused.reason.as_str()), (CampaignState::Paused, "look"));
+    let pause = paused.pause.as_ref().map(|pause| (pause.cause(), pause.text.as_str()));
+    assert_eq!((paused.state(), pause), (CampaignState::Paused, Some((PauseCause::Operator, "look"))));
     let resume = ResumeCampaignRequest { name: "late".into(), ..Default::default() };
     let resumed = node.campaigns().resume_campaign(resume).await.expect("resumed").into_inner().campaign.expect("it");
     assert_eq!(resumed.state(), CampaignState::Launched);

@@ -9,6 +9,7 @@ use tonic::Code;
 
 use super::campaigns::{RECIPIENTS, at, becomes, body, launched, seal};
 use super::node::{Node, node, reason};
+use crate::cli::wording::explained;
 
 /// Of 300 recipients 30 are the canary, and at most 3 of them may fail.
 const TENTH: Canary = Canary { percent: 10.0, hold_percent: Some(10.0) };
@@ -35,7 +36,7 @@ async fn is_of_canary(node: &Node, campaign: &Campaign, recipient: &str) -> bool
     let run = campaign.run.as_ref().expect("a run").run.clone();
     let request = ExplainRequest { run, recipient: recipient.to_owned(), ..ExplainRequest::default() };
     let explanation = node.runs().explain(request).await.expect("a story").into_inner();
-    explanation.events[0].detail.ends_with("of its canary, which goes first")
+    explanation.events[0].opening.as_ref().is_some_and(|opening| opening.of_canary)
 }
 
 /// Returns for each of the first thirty emails, in order of arrival, whether its recipient belongs to the canary.
@@ -57,7 +58,7 @@ async fn last_word(node: &Node, campaign: &Campaign, recipient: &str) -> String 
     let request = ExplainRequest { run, recipient: recipient.to_owned(), ..ExplainRequest::default() };
     let explanation = node.runs().explain(request).await.expect("a story").into_inner();
     let last = explanation.events.last().expect("an event");
-    format!("{:?}: {}", last.kind(), last.detail)
+    format!("{:?}: {}", last.kind(), explained(last))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -9,6 +9,7 @@ use reveille_proto::admin::v1::{
 use tonic::Code;
 
 use super::node::{node, reason};
+use crate::cli::wording::explained;
 
 /// Returns the kinds of the events in a recipient's history.
 fn kinds(history: &ExplainResponse) -> Vec<Kind> {
@@ -31,8 +32,8 @@ async fn run_is_paused_resumed_and_cancelled_behind_barriers() {
     node.until(&run, |run| run.counts.is_some_and(|counts| counts.pending == 2)).await;
     let explain = ExplainRequest { run: run.clone(), recipient: "#0".to_owned(), ..ExplainRequest::default() };
     let history = node.runs().explain(explain.clone()).await.expect("a story").into_inner();
-    let waits = history.events.last().map(|event| (event.kind(), event.detail.as_str()));
-    assert_eq!(waits, Some((Kind::Waits, "the run is paused: wrong text")));
+    let waits = history.events.last().map(|event| (event.kind(), explained(event)));
+    assert_eq!(waits, Some((Kind::Waits, "the run is paused: wrong text".to_owned())));
 
     let resume = ResumeRunRequest { tenant: tenant(), run: run.clone(), without_canary: false };
     let resumed = node.runs().resume_run(resume.clone()).await.expect("resumed").into_inner();
@@ -40,7 +41,7 @@ async fn run_is_paused_resumed_and_cancelled_behind_barriers() {
     let history = node.runs().explain(explain.clone()).await.expect("a story").into_inner();
     assert_eq!(history.events.get(2).map(|event| event.index), Some(resumed.index), "of the entry that the story has");
     assert_eq!(kinds(&history), [Kind::Opened, Kind::RunPaused, Kind::RunResumed, Kind::Waits]);
-    let waits = history.events.last().map(|event| event.detail.as_str()).unwrap_or_default();
+    let waits = history.events.last().map(explained).unwrap_or_default();
     assert!(waits.contains("pool 'no-relay-here' has none"), "{waits}");
     let twice = node.runs().resume_run(resume).await.expect_err("not paused");
     assert_eq!(reason(&twice), (Code::FailedPrecondition, "NOT_POSSIBLE".to_owned()));
@@ -151,8 +152,8 @@ async fn dead_letters_are_listed_sent_again_and_discarded() {
         (vec![Kind::Opened, Kind::Claimed, Kind::Refused, Kind::Dead], RecipientState::Dead)
     );
     let refused = "550 5.1.1 no such user; about this mailbox: final";
-    assert_eq!(history.events[2].detail, refused);
-    let detail = history.events.last().map(|event| event.detail.as_str()).unwrap_or_default();
+    assert_eq!(explained(&history.events[2]), refused);
+    let detail = history.events.last().map(explained).unwrap_or_default();
     assert!(detail.contains("550 5.1.1") && detail.ends_with("(1 of 5 attempts)"), "{detail}");
 
     let discard = DiscardDeadLettersRequest {
@@ -173,7 +174,7 @@ async fn dead_letters_are_listed_sent_again_and_discarded() {
     let history = node.runs().explain(of("#0")).await.expect("a story").into_inner();
     use Kind::{Claimed, Dead, Opened, Refused, Requeued, Sent};
     assert_eq!(kinds(&history), [Opened, Claimed, Refused, Dead, Requeued, Claimed, Sent]);
-    assert_eq!(history.events[2].detail, refused, "the history keeps it after the letter is gone");
+    assert_eq!(explained(&history.events[2]), refused, "the history keeps it after the letter is gone");
     assert!(history.events.iter().all(|event| event.time.is_some()), "{history:?}");
     let history = node.runs().explain(of("#1")).await.expect("a story").into_inner();
     assert_eq!(kinds(&history), [Opened, Claimed, Refused, Dead, Kind::Discarded]);

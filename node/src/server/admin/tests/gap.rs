@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use prost_types::Duration;
 use reveille_proto::admin::v1::{
-    Daily, Instant, Overlap, Policies, Run, ScheduleBody, TriggerScheduleRequest, UpdateScheduleRequest, When, when,
+    Daily, Instant, InstantRemarkKind, Overlap, Policies, Run, ScheduleBody, TriggerScheduleRequest,
+    UpdateScheduleRequest, When, when,
 };
 use tokio::task::JoinSet;
 use tonic::Status;
@@ -133,7 +134,8 @@ async fn daily_schedule_sends_once_a_day_whatever_is_invoked() {
     let chosen =
         |hours| Policies { min_gap: Some(Duration { seconds: hours * HOUR, nanos: 0 }), ..Policies::default() };
     let hourly = || when::Pattern::Cron("0 * * * *".to_owned());
-    let inside = |next: &[Instant]| next.iter().filter(|next| next.remark.contains("inside the min gap")).count();
+    let is_inside = |next: &&Instant| next.remarks.iter().any(|one| one.kind() == InstantRemarkKind::InsideMinGap);
+    let inside = |next: &[Instant]| next.iter().filter(is_inside).count();
     for (policies, paths, expected, apart) in [
         (Policies::default(), &["when"][..], 20, 10),
         (chosen(2), &["policies.min_gap"], 2, 5),

@@ -8,6 +8,7 @@ use reveille_sink::{Sink, SinkOptions};
 use tonic::Code;
 
 use super::node::{Node, node, reason};
+use crate::cli::wording::explained;
 
 async fn counted(node: &Node, filter: DeadLetterFilter) -> Vec<(String, u64, String)> {
     let question = CountDeadLettersRequest { filter: Some(filter), ..CountDeadLettersRequest::default() };
@@ -73,12 +74,8 @@ async fn letters_of_one_reason_go_again_by_another_pool_and_only_they() {
     let example = groups.iter().find(|(reason, _, _)| reason == "550 5.2.1").map(|(_, _, who)| who.clone());
     let explain = ExplainRequest { run: run.clone(), recipient: example.expect("one"), ..Default::default() };
     let history = node.runs().explain(explain).await.expect("a story").into_inner();
-    let detail = history
-        .events
-        .iter()
-        .find(|event| event.kind() == ExplainedEventKind::Requeued)
-        .map(|event| event.detail.as_str());
-    assert_eq!(detail, Some("by an operator: attempts are counted anew; by pool 'backup' from now on"));
+    let detail = history.events.iter().find(|event| event.kind() == ExplainedEventKind::Requeued).map(explained);
+    assert_eq!(detail.as_deref(), Some("by an operator: attempts are counted anew; by pool 'backup' from now on"));
     backup.stop().await;
     node.stop().await;
 }

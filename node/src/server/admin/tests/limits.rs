@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use reveille_proto::admin::v1::{
     AddRelayRequest, ExplainRequest, ExplainedEventKind as Kind, GetRunRequest, ListRelaysRequest, Overlap, PauseCause,
-    Policies, Relay, RelayCondition, Run, RunCounts, RunState, ScheduleBody, TriggerScheduleRequest,
+    Policies, Relay, RelayCondition, RelayTrouble, Run, RunCounts, RunState, ScheduleBody, TriggerScheduleRequest,
 };
 
 use super::clock::{HOUR, advance_clock, by, jump};
 use super::node::{Node, STEP_TIMEOUT, creation, node_with_test_clock, yearly};
+use crate::cli::wording::explained;
 
 /// Opens a run whose recipients have one attempt.
 async fn opened(node: &Node, name: &str, recipients: &[&str]) -> String {
@@ -39,7 +40,7 @@ async fn shown(node: &Node, run: &str) -> (Run, RunCounts) {
 async fn history(node: &Node, run: &str, recipient: &str) -> Vec<(Kind, String)> {
     let request = ExplainRequest { run: run.to_owned(), recipient: recipient.to_owned(), ..ExplainRequest::default() };
     let history = node.runs().explain(request).await.expect("a story").into_inner();
-    history.events.into_iter().map(|event| (event.kind(), event.detail)).collect()
+    history.events.into_iter().map(|event| (event.kind(), explained(&event))).collect()
 }
 
 async fn relay(node: &Node) -> Relay {
@@ -70,7 +71,8 @@ async fn throttling_relay_lowers_rate_and_all_recipients_are_sent() {
         assert!(refused.iter().all(|(_, detail)| uncounted(detail)), "{refused:?}");
         let health = relay(&node).await.health.expect("its health");
         assert_eq!(health.condition(), RelayCondition::Throttled, "it is slow, and neither failing nor full");
-        assert!(health.cause.starts_with("454"), "{health:?}");
+        let answer = health.cause.as_ref().map(|cause| (cause.trouble(), cause.code));
+        assert_eq!(answer, Some((RelayTrouble::Answer, 454)), "{health:?}");
         assert!(health.rate_per_second < 200.0, "{stage}: {health:?}");
         node.stop().await;
     }
@@ -90,7 +92,8 @@ async fn relay_with_used_up_quota_is_parked_and_explain_says_so() {
         }
     });
     let health = parked.await.expect("it is parked");
-    assert!(health.cause.contains("Daily message quota exceeded") && health.retry_time.is_some(), "{health:?}");
+    let cause = health.cause.clone().unwrap_or_default();
+    assert!(cause.text.contains("Daily message quota exceeded") && health.retry_time.is_some(), "{health:?}");
     let (_, counts) = shown(&node, &run).await;
     assert_eq!((counts.pending + counts.claimed, counts.dead), (2, 0));
     node.until(&run, |run| run.counts.is_some_and(|counts| counts.pending == 2)).await;

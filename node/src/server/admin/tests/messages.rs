@@ -10,6 +10,7 @@ use tonic::{Code, Status};
 
 use super::clock::{HOUR, MINUTE, advance_clock, by, now};
 use super::node::{Node, creation, node, node_with_test_clock, reason, yearly};
+use crate::cli::wording::explained;
 
 pub(super) fn message(key: &str, to: &[&str]) -> SendMessageRequest {
     SendMessageRequest {
@@ -64,7 +65,7 @@ async fn message_is_sent_once_by_its_key() {
     assert_eq!(recipients, two.map(|address| (address, RecipientState::Sent)));
     let explain = ExplainRequest { run, recipient: two[0].to_owned(), ..ExplainRequest::default() };
     let history = node.runs().explain(explain).await.expect("a story").into_inner();
-    assert!(history.events[0].detail.starts_with("trigger one, a message for "), "{history:?}");
+    assert!(explained(&history.events[0]).starts_with("trigger one, a message for "), "{history:?}");
     let schedules = node.schedules().list_schedules(ListSchedulesRequest::default()).await.expect("a list");
     assert_eq!(schedules.into_inner().schedules.len(), 0, "no list shows their schedule");
     node.stop().await;
@@ -114,7 +115,10 @@ async fn message_for_later_leaves_at_its_time_and_a_cancelled_one_never() {
     let early = send(&node, later("early", due - HOUR)).await.expect("taken");
     let explain = ExplainRequest { run: run.clone(), recipient: "#0".to_owned(), ..ExplainRequest::default() };
     let history = node.runs().explain(explain).await.expect("a story").into_inner();
-    assert!(history.events.last().is_some_and(|event| event.detail.starts_with("for its send time, ")), "{history:?}");
+    assert!(
+        history.events.last().is_some_and(|event| explained(event).starts_with("for its send time, ")),
+        "{history:?}"
+    );
     let cancel = CancelMessageRequest { key: "never".to_owned(), ..CancelMessageRequest::default() };
     let cancelled = node.messages().cancel_message(cancel).await.expect("cancelled").into_inner();
     assert_eq!(cancelled.message.and_then(|message| message.run).expect("a run").state(), RunState::Cancelled);

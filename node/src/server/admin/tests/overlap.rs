@@ -9,6 +9,7 @@ use reveille_proto::admin::v1::{
 
 use super::clock::{HOUR, MINUTE, advance_clock, by, jump};
 use super::node::{Node, creation, node, node_with_test_clock, reason, yearly};
+use crate::cli::wording::explained;
 
 fn every(seconds: i64) -> Option<When> {
     let period = Some(prost_types::Duration { seconds, nanos: 0 });
@@ -108,7 +109,7 @@ async fn each_overlap_policy_treats_next_instant_as_documented() {
     assert_eq!(history(&node, "cancelling").await.last().map(|entry| &*entry.cancelled_by == later), Some(true));
     let events = explanation(&node, &cancelling[0].run).await;
     let why = format!("overlap: {later} opened, and overlap is cancel_other");
-    assert_eq!(events.last().map(|event| (event.kind(), &*event.detail)), Some((Kind::Cancelled, &*why)));
+    assert_eq!(events.last().map(|event| (event.kind(), explained(event))), Some((Kind::Cancelled, why)));
     trigger(&node, "cancelling").await.expect("it makes way for itself");
 
     // When the run is over, the latest waiting instant opens at once, and the others are recorded as skipped.
@@ -124,7 +125,7 @@ async fn each_overlap_policy_treats_next_instant_as_documented() {
     let known = history(&node, "buffering").await;
     let entry = known.iter().find(|entry| entry.run == opened[1].run).expect("it is in the history");
     assert!(entry.waited_for == first.run && entry.late.is_some(), "{entry:?}");
-    let detail = &explanation(&node, &opened[1].run).await[0].detail;
+    let detail = explained(&explanation(&node, &opened[1].run).await[0]);
     assert!(detail.ends_with(&format!("; overlap: waited for {}", first.run)), "{detail}");
     node.stop().await;
 }
@@ -155,7 +156,7 @@ async fn missed_instant_stays_late_while_it_waits_for_a_run() {
         assert_eq!((&entry.run, entry.cause(), &entry.waited_for), (&run.run, RunCause::CatchUp, &run.waited_for));
         assert_eq!(entry.waited_for.is_empty(), place == 0, "{entry:?}");
     }
-    let detail = &explanation(&node, &runs[1].run).await[0].detail;
+    let detail = explained(&explanation(&node, &runs[1].run).await[0]);
     assert!(detail.contains("missed and caught up; it was due"), "{detail}");
     node.stop().await;
 }

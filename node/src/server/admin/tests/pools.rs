@@ -8,6 +8,7 @@ use reveille_proto::admin::v1::{
 use tonic::{Code, Status};
 
 use super::node::{Node, node, reason};
+use crate::cli::wording::explained;
 
 fn set(name: &str, warm_up: &[u32]) -> SetPoolRequest {
     SetPoolRequest { name: name.to_owned(), warm_up: warm_up.to_vec(), ..SetPoolRequest::default() }
@@ -49,7 +50,7 @@ async fn recipients_beyond_daily_cap_wait_and_are_reported() {
     assert_eq!(pools, [("default", 2, 1)]);
     let request = ExplainRequest { run: run.run.clone(), recipient: "#2".to_owned(), ..ExplainRequest::default() };
     let history = node.runs().explain(request).await.expect("a story").into_inner();
-    let waits = history.events.last().map(|event| event.detail.clone()).unwrap_or_default();
+    let waits = history.events.last().map(explained).unwrap_or_default();
     assert!(waits.contains("today's cap of pool 'default'"), "{history:?}");
     assert_eq!(put(&node, set("default", &[2, 50])).await.expect("set").used_today, 2, "what was sent stays spent");
     put(&node, set("default", &[3])).await.expect("set");

@@ -11,6 +11,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::node::{Node, creation, node, yearly};
+use crate::cli::wording::explained;
 
 /// A relay without extensions. It counts its sessions and the emails that it was offered.
 struct Bare {
@@ -102,11 +103,7 @@ async fn pool_without_smtputf8_gives_the_recipient_up_with_the_cause() {
     let request = ExplainRequest { run: run.run.clone(), recipient: "#0".to_owned(), ..ExplainRequest::default() };
     let history = node.runs().explain(request).await.expect("a story").into_inner();
     assert_eq!(history.state(), RecipientState::Dead);
-    let detail = history
-        .events
-        .iter()
-        .find(|event| event.kind() == ExplainedEventKind::GivenUp)
-        .map(|event| event.detail.as_str());
+    let detail = history.events.iter().find(|event| event.kind() == ExplainedEventKind::GivenUp).map(explained);
     assert!(detail.is_some_and(|detail| detail.contains("no relay of its pool offers SMTPUTF8")), "{history:?}");
     assert_eq!(bare.sessions.load(Ordering::SeqCst), 1, "it is asked once");
     assert_eq!(bare.emails.load(Ordering::SeqCst), 0);
@@ -127,7 +124,7 @@ async fn relay_that_refuses_ehlo_makes_recipient_wait() {
         let request = ExplainRequest { run: run.run.clone(), recipient: "#0".to_owned(), ..ExplainRequest::default() };
         let history = node.runs().explain(request).await.expect("a story").into_inner();
         events.clone_from(&history.events);
-        if events.iter().any(|event| event.detail.contains("refused EHLO")) {
+        if events.iter().any(|event| event.text.contains("refused EHLO")) {
             assert_eq!(history.state(), RecipientState::Pending);
             assert_eq!(bare.emails.load(Ordering::SeqCst) + other.emails.load(Ordering::SeqCst), 0);
             return node.stop().await;

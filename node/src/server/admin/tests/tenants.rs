@@ -9,6 +9,7 @@ use reveille_proto::admin::v1::{
 use tonic::{Code, Status};
 
 use super::node::{Node, creation, node, reason, yearly};
+use crate::cli::wording::explained;
 
 fn set(name: &str) -> SetTenantRequest {
     SetTenantRequest { name: name.to_owned(), ..SetTenantRequest::default() }
@@ -92,7 +93,7 @@ async fn tenant_rate_is_kept_and_explain_says_so() {
     let run = node.triggered("news", &recipients, "").await;
     let request = ExplainRequest { run: run.run.clone(), recipient: "#8".to_owned(), ..ExplainRequest::default() };
     let history = node.runs().explain(request).await.expect("a story").into_inner();
-    let waits = history.events.last().map(|event| event.detail.clone()).unwrap_or_default();
+    let waits = history.events.last().map(explained).unwrap_or_default();
     assert!(waits.contains("tenant 'default' has 0.001 a second at most"), "{history:?}");
     let begun = Instant::now();
     put(&node, paced(2.0)).await.expect("set");

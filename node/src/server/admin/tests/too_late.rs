@@ -11,6 +11,7 @@ use reveille_proto::admin::v1::{
 use super::campaigns::{RECIPIENTS, body, launched, seal, status};
 use super::clock::{HOUR, MINUTE, advance_clock, at, coming_day, jump};
 use super::node::{Node, STEP_TIMEOUT, node_with_test_clock};
+use crate::cli::wording::missed as missed_because;
 
 const NINE: i64 = 9 * HOUR;
 
@@ -95,7 +96,8 @@ async fn campaign_after_long_outage_expires_with_a_reason_for_each() {
     let missed = status(&node, "spring").await;
     assert_eq!((missed.state(), missed.recipients, &missed.run), (CampaignState::Missed, RECIPIENTS, &None));
     for words in ["could not open before", "T13:00:0", "T09:00:00Z by more than start_within", "nothing was sent"] {
-        assert!(missed.reason.contains(words), "{}", missed.reason);
+        let why = missed.miss.as_ref().map(|miss| missed_because(&missed, miss)).unwrap_or_default();
+        assert!(why.contains(words), "{why}");
     }
     let entry = history(&node).await;
     assert_eq!((entry.outcome(), entry.count), (HistoryOutcome::Expired, 1), "{entry:?}");

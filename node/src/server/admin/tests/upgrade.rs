@@ -28,7 +28,8 @@ async fn finish_names_the_node_that_is_in_the_way() {
     let seen = cluster.get_upgrade(GetUpgradeRequest {}).await.expect("a status").into_inner();
     assert_eq!((seen.level, seen.target_level, seen.highest_level), (LEVEL, LEVEL, LEVEL + 1), "{seen:?}");
     let obstacle = "node node-1 applies ledger level 1 and not 2; install the new release on it and restart it";
-    assert_eq!(seen.obstacles, [obstacle]);
+    let levels: Vec<(&str, u32)> = seen.nodes.iter().map(|node| (node.name.as_str(), node.level)).collect();
+    assert_eq!(levels, [("node-1", LEVEL), ("node-9", LEVEL + 1)]);
     for level in [0, LEVEL + 1] {
         let request = FinishUpgradeRequest { level, ..FinishUpgradeRequest::default() };
         let refused = cluster.finish_upgrade(request).await.expect_err("node-1 is in the way");

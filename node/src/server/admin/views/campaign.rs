@@ -1,6 +1,7 @@
 //! Builds the message of a campaign: its own stage, and the state of its run once that has opened.
 
 use reveille_ledger::campaign::{Campaign, CampaignStage};
+use reveille_ledger::causes::MissedCause;
 use reveille_ledger::command::CampaignName;
 use reveille_ledger::content::Content;
 use reveille_ledger::ids::Time;
@@ -8,7 +9,7 @@ use reveille_ledger::{Activity, Ledger};
 use reveille_proto::admin::v1::{self, CampaignState, RunState};
 
 use super::forecast::{ForecastSubject, deadline_forecast};
-use super::schedule::{mail, policies};
+use super::schedule::{mail, policies, refusal, stopped};
 use super::{run_of, timestamp};
 use crate::server::admin::validate::instant;
 
@@ -17,7 +18,7 @@ pub fn campaign(ledger: &Ledger, named: &CampaignName, known: &Campaign) -> v1::
     let created = known.stage.schedule().and_then(|schedule| ledger.run_of_campaign(schedule));
     let opened = created.and_then(|id| run_of(ledger, id));
     let sealed = ledger.audiences().get(&(named.tenant.clone(), known.audience.clone()));
-    let (state, reason) = state(ledger, known, opened.as_ref());
+    let Stands { state, pause, block, miss } = stands(ledger, known, opened.as_ref());
     let now = ledger.head().now;
     let finish_by_ms = finish_by_ms(ledger, &named.tenant, known, now);
     let subject =
@@ -27,7 +28,7 @@ pub fn campaign(ledger: &Ledger, named: &CampaignName, known: &Campaign) -> v1::
         tenant: named.tenant.clone(),
         name: named.name.clone(),
         state: state.into(),
-        reason,
+        pause,
         audience: known.audience.clone(),
         recipients: opened.as_ref().map(|run| run.audience).or(sealed.map(|sealed| sealed.rows)).unwrap_or_default(),
         send_time: Some(timestamp(known.due)),
@@ -56,6 +57,8 @@ pub fn campaign(ledger: &Ledger, named: &CampaignName, known: &Campaign) -> v1::
             percent: f64::from(canary.share) / 100.0,
             hold_percent: Some(f64::from(canary.limit) / 100.0),
         }),
+        block,
+        miss,
     }
 }
 
@@ -129,32 +132,67 @@ fn progress(
     Some(v1::Progress { per_second, end_time: in_time.then(|| timestamp(ends)) })
 }
 
-/// Returns the state, and the reason why it has not opened if it is known.
-fn state(ledger: &Ledger, known: &Campaign, opened: Option<&v1::Run>) -> (CampaignState, String) {
+/// The state, and why it has not opened if that is known.
+struct Stands {
+    state: CampaignState,
+    pause: Option<v1::Pause>,
+    block: Option<v1::ScheduleBlock>,
+    miss: Option<v1::CampaignMiss>,
+}
+
+impl Stands {
+    fn as_state(state: CampaignState) -> Stands {
+        Stands { state, pause: None, block: None, miss: None }
+    }
+
+    fn missed(cause: &MissedCause) -> Stands {
+        Stands { miss: Some(miss(cause)), ..Stands::as_state(CampaignState::Missed) }
+    }
+}
+
+fn stands(ledger: &Ledger, known: &Campaign, opened: Option<&v1::Run>) -> Stands {
     if let Some(run) = opened {
-        let state = match run.state() {
+        return Stands::as_state(match run.state() {
             RunState::Paused => CampaignState::Paused,
             RunState::Finished => CampaignState::Finished,
             RunState::Cancelled => CampaignState::Cancelled,
             RunState::Expired => CampaignState::Expired,
             RunState::Open | RunState::Unspecified => CampaignState::Open,
-        };
-        return (state, String::new());
+        });
     }
-    match &known.stage {
-        CampaignStage::Draft => (CampaignState::Draft, String::new()),
-        CampaignStage::Waiting(_) => (CampaignState::Waiting, String::new()),
-        CampaignStage::Missed { cause, .. } => (CampaignState::Missed, cause.to_string()),
-        CampaignStage::Cancelled { .. } => (CampaignState::Cancelled, String::new()),
-        CampaignStage::Armed(armed) => match ledger.schedules().get(&armed.schedule).map(|schedule| &schedule.activity)
-        {
-            Some(Activity::Active) => (CampaignState::Launched, String::new()),
-            Some(Activity::Paused { reason, .. }) => (CampaignState::Paused, reason.to_string()),
-            Some(Activity::Blocked { cause }) => (CampaignState::Blocked, cause.to_string()),
-            Some(Activity::Done) | None => match ledger.missed_because(known, armed) {
-                Some(why) => (CampaignState::Missed, why.to_string()),
-                None => (CampaignState::Finished, String::new()),
-            },
+    let armed = match &known.stage {
+        CampaignStage::Draft => return Stands::as_state(CampaignState::Draft),
+        CampaignStage::Waiting(_) => return Stands::as_state(CampaignState::Waiting),
+        CampaignStage::Missed { cause, .. } => return Stands::missed(cause),
+        CampaignStage::Cancelled { .. } => return Stands::as_state(CampaignState::Cancelled),
+        CampaignStage::Armed(armed) => armed,
+    };
+    let activity = ledger.schedules().get(&armed.schedule).map(|schedule| &schedule.activity);
+    let (pause, block) = activity.map(stopped).unwrap_or_default();
+    let state = match activity {
+        Some(Activity::Active) => CampaignState::Launched,
+        Some(Activity::Paused { .. }) => CampaignState::Paused,
+        Some(Activity::Blocked { .. }) => CampaignState::Blocked,
+        Some(Activity::Done) | None => match ledger.missed_because(known, armed) {
+            Some(why) => return Stands::missed(&why),
+            None => CampaignState::Finished,
         },
+    };
+    Stands { pause, block, ..Stands::as_state(state) }
+}
+
+/// Builds the message of why a campaign was missed. Its instant and its audience are those of the campaign.
+fn miss(cause: &MissedCause) -> v1::CampaignMiss {
+    let of = |cause: v1::MissedCause| v1::CampaignMiss { cause: cause.into(), ..v1::CampaignMiss::default() };
+    match cause {
+        MissedCause::TooLate { now, .. } => {
+            v1::CampaignMiss { ready_time: Some(timestamp(*now)), ..of(v1::MissedCause::TooLate) }
+        }
+        MissedCause::Unfit(text) => v1::CampaignMiss { text: text.clone(), ..of(v1::MissedCause::Unfit) },
+        MissedCause::NotSealed { .. } => of(v1::MissedCause::NotSealed),
+        MissedCause::Refused(refused) => {
+            v1::CampaignMiss { refusal: Some(refusal(refused)), ..of(v1::MissedCause::Refused) }
+        }
+        MissedCause::Restored(_) => of(v1::MissedCause::Restored),
     }
 }

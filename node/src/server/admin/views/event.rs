@@ -6,6 +6,7 @@ use reveille_ledger::events::{EventKind, EventSubject};
 use reveille_proto::admin::v1::{self, EventType};
 
 use super::run::{counts, occurrence, pause};
+use super::schedule::block;
 use crate::server::admin::enums::OnWire;
 
 /// Returns the type of an event.
@@ -54,7 +55,7 @@ pub fn event(tenant: &str, subject: &EventSubject, kind: &EventKind) -> v1::Even
         EventKind::RunCancelled(by) => {
             v1::Event { cancelled_by: by.map(|other| other.to_string()).unwrap_or_default(), ..event }
         }
-        EventKind::ScheduleBlocked(cause) => v1::Event { reason: cause.to_string(), ..event },
+        EventKind::ScheduleBlocked(cause) => v1::Event { block: Some(block(cause)), ..event },
         EventKind::RunResumed | EventKind::RunExpired | EventKind::Recipients { .. } => event,
     }
 }

@@ -71,7 +71,8 @@ pub fn pause(reason: &PauseReason) -> v1::Pause {
     }
 }
 
-fn canary(CanaryState { recipients, bad_max, undecided, bad, verdict, .. }: CanaryState) -> v1::RunCanary {
+/// Builds the message of a canary.
+pub fn canary(CanaryState { recipients, bad_max, undecided, bad, verdict, .. }: CanaryState) -> v1::RunCanary {
     v1::RunCanary { recipients, undecided, bad, bad_max, verdict: verdict.wire().into() }
 }
 

@@ -2,18 +2,23 @@
 
 use jiff::tz::TimeZone;
 use reveille_cluster::process::zones::Zones;
-use reveille_ledger::calendar::{Firing, Pattern, Remark, Step, When, next_after, steps_after};
+use reveille_ledger::calendar::{Firing, Pattern, Step, When, next_after, steps_after};
+use reveille_ledger::causes::{BlockCause, PauseReason};
 use reveille_ledger::command::NextInstant;
 use reveille_ledger::content::{Attachment, AudienceChoice, Content, Recipient};
 use reveille_ledger::decide::timing::{Calendar, Jitter};
 use reveille_ledger::etag::ANY_ETAG;
 use reveille_ledger::ids::{ScheduleId, Time};
 use reveille_ledger::policy::Policies;
+use reveille_ledger::refusal::CommandRefusal;
 use reveille_ledger::{Activity, Schedule};
 use reveille_proto::admin::v1::{self, when};
 
+use super::run::pause;
 use super::{duration, timestamp};
+use crate::firing_remarks::firing_remarks;
 use crate::server::admin::enums::OnWire;
+use crate::server::admin::error_texts;
 
 /// Maximum number of calendar steps that are tried to find the next instants. Local times that fall into gaps are steps
 /// too.
@@ -21,13 +26,13 @@ const STEPS_MAX: usize = 4_096;
 
 /// Returns a schedule with at most `count` of its next instants.
 pub fn schedule(id: ScheduleId, schedule: &Schedule, zones: &Zones, now: Time, count: usize) -> v1::Schedule {
-    let (state, reason) = schedule_state(&schedule.activity);
+    let (pause, block) = stopped(&schedule.activity);
     v1::Schedule {
         tenant: schedule.settings.tenant.to_string(),
         name: schedule.name.to_string(),
         number: id.0,
-        state: state.into(),
-        reason,
+        state: schedule_state(&schedule.activity).into(),
+        pause,
         when: Some(pattern(&schedule.timing.when)),
         zone: schedule.timing.zone.to_string(),
         start_time: schedule.timing.start.map(timestamp),
@@ -51,6 +56,7 @@ pub fn schedule(id: ScheduleId, schedule: &Schedule, zones: &Zones, now: Time, c
         labels: schedule.labels.clone().into(),
         read_time: Some(timestamp(now)),
         template: schedule.settings.template.as_ref().map(|template| template.to_string()).unwrap_or_default(),
+        block,
     }
 }
 
@@ -125,14 +131,41 @@ fn attachment(known: &Attachment) -> v1::Attachment {
     }
 }
 
-/// Returns the state, and the reason if there is one.
-pub fn schedule_state(activity: &Activity) -> (v1::ScheduleState, String) {
+/// Returns the state.
+pub fn schedule_state(activity: &Activity) -> v1::ScheduleState {
     match activity {
-        Activity::Active => (v1::ScheduleState::Active, String::new()),
-        Activity::Paused { reason, .. } => (v1::ScheduleState::Paused, reason.to_string()),
-        Activity::Blocked { cause } => (v1::ScheduleState::Blocked, cause.to_string()),
-        Activity::Done => (v1::ScheduleState::Done, String::new()),
+        Activity::Active => v1::ScheduleState::Active,
+        Activity::Paused { .. } => v1::ScheduleState::Paused,
+        Activity::Blocked { .. } => v1::ScheduleState::Blocked,
+        Activity::Done => v1::ScheduleState::Done,
     }
+}
+
+/// Returns why a schedule does not fire: its pause, or what blocks it.
+pub fn stopped(activity: &Activity) -> (Option<v1::Pause>, Option<v1::ScheduleBlock>) {
+    match activity {
+        Activity::Active | Activity::Done => (None, None),
+        Activity::Paused { reason, .. } => (Some(pause(&PauseReason::Operator(reason.to_string()))), None),
+        Activity::Blocked { cause } => (None, Some(block(cause))),
+    }
+}
+
+/// Builds the message of what blocks a schedule.
+pub fn block(cause: &BlockCause) -> v1::ScheduleBlock {
+    let of = |cause: v1::BlockCause| v1::ScheduleBlock { cause: cause.into(), ..v1::ScheduleBlock::default() };
+    match cause {
+        BlockCause::Quarantined(text) => {
+            v1::ScheduleBlock { text: text.to_string(), ..of(v1::BlockCause::Quarantined) }
+        }
+        BlockCause::FireRefused(refused) => {
+            v1::ScheduleBlock { refusal: Some(refusal(refused)), ..of(v1::BlockCause::FireRefused) }
+        }
+    }
+}
+
+/// Builds the message of a refusal that the ledger has stored.
+pub fn refusal(refusal: &CommandRefusal) -> v1::Refusal {
+    v1::Refusal { reason: error_texts::refused(refusal).reason_word().to_owned(), message: refusal.to_string() }
 }
 
 fn pattern(when: &When) -> v1::When {
@@ -201,27 +234,32 @@ fn next_of(schedule: &Schedule, zones: &Zones, now: Time, count: usize) -> Vec<v
         .map(|firing| v1::Instant {
             time: Some(timestamp(firing.instant.into())),
             local: firing.local_text(),
-            remark: firing.remark_text(),
+            remarks: firing_remarks(&firing),
             open_time: opens(&firing),
         })
         .collect()
 }
 
 fn without_zone(next: &NextInstant) -> v1::Instant {
-    let remark = "the zone is not in this node's database".to_owned();
+    let remark = v1::InstantRemark { kind: v1::InstantRemarkKind::UnknownZone.into(), ..Default::default() };
     let opens = (next.jitter_ms > 0).then(|| timestamp(next.opens()));
-    v1::Instant { time: Some(timestamp(next.due)), local: next.due.to_string(), remark, open_time: opens }
+    v1::Instant {
+        time: Some(timestamp(next.due)),
+        local: next.due.to_string(),
+        remarks: vec![remark],
+        open_time: opens,
+    }
 }
 
 /// Returns one instant in local time, with a remark if a change of the clocks moved it.
 pub fn instant_of(pattern: &Pattern, zone: &TimeZone, policies: &Policies, due: Time) -> v1::Instant {
     let firing = next_after(pattern, zone, &policies.dst, due.plus_ms(-1).timestamp());
-    let remark = firing.filter(|firing| Time::from(firing.instant) == due).and_then(|firing| firing.remark);
+    let firing = firing.filter(|firing| Time::from(firing.instant) == due);
     let at = due.timestamp();
     v1::Instant {
         time: Some(timestamp(due)),
         local: at.display_with_offset(zone.to_offset(at)).to_string(),
-        remark: remark.as_ref().map(Remark::to_string).unwrap_or_default(),
+        remarks: firing.as_ref().map(firing_remarks).unwrap_or_default(),
         open_time: None,
     }
 }

@@ -2,6 +2,7 @@
 
 use reveille_cluster::compose::Compiled;
 use reveille_ledger::campaign::Campaign;
+use reveille_ledger::causes::BlockCause;
 use reveille_ledger::command::{CampaignLaunch, CampaignName, Command};
 use reveille_ledger::ids::Hash;
 use reveille_ledger::refusal::CommandRefusal;
@@ -39,7 +40,7 @@ impl Admin {
             let blocked = blocked_by(ledger, &campaign);
             warnings.extend(blocked.iter().map(|cause| Warning {
                 reason: WarningReason::CampaignBlocked.into(),
-                cause: cause.clone(),
+                block: Some(views::block(cause)),
                 ..Warning::default()
             }));
             (repeats, ledger.serves(&campaign.pool), warnings, blocked)
@@ -107,9 +108,9 @@ impl Admin {
 }
 
 /// Returns why the campaign's schedule is blocked until it is resumed. Returns `None` if it is not blocked.
-fn blocked_by(ledger: &Ledger, campaign: &Campaign) -> Option<String> {
+fn blocked_by(ledger: &Ledger, campaign: &Campaign) -> Option<BlockCause> {
     match &ledger.schedules().get(&campaign.stage.schedule()?)?.activity {
-        Activity::Blocked { cause } => Some(cause.to_string()),
+        Activity::Blocked { cause } => Some(cause.clone()),
         _ => None,
     }
 }

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
+use prost::Message;
 use reveille_ledger::erased::is_erased_key;
 use reveille_ledger::events::{EventGroup, EventKey, EventKind, EventSubject, PackedEvents};
 use reveille_ledger::ids::RunId;
@@ -148,7 +149,8 @@ impl EventPage {
     }
 
     fn push(&mut self, event: v1::Event) {
-        self.bytes += EVENT_BYTES + event.numbers.len() + event.reason.len();
+        let block = event.block.as_ref().map_or(0, Message::encoded_len);
+        self.bytes += EVENT_BYTES + event.numbers.len() + block;
         self.events.push(event);
     }
 }

@@ -7,8 +7,7 @@ use reveille_ledger::form;
 use reveille_ledger::refusal::CommandRefusal;
 use reveille_ledger::reply::{CommandOutcome, ScheduleCreation};
 use reveille_proto::admin::v1::{
-    BatchCreateRefusal, BatchCreateResult, BatchCreateSchedulesRequest, BatchCreateSchedulesResponse, ScheduleBody,
-    Warning,
+    BatchCreateResult, BatchCreateSchedulesRequest, BatchCreateSchedulesResponse, Refusal, ScheduleBody, Warning,
 };
 
 use super::create::{caught_up_files, no_page, tenant_and_name, warnings};
@@ -129,6 +128,6 @@ fn refused(position: usize, error: ApiError) -> BatchCreateResult {
         None => field.to_owned(),
     };
     let error = error.rename_fields(in_request);
-    let refusal = BatchCreateRefusal { reason: error.reason_word().to_owned(), message: error.to_string() };
+    let refusal = Refusal { reason: error.reason_word().to_owned(), message: error.to_string() };
     BatchCreateResult { refusal: Some(refusal), ..BatchCreateResult::default() }
 }

@@ -111,7 +111,7 @@ fn list(ledger: &Ledger, filter: &Filter, paging: &Paging<ScheduleId>) -> (Vec<L
             return (listed, last);
         }
         last = Some(*id);
-        let state = || views::schedule_state(&schedule.activity).0;
+        let state = || views::schedule_state(&schedule.activity);
         let wanted = *schedule.settings.tenant == *filter.tenant
             && (filter.states.is_empty() || filter.states.contains(&state()))
             && filter.selector.means(Some(&schedule.labels))

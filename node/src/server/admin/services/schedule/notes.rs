@@ -4,9 +4,10 @@
 
 use reveille_ledger::Ledger;
 use reveille_ledger::ids::{RunId, ScheduleId, Time};
-use reveille_proto::admin::v1;
+use reveille_proto::admin::v1::{self, InstantRemarkKind as Kind};
 
 use crate::server::admin::validate::{instant, milliseconds};
+use crate::server::admin::views::timestamp;
 
 /// Facts about the runs of a schedule. The default, for a new schedule, has none.
 #[derive(Clone, Copy, Debug, Default)]
@@ -44,33 +45,34 @@ impl ScheduleNotes {
 
     /// Adds remarks to instants that are within `min_gap` of the last email or of an earlier instant (P17).
     fn remark(self, next: &mut [v1::Instant], gap_ms: i64) {
-        let mut last = self.mailed.map(|(run, due)| (run.to_string(), due));
+        let of_run = |run: RunId| v1::InstantRemark { run: run.to_string(), ..Default::default() };
+        // The email before, as a remark names it.
+        let mut last = self.mailed.map(|(run, due)| (of_run(run), due));
         for next in next {
             let Some(due) = next.time.and_then(instant) else { continue };
             match &last {
                 Some((mail, at)) if due.since_ms(*at).saturating_abs() < gap_ms => {
-                    add(next, format!("inside the min gap of {mail}: recipients of that email get none"));
+                    next.remarks.push(v1::InstantRemark { kind: Kind::InsideMinGap.into(), ..mail.clone() });
                 }
-                _ => last = Some((next.local.clone(), due)),
+                _ => last = Some((v1::InstantRemark { earlier: next.local.clone(), ..Default::default() }, due)),
             }
             // This happens if an edit has made `min_gap` longer after the run was archived.
             if let Some(archived) = self.archived.filter(|archived| due.since_ms(*archived) < gap_ms) {
-                let whole = archived.plus_ms(gap_ms);
-                add(next, format!("runs up to {archived} are in the archive: the min gap holds from {whole}"));
+                next.remarks.push(v1::InstantRemark {
+                    kind: Kind::RunsArchived.into(),
+                    archived_time: Some(timestamp(archived)),
+                    whole_time: Some(timestamp(archived.plus_ms(gap_ms))),
+                    ..Default::default()
+                });
             }
         }
     }
 }
 
-/// Appends a remark.
-fn add(next: &mut v1::Instant, remark: String) {
-    let remarks = [std::mem::take(&mut next.remark), remark];
-    next.remark = remarks.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ");
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::wording::instant_remarks;
 
     #[test]
     fn gap_that_reaches_what_was_pruned_says_from_when_it_is_whole() {
@@ -87,7 +89,7 @@ mod tests {
             ..v1::Schedule::default()
         };
         let beside = ScheduleNotes { archived: Some(Time(10 * hour)), ..ScheduleNotes::default() };
-        let remarks: Vec<String> = beside.apply_to(shown).next_instants.into_iter().map(|next| next.remark).collect();
+        let remarks: Vec<String> = beside.apply_to(shown).next_instants.iter().map(instant_remarks).collect();
         let whole = "runs up to 1970-01-01T10:00:00Z are in the archive: the min gap holds from 1970-01-02T06:00:00Z";
         assert_eq!(remarks, [whole, "inside the min gap of at 25: recipients of that email get none"]);
     }

@@ -1,8 +1,21 @@
-//! Sentences about messages of the API, for people: the command line prints them, and the details of `Explain` have
-//! them. Programs read the fields.
+//! Sentences about messages of the API, for people: the command line prints them. Programs read the fields.
 
-use jiff::Timestamp;
-use reveille_proto::admin::v1::{MissingFile, MissingFileKind, Pause, PauseCause, Run, RunState};
+mod explained;
+mod instant;
+
+use prost_types::Timestamp as WireTimestamp;
+use reveille_proto::admin::v1::{
+    BlockCause, Campaign, CampaignMiss, MissedCause, MissingFile, MissingFileKind, Pause, PauseCause, RelayCause,
+    RelayStage, RelayTrouble, Run, RunCanary, RunState, ScheduleBlock, Shortage,
+};
+
+pub use explained::explained;
+pub use instant::instant_remarks;
+
+use crate::api_json::word;
+use crate::cli::instant::text;
+
+const MIB: u64 = 1024 * 1024;
 
 /// Returns why a run is paused. Empty if an operator gave no reason.
 pub fn pause(pause: &Pause) -> String {
@@ -29,6 +42,76 @@ pub fn pause(pause: &Pause) -> String {
              requeue them if the cause was not theirs"
         ),
     }
+}
+
+/// Returns why a schedule is blocked.
+pub fn block(block: &ScheduleBlock) -> String {
+    match (block.cause(), &block.refusal) {
+        (BlockCause::FireRefused, Some(refusal)) => format!("its fire was refused twice: {}", refusal.message),
+        _ => block.text.clone(),
+    }
+}
+
+/// Returns why a schedule, or a campaign that has not opened, does not fire. Empty if it does, or if an operator gave no
+/// reason for its pause.
+pub fn stopped(paused: Option<&Pause>, blocked: Option<&ScheduleBlock>) -> String {
+    blocked.map(block).or(paused.map(pause)).unwrap_or_default()
+}
+
+/// Returns why a campaign was missed.
+pub fn missed(campaign: &Campaign, miss: &CampaignMiss) -> String {
+    let due = at(campaign.send_time.as_ref());
+    match miss.cause() {
+        MissedCause::TooLate => format!(
+            "it could not open before {}, later than its instant {due} by more than start_within: nothing was sent",
+            at(miss.ready_time.as_ref())
+        ),
+        MissedCause::Unfit => format!("its content does not fit its audience: {}", miss.text),
+        MissedCause::NotSealed => format!("its audience '{}' was not sealed at {due}", campaign.audience),
+        MissedCause::Restored => {
+            format!("the former cluster may have sent it at {due}: launch it again if it did not")
+        }
+        MissedCause::Refused => miss.refusal.clone().unwrap_or_default().message,
+        MissedCause::Unspecified => "this version does not know why".to_owned(),
+    }
+}
+
+/// Returns why a relay gets no mail, or only little.
+pub fn relay_cause(cause: &RelayCause) -> String {
+    let RelayCause { code, text, .. } = cause;
+    let what = match cause.trouble() {
+        RelayTrouble::Answer => format!("{code} {text}"),
+        RelayTrouble::NoConnection => format!("no connection: {text}"),
+        RelayTrouble::Closed => "the relay closed the connection".to_owned(),
+        RelayTrouble::ConnectionFailed => format!("the connection failed: {text}"),
+        RelayTrouble::TimedOut => "no answer in time".to_owned(),
+        RelayTrouble::Protocol => format!("what it says is no answer to what it was asked: {text}"),
+        RelayTrouble::Opening => "a session has been opening for as long as an email can wait".to_owned(),
+        RelayTrouble::Tls | RelayTrouble::Credentials | RelayTrouble::GivenUp | RelayTrouble::Unspecified => {
+            text.clone()
+        }
+    };
+    match cause.stage() {
+        RelayStage::Unspecified => what,
+        stage => format!("{}: {what}", word(stage.as_str_name())),
+    }
+}
+
+/// Says how much space a volume has, and how much new work needs.
+pub fn shortage(Shortage { folder, free_bytes, needed_bytes }: &Shortage) -> String {
+    let (free, needed) = (free_bytes / MIB, needed_bytes.div_ceil(MIB));
+    format!("{free} MiB are free in {folder}, and new work needs {needed}")
+}
+
+/// Returns an instant in UTC.
+fn at(time: Option<&WireTimestamp>) -> String {
+    text(time).unwrap_or_default()
+}
+
+/// Returns the counts of a canary whose verdict has fallen.
+fn canary_counts(canary: &RunCanary) -> String {
+    let RunCanary { recipients, undecided, bad, bad_max, .. } = canary;
+    format!("of {recipients} recipients {bad} were dead or in doubt and {bad_max} may be; {undecided} were undecided")
 }
 
 /// Returns why a run is paused, has expired or was cancelled. Empty if the state says all.
@@ -61,8 +144,7 @@ pub fn waited_for(former: &str) -> String {
 
 /// Says which file no live node has, and how to provide it (P20).
 pub fn missing_file(missing: &MissingFile) -> String {
-    let since = missing.missing_time.and_then(|time| Timestamp::new(time.seconds, time.nanos).ok());
-    let since = since.map(|since| format!(", since {since}")).unwrap_or_default();
+    let since = text(missing.missing_time.as_ref()).map(|since| format!(", since {since}")).unwrap_or_default();
     let (file, again) = match missing.kind() {
         MissingFileKind::Attachment => {
             ("an attachment of its content".to_owned(), "send the same file with another message or template")
