@@ -2,8 +2,7 @@
 //! a seed finds soonest, that of the archive, and those that only the invariants I16 to I19 find. All of them are
 //! `reveille-jepsen simulate --inject all --seeds 0..20`.
 //!
-//! Only in a build that has them: `cargo test --workspace --features injected-bugs --test injected_bugs`.
-#![cfg(feature = "injected-bugs")]
+//! Only in a build that has them: `cargo test --workspace --features injected-bugs --test jepsen injected_bugs`.
 
 use std::process::Command;
 
