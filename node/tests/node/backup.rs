@@ -1,7 +1,9 @@
 //! Backups by real nodes, and new clusters that are made of them (P21).
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use jiff::{Timestamp, ToSpan, Unit};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use reveille_sink::{Sink, SinkOptions};
 use tempfile::TempDir;
@@ -10,6 +12,10 @@ use crate::process::{Ended, Process, client, ports, until};
 use crate::s3_server::{BUCKET, S3Server, SECRET};
 
 const RECIPIENT: &str = "ann@example.net";
+/// Nothing listens there.
+const NO_RELAY: u16 = 1;
+/// Recipients of a run that is at work when its cluster is backed up or lost.
+const LARGE: usize = 200;
 
 fn output(node: &Process, line: &str) -> String {
     let ended = node.reveille(line);
@@ -22,7 +28,40 @@ fn offline(folder: &Path, line: &str) -> Ended {
     Process::reveille_at(folder, "127.0.0.1:1", line)
 }
 
-/// A node with a target for backups, and a run whose only email waits for a relay that cannot be reached.
+/// Opens a run to [`LARGE`] recipients, of which one a second gets its email. Returns its name.
+fn begin_large(folder: &Path, node: &Process, port: u16) -> String {
+    output(node, &format!("relay add main --host 127.0.0.1 --port {port} --tls none --rate 1 --replace"));
+    let list = folder.join("list.csv");
+    let rows: String = (0..LARGE).map(|row| format!("r{row}@example.net\n")).collect();
+    std::fs::write(&list, format!("email\n{rows}")).expect("a list");
+    let what = "--at 2040-01-01T00:00:00Z --tz UTC --sender a@example.net --subject s --inline-text t";
+    output(node, &format!("schedule create large {what} --recipients {}", list.display()));
+    output(node, "schedule trigger large -o name").lines().next().expect("a name").to_owned()
+}
+
+/// Lets a restored cluster send, closes what is in doubt of this run, and waits until an email of a new run arrives.
+fn go_on(node: &Process, sink: &Sink, run: &str, recipient: &str) {
+    output(node, "restore accept --former-cluster-is-dead --yes");
+    output(node, &format!("in-doubt resolve {run} --all --sent --yes"));
+    let what = format!("--daily 09:00 --tz UTC --to {recipient} --sender b@example.net --subject s");
+    output(node, &format!("schedule create other {what} --inline-text t"));
+    output(node, "schedule trigger other");
+    until("a new run is sent", || accepts(sink).contains_key(recipient));
+}
+
+/// Returns how many emails came for each recipient.
+fn accepts(sink: &Sink) -> BTreeMap<String, usize> {
+    let mut accepts = BTreeMap::new();
+    sink.handle().emails().iter().for_each(|(_, one)| *accepts.entry(one.recipient.clone()).or_default() += 1);
+    accepts
+}
+
+fn assert_none_twice(sink: &Sink) {
+    let twice: Vec<_> = accepts(sink).into_iter().filter(|(_, count)| *count != 1).collect();
+    assert!(twice.is_empty(), "{twice:?}");
+}
+
+/// A node with a target for backups, and a run of one email.
 struct Former {
     folder: TempDir,
     target: PathBuf,
@@ -30,7 +69,8 @@ struct Former {
 }
 
 impl Former {
-    fn start() -> Former {
+    /// The relay is at this port of the machine.
+    fn start(relay: u16) -> Former {
         let folder = tempfile::tempdir().expect("a folder");
         let target = folder.path().join("backups");
         std::fs::create_dir(&target).expect("a target");
@@ -38,8 +78,7 @@ impl Former {
         let environment = [("REVEILLE__BACKUP__TARGET", place.as_str())];
         let node = Process::listening_by(folder.path(), "one", ["127.0.0.1:0"; 3], &environment);
         until("it leads", || node.reveille("schedule list").code == Some(0));
-        // Nothing listens there.
-        output(&node, "relay add main --host 127.0.0.1 --port 1 --tls none");
+        output(&node, &format!("relay add main --host 127.0.0.1 --port {relay} --tls none"));
         let what = format!("--daily 09:00 --tz UTC --to {RECIPIENT} --sender b@example.net --subject s");
         output(&node, &format!("schedule create daily {what} --inline-text t"));
         output(&node, "schedule trigger daily");
@@ -78,7 +117,7 @@ fn started(folder: &Path, sink: &Sink, addresses: &[String; 3]) -> Process {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn backup_becomes_another_cluster_that_sends_nothing_before_it_is_accepted() {
-    let former = Former::start();
+    let former = Former::start(NO_RELAY);
     output(&former.node, "optout add early@example.net");
     let name = former.backup();
     let listed = former.line("backup list -o name").stdout;
@@ -131,9 +170,41 @@ async fn backup_becomes_another_cluster_that_sends_nothing_before_it_is_accepted
     sink.stop().await;
 }
 
+/// The former cluster is not dead, as the operator believes. Both have the same relay.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn restored_cluster_and_living_former_one_send_no_email_twice() {
+    let sink = Sink::start(SinkOptions::default()).expect("a sink");
+    let port = sink.handle().address().port();
+    let former = Former::start(port);
+    let run = begin_large(former.folder.path(), &former.node, port);
+    until("emails arrive", || sink.handle().accepted_count() > 5);
+    let due = (Timestamp::now() + 20.seconds()).round(Unit::Second).expect("an instant");
+    let what = "--tz UTC --to soon@example.net --sender b@example.net --subject s --inline-text t --priority 9";
+    output(&former.node, &format!("schedule create soon --at {due} {what}"));
+    let name = former.backup();
+
+    let folder = tempfile::tempdir().expect("a folder");
+    let addresses = ports();
+    let restored = former.restore(folder.path(), &format!("--backup {name} --peer-listen {}", addresses[1]));
+    assert!(restored.code == Some(0) && !restored.stdout.contains("no emails in doubt"), "{restored:?}");
+    let node = started(folder.path(), &sink, &addresses);
+    until("the former cluster sends what fell due after the backup", || {
+        accepts(&sink).contains_key("soon@example.net")
+    });
+    go_on(&node, &sink, &run, "new@example.net");
+    let sent = || output(&former.node, &format!("run show {run} -o json")).contains(&format!("\"sent\": {LARGE}"));
+    assert!(!sent(), "the former cluster is still sending");
+
+    output(&former.node, &format!("relay add main --host 127.0.0.1 --port {port} --tls none --replace"));
+    until("the former cluster has sent all", sent);
+    assert_none_twice(&sink);
+    assert_eq!(accepts(&sink).len(), LARGE + [RECIPIENT, "soon@example.net", "new@example.net"].len());
+    sink.stop().await;
+}
+
 #[test]
 fn damaged_backup_restores_nothing() {
-    let mut former = Former::start();
+    let mut former = Former::start(NO_RELAY);
     former.backup();
     // The node makes a first backup by itself, which may name other blocks. So all are cut, after it is dead.
     former.node.kill();
@@ -277,5 +348,48 @@ async fn one_survivor_of_three_becomes_another_cluster() {
     let token = node.join_token();
     let other = Process::listening_by(new.path(), "four", ["127.0.0.1:0"; 3], &[("REVEILLE__JOIN", token.as_str())]);
     until("it votes", || other.voters() == 2);
+    sink.stop().await;
+}
+
+/// Four died before the others, so five has the newer state. Each choice of folders is made.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_choice_among_two_survivors_of_five_sends_nothing_twice() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let sink = Sink::start(SinkOptions::default()).expect("a sink");
+    let names = ["one", "two", "three", "four", "five"];
+    let mut nodes = Process::cluster(folder.path(), names, &[]);
+    let run = begin_large(folder.path(), &nodes[0], sink.handle().address().port());
+    until("emails arrive", || sink.handle().accepted_count() > 5);
+    nodes[3].kill();
+    until("it is opted out", || nodes[4].reveille("optout add bob@example.net").code == Some(0));
+    let before = sink.handle().accepted_count();
+    until("more emails arrive", || sink.handle().accepted_count() > before + 5);
+    nodes.iter_mut().for_each(Process::kill);
+    until("its dialogues end", || sink.handle().connections().is_empty());
+    let mut sent = sink.handle().accepted_count();
+    assert!(sent < LARGE as u64, "the run was at work");
+
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let both = format!("{} {}", path("four"), path("five"));
+    let inspected = offline(folder.path(), &format!("recover inspect {both} -o json"));
+    let found: serde_json::Value = serde_json::from_str(&inspected.stdout).unwrap_or_else(|_| panic!("{inspected:?}"));
+    let best: Vec<_> = found.as_array().expect("a list").iter().filter(|one| one["best"] == true).collect();
+    assert!(best.len() == 1 && best[0]["name"] == "five", "{found}");
+    assert!(!inspected.stderr.contains("majority"), "{inspected:?}");
+    for (survivors, knows, recipient) in [(both, true, "new@example.net"), (path("four"), false, "newer@example.net")] {
+        let new = tempfile::tempdir().expect("a folder");
+        let (data, addresses) = (new.path().join("two"), ports());
+        let into = format!("--name two --data-dir {} --peer-listen {}", data.display(), addresses[1]);
+        let recovered = offline(new.path(), &format!("recover run {survivors} {into} --yes"));
+        assert!(recovered.code == Some(0) && !recovered.stdout.contains("no emails in doubt"), "{recovered:?}");
+        let node = started(new.path(), &sink, &addresses);
+        assert_eq!(output(&node, "optout check bob@example.net").contains("yes"), knows, "{survivors}");
+        assert_ne!(node.reveille("schedule trigger large").code, Some(0), "it is held");
+        assert_eq!(sink.handle().accepted_count(), sent, "nothing was sent");
+        go_on(&node, &sink, &run, recipient);
+        sent += 1;
+        assert_none_twice(&sink);
+        assert_eq!(sink.handle().accepted_count(), sent, "what was in doubt is not sent by itself");
+    }
     sink.stop().await;
 }
