@@ -1,4 +1,4 @@
-//! Fuzz targets (`reveille-fuzz`) for stored blocks and for the texts of ids. Entries and rows: `totality.rs`.
+//! Fuzz targets (`reveille-fuzz`) for stored blocks and for the texts of ids. Entries and rows: `totality::fuzz`.
 
 use proptest::prelude::*;
 use reveille_fuzz::{cases, damage, damaged, text};

@@ -728,61 +728,70 @@ proptest! {
         let restored = Ledger::from_rows(ledger.all_rows()).expect("the rows read back");
         prop_assert_eq!(restored.state_hash(), ledger.state_hash());
     }
-
-    #[test]
-    fn damaged_stored_bytes_make_no_reader_panic(
-        pick in any::<prop::sample::Index>(),
-        damage in prop::collection::vec(damage(), 0..3),
-    ) {
-        let rows: Vec<(Vec<u8>, Vec<u8>)> = samples::ledger().all_rows().collect();
-        let place = pick.index(rows.len());
-        let damaged = damaged(&rows[place].1, &damage);
-        let _ = Bitmap::from_bytes(&damaged);
-        let _ = Content::from_blob(&damaged);
-        let _ = Recipients::from_blob(&damaged);
-        let _ = Recipients::seal_from_blob(&damaged);
-        let mut rows = rows;
-        rows[place].1 = damaged;
-        let _ = Ledger::from_rows(rows);
-    }
 }
 
-/// Random bytes are practically never valid. So these are entries of each command with one or two changed bytes. Many
-/// are valid, some with values that no caller of this build composes.
-#[test]
-fn entry_with_changed_bytes_is_refused_or_keeps_the_invariants() {
-    const CASES: u32 = 3_000;
-    let (start, fence) = ledger_at_work();
-    let mut restored = start.clone();
-    let command = Command::Restore(Box::new(samples::restore()));
-    let (epoch, now, actor) = (Epoch(0), Time(5_000_000), Actor::System);
-    let index = restored.head().applied + restored.limits().restore_ahead;
-    restored.apply(index, &Entry { epoch, now, actor, command });
-    let starts = [start, samples::ledger(), restored];
-    let samples: Vec<Command> = samples::commands().into_iter().map(|(_, command)| command).collect();
-    let command = prop_oneof![wild_command(fence), prop::sample::select(samples)];
-    let strategy = (command, prop::collection::vec(damage(), 1..3), 0..starts.len());
-    let decoded = std::cell::Cell::new(0);
-    let outcome = TestRunner::new(cases(CASES)).run(&strategy, |(command, damage, start)| {
-        let mut ledger = starts[start].clone();
-        let head = ledger.head();
-        let (epoch, now) = (head.current_epoch().unwrap_or_default(), head.now);
-        let entry = Entry { epoch, now, actor: Actor::System, command: aimed(&ledger, command) };
-        let Ok(entry) = Entry::from_bytes(&damaged(&entry.to_bytes(), &damage)) else { return Ok(()) };
-        decoded.set(decoded.get() + 1);
-        // A damaged stamp is refused by two comparisons; here the command matters.
-        let entry = Entry { epoch, now, ..entry };
-        prop_assert_eq!(Entry::from_bytes(&entry.to_bytes()), Ok(entry.clone()));
-        let before = ledger.clone();
-        ledger.apply(ledger.head().applied + 1, &entry);
-        grows(&before, &ledger);
-        let violations = check(&ledger);
-        prop_assert!(violations.is_empty(), "{:?}: {:?}", entry, violations);
-        look(&ledger);
-        Ok(())
-    });
-    outcome.unwrap_or_else(|failure| panic!("{failure}"));
-    assert!(decoded.get() > CASES / 5, "only {} of {CASES} entries decoded", decoded.get());
+/// Fuzz targets (`reveille-fuzz`) for stored rows and for entries.
+mod fuzz {
+    use super::*;
+
+    proptest! {
+        #![proptest_config(cases(400))]
+
+        #[test]
+        fn damaged_stored_bytes_make_no_reader_panic(
+            pick in any::<prop::sample::Index>(),
+            damage in prop::collection::vec(damage(), 0..3),
+        ) {
+            let rows: Vec<(Vec<u8>, Vec<u8>)> = samples::ledger().all_rows().collect();
+            let place = pick.index(rows.len());
+            let damaged = damaged(&rows[place].1, &damage);
+            let _ = Bitmap::from_bytes(&damaged);
+            let _ = Content::from_blob(&damaged);
+            let _ = Recipients::from_blob(&damaged);
+            let _ = Recipients::seal_from_blob(&damaged);
+            let mut rows = rows;
+            rows[place].1 = damaged;
+            let _ = Ledger::from_rows(rows);
+        }
+    }
+
+    /// Random bytes are practically never valid. So these are entries of each command with one or two changed bytes. Many
+    /// are valid, some with values that no caller of this build composes.
+    #[test]
+    fn entry_with_changed_bytes_is_refused_or_keeps_the_invariants() {
+        const CASES: u32 = 3_000;
+        let (start, fence) = ledger_at_work();
+        let mut restored = start.clone();
+        let command = Command::Restore(Box::new(samples::restore()));
+        let (epoch, now, actor) = (Epoch(0), Time(5_000_000), Actor::System);
+        let index = restored.head().applied + restored.limits().restore_ahead;
+        restored.apply(index, &Entry { epoch, now, actor, command });
+        let starts = [start, samples::ledger(), restored];
+        let samples: Vec<Command> = samples::commands().into_iter().map(|(_, command)| command).collect();
+        let command = prop_oneof![wild_command(fence), prop::sample::select(samples)];
+        let strategy = (command, prop::collection::vec(damage(), 1..3), 0..starts.len());
+        let decoded = std::cell::Cell::new(0);
+        let outcome = TestRunner::new(cases(CASES)).run(&strategy, |(command, damage, start)| {
+            let mut ledger = starts[start].clone();
+            let head = ledger.head();
+            let (epoch, now) = (head.current_epoch().unwrap_or_default(), head.now);
+            let entry = Entry { epoch, now, actor: Actor::System, command: aimed(&ledger, command) };
+            let Ok(entry) = Entry::from_bytes(&damaged(&entry.to_bytes(), &damage)) else { return Ok(()) };
+            decoded.set(decoded.get() + 1);
+            // A damaged stamp is refused by two comparisons; here the command matters.
+            let entry = Entry { epoch, now, ..entry };
+            prop_assert_eq!(Entry::from_bytes(&entry.to_bytes()), Ok(entry.clone()));
+            let before = ledger.clone();
+            ledger.apply(ledger.head().applied + 1, &entry);
+            grows(&before, &ledger);
+            let violations = check(&ledger);
+            prop_assert!(violations.is_empty(), "{:?}: {:?}", entry, violations);
+            look(&ledger);
+            Ok(())
+        });
+        outcome.unwrap_or_else(|failure| panic!("{failure}"));
+        assert!(decoded.get() > CASES / 5, "only {} of {CASES} entries decoded", decoded.get());
+    }
 }
 
 #[test]
