@@ -287,8 +287,8 @@ fn apply_all(
 /// Applies an entry. `None` is an entry of Raft itself, past which the applied index moves.
 ///
 /// # Errors
-/// The entry raises the ledger above level `highest`. It is not applied: entries after it may have a meaning that this
-/// build does not know (P23).
+/// The entry raises the ledger above level `highest`, or has a command of such a level. It is not applied: it, or entries
+/// after it, may have a meaning that this build does not know (P23).
 pub(crate) fn apply_entry(
     ledger: &mut Ledger,
     index: u64,
@@ -302,6 +302,11 @@ pub(crate) fn apply_entry(
         }
         return Ok(None);
     };
+    let needs = entry.command.level();
+    if needs > highest {
+        let detail = format!("its command needs level {needs}, and this build applies up to {highest}");
+        return Err(FatalError::Unreadable { index, detail });
+    }
     if let Some(level) = ledger.raises_to(entry).filter(|level| *level > highest) {
         let detail = format!("it raises the ledger to level {level}, and this build applies up to {highest}");
         return Err(FatalError::Unreadable { index, detail });

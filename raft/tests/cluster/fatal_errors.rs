@@ -18,7 +18,7 @@ fn in_ms(milliseconds: u64) -> Instant {
 }
 
 /// Returns an append request as a leader would send it to a new node, without an election.
-fn entries(payloads: Vec<v1::log_entry::Payload>) -> Request {
+pub fn entries(payloads: Vec<v1::log_entry::Payload>) -> Request {
     let id = |index| v1::LogId { term: 1, leader: 2, index };
     let last = payloads.len() as u64 - 1;
     let entry = |(index, payload)| v1::LogEntry { id: Some(id(index as u64)), payload: Some(payload) };

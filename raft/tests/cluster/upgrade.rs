@@ -1,12 +1,16 @@
 //! A rolling upgrade to the next level, and a return while that is still possible (P23).
 
-use reveille_ledger::command::{Command, NodeUp, RaiseLevel};
-use reveille_ledger::ids::{ClaimOwner, Hash, Incarnation};
+use reveille_ledger::command::{Actor, Command, Entry, NodeUp, RaiseLevel};
+use reveille_ledger::ids::{ClaimOwner, Epoch, Hash, Incarnation, NodeId, Time};
 use reveille_ledger::refusal::CommandRefusal;
 use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::{LEVEL, Ledger, level};
+use reveille_proto::peer::v1::{Blank, log_entry::Payload};
+use reveille_raft::peer::{Destination, Transport};
 use reveille_raft::{FatalError, ProposeError, ReplicaOptions};
 
+use crate::fatal_errors::entries;
+use crate::memory::MemoryNetwork;
 use crate::support::*;
 
 /// Entries between two snapshots, few enough for a test.
@@ -150,4 +154,31 @@ async fn node_of_the_former_release_does_not_go_on_from_a_snapshot_of_the_next_o
     start(&mut nodes[away], level::KNOWN).await.expect("nothing is lost");
     compare(&nodes).await;
     stop_all(&mut nodes).await;
+}
+
+/// A leader of the next release that forgets its gate appends a command of the next level before the level is raised.
+#[tokio::test(flavor = "multi_thread")]
+async fn command_without_its_gate_stops_the_former_release_and_no_other() {
+    for highest in [LEVEL, level::KNOWN] {
+        let network = MemoryNetwork::default();
+        let mut node = Node::new(1, MemoryNetwork::address_of(NodeId(1)));
+        node.start_with(network.transport(node.id), release(highest)).await.expect("a new node starts");
+        let ungated = Entry { epoch: Epoch(0), now: Time(0), actor: Actor::System, command: Command::OfNextLevel };
+        let [first, second, last] = [(); 3].map(|()| Payload::Blank(Blank {}));
+        let payloads = vec![first, second, Payload::Command(ungated.to_bytes().into()), last];
+        let to = Destination { node: node.id, address: node.address.clone(), key: None };
+        // The response may be lost, so it is not checked.
+        let _ = network.transport(NodeId(2)).call(&to, entries(payloads), PATIENCE).await;
+        if highest == LEVEL {
+            let mut fatal_error = node.replica().fatal_error();
+            let stopped = tokio::time::timeout(PATIENCE, fatal_error.wait_for(Option::is_some)).await;
+            let fatal_error = stopped.expect("a fatal error").expect("it is kept").clone();
+            assert!(matches!(fatal_error, Some(FatalError::Unreadable { index: 2, .. })), "{fatal_error:?}");
+            assert!(*node.replica().applied().borrow() < 2, "neither it nor what follows was applied");
+        } else {
+            node.replica().wait_applied(3, soon()).await.expect("it is applied");
+            assert_eq!(*node.replica().fatal_error().borrow(), None);
+        }
+        node.stop().await;
+    }
 }
