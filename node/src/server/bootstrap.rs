@@ -14,7 +14,7 @@ use reveille_ledger::access::is_loopback;
 use reveille_ledger::ids::NodeId;
 use reveille_raft::files;
 use reveille_raft::tls::{AcceptedJoin, JoinError, JoinToken, NodeTls, TlsError, TokenError};
-use reveille_raft::{ClusterId, FatalError, assign_folder, cluster_of_folder};
+use reveille_raft::{ClusterId, FatalError, assign_folder, cluster_of_folder, crash};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -246,6 +246,7 @@ pub async fn certificates(
     let accepted = requested.ok_or(BootstrapError::Stopped)??;
     assign_node(data_dir, token.node)?;
     assign_folder(data_dir, token.node, token.cluster)?;
+    crash::point("join.before-store");
     let tls = accepted.store()?;
     tracing::info!(node = %token.node, cluster = %token.cluster, "this node was admitted to the cluster");
     Ok(tls)

@@ -266,6 +266,7 @@ fn apply_all(
         }
         if let DecodedEntry::Membership(membership) = command {
             position.membership = StoredMembership::new(Some(committed.id), membership);
+            crash::point("membership.apply");
         }
         let effects = &mut batch.effects;
         batch.replies.push(applied.map(|applied| {

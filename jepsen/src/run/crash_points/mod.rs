@@ -53,7 +53,11 @@ pub async fn drive(
     Ok((particulars, all_reached))
 }
 
-/// Returns those of the binary's crash points that are chosen: all if there are no names.
+/// Beginnings of the names of points that only a change of the members reaches. `node/tests/node/membership.rs` does so;
+/// here no node joins.
+const MEMBERSHIP: [&str; 2] = ["join.", "membership."];
+
+/// Returns those of the binary's crash points that are chosen: if there are no names, all that these runs reach.
 pub fn chosen(points: Vec<String>, names: &[String]) -> Result<Vec<String>> {
     if points.is_empty() {
         bail!(
@@ -64,7 +68,11 @@ pub fn chosen(points: Vec<String>, names: &[String]) -> Result<Vec<String>> {
     if let Some(unknown) = names.iter().find(|name| !points.contains(name)) {
         bail!("there is no crash point {unknown}; there are {}", points.join(", "));
     }
-    Ok(if names.is_empty() { points } else { names.to_vec() })
+    if !names.is_empty() {
+        return Ok(names.to_vec());
+    }
+    let of_members = |point: &String| MEMBERSHIP.iter().any(|beginning| point.starts_with(beginning));
+    Ok(points.into_iter().filter(|point| !of_members(point)).collect())
 }
 
 #[cfg(test)]
@@ -74,7 +82,7 @@ mod tests {
     #[test]
     fn points_are_chosen_by_name() {
         let points = || ["a.b", "c.d"].map(str::to_owned).to_vec();
-        assert_eq!(chosen(points(), &[]).unwrap(), points());
+        assert_eq!(chosen([points(), vec!["join.x".to_owned()]].concat(), &[]).unwrap(), points());
         assert_eq!(chosen(points(), &["c.d".to_owned()]).unwrap(), ["c.d"]);
         assert!(chosen(points(), &["e.f".to_owned()]).unwrap_err().to_string().contains("a.b, c.d"));
         assert!(chosen(Vec::new(), &[]).unwrap_err().to_string().contains("--features reveille/crash-points"));
