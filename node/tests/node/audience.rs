@@ -1,5 +1,7 @@
 //! An import into three nodes, during which the client and a node are killed.
 
+use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
@@ -18,9 +20,10 @@ fn import(folder: &Path, endpoint: &str, list: &Path) -> Command {
     command
 }
 
-fn parts(folder: &Path, name: &str) -> usize {
+/// Returns the names of the parts of audiences that a node has.
+pub fn parts(folder: &Path, name: &str) -> BTreeSet<OsString> {
     let files = fs::read_dir(folder.join(name).join("parts")).into_iter().flatten().flatten();
-    files.filter(|file| file.path().extension().is_none()).count()
+    files.filter(|file| file.path().extension().is_none()).map(|file| file.file_name()).collect()
 }
 
 fn json(ended: &Ended) -> Value {
@@ -45,7 +48,7 @@ fn import_goes_on_after_its_client_and_a_node_are_killed() {
 
     // The client is killed during the import, and so is the node that it used.
     let mut client = began(import(folder, &endpoint, &list));
-    until("some parts are there", || parts(folder, "two") >= 2);
+    until("some parts are there", || parts(folder, "two").len() >= 2);
     client.kill().expect("killed");
     client.wait().expect("ended");
     let unsealed = nodes[1].reveille("audience show members");
@@ -53,13 +56,13 @@ fn import_goes_on_after_its_client_and_a_node_are_killed() {
     nodes[0].kill();
     let elsewhere = [&nodes[1].admin, &nodes[2].admin].map(String::as_str).join(",");
     until("a leader", || Process::reveille_at(folder, &elsewhere, "schedule list").code == Some(0));
-    let there = parts(folder, "two").min(parts(folder, "three"));
+    let there = parts(folder, "two").len().min(parts(folder, "three").len());
 
     // During the second import, the killed node restarts and another one is killed.
     let again =
         import(folder, &endpoint, &list).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
     let _one = nodes[0].again(folder, "one");
-    until("more parts are there", || parts(folder, "three") > there);
+    until("more parts are there", || parts(folder, "three").len() > there);
     nodes[1].kill();
     let ended: Ended = again.wait_with_output().expect("it ends").into();
     assert_eq!(ended.code, Some(0), "{ended:?}");
@@ -82,7 +85,7 @@ fn import_goes_on_after_its_client_and_a_node_are_killed() {
     assert!(other.code == Some(4) && other.stderr.contains("NAME_TAKEN"), "{other:?}");
 
     // In the end every node has all parts, and the audience is the list.
-    until("all have all parts", || ["one", "two", "three"].iter().all(|name| parts(folder, name) >= 10));
+    until("all have all parts", || ["one", "two", "three"].iter().all(|name| parts(folder, name).len() >= 10));
     let shown = two.reveille("audience show members -o json");
     assert_eq!(json(&shown)["recipients"].as_u64(), Some(ROWS.into()), "{shown:?}");
 }

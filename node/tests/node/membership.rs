@@ -1,14 +1,18 @@
 //! A cluster with certificates: how it is made, which nodes it admits, refuses and removes.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
+use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 use reveille_harness::clocks::Clocks;
+use reveille_sink::{HoldRequest, Sink, SinkOptions};
 
-use crate::process::{Ended, Process, STEP_TIMEOUT, start, until};
+use crate::audience::parts;
+use crate::process::{Ended, Process, STEP_TIMEOUT, ports, start, until};
 
 /// Starts the first node of a new cluster.
 fn founder(folder: &Path) -> Process {
@@ -22,11 +26,10 @@ fn joining(folder: &Path, name: &str, token: &str) -> Process {
     Process::listening_by(folder, name, ["127.0.0.1:0"; 3], &[("REVEILLE__JOIN", token)])
 }
 
-/// Runs `reveille start` with a token that is not accepted, and returns what it says.
-fn refused(folder: &Path, name: &str, token: &str) -> String {
-    let flags = ["--listen", "127.0.0.1:0", "--peer-listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--join", token];
+/// Runs `reveille start` until it ends by itself, and returns its end and what it said.
+fn runs_until_its_end(mut start: Command) -> (Option<ExitStatus>, String) {
     let log = tempfile::NamedTempFile::new().expect("a log");
-    let mut asking = start(folder, name, &flags).stderr(log.reopen().expect("a log")).spawn().expect("it runs");
+    let mut asking = start.stderr(log.reopen().expect("a log")).spawn().expect("it runs");
     let (mut ended, end) = (None, Instant::now() + STEP_TIMEOUT);
     while ended.is_none() && Instant::now() < end {
         std::thread::sleep(Duration::from_millis(50));
@@ -34,7 +37,17 @@ fn refused(folder: &Path, name: &str, token: &str) -> String {
     }
     // One that was admitted runs on.
     let _ = (asking.kill(), asking.wait());
-    let said = fs::read_to_string(log.path()).expect("a log");
+    (ended, fs::read_to_string(log.path()).expect("a log"))
+}
+
+/// Returns the flags of a node that joins with a token.
+fn joins<'a>([listen, peers, http]: [&'a str; 3], token: &'a str) -> [&'a str; 8] {
+    ["--listen", listen, "--peer-listen", peers, "--http", http, "--join", token]
+}
+
+/// Runs `reveille start` with a token that is not accepted, and returns what it says.
+fn refused(folder: &Path, name: &str, token: &str) -> String {
+    let (ended, said) = runs_until_its_end(start(folder, name, &joins(["127.0.0.1:0"; 3], token)));
     assert!(ended.is_some_and(|status| !status.success()), "{ended:?}: {said}");
     assert!(!said.contains(token), "a token is a secret: {said}");
     said
@@ -97,7 +110,7 @@ fn token_admits_one_node_and_no_other() {
     drop(one);
     let elsewhere = tempfile::tempdir().expect("a folder");
     let other = Process::listening_by(elsewhere.path(), "other", ["127.0.0.1:0", &address, "127.0.0.1:0"], &[]);
-    let flags = ["--listen", "127.0.0.1:0", "--peer-listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--join", &fresh];
+    let flags = joins(["127.0.0.1:0"; 3], &fresh);
     let mut asking = start(folder.path(), "late", &flags).spawn().expect("it runs");
     until("it is refused", || other.said().contains("a connection was refused"));
     asking.kill().expect("killed");
@@ -163,7 +176,7 @@ fn token_used_by_two_nodes_at_once_admits_one() {
     let folder = tempfile::tempdir().expect("a folder");
     let one = founder(folder.path());
     let token = one.join_token();
-    let flags = ["--listen", "127.0.0.1:0", "--peer-listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--join", &token];
+    let flags = joins(["127.0.0.1:0"; 3], &token);
     let mut nodes = ["two", "three"].map(|name| {
         let log = fs::File::create(folder.path().join(format!("{name}.log"))).expect("a log");
         (name, start(folder.path(), name, &flags).stderr(log).spawn().expect("it runs"))
@@ -380,4 +393,145 @@ fn each_voter_has_an_equal_share_while_nodes_come_and_go() {
     two.kill();
     succeeds(&one, "cluster member remove two --dead --yes");
     until("a third each again", || each(&[&one, &three, &four], 20.0));
+}
+
+/// Emails of each run of [`cluster_grows_to_five_and_shrinks_to_three_while_emails_are_sent`].
+const MEMBERS: usize = 100;
+
+/// Imports an audience and opens a run to it.
+fn launch(folder: &Path, node: &Process, name: &str) {
+    let list = folder.join(format!("{name}.csv"));
+    let rows: String = (0..MEMBERS).map(|row| format!("r{row}@{name}.example.net\n")).collect();
+    fs::write(&list, format!("email\n{rows}")).expect("a list");
+    succeeds(node, &format!("audience import {name} {}", list.display()));
+    let what = "--at 2040-01-01T00:00:00Z --tz UTC --sender a@example.net --subject s --inline-text t";
+    succeeds(node, &format!("schedule create {name} {what} --audience {name}"));
+    succeeds(node, &format!("schedule trigger {name} --request-id {name}"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cluster_grows_to_five_and_shrinks_to_three_while_emails_are_sent() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path();
+    let sink = Sink::start(SinkOptions::default()).expect("a sink");
+    let mut one = founder(folder);
+    let port = sink.handle().address().port();
+    succeeds(&one, &format!("relay add main --host 127.0.0.1 --port {port} --tls none --rate 10"));
+    let arrived =
+        |runs: usize| until("each got an email", || sink.handle().accepted_count() >= (runs * MEMBERS) as u64);
+
+    launch(folder, &one, "alone");
+    let [mut two, three] = ["two", "three"].map(|name| joining(folder, name, &one.join_token()));
+    until("three vote", || one.voters() == 3);
+    arrived(1);
+    launch(folder, &three, "of-three");
+    let [four, five] = ["four", "five"].map(|name| joining(folder, name, &two.join_token()));
+    until("five vote", || one.voters() == 5);
+    arrived(2);
+    launch(folder, &five, "of-five");
+    for (name, node) in [("one", &mut one), ("two", &mut two)] {
+        succeeds(&four, &format!("cluster member remove {name} --yes"));
+        assert_eq!(node.ended(), Some(0), "{}", node.said());
+    }
+    until("three vote again", || three.voters() == 3);
+    arrived(3);
+    launch(folder, &three, "of-three-again");
+    arrived(4);
+
+    until("nothing is in doubt", || !succeeds(&four, "in-doubt list -o json").stdout.contains("example.net"));
+    let recipients: BTreeSet<String> =
+        sink.handle().emails().iter().map(|(_, accept)| accept.recipient.clone()).collect();
+    assert_eq!((recipients.len(), sink.handle().accepted_count()), (4 * MEMBERS, 4 * MEMBERS as u64), "each got one");
+    let all: BTreeSet<_> =
+        ["one", "two", "three", "four", "five"].iter().flat_map(|name| parts(folder, name)).collect();
+    assert_eq!(all.len(), 4, "each audience has a part");
+    let left = ["three", "four", "five"].map(|name| parts(folder, name));
+    let holders = |part| left.iter().filter(|parts| parts.contains(part)).count();
+    assert!(all.iter().all(|part| holders(part) >= 2), "each part is on a majority: {all:?} in {left:?}");
+    sink.stop().await;
+}
+
+/// The relay has the whole email, and does not answer for longer than a lease lasts.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn drain_waits_for_the_answer_to_an_email() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let sink = Sink::start(SinkOptions::default()).expect("a sink");
+    let one = founder(folder.path());
+    let (token, hello) = (one.join_token(), "two.example.net");
+    let environment = [("REVEILLE__JOIN", token.as_str()), ("REVEILLE__HELLO_NAME", hello)];
+    let two = Process::listening_by(folder.path(), "two", ["127.0.0.1:0"; 3], &environment);
+    until("it votes", || one.voters() == 2);
+    let request = HoldRequest { ehlo: Some(hello.to_owned()), limit: 2 * STEP_TIMEOUT, ..HoldRequest::default() };
+    let mut hold = sink.handle().hold_next_answer(request);
+    let port = sink.handle().address().port();
+    succeeds(&one, &format!("relay add main --host 127.0.0.1 --port {port} --tls none"));
+    launch(folder.path(), &one, "all");
+    let held = hold.next(STEP_TIMEOUT).await.expect("it sends");
+
+    let mut last = None;
+    until("only that email is left", || {
+        let waits = one.reveille("cluster member drain two --timeout 8s");
+        assert_ne!(waits.code, Some(0), "{waits:?}");
+        last = Some(waits.stderr);
+        last.as_ref().is_some_and(|said| said.contains(" 1 emails are claimed"))
+    });
+    assert!(two.reveille("cluster member list").stdout.contains("drains"), "{last:?}");
+    assert!(held.release(), "its answer is still waited for");
+    succeeds(&one, "cluster member drain two");
+    until("all are sent", || one.reveille("run list -o json").stdout.contains(&format!("\"sent\": {MEMBERS}")));
+    assert!(!one.reveille("in-doubt list -o json").stdout.contains("example.net"), "the answer was recorded");
+    assert_eq!(sink.handle().accepted_count(), MEMBERS as u64);
+    sink.stop().await;
+}
+
+/// Asserts that a process ended at this crash point.
+#[cfg(feature = "crash-points")]
+fn assert_crashed(code: Option<i32>, said: &str, point: &str) {
+    assert!(code.is_none() && said.contains(&format!("crashed at the crash point {point}")), "{code:?}: {said}");
+}
+
+#[cfg(feature = "crash-points")]
+#[test]
+fn join_succeeds_after_the_new_node_crashed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let one = founder(folder.path());
+    let mut joined = Vec::new();
+    // It has its certificate and has not stored it; it applies the members for the first time.
+    for (name, point) in [("two", "join.before-store"), ("three", "membership.apply")] {
+        let (token, addresses) = (one.join_token(), ports());
+        let addresses = addresses.each_ref().map(String::as_str);
+        let mut crashes = start(folder.path(), name, &joins(addresses, &token));
+        crashes.env("FAILPOINTS", format!("{point}=return"));
+        let (ended, said) = runs_until_its_end(crashes);
+        assert_crashed(ended.expect("it ends").code(), &said, point);
+        assert!(one.reveille("cluster member list").stdout.contains(name), "it was admitted");
+        joined.push(Process::listening_by(folder.path(), name, addresses, &[("REVEILLE__JOIN", &token)]));
+        until("it votes", || one.voters() == joined.len() + 1);
+    }
+}
+
+#[cfg(feature = "crash-points")]
+#[test]
+fn join_succeeds_after_the_leader_crashed() {
+    // At its start it applies its own membership. Then come the learner, both sets of voters, and the new set.
+    for step in 1..=3 {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut one = founder(folder.path());
+        let token = one.join_token();
+        one.kill();
+        let crash = format!("membership.apply={step}*off->return");
+        let mut one = one.again_by(folder.path(), "one", &[("FAILPOINTS", &crash)]);
+        // Its request is repeated until the leader is back.
+        let log = fs::File::create(folder.path().join("two.log")).expect("a log");
+        let flags = joins(["127.0.0.1:0"; 3], &token);
+        let mut two = start(folder.path(), "two", &flags).stderr(log).spawn().expect("it runs");
+        assert_crashed(one.ended(), &one.said(), "membership.apply");
+        let said = fs::read_to_string(folder.path().join("two.log")).expect("a log");
+        assert_eq!(said.contains("this node was admitted"), step > 1, "step {step}: {said}");
+        let one = one.again(folder.path(), "one");
+        until("it votes", || one.voters() == 2);
+        assert_eq!(one.reveille("cluster member list -o name").stdout.lines().count(), 2, "step {step}");
+        two.kill().expect("killed");
+        two.wait().expect("ended");
+    }
 }
