@@ -7,7 +7,7 @@
 //! `docs/performance.md`. The argument `sent`, `tried` or `canaries` runs only that part.
 #![allow(clippy::print_stdout, clippy::disallowed_types)]
 
-#[path = "../tests/ledger/plain.rs"]
+#[path = "../tests/ledger/plain/mod.rs"]
 mod plain;
 
 use std::time::Instant;

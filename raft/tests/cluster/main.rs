@@ -9,7 +9,7 @@ mod memory;
 mod old_folders;
 mod one_node;
 mod partitions;
-#[path = "../../ledger/tests/ledger/plain.rs"]
+#[path = "../../ledger/tests/ledger/plain/mod.rs"]
 mod plain;
 mod scrub;
 mod snapshots;

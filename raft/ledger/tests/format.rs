@@ -4,6 +4,11 @@
 //! the end. The records in `tests/format.txt` never change; new ones are added with `UPDATE_GOLDENFILES=1`. A record
 //! may change only if no cluster was created with it yet.
 
+#[path = "ledger/hex/mod.rs"]
+mod hex;
+#[path = "ledger/samples/mod.rs"]
+mod samples;
+
 use std::collections::BTreeMap;
 
 use reveille_ledger::Ledger;
@@ -15,7 +20,6 @@ use reveille_ledger::form::FORM;
 use reveille_ledger::ids::{ClaimOwner, Epoch, Incarnation, NodeId, PageId, RunId, Time};
 
 use crate::hex::{hex, unhex};
-use crate::samples;
 
 const RECORD: &str = "tests/format.txt";
 
