@@ -83,7 +83,7 @@ fn client_refuses_another_authority_another_name_and_plaintext() {
     // A peer's certificate is of the same authority, and for no address.
     let peer = format!("127.0.0.1:{}", port(&again.peers));
     let peer = Process::reveille_at(folder.path(), &peer, "schedule list");
-    assert!(peer.code == Some(5) && peer.stderr.contains("certificate for other names"), "{peer:?}");
+    assert!(peer.code == Some(5) && peer.stderr.contains("is the peer port of a node"), "{peer:?}");
     let http = Process::reveille_at(folder.path(), &again.http, "schedule list");
     assert!(http.code == Some(5) && http.stderr.contains("does not speak TLS"), "{http:?}");
 }

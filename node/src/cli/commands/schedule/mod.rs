@@ -15,7 +15,7 @@ use reveille_proto::admin::v1::{
 };
 
 use super::message::key_rule;
-use super::{CommandContext, Kind, Listing, OfTenant, ScheduleCommand, Stop, apply};
+use super::{CommandContext, Failure, Kind, Listing, OfTenant, ScheduleCommand, Stop, apply};
 use crate::cli::word::name as name_of;
 
 /// Runs the subcommand.
@@ -51,6 +51,10 @@ pub async fn run(context: &CommandContext<'_>, args: OfTenant<ScheduleCommand>) 
                 context.answer(&answer, answer.schedule.as_ref(), dry_run)
             }
         },
+        ScheduleCommand::Resume { labels, etag, .. } if labels.selector.is_some() && !etag.to_wire().is_empty() => {
+            let message = "it is a condition of one schedule, and -l chooses many";
+            Err(Failure::usage("--etag", message, "name the schedule instead of -l").into())
+        }
         ScheduleCommand::Resume { name, labels, dry_run, etag } => match labels.selector {
             Some(selector) => Box::pin(several::run(context, tenant, selector, None, dry_run)).await,
             None => {

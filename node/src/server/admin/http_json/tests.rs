@@ -243,7 +243,7 @@ async fn condition_is_an_etag_or_refused_and_never_ignored() {
         ("PUT", put, &[("If-Match", "\"12\""), ("If-Match", "\"13\"")]),
         ("PUT", put, &[("If-None-Match", "\"12\"")]),
         ("PATCH", "/v1/schedules/lab", &[("If-None-Match", "*")]),
-        ("DELETE", "/v1/schedules/lab", &[("If-Match", "*")]),
+        ("DELETE", "/v1/tokens/self", &[("If-Match", "*")]),
         ("GET", "/v1/runs", &[("If-Match", "\"12\"")]),
     ] {
         let said = refused(verb, uri, headers, "").await;
