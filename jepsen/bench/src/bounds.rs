@@ -67,7 +67,7 @@ pub const DELAYED_RECIPIENTS: u32 = 300_000;
 pub const OF_SESSIONS: Bound = Bound::AtLeast("of_sessions", 0.8);
 /// Sessions of a node for which the memory of each is compared.
 pub const MANY_SESSIONS: u32 = 256;
-/// Memory of a node for each session, in 1,000 bytes.
+/// Memory of the nodes for each of their sessions, in 1,000 bytes.
 pub const SESSION_KB: Bound = Bound::AtMost("session_kb", 64.0);
 
 /// Kills of the leader for which the times of fail-overs are compared.

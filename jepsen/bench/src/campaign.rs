@@ -3,7 +3,7 @@
 //! The rate counts accepts by the sink's clock, from two seconds after the first to the last. The result is valid if
 //! each recipient got exactly one email, or is in doubt after a kill, and no other address got an email.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, bail};
@@ -140,12 +140,10 @@ pub(crate) async fn measure(
     let ended = wait_for_end(&mut cluster, args, due, late_follower.as_mut()).await?;
     let cpu_seconds = cluster.cpu_seconds_since(&before)?;
     let rss_mb = cluster.of_each(resident_mb)?;
-    // All that grew meanwhile is counted as memory of sessions. What grows by sending has grown before.
-    let grown_kb = |(name, mb): (&String, &f64)| {
-        let grown = mb - rss_before.get(name).unwrap_or(&0.0);
-        (name.clone(), rounded(grown * 1_000.0 / f64::from(args.sessions)))
-    };
-    let session_kb: BTreeMap<String, f64> = rss_mb.iter().map(grown_kb).collect();
+    // All that grew meanwhile is counted as memory of sessions. What grows by sending has grown before, but for caches
+    // and snapshots, by which single nodes grow and shrink: so this is the mean of all sessions of the cluster.
+    let [after_mb, before_mb]: [f64; 2] = [&rss_mb, &rss_before].map(|nodes| nodes.values().sum());
+    let session_kb = rounded((after_mb - before_mb) * 1_000.0 / f64::from(args.sessions * u32::from(NODES)));
     tokio::time::sleep(QUIET_AFTER).await;
     let doubts = match ended.last.in_doubt {
         0 => BTreeSet::new(),
@@ -176,7 +174,7 @@ pub(crate) async fn measure(
         bounds.add(bounds::OF_SESSIONS, of_sessions);
     }
     if args.measures_sessions() {
-        bounds.add_all(bounds::SESSION_KB, session_kb.values());
+        bounds.add(bounds::SESSION_KB, Some(session_kb));
     }
     if let Some(figures) =
         late_follower.as_ref().filter(|_| args.late_follower >= bounds::MANY_SCHEDULES && args.rate > 0)
@@ -216,7 +214,7 @@ pub(crate) async fn measure(
         "cpu_us_an_email": cpu_us,
         // Resident memory of each node at the end.
         "rss_mb": rss_mb,
-        // Its growth from just before the due instant, for each session, in 1,000 bytes.
+        // Their growth from just before the due instant, for each session of the cluster, in 1,000 bytes.
         "session_kb": session_kb,
         "valid": valid,
     });

@@ -11,8 +11,9 @@ use tokio::task::JoinHandle;
 
 /// The causes that a node distinguishes.
 const CAUSES: [&str; 3] = ["archive", "hash", "snapshot"];
-/// A node shows the maximum of the last minute.
-const READ_EVERY: Duration = Duration::from_secs(5);
+/// A node shows the maximum of the last minute. The page costs processor time of the node, so it is read about as often
+/// as a monitoring system does.
+const READ_EVERY: Duration = Duration::from_secs(10);
 
 /// Reads the maxima of all nodes until it is dropped.
 pub struct LockWatch {
@@ -42,14 +43,14 @@ impl Drop for LockWatch {
 }
 
 async fn read(nodes: Vec<HttpAddress>, longest_ms: Arc<Mutex<BTreeMap<&'static str, f64>>>) {
+    let names = CAUSES.map(|cause| format!("reveille_ledger_lock_seconds{{cause=\"{cause}\",quantile=\"1\"}}"));
     loop {
         tokio::time::sleep(READ_EVERY).await;
         for node in &nodes {
-            for cause in CAUSES {
-                let name = format!("reveille_ledger_lock_seconds{{cause=\"{cause}\",quantile=\"1\"}}");
-                let Some(seconds) = http::metric(node, &name).await else { continue };
-                let mut longest = longest_ms.lock().unwrap_or_else(PoisonError::into_inner);
-                let longest = longest.entry(cause).or_default();
+            let Some(seconds) = http::metrics(node, names.each_ref().map(String::as_str)).await else { continue };
+            let mut longest_ms = longest_ms.lock().unwrap_or_else(PoisonError::into_inner);
+            for (cause, seconds) in CAUSES.into_iter().zip(seconds) {
+                let longest = longest_ms.entry(cause).or_default();
                 *longest = rounded(seconds * 1e3).max(*longest);
             }
         }

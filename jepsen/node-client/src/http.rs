@@ -63,8 +63,13 @@ pub async fn counter(http: &HttpAddress, name: &str) -> Option<u64> {
 
 /// As [`counter`], for a metric of any kind. `name` may have all its labels.
 pub async fn metric(http: &HttpAddress, name: &str) -> Option<f64> {
+    metrics(http, [name]).await.map(|[value]| value)
+}
+
+/// As [`metric`], for several of one page.
+pub async fn metrics<const N: usize>(http: &HttpAddress, names: [&str; N]) -> Option<[f64; N]> {
     let page = get(http, "/metrics").await.filter(|page| page.status == 200)?;
-    Some(sum(&page.body, name))
+    Some(names.map(|name| sum(&page.body, name)))
 }
 
 struct Page {

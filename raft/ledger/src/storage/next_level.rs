@@ -8,13 +8,13 @@ use crate::model::{CrashHistory, Incarnation, LEVEL_1, LedgerLimits, Node, Relay
 use crate::storage::form::{FORM, RowForm, Unreadable, decode, decode_as, encode, encode_as};
 use crate::storage::level::KNOWN;
 
-/// A claim may have up to 512 recipients. Parts of audit records and of events are small and few.
+/// A claim may have up to 512 recipients. Parts of audit records and of events are small. As many parts of events stay
+/// as before, so that readers who wait for a leader miss none.
 pub(crate) const LIMITS: LedgerLimits = LedgerLimits {
     slice_recipients_max: 512,
     audit_part_records: 8,
     audit_parts_max: 4,
     event_part_rows: 8,
-    event_parts_max: 4,
     ..LEVEL_1
 };
 

@@ -194,13 +194,15 @@ fn full_table_becomes_a_part_and_old_parts_are_dropped() {
 fn oldest_part_is_dropped_when_there_are_too_many() {
     use reveille_ledger::command::RaiseLevel;
     use reveille_ledger::level::KNOWN;
+    use reveille_ledger::limits::limits;
 
     let mut test = TestLedger::new(KNOWN, 1);
     let raise = Command::RaiseLevel(RaiseLevel { level: KNOWN, voters: vec![OWNER.node] });
     assert_eq!(test.put(raise), CommandOutcome::Done);
     let before = test.ledger.head().applied;
-    (0..8 * 6 + 3).for_each(|number| test.opt_out(&[&format!("u{number}@x")]));
-    assert_eq!((test.ledger.event_parts().count(), test.ledger.events().len()), (4, 3));
+    let parts = limits(KNOWN).event_parts_max;
+    (0..8 * (parts + 2) + 3).for_each(|number| test.opt_out(&[&format!("u{number}@x")]));
+    assert_eq!((test.ledger.event_parts().count(), test.ledger.events().len()), (parts, 3));
     assert_eq!(test.ledger.head().dropped_events_index, before + 8 * 2);
     assert_eq!(check(&test.ledger), []);
 }
