@@ -35,9 +35,6 @@ use crate::types::{EntryPayload, LogId, Membership, ReplyBytes, StoredMembership
 /// Maximum size of a batch. The ledger's lock is held for one batch: at about 10 us an entry, a few milliseconds.
 const BATCH_ENTRIES_MAX: usize = 256;
 const BATCH_BYTES_MAX: usize = 2 * 1024 * 1024;
-/// Priority of the thread, as `nice` has it. It holds the ledger's lock, for which all readers wait, so it should not lose
-/// its processor meanwhile. On Linux this changes only the calling thread.
-const NICE: i32 = -5;
 /// Maximum number of jobs in the thread's queue: one running and one ready.
 const JOBS_MAX: usize = 2;
 
@@ -73,11 +70,7 @@ impl ApplyThread {
         match execution {
             Execution::Threads => {
                 let runtime = Handle::current();
-                let thread = std::thread::Builder::new().name("apply".to_owned()).spawn(move || {
-                    // Without the right to it the thread is as urgent as all others.
-                    let _ = rustix::process::setpriority_process(None, NICE);
-                    runtime.block_on(run);
-                });
+                let thread = std::thread::Builder::new().name("apply".to_owned()).spawn(move || runtime.block_on(run));
                 thread
                     .map_err(|error| FatalError::Broken(format!("the thread that applies does not start: {error}")))?;
             }
