@@ -12,7 +12,7 @@ use reveille_harness::clocks::Clocks;
 use reveille_sink::{HoldRequest, Sink, SinkOptions};
 
 use crate::audience::parts;
-use crate::process::{Ended, Process, STEP_TIMEOUT, ports, start, until};
+use crate::process::{Ended, Process, STEP_TIMEOUT, start, until};
 
 /// Starts the first node of a new cluster.
 fn founder(folder: &Path) -> Process {
@@ -498,7 +498,7 @@ fn join_succeeds_after_the_new_node_crashed() {
     let mut joined = Vec::new();
     // It has its certificate and has not stored it; it applies the members for the first time.
     for (name, point) in [("two", "join.before-store"), ("three", "membership.apply")] {
-        let (token, addresses) = (one.join_token(), ports());
+        let (token, addresses) = (one.join_token(), crate::process::ports());
         let addresses = addresses.each_ref().map(String::as_str);
         let mut crashes = start(folder.path(), name, &joins(addresses, &token));
         crashes.env("FAILPOINTS", format!("{point}=return"));
