@@ -12,7 +12,7 @@ use reveille_sink::Sink;
 use serde_json::{Value, json};
 
 use crate::locks::LockWatch;
-use crate::{ARCHIVED_QUIET, accepts, archived_pages, longest_wait, restart};
+use crate::{ARCHIVED_QUIET, accepts, archived_pages, longest_wait, next_whole, restart};
 
 const CREATES: CreateLoad = CreateLoad { clients: 64, count: 0, batch: 1_000 };
 /// Rate of creates for which the schedules are due after the last create, and a time that is added.
@@ -46,7 +46,9 @@ impl LateFollower {
         cluster.node_mut(&name)?.kill()?;
         let locks = LockWatch::start(cluster);
         let epoch = cluster.admin().status().await?.epoch;
-        let due = whole_minute(SystemTime::now() + AHEAD + Duration::from_secs(schedules / CREATES_PER_SECOND));
+        let ahead = AHEAD + Duration::from_secs(schedules / CREATES_PER_SECOND);
+        // Daily schedules are due at whole minutes.
+        let due = next_whole(60, SystemTime::now() + ahead);
         let body = move |number| {
             let name = format!("past-{number}");
             if number < DAILY_MAX { load::daily(name, unix_us(due) / 1_000) } else { load::once_alike(name, due) }
@@ -103,21 +105,5 @@ impl LateFollower {
             "leader_changes": self.epochs.1 - self.epochs.0,
             "rate": accepts::rates_around(sorted_us, started_us, caught_up_us).context("no email")?,
         }))
-    }
-}
-
-/// Returns the next whole minute: daily schedules are due at one.
-fn whole_minute(at: SystemTime) -> SystemTime {
-    SystemTime::UNIX_EPOCH + Duration::from_secs((unix_us(at) as u64 / 60_000_000 + 1) * 60)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn due_instant_is_next_whole_minute() {
-        let at = SystemTime::UNIX_EPOCH + Duration::from_millis(1_700_000_000_250);
-        assert_eq!(whole_minute(at), SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_040));
     }
 }

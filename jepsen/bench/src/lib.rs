@@ -20,9 +20,10 @@ mod smtp_source;
 mod tenants;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, ensure};
+use reveille_harness::measure::unix_us;
 use reveille_harness::{Cluster, Report, StartArgs, http};
 use reveille_sink::{DotAnswer, DotWatcher, Sink, SinkOptions};
 
@@ -143,4 +144,21 @@ async fn archived_pages(cluster: &Cluster, quiet: Duration) -> Result<u64> {
         }
     }
     Ok(pages)
+}
+
+/// Returns the next instant after this one that is a whole multiple of so many seconds since 1970 UTC.
+fn next_whole(seconds: u64, at: SystemTime) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs((unix_us(at) as u64 / 1_000_000 / seconds + 1) * seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn due_instant_is_next_whole_second_or_minute() {
+        let at = SystemTime::UNIX_EPOCH + Duration::from_millis(1_700_000_000_250);
+        assert_eq!(next_whole(1, at), SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_001));
+        assert_eq!(next_whole(60, at), SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_040));
+    }
 }

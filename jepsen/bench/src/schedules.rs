@@ -18,7 +18,8 @@ use crate::accepts::Accepts;
 use crate::bounds::{self, Bounds};
 use crate::locks::LockWatch;
 use crate::{
-    ARCHIVE_AFTER, ARCHIVED_QUIET, Counter, NODES, QUIET_AFTER, archived_pages, longest_wait, restart, sum_of_nodes,
+    ARCHIVE_AFTER, ARCHIVED_QUIET, Counter, NODES, QUIET_AFTER, archived_pages, longest_wait, next_whole, restart,
+    sum_of_nodes,
 };
 
 /// Number of clients that create schedules at the same time.
@@ -173,7 +174,7 @@ pub fn percentiles(sorted_us: &[i64]) -> Value {
 async fn create_due(cluster: &Cluster, args: &Args, kept: &LoadMeasurements) -> Result<SystemTime> {
     let ahead = Duration::from_secs_f64(2.0 * args.schedules as f64 / kept.rate()) + 2 * QUIET_BEFORE;
     let creates = CreateLoad { clients: CLIENTS, count: args.schedules, batch: args.batch };
-    let due = whole_second(SystemTime::now() + ahead);
+    let due = next_whole(1, SystemTime::now() + ahead);
     let body = move |number| load::once_alike(format!("due-{number}"), due);
     load::create(cluster.admin(), creates, "schedules due together", body).await?;
     let left = due.duration_since(SystemTime::now()).unwrap_or_default();
@@ -210,19 +211,4 @@ async fn idle_if(cluster: &Cluster, wanted: bool) -> Result<Option<IdleCost>> {
         (name, rounded(100.0 * used / took))
     });
     Ok(Some(IdleCost { cpu_percent: percent.collect(), rss_mb: cluster.of_each(resident_mb)? }))
-}
-
-fn whole_second(at: SystemTime) -> SystemTime {
-    SystemTime::UNIX_EPOCH + Duration::from_secs(unix_us(at) as u64 / 1_000_000 + 1)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn due_instant_is_next_whole_second() {
-        let at = SystemTime::UNIX_EPOCH + Duration::from_millis(1_700_000_000_250);
-        assert_eq!(whole_second(at), SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_001));
-    }
 }

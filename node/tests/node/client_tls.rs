@@ -175,7 +175,7 @@ fn silent_sockets_do_not_delay_other_clients_of_the_port() {
         (&one.admin, &|| one.reveille("schedule list").code == Some(0)),
         (&one.http, &|| one.get("/livez").contains("alive")),
         (&one.unsubscribe, &|| page(&one.unsubscribe).starts_with("HTTP/1.1 ")),
-        // A peer that speaks no TLS is told so.
+        // A request in plaintext gets a TLS alert.
         (&one.peers, &|| page(&one.peers).starts_with('\u{15}')),
     ];
     for (address, is_answered) in ports {

@@ -120,7 +120,7 @@ mod tests {
     fn one_node_goes_back_once_and_not_after_finish() {
         let progress = UpgradeProgress::default();
         assert_eq!(next_step(&nodes([2, 1, 2]), progress, 1, true), install("n3", 1));
-        assert_eq!(next_step(&nodes([2, 2, 2]), progress, 1, false), install("n2", 1), "nobody went back yet");
+        assert_eq!(next_step(&nodes([2, 2, 2]), progress, 1, false), install("n2", 1), "no node has gone back yet");
         let went_back = UpgradeProgress { went_back: true, ..progress };
         assert_eq!(next_step(&nodes([2, 1, 2]), went_back, 1, true), install("n2", 2));
         let is_asked = UpgradeProgress { is_asked: true, ..progress };
