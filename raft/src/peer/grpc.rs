@@ -307,7 +307,8 @@ fn peer_error(status: Status) -> PeerError {
     }
 }
 
-fn was_never_sent(status: &Status) -> bool {
+/// Returns true if the request had no connection, so that the server cannot have executed it.
+pub fn was_never_sent(status: &Status) -> bool {
     let mut cause = status.source();
     while let Some(error) = cause {
         if error.is::<tonic::ConnectError>() {

@@ -28,8 +28,8 @@ pub(crate) mod log_interval;
 mod rpc;
 
 pub use application::{Application, ApplicationRequest, Peer};
-pub use grpc::GrpcTransport;
 pub(crate) use grpc::connect_error;
+pub use grpc::{GrpcTransport, was_never_sent};
 pub use rpc::{Request, Response, Rpc};
 
 /// Largest message between peers. A batch of entries and a block of a snapshot stay well below it.

@@ -1,5 +1,6 @@
 //! The API in its other form: JSON over HTTP/1.1, on a connection that stays open, as the client libraries use it.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +17,11 @@ use super::{ANSWER_WITHIN, AdminClient, CallResult};
 
 /// Maximum bytes of an answer. A page of events is the longest one.
 const ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// The request was not sent, because there was no connection.
+#[derive(Debug, thiserror::Error)]
+#[error("no connection: {0}")]
+struct NoConnection(#[source] io::Error);
 
 /// The connection to the first node, opened by the first request. `None`: there is none, or its last request failed.
 pub(super) type JsonConnection = Arc<Mutex<Option<SendRequest<Full<Bytes>>>>>;
@@ -47,16 +53,18 @@ impl AdminClient {
     /// Posts JSON to one node after the other, each once, with an idempotency key, until one answers. Returns the JSON
     /// of the answer. A refusal after an unanswered try counts as unknown, as with [`AdminClient::change`].
     pub async fn change_json(&self, path: &str, key: &str, json: &str) -> CallResult<String> {
+        let mut may_be_done = false;
         for number in 0..self.endpoints.len() {
             let Ok(node) = self.another(number) else { continue };
             let request = hyper::Request::post(path).header("idempotency-key", key);
             match node.send_json(request, json.to_owned(), ANSWER_WITHIN).await {
                 Ok((status, text)) if status.is_success() => return CallResult::Done(text),
-                Ok((status, text)) if status.is_client_error() && number == 0 => {
+                Ok((status, text)) if status.is_client_error() && !may_be_done => {
                     return CallResult::Refused(format!("{status}: {text}"));
                 }
                 Ok((status, _)) if status.is_client_error() => return CallResult::Unknown,
-                _ => {}
+                Err(error) if error.is::<NoConnection>() => {}
+                _ => may_be_done = true,
             }
         }
         CallResult::Unknown
@@ -74,7 +82,8 @@ impl AdminClient {
             let mut sender = match connection.take().filter(|known| !known.is_closed()) {
                 Some(known) => known,
                 None => {
-                    let (sender, driver) = handshake(TokioIo::new(self.access.connect(node).await?)).await?;
+                    let stream = self.access.connect(node).await.map_err(NoConnection)?;
+                    let (sender, driver) = handshake(TokioIo::new(stream)).await?;
                     tokio::spawn(driver);
                     sender
                 }

@@ -3,7 +3,8 @@
 //!
 //! [`AdminClient::read`] repeats a request until it is answered; this is safe for reads and for writes with a request
 //! id. [`AdminClient::change`] does so for a limited time and reports one of three results: done, refused or unknown. A
-//! refusal after an unanswered try counts as unknown, because the first try may have been executed.
+//! refusal after an unanswered try counts as unknown, because the first try may have been executed. A try without a
+//! connection was not sent, and does not count.
 //! [`AdminClient::change_by`] asks one node once. It is for changes without a request id, where a second try would be a
 //! second change.
 
@@ -18,6 +19,7 @@ use std::pin::Pin;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use reveille_raft::peer::was_never_sent;
 use tonic::{Code, Response, Status};
 
 use self::json::JsonConnection;
@@ -90,7 +92,8 @@ impl<T> CallResult<T> {
 struct Unanswered {
     /// The last status of a node, if any answered.
     last: Option<Status>,
-    tries_before: u64,
+    /// True if a try before the last one was sent, so that it may have been executed.
+    may_be_done: bool,
     /// True if the status is the cluster's answer, so that a repeated request is useless.
     is_final: bool,
 }
@@ -156,7 +159,7 @@ impl AdminClient {
     async fn change<Q: Clone, A>(&self, call: Rpc<Q, A>, request: Q) -> CallResult<A> {
         match self.ask_all(CHANGE_WITHIN, call, request).await {
             Ok(answer) => CallResult::Done(answer),
-            Err(Unanswered { last: Some(status), tries_before: 0, is_final: true }) => result_of(Err(status)),
+            Err(Unanswered { last: Some(status), may_be_done: false, is_final: true }) => result_of(Err(status)),
             Err(_) => CallResult::Unknown,
         }
     }
@@ -180,19 +183,21 @@ impl AdminClient {
 
     async fn ask_all<Q: Clone, A>(&self, within: Duration, call: Rpc<Q, A>, request: Q) -> Result<A, Unanswered> {
         let until = Instant::now() + within;
-        let (mut last, mut tries_before) = (None, 0);
+        let (mut last, mut may_be_done) = (None, false);
         loop {
             for node in 0..self.channels.len() {
                 match self.ask_one(node, ANSWER_WITHIN, call, request.clone()).await {
                     Some(Ok(answer)) => return Ok(answer),
-                    Some(Err(status)) if is_transient(status.code()) => last = Some(status),
-                    Some(Err(status)) => return Err(Unanswered { last: Some(status), tries_before, is_final: true }),
-                    None => {}
+                    Some(Err(status)) if is_transient(status.code()) => {
+                        may_be_done |= !was_never_sent(&status);
+                        last = Some(status);
+                    }
+                    Some(Err(status)) => return Err(Unanswered { last: Some(status), may_be_done, is_final: true }),
+                    None => may_be_done = true,
                 }
-                tries_before += 1;
             }
             if Instant::now() > until {
-                return Err(Unanswered { last, tries_before, is_final: false });
+                return Err(Unanswered { last, may_be_done, is_final: false });
             }
             tokio::time::sleep(ASK_AGAIN_AFTER).await;
         }
@@ -228,4 +233,73 @@ fn refused(what: &str, status: &Status) -> anyhow::Error {
 pub fn timestamp(unix_ms: i64) -> prost_types::Timestamp {
     let nanos = (unix_ms.rem_euclid(1_000) * 1_000_000) as i32;
     prost_types::Timestamp { seconds: unix_ms.div_euclid(1_000), nanos }
+}
+
+#[cfg(test)]
+mod tests {
+    use reveille_proto::admin::v1::DeleteScheduleRequest;
+    use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+    use tonic::transport::Server;
+    use tonic::transport::server::TcpIncoming;
+
+    use super::*;
+
+    /// Returns the address of a node that is lost for good.
+    async fn lost_node() -> String {
+        let port = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        port.local_addr().unwrap().to_string()
+    }
+
+    /// Returns the address of a node that takes each request and breaks the connection.
+    async fn silent_node() -> String {
+        let port = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = port.local_addr().unwrap().to_string();
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = port.accept().await {
+                let _ = stream.read(&mut [0; 1024]).await;
+            }
+        });
+        address
+    }
+
+    fn administrator(endpoints: [String; 2]) -> AdminClient {
+        AdminClient::new(PathBuf::new(), endpoints.into(), ClientAccess::default()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn refusal_after_a_try_without_connection_is_a_refusal() {
+        let incoming = TcpIncoming::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let refusing = incoming.local_addr().unwrap().to_string();
+        // It knows no method, and says so.
+        tokio::spawn(Server::builder().add_routes(tonic::service::Routes::default()).serve_with_incoming(incoming));
+        let delete = || (rpc!(ScheduleServiceClient, delete_schedule), DeleteScheduleRequest::default());
+
+        let (call, request) = delete();
+        let answer = administrator([lost_node().await, refusing.clone()]).change(call, request).await;
+        assert!(matches!(answer, CallResult::Refused(_)), "{answer:?}");
+        let (call, request) = delete();
+        let answer = administrator([silent_node().await, refusing]).change(call, request).await;
+        assert_eq!(answer.map(drop), CallResult::Unknown, "the first node may have executed it");
+    }
+
+    #[tokio::test]
+    async fn refusal_in_json_after_a_try_without_connection_is_a_refusal() {
+        let port = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let refusing = port.local_addr().unwrap().to_string();
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = port.accept().await {
+                let _ = stream.read(&mut [0; 1024]).await;
+                let _ = stream.write_all(b"HTTP/1.1 409 Conflict\r\ncontent-length: 0\r\n\r\n").await;
+            }
+        });
+
+        let of_lost = administrator([lost_node().await, refusing.clone()]);
+        let answer = of_lost.change_json("/v1/messages", "key", "{}").await;
+        assert!(matches!(answer, CallResult::Refused(_)), "{answer:?}");
+        let of_silent = administrator([silent_node().await, refusing]);
+        let answer = of_silent.change_json("/v1/messages", "key", "{}").await;
+        assert_eq!(answer, CallResult::Unknown, "the first node may have executed it");
+    }
 }
