@@ -5,12 +5,13 @@
 //! When nothing is due it checks for instants that were computed with another release of the zone database (I10): after
 //! the start all schedules at once, later some at each wake.
 
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
 use reveille_ledger::Ledger;
-use reveille_ledger::calendar::Pattern;
+use reveille_ledger::calendar::{Pattern, PatternError, When};
 use reveille_ledger::command::{Command, Fire, Quarantined, Replan};
 use reveille_ledger::decide::catch_up::plan_fire;
 use reveille_ledger::decide::replan::{outdated, replan};
@@ -59,6 +60,10 @@ enum Planned {
     Fire(Box<Fire>),
     Unplannable(ScheduleId, String),
 }
+
+/// Compiled patterns. Schedules that are due together often have the same one, and to compile it takes longer than to
+/// plan its fire.
+type Patterns<'a> = BTreeMap<&'a When, Result<Pattern, PatternError>>;
 
 impl Timer {
     /// Proposes the due fires; returns how long to sleep.
@@ -113,9 +118,9 @@ impl Timer {
         context.replica.read(|ledger| {
             let due = ledger.due().take_while(|(due, _)| *due <= now).take(FIRES_MAX);
             let mut instants = 0;
-            let mut plans = Vec::new();
+            let (mut plans, mut patterns) = (Vec::new(), Patterns::new());
             for (_, id) in due {
-                match panic_guard.run(id, || plan(context, ledger, id, now)).flatten() {
+                match panic_guard.run(id, || plan(context, (ledger, &mut patterns), id, now)).flatten() {
                     Some(Planned::Fire(fire)) => {
                         instants += fire.opened.len();
                         instants += fire.explained.iter().map(|range| 1 + range.instants.len()).sum::<usize>();
@@ -179,14 +184,20 @@ impl Timer {
 }
 
 /// Returns the fire of one schedule, or the reason why it can have none. `None` if nothing is to be fired now.
-fn plan(context: &NodeContext, ledger: &Ledger, id: ScheduleId, now: Time) -> Option<Planned> {
+fn plan<'a>(
+    context: &NodeContext,
+    (ledger, patterns): (&'a Ledger, &mut Patterns<'a>),
+    id: ScheduleId,
+    now: Time,
+) -> Option<Planned> {
     let schedule = ledger.schedules().get(&id)?;
     let zone = match context.zones.get(&schedule.timing.zone) {
         Ok(zone) => zone,
         Err(unknown) => return Some(Planned::Unplannable(id, unknown.to_string())),
     };
-    match Pattern::compile(&schedule.timing.when) {
-        Ok(pattern) => plan_fire(ledger, id, &pattern, &zone, now).map(|fire| Planned::Fire(Box::new(fire))),
+    let when = &schedule.timing.when;
+    match patterns.entry(when).or_insert_with(|| Pattern::compile(when)) {
+        Ok(pattern) => plan_fire(ledger, id, pattern, &zone, now).map(|fire| Planned::Fire(Box::new(fire))),
         Err(error) => Some(Planned::Unplannable(id, error.to_string())),
     }
 }
