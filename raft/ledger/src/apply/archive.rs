@@ -342,13 +342,16 @@ impl Ledger {
     /// it, for the archive. Else it stays in the state at least until then.
     fn archive_blob(&mut self, hash: &Hash, until: Time) -> Option<StoredBlob> {
         let now = self.head.now;
-        let stored = self.blobs.get(hash)?;
-        if stored.references == 1 && stored.kept_until <= now {
+        let stored = self.blobs.edit(hash)?;
+        stored.references = stored.references.saturating_sub(1);
+        let is_referred = stored.references > 0;
+        if !is_referred && stored.kept_until <= now {
             return self.remove_blob(hash);
         }
-        let stored = self.blobs.edit(hash)?;
         stored.kept_until = stored.kept_until.max(until);
-        self.release_blob(hash);
+        if !is_referred {
+            self.derived.attached.remove(hash);
+        }
         None
     }
 

@@ -1,7 +1,8 @@
 //! An ordered table of rows, in leaves that frozen states share.
 //!
 //! A table is a list of leaves. To freeze it ([`Table::frozen_leaves`]) costs one pointer a leaf, whatever the size of
-//! the state. Afterwards a change copies the list of one leaf and the changed row; all other rows stay shared.
+//! the state. Afterwards a change copies the changed row, and the list of its leaf if rows are added or removed, or many
+//! are changed; all other rows stay shared.
 //!
 //! A leaf ends after a key whose hash has a certain form. So equal tables have equal leaves, whatever their histories
 //! were, and a change moves no boundary but its own.
@@ -26,30 +27,86 @@ pub struct Table<K, V> {
     len: usize,
 }
 
+/// Maximum number of rows of a leaf that stand beside its shared list.
+const REPLACED_MAX: usize = 8;
+
 /// Neighbouring rows of a table.
 #[derive(Clone, Debug)]
 struct Leaf<K, V> {
-    rows: Vec<(K, Arc<V>)>,
+    /// In the order of their keys.
+    rows: Arc<Rows<K, V>>,
+    /// Rows that replace those at these positions, while a frozen state shares the list. To copy the list would touch
+    /// each of its rows, and an entry that archives runs changes a row in each of hundreds of leaves.
+    replaced: Vec<(usize, Arc<V>)>,
     /// Its blocks, if they have been computed since the last change.
     blocks: LeafBlocks,
 }
 
+type Rows<K, V> = Vec<(K, Arc<V>)>;
+
 impl<K, V> Leaf<K, V> {
-    fn new(rows: Vec<(K, Arc<V>)>) -> Arc<Leaf<K, V>> {
-        Arc::new(Leaf { rows, blocks: LeafBlocks::default() })
+    fn new(rows: Rows<K, V>) -> Arc<Leaf<K, V>> {
+        Arc::new(Leaf { rows: Arc::new(rows), replaced: Vec::new(), blocks: LeafBlocks::default() })
+    }
+
+    /// Iterates over the rows from `from` on and before `to`, in order.
+    fn range(&self, from: usize, to: usize) -> impl DoubleEndedIterator<Item = (&K, &V)> + Clone {
+        let rows = self.rows.get(from..to).unwrap_or_default();
+        (from..to).zip(rows).map(|(row, (key, value))| (key, &**self.replaced(row).unwrap_or(value)))
+    }
+
+    fn iter(&self) -> impl DoubleEndedIterator<Item = (&K, &V)> + Clone {
+        self.range(0, self.rows.len())
+    }
+
+    fn get(&self, row: usize) -> Option<(&K, &V)> {
+        let (key, value) = self.rows.get(row)?;
+        Some((key, self.replaced(row).unwrap_or(value)))
+    }
+
+    fn replaced(&self, row: usize) -> Option<&Arc<V>> {
+        self.replaced.iter().find(|(replaced, _)| *replaced == row).map(|(_, value)| value)
     }
 }
 
 impl<K: Clone, V: Clone> Leaf<K, V> {
-    /// Returns the leaf for changes: a copy of it if a frozen state shares it.
+    /// Returns the leaf for changes: a copy of it if a frozen state shares it, which shares its list.
     fn change(leaf: &mut Arc<Leaf<K, V>>) -> &mut Leaf<K, V> {
         // The copy needs no blocks either, so they are not copied.
         if Arc::get_mut(leaf).is_none() {
-            *leaf = Leaf::new(leaf.rows.clone());
+            let (rows, replaced) = (Arc::clone(&leaf.rows), leaf.replaced.clone());
+            *leaf = Arc::new(Leaf { rows, replaced, blocks: LeafBlocks::default() });
         }
         let leaf = Arc::make_mut(leaf);
         leaf.blocks.take();
         leaf
+    }
+
+    /// Returns the list for changes, with all rows in it: a copy if a frozen state shares it.
+    fn rows_mut(&mut self) -> &mut Rows<K, V> {
+        let rows = Arc::make_mut(&mut self.rows);
+        for (row, value) in self.replaced.drain(..) {
+            rows[row].1 = value;
+        }
+        rows
+    }
+
+    /// Returns a row for changes.
+    fn row_mut(&mut self, row: usize) -> Option<&mut Arc<V>> {
+        let known = self.replaced.iter().position(|(replaced, _)| *replaced == row);
+        let is_shared = Arc::get_mut(&mut self.rows).is_none();
+        if known.is_none() && !(is_shared && self.replaced.len() < REPLACED_MAX) {
+            return self.rows_mut().get_mut(row).map(|(_, value)| value);
+        }
+        let at = match known {
+            Some(at) => at,
+            None => {
+                let (_, value) = self.rows.get(row)?;
+                self.replaced.push((row, Arc::clone(value)));
+                self.replaced.len() - 1
+            }
+        };
+        self.replaced.get_mut(at).map(|(_, value)| value)
     }
 }
 
@@ -63,8 +120,8 @@ impl<K: Ord, V> Table<K, V> {
     /// Returns the position of the first row whose key is not less than `key`, or the end of the last leaf.
     fn lower_bound(&self, key: &K) -> Position {
         let leaf = self.ends.partition_point(|end| end < key);
-        let rows = self.leaves.get(leaf).map(|leaf| leaf.rows.as_slice()).unwrap_or_default();
-        Position { leaf, row: rows.partition_point(|(known, _)| known < key) }
+        let row = self.leaves.get(leaf).map_or(0, |leaf| leaf.rows.partition_point(|(known, _)| known < key));
+        Position { leaf, row }
     }
 
     fn find(&self, key: &K) -> Option<Position> {
@@ -73,8 +130,7 @@ impl<K: Ord, V> Table<K, V> {
     }
 
     fn at(&self, position: Position) -> Option<(&K, &V)> {
-        let (key, row) = self.leaves.get(position.leaf)?.rows.get(position.row)?;
-        Some((key, row))
+        self.leaves.get(position.leaf)?.get(position.row)
     }
 
     /// Returns the row of `key`.
@@ -119,13 +175,13 @@ impl<K: Ord, V> Table<K, V> {
             Bound::Excluded(key) => self.lower_bound(key),
             Bound::Unbounded => Position { leaf: self.leaves.len(), row: 0 },
         };
-        let rows = move |leaf: usize| {
-            let rows = self.leaves.get(leaf).map(|leaf| leaf.rows.as_slice()).unwrap_or_default();
-            let from = if leaf == front.leaf { front.row } else { 0 };
-            let to = if leaf == back.leaf { back.row } else { rows.len() };
-            rows.get(from..to).unwrap_or_default()
+        let rows = move |number: usize| {
+            let leaf = self.leaves.get(number)?;
+            let from = if number == front.leaf { front.row } else { 0 };
+            let to = if number == back.leaf { back.row } else { leaf.rows.len() };
+            Some(leaf.range(from, to))
         };
-        (front.leaf..back.leaf + 1).flat_map(rows).map(|(key, row)| (key, &**row))
+        (front.leaf..back.leaf + 1).filter_map(rows).flatten()
     }
 
     /// Returns the row with the lowest key.
@@ -139,7 +195,7 @@ impl<K: Serialize + Ord + Clone, V: RowForm + Clone> Table<K, V> {
     pub fn edit(&mut self, key: &K) -> Option<&mut V> {
         let position = self.find(key)?;
         let leaf = Leaf::change(self.leaves.get_mut(position.leaf)?);
-        leaf.rows.get_mut(position.row).map(|(_, row)| Arc::make_mut(row))
+        leaf.row_mut(position.row).map(Arc::make_mut)
     }
 
     /// Adds a row, or replaces and returns the former one.
@@ -147,21 +203,21 @@ impl<K: Serialize + Ord + Clone, V: RowForm + Clone> Table<K, V> {
         let position = self.lower_bound(&key);
         if self.at(position).is_some_and(|(known, _)| *known == key) {
             let leaf = Leaf::change(self.leaves.get_mut(position.leaf)?);
-            let (_, former) = leaf.rows.get_mut(position.row)?;
+            let former = leaf.row_mut(position.row)?;
             return Some(Arc::unwrap_or_clone(std::mem::replace(former, Arc::new(row))));
         }
         if position.leaf == self.leaves.len() {
             self.leaves.push(Leaf::new(Vec::new()));
         }
         let end = closes_leaf::<K, V>(&key).then(|| key.clone());
-        let leaf = Leaf::change(&mut self.leaves[position.leaf]);
-        leaf.rows.insert(position.row, (key, Arc::new(row)));
+        let rows = Leaf::change(&mut self.leaves[position.leaf]).rows_mut();
+        rows.insert(position.row, (key, Arc::new(row)));
         self.len += 1;
         if let Some(end) = end {
             self.ends.insert(position.leaf, end);
-            let rest = leaf.rows.split_off(position.row + 1);
+            let rest = rows.split_off(position.row + 1);
             // Most leaves with an end never grow again.
-            leaf.rows.shrink_to_fit();
+            rows.shrink_to_fit();
             if !rest.is_empty() {
                 self.leaves.insert(position.leaf + 1, Leaf::new(rest));
             }
@@ -172,19 +228,19 @@ impl<K: Serialize + Ord + Clone, V: RowForm + Clone> Table<K, V> {
     /// Removes and returns a row.
     pub fn remove(&mut self, key: &K) -> Option<V> {
         let position = self.find(key)?;
-        let leaf = Leaf::change(&mut self.leaves[position.leaf]);
-        let (_, row) = leaf.rows.remove(position.row);
+        let rows = Leaf::change(&mut self.leaves[position.leaf]).rows_mut();
+        let (_, row) = rows.remove(position.row);
         self.len -= 1;
-        let ended_leaf = position.leaf < self.ends.len() && position.row == leaf.rows.len();
+        let ended_leaf = position.leaf < self.ends.len() && position.row == rows.len();
         if ended_leaf {
             self.ends.remove(position.leaf);
         }
-        let is_empty = leaf.rows.is_empty();
+        let is_empty = rows.is_empty();
         if ended_leaf && position.leaf + 1 < self.leaves.len() {
             // Without its end the leaf continues with the next one.
-            let next = Arc::unwrap_or_clone(self.leaves.remove(position.leaf + 1));
-            let leaf = Leaf::change(&mut self.leaves[position.leaf]);
-            leaf.rows.extend(next.rows);
+            let mut next = self.leaves.remove(position.leaf + 1);
+            let next = std::mem::take(Leaf::change(&mut next).rows_mut());
+            Leaf::change(&mut self.leaves[position.leaf]).rows_mut().extend(next);
         } else if is_empty {
             self.leaves.remove(position.leaf);
         }
@@ -222,7 +278,7 @@ where
     V: RowForm + Send + Sync,
 {
     fn rows(&self, tag: u8, level: u32) -> LeafRows<'_> {
-        Box::new(self.rows.iter().map(move |(key, row)| (encode_as(tag, key), row.to_row(level))))
+        Box::new(self.iter().map(move |(key, row)| (encode_as(tag, key), row.to_row(level))))
     }
 
     fn blocks(&self) -> &LeafBlocks {
@@ -263,7 +319,7 @@ impl<K, V> SharedRows<K, V> {
         // `former` holds its leaves, so no other leaf has one of their addresses.
         let known: BTreeSet<*const Leaf<K, V>> = former.leaves.iter().map(Arc::as_ptr).collect();
         let changed = self.leaves.iter().filter(move |leaf| !known.contains(&Arc::as_ptr(leaf)));
-        changed.flat_map(|leaf| &leaf.rows).map(|(key, row)| (key, &**row))
+        changed.flat_map(|leaf| leaf.iter())
     }
 }
 
