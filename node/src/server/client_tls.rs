@@ -50,10 +50,11 @@ impl ClientListenersTls {
 pub async fn watch(files: Arc<CertificateFiles>, stop: CancellationToken) {
     let failed = metrics::gauge!("reveille_certificate_files_failed");
     failed.set(0.0);
+    note_expiry(&files);
     let mut said = String::new();
     while stop.run_until_cancelled(tokio::time::sleep(READ_EVERY)).await.is_some() {
-        let files = Arc::clone(&files);
-        let read = match tokio::task::spawn_blocking(move || files.read_changed()).await {
+        let read_again = Arc::clone(&files);
+        let read = match tokio::task::spawn_blocking(move || read_again.read_changed()).await {
             Ok(read) => read.map_err(|error| error.to_string()),
             Err(error) => Err(error.to_string()),
         };
@@ -62,6 +63,7 @@ pub async fn watch(files: Arc<CertificateFiles>, stop: CancellationToken) {
             Ok(false) => continue,
             Ok(true) => {
                 tracing::info!("clients get another certificate: its files have changed");
+                note_expiry(&files);
                 String::new()
             }
             Err(why) => why,
@@ -70,6 +72,12 @@ pub async fn watch(files: Arc<CertificateFiles>, stop: CancellationToken) {
             tracing::error!(why = now, "the certificate for clients cannot be read again: the former one stays");
         }
         said = now;
+    }
+}
+
+fn note_expiry(files: &CertificateFiles) {
+    if let Some(expires_at_s) = files.expires_at_s() {
+        metrics::gauge!("reveille_certificate_files_expire_timestamp_seconds").set(expires_at_s as f64);
     }
 }
 

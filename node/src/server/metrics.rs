@@ -89,6 +89,11 @@ pub const METRICS: &[Metric] = &[
         "reveille_certificate_files_failed",
         "1: the certificate of section tls cannot be read again, and the former one stays",
     ),
+    plain(
+        Gauge,
+        "reveille_certificate_files_expire_timestamp_seconds",
+        "When the certificate of section tls expires, in seconds since 1970; 0: there is none",
+    ),
     plain(Distribution, "reveille_raft_loop_gap_seconds", "How late the runtime of Raft wakes"),
     plain(Gauge, "reveille_archive_blocks_missing", "Blocks of the archive that are damaged or missing on this node"),
     plain(Gauge, "reveille_files_missing", "Audience parts and attachments that this node lacks"),

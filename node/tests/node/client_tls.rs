@@ -234,7 +234,9 @@ fn pages_on_other_addresses_than_loopback_are_encrypted() {
 fn issue(by: &CertifiedIssuer<'_, KeyPair>, folder: &Path) {
     let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
     let key = KeyPair::generate().expect("a key");
-    let certificate = CertificateParams::new(names).expect("names").signed_by(&key, by).expect("a certificate");
+    let mut parameters = CertificateParams::new(names).expect("names");
+    parameters.not_after = rcgen::date_time_ymd(2100, 1, 1);
+    let certificate = parameters.signed_by(&key, by).expect("a certificate");
     std::fs::write(folder.join("own.key"), key.serialize_pem()).expect("written");
     std::fs::write(folder.join("own.crt"), certificate.pem()).expect("written");
 }
@@ -261,12 +263,13 @@ fn own_certificate_is_served_and_read_again_when_it_changes() {
         Ended::from(ended.expect("it runs"))
     };
     until("a leader", || login().code == Some(0));
-    let metric = || {
-        one.get("/metrics")
-            .lines()
-            .find_map(|line| line.strip_prefix("reveille_certificate_files_failed ").map(str::to_owned))
+    let value = |name: &str| {
+        one.get("/metrics").lines().find_map(|line| line.strip_prefix(&format!("{name} ")).map(str::to_owned))
     };
+    let metric = || value("reveille_certificate_files_failed");
     assert_eq!(metric().as_deref(), Some("0"));
+    let expiry = value("reveille_certificate_files_expire_timestamp_seconds");
+    assert_eq!(expiry.as_deref(), Some("4102444800"), "2100");
 
     std::fs::write(folder.path().join("own.crt"), "damaged").expect("written");
     until("it is noticed", || metric().as_deref() == Some("1"));

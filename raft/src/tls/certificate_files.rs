@@ -10,6 +10,8 @@ use parking_lot::Mutex;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::TlsAcceptor;
+use x509_cert::Certificate;
+use x509_cert::der::Decode;
 
 use super::TlsError;
 use super::connection::serving_chain;
@@ -56,6 +58,13 @@ impl CertificateFiles {
         let generation = current.generation + 1;
         *current = Pair { generation, ..read? };
         Ok(true)
+    }
+
+    /// Returns when the present certificate expires, in seconds since 1970. `None`: it cannot be read.
+    pub fn expires_at_s(&self) -> Option<u64> {
+        let current = self.current.lock();
+        let certificate = Certificate::from_der(current.chain.first()?).ok()?;
+        Some(certificate.tbs_certificate.validity.not_after.to_unix_duration().as_secs())
     }
 
     /// Returns a number that is higher after each change.
