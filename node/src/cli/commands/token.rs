@@ -30,8 +30,10 @@ pub async fn run(context: &CommandContext<'_>, command: TokenCommand) -> Result<
         TokenCommand::List(paging) => context.list_of(paging, ListTokensRequest::default()).await,
         TokenCommand::Reset { data_dir, keep } => reset(context, &data_dir, keep).await,
         TokenCommand::Revoke { id } => {
-            let (question, request) = (format!("Revoke token {id}?"), RevokeTokenRequest { id: id.clone() });
-            context.remove((&question, &id), request, false, |answer| answer.index).await.map(drop)
+            context.terminal.confirm(&format!("Revoke token {id}?"))?;
+            let answer = context.change(RevokeTokenRequest { id: id.clone() }).await?;
+            let words = format!("{id} revoked, log index {}", answer.index);
+            context.terminal.show(&Answer::new(&answer, id, words))
         }
     }
 }
