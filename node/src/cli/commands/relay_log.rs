@@ -20,25 +20,41 @@ pub fn accepted(log: impl BufRead) -> io::Result<BTreeSet<String>> {
     for line in log.split(b'\n') {
         let line = line?;
         let line = String::from_utf8_lossy(&line);
-        let Some((queue_id, text)) = entry(&line) else { continue };
-        if let Some(id) = message_id(text) {
-            named.insert(queue_id.to_owned(), id.to_owned());
-        } else if text.starts_with("from=<") && text.trim_end().ends_with("(queue active)") {
-            accepted.extend(named.remove(queue_id));
+        let Some((program, queue_id, text)) = entry(&line) else { continue };
+        match program {
+            Program::Cleanup => {
+                named.extend(message_id(text).map(|id| (queue_id.to_owned(), id.to_owned())));
+            }
+            Program::QueueManager if text.starts_with("from=<") && text.trim_end().ends_with("(queue active)") => {
+                accepted.extend(named.remove(queue_id));
+            }
+            Program::QueueManager => {}
         }
     }
     Ok(accepted)
 }
 
-/// Splits a line of cleanup or of the queue manager into queue id and text.
-fn entry(line: &str) -> Option<(&str, &str)> {
-    let (_, rest) = line.split_once("/cleanup[").or_else(|| line.split_once("/qmgr["))?;
-    let (pid, rest) = rest.split_once("]: ")?;
+/// The program of Postfix that wrote a line.
+enum Program {
+    /// It receives an email, and names it.
+    Cleanup,
+    QueueManager,
+}
+
+/// Splits a line of cleanup or of the queue manager into program, queue id and text. The text may quote any line.
+fn entry(line: &str) -> Option<(Program, &str, &str)> {
+    let (head, rest) = line.split_once("]: ")?;
+    let (name, pid) = head.split_once('[')?;
+    let program = match name.rsplit_once('/')?.1 {
+        "cleanup" => Program::Cleanup,
+        "qmgr" => Program::QueueManager,
+        _ => return None,
+    };
     let (queue_id, text) = rest.split_once(": ")?;
     let is_entry = pid.bytes().all(|byte| byte.is_ascii_digit())
         && !queue_id.is_empty()
         && queue_id.bytes().all(|byte| byte.is_ascii_alphanumeric());
-    is_entry.then_some((queue_id, text))
+    is_entry.then_some((program, queue_id, text))
 }
 
 fn message_id(text: &str) -> Option<&str> {
@@ -69,7 +85,9 @@ mod tests {
              2026-11-27T09:00:02.3+01:00 mx postfix-out/qmgr[4]: 3xYz: from=<>, size=1, nrcpt=1 (queue active)\n\
              Nov 27 09:00:03 mx postfix/cleanup[101]: 4ABC3: message-id=<other@example.com>\n\
              Nov 27 09:00:03 mx postfix/qmgr[7]: 4ABC3: from=<a@b>, size=1, nrcpt=1 (queue active)\n\
-             Nov 27 09:00:04 mx postfix/cleanup[101]: 4ABC4: message-id=<{d}>\n",
+             Nov 27 09:00:04 mx postfix/cleanup[101]: 4ABC4: message-id=<{d}>\n\
+             Nov 27 09:00:04 mx postfix/cleanup[101]: 4ABC4: from=<a@b>, size=1, nrcpt=1 (queue active)\n\
+             Nov 27 09:00:05 mx postfix/smtp[4]: 5: to=<x>/qmgr[7]: 4ABC4: from=<a@b>, size=1 (queue active)\n",
             a = id('a'),
             b = id('b'),
             c = id('c'),
