@@ -343,15 +343,11 @@ impl Ledger {
     fn archive_blob(&mut self, hash: &Hash, until: Time) -> Option<StoredBlob> {
         let now = self.head.now;
         let stored = self.blobs.edit(hash)?;
-        stored.references = stored.references.saturating_sub(1);
-        let is_referred = stored.references > 0;
-        if !is_referred && stored.kept_until <= now {
+        if stored.references == 1 && stored.kept_until <= now {
             return self.remove_blob(hash);
         }
         stored.kept_until = stored.kept_until.max(until);
-        if !is_referred {
-            self.derived.attached.remove(hash);
-        }
+        self.release_blob(hash);
         None
     }
 

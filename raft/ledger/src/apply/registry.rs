@@ -142,35 +142,34 @@ impl Ledger {
                 self.blobs.put(blob.hash, stored);
             }
         }
-        self.index_files(&blob.hash);
-        blob.hash
-    }
-
-    /// Brings the index of contents with attachments up to date with the references of a blob. Archived runs send
-    /// nothing, so a content that only they have needs no files.
-    fn index_files(&mut self, hash: &Hash) {
-        match self.blobs.get(hash).filter(|stored| stored.references > 0) {
-            Some(stored) if !self.derived.attached.contains_key(hash) => self.derived.add_files(*hash, &stored.bytes),
-            Some(_) => {}
-            None => drop(self.derived.attached.remove(hash)),
+        if let Some(stored) = self.blobs.get(&blob.hash) {
+            self.derived.add_files(blob.hash, &stored.bytes);
         }
+        blob.hash
     }
 
     /// Adds a reference to a stored blob.
     pub(super) fn retain_blob(&mut self, hash: &Hash) {
-        if let Some(stored) = self.blobs.edit(hash) {
-            stored.references += 1;
+        let Some(stored) = self.blobs.edit(hash) else { return };
+        stored.references += 1;
+        if stored.references == 1 {
+            self.derived.add_files(*hash, &stored.bytes);
         }
-        self.index_files(hash);
     }
 
-    /// Removes a reference. The last one removes the blob, unless archived runs still refer to it.
+    /// Removes a reference. The last one removes the blob, unless archived runs still refer to it. These send nothing,
+    /// so a content that only they have needs no files.
     pub(super) fn release_blob(&mut self, hash: &Hash) {
-        if let Some(stored) = self.blobs.edit(hash) {
-            stored.references = stored.references.saturating_sub(1);
+        let now = self.head.now;
+        let Some(stored) = self.blobs.edit(hash) else { return };
+        stored.references = stored.references.saturating_sub(1);
+        if stored.references > 0 {
+            return;
         }
-        self.index_files(hash);
-        self.remove_unused_blob(hash);
+        self.derived.attached.remove(hash);
+        if stored.is_unused(now) {
+            self.remove_blob(hash);
+        }
     }
 
     /// Removes a blob to which nothing refers.

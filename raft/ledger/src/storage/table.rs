@@ -93,20 +93,16 @@ impl<K: Clone, V: Clone> Leaf<K, V> {
 
     /// Returns a row for changes.
     fn row_mut(&mut self, row: usize) -> Option<&mut Arc<V>> {
-        let known = self.replaced.iter().position(|(replaced, _)| *replaced == row);
         let is_shared = Arc::get_mut(&mut self.rows).is_none();
-        if known.is_none() && !(is_shared && self.replaced.len() < REPLACED_MAX) {
+        let is_replaced = self.replaced(row).is_some();
+        if !is_shared || !is_replaced && self.replaced.len() >= REPLACED_MAX {
             return self.rows_mut().get_mut(row).map(|(_, value)| value);
         }
-        let at = match known {
-            Some(at) => at,
-            None => {
-                let (_, value) = self.rows.get(row)?;
-                self.replaced.push((row, Arc::clone(value)));
-                self.replaced.len() - 1
-            }
-        };
-        self.replaced.get_mut(at).map(|(_, value)| value)
+        if !is_replaced {
+            let (_, value) = self.rows.get(row)?;
+            self.replaced.push((row, Arc::clone(value)));
+        }
+        self.replaced.iter_mut().find(|(replaced, _)| *replaced == row).map(|(_, value)| value)
     }
 }
 
