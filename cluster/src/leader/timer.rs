@@ -10,7 +10,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use reveille_ledger::Ledger;
 use reveille_ledger::calendar::{Pattern, PatternError, When};
 use reveille_ledger::command::{Command, Fire, Quarantined, Replan};
 use reveille_ledger::decide::catch_up::plan_fire;
@@ -18,6 +17,7 @@ use reveille_ledger::decide::replan::{outdated, replan};
 use reveille_ledger::ids::{ScheduleId, Time};
 use reveille_ledger::injected_bugs::{self, Bug};
 use reveille_ledger::reply::CommandOutcome;
+use reveille_ledger::{Ledger, Schedule};
 use reveille_raft::crash;
 
 use super::fire_metrics;
@@ -61,8 +61,8 @@ enum Planned {
     Unplannable(ScheduleId, String),
 }
 
-/// Compiled patterns. Schedules that are due together often have the same one, and to compile it takes longer than to
-/// plan its fire.
+/// Compiled patterns. Neighbouring schedules often have the same one, and to compile it takes longer than to plan a
+/// fire.
 type Patterns<'a> = BTreeMap<&'a When, Result<Pattern, PatternError>>;
 
 impl Timer {
@@ -147,7 +147,9 @@ impl Timer {
         let context = &self.context;
         let (replans, cursor) = context.replica.read(|ledger| {
             let (found, cursor) = outdated(ledger, self.replanned, context.zones.version(), now);
-            (found.into_iter().filter_map(|id| replan_of(context, ledger, id)).collect::<Vec<_>>(), cursor)
+            let mut patterns = Patterns::new();
+            let replans = found.into_iter().filter_map(|id| replan_of(context, (ledger, &mut patterns), id));
+            (replans.collect::<Vec<_>>(), cursor)
         });
         let count = replans.len();
         if count > 0 {
@@ -183,6 +185,12 @@ impl Timer {
     }
 }
 
+/// Returns the pattern of a schedule, which is compiled once.
+fn compiled<'p, 'a>(patterns: &'p mut Patterns<'a>, schedule: &'a Schedule) -> Result<&'p Pattern, &'p PatternError> {
+    let when = &schedule.timing.when;
+    patterns.entry(when).or_insert_with(|| Pattern::compile(when)).as_ref()
+}
+
 /// Returns the fire of one schedule, or the reason why it can have none. `None` if nothing is to be fired now.
 fn plan<'a>(
     context: &NodeContext,
@@ -195,8 +203,7 @@ fn plan<'a>(
         Ok(zone) => zone,
         Err(unknown) => return Some(Planned::Unplannable(id, unknown.to_string())),
     };
-    let when = &schedule.timing.when;
-    match patterns.entry(when).or_insert_with(|| Pattern::compile(when)) {
+    match compiled(patterns, schedule) {
         Ok(pattern) => plan_fire(ledger, id, pattern, &zone, now).map(|fire| Planned::Fire(Box::new(fire))),
         Err(error) => Some(Planned::Unplannable(id, error.to_string())),
     }
@@ -204,9 +211,13 @@ fn plan<'a>(
 
 /// Returns the plan of a schedule with the current zone database. `None` if it has no plan, and its next fire reports
 /// the reason.
-fn replan_of(context: &NodeContext, ledger: &Ledger, id: ScheduleId) -> Option<Replan> {
+fn replan_of<'a>(
+    context: &NodeContext,
+    (ledger, patterns): (&'a Ledger, &mut Patterns<'a>),
+    id: ScheduleId,
+) -> Option<Replan> {
     let schedule = ledger.schedules().get(&id)?;
     let zone = context.zones.get(&schedule.timing.zone).ok()?;
-    let planned = AssertUnwindSafe(|| replan(id, schedule, &Pattern::compile(&schedule.timing.when).ok()?, &zone));
+    let planned = AssertUnwindSafe(|| replan(id, schedule, compiled(patterns, schedule).ok()?, &zone));
     catch_unwind(planned).ok()?
 }
