@@ -20,7 +20,7 @@ const ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// The request was not sent, because there was no connection.
 #[derive(Debug, thiserror::Error)]
-#[error("no connection: {0}")]
+#[error("no connection")]
 struct NoConnection(#[source] io::Error);
 
 /// The connection to the first node, opened by the first request. `None`: there is none, or its last request failed.
