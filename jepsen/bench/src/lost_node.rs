@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use anyhow::{Context, Result, ensure};
 use reveille_harness::measure::{in_ms, rounded, unix_us};
-use reveille_harness::{Cluster, replacement};
+use reveille_harness::{Cluster, members};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
@@ -36,7 +36,7 @@ impl LostNode {
         let new = cluster.nodes().get(cluster.founders().len()).context("no spare node")?.name.clone();
         cluster.node_mut(&lost)?.kill()?;
         eprintln!("{lost} is lost; {new} replaces it");
-        let step = Step::Removing(tokio::spawn(replacement::remove_lost(cluster.admin().clone(), lost)));
+        let step = Step::Removing(tokio::spawn(members::remove_lost(cluster.admin().clone(), lost)));
         Ok(LostNode { new, lost_at: SystemTime::now(), removed_at: None, voted_at: None, step })
     }
 
@@ -57,7 +57,7 @@ impl LostNode {
                 let node = cluster.node_mut(&self.new)?;
                 node.join_token = Some(token);
                 node.start()?;
-                let voting = replacement::wait_for_vote(cluster.admin().clone(), self.new.clone());
+                let voting = members::wait_for_vote(cluster.admin().clone(), self.new.clone());
                 self.step = Step::Joining(tokio::spawn(voting));
             }
             Step::Joining(task) if task.is_finished() => {

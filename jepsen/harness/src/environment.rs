@@ -42,7 +42,7 @@ pub struct Needs {
     pub test_clock: bool,
     /// True if the nodes have a target for backups.
     pub backups: bool,
-    /// Number of nodes that are prepared and join no cluster at first: they replace lost ones.
+    /// Number of nodes that are prepared and join no cluster at first: they join later.
     pub spares: u8,
 }
 

@@ -15,7 +15,7 @@ pub mod host_network;
 pub mod leader_watch;
 pub mod load;
 pub mod measure;
-pub mod replacement;
+pub mod members;
 pub mod report;
 pub mod tool;
 pub mod volume;

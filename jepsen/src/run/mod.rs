@@ -53,8 +53,8 @@ const PACE: &str = "after-commit:stall=40ms@0.7";
 /// Time from the first create to the first instant, and the time that each schedule adds.
 const LEAD: Duration = Duration::from_secs(4);
 const LEAD_A_SCHEDULE: Duration = Duration::from_millis(25);
-/// Number of nodes that may be replaced in a run.
-const SPARES: u8 = 2;
+/// Number of new nodes that may join in a run.
+const SPARES: u8 = 4;
 /// Number of log entries between two snapshots.
 const SNAPSHOT_EVERY: u64 = 150;
 /// Seconds from the end of a run to its archiving: the minimum, so that even short fault runs archive.

@@ -67,6 +67,8 @@ struct ProcessRecord {
     state: ProcessState,
     /// True if the node never starts again.
     is_lost: bool,
+    /// True if the node is being removed, and may stop without being asked.
+    may_leave: bool,
     /// Time until which the process may end by itself.
     excused: Option<Instant>,
     has_full_disk: bool,
@@ -79,6 +81,7 @@ impl ProcessRecord {
             began_ns: 0,
             state,
             is_lost: false,
+            may_leave: false,
             excused: None,
             has_full_disk: false,
             was_asked_to_stop: false,
@@ -109,17 +112,28 @@ impl Processes {
         self.members.clone()
     }
 
-    /// Returns a node that has never run.
-    pub fn spare(&self) -> Option<String> {
-        self.cluster.nodes().iter().map(|node| &node.name).find(|name| !self.nodes.contains_key(*name)).cloned()
+    /// Returns the nodes that have never run.
+    pub fn spares(&self) -> Vec<String> {
+        let names = self.cluster.nodes().iter().map(|node| node.name.clone());
+        names.filter(|name| !self.nodes.contains_key(name)).collect()
     }
 
     /// Kills a node, which never starts again. Fails as [`Processes::kill`].
     pub fn lose(&mut self, name: &str) -> Result<()> {
         self.kill(name)?;
+        self.forget(name);
+        Ok(())
+    }
+
+    /// Takes a node without a process for no member any more. It never starts again.
+    pub fn forget(&mut self, name: &str) {
         self.members.retain(|member| member != name);
         self.process(name).is_lost = true;
-        Ok(())
+    }
+
+    /// Allows the node to stop without being asked, or no longer. It must end without an error.
+    pub fn may_leave(&mut self, name: &str, may: bool) {
+        self.process(name).may_leave = may;
     }
 
     /// Starts a spare node, which joins the cluster.
@@ -225,8 +239,9 @@ impl Processes {
             node.crash_points = points.map(str::to_owned);
             node.start()?;
             let began_ns = self.recorder.now_ns();
-            let has_full_disk = self.process(name).has_full_disk;
-            *self.process(name) = ProcessRecord { began_ns, has_full_disk, ..ProcessRecord::new(ProcessState::Runs) };
+            let process = self.process(name);
+            let (has_full_disk, may_leave) = (process.has_full_disk, process.may_leave);
+            *process = ProcessRecord { began_ns, has_full_disk, may_leave, ..ProcessRecord::new(ProcessState::Runs) };
         }
         Ok(())
     }
@@ -295,7 +310,8 @@ impl Processes {
     fn note_unexpected_end(&mut self, name: &str, status: ExitStatus, log: &str) {
         let log = log.get(log.len().saturating_sub(LOG_BYTES)..).unwrap_or(log);
         let process = self.process(name);
-        if process.has_full_disk || process.excused.is_some_and(|until| Instant::now() < until) {
+        let leaves = process.may_leave && status.success();
+        if leaves || process.has_full_disk || process.excused.is_some_and(|until| Instant::now() < until) {
             eprintln!("  {name} ended by itself ({status}), as expected");
         } else {
             eprintln!("  {name} ended by itself ({status}):\n{log}");

@@ -21,7 +21,7 @@ use tokio::task::JoinSet;
 use super::clients::{Coordination, Operator};
 use super::faults::Nemesis;
 use super::observe::{
-    EventFollower, GateReader, LedgerRecorder, Recorder, dot_watcher, drain, final_state, record_leaders,
+    EventFollower, GateReader, LedgerRecorder, Recorder, dot_watcher, drain, files, final_state, record_leaders,
 };
 use super::processes::Processes;
 use super::workload::{Workload, WorkloadLimits};
@@ -190,6 +190,7 @@ impl Scenario {
         let drained = drain::drain(&mut operator, ends - to_read, || nemesis.restart_ended()).await;
         let drained = errors.note(drained).unwrap_or(false);
         errors.note(self.events.compare().await);
+        errors.note(files::on_majority(&nemesis.processes.cluster, &nemesis.processes.names()).await);
         operator.coordination.take_unexpected().into_iter().for_each(|answer| errors.0.push(answer));
         let (admin, workload) = (&operator.admin, &operator.workload);
         // The final reads come after all reads of the readers.

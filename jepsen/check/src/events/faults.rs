@@ -105,6 +105,11 @@ pub enum FaultKind {
     NodeLost,
     /// A new node joins. It does not vote before the fault ends.
     Join,
+    /// A new node joins in addition to the others. It may vote at any time from then on.
+    Grow,
+    /// A node that runs is drained and removed. It may vote until the fault ends, if an effect was observed, or for
+    /// ever.
+    Shrink,
     /// The relay refuses, throttles, stalls, is down, or drops connections.
     Relay,
     /// Leadership is handed over on request.

@@ -54,7 +54,7 @@ pub struct Header {
     pub began_unix_ms: i64,
     /// Names of the nodes, as they give them in EHLO.
     pub nodes: Vec<String>,
-    /// Number of voters, at most one more or less than at the beginning while a node is replaced. `None`: all nodes.
+    /// Number of voters at the beginning. `None`: all nodes.
     pub voters: Option<u32>,
     /// The workload's policy for recipients in doubt.
     pub in_doubt: InDoubt,

@@ -218,9 +218,13 @@ fn effect_on_doubt(kind: FaultKind) -> Effect {
         | FaultKind::Disk => Effect::Process,
         FaultKind::Partition | FaultKind::Link => Effect::Network,
         FaultKind::PowerCut | FaultKind::NodeLost => Effect::Journals,
-        FaultKind::Clock | FaultKind::Relay | FaultKind::Transfer | FaultKind::Operator | FaultKind::Join => {
-            Effect::None
-        }
+        FaultKind::Clock
+        | FaultKind::Relay
+        | FaultKind::Transfer
+        | FaultKind::Operator
+        | FaultKind::Join
+        | FaultKind::Grow
+        | FaultKind::Shrink => Effect::None,
     }
 }
 

@@ -4,6 +4,9 @@
 //! bad, no majority counts. A node whose disk failed or lost data may have a torn log, and must catch up with a leader
 //! before it votes. It counts again when one of its processes has had a leader and all links for five seconds, or has
 //! waited for a leader for a minute. A process that ends earlier starts again.
+//!
+//! A majority is one of the largest number of voters that may be in force. While a lost node is replaced, this number
+//! stays.
 
 use crate::events::{Fault, FaultKind};
 use crate::history::History;
@@ -37,15 +40,18 @@ pub fn majorities(history: &History) -> Vec<Interval> {
 
 /// Returns the intervals in which a majority of the nodes is up. `up` are the intervals of the single nodes.
 pub(super) fn with_majority(history: &History, up: Vec<Interval>) -> Vec<Interval> {
-    let mut changes: Vec<(u64, i32)> =
-        up.into_iter().flat_map(|(from_ns, until_ns)| [(from_ns, 1), (until_ns, -1)]).collect();
+    // Instant, change of the number of nodes that are up, and change of the number of voters.
+    let mut changes: Vec<(u64, i32, i32)> =
+        up.into_iter().flat_map(|(from_ns, until_ns)| [(from_ns, 1, 0), (until_ns, -1, 0)]).collect();
+    changes.extend(history.faults.iter().filter_map(change_of_voters));
     // At the same instant an end counts before a start.
     changes.sort_unstable();
-    let voters = history.header.voters.map_or(history.header.nodes.len() as i32, |voters| voters as i32);
-    let needed = voters / 2 + 1;
+    let mut voters = history.header.voters.map_or(history.header.nodes.len() as i32, |voters| voters as i32);
     let (mut up, mut since, mut found) = (0, None, Vec::new());
-    for (at_ns, change) in changes {
+    for (at_ns, change, of_voters) in changes {
         up += change;
+        voters += of_voters;
+        let needed = voters / 2 + 1;
         match since {
             None if up >= needed => since = Some(at_ns),
             Some(from_ns) if up < needed => {
@@ -72,6 +78,14 @@ pub(super) fn rest_of((mut from_ns, until_ns): Interval, without: &[Interval]) -
         left.push((from_ns, until_ns));
     }
     left
+}
+
+fn change_of_voters(fault: &Fault) -> Option<(u64, i32, i32)> {
+    match fault.kind {
+        FaultKind::Grow if fault.may_have_struck() => Some((fault.from_ns, 0, 1)),
+        FaultKind::Shrink if fault.observed == Some(true) => Some((fault.until_ns?, 0, -1)),
+        _ => None,
+    }
 }
 
 fn is_network(fault: &Fault) -> bool {

@@ -995,6 +995,26 @@ fn i17_each_fault_restarts_bound_once() {
 }
 
 #[test]
+fn i17_majority_is_one_of_the_voters_of_that_time() {
+    let silent = |grown: bool, shrunk: bool| {
+        waiting_until(30.1, |history| {
+            history.fault(FaultKind::NodeLost, &["n3"], 80.0);
+            if grown {
+                history.fault(FaultKind::Grow, &["n4"], 60.0).until_ns = Some(ns(61.0));
+            }
+            if shrunk {
+                let fault = history.fault(FaultKind::Shrink, &["n4"], 62.0);
+                (fault.until_ns, fault.observed) = (Some(ns(63.0)), Some(true));
+            }
+        })
+    };
+    rejected(&silent(false, false), &[17]);
+    // Two of four are no majority.
+    accepted(&silent(true, false));
+    rejected(&silent(true, true), &[17]);
+}
+
+#[test]
 fn i17_broken_relay_excuses_until_its_circuits_must_be_closed() {
     let broken = |until_s: f64, seconds: f64| {
         waiting_until(seconds, |history| {

@@ -47,9 +47,9 @@ impl AdminClient {
         Ok(self.read("members", call, api::ListMembersRequest {}).await?.members)
     }
 
-    /// Removes a member that never comes back.
-    pub async fn remove_dead_member(&self, name: &str) -> CallResult {
-        let request = api::RemoveMemberRequest { member: name.to_owned(), dead: true };
+    /// Removes a member. `dead`: it never comes back; otherwise it runs, and is drained first.
+    pub async fn remove_member(&self, name: &str, dead: bool) -> CallResult {
+        let request = api::RemoveMemberRequest { member: name.to_owned(), dead };
         self.change(rpc!(ClusterServiceClient, remove_member), request).await.map(drop)
     }
 

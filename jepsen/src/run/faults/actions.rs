@@ -28,7 +28,7 @@ pub enum Family {
     Roll,
     /// Operators opt out, pause, cancel and trigger meanwhile
     Operator,
-    /// Nodes are lost with their folders, removed, and replaced by new ones, up to two in a run
+    /// Nodes are lost with their folders and replaced, added, or drained and removed, up to four new ones join in a run
     Membership,
     /// The certificate authority is rotated
     Certificates,
@@ -95,6 +95,8 @@ pub enum FaultAction {
     Operator(OperatorAction),
     /// A node is lost, removed, and replaced by a new one.
     Replace { target: FaultTarget },
+    /// A node is added, or one that runs is drained and removed. `grows`: what is done if both are possible.
+    Resize { target: FaultTarget, grows: bool },
     /// An operator rotates the certificate authority.
     Rotate,
     /// An operator makes a backup, unless one was made.
@@ -125,6 +127,7 @@ impl FaultAction {
             FaultAction::Transfer => FaultKind::Transfer,
             FaultAction::Operator(_) | FaultAction::Rotate | FaultAction::BackUp => FaultKind::Operator,
             FaultAction::Replace { .. } => FaultKind::NodeLost,
+            FaultAction::Resize { .. } => FaultKind::Grow,
             FaultAction::Upgrade { .. } => FaultKind::Upgrade,
         }
     }

@@ -52,6 +52,9 @@ impl Nemesis {
                 return Ok(None);
             }
             FaultAction::Replace { target } => return self.replace(planned, *target).await,
+            FaultAction::Resize { target, grows } => {
+                return self.resize(planned, *target, *grows).map(|()| None);
+            }
             FaultAction::Upgrade { number, goes_back } => return self.upgrade(planned, *number, *goes_back).await,
             FaultAction::Operator(action) => {
                 let (operator, action, pause) = (self.operator.clone(), *action, planned.lasts);

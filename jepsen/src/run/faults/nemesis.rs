@@ -49,12 +49,17 @@ pub struct UpgradeProgress {
     pub(super) is_finished: bool,
 }
 
-/// The replacement of a lost node.
-pub(super) enum Replacement {
-    /// The lost node is being removed. The task returns a join token for the new one.
-    Removing { lost: String, new: String, task: JoinHandle<Result<String>> },
+/// A change of the members in progress.
+pub(super) enum MemberChange {
+    /// A token for the new node is requested, after a lost node was removed if there is one. `fault` begins when the
+    /// new node starts.
+    Admitting { new: String, kind: FaultKind, name: String, task: JoinHandle<Result<String>> },
     /// The new node joins. The task returns true when it votes.
     Joining { fault: Fault, task: JoinHandle<bool> },
+    /// A node that runs is drained and removed. The task returns true when it is removed.
+    Draining { fault: Fault, leaving: String, task: JoinHandle<bool> },
+    /// A removed node stops by itself.
+    Stopping { fault: Fault, leaving: String, since: Instant },
 }
 
 /// Repair of a fault.
@@ -140,7 +145,7 @@ pub struct Nemesis {
     /// Number of times that answers of the sink were held.
     pub(super) holds: u32,
     pub(super) upgrade: UpgradeProgress,
-    pub(super) replacement: Option<Replacement>,
+    pub(super) change: Option<MemberChange>,
     /// A rotation in progress, with its fault. The task returns true when it is over.
     pub(super) rotation: Option<(Fault, JoinHandle<bool>)>,
     /// When an operator's backup was done, in microseconds since 1970. 0: none was.
@@ -148,7 +153,7 @@ pub struct Nemesis {
     pub(super) active: Vec<ActiveFault>,
     /// Time since which the next fault waits.
     waits_since: Option<Instant>,
-    /// Time since which a lost node is being replaced, or the certificate authority rotated.
+    /// Time since which the members change, or the certificate authority is rotated.
     changing_since: Option<Instant>,
     restarts: Vec<(Instant, String)>,
 }
@@ -171,7 +176,7 @@ impl Nemesis {
             seed,
             holds: 0,
             upgrade: UpgradeProgress::default(),
-            replacement: None,
+            change: None,
             rotation: None,
             backed_up_us: Arc::default(),
             active: Vec::new(),
@@ -187,7 +192,7 @@ impl Nemesis {
         let mut due = plan.iter().peekable();
         while start.elapsed() < phase {
             self.restart_ended()?;
-            let is_changing = self.go_on_replacing().await? | self.go_on_rotating().await?;
+            let is_changing = self.go_on_changing().await? | self.go_on_rotating().await?;
             self.changing_since = is_changing.then(|| self.changing_since.unwrap_or_else(Instant::now));
             while let Some(index) = self.active.iter().position(|active| active.until <= Instant::now()) {
                 self.end(index).await?;
@@ -252,7 +257,7 @@ impl Nemesis {
         while let Some(ended) = self.operations.join_next().await {
             self.record(ended?);
         }
-        while self.go_on_replacing().await? || self.go_on_rotating().await? {
+        while self.go_on_changing().await? || self.go_on_rotating().await? {
             self.restart_ended()?;
             tokio::time::sleep(POLL_EVERY).await;
         }
@@ -284,7 +289,7 @@ impl Nemesis {
 
     /// Returns true if every fault is recorded and every operation has ended.
     pub fn has_ended(&self) -> bool {
-        self.active.is_empty() && self.operations.is_empty() && self.replacement.is_none() && self.rotation.is_none()
+        self.active.is_empty() && self.operations.is_empty() && self.change.is_none() && self.rotation.is_none()
     }
 
     /// Stops a node. If the node must be killed, the kill is recorded as a fault. Returns true if the node stopped.
@@ -377,11 +382,11 @@ impl Nemesis {
         found.ok_or_else(NotInjected::no_node_runs)
     }
 
-    /// Returns true if all nodes run, none is being replaced, and only faults of the relay or a clock are in force.
+    /// Returns true if all nodes run, the members do not change, and only faults of the relay or a clock are in force.
     pub(super) fn is_quiet(&self) -> bool {
         let all_run = self.processes.names().iter().all(|name| self.processes.state(name) == ProcessState::Runs);
         all_run
-            && self.replacement.is_none()
+            && self.change.is_none()
             && self.active.iter().all(|active| matches!(active.fault.kind, FaultKind::Relay | FaultKind::Clock))
     }
 

@@ -162,7 +162,10 @@ impl Family {
             }
             Family::Roll => (0, if random.random_bool(0.5) { FaultAction::Roll } else { FaultAction::Transfer }),
             Family::Operator => (random.random_range(500..3_000), FaultAction::Operator(one_of(random, &ORDERS))),
-            Family::Membership => (0, FaultAction::Replace { target: any_target(random) }),
+            Family::Membership => {
+                let (target, replaces, grows) = (any_target(random), random.random_bool(0.4), random.random_bool(0.5));
+                (0, if replaces { FaultAction::Replace { target } } else { FaultAction::Resize { target, grows } })
+            }
             Family::Certificates => (0, FaultAction::Rotate),
             Family::Restore => (0, FaultAction::BackUp),
             Family::Upgrade => {

@@ -3,6 +3,7 @@
 
 pub mod drain;
 mod events;
+pub mod files;
 pub mod final_state;
 mod gates;
 mod recipients;
