@@ -2,6 +2,10 @@
 
 from datetime import timedelta
 
+import pytest
+
+import reveille
+
 
 def remind(client, user, **options):
     """The application's code."""
@@ -45,3 +49,27 @@ def test_reminder_comes_at_its_time_unless_it_is_cancelled(node):
     node.advance("2h")
     assert len(node.emails("bob@example.com", count=1)) == 1
     assert node.emails("eve@example.com") == []
+
+
+def test_news_go_to_all_at_most_once_a_day_and_again_after_20_hours(node):
+    users = [f"reader-{number}@example.com" for number in range(5)]
+    news = {
+        "when": {"at": (node.now() + timedelta(days=3650)).isoformat()},
+        "zone": "Etc/UTC",
+        "policies": {"minGap": "72000s"},
+        "content": {"sender": "app@example.com", "subject": "News", "text": "Three articles."},
+        "audience": {"recipients": [{"address": "editor@example.com"}]},
+    }
+    node.client.put_schedule("news", news)
+    # Each start of the job has a key of its own.
+    node.client.trigger("news", "first", recipients=users)
+    node.advance("1h")
+    with pytest.raises(reveille.ReveilleError) as refused:
+        node.client.trigger("news", "second", recipients=users)
+    assert refused.value.reason == "NOT_POSSIBLE"
+    # Only who is new gets it.
+    node.client.trigger("news", "third", recipients=[*users, "new@example.com"])
+    assert [len(node.emails(user, count=1)) for user in [*users, "new@example.com"]] == [1] * 6
+    node.advance("20h")
+    node.client.trigger("news", "fourth", recipients=users)
+    assert [len(node.emails(user, count=2)) for user in users] == [2] * 5

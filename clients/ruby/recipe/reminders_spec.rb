@@ -39,4 +39,23 @@ RSpec.describe "Reminders" do
     expect(node.emails("bob@example.com", count: 1).size).to eq(1)
     expect(node.emails("eve@example.com")).to be_empty
   end
+
+  it "go to all at most once a day, and again after 20 hours" do
+    users = Array.new(5) { |number| "reader-#{number}@example.com" }
+    news = { when: { at: (node.now + (3650 * 86_400)).iso8601 }, zone: "Etc/UTC", policies: { minGap: "72000s" },
+             content: { sender: "app@example.com", subject: "News", text: "Three articles." },
+             audience: { recipients: [{ address: "editor@example.com" }] } }
+    node.client.put_schedule("news", news)
+    # Each start of the job has a key of its own.
+    node.client.trigger("news", "first", recipients: users)
+    node.advance("1h")
+    again = -> { node.client.trigger("news", "second", recipients: users) }
+    expect(&again).to raise_error(Reveille::Error) { |error| expect(error.reason).to eq("NOT_POSSIBLE") }
+    # Only who is new gets it.
+    node.client.trigger("news", "third", recipients: [*users, "new@example.com"])
+    expect([*users, "new@example.com"].map { |user| node.emails(user, count: 1).size }).to all(eq(1))
+    node.advance("20h")
+    node.client.trigger("news", "fourth", recipients: users)
+    expect(users.map { |user| node.emails(user, count: 2).size }).to all(eq(2))
+  end
 end
