@@ -285,12 +285,10 @@ impl SnapshotManager {
     /// Drops the blocks of the archive from memory that a durable snapshot now has. `state` still holds them, so the
     /// lock is not held while they are freed.
     fn forget_saved(&self, state: &FrozenState) {
-        let unsaved = state.archive().filter(|frozen| frozen.bytes.is_some());
-        let saved: BTreeSet<Hash> = unsaved.map(|frozen| frozen.block.hash).collect();
-        if !saved.is_empty() {
+        if state.has_unsaved() {
             let mut ledger = self.applied_state.ledger.write();
             let begun = Instant::now();
-            ledger.forget_saved(&saved);
+            ledger.forget_saved(state);
             record_lock_time("snapshot", begun);
         }
     }

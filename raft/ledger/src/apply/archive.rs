@@ -359,8 +359,7 @@ impl Ledger {
         } else if part.has_old_details(now)
             && let Some(part) = self.parts.edit(&key)
         {
-            let removed = std::mem::take(&mut part.details);
-            self.forget_removed(removed);
+            part.details.clear();
         }
     }
 
@@ -394,14 +393,12 @@ impl Ledger {
             if matches!(part.content, PartContent::Events { .. }) {
                 self.remove_part(*key);
             } else if let Some(part) = self.parts.edit(key) {
-                let mut removed = Vec::new();
                 for named in [&mut part.details, &mut part.summaries] {
                     if named.iter().any(is_lost) {
-                        removed.append(named);
+                        named.clear();
                     }
                 }
                 part.lost_at = Some(context.now);
-                self.forget_removed(removed);
             }
         }
         refuse_if(changed == 0, Impossible::NothingLost)?;
@@ -416,7 +413,6 @@ impl Ledger {
         if let PartContent::Events { last, .. } = part.content {
             self.head.dropped_events_index = self.head.dropped_events_index.max(last);
         }
-        self.forget_removed(part.all_blocks().copied().collect());
     }
 
     fn remove_summary(&mut self, run: RunId, now: Time) {

@@ -166,8 +166,7 @@ impl Ledger {
             return false;
         };
         let Some(part) = self.parts.edit(&erased.part) else { return false };
-        let former = std::mem::replace(&mut part.details[place], new);
-        self.forget_removed(vec![former]);
+        part.details[place] = new;
         self.derived.unsaved.insert(new.hash, erased.bytes.as_slice().into());
         true
     }

@@ -1,11 +1,14 @@
 //! The bytes of the archive's blocks, between the entry that made them and the first durable snapshot with them (P24).
+//!
+//! Parts with the same content and recipients name the same block. So the bytes of a block stay here when one part no
+//! longer names it. The next snapshot saves those that a part names, and then all of its time are forgotten.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::block::{BLOCK_BYTES_MAX, BlockEntry, LISTS_BYTES_MAX, Row, pack_rows, unpack_block};
 use super::form::{self, RowForm, Unreadable};
-use super::frozen::FrozenArchive;
+use super::frozen::{FrozenArchive, FrozenState};
 use super::rows::BLOBS;
 use crate::model::{Hash, Ledger, Recipient, Recipients, StoredBlob};
 
@@ -33,21 +36,17 @@ impl Ledger {
         self.derived.unsaved.keys().copied().collect()
     }
 
-    /// Size in bytes of the blocks of the archive that no durable snapshot has yet.
+    /// Size in bytes of the blocks of the archive that no durable snapshot has yet, and of those among them that no part
+    /// names any more.
     pub fn unsaved_bytes(&self) -> usize {
         self.derived.unsaved.values().map(|bytes| bytes.len()).sum()
     }
 
-    /// Forgets the bytes of these blocks: a durable snapshot names them.
-    pub fn forget_saved(&mut self, saved: &BTreeSet<Hash>) {
-        self.derived.unsaved.retain(|hash, _| !saved.contains(hash));
-    }
-
-    /// Forgets the bytes of blocks that were removed from their part. No other part has them: a run is in one part.
-    pub(crate) fn forget_removed(&mut self, removed: Vec<BlockEntry>) {
-        for block in removed {
-            self.derived.unsaved.remove(&block.hash);
-        }
+    /// Forgets the bytes that this state had in memory, of which a durable snapshot was made. A block that was made
+    /// again since stays: no part may have named it in that state.
+    pub fn forget_saved(&mut self, state: &FrozenState) {
+        let saved = state.unsaved();
+        self.derived.unsaved.retain(|hash, bytes| saved.get(hash).is_none_or(|saved| !Arc::ptr_eq(saved, bytes)));
     }
 
     /// Returns the archive as it is now. It shares the rows of its parts with the ledger.
@@ -118,6 +117,19 @@ mod tests {
         let Some(Recipients::Inline(read)) = read.blob(&hash).and_then(Recipients::from_blob) else { panic!("a list") };
         assert_eq!(read.recipients, [Recipient::erased(), one("bob@x")]);
         assert_eq!(block_without(&erased, "ann@x", &lists).unwrap(), None);
+    }
+
+    #[test]
+    fn block_that_is_made_again_outlives_snapshot_of_before() {
+        let (mut ledger, mut part) = (Ledger::new(), Ledger::new());
+        part.with_list(Audience::default());
+        let [block] = ledger.pack_part(&part)[..] else { panic!("one block") };
+        let state = ledger.freeze();
+        assert_eq!(ledger.pack_part(&part), [block]);
+        ledger.forget_saved(&state);
+        assert!(ledger.unsaved_block(&block.hash).is_some(), "the snapshot has no part that names it");
+        ledger.forget_saved(&ledger.freeze());
+        assert!(ledger.unsaved_block(&block.hash).is_none() && ledger.unsaved_bytes() == 0);
     }
 
     impl Ledger {

@@ -130,6 +130,16 @@ impl FrozenState {
         blocks.map(|block| FrozenBlock { block: *block, bytes: self.archive.unsaved.get(&block.hash).cloned() })
     }
 
+    /// Returns the bytes of blocks of the archive that were in memory.
+    pub(super) fn unsaved(&self) -> &BTreeMap<Hash, Arc<[u8]>> {
+        &self.archive.unsaved
+    }
+
+    /// True if the bytes of a block of the archive were in memory.
+    pub fn has_unsaved(&self) -> bool {
+        !self.archive.unsaved.is_empty()
+    }
+
     /// Returns the size of each table, by the table's name. It reads the blocks only, so it is cheap after
     /// [`FrozenState::hash`].
     pub fn table_sizes(&self) -> BTreeMap<&'static str, TableSize> {

@@ -4,6 +4,15 @@ use reveille_ledger::Ledger;
 use reveille_ledger::ids::RunId;
 use reveille_ledger::storage::unpack_block;
 
+/// Checks that the bytes of every block that a part names are in memory. No snapshot was made, so they are nowhere else.
+pub fn assert_whole(ledger: &Ledger) {
+    for (key, part) in ledger.parts().iter() {
+        for block in part.all_blocks() {
+            assert!(ledger.unsaved_block(&block.hash).is_some(), "P24: part {key} has lost block {:?}", block.hash);
+        }
+    }
+}
+
 /// Returns the part of the archive that has this run, as a ledger; `None` if no part has it.
 pub fn archived(ledger: &Ledger, run: RunId) -> Option<Ledger> {
     let parts = ledger

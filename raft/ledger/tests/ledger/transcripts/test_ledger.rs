@@ -11,6 +11,7 @@ use reveille_ledger::{ApplyResult, Ledger};
 
 use super::arguments::{Parsed, Words, offset};
 use super::recipients;
+use crate::archived;
 use crate::given::GivenTexts;
 
 /// Monday 2026-03-02T00:00:00Z, unless the script gives another instant.
@@ -68,6 +69,7 @@ impl TestLedger {
         self.given.note(&entry.command);
         self.given.assert_hold(&self.ledger);
         recipients::assert_as_explained(&self.ledger);
+        archived::assert_whole(&self.ledger);
         let violations = check(&self.ledger);
         assert!(violations.is_empty(), "after {entry:?}: {violations:?}");
         let restored = Ledger::from_rows(self.ledger.all_rows()).expect("the rows read back");
