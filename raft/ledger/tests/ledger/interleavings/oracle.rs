@@ -14,7 +14,7 @@ use reveille_ledger::policy::Overlap;
 use reveille_ledger::pool::Day;
 use reveille_ledger::{Chunk, Claim, Ledger, RecipientState, Run, RunState, WAVE_MS};
 
-use crate::archived::archived;
+use crate::archived::{archived, assert_whole};
 
 type SlotKey = (ChunkKey, u16);
 
@@ -63,6 +63,7 @@ fn looked_at(chunks: [Option<&Chunk>; 2]) -> Bitmap {
 /// Panics if a recipient has a state that the rules exclude.
 pub fn judge(before: &Ledger, entry: &Entry, after: &Ledger, refused: bool) {
     judge_places(before, entry, after);
+    assert_whole(after);
     let [was, is] = all_recipients(before, after);
     for (slot_key, state) in &is {
         if *state == RecipientState::Claimed && was.get(slot_key) != Some(state) {
