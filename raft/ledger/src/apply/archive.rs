@@ -261,7 +261,7 @@ impl Ledger {
         part.details.pages.put(page_id, archived);
     }
 
-    /// Copies the claims that granted these slots: closed ones, and open ones in which others are in doubt.
+    /// Copies the claims that granted these slots: closed ones, and those that are still open for other runs.
     fn archive_claims(&self, page: PageId, own: &BTreeMap<u32, Bitmap>, details: &mut Ledger) {
         for (number, slots) in own {
             let key = page.chunk(*number);
@@ -269,8 +269,9 @@ impl Ledger {
             for (fence, claim) in self.closed_claims_of(key).filter(|(_, claim)| granted(claim)) {
                 details.put_closed_claim(fence, &claim);
             }
-            let has_doubts = |chunk: &Chunk| !chunk.set(RecipientState::InDoubt).is_empty();
-            if self.chunks.get(&key).is_some_and(has_doubts) {
+            let undecided = [RecipientState::Claimed, RecipientState::InDoubt];
+            let may_be_claimed = |chunk: &Chunk| undecided.iter().any(|state| !chunk.set(*state).is_empty());
+            if self.chunks.get(&key).is_some_and(may_be_claimed) {
                 let open = self.claims.iter().filter(|(_, claim)| claim.chunk == key);
                 for (fence, claim) in open.filter(|(_, claim)| granted(claim)) {
                     details.claims.put(*fence, claim.clone());

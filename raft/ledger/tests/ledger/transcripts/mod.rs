@@ -75,7 +75,7 @@ scripts! {
     overlap_p16
     pages
     unattributed_refusals_p6
-    archive_p24 archive_details_p24 archive_chain_p24 archive_loss_p24 archive_shared_p24
+    archive_p24 archive_details_p24 archive_chain_p24 archive_loss_p24 archive_shared_p24 archive_claims_p24
     quarantine
     real_time_p19
     requests

@@ -123,6 +123,12 @@ impl TestLedger {
                 let _ = write!(text, " {} {}", run_counts.get(state), word(state));
             }
         }
+        if part.run(id).is_some() {
+            let claims = part.claims().iter().map(|(fence, _)| *fence);
+            for fence in claims.chain(part.closed_claims().map(|(fence, _)| fence)) {
+                let _ = write!(text, ", claim {}", self.fence_name(fence));
+            }
+        }
         text + "\n"
     }
 
