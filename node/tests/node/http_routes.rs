@@ -164,13 +164,16 @@ fn every_request_refuses_other_tokens_and_large_bodies() {
 }
 
 /// Requests whose repeat may do more, and that keep no key.
-const NON_IDEMPOTENT: [&str; 8] = [
+const NON_IDEMPOTENT: [&str; 11] = [
     "AddMember",
     "AdvanceClock",
     "CreateBackup",
     "CreateToken",
     "DiscardDeadLetters",
     "RequeueDeadLetters",
+    "ResumeCampaign",
+    "ResumeRun",
+    "ResumeSchedule",
     "TakeBackOptOut",
     "TransferLeader",
 ];

@@ -240,15 +240,19 @@ methods! {
 }
 
 /// Methods whose repeat may do more, and that keep no id of a request: a second token or backup, a second step of the
-/// clock, the end of an opt-out that was made meanwhile. All other writes keep an id, or leave the same state again.
-pub const NON_IDEMPOTENT: [&str; 8] = [
+/// clock, the end of an opt-out or of a pause that was made meanwhile. All other writes keep an id, or leave the same
+/// state again.
+pub const NON_IDEMPOTENT: [&str; 11] = [
     "BackupService/CreateBackup",
+    "CampaignService/ResumeCampaign",
     "ClockService/AdvanceClock",
     "ClusterService/AddMember",
     "ClusterService/TransferLeader",
     "DeadLetterService/DiscardDeadLetters",
     "DeadLetterService/RequeueDeadLetters",
     "OptOutService/TakeBackOptOut",
+    "RunService/ResumeRun",
+    "ScheduleService/ResumeSchedule",
     "TokenService/CreateToken",
 ];
 
