@@ -13,6 +13,9 @@ use crate::model::{ArchivePartKey, Hash, Ledger, OccurrenceName, Page, PageId, R
 /// Maximum number of runs that one entry archives: those of one full page. `apply` holds the lock of the ledger for
 /// them.
 pub const RUNS_MAX: usize = 512;
+/// Maximum bytes of contents and lists that leave with the runs of one entry: `apply` packs them under the lock, and has
+/// them twice in memory. A page alone may have more; what it has came by one entry.
+const BYTES_MAX: usize = 2 * 1024 * 1024;
 /// Maximum number of rows of each other kind that one entry removes. A name has at most 128 bytes, so this is far below
 /// the limit of an entry.
 const ROWS_MAX: usize = 1_000;
@@ -39,19 +42,21 @@ pub fn next_batch(
 ) -> (Archive, Option<ArchiveCursor>) {
     let mut archive = Archive { after_ms, ..Archive::default() };
     let mut next = cursor.clone();
-    let mut runs = 0;
+    let mut sum = Leaving::default();
     let mut more = false;
     let mut scanned = 0;
     for (id, page) in ledger.pages().range(after(&cursor.page)) {
         let leaving = leaving(ledger, page, now, after_ms);
-        if scanned >= SCAN_MAX || leaving > 0 && runs > 0 && runs + leaving > RUNS_MAX {
+        let with_it = Leaving { runs: sum.runs + leaving.runs, bytes: sum.bytes + leaving.bytes };
+        let is_too_large = with_it.runs > RUNS_MAX || with_it.bytes > BYTES_MAX;
+        if scanned >= SCAN_MAX || leaving.runs > 0 && sum.runs > 0 && is_too_large {
             more = true;
             break;
         }
         next.page = Some(*id);
         scanned += page.runs.len();
-        if leaving > 0 {
-            runs += leaving;
+        if leaving.runs > 0 {
+            sum = with_it;
             archive.pages.push(*id);
         }
     }
@@ -103,11 +108,26 @@ pub fn next_batch(
     (archive, more.then_some(next))
 }
 
-/// Number of runs of a page that may leave the state.
-fn leaving(ledger: &Ledger, page: &Page, now: Time, after_ms: i64) -> usize {
-    let leaves =
-        page.runs.iter().filter(|run| ledger.leaving_times(run, after_ms).is_some_and(|times| times.have_come(now)));
-    leaves.count()
+/// What may leave the state.
+#[derive(Default)]
+struct Leaving {
+    runs: usize,
+    /// Bytes of the contents and lists that only these runs have.
+    bytes: usize,
+}
+
+/// Returns which part of a page may leave the state.
+fn leaving(ledger: &Ledger, page: &Page, now: Time, after_ms: i64) -> Leaving {
+    let mut leaving = Leaving::default();
+    for run in &page.runs {
+        if ledger.leaving_times(run, after_ms).is_some_and(|times| times.have_come(now)) {
+            let own =
+                [run.content, run.audience].map(|hash| ledger.blobs().get(&hash).filter(|one| one.references == 1));
+            leaving.bytes += own.into_iter().flatten().map(|blob| blob.bytes.len()).sum::<usize>();
+            leaving.runs += 1;
+        }
+    }
+    leaving
 }
 
 impl Archive {
