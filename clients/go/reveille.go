@@ -292,7 +292,7 @@ func (c *Client) Events(ctx context.Context, after string, wait time.Duration, t
 	return events, waiting.Request(ctx, "GET", "/v1/events", query, nil, "", events)
 }
 
-// Request makes any call of the API, with retries, and decodes its answer. With an empty key, one is drawn for a write
+// Request makes any call of the API, with retries, and decodes its answer: into a slice, if it is JSON lines. With an empty key, one is drawn for a write
 // and kept over the retries; NoKey is for the calls that take none.
 func (c *Client) Request(
 	ctx context.Context, method, path string, query url.Values, body any, key string, answer any,
@@ -399,7 +399,20 @@ func (c *Client) attempt(
 		content, err = io.ReadAll(response.Body)
 		response.Body.Close()
 	}
-	if err == nil && response.StatusCode == http.StatusOK {
+	status := 0
+	if err == nil {
+		status = response.StatusCode
+	}
+	if status == http.StatusOK && strings.HasPrefix(response.Header.Get("Content-Type"), "application/jsonl") {
+		lines := bytes.Split(bytes.TrimSpace(content), []byte("\n"))
+		var last struct{ Error json.RawMessage }
+		var failed struct{ Status int }
+		content = append(append([]byte("["), bytes.Join(lines, []byte(","))...), ']')
+		if json.Unmarshal(lines[len(lines)-1], &last) == nil && json.Unmarshal(last.Error, &failed) == nil {
+			content, status = last.Error, failed.Status
+		}
+	}
+	if status == http.StatusOK {
 		err = json.Unmarshal(content, answer)
 	}
 	if err != nil {
@@ -408,7 +421,6 @@ func (c *Client) attempt(
 		isRetried := parent.Err() == nil && !errors.As(err, &authority) && !errors.As(err, &hostname)
 		return &Error{Detail: "no answer: " + err.Error(), MayHaveTakenEffect: isConnected, cause: err, isRetried: isRetried}
 	}
-	status := response.StatusCode
 	if status == http.StatusOK {
 		return nil
 	}

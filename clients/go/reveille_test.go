@@ -200,6 +200,19 @@ func TestVariablesAreFilledInAndLiteralTextIsNot(t *testing.T) {
 	}
 }
 
+func TestAnswerInJSONLinesIsASlice(t *testing.T) {
+	client := open(t, "")
+	sent := send(t, client, "go-lines", func(email *Email) {
+		email.To = []Recipient{{Address: "go-lines-1@example.com"}, {Address: "go-lines-2@example.com"}}
+	})
+	var recipients []struct{ Address string }
+	if err := client.Request(ctx, "GET", "/v1/runs/"+sent.Message.Run.Run+"/recipients/export", nil, nil, "", &recipients); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, len(recipients), 2)
+	equal(t, recipients[1].Address, "go-lines-2@example.com")
+}
+
 func TestMessageOfTheFutureIsCancelled(t *testing.T) {
 	client, at := open(t, ""), time.Now().Add(time.Hour)
 	send(t, client, "go-future", func(email *Email) { email.At = at })

@@ -155,7 +155,10 @@ class Client {
         answer.on('error', fail);
         answer.on('end', () => {
           const [status, text] = [answer.statusCode, Buffer.concat(chunks).toString()];
-          const json = parsed(text);
+          const isLines = answer.headers['content-type']?.startsWith('application/jsonl');
+          const json = parsed(isLines ? `[${text.trim().split('\n').join()}]` : text);
+          const failed = isLines && json?.at(-1)?.error;
+          if (failed) return resolve({ status: failed.status, json: failed });
           if (status === 200 && json === undefined) fail(new Error('it is not JSON'));
           resolve({ status, json, retryAfter: answer.headers['retry-after'] });
         });

@@ -84,6 +84,13 @@ describe('messages', () => {
     }
   });
 
+  it('are exported as a list of JSON lines', async () => {
+    const to = ['js-lines-1@example.com', 'js-lines-2@example.com'];
+    const { run } = (await client.send('js-lines', { to, sender, subject: 'Hello', text: 'Hello.' })).message.run;
+    const lines = await client.request('GET', `/v1/runs/${run}/recipients/export`);
+    assert.deepEqual(lines.map((line) => line.address), to);
+  });
+
   it('of the future are cancelled', async () => {
     const at = new Date(Date.now() + 3_600_000);
     await send('js-future', { at });

@@ -87,6 +87,18 @@ $tests = [
         equal([409, 'REQUEST_ID_REUSED', false], [$error->status, $error->reason, $error->mayHaveTakenEffect]);
         equal(1, count(emails('php-strict@example.com')));
     },
+    'JSON lines are a list' => function () use ($client) {
+        $to = ['php-lines-1@example.com', 'php-lines-2@example.com'];
+        $run = $client->send('php-lines', to: $to, sender: SENDER, subject: 'Hello', text: 'Hello.')['message']['run']['run'];
+        $lines = $client->request('GET', "/v1/runs/$run/recipients/export");
+        equal($to, array_column($lines, 'address'));
+    },
+    'schedule that was read is put again' => function () use ($client) {
+        $client->putSchedule('php-again', schedule('php-again'));
+        $read = $client->request('GET', '/v1/schedules/php-again', query: ['withBody' => 'true'])['body'];
+        equal([], $read['labels']);
+        equal('Asia/Tokyo', $client->putSchedule('php-again', ['zone' => 'Asia/Tokyo'] + $read)['zone']);
+    },
     'attachments arrive as they were given' => function () {
         send('php-file', attachments: [['Zoë.pdf', "%PDF-1.7\n\0", 'application/pdf']], cc: ['team@example.com']);
         $source = read('/emails/' . emails('php-file@example.com')[0]['number'] . '/source');

@@ -183,7 +183,7 @@ class Client:
         self, method: str, path: str, body: Any = None, query: Mapping[str, Any] | None = None, key: str | None = None,
         wait: float = 0.0,
     ) -> Any:
-        """Makes any call of the API, with retries, and returns its JSON.
+        """Makes any call of the API, with retries, and returns its JSON; a list, if the answer is JSON lines.
 
         key: idempotency key of a write. None: one is drawn and kept over the retries. Empty: the body has it, or the
         call takes none; then it is not repeated if it may have happened.
@@ -233,7 +233,8 @@ class Client:
             answer = connection.getresponse()
             content = answer.read()
             if answer.status == 200:
-                return json.loads(content)
+                is_lines = answer.getheader("Content-Type", "").startswith("application/jsonl")
+                return _lines(content) if is_lines else json.loads(content)
         except (OSError, http.client.HTTPException, json.JSONDecodeError, UnicodeDecodeError) as cause:
             error = ReveilleError(f"no answer from {self._host}: {cause or type(cause).__name__}")
             error.may_have_taken_effect = is_connected
@@ -260,6 +261,14 @@ def _refusal(status: int, content: bytes, retry_after: str) -> ReveilleError:
     # Of a node, only 504 leaves the outcome open; a proxy may answer with others.
     error.may_have_taken_effect = status >= 500 and status not in (501, 503)
     return error
+
+
+def _lines(content: bytes) -> list[Any]:
+    lines = [json.loads(line) for line in content.splitlines() if line.strip()]
+    failed = lines[-1].get("error") if lines else None
+    if failed:
+        raise _refusal(failed.get("status", 500), json.dumps(failed).encode(), "")
+    return lines
 
 
 def _given(key: str) -> str:

@@ -62,6 +62,12 @@ class Sending(unittest.TestCase):
         self.assertEqual(first["message"]["run"]["run"], again["message"]["run"]["run"])
         self.assertEqual(len(emails("py-once@example.com")), 1)
 
+    def test_answer_in_json_lines_is_a_list(self):
+        to = ["py-lines-1@example.com", "py-lines-2@example.com"]
+        run = self.client.send("py-lines", to=to, sender=SENDER, subject="Hello", text="Hello.")["message"]["run"]["run"]
+        lines = self.client.request("GET", f"/v1/runs/{run}/recipients/export")
+        self.assertEqual([line["address"] for line in lines], to)
+
     def test_other_content_under_the_same_key_is_refused(self):
         self.send("py-strict")
         with self.assertRaises(ReveilleError) as refused:

@@ -185,7 +185,7 @@ final class Client
     }
 
     /**
-     * Makes any call of the API, with retries, and returns its JSON.
+     * Makes any call of the API, with retries, and returns its JSON; a list, if the answer is JSON lines.
      *
      * @param array<string, mixed>|null $body
      * @param array<string, mixed> $query
@@ -218,7 +218,7 @@ final class Client
             $body === null ? null : 'Content-Type: application/json',
         ]);
         $flags = JSON_THROW_ON_ERROR | JSON_UNESCAPED_SLASHES | JSON_PRESERVE_ZERO_FRACTION;
-        $data = $body === null ? '' : json_encode((object) $body, $flags);
+        $data = $body === null ? '' : json_encode(self::objects($body), $flags);
         $isOnce = $method === 'POST' && $key === '' && !isset($body['key']) && !isset($body['requestId']);
         $ends = self::now() + $this->total + $wait;
         $unknown = false;
@@ -243,6 +243,23 @@ final class Client
     }
 
     /**
+     * Returns the fields as an object. An empty array of PHP may be a list or an object: these fields are objects.
+     *
+     * @param array<string, mixed> $fields
+     */
+    private static function objects(array $fields): object
+    {
+        foreach ($fields as $name => $value) {
+            if ($value === [] && in_array($name, ['labels', 'policies', 'values'], true)) {
+                $fields[$name] = (object) [];
+            } elseif ($name === 'schedule' && is_array($value)) {
+                $fields[$name] = self::objects($value);
+            }
+        }
+        return (object) $fields;
+    }
+
+    /**
      * @param list<string> $headers
      * @return array<string, mixed>
      */
@@ -263,7 +280,13 @@ final class Client
         }
         $head = implode("\n", $http_response_header ?? []);
         $status = preg_match('~^HTTP/\S+ (\d{3})~', $head, $found) ? (int) $found[1] : 0;
-        $json = json_decode((string) $content, true);
+        $isLines = preg_match('~^content-type: *application/jsonl~mi', $head) === 1;
+        $content = $isLines ? '[' . str_replace("\n", ',', trim((string) $content)) . ']' : (string) $content;
+        $json = json_decode($content, true);
+        $last = $isLines && is_array($json) ? end($json) : null;
+        if (isset($last['error'])) {
+            [$json, $status] = [$last['error'], $last['error']['status']];
+        }
         if ($status === 200 && is_array($json)) {
             return $json;
         }

@@ -66,7 +66,7 @@ def test_news_go_to_all_at_most_once_a_day_and_again_after_20_hours(node):
     node.advance("1h")
     with pytest.raises(reveille.ReveilleError) as refused:
         node.client.trigger("news", "second", recipients=users)
-    assert refused.value.reason == "NOT_POSSIBLE"
+    assert refused.value.reason == "INSIDE_GAP"
     # Only who is new gets it.
     node.client.trigger("news", "third", recipients=[*users, "new@example.com"])
     assert [len(node.emails(user, count=1)) for user in [*users, "new@example.com"]] == [1] * 6

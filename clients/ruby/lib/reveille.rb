@@ -109,7 +109,7 @@ module Reveille
       request("GET", "/v1/events", query: query, wait: wait)
     end
 
-    # Makes any call of the API, with retries, and returns its JSON.
+    # Makes any call of the API, with retries, and returns its JSON; an array, if the answer is JSON lines.
     #
     # key: idempotency key of a write. nil: one is drawn and kept over the retries. Empty: the body has it, or the call
     # takes none; then it is not repeated if it may have happened.
@@ -152,7 +152,15 @@ module Reveille
         connected = true
         http.request(call)
       end
-      return JSON.parse(answer.body.to_s) if answer.code == "200"
+      if answer.code == "200"
+        return JSON.parse(answer.body.to_s) unless answer["Content-Type"].to_s.start_with?("application/jsonl")
+
+        lines = answer.body.to_s.lines.map { |line| JSON.parse(line) }
+        failed = lines.last&.fetch("error", nil)
+        return lines unless failed
+
+        raise refusal(failed["status"].to_i, failed.to_json, "")
+      end
 
       raise refusal(answer.code.to_i, answer.body.to_s, answer["Retry-After"].to_s)
     rescue SystemCallError, SocketError, IOError, Timeout::Error, OpenSSL::SSL::SSLError, Net::ProtocolError,

@@ -50,7 +50,7 @@ RSpec.describe "Reminders" do
     node.client.trigger("news", "first", recipients: users)
     node.advance("1h")
     again = -> { node.client.trigger("news", "second", recipients: users) }
-    expect(&again).to raise_error(Reveille::Error) { |error| expect(error.reason).to eq("NOT_POSSIBLE") }
+    expect(&again).to raise_error(Reveille::Error) { |error| expect(error.reason).to eq("INSIDE_GAP") }
     # Only who is new gets it.
     node.client.trigger("news", "third", recipients: [*users, "new@example.com"])
     expect([*users, "new@example.com"].map { |user| node.emails(user, count: 1).size }).to all(eq(1))

@@ -67,6 +67,13 @@ RSpec.describe Reveille::Client do
     end
   end
 
+  it "returns JSON lines as an array" do
+    to = %w[rb-lines-1@example.com rb-lines-2@example.com]
+    run = run_of(client.send("rb-lines", to: to, sender: sender, subject: "Hello", text: "Hello."))
+    lines = client.request("GET", "/v1/runs/#{run}/recipients/export")
+    expect(lines.map { |line| line["address"] }).to eq(to)
+  end
+
   it "cancels a message of the future" do
     at = Time.now + 3600
     deliver("rb-future", at: at)
