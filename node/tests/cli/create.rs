@@ -31,7 +31,7 @@ async fn create(fake: &Fake, arguments: &[&str]) -> Ended {
 }
 
 async fn willing() -> Fake {
-    let duplicate = v1::Duplicate { recipient: 1, same_as: 0 };
+    let duplicate = v1::Duplicate { recipient: 1, values_differ: false, same_as: 0 };
     Fake::answering(
         "CreateSchedule",
         v1::CreateScheduleResponse {

@@ -53,7 +53,7 @@ impl Trio {
         let words = format!("allowed at {allowed}");
         let ended = self.trigger("by-command");
         assert!(ended.code == Some(4) && ended.stdout.is_empty(), "{ended:?}");
-        assert!(ended.stderr.contains("NOT_POSSIBLE") && ended.stderr.contains(&words), "{ended:?}");
+        assert!(ended.stderr.contains("INSIDE_GAP") && ended.stderr.contains(&words), "{ended:?}");
         let status = self.trigger_by_api("by-api").expect_err("too early");
         assert!(status.code() == Code::FailedPrecondition && status.message().contains(&words), "{status:?}");
     }

@@ -83,6 +83,7 @@ impl Admin {
         if let CommandOutcome::Refused(refusal) = reply.outcome {
             return Err(WriteError::Refused(refusal));
         }
+        call.wrote(reply.index);
         let applied = self.context.replica.wait_applied(reply.index, call.deadline).await;
         applied.ok_or_else(|| error_texts::not_seen(reply.index))?;
         crash::point("admin.after-commit-before-reply");

@@ -1,12 +1,14 @@
 //! A call that the access rules permit: its deadline, and the actor of its entries.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use reveille_ledger::command::Actor;
 use reveille_ledger::refusal::CommandRefusal;
 use reveille_ledger::token::Rights;
 use reveille_ledger::{DEFAULT_TENANT, Ledger};
-use tonic::Request;
+use tonic::{Code, Request, Status};
 
 use super::layer::{ApiCaller, CallerIdentity};
 use super::subject::Subject;
@@ -25,12 +27,18 @@ pub struct Call {
     rights: Rights,
     /// The id with which the request can be repeated. Empty if it has none.
     request_id: String,
+    /// Index of the last entry that the call has committed; 0: none yet.
+    written: Arc<AtomicU64>,
 }
 
 impl Call {
+    fn new(deadline: Instant, actor: Actor, rights: Rights) -> Call {
+        Call { deadline, actor, rights, request_id: String::new(), written: Arc::default() }
+    }
+
     /// A call of the node itself.
     pub fn of_system(deadline: Instant) -> Call {
-        Call { deadline, actor: Actor::System, rights: EVERYTHING, request_id: String::new() }
+        Call::new(deadline, Actor::System, EVERYTHING)
     }
 
     /// The same call, of a request that can be repeated with this id. A text that is no id is left out of its errors.
@@ -52,6 +60,22 @@ impl Call {
     /// The id with which the request can be repeated. Empty if it has none.
     pub fn request_id(&self) -> &str {
         &self.request_id
+    }
+
+    /// Records that an entry of this call is committed.
+    pub fn wrote(&self, index: u64) {
+        self.written.store(index, Ordering::Relaxed);
+    }
+
+    /// Returns the error of the call. A step that found no leader after another one was committed is no error that says
+    /// that nothing happened.
+    pub fn outcome(&self, error: Status) -> Status {
+        match self.written.load(Ordering::Relaxed) {
+            index if index > 0 && error.code() == Code::Unavailable => {
+                error_texts::not_finished(index).request(&self.request_id).into()
+            }
+            _ => error,
+        }
     }
 
     /// True if the caller has all of these rights.
@@ -84,7 +108,7 @@ pub fn authorise<T: Subject>(request: Request<T>) -> ApiResult<(Call, T)> {
             named.push(tenant.clone());
         }
     });
-    let call = |actor, rights| Call { deadline, actor, rights, request_id: String::new() };
+    let call = |actor, rights| Call::new(deadline, actor, rights);
     let (id, rights, tenants) = match caller.identity {
         CallerIdentity::Insecure => return Ok((call(Actor::Insecure, EVERYTHING), message)),
         CallerIdentity::Local => return Ok((call(Actor::Local, EVERYTHING), message)),
@@ -99,4 +123,21 @@ pub fn authorise<T: Subject>(request: Request<T>) -> ApiResult<(Call, T)> {
     let reaches = caller.row.reach == Reach::NoTenant || tenants.includes(tenant.as_deref());
     (rights.contains(needs) && reaches).then_some(()).ok_or_else(error_texts::not_permitted)?;
     Ok((call(Actor::Operator { token: id, needs, tenant }, rights), message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn error_after_a_committed_entry_does_not_say_that_nothing_happened() {
+        let call = Call::of_system(Instant::now());
+        let of_call = |code| call.outcome(Status::new(code, "nothing happened"));
+        assert_eq!(of_call(Code::Unavailable).code(), Code::Unavailable);
+        call.clone().wrote(7);
+        let unknown = of_call(Code::Unavailable);
+        assert_eq!(unknown.code(), Code::DeadlineExceeded);
+        assert!(unknown.message().starts_with("entry 7 of this call is in force"), "{unknown}");
+        assert_eq!(of_call(Code::FailedPrecondition).message(), "nothing happened");
+    }
 }

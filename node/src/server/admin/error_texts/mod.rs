@@ -1,11 +1,15 @@
 //! Turns errors of the lower layers into errors of the API. Only here they get their gRPC codes.
 
+mod http;
+
+pub use http::{body_timed_out, encoded, no_such_call, of_web_page, too_many_values};
 use reveille_cluster::leader::barrier::BarrierError;
 use reveille_cluster::leader::transfer::TransferError;
 use reveille_cluster::process::disk_reserve::Shortage;
 use reveille_cluster::process::peer_messages::{MemberChange, MemberRefusal, MemberWait};
 use reveille_ledger::RunSummary;
 use reveille_ledger::ids::{Fence, RunId};
+use reveille_ledger::impossible::Impossible;
 use reveille_ledger::refusal::CommandRefusal;
 use reveille_proto::admin::v1::ErrorReason;
 use reveille_raft::{ArchiveError, Member, ProposeError, ReadError};
@@ -104,6 +108,12 @@ pub fn not_seen(index: u64) -> ApiError {
     ApiError::new(Code::DeadlineExceeded, ErrorReason::OutcomeUnknown, message).index(index)
 }
 
+/// The call has committed an entry, and then a further step of it failed.
+pub fn not_finished(index: u64) -> ApiError {
+    let message = format!("entry {index} of this call is in force, but a further step found no leader; repeat it");
+    ApiError::new(Code::DeadlineExceeded, ErrorReason::OutcomeUnknown, message).index(index)
+}
+
 /// A call was ended at the longest time of a call. The command of a write may be committed.
 pub fn timed_out(kind: CallKind) -> ApiError {
     let (reason, message) = match kind {
@@ -111,29 +121,6 @@ pub fn timed_out(kind: CallKind) -> ApiError {
         CallKind::Read => (ErrorReason::TimedOut, "the call took too long"),
     };
     ApiError::new(Code::DeadlineExceeded, reason, message)
-}
-
-/// The body of an HTTP request did not come in time, so nothing of it was done.
-pub fn body_timed_out() -> ApiError {
-    let message = "the body of the request did not come in time; nothing happened";
-    ApiError::new(Code::Aborted, ErrorReason::BodyTimedOut, message)
-}
-
-/// The body of an HTTP request has a `Content-Encoding`.
-pub fn encoded(encoding: &str) -> ApiError {
-    let message = format!("the body is encoded as '{encoding}'; send it without Content-Encoding");
-    ApiError::new(Code::InvalidArgument, ErrorReason::UnsupportedEncoding, message)
-}
-
-/// No call has this path over HTTP, or not with this verb.
-pub fn no_such_call(code: Code, message: String) -> ApiError {
-    ApiError::new(code, ErrorReason::NoSuchCall, message)
-}
-
-/// A page in a browser called.
-pub fn of_web_page() -> ApiError {
-    let message = "web pages cannot call this API: call it from a server";
-    ApiError::new(Code::PermissionDenied, ErrorReason::NotPermitted, message)
 }
 
 /// The entry is in force, but it could not be confirmed that every gate knows it.
@@ -418,7 +405,7 @@ pub fn refused(refusal: &CommandRefusal) -> ApiError {
         // The name is added by `refused_of`, whose caller knows it.
         CommandRefusal::StalePlan => ApiError::new(Code::Aborted, ErrorReason::EtagMismatch, CHANGED),
         CommandRefusal::TooLarge { .. } => ApiError::new(Code::InvalidArgument, ErrorReason::TooLarge, message),
-        CommandRefusal::InsideGap { run, .. } => not_possible(message).about("run", run),
+        CommandRefusal::InsideGap { run, .. } => precondition(ErrorReason::InsideGap, message).about("run", run),
         CommandRefusal::NoSuchAudience(name) => no_audience(name),
         CommandRefusal::AudienceNameTaken(name) => taken(message, "audience", name),
         CommandRefusal::AudienceUsed { schedule, .. } => {
@@ -456,11 +443,12 @@ pub fn refused(refusal: &CommandRefusal) -> ApiError {
         CommandRefusal::TokenIdTaken(_) => ApiError::new(Code::Aborted, ErrorReason::NameTaken, message),
         CommandRefusal::RestoreNotAccepted => precondition(ErrorReason::RestoreNotAccepted, message),
         CommandRefusal::ClocksDisagree => precondition(ErrorReason::ClocksDisagree, message),
+        CommandRefusal::NotActive(_) => precondition(ErrorReason::ScheduleNotActive, message),
+        CommandRefusal::NotPossible(Impossible::RunIs(_)) => precondition(ErrorReason::RunState, message),
         CommandRefusal::OldIncarnation { .. }
         | CommandRefusal::MaybeSent(_)
         | CommandRefusal::NotDue(_)
         | CommandRefusal::FiredThrough
-        | CommandRefusal::NotActive(_)
         | CommandRefusal::OwnerGone
         | CommandRefusal::NothingPending
         | CommandRefusal::CampaignIs(_)

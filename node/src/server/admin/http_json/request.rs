@@ -21,6 +21,9 @@ use crate::server::admin::{ApiError, ApiResult, error_texts};
 
 /// Maximum bytes of a refused body that are read and dropped.
 const DISCARDED_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Maximum number of commas in a JSON body: each may be a value, which takes some 130 bytes of memory beside three of the
+/// body. 10,000 recipients with 30 variables have 320,000.
+const VALUES_MAX: usize = 500_000;
 /// Time for the next piece of a body.
 const PIECE_WITHIN: Duration = Duration::from_secs(30);
 /// Time for a whole body: below that of all calls (`deadline::LONGEST`), whose error says that it may have happened.
@@ -78,16 +81,16 @@ pub async fn messages(call: &HttpCall, headers: &HeaderMap, body: Body) -> ApiRe
     let most = request_bytes_max(method.method.parent_service().full_name());
     let body = whole(body, most).await?;
     if !body.iter().all(u8::is_ascii_whitespace) {
-        let given: Value = serde_json::from_slice(&body)
-            .map_err(|error| ApiError::of_field("body", format!("is not JSON: {error}")))?;
-        match (method.http.body, given) {
-            (BodyPart::None | BodyPart::Pieces(_), _) => {
+        match method.http.body {
+            BodyPart::None | BodyPart::Pieces(_) => {
                 return Err(ApiError::of_field("body", "is given, but this request has none"));
             }
-            (BodyPart::Whole, Value::Object(whole)) => fields = whole,
-            (BodyPart::Whole, _) => return Err(ApiError::of_field("body", "is not a JSON object")),
-            (BodyPart::Field(field), part) => {
-                fields.insert(field.to_owned(), part);
+            BodyPart::Whole => match json(&body)? {
+                Value::Object(whole) => fields = whole,
+                _ => return Err(ApiError::of_field("body", "is not a JSON object")),
+            },
+            BodyPart::Field(field) => {
+                fields.insert(field.to_owned(), json(&body)?);
             }
         }
     }
@@ -98,6 +101,13 @@ pub async fn messages(call: &HttpCall, headers: &HeaderMap, body: Body) -> ApiRe
     };
     let masked = masked.as_ref().and_then(Kind::as_message);
     Ok(Body::from(frame(&decode::message(&descriptor, fields, masked)?)?))
+}
+
+fn json(body: &[u8]) -> ApiResult<Value> {
+    if body.iter().filter(|byte| **byte == b',').count() > VALUES_MAX {
+        return Err(error_texts::too_many_values(VALUES_MAX));
+    }
+    serde_json::from_slice(body).map_err(|error| ApiError::of_field("body", format!("is not JSON: {error}")))
 }
 
 /// Returns the field that the header `Idempotency-Key` gives. The key of a message is its request id; where it is in
@@ -158,6 +168,7 @@ fn etag<'h>(method: &HttpMethod, headers: &'h HeaderMap, has_etag: bool) -> ApiR
     if let Some(etags) = value_of_header(headers, &header::IF_MATCH)? {
         let wrong = match etags.trim() {
             _ if !has_etag => "is given, but this request has no etag",
+            "" | "\"\"" => "is empty; give the etag of the last answer, or * for any",
             weak if weak.starts_with("W/") => {
                 "names a weak etag, which never matches; give the etag of the last answer"
             }
@@ -268,7 +279,7 @@ fn add(
                 values.push(value);
                 Ok(())
             }
-            Some(known) if *known == value || *known == Value::String(String::new()) => {
+            Some(known) if *known == value || *known == Value::String(String::new()) || known.is_null() => {
                 *known = value;
                 Ok(())
             }

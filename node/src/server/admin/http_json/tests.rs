@@ -191,12 +191,33 @@ async fn key_is_a_field_or_ignored_or_refused() {
     assert_eq!(update.request_id, "k");
     let delete: DeleteScheduleRequest = message("DELETE", "/v1/schedules/lab", &[key], "").await.expect("a request");
     assert_eq!(delete.name, "lab", "its repeat leaves the same state");
-    for (verb, uri) in [("POST", "/v1/tokens"), ("POST", "/v1/runs/r1.0/dead-letters/requeue")] {
+    for uri in ["/v1/tokens", "/v1/runs/r1.0/dead-letters/requeue", "/v1/runs/r1.0/resume"] {
+        let verb = "POST";
         let said = refused(verb, uri, &[key], "{}").await;
         assert!(said.starts_with("idempotency-key: is given, but this request keeps no key"), "{uri}: {said}");
     }
     let said = refused("POST", "/v1/messages", &[key, ("Idempotency-Key", "other")], "{}").await;
     assert_eq!(said, "idempotency-key: is given twice; give it once");
+}
+
+#[tokio::test]
+async fn null_is_no_value() {
+    let key = ("Idempotency-Key", "k");
+    let sent: SendMessageRequest =
+        message("POST", "/v1/messages", &[key], r#"{"key": null}"#).await.expect("a request");
+    assert_eq!(sent.key, "k");
+    let put: PutTemplateRequest = message("PUT", "/v1/templates/w", &[], r#"{"name": null}"#).await.expect("a request");
+    assert_eq!(put.name, "w");
+}
+
+#[tokio::test]
+async fn body_has_a_bounded_number_of_values() {
+    let recipients = "{},".repeat(500_001);
+    let body = format!(r#"{{"key": "k", "audience": {{"recipients": [{recipients}{{}}]}}}}"#);
+    let said = refused("POST", "/v1/messages", &[], &body).await;
+    assert!(said.starts_with("the body has more than 500000 values"), "{said}");
+    let said = refused("GET", "/v1/runs", &[], "no JSON").await;
+    assert_eq!(said, "body: is given, but this request has none");
 }
 
 #[tokio::test]
@@ -239,6 +260,8 @@ async fn condition_is_an_etag_or_refused_and_never_ignored() {
     }
     for (verb, uri, headers) in [
         ("PUT", put, &[("If-Match", "W/\"12\"")][..]),
+        ("PUT", put, &[("If-Match", "")]),
+        ("PUT", put, &[("If-Match", "\"\"")]),
         ("PUT", put, &[("If-Match", "\"12\", \"13\"")]),
         ("PUT", put, &[("If-Match", "\"12\""), ("If-Match", "\"13\"")]),
         ("PUT", put, &[("If-None-Match", "\"12\"")]),

@@ -21,7 +21,8 @@ macro_rules! serve {
                 $(let call = call.named(&message.$id);)?
                 let method = method!($method $($function)?);
                 let answer = method(self, message, &call).await;
-                Ok(tonic::Response::new(answer!(answer call $($id)?)?))
+                let answer = answer!(answer call $($id)?);
+                Ok(tonic::Response::new(answer.map_err(|fault| call.outcome(fault.into()))?))
             })*
         }
         $(subject!($subject $request);)*

@@ -43,7 +43,7 @@ pub(super) async fn locked_address(node: &Node) -> SocketAddr {
     address_of(Admin::new(node.shared_context())).await
 }
 
-async fn address_of(admin: Admin) -> SocketAddr {
+pub(super) async fn address_of(admin: Admin) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
     tokio::spawn(serve(admin, listener, None, CancellationToken::new()));
@@ -55,7 +55,7 @@ pub(super) async fn locked(node: &Node) -> Channel {
     connected(locked_address(node).await).await
 }
 
-async fn connected(address: SocketAddr) -> Channel {
+pub(super) async fn connected(address: SocketAddr) -> Channel {
     let channel = Channel::from_shared(format!("http://{address}")).expect("an address").timeout(STEP_TIMEOUT);
     channel.connect().await.expect("a connection")
 }

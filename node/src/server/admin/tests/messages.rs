@@ -72,6 +72,46 @@ async fn message_is_sent_once_by_its_key() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn address_twice_is_one_recipient_and_never_with_other_values() {
+    let node = node("").await;
+    let ann = |address: &str, order: &str| Recipient { address: address.to_owned(), values: vec![order.to_owned()] };
+    let list = |second| {
+        let audience = Audience {
+            columns: vec!["order".to_owned()],
+            recipients: vec![ann("ann@example.net", "1"), second],
+            ..Audience::default()
+        };
+        SendMessageRequest { audience: Some(audience), ..message("two", &[]) }
+    };
+    let refused = send(&node, list(ann("Ann@example.net", "2"))).await.expect_err("one order would be lost");
+    assert_eq!(reason(&refused), (Code::InvalidArgument, "INVALID_FIELD".to_owned()));
+    assert!(refused.message().starts_with("audience.recipients[1]: has the address of recipient 0"), "{refused}");
+    let sent = send(&node, list(ann("Ann@example.net", "1"))).await.expect("the same twice");
+    let duplicates: Vec<_> = sent.duplicates.iter().map(|one| (one.recipient, one.same_as)).collect();
+    assert_eq!(duplicates, [(1, 0)]);
+
+    let news = node
+        .schedules()
+        .create_schedule(creation(yearly("news", &["a@example.net"])))
+        .await
+        .expect("created")
+        .into_inner();
+    let news = news.schedule.expect("a schedule");
+    let trigger = |second| TriggerScheduleRequest {
+        tenant: news.tenant.clone(),
+        name: news.name.clone(),
+        request_id: "k".to_owned(),
+        audience: list(second).audience,
+        ..TriggerScheduleRequest::default()
+    };
+    let refused = node.schedules().trigger_schedule(trigger(ann("Ann@example.net", "2"))).await.expect_err("differs");
+    assert!(refused.message().contains("has the address of recipient 0"), "{refused}");
+    let opened = node.schedules().trigger_schedule(trigger(ann("Ann@example.net", "1"))).await.expect("the same twice");
+    assert_eq!(opened.into_inner().duplicates.len(), 1);
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn messages_that_come_together_share_entries_and_each_is_answered() {
     const MESSAGES: usize = 200;
     let node = node("").await;

@@ -1,13 +1,17 @@
 //! Templates over the API: versions, schedules that keep theirs, preview, and what refuses a delete.
 
+use reveille_proto::admin::v1::message_service_client::MessageServiceClient;
 use reveille_proto::admin::v1::{
     AddRelayRequest, Content, DeleteScheduleRequest, DeleteTemplateRequest, GetScheduleRequest, GetTemplateRequest,
     ListTemplatesRequest, PreviewTemplateRequest, PutTemplateRequest, PutTemplateResponse, Relay, RunState, Schedule,
-    ScheduleBody, TriggerScheduleRequest, UpdateScheduleRequest, UpdateScheduleResponse,
+    ScheduleBody, SendMessageRequest, TriggerScheduleRequest, UpdateScheduleRequest, UpdateScheduleResponse,
 };
 use tonic::{Code, Status};
 
+use super::access::{address_of, connected};
+use super::messages::message;
 use super::node::{Node, creation, node, opened, reason, yearly};
+use crate::server::admin::Admin;
 
 fn content(subject: &str) -> Content {
     Content { subject: subject.to_owned(), ..yearly("x", &[]).content.expect("a content") }
@@ -266,5 +270,22 @@ async fn preview_renders_stored_and_given_contents() {
     let missing = node.templates().preview_template(preview(7, &[])).await.expect_err("no such version");
     assert_eq!(reason(&missing), (Code::NotFound, "TEMPLATE_NOT_FOUND".to_owned()));
     assert_eq!(node.sink.accepted_count(), 0);
+    node.stop().await;
+}
+
+/// The node that is asked may be behind the one that has stored the template.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn message_with_a_template_reads_the_latest_state() {
+    let node = node("").await;
+    put(&node, "welcome", "One").await;
+    let admin = Admin::new(node.shared_context());
+    let steps = || std::mem::take(&mut *admin.steps.lock());
+    let mut messages = MessageServiceClient::new(connected(address_of(admin.clone()).await).await);
+    messages.send_message(message("inline", &["ann@example.net"])).await.expect("sent");
+    assert_eq!(steps(), ["compute", "propose"]);
+    let named =
+        SendMessageRequest { template: "welcome".to_owned(), content: None, ..message("named", &["ann@example.net"]) };
+    messages.send_message(named).await.expect("sent");
+    assert_eq!(steps(), ["read", "compute", "propose"]);
     node.stop().await;
 }

@@ -85,17 +85,21 @@ pub fn audience(
     let mut audience =
         Audience { columns: requested.columns, recipients: Vec::with_capacity(requested.recipients.len()) };
     let (mut duplicates, mut kept) = (Vec::new(), Vec::new());
-    let mut places: BTreeMap<String, u32> = BTreeMap::new();
+    let mut numbers: BTreeMap<String, usize> = BTreeMap::new();
     for (place, recipient) in (0_u32..).zip(requested.recipients) {
         let path = format!("schedule.audience.recipients[{place}]");
         values(fields, &path, &recipient.values, &audience.columns);
         let address = fields.take(&format!("{path}.address"), Address::parse(&recipient.address));
         let Some(address) = address else { continue };
         let key = address.key();
-        match places.get(&key) {
-            Some(same_as) => duplicates.push(v1::Duplicate { recipient: place, same_as: *same_as }),
+        match numbers.get(&key) {
+            Some(number) => duplicates.push(v1::Duplicate {
+                recipient: place,
+                same_as: kept[*number],
+                values_differ: audience.recipients[*number].values != recipient.values,
+            }),
             None => {
-                places.insert(key.clone(), place);
+                numbers.insert(key.clone(), kept.len());
                 kept.push(place);
                 let address = address.as_given().to_owned();
                 audience.recipients.push(Recipient { address, key, values: recipient.values });
@@ -109,6 +113,17 @@ pub fn audience(
     }
     let columns = audience.columns.clone();
     Some(CheckedAudience { to: AudienceChoice::Listed(audience), columns, places: kept, duplicates })
+}
+
+/// Refuses a list that has an address twice with other values. Whoever sends once, one of the two would be lost.
+pub fn refuse_differing(fields: &mut Fields, path: &str, duplicates: &[v1::Duplicate]) {
+    for duplicate in duplicates.iter().filter(|duplicate| duplicate.values_differ) {
+        let message = format!(
+            "has the address of recipient {} and other values; send each in a message of its own",
+            duplicate.same_as
+        );
+        fields.refuse(format!("{path}[{}]", duplicate.recipient), message);
+    }
 }
 
 /// Checks the names of variables. `path` is that of the list in the request.

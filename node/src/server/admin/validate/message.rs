@@ -8,7 +8,7 @@ use reveille_ledger::limits::LedgerLimits;
 use reveille_ledger::policy::{DAY_MS, Policies};
 use reveille_proto::admin::v1;
 
-use super::audience::audience;
+use super::audience::{CheckedAudience, audience, refuse_differing};
 use super::schedule::{CheckContext, CheckedSchedule, compile, schedule};
 use super::{FieldViolation, Fields};
 use crate::server::admin::{ApiError, ApiResult, views};
@@ -26,6 +26,7 @@ pub struct CheckedMessage {
     pub pool: String,
     pub priority: u8,
     pub policies: Policies,
+    pub duplicates: Vec<v1::Duplicate>,
 }
 
 /// Checks the tenant, the content or the template, the recipients, the policies, the pool and the priority of a body.
@@ -38,9 +39,12 @@ pub fn message_parts(node: &NodeContext, body: v1::ScheduleBody, now: Time) -> A
         zone: "UTC".to_owned(),
         ..body
     };
-    let CheckedSchedule { create, content, .. } = schedule(Some(body), &CheckContext::of(node, now, false))?;
+    let CheckedSchedule { create, content, duplicates } = schedule(Some(body), &CheckContext::of(node, now, false))?;
+    let mut fields = Fields::default();
+    refuse_differing(&mut fields, "schedule.audience.recipients", &duplicates);
+    fields.done(Some(()))?;
     let ScheduleCreate { tenant, policies, pool, priority, audience, .. } = create;
-    Ok(CheckedMessage { tenant, content, audience: listed(audience)?, pool, priority, policies })
+    Ok(CheckedMessage { tenant, content, audience: listed(audience)?, pool, priority, policies, duplicates })
 }
 
 /// What a `SendMessageRequest` says about its key and its recipients, and what it must not say.
@@ -94,11 +98,16 @@ pub fn key_rule(fields: &mut Fields, rule: i32) -> KeyRule {
     }
 }
 
-/// Checks the recipients that a trigger brings against the content of its schedule.
-pub fn list_of_trigger(requested: v1::Audience, content: &Content, limits: &LedgerLimits) -> ApiResult<Audience> {
+/// Checks the recipients that a trigger brings against the content of its schedule. Returns the list and its duplicates.
+pub fn list_of_trigger(
+    requested: v1::Audience,
+    content: &Content,
+    limits: &LedgerLimits,
+) -> ApiResult<(Audience, Vec<v1::Duplicate>)> {
     let mut fields = Fields::default();
     let checked = audience(&mut fields, Some(requested), None, limits);
     if let Some(checked) = &checked {
+        refuse_differing(&mut fields, "schedule.audience.recipients", &checked.duplicates);
         let mut of_content = Fields::default();
         compile(&mut of_content, &content.clone().into(), checked, limits);
         for FieldViolation { field, message, reason } in of_content.wrong {
@@ -113,7 +122,8 @@ pub fn list_of_trigger(requested: v1::Audience, content: &Content, limits: &Ledg
             }
         }
     }
-    listed(fields.done(checked)?.to)
+    let CheckedAudience { to, duplicates, .. } = fields.done(checked)?;
+    Ok((listed(to)?, duplicates))
 }
 
 /// Returns the name of a field in a request without `schedule`.

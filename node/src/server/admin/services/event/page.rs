@@ -133,6 +133,10 @@ impl EventPage {
                 return false;
             }
             let (numbers, count) = views::event::numbers(*chunk, &runs, after);
+            // A reader of single recipients had the last one already.
+            if count == 0 {
+                return true;
+            }
             self.push(v1::Event { numbers, count, ..event(EventCursor::after_event(index, place)) });
             return true;
         }

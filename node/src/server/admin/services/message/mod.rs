@@ -39,7 +39,11 @@ impl Admin {
         // A message keeps no file of another one.
         let files = self.take_files(&mut fields, ("content", request.content.as_mut()), ("", ""), call).await?;
         fields.done(Some(()))?;
-        let (tenant, message) = self.checked_message(request)?;
+        if !request.template.is_empty() {
+            // Another node may have stored the version that the caller means.
+            self.read_latest(call, |_| ()).await?;
+        }
+        let (tenant, message, duplicates) = self.checked_message(request)?;
         let mut warnings = self.context.replica.read(|ledger| create::warnings(ledger, &message.pool));
         warnings.extend(create::no_page(self, &message.content));
         if validate_only {
@@ -50,16 +54,17 @@ impl Admin {
                 None => self.would_open(&tenant, &message),
             };
             let replayed = known.is_some();
-            return Ok(SendMessageResponse { message: Some(shown(tenant, key, run)), replayed, warnings });
+            return Ok(SendMessageResponse { message: Some(shown(tenant, key, run)), replayed, warnings, duplicates });
         }
         self.store_files(files, [&message.content]).await?;
         let MessageReceipt { run, is_repeat } = MessageBatches::send(self, &tenant, message, call).await?;
         let run = shown_or_lost(run, self.show_run(run).await)?;
-        Ok(SendMessageResponse { message: Some(shown(tenant, key, run)), replayed: is_repeat, warnings })
+        let message = Some(shown(tenant, key, run));
+        Ok(SendMessageResponse { message, replayed: is_repeat, warnings, duplicates })
     }
 
-    /// Checks a request. It reads no other node: only bounds depend on the time.
-    fn checked_message(&self, request: SendMessageRequest) -> ApiResult<(String, SendMessage)> {
+    /// Checks a request, by the state of this node. Returns its tenant, its message and the duplicates of its recipients.
+    fn checked_message(&self, request: SendMessageRequest) -> ApiResult<(String, SendMessage, Vec<v1::Duplicate>)> {
         let now = self.now(self.context.replica.read(|ledger| ledger.head().now));
         let mut fields = Fields::default();
         let send_at = validate::message_fields(&mut fields, &request, now);
@@ -81,10 +86,10 @@ impl Admin {
             let place = field.strip_prefix("audience.recipients").and_then(|rest| rest.strip_suffix(".address"));
             place.filter(|_| is_by_address).map_or_else(|| field.clone(), |place| format!("to{place}"))
         };
-        let CheckedMessage { tenant, content, audience, pool, priority, policies } =
+        let CheckedMessage { tenant, content, audience, pool, priority, policies, duplicates } =
             parts.map_err(|fault| fault.rename_fields(rename))?;
         let message = SendMessage { key, rule, is_test: false, content, audience, send_at, pool, priority, policies };
-        Ok((tenant, message))
+        Ok((tenant, message, duplicates))
     }
 
     /// Returns the run that a message would open.

@@ -29,9 +29,9 @@ pub async fn trigger(
     let rule = validate::key_rule(&mut fields, key_rule);
     let request = fields.done(request)?;
     let found = admin.find_schedule((&tenant, &name), false, call).await?;
-    let audience = match audience {
-        Some(audience) => Some(list(admin, &found, audience).await?),
-        None => None,
+    let (audience, duplicates) = match audience {
+        Some(audience) => list(admin, &found, audience).await.map(|(list, duplicates)| (Some(list), duplicates))?,
+        None => (None, Vec::new()),
     };
     let trigger = Trigger { schedule: found.id, request, audience, rule };
     if validate_only {
@@ -41,9 +41,9 @@ pub async fn trigger(
         return match known {
             Some(run) => {
                 let run = shown_or_lost(run, admin.show_run(run).await)?;
-                Ok(response(run, Vec::new(), &CancelledRuns::default(), true))
+                Ok(TriggerScheduleResponse { duplicates, ..response(run, Vec::new(), &CancelledRuns::default(), true) })
             }
-            None => would_open(admin, &found, &trigger),
+            None => Ok(TriggerScheduleResponse { duplicates, ..would_open(admin, &found, &trigger)? }),
         };
     }
     let reply = admin.write(Command::Trigger(trigger), call).await?;
@@ -58,12 +58,12 @@ pub async fn trigger(
     });
     let (run, warnings) = unless_lost(reading.await)?.unwrap_or_else(|error| (Err(error), Vec::new()));
     let run = shown_or_lost(opened, run)?;
-    Ok(response(run, warnings, &cancelled, is_repeat))
+    Ok(TriggerScheduleResponse { duplicates, ..response(run, warnings, &cancelled, is_repeat) })
 }
 
 /// Checks the recipients of the request against the present content of the schedule. An edit may change the content
 /// before the run opens; then a recipient whose values do not fit is a dead letter.
-async fn list(admin: &Admin, found: &Found, audience: v1::Audience) -> ApiResult<Audience> {
+async fn list(admin: &Admin, found: &Found, audience: v1::Audience) -> ApiResult<(Audience, Vec<v1::Duplicate>)> {
     let content = found.schedule.content;
     let content = admin.context.replica.read(|ledger| ledger.blob(&content).and_then(Content::from_blob));
     let content = content.ok_or_else(|| {
@@ -110,5 +110,6 @@ fn response(run: Run, warnings: Vec<Warning>, cancelled: &CancelledRuns, replaye
         cancelled: named.collect(),
         cancelled_more: cancelled.more,
         replayed,
+        ..TriggerScheduleResponse::default()
     }
 }
