@@ -33,7 +33,7 @@ const NoKey = " "
 
 // Client calls one cluster. It may be used by several goroutines.
 type Client struct {
-	URL    string // such as https://n1.example.com:7600
+	URL    string // such as https://n1.example.com:7600. Of several, with commas, the next is asked if one does not answer
 	Token  string // empty: none
 	Tenant string // empty: the default tenant
 	// Timeout of one attempt: above the node's own 15 s, so that the node's answer comes first.
@@ -41,6 +41,8 @@ type Client struct {
 	// Total is the time for a call with all its retries.
 	Total time.Duration
 	HTTP  *http.Client
+
+	node uint32 // that is asked, of those in URL
 }
 
 // New returns a client by REVEILLE_URL (without it http://127.0.0.1:7600), REVEILLE_TOKEN and REVEILLE_CA_FILE.
@@ -325,9 +327,9 @@ func (c *Client) keyed(ctx context.Context, path, name, key string, firstWins bo
 func (c *Client) request(
 	ctx context.Context, method, path string, query url.Values, body any, key string, isOnce bool, answer any,
 ) error {
-	target := strings.TrimSuffix(c.URL, "/") + path
+	nodes := strings.Split(c.URL, ",")
 	if len(query) > 0 {
-		target += "?" + query.Encode()
+		path += "?" + query.Encode()
 	}
 	data := []byte(nil)
 	if body != nil {
@@ -337,12 +339,13 @@ func (c *Client) request(
 		}
 	}
 	ends, unknown, backoff := time.Now().Add(c.Total), false, 100*time.Millisecond
-	for {
+	for attempt := 1; ; attempt++ {
+		node := strings.TrimSpace(nodes[int(atomic.LoadUint32(&c.node))%len(nodes)])
 		limit := c.Timeout
 		if left := time.Until(ends); left < limit {
 			limit = left
 		}
-		failed := c.attempt(ctx, limit, method, target, data, key, answer)
+		failed := c.attempt(ctx, limit, method, strings.TrimSuffix(node, "/")+path, data, key, answer)
 		if failed == nil {
 			return nil
 		}
@@ -355,12 +358,14 @@ func (c *Client) request(
 		if backoff *= 2; backoff > 2*time.Second {
 			backoff = 2 * time.Second
 		}
-		if pause < failed.RetryAfter {
+		// A node says when to ask it again. Another one may answer at once.
+		if attempt%len(nodes) == 0 && pause < failed.RetryAfter {
 			pause = failed.RetryAfter
 		}
 		if !failed.isRetried || unknown && isOnce || time.Now().Add(pause).After(ends) {
 			return failed
 		}
+		atomic.AddUint32(&c.node, 1)
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():

@@ -213,6 +213,12 @@ func TestAnswerInJSONLinesIsASlice(t *testing.T) {
 	equal(t, recipients[1].Address, "go-lines-2@example.com")
 }
 
+func TestNextNodeIsAskedIfOneIsDown(t *testing.T) {
+	client := open(t, "")
+	client.URL = "http://127.0.0.1:1, " + client.URL
+	equal(t, send(t, client, "go-next-node", nil).Replayed, false)
+}
+
 func TestMessageOfTheFutureIsCancelled(t *testing.T) {
 	client, at := open(t, ""), time.Now().Add(time.Hour)
 	send(t, client, "go-future", func(email *Email) { email.At = at })

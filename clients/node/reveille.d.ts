@@ -2,7 +2,10 @@
 export type Recipient = string | ({ address: string } & Record<string, string | number>);
 
 export interface Options {
-  /** Else `REVEILLE_URL`, else `http://127.0.0.1:7600`. */
+  /**
+   * Else `REVEILLE_URL`, else `http://127.0.0.1:7600`. With several, and commas between them, the next node is asked if one
+   * does not answer.
+   */
   url?: string;
   /** Else `REVEILLE_TOKEN`. */
   token?: string;
@@ -73,6 +76,23 @@ export interface Warning {
   [field: string]: unknown;
 }
 
+export interface Event {
+  /** Such as `EVENT_TYPE_RUN_FINISHED`. */
+  type: string;
+  time: string;
+  run: string;
+  schedule: string;
+  count: number;
+  [field: string]: unknown;
+}
+
+export interface Events {
+  events: Event[];
+  /** `after` of the next call, also where there are no events. */
+  cursor: string;
+  more: boolean;
+}
+
 export interface RequestOptions {
   query?: Record<string, unknown>;
   /**
@@ -119,8 +139,8 @@ export class Client {
   events(
     after?: string,
     options?: { types?: readonly string[]; wait?: number; single?: boolean },
-  ): Promise<Record<string, unknown>>;
-  /** Makes any call of the API, with retries, and returns its JSON. */
+  ): Promise<Events>;
+  /** Makes any call of the API, with retries, and returns its JSON; a list, if the answer is JSON lines. */
   request(method: string, path: string, body?: unknown, options?: RequestOptions): Promise<any>;
 }
 

@@ -33,18 +33,17 @@ function literal(text) {
  * have passed. So a call that returned has happened once, and a call that threw says whether it may have happened.
  */
 class Client {
-  #url; #token; #agent; #tenant; #timeout; #total;
+  #urls; #node = 0; #token; #agents; #tenant; #timeout; #total;
 
   constructor({ url, token, caFile, tenant, timeout = 20_000, total = 60_000 } = {}) {
-    this.#url = new URL(url ?? (process.env.REVEILLE_URL || 'http://127.0.0.1:7600'));
-    if (!['http:', 'https:'].includes(this.#url.protocol)) {
-      throw new TypeError(`the URL ${this.#url} is not http://HOST:PORT or https://HOST:PORT`);
-    }
+    const urls = url ?? (process.env.REVEILLE_URL || 'http://127.0.0.1:7600');
+    this.#urls = urls.split(',').map((one) => new URL(one.trim()));
+    const wrong = this.#urls.find(({ protocol }) => !['http:', 'https:'].includes(protocol));
+    if (wrong) throw new TypeError(`the URL ${wrong} is not http://HOST:PORT or https://HOST:PORT`);
     this.#token = token ?? process.env.REVEILLE_TOKEN;
     caFile ??= process.env.REVEILLE_CA_FILE;
     const ca = caFile ? readFileSync(caFile) : undefined;
-    const isTls = this.#url.protocol === 'https:';
-    this.#agent = isTls ? new https.Agent({ keepAlive: true, ca }) : new http.Agent({ keepAlive: true });
+    this.#agents = { 'https:': new https.Agent({ keepAlive: true, ca }), 'http:': new http.Agent({ keepAlive: true }) };
     this.#tenant = tenant;
     this.#timeout = timeout;
     this.#total = total;
@@ -98,7 +97,7 @@ class Client {
     for (const [name, value] of Object.entries(query)) {
       for (const one of [value].flat()) if (one !== undefined && one !== '') asked.append(name, one);
     }
-    const target = this.#url.pathname.replace(/\/$/, '') + path + (`${asked}` && `?${asked}`);
+    const target = path + (`${asked}` && `?${asked}`);
     const headers = { accept: 'application/json' };
     if (this.#token) headers.authorization = `Bearer ${this.#token}`;
     key ??= method === 'GET' ? '' : randomUUID();
@@ -124,29 +123,33 @@ class Client {
       if (unknown && method === 'DELETE' && failed.status === 404) return {};
       unknown ||= failed.mayHaveTakenEffect && method !== 'GET';
       failed.mayHaveTakenEffect = unknown;
-      const pause = Math.max(failed.retryAfter, (0.5 + Math.random() / 2) * Math.min(2000, 100 * 2 ** attempt));
+      // A node says when to ask it again. Another one may answer at once.
+      const again = (attempt + 1) % this.#urls.length === 0 ? failed.retryAfter : 0;
+      const pause = Math.max(again, (0.5 + Math.random() / 2) * Math.min(2000, 100 * 2 ** attempt));
       const isRetried = failed.status === 0 ? !isCertificate(failed.cause) : RETRIED.has(failed.status);
       if (!isRetried || (unknown && isOnce) || performance.now() + pause >= ends) throw failed;
+      this.#node = (this.#node + 1) % this.#urls.length;
       await sleep(pause);
     }
   }
 
   #attempt(asked, data, limit) {
-    const { hostname, port } = this.#url;
-    const options = { ...asked, hostname: hostname.replace(/^\[|\]$/g, ''), port, agent: this.#agent };
+    const { hostname, port, protocol, pathname } = this.#urls[this.#node];
+    const options = { ...asked, hostname: hostname.replace(/^\[|\]$/g, ''), port, agent: this.#agents[protocol] };
+    options.path = pathname.replace(/\/$/, '') + asked.path;
     return new Promise((resolve, reject) => {
       let isConnected = false;
       const fail = (cause) => {
         const detail = `no answer from ${hostname}: ${cause.message || cause.code}`;
         reject(new ReveilleError(detail, { mayHaveTakenEffect: isConnected, cause }));
       };
-      const call = (this.#url.protocol === 'https:' ? https : http).request({
+      const call = (protocol === 'https:' ? https : http).request({
         ...options, signal: AbortSignal.timeout(Math.ceil(limit)),
       });
       call.on('error', fail);
       call.on('socket', (socket) => {
         isConnected = !socket.connecting;
-        const ready = this.#url.protocol === 'https:' ? 'secureConnect' : 'connect';
+        const ready = protocol === 'https:' ? 'secureConnect' : 'connect';
         if (!isConnected) socket.once(ready, () => { isConnected = true; });
       });
       call.on('response', (answer) => {

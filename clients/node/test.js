@@ -84,6 +84,11 @@ describe('messages', () => {
     }
   });
 
+  it('go to the next node if one is down', async () => {
+    const by = new Client({ url: `http://127.0.0.1:1, ${process.env.REVEILLE_URL}` });
+    assert.equal((await send('js-next-node', { by })).replayed, false);
+  });
+
   it('are exported as a list of JSON lines', async () => {
     const to = ['js-lines-1@example.com', 'js-lines-2@example.com'];
     const { run } = (await client.send('js-lines', { to, sender, subject: 'Hello', text: 'Hello.' })).message.run;

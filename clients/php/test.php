@@ -87,6 +87,11 @@ $tests = [
         equal([409, 'REQUEST_ID_REUSED', false], [$error->status, $error->reason, $error->mayHaveTakenEffect]);
         equal(1, count(emails('php-strict@example.com')));
     },
+    'next node is asked if one is down' => function () {
+        $client = new Client(url: 'http://127.0.0.1:1, ' . getenv('REVEILLE_URL'));
+        $sent = $client->send('php-next-node', to: 'php-next-node@example.com', sender: SENDER, subject: 'Hello', text: 'Hello.');
+        equal(false, $sent['replayed']);
+    },
     'JSON lines are a list' => function () use ($client) {
         $to = ['php-lines-1@example.com', 'php-lines-2@example.com'];
         $run = $client->send('php-lines', to: $to, sender: SENDER, subject: 'Hello', text: 'Hello.')['message']['run']['run'];

@@ -104,6 +104,7 @@ def literal(text: str) -> str:
 class Client:
     """Calls one cluster. It holds no connection, so threads and forked processes may share it.
 
+    url: of a node, or of several, with commas between them: any node answers, and if one does not, the next is asked.
     timeout: seconds for one attempt. It is above the node's own 15 s, so that the node's answer comes first.
     total: seconds for a call with all its retries.
     """
@@ -112,13 +113,15 @@ class Client:
         self, url: str | None = None, token: str | None = None, ca_file: str | None = None, tenant: str | None = None,
         timeout: float = 20.0, total: float = 60.0,
     ) -> None:
-        address = urlsplit(url or os.environ.get("REVEILLE_URL") or "http://127.0.0.1:7600")
-        if address.scheme not in ("http", "https") or not address.hostname:
-            raise ValueError(f"the URL {address.geturl()!r} is not http://HOST:PORT or https://HOST:PORT")
-        self._host, self._port, self._prefix = address.hostname, address.port, address.path.rstrip("/")
+        urls = url or os.environ.get("REVEILLE_URL") or "http://127.0.0.1:7600"
+        self._nodes, self._node = [urlsplit(one.strip()) for one in urls.split(",")], 0
+        for node in self._nodes:
+            if node.scheme not in ("http", "https") or not node.hostname:
+                raise ValueError(f"the URL {node.geturl()!r} is not http://HOST:PORT or https://HOST:PORT")
         self._token = os.environ.get("REVEILLE_TOKEN") if token is None else token
         ca_file = ca_file or os.environ.get("REVEILLE_CA_FILE")
-        self._tls = ssl.create_default_context(cafile=ca_file) if address.scheme == "https" else None
+        is_tls = any(node.scheme == "https" for node in self._nodes)
+        self._tls = ssl.create_default_context(cafile=ca_file) if is_tls else None
         self._tenant, self._timeout, self._total = tenant, timeout, total
 
     def send(
@@ -190,7 +193,7 @@ class Client:
         wait: seconds that the node may wait before it answers.
         """
         query = {name: value for name, value in (query or {}).items() if value not in (None, "", [])}
-        target = self._prefix + path + ("?" + urlencode(query, doseq=True) if query else "")
+        target = path + ("?" + urlencode(query, doseq=True) if query else "")
         headers = {"Accept": "application/json"}
         if self._token:
             headers["Authorization"] = f"Bearer {self._token}"
@@ -215,28 +218,32 @@ class Client:
                     return {}
                 unknown |= error.may_have_taken_effect and method != "GET"
                 error.may_have_taken_effect = unknown
-                pause = max(error.retry_after, random.uniform(0.5, 1.0) * min(2.0, 0.1 * 2 ** min(attempt, 5)))
+                attempt += 1
+                # A node says when to ask it again. Another one may answer at once.
+                asked = error.retry_after if attempt % len(self._nodes) == 0 else 0.0
+                pause = max(asked, random.uniform(0.5, 1.0) * min(2.0, 0.05 * 2 ** min(attempt, 6)))
                 if not error.is_retried or (unknown and is_once) or time.monotonic() + pause >= deadline:
                     raise
+            self._node = (self._node + 1) % len(self._nodes)
             time.sleep(pause)
-            attempt += 1
 
     def _attempt(self, method: str, target: str, data: bytes | None, headers: dict[str, str], limit: float) -> Any:
-        connection = http.client.HTTPConnection(self._host, self._port, timeout=limit)
-        if self._tls:
-            connection = http.client.HTTPSConnection(self._host, self._port, timeout=limit, context=self._tls)
+        node = self._nodes[self._node]
+        connection = http.client.HTTPConnection(node.hostname, node.port, timeout=limit)
+        if node.scheme == "https":
+            connection = http.client.HTTPSConnection(node.hostname, node.port, timeout=limit, context=self._tls)
         is_connected = False
         try:
             connection.connect()
             is_connected = True
-            connection.request(method, target, data, headers)
+            connection.request(method, node.path.rstrip("/") + target, data, headers)
             answer = connection.getresponse()
             content = answer.read()
             if answer.status == 200:
                 is_lines = answer.getheader("Content-Type", "").startswith("application/jsonl")
                 return _lines(content) if is_lines else json.loads(content)
         except (OSError, http.client.HTTPException, json.JSONDecodeError, UnicodeDecodeError) as cause:
-            error = ReveilleError(f"no answer from {self._host}: {cause or type(cause).__name__}")
+            error = ReveilleError(f"no answer from {node.hostname}: {cause or type(cause).__name__}")
             error.may_have_taken_effect = is_connected
             error.is_retried = not isinstance(cause, ssl.SSLCertVerificationError)
             raise error from cause

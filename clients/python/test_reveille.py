@@ -62,6 +62,10 @@ class Sending(unittest.TestCase):
         self.assertEqual(first["message"]["run"]["run"], again["message"]["run"]["run"])
         self.assertEqual(len(emails("py-once@example.com")), 1)
 
+    def test_next_node_is_asked_if_one_is_down(self):
+        client = Client(url="http://127.0.0.1:1, " + os.environ["REVEILLE_URL"])
+        self.assertFalse(self.send("py-next-node", client=client)["replayed"])
+
     def test_answer_in_json_lines_is_a_list(self):
         to = ["py-lines-1@example.com", "py-lines-2@example.com"]
         run = self.client.send("py-lines", to=to, sender=SENDER, subject="Hello", text="Hello.")["message"]["run"]["run"]

@@ -48,11 +48,15 @@ final class ReveilleException extends \RuntimeException
  */
 final class Client
 {
-    private readonly string $url;
+    /** @var non-empty-list<string> */
+    private readonly array $nodes;
+    private int $node = 0;
     private readonly ?string $token;
     private readonly ?string $caFile;
 
     /**
+     * @param string|null $url of a node, or of several, with commas between them: any node answers, and if one does not,
+     *     the next is asked
      * @param float $timeout seconds for one attempt: above the node's own 15 s, so that the node's answer comes first
      * @param float $total seconds for a call with all its retries
      */
@@ -64,9 +68,12 @@ final class Client
         private readonly float $timeout = 20.0,
         private readonly float $total = 60.0,
     ) {
-        $this->url = rtrim($url ?? (getenv('REVEILLE_URL') ?: 'http://127.0.0.1:7600'), '/');
-        if (!preg_match('~^https?://[^/]~', $this->url)) {
-            throw new \InvalidArgumentException("the URL $this->url is not http://HOST:PORT or https://HOST:PORT");
+        $urls = $url ?? (getenv('REVEILLE_URL') ?: 'http://127.0.0.1:7600');
+        $this->nodes = array_map(fn (string $one) => rtrim(trim($one), '/'), explode(',', $urls));
+        foreach ($this->nodes as $node) {
+            if (!preg_match('~^https?://[^/]~', $node)) {
+                throw new \InvalidArgumentException("the URL $node is not http://HOST:PORT or https://HOST:PORT");
+            }
         }
         $this->token = $token ?? (getenv('REVEILLE_TOKEN') ?: null);
         $this->caFile = $caFile ?? (getenv('REVEILLE_CA_FILE') ?: null);
@@ -209,7 +216,7 @@ final class Client
             }
         }
         $asked = implode('&', array_filter($asked));
-        $url = $this->url . $path . ($asked === '' ? '' : "?$asked");
+        $path .= $asked === '' ? '' : "?$asked";
         $key ??= $method === 'GET' ? '' : bin2hex(random_bytes(16));
         $headers = array_filter([
             'Accept: application/json',
@@ -225,18 +232,21 @@ final class Client
         for ($attempt = 0;; $attempt++) {
             try {
                 $limit = min($this->timeout + $wait, max($ends - self::now(), 0.1));
-                return $this->attempt($method, $url, $headers, $data, $limit);
+                return $this->attempt($method, $this->nodes[$this->node], $path, $headers, $data, $limit);
             } catch (ReveilleException $failed) {
                 if ($unknown && $method === 'DELETE' && $failed->status === 404) {
                     // An earlier attempt has deleted it.
                     return [];
                 }
                 $unknown = $unknown || ($failed->mayHaveTakenEffect && $method !== 'GET');
-                $pause = max($failed->retryAfter, (0.5 + lcg_value() / 2) * min(2.0, 0.1 * 2 ** $attempt));
+                // A node says when to ask it again. Another one may answer at once.
+                $again = ($attempt + 1) % count($this->nodes) === 0 ? $failed->retryAfter : 0;
+                $pause = max($again, (0.5 + lcg_value() / 2) * min(2.0, 0.1 * 2 ** $attempt));
                 if (!$failed->isRetried || ($unknown && $isOnce) || self::now() + $pause >= $ends) {
                     $failed->mayHaveTakenEffect = $unknown;
                     throw $failed;
                 }
+                $this->node = ($this->node + 1) % count($this->nodes);
                 usleep((int) ($pause * 1e6));
             }
         }
@@ -263,8 +273,14 @@ final class Client
      * @param list<string> $headers
      * @return array<string, mixed>
      */
-    private function attempt(string $method, string $url, array $headers, string $data, float $limit): array
-    {
+    private function attempt(
+        string $method,
+        string $node,
+        string $path,
+        array $headers,
+        string $data,
+        float $limit,
+    ): array {
         $http = ['method' => $method, 'header' => $headers, 'content' => $data, 'timeout' => $limit];
         $http += ['ignore_errors' => true, 'follow_location' => 0, 'protocol_version' => 1.1];
         $tls = $this->caFile === null ? [] : ['cafile' => $this->caFile];
@@ -274,7 +290,7 @@ final class Client
             return true;
         });
         try {
-            $content = file_get_contents($url, false, stream_context_create(['http' => $http, 'ssl' => $tls]));
+            $content = file_get_contents($node . $path, false, stream_context_create(['http' => $http, 'ssl' => $tls]));
         } finally {
             restore_error_handler();
         }
@@ -295,7 +311,7 @@ final class Client
             // Only this failure comes after the connection.
             $isConnected = $status !== 0 || str_contains($why, 'HTTP request failed');
             $isRetried = !str_contains($why, 'certificate verify failed') && !str_contains($why, 'cafile');
-            $detail = "no answer from $this->url: $why";
+            $detail = "no answer from $node: $why";
             throw new ReveilleException($detail, mayHaveTakenEffect: $isConnected, isRetried: $isRetried);
         }
         throw new ReveilleException(

@@ -54,11 +54,14 @@ module Reveille
               "PATCH" => Net::HTTP::Patch, "DELETE" => Net::HTTP::Delete }.freeze
     private_constant :VERBS
 
+    # url: of a node, or of several, with commas between them: any node answers, and if one does not, the next is asked.
     # timeout: seconds for one attempt. It is above the node's own 15 s, so that the node's answer comes first.
     # total: seconds for a call with all its retries.
     def initialize(url: nil, token: nil, ca_file: nil, tenant: nil, timeout: 20, total: 60)
-      @url = URI(url || ENV["REVEILLE_URL"] || "http://127.0.0.1:7600")
-      raise ArgumentError, "the URL #{@url} is not http://HOST:PORT or https://HOST:PORT" unless @url.is_a?(URI::HTTP)
+      @nodes = (url || ENV["REVEILLE_URL"] || "http://127.0.0.1:7600").split(",").map { |one| URI(one.strip) }
+      @node = 0
+      wrong = @nodes.find { |one| !one.is_a?(URI::HTTP) }
+      raise ArgumentError, "the URL #{wrong} is not http://HOST:PORT or https://HOST:PORT" if wrong
 
       @token = token || ENV["REVEILLE_TOKEN"]
       @ca_file = ca_file || ENV["REVEILLE_CA_FILE"]
@@ -116,23 +119,28 @@ module Reveille
     # wait: seconds that the node may wait before it answers.
     def request(verb, path, body = nil, query: {}, key: nil, wait: 0)
       query = query.reject { |_, value| value.nil? || value == "" || value == [] }
-      target = @url.path.chomp("/") + path + (query.empty? ? "" : "?#{URI.encode_www_form(query)}")
+      target = path + (query.empty? ? "" : "?#{URI.encode_www_form(query)}")
       key ||= SecureRandom.uuid unless verb == "GET"
-      call = VERBS.fetch(verb).new(target, headers(key, body))
-      call.body = JSON.generate(body) if body
+      head, data = headers(key, body), body && JSON.generate(body)
       once = verb == "POST" && key.to_s.empty? && (body.to_h.keys.map(&:to_s) & %w[key requestId]).empty?
       ends = now + @total + wait
       unknown, attempt = false, 0
       begin
-        attempt(call, [@timeout + wait, [ends - now, 0.1].max].min)
+        node = @nodes[@node]
+        call = VERBS.fetch(verb).new(node.path.chomp("/") + target, head)
+        call.body = data
+        attempt(node, call, [@timeout + wait, [ends - now, 0.1].max].min)
       rescue Error => e
         # An earlier attempt has deleted it.
         return {} if unknown && verb == "DELETE" && e.status == 404
 
         e.unknown = unknown ||= e.may_have_taken_effect? && verb != "GET"
-        pause = [e.retry_after, rand(0.5..1.0) * [2.0, 0.1 * 2**attempt].min].max
+        # A node says when to ask it again. Another one may answer at once.
+        again = ((attempt + 1) % @nodes.size).zero? ? e.retry_after : 0
+        pause = [again, rand(0.5..1.0) * [2.0, 0.1 * 2**attempt].min].max
         raise if !e.retried? || (unknown && once) || now + pause >= ends
 
+        @node = (@node + 1) % @nodes.size
         sleep(pause)
         attempt += 1
         retry
@@ -141,11 +149,11 @@ module Reveille
 
     private
 
-    def attempt(call, limit)
-      http = Net::HTTP.new(@url.hostname, @url.port, nil)
+    def attempt(node, call, limit)
+      http = Net::HTTP.new(node.hostname, node.port, nil)
       http.open_timeout = http.read_timeout = http.write_timeout = http.ssl_timeout = limit
       http.max_retries = 0
-      http.use_ssl = @url.scheme == "https"
+      http.use_ssl = node.scheme == "https"
       http.ca_file = @ca_file if @ca_file
       connected = false
       answer = http.start do
@@ -166,7 +174,7 @@ module Reveille
     rescue SystemCallError, SocketError, IOError, Timeout::Error, OpenSSL::SSL::SSLError, Net::ProtocolError,
            Net::HTTPBadResponse, Net::HTTPHeaderSyntaxError, JSON::ParserError => e
       certificate = e.is_a?(OpenSSL::SSL::SSLError) && e.message.include?("certificate verify failed")
-      raise Error.new("no answer from #{@url.host}: #{e.message}", retried: !certificate, unknown: connected)
+      raise Error.new("no answer from #{node.host}: #{e.message}", retried: !certificate, unknown: connected)
     end
 
     def refusal(status, body, retry_after)

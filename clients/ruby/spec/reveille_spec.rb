@@ -67,6 +67,12 @@ RSpec.describe Reveille::Client do
     end
   end
 
+  it "asks the next node if one is down" do
+    by = Reveille::Client.new(url: "http://127.0.0.1:1, #{ENV.fetch("REVEILLE_URL")}")
+    sent = by.send("rb-next-node", to: "rb-next-node@example.com", sender: sender, subject: "Hello", text: "Hello.")
+    expect(sent["replayed"]).to be(false)
+  end
+
   it "returns JSON lines as an array" do
     to = %w[rb-lines-1@example.com rb-lines-2@example.com]
     run = run_of(client.send("rb-lines", to: to, sender: sender, subject: "Hello", text: "Hello."))
