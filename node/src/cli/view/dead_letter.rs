@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use reveille_proto::admin::v1::{DeadLetter, DeadLetterGroup};
+use reveille_proto::admin::v1::{DeadLetter, DeadLetterGroup, DeathReason};
 
 use super::{Cell, Tone, View, card, some};
+use crate::cli::wording;
 
 /// Returns a relay's answer: its code, which is 0 if no relay replied, its enhanced status code, and its text.
 pub fn answer(code: u32, enhanced: &str, text: &str) -> String {
@@ -14,7 +15,18 @@ pub fn answer(code: u32, enhanced: &str, text: &str) -> String {
 }
 
 fn answer_of(letter: &DeadLetter) -> String {
-    answer(letter.code, &letter.enhanced, &letter.text)
+    why_dead(letter.death_reason(), &answer(letter.code, &letter.enhanced, &letter.text))
+}
+
+/// Returns why a recipient is dead. `answer`: of a relay, or the text that belongs to the reason.
+pub fn why_dead(reason: DeathReason, answer: &str) -> String {
+    let words = match reason {
+        DeathReason::NoSmtputf8 => wording::NO_SMTPUTF8,
+        DeathReason::Deadline => wording::DEADLINE,
+        DeathReason::CrashedComposing | DeathReason::CrashedOrDeadline => wording::CRASHED_COMPOSING,
+        DeathReason::Answer | DeathReason::Broken | DeathReason::NotComposed | DeathReason::Unspecified => answer,
+    };
+    words.to_owned()
 }
 
 impl View for DeadLetter {
@@ -54,7 +66,7 @@ impl View for DeadLetterGroup {
     const COLUMNS: &'static [&'static str] = &["COUNT", "REASON", "OLDEST", "NEWEST", "EXAMPLE"];
 
     fn cells(&self) -> Vec<Cell> {
-        let example = self.example.as_ref().map(|example| format!("{}: {}", example.name(), example.text));
+        let example = self.example.as_ref().map(|example| format!("{}: {}", example.name(), answer_of(example)));
         vec![
             self.count.to_string().into(),
             Cell::toned(self.reason.as_str(), Tone::Bad),

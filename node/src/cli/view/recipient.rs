@@ -4,7 +4,7 @@ use reveille_proto::admin::v1::{
     DoubtCause, EraseRecipientResponse, RecipientPlace, RecipientState, RunRecipient, Suppression,
 };
 
-use super::dead_letter::answer;
+use super::dead_letter::{answer, why_dead};
 use super::{Cell, View, barrier, doubt, format, word};
 
 impl View for RecipientPlace {
@@ -38,7 +38,7 @@ fn kind(place: &RecipientPlace) -> String {
 fn why(recipient: &RunRecipient) -> String {
     match (recipient.doubt_cause(), recipient.suppression()) {
         (DoubtCause::Unspecified, Suppression::Unspecified) => {
-            answer(recipient.code, &recipient.enhanced, &recipient.text)
+            why_dead(recipient.death_reason(), &answer(recipient.code, &recipient.enhanced, &recipient.text))
         }
         (DoubtCause::Unspecified, suppression) => word(suppression.as_str_name()).replace('_', " "),
         (cause, _) => doubt::cause(cause).to_owned(),

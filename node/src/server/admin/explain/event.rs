@@ -1,9 +1,9 @@
 //! Describes a [`ClaimEvent`] of a recipient: the outcome, and the state it led to.
 
-use reveille_ledger::RecipientState;
 use reveille_ledger::causes::DeadLetterCause;
 use reveille_ledger::claim_history::{ClaimEvent, ClaimEventKind};
 use reveille_ledger::command::{EnhancedCode, RefusalEffect, ReleaseReason, Unsendable};
+use reveille_ledger::{DeadLetter, RecipientState};
 use reveille_proto::admin::v1::{self, DeathReason, ExplainedEvent, ExplainedEventKind as Kind, SuppressionReason};
 
 use crate::server::admin::enums::OnWire;
@@ -87,15 +87,20 @@ pub fn why_dead(claim_event: &ClaimEvent) -> ExplainedEvent {
 }
 
 /// Returns why the recipient is dead, as its dead letter has it.
-pub fn of_letter(code: u16, enhanced: Option<EnhancedCode>, cause: &DeadLetterCause) -> ExplainedEvent {
-    match cause {
-        DeadLetterCause::Answer(text) => {
-            let reason = if code > 0 { DeathReason::Answer } else { DeathReason::Broken };
-            with_answer(dead(reason), code, enhanced, text)
-        }
-        DeadLetterCause::Unsendable(cause) => unsendable(cause),
-        DeadLetterCause::DeadlinePassed => dead(DeathReason::Deadline),
-        DeadLetterCause::CrashedComposing => dead(DeathReason::CrashedComposing),
+pub fn of_letter(letter: &DeadLetter) -> ExplainedEvent {
+    let (reason, text) = death(letter);
+    with_answer(dead(reason), letter.code, letter.enhanced, text)
+}
+
+/// Returns the reason of a dead letter, and the text of a relay or of a template that belongs to it.
+pub fn death(letter: &DeadLetter) -> (DeathReason, &str) {
+    match &letter.cause {
+        DeadLetterCause::Answer(text) if letter.code > 0 => (DeathReason::Answer, text),
+        DeadLetterCause::Answer(text) => (DeathReason::Broken, text),
+        DeadLetterCause::Unsendable(Unsendable::NotComposed(text)) => (DeathReason::NotComposed, text),
+        DeadLetterCause::Unsendable(Unsendable::NoSmtpUtf8) => (DeathReason::NoSmtputf8, ""),
+        DeadLetterCause::DeadlinePassed => (DeathReason::Deadline, ""),
+        DeadLetterCause::CrashedComposing => (DeathReason::CrashedComposing, ""),
     }
 }
 

@@ -17,6 +17,7 @@ use reveille_proto::admin::v1::{
 use super::archive::RunLedgers;
 use super::enums::OnWire;
 use super::views::{canary, duration, node_name, pause, timestamp};
+pub use event::death;
 use event::{dead, of, with_answer};
 pub use waits::WaitContext;
 
@@ -156,7 +157,7 @@ fn too_near(explanation: &RecipientExplanation, run: &Run) -> ExplainedEvent {
 /// Completes the last `dead` event with the dead letter, which has the answer and the attempts.
 fn complete_with_letter(explanation: &RecipientExplanation, run: &Run, events: &mut [ExplainedEvent]) {
     let Some(letter) = &explanation.dead else { return };
-    let mut why = event::of_letter(letter.code, letter.enhanced, &letter.cause);
+    let mut why = event::of_letter(letter);
     if why.death_reason() == DeathReason::Deadline {
         why = with_last_answer(explanation, why);
     }

@@ -6,15 +6,19 @@ use reveille_ledger::ids::{RecipientId, Time};
 use reveille_ledger::{DeadLetter, Ledger, Run};
 use reveille_proto::admin::v1::DeadLetterFilter;
 
+use crate::server::admin::explain::death;
 use crate::server::admin::paging::EXAMINED_MAX;
 use crate::server::admin::recipient_list::{PageRequest, RecipientPage};
 use crate::server::admin::{ApiError, ApiResult, validate};
 
-/// Returns the reason of a dead letter: the codes of the relay's answer, or the cause if no relay answered. Dead
-/// letters with the same reason form a group.
+/// Returns the reason of a dead letter: the codes of the relay's answer, or a word if no relay answered. Dead letters
+/// with the same reason form a group.
 pub fn reason(letter: &DeadLetter) -> String {
     match (letter.code, letter.enhanced) {
-        (0, _) => letter.text().to_owned(),
+        (0, _) => {
+            let name = death(letter).0.as_str_name();
+            name.strip_prefix("DEATH_REASON_").unwrap_or(name).to_owned()
+        }
         (code, None) => code.to_string(),
         (code, Some(enhanced)) => format!("{code} {enhanced}"),
     }

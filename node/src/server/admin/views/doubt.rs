@@ -8,6 +8,7 @@ use reveille_proto::admin::v1;
 
 use super::{node_name, timestamp};
 use crate::server::admin::enums::OnWire;
+use crate::server::admin::explain::death;
 
 /// A recipient that is held in doubt.
 pub struct DoubtRow {
@@ -85,15 +86,17 @@ pub fn doubt(held: &DoubtRow, recipient: String, message_id: Option<&str>) -> v1
 
 /// Builds the message of a dead letter.
 pub fn dead_letter(of: RecipientId, address: String, letter: &DeadLetter) -> v1::DeadLetter {
+    let (reason, text) = death(letter);
     v1::DeadLetter {
         run: of.run.to_string(),
         recipient: address,
         number: of.number,
         code: u32::from(letter.code),
         enhanced: letter.enhanced.map(|enhanced| enhanced.to_string()).unwrap_or_default(),
-        text: letter.text().to_owned(),
+        text: text.to_owned(),
         attempts: u32::from(letter.attempts),
         settle_time: Some(timestamp(letter.since)),
+        death_reason: reason.into(),
     }
 }
 
@@ -107,9 +110,15 @@ pub fn run_recipient(row: RecipientRow, address: Option<String>) -> v1::RunRecip
         RecipientState::Suppressed => v1::Suppression::OptedOut,
         _ => v1::Suppression::Unspecified,
     };
-    let answer = match dead {
-        Some(letter) => LastAnswer { code: letter.code, enhanced: letter.enhanced, text: letter.text().to_owned() },
-        None => last_answer.unwrap_or(LastAnswer { code: 0, enhanced: None, text: String::new() }),
+    let (reason, answer) = match &dead {
+        Some(letter) => {
+            let (reason, text) = death(letter);
+            (reason, LastAnswer { code: letter.code, enhanced: letter.enhanced, text: text.to_owned() })
+        }
+        None => {
+            let none = LastAnswer { code: 0, enhanced: None, text: String::new() };
+            (v1::DeathReason::Unspecified, last_answer.unwrap_or(none))
+        }
     };
     // A relay's text often contains the address.
     let text = if address.is_some() { answer.text } else { String::new() };
@@ -124,5 +133,6 @@ pub fn run_recipient(row: RecipientRow, address: Option<String>) -> v1::RunRecip
         update_time: at.map(timestamp),
         doubt_cause: doubt_cause.into(),
         suppression: suppression.into(),
+        death_reason: reason.into(),
     }
 }
