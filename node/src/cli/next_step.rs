@@ -151,6 +151,9 @@ fn fixed(reason: &str) -> Option<&'static str> {
         "MEMBER_RUNS" => "stop it, or drain it first: the same without --dead",
         "MEMBER_WAITS" => "the same command again in a few seconds: it continues where it was",
         "NO_BACKUP" => "the same again; reveille backup verify says whether a former backup is whole",
+        "INSIDE_GAP" => "the message says from when on; reveille run list names the runs that sent",
+        "SCHEDULE_NOT_ACTIVE" => "reveille schedule show says why; reveille schedule resume ends a pause",
+        "RUN_STATE" => "reveille run show",
         "NOT_POSSIBLE" => "look at its state (`show`) or at the cluster's: reveille doctor",
         _ => return None,
     })

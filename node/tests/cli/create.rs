@@ -127,7 +127,7 @@ async fn everything_that_was_said_is_sent() {
     let field = |name: &str, value: &str| v1::Field { name: name.into(), value: value.into() };
     assert_eq!((content.variables, content.headers), (vec![field("a", "b=c")], vec![field("X-A", "1")]));
     assert_eq!(body.audience.map(|audience| audience.recipients.len()), Some(2));
-    assert_eq!(ended.json()["duplicates"], serde_json::json!([{"recipient": 1, "sameAs": 0}]));
+    assert_eq!(ended.json()["duplicates"], serde_json::json!([{"recipient": 1, "sameAs": 0, "valuesDiffer": false}]));
     assert_eq!(
         ended.stderr,
         "1 duplicate left out, as each address gets one email a run: line 2 repeats line 1\nwarning: no relay is in pool bulk: its mail waits until it expires, and never goes by another; reveille relay add NAME --pool bulk --host HOST --port PORT --tls starttls\ncreated\n"

@@ -54,6 +54,7 @@ async fn hospital() -> Fake {
                 enhanced: "5.1.1".into(),
                 text: "no, \"never\"".into(),
                 attempts: 1,
+                death_reason: v1::DeathReason::Answer.into(),
                 update_time: second(100),
                 ..row(1, v1::RecipientState::Dead)
             };
@@ -105,7 +106,7 @@ async fn reasons_of_all_pages_add_up_most_first() {
             "reason": "421", "count": "11", "oldestTime": "1970-01-01T00:00:50Z", "newestTime": "1970-01-01T00:04:20Z",
             "example": {
                 "run": "r5.0", "recipient": "u200@x.example", "number": 200, "code": 550, "enhanced": "",
-                "text": "no", "attempts": 0,
+                "text": "no", "attempts": 0, "deathReason": "DEATH_REASON_UNSPECIFIED",
             },
         })
     );
@@ -153,9 +154,10 @@ async fn requeue_by_reason_is_counted_confirmed_and_done_by_pages() {
 async fn export_is_csv_or_lines_and_a_file_appears_when_it_is_whole() {
     let fake = hospital().await;
     let csv = fake.reveille("dead-letter export").await;
-    let headings = "run,recipient,number,code,enhanced,text,attempts,settleTime\n";
-    let first = "r5.0,u1@x.example,1,550,,\"no, \"\"never\"\"\",0,\n";
-    assert_eq!(csv.stdout, format!("{headings}{first}r5.0,u2@x.example,2,550,,no,0,\n"));
+    let headings = "run,recipient,number,code,enhanced,text,attempts,settleTime,deathReason\n";
+    let reason = "DEATH_REASON_UNSPECIFIED";
+    let first = format!("r5.0,u1@x.example,1,550,,\"no, \"\"never\"\"\",0,,{reason}\n");
+    assert_eq!(csv.stdout, format!("{headings}{first}r5.0,u2@x.example,2,550,,no,0,,{reason}\n"));
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("letters.jsonl");
     let ended = fake.reveille(&format!("dead-letter export {}", file.display())).await;
@@ -243,10 +245,11 @@ async fn recipients_of_a_run_are_printed_in_each_format() {
     };
     assert_eq!(
         printed("csv").await,
-        "number,address,state,code,enhanced,text,attempts,updateTime,doubtCause,suppression\n\
+        "number,address,state,code,enhanced,text,attempts,updateTime,doubtCause,suppression,deathReason\n\
          1,u1@x.example,RECIPIENT_STATE_DEAD,550,5.1.1,\"no, \"\"never\"\"\",1,1970-01-01T00:01:40Z,\
-         DOUBT_CAUSE_UNSPECIFIED,SUPPRESSION_UNSPECIFIED\n\
-         2,u2@x.example,RECIPIENT_STATE_IN_DOUBT,0,,,0,,DOUBT_CAUSE_NO_ANSWER,SUPPRESSION_UNSPECIFIED\n"
+         DOUBT_CAUSE_UNSPECIFIED,SUPPRESSION_UNSPECIFIED,DEATH_REASON_ANSWER\n\
+         2,u2@x.example,RECIPIENT_STATE_IN_DOUBT,0,,,0,,DOUBT_CAUSE_NO_ANSWER,SUPPRESSION_UNSPECIFIED,\
+         DEATH_REASON_UNSPECIFIED\n"
     );
     let json: serde_json::Value = serde_json::from_str(&printed("json").await).expect("JSON");
     let lines = printed("jsonl").await;

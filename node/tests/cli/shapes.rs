@@ -292,7 +292,7 @@ async fn doubts_and_dead_letters() {
         json,
         json!([{
             "run": "r5.0", "recipient": "bob@example.com", "number": 0, "code": 550, "enhanced": "",
-            "text": "no such user", "attempts": 1,
+            "text": "no such user", "attempts": 1, "deathReason": "DEATH_REASON_UNSPECIFIED",
         }])
     );
 }

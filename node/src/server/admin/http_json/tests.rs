@@ -11,7 +11,8 @@ use axum::middleware::{from_fn, from_fn_with_state};
 use http_body_util::BodyExt;
 use prost::Message;
 use reveille_proto::admin::v1::{
-    DeleteScheduleRequest, ListDoubtsRequest, PutTemplateRequest, SendMessageRequest, UpdateScheduleRequest,
+    CancelMessageRequest, DeleteScheduleRequest, ListDoubtsRequest, PutTemplateRequest, SendMessageRequest,
+    UpdateScheduleRequest,
 };
 use serde_json::Value;
 use tokio_stream::StreamExt as _;
@@ -206,8 +207,9 @@ async fn null_is_no_value() {
     let sent: SendMessageRequest =
         message("POST", "/v1/messages", &[key], r#"{"key": null}"#).await.expect("a request");
     assert_eq!(sent.key, "k");
-    let put: PutTemplateRequest = message("PUT", "/v1/templates/w", &[], r#"{"name": null}"#).await.expect("a request");
-    assert_eq!(put.name, "w");
+    let cancel: CancelMessageRequest =
+        message("POST", "/v1/messages/k/cancel", &[], r#"{"key": null}"#).await.expect("a request");
+    assert_eq!(cancel.key, "k");
 }
 
 #[tokio::test]

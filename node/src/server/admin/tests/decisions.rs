@@ -44,7 +44,7 @@ async fn run_is_paused_resumed_and_cancelled_behind_barriers() {
     let waits = history.events.last().map(explained).unwrap_or_default();
     assert!(waits.contains("pool 'no-relay-here' has none"), "{waits}");
     let twice = node.runs().resume_run(resume).await.expect_err("not paused");
-    assert_eq!(reason(&twice), (Code::FailedPrecondition, "NOT_POSSIBLE".to_owned()));
+    assert_eq!(reason(&twice), (Code::FailedPrecondition, "RUN_STATE".to_owned()));
 
     let cancel = CancelRunRequest { tenant: tenant(), run: run.clone(), validate_only: false };
     let cancelled = node.runs().cancel_run(cancel).await.expect("cancelled").into_inner();

@@ -46,7 +46,7 @@ async fn gap_of_twenty_hours_refuses_at_19_59_and_allows_at_20() {
     advance_clock(&node, at(due.seconds + 19 * HOUR + 59 * MINUTE)).await;
     for request_id in ["early", "earlier"] {
         let refused = trigger(&node, "report", request_id).await.expect_err("a minute too early");
-        assert_eq!(reason(&refused).1, "NOT_POSSIBLE");
+        assert_eq!(reason(&refused).1, "INSIDE_GAP");
         let allowed = jiff::Timestamp::from_second(due.seconds + 20 * HOUR).expect("an instant").to_string();
         let (run, minute) = (&first.run, &allowed[..16]);
         assert!(refused.message().contains(&format!("the last one in run {run}")), "{refused:?}");
@@ -93,7 +93,7 @@ async fn thousand_triggers_at_once_are_one_email() {
         for refused in answers.iter().filter_map(|answer| answer.as_ref().err()) {
             // The gap forbids it, or a run beside it that is not finished.
             let reason = reason(refused).1;
-            assert!(["NOT_POSSIBLE", "RUN_OPEN"].contains(&reason.as_str()), "{name}: {refused:?}");
+            assert!(["INSIDE_GAP", "RUN_OPEN"].contains(&reason.as_str()), "{name}: {refused:?}");
         }
     }
     Arc::into_inner(node).expect("no request is left").stop().await;
