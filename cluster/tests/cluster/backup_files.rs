@@ -1,0 +1,111 @@
+//! Files at a target of backups without a cluster: opt-outs between backups, and what a restore makes of them.
+
+use std::sync::Arc;
+
+use reveille_cluster::backup::opt_outs;
+use reveille_cluster::backup::{BackupId, BackupTarget, FolderTarget, OptOutStream, OptOutTables, apply_opt_outs};
+use reveille_ledger::Ledger;
+use reveille_ledger::check::check;
+use reveille_ledger::command::{Actor, Command, Entry, EpochStart, OptOut, OptOutTakeBack, RecipientErase, VoterClock};
+use reveille_ledger::ids::{ClaimOwner, Hash, Incarnation, NodeId, Time, TokenId};
+use reveille_ledger::reply::CommandOutcome;
+use reveille_ledger::restore::Restore;
+use reveille_ledger::token::{Rights, TenantScope, TokenGrant};
+use reveille_raft::ClusterId;
+
+const CLUSTER: ClusterId = ClusterId(7);
+const TENANT: &str = "default";
+
+fn ann() -> (String, String) {
+    (TENANT.to_owned(), "ann@example.com".to_owned())
+}
+
+fn put(ledger: &mut Ledger, ahead: u64, command: Command) {
+    let (index, epoch) = (ledger.head().applied + ahead, ledger.head().current_epoch().unwrap_or_default());
+    let reply = ledger.apply(index, &Entry { epoch, now: Time(0), actor: Actor::System, command }).reply;
+    assert!(!matches!(reply.outcome, CommandOutcome::Refused(_)), "{:?}", reply.outcome);
+}
+
+fn former() -> Ledger {
+    let mut ledger = Ledger::new();
+    let owner = ClaimOwner { node: NodeId(1), incarnation: Incarnation(1) };
+    let readings = vec![VoterClock { node: NodeId(1), wall: Time(0) }];
+    put(&mut ledger, 1, Command::EpochStart(EpochStart::new(owner, 1, readings)));
+    ledger
+}
+
+fn opt_out(ledger: &mut Ledger) {
+    let (tenant, key) = ann();
+    put(ledger, 1, Command::OptOut(OptOut { tenant, keys: vec![key] }));
+}
+
+fn take_back(ledger: &mut Ledger) {
+    let (tenant, key) = ann();
+    let last = ledger.opt_out_of(&ann()).expect("an opt-out").last;
+    put(ledger, 1, Command::OptOutTakeBack(OptOutTakeBack { tenant, key, last, reason: "a letter".to_owned() }));
+}
+
+fn erase(ledger: &mut Ledger) {
+    let (tenant, key) = ann();
+    let erase = RecipientErase { tenant, key, audiences: Vec::new(), blocks: Vec::new() };
+    put(ledger, 1, Command::RecipientErase(Box::new(erase)));
+}
+
+/// Changes a cluster after its backup, within one tick of the stream, and restores the backup.
+fn restored(backup: &Ledger, change: impl FnOnce(&mut Ledger)) -> Ledger {
+    let folder = tempfile::tempdir().expect("a folder");
+    let target = FolderTarget::new(folder.path());
+    let id = BackupId { cluster: CLUSTER, index: backup.head().applied };
+    target.put(&id.manifest(), b"").expect("its name counts");
+    let mut lost = backup.clone();
+    change(&mut lost);
+    let mut stream = OptOutStream::new(Arc::new(target.clone()), CLUSTER);
+    stream.write(OptOutTables::of(&lost), Time(0)).expect("it is written");
+    let streamed = opt_outs::read(&target, CLUSTER, id.index).expect("there is no gap");
+    let mut ledger = backup.clone();
+    restore(&mut ledger);
+    apply_opt_outs(&mut ledger, &streamed.changes);
+    assert_eq!(check(&ledger), []);
+    ledger
+}
+
+fn restore(ledger: &mut Ledger) {
+    let (rights, tenants) = (Rights(1), TenantScope::All);
+    let grant = TokenGrant { name: "first".to_owned(), hash: Hash([1; 32]), rights, tenants, expires_at: None };
+    let ahead = ledger.limits().restore_ahead;
+    put(ledger, ahead, Command::Restore(Box::new(Restore { former_cluster: 7, token: TokenId(1), grant })));
+}
+
+#[test]
+fn opt_out_of_person_erased_after_backup_holds_after_restore() {
+    let opt_out_and_erase = |ledger: &mut Ledger| {
+        opt_out(ledger);
+        erase(ledger);
+    };
+    let mut ledger = restored(&former(), opt_out_and_erase);
+    assert!(ledger.opt_out_of(&ann()).is_some(), "opted out");
+    take_back(&mut ledger);
+    assert!(ledger.opt_out_of(&ann()).is_none(), "taken back");
+
+    let taken_back = restored(&former(), |ledger| {
+        opt_out_and_erase(ledger);
+        take_back(ledger);
+    });
+    assert!(taken_back.opt_out_of(&ann()).is_none(), "taken back before the loss");
+}
+
+/// The restored state then has two opt-outs of one person: with the address, and without.
+#[test]
+fn opt_out_in_backup_and_of_erased_person_after_it_are_taken_back_together() {
+    let mut backup = former();
+    opt_out(&mut backup);
+    let mut ledger = restored(&backup, |ledger| {
+        take_back(ledger);
+        opt_out(ledger);
+        erase(ledger);
+    });
+    assert!(ledger.opt_out_of(&ann()).is_some(), "opted out");
+    take_back(&mut ledger);
+    assert!(ledger.opt_out_of(&ann()).is_none(), "taken back");
+    assert_eq!(check(&ledger), []);
+}
