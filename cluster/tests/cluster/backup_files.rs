@@ -109,3 +109,25 @@ fn opt_out_in_backup_and_of_erased_person_after_it_are_taken_back_together() {
     assert!(ledger.opt_out_of(&ann()).is_none(), "taken back");
     assert_eq!(check(&ledger), []);
 }
+
+#[test]
+fn each_backup_can_be_restored_after_leader_died_before_its_first_write() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let target = FolderTarget::new(folder.path());
+    for index in [100, 200] {
+        target.put(&BackupId { cluster: CLUSTER, index }.manifest(), b"").expect("its name counts");
+    }
+    let mut ledger = former();
+    // The former leader died within a tick of the first one, and nothing was opted out before.
+    for index in [195, 250] {
+        let (ahead, keys) = (index - ledger.head().applied, vec![format!("r{index}@example.com")]);
+        put(&mut ledger, ahead, Command::OptOut(OptOut { tenant: TENANT.to_owned(), keys }));
+    }
+    let mut stream = OptOutStream::new(Arc::new(target.clone()), CLUSTER);
+    stream.write(OptOutTables::of(&ledger), Time(0)).expect("it is written");
+    let indexes = |backup| {
+        let found = opt_outs::read(&target, CLUSTER, backup).expect("there is no gap");
+        found.changes.into_iter().map(|change| change.index).collect::<Vec<u64>>()
+    };
+    assert_eq!((indexes(100), indexes(200)), (vec![195, 250], vec![250]));
+}
