@@ -1,15 +1,20 @@
-//! Files at a target of backups without a cluster: opt-outs between backups, and what a restore makes of them.
+//! Files at a target of backups without a cluster: opt-outs between backups, what a restore makes of them, and pruning.
 
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use reveille_cluster::backup::opt_outs;
-use reveille_cluster::backup::{BackupId, BackupTarget, FolderTarget, OptOutStream, OptOutTables, apply_opt_outs};
+use reveille_cluster::backup::{
+    BackupError, BackupId, BackupManifest, BackupTarget, FolderTarget, OptOutStream, OptOutTables, PrunedBackups,
+    apply_opt_outs, prune,
+};
 use reveille_ledger::Ledger;
 use reveille_ledger::check::check;
 use reveille_ledger::command::{Actor, Command, Entry, EpochStart, OptOut, OptOutTakeBack, RecipientErase, VoterClock};
 use reveille_ledger::ids::{ClaimOwner, Hash, Incarnation, NodeId, Time, TokenId};
 use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::restore::Restore;
+use reveille_ledger::storage::BlockEntry;
 use reveille_ledger::token::{Rights, TenantScope, TokenGrant};
 use reveille_raft::ClusterId;
 
@@ -130,4 +135,50 @@ fn each_backup_can_be_restored_after_leader_died_before_its_first_write() {
         found.changes.into_iter().map(|change| change.index).collect::<Vec<u64>>()
     };
     assert_eq!((indexes(100), indexes(200)), (vec![195, 250], vec![250]));
+}
+
+fn block_name(byte: u8) -> String {
+    format!("blocks/{}", Hash([byte; 32]))
+}
+
+/// Writes a verified backup with these blocks of the state.
+fn write_backup(target: &FolderTarget, id: BackupId, blocks: &[u8]) {
+    let block = |byte: &u8| BlockEntry { hash: Hash([*byte; 32]), bytes: 1, rows: 1 };
+    let manifest = BackupManifest {
+        id,
+        incarnation: 1,
+        node: "n1".to_owned(),
+        version: "0.1.0".to_owned(),
+        ledger_time: Time(0),
+        written: Time(0),
+        level: 1,
+        audit_head: Hash([0; 32]),
+        state: blocks.iter().map(block).collect(),
+        archive: Vec::new(),
+        parts: Vec::new(),
+    };
+    blocks.iter().for_each(|byte| target.put(&block_name(*byte), b"x").expect("written"));
+    target.put(&id.manifest(), &manifest.to_bytes()).expect("written");
+    target.put(&id.manifest().replace(".manifest", ".verified"), b"x").expect("written");
+}
+
+#[test]
+fn damaged_manifest_of_another_cluster_keeps_its_files_and_lets_own_ones_go() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let target = FolderTarget::new(folder.path());
+    let (own, other) = (ClusterId(7), ClusterId(8));
+    let id = |cluster, index| BackupId { cluster, index };
+    write_backup(&target, id(own, 1), &[1, 2]);
+    write_backup(&target, id(own, 2), &[2, 3]);
+    write_backup(&target, id(other, 1), &[3, 4]);
+    target.put(&id(other, 1).manifest(), b"damaged").expect("written");
+    let in_two_days = SystemTime::now() + Duration::from_secs(2 * 86_400);
+    let pruned = prune(&target, own, 1, in_two_days).expect("it prunes its own");
+    assert_eq!(pruned, PrunedBackups { backups: 1, files: 1, bytes: 1 });
+    let has = |byte: u8| target.stat(&block_name(byte)).expect("it answers").is_some();
+    assert_eq!([1, 2, 3, 4].map(has), [false, true, true, true]);
+
+    target.put(&id(own, 2).manifest(), b"damaged").expect("written");
+    let error = prune(&target, own, 1, in_two_days).expect_err("what it needs is not known");
+    assert!(matches!(error, BackupError::Damaged(_)), "{error}");
 }
