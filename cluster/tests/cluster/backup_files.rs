@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use reveille_cluster::backup::opt_outs;
+use reveille_cluster::backup::opt_outs::{self, OptOutChange, OptOutKind};
 use reveille_cluster::backup::{
     BackupError, BackupId, BackupManifest, BackupTarget, FolderTarget, OptOutStream, OptOutTables, PrunedBackups,
     apply_opt_outs, prune,
@@ -113,6 +113,24 @@ fn opt_out_in_backup_and_of_erased_person_after_it_are_taken_back_together() {
     take_back(&mut ledger);
     assert!(ledger.opt_out_of(&ann()).is_none(), "taken back");
     assert_eq!(check(&ledger), []);
+}
+
+#[test]
+fn taking_back_before_last_opt_out_of_survivor_changes_nothing() {
+    let mut ledger = former();
+    opt_out(&mut ledger);
+    let last = ledger.head().applied;
+    restore(&mut ledger);
+    let (tenant, recipient) = ann();
+    let taken_back = |index| OptOutChange {
+        index,
+        tenant: tenant.clone(),
+        recipient: recipient.clone(),
+        kind: OptOutKind::TakenBack,
+    };
+    assert_eq!(apply_opt_outs(&mut ledger, &[taken_back(last - 1)]), 0);
+    assert!(ledger.opt_out_of(&ann()).is_some(), "opted out");
+    assert_eq!(apply_opt_outs(&mut ledger, &[taken_back(last + 1)]), 1);
 }
 
 #[test]
