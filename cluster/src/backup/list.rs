@@ -56,10 +56,10 @@ pub(super) fn newest_verified(
     }
 }
 
-/// Returns the index of the newest backup of a cluster, verified or not.
-pub(super) fn newest_index(target: &dyn BackupTarget, cluster: ClusterId) -> Result<Option<u64>, BackupError> {
+/// Returns the index of the oldest backup of a cluster, verified or not.
+pub(super) fn oldest_index(target: &dyn BackupTarget, cluster: ClusterId) -> Result<Option<u64>, BackupError> {
     let (manifests, _) = ids(target)?;
-    Ok(manifests.into_iter().rfind(|id| id.cluster == cluster).map(|id| id.index))
+    Ok(manifests.into_iter().find(|id| id.cluster == cluster).map(|id| id.index))
 }
 
 pub(super) fn delete(target: &dyn BackupTarget, name: &str) -> Result<(), BackupError> {

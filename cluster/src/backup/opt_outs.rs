@@ -81,8 +81,8 @@ fn spans(target: &dyn BackupTarget, cluster: ClusterId) -> Result<Vec<Span>, Bac
     Ok(spans)
 }
 
-/// Returns the last entry whose changes are at the target, in a file or in a backup. `None`: there is no backup yet,
-/// and nothing to add to.
+/// Returns the last entry whose changes are at the target: in a file, or else in the oldest backup, so that each backup
+/// has all changes after it in files. `None`: there is no backup yet, and nothing to add to.
 ///
 /// # Errors
 /// [`BackupError::Target`].
@@ -90,7 +90,7 @@ pub fn written_through(target: &dyn BackupTarget, cluster: ClusterId) -> Result<
     let last = spans(target, cluster)?.into_iter().map(|span| span.last).max();
     match last {
         Some(last) => Ok(Some(last)),
-        None => list::newest_index(target, cluster),
+        None => list::oldest_index(target, cluster),
     }
 }
 

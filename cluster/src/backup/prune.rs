@@ -27,10 +27,12 @@ pub struct PrunedBackups {
 }
 
 /// Removes the backups of a cluster that are older than its `keep` newest verified ones, then files that no backup of
-/// any cluster names. A backup is never removed for one that was not verified. Safe beside a node that makes a backup.
+/// any cluster names. A backup is never removed for one that was not verified. While a manifest of another cluster is
+/// damaged, it is not known what that one names, and only files of the removed backups go. Safe beside a node that makes
+/// a backup.
 ///
 /// # Errors
-/// [`BackupError`]; `Damaged` if a manifest cannot be read: then it is not known what it names.
+/// [`BackupError`]; `Damaged` if a manifest of this cluster cannot be read.
 pub fn prune(
     target: &dyn BackupTarget,
     cluster: ClusterId,
@@ -38,10 +40,16 @@ pub fn prune(
     now: SystemTime,
 ) -> Result<PrunedBackups, BackupError> {
     let mut pruned = PrunedBackups::default();
+    let mut own: BTreeSet<String> = BTreeSet::new();
     let (manifests, verified) = ids(target)?;
     let oldest_kept = verified.iter().rev().filter(|id| id.cluster == cluster).nth(keep.max(1) - 1);
     if let Some(oldest_kept) = oldest_kept {
         for id in manifests.iter().filter(|id| id.cluster == cluster && *id < oldest_kept) {
+            match read_manifest(target, *id) {
+                Ok(manifest) => own.extend(manifest.hashes().map(block_name)),
+                Err(BackupError::Damaged(_)) => {}
+                Err(error) => return Err(error),
+            }
             // The mark goes first: a backup whose manifest is gone must not count as verified.
             delete(target, &id.verified())?;
             delete(target, &id.manifest())?;
@@ -51,12 +59,21 @@ pub fn prune(
     }
     // Listed before the manifests are read: a file that is written later is not in the list.
     let listed = target.list(BLOCKS).map_err(|error| target_error(target, "list", BLOCKS, error))?;
-    let mut named: BTreeSet<String> = BTreeSet::new();
+    let (mut named, mut all_known) = (BTreeSet::<String>::new(), true);
     for id in ids(target)?.0 {
-        named.extend(read_manifest(target, id)?.hashes().map(block_name));
+        match read_manifest(target, id) {
+            Ok(manifest) => named.extend(manifest.hashes().map(block_name)),
+            Err(error @ BackupError::Damaged(_)) if id.cluster != cluster => {
+                let next = "remove it, if no backup of that cluster is needed";
+                tracing::warn!(%error, next, "a manifest of another cluster keeps files that no other backup names");
+                all_known = false;
+            }
+            Err(error) => return Err(error),
+        }
     }
     let is_old = |file: &StoredFile| now.duration_since(file.modified).is_ok_and(|age| age >= UNNAMED_FOR);
-    for file in listed.iter().filter(|file| !named.contains(&file.name) && is_old(file)) {
+    let may_go = |file: &StoredFile| (all_known || own.contains(&file.name)) && !named.contains(&file.name);
+    for file in listed.iter().filter(|file| may_go(file) && is_old(file)) {
         // A backup may have written it again since.
         let again = target.stat(&file.name).map_err(|error| target_error(target, "read", &file.name, error))?;
         if again.is_some_and(|again| is_old(&again)) {

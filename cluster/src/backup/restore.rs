@@ -67,6 +67,10 @@ fn apply_group(ledger: &mut Ledger, group: &[OptOutChange]) -> u64 {
             // It opted out after the backup, and took that back.
             let place = (tenant.clone(), recipient.clone());
             let Some(last) = ledger.opt_out_of(&place).map(|known| known.last) else { return 0 };
+            // It opted out again after that: the state of a survivor may be newer than the change.
+            if last > *index && ledger.head().restored.is_some_and(|restored| last < restored.index) {
+                return 0;
+            }
             let (tenant, key) = place;
             let reason = format!("taken back by entry {index} of the former cluster");
             Command::OptOutTakeBack(OptOutTakeBack { tenant, key, last, reason })

@@ -3,6 +3,8 @@
 //! The state has the time of the last backup, and the target has the streamed opt-outs. So a new leader continues where
 //! the former one stopped. Belongs to a leadership.
 
+use std::fmt::Display;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -26,8 +28,24 @@ pub(crate) async fn run(context: Arc<NodeContext>, leadership: Arc<Leadership>) 
         return leadership.ended.cancelled().await;
     };
     let stream = OptOutStream::new(Arc::clone(&plan.target), cluster);
-    tokio::join!(stream_opt_outs(&context, &leadership, plan, stream), make_backups(&context, &leadership, plan));
+    tokio::join!(
+        stream_opt_outs(&context, &leadership, plan, stream),
+        make_backups(&context, &leadership, plan),
+        measure_age(&context, &leadership),
+    );
     metrics::gauge!("reveille_backup_age_seconds").set(0.0);
+    metrics::gauge!("reveille_backup_missing").set(0.0);
+}
+
+/// Measures the age of the last backup, also while the target hangs.
+async fn measure_age(context: &NodeContext, leadership: &Leadership) {
+    while !leadership.ended() {
+        let last = context.replica.read(|ledger| ledger.head().backups.last);
+        let age_ms = last.map_or(0, |last| leadership.now().since_ms(last.at).max(0));
+        metrics::gauge!("reveille_backup_age_seconds").set(age_ms as f64 / 1_000.0);
+        metrics::gauge!("reveille_backup_missing").set(u8::from(last.is_none()));
+        leadership.ended.run_until_cancelled(tokio::time::sleep(CHECK_EVERY)).await;
+    }
 }
 
 async fn stream_opt_outs(
@@ -39,34 +57,55 @@ async fn stream_opt_outs(
     let mut failed = false;
     while !leadership.ended() {
         let (moment, now) = (context.replica.read(OptOutTables::of), context.clock.wall());
-        let writing = context.replica.blocking(move || (stream.write(moment, now), stream));
+        let writing = async {
+            // A write of a former leadership may hang.
+            let permit = Arc::clone(&plan.streaming).acquire_owned().await;
+            let write = move || {
+                let _permit = permit;
+                (stream.write(moment, now), stream)
+            };
+            context.replica.blocking(write).await
+        };
         // A target may hang, and the next leadership must not wait for it. What two leaders write is the same.
-        let written = leadership.ended.run_until_cancelled(writing).await;
+        let mut writing = pin!(leadership.ended.run_until_cancelled(writing));
+        let written = loop {
+            match tokio::time::timeout(plan.opt_outs_within, &mut writing).await {
+                Ok(written) => break written,
+                Err(_) => {
+                    count_failure(failed, &"the target does not answer");
+                    failed = true;
+                }
+            }
+        };
         let Some(Ok((result, same))) = written else { return leadership.ended.cancelled().await };
         stream = same;
-        if let Err(error) = &result {
-            metrics::counter!("reveille_opt_out_stream_failures_total").increment(1);
-            if !failed {
-                tracing::error!(%error, "opt-outs are not added to the target of backups: a restore now would lose them");
-            }
-        } else if failed {
-            tracing::info!("opt-outs are added to the target of backups again");
+        match &result {
+            Err(error) => count_failure(failed, error),
+            Ok(()) if failed => tracing::info!("opt-outs are added to the target of backups again"),
+            Ok(()) => {}
         }
         failed = result.is_err();
         leadership.ended.run_until_cancelled(tokio::time::sleep(plan.opt_outs_every)).await;
     }
 }
 
+/// Counts a failure of the stream, and logs it unless the last write failed too.
+fn count_failure(failed: bool, error: &dyn Display) {
+    metrics::counter!("reveille_opt_out_stream_failures_total").increment(1);
+    if !failed {
+        tracing::error!(%error, "opt-outs are not added to the target of backups: a restore now would lose them");
+    }
+}
+
 async fn make_backups(context: &Arc<NodeContext>, leadership: &Leadership, plan: &BackupPlan) {
     while !leadership.ended() {
         let history = context.replica.read(|ledger| ledger.head().backups);
-        let now = leadership.now();
-        let age_ms = history.last.map_or(0, |last| now.since_ms(last.at).max(0));
-        metrics::gauge!("reveille_backup_age_seconds").set(age_ms as f64 / 1_000.0);
-        if is_due(&history, now, plan.every) {
+        if is_due(&history, leadership.now(), plan.every) {
             // A failure is logged, counted and recorded already.
             if let Ok(made) = make(context, watch::Sender::new(None), leadership.ended.clone()).await {
-                leadership.ended.run_until_cancelled(remove_old(context, plan, made.id.cluster)).await;
+                // If the target hangs, the next backup says so, and nothing is removed before it is made.
+                let removing = tokio::time::timeout(plan.stalled_after, remove_old(context, plan, made.id.cluster));
+                leadership.ended.run_until_cancelled(removing).await;
             }
         }
         leadership.ended.run_until_cancelled(tokio::time::sleep(CHECK_EVERY)).await;

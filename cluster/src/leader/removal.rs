@@ -1,7 +1,7 @@
 //! Drains and removes members, one at a time (P22).
 //!
 //! A node that runs is drained first: it gets no claims, what it has is settled, and a majority of the voters that are
-//! left holds the parts of audiences (P20). A dead node is waited out: its lease ends, and the auditor revokes its
+//! left holds the parts of audiences (P20) and the archive (P24). A dead node is waited out: its lease ends, and the auditor revokes its
 //! claims. Then `NodeRemove` is proposed, which the ledger refuses while anything is claimed for the node; so no claim
 //! can come between the last check and the removal. After that `membership` leaves the node out. [`change`] is the
 //! leader's part; repeated, it goes on where it was.
@@ -24,7 +24,7 @@ use crate::process::peer_messages::{self, ChangeMember, ChangedMember, MemberCha
 
 /// Interval of the checks, and pause before the leader is asked again.
 const CHECK_EVERY: Duration = Duration::from_millis(200);
-/// Time for which a majority must have the parts without interruption: a node knows which parts it lacks only a second
+/// Time for which a majority must have the files without interruption: a node knows which ones it lacks only a second
 /// after its start.
 const STEADY_FOR: Duration = Duration::from_secs(3);
 /// Time in which the voters of a new leader ask for their leases, and a node that just crashed counts as running.
@@ -205,8 +205,13 @@ fn next_step(
     if !known.has_files || !voters.all.contains(&member) {
         return Ok(Step::Remove { steady: false });
     }
-    let missing = leadership.reports().into_iter().map(|(node, report)| (node, report.missing)).collect();
-    match missing_parts(&voters, member, &missing, change == MemberChange::RemoveDead) {
+    let (reports, is_dead) = (leadership.reports(), change == MemberChange::RemoveDead);
+    let has_archive = reports.iter().filter(|(_, report)| !report.lacks_archive).map(|(node, _)| *node).collect();
+    if lacks_archive(&voters, member, &has_archive, is_dead) {
+        return wait(MemberWait::Archive);
+    }
+    let missing = reports.into_iter().map(|(node, report)| (node, report.missing)).collect();
+    match missing_parts(&voters, member, &missing, is_dead) {
         0 => Ok(Step::Remove { steady: true }),
         missing => wait(MemberWait::Parts(missing)),
     }
@@ -222,6 +227,7 @@ struct Known {
     claimed: u32,
     /// True if another removed node has not left the membership yet.
     another_leaves: bool,
+    /// True if there are audience parts, attachments, or blocks of the archive.
     has_files: bool,
     /// Nodes that came up and do not drain.
     undrained: BTreeSet<NodeId>,
@@ -237,7 +243,7 @@ impl Known {
             owner: node.map(|node| node.owner(member)),
             claimed: ledger.claimed_by(member),
             another_leaves: members.any(|node| ledger.removed_nodes().contains(node)),
-            has_files: ledger.needed_files().next().is_some(),
+            has_files: ledger.needed_files().next().is_some() || !ledger.parts().is_empty(),
             undrained: ledger.nodes().iter().filter(|(_, node)| !node.drains).map(|(node, _)| *node).collect(),
         }
     }
@@ -310,6 +316,15 @@ fn missing_parts(
     parts.iter().filter(is_missing).count()
 }
 
+/// Returns true if the archive would have too few whole copies after `leaves` is removed: fewer than a majority of the
+/// other voters run and have all of it (P24). If none has, and the node is dead, no copy would come from it.
+fn lacks_archive(voters: &RunningVoters, leaves: NodeId, has_archive: &BTreeSet<NodeId>, is_dead: bool) -> bool {
+    let rest = voters.all.iter().filter(|node| **node != leaves);
+    let needed = rest.clone().count() / 2 + 1;
+    let have = rest.filter(|node| voters.running.contains(node) && has_archive.contains(node)).count();
+    have < needed && !(is_dead && have == 0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -352,5 +367,18 @@ mod tests {
         assert_eq!(missing_parts(&lost, NodeId(3), &only_on_third, true), 0, "they never come");
         let half = missing(&[(1, &[]), (2, &[one])]);
         assert_eq!(missing_parts(&lost, NodeId(3), &half, true), 1);
+    }
+
+    #[test]
+    fn archive_must_be_whole_on_a_majority_of_voters_that_are_left_and_run() {
+        let lacks = |running: &[u64], leaves: u64, whole: &[u64], is_dead: bool| {
+            let whole = whole.iter().copied().map(NodeId).collect();
+            lacks_archive(&voters(&[1, 2, 3], running), NodeId(leaves), &whole, is_dead)
+        };
+        assert!(!lacks(&[1, 2, 3], 3, &[1, 2], false), "what the removed one lacks is not asked");
+        assert!(lacks(&[1, 2, 3], 3, &[1, 3], false), "one of the two that are left");
+        assert!(lacks(&[1, 2, 3], 3, &[3], false), "it has the last copy");
+        assert!(lacks(&[1, 2], 3, &[1], true), "the second one fetches it from the first one");
+        assert!(!lacks(&[1, 2], 3, &[], true), "no copy comes from a dead node");
     }
 }

@@ -310,8 +310,8 @@ pub enum MemberWait {
     /// Parts that a majority of the voters that are left must have.
     #[error("{0} audience parts are not on a majority of the other voters yet")]
     Parts(usize),
-    /// The checks of the parts must hold for some seconds.
-    #[error("which audience parts the other voters have is checked for three seconds")]
+    /// The checks of the files must hold for some seconds.
+    #[error("which files the other voters have is checked for three seconds")]
     Steady,
     /// The node leads, and hands over.
     #[error("it hands over its leadership")]
@@ -322,6 +322,9 @@ pub enum MemberWait {
     /// The node is removed, and leaves the membership.
     #[error("it is removed, and leaves the membership when enough voters run")]
     Membership,
+    /// A majority of the voters that are left must have all blocks of the archive.
+    #[error("a majority of the other voters does not have the whole archive yet")]
+    Archive,
 }
 
 /// Asks a node for its clocks.

@@ -111,6 +111,7 @@ pub const METRICS: &[Metric] = &[
     by("cause", Distribution, "reveille_ledger_lock_seconds", "How long work on many rows held the lock of the ledger"),
     plain(Counter, "reveille_snapshot_failures_total", "Snapshots that failed"),
     plain(LeaderGauge, "reveille_backup_age_seconds", "Age of the last verified backup; 0 before the first"),
+    plain(LeaderGauge, "reveille_backup_missing", "1: there is a target for backups, and none was ever made"),
     by("result", Counter, "reveille_backups_total", "Backups that this node made"),
     plain(LeaderCounter, "reveille_opt_out_stream_failures_total", "Failures to add opt-outs to the target of backups"),
     plain(Gauge, "reveille_config_reload_failed", "1: the last reload of the configuration failed"),

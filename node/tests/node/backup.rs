@@ -49,6 +49,12 @@ fn go_on(node: &Process, sink: &Sink, run: &str, recipient: &str) {
     until("a new run is sent", || accepts(sink).contains_key(recipient));
 }
 
+/// True if a file of opt-outs in this target has the address.
+fn has_opt_out(target: &Path, address: &str) -> bool {
+    let files = std::fs::read_dir(target.join("optouts")).into_iter().flatten().flatten();
+    files.map(|file| file.path()).any(|file| std::fs::read_to_string(file).is_ok_and(|text| text.contains(address)))
+}
+
 /// Returns how many emails came for each recipient.
 fn accepts(sink: &Sink) -> BTreeMap<String, usize> {
     let mut accepts = BTreeMap::new();
@@ -125,13 +131,7 @@ async fn backup_becomes_another_cluster_that_sends_nothing_before_it_is_accepted
     let verified = former.line(&format!("backup verify {name}"));
     assert_eq!(verified.code, Some(0), "{verified:?}");
     output(&former.node, "optout add late@example.net");
-    let streamed = || {
-        former
-            .files("optouts")
-            .iter()
-            .any(|file| std::fs::read_to_string(file).is_ok_and(|text| text.contains("late@example.net")))
-    };
-    until("the opt-out is at the target", streamed);
+    until("the opt-out is at the target", || has_opt_out(&former.target, "late@example.net"));
 
     // The former cluster still runs beside the restored one.
     let folder = tempfile::tempdir().expect("a folder");
@@ -357,11 +357,16 @@ async fn each_choice_among_two_survivors_of_five_sends_nothing_twice() {
     let folder = tempfile::tempdir().expect("a folder");
     let sink = Sink::start(SinkOptions::default()).expect("a sink");
     let names = ["one", "two", "three", "four", "five"];
-    let mut nodes = Process::cluster(folder.path(), names, &[]);
+    let target = folder.path().join("backups");
+    std::fs::create_dir(&target).expect("a target");
+    let place = target.display().to_string();
+    let environment = [("REVEILLE__BACKUP__TARGET", place.as_str())];
+    let mut nodes = Process::cluster(folder.path(), names, &environment);
     let run = begin_large(folder.path(), &nodes[0], sink.handle().address().port());
     until("emails arrive", || sink.handle().accepted_count() > 5);
     nodes[3].kill();
     until("it is opted out", || nodes[4].reveille("optout add bob@example.net").code == Some(0));
+    until("the opt-out is at the target", || has_opt_out(&target, "bob@example.net"));
     let before = sink.handle().accepted_count();
     until("more emails arrive", || sink.handle().accepted_count() > before + 5);
     nodes.iter_mut().for_each(Process::kill);
@@ -376,11 +381,28 @@ async fn each_choice_among_two_survivors_of_five_sends_nothing_twice() {
     let best: Vec<_> = found.as_array().expect("a list").iter().filter(|one| one["best"] == true).collect();
     assert!(best.len() == 1 && best[0]["name"] == "five", "{found}");
     assert!(!inspected.stderr.contains("majority"), "{inspected:?}");
-    for (survivors, knows, recipient) in [(both, true, "new@example.net"), (path("four"), false, "newer@example.net")] {
+    let recover = |new: &Path, from: &str, target: &Path, flags: &str| {
+        let mut command = client(new, "127.0.0.1:1");
+        let line = format!("recover run {from} --name two --data-dir {} --yes {flags}", new.join("two").display());
+        command.env("REVEILLE__BACKUP__TARGET", target).args(line.split_whitespace());
+        Ended::from(command.output().expect("it runs"))
+    };
+    let (new, empty) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+    for unread in [folder.path().join("gone"), empty.path().to_owned()] {
+        let refused = recover(new.path(), &both, &unread, "");
+        assert!(refused.code == Some(1) && refused.stderr.contains("--without-opt-outs"), "{refused:?}");
+    }
+    // Four alone does not know of the opt-out.
+    let chosen = [
+        (both, "", true, "new@example.net"),
+        (path("four"), "", true, "newer@example.net"),
+        (path("four"), "--without-opt-outs", false, "newest@example.net"),
+    ];
+    for (survivors, flags, knows, recipient) in chosen {
         let new = tempfile::tempdir().expect("a folder");
-        let (data, addresses) = (new.path().join("two"), ports());
-        let into = format!("--name two --data-dir {} --peer-listen {}", data.display(), addresses[1]);
-        let recovered = offline(new.path(), &format!("recover run {survivors} {into} --yes"));
+        let addresses = ports();
+        let flags = format!("--peer-listen {} {flags}", addresses[1]);
+        let recovered = recover(new.path(), &survivors, &target, &flags);
         assert!(recovered.code == Some(0) && !recovered.stdout.contains("no emails in doubt"), "{recovered:?}");
         let node = started(new.path(), &sink, &addresses);
         assert_eq!(output(&node, "optout check bob@example.net").contains("yes"), knows, "{survivors}");

@@ -1,8 +1,9 @@
 //! Blocks of the archive that a node lost: fetched from a node that has them, else named, and accepted as lost (P24).
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use reveille_cluster::backup::{BackupError, FolderTarget};
+use reveille_cluster::backup::{BackupError, BackupTarget, FolderTarget};
 use reveille_cluster::maintenance::archive::archived;
 use reveille_cluster::maintenance::archive_loss::{self, ArchiveLoss};
 use reveille_ledger::ArchivePart;
@@ -35,7 +36,8 @@ async fn make_snapshots(cluster: &Cluster, leads: usize, pool: &str) {
 /// Starts a cluster, sends a run, archives it, and saves its part on all nodes. Returns the cluster, its leader, the
 /// run and the part. The nodes make backups into the folder, if one is given.
 pub async fn archive_run(backups: Option<PathBuf>) -> (Cluster, usize, RunId, ArchivePart) {
-    let cluster = Cluster::start_with_backups(|options| options.snapshot_every = 50, backups).await;
+    let target = backups.map(|folder| Arc::new(FolderTarget::new(&folder)) as Arc<dyn BackupTarget>);
+    let cluster = Cluster::start_with_backups(|options| options.snapshot_every = 50, target).await;
     let leads = cluster.leader().await;
     cluster.put(leads, Command::TestClock).await;
     open(&cluster, leads, RECIPIENTS, 0).await;

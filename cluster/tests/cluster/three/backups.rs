@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use reveille_cluster::backup::{
@@ -231,7 +231,7 @@ async fn check_target(inner: &Arc<dyn BackupTarget>) {
 async fn leader_makes_backups_and_the_next_one_goes_on_with_opt_outs() {
     let folder = tempfile::tempdir().expect("a folder");
     let target = FolderTarget::new(folder.path());
-    let mut cluster = Cluster::start_with_backups(|_| {}, Some(folder.path().to_owned())).await;
+    let mut cluster = Cluster::start_with_backups(|_| {}, Some(Arc::new(target.clone()))).await;
     let leads = cluster.leader().await;
     opt_out(&cluster, leads, "early@example.net").await;
     let recorded = |cluster: &Cluster, index: usize| {
@@ -252,5 +252,102 @@ async fn leader_makes_backups_and_the_next_one_goes_on_with_opt_outs() {
     assert_eq!(list(&target).expect("a list").len(), 1);
     let all = streamed(first.index);
     assert!(all.contains(&"one@example.net".to_owned()), "{all:?}");
+    cluster.end().await;
+}
+
+/// A target whose writes do not end while it hangs, as on a mount whose server is gone.
+struct HangingTarget {
+    inner: FolderTarget,
+    hangs: AtomicBool,
+    /// Writes that wait.
+    waiting: AtomicUsize,
+}
+
+impl BackupTarget for HangingTarget {
+    fn put(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        while self.hangs.load(Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
+        self.inner.put(name, bytes)
+    }
+
+    fn get(&self, name: &str) -> io::Result<Vec<u8>> {
+        self.inner.get(name)
+    }
+
+    fn stat(&self, name: &str) -> io::Result<Option<StoredFile>> {
+        self.inner.stat(name)
+    }
+
+    fn list(&self, folder: &str) -> io::Result<Vec<StoredFile>> {
+        self.inner.list(folder)
+    }
+
+    fn delete(&self, name: &str) -> io::Result<()> {
+        self.inner.delete(name)
+    }
+
+    fn place(&self, name: &str) -> String {
+        self.inner.place(name)
+    }
+}
+
+/// Counts the failures to add opt-outs, and nothing else.
+#[derive(Clone, Default)]
+struct StreamFailures(Arc<AtomicU64>);
+
+impl metrics::Recorder for StreamFailures {
+    fn describe_counter(&self, _: metrics::KeyName, _: Option<metrics::Unit>, _: metrics::SharedString) {}
+    fn describe_gauge(&self, _: metrics::KeyName, _: Option<metrics::Unit>, _: metrics::SharedString) {}
+    fn describe_histogram(&self, _: metrics::KeyName, _: Option<metrics::Unit>, _: metrics::SharedString) {}
+
+    fn register_counter(&self, key: &metrics::Key, _: &metrics::Metadata<'_>) -> metrics::Counter {
+        match key.name() {
+            "reveille_opt_out_stream_failures_total" => metrics::Counter::from_arc(Arc::clone(&self.0)),
+            _ => metrics::Counter::noop(),
+        }
+    }
+
+    fn register_gauge(&self, _: &metrics::Key, _: &metrics::Metadata<'_>) -> metrics::Gauge {
+        metrics::Gauge::noop()
+    }
+
+    fn register_histogram(&self, _: &metrics::Key, _: &metrics::Metadata<'_>) -> metrics::Histogram {
+        metrics::Histogram::noop()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hanging_target_fails_backups_and_opt_outs_and_holds_one_thread_of_each() {
+    let failures = StreamFailures::default();
+    metrics::set_global_recorder(failures.clone()).expect("no other test has one");
+    let folder = tempfile::tempdir().expect("a folder");
+    let inner = FolderTarget::new(folder.path());
+    let target = Arc::new(HangingTarget { inner, hangs: AtomicBool::new(true), waiting: AtomicUsize::new(0) });
+    let waiting = || target.waiting.load(Ordering::SeqCst);
+    let cluster = Cluster::start_with_backups(|_| {}, Some(Arc::clone(&target) as Arc<dyn BackupTarget>)).await;
+    let leads = cluster.leader().await;
+    let history = || cluster.nodes[leads].context().replica.read(|ledger| ledger.head().backups);
+    let failed = until("the backup counts as failed", || history().failed_at).await;
+    until("and again", || history().failed_at.filter(|at| *at > failed)).await;
+    assert_eq!((waiting(), history().last), (1, None));
+    target.hangs.store(false, Ordering::SeqCst);
+    let first = until("it ends", || history().last).await;
+    assert_eq!(history().failed_at, None);
+
+    target.hangs.store(true, Ordering::SeqCst);
+    opt_out(&cluster, leads, "one@example.net").await;
+    until("the write hangs", || (waiting() == 1).then_some(())).await;
+    let before = failures.0.load(Ordering::SeqCst);
+    until("it counts as failed twice", || (failures.0.load(Ordering::SeqCst) >= before + 2).then_some(())).await;
+    assert_eq!(waiting(), 1, "each tick waits for the same write");
+    target.hangs.store(false, Ordering::SeqCst);
+    let streamed = || {
+        let found = backup::opt_outs::read(&*target, CLUSTER, first.index).expect("there is no gap");
+        found.changes.iter().any(|change| change.recipient == "one@example.net").then_some(())
+    };
+    until("it is at the target", streamed).await;
     cluster.end().await;
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use reveille_cluster::backup::{BackupPlan, FolderTarget};
+use reveille_cluster::backup::{BackupPlan, BackupTarget};
 use reveille_cluster::process::context::NodeContext;
 use reveille_cluster::process::lifecycle::{self, LeadershipHandle, NodeRuntime};
 use reveille_cluster::smtp::{RelayRules, RelayStatus};
@@ -183,10 +183,10 @@ impl Node {
     }
 }
 
-fn plan(folder: &Option<PathBuf>) -> Option<BackupPlan> {
-    let target = FolderTarget::new(folder.as_ref()?);
-    let mut plan = BackupPlan::new(Arc::new(target), Duration::from_secs(3_600), 14);
+fn plan(target: &Option<Arc<dyn BackupTarget>>) -> Option<BackupPlan> {
+    let mut plan = BackupPlan::new(target.clone()?, Duration::from_secs(3_600), 14);
     plan.opt_outs_every = Duration::from_millis(200);
+    (plan.opt_outs_within, plan.stalled_after) = (Duration::from_secs(1), Duration::from_secs(2));
     Some(plan)
 }
 
@@ -197,7 +197,7 @@ pub struct Cluster {
     pub nodes: Vec<Node>,
     change: fn(&mut ReplicaOptions),
     /// Where the nodes make backups, every hour.
-    backups: Option<PathBuf>,
+    backups: Option<Arc<dyn BackupTarget>>,
 }
 
 impl Cluster {
@@ -210,7 +210,10 @@ impl Cluster {
         Cluster::start_with_backups(change, None).await
     }
 
-    pub async fn start_with_backups(change: fn(&mut ReplicaOptions), backups: Option<PathBuf>) -> Cluster {
+    pub async fn start_with_backups(
+        change: fn(&mut ReplicaOptions),
+        backups: Option<Arc<dyn BackupTarget>>,
+    ) -> Cluster {
         let sink = Sink::start(SinkOptions::default()).expect("a mailbox");
         let nodes = (1..=3).map(Node::new).collect();
         let mut cluster = Cluster { network: Network::default(), sink, nodes, change, backups };

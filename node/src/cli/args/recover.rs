@@ -15,7 +15,8 @@ pub enum RecoverCommand {
     ///
     /// It takes the state of the folder with the last log entry, and writes it into an empty folder, as a restore does:
     /// a new cluster of one node, which sends nothing until `restore accept`. The old folders stay as they are. What
-    /// only the lost nodes had is lost, also if it was answered.
+    /// only the lost nodes had is lost, also if it was answered; but opt-outs that are at the target of backups are in
+    /// force.
     #[command(after_long_help = "\
 Example:
   reveille recover run /var/lib/reveille.old --config /etc/reveille/reveille.toml --data-dir /var/lib/reveille
@@ -30,6 +31,9 @@ pub struct RecoverRunArgs {
     /// Data folders of all nodes that are left; none of them runs
     #[arg(required = true, value_name = "DIR")]
     pub folders: Vec<PathBuf>,
+    /// Go on without the opt-outs at the configured target of backups
+    #[arg(long)]
+    pub without_opt_outs: bool,
     /// Configuration file of the new node (TOML)
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,

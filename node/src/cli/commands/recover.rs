@@ -2,15 +2,20 @@
 
 use std::path::{Path, PathBuf};
 
-use reveille_cluster::backup::SurvivorFiles;
+use reveille_cluster::backup::opt_outs::{self, OptOutChange};
+use reveille_cluster::backup::{self, BackupError, SurvivorFiles};
 use reveille_ledger::level;
 use reveille_raft::offline::{FolderReport, LostFolder};
 
+use super::backup::{aside, open as open_target};
 use super::first_folder::{FormerState, check_empty, found};
-use super::{CommandContext, Failure, RecoverCommand, RecoverRunArgs, Stop, config, format};
+use super::{CommandContext, Exit, Failure, RecoverCommand, RecoverRunArgs, Stop, config, format};
 use crate::cli::view::recover::SurvivorView;
-use crate::server::config::{Config, file_or_default};
+use crate::server::config::{BackupConfig, Config, file_or_default};
 use crate::server::node_identity::node_of;
+
+/// The flag that goes on without opt-outs of the target.
+const WITHOUT: &str = "--without-opt-outs";
 
 /// Runs the subcommand.
 pub async fn run(context: &CommandContext<'_>, command: RecoverCommand) -> Result<(), Stop> {
@@ -41,7 +46,7 @@ fn inspect(context: &CommandContext<'_>, folders: &[PathBuf]) -> Result<(), Stop
 }
 
 async fn recover(context: &CommandContext<'_>, args: RecoverRunArgs) -> Result<(), Stop> {
-    let RecoverRunArgs { folders, config: file, settings } = args;
+    let RecoverRunArgs { folders, without_opt_outs, config: file, settings } = args;
     let config = Config::load(file_or_default(file).as_deref(), std::env::vars(), settings).map_err(config::failure)?;
     check_empty(&config)?;
     let mut survivors = open_all(&folders)?;
@@ -54,14 +59,56 @@ async fn recover(context: &CommandContext<'_>, args: RecoverRunArgs) -> Result<(
         let message = format!("{} and {} are of different clusters", folder.display(), other.display());
         return Err(Failure::usage("DIR", message, "name folders of one cluster only").into());
     }
+    let opt_outs = match config.backup.target.is_some() && !without_opt_outs {
+        true => opt_outs_after(context, &config.backup, &report).await?,
+        false => Vec::new(),
+    };
     context.terminal.confirm(&format!(
         "Make a new cluster of {}, whose last entry is {}? What only the other {} had is lost.",
         report.name,
         report.last.map_or(0, |last| last.index),
         format::counted(report.voters.saturating_sub(1) as u64, "voter")
     ))?;
-    let former = FormerState { cluster: report.cluster, ledger: lost.ledger().clone(), opt_outs: Vec::new() };
+    let former = FormerState { cluster: report.cluster, ledger: lost.ledger().clone(), opt_outs };
     found(context, config, former, SurvivorFiles { folders: survivors }).await
+}
+
+/// Reads the opt-outs that the folder may lack from the target of backups.
+async fn opt_outs_after(
+    context: &CommandContext<'_>,
+    backups: &BackupConfig,
+    report: &FolderReport,
+) -> Result<Vec<OptOutChange>, Failure> {
+    let (cluster, snapshot, last) = (report.cluster, report.snapshot_index, report.last.map_or(0, |last| last.index));
+    let unknown = |why: String| {
+        let message = format!("opt-outs after entry {last} are not known: {why}");
+        let next = format!("make the target readable, and repeat; with {WITHOUT}, people who opted out may get email");
+        Failure::new(Exit::General, "OPT_OUTS", message, next)
+    };
+    let target = open_target(backups, "backup.target").map_err(|error| unknown(error.message))?;
+    let read = aside(context, move |_| {
+        let listed = backup::list(&*target)?;
+        let own = || listed.iter().filter(|listed| listed.id.cluster == cluster);
+        let newest = own().filter(|listed| listed.verified).map(|listed| listed.id.index).max();
+        let oldest = own().map(|listed| listed.id.index).min();
+        // What the folder has after its snapshot may have had no majority: then other entries have these indexes. No
+        // file has changes of before the oldest backup.
+        let after = snapshot.max(oldest.unwrap_or(0).min(last));
+        Ok::<_, BackupError>((newest, oldest, opt_outs::read(&*target, cluster, after)))
+    });
+    let (newest, oldest, streamed) = read.await?.map_err(|error| unknown(error.to_string()))?;
+    if let Some(newest) = newest.filter(|newest| *newest > last) {
+        let words = "is newer than these folders: reveille restore run may lose less";
+        context.terminal.say(&format!("backup {newest} {words}"));
+    }
+    if oldest.is_none() {
+        return Err(unknown("the target has no backup of this cluster".to_owned()));
+    }
+    let streamed = streamed.map_err(|error| unknown(error.to_string()))?;
+    if let Some(written) = &streamed.written {
+        context.terminal.say(&format!("opt-outs until {written} are in force again"));
+    }
+    Ok(streamed.changes)
 }
 
 fn no_folder() -> Failure {
@@ -80,7 +127,7 @@ fn open(folder: &Path) -> Result<LostFolder, Failure> {
 
 fn unreadable(folder: &Path, error: &impl ToString) -> Failure {
     let message = format!("{} cannot be used: {}", folder.display(), error.to_string());
-    Failure::new(crate::cli::failure::Exit::General, "DATA_FOLDER", message, "stop its node, or leave the folder out")
+    Failure::new(Exit::General, "DATA_FOLDER", message, "stop its node, or leave the folder out")
 }
 
 /// Returns the position of the folder with the last entry, as an election compares them.

@@ -77,15 +77,16 @@ impl Ledger {
     ) -> Result<CommandOutcome, CommandRefusal> {
         let OptOutTakeBack { tenant, key, last, reason } = back;
         let row_key = (tenant.clone(), key.clone());
-        let opt_out_key = self.opt_out_key(&row_key);
         refuse_if(reason.trim().is_empty(), Impossible::NoReason)?;
-        match self.opted_out.get(&opt_out_key) {
+        match self.opt_out_of(&row_key) {
             Some(known) if known.last == *last => {}
             Some(_) => return Err(Impossible::OptedOutAgain(key.clone()).into()),
             None if self.taken_back.contains(&row_key) => return Ok(CommandOutcome::Changed(0)),
             None => return Err(Impossible::NotOptedOut(key.clone()).into()),
         }
-        self.opted_out.remove(&opt_out_key);
+        // After a restore both may be there: the address in the backup, and the hash after it.
+        self.opted_out.remove(&row_key);
+        self.opted_out.remove(&Ledger::erased_opt_out_key(tenant, key));
         let reason = reason.clone();
         self.taken_back.put(row_key, TakenBack { index: context.index, at: context.now, reason });
         Ok(CommandOutcome::Changed(1))

@@ -25,19 +25,16 @@ impl Ledger {
         (tenant.to_owned(), erased_key(tenant, key))
     }
 
-    /// Returns the place of an opt-out whose person was erased. `None`: no person was erased.
-    fn erased_place(&self, place: &(String, String)) -> Option<(String, String)> {
-        (self.head.erased_index > 0).then(|| Ledger::erased_opt_out_key(&place.0, &place.1))
-    }
-
     /// Returns the key of the table of opt-outs under which a (tenant, address key) is, or would be, stored.
     pub(crate) fn opt_out_key(&self, place: &(String, String)) -> (String, String) {
-        let erased = self.erased_place(place).filter(|erased| self.opted_out.contains(erased));
-        erased.unwrap_or_else(|| place.clone())
+        let erased = Ledger::erased_opt_out_key(&place.0, &place.1);
+        if !self.opted_out.contains(place) && self.opted_out.contains(&erased) { erased } else { place.clone() }
     }
 
-    /// Returns the opt-out of a (tenant, address key), also if its person was erased.
+    /// Returns the opt-out of a (tenant, address key), also if its person was erased. Both keys are always tried: a
+    /// restored state has opt-outs of persons that the former cluster erased after the backup.
     pub fn opt_out_of(&self, place: &(String, String)) -> Option<&OptedOut> {
-        self.opted_out.get(place).or_else(|| self.opted_out.get(&self.erased_place(place)?))
+        let erased = || self.opted_out.get(&Ledger::erased_opt_out_key(&place.0, &place.1));
+        self.opted_out.get(place).or_else(erased)
     }
 }
