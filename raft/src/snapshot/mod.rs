@@ -124,6 +124,12 @@ impl Snapshots {
         let blocks = self.write_blocks(state, new)?;
         self.write_archive(state, new)?;
         self.check(new)?;
+        // A block of the archive that was damaged here is intact again.
+        self.change_missing(|missing| {
+            for entry in &*new {
+                missing.remove(&entry.hash);
+            }
+        });
         let manifest = Manifest::new(index, meta, blocks);
         self.write_manifest(&manifest)?;
         Ok(manifest)

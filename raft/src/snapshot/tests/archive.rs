@@ -73,6 +73,7 @@ fn damaged_block_is_lacking_although_it_has_a_file() {
     // A replay of the log makes the bytes again.
     assert_eq!(build_with(&snapshots, 2, &[unsaved(1)]).unwrap().new_blocks, 1);
     snapshots.read_block(hash(1)).unwrap();
+    assert_eq!(snapshots.missing_of_archive(), [], "no node is asked for it");
 }
 
 #[test]
