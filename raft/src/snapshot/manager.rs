@@ -79,7 +79,7 @@ impl StoredState {
         for manifest in folder.list().map_err(unreadable)? {
             match read_state(&folder, &manifest, highest_level) {
                 Ok((ledger, position)) => {
-                    folder.find_missing(&ledger.archive_blocks()).map_err(unreadable)?;
+                    folder.find_missing(&ledger.archive_blocks(), || true).map_err(unreadable)?;
                     return Ok(StoredState { folder, manifest: Some(manifest), ledger, position });
                 }
                 Err(SnapshotError::Fatal(fatal_error)) => return Err(fatal_error),
@@ -363,33 +363,15 @@ impl SnapshotManager {
         Ok(state)
     }
 
-    /// Returns the blocks of a snapshot that this node does not have.
-    pub fn missing(&self, manifest: &Manifest) -> Result<Vec<Hash>, SnapshotError> {
-        self.folder.missing(manifest)
+    /// As [`Snapshots::find_missing`], with the blocks that the state at log index `applied` names. Changes nothing
+    /// after a newer snapshot was installed: its state names others.
+    pub fn find_missing(&self, archive: &BTreeSet<Hash>, applied: u64) -> Result<(), SnapshotError> {
+        self.folder.find_missing(archive, || self.newest_index() <= applied)
     }
 
-    pub fn read_block(&self, hash: Hash) -> Result<Vec<u8>, SnapshotError> {
-        self.folder.read_block(hash)
-    }
-
-    pub fn read_block_file(&self, hash: Hash) -> Result<Vec<u8>, SnapshotError> {
-        self.folder.read_block_file(hash)
-    }
-
-    pub fn read_archived(&self, hash: Hash) -> Result<Vec<u8>, SnapshotError> {
-        self.folder.read_archived(hash)
-    }
-
-    pub fn missing_of_archive(&self) -> Vec<Hash> {
-        self.folder.missing_of_archive()
-    }
-
-    pub fn find_missing(&self, archive: &BTreeSet<Hash>) -> Result<(), SnapshotError> {
-        self.folder.find_missing(archive)
-    }
-
-    pub fn keep_missing(&self, archive: &BTreeSet<Hash>) {
-        self.folder.keep_missing(archive);
+    /// As [`Snapshots::keep_missing`], in the way of [`SnapshotManager::find_missing`].
+    pub fn keep_missing(&self, archive: &BTreeSet<Hash>, applied: u64) {
+        self.folder.keep_missing(archive, || self.newest_index() <= applied);
     }
 
     pub fn put_block(&self, hash: Hash, bytes: &[u8]) -> Result<(), SnapshotError> {

@@ -7,6 +7,7 @@ use reveille_ledger::Ledger;
 use reveille_proto::peer::v1;
 
 use super::*;
+use crate::archive::ArchiveReader;
 use crate::execution::Execution;
 use crate::fatal_error::FatalErrorCell;
 use crate::snapshot::manager::{OFFER_KEPT, SnapshotManager};
@@ -35,11 +36,11 @@ fn reach(applied_state: &AppliedState, index: u64) {
 #[test]
 fn build_of_replaced_state_keeps_installed_snapshot() {
     let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let ((leader, _), (follower, _)) = (manager(one.path(), 9), manager(other.path(), 5));
+    let ((leader, _), (follower, state)) = (manager(one.path(), 9), manager(other.path(), 5));
     let sent = leader.build().unwrap();
     assert_eq!(follower.build().unwrap().index, 5);
-    for hash in follower.missing(&sent).unwrap() {
-        follower.put_block(hash, &leader.read_block(hash).unwrap()).unwrap();
+    for hash in follower.folder().missing(&sent).unwrap() {
+        follower.put_block(hash, &leader.folder().read_block(hash).unwrap()).unwrap();
     }
     follower.install(&sent).unwrap();
 
@@ -47,6 +48,15 @@ fn build_of_replaced_state_keeps_installed_snapshot() {
     assert_eq!(follower.build().unwrap(), sent);
     assert_eq!(follower.current(), Some(sent.clone()));
     assert_eq!(Snapshots::open(other.path()).unwrap().list().unwrap(), [sent]);
+
+    // Nor does the former state decide which blocks of the installed one are missing.
+    let of_installed = Hash([7; 32]);
+    follower.folder().mark_missing(of_installed);
+    let archive = ArchiveReader::new(Arc::clone(&state), Arc::new(follower));
+    assert_eq!(archive.still_missing(), [of_installed]);
+    assert_eq!(archive.unreadable(BTreeSet::new(), 1).unwrap(), [of_installed].into());
+    reach(&state, 9);
+    assert_eq!(archive.still_missing(), [], "the new state does not name it");
 }
 
 #[tokio::test(start_paused = true)]
