@@ -137,7 +137,7 @@ impl ArchiveReader {
     /// Returns a block for a peer. `None`: it is not readable here either. Blocks on the disk.
     pub fn block(&self, hash: Hash) -> Option<Vec<u8>> {
         let unsaved = self.applied_state.read(|ledger| ledger.unsaved_block(&hash));
-        unsaved.map(|bytes| bytes.to_vec()).or_else(|| self.snapshots.read_block(hash).ok())
+        unsaved.map(|bytes| bytes.to_vec()).or_else(|| self.snapshots.folder().read_block(hash).ok())
     }
 
     /// Returns which of these blocks this node cannot read, and of at most `others` more that it lacks. Blocks on the
@@ -146,13 +146,15 @@ impl ArchiveReader {
     /// # Errors
     /// The disk failed to read: a block may be intact.
     pub fn unreadable(&self, asked: BTreeSet<Hash>, others: usize) -> Result<BTreeSet<Hash>, SnapshotError> {
-        let (parts, unsaved) = self.applied_state.read(|ledger| (ledger.parts().clone(), ledger.unsaved_blocks()));
-        self.snapshots.find_missing(&blocks_of_parts(&parts).filter(|hash| !unsaved.contains(hash)).collect())?;
+        let (parts, applied, unsaved) =
+            self.applied_state.read(|ledger| (ledger.parts().clone(), ledger.head().applied, ledger.unsaved_blocks()));
+        let archive = blocks_of_parts(&parts).filter(|hash| !unsaved.contains(hash)).collect();
+        self.snapshots.find_missing(&archive, applied)?;
         let mut unreadable = BTreeSet::new();
-        let examined: BTreeSet<Hash> =
-            asked.into_iter().chain(self.snapshots.missing_of_archive().into_iter().take(others)).collect();
+        let missing = self.snapshots.folder().missing_of_archive().into_iter().take(others);
+        let examined: BTreeSet<Hash> = asked.into_iter().chain(missing).collect();
         for hash in examined.difference(&unsaved).copied() {
-            match self.snapshots.read_archived(hash) {
+            match self.snapshots.folder().read_archived(hash) {
                 Ok(_) => {}
                 Err(SnapshotError::Missing { .. } | SnapshotError::Damaged { .. }) => drop(unreadable.insert(hash)),
                 Err(error) => return Err(error),
@@ -163,12 +165,12 @@ impl ArchiveReader {
 
     /// Returns the blocks that are missing on this disk, and forgets those that the state names no more.
     pub fn still_missing(&self) -> Vec<Hash> {
-        if self.snapshots.missing_of_archive().is_empty() {
+        if self.snapshots.folder().missing_of_archive().is_empty() {
             return Vec::new();
         }
-        let parts = self.applied_state.read(|ledger| ledger.parts().clone());
-        self.snapshots.keep_missing(&blocks_of_parts(&parts).collect());
-        self.snapshots.missing_of_archive()
+        let (parts, applied) = self.applied_state.read(|ledger| (ledger.parts().clone(), ledger.head().applied));
+        self.snapshots.keep_missing(&blocks_of_parts(&parts).collect(), applied);
+        self.snapshots.folder().missing_of_archive()
     }
 
     async fn open_blocks(&self, name: Hash, blocks: Vec<FrozenBlock>) -> Result<Arc<Ledger>, SnapshotError> {
@@ -198,7 +200,7 @@ fn read(snapshots: &SnapshotManager, blocks: &[FrozenBlock]) -> Result<Ledger, S
     // All blocks are read before the first error is returned, so that every missing one is known.
     let bytes_of = |frozen: &FrozenBlock| match &frozen.bytes {
         Some(bytes) => Ok(Arc::clone(bytes)),
-        None => snapshots.read_archived(frozen.block.hash).map(Arc::from),
+        None => snapshots.folder().read_archived(frozen.block.hash).map(Arc::from),
     };
     let read: Vec<Result<Arc<[u8]>, SnapshotError>> = blocks.iter().map(bytes_of).collect();
     let mut rows = Vec::new();
@@ -320,7 +322,7 @@ mod tests {
             assert!(error.to_string().contains(&block.hash.to_string()), "{error}");
         }
         std::fs::remove_file(&path).unwrap();
-        assert_eq!(reader.snapshots.missing_of_archive(), [block.hash]);
+        assert_eq!(reader.snapshots.folder().missing_of_archive(), [block.hash]);
         let error = lost().await.unwrap_err();
         assert!(matches!(&error, ArchiveError::Damaged { what, .. } if what.contains("missing")), "{error}");
         std::fs::create_dir(&path).unwrap();
@@ -330,7 +332,7 @@ mod tests {
         let bytes = in_memory("saved").bytes.unwrap();
         assert!(reader.snapshots.put_block(block.hash, b"others").is_err(), "a peer sent other bytes");
         reader.snapshots.put_block(block.hash, &bytes).unwrap();
-        assert_eq!(reader.snapshots.missing_of_archive(), []);
+        assert_eq!(reader.snapshots.folder().missing_of_archive(), []);
         assert_eq!(reader.block(block.hash), Some(bytes.to_vec()));
         assert!(has(&lost().await.unwrap(), "saved"), "a failure is not kept");
     }
@@ -343,7 +345,7 @@ mod tests {
         let mut expected = [blocks[0].block.hash, blocks[2].block.hash];
         expected.sort();
         open(&reader, blocks).await.unwrap_err();
-        assert_eq!(reader.snapshots.missing_of_archive(), expected);
+        assert_eq!(reader.snapshots.folder().missing_of_archive(), expected);
     }
 
     #[tokio::test]

@@ -99,7 +99,7 @@ impl Replica {
     /// Returns the file of a block of a snapshot or of the archive as it is on this disk, checked. Begins the repair of
     /// one that is missing or damaged, so a later call succeeds. Blocks on the disk.
     pub fn block_file(&self, hash: Hash) -> Result<Vec<u8>, SnapshotError> {
-        let read = self.inner.snapshots.read_block_file(hash);
+        let read = self.inner.snapshots.folder().read_block_file(hash);
         if matches!(read, Err(SnapshotError::Missing { .. } | SnapshotError::Damaged { .. })) {
             let files = [FileAtRest::StateBlock(hash), FileAtRest::ArchiveBlock(hash)];
             files.into_iter().filter(|file| self.needs(*file)).for_each(|file| self.repair(file));

@@ -33,6 +33,7 @@ const FILE_BYTES_MAX: u64 = 256 * 1024 * 1024;
 /// Checks and fetches parts until `stop`.
 pub async fn run(context: Arc<NodeContext>, stop: CancellationToken) {
     let (mut checks_left, mut known, mut is_short): (u32, BTreeSet<Hash>, bool) = (0, BTreeSet::new(), false);
+    let (mut open_files, mut other_files, mut archive) = (Turn::default(), Turn::default(), Turn::default());
     while stop.run_until_cancelled(tokio::time::sleep(CHECK_EVERY)).await.is_some() {
         // A node that was cut off may not know the latest seals, so it removes nothing.
         let removes = checks_left == 0 && context.replica.linearizable(Instant::now() + KNOWN_WITHIN).await.is_ok();
@@ -51,9 +52,9 @@ pub async fn run(context: Arc<NodeContext>, stop: CancellationToken) {
         // Claims wait for the parts of open runs, so fetch these first.
         let open = open_parts(&context);
         let (first, others): (Vec<Hash>, Vec<Hash>) = missing.into_iter().partition(|part| open.contains(part));
-        let parts = first.into_iter().chain(others).take(NAMED_MAX).map(PeerFile::AudiencePart);
+        let parts = open_files.next(first).into_iter().chain(other_files.next(others)).map(PeerFile::AudiencePart);
         let mut fetched = 0;
-        for file in parts.chain(blocks.into_iter().take(NAMED_MAX).map(PeerFile::ArchiveBlock)) {
+        for file in parts.chain(archive.next(blocks).into_iter().map(PeerFile::ArchiveBlock)) {
             if stop.is_cancelled() {
                 return;
             }
@@ -62,6 +63,24 @@ pub async fn run(context: Arc<NodeContext>, stop: CancellationToken) {
         if fetched > 0 {
             tracing::info!(files = fetched, "files that this node lacked were fetched from other nodes");
         }
+    }
+}
+
+/// Takes turns among missing files: those that no peer has do not keep the others from being asked for.
+#[derive(Default)]
+struct Turn {
+    /// The last file that was asked for.
+    last: Option<Hash>,
+}
+
+impl Turn {
+    /// Returns at most [`NAMED_MAX`] of these files, which are in order. The first is the one after the last turn.
+    fn next(&mut self, mut missing: Vec<Hash>) -> Vec<Hash> {
+        let done = missing.partition_point(|file| Some(*file) <= self.last);
+        missing.rotate_left(done);
+        missing.truncate(NAMED_MAX);
+        self.last = missing.last().copied();
+        missing
     }
 }
 
@@ -178,4 +197,23 @@ pub(crate) async fn fetch_from(context: &Arc<NodeContext>, node: NodeId, file: P
     };
     context.replica.blocking(keep).await.map_err(io::Error::other)??;
     Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn file_after_many_that_no_peer_has_is_asked_for() {
+        let missing: BTreeSet<Hash> = (0..=NAMED_MAX).map(|number| Hash::of(&number.to_be_bytes())).collect();
+        let missing: Vec<Hash> = missing.into_iter().collect();
+        let (first, last) = (missing[0], missing[NAMED_MAX]);
+        let mut turn = Turn::default();
+        assert!(!turn.next(missing.clone()).contains(&last));
+        let second = turn.next(missing.clone());
+        assert_eq!((second.len(), second[..2].to_vec()), (NAMED_MAX, vec![last, first]));
+        // A file that came, or is needed no more, changes nothing.
+        assert_eq!(turn.next(vec![first, last]), [last, first]);
+        assert_eq!(turn.next(Vec::new()), []);
+    }
 }

@@ -174,7 +174,7 @@ impl Replica {
 
     /// Returns the blocks of the archive that are missing or damaged on this node, as far as known.
     pub fn missing_blocks(&self) -> Vec<Hash> {
-        self.inner.snapshots.missing_of_archive()
+        self.inner.snapshots.folder().missing_of_archive()
     }
 
     /// As [`Replica::missing_blocks`], without those that the state names no more. It reads all parts, without the

@@ -18,6 +18,7 @@ use parking_lot::Mutex;
 use reveille_ledger::Ledger;
 use reveille_ledger::ids::Hash;
 use reveille_ledger::storage::FrozenState;
+use tokio::time;
 use tokio_util::sync::CancellationToken;
 
 use super::{Manifest, SnapshotError, Snapshots};
@@ -47,6 +48,10 @@ const RETRY_AFTER: Duration = Duration::from_secs(30);
 /// waits.
 const MADE_FOR_PEER_EVERY: Duration = Duration::from_secs(30);
 
+/// Time without a request after which a snapshot that is being received is given up. Longer than an installation: its
+/// blocks must not vanish before.
+pub(super) const OFFER_KEPT: Duration = Duration::from_secs(300);
+
 /// openraft's snapshot, which contains only the manifest. The blocks stay on disk.
 pub(crate) type OpenraftSnapshot = openraft::alias::SnapshotOf<TypeConfig, Manifest>;
 pub(crate) type SnapshotMeta = openraft::alias::SnapshotMetaOf<TypeConfig>;
@@ -74,7 +79,7 @@ impl StoredState {
         for manifest in folder.list().map_err(unreadable)? {
             match read_state(&folder, &manifest, highest_level) {
                 Ok((ledger, position)) => {
-                    folder.find_missing(&ledger.archive_blocks()).map_err(unreadable)?;
+                    folder.find_missing(&ledger.archive_blocks(), || true).map_err(unreadable)?;
                     return Ok(StoredState { folder, manifest: Some(manifest), ledger, position });
                 }
                 Err(SnapshotError::Fatal(fatal_error)) => return Err(fatal_error),
@@ -122,11 +127,18 @@ pub(crate) struct SnapshotManager {
     /// Log index that the oldest kept snapshot is to reach: something before it is damaged on this disk.
     replaced_through: AtomicU64,
     /// Snapshots that are being sent or received. Garbage collection keeps their blocks.
-    in_transfer: Mutex<Vec<Arc<Manifest>>>,
-    /// True if the last garbage collection kept blocks only for a transfer.
+    in_transfer: Mutex<Vec<InTransfer>>,
+    /// True if the last garbage collection kept blocks only for a transfer, or if there was none since the start.
     kept_for_transfer: AtomicBool,
     /// End of the last snapshot that was made for a peer. Locked while one is made.
     made_for_peer: Mutex<Option<Instant>>,
+}
+
+/// A snapshot that is being sent or received.
+struct InTransfer {
+    manifest: Arc<Manifest>,
+    /// Time of the last request about it. `None`: this node sends it.
+    requested: Option<time::Instant>,
 }
 
 /// Keeps the blocks of a snapshot from garbage collection until it is dropped.
@@ -136,9 +148,21 @@ pub struct PinnedSnapshot {
     pub manifest: Arc<Manifest>,
 }
 
+impl PinnedSnapshot {
+    /// Records a request about a snapshot that is being received. Returns false if it was given up: its blocks may be
+    /// removed.
+    pub(crate) fn renew(&self) -> bool {
+        let mut in_transfer = self.snapshots.in_transfer.lock();
+        let own = in_transfer.iter_mut().find(|one| Arc::ptr_eq(&one.manifest, &self.manifest));
+        let Some(own) = own else { return false };
+        own.requested = Some(time::Instant::now());
+        true
+    }
+}
+
 impl Drop for PinnedSnapshot {
     fn drop(&mut self) {
-        self.snapshots.in_transfer.lock().retain(|pinned| !Arc::ptr_eq(pinned, &self.manifest));
+        self.snapshots.in_transfer.lock().retain(|one| !Arc::ptr_eq(&one.manifest, &self.manifest));
     }
 }
 
@@ -152,7 +176,8 @@ impl SnapshotManager {
     ) -> SnapshotManager {
         let kept = Mutex::new(loaded.into_iter().collect());
         let (changing, in_transfer, replaced_through) = (Mutex::new(()), Mutex::new(Vec::new()), AtomicU64::new(0));
-        let kept_for_transfer = AtomicBool::new(false);
+        // A transfer before the start may have left blocks.
+        let kept_for_transfer = AtomicBool::new(true);
         SnapshotManager {
             folder,
             applied_state,
@@ -218,9 +243,31 @@ impl SnapshotManager {
 
     /// Keeps the blocks of this snapshot from garbage collection until the result is dropped.
     pub fn pin(self: &Arc<Self>, manifest: Manifest) -> PinnedSnapshot {
+        self.keep(manifest, None)
+    }
+
+    /// As [`SnapshotManager::pin`], for a snapshot that is being received. It is given up when this node has a newer
+    /// one, and [`OFFER_KEPT`] after the last request: its sender may have died.
+    pub fn pin_offered(self: &Arc<Self>, manifest: Manifest) -> PinnedSnapshot {
+        self.keep(manifest, Some(time::Instant::now()))
+    }
+
+    fn keep(self: &Arc<Self>, manifest: Manifest, requested: Option<time::Instant>) -> PinnedSnapshot {
         let manifest = Arc::new(manifest);
-        self.in_transfer.lock().push(Arc::clone(&manifest));
+        self.in_transfer.lock().push(InTransfer { manifest: Arc::clone(&manifest), requested });
         PinnedSnapshot { snapshots: Arc::clone(self), manifest }
+    }
+
+    fn give_up_offers(&self) {
+        let newest = self.newest_index();
+        let is_awaited = |one: &InTransfer, at: time::Instant| one.manifest.index > newest && at.elapsed() < OFFER_KEPT;
+        self.in_transfer.lock().retain(|one| one.requested.is_none_or(|at| is_awaited(one, at)));
+    }
+
+    /// True if the folder may have blocks that nothing needs, and the next garbage collection removes them.
+    pub(super) fn has_leftovers(&self) -> bool {
+        self.give_up_offers();
+        self.kept_for_transfer.load(Ordering::Relaxed) && self.in_transfer.lock().is_empty()
     }
 
     /// Runs a blocking closure as the replica's [`Execution`] selects. Fails with `Panicked` if it panicked.
@@ -316,33 +363,15 @@ impl SnapshotManager {
         Ok(state)
     }
 
-    /// Returns the blocks of a snapshot that this node does not have.
-    pub fn missing(&self, manifest: &Manifest) -> Result<Vec<Hash>, SnapshotError> {
-        self.folder.missing(manifest)
+    /// As [`Snapshots::find_missing`], with the blocks that the state at log index `applied` names. Changes nothing
+    /// after a newer snapshot was installed: its state names others.
+    pub fn find_missing(&self, archive: &BTreeSet<Hash>, applied: u64) -> Result<(), SnapshotError> {
+        self.folder.find_missing(archive, || self.newest_index() <= applied)
     }
 
-    pub fn read_block(&self, hash: Hash) -> Result<Vec<u8>, SnapshotError> {
-        self.folder.read_block(hash)
-    }
-
-    pub fn read_block_file(&self, hash: Hash) -> Result<Vec<u8>, SnapshotError> {
-        self.folder.read_block_file(hash)
-    }
-
-    pub fn read_archived(&self, hash: Hash) -> Result<Vec<u8>, SnapshotError> {
-        self.folder.read_archived(hash)
-    }
-
-    pub fn missing_of_archive(&self) -> Vec<Hash> {
-        self.folder.missing_of_archive()
-    }
-
-    pub fn find_missing(&self, archive: &BTreeSet<Hash>) -> Result<(), SnapshotError> {
-        self.folder.find_missing(archive)
-    }
-
-    pub fn keep_missing(&self, archive: &BTreeSet<Hash>) {
-        self.folder.keep_missing(archive);
+    /// As [`Snapshots::keep_missing`], in the way of [`SnapshotManager::find_missing`].
+    pub fn keep_missing(&self, archive: &BTreeSet<Hash>, applied: u64) {
+        self.folder.keep_missing(archive, || self.newest_index() <= applied);
     }
 
     pub fn put_block(&self, hash: Hash, bytes: &[u8]) -> Result<(), SnapshotError> {
@@ -354,7 +383,9 @@ impl SnapshotManager {
     /// Removes old snapshots and blocks, except for these blocks of the archive. A failure is only logged: garbage
     /// costs nothing but disk space.
     fn collect(&self, archive: &BTreeSet<Hash>) {
-        let in_transfer: Vec<Manifest> = self.in_transfer.lock().iter().map(|pinned| Manifest::clone(pinned)).collect();
+        self.give_up_offers();
+        let in_transfer: Vec<Manifest> =
+            self.in_transfer.lock().iter().map(|pinned| Manifest::clone(&pinned.manifest)).collect();
         let kept = self.kept.lock().clone();
         let is_kept = |pinned: &Manifest| kept.iter().any(|manifest| manifest.index == pinned.index);
         self.kept_for_transfer.store(!in_transfer.iter().all(is_kept), Ordering::Relaxed);
@@ -369,8 +400,7 @@ fn holds_erased(snapshots: &SnapshotManager, log: &WalHealth) -> bool {
     let erased = snapshots.applied_state.read(|ledger| ledger.head().erased_index);
     let in_log = || log.counters().lowest_index.is_some_and(|lowest| lowest <= erased);
     let in_snapshot = || snapshots.kept.lock().iter().any(|manifest| manifest.index < erased);
-    let in_garbage = || snapshots.kept_for_transfer.load(Ordering::Relaxed) && snapshots.in_transfer.lock().is_empty();
-    erased > 0 && (in_log() || in_snapshot() || in_garbage())
+    erased > 0 && (in_log() || in_snapshot() || snapshots.has_leftovers())
 }
 
 /// Makes a snapshot when `every` entries were applied since the last one, when the log has grown too large, when too

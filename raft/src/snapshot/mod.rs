@@ -124,6 +124,12 @@ impl Snapshots {
         let blocks = self.write_blocks(state, new)?;
         self.write_archive(state, new)?;
         self.check(new)?;
+        // A block of the archive that was damaged here is intact again.
+        self.change_missing(|missing| {
+            for entry in &*new {
+                missing.remove(&entry.hash);
+            }
+        });
         let manifest = Manifest::new(index, meta, blocks);
         self.write_manifest(&manifest)?;
         Ok(manifest)
@@ -173,19 +179,27 @@ impl Snapshots {
     }
 
     /// Finds the blocks of the archive that have no file here: they are missing from now on. `archive` are the blocks
-    /// that the newest state names.
-    pub fn find_missing(&self, archive: &BTreeSet<Hash>) -> Result<(), SnapshotError> {
+    /// that the newest state names. Changes nothing if `is_newest` then finds that it was replaced.
+    pub fn find_missing(
+        &self,
+        archive: &BTreeSet<Hash>,
+        is_newest: impl FnOnce() -> bool,
+    ) -> Result<(), SnapshotError> {
         let present = self.blocks.hashes()?.into_iter().collect();
-        self.set_missing(archive, &present);
+        self.set_missing(archive, &present, is_newest);
         Ok(())
     }
 
-    fn set_missing(&self, archive: &BTreeSet<Hash>, present: &BTreeSet<Hash>) {
+    fn set_missing(&self, archive: &BTreeSet<Hash>, present: &BTreeSet<Hash>, is_newest: impl FnOnce() -> bool) {
         let gone: BTreeSet<Hash> = archive.difference(present).copied().collect();
-        if let Some(first) = gone.first() {
-            tracing::warn!(%first, count = gone.len(), "blocks of the archive are not here; other nodes are asked for them");
-        }
         self.change_missing(|missing| {
+            if !is_newest() {
+                return;
+            }
+            if let Some(first) = gone.first() {
+                let count = gone.len();
+                tracing::warn!(%first, count, "blocks of the archive are not here; other nodes are asked for them");
+            }
             // A damaged block has a file, and stays missing until another node has sent it.
             missing.retain(|hash| archive.contains(hash));
             missing.extend(gone);
@@ -307,8 +321,13 @@ impl Snapshots {
     }
 
     /// Forgets the missing blocks that the archive names no more. `archive` are the blocks that the newest state names.
-    pub fn keep_missing(&self, archive: &BTreeSet<Hash>) {
-        self.change_missing(|missing| missing.retain(|hash| archive.contains(hash)));
+    /// Changes nothing if `is_newest` then finds that it was replaced.
+    pub fn keep_missing(&self, archive: &BTreeSet<Hash>, is_newest: impl FnOnce() -> bool) {
+        self.change_missing(|missing| {
+            if is_newest() {
+                missing.retain(|hash| archive.contains(hash));
+            }
+        });
     }
 
     fn change_missing(&self, change: impl FnOnce(&mut BTreeSet<Hash>)) {
@@ -377,7 +396,7 @@ impl Snapshots {
         files::sync_folder(&self.folder)?;
         let named = named_by(kept.iter().chain(in_transfer));
         let present = self.blocks.hashes()?.into_iter().collect();
-        self.set_missing(archive, &present);
+        self.set_missing(archive, &present, || true);
         for hash in present.into_iter().filter(|hash| !named.contains(hash) && !archive.contains(hash)) {
             self.blocks.remove(hash)?;
             collected.blocks += 1;

@@ -2,7 +2,8 @@
 //! install.
 //!
 //! Nothing changes on the follower before the last step. An interrupted transfer leaves blocks, which the next transfer
-//! reuses. The archive is not sent: the follower fetches the blocks that it lacks after the installation.
+//! reuses, until it is given up. The archive is not sent: the follower fetches the blocks that it lacks after the
+//! installation.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -33,6 +34,7 @@ pub(super) const BLOCKS_MAX: usize = 64;
 const BLOCKS_BYTES: usize = 1024 * 1024;
 /// Limit of the installation: the follower reads the whole state.
 const INSTALL_LIMIT: Duration = Duration::from_secs(120);
+const NOT_OFFERED: &str = "this snapshot was not offered, or is not waited for any more: offer it again";
 
 fn local_error(error: SnapshotError) -> PeerError {
     PeerError::Unreachable(format!("the snapshot cannot be sent: {error}"))
@@ -72,7 +74,7 @@ pub(super) fn read_some(snapshots: &SnapshotManager, names: &mut VecDeque<Hash>)
         && bytes < BLOCKS_BYTES
         && let Some(name) = names.pop_front()
     {
-        let block = snapshots.read_block(name)?;
+        let block = snapshots.folder().read_block(name)?;
         bytes += block.len();
         blocks.push(block.into());
     }
@@ -85,6 +87,7 @@ pub(crate) struct SnapshotReceiver {
     offered: Mutex<Option<Offered>>,
 }
 
+#[derive(Clone)]
 struct Offered {
     pinned: Arc<PinnedSnapshot>,
     /// Blocks that this node requested. No other block is accepted.
@@ -105,18 +108,28 @@ impl SnapshotReceiver {
     }
 
     pub async fn offer(&self, request: v1::OfferSnapshotRequest) -> Result<v1::OfferSnapshotResponse, Rejection> {
-        let pinned = Arc::new(self.snapshots.pin(to_manifest(&request.manifest)?));
+        let pinned = Arc::new(self.snapshots.pin_offered(to_manifest(&request.manifest)?));
         let manifest = Arc::clone(&pinned.manifest);
-        let missing =
-            self.snapshots.blocking(move |snapshots| snapshots.missing(&manifest)).await.map_err(unavailable)?;
+        let missing = self.missing(manifest).await?;
         crash::point("snapshot.offer");
         let names = missing.iter().map(|hash| Bytes::copy_from_slice(&hash.0)).collect();
         *self.offered.lock() = Some(Offered { pinned, requested: Arc::new(missing.into_iter().collect()) });
         Ok(v1::OfferSnapshotResponse { missing: names })
     }
 
+    /// Returns the offered snapshot for a request about it.
+    fn offered(&self) -> Result<Offered, Rejection> {
+        let offered = self.offered.lock().clone().filter(|offered| offered.pinned.renew());
+        offered.ok_or_else(|| unavailable(NOT_OFFERED))
+    }
+
+    async fn missing(&self, manifest: Arc<Manifest>) -> Result<Vec<Hash>, Rejection> {
+        let missing = self.snapshots.blocking(move |snapshots| snapshots.folder().missing(&manifest)).await;
+        missing.map_err(unavailable)
+    }
+
     pub async fn blocks(&self, request: v1::SendBlocksRequest) -> Result<v1::SendBlocksResponse, Rejection> {
-        let requested = self.offered.lock().as_ref().map(|offered| Arc::clone(&offered.requested)).unwrap_or_default();
+        let requested = self.offered()?.requested;
         let put = move |snapshots: &SnapshotManager| {
             request.blocks.iter().map(|block| (Hash::of(block), block)).try_for_each(|(name, block)| {
                 match requested.contains(&name) {
@@ -136,13 +149,12 @@ impl SnapshotReceiver {
     ) -> Result<v1::InstallSnapshotResponse, Rejection> {
         let vote = wire::to_required_vote(request.vote)?;
         let manifest = to_manifest(&request.manifest)?;
-        let pinned = self.offered.lock().as_ref().map(|offered| Arc::clone(&offered.pinned));
-        let Some(pinned) = pinned.filter(|pinned| *pinned.manifest == manifest) else {
-            return Err(unavailable("this snapshot was not offered: offer it again"));
-        };
+        let pinned = self.offered()?.pinned;
+        if *pinned.manifest != manifest {
+            return Err(unavailable(NOT_OFFERED));
+        }
         // Check every block first: a failed installation ends Raft.
-        let whole = Arc::clone(&pinned.manifest);
-        let missing = self.snapshots.blocking(move |snapshots| snapshots.missing(&whole)).await.map_err(unavailable)?;
+        let missing = self.missing(Arc::clone(&pinned.manifest)).await?;
         if !missing.is_empty() {
             return Err(unavailable(format!("{} blocks are missing: offer the snapshot again", missing.len())));
         }

@@ -66,13 +66,14 @@ fn damaged_block_is_lacking_although_it_has_a_file() {
     let manifest = build_with(&snapshots, 1, &[unsaved(1)]).unwrap().manifest;
     flip(&block_path(&snapshots, unsaved(1).block), 50);
     assert!(matches!(snapshots.read_archived(hash(1)), Err(SnapshotError::Damaged { .. })));
-    snapshots.find_missing(&[hash(1)].into()).unwrap();
+    snapshots.find_missing(&[hash(1)].into(), || true).unwrap();
     assert_eq!(snapshots.missing_of_archive(), [hash(1)]);
     assert_eq!(snapshots.missing(&manifest).unwrap(), vec![], "the snapshot is readable");
     assert_eq!(newest(&snapshots), Some(manifest));
     // A replay of the log makes the bytes again.
     assert_eq!(build_with(&snapshots, 2, &[unsaved(1)]).unwrap().new_blocks, 1);
     snapshots.read_block(hash(1)).unwrap();
+    assert_eq!(snapshots.missing_of_archive(), [], "no node is asked for it");
 }
 
 #[test]

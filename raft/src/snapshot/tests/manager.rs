@@ -7,9 +7,11 @@ use reveille_ledger::Ledger;
 use reveille_proto::peer::v1;
 
 use super::*;
+use crate::archive::ArchiveReader;
 use crate::execution::Execution;
 use crate::fatal_error::FatalErrorCell;
-use crate::snapshot::manager::SnapshotManager;
+use crate::snapshot::manager::{OFFER_KEPT, SnapshotManager};
+use crate::snapshot::transfer::SnapshotReceiver;
 use crate::state_machine::applied_state::AppliedState;
 use crate::state_machine::position::AppliedPosition;
 use crate::wire;
@@ -34,11 +36,11 @@ fn reach(applied_state: &AppliedState, index: u64) {
 #[test]
 fn build_of_replaced_state_keeps_installed_snapshot() {
     let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let ((leader, _), (follower, _)) = (manager(one.path(), 9), manager(other.path(), 5));
+    let ((leader, _), (follower, state)) = (manager(one.path(), 9), manager(other.path(), 5));
     let sent = leader.build().unwrap();
     assert_eq!(follower.build().unwrap().index, 5);
-    for hash in follower.missing(&sent).unwrap() {
-        follower.put_block(hash, &leader.read_block(hash).unwrap()).unwrap();
+    for hash in follower.folder().missing(&sent).unwrap() {
+        follower.put_block(hash, &leader.folder().read_block(hash).unwrap()).unwrap();
     }
     follower.install(&sent).unwrap();
 
@@ -46,6 +48,63 @@ fn build_of_replaced_state_keeps_installed_snapshot() {
     assert_eq!(follower.build().unwrap(), sent);
     assert_eq!(follower.current(), Some(sent.clone()));
     assert_eq!(Snapshots::open(other.path()).unwrap().list().unwrap(), [sent]);
+
+    // Nor does the former state decide which blocks of the installed one are missing.
+    let of_installed = Hash([7; 32]);
+    follower.folder().mark_missing(of_installed);
+    let archive = ArchiveReader::new(Arc::clone(&state), Arc::new(follower));
+    assert_eq!(archive.still_missing(), [of_installed]);
+    assert_eq!(archive.unreadable(BTreeSet::new(), 1).unwrap(), [of_installed].into());
+    reach(&state, 9);
+    assert_eq!(archive.still_missing(), [], "the new state does not name it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn offer_that_is_never_installed_leaves_no_blocks() {
+    let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let ((leader, leader_state), (follower, state)) = (manager(one.path(), 9), manager(other.path(), 5));
+    let follower = Arc::new(follower);
+    let receiver = SnapshotReceiver::new(Arc::clone(&follower));
+    let build_at = |index| {
+        reach(&state, index);
+        follower.build().unwrap();
+    };
+    let send = async || {
+        let manifest = leader.build().unwrap();
+        let offer = v1::OfferSnapshotRequest { header: None, manifest: manifest.to_bytes().unwrap().into() };
+        let missing = receiver.offer(offer).await.unwrap().missing;
+        let missing: Vec<Hash> = missing.iter().map(|name| wire::to_hash(name).unwrap()).collect();
+        assert!(!missing.is_empty());
+        let blocks = missing.iter().map(|hash| leader.folder().read_block(*hash).unwrap().into()).collect();
+        let blocks = v1::SendBlocksRequest { header: None, blocks };
+        receiver.blocks(blocks.clone()).await.unwrap();
+        (missing, blocks)
+    };
+    let has = |hashes: &[Hash]| hashes.iter().any(|hash| follower.folder().check_block(*hash).is_ok());
+
+    // The leader died, and the follower got the entries from another one.
+    let (offered, blocks) = send().await;
+    build_at(6);
+    assert!(has(&offered), "it may still be installed");
+    for index in [10, 11, 12] {
+        build_at(index);
+    }
+    assert!(!has(&offered), "the state has passed it");
+    assert!(receiver.blocks(blocks).await.is_err(), "it must be offered again");
+
+    // No other node has the entries, and no request comes.
+    reach(&leader_state, 20);
+    let (offered, blocks) = send().await;
+    for index in [13, 14] {
+        tokio::time::advance(OFFER_KEPT / 2).await;
+        receiver.blocks(blocks.clone()).await.unwrap();
+        build_at(index);
+    }
+    assert!(has(&offered) && !follower.has_leftovers());
+    tokio::time::advance(OFFER_KEPT).await;
+    assert!(follower.has_leftovers());
+    build_at(15);
+    assert!(!has(&offered) && !follower.has_leftovers());
 }
 
 #[test]

@@ -174,7 +174,7 @@ async fn archived_runs_are_answered_as_before() {
 }
 
 /// Saves the archive of a node, and removes the files of all parts with runs.
-fn lose_runs(node: &Node) {
+pub(super) fn lose_runs(node: &Node) {
     let context = node.context();
     let saved = tokio::task::block_in_place(|| context.replica.pinned_snapshot(|_| ()));
     saved.expect("a snapshot");

@@ -7,16 +7,17 @@ use reveille_cluster::file_store::GeneratedAudience;
 use reveille_ledger::token::TenantScope;
 use reveille_proto::admin::v1::recipient_service_client::RecipientServiceClient;
 use reveille_proto::admin::v1::{
-    AddOptOutRequest, Audience, CancelRunRequest, DoubtCause, ExplainRequest, ExportRunRecipientsRequest,
-    FindRecipientRequest, ListRunRecipientsRequest, Overlap, PlaceKind, Policies, RecipientState, Resolution,
-    ResolveDoubtsRequest, RunRecipient, RunState, ScheduleBody, Suppression, TriggerScheduleRequest,
+    AddOptOutRequest, Audience, CancelRunRequest, DeleteScheduleRequest, DoubtCause, EraseRecipientRequest,
+    ExplainRequest, ExportRunRecipientsRequest, FindRecipientRequest, ListRunRecipientsRequest, Overlap, PlaceKind,
+    Policies, RecipientState, Resolution, ResolveDoubtsRequest, RunRecipient, RunState, ScheduleBody, Suppression,
+    TriggerScheduleRequest,
 };
 use tokio::task::JoinSet;
 use tonic::transport::Channel;
 use tonic::{Code, Request, Status};
 
 use super::access::{locked, only, role, token, with};
-use super::archive::until_archived;
+use super::archive::{lose_runs, until_archived};
 use super::audiences::imported;
 use super::clock::{DAY, advance_clock, by};
 use super::messages::message;
@@ -158,9 +159,13 @@ async fn archived_run_is_listed_as_before() {
 
 /// Returns kind, name and number of all places of a person, read in pages of this size.
 async fn places(node: &Node, page_size: i32) -> Vec<(i32, String, Option<u32>)> {
+    places_of(node, "ada@example.net", page_size).await
+}
+
+async fn places_of(node: &Node, person: &str, page_size: i32) -> Vec<(i32, String, Option<u32>)> {
     let (mut places, mut page_token) = (Vec::new(), String::new());
     loop {
-        let recipient = "ada@example.net".to_owned();
+        let recipient = person.to_owned();
         let request = FindRecipientRequest { recipient, page_size, page_token, ..FindRecipientRequest::default() };
         let page = node.recipients().find_recipient(request).await.expect("a page").into_inner();
         assert!(page_size == 0 || page.places.len() <= page_size as usize, "{page:?}");
@@ -212,6 +217,69 @@ async fn places_of_a_person_come_in_pages_of_any_size() {
     for size in 1..=5 {
         assert_eq!(places(&node, size).await, archived, "{size} a page");
     }
+    node.stop().await;
+}
+
+/// Erases a person, from the first page to the last.
+async fn erase(mut recipients: RecipientServiceClient<Channel>, person: String) -> Result<(), Status> {
+    let mut request = EraseRecipientRequest { recipient: person, ..EraseRecipientRequest::default() };
+    loop {
+        let answer = recipients.erase_recipient(request.clone()).await?.into_inner();
+        if answer.next_page_token.is_empty() {
+            return Ok(());
+        }
+        request.page_token = answer.next_page_token;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn persons_of_one_list_who_are_erased_at_once_are_all_erased() {
+    const PERSONS: usize = 8;
+    let node = node_with_test_clock("").await;
+    let generated = GeneratedAudience { seed: 7, recipients: PERSONS as u32, columns: Vec::new() };
+    imported(&node, "all", &generated).await.expect("sealed");
+    let persons: Vec<String> = generated.list().into_iter().map(|recipient| recipient.key).collect();
+    let names: Vec<&str> = persons.iter().map(String::as_str).collect();
+    let (kept, other) = (run_of(&node, "kept", &names, "").await, run_of(&node, "other", &names, "").await);
+    for run in [&kept, &other] {
+        node.until(run, |run| run.state() == RunState::Finished).await;
+    }
+    advance_clock(&node, by(4 * DAY)).await;
+    until_archived(&node, [kept.as_str(), other.as_str()]).await;
+    let with_all = run_of(&node, "only-archived", &[&names[..], &["bob@example.org"]].concat(), "").await;
+    node.until(&with_all, |run| run.state() == RunState::Finished).await;
+    let delete = DeleteScheduleRequest { name: "only-archived".to_owned(), ..DeleteScheduleRequest::default() };
+    node.schedules().delete_schedule(delete).await.expect("deleted");
+    advance_clock(&node, by(4 * DAY)).await;
+    until_archived(&node, [with_all.as_str()]).await;
+    assert_eq!(places_of(&node, names[0], 0).await.len(), 1 + 2 + 3, "an audience, schedules and runs");
+
+    let erasures: JoinSet<_> = persons.iter().map(|person| erase(node.recipients(), person.clone())).collect();
+    for erased in erasures.join_all().await {
+        erased.expect("erased");
+    }
+    for person in names {
+        let left = places_of(&node, person, 0).await;
+        assert!(left.len() == 1 && left[0].0 == i32::from(PlaceKind::OptOut), "{person}: {left:?}");
+    }
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn erasure_is_not_done_while_a_block_of_the_archive_is_missing() {
+    let node = node_with_test_clock("").await;
+    let run = run_of(&node, "report", &["ada@example.net", "bob@example.net"], "").await;
+    node.until(&run, |run| run.state() == RunState::Finished).await;
+    let delete = DeleteScheduleRequest { name: "report".to_owned(), ..DeleteScheduleRequest::default() };
+    node.schedules().delete_schedule(delete).await.expect("deleted");
+    advance_clock(&node, by(4 * DAY)).await;
+    until_archived(&node, [run.as_str()]).await;
+    // From here on the part is open in memory, so only the erasure reads its files.
+    assert_eq!(places(&node, 0).await.len(), 1);
+    lose_runs(&node);
+    let refused = erase(node.recipients(), "ada@example.net".to_owned()).await.expect_err("a block is missing");
+    assert_eq!(reason(&refused), (Code::DataLoss, "ARCHIVE_UNREADABLE".to_owned()));
+    assert!(refused.message().contains("start the nodes that are down"), "{refused}");
     node.stop().await;
 }
 

@@ -1,19 +1,25 @@
 //! Erases a person: the opt-out and its barrier first, then the rows in lists, files and the archive (P15).
+//!
+//! A list may get another name between its reading and the entry, by an edit or by the erasure of another person. Then
+//! the entry changes nothing. So the search starts again until a whole pass finds nothing to erase.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use reveille_cluster::file_store;
-use reveille_cluster::process::context::NodeContext;
+use reveille_cluster::process::peer_messages::PeerFile;
 use reveille_ledger::command::{
     Command, ERASED_AUDIENCES_MAX, ERASED_BYTES_MAX, ErasedAudience, ErasedBlock, ErasedPart, RecipientErase,
 };
 use reveille_ledger::content::Recipients;
 use reveille_ledger::ids::Hash;
 use reveille_ledger::refusal::CommandRefusal;
+use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::storage::block_without;
 use reveille_ledger::{ArchivePartKey, Ledger};
 use reveille_proto::admin::v1::{EraseRecipientRequest, EraseRecipientResponse};
+use reveille_raft::ArchiveError;
+use serde::{Deserialize, Serialize};
 
 use super::PAGE_WITHIN;
 use super::search::{FoundPerson, PersonCursor, PersonSearch, PersonUse};
@@ -23,6 +29,18 @@ use crate::server::admin::{Admin, ApiResult, Call, error_texts, validate};
 
 /// Pause before a person who was claimed is erased again: a handoff mostly ends within it.
 const CLAIMED_PAUSE: Duration = Duration::from_millis(250);
+/// Maximum number of passes. Each erasure of another person of the same list at the same time may cost one.
+const PASSES_MAX: u32 = 100;
+
+/// Where an erasure goes on.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Progress {
+    cursor: PersonCursor,
+    /// True if this pass has found something to erase, so that another one must follow.
+    found: bool,
+    /// Number of passes before this one.
+    passes: u32,
+}
 
 impl Admin {
     pub(super) async fn erase_recipient(
@@ -32,15 +50,16 @@ impl Admin {
     ) -> ApiResult<EraseRecipientResponse> {
         let (tenant, key) =
             (validate::tenant(&request.tenant)?, validate::address_key("recipient", &request.recipient)?);
-        let paging = Paging::<PersonCursor>::new("places to erase", 0, &request.page_token)?;
+        let paging = Paging::<Progress>::new("places to erase", 0, &request.page_token)?;
         let mut done = EraseRecipientResponse::default();
         if paging.after.is_none() {
             // From here on nothing is sent to the person, whatever remains to be erased.
             done.barrier = Some(self.opt_out(&tenant, BTreeSet::from([key.clone()]), call).await?.barrier);
         }
-        let mut work =
-            Erasing { admin: self, call, search: PersonSearch::new(self, &tenant, &key), tenant: &tenant, key: &key };
-        let (mut cursor, begun) = (paging.after.clone().unwrap_or_default(), Instant::now());
+        let Progress { mut cursor, found, mut passes } = paging.after.clone().unwrap_or_default();
+        let search = PersonSearch::new(self, &tenant, &key);
+        let mut work = Erasing { admin: self, call, search, found, tenant: &tenant, key: &key };
+        let begun = Instant::now();
         while begun.elapsed() < PAGE_WITHIN {
             let next = match &cursor {
                 PersonCursor::Parts(after, _) => match work.search.part_after(*after) {
@@ -56,14 +75,28 @@ impl Admin {
                     next
                 }
             };
-            let Some(next) = next else {
-                // The last entry removes the address from the opt-out, if no entry did.
-                work.propose(Vec::new(), Vec::new(), &mut done).await?;
-                return Ok(done);
+            cursor = match next {
+                Some(next) => next,
+                None if std::mem::take(&mut work.found) => {
+                    passes += 1;
+                    if passes >= PASSES_MAX {
+                        return Err(error_texts::not_possible(format!(
+                            "the address was found in each of {PASSES_MAX} passes: lists get it again, or change \
+                             meanwhile; end that, and erase again"
+                        )));
+                    }
+                    // The lists that were read have changed.
+                    work.search = PersonSearch::new(self, &tenant, &key);
+                    PersonCursor::default()
+                }
+                None => {
+                    // The last entry removes the address from the opt-out, if no entry did.
+                    work.propose(Vec::new(), Vec::new(), &mut done).await?;
+                    return Ok(done);
+                }
             };
-            cursor = next;
         }
-        done.next_page_token = paging.token(Some(&cursor));
+        done.next_page_token = paging.token(Some(&Progress { cursor, found: work.found, passes }));
         Ok(done)
     }
 }
@@ -73,13 +106,15 @@ struct Erasing<'a> {
     admin: &'a Admin,
     call: &'a Call,
     search: PersonSearch<'a>,
+    /// True if this pass has found something to erase.
+    found: bool,
     tenant: &'a str,
     key: &'a str,
 }
 
 impl Erasing<'_> {
     /// Erases the person from lists of the state.
-    async fn erase_found(&self, found: Vec<FoundPerson>, done: &mut EraseRecipientResponse) -> ApiResult<()> {
+    async fn erase_found(&mut self, found: Vec<FoundPerson>, done: &mut EraseRecipientResponse) -> ApiResult<()> {
         let mut changes: BTreeMap<Hash, ErasedAudience> = BTreeMap::new();
         for FoundPerson { place, audience, person, .. } in found {
             let change = changes.entry(audience).or_insert_with(|| ErasedAudience {
@@ -140,47 +175,69 @@ impl Erasing<'_> {
         let of_state =
             of_state.map(|found| FoundPerson { place: PersonUse::Audience(String::new()), ..found }).collect();
         self.erase_found(of_state, done).await?;
-        let key = self.key.to_owned();
-        let blocks = self.admin.blocking(move |NodeContext { replica, .. }| {
-            let names: Vec<Hash> = replica.read(|ledger| {
-                let part = ledger.parts().get(&part);
-                part.map(|part| part.details.iter().map(|block| block.hash).collect()).unwrap_or_default()
-            });
-            let mut erased = Vec::new();
-            for former in names {
-                let Some(block) = replica.block(former) else { continue };
-                let bytes = block_without(&block, &key, &lists).map_err(|error| error.to_string())?;
-                erased.extend(bytes.map(|bytes| ErasedBlock { part, former, bytes }));
-            }
-            Ok::<_, String>(erased)
-        });
-        let mut waiting = Vec::new();
-        for block in blocks.await?.map_err(error_texts::not_possible)? {
-            let bytes: usize = waiting.iter().map(|block: &ErasedBlock| block.bytes.len()).sum();
-            if bytes + block.bytes.len() > ERASED_BYTES_MAX && !waiting.is_empty() {
+        let mut waiting: Vec<ErasedBlock> = Vec::new();
+        for former in self.details_of(part) {
+            let Some(block) = self.read_block(part, former).await? else {
+                // Another entry has replaced it.
+                self.found = true;
+                continue;
+            };
+            let (key, lists) = (self.key.to_owned(), lists.clone());
+            let bytes = self.admin.blocking(move |_| block_without(&block, &key, &lists)).await?;
+            let bytes = bytes.map_err(|error| error_texts::not_possible(error.to_string()))?;
+            let Some(bytes) = bytes else { continue };
+            let size: usize = waiting.iter().map(|block| block.bytes.len()).sum();
+            if size + bytes.len() > ERASED_BYTES_MAX && !waiting.is_empty() {
                 self.propose(Vec::new(), std::mem::take(&mut waiting), done).await?;
             }
-            waiting.push(block);
+            waiting.push(ErasedBlock { part, former, bytes });
         }
         if waiting.is_empty() { Ok(()) } else { self.propose(Vec::new(), waiting, done).await }
     }
 
+    /// Returns the blocks with details that a part names.
+    fn details_of(&self, part: ArchivePartKey) -> Vec<Hash> {
+        self.admin.context.replica.read(|ledger| {
+            let part = ledger.parts().get(&part);
+            part.map(|part| part.details.iter().map(|block| block.hash).collect()).unwrap_or_default()
+        })
+    }
+
+    /// Reads a block of a part; another node sends it if this one cannot read it. `None`: the part does not name it any
+    /// more.
+    async fn read_block(&self, part: ArchivePartKey, hash: Hash) -> ApiResult<Option<Vec<u8>>> {
+        let read = || self.admin.blocking(move |node| node.replica.block(hash));
+        let mut block = read().await?;
+        if block.is_none() && file_store::fetch(&self.admin.context, PeerFile::ArchiveBlock(hash)).await {
+            block = read().await?;
+        }
+        if block.is_none() && self.details_of(part).contains(&hash) {
+            let what = format!("block {hash} is missing, and may have the person");
+            return Err(error_texts::archive_unreadable(&ArchiveError::Damaged { part, what }));
+        }
+        Ok(block)
+    }
+
     /// Proposes one entry. While the person is claimed, it waits: the email may be on its way.
     async fn propose(
-        &self,
+        &mut self,
         audiences: Vec<ErasedAudience>,
         blocks: Vec<ErasedBlock>,
         done: &mut EraseRecipientResponse,
     ) -> ApiResult<()> {
-        let (lists, count) = (audiences.len() as u32, blocks.len() as u32);
+        self.found |= !audiences.is_empty() || !blocks.is_empty();
+        let of_lists = !audiences.is_empty();
         let (tenant, key) = (self.tenant.to_owned(), self.key.to_owned());
         let erase = Command::RecipientErase(Box::new(RecipientErase { tenant, key, audiences, blocks }));
         loop {
             match self.admin.try_write(erase.clone(), self.call).await {
                 Ok(reply) => {
                     done.index = reply.index;
-                    done.lists += lists;
-                    done.blocks += count;
+                    // An entry has either lists or blocks.
+                    if let CommandOutcome::Changed(changed) = reply.outcome {
+                        let sum = if of_lists { &mut done.lists } else { &mut done.blocks };
+                        *sum += changed as u32;
+                    }
                     return Ok(());
                 }
                 Err(WriteError::Refused(CommandRefusal::RecipientClaimed(_)))

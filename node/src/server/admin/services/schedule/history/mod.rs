@@ -172,13 +172,19 @@ impl HistoryPage {
         let mut triggers: BTreeMap<TriggerKey, (&OccurrenceName, &InstantOutcome)> = BTreeMap::new();
         for ((_, occurrence), row) in rows {
             let (OccurrenceName::Trigger(request), Some(run)) = (occurrence, row.run()) else { continue };
-            if !self.cursor.has_returned(run, occurrence) {
-                triggers.insert((run.index, request.clone()), (occurrence, row));
+            if self.cursor.has_returned(run, occurrence) {
+                continue;
             }
-            if triggers.len() > self.size + 1 {
-                triggers.pop_first();
+            if triggers.len() > self.size {
                 self.more = true;
+                // Most rows are below the page. Under the lock, nothing is copied for them.
+                let lowest = triggers.first_key_value();
+                if lowest.is_some_and(|((index, lowest), _)| (run.index, request) < (*index, lowest)) {
+                    continue;
+                }
+                triggers.pop_first();
             }
+            triggers.insert((run.index, request.clone()), (occurrence, row));
         }
         self.triggers.extend(triggers.into_iter().filter_map(|(key, (occurrence, row))| {
             let outcome = match row {
