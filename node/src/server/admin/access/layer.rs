@@ -70,7 +70,7 @@ pub async fn authenticate(State(by): State<Authenticator>, mut request: Request,
     let response = match by.caller(row, &given) {
         Ok(Some(caller)) => {
             if let Some(client) = request.extensions().get::<Client>() {
-                client.permit();
+                client.permit(None);
             }
             request.extensions_mut().insert(caller);
             next.run(request).await
