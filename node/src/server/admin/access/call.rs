@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use reveille_ledger::command::Actor;
 use reveille_ledger::refusal::CommandRefusal;
-use reveille_ledger::token::Rights;
+use reveille_ledger::token::{Rights, TenantScope};
 use reveille_ledger::{DEFAULT_TENANT, Ledger};
 use tonic::Request;
 
@@ -23,6 +23,8 @@ pub struct Call {
     actor: Actor,
     /// All rights of the caller.
     rights: Rights,
+    /// All tenants of the caller.
+    tenants: TenantScope,
     /// The id with which the request can be repeated. Empty if it has none.
     request_id: String,
 }
@@ -30,7 +32,11 @@ pub struct Call {
 impl Call {
     /// A call of the node itself.
     pub fn of_system(deadline: Instant) -> Call {
-        Call { deadline, actor: Actor::System, rights: EVERYTHING, request_id: String::new() }
+        Call::of_all(deadline, Actor::System)
+    }
+
+    fn of_all(deadline: Instant, actor: Actor) -> Call {
+        Call { deadline, actor, rights: EVERYTHING, tenants: TenantScope::All, request_id: String::new() }
     }
 
     /// The same call, of a request that can be repeated with this id. A text that is no id is left out of its errors.
@@ -52,6 +58,11 @@ impl Call {
     /// The id with which the request can be repeated. Empty if it has none.
     pub fn request_id(&self) -> &str {
         &self.request_id
+    }
+
+    /// The tenants that the caller reaches.
+    pub fn tenants(&self) -> &TenantScope {
+        &self.tenants
     }
 
     /// True if the caller has all of these rights.
@@ -84,10 +95,9 @@ pub fn authorise<T: Subject>(request: Request<T>) -> ApiResult<(Call, T)> {
             named.push(tenant.clone());
         }
     });
-    let call = |actor, rights| Call { deadline, actor, rights, request_id: String::new() };
     let (id, rights, tenants) = match caller.identity {
-        CallerIdentity::Insecure => return Ok((call(Actor::Insecure, EVERYTHING), message)),
-        CallerIdentity::Local => return Ok((call(Actor::Local, EVERYTHING), message)),
+        CallerIdentity::Insecure => return Ok((Call::of_all(deadline, Actor::Insecure), message)),
+        CallerIdentity::Local => return Ok((Call::of_all(deadline, Actor::Local), message)),
         CallerIdentity::Token { id, rights, tenants } => (id, rights, tenants),
     };
     let needs = caller.row.needs.and(message.needs_more());
@@ -98,5 +108,6 @@ pub fn authorise<T: Subject>(request: Request<T>) -> ApiResult<(Call, T)> {
     };
     let reaches = caller.row.reach == Reach::NoTenant || tenants.includes(tenant.as_deref());
     (rights.contains(needs) && reaches).then_some(()).ok_or_else(error_texts::not_permitted)?;
-    Ok((call(Actor::Operator { token: id, needs, tenant }, rights), message))
+    let actor = Actor::Operator { token: id, needs, tenant };
+    Ok((Call { deadline, actor, rights, tenants, request_id: String::new() }, message))
 }
