@@ -1,4 +1,5 @@
-//! The TLS handshakes of a listener. They run at once, so that a silent caller delays no other one.
+//! The TLS handshakes of a listener. They run at once, so that a silent caller delays no other one. If all places are
+//! taken, a new caller ends the oldest unfinished handshake.
 
 use std::io;
 use std::sync::Arc;
@@ -39,9 +40,11 @@ where
     let accepted = move |accepted: io::Result<Connection>| {
         let logged = Arc::clone(&logged);
         let from = accepted.as_ref().ok().and_then(Connection::peer_address);
+        let cut = accepted.as_ref().ok().map(Connection::cut);
         let handshake = accepted.ok().map(&handshake);
         async move {
-            let done = timeout(HANDSHAKE_LIMIT, handshake?).await;
+            let done = cut?.run_until_cancelled_owned(timeout(HANDSHAKE_LIMIT, handshake?)).await;
+            let done = done.unwrap_or_else(|| Ok(Err(io::Error::other("a new caller needed its place"))));
             match done.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
                 Ok(connection) => Some(Ok(connection)),
                 Err(error) => {
@@ -55,5 +58,11 @@ where
             }
         }
     };
-    incoming.map(accepted).buffer_unordered(CONNECTIONS_MAX).filter_map(std::future::ready).boxed()
+    // One more than the places: a new connection is accepted while all of them are taken by handshakes.
+    incoming
+        .before_handshakes()
+        .map(accepted)
+        .buffer_unordered(CONNECTIONS_MAX + 1)
+        .filter_map(std::future::ready)
+        .boxed()
 }

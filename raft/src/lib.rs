@@ -25,6 +25,7 @@ mod known_peers;
 pub mod listen;
 mod membership;
 pub mod offline;
+mod open_connections;
 #[doc(hidden)]
 pub mod openraft_traits;
 mod options;

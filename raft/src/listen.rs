@@ -1,15 +1,16 @@
 //! Limits of every listener of a node: connections, time until a client sends its first bytes, memory of messages.
 //!
 //! Used by the peer listener here, and by the node's listeners for the admin API, health and web pages. A connection
-//! without first bytes is closed after [`FIRST_BYTES_WITHIN`].
+//! without first bytes is closed after [`FIRST_BYTES_WITHIN`]. If all places are taken, a new connection takes that of
+//! one that nothing keeps (`open_connections`).
 
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::Request;
@@ -17,7 +18,7 @@ use axum::middleware::Next;
 use axum::response::Response;
 use futures::Stream;
 use parking_lot::Mutex;
-use reveille_ledger::ids::NodeId;
+use reveille_ledger::ids::{NodeId, TokenId};
 use rustix::net::sockopt;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
@@ -25,19 +26,17 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Sleep, sleep};
 use tokio_rustls::server::TlsStream;
 use tokio_util::either::Either;
-use tokio_util::sync::{CancellationToken, PollSemaphore};
+use tokio_util::sync::{CancellationToken, PollSemaphore, WaitForCancellationFutureOwned};
 use tonic::transport::server::Connected;
 
 use crate::identity::ClusterId;
+use crate::open_connections::OpenConnections;
+pub use crate::open_connections::{
+    CONNECTIONS_MAX, CONNECTIONS_OF_TENANTS_MAX, CONNECTIONS_OF_TOKEN_MAX, CallingToken,
+};
 use crate::tls::{NodeTls, PeerCertificate, ServerTls};
 
-/// Maximum number of open connections of one listener, about 30 KB each. Further connections wait in the system's
-/// queue.
-pub const CONNECTIONS_MAX: usize = 512;
-/// Maximum number of connections of one listener whose clients have no certificate although it asks for one.
-pub(crate) const UNAUTHENTICATED_MAX: usize = 16;
-/// Time after which such a connection ends: a request to join is answered within it. A connection of
-/// [`Incoming::closing_unauthenticated`] ends then, too.
+/// Time after which the connection of a client without a certificate ends: a request to join is answered within it.
 const UNAUTHENTICATED_ENDS_AFTER: Duration = Duration::from_secs(30);
 /// A client must send its first bytes within this time.
 pub const FIRST_BYTES_WITHIN: Duration = Duration::from_secs(10);
@@ -49,6 +48,8 @@ const KEEP_ALIVE_AFTER: Duration = Duration::from_secs(30);
 const KEEP_ALIVE_PROBES: u32 = 3;
 /// Pause after a failed accept. Without it the next accept would fail too, for example when no file handles are left.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+/// Pause until a connection is looked for again that can end for a waiting one.
+const END_AGAIN: Duration = Duration::from_secs(1);
 /// Maximum bytes of all messages that one listener has read and not answered. Further messages are refused.
 pub const MESSAGES_BYTES_MAX: usize = 128 * 1024 * 1024;
 
@@ -57,10 +58,15 @@ pub struct Incoming {
     listener: TcpListener,
     name: &'static str,
     preface: usize,
-    closes_unauthenticated: bool,
+    has_handshakes: bool,
     when_ended: Option<WhenEnded>,
+    open: Arc<OpenConnections>,
     permits: PollSemaphore,
-    permit: Option<OwnedSemaphorePermit>,
+    /// Accepted, and waits for its permit.
+    accepted: Option<TcpStream>,
+    /// True if another connection was ended for the one that waits.
+    has_ended_one: bool,
+    end_again: Option<Pin<Box<Sleep>>>,
     pause: Option<Pin<Box<Sleep>>>,
 }
 
@@ -69,14 +75,31 @@ impl Incoming {
     /// caller must limit that time itself.
     pub fn new(listener: TcpListener, name: &'static str, preface: usize) -> Incoming {
         let permits = PollSemaphore::new(Arc::new(Semaphore::new(CONNECTIONS_MAX)));
-        let (closes_unauthenticated, when_ended) = (false, None);
-        Incoming { listener, name, preface, closes_unauthenticated, when_ended, permits, permit: None, pause: None }
+        let open = OpenConnections::new(false);
+        Incoming {
+            listener,
+            name,
+            preface,
+            has_handshakes: false,
+            when_ended: None,
+            open,
+            permits,
+            accepted: None,
+            has_ended_one: false,
+            end_again: None,
+            pause: None,
+        }
     }
 
-    /// Ends a connection on which no request was permitted within [`UNAUTHENTICATED_ENDS_AFTER`]. Otherwise clients
-    /// without any permission could hold all connections, because they may answer pings for ever.
-    pub fn closing_unauthenticated(self) -> Incoming {
-        Incoming { closes_unauthenticated: true, ..self }
+    /// Only permitted calls keep a connection if others wait ([`Client::permit`]). Otherwise clients without any
+    /// permission could hold all connections, because they may answer pings for ever.
+    pub fn kept_by_calls(self) -> Incoming {
+        Incoming { open: OpenConnections::new(true), ..self }
+    }
+
+    /// The connections have handshakes: until these are over, nothing keeps them.
+    pub(crate) fn before_handshakes(self) -> Incoming {
+        Incoming { has_handshakes: true, ..self }
     }
 
     /// Returns the name for log lines and metrics.
@@ -87,6 +110,25 @@ impl Incoming {
     /// `when_ended` is called at the end of each connection whose [`Client`] was named.
     pub fn reporting_ends(self, when_ended: WhenEnded) -> Incoming {
         Incoming { when_ended: Some(when_ended), ..self }
+    }
+
+    fn connection(&self, stream: TcpStream, permit: Option<OwnedSemaphorePermit>) -> Connection {
+        // Without TCP_NODELAY a short answer may wait for the acknowledgement of the previous answer.
+        let _ = stream.set_nodelay(true);
+        let _ = keep_alive(&stream);
+        let client = Client::of(&self.open);
+        if !self.has_handshakes {
+            self.open.keep(client.place);
+        }
+        Connection {
+            stream: Either::Left(stream),
+            silent: (self.preface > 0).then(|| (self.preface, Box::pin(sleep(FIRST_BYTES_WITHIN)))),
+            cut: Box::pin(client.cut.clone().cancelled_owned()),
+            late: None,
+            _end: ConnectionEnd { client: client.clone(), when_ended: self.when_ended.clone() },
+            client,
+            _permit: permit,
+        }
     }
 }
 
@@ -100,36 +142,31 @@ impl Stream for Incoming {
                 ready!(pause.as_mut().poll(cx));
                 self.pause = None;
             }
-            if self.permit.is_none() {
-                // The semaphore is never closed.
-                self.permit = ready!(self.permits.poll_acquire(cx));
-            }
-            match ready!(self.listener.poll_accept(cx)) {
-                Ok((stream, _)) => {
-                    // Without TCP_NODELAY a short answer may wait for the acknowledgement of the previous answer.
-                    let _ = stream.set_nodelay(true);
-                    let _ = keep_alive(&stream);
-                    let silent = (self.preface > 0).then(|| (self.preface, Box::pin(sleep(FIRST_BYTES_WITHIN))));
-                    let client = Client::default();
-                    let ended = EndReport { client: client.clone(), when_ended: self.when_ended.clone() };
-                    let stream = Either::Left(stream);
-                    let end = self.closes_unauthenticated.then(|| end_of_unauthenticated(client.clone()));
-                    let connection = Connection {
-                        stream,
-                        silent,
-                        client,
-                        end,
-                        _unauthenticated: None,
-                        _ended: ended,
-                        _permit: self.permit.take(),
-                    };
-                    return Poll::Ready(Some(Ok(connection)));
-                }
-                Err(error) => {
-                    tracing::warn!(%error, listener = self.name, "a connection was not accepted");
-                    self.pause = Some(Box::pin(sleep(ACCEPT_AGAIN)));
+            if self.accepted.is_none() {
+                match ready!(self.listener.poll_accept(cx)) {
+                    Ok((stream, _)) => (self.accepted, self.has_ended_one) = (Some(stream), false),
+                    Err(error) => {
+                        tracing::warn!(%error, listener = self.name, "a connection was not accepted");
+                        self.pause = Some(Box::pin(sleep(ACCEPT_AGAIN)));
+                        continue;
+                    }
                 }
             }
+            // The semaphore is never closed.
+            if let Poll::Ready(permit) = self.permits.poll_acquire(cx)
+                && let Some(stream) = self.accepted.take()
+            {
+                return Poll::Ready(Some(Ok(self.connection(stream, permit))));
+            }
+            while !self.has_ended_one {
+                self.has_ended_one = self.open.end_one(Instant::now());
+                if !self.has_ended_one {
+                    let again = self.end_again.get_or_insert_with(|| Box::pin(sleep(END_AGAIN)));
+                    ready!(again.as_mut().poll(cx));
+                }
+                self.end_again = None;
+            }
+            return Poll::Pending;
         }
     }
 }
@@ -143,29 +180,17 @@ fn keep_alive(stream: &TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// Is ready when a connection is to end. It may be polled again.
-type End = Pin<Box<dyn Future<Output = ()> + Send>>;
-
-fn end_of_unauthenticated(client: Client) -> End {
-    let mut late = Box::pin(sleep(UNAUTHENTICATED_ENDS_AFTER));
-    Box::pin(std::future::poll_fn(move |cx| {
-        ready!(late.as_mut().poll(cx));
-        if client.permitted.load(Ordering::Relaxed) { Poll::Pending } else { Poll::Ready(()) }
-    }))
-}
-
 /// One connection. Dropping it lets the listener accept another connection.
 pub struct Connection {
     stream: Either<TcpStream, TlsStream<TcpStream>>,
     /// Number of first bytes that are still missing, and their deadline. `None`: all have arrived.
     silent: Option<(usize, Pin<Box<Sleep>>)>,
     client: Client,
-    /// Ends the connection. Of a peer: after [`UNAUTHENTICATED_ENDS_AFTER`] if it has no certificate, else when its
-    /// [`CertifiedCaller`] is cut off. Of a client: [`Incoming::closing_unauthenticated`].
-    end: Option<End>,
-    /// Permit of a connection whose client has no certificate.
-    _unauthenticated: Option<OwnedSemaphorePermit>,
-    _ended: EndReport,
+    /// Ready when the connection is to end: for a new one, or because the client's [`CertifiedCaller`] is cut off.
+    cut: Pin<Box<WaitForCancellationFutureOwned>>,
+    /// Ready when the connection of a client without a certificate is to end.
+    late: Option<Pin<Box<Sleep>>>,
+    _end: ConnectionEnd,
     _permit: Option<OwnedSemaphorePermit>,
 }
 
@@ -183,19 +208,23 @@ impl Connection {
         self.client.caller()
     }
 
-    /// Makes the handshake of TLS. The caller limits the time. A client without a certificate needs one of the permits
-    /// `unauthenticated`, and its connection ends after [`UNAUTHENTICATED_ENDS_AFTER`].
-    pub(crate) async fn encrypt(mut self, tls: &NodeTls, unauthenticated: &Arc<Semaphore>) -> io::Result<Connection> {
+    /// Returns what ends the connection for a new one. It ends no handshake: the caller must do that.
+    pub(crate) fn cut(&self) -> CancellationToken {
+        self.client.cut.clone()
+    }
+
+    /// Makes the handshake of TLS. The caller limits the time. The connection of a client without a certificate ends
+    /// after [`UNAUTHENTICATED_ENDS_AFTER`], or earlier if there are too many of them.
+    pub(crate) async fn encrypt(mut self, tls: &NodeTls) -> io::Result<Connection> {
         let Either::Left(plain) = self.stream else { return Ok(self) };
         let encrypted = tls.accept(plain).await?;
         self.client.certificate = PeerCertificate::of(&encrypted).map(Arc::new);
-        if self.client.certificate.is_none() {
-            let permit = Arc::clone(unauthenticated).try_acquire_owned();
-            let permit = permit.map_err(|_| io::Error::other("too many callers without a certificate"))?;
-            self._unauthenticated = Some(permit);
-            self.end = Some(Box::pin(sleep(UNAUTHENTICATED_ENDS_AFTER)));
+        if self.client.certificate.is_some() {
+            self.client.open.keep(self.client.place);
+        } else if self.client.join(false) {
+            self.late = Some(Box::pin(sleep(UNAUTHENTICATED_ENDS_AFTER)));
         } else {
-            self.end = Some(Box::pin(self.client.cut.clone().cancelled_owned()));
+            return Err(io::Error::other("too many callers without a certificate"));
         }
         Ok(Connection { stream: Either::Right(encrypted), ..self })
     }
@@ -203,15 +232,24 @@ impl Connection {
     /// Makes the handshake of TLS with a client, which has no certificate. The caller limits the time.
     pub(crate) async fn encrypt_for_client(self, tls: &ServerTls) -> io::Result<Connection> {
         let Either::Left(plain) = self.stream else { return Ok(self) };
-        Ok(Connection { stream: Either::Right(tls.accept(plain).await?), ..self })
+        let encrypted = tls.accept(plain).await?;
+        self.client.open.keep(self.client.place);
+        Ok(Connection { stream: Either::Right(encrypted), ..self })
+    }
+
+    /// Fails if the connection is to end.
+    fn poll_end(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        let is_late = self.late.as_mut().is_some_and(|late| late.as_mut().poll(cx).is_ready());
+        if is_late || self.cut.as_mut().poll(cx).is_ready() {
+            return Err(io::ErrorKind::ConnectionAborted.into());
+        }
+        Ok(())
     }
 }
 
 impl AsyncRead for Connection {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        if self.end.as_mut().is_some_and(|end| end.as_mut().poll(cx).is_ready()) {
-            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
-        }
+        self.poll_end(cx)?;
         let before = buf.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(cx, buf);
         let Some((left, until)) = &mut self.silent else { return read };
@@ -231,6 +269,8 @@ impl AsyncRead for Connection {
 
 impl AsyncWrite for Connection {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        // A client that reads nothing must not keep the connection either.
+        self.poll_end(cx)?;
         Pin::new(&mut self.stream).poll_write(cx, buf)
     }
 
@@ -239,6 +279,7 @@ impl AsyncWrite for Connection {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        self.poll_end(cx)?;
         Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
     }
 
@@ -255,14 +296,15 @@ impl AsyncWrite for Connection {
     }
 }
 
-/// Reports the end of a connection when it is dropped.
-struct EndReport {
+/// Frees the place of a connection and reports its end when it is dropped.
+struct ConnectionEnd {
     client: Client,
     when_ended: Option<WhenEnded>,
 }
 
-impl Drop for EndReport {
+impl Drop for ConnectionEnd {
     fn drop(&mut self) {
+        self.client.open.remove(self.client.place);
         let client = self.client.number.load(Ordering::Relaxed);
         if client != 0
             && let Some(when_ended) = &self.when_ended
@@ -287,8 +329,9 @@ pub type WhenEnded = Arc<dyn Fn(u64) + Send + Sync>;
 #[derive(Clone, Debug, Default)]
 pub struct Client {
     number: Arc<AtomicU64>,
-    /// True if a request was permitted.
-    permitted: Arc<AtomicBool>,
+    /// All connections of the listener, and the number of this one.
+    open: Arc<OpenConnections>,
+    place: u64,
     /// The node that the certificate was found to name; 0: none yet.
     certified: Arc<AtomicU64>,
     /// Ends the connection.
@@ -298,14 +341,38 @@ pub struct Client {
 }
 
 impl Client {
+    fn of(open: &Arc<OpenConnections>) -> Client {
+        let cut = CancellationToken::new();
+        Client {
+            number: Arc::default(),
+            open: Arc::clone(open),
+            place: open.add(cut.clone()),
+            certified: Arc::default(),
+            cut,
+            certificate: None,
+        }
+    }
+
     /// Records which client sends on this connection; 0 is no client.
     pub fn name(&self, number: u64) {
         self.number.store(number, Ordering::Relaxed);
     }
 
-    /// Records that a request on this connection was permitted.
-    pub fn permit(&self) {
-        self.permitted.store(true, Ordering::Relaxed);
+    /// Records that a call on this connection is permitted. `None`: of a caller without a token. Returns false if the
+    /// token, or all tokens of tenants together, keep as many connections as they may: the call is to be refused.
+    pub fn permit(&self, token: Option<CallingToken>) -> bool {
+        self.open.permit(self.place, token, Instant::now())
+    }
+
+    /// Records that a call with this token was denied, because it is not valid: it no longer keeps the connection.
+    pub fn deny(&self, token: TokenId) {
+        self.open.deny(self.place, token);
+    }
+
+    /// Records that the client has no certificate, and if its request is being handled. Returns false if there are too
+    /// many of them.
+    pub(crate) fn join(&self, is_handled: bool) -> bool {
+        self.open.join(self.place, is_handled)
     }
 
     /// Returns what ends the connection.

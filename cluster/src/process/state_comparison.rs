@@ -2,7 +2,7 @@
 //!
 //! Replicas hash their states at common indexes, and when nothing is applied. A node whose hash differs from that of a
 //! majority has a state that no majority agreed on: by a bug, damaged memory, or a disk that lies. It stops before it
-//! sends or grants anything more.
+//! sends or grants anything more. Without such a majority all nodes go on, and those that see the difference report it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -44,6 +44,7 @@ async fn hash_when_quiet(context: &NodeContext) {
 
 /// Compares until this node has to stop.
 async fn compare(context: &Arc<NodeContext>) {
+    let mut differed = false;
     loop {
         tokio::time::sleep(COMPARE_EVERY).await;
         let voters = context.voters();
@@ -54,11 +55,33 @@ async fn compare(context: &Arc<NodeContext>) {
         let others = voters.iter().copied().filter(|node| *node != context.me.node);
         let described = descriptions(context, others, ANSWER_WITHIN).await;
         let others: Vec<Checkpoints> = described.into_values().map(|one| one.description.checkpoints).collect();
+        differed = report_difference(differs(&own, &others), differed);
         if let Some(index) = differs_from_majority(&own, &others, voters.len()) {
             context.replica.stop_diverged(index);
             return;
         }
     }
+}
+
+/// Reports if this node and another voter differ: in the log when that begins, and as a gauge. Returns if they do.
+fn report_difference(differs: Option<u64>, differed: bool) -> bool {
+    if let Some(index) = differs
+        && !differed
+    {
+        tracing::error!(
+            index,
+            "the state of this node and that of another voter differ at one log index: pause what sends, keep all \
+             data folders, and report it; `reveille doctor` names the nodes"
+        );
+    }
+    metrics::gauge!("reveille_state_differs").set(f64::from(u8::from(differs.is_some())));
+    differs.is_some()
+}
+
+/// Returns the first index at which another voter has another hash than this node.
+fn differs(own: &Checkpoints, others: &[Checkpoints]) -> Option<u64> {
+    let differs = |(index, own): &(&u64, &Hash)| others.iter().any(|o| o.get(index).is_some_and(|hash| hash != *own));
+    own.iter().find(differs).map(|(index, _)| *index)
 }
 
 /// Returns the first index at which a majority of the voters has one hash, and this node another one.
@@ -90,5 +113,18 @@ mod tests {
         assert_eq!(differs_from_majority(&own, &[same, other.clone()], 3), None, "one of three differs");
         assert_eq!(differs_from_majority(&own, &[other.clone(), third], 3), Some(3), "two agree at index 3 only");
         assert_eq!(differs_from_majority(&own, &[other], 2), None, "one of two is no majority");
+    }
+
+    /// The third voter is down, or has yet another hash: no majority says which of the two is wrong.
+    #[test]
+    fn difference_without_majority_is_reported() {
+        let own = checkpoints([(1, 1), (2, 2)]);
+        let same = checkpoints([(1, 1), (2, 2), (3, 3)]);
+        let other = checkpoints([(2, 9), (3, 9)]);
+        for others in [vec![other.clone()], vec![other.clone(), same.clone()], vec![other, checkpoints([(2, 8)])]] {
+            assert_eq!(differs_from_majority(&own, &others, 3), None);
+            assert_eq!(differs(&own, &others), Some(2));
+        }
+        assert_eq!(differs(&own, &[same, Checkpoints::new()]), None);
     }
 }

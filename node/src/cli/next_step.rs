@@ -134,6 +134,7 @@ fn fixed(reason: &str) -> Option<&'static str> {
         "INTERNAL" => "report it, with the log of the node",
         "TIMED_OUT" => "a longer --timeout, or reveille cluster status",
         "NO_ROOM" => "free space on the volume of the node's data folder, or ask another node: --endpoint a,b,c",
+        "SHARE_USED" => "the same again when others of this token are done, or ask another node: --endpoint a,b,c",
         "STOPPING" => "ask another node: --endpoint a,b,c",
         "OUTCOME_UNKNOWN" => "the same command with the same --request-id: it happens once",
         "NO_RELAY" => "reveille relay add --help",

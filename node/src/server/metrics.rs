@@ -77,6 +77,7 @@ pub const METRICS: &[Metric] = &[
     ),
     by("actor", Counter, "reveille_actor_ends_total", "Actors that ended by themselves"),
     plain(Counter, "reveille_alarms_total", "Alarms, each with a line in the log"),
+    plain(Gauge, "reveille_state_differs", "1: another voter has another state hash at the same log index"),
     by("relay", Gauge, "reveille_relay_sessions", "Open connections to a relay"),
     by("relay", Gauge, "reveille_relay_rate_per_second", "Emails a second that a relay is given at most, now"),
     by("relay", Gauge, "reveille_relay_parked", "1: the day's allowance of a relay is used up"),

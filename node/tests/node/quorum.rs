@@ -1,5 +1,8 @@
 //! What a node says without a majority, and with a majority against it.
 
+#[cfg(feature = "injected-bugs")]
+use std::path::Path;
+
 use reveille_cluster::compose::unsubscribe::Unsubscribe;
 use reveille_cluster::process::secret::Secret;
 
@@ -80,9 +83,37 @@ fn node_without_quorum_changes_nothing_and_dates_stale_reads() {
 async fn replica_against_majority_stops_and_says_so() {
     let folder = tempfile::tempdir().expect("a folder");
     let sink = Sink::start(SinkOptions::default()).expect("a sink");
-    let [one, two, mut three] = Process::cluster(folder.path(), ["one", "two", "three"], &[]);
+    let [one, two, three] = Process::cluster(folder.path(), ["one", "two", "three"], &[]);
+    let mut three = differing(folder.path(), &one, three, &sink).await;
+    assert_eq!(three.ended(), Some(1));
+    assert!(three.said().contains("differs from that of a majority"), "{}", three.said());
+    assert_eq!(two.reveille("schedule list").code, Some(0), "the others continue");
+    sink.stop().await;
+}
+
+/// Of two replicas that differ, none can know that it is wrong. An operator must learn of it.
+#[cfg(feature = "injected-bugs")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn replicas_that_differ_without_majority_say_so() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let sink = Sink::start(SinkOptions::default()).expect("a sink");
+    let [one, mut two, three] = Process::cluster(folder.path(), ["one", "two", "three"], &[]);
+    two.kill();
+    let three = differing(folder.path(), &one, three, &sink).await;
+    for node in [&one, &three] {
+        until("it says so", || node.get("/metrics").contains("\nreveille_state_differs 1\n"));
+        let said = node.said();
+        assert_eq!(said.matches("differ at one log index").count(), 1, "{said}");
+    }
+    assert_eq!(one.reveille("schedule list").code, Some(0), "they continue");
+    sink.stop().await;
+}
+
+/// Restarts node three so that its state differs from that of the others soon.
+#[cfg(feature = "injected-bugs")]
+async fn differing(folder: &Path, one: &Process, mut three: Process, sink: &Sink) -> Process {
     three.kill();
-    three = three.again_by(folder.path(), "three", &[("REVEILLE_INJECTED_BUG", "no-min-gap")]);
+    three = three.again_by(folder, "three", &[("REVEILLE_INJECTED_BUG", "no-min-gap")]);
     until("a leader", || one.reveille("schedule list").code == Some(0));
     let port = sink.handle().address().port();
     let relay = one.reveille(&format!("relay add main --host 127.0.0.1 --port {port} --tls none"));
@@ -93,8 +124,5 @@ async fn replica_against_majority_stops_and_says_so() {
     assert_eq!(one.reveille("schedule trigger daily").code, Some(0));
     sink.handle().wait_for(1, STEP_TIMEOUT).await.expect("an email");
     one.reveille("schedule trigger daily");
-    assert_eq!(three.ended(), Some(1));
-    assert!(three.said().contains("differs from that of a majority"), "{}", three.said());
-    assert_eq!(two.reveille("schedule list").code, Some(0), "the others continue");
-    sink.stop().await;
+    three
 }

@@ -22,7 +22,6 @@ use reveille_proto::peer::v1::peer_service_client::PeerServiceClient;
 use reveille_proto::peer::v1::peer_service_server::{PeerService, PeerServiceServer};
 use tokio::net::TcpStream;
 use tokio::runtime::Handle;
-use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
@@ -34,7 +33,7 @@ use super::{Destination, Handler, MESSAGE_BYTES_MAX, PeerError, Rejection, Reque
 use crate::handshakes::{HANDSHAKE_LIMIT, connections, with_handshakes};
 use crate::identity::ClusterId;
 use crate::injected_bugs;
-use crate::listen::{self, CertifiedCaller, Client, HTTP2_PREFACE, Incoming, UNAUTHENTICATED_MAX};
+use crate::listen::{self, CertifiedCaller, Client, HTTP2_PREFACE, Incoming};
 use crate::tls::NodeTls;
 
 /// Limit of opening a connection; the next call tries again.
@@ -150,13 +149,11 @@ impl Transport for GrpcTransport {
         let callers = Callers::default();
         let incoming = match &self.tls {
             Some(tls) => {
-                let (tls, unauthenticated) = (tls.clone(), Arc::new(Semaphore::new(UNAUTHENTICATED_MAX)));
-                let callers = Arc::clone(&callers);
+                let (tls, callers) = (tls.clone(), Arc::clone(&callers));
                 with_handshakes(incoming, move |connection| {
-                    let (tls, unauthenticated, callers) =
-                        (tls.clone(), Arc::clone(&unauthenticated), Arc::clone(&callers));
+                    let (tls, callers) = (tls.clone(), Arc::clone(&callers));
                     async move {
-                        let connection = connection.encrypt(&tls, &unauthenticated).await?;
+                        let connection = connection.encrypt(&tls).await?;
                         callers.lock().push(connection.caller());
                         Ok(connection)
                     }
@@ -175,14 +172,22 @@ impl Transport for GrpcTransport {
         let encrypts = self.tls.is_some();
         let bounded =
             from_fn_with_state(listen::message_memory(), move |State(memory), request: HttpRequest, next| async move {
-                let request = match is_unauthenticated(encrypts, &request) {
+                let is_joining = is_unauthenticated(encrypts, &request);
+                let client = request.extensions().get::<Client>().filter(|_| is_joining).cloned();
+                let request = match is_joining {
                     true => match join_request(request).await {
+                        Ok(_) if !client.as_ref().is_none_or(|client| client.join(true)) => {
+                            return Status::unavailable("too many nodes join now; try again").into_http();
+                        }
                         Ok(request) => request,
                         Err(refusal) => return refusal.into_http(),
                     },
                     false => request,
                 };
                 let answer = listen::meter_memory(memory, request, next).await;
+                if let Some(client) = client {
+                    client.join(false);
+                }
                 answer.unwrap_or_else(|| Status::aborted("this node works on too many large messages").into_http())
             });
         let routes = Routes::new(service).into_axum_router().layer(bounded);

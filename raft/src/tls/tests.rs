@@ -32,6 +32,7 @@ use super::node_tls::public_key;
 use super::pem::certificate;
 use super::{ANY_NODE, KeyPin, NodeTls, ServerTls, node_name};
 use crate::identity::ClusterId;
+use crate::open_connections::JOINING_MAX;
 use crate::peer::{Destination, GrpcTransport, Handler, PeerError, Rejection, Request, Response, Transport};
 
 pub(crate) const CLUSTER: ClusterId = ClusterId(7);
@@ -336,7 +337,7 @@ async fn silent_callers_delay_no_member() {
     let two = member(&founder, folder.path(), NodeId(2));
     let address = serve(&founder, None).await;
     let mut silent = Vec::new();
-    for number in 0..500 {
+    for number in 0..600 {
         let mut stream = TcpStream::connect(&address).await.expect("a connection");
         if number % 2 == 0 {
             // The beginning of a ClientHello of 512 bytes.
@@ -345,13 +346,12 @@ async fn silent_callers_delay_no_member() {
         silent.push(stream);
     }
     assert!(ask(&transport(&two), NodeId(2), SERVER, &address).await.is_ok());
-    let open = silent.iter().filter(
-        |stream| matches!(stream.try_read(&mut [0]), Err(error) if error.kind() == std::io::ErrorKind::WouldBlock),
-    );
-    assert_eq!(open.count(), silent.len(), "it was answered before the silent callers were given up");
+    let is_open = |stream: &TcpStream| matches!(stream.try_read(&mut [0]), Err(error) if error.kind() == std::io::ErrorKind::WouldBlock);
+    assert!(silent.iter().any(is_open), "it was answered before the silent callers were given up");
+    assert!(!is_open(&silent[0]), "the oldest one has ended for a new one");
     // A slow caller has no more time than a silent one.
     let slow = async {
-        let mut stream = silent.swap_remove(0);
+        let mut stream = silent.swap_remove(598);
         while stream.write_all(&[0]).await.is_ok() {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
@@ -361,6 +361,28 @@ async fn silent_callers_delay_no_member() {
         let ended = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut Vec::new())).await;
         assert!(ended.is_ok(), "still open");
     }
+}
+
+/// A caller without a certificate may answer pings, and needs none of the few places of those that join.
+#[tokio::test(flavor = "multi_thread")]
+async fn idle_callers_without_certificate_keep_no_node_from_joining() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let founder = founder(folder.path());
+    let address = serve(&founder, None).await;
+    let connector = connector(&founder, &TLS13);
+    let mut idle = Vec::new();
+    for _ in 0..=JOINING_MAX {
+        let name = ServerName::try_from(ANY_NODE).expect("a name");
+        let stream = TcpStream::connect(&address).await.expect("a connection");
+        let mut stream = connector.connect(name, stream).await.expect("a handshake");
+        stream.write_all(HTTP2).await.expect("written");
+        stream.read_exact(&mut [0]).await.expect("it is served");
+        idle.push(stream);
+    }
+    let mut joins = PeerServiceClient::new(channel(&founder.join_token(NodeId(2), &address, 0)).expect("a channel"));
+    let long = v1::JoinRequest { token: "a".repeat(5_000), ..v1::JoinRequest::default() };
+    let refused = joins.join(long).await;
+    assert_eq!(refused.map(drop).map_err(|status| status.code()), Err(tonic::Code::InvalidArgument), "it is read");
 }
 
 mod fuzz {

@@ -98,7 +98,7 @@ pub async fn serve(
         .http2_keepalive_timeout(Some(PONG_WITHIN))
         .add_routes(routes)
         .serve_with_incoming_shutdown(
-            connections(Incoming::new(listener, "admin", HTTP2_PREFACE).closing_unauthenticated(), tls),
+            connections(Incoming::new(listener, "admin", HTTP2_PREFACE).kept_by_calls(), tls),
             stop.clone().cancelled_owned(),
         );
     let stopped = async {

@@ -34,6 +34,7 @@ mod local;
 mod lookup;
 mod no_leader;
 mod paging;
+mod places;
 mod reads;
 mod recipient_list;
 mod services;
@@ -60,6 +61,7 @@ use error::{ApiError, ApiResult};
 pub use error::{LEADERLESS, REQUEST_ID};
 pub use listen::serve;
 pub use local::{serve_local, socket_path};
+use places::Places;
 pub use services::audit::shown as shown_audit_record;
 use services::message::MessageBatches;
 pub use services::schedule::create::validation_error;
@@ -75,10 +77,9 @@ const UPLOADS_MAX: usize = 4;
 pub struct Admin {
     context: Arc<NodeContext>,
     dialer: Arc<dyn Dial>,
-    /// One permit for each stream.
-    streams: Arc<Semaphore>,
-    /// One permit for each part that may be received at once.
-    uploads: Arc<Semaphore>,
+    streams: Arc<Places>,
+    /// For the parts that are received at once.
+    uploads: Arc<Places>,
     /// One permit: one audience at a time is checked before it is sealed.
     checks: Arc<Semaphore>,
     messages: Arc<MessageBatches>,
@@ -96,8 +97,8 @@ impl Admin {
         Admin {
             context,
             dialer: Arc::new(TcpDialer::default()),
-            streams: Arc::new(Semaphore::new(STREAMS_MAX)),
-            uploads: Arc::new(Semaphore::new(UPLOADS_MAX)),
+            streams: Arc::new(Places::new(STREAMS_MAX)),
+            uploads: Arc::new(Places::new(UPLOADS_MAX)),
             checks: Arc::new(Semaphore::new(1)),
             messages: Arc::default(),
             stop: CancellationToken::new(),

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use reveille_ledger::command::Actor;
 use reveille_ledger::refusal::CommandRefusal;
-use reveille_ledger::token::Rights;
+use reveille_ledger::token::{Rights, TenantScope};
 use reveille_ledger::{DEFAULT_TENANT, Ledger};
 use tonic::{Code, Request, Status};
 
@@ -25,6 +25,8 @@ pub struct Call {
     actor: Actor,
     /// All rights of the caller.
     rights: Rights,
+    /// All tenants of the caller.
+    tenants: TenantScope,
     /// The id with which the request can be repeated. Empty if it has none.
     request_id: String,
     /// Index of the last entry that the call has committed; 0: none yet.
@@ -32,13 +34,17 @@ pub struct Call {
 }
 
 impl Call {
-    fn new(deadline: Instant, actor: Actor, rights: Rights) -> Call {
-        Call { deadline, actor, rights, request_id: String::new(), written: Arc::default() }
+    fn new(deadline: Instant, actor: Actor, rights: Rights, tenants: TenantScope) -> Call {
+        Call { deadline, actor, rights, tenants, request_id: String::new(), written: Arc::default() }
     }
 
     /// A call of the node itself.
     pub fn of_system(deadline: Instant) -> Call {
-        Call::new(deadline, Actor::System, EVERYTHING)
+        Call::of_all(deadline, Actor::System)
+    }
+
+    fn of_all(deadline: Instant, actor: Actor) -> Call {
+        Call::new(deadline, actor, EVERYTHING, TenantScope::All)
     }
 
     /// The same call, of a request that can be repeated with this id. A text that is no id is left out of its errors.
@@ -78,6 +84,11 @@ impl Call {
         }
     }
 
+    /// The tenants that the caller reaches.
+    pub fn tenants(&self) -> &TenantScope {
+        &self.tenants
+    }
+
     /// True if the caller has all of these rights.
     pub fn has(&self, rights: Rights) -> bool {
         self.rights.contains(rights)
@@ -108,10 +119,9 @@ pub fn authorise<T: Subject>(request: Request<T>) -> ApiResult<(Call, T)> {
             named.push(tenant.clone());
         }
     });
-    let call = |actor, rights| Call::new(deadline, actor, rights);
     let (id, rights, tenants) = match caller.identity {
-        CallerIdentity::Insecure => return Ok((call(Actor::Insecure, EVERYTHING), message)),
-        CallerIdentity::Local => return Ok((call(Actor::Local, EVERYTHING), message)),
+        CallerIdentity::Insecure => return Ok((Call::of_all(deadline, Actor::Insecure), message)),
+        CallerIdentity::Local => return Ok((Call::of_all(deadline, Actor::Local), message)),
         CallerIdentity::Token { id, rights, tenants } => (id, rights, tenants),
     };
     let needs = caller.row.needs.and(message.needs_more());
@@ -122,7 +132,8 @@ pub fn authorise<T: Subject>(request: Request<T>) -> ApiResult<(Call, T)> {
     };
     let reaches = caller.row.reach == Reach::NoTenant || tenants.includes(tenant.as_deref());
     (rights.contains(needs) && reaches).then_some(()).ok_or_else(error_texts::not_permitted)?;
-    Ok((call(Actor::Operator { token: id, needs, tenant }, rights), message))
+    let actor = Actor::Operator { token: id, needs, tenant };
+    Ok((Call::new(deadline, actor, rights, tenants), message))
 }
 
 #[cfg(test)]

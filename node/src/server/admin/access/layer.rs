@@ -13,12 +13,13 @@ use reveille_cluster::process::context::NodeContext;
 use reveille_ledger::ids::{Hash, TokenId};
 use reveille_ledger::token::{Rights, TenantScope};
 use reveille_raft::LogInterval;
-use reveille_raft::listen::Client;
+use reveille_raft::listen::{CONNECTIONS_OF_TENANTS_MAX, CONNECTIONS_OF_TOKEN_MAX, CallingToken, Client};
 use tonic::{Code, Status};
 
 use super::rights::VIEW;
 use super::table::{MethodRow, Reach, row_of};
-use crate::server::admin::{ApiResult, error_texts};
+use crate::server::admin::places::share_used;
+use crate::server::admin::{ApiError, ApiResult, error_texts};
 use crate::token_text::TokenText;
 
 /// Scheme of the header `authorization`.
@@ -64,24 +65,48 @@ pub enum CallerIdentity {
     Token { id: TokenId, rights: Rights, tenants: TenantScope },
 }
 
+impl CallerIdentity {
+    fn token(&self) -> Option<CallingToken> {
+        match self {
+            CallerIdentity::Token { id, tenants, .. } => {
+                Some(CallingToken { id: *id, spans_tenants: *tenants == TenantScope::All })
+            }
+            CallerIdentity::Insecure | CallerIdentity::Local => None,
+        }
+    }
+}
+
 /// Refuses the call, or adds its [`ApiCaller`] to the extensions of the request.
 pub async fn authenticate(State(by): State<Authenticator>, mut request: Request, next: Next) -> Response {
     let (row, given) = (row_of(request.uri().path()), GivenToken::of(request.headers()));
+    let client = request.extensions().get::<Client>();
     let response = match by.caller(row, &given) {
+        Ok(Some(caller)) if client.is_some_and(|client| !client.permit(caller.identity.token())) => {
+            Status::from(too_many_connections()).into_http()
+        }
         Ok(Some(caller)) => {
-            if let Some(client) = request.extensions().get::<Client>() {
-                client.permit();
-            }
             request.extensions_mut().insert(caller);
             next.run(request).await
         }
         Ok(None) => next.run(request).await,
-        Err(refused) => Status::from(refused).into_http(),
+        Err(refused) => {
+            if let (Some(client), Some(id), Code::Unauthenticated) = (client, given.id(), refused.code()) {
+                client.deny(id);
+            }
+            Status::from(refused).into_http()
+        }
     };
     if let Some(code @ (Code::Unauthenticated | Code::PermissionDenied)) = code_of(&response) {
         count_denied(code, row.map_or("no method", |row| row.path), given.id());
     }
     response
+}
+
+fn too_many_connections() -> ApiError {
+    share_used(&format!(
+        "the token has {CONNECTIONS_OF_TOKEN_MAX} other connections to this node, or tokens of tenants have \
+         {CONNECTIONS_OF_TENANTS_MAX}: as many as they may"
+    ))
 }
 
 /// Answers a request for a page about the whole cluster only if its token may view that.

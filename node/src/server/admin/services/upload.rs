@@ -17,7 +17,7 @@ use reveille_proto::admin::v1::{
     SealAudienceResponse,
 };
 use reveille_raft::crash;
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::sync::mpsc;
 use tokio::time::{timeout, timeout_at};
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_stream::{Stream, StreamExt as _};
@@ -25,6 +25,7 @@ use tonic::{Code, Status, Streaming};
 
 use super::audience::{AudienceRequest, WAITING_MAX, not_written};
 use super::watch::{Watched, Watcher};
+use crate::server::admin::places::Place;
 use crate::server::admin::{Admin, ApiError, ApiResult, Call, error_texts};
 
 /// Maximum size of a part in bytes: one KiB per recipient on average.
@@ -58,19 +59,18 @@ impl Admin {
     pub(crate) async fn put_part(
         &self,
         pieces: Streaming<PutPartRequest>,
-        _: &Call,
+        call: &Call,
     ) -> Result<PutPartResponse, Status> {
-        let _place = self.upload_place().await?;
+        let _place = self.upload_place(call).await?;
         let Sent { part, number, bytes } = sent(pieces, PIECE_WITHIN, PART_WITHIN).await?;
         self.keep_part(part, &format!("part {number}"), bytes).await?;
         Ok(PutPartResponse {})
     }
 
     /// Waits for one of the few places for parts that are received at a time.
-    pub(super) async fn upload_place(&self) -> ApiResult<OwnedSemaphorePermit> {
-        let busy = || ApiError::new(Code::Unavailable, ErrorReason::Busy, "too many parts are received here now");
-        let place = timeout(PIECE_WITHIN, Arc::clone(&self.uploads).acquire_owned()).await;
-        place.ok().and_then(Result::ok).ok_or_else(busy)
+    pub(super) async fn upload_place(&self, call: &Call) -> ApiResult<Place> {
+        let place = timeout(PIECE_WITHIN, self.uploads.take(call.tenants())).await;
+        place.map_err(|_| self.uploads.refused(call.tenants(), "uploads"))
     }
 
     /// Stores a part on a majority. `what` names it in errors.

@@ -41,9 +41,9 @@ impl Admin {
     pub(crate) async fn upload_recipients(
         &self,
         mut pieces: Streaming<UploadRecipientsRequest>,
-        _: &Call,
+        call: &Call,
     ) -> Result<UploadRecipientsResponse, Status> {
-        let _place = self.upload_place().await?;
+        let _place = self.upload_place(call).await?;
         let ends = Instant::now() + PART_WITHIN;
         let first = next_piece(&mut pieces, PIECE_WITHIN, ends).await?.unwrap_or_default();
         let form = TextForm::of(&first.content_type);

@@ -1,16 +1,16 @@
 //! Streams to watchers: bounded in number and memory, and ended by the watcher, by its token or by the node's stop.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use reveille_ledger::ids::RunId;
-use reveille_proto::admin::v1::{ErrorReason, WatchRunResponse};
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use reveille_proto::admin::v1::WatchRunResponse;
+use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::{Code, Status};
+use tonic::Status;
 
-use crate::server::admin::{Admin, ApiError, ApiResult, Call, error_texts};
+use crate::server::admin::places::Place;
+use crate::server::admin::{Admin, ApiResult, Call, error_texts};
 
 /// The stream that a watcher receives.
 pub type Watched<T> = ReceiverStream<Result<T, Status>>;
@@ -25,30 +25,27 @@ const WAITING_MAX: usize = 1;
 pub const STOPPING: &str = "this node is stopping";
 
 impl Admin {
-    /// Returns the permit of one stream.
+    /// Returns the place of one stream.
     ///
     /// # Errors
-    /// If this node has too many.
-    pub(crate) fn stream_permit(&self) -> ApiResult<OwnedSemaphorePermit> {
-        Arc::clone(&self.streams).try_acquire_owned().map_err(|_| {
-            let message = "this node has too many streams; nothing happened";
-            ApiError::new(Code::Unavailable, ErrorReason::Busy, message)
-        })
+    /// If this node or a tenant of the caller has too many.
+    pub(crate) fn stream_place(&self, call: &Call) -> ApiResult<Place> {
+        self.streams.try_take(call.tenants(), "streams")
     }
 
     /// Returns a stream of what `follow` sends. It ends with `follow`, when the watcher disconnects, or when the node
     /// stops.
-    pub(crate) fn stream<T, F, Following>(&self, follow: F) -> ApiResult<Watched<T>>
+    pub(crate) fn stream<T, F, Following>(&self, call: &Call, follow: F) -> ApiResult<Watched<T>>
     where
         T: Send + 'static,
         F: FnOnce(Admin, Watcher<T>) -> Following,
         Following: Future<Output = ()> + Send + 'static,
     {
-        let permit = self.stream_permit()?;
+        let place = self.stream_place(call)?;
         let (sender, receiver) = mpsc::channel(WAITING_MAX);
         let (following, gone, stop) = (follow(self.clone(), sender.clone()), sender, self.stop.clone());
         tokio::spawn(async move {
-            let _permit = permit;
+            let _place = place;
             tokio::select! {
                 () = following => {}
                 () = gone.closed() => {}

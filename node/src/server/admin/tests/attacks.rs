@@ -10,9 +10,13 @@ use axum::http::Request;
 use hyper_util::rt::TokioIo;
 use prost::bytes::Bytes;
 use reveille_ledger::token::TenantScope;
+use reveille_proto::admin::v1::event_service_client::EventServiceClient;
 use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient;
-use reveille_proto::admin::v1::{Content, Field, ListSchedulesRequest, Recipient, RunState, ScheduleBody};
-use reveille_raft::listen::CONNECTIONS_MAX;
+use reveille_proto::admin::v1::token_service_client::TokenServiceClient;
+use reveille_proto::admin::v1::{
+    Content, Field, ListSchedulesRequest, Recipient, RevokeTokenRequest, RunState, ScheduleBody, WatchEventsRequest,
+};
+use reveille_raft::listen::{CONNECTIONS_MAX, CONNECTIONS_OF_TENANTS_MAX, CONNECTIONS_OF_TOKEN_MAX};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_stream::StreamExt as _;
@@ -22,9 +26,12 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
+use tonic_types::StatusExt as _;
 
-use super::access::{locked_address, role, token, with};
-use super::node::{Node, STEP_TIMEOUT, creation, node, opened, yearly};
+use super::access::{locked_address, only, role, token, with};
+use super::node::{Node, STEP_TIMEOUT, creation, node, opened, reason, yearly};
+use crate::server::admin::STREAMS_MAX;
+use crate::token_text::TokenText;
 
 /// Connects over real HTTP/2, which answers pings. Each connection that is opened is counted.
 async fn connected(address: std::net::SocketAddr, opened: &Arc<AtomicUsize>) -> Channel {
@@ -66,6 +73,76 @@ async fn clients_without_a_token_hold_no_connections() {
     list(&late).await.expect("it is answered when the others are disconnected");
     list(&permitted).await.expect("permitted");
     assert_eq!(opened.load(Ordering::Relaxed), 2, "a permitted client keeps its connection");
+    node.stop().await;
+}
+
+/// The owners of tokens may answer pings for ever, too. They must keep out neither other tenants after their tokens were
+/// revoked, nor operators, who revoke them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tokens_of_a_tenant_keep_no_other_client_out() {
+    let node = node("").await;
+    let address = locked_address(&node).await;
+    let list = async |channel: &Channel, tenant: &str, token: &TokenText| {
+        let request = ListSchedulesRequest { tenant: tenant.to_owned(), ..ListSchedulesRequest::default() };
+        ScheduleServiceClient::new(channel.clone()).list_schedules(with(request, token)).await.map(drop)
+    };
+    let opened = Arc::default();
+    let hold = async |count: usize, token: &TokenText| {
+        let (mut held, mut permitted) = (Vec::new(), 0);
+        while held.len() < count {
+            let channel = connected(address, &opened).await;
+            match list(&channel, "evil", token).await {
+                Ok(()) => permitted += 1,
+                Err(refused) => {
+                    assert_eq!(reason(&refused), (Code::ResourceExhausted, "SHARE_USED".to_owned()));
+                    assert!(refused.get_details_retry_info().is_some(), "it may be sent again");
+                }
+            }
+            held.push(channel);
+        }
+        (held, permitted)
+    };
+    let evil = token(&node, role("viewer"), only("evil")).await;
+    let (held, permitted) = hold(CONNECTIONS_MAX, &evil).await;
+    assert_eq!(permitted, CONNECTIONS_OF_TOKEN_MAX);
+    let id = evil.id.to_string();
+    TokenServiceClient::new(node.channel.clone()).revoke_token(RevokeTokenRequest { id }).await.expect("revoked");
+    let other = token(&node, role("viewer"), only("other")).await;
+    list(&connected(address, &opened).await, "other", &other).await.expect("another tenant is served");
+
+    let mut all = Vec::new();
+    while all.len() * CONNECTIONS_OF_TOKEN_MAX < CONNECTIONS_MAX {
+        let evil = token(&node, role("viewer"), only("evil")).await;
+        all.push(hold(CONNECTIONS_OF_TOKEN_MAX, &evil).await);
+    }
+    let permitted = all.iter().map(|(_, permitted)| permitted).sum::<usize>();
+    assert!(permitted <= CONNECTIONS_OF_TENANTS_MAX, "{permitted} have a place");
+    let operator = token(&node, role("viewer"), TenantScope::All).await;
+    list(&connected(address, &opened).await, "evil", &operator).await.expect("an operator is served");
+    drop(held);
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn streams_of_a_tenant_leave_room_for_others() {
+    let node = node("").await;
+    let channel = connected(locked_address(&node).await, &Arc::default()).await;
+    let watch = async |token: &TokenText| {
+        let request = WatchEventsRequest { tenant: "evil".to_owned(), ..WatchEventsRequest::default() };
+        EventServiceClient::new(channel.clone()).watch_events(with(request, token)).await
+    };
+    let evil = token(&node, role("viewer"), only("evil")).await;
+    let mut streams = Vec::new();
+    let refused = loop {
+        match watch(&evil).await {
+            Ok(stream) => streams.push(stream),
+            Err(refused) => break refused,
+        }
+    };
+    assert_eq!(reason(&refused), (Code::ResourceExhausted, "SHARE_USED".to_owned()));
+    assert_eq!(streams.len(), STREAMS_MAX / 2);
+    let operator = token(&node, role("viewer"), TenantScope::All).await;
+    streams.push(watch(&operator).await.expect("an operator's stream"));
     node.stop().await;
 }
 

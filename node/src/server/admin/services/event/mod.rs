@@ -51,7 +51,7 @@ impl Admin {
         let until = Instant::now() + Duration::from_millis(wait_ms.unsigned_abs());
         let after = After::parse(&after)?;
         let (start, freshness) = self.try_read(stale, call, |ledger| after.start(ledger, stale)).await?;
-        let _permit = (wait_ms > 0).then(|| self.stream_permit()).transpose()?;
+        let _place = (wait_ms > 0).then(|| self.stream_place(call)).transpose()?;
         let page = self.next_events(&query, call, start, until).await?;
         Ok(ListEventsResponse { events: page.events, cursor: page.cursor.to_string(), more: page.more, freshness })
     }
@@ -62,8 +62,8 @@ impl Admin {
         let query = EventQuery { tenant, types, single, size: STREAM_PAGE };
         let after = After::parse(&after)?;
         let (start, _) = self.try_read(stale, call, |ledger| after.start(ledger, stale)).await?;
-        let call = call.clone();
-        self.stream(async move |admin, watcher| admin.follow_events(&query, &call, start, &watcher).await)
+        let following = call.clone();
+        self.stream(call, async move |admin, watcher| admin.follow_events(&query, &following, start, &watcher).await)
     }
 
     /// Sends events until the reader is gone, or may not read them any more. The first answer is the cursor.

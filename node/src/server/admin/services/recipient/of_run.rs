@@ -82,11 +82,11 @@ impl Admin {
         let listing = RecipientListing { run, states, call: call.clone() };
         // An error about the run comes before the stream.
         let mut slice = self.recipients_of(&listing, 0, SLICE_MAX).await?;
-        let permit = self.stream_permit()?;
+        let place = self.stream_place(call)?;
         let (rows, received) = mpsc::channel(WAITING_MAX);
         let admin = self.clone();
         tokio::spawn(async move {
-            let _permit = permit;
+            let _place = place;
             loop {
                 let (found, next) = slice;
                 for row in found {

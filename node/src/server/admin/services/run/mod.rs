@@ -58,8 +58,8 @@ impl Admin {
 
     async fn watch_run(&self, request: WatchRunRequest, call: &Call) -> ApiResult<Watched<WatchRunResponse>> {
         let (run, _) = self.find_run((&request.tenant, &request.run), request.stale, call).await?;
-        let call = call.clone();
-        self.stream(async move |admin, watcher| follow_run(&admin, run, &call, &watcher).await)
+        let following = call.clone();
+        self.stream(call, async move |admin, watcher| follow_run(&admin, run, &following, &watcher).await)
     }
 
     async fn pause_run(&self, request: PauseRunRequest, call: &Call) -> ApiResult<PauseRunResponse> {
