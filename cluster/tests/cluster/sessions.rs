@@ -27,7 +27,7 @@ impl Node {
     async fn open(&self, (tenant, share): (&str, u32), pool: &str, recipients: u32) {
         let (request, rate_milli, concurrency) = (None, None, None);
         let (name, share) = (tenant.into(), Some(share));
-        let set = TenantSet { request, name, rate_milli, concurrency, share, expected: None };
+        let set = TenantSet { request, name, rate_milli, concurrency, share, pools: None, expected: None };
         assert_eq!(self.put(Command::TenantSet(set)).await, CommandOutcome::Done);
         let Command::ScheduleCreate(mut create) = schedule(recipients) else { panic!("a schedule") };
         (create.tenant, create.pool) = (tenant.into(), pool.into());

@@ -126,6 +126,7 @@ impl Limited {
                 rate_milli: Some(TENANT_RATE_MILLI),
                 concurrency: None,
                 share: None,
+                pools: None,
                 expected: None,
             })),
             Limited::WarmUp => {

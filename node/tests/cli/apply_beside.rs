@@ -12,7 +12,7 @@ use crate::terminal::Ended;
 
 const ALL: &str = "\
 kind: tenant
-spec: {name: acme, ratePerSecond: 50}
+spec: {name: acme, ratePerSecond: 50, pools: [bulk]}
 ---
 kind: pool
 spec:
@@ -56,6 +56,7 @@ async fn remembering() -> Fake {
                     rate_per_second: set.rate_per_second.expect("all of it is set"),
                     concurrency: set.concurrency.expect("all of it is set"),
                     share: set.share.expect("all of it is set"),
+                    pools: set.pools,
                     index: 3,
                     ..v1::Tenant::default()
                 };
@@ -183,12 +184,13 @@ async fn omitted_bound_is_none_and_draft_is_frozen() {
     let refused = folder.reveille(&fake, "apply -o json").await;
     assert_eq!(refused.code, Some(4), "{refused:?}");
     assert_eq!(outcomes(&refused), ["tenant/acme would_update", "pool/bulk would_update", "campaign/spring failed"]);
-    folder.write(&ALL.replace("ratePerSecond: 50", "share: 3").replace("[50, 100]", "[50]"));
+    folder.write(&ALL.replace("ratePerSecond: 50, pools: [bulk]", "share: 3").replace("[50, 100]", "[50]"));
     let changed = folder.reveille(&fake, "apply -o json").await;
     assert_eq!(outcomes(&changed), ["tenant/acme updated", "pool/bulk updated", "campaign/spring unchanged"]);
     let set: Vec<v1::SetTenantRequest> = fake.requests("SetTenant");
     let set = set.last().expect("set");
     assert_eq!((set.rate_per_second, set.concurrency, set.share), (Some(0.0), Some(0), Some(3)));
+    assert!(set.pools.is_empty() && set.all_pools, "{set:?}");
 }
 
 #[tokio::test]
@@ -197,7 +199,8 @@ async fn bounds_and_warm_ups_are_shown_as_the_documents_that_set_them() {
     folder.reveille(&fake, "apply").await;
     let tenant = fake.reveille("tenant show acme --manifest").await.stdout;
     let lines = ["kind: tenant", "spec:", "  name: acme", "  ratePerSecond: 50.0", "  concurrency: 0", "  share: 1"];
-    assert_eq!(tenant.lines().collect::<Vec<_>>(), lines, "{tenant}");
+    assert_eq!(tenant.lines().take(lines.len()).collect::<Vec<_>>(), lines, "{tenant}");
+    assert!(tenant.contains("pools") && tenant.contains("bulk"), "{tenant}");
     let pool = fake.reveille("pool show bulk --manifest").await.stdout;
     for line in ["kind: pool", "  name: bulk"] {
         assert!(pool.lines().any(|shown| shown == line), "{pool}");

@@ -7,11 +7,15 @@ use crate::fake::{Fake, one, unknown};
 
 fn acme() -> v1::Tenant {
     let (name, etag) = ("acme".into(), "9".into());
-    v1::Tenant { name, rate_per_second: 2.5, concurrency: 200, share: 3, claimed: 12, index: 9, etag }
+    let pools = vec!["bulk".into()];
+    v1::Tenant { name, rate_per_second: 2.5, concurrency: 200, share: 3, claimed: 12, index: 9, etag, pools }
 }
 
 fn shown() -> serde_json::Value {
-    json!({"name": "acme", "ratePerSecond": 2.5, "concurrency": 200, "share": 3, "claimed": 12, "index": "9", "etag": "9"})
+    json!({
+        "name": "acme", "ratePerSecond": 2.5, "concurrency": 200, "share": 3, "claimed": 12, "index": "9", "etag": "9",
+        "pools": ["bulk"],
+    })
 }
 
 async fn fake() -> Fake {
@@ -34,11 +38,18 @@ async fn set_names_what_it_sets_and_nothing_else() {
     assert_eq!(fake.reveille("tenant set acme --rate 2.5 -o json").await.json(), json!({"tenant": shown()}));
     fake.reveille("tenant set acme --concurrency none --share 3").await;
     fake.reveille("tenant set acme --rate none").await;
+    fake.reveille("tenant set acme --pools bulk,news").await;
+    fake.reveille("tenant set acme --pools none").await;
     let requested: Vec<v1::SetTenantRequest> = fake.requests("SetTenant");
     let named = |requested: &v1::SetTenantRequest| (requested.rate_per_second, requested.concurrency, requested.share);
     assert_eq!(named(&requested[0]), (Some(2.5), None, None));
     assert_eq!(named(&requested[1]), (None, Some(0), Some(3)));
     assert_eq!(named(&requested[2]), (Some(0.0), None, None));
+    let pools = |at: usize| (requested[at].pools.join(","), requested[at].all_pools);
+    assert_eq!(
+        [pools(2), pools(3), pools(4)],
+        [(String::new(), false), ("bulk,news".into(), false), (String::new(), true)]
+    );
     assert!(requested.iter().all(|requested| requested.name == "acme" && !requested.request_id.is_empty()));
     for wrong in ["", " --share 0", " --share 17", " --rate 0", " --rate -1", " --concurrency 0", " --rate x"] {
         let ended = fake.reveille(&format!("tenant set acme{wrong}")).await;
@@ -52,6 +63,7 @@ async fn show_and_list_print_the_same_fields() {
     assert_eq!(fake.reveille("tenant show acme -o json").await.json(), shown());
     let default = json!({
         "name": "default", "ratePerSecond": 0.0, "concurrency": 0, "share": 1, "claimed": 0, "index": "0", "etag": "",
+        "pools": [],
     });
     assert_eq!(fake.reveille("tenant list -o json").await.json(), json!([shown(), default]));
     let table = fake.reveille("tenant list").await.stdout;

@@ -299,6 +299,7 @@ fn tenant_paced_below_check_interval_is_not_grantable() {
             rate_milli: Some(rate_milli),
             concurrency: Some(1),
             share: None,
+            pools: None,
             expected: None,
         };
         test.play(Command::TenantSet(set));

@@ -11,7 +11,8 @@ pub enum TenantCommand {
 Examples:
   reveille tenant set acme --rate 50 --concurrency 200
   reveille tenant set acme --share 3
-  reveille tenant set acme --rate none")]
+  reveille tenant set acme --rate none
+  reveille tenant set acme --pools acme,bulk")]
     Set(SetTenantArgs),
     /// Tenants that have bounds, schedules or campaigns
     #[command(after_long_help = "Example:\n  reveille tenant list -o json")]
@@ -37,7 +38,7 @@ pub struct SetTenantArgs {
     /// Its name
     pub name: String,
     /// Emails a second over the whole cluster, at most; 'none' for no bound
-    #[arg(long, value_name = "PER_SECOND", value_parser = parse_rate, required_unless_present_any = ["concurrency", "share"])]
+    #[arg(long, value_name = "PER_SECOND", value_parser = parse_rate, required_unless_present_any = ["concurrency", "share", "pools"])]
     pub rate: Option<f64>,
     /// Recipients under way at once over the whole cluster, at most; 'none' for no bound
     #[arg(long, value_name = "N", value_parser = parse_concurrency)]
@@ -45,6 +46,9 @@ pub struct SetTenantArgs {
     /// Its weight beside other tenants that wait for the same pool: 1 to 16
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16))]
     pub share: Option<u32>,
+    /// The pools that it may name; 'none' for no bound. What names others already stays
+    #[arg(long, value_name = "POOL,…", value_delimiter = ',')]
+    pub pools: Vec<String>,
     #[command(flatten)]
     pub etag: EtagArgs,
 }

@@ -4,6 +4,9 @@ use reveille_proto::admin::v1::{GetTenantRequest, ListTenantsRequest, RemoveTena
 
 use super::{CommandContext, Kind, SetTenantArgs, Stop, TenantCommand};
 
+/// What `--pools` says for no bound.
+const ALL_POOLS: &str = "none";
+
 /// Runs the subcommand.
 pub async fn run(context: &CommandContext<'_>, command: TenantCommand) -> Result<(), Stop> {
     match command {
@@ -27,6 +30,8 @@ async fn set(context: &CommandContext<'_>, args: SetTenantArgs) -> Result<(), St
         rate_per_second: args.rate,
         concurrency: args.concurrency,
         share: args.share,
+        all_pools: args.pools == [ALL_POOLS],
+        pools: if args.pools == [ALL_POOLS] { Vec::new() } else { args.pools },
         request_id: context.client.request_id().to_owned(),
         etag: args.etag.to_wire(),
         ..Default::default()

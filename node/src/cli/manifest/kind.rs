@@ -80,7 +80,8 @@ impl Kind {
         match self {
             Kind::Schedule => false,
             Kind::Relay => ["health", "etag"].contains(&field),
-            Kind::Campaign | Kind::Pool | Kind::Tenant | Kind::Template => OF_THE_CALL.contains(&field),
+            Kind::Tenant => OF_THE_CALL.contains(&field) || field == "all_pools",
+            Kind::Campaign | Kind::Pool | Kind::Template => OF_THE_CALL.contains(&field),
         }
     }
 

@@ -21,6 +21,7 @@ impl View for Tenant {
 
     fn text(&self, paint: bool) -> String {
         let mut pairs = pairs(self);
+        pairs.extend((!self.pools.is_empty()).then(|| ("pools".to_owned(), self.pools.join(", ").into())));
         pairs.extend((self.index > 0).then(|| ("set".to_owned(), format!("log index {}", self.index).into())));
         card(pairs, paint)
     }

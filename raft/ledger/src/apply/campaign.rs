@@ -29,6 +29,7 @@ impl Ledger {
                 if self.schedule_named(&create.tenant, &create.name).is_some() {
                     return Err(CommandRefusal::NameTaken(create.name.clone()));
                 }
+                self.check_pool(&create.tenant, &create.pool)?;
                 self.check_content(&create.tenant, &create.content)?;
                 bounded(Bounded::AudienceNameBytes, create.audience.len(), self.limits().audience_name_bytes_max)?;
                 check_labels(&create.labels)?;

@@ -25,6 +25,9 @@ impl Ledger {
         let id = edit.schedule;
         let schedule = self.schedules.get(&id).ok_or(CommandRefusal::NoSuchSchedule(id))?;
         refuse_if(schedule.plan.version != edit.plan_version, CommandRefusal::StalePlan)?;
+        if let Some(pool) = &edit.pool {
+            self.check_pool(&schedule.settings.tenant, pool)?;
+        }
         if let Some(content) = &edit.content {
             self.check_content(&schedule.settings.tenant, content)?;
         }

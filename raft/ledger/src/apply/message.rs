@@ -68,7 +68,8 @@ impl Ledger {
         let (mut fresh, mut occurrences) = (BTreeMap::new(), Vec::new());
         let mut answers: Vec<Result<bool, CommandRefusal>> = Vec::with_capacity(send.messages.len());
         for message in &send.messages {
-            answers.push(self.open_message(context, (id, message), &mut fresh, &mut occurrences));
+            let named = (send.tenant.as_str(), id, message);
+            answers.push(self.open_message(context, named, &mut fresh, &mut occurrences));
         }
         if known.is_none() && !occurrences.is_empty() {
             self.create_schedule_of_messages(context, id, &send.tenant);
@@ -91,7 +92,7 @@ impl Ledger {
     fn open_message<'m>(
         &mut self,
         context: &Context,
-        (id, message): (ScheduleId, &'m SendMessage),
+        (tenant, id, message): (&str, ScheduleId, &'m SendMessage),
         fresh: &mut BTreeMap<&'m str, FirstCall>,
         occurrences: &mut Vec<OpeningOccurrence>,
     ) -> Result<bool, CommandRefusal> {
@@ -102,7 +103,7 @@ impl Ledger {
         if let Some(first) = first {
             return parts.check_repeat(&first, message).map(|()| true);
         }
-        self.check_new_message(message, context.now)?;
+        self.check_new_message(tenant, message, context.now)?;
         let due = message.send_at.unwrap_or(context.now);
         let opening = Opening {
             occurrence,
@@ -126,13 +127,14 @@ impl Ledger {
         let name = |id| (id, OccurrenceName::Trigger(message.key.clone()));
         match self.messages_of(tenant).and_then(|id| self.first_call(&name(id))) {
             Some((run, first)) => parts.check_repeat(&first, message).map(|()| Some(run)),
-            None => self.check_new_message(message, self.head.now).map(|()| None),
+            None => self.check_new_message(tenant, message, self.head.now).map(|()| None),
         }
     }
 
-    fn check_new_message(&self, message: &SendMessage, now: Time) -> Result<(), CommandRefusal> {
+    fn check_new_message(&self, tenant: &str, message: &SendMessage, now: Time) -> Result<(), CommandRefusal> {
         let finish_by = message.send_at.unwrap_or(now).plus_ms(message.policies.finish_by_ms);
         self.check_not_held()?;
+        self.check_pool(tenant, &message.pool)?;
         content_bounded(&message.content, self.limits())?;
         self.check_list(&message.audience)?;
         refuse_if(finish_by <= now, Impossible::MessageTooLate(finish_by))

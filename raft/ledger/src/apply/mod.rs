@@ -244,8 +244,8 @@ impl Ledger {
                 (default(), request.as_deref()?, fingerprint(&("pool", pool, caps, first, reveille_headers)))
             }
             Command::TenantSet(set) => {
-                let TenantSet { request, name, rate_milli, concurrency, share, .. } = set;
-                let body_hash = fingerprint(&("tenant", name, rate_milli, concurrency, share));
+                let TenantSet { request, name, rate_milli, concurrency, share, pools, .. } = set;
+                let body_hash = fingerprint(&("tenant", name, rate_milli, concurrency, share, pools));
                 (name.clone(), request.as_deref()?, body_hash)
             }
             Command::AudienceSeal(AudienceSeal { request, tenant, seal }) => {

@@ -39,6 +39,9 @@ impl Ledger {
         pool: Option<&str>,
     ) -> Result<ChangedRecipients, CommandRefusal> {
         self.may_send_again(picked.run)?;
+        if let (Some(pool), Some((_, page, _))) = (pool, self.page_of(picked.run)) {
+            self.check_pool(&page.tenant, pool)?;
+        }
         let mut numbers = self.dead_numbers(picked)?;
         let mut lookups = GapLookups::default();
         let near = self.inside_gap(&mut lookups, picked.run, numbers.iter().copied());

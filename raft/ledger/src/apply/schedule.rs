@@ -70,6 +70,7 @@ impl Ledger {
     /// Checks that this schedule can be created. Does not check that its name is free.
     pub(super) fn check_create(&self, create: &ScheduleCreate) -> Result<(), CommandRefusal> {
         refuse_if(create.name == MESSAGES_NAME, Impossible::NoName)?;
+        self.check_pool(&create.tenant, &create.pool)?;
         self.check_content(&create.tenant, &create.content)?;
         self.check_audience(&create.tenant, &create.audience)?;
         refuse_if(create.timing.max_runs == Some(0), Impossible::NoRuns)?;

@@ -14,11 +14,12 @@ use crate::model::{
 impl Ledger {
     pub(super) fn tenant_set(&mut self, context: &Context, set: &TenantSet) -> Result<CommandOutcome, CommandRefusal> {
         let (name, known) = (&set.name, self.tenant(&set.name));
-        let wanted = wanted(known, set);
+        let wanted = wanted(&known, set);
         let limits = self.limits();
         bounded(Bounded::TenantRate, wanted.rate_milli as usize, limits.tenant_rate_milli_max as usize)?;
         bounded(Bounded::TenantShare, wanted.share as usize, limits.tenant_share_max as usize)?;
         refuse_if(wanted.share == 0, Impossible::NoShare)?;
+        bounded(Bounded::TenantPools, wanted.pools.len(), limits.tenant_pools_max)?;
         if wanted != known || known.index == 0 {
             self.tenants.put(name.clone(), Tenant { index: context.index, ..wanted });
         }
@@ -28,7 +29,7 @@ impl Ledger {
     /// Checks the etag. A repeat is answered like the first request, which has made the etag another one.
     pub(super) fn check_tenant_set(&self, set: &TenantSet) -> Result<(), CommandRefusal> {
         let known = self.tenant(&set.name);
-        if known.index > 0 && wanted(known, set) == known {
+        if known.index > 0 && wanted(&known, set) == known {
             return Ok(());
         }
         check_etag(set.expected.as_deref(), (EtagKind::Tenant, &set.name), &self.tenant_etag(&set.name))
@@ -49,6 +50,11 @@ impl Ledger {
         CommandOutcome::Done
     }
 
+    /// Refuses a pool that the tenant may not name like one without a relay: the tenant learns nothing of it.
+    pub(super) fn check_pool(&self, tenant: &str, pool: &str) -> Result<(), CommandRefusal> {
+        refuse_if(!self.tenant(tenant).may_use(pool), Impossible::PoolWithoutRelay(pool.to_owned()))
+    }
+
     /// Limits the slots that could be granted to what the tenant may still have claimed at once (P12).
     pub(super) fn within_concurrency(&self, page: PageId, granted: Bitmap) -> Result<Bitmap, CommandRefusal> {
         let Some(tenant) = self.pages.get(&page).map(|page| &*page.tenant) else { return Ok(granted) };
@@ -61,11 +67,12 @@ impl Ledger {
 }
 
 /// Returns the limits that the command leaves.
-fn wanted(known: Tenant, set: &TenantSet) -> Tenant {
+fn wanted(known: &Tenant, set: &TenantSet) -> Tenant {
     Tenant {
         rate_milli: set.rate_milli.unwrap_or(known.rate_milli),
         concurrency: set.concurrency.unwrap_or(known.concurrency),
         share: set.share.unwrap_or(known.share),
-        ..known
+        pools: set.pools.as_ref().unwrap_or(&known.pools).clone(),
+        index: known.index,
     }
 }

@@ -270,4 +270,7 @@ pub enum Bounded {
     /// Number of templates of a tenant.
     #[error("templates of the tenant")]
     Templates,
+    /// Number of pools that a tenant may name.
+    #[error("pools of a tenant")]
+    TenantPools,
 }

@@ -112,7 +112,7 @@ impl Ledger {
         if self.tenants.is_empty() {
             return Tenant::default();
         }
-        self.tenants.get(&name.to_owned()).copied().unwrap_or_default()
+        self.tenants.get(&name.to_owned()).cloned().unwrap_or_default()
     }
 
     /// Iterates over tenants with settings, schedules, campaigns or templates, and the default tenant, from `from` on,

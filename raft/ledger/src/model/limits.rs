@@ -75,6 +75,8 @@ level_1! {
     /// claims of 16 recipients, each with its own entries, and two bytes a recipient when they are closed. Shorter
     /// turns would cost too much.
     tenant_share_max: u32 = 16,
+    /// Maximum number of pools that a tenant is bound to.
+    tenant_pools_max: usize = 64,
     /// Maximum number of log entries whose run events are kept for a run; the oldest events are removed.
     run_event_entries_max: usize = 64,
     /// Number of unattributed refusals in a row that pause a run. A run of fewer recipients is paused by as many
@@ -175,7 +177,7 @@ mod tests {
             answer_ms: 86400000, leap_ms_max: 60000, clock_step_ms_max: 3600000, on_time_ms: 60000, \
             pause_end_ms: 1000, crashes_kept: 3, content_bytes_max: 524288, attachments_max: 10, \
             attachment_bytes_max: 10485760, inline_bytes_max: 786432, inline_recipients_max: 10000, audience_name_bytes_max: 256, again_ms: 2592000000, warm_up_days_max: 400, \
-            tenant_rate_milli_max: 1000000000, tenant_share_max: 16, run_event_entries_max: 64, \
+            tenant_rate_milli_max: 1000000000, tenant_share_max: 16, tenant_pools_max: 64, run_event_entries_max: 64, \
             unattributed_series: 10, unattributed_wait_ms: 300000, bounce_breaker: \
             BounceBreakerLimits { window: 10000, one_of: 10, half_from: 500, further: 10 }, \
             claim_block_bytes_max: 2048, archive_after_ms_min: 10000, part_tenants_max: 64, trigger_name_ms: 2592000000, \

@@ -46,5 +46,13 @@ impl TestLedger {
 /// Returns a change of a tenant's share.
 pub fn tenant_set(name: &str) -> Command {
     let (name, share) = (name.to_owned(), Some(2));
-    Command::TenantSet(TenantSet { request: None, name, rate_milli: None, concurrency: None, share, expected: None })
+    Command::TenantSet(TenantSet {
+        request: None,
+        name,
+        rate_milli: None,
+        concurrency: None,
+        share,
+        pools: None,
+        expected: None,
+    })
 }

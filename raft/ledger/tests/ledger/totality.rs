@@ -506,11 +506,17 @@ fn wild_command(fence: Fence) -> impl Strategy<Value = Command> {
             Command::OptOutTakeBack(OptOutTakeBack { tenant, key, last, reason })
         }),
         (item, text()).prop_map(|(item, cause)| Command::Quarantine(Quarantine { item, cause })),
-        (text(), prop::option::of(long()), prop::option::of(number()), prop::option::of(number()), etag()).prop_map(
-            |(name, rate_milli, concurrency, share, expected)| {
-                Command::TenantSet(TenantSet { request: None, name, rate_milli, concurrency, share, expected })
-            }
-        ),
+        (
+            text(),
+            prop::option::of(long()),
+            prop::option::of(number()),
+            prop::option::of(number()),
+            prop::option::of(prop::collection::btree_set(text(), 0..3)),
+            etag()
+        )
+            .prop_map(|(name, rate_milli, concurrency, share, pools, expected)| {
+                Command::TenantSet(TenantSet { request: None, name, rate_milli, concurrency, share, pools, expected })
+            }),
         removal().prop_map(Command::TenantRemove),
         (text(), prop::collection::vec(number(), 0..3), prop::option::of(long()), prop::option::of(any::<bool>()))
             .prop_map(|(pool, caps, first, reveille_headers)| {

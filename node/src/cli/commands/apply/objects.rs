@@ -75,6 +75,7 @@ pub async fn get(context: &CommandContext<'_>, kind: Kind, tenant: &str, name: &
                 rate_per_second: Some(tenant.rate_per_second),
                 concurrency: Some(tenant.concurrency),
                 share: Some(tenant.share),
+                pools: tenant.pools,
                 ..Default::default()
             };
             (Found { etag: tenant.etag, ..Found::of(kind.spec(&set)) }, answer.freshness)
@@ -172,6 +173,7 @@ pub async fn put(
             requested.concurrency.get_or_insert_default();
             requested.share.get_or_insert(1);
             let spec = kind.spec(&requested);
+            requested.all_pools = requested.pools.is_empty();
             let etag = etag.unwrap_or_default();
             ask(context, SetTenantRequest { request_id, validate_only, etag, ..requested }, validate_only).await?;
             spec

@@ -17,7 +17,7 @@ use super::dead_letter_pages::{Filter, reason};
 use super::doubt::states_in_words;
 use crate::server::admin::access::PII;
 use crate::server::admin::recipient_list::RecipientPage;
-use crate::server::admin::{Admin, ApiError, ApiResult, Call, error_texts, views};
+use crate::server::admin::{Admin, ApiError, ApiResult, Call, error_texts, validate, views};
 
 /// Name of the list, for its page tokens.
 const LIST: &str = "dead-letters";
@@ -226,8 +226,10 @@ impl Admin {
             request;
         let pool = Some(pool).filter(|pool| !pool.is_empty());
         if let Some(pool) = &pool {
-            let serves = self.read_latest(call, |ledger| ledger.serves(pool)).await?;
-            let wrong = || ApiError::of_field("pool", format!("no relay of pool '{pool}' takes mail"));
+            let of = validate::tenant(&tenant)?;
+            let serves = |ledger: &Ledger| ledger.serves(pool) && ledger.tenant(&of).may_use(pool);
+            let serves = self.read_latest(call, serves).await?;
+            let wrong = || ApiError::of_field("pool", validate::no_relay_of(pool));
             serves.then_some(()).ok_or_else(wrong)?;
         }
         let named = DiscardDeadLettersRequest { tenant, run, recipients, all, filter, validate_only, page_token };

@@ -18,6 +18,7 @@ fn shown(ledger: &Ledger, name: String) -> Tenant {
         rate_per_second: known.rate().unwrap_or_default(),
         concurrency: known.concurrency,
         share: known.share,
+        pools: known.pools.iter().cloned().collect(),
         claimed: ledger.claimed_by_tenant(&name),
         index: known.index,
         etag: ledger.tenant_etag(&name),

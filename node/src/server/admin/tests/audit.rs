@@ -26,7 +26,15 @@ async fn change(node: &Node, count: usize) {
             changes.spawn(async move {
                 let name = "acme".to_owned();
                 let (rate_milli, share) = (None, Some(2));
-                let set = TenantSet { request: None, name, rate_milli, concurrency: None, share, expected: None };
+                let set = TenantSet {
+                    request: None,
+                    name,
+                    rate_milli,
+                    concurrency: None,
+                    share,
+                    pools: None,
+                    expected: None,
+                };
                 let (command, deadline) = (Command::TenantSet(set), Instant::now() + STEP_TIMEOUT);
                 context.replica.propose_while_led(&Actor::Insecure, &command, deadline).await
             });

@@ -3,11 +3,13 @@
 use std::time::Instant;
 
 use reveille_proto::admin::v1::{
-    ExplainRequest, GetTenantRequest, ListTenantsRequest, RemoveTenantRequest, RunState, ScheduleBody,
-    SetTenantRequest, Tenant,
+    AddRelayRequest, CreateScheduleRequest, ExplainRequest, GetTenantRequest, ListTenantsRequest, Relay,
+    RemoveTenantRequest, RunState, ScheduleBody, SendMessageRequest, SendTestRequest, SetTenantRequest, Tenant,
+    UpdateScheduleRequest,
 };
 use tonic::{Code, Status};
 
+use super::messages::message;
 use super::node::{Node, creation, node, reason, yearly};
 use crate::cli::wording::explained;
 
@@ -69,6 +71,8 @@ async fn bounds_are_set_one_by_one_and_taken_away_together() {
         SetTenantRequest { rate_per_second: Some(-1.0), ..set("acme") },
         SetTenantRequest { rate_per_second: Some(f64::NAN), ..set("acme") },
         SetTenantRequest { rate_per_second: Some(1e9), ..set("acme") },
+        SetTenantRequest { pools: vec!["a b".to_owned()], ..set("acme") },
+        SetTenantRequest { pools: vec!["bulk".to_owned()], all_pools: true, ..set("acme") },
         set("acme"),
     ];
     for request in wrong {
@@ -80,6 +84,54 @@ async fn bounds_are_set_one_by_one_and_taken_away_together() {
     node.tenants().remove_tenant(remove.clone()).await.expect("removed");
     node.tenants().remove_tenant(remove).await.expect("asked again by a client that lost its answer, it is done");
     assert_eq!(names(&node, 10).await, ["default", "other"]);
+    node.stop().await;
+}
+
+/// The pool of another tenant has its login and its warm-up. A refusal does not say whether there is such a pool.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tenant_sends_by_its_pools_only() {
+    let node = node("").await;
+    let relay = Relay { name: "acme".to_owned(), pool: "acme".to_owned(), ..node.relay() };
+    node.relays().add_relay(AddRelayRequest { relay: Some(relay), ..Default::default() }).await.expect("added");
+    let bound = SetTenantRequest { pools: vec!["default".to_owned(), "bulk".to_owned()], ..set("evil") };
+    assert_eq!(put(&node, bound).await.expect("set").pools, ["bulk", "default"]);
+    let body = |pool: &str| ScheduleBody {
+        tenant: "evil".to_owned(),
+        pool: pool.to_owned(),
+        ..yearly("news", &["ada@x.example"])
+    };
+    node.schedules().create_schedule(creation(body(""))).await.expect("by the default pool");
+    for validate_only in [true, false] {
+        let refused = async |pool: &str| {
+            let named = ScheduleBody { name: "other".to_owned(), ..body(pool) };
+            let create = CreateScheduleRequest { validate_only, ..creation(named) };
+            let create = node.schedules().create_schedule(create).await.map(drop);
+            let update_mask = Some(prost_types::FieldMask { paths: vec!["pool".to_owned()] });
+            let schedule = Some(body(pool));
+            let update = UpdateScheduleRequest { schedule, update_mask, validate_only, ..Default::default() };
+            let update = node.schedules().update_schedule(update).await.map(drop);
+            let tenant = "evil".to_owned();
+            let send = message("order-1", &["ada@x.example"]);
+            let send = SendMessageRequest { tenant, pool: pool.to_owned(), validate_only, ..send };
+            let send = node.messages().send_message(send).await.map(drop);
+            let test = SendTestRequest {
+                schedule: Some(body(pool)),
+                request_id: "test-1".to_owned(),
+                validate_only,
+                ..Default::default()
+            };
+            let test = node.schedules().send_test(test).await.map(drop);
+            [create, update, send, test].map(|answer| {
+                let message = answer.expect_err(pool).message().to_owned();
+                assert!(message.contains("no relay of pool"), "{message}");
+                message.replace(pool, "")
+            })
+        };
+        assert_eq!(refused("acme").await, refused("unknown").await);
+    }
+    put(&node, SetTenantRequest { all_pools: true, ..set("evil") }).await.expect("set");
+    let named = ScheduleBody { name: "other".to_owned(), ..body("acme") };
+    node.schedules().create_schedule(creation(named)).await.expect("created");
     node.stop().await;
 }
 

@@ -38,7 +38,7 @@ pub use content::{chosen_content, content};
 pub use message::{CheckedMessage, key_rule, list_of_trigger, message_fields, message_parts, without_schedule};
 pub use pool::{pool, tenant_bounds};
 pub use relay::relay;
-pub use schedule::{CheckContext, CheckedSchedule, schedule};
+pub use schedule::{CheckContext, CheckedSchedule, no_relay_of, schedule};
 pub use token::{join_token_valid_for, token_grant};
 
 /// Maximum length of a schedule's name, in characters.

@@ -1,5 +1,7 @@
 //! Validates the settings of a pool and the limits of a tenant.
 
+use std::collections::BTreeSet;
+
 use reveille_ledger::limits::LedgerLimits;
 use reveille_ledger::pool::PoolSet;
 use reveille_ledger::tenant::TenantSet;
@@ -35,7 +37,8 @@ pub fn pool(requested: SetPoolRequest, limits: &LedgerLimits) -> ApiResult<PoolS
 
 /// Checks the limits. Limits that the request does not name stay as they are.
 pub fn tenant_bounds(requested: SetTenantRequest, limits: &LedgerLimits) -> ApiResult<TenantSet> {
-    let SetTenantRequest { name, rate_per_second, concurrency, share, request_id, etag, .. } = requested;
+    let SetTenantRequest { name, rate_per_second, concurrency, share, request_id, etag, pools, all_pools, .. } =
+        requested;
     let mut fields = Fields::default();
     let name = fields.name("name", &name, NAME_MAX);
     let request = fields.request_id(&request_id);
@@ -49,10 +52,17 @@ pub fn tenant_bounds(requested: SetTenantRequest, limits: &LedgerLimits) -> ApiR
     if let Some(share) = share.filter(|share| !(1..=limits.tenant_share_max).contains(share)) {
         fields.refuse("share", format!("{share} is not a share; give 1 to {}", limits.tenant_share_max));
     }
-    if rate_per_second.is_none() && concurrency.is_none() && share.is_none() {
-        fields.refuse("rate_per_second", "nothing is to be set; give a rate, a concurrency or a share");
+    if all_pools && !pools.is_empty() || pools.len() > limits.tenant_pools_max {
+        fields.refuse("pools", format!("give 1 to {}, or all_pools", limits.tenant_pools_max));
+    }
+    let named = pools.iter().enumerate();
+    let pools: BTreeSet<String> =
+        named.map(|(at, pool)| fields.name(&format!("pools[{at}]"), pool, NAME_MAX)).collect();
+    let pools = (all_pools || !pools.is_empty()).then_some(pools);
+    if rate_per_second.is_none() && concurrency.is_none() && share.is_none() && pools.is_none() {
+        fields.refuse("rate_per_second", "nothing is to be set; give a rate, a concurrency, a share or pools");
     }
     // The rate is bounded above, so it fits.
     let rate_milli = rate_per_second.map(|rate| (rate * 1_000.0).round() as u64);
-    fields.done(Some(TenantSet { request, name, rate_milli, concurrency, share, expected }))
+    fields.done(Some(TenantSet { request, name, rate_milli, concurrency, share, pools, expected }))
 }

@@ -10,7 +10,7 @@ use reveille_ledger::decide::timing::{self, Jitter};
 use reveille_ledger::ids::{Hash, Time};
 use reveille_ledger::labels::{Labels, WrongLabel};
 use reveille_ledger::limits::{LedgerLimits, limits};
-use reveille_ledger::{DEFAULT_POOL, LEVEL, ScheduleTiming};
+use reveille_ledger::{DEFAULT_POOL, LEVEL, Ledger, ScheduleTiming};
 use reveille_proto::admin::v1::{self, ErrorReason};
 
 use super::audience::{CheckedAudience, audience};
@@ -69,6 +69,11 @@ impl<'a> CheckContext<'a> {
     }
 }
 
+/// What is wrong with a pool that has no relay, and with one that the tenant may not name.
+pub fn no_relay_of(pool: &str) -> String {
+    format!("no relay of pool '{pool}' takes mail")
+}
+
 /// Checks a body.
 pub fn schedule(body: Option<v1::ScheduleBody>, context: &CheckContext<'_>) -> ApiResult<CheckedSchedule> {
     let CheckContext { now, exists, zones, node, limits, .. } = *context;
@@ -77,6 +82,10 @@ pub fn schedule(body: Option<v1::ScheduleBody>, context: &CheckContext<'_>) -> A
     let tenant = fields.name_or("schedule.tenant", &body.tenant, reveille_ledger::DEFAULT_TENANT);
     let name = fields.name("schedule.name", &body.name, SCHEDULE_NAME_MAX);
     let pool = fields.name_or("schedule.pool", &body.pool, DEFAULT_POOL);
+    let is_refused = |ledger: &Ledger| !ledger.tenant(&tenant).may_use(&pool);
+    if !exists && node.is_some_and(|node| node.replica.read(is_refused)) {
+        fields.refuse("schedule.pool", no_relay_of(&pool));
+    }
     let start = body.start_time.and_then(|start| fields.instant("schedule.start_time", start));
     let end = body.end_time.and_then(|end| fields.instant("schedule.end_time", end));
     if let (Some(start), Some(end)) = (start, end)

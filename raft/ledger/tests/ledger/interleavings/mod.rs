@@ -323,7 +323,15 @@ impl TestLedger {
             Step::Tenant(number) => {
                 let concurrency = Some(u32::from(number % 8));
                 let name = "default".to_owned();
-                let set = TenantSet { request: None, name, rate_milli: None, concurrency, share: None, expected: None };
+                let set = TenantSet {
+                    request: None,
+                    name,
+                    rate_milli: None,
+                    concurrency,
+                    share: None,
+                    pools: None,
+                    expected: None,
+                };
                 assert_eq!(self.put(Command::TenantSet(set)), CommandOutcome::Done);
             }
             Step::WarmUp(number) if number < 64 => {

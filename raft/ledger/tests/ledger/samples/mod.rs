@@ -636,6 +636,7 @@ fn tenant_set() -> TenantSet {
         rate_milli: Some(14_000),
         concurrency: Some(300),
         share: Some(7),
+        pools: Some(["bulk".into(), "news".into()].into()),
         expected: None,
     }
 }

@@ -167,7 +167,7 @@ impl TestLedger {
         self.commit(command, words).map(Some)
     }
 
-    /// `tenant acme rate_milli=5000 concurrency=3 share=2`: values that are not named do not change.
+    /// `tenant acme rate_milli=5000 concurrency=3 share=2 pools=bulk,news`: values that are not named do not change.
     fn tenant(words: &mut Words) -> Parsed<Command> {
         Ok(Command::TenantSet(TenantSet {
             request: words.key("request").map(str::to_owned),
@@ -175,6 +175,7 @@ impl TestLedger {
             rate_milli: words.key("rate_milli").map(str::parse).transpose()?,
             concurrency: words.key("concurrency").map(str::parse).transpose()?,
             share: words.key("share").map(str::parse).transpose()?,
+            pools: words.key("pools").map(|pools| pools.split_terminator(',').map(str::to_owned).collect()),
             expected: etag(words),
         }))
     }

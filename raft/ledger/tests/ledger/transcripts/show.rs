@@ -375,7 +375,11 @@ impl TestLedger {
             let claimed = self.ledger.claimed_by_tenant(&name);
             let (rate, at_once) = (tenant.rate(), tenant.at_once());
             let set = if tenant.index > 0 { format!(", set by {}", tenant.index) } else { String::new() };
-            format!("{name}: rate {rate:?}, at once {at_once:?}, share {}, claimed {claimed}{set}\n", tenant.share)
+            let pools: String = tenant.pools.iter().map(|pool| format!(", pool {pool}")).collect();
+            format!(
+                "{name}: rate {rate:?}, at once {at_once:?}, share {}, claimed {claimed}{pools}{set}\n",
+                tenant.share
+            )
         };
         self.ledger.tenant_names_from(String::new()).map(line).collect()
     }

@@ -13,6 +13,7 @@ impl DispatcherTest {
             rate_milli: Some(rate_milli),
             concurrency: Some(concurrency),
             share: Some(share),
+            pools: None,
             expected: None,
         };
         assert_eq!(self.put(Command::TenantSet(set)), CommandOutcome::Done);

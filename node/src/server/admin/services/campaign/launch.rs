@@ -43,7 +43,8 @@ impl Admin {
                 block: Some(views::block(cause)),
                 ..Warning::default()
             }));
-            (repeats, ledger.serves(&campaign.pool), warnings, blocked)
+            let may_use = ledger.tenant(&named.tenant).may_use(&campaign.pool);
+            (repeats, may_use && ledger.serves(&campaign.pool), warnings, blocked)
         };
         let (repeats, served, warnings, blocked) = self.context.replica.read(query);
         let refused = |refusal: &CommandRefusal| match refusal {

@@ -8,7 +8,7 @@ use reveille_proto::admin::v1::{ScheduleBody, SendTestRequest, SendTestResponse}
 use super::create;
 use crate::format::whole_units;
 use crate::server::admin::validate::{self, CheckedMessage, Fields};
-use crate::server::admin::{Admin, ApiResult, Call, error_texts};
+use crate::server::admin::{Admin, ApiError, ApiResult, Call, error_texts};
 
 /// Default of `finish_within`, in milliseconds. A test email that is not sent within it expires.
 const FINISH_WITHIN_MS: i64 = 60_000;
@@ -46,10 +46,13 @@ pub async fn send_test(admin: &Admin, request: SendTestRequest, call: &Call) -> 
     let checked = admin.blocking(move |node| validate::message_parts(node, body, now)).await?;
     let CheckedMessage { tenant, content, audience, pool, policies, .. } = checked?;
     let keys = audience.recipients.iter().map(|recipient| (tenant.clone(), recipient.key.clone()));
-    let (warnings, opted_out) = admin.context.replica.read(|ledger| {
+    let (warnings, opted_out, may_use) = admin.context.replica.read(|ledger| {
         let opted_out = keys.into_iter().any(|place| ledger.opt_out_of(&place).is_some());
-        (create::warnings(ledger, &pool), opted_out)
+        (create::warnings(ledger, &pool), opted_out, ledger.tenant(&tenant).may_use(&pool))
     });
+    if validate_only && !may_use {
+        return Err(ApiError::of_field("schedule.pool", validate::no_relay_of(&pool)));
+    }
     if validate_only {
         return Ok(SendTestResponse { run: None, warnings, opted_out });
     }

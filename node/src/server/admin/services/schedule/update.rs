@@ -173,7 +173,14 @@ async fn attempt(
     let (former, would_be) = shown.await?;
     let schedule = match (changes, request.validate_only) {
         (false, _) => former.clone(),
-        (true, true) => would_be,
+        (true, true) => {
+            let tenant = &would_be.tenant;
+            let may_use = |pool: &String| admin.context.replica.read(|ledger| ledger.tenant(tenant).may_use(pool));
+            if let Some(pool) = edit.pool.as_ref().filter(|pool| !may_use(pool)) {
+                return Err(ApiError::of_field("schedule.pool", validate::no_relay_of(pool)).into());
+            }
+            would_be
+        }
         (true, false) => {
             if edit.content.is_some() {
                 admin.store_files(files.take().unwrap_or_default(), [&content]).await?;
