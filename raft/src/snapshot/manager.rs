@@ -37,7 +37,7 @@ const KEPT: usize = 2;
 /// A snapshot is also made when the log has grown by this many bytes. A restart reads the log of up to two snapshots.
 const LOG_BYTES_MAX: u64 = 256 * 1024 * 1024;
 /// A snapshot is also made when blocks of the archive of this size are in memory only.
-const UNSAVED_BYTES_MAX: usize = 16 * 1024 * 1024;
+const UNSAVED_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Interval in which the size of the log and of unsaved blocks is checked.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
 /// Interval of the snapshots after an address was erased. Three of them leave no older file.

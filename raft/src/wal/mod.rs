@@ -64,7 +64,7 @@ pub struct WalOptions {
     pub identity: u64,
     /// Size in bytes after which a new segment begins (64 MiB). A segment may exceed it by one batch.
     pub segment_bytes: u64,
-    /// Maximum bytes of recent payloads in memory (16 MiB). Older ones are read from disk: the log reaches back two
+    /// Maximum bytes of recent payloads in memory (8 MiB). Older ones are read from disk: the log reaches back two
     /// snapshots, which may be weeks of quiet work.
     pub cache_bytes: usize,
     /// True if batches are synced. False only as an injected bug, which breaks the durability described above.
@@ -80,7 +80,7 @@ impl WalOptions {
         Self {
             identity,
             segment_bytes: 64 * mebibyte,
-            cache_bytes: 16 * 1024 * 1024,
+            cache_bytes: 8 * 1024 * 1024,
             sync_batches: true,
             execution: Execution::Threads,
         }
