@@ -71,7 +71,7 @@ fn report_difference(differs: Option<u64>, differed: bool) -> bool {
         tracing::error!(
             index,
             "the state of this node and that of another voter differ at one log index: pause what sends, keep all \
-             data folders, and report it; `reveille doctor` names the nodes"
+             data folders, and report it"
         );
     }
     metrics::gauge!("reveille_state_differs").set(f64::from(u8::from(differs.is_some())));
