@@ -88,6 +88,7 @@ scripts! {
     suspects_p12
     templates
     tenants_p12
+    tenant_pools_p25
     test_clock_p19
     trigger_p17
     warm_up_p25
