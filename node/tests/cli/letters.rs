@@ -261,6 +261,7 @@ async fn recipients_of_a_run_are_printed_in_each_format() {
         json!({
             "number": 2, "address": "u2@x.example", "state": "RECIPIENT_STATE_IN_DOUBT", "code": 0, "enhanced": "",
             "text": "", "attempts": 0, "doubtCause": "DOUBT_CAUSE_NO_ANSWER", "suppression": "SUPPRESSION_UNSPECIFIED",
+            "deathReason": "DEATH_REASON_UNSPECIFIED",
         })
     );
     assert_eq!(printed("name").await, "#1\n#2\n");
@@ -271,7 +272,9 @@ async fn recipients_of_a_run_are_printed_in_each_format() {
     assert!(requested.iter().all(|requested| requested.run == "r5.0" && requested.states == states), "{requested:?}");
     let page = fake.reveille("dead-letter list -o csv").await.stdout;
     assert!(
-        page.starts_with("run,recipient,number,code,enhanced,text,attempts,settleTime\nr5.0,u1@x.example,1,550,"),
+        page.starts_with(
+            "run,recipient,number,code,enhanced,text,attempts,settleTime,deathReason\nr5.0,u1@x.example,1,550,"
+        ),
         "{page}"
     );
     let wrong = fake.reveille("run recipients r5.0 --state lost").await;

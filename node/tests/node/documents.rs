@@ -98,6 +98,9 @@ spec:
   ratePerSecond: 50.0
   concurrency: 7
   share: 3
+  pools:
+    - bulk
+    - default
 ---
 kind: pool
 spec:
@@ -132,7 +135,8 @@ spec:
     holdPercent: 7.0
 ";
 /// Keys that are not tried: they are of the call or only in answers, or other tests try them.
-const NOT_TRIED: [&str; 12] = [
+const NOT_TRIED: [&str; 13] = [
+    "allPools",
     "requestId",
     "validateOnly",
     "etag",

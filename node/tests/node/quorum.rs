@@ -84,7 +84,7 @@ async fn replica_against_majority_stops_and_says_so() {
     let folder = tempfile::tempdir().expect("a folder");
     let sink = Sink::start(SinkOptions::default()).expect("a sink");
     let [one, two, three] = Process::cluster(folder.path(), ["one", "two", "three"], &[]);
-    let mut three = differing(folder.path(), &one, three, &sink).await;
+    let mut three = differing(folder.path(), &one, three, &sink, || {}).await;
     assert_eq!(three.ended(), Some(1));
     assert!(three.said().contains("differs from that of a majority"), "{}", three.said());
     assert_eq!(two.reveille("schedule list").code, Some(0), "the others continue");
@@ -98,8 +98,7 @@ async fn replicas_that_differ_without_majority_say_so() {
     let folder = tempfile::tempdir().expect("a folder");
     let sink = Sink::start(SinkOptions::default()).expect("a sink");
     let [one, mut two, three] = Process::cluster(folder.path(), ["one", "two", "three"], &[]);
-    two.kill();
-    let three = differing(folder.path(), &one, three, &sink).await;
+    let three = differing(folder.path(), &one, three, &sink, || two.kill()).await;
     for node in [&one, &three] {
         until("it says so", || node.get("/metrics").contains("\nreveille_state_differs 1\n"));
         let said = node.said();
@@ -109,9 +108,9 @@ async fn replicas_that_differ_without_majority_say_so() {
     sink.stop().await;
 }
 
-/// Restarts node three so that its state differs from that of the others soon.
+/// Restarts node three so that its state differs from that of the others soon. Calls `before` just before.
 #[cfg(feature = "injected-bugs")]
-async fn differing(folder: &Path, one: &Process, mut three: Process, sink: &Sink) -> Process {
+async fn differing(folder: &Path, one: &Process, mut three: Process, sink: &Sink, before: impl FnOnce()) -> Process {
     three.kill();
     three = three.again_by(folder, "three", &[("REVEILLE_INJECTED_BUG", "no-min-gap")]);
     until("a leader", || one.reveille("schedule list").code == Some(0));
@@ -123,6 +122,7 @@ async fn differing(folder: &Path, one: &Process, mut three: Process, sink: &Sink
     assert_eq!(created.code, Some(0), "{created:?}");
     assert_eq!(one.reveille("schedule trigger daily").code, Some(0));
     sink.handle().wait_for(1, STEP_TIMEOUT).await.expect("an email");
+    before();
     one.reveille("schedule trigger daily");
     three
 }
