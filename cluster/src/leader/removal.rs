@@ -1,8 +1,8 @@
 //! Drains and removes members, one at a time (P22).
 //!
 //! A node that runs is drained first: it gets no claims, what it has is settled, and a majority of the voters that are
-//! left holds the parts of audiences (P20) and the archive (P24). A dead node is waited out: its lease ends, and the auditor revokes its
-//! claims. Then `NodeRemove` is proposed, which the ledger refuses while anything is claimed for the node; so no claim
+//! left holds the parts of audiences (P20) and the archive (P24). A dead node is waited out: its lease ends, and the
+//! auditor revokes its claims. Then `NodeRemove` is proposed, which the ledger refuses while anything is claimed for the node; so no claim
 //! can come between the last check and the removal. After that `membership` leaves the node out. [`change`] is the
 //! leader's part; repeated, it goes on where it was.
 

@@ -115,7 +115,8 @@ pub fn audience(
     Some(CheckedAudience { to: AudienceChoice::Listed(audience), columns, places: kept, duplicates })
 }
 
-/// Refuses a list that has an address twice with other values. Whoever sends once, one of the two would be lost.
+/// Refuses recipients with the address of another one and other values: an address gets one email a run, so the second
+/// one's values would not be sent.
 pub fn refuse_differing(fields: &mut Fields, path: &str, duplicates: &[v1::Duplicate]) {
     for duplicate in duplicates.iter().filter(|duplicate| duplicate.values_differ) {
         let message = format!(
