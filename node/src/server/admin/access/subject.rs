@@ -5,7 +5,9 @@
 
 use reveille_ledger::DEFAULT_TENANT;
 use reveille_ledger::token::Rights;
-use reveille_proto::admin::v1::{BatchCreateSchedulesRequest, GetScheduleRequest, GetTenantRequest, ScheduleBody};
+use reveille_proto::admin::v1::{
+    BatchCreateSchedulesRequest, GetScheduleRequest, GetTenantRequest, ScheduleBody, UpdateScheduleRequest,
+};
 
 use super::rights::{NONE, PII};
 
@@ -43,6 +45,17 @@ impl Subject for GetScheduleRequest {
     /// The body contains the recipients.
     fn needs_more(&self) -> Rights {
         if self.with_body { PII } else { NONE }
+    }
+}
+
+impl Subject for UpdateScheduleRequest {
+    fn visit_tenants(&mut self, visit: &mut dyn FnMut(&mut String)) {
+        visit_body(self.schedule.as_mut(), visit);
+    }
+
+    /// The bodies contain the recipients.
+    fn needs_more(&self) -> Rights {
+        if self.with_bodies { PII } else { NONE }
     }
 }
 

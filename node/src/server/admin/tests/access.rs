@@ -494,10 +494,27 @@ async fn addresses_need_the_role_pii() {
     let expected = ["CountDeadLetters", "Explain", "ExportRunRecipients", "ListDeadLetters", "ListRunRecipients"];
     assert_eq!(shown, expected);
     let body = GetScheduleRequest { tenant: CANARY.to_owned(), name, with_body: true, stale: false };
+    let name = body.name.clone();
     let mut schedules = ScheduleServiceClient::new(channel.clone());
     let denied = schedules.get_schedule(with(body.clone(), &viewer)).await.expect_err("a body has recipients");
     assert_eq!(denied.code(), Code::PermissionDenied);
     schedules.get_schedule(with(body, &pii)).await.expect("permitted");
+    let body = ScheduleBody { tenant: CANARY.to_owned(), name, ..ScheduleBody::default() };
+    let update = UpdateScheduleRequest {
+        schedule: Some(body),
+        update_mask: Some(prost_types::FieldMask { paths: vec!["priority".to_owned()] }),
+        validate_only: true,
+        with_bodies: true,
+        ..UpdateScheduleRequest::default()
+    };
+    let editor = token(&node, role("viewer").and(role("editor")), only(CANARY)).await;
+    let denied = schedules.update_schedule(with(update.clone(), &editor)).await.expect_err("both bodies have recipients");
+    assert_eq!(denied.code(), Code::PermissionDenied);
+    let without = UpdateScheduleRequest { with_bodies: false, ..update.clone() };
+    schedules.update_schedule(with(without, &editor)).await.expect("permitted");
+    let both = token(&node, role("editor").and(role("pii")), only(CANARY)).await;
+    let answer = schedules.update_schedule(with(update, &both)).await.expect("permitted").into_inner();
+    assert!(answer.body.is_some() && answer.former_body.is_some());
     let count = CountDeadLettersRequest { tenant: CANARY.to_owned(), ..CountDeadLettersRequest::default() };
     let path = "/reveille.admin.v1.DeadLetterService/CountDeadLetters";
     let counted = call(&channel, path, count.encode_to_vec(), Some(&viewer)).await.expect("counted");

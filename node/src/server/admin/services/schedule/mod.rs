@@ -131,7 +131,7 @@ serve! {
         tenant list_schedules(ListSchedulesRequest) -> ListSchedulesResponse;
         own get_schedule(GetScheduleRequest) -> GetScheduleResponse;
         schedule put_schedule(PutScheduleRequest) -> PutScheduleResponse = put::put;
-        schedule update_schedule(UpdateScheduleRequest, request_id) -> UpdateScheduleResponse = update::update;
+        own update_schedule(UpdateScheduleRequest, request_id) -> UpdateScheduleResponse = update::update;
         tenant pause_schedule(PauseScheduleRequest) -> PauseScheduleResponse;
         tenant resume_schedule(ResumeScheduleRequest) -> ResumeScheduleResponse;
         tenant trigger_schedule(TriggerScheduleRequest, request_id) -> TriggerScheduleResponse = trigger::trigger;
