@@ -304,6 +304,8 @@ fn error_is_a_problem_that_names_the_field() {
     let wrong_verb = api.curl("PUT", "/v1/runs", &["-d", "{}"]);
     assert!(wrong_verb.headers.contains("allow: get"), "{wrong_verb:?}");
     assert_eq!(problem(wrong_verb).0, 405);
+    let head = api.curl("HEAD", "/v1/runs", &["--head"]);
+    assert_eq!((head.status, head.body.as_str()), (200, ""), "{head:?}");
     let (status, wrong) = problem(api.curl("GET", "/v1/runs?pageSize=many", &[]));
     assert_eq!((status, &wrong["fields"][0]["field"]), (400, &json!("pageSize")), "{wrong}");
     assert_eq!(problem(api.curl("GET", "/v1/runs?nothing=1", &[])).0, 400);
@@ -319,6 +321,13 @@ fn error_is_a_problem_that_names_the_field() {
         assert!(!of_page.headers.contains("access-control"), "{of_page:?}");
         assert_eq!(problem(of_page).0, 403, "a page in a browser");
     }
+    // A page whose name means this machine needs no leave of its browser, whatever the type of its content is.
+    let grpc = "/reveille.admin.v1.RelayService/AddRelay";
+    let grpc = |more: &[&str]| {
+        let frame = ["--http1.1", "-H", "Content-Type: application/grpc", "--data-binary", "\u{1}"];
+        problem(api.curl("POST", grpc, &[&frame[..], more].concat())).0
+    };
+    assert_eq!((grpc(&page), grpc(&[])), (403, 404), "gRPC needs HTTP/2");
 }
 
 #[test]

@@ -134,18 +134,21 @@ impl HttpJson {
 /// of gRPC pass unchanged.
 pub async fn by_path(State(api): State<Arc<HttpJson>>, request: Request, next: Next) -> Response {
     let kind = request.headers().get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
-    if kind.is_some_and(|kind| kind.starts_with(GRPC.as_bytes())) {
+    // gRPC needs HTTP/2, which browsers do not use without TLS. So no web page passes here.
+    if request.version() == Version::HTTP_2 && kind.is_some_and(|kind| kind.starts_with(GRPC.as_bytes())) {
         return next.run(request).await;
     }
     if api.is_of_web_page(&request) {
         request::discard(request.into_body()).await;
         return response::of_web_page();
     }
-    if request.uri().path() == OPENAPI && request.method() == Method::GET {
+    // hyper sends the head of the answer only.
+    let verb = if request.method() == Method::HEAD { Method::GET } else { request.method().clone() };
+    if request.uri().path() == OPENAPI && verb == Method::GET {
         let document = api.openapi.get_or_init(|| openapi::document(&api.methods).to_string());
         return ([(header::CONTENT_TYPE, "application/json")], document.clone()).into_response();
     }
-    let (method, in_path) = match api.find(request.method().as_str(), request.uri().path()) {
+    let (method, in_path) = match api.find(verb.as_str(), request.uri().path()) {
         Ok(found) => found,
         Err(verbs) => {
             request::discard(request.into_body()).await;
