@@ -10,7 +10,7 @@ use super::block::{BLOCK_BYTES_MAX, BlockEntry, LISTS_BYTES_MAX, Row, pack_rows,
 use super::form::{self, RowForm, Unreadable};
 use super::frozen::{FrozenArchive, FrozenState};
 use super::rows::BLOBS;
-use crate::model::{Hash, Ledger, Recipient, Recipients, StoredBlob};
+use crate::model::{Hash, Ledger, Recipient, Recipients, StoredBlob, Time};
 
 impl Ledger {
     /// Encodes all rows of `part`, a ledger whose head is empty, into blocks of the archive.
@@ -76,10 +76,8 @@ pub fn block_without(block: &[u8], key: &str, lists: &BTreeSet<Hash>) -> Result<
             continue;
         }
         let stored = StoredBlob::from_row(value)?;
-        let Some(Recipients::Inline(mut audience)) = Recipients::from_blob(&stored.bytes) else { continue };
-        let Some(person) = audience.recipients.iter_mut().find(|one| one.key == key) else { continue };
-        *person = Recipient::erased();
-        *value = form::encode(&StoredBlob { bytes: audience.blob().bytes.into(), ..stored });
+        let Some(bytes) = list_without(&stored.bytes, key) else { continue };
+        *value = form::encode(&StoredBlob { bytes, ..stored });
         found = true;
     }
     if !found {
@@ -87,6 +85,27 @@ pub fn block_without(block: &[u8], key: &str, lists: &BTreeSet<Hash>) -> Result<
     }
     // The rows of a block stay one block: they only became shorter.
     Ok(pack_rows(rows.into_iter(), usize::MAX).pop().map(|(_, bytes)| bytes))
+}
+
+/// Returns a block of the archive with one more list: this list without the person of this address key. So the runs of
+/// the block's part no longer use the list of the same hash in the state. `None`: the person is not in the list.
+///
+/// # Errors
+/// As [`block_without`].
+pub fn block_with_list(block: &[u8], key: &str, (hash, list): (Hash, &[u8])) -> Result<Option<Vec<u8>>, Unreadable> {
+    let Some(bytes) = list_without(list, key) else { return Ok(None) };
+    let mut rows = unpack_block(block)?;
+    let stored = StoredBlob { bytes, references: 1, kept_until: Time(0) };
+    rows.push((form::encode_as(BLOBS, &hash), form::encode(&stored)));
+    Ok(pack_rows(rows.into_iter(), usize::MAX).pop().map(|(_, bytes)| bytes))
+}
+
+/// Returns a list without the person of this address key. `None`: the person is not in it, or it is no list.
+fn list_without(list: &[u8], key: &str) -> Option<Box<[u8]>> {
+    let Some(Recipients::Inline(mut audience)) = Recipients::from_blob(list) else { return None };
+    let person = audience.recipients.iter_mut().find(|one| one.key == key)?;
+    *person = Recipient::erased();
+    Some(audience.blob().bytes.into())
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ pub(crate) mod next_level;
 mod rows;
 mod table;
 
-pub use archived::block_without;
+pub use archived::{block_with_list, block_without};
 pub use block::{BLOCK_BYTES_MAX, BlockEntry, Row, hash_of_blocks, unpack_block};
 pub use form::Unreadable;
 pub use frozen::{FrozenBlock, FrozenLeaf, FrozenState, TableSize};

@@ -82,14 +82,19 @@ impl Admin {
             }
             Err(error) => return Err(self.not_kept(what, &error)),
         }
-        let missing = spread(&self.context, &[part]).await.map_err(|error| not_written(&error))?;
-        if !missing.is_empty() {
-            // No majority has confirmed the part (P20).
-            let message = format!("{what} is not on a majority yet; {AGAIN}");
-            return Err(ApiError::new(Code::Unavailable, ErrorReason::NoQuorum, message));
-        }
+        self.spread_part(part, what).await?;
         crash::point("admin.upload-part");
         Ok(())
+    }
+
+    /// Brings a part that this node has to a majority (P20). `what` names it.
+    pub(super) async fn spread_part(&self, part: Hash, what: &str) -> ApiResult<()> {
+        let missing = spread(&self.context, &[part]).await.map_err(|error| not_written(&error))?;
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let message = format!("{what} is not on a majority yet; {AGAIN}");
+        Err(ApiError::new(Code::Unavailable, ErrorReason::NoQuorum, message))
     }
 
     /// Returns the error of a file that this node cannot write. `what` names it.

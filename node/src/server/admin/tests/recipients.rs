@@ -265,6 +265,33 @@ async fn persons_of_one_list_who_are_erased_at_once_are_all_erased() {
     node.stop().await;
 }
 
+/// Equal lists are stored once, also those of different tenants.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn person_is_erased_from_archived_run_whose_list_another_tenant_uses() {
+    let node = node_with_test_clock("").await;
+    let names = ["ada@example.net", "bob@example.net"];
+    let others = ScheduleBody { tenant: "acme".to_owned(), ..yearly("theirs", &names) };
+    node.schedules().create_schedule(creation(others)).await.expect("created");
+    let run = run_of(&node, "ours", &names, "").await;
+    node.until(&run, |run| run.state() == RunState::Finished).await;
+    advance_clock(&node, by(4 * DAY)).await;
+    until_archived(&node, [run.as_str()]).await;
+    assert_eq!(places(&node, 0).await.len(), 2, "a schedule and an archived run");
+
+    erase(node.recipients(), "ada@example.net".to_owned()).await.expect("erased");
+    let left = places(&node, 0).await;
+    assert!(left.len() == 1 && left[0].0 == i32::from(PlaceKind::OptOut), "{left:?}");
+    assert_eq!(places_of(&node, "bob@example.net", 0).await.len(), 2, "others stay");
+    let of_others = FindRecipientRequest {
+        tenant: "acme".to_owned(),
+        recipient: "ada@example.net".to_owned(),
+        ..FindRecipientRequest::default()
+    };
+    let of_others = node.recipients().find_recipient(of_others).await.expect("found").into_inner();
+    assert_eq!(of_others.places.len(), 1, "another tenant keeps its list");
+    node.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn erasure_is_not_done_while_a_block_of_the_archive_is_missing() {
     let node = node_with_test_clock("").await;

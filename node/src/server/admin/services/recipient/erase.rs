@@ -11,11 +11,10 @@ use reveille_cluster::process::peer_messages::PeerFile;
 use reveille_ledger::command::{
     Command, ERASED_AUDIENCES_MAX, ERASED_BYTES_MAX, ErasedAudience, ErasedBlock, ErasedPart, RecipientErase,
 };
-use reveille_ledger::content::Recipients;
 use reveille_ledger::ids::Hash;
 use reveille_ledger::refusal::CommandRefusal;
 use reveille_ledger::reply::CommandOutcome;
-use reveille_ledger::storage::block_without;
+use reveille_ledger::storage::{block_with_list, block_without};
 use reveille_ledger::{ArchivePartKey, Ledger};
 use reveille_proto::admin::v1::{EraseRecipientRequest, EraseRecipientResponse};
 use reveille_raft::ArchiveError;
@@ -144,13 +143,11 @@ impl Erasing<'_> {
     /// Writes the part of a sealed audience without the person, and brings it to a majority. `None`: it is no sealed
     /// audience.
     async fn erase_from_part(&self, change: &ErasedAudience) -> ApiResult<Option<ErasedPart>> {
-        let context = &self.admin.context;
-        let Some(seal) = context.replica.read(|ledger| ledger.seal(&change.audience)) else { return Ok(None) };
+        let Some(seal) = self.admin.context.replica.read(|ledger| ledger.seal(&change.audience)) else { return Ok(None) };
         let Some((former, position)) = seal.locate(change.number) else { return Ok(None) };
         let written = self.admin.blocking(move |node| node.files.store_without(former, position)).await?;
         let erased = written.map_err(|error| error_texts::not_possible(format!("a part was not written: {error}")))?;
-        let spread = file_store::spread(context, &[erased]).await;
-        spread.map_err(|error| error_texts::not_possible(error.to_string()))?;
+        self.admin.spread_part(erased, "the part without the person").await?;
         Ok(Some(ErasedPart { former, erased }))
     }
 
@@ -161,16 +158,14 @@ impl Erasing<'_> {
             return Ok(());
         }
         let lists: BTreeSet<Hash> = found.iter().map(|found| found.audience).collect();
-        let unused = |ledger: &Ledger, list: &Hash| {
-            let stored = ledger.blobs().get(list).filter(|stored| stored.references == 0);
-            stored.is_some_and(|stored| Recipients::from_blob(&stored.bytes).is_some())
+        let of_others: BTreeSet<Hash> = {
+            let in_state = found.iter().filter(|found| !found.is_in_part).map(|found| found.audience);
+            let is_used = |ledger: &Ledger, list: &Hash| {
+                ledger.blobs().get(list).is_some_and(|stored| stored.references > 0)
+            };
+            self.admin.context.replica.read(|ledger| in_state.filter(|list| is_used(ledger, list)).collect())
         };
-        let in_state: BTreeSet<Hash> = self
-            .admin
-            .context
-            .replica
-            .read(|ledger| lists.iter().copied().filter(|list| unused(ledger, list)).collect());
-        let of_state = found.into_iter().filter(|found| in_state.contains(&found.audience));
+        let of_state = found.into_iter().filter(|found| !found.is_in_part && !of_others.contains(&found.audience));
         // No run of the state uses them, so none is named.
         let of_state =
             of_state.map(|found| FoundPerson { place: PersonUse::Audience(String::new()), ..found }).collect();
@@ -192,7 +187,36 @@ impl Erasing<'_> {
             }
             waiting.push(ErasedBlock { part, former, bytes });
         }
-        if waiting.is_empty() { Ok(()) } else { self.propose(Vec::new(), waiting, done).await }
+        if !waiting.is_empty() {
+            self.propose(Vec::new(), waiting, done).await?;
+        }
+        for list in of_others {
+            self.separate_list(part, list, done).await?;
+        }
+        Ok(())
+    }
+
+    /// Gives a part its own list without the person, because another tenant uses the same list.
+    async fn separate_list(
+        &mut self,
+        part: ArchivePartKey,
+        list: Hash,
+        done: &mut EraseRecipientResponse,
+    ) -> ApiResult<()> {
+        // The last block has the lists of the part, if it has any.
+        let Some(former) = self.details_of(part).pop() else { return Ok(()) };
+        let stored = self.admin.context.replica.read(|ledger| ledger.blobs().get(&list).map(|one| one.bytes.clone()));
+        let Some((block, stored)) = self.read_block(part, former).await?.zip(stored) else {
+            self.found = true;
+            return Ok(());
+        };
+        let key = self.key.to_owned();
+        let bytes = self.admin.blocking(move |_| block_with_list(&block, &key, (list, &stored))).await?;
+        let bytes = bytes.map_err(|error| error_texts::not_possible(error.to_string()))?;
+        match bytes {
+            Some(bytes) => self.propose(Vec::new(), vec![ErasedBlock { part, former, bytes }], done).await,
+            None => Ok(()),
+        }
     }
 
     /// Returns the blocks with details that a part names.

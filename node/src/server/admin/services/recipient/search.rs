@@ -67,18 +67,24 @@ pub struct FoundPerson {
     pub audience: Hash,
     /// True if a part of the archive has the run.
     pub archived: bool,
+    /// True if the part also has the list. Else the state has it, because others use it or used it.
+    pub is_in_part: bool,
     /// The row of the person.
     pub person: PersonRow,
     /// Where a search goes on after this place.
     pub next: PersonCursor,
 }
 
+/// A list, and the part of the archive that has it; `None`: the state. Lists of equal hash may differ by persons who
+/// were erased: a list that cannot be renamed keeps its hash.
+type StoredList = (Option<ArchivePartKey>, Hash);
+
 /// What a slice has read under the lock.
 #[derive(Default)]
 struct Rows {
     /// What uses a list, the list, and where a search goes on after it.
-    users: Vec<(PersonUse, Hash, PersonCursor)>,
-    lists: BTreeMap<Hash, Vec<u8>>,
+    users: Vec<(PersonUse, StoredList, PersonCursor)>,
+    lists: BTreeMap<StoredList, Vec<u8>>,
     bytes: usize,
     /// True if a list is a seal, whose parts are files.
     has_seal: bool,
@@ -87,17 +93,18 @@ struct Rows {
 impl Rows {
     fn add(
         &mut self,
-        ledger: &Ledger,
-        known: &BTreeMap<Hash, Option<PersonRow>>,
+        (part, ledger): (Option<ArchivePartKey>, &Ledger),
+        known: &BTreeMap<StoredList, Option<PersonRow>>,
         (place, audience, next): (PersonUse, Hash, PersonCursor),
     ) {
-        if !known.contains_key(&audience) && !self.lists.contains_key(&audience) {
+        let stored = (part, audience);
+        if !known.contains_key(&stored) && !self.lists.contains_key(&stored) {
             let list = ledger.blob(&audience).map(<[u8]>::to_vec).unwrap_or_default();
             self.bytes += list.len();
             self.has_seal |= Recipients::seal_from_blob(&list).is_some();
-            self.lists.insert(audience, list);
+            self.lists.insert(stored, list);
         }
-        self.users.push((place, audience, next));
+        self.users.push((place, stored, next));
     }
 
     fn is_full(&self) -> bool {
@@ -110,8 +117,8 @@ pub struct PersonSearch<'a> {
     admin: &'a Admin,
     tenant: &'a str,
     key: &'a str,
-    /// Lists that were read. Lists never change.
-    known: BTreeMap<Hash, Option<PersonRow>>,
+    /// Lists as they were when they were read.
+    known: BTreeMap<StoredList, Option<PersonRow>>,
 }
 
 impl<'a> PersonSearch<'a> {
@@ -141,7 +148,7 @@ impl<'a> PersonSearch<'a> {
                 let all = ledger.audiences().range(from..).take_while(|((tenant, _), _)| tenant == self.tenant);
                 for ((_, name), row) in all {
                     let (place, next) = (PersonUse::Audience(name.clone()), PersonCursor::Audiences(name.clone()));
-                    rows.add(ledger, &self.known, (place, row.seal, next));
+                    rows.add((None, ledger), &self.known, (place, row.seal, next));
                     if rows.is_full() {
                         return PersonCursor::Audiences(name.clone());
                     }
@@ -157,7 +164,7 @@ impl<'a> PersonSearch<'a> {
                     if &*schedule.settings.tenant == self.tenant {
                         let place = PersonUse::Schedule(*id, schedule.name.to_string());
                         let next = PersonCursor::Schedules(ScheduleId(id.0.saturating_add(1)));
-                        rows.add(ledger, &self.known, (place, schedule.audience, next));
+                        rows.add((None, ledger), &self.known, (place, schedule.audience, next));
                     }
                 }
                 PersonCursor::Runs(PageId(RunId { index: 0, place: 0 }), None)
@@ -172,7 +179,7 @@ impl<'a> PersonSearch<'a> {
                     if &*page.tenant == self.tenant {
                         for run in page.runs.iter().filter(|run| Some(id.run_id(run)) > after) {
                             let (place, next) = (id.run_id(run), PersonCursor::Runs(*id, Some(id.run_id(run))));
-                            rows.add(ledger, &self.known, (PersonUse::Run(place), run.audience, next));
+                            rows.add((None, ledger), &self.known, (PersonUse::Run(place), run.audience, next));
                         }
                     }
                 }
@@ -197,22 +204,24 @@ impl<'a> PersonSearch<'a> {
         let mut rows = Rows::default();
         self.admin.context.replica.read(|state| {
             for (id, _, run) in part.runs().filter(|(_, page, _)| &*page.tenant == self.tenant) {
-                let ledger = if part.blob(&run.audience).is_some() { &*part } else { state };
+                let own = part.blob(&run.audience).is_some();
+                let list = if own { (Some(key), &*part) } else { (None, state) };
                 // `slice` says where it goes on.
-                rows.add(ledger, &self.known, (PersonUse::Run(id), run.audience, PersonCursor::default()));
+                rows.add(list, &self.known, (PersonUse::Run(id), run.audience, PersonCursor::default()));
             }
         });
         self.found(rows, true).await
     }
 
     async fn found(&mut self, rows: Rows, archived: bool) -> ApiResult<Vec<FoundPerson>> {
-        for (audience, list) in rows.lists {
+        for (stored, list) in rows.lists {
             let person = self.person_in(&list).await?;
-            self.known.insert(audience, person);
+            self.known.insert(stored, person);
         }
-        let found = rows.users.into_iter().filter_map(|(place, audience, next)| {
-            let person = self.known.get(&audience)?.clone()?;
-            Some(FoundPerson { place, audience, archived, person, next })
+        let found = rows.users.into_iter().filter_map(|(place, stored, next)| {
+            let person = self.known.get(&stored)?.clone()?;
+            let (part, audience) = stored;
+            Some(FoundPerson { place, audience, archived, is_in_part: part.is_some(), person, next })
         });
         Ok(found.collect())
     }
