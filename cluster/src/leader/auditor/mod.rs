@@ -218,6 +218,7 @@ fn doubts_to_decide(ledger: &Ledger, now: Time, panic_guard: &mut PanicGuard<Run
             if let Some(last) = found.last_mut()
                 && last.run == run
                 && last.decision == decision
+                && last.recipients.len() < ITEMS_MAX
             {
                 last.recipients.push(recipient);
             } else if found.len() < DECISIONS_MAX {
