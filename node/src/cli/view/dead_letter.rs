@@ -23,7 +23,8 @@ pub fn why_dead(reason: DeathReason, answer: &str) -> String {
     let words = match reason {
         DeathReason::NoSmtputf8 => wording::NO_SMTPUTF8,
         DeathReason::Deadline => wording::DEADLINE,
-        DeathReason::CrashedComposing | DeathReason::CrashedOrDeadline => wording::CRASHED_COMPOSING,
+        DeathReason::CrashedComposing => wording::CRASHED_COMPOSING,
+        DeathReason::CrashedOrDeadline => wording::CRASHED_OR_DEADLINE,
         DeathReason::Answer | DeathReason::Broken | DeathReason::NotComposed | DeathReason::Unspecified => answer,
     };
     words.to_owned()

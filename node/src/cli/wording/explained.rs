@@ -64,6 +64,7 @@ fn of_kind(event: &ExplainedEvent) -> String {
 pub const NO_SMTPUTF8: &str = "an address in it is not ASCII, and no relay of its pool offers SMTPUTF8 with 8BITMIME";
 pub const DEADLINE: &str = "the deadline passed before another attempt";
 pub const CRASHED_COMPOSING: &str = "node crashed composing it";
+pub const CRASHED_OR_DEADLINE: &str = "its node crashed composing it, or its deadline passed";
 
 fn opening(opening: &ExplainedOpening) -> String {
     let ExplainedOpening { schedule, occurrence, waited_for: former, of_canary, .. } = opening;
@@ -182,7 +183,7 @@ fn dead(event: &ExplainedEvent) -> String {
         DeathReason::NoSmtputf8 => NO_SMTPUTF8.to_owned(),
         DeathReason::Deadline => format!("{DEADLINE}{}", last_answer(event)),
         DeathReason::CrashedComposing => CRASHED_COMPOSING.to_owned(),
-        DeathReason::CrashedOrDeadline => "its node crashed composing it, or its deadline passed".to_owned(),
+        DeathReason::CrashedOrDeadline => CRASHED_OR_DEADLINE.to_owned(),
         DeathReason::Unspecified => String::new(),
     };
     match event.max_attempts {

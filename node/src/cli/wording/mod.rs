@@ -9,7 +9,7 @@ use reveille_proto::admin::v1::{
     RelayStage, RelayTrouble, Run, RunCanary, RunState, ScheduleBlock, Shortage,
 };
 
-pub use explained::{CRASHED_COMPOSING, DEADLINE, NO_SMTPUTF8, explained};
+pub use explained::{CRASHED_COMPOSING, CRASHED_OR_DEADLINE, DEADLINE, NO_SMTPUTF8, explained};
 pub use instant::instant_remarks;
 
 use crate::api_json::word;

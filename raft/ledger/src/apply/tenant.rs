@@ -14,13 +14,13 @@ use crate::model::{
 impl Ledger {
     pub(super) fn tenant_set(&mut self, context: &Context, set: &TenantSet) -> Result<CommandOutcome, CommandRefusal> {
         let (name, known) = (&set.name, self.tenant(&set.name));
-        let wanted = wanted(&known, set);
+        let wanted = wanted(known, set);
         let limits = self.limits();
         bounded(Bounded::TenantRate, wanted.rate_milli as usize, limits.tenant_rate_milli_max as usize)?;
         bounded(Bounded::TenantShare, wanted.share as usize, limits.tenant_share_max as usize)?;
         refuse_if(wanted.share == 0, Impossible::NoShare)?;
         bounded(Bounded::TenantPools, wanted.pools.len(), limits.tenant_pools_max)?;
-        if wanted != known || known.index == 0 {
+        if wanted != *known || known.index == 0 {
             self.tenants.put(name.clone(), Tenant { index: context.index, ..wanted });
         }
         Ok(CommandOutcome::Done)
@@ -29,7 +29,7 @@ impl Ledger {
     /// Checks the etag. A repeat is answered like the first request, which has made the etag another one.
     pub(super) fn check_tenant_set(&self, set: &TenantSet) -> Result<(), CommandRefusal> {
         let known = self.tenant(&set.name);
-        if known.index > 0 && wanted(&known, set) == known {
+        if known.index > 0 && wanted(known, set) == *known {
             return Ok(());
         }
         check_etag(set.expected.as_deref(), (EtagKind::Tenant, &set.name), &self.tenant_etag(&set.name))

@@ -26,7 +26,7 @@ fn ledger(rates: &[(u64, u64)]) -> Ledger {
 }
 
 fn with_tenant(mut ledger: Ledger, rate: u64) -> Ledger {
-    ledger.tenants.put("acme".into(), Tenant { rate_milli: rate * 1_000, ..Tenant::default() });
+    ledger.tenants.put("acme".into(), Tenant { rate_milli: rate * 1_000, ..Tenant::DEFAULT });
     ledger
 }
 

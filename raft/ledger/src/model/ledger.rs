@@ -108,11 +108,12 @@ impl Ledger {
     }
 
     /// The settings of a tenant; defaults if none are set.
-    pub fn tenant(&self, name: &str) -> Tenant {
+    pub fn tenant(&self, name: &str) -> &Tenant {
+        static DEFAULT: Tenant = Tenant::DEFAULT;
         if self.tenants.is_empty() {
-            return Tenant::default();
+            return &DEFAULT;
         }
-        self.tenants.get(&name.to_owned()).cloned().unwrap_or_default()
+        self.tenants.get(&name.to_owned()).unwrap_or(&DEFAULT)
     }
 
     /// Iterates over tenants with settings, schedules, campaigns or templates, and the default tenant, from `from` on,

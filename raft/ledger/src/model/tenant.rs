@@ -26,13 +26,10 @@ pub struct Tenant {
     pub index: u64,
 }
 
-impl Default for Tenant {
-    fn default() -> Tenant {
-        Tenant { rate_milli: 0, concurrency: 0, share: 1, pools: BTreeSet::new(), index: 0 }
-    }
-}
-
 impl Tenant {
+    /// A tenant without a row: it is limited by nothing.
+    pub const DEFAULT: Tenant = Tenant { rate_milli: 0, concurrency: 0, share: 1, pools: BTreeSet::new(), index: 0 };
+
     /// Rate limit in emails a second; `None`: no limit.
     pub fn rate(&self) -> Option<f64> {
         (self.rate_milli > 0 && !injected_bugs::is(Bug::NoTenantRate)).then(|| self.rate_milli as f64 / 1_000.0)

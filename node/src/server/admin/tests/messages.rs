@@ -2,8 +2,8 @@
 
 use reveille_proto::admin::v1::{
     Audience, CancelMessageRequest, Content, ExplainRequest, GetMessageRequest, KeyRule, ListRunsRequest,
-    ListSchedulesRequest, Message, Policies, Recipient, RecipientState, RunState, SendMessageRequest,
-    SendMessageResponse, TriggerScheduleRequest,
+    ListSchedulesRequest, Message, Policies, Recipient, RecipientState, RunState, ScheduleBody,
+    SendMessageRequest, SendMessageResponse, TriggerScheduleRequest, UpdateScheduleRequest,
 };
 use tokio::task::JoinSet;
 use tonic::{Code, Status};
@@ -233,6 +233,28 @@ async fn trigger_sends_to_its_own_recipients_once() {
     wrong.columns[0] = "nmae".to_owned();
     let refused = opened(trigger("two", Some(wrong))).await.expect_err("the text needs a name");
     assert!(refused.message().starts_with("audience.columns: do not fit the content of the schedule, text: "));
+    let edited = ScheduleBody {
+        name: "shipped".to_owned(),
+        content: Some(Content {
+            sender: "shop@example.org".to_owned(),
+            subject: "Order".to_owned(),
+            text: Some("Thanks.".to_owned()),
+            ..Content::default()
+        }),
+        audience: Some(Audience {
+            recipients: vec![Recipient { address: "nobody@example.net".to_owned(), values: Vec::new() }],
+            ..Audience::default()
+        }),
+        ..ScheduleBody::default()
+    };
+    let update = UpdateScheduleRequest {
+        schedule: Some(edited),
+        update_mask: Some(prost_types::FieldMask { paths: vec!["content".to_owned(), "audience".to_owned()] }),
+        ..UpdateScheduleRequest::default()
+    };
+    node.schedules().update_schedule(update).await.expect("updated");
+    let repeat = opened(both).await.expect("a repeat has the first answer, whatever was edited since");
+    assert_eq!((repeat.replayed, repeat.run.expect("a run").run), (true, run.run));
     let sealed = Audience { sealed: "all".to_owned(), ..Audience::default() };
     let refused = opened(trigger("two", Some(sealed))).await.expect_err("a sealed audience");
     assert!(refused.message().starts_with("audience.sealed: "), "{refused:?}");

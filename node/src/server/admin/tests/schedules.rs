@@ -54,6 +54,17 @@ async fn schedule_is_created_once_however_often_it_is_asked_for() {
     assert_eq!(reason(&taken), (Code::AlreadyExists, "NAME_TAKEN".to_owned()));
     let reused = node.schedules().create_schedule(request(other.clone(), false)).await.expect_err("another body");
     assert_eq!(reason(&reused), (Code::AlreadyExists, "REQUEST_ID_REUSED".to_owned()));
+    let update = UpdateScheduleRequest {
+        schedule: Some(other),
+        update_mask: Some(FieldMask { paths: vec!["priority".to_owned()] }),
+        ..UpdateScheduleRequest::default()
+    };
+    node.schedules().update_schedule(update).await.expect("updated");
+    for validate_only in [true, false] {
+        let repeat = node.schedules().create_schedule(request(body(), validate_only)).await;
+        let repeat = repeat.expect("a repeat has the first answer, whatever was edited since").into_inner();
+        assert_eq!((repeat.created, repeat.schedule.expect("a schedule").priority), (false, 9));
+    }
     let renamed = ScheduleBody { name: "weekly".to_owned(), ..body() };
     let reused = node.schedules().create_schedule(request(renamed, false)).await.expect_err("another body");
     assert_eq!(reason(&reused), (Code::AlreadyExists, "REQUEST_ID_REUSED".to_owned()));

@@ -197,6 +197,25 @@ async fn schedule_and_open_run_keep_their_version() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn repeat_of_a_message_outlives_a_new_version_of_its_template() {
+    let node = node("").await;
+    put(&node, "welcome", "first").await;
+    let send = async |key: &str| {
+        let named = SendMessageRequest {
+            content: None,
+            template: "welcome".to_owned(),
+            ..message(key, &["ada@example.net"])
+        };
+        node.messages().send_message(named).await.map(|answer| answer.into_inner().replayed)
+    };
+    assert!(!send("one").await.expect("sent"));
+    put(&node, "welcome", "Hello {{ name }}").await;
+    assert!(send("one").await.expect("a repeat has the first answer"));
+    send("two").await.expect_err("the new version needs a name");
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn used_template_is_not_deleted_and_its_used_versions_stay() {
     let node = node("").await;
     put(&node, "welcome", "first").await;

@@ -132,6 +132,16 @@ async fn tenant_sends_by_its_pools_only() {
     put(&node, SetTenantRequest { all_pools: true, ..set("evil") }).await.expect("set");
     let named = ScheduleBody { name: "other".to_owned(), ..body("acme") };
     node.schedules().create_schedule(creation(named)).await.expect("created");
+
+    let send = SendMessageRequest {
+        tenant: "evil".to_owned(),
+        pool: "acme".to_owned(),
+        ..message("order-1", &["ada@x.example"])
+    };
+    node.messages().send_message(send.clone()).await.expect("sent");
+    put(&node, SetTenantRequest { pools: vec!["default".to_owned()], ..set("evil") }).await.expect("set");
+    let repeat = node.messages().send_message(send).await.expect("a repeat has the first answer").into_inner();
+    assert!(repeat.replayed);
     node.stop().await;
 }
 

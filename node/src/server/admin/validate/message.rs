@@ -29,8 +29,8 @@ pub struct CheckedMessage {
     pub duplicates: Vec<v1::Duplicate>,
 }
 
-/// Checks the tenant, the content or the template, the recipients, the policies, the pool and the priority of a body.
-/// It need have nothing else.
+/// Checks the tenant, the content or the template, the recipients, the policies and the priority of a body. It need have
+/// nothing else. Does not check whether the tenant may name the pool.
 pub fn message_parts(node: &NodeContext, body: v1::ScheduleBody, now: Time) -> ApiResult<CheckedMessage> {
     // Fields that a message does not have get placeholder values.
     let body = v1::ScheduleBody {
@@ -39,7 +39,8 @@ pub fn message_parts(node: &NodeContext, body: v1::ScheduleBody, now: Time) -> A
         zone: "UTC".to_owned(),
         ..body
     };
-    let CheckedSchedule { create, content, duplicates } = schedule(Some(body), &CheckContext::of(node, now, false))?;
+    // The ledger checks the pool after it has looked for the key: a repeat must get the first answer.
+    let CheckedSchedule { create, content, duplicates } = schedule(Some(body), &CheckContext::of(node, now, true))?;
     let mut fields = Fields::default();
     refuse_differing(&mut fields, "schedule.audience.recipients", &duplicates);
     fields.done(Some(()))?;
@@ -98,32 +99,31 @@ pub fn key_rule(fields: &mut Fields, rule: i32) -> KeyRule {
     }
 }
 
-/// Checks the recipients that a trigger brings against the content of its schedule. Returns the list and its duplicates.
-pub fn list_of_trigger(
-    requested: v1::Audience,
-    content: &Content,
-    limits: &LedgerLimits,
-) -> ApiResult<(Audience, Vec<v1::Duplicate>)> {
+/// Checks the recipients that a trigger brings, without the content of its schedule.
+pub fn list_of_trigger(requested: v1::Audience, limits: &LedgerLimits) -> ApiResult<CheckedAudience> {
     let mut fields = Fields::default();
     let checked = audience(&mut fields, Some(requested), None, limits);
     if let Some(checked) = &checked {
         refuse_differing(&mut fields, "schedule.audience.recipients", &checked.duplicates);
-        let mut of_content = Fields::default();
-        compile(&mut of_content, &content.clone().into(), checked, limits);
-        for FieldViolation { field, message, reason } in of_content.wrong {
-            // The content is that of the schedule, so the request can only change its columns.
-            match field.strip_prefix("schedule.content") {
-                Some(part) => {
-                    let message =
-                        format!("do not fit the content of the schedule{}: {message}", part.replace('.', ", "));
-                    fields.refuse_as(reason, "schedule.audience.columns", message);
-                }
-                None => fields.refuse_as(reason, field, message),
+    }
+    fields.done(checked)
+}
+
+/// Checks recipients of [`list_of_trigger`] against the content of the schedule.
+pub fn list_fits(content: &Content, list: &CheckedAudience, limits: &LedgerLimits) -> ApiResult<()> {
+    let (mut fields, mut of_content) = (Fields::default(), Fields::default());
+    compile(&mut of_content, &content.clone().into(), list, limits);
+    for FieldViolation { field, message, reason } in of_content.wrong {
+        // The content is that of the schedule, so the request can only change its columns.
+        match field.strip_prefix("schedule.content") {
+            Some(part) => {
+                let message = format!("do not fit the content of the schedule{}: {message}", part.replace('.', ", "));
+                fields.refuse_as(reason, "schedule.audience.columns", message);
             }
+            None => fields.refuse_as(reason, field, message),
         }
     }
-    let CheckedAudience { to, duplicates, .. } = fields.done(checked)?;
-    Ok((listed(to)?, duplicates))
+    fields.done(Some(()))
 }
 
 /// Returns the name of a field in a request without `schedule`.
@@ -131,7 +131,8 @@ pub fn without_schedule(field: &str) -> String {
     field.strip_prefix("schedule.").unwrap_or(field).to_owned()
 }
 
-fn listed(audience: AudienceChoice) -> ApiResult<Audience> {
+/// Returns the listed recipients; a sealed audience is refused.
+pub fn listed(audience: AudienceChoice) -> ApiResult<Audience> {
     match audience {
         AudienceChoice::Listed(audience) => Ok(audience),
         AudienceChoice::Sealed(_) => {

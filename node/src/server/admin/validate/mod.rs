@@ -35,7 +35,9 @@ pub use audience::columns;
 pub use canary::canary;
 pub use clock::target as clock_target;
 pub use content::{chosen_content, content};
-pub use message::{CheckedMessage, key_rule, list_of_trigger, message_fields, message_parts, without_schedule};
+pub use message::{
+    CheckedMessage, key_rule, list_fits, list_of_trigger, listed, message_fields, message_parts, without_schedule,
+};
 pub use pool::{pool, tenant_bounds};
 pub use relay::relay;
 pub use schedule::{CheckContext, CheckedSchedule, no_relay_of, schedule};

@@ -43,7 +43,10 @@ impl Admin {
             // Another node may have stored the version that the caller means.
             self.read_latest(call, |_| ()).await?;
         }
-        let (tenant, message, duplicates) = self.checked_message(request)?;
+        let (tenant, message, duplicates) = match self.repeated_message(&request) {
+            Some(first) => first,
+            None => self.checked_message(request)?,
+        };
         let mut warnings = self.context.replica.read(|ledger| create::warnings(ledger, &message.pool));
         warnings.extend(create::no_page(self, &message.content));
         if validate_only {
@@ -90,6 +93,24 @@ impl Admin {
             parts.map_err(|fault| fault.rename_fields(rename))?;
         let message = SendMessage { key, rule, is_test: false, content, audience, send_at, pool, priority, policies };
         Ok((tenant, message, duplicates))
+    }
+
+    /// Returns the message of the first call with this key, if the request repeats it and names a template without a
+    /// version: the template may have newer ones since.
+    fn repeated_message(&self, request: &SendMessageRequest) -> Option<(String, SendMessage, Vec<v1::Duplicate>)> {
+        let template = Some(&request.template).filter(|name| !name.is_empty() && !name.contains('@'))?;
+        let tenant = validate::tenant(&request.tenant).ok()?;
+        let versions: Vec<u32> = self.context.replica.read(|ledger| {
+            ledger.run_of_message(&tenant, &request.key)?;
+            let known = ledger.templates().get(&(tenant.clone(), template.clone()))?;
+            Some(known.versions.iter().rev().map(|known| known.version).collect())
+        })?;
+        versions.into_iter().find_map(|version| {
+            let named = SendMessageRequest { template: format!("{template}@{version}"), ..request.clone() };
+            let (tenant, message, duplicates) = self.checked_message(named).ok()?;
+            let first = self.context.replica.read(|ledger| ledger.check_message(&tenant, &message));
+            first.ok()?.map(|_| (tenant, message, duplicates))
+        })
     }
 
     /// Returns the run that a message would open.

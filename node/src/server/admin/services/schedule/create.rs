@@ -34,15 +34,20 @@ pub async fn create(
         let taken = CommandRefusal::CampaignNameTaken(create.name);
         return Err(error_texts::refused(&taken));
     }
+    create.request = request_id;
     if let Some((id, definition)) = known
         && definition != create.definition_hash()
     {
-        let used = |id: &str| admin.context.replica.read(|ledger| ledger.answer_to(&create.tenant, id).is_some());
-        let why = match request_id.as_deref().is_some_and(used) {
-            true => CommandRefusal::RequestReused(request.request_id.clone()),
-            false => CommandRefusal::NameTaken(create.name),
+        // A repeat gets the first answer, whatever the schedule is by now.
+        let command = Command::ScheduleCreate(Box::new(create.clone()));
+        let refusal = match admin.context.replica.read(|ledger| ledger.check_repeat(&command).map(|first| first.is_some())) {
+            Ok(true) => None,
+            Ok(false) => Some(CommandRefusal::NameTaken(create.name.clone())),
+            Err(reused) => Some(reused),
         };
-        return Err(error_texts::refused(&why).index(id.index()));
+        if let Some(refusal) = refusal {
+            return Err(error_texts::refused(&refusal).index(id.index()));
+        }
     }
     let mut warnings = admin.context.replica.read(|ledger| warnings(ledger, &create.pool));
     warnings.extend(no_page(admin, &content));
@@ -54,7 +59,6 @@ pub async fn create(
         return Ok(CreateScheduleResponse { schedule: Some(schedule), created: false, duplicates, warnings });
     }
     admin.store_files(files, [&content]).await?;
-    create.request = request_id;
     let name = create.name.clone();
     let reply = admin.write(Command::ScheduleCreate(Box::new(create)), call).await?;
     let CommandOutcome::Schedule(id) = reply.outcome else {

@@ -2,7 +2,7 @@
 
 use reveille_ledger::Activity;
 use reveille_ledger::command::{Command, Trigger};
-use reveille_ledger::content::{Audience, Content};
+use reveille_ledger::content::Content;
 use reveille_ledger::ids::OccurrenceName;
 use reveille_ledger::refusal::CommandRefusal;
 use reveille_ledger::reply::{CancelledRuns, CommandOutcome};
@@ -12,7 +12,7 @@ use super::Found;
 use super::create;
 use crate::server::admin::archive::{shown_or_lost, unless_lost};
 use crate::server::admin::validate::{self, Fields};
-use crate::server::admin::{Admin, ApiResult, Call, error_texts, views};
+use crate::server::admin::{Admin, ApiError, ApiResult, Call, error_texts, views};
 
 /// Opens the run. With `validate_only` it returns the run that would open.
 pub async fn trigger(
@@ -29,15 +29,29 @@ pub async fn trigger(
     let rule = validate::key_rule(&mut fields, key_rule);
     let request = fields.done(request)?;
     let found = admin.find_schedule((&tenant, &name), false, call).await?;
-    let (audience, duplicates) = match audience {
-        Some(audience) => list(admin, &found, audience).await.map(|(list, duplicates)| (Some(list), duplicates))?,
-        None => (None, Vec::new()),
+    let limits = admin.limits();
+    let of_list = |fault: ApiError| fault.rename_fields(validate::without_schedule);
+    let list = match audience {
+        Some(audience) => {
+            let checked = admin.blocking(move |_| validate::list_of_trigger(audience, limits)).await?;
+            Some(checked.map_err(of_list)?)
+        }
+        None => None,
     };
+    let duplicates = list.as_ref().map(|list| list.duplicates.clone()).unwrap_or_default();
+    let audience = list.as_ref().map(|list| validate::listed(list.to.clone())).transpose().map_err(of_list)?;
     let trigger = Trigger { schedule: found.id, request, audience, rule };
+    let known = admin.context.replica.read(|ledger| ledger.check_trigger_repeat(&trigger));
+    let known = known.map_err(|refusal| error_texts::refused(&refusal))?;
+    // A repeat gets the first answer, whatever the content is by now. An edit may still change the content before the run
+    // opens; then a recipient whose values do not fit is a dead letter.
+    if let Some(list) = list.filter(|_| known.is_none()) {
+        let content = content_of(admin, &found)?;
+        let fits = admin.blocking(move |_| validate::list_fits(&content, &list, limits)).await?;
+        fits.map_err(of_list)?;
+    }
     if validate_only {
         admin.not_of_a_campaign(found.id)?;
-        let known = admin.context.replica.read(|ledger| ledger.check_trigger_repeat(&trigger));
-        let known = known.map_err(|refusal| error_texts::refused(&refusal))?;
         return match known {
             Some(run) => {
                 let run = shown_or_lost(run, admin.show_run(run).await)?;
@@ -61,17 +75,12 @@ pub async fn trigger(
     Ok(TriggerScheduleResponse { duplicates, ..response(run, warnings, &cancelled, is_repeat) })
 }
 
-/// Checks the recipients of the request against the present content of the schedule. An edit may change the content
-/// before the run opens; then a recipient whose values do not fit is a dead letter.
-async fn list(admin: &Admin, found: &Found, audience: v1::Audience) -> ApiResult<(Audience, Vec<v1::Duplicate>)> {
+fn content_of(admin: &Admin, found: &Found) -> ApiResult<Content> {
     let content = found.schedule.content;
     let content = admin.context.replica.read(|ledger| ledger.blob(&content).and_then(Content::from_blob));
-    let content = content.ok_or_else(|| {
+    content.ok_or_else(|| {
         error_texts::not_possible(format!("the content of {} was just changed: ask again", found.schedule.name))
-    })?;
-    let limits = admin.limits();
-    let checked = admin.blocking(move |_| validate::list_of_trigger(audience, &content, limits)).await?;
-    checked.map_err(|fault| fault.rename_fields(validate::without_schedule))
+    })
 }
 
 /// Returns the run that would open, or the refusal.
