@@ -1,11 +1,11 @@
 //! The actors of a Reveille node: everything between the ledger and the relays.
 //!
 //! ```text
-//!                      propose (Fire, Claim, Settle …)                 effects, reads
-//!   timer ─┐         ┌───────────────────────────────▶ replica ────────────────────────┐
-//!   dispatcher ├─ leadership ─┘                       (log, ledger)                     ▼
-//!   auditor ─┘   while leading                            ▲                 workers ─▶ gate ─▶ relay
-//!                                                         └── settler ◀── outcomes ◀──────┘
+//! timer ──────┐
+//! dispatcher ─┼─ leadership ── propose ──▶ replica ── effects, reads ──▶ workers ─▶ gate ─▶ relay
+//! auditor ────┘  while leading          (log, ledger)                                        │
+//!                                            ▲                                               │
+//!                                            └────── Settle ◀── settler ◀── outcomes ◀───────┘
 //! ```
 //!
 //! The leader's actors belong to one [`leader::leadership`]: they start from the state when its epoch is applied, and

@@ -1,8 +1,7 @@
-//! The tasks that work on claims.
+//! The tasks that queue claims, feed pools and send emails.
 //!
-//! The task of a claim owns the claim's recipients (P1). After a panic no other task works on that claim, and no leader
-//! revokes it while the node keeps its lease. Its recipients would stay claimed until the process ends. So a panic
-//! stops the node.
+//! The task that holds a recipient settles it. After a panic nothing settles the recipients that the task held: the
+//! leader revokes nothing while the node keeps its lease. So a panic stops the node (P1).
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
@@ -12,7 +11,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::process::supervisor::Failing;
 
-/// The tasks of all claims of one process.
+/// The tasks for the claims of one process.
 #[derive(Clone)]
 pub(crate) struct ClaimTasks {
     tasks: TaskTracker,
@@ -24,13 +23,13 @@ impl ClaimTasks {
         ClaimTasks { tasks: TaskTracker::new(), failing }
     }
 
-    /// Starts a task that works on a claim. A panic in it stops the node.
+    /// Starts a task. A panic in it stops the node.
     pub fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         let failing = self.failing.clone();
         self.tasks.spawn(async move {
             if AssertUnwindSafe(work).catch_unwind().await.is_err() {
                 metrics::counter!("reveille_actor_ends_total", "actor" => "Workers").increment(1);
-                failing.report("the task of a claim panicked");
+                failing.report("a worker task panicked");
             }
         });
     }

@@ -271,7 +271,7 @@ async fn panic_at_a_claim_stops_node_and_next_incarnation_sends_the_rest() {
     let why = tokio::time::timeout(STEP_TIMEOUT, failed.wait_for(Option::is_some)).await;
     assert!(
         why.expect("P1: the node stops")
-            .is_ok_and(|why| why.as_deref().is_some_and(|why| why.contains("the task of a claim panicked")))
+            .is_ok_and(|why| why.as_deref().is_some_and(|why| why.contains("a worker task panicked")))
     );
     assert!(!first.node_runtime.stop(STEP_TIMEOUT).await, "the row is left open");
     assert!(first.context.replica.shutdown(Instant::now() + STEP_TIMEOUT).await, "the replica stops");

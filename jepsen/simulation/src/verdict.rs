@@ -1,5 +1,5 @@
-//! The verdict on a run. It consists of the checker's verdict and of two checks that only a simulation can make: the
-//! ledger's own invariants hold inside every node, and no process ends by itself.
+//! The verdict on a run: the checker's verdict, the ledger's invariants inside every node, processes that ended by
+//! themselves, and the violations that `simulation.rs` reports (docs/reference/simulation.md).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -54,8 +54,8 @@ impl Armed {
     }
 }
 
-/// Returns the random generator of a rule. The rule's index goes into the high half of the seed, so that neighbouring
-/// seeds and neighbouring rules have different generators.
+/// Returns the random generator of a rule. The index is multiplied by an odd constant before it is mixed with the seed,
+/// so neighbouring seeds and rules have different generators.
 fn dice_of(seed: u64, index: usize) -> StdRng {
     let index = u64::try_from(index).unwrap_or(u64::MAX);
     StdRng::seed_from_u64(seed ^ index.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15))

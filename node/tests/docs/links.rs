@@ -1,6 +1,7 @@
-//! Checks links between pages, and from comments to pages: the file must exist, and the heading if one is named.
+//! Checks links between pages, and from comments to pages: the file must exist, and the heading if one is named. Checks
+//! also that the tests that pages name exist.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use crate::blocks::{pages, root};
@@ -72,14 +73,19 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-#[test]
-fn each_page_that_code_names_exists() {
+/// Returns the files of the repository that may refer to a page.
+fn all_sources() -> Vec<PathBuf> {
     let mut files = Vec::new();
     for folder in ["cluster", "jepsen", "node", "proto", "raft"] {
         sources(&root().join(folder), &mut files);
     }
+    files
+}
+
+#[test]
+fn each_page_that_code_names_exists() {
     let mut missing = Vec::new();
-    for file in files {
+    for file in all_sources() {
         let text = std::fs::read_to_string(&file).expect("a source");
         for rest in text.split("docs/").skip(1) {
             let end = rest.find(|one: char| !(one.is_ascii_alphanumeric() || "/-_.".contains(one)));
@@ -87,6 +93,35 @@ fn each_page_that_code_names_exists() {
             let is_page = [".md", ".jsonl"].iter().any(|kind| name.ends_with(kind));
             if is_page && !root().join("docs").join(name).exists() {
                 missing.push(format!("{}: docs/{name}", file.display()));
+            }
+        }
+    }
+    assert!(missing.is_empty(), "{}", missing.join("\n"));
+}
+
+/// True if a word in code style is the name of a test: it has three underscores, or ends in the number of a rule. Other
+/// words are fields, options and metrics.
+fn is_test(word: &str) -> bool {
+    let is_name = word.chars().all(|one| one.is_ascii_lowercase() || one.is_ascii_digit() || one == '_');
+    let has_rule = word.rsplit_once("_p").is_some_and(|(_, rule)| rule.parse::<u8>().is_ok());
+    is_name && !word.starts_with("reveille_") && (has_rule || word.matches('_').count() >= 3)
+}
+
+#[test]
+fn each_test_that_a_page_names_exists() {
+    let mut functions = BTreeSet::new();
+    for file in all_sources() {
+        let text = std::fs::read_to_string(&file).expect("a source");
+        let names = text.split("fn ").skip(1).filter_map(|rest| rest.split(['(', '<']).next());
+        functions.extend(names.map(str::to_owned));
+    }
+    let mut missing = Vec::new();
+    for page in pages() {
+        let text = prose(&std::fs::read_to_string(&page).expect("a page"));
+        for name in text.split('`').skip(1).step_by(2).filter(|word| is_test(word)) {
+            let script = root().join("raft/ledger/tests/scripts").join(name).with_extension("txt");
+            if !functions.contains(name) && !script.exists() {
+                missing.push(format!("{}: {name}", page.display()));
             }
         }
     }

@@ -16,7 +16,7 @@ pub const COMPILED: bool = cfg!(feature = "injected-bugs");
 /// Declares the bugs: for each, a variant and its name as the variable has it.
 macro_rules! bugs {
     ($($(#[$doc:meta])* $bug:ident = $name:literal,)*) => {
-        /// A bug. Each names the rule that it breaks; `docs/reliability.md` says how it was found.
+        /// A bug. Each names the rule that it breaks; `docs/reliability.md` says which command finds it.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub enum Bug {
             $($(#[$doc])* $bug,)*
@@ -76,7 +76,7 @@ bugs! {
     NoTenantRate = "no-tenant-rate",
     /// No run considers the runs within `min_gap` (P17).
     NoMinGap = "no-min-gap",
-    /// The policy `resend` acts after any number of attempts (P4).
+    /// The policy `resend` acts after any number of attempts (P14).
     NoMaxAttempts = "no-max-attempts",
     /// The last recipient of a claim stays claimed for a minute without a handoff, and is then released (P12).
     IdleClaim = "idle-claim",

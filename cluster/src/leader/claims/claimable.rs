@@ -19,7 +19,7 @@ use crate::process::limits::NAMED_MAX;
 /// credit can use. A wake offers no more recipients of them than all nodes together could claim, either. Paused and
 /// waiting pages do not count. Late pages (P16), and runs whose files some nodes lack (P20), each have their own
 /// limit, so they cannot crowd out other pages. So a page of a thousand chunks costs as much as a page of two, and a
-/// hundred pages of a thousand runs as much as a dozen.
+/// hundred pages of 512 runs as much as a dozen.
 const OFFERS_MAX: usize = 256;
 
 /// Nodes, with the files that each lacks: audience parts and attachments.
@@ -42,7 +42,7 @@ pub(crate) fn claimable<'a>(
     now: Time,
 ) -> impl Iterator<Item = ClaimableChunk<'a>> {
     let sends = |run: &Run| run.state == RunState::Open && run.has_claimable() && !canary_waits(ledger, id, run, now);
-    // A page of one chunk may have a thousand runs: reading its chunk costs less than reading its runs.
+    // A page of one chunk may have 512 runs: reading its chunk costs less than reading its runs.
     let chunks = match page.slots.div_ceil(CHUNK) {
         1 => 1,
         many if page.runs.iter().any(sends) => many,
@@ -197,7 +197,7 @@ fn by_barred(
         return BTreeMap::from([(BTreeSet::new(), chunk.slots.clone())]);
     }
     let mut split: BTreeMap<BTreeSet<NodeId>, Bitmap> = BTreeMap::new();
-    // A page may have a thousand runs, most of them finished: no set is made for these.
+    // A page may have 512 runs, most of them finished: no set is made for these.
     for run in page.runs.iter().filter(|run| run.has_claimable()) {
         let slots = run.slots_in(chunk.key.number).and(&chunk.slots);
         let files: BTreeSet<Hash> = ledger.files_of_chunk(run, chunk.key.number).collect();

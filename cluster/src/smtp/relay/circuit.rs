@@ -2,7 +2,8 @@
 //!
 //! `acquire.rs` calls [`Circuit::try_acquire`] before an email, `core.rs` [`Circuit::note`] after it. The circuit opens
 //! - at once when a session cannot be opened or MAIL fails;
-//! - after three losses after the dot without a 250 between, or when a minute's losses exceed 0.1 % of its handoffs;
+//! - after three losses after the dot without a 250 between, or after at least three within a minute that exceed one in
+//!   a thousand of its handoffs;
 //! - after three losses in a row between MAIL and the dot;
 //! - for longer when the day's allowance is used up (the relay is parked).
 //!
@@ -19,10 +20,11 @@ use super::Unavailable;
 use super::failure::RelayFailure;
 use super::status::CircuitStatus;
 
-/// Number of losses in a row that open the circuit (P12).
+/// Number of losses in a row that open the circuit. Fewer losses within a minute do not open it either (P12).
 const LOSSES: u32 = 3;
 
-/// A minute's losses after the dot open the circuit if they exceed one in this many handoffs (P12).
+/// At least [`LOSSES`] losses after the dot within a minute open the circuit if they exceed one in this many of its
+/// handoffs (P12).
 const HANDOFFS_PER_LOSS: u64 = 1000;
 
 const MINUTE: Duration = Duration::from_secs(60);

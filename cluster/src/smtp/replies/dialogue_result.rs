@@ -1,11 +1,7 @@
-//! Meaning of a relay's answer for the email, the relay, the tenant and the run (P6).
+//! The result of one email (P6).
 //!
-//! The dialogue calls this for its last answer. `worker/delivery.rs` acts on the [`DialogueResult`]. The class is a
-//! pure function of (rules, stage, code, text). The rules are data (`replies.toml`, and the operator's for one relay);
-//! the recorded answers in `tests/replies.tsv` test them. Sources: RFC 5321 4.2 and 4.3.2, RFC 3463 (enhanced codes),
-//! RFC 2034 (the class must agree with the first digit), and the observed behaviour of relays.
-//!
-//! This module does not decide how long to wait, when to give up, or when to raise an alarm.
+//! The dialogue makes it from its last answer; `classification.rs` gives the class, `worker/delivery.rs` acts on it.
+//! Sources: RFC 5321 4.2 and 4.3.2, RFC 3463 (enhanced codes), RFC 2034 (the class must agree with the first digit).
 
 use reveille_ledger::command::EnhancedCode;
 

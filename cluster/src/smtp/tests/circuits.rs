@@ -114,7 +114,7 @@ fn three_losses_after_the_dot_without_250_between_open_circuit() {
 }
 
 #[test]
-fn one_loss_in_a_thousand_within_a_minute_opens_circuit() {
+fn three_losses_above_one_in_a_thousand_open_circuit() {
     let mut circuit = circuit();
     let mut losses = 0;
     while circuit.try_acquire(at(0)).is_ok() {

@@ -112,7 +112,7 @@ impl Ledger {
 }
 
 /// Returns slots of a chunk that must not be claimed: their run is not due, paused, ended or past its deadline, or they
-/// wait for its canary. Runs without pending recipients are left out: a page may have a thousand runs of one recipient,
+/// wait for its canary. Runs without pending recipients are left out: a page may have 512 runs of one recipient,
 /// and most of them are finished.
 pub fn closed_slots(page: &Page, chunk: u32, now: Time) -> Bitmap {
     if page.due > now {

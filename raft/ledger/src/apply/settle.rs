@@ -60,7 +60,7 @@ impl Ledger {
         self.put_closed_claim(fence, &claim);
     }
 
-    /// Applies the accepts of a claim. An accept is always true (P14, first line).
+    /// Applies the accepts of a claim. An accept is always true (P14.1, row *accepted*).
     fn accept(&mut self, context: &mut Context, claim: &mut Claim, outcome: &ClaimOutcome) -> u64 {
         let (fence, key) = (outcome.fence, claim.chunk);
         let mut fresh = outcome.accepted.and(&claim.granted).and_not(&claim.sent);
@@ -281,7 +281,7 @@ impl Ledger {
         }
     }
 
-    /// Puts recipients in doubt that are claimed in this claim (P14, last line). Recipients that are in doubt already,
+    /// Puts recipients in doubt that are claimed in this claim (P14.1, row *in doubt*). Recipients that are in doubt already,
     /// because their owner was lost, stay so: only the history records that their owner or its journal has now reported
     /// a doubt. A later accept still counts.
     fn doubt(&mut self, context: &mut Context, claim: &mut Claim, outcome: &ClaimOutcome) -> u64 {

@@ -9,7 +9,7 @@ use crate::model::{Hash, InstantRange, NextInstant, OccurrenceName, OpeningCause
 pub struct ExplainedRange {
     /// Name of the first instant.
     pub first: OccurrenceName,
-    /// The instants after the first.
+    /// Distances from the first instant to the others.
     pub instants: InstantRange,
     /// Why they did not open.
     pub reason: UnopenedReason,

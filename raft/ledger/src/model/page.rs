@@ -95,7 +95,7 @@ impl RunSlots {
         slots
     }
 
-    /// Adds the slots within a chunk of the page. A page has up to a thousand runs, so no set is made for each.
+    /// Adds the slots within a chunk of the page. A page has up to 512 runs, so no set is made for each.
     pub fn add_to(self, slots: &mut Bitmap, chunk: u32) {
         let base = u64::from(chunk) * u64::from(CHUNK);
         let (first, end) = (u64::from(self.first), u64::from(self.first) + u64::from(self.count));

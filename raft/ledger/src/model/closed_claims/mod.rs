@@ -3,7 +3,7 @@
 //! They are most of what a large run leaves behind. They are read when late evidence arrives, for `explain`, and when a
 //! node settles the claims of its earlier incarnation. A block has claims of one chunk, ordered by fence, in about two
 //! kilobytes. A read unpacks only the requested claim. A claim of 256 takes about 31 bytes, 0.12 of a byte a recipient,
-//! plus ten bytes and the text for each refusal or release (`tests/size.rs`).
+//! plus ten bytes and the text for each refusal or release (`raft/ledger/tests/ledger/size.rs`).
 //!
 //! The block of a claim follows from the order in which claims closed, which is the order of the log. So it is equal on
 //! every replica (P2). The claims of a block are found by their lengths, so each block carries the version of its
