@@ -163,8 +163,8 @@ impl ArchiveReader {
         Ok(unreadable)
     }
 
-    /// Returns the blocks that are missing on this disk, and forgets those that the state names no more.
-    pub fn still_missing(&self) -> Vec<Hash> {
+    /// Forgets missing blocks that the state names no more. Returns those that are left.
+    pub fn drop_unneeded_missing_blocks(&self) -> Vec<Hash> {
         if self.snapshots.folder().missing_of_archive().is_empty() {
             return Vec::new();
         }

@@ -44,8 +44,8 @@ pub async fn run(context: Arc<NodeContext>, stop: CancellationToken) {
         }
         let Some(missing) = check_parts(&context, removes, &mut known, &mut is_short).await else { continue };
         let own = Arc::clone(&context);
-        let still_missing = context.replica.blocking(move || own.replica.still_lacking_blocks());
-        let blocks = still_missing.await.unwrap_or_default();
+        let missing_blocks = context.replica.blocking(move || own.replica.drop_unneeded_missing_blocks());
+        let blocks = missing_blocks.await.unwrap_or_default();
         if missing.is_empty() && blocks.is_empty() {
             continue;
         }

@@ -118,7 +118,7 @@ async fn listen(context: Arc<NodeContext>, leadership: Arc<Leadership>) {
             }
             Hint::Effect { effect: Effect::DueChanged { .. }, .. } => leadership.wake_timer.notify_one(),
             Hint::Effect {
-                effect: Effect::WorkAppeared(_) | Effect::ClaimClosed { .. } | Effect::RelaysChanged,
+                effect: Effect::WorkAppeared(_) | Effect::ClaimEmptied { .. } | Effect::RelaysChanged,
                 ..
             } => leadership.wake_dispatcher.notify_one(),
             Hint::Effect { .. } => {}

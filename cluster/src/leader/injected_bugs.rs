@@ -13,12 +13,12 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 /// Pause between two attempts.
 const AGAIN_AFTER: Duration = Duration::from_millis(250);
 /// Time for which the attempts are repeated.
-const INSISTS_FOR: Duration = Duration::from_secs(60);
+const REPEATS_FOR: Duration = Duration::from_secs(60);
 
 /// `Bug::TimerTrustsLeader`: a timer that trusts that it leads. It sends the command to any leader until it gets an
 /// answer, and does not stop when its leadership ends.
-pub(crate) async fn insist(context: Arc<NodeContext>, command: Command) -> Option<CommandOutcome> {
-    let over = Instant::now() + INSISTS_FOR;
+pub(crate) async fn propose_to_any_leader(context: Arc<NodeContext>, command: Command) -> Option<CommandOutcome> {
+    let over = Instant::now() + REPEATS_FOR;
     let asked = tokio::spawn(async move {
         while Instant::now() < over {
             if let Ok(reply) = context.replica.propose(&command, Instant::now() + ANSWER_WITHIN).await {

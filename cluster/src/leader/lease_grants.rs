@@ -174,15 +174,15 @@ mod tests {
     }
 
     #[test]
-    fn grants_of_lives_that_are_over_are_forgotten() {
+    fn grants_of_incarnations_that_are_over_are_forgotten() {
         let mut grants = LeaseGrants::new(at(0));
-        for life in 1..=100 {
-            let now = at(20_000 * life);
-            grants.grant(owner(life), 0, now, Some(now)).expect("granted");
-            assert!(!grants.is_over(owner(life), now));
+        for incarnation in 1..=100 {
+            let now = at(20_000 * incarnation);
+            grants.grant(owner(incarnation), 0, now, Some(now)).expect("granted");
+            assert!(!grants.is_over(owner(incarnation), now));
         }
         assert_eq!(grants.grants.len(), 1);
-        assert!((1..100).all(|life| grants.is_over(owner(life), at(2_000_000))));
+        assert!((1..100).all(|incarnation| grants.is_over(owner(incarnation), at(2_000_000))));
     }
 
     #[test]

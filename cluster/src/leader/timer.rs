@@ -21,7 +21,7 @@ use reveille_ledger::{Ledger, Schedule};
 use reveille_raft::crash;
 
 use super::fire_metrics;
-use super::injected_bugs::insist;
+use super::injected_bugs::propose_to_any_leader;
 use super::leadership::Leadership;
 use super::panic_guard::PanicGuard;
 use crate::process::context::NodeContext;
@@ -93,7 +93,7 @@ impl Timer {
         let instants: Vec<_> = fires.iter().map(fire_metrics::instants).collect();
         crash::point("timer.after-fire-before-propose");
         let answer = if injected_bugs::is(Bug::TimerTrustsLeader) {
-            insist(Arc::clone(&self.context), Command::Fire(fires)).await
+            propose_to_any_leader(Arc::clone(&self.context), Command::Fire(fires)).await
         } else {
             self.leadership.propose(Command::Fire(fires)).await
         };
@@ -123,7 +123,8 @@ impl Timer {
                 match panic_guard.run(id, || plan(context, (ledger, &mut patterns), id, now)).flatten() {
                     Some(Planned::Fire(fire)) => {
                         instants += fire.opened.len();
-                        instants += fire.explained.iter().map(|range| 1 + range.instants.len()).sum::<usize>();
+                        instants +=
+                            fire.explained.iter().map(|range| 1 + range.instants.stored_distances()).sum::<usize>();
                         if instants > ledger.limits().entry_openings_max && !plans.is_empty() {
                             break;
                         }

@@ -157,7 +157,7 @@ impl NodeRuntime {
         self.restarting("BacklogWatch", &work, pause, stop_requested, |context, stopping| {
             backlog_watch::run(context, stopping.stop_requested)
         });
-        self.restarting("AudienceParts", &work, pause, stop_requested, |context, stopping| {
+        self.restarting("FileFetcher", &work, pause, stop_requested, |context, stopping| {
             file_store::fetcher::run(context, stopping.stop_requested)
         });
         if self.context.disk.is_kept() {

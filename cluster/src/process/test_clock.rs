@@ -169,14 +169,14 @@ fn alone(context: &NodeContext) -> Option<NodeId> {
 }
 
 /// Returns the time until which no recipient can be claimed because of a crash back-off (P12).
-fn rest(ledger: &Ledger, alone: Option<NodeId>) -> Option<Time> {
+fn crash_backoff_until(ledger: &Ledger, alone: Option<NodeId>) -> Option<Time> {
     let (node, limits, now) = (ledger.nodes().get(&alone?)?, ledger.limits(), ledger.head().now);
     node.crashes.backoff_until(limits).filter(|_| node.crashes.allowance(limits, now) == Allowance::NONE)
 }
 
 /// Returns the work that is left at the current instant.
 fn work(ledger: &Ledger, alone: Option<NodeId>) -> RemainingWork {
-    let (now, rests) = (ledger.head().now, rest(ledger, alone).is_some());
+    let (now, is_in_backoff) = (ledger.head().now, crash_backoff_until(ledger, alone).is_some());
     let mut work = RemainingWork {
         due: ledger.due().take_while(|(due, _)| *due <= now).count() as u64,
         claimed: ledger.claims().iter().map(|(_, claim)| u64::from(claim.claimed.len())).sum(),
@@ -184,7 +184,7 @@ fn work(ledger: &Ledger, alone: Option<NodeId>) -> RemainingWork {
     };
     for (id, page) in ledger.started_pages(now) {
         work.late += page.runs.iter().filter(|run| expires(run) && run.finish_by <= now).count() as u64;
-        if rests {
+        if is_in_backoff {
             continue;
         }
         // Recipients whose pool has no relay wait for their deadline.
@@ -210,7 +210,12 @@ fn next_instant(ledger: &Ledger, alone: Option<NodeId>) -> Option<Time> {
         };
         chunks.filter(sends).filter_map(move |chunk| chunk.next_wave(now))
     });
-    due.into_iter().chain(ledger.next_start(now)).chain(deadlines).chain(waves).chain(rest(ledger, alone)).min()
+    due.into_iter()
+        .chain(ledger.next_start(now))
+        .chain(deadlines)
+        .chain(waves)
+        .chain(crash_backoff_until(ledger, alone))
+        .min()
 }
 
 /// Returns true if the run's deadline has an effect.

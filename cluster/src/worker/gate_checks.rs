@@ -56,7 +56,7 @@ impl Gate for WorkerGate {
         if closed.is_some() {
             self.context.node.handoffs.remove(&self.handoff);
         }
-        let why = closed.as_ref().map_or("begun_before", |outcome| outcome.words().1);
+        let why = closed.as_ref().map_or("begun_before", |outcome| outcome.metric_labels().1);
         metrics::counter!("reveille_gate_closed_total", "why" => why).increment(1);
         self.closed = closed;
         GateAnswer::Closed

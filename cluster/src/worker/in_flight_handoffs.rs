@@ -70,7 +70,7 @@ impl InFlightHandoffs {
 
     /// Removes the handoffs in doubt of a claim in which nothing is claimed any more: the ledger names them now. Keeps
     /// handoffs that wait for their answer, since only this node knows of them.
-    pub fn claim_closed(&self, fence: Fence) {
+    pub fn claim_emptied(&self, fence: Fence) {
         self.0.lock().retain(|(of, _, _), in_flight| *of != fence || !in_flight.in_doubt);
     }
 
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn closed_claim_drops_only_handoffs_whose_dialogues_are_over() {
+    fn emptied_claim_drops_only_handoffs_whose_dialogues_are_over() {
         let fence = Fence { group: 1, epoch: Epoch(2), index: 7, place: 0 };
         let run = RunId { index: 5, place: 0 };
         let handoff = |recipient: u32| Handoff {
@@ -101,7 +101,7 @@ mod tests {
         (0..3).for_each(|recipient| handoffs.insert(&Arc::new(handoff(recipient))));
         handoffs.in_doubt(&handoff(0));
         handoffs.remove(&handoff(1));
-        handoffs.claim_closed(fence);
+        handoffs.claim_emptied(fence);
         let left: Vec<u32> = handoffs.about(|_| true).iter().map(|handoff| handoff.recipient).collect();
         assert_eq!(left, [2], "P15: its answer is still to come");
     }

@@ -50,12 +50,12 @@ pub enum DeliveryOutcome {
 impl DeliveryOutcome {
     /// Increments the counter of emails by outcome and reason.
     pub(crate) fn count(&self) {
-        let (outcome, reason) = self.words();
+        let (outcome, reason) = self.metric_labels();
         metrics::counter!("reveille_emails_total", "outcome" => outcome, "reason" => reason).increment(1);
     }
 
     /// Returns outcome and reason, as the metrics name them.
-    pub(super) fn words(&self) -> (&'static str, &'static str) {
+    pub(super) fn metric_labels(&self) -> (&'static str, &'static str) {
         match self {
             DeliveryOutcome::Accepted => ("accepted", ""),
             DeliveryOutcome::Suppressed => ("suppressed", "opted_out"),

@@ -55,8 +55,8 @@ pub(crate) async fn run(context: Arc<WorkerContext>, stop: StopSignals) {
                 Some(Hint::Effect { effect: Effect::ClaimGranted { fence, owner }, .. }) if owner == context.node.me => {
                     vec![fence]
                 }
-                Some(Hint::Effect { effect: Effect::ClaimClosed { fence, owner }, .. }) if owner == context.node.me => {
-                    context.node.handoffs.claim_closed(fence);
+                Some(Hint::Effect { effect: Effect::ClaimEmptied { fence, owner }, .. }) if owner == context.node.me => {
+                    context.node.handoffs.claim_emptied(fence);
                     forget_if_closed(&context, fence);
                     continue;
                 }
@@ -117,7 +117,7 @@ fn own_claims(context: &WorkerContext, worked: &mut BTreeSet<Fence>) -> Vec<Fenc
     });
     for fence in closed {
         worked.remove(&fence);
-        context.node.handoffs.claim_closed(fence);
+        context.node.handoffs.claim_emptied(fence);
         context.forget(fence);
     }
     own

@@ -10,7 +10,7 @@ use crate::wire::{DialogueEnd, Patience};
 impl Dialogue {
     /// Decides if a fault is injected at this stage, and injects it.
     pub(crate) async fn inject_fault(&mut self, stage: FaultStage) -> Result<FaultReply, DialogueEnd> {
-        match self.sink.dice.roll(stage, self.emails) {
+        match self.sink.fault_chooser.choose(stage, self.emails) {
             None => Ok(FaultReply::Nothing),
             Some(kind) => self.act_on_fault(stage, kind).await,
         }

@@ -1,5 +1,5 @@
 //! The faults that a sink can inject, and the stages of a dialogue for them. Plain data: `fault_spec.rs` parses it,
-//! `dice.rs` decides when a rule is applied, `fault_injection.rs` and `receive.rs` inject the fault.
+//! `fault_chooser.rs` decides when a rule is applied, `fault_injection.rs` and `receive.rs` inject the fault.
 
 use std::time::Duration;
 

@@ -9,7 +9,8 @@
 //! - Memory is bounded by the numbers in [`SinkOptions`]. A [`FaultPlan`] with the same seed injects the same faults.
 //!
 //! It forwards no email and has neither TLS nor AUTH. Reading order: [`SinkOptions`], [`Sink`], `dialogue.rs`,
-//! `receive.rs`, `kept_accepts.rs`, `faults.rs`, `dice.rs`. The web pages of the mailbox are in `node/src/mailbox`.
+//! `receive.rs`, `kept_accepts.rs`, `faults.rs`, `fault_chooser.rs`. The web pages of the mailbox are in
+//! `node/src/mailbox`.
 
 mod accepted;
 mod body;
@@ -17,7 +18,7 @@ mod clock;
 mod command;
 mod connections;
 mod dialogue;
-mod dice;
+mod fault_chooser;
 mod fault_injection;
 mod fault_spec;
 mod faults;

@@ -54,7 +54,7 @@ impl Dialogue {
     /// Injects a fault within the body, after its first bytes have arrived. A refusal ends the dialogue, because the
     /// client is still sending the message.
     async fn inject_body_fault(&mut self) -> Result<(), DialogueEnd> {
-        let Some(kind) = self.sink.dice.roll(FaultStage::Body, self.emails) else { return Ok(()) };
+        let Some(kind) = self.sink.fault_chooser.choose(FaultStage::Body, self.emails) else { return Ok(()) };
         if self.wire.unread().is_empty() {
             self.wire.fill().await?;
         }
@@ -128,7 +128,7 @@ impl Dialogue {
     /// Sends the `250`: complete, without text, or only half of it.
     async fn answer_dot(&mut self) -> Result<(), DialogueEnd> {
         const ANSWER: &str = "2.0.0 accepted and recorded";
-        match self.sink.dice.roll(FaultStage::Answer, self.emails) {
+        match self.sink.fault_chooser.choose(FaultStage::Answer, self.emails) {
             None => self.wire.say(250, ANSWER),
             Some(FaultKind::Bare) => self.bare(250)?,
             Some(kind) => {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use crate::connections::Connections;
-use crate::dice::Dice;
+use crate::fault_chooser::FaultChooser;
 use crate::hold::HoldBoard;
 use crate::kept_accepts::KeptAccepts;
 use crate::options::SinkOptions;
@@ -16,7 +16,7 @@ pub(crate) struct SinkState {
     pub(crate) options: SinkOptions,
     pub(crate) address: SocketAddr,
     pub(crate) kept: KeptAccepts,
-    pub(crate) dice: Dice,
+    pub(crate) fault_chooser: FaultChooser,
     pub(crate) holds: HoldBoard,
     pub(crate) connections: Arc<Connections>,
     pub(crate) stop: CancellationToken,

@@ -13,7 +13,7 @@ use tokio_util::task::TaskTracker;
 use crate::accepted::Accepted;
 use crate::connections::OpenDialogue;
 use crate::dialogue;
-use crate::dice::Dice;
+use crate::fault_chooser::FaultChooser;
 use crate::faults::FaultPlan;
 use crate::hold::{Hold, HoldBoard, HoldRequest};
 use crate::kept_accepts::{Emails, Keep, KeptAccepts, StillWaiting};
@@ -56,7 +56,7 @@ impl Sink {
         let inner = Arc::new(SinkState {
             address: listener.local_addr()?,
             kept: KeptAccepts::new(keep),
-            dice: Dice::new(options.faults.clone()),
+            fault_chooser: FaultChooser::new(options.faults.clone()),
             holds: HoldBoard::default(),
             connections: Arc::default(),
             stop: CancellationToken::new(),
@@ -155,13 +155,13 @@ impl Handle {
 
     /// Replaces the fault plan of all dialogues and starts its random generators anew.
     pub fn set_faults(&self, plan: FaultPlan) {
-        self.inner.dice.set(plan);
+        self.inner.fault_chooser.set(plan);
     }
 
     /// Returns the number of times that each rule of the current plan was applied, in the order of the plan. A judge
     /// records it as the observed effect.
     pub fn fault_tally(&self) -> Vec<u64> {
-        self.inner.dice.injected()
+        self.inner.fault_chooser.injected()
     }
 }
 

@@ -150,9 +150,9 @@ async fn choose(kill: Kill, nodes: &Nodes, admin: &AdminClient, silent: &mut BTr
     }
     match kill {
         Kill::Leader if silent.contains(&leader) => {
-            let heir = nodes.running().into_iter().find(|name| !silent.contains(name))?;
+            let successor = nodes.running().into_iter().find(|name| !silent.contains(name))?;
             // If the transfer fails, the next step tries it again.
-            let _ = admin.transfer_leader(&heir).await;
+            let _ = admin.transfer_leader(&successor).await;
             None
         }
         Kill::Leader => Some(leader),

@@ -24,7 +24,7 @@ use reveille_ledger::ids::{ClaimOwner, Hash, Incarnation, NodeId, PageId, RunId,
 use reveille_ledger::limits::limits;
 use reveille_ledger::policy::{DAY_MS, Policies};
 use reveille_ledger::reply::CommandOutcome;
-use reveille_ledger::{LEVEL, Ledger, ScheduleTiming, closed_slots};
+use reveille_ledger::{LEVEL, Ledger, ScheduleTiming, unclaimable_slots};
 
 const OWNER: ClaimOwner = ClaimOwner { node: NodeId(1), incarnation: Incarnation(1) };
 const SLICE: u32 = limits(LEVEL).slice_recipients_max;
@@ -169,7 +169,7 @@ fn claimable(ledger: &Ledger, run: RunId, number: u32) -> Bitmap {
     let page = ledger.pages().get(&PageId(run)).expect("the run's page");
     let chunk = ledger.chunks().get(&PageId(run).chunk(number)).expect("a chunk of it");
     let mut slots = chunk.claimable(NOW);
-    slots.remove(&closed_slots(page, number, NOW));
+    slots.remove(&unclaimable_slots(page, number, NOW));
     chunk.by_pool(&slots).into_iter().map(|(_, slots)| slots).next().unwrap_or_default()
 }
 

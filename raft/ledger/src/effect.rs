@@ -24,7 +24,7 @@ pub enum Effect {
         owner: ClaimOwner,
     },
     /// For the owner's claim workers and the leader's dispatcher: nothing is claimed in this claim any more.
-    ClaimClosed {
+    ClaimEmptied {
         /// Fence of the claim.
         fence: Fence,
         /// Owner of the claim.

@@ -177,10 +177,10 @@ impl Replica {
         self.inner.snapshots.folder().missing_of_archive()
     }
 
-    /// As [`Replica::missing_blocks`], without those that the state names no more. It reads all parts, without the
-    /// lock.
-    pub fn still_lacking_blocks(&self) -> Vec<Hash> {
-        self.inner.archive.still_missing()
+    /// Forgets missing blocks that the state names no more. Returns those that are left. It reads all parts, without
+    /// the lock.
+    pub fn drop_unneeded_missing_blocks(&self) -> Vec<Hash> {
+        self.inner.archive.drop_unneeded_missing_blocks()
     }
 
     /// Returns which of these blocks of the archive are not readable on this node, and of at most `others` more that it

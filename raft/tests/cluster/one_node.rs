@@ -61,7 +61,7 @@ async fn command_above_bound_is_refused_before_it_is_sent() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn leader_without_term_is_not_ready() {
+async fn leader_without_epoch_is_not_ready() {
     let transport = loopback();
     let node = Node::new(1, transport.address().to_string());
     let replica = Replica::start(options(node.folder.path(), node.id, transport), Arc::new(Echo));

@@ -107,15 +107,15 @@ async fn leadership_can_be_handed_over() {
     let mut nodes = three_over_tcp().await;
     let former = leader(&nodes).await;
     propose(nodes[former].replica(), "before").await.expect("it is applied");
-    let heir = (former + 1) % 3;
-    let to = nodes[heir].id;
+    let successor = (former + 1) % 3;
+    let to = nodes[successor].id;
     // A transfer is a hint that may be lost, especially on a busy machine, so it is repeated until it succeeds.
-    until_async("the heir leads", || async {
+    until_async("the successor leads", || async {
         let _ = nodes[former].replica().transfer_leader(to, std::time::Instant::now() + Duration::from_secs(3)).await;
-        matches!(*nodes[heir].replica().role().borrow(), Role::Leader { .. })
+        matches!(*nodes[successor].replica().role().borrow(), Role::Leader { .. })
     })
     .await;
-    propose(nodes[former].replica(), "after").await.expect("the heir takes commands");
+    propose(nodes[former].replica(), "after").await.expect("the successor takes commands");
     stop_all(&mut nodes).await;
 }
 

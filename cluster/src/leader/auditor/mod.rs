@@ -139,7 +139,7 @@ async fn sweep(context: &NodeContext, leadership: &Leadership, panic_guard: &mut
         }
     }
     let voters = context.voters().len();
-    context.replica.read(|ledger| watch(ledger, leadership, voters, now));
+    context.replica.read(|ledger| set_gauges(ledger, leadership, voters, now));
 }
 
 /// A campaign that waits for its audience.
@@ -275,7 +275,7 @@ impl Drop for Gauges {
 }
 
 /// Sets the leader's gauges. Logs overdue schedules, and runs whose counts do not add up (P1).
-fn watch(ledger: &Ledger, leadership: &Leadership, voters: usize, now: Time) {
+fn set_gauges(ledger: &Ledger, leadership: &Leadership, voters: usize, now: Time) {
     let overdue = ledger.due().take_while(|(due, _)| now.since_ms(*due) > OVERDUE_MS).count();
     if overdue > 0 && leadership.clocks_agree() && ledger.unaccepted_restore().is_none() {
         tracing::warn!(overdue, "schedules are behind their instants");

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use reveille_ledger::bitmap::{Bitmap, CHUNK};
 use reveille_ledger::ids::{ChunkKey, Hash, NodeId, PageId, Time};
-use reveille_ledger::{Chunk, Ledger, Page, RecipientState, Run, RunState, closed_slots, wave_after};
+use reveille_ledger::{Chunk, Ledger, Page, RecipientState, Run, RunState, unclaimable_slots, wave_after};
 
 use super::cap::CLAIM_CAP_MAX;
 use super::in_flight::InFlightClaims;
@@ -55,7 +55,7 @@ pub(crate) fn claimable<'a>(
         if slots.is_empty() {
             return None;
         }
-        slots.remove(&closed_slots(page, number, now));
+        slots.remove(&unclaimable_slots(page, number, now));
         Some((key, chunk, slots))
     });
     chunks.flat_map(move |(key, chunk, slots)| {

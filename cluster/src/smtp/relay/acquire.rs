@@ -9,26 +9,26 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::Unavailable;
 use super::circuit::{CircuitEvent, CircuitPermit};
 use super::circuit_event::circuit_event;
-use super::core::RelaySessions;
 use super::failure::{RelayFailure, RelayTrouble};
+use super::sessions::RelaySessions;
 use crate::smtp::session::dialogue::Session;
 
 /// A permit of the circuit, for one email or for an opening without one. Dropping it unused returns the probe.
 pub(crate) struct HeldCircuitPermit {
-    core: Arc<RelaySessions>,
+    sessions: Arc<RelaySessions>,
     permit: CircuitPermit,
 }
 
 impl HeldCircuitPermit {
-    pub fn new(core: &Arc<RelaySessions>) -> Result<HeldCircuitPermit, Unavailable> {
-        let permit = core.ask_circuit()?;
-        Ok(HeldCircuitPermit { core: core.clone(), permit })
+    pub fn new(sessions: &Arc<RelaySessions>) -> Result<HeldCircuitPermit, Unavailable> {
+        let permit = sessions.ask_circuit()?;
+        Ok(HeldCircuitPermit { sessions: sessions.clone(), permit })
     }
 
     /// Asks the circuit again after a wait, during which it may have opened. A probe stays a probe.
     pub fn renew(&mut self) -> Result<(), Unavailable> {
         if self.permit == CircuitPermit::Normally {
-            self.permit = self.core.ask_circuit()?;
+            self.permit = self.sessions.ask_circuit()?;
         }
         Ok(())
     }
@@ -42,7 +42,7 @@ impl HeldCircuitPermit {
 impl Drop for HeldCircuitPermit {
     fn drop(&mut self) {
         if self.permit != CircuitPermit::Normally {
-            self.core.state.lock().circuit.release_probe(Instant::now());
+            self.sessions.state.lock().circuit.release_probe(Instant::now());
         }
     }
 }
@@ -109,7 +109,7 @@ impl RelaySessions {
             // Spawned without the lock: a runtime that ends drops the task at once, and dropping the permit takes
             // the lock.
             self.tasks.spawn(open_without_email(HeldCircuitPermit {
-                core: self.clone(),
+                sessions: self.clone(),
                 permit: CircuitPermit::ToOpenSession,
             }));
             permit = self.state.lock().circuit.try_acquire(now);
@@ -128,23 +128,23 @@ impl RelaySessions {
 /// Opens a session with a relay that has failed. No email waits for it, so only the relay's time-outs apply. The
 /// session is kept for the email that probes.
 async fn open_without_email(circuit_permit: HeldCircuitPermit) {
-    let core = circuit_permit.core.clone();
+    let sessions = circuit_permit.sessions.clone();
     // Fails only after `close`.
-    let Ok(slot) = core.session_slots.clone().acquire_owned().await else { return };
+    let Ok(slot) = sessions.session_slots.clone().acquire_owned().await else { return };
     // Makes room for the new session. An idle session that is open does not prove that the relay answers.
-    if let Some(idle) = core.take_idle() {
+    if let Some(idle) = sessions.take_idle() {
         idle.quit().await;
     }
     let mut retired = None;
-    let event = match core.closing.run_until_cancelled(core.open()).await {
+    let event = match sessions.closing.run_until_cancelled(sessions.open()).await {
         None => CircuitEvent::Nothing,
         Some(Ok(open)) => {
-            retired = core.keep(open);
+            retired = sessions.keep(open);
             CircuitEvent::SessionOpened
         }
-        Some(Err(result)) => circuit_event(&result, Duration::ZERO, core.has_open_session()),
+        Some(Err(result)) => circuit_event(&result, Duration::ZERO, sessions.has_open_session()),
     };
-    core.note(event, circuit_permit.take());
+    sessions.note(event, circuit_permit.take());
     if let Some(open) = retired {
         open.quit().await;
     }

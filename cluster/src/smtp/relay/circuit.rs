@@ -1,6 +1,7 @@
 //! The circuit breaker of one relay, as a value: no runtime, no clock, no random source (P6, P12).
 //!
-//! `acquire.rs` calls [`Circuit::try_acquire`] before an email, `core.rs` [`Circuit::note`] after it. The circuit opens
+//! `acquire.rs` calls [`Circuit::try_acquire`] before an email, `sessions.rs` [`Circuit::note`] after it. The circuit
+//! opens
 //! - at once when a session cannot be opened or MAIL fails;
 //! - after three losses after the dot without a 250 between, or after at least three within a minute that exceed one in
 //!   a thousand of its handoffs;

@@ -14,13 +14,13 @@
 pub(crate) mod acquire;
 pub mod circuit;
 pub(crate) mod circuit_event;
-pub(crate) mod core;
 pub mod failure;
 pub(crate) mod idle_sessions;
 pub mod latency;
 pub mod permit;
 pub mod rate_limiter;
 pub(crate) mod session_limit;
+pub(crate) mod sessions;
 pub mod status;
 
 use std::sync::{Arc, Weak};
@@ -29,7 +29,7 @@ use std::time::Duration;
 use thiserror::Error;
 use tokio::time::{Instant, sleep, timeout};
 
-pub use self::core::RelaySessions;
+pub use self::sessions::RelaySessions;
 use super::session::deadlines::Timeouts;
 use acquire::HeldCircuitPermit;
 use circuit::Backoff;
@@ -137,20 +137,20 @@ impl RelaySessions {
 
 /// Ends sessions that were idle for a while with QUIT. QUIT needs a slot like any dialogue. Without a free slot the
 /// session is closed without QUIT.
-async fn retire_idle_sessions(core: Weak<RelaySessions>, every: Duration) {
-    let Some(closing) = core.upgrade().map(|core| core.closing.clone()) else { return };
+async fn retire_idle_sessions(sessions: Weak<RelaySessions>, every: Duration) {
+    let Some(closing) = sessions.upgrade().map(|sessions| sessions.closing.clone()) else { return };
     loop {
         tokio::select! {
             () = closing.cancelled() => return,
             () = sleep(every.max(Duration::from_millis(10))) => {}
         }
-        let Some(core) = core.upgrade() else { return };
-        let Some(before) = Instant::now().checked_sub(core.limits.idle_for) else {
+        let Some(sessions) = sessions.upgrade() else { return };
+        let Some(before) = Instant::now().checked_sub(sessions.limits.idle_for) else {
             continue;
         };
-        for open in core.state.lock().idle.remove_idle_since(before) {
-            if let Ok(slot) = core.session_slots.clone().try_acquire_owned() {
-                core.tasks.spawn(async move {
+        for open in sessions.state.lock().idle.remove_idle_since(before) {
+            if let Ok(slot) = sessions.session_slots.clone().try_acquire_owned() {
+                sessions.tasks.spawn(async move {
                     open.quit().await;
                     drop(slot);
                 });

@@ -16,9 +16,9 @@ use tokio::time::{Instant, timeout_at};
 use super::acquire::HeldCircuitPermit;
 use super::circuit::{CircuitEvent, CircuitPermit};
 use super::circuit_event::circuit_event;
-use super::core::RelaySessions;
 use super::failure::{RelayFailure, RelayTrouble};
 use super::idle_sessions::OpenSession;
+use super::sessions::RelaySessions;
 use super::status::Counted;
 use crate::smtp::cause::Cause;
 use crate::smtp::gate::{Gate, GateAnswer};
@@ -52,7 +52,7 @@ pub struct NextEmail<'a> {
 /// An open session that belongs to a permit. Unless it is taken, it is idle again when dropped. With an announced email
 /// it closes.
 struct HeldSession {
-    core: Arc<RelaySessions>,
+    sessions: Arc<RelaySessions>,
     session: Option<OpenSession>,
 }
 
@@ -60,30 +60,30 @@ impl Drop for HeldSession {
     fn drop(&mut self) {
         if let Some(session) = self.session.take() {
             // A session that is not kept closes here, without QUIT.
-            drop(self.core.keep(session));
+            drop(self.sessions.keep(session));
         }
     }
 }
 
 impl SendPermit {
     pub(crate) fn new(
-        core: Arc<RelaySessions>,
+        sessions: Arc<RelaySessions>,
         session_permit: OwnedSemaphorePermit,
         session: Option<OpenSession>,
         circuit_permit: HeldCircuitPermit,
     ) -> SendPermit {
-        SendPermit { held: HeldSession { core, session }, session_permit, circuit_permit }
+        SendPermit { held: HeldSession { sessions, session }, session_permit, circuit_permit }
     }
 
     /// True if the permit belongs to these sessions.
     pub fn is_of(&self, sessions: &Arc<RelaySessions>) -> bool {
-        Arc::ptr_eq(&self.held.core, sessions)
+        Arc::ptr_eq(&self.held.sessions, sessions)
     }
 
     /// Permits a next email in the open session of this permit, after the email that the permit is for. `None` if the
     /// relay may not be offered one now. (`&mut`, because a permit is not `Sync`.)
     pub fn try_acquire_next(&mut self) -> Option<NextPermit> {
-        self.held.core.try_acquire_next(&self.held.session.as_ref()?.session).map(NextPermit)
+        self.held.sessions.try_acquire_next(&self.held.session.as_ref()?.session).map(NextPermit)
     }
 
     /// Sends `email` to the relay, over an idle session if there is one, otherwise over a new one. Calls `gate` at most
@@ -98,25 +98,25 @@ impl SendPermit {
     ) -> (DialogueResult, Option<SendPermit>) {
         let SendPermit { mut held, session_permit, circuit_permit } = self;
         let (next_email, next_permit) = next.map(|next| (next.email, next.permit)).unzip();
-        let core = Arc::clone(&held.core);
+        let sessions = Arc::clone(&held.sessions);
         // [`super::RelaySessions::close`] waits for this dialogue.
-        let _tracked = core.tasks.token();
-        let running = core.start_dialogue();
-        let opened = match idle_session(&core, held.session.take(), email.needs_smtputf8()).await {
+        let _tracked = sessions.tasks.token();
+        let running = sessions.start_dialogue();
+        let opened = match idle_session(&sessions, held.session.take(), email.needs_smtputf8()).await {
             FoundSession::Usable(session) => Ok(session),
             FoundSession::None { replaces } => {
                 let begun = Instant::now();
-                let mut opening = Box::pin(open(Arc::clone(&core), replaces));
+                let mut opening = Box::pin(open(Arc::clone(&sessions), replaces));
                 match deadlines.to_open().bound(FAR, &mut opening).await {
                     Ok(opened) => opened,
                     Err(cause) => {
                         let result = DialogueResult::Broken { stage: Stage::Connect, cause };
                         // Counted before the caller gets the result, because the email may come again at once.
-                        let late = core.count_late_open();
+                        let late = sessions.count_late_open();
                         // The opening keeps the permit of the circuit.
-                        core.learn(&result, CircuitPermit::Normally, CircuitEvent::Nothing, running);
-                        core.tasks.spawn(finish_opening(
-                            Arc::clone(&core),
+                        sessions.learn(&result, CircuitPermit::Normally, CircuitEvent::Nothing, running);
+                        sessions.tasks.spawn(finish_opening(
+                            Arc::clone(&sessions),
                             opening,
                             begun,
                             circuit_permit,
@@ -129,17 +129,17 @@ impl SendPermit {
         };
         let (session, result) = match opened {
             Ok(mut open) => {
-                let mut gate = CountedGate { gate, core: &core, waiting: None };
+                let mut gate = CountedGate { gate, sessions: &sessions, waiting: None };
                 let result = open.session.run_transaction(email, &mut gate, deadlines, next_email).await;
                 if let Some(emails) = open.session.ended_after() {
-                    core.learn_session_limit(emails);
+                    sessions.learn_session_limit(emails);
                 }
                 (open.session.is_open().then_some(open), result)
             }
             Err(result) => (None, *result),
         };
-        let event = circuit_event(&result, running.elapsed(), core.has_open_session());
-        core.learn(&result, circuit_permit.take(), event, running);
+        let event = circuit_event(&result, running.elapsed(), sessions.has_open_session());
+        sessions.learn(&result, circuit_permit.take(), event, running);
         // If SMTPUTF8 was missing, this session is closed, so that the next email asks the relay again.
         let retires = matches!(result, DialogueResult::NoSmtpUtf8 { .. });
         let Some(session) = session else { return (result, None) };
@@ -147,12 +147,12 @@ impl SendPermit {
             && let Some(NextPermit(mut circuit_permit)) = next_permit
             && circuit_permit.renew().is_ok()
         {
-            return (result, Some(SendPermit::new(core, session_permit, Some(session), circuit_permit)));
+            return (result, Some(SendPermit::new(sessions, session_permit, Some(session), circuit_permit)));
         }
-        let retired = if retires { Some(session) } else { core.keep(session) };
+        let retired = if retires { Some(session) } else { sessions.keep(session) };
         if let Some(retired) = retired {
             // QUIT keeps the permit of the session, and the caller does not wait for it.
-            core.tasks.spawn(async move {
+            sessions.tasks.spawn(async move {
                 retired.quit().await;
                 drop(session_permit);
             });
@@ -164,25 +164,25 @@ impl SendPermit {
 /// Waits for a session whose email was given back. A session that opens late serves the next email, and an error counts
 /// against the relay. Until it ends, no email follows unless another session is open.
 async fn finish_opening(
-    core: Arc<RelaySessions>,
+    sessions: Arc<RelaySessions>,
     opening: impl Future<Output = Result<OpenSession, Box<DialogueResult>>>,
     begun: Instant,
     circuit_permit: HeldCircuitPermit,
     _kept: (OwnedSemaphorePermit, Counted),
 ) {
     let opened = timeout_at(begun + OPENS_WITHIN, opening);
-    let event = match core.closing.run_until_cancelled(opened).await {
+    let event = match sessions.closing.run_until_cancelled(opened).await {
         None => return,
         Some(Ok(Ok(session))) => {
-            if let Some(retired) = core.keep(session) {
+            if let Some(retired) = sessions.keep(session) {
                 retired.quit().await;
             }
             return;
         }
-        Some(Ok(Err(result))) => circuit_event(&result, Duration::ZERO, core.has_open_session()),
+        Some(Ok(Err(result))) => circuit_event(&result, Duration::ZERO, sessions.has_open_session()),
         Some(Err(_)) => CircuitEvent::NotOpened(RelayFailure::without_stage(RelayTrouble::Slow(OPENS_WITHIN))),
     };
-    core.note(event, circuit_permit.take());
+    sessions.note(event, circuit_permit.take());
 }
 
 /// Result of the search for an idle session.
@@ -196,7 +196,7 @@ enum FoundSession {
 }
 
 /// Returns the given session or the next idle one, if it is still open.
-async fn idle_session(core: &RelaySessions, held: Option<OpenSession>, needs_utf8: bool) -> FoundSession {
+async fn idle_session(sessions: &RelaySessions, held: Option<OpenSession>, needs_utf8: bool) -> FoundSession {
     let mut candidate = held;
     while let Some(mut open) = candidate {
         if open.session.is_still_usable().await {
@@ -205,17 +205,17 @@ async fn idle_session(core: &RelaySessions, held: Option<OpenSession>, needs_utf
             }
             return FoundSession::None { replaces: Some(open) };
         }
-        candidate = core.take_idle();
+        candidate = sessions.take_idle();
     }
     FoundSession::None { replaces: None }
 }
 
 /// Opens a session, after QUIT in the replaced one. A panic in TLS or AUTH is a failure like any other.
-async fn open(core: Arc<RelaySessions>, replaces: Option<OpenSession>) -> Result<OpenSession, Box<DialogueResult>> {
+async fn open(sessions: Arc<RelaySessions>, replaces: Option<OpenSession>) -> Result<OpenSession, Box<DialogueResult>> {
     if let Some(replaced) = replaces {
         replaced.quit().await;
     }
-    let opened = AssertUnwindSafe(core.open()).catch_unwind().await;
+    let opened = AssertUnwindSafe(sessions.open()).catch_unwind().await;
     opened.unwrap_or_else(|panic| {
         Err(Box::new(DialogueResult::without_answer(Stage::Connect, Cause::of_panic(panic.as_ref()))))
     })
@@ -224,7 +224,7 @@ async fn open(core: Arc<RelaySessions>, replaces: Option<OpenSession>) -> Result
 /// Wraps the caller's gate. Counts passes and emails that wait for an answer.
 struct CountedGate<'a, G> {
     gate: &'a mut G,
-    core: &'a RelaySessions,
+    sessions: &'a RelaySessions,
     waiting: Option<Counted>,
 }
 
@@ -232,8 +232,8 @@ impl<G: Gate> Gate for CountedGate<'_, G> {
     fn decide(&mut self) -> GateAnswer {
         let answer = self.gate.decide();
         if answer == GateAnswer::Pass {
-            self.core.gate_passes.fetch_add(1, Ordering::Relaxed);
-            self.waiting = Some(self.core.waiting.one_more());
+            self.sessions.gate_passes.fetch_add(1, Ordering::Relaxed);
+            self.waiting = Some(self.sessions.waiting.one_more());
         }
         answer
     }

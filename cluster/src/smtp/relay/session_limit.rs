@@ -2,8 +2,8 @@
 //!
 //! Relays end a session after some number of messages with 421 at MAIL (RFC 5321 3.8). The email that gets the 421 goes
 //! back, so a known limit saves one release per session. A number is learned if two sessions in a row ended at it: a
-//! relay that restarts ends its sessions too, but at different numbers. The learned limit grows slowly. `core.rs` owns
-//! the value; this file reads no clock.
+//! relay that restarts ends its sessions too, but at different numbers. The learned limit grows slowly. `sessions.rs`
+//! owns the value; this file reads no clock.
 
 use std::time::Duration;
 

@@ -192,11 +192,11 @@ impl<'a> Driver<'a> {
         // Only a minority of the nodes may be down for long, so that a majority remains.
         let far = self.states.values().filter(|state| matches!(state, PointState::Down { index: Some(_), .. })).count();
         let may_be_far = far < (self.states.len() - 1) / 2;
-        let is_far = match point.as_deref().map(route) {
+        let must_fall_behind = match point.as_deref().map(route) {
             Some(Route::OwnSnapshot) => may_be_far,
             _ => may_be_far && self.wants(Route::OthersSnapshot) && self.random.random_bool(0.5),
         };
-        let index = is_far.then(|| self.traffic.applied() + FAR);
+        let index = must_fall_behind.then(|| self.traffic.applied() + FAR);
         let down = Duration::from_millis(DOWN_MS.choose(&mut self.random).copied().unwrap_or(100)) + longer;
         self.states.insert(node, PointState::Down { until: Instant::now() + down, index, point });
     }
@@ -207,8 +207,8 @@ impl<'a> Driver<'a> {
         for (node, state) in self.states.clone() {
             match state {
                 PointState::Down { until, index, point } if now >= until => {
-                    let is_far = index.is_none_or(|index| self.traffic.applied() >= index);
-                    if is_far || now > until + FAR_AT_MOST {
+                    let log_is_ahead = index.is_none_or(|index| self.traffic.applied() >= index);
+                    if log_is_ahead || now > until + FAR_AT_MOST {
                         let failpoint = point.as_ref().map(|point| format!("{point}=return"));
                         self.nemesis.processes.start_with_crash_points(&node, failpoint.as_deref())?;
                         self.states.insert(node, PointState::Runs { until: now + runs_for(point.as_deref()), point });

@@ -54,7 +54,7 @@ async fn advance_to_end(context: &CommandContext<'_>, args: AdvanceArgs) -> Resu
             }
             Ok(Some(word)) if said.elapsed() >= SAY_EVERY => {
                 said = Instant::now();
-                context.terminal.remark(&clock::standing(&word));
+                context.terminal.remark(&clock::progress_text(&word));
             }
             Ok(Some(_)) => {}
             Ok(None) => return Err(cut_short("the node ended before its last word").into()),

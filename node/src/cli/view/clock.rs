@@ -5,7 +5,7 @@ use reveille_proto::admin::v1::{AdvanceClockResponse, GetClockResponse};
 use super::{Cell, View, card, duration_ms, format, text};
 
 /// Returns the progress of an advance in one line.
-pub fn standing(answer: &AdvanceClockResponse) -> String {
+pub fn progress_text(answer: &AdvanceClockResponse) -> String {
     let left = [
         (answer.due, "due schedule"),
         (answer.pending, "pending recipient"),
@@ -61,8 +61,8 @@ mod tests {
             claimed: 2,
             ..AdvanceClockResponse::default()
         };
-        assert_eq!(standing(&answer), "1970-01-01T00:00:00Z: 1 step, 1,200 fired, waits for 2 claimed recipients");
+        assert_eq!(progress_text(&answer), "1970-01-01T00:00:00Z: 1 step, 1,200 fired, waits for 2 claimed recipients");
         let quiet = AdvanceClockResponse { claimed: 0, ..answer };
-        assert_eq!(standing(&quiet), "1970-01-01T00:00:00Z: 1 step, 1,200 fired");
+        assert_eq!(progress_text(&quiet), "1970-01-01T00:00:00Z: 1 step, 1,200 fired");
     }
 }

@@ -14,7 +14,7 @@ fn tone(health: &RelayHealth) -> Tone {
 }
 
 /// Returns the whole state on a node, for the view of one relay.
-fn standing(health: &RelayHealth) -> String {
+fn condition_text(health: &RelayHealth) -> String {
     let until = text(health.retry_time.as_ref()).map(|until| format!(", tried at {until}")).unwrap_or_default();
     let cause = health.cause.as_ref().map(|cause| format!(": {}", relay_cause(cause))).unwrap_or_default();
     format!("{} on {}{until}{cause}", word(health.condition().as_str_name()), health.node)
@@ -34,7 +34,7 @@ fn health(test: &TestRelayResponse) -> Option<&RelayHealth> {
 pub fn left_alone(test: &TestRelayResponse) -> Option<String> {
     use RelayCondition::{Ready, Throttled};
     let health = health(test).filter(|health| !matches!(health.condition(), Ready | Throttled))?;
-    Some(format!("warning: it answers, but no mail goes out by it now: it is {}", standing(health)))
+    Some(format!("warning: it answers, but no mail goes out by it now: it is {}", condition_text(health)))
 }
 
 impl View for Relay {
@@ -57,7 +57,7 @@ impl View for Relay {
     fn text(&self, paint: bool) -> String {
         let mut pairs = pairs(self);
         if let (Some(health), Some(state)) = (&self.health, pairs.last_mut()) {
-            state.1 = Cell::toned(standing(health), tone(health));
+            state.1 = Cell::toned(condition_text(health), tone(health));
         }
         let late = (self.late_rate_per_second > 0.0).then(|| format!("{}/s", self.late_rate_per_second));
         let weight = (self.weight > 1).then(|| self.weight.to_string());
@@ -96,7 +96,7 @@ pub fn tested(name: &str, test: &TestRelayResponse, paint: bool) -> String {
     ];
     pairs.extend(more.into_iter().filter_map(|(name, text)| Some((name, text?.into()))));
     if let Some(health) = health(test).filter(|health| health.condition() != RelayCondition::Ready) {
-        pairs.push(("state", Cell::toned(standing(health), tone(health))));
+        pairs.push(("state", Cell::toned(condition_text(health), tone(health))));
     }
     pairs.extend(some(&test.problem).map(|problem| ("problem", Cell::toned(problem, Tone::Bad))));
     card(pairs, paint)

@@ -197,7 +197,7 @@ impl Ledger {
             let Some(mut claim) = self.claims.get(&fence).cloned() else { continue };
             gone.get(&claim.chunk.number).into_iter().for_each(|slots| claim.in_doubt.remove(slots));
             if claim.is_closed() {
-                context.emit(Effect::ClaimClosed { fence, owner: claim.owner });
+                context.emit(Effect::ClaimEmptied { fence, owner: claim.owner });
             }
             self.put_claim(fence, claim, true);
         }

@@ -69,7 +69,7 @@ impl Ledger {
             return Bitmap::new();
         };
         let mut slots = request.slice.and(&chunk.claimable(now));
-        slots.remove(&closed_slots(page, request.chunk.number, now));
+        slots.remove(&unclaimable_slots(page, request.chunk.number, now));
         if let Some(lowest) = slots.min().filter(|_| !chunk.pool_overrides.is_empty()) {
             // All recipients of a claim have one pool.
             let parts = chunk.by_pool(&slots).into_iter().map(|(_, slots)| slots);
@@ -104,7 +104,7 @@ impl Ledger {
                 node.revoked_index = context.index;
                 node.lost |= node.incarnation == owner.incarnation;
             }
-            context.emit(Effect::ClaimClosed { fence: *fence, owner });
+            context.emit(Effect::ClaimEmptied { fence: *fence, owner });
             moved += u64::from(claimed.len());
         }
         CommandOutcome::Changed(moved)
@@ -114,14 +114,14 @@ impl Ledger {
 /// Returns slots of a chunk that must not be claimed: their run is not due, paused, ended or past its deadline, or they
 /// wait for its canary. Runs without pending recipients are left out: a page may have 512 runs of one recipient,
 /// and most of them are finished.
-pub fn closed_slots(page: &Page, chunk: u32, now: Time) -> Bitmap {
+pub fn unclaimable_slots(page: &Page, chunk: u32, now: Time) -> Bitmap {
     if page.due > now {
         return Bitmap::range(0, CHUNK);
     }
     let mut slots = Bitmap::new();
-    let is_closed = |run: &&Run| run.state != RunState::Open || run.finish_by <= now;
+    let sends_nothing = |run: &&Run| run.state != RunState::Open || run.finish_by <= now;
     let with_pending = page.runs.iter().filter(|run| run.counts.get(RecipientState::Pending) > 0);
-    for run in with_pending.filter(is_closed) {
+    for run in with_pending.filter(sends_nothing) {
         slots.add(&run.slots_in(chunk));
     }
     for run in page.runs.iter().filter(|run| run.waits_for_canary()) {

@@ -14,7 +14,7 @@ impl Ledger {
             return 0;
         }
         claim.record(context, (ClaimEventKind::Released(None), RecipientState::Pending), &claimed);
-        context.emit(Effect::ClaimClosed { fence, owner: claim.owner });
+        context.emit(Effect::ClaimEmptied { fence, owner: claim.owner });
         self.put_claim(fence, claim, true);
         self.transition(context, key, &claimed, RecipientState::Claimed, RecipientState::Pending);
         u64::from(claimed.len())

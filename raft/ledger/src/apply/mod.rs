@@ -40,7 +40,7 @@ mod token;
 mod transition;
 
 pub(crate) use archive::history_kept_until;
-pub use claim::closed_slots;
+pub use claim::unclaimable_slots;
 pub use epoch::agreed_time;
 pub use gap::{BackfillBatch, GapLookups};
 

@@ -41,7 +41,7 @@ impl Ledger {
         }
         if claim != before {
             if !before.claimed.is_empty() && claim.claimed.is_empty() {
-                context.emit(Effect::ClaimClosed { fence: outcome.fence, owner: claim.owner });
+                context.emit(Effect::ClaimEmptied { fence: outcome.fence, owner: claim.owner });
             }
             self.put_claim(outcome.fence, claim, was_open);
         }
@@ -163,7 +163,7 @@ impl Ledger {
         claim.in_doubt.remove(&one);
         claim.record(context, (ClaimEventKind::AcceptedElsewhere, RecipientState::Sent), &one);
         if had_claims && claim.claimed.is_empty() {
-            context.emit(Effect::ClaimClosed { fence, owner: claim.owner });
+            context.emit(Effect::ClaimEmptied { fence, owner: claim.owner });
         }
         self.put_claim(fence, claim, true);
     }
@@ -281,9 +281,9 @@ impl Ledger {
         }
     }
 
-    /// Puts recipients in doubt that are claimed in this claim (P14.1, row *in doubt*). Recipients that are in doubt already,
-    /// because their owner was lost, stay so: only the history records that their owner or its journal has now reported
-    /// a doubt. A later accept still counts.
+    /// Puts recipients in doubt that are claimed in this claim (P14.1, row *in doubt*). Recipients that are in doubt
+    /// already, because their owner was lost, stay so: only the history records that their owner or its journal has now
+    /// reported a doubt. A later accept still counts.
     fn doubt(&mut self, context: &mut Context, claim: &mut Claim, outcome: &ClaimOutcome) -> u64 {
         let doubt = match outcome.source {
             OutcomeSource::Owner => DoubtReason::NoAnswer,

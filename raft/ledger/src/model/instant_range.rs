@@ -52,13 +52,8 @@ impl InstantRange {
     }
 
     /// Number of stored distances; the size of the range depends on it.
-    pub fn len(&self) -> usize {
+    pub fn stored_distances(&self) -> usize {
         self.0.len()
-    }
-
-    /// True if the first name is the only one.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
     }
 
     /// Returns the last name of the range that begins with `first`.

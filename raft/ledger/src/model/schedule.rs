@@ -274,7 +274,7 @@ impl InstantOutcome {
 
     /// Number of distances that the row stores.
     pub(crate) fn steps(&self) -> usize {
-        self.instants().map_or(0, InstantRange::len)
+        self.instants().map_or(0, InstantRange::stored_distances)
     }
 
     /// The instants after the first one, if the row is a range.

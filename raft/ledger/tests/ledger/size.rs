@@ -197,7 +197,7 @@ fn recipient_of_finished_run_costs_less_than_a_byte() {
 /// The largest audience is cancelled or reaches its deadline while the pending recipients are scattered over all 1,024
 /// chunks. The run events together exceed one mebibyte, and no row does.
 #[test]
-fn ruling_over_largest_audience_makes_no_row_above_one_mebibyte() {
+fn run_event_over_largest_audience_makes_no_row_above_one_mebibyte() {
     const CHUNKS: u32 = 1_024;
     let slice: Bitmap = (0..=u16::MAX).step_by(257).collect();
     for is_cancelled in [true, false] {

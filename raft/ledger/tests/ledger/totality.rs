@@ -662,7 +662,7 @@ fn look(ledger: &Ledger) {
             let _ = ledger.explain_recipient(id, number);
         }
         for number in [0, 1, 65_535, u32::MAX] {
-            let _ = reveille_ledger::closed_slots(page, number, now);
+            let _ = reveille_ledger::unclaimable_slots(page, number, now);
         }
         let _ = (run.occurrence.to_string(), run.due.to_string());
     }

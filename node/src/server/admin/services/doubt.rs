@@ -34,13 +34,13 @@ impl RecipientPage<DoubtRow, Key> {
     fn collect_rows(&mut self, ledger: &Ledger, wanted: &PageRequest<'_, Key>) {
         let &PageRequest { tenant, only, paging } = wanted;
         let from = paging.after.map_or(Bound::Unbounded, |(fence, _)| Bound::Included(fence));
-        for (fence, row) in ledger.claims().range((from, Bound::Unbounded)) {
+        for (fence, claim) in ledger.claims().range((from, Bound::Unbounded)) {
             self.examined += 1;
             if self.examined > EXAMINED_MAX {
                 self.more = self.last.is_some();
                 return;
             }
-            for slot in row.in_doubt.iter() {
+            for slot in claim.in_doubt.iter() {
                 let key = (*fence, slot);
                 if paging.after.is_some_and(|after| key <= after) {
                     continue;
@@ -57,18 +57,18 @@ impl RecipientPage<DoubtRow, Key> {
 
     fn take(&mut self, ledger: &Ledger, (tenant, only): (&str, Option<RunId>), (fence, slot): Key) {
         self.last = Some((fence, slot));
-        let Some(row) = ledger.claims().get(&fence) else { return };
-        let Some(page) = ledger.pages().get(&row.chunk.page).filter(|page| *page.tenant == *tenant) else { return };
-        let whole = row.chunk.number * CHUNK + u32::from(slot);
+        let Some(claim) = ledger.claims().get(&fence) else { return };
+        let Some(page) = ledger.pages().get(&claim.chunk.page).filter(|page| *page.tenant == *tenant) else { return };
+        let whole = claim.chunk.number * CHUNK + u32::from(slot);
         let Some(run) = page.run_of_slot(whole).and_then(|position| page.runs.get(position)) else { return };
-        let id = row.chunk.page.run_id(run);
+        let id = claim.chunk.page.run_id(run);
         if only.is_some_and(|only| only != id) {
             return;
         }
         self.blobs.take(ledger, run.audience);
         self.blobs.take(ledger, run.content);
         let place = (id, run, page.cluster_incarnation);
-        self.rows.extend(DoubtRow::new(ledger, place, whole - run.first, (fence, row, slot)));
+        self.rows.extend(DoubtRow::new(ledger, place, whole - run.first, (fence, claim, slot)));
     }
 }
 
@@ -100,7 +100,7 @@ struct ResolvePreview {
 }
 
 /// Returns what a decision about handoffs up to `up_to` would do. Fails if it concerns none of the `named` recipients.
-fn rehearse(
+fn preview_resolve(
     ledger: &Ledger,
     picked: &RunRecipients,
     named: &[String],
@@ -113,12 +113,12 @@ fn rehearse(
     let page = ledger.page_of(picked.run).map(|(page, _, _)| page);
     let mut counts: BTreeMap<(DoubtCause, String), u64> = BTreeMap::new();
     let (mut lookups, mut inside_gap, mut newest, mut later) = (GapLookups::default(), 0, None, None);
-    for (fence, row) in
-        ledger.claims().iter().filter(|(_, row)| Some(row.chunk.page) == page && !row.in_doubt.is_empty())
+    for (fence, claim) in
+        ledger.claims().iter().filter(|(_, claim)| Some(claim.chunk.page) == page && !claim.in_doubt.is_empty())
     {
         let near = if resends { ledger.doubts_inside_gap(&mut lookups, picked.run, *fence) } else { Bitmap::new() };
-        for slot in row.in_doubt.iter() {
-            let Some(RecipientId { run, number }) = ledger.recipient_at(row.chunk, slot) else { continue };
+        for slot in claim.in_doubt.iter() {
+            let Some(RecipientId { run, number }) = ledger.recipient_at(claim.chunk, slot) else { continue };
             let is_meant = run == picked.run && (picked.numbers.is_empty() || picked.numbers.contains(&number));
             if is_meant && up_to.is_some_and(|up_to| *fence > up_to) {
                 later = Some(*fence);
@@ -129,8 +129,8 @@ fn rehearse(
             }
             if is_meant && near.contains(slot) {
                 inside_gap += 1;
-            } else if let Some((doubt, _)) = row.doubt(slot).filter(|_| is_meant) {
-                *counts.entry((doubt.wire(), views::node_name(ledger, row.owner.node))).or_default() += 1;
+            } else if let Some((doubt, _)) = claim.doubt(slot).filter(|_| is_meant) {
+                *counts.entry((doubt.wire(), views::node_name(ledger, claim.owner.node))).or_default() += 1;
             }
         }
     }
@@ -192,16 +192,16 @@ impl Admin {
         let tenant = validate::tenant(&request.tenant)?;
         let mut page = RecipientPage::default();
         // `pick_one` has already waited for a fresh state, unless the caller wants a stale one.
-        let (row, freshness) = self
+        let (found, freshness) = self
             .read(request.stale, call, |ledger| {
                 let (chunk, slot) = ledger.slot_of(run, number)?;
-                let mut rows = ledger.claims().iter();
-                let (fence, _) = rows.find(|(_, row)| row.chunk == chunk && row.in_doubt.contains(slot))?;
+                let mut claims = ledger.claims().iter();
+                let (fence, _) = claims.find(|(_, claim)| claim.chunk == chunk && claim.in_doubt.contains(slot))?;
                 page.take(ledger, (&tenant, Some(run)), (*fence, slot));
                 Some(())
             })
             .await?;
-        row.ok_or_else(|| error_texts::not_in_doubt(&address, run))?;
+        found.ok_or_else(|| error_texts::not_in_doubt(&address, run))?;
         let doubt = messages(self, &page.rows, &page.blobs).await.pop();
         Ok(GetDoubtResponse { doubt, freshness })
     }
@@ -235,7 +235,8 @@ impl Admin {
             if let Some(first) = ledger.check_repeat(&command).map_err(|refusal| error_texts::refused(&refusal))? {
                 return Ok(resolved(&first.outcome, first.index));
             }
-            let ResolvePreview { groups, inside_gap, newest } = rehearse(ledger, &picked, &recipients, up_to, resends)?;
+            let ResolvePreview { groups, inside_gap, newest } =
+                preview_resolve(ledger, &picked, &recipients, up_to, resends)?;
             let resolved = groups.iter().map(|group| group.count).sum();
             let fence = newest.map(|fence| fence.to_string()).unwrap_or_default();
             Ok(ResolveDoubtsResponse { resolved, index: 0, groups, inside_gap, fence })

@@ -504,7 +504,8 @@ fn fires_after_long_outage_fit_into_an_entry() {
         let fire = plan_fire(&test.ledger, test.schedule, &test.pattern, &test.zone, test.now).expect("a fire");
         assert!(fire.opened.len() + fire.explained.len() <= STEPS_MAX + 1);
         // The timer limits the openings, ranges and distances of an entry to this number.
-        let weight = fire.opened.len() + fire.explained.iter().map(|range| 1 + range.instants.len()).sum::<usize>();
+        let weight =
+            fire.opened.len() + fire.explained.iter().map(|range| 1 + range.instants.stored_distances()).sum::<usize>();
         let fires = (limits(LEVEL).entry_openings_max / weight + 1).min(1_024);
         let entry =
             Entry { epoch: Epoch(1), now: test.now, actor: Actor::System, command: Command::Fire(vec![fire; fires]) };

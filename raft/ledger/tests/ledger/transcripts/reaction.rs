@@ -117,7 +117,7 @@ fn effect_words(test: &TestLedger, effect: &Effect) -> String {
         }
         Effect::WorkAppeared(page) => format!("dispatcher: work on {page}"),
         Effect::ClaimGranted { fence, owner } => format!("lane of {owner}: row {}", test.fence_name(*fence)),
-        Effect::ClaimClosed { fence, owner } => {
+        Effect::ClaimEmptied { fence, owner } => {
             format!("lane of {owner}: nothing is claimed in {}", test.fence_name(*fence))
         }
         Effect::RelaysChanged => "pools: relays changed".to_owned(),

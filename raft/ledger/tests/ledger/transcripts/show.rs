@@ -208,7 +208,7 @@ impl TestLedger {
         let one = |((_, occurrence), history): (&(_, reveille_ledger::ids::OccurrenceName), &InstantOutcome)| {
             match history {
                 InstantOutcome::Opened(run) => format!("{occurrence}: opened as {run}\n"),
-                InstantOutcome::Explained { instants, reason, index } if instants.is_empty() => {
+                InstantOutcome::Explained { instants, reason, index } if instants.count() == 1 => {
                     format!("{occurrence}: {reason:?}, said {index}\n")
                 }
                 InstantOutcome::Explained { instants, reason, index } => {
@@ -236,7 +236,7 @@ impl TestLedger {
         let (page, whole, _) = self.ledger.page_of(run).ok_or("no such run")?;
         let now = self.ledger.head().now;
         let chunk = self.ledger.chunks().get(&page.chunk(0)).ok_or("no chunk")?;
-        let slots = chunk.claimable(now).and_not(&reveille_ledger::closed_slots(whole, 0, now));
+        let slots = chunk.claimable(now).and_not(&reveille_ledger::unclaimable_slots(whole, 0, now));
         let wave = chunk.next_wave(now).map_or("none".to_owned(), |time| self.time(time));
         Ok(format!("{slots:?}, next wave {wave}\n"))
     }

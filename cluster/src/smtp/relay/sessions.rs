@@ -36,7 +36,7 @@ pub struct RelaySessions {
     target: Target,
     dialer: Arc<dyn Dial>,
     pub(super) limits: RelayLimits,
-    origin: Instant,
+    created_at: Instant,
     pub(super) session_slots: Arc<Semaphore>,
     /// Reductions of the number of sessions that wait for slots in use.
     reductions: Gauge,
@@ -61,7 +61,7 @@ const THROTTLE_SHOWN_FOR: Duration = Duration::from_secs(60);
 
 /// A relay's answer "too fast".
 struct ThrottleReply {
-    /// Time since the origin of the state.
+    /// Time since the creation of the state.
     at: Duration,
     reply: RelayFailure,
 }
@@ -107,7 +107,7 @@ fn clamp_sessions(sessions: usize) -> usize {
 
 /// A running dialogue. Dropping it records its end.
 pub(crate) struct Running {
-    core: Arc<RelaySessions>,
+    sessions: Arc<RelaySessions>,
     began: Duration,
     /// True if its duration shows how long an email uses a session.
     used_its_session: bool,
@@ -116,14 +116,14 @@ pub(crate) struct Running {
 impl Running {
     /// Returns how long the dialogue has run.
     pub fn elapsed(&self) -> Duration {
-        self.core.now().saturating_sub(self.began)
+        self.sessions.now().saturating_sub(self.began)
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        let now = self.core.now();
-        self.core.state.lock().dialogues.ended(self.began, now, self.used_its_session);
+        let now = self.sessions.now();
+        self.sessions.state.lock().dialogues.ended(self.began, now, self.used_its_session);
     }
 }
 
@@ -134,7 +134,7 @@ impl RelaySessions {
         let sessions = Arc::new(RelaySessions {
             target,
             dialer,
-            origin: Instant::now(),
+            created_at: Instant::now(),
             session_slots: Arc::new(Semaphore::new(clamp_sessions(limits.max_sessions))),
             reductions: Gauge::default(),
             rate_queue: tokio::sync::Mutex::new(()),
@@ -223,9 +223,9 @@ impl RelaySessions {
         self.tasks.close();
     }
 
-    /// Returns the time since the origin of the state.
+    /// Returns the time since the creation of the state.
     pub(super) fn now(&self) -> Duration {
-        self.origin.elapsed()
+        self.created_at.elapsed()
     }
 
     pub(super) fn take_idle(&self) -> Option<OpenSession> {
@@ -288,7 +288,7 @@ impl RelaySessions {
     pub(super) fn start_dialogue(self: &Arc<RelaySessions>) -> Running {
         let now = self.now();
         self.state.lock().dialogues.started(now);
-        Running { core: self.clone(), began: now, used_its_session: false }
+        Running { sessions: self.clone(), began: now, used_its_session: false }
     }
 
     /// Records that the relay ended a session with 421 after `emails` emails.

@@ -1,4 +1,5 @@
-//! Decides at each occasion if a fault is injected. A sink has one [`Dice`], and every dialogue asks it at every stage.
+//! Decides at each occasion if a fault is injected. A sink has one [`FaultChooser`]; every dialogue asks it at every
+//! stage.
 
 use parking_lot::Mutex;
 use rand::rngs::StdRng;
@@ -7,41 +8,41 @@ use rand::{Rng, SeedableRng};
 use crate::faults::{Amount, FaultKind, FaultPlan, FaultRule, FaultStage};
 
 /// The current plan, with a random generator for each rule.
-pub(crate) struct Dice {
-    armed: Mutex<Vec<Armed>>,
+pub(crate) struct FaultChooser {
+    active: Mutex<Vec<ActiveRule>>,
 }
 
-struct Armed {
+struct ActiveRule {
     rule: FaultRule,
     random: StdRng,
     injected: u64,
 }
 
-impl Dice {
+impl FaultChooser {
     pub(crate) fn new(plan: FaultPlan) -> Self {
-        Self { armed: Mutex::new(arm(plan)) }
+        Self { active: Mutex::new(activate(plan)) }
     }
 
     /// Replaces the plan and starts its random generators anew.
     pub(crate) fn set(&self, plan: FaultPlan) {
-        *self.armed.lock() = arm(plan);
+        *self.active.lock() = activate(plan);
     }
 
     /// Returns the number of times that each rule of the current plan was applied.
     pub(crate) fn injected(&self) -> Vec<u64> {
-        self.armed.lock().iter().map(|armed| armed.injected).collect()
+        self.active.lock().iter().map(|rule| rule.injected).collect()
     }
 
     /// Returns the fault to inject at this occasion, if any. `emails` were accepted on this connection so far.
-    pub(crate) fn roll(&self, stage: FaultStage, emails: u32) -> Option<FaultKind> {
-        let mut rules = self.armed.lock();
-        let armed = rules.iter_mut().find_map(|armed| armed.applies(stage, emails).then_some(armed))?;
-        armed.injected += 1;
-        Some(armed.rule.kind.clone())
+    pub(crate) fn choose(&self, stage: FaultStage, emails: u32) -> Option<FaultKind> {
+        let mut rules = self.active.lock();
+        let active = rules.iter_mut().find_map(|active| active.applies(stage, emails).then_some(active))?;
+        active.injected += 1;
+        Some(active.rule.kind.clone())
     }
 }
 
-impl Armed {
+impl ActiveRule {
     fn applies(&mut self, stage: FaultStage, emails: u32) -> bool {
         let early = matches!(self.rule.kind, FaultKind::CloseAfter { emails: wanted } if emails < wanted);
         if self.rule.stage != stage || early {
@@ -56,14 +57,14 @@ impl Armed {
 
 /// Returns the random generator of a rule. The index is multiplied by an odd constant before it is mixed with the seed,
 /// so neighbouring seeds and rules have different generators.
-fn dice_of(seed: u64, index: usize) -> StdRng {
+fn generator_of(seed: u64, index: usize) -> StdRng {
     let index = u64::try_from(index).unwrap_or(u64::MAX);
     StdRng::seed_from_u64(seed ^ index.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15))
 }
 
-fn arm(plan: FaultPlan) -> Vec<Armed> {
-    let arm = |(index, rule)| Armed { random: dice_of(plan.seed, index), rule, injected: 0 };
-    plan.rules.into_iter().enumerate().map(arm).collect()
+fn activate(plan: FaultPlan) -> Vec<ActiveRule> {
+    let activate = |(index, rule)| ActiveRule { random: generator_of(plan.seed, index), rule, injected: 0 };
+    plan.rules.into_iter().enumerate().map(activate).collect()
 }
 
 #[cfg(test)]
@@ -71,8 +72,8 @@ mod tests {
     use super::*;
 
     fn injected(spec: &str, stage: FaultStage, occasions: u32) -> Vec<bool> {
-        let dice = Dice::new(spec.parse().unwrap());
-        (0..occasions).map(|_| dice.roll(stage, 0).is_some()).collect()
+        let fault_chooser = FaultChooser::new(spec.parse().unwrap());
+        (0..occasions).map(|_| fault_chooser.choose(stage, 0).is_some()).collect()
     }
 
     #[test]
@@ -86,19 +87,19 @@ mod tests {
 
     #[test]
     fn next_n_are_injected_and_counted_and_then_none() {
-        let dice = Dice::new("data:451#2,data:stall@0".parse().unwrap());
-        let injected: Vec<_> = (0..4).map(|_| dice.roll(FaultStage::Data, 0).is_some()).collect();
+        let fault_chooser = FaultChooser::new("data:451#2,data:stall@0".parse().unwrap());
+        let injected: Vec<_> = (0..4).map(|_| fault_chooser.choose(FaultStage::Data, 0).is_some()).collect();
         assert_eq!(injected, [true, true, false, false]);
-        assert_eq!(dice.roll(FaultStage::Rcpt, 0), None);
-        assert_eq!(dice.injected(), [2, 0]);
-        dice.set(FaultPlan::default());
-        assert_eq!(dice.roll(FaultStage::Data, 0), None);
+        assert_eq!(fault_chooser.choose(FaultStage::Rcpt, 0), None);
+        assert_eq!(fault_chooser.injected(), [2, 0]);
+        fault_chooser.set(FaultPlan::default());
+        assert_eq!(fault_chooser.choose(FaultStage::Data, 0), None);
     }
 
     #[test]
     fn close_after_waits_for_its_number_of_emails() {
-        let dice = Dice::new("between:close-after=20".parse().unwrap());
-        assert_eq!(dice.roll(FaultStage::Between, 19), None);
-        assert_eq!(dice.roll(FaultStage::Between, 20), Some(FaultKind::CloseAfter { emails: 20 }));
+        let fault_chooser = FaultChooser::new("between:close-after=20".parse().unwrap());
+        assert_eq!(fault_chooser.choose(FaultStage::Between, 19), None);
+        assert_eq!(fault_chooser.choose(FaultStage::Between, 20), Some(FaultKind::CloseAfter { emails: 20 }));
     }
 }
