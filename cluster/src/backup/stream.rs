@@ -1,7 +1,7 @@
 //! Finds new opt-outs in the state, and adds them to the target.
 //!
-//! Belongs to one leadership. It reads a moment of the tables, and looks only into leaves that changed since the last
-//! moment, so that a million opt-outs cost nothing while none is added.
+//! Belongs to one leadership. Each call compares the tables with those of the last call, and reads only leaves that
+//! changed. So a million opt-outs cost nothing while none is added.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use super::work::BackupError;
 
 type OptOutKey = (String, String);
 
-/// The tables at one moment.
+/// The tables at one log index.
 #[derive(Clone, Default)]
 pub struct OptOutTables {
     applied: u64,
@@ -30,7 +30,7 @@ impl OptOutTables {
         OptOutTables { applied: ledger.head().applied, opted_out, taken_back }
     }
 
-    /// Returns the changes after an entry, and after a former moment.
+    /// Returns the changes since the former tables, of entries above the index `after`.
     fn changes(&self, former: &OptOutTables, after: u64) -> Vec<OptOutChange> {
         let change = |(tenant, recipient): &OptOutKey, index, kind| {
             let (tenant, recipient) = (tenant.clone(), recipient.clone());
@@ -59,21 +59,21 @@ impl OptOutStream {
         OptOutStream { target, cluster, former: OptOutTables::default(), written: None }
     }
 
-    /// Writes the opt-out changes up to `moment`, and nothing before the first backup. Blocks.
+    /// Writes the opt-out changes up to these tables, and nothing before the first backup. Blocks.
     ///
     /// # Errors
     /// [`BackupError::Target`]. The next call writes the same.
-    pub fn write(&mut self, moment: OptOutTables, now: Time) -> Result<(), BackupError> {
+    pub fn write(&mut self, tables: OptOutTables, now: Time) -> Result<(), BackupError> {
         if self.written.is_none() {
             self.written = opt_outs::written_through(&*self.target, self.cluster)?;
         }
         let Some(after) = self.written else { return Ok(()) };
-        let changes = moment.changes(&self.former, after);
+        let changes = tables.changes(&self.former, after);
         if !changes.is_empty() {
-            opt_outs::write(&*self.target, self.cluster, (after, moment.applied), changes, now)?;
-            self.written = Some(moment.applied);
+            opt_outs::write(&*self.target, self.cluster, (after, tables.applied), changes, now)?;
+            self.written = Some(tables.applied);
         }
-        self.former = moment;
+        self.former = tables;
         Ok(())
     }
 }

@@ -56,13 +56,13 @@ async fn stream_opt_outs(
 ) {
     let mut failed = false;
     while !leadership.ended() {
-        let (moment, now) = (context.replica.read(OptOutTables::of), context.clock.wall());
+        let (tables, now) = (context.replica.read(OptOutTables::of), context.clock.wall());
         let writing = async {
             // A write of a former leadership may hang.
             let permit = Arc::clone(&plan.streaming).acquire_owned().await;
             let write = move || {
                 let _permit = permit;
-                (stream.write(moment, now), stream)
+                (stream.write(tables, now), stream)
             };
             context.replica.blocking(write).await
         };

@@ -138,7 +138,7 @@ impl Scrub {
         }
     }
 
-    /// Records the end of a pass. `requested` is the number of the last request at its begin.
+    /// Records the end of a pass. `requested` is the number that [`Scrub::requested`] had when the pass began.
     pub(crate) fn pass_ended(&self, requested: u64, pass: ScrubPass) {
         let mut found = self.found.lock();
         (found.ended, found.last) = (requested, Some(pass));

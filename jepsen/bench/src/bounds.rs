@@ -37,9 +37,9 @@ pub const CREATES: Bound = Bound::AtLeast("create_per_second", 2_000.0);
 /// Durable creates a second, in batches of [`LARGE_BATCH`] and more.
 pub const CREATES_IN_BATCHES: Bound = Bound::AtLeast("create_per_second", 20_000.0);
 
-/// Schedules in one second for which the lateness of the last one is compared.
+/// Number of schedules, all due in one second, from which on the lateness of the last one is compared.
 pub const STORM: u64 = 100_000;
-/// Lateness of the last of them.
+/// Lateness of the last one, in milliseconds.
 pub const STORM_LAST_MS: Bound = Bound::AtMost("lateness_ms_max", 6_000.0);
 
 /// Days for which the figures of the last day are compared with day 3.

@@ -28,10 +28,11 @@
 //!
 //! # What it does not model
 //!
-//! Raft, disks, and the arithmetic of time. Two threads of one process: the worker's mark and the publication of the
-//! state (P15) are one step. A process that freezes between its gate and its write appears only as an email that
-//! arrives late. An answer about the mailbox is a refusal, and every other answer (P6) is a release. There is one run,
-//! without gap, overlap or canary. No property is about progress: each property says what must never happen.
+//! Raft, disks, and the arithmetic of time. Two threads of one process: the worker's listing of a handoff and the
+//! publication of the state (P15) are one step. A process that freezes between its gate and its write appears only as
+//! an email that arrives late. An answer about the mailbox is a refusal, and every other answer (P6) is a release.
+//! There is one run, without gap, overlap or canary. No property is about progress: each property says what must never
+//! happen.
 //!
 //! [`restored`] is a search of its own: a backup is restored beside the cluster that made it (P21).
 //!

@@ -95,7 +95,7 @@ impl ScenarioResult {
     }
 }
 
-/// Returns a report of this line. Also appends it to a file, which it creates if needed, if one is given.
+/// Returns a report of this line. If `append_to` is given, the line is also appended to that file.
 pub fn report(line: &Value, valid: bool, append_to: Option<&Path>) -> Result<Report> {
     let report = Report::new(line, valid)?;
     if let Some(file) = append_to {

@@ -403,10 +403,9 @@ fn holds_erased(snapshots: &SnapshotManager, log: &WalHealth) -> bool {
     erased > 0 && (in_log() || in_snapshot() || snapshots.has_leftovers())
 }
 
-/// Makes a snapshot when `every` entries were applied since the last one, when the log has grown too large, when too
-/// many bytes of the archive are in memory only, when a damaged file is to be replaced, or while files are older than
-/// an erasure. Then purges the log up to the
-/// oldest snapshot that is kept.
+/// Makes a snapshot when one of these holds: `every` entries were applied since the last one; the log or the unsaved
+/// archive is too large; a damaged file must be replaced; a file is older than an erasure. Then purges the log up to
+/// the oldest kept snapshot.
 pub(crate) async fn run(
     snapshots: Arc<SnapshotManager>,
     raft: Raft,

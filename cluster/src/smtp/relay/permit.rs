@@ -45,7 +45,7 @@ pub struct NextPermit(HeldCircuitPermit);
 pub struct NextEmail<'a> {
     /// The email.
     pub email: &'a Email,
-    /// Its permit of the circuit.
+    /// Permit of the relay's circuit to send it.
     pub permit: NextPermit,
 }
 

@@ -55,13 +55,13 @@ impl Ledger {
         refuse_if(!self.tenant(tenant).may_use(pool), Impossible::PoolWithoutRelay(pool.to_owned()))
     }
 
-    /// Limits the slots that could be granted to what the tenant may still have claimed at once (P12).
-    pub(super) fn within_concurrency(&self, page: PageId, granted: Bitmap) -> Result<Bitmap, CommandRefusal> {
-        let Some(tenant) = self.pages.get(&page).map(|page| &*page.tenant) else { return Ok(granted) };
-        let Some(most) = self.tenant(tenant).at_once() else { return Ok(granted) };
+    /// Returns the first of these slots, as many as the tenant may claim in addition (P12). Refuses if it may claim none.
+    pub(super) fn within_concurrency(&self, page: PageId, slots: Bitmap) -> Result<Bitmap, CommandRefusal> {
+        let Some(tenant) = self.pages.get(&page).map(|page| &*page.tenant) else { return Ok(slots) };
+        let Some(most) = self.tenant(tenant).at_once() else { return Ok(slots) };
         match most.saturating_sub(self.claimed_by_tenant(tenant)) {
             0 => Err(CommandRefusal::AtConcurrency { tenant: tenant.to_owned(), most }),
-            remaining => Ok(granted.first(remaining)),
+            remaining => Ok(slots.first(remaining)),
         }
     }
 }

@@ -92,9 +92,9 @@ impl Allowance {
 
 /// Returns the allowances at `now` of nodes that may hold claims.
 ///
-/// If all of `several` nodes are in back-off, the node whose last crash is oldest keeps an eighth. A back-off leaves
-/// the work to other nodes, and there are none (I13). A single node of a cluster does back off: its crashes may be
-/// caused by an email, and the back-off ends by itself.
+/// If `several` nodes vote and all live ones are in back-off, the node that crashed longest ago keeps an eighth. A
+/// back-off leaves the work to other nodes, and there are none (I13). A single node of a cluster does back off: its
+/// crashes may be caused by an email, and the back-off ends by itself.
 pub fn allowances<'a>(
     nodes: impl IntoIterator<Item = (NodeId, &'a Node)>,
     limits: &LedgerLimits,

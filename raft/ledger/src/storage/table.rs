@@ -309,7 +309,7 @@ impl<K, V> Table<K, V> {
 }
 
 impl<K, V> SharedRows<K, V> {
-    /// Iterates over the rows that were added or changed since `former`, an earlier moment of the same table, and over
+    /// Iterates over the rows that were added or changed since `former`, an earlier state of the same table, and over
     /// their neighbours in the same leaves.
     pub fn changed_since(&self, former: &SharedRows<K, V>) -> impl Iterator<Item = (&K, &V)> {
         // `former` holds its leaves, so no other leaf has one of their addresses.
