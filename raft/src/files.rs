@@ -7,6 +7,10 @@ use std::path::Path;
 
 use rustix::fs::{Advice, fadvise};
 
+/// Folder of the log in a data folder.
+pub const LOG_FOLDER: &str = "wal";
+/// Folder of the snapshots in a data folder.
+pub const SNAPSHOTS_FOLDER: &str = "snapshots";
 /// Permissions of a file that its owner alone may read.
 pub const PRIVATE: u32 = 0o600;
 /// Permissions of a file that everyone may read.

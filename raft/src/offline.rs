@@ -14,6 +14,7 @@ use reveille_ledger::ids::{Hash, NodeId};
 
 use crate::execution::Execution;
 use crate::fatal_error::FatalError;
+use crate::files::{LOG_FOLDER, SNAPSHOTS_FOLDER};
 use crate::identity::{ClusterId, Identity};
 use crate::membership::{Member, members, peer_node};
 use crate::replica::check_continued;
@@ -24,10 +25,6 @@ use crate::state_machine::position::{AppliedPosition, encode_position};
 use crate::types::{Membership, StoredMembership, decode_membership, to_log_id, to_point};
 use crate::wal::{EntryRecord, LogPoint, MemoryDisk, PayloadKind, VoteRecord, Wal, WalOptions};
 
-/// Folder of the log in a data folder.
-const LOG: &str = "wal";
-/// Folder of the snapshots.
-const SNAPSHOTS: &str = "snapshots";
 /// Bytes of entries that are read at once.
 const READ_BYTES_MAX: usize = 8 * 1024 * 1024;
 
@@ -40,7 +37,7 @@ impl FirstFolder {
     /// # Errors
     /// [`SnapshotError`].
     pub fn create(data_dir: &Path) -> Result<FirstFolder, SnapshotError> {
-        Snapshots::open(&data_dir.join(SNAPSHOTS)).map(FirstFolder)
+        Snapshots::open(&data_dir.join(SNAPSHOTS_FOLDER)).map(FirstFolder)
     }
 
     /// Stores a block of the archive.
@@ -106,7 +103,7 @@ impl LostFolder {
     /// # Errors
     /// [`FatalError`]: a node runs in it, or it is not whole.
     pub fn open(data_dir: &Path, node: NodeId, highest_level: u32) -> Result<LostFolder, FatalError> {
-        let log_folder = data_dir.join(LOG);
+        let log_folder = data_dir.join(LOG_FOLDER);
         if !log_folder.is_dir() {
             return Err(FatalError::Foreign(format!("{} has no log", data_dir.display())));
         }
@@ -117,7 +114,7 @@ impl LostFolder {
         let disk = in_memory(&log_folder).map_err(|error| FatalError::folder("read", &log_folder, error))?;
         let (log, opened) = Wal::open(Arc::new(disk), &options)?;
         let state = log.state();
-        let stored = StoredState::load(&data_dir.join(SNAPSHOTS), highest_level)?;
+        let stored = StoredState::load(&data_dir.join(SNAPSHOTS_FOLDER), highest_level)?;
         check_continued(&state, &stored)?;
         let StoredState { folder: snapshots, manifest, mut ledger, position } = stored;
         let mut membership = position.membership;

@@ -45,16 +45,9 @@ pub fn record(object: &Value, names: &[String]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::view::Own;
     use super::*;
     use reveille_proto::admin::v1::OptOut;
-
-    struct Own(Value);
-
-    impl Json for Own {
-        fn json(&self) -> Value {
-            self.0.clone()
-        }
-    }
 
     #[test]
     fn fields_become_records_with_quotes_and_without_control_characters() {

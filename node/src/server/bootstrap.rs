@@ -28,8 +28,6 @@ const TEST_CLOCK: &str = "test clock";
 const REAL_CLOCK: &str = "real clock";
 /// Content of the mark while a restore writes the folder.
 const RESTORING: &str = "restore";
-/// Folder of the log. A folder that has it was used by a node.
-const LOG: &str = "wal";
 /// Limit of one request to join.
 const REQUEST_LIMIT: Duration = Duration::from_secs(15);
 /// Time for which a request without an answer is repeated.
@@ -120,7 +118,8 @@ impl BootstrapError {
 pub fn found(data_dir: &Path, test_clock: bool) -> Result<NodeTls, BootstrapError> {
     let used = || BootstrapError::Used(data_dir.to_owned());
     let (known, prepared) = (node_of(data_dir)?, founder(data_dir)?);
-    if data_dir.join(LOG).exists() || (known.is_some() && prepared.is_none()) {
+    // A folder with a log was used by a node.
+    if data_dir.join(files::LOG_FOLDER).exists() || (known.is_some() && prepared.is_none()) {
         return Err(used());
     }
     if prepared.is_some_and(|founder| founder.test_clock != test_clock) {
@@ -231,7 +230,8 @@ pub async fn certificates(
     if founder.is_some() {
         return Err(BootstrapError::Unfinished(data_dir.clone()));
     }
-    if data_dir.join(LOG).exists() {
+    // A folder with a log was used by a node.
+    if data_dir.join(files::LOG_FOLDER).exists() {
         return Err(BootstrapError::NoCertificates(data_dir.clone()));
     }
     let source = config.join.as_ref().ok_or_else(|| BootstrapError::NoCluster(data_dir.clone()))?;

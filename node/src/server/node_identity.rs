@@ -56,7 +56,7 @@ pub fn start_incarnation(folder: &Path) -> Result<ClaimOwner, NodeIdentityError>
         Some(former) => former,
         None => {
             let lost = "would use numbers of its incarnations twice without it";
-            refuse_used(folder, "incarnation", &["identity", "wal"], lost)?;
+            refuse_used(folder, "incarnation", &["identity", files::LOG_FOLDER], lost)?;
             0
         }
     };
@@ -73,7 +73,7 @@ pub fn node_of(folder: &Path) -> Result<Option<NodeId>, NodeIdentityError> {
     let node = read(&folder.join("node"), 16)?.map(NodeId);
     if node.is_none() {
         let lost = "would start as another node without it";
-        refuse_used(folder, "node", &["identity", "wal", "incarnation"], lost)?;
+        refuse_used(folder, "node", &["identity", files::LOG_FOLDER, "incarnation"], lost)?;
     }
     Ok(node)
 }

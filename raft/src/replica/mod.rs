@@ -438,13 +438,8 @@ impl Replica {
         self.inner.execution.blocking(work).await
     }
 
-    /// Returns how long the current write or sync of the log has been running. `None`: no write or sync is running.
-    pub fn sync_running_for(&self) -> Option<Duration> {
-        self.inner.log.sync_running_for()
-    }
-
     /// Returns the health of the log.
-    pub fn log(&self) -> &WalHealth {
+    pub fn log_health(&self) -> &WalHealth {
         &self.inner.log
     }
 

@@ -19,6 +19,7 @@ use crate::election::eligibility::Eligibility;
 use crate::election::role::{self, Role};
 use crate::execution::Execution;
 use crate::fatal_error::{FatalError, FatalErrorCell};
+use crate::files::{LOG_FOLDER, SNAPSHOTS_FOLDER};
 use crate::identity::Identity;
 use crate::known_peers;
 use crate::openraft_traits::log_storage::LogStore;
@@ -167,7 +168,7 @@ fn open_log(options: &ReplicaOptions, identity: &Identity) -> Result<OpenedLog, 
     };
     let (log, report) = match &options.log_disk {
         Some(disk) => LogStore::open_on(Arc::clone(disk), &log_options)?,
-        None => LogStore::open(&options.data_dir.join("wal"), &log_options)?,
+        None => LogStore::open(&options.data_dir.join(LOG_FOLDER), &log_options)?,
     };
     if report.records > 0 && identity.cluster().is_none() {
         return Err(FatalError::Foreign(format!(
@@ -193,7 +194,7 @@ async fn load_snapshot(
     log: &mut LogStore,
     client: &PeerClient,
 ) -> Result<StoredState, FatalError> {
-    let path = options.data_dir.join("snapshots");
+    let path = options.data_dir.join(SNAPSHOTS_FOLDER);
     let load = || StoredState::load(&path, options.highest_level);
     let (mut stored, state) = (load()?, log.state());
     if let (Err(gap), Some(purged)) = (check_continued(&state, &stored), state.purged) {

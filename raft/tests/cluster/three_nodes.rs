@@ -198,7 +198,7 @@ async fn many_proposals_share_one_disk_write() {
     let mut nodes = three_over_tcp().await;
     let leads = leader(&nodes).await;
     propose(nodes[leads].replica(), "a term stands").await.expect("it is applied");
-    let batches = || nodes.iter().map(|node| node.replica().log().counters().batches).sum::<u64>();
+    let batches = || nodes.iter().map(|node| node.replica().log_health().counters().batches).sum::<u64>();
     let before = batches();
     let (clients, each) = (64, 20);
     let mut running = tokio::task::JoinSet::new();

@@ -152,7 +152,7 @@ fn observe(context: &NodeContext, leadership: &Leadership, granted: bool) -> Obs
     Observations {
         committed: status.committed_index,
         applied: status.applied_index,
-        sync_running_for: context.replica.sync_running_for(),
+        sync_running_for: context.replica.log_health().sync_running_for(),
         disk_full,
         could_grant: !granted && context.replica.read(could_grant),
         granted,

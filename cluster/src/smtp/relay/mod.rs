@@ -149,7 +149,7 @@ async fn retire_idle_sessions(sessions: Weak<RelaySessions>, every: Duration) {
             continue;
         };
         for open in sessions.state.lock().idle.remove_idle_since(before) {
-            if let Ok(slot) = sessions.session_slots.clone().try_acquire_owned() {
+            if let Some(slot) = sessions.try_session() {
                 sessions.tasks.spawn(async move {
                     open.quit().await;
                     drop(slot);

@@ -97,14 +97,14 @@ impl Ledger {
     ) -> Result<(), CommandRefusal> {
         if let Some(fire) = &timing.due {
             let before = self.due_key(fire.schedule);
-            let moved =
+            let opened =
                 self.compare_and_move_plan(context, fire, &mut BTreeSet::new()).map_err(|refusal| match refusal {
                     // A run has opened since the edit was computed.
                     CommandRefusal::RunOpen(_) => CommandRefusal::StalePlan,
                     other => other,
                 })?;
             self.index_due(context, fire.schedule, before);
-            self.open_runs(context, moved.occurrences(fire).collect());
+            self.open_runs(context, opened);
         }
         self.record_explained(context, edit.schedule, &timing.explained);
         Ok(())

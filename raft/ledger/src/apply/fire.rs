@@ -61,23 +61,6 @@ impl RunSource {
     }
 }
 
-/// A plan was compared with a fire, and moved.
-pub(super) struct MovedPlan {
-    /// The run that the opened instant waited for; `None` if it did not wait.
-    waited_for: Option<RunId>,
-}
-
-impl MovedPlan {
-    /// Returns the occurrences that the fire opens.
-    pub(super) fn occurrences(self, fire: &Fire) -> impl Iterator<Item = OpeningOccurrence> {
-        let (schedule, waited_for) = (fire.schedule, self.waited_for);
-        let of_schedule = OpeningOccurrence::of_schedule;
-        fire.opened
-            .iter()
-            .map(move |opening| OpeningOccurrence { waited_for, ..of_schedule(schedule, opening.clone()) })
-    }
-}
-
 /// Occurrences by schedule and name.
 pub(super) type Names = BTreeSet<(ScheduleId, OccurrenceName)>;
 
@@ -104,13 +87,13 @@ impl Ledger {
             let checked = self
                 .check_opening_time(fire, context.now)
                 .and_then(|()| self.check_only_fire_of_entry(fire, &opened_names));
-            let moved = checked.and_then(|()| self.compare_and_move_plan(context, fire, &mut opened_names));
-            answers.push(match moved {
-                Ok(moved) => {
-                    if fire.opened.is_empty() {
+            let opened = checked.and_then(|()| self.compare_and_move_plan(context, fire, &mut opened_names));
+            answers.push(match opened {
+                Ok(opened) => {
+                    if opened.is_empty() {
                         self.alarm_missed_campaign(context, fire.schedule);
                     }
-                    occurrences.extend(moved.occurrences(fire));
+                    occurrences.extend(opened);
                     Ok(())
                 }
                 Err(refusal) => {
@@ -149,19 +132,22 @@ impl Ledger {
         refuse_if(has_opened && !fire.opened.is_empty() && overlap != Some(Overlap::Allow), CommandRefusal::StalePlan)
     }
 
-    /// Compares one fire with the plan and moves the plan. `opened_names` are the occurrences that the entry opens.
+    /// Compares one fire with the plan and moves the plan. Returns the occurrences that the fire opens, and adds their
+    /// names to `opened_names`, those of the entry.
     pub(super) fn compare_and_move_plan(
         &mut self,
         context: &mut Context,
         fire: &Fire,
         opened_names: &mut Names,
-    ) -> Result<MovedPlan, CommandRefusal> {
+    ) -> Result<Vec<OpeningOccurrence>, CommandRefusal> {
         let fresh = self.compare_plan(fire, opened_names, context.now)?;
         opened_names.extend(fresh);
         let waited_for = self.waited_for(fire, context.now);
         self.record_explained(context, fire.schedule, &fire.explained);
         self.move_plan(fire);
-        Ok(MovedPlan { waited_for })
+        let of_schedule = |opening: &Opening| OpeningOccurrence::of_schedule(fire.schedule, opening.clone());
+        let opened = fire.opened.iter().map(|opening| OpeningOccurrence { waited_for, ..of_schedule(opening) });
+        Ok(opened.collect())
     }
 
     /// Compares a fire with the plan (P8). Returns the names that it opens.

@@ -126,11 +126,6 @@ impl Firing {
     pub fn local_text(&self) -> String {
         self.instant.display_with_offset(self.offset).to_string()
     }
-
-    /// The remark as a text; empty if there is none.
-    pub fn remark_text(&self) -> String {
-        self.remark.map(|remark| remark.to_string()).unwrap_or_default()
-    }
 }
 
 /// How a clock change affects a firing.

@@ -6,27 +6,20 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::block::{AnyLeaf, BLOCK_BYTES_MAX, BlockEntry, LeafBlocks, LeafRows, Row, hash_of_blocks, pack_rows};
+use super::block::{AnyLeaf, BLOCK_BYTES_MAX, BlockEntry, hash_of_blocks, pack_rows};
 use super::rows::TABLES;
 use super::table::Table;
-use crate::model::{ArchivePart, ArchivePartKey, Hash, PartContent, RunId, Time};
+use crate::model::{ArchivePart, ArchivePartKey, Hash};
 
 /// One leaf of a frozen state.
 #[derive(Clone)]
 pub struct FrozenLeaf {
-    tag: u8,
-    level: u32,
-    leaf: Arc<dyn AnyLeaf>,
+    pub(super) tag: u8,
+    pub(super) level: u32,
+    pub(super) leaf: Arc<dyn AnyLeaf>,
 }
 
 impl FrozenLeaf {
-    /// Makes a leaf of any rows. For tests of snapshots.
-    #[doc(hidden)]
-    pub fn of_rows(rows: Vec<Row>) -> FrozenLeaf {
-        let leaf = Arc::new(TestLeaf { rows, blocks: LeafBlocks::default() });
-        FrozenLeaf { tag: 0, level: 0, leaf }
-    }
-
     /// Returns the leaf's blocks, if they have been computed since its last change.
     pub fn known_blocks(&self) -> Option<&[BlockEntry]> {
         self.leaf.blocks().get().map(|blocks| &**blocks)
@@ -68,10 +61,10 @@ pub struct TableSize {
 }
 
 /// The state at one index.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct FrozenState {
-    leaves: Vec<FrozenLeaf>,
-    archive: FrozenArchive,
+    pub(super) leaves: Vec<FrozenLeaf>,
+    pub(super) archive: FrozenArchive,
 }
 
 /// The parts of the archive, and the bytes of its blocks that no durable snapshot has yet.
@@ -82,34 +75,6 @@ pub(super) struct FrozenArchive {
 }
 
 impl FrozenState {
-    /// Makes a state of these leaves.
-    #[doc(hidden)]
-    pub fn of_leaves(leaves: Vec<FrozenLeaf>) -> FrozenState {
-        FrozenState { leaves, archive: FrozenArchive::default() }
-    }
-
-    /// Adds these blocks of the archive.
-    #[doc(hidden)]
-    pub fn with_blocks(self, blocks: &[FrozenBlock]) -> FrozenState {
-        let mut archive = FrozenArchive::default();
-        for (place, FrozenBlock { block, bytes }) in (0..).zip(blocks) {
-            let key = ArchivePartKey { index: 1, place };
-            let run = RunId { index: key.index, place };
-            let part = ArchivePart {
-                details: vec![*block],
-                summaries: Vec::new(),
-                content: PartContent::Runs { first: run, last: run, count: 1, from: Time(0), to: Time(0) },
-                tenants: Vec::new(),
-                details_until: Time(0),
-                summaries_until: Time(0),
-                lost_at: None,
-            };
-            archive.parts.put(key, part);
-            archive.unsaved.extend(bytes.clone().map(|bytes| (block.hash, bytes)));
-        }
-        self.with_archive(archive)
-    }
-
     pub(super) fn with_archive(self, archive: FrozenArchive) -> FrozenState {
         FrozenState { archive, ..self }
     }
@@ -158,20 +123,5 @@ impl FrozenState {
     /// changed since they were last encoded.
     pub fn hash(&self) -> Hash {
         hash_of_blocks(self.leaves.iter().flat_map(FrozenLeaf::blocks))
-    }
-}
-
-struct TestLeaf {
-    rows: Vec<Row>,
-    blocks: LeafBlocks,
-}
-
-impl AnyLeaf for TestLeaf {
-    fn rows(&self, _tag: u8, _level: u32) -> LeafRows<'_> {
-        Box::new(self.rows.iter().cloned())
-    }
-
-    fn blocks(&self) -> &LeafBlocks {
-        &self.blocks
     }
 }

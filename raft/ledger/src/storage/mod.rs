@@ -9,6 +9,7 @@ pub mod level;
 pub(crate) mod next_level;
 mod rows;
 mod table;
+mod test_leaf;
 
 pub use archived::{block_with_list, block_without};
 pub use block::{BLOCK_BYTES_MAX, BlockEntry, Row, hash_of_blocks, unpack_block};

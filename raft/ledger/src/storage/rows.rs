@@ -48,7 +48,7 @@ macro_rules! tables {
             /// Freezes the state. Costs one pointer a leaf.
             pub fn freeze(&self) -> FrozenState {
                 let level = self.head.level;
-                let mut state = FrozenState::of_leaves(Vec::new());
+                let mut state = FrozenState::default();
                 let mut head = Table::default();
                 head.put((), self.head.clone());
                 state.add(HEAD, level, head.frozen_leaves());

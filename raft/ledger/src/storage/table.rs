@@ -344,7 +344,7 @@ mod tests {
     }
 
     fn freeze(table: &Table<u32, Value>) -> FrozenState {
-        let mut state = FrozenState::of_leaves(Vec::new());
+        let mut state = FrozenState::default();
         state.add(1, 1, table.frozen_leaves());
         state
     }

@@ -19,7 +19,7 @@ fn two_o_clock_fires_at_three_when_two_does_not_exist() {
     let local = date(2026, 3, 8).at(2, 0, 0, 0);
     assert_eq!(firing.occurrence, CalendarName::Civil { local, fold: Fold::First });
     assert_eq!(
-        firing.remark_text(),
+        firing.remark.unwrap().to_string(),
         "02:00 does not exist that day: clocks go forward from 02:00 to 03:00; moved to the end of the gap"
     );
 }
@@ -137,7 +137,7 @@ fn times_of_one_gap_fall_together_and_each_is_explained() {
     let [Step::Fires(firing), Step::Absent(absent)] = steps[..] else { panic!("{steps:?}") };
     assert_eq!(firing.local_text(), "2026-03-08T03:00:00-04:00");
     assert_eq!(firing.occurrence.to_string(), "2026-03-08T02:00:00");
-    assert!(firing.remark_text().ends_with("together with 1 other time"));
+    assert!(firing.remark.unwrap().to_string().ends_with("together with 1 other time"));
     assert_eq!(absent.occurrence.to_string(), "2026-03-08T02:30:00");
     assert!(matches!(absent.reason, AbsenceReason::FallsTogether { with, .. } if with == firing.occurrence));
 }
@@ -188,8 +188,8 @@ fn repeated_local_time_fires_second_or_both_by_policy() {
     assert_eq!(first.occurrence.to_string(), "2026-11-01T01:30:00");
     assert_eq!(second.occurrence.to_string(), "2026-11-01T01:30:00 (second)");
     assert_eq!(first.occurrence.civil_ms(), second.occurrence.civil_ms());
-    assert_eq!(first.remark_text(), "first of two: clocks go back from 02:00 to 01:00");
-    assert_eq!(second.remark_text(), "second of two: clocks go back from 02:00 to 01:00");
+    assert_eq!(first.remark.unwrap().to_string(), "first of two: clocks go back from 02:00 to 01:00");
+    assert_eq!(second.remark.unwrap().to_string(), "second of two: clocks go back from 02:00 to 01:00");
     assert_eq!(second.instant.duration_since(first.instant).as_hours(), 1);
 }
 
