@@ -1,6 +1,9 @@
 //! Work of the leader: one [`leadership`] for each epoch, and the actors that belong to it.
 //!
 //! The actors read the applied state and propose commands; they do nothing else. Every actor ends with its epoch.
+//!
+//! Reading order: `epoch` (begins and ends a leadership), `leadership` (what the actors share), `timer`, `claims`,
+//! `lease_grants`, `barrier`, `auditor`.
 
 pub(crate) mod auditor;
 pub(crate) mod backups;

@@ -4,6 +4,10 @@
 //! email and a [`Gate`], and gets exactly one [`DialogueResult`]. This module retries nothing and does not know the
 //! ledger's recipients or claims. The [`Gate`] decides if an email may leave (P5), the [`DialogueResult`] says what the
 //! answer means (P6), and the sessions limit how many handoffs may be in doubt at once (P12).
+//!
+//! Reading order: `registry` (chooses a relay), `relay` (`sessions`, `acquire`, `circuit`, `rate_limiter`, `permit`),
+//! `session` (`opening`, `dialogue`, `stream`), `gate`, `replies` (`classification`, `dialogue_result`); then
+//! `relay_follower`.
 
 pub mod cause;
 pub mod gate;

@@ -1,4 +1,7 @@
 //! Workers of a node: they send the recipients of its claims and settle the outcome of each recipient.
+//!
+//! Reading order: `workers` (finds claims), `claim`, `claim_queueing`, `pool_queue`, `feeder`, `taken_recipient`,
+//! `delivery`, `composition`, `gate_checks`, `outcome`, `settler`; then `journal`, `recovery`, `lease_client`.
 
 pub(crate) mod attachments;
 pub(crate) mod audience_read;
