@@ -508,7 +508,8 @@ async fn addresses_need_the_role_pii() {
         ..UpdateScheduleRequest::default()
     };
     let editor = token(&node, role("viewer").and(role("editor")), only(CANARY)).await;
-    let denied = schedules.update_schedule(with(update.clone(), &editor)).await.expect_err("both bodies have recipients");
+    let denied =
+        schedules.update_schedule(with(update.clone(), &editor)).await.expect_err("both bodies have recipients");
     assert_eq!(denied.code(), Code::PermissionDenied);
     let without = UpdateScheduleRequest { with_bodies: false, ..update.clone() };
     schedules.update_schedule(with(without, &editor)).await.expect("permitted");

@@ -2,8 +2,8 @@
 
 use reveille_proto::admin::v1::{
     Audience, CancelMessageRequest, Content, ExplainRequest, GetMessageRequest, KeyRule, ListRunsRequest,
-    ListSchedulesRequest, Message, Policies, Recipient, RecipientState, RunState, ScheduleBody,
-    SendMessageRequest, SendMessageResponse, TriggerScheduleRequest, UpdateScheduleRequest,
+    ListSchedulesRequest, Message, Policies, Recipient, RecipientState, RunState, ScheduleBody, SendMessageRequest,
+    SendMessageResponse, TriggerScheduleRequest, UpdateScheduleRequest,
 };
 use tokio::task::JoinSet;
 use tonic::{Code, Status};

@@ -201,11 +201,8 @@ async fn repeat_of_a_message_outlives_a_new_version_of_its_template() {
     let node = node("").await;
     put(&node, "welcome", "first").await;
     let send = async |key: &str| {
-        let named = SendMessageRequest {
-            content: None,
-            template: "welcome".to_owned(),
-            ..message(key, &["ada@example.net"])
-        };
+        let named =
+            SendMessageRequest { content: None, template: "welcome".to_owned(), ..message(key, &["ada@example.net"]) };
         node.messages().send_message(named).await.map(|answer| answer.into_inner().replayed)
     };
     assert!(!send("one").await.expect("sent"));

@@ -143,7 +143,9 @@ impl Erasing<'_> {
     /// Writes the part of a sealed audience without the person, and brings it to a majority. `None`: it is no sealed
     /// audience.
     async fn erase_from_part(&self, change: &ErasedAudience) -> ApiResult<Option<ErasedPart>> {
-        let Some(seal) = self.admin.context.replica.read(|ledger| ledger.seal(&change.audience)) else { return Ok(None) };
+        let Some(seal) = self.admin.context.replica.read(|ledger| ledger.seal(&change.audience)) else {
+            return Ok(None);
+        };
         let Some((former, position)) = seal.locate(change.number) else { return Ok(None) };
         let written = self.admin.blocking(move |node| node.files.store_without(former, position)).await?;
         let erased = written.map_err(|error| error_texts::not_possible(format!("a part was not written: {error}")))?;
@@ -160,9 +162,8 @@ impl Erasing<'_> {
         let lists: BTreeSet<Hash> = found.iter().map(|found| found.audience).collect();
         let of_others: BTreeSet<Hash> = {
             let in_state = found.iter().filter(|found| !found.is_in_part).map(|found| found.audience);
-            let is_used = |ledger: &Ledger, list: &Hash| {
-                ledger.blobs().get(list).is_some_and(|stored| stored.references > 0)
-            };
+            let is_used =
+                |ledger: &Ledger, list: &Hash| ledger.blobs().get(list).is_some_and(|stored| stored.references > 0);
             self.admin.context.replica.read(|ledger| in_state.filter(|list| is_used(ledger, list)).collect())
         };
         let of_state = found.into_iter().filter(|found| !found.is_in_part && !of_others.contains(&found.audience));

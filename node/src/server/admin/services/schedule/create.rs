@@ -40,11 +40,12 @@ pub async fn create(
     {
         // A repeat gets the first answer, whatever the schedule is by now.
         let command = Command::ScheduleCreate(Box::new(create.clone()));
-        let refusal = match admin.context.replica.read(|ledger| ledger.check_repeat(&command).map(|first| first.is_some())) {
-            Ok(true) => None,
-            Ok(false) => Some(CommandRefusal::NameTaken(create.name.clone())),
-            Err(reused) => Some(reused),
-        };
+        let refusal =
+            match admin.context.replica.read(|ledger| ledger.check_repeat(&command).map(|first| first.is_some())) {
+                Ok(true) => None,
+                Ok(false) => Some(CommandRefusal::NameTaken(create.name.clone())),
+                Err(reused) => Some(reused),
+            };
         if let Some(refusal) = refusal {
             return Err(error_texts::refused(&refusal).index(id.index()));
         }
