@@ -17,7 +17,7 @@ use reveille_proto::admin::v1::token_service_client::TokenServiceClient;
 use reveille_proto::admin::v1::{
     CountDeadLettersRequest, CountDeadLettersResponse, CreateTokenRequest, GetOwnTokenRequest, GetScheduleRequest,
     ListSchedulesRequest, ListTokensRequest, PutTemplateRequest, ResetTokensRequest, RevokeTokenRequest, ScheduleBody,
-    SendMessageRequest, TriggerScheduleRequest, WatchRunRequest,
+    SendMessageRequest, TriggerScheduleRequest, UpdateScheduleRequest, WatchRunRequest,
 };
 use tokio::net::{TcpListener, UnixStream};
 use tokio_stream::StreamExt as _;
