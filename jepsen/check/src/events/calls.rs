@@ -140,6 +140,12 @@ pub enum ObjectKind {
     Campaign,
     /// An opt-out.
     OptOut,
+    /// A sealed audience, which never changes.
+    Audience,
+    /// A version of a template, which never changes. Its name is `NAME@VERSION`.
+    TemplateVersion,
+    /// A person whose address is in lists. The name is the address, and an erasure deletes the person.
+    Person,
 }
 
 /// The target of a pause, resumption or cancellation.
@@ -159,6 +165,8 @@ pub enum Target {
 
 /// The [`Found::value`](super::Found) of an opt-out.
 pub const OPTED_OUT: &str = "opted_out";
+/// The [`Found::value`](super::Found) of a person.
+pub const LISTED: &str = "listed";
 
 /// The answer to a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -22,7 +22,7 @@ mod file;
 mod ledger;
 mod observations;
 
-pub use calls::{Answer, Call, Crossing, OPTED_OUT, ObjectKind, Operation, Target};
+pub use calls::{Answer, Call, Crossing, LISTED, OPTED_OUT, ObjectKind, Operation, Target};
 pub use faults::{Fault, FaultKind, FaultStatus};
 pub use fence::{Fence, NotAFence};
 pub use file::Writer;

@@ -1,5 +1,5 @@
 //! I7: acknowledged writes of administrators remain, and deleted objects do not come back. Repeated calls with one
-//! request id have one answer.
+//! request id have one answer. Versions of templates and sealed audiences never change, and clients wrote each version.
 //!
 //! Each object is a register (`registers.rs`). Its final value must be that of a write that was, or may have been, done
 //! and that no later write replaced. A read must return the value of a write that was done or in progress, and never a
@@ -8,20 +8,27 @@
 use std::collections::HashMap;
 
 use super::registers::{Key, Read, ReadError, Register, registers};
-use crate::events::{Answer, Call};
+use crate::events::{Answer, Call, ObjectKind, Operation};
 use crate::history::History;
 use crate::verdict::Findings;
 
 /// I7: acknowledged writes remain.
 pub fn survive(history: &History, findings: &mut Findings) {
     report_different_answers(history, findings);
+    report_changed_constants(history, findings);
     if !history.is_whole() {
         return;
     }
     let found = history.found.iter();
     let found = found.map(|found| ((found.kind, found.tenant.as_str(), found.name.as_str()), found.value.as_str()));
     let found: HashMap<Key, &str> = found.collect();
-    for (key, register) in registers(history) {
+    let registers = registers(history);
+    let is_unwritten = |key: &Key| key.0 == ObjectKind::TemplateVersion && !registers.contains_key(key);
+    for ((_, tenant, name), value) in found.iter().filter(|(key, _)| is_unwritten(key)) {
+        findings
+            .violation(|| format!("a template of {tenant} has the version {name} ('{value}'), which no client wrote"));
+    }
+    for (key, register) in registers {
         for (read, wrong) in register.wrong_reads() {
             findings.violation(|| describe_read(key, &read, wrong));
         }
@@ -60,6 +67,18 @@ fn report_different_answers(history: &History, findings: &mut Findings) {
             findings.violation(|| format!("request {id} was answered to two different bodies"));
         } else if !is_same(&before.answer, &call.answer) {
             findings.violation(|| format!("request {id} was answered twice, and differently"));
+        }
+    }
+}
+
+/// Reports objects that never change, and were written with two values.
+fn report_changed_constants(history: &History, findings: &mut Findings) {
+    let mut first: HashMap<Key, &str> = HashMap::new();
+    for call in history.calls.iter().filter(|call| matches!(call.answer, Answer::Ok { .. })) {
+        let Operation::Write { kind, tenant, name, value: Some(value) } = &call.operation else { continue };
+        let before = *first.entry((*kind, tenant, name)).or_insert(value);
+        if matches!(kind, ObjectKind::TemplateVersion | ObjectKind::Audience) && before != value {
+            findings.violation(|| format!("{kind:?} {tenant}/{name} was written as '{before}' and as '{value}'"));
         }
     }
 }

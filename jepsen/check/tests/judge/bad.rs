@@ -406,6 +406,61 @@ fn i7_request_id_with_two_answers_is_rejected() {
 }
 
 #[test]
+fn i7_changed_version_or_audience_is_rejected() {
+    for (kind, name, value) in
+        [(ObjectKind::TemplateVersion, "letter@1", "first"), (ObjectKind::Audience, "list", "6 in 1")]
+    {
+        let own = |event: &Event| matches!(event, Event::Found(found) if found.name == name);
+        rejected(&with(|history| history.drop_first(own)), &[7]);
+        let changed = |value| {
+            with(|history| {
+                history.drop_first(own);
+                history.found(kind, name, value);
+            })
+        };
+        rejected(&changed("another"), &[7]);
+        // Of two answered writes, the one that is found was lost by the other.
+        let twice = with(|history| {
+            history.drop_first(own);
+            history.call(5.0, 5.1, write(kind, name, Some("another")), ok(29));
+            history.found(kind, name, "another");
+        });
+        rejected(&twice, &[7]);
+        accepted(&with(|history| history.call(5.0, 5.1, write(kind, name, Some(value)), ok(29))));
+    }
+    rejected(&with(|history| history.found(ObjectKind::TemplateVersion, "letter@3", "first")), &[7]);
+}
+
+#[test]
+fn i7_erased_person_that_is_found_is_rejected() {
+    rejected(&with(|history| history.found(ObjectKind::Person, "e", LISTED)), &[7]);
+    let unanswered = with(|history| {
+        history.change_first(|event| match event {
+            Event::Call(Call {
+                operation: Operation::Write { kind: ObjectKind::Person, value: None, .. },
+                answer,
+                ..
+            }) => {
+                *answer = Answer::Unknown;
+                true
+            }
+            _ => false,
+        });
+        history.found(ObjectKind::Person, "e", LISTED);
+    });
+    accepted(&unanswered); // It may not be erased yet.
+}
+
+#[test]
+fn i6_email_to_erased_person_is_rejected() {
+    let sent = with(|history| {
+        history.claim("r230.0", "e", fence(210, 243), ("n1", 1), 30.7);
+        history.handoff("r230.0", "e", fence(210, 243), "n1", 30.8, Answered::Accepted);
+    });
+    assert!(crate::broken(&sent.judge()).contains(&6), "{}", sent.judge().table());
+}
+
+#[test]
 fn i8_claim_run_or_email_after_pause_or_cancel_is_rejected() {
     rejected(&with(|history| history.claim("r220.0", "d", fence(210, 222), ("n1", 1), 26.0)), &[8]);
     rejected(&with(|history| history.claim("r310.0", "d", fence(210, 312), ("n1", 1), 43.0)), &[8]);

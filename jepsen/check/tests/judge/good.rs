@@ -448,9 +448,24 @@ fn administration(history: &mut TestHistory) {
     for recipient in ["a", "b", "c"] {
         history.found(ObjectKind::OptOut, recipient, "opted_out");
     }
+    erased(history);
     history.call(2.0, 2.1, opt_out("m0"), ok(22));
     let take_back = Operation::TakeBack { tenant: "default".to_owned(), recipient: "m0".to_owned() };
     history.call(3.0, 3.1, take_back, ok(23));
+}
+
+/// Adds two versions of a template, a sealed audience, and a person who is erased: an opt-out, and no place any more.
+fn erased(history: &mut TestHistory) {
+    for (version, value, index) in [("letter@1", "first", 25), ("letter@2", "second", 26)] {
+        history.call(4.0, 4.1, write(ObjectKind::TemplateVersion, version, Some(value)), ok(index));
+        history.found(ObjectKind::TemplateVersion, version, value);
+    }
+    history.call(4.0, 4.1, write(ObjectKind::Audience, "list", Some("6 in 1")), ok(27));
+    history.found(ObjectKind::Audience, "list", "6 in 1");
+    history.call(4.0, 4.1, write(ObjectKind::Person, "e", Some(LISTED)), ok(28));
+    history.call(27.0, 27.5, opt_out("e"), ok(240));
+    history.call(27.0, 28.5, write(ObjectKind::Person, "e", None), ok(241));
+    history.found(ObjectKind::OptOut, "e", OPTED_OUT);
 }
 
 /// Adds reads before, during and after these writes. A write without an answer is finally read, and remains. Two other

@@ -79,7 +79,7 @@ impl Reader {
                 let is_out = admin.is_opted_out_by(node, &name).await;
                 is_out.map(|is_out| is_out.then(|| OPTED_OUT.to_owned()))
             }
-            ObjectKind::Campaign => return,
+            ObjectKind::Campaign | ObjectKind::Audience | ObjectKind::TemplateVersion | ObjectKind::Person => return,
         };
         let answer = seen.map_or(Answer::Unknown, |value| Answer::Found { value });
         let operation = Operation::Read { kind, tenant: tenant.to_owned(), name };
