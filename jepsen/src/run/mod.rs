@@ -130,7 +130,7 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     if has_operators {
         backfills::pause_all(&nemesis.operator).await?;
         edits::create_spares(&nemesis.operator).await?;
-        messages::put_template(&admin).await?;
+        messages::put_template(&nemesis.operator).await?;
     }
     let mut clock = JoinSet::new();
     match args.workload {

@@ -25,6 +25,7 @@ use tonic::{Code, Response, Status};
 use self::json::JsonConnection;
 use crate::access::{AdminChannel, ClientAccess};
 pub use doubts::{DecisionAnswer, RecipientOfRun};
+pub use json::HttpChange;
 
 /// Timeout for the answer of one node.
 const ANSWER_WITHIN: Duration = Duration::from_secs(8);
@@ -296,10 +297,11 @@ mod tests {
         });
 
         let of_lost = administrator([lost_node().await, refusing.clone()]);
-        let answer = of_lost.change_json("/v1/messages", "key", "{}").await;
+        let change = HttpChange::post("/v1/messages", Some("key"), "{}");
+        let answer = of_lost.change_json(&change).await;
         assert!(matches!(answer, CallResult::Refused(_)), "{answer:?}");
         let of_silent = administrator([silent_node().await, refusing]);
-        let answer = of_silent.change_json("/v1/messages", "key", "{}").await;
+        let answer = of_silent.change_json(&change).await;
         assert_eq!(answer, CallResult::Unknown, "the first node may have executed it");
     }
 }

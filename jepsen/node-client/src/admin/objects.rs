@@ -1,11 +1,13 @@
-//! Schedules, campaigns and opt-outs.
+//! Schedules, campaigns, templates, audiences and opt-outs.
 
 use std::time::Duration;
 
 use anyhow::{Result, anyhow};
+use reveille_proto::admin::v1::audience_service_client::AudienceServiceClient;
 use reveille_proto::admin::v1::campaign_service_client::CampaignServiceClient;
 use reveille_proto::admin::v1::message_service_client::MessageServiceClient;
 use reveille_proto::admin::v1::opt_out_service_client::OptOutServiceClient;
+use reveille_proto::admin::v1::recipient_service_client::RecipientServiceClient;
 use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient;
 use reveille_proto::admin::v1::template_service_client::TemplateServiceClient;
 use reveille_proto::admin::v1::{self as api, Barrier, Schedule, ScheduleBody};
@@ -192,11 +194,48 @@ impl AdminClient {
         answer.ok().map(|answer| answer.opted_out)
     }
 
+    /// Returns true if a recipient has opted out, also if it was erased.
+    pub async fn is_opted_out(&self, recipient: &str) -> Result<bool> {
+        let (tenant, recipient) = (self.tenant(), recipient.to_owned());
+        let request = api::CheckOptOutRequest { tenant, recipient, ..Default::default() };
+        Ok(self.read("optout check", rpc!(OptOutServiceClient, check_opt_out), request).await?.opted_out)
+    }
+
     /// Returns all opt-outs.
     pub async fn opt_outs(&self) -> Result<Vec<api::OptOut>> {
         let base = || api::ListOptOutsRequest { tenant: self.tenant(), page_size: PAGE_SIZE, ..Default::default() };
         let request = |page_token| api::ListOptOutsRequest { page_token, ..base() };
         let call = rpc!(OptOutServiceClient, list_opt_outs);
         self.list("optout list", call, request, |answer| (answer.opt_outs, answer.next_page_token)).await
+    }
+
+    /// Returns all versions of templates with their contents, each as its name, its number and its content.
+    pub async fn template_versions(&self) -> Result<Vec<(String, u32, api::Content)>> {
+        let request = api::ListTemplatesRequest { tenant: self.tenant(), page_size: PAGE_SIZE, ..Default::default() };
+        let call = rpc!(TemplateServiceClient, list_templates);
+        let mut versions = Vec::new();
+        for api::Template { name, versions: known, .. } in self.read("template list", call, request).await?.templates {
+            for api::TemplateVersion { version, .. } in known {
+                let (tenant, call) = (self.tenant(), rpc!(TemplateServiceClient, get_template));
+                let request = api::GetTemplateRequest { tenant, name: name.clone(), version, stale: false };
+                let content = self.read("template show", call, request).await?.content.unwrap_or_default();
+                versions.push((name.clone(), version, content));
+            }
+        }
+        Ok(versions)
+    }
+
+    /// Returns all sealed audiences.
+    pub async fn audiences(&self) -> Result<Vec<api::SealedAudience>> {
+        let request = api::ListAudiencesRequest { tenant: self.tenant(), page_size: PAGE_SIZE, ..Default::default() };
+        Ok(self.read("audience list", rpc!(AudienceServiceClient, list_audiences), request).await?.audiences)
+    }
+
+    /// Returns all places of an address: its opt-out, and lists that have it.
+    pub async fn places_of(&self, recipient: &str) -> Result<Vec<api::RecipientPlace>> {
+        let base = || api::FindRecipientRequest { tenant: self.tenant(), page_size: PAGE_SIZE, ..Default::default() };
+        let request = |page_token| api::FindRecipientRequest { recipient: recipient.to_owned(), page_token, ..base() };
+        let call = rpc!(RecipientServiceClient, find_recipient);
+        self.list("recipient find", call, request, |answer| (answer.places, answer.next_page_token)).await
     }
 }

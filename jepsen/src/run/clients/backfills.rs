@@ -31,11 +31,15 @@ pub fn items(first: SystemTime, phase: Duration) -> Vec<WorkloadItem> {
     let count = ((phase.as_secs() / EVERY.as_secs()) as u32).clamp(1, PAUSED_MAX);
     let item = |number: u32| {
         let from_ms = unix_us(first + phase * (number + 1) / (count + 2)) / 1_000_000 * 1_000;
-        let instants_ms = (0..INSTANTS).map(|index| from_ms + index * PAUSED_PERIOD_MS).collect();
-        let kind = ItemKind::Paused(instants_ms);
-        WorkloadItem { name: format!("paused-{number}"), due_ms: 0, recipients: RECIPIENTS, kind }
+        paused(format!("paused-{number}"), from_ms)
     };
     (0..count).map(item).collect()
+}
+
+/// Returns a schedule that is to be paused before its first instant.
+pub(super) fn paused(name: String, from_ms: i64) -> WorkloadItem {
+    let instants_ms = (0..INSTANTS).map(|index| from_ms + index * PAUSED_PERIOD_MS).collect();
+    WorkloadItem::without_instant(name, RECIPIENTS, ItemKind::Paused(instants_ms))
 }
 
 /// Pauses the schedules, before any fault.
@@ -148,7 +152,7 @@ impl Operator {
     }
 }
 
-fn target(item: &WorkloadItem) -> Target {
+pub(super) fn target(item: &WorkloadItem) -> Target {
     Target::Schedule { tenant: TENANT.to_owned(), schedule: item.name.clone() }
 }
 

@@ -69,7 +69,10 @@ impl Operator {
             let tenant = TENANTS[node % TENANTS.len()];
             let admin = self.admin.of_tenant(tenant);
             let mut found = if dead { admin.dead_letters_by(node).await } else { admin.doubts_by(node).await };
-            found.retain(|(run, _)| !dead || !self.coordination.was_paused(run));
+            // Of an erased recipient only its number is known.
+            found.retain(|(run, recipient)| {
+                !recipient.starts_with('#') && (!dead || !self.coordination.was_paused(run))
+            });
             let run = found.get(self.number % found.len().max(1))?.0.clone();
             let own = found.into_iter().filter(|(of, _)| *of == run);
             Some(DecisionCase { node, tenant, recipients: own.map(|(_, recipient)| recipient).collect(), run })

@@ -5,18 +5,18 @@ use std::time::Duration;
 
 use anyhow::Result;
 use reveille_check::events::{Answer, Content, Operation, Target};
-use reveille_harness::admin::timestamp;
+use reveille_harness::CallResult;
+use reveille_harness::admin::{HttpChange, timestamp};
 use reveille_harness::measure::now_ms;
-use reveille_harness::{AdminClient, CallResult};
 use reveille_proto::admin::v1::{self as api, KeyRule, ScheduleBody};
-use serde_json::{Value, json};
 
-use super::operator::{Operator, barrier};
+use super::http::{opened, text_at, to_json};
+use super::operator::{Operator, barrier, sent};
+use super::templates::{NAMED, written};
 use crate::run::workload::{ItemKind, TENANT, TRIGGERED, WorkloadItem};
 
-/// Name of the template of every second message, and the variable that names the message.
+/// Name of the template of every second message.
 const TEMPLATE: &str = "message";
-const NAMED: &str = "schedule";
 /// Size of the template's attachment in bytes.
 const ATTACHED_BYTES: usize = 20_000;
 /// Recipients of a list, and of a message.
@@ -26,7 +26,7 @@ const SENT_TO: u32 = 2;
 const AHEAD: Duration = Duration::from_secs(8);
 
 /// Stores the template.
-pub async fn put_template(admin: &AdminClient) -> Result<()> {
+pub async fn put_template(Operator { admin, recorder, .. }: &Operator) -> Result<()> {
     let attachment = api::Attachment {
         name: "terms.txt".to_owned(),
         content_type: "text/plain".to_owned(),
@@ -40,7 +40,11 @@ pub async fn put_template(admin: &AdminClient) -> Result<()> {
         attachments: vec![attachment],
         ..Default::default()
     };
-    admin.of_tenant(TENANT).put_template(TEMPLATE, content).await
+    let invoked_ns = recorder.now_ns();
+    admin.of_tenant(TENANT).put_template(TEMPLATE, content).await?;
+    let operation = written(&format!("{TEMPLATE}@1"), Content::VARIABLE);
+    recorder.call(("operator".to_owned(), None), invoked_ns, operation, Answer::at(None));
+    Ok(())
 }
 
 impl Operator {
@@ -67,15 +71,11 @@ impl Operator {
 
     async fn trigger_by_json(&self, list: &WorkloadItem) -> CallResult<String> {
         let audience = self.workload.body(list).audience;
-        let body = json!({ "audience": audience.as_ref().map(audience_json) }).to_string();
-        let path = format!("/v1/schedules/{TRIGGERED}/trigger");
-        let call = async {
-            let answer = self.admin.change_json(&path, &list.name, &body).await;
-            answer.map(|text| run_of(&text, &["run", "run"]))
-        };
-        let caller = ("fifth", Some(list.name.as_str()));
-        let result = self.call(caller, triggered(Some(list)), call, |run| Answer::opened(Some(run))).await;
-        self.expect_no_refusal("a trigger over HTTP", result)
+        let request = api::TriggerScheduleRequest { audience, ..Default::default() };
+        let (path, body) = (format!("/v1/schedules/{TRIGGERED}/trigger"), to_json("TriggerScheduleRequest", &request));
+        let (trigger, place) = (HttpChange::post(&path, Some(&list.name), &body), ["run", "run"]);
+        let result = self.insist("fifth", triggered(Some(list)), &trigger, opened(&place)).await;
+        self.expect_no_refusal("a trigger over HTTP", result).map(|answer| text_at(&answer, &place))
     }
 
     /// Sends one message by two clients, one of them over HTTP, and once more by a third, with another subject. They
@@ -122,22 +122,12 @@ impl Operator {
     }
 
     async fn send_by_json(&self, message: &api::SendMessageRequest) -> CallResult<String> {
-        let body = message_json(message).to_string();
-        let call = async {
-            let answer = self.admin.change_json("/v1/messages", &message.key, &body).await;
-            answer.map(|text| run_of(&text, &["message", "run", "run"]))
-        };
-        let key = &message.key;
-        let result = self.call(("second", Some(key)), sent(key), call, |run| Answer::opened(Some(run))).await;
-        self.expect_no_refusal("a message over HTTP", result)
-    }
-
-    /// Reports a refusal: the request is right, and its repeats are the same request.
-    fn expect_no_refusal(&self, what: &str, result: CallResult<String>) -> CallResult<String> {
-        if let CallResult::Refused(why) = &result {
-            self.coordination.unexpected(format!("{what} was refused: {why}"));
-        }
-        result
+        // The header has the key.
+        let body = to_json("SendMessageRequest", &api::SendMessageRequest { key: String::new(), ..message.clone() });
+        let (key, place) = (&message.key, ["message", "run", "run"]);
+        let send = HttpChange::post("/v1/messages", Some(key), &body);
+        let result = self.insist("second", sent(key), &send, opened(&place)).await;
+        self.expect_no_refusal("a message over HTTP", result).map(|answer| text_at(&answer, &place))
     }
 }
 
@@ -146,45 +136,7 @@ fn triggered(list: Option<&WorkloadItem>) -> Operation {
     Operation::Trigger { tenant: TENANT.to_owned(), schedule: TRIGGERED.to_owned(), audience }
 }
 
-fn sent(key: &str) -> Operation {
-    Operation::Trigger { tenant: TENANT.to_owned(), schedule: key.to_owned(), audience: key.to_owned() }
-}
-
 fn with_subject(message: api::SendMessageRequest, subject: &str) -> api::SendMessageRequest {
     let content = message.content.map(|content| api::Content { subject: subject.to_owned(), ..content });
     api::SendMessageRequest { content, ..message }
-}
-
-/// Returns the name of the run at this place of an answer. Empty: it has none.
-fn run_of(answer: &str, place: &[&str]) -> String {
-    let answer: Value = serde_json::from_str(answer).unwrap_or_default();
-    let run = place.iter().try_fold(&answer, |value, field| value.get(field));
-    run.and_then(Value::as_str).unwrap_or_default().to_owned()
-}
-
-/// Returns a message as an application writes it. The fields are those that this file sets.
-fn message_json(message: &api::SendMessageRequest) -> Value {
-    let content = message
-        .content
-        .as_ref()
-        .map(|content| json!({ "sender": content.sender, "subject": content.subject, "text": content.text }));
-    let policies = message
-        .policies
-        .as_ref()
-        .map(|policies| json!({ "inDoubt": policies.in_doubt().as_str_name(), "maxAttempts": policies.max_attempts }));
-    json!({
-        "keyRule": message.key_rule().as_str_name(),
-        "content": content,
-        "template": message.template,
-        "audience": message.audience.as_ref().map(audience_json),
-        "policies": policies,
-        "pool": message.pool,
-        "sendTime": message.send_time.as_ref().and_then(|at| jiff::Timestamp::new(at.seconds, at.nanos).ok()).map(|at| at.to_string()),
-    })
-}
-
-fn audience_json(audience: &api::Audience) -> Value {
-    let recipient = |recipient: &api::Recipient| json!({ "address": recipient.address, "values": recipient.values });
-    let recipients: Vec<Value> = audience.recipients.iter().map(recipient).collect();
-    json!({ "columns": audience.columns, "recipients": recipients })
 }

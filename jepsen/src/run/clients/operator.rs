@@ -1,6 +1,7 @@
 //! Actions of operators during the faults: they opt out, pause, cancel and create, and record each call with its
 //! answer. Their decisions are in `decisions.rs`, edits in `edits.rs`, backfills in `backfills.rs`, triggers and
-//! messages in `messages.rs`.
+//! messages in `messages.rs`; as applications do over HTTP, they write schedules and erase recipients in `objects.rs`,
+//! and put templates and audiences in `templates.rs` and `uploads.rs`.
 
 use std::time::Duration;
 
@@ -48,6 +49,11 @@ impl Operator {
             OperatorAction::Update => Box::pin(self.update()).await,
             OperatorAction::Delete => self.delete().await,
             OperatorAction::Message => Box::pin(self.send_message()).await,
+            OperatorAction::PutAndPause => Box::pin(self.put_and_pause()).await,
+            OperatorAction::CreateBatch => Box::pin(self.create_batch()).await,
+            OperatorAction::Erase => Box::pin(self.erase()).await,
+            OperatorAction::PutTemplate => Box::pin(self.put_template()).await,
+            OperatorAction::Upload => Box::pin(self.upload()).await,
         }
     }
 
@@ -96,7 +102,10 @@ impl Operator {
     async fn cancel(&self) -> bool {
         let Some(run) = self.next_schedules_run().await else { return false };
         let operation = Operation::Cancel { target: Target::Run(run.clone()) };
-        self.call(("operator", None), operation, self.admin.cancel_run(&run), barrier).await.is_done()
+        if self.number.is_multiple_of(2) {
+            return self.call(("operator", None), operation, self.admin.cancel_run(&run), barrier).await.is_done();
+        }
+        self.cancel_by_json(&run, operation).await
     }
 
     /// Creates one schedule, twice with one request id and once with another.
@@ -156,6 +165,11 @@ impl Operator {
     }
 }
 
+/// Returns the sending of a message, which is a trigger without a schedule.
+pub(super) fn sent(key: &str) -> Operation {
+    Operation::Trigger { tenant: TENANT.to_owned(), schedule: key.to_owned(), audience: key.to_owned() }
+}
+
 /// Returns the answer of a change with this log index.
 pub(super) fn at(index: u64) -> Answer {
     Answer::at(Some(index))
@@ -171,6 +185,6 @@ pub(super) fn barrier(barrier: Barrier) -> Answer {
     Answer::Ok { index: Some(barrier.index), run: None, crossed, unconfirmed: barrier.unconfirmed }
 }
 
-async fn wait_until(at_ms: u64) {
+pub(super) async fn wait_until(at_ms: u64) {
     tokio::time::sleep(Duration::from_millis(at_ms.saturating_sub(now_ms()))).await;
 }

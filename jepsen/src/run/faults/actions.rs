@@ -203,4 +203,14 @@ pub enum OperatorAction {
     Delete,
     /// Sends a message by two clients with one key, and again with this key and another subject, where the first wins.
     Message,
+    /// Puts a schedule by two clients over HTTP, and pauses it before its instants.
+    PutAndPause,
+    /// Creates a batch of schedules by two clients over HTTP.
+    CreateBatch,
+    /// Erases recipients over HTTP, before their email and while it may be on its way.
+    Erase,
+    /// Puts two versions of a template by two clients over HTTP, and sends messages by each.
+    PutTemplate,
+    /// Uploads an audience over HTTP, continues after broken connections, and sends to it.
+    Upload,
 }

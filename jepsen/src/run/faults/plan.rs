@@ -67,7 +67,8 @@ pub fn draw(seed: u64, phase: Duration, families: &[Family]) -> Vec<PlannedFault
                     // There is at least one kill in the last period.
                     drawn.max(u32::from(period + 1 == periods))
                 }
-                Family::Operator | Family::Upgrade => 4,
+                Family::Operator => 6,
+                Family::Upgrade => 4,
                 _ => 1,
             };
             for (at_ms, lasts_ms, action) in family.draw(&mut own, length_ms, actions) {
@@ -179,7 +180,7 @@ impl Family {
 /// Jumps beyond a lease, a minute, an hour and a day, both ways, and a clock that is a tenth too fast or slow.
 const OFFSETS: [&str; 10] = ["+1", "-1", "+61", "-61", "+3600", "-3600", "+90000", "-90000", "+0 x1.1", "+0 x0.9"];
 
-const ORDERS: [OperatorAction; 12] = [
+const ORDERS: [OperatorAction; 17] = [
     OperatorAction::OptOut,
     OperatorAction::PauseAndResume,
     OperatorAction::Cancel,
@@ -192,6 +193,11 @@ const ORDERS: [OperatorAction; 12] = [
     OperatorAction::Update,
     OperatorAction::Delete,
     OperatorAction::Message,
+    OperatorAction::PutAndPause,
+    OperatorAction::CreateBatch,
+    OperatorAction::Erase,
+    OperatorAction::PutTemplate,
+    OperatorAction::Upload,
 ];
 
 /// Faults of the relay, by the sink's fault plan. No reply says "daily quota", and no reply from RCPT on defers a

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
-use reveille_check::events::{Event, Explained, Found, OPTED_OUT, ObjectKind, Run, StateHash};
+use reveille_check::events::{Event, Explained, Found, LISTED, OPTED_OUT, ObjectKind, Run, StateHash};
 use reveille_check::names::Name;
 use reveille_harness::AdminClient;
 use reveille_harness::admin::PAGE_SIZE;
@@ -18,7 +18,8 @@ use super::recipients::LedgerRecorder;
 use super::recorder::Recorder;
 use super::same_name;
 use crate::run::ARCHIVE_AFTER;
-use crate::run::workload::{ItemKind, TENANTS, Workload, WorkloadItem, value, value_of};
+use crate::run::clients::{templates, uploads};
+use crate::run::workload::{ItemKind, TENANT, TENANTS, Workload, WorkloadItem, value, value_of};
 
 /// Interval of sampling state hashes during the faults, and timeout of one sample.
 const SAMPLE_EVERY: Duration = Duration::from_secs(1);
@@ -35,12 +36,14 @@ pub async fn read(
     ledger: &LedgerRecorder,
     until: Instant,
 ) -> Result<Vec<String>> {
-    let mut recipients = BTreeSet::new();
+    let (mut recipients, erased) = (BTreeSet::new(), workload.erased());
     for run in all_runs(admin).await? {
         // The recipients of an unknown schedule are unknown, so their emails are unexplained.
         let item = workload.find(item_of(&run, workload));
-        let path = |recipient| (run.tenant.clone(), run.run.clone(), recipient);
-        recipients.extend(item.iter().flat_map(|item| item.addresses()).map(path));
+        for (number, recipient) in (0..).zip(item.iter().flat_map(|item| item.addresses())) {
+            let number = erased.contains(&recipient).then_some(number);
+            recipients.insert((run.tenant.clone(), run.run.clone(), recipient, number));
+        }
         ledger.event(&Event::Run(of_run(&run).with_context(|| format!("{} has no {{due}}", run.run))?));
     }
     let mut missing = Vec::new();
@@ -50,7 +53,7 @@ pub async fn read(
     if !instants(admin, workload, ledger, until).await? {
         missing.push("instants without a run".to_owned());
     }
-    objects(admin, ledger).await?;
+    objects(admin, workload, ledger).await?;
     if !hashes(admin, ledger).await? {
         missing.push("state hashes of all nodes at one index".to_owned());
     }
@@ -135,8 +138,8 @@ fn instant_ms(name: &str, zone: &TimeZone) -> Option<i64> {
     Some(at.ok()?.timestamp().as_millisecond())
 }
 
-/// Records the existing schedules, campaigns and opt-outs.
-async fn objects(admin: &AdminClient, ledger: &LedgerRecorder) -> Result<()> {
+/// Records the existing schedules, campaigns, templates, audiences and opt-outs, and erased recipients that are found.
+async fn objects(admin: &AdminClient, workload: &Workload, ledger: &LedgerRecorder) -> Result<()> {
     for tenant in TENANTS {
         let admin = admin.of_tenant(tenant);
         let found = |kind, name: String, value: String| {
@@ -152,6 +155,23 @@ async fn objects(admin: &AdminClient, ledger: &LedgerRecorder) -> Result<()> {
         }
         for opt_out in admin.opt_outs().await? {
             found(ObjectKind::OptOut, opt_out.recipient, OPTED_OUT.to_owned());
+        }
+        for (name, version, content) in admin.template_versions().await? {
+            found(ObjectKind::TemplateVersion, format!("{name}@{version}"), templates::value_of(&content));
+        }
+        for audience in admin.audiences().await? {
+            let value = uploads::value(audience.recipients, audience.parts as usize);
+            found(ObjectKind::Audience, audience.name, value);
+        }
+        // Lists do not show opt-outs of erased recipients.
+        for recipient in workload.erased().into_iter().filter(|_| tenant == TENANT) {
+            let places = admin.places_of(&recipient).await?;
+            if places.iter().any(|place| place.kind() != api::PlaceKind::OptOut) {
+                found(ObjectKind::Person, recipient.clone(), LISTED.to_owned());
+            }
+            if admin.is_opted_out(&recipient).await? {
+                found(ObjectKind::OptOut, recipient, OPTED_OUT.to_owned());
+            }
         }
     }
     Ok(())

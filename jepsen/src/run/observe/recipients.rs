@@ -31,8 +31,8 @@ pub struct LedgerRecorder {
     resumptions: Arc<Mutex<HashSet<(String, u64)>>>,
 }
 
-/// A recipient: the tenant of its run, the run, and the address.
-pub type RecipientPath = (String, String, String);
+/// A recipient: the tenant of its run, the run, the address, and its number if it may be erased.
+pub type RecipientPath = (String, String, String, Option<u32>);
 
 impl LedgerRecorder {
     /// Records in this history, with civil time at its beginning if that can be compared.
@@ -65,11 +65,15 @@ impl LedgerRecorder {
             let (admin, ledger) = (admin.another(reader)?, self.clone());
             let own: Vec<_> = all.iter().skip(reader).step_by(READERS).cloned().collect();
             readers.spawn(async move {
-                for (tenant, run, recipient) in own {
+                for (tenant, run, recipient, number) in own {
                     if Instant::now() > until {
                         return anyhow::Ok(false);
                     }
-                    let history = admin.of_tenant(&tenant).explain(&run, &recipient).await?;
+                    let admin = admin.of_tenant(&tenant);
+                    let history = match (admin.explain(&run, &recipient).await, number) {
+                        (Err(_), Some(number)) => admin.explain(&run, &format!("#{number}")).await?,
+                        (history, _) => history?,
+                    };
                     ledger.record(&run, &recipient, &history)?;
                 }
                 Ok(true)

@@ -50,6 +50,8 @@ pub enum ItemKind {
     Message,
     /// The recipients of one trigger of the triggered schedule, whose request id is the name.
     List,
+    /// A schedule that fires once, to the sealed audience of its name.
+    Uploaded,
 }
 
 /// A time of day in a zone, over some days.
@@ -131,7 +133,7 @@ impl WorkloadItem {
         match &self.kind {
             ItemKind::Daily(times) => times.instants_ms.clone(),
             ItemKind::Paused(instants_ms) | ItemKind::Gapped(instants_ms) => instants_ms.clone(),
-            ItemKind::Once | ItemKind::Warming | ItemKind::Campaign(_) => vec![self.due_ms as i64],
+            ItemKind::Once | ItemKind::Warming | ItemKind::Campaign(_) | ItemKind::Uploaded => vec![self.due_ms as i64],
             ItemKind::Message | ItemKind::List => Vec::new(),
         }
     }
@@ -180,6 +182,7 @@ impl WorkloadItem {
         let once = load::once_to(self.name.clone(), at, self.recipients);
         match &self.kind {
             ItemKind::Once | ItemKind::Message | ItemKind::List => ScheduleBody { policies: Some(policies), ..once },
+            ItemKind::Uploaded => ScheduleBody { policies: Some(policies), ..load::to_sealed(once, &self.name) },
             ItemKind::Warming => ScheduleBody { policies: Some(policies), pool: WARMING.to_owned(), ..once },
             ItemKind::Daily(DailyTimes { zone, hour, minute, between_ms: (from_ms, to_ms), .. }) => {
                 let daily = Daily { hour: *hour, minute: *minute, days: String::new() };

@@ -8,7 +8,7 @@ pub mod daily;
 mod item;
 mod limits;
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -40,6 +40,8 @@ pub struct Workload {
     items: Arc<Mutex<Vec<WorkloadItem>>>,
     /// Items that may have been created, with the request id of a repeated call.
     unknown: Arc<Mutex<Vec<(String, WorkloadItem)>>>,
+    /// Recipients of [`TENANT`] that may be erased.
+    erased: Arc<Mutex<BTreeSet<String>>>,
     in_doubt: api::InDoubt,
 }
 
@@ -71,7 +73,8 @@ impl Workload {
             InDoubt::Resend => api::InDoubt::Resend,
             InDoubt::AssumeSent => api::InDoubt::AssumeSent,
         };
-        Workload { recorder: recorder.clone(), items: Arc::new(Mutex::new(items)), unknown: Arc::default(), in_doubt }
+        let (recorder, items) = (recorder.clone(), Arc::new(Mutex::new(items)));
+        Workload { recorder, items, unknown: Arc::default(), erased: Arc::default(), in_doubt }
     }
 
     /// Creates all items, launches the campaign, and creates the triggered schedule.
@@ -166,6 +169,16 @@ impl Workload {
     /// Returns true if it is known for every item if it exists.
     pub fn is_known(&self) -> bool {
         self.unknown.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
+    /// Records that a recipient of [`TENANT`] is about to be erased.
+    pub fn erases(&self, recipient: &str) {
+        self.erased.lock().unwrap_or_else(PoisonError::into_inner).insert(recipient.to_owned());
+    }
+
+    /// Returns the recipients that may be erased.
+    pub fn erased(&self) -> BTreeSet<String> {
+        self.erased.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Returns all items except the triggered schedule.
