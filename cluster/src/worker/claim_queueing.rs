@@ -14,16 +14,16 @@ use tokio::time::Instant;
 
 use super::audience_read;
 use super::claim::ClaimWork;
-use super::claim_tasks::ClaimTasks;
 use super::context::WorkerContext;
 use super::feeder::feed;
 use super::injected_bugs;
 use super::outcome::{DeliveryOutcome, RecipientOutcome, no_relay};
 use super::pool_queue::WaitingClaim;
+use super::worker_tasks::WorkerTasks;
 use crate::process::limits::SESSION_WITHIN;
 
 /// Reads the recipients of `claim` and queues those that could be read. Settles the others. `tasks` run the deliveries.
-pub(crate) async fn queue_recipients(context: Arc<WorkerContext>, tasks: ClaimTasks, mut claim: ClaimWork) {
+pub(crate) async fn queue_recipients(context: Arc<WorkerContext>, tasks: WorkerTasks, mut claim: ClaimWork) {
     crash::point("claim.after-commit-before-send");
     if context.node.leadership().is_none() {
         crash::point("claim.after-apply-on-follower");

@@ -10,11 +10,11 @@ use std::sync::Arc;
 use reveille_ledger::command::ReleaseReason;
 use tokio::time::Instant;
 
-use super::claim_tasks::ClaimTasks;
 use super::context::WorkerContext;
 use super::delivery::send;
 use super::outcome::{DeliveryOutcome, RecipientOutcome, no_relay};
 use super::taken_recipient::{ClaimQueue, take_next};
+use super::worker_tasks::WorkerTasks;
 use crate::smtp::Unavailable;
 use crate::smtp::registry::{NoPermit, RelayPermit};
 
@@ -32,7 +32,7 @@ impl GiveBack {
 }
 
 /// Feeds the pool until its queue is empty.
-pub(crate) async fn feed(context: Arc<WorkerContext>, tasks: ClaimTasks, pool: String, queue: Arc<ClaimQueue>) {
+pub(crate) async fn feed(context: Arc<WorkerContext>, tasks: WorkerTasks, pool: String, queue: Arc<ClaimQueue>) {
     while let Some(deadline) = queue.earliest() {
         let give_back = match permit(&context, &pool, deadline).await {
             Ok(permit) => {

@@ -17,9 +17,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::claim::ClaimWork;
 use super::claim_queueing::queue_recipients;
-use super::claim_tasks::ClaimTasks;
 use super::context::WorkerContext;
 use super::lease_client::StopSignals;
+use super::worker_tasks::WorkerTasks;
 use crate::process::lease::{ASK_EVERY, LEASE};
 
 /// Interval at which the state is read for claims whose hint was lost.
@@ -34,7 +34,7 @@ const FENCE_WITHIN: Duration = Duration::from_secs(2);
 pub(crate) async fn run(context: Arc<WorkerContext>, stop: StopSignals) {
     let mut hints = context.node.replica.effects();
     let mut worked: BTreeSet<Fence> = BTreeSet::new();
-    let tasks = ClaimTasks::new(context.journal.failing());
+    let tasks = WorkerTasks::new(context.journal.failing());
     let mut poll = tokio::time::interval(POLL_EVERY);
     let mut forget = tokio::time::interval(FORGET_EVERY);
     let over = async {
@@ -89,7 +89,7 @@ async fn until_nothing_more_is_granted(context: &WorkerContext, known: &Cancella
 }
 
 /// Starts the work on each claim that this process has not worked on yet.
-fn start_work(context: &Arc<WorkerContext>, worked: &mut BTreeSet<Fence>, tasks: &ClaimTasks, claims: Vec<Fence>) {
+fn start_work(context: &Arc<WorkerContext>, worked: &mut BTreeSet<Fence>, tasks: &WorkerTasks, claims: Vec<Fence>) {
     for fence in claims {
         if worked.insert(fence)
             && let Some(claim) = claim_of(context, fence)

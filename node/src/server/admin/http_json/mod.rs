@@ -132,7 +132,7 @@ impl HttpJson {
 
 /// The outer layer: turns an HTTP request into a call of gRPC whose body is still JSON, and the answer into JSON. Calls
 /// of gRPC pass unchanged.
-pub async fn by_path(State(api): State<Arc<HttpJson>>, request: Request, next: Next) -> Response {
+pub async fn by_path(State(api): State<Arc<HttpJson>>, mut request: Request, next: Next) -> Response {
     let kind = request.headers().get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
     // gRPC needs HTTP/2, which browsers do not use without TLS. So no web page passes here.
     if request.version() == Version::HTTP_2 && kind.is_some_and(|kind| kind.starts_with(GRPC.as_bytes())) {
@@ -142,13 +142,19 @@ pub async fn by_path(State(api): State<Arc<HttpJson>>, request: Request, next: N
         request::discard(request.into_body()).await;
         return response::of_web_page();
     }
-    // hyper sends the head of the answer only.
-    let verb = if request.method() == Method::HEAD { Method::GET } else { request.method().clone() };
-    if request.uri().path() == OPENAPI && verb == Method::GET {
+    if request.method() == Method::HEAD {
+        *request.method_mut() = Method::GET;
+        return answer(api, request, next).await.map(|_| Body::empty());
+    }
+    answer(api, request, next).await
+}
+
+async fn answer(api: Arc<HttpJson>, request: Request, next: Next) -> Response {
+    if request.uri().path() == OPENAPI && request.method() == Method::GET {
         let document = api.openapi.get_or_init(|| openapi::document(&api.methods).to_string());
         return ([(header::CONTENT_TYPE, "application/json")], document.clone()).into_response();
     }
-    let (method, in_path) = match api.find(verb.as_str(), request.uri().path()) {
+    let (method, in_path) = match api.find(request.method().as_str(), request.uri().path()) {
         Ok(found) => found,
         Err(verbs) => {
             request::discard(request.into_body()).await;

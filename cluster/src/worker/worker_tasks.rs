@@ -13,14 +13,14 @@ use crate::process::supervisor::Failing;
 
 /// The tasks for the claims of one process.
 #[derive(Clone)]
-pub(crate) struct ClaimTasks {
+pub(crate) struct WorkerTasks {
     tasks: TaskTracker,
     failing: Failing,
 }
 
-impl ClaimTasks {
-    pub fn new(failing: Failing) -> ClaimTasks {
-        ClaimTasks { tasks: TaskTracker::new(), failing }
+impl WorkerTasks {
+    pub fn new(failing: Failing) -> WorkerTasks {
+        WorkerTasks { tasks: TaskTracker::new(), failing }
     }
 
     /// Starts a task. A panic in it stops the node.
