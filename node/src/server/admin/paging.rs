@@ -3,9 +3,11 @@
 //! A token contains the key of the last row that was returned. So the cost of a page does not depend on its position,
 //! or on rows that were added or removed. A token is JSON in hexadecimal, and only the list that created it accepts it.
 
+use std::borrow::Cow;
 use std::ops::Bound;
 
 use reveille_ledger::Table;
+use reveille_ledger::ids::Hash;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -19,7 +21,7 @@ pub const EXAMINED_MAX: usize = 20_000;
 
 /// The requested page of a list whose rows have keys of type `K`.
 pub struct Paging<K> {
-    list: &'static str,
+    list: Cow<'static, str>,
     /// Maximum number of rows to return.
     pub size: usize,
     /// Key of the last row of the previous page. `None` for the first page.
@@ -28,7 +30,8 @@ pub struct Paging<K> {
 
 impl<K: Serialize + DeserializeOwned + Clone> Paging<K> {
     /// Reads the request. `list` names the list: the token of another list is refused.
-    pub fn new(list: &'static str, page_size: i32, page_token: &str) -> ApiResult<Paging<K>> {
+    pub fn new(list: impl Into<Cow<'static, str>>, page_size: i32, page_token: &str) -> ApiResult<Paging<K>> {
+        let list = list.into();
         let size = match usize::try_from(page_size) {
             Err(_) => return Err(ApiError::of_field("page_size", "is below zero; give 1 to 1000, or none")),
             Ok(0) => PAGE_DEFAULT,
@@ -36,11 +39,18 @@ impl<K: Serialize + DeserializeOwned + Clone> Paging<K> {
         };
         let after = match page_token {
             "" => None,
-            token => Some(read(list, token).ok_or_else(|| {
+            token => Some(read(&list, token).ok_or_else(|| {
                 ApiError::of_field("page_token", "is not one that this list gave; ask without it for the first page")
             })?),
         };
         Ok(Paging { list, size, after })
+    }
+
+    /// As [`Paging::new`], for a list whose keys mean something only with the request's other fields, `of`: the token of
+    /// a request with other ones is refused. It contains only a hash of them.
+    pub fn within(list: &str, of: &impl Serialize, page_size: i32, page_token: &str) -> ApiResult<Paging<K>> {
+        let of = Hash::of(&serde_json::to_vec(of).unwrap_or_default()).to_string();
+        Paging::new(format!("{list} {}", of.get(..16).unwrap_or_default()), page_size, page_token)
     }
 
     /// Returns the keys of this page and of those after it.
@@ -58,7 +68,7 @@ impl<K: Serialize + DeserializeOwned + Clone> Paging<K> {
     /// Returns the token of the page after the row with this key. Returns an empty string for `None`.
     pub fn token(&self, last: Option<&K>) -> String {
         let Some(last) = last else { return String::new() };
-        let json = serde_json::to_vec(&(self.list, last)).unwrap_or_default();
+        let json = serde_json::to_vec(&(&self.list, last)).unwrap_or_default();
         json.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 }
@@ -103,6 +113,10 @@ mod tests {
         for (list, token) in [("schedules", token.as_str()), ("runs", "00"), ("runs", "x"), ("runs", "5")] {
             assert!(Paging::<RunId>::new(list, 1, token).is_err(), "{list} {token}");
         }
+        let within = |of: &str, token: &str| Paging::<u32>::within("recipients", &of, 0, token);
+        let token = within("r1.0", "").expect("a page").token(Some(&7));
+        assert_eq!(within("r1.0", &token).expect("a page").after, Some(7));
+        assert!(within("r2.0", &token).is_err(), "it skips recipients of another run");
         assert!(Paging::<RunId>::new("runs", -1, "").is_err());
     }
 

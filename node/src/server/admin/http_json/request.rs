@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use axum::body::{Body, Bytes};
+use axum::body::{Body, Bytes, HttpBody as _};
 use axum::http::{HeaderMap, HeaderName, header};
 use http_body_util::BodyExt;
 use percent_encoding::percent_decode_str;
@@ -208,8 +208,11 @@ fn pieces(descriptor: MessageDescriptor, field: &'static str, first: Vec<u8>, bo
 }
 
 /// Reads a body. One that is too large is read on for as long again: many clients report no answer that comes before
-/// they have sent everything.
+/// they have sent everything. One that announces more is not read.
 async fn whole(mut body: Body, most: usize) -> ApiResult<Vec<u8>> {
+    if body.size_hint().lower() > 2 * most as u64 {
+        return Err(too_large(most));
+    }
     let ends = Instant::now() + BODY_WITHIN;
     let (mut whole, mut bytes) = (Vec::new(), 0);
     while bytes <= 2 * most

@@ -12,6 +12,7 @@ use reveille_proto::admin::v1::{
     ListScheduleHistoryRequest, ListSchedulesRequest, PauseScheduleRequest, ResumeScheduleRequest, RunCause,
     ScheduleBody, ScheduleState, TriggerScheduleRequest, UpdateScheduleRequest, When, when,
 };
+use tokio::task::JoinSet;
 use tonic::Code;
 use tonic_types::StatusExt;
 
@@ -68,6 +69,32 @@ async fn schedule_is_created_once_however_often_it_is_asked_for() {
     let renamed = ScheduleBody { name: "weekly".to_owned(), ..body() };
     let reused = node.schedules().create_schedule(request(renamed, false)).await.expect_err("another body");
     assert_eq!(reason(&reused), (Code::AlreadyExists, "REQUEST_ID_REUSED".to_owned()));
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn callers_at_once_create_one_schedule_and_all_update_it() {
+    const CALLERS: u32 = 12;
+    let node = node("").await;
+    let (mut creating, mut updating) = (JoinSet::new(), JoinSet::new());
+    for _ in 0..CALLERS {
+        let (mut schedules, request) = (node.schedules(), creation(yearly("one", &["ada@example.net"])));
+        creating.spawn(async move { schedules.create_schedule(request).await });
+    }
+    let created = creating.join_all().await.into_iter().map(|answer| answer.expect("answered").into_inner().created);
+    assert_eq!(created.filter(|created| *created).count(), 1);
+    for priority in 1..=CALLERS {
+        let mut schedules = node.schedules();
+        let update = UpdateScheduleRequest {
+            schedule: Some(ScheduleBody { priority, ..yearly("one", &[]) }),
+            update_mask: Some(FieldMask { paths: vec!["priority".to_owned()] }),
+            ..UpdateScheduleRequest::default()
+        };
+        updating.spawn(async move { schedules.update_schedule(update).await });
+    }
+    for updated in updating.join_all().await {
+        updated.expect("no condition was given");
+    }
     node.stop().await;
 }
 

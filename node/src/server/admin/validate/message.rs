@@ -15,6 +15,7 @@ use crate::server::admin::{ApiError, ApiResult, views};
 
 /// Maximum number of recipients of a message.
 const RECIPIENTS_MAX: usize = 1_000;
+const LIST_THEM: &str = "is named; list the recipients";
 /// Maximum distance of a send time. Milliseconds.
 const AHEAD_MS_MAX: i64 = 366 * DAY_MS;
 
@@ -102,6 +103,10 @@ pub fn key_rule(fields: &mut Fields, rule: i32) -> KeyRule {
 /// Checks the recipients that a trigger brings, without the content of its schedule.
 pub fn list_of_trigger(requested: v1::Audience, limits: &LedgerLimits) -> ApiResult<CheckedAudience> {
     let mut fields = Fields::default();
+    if !requested.sealed.is_empty() {
+        fields.refuse("schedule.audience.sealed", LIST_THEM);
+        return fields.done(None);
+    }
     let checked = audience(&mut fields, Some(requested), None, limits);
     if let Some(checked) = &checked {
         refuse_differing(&mut fields, "schedule.audience.recipients", &checked.duplicates);
@@ -135,8 +140,6 @@ pub fn without_schedule(field: &str) -> String {
 pub fn listed(audience: AudienceChoice) -> ApiResult<Audience> {
     match audience {
         AudienceChoice::Listed(audience) => Ok(audience),
-        AudienceChoice::Sealed(_) => {
-            Err(ApiError::of_field("schedule.audience.sealed", "is named; list the recipients"))
-        }
+        AudienceChoice::Sealed(_) => Err(ApiError::of_field("schedule.audience.sealed", LIST_THEM)),
     }
 }

@@ -49,7 +49,7 @@ impl Admin {
     ) -> ApiResult<EraseRecipientResponse> {
         let (tenant, key) =
             (validate::tenant(&request.tenant)?, validate::address_key("recipient", &request.recipient)?);
-        let paging = Paging::<Progress>::new("places to erase", 0, &request.page_token)?;
+        let paging = Paging::<Progress>::within("places to erase", &(&tenant, &key), 0, &request.page_token)?;
         let mut done = EraseRecipientResponse::default();
         if paging.after.is_none() {
             // From here on nothing is sent to the person, whatever remains to be erased.

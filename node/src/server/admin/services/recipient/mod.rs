@@ -43,7 +43,8 @@ impl Admin {
     async fn find_recipient(&self, request: FindRecipientRequest, call: &Call) -> ApiResult<FindRecipientResponse> {
         let (tenant, key) =
             (validate::tenant(&request.tenant)?, validate::address_key("recipient", &request.recipient)?);
-        let paging = Paging::<PersonCursor>::new("places of a recipient", request.page_size, &request.page_token)?;
+        let paging =
+            Paging::<PersonCursor>::within("places", &(&tenant, &key), request.page_size, &request.page_token)?;
         let (mut places, freshness) = match &paging.after {
             None => self.read(request.stale, call, |ledger| opt_outs(ledger, &tenant, &key)).await?,
             Some(_) => self.read(request.stale, call, |_| Vec::new()).await?,

@@ -55,7 +55,8 @@ impl Admin {
     ) -> ApiResult<ListRunRecipientsResponse> {
         let states = states_of(&request.states)?;
         // The key of a page is the number of its first recipient.
-        let paging = Paging::<u32>::new(LIST, request.page_size, &request.page_token)?;
+        let paging =
+            Paging::<u32>::within(LIST, &(&request.run, &request.states), request.page_size, &request.page_token)?;
         let (run, freshness) = self.find_run((&request.tenant, &request.run), request.stale, call).await?;
         let listing = RecipientListing { run, states, call: call.clone() };
         let (mut recipients, begun) = (Vec::new(), Instant::now());

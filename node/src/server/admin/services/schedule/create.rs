@@ -66,7 +66,9 @@ pub async fn create(
         return Err(error_texts::broken(format!("a creation was answered by {:?}", reply.outcome)));
     };
     let schedule = admin.show_schedule(id, &name).await?;
-    Ok(CreateScheduleResponse { schedule: Some(schedule), created: !exists, duplicates, warnings })
+    // Several callers may have found none.
+    let created = !exists && id.index() == reply.index;
+    Ok(CreateScheduleResponse { schedule: Some(schedule), created, duplicates, warnings })
 }
 
 /// Returns why every cluster would refuse this body. It needs no cluster.

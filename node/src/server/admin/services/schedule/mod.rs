@@ -227,7 +227,8 @@ impl Admin {
         call: &Call,
     ) -> ApiResult<ListScheduleHistoryResponse> {
         let tenant = tenant(&request.tenant)?;
-        let paging: Paging<history::HistoryCursor> = Paging::new("history", request.page_size, &request.page_token)?;
+        let paging: Paging<history::HistoryCursor> =
+            Paging::within("history", &(&tenant, &request.name), request.page_size, &request.page_token)?;
         let query = self.try_read(request.stale, call, |ledger| {
             let (id, schedule) = schedule_named(ledger, &tenant, &request.name)?;
             let waiting = views::waiting(ledger, id, schedule).filter(|_| paging.after.is_none());

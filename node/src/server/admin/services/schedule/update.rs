@@ -33,8 +33,9 @@ use crate::server::admin::{Admin, ApiError, ApiResult, Call, error_texts, views}
 /// leader's future. Ledger time may be further behind for hours, because it follows a clock change at the rate of a
 /// thousandth.
 const CLOCKS_MS: i64 = 2_000;
-/// Maximum number of attempts, if the plan changes during the update.
-const TRIES: usize = 4;
+/// Maximum number of attempts, if the plan changes during the update. Of several updates at once, one overtakes the
+/// others each time.
+const TRIES: usize = 32;
 
 /// The time up to which the old timing applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
