@@ -2,9 +2,9 @@
 //!
 //! A node that runs is drained first: it gets no claims, what it has is settled, and a majority of the voters that are
 //! left holds the parts of audiences (P20) and the archive (P24). A dead node is waited out: its lease ends, and the
-//! auditor revokes its claims. Then `NodeRemove` is proposed, which the ledger refuses while anything is claimed for the node; so no claim
-//! can come between the last check and the removal. After that `membership` leaves the node out. [`change`] is the
-//! leader's part; repeated, it goes on where it was.
+//! auditor revokes its claims. Then `NodeRemove` is proposed, which the ledger refuses while anything is claimed for the
+//! node; so no claim can come between the last check and the removal. After that `membership` leaves the node out.
+//! [`change`] is the leader's part; repeated, it goes on where it was.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -27,7 +27,8 @@ const CHECK_EVERY: Duration = Duration::from_millis(200);
 /// Time for which a majority must have the files without interruption: a node knows which ones it lacks only a second
 /// after its start.
 const STEADY_FOR: Duration = Duration::from_secs(3);
-/// Time in which the voters of a new leader ask for their leases, and a node that just crashed counts as running.
+/// Time in which the voters of a new leader ask for their leases, busy ones answer, and a node that just crashed counts
+/// as running.
 const LEASES_WITHIN: Duration = Duration::from_secs(3);
 /// The answer is sent this long before the caller stops waiting.
 const ANSWER_BEFORE: Duration = Duration::from_millis(300);
@@ -67,9 +68,8 @@ pub(crate) async fn change(
     limit: Duration,
 ) -> Result<ChangedMember, MemberRefusal> {
     let ChangeMember { member, change, actor } = request;
-    let began = Instant::now();
-    let deadline = began + limit.saturating_sub(ANSWER_BEFORE);
-    let mut ready_since = None;
+    let deadline = Instant::now() + limit.saturating_sub(ANSWER_BEFORE);
+    let (mut ready_since, mut refused_since) = (None, None);
     loop {
         if !leadership.is_in_force() {
             return Err(MemberRefusal::NotLeader);
@@ -96,8 +96,13 @@ pub(crate) async fn change(
             Err(refusal) => {
                 ready_since = None;
                 let waits = match refusal {
-                    MemberRefusal::Waits(_) => true,
-                    MemberRefusal::TooFewRun { .. } | MemberRefusal::StillRuns => began.elapsed() < LEASES_WITHIN,
+                    MemberRefusal::Waits(_) => {
+                        refused_since = None;
+                        true
+                    }
+                    MemberRefusal::TooFewRun { .. } | MemberRefusal::StillRuns => {
+                        refused_since.get_or_insert_with(Instant::now).elapsed() < LEASES_WITHIN
+                    }
                     _ => false,
                 };
                 if !waits {
@@ -262,7 +267,8 @@ fn changed(context: &NodeContext, member: NodeId) -> ChangedMember {
     ChangedMember { in_doubt, voters: context.voters().len() as u32 }
 }
 
-/// The voters, and those of them that have a lease of this leadership.
+/// The voters, and those of them that have a lease of this leadership and answer: the lease of one that has just crashed
+/// still runs.
 pub(crate) struct RunningVoters {
     all: BTreeSet<NodeId>,
     running: BTreeSet<NodeId>,
@@ -272,7 +278,9 @@ impl RunningVoters {
     /// Returns the voters as this leadership knows them.
     pub fn of(context: &NodeContext, leadership: &Leadership) -> RunningVoters {
         let all: BTreeSet<NodeId> = context.voters().into_iter().collect();
-        let running = all.iter().copied().filter(|node| leadership.has_lease(*node)).collect();
+        let answers = |node: NodeId| node == context.me.node || context.replica.answers_now(node);
+        let runs = |node: &NodeId| leadership.has_lease(*node) && answers(*node);
+        let running = all.iter().copied().filter(runs).collect();
         RunningVoters { all, running }
     }
 }

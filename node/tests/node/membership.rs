@@ -94,6 +94,7 @@ fn token_admits_one_node_and_no_other() {
     two.kill();
     std::fs::remove_file(folder.path().join("two/tls/node.crt")).expect("removed");
     std::fs::remove_dir_all(folder.path().join("two/wal")).expect("removed");
+    std::fs::remove_file(folder.path().join("two/peers")).expect("removed");
     drop(two.again_by(folder.path(), "two", &[("REVEILLE__JOIN", &spent)]));
 
     let fresh = one.join_token();
@@ -371,6 +372,37 @@ fn two_dead_nodes_of_five_are_removed_one_after_the_other() {
     succeeds(&one, "optout add bob@example.net");
     let refused = one.reveille("cluster member remove three --yes");
     assert!(refused.code == Some(4) && refused.stderr.contains("1 of 2 voters run, and 2 are needed"), "{refused:?}");
+}
+
+/// The log may be on a volume that is missing after a restart. Without it, its vote could elect a leader that lacks what
+/// the node has acknowledged.
+#[test]
+fn member_without_its_log_does_not_start() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let [_one, mut two, _three] = Process::cluster(folder.path(), ["one", "two", "three"], &[]);
+    until("it knows the others", || folder.path().join("two/peers").exists());
+    two.kill();
+    std::fs::remove_dir_all(folder.path().join("two/wal")).expect("removed");
+    let refused = start_removed(folder.path(), "two");
+    assert!(refused.code == Some(1) && refused.stderr.contains("its log (the folder 'wal') is gone"), "{refused:?}");
+    assert!(refused.stderr.contains("member remove NODE --dead"), "{refused:?}");
+}
+
+/// The lease of the crashed node still runs. With the removal of the other follower, only the leader would be left of
+/// two voters, and the cluster could neither go on nor take the removal back.
+#[test]
+fn follower_is_not_removed_just_after_the_other_one_crashed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let names = ["one", "two", "three"];
+    let nodes = Process::cluster(folder.path(), names, &[]);
+    let nodes: Vec<(&str, Process)> = names.into_iter().zip(nodes).collect();
+    let leading = leader(&nodes);
+    let (leading, mut followers): (Vec<_>, Vec<_>) = nodes.into_iter().partition(|(name, _)| *name == leading);
+    let (_, leading) = &leading[0];
+    followers[0].1.kill();
+    let refused = leading.reveille(&format!("cluster member remove {} --yes", followers[1].0));
+    assert!(refused.code == Some(4) && refused.stderr.contains("1 of 2 voters run, and 2 are needed"), "{refused:?}");
+    succeeds(leading, "optout add ann@example.net");
 }
 
 /// Returns the node's share of the relay `main`, in emails a second.

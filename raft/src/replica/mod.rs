@@ -43,6 +43,8 @@ use crate::wal::WalHealth;
 
 /// A member that acknowledged nothing for this long cannot be the target of a leadership transfer.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(2);
+/// Number of heartbeats without an acknowledgement after which a member may be dead.
+const MISSED_HEARTBEATS: u32 = 10;
 
 /// One node's replica of the ledger. Cheap to clone; all clones share one replica.
 #[derive(Clone)]
@@ -322,10 +324,21 @@ impl Replica {
 
     /// On the leader: returns true if the member has acknowledged something within two seconds.
     pub fn answers(&self, node: NodeId) -> bool {
+        self.answered_within(node, ANSWERED_WITHIN)
+    }
+
+    /// On the leader: returns true if the member has acknowledged one of the last ten heartbeats. On a busy machine a
+    /// member that runs may miss them.
+    pub fn answers_now(&self, node: NodeId) -> bool {
+        let heartbeat = Duration::from_millis(self.inner.raft.config().heartbeat_interval);
+        self.answered_within(node, MISSED_HEARTBEATS * heartbeat)
+    }
+
+    fn answered_within(&self, node: NodeId, within: Duration) -> bool {
         let metrics = self.inner.raft.metrics();
         let metrics = metrics.borrow_watched();
         let acked = metrics.heartbeat.as_ref().and_then(|all| all.get(&node.0).copied().flatten());
-        acked.is_some_and(|acked| acked.elapsed() < ANSWERED_WITHIN)
+        acked.is_some_and(|acked| acked.elapsed() < within)
     }
 
     /// Stops campaigning for `duration`, unless no leader is heard for five seconds. The node still votes. Used after a

@@ -176,6 +176,13 @@ fn open_log(options: &ReplicaOptions, identity: &Identity) -> Result<OpenedLog, 
             options.data_dir.display()
         )));
     }
+    // Its vote would count, and what it has acknowledged would be lost.
+    if report.records == 0 && !known_peers::read(&options.data_dir).is_empty() {
+        return Err(FatalError::Foreign(format!(
+            "{} is the folder of a member, and its log (the folder '{LOG_FOLDER}') is gone",
+            options.data_dir.display()
+        )));
+    }
     let health = log.health();
     Ok(OpenedLog { log, report, health })
 }
