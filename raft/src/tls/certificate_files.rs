@@ -1,6 +1,7 @@
 //! Certificate and key for clients that the operator keeps as files, such as those of a company's authority.
 //!
-//! They are read at the start, and again when one of them changes. A pair that cannot be used changes nothing.
+//! They are read at the start, and again when one of them changes. A pair that cannot be used, or has expired, changes
+//! nothing.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -55,16 +56,18 @@ impl CertificateFiles {
         let read = pair(&self.certificate, &self.key);
         let mut current = self.current.lock();
         current.changed = None;
-        let generation = current.generation + 1;
-        *current = Pair { generation, ..read? };
+        let (generation, read) = (current.generation + 1, read?);
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        if expires_at_s(&read.chain).is_some_and(|expires| expires <= now.as_secs()) {
+            return Err(TlsError::Library(format!("{}: it has expired", self.certificate.display())));
+        }
+        *current = Pair { generation, ..read };
         Ok(true)
     }
 
     /// Returns when the present certificate expires, in seconds since 1970. `None`: it cannot be read.
     pub fn expires_at_s(&self) -> Option<u64> {
-        let current = self.current.lock();
-        let certificate = Certificate::from_der(current.chain.first()?).ok()?;
-        Some(certificate.tbs_certificate.validity.not_after.to_unix_duration().as_secs())
+        expires_at_s(&self.current.lock().chain)
     }
 
     /// Returns a number that is higher after each change.
@@ -78,6 +81,11 @@ impl CertificateFiles {
         let acceptor = serving_chain(current.chain.clone(), current.key.clone_key(), protocols)?;
         Ok((current.generation, acceptor))
     }
+}
+
+fn expires_at_s(chain: &[CertificateDer<'static>]) -> Option<u64> {
+    let certificate = Certificate::from_der(chain.first()?).ok()?;
+    Some(certificate.tbs_certificate.validity.not_after.to_unix_duration().as_secs())
 }
 
 fn changed(certificate: &Path, key: &Path) -> Result<[SystemTime; 2], TlsError> {
@@ -118,9 +126,14 @@ mod tests {
     }
 
     fn issued() -> (String, String) {
+        issued_until(2100)
+    }
+
+    fn issued_until(year: i32) -> (String, String) {
         let key = KeyPair::generate().expect("a key");
-        let certificate = CertificateParams::new(vec!["a.example.com".to_owned()]).expect("a name").self_signed(&key);
-        (certificate.expect("a certificate").pem(), key.serialize_pem())
+        let mut certificate = CertificateParams::new(vec!["a.example.com".to_owned()]).expect("a name");
+        certificate.not_after = rcgen::date_time_ymd(year, 1, 1);
+        (certificate.self_signed(&key).expect("a certificate").pem(), key.serialize_pem())
     }
 
     #[test]
@@ -143,6 +156,12 @@ mod tests {
         write(&key, &second_key, 2);
         assert!(files.read_changed().expect("a pair"));
         assert_eq!(generation(), 1);
+        let (expired, expired_key) = issued_until(2020);
+        write(&key, &expired_key, 3);
+        write(&certificate, &expired, 3);
+        let refused = files.read_changed().expect_err("a pair of another time").to_string();
+        assert!(refused.contains("a.crt: it has expired") && generation() == 1, "{refused}");
+        write(&key, &second_key, 2);
         write(&certificate, "damaged", 3);
         assert!(files.read_changed().is_err() && generation() == 1);
         write(&certificate, &second, 3);
