@@ -32,9 +32,7 @@ pub use list::{ListedBackup, list};
 pub use manifest::{BackupId, BackupManifest, time_text};
 pub use plan::{BackupPlan, open};
 pub use prune::{PrunedBackups, prune};
-pub use restore::{
-    BackupFiles, LoadedBackup, LostFiles, StateFiles, SurvivorFiles, apply_opt_outs, load, write_folder,
-};
+pub use restore::{BackupFiles, LostFiles, StateFiles, SurvivorFiles, apply_opt_outs, write_folder};
 pub use runner::make;
 pub use stream::{OptOutStream, OptOutTables};
 pub use target::{BackupTarget, FolderTarget, StoredFile};

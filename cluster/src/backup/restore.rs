@@ -1,7 +1,7 @@
 //! Makes the first data folder of a cluster from a state: that of a backup, or that of the best node that is left.
 //!
 //! Everything is read and checked before anything is written. The caller applies the entry of the restore between
-//! [`load`] and [`write_folder`], and makes identity and keys of the folder.
+//! [`verify()`](super::verify()) and [`write_folder`], and makes identity and keys of the folder.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,37 +14,15 @@ use reveille_raft::Member;
 use reveille_raft::offline::{FirstFolder, LostFolder};
 use reveille_raft::snapshot::content_of_block;
 
-use super::manifest::{BackupManifest, block_name};
-use super::opt_outs::{self, OptOutChange, OptOutKind, StreamedOptOuts};
+use super::manifest::block_name;
+use super::opt_outs::{OptOutChange, OptOutKind};
 use super::target::BackupTarget;
-use super::verify::{parts_of, verify};
+use super::verify::parts_of;
 use super::work::{BackupError, BackupPhase, BackupTask};
 use crate::file_store::{self, FileStore};
 
 /// Folder of audience parts in a data folder.
 const PARTS: &str = "parts";
-
-/// A backup that was read whole.
-pub struct LoadedBackup {
-    /// Its state.
-    pub ledger: Ledger,
-    /// What changed after it.
-    pub opt_outs: StreamedOptOuts,
-}
-
-/// Reads a backup and the opt-outs after it, and checks every file.
-///
-/// # Errors
-/// [`BackupError`]; `Damaged` names the files.
-pub fn load(
-    target: &dyn BackupTarget,
-    manifest: &BackupManifest,
-    work: &mut BackupTask<'_>,
-) -> Result<LoadedBackup, BackupError> {
-    let ledger = verify(target, manifest, work)?;
-    let opt_outs = opt_outs::read(target, manifest.id.cluster, manifest.id.index)?;
-    Ok(LoadedBackup { ledger, opt_outs })
-}
 
 /// Applies opt-outs after a backup, as entries that follow the last one. Returns how many recipients changed.
 pub fn apply_opt_outs(ledger: &mut Ledger, changes: &[OptOutChange]) -> u64 {

@@ -296,6 +296,16 @@ fn bucket_keeps_backups_over_tls_and_its_secret_is_shown_nowhere() {
     let restored = offline(&format!("restore run --from {target} --name two --data-dir {into}"), &[]);
     assert_eq!(restored.code, Some(0), "{restored:?}");
     assert!(restored.stderr.contains("opt-outs until"), "{restored:?}");
+    // Each older backup needs the files of opt-outs, too.
+    for file in std::fs::read_dir(files.join("optouts")).expect("files").map(|entry| entry.expect("an entry").path()) {
+        std::fs::write(&file, "damaged").expect("written");
+    }
+    let into = new.path().join("three").display().to_string();
+    let line = format!("restore run --from {target} --name three --data-dir {into}");
+    let refused = offline(&line, &[]);
+    assert!(refused.code == Some(1) && refused.stderr.contains("with --without-opt-outs"), "{refused:?}");
+    let restored = offline(&format!("{line} --without-opt-outs"), &[]);
+    assert_eq!(restored.code, Some(0), "{restored:?}");
 
     // One bit of each file.
     for block in std::fs::read_dir(files.join("blocks")).expect("blocks").map(|entry| entry.expect("an entry").path()) {

@@ -53,6 +53,9 @@ pub struct RestoreRunArgs {
     /// The backup: its index, or its name as `backup list -o name` prints it [default: the newest]
     #[arg(long, value_name = "BACKUP")]
     pub backup: Option<String>,
+    /// Go on without the opt-outs that the target has from after the backup
+    #[arg(long)]
+    pub without_opt_outs: bool,
     /// Configuration file of the new node (TOML)
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,

@@ -14,9 +14,6 @@ use crate::cli::view::recover::SurvivorView;
 use crate::server::config::{BackupConfig, Config, file_or_default};
 use crate::server::node_identity::node_of;
 
-/// The flag that goes on without opt-outs of the target.
-const WITHOUT: &str = "--without-opt-outs";
-
 /// Runs the subcommand.
 pub async fn run(context: &CommandContext<'_>, command: RecoverCommand) -> Result<(), Stop> {
     match command {
@@ -82,8 +79,7 @@ async fn opt_outs_after(
     let (cluster, snapshot, last) = (report.cluster, report.snapshot_index, report.last.map_or(0, |last| last.index));
     let unknown = |why: String| {
         let message = format!("opt-outs after entry {last} are not known: {why}");
-        let next = format!("make the target readable, and repeat; with {WITHOUT}, people who opted out may get email");
-        Failure::new(Exit::General, "OPT_OUTS", message, next)
+        Failure::new(Exit::General, "OPT_OUTS", message, super::WITHOUT_OPT_OUTS)
     };
     let target = open_target(backups, "backup.target").map_err(|error| unknown(error.message))?;
     let read = aside(context, move |_| {

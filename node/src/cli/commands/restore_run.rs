@@ -2,25 +2,35 @@
 
 use std::sync::Arc;
 
-use reveille_cluster::backup::{self, BackupFiles, LoadedBackup};
+use reveille_cluster::backup::opt_outs::{self, StreamedOptOuts};
+use reveille_cluster::backup::{self, BackupFiles};
 
 use super::backup::{aside, choose, failure, open};
 use super::first_folder::{FormerState, check_empty, found};
-use super::{CommandContext, Failure, RestoreRunArgs, Stop, config};
+use super::{CommandContext, Exit, Failure, RestoreRunArgs, Stop, config};
 use crate::server::config::{BackupConfig, Config, file_or_default};
 
 /// Reads and checks the whole backup, then writes the folder.
 pub async fn run(context: &CommandContext<'_>, args: RestoreRunArgs) -> Result<(), Stop> {
-    let RestoreRunArgs { from, backup, config: file, settings } = args;
+    let RestoreRunArgs { from, backup, without_opt_outs, config: file, settings } = args;
     let config = Config::load(file_or_default(file).as_deref(), std::env::vars(), settings).map_err(config::failure)?;
     check_empty(&config)?;
     let target = open(&BackupConfig { target: Some(from), ..config.backup.clone() }, "--from")?;
     let read = Arc::clone(&target);
     let loaded = aside(context, move |work| {
         let manifest = choose(&*read, backup.as_deref())?;
-        Ok::<_, Failure>((manifest.id.cluster, backup::load(&*read, &manifest, work).map_err(failure)?))
+        let ledger = backup::verify(&*read, &manifest, work).map_err(failure)?;
+        let cluster = manifest.id.cluster;
+        let opt_outs = match without_opt_outs {
+            true => Ok(StreamedOptOuts::default()),
+            false => opt_outs::read(&*read, cluster, manifest.id.index).map_err(|error| {
+                let message = format!("opt-outs after the backup cannot be read: {error}");
+                Failure::new(Exit::General, "OPT_OUTS", message, super::WITHOUT_OPT_OUTS)
+            }),
+        };
+        Ok::<_, Failure>((cluster, ledger, opt_outs?))
     });
-    let (cluster, LoadedBackup { ledger, opt_outs }) = loaded.await??;
+    let (cluster, ledger, opt_outs) = loaded.await??;
     if let Some(written) = &opt_outs.written {
         context.terminal.say(&format!("opt-outs until {written} are in force again"));
     }
