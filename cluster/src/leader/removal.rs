@@ -24,9 +24,12 @@ use crate::process::peer_messages::{self, ChangeMember, ChangedMember, MemberCha
 
 /// Interval of the checks, and pause before the leader is asked again.
 const CHECK_EVERY: Duration = Duration::from_millis(200);
-/// Time for which a majority must have the files without interruption: a node knows which ones it lacks only a second
-/// after its start.
-const STEADY_FOR: Duration = Duration::from_secs(3);
+/// Time for which a majority must run without interruption before a voter is removed. Longer than one that has just
+/// crashed seems to answer.
+const RUNS_FOR: Duration = Duration::from_secs(1);
+/// As [`RUNS_FOR`], if the majority must also have files: a node knows which ones it lacks only a second after its
+/// start.
+const HAS_FILES_FOR: Duration = Duration::from_secs(3);
 /// Time in which the voters of a new leader ask for their leases, busy ones answer, and a node that just crashed counts
 /// as running.
 const LEASES_WITHIN: Duration = Duration::from_secs(3);
@@ -84,9 +87,9 @@ pub(crate) async fn change(
                     _ => continue,
                 }
             }
-            Ok(Step::Remove { steady }) => {
+            Ok(Step::Remove { steady_for }) => {
                 let since = *ready_since.get_or_insert_with(Instant::now);
-                if !steady || since.elapsed() >= STEADY_FOR {
+                if since.elapsed() >= steady_for {
                     propose_removal(context, leadership, member, change, &actor).await?;
                     ready_since = None;
                     continue;
@@ -145,9 +148,9 @@ enum Step {
     Done,
     /// Propose that it drains, or no longer does.
     Drain(bool),
-    /// Propose its removal; with `steady` only after the checks have held for a while.
+    /// Propose its removal, after the checks have held for this time.
     Remove {
-        steady: bool,
+        steady_for: Duration,
     },
 }
 
@@ -207,8 +210,11 @@ fn next_step(
     if known.another_leaves || context.replica.has_unfinished_change() {
         return wait(MemberWait::Another);
     }
-    if !known.has_files || !voters.all.contains(&member) {
-        return Ok(Step::Remove { steady: false });
+    if !voters.all.contains(&member) {
+        return Ok(Step::Remove { steady_for: Duration::ZERO });
+    }
+    if !known.has_files {
+        return Ok(Step::Remove { steady_for: RUNS_FOR });
     }
     let (reports, is_dead) = (leadership.reports(), change == MemberChange::RemoveDead);
     let has_archive = reports.iter().filter(|(_, report)| !report.lacks_archive).map(|(node, _)| *node).collect();
@@ -217,7 +223,7 @@ fn next_step(
     }
     let missing = reports.into_iter().map(|(node, report)| (node, report.missing)).collect();
     match missing_parts(&voters, member, &missing, is_dead) {
-        0 => Ok(Step::Remove { steady: true }),
+        0 => Ok(Step::Remove { steady_for: HAS_FILES_FOR }),
         missing => wait(MemberWait::Parts(missing)),
     }
 }

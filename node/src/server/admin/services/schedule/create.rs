@@ -66,9 +66,7 @@ pub async fn create(
         return Err(error_texts::broken(format!("a creation was answered by {:?}", reply.outcome)));
     };
     let schedule = admin.show_schedule(id, &name).await?;
-    // Several callers may have found none.
-    let created = !exists && id.index() == reply.index;
-    Ok(CreateScheduleResponse { schedule: Some(schedule), created, duplicates, warnings })
+    Ok(CreateScheduleResponse { schedule: Some(schedule), created: !exists, duplicates, warnings })
 }
 
 /// Returns why every cluster would refuse this body. It needs no cluster.
