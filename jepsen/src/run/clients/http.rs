@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::operator::Operator;
 
 /// Maximum number of calls of one request. Together they take longer than any fault.
-const TRIES_MAX: usize = 6;
+pub(super) const TRIES_MAX: usize = 6;
 
 /// The messages of the API. `None`: the descriptors are damaged.
 static MESSAGES: LazyLock<Option<DescriptorPool>> =

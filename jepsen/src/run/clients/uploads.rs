@@ -10,7 +10,7 @@ use reveille_harness::admin::HttpChange;
 use reveille_harness::measure::now_ms;
 use serde_json::{Value, json};
 
-use super::http::{index_at, text_at};
+use super::http::{TRIES_MAX, index_at, text_at};
 use super::operator::Operator;
 use crate::run::workload::{ItemKind, TENANT, WorkloadItem};
 
@@ -19,7 +19,6 @@ const PART: u32 = 65_536;
 const LAST_PART: u32 = 6;
 /// Time until the schedule is due that sends to the audience.
 const AHEAD_MS: u64 = 4_000;
-const TRIES_MAX: usize = 6;
 
 impl Operator {
     /// Uploads an audience and sends to it. Every third audience has two parts and gets no email: the final state of

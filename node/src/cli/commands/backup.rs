@@ -211,6 +211,12 @@ pub fn choose(target: &dyn BackupTarget, named: Option<&str>) -> Result<BackupMa
     backup::read_manifest(target, chosen.id).map_err(failure)
 }
 
+/// Returns the failure for opt-outs at a target of backups that cannot be read.
+pub fn no_opt_outs(message: String) -> Failure {
+    let next = "make the target readable, and repeat; with --without-opt-outs, people who opted out may get email";
+    Failure::new(Exit::General, "OPT_OUTS", message, next)
+}
+
 /// Converts the error of a target or a backup.
 pub fn failure(error: BackupError) -> Failure {
     let next = match &error {

@@ -71,9 +71,6 @@ use super::{escape, format, input, lines};
 use crate::api_json;
 use screen::Frame;
 
-/// Next step if opt-outs at a target of backups cannot be read.
-const WITHOUT_OPT_OUTS: &str =
-    "make the target readable, and repeat; with --without-opt-outs, people who opted out may get email";
 /// Time limit of a command, unless `--timeout` sets another.
 const WITHIN: Duration = Duration::from_secs(30);
 /// Message after a `--dry-run`.

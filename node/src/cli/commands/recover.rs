@@ -7,7 +7,7 @@ use reveille_cluster::backup::{self, BackupError, SurvivorFiles};
 use reveille_ledger::level;
 use reveille_raft::offline::{FolderReport, LostFolder};
 
-use super::backup::{aside, open as open_target};
+use super::backup::{aside, no_opt_outs, open as open_target};
 use super::first_folder::{FormerState, check_empty, found};
 use super::{CommandContext, Exit, Failure, RecoverCommand, RecoverRunArgs, Stop, config, format};
 use crate::cli::view::recover::SurvivorView;
@@ -77,10 +77,7 @@ async fn opt_outs_after(
     report: &FolderReport,
 ) -> Result<Vec<OptOutChange>, Failure> {
     let (cluster, snapshot, last) = (report.cluster, report.snapshot_index, report.last.map_or(0, |last| last.index));
-    let unknown = |why: String| {
-        let message = format!("opt-outs after entry {last} are not known: {why}");
-        Failure::new(Exit::General, "OPT_OUTS", message, super::WITHOUT_OPT_OUTS)
-    };
+    let unknown = |why: String| no_opt_outs(format!("opt-outs after entry {last} are not known: {why}"));
     let target = open_target(backups, "backup.target").map_err(|error| unknown(error.message))?;
     let read = aside(context, move |_| {
         let listed = backup::list(&*target)?;

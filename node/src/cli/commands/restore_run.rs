@@ -5,9 +5,9 @@ use std::sync::Arc;
 use reveille_cluster::backup::opt_outs::{self, StreamedOptOuts};
 use reveille_cluster::backup::{self, BackupFiles};
 
-use super::backup::{aside, choose, failure, open};
+use super::backup::{aside, choose, failure, no_opt_outs, open};
 use super::first_folder::{FormerState, check_empty, found};
-use super::{CommandContext, Exit, Failure, RestoreRunArgs, Stop, config};
+use super::{CommandContext, Failure, RestoreRunArgs, Stop, config};
 use crate::server::config::{BackupConfig, Config, file_or_default};
 
 /// Reads and checks the whole backup, then writes the folder.
@@ -21,14 +21,12 @@ pub async fn run(context: &CommandContext<'_>, args: RestoreRunArgs) -> Result<(
         let manifest = choose(&*read, backup.as_deref())?;
         let ledger = backup::verify(&*read, &manifest, work).map_err(failure)?;
         let cluster = manifest.id.cluster;
+        let unread = |error| no_opt_outs(format!("opt-outs after the backup cannot be read: {error}"));
         let opt_outs = match without_opt_outs {
-            true => Ok(StreamedOptOuts::default()),
-            false => opt_outs::read(&*read, cluster, manifest.id.index).map_err(|error| {
-                let message = format!("opt-outs after the backup cannot be read: {error}");
-                Failure::new(Exit::General, "OPT_OUTS", message, super::WITHOUT_OPT_OUTS)
-            }),
+            true => StreamedOptOuts::default(),
+            false => opt_outs::read(&*read, cluster, manifest.id.index).map_err(unread)?,
         };
-        Ok::<_, Failure>((cluster, ledger, opt_outs?))
+        Ok::<_, Failure>((cluster, ledger, opt_outs))
     });
     let (cluster, ledger, opt_outs) = loaded.await??;
     if let Some(written) = &opt_outs.written {

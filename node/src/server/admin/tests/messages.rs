@@ -2,7 +2,7 @@
 
 use reveille_proto::admin::v1::{
     Audience, CancelMessageRequest, Content, ExplainRequest, GetMessageRequest, KeyRule, ListRunsRequest,
-    ListSchedulesRequest, Message, Policies, Recipient, RecipientState, RunState, ScheduleBody, SendMessageRequest,
+    ListSchedulesRequest, Message, Policies, Recipient, RecipientState, RunState, SendMessageRequest,
     SendMessageResponse, TriggerScheduleRequest, UpdateScheduleRequest,
 };
 use tokio::task::JoinSet;
@@ -182,13 +182,13 @@ async fn message_for_later_leaves_at_its_time_and_a_cancelled_one_never() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn trigger_sends_to_its_own_recipients_once() {
     let node = node("").await;
-    let mut body = yearly("shipped", &["nobody@example.net"]);
+    let mut body = yearly("shipped", &["owner@example.net"]);
     body.policies = Some(Policies { overlap: 3, ..Policies::default() });
     let content = body.content.as_mut().expect("a content");
     content.text = Some("Dear {{ name }}".to_owned());
     let audience = body.audience.as_mut().expect("an audience");
     audience.columns = vec!["name".to_owned()];
-    audience.recipients[0].values = vec!["Nobody".to_owned()];
+    audience.recipients[0].values = vec!["Owner".to_owned()];
     node.schedules().create_schedule(creation(body)).await.expect("created");
     let list = |names: &[&str]| Audience {
         columns: vec!["name".to_owned()],
@@ -233,22 +233,8 @@ async fn trigger_sends_to_its_own_recipients_once() {
     wrong.columns[0] = "nmae".to_owned();
     let refused = opened(trigger("two", Some(wrong))).await.expect_err("the text needs a name");
     assert!(refused.message().starts_with("audience.columns: do not fit the content of the schedule, text: "));
-    let edited = ScheduleBody {
-        name: "shipped".to_owned(),
-        content: Some(Content {
-            sender: "shop@example.org".to_owned(),
-            subject: "Order".to_owned(),
-            text: Some("Thanks.".to_owned()),
-            ..Content::default()
-        }),
-        audience: Some(Audience {
-            recipients: vec![Recipient { address: "nobody@example.net".to_owned(), values: Vec::new() }],
-            ..Audience::default()
-        }),
-        ..ScheduleBody::default()
-    };
     let update = UpdateScheduleRequest {
-        schedule: Some(edited),
+        schedule: Some(yearly("shipped", &["owner@example.net"])),
         update_mask: Some(prost_types::FieldMask { paths: vec!["content".to_owned(), "audience".to_owned()] }),
         ..UpdateScheduleRequest::default()
     };
