@@ -12,6 +12,7 @@ mod disk;
 mod documents;
 mod erase;
 mod events;
+mod expiry;
 mod gap;
 mod http_json;
 mod http_routes;
