@@ -185,11 +185,13 @@ fn parse(bytes: &[u8], span: Span) -> Result<(String, Vec<OptOutChange>), String
     Ok((head.written, lines.map(read_line).collect::<Result<_, String>>()?))
 }
 
-/// Removes the files whose changes are all in a backup of this index.
+/// Removes the files whose changes are all in a backup of this index. With `u64::MAX` all files of the cluster go.
 pub(super) fn prune(target: &dyn BackupTarget, cluster: ClusterId, index: u64) -> Result<(), BackupError> {
     let mut spans = spans(target, cluster)?;
-    // The last one says where the next leader goes on.
-    spans.pop();
+    if index < u64::MAX {
+        // The last one says where the next leader goes on.
+        spans.pop();
+    }
     for span in spans.into_iter().filter(|span| span.last <= index) {
         delete(target, &span.name(cluster))?;
     }
@@ -236,6 +238,8 @@ mod tests {
         }
         prune(&target, CLUSTER, 29).unwrap();
         assert_eq!(spans(&target, CLUSTER).unwrap(), [Span { first: 21, last: 30 }]);
+        prune(&target, CLUSTER, u64::MAX).unwrap();
+        assert_eq!(spans(&target, CLUSTER).unwrap(), []);
     }
 
     #[test]

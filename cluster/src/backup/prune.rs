@@ -27,9 +27,9 @@ pub struct PrunedBackups {
 }
 
 /// Removes the backups of a cluster that are older than its `keep` newest verified ones, then files that no backup of
-/// any cluster names. A backup is never removed for one that was not verified. While a manifest of another cluster is
-/// damaged, it is not known what that one names, and only files of the removed backups go. Safe beside a node that makes
-/// a backup.
+/// any cluster names. A backup is never removed for one that was not verified; with `keep` 0 all go, and all opt-outs of
+/// the cluster. While a manifest of another cluster is damaged, it is not known what that one names, and only files of
+/// the removed backups go. Safe beside a node that makes a backup.
 ///
 /// # Errors
 /// [`BackupError`]; `Damaged` if a manifest of this cluster cannot be read.
@@ -42,9 +42,12 @@ pub fn prune(
     let mut pruned = PrunedBackups::default();
     let mut own: BTreeSet<String> = BTreeSet::new();
     let (manifests, verified) = ids(target)?;
-    let oldest_kept = verified.iter().rev().filter(|id| id.cluster == cluster).nth(keep.max(1) - 1);
-    if let Some(oldest_kept) = oldest_kept {
-        for id in manifests.iter().filter(|id| id.cluster == cluster && *id < oldest_kept) {
+    let before = match keep.checked_sub(1) {
+        Some(newer) => verified.iter().rev().filter(|id| id.cluster == cluster).nth(newer).map(|id| id.index),
+        None => Some(u64::MAX),
+    };
+    if let Some(before) = before {
+        for id in manifests.iter().filter(|id| id.cluster == cluster && id.index < before) {
             match read_manifest(target, *id) {
                 Ok(manifest) => own.extend(manifest.hashes().map(block_name)),
                 Err(BackupError::Damaged(_)) => {}
@@ -55,7 +58,7 @@ pub fn prune(
             delete(target, &id.manifest())?;
             pruned.backups += 1;
         }
-        opt_outs::prune(target, cluster, oldest_kept.index)?;
+        opt_outs::prune(target, cluster, before)?;
     }
     // Listed before the manifests are read: a file that is written later is not in the list.
     let listed = target.list(BLOCKS).map_err(|error| target_error(target, "list", BLOCKS, error))?;

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use reveille_cluster::backup::opt_outs::{self, OptOutChange, OptOutKind};
 use reveille_cluster::backup::{
     BackupError, BackupId, BackupManifest, BackupTarget, FolderTarget, OptOutStream, OptOutTables, PrunedBackups,
-    apply_opt_outs, prune,
+    apply_opt_outs, list, prune,
 };
 use reveille_ledger::Ledger;
 use reveille_ledger::check::check;
@@ -178,6 +178,24 @@ fn write_backup(target: &FolderTarget, id: BackupId, blocks: &[u8]) {
     blocks.iter().for_each(|byte| target.put(&block_name(*byte), b"x").expect("written"));
     target.put(&id.manifest(), &manifest.to_bytes()).expect("written");
     target.put(&id.manifest().replace(".manifest", ".verified"), b"x").expect("written");
+}
+
+#[test]
+fn all_backups_of_a_former_cluster_go_and_shared_files_stay() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let target = FolderTarget::new(folder.path());
+    let (own, former) = (ClusterId(7), ClusterId(8));
+    let id = |cluster, index| BackupId { cluster, index };
+    write_backup(&target, id(former, 1), &[1, 2]);
+    write_backup(&target, id(former, 2), &[2, 3]);
+    write_backup(&target, id(own, 9), &[3, 4]);
+    let in_two_days = SystemTime::now() + Duration::from_secs(2 * 86_400);
+    let pruned = prune(&target, former, 0, in_two_days).expect("it prunes");
+    assert_eq!(pruned, PrunedBackups { backups: 2, files: 2, bytes: 2 });
+    let left: Vec<_> = list(&target).expect("a list").iter().map(|listed| listed.id).collect();
+    assert_eq!(left, [id(own, 9)]);
+    let has = |byte: u8| target.stat(&block_name(byte)).expect("it answers").is_some();
+    assert_eq!([1, 2, 3, 4].map(has), [false, false, true, true]);
 }
 
 #[test]

@@ -22,7 +22,9 @@ pub enum BackupCommand {
     /// Remove all but the newest verified backups, and files that no backup needs; without a node
     ///
     /// The leader does the same after each backup. Files of the last day stay: a backup may be in the making.
-    #[command(after_long_help = "Example:\n  reveille backup prune --target /mnt/backups --keep 14")]
+    #[command(after_long_help = "Examples:
+  reveille backup prune --target /mnt/backups --keep 14
+  reveille backup prune --target /mnt/backups --all-of 5f3a9c21 # a former cluster, after a restore")]
     Prune(PruneArgs),
 }
 
@@ -54,6 +56,11 @@ pub struct PruneArgs {
     /// So many verified backups stay, of each cluster [default: `backup.keep` of the configuration, 14]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub keep: Option<u64>,
+    /// Remove all backups of this cluster, and its opt-outs; the first digits of its id are enough
+    ///
+    /// For a former cluster: a restore and a recovery make another one, whose leader removes only backups of its own.
+    #[arg(long, value_name = "CLUSTER", conflicts_with = "keep")]
+    pub all_of: Option<String>,
     #[command(flatten)]
     pub place: BackupPlace,
 }

@@ -142,12 +142,22 @@ async fn verify(context: &CommandContext<'_>, VerifyArgs { backup, place }: &Ver
     context.terminal.show(&BackupView::from(&verified))
 }
 
-async fn prune(context: &CommandContext<'_>, PruneArgs { keep, place }: &PruneArgs) -> Result<(), Stop> {
+async fn prune(context: &CommandContext<'_>, PruneArgs { keep, all_of, place }: &PruneArgs) -> Result<(), Stop> {
     let config = configured(place)?;
-    let (target, keep) =
+    let (target, mut keep) =
         (open(&config, TARGET)?, keep.and_then(|keep| usize::try_from(keep).ok()).unwrap_or(config.keep));
+    let mut clusters: BTreeSet<_> = backup::list(&*target).map_err(failure)?.iter().map(|one| one.id.cluster).collect();
+    if let Some(named) = all_of {
+        clusters.retain(|cluster| cluster.to_string().starts_with(named));
+        let [cluster] = *clusters.iter().copied().collect::<Vec<_>>() else {
+            let message =
+                format!("{} have an id that begins with {named}", format::counted(clusters.len() as u64, "cluster"));
+            return Err(Failure::usage("--all-of", message, "reveille backup list names them").into());
+        };
+        context.terminal.confirm(&format!("Remove all backups of cluster {cluster}?"))?;
+        keep = 0;
+    }
     let pruned = aside(context, move |_| {
-        let clusters: BTreeSet<_> = backup::list(&*target)?.iter().map(|listed| listed.id.cluster).collect();
         let mut pruned = PrunedBackups::default();
         for cluster in clusters {
             let more = backup::prune(&*target, cluster, keep, SystemTime::now())?;
