@@ -116,7 +116,9 @@ fn apply(ledger: &mut Ledger, ClusterId(former_cluster): ClusterId, token: &Toke
     let (rights, tenants) = (all_rights(), TenantScope::All);
     let grant = TokenGrant { name: TOKEN_NAME.to_owned(), hash: token.hash(), rights, tenants, expires_at: None };
     let command = Command::Restore(Box::new(Restore { former_cluster, token: token.id, grant }));
-    let index = ledger.head().applied + ledger.limits().restore_ahead;
+    // Drawn, so that two restores of one backup, such as a drill and a real one, never give out the same ids.
+    let ahead = ledger.limits().restore_ahead;
+    let index = ledger.head().applied + ahead + uuid::Uuid::new_v4().as_u64_pair().1 % ahead;
     let entry = Entry { epoch: Epoch(0), now: now(), actor: Actor::System, command };
     match ledger.apply(index, &entry).reply.outcome {
         CommandOutcome::Done => Ok(()),
