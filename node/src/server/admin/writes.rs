@@ -98,6 +98,7 @@ fn is_new_work(command: &Command) -> bool {
         command,
         Command::ScheduleCreate(_)
             | Command::SchedulesCreate(_)
+            | Command::ScheduleEdit(_)
             | Command::Trigger(_)
             | Command::Backfill(_)
             | Command::SendMessages(_)
