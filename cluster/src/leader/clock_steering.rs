@@ -81,6 +81,15 @@ async fn ask(
     }
 }
 
+/// Returns how far a node's clock is from this machine's, in milliseconds; `None` if it does not answer.
+pub(crate) async fn clock_difference_ms(context: &NodeContext, node: NodeId) -> Option<i64> {
+    let before = context.clock.wall();
+    let read = peer_messages::ask(&context.replica.peer(node)?, ReadClock, CLOCK_READ_TIMEOUT).await.ok()?.wall;
+    let after = context.clock.wall();
+    // It was read at some time between the two.
+    Some(read.since_ms(read.clamp(before, after.max(before))))
+}
+
 /// Returns a reading, moved forward by `passed`.
 fn later(reading: VoterClock, passed: Duration) -> VoterClock {
     VoterClock { wall: reading.wall.plus_ms(i64::try_from(passed.as_millis()).unwrap_or(i64::MAX)), ..reading }

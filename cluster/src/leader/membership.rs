@@ -1,7 +1,8 @@
 //! Changes the membership, one node at a time (P22). Only `peer/join.rs` of the Raft crate adds learners.
 //!
 //! A node joins as a learner. It votes only after it could replace any other voter for a while: it has the log, applies
-//! it, and holds every audience part (P20) and the archive (P24). A node that the ledger has removed leaves the
+//! it, holds every audience part (P20) and the archive (P24), and its clock is right (P18): the clocks of two voters
+//! must agree. A node that the ledger has removed leaves the
 //! membership; `removal` checks and proposes that. A change that a former leader left half done is finished. A leader
 //! that drains or was removed hands over.
 
@@ -9,10 +10,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use reveille_ledger::Ledger;
 use reveille_ledger::ids::{ClaimOwner, NodeId};
+use reveille_ledger::{AGREEMENT_MS, Ledger};
 use reveille_raft::MemberStatus;
 
+use super::clock_steering::clock_difference_ms;
 use super::leadership::{Leadership, NodeReport};
 use super::removal::{RunningVoters, check_majorities};
 use super::transfer::{self, Unfit};
@@ -31,6 +33,7 @@ const CHANGE_LIMIT: Duration = Duration::from_secs(10);
 /// Checks until the leadership ends.
 pub(crate) async fn run(context: Arc<NodeContext>, leadership: Arc<Leadership>) {
     let mut ready = ReadyLearners::default();
+    let mut refused = BTreeSet::new();
     while !leadership.ended() {
         leadership.sleep(CHECK_EVERY).await;
         if context.replica.has_unfinished_change() {
@@ -54,7 +57,17 @@ pub(crate) async fn run(context: Arc<NodeContext>, leadership: Arc<Leadership>) 
         };
         let learners = members.iter().filter(|(node, member)| is_ready(node, member));
         let learners = learners.filter_map(|(node, _)| Some(reports.get(node)?.owner)).collect();
-        if let Some(ClaimOwner { node, .. }) = ready.next(learners, context.clock.monotonic()) {
+        if let Some(learner @ ClaimOwner { node, .. }) = ready.next(learners, context.clock.monotonic()) {
+            match clock_difference_ms(&context, node).await {
+                Some(ms) if ms.saturating_abs() <= AGREEMENT_MS => {}
+                Some(ms) => {
+                    if refused.insert(learner) {
+                        tracing::warn!(%node, ms, "a learner does not vote: its clock is off; put it right");
+                    }
+                    continue;
+                }
+                None => continue,
+            }
             let promoted = context.replica.promote(node, Instant::now() + CHANGE_LIMIT).await;
             match promoted {
                 Ok(()) => tracing::info!(%node, "a learner has caught up and votes now"),

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
-use reveille_harness::clocks::Clocks;
+use reveille_harness::clocks::{CORRECT, Clocks};
 use reveille_sink::{HoldRequest, Sink, SinkOptions};
 
 use crate::audience::parts;
@@ -131,11 +131,26 @@ fn clocks(folder: &Path, names: &[&str]) -> Option<Clocks> {
 
 /// Starts the node again, with its clock.
 fn again_with_clock(folder: &Path, clocks: &Clocks, node: &mut Process, name: &str) {
-    let environment: Vec<_> =
-        clocks.environment(name).into_iter().map(|(name, value)| (name, value.into_string().expect("text"))).collect();
-    let environment: Vec<_> = environment.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let environment = clocks.environment(name);
+    let environment: Vec<_> = environment.iter().map(|(name, value)| (*name, value.to_str().expect("text"))).collect();
     node.kill();
     *node = node.again_by(folder, name, &environment);
+}
+
+#[test]
+fn node_with_a_wrong_clock_does_not_vote_until_it_is_right() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let Some(clocks) = clocks(folder.path(), &["two"]) else { return };
+    let one = founder(folder.path());
+    clocks.set("two", "+3600 x1").expect("set");
+    let (environment, token) = (clocks.environment("two"), one.join_token());
+    let environment = environment.iter().map(|(name, value)| (*name, value.to_str().expect("text")));
+    let environment: Vec<_> = environment.chain([("REVEILLE__JOIN", token.as_str())]).collect();
+    let _two = Process::listening_by(folder.path(), "two", ["127.0.0.1:0"; 3], &environment);
+    until("the leader says why", || one.said().contains("its clock is off"));
+    assert_eq!(one.voters(), 1);
+    clocks.set("two", CORRECT).expect("set");
+    until("it votes", || one.voters() == 2);
 }
 
 /// The clock of the member that makes a token is 100 days ahead: no certificate for clients bears more.

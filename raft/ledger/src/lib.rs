@@ -16,7 +16,7 @@ pub mod model;
 pub mod recipients;
 pub mod storage;
 
-pub use apply::{ApplyResult, BackfillBatch, GapLookups, agreed_time, unclaimable_slots};
+pub use apply::{AGREEMENT_MS, ApplyResult, BackfillBatch, GapLookups, agreed_time, unclaimable_slots};
 pub use model::archive::{ArchivePart, ArchivePartKey, ArchiveParts, PartContent, blocks_of_parts};
 pub use model::backup::{BackupHistory, BackupResult, LastBackup};
 pub use model::claim::{Claim, DeadLetter};

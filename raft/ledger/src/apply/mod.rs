@@ -41,7 +41,7 @@ mod transition;
 
 pub(crate) use archive::history_kept_until;
 pub use claim::unclaimable_slots;
-pub use epoch::agreed_time;
+pub use epoch::{AGREEMENT_MS, agreed_time};
 pub use gap::{BackfillBatch, GapLookups};
 
 use self::bounds::refuse_if;
