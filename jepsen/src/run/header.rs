@@ -110,12 +110,26 @@ pub(super) fn header(
 /// Returns the kinds of faults whose effect must be observed: the drawn kinds with a certain effect, if all families
 /// act.
 fn must_be_seen(families: usize, plan: &[PlannedFault], kills: bool, seconds: u64) -> BTreeMap<FaultKind, u32> {
-    use FaultKind::{Join, Kill, Link, NodeLost, Operator, Partition, Pause, PowerCut, Relay, Restart, Upgrade};
+    use FaultKind::{
+        Backup, Join, Kill, Link, NodeLost, Operator, Partition, Pause, PowerCut, Relay, Restart, Rotation, Upgrade,
+    };
     let have_turns = (families <= FEW_FAMILIES && seconds >= TURNS_SECONDS) || seconds >= ALL_HAVE_TURNS_SECONDS;
     let is_certain = |kind: &FaultKind| {
-        let is_seen =
-            matches!(kind, Pause | Partition | Link | PowerCut | Relay | Restart | Operator | Upgrade | NodeLost);
-        have_turns && is_seen
+        have_turns
+            && matches!(
+                kind,
+                Pause
+                    | Partition
+                    | Link
+                    | PowerCut
+                    | Relay
+                    | Restart
+                    | Operator
+                    | Rotation
+                    | Backup
+                    | Upgrade
+                    | NodeLost
+            )
     };
     let drawn = plan.iter().map(|planned| planned.action.kind()).filter(is_certain);
     // A node that joins is planned as the loss of another one.

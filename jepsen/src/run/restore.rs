@@ -130,7 +130,7 @@ pub async fn lose_and_restore(nemesis: &mut Nemesis, items: &[WorkloadItem], ami
         "of_restored": judged.of_restored,
         "lost": judged.lost,
         "drained": drained,
-        "valid": drained && if amid { judged.is_valid() } else { judged.is_right() && is_complete },
+        "valid": drained && if amid { in_doubt > 0 && judged.is_valid() } else { judged.is_right() && is_complete },
     }))
 }
 

@@ -116,6 +116,10 @@ pub enum FaultKind {
     Transfer,
     /// An operator acts while emails are sent.
     Operator,
+    /// The certificate authority is rotated.
+    Rotation,
+    /// A backup is made.
+    Backup,
     /// A process crashes at a named place of its code.
     CrashPoint,
 }

@@ -222,6 +222,8 @@ fn effect_on_doubt(kind: FaultKind) -> Effect {
         | FaultKind::Relay
         | FaultKind::Transfer
         | FaultKind::Operator
+        | FaultKind::Rotation
+        | FaultKind::Backup
         | FaultKind::Join
         | FaultKind::Grow
         | FaultKind::Shrink => Effect::None,
@@ -334,7 +336,7 @@ mod tests {
             let fence = Fence { group: 1, epoch: 1, index: 10 * (number + 1), place: 0 };
             let (run, recipient) = (Name::from("r1.0"), Name::from(format!("m{number}")));
             let (node, claimed_ns) = (Name::from("n1"), number * 10_000 * MS);
-            history.note(Event::Claim(Claim {
+            history.record(Event::Claim(Claim {
                 fence,
                 node,
                 incarnation: 1,
@@ -343,7 +345,7 @@ mod tests {
                 committed_ns: None,
                 proposed_ns: Some(claimed_ns),
             }));
-            history.note(Event::Handoff(Handoff {
+            history.record(Event::Handoff(Handoff {
                 data_ns: claimed_ns + 500 * MS,
                 at_ns: claimed_ns + 500 * MS,
                 run,
@@ -357,7 +359,7 @@ mod tests {
                 repeated_headers: Vec::new(),
             }));
             let (index, detail, kind) = (fence.index + 1, String::new(), OutcomeKind::Sent);
-            history.note(Event::Outcome(Outcome {
+            history.record(Event::Outcome(Outcome {
                 index,
                 fence: None,
                 run,
@@ -390,7 +392,7 @@ mod tests {
         let mut history = history();
         let second = Fence { group: 1, epoch: 1, index: 95, place: 0 };
         let item = *history.claims.first().expect("a claim");
-        history.note(Event::Claim(Claim { fence: second, proposed_ns: Some(95_000 * MS), ..item }));
+        history.record(Event::Claim(Claim { fence: second, proposed_ns: Some(95_000 * MS), ..item }));
         let late = history.outcomes.first_mut().expect("an outcome");
         (late.index, late.fence) = (96, Some(item.fence));
         let history = history.close();

@@ -94,7 +94,10 @@ fn is_network(fault: &Fault) -> bool {
 
 /// Returns true if the fault can keep the affected nodes from leading and voting.
 fn disturbs(fault: &Fault) -> bool {
-    let not_the_node = matches!(fault.kind, FaultKind::Relay | FaultKind::Operator | FaultKind::Transfer);
+    let not_the_node = matches!(
+        fault.kind,
+        FaultKind::Relay | FaultKind::Operator | FaultKind::Rotation | FaultKind::Backup | FaultKind::Transfer
+    );
     fault.may_have_struck() && !not_the_node
 }
 

@@ -110,7 +110,7 @@ fn quiet(history: &History, majorities: &[Interval], emails: &[u64]) -> Vec<Inte
     let epochs = history.epochs.iter().map(|epoch| epoch.at_ns);
     breaks.extend(starts.chain(epochs).map(|at_ns| (at_ns, at_ns)));
     for fault in history.faults.iter().filter(|fault| fault.may_have_struck()) {
-        if matches!(fault.kind, FaultKind::Relay | FaultKind::Operator) {
+        if matches!(fault.kind, FaultKind::Relay | FaultKind::Operator | FaultKind::Rotation | FaultKind::Backup) {
             continue;
         }
         let (from_ns, until_ns) = in_force(history, fault);

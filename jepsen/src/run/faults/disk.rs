@@ -81,7 +81,7 @@ impl Nemesis {
         fault: &mut Fault,
     ) -> Result<()> {
         let hits = trace.end().await;
-        self.note_ends()?;
+        self.record_ends()?;
         let ended = self.processes.state(name) == ProcessState::Down;
         if ended {
             self.processes.start(name)?;
@@ -107,7 +107,7 @@ impl Nemesis {
             Ok(volumes) => volumes.get(name).context("a node without a disk of its own").and_then(|disk| disk.empty()),
             Err(_) => Ok(()),
         };
-        self.note_ends()?;
+        self.record_ends()?;
         let ended = self.processes.state(name) == ProcessState::Down;
         self.processes.disk_has_room(name, ENDS_WITHIN);
         self.processes.start(name)?;

@@ -65,7 +65,7 @@ impl Nemesis {
         self.target(target)?;
         let held = if inside { self.hold_answers(target).await } else { Vec::new() };
         // A node that ended by itself meanwhile cannot be the victim.
-        self.note_ends()?;
+        self.record_ends()?;
         let sender = held.first().map(|held| held.accepted.ehlo.clone());
         let victim = match (target, sender) {
             (FaultTarget::Sender, Some(sender)) if self.processes.running().contains(&sender) => sender,
@@ -105,7 +105,7 @@ impl Nemesis {
     }
 
     pub(super) fn kill_all(&mut self, planned: &PlannedFault) -> Injection {
-        self.note_ends()?;
+        self.record_ends()?;
         let mut fault = self.fault(planned, "kill -9 of all", &self.processes.running());
         let past_gate = self.kill_each(&mut fault)?;
         fault.observed = Some(true);
@@ -134,7 +134,7 @@ impl Nemesis {
     }
 
     pub(super) async fn power(&mut self, planned: &PlannedFault, target: Option<FaultTarget>, torn: bool) -> Injection {
-        self.note_ends()?;
+        self.record_ends()?;
         let victims = match target {
             Some(target) => vec![self.target(target)?],
             None => self.processes.running(),
@@ -146,7 +146,7 @@ impl Nemesis {
         let name = if target.is_some() { "power cut of one" } else { "power cut of all" };
         // If strace cannot attach, the cut is not aimed, and falls between two writes in most cases.
         let traces = if torn { self.hold_syncs(&victims).await } else { Vec::new() };
-        self.note_ends()?;
+        self.record_ends()?;
         let mut fault = self.fault(planned, name, &victims);
         let past_gate = self.kill_each(&mut fault)?;
         // A node that ended by itself keeps its disk.

@@ -67,7 +67,7 @@ impl Nemesis {
     }
 
     fn check_nothing_changes(&mut self) -> Injection<()> {
-        self.note_ends()?;
+        self.record_ends()?;
         if self.change.is_some() || self.rotation.is_some() {
             return Err(NotInjected::NotNow("another change of the members is not over".to_owned()));
         }
@@ -104,7 +104,7 @@ impl Nemesis {
                 }
             }
             Some(MemberChange::Stopping { fault, leaving, since }) => {
-                self.note_ends()?;
+                self.record_ends()?;
                 if self.processes.state(&leaving) == ProcessState::Down {
                     self.processes.forget(&leaving);
                     self.end_change(fault, true, "");

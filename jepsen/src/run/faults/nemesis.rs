@@ -391,7 +391,7 @@ impl Nemesis {
     }
 
     /// Records nodes that ended by themselves, to start them again later.
-    pub(super) fn note_ends(&mut self) -> Result<()> {
+    pub(super) fn record_ends(&mut self) -> Result<()> {
         let ended = self.processes.take_ends()?;
         self.restarts.extend(ended.into_iter().map(|end| (Instant::now() + RESTART_AFTER, end.node)));
         Ok(())
@@ -399,7 +399,7 @@ impl Nemesis {
 
     /// Records nodes that ended by themselves, and starts nodes again that have been down for [`RESTART_AFTER`].
     pub fn restart_ended(&mut self) -> Result<()> {
-        self.note_ends()?;
+        self.record_ends()?;
         let due = self.restarts.extract_if(.., |(at, _)| *at <= Instant::now()).collect::<Vec<_>>();
         for (_, name) in due {
             // A node that is down by a fault is started when the fault is over.

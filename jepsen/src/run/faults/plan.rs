@@ -315,14 +315,11 @@ mod tests {
             let last =
                 draw(seed, MINUTE, Family::value_variants()).into_iter().filter(|planned| planned.at >= MINUTE * 5 / 6);
             let family = |planned: PlannedFault| match planned.action.kind() {
-                FaultKind::Damage => (FaultKind::Disk, 0),
-                FaultKind::Transfer => (FaultKind::Restart, 0),
-                // These are an operator's, each of a family of its own.
-                kind if planned.action == FaultAction::Rotate => (kind, 1),
-                kind if planned.action == FaultAction::BackUp => (kind, 2),
-                kind => (kind, 0),
+                FaultKind::Damage => FaultKind::Disk,
+                FaultKind::Transfer => FaultKind::Restart,
+                kind => kind,
             };
-            let families: BTreeSet<(FaultKind, u8)> = last.map(family).collect();
+            let families: BTreeSet<FaultKind> = last.map(family).collect();
             assert_eq!(families.len(), Family::value_variants().len(), "seed {seed}");
         }
     }

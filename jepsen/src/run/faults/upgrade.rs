@@ -45,7 +45,7 @@ impl Nemesis {
         number: usize,
         goes_back: bool,
     ) -> Injection<Option<Injected>> {
-        self.note_ends()?;
+        self.record_ends()?;
         if self.upgrade.is_finished {
             return Ok(None);
         }
