@@ -7,8 +7,8 @@
 use super::Context;
 use crate::command::{ErasedAudience, ErasedBlock, RecipientErase};
 use crate::model::{
-    Blob, CHUNK, CommandOutcome, CommandRefusal, Hash, Ledger, OptedOut, Recipient, RecipientState, Recipients,
-    Schedule, StoredBlob,
+    Blob, CHUNK, CommandOutcome, CommandRefusal, Hash, Ledger, OptedOut, RecipientState, Recipients, Schedule,
+    StoredBlob,
 };
 use crate::storage::{BlockEntry, unpack_block};
 
@@ -46,9 +46,8 @@ impl Ledger {
     fn without_person(&self, named: &ErasedAudience, key: &str) -> Option<(u32, Blob)> {
         match Recipients::from_blob(self.blob(&named.audience)?)? {
             Recipients::Inline(mut audience) => {
-                let place = audience.recipients.iter().position(|one| one.key == key && !one.is_erased())?;
-                *audience.recipients.get_mut(place)? = Recipient::erased();
-                Some((place as u32, audience.blob()))
+                let number = audience.erase(key)?;
+                Some((number, audience.blob()))
             }
             Recipients::Sealed(mut seal) => {
                 let changed = named.part?;

@@ -236,6 +236,13 @@ impl From<Content> for ContentChoice {
 }
 
 impl Audience {
+    /// Empties the row of a person, and returns its number. `None`: the person is not in the list.
+    pub(crate) fn erase(&mut self, key: &str) -> Option<u32> {
+        let number = self.recipients.iter().position(|one| one.key == key && !one.is_erased())?;
+        *self.recipients.get_mut(number)? = Recipient::erased();
+        Some(number as u32)
+    }
+
     /// Encodes it for storage, as [`Recipients::Inline`].
     pub fn blob(&self) -> Blob {
         blob(&Kept::Inline(self))

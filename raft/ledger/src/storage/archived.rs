@@ -10,7 +10,7 @@ use super::block::{BLOCK_BYTES_MAX, BlockEntry, LISTS_BYTES_MAX, Row, pack_rows,
 use super::form::{self, RowForm, Unreadable};
 use super::frozen::{FrozenArchive, FrozenState};
 use super::rows::BLOBS;
-use crate::model::{Hash, Ledger, Recipient, Recipients, StoredBlob, Time};
+use crate::model::{Hash, Ledger, Recipients, StoredBlob, Time};
 
 impl Ledger {
     /// Encodes all rows of `part`, a ledger whose head is empty, into blocks of the archive.
@@ -103,15 +103,14 @@ pub fn block_with_list(block: &[u8], key: &str, (hash, list): (Hash, &[u8])) -> 
 /// Returns a list without the person of this address key. `None`: the person is not in it, or it is no list.
 fn list_without(list: &[u8], key: &str) -> Option<Box<[u8]>> {
     let Some(Recipients::Inline(mut audience)) = Recipients::from_blob(list) else { return None };
-    let person = audience.recipients.iter_mut().find(|one| one.key == key)?;
-    *person = Recipient::erased();
+    audience.erase(key)?;
     Some(audience.blob().bytes.into())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Audience;
+    use crate::model::{Audience, Recipient};
 
     #[test]
     fn block_without_person_keeps_other_rows_and_numbers() {

@@ -683,7 +683,7 @@ proptest! {
     ) {
         let (mut ledger, _) = ledger_at_work();
         let mut given = GivenTexts::default();
-        given.note(&ledger);
+        given.record(&ledger);
         for (command, now, actor) in entries {
             let head = ledger.head();
             let now = now.unwrap_or(head.now);
@@ -696,7 +696,7 @@ proptest! {
             let mut restored = Ledger::from_rows(before.all_rows()).expect("the rows read back");
             prop_assert_eq!(&restored.apply(before.head().applied + 1, &entry).reply, &reply);
             prop_assert_eq!(restored.state_hash(), ledger.state_hash(), "{:?}", entry);
-            given.note(&entry);
+            given.record(&entry);
             given.assert_hold(&ledger);
             grows(&before, &ledger);
             let violations = check(&ledger);

@@ -23,7 +23,7 @@ impl Default for GivenTexts {
 
 impl GivenTexts {
     /// Adds the texts of an entry, or of an initial state.
-    pub fn note(&mut self, source: &impl Debug) {
+    pub fn record(&mut self, source: &impl Debug) {
         self.0.extend(quoted(&format!("{source:?}")).map(String::from));
     }
 

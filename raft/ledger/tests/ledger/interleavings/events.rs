@@ -30,13 +30,13 @@ impl EventReader {
             for EventGroup { subject, events, .. } in row.groups().expect("events") {
                 assert!(!events.is_empty());
                 let EventSubject::Run { run, .. } = subject else { continue };
-                events.into_iter().for_each(|event| self.note(index, run, event));
+                events.into_iter().for_each(|event| self.record(index, run, event));
             }
         }
         self.compare(ledger);
     }
 
-    fn note(&mut self, index: u64, run: RunId, event: EventKind) {
+    fn record(&mut self, index: u64, run: RunId, event: EventKind) {
         match event {
             EventKind::RunOpened(count) => assert_eq!(self.opened.insert(run, count), None, "{run} opened twice"),
             EventKind::RunFinished(_) => drop(self.finished.insert(run, index)),

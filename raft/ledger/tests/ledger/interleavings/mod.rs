@@ -702,7 +702,7 @@ proptest! {
             let index = *index;
             let reply = replayed.apply(index, entry).reply;
             prop_assert_eq!(&reply, &test.replies[place], "replay = live");
-            given.note(&entry.command);
+            given.record(&entry.command);
             given.assert_hold(&replayed);
             if place == cut {
                 restored = Some(Ledger::from_rows(replayed.all_rows()).expect("a snapshot reads back"));

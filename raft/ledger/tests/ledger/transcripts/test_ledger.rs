@@ -55,7 +55,7 @@ impl TestLedger {
         let head = self.ledger.head();
         let epoch = head.current_epoch().unwrap_or_default();
         let now = head.now.plus_ms(-head.offset_ms());
-        self.given.note(&command);
+        self.given.record(&command);
         self.ledger.apply(self.index, &Entry { epoch, now, actor: Actor::System, command });
     }
 
@@ -66,7 +66,7 @@ impl TestLedger {
         let entry = Entry::from_bytes(&entry.to_bytes())?;
         let before = self.ledger.clone();
         let applied = self.ledger.apply(self.index, &entry);
-        self.given.note(&entry.command);
+        self.given.record(&entry.command);
         self.given.assert_hold(&self.ledger);
         recipients::assert_as_explained(&self.ledger);
         archived::assert_whole(&self.ledger);
