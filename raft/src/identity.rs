@@ -66,8 +66,8 @@ impl Identity {
     pub fn open(folder: &Path, node: NodeId) -> Result<Identity, FatalError> {
         files::create_private_folder(folder).map_err(|error| FatalError::folder("create", folder, error))?;
         let lock = lock(&folder.join("lock"))?;
-        refuse_noted(&folder.join(OUTDATED), FatalError::Outdated)?;
-        refuse_noted(&folder.join(REMOVED), FatalError::Removed)?;
+        refuse_marked(&folder.join(OUTDATED), FatalError::Outdated)?;
+        refuse_marked(&folder.join(REMOVED), FatalError::Removed)?;
         let cluster = cluster_of_folder(folder, node)?;
         if cluster.is_none() {
             write(folder, node, None)?;
@@ -90,15 +90,15 @@ impl Identity {
 
     /// Marks the folder as outdated: no process may start with it again. Does nothing if the lock was released.
     pub fn mark_outdated(&self, why: &str) -> Result<(), FatalError> {
-        self.note(OUTDATED, why)
+        self.mark(OUTDATED, why)
     }
 
     /// Marks the folder of a node that was removed. As [`Identity::mark_outdated`].
     pub fn mark_removed(&self, why: &str) -> Result<(), FatalError> {
-        self.note(REMOVED, why)
+        self.mark(REMOVED, why)
     }
 
-    fn note(&self, name: &str, why: &str) -> Result<(), FatalError> {
+    fn mark(&self, name: &str, why: &str) -> Result<(), FatalError> {
         if self.lock.lock().is_none() {
             return Ok(());
         }
@@ -196,11 +196,11 @@ fn put(folder: &Path, name: &str, text: &str) -> Result<(), FatalError> {
     replaced.map_err(|error| FatalError::folder("write", &folder.join(name), error))
 }
 
-fn refuse_noted(note: &Path, because: fn(String) -> FatalError) -> Result<(), FatalError> {
-    match std::fs::read_to_string(note) {
-        Ok(why) => Err(because(format!("{} (noted in {})", why.trim_end(), note.display()))),
+fn refuse_marked(mark: &Path, because: fn(String) -> FatalError) -> Result<(), FatalError> {
+    match std::fs::read_to_string(mark) {
+        Ok(why) => Err(because(format!("{} (see {})", why.trim_end(), mark.display()))),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(FatalError::folder("read", note, error)),
+        Err(error) => Err(FatalError::folder("read", mark, error)),
     }
 }
 
@@ -238,13 +238,13 @@ mod tests {
     fn data_folder_set_aside_refuses_to_start() {
         let folder = tempfile::tempdir().expect("a folder");
         let identity = Identity::open(folder.path(), NODE).expect("a new folder");
-        identity.mark_outdated("node 2 remembers its life 7").expect("it is noted");
+        identity.mark_outdated("node 2 remembers its life 7").expect("it is marked");
         drop(identity);
         let again = Identity::open(folder.path(), NODE).map(|_| ());
         assert!(matches!(&again, Err(FatalError::Outdated(why)) if why.contains("its life 7")), "{again:?}");
         std::fs::remove_file(folder.path().join(OUTDATED)).expect("another folder");
         let identity = Identity::open(folder.path(), NODE).expect("without the note");
-        identity.mark_removed("entry 7 removed node 5f3a").expect("it is noted");
+        identity.mark_removed("entry 7 removed node 5f3a").expect("it is marked");
         drop(identity);
         let again = Identity::open(folder.path(), NODE).map(|_| ());
         assert!(matches!(&again, Err(FatalError::Removed(why)) if why.contains("entry 7")), "{again:?}");
@@ -252,7 +252,7 @@ mod tests {
         let identity = Identity::open(folder.path(), NODE).expect("without the note");
         identity.release();
         identity.mark_outdated("late").expect("it may be another's by now");
-        Identity::open(folder.path(), NODE).expect("nothing was noted");
+        Identity::open(folder.path(), NODE).expect("nothing was marked");
     }
 
     #[test]

@@ -143,7 +143,7 @@ impl Reader<'_, '_> {
         ledger.map(Some).map_err(|error| BackupError::Unsound { index, what: error.to_string() })
     }
 
-    /// Reads a file and checks it. A missing or damaged file is noted, and the work goes on.
+    /// Reads a file and checks it. A missing or damaged file is recorded, and the work goes on.
     fn read_checked(
         &mut self,
         hash: Hash,

@@ -138,13 +138,13 @@ impl Repeats {
         marks.dedup_by(|(hash, position), (known, first)| {
             let again = hash == known;
             if again {
-                self.note(*first, *position);
+                self.record(*first, *position);
             }
             again
         });
     }
 
-    fn note(&mut self, first: u32, position: u32) {
+    fn record(&mut self, first: u32, position: u32) {
         let word = (position / 64) as usize;
         if word >= self.positions.len() {
             self.positions.resize(word + 1, 0);

@@ -232,7 +232,7 @@ impl Leadership {
             }
             let age = {
                 let mut applied_history = self.applied_history.lock();
-                applied_history.note(now, ledger.head().applied);
+                applied_history.record(now, ledger.head().applied);
                 applied_history.age(applied, now)
             };
             if ledger.removed_nodes().contains(&owner.node) {

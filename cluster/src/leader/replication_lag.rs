@@ -33,7 +33,7 @@ pub(crate) struct AppliedHistory(VecDeque<(Duration, u64)>);
 
 impl AppliedHistory {
     /// Records that the leader has applied the log up to `applied` at `now`.
-    pub fn note(&mut self, now: Duration, applied: u64) {
+    pub fn record(&mut self, now: Duration, applied: u64) {
         if self.0.back().is_none_or(|(at, height)| applied > *height && now.saturating_sub(*at) >= NOTE_EVERY) {
             self.0.push_back((now, applied));
         }
@@ -68,10 +68,10 @@ mod tests {
     fn state_age_is_that_of_first_lacking_entry() {
         let mut heights = AppliedHistory::default();
         for (now, applied) in [(1_000, 5), (2_000, 5), (3_000, 6), (4_000, 9)] {
-            heights.note(at(now), applied);
+            heights.record(at(now), applied);
         }
         assert_eq!(heights.age(9, at(5_000)), at(0));
-        assert_eq!(heights.age(20, at(5_000)), at(0), "it may be ahead of what was noted");
+        assert_eq!(heights.age(20, at(5_000)), at(0), "it may be ahead of what was recorded");
         assert_eq!(heights.age(8, at(5_000)), at(1_000));
         assert_eq!(heights.age(6, at(5_000)), at(1_000));
         assert_eq!(heights.age(5, at(5_000)), at(2_000));
@@ -81,11 +81,11 @@ mod tests {
     #[test]
     fn quiet_cluster_has_no_old_states_and_busy_one_few_heights() {
         let mut heights = AppliedHistory::default();
-        heights.note(at(0), 7);
-        heights.note(at(600_000), 7);
+        heights.record(at(0), 7);
+        heights.record(at(600_000), 7);
         assert_eq!(heights.age(7, at(600_000)), at(0));
         for now in 600_000..700_000 {
-            heights.note(at(now), now);
+            heights.record(at(now), now);
         }
         assert!(heights.0.len() < 610, "{}", heights.0.len());
         let age = heights.age(7, at(700_000));

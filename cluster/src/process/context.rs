@@ -182,9 +182,9 @@ impl NodeContext {
     }
 
     /// Records that an outcome is in the ledger. `result_at` is the monotonic time of its result.
-    pub(crate) fn note_settled(&self, result_at: Duration) {
+    pub(crate) fn record_settled(&self, result_at: Duration) {
         let now = self.clock.monotonic();
-        self.settling.lock().note(now.saturating_sub(result_at), now);
+        self.settling.lock().record(now.saturating_sub(result_at), now);
     }
 
     /// Returns recent measurements of this node, for the leader (P12).

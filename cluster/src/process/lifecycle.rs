@@ -135,7 +135,7 @@ impl NodeRuntime {
         let (settler, settling) = Settler::new(Arc::clone(&context));
         let stopping = StopSignals::default();
         let supervisor = Supervisor::new();
-        let journal = JournalWriter::new(journal, supervisor.failing());
+        let journal = JournalWriter::new(journal, supervisor.stop_reporter());
         let stop = stopping.stop_requested.clone();
         let workers = WorkerContext::new(Arc::clone(&context), Arc::clone(&relays), journal, settler, stop);
         let runtime = NodeRuntime { context, relays, supervisor, leadership_handle, stopping };

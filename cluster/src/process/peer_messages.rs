@@ -20,7 +20,7 @@ use super::disk_reserve::{DiskSpace, Shortage};
 use super::scrub_report::ScrubReport;
 
 /// One kind of request.
-pub trait Ask: Serialize {
+pub trait TypedRequest: Serialize {
     /// Name of the request, for logs and metrics.
     const NAME: &'static str;
     /// True if the answer may be about a megabyte.
@@ -39,7 +39,7 @@ macro_rules! requests {
             $($(#[$doc])* $name($request),)*
         }
 
-        $(impl Ask for $request {
+        $(impl TypedRequest for $request {
             const NAME: &'static str = stringify!($name);
             const BULK: bool = $bulk;
             type Answer = $answer;
@@ -81,7 +81,7 @@ requests! {
 }
 
 /// Sends a request and waits at most `limit` for the answer.
-pub async fn ask<R: Ask>(peer: &Peer, request: R, limit: Duration) -> Result<R::Answer, PeerError> {
+pub async fn ask<R: TypedRequest>(peer: &Peer, request: R, limit: Duration) -> Result<R::Answer, PeerError> {
     let payload = encode(&request.into_request())?;
     let answer = peer.ask(ApplicationRequest { name: R::NAME, payload, bulk: R::BULK }, limit).await?;
     serde_json::from_slice(&answer).map_err(|error| PeerError::Lost(format!("the answer can not be read: {error}")))
@@ -93,7 +93,7 @@ pub fn decode(payload: &[u8]) -> Result<PeerRequest, Rejection> {
 }
 
 /// Encodes an answer.
-pub fn reply<R: Ask>(answer: &R::Answer) -> Result<Vec<u8>, Rejection> {
+pub fn reply<R: TypedRequest>(answer: &R::Answer) -> Result<Vec<u8>, Rejection> {
     encode(answer)
 }
 

@@ -16,14 +16,14 @@ use tokio_util::task::TaskTracker;
 /// Runs the actors of one node, and reports that the node must stop.
 pub(crate) struct Supervisor {
     tasks: TaskTracker,
-    failing: Failing,
+    stop_reporter: StopReporter,
 }
 
 /// Reports that the node must stop, and why. The first reason is kept.
 #[derive(Clone, Debug)]
-pub(crate) struct Failing(watch::Sender<Option<String>>);
+pub(crate) struct StopReporter(watch::Sender<Option<String>>);
 
-impl Failing {
+impl StopReporter {
     /// Reports a reason. The first one is logged.
     pub fn report(&self, why: &str) {
         let first = self.0.send_if_modified(|failed| {
@@ -39,17 +39,17 @@ impl Failing {
 
 impl Supervisor {
     pub fn new() -> Supervisor {
-        Supervisor { tasks: TaskTracker::new(), failing: Failing(watch::Sender::new(None)) }
+        Supervisor { tasks: TaskTracker::new(), stop_reporter: StopReporter(watch::Sender::new(None)) }
     }
 
     /// Returns why the node must stop. `None` while it need not.
     pub fn failed(&self) -> watch::Receiver<Option<String>> {
-        self.failing.0.subscribe()
+        self.stop_reporter.0.subscribe()
     }
 
     /// Returns a reporter, for an actor that continues after a failure of something else.
-    pub fn failing(&self) -> Failing {
-        self.failing.clone()
+    pub fn stop_reporter(&self) -> StopReporter {
+        self.stop_reporter.clone()
     }
 
     /// Runs an actor that has nothing that a new one would not find in the state. If it ends before `stop`, another one
@@ -86,12 +86,12 @@ impl Supervisor {
         stop: CancellationToken,
         actor: impl Future<Output = ()> + Send + 'static,
     ) {
-        let failing = self.failing();
+        let stop_reporter = self.stop_reporter();
         self.tasks.spawn(async move {
             let ended = AssertUnwindSafe(actor).catch_unwind().await;
             if !stop.is_cancelled() {
                 let how = count_end(name, ended.is_err());
-                failing.report(&format!("the {name} actor {how}"));
+                stop_reporter.report(&format!("the {name} actor {how}"));
             }
         });
     }

@@ -19,7 +19,7 @@ use super::settler::Settler;
 use crate::compose::Compiled;
 use crate::process::cache::Cache;
 use crate::process::context::NodeContext;
-use crate::process::supervisor::Failing;
+use crate::process::supervisor::StopReporter;
 use crate::smtp::registry::RelayRegistry;
 
 /// Maximum bytes of compiled contents in the cache. A compiled content is assumed to need a multiple of its source's
@@ -38,17 +38,17 @@ pub(crate) const COMPOSING_MAX: u32 = 1 << 16;
 /// The journal of one incarnation. Any error in it stops the node.
 pub(crate) struct JournalWriter {
     journal: Mutex<Journal>,
-    failing: Failing,
+    stop_reporter: StopReporter,
 }
 
 impl JournalWriter {
-    pub fn new(journal: Journal, failing: Failing) -> JournalWriter {
-        JournalWriter { journal: Mutex::new(journal), failing }
+    pub fn new(journal: Journal, stop_reporter: StopReporter) -> JournalWriter {
+        JournalWriter { journal: Mutex::new(journal), stop_reporter }
     }
 
     /// Returns the reporter by which a failure stops the node.
-    pub fn failing(&self) -> Failing {
-        self.failing.clone()
+    pub fn stop_reporter(&self) -> StopReporter {
+        self.stop_reporter.clone()
     }
 
     /// Writes the record of a step; the caller takes the step afterwards.
@@ -62,9 +62,9 @@ impl JournalWriter {
         let appended = records.try_for_each(|record| self.journal.lock().append(&record));
         match &appended {
             Err(fault @ JournalFault::Broken(_)) => {
-                self.failing.report(&format!("{fault}; make room for --journal-dir"))
+                self.stop_reporter.report(&format!("{fault}; make room for --journal-dir"))
             }
-            Err(fault) => self.failing.report(&fault.to_string()),
+            Err(fault) => self.stop_reporter.report(&fault.to_string()),
             Ok(()) => {}
         }
         appended

@@ -139,7 +139,7 @@ mod tests {
         let owner = JournalOwner { cluster: 7, process: ClaimOwner { node: NodeId(1), incarnation: Incarnation(1) } };
         let journal = Journal::create(folder.path(), &owner, "this boot").expect("a journal");
         let supervisor = Supervisor::new();
-        let journal = JournalWriter::new(journal, supervisor.failing());
+        let journal = JournalWriter::new(journal, supervisor.stop_reporter());
         let fence = Fence { group: 1, epoch: Epoch(1), index: 7, place: 0 };
         let claimed_slot = ClaimedSlot { chunk: PageId(RunId { index: 5, place: 0 }).chunk(0), fence, slot: 3 };
         assert!(journal.append(claimed_slot, JournalStep::Begin).is_ok());

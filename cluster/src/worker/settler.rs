@@ -72,7 +72,7 @@ impl SettlerActor {
                 self.take_queued(&mut batch);
             }
             self.propose(gather(batch)).await;
-            self.context.note_settled(came_at);
+            self.context.record_settled(came_at);
         }
     }
 

@@ -9,27 +9,27 @@ use std::panic::AssertUnwindSafe;
 use futures::FutureExt;
 use tokio_util::task::TaskTracker;
 
-use crate::process::supervisor::Failing;
+use crate::process::supervisor::StopReporter;
 
 /// The tasks for the claims of one process.
 #[derive(Clone)]
 pub(crate) struct WorkerTasks {
     tasks: TaskTracker,
-    failing: Failing,
+    stop_reporter: StopReporter,
 }
 
 impl WorkerTasks {
-    pub fn new(failing: Failing) -> WorkerTasks {
-        WorkerTasks { tasks: TaskTracker::new(), failing }
+    pub fn new(stop_reporter: StopReporter) -> WorkerTasks {
+        WorkerTasks { tasks: TaskTracker::new(), stop_reporter }
     }
 
     /// Starts a task. A panic in it stops the node.
     pub fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
-        let failing = self.failing.clone();
+        let stop_reporter = self.stop_reporter.clone();
         self.tasks.spawn(async move {
             if AssertUnwindSafe(work).catch_unwind().await.is_err() {
                 metrics::counter!("reveille_actor_ends_total", "actor" => "Workers").increment(1);
-                failing.report("a worker task panicked");
+                stop_reporter.report("a worker task panicked");
             }
         });
     }

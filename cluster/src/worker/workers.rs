@@ -34,7 +34,7 @@ const FENCE_WITHIN: Duration = Duration::from_secs(2);
 pub(crate) async fn run(context: Arc<WorkerContext>, stop: StopSignals) {
     let mut hints = context.node.replica.effects();
     let mut worked: BTreeSet<Fence> = BTreeSet::new();
-    let tasks = WorkerTasks::new(context.journal.failing());
+    let tasks = WorkerTasks::new(context.journal.stop_reporter());
     let mut poll = tokio::time::interval(POLL_EVERY);
     let mut forget = tokio::time::interval(FORGET_EVERY);
     let over = async {

@@ -59,7 +59,7 @@ impl Accepts {
     }
 
     /// Counts an email.
-    pub fn note(&mut self, recipient: &str, at_us: i64) {
+    pub fn record(&mut self, recipient: &str, at_us: i64) {
         match self.number_of(recipient).filter(|number| (*number as usize) < self.counts.len()) {
             Some(number) => {
                 let count = &mut self.counts[number as usize];
@@ -191,13 +191,13 @@ mod tests {
     #[test]
     fn generated_addresses_are_counted_by_number() {
         let mut accepts = Accepts::of_generated(2, 1);
-        accepts.note("r00000000.s1@audience.invalid", 0);
+        accepts.record("r00000000.s1@audience.invalid", 0);
         assert!(accepts.has("r00000000.s1@audience.invalid") && !accepts.has("r00000001.s1@audience.invalid"));
-        accepts.note("r00000001.s1@audience.invalid", 0);
+        accepts.record("r00000001.s1@audience.invalid", 0);
         assert!(accepts.is_exact());
-        accepts.note("r00000001.s1@audience.invalid", 0);
+        accepts.record("r00000001.s1@audience.invalid", 0);
         for unexpected in ["r00000002.s1@audience.invalid", "r00000001.s2@audience.invalid", "ann@example.net"] {
-            accepts.note(unexpected, 0);
+            accepts.record(unexpected, 0);
         }
         assert_eq!(accepts.figures(), json!({"arrived": 2, "duplicates": 1, "missing": 0, "unexplained": 3}));
     }
@@ -206,7 +206,7 @@ mod tests {
     fn second_email_does_not_replace_missing_one() {
         let mut accepts = Accepts::of(["a", "b", "c"].into_iter().map(str::to_owned));
         for (address, at_us) in [("a", 5), ("a", 7), ("b", 6)] {
-            accepts.note(address, at_us);
+            accepts.record(address, at_us);
         }
         assert_eq!((accepts.arrived(), accepts.missing(), accepts.duplicates()), (2, 1, 1));
         assert!(!accepts.is_exact() && !accepts.is_without_surplus());
@@ -217,11 +217,11 @@ mod tests {
     #[test]
     fn further_emails_are_missing_until_they_come() {
         let mut accepts = Accepts::of(["a", "b"].into_iter().map(str::to_owned));
-        ["a", "b"].into_iter().for_each(|address| accepts.note(address, 0));
+        ["a", "b"].into_iter().for_each(|address| accepts.record(address, 0));
         assert!(accepts.is_exact());
         accepts.set_expected(2);
         assert_eq!((accepts.arrived(), accepts.missing()), (2, 2));
-        ["b", "b", "a"].into_iter().for_each(|address| accepts.note(address, 0));
+        ["b", "b", "a"].into_iter().for_each(|address| accepts.record(address, 0));
         assert_eq!((accepts.arrived(), accepts.missing(), accepts.duplicates()), (4, 0, 1));
     }
 

@@ -109,7 +109,7 @@ pub(crate) async fn measure(
         Accepts::of_generated(args.recipients, SEED),
         move |accepts, recipient, at_us| {
             if late_follower::is_judged(recipient) && !recipient.ends_with(&warming) {
-                accepts.note(recipient, at_us);
+                accepts.record(recipient, at_us);
             }
         },
         Duration::from_millis(args.round_trip.into()),

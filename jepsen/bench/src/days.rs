@@ -62,7 +62,7 @@ pub struct Args {
 /// Runs the benchmark of days.
 pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     let addresses = (0..args.schedules).map(|number| load::address(&name_of(number), 0));
-    let (counter, sink) = Counter::start(Accepts::of(addresses), Accepts::note)?;
+    let (counter, sink) = Counter::start(Accepts::of(addresses), Accepts::record)?;
     let needs = Needs { test_clock: true, ..Needs::default() };
     let mut cluster = Cluster::start(start, NODES, needs).await?;
     cluster.admin().add_relay(sink.address(), SESSIONS).await?;

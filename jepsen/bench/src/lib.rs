@@ -84,15 +84,15 @@ impl Benchmark {
 struct Counter<T>(Arc<Mutex<T>>);
 
 impl<T: Send + 'static> Counter<T> {
-    /// Starts a sink that keeps no email, and reports recipient and instant of each accept to `note`.
-    fn start(counts: T, note: impl Fn(&mut T, &str, i64) + Send + Sync + 'static) -> Result<(Counter<T>, Sink)> {
-        Counter::start_remote(counts, note, Duration::ZERO)
+    /// Starts a sink that keeps no email, and reports recipient and instant of each accept to `record`.
+    fn start(counts: T, record: impl Fn(&mut T, &str, i64) + Send + Sync + 'static) -> Result<(Counter<T>, Sink)> {
+        Counter::start_remote(counts, record, Duration::ZERO)
     }
 
     /// Starts a sink that delays each write of replies by this time.
     fn start_remote(
         counts: T,
-        note: impl Fn(&mut T, &str, i64) + Send + Sync + 'static,
+        record: impl Fn(&mut T, &str, i64) + Send + Sync + 'static,
         round_trip: Duration,
     ) -> Result<(Counter<T>, Sink)> {
         let counts = Arc::new(Mutex::new(counts));
@@ -101,7 +101,7 @@ impl<T: Send + 'static> Counter<T> {
             // The answer to an email of a killed node may be lost, but the email counts.
             if matches!(answer, DotAnswer::Accepted | DotAnswer::AcceptedUnanswered) {
                 let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
-                note(&mut counts, &accept.recipient, accept.accept_unix_us as i64);
+                record(&mut counts, &accept.recipient, accept.accept_unix_us as i64);
             }
         });
         let options =

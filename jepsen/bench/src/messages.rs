@@ -29,7 +29,7 @@ pub struct Args {
 
 /// Runs the benchmark of messages.
 pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
-    let (counter, sink) = Counter::start(Accepts::of((0..args.messages).map(address)), Accepts::note)?;
+    let (counter, sink) = Counter::start(Accepts::of((0..args.messages).map(address)), Accepts::record)?;
     let cluster = Cluster::start(start, NODES, Needs::default()).await?;
     cluster.admin().add_relay(sink.address(), SESSIONS).await?;
     let before = cluster.cpu_seconds()?;

@@ -61,7 +61,7 @@ pub struct Args {
 /// Runs the benchmark of schedules.
 pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     let addresses = (0..args.schedules).map(|number| load::address(&format!("due-{number}"), 0));
-    let (counter, sink) = Counter::start(Accepts::of(addresses), Accepts::note)?;
+    let (counter, sink) = Counter::start(Accepts::of(addresses), Accepts::record)?;
     let archive_after = (args.kept > 0).then_some(ARCHIVE_AFTER);
     let mut cluster =
         Cluster::start(start, NODES, Needs { archive_after, backups: args.backup, ..Needs::default() }).await?;

@@ -65,9 +65,9 @@ impl TenantAccepts {
         TenantAccepts { small: Accepts::of(expected), backlog: Accepts::of_generated(backlog, SEED) }
     }
 
-    fn note(&mut self, recipient: &str, at_us: i64) {
+    fn record(&mut self, recipient: &str, at_us: i64) {
         let of_tenant = if recipient.ends_with(OF_BACKLOG) { &mut self.backlog } else { &mut self.small };
-        of_tenant.note(recipient, at_us);
+        of_tenant.record(recipient, at_us);
     }
 }
 
@@ -84,7 +84,7 @@ struct Round {
 
 /// Runs the benchmark of tenants.
 pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
-    let (counter, sink) = Counter::start(TenantAccepts::new(args.recipients), TenantAccepts::note)?;
+    let (counter, sink) = Counter::start(TenantAccepts::new(args.recipients), TenantAccepts::record)?;
     // The kernel accepts connections to this listener, and nothing answers them.
     let dead = TcpListener::bind(("127.0.0.1", 0)).context("a port for the dead relay")?;
     let cluster = Cluster::start(start, NODES, Needs::default()).await?;
@@ -195,7 +195,7 @@ mod tests {
             ("idle1-2@example.net", 7_000),
             ("idle1-2@example.net", 8_000),
         ] {
-            counts.note(recipient, at_us);
+            counts.record(recipient, at_us);
         }
         assert_eq!(counts.backlog.instants_us(0), [2_000, 5_000]);
         assert_eq!(counts.small.firsts_us(EMAILS..2 * EMAILS), [2_500, 7_000], "a duplicate does not count");

@@ -142,13 +142,13 @@ pub struct History {
 }
 
 impl History {
-    /// Returns an empty history: [`History::note`] adds events, [`History::close`] sorts them.
+    /// Returns an empty history: [`History::record`] adds events, [`History::close`] sorts them.
     pub fn new(header: Header) -> History {
         History { header, ..History::default() }
     }
 
     /// Adds an event, in any order.
-    pub fn note(&mut self, event: Event) {
+    pub fn record(&mut self, event: Event) {
         match event {
             Event::Handoff(handoff) => self.handoffs.push(handoff),
             Event::Claim(claim) => self.claims.push(claim),
@@ -174,7 +174,7 @@ impl History {
             Event::EpochStarted(epoch) => self.epochs.push(epoch),
             Event::Outage(outage) => self.outages.push(outage),
             Event::Overload(overload) => self.overloads.push(overload),
-            Event::Limit(limit) => self.note_limit(limit),
+            Event::Limit(limit) => self.record_limit(limit),
             Event::Call(call) => self.calls.push(call),
             Event::Fault(fault) => self.faults.push(fault),
             Event::Resumption(Resumption { run, index }) => _ = self.resumptions.insert((run, index)),
@@ -263,7 +263,7 @@ impl History {
     }
 
     /// Adds a limit. A limit is recorded once at its start, and may be recorded again with its end.
-    fn note_limit(&mut self, limit: Limit) {
+    fn record_limit(&mut self, limit: Limit) {
         let open = |limit: &Limit| Limit { until_ns: None, ..limit.clone() };
         match self.limits.iter_mut().find(|known| open(known) == open(&limit)) {
             Some(known) => known.until_ns = known.until_ns.or(limit.until_ns),

@@ -46,7 +46,7 @@ struct Seen {
 }
 
 impl Seen {
-    fn note(&mut self, epoch: u64, node: &str, now_us: i64) {
+    fn record(&mut self, epoch: u64, node: &str, now_us: i64) {
         let first = SeenLeadership { epoch, node: node.to_owned(), first_us: now_us, last_us: now_us };
         self.leaderships.entry(epoch).or_insert(first).last_us = now_us;
         let last_us = self.last_us.replace(now_us).unwrap_or(now_us);
@@ -93,7 +93,7 @@ impl LeaderWatch {
 async fn poll(name: String, http: HttpAddress, seen: Arc<Mutex<Seen>>) {
     loop {
         if let Some(epoch) = http::epoch_led(&http).await {
-            seen.lock().unwrap_or_else(PoisonError::into_inner).note(epoch, &name, monotonic_us());
+            seen.lock().unwrap_or_else(PoisonError::into_inner).record(epoch, &name, monotonic_us());
         }
         tokio::time::sleep(POLL_EVERY).await;
     }

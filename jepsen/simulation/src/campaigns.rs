@@ -84,7 +84,7 @@ impl Clients {
         }
         let Some(stage) = self.stage_after_seal(&planned.campaign_name()).await else { return };
         self.recorder.call_answered(asked, Answer::at(None));
-        self.note_stage(&planned, &stage, ready);
+        self.record_stage(&planned, &stage, ready);
         if !matches!(stage, CampaignStage::Armed(_)) {
             return;
         }
@@ -110,7 +110,7 @@ impl Clients {
 
     /// Checks the stage of a campaign that was launched and whose audience was sealed by `ready`. The checker judges if
     /// its schedule fires.
-    fn note_stage(&self, planned: &PlannedSchedule, stage: &CampaignStage, ready: Time) {
+    fn record_stage(&self, planned: &PlannedSchedule, stage: &CampaignStage, ready: Time) {
         let is_cancelled = planned.launch == Some(LaunchKind::Cancelled);
         let is_late = planned.instant().since_ms(ready) < CLOCK_ERROR_MS as i64;
         let mut known = self.known.lock();

@@ -138,7 +138,7 @@ impl DiskFile for LogFile {
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         self.disk.alive()?;
-        self.disk.trace.note(b'w', &[self.disk.process.node.0, offset, u64::from(crc32c::crc32c(bytes))]);
+        self.disk.trace.record(b'w', &[self.disk.process.node.0, offset, u64::from(crc32c::crc32c(bytes))]);
         self.file.write_at(offset, bytes)
     }
 

@@ -59,14 +59,14 @@ pub fn due(recorder: &HistoryRecorder, plan: &SeedPlan, created: &[Created], led
             if at <= after_last.0 && !has_opened && explanation.is_none() {
                 continue;
             }
-            recorder.note(Event::Due(Due {
+            recorder.record(Event::Due(Due {
                 tenant: planned.tenant.into(),
                 schedule: Name::from(&planned.name),
                 due_unix_ms: at,
                 audience: Name::from(&planned.name),
             }));
             if let (false, Some(outcome)) = (has_opened, explanation) {
-                recorder.note(Event::Explained(Explained {
+                recorder.record(Event::Explained(Explained {
                     tenant: planned.tenant.into(),
                     schedule: Name::from(&planned.name),
                     first_unix_ms: at,
@@ -83,7 +83,7 @@ pub fn due(recorder: &HistoryRecorder, plan: &SeedPlan, created: &[Created], led
 pub fn audience(recorder: &HistoryRecorder, name: &str, addresses: &[String]) {
     let codes = addresses.iter().map(|address| Content::code_of(name, address).into()).collect();
     let recipients = addresses.iter().map(Name::from).collect();
-    recorder.note(Event::Audience(Audience { name: Name::from(name), recipients, codes }));
+    recorder.record(Event::Audience(Audience { name: Name::from(name), recipients, codes }));
 }
 
 /// Returns the instants for which the schedule opened a run without a trigger.
@@ -134,7 +134,7 @@ pub fn runs(recorder: &HistoryRecorder, plan: &SeedPlan, ledger: &WholeLedger) {
 fn runs_of(recorder: &HistoryRecorder, plan: &SeedPlan, ledger: &Ledger, hot: &Ledger) {
     let (mut addresses, lists) = (BTreeMap::new(), plan.lists());
     for (id, page, run) in ledger.runs() {
-        recorder.note(Event::Run(Run {
+        recorder.record(Event::Run(Run {
             run: id.to_string().into(),
             tenant: page.tenant.to_string().into(),
             schedule: item_of(run).into(),
@@ -150,7 +150,7 @@ fn runs_of(recorder: &HistoryRecorder, plan: &SeedPlan, ledger: &Ledger, hot: &L
             let Some(state) = ledger.state(id, number) else { continue };
             let (run, recipient, state) = (id.to_string().into(), Name::from(recipient), recorded_state(state));
             let number = Some(number);
-            recorder.note(Event::FinalState(events::FinalState { run, recipient, number, state }));
+            recorder.record(Event::FinalState(events::FinalState { run, recipient, number, state }));
         }
         addresses.insert(id, own);
     }
@@ -173,7 +173,7 @@ fn claim(
     };
     let fence = fence_of(&fence);
     for (run, recipient) in claim_row.granted.iter().filter_map(recipient_of) {
-        recorder.note(Event::Claim(Claim {
+        recorder.record(Event::Claim(Claim {
             fence,
             node: name(claim_row.owner.node).into(),
             incarnation: claim_row.owner.incarnation.0,
@@ -188,7 +188,7 @@ fn claim(
         for (run, recipient) in event.slots(&claim_row.granted).iter().filter_map(recipient_of) {
             let (index, proposed_ns, detail) = (event.index, ns(event.at), String::new());
             let (run, recipient) = (run.to_string().into(), recipient.into());
-            recorder.note(Event::Outcome(Outcome {
+            recorder.record(Event::Outcome(Outcome {
                 index,
                 fence: Some(fence),
                 run,
@@ -267,7 +267,7 @@ fn recorded_state(state: RecipientState) -> events::RecipientState {
 pub fn objects(recorder: &HistoryRecorder, ledger: &Ledger) {
     let found = |kind, tenant: &str, name: &str, value: String| {
         let (tenant, name) = (tenant.to_owned(), name.to_owned());
-        recorder.note(Event::Found(Found { kind, tenant, name, value }));
+        recorder.record(Event::Found(Found { kind, tenant, name, value }));
     };
     for ((tenant, name), campaign) in ledger.campaigns().iter() {
         let when = When::At { instant_ms: campaign.due.0 };

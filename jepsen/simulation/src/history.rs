@@ -66,7 +66,7 @@ pub fn index(options: &Options, plan: &SeedPlan, mut events: Vec<Event>, at_ns: 
         write(path, &header, &events, &ended).with_context(|| format!("the history {}", path.display()))?;
     }
     let mut index = History::new(header);
-    events.into_iter().chain([Event::Ended(ended)]).for_each(|event| index.note(event));
+    events.into_iter().chain([Event::Ended(ended)]).for_each(|event| index.record(event));
     Ok(index.close())
 }
 

@@ -200,7 +200,7 @@ impl Simulation {
         let kills = past_gate.is_some() || kind == FaultKind::NodeLost;
         let term = node.context().and_then(|context| context.leadership());
         let (text, nodes) = (format!("{kind:?} of n{}", node.id.0), vec![name(node.id)]);
-        self.env.recorder.note(Event::Fault(FaultRecord {
+        self.env.recorder.record(Event::Fault(FaultRecord {
             status: if kills { FaultStatus::Installed } else { FaultStatus::Skipped },
             observed: kills.then_some(true),
             inside_data: past_gate.map(|past| past > 0),
@@ -236,9 +236,9 @@ impl Simulation {
     pub(crate) fn heal(&mut self) {
         self.trace().say("faults end; a quorum is whole from here on");
         let at_ns = self.env.recorder.now_ns();
-        self.env.recorder.note(Event::Phase(Phase { at_ns, phase: PhaseName::Healed }));
+        self.env.recorder.record(Event::Phase(Phase { at_ns, phase: PhaseName::Healed }));
         if let Some(command) = self.limited.lift() {
-            self.env.recorder.note(Event::Limit(self.limited.limit(self.plan.begins, Some(at_ns))));
+            self.env.recorder.record(Event::Limit(self.limited.limit(self.plan.begins, Some(at_ns))));
             self.clients.set(command);
         }
         self.agenda.retain(|_, step| {

@@ -143,7 +143,7 @@ impl Network {
     /// Records a violation that another module observed.
     #[cfg(feature = "injected-bugs")]
     pub fn record_violation(&self, what: String) {
-        self.state.lock().vote_promises.note(what);
+        self.state.lock().vote_promises.record(what);
     }
 
     /// Returns the vote promises that were broken since the last call.
@@ -220,7 +220,7 @@ impl ProcessTransport {
         let known =
             network.state.lock().handlers.get(&node_at(to)).map(|(process, handler)| (*process, Arc::clone(handler)));
         let (there, handler) = known.ok_or_else(gone)?;
-        network.trace.note(b'm', &[self.process.node.0, there.node.0, u64::from(crc32c::crc32c(name.as_bytes()))]);
+        network.trace.record(b'm', &[self.process.node.0, there.node.0, u64::from(crc32c::crc32c(name.as_bytes()))]);
         // The receiver handles a delivered request even if the caller no longer waits.
         let promises = RequestKind::of(&request);
         let answer = tokio::spawn(async move { handler.handle(request).await });
@@ -231,7 +231,7 @@ impl ProcessTransport {
         if network.deliver(there, self.process.node).await != DeliveryResult::Arrived {
             return Err(PeerError::Lost(format!("{to} is gone, or the connection to it")));
         }
-        network.trace.note(b'a', &[there.node.0, self.process.node.0, u64::from(answer.is_ok())]);
+        network.trace.record(b'a', &[there.node.0, self.process.node.0, u64::from(answer.is_ok())]);
         Ok(answer?)
     }
 }

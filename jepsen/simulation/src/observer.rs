@@ -40,17 +40,17 @@ impl Observer {
             return;
         };
         if std::mem::take(&mut self.is_out) {
-            self.recorder.note(Event::Outage(Outage { from_ns: self.acted_ns, until_ns: now_ns }));
+            self.recorder.record(Event::Outage(Outage { from_ns: self.acted_ns, until_ns: now_ns }));
         }
         self.acted_ns = now_ns.saturating_sub(heard.as_nanos() as u64);
         if self.epochs.insert(epoch) {
-            self.recorder.note(Event::EpochStarted(EpochStarted { at_ns: now_ns, epoch }));
+            self.recorder.record(Event::EpochStarted(EpochStarted { at_ns: now_ns, epoch }));
         }
         let (rows, is_done) = context.replica.read(|ledger| (open_claims(ledger, now_ns), is_done(ledger)));
-        rows.into_iter().for_each(|row| self.recorder.note(Event::OpenClaim(row)));
+        rows.into_iter().for_each(|row| self.recorder.record(Event::OpenClaim(row)));
         if is_quiet && is_done && !self.is_drained {
             self.is_drained = true;
-            self.recorder.note(Event::Drained { at_ns: now_ns });
+            self.recorder.record(Event::Drained { at_ns: now_ns });
         }
     }
 
@@ -58,7 +58,7 @@ impl Observer {
     pub fn end(&mut self) {
         if self.is_out {
             let until_ns = self.recorder.now_ns();
-            self.recorder.note(Event::Outage(Outage { from_ns: self.acted_ns, until_ns }));
+            self.recorder.record(Event::Outage(Outage { from_ns: self.acted_ns, until_ns }));
         }
     }
 }

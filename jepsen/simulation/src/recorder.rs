@@ -45,7 +45,7 @@ impl HistoryRecorder {
     }
 
     /// Records an event.
-    pub fn note(&self, event: Event) {
+    pub fn record(&self, event: Event) {
         self.push(event);
     }
 
@@ -93,7 +93,7 @@ impl HistoryRecorder {
     /// Records the start of a process.
     pub fn process_started(&self, process: ProcessId) {
         let (node, incarnation, started_ns) = (name(process.node), Some(process.number), self.now_ns());
-        self.note(Event::Lifetime(Lifetime { node, incarnation, started_ns, ended_ns: None, end: None }));
+        self.record(Event::Lifetime(Lifetime { node, incarnation, started_ns, ended_ns: None, end: None }));
     }
 
     /// Records the end of a process.

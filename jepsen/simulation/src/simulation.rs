@@ -340,7 +340,7 @@ impl Simulation {
         // The records of the relay and the ledger are read at one instant, because emails are sent until a node
         // answers.
         let recorder = &self.env.recorder;
-        self.env.relay.emails().into_iter().for_each(|email| recorder.note(Event::Handoff(email)));
+        self.env.relay.emails().into_iter().for_each(|email| recorder.record(Event::Handoff(email)));
         let replica = &contexts[newest].replica;
         let ledger = WholeLedger::open(replica.read(Ledger::clone), replica).await?;
         final_records::due(recorder, &self.plan, &created.0, &ledger);

@@ -41,7 +41,7 @@ impl Trace {
     }
 
     /// Adds an event to the hash only.
-    pub fn note(&self, kind: u8, numbers: &[u64]) {
+    pub fn record(&self, kind: u8, numbers: &[u64]) {
         let now = self.elapsed().as_nanos() as u64;
         let mut inner = self.inner.lock();
         inner.hasher.update(&now.to_le_bytes()).update(&[kind]);

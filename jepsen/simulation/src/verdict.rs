@@ -60,7 +60,7 @@ impl LedgerWatch {
                 let hash = ledger.state_hash();
                 (ledger.head().applied, hash, check_again(ledger, seen))
             });
-            self.trace.note(b'h', &[context.me.node.0, applied_index, u64::from(crc32c::crc32c(&hash.0))]);
+            self.trace.record(b'h', &[context.me.node.0, applied_index, u64::from(crc32c::crc32c(&hash.0))]);
             for violation in violations {
                 self.record_violation(format!(
                     "the ledger of node {} at {applied_index}: {violation:?}",
@@ -68,7 +68,7 @@ impl LedgerWatch {
                 ));
             }
             let (node, hash) = (name(context.me.node), format!("{:?}", hash.0));
-            self.recorder.note(Event::StateHash(StateHash { node, applied_index, hash }));
+            self.recorder.record(Event::StateHash(StateHash { node, applied_index, hash }));
         }
     }
 

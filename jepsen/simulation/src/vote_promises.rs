@@ -92,7 +92,7 @@ impl VotePromises {
 
     /// Records that another rule of leaderships was broken.
     #[cfg(feature = "injected-bugs")]
-    pub fn note(&mut self, what: String) {
+    pub fn record(&mut self, what: String) {
         self.broken.push(what);
     }
 

@@ -154,11 +154,11 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     match alone {
         Some(Alone::Loss) => {
             drop(scenario);
-            errors.note(nemesis.execute(&plan, faults_began, restore::lost_after(phase)).await);
-            errors.note(nemesis.heal().await);
+            errors.record(nemesis.execute(&plan, faults_began, restore::lost_after(phase)).await);
+            errors.record(nemesis.heal().await);
             errors.0.append(&mut nemesis.processes.unexpected_ends);
             let items = workload.items().clone();
-            let restored = errors.note(Box::pin(restore::lose_and_restore(&mut nemesis, &items, true)).await);
+            let restored = errors.record(Box::pin(restore::lose_and_restore(&mut nemesis, &items, true)).await);
             let valid = errors.0.is_empty() && restored.as_ref().is_some_and(|restored| restored["valid"] == true);
             let line = json!({
                 "seed": seed,
@@ -178,19 +178,19 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
         }
         Some(Alone::Busy) => keep_processors_busy(phase).await,
         Some(Alone::Failover) | None => {
-            errors.note(nemesis.execute(&plan, faults_began, phase).await);
+            errors.record(nemesis.execute(&plan, faults_began, phase).await);
         }
     }
     eprintln!("the fault phase is over");
     let (fault_seconds, watch) = (faults_began.elapsed().as_secs(), Arc::clone(&scenario.watch));
     let mut result = scenario.close(&mut nemesis, errors, ends, TO_READ).await?;
     if let Some(ended) = clock.try_join_next() {
-        result.errors.note(ended?);
+        result.errors.record(ended?);
     }
     if families.contains(&Family::Restore) {
         let items = workload.items().clone();
         let restored = Box::pin(restore::lose_and_restore(&mut nemesis, &items, false)).await;
-        result.restored = result.errors.note(restored);
+        result.restored = result.errors.record(restored);
     }
     if alone == Some(Alone::Failover) && plan.len() >= bounds::MANY_KILLS {
         let (times, mut bounds) = (&result.judgement.failovers.email_ms, Bounds::default());

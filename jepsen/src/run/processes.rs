@@ -185,7 +185,7 @@ impl Processes {
 
     /// Kills the node (`kill -9`). Fails if the node had ended by itself.
     pub fn kill(&mut self, name: &str) -> Result<()> {
-        self.note_ends()?;
+        self.record_ends()?;
         anyhow::ensure!(self.state(name) != ProcessState::Down, "{name} had ended before it was killed");
         let incarnation = self.cluster.node(name)?.incarnation();
         self.cluster.node_mut(name)?.kill()?;
@@ -197,7 +197,7 @@ impl Processes {
     pub async fn stop(&mut self, name: &str) -> Result<Stopped> {
         let until = Instant::now() + STOPS_WITHIN;
         loop {
-            self.note_ends()?;
+            self.record_ends()?;
             if self.state(name) == ProcessState::Down {
                 return Ok(Stopped::ByItself);
             }
@@ -280,13 +280,13 @@ impl Processes {
 
     /// Returns the processes that ended by themselves since the last call. They stay down.
     pub fn take_ends(&mut self) -> Result<Vec<EndedProcess>> {
-        self.note_ends()?;
+        self.record_ends()?;
         Ok(std::mem::take(&mut self.ended))
     }
 
     /// Records processes that ended by themselves. Such an end is unexpected, unless it was excused, requested or at a
     /// crash point. Called before every kill and stop, so that such an end is not attributed to the kill or stop.
-    fn note_ends(&mut self) -> Result<()> {
+    fn record_ends(&mut self) -> Result<()> {
         for (name, status) in self.cluster.ended() {
             if self.state(&name) == ProcessState::Down {
                 continue;
@@ -300,14 +300,14 @@ impl Processes {
             self.record_end(&name, incarnation, end);
             let crash_point = crash_point_of(&log).filter(|_| !status.success()).map(str::to_owned);
             if crash_point.is_none() && end == LifetimeEnd::ByItself {
-                self.note_unexpected_end(&name, status, &log);
+                self.record_unexpected_end(&name, status, &log);
             }
             self.ended.push(EndedProcess { node: name, crash_point, led_epoch });
         }
         Ok(())
     }
 
-    fn note_unexpected_end(&mut self, name: &str, status: ExitStatus, log: &str) {
+    fn record_unexpected_end(&mut self, name: &str, status: ExitStatus, log: &str) {
         let log = log.get(log.len().saturating_sub(LOG_BYTES)..).unwrap_or(log);
         let process = self.process(name);
         let leaves = process.may_leave && status.success();

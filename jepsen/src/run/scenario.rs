@@ -112,7 +112,7 @@ pub struct HarnessErrors(pub Vec<String>);
 
 impl HarnessErrors {
     /// Keeps an error.
-    pub fn note<T>(&mut self, result: Result<T>) -> Option<T> {
+    pub fn record<T>(&mut self, result: Result<T>) -> Option<T> {
         let report = |error: &anyhow::Error| {
             eprintln!("error: {error:#}");
             self.0.push(format!("{error:#}"));
@@ -181,16 +181,16 @@ impl Scenario {
         ends: Instant,
         to_read: Duration,
     ) -> Result<ScenarioResult> {
-        errors.note(nemesis.heal().await);
+        errors.record(nemesis.heal().await);
         let (mut operator, recorder) = (nemesis.operator.clone(), self.recorder.clone());
-        errors.note(self.limits.lift(&operator.admin, &recorder).await);
+        errors.record(self.limits.lift(&operator.admin, &recorder).await);
         operator.release_all(ends - to_read).await;
         operator.workload.settle(&operator.admin).await;
         self.phase(PhaseName::Healed);
         let drained = drain::drain(&mut operator, ends - to_read, || nemesis.restart_ended()).await;
-        let drained = errors.note(drained).unwrap_or(false);
-        errors.note(self.events.compare().await);
-        errors.note(files::on_majority(&nemesis.processes.cluster, &nemesis.processes.names()).await);
+        let drained = errors.record(drained).unwrap_or(false);
+        errors.record(self.events.compare().await);
+        errors.record(files::on_majority(&nemesis.processes.cluster, &nemesis.processes.names()).await);
         operator.coordination.take_unexpected().into_iter().for_each(|answer| errors.0.push(answer));
         let (admin, workload) = (&operator.admin, &operator.workload);
         // The final reads come after all reads of the readers.
@@ -200,7 +200,7 @@ impl Scenario {
         let lifetimes = processes.lifetimes();
         let ledger = LedgerRecorder::new(recorder.clone(), self.ledger_time);
         let read = final_state::read(admin, workload, &ledger, ends - TO_JUDGE).await;
-        let mut missing = errors.note(read).unwrap_or_else(|| vec!["the final state".to_owned()]);
+        let mut missing = errors.record(read).unwrap_or_else(|| vec!["the final state".to_owned()]);
         // Accepts are recorded before gate readings, because an email passes its gate before it is accepted.
         processes.sink.stop().await;
         if !self.gates.record(&processes.cluster, &processes.names(), &recorder, &lifetimes).await {

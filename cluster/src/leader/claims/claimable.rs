@@ -119,14 +119,14 @@ struct Offered {
 struct OfferCollector<'a> {
     nodes: &'a MissingFiles,
     offers: Vec<Offer>,
-    /// Number of offered chunks of each group, by the nodes that are barred from them.
+    /// Number of offered chunks of each group, by the nodes that are excluded from them.
     offered: BTreeMap<OfferGroup<'a>, BTreeMap<BTreeSet<NodeId>, Offered>>,
 }
 
 impl<'a> OfferCollector<'a> {
-    fn is_full(&self, group: OfferGroup<'_>, barred: &BTreeSet<NodeId>) -> bool {
+    fn is_full(&self, group: OfferGroup<'_>, excluded: &BTreeSet<NodeId>) -> bool {
         let enough = u64::from(CLAIM_CAP_MAX) * self.nodes.len() as u64;
-        let offered = self.offered.get(&group).and_then(|offered| offered.get(barred));
+        let offered = self.offered.get(&group).and_then(|offered| offered.get(excluded));
         offered.is_some_and(|offered| offered.chunks >= OFFERS_MAX || offered.recipients > enough)
     }
 
@@ -147,21 +147,21 @@ impl<'a> OfferCollector<'a> {
                     false => break,
                 }
             }
-            for (barred, slots) in by_barred(ledger, page, &chunk, self.nodes) {
-                if barred.len() < self.nodes.len() && !self.is_full(group, &barred) {
-                    self.offer(page, group, &chunk, barred, &slots);
+            for (excluded, slots) in by_excluded(ledger, page, &chunk, self.nodes) {
+                if excluded.len() < self.nodes.len() && !self.is_full(group, &excluded) {
+                    self.offer(page, group, &chunk, excluded, &slots);
                 }
             }
         }
     }
 
-    /// Offers these slots of a chunk to the nodes that are not barred.
+    /// Offers these slots of a chunk to the nodes that are not excluded.
     fn offer(
         &mut self,
         page: &Page,
         group: OfferGroup<'a>,
         chunk: &ClaimableChunk<'_>,
-        barred: BTreeSet<NodeId>,
+        excluded: BTreeSet<NodeId>,
         slots: &Bitmap,
     ) {
         let suspects = &chunk.chunk.crash_suspects;
@@ -169,7 +169,7 @@ impl<'a> OfferCollector<'a> {
         if slots.is_empty() {
             return;
         }
-        let offered = self.offered.entry(group).or_default().entry(barred.clone()).or_default();
+        let offered = self.offered.entry(group).or_default().entry(excluded.clone()).or_default();
         offered.chunks += 1;
         offered.recipients += u64::from(slots.plain.len());
         self.offers.push(Offer {
@@ -180,14 +180,14 @@ impl<'a> OfferCollector<'a> {
             source: ClaimSource { chunk: chunk.key, pool: chunk.pool.to_owned() },
             claimable: slots.len(),
             slots,
-            barred,
+            excluded,
         });
     }
 }
 
 /// Splits the claimable slots of a chunk by the nodes that lack a file of their run: the audience part of this chunk or
 /// an attachment (P20). A large run is alone on its page. Small runs share one, and each may attach other files.
-fn by_barred(
+fn by_excluded(
     ledger: &Ledger,
     page: &Page,
     chunk: &ClaimableChunk<'_>,
@@ -205,8 +205,8 @@ fn by_barred(
         let lacks = |(_, missing): &(&NodeId, &BTreeSet<Hash>)| {
             !files.is_empty() && (missing.len() >= NAMED_MAX || !missing.is_disjoint(&files))
         };
-        let barred = nodes.iter().filter(lacks).map(|(node, _)| *node).collect();
-        split.entry(barred).or_default().add(&slots);
+        let excluded = nodes.iter().filter(lacks).map(|(node, _)| *node).collect();
+        split.entry(excluded).or_default().add(&slots);
     }
     split
 }

@@ -35,7 +35,7 @@ pub struct Offer {
     /// The slots that are left to claim.
     pub slots: ClaimableSlots,
     /// Nodes that lack a file of its runs (P20).
-    pub barred: BTreeSet<NodeId>,
+    pub excluded: BTreeSet<NodeId>,
 }
 
 /// Slots that are left to claim in a chunk.

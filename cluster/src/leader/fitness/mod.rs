@@ -215,7 +215,7 @@ fn could_grant(ledger: &Ledger, nodes: &impl NodeView, several: bool, now: Time)
     }
     offers(ledger, &missing, &InFlightClaims::default(), now).iter().any(|offer| {
         let pool = offer.source.pool.as_str();
-        let may_get = |node: &NodeId| !offer.barred.contains(node) && sending.contains(&(pool, *node));
+        let may_get = |node: &NodeId| !offer.excluded.contains(node) && sending.contains(&(pool, *node));
         is_soon(ledger, offer, now) && missing.keys().any(may_get)
     })
 }

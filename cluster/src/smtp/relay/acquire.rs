@@ -144,7 +144,7 @@ async fn open_without_email(circuit_permit: HeldCircuitPermit) {
         }
         Some(Err(result)) => circuit_event(&result, Duration::ZERO, sessions.has_open_session()),
     };
-    sessions.note(event, circuit_permit.take());
+    sessions.record(event, circuit_permit.take());
     if let Some(open) = retired {
         open.quit().await;
     }

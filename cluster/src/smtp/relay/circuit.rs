@@ -1,6 +1,6 @@
 //! The circuit breaker of one relay, as a value: no runtime, no clock, no random source (P6, P12).
 //!
-//! `acquire.rs` calls [`Circuit::try_acquire`] before an email, `sessions.rs` [`Circuit::note`] after it. The circuit
+//! `acquire.rs` calls [`Circuit::try_acquire`] before an email, `sessions.rs` [`Circuit::record`] after it. The circuit
 //! opens
 //! - at once when a session cannot be opened or MAIL fails;
 //! - after three losses after the dot without a 250 between, or after at least three within a minute that exceed one in
@@ -82,7 +82,7 @@ pub enum CircuitPermit {
     /// As the only probe: its result decides. The caller must pass it to `note`, or return the probe with
     /// [`Circuit::release_probe`].
     AsProbe,
-    /// Without an email: the caller opens a session first. Its result must be noted or returned like that of a probe.
+    /// Without an email: the caller opens a session first. Its result must be recorded or returned like that of a probe.
     ToOpenSession,
 }
 
@@ -172,7 +172,7 @@ impl Circuit {
 
     /// Learns from an email, or from an opening, that ended at `now`. `jitter` from 0 to 1 lengthens the back-off by up
     /// to one half, so that the nodes do not probe at the same time.
-    pub fn note(&mut self, event: CircuitEvent, permit: CircuitPermit, now: Instant, jitter: f64) {
+    pub fn record(&mut self, event: CircuitEvent, permit: CircuitPermit, now: Instant, jitter: f64) {
         let minute_is_bad = self.count(&event, now);
         let probe = permit != CircuitPermit::Normally;
         let decides = probe || self.state == CircuitStatus::Closed;

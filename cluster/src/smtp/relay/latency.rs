@@ -17,27 +17,27 @@ const UNANSWERED: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RecentMean {
     /// `None`: nothing was measured yet.
-    last: Option<NotedMean>,
+    last: Option<RecordedMean>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct NotedMean {
+struct RecordedMean {
     seconds: f64,
-    noted_at: Duration,
+    recorded_at: Duration,
 }
 
 impl RecentMean {
     /// Adds a measurement of `took` that ended at `now`.
-    pub fn note(&mut self, took: Duration, now: Duration) {
+    pub fn record(&mut self, took: Duration, now: Duration) {
         let took = took.as_secs_f64();
         let mean = self.at(now).map_or(took, |mean| mean.as_secs_f64() * (1.0 - WEIGHT) + took * WEIGHT);
-        self.last = Some(NotedMean { seconds: mean, noted_at: now });
+        self.last = Some(RecordedMean { seconds: mean, recorded_at: now });
     }
 
     /// Returns the mean at `now`. `None`: nothing was measured within the last minute.
     pub fn at(&self, now: Duration) -> Option<Duration> {
-        let NotedMean { seconds, noted_at } = self.last?;
-        (now.saturating_sub(noted_at) <= REMEMBERED_FOR).then(|| Duration::from_secs_f64(seconds))
+        let RecordedMean { seconds, recorded_at } = self.last?;
+        (now.saturating_sub(recorded_at) <= REMEMBERED_FOR).then(|| Duration::from_secs_f64(seconds))
     }
 }
 
@@ -62,7 +62,7 @@ impl DialogueLatency {
         self.running = self.running.saturating_sub(1);
         self.start_sum = self.start_sum.saturating_sub(began);
         if reached {
-            self.answered.note(now.saturating_sub(began), now);
+            self.answered.record(now.saturating_sub(began), now);
         }
     }
 
@@ -90,12 +90,12 @@ mod tests {
     fn mean_starts_at_first_value_and_follows() {
         let mut mean = RecentMean::default();
         assert_eq!(mean.at(ms(0)), None);
-        mean.note(ms(800), ms(1_000));
+        mean.record(ms(800), ms(1_000));
         assert_eq!(mean.at(ms(1_000)), Some(ms(800)));
-        mean.note(ms(0), ms(1_100));
+        mean.record(ms(0), ms(1_100));
         assert_eq!(mean.at(ms(1_100)), Some(ms(700)));
         for now in 0..50 {
-            mean.note(ms(3), ms(1_100 + now));
+            mean.record(ms(3), ms(1_100 + now));
         }
         assert!(mean.at(ms(1_200)) < Some(ms(5)), "fifty fast ones outweigh a slow one");
     }
@@ -103,10 +103,10 @@ mod tests {
     #[test]
     fn measurement_older_than_a_minute_is_forgotten() {
         let mut mean = RecentMean::default();
-        mean.note(ms(800), ms(1_000));
+        mean.record(ms(800), ms(1_000));
         assert_eq!(mean.at(ms(61_000)), Some(ms(800)));
         assert_eq!(mean.at(ms(61_001)), None);
-        mean.note(ms(10), ms(90_000));
+        mean.record(ms(10), ms(90_000));
         assert_eq!(mean.at(ms(90_000)), Some(ms(10)), "and counts nothing afterwards");
     }
 

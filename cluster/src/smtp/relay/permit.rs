@@ -182,7 +182,7 @@ async fn finish_opening(
         Some(Ok(Err(result))) => circuit_event(&result, Duration::ZERO, sessions.has_open_session()),
         Some(Err(_)) => CircuitEvent::NotOpened(RelayFailure::without_stage(RelayTrouble::Slow(OPENS_WITHIN))),
     };
-    sessions.note(event, circuit_permit.take());
+    sessions.record(event, circuit_permit.take());
 }
 
 /// Result of the search for an idle session.

@@ -83,9 +83,9 @@ pub(super) struct RelayState {
 
 impl RelayState {
     /// Reports an event of a permitted email or opening to the circuit.
-    fn note(&mut self, event: CircuitEvent, permit: CircuitPermit) {
+    fn record(&mut self, event: CircuitEvent, permit: CircuitPermit) {
         let jitter = self.jitter.random();
-        self.circuit.note(event, permit, Instant::now(), jitter);
+        self.circuit.record(event, permit, Instant::now(), jitter);
     }
 
     /// Returns the number of emails that a session may carry.
@@ -298,8 +298,8 @@ impl RelaySessions {
     }
 
     /// Reports an event of a permitted email or opening to the circuit.
-    pub(super) fn note(&self, event: CircuitEvent, permit: CircuitPermit) {
-        self.state.lock().note(event, permit);
+    pub(super) fn record(&self, event: CircuitEvent, permit: CircuitPermit) {
+        self.state.lock().record(event, permit);
     }
 
     /// Learns from the result of a dialogue: updates the counters, the circuit, the rate and the latency.
@@ -315,7 +315,7 @@ impl RelaySessions {
         let now = self.now();
         let mut state = self.state.lock();
         state.counters.count(result);
-        state.note(event, permit);
+        state.record(event, permit);
         // The circuit handles a used-up allowance of the day: it does not mean that the rate is too high.
         if let DialogueResult::Refused { class: ReplyClass::Throttle, code, text, .. } = result {
             state.rate_limiter.halve(now);

@@ -107,7 +107,7 @@ impl Network {
         self.state.lock().requests.get(&(node, name.to_owned())).copied().unwrap_or(0)
     }
 
-    fn note(&self, to: NodeId, name: &str) {
+    fn record(&self, to: NodeId, name: &str) {
         *self.state.lock().requests.entry((to, name.to_owned())).or_default() += 1;
     }
 
@@ -174,7 +174,7 @@ impl Transport for MemoryTransport {
     }
 
     async fn call(&self, to: &Destination, request: Request, limit: Duration) -> Result<Response, PeerError> {
-        self.network.note(to.node, request.name());
+        self.network.record(to.node, request.name());
         let carried = tokio::time::timeout(limit, self.carry(to, request)).await;
         carried.unwrap_or_else(|_| Err(PeerError::Lost(format!("{to} does not answer"))))
     }

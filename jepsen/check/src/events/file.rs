@@ -80,7 +80,7 @@ impl History {
                 Some(History { ended: Some(_), .. }) => {
                     return Err(invalid(format!("line {line} of the history follows its end")));
                 }
-                Some(history) => history.note(serde_json::from_slice(&bytes).map_err(damaged)?),
+                Some(history) => history.record(serde_json::from_slice(&bytes).map_err(damaged)?),
             }
         }
         history.map(History::close).ok_or_else(|| invalid("the history has no header".to_owned()))

@@ -57,13 +57,16 @@ pub fn registers(history: &History) -> BTreeMap<Key<'_>, Register<'_>> {
     for call in &history.calls {
         match &call.operation {
             Operation::Write { kind, tenant, name, value } => {
-                registers.entry((*kind, tenant, name)).or_default().note_write(call, value.as_deref());
+                registers.entry((*kind, tenant, name)).or_default().record_write(call, value.as_deref());
             }
             Operation::OptOut { tenant, recipient } => {
-                registers.entry((ObjectKind::OptOut, tenant, recipient)).or_default().note_write(call, Some(OPTED_OUT));
+                registers
+                    .entry((ObjectKind::OptOut, tenant, recipient))
+                    .or_default()
+                    .record_write(call, Some(OPTED_OUT));
             }
             Operation::TakeBack { tenant, recipient } => {
-                registers.entry((ObjectKind::OptOut, tenant, recipient)).or_default().note_write(call, None);
+                registers.entry((ObjectKind::OptOut, tenant, recipient)).or_default().record_write(call, None);
             }
             Operation::Read { kind, tenant, name } => {
                 if let (Answer::Found { value }, Some(answered_ns)) = (&call.answer, call.answered_ns) {
@@ -80,7 +83,7 @@ pub fn registers(history: &History) -> BTreeMap<Key<'_>, Register<'_>> {
 }
 
 impl<'a> Register<'a> {
-    fn note_write(&mut self, call: &'a Call, value: Option<&'a str>) {
+    fn record_write(&mut self, call: &'a Call, value: Option<&'a str>) {
         let done_ns = match call.answer {
             Answer::Ok { .. } => call.answered_ns,
             Answer::Unknown => None,

@@ -50,8 +50,8 @@ impl TestHistory {
     /// Judges the history without a file, as the simulation does.
     pub fn judge_in_memory(&self) -> Judgement {
         let mut history = History::new(self.header.clone());
-        self.events.iter().for_each(|event| history.note(event.clone()));
-        history.note(Event::Ended(self.ended.clone()));
+        self.events.iter().for_each(|event| history.record(event.clone()));
+        history.record(Event::Ended(self.ended.clone()));
         history.close().judge()
     }
 

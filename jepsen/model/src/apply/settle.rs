@@ -25,7 +25,7 @@ impl Ledger {
                 Ok(())
             }
             Outcome::Suppressed => {
-                self.note_resolved(recipient);
+                self.record_resolved(recipient);
                 self.moves_to(recipient, RecipientState::Suppressed);
                 Ok(())
             }
@@ -84,7 +84,7 @@ impl Ledger {
         } else if ended.into_iter().any(|recipient_state| self.is_in_state(recipient, recipient_state)) {
             self.run.contradictions += 1;
         } else {
-            self.note_resolved(recipient);
+            self.record_resolved(recipient);
             self.moves_to(recipient, RecipientState::Sent);
         }
         Ok(())
@@ -95,7 +95,7 @@ impl Ledger {
         self.run.count_attempt(recipient);
         let is_last = self.run.attempts_of(recipient) >= self.run.policies.max_attempts;
         if is_last && rules.enforces(BrokenRule::RetryForEver) {
-            self.note_resolved(recipient);
+            self.record_resolved(recipient);
             self.moves_to(recipient, RecipientState::Dead);
         } else {
             self.goes_back(rules, recipient);
@@ -105,7 +105,7 @@ impl Ledger {
     /// Makes a recipient pending again, unless the run has ended. A recipient that opted out is pending too: its next
     /// gate refuses it.
     fn goes_back(&mut self, rules: Rules, recipient: Recipient) {
-        self.note_resolved(recipient);
+        self.record_resolved(recipient);
         let is_stale = self.run.state == RunState::Expired || self.is_past_deadline();
         let to = match self.run.state {
             RunState::Cancelled if rules.enforces(BrokenRule::CancelForgetsReturned) => RecipientState::Cancelled,
@@ -116,7 +116,7 @@ impl Ledger {
         self.moves_to(recipient, to);
     }
 
-    fn note_resolved(&mut self, recipient: Recipient) {
+    fn record_resolved(&mut self, recipient: Recipient) {
         if self.is_in_state(recipient, RecipientState::InDoubt) {
             self.resolved.insert(recipient);
         }

@@ -130,7 +130,7 @@ impl<'a> Driver<'a> {
     /// Runs until every point was reached often enough, or until this instant. Then all nodes run without points.
     pub async fn drive(&mut self, until: Instant) -> Result<()> {
         while Instant::now() < until && self.left().next().is_some() {
-            self.note_ends()?;
+            self.record_ends()?;
             self.advance()?;
             self.transfer_leadership()?;
             self.isolate_leader().await?;
@@ -156,7 +156,7 @@ impl<'a> Driver<'a> {
     }
 
     /// Records processes that ended, and plans their next start.
-    fn note_ends(&mut self) -> Result<()> {
+    fn record_ends(&mut self) -> Result<()> {
         for EndedProcess { node, crash_point, led_epoch } in self.nemesis.processes.take_ends()? {
             // An end without a point was requested, or is unexpected.
             if let Some(point) = crash_point {
@@ -282,7 +282,7 @@ impl<'a> Driver<'a> {
 
     fn kill(&mut self, node: &str, why: &str, led_epoch: Option<u64>) -> Result<()> {
         // The node may have reached its point meanwhile.
-        self.note_ends()?;
+        self.record_ends()?;
         let processes = &self.nemesis.processes;
         let past_gate = processes.past_gate(node);
         if processes.state(node) == ProcessState::Runs {
@@ -308,7 +308,7 @@ impl<'a> Driver<'a> {
     /// Stops all nodes, and starts them without crash points.
     async fn restart_all(&mut self) -> Result<()> {
         for name in self.nemesis.processes.names() {
-            self.note_ends()?;
+            self.record_ends()?;
             if self.nemesis.processes.state(&name) != ProcessState::Down {
                 self.nemesis.processes.resume(&name)?;
                 self.nemesis.processes.ask_to_stop(&name)?;
@@ -318,7 +318,7 @@ impl<'a> Driver<'a> {
                 if asked.elapsed() > STOPS_WITHIN {
                     self.kill(&name, "it did not stop", None)?;
                 }
-                self.note_ends()?;
+                self.record_ends()?;
                 tokio::time::sleep(POLL_EVERY).await;
             }
             self.nemesis.processes.start(&name)?;

@@ -36,7 +36,7 @@ pub async fn drive(
     let (admin, workload) = (nemesis.operator.admin.clone(), nemesis.operator.workload.clone());
     let traffic = Traffic::start(&admin, &workload, binary, nemesis.processes.cluster.folder())?;
     let mut driver = Driver::new(nemesis, points, args.hits, &traffic, args.seed);
-    errors.note(driver.drive(until).await);
+    errors.record(driver.drive(until).await);
     let hits = driver.into_hits();
     traffic.stop().await;
     let missed = hits.iter().filter(|(_, hits)| **hits < args.hits).map(|(point, _)| point.clone());

@@ -110,7 +110,7 @@ pub(crate) async fn run(context: Arc<NodeContext>, leadership: Arc<Leadership>) 
             () = leadership.wait_for_wakeup(&leadership.wake_dispatcher, nap) => {}
             Some(ended) = answers.next() => {
                 let ended_at = context.clock.monotonic();
-                dispatcher.commits.note(ended_at.saturating_sub(ended.read_at), ended_at);
+                dispatcher.commits.record(ended_at.saturating_sub(ended.read_at), ended_at);
                 dispatcher.in_flight.remove(ended.number);
                 if ended.answer.is_none() {
                     leadership.sleep(NAP_AFTER_UNKNOWN).await;

@@ -190,7 +190,7 @@ impl Queue<'_> {
             // The late credit does not grow within a call.
             self.offers.retain(|queued| !queued.offer.late);
         }
-        let served = |at: usize| Some((at, self.node_with_most_credit(shared, &self.offers.get(at)?.offer.barred)?));
+        let served = |at: usize| Some((at, self.node_with_most_credit(shared, &self.offers.get(at)?.offer.excluded)?));
         let (at, (node, room)) = (0..self.offers.len()).rev().find_map(served)?;
         let QueuedOffer { number, offer, left } = self.offers.get_mut(at)?;
         let late = late.filter(|_| offer.late);
@@ -225,11 +225,11 @@ impl Queue<'_> {
     }
 
     /// Returns the node with the most credit left, and that credit; among equals the node with the lowest id. `None` if
-    /// no node that is not barred has credit.
+    /// no node that is not excluded has credit.
     fn node_with_most_credit(
         &self,
         shared: &BTreeMap<NodeId, u32>,
-        barred: &BTreeSet<NodeId>,
+        excluded: &BTreeSet<NodeId>,
     ) -> Option<(NodeId, u32)> {
         let room = |node: NodeId| match (self.own.get(&node), shared.get(&node)) {
             (Some(own), Some(shared)) => *own.min(shared),
@@ -237,7 +237,7 @@ impl Queue<'_> {
         };
         let most = self
             .nodes(shared)
-            .difference(barred)
+            .difference(excluded)
             .map(|node| (*node, room(*node)))
             .max_by_key(|(node, room)| (*room, Reverse(*node)));
         most.filter(|(_, room)| *room > 0)

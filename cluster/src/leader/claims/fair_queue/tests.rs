@@ -21,7 +21,7 @@ fn offer(tenant: &str, page: u64, claimable: u32) -> Offer {
         source: source("default", page, 0),
         claimable,
         slots: Default::default(),
-        barred: BTreeSet::new(),
+        excluded: BTreeSet::new(),
     }
 }
 
@@ -160,7 +160,7 @@ fn slices_go_where_the_most_room_is() {
 
 #[test]
 fn offer_with_lacking_part_goes_to_other_nodes() {
-    let part = Offer { barred: [NodeId(2)].into(), ..offer("a", 1, 300) };
+    let part = Offer { excluded: [NodeId(2)].into(), ..offer("a", 1, 300) };
     let offers = [part, offer("a", 2, 300)];
     let slices = FairQueue::new().next_slices(
         &offers,
@@ -172,8 +172,8 @@ fn offer_with_lacking_part_goes_to_other_nodes() {
         slices.iter().map(|planned| (planned.source.chunk.page.0.index, planned.node.0)).collect();
     who.dedup();
     assert_eq!(who, [(1, 1), (2, 2)], "an offer that no node may serve delays nothing");
-    let barred = Offer { barred: [NodeId(1)].into(), ..offer("a", 1, 300) };
-    assert_eq!(FairQueue::new().next_slices(&[barred], &[credit("a", 1, 100)], &mut ClaimLimits::default(), 100), []);
+    let excluded = Offer { excluded: [NodeId(1)].into(), ..offer("a", 1, 300) };
+    assert_eq!(FairQueue::new().next_slices(&[excluded], &[credit("a", 1, 100)], &mut ClaimLimits::default(), 100), []);
 }
 
 #[test]

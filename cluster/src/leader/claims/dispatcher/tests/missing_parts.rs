@@ -14,7 +14,7 @@ fn page_of_many_chunks_offers_at_most_the_credit_of_all_nodes() {
     let (page, _) = test.ledger.open_pages().next().expect("the page");
     let offered = |test: &DispatcherTest, missing: &MissingFiles| {
         let offers = offers(&test.ledger, missing, &InFlightClaims::default(), test.now);
-        offers.into_iter().map(|offer| (offer.source.chunk.number, offer.barred)).collect::<Vec<_>>()
+        offers.into_iter().map(|offer| (offer.source.chunk.number, offer.excluded)).collect::<Vec<_>>()
     };
     let none = BTreeSet::new();
     let mut missing: MissingFiles = test.owners().into_keys().map(|node| (node, BTreeSet::new())).collect();
@@ -48,7 +48,7 @@ fn lacking_part_hides_no_other_recipients() {
     let offers = offers(&test.ledger, &missing, &InFlightClaims::default(), test.now);
     let for_it: Vec<u32> = offers
         .iter()
-        .filter(|offer| !offer.barred.contains(&NodeId(2)))
+        .filter(|offer| !offer.excluded.contains(&NodeId(2)))
         .map(|offer| offer.source.chunk.number)
         .collect();
     assert_eq!(for_it, [290], "a chunk is more than it may hold");
@@ -61,7 +61,7 @@ fn node_with_full_lacking_list_gets_no_sealed_audience() {
         let mut missing: MissingFiles = test.owners().into_keys().map(|node| (node, BTreeSet::new())).collect();
         missing.insert(NodeId(2), (1_000..1_000 + named).map(part).collect());
         let offers = offers(&test.ledger, &missing, &InFlightClaims::default(), test.now);
-        offers.into_iter().map(|offer| offer.barred).collect::<Vec<_>>()
+        offers.into_iter().map(|offer| offer.excluded).collect::<Vec<_>>()
     };
     let full = crate::process::limits::NAMED_MAX as u32;
     assert_eq!(offers_of(&DispatcherTest::sealed(9), full), [BTreeSet::from([NodeId(2)])]);
@@ -102,8 +102,8 @@ fn attachment_that_nodes_lack_holds_back_only_its_own_message() {
     let offers = offers(&test.ledger, &missing, &InFlightClaims::default(), test.now).into_iter();
     let of_page = offers.filter(|offer| offer.source.chunk.page == page);
     let mut offered: Vec<_> =
-        of_page.map(|offer| (offer.slots.plain.iter().collect::<Vec<_>>(), offer.barred)).collect();
+        of_page.map(|offer| (offer.slots.plain.iter().collect::<Vec<_>>(), offer.excluded)).collect();
     offered.sort();
-    let barred = |nodes: &[u64]| nodes.iter().copied().map(NodeId).collect::<BTreeSet<_>>();
-    assert_eq!(offered, [(vec![0], barred(&[])), (vec![2], barred(&[1])), (vec![3], barred(&[2]))]);
+    let excluded = |nodes: &[u64]| nodes.iter().copied().map(NodeId).collect::<BTreeSet<_>>();
+    assert_eq!(offered, [(vec![0], excluded(&[])), (vec![2], excluded(&[1])), (vec![3], excluded(&[2]))]);
 }

@@ -283,7 +283,7 @@ fn offer(tenant: &str, chunk: u32) -> Offer {
         source: ClaimSource { chunk: PAGE.chunk(chunk), pool: "default".into() },
         claimable: 9,
         slots: Default::default(),
-        barred: BTreeSet::new(),
+        excluded: BTreeSet::new(),
     }
 }
 
