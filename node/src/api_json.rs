@@ -30,8 +30,21 @@ pub fn of<M: Name>(message: &M) -> Value {
 
 /// Returns the JSON of a message that is known by its descriptor. The names are sorted, also those of a map.
 pub fn of_dynamic(message: &DynamicMessage) -> Value {
-    let options = SerializeOptions::new().skip_default_fields(false);
-    message.serialize_with_options(serde_json::value::Serializer, &options).unwrap_or_default()
+    message.serialize_with_options(serde_json::value::Serializer, &with_defaults()).unwrap_or_default()
+}
+
+/// Returns the same as a text, with the names in the order of the descriptor.
+pub fn text_of(message: &DynamicMessage) -> Vec<u8> {
+    let mut text = Vec::with_capacity(1_024);
+    // Writing to memory cannot fail, and an instant that protobuf does not allow is no JSON.
+    match message.serialize_with_options(&mut serde_json::Serializer::new(&mut text), &with_defaults()) {
+        Ok(()) => text,
+        Err(_) => b"null".to_vec(),
+    }
+}
+
+fn with_defaults() -> SerializeOptions {
+    SerializeOptions::new().skip_default_fields(false)
 }
 
 /// Returns the names of a message's fields in JSON.

@@ -119,7 +119,9 @@ impl HttpJson {
     fn find(&self, verb: &str, path: &str) -> Result<(usize, FieldsInPath), Vec<&'static str>> {
         let mut verbs = Vec::new();
         for (index, method) in self.methods.iter().enumerate() {
-            if let Some(fields) = request::fields_in_path(method.http.path, path) {
+            // What stands before the first field excludes almost all methods at once.
+            let is_near = path.starts_with(method.http.path.split('{').next().unwrap_or_default());
+            if is_near && let Some(fields) = request::fields_in_path(method.http.path, path) {
                 if method.http.verb == verb {
                     return Ok((index, fields));
                 }

@@ -14,7 +14,7 @@ use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
 use super::{FRAME_HEAD, HttpCall, HttpMethod};
-use crate::api_json::of_dynamic;
+use crate::api_json::text_of;
 use crate::server::admin::access::BodyPart;
 use crate::server::admin::error_texts;
 
@@ -114,7 +114,7 @@ impl Messages {
 }
 
 fn one(message: &DynamicMessage) -> Response {
-    let mut response = (StatusCode::OK, of_dynamic(message).to_string()).into_response();
+    let mut response = (StatusCode::OK, text_of(message)).into_response();
     response.headers_mut().insert(header::CONTENT_TYPE, JSON);
     if let Some(etag) = etag(message) {
         response.headers_mut().insert(header::ETAG, etag);
@@ -143,14 +143,17 @@ async fn stream(mut messages: Messages, method: &HttpMethod) -> Response {
     tokio::spawn(async move {
         let mut next = Ok(first);
         loop {
-            let line = match &next {
-                Ok(Some(message)) => of_dynamic(message),
+            let mut line = match &next {
+                Ok(Some(message)) => text_of(message),
                 Ok(None) => return,
-                Err(status) => json!({ "error": problem_fields(http_status(status), status, None) }),
+                Err(status) => {
+                    json!({ "error": problem_fields(http_status(status), status, None) }).to_string().into_bytes()
+                }
             };
+            line.push(b'\n');
             let is_last = next.is_err();
             // Fails when the client has gone.
-            if lines.send(Ok(format!("{line}\n").into())).await.is_err() || is_last {
+            if lines.send(Ok(line.into())).await.is_err() || is_last {
                 return;
             }
             next = messages.next().await;
