@@ -359,6 +359,9 @@ pub struct Description {
     pub wall: Time,
     /// Version of its program.
     pub version: String,
+    /// Milliseconds since its process started; `None`: an older release does not say.
+    #[serde(default)]
+    pub up_ms: Option<u64>,
     /// Release of its time zone database.
     pub tzdb: String,
     /// What its volume lacks for new work or for audience parts. `None` if there is space.
