@@ -149,6 +149,12 @@ async fn backup_becomes_another_cluster_that_sends_nothing_before_it_is_accepted
     assert_eq!(output(&node, "schedule list -o name"), output(&former.node, "schedule list -o name"));
     assert!(output(&node, "in-doubt list -o json").contains(RECIPIENT));
     assert_eq!(node.reveille("schedule trigger daily").code.filter(|code| *code == 0), None, "it is held");
+    let held = "nothing is sent before `reveille restore accept`";
+    assert!(output(&node, "schedule show daily").contains(held));
+    assert!(output(&node, "schedule list").contains("not before restore accept"));
+    let json = |line: &str| -> serde_json::Value { serde_json::from_str(&output(&node, line)).expect("JSON") };
+    let upcoming = json("restore status -o json")["upcoming"][0]["dueTime"].clone();
+    assert!(upcoming.is_string() && upcoming == json("schedule show daily -o json")["nextInstants"][0]["time"]);
     // Another authority: neither accepts the other's user.
     let foreign = Process::reveille_at(folder.path(), &former.node.admin, "cluster status");
     assert_ne!(foreign.code, Some(0), "{foreign:?}");
