@@ -156,7 +156,7 @@ async fn propose(
 ) -> Result<(), MemberRefusal> {
     let _one = leadership.removing.lock().await;
     let Ok(Step::Propose { command, .. }) = next_step(context, leadership, member, change) else { return Ok(()) };
-    match leadership.propose_for(actor, command).await {
+    match leadership.propose_for(actor, command(member)).await {
         // Claimed since the check: it is waited for.
         Some(CommandOutcome::Refused(CommandRefusal::NotPossible(Impossible::NodeHasClaims { .. }))) => Ok(()),
         Some(CommandOutcome::Refused(refusal)) => Err(MemberRefusal::Ledger(refusal)),
@@ -166,18 +166,17 @@ async fn propose(
 }
 
 /// What to do next about a member.
-#[derive(Debug, PartialEq, Eq)]
 enum Step {
     Done,
-    /// Propose this, after the checks have held for this time.
+    /// Propose this about the member, after the checks have held for this time.
     Propose {
-        command: Command,
+        command: fn(NodeId) -> Command,
         steady_for: Duration,
     },
 }
 
 impl Step {
-    fn propose(command: Command, steady_for: Duration) -> Step {
+    fn propose(command: fn(NodeId) -> Command, steady_for: Duration) -> Step {
         Step::Propose { command, steady_for }
     }
 }
@@ -199,7 +198,7 @@ fn next_step(
         return Err(MemberRefusal::NotAMember);
     }
     if change == MemberChange::Undrain {
-        let undrain = Step::propose(Command::NodeUndrain(member), Duration::ZERO);
+        let undrain = Step::propose(Command::NodeUndrain, Duration::ZERO);
         return Ok(if known.drains { undrain } else { Step::Done });
     }
     let is_me = member == context.me.node;
@@ -222,7 +221,7 @@ fn next_step(
         if known.is_up && !known.drains {
             let removes_voter = change == MemberChange::Remove && voters.all.contains(&member);
             let steady_for = if removes_voter { RUNS_FOR } else { Duration::ZERO };
-            let drain = Step::propose(Command::NodeDrain(member), steady_for);
+            let drain = Step::propose(Command::NodeDrain, steady_for);
             return if known.any_stays(&others) { Ok(drain) } else { Err(MemberRefusal::NoOtherSends) };
         }
         if is_me {
@@ -243,10 +242,10 @@ fn next_step(
         return wait(MemberWait::Another);
     }
     if !voters.all.contains(&member) {
-        return Ok(Step::propose(Command::NodeRemove(member), Duration::ZERO));
+        return Ok(Step::propose(Command::NodeRemove, Duration::ZERO));
     }
     if !known.has_files {
-        return Ok(Step::propose(Command::NodeRemove(member), RUNS_FOR));
+        return Ok(Step::propose(Command::NodeRemove, RUNS_FOR));
     }
     let (reports, is_dead) = (leadership.reports(), change == MemberChange::RemoveDead);
     let has_archive = reports.iter().filter(|(_, report)| !report.lacks_archive).map(|(node, _)| *node).collect();
@@ -255,7 +254,7 @@ fn next_step(
     }
     let missing = reports.into_iter().map(|(node, report)| (node, report.missing)).collect();
     match missing_parts(&voters, member, &missing, is_dead) {
-        0 => Ok(Step::propose(Command::NodeRemove(member), HAS_FILES_FOR)),
+        0 => Ok(Step::propose(Command::NodeRemove, HAS_FILES_FOR)),
         missing => wait(MemberWait::Parts(missing)),
     }
 }
