@@ -4,7 +4,8 @@
 //! left holds the parts of audiences (P20) and the archive (P24). A dead node is waited out: its lease ends, and the
 //! auditor revokes its claims. Then `NodeRemove` is proposed, which the ledger refuses while anything is claimed for the
 //! node; so no claim can come between the last check and the removal. After that `membership` leaves the node out.
-//! [`change`] is the leader's part; repeated, it goes on where it was.
+//! [`change`] is the leader's part; repeated, it goes on where it was. A drain that it began for a removal ends if the
+//! removal is refused.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -24,8 +25,8 @@ use crate::process::peer_messages::{self, ChangeMember, ChangedMember, MemberCha
 
 /// Interval of the checks, and pause before the leader is asked again.
 const CHECK_EVERY: Duration = Duration::from_millis(200);
-/// Time for which a majority must run without interruption before a voter is removed. Longer than one that has just
-/// crashed seems to answer.
+/// Time for which a majority must run without interruption before a voter is drained to be removed, and before it is
+/// removed. Longer than one that has just crashed seems to answer.
 const RUNS_FOR: Duration = Duration::from_secs(1);
 /// As [`RUNS_FOR`], if the majority must also have files: a node knows which ones it lacks only a second after its
 /// start.
@@ -36,11 +37,42 @@ const LEASES_WITHIN: Duration = Duration::from_secs(3);
 /// The answer is sent this long before the caller stops waiting.
 const ANSWER_BEFORE: Duration = Duration::from_millis(300);
 
-/// Asks the leader to change a member, from any node, until `deadline`.
+/// Asks the leader to change a member, from any node, until `deadline`. A member that drains only for a removal that was
+/// refused no longer drains.
 ///
 /// # Errors
 /// [`MemberRefusal`].
 pub async fn through_leader(
+    context: &Arc<NodeContext>,
+    request: ChangeMember,
+    deadline: Instant,
+) -> Result<ChangedMember, MemberRefusal> {
+    let member = request.member;
+    let drains = || context.replica.read(|ledger| ledger.nodes().get(&member).is_some_and(|node| node.drains));
+    let drained_before = drains();
+    let answer = ask_leader(context, request.clone(), deadline).await;
+    let is_refused = answer.as_ref().is_err_and(is_final);
+    if is_refused && request.change == MemberChange::Remove && !drained_before {
+        let undrain = ChangeMember { change: MemberChange::Undrain, ..request };
+        if let Err(error) = ask_leader(context, undrain, deadline).await {
+            tracing::warn!(node = %member, %error, "a node may still drain after its refused removal");
+        } else {
+            // This node may not have applied it yet.
+            while drains() && Instant::now() < deadline {
+                tokio::time::sleep(CHECK_EVERY).await;
+            }
+        }
+    }
+    answer
+}
+
+/// Returns true if the leader refused it: a change that is still under way, or perhaps done, is not.
+fn is_final(refusal: &MemberRefusal) -> bool {
+    use MemberRefusal::{NoLeader, NotLeader, Unknown, Waits};
+    !matches!(refusal, NotLeader | NoLeader | Unknown(_) | Waits(_))
+}
+
+async fn ask_leader(
     context: &Arc<NodeContext>,
     request: ChangeMember,
     deadline: Instant,
@@ -80,17 +112,10 @@ pub(crate) async fn change(
         let step = next_step(context, leadership, member, change);
         let waits = match step {
             Ok(Step::Done) => return Ok(changed(context, member)),
-            Ok(Step::Drain(drains)) => {
-                let command = if drains { Command::NodeDrain(member) } else { Command::NodeUndrain(member) };
-                match leadership.propose_for(&actor, command).await {
-                    Some(CommandOutcome::Refused(refusal)) => return Err(MemberRefusal::Ledger(refusal)),
-                    _ => continue,
-                }
-            }
-            Ok(Step::Remove { steady_for }) => {
+            Ok(Step::Propose { steady_for, .. }) => {
                 let since = *ready_since.get_or_insert_with(Instant::now);
                 if since.elapsed() >= steady_for {
-                    propose_removal(context, leadership, member, change, &actor).await?;
+                    propose(context, leadership, member, change, &actor).await?;
                     ready_since = None;
                     continue;
                 }
@@ -121,8 +146,8 @@ pub(crate) async fn change(
     }
 }
 
-/// Proposes the removal, unless another one is under way.
-async fn propose_removal(
+/// Proposes the next step, if it is still that when no other change is proposed.
+async fn propose(
     context: &NodeContext,
     leadership: &Leadership,
     member: NodeId,
@@ -130,10 +155,8 @@ async fn propose_removal(
     actor: &Actor,
 ) -> Result<(), MemberRefusal> {
     let _one = leadership.removing.lock().await;
-    if !matches!(next_step(context, leadership, member, change), Ok(Step::Remove { .. })) {
-        return Ok(());
-    }
-    match leadership.propose_for(actor, Command::NodeRemove(member)).await {
+    let Ok(Step::Propose { command, .. }) = next_step(context, leadership, member, change) else { return Ok(()) };
+    match leadership.propose_for(actor, command(member)).await {
         // Claimed since the check: it is waited for.
         Some(CommandOutcome::Refused(CommandRefusal::NotPossible(Impossible::NodeHasClaims { .. }))) => Ok(()),
         Some(CommandOutcome::Refused(refusal)) => Err(MemberRefusal::Ledger(refusal)),
@@ -143,15 +166,19 @@ async fn propose_removal(
 }
 
 /// What to do next about a member.
-#[derive(Debug, PartialEq, Eq)]
 enum Step {
     Done,
-    /// Propose that it drains, or no longer does.
-    Drain(bool),
-    /// Propose its removal, after the checks have held for this time.
-    Remove {
+    /// Propose this about the member, after the checks have held for this time.
+    Propose {
+        command: fn(NodeId) -> Command,
         steady_for: Duration,
     },
+}
+
+impl Step {
+    fn propose(command: fn(NodeId) -> Command, steady_for: Duration) -> Step {
+        Step::Propose { command, steady_for }
+    }
 }
 
 fn next_step(
@@ -171,7 +198,8 @@ fn next_step(
         return Err(MemberRefusal::NotAMember);
     }
     if change == MemberChange::Undrain {
-        return Ok(if known.drains { Step::Drain(false) } else { Step::Done });
+        let undrain = Step::propose(Command::NodeUndrain, Duration::ZERO);
+        return Ok(if known.drains { undrain } else { Step::Done });
     }
     let is_me = member == context.me.node;
     let others: BTreeSet<NodeId> = voters.running.iter().copied().filter(|node| *node != member).collect();
@@ -191,7 +219,10 @@ fn next_step(
             check_majorities(&voters, member)?;
         }
         if known.is_up && !known.drains {
-            return if known.any_stays(&others) { Ok(Step::Drain(true)) } else { Err(MemberRefusal::NoOtherSends) };
+            let removes_voter = change == MemberChange::Remove && voters.all.contains(&member);
+            let steady_for = if removes_voter { RUNS_FOR } else { Duration::ZERO };
+            let drain = Step::propose(Command::NodeDrain, steady_for);
+            return if known.any_stays(&others) { Ok(drain) } else { Err(MemberRefusal::NoOtherSends) };
         }
         if is_me {
             return wait(MemberWait::Leadership);
@@ -211,10 +242,10 @@ fn next_step(
         return wait(MemberWait::Another);
     }
     if !voters.all.contains(&member) {
-        return Ok(Step::Remove { steady_for: Duration::ZERO });
+        return Ok(Step::propose(Command::NodeRemove, Duration::ZERO));
     }
     if !known.has_files {
-        return Ok(Step::Remove { steady_for: RUNS_FOR });
+        return Ok(Step::propose(Command::NodeRemove, RUNS_FOR));
     }
     let (reports, is_dead) = (leadership.reports(), change == MemberChange::RemoveDead);
     let has_archive = reports.iter().filter(|(_, report)| !report.lacks_archive).map(|(node, _)| *node).collect();
@@ -223,7 +254,7 @@ fn next_step(
     }
     let missing = reports.into_iter().map(|(node, report)| (node, report.missing)).collect();
     match missing_parts(&voters, member, &missing, is_dead) {
-        0 => Ok(Step::Remove { steady_for: HAS_FILES_FOR }),
+        0 => Ok(Step::propose(Command::NodeRemove, HAS_FILES_FOR)),
         missing => wait(MemberWait::Parts(missing)),
     }
 }

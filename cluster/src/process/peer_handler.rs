@@ -27,13 +27,15 @@ use crate::leader::{barrier, removal};
 pub struct PeerHandler {
     clock: Arc<dyn Clock>,
     introduction: NodeIntroduction,
+    /// Time of the clock since the machine started.
+    started_at: Duration,
     context: OnceLock<Weak<NodeContext>>,
 }
 
 impl PeerHandler {
     /// Returns a handler that knows only its clock and its description.
     pub fn new(clock: Arc<dyn Clock>, introduction: NodeIntroduction) -> PeerHandler {
-        PeerHandler { clock, introduction, context: OnceLock::new() }
+        PeerHandler { started_at: clock.boot(), clock, introduction, context: OnceLock::new() }
     }
 
     /// Sets the context from which requests are answered.
@@ -57,6 +59,7 @@ impl PeerHandler {
             checkpoints: context.replica.checkpoints(),
             wall: self.clock.wall(),
             version: self.introduction.version.clone(),
+            up_ms: Some(self.clock.boot().saturating_sub(self.started_at).as_millis() as u64),
             tzdb: self.introduction.tzdb.clone(),
             no_room: context.disk.shortage().or_else(|| context.files.shortage()),
             stopping: context.is_stopping(),

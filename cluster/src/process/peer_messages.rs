@@ -310,8 +310,8 @@ pub enum MemberWait {
     /// Parts that a majority of the voters that are left must have.
     #[error("{0} audience parts are not on a majority of the other voters yet")]
     Parts(usize),
-    /// The checks of the files must hold for some seconds.
-    #[error("which files the other voters have is checked for three seconds")]
+    /// The checks must hold for up to three seconds.
+    #[error("that enough other voters run, and have the files, is checked for some seconds")]
     Steady,
     /// The node leads, and hands over.
     #[error("it hands over its leadership")]
@@ -359,6 +359,9 @@ pub struct Description {
     pub wall: Time,
     /// Version of its program.
     pub version: String,
+    /// Milliseconds since its process started; `None`: an older release does not say.
+    #[serde(default)]
+    pub up_ms: Option<u64>,
     /// Release of its time zone database.
     pub tzdb: String,
     /// What its volume lacks for new work or for audience parts. `None` if there is space.

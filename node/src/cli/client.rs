@@ -105,6 +105,11 @@ impl Client {
         *self.deadline.lock() = Some(Instant::now() + within);
     }
 
+    /// Closes the connections: the next request makes its handshake anew.
+    pub fn disconnect(&self) {
+        self.channels.lock().clear();
+    }
+
     /// Returns the address that answered last.
     pub fn answered_by(&self) -> Option<String> {
         Some(self.endpoints().get((*self.answered.lock())?)?.address.clone())

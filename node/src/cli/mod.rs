@@ -111,11 +111,12 @@ fn process(ended: anyhow::Result<()>) -> Result<(), Stop> {
         } else if is_other_folder(&error) {
             let next = "put back the data folder that this node ran with last, as a whole; if it is gone, leave this node \
                         stopped, remove it from the cluster (reveille cluster member remove NODE --dead), and admit \
-                        a new one (reveille cluster member add)";
+                        a new one with an empty data folder (reveille cluster member add)";
             (Exit::General, "DATA_FOLDER", next)
         } else if is_of_no_use(&error) {
             let next = "keep the folder for inspection, leave this node stopped, remove it from the cluster (reveille \
-                        cluster member remove NODE --dead), and admit a new one (reveille cluster member add)";
+                        cluster member remove NODE --dead), and admit a new one with an empty data folder (reveille \
+                        cluster member add)";
             (Exit::General, "DATA_FOLDER", next)
         } else if let Some(BootstrapError::Join(JoinError::NoAnswer { .. })) = error.downcast_ref() {
             (Exit::General, "NOT_A_MEMBER", "start it again with the same token: a join may be repeated")

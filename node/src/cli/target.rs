@@ -115,6 +115,10 @@ impl Target {
                 format!("{endpoint} has a certificate that is not valid by this machine's clock"),
                 "compare the clocks of both machines: timedatectl".to_owned(),
             ),
+            HandshakeError::AuthorityAsOwn => (
+                format!("{endpoint} shows the certificate of an authority as its own (basicConstraints CA:TRUE)"),
+                "give that node a certificate that the authority has signed, with CA:FALSE: tls.certificate".to_owned(),
+            ),
             HandshakeError::Failed(why) => (
                 format!("{endpoint} did not complete the TLS handshake: {why}"),
                 "name the admin port of a node, and look at that node's log".to_owned(),

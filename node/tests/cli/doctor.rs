@@ -28,6 +28,7 @@ fn member(name: &str, role: v1::MemberRole) -> v1::MemberStatus {
 #[derive(Clone)]
 struct FakeCluster {
     status: v1::GetClusterStatusResponse,
+    upgrade: v1::GetUpgradeResponse,
     schedules: Vec<v1::Schedule>,
     relays: Vec<v1::Relay>,
     campaigns: Vec<v1::Campaign>,
@@ -51,13 +52,14 @@ impl FakeCluster {
         };
         let relays = vec![v1::Relay { name: "main".into(), pool: "default".into(), ..Default::default() }];
         let schedules = vec![schedule("morning", v1::ScheduleState::Active, 3_600)];
-        let (campaigns, runs, doubts, dead_letters, explained) = Default::default();
-        FakeCluster { status, schedules, relays, campaigns, runs, doubts, dead_letters, explained }
+        let (upgrade, campaigns, runs, doubts, dead_letters, explained) = Default::default();
+        FakeCluster { status, upgrade, schedules, relays, campaigns, runs, doubts, dead_letters, explained }
     }
 
     async fn doctor(self, more: &str) -> Ended {
         let fake = Fake::start(move |method, requested| match method {
             "GetClusterStatus" => one(self.status.clone()),
+            "GetUpgrade" => one(self.upgrade.clone()),
             "ListSchedules" => {
                 one(v1::ListSchedulesResponse { schedules: self.schedules.clone(), ..Default::default() })
             }
@@ -134,6 +136,15 @@ async fn finding_says_what_why_and_next() {
     let text = cluster.doctor("").await;
     assert!(text.stdout.contains("problem   relay  no relay is in pool default"), "{}", text.stdout);
     assert!(text.stderr.contains("error: 1 problem, no warnings"), "{}", text.stderr);
+}
+
+#[tokio::test]
+async fn upgrade_that_is_not_finished_for_a_week_is_a_warning() {
+    for (days, found) in [(6, vec![]), (7, vec!["warning upgrade".to_owned()])] {
+        let mut cluster = FakeCluster::healthy();
+        cluster.upgrade.unfinished_for = Some(prost_types::Duration { seconds: days * 86_400, nanos: 0 });
+        assert_eq!(cluster.findings().await, (Some(0), found));
+    }
 }
 
 #[tokio::test]

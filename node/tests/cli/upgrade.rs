@@ -18,7 +18,12 @@ async fn fake(is_ready: bool) -> Fake {
         target_level: if is_ready { 2 } else { 1 },
         highest_level: 2,
         nodes: vec![node("a", 2, Some("0.2.0")), node("b", 2, Some("0.2.0")), third],
+        unfinished_for: None,
     };
+    fake_of(seen).await
+}
+
+async fn fake_of(seen: GetUpgradeResponse) -> Fake {
     Fake::start(move |method, _| match method {
         "GetUpgrade" => one(seen.clone()),
         "FinishUpgrade" => one(FinishUpgradeResponse { level: 2, raised: true }),
@@ -47,6 +52,18 @@ async fn status_shows_levels_versions_and_obstacles() {
     let obstacle = "node c applies ledger level 1 and not 2; install the new release on it and restart it";
     assert!(ended.stderr.contains(obstacle) && !ended.stderr.contains("node a"), "{ended:?}");
     assert!(!ended.stderr.contains("upgrade finish"), "{ended:?}");
+}
+
+#[tokio::test]
+async fn upgrade_that_is_not_finished_for_a_week_is_remarked() {
+    for (days, is_forgotten) in [(6, false), (7, true), (30, true)] {
+        let unfinished_for = Some(prost_types::Duration { seconds: days * 86_400, nanos: 0 });
+        let nodes = vec![node("a", 2, Some("0.2.0")), node("b", 1, Some("0.1.0"))];
+        let seen = GetUpgradeResponse { level: 1, target_level: 1, highest_level: 2, nodes, unfinished_for };
+        let ended = fake_of(seen).await.reveille("cluster upgrade status").await;
+        let said = format!("an upgrade is not finished for at least {days}d");
+        assert_eq!(ended.stderr.contains(&said), is_forgotten, "{ended:?}");
+    }
 }
 
 #[tokio::test]

@@ -149,6 +149,12 @@ async fn backup_becomes_another_cluster_that_sends_nothing_before_it_is_accepted
     assert_eq!(output(&node, "schedule list -o name"), output(&former.node, "schedule list -o name"));
     assert!(output(&node, "in-doubt list -o json").contains(RECIPIENT));
     assert_eq!(node.reveille("schedule trigger daily").code.filter(|code| *code == 0), None, "it is held");
+    let held = "nothing is sent before `reveille restore accept`";
+    assert!(output(&node, "schedule show daily").contains(held));
+    assert!(output(&node, "schedule list").contains("not before restore accept"));
+    let json = |line: &str| -> serde_json::Value { serde_json::from_str(&output(&node, line)).expect("JSON") };
+    let upcoming = json("restore status -o json")["upcoming"][0]["dueTime"].clone();
+    assert!(upcoming.is_string() && upcoming == json("schedule show daily -o json")["nextInstants"][0]["time"]);
     // Another authority: neither accepts the other's user.
     let foreign = Process::reveille_at(folder.path(), &former.node.admin, "cluster status");
     assert_ne!(foreign.code, Some(0), "{foreign:?}");
@@ -339,6 +345,26 @@ async fn one_survivor_of_three_becomes_another_cluster() {
     let both = format!("recover inspect {} {}", survivor.display(), folder.path().join("one").display());
     let both = offline(folder.path(), &both);
     assert!(both.code == Some(0) && both.stderr.contains("2 of 3 voters are here, a majority"), "{both:?}");
+    // Another cluster: the last entries of two logs cannot be compared.
+    let elsewhere = tempfile::tempdir().expect("a folder");
+    let mut foreign = Process::listening(elsewhere.path(), "one");
+    until("it leads", || foreign.reveille("schedule list").code == Some(0));
+    foreign.kill();
+    let foreign = elsewhere.path().join("one").display().to_string();
+    let mixed = format!("{} {foreign}", survivor.display());
+    let cluster = |folder: &Path| {
+        let identity = std::fs::read_to_string(folder.join("identity")).expect("an identity");
+        identity.lines().find_map(|line| line.strip_prefix("cluster ")).expect("a cluster").to_owned()
+    };
+    for line in [format!("recover inspect {mixed} -o json"), format!("recover run {mixed} --name x --data-dir x --yes")]
+    {
+        let refused = offline(elsewhere.path(), &line);
+        assert!(refused.code == Some(2) && !refused.stdout.contains("best"), "{refused:?}");
+        for folder in [survivor.as_path(), Path::new(&foreign)] {
+            let named = format!("{} is of cluster {}", folder.display(), cluster(folder));
+            assert!(refused.stderr.contains(&named), "{named}: {refused:?}");
+        }
+    }
     let new = tempfile::tempdir().expect("a folder");
     let data = new.path().join("two");
     let addresses = ports();

@@ -400,7 +400,9 @@ fn member_without_its_log_does_not_start() {
     std::fs::remove_dir_all(folder.path().join("two/wal")).expect("removed");
     let refused = start_removed(folder.path(), "two");
     assert!(refused.code == Some(1) && refused.stderr.contains("its log (the folder 'wal') is gone"), "{refused:?}");
-    assert!(refused.stderr.contains("member remove NODE --dead"), "{refused:?}");
+    let next =
+        "remove it from the cluster (reveille cluster member remove NODE --dead), and admit a new one with an empty";
+    assert!(refused.stderr.split_whitespace().collect::<Vec<_>>().join(" ").contains(next), "{refused:?}");
 }
 
 /// The lease of the crashed node still runs. With the removal of the other follower, only the leader would be left of
@@ -418,6 +420,45 @@ fn follower_is_not_removed_just_after_the_other_one_crashed() {
     let refused = leading.reveille(&format!("cluster member remove {} --yes", followers[1].0));
     assert!(refused.code == Some(4) && refused.stderr.contains("1 of 2 voters run, and 2 are needed"), "{refused:?}");
     succeeds(leading, "optout add ann@example.net");
+    let members = succeeds(leading, "cluster member list").stdout;
+    assert!(!members.contains("drains"), "{members}");
+}
+
+/// The relay does not answer, so the drain takes long. Meanwhile the other follower dies.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn drain_ends_when_the_removal_is_refused_after_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let sink = Sink::start(SinkOptions::default()).expect("a sink");
+    let names = ["one", "two", "three"];
+    let hello = |name: &str| format!("{name}.example.net");
+    let one = Process::listening_by(folder.path(), "one", ["127.0.0.1:0"; 3], &[]);
+    until("a leader", || one.reveille("schedule list").code == Some(0));
+    let [mut two, three] = [names[1], names[2]].map(|name| {
+        let (token, hello) = (one.join_token(), hello(name));
+        let environment = [("REVEILLE__JOIN", token.as_str()), ("REVEILLE__HELLO_NAME", hello.as_str())];
+        Process::listening_by(folder.path(), name, ["127.0.0.1:0"; 3], &environment)
+    });
+    until("all vote", || one.voters() == 3);
+    let request = HoldRequest { ehlo: Some(hello("three")), limit: 2 * STEP_TIMEOUT, ..HoldRequest::default() };
+    let mut hold = sink.handle().hold_next_answer(request);
+    let port = sink.handle().address().port();
+    succeeds(&one, &format!("relay add main --host 127.0.0.1 --port {port} --tls none"));
+    launch(folder.path(), &one, "all");
+    let held = hold.next(STEP_TIMEOUT).await.expect("it sends");
+
+    let drains = || one.reveille("cluster member list").stdout.contains("drains");
+    let refused = std::thread::scope(|scope| {
+        let removing = scope.spawn(|| one.reveille("cluster member remove three --yes --timeout 60s"));
+        until("it drains", || drains() || removing.is_finished());
+        assert!(drains(), "the removal waits for the drain");
+        two.kill();
+        removing.join().expect("it ends")
+    });
+    assert!(refused.code == Some(4) && refused.stderr.contains("1 of 2 voters run, and 2 are needed"), "{refused:?}");
+    assert!(!refused.stderr.contains("--undo") && !drains(), "the drain is taken back: {refused:?}");
+    assert!(held.release(), "its answer is still waited for");
+    drop(three);
+    sink.stop().await;
 }
 
 /// Returns the node's share of the relay `main`, in emails a second.
@@ -543,8 +584,10 @@ fn join_succeeds_after_the_new_node_crashed() {
     let folder = tempfile::tempdir().expect("a folder");
     let one = founder(folder.path());
     let mut joined = Vec::new();
-    // It has its certificate and has not stored it; it applies the members for the first time.
-    for (name, point) in [("two", "join.before-store"), ("three", "membership.apply")] {
+    // It has its certificate and has not stored it; it applies the members for the first time; its log has nothing, or
+    // a vote only.
+    let points = ["join.before-store", "membership.apply", "wal.vote-before-fsync", "wal.before-append"];
+    for (name, point) in ["two", "three", "four", "five"].into_iter().zip(points) {
         let (token, addresses) = (one.join_token(), crate::process::ports());
         let addresses = addresses.each_ref().map(String::as_str);
         let mut crashes = start(folder.path(), name, &joins(addresses, &token));

@@ -13,6 +13,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::TlsAcceptor;
 use x509_cert::Certificate;
 use x509_cert::der::Decode;
+use x509_cert::ext::pkix::BasicConstraints;
 
 use super::TlsError;
 use super::connection::serving_chain;
@@ -37,7 +38,7 @@ impl CertificateFiles {
     /// Reads the files.
     ///
     /// # Errors
-    /// [`TlsError`] if one cannot be read, or the key is not the certificate's.
+    /// [`TlsError`] if one cannot be read, the key is not the certificate's, or the certificate is an authority's.
     pub fn read(certificate: PathBuf, key: PathBuf) -> Result<CertificateFiles, TlsError> {
         let current = Mutex::new(pair(&certificate, &key)?);
         Ok(CertificateFiles { certificate, key, current })
@@ -88,6 +89,13 @@ fn expires_at_s(chain: &[CertificateDer<'static>]) -> Option<u64> {
     Some(certificate.tbs_certificate.validity.not_after.to_unix_duration().as_secs())
 }
 
+/// Returns true if the first certificate is one of an authority, which clients refuse as a server's own.
+fn is_of_authority(chain: &[CertificateDer<'static>]) -> bool {
+    let certificate = chain.first().and_then(|first| Certificate::from_der(first).ok());
+    let constraints = certificate.and_then(|own| own.tbs_certificate.get::<BasicConstraints>().ok().flatten());
+    constraints.is_some_and(|(_, constraints)| constraints.ca)
+}
+
 fn changed(certificate: &Path, key: &Path) -> Result<[SystemTime; 2], TlsError> {
     let of = |path: &Path| {
         let changed = fs::metadata(path).and_then(|metadata| metadata.modified());
@@ -106,6 +114,11 @@ fn pair(certificate: &Path, key: &Path) -> Result<Pair, TlsError> {
     if chain.is_empty() {
         return Err(of(certificate, &"no certificate"));
     }
+    if is_of_authority(&chain) {
+        let why = "its first certificate is an authority's (basicConstraints CA:TRUE), which clients refuse; name one \
+                   that the authority has signed, with CA:FALSE";
+        return Err(of(certificate, &why));
+    }
     let private = PrivateKeyDer::from_pem_slice(&read(key)?).map_err(|error| of(key, &error))?;
     serving_chain(chain.clone(), private.clone_key(), &[]).map_err(|error| of(certificate, &error))?;
     Ok(Pair { generation: 0, chain, key: private, changed })
@@ -115,7 +128,7 @@ fn pair(certificate: &Path, key: &Path) -> Result<Pair, TlsError> {
 mod tests {
     use std::time::Duration;
 
-    use rcgen::{CertificateParams, KeyPair};
+    use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
 
     use super::*;
 
@@ -130,9 +143,14 @@ mod tests {
     }
 
     fn issued_until(year: i32) -> (String, String) {
+        issued_as(IsCa::NoCa, year)
+    }
+
+    fn issued_as(is_ca: IsCa, year: i32) -> (String, String) {
         let key = KeyPair::generate().expect("a key");
         let mut certificate = CertificateParams::new(vec!["a.example.com".to_owned()]).expect("a name");
         certificate.not_after = rcgen::date_time_ymd(year, 1, 1);
+        certificate.is_ca = is_ca;
         (certificate.self_signed(&key).expect("a certificate").pem(), key.serialize_pem())
     }
 
@@ -166,5 +184,31 @@ mod tests {
         assert!(files.read_changed().is_err() && generation() == 1);
         write(&certificate, &second, 3);
         assert!(files.read_changed().is_ok_and(|changed| changed));
+    }
+
+    /// `openssl req -x509` makes such certificates.
+    #[test]
+    fn certificate_of_an_authority_is_refused_at_load_and_changes_nothing() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (certificate, key) = (folder.path().join("a.crt"), folder.path().join("a.key"));
+        let (authority, authority_key) = issued_as(IsCa::Ca(BasicConstraints::Unconstrained), 2100);
+        write(&certificate, &authority, 1);
+        write(&key, &authority_key, 1);
+        let refused = CertificateFiles::read(certificate.clone(), key.clone()).err().expect("refused").to_string();
+        assert!(refused.contains("a.crt") && refused.contains("CA:TRUE"), "{refused}");
+        for usable in [IsCa::NoCa, IsCa::ExplicitNoCa] {
+            let (own, own_key) = issued_as(usable, 2100);
+            write(&certificate, &own, 1);
+            write(&key, &own_key, 1);
+            let files = CertificateFiles::read(certificate.clone(), key.clone()).expect("a pair");
+            write(&certificate, &authority, 2);
+            write(&key, &authority_key, 2);
+            let refused = files.read_changed().expect_err("an authority's").to_string();
+            assert!(refused.contains("CA:TRUE") && files.generation() == 0, "{refused}");
+            // The authority's certificate may follow in the chain.
+            write(&certificate, &format!("{own}{authority}"), 3);
+            write(&key, &own_key, 3);
+            assert!(files.read_changed().is_ok_and(|changed| changed));
+        }
     }
 }

@@ -118,6 +118,9 @@ pub enum HandshakeError {
     /// The certificate is not valid at the time of this machine's clock.
     #[error("its certificate is not valid by this machine's clock")]
     Clock,
+    /// The server shows the certificate of an authority as its own.
+    #[error("its own certificate is an authority's (basicConstraints CA:TRUE)")]
+    AuthorityAsOwn,
     /// Another reason.
     #[error("{0}")]
     Failed(String),
@@ -127,7 +130,7 @@ impl From<io::Error> for HandshakeError {
     fn from(error: io::Error) -> HandshakeError {
         use CertificateError::{
             BadSignature, Expired, ExpiredContext, NotValidForName, NotValidForNameContext, NotValidYet,
-            NotValidYetContext, UnknownIssuer,
+            NotValidYetContext, Other, UnknownIssuer,
         };
         match error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {
             Some(Error::InvalidMessage(_)) => HandshakeError::NotTls,
@@ -140,6 +143,9 @@ impl From<io::Error> for HandshakeError {
             Some(Error::InvalidCertificate(
                 Expired | ExpiredContext { .. } | NotValidYet | NotValidYetContext { .. },
             )) => HandshakeError::Clock,
+            Some(Error::InvalidCertificate(Other(why))) if why.to_string().contains("CaUsedAsEndEntity") => {
+                HandshakeError::AuthorityAsOwn
+            }
             _ => HandshakeError::Failed(error.to_string()),
         }
     }

@@ -122,10 +122,14 @@ fn read(files: &CertificateFiles, protocols: &'static [&'static str]) -> Result<
 #[cfg(test)]
 mod tests {
     use reveille_ledger::ids::NodeId;
+    use rustls::pki_types::PrivateKeyDer;
+    use rustls::pki_types::pem::PemObject;
     use tokio::net::TcpListener;
 
     use super::*;
     use crate::identity::ClusterId;
+    use crate::tls::connection::serving_chain;
+    use crate::tls::pem::certificate;
     use crate::tls::{ClientTls, HandshakeError, fetch_authority, fingerprint};
 
     fn node() -> NodeTls {
@@ -198,6 +202,25 @@ mod tests {
         let client = trusting(&own);
         let (failed, _) = tokio::join!(client.connect("localhost", stream), answer);
         assert_eq!(failed.map(|_| ()), Err(HandshakeError::NotTls));
+    }
+
+    /// The node would not start with such a certificate in its files, and a proxy might.
+    #[tokio::test]
+    async fn client_refuses_the_certificate_of_an_authority_as_a_servers_own() {
+        let tls = node();
+        let authority = tls.authority();
+        let chain = vec![certificate(authority.certificate_pem()).expect("a certificate")];
+        let key = PrivateKeyDer::from_pem_slice(authority.to_pem().as_bytes()).expect("a key");
+        let acceptor = serving_chain(chain, key, &["h2"]).expect("a pair");
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let stream = TcpStream::connect(listener.local_addr().expect("an address")).await.expect("a connection");
+        let accepting = async {
+            let (accepted, _) = listener.accept().await.expect("a connection");
+            let _ = acceptor.accept(accepted).await;
+        };
+        let client = trusting(&tls);
+        let (failed, ()) = tokio::join!(client.connect("localhost", stream), accepting);
+        assert_eq!(failed.map(|_| ()), Err(HandshakeError::AuthorityAsOwn));
     }
 
     #[tokio::test]

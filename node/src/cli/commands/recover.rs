@@ -1,5 +1,6 @@
 //! Implements `reveille recover …`: goes on with the folders that are left of a cluster without a majority.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use reveille_cluster::backup::opt_outs::{self, OptOutChange};
@@ -24,6 +25,7 @@ pub async fn run(context: &CommandContext<'_>, command: RecoverCommand) -> Resul
 
 fn inspect(context: &CommandContext<'_>, folders: &[PathBuf]) -> Result<(), Stop> {
     let found = open_all(folders)?;
+    check_one_cluster(&found)?;
     let best = best(&found);
     let rows: Vec<SurvivorView> = found
         .iter()
@@ -33,7 +35,7 @@ fn inspect(context: &CommandContext<'_>, folders: &[PathBuf]) -> Result<(), Stop
     context.terminal.list(&rows)?;
     let reports = || found.iter().map(|(_, lost)| lost.report());
     let Some(newest) = reports().nth(best) else { return Ok(()) };
-    let here = reports().filter(|report| report.cluster == newest.cluster && report.votes).count();
+    let here = reports().filter(|report| report.votes).count();
     if here > newest.voters / 2 {
         let words = "if their nodes can run, start them instead, and nothing is lost";
         context.terminal.say(&format!("{here} of {} voters are here, a majority: {words}", newest.voters));
@@ -47,15 +49,12 @@ async fn recover(context: &CommandContext<'_>, args: RecoverRunArgs) -> Result<(
     let config = Config::load(file_or_default(file).as_deref(), std::env::vars(), settings).map_err(config::failure)?;
     check_empty(&config)?;
     let mut survivors = open_all(&folders)?;
+    check_one_cluster(&survivors)?;
     // Files are taken from the best folder first.
     let best = best(&survivors);
     survivors.swap(0, best);
-    let (folder, lost) = survivors.first().ok_or_else(no_folder)?;
+    let (_, lost) = survivors.first().ok_or_else(no_folder)?;
     let report = lost.report().clone();
-    if let Some((other, _)) = survivors.iter().find(|(_, lost)| lost.report().cluster != report.cluster) {
-        let message = format!("{} and {} are of different clusters", folder.display(), other.display());
-        return Err(Failure::usage("DIR", message, "name folders of one cluster only").into());
-    }
     let opt_outs = match config.backup.target.is_some() && !without_opt_outs {
         true => opt_outs_after(context, &config.backup, &report).await?,
         false => Vec::new(),
@@ -106,6 +105,20 @@ async fn opt_outs_after(
 
 fn no_folder() -> Failure {
     Failure::usage("DIR", "no folder is named".to_owned(), "name the data folder of each node that is left")
+}
+
+/// Refuses folders of several clusters: the last entries of two logs cannot be compared.
+fn check_one_cluster(found: &[(PathBuf, LostFolder)]) -> Result<(), Failure> {
+    let clusters: BTreeSet<_> = found.iter().map(|(_, lost)| lost.report().cluster.to_string()).collect();
+    if clusters.len() < 2 {
+        return Ok(());
+    }
+    let of_cluster = |(folder, lost): &(PathBuf, LostFolder)| {
+        format!("{} is of cluster {}", folder.display(), lost.report().cluster)
+    };
+    let named: Vec<String> = found.iter().map(of_cluster).collect();
+    let message = format!("the folders are of different clusters, and cannot be compared: {}", named.join(", "));
+    Err(Failure::usage("DIR", message, "name folders of one cluster only"))
 }
 
 fn open_all(folders: &[PathBuf]) -> Result<Vec<(PathBuf, LostFolder)>, Failure> {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use reveille_proto::admin::v1::{
-    BackupStatus, Checkpoint, DamagedFile, GetClusterStatusResponse, MemberRole, MemberStatus,
+    BackupStatus, Checkpoint, DamagedFile, GetClusterStatusResponse, GetUpgradeResponse, MemberRole, MemberStatus,
 };
 
 use crate::cli::clocks::{self, ClockComparison};
@@ -12,6 +12,7 @@ use crate::cli::view::cluster::{backlog_sentence, blocked_sentence, more_blocked
 use crate::cli::view::doctor::Finding;
 use crate::cli::view::pool;
 use crate::cli::view::scrub::{consequence, damage};
+use crate::cli::view::upgrade::forgotten;
 use crate::cli::wording::shortage;
 use crate::format;
 
@@ -236,6 +237,13 @@ fn releases(members: &[MemberStatus], own_tzdb: &str) -> Vec<Finding> {
         findings.push(Finding::warning("version", what, why, "finish the upgrade, one node after the other"));
     }
     findings
+}
+
+/// Reports an upgrade that is not finished for a week.
+pub fn forgotten_upgrade(upgrade: &GetUpgradeResponse) -> Option<Finding> {
+    let what = forgotten(upgrade)?;
+    let why = "until it is finished, the cluster works at the ledger level of the former release";
+    Some(Finding::warning("upgrade", what, why, "reveille cluster upgrade status names what is missing"))
 }
 
 fn listed(by_release: &BTreeMap<&str, Vec<&str>>) -> String {

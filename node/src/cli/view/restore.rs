@@ -7,7 +7,7 @@ use super::{Cell, Tone, View, card, format, table, text};
 fn pairs(restore: &Restore) -> Vec<(&'static str, Cell)> {
     let accepted = match &restore.accept_time {
         Some(at) => Cell::at(Some(at)),
-        None => Cell::toned("no: nothing is sent", Tone::Bad),
+        None => Cell::toned("no: nothing is sent before reveille restore accept", Tone::Bad),
     };
     vec![
         ("backup of", Cell::at(restore.backup_time.as_ref())),

@@ -1,7 +1,9 @@
 //! Output of `schedule …`.
 
 use jiff::Timestamp;
-use reveille_proto::admin::v1::{self, DeleteScheduleResponse, Instant, Policies, Schedule, ScheduleState};
+use reveille_proto::admin::v1::{
+    self, DeleteScheduleResponse, Instant, InstantRemarkKind, Policies, Schedule, ScheduleState,
+};
 
 use super::instant::instants;
 use super::{Cell, Tone, View, card, duration_ms, format, some, text, word};
@@ -76,6 +78,15 @@ pub fn stopped(schedule: &Schedule) -> String {
     wording::stopped(schedule.pause.as_ref(), schedule.block.as_ref())
 }
 
+/// Returns true if a restore that is not accepted holds the instant.
+fn is_held(instant: &Instant) -> bool {
+    instant.remarks.iter().any(|remark| remark.kind() == InstantRemarkKind::RestoreNotAccepted)
+}
+
+fn next_text(next: &Instant) -> String {
+    if is_held(next) { format!("{}, not before restore accept", next.local) } else { next.local.clone() }
+}
+
 impl View for Schedule {
     const NOUN: &'static str = "schedules";
     const COLUMNS: &'static [&'static str] = &["NAME", "STATE", "WHEN", "ZONE", "NEXT", "RECIPIENTS", "LABELS"];
@@ -87,7 +98,7 @@ impl View for Schedule {
             Cell::toned(state(self), tone(self)),
             self.when.as_ref().map(when_text).unwrap_or_default().into(),
             self.zone.as_str().into(),
-            Cell::or_dash(self.next_instants.first().map(|next: &Instant| next.local.as_str())),
+            Cell::or_dash(self.next_instants.first().map(next_text).as_deref()),
             format::count(self.recipients.into()).into(),
             Cell::or_dash(labels(self).as_str()),
         ]
@@ -128,6 +139,9 @@ impl View for Schedule {
         let now = self.read_time.as_ref().and_then(from_wire).unwrap_or_else(Timestamp::now);
         let next = instants(&self.next_instants, now, paint);
         match self.state() {
+            _ if self.next_instants.iter().any(is_held) => {
+                format!("{card}\n\nrestored: nothing is sent before `reveille restore accept`\n{next}")
+            }
             ScheduleState::Paused => {
                 format!("{card}\n\npaused: none of these opens before `reveille schedule resume {}`\n{next}", self.name)
             }

@@ -2,7 +2,17 @@
 
 use reveille_proto::admin::v1::{FinishUpgradeResponse, GetUpgradeResponse, UpgradeNode};
 
-use super::{Cell, Tone, View, card, table};
+use super::{Cell, Tone, View, card, duration_ms, format, table};
+
+/// An upgrade that is not finished for so long is forgotten rather than under way.
+const FORGOTTEN_AFTER_MS: i64 = 7 * 86_400_000;
+
+/// Says for how long the upgrade is not finished, if that is too long.
+pub fn forgotten(upgrade: &GetUpgradeResponse) -> Option<String> {
+    let unfinished_ms = duration_ms(upgrade.unfinished_for.as_ref()?);
+    (unfinished_ms >= FORGOTTEN_AFTER_MS)
+        .then(|| format!("an upgrade is not finished for at least {}", format::duration(unfinished_ms)))
+}
 
 /// Returns the level to which the ledger can be raised now, or `None`.
 pub fn can_rise_to(upgrade: &GetUpgradeResponse) -> Option<u32> {
@@ -27,7 +37,7 @@ pub fn remarks(upgrade: &GetUpgradeResponse) -> Vec<String> {
         .then(|| format!("nothing to finish: no node has announced more than ledger level {}", upgrade.level));
     let below = upgrade.nodes.iter().filter(|node| node.level < upgrade.highest_level);
     let obstacles = below.map(|node| obstacle(node, upgrade.highest_level));
-    obstacles.chain(next).chain(nothing).collect()
+    forgotten(upgrade).into_iter().chain(obstacles).chain(next).chain(nothing).collect()
 }
 
 impl View for GetUpgradeResponse {

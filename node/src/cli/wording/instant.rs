@@ -31,6 +31,7 @@ fn in_words(remark: &InstantRemark) -> String {
             format!("runs up to {archived} are in the archive: the min gap holds from {whole}")
         }
         Kind::UnknownZone => "the zone is not in this node's database".to_owned(),
+        Kind::RestoreNotAccepted => "not before `reveille restore accept`".to_owned(),
         Kind::Unspecified => "this version does not know the remark".to_owned(),
     }
 }

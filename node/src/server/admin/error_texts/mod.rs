@@ -161,8 +161,8 @@ pub fn member_not_changed(name: &str, change: MemberChange, refusal: &MemberRefu
         MemberRefusal::NoOtherSends => "; let a node that drains get emails again, or start another",
         MemberRefusal::TooFewRun { .. } => "; start a node that is down: a removal now would stop the cluster",
         MemberRefusal::Waits(wait) => {
-            let is_short =
-                change == MemberChange::RemoveDead || matches!(wait, MemberWait::Another | MemberWait::Membership);
+            let is_short = change == MemberChange::RemoveDead
+                || matches!(wait, MemberWait::Another | MemberWait::Membership | MemberWait::Steady);
             let drains = if is_short { "" } else { " yet" };
             let also = if is_short { "" } else { "; it drains, and gets no more emails" };
             let message = format!("{quoted} was not {done}{drains}: {refusal}{also}; {CONTINUES}");

@@ -1,17 +1,16 @@
 //! A cluster that was restored from a backup (P21): how it stands, and its acceptance.
 
 use reveille_cluster::process::zones::Zones;
-use reveille_ledger::calendar::Pattern;
+use reveille_ledger::Ledger;
 use reveille_ledger::command::Command;
-use reveille_ledger::decide::timing::{Jitter, first_instant_after};
 use reveille_ledger::ids::Time;
 use reveille_ledger::restore::Restored;
-use reveille_ledger::{Ledger, Schedule};
 use reveille_proto::admin::v1::{
     AcceptRestoreRequest, AcceptRestoreResponse, GetRestoreRequest, GetRestoreResponse, Restore, UpcomingInstant,
 };
 
-use crate::server::admin::{Admin, ApiError, ApiResult, Call, views};
+use crate::server::admin::views::{self, ReadTime};
+use crate::server::admin::{Admin, ApiError, ApiResult, Call};
 
 /// Maximum number of schedules whose next instant is computed. It holds the state's read lock for some milliseconds.
 const SCHEDULES_MAX: usize = 1_000;
@@ -21,7 +20,8 @@ const INSTANTS_MAX: usize = 20;
 /// Returns how the restored cluster stands.
 pub async fn get(admin: &Admin, request: GetRestoreRequest, call: &Call) -> ApiResult<GetRestoreResponse> {
     let zones = &admin.context.zones;
-    let (answer, freshness) = admin.read(request.stale, call, |ledger| state_of(ledger, zones)).await?;
+    let state = |ledger: &Ledger| state_of(ledger, zones, admin.now(ledger.head().now));
+    let (answer, freshness) = admin.read(request.stale, call, state).await?;
     Ok(GetRestoreResponse { freshness, ..answer })
 }
 
@@ -45,38 +45,35 @@ pub fn message(restored: Restored) -> Restore {
     }
 }
 
-fn state_of(ledger: &Ledger, zones: &Zones) -> GetRestoreResponse {
+fn state_of(ledger: &Ledger, zones: &Zones, now: Time) -> GetRestoreResponse {
     let older = ledger.claims().iter().filter(|(fence, _)| ledger.only_operator_decides(**fence));
     GetRestoreResponse {
         restore: ledger.head().restored.map(message),
         in_doubt: older.map(|(_, claim)| u64::from(claim.in_doubt.len())).sum(),
         active_schedules: ledger.due().count() as u64,
-        upcoming: upcoming(ledger, zones),
+        upcoming: upcoming(ledger, zones, now),
         freshness: None,
     }
 }
 
-/// Returns the next instants after now. Instants up to now are explained when the restore is accepted.
-fn upcoming(ledger: &Ledger, zones: &Zones) -> Vec<UpcomingInstant> {
-    let first = ledger.due().take(SCHEDULES_MAX);
-    let schedules = first.filter_map(|(_, id)| ledger.schedules().get(&id));
-    let mut found: Vec<(Time, &Schedule)> =
-        schedules.filter_map(|schedule| Some((next(schedule, zones, ledger.head().now)?, schedule))).collect();
-    found.sort_by(|one, other| (one.0, &one.1.name).cmp(&(other.0, &other.1.name)));
-    let instant = |(due, schedule): (Time, &Schedule)| UpcomingInstant {
-        tenant: schedule.settings.tenant.to_string(),
-        schedule: schedule.name.to_string(),
-        due_time: Some(views::timestamp(due)),
-    };
-    found.into_iter().take(INSTANTS_MAX).map(instant).collect()
-}
-
-fn next(schedule: &Schedule, zones: &Zones, now: Time) -> Option<Time> {
-    let timing = &schedule.timing;
-    let (pattern, zone) = (Pattern::compile(&timing.when).ok()?, zones.get(&timing.zone).ok()?);
-    let (dst, after) = (&schedule.settings.policies.dst, now.max(schedule.plan.fired_through));
-    let bounds = (timing.start, timing.end);
-    first_instant_after(&pattern, &zone, dst, after, bounds, Jitter::NONE).map(|next| next.due)
+/// Returns the next instant of each schedule, as the schedule itself shows it. Instants up to now are explained when
+/// the restore is accepted.
+fn upcoming(ledger: &Ledger, zones: &Zones, now: Time) -> Vec<UpcomingInstant> {
+    let (first, at) = (ledger.due().take(SCHEDULES_MAX), ReadTime::new(now, ledger.head().restored));
+    let mut found: Vec<UpcomingInstant> = first
+        .filter_map(|(_, id)| {
+            let schedule = ledger.schedules().get(&id)?;
+            Some(UpcomingInstant {
+                tenant: schedule.settings.tenant.to_string(),
+                schedule: schedule.name.to_string(),
+                due_time: Some(views::next_instants(schedule, zones, at, 1).first()?.time?),
+            })
+        })
+        .collect();
+    let order = |one: &UpcomingInstant| one.due_time.map(|due| (due.seconds, due.nanos));
+    found.sort_by(|one, other| (order(one), &one.schedule).cmp(&(order(other), &other.schedule)));
+    found.truncate(INSTANTS_MAX);
+    found
 }
 
 #[cfg(test)]
@@ -84,16 +81,18 @@ mod tests {
     use reveille_ledger::command::{Actor, Entry, EpochStart, Trigger, VoterClock};
     use reveille_ledger::ids::{ClaimOwner, Hash, Incarnation, NodeId, TokenId};
     use reveille_ledger::token::{Rights, TenantScope, TokenGrant};
+    use reveille_proto::admin::v1;
 
     use super::*;
     use crate::server::admin::lookup::tests::create;
+    use crate::server::admin::services::schedule::ScheduleNotes;
 
     #[test]
     fn restored_ledger_shows_its_doubts_and_what_fires_next() {
         let (zones, mut ledger) = (Zones::bundled("x"), Ledger::new());
         let at = |text: &str| Time::from(text.parse::<jiff::Timestamp>().expect("an instant"));
         let (backup, restored) = (at("2026-03-02T12:00:00Z"), at("2026-03-04T12:00:00Z"));
-        let mut play = |now: Time, ahead: u64, command: Command| {
+        let play = |ledger: &mut Ledger, now: Time, ahead: u64, command: Command| {
             let head = ledger.head();
             let epoch = head.current_epoch().unwrap_or_default();
             let index = head.applied + ahead;
@@ -101,21 +100,40 @@ mod tests {
         };
         let leader = ClaimOwner { node: NodeId(1), incarnation: Incarnation(1) };
         let readings = vec![VoterClock { node: leader.node, wall: backup }];
-        play(backup, 1, Command::EpochStart(EpochStart::new(leader, 1, readings)));
+        play(&mut ledger, backup, 1, Command::EpochStart(EpochStart::new(leader, 1, readings)));
         let body = create("0 9 * * *", &zones, backup);
-        play(backup, 1, Command::ScheduleCreate(Box::new(body)));
+        play(&mut ledger, backup, 1, Command::ScheduleCreate(Box::new(body)));
         let schedule = reveille_ledger::ids::ScheduleId::new(2, 0);
-        play(backup, 1, Command::Trigger(Trigger::new(schedule, "now")));
+        play(&mut ledger, backup, 1, Command::Trigger(Trigger::new(schedule, "now")));
         let (rights, tenants) = (Rights(1), TenantScope::All);
         let grant = TokenGrant { name: "admin".to_owned(), hash: Hash::of(b"x"), rights, tenants, expires_at: None };
         let restore = reveille_ledger::restore::Restore { former_cluster: 7, token: TokenId(1), grant };
-        play(restored, 10_000_000_000, Command::Restore(Box::new(restore)));
-        let seen = state_of(&ledger, &zones);
+        play(&mut ledger, restored, 10_000_000_000, Command::Restore(Box::new(restore)));
+        let seen = state_of(&ledger, &zones, restored);
         let times = seen.restore.expect("restored");
         assert_eq!(times.backup_time, Some(views::timestamp(backup)));
         assert_eq!((times.restore_time, times.accept_time), (Some(views::timestamp(restored)), None));
         assert_eq!((seen.in_doubt, seen.active_schedules), (1, 1));
         let next = Some(views::timestamp(at("2026-03-04T14:00:00Z")));
         assert_eq!(seen.upcoming.iter().map(|one| one.due_time).collect::<Vec<_>>(), [next], "nine in New York");
+
+        // The schedule itself shows the same, and that it is held. Its planned instant is one of before the restore.
+        let shown = |ledger: &Ledger, now: Time| {
+            let (notes, known) = (ScheduleNotes::of(ledger, schedule), ledger.schedules().get(&schedule));
+            let known = known.expect("a schedule");
+            assert!(known.plan.next.as_ref().is_some_and(|next| next.due < restored));
+            let shown = notes.apply_to(views::schedule(schedule, known, &zones, notes.read_time(now), 1));
+            let [first] = shown.next_instants.as_slice() else { panic!("{shown:?}") };
+            (first.time, first.remarks.iter().map(v1::InstantRemark::kind).collect::<Vec<_>>())
+        };
+        assert_eq!(shown(&ledger, restored), (next, vec![v1::InstantRemarkKind::RestoreNotAccepted]));
+        let later = at("2026-03-04T15:00:00Z");
+        let day_after = Some(views::timestamp(at("2026-03-05T14:00:00Z")));
+        assert_eq!(shown(&ledger, later).0, day_after, "what passes while it is held never opens by itself");
+        assert_eq!(state_of(&ledger, &zones, later).upcoming[0].due_time, day_after);
+        let readings = [leader.node, NodeId(2)].map(|node| VoterClock { node, wall: later }).into();
+        play(&mut ledger, later, 1, Command::EpochStart(EpochStart::new(leader, 2, readings)));
+        play(&mut ledger, later, 1, Command::RestoreAccept);
+        assert_eq!(shown(&ledger, later), (day_after, vec![]));
     }
 }

@@ -11,7 +11,7 @@ use reveille_proto::admin::v1::{
 use reveille_raft::Member;
 
 use crate::server::admin::deadline::DESCRIBED_WITHIN;
-use crate::server::admin::{Admin, ApiResult, Call, error_texts};
+use crate::server::admin::{Admin, ApiResult, Call, error_texts, views};
 
 /// The levels of the ledger and of each node.
 #[derive(Debug, PartialEq, Eq)]
@@ -66,6 +66,22 @@ impl Levels {
     }
 }
 
+/// A node that answers, and for how long its process runs.
+struct RunningNode<'a> {
+    version: &'a str,
+    level: u32,
+    up_ms: u64,
+}
+
+/// Returns for how long an upgrade is under way at least: as long as two nodes of different versions, or one above the
+/// ledger's level, have run. No entry records when it began. `None`: no nodes differ.
+fn unfinished_ms(ledger: u32, running: &[RunningNode<'_>]) -> Option<u64> {
+    let above = running.iter().filter(|node| node.level > ledger).map(|node| node.up_ms);
+    let pairs = running.iter().flat_map(|one| running.iter().map(move |other| (one, other)));
+    let differ = pairs.filter(|(one, other)| one.version != other.version);
+    above.chain(differ.map(|(one, other)| one.up_ms.min(other.up_ms))).max()
+}
+
 impl Admin {
     /// Returns the progress of the upgrade as this node knows it.
     pub(crate) async fn get_upgrade(&self, _: GetUpgradeRequest, _: &Call) -> ApiResult<GetUpgradeResponse> {
@@ -80,7 +96,13 @@ impl Admin {
         };
         let mut nodes: Vec<UpgradeNode> = levels.nodes.iter().map(node).collect();
         nodes.sort_by(|one, other| one.name.cmp(&other.name));
+        let running = levels.nodes.iter().filter_map(|(id, node)| {
+            let description = &described.get(id)?.description;
+            Some(RunningNode { version: &description.version, level: node.announced, up_ms: description.up_ms? })
+        });
+        let unfinished_ms = unfinished_ms(levels.ledger, &running.collect::<Vec<_>>());
         Ok(GetUpgradeResponse {
+            unfinished_for: unfinished_ms.map(|ms| views::duration(i64::try_from(ms).unwrap_or(i64::MAX))),
             level: levels.ledger,
             target_level: levels.target(),
             highest_level: levels.highest(),
@@ -140,6 +162,18 @@ mod tests {
         assert_eq!(numbers(&levels(1, [3, 2, 3])), (2, 3, 1), "a node skipped a release");
         assert_eq!(numbers(&levels(2, [2, 2, 2])), (2, 2, 0));
         assert_eq!(numbers(&levels(1, [2, 1, 0])), (1, 2, 2));
+    }
+
+    #[test]
+    fn upgrade_is_unfinished_for_as_long_as_differing_nodes_run() {
+        let unfinished = |nodes: &[(&'static str, u32, u64)]| {
+            let running = nodes.iter().map(|&(version, level, up_ms)| RunningNode { version, level, up_ms });
+            unfinished_ms(1, &running.collect::<Vec<_>>())
+        };
+        assert_eq!(unfinished(&[("a", 1, 50), ("a", 1, 9)]), None);
+        assert_eq!(unfinished(&[("a", 1, 50), ("b", 1, 9), ("b", 1, 7)]), Some(9), "a patch release on two of three");
+        assert_eq!(unfinished(&[("b", 2, 5), ("b", 2, 8)]), Some(8), "the level was not raised");
+        assert_eq!(unfinished(&[]), None);
     }
 
     #[test]

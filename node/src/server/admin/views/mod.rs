@@ -23,7 +23,9 @@ pub use doubt::{DoubtRow, dead_letter, doubt, run_recipient};
 pub use history::{explained, inside_gap, opened, opened_and_lost, waiting};
 pub use relay::{health, relay, relay_stage};
 pub use run::{canary, missing_file, pause, run_of, run_state, run_to_open, state_word};
-pub use schedule::{block, body, etag, instant_of, is_other_etag, mail, schedule, schedule_state};
+pub use schedule::{
+    ReadTime, block, body, etag, instant_of, is_other_etag, mail, next_instants, schedule, schedule_state,
+};
 
 /// Converts an instant.
 pub fn timestamp(time: Time) -> Timestamp {

@@ -11,6 +11,7 @@ use reveille_ledger::etag::ANY_ETAG;
 use reveille_ledger::ids::{ScheduleId, Time};
 use reveille_ledger::policy::Policies;
 use reveille_ledger::refusal::CommandRefusal;
+use reveille_ledger::restore::Restored;
 use reveille_ledger::{Activity, Schedule};
 use reveille_proto::admin::v1::{self, when};
 
@@ -24,8 +25,22 @@ use crate::server::admin::error_texts;
 /// too.
 const STEPS_MAX: usize = 4_096;
 
+/// The time of a read, and the end of the time of which a former cluster may have sent any instant.
+#[derive(Clone, Copy, Debug)]
+pub struct ReadTime {
+    now: Time,
+    maybe_sent_through: Option<Time>,
+}
+
+impl ReadTime {
+    /// Returns the time of a read at `now`, of a cluster with this last restore.
+    pub fn new(now: Time, restored: Option<Restored>) -> ReadTime {
+        ReadTime { now, maybe_sent_through: restored.map(|restored| restored.accepted_at.unwrap_or(now)) }
+    }
+}
+
 /// Returns a schedule with at most `count` of its next instants.
-pub fn schedule(id: ScheduleId, schedule: &Schedule, zones: &Zones, now: Time, count: usize) -> v1::Schedule {
+pub fn schedule(id: ScheduleId, schedule: &Schedule, zones: &Zones, at: ReadTime, count: usize) -> v1::Schedule {
     let (pause, block) = stopped(&schedule.activity);
     v1::Schedule {
         tenant: schedule.settings.tenant.to_string(),
@@ -38,7 +53,7 @@ pub fn schedule(id: ScheduleId, schedule: &Schedule, zones: &Zones, now: Time, c
         start_time: schedule.timing.start.map(timestamp),
         end_time: schedule.timing.end.map(timestamp),
         max_runs: schedule.timing.max_runs,
-        next_instants: next_of(schedule, zones, now, count),
+        next_instants: next_instants(schedule, zones, at, count),
         recipients: schedule.recipients,
         content_hash: schedule.content.to_string(),
         audience_hash: schedule.audience.to_string(),
@@ -54,7 +69,7 @@ pub fn schedule(id: ScheduleId, schedule: &Schedule, zones: &Zones, now: Time, c
         waits_for: String::new(),
         of_campaign: false,
         labels: schedule.labels.clone().into(),
-        read_time: Some(timestamp(now)),
+        read_time: Some(timestamp(at.now)),
         template: schedule.settings.template.as_ref().map(|template| template.to_string()).unwrap_or_default(),
         block,
     }
@@ -204,14 +219,15 @@ pub(crate) fn policies(policies: &Policies) -> v1::Policies {
 }
 
 /// Returns the next instants. For an active schedule they begin with the planned one; for a paused schedule, after
-/// `now`.
-fn next_of(schedule: &Schedule, zones: &Zones, now: Time, count: usize) -> Vec<v1::Instant> {
+/// `now`. None is one that a former cluster may have sent: it never opens by itself.
+pub fn next_instants(schedule: &Schedule, zones: &Zones, at: ReadTime, count: usize) -> Vec<v1::Instant> {
     let Some(next) = &schedule.plan.next else { return Vec::new() };
     let after = match schedule.activity {
         Activity::Active => next.due.plus_ms(-1),
-        Activity::Paused { .. } => now.max(next.due.plus_ms(-1)),
+        Activity::Paused { .. } => at.now.max(next.due.plus_ms(-1)),
         Activity::Blocked { .. } | Activity::Done => return Vec::new(),
     };
+    let after = at.maybe_sent_through.map_or(after, |through| after.max(through));
     let (Ok(zone), Ok(pattern)) = (zones.get(&schedule.timing.zone), Pattern::compile(&schedule.timing.when)) else {
         return vec![without_zone(next)];
     };

@@ -130,6 +130,8 @@ async fn existing(admin: &Admin, body: Option<&v1::ScheduleBody>, call: &Call) -
 async fn would_be(admin: &Admin, create: &ScheduleCreate, now: Time) -> ApiResult<v1::Schedule> {
     let schedule = create.to_schedule((create.content.hash(), create.audience.hash()), 0, now);
     let id = ScheduleId::new(0, 0);
-    let shown = admin.blocking(move |node| views::schedule(id, &schedule, &node.zones, now, INSTANTS_SHOWN)).await?;
-    Ok(v1::Schedule { etag: String::new(), ..ScheduleNotes::default().apply_to(shown) })
+    let notes = ScheduleNotes::default();
+    let at = notes.read_time(now);
+    let shown = admin.blocking(move |node| views::schedule(id, &schedule, &node.zones, at, INSTANTS_SHOWN)).await?;
+    Ok(v1::Schedule { etag: String::new(), ..notes.apply_to(shown) })
 }

@@ -34,7 +34,7 @@ use crate::server::admin::validate::tenant;
 use crate::server::admin::{Admin, ApiError, ApiResult, Call, error_texts, validate, views};
 use dry_run::{DryRun, simulate};
 use history::HistoryPage;
-use notes::ScheduleNotes;
+pub use notes::ScheduleNotes;
 
 /// Maximum number of instants in a response about one schedule.
 pub const INSTANTS_SHOWN: usize = 10;
@@ -73,8 +73,8 @@ impl Admin {
             Some((ledger.schedules().get(&id)?.clone(), ScheduleNotes::of(ledger, id), ledger.head().now))
         };
         let (schedule, beside, now) = self.context.replica.read(query).ok_or_else(|| error_texts::no_schedule(name))?;
-        let now = self.now(now);
-        let shown = self.blocking(move |node| views::schedule(id, &schedule, &node.zones, now, INSTANTS_SHOWN)).await?;
+        let at = beside.read_time(self.now(now));
+        let shown = self.blocking(move |node| views::schedule(id, &schedule, &node.zones, at, INSTANTS_SHOWN)).await?;
         Ok(beside.apply_to(shown))
     }
 
@@ -155,8 +155,9 @@ impl Admin {
         let (((listed, last), now), freshness) = query.await?;
         let now = self.now(now);
         let shown = self.blocking(move |node| {
-            let show =
-                |(id, schedule, beside): &Listed| beside.apply_to(views::schedule(*id, schedule, &node.zones, now, 1));
+            let show = |(id, schedule, beside): &Listed| {
+                beside.apply_to(views::schedule(*id, schedule, &node.zones, beside.read_time(now), 1))
+            };
             listed.iter().map(show).collect()
         });
         let next_page_token = paging.token(last.as_ref());
@@ -168,7 +169,8 @@ impl Admin {
         let found = self.find_schedule((&request.tenant, &request.name), request.stale, call).await?;
         let Found { id, beside, schedule, now, freshness } = found;
         let body = if request.with_body { Some(self.body_of(&schedule)?) } else { None };
-        let shown = self.blocking(move |node| views::schedule(id, &schedule, &node.zones, now, INSTANTS_SHOWN)).await?;
+        let at = beside.read_time(now);
+        let shown = self.blocking(move |node| views::schedule(id, &schedule, &node.zones, at, INSTANTS_SHOWN)).await?;
         Ok(GetScheduleResponse { schedule: Some(beside.apply_to(shown)), freshness, body })
     }
 

@@ -4,12 +4,13 @@
 
 use reveille_ledger::Ledger;
 use reveille_ledger::ids::{RunId, ScheduleId, Time};
+use reveille_ledger::restore::Restored;
 use reveille_proto::admin::v1::{self, InstantRemarkKind as Kind};
 
 use crate::server::admin::validate::{instant, milliseconds};
-use crate::server::admin::views::timestamp;
+use crate::server::admin::views::{ReadTime, timestamp};
 
-/// Facts about the runs of a schedule. The default, for a new schedule, has none.
+/// Facts about the runs of a schedule, and a restore. The default, for a new schedule, has none.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ScheduleNotes {
     /// The run that the next instant waits for.
@@ -19,6 +20,8 @@ pub struct ScheduleNotes {
     /// When the last archived run was due. Its recipients are not in the state.
     archived: Option<Time>,
     of_campaign: bool,
+    /// The last restore of the cluster.
+    restored: Option<Restored>,
 }
 
 impl ScheduleNotes {
@@ -29,7 +32,13 @@ impl ScheduleNotes {
             mailed: ledger.last_mailed(id),
             archived: ledger.last_archived(id),
             of_campaign: ledger.check_not_of_campaign(id).is_err(),
+            restored: ledger.head().restored,
         }
+    }
+
+    /// Returns the time of a read at `now`.
+    pub fn read_time(&self, now: Time) -> ReadTime {
+        ReadTime::new(now, self.restored)
     }
 
     /// Adds the notes to the message of the schedule.
@@ -39,6 +48,10 @@ impl ScheduleNotes {
         let gap_ms = shown.policies.and_then(|policies| milliseconds(policies.min_gap?)).unwrap_or_default();
         if gap_ms > 0 {
             self.remark(&mut shown.next_instants, gap_ms);
+        }
+        if self.restored.is_some_and(|restored| restored.accepted_at.is_none()) {
+            let held = v1::InstantRemark { kind: Kind::RestoreNotAccepted.into(), ..Default::default() };
+            shown.next_instants.iter_mut().for_each(|next| next.remarks.push(held.clone()));
         }
         shown
     }

@@ -166,9 +166,9 @@ async fn attempt(
     if let Some(stale) = stale.filter(|_| changes) {
         return Err(stale.into());
     }
+    let at = notes.read_time(now);
     let shown = admin.blocking(move |node| {
-        let show =
-            |schedule: &Schedule| notes.apply_to(views::schedule(id, schedule, &node.zones, now, INSTANTS_SHOWN));
+        let show = |schedule: &Schedule| notes.apply_to(views::schedule(id, schedule, &node.zones, at, INSTANTS_SHOWN));
         (show(&former), v1::Schedule { etag: String::new(), ..show(&would_be) })
     });
     let (former, would_be) = shown.await?;
