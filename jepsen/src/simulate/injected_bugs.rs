@@ -20,8 +20,8 @@ impl FromStr for Bugs {
 
     fn from_str(text: &str) -> Result<Bugs, String> {
         if text == "all" {
-            // The simulation has no restore, no second release and no TLS. Fault runs with `loss` and with `upgrade`
-            // find the first two of these bugs, and a tap between real nodes the third.
+            // The simulation has no restore and no TLS, and its process is one release. Fault runs with `loss` and
+            // `upgrade` find the first two of these bugs, and a tap between real nodes the third.
             let is_simulated =
                 |bug: &Bug| !matches!(bug, Bug::PendingAfterRestore | Bug::IgnoreLevel | Bug::PlaintextPeers);
             return Ok(Bugs(Bug::ALL.into_iter().filter(is_simulated).collect()));
