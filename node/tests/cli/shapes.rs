@@ -247,7 +247,7 @@ async fn opt_out_names_crossed_handoffs_and_silent_nodes() {
     .await;
     assert_eq!(
         fake.reveille("optout check bob@example.com -o json").await.json(),
-        json!({"recipient": "bob@example.com", "optedOut": false})
+        json!({"recipient": "bob@example.com", "etag": "", "optedOut": false})
     );
 }
 

@@ -1,6 +1,6 @@
 //! `reveille run …` and `reveille explain`.
 
-use super::{Args, Paging, SelectorArgs, Subcommand, Timestamp, Watch, parse_instant};
+use super::{Args, EtagArgs, Paging, SelectorArgs, Subcommand, Timestamp, Watch, parse_instant};
 
 /// A run is named rINDEX.PLACE, or NAME@INSTANT by its schedule and nominal instant.
 #[derive(Debug, Subcommand)]
@@ -85,10 +85,13 @@ Examples:
   reveille run resume r1042.0 --without-canary")]
     Resume {
         /// rINDEX.PLACE, or NAME@INSTANT
+        #[arg(id = "name", value_name = "RUN")]
         run: String,
         /// Resume although the canary paused this run. An error if no canary paused it
         #[arg(long)]
         without_canary: bool,
+        #[command(flatten)]
+        etag: EtagArgs,
     },
     /// Cancel what a run has not sent, for good; answers when it holds on every node
     #[command(after_long_help = "Example:\n  reveille run cancel r1042.0")]

@@ -47,8 +47,8 @@ pub async fn run(context: &CommandContext<'_>, args: OfTenant<RunCommand>) -> Re
         }
         RunCommand::Watch { run } => watch::run(context, tenant, run).await,
         RunCommand::Pause { run, reason } => pause(context, tenant, run, reason).await,
-        RunCommand::Resume { run, without_canary } => {
-            resume(context, ResumeRunRequest { tenant, run, without_canary }).await
+        RunCommand::Resume { run, without_canary, etag } => {
+            resume(context, ResumeRunRequest { tenant, run, without_canary, etag: etag.to_wire() }).await
         }
         RunCommand::Cancel { run, dry_run } => {
             cancel(context, CancelRunRequest { tenant, run, validate_only: dry_run }).await

@@ -1,15 +1,16 @@
 //! Turns errors of the lower layers into errors of the API. Only here they get their gRPC codes.
 
 mod http;
+mod refusals;
 
 pub use http::{body_timed_out, encoded, no_such_call, of_web_page, too_many_values};
+pub use refusals::{refused, refused_of, refused_of_campaign, refused_of_run};
 use reveille_cluster::leader::barrier::BarrierError;
 use reveille_cluster::leader::transfer::TransferError;
 use reveille_cluster::process::disk_reserve::Shortage;
 use reveille_cluster::process::peer_messages::{MemberChange, MemberRefusal, MemberWait};
 use reveille_ledger::RunSummary;
 use reveille_ledger::ids::{Fence, RunId};
-use reveille_ledger::impossible::Impossible;
 use reveille_ledger::refusal::CommandRefusal;
 use reveille_proto::admin::v1::ErrorReason;
 use reveille_raft::{ArchiveError, Member, ProposeError, ReadError};
@@ -324,6 +325,18 @@ pub fn stale_etag(name: &str, message: impl Into<String>) -> ApiError {
     ApiError::new(Code::Aborted, ErrorReason::EtagMismatch, message).about("schedule", name)
 }
 
+/// The recipient opted out again after the caller had read its opt-out.
+pub fn stale_opt_out(key: &str) -> ApiError {
+    let message = format!("{key} has opted out again since it was read");
+    ApiError::new(Code::Aborted, ErrorReason::EtagMismatch, message).about("recipient", key)
+}
+
+/// Another change of the run came first.
+pub fn stale_run(run: RunId) -> ApiError {
+    let message = format!("run {run} was changed since it was read");
+    ApiError::new(Code::Aborted, ErrorReason::EtagMismatch, message).about("run", run)
+}
+
 /// A defect of Reveille. It is also logged.
 pub fn broken(message: impl Into<String>) -> ApiError {
     let message = message.into();
@@ -352,36 +365,6 @@ pub fn no_campaign(name: &str) -> ApiError {
     absent(ErrorReason::CampaignNotFound, format!("no campaign is named {name:?}"))
 }
 
-const CHANGED: &str = "the schedule has changed meanwhile";
-
-/// Turns the ledger's refusal of a change of this schedule into an error.
-pub fn refused_of(schedule: &str, refusal: &CommandRefusal) -> ApiError {
-    match refusal {
-        CommandRefusal::StalePlan => stale_etag(schedule, CHANGED),
-        refusal => refused(refusal),
-    }
-}
-
-/// Turns the ledger's refusal of a campaign command into an error that names the campaign.
-pub fn refused_of_campaign(name: &str, refusal: &CommandRefusal) -> ApiError {
-    match refusal {
-        CommandRefusal::StalePlan => {
-            let message = "the campaign has changed meanwhile";
-            ApiError::new(Code::Aborted, ErrorReason::EtagMismatch, message).about("campaign", name)
-        }
-        CommandRefusal::CampaignIs(stage) => {
-            not_possible(format!("campaign {name} is {} already", stage.word())).about("campaign", name)
-        }
-        CommandRefusal::NotPossible(_)
-        | CommandRefusal::NotActive(_)
-        | CommandRefusal::NoSuchRun(_)
-        | CommandRefusal::NoSuchSchedule(_) => {
-            not_possible(format!("campaign {name}: {refusal}")).about("campaign", name)
-        }
-        refusal => refused(refusal),
-    }
-}
-
 /// There is no tenant of that name: it has no objects and no limits.
 pub fn no_tenant(name: &str) -> ApiError {
     absent(ErrorReason::TenantNotFound, format!("no tenant is named {name:?}"))
@@ -390,72 +373,6 @@ pub fn no_tenant(name: &str) -> ApiError {
 /// There is no pool of that name: it has no relay and no settings.
 pub fn no_pool(name: &str) -> ApiError {
     absent(ErrorReason::PoolNotFound, format!("no pool is named {name:?}"))
-}
-
-/// Turns a refusal of the ledger into an error. A refusal is certain, and the same on every node.
-pub fn refused(refusal: &CommandRefusal) -> ApiError {
-    let message = refusal.to_string();
-    match refusal {
-        CommandRefusal::NoSuchSchedule(_) => absent(ErrorReason::ScheduleNotFound, message),
-        CommandRefusal::NoSuchRun(run) => no_run(run),
-        CommandRefusal::NoSuchRelay(name) => no_relay(name),
-        CommandRefusal::NameTaken(name) => taken(message, "schedule", name),
-        CommandRefusal::RelayNameTaken(name) => taken(message, "relay", name),
-        CommandRefusal::RequestReused(_) => ApiError::new(Code::AlreadyExists, ErrorReason::RequestIdReused, message),
-        // The name is added by `refused_of`, whose caller knows it.
-        CommandRefusal::StalePlan => ApiError::new(Code::Aborted, ErrorReason::EtagMismatch, CHANGED),
-        CommandRefusal::TooLarge { .. } => ApiError::new(Code::InvalidArgument, ErrorReason::TooLarge, message),
-        CommandRefusal::InsideGap { run, .. } => precondition(ErrorReason::InsideGap, message).about("run", run),
-        CommandRefusal::NoSuchAudience(name) => no_audience(name),
-        CommandRefusal::AudienceNameTaken(name) => taken(message, "audience", name),
-        CommandRefusal::AudienceUsed { schedule, .. } => {
-            precondition(ErrorReason::InUse, message).about("schedule", schedule)
-        }
-        CommandRefusal::AudienceOfCampaign { campaigns, .. } => {
-            let first = campaigns.first().map(String::as_str).unwrap_or_default();
-            precondition(ErrorReason::InUse, message).about("campaign", first)
-        }
-        CommandRefusal::NoSuchTemplate { name, version } => no_template(name, *version),
-        CommandRefusal::Changed { kind, name } => {
-            ApiError::new(Code::Aborted, ErrorReason::EtagMismatch, message).about(kind.word(), name)
-        }
-        CommandRefusal::TemplateUsed { name, users, .. } => {
-            let first = users.first().map(String::as_str).unwrap_or_default();
-            precondition(ErrorReason::InUse, message).about("schedule", first).about("template", name)
-        }
-        CommandRefusal::CampaignNameTaken(name) => taken(message, "campaign", name),
-        CommandRefusal::NoSuchCampaign(name) => no_campaign(name),
-        CommandRefusal::OfCampaign(name) => not_possible(message).about("campaign", name),
-        CommandRefusal::LaunchedBefore { campaign, .. } => {
-            precondition(ErrorReason::AlreadySent, message).about("campaign", campaign)
-        }
-        CommandRefusal::SentBefore { run, .. } => precondition(ErrorReason::AlreadySent, message).about("run", run),
-        CommandRefusal::CanaryHeld(_) => precondition(ErrorReason::CanaryHeld, message),
-        CommandRefusal::RunOpen(run) | CommandRefusal::RecipientClaimed(run) => {
-            precondition(ErrorReason::RunOpen, message).about("run", run)
-        }
-        CommandRefusal::WrongEpoch { .. } | CommandRefusal::TimeWentBack { .. } | CommandRefusal::TimeLeaps { .. } => {
-            not_reachable(format!("leadership changes: {refusal}"), None)
-        }
-        CommandRefusal::TokenNotValid => token_not_valid(),
-        CommandRefusal::NotPermitted => not_permitted(),
-        CommandRefusal::NoSuchToken(id) => no_token(id),
-        CommandRefusal::TokenIdTaken(_) => ApiError::new(Code::Aborted, ErrorReason::NameTaken, message),
-        CommandRefusal::RestoreNotAccepted => precondition(ErrorReason::RestoreNotAccepted, message),
-        CommandRefusal::ClocksDisagree => precondition(ErrorReason::ClocksDisagree, message),
-        CommandRefusal::NotActive(_) => precondition(ErrorReason::ScheduleNotActive, message),
-        CommandRefusal::NotPossible(Impossible::RunIs(_)) => precondition(ErrorReason::RunState, message),
-        CommandRefusal::OldIncarnation { .. }
-        | CommandRefusal::MaybeSent(_)
-        | CommandRefusal::NotDue(_)
-        | CommandRefusal::FiredThrough
-        | CommandRefusal::OwnerGone
-        | CommandRefusal::NothingPending
-        | CommandRefusal::CampaignIs(_)
-        | CommandRefusal::AtConcurrency { .. }
-        | CommandRefusal::CapUsedUp { .. }
-        | CommandRefusal::NotPossible(_) => not_possible(message),
-    }
 }
 
 /// The call has no token, or one that is unknown, revoked or expired. The answer is the same in all these cases.

@@ -122,14 +122,14 @@ fn one(message: &DynamicMessage) -> Response {
     response
 }
 
-/// Returns the etag of an answer that has one resource.
+/// Returns the etag of an answer that has one resource, or is one.
 fn etag(message: &DynamicMessage) -> Option<HeaderValue> {
-    message.fields().find_map(|(_, value)| {
-        let inner = value.as_message()?;
-        let etag = inner.get_field_by_name("etag")?;
+    let own = |message: &DynamicMessage| {
+        let etag = message.get_field_by_name("etag")?;
         let etag = etag.as_str().filter(|etag| !etag.is_empty())?;
         HeaderValue::from_str(&format!("\"{etag}\"")).ok()
-    })
+    };
+    own(message).or_else(|| message.fields().find_map(|(_, value)| own(value.as_message()?)))
 }
 
 /// Returns a response with a line for each message. An error after the first line is a last line with the problem as

@@ -35,7 +35,7 @@ async fn run_is_paused_resumed_and_cancelled_behind_barriers() {
     let waits = history.events.last().map(|event| (event.kind(), explained(event)));
     assert_eq!(waits, Some((Kind::Waits, "the run is paused: wrong text".to_owned())));
 
-    let resume = ResumeRunRequest { tenant: tenant(), run: run.clone(), without_canary: false };
+    let resume = ResumeRunRequest { tenant: tenant(), run: run.clone(), ..ResumeRunRequest::default() };
     let resumed = node.runs().resume_run(resume.clone()).await.expect("resumed").into_inner();
     assert_eq!(resumed.run.map(|run| run.state()), Some(RunState::Open));
     let history = node.runs().explain(explain.clone()).await.expect("a story").into_inner();
