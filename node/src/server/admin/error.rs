@@ -160,11 +160,6 @@ impl ApiError {
     pub fn reason(&self) -> ErrorReason {
         self.0.reason
     }
-
-    /// Returns the reason as errors have it: `NO_QUORUM`.
-    pub fn reason_word(&self) -> &'static str {
-        word(self.0.reason)
-    }
 }
 
 /// Returns `NO_QUORUM` for `ERROR_REASON_NO_QUORUM`.

@@ -6,6 +6,7 @@ use reveille_ledger::{ArchivePartKey, Ledger, PartContent};
 use reveille_proto::admin::v1::{self, ListAuditRecordsRequest, ListAuditRecordsResponse};
 
 use crate::server::admin::archive::unless_lost;
+use crate::server::admin::enums::OnWire;
 use crate::server::admin::lookup::near;
 use crate::server::admin::paging::{EXAMINED_MAX, Paging};
 use crate::server::admin::{Admin, ApiError, ApiResult, Call, validate, views};
@@ -133,7 +134,7 @@ pub fn shown(record: &AuditRecord) -> v1::AuditRecord {
         AuditOutcome::Partly { done, refused } => {
             v1::AuditRecord { done_count: done, refused_count: refused, ..of(v1::AuditOutcome::Partly) }
         }
-        AuditOutcome::Refused(kind) => v1::AuditRecord { refusal: word(kind), ..of(v1::AuditOutcome::Refused) },
+        AuditOutcome::Refused(kind) => v1::AuditRecord { refusal: kind.wire().into(), ..of(v1::AuditOutcome::Refused) },
     };
     v1::AuditRecord {
         index: record.index,

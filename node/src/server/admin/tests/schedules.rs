@@ -8,7 +8,7 @@ use reveille_ledger::command::{Command, NextInstant, Replan};
 use reveille_ledger::reply::CommandOutcome;
 use reveille_proto::admin::v1::{
     self, BackfillScheduleRequest, BatchCreateResult, BatchCreateSchedulesRequest, BatchCreateSchedulesResponse,
-    CreateScheduleRequest, DeleteScheduleRequest, GetScheduleRequest, HistoryOutcome, ListRunsRequest,
+    CreateScheduleRequest, DeleteScheduleRequest, ErrorReason, GetScheduleRequest, HistoryOutcome, ListRunsRequest,
     ListScheduleHistoryRequest, ListSchedulesRequest, PauseScheduleRequest, ResumeScheduleRequest, RunCause,
     ScheduleBody, ScheduleState, TriggerScheduleRequest, UpdateScheduleRequest, When, when,
 };
@@ -110,11 +110,11 @@ async fn batch_creates_each_schedule_by_itself_and_can_be_repeated() {
     bodies[7].priority = 9;
     bodies[8].name = "user-0".to_owned();
     let started = node.schedules().batch_create_schedules(batch(bodies.clone())).await.expect("a result").into_inner();
-    let outcome = |one: &BatchCreateResult| (one.created, one.refusal.as_ref().map(|refused| refused.reason.clone()));
-    let outcomes: Vec<(bool, Option<String>)> = started.results.iter().map(outcome).collect();
+    let outcome = |one: &BatchCreateResult| (one.created, one.refusal.as_ref().map(v1::Refusal::reason));
+    let outcomes: Vec<(bool, Option<ErrorReason>)> = started.results.iter().map(outcome).collect();
     let mut expected = vec![(true, None); 12];
-    expected[3] = (false, Some("UNKNOWN_ZONE".to_owned()));
-    expected[7] = (false, Some("NAME_TAKEN".to_owned()));
+    expected[3] = (false, Some(ErrorReason::UnknownZone));
+    expected[7] = (false, Some(ErrorReason::NameTaken));
     expected[8] = (false, None);
     assert_eq!(outcomes, expected);
     let refused = started.results[3].refusal.as_ref().expect("a refusal");

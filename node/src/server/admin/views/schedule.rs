@@ -165,7 +165,7 @@ pub fn block(cause: &BlockCause) -> v1::ScheduleBlock {
 
 /// Builds the message of a refusal that the ledger has stored.
 pub fn refusal(refusal: &CommandRefusal) -> v1::Refusal {
-    v1::Refusal { reason: error_texts::refused(refusal).reason_word().to_owned(), message: refusal.to_string() }
+    v1::Refusal { reason: error_texts::refused(refusal).reason().into(), message: refusal.to_string() }
 }
 
 fn pattern(when: &When) -> v1::When {
