@@ -87,7 +87,7 @@ fn of_reason<'f>(
             format!("read the state anew, and continue with --after {oldest}")
         }
         // `--at` names a single instant, and that is over.
-        "NEVER_FIRES" if violations.iter().any(|one| one.field == "schedule.when.at") => {
+        "NEVER_FIRES" if violations.iter().any(|one| one.field == "schedule.timing.at") => {
             "the same with --at and an instant to come, such as 2030-12-01T09:00:00+01:00".to_owned()
         }
         reason => fixed(reason)?.to_owned(),

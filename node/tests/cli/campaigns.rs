@@ -74,7 +74,7 @@ async fn create_asks_for_an_instant_an_audience_and_its_content() {
     let requested = requested.first().expect("asked");
     let body = requested.schedule.clone().expect("a body");
     assert_eq!((body.name.as_str(), body.audience.expect("an audience").sealed.as_str()), ("spring", "subscribers"));
-    assert_eq!(body.when.and_then(|when| when.pattern), instant(1_772_960_400).map(v1::when::Pattern::At));
+    assert_eq!(body.timing.and_then(|when| when.pattern), instant(1_772_960_400).map(v1::when::Pattern::At));
     assert_eq!(requested.canary, Some(v1::Canary { percent: 0.5, hold_percent: None }));
     // Policies of recurring schedules are not sent. Policies that the user leaves out get the defaults of campaigns.
     let policies = v1::Policies { in_doubt: v1::InDoubt::Hold.into(), ..v1::Policies::default() };

@@ -36,7 +36,7 @@ fn schedule() -> v1::Schedule {
         tenant: "default".into(),
         name: "morning".into(),
         number: 12,
-        when: Some(when),
+        timing: Some(when),
         zone: "America/New_York".into(),
         next_instants: vec![next],
         recipients: 3,
@@ -87,7 +87,7 @@ async fn shape_of_schedule() {
         &json,
         json!({
             "tenant": "default", "name": "morning", "number": "12", "state": "SCHEDULE_STATE_ACTIVE",
-            "when": {"daily": {"hour": 9, "minute": 5, "days": "mon,fri"}},
+            "timing": {"daily": {"hour": 9, "minute": 5, "days": "mon,fri"}},
             "zone": "America/New_York", "recipients": 3, "contentHash": "c0", "etag": "v1", "index": "12",
             "nextInstants": [{"time": "2026-03-08T07:00:00Z", "local": "2026-03-08T03:00:00-04:00", "remarks": []}],
             "policies": {

@@ -117,7 +117,7 @@ impl Api {
 pub fn schedule(name: &str) -> String {
     json!({
         "name": name,
-        "when": { "daily": { "hour": 8 } },
+        "timing": { "daily": { "hour": 8 } },
         "zone": "Europe/Berlin",
         "content": { "sender": "news@example.com", "subject": "Good morning", "text": "Hello." },
         "audience": { "recipients": [{ "address": "ann@example.com" }] },
@@ -199,7 +199,7 @@ fn etag_of_each_kind_is_a_condition_of_its_changes() {
     let api = Api::start();
     let relay = |weight: u32| json!({ "host": "127.0.0.1", "port": 2525, "tls": "RELAY_TLS_NONE", "weight": weight, "name": "r" });
     let mut campaign: Value = serde_json::from_str(&schedule("spring")).expect("JSON");
-    campaign["when"] = json!({ "at": "2090-01-01T00:00:00Z" });
+    campaign["timing"] = json!({ "at": "2090-01-01T00:00:00Z" });
     campaign["audience"] = json!({ "sealed": "later" });
     let campaign = json!({ "schedule": campaign }).to_string();
     assert_eq!(api.curl("POST", "/v1/relays", &["-d", &relay(1).to_string()]).status, 200);

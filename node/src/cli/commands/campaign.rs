@@ -68,7 +68,7 @@ fn requested(tenant: String, args: CampaignCreateArgs) -> Result<CreateCampaignR
     let schedule = ScheduleBody {
         tenant,
         name: args.name,
-        when: Some(When { pattern: Some(when::Pattern::At(to_wire(args.at))) }),
+        timing: Some(When { pattern: Some(when::Pattern::At(to_wire(args.at))) }),
         zone: args.tz,
         policies: Some(args.policies.to_wire()),
         pool: args.pool,

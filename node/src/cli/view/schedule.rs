@@ -85,7 +85,7 @@ impl View for Schedule {
         vec![
             self.name.as_str().into(),
             Cell::toned(state(self), tone(self)),
-            self.when.as_ref().map(when_text).unwrap_or_default().into(),
+            self.timing.as_ref().map(when_text).unwrap_or_default().into(),
             self.zone.as_str().into(),
             Cell::or_dash(self.next_instants.first().map(|next: &Instant| next.local.as_str())),
             format::count(self.recipients.into()).into(),
@@ -99,7 +99,7 @@ impl View for Schedule {
             (None, Some(run)) => format!("{}, its next instant waits until {run} is finished", state(self)),
             (None, None) => state(self),
         };
-        let when = self.when.as_ref().map(when_text).unwrap_or_default();
+        let when = self.timing.as_ref().map(when_text).unwrap_or_default();
         let when = match some(&self.hashed_cron) {
             Some(expression) => format!("{when}, which is {expression}, in {}", self.zone),
             None => format!("{when} in {}", self.zone),

@@ -163,7 +163,7 @@ fn path_gives_fields_and_first_row_wins() {
 #[tokio::test]
 async fn field_mask_names_fields_in_both_forms_and_keeps_keys_of_labels() {
     let mask = "labels.costCenter,labels.cost_center,labels.Team,maxRuns,start_time,content.replyTo,\
-        policies.finish_by,when.every.anchorTime,labels,nothing.At";
+        policies.finish_by,timing.every.anchorTime,labels,nothing.At";
     let uri = format!("/v1/schedules/lab?updateMask={mask}");
     let body = r#"{"labels": {"costCenter": "NEW"}}"#;
     let update: UpdateScheduleRequest = message("PATCH", &uri, &[], body).await.expect("a request");
@@ -175,7 +175,7 @@ async fn field_mask_names_fields_in_both_forms_and_keeps_keys_of_labels() {
         "start_time",
         "content.reply_to",
         "policies.finish_by",
-        "when.every.anchor_time",
+        "timing.every.anchor_time",
         "labels",
         "nothing.At",
     ];
@@ -239,7 +239,7 @@ async fn value_that_does_not_fit_is_named_by_its_path() {
             r#"{"audience": {"recipients": [{"address": "a@b.c"}, {"values": ["x", {}]}]}}"#,
             "audience.recipients[1].values[1]",
         ),
-        ("POST", "/v1/schedules", r#"{"when": {"cron": "@daily", "every": {"period": "60s"}}}"#, "schedule.when"),
+        ("POST", "/v1/schedules", r#"{"timing": {"cron": "@daily", "every": {"period": "60s"}}}"#, "schedule.timing"),
         ("POST", "/v1/messages", "[]", "body"),
     ] {
         let said = refused(verb, uri, &[], body).await;

@@ -79,7 +79,7 @@ async fn archived_runs_are_answered_as_before() {
     advance_clock(&node, at(day)).await;
     let no_gap = Some(prost_types::Duration::default());
     let body = ScheduleBody {
-        when: Some(When { pattern: Some(when::Pattern::Cron("0 9 * * *".to_owned())) }),
+        timing: Some(When { pattern: Some(when::Pattern::Cron("0 9 * * *".to_owned())) }),
         policies: Some(Policies { min_gap: no_gap, ..Policies::default() }),
         ..yearly("daily", &RECIPIENTS)
     };
@@ -197,7 +197,7 @@ async fn lost_runs_are_shown_as_lost_after_their_loss_is_accepted() {
     let day = coming_day(&node).await;
     advance_clock(&node, at(day)).await;
     let body = ScheduleBody {
-        when: Some(When { pattern: Some(when::Pattern::Cron("0 9 * * *".to_owned())) }),
+        timing: Some(When { pattern: Some(when::Pattern::Cron("0 9 * * *".to_owned())) }),
         policies: Some(Policies { min_gap: Some(prost_types::Duration::default()), ..Policies::default() }),
         ..yearly("daily", &RECIPIENTS)
     };

@@ -146,7 +146,7 @@ async fn daily_schedule_to_it_has_no_gap_and_is_refused_one() {
     started(&node, "all").await;
     let daily = Daily { hour: 9, minute: 0, days: String::new() };
     let when = Some(When { pattern: Some(when::Pattern::Daily(daily)) });
-    let body = ScheduleBody { when, audience: to("all"), ..yearly("report", &[]) };
+    let body = ScheduleBody { timing: when, audience: to("all"), ..yearly("report", &[]) };
     let created = node.schedules().create_schedule(creation(body.clone())).await.expect("created").into_inner();
     let gap = created.schedule.and_then(|known| known.policies?.min_gap);
     assert_eq!(gap.map(|gap| gap.seconds), Some(0));

@@ -37,7 +37,7 @@ pub fn body(name: &str, audience: &str, due: prost_types::Timestamp) -> CreateCa
     CreateCampaignRequest {
         schedule: Some(ScheduleBody {
             name: name.to_owned(),
-            when: Some(When { pattern: Some(when::Pattern::At(due)) }),
+            timing: Some(When { pattern: Some(when::Pattern::At(due)) }),
             zone: "Europe/Berlin".into(),
             content: Some(content),
             audience: Some(Audience { sealed: audience.to_owned(), ..Audience::default() }),
@@ -158,7 +158,8 @@ async fn invalid_campaign_is_refused_with_its_field() {
     seal(&node, "all").await;
     let hour = at(SignedDuration::from_hours(1));
     let mut daily = body("daily", "all", hour);
-    daily.schedule.as_mut().expect("a body").when = Some(When { pattern: Some(when::Pattern::Cron("@daily".into())) });
+    daily.schedule.as_mut().expect("a body").timing =
+        Some(When { pattern: Some(when::Pattern::Cron("@daily".into())) });
     let mut no_audience = body("no-audience", "", hour);
     no_audience.schedule.as_mut().expect("a body").audience = None;
     let mut misfit = body("misfit", "all", hour);
@@ -199,7 +200,7 @@ async fn shown_campaign_can_be_created_again_for_another_instant() {
     launched(&node, "spring", Some(second)).await.expect("launched");
     let request = GetCampaignRequest { name: "spring".into(), with_body: true, ..GetCampaignRequest::default() };
     let shown = node.campaigns().get_campaign(request).await.expect("known").into_inner().body.expect("a body");
-    assert_eq!(shown.when, Some(When { pattern: Some(when::Pattern::At(second)) }));
+    assert_eq!(shown.timing, Some(When { pattern: Some(when::Pattern::At(second)) }));
     let shown = CreateCampaignRequest { schedule: Some(shown), ..CreateCampaignRequest::default() };
     for validate_only in [true, false] {
         for request in [&shown, &drafted] {

@@ -22,7 +22,7 @@ use super::node::{STEP_TIMEOUT, creation, node, reason, yearly};
 async fn schedule_is_created_once_however_often_it_is_asked_for() {
     let node = node("").await;
     let body = || ScheduleBody {
-        when: Some(When { pattern: Some(when::Pattern::Cron("0 9 * * *".to_owned())) }),
+        timing: Some(When { pattern: Some(when::Pattern::Cron("0 9 * * *".to_owned())) }),
         zone: "Europe/Berlin".to_owned(),
         ..yearly("daily", &["ada@example.net"])
     };

@@ -74,7 +74,7 @@ pub fn campaign_body(named: &CampaignName, known: &Campaign, content: &Content) 
     v1::ScheduleBody {
         tenant: named.tenant.clone(),
         name: named.name.clone(),
-        when: Some(v1::When { pattern: Some(v1::when::Pattern::At(timestamp(known.due))) }),
+        timing: Some(v1::When { pattern: Some(v1::when::Pattern::At(timestamp(known.due))) }),
         zone: known.zone.clone(),
         policies: Some(v1::Policies { finish_by: policies.finish_by.filter(|_| known.finish_by_given), ..policies }),
         pool: known.pool.clone(),

@@ -33,7 +33,7 @@ pub fn schedule(id: ScheduleId, schedule: &Schedule, zones: &Zones, now: Time, c
         number: id.0,
         state: schedule_state(&schedule.activity).into(),
         pause,
-        when: Some(pattern(&schedule.timing.when)),
+        timing: Some(pattern(&schedule.timing.when)),
         zone: schedule.timing.zone.to_string(),
         start_time: schedule.timing.start.map(timestamp),
         end_time: schedule.timing.end.map(timestamp),
@@ -77,7 +77,7 @@ pub fn body(schedule: &Schedule, content: &Content, audience: &AudienceChoice) -
     v1::ScheduleBody {
         tenant: schedule.settings.tenant.to_string(),
         name: schedule.name.to_string(),
-        when: Some(pattern(&schedule.timing.when)),
+        timing: Some(pattern(&schedule.timing.when)),
         zone: schedule.timing.zone.to_string(),
         start_time: schedule.timing.start.map(timestamp),
         end_time: schedule.timing.end.map(timestamp),

@@ -80,8 +80,8 @@ impl Admin {
     /// the content uses.
     async fn requested(&self, mut body: ScheduleBody, exists: bool, now: Time) -> ApiResult<(CampaignCreate, Content)> {
         let mut fields = Fields::default();
-        if !matches!(body.when.as_ref().and_then(|when| when.pattern.as_ref()), Some(when::Pattern::At(_))) {
-            fields.refuse("schedule.when", "is not an instant; a campaign is sent once: give one as `at`");
+        if !matches!(body.timing.as_ref().and_then(|when| when.pattern.as_ref()), Some(when::Pattern::At(_))) {
+            fields.refuse("schedule.timing", "is not an instant; a campaign is sent once: give one as `at`");
         }
         let audience = body.audience.as_ref().map(|audience| audience.sealed.clone()).unwrap_or_default();
         if audience.is_empty() {
@@ -123,7 +123,7 @@ impl Admin {
             return Err(ApiError::of_field("schedule.template", message));
         }
         let When::At { instant_ms } = create.timing.when else {
-            return Err(ApiError::of_field("schedule.when", "is not an instant"));
+            return Err(ApiError::of_field("schedule.timing", "is not an instant"));
         };
         let create = CampaignCreate {
             request: None,

@@ -346,7 +346,7 @@ fn retimed(node: &NodeContext, present: &Present, create: &ScheduleCreate, throu
         (None, _) => {
             let mut fields = Fields::default();
             let message = format!("has no instant after now, {}; give one to come, or a later end", present.now);
-            fields.refuse_as(ErrorReason::NeverFires, "schedule.when", message);
+            fields.refuse_as(ErrorReason::NeverFires, "schedule.timing", message);
             fields.done(None)
         }
     }
