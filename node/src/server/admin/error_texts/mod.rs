@@ -57,7 +57,7 @@ fn taken(message: String, kind: &'static str, name: &str) -> ApiError {
 }
 
 /// The state of an object does not allow the operation, for a reason of its own.
-fn precondition(reason: ErrorReason, message: impl Into<String>) -> ApiError {
+pub fn precondition(reason: ErrorReason, message: impl Into<String>) -> ApiError {
     ApiError::new(Code::FailedPrecondition, reason, message)
 }
 
@@ -83,7 +83,7 @@ pub fn not_proposed(error: &ProposeError, leader: Option<&Member>) -> ApiError {
         ProposeError::Busy => ApiError::new(Code::Unavailable, ErrorReason::Busy, format!("{error}; nothing happened")),
         ProposeError::Unknown => ApiError::new(Code::DeadlineExceeded, ErrorReason::OutcomeUnknown, error.to_string()),
         ProposeError::AboveLevel { .. } => {
-            ApiError::new(Code::FailedPrecondition, ErrorReason::NotPossible, format!("{error}; nothing happened"))
+            precondition(ErrorReason::UpgradeNotFinished, format!("{error}; nothing happened"))
         }
         ProposeError::Stopped => stopping(format!("{error}; nothing happened")),
     };
@@ -155,7 +155,10 @@ pub fn member_not_changed(name: &str, change: MemberChange, refusal: &MemberRefu
             return ApiError::new(Code::DeadlineExceeded, ErrorReason::OutcomeUnknown, message).about("member", name);
         }
         MemberRefusal::Ledger(refusal) => return refused(refusal),
-        MemberRefusal::NotAMember => "",
+        MemberRefusal::NotAMember => {
+            let message = format!("{quoted} was not {done}: {refusal}");
+            return absent(ErrorReason::MemberNotFound, message).about("member", name);
+        }
         MemberRefusal::LastVoter => "; admit another node first, and wait until it votes",
         MemberRefusal::StillRuns => "; stop it first, or remove it as one that runs: then it is drained before",
         MemberRefusal::DoesNotAnswer => "; start it; or, if it never comes back, remove it as dead",
@@ -173,7 +176,7 @@ pub fn member_not_changed(name: &str, change: MemberChange, refusal: &MemberRefu
     let reason = match refusal {
         MemberRefusal::StillRuns => ErrorReason::MemberRuns,
         MemberRefusal::DoesNotAnswer => ErrorReason::MemberSilent,
-        _ => ErrorReason::NotPossible,
+        _ => ErrorReason::TooFewMembers,
     };
     precondition(reason, format!("{quoted} was not {done}: {refusal}{help}")).about("member", name)
 }
@@ -219,7 +222,7 @@ pub fn details_removed(run: RunId, summary: &RunSummary) -> ApiError {
 /// The run has left the replicated state, so nothing changes it any more (P24).
 pub fn archived(run: RunId, name: &str) -> ApiError {
     let message = format!("run {run} of {name} is finished and in the archive: its results cannot change");
-    not_possible(message).about("run", run)
+    precondition(ErrorReason::RunState, message).about("run", run)
 }
 
 /// This node cannot read a part of the archive. An answer without that part would be wrong, so there is none.
@@ -269,7 +272,7 @@ pub fn none_is(what: &str, named: &[String], run: RunId, states: &str) -> ApiErr
         more => format!("none of these {} is {what} run {run}: {states}", more.len()),
     };
     let one = named.first().map_or("", String::as_str);
-    not_possible(message).about("run", run).about("recipient", one)
+    precondition(ErrorReason::RecipientState, message).about("run", run).about("recipient", one)
 }
 
 /// This node already holds the maximum number of request bytes in memory.
@@ -294,8 +297,23 @@ pub fn no_member(name: &str) -> ApiError {
     absent(ErrorReason::MemberNotFound, format!("no member named {}", quoted(name)))
 }
 
-/// The current state does not allow the operation.
-pub fn not_possible(message: impl Into<String>) -> ApiError {
+/// Something else changed while the request was processed, and nothing happened.
+pub fn changed_meanwhile(message: impl Into<String>) -> ApiError {
+    ApiError::new(Code::Aborted, ErrorReason::ConcurrentChange, message)
+}
+
+/// A block of the archive cannot be decoded.
+pub fn block_unreadable(error: impl ToString) -> ApiError {
+    ApiError::new(Code::DataLoss, ErrorReason::ArchiveUnreadable, error.to_string())
+}
+
+/// This node cannot read a file of an audience.
+pub fn file_unreadable(error: impl ToString) -> ApiError {
+    ApiError::new(Code::Unavailable, ErrorReason::FileUnreadable, error.to_string())
+}
+
+/// The current state does not allow the operation, and only the message says why.
+fn not_possible(message: impl Into<String>) -> ApiError {
     precondition(ErrorReason::NotPossible, message)
 }
 
@@ -311,7 +329,8 @@ pub fn of_campaign(reason: ErrorReason, name: &str, message: impl Into<String>) 
 
 /// The cluster was made without certificates, so it admits no node.
 pub fn no_authority() -> ApiError {
-    not_possible("this cluster has no certificate authority: it was made for tests on one machine")
+    let message = "this cluster has no certificate authority: it was made for tests on one machine";
+    precondition(ErrorReason::NoAuthority, message)
 }
 
 /// The cluster keeps real time, so its clock cannot be moved.

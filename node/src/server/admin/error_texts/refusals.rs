@@ -7,8 +7,9 @@ use reveille_proto::admin::v1::ErrorReason;
 use tonic::Code;
 
 use super::{
-    absent, no_audience, no_campaign, no_relay, no_run, no_template, no_token, not_permitted, not_possible,
-    not_reachable, precondition, stale_etag, stale_run, taken, token_not_valid,
+    absent, changed_meanwhile, no_audience, no_campaign, no_relay, no_run, no_template, no_token, not_opted_out,
+    not_permitted, not_possible, not_reachable, of_campaign, precondition, stale_etag, stale_run, taken,
+    token_not_valid,
 };
 use crate::server::admin::error::ApiError;
 
@@ -38,13 +39,20 @@ pub fn refused_of_campaign(name: &str, refusal: &CommandRefusal) -> ApiError {
             ApiError::new(Code::Aborted, ErrorReason::EtagMismatch, message).about("campaign", name)
         }
         CommandRefusal::CampaignIs(stage) => {
-            not_possible(format!("campaign {name} is {} already", stage.word())).about("campaign", name)
+            of_campaign(ErrorReason::CampaignState, name, format!("campaign {name} is {} already", stage.word()))
         }
         CommandRefusal::NotPossible(_)
         | CommandRefusal::NotActive(_)
         | CommandRefusal::NoSuchRun(_)
         | CommandRefusal::NoSuchSchedule(_) => {
-            not_possible(format!("campaign {name}: {refusal}")).about("campaign", name)
+            let reason = match refused(refusal).reason() {
+                ErrorReason::RunState
+                | ErrorReason::ScheduleNotActive
+                | ErrorReason::RunNotFound
+                | ErrorReason::ScheduleNotFound => ErrorReason::CampaignState,
+                reason => reason,
+            };
+            of_campaign(reason, name, format!("campaign {name}: {refusal}"))
         }
         refusal => refused(refusal),
     }
@@ -83,7 +91,7 @@ pub fn refused(refusal: &CommandRefusal) -> ApiError {
         }
         CommandRefusal::CampaignNameTaken(name) => taken(message, "campaign", name),
         CommandRefusal::NoSuchCampaign(name) => no_campaign(name),
-        CommandRefusal::OfCampaign(name) => not_possible(message).about("campaign", name),
+        CommandRefusal::OfCampaign(name) => of_campaign(ErrorReason::OfCampaign, name, message),
         CommandRefusal::LaunchedBefore { campaign, .. } => {
             precondition(ErrorReason::AlreadySent, message).about("campaign", campaign)
         }
@@ -102,16 +110,73 @@ pub fn refused(refusal: &CommandRefusal) -> ApiError {
         CommandRefusal::RestoreNotAccepted => precondition(ErrorReason::RestoreNotAccepted, message),
         CommandRefusal::ClocksDisagree => precondition(ErrorReason::ClocksDisagree, message),
         CommandRefusal::NotActive(_) => precondition(ErrorReason::ScheduleNotActive, message),
-        CommandRefusal::NotPossible(Impossible::RunIs(_)) => precondition(ErrorReason::RunState, message),
+        CommandRefusal::NotPossible(why) => impossible(why, message),
+        CommandRefusal::CampaignIs(_) => precondition(ErrorReason::CampaignState, message),
+        CommandRefusal::NotDue(_) | CommandRefusal::FiredThrough => changed_meanwhile(message),
         CommandRefusal::OldIncarnation { .. }
         | CommandRefusal::MaybeSent(_)
-        | CommandRefusal::NotDue(_)
-        | CommandRefusal::FiredThrough
         | CommandRefusal::OwnerGone
         | CommandRefusal::NothingPending
-        | CommandRefusal::CampaignIs(_)
         | CommandRefusal::AtConcurrency { .. }
-        | CommandRefusal::CapUsedUp { .. }
-        | CommandRefusal::NotPossible(_) => not_possible(message),
+        | CommandRefusal::CapUsedUp { .. } => not_possible(message),
     }
+}
+
+/// Groups requests that the state does not allow by what the caller can do. `message`: the text of the refusal.
+fn impossible(why: &Impossible, message: String) -> ApiError {
+    let reason = match why {
+        Impossible::RunIs(_) => ErrorReason::RunState,
+        Impossible::NoCanary => ErrorReason::NoCanaryHeld,
+        Impossible::PoolWithoutRelay(pool) => return precondition(ErrorReason::NoRelay, message).about("pool", pool),
+        Impossible::RunsUsedUp => ErrorReason::ScheduleNotActive,
+        Impossible::PastDeadline
+        | Impossible::MessageTooLate(_)
+        | Impossible::InstantOver(_)
+        | Impossible::ClockGoesForward { .. } => ErrorReason::InstantPassed,
+        Impossible::CampaignNotOver | Impossible::CampaignStillClaimed => ErrorReason::CampaignState,
+        Impossible::InUse | Impossible::RealTime => ErrorReason::NoTestClock,
+        Impossible::NotOptedOut(key) => return not_opted_out(key),
+        Impossible::LevelTooLow { .. } | Impossible::LevelNotAnnounced { .. } => ErrorReason::UpgradeNotFinished,
+        Impossible::NodeRemoved(_) | Impossible::NodeUnknown(_) => return absent(ErrorReason::MemberNotFound, message),
+        Impossible::NodeHasClaims { .. } => ErrorReason::MemberWaits,
+        Impossible::NotRestored | Impossible::NothingLost => ErrorReason::NothingToDo,
+        Impossible::BackfillAhead
+        | Impossible::RangeBeginsWithRun
+        | Impossible::MoreIsDue
+        | Impossible::DueUnexplained
+        | Impossible::NothingMissed
+        | Impossible::OptedOutAgain(_)
+        | Impossible::AuthorityChanged
+        | Impossible::OtherRotation => return changed_meanwhile(message),
+        Impossible::Labels(_)
+        | Impossible::GapAboveRetention
+        | Impossible::GapOfSealed
+        | Impossible::NoRuns
+        | Impossible::NoRecipients
+        | Impossible::Seal(_)
+        | Impossible::NoName
+        | Impossible::NoShare
+        | Impossible::DayWithoutCap
+        | Impossible::WarmUpBegin
+        | Impossible::NoReason
+        | Impossible::TooManySchedules
+        | Impossible::TokenEnded => {
+            return ApiError::new(Code::InvalidArgument, ErrorReason::InvalidField, message);
+        }
+        // Entries that no node proposes, and states that only their text describes.
+        Impossible::OutsideWindow
+        | Impossible::EmptyFire
+        | Impossible::Unordered
+        | Impossible::SeveralOpenings
+        | Impossible::CalendarWithoutPlan
+        | Impossible::FiresElse
+        | Impossible::DueBefore { .. }
+        | Impossible::RelayElsewhere { .. }
+        | Impossible::LevelRaised { .. }
+        | Impossible::NodeDrains(_)
+        | Impossible::RestoreOfRunningCluster
+        | Impossible::EvidenceOfPolicy
+        | Impossible::AuthorityUsed => ErrorReason::NotPossible,
+    };
+    precondition(reason, message)
 }

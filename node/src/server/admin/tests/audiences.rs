@@ -228,7 +228,7 @@ async fn owners_of_parts_are_asked_before_every_seal() {
     let file = node.folder.path().join("parts").join(part.to_string());
     std::fs::remove_file(&file).expect("it was there");
     let gone = sealed(&node, "list", &generated(9), part.0.to_vec()).await.expect_err("its part is gone");
-    assert_eq!(reason(&gone), (Code::FailedPrecondition, "NOT_POSSIBLE".to_owned()));
+    assert_eq!(reason(&gone), (Code::FailedPrecondition, "PARTS_MISSING".to_owned()));
     assert_eq!(missing().await, [part.0.to_vec()]);
     node.audiences().put_part(tokio_stream::iter([put()])).await.expect("it is kept again");
     let old = std::time::SystemTime::now() - std::time::Duration::from_secs(7 * 3_600);

@@ -93,7 +93,7 @@ async fn repeated_launch_sends_once() {
     }
     let later = Some(at(SignedDuration::from_hours(1)));
     let refused = launched(&node, "spring", later).await.expect_err("it opened for another instant");
-    assert_eq!(reason(&refused), (Code::FailedPrecondition, "NOT_POSSIBLE".to_owned()));
+    assert_eq!(reason(&refused), (Code::FailedPrecondition, "CAMPAIGN_STATE".to_owned()));
     let trigger = TriggerScheduleRequest { name: "spring".into(), request_id: "more".into(), ..Default::default() };
     let refused = node.schedules().trigger_schedule(trigger).await.expect_err("P7: it opens once");
     assert_eq!(refused.code(), Code::FailedPrecondition);

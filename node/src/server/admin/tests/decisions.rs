@@ -263,7 +263,7 @@ async fn lost_answer_is_in_doubt_until_decided() {
     for validate_only in [true, false] {
         let again = ResolveDoubtsRequest { validate_only, ..resolve(&["#0"], false, Resolution::Sent) };
         let again = node.doubts().resolve_doubts(again).await.expect_err("none is in doubt");
-        assert_eq!(reason(&again), (Code::FailedPrecondition, "NOT_POSSIBLE".to_owned()));
+        assert_eq!(reason(&again), (Code::FailedPrecondition, "RECIPIENT_STATE".to_owned()));
         assert_eq!(again.message(), format!("#0 is not in doubt in run {}: it is assumed to be sent", run.run));
     }
     let all = node.doubts().resolve_doubts(resolve(&[], true, Resolution::Sent)).await.expect("of none");

@@ -137,7 +137,7 @@ async fn requeue_of_living_recipient_is_refused_and_writes_nothing() {
             ..Default::default()
         };
         let refused = node.dead_letters().requeue_dead_letters(request).await.expect_err("it was sent");
-        assert_eq!(reason(&refused), (Code::FailedPrecondition, "NOT_POSSIBLE".to_owned()));
+        assert_eq!(reason(&refused), (Code::FailedPrecondition, "RECIPIENT_STATE".to_owned()));
         assert_eq!(refused.message(), format!("ada@x.example is not a dead letter of run {run}: it is sent"));
         let request = DiscardDeadLettersRequest { run: run.clone(), recipients, validate_only, ..Default::default() };
         let refused = node.dead_letters().discard_dead_letters(request).await.expect_err("it was sent");

@@ -296,7 +296,7 @@ async fn schedule_is_paused_resumed_triggered_and_deleted() {
     let resumed = node.schedules().resume_schedule(resume("*", false)).await.expect("resumed").into_inner();
     assert_eq!(resumed.schedule.map(|schedule| schedule.state()), Some(ScheduleState::Active));
     let again = node.schedules().resume_schedule(resume("", false)).await.expect_err("not paused");
-    assert_eq!(reason(&again), (Code::FailedPrecondition, "NOT_POSSIBLE".to_owned()));
+    assert_eq!(reason(&again), (Code::FailedPrecondition, "NOTHING_TO_DO".to_owned()));
 
     let trigger = |id: &str| TriggerScheduleRequest {
         tenant: tenant(),

@@ -178,7 +178,7 @@ impl Admin {
             (Some(_), None) => {
                 let state = word(self.campaign(&named)?.state());
                 let message = format!("campaign {} is {state}, not paused: there is nothing to resume", named.name);
-                return Err(error_texts::of_campaign(ErrorReason::NotPossible, &named.name, message));
+                return Err(error_texts::of_campaign(ErrorReason::NothingToDo, &named.name, message));
             }
         };
         self.change(&named, command, call).await?;
@@ -238,7 +238,7 @@ fn word(state: CampaignState) -> String {
 fn not_launched(name: &str, campaign: &Campaign, verb: &str) -> ApiError {
     let (reason, stage) = match &campaign.stage {
         CampaignStage::Draft => (ErrorReason::NotLaunched, "a draft"),
-        stage => (ErrorReason::NotPossible, stage.word()),
+        stage => (ErrorReason::CampaignState, stage.word()),
     };
     error_texts::of_campaign(reason, name, format!("campaign {name} is {stage}: there is nothing to {verb}"))
 }

@@ -336,7 +336,7 @@ fn retimed(node: &NodeContext, present: &Present, create: &ScheduleCreate, throu
     let timing = create.timing.clone();
     let edit = TimingEdit { schedule, due, former, timing, policies: &create.policies, calendar, through, waits };
     let retiming = plan_timing_change(edit, has_opened);
-    let retiming = retiming.map_err(|wait| error_texts::not_possible(wait.to_string()))?;
+    let retiming = retiming.map_err(|wait| error_texts::changed_meanwhile(wait.to_string()))?;
     match (&retiming.next, create.timing.max_runs) {
         (Some(_), _) => Ok(retiming),
         (None, Some(most)) if schedule.plan.opened >= most => {
