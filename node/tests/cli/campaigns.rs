@@ -232,7 +232,10 @@ async fn status_and_list_print_the_same_fields() {
         },
     });
     let mut status = fake.reveille("campaign status spring -o json").await.json();
-    let listed = fake.reveille("campaign list -o json").await.json();
+    let listed = fake.reveille("campaign list --state launched --since 2026-03-01T00:00:00Z -o json").await.json();
+    let requested: Vec<v1::ListCampaignsRequest> = fake.requests("ListCampaigns");
+    assert_eq!(requested[0].states, [i32::from(CampaignState::Launched)]);
+    assert!(requested[0].since_time.is_some() && requested[0].until_time.is_none(), "{requested:?}");
     assert_eq!(listed, json!([status]));
     let policies = status.as_object_mut().and_then(|fields| fields.remove("policies")).unwrap_or_default();
     assert_eq!((status, &policies["startWithin"]), (shown, &json!("3600s")));

@@ -25,6 +25,9 @@ Examples:
         /// Only those that opened then or later
         #[arg(long, value_name = "INSTANT", value_parser = parse_instant)]
         since: Option<Timestamp>,
+        /// Only those that opened before then
+        #[arg(long, value_name = "INSTANT", value_parser = parse_instant)]
+        until: Option<Timestamp>,
     },
     /// One run: the states of its recipients, and what it waits for
     #[command(

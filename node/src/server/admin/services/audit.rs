@@ -36,11 +36,7 @@ struct RecordFilter {
 
 impl RecordFilter {
     fn new(request: &ListAuditRecordsRequest) -> ApiResult<RecordFilter> {
-        let instant = |field: &str, given: Option<prost_types::Timestamp>| {
-            let read = given.map(|given| validate::instant(given).ok_or(()));
-            read.transpose().map_err(|()| ApiError::of_field(field, "is not an instant"))
-        };
-        let (since, until) = (instant("since_time", request.since_time)?, instant("until_time", request.until_time)?);
+        let (since, until) = validate::time_range(request.since_time, request.until_time)?;
         let ListAuditRecordsRequest { caller, of_tenant, command, .. } = request.clone();
         let words: Vec<String> = CommandKind::ALL.iter().map(word).collect();
         if !command.is_empty() && !words.contains(&command) {

@@ -6,8 +6,8 @@ use jiff::{SignedDuration, Timestamp};
 use reveille_cluster::file_store::GeneratedAudience;
 use reveille_proto::admin::v1::{
     Audience, Campaign, CampaignState, CancelCampaignRequest, Content, CreateCampaignRequest, DeleteCampaignRequest,
-    GetCampaignRequest, LaunchCampaignRequest, MissedCause, PauseCampaignRequest, PauseCause, ResumeCampaignRequest,
-    ScheduleBody, TriggerScheduleRequest, WarningReason, When, when,
+    GetCampaignRequest, LaunchCampaignRequest, ListCampaignsRequest, MissedCause, PauseCampaignRequest, PauseCause,
+    ResumeCampaignRequest, ScheduleBody, TriggerScheduleRequest, WarningReason, When, when,
 };
 use tonic::{Code, Status};
 
@@ -212,5 +212,46 @@ async fn shown_campaign_can_be_created_again_for_another_instant() {
         let refused = node.campaigns().create_campaign(other).await.expect_err("another instant");
         assert_eq!(reason(&refused).1, "NAME_TAKEN");
     }
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn list_selects_by_state_labels_and_instant() {
+    let node = node("").await;
+    seal(&node, "all").await;
+    let hours = |hours| Some(at(SignedDuration::from_hours(hours)));
+    for (name, team, ahead) in [("autumn", "news", 3), ("spring", "news", 1), ("summer", "shop", 2)] {
+        let mut request = body(name, "all", hours(ahead).expect("an instant"));
+        request.schedule.as_mut().expect("a body").labels = [("team".to_owned(), team.to_owned())].into();
+        node.campaigns().create_campaign(request).await.expect("a draft");
+    }
+    launched(&node, "spring", None).await.expect("launched");
+    let list = async |request: ListCampaignsRequest| {
+        let (mut names, mut page_token) = (Vec::new(), String::new());
+        loop {
+            let page = ListCampaignsRequest { page_size: 1, page_token, ..request.clone() };
+            let page = node.campaigns().list_campaigns(page).await.expect("a page").into_inner();
+            assert_eq!(page.selector, request.selector);
+            names.extend(page.campaigns.into_iter().map(|one| one.name));
+            page_token = page.next_page_token;
+            if page_token.is_empty() {
+                return names;
+            }
+        }
+    };
+    let all = ListCampaignsRequest::default;
+    let draft = vec![CampaignState::Draft.into()];
+    assert_eq!(list(all()).await, ["autumn", "spring", "summer"]);
+    assert_eq!(list(ListCampaignsRequest { states: draft.clone(), ..all() }).await, ["autumn", "summer"]);
+    assert_eq!(list(ListCampaignsRequest { selector: "team=news".into(), ..all() }).await, ["autumn", "spring"]);
+    assert_eq!(list(ListCampaignsRequest { states: draft, selector: "team=news".into(), ..all() }).await, ["autumn"]);
+    // The instants are about now: half an hour is far from each.
+    let half = |hours| Some(at(SignedDuration::from_hours(hours) + SignedDuration::from_mins(30)));
+    assert_eq!(list(ListCampaignsRequest { since_time: half(1), ..all() }).await, ["autumn", "summer"]);
+    let between = ListCampaignsRequest { since_time: half(1), until_time: half(2), ..all() };
+    assert_eq!(list(between).await, ["summer"]);
+    let wrong = ListCampaignsRequest { states: vec![99], ..all() };
+    let refused = node.campaigns().list_campaigns(wrong).await.expect_err("no such state");
+    assert_eq!(reason(&refused), (Code::InvalidArgument, "INVALID_FIELD".to_owned()));
     node.stop().await;
 }

@@ -13,6 +13,12 @@ use super::schedule::{mail, policies, refusal, stopped};
 use super::{run_of, timestamp};
 use crate::server::admin::validate::instant;
 
+/// Returns the state of the campaign.
+pub fn campaign_state(ledger: &Ledger, known: &Campaign) -> CampaignState {
+    let created = known.stage.schedule().and_then(|schedule| ledger.run_of_campaign(schedule));
+    stands(ledger, known, created.and_then(|id| run_of(ledger, id)).as_ref()).state
+}
+
 /// Returns the campaign in its current state.
 pub fn campaign(ledger: &Ledger, named: &CampaignName, known: &Campaign) -> v1::Campaign {
     let created = known.stage.schedule().and_then(|schedule| ledger.run_of_campaign(schedule));

@@ -18,7 +18,6 @@ use crate::server::admin::enums::OnWire;
 use crate::server::admin::label_selector::Selector;
 use crate::server::admin::lookup::RunRecipient;
 use crate::server::admin::paging::Paging;
-use crate::server::admin::validate::Fields;
 use crate::server::admin::{Admin, ApiError, ApiResult, Call, error_texts, explain, validate};
 
 serve! {
@@ -41,10 +40,8 @@ impl Admin {
         let selector = Selector::parse(&request.selector)?;
         let heeded = selector.to_string();
         let tenant = validate::tenant(&request.tenant)?;
-        let mut fields = Fields::default();
-        let since = request.since_time.and_then(|since| fields.instant("since_time", since));
-        fields.done(Some(()))?;
-        let filter = RunFilter { tenant, schedule: request.schedule, states, selector, since };
+        let (since, until) = validate::time_range(request.since_time, request.until_time)?;
+        let filter = RunFilter { tenant, schedule: request.schedule, states, selector, since, until };
         let paging: Paging<RunId> = Paging::new("runs", request.page_size, &request.page_token)?;
         let RunPage { runs, last, freshness, incomplete } =
             self.list_page(&filter, &paging, request.stale, call).await?;
