@@ -17,6 +17,9 @@ use crate::server::admin::paging::Paging;
 use crate::server::admin::validate::Fields;
 use crate::server::admin::{Admin, ApiError, ApiResult, Call, error_texts, validate, views};
 
+/// Purpose of the secret that encrypts page tokens, whose keys are addresses.
+const PAGE_SECRET: &str = "Reveille: page tokens of opt-outs, 1";
+
 fn taken_back(back: &TakenBack) -> v1::TakenBack {
     v1::TakenBack { index: back.index, take_back_time: Some(views::timestamp(back.at)), reason: back.reason.clone() }
 }
@@ -142,7 +145,8 @@ impl Admin {
 
     async fn list_opt_outs(&self, request: ListOptOutsRequest, call: &Call) -> ApiResult<ListOptOutsResponse> {
         let tenant = validate::tenant(&request.tenant)?;
-        let paging = Paging::<String>::new("opt-outs", request.page_size, &request.page_token)?;
+        let secret = self.context.replica.derived_secret(PAGE_SECRET);
+        let paging = Paging::<String>::sealed("opt-outs", secret, request.page_size, &request.page_token)?;
         let query = self.read(request.stale, call, |ledger| {
             // No address is left of an erased person.
             let found = paging.of_tenant(ledger.opted_out(), &tenant).filter(|(key, _)| !is_erased_key(key));
