@@ -185,6 +185,16 @@ fn schedule_is_created_read_changed_and_triggered_by_curl() {
     let exported = api.curl("GET", &format!("{recipients}/export"), &[]);
     assert!(exported.headers.contains("application/jsonl"), "{exported:?}");
     assert_eq!(exported.json()["state"], "RECIPIENT_STATE_CANCELLED", "one recipient is one line: {exported:?}");
+    let exported = api.curl("GET", &format!("{recipients}/export"), &["-H", "Accept: text/csv;q=1, */*"]);
+    assert!(exported.headers.contains("text/csv"), "{exported:?}");
+    let rows: Vec<&str> = exported.body.lines().collect();
+    assert!(rows.len() == 2 && rows[0].starts_with("number,address,state,"), "{exported:?}");
+    assert!(rows[1].starts_with("0,") && rows[1].contains(",RECIPIENT_STATE_CANCELLED,"), "{exported:?}");
+    let none = format!("{recipients}/export?states=RECIPIENT_STATE_SENT");
+    let none = api.curl("GET", &none, &["-H", "Accept: text/csv"]);
+    assert_eq!((none.status, none.body.lines().collect::<Vec<_>>()), (200, vec![rows[0]]), "only the headings");
+    let refused = api.curl("GET", "/v1/runs/r1.99/recipients/export", &["-H", "Accept: text/csv"]);
+    assert_eq!((refused.status, &refused.json()["reason"]), (404, &json!("RUN_NOT_FOUND")));
     let watched = api.curl("GET", &format!("/v1/runs/{run}/watch"), &[]);
     assert!(watched.headers.contains("application/jsonl"), "{watched:?}");
     assert!(watched.body.lines().all(|line| serde_json::from_str::<Value>(line).is_ok()), "{watched:?}");

@@ -35,7 +35,7 @@ async fn message<M: Message + Default>(verb: &str, uri: &str, headers: &[(&str, 
     let (head, ()) = request.body(()).expect("a request").into_parts();
     let (method, in_path) = api.find(verb, head.uri.path()).expect("a method");
     let query = head.uri.query().unwrap_or_default().to_owned();
-    let call = HttpCall { api, method, in_path, query, body: Arc::default() };
+    let call = HttpCall { api, method, in_path, query, is_csv: false, body: Arc::default() };
     let framed = request::messages(&call, &head.headers, Body::from(body.to_owned())).await?;
     let framed = framed.collect().await.expect("frames").to_bytes();
     Ok(M::decode(&framed[FRAME_HEAD..]).expect("a message"))
