@@ -1,5 +1,6 @@
 //! Schedules over the API, from creation to deletion.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use prost_types::FieldMask;
@@ -518,6 +519,26 @@ async fn runs_are_listed_since_an_instant() {
         let request = ListRunsRequest { since_time: since, ..ListRunsRequest::default() };
         let runs = node.runs().list_runs(request).await.expect("a list").into_inner().runs;
         assert_eq!(runs.iter().map(|run| run.schedule.as_str()).collect::<Vec<_>>(), expected);
+    }
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_of_several_creations_at_once_is_the_one_that_created() {
+    let node = node("").await;
+    for round in 0..10 {
+        let mut creations = JoinSet::new();
+        for caller in 0..8 {
+            let mut schedules = node.schedules();
+            let schedule = Some(yearly(&format!("s{round}"), &["ada@example.net"]));
+            let request =
+                CreateScheduleRequest { schedule, request_id: format!("{round}-{caller}"), validate_only: false };
+            creations.spawn(async move { schedules.create_schedule(request).await.expect("answered").into_inner() });
+        }
+        let answers = creations.join_all().await;
+        let numbers: BTreeSet<u64> = answers.iter().filter_map(|one| Some(one.schedule.as_ref()?.number)).collect();
+        let created = answers.iter().filter(|one| one.created).count();
+        assert_eq!((numbers.len(), created), (1, 1), "round {round}");
     }
     node.stop().await;
 }
