@@ -17,6 +17,7 @@ mod request;
 mod response;
 #[cfg(test)]
 mod tests;
+mod unique_keys;
 
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};

@@ -220,6 +220,9 @@ async fn body_has_a_bounded_number_of_values() {
     assert!(said.starts_with("the body has more than 500000 values"), "{said}");
     let said = refused("GET", "/v1/runs", &[], "no JSON").await;
     assert_eq!(said, "body: is given, but this request has none");
+    let twice = r#"{"policies": {"maxAttempts": 1, "maxAttempts": 2}}"#;
+    let said = refused("POST", "/v1/schedules", &[], twice).await;
+    assert!(said.starts_with("body: has the key \"maxAttempts\" twice at line 1"), "{said}");
 }
 
 #[tokio::test]
