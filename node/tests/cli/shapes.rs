@@ -46,6 +46,8 @@ fn schedule() -> v1::Schedule {
         pool: "default".into(),
         etag: "v1".into(),
         index: 12,
+        sender: "News <news@example.com>".into(),
+        subject: "Good morning, {{ name }}".into(),
         ..v1::Schedule::default()
     };
     schedule.set_state(v1::ScheduleState::Active);
@@ -98,6 +100,8 @@ async fn shape_of_schedule() {
             "labels": {}, "ofCampaign": false,
         }),
     );
+    let card = fake.reveille("schedule show morning").await.stdout;
+    assert!(card.contains("News <news@example.com>") && card.contains("Good morning, {{ name }}"), "{card}");
     assert!(json.get("startTime").is_none() && json.get("maxRuns").is_none(), "what is not set is left out: {json}");
 }
 

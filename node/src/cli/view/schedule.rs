@@ -110,6 +110,8 @@ impl View for Schedule {
             ("when", when.into()),
             ("recipients", format::count(self.recipients.into()).into()),
         ];
+        let content = [("sender", &self.sender), ("subject", &self.subject)];
+        pairs.extend(content.into_iter().filter_map(|(name, text)| Some((name, some(text)?.into()))));
         policies_pairs(&self.policies.unwrap_or_default(), &mut pairs);
         pairs.push(("pool", self.pool.as_str().into()));
         let campaign = || ("campaign", format!("reveille campaign status {}", self.name).into());

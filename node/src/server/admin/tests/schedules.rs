@@ -47,6 +47,9 @@ async fn schedule_is_created_once_however_often_it_is_asked_for() {
     let first = node.schedules().create_schedule(request(body(), false)).await.expect("created").into_inner();
     let again = node.schedules().create_schedule(request(body(), false)).await.expect("the same").into_inner();
     assert!(first.created && !again.created);
+    let shown = node.schedules().get_schedule(get()).await.expect("it is there").into_inner().schedule;
+    let (shown, content) = (shown.expect("a schedule"), body().content.expect("a content"));
+    assert_eq!((shown.sender, shown.subject), (content.sender, content.subject));
     let but_for_now = |schedule| v1::Schedule { read_time: None, ..Option::unwrap_or_default(schedule) };
     assert_eq!(but_for_now(first.schedule), but_for_now(again.schedule));
     let other = ScheduleBody { priority: 9, ..body() };

@@ -57,6 +57,8 @@ pub fn schedule(id: ScheduleId, schedule: &Schedule, zones: &Zones, now: Time, c
         read_time: Some(timestamp(now)),
         template: schedule.settings.template.as_ref().map(|template| template.to_string()).unwrap_or_default(),
         block,
+        sender: String::new(),
+        subject: String::new(),
     }
 }
 

@@ -168,8 +168,13 @@ impl Admin {
         let found = self.find_schedule((&request.tenant, &request.name), request.stale, call).await?;
         let Found { id, beside, schedule, now, freshness } = found;
         let body = if request.with_body { Some(self.body_of(&schedule)?) } else { None };
+        // Gone if the schedule was changed meanwhile.
+        let content = |ledger: &Ledger| ledger.blob(&schedule.content).and_then(Content::from_blob);
+        let (sender, subject) =
+            self.context.replica.read(content).map(|one| (one.sender, one.subject)).unwrap_or_default();
         let shown = self.blocking(move |node| views::schedule(id, &schedule, &node.zones, now, INSTANTS_SHOWN)).await?;
-        Ok(GetScheduleResponse { schedule: Some(beside.apply_to(shown)), freshness, body })
+        let shown = v1::Schedule { sender, subject, ..beside.apply_to(shown) };
+        Ok(GetScheduleResponse { schedule: Some(shown), freshness, body })
     }
 
     async fn pause_schedule(&self, request: PauseScheduleRequest, call: &Call) -> ApiResult<PauseScheduleResponse> {
