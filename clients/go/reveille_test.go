@@ -109,7 +109,7 @@ func refused(t *testing.T, err error) *Error {
 
 func schedule(name, zone string) map[string]any {
 	return map[string]any{
-		"when":     map[string]any{"daily": map[string]any{"hour": 9}},
+		"timing":   map[string]any{"daily": map[string]any{"hour": 9}},
 		"zone":     zone,
 		"policies": map[string]any{"minGap": "0s", "overlap": "OVERLAP_ALLOW"},
 		"content":  map[string]any{"sender": sender, "subject": "Hello {{ name }}", "text": "Hello."},

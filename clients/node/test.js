@@ -37,7 +37,7 @@ async function refusal(promise) {
 
 function schedule(name) {
   return {
-    when: { daily: { hour: 9 } },
+    timing: { daily: { hour: 9 } },
     zone: 'Europe/Berlin',
     policies: { minGap: '0s', overlap: 'OVERLAP_ALLOW' },
     content: { sender, subject: 'Hello {{ name }}', text: 'Hello.' },

@@ -38,7 +38,7 @@ function send(string $key, string $text = 'Hello.', ?Client $by = null, mixed ..
 function schedule(string $name, string $zone = 'Europe/Berlin'): array
 {
     return [
-        'when' => ['daily' => ['hour' => 9]],
+        'timing' => ['daily' => ['hour' => 9]],
         'zone' => $zone,
         'policies' => ['minGap' => '0s', 'overlap' => 'OVERLAP_ALLOW'],
         'content' => ['sender' => SENDER, 'subject' => 'Hello {{ name }}', 'text' => 'Hello.'],

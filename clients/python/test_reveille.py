@@ -40,7 +40,7 @@ def parsed(address):
 
 def schedule(name):
     return {
-        "when": {"daily": {"hour": 9}},
+        "timing": {"daily": {"hour": 9}},
         "zone": "Europe/Berlin",
         "policies": {"minGap": "0s", "overlap": "OVERLAP_ALLOW"},
         "content": {"sender": SENDER, "subject": "Hello {{ name }}", "text": "Hello."},

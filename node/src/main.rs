@@ -2,6 +2,7 @@
 
 mod api_json;
 mod cli;
+mod csv_rows;
 mod demo;
 mod dev;
 mod escape;

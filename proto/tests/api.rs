@@ -25,11 +25,6 @@ const KEYWORDS: &str = "and as assert async await begin break case catch class c
     throw true try typealias typeof undef unless until val var void when while with yield";
 /// Times with another name, and why.
 const OTHER_TIMES: [(&str, &str); 1] = [("When.at", "it is a pattern beside `cron`, `daily` and `every`")];
-/// Fields that are keywords, and why.
-const OTHER_WORDS: [(&str, &str); 2] = [
-    ("Schedule.when", "as in ScheduleBody"),
-    ("ScheduleBody.when", "no other word says it; a keyword of Kotlin and Ruby, which escape it"),
-];
 /// Lists without pages, and why.
 const UNPAGED: [(&str, &str); 2] =
     [("ListMembers", "a cluster has a few members"), ("ListEvents", "its cursor goes on after the last event")];
@@ -68,6 +63,91 @@ const UNTRIED: &[(&str, &str)] = &[
     ("UploadRecipients", "a part is no audience until it is sealed"),
 ];
 
+/// Writes without a request id or key, and what makes a repeat safe, or why it cannot be.
+const UNKEYED: &[(&str, &str)] = &[
+    ("AcceptArchiveLoss", "it is accepted once"),
+    ("AcceptRestore", "it is accepted once"),
+    ("AddMember", "its secret is shown once, and does nothing until a node uses it"),
+    ("AdvanceClock", "a test's clock only; `target_time` is reached once"),
+    ("BatchCreateSchedules", "each name is created once"),
+    ("CancelCampaign", "it is cancelled once"),
+    ("CancelMessage", "it is cancelled once"),
+    ("CancelRun", "it is cancelled once"),
+    ("CreateBackup", "another backup copies only what is new"),
+    ("CreateToken", "its secret is shown once; it is revoked if the answer is lost"),
+    ("DeleteAudience", "it is gone"),
+    ("DeleteCampaign", "it is gone"),
+    ("DeleteSchedule", "it is gone"),
+    ("DeleteTemplate", "it is gone"),
+    ("DiscardDeadLetters", "it moves only what is dead; callers look before they repeat it"),
+    ("DrainMember", "it drains already"),
+    ("EraseRecipient", "its rows are empty already"),
+    ("ImportOptOuts", "they are opted out already"),
+    ("LaunchCampaign", "it is launched once"),
+    ("PauseCampaign", "it is paused already"),
+    ("PauseRun", "it is paused already"),
+    ("PauseSchedule", "it is paused already"),
+    ("PrepareAudience", "it changes nothing"),
+    ("PutPart", "a part is known by its hash"),
+    ("PutSchedule", "it is equal to the body already"),
+    ("PutTemplate", "its newest version has the content already"),
+    ("RemoveMember", "a repeat continues it"),
+    ("RemovePool", "nothing is set already"),
+    ("RemoveRelay", "it is gone"),
+    ("RemoveTenant", "nothing is set already"),
+    ("RequeueDeadLetters", "it moves only what is dead; callers look before they repeat it"),
+    ("ResetTokens", "its secret is shown once; the next one revokes it"),
+    ("ResumeCampaign", "its etag"),
+    ("ResumeRun", "its etag"),
+    ("ResumeSchedule", "its etag"),
+    ("RevokeToken", "it is revoked already"),
+    ("Scrub", "it only begins the check again"),
+    ("TakeBackOptOut", "its etag"),
+    ("TransferLeader", "`to` leads already"),
+    ("UploadRecipients", "a part is known by its hash"),
+];
+/// Writes without an etag, and why they need no condition.
+const UNCONDITIONAL: &[(&str, &str)] = &[
+    ("AbortRotation", "refused at another step of the rotation"),
+    ("AcceptArchiveLoss", "it names what is lost"),
+    ("AcceptRestore", "a restore changes only by this"),
+    ("AddMember", "it creates"),
+    ("AddOptOut", "it holds whatever was before"),
+    ("AdvanceClock", "the clock only goes forward"),
+    ("BackfillSchedule", "what has opened never opens again"),
+    ("BatchCreateSchedules", "it creates"),
+    ("CancelMessage", "a message never changes"),
+    ("CancelRun", "it holds whatever was before"),
+    ("CreateBackup", "it creates"),
+    ("CreateCampaign", "it creates"),
+    ("CreateSchedule", "it creates"),
+    ("CreateToken", "it creates"),
+    ("DeleteAudience", "an audience never changes"),
+    ("DiscardDeadLetters", "it names recipients, or what they have in common"),
+    ("DrainMember", "it holds whatever was before"),
+    ("EraseRecipient", "it holds whatever was before"),
+    ("FinishUpgrade", "the level only rises"),
+    ("ImportOptOuts", "they hold whatever was before"),
+    ("PauseCampaign", "it holds whatever was before"),
+    ("PauseRun", "it holds whatever was before"),
+    ("PauseSchedule", "it holds whatever was before"),
+    ("PrepareAudience", "it changes nothing"),
+    ("PutPart", "a part never changes"),
+    ("RemoveMember", "refused unless the member is as `dead` says"),
+    ("RequeueDeadLetters", "it names recipients, or what they have in common"),
+    ("ResetTokens", "it holds whatever was before"),
+    ("ResolveDoubts", "`fence` is its condition"),
+    ("RevokeToken", "a token never changes"),
+    ("RotateAuthority", "`replaces` is its condition"),
+    ("Scrub", "it changes nothing"),
+    ("SealAudience", "it creates"),
+    ("SendMessage", "it creates"),
+    ("SendTest", "it creates"),
+    ("TransferLeader", "any member may lead"),
+    ("TriggerSchedule", "it creates a run of what the schedule is now"),
+    ("UploadRecipients", "a part never changes"),
+];
+
 fn pool() -> DescriptorPool {
     DescriptorPool::decode(DESCRIPTORS).expect("descriptors")
 }
@@ -99,6 +179,10 @@ fn upper_snake(name: &str) -> String {
         text.push(letter.to_ascii_uppercase());
     }
     text
+}
+
+fn has(message: &MessageDescriptor, field: &str) -> bool {
+    message.get_field_by_name(field).is_some()
 }
 
 fn is_lower_snake(name: &str) -> bool {
@@ -165,18 +249,28 @@ fn method_has_messages_of_its_own() {
 }
 
 #[test]
-fn list_has_pages_and_write_has_a_trial() {
+fn list_has_pages() {
     let methods = methods(&pool());
-    let has = |message: &MessageDescriptor, name: &str| message.get_field_by_name(name).is_some();
     let lists = methods.iter().filter(|method| method.name().starts_with("List"));
     let unpaged = lists.filter(|method| {
         let (input, output) = (method.input(), method.output());
         !(has(&input, "page_size") && has(&input, "page_token") && has(&output, "next_page_token"))
     });
     only("a list has pages", unpaged.map(|method| method.name().to_owned()), &UNPAGED);
-    let writes = methods.iter().filter(|method| !READS.iter().any(|word| method.name().starts_with(word)));
-    let untried = writes.filter(|method| !has(&method.input(), "validate_only"));
-    only("a write has validate_only", untried.map(|method| method.name().to_owned()), UNTRIED);
+}
+
+#[test]
+fn write_has_a_trial_a_request_id_and_an_etag() {
+    let methods = methods(&pool());
+    let is_write = |method: &&MethodDescriptor| !READS.iter().any(|word| method.name().starts_with(word));
+    let without = |field: &'static str| {
+        let writes = methods.iter().filter(is_write);
+        writes.filter(move |method| !has(&method.input(), field)).map(|method| method.name().to_owned())
+    };
+    only("a write has validate_only", without("validate_only"), UNTRIED);
+    // The key of a message is its request id.
+    only("a write has a request id", without("request_id").filter(|name| name != "SendMessage"), UNKEYED);
+    only("a write has an etag", without("etag"), UNCONDITIONAL);
 }
 
 #[test]
@@ -192,7 +286,7 @@ fn field_names_say_what_they_are_and_are_no_keywords() {
     only("a time ends with _time (AIP-142)", times.map(own), &OTHER_TIMES);
     let keywords: BTreeSet<&str> = KEYWORDS.split_whitespace().collect();
     let wrong = fields(&pool).into_iter().filter(|field| keywords.contains(field.name()));
-    only("a field is no keyword of a language", wrong.map(|field| own(&field)), &OTHER_WORDS);
+    none("a field is no keyword of a language", wrong.map(|field| own(&field)));
 }
 
 /// Returns a line for each field, value and method.

@@ -21,7 +21,7 @@ def remind(client, user, **options):
 
 def test_daily_schedule_sends_once_a_day(node):
     schedule = {
-        "when": {"daily": {"hour": 7, "minute": 30}},
+        "timing": {"daily": {"hour": 7, "minute": 30}},
         "zone": "Europe/Berlin",
         "content": {"sender": "app@example.com", "subject": "Your day", "text": "Two tasks."},
         "audience": {"recipients": [{"address": "daily@example.com"}]},
@@ -54,7 +54,7 @@ def test_reminder_comes_at_its_time_unless_it_is_cancelled(node):
 def test_news_go_to_all_at_most_once_a_day_and_again_after_20_hours(node):
     users = [f"reader-{number}@example.com" for number in range(5)]
     news = {
-        "when": {"at": (node.now() + timedelta(days=3650)).isoformat()},
+        "timing": {"at": (node.now() + timedelta(days=3650)).isoformat()},
         "zone": "Etc/UTC",
         "policies": {"minGap": "72000s"},
         "content": {"sender": "app@example.com", "subject": "News", "text": "Three articles."},

@@ -13,7 +13,7 @@ RSpec.describe "Reminders" do
   end
 
   it "come once a day from a daily schedule" do
-    schedule = { when: { daily: { hour: 7, minute: 30 } }, zone: "Europe/Berlin",
+    schedule = { timing: { daily: { hour: 7, minute: 30 } }, zone: "Europe/Berlin",
                  content: { sender: "app@example.com", subject: "Your day", text: "Two tasks." },
                  audience: { recipients: [{ address: "daily@example.com" }] } }
     2.times { node.client.put_schedule("digest", schedule) }
@@ -42,7 +42,7 @@ RSpec.describe "Reminders" do
 
   it "go to all at most once a day, and again after 20 hours" do
     users = Array.new(5) { |number| "reader-#{number}@example.com" }
-    news = { when: { at: (node.now + (3650 * 86_400)).iso8601 }, zone: "Etc/UTC", policies: { minGap: "72000s" },
+    news = { timing: { at: (node.now + (3650 * 86_400)).iso8601 }, zone: "Etc/UTC", policies: { minGap: "72000s" },
              content: { sender: "app@example.com", subject: "News", text: "Three articles." },
              audience: { recipients: [{ address: "editor@example.com" }] } }
     node.client.put_schedule("news", news)

@@ -19,7 +19,7 @@ RSpec.describe Reveille::Client do
   def run_of(sent) = sent["message"]["run"]["run"]
 
   def schedule(name)
-    { when: { daily: { hour: 9 } }, zone: "Europe/Berlin", policies: { minGap: "0s", overlap: "OVERLAP_ALLOW" },
+    { timing: { daily: { hour: 9 } }, zone: "Europe/Berlin", policies: { minGap: "0s", overlap: "OVERLAP_ALLOW" },
       content: { sender: "news@example.com", subject: "Hello {{ name }}", text: "Hello." },
       audience: { columns: ["name"], recipients: [{ address: "#{name}@example.com", values: ["Own"] }] } }
   end

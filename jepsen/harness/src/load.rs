@@ -21,7 +21,7 @@ pub fn once(name: String, at: SystemTime, recipients: Vec<String>) -> ScheduleBo
     let recipient = |address| Recipient { address, values: Vec::new() };
     ScheduleBody {
         name,
-        when: Some(When { pattern: Some(when::Pattern::At(prost_types::Timestamp::from(at))) }),
+        timing: Some(When { pattern: Some(when::Pattern::At(prost_types::Timestamp::from(at))) }),
         zone: "UTC".to_owned(),
         content: Some(content),
         audience: Some(Audience { recipients: recipients.into_iter().map(recipient).collect(), ..Audience::default() }),
@@ -56,7 +56,7 @@ pub fn once_alike(name: String, at: SystemTime) -> ScheduleBody {
 pub fn daily(name: String, due_ms: i64) -> ScheduleBody {
     let content = Content { subject: "Your day".to_owned(), ..content("This email comes each day.\n") };
     let when = When { pattern: Some(when::Pattern::Cron(cron(due_ms))) };
-    ScheduleBody { when: Some(when), content: Some(content), ..once_to(name, SystemTime::UNIX_EPOCH, 1) }
+    ScheduleBody { timing: Some(when), content: Some(content), ..once_to(name, SystemTime::UNIX_EPOCH, 1) }
 }
 
 /// Returns the time of day of an instant in UTC as a cron expression.

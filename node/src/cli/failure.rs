@@ -265,8 +265,8 @@ mod tests {
             details.add_bad_request_violation(field, "is in the past");
             Failure::of_status(&Status::with_error_details(Code::InvalidArgument, "refused", details)).next
         };
-        assert!(next("schedule.when.at").is_some_and(|next| next.contains("--at")));
-        assert!(next("schedule.when").is_some_and(|next| next.contains("schedule preview")));
+        assert!(next("schedule.timing.at").is_some_and(|next| next.contains("--at")));
+        assert!(next("schedule.timing").is_some_and(|next| next.contains("schedule preview")));
     }
 
     #[test]

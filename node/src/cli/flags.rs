@@ -13,8 +13,8 @@ const NAMED: &[(&str, &str)] = &[
     ("schedule.audience.sealed", "--audience"), ("schedule.audience", "--recipients"),
     ("schedule.content.headers", "--header"), ("schedule.content.variables", "--var"),
     ("schedule.content.text", "--text or --inline-text"), ("schedule.content.html", "--html or --inline-html"),
-    ("schedule.when.every.period", "--every"), ("schedule.when.every.anchor_time", "--anchor"),
-    ("schedule.start_time", "--start"), ("schedule.end_time", "--end"), ("schedule.when.daily.days", "--days"),
+    ("schedule.timing.every.period", "--every"), ("schedule.timing.every.anchor_time", "--anchor"),
+    ("schedule.start_time", "--start"), ("schedule.end_time", "--end"), ("schedule.timing.daily.days", "--days"),
     ("schedule.zone", "--tz"), ("schedule.labels", "--label"), ("schedule.name", "NAME"),
     ("schedule.paused", "--reason"), ("relay.name", "NAME"), ("relay.rate_per_second", "--rate"),
     ("relay.late_rate_per_second", "--late-rate"), ("relay.max_sessions", "--sessions"),
@@ -28,10 +28,10 @@ const NAMED: &[(&str, &str)] = &[
 /// Fields that several flags set.
 const SEVERAL: [(&str, &str); 2] = [
     ("schedule.content", "--text, --inline-text, --html or --inline-html"),
-    ("schedule.when", "--cron, --daily, --every or --at"),
+    ("schedule.timing", "--cron, --daily, --every or --at"),
 ];
 /// Prefixes whose fields have the same name as their flag.
-const ALIKE: [&str; 5] = ["schedule.policies.", "schedule.when.", "schedule.content.", "schedule.", "relay."];
+const ALIKE: [&str; 5] = ["schedule.policies.", "schedule.timing.", "schedule.content.", "schedule.", "relay."];
 /// Parts that messages and triggers have as schedules have them.
 const SHARED: [&str; 4] = ["content", "template", "audience", "policies"];
 /// Top-level fields that have the same name as their flag.
@@ -102,12 +102,12 @@ mod tests {
             ("schedule.template", "--template"), ("values.city", "--var city"),
             ("schedule.content.reply_to", "--reply-to"), ("schedule.content.headers.Bcc", "--header Bcc"),
             ("schedule.content", "--text, --inline-text, --html or --inline-html"),
-            ("schedule.when", "--cron, --daily, --every or --at"), ("schedule.policies.min_gap", "--min-gap"),
-            ("schedule.when.cron", "--cron"), ("schedule.zone", "--tz"), ("schedule.max_runs", "--max-runs"),
+            ("schedule.timing", "--cron, --daily, --every or --at"), ("schedule.policies.min_gap", "--min-gap"),
+            ("schedule.timing.cron", "--cron"), ("schedule.zone", "--tz"), ("schedule.max_runs", "--max-runs"),
             ("schedule.audience.columns[3]", "--recipients"), ("schedule.labels.tier", "--label tier"),
             ("relay.late_rate_per_second", "--late-rate"), ("relay.tls_name", "--tls-name"), ("peers[1]", "--peer"),
             ("to", "--to"), ("start_time", "--from"), ("schedule.start_time", "--start"),
-            ("schedule.when.at", "--at"), ("schedule.audience.sealed", "--audience"),
+            ("schedule.timing.at", "--at"), ("schedule.audience.sealed", "--audience"),
             ("canary.hold_percent", "--canary-hold"), ("send_time", "--at"), ("content.sender", "--sender"),
             ("to[2]", "--to"),
         ];

@@ -4,17 +4,8 @@ use serde_json::Value;
 
 use super::escape;
 use super::view::Json;
-
-/// Returns records of CSV, each with its line end.
-pub fn csv(records: impl IntoIterator<Item = Vec<String>>) -> String {
-    let mut writer = csv::WriterBuilder::new().has_headers(false).from_writer(Vec::new());
-    for record in records {
-        // A relay's reply can contain control characters that repaint a terminal.
-        // Cannot fail: it writes to memory, and all records have as many values.
-        let _ = writer.write_record(record.iter().map(|value| escape::escaped(value, &[])));
-    }
-    String::from_utf8(writer.into_inner().unwrap_or_default()).unwrap_or_default()
-}
+pub use crate::csv_rows::csv;
+use crate::csv_rows::record;
 
 /// Returns an object as a line of JSON, without the line's end.
 pub fn json(object: &Value) -> String {
@@ -31,16 +22,6 @@ pub fn records<O: Json>(objects: &[O]) -> Vec<Vec<String>> {
     }
     let records: Vec<Vec<String>> = objects.iter().map(|object| record(object, &names)).collect();
     std::iter::once(names).chain(records).collect()
-}
-
-/// Returns the values of an object's fields. A list or an object is JSON.
-pub fn record(object: &Value, names: &[String]) -> Vec<String> {
-    let text = |name: &String| match object.get(name) {
-        None | Some(Value::Null) => String::new(),
-        Some(Value::String(text)) => text.clone(),
-        Some(value) => value.to_string(),
-    };
-    names.iter().map(text).collect()
 }
 
 #[cfg(test)]

@@ -87,7 +87,7 @@ fn of_reason<'f>(
             format!("read the state anew, and continue with --after {oldest}")
         }
         // `--at` names a single instant, and that is over.
-        "NEVER_FIRES" if violations.iter().any(|one| one.field == "schedule.when.at") => {
+        "NEVER_FIRES" if violations.iter().any(|one| one.field == "schedule.timing.at") => {
             "the same with --at and an instant to come, such as 2030-12-01T09:00:00+01:00".to_owned()
         }
         reason => fixed(reason)?.to_owned(),
@@ -143,7 +143,8 @@ fn fixed(reason: &str) -> Option<&'static str> {
             "reveille dead-letter list names the failed recipients; then the same with --without-canary, or cancel it"
         }
         "NO_CANARY_HELD" => "the same without --without-canary",
-        "CAMPAIGN_BLOCKED" | "NOT_LAUNCHED" | "INSTANT_PASSED" => "reveille campaign list",
+        "CAMPAIGN_BLOCKED" | "NOT_LAUNCHED" => "reveille campaign list",
+        "INSTANT_PASSED" => "give a later instant",
         "LATER_DOUBT" => "reveille in-doubt list",
         "RESTORE_NOT_ACCEPTED" => "reveille restore status, then reveille restore accept",
         "CLOCKS_DISAGREE" => "reveille cluster status",
@@ -155,6 +156,15 @@ fn fixed(reason: &str) -> Option<&'static str> {
         "INSIDE_GAP" => "the message says from when on; reveille run list names the runs that sent",
         "SCHEDULE_NOT_ACTIVE" => "reveille schedule show says why; reveille schedule resume ends a pause",
         "RUN_STATE" => "reveille run show",
+        "CONCURRENT_CHANGE" => "the same again",
+        "NOTHING_TO_DO" | "RECIPIENT_STATE" => "look at what the message names (`show`)",
+        "CAMPAIGN_STATE" | "OF_CAMPAIGN" => "reveille campaign list",
+        "TOO_FEW_MEMBERS" => "start a node, or admit another: reveille cluster member add",
+        "UPGRADE_NOT_FINISHED" => "reveille cluster upgrade status names the nodes",
+        "NO_AUTHORITY" => "reveille cluster init makes a cluster with certificates",
+        "UNFIT_CONTENT" => "change the content or the audience: reveille campaign create --help",
+        "PARTS_MISSING" => "the same import again: it sends what is missing",
+        "FILE_UNREADABLE" => "the same again, by another node: --endpoint",
         "NOT_POSSIBLE" => "look at its state (`show`) or at the cluster's: reveille doctor",
         _ => return None,
     })

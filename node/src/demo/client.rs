@@ -70,7 +70,7 @@ fn schedule(name: &str, pattern: when::Pattern, zone: &str, recipients: u32) -> 
     };
     ScheduleBody {
         name: name.to_owned(),
-        when: Some(When { pattern: Some(pattern) }),
+        timing: Some(When { pattern: Some(pattern) }),
         zone: zone.to_owned(),
         content: Some(content),
         audience: Some(audience),

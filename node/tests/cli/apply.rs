@@ -18,7 +18,7 @@ const NEWS: &str = "\
 kind: schedule
 spec:
   name: morning
-  when:
+  timing:
     daily: {hour: 9, minute: 0, days: mon-fri}
   zone: Europe/Berlin
   policies:
@@ -174,7 +174,7 @@ async fn twice_changes_nothing_and_an_edit_changes_what_it_names() {
     let third = reveille(Some(&fake), "apply", &file, &["-o", "json"]).await;
     assert_eq!(outcomes(&third), ["schedule/morning updated", "relay/main updated"], "{third:?}");
     let changes = json!([
-        { "field": "when.daily.days", "from": "mon-fri", "to": null },
+        { "field": "timing.daily.days", "from": "mon-fri", "to": null },
         { "field": "priority", "from": null, "to": 3 },
     ]);
     assert_eq!(third.json()[0]["changes"], changes);
@@ -223,7 +223,7 @@ async fn problems_are_reported_with_their_lines_before_any_request() {
 kind: schedule
 spec:
   name: a
-  when: {cron: '0 9 * * *'}
+  timing: {cron: '0 9 * * *'}
   zone: UTC
   audience: {recipients: [{address: a@example.com}]}
   content:
@@ -300,7 +300,7 @@ async fn all_problems_are_reported_at_once() {
 
 #[tokio::test]
 async fn refused_document_is_named_by_line_and_nothing_changes() {
-    let bad = "kind: schedule\nspec:\n  name: bad\n  when: {cron: '@daily'}\n  zone: Europe/Berlim\n";
+    let bad = "kind: schedule\nspec:\n  name: bad\n  timing: {cron: '@daily'}\n  zone: Europe/Berlim\n";
     let folder = folder(&format!("{NEWS}---\n{bad}"));
     let file = folder.path().join("news.yaml");
     let fake = remembering().await;
@@ -321,7 +321,7 @@ async fn refused_document_is_named_by_line_and_nothing_changes() {
 
 #[tokio::test]
 async fn document_refused_while_it_is_made_spoils_no_other() {
-    let late = "kind: schedule\nspec:\n  name: late\n  when: {cron: '@daily'}\n  zone: UTC\n";
+    let late = "kind: schedule\nspec:\n  name: late\n  timing: {cron: '@daily'}\n  zone: UTC\n";
     let folder = folder(&format!("{late}---\n{NEWS}"));
     let file = folder.path().join("news.yaml");
     let fake = remembering().await;

@@ -25,7 +25,7 @@ spec:
     name: spring
     tenant: acme
     audience: {sealed: subscribers}
-    when: {at: 2030-01-01T09:00:00Z}
+    timing: {at: 2030-01-01T09:00:00Z}
     zone: UTC
     pool: bulk
     content: {sender: News <news@example.com>, subject: 'Spring, {{ name }}', textFile: body.txt}

@@ -33,7 +33,7 @@ async fn list_filters_and_export_is_in_the_order_of_the_log() {
     let record = json!({
         "index": "7", "time": "2026-03-02T00:00:00Z", "caller": "00000000000000ff", "tenant": "",
         "command": "relay_put", "subject": "main", "requestId": "", "reason": "",
-        "outcome": "AUDIT_OUTCOME_DONE", "repeatedIndex": "0", "doneCount": 0, "refusedCount": 0, "refusal": "",
+        "outcome": "AUDIT_OUTCOME_DONE", "repeatedIndex": "0", "doneCount": 0, "refusedCount": 0, "refusal": "AUDIT_REFUSAL_UNSPECIFIED",
         "previous": "00", "hash": "a0", "record": "Af4=",
     });
     assert_eq!(listed, json!([record]));

@@ -74,7 +74,7 @@ async fn create_asks_for_an_instant_an_audience_and_its_content() {
     let requested = requested.first().expect("asked");
     let body = requested.schedule.clone().expect("a body");
     assert_eq!((body.name.as_str(), body.audience.expect("an audience").sealed.as_str()), ("spring", "subscribers"));
-    assert_eq!(body.when.and_then(|when| when.pattern), instant(1_772_960_400).map(v1::when::Pattern::At));
+    assert_eq!(body.timing.and_then(|when| when.pattern), instant(1_772_960_400).map(v1::when::Pattern::At));
     assert_eq!(requested.canary, Some(v1::Canary { percent: 0.5, hold_percent: None }));
     // Policies of recurring schedules are not sent. Policies that the user leaves out get the defaults of campaigns.
     let policies = v1::Policies { in_doubt: v1::InDoubt::Hold.into(), ..v1::Policies::default() };
@@ -232,7 +232,10 @@ async fn status_and_list_print_the_same_fields() {
         },
     });
     let mut status = fake.reveille("campaign status spring -o json").await.json();
-    let listed = fake.reveille("campaign list -o json").await.json();
+    let listed = fake.reveille("campaign list --state launched --since 2026-03-01T00:00:00Z -o json").await.json();
+    let requested: Vec<v1::ListCampaignsRequest> = fake.requests("ListCampaigns");
+    assert_eq!(requested[0].states, [i32::from(CampaignState::Launched)]);
+    assert!(requested[0].since_time.is_some() && requested[0].until_time.is_none(), "{requested:?}");
     assert_eq!(listed, json!([status]));
     let policies = status.as_object_mut().and_then(|fields| fields.remove("policies")).unwrap_or_default();
     assert_eq!((status, &policies["startWithin"]), (shown, &json!("3600s")));

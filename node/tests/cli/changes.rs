@@ -167,9 +167,12 @@ async fn opt_out_is_taken_back_for_a_reason_and_after_a_yes() {
             return Err(unknown(method));
         }
         let request = v1::TakeBackOptOutRequest::decode(bytes).expect("a request");
-        let back = v1::TakenBack { index: 12, take_back_time: None, reason: request.reason };
+        let back = v1::TakenBack { index: 12, take_back_time: None, reason: request.reason.clone() };
         let taken_back = (!request.validate_only).then_some(back);
-        one(v1::TakeBackOptOutResponse { recipient: "ann@example.com".into(), taken_back })
+        // Another opt-out that comes after the question is not taken back.
+        let etag = if request.validate_only { "7" } else { "" };
+        assert!(request.validate_only || request.etag == "7", "{request:?}");
+        one(v1::TakeBackOptOutResponse { recipient: "ann@example.com".into(), taken_back, etag: etag.into() })
     })
     .await;
     let line = "optout remove Ann@example.com --reason letter";
@@ -186,7 +189,7 @@ async fn opt_out_is_taken_back_for_a_reason_and_after_a_yes() {
     assert!(requested.iter().all(|requested| requested.validate_only), "nothing was changed yet");
     let ended = fake.reveille(&format!("{line} --yes -o json")).await;
     let back = serde_json::json!({ "index": "12", "reason": "letter" });
-    assert_eq!(ended.json(), serde_json::json!({ "recipient": "ann@example.com", "takenBack": back }));
+    assert_eq!(ended.json(), serde_json::json!({ "recipient": "ann@example.com", "takenBack": back, "etag": "" }));
 }
 
 async fn paused_schedule(missed: u32) -> Fake {

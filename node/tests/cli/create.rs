@@ -109,7 +109,7 @@ async fn everything_that_was_said_is_sent() {
     assert_eq!(ended.code, Some(0), "{ended:?}");
     let body = sent(&fake);
     let daily = v1::Daily { hour: 9, minute: 5, days: "mon,tue,wed,thu,fri".into() };
-    assert_eq!(body.when.clone().and_then(|when| when.pattern), Some(v1::when::Pattern::Daily(daily)));
+    assert_eq!(body.timing.clone().and_then(|when| when.pattern), Some(v1::when::Pattern::Daily(daily)));
     assert_eq!((body.tenant.as_str(), body.zone.as_str(), body.pool.as_str()), ("default", "Europe/Berlin", "bulk"));
     assert_eq!((body.priority, body.max_runs, body.paused.as_deref()), (7, Some(2), Some("not yet")));
     assert_eq!(body.start_time.map(|start| start.seconds), Some(1_767_225_600));

@@ -16,10 +16,10 @@ fn second(seconds: i64) -> Option<prost_types::Timestamp> {
     Some(prost_types::Timestamp { seconds, nanos: 0 })
 }
 
-fn group(reason: &str, count: u64, seconds: i64) -> v1::DeadLetterGroup {
+fn group((code, enhanced): (u32, &str), count: u64, seconds: i64) -> v1::DeadLetterGroup {
     let (oldest, newest) = (second(seconds), second(seconds + 60));
     v1::DeadLetterGroup {
-        reason: reason.into(),
+        reason: Some(v1::DeadLetterReason { code, enhanced: enhanced.into(), ..Default::default() }),
         count,
         oldest_time: oldest,
         newest_time: newest,
@@ -70,8 +70,8 @@ async fn hospital() -> Fake {
         "CountDeadLetters" => {
             let requested = v1::CountDeadLettersRequest::decode(bytes).expect("a request");
             let (groups, next) = match requested.page_token.as_str() {
-                "" => (vec![group("550 5.1.1", 3, 100), group("421", 2, 200)], "x"),
-                _ => (vec![group("421", 9, 50)], ""),
+                "" => (vec![group((550, "5.1.1"), 3, 100), group((421, ""), 2, 200)], "x"),
+                _ => (vec![group((421, ""), 9, 50)], ""),
             };
             one(v1::CountDeadLettersResponse { groups, next_page_token: next.into(), freshness: None })
         }
@@ -103,14 +103,14 @@ async fn reasons_of_all_pages_add_up_most_first() {
     assert_eq!(
         groups[0],
         json!({
-            "reason": "421", "count": "11", "oldestTime": "1970-01-01T00:00:50Z", "newestTime": "1970-01-01T00:04:20Z",
+            "reason": { "deathReason": "DEATH_REASON_UNSPECIFIED", "code": 421, "enhanced": "" }, "count": "11", "oldestTime": "1970-01-01T00:00:50Z", "newestTime": "1970-01-01T00:04:20Z",
             "example": {
                 "run": "r5.0", "recipient": "u200@x.example", "number": 200, "code": 550, "enhanced": "",
                 "text": "no", "attempts": 0, "deathReason": "DEATH_REASON_UNSPECIFIED",
             },
         })
     );
-    assert_eq!((groups[1]["reason"].as_str(), groups[1]["count"].as_str()), (Some("550 5.1.1"), Some("3")));
+    assert_eq!((groups[1]["reason"]["enhanced"].as_str(), groups[1]["count"].as_str()), (Some("5.1.1"), Some("3")));
     let requested: Vec<v1::CountDeadLettersRequest> = fake.requests("CountDeadLetters");
     let filters = requested.iter().map(|requested| requested.filter.clone().unwrap_or_default().schedule);
     assert_eq!(filters.collect::<Vec<_>>(), ["morning", "morning"]);

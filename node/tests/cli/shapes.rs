@@ -36,7 +36,7 @@ fn schedule() -> v1::Schedule {
         tenant: "default".into(),
         name: "morning".into(),
         number: 12,
-        when: Some(when),
+        timing: Some(when),
         zone: "America/New_York".into(),
         next_instants: vec![next],
         recipients: 3,
@@ -46,6 +46,8 @@ fn schedule() -> v1::Schedule {
         pool: "default".into(),
         etag: "v1".into(),
         index: 12,
+        sender: "News <news@example.com>".into(),
+        subject: "Good morning, {{ name }}".into(),
         ..v1::Schedule::default()
     };
     schedule.set_state(v1::ScheduleState::Active);
@@ -87,7 +89,7 @@ async fn shape_of_schedule() {
         &json,
         json!({
             "tenant": "default", "name": "morning", "number": "12", "state": "SCHEDULE_STATE_ACTIVE",
-            "when": {"daily": {"hour": 9, "minute": 5, "days": "mon,fri"}},
+            "timing": {"daily": {"hour": 9, "minute": 5, "days": "mon,fri"}},
             "zone": "America/New_York", "recipients": 3, "contentHash": "c0", "etag": "v1", "index": "12",
             "nextInstants": [{"time": "2026-03-08T07:00:00Z", "local": "2026-03-08T03:00:00-04:00", "remarks": []}],
             "policies": {
@@ -98,6 +100,8 @@ async fn shape_of_schedule() {
             "labels": {}, "ofCampaign": false,
         }),
     );
+    let card = fake.reveille("schedule show morning").await.stdout;
+    assert!(card.contains("News <news@example.com>") && card.contains("Good morning, {{ name }}"), "{card}");
     assert!(json.get("startTime").is_none() && json.get("maxRuns").is_none(), "what is not set is left out: {json}");
 }
 
@@ -247,7 +251,7 @@ async fn opt_out_names_crossed_handoffs_and_silent_nodes() {
     .await;
     assert_eq!(
         fake.reveille("optout check bob@example.com -o json").await.json(),
-        json!({"recipient": "bob@example.com", "optedOut": false})
+        json!({"recipient": "bob@example.com", "etag": "", "optedOut": false})
     );
 }
 

@@ -11,7 +11,7 @@ fn deploy() -> v1::Token {
     v1::Token {
         id: "00000000000000ff".into(),
         name: "deploy".into(),
-        roles: vec!["pii".into(), "editor".into()],
+        roles: vec![v1::Role::Pii.into(), v1::Role::Editor.into()],
         tenants: vec!["acme".into()],
         create_time: Some(prost_types::Timestamp { seconds: 1_772_409_600, nanos: 0 }),
         valid: true,
@@ -21,7 +21,7 @@ fn deploy() -> v1::Token {
 
 fn shown() -> serde_json::Value {
     json!({
-        "id": "00000000000000ff", "name": "deploy", "roles": ["pii", "editor"], "tenants": ["acme"],
+        "id": "00000000000000ff", "name": "deploy", "roles": ["ROLE_PII", "ROLE_EDITOR"], "tenants": ["acme"],
         "allTenants": false, "createTime": "2026-03-02T00:00:00Z", "createdBy": "", "valid": true,
     })
 }
@@ -48,7 +48,7 @@ async fn secret_is_printed_once_and_on_stdout_only() {
     let requested: Vec<v1::CreateTokenRequest> = fake.requests("CreateToken");
     let expected = v1::CreateTokenRequest {
         name: "deploy".into(),
-        roles: vec!["editor".into(), "pii".into()],
+        roles: vec![v1::Role::Editor.into(), v1::Role::Pii.into()],
         tenants: vec!["acme".into()],
         all_tenants: false,
         valid_for: Some(prost_types::Duration { seconds: 3_600, nanos: 0 }),

@@ -103,9 +103,9 @@ async fn each_flag_names_its_own_field_and_defaults_name_none() {
         "policies.jitter",
         "policies.max_attempts",
         "policies.min_gap",
-        "when.daily.days",
-        "when.daily.hour",
-        "when.daily.minute",
+        "timing.daily.days",
+        "timing.daily.hour",
+        "timing.daily.minute",
         "zone",
     ];
     assert_eq!(named, expected);
@@ -161,12 +161,12 @@ async fn empty_etag_is_no_etag() {
 async fn timing_part_alone_is_named_alone() {
     let fake = schedule().await;
     for (line, expected) in [
-        ("--daily 10:00", vec!["when.daily.hour", "when.daily.minute"]),
-        ("--days sat", vec!["when.daily.days"]),
-        ("--every 48h", vec!["when.every.period"]),
-        ("--anchor 2026-11-24T09:00:00Z", vec!["when.every.anchor_time"]),
-        ("--cron @daily", vec!["when"]),
-        ("--clear days", vec!["when.daily.days"]),
+        ("--daily 10:00", vec!["timing.daily.hour", "timing.daily.minute"]),
+        ("--days sat", vec!["timing.daily.days"]),
+        ("--every 48h", vec!["timing.every.period"]),
+        ("--anchor 2026-11-24T09:00:00Z", vec!["timing.every.anchor_time"]),
+        ("--cron @daily", vec!["timing"]),
+        ("--clear days", vec!["timing.daily.days"]),
     ] {
         let ended = fake.reveille(&format!("schedule update morning {line} --dry-run")).await;
         assert_eq!(ended.code, Some(0), "{line}: {ended:?}");
@@ -175,7 +175,7 @@ async fn timing_part_alone_is_named_alone() {
     let anchor = prost_types::Timestamp { seconds: 1_795_510_800, nanos: 0 };
     let period = Some(prost_types::Duration { seconds: 48 * 3_600, nanos: 0 });
     let every = v1::when::Pattern::Every(v1::Every { period, anchor_time: Some(anchor) });
-    let schedule = v1::Schedule { when: Some(v1::When { pattern: Some(every) }), ..v1::Schedule::default() };
+    let schedule = v1::Schedule { timing: Some(v1::When { pattern: Some(every) }), ..v1::Schedule::default() };
     let answer = v1::GetScheduleResponse { schedule: Some(schedule), ..Default::default() };
     let shown = Fake::answering("GetSchedule", answer).await.reveille("schedule show morning").await;
     assert!(shown.stdout.contains("every 2d from 2026-11-24T09:00:00Z"), "{shown:?}");

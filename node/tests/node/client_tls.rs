@@ -156,7 +156,7 @@ fn login_stores_a_context_after_the_fingerprint_is_confirmed() {
     assert!(deploy.stderr.contains("context acme is in use now"), "{deploy:?}");
     assert!(deploy.stderr.contains("the one before: reveille context use default"), "{deploy:?}");
     let own: Value = serde_json::from_str(&run("--context acme token show -o json").stdout).expect("a token");
-    assert_eq!((&own["token"]["name"], &own["token"]["roles"][0]), (&"deploy".into(), &"editor".into()));
+    assert_eq!((&own["token"]["name"], &own["token"]["roles"][0]), (&"deploy".into(), &"ROLE_EDITOR".into()));
     let unknown = run("--context other schedule list -o json");
     assert!(unknown.code == Some(3) && unknown.stderr.contains("CONTEXT_NOT_FOUND"), "{unknown:?}");
     assert_eq!(run("context use default -o name").stdout, "default\n");

@@ -34,11 +34,11 @@ const POLICIES: &[(&str, &[&str])] = &[
 ];
 /// Zones and patterns.
 const WHEN: &[&str] = &[
-    "  zone: America/New_York\n  when:\n    cron: 0 2 * * mon-fri\n",
-    "  zone: Europe/Berlin\n  when:\n    cron: H H(0-7) * * *\n",
-    "  zone: Australia/Lord_Howe\n  when:\n    daily:\n      hour: 2\n      minute: 30\n      days: sat,sun\n",
-    "  zone: UTC\n  when:\n    every:\n      period: 5400s\n      anchorTime: 2029-12-31T23:45:00Z\n",
-    "  zone: Asia/Kathmandu\n  when:\n    at: 2030-02-03T04:05:06Z\n",
+    "  zone: America/New_York\n  timing:\n    cron: 0 2 * * mon-fri\n",
+    "  zone: Europe/Berlin\n  timing:\n    cron: H H(0-7) * * *\n",
+    "  zone: Australia/Lord_Howe\n  timing:\n    daily:\n      hour: 2\n      minute: 30\n      days: sat,sun\n",
+    "  zone: UTC\n  timing:\n    every:\n      period: 5400s\n      anchorTime: 2029-12-31T23:45:00Z\n",
+    "  zone: Asia/Kathmandu\n  timing:\n    at: 2030-02-03T04:05:06Z\n",
 ];
 const CONTENT: &str = "  content:
     sender: News <news@example.com>
@@ -119,7 +119,7 @@ spec:
     name: all
     audience:
       sealed: subscribers
-    when:
+    timing:
       at: 2030-02-03T04:05:06Z
     zone: Asia/Kathmandu
     pool: bulk
@@ -253,7 +253,7 @@ fn printed_document_makes_an_equal_object() {
 fn sealed_audience_goes_there_and_back_by_its_name() {
     let (folder, node) = started();
     shown(&node, "audience generate subscribers --recipients 3 --column name");
-    let when = "  when: {at: 2030-01-01T00:00:00Z}\n  zone: UTC\n  audience:\n    sealed: subscribers\n";
+    let when = "  timing: {at: 2030-01-01T00:00:00Z}\n  zone: UTC\n  audience:\n    sealed: subscribers\n";
     let requested = format!("kind: schedule\nspec:\n  name: news\n{when}{CONTENT}");
     let file = folder.path().join("asked.yaml");
     fs::write(&file, requested).expect("written");
@@ -269,7 +269,7 @@ fn attachment_is_a_file_beside_the_document_and_is_printed_by_its_hash() {
     let (folder, node) = started();
     let content = "content: {sender: a@example.com, subject: s, text: t, attachments: [{file: terms.txt}]}";
     let (file, attached) = (folder.path().join("asked.yaml"), folder.path().join("terms.txt"));
-    let schedule = "kind: schedule\nspec:\n  name: news\n  when: {at: 2030-01-01T00:00:00Z}\n  zone: UTC\n  \
+    let schedule = "kind: schedule\nspec:\n  name: news\n  timing: {at: 2030-01-01T00:00:00Z}\n  zone: UTC\n  \
                     audience: {recipients: [{address: a@example.com}]}\n";
     let documents = format!("{schedule}  {content}\n---\nkind: template\nspec:\n  name: welcome\n  {content}\n");
     fs::write(&file, documents).expect("written");
@@ -300,7 +300,7 @@ fn campaign_goes_there_and_back() {
     let all = CAMPAIGN.replace("  canary:", &format!("{content}  canary:"));
     // Without policies in the document, the deadline stays open: it is forecast at the launch.
     let least = "kind: campaign\nspec:\n  schedule:\n    name: least\n    audience: {sealed: subscribers}\n    \
-                 when: {at: 2030-02-03T04:05:06Z}\n    zone: UTC\n    \
+                 timing: {at: 2030-02-03T04:05:06Z}\n    zone: UTC\n    \
                  content: {sender: a@example.com, subject: s, text: t}\n";
     let file = folder.path().join("campaigns.yaml");
     fs::write(&file, [&all, least].join("---\n")).expect("written");

@@ -117,7 +117,7 @@ impl Api {
 pub fn schedule(name: &str) -> String {
     json!({
         "name": name,
-        "when": { "daily": { "hour": 8 } },
+        "timing": { "daily": { "hour": 8 } },
         "zone": "Europe/Berlin",
         "content": { "sender": "news@example.com", "subject": "Good morning", "text": "Hello." },
         "audience": { "recipients": [{ "address": "ann@example.com" }] },
@@ -185,6 +185,16 @@ fn schedule_is_created_read_changed_and_triggered_by_curl() {
     let exported = api.curl("GET", &format!("{recipients}/export"), &[]);
     assert!(exported.headers.contains("application/jsonl"), "{exported:?}");
     assert_eq!(exported.json()["state"], "RECIPIENT_STATE_CANCELLED", "one recipient is one line: {exported:?}");
+    let exported = api.curl("GET", &format!("{recipients}/export"), &["-H", "Accept: text/csv;q=1, */*"]);
+    assert!(exported.headers.contains("text/csv"), "{exported:?}");
+    let rows: Vec<&str> = exported.body.lines().collect();
+    assert!(rows.len() == 2 && rows[0].starts_with("number,address,state,"), "{exported:?}");
+    assert!(rows[1].starts_with("0,") && rows[1].contains(",RECIPIENT_STATE_CANCELLED,"), "{exported:?}");
+    let none = format!("{recipients}/export?states=RECIPIENT_STATE_SENT");
+    let none = api.curl("GET", &none, &["-H", "Accept: text/csv"]);
+    assert_eq!((none.status, none.body.lines().collect::<Vec<_>>()), (200, vec![rows[0]]), "only the headings");
+    let refused = api.curl("GET", "/v1/runs/r1.99/recipients/export", &["-H", "Accept: text/csv"]);
+    assert_eq!((refused.status, &refused.json()["reason"]), (404, &json!("RUN_NOT_FOUND")));
     let watched = api.curl("GET", &format!("/v1/runs/{run}/watch"), &[]);
     assert!(watched.headers.contains("application/jsonl"), "{watched:?}");
     assert!(watched.body.lines().all(|line| serde_json::from_str::<Value>(line).is_ok()), "{watched:?}");
@@ -199,7 +209,7 @@ fn etag_of_each_kind_is_a_condition_of_its_changes() {
     let api = Api::start();
     let relay = |weight: u32| json!({ "host": "127.0.0.1", "port": 2525, "tls": "RELAY_TLS_NONE", "weight": weight, "name": "r" });
     let mut campaign: Value = serde_json::from_str(&schedule("spring")).expect("JSON");
-    campaign["when"] = json!({ "at": "2090-01-01T00:00:00Z" });
+    campaign["timing"] = json!({ "at": "2090-01-01T00:00:00Z" });
     campaign["audience"] = json!({ "sealed": "later" });
     let campaign = json!({ "schedule": campaign }).to_string();
     assert_eq!(api.curl("POST", "/v1/relays", &["-d", &relay(1).to_string()]).status, 200);

@@ -206,7 +206,7 @@ fn repeated_key_gives_the_same_answer() {
     let campaign = |subject: &str| {
         let mut schedule = news.clone();
         schedule["name"] = json!("all");
-        schedule["when"] = json!({ "at": "2090-01-01T00:00:00Z" });
+        schedule["timing"] = json!({ "at": "2090-01-01T00:00:00Z" });
         schedule["audience"] = json!({ "sealed": "later" });
         schedule["content"]["subject"] = json!(subject);
         json!({ "schedule": schedule })
@@ -355,7 +355,7 @@ fn keyed_write(id: &str, number: usize, base: &Value, part: &Value) -> (String, 
         }
         "CreateCampaign" => {
             schedule["name"] = json!(format!("campaign-{number}"));
-            schedule["when"] = json!({ "at": "2090-01-01T00:00:00Z" });
+            schedule["timing"] = json!({ "at": "2090-01-01T00:00:00Z" });
             schedule["audience"] = json!({ "sealed": "later" });
             json!({ "schedule": schedule })
         }

@@ -61,7 +61,7 @@ fn two_servers_with_different_links_open_one_run_with_the_links_of_the_first() {
     let client = Curl::of(folder.path(), &nodes[0]);
     let schedule = json!({
         "name": "job",
-        "when": { "daily": { "hour": 8 } },
+        "timing": { "daily": { "hour": 8 } },
         "zone": "UTC",
         "policies": { "overlap": "OVERLAP_ALLOW" },
         "content": { "sender": "jobs@example.com", "subject": "Your link", "text": "{{ link }}" },

@@ -388,6 +388,13 @@ impl Replica {
         Some(self.inner.tls.as_ref()?.join_token(new, address, expires_at_s))
     }
 
+    /// Returns a secret for one purpose, the same on all members. A cluster without certificates, which is for tests on
+    /// one machine, has no secret: its id stands for one.
+    pub fn derived_secret(&self, purpose: &str) -> [u8; 32] {
+        let id = || self.cluster().map_or(0, |cluster| cluster.0).to_be_bytes();
+        self.tls().map_or_else(|| blake3::derive_key(purpose, &id()), |tls| tls.derived_secret(purpose))
+    }
+
     /// Returns keys and certificates of this node. `None` in a cluster without certificates.
     pub fn tls(&self) -> Option<&NodeTls> {
         self.inner.tls.as_ref()

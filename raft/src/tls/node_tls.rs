@@ -327,6 +327,11 @@ impl NodeTls {
         JoinToken::new(self.current().used(), node, address.to_owned(), expires_at_s)
     }
 
+    /// Returns a secret for one purpose. Only members can compute it, and it changes with a rotation of the authority.
+    pub(crate) fn derived_secret(&self, purpose: &str) -> [u8; 32] {
+        self.current().used().derived_secret(purpose)
+    }
+
     /// Returns the cluster.
     pub(crate) fn cluster(&self) -> ClusterId {
         self.0.cluster

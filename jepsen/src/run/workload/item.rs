@@ -188,7 +188,7 @@ impl WorkloadItem {
                 let daily = Daily { hour: *hour, minute: *minute, days: String::new() };
                 ScheduleBody {
                     policies: Some(policies),
-                    when: Some(When { pattern: Some(when::Pattern::Daily(daily)) }),
+                    timing: Some(When { pattern: Some(when::Pattern::Daily(daily)) }),
                     zone: (*zone).to_owned(),
                     start_time: Some(timestamp(*from_ms)),
                     end_time: Some(timestamp(*to_ms)),
@@ -227,7 +227,7 @@ pub fn value(due_ms: i64, recipients: u32) -> String {
 
 /// Returns the contents of a schedule that was read, as histories compare them.
 pub fn value_of(schedule: &Schedule) -> String {
-    let due_ms = match schedule.when.as_ref().and_then(|when| when.pattern.as_ref()) {
+    let due_ms = match schedule.timing.as_ref().and_then(|when| when.pattern.as_ref()) {
         Some(when::Pattern::At(at)) => at.seconds * 1_000 + i64::from(at.nanos) / 1_000_000,
         _ => 0,
     };

@@ -25,7 +25,7 @@ A document:
   kind: schedule
   spec:
     name: morning
-    when:
+    timing:
       daily: { hour: 9, minute: 0, days: mon-fri }
     zone: Europe/Berlin
     content:

@@ -1,7 +1,10 @@
 //! `reveille campaign …`.
 
 use super::labels::parse_label;
-use super::{Args, CampaignPolicyArgs, ContentArgs, EtagArgs, Paging, ShowArgs, Subcommand, Timestamp, parse_instant};
+use super::{
+    Args, CampaignPolicyArgs, ContentArgs, EtagArgs, Paging, SelectorArgs, ShowArgs, Subcommand, Timestamp,
+    parse_instant,
+};
 
 #[derive(Debug, Subcommand)]
 pub enum CampaignCommand {
@@ -87,8 +90,32 @@ Examples:
         name: String,
     },
     /// All campaigns, by name
-    #[command(after_long_help = "Example:\n  reveille campaign list")]
-    List(Paging),
+    #[command(after_long_help = "\
+Examples:
+  reveille campaign list
+  reveille campaign list --state open,paused -l team=news --since 2026-12-01T00:00:00Z")]
+    List {
+        #[command(flatten)]
+        paging: Paging,
+        #[command(flatten)]
+        labels: SelectorArgs,
+        /// Only those in this state
+        #[arg(
+            long,
+            value_delimiter = ',',
+            value_parser = [
+                "draft", "waiting", "launched", "open", "paused", "finished", "cancelled", "expired", "missed",
+                "blocked",
+            ]
+        )]
+        state: Vec<String>,
+        /// Only those whose instant is then or later
+        #[arg(long, value_name = "INSTANT", value_parser = parse_instant)]
+        since: Option<Timestamp>,
+        /// Only those whose instant is before then
+        #[arg(long, value_name = "INSTANT", value_parser = parse_instant)]
+        until: Option<Timestamp>,
+    },
     /// Delete one that has ended or never began; its run stays
     #[command(after_long_help = "Example:\n  reveille campaign delete spring --yes")]
     Delete {

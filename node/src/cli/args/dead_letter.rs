@@ -1,6 +1,9 @@
 //! `reveille dead-letter …`.
 
+use reveille_proto::admin::v1::DeadLetterReason;
+
 use super::{Args, Paging, PathBuf, Subcommand, Timestamp, ValueEnum, parse_instant};
+use crate::cli::wording::reason_of_words;
 
 #[derive(Debug, Subcommand)]
 pub enum DeadLetterCommand {
@@ -54,9 +57,9 @@ pub struct LetterFilter {
     /// Only of this schedule
     #[arg(long, value_name = "NAME")]
     pub schedule: Option<String>,
-    /// Only those of this reason, word for word as `list --group-by reason` has it, such as '550 5.1.1'
-    #[arg(long)]
-    pub reason: Option<String>,
+    /// Only those of this reason, as `list --group-by reason` has it, such as '550 5.1.1'
+    #[arg(long, value_parser = reason_of_words)]
+    pub reason: Option<DeadLetterReason>,
     /// Only those that failed then or later
     #[arg(long, value_name = "INSTANT", value_parser = parse_instant)]
     pub since: Option<Timestamp>,

@@ -1,6 +1,6 @@
 //! `reveille run …` and `reveille explain`.
 
-use super::{Args, Paging, SelectorArgs, Subcommand, Timestamp, Watch, parse_instant};
+use super::{Args, EtagArgs, Paging, SelectorArgs, Subcommand, Timestamp, Watch, parse_instant};
 
 /// A run is named rINDEX.PLACE, or NAME@INSTANT by its schedule and nominal instant.
 #[derive(Debug, Subcommand)]
@@ -25,6 +25,9 @@ Examples:
         /// Only those that opened then or later
         #[arg(long, value_name = "INSTANT", value_parser = parse_instant)]
         since: Option<Timestamp>,
+        /// Only those that opened before then
+        #[arg(long, value_name = "INSTANT", value_parser = parse_instant)]
+        until: Option<Timestamp>,
     },
     /// One run: the states of its recipients, and what it waits for
     #[command(
@@ -85,10 +88,13 @@ Examples:
   reveille run resume r1042.0 --without-canary")]
     Resume {
         /// rINDEX.PLACE, or NAME@INSTANT
+        #[arg(id = "name", value_name = "RUN")]
         run: String,
         /// Resume although the canary paused this run. An error if no canary paused it
         #[arg(long)]
         without_canary: bool,
+        #[command(flatten)]
+        etag: EtagArgs,
     },
     /// Cancel what a run has not sent, for good; answers when it holds on every node
     #[command(after_long_help = "Example:\n  reveille run cancel r1042.0")]

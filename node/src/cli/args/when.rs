@@ -99,12 +99,12 @@ impl WhenArgs {
     /// Paths of an update mask: what was given, and no more.
     pub fn paths(&self) -> Vec<&'static str> {
         let given = [
-            ("when", self.cron.is_some() || self.at.is_some()),
-            ("when.daily.hour", self.daily.is_some()),
-            ("when.daily.minute", self.daily.is_some()),
-            ("when.daily.days", self.days.is_some()),
-            ("when.every.period", self.every.is_some()),
-            ("when.every.anchor_time", self.anchor.is_some()),
+            ("timing", self.cron.is_some() || self.at.is_some()),
+            ("timing.daily.hour", self.daily.is_some()),
+            ("timing.daily.minute", self.daily.is_some()),
+            ("timing.daily.days", self.days.is_some()),
+            ("timing.every.period", self.every.is_some()),
+            ("timing.every.anchor_time", self.anchor.is_some()),
         ];
         given.into_iter().filter_map(|(path, given)| given.then_some(path)).collect()
     }

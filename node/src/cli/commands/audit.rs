@@ -181,7 +181,7 @@ mod tests {
         let changed = lines[2].replacen("acme", "acmf", 1).into_bytes();
         let expected = format!("record {} was changed: its fields differ from its bytes", indexes[2]);
         assert_eq!(Chain::default().add(&changed), Err(expected));
-        for field in [r#""command":"schedule_pause""#, "AUDIT_OUTCOME_REFUSED", r#""refusal":"not_permitted""#] {
+        for field in [r#""command":"schedule_pause""#, "AUDIT_OUTCOME_REFUSED", "AUDIT_REFUSAL_NOT_PERMITTED"] {
             assert!(lines[0].contains(field), "{field}: {}", lines[0]);
         }
         for place in 0..lines.len() {

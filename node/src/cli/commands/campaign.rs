@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use reveille_proto::admin::v1::{
-    Audience, Barrier, Campaign, Canary, CancelCampaignRequest, CreateCampaignRequest, DeleteCampaignRequest,
-    GetCampaignRequest, GetCampaignResponse, LaunchCampaignRequest, ListCampaignsRequest, PauseCampaignRequest,
-    ResumeCampaignRequest, ScheduleBody, When, when,
+    Audience, Barrier, Campaign, CampaignState, Canary, CancelCampaignRequest, CreateCampaignRequest,
+    DeleteCampaignRequest, GetCampaignRequest, GetCampaignResponse, LaunchCampaignRequest, ListCampaignsRequest,
+    PauseCampaignRequest, ResumeCampaignRequest, ScheduleBody, When, when,
 };
 use tokio::time::{Instant, sleep};
 
@@ -16,6 +16,7 @@ use super::{
 };
 use crate::cli::view::barrier::sentence;
 use crate::cli::view::campaign;
+use crate::cli::word::name as name_of;
 
 /// Interval at which the campaign is read until its run exists.
 const POLL_EVERY: Duration = Duration::from_secs(1);
@@ -40,8 +41,17 @@ pub async fn run(context: &CommandContext<'_>, args: OfTenant<CampaignCommand>) 
             context.show_named((Kind::Campaign, &tenant), args, |name| get(context, &tenant, &name), take).await
         }
         CampaignCommand::Watch { name } => watch(context, tenant, name).await,
-        CampaignCommand::List(paging) => {
-            context.list_of(paging, ListCampaignsRequest { tenant, ..ListCampaignsRequest::default() }).await
+        CampaignCommand::List { paging, labels, state, since, until } => {
+            let state_of = |word: &String| CampaignState::from_str_name(&name_of("CAMPAIGN_STATE_", word));
+            let request = ListCampaignsRequest {
+                tenant,
+                states: state.iter().map(|word| state_of(word).unwrap_or_default().into()).collect(),
+                selector: labels.selector.unwrap_or_default(),
+                since_time: since.map(to_wire),
+                until_time: until.map(to_wire),
+                ..ListCampaignsRequest::default()
+            };
+            context.list_of(paging, request).await
         }
         CampaignCommand::Delete { name, dry_run, etag } => {
             let (of, etag) = (name.clone(), etag.to_wire());
@@ -68,7 +78,7 @@ fn requested(tenant: String, args: CampaignCreateArgs) -> Result<CreateCampaignR
     let schedule = ScheduleBody {
         tenant,
         name: args.name,
-        when: Some(When { pattern: Some(when::Pattern::At(to_wire(args.at))) }),
+        timing: Some(When { pattern: Some(when::Pattern::At(to_wire(args.at))) }),
         zone: args.tz,
         policies: Some(args.policies.to_wire()),
         pool: args.pool,

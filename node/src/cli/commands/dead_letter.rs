@@ -14,6 +14,7 @@ use super::{
 };
 use crate::cli::view::dead_letter::Groups;
 use crate::cli::view::moved::MovedView;
+use crate::cli::wording::reason_words;
 
 /// Runs the subcommand.
 pub async fn run(context: &CommandContext<'_>, args: OfTenant<DeadLetterCommand>) -> Result<(), Stop> {
@@ -49,7 +50,7 @@ pub async fn run(context: &CommandContext<'_>, args: OfTenant<DeadLetterCommand>
 fn to_filter(filter: &LetterFilter) -> DeadLetterFilter {
     DeadLetterFilter {
         schedule: filter.schedule.clone().unwrap_or_default(),
-        reason: filter.reason.clone().unwrap_or_default(),
+        reason: filter.reason.clone(),
         since_time: filter.since.map(to_wire),
     }
 }
@@ -59,10 +60,11 @@ fn request(tenant: String, run: Option<String>, filter: &LetterFilter) -> ListDe
     ListDeadLettersRequest { tenant, run, filter, ..ListDeadLettersRequest::default() }
 }
 
-/// A reason is compared as text, so a mistyped reason matches no dead letter. This warns the user.
+/// A mistyped code matches no dead letter. This warns the user.
 fn warn_of_unknown_reason(context: &CommandContext<'_>, filter: &LetterFilter) {
     if let Some(reason) = &filter.reason {
-        let next = "reveille dead-letter list --group-by reason shows which there are";
+        let (reason, next) =
+            (reason_words(reason), "reveille dead-letter list --group-by reason shows which there are");
         context.terminal.remark(&format!("none of these dead letters has the reason '{reason}'; {next}"));
     }
 }
@@ -146,7 +148,7 @@ fn selection(letters: &Letters) -> Result<String, Failure> {
     let parts = [
         part("of run", run.map(str::to_owned)),
         part("of schedule", filter.schedule.clone()),
-        part("with the reason", filter.reason.as_ref().map(|reason| format!("'{reason}'"))),
+        part("with the reason", filter.reason.as_ref().map(|reason| format!("'{}'", reason_words(reason)))),
         part("since", filter.since.map(|since| since.to_string())),
     ];
     let parts: Vec<String> = parts.into_iter().flatten().collect();

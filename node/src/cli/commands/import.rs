@@ -210,7 +210,7 @@ fn body(planned: Planned, tenant: &str, args: &CrontabArgs) -> ScheduleBody {
     ScheduleBody {
         tenant: tenant.to_owned(),
         name: planned.name,
-        when: Some(v1::When { pattern: Some(v1::when::Pattern::Cron(planned.cron)) }),
+        timing: Some(v1::When { pattern: Some(v1::when::Pattern::Cron(planned.cron)) }),
         zone: planned.zone.map(|(zone, _)| zone).unwrap_or_default(),
         policies: Some(args.policies.to_wire()),
         pool: args.pool.clone(),

@@ -5,7 +5,7 @@ use reveille_proto::admin::v1::{
 };
 
 use super::export::export;
-use super::{Answer, CommandContext, OfTenant, OptOutCommand, RetrySafety, Stop, Watch, suppress};
+use super::{Answer, CommandContext, OfTenant, OptOutCommand, Stop, Watch, suppress};
 use crate::cli::view::barrier::sentence;
 
 /// Runs the subcommand.
@@ -14,7 +14,8 @@ pub async fn run(context: &CommandContext<'_>, args: OfTenant<OptOutCommand>) ->
     match command {
         OptOutCommand::Add { recipient } => add(context, tenant, recipient).await,
         OptOutCommand::Remove { recipient, reason, dry_run } => {
-            take_back(context, TakeBackOptOutRequest { tenant, recipient, reason, validate_only: dry_run }).await
+            let (validate_only, etag) = (dry_run, String::new());
+            take_back(context, TakeBackOptOutRequest { tenant, recipient, reason, validate_only, etag }).await
         }
         OptOutCommand::Check { recipient } => {
             let request = CheckOptOutRequest { tenant, recipient, stale: context.stale };
@@ -51,6 +52,7 @@ async fn take_back(context: &CommandContext<'_>, request: TakeBackOptOutRequest)
     }
     let (recipient, tenant) = (&preview.recipient, &request.tenant);
     context.terminal.confirm(&format!("Send mail of tenant {tenant} to {recipient} again? It has opted out."))?;
-    let answer = context.client.ask(RetrySafety::Once, request).await?;
+    // With the etag a repeat does not take back a new opt-out.
+    let answer = context.change(TakeBackOptOutRequest { etag: preview.etag, ..request }).await?;
     context.terminal.show(&answer)
 }

@@ -23,7 +23,7 @@ const RELAYS_LOOKED_AT: i32 = 100;
 pub async fn run(context: &CommandContext<'_>, args: OfTenant<RunCommand>) -> Result<(), Stop> {
     let tenant = args.tenant;
     match args.command {
-        RunCommand::List { paging, schedule, labels, state, since } => {
+        RunCommand::List { paging, schedule, labels, state, since, until } => {
             let state_of = |word: &String| RunState::from_str_name(&name_of("RUN_STATE_", word));
             let states = state.iter().map(|word| state_of(word).unwrap_or_default().into()).collect();
             let request = ListRunsRequest {
@@ -32,6 +32,7 @@ pub async fn run(context: &CommandContext<'_>, args: OfTenant<RunCommand>) -> Re
                 states,
                 selector: labels.selector.unwrap_or_default(),
                 since_time: since.map(to_wire),
+                until_time: until.map(to_wire),
                 ..ListRunsRequest::default()
             };
             context.list(paging, |size, token| page(context, request.clone().at(context.stale, size, token))).await
@@ -47,8 +48,8 @@ pub async fn run(context: &CommandContext<'_>, args: OfTenant<RunCommand>) -> Re
         }
         RunCommand::Watch { run } => watch::run(context, tenant, run).await,
         RunCommand::Pause { run, reason } => pause(context, tenant, run, reason).await,
-        RunCommand::Resume { run, without_canary } => {
-            resume(context, ResumeRunRequest { tenant, run, without_canary }).await
+        RunCommand::Resume { run, without_canary, etag } => {
+            resume(context, ResumeRunRequest { tenant, run, without_canary, etag: etag.to_wire() }).await
         }
         RunCommand::Cancel { run, dry_run } => {
             cancel(context, CancelRunRequest { tenant, run, validate_only: dry_run }).await

@@ -6,7 +6,7 @@ use std::time::Duration;
 use hyper_util::rt::TokioIo;
 use reveille_proto::admin::v1::token_service_client::TokenServiceClient;
 use reveille_proto::admin::v1::{
-    CreateTokenRequest, GetOwnTokenRequest, ListTokensRequest, ResetTokensRequest, RevokeTokenRequest, Token,
+    CreateTokenRequest, GetOwnTokenRequest, ListTokensRequest, ResetTokensRequest, RevokeTokenRequest, Role, Token,
 };
 use tokio::net::UnixStream;
 use tonic::codegen::http::Uri;
@@ -16,6 +16,7 @@ use super::{
     Answer, CommandContext, CreateTokenArgs, Exit, Failure, Json, RetrySafety, Stop, TokenCommand, View,
     duration_to_wire,
 };
+use crate::cli::word::name as name_of;
 use crate::server::admin::socket_path;
 
 /// Time for the answer to a reset: an election may be running.
@@ -41,6 +42,8 @@ pub async fn run(context: &CommandContext<'_>, command: TokenCommand) -> Result<
 async fn create(context: &CommandContext<'_>, args: CreateTokenArgs) -> Result<(), Stop> {
     let CreateTokenArgs { name, roles, tenants, all_tenants, valid_for } = args;
     let valid_for = valid_for.map(duration_to_wire);
+    let role_of = |word: &String| Role::from_str_name(&name_of("ROLE_", word)).unwrap_or_default().into();
+    let roles = roles.iter().map(role_of).collect();
     let request = CreateTokenRequest { name, roles, tenants, all_tenants, valid_for };
     // A repetition would create a second token.
     let answer = context.client.ask(RetrySafety::Once, request).await?;

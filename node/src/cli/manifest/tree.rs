@@ -247,7 +247,7 @@ mod tests {
 
         #[rustfmt::skip]
         const FRAGMENTS: &[&str] = &[
-            "kind: schedule\n", "kind: relay\n", "kind: template\n", "spec:\n", "  name: x\n", "  when: {cron: '0 9 * * *'}\n",
+            "kind: schedule\n", "kind: relay\n", "kind: template\n", "spec:\n", "  name: x\n", "  timing: {cron: '0 9 * * *'}\n",
             "  zone: UTC\n", "  host: 127.0.0.1\n", "  port: 25\n", "  content:\n", "    textFile: x\n", "  audience:\n",
             "    recipients: [{address: a@example.org}]\n", "  labels: {a: b}\n", "  startTime: soon\n", "key: ", "- ",
             "  ", "[", "]", "{", "}", ",", ": ", "|\n", ">\n", "'", "\"", "\\", "!x ", "&a ", "*a", "? ", "---\n",

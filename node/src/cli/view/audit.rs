@@ -9,7 +9,7 @@ fn outcome(record: &AuditRecord) -> String {
     match record.outcome() {
         AuditOutcome::Repeated => format!("repeats {}", record.repeated_index),
         AuditOutcome::Partly => format!("{} done, {} refused", record.done_count, record.refused_count),
-        AuditOutcome::Refused => format!("refused: {}", record.refusal),
+        AuditOutcome::Refused => format!("refused: {}", word(record.refusal().as_str_name())),
         done => word(done.as_str_name()),
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use reveille_proto::admin::v1::{DeadLetter, DeadLetterGroup, DeathReason};
 
 use super::{Cell, Tone, View, card, some};
-use crate::cli::wording;
+use crate::cli::wording::{self, reason_words};
 
 /// Returns a relay's answer: its code, which is 0 if no relay replied, its enhanced status code, and its text.
 pub fn answer(code: u32, enhanced: &str, text: &str) -> String {
@@ -62,15 +62,18 @@ impl View for DeadLetter {
 }
 
 impl View for DeadLetterGroup {
-    const NAME: &'static str = "reason";
     const NOUN: &'static str = "dead letters";
     const COLUMNS: &'static [&'static str] = &["COUNT", "REASON", "OLDEST", "NEWEST", "EXAMPLE"];
+
+    fn name(&self) -> String {
+        self.reason.as_ref().map(reason_words).unwrap_or_default()
+    }
 
     fn cells(&self) -> Vec<Cell> {
         let example = self.example.as_ref().map(|example| format!("{}: {}", example.name(), answer_of(example)));
         vec![
             self.count.to_string().into(),
-            Cell::toned(self.reason.as_str(), Tone::Bad),
+            Cell::toned(self.name(), Tone::Bad),
             Cell::at(self.oldest_time.as_ref()),
             Cell::at(self.newest_time.as_ref()),
             Cell::or_dash(example.as_deref()),
@@ -87,8 +90,8 @@ impl Groups {
     pub fn add(&mut self, groups: Vec<DeadLetterGroup>) {
         let time = |instant: &Option<prost_types::Timestamp>| instant.map(|at| (at.seconds, at.nanos));
         for group in groups {
-            match self.0.get_mut(&group.reason) {
-                None => drop(self.0.insert(group.reason.clone(), group)),
+            match self.0.get_mut(&group.name()) {
+                None => drop(self.0.insert(group.name(), group)),
                 Some(known) => {
                     known.count += group.count;
                     if time(&group.oldest_time) < time(&known.oldest_time) {

@@ -96,7 +96,7 @@ impl View for Schedule {
         vec![
             self.name.as_str().into(),
             Cell::toned(state(self), tone(self)),
-            self.when.as_ref().map(when_text).unwrap_or_default().into(),
+            self.timing.as_ref().map(when_text).unwrap_or_default().into(),
             self.zone.as_str().into(),
             Cell::or_dash(self.next_instants.first().map(next_text).as_deref()),
             format::count(self.recipients.into()).into(),
@@ -110,7 +110,7 @@ impl View for Schedule {
             (None, Some(run)) => format!("{}, its next instant waits until {run} is finished", state(self)),
             (None, None) => state(self),
         };
-        let when = self.when.as_ref().map(when_text).unwrap_or_default();
+        let when = self.timing.as_ref().map(when_text).unwrap_or_default();
         let when = match some(&self.hashed_cron) {
             Some(expression) => format!("{when}, which is {expression}, in {}", self.zone),
             None => format!("{when} in {}", self.zone),
@@ -121,6 +121,8 @@ impl View for Schedule {
             ("when", when.into()),
             ("recipients", format::count(self.recipients.into()).into()),
         ];
+        let content = [("sender", &self.sender), ("subject", &self.subject)];
+        pairs.extend(content.into_iter().filter_map(|(name, text)| Some((name, some(text)?.into()))));
         policies_pairs(&self.policies.unwrap_or_default(), &mut pairs);
         pairs.push(("pool", self.pool.as_str().into()));
         let campaign = || ("campaign", format!("reveille campaign status {}", self.name).into());

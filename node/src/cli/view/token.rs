@@ -2,7 +2,7 @@
 
 use reveille_proto::admin::v1::{GetOwnTokenResponse, Token};
 
-use super::{Cell, Tone, View, card, pairs};
+use super::{Cell, Tone, View, card, pairs, word};
 
 impl View for Token {
     const NAME: &'static str = "id";
@@ -16,10 +16,11 @@ impl View for Token {
             (false, Some(_)) => Cell::toned("revoked", Tone::Dim),
             (false, None) => Cell::toned("expired", Tone::Dim),
         };
+        let roles: Vec<String> = self.roles().map(|role| word(role.as_str_name())).collect();
         vec![
             self.id.as_str().into(),
             self.name.as_str().into(),
-            self.roles.join(", ").into(),
+            roles.join(", ").into(),
             tenants.into(),
             Cell::at(self.expire_time.as_ref()),
             state,

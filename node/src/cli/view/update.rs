@@ -68,7 +68,7 @@ fn said(field: &str, value: &Value) -> String {
 fn for_comparison(schedule: &Option<Schedule>) -> Value {
     let schedule = schedule.clone().unwrap_or_default();
     let mut json = schedule.json();
-    json["when"] = schedule.when.as_ref().map(when_text).unwrap_or_default().into();
+    json["timing"] = schedule.timing.as_ref().map(when_text).unwrap_or_default().into();
     json
 }
 

@@ -2,6 +2,7 @@
 
 mod explained;
 mod instant;
+mod letter_reason;
 
 use prost_types::Timestamp as WireTimestamp;
 use reveille_proto::admin::v1::{
@@ -11,6 +12,7 @@ use reveille_proto::admin::v1::{
 
 pub use explained::{CRASHED_COMPOSING, CRASHED_OR_DEADLINE, DEADLINE, NO_SMTPUTF8, explained};
 pub use instant::instant_remarks;
+pub use letter_reason::{reason_of_words, reason_words};
 
 use crate::api_json::word;
 use crate::cli::instant::text;

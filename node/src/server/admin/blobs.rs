@@ -125,7 +125,8 @@ impl Admin {
             }
             Ok(found)
         });
-        read.await?
-            .map_err(|fault: FileStoreError| error_texts::not_possible(format!("{fault}; name it by number, as '#17'")))
+        read.await?.map_err(|fault: FileStoreError| {
+            error_texts::file_unreadable(format!("{fault}; name it by number, as '#17'"))
+        })
     }
 }

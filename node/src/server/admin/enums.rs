@@ -3,6 +3,7 @@
 use reveille_cluster::backup::BackupPhase;
 use reveille_cluster::smtp::Fix;
 use reveille_ledger::RecipientState;
+use reveille_ledger::audit::RefusalKind;
 use reveille_ledger::calendar::{DstGap, DstOverlap};
 use reveille_ledger::canary::CanaryVerdict;
 use reveille_ledger::claim_history::DoubtReason;
@@ -72,6 +73,9 @@ on_wire! {
     shown OpeningCause => RunCause { Due, CatchUp, Trigger, Backfill, Test, Message }
     shown RecipientState => RecipientState {
         Pending, Claimed, Sent, Assumed, Dead, Suppressed, Expired, Cancelled, InDoubt
+    }
+    shown RefusalKind => AuditRefusal {
+        WrongEpoch, TimeWentBack, TimeLeaps, ClocksDisagree, OldIncarnation, NoSuchSchedule, NoSuchRun, NoSuchRelay, NameTaken, RequestReused, StalePlan, NotDue, FiredThrough, NotActive, OwnerGone, NothingPending, TooLarge, NotPossible, RelayNameTaken, RunOpen, InsideGap, NoSuchAudience, AudienceNameTaken, AudienceUsed, NoSuchCampaign, CampaignIs, OfCampaign, LaunchedBefore, AudienceOfCampaign, CampaignNameTaken, SentBefore, AtConcurrency, CapUsedUp, CanaryHeld, TokenNotValid, NotPermitted, NoSuchToken, TokenIdTaken, RestoreNotAccepted, MaybeSent, RecipientClaimed, NoSuchTemplate, Changed, TemplateUsed
     }
     shown RefusalEffect => RefusalEffect { Dead, BackOff, NextWave, MayPauseRun, CountAttempt }
     shown ReleaseReason => ReleaseReason {

@@ -160,11 +160,6 @@ impl ApiError {
     pub fn reason(&self) -> ErrorReason {
         self.0.reason
     }
-
-    /// Returns the reason as errors have it: `NO_QUORUM`.
-    pub fn reason_word(&self) -> &'static str {
-        word(self.0.reason)
-    }
 }
 
 /// Returns `NO_QUORUM` for `ERROR_REASON_NO_QUORUM`.
@@ -178,9 +173,8 @@ fn word(reason: ErrorReason) -> &'static str {
 fn retry_delay(code: Code, reason: ErrorReason) -> Option<Duration> {
     match (code, reason) {
         (_, ErrorReason::NoRoom) => Some(RETRY_NO_ROOM),
-        (Code::Unavailable | Code::ResourceExhausted, _) | (Code::Aborted, ErrorReason::BodyTimedOut) => {
-            Some(RETRY_SOON)
-        }
+        (Code::Unavailable | Code::ResourceExhausted, _)
+        | (Code::Aborted, ErrorReason::BodyTimedOut | ErrorReason::ConcurrentChange) => Some(RETRY_SOON),
         _ => None,
     }
 }
@@ -249,6 +243,7 @@ mod tests {
         assert_eq!(delay(Code::Unavailable, ErrorReason::NoLeader), Some(RETRY_SOON));
         assert_eq!(delay(Code::ResourceExhausted, ErrorReason::NoRoom), Some(RETRY_NO_ROOM));
         assert_eq!(delay(Code::Aborted, ErrorReason::BodyTimedOut), Some(RETRY_SOON));
+        assert_eq!(delay(Code::Aborted, ErrorReason::ConcurrentChange), Some(RETRY_SOON));
         for (code, reason) in [
             (Code::Aborted, ErrorReason::EtagMismatch),
             (Code::FailedPrecondition, ErrorReason::NotPossible),

@@ -2,7 +2,7 @@
 //!
 //! A path names a field of `ScheduleBody`, or of its `policies` or `content`. The named field is replaced by that of
 //! the request; if it is absent there, it is cleared. `labels.KEY` is one label: everything after the first dot is its
-//! key. `when.daily.days` is one part of a pattern: the other parts stay if the kind of the pattern stays.
+//! key. `timing.daily.days` is one part of a pattern: the other parts stay if the kind of the pattern stays.
 
 use prost::Message;
 use prost_types::FieldMask;
@@ -50,7 +50,7 @@ macro_rules! fields {
     };
 }
 fields! {
-    when, zone, start_time, end_time, max_runs, pool, priority, template, audience, labels;
+    timing, zone, start_time, end_time, max_runs, pool, priority, template, audience, labels;
     policies: dst_gap, dst_overlap, catch_up, start_within, finish_by, in_doubt, max_attempts, retention,
         overlap, min_gap, jitter;
     content: sender, reply_to, cc, subject, text, html, headers, variables, bulk, attachments;
@@ -59,12 +59,17 @@ fields! {
 /// Prefix of a path that names one label.
 const LABEL: &str = "labels.";
 /// Paths that name a part of a pattern.
-const TIMING: &[&str] =
-    &["when.daily.hour", "when.daily.minute", "when.daily.days", "when.every.period", "when.every.anchor_time"];
+const TIMING: &[&str] = &[
+    "timing.daily.hour",
+    "timing.daily.minute",
+    "timing.daily.days",
+    "timing.every.period",
+    "timing.every.anchor_time",
+];
 
 /// Takes one part of a pattern. A pattern of another kind is replaced by one that has only this part.
 fn take_timing(path: &str, to: &mut ScheduleBody, from: &ScheduleBody) {
-    let pattern = match path.strip_prefix("when.daily.") {
+    let pattern = match path.strip_prefix("timing.daily.") {
         Some(part) => {
             let (mut daily, given) = (daily(to).unwrap_or_default(), daily(from).unwrap_or_default());
             match part {
@@ -77,24 +82,24 @@ fn take_timing(path: &str, to: &mut ScheduleBody, from: &ScheduleBody) {
         None => {
             let (mut every, given) = (every(to).unwrap_or_default(), every(from).unwrap_or_default());
             match path {
-                "when.every.period" => every.period = given.period,
+                "timing.every.period" => every.period = given.period,
                 _ => every.anchor_time = given.anchor_time,
             }
             Pattern::Every(every)
         }
     };
-    to.when = Some(When { pattern: Some(pattern) });
+    to.timing = Some(When { pattern: Some(pattern) });
 }
 
 fn daily(body: &ScheduleBody) -> Option<Daily> {
-    match body.when.as_ref()?.pattern.as_ref()? {
+    match body.timing.as_ref()?.pattern.as_ref()? {
         Pattern::Daily(daily) => Some(daily.clone()),
         _ => None,
     }
 }
 
 fn every(body: &ScheduleBody) -> Option<Every> {
-    match body.when.as_ref()?.pattern.as_ref()? {
+    match body.timing.as_ref()?.pattern.as_ref()? {
         Pattern::Every(every) => Some(*every),
         _ => None,
     }
@@ -119,8 +124,11 @@ impl Mask {
             fields.refuse("update_mask", format!("names nothing; give some of {}", known()));
         }
         let names_of = |kind: &str| paths.iter().any(|path| path.starts_with(kind));
-        if names_of("when.daily.") && names_of("when.every.") {
-            fields.refuse("update_mask", "names parts of two patterns; give those of `when.daily` or of `when.every`");
+        if names_of("timing.daily.") && names_of("timing.every.") {
+            fields.refuse(
+                "update_mask",
+                "names parts of two patterns; give those of `timing.daily` or of `timing.every`",
+            );
         }
         let is_known = |path: &str| {
             PATHS.contains(&path) || TIMING.contains(&path) || path.strip_prefix(LABEL).is_some_and(is_key)
@@ -146,13 +154,13 @@ impl Mask {
     pub fn check_timing(&self, body: &ScheduleBody) -> ApiResult<()> {
         let names = |path: &str| self.paths.iter().any(|named| named == path);
         let names_of = |kind: &str| self.paths.iter().any(|path| path.starts_with(kind));
-        if names_of("when.daily.") && !names("when.daily.hour") && daily(body).is_none() {
+        if names_of("timing.daily.") && !names("timing.daily.hour") && daily(body).is_none() {
             let message = "the schedule is not daily: give the time of day too";
-            return Err(ApiError::of_field("schedule.when.daily", message));
+            return Err(ApiError::of_field("schedule.timing.daily", message));
         }
-        if names_of("when.every.") && !names("when.every.period") && every(body).is_none() {
+        if names_of("timing.every.") && !names("timing.every.period") && every(body).is_none() {
             let message = "the schedule has no period: give it too";
-            return Err(ApiError::of_field("schedule.when.every", message));
+            return Err(ApiError::of_field("schedule.timing.every", message));
         }
         Ok(())
     }
@@ -237,7 +245,7 @@ mod tests {
         let mut fields = Fields::default();
         Mask::read(&mut fields, Some(FieldMask { paths: vec!["name".to_owned(), "zone".to_owned()] }));
         let fault = fields.done(Some(())).expect_err("a name is for ever");
-        assert!(format!("{fault:?}").contains("\"name\" can not be changed; give some of when, zone"), "{fault:?}");
+        assert!(format!("{fault:?}").contains("\"name\" can not be changed; give some of timing, zone"), "{fault:?}");
         let mut fields = Fields::default();
         Mask::read(&mut fields, Some(FieldMask { paths: vec!["labels.".to_owned()] }));
         assert!(fields.done(Some(())).is_err(), "no label is without a key");

@@ -37,6 +37,7 @@ mod paging;
 mod places;
 mod reads;
 mod recipient_list;
+mod sealed_token;
 mod services;
 #[cfg(test)]
 pub(crate) mod tests;

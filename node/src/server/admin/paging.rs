@@ -2,6 +2,7 @@
 //!
 //! A token contains the key of the last row that was returned. So the cost of a page does not depend on its position,
 //! or on rows that were added or removed. A token is JSON in hexadecimal, and only the list that created it accepts it.
+//! If the keys are addresses, the JSON is encrypted ([`sealed_token`]).
 
 use std::borrow::Cow;
 use std::ops::Bound;
@@ -11,7 +12,7 @@ use reveille_ledger::ids::Hash;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{ApiError, ApiResult};
+use super::{ApiError, ApiResult, sealed_token};
 
 const PAGE_DEFAULT: usize = 100;
 const PAGE_MAX: usize = 1_000;
@@ -26,12 +27,22 @@ pub struct Paging<K> {
     pub size: usize,
     /// Key of the last row of the previous page. `None` for the first page.
     pub after: Option<K>,
+    /// Encrypts the tokens.
+    secret: Option<[u8; 32]>,
 }
 
 impl<K: Serialize + DeserializeOwned + Clone> Paging<K> {
     /// Reads the request. `list` names the list: the token of another list is refused.
     pub fn new(list: impl Into<Cow<'static, str>>, page_size: i32, page_token: &str) -> ApiResult<Paging<K>> {
-        let list = list.into();
+        Paging::of(list.into(), None, page_size, page_token)
+    }
+
+    /// As [`Paging::new`], for a list whose keys are addresses. `secret` is the same on all nodes.
+    pub fn sealed(list: &'static str, secret: [u8; 32], page_size: i32, page_token: &str) -> ApiResult<Paging<K>> {
+        Paging::of(list.into(), Some(secret), page_size, page_token)
+    }
+
+    fn of(list: Cow<'static, str>, secret: Option<[u8; 32]>, page_size: i32, page_token: &str) -> ApiResult<Paging<K>> {
         let size = match usize::try_from(page_size) {
             Err(_) => return Err(ApiError::of_field("page_size", "is below zero; give 1 to 1000, or none")),
             Ok(0) => PAGE_DEFAULT,
@@ -39,11 +50,11 @@ impl<K: Serialize + DeserializeOwned + Clone> Paging<K> {
         };
         let after = match page_token {
             "" => None,
-            token => Some(read(&list, token).ok_or_else(|| {
+            token => Some(read(&list, secret.as_ref(), token).ok_or_else(|| {
                 ApiError::of_field("page_token", "is not one that this list gave; ask without it for the first page")
             })?),
         };
-        Ok(Paging { list, size, after })
+        Ok(Paging { list, size, after, secret })
     }
 
     /// As [`Paging::new`], for a list whose keys mean something only with the request's other fields, `of`: the token of
@@ -69,7 +80,8 @@ impl<K: Serialize + DeserializeOwned + Clone> Paging<K> {
     pub fn token(&self, last: Option<&K>) -> String {
         let Some(last) = last else { return String::new() };
         let json = serde_json::to_vec(&(&self.list, last)).unwrap_or_default();
-        json.iter().map(|byte| format!("{byte:02x}")).collect()
+        let bytes = self.secret.as_ref().map_or_else(|| json.clone(), |secret| sealed_token::seal(secret, &json));
+        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 }
 
@@ -89,10 +101,14 @@ impl Paging<String> {
     }
 }
 
-fn read<K: DeserializeOwned>(list: &str, token: &str) -> Option<K> {
+fn read<K: DeserializeOwned>(list: &str, secret: Option<&[u8; 32]>, token: &str) -> Option<K> {
     let digits = token.as_bytes();
     let pairs = digits.chunks(2).map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok());
-    let json: Vec<u8> = pairs.collect::<Option<_>>()?;
+    let bytes: Vec<u8> = pairs.collect::<Option<_>>()?;
+    let json = match secret {
+        Some(secret) => sealed_token::open(secret, &bytes)?,
+        None => bytes,
+    };
     let (of, key): (String, K) = serde_json::from_slice(&json).ok()?;
     (of == list).then_some(key)
 }
@@ -118,6 +134,22 @@ mod tests {
         assert_eq!(within("r1.0", &token).expect("a page").after, Some(7));
         assert!(within("r2.0", &token).is_err(), "it skips recipients of another run");
         assert!(Paging::<RunId>::new("runs", -1, "").is_err());
+    }
+
+    #[test]
+    fn sealed_token_shows_no_address_and_reads_back_with_its_secret() {
+        let page = |secret: u8, token: &str| Paging::<String>::sealed("opt-outs", [secret; 32], 0, token);
+        let address = "ada@example.net".to_owned();
+        let token = page(1, "").expect("a page").token(Some(&address));
+        let hex = |text: &str| text.bytes().map(|byte| format!("{byte:02x}")).collect::<String>();
+        for part in ["ada", "example", "opt-outs"] {
+            assert!(!token.contains(&hex(part)), "{part}: {token}");
+        }
+        assert_eq!(page(1, &token).expect("a page").after, Some(address.clone()));
+        assert!(page(2, &token).is_err(), "another cluster");
+        assert!(Paging::<String>::new("opt-outs", 0, &token).is_err());
+        let clear = Paging::<String>::new("opt-outs", 0, "").expect("a page").token(Some(&address));
+        assert!(page(1, &clear).is_err(), "it was not sealed");
     }
 
     mod fuzz {

@@ -1,5 +1,6 @@
 //! Writes: a command is proposed through the leader. When the call returns, this node has applied it.
 
+use reveille_ledger::Ledger;
 use reveille_ledger::command::Command;
 use reveille_ledger::refusal::CommandRefusal;
 use reveille_ledger::reply::{ChangedRecipients, CommandOutcome, CommandReply};
@@ -63,6 +64,13 @@ impl Admin {
             return checked.map(|()| None).map_err(WriteError::Refused);
         }
         self.try_write(command, call).await.map(Some)
+    }
+
+    /// Returns true if the entry of this command made what it was answered with. Another call may have made it since this
+    /// call read the state: then the reply has the index of that entry. Without a request id both are taken as makers.
+    pub(crate) fn made(&self, command: &Command, index: u64) -> bool {
+        let own = |ledger: &Ledger| ledger.check_repeat(command).ok().flatten().map(|answer| answer.index);
+        self.context.replica.read(own).is_none_or(|own| own == index)
     }
 
     /// Like [`Admin::write`], but returns the ledger's refusal, so that the caller can read the state again.

@@ -71,6 +71,11 @@ impl Ledger {
         format!("{}.{changed}.{run}", campaign.index)
     }
 
+    /// Returns the etag of a run: the index of its last event, or of its opening. It stays while the run only sends.
+    pub fn run_etag(&self, run: RunId) -> String {
+        self.last_run_event(run).max(run.index).to_string()
+    }
+
     /// Returns the index of the last event of a run, such as a pause; 0 if there was none.
     pub fn last_run_event(&self, run: RunId) -> u64 {
         self.run_events.range(run_events::keys_of(run)).next_back().map_or(0, |((_, index, _), _)| *index)

@@ -18,7 +18,7 @@ pub fn body(tenant: String, args: CreateArgs, recipients: &Recipients) -> Result
     Ok(ScheduleBody {
         tenant,
         name: args.name,
-        when: Some(args.when.to_wire()),
+        timing: Some(args.when.to_wire()),
         zone: args.tz,
         start_time: args.start.map(to_wire),
         end_time: args.end.map(to_wire),

@@ -57,7 +57,7 @@ fn request(
     let body = ScheduleBody {
         tenant,
         name: args.name,
-        when: (!args.when.paths().is_empty()).then(|| args.when.to_wire()),
+        timing: (!args.when.paths().is_empty()).then(|| args.when.to_wire()),
         zone: args.tz.unwrap_or_default(),
         start_time: args.start.map(to_wire),
         end_time: args.end.map(to_wire),
@@ -87,8 +87,8 @@ fn path_of(flag: &str) -> String {
     match flag {
         "labels" | "template" => flag.to_owned(),
         "start" | "end" => format!("{flag}_time"),
-        "days" => "when.daily.days".to_owned(),
-        "anchor" => "when.every.anchor_time".to_owned(),
+        "days" => "timing.daily.days".to_owned(),
+        "anchor" => "timing.every.anchor_time".to_owned(),
         "max-runs" => "max_runs".to_owned(),
         "reply-to" => "content.reply_to".to_owned(),
         "var" => "content.variables".to_owned(),

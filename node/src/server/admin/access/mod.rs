@@ -14,7 +14,7 @@ pub(crate) mod tests;
 
 pub use call::{Call, authorise};
 pub use layer::{Authenticator, ListenerKind, authenticate, authenticate_page};
-pub use rights::{ADMIN, PII, ROLES, all_rights, role_names};
+pub use rights::{ADMIN, PII, ROLES, all_rights, roles_of};
 pub use subject::{Subject, visit_body};
 #[cfg(test)]
 pub use table::Reach;

@@ -3,6 +3,7 @@
 //! The ledger stores the bits, so a bit never gets another meaning. Roles are words of the API only.
 
 use reveille_ledger::token::Rights;
+use reveille_proto::admin::v1::Role;
 
 /// Needed by calls that every valid token may make.
 pub const NONE: Rights = Rights(0);
@@ -23,14 +24,14 @@ pub const OPERATE: Rights = Rights(1 << 6);
 /// May change tokens, members and the level of the ledger.
 pub const ADMIN: Rights = Rights(1 << 7);
 
-/// Roles by name, the smallest first. The owner of an admin token can create any token, so it has all rights.
-pub const ROLES: &[(&str, Rights)] = &[
-    ("viewer", VIEW),
-    ("pii", VIEW.and(PII)),
-    ("editor", VIEW.and(EDIT).and(PAUSE)),
-    ("sender", VIEW.and(SEND).and(PAUSE).and(CANCEL)),
-    ("operator", VIEW.and(PAUSE).and(CANCEL).and(OPERATE)),
-    ("admin", all_rights()),
+/// Rights of the roles, the smallest first. The owner of an admin token can create any token, so it has all rights.
+pub const ROLES: &[(Role, Rights)] = &[
+    (Role::Viewer, VIEW),
+    (Role::Pii, VIEW.and(PII)),
+    (Role::Editor, VIEW.and(EDIT).and(PAUSE)),
+    (Role::Sender, VIEW.and(SEND).and(PAUSE).and(CANCEL)),
+    (Role::Operator, VIEW.and(PAUSE).and(CANCEL).and(OPERATE)),
+    (Role::Admin, all_rights()),
 ];
 
 /// Returns the rights of an admin.
@@ -38,11 +39,11 @@ pub const fn all_rights() -> Rights {
     VIEW.and(PII).and(EDIT).and(SEND).and(PAUSE).and(CANCEL).and(OPERATE).and(ADMIN)
 }
 
-/// Returns the names of the roles whose rights are all in the set, without those that another one includes.
-pub fn role_names(rights: Rights) -> Vec<String> {
+/// Returns the roles whose rights are all in the set, without those that another one includes.
+pub fn roles_of(rights: Rights) -> Vec<Role> {
     let within: Vec<_> = ROLES.iter().filter(|(_, role)| rights.contains(*role)).collect();
     let is_part = |role: Rights| within.iter().any(|(_, other)| *other != role && other.contains(role));
-    within.iter().filter(|(_, role)| !is_part(*role)).map(|(name, _)| (*name).to_owned()).collect()
+    within.iter().filter(|(_, role)| !is_part(*role)).map(|(role, _)| *role).collect()
 }
 
 #[cfg(test)]
@@ -51,10 +52,10 @@ mod tests {
 
     #[test]
     fn view_names_the_largest_roles() {
-        for (name, rights) in ROLES {
-            assert_eq!(role_names(*rights), [*name]);
+        for (role, rights) in ROLES {
+            assert_eq!(roles_of(*rights), [*role]);
         }
-        assert_eq!(role_names(VIEW.and(PII).and(EDIT).and(PAUSE)), ["pii", "editor"]);
-        assert_eq!(role_names(NONE), Vec::<String>::new());
+        assert_eq!(roles_of(VIEW.and(PII).and(EDIT).and(PAUSE)), [Role::Pii, Role::Editor]);
+        assert_eq!(roles_of(NONE), []);
     }
 }

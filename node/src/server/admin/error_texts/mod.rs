@@ -1,15 +1,16 @@
 //! Turns errors of the lower layers into errors of the API. Only here they get their gRPC codes.
 
 mod http;
+mod refusals;
 
 pub use http::{body_timed_out, encoded, no_such_call, of_web_page, too_many_values};
+pub use refusals::{refused, refused_of, refused_of_campaign, refused_of_run};
 use reveille_cluster::leader::barrier::BarrierError;
 use reveille_cluster::leader::transfer::TransferError;
 use reveille_cluster::process::disk_reserve::Shortage;
 use reveille_cluster::process::peer_messages::{MemberChange, MemberRefusal, MemberWait};
 use reveille_ledger::RunSummary;
 use reveille_ledger::ids::{Fence, RunId};
-use reveille_ledger::impossible::Impossible;
 use reveille_ledger::refusal::CommandRefusal;
 use reveille_proto::admin::v1::ErrorReason;
 use reveille_raft::{ArchiveError, Member, ProposeError, ReadError};
@@ -56,7 +57,7 @@ fn taken(message: String, kind: &'static str, name: &str) -> ApiError {
 }
 
 /// The state of an object does not allow the operation, for a reason of its own.
-fn precondition(reason: ErrorReason, message: impl Into<String>) -> ApiError {
+pub fn precondition(reason: ErrorReason, message: impl Into<String>) -> ApiError {
     ApiError::new(Code::FailedPrecondition, reason, message)
 }
 
@@ -82,7 +83,7 @@ pub fn not_proposed(error: &ProposeError, leader: Option<&Member>) -> ApiError {
         ProposeError::Busy => ApiError::new(Code::Unavailable, ErrorReason::Busy, format!("{error}; nothing happened")),
         ProposeError::Unknown => ApiError::new(Code::DeadlineExceeded, ErrorReason::OutcomeUnknown, error.to_string()),
         ProposeError::AboveLevel { .. } => {
-            ApiError::new(Code::FailedPrecondition, ErrorReason::NotPossible, format!("{error}; nothing happened"))
+            precondition(ErrorReason::UpgradeNotFinished, format!("{error}; nothing happened"))
         }
         ProposeError::Stopped => stopping(format!("{error}; nothing happened")),
     };
@@ -154,7 +155,10 @@ pub fn member_not_changed(name: &str, change: MemberChange, refusal: &MemberRefu
             return ApiError::new(Code::DeadlineExceeded, ErrorReason::OutcomeUnknown, message).about("member", name);
         }
         MemberRefusal::Ledger(refusal) => return refused(refusal),
-        MemberRefusal::NotAMember => "",
+        MemberRefusal::NotAMember => {
+            let message = format!("{quoted} was not {done}: {refusal}");
+            return absent(ErrorReason::MemberNotFound, message).about("member", name);
+        }
         MemberRefusal::LastVoter => "; admit another node first, and wait until it votes",
         MemberRefusal::StillRuns => "; stop it first, or remove it as one that runs: then it is drained before",
         MemberRefusal::DoesNotAnswer => "; start it; or, if it never comes back, remove it as dead",
@@ -172,7 +176,7 @@ pub fn member_not_changed(name: &str, change: MemberChange, refusal: &MemberRefu
     let reason = match refusal {
         MemberRefusal::StillRuns => ErrorReason::MemberRuns,
         MemberRefusal::DoesNotAnswer => ErrorReason::MemberSilent,
-        _ => ErrorReason::NotPossible,
+        _ => ErrorReason::TooFewMembers,
     };
     precondition(reason, format!("{quoted} was not {done}: {refusal}{help}")).about("member", name)
 }
@@ -218,7 +222,7 @@ pub fn details_removed(run: RunId, summary: &RunSummary) -> ApiError {
 /// The run has left the replicated state, so nothing changes it any more (P24).
 pub fn archived(run: RunId, name: &str) -> ApiError {
     let message = format!("run {run} of {name} is finished and in the archive: its results cannot change");
-    not_possible(message).about("run", run)
+    precondition(ErrorReason::RunState, message).about("run", run)
 }
 
 /// This node cannot read a part of the archive. An answer without that part would be wrong, so there is none.
@@ -268,7 +272,7 @@ pub fn none_is(what: &str, named: &[String], run: RunId, states: &str) -> ApiErr
         more => format!("none of these {} is {what} run {run}: {states}", more.len()),
     };
     let one = named.first().map_or("", String::as_str);
-    not_possible(message).about("run", run).about("recipient", one)
+    precondition(ErrorReason::RecipientState, message).about("run", run).about("recipient", one)
 }
 
 /// This node already holds the maximum number of request bytes in memory.
@@ -293,8 +297,23 @@ pub fn no_member(name: &str) -> ApiError {
     absent(ErrorReason::MemberNotFound, format!("no member named {}", quoted(name)))
 }
 
-/// The current state does not allow the operation.
-pub fn not_possible(message: impl Into<String>) -> ApiError {
+/// Something else changed while the request was processed, and nothing happened.
+pub fn changed_meanwhile(message: impl Into<String>) -> ApiError {
+    ApiError::new(Code::Aborted, ErrorReason::ConcurrentChange, message)
+}
+
+/// A block of the archive cannot be decoded.
+pub fn block_unreadable(error: impl ToString) -> ApiError {
+    ApiError::new(Code::DataLoss, ErrorReason::ArchiveUnreadable, error.to_string())
+}
+
+/// This node cannot read a file of an audience.
+pub fn file_unreadable(error: impl ToString) -> ApiError {
+    ApiError::new(Code::Unavailable, ErrorReason::FileUnreadable, error.to_string())
+}
+
+/// The current state does not allow the operation, and only the message says why.
+fn not_possible(message: impl Into<String>) -> ApiError {
     precondition(ErrorReason::NotPossible, message)
 }
 
@@ -310,7 +329,8 @@ pub fn of_campaign(reason: ErrorReason, name: &str, message: impl Into<String>) 
 
 /// The cluster was made without certificates, so it admits no node.
 pub fn no_authority() -> ApiError {
-    not_possible("this cluster has no certificate authority: it was made for tests on one machine")
+    let message = "this cluster has no certificate authority: it was made for tests on one machine";
+    precondition(ErrorReason::NoAuthority, message)
 }
 
 /// The cluster keeps real time, so its clock cannot be moved.
@@ -322,6 +342,18 @@ pub fn no_test_clock() -> ApiError {
 /// Another client changed the schedule after this client had read it.
 pub fn stale_etag(name: &str, message: impl Into<String>) -> ApiError {
     ApiError::new(Code::Aborted, ErrorReason::EtagMismatch, message).about("schedule", name)
+}
+
+/// The recipient opted out again after the caller had read its opt-out.
+pub fn stale_opt_out(key: &str) -> ApiError {
+    let message = format!("{key} has opted out again since it was read");
+    ApiError::new(Code::Aborted, ErrorReason::EtagMismatch, message).about("recipient", key)
+}
+
+/// Another change of the run came first.
+pub fn stale_run(run: RunId) -> ApiError {
+    let message = format!("run {run} was changed since it was read");
+    ApiError::new(Code::Aborted, ErrorReason::EtagMismatch, message).about("run", run)
 }
 
 /// A defect of Reveille. It is also logged.
@@ -352,36 +384,6 @@ pub fn no_campaign(name: &str) -> ApiError {
     absent(ErrorReason::CampaignNotFound, format!("no campaign is named {name:?}"))
 }
 
-const CHANGED: &str = "the schedule has changed meanwhile";
-
-/// Turns the ledger's refusal of a change of this schedule into an error.
-pub fn refused_of(schedule: &str, refusal: &CommandRefusal) -> ApiError {
-    match refusal {
-        CommandRefusal::StalePlan => stale_etag(schedule, CHANGED),
-        refusal => refused(refusal),
-    }
-}
-
-/// Turns the ledger's refusal of a campaign command into an error that names the campaign.
-pub fn refused_of_campaign(name: &str, refusal: &CommandRefusal) -> ApiError {
-    match refusal {
-        CommandRefusal::StalePlan => {
-            let message = "the campaign has changed meanwhile";
-            ApiError::new(Code::Aborted, ErrorReason::EtagMismatch, message).about("campaign", name)
-        }
-        CommandRefusal::CampaignIs(stage) => {
-            not_possible(format!("campaign {name} is {} already", stage.word())).about("campaign", name)
-        }
-        CommandRefusal::NotPossible(_)
-        | CommandRefusal::NotActive(_)
-        | CommandRefusal::NoSuchRun(_)
-        | CommandRefusal::NoSuchSchedule(_) => {
-            not_possible(format!("campaign {name}: {refusal}")).about("campaign", name)
-        }
-        refusal => refused(refusal),
-    }
-}
-
 /// There is no tenant of that name: it has no objects and no limits.
 pub fn no_tenant(name: &str) -> ApiError {
     absent(ErrorReason::TenantNotFound, format!("no tenant is named {name:?}"))
@@ -390,72 +392,6 @@ pub fn no_tenant(name: &str) -> ApiError {
 /// There is no pool of that name: it has no relay and no settings.
 pub fn no_pool(name: &str) -> ApiError {
     absent(ErrorReason::PoolNotFound, format!("no pool is named {name:?}"))
-}
-
-/// Turns a refusal of the ledger into an error. A refusal is certain, and the same on every node.
-pub fn refused(refusal: &CommandRefusal) -> ApiError {
-    let message = refusal.to_string();
-    match refusal {
-        CommandRefusal::NoSuchSchedule(_) => absent(ErrorReason::ScheduleNotFound, message),
-        CommandRefusal::NoSuchRun(run) => no_run(run),
-        CommandRefusal::NoSuchRelay(name) => no_relay(name),
-        CommandRefusal::NameTaken(name) => taken(message, "schedule", name),
-        CommandRefusal::RelayNameTaken(name) => taken(message, "relay", name),
-        CommandRefusal::RequestReused(_) => ApiError::new(Code::AlreadyExists, ErrorReason::RequestIdReused, message),
-        // The name is added by `refused_of`, whose caller knows it.
-        CommandRefusal::StalePlan => ApiError::new(Code::Aborted, ErrorReason::EtagMismatch, CHANGED),
-        CommandRefusal::TooLarge { .. } => ApiError::new(Code::InvalidArgument, ErrorReason::TooLarge, message),
-        CommandRefusal::InsideGap { run, .. } => precondition(ErrorReason::InsideGap, message).about("run", run),
-        CommandRefusal::NoSuchAudience(name) => no_audience(name),
-        CommandRefusal::AudienceNameTaken(name) => taken(message, "audience", name),
-        CommandRefusal::AudienceUsed { schedule, .. } => {
-            precondition(ErrorReason::InUse, message).about("schedule", schedule)
-        }
-        CommandRefusal::AudienceOfCampaign { campaigns, .. } => {
-            let first = campaigns.first().map(String::as_str).unwrap_or_default();
-            precondition(ErrorReason::InUse, message).about("campaign", first)
-        }
-        CommandRefusal::NoSuchTemplate { name, version } => no_template(name, *version),
-        CommandRefusal::Changed { kind, name } => {
-            ApiError::new(Code::Aborted, ErrorReason::EtagMismatch, message).about(kind.word(), name)
-        }
-        CommandRefusal::TemplateUsed { name, users, .. } => {
-            let first = users.first().map(String::as_str).unwrap_or_default();
-            precondition(ErrorReason::InUse, message).about("schedule", first).about("template", name)
-        }
-        CommandRefusal::CampaignNameTaken(name) => taken(message, "campaign", name),
-        CommandRefusal::NoSuchCampaign(name) => no_campaign(name),
-        CommandRefusal::OfCampaign(name) => not_possible(message).about("campaign", name),
-        CommandRefusal::LaunchedBefore { campaign, .. } => {
-            precondition(ErrorReason::AlreadySent, message).about("campaign", campaign)
-        }
-        CommandRefusal::SentBefore { run, .. } => precondition(ErrorReason::AlreadySent, message).about("run", run),
-        CommandRefusal::CanaryHeld(_) => precondition(ErrorReason::CanaryHeld, message),
-        CommandRefusal::RunOpen(run) | CommandRefusal::RecipientClaimed(run) => {
-            precondition(ErrorReason::RunOpen, message).about("run", run)
-        }
-        CommandRefusal::WrongEpoch { .. } | CommandRefusal::TimeWentBack { .. } | CommandRefusal::TimeLeaps { .. } => {
-            not_reachable(format!("leadership changes: {refusal}"), None)
-        }
-        CommandRefusal::TokenNotValid => token_not_valid(),
-        CommandRefusal::NotPermitted => not_permitted(),
-        CommandRefusal::NoSuchToken(id) => no_token(id),
-        CommandRefusal::TokenIdTaken(_) => ApiError::new(Code::Aborted, ErrorReason::NameTaken, message),
-        CommandRefusal::RestoreNotAccepted => precondition(ErrorReason::RestoreNotAccepted, message),
-        CommandRefusal::ClocksDisagree => precondition(ErrorReason::ClocksDisagree, message),
-        CommandRefusal::NotActive(_) => precondition(ErrorReason::ScheduleNotActive, message),
-        CommandRefusal::NotPossible(Impossible::RunIs(_)) => precondition(ErrorReason::RunState, message),
-        CommandRefusal::OldIncarnation { .. }
-        | CommandRefusal::MaybeSent(_)
-        | CommandRefusal::NotDue(_)
-        | CommandRefusal::FiredThrough
-        | CommandRefusal::OwnerGone
-        | CommandRefusal::NothingPending
-        | CommandRefusal::CampaignIs(_)
-        | CommandRefusal::AtConcurrency { .. }
-        | CommandRefusal::CapUsedUp { .. }
-        | CommandRefusal::NotPossible(_) => not_possible(message),
-    }
 }
 
 /// The call has no token, or one that is unknown, revoked or expired. The answer is the same in all these cases.

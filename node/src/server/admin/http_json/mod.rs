@@ -17,6 +17,7 @@ mod request;
 mod response;
 #[cfg(test)]
 mod tests;
+mod unique_keys;
 
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
@@ -69,6 +70,8 @@ struct HttpCall {
     in_path: FieldsInPath,
     /// Fields in the query, and their values.
     query: String,
+    /// True if the answer is to be CSV.
+    is_csv: bool,
     /// The body, until it is read.
     body: Arc<Mutex<Option<Body>>>,
 }
@@ -76,6 +79,13 @@ struct HttpCall {
 impl HttpCall {
     fn method(&self) -> Option<&HttpMethod> {
         self.api.methods.get(self.method)
+    }
+}
+
+impl HttpMethod {
+    /// True if it streams rows that can be CSV too.
+    fn is_export(&self) -> bool {
+        self.method.name().starts_with("Export")
     }
 }
 
@@ -168,7 +178,8 @@ async fn answer(api: Arc<HttpJson>, request: Request, next: Next) -> Response {
     let (head, body) = request.into_parts();
     let body = Arc::new(Mutex::new(Some(body)));
     let mut request = Request::from_parts(head, Body::empty());
-    let call = HttpCall { api: Arc::clone(&api), method, in_path, query, body };
+    let is_csv = response::prefers_csv(request.headers());
+    let call = HttpCall { api: Arc::clone(&api), method, in_path, query, is_csv, body };
     let Some(found) = call.method() else { return response::not_found(&[]) };
     *request.uri_mut() = found.grpc_path.clone();
     *request.method_mut() = Method::POST;

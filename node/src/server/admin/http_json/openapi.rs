@@ -121,6 +121,9 @@ fn operation(method: &HttpMethod, schemas: &mut Schemas) -> Value {
     let kind = if method.method.is_server_streaming() { "application/jsonl" } else { "application/json" };
     let mut content = Map::new();
     content.insert(kind.to_owned(), json!({ "schema": schemas.message(&output) }));
+    if method.is_export() {
+        content.insert("text/csv".to_owned(), json!({ "schema": { "type": "string" } }));
+    }
     let problem = json!({ "schema": { "$ref": "#/components/schemas/Problem" } });
     let mut operation = json!({
         "operationId": method.method.name(),

@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout_at};
 use tokio_stream::StreamExt as _;
 
 use super::decode::{self, field_named};
-use super::{FRAME_HEAD, HttpCall, HttpMethod};
+use super::{FRAME_HEAD, HttpCall, HttpMethod, unique_keys};
 use crate::server::admin::access::BodyPart;
 use crate::server::admin::limits::request_bytes_max;
 use crate::server::admin::{ApiError, ApiResult, error_texts};
@@ -107,7 +107,10 @@ fn json(body: &[u8]) -> ApiResult<Value> {
     if body.iter().filter(|byte| **byte == b',').count() > VALUES_MAX {
         return Err(error_texts::too_many_values(VALUES_MAX));
     }
-    serde_json::from_slice(body).map_err(|error| ApiError::of_field("body", format!("is not JSON: {error}")))
+    unique_keys::from_slice(body).map_err(|error| {
+        let what = if error.is_data() { "" } else { "is not JSON: " };
+        ApiError::of_field("body", format!("{what}{error}"))
+    })
 }
 
 /// Returns the field that the header `Idempotency-Key` gives. The key of a message is its request id; where it is in

@@ -14,12 +14,14 @@ use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
 use super::{FRAME_HEAD, HttpCall, HttpMethod};
-use crate::api_json::text_of;
+use crate::api_json::{of_dynamic, text_of};
+use crate::csv_rows::{csv, record};
 use crate::server::admin::access::BodyPart;
 use crate::server::admin::error_texts;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const JSON_LINES: HeaderValue = HeaderValue::from_static("application/jsonl");
+const CSV: HeaderValue = HeaderValue::from_static("text/csv");
 const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
 
 /// Returns the response to an HTTP request: one message, or for a stream of messages a line each.
@@ -31,7 +33,7 @@ pub async fn of_call(call: &HttpCall, answer: Response) -> Response {
     }
     let mut messages = Messages { body, unread: Vec::new(), kind: method.method.output() };
     if method.method.is_server_streaming() {
-        return stream(messages, method).await;
+        return stream(messages, method, call.is_csv && method.is_export()).await;
     }
     match messages.next().await {
         Ok(Some(message)) => match messages.next().await {
@@ -122,45 +124,59 @@ fn one(message: &DynamicMessage) -> Response {
     response
 }
 
-/// Returns the etag of an answer that has one resource.
+/// Returns the etag of an answer that has one resource, or is one.
 fn etag(message: &DynamicMessage) -> Option<HeaderValue> {
-    message.fields().find_map(|(_, value)| {
-        let inner = value.as_message()?;
-        let etag = inner.get_field_by_name("etag")?;
+    let own = |message: &DynamicMessage| {
+        let etag = message.get_field_by_name("etag")?;
         let etag = etag.as_str().filter(|etag| !etag.is_empty())?;
         HeaderValue::from_str(&format!("\"{etag}\"")).ok()
-    })
+    };
+    own(message).or_else(|| message.fields().find_map(|(_, value)| own(value.as_message()?)))
+}
+
+/// True if the client accepts CSV, and names it before JSON lines.
+pub fn prefers_csv(headers: &HeaderMap) -> bool {
+    let accepted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let kinds =
+        accepted.flat_map(|value| value.split(',')).map(|kind| kind.split(';').next().unwrap_or_default().trim());
+    kinds.into_iter().find(|kind| CSV == *kind || JSON_LINES == *kind).is_some_and(|kind| CSV == kind)
 }
 
 /// Returns a response with a line for each message. An error after the first line is a last line with the problem as
-/// its only field `error`.
-async fn stream(mut messages: Messages, method: &HttpMethod) -> Response {
+/// its only field `error`; CSV has no line for it, so there the response breaks off.
+async fn stream(mut messages: Messages, method: &HttpMethod, is_csv: bool) -> Response {
     let first = match messages.next().await {
         Ok(first) => first,
         Err(status) => return problem(&status, Some(method)),
     };
+    let columns: Option<Vec<String>> =
+        is_csv.then(|| messages.kind.fields().map(|field| field.json_name().to_owned()).collect());
     let (lines, received) = mpsc::channel::<Result<Bytes, std::io::Error>>(1);
     tokio::spawn(async move {
-        let mut next = Ok(first);
+        let mut heading = columns.clone().map(|columns| csv([columns])).unwrap_or_default();
+        let mut next: Result<_, Status> = Ok(first);
         loop {
-            let mut line = match &next {
-                Ok(Some(message)) => text_of(message),
-                Ok(None) => return,
-                Err(status) => {
-                    json!({ "error": problem_fields(http_status(status), status, None) }).to_string().into_bytes()
+            let line = match (&next, &columns) {
+                (Ok(Some(message)), Some(columns)) => Ok(csv([record(&of_dynamic(message), columns)])),
+                (Ok(Some(message)), None) => Ok(format!("{}\n", of_dynamic(message))),
+                (Ok(None), _) if heading.is_empty() => return,
+                (Ok(None), _) => Ok(String::new()),
+                (Err(status), Some(_)) => Err(std::io::Error::other(status.message().to_owned())),
+                (Err(status), None) => {
+                    Ok(format!("{}\n", json!({ "error": problem_fields(http_status(status), status, None) })))
                 }
             };
-            line.push(b'\n');
-            let is_last = next.is_err();
+            let is_last = !matches!(next, Ok(Some(_)));
+            let line = line.map(|line| Bytes::from(std::mem::take(&mut heading) + &line));
             // Fails when the client has gone.
-            if lines.send(Ok(line.into())).await.is_err() || is_last {
+            if lines.send(line).await.is_err() || is_last {
                 return;
             }
             next = messages.next().await;
         }
     });
     let mut response = Body::from_stream(ReceiverStream::new(received)).into_response();
-    response.headers_mut().insert(header::CONTENT_TYPE, JSON_LINES);
+    response.headers_mut().insert(header::CONTENT_TYPE, if is_csv { CSV } else { JSON_LINES });
     response
 }
 

@@ -35,7 +35,7 @@ async fn message<M: Message + Default>(verb: &str, uri: &str, headers: &[(&str, 
     let (head, ()) = request.body(()).expect("a request").into_parts();
     let (method, in_path) = api.find(verb, head.uri.path()).expect("a method");
     let query = head.uri.query().unwrap_or_default().to_owned();
-    let call = HttpCall { api, method, in_path, query, body: Arc::default() };
+    let call = HttpCall { api, method, in_path, query, is_csv: false, body: Arc::default() };
     let framed = request::messages(&call, &head.headers, Body::from(body.to_owned())).await?;
     let framed = framed.collect().await.expect("frames").to_bytes();
     Ok(M::decode(&framed[FRAME_HEAD..]).expect("a message"))
@@ -163,7 +163,7 @@ fn path_gives_fields_and_first_row_wins() {
 #[tokio::test]
 async fn field_mask_names_fields_in_both_forms_and_keeps_keys_of_labels() {
     let mask = "labels.costCenter,labels.cost_center,labels.Team,maxRuns,start_time,content.replyTo,\
-        policies.finish_by,when.every.anchorTime,labels,nothing.At";
+        policies.finish_by,timing.every.anchorTime,labels,nothing.At";
     let uri = format!("/v1/schedules/lab?updateMask={mask}");
     let body = r#"{"labels": {"costCenter": "NEW"}}"#;
     let update: UpdateScheduleRequest = message("PATCH", &uri, &[], body).await.expect("a request");
@@ -175,7 +175,7 @@ async fn field_mask_names_fields_in_both_forms_and_keeps_keys_of_labels() {
         "start_time",
         "content.reply_to",
         "policies.finish_by",
-        "when.every.anchor_time",
+        "timing.every.anchor_time",
         "labels",
         "nothing.At",
     ];
@@ -220,6 +220,9 @@ async fn body_has_a_bounded_number_of_values() {
     assert!(said.starts_with("the body has more than 500000 values"), "{said}");
     let said = refused("GET", "/v1/runs", &[], "no JSON").await;
     assert_eq!(said, "body: is given, but this request has none");
+    let twice = r#"{"policies": {"maxAttempts": 1, "maxAttempts": 2}}"#;
+    let said = refused("POST", "/v1/schedules", &[], twice).await;
+    assert!(said.starts_with("body: has the key \"maxAttempts\" twice at line 1"), "{said}");
 }
 
 #[tokio::test]
@@ -239,7 +242,7 @@ async fn value_that_does_not_fit_is_named_by_its_path() {
             r#"{"audience": {"recipients": [{"address": "a@b.c"}, {"values": ["x", {}]}]}}"#,
             "audience.recipients[1].values[1]",
         ),
-        ("POST", "/v1/schedules", r#"{"when": {"cron": "@daily", "every": {"period": "60s"}}}"#, "schedule.when"),
+        ("POST", "/v1/schedules", r#"{"timing": {"cron": "@daily", "every": {"period": "60s"}}}"#, "schedule.timing"),
         ("POST", "/v1/messages", "[]", "body"),
     ] {
         let said = refused(verb, uri, &[], body).await;

@@ -8,7 +8,8 @@ use reveille_ledger::ids::Hash;
 use reveille_ledger::storage::BlockEntry;
 use reveille_ledger::{ArchivePart, ArchivePartKey, PartContent};
 use reveille_proto::admin::v1::{
-    self, AcceptArchiveLossRequest, AcceptArchiveLossResponse, GetArchiveLossRequest, GetArchiveLossResponse,
+    self, AcceptArchiveLossRequest, AcceptArchiveLossResponse, ErrorReason, GetArchiveLossRequest,
+    GetArchiveLossResponse,
 };
 
 use crate::server::admin::validate::Fields;
@@ -59,7 +60,7 @@ pub async fn accept(
             shown_parts.push(shown(key, &part, &BTreeSet::new()));
         } else {
             let message = format!("part {key} of the archive is not lost");
-            return Err(error_texts::not_possible(message));
+            return Err(error_texts::precondition(ErrorReason::NothingToDo, message));
         }
     }
     if lost.is_empty() {
@@ -70,7 +71,7 @@ pub async fn accept(
             "a block may be there still: {}; nothing was accepted; start what does not answer, or remove it for good",
             loss.silent.join("; ")
         );
-        return Err(error_texts::not_possible(message));
+        return Err(error_texts::precondition(ErrorReason::MemberSilent, message));
     }
     let index = admin.write(Command::ArchiveLossAccept(lost), call).await?.index;
     Ok(AcceptArchiveLossResponse { parts: shown_parts, index })

@@ -6,6 +6,7 @@ use reveille_ledger::{ArchivePartKey, Ledger, PartContent};
 use reveille_proto::admin::v1::{self, ListAuditRecordsRequest, ListAuditRecordsResponse};
 
 use crate::server::admin::archive::unless_lost;
+use crate::server::admin::enums::OnWire;
 use crate::server::admin::lookup::near;
 use crate::server::admin::paging::{EXAMINED_MAX, Paging};
 use crate::server::admin::{Admin, ApiError, ApiResult, Call, validate, views};
@@ -35,11 +36,7 @@ struct RecordFilter {
 
 impl RecordFilter {
     fn new(request: &ListAuditRecordsRequest) -> ApiResult<RecordFilter> {
-        let instant = |field: &str, given: Option<prost_types::Timestamp>| {
-            let read = given.map(|given| validate::instant(given).ok_or(()));
-            read.transpose().map_err(|()| ApiError::of_field(field, "is not an instant"))
-        };
-        let (since, until) = (instant("since_time", request.since_time)?, instant("until_time", request.until_time)?);
+        let (since, until) = validate::time_range(request.since_time, request.until_time)?;
         let ListAuditRecordsRequest { caller, of_tenant, command, .. } = request.clone();
         let words: Vec<String> = CommandKind::ALL.iter().map(word).collect();
         if !command.is_empty() && !words.contains(&command) {
@@ -133,7 +130,7 @@ pub fn shown(record: &AuditRecord) -> v1::AuditRecord {
         AuditOutcome::Partly { done, refused } => {
             v1::AuditRecord { done_count: done, refused_count: refused, ..of(v1::AuditOutcome::Partly) }
         }
-        AuditOutcome::Refused(kind) => v1::AuditRecord { refusal: word(kind), ..of(v1::AuditOutcome::Refused) },
+        AuditOutcome::Refused(kind) => v1::AuditRecord { refusal: kind.wire().into(), ..of(v1::AuditOutcome::Refused) },
     };
     v1::AuditRecord {
         index: record.index,

@@ -15,7 +15,7 @@ use reveille_ledger::{BackupHistory, Head, Ledger, Node, Run};
 use reveille_proto::admin::v1::{
     self, AbortRotationRequest, AbortRotationResponse, AcceptArchiveLossRequest, AcceptArchiveLossResponse,
     AcceptRestoreRequest, AcceptRestoreResponse, AddMemberRequest, AddMemberResponse, Checkpoint, DrainMemberRequest,
-    DrainMemberResponse, FinishUpgradeRequest, FinishUpgradeResponse, Freshness, GetArchiveLossRequest,
+    DrainMemberResponse, ErrorReason, FinishUpgradeRequest, FinishUpgradeResponse, Freshness, GetArchiveLossRequest,
     GetArchiveLossResponse, GetAuthorityRequest, GetAuthorityResponse, GetClusterStatusRequest,
     GetClusterStatusResponse, GetRestoreRequest, GetRestoreResponse, GetUpgradeRequest, GetUpgradeResponse,
     ListMembersRequest, ListMembersResponse, MemberRole, MemberStatus, RemoveMemberRequest, RemoveMemberResponse,
@@ -126,7 +126,8 @@ impl Admin {
         let voters = members.iter().filter(|(node, member)| member.votes && Some(**node) != leader);
         let described = self.descriptions(voters.map(|(node, _)| *node), DESCRIBED_WITHIN).await;
         let closest = described.into_iter().max_by_key(|(_, described)| described.description.applied);
-        let no_voter = || error_texts::not_possible("no other voter answers; leadership stays where it is");
+        let message = "no other voter answers; leadership stays where it is";
+        let no_voter = || error_texts::precondition(ErrorReason::TooFewMembers, message);
         closest.map(|(node, _)| node).ok_or_else(no_voter)
     }
 }

@@ -8,7 +8,7 @@ use reveille_ledger::ids::{Hash, RecipientId, RunId, Time};
 use reveille_ledger::reply::{ChangedRecipients, CommandOutcome};
 use reveille_ledger::{GapLookups, Ledger};
 use reveille_proto::admin::v1::{
-    CountDeadLettersRequest, CountDeadLettersResponse, DeadLetterGroup, DiscardDeadLettersRequest,
+    CountDeadLettersRequest, CountDeadLettersResponse, DeadLetterGroup, DeadLetterReason, DiscardDeadLettersRequest,
     DiscardDeadLettersResponse, ListDeadLettersRequest, ListDeadLettersResponse, RequeueDeadLettersRequest,
     RequeueDeadLettersResponse,
 };
@@ -179,11 +179,12 @@ impl Admin {
         let CountDeadLettersRequest { tenant, run, filter, page_token, stale } = request;
         let filter = Filter::read(filter)?;
         let (of, paging) = ((LIST, &*tenant, &*run, &*filter.schedule), (stale, BATCH, &*page_token));
-        let mut groups: BTreeMap<String, Group> = BTreeMap::new();
+        let mut groups: BTreeMap<(u32, String, i32), Group> = BTreeMap::new();
         let listed = self.list(of, paging, call, |page: &mut RecipientPage<(), _>, ledger, wanted| {
             page.walk(ledger, wanted, &filter, |page, (key, run, letter)| {
                 let this = || (key, run.audience, letter.clone());
-                let group = groups.entry(reason(letter)).or_insert_with(|| {
+                let DeadLetterReason { death_reason, code, enhanced } = reason(letter);
+                let group = groups.entry((code, enhanced, death_reason)).or_insert_with(|| {
                     // The page counts groups, not letters.
                     page.rows.push(());
                     Group { count: 0, oldest: letter.since, newest: this() }
@@ -202,9 +203,10 @@ impl Admin {
         // A relay's text often contains the address too, so the whole example is left out.
         let sees_addresses = call.has(PII);
         let views_of_groups = groups.into_iter().zip(addresses).map(|((reason, group), address)| {
+            let (code, enhanced, death_reason) = reason;
             let (recipient, _, letter) = &group.newest;
             DeadLetterGroup {
-                reason,
+                reason: Some(DeadLetterReason { death_reason, code, enhanced }),
                 count: group.count,
                 oldest_time: Some(views::timestamp(group.oldest)),
                 newest_time: Some(views::timestamp(letter.since)),

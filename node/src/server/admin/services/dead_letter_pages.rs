@@ -4,23 +4,22 @@ use std::ops::Bound;
 
 use reveille_ledger::ids::{RecipientId, Time};
 use reveille_ledger::{DeadLetter, Ledger, Run};
-use reveille_proto::admin::v1::DeadLetterFilter;
+use reveille_proto::admin::v1::{DeadLetterFilter, DeadLetterReason, DeathReason};
 
 use crate::server::admin::explain::death;
 use crate::server::admin::paging::EXAMINED_MAX;
 use crate::server::admin::recipient_list::{PageRequest, RecipientPage};
 use crate::server::admin::{ApiError, ApiResult, validate};
 
-/// Returns the reason of a dead letter: the codes of the relay's answer, or a word if no relay answered. Dead letters
-/// with the same reason form a group.
-pub fn reason(letter: &DeadLetter) -> String {
-    match (letter.code, letter.enhanced) {
-        (0, _) => {
-            let name = death(letter).0.as_str_name();
-            name.strip_prefix("DEATH_REASON_").unwrap_or(name).to_owned()
-        }
-        (code, None) => code.to_string(),
-        (code, Some(enhanced)) => format!("{code} {enhanced}"),
+/// Returns the reason of a dead letter. Dead letters with the same reason form a group.
+pub fn reason(letter: &DeadLetter) -> DeadLetterReason {
+    match letter.code {
+        0 => DeadLetterReason { death_reason: death(letter).0.into(), ..DeadLetterReason::default() },
+        code => DeadLetterReason {
+            code: code.into(),
+            enhanced: letter.enhanced.map(|enhanced| enhanced.to_string()).unwrap_or_default(),
+            ..DeadLetterReason::default()
+        },
     }
 }
 
@@ -29,7 +28,7 @@ pub fn reason(letter: &DeadLetter) -> String {
 pub struct Filter {
     /// Name of the schedule. Empty for all schedules.
     pub schedule: String,
-    reason: String,
+    reason: Option<DeadLetterReason>,
     since: Option<Time>,
 }
 
@@ -37,18 +36,26 @@ impl Filter {
     /// Reads the filter of a request.
     ///
     /// # Errors
-    /// If `since` is not a valid instant.
+    /// If `since` is not a valid instant, or no dead letter can have the reason.
     pub fn read(requested: Option<DeadLetterFilter>) -> ApiResult<Filter> {
         let DeadLetterFilter { schedule, reason, since_time: since } = requested.unwrap_or_default();
         let wrong = || ApiError::of_field("filter.since_time", "is not an instant");
         let since = since.map(|since| validate::instant(since).ok_or_else(wrong)).transpose()?;
+        if let Some(DeadLetterReason { death_reason, code, enhanced }) = &reason {
+            let is_known = DeathReason::try_from(*death_reason).is_ok();
+            let is_one = (*code > 0) != (*death_reason > 0) && (*code > 0 || enhanced.is_empty());
+            if !is_known || !is_one {
+                let wrong = "is none; give code and enhanced of an answer, or death_reason where no relay answered";
+                return Err(ApiError::of_field("filter.reason", wrong));
+            }
+        }
         Ok(Filter { schedule, reason, since })
     }
 
     fn lets(&self, letter: &DeadLetter) -> bool {
         !letter.discarded
             && self.since.is_none_or(|since| letter.since >= since)
-            && (self.reason.is_empty() || reason(letter) == self.reason)
+            && self.reason.as_ref().is_none_or(|wanted| reason(letter) == *wanted)
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use reveille_cluster::process::peer_messages::BarrierSubject;
 use reveille_ledger::command::{Command, OPT_OUTS_MAX, OptOut, OptOutTakeBack};
 use reveille_ledger::erased::is_erased_key;
+use reveille_ledger::etag::ANY_ETAG;
 use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::{Ledger, TakenBack};
 use reveille_proto::admin::v1::{
@@ -15,6 +16,9 @@ use reveille_proto::admin::v1::{
 use crate::server::admin::paging::Paging;
 use crate::server::admin::validate::Fields;
 use crate::server::admin::{Admin, ApiError, ApiResult, Call, error_texts, validate, views};
+
+/// Purpose of the secret that encrypts page tokens, whose keys are addresses.
+const PAGE_SECRET: &str = "Reveille: page tokens of opt-outs, 1";
 
 fn taken_back(back: &TakenBack) -> v1::TakenBack {
     v1::TakenBack { index: back.index, take_back_time: Some(views::timestamp(back.at)), reason: back.reason.clone() }
@@ -77,6 +81,7 @@ impl Admin {
             opt_out_time: known.map(|opted_out| views::timestamp(opted_out.at)),
             freshness,
             taken_back,
+            etag: known.map(|opted_out| opted_out.last.to_string()).unwrap_or_default(),
         })
     }
 
@@ -85,13 +90,14 @@ impl Admin {
         request: TakeBackOptOutRequest,
         call: &Call,
     ) -> ApiResult<TakeBackOptOutResponse> {
-        let TakeBackOptOutRequest { tenant, recipient, reason, validate_only } = request;
+        let TakeBackOptOutRequest { tenant, recipient, reason, validate_only, etag } = request;
         let mut fields = Fields::default();
         let reason = fields.reason("reason", &reason);
         if reason.trim().is_empty() {
             fields.refuse("reason", "is missing; say what it rests on, such as a letter or a call, and when it was");
         }
-        let reason = fields.done(Some(reason))?;
+        let etag = fields.etag(&etag).filter(|etag| etag != ANY_ETAG);
+        let (reason, etag) = fields.done(Some((reason, etag)))?;
         let place = (validate::tenant(&tenant)?, validate::address_key("recipient", &recipient)?);
         let known = |ledger: &Ledger| {
             (ledger.opt_out_of(&place).map(|known| known.last), ledger.taken_back().get(&place).map(taken_back))
@@ -100,16 +106,21 @@ impl Admin {
         let Some(last) = last else {
             let never = || error_texts::not_opted_out(&place.1);
             let taken_back = before.ok_or_else(never)?;
-            return Ok(TakeBackOptOutResponse { recipient: place.1, taken_back: Some(taken_back) });
+            let taken_back = Some(taken_back);
+            return Ok(TakeBackOptOutResponse { recipient: place.1, taken_back, etag: String::new() });
         };
+        let current = last.to_string();
+        if etag.is_some_and(|etag| etag != current) {
+            return Err(error_texts::stale_opt_out(&place.1));
+        }
         if validate_only {
-            return Ok(TakeBackOptOutResponse { recipient: place.1, taken_back: None });
+            return Ok(TakeBackOptOutResponse { recipient: place.1, taken_back: None, etag: current });
         }
         let (tenant, key) = place.clone();
         let back = OptOutTakeBack { tenant, key, last, reason };
         self.write(Command::OptOutTakeBack(back), call).await?;
         let (_, taken_back) = self.context.replica.read(known);
-        Ok(TakeBackOptOutResponse { recipient: place.1.clone(), taken_back })
+        Ok(TakeBackOptOutResponse { recipient: place.1.clone(), taken_back, etag: String::new() })
     }
 
     async fn import_opt_outs(&self, request: ImportOptOutsRequest, call: &Call) -> ApiResult<ImportOptOutsResponse> {
@@ -134,7 +145,8 @@ impl Admin {
 
     async fn list_opt_outs(&self, request: ListOptOutsRequest, call: &Call) -> ApiResult<ListOptOutsResponse> {
         let tenant = validate::tenant(&request.tenant)?;
-        let paging = Paging::<String>::new("opt-outs", request.page_size, &request.page_token)?;
+        let secret = self.context.replica.derived_secret(PAGE_SECRET);
+        let paging = Paging::<String>::sealed("opt-outs", secret, request.page_size, &request.page_token)?;
         let query = self.read(request.stale, call, |ledger| {
             // No address is left of an erased person.
             let found = paging.of_tenant(ledger.opted_out(), &tenant).filter(|(key, _)| !is_erased_key(key));

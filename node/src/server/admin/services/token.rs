@@ -8,7 +8,7 @@ use reveille_proto::admin::v1::{
     ListTokensResponse, ResetTokensRequest, ResetTokensResponse, RevokeTokenRequest, RevokeTokenResponse, Token,
 };
 
-use crate::server::admin::access::{ADMIN, all_rights, role_names};
+use crate::server::admin::access::{ADMIN, all_rights, roles_of};
 use crate::server::admin::paging::Paging;
 use crate::server::admin::{Admin, ApiResult, Call, error_texts, validate, views};
 use crate::token_text::TokenText;
@@ -35,7 +35,7 @@ fn shown(id: TokenId, token: &AdminToken, now: Time) -> Token {
     Token {
         id: id.to_string(),
         name: grant.name.clone(),
-        roles: role_names(grant.rights),
+        roles: roles_of(grant.rights).into_iter().map(i32::from).collect(),
         tenants,
         all_tenants: grant.tenants == TenantScope::All,
         create_time: Some(views::timestamp(*created_at)),

@@ -6,12 +6,12 @@ use reveille_ledger::Ledger;
 use reveille_ledger::command::{Command, RaiseLevel};
 use reveille_ledger::ids::NodeId;
 use reveille_proto::admin::v1::{
-    FinishUpgradeRequest, FinishUpgradeResponse, GetUpgradeRequest, GetUpgradeResponse, UpgradeNode,
+    ErrorReason, FinishUpgradeRequest, FinishUpgradeResponse, GetUpgradeRequest, GetUpgradeResponse, UpgradeNode,
 };
 use reveille_raft::Member;
 
 use crate::server::admin::deadline::DESCRIBED_WITHIN;
-use crate::server::admin::{Admin, ApiResult, Call, error_texts, views};
+use crate::server::admin::{Admin, ApiError, ApiResult, Call, error_texts, views};
 
 /// The levels of the ledger and of each node.
 #[derive(Debug, PartialEq, Eq)]
@@ -130,18 +130,23 @@ impl Admin {
             let obstacles = levels.obstacles(levels.highest());
             let waits = requested == 0 && !obstacles.is_empty();
             return match waits {
-                true => Err(error_texts::not_possible(obstacles.join("; "))),
+                true => Err(obstructed(&obstacles)),
                 false => Ok(FinishUpgradeResponse { level, raised: false }),
             };
         }
         let obstacles = levels.obstacles(level);
         if !obstacles.is_empty() {
-            return Err(error_texts::not_possible(obstacles.join("; ")));
+            return Err(obstructed(&obstacles));
         }
         let voters = levels.nodes.iter().filter(|(_, node)| node.votes).map(|(id, _)| *id).collect();
         self.write(Command::RaiseLevel(RaiseLevel { level, voters }), call).await?;
         Ok(FinishUpgradeResponse { level, raised: true })
     }
+}
+
+/// Says which nodes cannot apply the level.
+fn obstructed(obstacles: &[String]) -> ApiError {
+    error_texts::precondition(ErrorReason::UpgradeNotFinished, obstacles.join("; "))
 }
 
 #[cfg(test)]

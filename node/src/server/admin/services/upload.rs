@@ -154,7 +154,7 @@ impl Admin {
             return Ok(());
         }
         let message = format!("{} of {} parts are on no node; {AGAIN}", missing.len(), seal.parts.len());
-        Err(error_texts::not_possible(message))
+        Err(error_texts::precondition(ErrorReason::PartsMissing, message))
     }
 
     /// Checks that each recipient matches the seal, and that none is there twice.

@@ -16,8 +16,8 @@ use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient;
 use reveille_proto::admin::v1::token_service_client::TokenServiceClient;
 use reveille_proto::admin::v1::{
     CountDeadLettersRequest, CountDeadLettersResponse, CreateTokenRequest, GetOwnTokenRequest, GetScheduleRequest,
-    ListSchedulesRequest, ListTokensRequest, PutTemplateRequest, ResetTokensRequest, RevokeTokenRequest, ScheduleBody,
-    SendMessageRequest, TriggerScheduleRequest, UpdateScheduleRequest, WatchRunRequest,
+    ListSchedulesRequest, ListTokensRequest, PutTemplateRequest, ResetTokensRequest, RevokeTokenRequest, Role,
+    ScheduleBody, SendMessageRequest, TriggerScheduleRequest, UpdateScheduleRequest, WatchRunRequest,
 };
 use tokio::net::{TcpListener, UnixStream};
 use tokio_stream::StreamExt as _;
@@ -61,7 +61,8 @@ pub(super) async fn connected(address: SocketAddr) -> Channel {
 }
 
 pub(super) fn role(name: &str) -> Rights {
-    ROLES.iter().find(|(known, _)| *known == name).expect("a role").1
+    let role = Role::from_str_name(&format!("ROLE_{}", name.to_uppercase()));
+    ROLES.iter().find(|(known, _)| Some(*known) == role).expect("a role").1
 }
 
 pub(super) fn only(tenant: &str) -> TenantScope {
@@ -148,7 +149,7 @@ async fn each_role_may_call_what_the_table_says() {
                         Reach::Local => false,
                     };
                     let called = call(&channel, row.path, naming(&method, tenant), Some(&token)).await;
-                    let what = format!("{} by {name} of {tenants:?} about {named}: {called:?}", row.path);
+                    let what = format!("{} by {name:?} of {tenants:?} about {named}: {called:?}", row.path);
                     match called {
                         Err(status) if refused(&status) => {
                             assert!(!(rights.contains(row.needs) && reaches), "{what}");
@@ -212,7 +213,7 @@ async fn token_is_created_listed_and_revoked() {
     let mut tokens = TokenServiceClient::new(channel.clone());
     let request = CreateTokenRequest {
         name: "deploy".to_owned(),
-        roles: ["editor", "pii"].map(str::to_owned).into(),
+        roles: [Role::Editor, Role::Pii].map(i32::from).into(),
         tenants: vec!["acme".to_owned()],
         valid_for: Some(prost_types::Duration { seconds: 3_600, nanos: 0 }),
         ..CreateTokenRequest::default()
@@ -220,8 +221,8 @@ async fn token_is_created_listed_and_revoked() {
     let created = tokens.create_token(with(request, &admin)).await.expect("created").into_inner();
     let (secret, shown) = (created.secret.clone(), created.token.clone().expect("a token"));
     assert_eq!(
-        (shown.roles.join(" "), shown.valid, shown.created_by),
-        ("pii editor".into(), true, admin.id.to_string())
+        (shown.roles().collect::<Vec<_>>(), shown.valid, shown.created_by.clone()),
+        (vec![Role::Pii, Role::Editor], true, admin.id.to_string())
     );
     assert!(!format!("{created:?}").contains(secret.rsplit('_').nth(1).expect("a secret")), "{created:?}");
     let deploy: TokenText = secret.parse().expect("a token");
@@ -247,9 +248,8 @@ async fn token_is_created_listed_and_revoked() {
     let unknown = tokens.revoke_token(with(unknown, &admin)).await.expect_err("no such token");
     assert_eq!(reason(&unknown), (Code::NotFound, "TOKEN_NOT_FOUND".to_owned()));
     for (roles, tenants, all_tenants) in
-        [(vec![], vec![], true), (vec!["root"], vec![], true), (vec!["viewer"], vec![], false)]
+        [(vec![], vec![], true), (vec![0], vec![], true), (vec![99], vec![], true), (vec![1], vec![], false)]
     {
-        let roles = roles.into_iter().map(str::to_owned).collect();
         let request = CreateTokenRequest { name: "x".into(), roles, tenants, all_tenants, ..Default::default() };
         let invalid = tokens.create_token(with(request, &admin)).await.expect_err("invalid");
         assert_eq!(invalid.code(), Code::InvalidArgument, "{invalid:?}");

@@ -79,7 +79,7 @@ async fn archived_runs_are_answered_as_before() {
     advance_clock(&node, at(day)).await;
     let no_gap = Some(prost_types::Duration::default());
     let body = ScheduleBody {
-        when: Some(When { pattern: Some(when::Pattern::Cron("0 9 * * *".to_owned())) }),
+        timing: Some(When { pattern: Some(when::Pattern::Cron("0 9 * * *".to_owned())) }),
         policies: Some(Policies { min_gap: no_gap, ..Policies::default() }),
         ..yearly("daily", &RECIPIENTS)
     };
@@ -143,6 +143,10 @@ async fn archived_runs_are_answered_as_before() {
     // Filters.
     let since = runs[1].open_time;
     assert_eq!(list(&node, 1, ListRunsRequest { since_time: since, ..Default::default() }).await.len(), 6);
+    let before = list(&node, 1, ListRunsRequest { until_time: since, ..Default::default() }).await;
+    let all = list(&node, 1, ListRunsRequest::default()).await.len();
+    assert_eq!((before.len() + 6, before.contains(&runs[1])), (all, false), "the others, in state and archive");
+    assert!(!before.is_empty());
     let states = vec![RunState::Cancelled.into()];
     assert!(list(&node, 1, ListRunsRequest { states, ..Default::default() }).await.is_empty());
     let labelled = ListRunsRequest { selector: "team".to_owned(), ..Default::default() };
@@ -197,7 +201,7 @@ async fn lost_runs_are_shown_as_lost_after_their_loss_is_accepted() {
     let day = coming_day(&node).await;
     advance_clock(&node, at(day)).await;
     let body = ScheduleBody {
-        when: Some(When { pattern: Some(when::Pattern::Cron("0 9 * * *".to_owned())) }),
+        timing: Some(When { pattern: Some(when::Pattern::Cron("0 9 * * *".to_owned())) }),
         policies: Some(Policies { min_gap: Some(prost_types::Duration::default()), ..Policies::default() }),
         ..yearly("daily", &RECIPIENTS)
     };

@@ -146,7 +146,7 @@ async fn daily_schedule_to_it_has_no_gap_and_is_refused_one() {
     started(&node, "all").await;
     let daily = Daily { hour: 9, minute: 0, days: String::new() };
     let when = Some(When { pattern: Some(when::Pattern::Daily(daily)) });
-    let body = ScheduleBody { when, audience: to("all"), ..yearly("report", &[]) };
+    let body = ScheduleBody { timing: when, audience: to("all"), ..yearly("report", &[]) };
     let created = node.schedules().create_schedule(creation(body.clone())).await.expect("created").into_inner();
     let gap = created.schedule.and_then(|known| known.policies?.min_gap);
     assert_eq!(gap.map(|gap| gap.seconds), Some(0));
@@ -228,7 +228,7 @@ async fn owners_of_parts_are_asked_before_every_seal() {
     let file = node.folder.path().join("parts").join(part.to_string());
     std::fs::remove_file(&file).expect("it was there");
     let gone = sealed(&node, "list", &generated(9), part.0.to_vec()).await.expect_err("its part is gone");
-    assert_eq!(reason(&gone), (Code::FailedPrecondition, "NOT_POSSIBLE".to_owned()));
+    assert_eq!(reason(&gone), (Code::FailedPrecondition, "PARTS_MISSING".to_owned()));
     assert_eq!(missing().await, [part.0.to_vec()]);
     node.audiences().put_part(tokio_stream::iter([put()])).await.expect("it is kept again");
     let old = std::time::SystemTime::now() - std::time::Duration::from_secs(7 * 3_600);

@@ -8,7 +8,7 @@ use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::tenant::TenantSet;
 use reveille_proto::admin::v1::audit_service_client::AuditServiceClient;
 use reveille_proto::admin::v1::tenant_service_client::TenantServiceClient;
-use reveille_proto::admin::v1::{AuditOutcome, AuditRecord, ListAuditRecordsRequest, SetTenantRequest};
+use reveille_proto::admin::v1::{AuditOutcome, AuditRecord, AuditRefusal, ListAuditRecordsRequest, SetTenantRequest};
 use tonic::Code;
 
 use super::node::{Node, STEP_TIMEOUT, node};
@@ -118,7 +118,7 @@ async fn refused_call_that_reached_the_log_has_a_record() {
     let (records, _) = page(&node, ListAuditRecordsRequest { page_size: 3, ..Default::default() }).await;
     let outcomes: Vec<_> = records.iter().map(AuditRecord::outcome).collect();
     assert_eq!(outcomes, [AuditOutcome::Repeated, AuditOutcome::Refused, AuditOutcome::Done]);
-    assert_eq!((records[0].repeated_index, &*records[1].refusal), (records[2].index, "request_reused"));
+    assert_eq!((records[0].repeated_index, records[1].refusal()), (records[2].index, AuditRefusal::RequestReused));
     assert!(records.iter().all(|record| record.request_id == "once" && record.caller == "insecure"));
     node.stop().await;
 }

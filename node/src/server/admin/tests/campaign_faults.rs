@@ -78,9 +78,8 @@ async fn resume_of_active_and_backfill_of_campaign_are_refused() {
     assert_eq!(refused.message(), "campaign spring is a draft: there is nothing to pause");
 
     launched(&node, "spring", None).await.expect("launched");
-    let not_possible = spring("NOT_POSSIBLE");
     let refused = node.campaigns().resume_campaign(resume()).await.expect_err("it is not paused");
-    assert_eq!(found(&refused), not_possible);
+    assert_eq!(found(&refused), spring("NOTHING_TO_DO"));
     assert_eq!(refused.message(), "campaign spring is launched, not paused: there is nothing to resume");
 
     // A backfill of the campaign's schedule is refused, and so is its dry run.
@@ -95,10 +94,10 @@ async fn resume_of_active_and_backfill_of_campaign_are_refused() {
             ..Default::default()
         };
         let refused = node.schedules().backfill_schedule(backfill).await.expect_err("a campaign");
-        assert_eq!(found(&refused), not_possible, "{refused}");
+        assert_eq!(found(&refused), spring("OF_CAMPAIGN"), "{refused}");
         let trigger = TriggerScheduleRequest { name, request_id, validate_only, ..Default::default() };
         let refused = node.schedules().trigger_schedule(trigger).await.expect_err("a campaign");
-        assert_eq!(found(&refused), not_possible, "{refused}");
+        assert_eq!(found(&refused), spring("OF_CAMPAIGN"), "{refused}");
         let update = UpdateScheduleRequest {
             schedule: Some(yearly("spring", &[])),
             update_mask: Some(prost_types::FieldMask { paths: vec!["priority".to_owned()] }),
@@ -106,12 +105,12 @@ async fn resume_of_active_and_backfill_of_campaign_are_refused() {
             ..UpdateScheduleRequest::default()
         };
         let refused = node.schedules().update_schedule(update).await.expect_err("a campaign");
-        assert_eq!(found(&refused), not_possible, "{refused}");
+        assert_eq!(found(&refused), spring("OF_CAMPAIGN"), "{refused}");
     }
 
     let delete = || DeleteCampaignRequest { name: "spring".into(), ..DeleteCampaignRequest::default() };
     let refused = node.campaigns().delete_campaign(delete()).await.expect_err("it is not over");
-    assert_eq!(found(&refused), not_possible, "{refused}");
+    assert_eq!(found(&refused), spring("CAMPAIGN_STATE"), "{refused}");
     let known = status(&node, "spring").await;
     let cancel = CancelCampaignRequest { name: "spring".into(), ..CancelCampaignRequest::default() };
     let cancelled = node.campaigns().cancel_campaign(cancel).await.expect("cancelled").into_inner().campaign;
@@ -119,7 +118,7 @@ async fn resume_of_active_and_backfill_of_campaign_are_refused() {
     assert_eq!((cancelled.state(), cancelled.launch_time), (CampaignState::Cancelled, known.launch_time));
     assert!(cancelled.launch_time.is_some() && cancelled.forecast.is_none(), "{cancelled:?}");
     let refused = launched(&node, "spring", None).await.expect_err("it is cancelled");
-    assert_eq!(found(&refused), not_possible);
+    assert_eq!(found(&refused), spring("CAMPAIGN_STATE"));
     node.campaigns().delete_campaign(delete()).await.expect("forgotten");
     node.stop().await;
 }
@@ -219,10 +218,10 @@ async fn campaign_is_no_schedule_for_list_pause_and_resume() {
     for validate_only in [true, false] {
         let pause = PauseScheduleRequest { name: "spring".into(), validate_only, ..Default::default() };
         let refused = node.schedules().pause_schedule(pause).await.expect_err("a campaign");
-        assert_eq!(found(&refused), spring("NOT_POSSIBLE"), "{refused}");
+        assert_eq!(found(&refused), spring("OF_CAMPAIGN"), "{refused}");
         let resume = ResumeScheduleRequest { name: "spring".into(), validate_only, ..Default::default() };
         let refused = node.schedules().resume_schedule(resume).await.expect_err("a campaign");
-        assert_eq!(found(&refused), spring("NOT_POSSIBLE"), "{refused}");
+        assert_eq!(found(&refused), spring("OF_CAMPAIGN"), "{refused}");
     }
     assert_eq!(status(&node, "spring").await.state(), CampaignState::Launched);
     node.stop().await;

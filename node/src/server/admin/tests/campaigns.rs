@@ -6,8 +6,8 @@ use jiff::{SignedDuration, Timestamp};
 use reveille_cluster::file_store::GeneratedAudience;
 use reveille_proto::admin::v1::{
     Audience, Campaign, CampaignState, CancelCampaignRequest, Content, CreateCampaignRequest, DeleteCampaignRequest,
-    GetCampaignRequest, LaunchCampaignRequest, MissedCause, PauseCampaignRequest, PauseCause, ResumeCampaignRequest,
-    ScheduleBody, TriggerScheduleRequest, WarningReason, When, when,
+    GetCampaignRequest, LaunchCampaignRequest, ListCampaignsRequest, MissedCause, PauseCampaignRequest, PauseCause,
+    ResumeCampaignRequest, ScheduleBody, TriggerScheduleRequest, WarningReason, When, when,
 };
 use tonic::{Code, Status};
 
@@ -37,7 +37,7 @@ pub fn body(name: &str, audience: &str, due: prost_types::Timestamp) -> CreateCa
     CreateCampaignRequest {
         schedule: Some(ScheduleBody {
             name: name.to_owned(),
-            when: Some(When { pattern: Some(when::Pattern::At(due)) }),
+            timing: Some(When { pattern: Some(when::Pattern::At(due)) }),
             zone: "Europe/Berlin".into(),
             content: Some(content),
             audience: Some(Audience { sealed: audience.to_owned(), ..Audience::default() }),
@@ -93,7 +93,7 @@ async fn repeated_launch_sends_once() {
     }
     let later = Some(at(SignedDuration::from_hours(1)));
     let refused = launched(&node, "spring", later).await.expect_err("it opened for another instant");
-    assert_eq!(reason(&refused), (Code::FailedPrecondition, "NOT_POSSIBLE".to_owned()));
+    assert_eq!(reason(&refused), (Code::FailedPrecondition, "CAMPAIGN_STATE".to_owned()));
     let trigger = TriggerScheduleRequest { name: "spring".into(), request_id: "more".into(), ..Default::default() };
     let refused = node.schedules().trigger_schedule(trigger).await.expect_err("P7: it opens once");
     assert_eq!(refused.code(), Code::FailedPrecondition);
@@ -158,7 +158,8 @@ async fn invalid_campaign_is_refused_with_its_field() {
     seal(&node, "all").await;
     let hour = at(SignedDuration::from_hours(1));
     let mut daily = body("daily", "all", hour);
-    daily.schedule.as_mut().expect("a body").when = Some(When { pattern: Some(when::Pattern::Cron("@daily".into())) });
+    daily.schedule.as_mut().expect("a body").timing =
+        Some(When { pattern: Some(when::Pattern::Cron("@daily".into())) });
     let mut no_audience = body("no-audience", "", hour);
     no_audience.schedule.as_mut().expect("a body").audience = None;
     let mut misfit = body("misfit", "all", hour);
@@ -199,7 +200,7 @@ async fn shown_campaign_can_be_created_again_for_another_instant() {
     launched(&node, "spring", Some(second)).await.expect("launched");
     let request = GetCampaignRequest { name: "spring".into(), with_body: true, ..GetCampaignRequest::default() };
     let shown = node.campaigns().get_campaign(request).await.expect("known").into_inner().body.expect("a body");
-    assert_eq!(shown.when, Some(When { pattern: Some(when::Pattern::At(second)) }));
+    assert_eq!(shown.timing, Some(When { pattern: Some(when::Pattern::At(second)) }));
     let shown = CreateCampaignRequest { schedule: Some(shown), ..CreateCampaignRequest::default() };
     for validate_only in [true, false] {
         for request in [&shown, &drafted] {
@@ -211,5 +212,46 @@ async fn shown_campaign_can_be_created_again_for_another_instant() {
         let refused = node.campaigns().create_campaign(other).await.expect_err("another instant");
         assert_eq!(reason(&refused).1, "NAME_TAKEN");
     }
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn list_selects_by_state_labels_and_instant() {
+    let node = node("").await;
+    seal(&node, "all").await;
+    let hours = |hours| Some(at(SignedDuration::from_hours(hours)));
+    for (name, team, ahead) in [("autumn", "news", 3), ("spring", "news", 1), ("summer", "shop", 2)] {
+        let mut request = body(name, "all", hours(ahead).expect("an instant"));
+        request.schedule.as_mut().expect("a body").labels = [("team".to_owned(), team.to_owned())].into();
+        node.campaigns().create_campaign(request).await.expect("a draft");
+    }
+    launched(&node, "spring", None).await.expect("launched");
+    let list = async |request: ListCampaignsRequest| {
+        let (mut names, mut page_token) = (Vec::new(), String::new());
+        loop {
+            let page = ListCampaignsRequest { page_size: 1, page_token, ..request.clone() };
+            let page = node.campaigns().list_campaigns(page).await.expect("a page").into_inner();
+            assert_eq!(page.selector, request.selector);
+            names.extend(page.campaigns.into_iter().map(|one| one.name));
+            page_token = page.next_page_token;
+            if page_token.is_empty() {
+                return names;
+            }
+        }
+    };
+    let all = ListCampaignsRequest::default;
+    let draft = vec![CampaignState::Draft.into()];
+    assert_eq!(list(all()).await, ["autumn", "spring", "summer"]);
+    assert_eq!(list(ListCampaignsRequest { states: draft.clone(), ..all() }).await, ["autumn", "summer"]);
+    assert_eq!(list(ListCampaignsRequest { selector: "team=news".into(), ..all() }).await, ["autumn", "spring"]);
+    assert_eq!(list(ListCampaignsRequest { states: draft, selector: "team=news".into(), ..all() }).await, ["autumn"]);
+    // The instants are about now: half an hour is far from each.
+    let half = |hours| Some(at(SignedDuration::from_hours(hours) + SignedDuration::from_mins(30)));
+    assert_eq!(list(ListCampaignsRequest { since_time: half(1), ..all() }).await, ["autumn", "summer"]);
+    let between = ListCampaignsRequest { since_time: half(1), until_time: half(2), ..all() };
+    assert_eq!(list(between).await, ["summer"]);
+    let wrong = ListCampaignsRequest { states: vec![99], ..all() };
+    let refused = node.campaigns().list_campaigns(wrong).await.expect_err("no such state");
+    assert_eq!(reason(&refused), (Code::InvalidArgument, "INVALID_FIELD".to_owned()));
     node.stop().await;
 }

@@ -59,7 +59,7 @@ pub async fn coming_day(node: &Node) -> i64 {
 
 async fn create(node: &Node, name: &str, pattern: when::Pattern, zone: &str, policies: Policies) {
     let body = ScheduleBody {
-        when: Some(When { pattern: Some(pattern) }),
+        timing: Some(When { pattern: Some(pattern) }),
         zone: zone.to_owned(),
         policies: Some(policies),
         ..yearly(name, &[address(name).as_str()])
@@ -180,7 +180,7 @@ async fn day_is_sent_once_whatever_is_repeated_and_next_day_again() {
     advance_clock(&node, at(day + 8 * HOUR)).await;
     let recipients = ["ada@example.net", "bob@example.net", "cyd@example.net"];
     let nine = when::Pattern::Cron("0 9 * * *".to_owned());
-    let body = ScheduleBody { when: Some(When { pattern: Some(nine) }), ..yearly("morning", &recipients) };
+    let body = ScheduleBody { timing: Some(When { pattern: Some(nine) }), ..yearly("morning", &recipients) };
     node.schedules().create_schedule(creation(body.clone())).await.expect("created");
     let emails = |count: u64| assert_eq!(node.sink.accepted_count(), count);
     advance_clock(&node, at(day + 10 * HOUR)).await;

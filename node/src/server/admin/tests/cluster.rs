@@ -28,7 +28,7 @@ async fn node_without_certificates_admits_no_node() {
     let mut cluster = ClusterServiceClient::new(one.channel.clone());
     initialize(&[&one]).await;
     let refused = cluster.add_member(AddMemberRequest::default()).await.expect_err("it has no certificates");
-    assert_eq!(reason(&refused), (Code::FailedPrecondition, "NOT_POSSIBLE".to_owned()));
+    assert_eq!(reason(&refused), (Code::FailedPrecondition, "NO_AUTHORITY".to_owned()));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -35,7 +35,7 @@ async fn run_is_paused_resumed_and_cancelled_behind_barriers() {
     let waits = history.events.last().map(|event| (event.kind(), explained(event)));
     assert_eq!(waits, Some((Kind::Waits, "the run is paused: wrong text".to_owned())));
 
-    let resume = ResumeRunRequest { tenant: tenant(), run: run.clone(), without_canary: false };
+    let resume = ResumeRunRequest { tenant: tenant(), run: run.clone(), ..ResumeRunRequest::default() };
     let resumed = node.runs().resume_run(resume.clone()).await.expect("resumed").into_inner();
     assert_eq!(resumed.run.map(|run| run.state()), Some(RunState::Open));
     let history = node.runs().explain(explain.clone()).await.expect("a story").into_inner();
@@ -263,7 +263,7 @@ async fn lost_answer_is_in_doubt_until_decided() {
     for validate_only in [true, false] {
         let again = ResolveDoubtsRequest { validate_only, ..resolve(&["#0"], false, Resolution::Sent) };
         let again = node.doubts().resolve_doubts(again).await.expect_err("none is in doubt");
-        assert_eq!(reason(&again), (Code::FailedPrecondition, "NOT_POSSIBLE".to_owned()));
+        assert_eq!(reason(&again), (Code::FailedPrecondition, "RECIPIENT_STATE".to_owned()));
         assert_eq!(again.message(), format!("#0 is not in doubt in run {}: it is assumed to be sent", run.run));
     }
     let all = node.doubts().resolve_doubts(resolve(&[], true, Resolution::Sent)).await.expect("of none");

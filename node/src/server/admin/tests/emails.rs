@@ -16,7 +16,7 @@ async fn due_run_is_sent_once_and_every_step_is_explained() {
     let due = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(2);
     let at = Timestamp { seconds: due.as_second(), nanos: 0 };
     let body = ScheduleBody {
-        when: Some(When { pattern: Some(when::Pattern::At(at)) }),
+        timing: Some(When { pattern: Some(when::Pattern::At(at)) }),
         zone: "Europe/Berlin".to_owned(),
         ..yearly("campaign", &["ada@example.net", "bob@example.net", "ADA@example.net"])
     };

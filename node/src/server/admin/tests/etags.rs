@@ -4,14 +4,18 @@ use std::fmt::Debug;
 
 use jiff::SignedDuration;
 use reveille_proto::admin::v1::{
-    AddRelayRequest, Campaign, CampaignState, CancelCampaignRequest, DeleteCampaignRequest, LaunchCampaignRequest,
-    PauseCampaignRequest, Pool, Relay, RemovePoolRequest, RemoveRelayRequest, RemoveTenantRequest,
-    ResumeCampaignRequest, SetPoolRequest, SetTenantRequest, Tenant,
+    AddOptOutRequest, AddRelayRequest, Campaign, CampaignState, CancelCampaignRequest, CheckOptOutRequest,
+    DeleteCampaignRequest, LaunchCampaignRequest, PauseCampaignRequest, PauseRunRequest, Pool, Relay,
+    RemovePoolRequest, RemoveRelayRequest, RemoveTenantRequest, ResumeCampaignRequest, ResumeRunRequest, Run, RunState,
+    SetPoolRequest, SetTenantRequest, TakeBackOptOutRequest, Tenant,
 };
 use tonic::{Code, Response, Status};
 
 use super::campaigns::{at, becomes, body, seal, status};
 use super::node::{node, reason};
+
+/// A pool without a relay, so that its runs stay open.
+const NO_RELAY: &str = "no-relay-here";
 
 /// Checks that the call is refused because of its etag.
 fn assert_stale<T: Debug>(answer: Result<Response<T>, Status>) {
@@ -158,5 +162,66 @@ async fn campaign_changes_only_as_it_was_read() {
     };
     assert_stale(delete(&open.etag).await);
     delete(&status(&node, "spring").await.etag).await.expect("deleted");
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn run_is_resumed_only_as_it_was_read() {
+    let node = node("").await;
+    let opened = node.triggered("stuck", &["ada@example.net"], NO_RELAY).await;
+    let pause = async |reason: &str| -> Run {
+        let request = PauseRunRequest { run: opened.run.clone(), reason: reason.into(), ..Default::default() };
+        node.runs().pause_run(request).await.expect("paused").into_inner().run.expect("a run")
+    };
+    let resume = async |etag: &str| {
+        let request = ResumeRunRequest { run: opened.run.clone(), etag: etag.into(), ..Default::default() };
+        node.runs().resume_run(request).await
+    };
+    let (looked, wrong) = (pause("look").await, pause("it is wrong").await);
+    assert!(opened.etag != looked.etag && looked.etag != wrong.etag, "{looked:?}, {wrong:?}");
+    for etag in ["1", "0", &opened.etag, &looked.etag] {
+        assert_stale(resume(etag).await);
+    }
+    let resumed = resume(&wrong.etag).await.expect("resumed").into_inner().run.expect("a run");
+    assert_eq!(resumed.state(), RunState::Open);
+    assert_stale(resume(&wrong.etag).await);
+    pause("again").await;
+    resume("*").await.expect("whatever it is");
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn opt_out_is_taken_back_only_as_it_was_read() {
+    let node = node("").await;
+    let recipient = || "ada@example.net".to_owned();
+    let add = async || {
+        let request = AddOptOutRequest { recipient: recipient(), ..Default::default() };
+        node.opt_outs().add_opt_out(request).await.expect("added");
+    };
+    let etag = async || {
+        let request = CheckOptOutRequest { recipient: recipient(), ..Default::default() };
+        node.opt_outs().check_opt_out(request).await.expect("checked").into_inner().etag
+    };
+    let take_back = async |etag: &str, validate_only: bool| {
+        let (recipient, reason, etag) = (recipient(), "her letter".to_owned(), etag.to_owned());
+        let request = TakeBackOptOutRequest { recipient, reason, etag, validate_only, ..Default::default() };
+        node.opt_outs().take_back_opt_out(request).await
+    };
+    assert_eq!(etag().await, "");
+    add().await;
+    let first = etag().await;
+    add().await;
+    let second = etag().await;
+    assert_ne!(first, second, "she has opted out again");
+    for is_dry in [true, false] {
+        assert_stale(take_back(&first, is_dry).await);
+    }
+    assert_eq!(take_back("", true).await.expect("validated").into_inner().etag, second);
+    let taken = take_back(&second, false).await.expect("taken back").into_inner().taken_back;
+    assert!(taken.is_some());
+    assert_eq!(take_back(&second, false).await.expect("a repeat is answered").into_inner().taken_back, taken);
+    add().await;
+    assert_stale(take_back(&second, false).await);
+    take_back("*", false).await.expect("whatever it is");
     node.stop().await;
 }

@@ -105,7 +105,7 @@ async fn daily_schedule_sends_once_a_day_whatever_is_invoked() {
     let day = (now(&node).await / DAY + 2) * DAY;
     advance_clock(&node, at(day + 8 * HOUR)).await;
     let nine = when::Pattern::Daily(Daily { hour: 9, minute: 0, days: String::new() });
-    let body = ScheduleBody { when: Some(When { pattern: Some(nine) }), ..yearly("morning", &["ada@example.net"]) };
+    let body = ScheduleBody { timing: Some(When { pattern: Some(nine) }), ..yearly("morning", &["ada@example.net"]) };
     let created = node.schedules().create_schedule(creation(body)).await.expect("created").into_inner();
     let gap = |schedule: &reveille_proto::admin::v1::Schedule| {
         schedule.policies.as_ref().and_then(|policies| policies.min_gap).map(|gap| gap.seconds)
@@ -124,7 +124,7 @@ async fn daily_schedule_sends_once_a_day_whatever_is_invoked() {
     let update = |policies, pattern, paths: &[&str]| UpdateScheduleRequest {
         schedule: Some(ScheduleBody {
             name: "morning".to_owned(),
-            when: Some(When { pattern: Some(pattern) }),
+            timing: Some(When { pattern: Some(pattern) }),
             policies: Some(policies),
             ..ScheduleBody::default()
         }),
@@ -137,7 +137,7 @@ async fn daily_schedule_sends_once_a_day_whatever_is_invoked() {
     let is_inside = |next: &&Instant| next.remarks.iter().any(|one| one.kind() == InstantRemarkKind::InsideMinGap);
     let inside = |next: &[Instant]| next.iter().filter(is_inside).count();
     for (policies, paths, expected, apart) in [
-        (Policies::default(), &["when"][..], 20, 10),
+        (Policies::default(), &["timing"][..], 20, 10),
         (chosen(2), &["policies.min_gap"], 2, 5),
         (chosen(0), &["policies.min_gap"], 0, 0),
     ] {

@@ -26,7 +26,7 @@ async fn jittered_occurrence_opens_as_shown_and_is_named_by_instant() {
     let nine = when::Pattern::Daily(Daily { hour: 9, minute: 0, days: String::new() });
     let policies = Policies { jitter: Some(Duration { seconds: 2 * HOUR, nanos: 0 }), ..Policies::default() };
     let body = ScheduleBody {
-        when: Some(When { pattern: Some(nine) }),
+        timing: Some(When { pattern: Some(nine) }),
         policies: Some(policies),
         ..yearly("spread", &["ada@example.net"])
     };

@@ -8,7 +8,7 @@ use reveille_sink::{Sink, SinkOptions};
 use tonic::Code;
 
 use super::node::{Node, node, reason};
-use crate::cli::wording::explained;
+use crate::cli::wording::{explained, reason_of_words, reason_words};
 
 async fn counted(node: &Node, filter: DeadLetterFilter) -> Vec<(String, u64, String)> {
     let question = CountDeadLettersRequest { filter: Some(filter), ..CountDeadLettersRequest::default() };
@@ -17,13 +17,13 @@ async fn counted(node: &Node, filter: DeadLetterFilter) -> Vec<(String, u64, Str
     let groups = answer.groups.into_iter().map(|group| {
         let example = group.example.expect("an example");
         assert!(group.oldest_time.is_some() && group.newest_time == example.settle_time, "{example:?}");
-        (group.reason, group.count, example.recipient)
+        (reason_words(&group.reason.unwrap_or_default()), group.count, example.recipient)
     });
     groups.collect()
 }
 
 fn by_reason(reason: &str) -> DeadLetterFilter {
-    DeadLetterFilter { reason: reason.to_owned(), ..DeadLetterFilter::default() }
+    DeadLetterFilter { reason: Some(reason_of_words(reason).expect("a reason")), ..DeadLetterFilter::default() }
 }
 
 fn all(filter: DeadLetterFilter, pool: &str) -> RequeueDeadLettersRequest {
@@ -107,7 +107,7 @@ async fn dead_letters_of_cancelled_run_can_only_be_discarded() {
         let refused = node.dead_letters().requeue_dead_letters(named).await.expect_err("the run is cancelled");
         assert_eq!(refused.message(), "not possible: the run is cancelled", "{validate_only}");
     }
-    let both = RequeueDeadLettersRequest { run: stopped, recipients: vec!["#0".into()], ..all(by_reason("x"), "") };
+    let both = RequeueDeadLettersRequest { run: stopped, recipients: vec!["#0".into()], ..all(by_reason("550"), "") };
     let both = RequeueDeadLettersRequest { all: false, ..both };
     assert_eq!(
         node.dead_letters().requeue_dead_letters(both).await.expect_err("both").message(),
@@ -137,7 +137,7 @@ async fn requeue_of_living_recipient_is_refused_and_writes_nothing() {
             ..Default::default()
         };
         let refused = node.dead_letters().requeue_dead_letters(request).await.expect_err("it was sent");
-        assert_eq!(reason(&refused), (Code::FailedPrecondition, "NOT_POSSIBLE".to_owned()));
+        assert_eq!(reason(&refused), (Code::FailedPrecondition, "RECIPIENT_STATE".to_owned()));
         assert_eq!(refused.message(), format!("ada@x.example is not a dead letter of run {run}: it is sent"));
         let request = DiscardDeadLettersRequest { run: run.clone(), recipients, validate_only, ..Default::default() };
         let refused = node.dead_letters().discard_dead_letters(request).await.expect_err("it was sent");

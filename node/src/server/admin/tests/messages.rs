@@ -175,7 +175,7 @@ async fn message_for_later_leaves_at_its_time_and_a_cancelled_one_never() {
     let repeat = send(&node, later("later", due)).await.expect("a repeat after its time");
     assert!(repeat.replayed && run_of(&repeat) == run);
     let late = send(&node, later("late", due - 24 * HOUR)).await.expect_err("its deadline has passed");
-    assert_eq!(reason(&late), (Code::FailedPrecondition, "NOT_POSSIBLE".to_owned()));
+    assert_eq!(reason(&late), (Code::FailedPrecondition, "INSTANT_PASSED".to_owned()));
     node.stop().await;
 }
 

@@ -330,7 +330,7 @@ pub fn yearly(name: &str, recipients: &[&str]) -> ScheduleBody {
     let recipient = |address: &&str| Recipient { address: (*address).to_owned(), values: Vec::new() };
     ScheduleBody {
         name: name.to_owned(),
-        when: Some(When { pattern: Some(when::Pattern::Cron("@yearly".to_owned())) }),
+        timing: Some(When { pattern: Some(when::Pattern::Cron("@yearly".to_owned())) }),
         zone: "UTC".to_owned(),
         content: Some(Content {
             sender: "Reports <reports@example.org>".to_owned(),

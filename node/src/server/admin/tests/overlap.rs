@@ -20,7 +20,7 @@ fn every(seconds: i64) -> Option<When> {
 /// Creates a schedule that fires every minute into a pool without a relay.
 async fn stuck(node: &Node, name: &str, overlap: Overlap) {
     let body = ScheduleBody {
-        when: every(MINUTE),
+        timing: every(MINUTE),
         policies: Some(Policies { overlap: overlap.into(), ..Policies::default() }),
         pool: "no-relay-here".to_owned(),
         ..yearly(name, &["ada@example.net"])
@@ -135,7 +135,7 @@ async fn each_overlap_policy_treats_next_instant_as_documented() {
 async fn missed_instant_stays_late_while_it_waits_for_a_run() {
     let node = node_with_test_clock("").await;
     let policies = Policies { catch_up: CatchUp::All.into(), ..Policies::default() };
-    let body = ScheduleBody { when: every(HOUR), policies: Some(policies), ..yearly("hourly", &["ada@example.net"]) };
+    let body = ScheduleBody { timing: every(HOUR), policies: Some(policies), ..yearly("hourly", &["ada@example.net"]) };
     node.schedules().create_schedule(creation(body)).await.expect("created");
     let next =
         |schedule: reveille_proto::admin::v1::Schedule| schedule.next_instants[0].time.expect("an instant").seconds;
@@ -166,7 +166,7 @@ async fn missed_instant_stays_late_while_it_waits_for_a_run() {
 async fn backfill_inside_its_own_gap_opens_what_its_dry_run_counts() {
     let node = node("").await;
     let body = ScheduleBody {
-        when: every(60 * MINUTE),
+        timing: every(60 * MINUTE),
         policies: Some(Policies {
             min_gap: Some(prost_types::Duration { seconds: 180 * MINUTE, nanos: 0 }),
             ..Policies::default()

@@ -106,7 +106,7 @@ async fn impossible_warm_up_is_refused_and_past_first_day_is_allowed() {
     }
     let far = SetPoolRequest { first_day: "2999-01-01".to_owned(), ..set("bulk", &[1]) };
     let refused = put(&node, far).await.expect_err("it has not come");
-    assert_eq!(reason(&refused), (Code::FailedPrecondition, "NOT_POSSIBLE".to_owned()));
+    assert_eq!(reason(&refused), (Code::InvalidArgument, "INVALID_FIELD".to_owned()));
     let warnings = node.pools().set_pool(set("bulk", &[5, 6, 7])).await.expect("set").into_inner().warnings;
     let reasons: Vec<(WarningReason, &str)> = warnings.iter().map(|one| (one.reason(), one.pool.as_str())).collect();
     assert_eq!(reasons, [(WarningReason::PoolUnused, "bulk")]);

@@ -17,7 +17,7 @@ async fn cluster_that_was_not_restored_has_nothing_to_accept() {
     assert_eq!((seen.restore, seen.in_doubt), (None, 0));
     for (former_cluster_is_dead, refusal) in [
         (false, (Code::InvalidArgument, "INVALID_FIELD".to_owned())),
-        (true, (Code::FailedPrecondition, "NOT_POSSIBLE".to_owned())),
+        (true, (Code::FailedPrecondition, "NOTHING_TO_DO".to_owned())),
     ] {
         let request = AcceptRestoreRequest { former_cluster_is_dead };
         let refused = node.cluster().accept_restore(request).await.expect_err("nothing to accept");

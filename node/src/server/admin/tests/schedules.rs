@@ -1,5 +1,6 @@
 //! Schedules over the API, from creation to deletion.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use prost_types::FieldMask;
@@ -8,7 +9,7 @@ use reveille_ledger::command::{Command, NextInstant, Replan};
 use reveille_ledger::reply::CommandOutcome;
 use reveille_proto::admin::v1::{
     self, BackfillScheduleRequest, BatchCreateResult, BatchCreateSchedulesRequest, BatchCreateSchedulesResponse,
-    CreateScheduleRequest, DeleteScheduleRequest, GetScheduleRequest, HistoryOutcome, ListRunsRequest,
+    CreateScheduleRequest, DeleteScheduleRequest, ErrorReason, GetScheduleRequest, HistoryOutcome, ListRunsRequest,
     ListScheduleHistoryRequest, ListSchedulesRequest, PauseScheduleRequest, ResumeScheduleRequest, RunCause,
     ScheduleBody, ScheduleState, TriggerScheduleRequest, UpdateScheduleRequest, When, when,
 };
@@ -22,7 +23,7 @@ use super::node::{STEP_TIMEOUT, creation, node, reason, yearly};
 async fn schedule_is_created_once_however_often_it_is_asked_for() {
     let node = node("").await;
     let body = || ScheduleBody {
-        when: Some(When { pattern: Some(when::Pattern::Cron("0 9 * * *".to_owned())) }),
+        timing: Some(When { pattern: Some(when::Pattern::Cron("0 9 * * *".to_owned())) }),
         zone: "Europe/Berlin".to_owned(),
         ..yearly("daily", &["ada@example.net"])
     };
@@ -46,6 +47,9 @@ async fn schedule_is_created_once_however_often_it_is_asked_for() {
     let first = node.schedules().create_schedule(request(body(), false)).await.expect("created").into_inner();
     let again = node.schedules().create_schedule(request(body(), false)).await.expect("the same").into_inner();
     assert!(first.created && !again.created);
+    let shown = node.schedules().get_schedule(get()).await.expect("it is there").into_inner().schedule;
+    let (shown, content) = (shown.expect("a schedule"), body().content.expect("a content"));
+    assert_eq!((shown.sender, shown.subject), (content.sender, content.subject));
     let but_for_now = |schedule| v1::Schedule { read_time: None, ..Option::unwrap_or_default(schedule) };
     assert_eq!(but_for_now(first.schedule), but_for_now(again.schedule));
     let other = ScheduleBody { priority: 9, ..body() };
@@ -110,11 +114,11 @@ async fn batch_creates_each_schedule_by_itself_and_can_be_repeated() {
     bodies[7].priority = 9;
     bodies[8].name = "user-0".to_owned();
     let started = node.schedules().batch_create_schedules(batch(bodies.clone())).await.expect("a result").into_inner();
-    let outcome = |one: &BatchCreateResult| (one.created, one.refusal.as_ref().map(|refused| refused.reason.clone()));
-    let outcomes: Vec<(bool, Option<String>)> = started.results.iter().map(outcome).collect();
+    let outcome = |one: &BatchCreateResult| (one.created, one.refusal.as_ref().map(v1::Refusal::reason));
+    let outcomes: Vec<(bool, Option<ErrorReason>)> = started.results.iter().map(outcome).collect();
     let mut expected = vec![(true, None); 12];
-    expected[3] = (false, Some("UNKNOWN_ZONE".to_owned()));
-    expected[7] = (false, Some("NAME_TAKEN".to_owned()));
+    expected[3] = (false, Some(ErrorReason::UnknownZone));
+    expected[7] = (false, Some(ErrorReason::NameTaken));
     expected[8] = (false, None);
     assert_eq!(outcomes, expected);
     let refused = started.results[3].refusal.as_ref().expect("a refusal");
@@ -296,7 +300,7 @@ async fn schedule_is_paused_resumed_triggered_and_deleted() {
     let resumed = node.schedules().resume_schedule(resume("*", false)).await.expect("resumed").into_inner();
     assert_eq!(resumed.schedule.map(|schedule| schedule.state()), Some(ScheduleState::Active));
     let again = node.schedules().resume_schedule(resume("", false)).await.expect_err("not paused");
-    assert_eq!(reason(&again), (Code::FailedPrecondition, "NOT_POSSIBLE".to_owned()));
+    assert_eq!(reason(&again), (Code::FailedPrecondition, "NOTHING_TO_DO".to_owned()));
 
     let trigger = |id: &str| TriggerScheduleRequest {
         tenant: tenant(),
@@ -518,6 +522,26 @@ async fn runs_are_listed_since_an_instant() {
         let request = ListRunsRequest { since_time: since, ..ListRunsRequest::default() };
         let runs = node.runs().list_runs(request).await.expect("a list").into_inner().runs;
         assert_eq!(runs.iter().map(|run| run.schedule.as_str()).collect::<Vec<_>>(), expected);
+    }
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_of_several_creations_at_once_is_the_one_that_created() {
+    let node = node("").await;
+    for round in 0..10 {
+        let mut creations = JoinSet::new();
+        for caller in 0..8 {
+            let mut schedules = node.schedules();
+            let schedule = Some(yearly(&format!("s{round}"), &["ada@example.net"]));
+            let request =
+                CreateScheduleRequest { schedule, request_id: format!("{round}-{caller}"), validate_only: false };
+            creations.spawn(async move { schedules.create_schedule(request).await.expect("answered").into_inner() });
+        }
+        let answers = creations.join_all().await;
+        let numbers: BTreeSet<u64> = answers.iter().filter_map(|one| Some(one.schedule.as_ref()?.number)).collect();
+        let created = answers.iter().filter(|one| one.created).count();
+        assert_eq!((numbers.len(), created), (1, 1), "round {round}");
     }
     node.stop().await;
 }

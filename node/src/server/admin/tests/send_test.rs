@@ -11,7 +11,7 @@ use crate::cli::wording::explained;
 
 fn mail(id: &str, to: &str) -> SendTestRequest {
     SendTestRequest {
-        schedule: Some(ScheduleBody { when: None, name: String::new(), zone: String::new(), ..yearly("", &[to]) }),
+        schedule: Some(ScheduleBody { timing: None, name: String::new(), zone: String::new(), ..yearly("", &[to]) }),
         finish_within: Some(prost_types::Duration { seconds: 20, nanos: 0 }),
         request_id: id.to_owned(),
         validate_only: false,

@@ -22,7 +22,7 @@ fn update(paths: &[&str], body: ScheduleBody) -> UpdateScheduleRequest {
 
 fn cron(expression: &str) -> ScheduleBody {
     let pattern = when::Pattern::Cron(expression.to_owned());
-    ScheduleBody { when: Some(When { pattern: Some(pattern) }), ..ScheduleBody::default() }
+    ScheduleBody { timing: Some(When { pattern: Some(pattern) }), ..ScheduleBody::default() }
 }
 
 async fn done(node: &Node, request: UpdateScheduleRequest) -> (Schedule, Schedule) {
@@ -37,19 +37,19 @@ async fn done(node: &Node, request: UpdateScheduleRequest) -> (Schedule, Schedul
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn drawn_place_stays_through_updates() {
     let node = node("").await;
-    let body = ScheduleBody { when: cron("H H(0-7) * * *").when, ..yearly("report", &["ada@example.net"]) };
+    let body = ScheduleBody { timing: cron("H H(0-7) * * *").timing, ..yearly("report", &["ada@example.net"]) };
     let created = node.schedules().create_schedule(creation(body.clone())).await.expect("created").into_inner();
     let created = created.schedule.expect("a schedule");
     assert_eq!(created.hashed_cron, "20 3 * * *");
-    assert_eq!(created.when, body.when, "it is shown as it was written, too");
+    assert_eq!(created.timing, body.timing, "it is shown as it was written, too");
     assert!(created.next_instants.iter().all(|next| next.local.contains("T03:20:00")), "{:?}", created.next_instants);
     let (_, subject) =
         done(&node, update(&["priority"], ScheduleBody { priority: 9, ..ScheduleBody::default() })).await;
     assert_eq!((&subject.hashed_cron, &subject.next_instants), (&created.hashed_cron, &created.next_instants));
-    let (former, other) = done(&node, update(&["when"], cron("H/30 9 * * *"))).await;
+    let (former, other) = done(&node, update(&["timing"], cron("H/30 9 * * *"))).await;
     assert_eq!(former.hashed_cron, "20 3 * * *");
     assert_eq!(other.hashed_cron, "10-59/30 9 * * *");
-    let (_, plain) = done(&node, update(&["when"], cron("5 9 * * *"))).await;
+    let (_, plain) = done(&node, update(&["timing"], cron("5 9 * * *"))).await;
     assert_eq!(plain.hashed_cron, "");
     let again = node.schedules().create_schedule(creation(ScheduleBody { priority: 9, ..body })).await;
     assert!(again.is_err(), "another body by now");
@@ -68,7 +68,7 @@ async fn update_changes_named_fields_and_open_run_keeps_its_own() {
         pool: "default".to_owned(),
         ..cron("0 9 * * *")
     };
-    let paths = ["content.subject", "policies.max_attempts", "when", "pool"];
+    let paths = ["content.subject", "policies.max_attempts", "timing", "pool"];
     let dry_run = UpdateScheduleRequest { validate_only: true, ..update(&paths, body.clone()) };
     let (former, would_be) = done(&node, dry_run).await;
     assert_eq!(former.next_instants.first().map(|next| next.local.contains("-01-01T00:00")), Some(true), "{former:?}");
@@ -182,13 +182,13 @@ async fn update_to_invalid_schedule_is_refused() {
     let template = Content { subject: "{{ unknown }}".to_owned(), ..Content::default() };
     let body = ScheduleBody { content: Some(template), ..ScheduleBody::default() };
     assert!(refused(update(&["content.subject"], body)).await.contains("schedule.content.subject"));
-    assert!(refused(update(&["when"], cron("0 9 31 2 *"))).await.contains("schedule.when.cron"));
+    assert!(refused(update(&["timing"], cron("0 9 31 2 *"))).await.contains("schedule.timing.cron"));
     assert!(refused(update(&["zone"], ScheduleBody::default())).await.contains("schedule.zone: is missing"));
     assert!(refused(update(&["name"], ScheduleBody::default())).await.contains("can not be changed"));
     assert!(refused(update(&[], ScheduleBody::default())).await.contains("names nothing"));
     let past = Some(prost_types::Timestamp { seconds: 1_000, nanos: 0 });
     let over = refused(update(&["end_time"], ScheduleBody { end_time: past, ..ScheduleBody::default() })).await;
-    assert!(over.contains("schedule.when: has no instant after now"), "{over}");
+    assert!(over.contains("schedule.timing: has no instant after now"), "{over}");
     let gone = UpdateScheduleRequest {
         schedule: Some(ScheduleBody { name: "missing".to_owned(), ..ScheduleBody::default() }),
         ..update(&["pool"], ScheduleBody::default())
@@ -207,10 +207,10 @@ async fn clock_that_is_ahead_of_ledger_time_hinders_no_other_timing() {
     node.schedules().create_schedule(creation(yearly("report", &["ada@example.net"]))).await.expect("created");
     // Ledger time follows the clock by a thousandth, so it is behind for hours.
     clock.set_ahead(30_000);
-    let (_, changed) = done(&node, update(&["when"], cron("0 9 * * *"))).await;
+    let (_, changed) = done(&node, update(&["timing"], cron("0 9 * * *"))).await;
     assert!(changed.next_instants.iter().all(|next| next.local.contains("T09:00:00")), "{:?}", changed.next_instants);
     // The same holds with an etag, because the schedule has not changed.
-    let with_etag = UpdateScheduleRequest { etag: changed.etag.clone(), ..update(&["when"], cron("0 10 * * *")) };
+    let with_etag = UpdateScheduleRequest { etag: changed.etag.clone(), ..update(&["timing"], cron("0 10 * * *")) };
     let (_, changed) = done(&node, with_etag).await;
     assert!(changed.next_instants.iter().all(|next| next.local.contains("T10:00:00")), "{:?}", changed.next_instants);
     node.stop().await;
@@ -228,7 +228,7 @@ async fn body_of_a_schedule_applied_again_changes_nothing() {
     assert_eq!(body.audience.as_ref().map(|audience| audience.recipients.len()), Some(1));
 
     let paths =
-        ["when", "zone", "start_time", "end_time", "max_runs", "policies", "pool", "priority", "content", "audience"];
+        ["timing", "zone", "start_time", "end_time", "max_runs", "policies", "pool", "priority", "content", "audience"];
     let again = UpdateScheduleRequest { with_bodies: true, ..update(&paths, body.clone()) };
     let answer = node.schedules().update_schedule(again).await.expect("an update").into_inner();
     assert_eq!((answer.former_body, answer.body), (Some(body.clone()), Some(body.clone())));
@@ -246,30 +246,30 @@ async fn body_of_a_schedule_applied_again_changes_nothing() {
 async fn timing_part_that_is_not_named_stays() {
     let node = node("").await;
     let timed = |pattern: when::Pattern| ScheduleBody {
-        when: Some(When { pattern: Some(pattern) }),
+        timing: Some(When { pattern: Some(pattern) }),
         ..ScheduleBody::default()
     };
     let daily = |hour, days: &str| when::Pattern::Daily(Daily { hour, minute: 0, days: days.to_owned() });
-    let body = ScheduleBody { when: timed(daily(9, "mon-fri")).when, ..yearly("report", &["ada@example.net"]) };
+    let body = ScheduleBody { timing: timed(daily(9, "mon-fri")).timing, ..yearly("report", &["ada@example.net"]) };
     node.schedules().create_schedule(creation(body)).await.expect("created");
 
-    let (_, later) = done(&node, update(&["when.daily.hour", "when.daily.minute"], timed(daily(10, "")))).await;
-    assert_eq!(later.when, timed(daily(10, "mon,tue,wed,thu,fri")).when);
-    let (_, saturday) = done(&node, update(&["when.daily.days"], timed(daily(0, "sat")))).await;
-    assert_eq!(saturday.when, timed(daily(10, "sat")).when);
+    let (_, later) = done(&node, update(&["timing.daily.hour", "timing.daily.minute"], timed(daily(10, "")))).await;
+    assert_eq!(later.timing, timed(daily(10, "mon,tue,wed,thu,fri")).timing);
+    let (_, saturday) = done(&node, update(&["timing.daily.days"], timed(daily(0, "sat")))).await;
+    assert_eq!(saturday.timing, timed(daily(10, "sat")).timing);
 
     let hours = |hours: i64| Some(prost_types::Duration { seconds: hours * 3_600, nanos: 0 });
     let anchor = Some(prost_types::Timestamp { seconds: 1_795_510_800, nanos: 0 });
     let every = |period, anchor| when::Pattern::Every(Every { period, anchor_time: anchor });
-    let alone = update(&["when.every.anchor_time"], timed(every(None, anchor)));
+    let alone = update(&["timing.every.anchor_time"], timed(every(None, anchor)));
     let refused = node.schedules().update_schedule(alone).await.expect_err("the schedule is daily");
-    assert!(refused.message().contains("schedule.when.every"), "{refused}");
-    let both = update(&["when.every.period", "when.every.anchor_time"], timed(every(hours(36), anchor)));
+    assert!(refused.message().contains("schedule.timing.every"), "{refused}");
+    let both = update(&["timing.every.period", "timing.every.anchor_time"], timed(every(hours(36), anchor)));
     let (_, periodic) = done(&node, both).await;
-    assert_eq!(periodic.when, timed(every(hours(36), anchor)).when);
-    let (_, longer) = done(&node, update(&["when.every.period"], timed(every(hours(48), None)))).await;
-    assert_eq!(longer.when, timed(every(hours(48), anchor)).when, "the anchor stays");
-    let alone = update(&["when.daily.days"], timed(daily(0, "sat")));
+    assert_eq!(periodic.timing, timed(every(hours(36), anchor)).timing);
+    let (_, longer) = done(&node, update(&["timing.every.period"], timed(every(hours(48), None)))).await;
+    assert_eq!(longer.timing, timed(every(hours(48), anchor)).timing, "the anchor stays");
+    let alone = update(&["timing.daily.days"], timed(daily(0, "sat")));
     let refused = node.schedules().update_schedule(alone).await.expect_err("the schedule is periodic");
     assert!(refused.message().contains("the schedule is not daily"), "{refused}");
     node.stop().await;

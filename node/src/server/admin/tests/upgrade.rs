@@ -35,7 +35,7 @@ async fn finish_names_the_node_that_is_in_the_way() {
         let refused = cluster.finish_upgrade(request).await.expect_err("node-1 is in the way");
         assert_eq!(
             (reason(&refused), refused.message()),
-            ((Code::FailedPrecondition, "NOT_POSSIBLE".to_owned()), obstacle)
+            ((Code::FailedPrecondition, "UPGRADE_NOT_FINISHED".to_owned()), obstacle)
         );
     }
     assert_eq!(node.context().replica.read(|ledger| ledger.head().level), LEVEL);

@@ -35,7 +35,7 @@ fn recipients(count: usize) -> Vec<Recipient> {
 fn body() -> ScheduleBody {
     ScheduleBody {
         name: "daily-report".to_owned(),
-        when: Some(When { pattern: Some(when::Pattern::Cron("30 9 * * *".to_owned())) }),
+        timing: Some(When { pattern: Some(when::Pattern::Cron("30 9 * * *".to_owned())) }),
         zone: "Europe/Berlin".to_owned(),
         content: Some(Content {
             sender: "reports@example.org".to_owned(),
@@ -79,7 +79,7 @@ fn of_values(bytes: usize) -> ScheduleBody {
 fn every(seconds: i64) -> ScheduleBody {
     let period = Some(Duration { seconds, nanos: 0 });
     ScheduleBody {
-        when: Some(When { pattern: Some(when::Pattern::Every(Every { period, anchor_time: None })) }),
+        timing: Some(When { pattern: Some(when::Pattern::Every(Every { period, anchor_time: None })) }),
         ..body()
     }
 }

@@ -36,7 +36,7 @@ pub fn message_parts(node: &NodeContext, body: v1::ScheduleBody, now: Time) -> A
     // Fields that a message does not have get placeholder values.
     let body = v1::ScheduleBody {
         name: "message".to_owned(),
-        when: Some(v1::When { pattern: Some(v1::when::Pattern::At(views::timestamp(now.plus_ms(60_000)))) }),
+        timing: Some(v1::When { pattern: Some(v1::when::Pattern::At(views::timestamp(now.plus_ms(60_000)))) }),
         zone: "UTC".to_owned(),
         ..body
     };

@@ -203,6 +203,17 @@ pub fn etag(text: &str) -> ApiResult<Option<String>> {
     fields.done(Some(etag))
 }
 
+/// Checks the fields `since_time` and `until_time` of a list.
+pub fn time_range(
+    since: Option<prost_types::Timestamp>,
+    until: Option<prost_types::Timestamp>,
+) -> ApiResult<(Option<Time>, Option<Time>)> {
+    let mut fields = Fields::default();
+    let since = since.and_then(|since| fields.instant("since_time", since));
+    let until = until.and_then(|until| fields.instant("until_time", until));
+    fields.done(Some((since, until)))
+}
+
 /// Checks the tenant's name. An empty name means the default tenant.
 pub fn tenant(text: &str) -> ApiResult<String> {
     let mut fields = Fields::default();

@@ -93,7 +93,7 @@ pub fn schedule(body: Option<v1::ScheduleBody>, context: &CheckContext<'_>) -> A
     {
         fields.refuse("schedule.end_time", format!("{end} is before the start, {start}"));
     }
-    let pattern = when::pattern(&mut fields, body.when, start, (&tenant, &name));
+    let pattern = when::pattern(&mut fields, body.timing, start, (&tenant, &name));
     let zone = when::zone(&mut fields, &body.zone, zones);
     let when = pattern.as_ref().map(|(when, _)| when);
     let named = body.audience.as_ref().map(|audience| audience.sealed.as_str()).filter(|name| !name.is_empty());
@@ -159,13 +159,13 @@ fn refuse_past(fields: &mut Fields, when: &When, now: Time, end: Option<Time>) {
     let (field, message) = match (when, end) {
         (When::At { instant_ms }, None) if *instant_ms <= now.0 => {
             let instant = Time(*instant_ms);
-            ("schedule.when.at", format!("{instant} is in the past: it is {now}; give an instant to come"))
+            ("schedule.timing.at", format!("{instant} is in the past: it is {now}; give an instant to come"))
         }
         (_, Some(end)) => {
             let between = format!("between now, {now}, and the end, {end}");
-            ("schedule.when", format!("has no instant {between}; give a later end"))
+            ("schedule.timing", format!("has no instant {between}; give a later end"))
         }
-        (_, None) => ("schedule.when", format!("has no instant after now, {now}; give one to come")),
+        (_, None) => ("schedule.timing", format!("has no instant after now, {now}; give one to come")),
     };
     fields.refuse_as(ErrorReason::NeverFires, field, message);
 }

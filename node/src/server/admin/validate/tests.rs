@@ -40,7 +40,7 @@ fn at(seconds: i64) -> Option<Timestamp> {
 fn body() -> ScheduleBody {
     ScheduleBody {
         name: "daily-report".to_owned(),
-        when: cron("30 9 * * mon-fri"),
+        timing: cron("30 9 * * mon-fri"),
         zone: "Europe/Berlin".to_owned(),
         content: Some(Content {
             sender: "Reports <reports@example.org>".to_owned(),
@@ -109,11 +109,11 @@ fn recipients_with_one_key_are_one_and_the_others_are_reported() -> Result<(), B
 
 #[test]
 fn period_without_an_anchor_always_means_the_same_instants() -> Result<(), Box<dyn Error>> {
-    let aligned = requested(ScheduleBody { when: every(3_600), ..body() }).map_err(|fault| fault.to_string())?;
+    let aligned = requested(ScheduleBody { timing: every(3_600), ..body() }).map_err(|fault| fault.to_string())?;
     let next = aligned.create.next.ok_or("a next instant")?;
     assert_eq!(next.due, NOW.plus_ms(3_600_000), "noon is an instant, and the next one is at one");
     let start = at(NOW.0 / 1_000 + 90);
-    let from_start = requested(ScheduleBody { when: every(3_600), start_time: start, ..body() })
+    let from_start = requested(ScheduleBody { timing: every(3_600), start_time: start, ..body() })
         .map_err(|fault| fault.to_string())?;
     assert_eq!(from_start.create.next.ok_or("a next instant")?.due, NOW.plus_ms(90_000));
     Ok(())
@@ -121,7 +121,7 @@ fn period_without_an_anchor_always_means_the_same_instants() -> Result<(), Box<d
 
 #[test]
 fn past_instant_of_known_schedule_is_left_to_the_ledger() {
-    let past = || ScheduleBody { when: Some(When { pattern: at(1_700_000_000).map(when::Pattern::At) }), ..body() };
+    let past = || ScheduleBody { timing: Some(When { pattern: at(1_700_000_000).map(when::Pattern::At) }), ..body() };
     assert!(requested(past()).is_err());
     let repeat = schedule(Some(past()), &context(&Zones::bundled("2026x"), true));
     assert!(repeat.is_ok_and(|requested| requested.create.next.is_none()));
@@ -139,18 +139,18 @@ fn bad_schedule_is_refused_with_field_cause_and_next_step() {
         (ScheduleBody { name: long(129), ..body() }, ErrorReason::InvalidField, "schedule.name: has 129 characters, more than 128".into()),
         (ScheduleBody { tenant: "ä".into(), ..body() }, ErrorReason::InvalidField, format!("schedule.tenant: \"ä\" is not a name; {names}")),
         (ScheduleBody { pool: long(65), ..body() }, ErrorReason::InvalidField, "schedule.pool: has 65 characters, more than 64".into()),
-        (ScheduleBody { when: None, ..body() }, ErrorReason::InvalidField, "schedule.when: is missing; give one of cron, daily, every or at".into()),
-        (ScheduleBody { when: cron("0 9 31 2 *"), ..body() }, ErrorReason::NeverFires, "schedule.when.cron: `0 9 31 2 *` never fires: no date matches its day and month; for the last day of each month write `L` as day of month".into()),
-        (ScheduleBody { when: cron("0 9 * *"), ..body() }, ErrorReason::InvalidField, "schedule.when.cron: a cron expression has five fields (minute hour day-of-month month weekday), this one has 4; write `*` for a field that does not matter".into()),
-        (ScheduleBody { when: cron("H/75 9 * * *"), ..body() }, ErrorReason::InvalidField, "schedule.when.cron: minute field `H/75` (position 1): `H/75`: a step of 75 is more than the 60 values; write `H`; it takes 0-59, lists `0,30`, ranges `0-29` and steps `*/15` or `5-59/15`".into()),
-        (ScheduleBody { when: cron("H H 31 2 *"), ..body() }, ErrorReason::NeverFires, "schedule.when.cron: `H H 31 2 *` never fires: no date matches its day and month; for the last day of each month write `L` as day of month".into()),
-        (ScheduleBody { when: daily(24, 0, ""), ..body() }, ErrorReason::InvalidField, "schedule.when.daily: 24:00 is not a time of day; give from 00:00 to 23:59".into()),
-        (ScheduleBody { when: daily(9, 300, ""), ..body() }, ErrorReason::InvalidField, "schedule.when.daily: 09:300 is not a time of day; give from 00:00 to 23:59".into()),
-        (ScheduleBody { when: daily(9, 0, "montag"), ..body() }, ErrorReason::InvalidField, "schedule.when.daily.days: `montag` is not a weekday; use mon, tue, wed, thu, fri, sat, sun, lists and ranges".into()),
-        (ScheduleBody { when: every(0), ..body() }, ErrorReason::InvalidField, "schedule.when.every: the period is zero; give at least one second".into()),
-        (ScheduleBody { when: every(-1), ..body() }, ErrorReason::InvalidField, "schedule.when.every.period: is missing or below zero; give from one second to ten years".into()),
-        (ScheduleBody { when: Some(When { pattern: at(1_700_000_000).map(when::Pattern::At) }), ..body() }, ErrorReason::NeverFires, "schedule.when.at: 2023-11-14T22:13:20Z is in the past: it is 2026-11-20T12:00:00Z; give an instant to come".into()),
-        (ScheduleBody { end_time: at(NOW.0 / 1_000 + 60), ..body() }, ErrorReason::NeverFires, "schedule.when: has no instant between now, 2026-11-20T12:00:00Z, and the end, 2026-11-20T12:01:00Z; give a later end".into()),
+        (ScheduleBody { timing: None, ..body() }, ErrorReason::InvalidField, "schedule.timing: is missing; give one of cron, daily, every or at".into()),
+        (ScheduleBody { timing: cron("0 9 31 2 *"), ..body() }, ErrorReason::NeverFires, "schedule.timing.cron: `0 9 31 2 *` never fires: no date matches its day and month; for the last day of each month write `L` as day of month".into()),
+        (ScheduleBody { timing: cron("0 9 * *"), ..body() }, ErrorReason::InvalidField, "schedule.timing.cron: a cron expression has five fields (minute hour day-of-month month weekday), this one has 4; write `*` for a field that does not matter".into()),
+        (ScheduleBody { timing: cron("H/75 9 * * *"), ..body() }, ErrorReason::InvalidField, "schedule.timing.cron: minute field `H/75` (position 1): `H/75`: a step of 75 is more than the 60 values; write `H`; it takes 0-59, lists `0,30`, ranges `0-29` and steps `*/15` or `5-59/15`".into()),
+        (ScheduleBody { timing: cron("H H 31 2 *"), ..body() }, ErrorReason::NeverFires, "schedule.timing.cron: `H H 31 2 *` never fires: no date matches its day and month; for the last day of each month write `L` as day of month".into()),
+        (ScheduleBody { timing: daily(24, 0, ""), ..body() }, ErrorReason::InvalidField, "schedule.timing.daily: 24:00 is not a time of day; give from 00:00 to 23:59".into()),
+        (ScheduleBody { timing: daily(9, 300, ""), ..body() }, ErrorReason::InvalidField, "schedule.timing.daily: 09:300 is not a time of day; give from 00:00 to 23:59".into()),
+        (ScheduleBody { timing: daily(9, 0, "montag"), ..body() }, ErrorReason::InvalidField, "schedule.timing.daily.days: `montag` is not a weekday; use mon, tue, wed, thu, fri, sat, sun, lists and ranges".into()),
+        (ScheduleBody { timing: every(0), ..body() }, ErrorReason::InvalidField, "schedule.timing.every: the period is zero; give at least one second".into()),
+        (ScheduleBody { timing: every(-1), ..body() }, ErrorReason::InvalidField, "schedule.timing.every.period: is missing or below zero; give from one second to ten years".into()),
+        (ScheduleBody { timing: Some(When { pattern: at(1_700_000_000).map(when::Pattern::At) }), ..body() }, ErrorReason::NeverFires, "schedule.timing.at: 2023-11-14T22:13:20Z is in the past: it is 2026-11-20T12:00:00Z; give an instant to come".into()),
+        (ScheduleBody { end_time: at(NOW.0 / 1_000 + 60), ..body() }, ErrorReason::NeverFires, "schedule.timing: has no instant between now, 2026-11-20T12:00:00Z, and the end, 2026-11-20T12:01:00Z; give a later end".into()),
         (ScheduleBody { start_time: at(i64::MAX), ..body() }, ErrorReason::InvalidField, "schedule.start_time: is not an instant between the years -9999 and 9999".into()),
         (ScheduleBody { start_time: at(2_000_000_000), end_time: at(1_900_000_000), ..body() }, ErrorReason::InvalidField, "schedule.end_time: 2030-03-17T17:46:40Z is before the start, 2033-05-18T03:33:20Z (and 1 more field)".into()),
         (ScheduleBody { zone: String::new(), ..body() }, ErrorReason::InvalidField, "schedule.zone: is missing; give an IANA name such as Europe/Berlin".into()),

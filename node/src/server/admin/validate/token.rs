@@ -23,11 +23,11 @@ pub fn token_grant(request: CreateTokenRequest, hash: Hash, now: Time) -> ApiRes
     let name = fields.name("name", &name, NAME_MAX);
     let mut rights = Rights::default();
     for (place, role) in roles.iter().enumerate() {
-        match ROLES.iter().find(|(known, _)| known == role) {
+        match ROLES.iter().find(|(known, _)| i32::from(*known) == *role) {
             Some((_, of_role)) => rights = rights.and(*of_role),
             None => {
-                let known: Vec<&str> = ROLES.iter().map(|(known, _)| *known).collect();
-                fields.refuse(format!("roles[{place}]"), format!("{role:?} is not a role; give {}", known.join(", ")));
+                let known: Vec<&str> = ROLES.iter().map(|(known, _)| known.as_str_name()).collect();
+                fields.refuse(format!("roles[{place}]"), format!("is not a role; give {}", known.join(", ")));
             }
         }
     }

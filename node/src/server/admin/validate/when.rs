@@ -20,19 +20,19 @@ pub fn pattern(
     (tenant, name): (&str, &str),
 ) -> Option<(When, Pattern)> {
     let Some(requested) = requested.and_then(|when| when.pattern) else {
-        fields.refuse("schedule.when", "is missing; give one of cron, daily, every or at");
+        fields.refuse("schedule.timing", "is missing; give one of cron, daily, every or at");
         return None;
     };
     let (field, when) = match requested {
         when::Pattern::Cron(expression) => match When::cron(&expression, tenant, name) {
-            Ok(when) => ("schedule.when.cron", Some(when)),
-            Err(error) => return refuse(fields, "schedule.when.cron", &error),
+            Ok(when) => ("schedule.timing.cron", Some(when)),
+            Err(error) => return refuse(fields, "schedule.timing.cron", &error),
         },
-        when::Pattern::Daily(daily) => ("schedule.when.daily", read_daily(fields, &daily)),
-        when::Pattern::Every(every) => ("schedule.when.every", read_every(fields, every, start)),
+        when::Pattern::Daily(daily) => ("schedule.timing.daily", read_daily(fields, &daily)),
+        when::Pattern::Every(every) => ("schedule.timing.every", read_every(fields, every, start)),
         when::Pattern::At(instant) => {
-            let instant = fields.instant("schedule.when.at", instant);
-            ("schedule.when.at", instant.map(|instant| When::At { instant_ms: instant.0 }))
+            let instant = fields.instant("schedule.timing.at", instant);
+            ("schedule.timing.at", instant.map(|instant| When::At { instant_ms: instant.0 }))
         }
     };
     let when = when?;
@@ -52,11 +52,11 @@ fn refuse<T>(fields: &mut Fields, field: &str, error: &PatternError) -> Option<T
 fn read_daily(fields: &mut Fields, daily: &v1::Daily) -> Option<When> {
     let weekdays = match daily.days.as_str() {
         "" => Some(Weekdays::EVERY_DAY),
-        days => fields.take("schedule.when.daily.days", Weekdays::from_str(days)),
+        days => fields.take("schedule.timing.daily.days", Weekdays::from_str(days)),
     };
     let (Ok(hour), Ok(minute)) = (u8::try_from(daily.hour), u8::try_from(daily.minute)) else {
         let given = format!("{:02}:{:02}", daily.hour, daily.minute);
-        fields.refuse("schedule.when.daily", format!("{given} is not a time of day; give from 00:00 to 23:59"));
+        fields.refuse("schedule.timing.daily", format!("{given} is not a time of day; give from 00:00 to 23:59"));
         return None;
     };
     Some(When::Daily { hour, minute, weekdays: weekdays? })
@@ -64,11 +64,11 @@ fn read_daily(fields: &mut Fields, daily: &v1::Daily) -> Option<When> {
 
 fn read_every(fields: &mut Fields, every: v1::Every, start: Option<Time>) -> Option<When> {
     let anchor = match every.anchor_time {
-        Some(anchor) => fields.instant("schedule.when.every.anchor_time", anchor)?,
+        Some(anchor) => fields.instant("schedule.timing.every.anchor_time", anchor)?,
         None => start.unwrap_or(Time(0)),
     };
     let Some(period_ms) = every.period.and_then(milliseconds).and_then(|ms| u64::try_from(ms).ok()) else {
-        fields.refuse("schedule.when.every.period", "is missing or below zero; give from one second to ten years");
+        fields.refuse("schedule.timing.every.period", "is missing or below zero; give from one second to ten years");
         return None;
     };
     Some(When::Every { period_ms, anchor_ms: anchor.0 })

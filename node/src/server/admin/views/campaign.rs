@@ -13,6 +13,12 @@ use super::schedule::{mail, policies, refusal, stopped};
 use super::{run_of, timestamp};
 use crate::server::admin::validate::instant;
 
+/// Returns the state of the campaign.
+pub fn campaign_state(ledger: &Ledger, known: &Campaign) -> CampaignState {
+    let created = known.stage.schedule().and_then(|schedule| ledger.run_of_campaign(schedule));
+    stands(ledger, known, created.and_then(|id| run_of(ledger, id)).as_ref()).state
+}
+
 /// Returns the campaign in its current state.
 pub fn campaign(ledger: &Ledger, named: &CampaignName, known: &Campaign) -> v1::Campaign {
     let created = known.stage.schedule().and_then(|schedule| ledger.run_of_campaign(schedule));
@@ -74,7 +80,7 @@ pub fn campaign_body(named: &CampaignName, known: &Campaign, content: &Content) 
     v1::ScheduleBody {
         tenant: named.tenant.clone(),
         name: named.name.clone(),
-        when: Some(v1::When { pattern: Some(v1::when::Pattern::At(timestamp(known.due))) }),
+        timing: Some(v1::When { pattern: Some(v1::when::Pattern::At(timestamp(known.due))) }),
         zone: known.zone.clone(),
         policies: Some(v1::Policies { finish_by: policies.finish_by.filter(|_| known.finish_by_given), ..policies }),
         pool: known.pool.clone(),

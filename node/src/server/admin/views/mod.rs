@@ -18,7 +18,7 @@ use reveille_ledger::ids::{ClaimOwner, NodeId, Time};
 use reveille_proto::admin::v1;
 use reveille_raft::Member;
 
-pub use campaign::{campaign, campaign_body, finish_by_ms};
+pub use campaign::{campaign, campaign_body, campaign_state, finish_by_ms};
 pub use doubt::{DoubtRow, dead_letter, doubt, run_recipient};
 pub use history::{explained, inside_gap, opened, opened_and_lost, waiting};
 pub use relay::{health, relay, relay_stage};

@@ -17,7 +17,8 @@ pub fn run_of(ledger: &Ledger, id: RunId) -> Option<v1::Run> {
     let summary = summary(id, &ledger.summary_of(id)?);
     let Some(run) = ledger.run(id) else { return Some(summary) };
     let (canary, blocked) = (run.canary.map(canary), run.blocked.map(missing_file));
-    Some(v1::Run { audience: run.count, archived_index: None, canary, blocked, ..summary })
+    let etag = ledger.run_etag(id);
+    Some(v1::Run { audience: run.count, archived_index: None, canary, blocked, etag, ..summary })
 }
 
 /// Returns the run that would open now, or at `due`.
@@ -105,6 +106,7 @@ fn summary(id: RunId, summary: &RunSummary) -> v1::Run {
         canary: None,
         blocked: None,
         lost: false,
+        etag: String::new(),
         cancelled_by: cancelled_by.map(|other| other.to_string()).unwrap_or_default(),
     }
 }

@@ -48,7 +48,7 @@ pub fn schedule(id: ScheduleId, schedule: &Schedule, zones: &Zones, at: ReadTime
         number: id.0,
         state: schedule_state(&schedule.activity).into(),
         pause,
-        when: Some(pattern(&schedule.timing.when)),
+        timing: Some(pattern(&schedule.timing.when)),
         zone: schedule.timing.zone.to_string(),
         start_time: schedule.timing.start.map(timestamp),
         end_time: schedule.timing.end.map(timestamp),
@@ -72,6 +72,8 @@ pub fn schedule(id: ScheduleId, schedule: &Schedule, zones: &Zones, at: ReadTime
         read_time: Some(timestamp(at.now)),
         template: schedule.settings.template.as_ref().map(|template| template.to_string()).unwrap_or_default(),
         block,
+        sender: String::new(),
+        subject: String::new(),
     }
 }
 
@@ -92,7 +94,7 @@ pub fn body(schedule: &Schedule, content: &Content, audience: &AudienceChoice) -
     v1::ScheduleBody {
         tenant: schedule.settings.tenant.to_string(),
         name: schedule.name.to_string(),
-        when: Some(pattern(&schedule.timing.when)),
+        timing: Some(pattern(&schedule.timing.when)),
         zone: schedule.timing.zone.to_string(),
         start_time: schedule.timing.start.map(timestamp),
         end_time: schedule.timing.end.map(timestamp),
@@ -180,7 +182,7 @@ pub fn block(cause: &BlockCause) -> v1::ScheduleBlock {
 
 /// Builds the message of a refusal that the ledger has stored.
 pub fn refusal(refusal: &CommandRefusal) -> v1::Refusal {
-    v1::Refusal { reason: error_texts::refused(refusal).reason_word().to_owned(), message: refusal.to_string() }
+    v1::Refusal { reason: error_texts::refused(refusal).reason().into(), message: refusal.to_string() }
 }
 
 fn pattern(when: &When) -> v1::When {

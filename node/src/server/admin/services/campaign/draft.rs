@@ -72,16 +72,18 @@ impl Admin {
         }
         self.store_files(files, [&content]).await?;
         create.request = id;
-        self.write(Command::CampaignCreate(Box::new(create)), call).await?;
-        Ok(CreateCampaignResponse { campaign: Some(self.campaign(&named)?), created: !exists, warnings })
+        let command = Command::CampaignCreate(Box::new(create));
+        let reply = self.write(command.clone(), call).await?;
+        let created = !exists && self.made(&command, reply.index);
+        Ok(CreateCampaignResponse { campaign: Some(self.campaign(&named)?), created, warnings })
     }
 
     /// Validates the request like a schedule. If the audience is not sealed yet, it is assumed to have the columns that
     /// the content uses.
     async fn requested(&self, mut body: ScheduleBody, exists: bool, now: Time) -> ApiResult<(CampaignCreate, Content)> {
         let mut fields = Fields::default();
-        if !matches!(body.when.as_ref().and_then(|when| when.pattern.as_ref()), Some(when::Pattern::At(_))) {
-            fields.refuse("schedule.when", "is not an instant; a campaign is sent once: give one as `at`");
+        if !matches!(body.timing.as_ref().and_then(|when| when.pattern.as_ref()), Some(when::Pattern::At(_))) {
+            fields.refuse("schedule.timing", "is not an instant; a campaign is sent once: give one as `at`");
         }
         let audience = body.audience.as_ref().map(|audience| audience.sealed.clone()).unwrap_or_default();
         if audience.is_empty() {
@@ -123,7 +125,7 @@ impl Admin {
             return Err(ApiError::of_field("schedule.template", message));
         }
         let When::At { instant_ms } = create.timing.when else {
-            return Err(ApiError::of_field("schedule.when", "is not an instant"));
+            return Err(ApiError::of_field("schedule.timing", "is not an instant"));
         };
         let create = CampaignCreate {
             request: None,

@@ -103,7 +103,7 @@ impl Admin {
         compiled.map(|()| Some(sealed.seal)).map_err(|error| {
             let message =
                 format!("audience '{}' does not fit the {}: {}", campaign.audience, error.field, error.message);
-            error_texts::not_possible(message).about("audience", &campaign.audience)
+            error_texts::precondition(ErrorReason::UnfitContent, message).about("audience", &campaign.audience)
         })
     }
 }

@@ -9,7 +9,7 @@ use reveille_ledger::command::{
 };
 use reveille_ledger::content::Content;
 use reveille_ledger::etag::{EtagKind, check_etag};
-use reveille_ledger::ids::{RunId, ScheduleId};
+use reveille_ledger::ids::{RunId, ScheduleId, Time};
 use reveille_ledger::reply::CommandReply;
 use reveille_ledger::{Activity, Ledger, RunState};
 use reveille_proto::admin::v1::{
@@ -19,8 +19,9 @@ use reveille_proto::admin::v1::{
     PauseCampaignResponse, ResumeCampaignRequest, ResumeCampaignResponse,
 };
 
+use crate::server::admin::label_selector::Selector;
 use crate::server::admin::lookup::campaign_named;
-use crate::server::admin::paging::Paging;
+use crate::server::admin::paging::{EXAMINED_MAX, Paging};
 use crate::server::admin::{Admin, ApiError, ApiResult, Call, error_texts, validate, views};
 
 impl Admin {
@@ -87,6 +88,23 @@ fn content_of(ledger: &Ledger, named: &CampaignName, known: &Campaign) -> ApiRes
     content.ok_or_else(|| error_texts::broken(format!("the content of {} is not there", named.name)))
 }
 
+/// Selects the campaigns of a list.
+struct CampaignFilter {
+    states: Vec<CampaignState>,
+    selector: Selector,
+    since: Option<Time>,
+    until: Option<Time>,
+}
+
+impl CampaignFilter {
+    fn selects(&self, ledger: &Ledger, known: &Campaign) -> bool {
+        self.since.is_none_or(|since| known.due >= since)
+            && self.until.is_none_or(|until| known.due < until)
+            && self.selector.means(Some(&known.labels))
+            && (self.states.is_empty() || self.states.contains(&views::campaign_state(ledger, known)))
+    }
+}
+
 /// The schedule and the run of a campaign, as far as they exist.
 struct LaunchedCampaign {
     schedule: Option<ScheduleId>,
@@ -109,18 +127,28 @@ serve! {
 impl Admin {
     async fn list_campaigns(&self, request: ListCampaignsRequest, call: &Call) -> ApiResult<ListCampaignsResponse> {
         let tenant = validate::tenant(&request.tenant)?;
+        let states = request.states.iter().map(|state| CampaignState::try_from(*state)).collect::<Result<_, _>>();
+        let states = states.map_err(|_| ApiError::of_field("states", "holds a state that this node does not know"))?;
+        let (since, until) = validate::time_range(request.since_time, request.until_time)?;
+        let filter = CampaignFilter { states, selector: Selector::parse(&request.selector)?, since, until };
         let paging = Paging::new("campaigns", request.page_size, &request.page_token)?;
         let query = self.read(request.stale, call, |ledger| {
-            let mine = paging.of_tenant(ledger.campaigns(), &tenant).take(paging.size + 1);
-            let shown = mine.map(|(name, known)| {
-                let named = CampaignName { tenant: tenant.clone(), name: name.clone() };
-                views::campaign(ledger, &named, known)
-            });
-            shown.collect::<Vec<_>>()
+            let (mut shown, mut last) = (Vec::new(), None);
+            for (examined, (name, known)) in paging.of_tenant(ledger.campaigns(), &tenant).enumerate() {
+                if shown.len() >= paging.size || examined >= EXAMINED_MAX {
+                    return (shown, last);
+                }
+                last = Some(name.clone());
+                if filter.selects(ledger, known) {
+                    let named = CampaignName { tenant: tenant.clone(), name: name.clone() };
+                    shown.push(views::campaign(ledger, &named, known));
+                }
+            }
+            (shown, None)
         });
-        let (mut campaigns, freshness) = query.await?;
-        let next_page_token = paging.cut(&mut campaigns, |one| &one.name);
-        Ok(ListCampaignsResponse { campaigns, next_page_token, freshness })
+        let ((campaigns, last), freshness) = query.await?;
+        let next_page_token = paging.token(last.as_ref());
+        Ok(ListCampaignsResponse { campaigns, next_page_token, freshness, selector: filter.selector.to_string() })
     }
 
     async fn get_campaign(&self, request: GetCampaignRequest, call: &Call) -> ApiResult<GetCampaignResponse> {
@@ -178,7 +206,7 @@ impl Admin {
             (Some(_), None) => {
                 let state = word(self.campaign(&named)?.state());
                 let message = format!("campaign {} is {state}, not paused: there is nothing to resume", named.name);
-                return Err(error_texts::of_campaign(ErrorReason::NotPossible, &named.name, message));
+                return Err(error_texts::of_campaign(ErrorReason::NothingToDo, &named.name, message));
             }
         };
         self.change(&named, command, call).await?;
@@ -238,7 +266,7 @@ fn word(state: CampaignState) -> String {
 fn not_launched(name: &str, campaign: &Campaign, verb: &str) -> ApiError {
     let (reason, stage) = match &campaign.stage {
         CampaignStage::Draft => (ErrorReason::NotLaunched, "a draft"),
-        stage => (ErrorReason::NotPossible, stage.word()),
+        stage => (ErrorReason::CampaignState, stage.word()),
     };
     error_texts::of_campaign(reason, name, format!("campaign {name} is {stage}: there is nothing to {verb}"))
 }

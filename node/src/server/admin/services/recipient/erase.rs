@@ -79,7 +79,7 @@ impl Admin {
                 None if std::mem::take(&mut work.found) => {
                     passes += 1;
                     if passes >= PASSES_MAX {
-                        return Err(error_texts::not_possible(format!(
+                        return Err(error_texts::changed_meanwhile(format!(
                             "the address was found in each of {PASSES_MAX} passes: lists get it again, or change \
                              meanwhile; end that, and erase again"
                         )));
@@ -148,7 +148,8 @@ impl Erasing<'_> {
         };
         let Some((former, position)) = seal.locate(change.number) else { return Ok(None) };
         let written = self.admin.blocking(move |node| node.files.store_without(former, position)).await?;
-        let erased = written.map_err(|error| error_texts::not_possible(format!("a part was not written: {error}")))?;
+        let erased =
+            written.map_err(|error| error_texts::file_unreadable(format!("a part was not written: {error}")))?;
         self.admin.spread_part(erased, "the part without the person").await?;
         Ok(Some(ErasedPart { former, erased }))
     }
@@ -180,7 +181,7 @@ impl Erasing<'_> {
             };
             let (key, lists) = (self.key.to_owned(), lists.clone());
             let bytes = self.admin.blocking(move |_| block_without(&block, &key, &lists)).await?;
-            let bytes = bytes.map_err(|error| error_texts::not_possible(error.to_string()))?;
+            let bytes = bytes.map_err(error_texts::block_unreadable)?;
             let Some(bytes) = bytes else { continue };
             let size: usize = waiting.iter().map(|block| block.bytes.len()).sum();
             if size + bytes.len() > ERASED_BYTES_MAX && !waiting.is_empty() {
@@ -213,7 +214,7 @@ impl Erasing<'_> {
         };
         let key = self.key.to_owned();
         let bytes = self.admin.blocking(move |_| block_with_list(&block, &key, (list, &stored))).await?;
-        let bytes = bytes.map_err(|error| error_texts::not_possible(error.to_string()))?;
+        let bytes = bytes.map_err(error_texts::block_unreadable)?;
         match bytes {
             Some(bytes) => self.propose(Vec::new(), vec![ErasedBlock { part, former, bytes }], done).await,
             None => Ok(()),

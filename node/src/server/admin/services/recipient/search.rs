@@ -231,8 +231,7 @@ impl<'a> PersonSearch<'a> {
         if let Some(seal) = Recipients::seal_from_blob(list) {
             let key = BTreeSet::from([self.key.to_owned()]);
             let find = move |node: &NodeContext| node.files.find_row(&seal, &key).map(|row| (row, seal.columns));
-            let (row, columns) =
-                self.admin.blocking(find).await?.map_err(|fault| error_texts::not_possible(fault.to_string()))?;
+            let (row, columns) = self.admin.blocking(find).await?.map_err(error_texts::file_unreadable)?;
             return Ok(row.map(|(number, recipient)| PersonRow { number, recipient, columns }));
         }
         if !list.windows(self.key.len()).any(|bytes| bytes == self.key.as_bytes()) {

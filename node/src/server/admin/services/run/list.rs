@@ -30,6 +30,7 @@ pub struct RunFilter {
     pub states: Vec<v1::RunState>,
     pub selector: Selector,
     pub since: Option<Time>,
+    pub until: Option<Time>,
 }
 
 impl RunFilter {
@@ -37,6 +38,7 @@ impl RunFilter {
         *run.tenant == *self.tenant
             && (self.schedule.is_empty() || *run.name == *self.schedule)
             && (self.states.is_empty() || self.states.contains(&views::run_state(&run.state)))
+            && self.until.is_none_or(|until| run.opened_at < until)
     }
 
     /// True if the selector selects the schedule. A deleted schedule has no labels.

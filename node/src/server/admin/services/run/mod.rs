@@ -5,6 +5,7 @@ mod list;
 use list::{RunFilter, RunPage};
 use reveille_ledger::address::Address;
 use reveille_ledger::command::{Command, RunPause, RunResume};
+use reveille_ledger::etag::ANY_ETAG;
 use reveille_ledger::ids::RunId;
 use reveille_proto::admin::v1::{
     CancelRunRequest, CancelRunResponse, ExplainRequest, ExplainResponse, GetRunRequest, GetRunResponse,
@@ -17,7 +18,6 @@ use crate::server::admin::enums::OnWire;
 use crate::server::admin::label_selector::Selector;
 use crate::server::admin::lookup::RunRecipient;
 use crate::server::admin::paging::Paging;
-use crate::server::admin::validate::Fields;
 use crate::server::admin::{Admin, ApiError, ApiResult, Call, error_texts, explain, validate};
 
 serve! {
@@ -40,10 +40,8 @@ impl Admin {
         let selector = Selector::parse(&request.selector)?;
         let heeded = selector.to_string();
         let tenant = validate::tenant(&request.tenant)?;
-        let mut fields = Fields::default();
-        let since = request.since_time.and_then(|since| fields.instant("since_time", since));
-        fields.done(Some(()))?;
-        let filter = RunFilter { tenant, schedule: request.schedule, states, selector, since };
+        let (since, until) = validate::time_range(request.since_time, request.until_time)?;
+        let filter = RunFilter { tenant, schedule: request.schedule, states, selector, since, until };
         let paging: Paging<RunId> = Paging::new("runs", request.page_size, &request.page_token)?;
         let RunPage { runs, last, freshness, incomplete } =
             self.list_page(&filter, &paging, request.stale, call).await?;
@@ -71,9 +69,16 @@ impl Admin {
     }
 
     async fn resume_run(&self, request: ResumeRunRequest, call: &Call) -> ApiResult<ResumeRunResponse> {
+        let etag = validate::etag(&request.etag)?.filter(|etag| etag != ANY_ETAG);
         let run = self.find_run_to_change(&request.tenant, &request.run, call).await?;
-        let resume = RunResume { run, without_canary: request.without_canary, expected: None };
-        let reply = self.write(Command::RunResume(resume), call).await?;
+        // The state that is checked here is that in which the command names what it expects.
+        let (current, last) = self.context.replica.read(|ledger| (ledger.run_etag(run), ledger.last_run_event(run)));
+        if etag.as_ref().is_some_and(|etag| *etag != current) {
+            return Err(error_texts::stale_run(run));
+        }
+        let resume = RunResume { run, without_canary: request.without_canary, expected: etag.map(|_| last) };
+        let reply = self.try_write(Command::RunResume(resume), call).await;
+        let reply = reply.map_err(|error| error.worded(|refusal| error_texts::refused_of_run(run, refusal)))?;
         Ok(ResumeRunResponse { run: Some(self.show_run(run).await?), index: reply.index })
     }
 

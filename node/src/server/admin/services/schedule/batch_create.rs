@@ -128,6 +128,6 @@ fn refused(position: usize, error: ApiError) -> BatchCreateResult {
         None => field.to_owned(),
     };
     let error = error.rename_fields(in_request);
-    let refusal = Refusal { reason: error.reason_word().to_owned(), message: error.to_string() };
+    let refusal = Refusal { reason: error.reason().into(), message: error.to_string() };
     BatchCreateResult { refusal: Some(refusal), ..BatchCreateResult::default() }
 }

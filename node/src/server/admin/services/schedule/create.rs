@@ -61,12 +61,14 @@ pub async fn create(
     }
     admin.store_files(files, [&content]).await?;
     let name = create.name.clone();
-    let reply = admin.write(Command::ScheduleCreate(Box::new(create)), call).await?;
+    let command = Command::ScheduleCreate(Box::new(create));
+    let reply = admin.write(command.clone(), call).await?;
     let CommandOutcome::Schedule(id) = reply.outcome else {
         return Err(error_texts::broken(format!("a creation was answered by {:?}", reply.outcome)));
     };
     let schedule = admin.show_schedule(id, &name).await?;
-    Ok(CreateScheduleResponse { schedule: Some(schedule), created: !exists, duplicates, warnings })
+    let created = !exists && admin.made(&command, reply.index);
+    Ok(CreateScheduleResponse { schedule: Some(schedule), created, duplicates, warnings })
 }
 
 /// Returns why every cluster would refuse this body. It needs no cluster.

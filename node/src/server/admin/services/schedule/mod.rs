@@ -20,8 +20,8 @@ use reveille_ledger::ids::{ScheduleId, Time};
 use reveille_ledger::{Activity, Ledger, Schedule, ScheduleTiming};
 use reveille_proto::admin::v1::{
     self, BackfillScheduleRequest, BackfillScheduleResponse, BatchCreateSchedulesRequest, BatchCreateSchedulesResponse,
-    CreateScheduleRequest, CreateScheduleResponse, DeleteScheduleRequest, DeleteScheduleResponse, Freshness,
-    GetScheduleRequest, GetScheduleResponse, ListScheduleHistoryRequest, ListScheduleHistoryResponse,
+    CreateScheduleRequest, CreateScheduleResponse, DeleteScheduleRequest, DeleteScheduleResponse, ErrorReason,
+    Freshness, GetScheduleRequest, GetScheduleResponse, ListScheduleHistoryRequest, ListScheduleHistoryResponse,
     ListSchedulesRequest, ListSchedulesResponse, PauseScheduleRequest, PauseScheduleResponse, PutScheduleRequest,
     PutScheduleResponse, ResumeScheduleRequest, ResumeScheduleResponse, ScheduleState, SendTestRequest,
     SendTestResponse, TriggerScheduleRequest, TriggerScheduleResponse, UpdateScheduleRequest, UpdateScheduleResponse,
@@ -169,9 +169,14 @@ impl Admin {
         let found = self.find_schedule((&request.tenant, &request.name), request.stale, call).await?;
         let Found { id, beside, schedule, now, freshness } = found;
         let body = if request.with_body { Some(self.body_of(&schedule)?) } else { None };
+        // Gone if the schedule was changed meanwhile.
+        let content = |ledger: &Ledger| ledger.blob(&schedule.content).and_then(Content::from_blob);
+        let (sender, subject) =
+            self.context.replica.read(content).map(|one| (one.sender, one.subject)).unwrap_or_default();
         let at = beside.read_time(now);
         let shown = self.blocking(move |node| views::schedule(id, &schedule, &node.zones, at, INSTANTS_SHOWN)).await?;
-        Ok(GetScheduleResponse { schedule: Some(beside.apply_to(shown)), freshness, body })
+        let shown = v1::Schedule { sender, subject, ..beside.apply_to(shown) };
+        Ok(GetScheduleResponse { schedule: Some(shown), freshness, body })
     }
 
     async fn pause_schedule(&self, request: PauseScheduleRequest, call: &Call) -> ApiResult<PauseScheduleResponse> {
@@ -179,7 +184,8 @@ impl Admin {
         let found = self.find_schedule((&request.tenant, &request.name), false, call).await?;
         self.not_of_a_campaign(found.id)?;
         if found.schedule.activity == Activity::Done {
-            return Err(error_texts::not_possible("the schedule is done: no instant is left"));
+            let message = "the schedule is done: no instant is left";
+            return Err(error_texts::precondition(ErrorReason::ScheduleNotActive, message));
         }
         if !request.validate_only {
             let pause = SchedulePause { schedule: found.id, reason };
@@ -196,7 +202,8 @@ impl Admin {
         expected_plan(&request.etag, &found)?;
         if !matches!(found.schedule.activity, Activity::Paused { .. } | Activity::Blocked { .. }) {
             let state = found.schedule.activity.word();
-            return Err(error_texts::not_possible(format!("the schedule is {state}, not paused")));
+            let message = format!("the schedule is {state}, not paused");
+            return Err(error_texts::precondition(ErrorReason::NothingToDo, message));
         }
         let (opens, simulated) = self.blocking(move |node| resumed(&found, &node.zones)).await??;
         if !request.validate_only {
@@ -266,8 +273,9 @@ fn resumed(found: &Found, zones: &Zones) -> ApiResult<(Vec<v1::Instant>, DryRun)
 
 /// Returns the compiled pattern and the zone of a timing.
 fn calendar_of(timing: &ScheduleTiming, zones: &Zones) -> ApiResult<(Pattern, Zone)> {
-    let zone = zones.get(&timing.zone).map_err(|unknown| error_texts::not_possible(unknown.to_string()))?;
-    let pattern = Pattern::compile(&timing.when).map_err(|error| error_texts::not_possible(error.to_string()))?;
+    let unfit = |reason, error: String| error_texts::precondition(reason, error);
+    let zone = zones.get(&timing.zone).map_err(|error| unfit(ErrorReason::UnknownZone, error.to_string()))?;
+    let pattern = Pattern::compile(&timing.when).map_err(|error| unfit(ErrorReason::NeverFires, error.to_string()))?;
     Ok((pattern, zone))
 }
 

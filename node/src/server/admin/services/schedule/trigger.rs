@@ -79,7 +79,7 @@ fn content_of(admin: &Admin, found: &Found) -> ApiResult<Content> {
     let content = found.schedule.content;
     let content = admin.context.replica.read(|ledger| ledger.blob(&content).and_then(Content::from_blob));
     content.ok_or_else(|| {
-        error_texts::not_possible(format!("the content of {} was just changed: ask again", found.schedule.name))
+        error_texts::changed_meanwhile(format!("the content of {} was just changed: ask again", found.schedule.name))
     })
 }
 

@@ -336,7 +336,7 @@ fn retimed(node: &NodeContext, present: &Present, create: &ScheduleCreate, throu
     let timing = create.timing.clone();
     let edit = TimingEdit { schedule, due, former, timing, policies: &create.policies, calendar, through, waits };
     let retiming = plan_timing_change(edit, has_opened);
-    let retiming = retiming.map_err(|wait| error_texts::not_possible(wait.to_string()))?;
+    let retiming = retiming.map_err(|wait| error_texts::changed_meanwhile(wait.to_string()))?;
     match (&retiming.next, create.timing.max_runs) {
         (Some(_), _) => Ok(retiming),
         (None, Some(most)) if schedule.plan.opened >= most => {
@@ -346,7 +346,7 @@ fn retimed(node: &NodeContext, present: &Present, create: &ScheduleCreate, throu
         (None, _) => {
             let mut fields = Fields::default();
             let message = format!("has no instant after now, {}; give one to come, or a later end", present.now);
-            fields.refuse_as(ErrorReason::NeverFires, "schedule.when", message);
+            fields.refuse_as(ErrorReason::NeverFires, "schedule.timing", message);
             fields.done(None)
         }
     }
