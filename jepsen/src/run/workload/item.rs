@@ -216,8 +216,8 @@ fn every(once: ScheduleBody, instants_ms: &[i64], period_ms: i64, policies: Poli
     let [start, end] = [instants_ms.first(), instants_ms.last()].map(|ms| ms.copied().map(timestamp));
     let period = prost_types::Duration { seconds: period_ms / 1_000, nanos: 0 };
     let every = Every { period: Some(period), anchor_time: start };
-    let when = Some(When { pattern: Some(when::Pattern::Every(every)) });
-    ScheduleBody { policies: Some(policies), when, start_time: start, end_time: end, ..once }
+    let timing = Some(When { pattern: Some(when::Pattern::Every(every)) });
+    ScheduleBody { policies: Some(policies), timing, start_time: start, end_time: end, ..once }
 }
 
 /// Returns the contents of a schedule as histories compare them.
