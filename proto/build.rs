@@ -79,7 +79,7 @@ fn calls(descriptors: &FileDescriptorSet) -> String {
                 service.name(),
                 method.name()
             );
-            if let Some((item, rows, incomplete)) =
+            if let Some([item, rows, incomplete, lost_parts]) =
                 message(request).zip(message(response)).and_then(|(from, to)| listed(from, to))
             {
                 code += &format!(
@@ -89,7 +89,8 @@ fn calls(descriptors: &FileDescriptorSet) -> String {
                      self\n    }}\n    \
                      fn page(answer: Self::Response) -> ListPage<Self::Item> {{\n        \
                      let (next, freshness) = (answer.next_page_token, answer.freshness);\n        \
-                     ListPage {{ rows: answer.{rows}, next, freshness, incomplete: {incomplete} }}\n    \
+                     let (incomplete, lost_parts) = ({incomplete}, {lost_parts});\n        \
+                     ListPage {{ rows: answer.{rows}, next, freshness, incomplete, lost_parts }}\n    \
                      }}\n}}\n"
                 );
             }
@@ -98,9 +99,9 @@ fn calls(descriptors: &FileDescriptorSet) -> String {
     code
 }
 
-/// Returns the type and the field of the rows, and the expression for whether rows are missing, if the messages are
-/// request and response of a list with pages.
-fn listed<'m>(request: &DescriptorProto, response: &'m DescriptorProto) -> Option<(&'m str, &'m str, &'m str)> {
+/// Returns the type and the field of the rows, and the expressions for whether rows are missing and for the parts of lists
+/// that are lost, if the messages are request and response of a list with pages.
+fn listed<'m>(request: &DescriptorProto, response: &'m DescriptorProto) -> Option<[&'m str; 4]> {
     let has = |message: &DescriptorProto, name| message.field.iter().any(|field| field.name() == name);
     if !(has(request, "page_size") && has(response, "next_page_token") && has(response, "freshness")) {
         return None;
@@ -108,7 +109,8 @@ fn listed<'m>(request: &DescriptorProto, response: &'m DescriptorProto) -> Optio
     let rows =
         response.field.iter().find(|field| field.label() == Label::Repeated && field.r#type() == Type::Message)?;
     let incomplete = if has(response, "incomplete") { "answer.incomplete" } else { "false" };
-    Some((own_name(rows.type_name()), rows.name(), incomplete))
+    let lost_parts = if has(response, "lost_parts") { "answer.lost_parts" } else { "Vec::new()" };
+    Some([own_name(rows.type_name()), rows.name(), incomplete, lost_parts])
 }
 
 /// Returns the last part of a type's full name.

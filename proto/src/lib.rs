@@ -43,6 +43,8 @@ pub struct ListPage<T> {
     pub freshness: Option<admin::v1::Freshness>,
     /// True if rows of the page are lost.
     pub incomplete: bool,
+    /// Hashes of the parts of audiences that were not searched, because they are lost.
+    pub lost_parts: Vec<String>,
 }
 
 include!(concat!(env!("OUT_DIR"), "/calls.rs"));

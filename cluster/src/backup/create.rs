@@ -1,4 +1,5 @@
-//! Makes a backup of a running node: a snapshot, the blocks of the archive and the audience parts that it names.
+//! Makes a backup of a running node: a snapshot, the blocks of the archive and the audience parts that it names. Lost
+//! parts are named in the manifest.
 //!
 //! A file that the target has is not copied again. Because pruning may run on another machine at the same time, a file
 //! counts as present only if the newest verified backup names it, which no pruning removes, or if it is younger than
@@ -17,7 +18,7 @@ use super::manifest::{BLOCKS, BackupId, BackupManifest, block_name, time_text};
 use super::target::{BackupTarget, StoredFile, put_new};
 use super::verify::{parts_of, read_manifest, target_error, verify};
 use super::work::{BackupError, BackupPhase, BackupTask, FileFault};
-use crate::file_store::FileStore;
+use crate::file_store::{self, FileStore};
 
 /// Maximum age of a file that no verified backup names, and that is not copied again. Much below the age of pruning.
 const REUSED_FOR: Duration = Duration::from_secs(12 * 3_600);
@@ -51,6 +52,8 @@ pub struct MadeBackup {
     pub bytes: u64,
     /// Number of its files.
     pub files: u64,
+    /// Parts that it lacks, because every voter lacks them.
+    pub lost: Vec<Hash>,
     /// Number of files that were copied.
     pub copied_files: u64,
     /// Bytes that were copied.
@@ -110,6 +113,7 @@ fn create_once(
     let (pinned, facts) = source.replica.pinned_snapshot(StateFacts::of)?;
     let id = BackupId { cluster: source.cluster, index: pinned.manifest.index };
     let archive = facts.archive.iter().flat_map(|(_, part)| part.all_blocks()).copied();
+    let lost = lost_for_good(source, target, &facts.parts)?;
     let mut manifest = BackupManifest {
         id,
         incarnation: facts.incarnation,
@@ -121,7 +125,8 @@ fn create_once(
         audit_head: facts.audit_head,
         state: pinned.manifest.blocks.clone(),
         archive: archive.collect(),
-        parts: facts.parts.into_iter().map(|part| (part, 0)).collect(),
+        parts: facts.parts.difference(&lost).map(|part| (*part, 0)).collect(),
+        lost: lost.into_iter().collect(),
     };
     let mut copy = FileCopier::new(source, target, manifest.parts.iter().map(|(part, _)| *part).collect())?;
     copy.all(&mut manifest, work)?;
@@ -151,10 +156,34 @@ fn create_once(
         id,
         ledger_time: manifest.ledger_time,
         bytes: manifest.bytes(),
+        lost: manifest.lost.clone(),
         files: manifest.hashes().collect::<BTreeSet<Hash>>().len() as u64 + 1,
         copied_files: copy.files,
         copied_bytes: copy.bytes,
     })
+}
+
+/// Stores lost parts that the target has on this node again, from where the others fetch them. Returns the other lost
+/// parts of the state.
+fn lost_for_good(
+    source: &BackupSource<'_>,
+    target: &dyn BackupTarget,
+    parts: &BTreeSet<Hash>,
+) -> Result<BTreeSet<Hash>, BackupError> {
+    let mut lost = BTreeSet::new();
+    for part in source.parts.lost().intersection(parts).copied() {
+        let name = block_name(part);
+        match target.get(&name) {
+            Ok(file) if file_store::verify(&file) == Ok(part) => {
+                source.parts.put(&file).map_err(|error| BackupError::Source(error.to_string()))?;
+                tracing::info!(%part, "a part of an audience that every voter lacked is restored from a backup");
+            }
+            Ok(_) => drop(lost.insert(part)),
+            Err(error) if error.kind() == ErrorKind::NotFound => drop(lost.insert(part)),
+            Err(error) => return Err(target_error(target, "read", &name, error)),
+        }
+    }
+    Ok(lost)
 }
 
 /// Copies files to the target.

@@ -48,6 +48,8 @@ pub struct BackupManifest {
     pub archive: Vec<BlockEntry>,
     /// The parts of sealed audiences, with the sizes of their files.
     pub parts: Vec<(Hash, u64)>,
+    /// Parts that the state names and the backup lacks: every voter lacked them (P20).
+    pub lost: Vec<Hash>,
 }
 
 /// Names a backup: its cluster, and the log index of its state.
@@ -112,6 +114,8 @@ enum FileLine {
     Archive { block: String, bytes: u64, rows: u32 },
     /// A part of a sealed audience.
     Part { block: String, bytes: u64 },
+    /// A part of a sealed audience that was lost.
+    Lost { block: String },
 }
 
 /// Last line.
@@ -158,9 +162,10 @@ impl BackupManifest {
         let archive = self.archive.iter().map(named);
         let archive = archive.map(|(block, bytes, rows)| FileLine::Archive { block, bytes, rows });
         let part = |(part, bytes): &(Hash, u64)| FileLine::Part { block: part.to_string(), bytes: *bytes };
+        let lost = self.lost.iter().map(|part| FileLine::Lost { block: part.to_string() });
         let mut lines = SealedLines::default();
         lines.push(&head);
-        state.chain(archive).chain(self.parts.iter().map(part)).for_each(|line| lines.push(&line));
+        state.chain(archive).chain(self.parts.iter().map(part)).chain(lost).for_each(|line| lines.push(&line));
         lines.seal()
     }
 
@@ -187,6 +192,7 @@ impl BackupManifest {
             state: Vec::new(),
             archive: Vec::new(),
             parts: Vec::new(),
+            lost: Vec::new(),
         };
         for line in lines {
             match read_line(line)? {
@@ -197,6 +203,7 @@ impl BackupManifest {
                     manifest.archive.push(BlockEntry { hash: block.parse()?, bytes, rows });
                 }
                 FileLine::Part { block, bytes } => manifest.parts.push((block.parse()?, bytes)),
+                FileLine::Lost { block } => manifest.lost.push(block.parse()?),
             }
         }
         match manifest.state_hash().to_string() == head.state_hash {
@@ -268,6 +275,7 @@ mod tests {
             state: vec![block(1), block(2)],
             archive: vec![block(3)],
             parts: vec![(Hash([4; 32]), 9)],
+            lost: vec![Hash([6; 32])],
         }
     }
 
@@ -279,7 +287,7 @@ mod tests {
         let text = String::from_utf8(bytes).unwrap();
         assert!(text.contains(r#""ledger_time":"2027-01-15T08:00:00.123Z""#), "{text}");
         assert!(text.contains(&format!(r#""audit_head":"{}""#, Hash([5; 32]))), "{text}");
-        assert_eq!(text.lines().count(), 6);
+        assert_eq!(text.lines().count(), 7);
         assert_eq!(manifest.bytes(), 101 + 102 + 103 + 9);
         assert_eq!(BackupId::of_file(&manifest.id.manifest(), MANIFEST), Some(manifest.id));
         assert_eq!(BackupId::of_file(&manifest.id.verified(), MANIFEST), None);

@@ -79,12 +79,18 @@ pub trait StateFiles {
 }
 
 /// The files of a backup, which was verified.
-pub struct BackupFiles(pub Arc<dyn BackupTarget>);
+pub struct BackupFiles {
+    /// Where they are.
+    pub target: Arc<dyn BackupTarget>,
+    /// Parts that the backup lacks.
+    pub lost: Vec<Hash>,
+}
 
 impl BackupFiles {
     fn get(&self, hash: Hash) -> Result<Vec<u8>, BackupError> {
         let name = block_name(hash);
-        self.0.get(&name).map_err(|source| BackupError::Target { doing: "read", place: self.0.place(&name), source })
+        let unread = |source| BackupError::Target { doing: "read", place: self.target.place(&name), source };
+        self.target.get(&name).map_err(unread)
     }
 }
 
@@ -94,7 +100,7 @@ impl StateFiles for BackupFiles {
     }
 
     fn part(&self, part: Hash) -> Result<Option<Vec<u8>>, BackupError> {
-        self.get(part).map(Some)
+        if self.lost.contains(&part) { Ok(None) } else { self.get(part).map(Some) }
     }
 }
 

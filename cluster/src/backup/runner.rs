@@ -51,6 +51,9 @@ pub async fn make(
     };
     record(context, ended).await;
     match &made {
+        Ok(MadeBackup { lost, .. }) if !lost.is_empty() => {
+            tracing::warn!(lost = lost.len(), "backup made and verified, without files that every voter lacks");
+        }
         Ok(MadeBackup { id, bytes, files, copied_files, copied_bytes, .. }) => {
             tracing::info!(index = id.index, bytes, files, copied_files, copied_bytes, "backup made and verified");
         }

@@ -41,7 +41,8 @@ pub fn archive_block(target: &dyn BackupTarget, hash: Hash) -> io::Result<Option
     }
 }
 
-/// Reads all files of a backup, loads its state, and checks it. Returns the state.
+/// Reads all files of a backup, loads its state, and checks it. Returns the state. Parts that were lost when it was made
+/// are no damage: the manifest names them.
 ///
 /// # Errors
 /// [`BackupError`]; `Damaged` names the files.
@@ -83,7 +84,7 @@ pub fn verify(
 }
 
 /// Checks that the state is that of the manifest, that it breaks no rule, and that the backup has all files that it
-/// names.
+/// names and that were not lost.
 fn check_whole(
     ledger: &Ledger,
     manifest: &BackupManifest,
@@ -100,7 +101,7 @@ fn check_whole(
     if let Some(lacks) = ledger.archive_blocks().difference(has_archive).next() {
         return Err(format!("it lacks block {lacks} of the archive"));
     }
-    if let Some(lacks) = parts_of(ledger).difference(has_parts).next() {
+    if let Some(lacks) = parts_of(ledger).difference(has_parts).find(|part| !manifest.lost.contains(part)) {
         return Err(format!("it lacks file {lacks} of an audience or an attachment"));
     }
     match check(ledger).first() {

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 use reveille_ledger::ids::{Hash, NodeId};
 use tokio_util::sync::CancellationToken;
 
+use super::lost::find_lost;
 use crate::process::context::NodeContext;
 use crate::process::limits::NAMED_MAX;
 use crate::process::peer_messages::{self, FetchFile, FilePiece, PeerFile};
@@ -46,20 +47,29 @@ pub async fn run(context: Arc<NodeContext>, stop: CancellationToken) {
         let own = Arc::clone(&context);
         let missing_blocks = context.replica.blocking(move || own.replica.drop_unneeded_missing_blocks());
         let blocks = missing_blocks.await.unwrap_or_default();
+        let lost = context.files.lost();
         if missing.is_empty() && blocks.is_empty() {
+            context.files.set_lost(lost);
             continue;
         }
         // Claims wait for the parts of open runs, so fetch these first.
         let open = open_parts(&context);
-        let (first, others): (Vec<Hash>, Vec<Hash>) = missing.into_iter().partition(|part| open.contains(part));
-        let parts = open_files.next(first).into_iter().chain(other_files.next(others)).map(PeerFile::AudiencePart);
+        let asked = missing.into_iter().filter(|part| !lost.contains(part));
+        let (first, others): (Vec<Hash>, Vec<Hash>) = asked.partition(|part| open.contains(part));
+        let parts: Vec<Hash> = open_files.next(first).into_iter().chain(other_files.next(others)).collect();
+        let files = parts.iter().copied().map(PeerFile::AudiencePart);
         let mut fetched = 0;
-        for file in parts.chain(archive.next(blocks).into_iter().map(PeerFile::ArchiveBlock)) {
+        for file in files.chain(archive.next(blocks).into_iter().map(PeerFile::ArchiveBlock)) {
             if stop.is_cancelled() {
                 return;
             }
             fetched += u32::from(fetch(&context, file).await);
         }
+        // Those that are lost are not asked for one by one.
+        let still_missing: BTreeSet<Hash> = context.files.missing().into_iter().collect();
+        let unfetched = parts.into_iter().chain(lost).filter(|part| still_missing.contains(part));
+        let unfetched: Vec<Hash> = unfetched.collect();
+        context.files.set_lost(find_lost(&context, &unfetched).await);
         if fetched > 0 {
             tracing::info!(files = fetched, "files that this node lacked were fetched from other nodes");
         }

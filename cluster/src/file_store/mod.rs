@@ -9,7 +9,7 @@
 //! - **Bounded memory**: a read needs memory for one block of 256 recipients, or for one attachment.
 //!
 //! It does not use the ledger or a clock, and it blocks its thread. Reading order: `part`, `attachment`, `keys`,
-//! `check`, `spread`, `fetcher`.
+//! `check`, `spread`, `fetcher`, `lost`.
 
 mod attachment;
 mod check;
@@ -17,6 +17,7 @@ pub mod fetcher;
 mod free_space;
 mod generated;
 mod keys;
+mod lost;
 mod part;
 mod spread;
 
@@ -44,6 +45,7 @@ pub use check::AudienceFault;
 pub use fetcher::fetch;
 pub use generated::GeneratedAudience;
 pub use keys::{Keys, Repeats};
+use lost::Lost;
 use part::Head;
 pub(crate) use part::verify;
 pub use part::{BLOCK, encode, name};
@@ -95,6 +97,8 @@ pub struct FileStore {
     folder: PathBuf,
     heads: Cache<Hash, Head>,
     missing: Mutex<BTreeSet<Hash>>,
+    /// Locked after `missing`.
+    lost: Mutex<Lost>,
     /// Attachments that a majority had a short time ago.
     confirmed: Cache<Hash, Confirmed>,
     /// Locked while a part is written or removed, and while a caller gets the answer that a part is here.
@@ -122,6 +126,7 @@ impl FileStore {
             folder,
             heads: Cache::new(HEAD_BYTES_MAX),
             missing: Mutex::default(),
+            lost: Mutex::default(),
             confirmed: Cache::new(CONFIRMED_MAX),
             changing: Mutex::default(),
             fetches: Semaphore::new(FETCHES_MAX),
@@ -180,12 +185,19 @@ impl FileStore {
         Ok(found)
     }
 
-    /// Returns number and row of the first recipient with one of these address keys. Reads the parts of the seal.
+    /// Returns number and row of the first recipient with one of these address keys. Reads the parts of the seal that
+    /// are not lost.
     ///
     /// # Errors
     /// The same errors as [`FileStore::read`].
-    pub fn find_row(&self, seal: &Seal, keys: &BTreeSet<String>) -> Result<Option<(u32, Recipient)>, FileStoreError> {
-        for (first, part) in (0..).step_by(CHUNK as usize).zip(&seal.parts) {
+    pub fn find_row(
+        &self,
+        seal: &Seal,
+        keys: &BTreeSet<String>,
+        lost: &BTreeSet<Hash>,
+    ) -> Result<Option<(u32, Recipient)>, FileStoreError> {
+        let parts = (0..).step_by(CHUNK as usize).zip(&seal.parts);
+        for (first, part) in parts.filter(|(_, part)| !lost.contains(part)) {
             if let Some((position, _)) = self.find(*part, keys)?.into_iter().next() {
                 let row = self.read(*part, &[position])?.into_iter().next();
                 return Ok(row.map(|(position, recipient)| (first + u32::from(position), recipient)));
@@ -384,15 +396,16 @@ impl FileStore {
         self.missing.lock().insert(part);
     }
 
-    /// Returns the missing parts that are reported to the leader, those of open runs first. The list has [`NAMED_MAX`]
-    /// elements only if at least this number of parts of open runs is missing. Otherwise it has at most one element
-    /// less.
+    /// Returns the missing parts that are reported to the leader, those of open runs first, and lost ones of others last.
+    /// The list has [`NAMED_MAX`] elements only if at least this number of parts of open runs is missing. Otherwise it
+    /// has at most one element less.
     pub(crate) fn named_missing(&self, open: &BTreeSet<Hash>) -> Vec<Hash> {
         let missing = self.missing.lock();
         let first: Vec<Hash> = missing.intersection(open).copied().take(NAMED_MAX).collect();
         let room = (NAMED_MAX - 1).saturating_sub(first.len());
-        let others = missing.difference(open).copied().take(room);
-        first.iter().copied().chain(others).collect()
+        let (lost, others) = (self.lost.lock(), || missing.difference(open).copied());
+        let others = others().filter(|part| !lost.has(part)).chain(others().filter(|part| lost.has(part)));
+        first.iter().copied().chain(others.take(room)).collect()
     }
 
     /// Returns true if any part is missing here.

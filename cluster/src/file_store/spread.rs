@@ -119,8 +119,8 @@ pub async fn spread_attachments(context: &Arc<NodeContext>, files: &[Hash]) -> R
     Ok(missing)
 }
 
-/// Returns which parts each answering member lacks. Fails if fewer than a majority answer.
-async fn ask_all(
+/// Returns which parts each answering member lacks. Fails if fewer than `majority` answer.
+pub(super) async fn ask_all(
     context: &Arc<NodeContext>,
     voters: &[NodeId],
     majority: usize,

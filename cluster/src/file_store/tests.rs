@@ -321,6 +321,9 @@ fn lacking_list_names_parts_of_open_runs_first() {
     assert_eq!(parts.missing().len(), 3_000);
     let named = parts.named_missing(&[part(2_999), part(9_999)].into());
     assert_eq!((named[0], named[1], named.len()), (part(2_999), part(0), NAMED_MAX - 1));
+    parts.set_lost((0..2_998).map(part).collect());
+    let named = parts.named_missing(&[part(2_999)].into());
+    assert_eq!((named[1], named[2], named.len()), (part(2_998), part(0), NAMED_MAX - 1), "lost ones are the last");
     assert_eq!(
         parts.named_missing(&(1_000..3_000).map(part).collect()).len(),
         NAMED_MAX,

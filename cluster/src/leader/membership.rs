@@ -1,16 +1,15 @@
 //! Changes the membership, one node at a time (P22). Only `peer/join.rs` of the Raft crate adds learners.
 //!
 //! A node joins as a learner. It votes only after it could replace any other voter for a while: it has the log, applies
-//! it, holds every audience part (P20) and the archive (P24), and its clock is right (P18): the clocks of two voters
-//! must agree. A node that the ledger has removed leaves the
-//! membership; `removal` checks and proposes that. A change that a former leader left half done is finished. A leader
-//! that drains or was removed hands over.
+//! it, holds the archive (P24) and every audience part that is not lost (P20), and its clock agrees with the leader's
+//! (P18). A node that the ledger has removed leaves the membership; `removal` checks and proposes that. A change that a
+//! former leader left half done is finished. A leader that drains or was removed hands over.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use reveille_ledger::ids::{ClaimOwner, NodeId};
+use reveille_ledger::ids::{ClaimOwner, Hash, NodeId};
 use reveille_ledger::{AGREEMENT_MS, Ledger};
 use reveille_raft::MemberStatus;
 
@@ -51,9 +50,9 @@ pub(crate) async fn run(context: Arc<NodeContext>, leadership: Arc<Leadership>) 
             leave_out(&context, &leadership, node).await;
             continue;
         }
-        let reports = leadership.reports();
+        let (reports, lost) = (leadership.reports(), context.files.lost());
         let is_ready = |node: &NodeId, member: &MemberStatus| {
-            !member.member.votes && is_ready(member, reports.get(node)) && leadership.has_lease(*node)
+            !member.member.votes && is_ready(member, reports.get(node), &lost) && leadership.has_lease(*node)
         };
         let learners = members.iter().filter(|(node, member)| is_ready(node, member));
         let learners = learners.filter_map(|(node, _)| Some(reports.get(node)?.owner)).collect();
@@ -112,10 +111,11 @@ async fn leave_out(context: &NodeContext, leadership: &Leadership, node: NodeId)
     }
 }
 
-/// Returns true if the member has the log and the files that a voter needs.
-fn is_ready(member: &MemberStatus, report: Option<&NodeReport>) -> bool {
+/// Returns true if the member has the log and the files that a voter needs. It reports lost files last, so nothing else
+/// is missing if only those are named.
+fn is_ready(member: &MemberStatus, report: Option<&NodeReport>, lost: &BTreeSet<Hash>) -> bool {
     let has_log = member.lag.is_some_and(|lag| lag <= LAG_MAX);
-    let has_files = |report: &NodeReport| report.missing.is_empty() && !report.lacks_archive;
+    let has_files = |report: &NodeReport| report.missing.is_subset(lost) && !report.lacks_archive;
     has_log && report.is_some_and(|report| !report.behind && !report.stopping && has_files(report))
 }
 

@@ -252,7 +252,9 @@ fn next_step(
     if lacks_archive(&voters, member, &has_archive, is_dead) {
         return wait(MemberWait::Archive);
     }
-    let missing = reports.into_iter().map(|(node, report)| (node, report.missing)).collect();
+    // No copy of a lost part would come. Lost ones are reported last, so a list with some of them names all others.
+    let lost = context.files.lost();
+    let missing = reports.into_iter().map(|(node, report)| (node, &report.missing - &lost)).collect();
     match missing_parts(&voters, member, &missing, is_dead) {
         0 => Ok(Step::propose(Command::NodeRemove, HAS_FILES_FOR)),
         missing => wait(MemberWait::Parts(missing)),

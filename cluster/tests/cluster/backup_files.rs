@@ -174,6 +174,7 @@ fn write_backup(target: &FolderTarget, id: BackupId, blocks: &[u8]) {
         state: blocks.iter().map(block).collect(),
         archive: Vec::new(),
         parts: Vec::new(),
+        lost: Vec::new(),
     };
     blocks.iter().for_each(|byte| target.put(&block_name(*byte), b"x").expect("written"));
     target.put(&id.manifest(), &manifest.to_bytes()).expect("written");

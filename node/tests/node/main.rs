@@ -17,6 +17,7 @@ mod gap;
 mod http_json;
 mod http_routes;
 mod log;
+mod lost_parts;
 mod membership;
 mod messages;
 mod metrics;

@@ -197,7 +197,8 @@ async fn status(context: &CommandContext<'_>) -> Result<Seen<GetClusterStatusRes
 
 async fn members(context: &CommandContext<'_>) -> Result<ListPage<Member>, Failure> {
     let answer = context.read(ListMembersRequest {}).await?;
-    Ok(ListPage { rows: answer.members, next: String::new(), freshness: answer.freshness, incomplete: false })
+    let (next, freshness) = (String::new(), answer.freshness);
+    Ok(ListPage { rows: answer.members, next, freshness, incomplete: false, lost_parts: Vec::new() })
 }
 
 async fn transfer_leader(context: &CommandContext<'_>, to: Option<String>) -> Result<(), Stop> {

@@ -1,10 +1,13 @@
 //! Exports a list page by page for other programs; the list is never held in memory as a whole.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use super::{CommandContext, ExportFormat, Failure, INCOMPLETE, Listing, PAGE_SIZE, Stop, View, format, lines};
+use super::{
+    CommandContext, ExportFormat, Failure, INCOMPLETE, Listing, PAGE_SIZE, Stop, View, format, lines, not_searched,
+};
 
 /// Writes all pages to a file, or to stdout. `one` is the noun for a row.
 pub(super) async fn export<Q: Listing>(
@@ -19,7 +22,7 @@ where
     let client = context.retrying_client();
     let mut target = file.as_deref().map(Target::create).transpose()?;
     let mut token = String::new();
-    let (mut count, mut is_first, mut incomplete) = (0, true, false);
+    let (mut count, mut is_first, mut incomplete, mut lost_parts) = (0, true, false, BTreeSet::new());
     loop {
         let size = i32::try_from(PAGE_SIZE).unwrap_or_default();
         let answer = client.page(request.clone(), context.stale, size, token.clone()).await?;
@@ -28,6 +31,7 @@ where
         }
         count += answer.rows.len() as u64;
         incomplete |= answer.incomplete;
+        lost_parts.extend(answer.lost_parts);
         let bytes = written(&answer.rows, format, std::mem::take(&mut is_first));
         match &mut target {
             Some(target) => target.write(bytes.as_bytes())?,
@@ -46,6 +50,7 @@ where
     if incomplete {
         context.terminal.say(INCOMPLETE);
     }
+    not_searched(lost_parts.len()).iter().for_each(|remark| context.terminal.say(remark));
     Ok(())
 }
 

@@ -48,7 +48,7 @@ pub mod version;
 mod watch;
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -66,6 +66,7 @@ use super::manifest::kind::Kind;
 use super::target::Target;
 use super::terminal::Terminal;
 use super::view::moved::MovedView;
+use super::view::recipient::not_searched;
 use super::view::{Answer, Json, Own, View, warning};
 use super::{escape, format, input, lines};
 use crate::api_json;
@@ -118,13 +119,16 @@ struct Pages<R> {
     freshness: Option<Freshness>,
     /// True if rows of these pages are lost.
     incomplete: bool,
+    /// Parts of lists that were not searched, because they are lost.
+    lost_parts: BTreeSet<String>,
 }
 
 impl<R> Pages<R> {
     /// Returns the remarks below a list with this limit.
     fn remarks(&self, limit: u32) -> Vec<String> {
         let more = self.more.then(|| format!("there are more: --limit above {limit} shows them"));
-        more.into_iter().chain(self.incomplete.then(|| INCOMPLETE.to_owned())).collect()
+        let incomplete = self.incomplete.then(|| INCOMPLETE.to_owned());
+        more.into_iter().chain(incomplete).chain(not_searched(self.lost_parts.len())).collect()
     }
 }
 
@@ -292,13 +296,15 @@ impl<'a> CommandContext<'a> {
         Fut: Future<Output = Result<ListPage<R>, Failure>>,
     {
         let limit = limit as usize;
-        let mut pages = Pages { rows: Vec::new(), more: false, freshness: None, incomplete: false };
+        let mut pages =
+            Pages { rows: Vec::new(), more: false, freshness: None, incomplete: false, lost_parts: BTreeSet::new() };
         let mut token = String::new();
         loop {
             let wanted = u32::try_from(limit - pages.rows.len()).unwrap_or(PAGE_SIZE).min(PAGE_SIZE);
             let answer = page(i32::try_from(wanted).unwrap_or_default(), token.clone()).await?;
             pages.freshness = pages.freshness.or(answer.freshness);
             pages.incomplete |= answer.incomplete;
+            pages.lost_parts.extend(answer.lost_parts);
             pages.rows.extend(answer.rows.into_iter().take(limit - pages.rows.len()));
             // A filter may leave a page empty. A page token that points to its own page would loop for ever, so it ends
             // the list.

@@ -26,12 +26,12 @@ pub async fn run(context: &CommandContext<'_>, args: RestoreRunArgs) -> Result<(
             true => StreamedOptOuts::default(),
             false => opt_outs::read(&*read, cluster, manifest.id.index).map_err(unread)?,
         };
-        Ok::<_, Failure>((cluster, ledger, opt_outs))
+        Ok::<_, Failure>((cluster, ledger, opt_outs, manifest.lost))
     });
-    let (cluster, ledger, opt_outs) = loaded.await??;
+    let (cluster, ledger, opt_outs, lost) = loaded.await??;
     if let Some(written) = &opt_outs.written {
         context.terminal.say(&format!("opt-outs until {written} are in force again"));
     }
     let former = FormerState { cluster, ledger, opt_outs: opt_outs.changes };
-    found(context, config, former, BackupFiles(target)).await
+    found(context, config, former, BackupFiles { target, lost }).await
 }

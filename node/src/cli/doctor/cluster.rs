@@ -3,12 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use reveille_proto::admin::v1::{
-    BackupStatus, Checkpoint, DamagedFile, GetClusterStatusResponse, GetUpgradeResponse, MemberRole, MemberStatus,
+    BackupStatus, Checkpoint, DamagedFile, GetClusterStatusResponse, GetUpgradeResponse, LostFiles, MemberRole,
+    MemberStatus,
 };
 
 use crate::cli::clocks::{self, ClockComparison};
 use crate::cli::instant;
-use crate::cli::view::cluster::{backlog_sentence, blocked_sentence, more_blocked, name, sent_in_backoff, votes};
+use crate::cli::view::cluster::{
+    backlog_sentence, blocked_sentence, lost_sentence, more_blocked, name, sent_in_backoff, votes,
+};
 use crate::cli::view::doctor::Finding;
 use crate::cli::view::pool;
 use crate::cli::view::scrub::{consequence, damage};
@@ -37,6 +40,7 @@ pub fn findings(status: &GetClusterStatusResponse, own_tzdb: &str) -> Vec<Findin
     findings.extend(agreement(status));
     findings.extend(releases(&status.members, own_tzdb));
     findings.extend(status.backups.as_ref().and_then(backups));
+    findings.extend(status.lost_files.as_ref().map(lost_files));
     findings.extend(status.blocked.iter().map(|run| {
         let why = "recipients that wait for it get no email, and expire when the run's time is over";
         let next = format!("reveille run show {}; it goes on by itself when a node has it again", run.run);
@@ -56,6 +60,14 @@ pub fn findings(status: &GetClusterStatusResponse, own_tzdb: &str) -> Vec<Findin
         Finding::warning("warm_up", pool::sentence(pool), "it is warmed up: each of its days has a cap", next)
     }));
     findings
+}
+
+/// Reports files that every voter lacks, and what needs them.
+fn lost_files(lost: &LostFiles) -> Finding {
+    let why = "such runs do not send, a backup lacks them, and a search for a person leaves them out; all else goes on";
+    let next = "reveille backup create takes them from the target, if it has them; else import the same list again, \
+                send the same attachment again, or cancel the runs; ended runs forget them in the archive";
+    Finding::problem("lost_files", lost_sentence(lost), why, next)
 }
 
 /// Reports a backup that failed, or that is too old.

@@ -13,11 +13,12 @@ impl View for Backup {
     fn text(&self, _: bool) -> String {
         let at = text(self.ledger_time.as_ref()).unwrap_or_else(|| "-".to_owned());
         format!(
-            "backup {} of {at} made and verified: {} of {} copied, {} of content",
+            "backup {} of {at} made and verified: {} of {} copied, {} of content{}",
             self.index,
             format::count(self.copied_files),
             format::counted(self.files, "file"),
-            bytes(self.bytes)
+            bytes(self.bytes),
+            lacks(self.lost_files.into())
         )
     }
 }
@@ -35,6 +36,8 @@ pub struct BackupView {
     node: Option<String>,
     level: Option<u32>,
     bytes: Option<u64>,
+    /// Files that it lacks, because every voter lacked them.
+    lost_files: u64,
     /// It was read back whole after it was made.
     verified: bool,
     /// What is wrong with its manifest.
@@ -53,6 +56,7 @@ impl From<&ListedBackup> for BackupView {
             node: known.map(|known| known.node.clone()),
             level: known.map(|known| known.level),
             bytes: known.map(|known| known.bytes()),
+            lost_files: known.map_or(0, |known| known.lost.len() as u64),
             verified: *verified,
             damaged: manifest.as_ref().err().map(ToString::to_string),
         }
@@ -66,6 +70,9 @@ impl View for BackupView {
     fn cells(&self) -> Vec<Cell> {
         let state = match (&self.damaged, self.verified) {
             (Some(_), _) => Cell::toned("manifest damaged", Tone::Bad),
+            (None, true) if self.lost_files > 0 => {
+                Cell::toned(format!("verified{}", lacks(self.lost_files)), Tone::Notable)
+            }
             (None, true) => Cell::toned("verified", Tone::Good),
             (None, false) => Cell::toned("not verified", Tone::Notable),
         };
@@ -78,6 +85,11 @@ impl View for BackupView {
             state,
         ]
     }
+}
+
+/// Says how many files a backup lacks, because they were lost.
+fn lacks(files: u64) -> String {
+    if files == 0 { String::new() } else { format!("; lacks {} that no voter had", format::counted(files, "file")) }
 }
 
 /// Formats a size.

@@ -1,7 +1,7 @@
 //! Output of `cluster …`.
 
 use reveille_proto::admin::v1::{
-    AddMemberResponse, Backlog, BlockedRun, GetClusterStatusResponse, Member, MemberRole, MemberStatus,
+    AddMemberResponse, Backlog, BlockedRun, GetClusterStatusResponse, LostFiles, Member, MemberRole, MemberStatus,
 };
 
 use super::{Cell, Tone, View, card, duration_ms, format, pool, table, text, word};
@@ -26,6 +26,16 @@ pub fn more_blocked(all: u32, shown: usize) -> Option<String> {
 pub fn blocked_sentence(blocked: &BlockedRun) -> String {
     let missing = blocked.missing.as_ref().map(missing_file).unwrap_or_default();
     format!("run {} of {} is blocked: {missing}", blocked.run, blocked.schedule)
+}
+
+/// Says how many files every voter lacks, and names what needs them.
+pub fn lost_sentence(lost: &LostFiles) -> String {
+    let LostFiles { files, audiences, schedules, runs, ended_runs } = lost;
+    let kinds = [("audience", audiences), ("schedule", schedules), ("run", runs)].into_iter();
+    let users = kinds.flat_map(|(kind, names)| names.iter().map(move |name| format!("{kind} {name}")));
+    let ended = (*ended_runs > 0).then(|| format::counted((*ended_runs).into(), "ended run"));
+    let users: Vec<String> = users.chain(ended).collect();
+    format!("every voter lacks {} of {}", format::counted((*files).into(), "file"), users.join(", "))
 }
 
 /// Says how much a node in crash back-off sends, by the part of its usual claims that it gets.
@@ -177,6 +187,7 @@ impl View for GetClusterStatusResponse {
         let below: String = below
             .chain(self.blocked.iter().map(blocked_sentence))
             .chain(more)
+            .chain(self.lost_files.as_ref().map(lost_sentence))
             .map(|sentence| format!("\n\n{sentence}"))
             .collect();
         format!("{}\n\n{}{below}", card(pairs, paint), table(&columns, rows, paint))

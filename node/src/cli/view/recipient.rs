@@ -1,5 +1,7 @@
 //! Output of `recipient …` and of `run recipients`.
 
+use std::collections::BTreeSet;
+
 use reveille_proto::admin::v1::{
     DoubtCause, EraseRecipientResponse, RecipientPlace, RecipientState, RunRecipient, Suppression,
 };
@@ -70,9 +72,18 @@ pub fn add(sum: &mut EraseRecipientResponse, answer: EraseRecipientResponse) {
     sum.lists += answer.lists;
     sum.blocks += answer.blocks;
     sum.index = sum.index.max(answer.index);
+    let known: BTreeSet<String> = sum.lost_parts.drain(..).chain(answer.lost_parts).collect();
+    sum.lost_parts.extend(known);
     if let Some(barrier) = answer.barrier {
         sum.barrier = Some(barrier);
     }
+}
+
+/// Says how many parts of lists a search left out. `None`: it left out none.
+pub fn not_searched(lost_parts: usize) -> Option<String> {
+    let words = if lost_parts == 1 { "part of lists is" } else { "parts of lists are" };
+    let count = format::count(lost_parts as u64);
+    (lost_parts > 0).then(|| format!("{count} {words} lost on every node, and not searched: reveille doctor"))
 }
 
 /// Returns the result of an erasure in words.
@@ -80,8 +91,9 @@ pub fn erased(recipient: &str, sum: &EraseRecipientResponse) -> String {
     let lists = format::counted(u64::from(sum.lists), "list");
     let blocks = format::counted(u64::from(sum.blocks), "block");
     let barrier = barrier::sentence(sum.barrier.as_ref());
+    let lost = not_searched(sum.lost_parts.len()).map(|lost| format!("\n{lost}")).unwrap_or_default();
     format!(
         "{recipient} erased from {lists} and {blocks} of the archive: {barrier}\nIts files leave each running node \
-         within a minute. Backups from before still have it: docs/how-to/erase-a-person.md"
+         within a minute. Backups from before still have it: docs/how-to/erase-a-person.md{lost}"
     )
 }

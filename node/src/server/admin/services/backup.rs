@@ -69,7 +69,7 @@ fn not_made(error: &BackupError) -> ApiError {
 }
 
 fn last(created: MadeBackup) -> CreateBackupResponse {
-    let MadeBackup { id, ledger_time, bytes, files, copied_files, copied_bytes } = created;
+    let MadeBackup { id, ledger_time, bytes, files, lost, copied_files, copied_bytes } = created;
     let backup = v1::Backup {
         cluster: id.cluster.to_string(),
         index: id.index,
@@ -78,6 +78,7 @@ fn last(created: MadeBackup) -> CreateBackupResponse {
         files,
         copied_files,
         copied_bytes,
+        lost_files: lost.len() as u32,
     };
     CreateBackupResponse { backup: Some(backup), ..CreateBackupResponse::default() }
 }

@@ -24,7 +24,7 @@ use reveille_proto::admin::v1::{
 };
 use reveille_raft::{Member, Role, Status as RaftStatus};
 
-use super::{archive_loss, authority, member, pool, restore, scrub};
+use super::{archive_loss, authority, lost_files, member, pool, restore, scrub};
 use crate::server::admin::deadline::DESCRIBED_WITHIN;
 use crate::server::admin::{Admin, ApiResult, Call, error_texts, views};
 
@@ -106,6 +106,7 @@ impl Admin {
             audit_head: head.audit.to_string(),
             test_clock_offset: head.test_clock.map(|clock| views::duration(clock.offset_ms)),
             restore: head.restored.map(restore::message),
+            lost_files: lost_files::message(&self.context),
         })
     }
 

@@ -82,6 +82,7 @@ mod dead_letter;
 mod dead_letter_pages;
 mod doubt;
 mod event;
+mod lost_files;
 mod member;
 pub(crate) mod message;
 mod opt_out;

@@ -91,10 +91,12 @@ impl Admin {
                 None => {
                     // The last entry removes the address from the opt-out, if no entry did.
                     work.propose(Vec::new(), Vec::new(), &mut done).await?;
+                    done.lost_parts = work.search.lost_parts();
                     return Ok(done);
                 }
             };
         }
+        done.lost_parts = work.search.lost_parts();
         done.next_page_token = paging.token(Some(&Progress { cursor, found: work.found, passes }));
         Ok(done)
     }

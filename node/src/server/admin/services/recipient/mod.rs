@@ -69,7 +69,8 @@ impl Admin {
             }
             next = after;
         }
-        Ok(FindRecipientResponse { places, next_page_token: paging.token(next.as_ref()), freshness })
+        let (next_page_token, lost_parts) = (paging.token(next.as_ref()), search.lost_parts());
+        Ok(FindRecipientResponse { places, next_page_token, freshness, lost_parts })
     }
 
     /// Shows a place. `events`: with the history of a run.

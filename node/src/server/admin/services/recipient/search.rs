@@ -119,11 +119,13 @@ pub struct PersonSearch<'a> {
     key: &'a str,
     /// Lists as they were when they were read.
     known: BTreeMap<StoredList, Option<PersonRow>>,
+    /// Parts of lists that were not searched, because they are lost.
+    lost_parts: BTreeSet<Hash>,
 }
 
 impl<'a> PersonSearch<'a> {
     pub fn new(admin: &'a Admin, tenant: &'a str, key: &'a str) -> PersonSearch<'a> {
-        PersonSearch { admin, tenant, key, known: BTreeMap::new() }
+        PersonSearch { admin, tenant, key, known: BTreeMap::new(), lost_parts: BTreeSet::new() }
     }
 
     /// Reads one slice. Returns the places with the person, and where to go on; `None`: this was the last slice.
@@ -189,6 +191,11 @@ impl<'a> PersonSearch<'a> {
         }
     }
 
+    /// Returns the hashes of the parts of lists that were not searched, because every voter lacks them.
+    pub fn lost_parts(&self) -> Vec<String> {
+        self.lost_parts.iter().map(Hash::to_string).collect()
+    }
+
     /// Returns the part of the archive after this one that has details of runs, and may have some of the tenant.
     pub fn part_after(&self, after: Option<ArchivePartKey>) -> Option<ArchivePartKey> {
         self.admin.context.replica.read(|ledger| {
@@ -227,10 +234,13 @@ impl<'a> PersonSearch<'a> {
     }
 
     /// Returns the person in this list.
-    async fn person_in(&self, list: &[u8]) -> ApiResult<Option<PersonRow>> {
+    async fn person_in(&mut self, list: &[u8]) -> ApiResult<Option<PersonRow>> {
         if let Some(seal) = Recipients::seal_from_blob(list) {
             let key = BTreeSet::from([self.key.to_owned()]);
-            let find = move |node: &NodeContext| node.files.find_row(&seal, &key).map(|row| (row, seal.columns));
+            let mut lost = self.admin.context.files.lost();
+            lost.retain(|part| seal.parts.contains(part));
+            self.lost_parts.extend(&lost);
+            let find = move |node: &NodeContext| node.files.find_row(&seal, &key, &lost).map(|row| (row, seal.columns));
             let (row, columns) = self.admin.blocking(find).await?.map_err(error_texts::file_unreadable)?;
             return Ok(row.map(|(number, recipient)| PersonRow { number, recipient, columns }));
         }
