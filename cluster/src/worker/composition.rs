@@ -132,8 +132,8 @@ fn prepare(
     claimed: &ClaimedRecipient,
 ) -> Result<(Handoff, Email), DeliveryOutcome> {
     let node = &context.node;
-    let content = context.compiled_content(claimed.content, claimed.audience).map_err(|cause| not_composed(&cause))?;
-    let recipient = match content.recipients.as_ref() {
+    let recipients = node.recipients(claimed.audience).map_err(|cause| not_composed(&cause))?;
+    let recipient = match recipients.as_ref() {
         Recipients::Inline(audience) => audience.recipients.get(claimed.number as usize).map(Ok),
         Recipients::Sealed(seal) => match claim.sealed_recipients.get(&claimed.claimed_slot.slot) {
             // The audience was sealed, or its seal became known, after the claim's recipients were read.
@@ -142,19 +142,22 @@ fn prepare(
         },
     };
     let recipient = match recipient {
+        // The content may be erased too, and then it does not compile.
         Some(Ok(recipient)) if recipient.is_erased() => return Err(DeliveryOutcome::Suppressed),
         Some(Ok(recipient)) => recipient,
         Some(Err(cause)) => return Err(no_relay(cause)),
         None => return Err(not_composed("the recipient is not in the audience")),
     };
+    let compiled =
+        context.compiled_content(claimed.content, recipients.columns()).map_err(|cause| not_composed(&cause))?;
     let handoff = Handoff {
         claimed_slot: claimed.claimed_slot,
         run: claimed.run,
         recipient: claimed.number,
         tenant_and_key: (claim.tenant.clone(), recipient.key.clone()),
     };
-    let sender = content.compiled.sender();
-    let list_unsubscribe = match (content.compiled.is_bulk(), &node.unsubscribe) {
+    let sender = compiled.sender();
+    let list_unsubscribe = match (compiled.is_bulk(), &node.unsubscribe) {
         (false, _) => None,
         (true, Some(unsubscribe)) => Some(unsubscribe.header(&claim.tenant, &recipient.key)),
         // Another node may have this setting.
@@ -170,18 +173,18 @@ fn prepare(
         boundary_seed: claimed.content.0,
         list_unsubscribe,
     };
-    let mut composed = content.compiled.compose(recipient, &stamp).map_err(|error| {
+    let mut composed = compiled.compose(recipient, &stamp).map_err(|error| {
         tracing::warn!(recipient = handoff.name(), %error, "an email cannot be composed");
         not_composed(&error.to_string())
     })?;
-    injected_bugs::swap_contents((&content.compiled, &content.recipients), claimed.number, &stamp, &mut composed);
+    injected_bugs::swap_contents((&compiled, &recipients), claimed.number, &stamp, &mut composed);
     let (from, notify) = match &node.return_path {
         Some(path) => {
             let bounced = Bounced { run: claimed.run, recipient: claimed.number };
             (path.address(cluster, incarnation, bounced), Notify::Failure)
         }
         // Notifications would go to the mailbox that receives replies of recipients.
-        None if content.compiled.is_bulk() => (sender.wire(), Notify::Never),
+        None if compiled.is_bulk() => (sender.wire(), Notify::Never),
         None => (sender.wire(), Notify::Failure),
     };
     let dsn = Some(Dsn { envelope_id: claimed.claimed_slot.fence.to_string(), notify });

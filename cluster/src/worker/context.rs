@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use reveille_ledger::Ledger;
-use reveille_ledger::content::{Content, Recipients};
+use reveille_ledger::content::Content;
 use reveille_ledger::ids::{Fence, Hash};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -100,13 +100,6 @@ pub(crate) struct WorkerContext {
     compiled: Cache<(Hash, Hash), Compiled>,
 }
 
-/// The content of a run, compiled for its audience, and the recipients. A sealed audience has the hashes of its parts
-/// instead.
-pub(crate) struct CompiledContent {
-    pub compiled: Arc<Compiled>,
-    pub recipients: Arc<Recipients>,
-}
-
 impl WorkerContext {
     pub fn new(
         node: Arc<NodeContext>,
@@ -157,21 +150,19 @@ impl WorkerContext {
         assumed.into_iter().for_each(|fence| self.forget(fence));
     }
 
-    /// Returns a content compiled for an audience. It is decoded and compiled once for all callers, outside the
-    /// ledger's lock.
+    /// Returns a content compiled for an audience with these columns. It is decoded and compiled once for all callers,
+    /// outside the ledger's lock.
     ///
     /// # Errors
     /// Returns the reason why the content cannot be compiled.
-    pub fn compiled_content(&self, content: Hash, audience: Hash) -> Result<CompiledContent, String> {
-        let recipients = self.node.recipients(audience)?;
-        let compiled = self.compiled.get((content, hash_of_columns(recipients.columns())), || {
+    pub fn compiled_content(&self, content: Hash, columns: &[String]) -> Result<Arc<Compiled>, String> {
+        self.compiled.get((content, hash_of_columns(columns)), || {
             let blob = self.node.replica.read(|ledger| ledger.blob(&content).map(<[u8]>::to_vec));
             let blob = blob.ok_or("the content of the run is not in the ledger")?;
             let read = Content::from_blob(&blob).ok_or("the content of the run cannot be read")?;
-            let compiled = Compiled::new(&read, recipients.columns()).map_err(|error| error.to_string())?;
+            let compiled = Compiled::new(&read, columns).map_err(|error| error.to_string())?;
             Ok::<_, String>((compiled, COMPILED_BYTES + COMPILED_FACTOR * blob.len()))
-        })?;
-        Ok(CompiledContent { compiled, recipients })
+        })
     }
 }
 

@@ -80,23 +80,43 @@ async fn erased_address_is_in_no_file_of_any_node() {
     let what = "--daily 09:00 --tz UTC --sender b@example.net --subject s --inline-text t";
     output(&node, &format!("schedule create kept {what} --recipients {kept}"));
     output(&node, &format!("schedule create gone {what} --recipients {gone}"));
+    // Contents to the person alone, which have the name: of messages and of schedules.
+    let own = |subject: &str| {
+        let texts = "--var name=Canaria --inline-text Canaria,{{name}} --inline-html <p>Canaria</p>";
+        format!("--to {CANARY} --sender b@example.net --reply-to canary.person@example.net --subject {subject} {texts}")
+    };
+    let daily = "--daily 09:00 --tz UTC --min-gap 1ms";
+    output(&node, &format!("message send early {}", own("Canaria-1")));
+    output(&node, &format!("schedule create own {daily} {}", own("Canaria-2")));
+    output(&node, &format!("schedule create own-gone {daily} {}", own("Canaria-3")));
     output(&node, "clock advance 24h");
-    until("both are sent", || sink.handle().accepted_count() == 4);
+    // The two runs leave with one content, which is then in the state for the archive only.
+    output(&node, "schedule trigger own-gone");
+    until("all are sent", || sink.handle().accepted_count() == 8);
     output(&node, "schedule delete gone --yes");
+    output(&node, "schedule delete own-gone --yes");
     output(&node, &format!("audience import readers {kept}"));
     let campaign = "--audience readers --at 2090-03-01T09:00:00Z --tz UTC --sender b@example.net --subject s";
     output(&node, &format!("campaign create spring {campaign} --inline-text t"));
     output(&node, "campaign launch spring --yes");
     output(&node, "clock advance 96h");
-    until("four more days are sent", || sink.handle().accepted_count() == 12);
+    until("four more days are sent", || sink.handle().accepted_count() == 20);
     let find = format!("recipient find {CANARY} -o json");
-    let is_archived = |place: &Value| place["schedule"] == "gone" && place["archived"] == true;
-    until("a run is archived", || objects(&two, &find).iter().any(is_archived));
+    let are_archived = |places: &[Value]| {
+        let of = |name: &str| {
+            let is_of = |one: &&Value| one["schedule"].as_str().unwrap_or_default() == name && one["archived"] == true;
+            places.iter().filter(is_of).count()
+        };
+        ["gone", "own-gone", ""].map(of) == [1, 2, 1]
+    };
+    until("runs are archived", || are_archived(&objects(&two, &find)));
+    output(&node, &format!("message send late {}", own("Canaria-4")));
+    until("it is sent", || sink.handle().accepted_count() == 21);
     let of_kind = |kind: &str| {
         let kind = format!("PLACE_KIND_{kind}");
         objects(&two, &find).iter().filter(|place| place["kind"] == *kind).count()
     };
-    assert_eq!(["SCHEDULE", "AUDIENCE", "OPT_OUT"].map(of_kind), [2, 1, 0]);
+    assert_eq!(["SCHEDULE", "AUDIENCE", "OPT_OUT"].map(of_kind), [3, 1, 0]);
     let exported = output(&two, &format!("recipient export {CANARY}"));
     let sent =
         exported.lines().filter(|line| line.contains("\"RECIPIENT_STATE_SENT\"") && line.contains("\"Canaria\""));
@@ -109,6 +129,8 @@ async fn erased_address_is_in_no_file_of_any_node() {
         all_have("snapshots") && all_have("parts")
     });
     output(&node, &format!("schedule create late {what} --recipients {kept}"));
+    let due = jiff::Timestamp::now() + jiff::SignedDuration::from_hours(120 + 20);
+    output(&node, &format!("message send waits --at {due} {}", own("Canaria-5")));
     until("each node has the address in its log", || all_have("wal"));
 
     age_parts(folder);
@@ -137,6 +159,11 @@ async fn erased_address_is_in_no_file_of_any_node() {
     let run = output(&node, "schedule trigger again -o name");
     let shown = || output(&node, &format!("run show {} -o json", run.lines().next().unwrap_or_default()));
     until("it is over", || shown().contains("\"sent\": 1") && shown().contains("\"suppressed\": 1"));
+    let message = |key: &str| output(&node, &format!("message show {key} -o json"));
+    until("what waited is over", || message("waits").contains("\"suppressed\": 1"));
+    assert!(message("late").contains("\"sent\": 1"), "{}", message("late"));
+    let repeat = node.reveille(&format!("message send late {}", own("Canaria-4")));
+    assert!(repeat.code == Some(0) && repeat.stderr.contains("nothing more is sent"), "{repeat:?}");
     assert_eq!(to_canary(&sink), before);
     assert_eq!(node.reveille("campaign status spring").code, Some(0));
     sink.stop().await;

@@ -1,13 +1,14 @@
 //! Erases a person: empties the rows of lists, and leaves an opt-out without the address (P15).
 //!
 //! A list keeps its order, so numbers stay valid. Schedules and runs in the state then refer to a new list. The former
-//! hash keeps the new bytes for a while: workers and archived runs refer to it. Blocks of the archive come whole in the
+//! hash keeps the new bytes for a while: workers and archived runs refer to it. A schedule or run whose recipients are
+//! all erased gets the empty content: its own may have the name of the last one. Blocks of the archive come whole in the
 //! entry, because `apply` reads no disk; they are durable like those of a new part (P24).
 
 use super::Context;
 use crate::command::{ErasedAudience, ErasedBlock, RecipientErase};
 use crate::model::{
-    Blob, CHUNK, CommandOutcome, CommandRefusal, Hash, Ledger, OptedOut, RecipientState, Recipients, Schedule,
+    Blob, CHUNK, CommandOutcome, CommandRefusal, Content, Hash, Ledger, OptedOut, RecipientState, Recipients, Schedule,
     StoredBlob,
 };
 use crate::storage::{BlockEntry, unpack_block};
@@ -33,8 +34,9 @@ impl Ledger {
         }
         let mut changed = 0;
         for (named, _, blob) in erased {
-            changed += u64::from(self.replace_audience(context, &erase.tenant, named, blob));
+            changed += u64::from(self.replace_audience(context, erase, named, blob));
         }
+        changed += erase.audiences.iter().filter(|named| self.empty_unused_content(&named.audience)).count() as u64;
         changed += erase.blocks.iter().filter(|block| self.replace_block(block)).count() as u64;
         self.erase_opt_out(context, &erase.tenant, &erase.key);
         self.head.erased_index = context.index;
@@ -63,15 +65,27 @@ impl Ledger {
 
     /// Lets schedules, runs, audiences and campaigns of the tenant refer to the new audience. Returns false if nothing
     /// has changed.
-    fn replace_audience(&mut self, context: &Context, tenant: &str, named: &ErasedAudience, new: Blob) -> bool {
+    fn replace_audience(
+        &mut self,
+        context: &Context,
+        RecipientErase { tenant, key, .. }: &RecipientErase,
+        named: &ErasedAudience,
+        new: Blob,
+    ) -> bool {
         let (former, hash, mut moved) = (named.audience, new.hash, 0);
+        let empty = Recipients::has_nobody_but(key, &new.bytes).then(|| Content::default().blob().hash);
+        let mut former_contents = Vec::new();
         for id in &named.schedules {
-            let uses = |one: &Schedule| &*one.settings.tenant == tenant && one.audience == former;
+            let uses = |one: &Schedule| *one.settings.tenant == **tenant && one.audience == former;
             if !self.schedules.get(id).is_some_and(uses) {
                 continue;
             }
             if let Some(schedule) = self.schedules.edit(id) {
                 schedule.audience = hash;
+                // The content of a template stays: it is not of the person.
+                if let Some(empty) = empty.filter(|_| schedule.settings.template.is_none()) {
+                    former_contents.push(std::mem::replace(&mut schedule.content, empty));
+                }
                 // An edit that read the former list must read again.
                 schedule.plan.version += 1;
                 schedule.index = context.index;
@@ -80,11 +94,17 @@ impl Ledger {
         }
         for run in &named.runs {
             let Some((id, page, position)) = self.page_of(*run) else { continue };
-            let uses = &*page.tenant == tenant && page.runs.get(position).is_some_and(|run| run.audience == former);
+            let uses = *page.tenant == **tenant && page.runs.get(position).is_some_and(|run| run.audience == former);
             if uses && let Some(run) = self.pages.edit(&id).and_then(|page| page.runs.get_mut(position)) {
                 run.audience = hash;
+                former_contents.extend(empty.map(|empty| std::mem::replace(&mut run.content, empty)));
                 moved += 1;
             }
+        }
+        for content in former_contents {
+            self.store_blob(Content::default().blob());
+            self.release_blob(&content);
+            self.empty_unused_content(&content);
         }
         let sealed = (Recipients::seal_from_blob(&new.bytes), self.seal(&former));
         if let (Some(seal), Some(former_seal)) = sealed {
@@ -153,6 +173,13 @@ impl Ledger {
         self.derived.mappings.forget(&former);
         self.derived.seals.remove(&former);
         true
+    }
+
+    /// Empties a content to which only archived runs refer. Returns false if nothing has changed.
+    fn empty_unused_content(&mut self, hash: &Hash) -> bool {
+        let unused = self.blobs.get(hash).filter(|stored| stored.references == 0);
+        let Some(bytes) = unused.and_then(|stored| Content::erased_bytes(&stored.bytes)) else { return false };
+        self.blobs.edit(hash).map(|stored| stored.bytes = bytes).is_some()
     }
 
     /// Replaces a block of the archive. Returns false if its part does not name it any more, or the new one is damaged.

@@ -25,9 +25,10 @@ pub struct RecipientErase {
 }
 
 /// An audience of the state that has the person.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErasedAudience {
-    /// Hash under which it is stored.
+    /// Hash under which it is stored. A content of the state is named here too, without anything else, if only archived
+    /// runs have it and their recipients are erased.
     pub audience: Hash,
     /// Number of the person in it.
     pub number: u32,

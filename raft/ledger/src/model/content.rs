@@ -183,6 +183,14 @@ impl Content {
         }
     }
 
+    /// Returns the stored bytes of the empty content, which takes the place of this one when all of its recipients are
+    /// erased. `None`: the stored bytes are empty already, or are no content.
+    pub fn erased_bytes(bytes: &[u8]) -> Option<Box<[u8]>> {
+        let empty = Content::default();
+        let is_erased = Content::from_blob(bytes)? == empty;
+        (!is_erased).then(|| empty.blob().bytes.into())
+    }
+
     /// Returns the files that the stored bytes name, without repeats. Decodes only a content with attachments.
     pub fn files_of_blob(bytes: &[u8]) -> BTreeSet<Hash> {
         let content = (bytes.get(1) == Some(&WITH_FILES)).then(|| Content::from_blob(bytes)).flatten();
@@ -373,6 +381,13 @@ impl Recipients {
             Recipients::Sealed(seal) => Some(seal),
             Recipients::Inline(_) => None,
         }
+    }
+
+    /// True for a stored list in which all but the person of this address key are erased. False for a seal: its rows
+    /// are in files.
+    pub fn has_nobody_but(key: &str, bytes: &[u8]) -> bool {
+        let Some(Recipients::Inline(Audience { recipients, .. })) = Recipients::from_blob(bytes) else { return false };
+        !recipients.is_empty() && recipients.iter().all(|one| one.is_erased() || one.key == key)
     }
 
     /// Returns the audience in the form that commands use; `hash` is the hash under which it is stored.

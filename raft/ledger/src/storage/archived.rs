@@ -10,7 +10,7 @@ use super::block::{BLOCK_BYTES_MAX, BlockEntry, LISTS_BYTES_MAX, Row, pack_rows,
 use super::form::{self, RowForm, Unreadable};
 use super::frozen::{FrozenArchive, FrozenState};
 use super::rows::BLOBS;
-use crate::model::{Hash, Ledger, Recipients, StoredBlob, Time};
+use crate::model::{Content, Hash, Ledger, Recipients, StoredBlob, Time};
 
 impl Ledger {
     /// Encodes all rows of `part`, a ledger whose head is empty, into blocks of the archive.
@@ -60,23 +60,30 @@ fn is_list(key: &[u8]) -> bool {
     key.first() == Some(&BLOBS)
 }
 
-/// Returns a block of the archive without the person of this address key. Only these lists are changed. `None`: none of
-/// them is in it and has the person.
+/// Returns a block of the archive without the person of this address key. Only these lists are changed, and these
+/// contents become empty. `None`: nothing of that is in it.
 ///
 /// # Errors
 /// The bytes are no block of this build.
-pub fn block_without(block: &[u8], key: &str, lists: &BTreeSet<Hash>) -> Result<Option<Vec<u8>>, Unreadable> {
-    if !block.windows(key.len()).any(|bytes| bytes == key.as_bytes()) {
+pub fn block_without(
+    block: &[u8],
+    key: &str,
+    (lists, contents): (&BTreeSet<Hash>, &BTreeSet<Hash>),
+) -> Result<Option<Vec<u8>>, Unreadable> {
+    if contents.is_empty() && !block.windows(key.len()).any(|bytes| bytes == key.as_bytes()) {
         return Ok(None);
     }
     let mut rows = unpack_block(block)?;
     let mut found = false;
     for (row, value) in rows.iter_mut().filter(|(row, _)| is_list(row)) {
-        if !lists.contains(&form::decode_as(BLOBS, row)?) {
+        let hash = form::decode_as(BLOBS, row)?;
+        let is_content = contents.contains(&hash);
+        if !is_content && !lists.contains(&hash) {
             continue;
         }
         let stored = StoredBlob::from_row(value)?;
-        let Some(bytes) = list_without(&stored.bytes, key) else { continue };
+        let erased = if is_content { Content::erased_bytes(&stored.bytes) } else { list_without(&stored.bytes, key) };
+        let Some(bytes) = erased else { continue };
         *value = form::encode(&StoredBlob { bytes, ..stored });
         found = true;
     }
@@ -110,7 +117,7 @@ fn list_without(list: &[u8], key: &str) -> Option<Box<[u8]>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Audience, Recipient};
+    use crate::model::{Audience, Blob, Recipient};
 
     #[test]
     fn block_without_person_keeps_other_rows_and_numbers() {
@@ -121,26 +128,42 @@ mod tests {
         };
         let audience = Audience { columns: vec!["name".to_owned()], recipients: vec![one("Ann@x"), one("bob@x")] };
         let mut part = Ledger::new();
-        let hash = part.with_list(audience);
+        let hash = part.with_blob(audience.blob());
         let [block] = Ledger::new().pack_part(&part)[..] else { panic!("one block") };
-        let lists = BTreeSet::from([hash]);
+        let (lists, none) = (BTreeSet::from([hash]), BTreeSet::new());
         let packed = |part: &Ledger| pack_rows(part.all_rows().skip(1), usize::MAX).remove(0).1;
         let bytes = packed(&part);
         assert_eq!(Hash::of(&bytes), block.hash);
-        assert_eq!(block_without(&bytes, "other@x", &lists).unwrap(), None);
-        assert_eq!(block_without(&bytes, "ann@x", &BTreeSet::new()).unwrap(), None, "another tenant has the list");
-        let erased = block_without(&bytes, "ann@x", &lists).unwrap().expect("she was in it");
+        assert_eq!(block_without(&bytes, "other@x", (&lists, &none)).unwrap(), None);
+        assert_eq!(block_without(&bytes, "ann@x", (&none, &none)).unwrap(), None, "another tenant has the list");
+        let erased = block_without(&bytes, "ann@x", (&lists, &none)).unwrap().expect("she was in it");
         assert!(!erased.windows(3).any(|piece| piece.eq_ignore_ascii_case(b"ann")), "neither address nor values");
         let read = Ledger::from_rows(unpack_block(&erased).unwrap()).unwrap();
         let Some(Recipients::Inline(read)) = read.blob(&hash).and_then(Recipients::from_blob) else { panic!("a list") };
         assert_eq!(read.recipients, [Recipient::erased(), one("bob@x")]);
-        assert_eq!(block_without(&erased, "ann@x", &lists).unwrap(), None);
+        assert_eq!(block_without(&erased, "ann@x", (&lists, &none)).unwrap(), None);
+    }
+
+    #[test]
+    fn block_without_content_keeps_other_contents() {
+        let mut part = Ledger::new();
+        let content = |subject: &str| Content { subject: subject.to_owned(), ..Content::default() };
+        let [own, other] = ["Dear Ann", "Dear all"].map(|subject| part.with_blob(content(subject).blob()));
+        let [block] = Ledger::new().pack_part(&part)[..] else { panic!("one block") };
+        let bytes = pack_rows(part.all_rows().skip(1), usize::MAX).remove(0).1;
+        assert_eq!(Hash::of(&bytes), block.hash);
+        let (none, contents) = (BTreeSet::new(), BTreeSet::from([own]));
+        let erased = block_without(&bytes, "ann@x", (&none, &contents)).unwrap().expect("it was in it");
+        let read = Ledger::from_rows(unpack_block(&erased).unwrap()).unwrap();
+        let read = |hash| read.blob(hash).and_then(Content::from_blob);
+        assert_eq!((read(&own), read(&other)), (Some(Content::default()), Some(content("Dear all"))));
+        assert_eq!(block_without(&erased, "ann@x", (&none, &contents)).unwrap(), None);
     }
 
     #[test]
     fn block_that_is_made_again_outlives_snapshot_of_before() {
         let (mut ledger, mut part) = (Ledger::new(), Ledger::new());
-        part.with_list(Audience::default());
+        part.with_blob(Audience::default().blob());
         let [block] = ledger.pack_part(&part)[..] else { panic!("one block") };
         let state = ledger.freeze();
         assert_eq!(ledger.pack_part(&part), [block]);
@@ -151,9 +174,8 @@ mod tests {
     }
 
     impl Ledger {
-        /// Stores a list, as an archived run that alone uses it leaves it.
-        fn with_list(&mut self, audience: Audience) -> Hash {
-            let blob = audience.blob();
+        /// Stores a list or a content, as an archived run that alone uses it leaves it.
+        fn with_blob(&mut self, blob: Blob) -> Hash {
             let stored = StoredBlob { bytes: blob.bytes.into(), references: 1, kept_until: Default::default() };
             self.blobs.put(blob.hash, stored);
             blob.hash

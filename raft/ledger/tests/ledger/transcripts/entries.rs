@@ -215,7 +215,7 @@ impl TestLedger {
     }
 
     /// `erase u0@example.org schedule=daily run=r7.0 part="one 0"`: erases the address from the list of the first one
-    /// that is named, for all that are named.
+    /// that is named, for all that are named. `content=hello`: this content, which only archived runs have.
     fn erase(&self, words: &mut Words) -> Parsed<Command> {
         let schedules =
             words.all("schedule").into_iter().map(|name| self.schedule(name)).collect::<Parsed<Vec<_>>>()?;
@@ -230,7 +230,8 @@ impl TestLedger {
             former: Hash::of(part.as_bytes()),
             erased: Hash::of(format!("{part} without").as_bytes()),
         });
-        let audience = of_schedule.or(of_run).or(named);
+        let unused = words.key("content").map(|subject| content(subject).blob().hash);
+        let audience = of_schedule.or(of_run).or(named).or(unused);
         let number = words.number("number", 0_u32)?;
         let change = |audience| ErasedAudience { audience, number, part, schedules, runs };
         Ok(Command::RecipientErase(Box::new(RecipientErase {

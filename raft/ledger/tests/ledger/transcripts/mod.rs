@@ -52,7 +52,7 @@ scripts! {
     deferrals_p6
     edit_p8
     epochs_p13
-    erase_p15
+    erase_p15 erase_content_p15
     etags
     evidence_p14
     explain

@@ -38,6 +38,7 @@ impl TestLedger {
             "explain" => self.show_explanation(words),
             "pages" => Ok(self.show_pages()),
             "audiences" => Ok(self.show_audiences()),
+            "contents" => Ok(self.show_contents()),
             "campaigns" => Ok(self.show_campaigns()),
             "templates" => Ok(self.show_templates()),
             "files" => Ok(self.show_files()),
@@ -101,6 +102,19 @@ impl TestLedger {
             let _ = writeln!(text, "opted out: {tenant} {key} at {}", row.index);
         }
         Ok(text)
+    }
+
+    /// The contents of the state, by subject, with their references. An erased one is empty.
+    fn show_contents(&self) -> String {
+        let contents = self.ledger.blobs().iter().filter_map(|(_, stored)| {
+            let content = Content::from_blob(&stored.bytes)?;
+            let subject = if content == Content::default() { "empty".to_owned() } else { content.subject };
+            let kept = if stored.kept_until > self.ledger.head().now { ", kept for archived runs" } else { "" };
+            Some(format!("content {subject}: {} references{kept}\n", stored.references))
+        });
+        let mut contents: Vec<String> = contents.collect();
+        contents.sort();
+        contents.concat()
     }
 
     /// The run as the archive has it.

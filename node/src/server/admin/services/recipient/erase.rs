@@ -21,7 +21,7 @@ use reveille_raft::ArchiveError;
 use serde::{Deserialize, Serialize};
 
 use super::PAGE_WITHIN;
-use super::search::{FoundPerson, PersonCursor, PersonSearch, PersonUse};
+use super::search::{FoundPerson, PersonCursor, PersonInPart, PersonSearch, PersonUse};
 use crate::server::admin::paging::Paging;
 use crate::server::admin::writes::WriteError;
 use crate::server::admin::{Admin, ApiResult, Call, error_texts, validate};
@@ -121,9 +121,7 @@ impl Erasing<'_> {
             let change = changes.entry(audience).or_insert_with(|| ErasedAudience {
                 audience,
                 number: person.number,
-                part: None,
-                schedules: Vec::new(),
-                runs: Vec::new(),
+                ..ErasedAudience::default()
             });
             match place {
                 // The entry finds its name by the seal.
@@ -156,10 +154,11 @@ impl Erasing<'_> {
         Ok(Some(ErasedPart { former, erased }))
     }
 
-    /// Erases the person from a part of the archive, and from lists of the state that only archived runs use.
+    /// Erases the person from a part of the archive, and from lists and contents of the state that only archived runs
+    /// use.
     async fn erase_archived(&mut self, part: ArchivePartKey, done: &mut EraseRecipientResponse) -> ApiResult<()> {
-        let found = self.search.archived(part).await?;
-        if found.is_empty() {
+        let PersonInPart { found, contents, state_contents } = self.search.archived(part).await?;
+        if found.is_empty() && contents.is_empty() && state_contents.is_empty() {
             return Ok(());
         }
         let lists: BTreeSet<Hash> = found.iter().map(|found| found.audience).collect();
@@ -174,6 +173,11 @@ impl Erasing<'_> {
         let of_state =
             of_state.map(|found| FoundPerson { place: PersonUse::Audience(String::new()), ..found }).collect();
         self.erase_found(of_state, done).await?;
+        let unused = |content| ErasedAudience { audience: content, ..ErasedAudience::default() };
+        let unused: Vec<ErasedAudience> = state_contents.into_iter().map(unused).collect();
+        for unused in unused.chunks(ERASED_AUDIENCES_MAX) {
+            self.propose(unused.to_vec(), Vec::new(), done).await?;
+        }
         let mut waiting: Vec<ErasedBlock> = Vec::new();
         for former in self.details_of(part) {
             let Some(block) = self.read_block(part, former).await? else {
@@ -181,8 +185,8 @@ impl Erasing<'_> {
                 self.found = true;
                 continue;
             };
-            let (key, lists) = (self.key.to_owned(), lists.clone());
-            let bytes = self.admin.blocking(move |_| block_without(&block, &key, &lists)).await?;
+            let (key, lists, contents) = (self.key.to_owned(), lists.clone(), contents.clone());
+            let bytes = self.admin.blocking(move |_| block_without(&block, &key, (&lists, &contents))).await?;
             let bytes = bytes.map_err(error_texts::block_unreadable)?;
             let Some(bytes) = bytes else { continue };
             let size: usize = waiting.iter().map(|block| block.bytes.len()).sum();

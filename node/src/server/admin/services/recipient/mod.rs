@@ -11,10 +11,12 @@ mod search;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use prost::Message as _;
 use reveille_ledger::Ledger;
+use reveille_ledger::content::Content;
 use reveille_ledger::ids::RunId;
 use reveille_proto::admin::v1::{
-    EraseRecipientRequest, EraseRecipientResponse, ExportRunRecipientsRequest, FindRecipientRequest,
+    self, EraseRecipientRequest, EraseRecipientResponse, ExportRunRecipientsRequest, FindRecipientRequest,
     FindRecipientResponse, ListRunRecipientsRequest, ListRunRecipientsResponse, PlaceKind, RecipientPlace,
     RunRecipient,
 };
@@ -28,6 +30,8 @@ use search::{FoundPerson, PersonCursor, PersonSearch, PersonUse};
 
 /// Time after which a call ends its page.
 const PAGE_WITHIN: Duration = Duration::from_secs(3);
+/// Size of a page from which on it ends: places may have contents of 512 KiB each.
+const PAGE_BYTES_MAX: usize = 1024 * 1024;
 
 serve! {
     recipient_service_server::RecipientService {
@@ -55,19 +59,22 @@ impl Admin {
             missing: self.missing(),
         };
         let (mut search, begun) = (PersonSearch::new(self, &tenant, &key), Instant::now());
-        let mut next = Some(paging.after.clone().unwrap_or_default());
-        while let Some(cursor) = next.take_if(|_| places.len() < paging.size && begun.elapsed() < PAGE_WITHIN) {
-            let (mut found, mut after) = search.slice(&cursor).await?;
-            let room = paging.size - places.len();
-            if found.len() > room {
-                found.truncate(room);
-                after = found.last().map(|last| last.next.clone());
-            }
-            for found in found {
+        let (mut next, mut bytes) = (Some(paging.after.clone().unwrap_or_default()), 0);
+        let has_room = |count, bytes| count < paging.size && bytes < PAGE_BYTES_MAX;
+        while let Some(cursor) = next.take_if(|_| has_room(places.len(), bytes) && begun.elapsed() < PAGE_WITHIN) {
+            let (found, after) = search.slice(&cursor).await?;
+            let mut found = found.into_iter();
+            let mut last = None;
+            while has_room(places.len(), bytes)
+                && let Some(found) = found.next()
+            {
+                last = Some(found.next.clone());
                 let events = request.with_events.then_some(&around);
-                places.push(self.place(found, &key, events).await?);
+                let place = self.place(found, &key, events).await?;
+                bytes += place.encoded_len();
+                places.push(place);
             }
-            next = after;
+            next = if found.len() > 0 { last } else { after };
         }
         let (next_page_token, lost_parts) = (paging.token(next.as_ref()), search.lost_parts());
         Ok(FindRecipientResponse { places, next_page_token, freshness, lost_parts })
@@ -75,7 +82,8 @@ impl Admin {
 
     /// Shows a place. `events`: with the history of a run.
     async fn place(&self, found: FoundPerson, key: &str, events: Option<&WaitContext>) -> ApiResult<RecipientPlace> {
-        let FoundPerson { place, archived, person, .. } = found;
+        let FoundPerson { place, archived, person, is_alone, .. } = found;
+        let with_content = is_alone && events.is_some();
         let shown = RecipientPlace {
             number: Some(person.number),
             address: person.recipient.address,
@@ -85,8 +93,15 @@ impl Admin {
         };
         match place {
             PersonUse::Audience(name) => Ok(RecipientPlace { kind: PlaceKind::Audience.into(), name, ..shown }),
-            PersonUse::Schedule(_, name) => Ok(RecipientPlace { kind: PlaceKind::Schedule.into(), name, ..shown }),
-            PersonUse::Run(id) => self.run_place(id, person.number, key, shown, events).await,
+            PersonUse::Schedule(id, name) => {
+                let read = |ledger: &Ledger| {
+                    let content = ledger.schedules().get(&id)?.content;
+                    ledger.blob(&content).map(<[u8]>::to_vec)
+                };
+                let content = with_content.then(|| self.context.replica.read(read)).flatten().and_then(mail);
+                Ok(RecipientPlace { kind: PlaceKind::Schedule.into(), name, content, ..shown })
+            }
+            PersonUse::Run(id) => self.run_place(id, person.number, (key, with_content), shown, events).await,
         }
     }
 
@@ -94,23 +109,32 @@ impl Admin {
         &self,
         id: RunId,
         number: u32,
-        key: &str,
+        (key, with_content): (&str, bool),
         shown: RecipientPlace,
         events: Option<&WaitContext>,
     ) -> ApiResult<RecipientPlace> {
         let read = self.read_run(id, |at| {
             let (_, page, position) = at.own.page_of(id)?;
-            let schedule = page.runs.get(position)?.name.to_string();
+            let run = page.runs.get(position)?;
+            let schedule = run.name.to_string();
+            let content = at.own.blob(&run.content).or_else(|| at.state.blob(&run.content));
+            let content = content.filter(|_| with_content).map(<[u8]>::to_vec);
             let state = at.own.state(id, number)?.wire();
             let reported = events.and_then(|around| explain::collect_events(at, (id, number, Some(key)), around));
             let events = reported.map(|(_, events)| events).unwrap_or_default();
-            Some((schedule, state, views::timestamp(page.opened_at), events))
+            Some((schedule, state, views::timestamp(page.opened_at), (events, content)))
         });
         let shown = RecipientPlace { kind: PlaceKind::Run.into(), name: id.to_string(), ..shown };
         // The run may have left since it was found.
-        let Some((schedule, state, at, events)) = read.await? else { return Ok(shown) };
-        Ok(RecipientPlace { schedule, state: state.into(), time: Some(at), events, ..shown })
+        let Some((schedule, state, at, (events, content))) = read.await? else { return Ok(shown) };
+        let content = content.and_then(mail);
+        Ok(RecipientPlace { schedule, state: state.into(), time: Some(at), events, content, ..shown })
     }
+}
+
+/// Builds the message of a stored content.
+fn mail(bytes: Vec<u8>) -> Option<v1::Content> {
+    Some(views::mail(&Content::from_blob(&bytes)?))
 }
 
 /// Returns the opt-out of an address, or how it was taken back.

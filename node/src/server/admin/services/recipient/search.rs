@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use reveille_cluster::process::context::NodeContext;
-use reveille_ledger::content::{Recipient, Recipients};
+use reveille_ledger::content::{Content, Recipient, Recipients};
 use reveille_ledger::ids::{Hash, PageId, RunId, ScheduleId};
 use reveille_ledger::{ArchivePartKey, Ledger};
 use serde::{Deserialize, Serialize};
@@ -71,13 +71,33 @@ pub struct FoundPerson {
     pub is_in_part: bool,
     /// The row of the person.
     pub person: PersonRow,
+    /// True if the list has nobody else.
+    pub is_alone: bool,
     /// Where a search goes on after this place.
     pub next: PersonCursor,
+}
+
+/// What a part of the archive has of the person.
+#[derive(Default)]
+pub struct PersonInPart {
+    pub found: Vec<FoundPerson>,
+    /// Contents in the part whose runs have nobody left but the person, and that are not erased.
+    pub contents: BTreeSet<Hash>,
+    /// Such contents in the state. Only archived runs have them.
+    pub state_contents: BTreeSet<Hash>,
 }
 
 /// A list, and the part of the archive that has it; `None`: the state. Lists of equal hash may differ by persons who
 /// were erased: a list that cannot be renamed keeps its hash.
 type StoredList = (Option<ArchivePartKey>, Hash);
+
+/// What a list has of the person.
+#[derive(Default)]
+struct KnownList {
+    person: Option<PersonRow>,
+    /// True if all others are erased, or there are none.
+    has_nobody_else: bool,
+}
 
 /// What a slice has read under the lock.
 #[derive(Default)]
@@ -94,7 +114,7 @@ impl Rows {
     fn add(
         &mut self,
         (part, ledger): (Option<ArchivePartKey>, &Ledger),
-        known: &BTreeMap<StoredList, Option<PersonRow>>,
+        known: &BTreeMap<StoredList, KnownList>,
         (place, audience, next): (PersonUse, Hash, PersonCursor),
     ) {
         let stored = (part, audience);
@@ -118,7 +138,7 @@ pub struct PersonSearch<'a> {
     tenant: &'a str,
     key: &'a str,
     /// Lists as they were when they were read.
-    known: BTreeMap<StoredList, Option<PersonRow>>,
+    known: BTreeMap<StoredList, KnownList>,
     /// Parts of lists that were not searched, because they are lost.
     lost_parts: BTreeSet<Hash>,
 }
@@ -132,7 +152,7 @@ impl<'a> PersonSearch<'a> {
     pub async fn slice(&mut self, cursor: &PersonCursor) -> ApiResult<(Vec<FoundPerson>, Option<PersonCursor>)> {
         if let PersonCursor::Parts(after, returned) = *cursor {
             let Some(key) = self.part_after(after) else { return Ok((Vec::new(), None)) };
-            let found = (1..).zip(self.archived(key).await?).skip(returned);
+            let found = (1..).zip(self.archived(key).await?.found).skip(returned);
             let found =
                 found.map(|(count, found)| FoundPerson { next: PersonCursor::Parts(after, count), ..found }).collect();
             return Ok((found, Some(PersonCursor::Parts(Some(key), 0))));
@@ -205,9 +225,9 @@ impl<'a> PersonSearch<'a> {
         })
     }
 
-    /// Returns the runs of a part in which the person is.
-    pub async fn archived(&mut self, key: ArchivePartKey) -> ApiResult<Vec<FoundPerson>> {
-        let Some(part) = self.admin.open_part(key).await? else { return Ok(Vec::new()) };
+    /// Returns the runs of a part in which the person is, and the contents that nobody else has.
+    pub async fn archived(&mut self, key: ArchivePartKey) -> ApiResult<PersonInPart> {
+        let Some(part) = self.admin.open_part(key).await? else { return Ok(PersonInPart::default()) };
         let mut rows = Rows::default();
         self.admin.context.replica.read(|state| {
             for (id, _, run) in part.runs().filter(|(_, page, _)| &*page.tenant == self.tenant) {
@@ -217,24 +237,38 @@ impl<'a> PersonSearch<'a> {
                 rows.add(list, &self.known, (PersonUse::Run(id), run.audience, PersonCursor::default()));
             }
         });
-        self.found(rows, true).await
+        let found = self.found(rows, true).await?;
+        let is_of_nobody_else = |audience: Hash| {
+            let list = (part.blob(&audience).is_some().then_some(key), audience);
+            self.known.get(&list).is_some_and(|known| known.has_nobody_else)
+        };
+        let runs = part.runs().filter(|(_, page, run)| &*page.tenant == self.tenant && is_of_nobody_else(run.audience));
+        let (mut contents, mut state_contents): (BTreeSet<Hash>, BTreeSet<Hash>) =
+            runs.map(|(_, _, run)| run.content).partition(|content| part.blob(content).is_some());
+        let is_left = |bytes: &[u8]| Content::erased_bytes(bytes).is_some();
+        contents.retain(|content| part.blob(content).is_some_and(is_left));
+        self.admin.context.replica.read(|state| {
+            let unused = |content: &Hash| state.blobs().get(content).filter(|stored| stored.references == 0);
+            state_contents.retain(|content| unused(content).is_some_and(|stored| is_left(&stored.bytes)));
+        });
+        Ok(PersonInPart { found, contents, state_contents })
     }
 
     async fn found(&mut self, rows: Rows, archived: bool) -> ApiResult<Vec<FoundPerson>> {
         for (stored, list) in rows.lists {
-            let person = self.person_in(&list).await?;
-            self.known.insert(stored, person);
+            let known = self.known_list(&list).await?;
+            self.known.insert(stored, known);
         }
         let found = rows.users.into_iter().filter_map(|(place, stored, next)| {
-            let person = self.known.get(&stored)?.clone()?;
-            let (part, audience) = stored;
-            Some(FoundPerson { place, audience, archived, is_in_part: part.is_some(), person, next })
+            let known = self.known.get(&stored)?;
+            let (person, is_alone, (part, audience)) = (known.person.clone()?, known.has_nobody_else, stored);
+            Some(FoundPerson { place, audience, archived, is_in_part: part.is_some(), person, is_alone, next })
         });
         Ok(found.collect())
     }
 
-    /// Returns the person in this list.
-    async fn person_in(&mut self, list: &[u8]) -> ApiResult<Option<PersonRow>> {
+    /// Reads a list.
+    async fn known_list(&mut self, list: &[u8]) -> ApiResult<KnownList> {
         if let Some(seal) = Recipients::seal_from_blob(list) {
             let key = BTreeSet::from([self.key.to_owned()]);
             let mut lost = self.admin.context.files.lost();
@@ -242,14 +276,18 @@ impl<'a> PersonSearch<'a> {
             self.lost_parts.extend(&lost);
             let find = move |node: &NodeContext| node.files.find_row(&seal, &key, &lost).map(|row| (row, seal.columns));
             let (row, columns) = self.admin.blocking(find).await?.map_err(error_texts::file_unreadable)?;
-            return Ok(row.map(|(number, recipient)| PersonRow { number, recipient, columns }));
+            let person = row.map(|(number, recipient)| PersonRow { number, recipient, columns });
+            return Ok(KnownList { person, has_nobody_else: false });
         }
-        if !list.windows(self.key.len()).any(|bytes| bytes == self.key.as_bytes()) {
-            return Ok(None);
+        // A list without any address may have only erased persons.
+        if list.contains(&b'@') && !list.windows(self.key.len()).any(|bytes| bytes == self.key.as_bytes()) {
+            return Ok(KnownList::default());
         }
-        let Some(Recipients::Inline(audience)) = Recipients::from_blob(list) else { return Ok(None) };
+        let has_nobody_else = Recipients::has_nobody_but(self.key, list);
+        let Some(Recipients::Inline(audience)) = Recipients::from_blob(list) else { return Ok(KnownList::default()) };
         let mut rows = (0..).zip(audience.recipients);
         let row = rows.find(|(_, recipient)| recipient.key == self.key);
-        Ok(row.map(|(number, recipient)| PersonRow { number, recipient, columns: audience.columns }))
+        let person = row.map(|(number, recipient)| PersonRow { number, recipient, columns: audience.columns });
+        Ok(KnownList { person, has_nobody_else })
     }
 }
