@@ -349,6 +349,13 @@ async fn shape_of_cluster() {
         blocked_count: 20_000,
         backups: None,
         audit_head: "a0".into(),
+        lost_files: Some(v1::LostFiles {
+            files: 2,
+            audiences: vec!["default/all".into()],
+            schedules: vec!["default/spring".into()],
+            runs: (1..5).map(|run| format!("r{run}.0")).collect(),
+            ended_runs: 7,
+        }),
     };
     let fake = Fake::answering("GetClusterStatus", answer).await;
     let json = fake.reveille("cluster status -o json").await.json();
@@ -375,7 +382,8 @@ async fn shape_of_cluster() {
     let reported = "1,200 recipients late in pool default (3 of its instants wait their turn), the oldest due \
                 2026-03-08T13:05:00Z; 20.0 a second, over in 1m (at most 25 a second)\n\nrun r9.0 of spring is \
                 blocked: no live node has part 0 of its audience: start one that has it, or import the same list \
-                again\n\n19,999 runs blocked beside these\n";
+                again\n\n19,999 runs blocked beside these\n\nevery voter lacks 2 files of audience default/all, schedule \
+                default/spring, run r1.0, run r2.0, run r3.0 and 2 more\n";
     assert!(table.ends_with(reported), "{table}");
     let (up, down) = (&json["members"][0], &json["members"][1]);
     assert_eq!((&up["role"], &up["clockOffsetMs"]), (&json!("MEMBER_ROLE_LEADER"), &json!("-3")));

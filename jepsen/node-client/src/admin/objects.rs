@@ -76,19 +76,12 @@ impl AdminClient {
         self.read("template put", rpc!(TemplateServiceClient, put_template), request).await.map(drop)
     }
 
-    /// Changes the timing of a schedule if its etag is unchanged. A node of the former release, which is in `.ci/former`,
-    /// knows the field as `when`.
+    /// Changes the timing of a schedule if its etag is unchanged.
     pub async fn retime(&self, request_id: &str, etag: &str, body: &ScheduleBody) -> CallResult {
-        let retime = async |field: &str| {
-            let update_mask = Some(prost_types::FieldMask { paths: vec![field.to_owned()] });
-            let (schedule, etag, request_id) = (Some(body.clone()), etag.into(), request_id.into());
-            let request = api::UpdateScheduleRequest { schedule, update_mask, etag, request_id, ..Default::default() };
-            self.change(rpc!(ScheduleServiceClient, update_schedule), request).await.map(drop)
-        };
-        match retime("timing").await {
-            CallResult::Refused(reason) if reason.contains("update_mask") => retime("when").await,
-            answer => answer,
-        }
+        let update_mask = Some(prost_types::FieldMask { paths: vec!["timing".to_owned()] });
+        let (schedule, etag, request_id) = (Some(body.clone()), etag.into(), request_id.into());
+        let request = api::UpdateScheduleRequest { schedule, update_mask, etag, request_id, ..Default::default() };
+        self.change(rpc!(ScheduleServiceClient, update_schedule), request).await.map(drop)
     }
 
     /// Deletes a schedule. Returns the log index.

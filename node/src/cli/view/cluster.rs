@@ -28,14 +28,19 @@ pub fn blocked_sentence(blocked: &BlockedRun) -> String {
     format!("run {} of {} is blocked: {missing}", blocked.run, blocked.schedule)
 }
 
+/// Maximum number of names in a sentence about lost files.
+const LOST_USERS_MAX: usize = 5;
+
 /// Says how many files every voter lacks, and names what needs them.
 pub fn lost_sentence(lost: &LostFiles) -> String {
     let LostFiles { files, audiences, schedules, runs, ended_runs } = lost;
     let kinds = [("audience", audiences), ("schedule", schedules), ("run", runs)].into_iter();
     let users = kinds.flat_map(|(kind, names)| names.iter().map(move |name| format!("{kind} {name}")));
     let ended = (*ended_runs > 0).then(|| format::counted((*ended_runs).into(), "ended run"));
-    let users: Vec<String> = users.chain(ended).collect();
-    format!("every voter lacks {} of {}", format::counted((*files).into(), "file"), users.join(", "))
+    let mut users: Vec<String> = users.chain(ended).collect();
+    let more = users.split_off(users.len().min(LOST_USERS_MAX)).len();
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("every voter lacks {} of {}{more}", format::counted((*files).into(), "file"), users.join(", "))
 }
 
 /// Says how much a node in crash back-off sends, by the part of its usual claims that it gets.
