@@ -1,37 +1,32 @@
 //! Encrypts page tokens that contain an address: clients put tokens into queries, which proxies log.
-//!
-//! The nonce is synthetic, as in RFC 5297: the tag is a keyed hash of the text, and the key stream is the extended output
-//! of a hash of the tag under another key. Both hashes are BLAKE3. Equal texts have equal tokens.
 
-const TAG_BYTES: usize = 16;
-const TAG_KEY: &str = "Reveille: tag of a page token, 1";
-const STREAM_KEY: &str = "Reveille: key stream of a page token, 1";
+use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use uuid::Uuid;
 
-/// Encrypts a text.
+/// Encrypts a text. Its nonce is drawn.
 pub fn seal(secret: &[u8; 32], text: &[u8]) -> Vec<u8> {
-    let (tag, mut text) = (tag(secret, text), text.to_vec());
-    apply_stream(secret, &tag, &mut text);
-    [&tag[..], &text].concat()
+    let [nonce @ .., _, _, _, _] = Uuid::new_v4().into_bytes();
+    let mut sealed = text.to_vec();
+    let done = key(secret).and_then(|key| {
+        key.seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), Aad::empty(), &mut sealed).ok()
+    });
+    match done {
+        Some(()) => [&nonce[..], &sealed].concat(),
+        // Only for texts above 64 GiB. An empty token would end the list.
+        None => vec![0],
+    }
 }
 
 /// Decrypts what [`seal`] returned. `None`: the secret is another one, or a byte was changed.
 pub fn open(secret: &[u8; 32], sealed: &[u8]) -> Option<Vec<u8>> {
-    let (given, text) = sealed.split_first_chunk::<TAG_BYTES>()?;
+    let (nonce, text) = sealed.split_first_chunk::<NONCE_LEN>()?;
     let mut text = text.to_vec();
-    apply_stream(secret, given, &mut text);
-    (tag(secret, &text) == *given).then_some(text)
+    let opened = key(secret)?.open_in_place(Nonce::assume_unique_for_key(*nonce), Aad::empty(), &mut text).ok()?;
+    Some(opened.to_vec())
 }
 
-fn tag(secret: &[u8; 32], text: &[u8]) -> [u8; TAG_BYTES] {
-    let mut tag = [0; TAG_BYTES];
-    blake3::Hasher::new_keyed(&blake3::derive_key(TAG_KEY, secret)).update(text).finalize_xof().fill(&mut tag);
-    tag
-}
-
-fn apply_stream(secret: &[u8; 32], tag: &[u8; TAG_BYTES], text: &mut [u8]) {
-    let mut stream = vec![0; text.len()];
-    blake3::Hasher::new_keyed(&blake3::derive_key(STREAM_KEY, secret)).update(tag).finalize_xof().fill(&mut stream);
-    text.iter_mut().zip(stream).for_each(|(byte, mask)| *byte ^= mask);
+fn key(secret: &[u8; 32]) -> Option<LessSafeKey> {
+    UnboundKey::new(&AES_256_GCM, secret).ok().map(LessSafeKey::new)
 }
 
 #[cfg(test)]

@@ -15,9 +15,10 @@ use reveille_proto::admin::v1::run_service_client::RunServiceClient;
 use reveille_proto::admin::v1::schedule_service_client::ScheduleServiceClient;
 use reveille_proto::admin::v1::token_service_client::TokenServiceClient;
 use reveille_proto::admin::v1::{
-    CountDeadLettersRequest, CountDeadLettersResponse, CreateTokenRequest, GetOwnTokenRequest, GetScheduleRequest,
-    ListSchedulesRequest, ListTokensRequest, PutTemplateRequest, ResetTokensRequest, RevokeTokenRequest, Role,
-    ScheduleBody, SendMessageRequest, TriggerScheduleRequest, UpdateScheduleRequest, WatchRunRequest,
+    AddOptOutRequest, CountDeadLettersRequest, CountDeadLettersResponse, CreateTokenRequest, GetOwnTokenRequest,
+    GetScheduleRequest, ListSchedulesRequest, ListTokensRequest, PutTemplateRequest, ResetTokensRequest,
+    RevokeTokenRequest, Role, ScheduleBody, SendMessageRequest, TriggerScheduleRequest, UpdateScheduleRequest,
+    WatchRunRequest,
 };
 use tokio::net::{TcpListener, UnixStream};
 use tokio_stream::StreamExt as _;
@@ -470,17 +471,26 @@ async fn addresses_need_the_role_pii() {
     );
     let address = format!("{CANARY}@example.org");
     let name = format!("{CANARY}-report");
+    let (tenant, content) = (CANARY.to_owned(), yearly(&name, &[]).content);
+    let (key, to) = (name.clone(), vec![address.clone()]);
+    let message = SendMessageRequest { tenant: tenant.clone(), key, to, content, ..Default::default() };
+    node.messages().send_message(message).await.expect("sent");
+    let opt_out = AddOptOutRequest { tenant, recipient: address.clone(), ..Default::default() };
+    node.opt_outs().add_opt_out(opt_out).await.expect("opted out");
     let mut shown = Vec::new();
     for (token, sees) in [(&viewer, false), (&pii, true)] {
         for method in methods() {
             let message = method.message.as_str();
             let row = METHODS.iter().find(|row| row.path == method.path).expect("a row");
             let mut bytes = naming(&method, CANARY);
-            for (place, text) in [("run", run.as_str()), ("name", &name), ("recipient", "#0")] {
+            for (place, text) in [("run", run.as_str()), ("name", &name), ("key", &name), ("recipient", "#0")] {
                 let is_tenant = message == "GetTenantRequest" && place == "name";
                 if let Some(number) = field(message, place).filter(|_| !is_tenant) {
                     bytes.extend(encoded(number, text.as_bytes()));
                 }
+            }
+            if let Some(number) = field(message, "single") {
+                bytes.extend([(number as u8) << 3, 1]);
             }
             if let Ok(answer) = call(&channel, row.path, bytes, Some(token)).await
                 && String::from_utf8_lossy(&answer).contains(&address)
