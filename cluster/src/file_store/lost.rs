@@ -49,7 +49,7 @@ impl FileStore {
         let new = files.difference(&lost.files).count();
         *lost = Lost { at: Some(Instant::now()), files };
         if new > 0 {
-            tracing::warn!(files = new, "every voter lacks these files of audiences or attachments: reveille doctor");
+            tracing::warn!(files = new, "every voter lacks these files of audiences or attachments: their runs wait");
         }
     }
 }

@@ -146,7 +146,9 @@ async fn prune(context: &CommandContext<'_>, PruneArgs { keep, all_of, place }: 
     let config = configured(place)?;
     let (target, mut keep) =
         (open(&config, TARGET)?, keep.and_then(|keep| usize::try_from(keep).ok()).unwrap_or(config.keep));
-    let mut clusters: BTreeSet<_> = backup::list(&*target).map_err(failure)?.iter().map(|one| one.id.cluster).collect();
+    let of = Arc::clone(&target);
+    let listed = aside(context, move |_| backup::list(&*of)).await?.map_err(failure)?;
+    let mut clusters: BTreeSet<_> = listed.iter().map(|listed| listed.id.cluster).collect();
     if let Some(named) = all_of {
         clusters.retain(|cluster| cluster.to_string().starts_with(named));
         let [cluster] = *clusters.iter().copied().collect::<Vec<_>>() else {

@@ -91,9 +91,9 @@ pub struct Run {
     pub due: Time,
     /// Why it opened.
     pub cause: OpeningCause,
-    /// Hash of the content; it never changes.
+    /// Hash of the content. It changes only when all recipients are erased.
     pub content: Hash,
-    /// Hash of the audience; it never changes.
+    /// Hash of the audience. It changes only when a recipient is erased.
     pub audience: Hash,
     /// Its first slot in the page.
     pub first: u32,

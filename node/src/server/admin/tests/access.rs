@@ -501,7 +501,16 @@ async fn addresses_need_the_role_pii() {
         }
     }
     shown.sort_unstable();
-    let expected = ["CountDeadLetters", "Explain", "ExportRunRecipients", "ListDeadLetters", "ListRunRecipients"];
+    let expected = [
+        "CountDeadLetters",
+        "Explain",
+        "ExportRunRecipients",
+        "GetMessage",
+        "ListDeadLetters",
+        "ListEvents",
+        "ListOptOuts",
+        "ListRunRecipients",
+    ];
     assert_eq!(shown, expected);
     let body = GetScheduleRequest { tenant: CANARY.to_owned(), name, with_body: true, stale: false };
     let name = body.name.clone();
