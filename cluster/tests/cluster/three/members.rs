@@ -1,6 +1,9 @@
 //! Changes of the members.
 
+use reveille_ledger::command::Command;
 use reveille_ledger::ids::NodeId;
+use reveille_ledger::reply::CommandOutcome;
+use reveille_raft::FatalError;
 
 use super::cluster::*;
 use super::reconciliation::*;
@@ -33,5 +36,26 @@ async fn change_of_members_left_half_done_by_dead_leader_is_finished_by_next_one
     }
     open(&cluster, leads, 20, 0).await;
     until("two nodes send", || is_over(cluster.nodes[leads].context()).then_some(())).await;
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn removed_node_that_was_cut_off_ends_and_moves_no_term() {
+    let cluster = Cluster::start().await;
+    let leads = cluster.leader().await;
+    let lost = (leads + 1) % 3;
+    let (node, replica) = (cluster.nodes[lost].id, cluster.nodes[leads].context().replica.clone());
+    cluster.isolate(lost);
+    let removed = cluster.put(leads, Command::NodeRemove(node)).await;
+    assert!(!matches!(removed.outcome, CommandOutcome::Refused(_)), "{:?}", removed.outcome);
+    until("it is no member", || (!replica.members().contains_key(&node)).then_some(())).await;
+    let term = replica.status().term;
+    // It asks for votes meanwhile.
+    tokio::time::sleep(std::time::Duration::from_secs(3)).await;
+    cluster.network.heal();
+    let end = cluster.nodes[lost].context().replica.fatal_error();
+    let is_removed = || matches!(&*end.borrow(), Some(FatalError::Removed(why)) if why.contains("removed node"));
+    until("it learns so, and ends", || is_removed().then_some(())).await;
+    assert_eq!(replica.status().term, term);
     cluster.end().await;
 }
