@@ -84,8 +84,8 @@ bugs! {
     EarlyArchive = "early-archive",
     /// What is pending in a backup stays pending after the restore (P21).
     PendingAfterRestore = "pending-after-restore",
-    /// A process of the next release writes rows in their new form before the level was raised (P23). Needs the feature
-    /// `next-level`.
+    /// `apply` takes the limits of the level that the process knows, instead of the ledger's (P23). Only the feature
+    /// `next-level` has two levels.
     IgnoreLevel = "ignore-level",
     /// Nodes talk to each other in plaintext and without certificates. `bench --compare-tls` measures with it.
     PlaintextPeers = "plaintext-peers",

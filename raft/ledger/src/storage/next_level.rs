@@ -4,10 +4,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::injected_bugs::{Bug, is};
 use crate::model::{CrashHistory, Incarnation, LEVEL_1, LedgerLimits, Node, RelayShare};
 use crate::storage::form::{FORM, RowForm, Unreadable, decode, decode_as, encode, encode_as};
-use crate::storage::level::{KNOWN, highest};
+use crate::storage::level::KNOWN;
 
 /// A claim may have up to 512 recipients. Parts of audit records and of events are small. As many parts of events stay
 /// as before, so that readers who wait for a leader miss none.
@@ -88,10 +87,9 @@ impl From<Node> for NodeOfForm1 {
 
 impl RowForm for Node {
     fn to_row(&self, level: u32) -> Vec<u8> {
-        let is_raised = level >= KNOWN || (is(Bug::IgnoreLevel) && highest() == KNOWN);
-        match is_raised {
-            true => encode_as(NODE_FORM, self),
-            false => encode(&NodeOfForm1::from(self.clone())),
+        match level < KNOWN {
+            true => encode(&NodeOfForm1::from(self.clone())),
+            false => encode_as(NODE_FORM, self),
         }
     }
 
