@@ -73,7 +73,7 @@ impl Ledger {
         new: Blob,
     ) -> bool {
         let (former, hash, mut moved) = (named.audience, new.hash, 0);
-        let empty = Recipients::has_nobody_but(key, &new.bytes).then(|| Content::default().blob().hash);
+        let empty = Recipients::has_no_other_person(key, &new.bytes).then(|| Content::default().blob().hash);
         let mut former_contents = Vec::new();
         for id in &named.schedules {
             let uses = |one: &Schedule| *one.settings.tenant == **tenant && one.audience == former;

@@ -251,6 +251,11 @@ impl Audience {
         Some(number as u32)
     }
 
+    /// True if all but the person of this address key are erased.
+    pub fn has_no_other_person(&self, key: &str) -> bool {
+        !self.recipients.is_empty() && self.recipients.iter().all(|one| one.is_erased() || one.key == key)
+    }
+
     /// Encodes it for storage, as [`Recipients::Inline`].
     pub fn blob(&self) -> Blob {
         blob(&Kept::Inline(self))
@@ -385,9 +390,8 @@ impl Recipients {
 
     /// True for a stored list in which all but the person of this address key are erased. False for a seal: its rows
     /// are in files.
-    pub fn has_nobody_but(key: &str, bytes: &[u8]) -> bool {
-        let Some(Recipients::Inline(Audience { recipients, .. })) = Recipients::from_blob(bytes) else { return false };
-        !recipients.is_empty() && recipients.iter().all(|one| one.is_erased() || one.key == key)
+    pub fn has_no_other_person(key: &str, bytes: &[u8]) -> bool {
+        matches!(Recipients::from_blob(bytes), Some(Recipients::Inline(list)) if list.has_no_other_person(key))
     }
 
     /// Returns the audience in the form that commands use; `hash` is the hash under which it is stored.

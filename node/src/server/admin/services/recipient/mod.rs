@@ -82,8 +82,8 @@ impl Admin {
 
     /// Shows a place. `events`: with the history of a run.
     async fn place(&self, found: FoundPerson, key: &str, events: Option<&WaitContext>) -> ApiResult<RecipientPlace> {
-        let FoundPerson { place, archived, person, is_alone, .. } = found;
-        let with_content = is_alone && events.is_some();
+        let FoundPerson { place, archived, person, has_no_other_person, .. } = found;
+        let with_content = has_no_other_person && events.is_some();
         let shown = RecipientPlace {
             number: Some(person.number),
             address: person.recipient.address,

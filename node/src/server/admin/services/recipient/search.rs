@@ -71,8 +71,8 @@ pub struct FoundPerson {
     pub is_in_part: bool,
     /// The row of the person.
     pub person: PersonRow,
-    /// True if the list has nobody else.
-    pub is_alone: bool,
+    /// True if the list has no other person.
+    pub has_no_other_person: bool,
     /// Where a search goes on after this place.
     pub next: PersonCursor,
 }
@@ -81,7 +81,7 @@ pub struct FoundPerson {
 #[derive(Default)]
 pub struct PersonInPart {
     pub found: Vec<FoundPerson>,
-    /// Contents in the part whose runs have nobody left but the person, and that are not erased.
+    /// Contents in the part whose runs go to no other person, and that are not erased.
     pub contents: BTreeSet<Hash>,
     /// Such contents in the state. Only archived runs have them.
     pub state_contents: BTreeSet<Hash>,
@@ -96,7 +96,7 @@ type StoredList = (Option<ArchivePartKey>, Hash);
 struct KnownList {
     person: Option<PersonRow>,
     /// True if all others are erased, or there are none.
-    has_nobody_else: bool,
+    has_no_other_person: bool,
 }
 
 /// What a slice has read under the lock.
@@ -225,7 +225,7 @@ impl<'a> PersonSearch<'a> {
         })
     }
 
-    /// Returns the runs of a part in which the person is, and the contents that nobody else has.
+    /// Returns the runs of a part in which the person is, and the contents that go to no other person.
     pub async fn archived(&mut self, key: ArchivePartKey) -> ApiResult<PersonInPart> {
         let Some(part) = self.admin.open_part(key).await? else { return Ok(PersonInPart::default()) };
         let mut rows = Rows::default();
@@ -238,11 +238,12 @@ impl<'a> PersonSearch<'a> {
             }
         });
         let found = self.found(rows, true).await?;
-        let is_of_nobody_else = |audience: Hash| {
+        let is_of_no_other_person = |audience: Hash| {
             let list = (part.blob(&audience).is_some().then_some(key), audience);
-            self.known.get(&list).is_some_and(|known| known.has_nobody_else)
+            self.known.get(&list).is_some_and(|known| known.has_no_other_person)
         };
-        let runs = part.runs().filter(|(_, page, run)| &*page.tenant == self.tenant && is_of_nobody_else(run.audience));
+        let runs =
+            part.runs().filter(|(_, page, run)| &*page.tenant == self.tenant && is_of_no_other_person(run.audience));
         let (mut contents, mut state_contents): (BTreeSet<Hash>, BTreeSet<Hash>) =
             runs.map(|(_, _, run)| run.content).partition(|content| part.blob(content).is_some());
         let is_left = |bytes: &[u8]| Content::erased_bytes(bytes).is_some();
@@ -261,8 +262,17 @@ impl<'a> PersonSearch<'a> {
         }
         let found = rows.users.into_iter().filter_map(|(place, stored, next)| {
             let known = self.known.get(&stored)?;
-            let (person, is_alone, (part, audience)) = (known.person.clone()?, known.has_nobody_else, stored);
-            Some(FoundPerson { place, audience, archived, is_in_part: part.is_some(), person, is_alone, next })
+            let (person, has_no_other_person, (part, audience)) =
+                (known.person.clone()?, known.has_no_other_person, stored);
+            Some(FoundPerson {
+                place,
+                audience,
+                archived,
+                is_in_part: part.is_some(),
+                person,
+                has_no_other_person,
+                next,
+            })
         });
         Ok(found.collect())
     }
@@ -277,17 +287,17 @@ impl<'a> PersonSearch<'a> {
             let find = move |node: &NodeContext| node.files.find_row(&seal, &key, &lost).map(|row| (row, seal.columns));
             let (row, columns) = self.admin.blocking(find).await?.map_err(error_texts::file_unreadable)?;
             let person = row.map(|(number, recipient)| PersonRow { number, recipient, columns });
-            return Ok(KnownList { person, has_nobody_else: false });
+            return Ok(KnownList { person, has_no_other_person: false });
         }
         // A list without any address may have only erased persons.
         if list.contains(&b'@') && !list.windows(self.key.len()).any(|bytes| bytes == self.key.as_bytes()) {
             return Ok(KnownList::default());
         }
-        let has_nobody_else = Recipients::has_nobody_but(self.key, list);
         let Some(Recipients::Inline(audience)) = Recipients::from_blob(list) else { return Ok(KnownList::default()) };
+        let has_no_other_person = audience.has_no_other_person(self.key);
         let mut rows = (0..).zip(audience.recipients);
         let row = rows.find(|(_, recipient)| recipient.key == self.key);
         let person = row.map(|(number, recipient)| PersonRow { number, recipient, columns: audience.columns });
-        Ok(KnownList { person, has_nobody_else })
+        Ok(KnownList { person, has_no_other_person })
     }
 }
