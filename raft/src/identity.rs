@@ -49,8 +49,8 @@ pub(crate) struct Identity {
     lock: Mutex<Option<FolderLock>>,
 }
 
-/// The lock of a folder. It is released explicitly: a child that another thread is about to start has a copy of the
-/// open file for a moment, which would hold the lock.
+/// The lock of a folder. It is released explicitly: between fork and exec, a child that another thread starts has a copy
+/// of the descriptor, which would keep the lock.
 struct FolderLock(File);
 
 impl Drop for FolderLock {

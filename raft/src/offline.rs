@@ -89,20 +89,20 @@ pub struct FolderReport {
 }
 
 /// The folder of a node that does not run. It is locked.
-pub struct LostFolder {
+pub struct OfflineFolder {
     identity: Identity,
     snapshots: Snapshots,
     ledger: Ledger,
     report: FolderReport,
 }
 
-impl LostFolder {
+impl OfflineFolder {
     /// Reads a folder: its newest snapshot and all entries after it, with those that no majority may have had.
     /// `highest_level` is the highest ledger level that is applied.
     ///
     /// # Errors
     /// [`FatalError`]: a node runs in it, or it is not whole.
-    pub fn open(data_dir: &Path, node: NodeId, highest_level: u32) -> Result<LostFolder, FatalError> {
+    pub fn open(data_dir: &Path, node: NodeId, highest_level: u32) -> Result<OfflineFolder, FatalError> {
         let log_folder = data_dir.join(LOG_FOLDER);
         if !log_folder.is_dir() {
             return Err(FatalError::Foreign(format!("{} has no log", data_dir.display())));
@@ -150,7 +150,7 @@ impl LostFolder {
             voters: known.values().filter(|member| member.votes).count(),
             torn: opened.tail_truncated,
         };
-        Ok(LostFolder { identity, snapshots, ledger, report })
+        Ok(OfflineFolder { identity, snapshots, ledger, report })
     }
 
     /// Returns what the folder has.
@@ -172,7 +172,7 @@ impl LostFolder {
     }
 }
 
-impl Drop for LostFolder {
+impl Drop for OfflineFolder {
     fn drop(&mut self) {
         self.identity.release();
     }

@@ -11,7 +11,7 @@ use reveille_ledger::command::{Actor, Command, Entry, OPT_OUTS_MAX, OptOut, OptO
 use reveille_ledger::ids::{Hash, NodeId};
 use reveille_ledger::reply::CommandOutcome;
 use reveille_raft::Member;
-use reveille_raft::offline::{FirstFolder, LostFolder};
+use reveille_raft::offline::{FirstFolder, OfflineFolder};
 use reveille_raft::snapshot::content_of_block;
 
 use super::manifest::block_name;
@@ -155,7 +155,7 @@ pub fn write_folder(
 /// Folders of nodes of a lost cluster, which do not run. Each file is taken from the first one that has it whole.
 pub struct SurvivorFiles {
     /// The data folders.
-    pub folders: Vec<(PathBuf, LostFolder)>,
+    pub folders: Vec<(PathBuf, OfflineFolder)>,
 }
 
 impl StateFiles for SurvivorFiles {
@@ -164,7 +164,7 @@ impl StateFiles for SurvivorFiles {
     }
 
     fn part(&self, part: Hash) -> Result<Option<Vec<u8>>, BackupError> {
-        let read = |(folder, _): &(PathBuf, LostFolder)| {
+        let read = |(folder, _): &(PathBuf, OfflineFolder)| {
             let file = std::fs::read(folder.join(PARTS).join(part.to_string())).ok()?;
             (file_store::verify(&file) == Ok(part)).then_some(file)
         };

@@ -6,10 +6,11 @@
 use std::io;
 use std::path::Path;
 
-use crate::process::disk_reserve::Shortage;
+use crate::monitoring::disk_reserve::Shortage;
 
-/// Bytes of the volume that parts leave free for the log, at most a tenth of the volume: below it the node takes no new
-/// work (`process/disk_reserve.rs`).
+/// Bytes of the volume that parts leave free for the log, at most a tenth of the volume. Twice the default of
+/// `disk_reserve_mib`, below which a node takes no new work (`monitoring/disk_reserve.rs`). A constant, because parts may be
+/// on another volume than the reserve.
 pub(super) const KEPT_FREE: u64 = 512 * 1024 * 1024;
 
 /// Checks that the volume of a folder has space for a part and for the log.

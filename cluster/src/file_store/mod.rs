@@ -36,8 +36,8 @@ use reveille_ledger::ids::Hash;
 use reveille_raft::files::{read_from_disk, remove_if_exists};
 use tokio::sync::Semaphore;
 
+use crate::monitoring::disk_reserve::Shortage;
 use crate::process::cache::Cache;
-use crate::process::disk_reserve::Shortage;
 use crate::process::limits::NAMED_MAX;
 
 pub use attachment::encode_attachment;

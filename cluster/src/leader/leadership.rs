@@ -18,8 +18,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::lease_grants::{LeaseGrants, LeaseRefused};
 use super::replication_lag::{self, AppliedHistory, FRESH};
+use crate::monitoring::disk_reserve::DiskSpace;
 use crate::process::clock::LedgerClock;
-use crate::process::disk_reserve::DiskSpace;
 use crate::process::lease::LeaseClock;
 use crate::process::peer_messages::{GrantedLease, LeaseRequest, NodeMeasurements};
 

@@ -188,7 +188,7 @@ fn next_step(
     change: MemberChange,
 ) -> Result<Step, MemberRefusal> {
     let (members, voters) = (context.replica.members(), RunningVoters::of(context, leadership));
-    let known = context.replica.read(|ledger| Known::of(ledger, member, members.keys()));
+    let known = context.replica.read(|ledger| MemberFacts::of(ledger, member, members.keys()));
     let wait = |wait| Err(MemberRefusal::Waits(wait));
     if known.is_removed {
         let is_out = !context.replica.is_member(member) && !context.replica.has_unfinished_change();
@@ -262,7 +262,7 @@ fn next_step(
 }
 
 /// What the ledger knows of a member.
-struct Known {
+struct MemberFacts {
     is_removed: bool,
     /// True if a process of it came up.
     is_up: bool,
@@ -277,10 +277,10 @@ struct Known {
     undrained: BTreeSet<NodeId>,
 }
 
-impl Known {
-    fn of<'a>(ledger: &Ledger, member: NodeId, mut members: impl Iterator<Item = &'a NodeId>) -> Known {
+impl MemberFacts {
+    fn of<'a>(ledger: &Ledger, member: NodeId, mut members: impl Iterator<Item = &'a NodeId>) -> MemberFacts {
         let node = ledger.nodes().get(&member);
-        Known {
+        MemberFacts {
             is_removed: ledger.removed_nodes().contains(&member),
             is_up: node.is_some(),
             drains: node.is_some_and(|node| node.drains),

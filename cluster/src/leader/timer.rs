@@ -31,17 +31,17 @@ use crate::process::context::NodeContext;
 /// maximum size. Planning it holds the state's read lock for a few milliseconds.
 const FIRES_MAX: usize = 1_024;
 /// Longest sleep. It limits the delay after a lost hint.
-const NAP_MAX: Duration = Duration::from_secs(1);
+const SLEEP_MAX: Duration = Duration::from_secs(1);
 /// Sleep after a fire that did not move its plan.
-const NAP_AFTER_REFUSAL: Duration = Duration::from_millis(250);
+const SLEEP_AFTER_REFUSAL: Duration = Duration::from_millis(250);
 
 /// Fires what is due until the leadership ends.
 pub(crate) async fn run(context: Arc<NodeContext>, leadership: Arc<Leadership>) {
     let mut timer =
         Timer { context, leadership, panic_guard: PanicGuard::new(), replanned: None, has_replanned_all: false };
     while !timer.leadership.ended() {
-        let nap = timer.wake().await;
-        timer.leadership.wait_for_wakeup(&timer.leadership.wake_timer, nap).await;
+        let sleep = timer.wake().await;
+        timer.leadership.wait_for_wakeup(&timer.leadership.wake_timer, sleep).await;
     }
 }
 
@@ -70,7 +70,7 @@ impl Timer {
     async fn wake(&mut self) -> Duration {
         let is_held = self.context.replica.read(|ledger| ledger.unaccepted_restore().is_some());
         if is_held || !self.leadership.clocks_agree() {
-            return NAP_MAX;
+            return SLEEP_MAX;
         }
         let now = self.leadership.now();
         let plans = self.plans(now);
@@ -87,7 +87,7 @@ impl Timer {
             }
         }
         if fires.is_empty() {
-            return if outcome_known { Duration::ZERO } else { NAP_AFTER_REFUSAL };
+            return if outcome_known { Duration::ZERO } else { SLEEP_AFTER_REFUSAL };
         }
         let asked = fires.len();
         let instants: Vec<_> = fires.iter().map(fire_metrics::instants).collect();
@@ -107,9 +107,9 @@ impl Timer {
                 accepted.for_each(|(_, instants)| fire_metrics::count(instants));
                 let opened: usize = answers.iter().flatten().map(Vec::len).sum();
                 metrics::counter!("reveille_runs_opened_total").increment(opened as u64);
-                if refused.len() == asked { NAP_AFTER_REFUSAL } else { Duration::ZERO }
+                if refused.len() == asked { SLEEP_AFTER_REFUSAL } else { Duration::ZERO }
             }
-            _ => NAP_AFTER_REFUSAL,
+            _ => SLEEP_AFTER_REFUSAL,
         }
     }
 
@@ -171,12 +171,12 @@ impl Timer {
 
     fn until_next(&self, now: Time) -> Duration {
         let next = self.context.replica.read(|ledger| ledger.due().next().map(|(due, _)| due));
-        let wait = next.map_or(NAP_MAX, |due| match u64::try_from(due.since_ms(now)) {
+        let wait = next.map_or(SLEEP_MAX, |due| match u64::try_from(due.since_ms(now)) {
             Ok(ms) if ms > 0 => Duration::from_millis(ms),
             // The schedule is due, but has no fire yet.
-            _ => NAP_AFTER_REFUSAL,
+            _ => SLEEP_AFTER_REFUSAL,
         });
-        wait.min(NAP_MAX)
+        wait.min(SLEEP_MAX)
     }
 
     /// Takes a schedule out of service. Returns true if the outcome of the proposal is known.

@@ -15,8 +15,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::file_store::FileStoreError;
+use crate::maintenance::scrub_report::{FileRepair, ScrubPass, ScrubbedFile};
 use crate::process::context::NodeContext;
-use crate::process::scrub_report::{FileRepair, ScrubPass, ScrubbedFile};
 
 /// Time from the start of the node to the first pass: a start reads the log and a snapshot anyway.
 const FIRST_AFTER: Duration = Duration::from_hours(1);

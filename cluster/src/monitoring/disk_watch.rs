@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
+use crate::monitoring::disk_reserve::DiskSpace;
 use crate::process::context::NodeContext;
-use crate::process::disk_reserve::DiskSpace;
 
 /// Interval of the checks: short against the time in which a disk writes as much as a small reserve.
 const CHECK_EVERY: Duration = Duration::from_millis(200);

@@ -3,4 +3,5 @@
 pub(crate) mod alarm_log;
 pub mod backlog;
 pub(crate) mod backlog_watch;
+pub mod disk_reserve;
 pub(crate) mod disk_watch;

@@ -14,15 +14,15 @@ use reveille_raft::{EntryStamp, Replica, Role};
 
 use super::cache::Cache;
 use super::clock::Clock;
-use super::disk_reserve::DiskReserve;
 use super::lease::{LEASE, LeaseClock, NodeLease};
-use super::scrub_report::Scrub;
 use crate::backup::BackupPlan;
 use crate::compose::return_path::ReturnPath;
 use crate::compose::unsubscribe::Unsubscribe;
 use crate::file_store::FileStore;
 use crate::leader::leadership::Leadership;
+use crate::maintenance::scrub_report::Scrub;
 use crate::monitoring::backlog::Backlog;
+use crate::monitoring::disk_reserve::DiskReserve;
 use crate::process::peer_messages::NodeMeasurements;
 use crate::process::zones::Zones;
 use crate::smtp::registry::RelayRegistry;
@@ -34,7 +34,7 @@ use crate::worker::in_flight_handoffs::InFlightHandoffs;
 const BETWEEN_ENTRIES_MS_MAX: i64 = 15_000;
 /// Maximum bytes of decoded audiences that are kept: about forty of the largest lists that a schedule may have.
 const AUDIENCE_BYTES_MAX: usize = 96 * 1024 * 1024;
-/// Memory of an audience in addition to its recipients: most have one recipient, so this is what bounds them.
+/// Memory that a cached audience needs besides its recipients. Most have one recipient, so this determines how many fit.
 const AUDIENCE_BYTES: usize = 300;
 /// Time from the end of a run to its archiving, unless the operator sets another one.
 const ARCHIVE_AFTER: Duration = Duration::from_hours(24);

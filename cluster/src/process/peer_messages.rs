@@ -16,8 +16,8 @@ use reveille_raft::tls::TrustReport;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::disk_reserve::{DiskSpace, Shortage};
-use super::scrub_report::ScrubReport;
+use crate::maintenance::scrub_report::ScrubReport;
+use crate::monitoring::disk_reserve::{DiskSpace, Shortage};
 
 /// One kind of request.
 pub trait TypedRequest: Serialize {

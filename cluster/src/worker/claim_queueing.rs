@@ -17,7 +17,7 @@ use super::claim::ClaimWork;
 use super::context::WorkerContext;
 use super::feeder::feed;
 use super::injected_bugs;
-use super::outcome::{DeliveryOutcome, RecipientOutcome, no_relay};
+use super::outcome::{DeliveryOutcome, RecipientOutcome, node_unable};
 use super::pool_queue::WaitingClaim;
 use super::worker_tasks::WorkerTasks;
 use crate::process::limits::SESSION_WITHIN;
@@ -57,5 +57,5 @@ fn unread(context: &WorkerContext, cause: &str) -> DeliveryOutcome {
     if context.drain.is_cancelled() {
         return DeliveryOutcome::Released(ReleaseReason::Stopping);
     }
-    no_relay(cause)
+    node_unable(cause)
 }

@@ -19,7 +19,7 @@ use super::claim::{ClaimWork, ClaimedRecipient};
 use super::context::{COMPOSING_MAX, WorkerContext};
 use super::in_flight_handoffs::Handoff;
 use super::journal::JournalStep;
-use super::outcome::{DeliveryOutcome, RecipientOutcome, no_relay, not_composed};
+use super::outcome::{DeliveryOutcome, RecipientOutcome, node_unable, not_composed};
 use super::taken_recipient::TakenRecipient;
 use super::{gate_checks, injected_bugs};
 use crate::compose::return_path::Bounced;
@@ -116,8 +116,8 @@ async fn attachments(
     let deadline = deadline.min(Instant::now() + ATTACHMENTS_WITHIN);
     let reading = timeout_at(deadline, context.attachments.get(&context.node, content));
     match context.drain.run_until_cancelled(reading).await {
-        Some(Ok(read)) => read.map_err(|cause| no_relay(&cause)),
-        Some(Err(_)) => Err(no_relay("memory or disk of this node are too busy for its attachments")),
+        Some(Ok(read)) => read.map_err(|cause| node_unable(&cause)),
+        Some(Err(_)) => Err(node_unable("memory or disk of this node are too busy for its attachments")),
         None => Err(DeliveryOutcome::Released(ReleaseReason::Stopping)),
     }
 }
@@ -137,7 +137,7 @@ fn prepare(
         Recipients::Inline(audience) => audience.recipients.get(claimed.number as usize).map(Ok),
         Recipients::Sealed(seal) => match claim.sealed_recipients.get(&claimed.claimed_slot.slot) {
             // The audience was sealed, or its seal became known, after the claim's recipients were read.
-            None if seal.locate(claimed.number).is_some() => return Err(no_relay(NOT_READ)),
+            None if seal.locate(claimed.number).is_some() => return Err(node_unable(NOT_READ)),
             read => read.map(Result::as_ref),
         },
     };
@@ -145,7 +145,7 @@ fn prepare(
         // The content may be erased too, and then it does not compile.
         Some(Ok(recipient)) if recipient.is_erased() => return Err(DeliveryOutcome::Suppressed),
         Some(Ok(recipient)) => recipient,
-        Some(Err(cause)) => return Err(no_relay(cause)),
+        Some(Err(cause)) => return Err(node_unable(cause)),
         None => return Err(not_composed("the recipient is not in the audience")),
     };
     let compiled =
@@ -161,7 +161,7 @@ fn prepare(
         (false, _) => None,
         (true, Some(unsubscribe)) => Some(unsubscribe.header(&claim.tenant, &recipient.key)),
         // Another node may have this setting.
-        (true, None) => return Err(no_relay(NO_UNSUBSCRIBE)),
+        (true, None) => return Err(node_unable(NO_UNSUBSCRIBE)),
     };
     let cluster = claim.former_cluster.unwrap_or_else(|| node.cluster());
     let incarnation = claim.cluster_incarnation;

@@ -40,7 +40,7 @@ pub(crate) async fn send(
     let mut ready = compose(&context, first, SessionTurn::First).await.map(|email| (email, permit));
     while let Some((email, mut permit)) = ready {
         let next = next_email(&context, &queue, &email, &mut permit).await;
-        ready = send_before(&context, email, permit, next).await;
+        ready = send_one(&context, email, permit, next).await;
     }
 }
 
@@ -81,7 +81,7 @@ fn may_be_next<P>(
 
 /// Sends one email and settles its recipient. Returns the next email if it can be sent now. Otherwise settles the next
 /// recipient as not sent.
-async fn send_before(
+async fn send_one(
     context: &Arc<WorkerContext>,
     email: ComposedEmail,
     permit: RelayPermit,
@@ -95,8 +95,8 @@ async fn send_before(
         tokio::select! {
             biased;
             ended = &mut dialogue => (ended, true),
-            given_back = not_begun(context, next.as_ref()) => {
-                context.settler.settle(given_back).await;
+            expired = next_recipient_expired(context, next.as_ref()) => {
+                context.settler.settle(expired).await;
                 (dialogue.await, false)
             }
         }
@@ -112,7 +112,7 @@ async fn send_before(
 
 /// Waits until the next recipient must go back, since it waits for its session like those in the queue (P12). Returns
 /// its outcome.
-async fn not_begun(context: &WorkerContext, next: Option<&ComposedEmail>) -> RecipientOutcome {
+async fn next_recipient_expired(context: &WorkerContext, next: Option<&ComposedEmail>) -> RecipientOutcome {
     let Some(ComposedEmail { taken, .. }) = next else { return pending().await };
     let reason = match context.drain.run_until_cancelled(sleep_until(taken.deadline)).await {
         Some(()) => ReleaseReason::Busy,

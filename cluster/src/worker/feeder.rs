@@ -19,38 +19,38 @@ use crate::smtp::Unavailable;
 use crate::smtp::registry::{NoPermit, RelayPermit};
 
 /// Waiting recipients that return to pending, because there is no permit for them.
-struct GiveBack {
+struct PendingRelease {
     /// The latest deadline of the recipients that return. `None`: all recipients return.
     deadlines_up_to: Option<Instant>,
     outcome: DeliveryOutcome,
 }
 
-impl GiveBack {
-    fn stopping() -> GiveBack {
-        GiveBack { deadlines_up_to: None, outcome: DeliveryOutcome::Released(ReleaseReason::Stopping) }
+impl PendingRelease {
+    fn stopping() -> PendingRelease {
+        PendingRelease { deadlines_up_to: None, outcome: DeliveryOutcome::Released(ReleaseReason::Stopping) }
     }
 }
 
 /// Feeds the pool until its queue is empty.
 pub(crate) async fn feed(context: Arc<WorkerContext>, tasks: WorkerTasks, pool: String, queue: Arc<ClaimQueue>) {
     while let Some(deadline) = queue.earliest() {
-        let give_back = match permit(&context, &pool, deadline).await {
+        let release = match permit(&context, &pool, deadline).await {
             Ok(permit) => {
                 if let Some(taken) = take_next(&context, &queue, |_| true).await {
                     tasks.spawn(send(Arc::clone(&context), Arc::clone(&queue), taken, permit));
                 }
                 continue;
             }
-            Err(give_back) => give_back,
+            Err(release) => release,
         };
-        let returned = match give_back.deadlines_up_to {
+        let waiting_recipients = match release.deadlines_up_to {
             Some(latest) => queue.take_up_to(latest),
             None => queue.take_all(),
         };
-        for waiting in returned {
+        for waiting in waiting_recipients {
             for position in waiting.recipients {
                 let claimed_slot = waiting.claim.recipients[position].claimed_slot;
-                let outcome = RecipientOutcome::new(claimed_slot, give_back.outcome.clone());
+                let outcome = RecipientOutcome::new(claimed_slot, release.outcome.clone());
                 context.settler.settle(outcome).await;
             }
         }
@@ -61,19 +61,19 @@ pub(crate) async fn feed(context: Arc<WorkerContext>, tasks: WorkerTasks, pool: 
 ///
 /// # Errors
 /// Fails if there is no permit before `deadline`: returns which waiting recipients go back.
-async fn permit(context: &WorkerContext, pool: &str, deadline: Instant) -> Result<RelayPermit, GiveBack> {
-    let give_back = |outcome| GiveBack { deadlines_up_to: Some(deadline), outcome };
-    let released = |reason| give_back(DeliveryOutcome::Released(reason));
+async fn permit(context: &WorkerContext, pool: &str, deadline: Instant) -> Result<RelayPermit, PendingRelease> {
+    let release = |outcome| PendingRelease { deadlines_up_to: Some(deadline), outcome };
+    let released = |reason| release(DeliveryOutcome::Released(reason));
     loop {
         if context.drain.is_cancelled() {
-            return Err(GiveBack::stopping());
+            return Err(PendingRelease::stopping());
         }
         let unavailable = match context.drain.run_until_cancelled(context.relays.acquire(pool, deadline)).await {
-            None => return Err(GiveBack::stopping()),
+            None => return Err(PendingRelease::stopping()),
             Some(Ok(permit)) => return Ok(permit),
             Some(Err(NoPermit::NoRelay)) => {
                 let cause = format!("pool '{pool}' has no relay");
-                return Err(GiveBack { deadlines_up_to: None, outcome: no_relay(&cause) });
+                return Err(PendingRelease { deadlines_up_to: None, outcome: no_relay(&cause) });
             }
             Some(Err(NoPermit::Unavailable(unavailable))) => unavailable,
         };
@@ -82,11 +82,11 @@ async fn permit(context: &WorkerContext, pool: &str, deadline: Instant) -> Resul
             // This node has too few sessions or too low a rate, but other nodes may have room.
             Unavailable::Busy => return Err(released(ReleaseReason::Busy)),
             Unavailable::RateLimited { .. } => return Err(released(ReleaseReason::RateLimited)),
-            Unavailable::Closed => return Err(GiveBack::stopping()),
+            Unavailable::Closed => return Err(PendingRelease::stopping()),
         };
         context.drain.run_until_cancelled(tokio::time::sleep_until(until.min(deadline))).await;
         if until >= deadline && !context.drain.is_cancelled() {
-            return Err(give_back(no_relay(&unavailable.to_string())));
+            return Err(release(no_relay(&unavailable.to_string())));
         }
     }
 }

@@ -39,6 +39,9 @@ pub enum DeliveryOutcome {
     /// No relay can take the email now, for this reason. It is pending again after a while, and the attempt does not
     /// count (P6).
     NoRelay(String),
+    /// This node cannot prepare the email now, for this reason: a file or a setting is missing, or the disk is busy. As
+    /// [`NoRelay`](DeliveryOutcome::NoRelay) else.
+    NodeUnable(String),
     /// The dialogue broke from RCPT on and before the gate, for this reason. The attempt counts (P6).
     BrokenFromRcpt(String),
     /// The email was handed off, and the answer is not known.
@@ -69,6 +72,7 @@ impl DeliveryOutcome {
                 RefusalEffect::MayPauseRun => ("refused", "sender_or_content"),
             },
             DeliveryOutcome::NoRelay(_) => ("released", "no_relay"),
+            DeliveryOutcome::NodeUnable(_) => ("released", "node_unable"),
             DeliveryOutcome::BrokenFromRcpt(_) => ("refused", "unnamed"),
             DeliveryOutcome::Released(why) => ("released", released(*why)),
         }
@@ -78,6 +82,11 @@ impl DeliveryOutcome {
 /// Returns the outcome if no relay can take the email now.
 pub(crate) fn no_relay(cause: &str) -> DeliveryOutcome {
     DeliveryOutcome::NoRelay(clip(cause))
+}
+
+/// Returns the outcome if this node cannot prepare the email now.
+pub(crate) fn node_unable(cause: &str) -> DeliveryOutcome {
+    DeliveryOutcome::NodeUnable(clip(cause))
 }
 
 /// Returns the outcome if the email cannot be composed.

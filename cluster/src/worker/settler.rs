@@ -123,7 +123,9 @@ fn gather(batch: Vec<RecipientOutcome>) -> Vec<ClaimOutcome> {
                 settled.in_doubt.insert(slot);
             }
             DeliveryOutcome::Refused(refused) => settled.refused.push(refused),
-            DeliveryOutcome::NoRelay(cause) => settled.refused.push(no_answer(slot, cause, RefusalEffect::NextWave)),
+            DeliveryOutcome::NoRelay(cause) | DeliveryOutcome::NodeUnable(cause) => {
+                settled.refused.push(no_answer(slot, cause, RefusalEffect::NextWave))
+            }
             DeliveryOutcome::BrokenFromRcpt(cause) => {
                 settled.refused.push(no_answer(slot, cause, RefusalEffect::CountAttempt));
             }

@@ -27,7 +27,7 @@ const POLL_EVERY: Duration = Duration::from_secs(1);
 /// Interval at which closed claims with assumed recipients are checked again.
 const FORGET_EVERY: Duration = Duration::from_secs(60);
 /// Maximum time that a stopping node waits for the entry after which no claim is granted to it.
-const FENCE_WITHIN: Duration = Duration::from_secs(2);
+const LAST_TICK_WITHIN: Duration = Duration::from_secs(2);
 
 /// Works on every claim that is granted to this process. After the stop, new claims are returned at once; it ends when
 /// no more claims can come and the last task is done.
@@ -81,7 +81,7 @@ pub(crate) async fn run(context: Arc<WorkerContext>, stop: StopSignals) {
 /// requests. A request from before the stop that arrives a second late may therefore leave a claim for the next start.
 async fn until_nothing_more_is_granted(context: &WorkerContext, known: &CancellationToken) {
     let _ = tokio::time::timeout(ASK_EVERY + LEASE, known.cancelled()).await;
-    let deadline = std::time::Instant::now() + FENCE_WITHIN;
+    let deadline = std::time::Instant::now() + LAST_TICK_WITHIN;
     match context.node.replica.propose(&Command::Tick, deadline).await {
         Ok(reply) => drop(context.node.replica.wait_applied(reply.index, deadline).await),
         Err(error) => tracing::debug!(%error, "claims may still be granted: the next start settles them"),

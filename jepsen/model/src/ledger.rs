@@ -93,7 +93,7 @@ pub struct Ledger {
 
 impl Ledger {
     /// Returns the first state of every search: the first incarnation of each node is up, the first node leads, the run
-    /// is open and all its recipients are pending. The entries that led to it only count in its index.
+    /// is open and all its recipients are pending. The entries before it are not modelled; its log index counts them.
     pub fn opening(recipients: u8, policies: Policies) -> Ledger {
         let up = std::array::from_fn(|position| NodeIncarnation { incarnation: 1, since: position as Index + 1 });
         let epoch = NODES as Index + 1;
@@ -162,7 +162,7 @@ impl Ledger {
     }
 
     /// Returns true if evidence may make a recipient pending although no recipient is pending or claimed (P14).
-    pub fn may_come_back(&self) -> bool {
+    pub fn may_become_pending(&self) -> bool {
         !self.set(RecipientState::InDoubt).is_empty() || !self.set(RecipientState::Assumed).is_empty()
     }
 

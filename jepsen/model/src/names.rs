@@ -55,7 +55,7 @@ pub type Index = u8;
 /// One leadership: the log index of its `EpochStart` (P13). Never a Raft term.
 pub type Epoch = Index;
 
-/// An instant of ledger time (P18). One step is the maximum by which an entry may move it: `Limits::leap_ms` of the
+/// An instant of ledger time (P18). One step is the maximum by which an entry may move it: `LedgerLimits::leap_ms_max` of the
 /// ledger, 60 s.
 pub type Time = u8;
 

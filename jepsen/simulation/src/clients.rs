@@ -11,7 +11,7 @@ use reveille_check::events::{Answer, Crossing, ObjectKind, Operation};
 use reveille_cluster::leader::barrier;
 use reveille_cluster::process::context::NodeContext;
 use reveille_cluster::process::peer_messages::{BarrierReport, BarrierSubject};
-use reveille_ledger::RunKind;
+use reveille_ledger::RunStateKind;
 use reveille_ledger::command::{AudienceSeal, Command};
 use reveille_ledger::ids::{RunId, ScheduleId, Time};
 use reveille_ledger::impossible::Impossible;
@@ -285,7 +285,7 @@ pub(crate) async fn try_once(
 /// Returns true if this refusal shows that a pause is over: a finished run is no longer paused (P15). A refusal because
 /// the run is open does not show it.
 fn ends_the_pause(command: &Command, refusal: &CommandRefusal) -> bool {
-    let finished = CommandRefusal::from(Impossible::RunIs(RunKind::Finished));
+    let finished = CommandRefusal::from(Impossible::RunIs(RunStateKind::Finished));
     matches!(command, Command::RunResume(_)) && *refusal == finished
 }
 

@@ -236,7 +236,7 @@ impl ProcessTransport {
     }
 }
 
-/// Returns the node of an address: introductions have no id yet.
+/// Returns the node at an address. A request to join has no node id, so the number comes from the address (`node-3`).
 fn node_at(to: &Destination) -> NodeId {
     to.address.strip_prefix("node-").and_then(|number| number.parse().ok()).map_or(to.node, NodeId)
 }

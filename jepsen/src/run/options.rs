@@ -19,8 +19,8 @@ const RECIPIENTS_OF_LOST: u64 = 8;
 const BEFORE_CRASHES: (u64, u64) = (60, 240);
 /// Default number of schedules for each second of the fault phase.
 const SCHEDULES_PER_SECOND: u64 = 3;
-/// Maximum default number of schedules. A long run has more recipients for each schedule instead, because the product
-/// does not hash states of more than 10,000 rows (I11), and a finished schedule keeps at least three rows.
+/// Maximum default number of schedules. A long run has more recipients for each schedule instead, because nodes
+/// hash states of more than 10,000 rows more rarely (I11), and a finished schedule keeps at least three rows.
 const SCHEDULES_MAX: u64 = 500;
 const RECIPIENTS_PER_SECOND: u64 = 20;
 const CAMPAIGN_PER_SECOND: u64 = 8;
@@ -38,7 +38,7 @@ pub struct Args {
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub recipients: Option<u32>,
     /// Schedules, each due once, spread evenly over the fault phase [default: 3 a second,
-    /// 500 at most: larger states are not compared]
+    /// 500 at most: larger states are compared rarely]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub schedules: Option<u32>,
     /// Recipients of a campaign that is sent during most of the fault phase; 0: no campaign [default: 8 a second]

@@ -90,7 +90,7 @@ async fn accepted_email_shows_the_relays_reply() {
 async fn each_outcome_has_its_exit_code() {
     use RecipientState::{Claimed, Dead, Expired, InDoubt, Suppressed};
     let refused = v1::ExplainedEvent { enhanced: "5.1.1".into(), ..event(Kind::Refused, 550, "no such user") };
-    let no_relay = v1::ReleaseReason::NoRelay.into();
+    let no_relay = v1::ReleaseReason::Unavailable.into();
     let waits = |kind: Kind| v1::ExplainedEvent { release_reason: no_relay, ..event(kind, 0, "none in the pool") };
     // Only the last one ends by its timeout, which is long enough for a busy machine to have sent requests.
     for (state, event, limit, code, reason, words) in [
@@ -101,7 +101,7 @@ async fn each_outcome_has_its_exit_code() {
             "10m",
             1,
             "NOT_SENT",
-            "will not be (no relay could take it: none in the pool)",
+            "will not be (it could not be handed off: none in the pool)",
         ),
         (Suppressed, waits(Kind::Suppressed), "10m", 4, "OPTED_OUT", "has opted out"),
         (InDoubt, waits(Kind::InDoubt), "10m", 8, "IN_DOUBT", "it may have arrived"),

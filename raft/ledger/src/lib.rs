@@ -29,7 +29,7 @@ pub use model::page::*;
 pub use model::recipient::{RecipientCounts, RecipientState};
 pub use model::run::*;
 pub use model::schedule::{
-    Activity, ActivityKind, BlockingRun, InstantOutcome, MESSAGES_NAME, Plan, Schedule, ScheduleSettings,
+    BlockingRun, InstantOutcome, MESSAGES_NAME, Plan, Schedule, ScheduleSettings, ScheduleState, ScheduleStateKind,
     ScheduleTiming,
 };
 pub use model::stored::*;

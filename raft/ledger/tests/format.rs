@@ -159,7 +159,8 @@ fn bitmap_in_other_form_is_refused() {
         let page = PageId(RunId { index: 1, place: 0 });
         entry(Command::Claim(vec![ClaimRequest { chunk: page.chunk(0), slice, owner }])).to_bytes()
     };
-    // {7}: a length, the form for numbers, the number.
+    // `canonical` is {7} as a list of numbers, `as_run` the same set as a run. The second form is refused: equal sets must
+    // be equal bytes (P2).
     let (canonical, as_run) = ([3, 1, 0, 7], [5, 2, 0, 7, 0, 7]);
     let bytes = claim([7].into_iter().collect());
     let at = bytes.windows(4).position(|window| window == canonical).expect("the set");

@@ -1,5 +1,6 @@
-//! The ledger, its lock and its notifications. The apply thread changes the state; all other code only reads it. Only
-//! the snapshot manager drops bytes from the ledger that are no part of the state.
+//! The ledger, its lock and its notifications. The apply thread changes the state; all other code only reads it. One
+//! exception: once a snapshot is durable, the snapshot manager frees the memory of archive blocks, which are not part of
+//! the state.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -26,8 +26,8 @@ use super::claims::limits::late_rate;
 use super::claims::types::Offer;
 use super::leadership::{Leadership, NodeReport};
 use super::transfer::{self, Unfit};
+use crate::monitoring::disk_reserve::DiskSpace;
 use crate::process::context::NodeContext;
-use crate::process::disk_reserve::DiskSpace;
 
 /// Time between two checks.
 const CHECK_EVERY: Duration = Duration::from_millis(250);
@@ -124,17 +124,17 @@ pub(crate) async fn run(context: Arc<NodeContext>, leadership: Arc<Leadership>) 
 /// Sleeps until the next check; returns true if a claim was granted meanwhile.
 async fn grants_until_next_check(leadership: &Leadership, hints: &mut Hints) -> bool {
     let mut granted = false;
-    let nap = leadership.sleep(CHECK_EVERY);
-    tokio::pin!(nap);
+    let sleep = leadership.sleep(CHECK_EVERY);
+    tokio::pin!(sleep);
     loop {
         tokio::select! {
-            () = &mut nap => return granted,
+            () = &mut sleep => return granted,
             hint = hints.next() => match hint {
                 // A lost hint may have been a grant.
                 Some(Hint::Resync | Hint::Effect { effect: Effect::ClaimGranted { .. }, .. }) => granted = true,
                 Some(Hint::Effect { .. }) => {}
                 None => {
-                    nap.as_mut().await;
+                    sleep.as_mut().await;
                     return granted;
                 }
             },

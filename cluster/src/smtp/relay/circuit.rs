@@ -21,7 +21,7 @@ use super::Unavailable;
 use super::failure::RelayFailure;
 use super::status::CircuitStatus;
 
-/// Number of losses in a row that open the circuit. Fewer losses within a minute do not open it either (P12).
+/// Losses in a row that open the circuit, and the fewest in a minute that do (P12).
 const LOSSES: u32 = 3;
 
 /// At least [`LOSSES`] losses after the dot within a minute open the circuit if they exceed one in this many of its
@@ -79,7 +79,7 @@ pub enum CircuitEvent {
 pub enum CircuitPermit {
     /// As one of many emails: the circuit is closed.
     Normally,
-    /// As the only probe: its result decides. The caller must pass it to `note`, or return the probe with
+    /// As the only probe: its result decides. The caller must pass it to `record`, or return the probe with
     /// [`Circuit::release_probe`].
     AsProbe,
     /// Without an email: the caller opens a session first. Its result must be recorded or returned like that of a probe.
@@ -106,11 +106,11 @@ pub struct Circuit {
     openings: u32,
     losses_after: u32,
     losses_before: u32,
-    minute: Minute,
+    minute: MinuteCounts,
 }
 
 #[derive(Debug, Default)]
-struct Minute {
+struct MinuteCounts {
     since: Option<Instant>,
     handed: u64,
     lost: u64,
@@ -127,7 +127,7 @@ impl Circuit {
             openings: 0,
             losses_after: 0,
             losses_before: 0,
-            minute: Minute::default(),
+            minute: MinuteCounts::default(),
         }
     }
 
@@ -214,7 +214,7 @@ impl Circuit {
     /// Updates the counts. Returns true if this minute's losses are too many.
     fn count(&mut self, event: &CircuitEvent, now: Instant) -> bool {
         if self.minute.since.is_none_or(|since| now.saturating_duration_since(since) >= MINUTE) {
-            self.minute = Minute { since: Some(now), ..Minute::default() };
+            self.minute = MinuteCounts { since: Some(now), ..MinuteCounts::default() };
         }
         match event {
             CircuitEvent::Accepted => {

@@ -197,8 +197,8 @@ async fn nothing_is_announced_that_the_relay_cannot_take() {
     }
 }
 
-/// A text that leaves no room in its write is not followed by an announcement, since a relay that stops reading would
-/// hold up the answer. A long text is written before.
+/// If text and final dot fill one write (8 KiB), no announcement follows: a relay that stops reading would delay the
+/// answer. A longer text is written before the gate, and leaves room.
 #[tokio::test]
 async fn announcement_fits_into_one_write_with_the_final_dot() {
     for (text_bytes, announces) in [(8_000, true), (8_180, false), (100_000, true)] {

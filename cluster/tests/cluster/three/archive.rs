@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use reveille_cluster::backup::{BackupError, BackupTarget, FolderTarget};
-use reveille_cluster::maintenance::archive::archived;
 use reveille_cluster::maintenance::archive_loss::{self, ArchiveLoss};
+use reveille_cluster::maintenance::archive_reader::archived;
 use reveille_ledger::ArchivePart;
 use reveille_ledger::command::{Advance, Command, LostBlocks};
 use reveille_ledger::ids::{Hash, RunId};

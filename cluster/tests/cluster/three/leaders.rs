@@ -1,6 +1,6 @@
 //! A leader that is killed, and a leader that is cut off.
 
-use reveille_cluster::process::disk_reserve::DiskSpace;
+use reveille_cluster::monitoring::disk_reserve::DiskSpace;
 use reveille_cluster::process::lease::{LEASE, MARGIN};
 use reveille_cluster::process::peer_messages::{LeaseRequest, NodeMeasurements};
 use reveille_ledger::RecipientState;

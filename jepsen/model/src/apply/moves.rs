@@ -37,7 +37,7 @@ impl Ledger {
     pub(super) fn after_moves(&mut self) {
         self.run.state = match (self.run.state, self.is_finished()) {
             (RunState::Open, true) => RunState::Finished,
-            (RunState::Paused, true) if !self.may_come_back() => {
+            (RunState::Paused, true) if !self.may_become_pending() => {
                 self.run.stopped_since = 0;
                 RunState::Finished
             }

@@ -40,7 +40,7 @@ impl Ledger {
     fn is_stoppable(&self) -> Applied {
         match self.run.state {
             RunState::Open | RunState::Paused => Ok(()),
-            RunState::Finished if self.may_come_back() => Ok(()),
+            RunState::Finished if self.may_become_pending() => Ok(()),
             _ => Err(Refusal::NotPossible),
         }
     }

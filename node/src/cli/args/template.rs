@@ -104,7 +104,7 @@ pub struct RenderArgs {
 /// `template send-test`.
 #[derive(Debug, Args)]
 pub struct SendTestArgs {
-    /// A stored template: NAME, which is the newest version, or NAME@VERSION; then --var is of the recipient
+    /// A stored template: NAME, which is the newest version, or NAME@VERSION; then --var sets a variable of the recipient
     #[arg(conflicts_with_all = CONTENT_FLAGS)]
     pub name: Option<String>,
     /// The address that gets it

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use reveille_cluster::backup::opt_outs::{self, OptOutChange};
 use reveille_cluster::backup::{self, BackupError, SurvivorFiles};
 use reveille_ledger::level;
-use reveille_raft::offline::{FolderReport, LostFolder};
+use reveille_raft::offline::{FolderReport, OfflineFolder};
 
 use super::backup::{aside, no_opt_outs, open as open_target};
 use super::first_folder::{FormerState, check_empty, found};
@@ -108,12 +108,12 @@ fn no_folder() -> Failure {
 }
 
 /// Refuses folders of several clusters: the last entries of two logs cannot be compared.
-fn check_one_cluster(found: &[(PathBuf, LostFolder)]) -> Result<(), Failure> {
+fn check_one_cluster(found: &[(PathBuf, OfflineFolder)]) -> Result<(), Failure> {
     let clusters: BTreeSet<_> = found.iter().map(|(_, lost)| lost.report().cluster.to_string()).collect();
     if clusters.len() < 2 {
         return Ok(());
     }
-    let of_cluster = |(folder, lost): &(PathBuf, LostFolder)| {
+    let of_cluster = |(folder, lost): &(PathBuf, OfflineFolder)| {
         format!("{} is of cluster {}", folder.display(), lost.report().cluster)
     };
     let named: Vec<String> = found.iter().map(of_cluster).collect();
@@ -121,14 +121,14 @@ fn check_one_cluster(found: &[(PathBuf, LostFolder)]) -> Result<(), Failure> {
     Err(Failure::usage("DIR", message, "name folders of one cluster only"))
 }
 
-fn open_all(folders: &[PathBuf]) -> Result<Vec<(PathBuf, LostFolder)>, Failure> {
+fn open_all(folders: &[PathBuf]) -> Result<Vec<(PathBuf, OfflineFolder)>, Failure> {
     folders.iter().map(|folder| Ok((folder.clone(), open(folder)?))).collect()
 }
 
-fn open(folder: &Path) -> Result<LostFolder, Failure> {
+fn open(folder: &Path) -> Result<OfflineFolder, Failure> {
     let node = node_of(folder).map_err(|error| unreadable(folder, &error))?;
     let no_node = || unreadable(folder, &"no node has used it");
-    LostFolder::open(folder, node.ok_or_else(no_node)?, level::highest()).map_err(|error| unreadable(folder, &error))
+    OfflineFolder::open(folder, node.ok_or_else(no_node)?, level::highest()).map_err(|error| unreadable(folder, &error))
 }
 
 fn unreadable(folder: &Path, error: &impl ToString) -> Failure {
@@ -137,7 +137,7 @@ fn unreadable(folder: &Path, error: &impl ToString) -> Failure {
 }
 
 /// Returns the position of the folder with the last entry, as an election compares them.
-fn best(found: &[(PathBuf, LostFolder)]) -> usize {
+fn best(found: &[(PathBuf, OfflineFolder)]) -> usize {
     let order = |report: &FolderReport| report.last.map(|last| (last.term, last.leader, last.index));
     let newest = found.iter().enumerate().max_by_key(|(_, (_, lost))| order(lost.report()));
     newest.map_or(0, |(place, _)| place)

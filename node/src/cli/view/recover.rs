@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use reveille_cluster::backup::time_text;
-use reveille_raft::offline::LostFolder;
+use reveille_raft::offline::OfflineFolder;
 
 use super::{Cell, Serialize, Tone, View};
 
@@ -35,7 +35,7 @@ pub struct SurvivorView {
 
 impl SurvivorView {
     /// Shows a folder.
-    pub fn new(folder: &Path, lost: &LostFolder, best: bool) -> SurvivorView {
+    pub fn new(folder: &Path, lost: &OfflineFolder, best: bool) -> SurvivorView {
         let (report, head) = (lost.report(), lost.ledger().head());
         SurvivorView {
             folder: folder.display().to_string(),

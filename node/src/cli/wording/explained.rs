@@ -135,8 +135,8 @@ fn released(why: ReleaseReason, text: &str) -> String {
         ReleaseReason::Stopping => "this node was stopping",
         ReleaseReason::OwnerCrashed => "this node crashed before the handoff began, as its journal proves",
         ReleaseReason::OwnerCrashedComposing => "this node crashed while it prepared the email, as its journal proves",
-        ReleaseReason::NoRelay if text.is_empty() => "no relay took it",
-        ReleaseReason::NoRelay => return format!("no relay could take it: {text}"),
+        ReleaseReason::Unavailable if text.is_empty() => "it could not be handed off",
+        ReleaseReason::Unavailable => return format!("it could not be handed off: {text}"),
     };
     words.to_owned()
 }

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use reveille_cluster::maintenance::archive;
+use reveille_cluster::maintenance::archive_reader;
 use reveille_ledger::ids::{OccurrenceName, RunId, Time};
 use reveille_ledger::{ArchivePartKey, Ledger, RunSummary};
 use reveille_proto::admin::v1::{self, ErrorReason};
@@ -69,13 +69,15 @@ impl Admin {
         tenant: Option<&str>,
     ) -> ApiResult<Option<(ArchivePartKey, Arc<Ledger>)>> {
         self.record_step("search archive");
-        archive::archived(&self.context, run, tenant).await.map_err(|error| error_texts::archive_unreadable(&error))
+        archive_reader::archived(&self.context, run, tenant)
+            .await
+            .map_err(|error| error_texts::archive_unreadable(&error))
     }
 
     /// Opens a part of the archive. Returns `None` if its retention has ended.
     pub(crate) async fn open_part(&self, key: ArchivePartKey) -> ApiResult<Option<Arc<Ledger>>> {
         self.record_step("open archive");
-        archive::open_part(&self.context, key).await.map_err(|error| error_texts::archive_unreadable(&error))
+        archive_reader::open_part(&self.context, key).await.map_err(|error| error_texts::archive_unreadable(&error))
     }
 }
 

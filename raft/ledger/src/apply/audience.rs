@@ -8,8 +8,8 @@ use super::Context;
 use super::bounds::{bounded, refuse_if};
 use crate::command::{AudienceDelete, AudienceSeal};
 use crate::model::{
-    Audience, AudienceChoice, Bounded, CAMPAIGNS_NAMED, CampaignStage, CommandOutcome, CommandRefusal, Hash,
-    Impossible, Ledger, SealedAudience,
+    Audience, AudienceChoice, CAMPAIGNS_NAMED, CampaignStage, CommandOutcome, CommandRefusal, Hash, Impossible, Ledger,
+    LimitedQuantity, SealedAudience,
 };
 
 impl Ledger {
@@ -91,8 +91,8 @@ impl Ledger {
     /// Checks the bounds of a list.
     pub(super) fn check_list(&self, audience: &Audience) -> Result<(), CommandRefusal> {
         let limits = self.limits();
-        bounded(Bounded::InlineBytes, audience.encoded_len(), limits.inline_bytes_max)?;
-        bounded(Bounded::InlineRecipients, audience.recipients.len(), limits.inline_recipients_max)?;
+        bounded(LimitedQuantity::InlineBytes, audience.encoded_len(), limits.inline_bytes_max)?;
+        bounded(LimitedQuantity::InlineRecipients, audience.recipients.len(), limits.inline_recipients_max)?;
         refuse_if(audience.recipients.is_empty(), Impossible::NoRecipients)
     }
 

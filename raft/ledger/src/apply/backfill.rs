@@ -10,8 +10,8 @@ use super::bounds::{bounded, refuse_if};
 use super::fire::OpeningOccurrence;
 use crate::command::{Backfill, Opening};
 use crate::model::{
-    Activity, Bounded, CommandOutcome, CommandRefusal, DAY_MS, Impossible, Ledger, OccurrenceName, OpeningCause,
-    RangePosition, ScheduleId,
+    CommandOutcome, CommandRefusal, DAY_MS, Impossible, Ledger, LimitedQuantity, OccurrenceName, OpeningCause,
+    RangePosition, ScheduleId, ScheduleState,
 };
 
 /// True if two names can be out of order. Names of interval patterns never are.
@@ -67,10 +67,10 @@ impl Ledger {
     ) -> Result<CommandOutcome, CommandRefusal> {
         let id = backfill.schedule;
         let schedule = self.schedules.get(&id).ok_or(CommandRefusal::NoSuchSchedule(id))?;
-        bounded(Bounded::Backfill, backfill.openings.len(), self.limits().backfill_openings_max)?;
+        bounded(LimitedQuantity::Backfill, backfill.openings.len(), self.limits().backfill_openings_max)?;
         refuse_if(
-            matches!(schedule.activity, Activity::Blocked { .. }),
-            CommandRefusal::NotActive(schedule.activity.kind()),
+            matches!(schedule.state, ScheduleState::Blocked { .. }),
+            CommandRefusal::NotActive(schedule.state.kind()),
         )?;
         let (through, forgotten) = (schedule.plan.fired_through, schedule.plan.forgotten_through);
         let names: BTreeSet<&OccurrenceName> = backfill.openings.iter().map(|opening| &opening.occurrence).collect();

@@ -1,22 +1,22 @@
 //! Checks of sizes and policies that several families of commands share.
 
-use crate::model::{Bounded, CommandRefusal, Content, Impossible, Labels, LedgerLimits, NextInstant, Policies};
+use crate::model::{CommandRefusal, Content, Impossible, Labels, LedgerLimits, LimitedQuantity, NextInstant, Policies};
 
 /// Refuses if the condition holds. Changes nothing otherwise.
 pub(super) fn refuse_if(condition: bool, refusal: impl Into<CommandRefusal>) -> Result<(), CommandRefusal> {
     if condition { Err(refusal.into()) } else { Ok(()) }
 }
 
-pub(super) fn bounded(what: Bounded, value: usize, bound: usize) -> Result<(), CommandRefusal> {
+pub(super) fn bounded(what: LimitedQuantity, value: usize, bound: usize) -> Result<(), CommandRefusal> {
     refuse_if(value > bound, CommandRefusal::TooLarge { what, bound: bound as u64 })
 }
 
 /// Checks the size of a content, and the number and the size of its attachments.
 pub(super) fn content_bounded(content: &Content, limits: &LedgerLimits) -> Result<(), CommandRefusal> {
-    bounded(Bounded::Attachments, content.attachments.len(), limits.attachments_max)?;
+    bounded(LimitedQuantity::Attachments, content.attachments.len(), limits.attachments_max)?;
     let bytes = usize::try_from(content.attached_bytes()).unwrap_or(usize::MAX);
-    bounded(Bounded::AttachmentBytes, bytes, limits.attachment_bytes_max)?;
-    bounded(Bounded::ContentBytes, content.encoded_len(), limits.content_bytes_max)
+    bounded(LimitedQuantity::AttachmentBytes, bytes, limits.attachment_bytes_max)?;
+    bounded(LimitedQuantity::ContentBytes, content.encoded_len(), limits.content_bytes_max)
 }
 
 pub(super) fn check_labels(labels: &Labels) -> Result<(), CommandRefusal> {

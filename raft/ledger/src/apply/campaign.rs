@@ -5,10 +5,10 @@ use super::bounds::{bounded, check_labels, gap_needs_a_list, refuse_if};
 use crate::calendar::When;
 use crate::command::{CampaignArm, CampaignCreate, CampaignEnd, CampaignLaunch, CampaignName, ScheduleCreate};
 use crate::model::{
-    Armed, AudienceChoice, Bounded, Campaign, CampaignStage, CommandOutcome, CommandRefusal, Content, ContentChoice,
-    EtagKind, Hash, Impossible, InstantOutcome, Launch, Ledger, MissedCause, NamedAudience, NamedTemplate, NextInstant,
-    OccurrenceName, Policies, RunId, Schedule, ScheduleId, ScheduleTiming, SealedAudience, TemplateUse, Time,
-    check_etag,
+    Armed, AudienceChoice, Campaign, CampaignStage, CommandOutcome, CommandRefusal, Content, ContentChoice, EtagKind,
+    Hash, Impossible, InstantOutcome, Launch, Ledger, LimitedQuantity, MissedCause, NamedAudience, NamedTemplate,
+    NextInstant, OccurrenceName, Policies, RunId, Schedule, ScheduleId, ScheduleTiming, SealedAudience, TemplateUse,
+    Time, check_etag,
 };
 
 impl Ledger {
@@ -31,7 +31,11 @@ impl Ledger {
                 }
                 self.check_pool(&create.tenant, &create.pool)?;
                 self.check_content(&create.tenant, &create.content)?;
-                bounded(Bounded::AudienceNameBytes, create.audience.len(), self.limits().audience_name_bytes_max)?;
+                bounded(
+                    LimitedQuantity::AudienceNameBytes,
+                    create.audience.len(),
+                    self.limits().audience_name_bytes_max,
+                )?;
                 check_labels(&create.labels)?;
                 gap_needs_a_list(&create.policies, true)?;
                 let content = self.retain_content(&create.tenant, &create.content);

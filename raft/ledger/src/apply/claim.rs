@@ -7,8 +7,8 @@ use crate::command::ClaimRequest;
 use crate::effect::Effect;
 use crate::injected_bugs::{self, Bug};
 use crate::model::{
-    Bitmap, Bounded, CHUNK, Claim, ClaimEventKind, ClaimHistory, CommandOutcome, CommandRefusal, DoubtReason, Fence,
-    GROUP, Impossible, Ledger, NodeId, Page, RecipientState, Run, RunState, Time,
+    Bitmap, CHUNK, Claim, ClaimEventKind, ClaimHistory, CommandOutcome, CommandRefusal, DoubtReason, Fence, GROUP,
+    Impossible, Ledger, LimitedQuantity, NodeId, Page, RecipientState, Run, RunState, Time,
 };
 
 impl Ledger {
@@ -24,7 +24,7 @@ impl Ledger {
         place: u32,
         request: &ClaimRequest,
     ) -> Result<Fence, CommandRefusal> {
-        bounded(Bounded::Slice, request.slice.len() as usize, self.limits().slice_recipients_max as usize)?;
+        bounded(LimitedQuantity::Slice, request.slice.len() as usize, self.limits().slice_recipients_max as usize)?;
         refuse_if(!self.is_current(request.owner), CommandRefusal::OwnerGone)?;
         let node = request.owner.node;
         refuse_if(self.nodes.get(&node).is_some_and(|node| node.drains), Impossible::NodeDrains(node))?;
@@ -55,10 +55,10 @@ impl Ledger {
 
     /// Notes that the node's incarnation claims again, so revoked claims do not count as a crash (P12).
     fn mark_alive(&mut self, node: NodeId) {
-        if self.nodes.get(&node).is_some_and(|node| node.lost)
+        if self.nodes.get(&node).is_some_and(|node| node.has_revoked_claims)
             && let Some(node) = self.nodes.edit(&node)
         {
-            node.lost = false;
+            node.has_revoked_claims = false;
         }
     }
 
@@ -102,7 +102,7 @@ impl Ledger {
             self.transition(context, key, &claimed, RecipientState::Claimed, RecipientState::InDoubt);
             if let Some(node) = self.nodes.edit(&owner.node) {
                 node.revoked_index = context.index;
-                node.lost |= node.incarnation == owner.incarnation;
+                node.has_revoked_claims |= node.incarnation == owner.incarnation;
             }
             context.emit(Effect::ClaimEmptied { fence: *fence, owner });
             moved += u64::from(claimed.len());

@@ -9,7 +9,7 @@ use crate::command::{Decide, Decision};
 use crate::injected_bugs::{self, Bug};
 use crate::model::{
     Bitmap, CHUNK, ChangedRecipients, ChunkKey, ClaimEventKind, CommandOutcome, CommandRefusal, Decider, Fence,
-    Impossible, Ledger, RecipientState, Run, RunId, RunKind, RunState, Time,
+    Impossible, Ledger, RecipientState, Run, RunId, RunState, RunStateKind, Time,
 };
 
 impl Ledger {
@@ -152,7 +152,7 @@ impl Ledger {
     /// Fails if the run is cancelled or unknown.
     pub fn may_send_again(&self, run: RunId) -> Result<(), CommandRefusal> {
         match self.run(run).ok_or(CommandRefusal::NoSuchRun(run))?.state {
-            RunState::Cancelled { .. } => Err(Impossible::RunIs(RunKind::Cancelled).into()),
+            RunState::Cancelled { .. } => Err(Impossible::RunIs(RunStateKind::Cancelled).into()),
             _ => Ok(()),
         }
     }

@@ -12,8 +12,8 @@ use super::Context;
 use super::bounds::{check_labels, gap_needs_a_list, gap_within_retention, inside_window, refuse_if};
 use crate::command::{ExplainedRange, ScheduleEdit, TimingChange};
 use crate::model::{
-    Activity, AudienceChoice, CommandOutcome, CommandRefusal, Impossible, Ledger, Overlap, Schedule, ScheduleId, Time,
-    UnopenedReason,
+    AudienceChoice, CommandOutcome, CommandRefusal, Impossible, Ledger, Overlap, Schedule, ScheduleId, ScheduleState,
+    Time, UnopenedReason,
 };
 
 impl Ledger {
@@ -140,9 +140,9 @@ impl Schedule {
             self.plan.next = change.next.clone();
             self.plan.tzdb = change.tzdb.as_str().into();
             self.plan.forget_what_is_past();
-            self.activity = match (&self.activity, &change.next) {
-                (Activity::Active | Activity::Done, Some(_)) => Activity::Active,
-                (Activity::Active | Activity::Done, None) => Activity::Done,
+            self.state = match (&self.state, &change.next) {
+                (ScheduleState::Active | ScheduleState::Done, Some(_)) => ScheduleState::Active,
+                (ScheduleState::Active | ScheduleState::Done, None) => ScheduleState::Done,
                 (stopped, _) => stopped.clone(),
             };
         }
@@ -192,7 +192,7 @@ fn check_timing(
             return wrong(Impossible::MoreIsDue);
         }
         // The instant waited for a run when the edit was computed, and the run has finished since.
-        None if is_due && schedule.activity == Activity::Active && !waits => return Err(CommandRefusal::StalePlan),
+        None if is_due && schedule.state == ScheduleState::Active && !waits => return Err(CommandRefusal::StalePlan),
         None if is_due && change.explained.is_empty() => {
             return wrong(Impossible::DueUnexplained);
         }

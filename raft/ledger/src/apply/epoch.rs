@@ -7,7 +7,7 @@ use super::bounds::{bounded, refuse_if};
 use crate::command::{EpochStart, NodeShare, NodeUp, RaiseLevel};
 use crate::effect::Effect;
 use crate::model::{
-    Bounded, CommandOutcome, CommandRefusal, CrashHistory, Epoch, EpochState, Impossible, Ledger, Node, NodeId,
+    CommandOutcome, CommandRefusal, CrashHistory, Epoch, EpochState, Impossible, Ledger, LimitedQuantity, Node, NodeId,
     RelayShare, RemovedNode, SoleClock, Time, VoterClock,
 };
 
@@ -118,7 +118,7 @@ impl Ledger {
             process_nonce: up.process_nonce,
             revoked_index,
             crashes,
-            lost: false,
+            has_revoked_claims: false,
             drains,
             share,
             #[cfg(feature = "next-level")]
@@ -171,7 +171,7 @@ impl Ledger {
         }
         let claimed = self.claimed_by(node);
         refuse_if(claimed > 0, Impossible::NodeHasClaims { node, claimed })?;
-        bounded(Bounded::RemovedNodes, self.removed_nodes.len() + 1, self.limits().removed_nodes_max)?;
+        bounded(LimitedQuantity::RemovedNodes, self.removed_nodes.len() + 1, self.limits().removed_nodes_max)?;
         let name = self.nodes.remove(&node).map(|node| node.name).unwrap_or_default();
         self.removed_nodes.put(node, RemovedNode { name, index: context.index, at: context.now });
         context.emit(Effect::RelaysChanged);
@@ -213,7 +213,9 @@ impl Ledger {
         let Some(node) = self.nodes.get(&id) else { return CrashHistory::default() };
         let former = node.owner(id);
         let mut crashes = node.crashes.clone();
-        if node.lost || self.claims.iter().any(|(_, claim)| claim.owner == former && !claim.claimed.is_empty()) {
+        if node.has_revoked_claims
+            || self.claims.iter().any(|(_, claim)| claim.owner == former && !claim.claimed.is_empty())
+        {
             let kept = self.limits().crashes_kept;
             crashes.record(context.now, kept);
             if let Some(until) = crashes.backoff_until(self.limits()) {

@@ -9,9 +9,10 @@ use crate::command::{Fire, Opening};
 use crate::effect::Effect;
 use crate::injected_bugs::{self, Bug};
 use crate::model::{
-    Activity, Bitmap, BlockCause, BlockingRun, BounceBreaker, Bounded, CHUNK, CanaryState, Chunk, CommandOutcome,
-    CommandRefusal, EventKind, Hash, Impossible, Ledger, LedgerLimits, NextInstant, OccurrenceName, OpeningCause,
-    Overlap, Page, PageId, Policies, RecipientCounts, RecipientState, Run, RunId, RunState, Schedule, ScheduleId, Time,
+    Bitmap, BlockCause, BlockingRun, BounceBreaker, CHUNK, CanaryState, Chunk, CommandOutcome, CommandRefusal,
+    EventKind, Hash, Impossible, Ledger, LedgerLimits, LimitedQuantity, NextInstant, OccurrenceName, OpeningCause,
+    Overlap, Page, PageId, Policies, RecipientCounts, RecipientState, Run, RunId, RunState, Schedule, ScheduleId,
+    ScheduleState, Time,
 };
 
 /// An occurrence that opens, before it has a page.
@@ -62,7 +63,7 @@ impl RunSource {
 }
 
 /// Occurrences by schedule and name.
-pub(super) type Names = BTreeSet<(ScheduleId, OccurrenceName)>;
+pub(super) type OpenedNames = BTreeSet<(ScheduleId, OccurrenceName)>;
 
 /// Occurrences with equal keys share a page. Pages open in the order of their keys, so the order of the fields must not
 /// change.
@@ -80,7 +81,7 @@ struct PageKey {
 
 impl Ledger {
     pub(super) fn fire(&mut self, context: &mut Context, fires: &[Fire]) -> CommandOutcome {
-        let (mut occurrences, mut opened_names) = (Vec::new(), Names::new());
+        let (mut occurrences, mut opened_names) = (Vec::new(), OpenedNames::new());
         let mut answers: Vec<Result<(), CommandRefusal>> = Vec::with_capacity(fires.len());
         for fire in fires {
             let before = self.due_key(fire.schedule);
@@ -125,7 +126,7 @@ impl Ledger {
 
     /// Refuses a second fire of a schedule in one entry if its runs must not overlap. The runs of an entry open after
     /// its last fire, so `check_overlap` does not see the runs of the first fire.
-    fn check_only_fire_of_entry(&self, fire: &Fire, opened_names: &Names) -> Result<(), CommandRefusal> {
+    fn check_only_fire_of_entry(&self, fire: &Fire, opened_names: &OpenedNames) -> Result<(), CommandRefusal> {
         let first = (fire.schedule, OccurrenceName::LOWEST);
         let has_opened = opened_names.range(first..).next().is_some_and(|(schedule, _)| *schedule == fire.schedule);
         let overlap = self.schedules.get(&fire.schedule).map(|schedule| schedule.settings.policies.overlap);
@@ -138,7 +139,7 @@ impl Ledger {
         &mut self,
         context: &mut Context,
         fire: &Fire,
-        opened_names: &mut Names,
+        opened_names: &mut OpenedNames,
     ) -> Result<Vec<OpeningOccurrence>, CommandRefusal> {
         let fresh = self.compare_plan(fire, opened_names, context.now)?;
         opened_names.extend(fresh);
@@ -151,30 +152,27 @@ impl Ledger {
     }
 
     /// Compares a fire with the plan (P8). Returns the names that it opens.
-    fn compare_plan(&self, fire: &Fire, opened_names: &Names, now: Time) -> Result<Names, CommandRefusal> {
+    fn compare_plan(&self, fire: &Fire, opened_names: &OpenedNames, now: Time) -> Result<OpenedNames, CommandRefusal> {
         let id = fire.schedule;
         let schedule = self.schedules.get(&id).ok_or(CommandRefusal::NoSuchSchedule(id))?;
         let plan = &schedule.plan;
         let next = plan.next.as_ref().ok_or(CommandRefusal::StalePlan)?;
-        let compares = !injected_bugs::is(Bug::TimerTrustsLeader);
-        refuse_if(
-            compares && (plan.version != fire.plan_version || next.occurrence != fire.from),
+        refuse_unless_trusted(
+            plan.version != fire.plan_version || next.occurrence != fire.from,
             CommandRefusal::StalePlan,
         )?;
-        refuse_if(schedule.activity != Activity::Active, CommandRefusal::NotActive(schedule.activity.kind()))?;
+        refuse_if(schedule.state != ScheduleState::Active, CommandRefusal::NotActive(schedule.state.kind()))?;
         refuse_if(!self.head.epoch.is_some_and(|epoch| epoch.clocks_agree), CommandRefusal::ClocksDisagree)?;
-        if compares {
-            check_instants(schedule, next.due, fire, now)?;
-        }
+        check_instants(schedule, next.due, fire, now)?;
         if let Some(through) = self.maybe_sent_through() {
             let is_maybe_sent = fire.opened.iter().any(|opening| opening.due <= through);
             refuse_if(is_maybe_sent, CommandRefusal::MaybeSent(through))?;
         }
-        bounded(Bounded::Openings, opened_names.len() + fire.opened.len(), self.limits().entry_openings_max)?;
-        let fresh: Names = fire.opened.iter().map(|opening| (id, opening.occurrence.clone())).collect();
+        bounded(LimitedQuantity::Openings, opened_names.len() + fire.opened.len(), self.limits().entry_openings_max)?;
+        let fresh: OpenedNames = fire.opened.iter().map(|opening| (id, opening.occurrence.clone())).collect();
         let is_new = |name: &(ScheduleId, OccurrenceName)| !opened_names.contains(name) && !self.has_opened(name);
-        refuse_if(
-            compares && (fresh.len() < fire.opened.len() || !fresh.iter().all(is_new)),
+        refuse_unless_trusted(
+            fresh.len() < fire.opened.len() || !fresh.iter().all(is_new),
             CommandRefusal::FiredThrough,
         )?;
         self.check_overlap(id, fire, now)?;
@@ -200,7 +198,7 @@ impl Ledger {
             schedule.plan.refusals = 0;
             schedule.plan.forget_what_is_past();
             if fire.next.is_none() {
-                schedule.activity = Activity::Done;
+                schedule.state = ScheduleState::Done;
             }
         }
     }
@@ -223,7 +221,7 @@ impl Ledger {
             let cause = BlockCause::FireRefused(Box::new(refusal.clone()));
             context.alarm(format!("schedule {} is blocked: {cause}", schedule.name));
             let event = EventKind::ScheduleBlocked(cause.clone());
-            schedule.activity = Activity::Blocked { cause };
+            schedule.state = ScheduleState::Blocked { cause };
             schedule.plan.version += 1;
             self.add_blocked_event(context, fire.schedule, event);
         }
@@ -361,8 +359,16 @@ fn open_run(
     }
 }
 
+/// Refuses a fire that differs from the plan, unless an injected bug trusts the leader.
+fn refuse_unless_trusted(differs: bool, refusal: CommandRefusal) -> Result<(), CommandRefusal> {
+    refuse_if(differs && !injected_bugs::is(Bug::TimerTrustsLeader), refusal)
+}
+
 /// Checks that no instant opens early or at or before `fired_through`, and that the plan moves forward (P7, P8).
 fn check_instants(schedule: &Schedule, due: Time, fire: &Fire, now: Time) -> Result<(), CommandRefusal> {
+    if injected_bugs::is(Bug::TimerTrustsLeader) {
+        return Ok(());
+    }
     refuse_if(due > now, CommandRefusal::NotDue(due))?;
     inside_window(fire.next.as_ref(), &schedule.settings.policies)?;
     refuse_if(fire.through > now, CommandRefusal::NotDue(fire.through))?;

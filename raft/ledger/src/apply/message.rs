@@ -13,9 +13,9 @@ use super::fire::{OpeningOccurrence, RunSource};
 use crate::calendar::When;
 use crate::command::{KeyRule, Opening, SendMessage, SendMessages};
 use crate::model::{
-    Activity, Audience, Blob, Bounded, CommandOutcome, CommandRefusal, Content, Hash, Impossible, InstantOutcome,
-    Labels, Ledger, MESSAGES_NAME, MessageReceipt, OccurrenceName, OpeningCause, Overlap, Plan, Policies, RunId,
-    Schedule, ScheduleId, ScheduleSettings, ScheduleTiming, Time,
+    Audience, Blob, CommandOutcome, CommandRefusal, Content, Hash, Impossible, InstantOutcome, Labels, Ledger,
+    LimitedQuantity, MESSAGES_NAME, MessageReceipt, OccurrenceName, OpeningCause, Overlap, Plan, Policies, RunId,
+    Schedule, ScheduleId, ScheduleSettings, ScheduleState, ScheduleTiming, Time,
 };
 
 /// What the caller of a key or of a trigger gave.
@@ -62,7 +62,7 @@ impl Ledger {
         context: &mut Context,
         send: &SendMessages,
     ) -> Result<CommandOutcome, CommandRefusal> {
-        bounded(Bounded::Openings, send.messages.len(), self.limits().entry_openings_max)?;
+        bounded(LimitedQuantity::Openings, send.messages.len(), self.limits().entry_openings_max)?;
         let known = self.messages_of(&send.tenant);
         let id = known.unwrap_or(ScheduleId::new(context.index, 0));
         let (mut fresh, mut occurrences) = (BTreeMap::new(), Vec::new());
@@ -180,7 +180,7 @@ impl Ledger {
             content: self.store_blob(Content::default().blob()),
             audience: self.store_blob(Audience::default().blob()),
             recipients: 0,
-            activity: Activity::Done,
+            state: ScheduleState::Done,
             plan: Plan::new(None, context.now, "".into()),
             index: context.index,
             labels: Labels::default(),

@@ -7,15 +7,15 @@ use super::Context;
 use super::bounds::{bounded, refuse_if};
 use crate::command::Removal;
 use crate::model::{
-    Bitmap, Bounded, ChunkKey, CommandOutcome, CommandRefusal, Day, EtagKind, Impossible, Ledger, NO_ETAG, PoolRow,
-    PoolSet, RecipientState, StateChange, Time, check_etag,
+    Bitmap, ChunkKey, CommandOutcome, CommandRefusal, Day, EtagKind, Impossible, Ledger, LimitedQuantity, NO_ETAG,
+    PoolRow, PoolSet, RecipientState, StateChange, Time, check_etag,
 };
 
 impl Ledger {
     pub(super) fn pool_set(&mut self, context: &Context, set: &PoolSet) -> Result<CommandOutcome, CommandRefusal> {
         let PoolSet { pool, caps, first, reveille_headers, .. } = set;
         let most = self.limits().warm_up_days_max;
-        bounded(Bounded::WarmUpDays, caps.len(), most)?;
+        bounded(LimitedQuantity::WarmUpDays, caps.len(), most)?;
         let says_nothing = caps.is_empty() && (first.is_some() || reveille_headers.is_none());
         refuse_if(says_nothing || caps.contains(&0), Impossible::DayWithoutCap)?;
         let (today, known) = (Day::of(context.now), self.pools.get(pool).cloned());

@@ -11,7 +11,7 @@
 use std::collections::BTreeMap;
 
 use super::Context;
-use super::transition::NextState;
+use super::not_sent::{NextState, is_stale, state_after_not_sent};
 use crate::command::{OpeningCause, RelayRefusal};
 use crate::model::{
     ChunkKey, Claim, ClaimEventKind, DeadLetter, DeadLetterCause, Deferral, EnhancedCode, Ledger, LedgerLimits,
@@ -39,11 +39,11 @@ struct NextDeferral {
 
 impl Ledger {
     /// Applies the refusals of a claim, each by the effect of its answer.
-    pub(super) fn refuse(&mut self, context: &mut Context, claim: &mut Claim, refused: &[RelayRefusal]) -> u64 {
-        refused.iter().map(|answer| self.refuse_one(context, claim, answer)).sum()
+    pub(super) fn apply_refusals(&mut self, context: &mut Context, claim: &mut Claim, refused: &[RelayRefusal]) -> u64 {
+        refused.iter().map(|answer| self.apply_refusal(context, claim, answer)).sum()
     }
 
-    fn refuse_one(&mut self, context: &mut Context, claim: &mut Claim, answer: &RelayRefusal) -> u64 {
+    fn apply_refusal(&mut self, context: &mut Context, claim: &mut Claim, answer: &RelayRefusal) -> u64 {
         let (key, limits) = (claim.chunk, self.limits());
         let is_held = claim.claimed.contains(answer.slot) || claim.in_doubt.contains(answer.slot);
         if is_held && is_unattributed(answer) {
@@ -192,23 +192,6 @@ fn series_length_that_pauses(run: &Run, effect: RefusalEffect, limits: &LedgerLi
 /// True if the series of unattributed refusals is so long that no such refusal makes a dead letter.
 fn series_is_full(run: &Run, limits: &LedgerLimits) -> bool {
     run.unattributed_refusals.len() >= limits.unattributed_series
-}
-
-fn is_stale(run: &Run, now: Time) -> bool {
-    matches!(run.state, RunState::Expired { .. }) || run.finish_by <= now
-}
-
-/// Next state after a definite not-sent: the one that the run's state demands, else pending until `wait_until`.
-pub(super) fn state_after_not_sent(run: &Run, attempts: u8, now: Time, wait_until: Option<Time>) -> NextState {
-    let stale = is_stale(run, now);
-    match run.state {
-        RunState::Cancelled { .. } => NextState::to(RecipientState::Cancelled),
-        _ if stale && attempts > 0 => {
-            NextState::dead(DeadLetter::without_answer(DeadLetterCause::DeadlinePassed, attempts, now))
-        }
-        _ if stale => NextState::to(RecipientState::Expired),
-        _ => NextState { to: RecipientState::Pending, wait_until, dead_letter: None },
-    }
 }
 
 /// Next state after an answer (P6).

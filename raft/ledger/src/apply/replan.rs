@@ -5,7 +5,7 @@
 
 use super::Context;
 use crate::command::Replan;
-use crate::model::{Activity, CommandOutcome, Ledger, NextInstant, Schedule};
+use crate::model::{CommandOutcome, Ledger, NextInstant, Schedule, ScheduleState};
 
 impl Ledger {
     pub(super) fn replan(&mut self, context: &mut Context, replans: &[Replan]) -> CommandOutcome {
@@ -35,8 +35,8 @@ impl Ledger {
                 schedule.plan.version += 1;
                 schedule.plan.refusals = 0;
             }
-            if replan.next.is_none() && schedule.activity == Activity::Active {
-                schedule.activity = Activity::Done;
+            if replan.next.is_none() && schedule.state == ScheduleState::Active {
+                schedule.state = ScheduleState::Done;
             }
         }
         self.index_due(context, id, before);

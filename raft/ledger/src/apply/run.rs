@@ -315,7 +315,7 @@ impl Ledger {
 fn stoppable(run: &Run) -> Result<(), CommandRefusal> {
     match run.state {
         RunState::Open | RunState::Paused { .. } => Ok(()),
-        RunState::Finished if run.may_come_back() => Ok(()),
+        RunState::Finished if run.may_become_pending() => Ok(()),
         ref ended => Err(Impossible::RunIs(ended.kind()).into()),
     }
 }

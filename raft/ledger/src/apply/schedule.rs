@@ -10,8 +10,8 @@ use crate::command::{Opening, ScheduleCreate, ScheduleDelete, SchedulePause, Sch
 use crate::effect::Effect;
 use crate::fingerprint::fingerprint;
 use crate::model::{
-    Activity, Audience, AudienceChoice, Blob, CancelledRuns, CommandOutcome, CommandRefusal, Hash, Impossible, Ledger,
-    MESSAGES_NAME, OccurrenceName, OpeningCause, RunId, Schedule, ScheduleCreation, ScheduleId, Time,
+    Audience, AudienceChoice, Blob, CancelledRuns, CommandOutcome, CommandRefusal, Hash, Impossible, Ledger,
+    MESSAGES_NAME, OccurrenceName, OpeningCause, RunId, Schedule, ScheduleCreation, ScheduleId, ScheduleState, Time,
 };
 
 impl Ledger {
@@ -80,16 +80,16 @@ impl Ledger {
         inside_window(create.next.as_ref(), &create.policies)
     }
 
-    /// Changes the activity of a schedule and raises the plan's version.
-    pub(super) fn change_activity(
+    /// Changes the state of a schedule and raises the plan's version.
+    pub(super) fn change_state(
         &mut self,
         context: &mut Context,
         id: ScheduleId,
-        change: impl FnOnce(&Schedule) -> Activity,
+        change: impl FnOnce(&Schedule) -> ScheduleState,
     ) -> Result<(), CommandRefusal> {
         let before = self.due_key(id);
         let schedule = self.schedules.edit(&id).ok_or(CommandRefusal::NoSuchSchedule(id))?;
-        schedule.activity = change(schedule);
+        schedule.state = change(schedule);
         schedule.plan.version += 1;
         schedule.plan.refusals = 0;
         schedule.index = context.index;
@@ -103,11 +103,13 @@ impl Ledger {
         pause: &SchedulePause,
     ) -> Result<CommandOutcome, CommandRefusal> {
         let since = context.now;
-        self.change_activity(context, pause.schedule, |schedule| match &schedule.activity {
+        self.change_state(context, pause.schedule, |schedule| match &schedule.state {
             // A repeated pause without a reason keeps the former reason.
-            paused @ Activity::Paused { .. } if pause.reason.is_empty() => paused.clone(),
-            Activity::Paused { since, .. } => Activity::Paused { reason: pause.reason.as_str().into(), since: *since },
-            _ => Activity::Paused { reason: pause.reason.as_str().into(), since },
+            paused @ ScheduleState::Paused { .. } if pause.reason.is_empty() => paused.clone(),
+            ScheduleState::Paused { since, .. } => {
+                ScheduleState::Paused { reason: pause.reason.as_str().into(), since: *since }
+            }
+            _ => ScheduleState::Paused { reason: pause.reason.as_str().into(), since },
         })?;
         Ok(CommandOutcome::Done)
     }
@@ -120,15 +122,15 @@ impl Ledger {
         let id = resume.schedule;
         let schedule = self.schedules.get(&id).ok_or(CommandRefusal::NoSuchSchedule(id))?;
         refuse_if(schedule.plan.version != resume.plan_version, CommandRefusal::StalePlan)?;
-        let since = match &schedule.activity {
-            Activity::Paused { since, .. } => Some(*since),
-            Activity::Blocked { .. } => None,
-            activity => return Err(CommandRefusal::NotActive(activity.kind())),
+        let since = match &schedule.state {
+            ScheduleState::Paused { since, .. } => Some(*since),
+            ScheduleState::Blocked { .. } => None,
+            state => return Err(CommandRefusal::NotActive(state.kind())),
         };
         // Instants of the pause are between `next` and now: the next fire opens or explains them.
-        self.change_activity(context, id, |schedule| match schedule.plan.next {
-            Some(_) => Activity::Active,
-            None => Activity::Done,
+        self.change_state(context, id, |schedule| match schedule.plan.next {
+            Some(_) => ScheduleState::Active,
+            None => ScheduleState::Done,
         })?;
         self.mark_missed_in_pause(id, since, context.now);
         Ok(CommandOutcome::Done)
@@ -179,8 +181,8 @@ impl Ledger {
         }
         self.check_not_held()?;
         refuse_if(
-            matches!(schedule.activity, Activity::Blocked { .. }),
-            CommandRefusal::NotActive(schedule.activity.kind()),
+            matches!(schedule.state, ScheduleState::Blocked { .. }),
+            CommandRefusal::NotActive(schedule.state.kind()),
         )?;
         let finish_by = context.now.plus_ms(schedule.settings.policies.finish_by_ms);
         self.may_trigger(id, context.now)?;

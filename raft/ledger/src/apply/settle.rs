@@ -4,13 +4,12 @@
 //! An accept is always true. So a settle that arrives twice, late, or after another decision changes nothing more.
 
 use super::Context;
-use super::relay_refusals::state_after_not_sent;
-use super::transition::NextState;
+use super::not_sent::{NextState, state_after_not_sent};
 use crate::command::ClaimOutcome;
 use crate::effect::Effect;
 use crate::model::{
     Bitmap, CHUNK, ChunkKey, Claim, ClaimEventKind, CommandOutcome, DeadLetter, DeadLetterCause, DoubtReason, Fence,
-    Ledger, OutcomeSource, RecipientId, RecipientState, ReleaseReason, Run, Time, Unsendable, wave_after,
+    Ledger, OutcomeSource, RecipientId, RecipientState, ReleaseReason, Run, Unsendable,
 };
 
 impl Ledger {
@@ -33,7 +32,7 @@ impl Ledger {
         // A former cluster may have claimed again what its claim did not send (P21).
         if !self.only_operator_decides(outcome.fence) {
             record_relay(context, &mut claim, outcome);
-            moved += self.refuse(context, &mut claim, &outcome.refused);
+            moved += self.apply_refusals(context, &mut claim, &outcome.refused);
             moved += self.release(context, &mut claim, outcome);
             moved += self.suppress(context, &mut claim, &outcome.suppressed);
             moved += self.mark_unsendable_dead(context, &mut claim, &outcome.unsendable);
@@ -225,62 +224,6 @@ impl Ledger {
         moved
     }
 
-    /// Moves one recipient of this claim that was definitely not sent. Its `next_state` depends on its run, its counted
-    /// attempts and the time. It may disprove an assumption.
-    pub(super) fn apply_not_sent(
-        &mut self,
-        context: &mut Context,
-        claim: &mut Claim,
-        (slot, what): (u16, ClaimEventKind),
-        next_state: impl FnOnce(&Run, u8, Time) -> NextState,
-    ) -> u64 {
-        let key = claim.chunk;
-        let from = if claim.claimed.contains(slot) {
-            RecipientState::Claimed
-        } else if claim.in_doubt.contains(slot) {
-            RecipientState::InDoubt
-        } else if claim.assumed.contains(slot) && self.is_in_state(key, slot, RecipientState::Assumed) {
-            RecipientState::Assumed
-        } else {
-            return 0;
-        };
-        let one: Bitmap = [slot].into_iter().collect();
-        claim.claimed.remove(&one);
-        claim.in_doubt.remove(&one);
-        claim.assumed.remove(&one);
-        if from == RecipientState::Assumed {
-            self.edit_run(key, slot, |run| run.assumptions_disproved = run.assumptions_disproved.saturating_add(1));
-        }
-        let attempts = self.chunks.get(&key).and_then(|chunk| chunk.attempts.get(&slot).copied()).unwrap_or(0);
-        let Some(run) = self.run_at(key, slot) else { return 0 };
-        let next = next_state(run, attempts, context.now);
-        claim.record(context, (what, next.to), &one);
-        self.transition(context, key, &one, from, next.to);
-        if let (RecipientState::Pending, Some(until)) = (next.to, next.wait_until) {
-            self.wait(key, slot, until);
-        }
-        if let Some(letter) = next.dead_letter {
-            if letter.attempts > attempts
-                && let Some(chunk) = self.chunks.edit(&key)
-            {
-                chunk.attempts.insert(slot, letter.attempts);
-            }
-            if next.to == RecipientState::Dead
-                && let Some(recipient) = self.recipient_at(key, slot)
-            {
-                self.dead.put(recipient, letter);
-            }
-        }
-        1
-    }
-
-    /// Lets a pending recipient wait for the wave of `until`.
-    pub(super) fn wait(&mut self, key: ChunkKey, slot: u16, until: Time) {
-        if let Some(chunk) = self.chunks.edit(&key) {
-            chunk.waves.entry(wave_after(until)).or_default().insert(slot);
-        }
-    }
-
     /// Puts recipients in doubt that are claimed in this claim (P14.1, row *in doubt*). Recipients that are in doubt
     /// already, because their owner was lost, stay so: only the history records that their owner or its journal has now
     /// reported a doubt. A later accept still counts.
@@ -316,15 +259,6 @@ impl Ledger {
         if let Some(chunk) = self.chunks.edit(&key) {
             edit(&mut chunk.crash_suspects);
         }
-    }
-
-    fn is_in_state(&self, key: ChunkKey, slot: u16, state: RecipientState) -> bool {
-        self.chunks.get(&key).is_some_and(|chunk| chunk.set(state).contains(slot))
-    }
-
-    fn run_at(&self, key: ChunkKey, slot: u16) -> Option<&Run> {
-        let page = self.pages.get(&key.page)?;
-        page.runs.get(page.run_of_slot(key.number * CHUNK + u32::from(slot))?)
     }
 
     /// Edits the run of a slot. Returns what `edit` returns; `None` if there is no such run.

@@ -9,8 +9,8 @@ use super::Context;
 use super::bounds::{bounded, content_bounded, refuse_if};
 use crate::command::{TemplateDelete, TemplatePut};
 use crate::model::{
-    Bounded, CommandOutcome, CommandRefusal, ContentChoice, EtagKind, Hash, Ledger, TEMPLATE_USERS_NAMED, Template,
-    TemplateUse, TemplateVersion,
+    CommandOutcome, CommandRefusal, ContentChoice, EtagKind, Hash, Ledger, LimitedQuantity, TEMPLATE_USERS_NAMED,
+    Template, TemplateUse, TemplateVersion,
 };
 
 impl Ledger {
@@ -81,16 +81,16 @@ impl Ledger {
         }
         check_newest(put.expected, &put.name, newest)?;
         content_bounded(&put.content, limits)?;
-        bounded(Bounded::TemplateNameBytes, put.name.len(), limits.template_name_bytes_max)?;
+        bounded(LimitedQuantity::TemplateNameBytes, put.name.len(), limits.template_name_bytes_max)?;
         match known {
             Some(template) if template.oldest_unused().is_some() => Ok(()),
             Some(template) => {
-                bounded(Bounded::TemplateVersions, template.versions.len() + 1, limits.template_versions_max)
+                bounded(LimitedQuantity::TemplateVersions, template.versions.len() + 1, limits.template_versions_max)
             }
             None => {
                 let from = self.templates.range((put.tenant.clone(), String::new())..);
                 let count = from.take_while(|((tenant, _), _)| *tenant == put.tenant).count();
-                bounded(Bounded::Templates, count + 1, limits.tenant_templates_max)
+                bounded(LimitedQuantity::Templates, count + 1, limits.tenant_templates_max)
             }
         }
     }

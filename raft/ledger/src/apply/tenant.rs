@@ -7,7 +7,7 @@ use super::Context;
 use super::bounds::{bounded, refuse_if};
 use crate::command::Removal;
 use crate::model::{
-    Bitmap, Bounded, CommandOutcome, CommandRefusal, EtagKind, Impossible, Ledger, PageId, Tenant, TenantSet,
+    Bitmap, CommandOutcome, CommandRefusal, EtagKind, Impossible, Ledger, LimitedQuantity, PageId, Tenant, TenantSet,
     check_etag,
 };
 
@@ -16,10 +16,10 @@ impl Ledger {
         let (name, known) = (&set.name, self.tenant(&set.name));
         let wanted = wanted(known, set);
         let limits = self.limits();
-        bounded(Bounded::TenantRate, wanted.rate_milli as usize, limits.tenant_rate_milli_max as usize)?;
-        bounded(Bounded::TenantShare, wanted.share as usize, limits.tenant_share_max as usize)?;
+        bounded(LimitedQuantity::TenantRate, wanted.rate_milli as usize, limits.tenant_rate_milli_max as usize)?;
+        bounded(LimitedQuantity::TenantShare, wanted.share as usize, limits.tenant_share_max as usize)?;
         refuse_if(wanted.share == 0, Impossible::NoShare)?;
-        bounded(Bounded::TenantPools, wanted.pools.len(), limits.tenant_pools_max)?;
+        bounded(LimitedQuantity::TenantPools, wanted.pools.len(), limits.tenant_pools_max)?;
         if wanted != *known || known.index == 0 {
             self.tenants.put(name.clone(), Tenant { index: context.index, ..wanted });
         }

@@ -7,7 +7,8 @@ use super::Context;
 use super::bounds::{bounded, refuse_if};
 use crate::command::Actor;
 use crate::model::{
-    AdminToken, Bounded, CommandOutcome, CommandRefusal, Impossible, Ledger, TenantScope, Time, TokenCreate, TokenId,
+    AdminToken, CommandOutcome, CommandRefusal, Impossible, Ledger, LimitedQuantity, TenantScope, Time, TokenCreate,
+    TokenId,
 };
 
 impl Ledger {
@@ -39,11 +40,11 @@ impl Ledger {
             return Ok(CommandOutcome::Done);
         }
         let limits = self.limits();
-        bounded(Bounded::TokenNameBytes, grant.name.len(), limits.token_name_bytes_max)?;
+        bounded(LimitedQuantity::TokenNameBytes, grant.name.len(), limits.token_name_bytes_max)?;
         if let TenantScope::Only(tenants) = &grant.tenants {
-            bounded(Bounded::TokenTenants, tenants.len(), limits.token_tenants_max)?;
+            bounded(LimitedQuantity::TokenTenants, tenants.len(), limits.token_tenants_max)?;
             let longest = tenants.iter().map(String::len).max().unwrap_or_default();
-            bounded(Bounded::TokenNameBytes, longest, limits.token_name_bytes_max)?;
+            bounded(LimitedQuantity::TokenNameBytes, longest, limits.token_name_bytes_max)?;
         }
         refuse_if(grant.expires_at.is_some_and(|end| end <= context.now), Impossible::TokenEnded)?;
         let creator = match &context.actor {
@@ -91,7 +92,10 @@ impl Ledger {
         let mut ended: Vec<_> = self.tokens.iter().filter_map(|(id, known)| Some((end(id, known)?, *id))).collect();
         ended.sort_unstable();
         let surplus = (self.tokens.len() + 1).saturating_sub(most);
-        refuse_if(surplus > ended.len(), CommandRefusal::TooLarge { what: Bounded::Tokens, bound: most as u64 })?;
+        refuse_if(
+            surplus > ended.len(),
+            CommandRefusal::TooLarge { what: LimitedQuantity::Tokens, bound: most as u64 },
+        )?;
         let kept_ms = self.limits().token_kept_ms;
         for (place, (end, id)) in ended.into_iter().enumerate() {
             if place < surplus || context.now.since_ms(end) > kept_ms {

@@ -9,29 +9,9 @@ use std::sync::Arc;
 use super::Context;
 use crate::effect::Effect;
 use crate::model::{
-    Bitmap, BounceBreakerLimits, CHUNK, CanaryVerdict, ChunkKey, DeadLetter, EventKind, Ledger, Page, PageId,
-    PauseReason, RecipientState, Run, RunEventKind, RunId, RunState, StateChange, Time, remove_from_all,
+    Bitmap, BounceBreakerLimits, CHUNK, CanaryVerdict, ChunkKey, EventKind, Ledger, Page, PageId, PauseReason,
+    RecipientState, Run, RunEventKind, RunId, RunState, StateChange, remove_from_all,
 };
-
-/// The next state of a settled recipient, with its wait or its dead letter.
-pub(super) struct NextState {
-    pub to: RecipientState,
-    /// Earliest time of the next attempt, if the next state is `Pending`.
-    pub wait_until: Option<Time>,
-    /// Counted attempts and last answer; stored as a dead letter if the next state is `Dead`.
-    pub dead_letter: Option<DeadLetter>,
-}
-
-impl NextState {
-    /// A state without a wait and without a dead letter.
-    pub(super) fn to(to: RecipientState) -> NextState {
-        NextState { to, wait_until: None, dead_letter: None }
-    }
-
-    pub(super) fn dead(letter: DeadLetter) -> NextState {
-        NextState { dead_letter: Some(letter), ..NextState::to(RecipientState::Dead) }
-    }
-}
 
 /// What a move of recipients changed of a run.
 struct RunChange {
@@ -207,7 +187,7 @@ fn update_end(run: &mut Run, context: &Context) -> bool {
     match (&run.state, is_finished) {
         (RunState::Open, true) => run.state = RunState::Finished,
         // A pause holds until the operator resumes the run (P15), unless no recipient can become pending again.
-        (RunState::Paused { .. }, true) if !run.may_come_back() => run.state = RunState::Finished,
+        (RunState::Paused { .. }, true) if !run.may_become_pending() => run.state = RunState::Finished,
         (RunState::Finished, false) => run.state = RunState::Open,
         _ => {}
     }

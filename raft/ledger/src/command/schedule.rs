@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use crate::command::{ExplainedRange, Fire, KeyRule};
 use crate::fingerprint::fingerprint;
 use crate::model::{
-    Activity, Audience, AudienceChoice, ContentChoice, Hash, Labels, NextInstant, Plan, Policies, Schedule, ScheduleId,
-    ScheduleSettings, ScheduleTiming, Time,
+    Audience, AudienceChoice, ContentChoice, Hash, Labels, NextInstant, Plan, Policies, Schedule, ScheduleId,
+    ScheduleSettings, ScheduleState, ScheduleTiming, Time,
 };
 
 /// Arguments of [`Command::ScheduleCreate`](super::Command::ScheduleCreate).
@@ -167,10 +167,10 @@ impl ScheduleCreate {
             content,
             audience,
             recipients: self.audience.count(),
-            activity: match &self.paused {
-                Some(reason) => Activity::Paused { reason: reason.as_str().into(), since: now },
-                None if self.next.is_none() => Activity::Done,
-                None => Activity::Active,
+            state: match &self.paused {
+                Some(reason) => ScheduleState::Paused { reason: reason.as_str().into(), since: now },
+                None if self.next.is_none() => ScheduleState::Done,
+                None => ScheduleState::Active,
             },
             plan: Plan::new(self.next.clone(), self.after, self.tzdb.as_str().into()),
             index,

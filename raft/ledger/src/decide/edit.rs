@@ -5,7 +5,9 @@ use super::explained_ranges::ExplainedRanges;
 use super::timing::{Calendar, Jitter, first_instant_after};
 use crate::calendar::{self, Step};
 use crate::command::{ExplainedRange, Fire, TimingChange};
-use crate::model::{Activity, NextInstant, OccurrenceName, Policies, Schedule, ScheduleTiming, Time, UnopenedReason};
+use crate::model::{
+    NextInstant, OccurrenceName, Policies, Schedule, ScheduleState, ScheduleTiming, Time, UnopenedReason,
+};
 
 /// Maximum number of missed instants that one edit considers: what a schedule with one instant a minute misses in six
 /// weeks.
@@ -56,8 +58,8 @@ pub fn plan_timing_change(
     if due.as_ref().and_then(|fire| fire.next.as_ref()).is_some_and(|next| next.due <= through) {
         return Err(NotYet::CatchingUp);
     }
-    let explained = match schedule.activity {
-        Activity::Active if !waits => Vec::new(),
+    let explained = match schedule.state {
+        ScheduleState::Active if !waits => Vec::new(),
         _ => missed(schedule, former, through, has_opened)?,
     };
     let fired_through = schedule.plan.fired_through.max(through);

@@ -5,7 +5,7 @@
 use super::explained_ranges::JudgedInstant;
 use super::timing::{Calendar, Jitter};
 use crate::calendar;
-use crate::model::{Activity, CatchUp, Overlap, Schedule, Time, UnopenedReason};
+use crate::model::{CatchUp, Overlap, Schedule, ScheduleState, Time, UnopenedReason};
 
 /// Missed instants that wait for the runs before them (`buffer_one`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,10 +27,10 @@ pub fn oldest_missed(schedule: &Schedule, now: Time) -> Option<Time> {
 
 /// True if missed instants of the schedule may wait. It is the cheap test before [`missed_that_wait`].
 pub fn may_wait(schedule: &Schedule) -> bool {
-    let Schedule { settings, plan, activity, .. } = schedule;
+    let Schedule { settings, plan, state, .. } = schedule;
     settings.policies.overlap == Overlap::BufferOne
         && settings.policies.catch_up != CatchUp::None
-        && *activity == Activity::Active
+        && *state == ScheduleState::Active
         && plan.missed_before.is_some()
 }
 

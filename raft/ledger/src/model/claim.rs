@@ -95,8 +95,8 @@ pub enum RefusalEffect {
     Dead,
     /// Refused for now: the recipient waits its own back-off, and the attempt is not counted.
     BackOff,
-    /// Not about the recipient: the relay is slowed or its circuit opens. The recipient is pending again; the attempt
-    /// is not counted.
+    /// Not about the recipient: the relay (then it is slowed, or its circuit opens) or the node could not take the email.
+    /// The recipient is pending again; the attempt is not counted.
     NextWave,
     /// About the content, the sender or the tenant: the attempt is not counted. Ten in a row pause the run, or as many
     /// as the run has recipients.

@@ -144,7 +144,7 @@ mod tests {
             process_nonce: 1,
             revoked_index: 0,
             crashes: crashed_at(seconds),
-            lost: false,
+            has_revoked_claims: false,
             drains: false,
             share: crate::model::RelayShare::Open,
             #[cfg(feature = "next-level")]

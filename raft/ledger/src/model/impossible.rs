@@ -3,22 +3,22 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{NodeId, RunKind, ScheduleId, Time, WrongLabel, WrongSeal};
+use crate::model::{NodeId, RunStateKind, ScheduleId, Time, WrongLabel, WrongSeal};
 
 /// Why a request is not possible. New variants are added at the end (P23).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum Impossible {
     /// The run's state does not allow it.
     #[error("the run is {}", .0.word())]
-    RunIs(RunKind),
+    RunIs(RunStateKind),
     /// The policy `resend` does not send after the deadline.
-    #[error("past its deadline only a person sends again")]
+    #[error("the deadline has passed: only an operator can send again")]
     PastDeadline,
     /// No canary paused the run.
-    #[error("no canary has held it, so there is none to overrule")]
+    #[error("no canary paused the run, so there is none to overrule")]
     NoCanary,
     /// No relay of the pool accepts email.
-    #[error("no relay of pool '{0}' takes mail")]
+    #[error("no relay of pool '{0}' accepts email")]
     PoolWithoutRelay(String),
     /// Labels are invalid.
     #[error("labels: {0}")]
@@ -69,7 +69,7 @@ pub enum Impossible {
     #[error("a range of missed instants that begins with a run")]
     RangeBeginsWithRun,
     /// The fire of an edit is for another schedule, or the edit also explains ranges.
-    #[error("an edit that fires something else")]
+    #[error("the fire in this edit is for another schedule, or the edit explains ranges")]
     FiresElse,
     /// The former timing has more due instants than the entry opens or explains.
     #[error("more is due than this entry opens or explains")]
@@ -212,7 +212,7 @@ pub enum Impossible {
 
 /// A quantity with a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
-pub enum Bounded {
+pub enum LimitedQuantity {
     /// Size of a content, in bytes.
     #[error("content (bytes)")]
     ContentBytes,

@@ -218,7 +218,7 @@ mod tests {
         use crate::model::{self, bitmap, claim_history, content, crash_backoff, deferral, labels, policy, reply};
         let slots = (bitmap::CHUNK, model::WAVE_MS, claim_history::CLAIM_EVENTS_MAX, claim_history::EXACT_HISTORY_MAX);
         assert_eq!(slots, (65_536, 30_000, 32, 16));
-        assert_eq!((model::EVIDENCE_MS, model::SUMMARIES_MS), (2_592_000_000, 34_560_000_000));
+        assert_eq!((model::DOUBT_KEPT_MS, model::SUMMARIES_MS), (2_592_000_000, 34_560_000_000));
         assert_eq!((content::PARTS_MAX, content::COLUMNS_MAX, reply::CancelledRuns::NAMED), (1_024, 64, 64));
         assert_eq!((labels::LABELS_MAX, labels::LABEL_CHARS_MAX), (16, 63));
         let finish = (policy::FINISH_MS_MIN, forecast::CAMPAIGN_FINISH_MS_MIN, policy::FINISH_MS_MAX);

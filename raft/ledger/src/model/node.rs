@@ -20,13 +20,13 @@ pub struct Node {
     pub level: u32,
     /// Random number of its process. A repeated `NodeUp` of the same process is recognised by it.
     pub process_nonce: u64,
-    /// Log index of the last revocation of one of its claims: see [`Ledger::floor`](crate::Ledger::floor).
+    /// Log index of the last revocation of one of its claims: see [`Ledger::lease_floor`](crate::Ledger::lease_floor).
     pub revoked_index: u64,
     /// Its last crashes with open claims (P12).
     pub crashes: CrashHistory,
     /// True if claims of its current incarnation were revoked, and it has claimed nothing since. If another incarnation
     /// comes up then, this counts as a crash.
-    pub lost: bool,
+    pub has_revoked_claims: bool,
     /// True if it gets no more claims, until the operator takes that back or removes it (P22). A restart keeps it.
     pub drains: bool,
     /// Its share of each relay's rate (P25). A restart keeps it.
@@ -111,7 +111,7 @@ pub struct Head {
     /// Level of the ledger (P23).
     pub level: u32,
     /// Log index of the last opt-out, cancel, quarantine of a run, pause by an operator, or reserved share: see
-    /// [`Ledger::floor`](crate::Ledger::floor).
+    /// [`Ledger::lease_floor`](crate::Ledger::lease_floor).
     pub forbidden_index: u64,
     /// The test clock; `None` if the cluster keeps real time (P19).
     pub test_clock: Option<TestClock>,

@@ -9,7 +9,7 @@ pub enum RecipientState {
     Pending,
     /// In exactly one open claim.
     Claimed,
-    /// A relay answered 250 to the final dot. Terminal.
+    /// A relay answered 2yz to the final dot. Terminal.
     Sent,
     /// Refused permanently, or all attempts are used up. Terminal.
     Dead,
@@ -39,7 +39,7 @@ impl RecipientState {
         RecipientState::InDoubt,
     ];
 
-    /// True if only a later accept can change the state.
+    /// True if no claim and no policy moves the recipient on. Evidence, a requeue or a resume of the run still can.
     pub fn is_terminal(self) -> bool {
         !matches!(self, RecipientState::Pending | RecipientState::Claimed | RecipientState::InDoubt)
     }

@@ -5,8 +5,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::model::{
-    ActivityKind, Bounded, CanaryState, Epoch, EtagKind, Impossible, Incarnation, RunId, ScheduleId, StageKind, Time,
-    TokenId,
+    CanaryState, Epoch, EtagKind, Impossible, Incarnation, LimitedQuantity, RunId, ScheduleId, ScheduleStateKind,
+    StageKind, Time, TokenId,
 };
 
 /// Why the ledger refuses a request.
@@ -63,17 +63,17 @@ pub enum CommandRefusal {
     #[error("request id '{0}' was used with another body; draw a new one")]
     RequestReused(String),
     /// The plan has changed since the proposer read it (P8).
-    #[error("the plan has moved on")]
+    #[error("the plan of the schedule has changed since it was read")]
     StalePlan,
     /// Proposed before its instant (P8).
     #[error("not due before {0}")]
     NotDue(Time),
     /// The instant is not after the last fired or explained one (P8).
-    #[error("at or below what has fired already")]
+    #[error("this instant has been opened or explained already")]
     FiredThrough,
     /// The schedule is paused, blocked, done or deleted.
     #[error("the schedule is {}", .0.word())]
-    NotActive(ActivityKind),
+    NotActive(ScheduleStateKind),
     /// The owner is not the current incarnation of its node (P4).
     #[error("the owner is not the current process of its node")]
     OwnerGone,
@@ -84,7 +84,7 @@ pub enum CommandRefusal {
     #[error("{what} is above the bound of {bound}")]
     TooLarge {
         /// The quantity.
-        what: Bounded,
+        what: LimitedQuantity,
         /// The limit.
         bound: u64,
     },
@@ -108,7 +108,7 @@ pub enum CommandRefusal {
         until: Time,
     },
     /// No sealed audience has this name, or its seal differs from the expected one (P20).
-    #[error("no sealed audience named '{0}', or it is another one by now")]
+    #[error("audience '{0}' is not sealed, or was sealed again since it was read")]
     NoSuchAudience(String),
     /// An audience with other recipients has this name.
     #[error("audience '{0}' exists with other recipients; choose another name, or delete it first")]

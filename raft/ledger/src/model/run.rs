@@ -39,13 +39,13 @@ pub enum RunState {
 
 impl RunState {
     /// The state without its details.
-    pub fn kind(&self) -> RunKind {
+    pub fn kind(&self) -> RunStateKind {
         match self {
-            RunState::Open => RunKind::Open,
-            RunState::Paused { .. } => RunKind::Paused,
-            RunState::Cancelled { .. } => RunKind::Cancelled,
-            RunState::Expired { .. } => RunKind::Expired,
-            RunState::Finished => RunKind::Finished,
+            RunState::Open => RunStateKind::Open,
+            RunState::Paused { .. } => RunStateKind::Paused,
+            RunState::Cancelled { .. } => RunStateKind::Cancelled,
+            RunState::Expired { .. } => RunStateKind::Expired,
+            RunState::Finished => RunStateKind::Finished,
         }
     }
 
@@ -62,7 +62,7 @@ impl RunState {
 
 word_enum! {
     /// State of a run, without details.
-    RunKind {
+    RunStateKind {
         /// See [`RunState::Open`].
         Open = "open",
         /// See [`RunState::Paused`].
@@ -235,18 +235,18 @@ impl Run {
 
     /// True if evidence may still make a recipient pending. A recipient in doubt or assumed may turn out not to be
     /// handed off (P14).
-    pub fn may_come_back(&self) -> bool {
+    pub fn may_become_pending(&self) -> bool {
         self.counts.get(RecipientState::InDoubt) > 0 || self.counts.get(RecipientState::Assumed) > 0
     }
 
     /// Times from which it may leave the state (P24); `None` while it is not finished.
     ///
-    /// Its details are kept for its retention after it finished. Recipients in doubt extend this to [`EVIDENCE_MS`]. It
+    /// Its details are kept for its retention after it finished. Recipients in doubt extend this to [`DOUBT_KEPT_MS`]. It
     /// is archived `after_ms` after it finished, unless a recipient can still be decided about: one that is in doubt,
     /// assumed or dead. `stays` is true if it is not archived before its retention is over: its audience is sealed, and
     /// a node keeps the parts of an audience only for runs in the state; or another run reads what it sent.
     pub(super) fn leaving_times(&self, present: Option<&Policies>, after_ms: i64, stays: bool) -> Option<LeavingTimes> {
-        let horizon_ms = if self.counts.get(RecipientState::InDoubt) > 0 { EVIDENCE_MS } else { 0 };
+        let horizon_ms = if self.counts.get(RecipientState::InDoubt) > 0 { DOUBT_KEPT_MS } else { 0 };
         // A run less than `min_gap` later reads what was sent here for as long as it may claim (P17). It may have the
         // present `min_gap` of the schedule.
         let asked_ms = |policies: &Policies| {
@@ -255,7 +255,7 @@ impl Run {
         };
         let gap_ms = asked_ms(&self.policies).max(present.map_or(0, asked_ms));
         let finished_at = self.finished_at?;
-        let is_decided = !self.may_come_back() && self.counts.get(RecipientState::Dead) == 0;
+        let is_decided = !self.may_become_pending() && self.counts.get(RecipientState::Dead) == 0;
         let is_decided = is_decided || injected_bugs::is(Bug::EarlyArchive);
         Some(LeavingTimes {
             archived_from: (is_decided && !stays).then(|| finished_at.plus_ms(after_ms.max(gap_ms))),
@@ -266,7 +266,7 @@ impl Run {
 
 /// A recipient in doubt may be resolved for this long after its run finished, by an owner that returns with its journal
 /// (P24). Milliseconds.
-pub const EVIDENCE_MS: i64 = 30 * DAY_MS;
+pub const DOUBT_KEPT_MS: i64 = 30 * DAY_MS;
 
 /// How long summaries of runs, their names and explained instants are kept, from the opening or the due time on (P24).
 /// Never shorter than the details. Milliseconds.

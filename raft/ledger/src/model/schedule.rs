@@ -13,7 +13,7 @@ use crate::model::{
 
 /// State of a schedule: it fires, or the reason why it does not.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Activity {
+pub enum ScheduleState {
     /// It fires.
     Active,
     /// A user paused it.
@@ -32,14 +32,14 @@ pub enum Activity {
     Done,
 }
 
-impl Activity {
+impl ScheduleState {
     /// The state without its details.
-    pub fn kind(&self) -> ActivityKind {
+    pub fn kind(&self) -> ScheduleStateKind {
         match self {
-            Activity::Active => ActivityKind::Active,
-            Activity::Paused { .. } => ActivityKind::Paused,
-            Activity::Blocked { .. } => ActivityKind::Blocked,
-            Activity::Done => ActivityKind::Done,
+            ScheduleState::Active => ScheduleStateKind::Active,
+            ScheduleState::Paused { .. } => ScheduleStateKind::Paused,
+            ScheduleState::Blocked { .. } => ScheduleStateKind::Blocked,
+            ScheduleState::Done => ScheduleStateKind::Done,
         }
     }
 
@@ -51,14 +51,14 @@ impl Activity {
 
 word_enum! {
     /// State of a schedule, without details.
-    ActivityKind {
-        /// See [`Activity::Active`].
+    ScheduleStateKind {
+        /// See [`ScheduleState::Active`].
         Active = "active",
-        /// See [`Activity::Paused`].
+        /// See [`ScheduleState::Paused`].
         Paused = "paused",
-        /// See [`Activity::Blocked`].
+        /// See [`ScheduleState::Blocked`].
         Blocked = "blocked",
-        /// See [`Activity::Done`].
+        /// See [`ScheduleState::Done`].
         Done = "done",
     }
 }
@@ -181,7 +181,7 @@ pub struct Schedule {
     /// Number of recipients in the audience.
     pub recipients: u32,
     /// Its state: active, paused, blocked or done.
-    pub activity: Activity,
+    pub state: ScheduleState,
     /// The part that changes when it fires.
     pub plan: Plan,
     /// Log index of its last change by a command.
@@ -212,7 +212,7 @@ impl Schedule {
     /// When the leader acts next for this schedule; `None` if it does not fire. It is the next fire time or, while a
     /// run blocks it (`is_busy`), the time at which `start_within` is exceeded.
     pub(crate) fn wakes_at(&self, is_busy: bool) -> Option<Time> {
-        let next = self.plan.next.as_ref().filter(|_| self.activity == Activity::Active)?;
+        let next = self.plan.next.as_ref().filter(|_| self.state == ScheduleState::Active)?;
         match self.settings.policies.overlap {
             Overlap::BufferOne if is_busy => {
                 Some(next.opens().plus_ms(self.settings.policies.start_within_ms).plus_ms(1))

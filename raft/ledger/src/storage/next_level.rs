@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{CrashHistory, Incarnation, LEVEL_1, LedgerLimits, Node, RelayShare};
+use crate::model::{CrashHistory, Incarnation, LEVEL_1, LedgerLimits, Node, RelayShare, Time};
 use crate::storage::form::{FORM, RowForm, Unreadable, decode, decode_as, encode, encode_as};
 use crate::storage::level::KNOWN;
 
@@ -20,8 +20,9 @@ pub(crate) const LIMITS: LedgerLimits = LedgerLimits {
 
 const NODE_FORM: u8 = FORM + 1;
 
-/// [`Node`] in form 1.
+/// [`Node`] in form 1, which has no `up_at`: `apply` does not set it before the level is raised, so no value is lost.
 #[derive(Serialize, Deserialize)]
+#[serde(remote = "Node")]
 struct NodeOfForm1 {
     name: String,
     incarnation: Incarnation,
@@ -30,65 +31,21 @@ struct NodeOfForm1 {
     process_nonce: u64,
     revoked_index: u64,
     crashes: CrashHistory,
-    lost: bool,
+    has_revoked_claims: bool,
     drains: bool,
     share: RelayShare,
+    #[serde(skip)]
+    up_at: Option<Time>,
 }
 
-impl From<NodeOfForm1> for Node {
-    fn from(node: NodeOfForm1) -> Node {
-        let NodeOfForm1 {
-            name,
-            incarnation,
-            up_index,
-            level,
-            process_nonce,
-            revoked_index,
-            crashes,
-            lost,
-            drains,
-            share,
-        } = node;
-        Node {
-            name,
-            incarnation,
-            up_index,
-            level,
-            process_nonce,
-            revoked_index,
-            crashes,
-            lost,
-            drains,
-            share,
-            up_at: None,
-        }
-    }
-}
-
-impl From<Node> for NodeOfForm1 {
-    /// `apply` does not set `up_at` before the level is raised, so no value is lost.
-    fn from(node: Node) -> NodeOfForm1 {
-        let Node {
-            name,
-            incarnation,
-            up_index,
-            level,
-            process_nonce,
-            revoked_index,
-            crashes,
-            lost,
-            drains,
-            share,
-            up_at: _,
-        } = node;
-        NodeOfForm1 { name, incarnation, up_index, level, process_nonce, revoked_index, crashes, lost, drains, share }
-    }
-}
+/// A row in form 1.
+#[derive(Serialize, Deserialize)]
+struct RowOfForm1(#[serde(with = "NodeOfForm1")] Node);
 
 impl RowForm for Node {
     fn to_row(&self, level: u32) -> Vec<u8> {
         match level < KNOWN {
-            true => encode(&NodeOfForm1::from(self.clone())),
+            true => encode(&RowOfForm1(self.clone())),
             false => encode_as(NODE_FORM, self),
         }
     }
@@ -100,7 +57,7 @@ impl RowForm for Node {
     fn from_row(bytes: &[u8]) -> Result<Node, Unreadable> {
         match bytes.first() {
             Some(&NODE_FORM) => decode_as(NODE_FORM, bytes),
-            _ => decode::<NodeOfForm1>(bytes).map(Node::from),
+            _ => decode::<RowOfForm1>(bytes).map(|row| row.0),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::command::{Actor, ClaimRequest, Command, Entry, NodeUp, RaiseLevel};
 use reveille_ledger::ids::{ClaimOwner, Incarnation, NodeId, PageId, RunId};
-use reveille_ledger::impossible::{Bounded, Impossible};
+use reveille_ledger::impossible::{Impossible, LimitedQuantity};
 use reveille_ledger::refusal::CommandRefusal;
 use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::{LEVEL, Ledger, level};
@@ -128,7 +128,7 @@ fn limits_are_those_of_the_level() {
         }]))
     };
     let (former, next) = (claim(&mut TestLedger::new()), claim(&mut TestLedger::raised()));
-    let too_large = CommandRefusal::TooLarge { what: Bounded::Slice, bound: 256 };
+    let too_large = CommandRefusal::TooLarge { what: LimitedQuantity::Slice, bound: 256 };
     assert_eq!(former, CommandOutcome::Claimed(vec![Err(too_large)]));
     assert_eq!(
         next,

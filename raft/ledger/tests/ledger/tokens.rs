@@ -3,7 +3,7 @@
 use reveille_ledger::Ledger;
 use reveille_ledger::command::{Actor, Command};
 use reveille_ledger::ids::{Hash, Time, TokenId};
-use reveille_ledger::impossible::{Bounded, Impossible};
+use reveille_ledger::impossible::{Impossible, LimitedQuantity};
 use reveille_ledger::refusal::CommandRefusal;
 use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::token::{Rights, TenantScope, TokenCreate, TokenGrant};
@@ -152,7 +152,7 @@ fn ended_tokens_make_room_and_leave_after_a_month() {
         assert_eq!(test.create(Actor::System, expiring(id, Time(end))), CommandOutcome::Done);
     }
     let full = test.create(Actor::System, token(most, VIEW, TenantScope::All));
-    let refused = CommandRefusal::TooLarge { what: Bounded::Tokens, bound: most };
+    let refused = CommandRefusal::TooLarge { what: LimitedQuantity::Tokens, bound: most };
     assert_eq!(full, CommandOutcome::Refused(refused), "all are valid");
     test.now = Time(2_000);
     assert_eq!(test.create(Actor::System, token(most, VIEW, TenantScope::All)), CommandOutcome::Done);
@@ -177,9 +177,9 @@ fn names_and_number_of_tenants_are_bounded() {
     let mut long = token(1, VIEW, TenantScope::All);
     long.grant.name = "x".repeat(65);
     let refused = |what| CommandOutcome::Refused(CommandRefusal::TooLarge { what, bound: 64 });
-    assert_eq!(test.create(Actor::System, long), refused(Bounded::TokenNameBytes));
+    assert_eq!(test.create(Actor::System, long), refused(LimitedQuantity::TokenNameBytes));
     let many = TenantScope::Only((0..65).map(|number| format!("t{number}")).collect());
-    assert_eq!(test.create(Actor::System, token(1, VIEW, many)), refused(Bounded::TokenTenants));
+    assert_eq!(test.create(Actor::System, token(1, VIEW, many)), refused(LimitedQuantity::TokenTenants));
     let long = TenantScope::Only(["x".repeat(65)].into());
-    assert_eq!(test.create(Actor::System, token(1, VIEW, long)), refused(Bounded::TokenNameBytes));
+    assert_eq!(test.create(Actor::System, token(1, VIEW, long)), refused(LimitedQuantity::TokenNameBytes));
 }

@@ -1,5 +1,5 @@
 //! Tests of snapshots: round trips (here), shared blocks (`sharing`), archived blocks (`archive`), damage (`damage`),
-//! the manager (`manager`), the fetch from a peer (`fetch`).
+//! the manager (`manager`), the fetch from a peer (`fetch`), a full disk (`small_disk`).
 
 mod archive;
 mod damage;

@@ -33,13 +33,13 @@ use crate::smtp::registry::share;
 use crate::smtp::relay::latency::RecentMean;
 
 /// Longest sleep. Deferred recipients become due, and leases begin, without a wakeup.
-const NAP_MAX: Duration = Duration::from_millis(200);
+const SLEEP_MAX: Duration = Duration::from_millis(200);
 /// Sleep while recipients wait for a node's credit: a partly settled claim causes no wakeup.
-const NAP_FOR_CREDIT: Duration = Duration::from_millis(50);
+const SLEEP_FOR_CREDIT: Duration = Duration::from_millis(50);
 /// Shortest sleep while recipients wait for a rate.
-const NAP_MIN: Duration = Duration::from_millis(1);
+const SLEEP_MIN: Duration = Duration::from_millis(1);
 /// Pause after a proposal without an answer.
-const NAP_AFTER_UNKNOWN: Duration = Duration::from_millis(100);
+const SLEEP_AFTER_UNKNOWN: Duration = Duration::from_millis(100);
 /// Maximum number of slices in one entry. Each is a claim, or two if it contains a crash suspect.
 const SLICES_MAX: usize = 256;
 
@@ -59,7 +59,7 @@ struct PlannedClaims {
     /// The slices from which the requests were made.
     slices: Vec<PlannedSlice>,
     /// Time until the next wake.
-    nap: Duration,
+    sleep: Duration,
 }
 
 /// Result of a wake.
@@ -67,12 +67,12 @@ struct Wake {
     /// Claims to propose now, if any.
     proposal: Option<ClaimsProposal>,
     /// Time until the next wake.
-    nap: Duration,
+    sleep: Duration,
 }
 
 impl Wake {
-    fn without_claims(nap: Duration) -> Wake {
-        Wake { proposal: None, nap }
+    fn without_claims(sleep: Duration) -> Wake {
+        Wake { proposal: None, sleep }
     }
 }
 
@@ -104,16 +104,16 @@ pub(crate) async fn run(context: Arc<NodeContext>, leadership: Arc<Leadership>) 
     };
     let mut answers = FuturesUnordered::new();
     while !leadership.ended() {
-        let Wake { proposal, nap } = dispatcher.plan_claims(&context, &leadership);
+        let Wake { proposal, sleep } = dispatcher.plan_claims(&context, &leadership);
         answers.extend(proposal.map(|proposal| propose(&leadership, proposal)));
         tokio::select! {
-            () = leadership.wait_for_wakeup(&leadership.wake_dispatcher, nap) => {}
+            () = leadership.wait_for_wakeup(&leadership.wake_dispatcher, sleep) => {}
             Some(ended) = answers.next() => {
                 let ended_at = context.clock.monotonic();
                 dispatcher.commits.record(ended_at.saturating_sub(ended.read_at), ended_at);
                 dispatcher.in_flight.remove(ended.number);
                 if ended.answer.is_none() {
-                    leadership.sleep(NAP_AFTER_UNKNOWN).await;
+                    leadership.sleep(SLEEP_AFTER_UNKNOWN).await;
                 }
             }
         }
@@ -132,21 +132,21 @@ impl Dispatcher {
     /// Plans the claims to propose now.
     fn plan_claims(&mut self, context: &NodeContext, leadership: &Leadership) -> Wake {
         if !self.in_flight.has_room() {
-            return Wake::without_claims(NAP_MAX);
+            return Wake::without_claims(SLEEP_MAX);
         }
         // A stopping node waits for the claims in flight. Until it has them, no others are proposed.
         let Ok(claiming) = Arc::clone(&leadership.claiming).try_read_owned() else {
-            return Wake::without_claims(NAP_FOR_CREDIT);
+            return Wake::without_claims(SLEEP_FOR_CREDIT);
         };
         let (now, woke_at) = (leadership.now(), context.clock.monotonic());
         let (voters, shares) = (context.voters().len(), context.replica.read(Ledger::relay_shares));
-        let commit = self.commits.at(woke_at).unwrap_or_default() + NAP_FOR_CREDIT;
+        let commit = self.commits.at(woke_at).unwrap_or_default() + SLEEP_FOR_CREDIT;
         let measurements = RelayMeasurements { by_node: leadership.reports(), shares, commit };
         let planned = context.replica.read(|ledger| {
             let owners = live_owners(ledger, leadership);
             let allowances = allowances_of(ledger, &owners, voters, now);
             if allowances.values().all(|allowance| *allowance == Allowance::NONE) {
-                return PlannedClaims { nap: NAP_MAX, ..PlannedClaims::default() };
+                return PlannedClaims { sleep: SLEEP_MAX, ..PlannedClaims::default() };
             }
             let missing = owners.keys().map(|node| (*node, leadership.missing_files(*node))).collect();
             let mut offers = offers(ledger, &missing, &self.in_flight, now);
@@ -155,25 +155,25 @@ impl Dispatcher {
             let credits = credits(ledger, &allowances, &caps, &self.in_flight, &offers);
             let planned = plan(&mut self.fair_queue, &mut offers, &credits, &mut limits, &owners);
             self.rates.spend(&planned.slices);
-            PlannedClaims { nap: nap(&offers, &limits, &self.rates), ..planned }
+            PlannedClaims { sleep: sleep_time(&offers, &limits, &self.rates), ..planned }
         });
-        let PlannedClaims { requests, slices, nap } = planned;
+        let PlannedClaims { requests, slices, sleep } = planned;
         if requests.is_empty() {
-            return Wake::without_claims(nap);
+            return Wake::without_claims(sleep);
         }
         crash::point("claim.before-propose");
-        let nap = if slices.len() == SLICES_MAX { Duration::ZERO } else { nap };
+        let sleep = if slices.len() == SLICES_MAX { Duration::ZERO } else { sleep };
         let number = self.in_flight.insert(slices);
-        Wake { proposal: Some(ClaimsProposal { number, requests, read_at: woke_at, claiming }), nap }
+        Wake { proposal: Some(ClaimsProposal { number, requests, read_at: woke_at, claiming }), sleep }
     }
 }
 
 /// Returns how long to sleep until more may be claimed. For a rate that is the time of its next credit; everything else
 /// waits for claims that end.
-fn nap(offers: &[Offer], left: &ClaimLimits, rates: &ClaimRates) -> Duration {
+fn sleep_time(offers: &[Offer], left: &ClaimLimits, rates: &ClaimRates) -> Duration {
     let waiting = offers.iter().filter(|offer| !offer.slots.is_empty());
-    let naps = waiting.map(|offer| rates.holds_back(offer, left).unwrap_or(NAP_FOR_CREDIT));
-    naps.min().unwrap_or(NAP_MAX).clamp(NAP_MIN, NAP_MAX)
+    let sleeps = waiting.map(|offer| rates.holds_back(offer, left).unwrap_or(SLEEP_FOR_CREDIT));
+    sleeps.min().unwrap_or(SLEEP_MAX).clamp(SLEEP_MIN, SLEEP_MAX)
 }
 
 /// Measurements of the relays on each node.
@@ -312,7 +312,7 @@ fn plan(
         let claims = [suspect, plain].into_iter().filter(|slice| !slice.is_empty());
         requests.extend(claims.map(|slice| ClaimRequest { chunk: source.chunk, slice, owner: *owner }));
     }
-    PlannedClaims { requests, slices, nap: Duration::ZERO }
+    PlannedClaims { requests, slices, sleep: Duration::ZERO }
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ pub use http::{body_timed_out, encoded, no_such_call, of_web_page, too_many_valu
 pub use refusals::{refused, refused_of, refused_of_campaign, refused_of_run};
 use reveille_cluster::leader::barrier::BarrierError;
 use reveille_cluster::leader::transfer::TransferError;
-use reveille_cluster::process::disk_reserve::Shortage;
+use reveille_cluster::monitoring::disk_reserve::Shortage;
 use reveille_cluster::process::peer_messages::{MemberChange, MemberRefusal, MemberWait};
 use reveille_ledger::RunSummary;
 use reveille_ledger::ids::{Fence, RunId};

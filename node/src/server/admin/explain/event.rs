@@ -24,7 +24,9 @@ pub fn describe(claim_event: &ClaimEvent) -> ExplainedEvent {
             let event = match is_answer {
                 true => ExplainedEvent { effect: effect.wire().into(), ..of(Kind::Refused) },
                 // No relay was asked.
-                false => ExplainedEvent { release_reason: v1::ReleaseReason::NoRelay.into(), ..of(Kind::GivenBack) },
+                false => {
+                    ExplainedEvent { release_reason: v1::ReleaseReason::Unavailable.into(), ..of(Kind::GivenBack) }
+                }
             };
             with_answer(event, *code, *enhanced, text)
         }

@@ -6,7 +6,7 @@ use prost_types::Timestamp;
 use reveille_cluster::smtp::Target;
 use reveille_ledger::access::Access;
 use reveille_ledger::command::{Command, Relay, RelayPut, Removal};
-use reveille_ledger::{Activity, Ledger, Schedule};
+use reveille_ledger::{Ledger, Schedule, ScheduleState};
 use reveille_proto::admin::v1::{
     self, AddRelayRequest, AddRelayResponse, Freshness, GetRelayRequest, GetRelayResponse, ListRelaysRequest,
     ListRelaysResponse, RemoveRelayRequest, RemoveRelayResponse, TestRelayRequest, TestRelayResponse,
@@ -50,7 +50,7 @@ impl Admin {
 /// Returns true if a schedule or an open run uses the pool.
 fn is_used(ledger: &Ledger, pool: &str) -> bool {
     let by_schedule =
-        |(_, schedule): (_, &Schedule)| *schedule.settings.pool == *pool && schedule.activity != Activity::Done;
+        |(_, schedule): (_, &Schedule)| *schedule.settings.pool == *pool && schedule.state != ScheduleState::Done;
     ledger.schedules().iter().any(by_schedule) || ledger.open_pages().any(|(_, page)| *page.pool == *pool)
 }
 

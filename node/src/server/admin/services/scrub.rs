@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use reveille_cluster::maintenance::scrub_report::{DamagedFile, FileRepair, ScrubReport};
 use reveille_cluster::process::peer_messages::{self, BeginScrub};
-use reveille_cluster::process::scrub_report::{DamagedFile, FileRepair, ScrubReport};
 use reveille_ledger::ids::NodeId;
 use reveille_proto::admin::v1::{self, MemberScrub, ScrubRequest, ScrubResponse};
 use reveille_raft::FileDamage;

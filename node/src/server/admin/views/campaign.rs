@@ -5,7 +5,7 @@ use reveille_ledger::causes::MissedCause;
 use reveille_ledger::command::CampaignName;
 use reveille_ledger::content::Content;
 use reveille_ledger::ids::Time;
-use reveille_ledger::{Activity, Ledger};
+use reveille_ledger::{Ledger, ScheduleState};
 use reveille_proto::admin::v1::{self, CampaignState, RunState};
 
 use super::forecast::{ForecastSubject, deadline_forecast};
@@ -173,13 +173,13 @@ fn stands(ledger: &Ledger, known: &Campaign, opened: Option<&v1::Run>) -> Stands
         CampaignStage::Cancelled { .. } => return Stands::as_state(CampaignState::Cancelled),
         CampaignStage::Armed(armed) => armed,
     };
-    let activity = ledger.schedules().get(&armed.schedule).map(|schedule| &schedule.activity);
-    let (pause, block) = activity.map(stopped).unwrap_or_default();
-    let state = match activity {
-        Some(Activity::Active) => CampaignState::Launched,
-        Some(Activity::Paused { .. }) => CampaignState::Paused,
-        Some(Activity::Blocked { .. }) => CampaignState::Blocked,
-        Some(Activity::Done) | None => match ledger.missed_because(known, armed) {
+    let schedule = ledger.schedules().get(&armed.schedule).map(|schedule| &schedule.state);
+    let (pause, block) = schedule.map(stopped).unwrap_or_default();
+    let state = match schedule {
+        Some(ScheduleState::Active) => CampaignState::Launched,
+        Some(ScheduleState::Paused { .. }) => CampaignState::Paused,
+        Some(ScheduleState::Blocked { .. }) => CampaignState::Blocked,
+        Some(ScheduleState::Done) | None => match ledger.missed_because(known, armed) {
             Some(why) => return Stands::missed(&why),
             None => CampaignState::Finished,
         },

@@ -12,7 +12,7 @@ use reveille_ledger::ids::{ScheduleId, Time};
 use reveille_ledger::policy::Policies;
 use reveille_ledger::refusal::CommandRefusal;
 use reveille_ledger::restore::Restored;
-use reveille_ledger::{Activity, Schedule};
+use reveille_ledger::{Schedule, ScheduleState};
 use reveille_proto::admin::v1::{self, when};
 
 use super::run::pause;
@@ -41,12 +41,12 @@ impl ReadTime {
 
 /// Returns a schedule with at most `count` of its next instants.
 pub fn schedule(id: ScheduleId, schedule: &Schedule, zones: &Zones, at: ReadTime, count: usize) -> v1::Schedule {
-    let (pause, block) = stopped(&schedule.activity);
+    let (pause, block) = stopped(&schedule.state);
     v1::Schedule {
         tenant: schedule.settings.tenant.to_string(),
         name: schedule.name.to_string(),
         number: id.0,
-        state: schedule_state(&schedule.activity).into(),
+        state: schedule_state(&schedule.state).into(),
         pause,
         timing: Some(pattern(&schedule.timing.when)),
         zone: schedule.timing.zone.to_string(),
@@ -102,9 +102,9 @@ pub fn body(schedule: &Schedule, content: &Content, audience: &AudienceChoice) -
         policies: Some(policies(&schedule.settings.policies)),
         pool: schedule.settings.pool.to_string(),
         priority: u32::from(schedule.settings.priority),
-        paused: match &schedule.activity {
-            Activity::Paused { reason, .. } => Some(reason.to_string()),
-            Activity::Active | Activity::Blocked { .. } | Activity::Done => None,
+        paused: match &schedule.state {
+            ScheduleState::Paused { reason, .. } => Some(reason.to_string()),
+            ScheduleState::Active | ScheduleState::Blocked { .. } | ScheduleState::Done => None,
         },
         content: schedule.settings.template.is_none().then(|| mail(content)),
         audience: Some(match audience {
@@ -149,21 +149,21 @@ fn attachment(known: &Attachment) -> v1::Attachment {
 }
 
 /// Returns the state.
-pub fn schedule_state(activity: &Activity) -> v1::ScheduleState {
-    match activity {
-        Activity::Active => v1::ScheduleState::Active,
-        Activity::Paused { .. } => v1::ScheduleState::Paused,
-        Activity::Blocked { .. } => v1::ScheduleState::Blocked,
-        Activity::Done => v1::ScheduleState::Done,
+pub fn schedule_state(state: &ScheduleState) -> v1::ScheduleState {
+    match state {
+        ScheduleState::Active => v1::ScheduleState::Active,
+        ScheduleState::Paused { .. } => v1::ScheduleState::Paused,
+        ScheduleState::Blocked { .. } => v1::ScheduleState::Blocked,
+        ScheduleState::Done => v1::ScheduleState::Done,
     }
 }
 
 /// Returns why a schedule does not fire: its pause, or what blocks it.
-pub fn stopped(activity: &Activity) -> (Option<v1::Pause>, Option<v1::ScheduleBlock>) {
-    match activity {
-        Activity::Active | Activity::Done => (None, None),
-        Activity::Paused { reason, .. } => (Some(pause(&PauseReason::Operator(reason.to_string()))), None),
-        Activity::Blocked { cause } => (None, Some(block(cause))),
+pub fn stopped(state: &ScheduleState) -> (Option<v1::Pause>, Option<v1::ScheduleBlock>) {
+    match state {
+        ScheduleState::Active | ScheduleState::Done => (None, None),
+        ScheduleState::Paused { reason, .. } => (Some(pause(&PauseReason::Operator(reason.to_string()))), None),
+        ScheduleState::Blocked { cause } => (None, Some(block(cause))),
     }
 }
 
@@ -224,10 +224,10 @@ pub(crate) fn policies(policies: &Policies) -> v1::Policies {
 /// `now`. None is one that a former cluster may have sent: it never opens by itself.
 pub fn next_instants(schedule: &Schedule, zones: &Zones, at: ReadTime, count: usize) -> Vec<v1::Instant> {
     let Some(next) = &schedule.plan.next else { return Vec::new() };
-    let after = match schedule.activity {
-        Activity::Active => next.due.plus_ms(-1),
-        Activity::Paused { .. } => at.now.max(next.due.plus_ms(-1)),
-        Activity::Blocked { .. } | Activity::Done => return Vec::new(),
+    let after = match schedule.state {
+        ScheduleState::Active => next.due.plus_ms(-1),
+        ScheduleState::Paused { .. } => at.now.max(next.due.plus_ms(-1)),
+        ScheduleState::Blocked { .. } | ScheduleState::Done => return Vec::new(),
     };
     let after = at.maybe_sent_through.map_or(after, |through| after.max(through));
     let (Ok(zone), Ok(pattern)) = (zones.get(&schedule.timing.zone), Pattern::compile(&schedule.timing.when)) else {

@@ -28,7 +28,7 @@ use reveille_ledger::ids::{
 use reveille_ledger::limits::limits;
 use reveille_ledger::policy::{CatchUp, DAY_MS, HOUR_MS, MINUTE_MS, Overlap, Policies};
 use reveille_ledger::reply::CommandOutcome;
-use reveille_ledger::{Activity, InstantOutcome, LEVEL, Ledger, ScheduleTiming};
+use reveille_ledger::{InstantOutcome, LEVEL, Ledger, ScheduleState, ScheduleTiming};
 
 use crate::plain;
 
@@ -238,8 +238,8 @@ impl ScheduleTest {
         counts
     }
 
-    fn activity(&self) -> &Activity {
-        &self.ledger.schedules().get(&self.schedule).expect("the schedule").activity
+    fn state(&self) -> &ScheduleState {
+        &self.ledger.schedules().get(&self.schedule).expect("the schedule").state
     }
 
     /// Returns all steps of the calendar in `(after, through]`.
@@ -340,7 +340,7 @@ fn schedule_ended_during_outage_opens_last_instant() {
         [(OccurrenceName::Instant(created.plus_ms(HOUR_MS)), created.plus_ms(HOUR_MS), OpeningCause::CatchUp)]
     );
     assert_eq!(test.explained(), BTreeMap::from([(UnopenedReason::Coalesced, 59)]));
-    assert_eq!(*test.activity(), Activity::Done);
+    assert_eq!(*test.state(), ScheduleState::Done);
 }
 
 #[test]
@@ -353,7 +353,7 @@ fn max_runs_ends_a_schedule_in_the_middle_of_a_backlog() {
     test.after_outage(10 * MINUTE_MS);
     let dues: Vec<i64> = test.opened().iter().map(|(_, due, _)| due.since_ms(created) / MINUTE_MS).collect();
     assert_eq!(dues, [1, 2, 3, 4, 5, 6, 7]);
-    assert_eq!(*test.activity(), Activity::Done);
+    assert_eq!(*test.state(), ScheduleState::Done);
     assert!(test.explained().is_empty());
 }
 
@@ -405,7 +405,7 @@ fn new_rules_that_move_the_planned_instant_later_do_not_block_the_schedule() {
         ScheduleTest::new(cron("0 9 * * *"), "Europe/Athens", at("2026-01-10T00:00:00Z"), &ScheduleOptions::default());
     test.zone = zone("Europe/London");
     test.after_outage(7 * HOUR_MS);
-    assert_eq!((test.activity(), test.opened().len()), (&Activity::Active, 0));
+    assert_eq!((test.state(), test.opened().len()), (&ScheduleState::Active, 0));
     test.after_outage(2 * HOUR_MS);
     let dues: Vec<String> = test.opened().iter().map(|(_, due, _)| due.to_string()).collect();
     assert_eq!(dues, ["2026-01-10T09:00:00Z"]);
@@ -414,7 +414,7 @@ fn new_rules_that_move_the_planned_instant_later_do_not_block_the_schedule() {
         ScheduleTest::new(cron("0 */6 * * *"), "Asia/Kolkata", at("2026-01-10T00:00:00Z"), &ScheduleOptions::default());
     test.zone = zone("Europe/London");
     test.after_outage(35 * MINUTE_MS);
-    assert_eq!(test.activity(), &Activity::Active);
+    assert_eq!(test.state(), &ScheduleState::Active);
     assert_eq!(test.explained(), BTreeMap::from([(UnopenedReason::DoesNotExist, 1)]));
 }
 

@@ -430,7 +430,7 @@ impl TestLedger {
         let through = self.ledger.head().now;
         let missed = schedule.plan.next.clone().filter(|next| next.due <= through);
         let waits = self.ledger.waits_at(id, through);
-        let fires = schedule.activity == reveille_ledger::Activity::Active && !waits;
+        let fires = schedule.state == reveille_ledger::ScheduleState::Active && !waits;
         let due = missed.clone().filter(|_| fires).and_then(|_| self.next_fire(id, which));
         let due = due.map(|fire| {
             let following = through.plus_ms(60_000);

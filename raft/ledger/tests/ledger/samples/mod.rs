@@ -11,7 +11,7 @@ use reveille_ledger::content::{
 };
 use reveille_ledger::etag::EtagKind;
 use reveille_ledger::ids::*;
-use reveille_ledger::impossible::{Bounded, Impossible};
+use reveille_ledger::impossible::{Impossible, LimitedQuantity};
 use reveille_ledger::instant_range::InstantRange;
 use reveille_ledger::labels::Labels;
 use reveille_ledger::policy::{CatchUp, InDoubt, Overlap, Policies};
@@ -24,7 +24,8 @@ use reveille_ledger::restore::Restore;
 use reveille_ledger::tenant::TenantSet;
 use reveille_ledger::token::{Rights, TenantScope, TokenCreate, TokenGrant};
 use reveille_ledger::{
-    ActivityKind, ArchivePartKey, BackupResult, LastBackup, Ledger, RunFile, RunKind, RunState, ScheduleTiming,
+    ArchivePartKey, BackupResult, LastBackup, Ledger, RunFile, RunState, RunStateKind, ScheduleStateKind,
+    ScheduleTiming,
 };
 
 /// Number of commands; their ordinals are 0 to this minus one.
@@ -704,11 +705,11 @@ pub fn replies() -> Vec<(String, CommandReply)> {
         CommandRefusal::StalePlan,
         CommandRefusal::NotDue(Time(5)),
         CommandRefusal::FiredThrough,
-        CommandRefusal::NotActive(ActivityKind::Paused),
+        CommandRefusal::NotActive(ScheduleStateKind::Paused),
         CommandRefusal::OwnerGone,
         CommandRefusal::NothingPending,
-        CommandRefusal::TooLarge { what: Bounded::ContentBytes, bound: 524_288 },
-        Impossible::RunIs(RunKind::Cancelled).into(),
+        CommandRefusal::TooLarge { what: LimitedQuantity::ContentBytes, bound: 524_288 },
+        Impossible::RunIs(RunStateKind::Cancelled).into(),
         CommandRefusal::RelayNameTaken("main".into()),
         CommandRefusal::RunOpen(RUN),
         CommandRefusal::NoSuchAudience("all".into()),

@@ -23,7 +23,7 @@ use reveille_ledger::pool::{Day, PoolSet};
 use reveille_ledger::restore::Restore;
 use reveille_ledger::tenant::TenantSet;
 use reveille_ledger::token::{Rights, TenantScope, TokenGrant};
-use reveille_ledger::{Activity, RunFile, ScheduleTiming};
+use reveille_ledger::{RunFile, ScheduleState, ScheduleTiming};
 
 use super::arguments::{Parsed, Words, milliseconds, slots};
 use super::test_ledger::{TestLedger, audience, audience_from, content};
@@ -669,7 +669,7 @@ impl TestLedger {
         let next = (Pattern::compile(&timing.when)?, rules(&timing.zone)?);
         let former = Calendar { pattern: &former.0, zone: &former.1 };
         let calendar = Calendar { pattern: &next.0, zone: &next.1 };
-        let fires = schedule.activity == Activity::Active;
+        let fires = schedule.state == ScheduleState::Active;
         let due = fires
             .then(|| catch_up::plan_last_fire_of_old_timing(&self.ledger, id, former.pattern, former.zone, through))
             .flatten();

@@ -165,7 +165,7 @@ fn schedule_facts(test: &TestLedger, ledger: &Ledger, id: ScheduleId) -> Facts {
     let plan = &schedule.plan;
     let fact = |what: &str, value: String| (format!("{}: {what}", schedule.name), value);
     Facts::from([
-        fact("is", schedule.activity.word().to_owned()),
+        fact("is", schedule.state.word().to_owned()),
         fact("next", plan.next.as_ref().map_or("none".to_owned(), |next| instant(test, next))),
         fact("plan", plan.version.to_string()),
         fact("labels", format!("{:?}", BTreeMap::from(schedule.labels.clone()))),

@@ -176,7 +176,7 @@ impl TestLedger {
                 .crashes
                 .backoff_until(self.ledger.limits())
                 .map_or(String::new(), |at| format!(", in back-off until {}", self.time(at)));
-            let lost = if node.lost { ", lost" } else { "" };
+            let lost = if node.has_revoked_claims { ", lost" } else { "" };
             let drains = if node.drains { ", drains" } else { "" };
             let share = match node.share {
                 RelayShare::None => String::new(),
@@ -209,7 +209,7 @@ impl TestLedger {
             "{} ({}): {:?}, plan {}, next {next}, fired through {through}, opened {}{}\n",
             schedule.name,
             id,
-            schedule.activity,
+            schedule.state,
             plan.version,
             plan.opened,
             self.ledger.waits_for(id).map_or(String::new(), |run| format!(", waits for {run}")),

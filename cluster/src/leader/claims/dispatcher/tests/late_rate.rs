@@ -23,7 +23,7 @@ fn slow_backlog_costs_one_entry_per_second() {
     let mut test = DispatcherTest::opened(2_000, OpeningCause::CatchUp, (0, 5_000));
     let mut entries = Vec::new();
     for _ in 0..62 {
-        test.boot += NAP_FOR_CREDIT;
+        test.boot += SLEEP_FOR_CREDIT;
         let claims = test.dispatch();
         entries.extend((!claims.is_empty()).then(|| claims.iter().map(|claim| claim.slice.len()).sum::<u32>()));
     }
@@ -36,13 +36,13 @@ fn dispatcher_sleeps_until_late_rate_allows_a_claim() {
         let mut test = DispatcherTest::opened(9_000, OpeningCause::CatchUp, (0, per_second * 1_000));
         let (mut wakes, mut claimed, mut in_vain) = (0, 0, 0);
         while test.boot < Duration::from_secs(10) {
-            let (claims, nap) = test.plan_claims();
-            assert!(nap <= NAP_MAX, "other work is checked as ever: {nap:?}");
+            let (claims, sleep) = test.plan_claims();
+            assert!(sleep <= SLEEP_MAX, "other work is checked as ever: {sleep:?}");
             wakes += 1;
             in_vain += u32::from(claims.is_empty());
             claimed += claims.iter().map(|claim| u64::from(claim.slice.len())).sum::<u64>();
             test.settle();
-            test.boot += nap;
+            test.boot += sleep;
         }
         let bound = 10 * per_second;
         match per_second {
@@ -53,9 +53,9 @@ fn dispatcher_sleeps_until_late_rate_allows_a_claim() {
         assert!(claimed <= bound && (per_second == 1_000 || claimed >= bound * 8 / 10), "{claimed} of {bound}");
     }
     let mut test = DispatcherTest::opened(2_000, OpeningCause::Due, (50_000, 1_000));
-    assert_eq!(test.plan_claims().1, NAP_FOR_CREDIT, "what is on time waits for claims that end");
+    assert_eq!(test.plan_claims().1, SLEEP_FOR_CREDIT, "what is on time waits for claims that end");
     let mut test = DispatcherTest::opened(1, OpeningCause::Due, (50_000, 1_000));
-    assert_eq!(test.plan_claims().1, NAP_MAX, "nothing waits");
+    assert_eq!(test.plan_claims().1, SLEEP_MAX, "nothing waits");
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn on_time_emails_are_offered_beside_any_backlog() {
         }]));
         assert!(matches!(fired, CommandOutcome::Fired(ref answers) if answers[0].is_ok()), "{fired:?}");
     }
-    test.boot += NAP_FOR_CREDIT;
+    test.boot += SLEEP_FOR_CREDIT;
     let claimed: u32 = test.dispatch().iter().map(|claim| claim.slice.len()).sum();
     assert!(claimed > 0, "some of today, as many as the nodes' caps let through");
 }

@@ -15,7 +15,7 @@ use reveille_ledger::reply::{ChangedRecipients, CommandOutcome};
 use super::*;
 use crate::leader::claims::claimable::canary_waits;
 use crate::leader::claims::types::ClaimSource;
-use crate::process::disk_reserve::DiskSpace;
+use crate::monitoring::disk_reserve::DiskSpace;
 use crate::process::peer_messages::{NodeMeasurements, RelayFlow};
 use crate::samples;
 
@@ -151,9 +151,9 @@ impl DispatcherTest {
 
     /// Proposes the claims of one wake; returns them and the sleep after it.
     fn plan_claims(&mut self) -> (Vec<ClaimRequest>, Duration) {
-        let (planned, nap) = self.plan_only();
+        let (planned, sleep) = self.plan_only();
         self.put(Command::Claim(planned.requests.clone()));
-        (planned.requests, nap)
+        (planned.requests, sleep)
     }
 
     /// Returns the claims of one wake without proposing them, and the sleep after it.
@@ -167,8 +167,8 @@ impl DispatcherTest {
         let credits = credits(&self.ledger, &allowances, &caps, &self.in_flight, &offers);
         let planned = plan(&mut self.fair, &mut offers, &credits, &mut limits, &owners);
         self.rates.spend(&planned.slices);
-        let nap = nap(&offers, &limits, &self.rates);
-        (planned, nap)
+        let sleep = sleep_time(&offers, &limits, &self.rates);
+        (planned, sleep)
     }
 
     /// Settles all claimed recipients as sent.
@@ -404,7 +404,7 @@ fn redirected_recipient_uses_credit_of_its_new_pool() {
 fn claimed_in_a_second(test: &mut DispatcherTest) -> u32 {
     let mut claimed = 0;
     for _ in 0..20 {
-        test.boot += NAP_FOR_CREDIT;
+        test.boot += SLEEP_FOR_CREDIT;
         claimed += test.dispatch().iter().map(|claim| claim.slice.len()).sum::<u32>();
         test.settle();
     }

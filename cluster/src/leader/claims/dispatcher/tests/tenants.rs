@@ -50,7 +50,7 @@ fn tenant_rate_limits_claims_of_that_tenant_only() {
         test.open("other", 9_000);
         let (mut own, mut others) = (0, 0);
         for _ in 0..200 {
-            test.boot += NAP_FOR_CREDIT;
+            test.boot += SLEEP_FOR_CREDIT;
             test.dispatch();
             let held = test.held_by_tenant();
             own += u64::from(held.get("default").copied().unwrap_or(0));
@@ -105,16 +105,16 @@ fn tenant_waiting_for_rate_lets_dispatcher_sleep() {
     test.bound("default", (2_000, 0, 1));
     let mut wakes = 0;
     while test.boot < Duration::from_secs(10) {
-        let (_, nap) = test.plan_claims();
+        let (_, sleep) = test.plan_claims();
         test.settle();
-        test.boot += nap;
+        test.boot += sleep;
         wakes += 1;
     }
     assert!(wakes <= 60, "{wakes} wakes in ten seconds");
     // A tenant that waits for its own claims is checked as often as before, because claims may end at any time.
     test.bound("default", (0, 2, 1));
     test.plan_claims();
-    assert_eq!(test.plan_claims().1, NAP_FOR_CREDIT);
+    assert_eq!(test.plan_claims().1, SLEEP_FOR_CREDIT);
 }
 
 /// One tenant has a backlog of 655,360 recipients and a relay that is down; another one sends a hundred emails (I12).
@@ -124,7 +124,7 @@ fn tenant_backlog_and_dead_relay_do_not_delay_other_tenants() {
     let wakes_until_claimed = |mut test: DispatcherTest| {
         test.open("other", 100);
         for wakes in 1..1_000 {
-            test.boot += NAP_FOR_CREDIT;
+            test.boot += SLEEP_FOR_CREDIT;
             test.dispatch();
             let others = test.ledger.runs().filter(|(_, page, _)| *page.tenant == *"other");
             let waits = others.map(|(_, _, run)| run.counts.get(reveille_ledger::RecipientState::Pending)).sum::<u32>();
@@ -153,7 +153,7 @@ fn tenant_backlog_and_dead_relay_do_not_delay_other_tenants() {
     let trigger = reveille_ledger::command::Trigger::new(id, "dead");
     assert!(matches!(busy.put(Command::Trigger(trigger)), CommandOutcome::Run { .. }));
     for _ in 0..10 {
-        busy.boot += NAP_FOR_CREDIT;
+        busy.boot += SLEEP_FOR_CREDIT;
         busy.dispatch();
     }
     assert!(busy.held_by_tenant()["default"] >= 2 * CAP, "it has all that it may have");

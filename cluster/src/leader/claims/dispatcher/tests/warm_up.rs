@@ -27,7 +27,7 @@ impl DispatcherTest {
     fn sent(&mut self) -> u32 {
         let mut sent = 0;
         loop {
-            self.boot += NAP_FOR_CREDIT;
+            self.boot += SLEEP_FOR_CREDIT;
             let claims = self.dispatch();
             if claims.is_empty() {
                 return sent;
@@ -53,8 +53,8 @@ fn ramp_day_has_its_cap_and_none_after_the_last() {
     assert!(matches!(test.put(Command::Trigger(trigger)), CommandOutcome::Run { .. }));
     test.warm_up(&[50, 300]);
     assert_eq!(test.sent(), 50);
-    let (claims, nap) = test.plan_claims();
-    assert_eq!((claims, nap), (vec![], NAP_MAX), "until midnight nothing is requested, and the dispatcher sleeps");
+    let (claims, sleep) = test.plan_claims();
+    assert_eq!((claims, sleep), (vec![], SLEEP_MAX), "until midnight nothing is requested, and the dispatcher sleeps");
     // Another leader reads the same cap from the state.
     test.rates = ClaimRates::default();
     test.fair = FairQueue::new();

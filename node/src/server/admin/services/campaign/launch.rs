@@ -6,7 +6,7 @@ use reveille_ledger::causes::BlockCause;
 use reveille_ledger::command::{CampaignLaunch, CampaignName, Command};
 use reveille_ledger::ids::Hash;
 use reveille_ledger::refusal::CommandRefusal;
-use reveille_ledger::{Activity, Ledger};
+use reveille_ledger::{Ledger, ScheduleState};
 use reveille_proto::admin::v1::{ErrorReason, LaunchCampaignRequest, LaunchCampaignResponse, Warning, WarningReason};
 
 use super::content_of;
@@ -110,8 +110,8 @@ impl Admin {
 
 /// Returns why the campaign's schedule is blocked until it is resumed. Returns `None` if it is not blocked.
 fn blocked_by(ledger: &Ledger, campaign: &Campaign) -> Option<BlockCause> {
-    match &ledger.schedules().get(&campaign.stage.schedule()?)?.activity {
-        Activity::Blocked { cause } => Some(cause.clone()),
+    match &ledger.schedules().get(&campaign.stage.schedule()?)?.state {
+        ScheduleState::Blocked { cause } => Some(cause.clone()),
         _ => None,
     }
 }

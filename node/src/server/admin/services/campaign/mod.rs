@@ -11,7 +11,7 @@ use reveille_ledger::content::Content;
 use reveille_ledger::etag::{EtagKind, check_etag};
 use reveille_ledger::ids::{RunId, ScheduleId, Time};
 use reveille_ledger::reply::CommandReply;
-use reveille_ledger::{Activity, Ledger, RunState};
+use reveille_ledger::{Ledger, RunState, ScheduleState};
 use reveille_proto::admin::v1::{
     self, CampaignState, CancelCampaignRequest, CancelCampaignResponse, CreateCampaignRequest, CreateCampaignResponse,
     DeleteCampaignRequest, DeleteCampaignResponse, ErrorReason, GetCampaignRequest, GetCampaignResponse,
@@ -251,7 +251,7 @@ fn may_resume(
     }
     let schedule = created.schedule?;
     let known = ledger.schedules().get(&schedule)?;
-    let is_held = matches!(known.activity, Activity::Paused { .. } | Activity::Blocked { .. });
+    let is_held = matches!(known.state, ScheduleState::Paused { .. } | ScheduleState::Blocked { .. });
     let resume = ScheduleResume { schedule, plan_version: known.plan.version };
     is_held.then_some(Command::ScheduleResume(resume))
 }

@@ -123,7 +123,7 @@ mod tests {
     use reveille_ledger::command::NextInstant;
     use reveille_ledger::ids::{Hash, OccurrenceName};
     use reveille_ledger::policy::{CatchUp, DAY_MS, HOUR_MS, Policies};
-    use reveille_ledger::{Activity, Plan, ScheduleSettings};
+    use reveille_ledger::{Plan, ScheduleSettings, ScheduleState};
 
     const HOURS_PAUSED: i64 = 30;
 
@@ -151,7 +151,7 @@ mod tests {
             content: Hash([0; 32]),
             audience: Hash([0; 32]),
             recipients: 1,
-            activity: Activity::Paused { reason: "".into(), since: paused_at },
+            state: ScheduleState::Paused { reason: "".into(), since: paused_at },
             plan: Plan {
                 version: 2,
                 next: Some(NextInstant { occurrence: OccurrenceName::Instant(due), due, jitter_ms: 0 }),

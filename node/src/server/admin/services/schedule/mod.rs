@@ -17,14 +17,14 @@ use reveille_ledger::command::{Command, ScheduleDelete, SchedulePause, ScheduleR
 use reveille_ledger::content::{Content, Recipients};
 use reveille_ledger::decide::timing::Zone;
 use reveille_ledger::ids::{ScheduleId, Time};
-use reveille_ledger::{Activity, Ledger, Schedule, ScheduleTiming};
+use reveille_ledger::{Ledger, Schedule, ScheduleState, ScheduleTiming};
 use reveille_proto::admin::v1::{
     self, BackfillScheduleRequest, BackfillScheduleResponse, BatchCreateSchedulesRequest, BatchCreateSchedulesResponse,
     CreateScheduleRequest, CreateScheduleResponse, DeleteScheduleRequest, DeleteScheduleResponse, ErrorReason,
     Freshness, GetScheduleRequest, GetScheduleResponse, ListScheduleHistoryRequest, ListScheduleHistoryResponse,
     ListSchedulesRequest, ListSchedulesResponse, PauseScheduleRequest, PauseScheduleResponse, PutScheduleRequest,
-    PutScheduleResponse, ResumeScheduleRequest, ResumeScheduleResponse, ScheduleState, SendTestRequest,
-    SendTestResponse, TriggerScheduleRequest, TriggerScheduleResponse, UpdateScheduleRequest, UpdateScheduleResponse,
+    PutScheduleResponse, ResumeScheduleRequest, ResumeScheduleResponse, SendTestRequest, SendTestResponse,
+    TriggerScheduleRequest, TriggerScheduleResponse, UpdateScheduleRequest, UpdateScheduleResponse,
 };
 
 use crate::server::admin::label_selector::Selector;
@@ -98,7 +98,7 @@ type Listed = (ScheduleId, Schedule, ScheduleNotes);
 /// Selects the schedules of a list.
 struct Filter {
     tenant: String,
-    states: Vec<ScheduleState>,
+    states: Vec<v1::ScheduleState>,
     selector: Selector,
     with_campaigns: bool,
 }
@@ -111,7 +111,7 @@ fn list(ledger: &Ledger, filter: &Filter, paging: &Paging<ScheduleId>) -> (Vec<L
             return (listed, last);
         }
         last = Some(*id);
-        let state = || views::schedule_state(&schedule.activity);
+        let state = || views::schedule_state(&schedule.state);
         let wanted = *schedule.settings.tenant == *filter.tenant
             && (filter.states.is_empty() || filter.states.contains(&state()))
             && filter.selector.means(Some(&schedule.labels))
@@ -144,7 +144,7 @@ serve! {
 
 impl Admin {
     async fn list_schedules(&self, request: ListSchedulesRequest, call: &Call) -> ApiResult<ListSchedulesResponse> {
-        let states = request.states.iter().map(|state| ScheduleState::try_from(*state)).collect::<Result<_, _>>();
+        let states = request.states.iter().map(|state| v1::ScheduleState::try_from(*state)).collect::<Result<_, _>>();
         let states = states.map_err(|_| ApiError::of_field("states", "holds a state that this node does not know"))?;
         let selector = Selector::parse(&request.selector)?;
         let heeded = selector.to_string();
@@ -183,7 +183,7 @@ impl Admin {
         let reason = validate::reason(&request.reason)?;
         let found = self.find_schedule((&request.tenant, &request.name), false, call).await?;
         self.not_of_a_campaign(found.id)?;
-        if found.schedule.activity == Activity::Done {
+        if found.schedule.state == ScheduleState::Done {
             let message = "the schedule is done: no instant is left";
             return Err(error_texts::precondition(ErrorReason::ScheduleNotActive, message));
         }
@@ -200,8 +200,8 @@ impl Admin {
         let (id, plan_version) = (found.id, found.schedule.plan.version);
         self.not_of_a_campaign(id)?;
         expected_plan(&request.etag, &found)?;
-        if !matches!(found.schedule.activity, Activity::Paused { .. } | Activity::Blocked { .. }) {
-            let state = found.schedule.activity.word();
+        if !matches!(found.schedule.state, ScheduleState::Paused { .. } | ScheduleState::Blocked { .. }) {
+            let state = found.schedule.state.word();
             let message = format!("the schedule is {state}, not paused");
             return Err(error_texts::precondition(ErrorReason::NothingToDo, message));
         }

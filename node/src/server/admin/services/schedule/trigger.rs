@@ -1,6 +1,6 @@
 //! Triggers a schedule: opens one run now, to the schedule's recipients or to those that the request brings.
 
-use reveille_ledger::Activity;
+use reveille_ledger::ScheduleState;
 use reveille_ledger::command::{Command, Trigger};
 use reveille_ledger::content::Content;
 use reveille_ledger::ids::OccurrenceName;
@@ -87,8 +87,8 @@ fn content_of(admin: &Admin, found: &Found) -> ApiResult<Content> {
 fn would_open(admin: &Admin, found: &Found, trigger: &Trigger) -> ApiResult<TriggerScheduleResponse> {
     let Found { id, schedule, now, .. } = found;
     let list = trigger.audience.as_ref();
-    if let Activity::Blocked { .. } = schedule.activity {
-        return Err(error_texts::refused(&CommandRefusal::NotActive(schedule.activity.kind())));
+    if let ScheduleState::Blocked { .. } = schedule.state {
+        return Err(error_texts::refused(&CommandRefusal::NotActive(schedule.state.kind())));
     }
     let checked = admin.context.replica.read(|ledger| {
         // A list that is not stored is not compared with former runs.

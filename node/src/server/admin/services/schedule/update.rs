@@ -16,7 +16,7 @@ use reveille_ledger::etag::NO_ETAG;
 use reveille_ledger::ids::{Hash, OccurrenceName, ScheduleId, Time};
 use reveille_ledger::refusal::CommandRefusal;
 use reveille_ledger::reply::CommandOutcome;
-use reveille_ledger::{Activity, Schedule, StoredAnswer};
+use reveille_ledger::{Schedule, ScheduleState, StoredAnswer};
 use reveille_proto::admin::v1::{self, ErrorReason, UpdateScheduleRequest, UpdateScheduleResponse};
 
 use super::create::files;
@@ -33,8 +33,8 @@ use crate::server::admin::{Admin, ApiError, ApiResult, Call, error_texts, views}
 /// leader's future. Ledger time may be further behind for hours, because it follows a clock change at the rate of a
 /// thousandth.
 const CLOCKS_MS: i64 = 2_000;
-/// Maximum number of attempts, if the plan changes during the update. Of several updates at once, one overtakes the
-/// others each time.
+/// Maximum number of attempts, if the plan changes during the update. Of several concurrent updates one succeeds in each
+/// round; the others try again.
 const TRIES: usize = 32;
 
 /// The time up to which the old timing applies.
@@ -322,7 +322,7 @@ fn retimed(node: &NodeContext, present: &Present, create: &ScheduleCreate, throu
     let (pattern, zone) = calendar_of(&create.timing, &node.zones)?;
     let former = calendar_of(&schedule.timing, &node.zones).ok();
     let former = former.as_ref().map(|(pattern, zone)| Calendar { pattern, zone });
-    let active = former.filter(|_| schedule.activity == Activity::Active);
+    let active = former.filter(|_| schedule.state == ScheduleState::Active);
     let due = active.and_then(|old| {
         node.replica.read(|ledger| plan_last_fire_of_old_timing(ledger, present.id, old.pattern, old.zone, through))
     });

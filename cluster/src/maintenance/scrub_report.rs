@@ -92,11 +92,11 @@ pub struct ScrubPass {
 /// State of the scrub of a node.
 pub struct Scrub {
     requested: watch::Sender<u64>,
-    found: Mutex<Found>,
+    found: Mutex<ScrubState>,
 }
 
 #[derive(Default)]
-struct Found {
+struct ScrubState {
     ended: u64,
     last: Option<ScrubPass>,
     damaged: BTreeMap<ScrubbedFile, FileDamage>,
