@@ -42,15 +42,7 @@ pub fn distance(instant: Timestamp, now: Timestamp) -> String {
 
 /// Formats a count with its digits in groups: `1,234,567`.
 pub fn count(number: u64) -> String {
-    let digits = number.to_string();
-    let mut grouped = String::with_capacity(digits.len() + digits.len() / 3);
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
-    grouped
+    indicatif::HumanCount(number).to_string()
 }
 
 /// Formats a rate per second: `13,889`. Rates below ten get one decimal, such as `0.5`.

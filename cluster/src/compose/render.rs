@@ -9,12 +9,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, Value};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::functions::{register_filters, register_tests};
 use super::language::{self, URLENCODE};
-use super::mime::{UPPER, hex};
 use super::{ContentError, VALUE_BYTES_MAX};
 
+/// All but the unreserved characters of RFC 3986, section 2.3.
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 /// Maximum number of instructions of one rendering, about 5 ms.
 pub(super) const FUEL: u64 = 100_000;
 /// Number of instructions of a text without code.
@@ -173,14 +175,7 @@ pub(super) fn write_urlencoded(out: &mut String, text: &str) -> bool {
     if text.len() > VALUE_BYTES_MAX / 3 {
         return false;
     }
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            out.push(char::from(byte));
-        } else {
-            out.push('%');
-            out.extend(hex(byte, UPPER));
-        }
-    }
+    out.extend(utf8_percent_encode(text, RESERVED));
     true
 }
 

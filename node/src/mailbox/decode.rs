@@ -2,6 +2,8 @@
 //! Latin-1 are supported; text in other character sets is decoded as UTF-8. It never fails: invalid input stays
 //! unchanged.
 
+use data_encoding::BASE64_NOPAD;
+
 /// Decodes RFC 2047 encoded words. Other text and invalid encoded words stay unchanged.
 pub(super) fn words(value: &str) -> String {
     let (mut text, mut rest, mut after_word) = (String::with_capacity(value.len()), value, false);
@@ -58,28 +60,11 @@ pub(super) fn decoded(encoding: &str, body: &[u8]) -> Vec<u8> {
 
 /// Skips bytes outside of the alphabet, such as line ends. Decoding stops at the padding.
 fn base64(text: &[u8]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
-    let (mut bits, mut count) = (0_u32, 0_u32);
-    for digit in text.iter().take_while(|byte| **byte != b'=').filter_map(|byte| base64_digit(*byte)) {
-        bits = (bits << 6 | u32::from(digit)) & 0xff_ffff;
-        count += 6;
-        if count >= 8 {
-            count -= 8;
-            bytes.extend(u8::try_from(bits >> count & 0xff));
-        }
-    }
-    bytes
-}
-
-const fn base64_digit(byte: u8) -> Option<u8> {
-    match byte {
-        b'A'..=b'Z' => Some(byte - b'A'),
-        b'a'..=b'z' => Some(byte - b'a' + 26),
-        b'0'..=b'9' => Some(byte - b'0' + 52),
-        b'+' => Some(62),
-        b'/' => Some(63),
-        _ => None,
-    }
+    let is_digit = |byte: &u8| byte.is_ascii_alphanumeric() || b"+/".contains(byte);
+    let mut digits: Vec<u8> = text.iter().copied().take_while(|byte| *byte != b'=').filter(is_digit).collect();
+    // One digit alone is no byte.
+    digits.truncate(digits.len() - usize::from(digits.len() % 4 == 1));
+    BASE64_NOPAD.decode(&digits).unwrap_or_default()
 }
 
 fn quoted_printable(text: &[u8]) -> Vec<u8> {

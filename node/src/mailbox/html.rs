@@ -2,6 +2,11 @@
 
 use std::fmt::{self, Write};
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
+/// All that is encoded in a value of a query.
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'@');
+
 /// Displays text escaped, so that it is safe inside an element and inside a quoted attribute.
 pub(super) struct Escaped<'a>(pub(super) &'a str);
 
@@ -25,16 +30,7 @@ impl fmt::Display for Escaped<'_> {
 
 /// Percent-encodes text as one value of a query string.
 pub(super) fn query_value(text: &str) -> String {
-    let mut encoded = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~@".contains(&byte) {
-            encoded.push(char::from(byte));
-        } else {
-            // Writing into a String cannot fail.
-            let _ok = write!(encoded, "%{byte:02X}");
-        }
-    }
-    encoded
+    utf8_percent_encode(text, RESERVED).to_string()
 }
 
 /// Formats an instant in microseconds since 1970 as readable text.

@@ -3,6 +3,7 @@
 use std::time::SystemTime;
 
 use jiff::Timestamp;
+use percent_encoding::percent_decode_str;
 use roxmltree::{Document, Node};
 
 use crate::backup::target::StoredFile;
@@ -43,7 +44,7 @@ impl FileListPage {
 
 fn file(node: Node<'_, '_>) -> Result<StoredFile, String> {
     let part = |name: &str| child(node, name).ok_or_else(|| format!("a file has no <{name}>"));
-    let name = decoded(part("Key")?).ok_or("a name is not encoded as asked for")?;
+    let name = percent_decode_str(part("Key")?).decode_utf8().map_err(|_| "a name is not UTF-8")?.into_owned();
     let bytes = part("Size")?.parse().map_err(|_| format!("the size of {name} is not a number"))?;
     let modified: Timestamp = part("LastModified")?.parse().map_err(|_| format!("the time of {name} is no time"))?;
     Ok(StoredFile { name, bytes, modified: SystemTime::from(modified) })
@@ -51,22 +52,6 @@ fn file(node: Node<'_, '_>) -> Result<StoredFile, String> {
 
 fn child<'d>(node: Node<'d, '_>, name: &str) -> Option<&'d str> {
     node.children().find(|child| child.tag_name().name() == name)?.text()
-}
-
-/// Decodes `%2F` and the like.
-fn decoded(text: &str) -> Option<String> {
-    let mut bytes = Vec::new();
-    let mut rest = text.as_bytes().iter();
-    while let Some(byte) = rest.next() {
-        match byte {
-            b'%' => {
-                let digits = [*rest.next()?, *rest.next()?];
-                bytes.push(u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?);
-            }
-            byte => bytes.push(*byte),
-        }
-    }
-    String::from_utf8(bytes).ok()
 }
 
 /// What the service says about a failed request.

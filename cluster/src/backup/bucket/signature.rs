@@ -4,8 +4,11 @@
 
 use data_encoding::HEXLOWER;
 use jiff::Timestamp;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use ring::{digest, hmac};
 
+/// All but the unreserved characters of RFC 3986, section 2.3.
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 const SERVICE: &str = "s3";
 const SCOPE_END: &str = "aws4_request";
@@ -82,15 +85,7 @@ fn hmac_sha256(key: &[u8], text: &str) -> Vec<u8> {
 
 /// Encodes a value of a query.
 pub fn encoded(value: &str) -> String {
-    let mut encoded = String::new();
-    for byte in value.bytes() {
-        match byte {
-            b'-' | b'_' | b'.' | b'~' => encoded.push(char::from(byte)),
-            _ if byte.is_ascii_alphanumeric() => encoded.push(char::from(byte)),
-            _ => encoded.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    encoded
+    utf8_percent_encode(value, RESERVED).to_string()
 }
 
 #[cfg(test)]

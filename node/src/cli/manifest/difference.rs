@@ -1,13 +1,15 @@
 //! Compares two documents of one object key by key.
 
-use serde::{Serialize, Serializer};
-use serde_json::Value;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use similar::{Algorithm, ChangeTag};
 
 use super::tree::{Node, Shape};
 use super::write;
 
-/// Limit of lines or items that are aligned with each other; longer values are shown whole.
-const COMPARED_MAX: usize = 2_000;
+/// Time to look for the shortest difference of two long values.
+const COMPARED_WITHIN: Duration = Duration::from_secs(1);
 /// Limit of lines shown for one change.
 const LINES_SHOWN: usize = 60;
 
@@ -23,24 +25,8 @@ pub struct Change {
 }
 
 /// A value, or `None` for a missing key.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FieldValue(Option<Node>);
-
-impl Serialize for FieldValue {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.0.as_ref().map_or(Value::Null, value).serialize(serializer)
-    }
-}
-
-fn value(node: &Node) -> Value {
-    match &node.shape {
-        Shape::Nothing => Value::Null,
-        Shape::Text(text) => Value::from(text.as_str()),
-        Shape::Plain(word) => word.parse().unwrap_or_default(),
-        Shape::List(items) => items.iter().map(value).collect(),
-        Shape::Map(pairs) => Value::Object(pairs.iter().map(|(key, node)| (key.clone(), value(node))).collect()),
-    }
-}
 
 /// Returns the keys that differ, in the order of `to`. Keys that only `from` has come last.
 pub fn between(from: &Node, to: &Node) -> Vec<Change> {
@@ -125,57 +111,14 @@ fn inline(node: &Node) -> String {
 
 /// Returns the removed and added lines, with one unchanged line before and after them.
 fn lines_between(from: &[String], to: &[String]) -> Vec<String> {
-    let marked = |mark: &str, lines: &[String]| lines.iter().map(|line| format!("{mark} {line}")).collect::<Vec<_>>();
-    let same_start = from.iter().zip(to).take_while(|(from, to)| from == to).count();
-    let (from_rest, to_rest) = (from.get(same_start..).unwrap_or_default(), to.get(same_start..).unwrap_or_default());
-    let same_end = from_rest.iter().rev().zip(to_rest.iter().rev()).take_while(|(from, to)| from == to).count();
-    let from_core = from_rest.get(..from_rest.len() - same_end).unwrap_or_default();
-    let to_core = to_rest.get(..to_rest.len() - same_end).unwrap_or_default();
-    let mut lines = marked(" ", from.get(same_start.saturating_sub(1)..same_start).unwrap_or_default());
-    if from_core.len().max(to_core.len()) > COMPARED_MAX {
-        lines.extend(marked("-", from_core));
-        lines.extend(marked("+", to_core));
-    } else {
-        lines.extend(aligned(from_core, to_core));
-    }
-    let after = from.len() - same_end;
-    lines.extend(marked(" ", from.get(after..(after + 1).min(from.len())).unwrap_or_default()));
-    lines
-}
-
-/// Aligns the lines by their longest common subsequence.
-fn aligned(from: &[String], to: &[String]) -> Vec<String> {
-    let width = to.len() + 1;
-    // Length of the common subsequence from positions `i` and `j` on.
-    let mut common = vec![0_u32; (from.len() + 1) * width];
-    let at = |common: &[u32], i: usize, j: usize| common.get(i * width + j).copied().unwrap_or_default();
-    for i in (0..from.len()).rev() {
-        for j in (0..to.len()).rev() {
-            let best = match from.get(i) == to.get(j) {
-                true => at(&common, i + 1, j + 1) + 1,
-                false => at(&common, i + 1, j).max(at(&common, i, j + 1)),
-            };
-            if let Some(cell) = common.get_mut(i * width + j) {
-                *cell = best;
-            }
-        }
-    }
-    let (mut i, mut j, mut lines) = (0, 0, Vec::new());
-    while let (Some(was), Some(is)) = (from.get(i), to.get(j)) {
-        if was == is {
-            lines.push(format!("  {was}"));
-            (i, j) = (i + 1, j + 1);
-        } else if at(&common, i + 1, j) >= at(&common, i, j + 1) {
-            lines.push(format!("- {was}"));
-            i += 1;
-        } else {
-            lines.push(format!("+ {is}"));
-            j += 1;
-        }
-    }
-    lines.extend(from.iter().skip(i).map(|was| format!("- {was}")));
-    lines.extend(to.iter().skip(j).map(|is| format!("+ {is}")));
-    lines
+    let until = Some(Instant::now() + COMPARED_WITHIN);
+    let operations = similar::capture_diff_slices_deadline(Algorithm::Myers, from, to, until);
+    let lines: Vec<_> = operations.iter().flat_map(|operation| operation.iter_changes(from, to)).collect();
+    let differs = |line: &similar::Change<String>| line.tag() != ChangeTag::Equal;
+    let first = lines.iter().position(differs).unwrap_or_default().saturating_sub(1);
+    let after = lines.iter().rposition(differs).map_or(0, |last| (last + 2).min(lines.len()));
+    let shown = lines.get(first..after).unwrap_or_default();
+    shown.iter().map(|line| format!("{} {}", line.tag(), line.value())).collect()
 }
 
 #[cfg(test)]

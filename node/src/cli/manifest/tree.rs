@@ -6,6 +6,8 @@
 use std::borrow::Cow;
 
 use saphyr_parser::{Event, Parser, ScalarStyle, Span, StrInput};
+use serde::{Serialize, Serializer};
+use serde_json::Value;
 
 /// Limit of nested levels; documents of Reveille have seven.
 const DEPTH_MAX: usize = 16;
@@ -32,6 +34,18 @@ pub enum Shape {
     List(Vec<Node>),
     /// Keys in order, without duplicates.
     Map(Vec<(String, Node)>),
+}
+
+impl Serialize for Node {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match &self.shape {
+            Shape::Nothing => serializer.serialize_unit(),
+            Shape::Text(text) => serializer.serialize_str(text),
+            Shape::Plain(word) => word.parse::<Value>().unwrap_or_default().serialize(serializer),
+            Shape::List(items) => serializer.collect_seq(items),
+            Shape::Map(pairs) => serializer.collect_map(pairs.iter().map(|(key, value)| (key, value))),
+        }
+    }
 }
 
 /// Why a text cannot be read as a document.

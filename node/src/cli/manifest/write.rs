@@ -24,28 +24,7 @@ pub fn of_json(value: &Value) -> String {
 
 /// Returns a JSON object whose keys keep their order.
 pub fn json(node: &Node) -> String {
-    nested(node, 0)
-}
-
-fn nested(node: &Node, depth: usize) -> String {
-    let inside = |parts: Vec<String>, open: char, close: char| {
-        let space = "  ".repeat(depth);
-        let parts: Vec<String> = parts.into_iter().map(|part| format!("  {space}{part}")).collect();
-        format!("{open}\n{}\n{space}{close}", parts.join(",\n"))
-    };
-    let string = |text: &str| escape::json(&Value::from(text).to_string());
-    match &node.shape {
-        Shape::Nothing => "null".to_owned(),
-        Shape::Text(text) => string(text),
-        Shape::Plain(word) => word.clone(),
-        Shape::List(items) if items.is_empty() => "[]".to_owned(),
-        Shape::Map(pairs) if pairs.is_empty() => "{}".to_owned(),
-        Shape::List(items) => inside(items.iter().map(|item| nested(item, depth + 1)).collect(), '[', ']'),
-        Shape::Map(pairs) => {
-            let pair = |(key, value): &(String, Node)| format!("{}: {}", string(key), nested(value, depth + 1));
-            inside(pairs.iter().map(pair).collect(), '{', '}')
-        }
-    }
+    escape::json(&serde_json::to_string_pretty(node).unwrap_or_default())
 }
 
 /// Writes the value after a key or a dash. `folds`: a text of several lines may be a block.

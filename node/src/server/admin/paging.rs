@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 use std::ops::Bound;
 
+use data_encoding::HEXLOWER;
 use reveille_ledger::Table;
 use reveille_ledger::ids::Hash;
 use serde::Serialize;
@@ -81,7 +82,7 @@ impl<K: Serialize + DeserializeOwned + Clone> Paging<K> {
         let Some(last) = last else { return String::new() };
         let json = serde_json::to_vec(&(&self.list, last)).unwrap_or_default();
         let bytes = self.secret.as_ref().map_or_else(|| json.clone(), |secret| sealed_token::seal(secret, &json));
-        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+        HEXLOWER.encode(&bytes)
     }
 }
 
@@ -102,9 +103,7 @@ impl Paging<String> {
 }
 
 fn read<K: DeserializeOwned>(list: &str, secret: Option<&[u8; 32]>, token: &str) -> Option<K> {
-    let digits = token.as_bytes();
-    let pairs = digits.chunks(2).map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok());
-    let bytes: Vec<u8> = pairs.collect::<Option<_>>()?;
+    let bytes = HEXLOWER.decode(token.as_bytes()).ok()?;
     let json = match secret {
         Some(secret) => sealed_token::open(secret, &bytes)?,
         None => bytes,
