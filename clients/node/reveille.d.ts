@@ -11,6 +11,7 @@ export interface Options {
   token?: string;
   /** The cluster's authority; else `REVEILLE_CA_FILE`, else those of the system. */
   caFile?: string;
+  /** Of all calls, unless the `query` of `request` names another. */
   tenant?: string;
   /** Milliseconds for one attempt. Default 20,000: above the node's own 15 s, so that its answer comes first. */
   timeout?: number;
