@@ -46,7 +46,7 @@ type Client struct {
 	Tenant string // of all calls, unless the query of Request names another; empty: the default tenant
 	// Timeout of one attempt: above the node's own 15 s, so that the node's answer comes first.
 	Timeout time.Duration
-	// Total is the time for a call with all its retries.
+	// Total is the time for a call with all its retries. The last one has at least a second.
 	Total time.Duration
 	HTTP  *http.Client
 
@@ -354,8 +354,11 @@ func (c *Client) request(
 	ends, unknown, backoff := time.Now().Add(c.Total+wait), false, 100*time.Millisecond
 	for attempt := 1; ; attempt++ {
 		node := strings.TrimSpace(nodes[int(c.node.Load())%len(nodes)])
-		limit := c.Timeout + wait
-		if left := time.Until(ends); left < limit {
+		limit, left := c.Timeout+wait, time.Until(ends)
+		if left < time.Second {
+			left = time.Second // a last attempt that is cut would leave open what an earlier one has told
+		}
+		if left < limit {
 			limit = left
 		}
 		failed := c.attempt(ctx, limit, method, strings.TrimSuffix(node, "/")+path, data, key, answer)

@@ -15,7 +15,7 @@ export interface Options {
   tenant?: string;
   /** Milliseconds for one attempt. Default 20,000: above the node's own 15 s, so that its answer comes first. */
   timeout?: number;
-  /** Milliseconds for a call with all its retries. Default 60,000. */
+  /** Milliseconds for a call with all its retries, the last of which has at least a second. Default 60,000. */
   total?: number;
 }
 

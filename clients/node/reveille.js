@@ -117,7 +117,8 @@ class Client {
     for (let attempt = 0; ; attempt += 1) {
       let failed;
       try {
-        const limit = Math.min(this.#timeout + wait, Math.max(ends - performance.now(), 100));
+        // A last attempt that is cut would leave open what an earlier one has told.
+        const limit = Math.min(this.#timeout + wait, Math.max(ends - performance.now(), 1000));
         const answer = await this.#attempt({ method, path: target, headers }, data, limit);
         if (answer.status === 200) return answer.json;
         failed = refusal(answer);

@@ -117,7 +117,7 @@ class Client:
     url: of a node, or of several, with commas between them: any node answers, and if one does not, the next is asked.
     tenant: of all calls, unless the query of `request` names another.
     timeout: seconds for one attempt. It is above the node's own 15 s, so that the node's answer comes first.
-    total: seconds for a call with all its retries.
+    total: seconds for a call with all its retries. The last one has at least a second.
     """
 
     def __init__(
@@ -225,7 +225,8 @@ class Client:
         unknown, attempt = False, 0
         while True:
             try:
-                limit = min(self._timeout + wait, max(deadline - time.monotonic(), 0.1))
+                # A last attempt that is cut would leave open what an earlier one has told.
+                limit = min(self._timeout + wait, max(deadline - time.monotonic(), 1.0))
                 return self._attempt(method, target, data, headers, limit)
             except ReveilleError as error:
                 if unknown and method == "DELETE" and error.status == 404:

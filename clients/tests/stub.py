@@ -9,7 +9,7 @@ The first part of the path says what happens to a request; the rest goes to the 
   /drip      the answer is such a stream: a line every fifth of a second, without an end
   /busy      the first attempt gets 408 and the second 409, both with `Retry-After: 1`; the third reaches the node
   /missed    an answer that waits for events after `latest` is lost, and one event is after the cursor 7.0
-  /unknown   504, as by a node that does not know the outcome
+  /unknown   504 after half a second, as by a node that does not know the outcome
   /later     503 with `Retry-After: 3600`
   /old       410, as for a cursor of events that are gone
   /silent    no answer for a minute
@@ -100,6 +100,7 @@ class Stub(http.server.BaseHTTPRequestHandler):
             self.close_connection = True
 
     def do_unknown(self, _path, _body):
+        time.sleep(0.5)
         self.refuse(504, "OUTCOME_UNKNOWN", "it may have happened", {})
 
     def do_later(self, _path, _body):

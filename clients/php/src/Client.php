@@ -66,7 +66,7 @@ final class Client
      *     the next is asked
      * @param string|null $tenant of all calls, unless the query of `request` names another
      * @param float $timeout seconds for one attempt: above the node's own 15 s, so that the node's answer comes first
-     * @param float $total seconds for a call with all its retries
+     * @param float $total seconds for a call with all its retries; the last one has at least a second
      */
     public function __construct(
         ?string $url = null,
@@ -246,7 +246,8 @@ final class Client
         $unknown = false;
         for ($attempt = 0;; $attempt++) {
             try {
-                $limit = min($this->timeout + $wait, max($ends - self::now(), 0.1));
+                // A last attempt that is cut would leave open what an earlier one has told.
+                $limit = min($this->timeout + $wait, max($ends - self::now(), 1.0));
                 return $this->attempt($method, $this->nodes[$this->node], $path, $headers, $data, $limit);
             } catch (ReveilleException $failed) {
                 if ($unknown && $method === 'DELETE' && $failed->status === 404) {

@@ -65,7 +65,7 @@ module Reveille
     # url: of a node, or of several, with commas between them: any node answers, and if one does not, the next is asked.
     # tenant: of all calls, unless the query of `request` names another.
     # timeout: seconds for one attempt. It is above the node's own 15 s, so that the node's answer comes first.
-    # total: seconds for a call with all its retries.
+    # total: seconds for a call with all its retries. The last one has at least a second.
     def initialize(url: nil, token: nil, ca_file: nil, tenant: nil, timeout: 20, total: 60)
       @nodes = (url || ENV["REVEILLE_URL"] || "http://127.0.0.1:7600").split(",").map { |one| URI(one.strip) }
       @node = 0
@@ -141,7 +141,8 @@ module Reveille
         node = @nodes[@node]
         call = VERBS.fetch(verb).new(node.path.chomp("/") + target, head)
         call.body = data
-        attempt(node, call, [@timeout + wait, [ends - now, 0.1].max].min)
+        # A last attempt that is cut would leave open what an earlier one has told.
+        attempt(node, call, [@timeout + wait, [ends - now, 1].max].min)
       rescue Error => e
         # An earlier attempt has deleted it.
         return {} if unknown && verb == "DELETE" && e.status == 404
