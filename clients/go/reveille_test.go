@@ -419,6 +419,8 @@ func TestTenantOfTheClientHoldsForEachCall(t *testing.T) {
 func TestLostDeleteHasDeleted(t *testing.T) {
 	client, path := open(t, ""), "/v1/schedules/go-delete"
 	put(t, client, "go-delete", "go-delete", "Europe/Berlin")
+	changed := client.Request(ctx, "DELETE", path, url.Values{"etag": {"1.1"}}, nil, "", nil)
+	equal(t, refused(t, changed).Reason, "ETAG_MISMATCH")
 	if err := open(t, stub("once")).Request(ctx, "DELETE", path, nil, nil, "", &struct{}{}); err != nil {
 		t.Fatal(err)
 	}

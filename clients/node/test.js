@@ -211,7 +211,8 @@ describe('schedules', () => {
 
   it('are deleted although an answer is lost', async () => {
     await client.putSchedule('js-delete', schedule('js-delete'));
-    const remove = (by) => by.request('DELETE', '/v1/schedules/js-delete');
+    const remove = (by, query) => by.request('DELETE', '/v1/schedules/js-delete', undefined, { query });
+    assert.equal((await refusal(remove(client, { etag: '1.1' }))).reason, 'ETAG_MISMATCH');
     assert.deepEqual(await remove(new Client({ url: `${stub}/once` })), {});
     assert.equal((await refusal(remove(client))).reason, 'SCHEDULE_NOT_FOUND');
   });

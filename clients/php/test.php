@@ -245,7 +245,8 @@ $tests = [
     },
     'lost delete has deleted' => function () use ($client, $stub) {
         $client->putSchedule('php-delete', schedule('php-delete'));
-        $delete = fn (Client $by) => $by->request('DELETE', '/v1/schedules/php-delete');
+        $delete = fn (Client $by, array $query = []) => $by->request('DELETE', '/v1/schedules/php-delete', query: $query);
+        equal('ETAG_MISMATCH', refused(fn () => $delete($client, ['etag' => '1.1']))->reason);
         equal([], $delete(new Client(url: "$stub/once")));
         equal('SCHEDULE_NOT_FOUND', refused(fn () => $delete($client))->reason);
     },

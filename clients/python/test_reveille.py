@@ -285,6 +285,9 @@ class Schedules(unittest.TestCase):
     def test_lost_delete_has_deleted(self):
         client = Client()
         client.put_schedule("py-delete", schedule("py-delete"))
+        with self.assertRaises(ReveilleError) as refused:
+            client.request("DELETE", "/v1/schedules/py-delete", query={"etag": "1.1"})
+        self.assertEqual(refused.exception.reason, "ETAG_MISMATCH")
         self.assertEqual(Client(url=f"{STUB}/once").request("DELETE", "/v1/schedules/py-delete"), {})
         with self.assertRaises(ReveilleError) as refused:
             client.request("DELETE", "/v1/schedules/py-delete")
