@@ -1,7 +1,8 @@
 // Package reveille calls Reveille's HTTP API. It needs the standard library and nothing else.
 //
-// Every call is repeated with the same key after 429, 502, 503, 504 and a broken connection, until Client.Total has
-// passed. So a call without an error has happened once, and an *Error says whether the call may have happened.
+// Every call is repeated with the same key after 429, 502, 503, 504, any answer with Retry-After and a broken
+// connection, until Client.Total has passed. So a call without an error has happened once, and an *Error says whether
+// the call may have happened.
 package reveille
 
 import (
@@ -31,18 +32,25 @@ import (
 // NoKey as the key of Client.Request: the call takes none. It is not repeated if it may have happened.
 const NoKey = " "
 
+// Calls that concern no tenant. Any other call gets the tenant of the client: the node refuses it where it is no field.
+var withoutTenant = regexp.MustCompile(
+	`^/v1/(audience-parts|audit-records|backups|clock|cluster|openapi|pools|relays|tenants|tokens)\b`)
+
+// Writes whose tenant is that of the schedule in their body.
+var withSchedule = regexp.MustCompile(`^(POST|PUT|PATCH) /v1/(schedules(/[^/]+)?|campaigns|test-emails)(\?|$)`)
+
 // Client calls one cluster. It may be used by several goroutines.
 type Client struct {
 	URL    string // such as https://n1.example.com:7600. Of several, with commas, the next is asked if one does not answer
 	Token  string // empty: none
-	Tenant string // empty: the default tenant
+	Tenant string // of all calls, unless the query of Request names another; empty: the default tenant
 	// Timeout of one attempt: above the node's own 15 s, so that the node's answer comes first.
 	Timeout time.Duration
-	// Total is the time for a call with all its retries.
+	// Total is the time for a call with all its retries. The last one has at least a second.
 	Total time.Duration
 	HTTP  *http.Client
 
-	node uint32 // that is asked, of those in URL
+	node atomic.Uint32 // that is asked, of those in URL
 }
 
 // New returns a client by REVEILLE_URL (without it http://127.0.0.1:7600), REVEILLE_TOKEN and REVEILLE_CA_FILE.
@@ -225,21 +233,20 @@ func (c *Client) Send(ctx context.Context, key string, email Email) (*Sent, erro
 // Message returns a message with the state of each recipient.
 func (c *Client) Message(ctx context.Context, key string) (*Message, error) {
 	var answer struct{ Message Message }
-	err := c.Request(ctx, "GET", "/v1/messages/"+url.PathEscape(key), c.query(), nil, "", &answer)
+	err := c.Request(ctx, "GET", "/v1/messages/"+url.PathEscape(key), nil, nil, "", &answer)
 	return &answer.Message, err
 }
 
 // Cancel cancels what of a message has not been sent. After the answer nothing of it is handed to a relay.
 func (c *Client) Cancel(ctx context.Context, key string) (*Message, error) {
 	var answer struct{ Message Message }
-	body := present(fields{"tenant": c.Tenant})
-	err := c.Request(ctx, "POST", "/v1/messages/"+url.PathEscape(key)+"/cancel", nil, body, "", &answer)
+	err := c.Request(ctx, "POST", "/v1/messages/"+url.PathEscape(key)+"/cancel", nil, fields{}, "", &answer)
 	return &answer.Message, err
 }
 
 // PutSchedule creates a schedule, or makes the existing one equal to this: ScheduleBody in openapi.json.
 func (c *Client) PutSchedule(ctx context.Context, name string, schedule map[string]any) (map[string]any, error) {
-	body := present(fields{"tenant": c.Tenant, "name": name})
+	body := fields{"name": name}
 	for field, value := range schedule {
 		body[field] = value
 	}
@@ -285,17 +292,23 @@ type Events struct {
 // Events returns the events after a cursor, and waits for the first one, at most a minute. The cursor is that of an
 // earlier answer, "latest", or empty for the oldest that is kept. Without types it returns all.
 func (c *Client) Events(ctx context.Context, after string, wait time.Duration, types ...string) (*Events, error) {
-	query := c.query()
-	query["after"], query["types"] = []string{after}, types
+	if after == "latest" && wait > 0 {
+		// A retry would begin later than the attempt that was lost.
+		first, err := c.Events(ctx, after, 0, types...)
+		if err != nil {
+			return first, err
+		}
+		after = first.Cursor
+	}
+	query := url.Values{"after": {after}, "types": types}
 	query.Set("wait", strconv.FormatFloat(wait.Seconds(), 'f', -1, 64)+"s")
-	waiting := *c
-	waiting.Timeout, waiting.Total = c.Timeout+wait, c.Total+wait
 	events := &Events{}
-	return events, waiting.Request(ctx, "GET", "/v1/events", query, nil, "", events)
+	return events, c.request(ctx, "GET", "/v1/events", query, nil, "", false, wait, events)
 }
 
-// Request makes any call of the API, with retries, and decodes its answer: into a slice, if it is JSON lines. With an empty key, one is drawn for a write
-// and kept over the retries; NoKey is for the calls that take none.
+// Request makes any call of the API, with retries, and decodes its answer: into a slice, if it is JSON lines; nowhere,
+// if answer is nil. With an empty key, one is drawn for a write and kept over the retries; NoKey is for the calls that
+// take none.
 func (c *Client) Request(
 	ctx context.Context, method, path string, query url.Values, body any, key string, answer any,
 ) error {
@@ -307,9 +320,9 @@ func (c *Client) Request(
 		key = fmt.Sprintf("%x", random)
 	}
 	if key == NoKey {
-		return c.request(ctx, method, path, query, body, "", method == "POST", answer)
+		return c.request(ctx, method, path, query, body, "", method == "POST", 0, answer)
 	}
-	return c.request(ctx, method, path, query, body, key, false, answer)
+	return c.request(ctx, method, path, query, body, key, false, 0, answer)
 }
 
 // keyed makes a call whose key is a field of its body.
@@ -317,20 +330,20 @@ func (c *Client) keyed(ctx context.Context, path, name, key string, firstWins bo
 	if key == "" {
 		return errors.New("reveille: the key is empty: give each message and each trigger a key of its own")
 	}
-	body[name], body["tenant"] = key, c.Tenant
+	body[name] = key
 	if firstWins {
 		body["keyRule"] = "KEY_RULE_FIRST_WINS"
 	}
-	return c.request(ctx, "POST", path, nil, present(body), "", false, answer)
+	return c.request(ctx, "POST", path, nil, present(body), "", false, 0, answer)
 }
 
+// request makes a call. It is not repeated if isOnce and it may have happened. The node may wait before it answers.
 func (c *Client) request(
-	ctx context.Context, method, path string, query url.Values, body any, key string, isOnce bool, answer any,
+	ctx context.Context, method, path string, query url.Values, body any, key string, isOnce bool, wait time.Duration,
+	answer any,
 ) error {
 	nodes := strings.Split(c.URL, ",")
-	if len(query) > 0 {
-		path += "?" + query.Encode()
-	}
+	path = c.target(method, path, query)
 	data := []byte(nil)
 	if body != nil {
 		var err error
@@ -338,11 +351,14 @@ func (c *Client) request(
 			return err
 		}
 	}
-	ends, unknown, backoff := time.Now().Add(c.Total), false, 100*time.Millisecond
+	ends, unknown, backoff := time.Now().Add(c.Total+wait), false, 100*time.Millisecond
 	for attempt := 1; ; attempt++ {
-		node := strings.TrimSpace(nodes[int(atomic.LoadUint32(&c.node))%len(nodes)])
-		limit := c.Timeout
-		if left := time.Until(ends); left < limit {
+		node := strings.TrimSpace(nodes[int(c.node.Load())%len(nodes)])
+		limit, left := c.Timeout+wait, time.Until(ends)
+		if left < time.Second {
+			left = time.Second // a last attempt that is cut would leave open what an earlier one has told
+		}
+		if left < limit {
 			limit = left
 		}
 		failed := c.attempt(ctx, limit, method, strings.TrimSuffix(node, "/")+path, data, key, answer)
@@ -365,7 +381,7 @@ func (c *Client) request(
 		if !failed.isRetried || unknown && isOnce || time.Now().Add(pause).After(ends) {
 			return failed
 		}
-		atomic.AddUint32(&c.node, 1)
+		c.node.Add(1)
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
@@ -417,14 +433,21 @@ func (c *Client) attempt(
 			content, status = last.Error, failed.Status
 		}
 	}
-	if status == http.StatusOK {
-		err = json.Unmarshal(content, answer)
+	if status == http.StatusOK && !json.Valid(content) {
+		err = errors.New("it is not JSON")
 	}
 	if err != nil {
 		var authority x509.UnknownAuthorityError
 		var hostname x509.HostnameError
 		isRetried := parent.Err() == nil && !errors.As(err, &authority) && !errors.As(err, &hostname)
 		return &Error{Detail: "no answer: " + err.Error(), MayHaveTakenEffect: isConnected, cause: err, isRetried: isRetried}
+	}
+	if status == http.StatusOK && answer != nil {
+		err = json.Unmarshal(content, answer)
+	}
+	if err != nil {
+		detail := "the call succeeded, but its answer cannot be decoded: " + err.Error()
+		return &Error{Status: status, Detail: detail, MayHaveTakenEffect: true, cause: err}
 	}
 	if status == http.StatusOK {
 		return nil
@@ -437,19 +460,33 @@ func (c *Client) attempt(
 	if seconds, err := strconv.Atoi(response.Header.Get("Retry-After")); err == nil {
 		failed.RetryAfter = time.Duration(seconds) * time.Second
 	}
-	failed.isRetried = status == 429 || status == 502 || status == 503 || status == 504
+	failed.isRetried = status == 429 || status == 502 || status == 503 || status == 504 || failed.RetryAfter > 0
 	// Of a node, only 504 leaves the outcome open; a proxy may answer with others. The transport of Go repeats a call
 	// with a key by itself if its answer is lost.
 	failed.MayHaveTakenEffect = status >= 500 && status != 501 && status != 503 || sent.Load() > 1
 	return failed
 }
 
-func (c *Client) query() url.Values {
-	query := url.Values{}
-	if c.Tenant != "" {
-		query.Set("tenant", c.Tenant)
+// target returns a path with its query, and with the tenant of the client where the query names none.
+func (c *Client) target(method, path string, query url.Values) string {
+	all := url.Values{}
+	if c.Tenant != "" && !withoutTenant.MatchString(path) {
+		field := "tenant"
+		if withSchedule.MatchString(method + " " + path) {
+			field = "schedule.tenant"
+		}
+		all.Set(field, c.Tenant)
 	}
-	return query
+	for name, values := range query {
+		all[name] = values
+	}
+	mark := "?"
+	if len(all) == 0 {
+		mark = ""
+	} else if strings.Contains(path, "?") {
+		mark = "&"
+	}
+	return path + mark + all.Encode()
 }
 
 // present removes the fields that are zero.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"strings"
 	"testing"
@@ -19,14 +20,14 @@ const sender = "News <news@example.com>"
 
 var ctx = context.Background()
 
-func open(t *testing.T, url string) *Client {
+func open(t *testing.T, at string) *Client {
 	t.Helper()
 	client, err := New()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if url != "" {
-		client.URL = url
+	if at != "" {
+		client.URL = at
 	}
 	return client
 }
@@ -245,6 +246,24 @@ func TestAnswerThatIsLostSendsOnce(t *testing.T) {
 	expectEmails(t, "go-lost-answer@example.com", 1)
 }
 
+func TestAnswerWithRetryAfterIsRepeated(t *testing.T) {
+	equal(t, send(t, open(t, stub("busy")), "go-busy", nil).Replayed, false)
+}
+
+func TestAnswerIsDecodedOnlyWhereItIsAskedFor(t *testing.T) {
+	client, path := open(t, ""), "/v1/schedules/go-answer"
+	put(t, client, "go-answer", "go-answer", "Europe/Berlin")
+	if err := client.Request(ctx, "POST", path+"/pause", nil, struct{}{}, "", nil); err != nil {
+		t.Fatal(err)
+	}
+	var other struct{ Schedule string }
+	began := time.Now()
+	failed := refused(t, client.Request(ctx, "POST", path+"/pause", nil, struct{}{}, "", &other))
+	equal(t, failed.Status, 200)
+	equal(t, failed.MayHaveTakenEffect, true)
+	equal(t, time.Since(began) < 10*time.Second, true)
+}
+
 func TestWrongFieldIsNamed(t *testing.T) {
 	email := Email{To: To("go-wrong@example.com"), Sender: sender, Subject: "Hello", Text: "{{ nothing }}"}
 	_, err := open(t, "").Send(ctx, "go-wrong", email)
@@ -291,6 +310,26 @@ func TestEventsTellWhatBecameOfIt(t *testing.T) {
 	for _, event := range opened.Events {
 		equal(t, event.Type, "EVENT_TYPE_RUN_OPENED")
 	}
+}
+
+func TestEventsFromLatestOnAreNotMissed(t *testing.T) {
+	client := open(t, stub("missed"))
+	client.Total = 3 * time.Second
+	page, err := client.Events(ctx, "latest", time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, len(page.Events), 1)
+	equal(t, page.Cursor, "8.0")
+}
+
+func TestEventsKeepTheNodeThatAnswers(t *testing.T) {
+	client := open(t, "")
+	client.URL = "http://127.0.0.1:1, " + client.URL
+	if _, err := client.Events(ctx, "", time.Second); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, client.node.Load(), 1)
 }
 
 func TestScheduleIsPutChangedAndTriggeredOnce(t *testing.T) {
@@ -348,9 +387,40 @@ func TestScheduleMadeOfATemplateIsPutAgain(t *testing.T) {
 	equal(t, put(t, client, "go-of-template", "go-of-template", "Asia/Tokyo")[0], "Asia/Tokyo")
 }
 
+func TestTenantOfTheClientHoldsForEachCall(t *testing.T) {
+	client, shop, path := open(t, ""), open(t, ""), "/v1/schedules/go-tenant"
+	shop.Tenant = "go-shop"
+	put(t, client, "go-tenant", "go-tenant", "Europe/Berlin")
+	calls := [][2]string{{"GET", path}, {"DELETE", path}, {"POST", path + "/pause"}, {"GET", path + "?stale=true"}}
+	for _, call := range calls {
+		equal(t, refused(t, shop.Request(ctx, call[0], call[1], nil, nil, "", nil)).Reason, "SCHEDULE_NOT_FOUND")
+	}
+	put(t, shop, "go-tenant", "go-tenant", "Europe/Berlin")
+	var answer struct {
+		Schedule struct{ Tenant, Zone string }
+		Members  []struct{}
+	}
+	request := func(method, path string, query url.Values, body any) {
+		t.Helper()
+		if err := shop.Request(ctx, method, path, query, body, "", &answer); err != nil {
+			t.Fatal(err)
+		}
+	}
+	request("PATCH", path, url.Values{"updateMask": {"zone"}}, fields{"zone": "Asia/Tokyo"})
+	equal(t, answer.Schedule.Tenant, "go-shop")
+	equal(t, answer.Schedule.Zone, "Asia/Tokyo")
+	request("DELETE", path, nil, nil)
+	request("GET", path, url.Values{"tenant": {"default"}}, nil)
+	equal(t, answer.Schedule.Zone, "Europe/Berlin")
+	request("GET", "/v1/cluster/members", nil, nil)
+	equal(t, len(answer.Members), 1)
+}
+
 func TestLostDeleteHasDeleted(t *testing.T) {
 	client, path := open(t, ""), "/v1/schedules/go-delete"
 	put(t, client, "go-delete", "go-delete", "Europe/Berlin")
+	changed := client.Request(ctx, "DELETE", path, url.Values{"etag": {"1.1"}}, nil, "", nil)
+	equal(t, refused(t, changed).Reason, "ETAG_MISMATCH")
 	if err := open(t, stub("once")).Request(ctx, "DELETE", path, nil, nil, "", &struct{}{}); err != nil {
 		t.Fatal(err)
 	}
@@ -387,11 +457,16 @@ func TestFailedCallSaysWhetherItMayHaveTakenEffect(t *testing.T) {
 		{stub("unknown"), "GET", "OUTCOME_UNKNOWN", 504, false},
 		{stub("silent"), "POST", "", 0, true},
 		{stub("lost"), "GET", "", 0, false},
+		{stub("cut"), "GET", "", 0, false},
+		{stub("drip"), "POST", "", 0, true},
 		{stub("later"), "POST", "NO_QUORUM", 503, false},
 		{"http://127.0.0.1:1", "POST", "", 0, false},
 	} {
 		client, began := open(t, one.url), time.Now()
-		client.Timeout, client.Total = time.Second/2, 3*time.Second/2
+		client.Total = 3 * time.Second / 2
+		if one.url == stub("silent") {
+			client.Timeout = time.Second / 2
+		}
 		failed := refused(t, client.Request(ctx, one.method, "/v1/cluster", nil, nil, "", &struct{}{}))
 		equal(t, failed.Status, one.status)
 		equal(t, failed.Reason, one.reason)
@@ -401,7 +476,7 @@ func TestFailedCallSaysWhetherItMayHaveTakenEffect(t *testing.T) {
 }
 
 func TestNodeWithTLSAndTokens(t *testing.T) {
-	url, ca, token := os.Getenv("TLS_URL"), os.Getenv("TLS_CA"), os.Getenv("TLS_TOKEN")
+	at, ca, token := os.Getenv("TLS_URL"), os.Getenv("TLS_CA"), os.Getenv("TLS_TOKEN")
 	for _, one := range []struct {
 		ca, token, tenant, reason string
 		status                    int
@@ -412,7 +487,7 @@ func TestNodeWithTLSAndTokens(t *testing.T) {
 		{"", token, "shop", "", 0},
 	} {
 		t.Setenv("REVEILLE_CA_FILE", one.ca)
-		client := open(t, url)
+		client := open(t, at)
 		client.Token, client.Tenant = one.token, one.tenant
 		made, err := client.PutSchedule(ctx, "go", schedule("go", "Europe/Berlin"))
 		if one.status == 200 {

@@ -11,10 +11,11 @@ export interface Options {
   token?: string;
   /** The cluster's authority; else `REVEILLE_CA_FILE`, else those of the system. */
   caFile?: string;
+  /** Of all calls, unless the `query` of `request` names another. */
   tenant?: string;
   /** Milliseconds for one attempt. Default 20,000: above the node's own 15 s, so that its answer comes first. */
   timeout?: number;
-  /** Milliseconds for a call with all its retries. Default 60,000. */
+  /** Milliseconds for a call with all its retries, the last of which has at least a second. Default 60,000. */
   total?: number;
 }
 

@@ -8,6 +8,11 @@ const https = require('node:https');
 const { setTimeout: sleep } = require('node:timers/promises');
 
 const RETRIED = new Set([429, 502, 503, 504]);
+// Calls that concern no tenant. Any other call gets the tenant of the client: the node refuses it where it is no field.
+const WITHOUT_TENANT =
+  /^\/v1\/(audience-parts|audit-records|backups|clock|cluster|openapi|pools|relays|tenants|tokens)\b/;
+// Writes whose tenant is that of the schedule in their body.
+const WITH_SCHEDULE = /^(POST|PUT|PATCH) \/v1\/(schedules(\/[^/]+)?|campaigns|test-emails)(\?|$)/;
 
 /** A call that failed, after all retries. */
 class ReveilleError extends Error {
@@ -29,8 +34,9 @@ function literal(text) {
 /**
  * Calls one cluster.
  *
- * Every call is repeated with the same key after 429, 502, 503, 504 and a broken connection, until `total` milliseconds
- * have passed. So a call that returned has happened once, and a call that threw says whether it may have happened.
+ * Every call is repeated with the same key after 429, 502, 503, 504, any answer with `Retry-After` and a broken
+ * connection, until `total` milliseconds have passed. So a call that returned has happened once, and a call that threw
+ * says whether it may have happened.
  */
 class Client {
   #urls; #node = 0; #token; #agents; #tenant; #timeout; #total;
@@ -59,45 +65,45 @@ class Client {
       headers: pairs(headers), variables: pairs(variables),
     };
     const content = Object.values(parts).some((part) => part !== undefined) ? parts : undefined;
-    const body = this.#owned({
+    const body = {
       key: given(key), keyRule: rule(firstWins), content, template, audience: audience(to),
       sendTime: at?.toISOString(), pool, priority, policies, validateOnly,
-    });
+    };
     return this.request('POST', '/v1/messages', body, { key: '' });
   }
 
   async message(key) {
-    const path = `/v1/messages/${segment(given(key))}`;
-    return (await this.request('GET', path, undefined, { query: this.#owned() })).message;
+    return (await this.request('GET', `/v1/messages/${segment(given(key))}`)).message;
   }
 
   async cancel(key) {
-    return this.request('POST', `/v1/messages/${segment(given(key))}/cancel`, this.#owned());
+    return this.request('POST', `/v1/messages/${segment(given(key))}/cancel`, {});
   }
 
   async putSchedule(name, schedule) {
-    const body = this.#owned({ ...schedule, name });
-    return (await this.request('PUT', `/v1/schedules/${segment(name)}`, body)).schedule;
+    return (await this.request('PUT', `/v1/schedules/${segment(name)}`, { ...schedule, name })).schedule;
   }
 
   async trigger(name, key, { recipients, firstWins, ...unknown } = {}) {
     refuseUnknown(unknown);
     const list = recipients === undefined ? undefined : audience(recipients);
-    const body = this.#owned({ requestId: given(key), keyRule: rule(firstWins), audience: list });
+    const body = { requestId: given(key), keyRule: rule(firstWins), audience: list };
     return this.request('POST', `/v1/schedules/${segment(name)}/trigger`, body, { key: '' });
   }
 
   async events(after = '', { types = [], wait = 30_000, single } = {}) {
-    const query = this.#owned({ after, types, wait: `${wait / 1000}s`, single });
+    // A retry would begin later than the attempt that was lost.
+    if (after === 'latest' && wait) after = (await this.events(after, { types, wait: 0, single })).cursor;
+    const query = { after, types, wait: `${wait / 1000}s`, single };
     return this.request('GET', '/v1/events', undefined, { query, wait });
   }
 
   async request(method, path, body, { query = {}, key, wait = 0 } = {}) {
     const asked = new URLSearchParams();
-    for (const [name, value] of Object.entries(query)) {
-      for (const one of [value].flat()) if (one !== undefined && one !== '') asked.append(name, one);
+    for (const [name, value] of Object.entries({ ...this.#scope(method, path), ...query })) {
+      for (const one of [value].flat()) if (one != null && one !== '') asked.append(name, one);
     }
-    const target = path + (`${asked}` && `?${asked}`);
+    const target = path + (`${asked}` && `${path.includes('?') ? '&' : '?'}${asked}`);
     const headers = { accept: 'application/json' };
     if (this.#token) headers.authorization = `Bearer ${this.#token}`;
     key ??= method === 'GET' ? '' : randomUUID();
@@ -111,7 +117,8 @@ class Client {
     for (let attempt = 0; ; attempt += 1) {
       let failed;
       try {
-        const limit = Math.min(this.#timeout + wait, Math.max(ends - performance.now(), 100));
+        // A last attempt that is cut would leave open what an earlier one has told.
+        const limit = Math.min(this.#timeout + wait, Math.max(ends - performance.now(), 1000));
         const answer = await this.#attempt({ method, path: target, headers }, data, limit);
         if (answer.status === 200) return answer.json;
         failed = refusal(answer);
@@ -126,7 +133,8 @@ class Client {
       // A node says when to ask it again. Another one may answer at once.
       const again = (attempt + 1) % this.#urls.length === 0 ? failed.retryAfter : 0;
       const pause = Math.max(again, (0.5 + Math.random() / 2) * Math.min(2000, 100 * 2 ** attempt));
-      const isRetried = failed.status === 0 ? !isCertificate(failed.cause) : RETRIED.has(failed.status);
+      const isAsked = RETRIED.has(failed.status) || failed.retryAfter > 0;
+      const isRetried = failed.status === 0 ? !isCertificate(failed.cause) : isAsked;
       if (!isRetried || (unknown && isOnce) || performance.now() + pause >= ends) throw failed;
       this.#node = (this.#node + 1) % this.#urls.length;
       await sleep(pause);
@@ -170,8 +178,9 @@ class Client {
     });
   }
 
-  #owned(fields = {}) {
-    return { tenant: this.#tenant, ...fields };
+  #scope(method, path) {
+    if (WITHOUT_TENANT.test(path)) return {};
+    return { [WITH_SCHEDULE.test(`${method} ${path}`) ? 'schedule.tenant' : 'tenant']: this.#tenant };
   }
 }
 
@@ -216,15 +225,18 @@ const rule = (firstWins) => (firstWins ? 'KEY_RULE_FIRST_WINS' : undefined);
 const attachment = ({ name, data, type, contentId }) => (
   { name, contentType: type, data: Buffer.from(data).toString('base64'), contentId }
 );
-const pairs = (values) => values && Object.entries(values).map(([name, value]) => ({ name, value: String(value) }));
+const pairs = (values) => values && Object.entries(values).map(([name, value]) => {
+  if (value == null) throw new TypeError(`${name} has no value: give a text, which may be empty`);
+  return { name, value: String(value) };
+});
 
 // Columns are in order of their names: the same recipients are always the same request.
 function audience(to) {
   const people = [to].flat().map((one) => (typeof one === 'string' ? { address: one } : one));
   const columns = [...new Set(people.flatMap(Object.keys))].filter((name) => name !== 'address').sort();
   const recipients = people.map((one) => {
-    const missing = ['address', ...columns].filter((name) => one[name] === undefined);
-    if (missing.length) throw new TypeError(`a recipient has no ${missing.join(', ')}, but others have`);
+    const missing = ['address', ...columns].find((name) => one[name] == null);
+    if (missing !== undefined) throw new TypeError(`a recipient has no ${missing}: give each a text, which may be empty`);
     return { address: one.address, values: columns.map((column) => String(one[column])) };
   });
   return { columns, recipients };

@@ -127,6 +127,17 @@ describe('messages', () => {
     await assert.rejects(send('js-unknown', { from: 'a@example.com' }), TypeError);
   });
 
+  it('to a recipient with a value of null are refused here', async () => {
+    for (const to of [{ address: 'js-null@example.com', link: null }, { address: null }]) {
+      await assert.rejects(send('js-null', { to }), TypeError);
+    }
+    await assert.rejects(send('js-null', { variables: { link: null } }), TypeError);
+  });
+
+  it('are repeated after an answer with Retry-After', async () => {
+    assert.equal((await send('js-busy', { by: new Client({ url: `${stub}/busy` }) })).replayed, false);
+  });
+
   it('are followed by events', async () => {
     let { cursor } = await client.events('latest', { wait: 0 });
     const { message: { run: { run } } } = await send('js-events');
@@ -140,6 +151,11 @@ describe('messages', () => {
     assert.equal(seen.filter((type) => type === 'EVENT_TYPE_RUN_FINISHED').length, 1);
     const { events } = await client.events('', { types: ['EVENT_TYPE_RUN_OPENED'], wait: 0 });
     assert.deepEqual([...new Set(events.map((event) => event.type))], ['EVENT_TYPE_RUN_OPENED']);
+  });
+
+  it('are not missed in the events from latest on', async () => {
+    const page = await new Client({ url: `${stub}/missed`, total: 3000 }).events('latest', { wait: 1000 });
+    assert.deepEqual([page.events.length, page.cursor], [1, '8.0']);
   });
 });
 
@@ -177,9 +193,26 @@ describe('schedules', () => {
     assert.equal((await client.putSchedule('js-of-template', schedule('js-of-template'))).template, '');
   });
 
+  it('are those of the tenant of the client', async () => {
+    const [shop, path] = [new Client({ tenant: 'js-shop' }), '/v1/schedules/js-tenant'];
+    assert.equal((await client.putSchedule('js-tenant', schedule('js-tenant'))).tenant, 'default');
+    for (const call of [['GET', path], ['DELETE', path], ['POST', `${path}/pause`, {}], ['GET', `${path}?stale=true`]]) {
+      assert.equal((await refusal(shop.request(...call))).reason, 'SCHEDULE_NOT_FOUND', call.join(' '));
+    }
+    assert.equal((await shop.putSchedule('js-tenant', schedule('js-tenant'))).tenant, 'js-shop');
+    const query = { updateMask: 'zone' };
+    const { schedule: changed } = await shop.request('PATCH', path, { zone: 'Asia/Tokyo' }, { query });
+    assert.deepEqual([changed.tenant, changed.zone], ['js-shop', 'Asia/Tokyo']);
+    await shop.request('DELETE', path);
+    const kept = await shop.request('GET', path, undefined, { query: { tenant: 'default' } });
+    assert.equal(kept.schedule.zone, 'Europe/Berlin');
+    assert.ok((await shop.request('GET', '/v1/cluster/members')).members);
+  });
+
   it('are deleted although an answer is lost', async () => {
     await client.putSchedule('js-delete', schedule('js-delete'));
-    const remove = (by) => by.request('DELETE', '/v1/schedules/js-delete');
+    const remove = (by, query) => by.request('DELETE', '/v1/schedules/js-delete', undefined, { query });
+    assert.equal((await refusal(remove(client, { etag: '1.1' }))).reason, 'ETAG_MISMATCH');
     assert.deepEqual(await remove(new Client({ url: `${stub}/once` })), {});
     assert.equal((await refusal(remove(client))).reason, 'SCHEDULE_NOT_FOUND');
   });
@@ -214,8 +247,19 @@ describe('a call that fails', () => {
   });
 
   it('has no answer if the answer is cut', async () => {
-    const error = await failure({ url: `${stub}/lost` }, 'GET');
-    assert.deepEqual([error.status, error.mayHaveTakenEffect], [0, false]);
+    for (const kind of ['lost', 'cut']) {
+      const error = await failure({ url: `${stub}/${kind}` }, 'GET');
+      assert.deepEqual([error.status, error.mayHaveTakenEffect], [0, false]);
+    }
+  });
+
+  it('ends at the timeout although an answer comes slowly', async () => {
+    for (const timeout of [500, 20_000]) {
+      const began = performance.now();
+      const error = await failure({ url: `${stub}/drip`, timeout });
+      assert.deepEqual([error.status, error.mayHaveTakenEffect], [0, true]);
+      assert.ok(performance.now() - began < 4000);
+    }
   });
 
   it('does not wait for a long Retry-After', async () => {

@@ -69,7 +69,10 @@ function refused(callable $call, string $kind = ReveilleException::class): Throw
 function failure(string $url, string $method = 'POST', float $timeout = 20): ReveilleException
 {
     $client = new Client(url: $url, timeout: $timeout, total: 1.5);
-    return refused(fn () => $client->request($method, '/v1/cluster'));
+    $began = hrtime(true);
+    $error = refused(fn () => $client->request($method, '/v1/cluster'));
+    equal(true, hrtime(true) - $began < 4e9);
+    return $error;
 }
 
 $stub = getenv('REVEILLE_STUB');
@@ -163,6 +166,15 @@ $tests = [
         $uneven = ['a@example.com', ['address' => 'b@example.com', 'name' => 'B']];
         refused(fn () => send('php-uneven', to: $uneven), InvalidArgumentException::class);
     },
+    'recipient with a value of null is refused here' => function () {
+        foreach ([['address' => 'php-null@example.com', 'link' => null], [['address' => null]]] as $to) {
+            refused(fn () => send('php-null', to: $to), InvalidArgumentException::class);
+        }
+        refused(fn () => send('php-null', variables: ['link' => null]), InvalidArgumentException::class);
+    },
+    'answer with Retry-After is repeated' => function () use ($stub) {
+        equal(false, send('php-busy', by: new Client(url: "$stub/busy"))['replayed']);
+    },
     'events tell what became of it' => function () use ($client) {
         $cursor = $client->events('latest', wait: 0)['cursor'];
         $run = send('php-events')['message']['run']['run'];
@@ -177,6 +189,10 @@ $tests = [
         equal(1, array_count_values($seen)['EVENT_TYPE_RUN_FINISHED']);
         $opened = $client->events(types: ['EVENT_TYPE_RUN_OPENED'], wait: 0)['events'];
         equal(['EVENT_TYPE_RUN_OPENED'], array_unique(array_column($opened, 'type')));
+    },
+    'events from latest on are not missed' => function () use ($stub) {
+        $page = (new Client(url: "$stub/missed", total: 3))->events('latest', wait: 1);
+        equal([1, '8.0'], [count($page['events']), $page['cursor']]);
     },
     'schedule is put, changed and triggered once' => function () use ($client) {
         $first = $client->putSchedule('php-put', schedule('php-put'));
@@ -213,9 +229,24 @@ $tests = [
         }
         equal('', $client->putSchedule('php-of-template', schedule('php-of-template'))['template']);
     },
+    'tenant of the client holds for each call' => function () use ($client) {
+        [$shop, $path] = [new Client(tenant: 'php-shop'), '/v1/schedules/php-tenant'];
+        equal('default', $client->putSchedule('php-tenant', schedule('php-tenant'))['tenant']);
+        foreach ([['GET', $path], ['DELETE', $path], ['POST', "$path/pause", []], ['GET', "$path?stale=true"]] as $call) {
+            equal('SCHEDULE_NOT_FOUND', refused(fn () => $shop->request(...$call))->reason);
+        }
+        equal('php-shop', $shop->putSchedule('php-tenant', schedule('php-tenant'))['tenant']);
+        $body = ['zone' => 'Asia/Tokyo'];
+        $changed = $shop->request('PATCH', $path, $body, query: ['updateMask' => 'zone'])['schedule'];
+        equal(['php-shop', 'Asia/Tokyo'], [$changed['tenant'], $changed['zone']]);
+        $shop->request('DELETE', $path);
+        equal('Europe/Berlin', $shop->request('GET', $path, query: ['tenant' => 'default'])['schedule']['zone']);
+        equal(true, isset($shop->request('GET', '/v1/cluster/members')['members']));
+    },
     'lost delete has deleted' => function () use ($client, $stub) {
         $client->putSchedule('php-delete', schedule('php-delete'));
-        $delete = fn (Client $by) => $by->request('DELETE', '/v1/schedules/php-delete');
+        $delete = fn (Client $by, array $query = []) => $by->request('DELETE', '/v1/schedules/php-delete', query: $query);
+        equal('ETAG_MISMATCH', refused(fn () => $delete($client, ['etag' => '1.1']))->reason);
         equal([], $delete(new Client(url: "$stub/once")));
         equal('SCHEDULE_NOT_FOUND', refused(fn () => $delete($client))->reason);
     },
@@ -255,8 +286,16 @@ $tests = [
         equal(true, failure("$stub/silent", timeout: 0.5)->mayHaveTakenEffect);
     },
     'cut answer is no answer' => function () use ($stub) {
-        $error = failure("$stub/lost", 'GET');
-        equal([0, false], [$error->status, $error->mayHaveTakenEffect]);
+        foreach (['lost', 'cut'] as $kind) {
+            $error = failure("$stub/$kind", 'GET');
+            equal([0, false], [$error->status, $error->mayHaveTakenEffect]);
+        }
+    },
+    'slow answer ends at the timeout' => function () use ($stub) {
+        foreach ([0.5, 20] as $timeout) {
+            $error = failure("$stub/drip", timeout: $timeout);
+            equal([0, true], [$error->status, $error->mayHaveTakenEffect]);
+        }
     },
     'long Retry-After is not waited for' => function () use ($stub) {
         $error = failure("$stub/later");

@@ -1,17 +1,20 @@
 """Client of Reveille's HTTP API. It needs Python 3.9 and nothing else.
 
-Every call is repeated with the same key after 429, 502, 503, 504 and a broken connection, until `total` seconds have
-passed. So a call that returned has happened once, and a call that raised says whether it may have happened.
+Every call is repeated with the same key after 429, 502, 503, 504, any answer with `Retry-After` and a broken
+connection, until `total` seconds have passed. So a call that returned has happened once, and a call that raised says
+whether it may have happened.
 """
 
 from __future__ import annotations
 
 import base64
 import http.client
+import io
 import json
 import os
 import random
 import re
+import socket
 import ssl
 import time
 import uuid
@@ -25,6 +28,13 @@ __all__ = ["Attachment", "Client", "ReveilleError", "literal"]
 Recipient = Union[str, Mapping[str, str]]
 # File name, bytes, and media type; with a fourth text the HTML shows it as `cid:TEXT`, and the email does not list it.
 Attachment = Union[Tuple[str, bytes, str], Tuple[str, bytes, str, str]]
+
+# Calls that concern no tenant. Any other call gets the tenant of the client: the node refuses it where it is no field.
+_WITHOUT_TENANT = re.compile(
+    r"/v1/(audience-parts|audit-records|backups|clock|cluster|openapi|pools|relays|tenants|tokens)\b"
+)
+# Writes whose tenant is that of the schedule in their body.
+_WITH_SCHEDULE = re.compile(r"(POST|PUT|PATCH) /v1/(schedules(/[^/]+)?|campaigns|test-emails)(\?|$)")
 
 
 class Run(TypedDict, total=False):
@@ -105,8 +115,9 @@ class Client:
     """Calls one cluster. It holds no connection, so threads and forked processes may share it.
 
     url: of a node, or of several, with commas between them: any node answers, and if one does not, the next is asked.
+    tenant: of all calls, unless the query of `request` names another.
     timeout: seconds for one attempt. It is above the node's own 15 s, so that the node's answer comes first.
-    total: seconds for a call with all its retries.
+    total: seconds for a call with all its retries. The last one has at least a second.
     """
 
     def __init__(
@@ -148,19 +159,19 @@ class Client:
             "template": template, "audience": _audience(to), "sendTime": _instant(at), "pool": pool,
             "priority": priority, "policies": policies, "validateOnly": validate_only or None,
         }
-        return self.request("POST", "/v1/messages", self._owned(body), key="")
+        return self.request("POST", "/v1/messages", _present(body), key="")
 
     def message(self, key: str) -> Message:
         """Returns a message with the state of each recipient."""
-        return self.request("GET", f"/v1/messages/{quote(_given(key), safe='')}", query=self._owned({}))["message"]
+        return self.request("GET", f"/v1/messages/{quote(_given(key), safe='')}")["message"]
 
     def cancel(self, key: str) -> dict[str, Any]:
         """Cancels what of a message has not been sent. After the answer nothing of it is handed to a relay."""
-        return self.request("POST", f"/v1/messages/{quote(_given(key), safe='')}/cancel", self._owned({}))
+        return self.request("POST", f"/v1/messages/{quote(_given(key), safe='')}/cancel", {})
 
     def put_schedule(self, name: str, schedule: Mapping[str, Any]) -> dict[str, Any]:
         """Creates a schedule, or makes the existing one equal to this. Its form is `ScheduleBody` in openapi.json."""
-        body = self._owned({**schedule, "name": name})
+        body = {**schedule, "name": name}
         return self.request("PUT", f"/v1/schedules/{quote(name, safe='')}", body)["schedule"]
 
     def trigger(
@@ -172,15 +183,18 @@ class Client:
             "keyRule": _rule(first_wins),
             "audience": None if recipients is None else _audience(recipients),
         }
-        return self.request("POST", f"/v1/schedules/{quote(name, safe='')}/trigger", self._owned(body), key="")
+        return self.request("POST", f"/v1/schedules/{quote(name, safe='')}/trigger", _present(body), key="")
 
     def events(self, after: str = "", types: Sequence[str] = (), wait: float = 30, single: bool = False) -> Events:
         """Returns the events after a cursor, and waits up to `wait` seconds for the first one.
 
         after: the `cursor` of an earlier answer, `latest`, or empty for the oldest event that is kept.
         """
+        if after == "latest" and wait:
+            # A retry would begin later than the attempt that was lost.
+            after = self.events(after, types, 0, single)["cursor"]
         query = {"after": after, "types": list(types), "wait": f"{wait:g}s", "single": "true" if single else None}
-        return self.request("GET", "/v1/events", query=self._owned(query), wait=wait)
+        return self.request("GET", "/v1/events", query=query, wait=wait)
 
     def request(
         self, method: str, path: str, body: Any = None, query: Mapping[str, Any] | None = None, key: str | None = None,
@@ -192,8 +206,9 @@ class Client:
         call takes none; then it is not repeated if it may have happened.
         wait: seconds that the node may wait before it answers.
         """
-        query = {name: value for name, value in (query or {}).items() if value not in (None, "", [])}
-        target = path + ("?" + urlencode(query, doseq=True) if query else "")
+        query = {_tenant_field(method, path): self._tenant, **(query or {})}
+        query = {name: value for name, value in query.items() if name and value not in (None, "", [])}
+        target = path + (("&" if "?" in path else "?") + urlencode(query, doseq=True) if query else "")
         headers = {"Accept": "application/json"}
         if self._token:
             headers["Authorization"] = f"Bearer {self._token}"
@@ -210,7 +225,8 @@ class Client:
         unknown, attempt = False, 0
         while True:
             try:
-                limit = min(self._timeout + wait, max(deadline - time.monotonic(), 0.1))
+                # A last attempt that is cut would leave open what an earlier one has told.
+                limit = min(self._timeout + wait, max(deadline - time.monotonic(), 1.0))
                 return self._attempt(method, target, data, headers, limit)
             except ReveilleError as error:
                 if unknown and method == "DELETE" and error.status == 404:
@@ -232,12 +248,13 @@ class Client:
         connection = http.client.HTTPConnection(node.hostname, node.port, timeout=limit)
         if node.scheme == "https":
             connection = http.client.HTTPSConnection(node.hostname, node.port, timeout=limit, context=self._tls)
-        is_connected = False
+        is_connected, ends = False, time.monotonic() + limit
         try:
             connection.connect()
             is_connected = True
             connection.request(method, node.path.rstrip("/") + target, data, headers)
-            answer = connection.getresponse()
+            answer = http.client.HTTPResponse(_Timed(connection.sock, ends), method=method)
+            answer.begin()
             content = answer.read()
             if answer.status == 200:
                 is_lines = answer.getheader("Content-Type", "").startswith("application/jsonl")
@@ -251,8 +268,31 @@ class Client:
             connection.close()
         raise _refusal(answer.status, content, answer.getheader("Retry-After", ""))
 
-    def _owned(self, fields: dict[str, Any]) -> dict[str, Any]:
-        return _present({"tenant": self._tenant, **fields})
+
+class _Timed(io.RawIOBase):
+    """Reads a socket until a time: the timeout of the socket itself is for each read."""
+
+    def __init__(self, connected: socket.socket, ends: float) -> None:
+        self._socket, self._ends = connected, ends
+
+    def makefile(self, _mode: str) -> io.BufferedReader:
+        return io.BufferedReader(self)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        left = self._ends - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("the answer did not end in time")
+        self._socket.settimeout(left)
+        return self._socket.recv_into(buffer)
+
+
+def _tenant_field(method: str, path: str) -> str:
+    if _WITHOUT_TENANT.match(path):
+        return ""
+    return "schedule.tenant" if _WITH_SCHEDULE.match(f"{method} {path}") else "tenant"
 
 
 def _refusal(status: int, content: bytes, retry_after: str) -> ReveilleError:
@@ -263,8 +303,8 @@ def _refusal(status: int, content: bytes, retry_after: str) -> ReveilleError:
     detail = problem.get("detail") or http.client.responses.get(status, "")
     error = ReveilleError(detail, status, problem.get("reason", ""), problem.get("fields", ()))
     error.index = problem.get("index", "")
-    error.is_retried = status in (429, 502, 503, 504)
     error.retry_after = float(retry_after) if retry_after.isdigit() else 0.0
+    error.is_retried = status in (429, 502, 503, 504) or error.retry_after > 0
     # Of a node, only 504 leaves the outcome open; a proxy may answer with others.
     error.may_have_taken_effect = status >= 500 and status not in (501, 503)
     return error
@@ -293,6 +333,9 @@ def _present(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _pairs(values: Mapping[str, str] | None) -> list[dict[str, str]] | None:
+    missing = [name for name, value in (values or {}).items() if value is None]
+    if missing:
+        raise ValueError(f"{', '.join(missing)} has no value: give a text, which may be empty")
     return None if values is None else [{"name": name, "value": str(value)} for name, value in values.items()]
 
 
@@ -313,8 +356,8 @@ def _audience(to: Recipient | Iterable[Recipient]) -> dict[str, Any]:
     people = [{"address": one} if isinstance(one, str) else dict(one) for one in given]
     columns = sorted({name for one in people for name in one} - {"address"})
     for one in people:
-        missing = {"address", *columns} - one.keys()
+        missing = [name for name in ("address", *columns) if one.get(name) is None]
         if missing:
-            raise ValueError(f"the recipient {one} has no {', '.join(sorted(missing))}, but others have")
+            raise ValueError(f"the recipient {one} has no {', '.join(missing)}: give each a text, which may be empty")
     rows = [{"address": one["address"], "values": [str(one[column]) for column in columns]} for one in people]
     return {"columns": columns, "recipients": rows}

@@ -179,6 +179,16 @@ class Sending(unittest.TestCase):
         with self.assertRaises(ValueError):
             self.send("py-uneven", to=["a@example.com", {"address": "b@example.com", "name": "B"}])
 
+    def test_recipient_with_a_value_of_none_is_refused_here(self):
+        for to in ({"address": "py-none@example.com", "link": None}, {"address": None}):
+            with self.assertRaises(ValueError):
+                self.send("py-none", to=to)
+        with self.assertRaises(ValueError):
+            self.send("py-none", variables={"link": None})
+
+    def test_answer_with_retry_after_is_repeated(self):
+        self.assertFalse(self.send("py-busy", client=Client(url=f"{STUB}/busy"))["replayed"])
+
     def test_events_tell_what_became_of_it(self):
         cursor = self.client.events("latest", wait=0)["cursor"]
         run = self.send("py-events")["message"]["run"]["run"]
@@ -192,6 +202,10 @@ class Sending(unittest.TestCase):
         self.assertEqual(seen.count("EVENT_TYPE_RUN_FINISHED"), 1)
         opened = self.client.events(types=["EVENT_TYPE_RUN_OPENED"], wait=0)["events"]
         self.assertEqual({event["type"] for event in opened}, {"EVENT_TYPE_RUN_OPENED"})
+
+    def test_events_from_latest_on_are_not_missed(self):
+        page = Client(url=f"{STUB}/missed", total=3).events("latest", wait=1)
+        self.assertEqual((len(page["events"]), page["cursor"]), (1, "8.0"))
 
 
 class Schedules(unittest.TestCase):
@@ -231,9 +245,49 @@ class Schedules(unittest.TestCase):
         put = client.put_schedule("py-of-template", schedule("py-of-template"))
         self.assertEqual(put["template"], "")
 
+    def test_tenant_of_the_client_holds_for_each_call(self):
+        client, shop = Client(), Client(tenant="py-shop")
+        path, missing = "/v1/schedules/py-tenant", "/v1/schedules/py-tenant-missing"
+        self.assertEqual(client.put_schedule("py-tenant", schedule("py-tenant"))["tenant"], "default")
+        for call in (("GET", path), ("DELETE", path), ("POST", f"{path}/pause", {}), ("GET", f"{path}?stale=true")):
+            with self.assertRaises(ReveilleError) as refused:
+                shop.request(*call)
+            self.assertEqual(refused.exception.reason, "SCHEDULE_NOT_FOUND", call)
+        self.assertEqual(shop.put_schedule("py-tenant", schedule("py-tenant"))["tenant"], "py-shop")
+        changed = shop.request("PATCH", path, {"zone": "Asia/Tokyo"}, {"updateMask": "zone"})["schedule"]
+        self.assertEqual((changed["tenant"], changed["zone"]), ("py-shop", "Asia/Tokyo"))
+        shop.request("DELETE", path)
+        self.assertEqual(shop.request("GET", path, query={"tenant": "default"})["schedule"]["zone"], "Europe/Berlin")
+        self.assertIn("members", shop.request("GET", "/v1/cluster/members"))
+
+    def test_tenant_is_a_field_of_each_call_that_it_is_added_to(self):
+        described = Client().request("GET", "/v1/openapi.json")
+
+        def fields(schema):
+            while "$ref" in schema:
+                schema = described["components"]["schemas"][schema["$ref"].rsplit("/", 1)[1]]
+            return schema.get("properties", {})
+
+        for path, methods in described["paths"].items():
+            for method, call in methods.items():
+                found = {one["name"] for one in call["parameters"] if one["in"] == "query"}
+                for media in call.get("requestBody", {"content": {}})["content"].values():
+                    body = fields(media["schema"])
+                    # The body of some calls is the schedule itself.
+                    inner = body if "timing" in body else fields(body.get("schedule", {}))
+                    found |= set(body) | {f"schedule.{name}" for name in inner}
+                    found -= {"tenant"} if "timing" in body else set()
+                # The schedules of a batch have a tenant each.
+                expected = {"schedule.tenant"} if path.endswith("/batch") else {"tenant", "schedule.tenant"} & found
+                added = reveille._tenant_field(method.upper(), path)
+                self.assertEqual({added} - {""}, expected, f"{method} {path}")
+
     def test_lost_delete_has_deleted(self):
         client = Client()
         client.put_schedule("py-delete", schedule("py-delete"))
+        with self.assertRaises(ReveilleError) as refused:
+            client.request("DELETE", "/v1/schedules/py-delete", query={"etag": "1.1"})
+        self.assertEqual(refused.exception.reason, "ETAG_MISMATCH")
         self.assertEqual(Client(url=f"{STUB}/once").request("DELETE", "/v1/schedules/py-delete"), {})
         with self.assertRaises(ReveilleError) as refused:
             client.request("DELETE", "/v1/schedules/py-delete")
@@ -271,8 +325,14 @@ class Failing(unittest.TestCase):
         self.assertTrue(self.fail_with(url=f"{STUB}/silent", timeout=0.5).may_have_taken_effect)
 
     def test_cut_answer_is_no_answer(self):
-        error = self.fail_with("GET", url=f"{STUB}/lost")
-        self.assertEqual((error.status, error.may_have_taken_effect), (0, False))
+        for kind in ("lost", "cut"):
+            error = self.fail_with("GET", url=f"{STUB}/{kind}")
+            self.assertEqual((error.status, error.may_have_taken_effect), (0, False))
+
+    def test_slow_answer_ends_at_the_timeout(self):
+        for timeout in (0.5, 20):
+            error = self.fail_with(url=f"{STUB}/drip", timeout=timeout)
+            self.assertEqual((error.status, error.may_have_taken_effect), (0, True))
 
     def test_long_retry_after_is_not_waited_for(self):
         error = self.fail_with(url=f"{STUB}/later")

@@ -5,7 +5,11 @@ The first part of the path says what happens to a request; the rest goes to the 
   /once      the first attempt reaches the node and its answer is lost; the second gets 503 with `Retry-After: 1`; an
              attempt that comes earlier than that second, or has another key or body, is treated as another request
   /lost      each attempt reaches the node, and each answer is cut in the middle
-  /unknown   504, as by a node that does not know the outcome
+  /cut       the answer is a stream of JSON lines in chunks, and is cut between two lines
+  /drip      the answer is such a stream: a line every fifth of a second, without an end
+  /busy      the first attempt gets 408 and the second 409, both with `Retry-After: 1`; the third reaches the node
+  /missed    an answer that waits for events after `latest` is lost, and one event is after the cursor 7.0
+  /unknown   504 after half a second, as by a node that does not know the outcome
   /later     503 with `Retry-After: 3600`
   /old       410, as for a cursor of events that are gone
   /silent    no answer for a minute
@@ -58,7 +62,45 @@ class Stub(http.server.BaseHTTPRequestHandler):
         self.answer(status, content[: len(content) // 2], {"Content-Length": str(len(content))})
         self.close_connection = True
 
+    def do_cut(self, _path, _body):
+        self.stream(2, 0)
+
+    def do_drip(self, _path, _body):
+        self.stream(300, 0.2)
+
+    def stream(self, lines, pause):
+        self.send_response(200)
+        self.send_header("Content-Type", "application/jsonl")
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        for number in range(lines):
+            line = b'{"number": %d}\n' % number
+            self.wfile.write(b"%x\r\n%s\r\n" % (len(line), line))
+            time.sleep(pause)
+        self.close_connection = True
+
+    def do_busy(self, path, body):
+        with LOCK:
+            attempts = ATTEMPTS.setdefault((self.command, path, body), [])
+            attempts.append(time.monotonic())
+        if len(attempts) == 1:
+            self.refuse(408, "BODY_TIMED_OUT", "the body did not come in time", {"Retry-After": "1"})
+        elif len(attempts) == 2:
+            self.refuse(409, "CONCURRENT_CHANGE", "another call changed it meanwhile", {"Retry-After": "1"})
+        else:
+            self.answer(*self.forward(path, body))
+
+    def do_missed(self, path, _body):
+        query = urllib.parse.parse_qs(urllib.parse.urlsplit(path).query)
+        if query["after"] == ["7.0"]:
+            self.answer(200, {"events": [{"type": "EVENT_TYPE_RUN_OPENED"}], "cursor": "8.0", "more": False})
+        elif query["wait"] == ["0s"]:
+            self.answer(200, {"events": [], "cursor": "7.0", "more": False})
+        else:
+            self.close_connection = True
+
     def do_unknown(self, _path, _body):
+        time.sleep(0.5)
         self.refuse(504, "OUTCOME_UNKNOWN", "it may have happened", {})
 
     def do_later(self, _path, _body):

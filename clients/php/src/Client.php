@@ -41,13 +41,20 @@ final class ReveilleException extends \RuntimeException
 /**
  * Client of Reveille's HTTP API. It needs PHP 8.1 with its usual extensions (json, openssl) and nothing else.
  *
- * Every call is repeated with the same key after 429, 502, 503, 504 and a broken connection, until `total` seconds have
- * passed. So a call that returned has happened once, and a call that threw says whether it may have happened.
+ * Every call is repeated with the same key after 429, 502, 503, 504, any answer with `Retry-After` and a broken
+ * connection, until `total` seconds have passed. So a call that returned has happened once, and a call that threw says
+ * whether it may have happened.
  *
  * @phpstan-type Recipient string|array<string, string|int|float>
  */
 final class Client
 {
+    /** Calls that concern no tenant. Any other call gets the client's: the node refuses it where it is no field. */
+    private const WITHOUT_TENANT =
+        '~^/v1/(audience-parts|audit-records|backups|clock|cluster|openapi|pools|relays|tenants|tokens)\b~';
+    /** Writes whose tenant is that of the schedule in their body. */
+    private const WITH_SCHEDULE = '~^(POST|PUT|PATCH) /v1/(schedules(/[^/]+)?|campaigns|test-emails)(\?|$)~';
+
     /** @var non-empty-list<string> */
     private readonly array $nodes;
     private int $node = 0;
@@ -57,8 +64,9 @@ final class Client
     /**
      * @param string|null $url of a node, or of several, with commas between them: any node answers, and if one does not,
      *     the next is asked
+     * @param string|null $tenant of all calls, unless the query of `request` names another
      * @param float $timeout seconds for one attempt: above the node's own 15 s, so that the node's answer comes first
-     * @param float $total seconds for a call with all its retries
+     * @param float $total seconds for a call with all its retries; the last one has at least a second
      */
     public function __construct(
         ?string $url = null,
@@ -121,7 +129,7 @@ final class Client
             'variables' => self::pairs($variables),
             'attachments' => array_map(fn (array $one) => self::attachment(...$one), $attachments) ?: null,
         ]);
-        return $this->request('POST', '/v1/messages', $this->owned([
+        return $this->request('POST', '/v1/messages', self::present([
             'key' => self::given($key), 'keyRule' => self::rule($firstWins), 'content' => $content ?: null,
             'audience' => self::audience(is_string($to) || isset($to['address']) ? [$to] : $to),
             'template' => $template, 'sendTime' => $at?->format('Y-m-d\TH:i:s.uP'), 'pool' => $pool,
@@ -137,8 +145,7 @@ final class Client
      */
     public function message(string $key): array
     {
-        $path = '/v1/messages/' . rawurlencode(self::given($key));
-        return $this->request('GET', $path, query: $this->owned([]))['message'];
+        return $this->request('GET', '/v1/messages/' . rawurlencode(self::given($key)))['message'];
     }
 
     /**
@@ -148,7 +155,7 @@ final class Client
      */
     public function cancel(string $key): array
     {
-        return $this->request('POST', '/v1/messages/' . rawurlencode(self::given($key)) . '/cancel', $this->owned([]));
+        return $this->request('POST', '/v1/messages/' . rawurlencode(self::given($key)) . '/cancel', []);
     }
 
     /**
@@ -159,7 +166,7 @@ final class Client
      */
     public function putSchedule(string $name, array $schedule): array
     {
-        $body = $this->owned([...$schedule, 'name' => $name]);
+        $body = [...$schedule, 'name' => $name];
         return $this->request('PUT', '/v1/schedules/' . rawurlencode($name), $body)['schedule'];
     }
 
@@ -171,7 +178,7 @@ final class Client
      */
     public function trigger(string $name, string $key, ?array $recipients = null, bool $firstWins = false): array
     {
-        return $this->request('POST', '/v1/schedules/' . rawurlencode($name) . '/trigger', $this->owned([
+        return $this->request('POST', '/v1/schedules/' . rawurlencode($name) . '/trigger', self::present([
             'requestId' => self::given($key),
             'keyRule' => self::rule($firstWins),
             'audience' => $recipients === null ? null : self::audience($recipients),
@@ -187,8 +194,12 @@ final class Client
      */
     public function events(string $after = '', array $types = [], float $wait = 30.0, ?bool $single = null): array
     {
+        if ($after === 'latest' && $wait > 0) {
+            // A retry would begin later than the attempt that was lost.
+            $after = $this->events($after, $types, 0, $single)['cursor'];
+        }
         $query = ['after' => $after, 'types' => $types, 'wait' => "{$wait}s", 'single' => $single ? 'true' : null];
-        return $this->request('GET', '/v1/events', query: $this->owned($query), wait: $wait);
+        return $this->request('GET', '/v1/events', query: $query, wait: $wait);
     }
 
     /**
@@ -210,13 +221,17 @@ final class Client
         float $wait = 0.0,
     ): array {
         $asked = [];
+        if (!preg_match(self::WITHOUT_TENANT, $path)) {
+            $isOfSchedule = preg_match(self::WITH_SCHEDULE, "$method $path") === 1;
+            $query += [$isOfSchedule ? 'schedule.tenant' : 'tenant' => $this->tenant];
+        }
         foreach ($query as $name => $value) {
             foreach ((array) $value as $one) {
                 $asked[] = $one === '' ? null : $name . '=' . rawurlencode((string) $one);
             }
         }
         $asked = implode('&', array_filter($asked));
-        $path .= $asked === '' ? '' : "?$asked";
+        $path .= $asked === '' ? '' : (str_contains($path, '?') ? '&' : '?') . $asked;
         $key ??= $method === 'GET' ? '' : bin2hex(random_bytes(16));
         $headers = array_filter([
             'Accept: application/json',
@@ -231,7 +246,8 @@ final class Client
         $unknown = false;
         for ($attempt = 0;; $attempt++) {
             try {
-                $limit = min($this->timeout + $wait, max($ends - self::now(), 0.1));
+                // A last attempt that is cut would leave open what an earlier one has told.
+                $limit = min($this->timeout + $wait, max($ends - self::now(), 1.0));
                 return $this->attempt($method, $this->nodes[$this->node], $path, $headers, $data, $limit);
             } catch (ReveilleException $failed) {
                 if ($unknown && $method === 'DELETE' && $failed->status === 404) {
@@ -282,23 +298,28 @@ final class Client
         float $limit,
     ): array {
         $http = ['method' => $method, 'header' => $headers, 'content' => $data, 'timeout' => $limit];
-        $http += ['ignore_errors' => true, 'follow_location' => 0, 'protocol_version' => 1.1];
+        $http += ['ignore_errors' => true, 'follow_location' => 0, 'protocol_version' => 1.1, 'auto_decode' => false];
         $tls = $this->caFile === null ? [] : ['cafile' => $this->caFile];
+        $ends = self::now() + $limit;
         $warnings = [];
         set_error_handler(function (int $_, string $warning) use (&$warnings): bool {
             $warnings[] = preg_replace('/^.*?\): /s', '', $warning);
             return true;
         });
         try {
-            $content = file_get_contents($node . $path, false, stream_context_create(['http' => $http, 'ssl' => $tls]));
+            $context = stream_context_create(['http' => $http, 'ssl' => $tls]);
+            $stream = fopen($node . $path, 'r', false, $context);
+            $head = $stream === false ? '' : implode("\n", stream_get_meta_data($stream)['wrapper_data']);
+            $content = $stream === false ? null : self::whole($stream, $head, $ends);
         } finally {
             restore_error_handler();
         }
-        $head = implode("\n", $http_response_header ?? []);
         $status = preg_match('~^HTTP/\S+ (\d{3})~', $head, $found) ? (int) $found[1] : 0;
         $isLines = preg_match('~^content-type: *application/jsonl~mi', $head) === 1;
-        $content = $isLines ? '[' . str_replace("\n", ',', trim((string) $content)) . ']' : (string) $content;
-        $json = json_decode($content, true);
+        if ($isLines && $content !== null) {
+            $content = '[' . str_replace("\n", ',', trim($content)) . ']';
+        }
+        $json = json_decode((string) $content, true);
         $last = $isLines && is_array($json) ? end($json) : null;
         if (isset($last['error'])) {
             [$json, $status] = [$last['error'], $last['error']['status']];
@@ -307,33 +328,58 @@ final class Client
             return $json;
         }
         if ($status === 0 || $status === 200) {
-            $why = implode('; ', $warnings) ?: 'the answer broke off';
+            $why = implode('; ', $warnings) ?: 'the answer broke off, or did not end in time';
             // Only this failure comes after the connection.
             $isConnected = $status !== 0 || str_contains($why, 'HTTP request failed');
             $isRetried = !str_contains($why, 'certificate verify failed') && !str_contains($why, 'cafile');
             $detail = "no answer from $node: $why";
             throw new ReveilleException($detail, mayHaveTakenEffect: $isConnected, isRetried: $isRetried);
         }
+        $retryAfter = preg_match('/^retry-after: *(\d+) *$/mi', $head, $found) ? (float) $found[1] : 0.0;
         throw new ReveilleException(
             $json['detail'] ?? 'the answer says no more',
             $status,
             $json['reason'] ?? '',
             $json['fields'] ?? [],
             $json['index'] ?? '',
-            preg_match('/^retry-after: *(\d+) *$/mi', $head, $found) ? (float) $found[1] : 0.0,
+            $retryAfter,
             // Of a node, only 504 leaves the outcome open; a proxy may answer with others.
             $status >= 500 && $status !== 501 && $status !== 503,
-            in_array($status, [429, 502, 503, 504], true),
+            in_array($status, [429, 502, 503, 504], true) || $retryAfter > 0,
         );
     }
 
     /**
-     * @param array<string, mixed> $fields
-     * @return array<string, mixed>
+     * Returns the body of an answer; null if it broke off, or did not end in time. PHP itself reports neither.
+     *
+     * @param resource $stream
      */
-    private function owned(array $fields): array
+    private static function whole($stream, string $head, float $ends): ?string
     {
-        return self::present(['tenant' => $this->tenant, ...$fields]);
+        $body = '';
+        do {
+            $left = $ends - self::now();
+            if ($left <= 0) {
+                return null;
+            }
+            stream_set_timeout($stream, (int) $left, (int) (fmod($left, 1) * 1e6));
+            $piece = (string) fread($stream, 65536);
+            $body .= $piece;
+        } while ($piece !== '' || !stream_get_meta_data($stream)['eof']);
+        if (!preg_match('~^transfer-encoding: *chunked~mi', $head)) {
+            $isCut = preg_match('~^content-length: *(\d+)~mi', $head, $found) && strlen($body) !== (int) $found[1];
+            return $isCut ? null : $body;
+        }
+        $whole = '';
+        for ($at = 0; preg_match('~\G([0-9a-f]+)[^\n]*\n~i', $body, $found, 0, $at); $at += $size + 2) {
+            $at += strlen($found[0]);
+            $size = (int) hexdec($found[1]);
+            if ($size === 0) {
+                return str_ends_with(substr($body, $at), "\r\n") ? $whole : null;
+            }
+            $whole .= substr($body, $at, $size);
+        }
+        return null;
     }
 
     private static function given(string $key): string
@@ -370,6 +416,10 @@ final class Client
      */
     private static function pairs(?array $values): ?array
     {
+        $missing = array_search(null, $values ?? [], true);
+        if ($missing !== false) {
+            throw new \InvalidArgumentException("$missing has no value: give a text, which may be empty");
+        }
         $pair = fn (string $name, mixed $value): array => ['name' => $name, 'value' => (string) $value];
         return $values === null ? null : array_map($pair, array_keys($values), array_values($values));
     }
@@ -387,9 +437,11 @@ final class Client
         sort($columns);
         $recipients = [];
         foreach ($people as $one) {
-            $missing = implode(', ', array_diff(['address', ...$columns], array_keys($one)));
-            if ($missing !== '') {
-                throw new \InvalidArgumentException("a recipient has no $missing, but others have");
+            foreach (['address', ...$columns] as $name) {
+                if (!isset($one[$name])) {
+                    $why = "a recipient has no $name: give each a text, which may be empty";
+                    throw new \InvalidArgumentException($why);
+                }
             }
             $values = array_map(fn (string $column): string => (string) $one[$column], $columns);
             $recipients[] = ['address' => $one['address'], 'values' => $values];

@@ -5,6 +5,7 @@ require "net/http"
 require "openssl"
 require "securerandom"
 require "time"
+require "timeout"
 require "uri"
 
 # Client of Reveille's HTTP API. It needs Ruby 3.0 and nothing else.
@@ -47,16 +48,24 @@ module Reveille
 
   # Calls one cluster. It holds no connection, so threads and forked processes may share it.
   #
-  # Every call is repeated with the same key after 429, 502, 503, 504 and a broken connection, until `total` seconds
-  # have passed. So a call that returned has happened once, and a call that raised says whether it may have happened.
+  # Every call is repeated with the same key after 429, 502, 503, 504, any answer with `Retry-After` and a broken
+  # connection, until `total` seconds have passed. So a call that returned has happened once, and a call that raised
+  # says whether it may have happened.
   class Client
     VERBS = { "GET" => Net::HTTP::Get, "POST" => Net::HTTP::Post, "PUT" => Net::HTTP::Put,
               "PATCH" => Net::HTTP::Patch, "DELETE" => Net::HTTP::Delete }.freeze
-    private_constant :VERBS
+    # Calls that concern no tenant. Any other call gets the tenant of the client: the node refuses it where it is no
+    # field.
+    WITHOUT_TENANT =
+      %r{\A/v1/(audience-parts|audit-records|backups|clock|cluster|openapi|pools|relays|tenants|tokens)\b}.freeze
+    # Writes whose tenant is that of the schedule in their body.
+    WITH_SCHEDULE = %r{\A(POST|PUT|PATCH) /v1/(schedules(/[^/]+)?|campaigns|test-emails)(\?|\z)}.freeze
+    private_constant :VERBS, :WITHOUT_TENANT, :WITH_SCHEDULE
 
     # url: of a node, or of several, with commas between them: any node answers, and if one does not, the next is asked.
+    # tenant: of all calls, unless the query of `request` names another.
     # timeout: seconds for one attempt. It is above the node's own 15 s, so that the node's answer comes first.
-    # total: seconds for a call with all its retries.
+    # total: seconds for a call with all its retries. The last one has at least a second.
     def initialize(url: nil, token: nil, ca_file: nil, tenant: nil, timeout: 20, total: 60)
       @nodes = (url || ENV["REVEILLE_URL"] || "http://127.0.0.1:7600").split(",").map { |one| URI(one.strip) }
       @node = 0
@@ -84,31 +93,32 @@ module Reveille
       body = { key: given(key), keyRule: rule(first_wins), content: content.empty? ? nil : content, template: template,
                audience: audience(to), sendTime: at && at.to_time.getutc.iso8601(9), pool: pool, priority: priority,
                policies: policies, validateOnly: validate_only }
-      request("POST", "/v1/messages", owned(body), key: "")
+      request("POST", "/v1/messages", body.compact, key: "")
     end
 
     # Returns a message with the state of each recipient.
-    def message(key) = request("GET", "/v1/messages/#{path(given(key))}", query: owned)["message"]
+    def message(key) = request("GET", "/v1/messages/#{path(given(key))}")["message"]
 
     # Cancels what of a message has not been sent. After the answer nothing of it is handed to a relay.
-    def cancel(key) = request("POST", "/v1/messages/#{path(given(key))}/cancel", owned)
+    def cancel(key) = request("POST", "/v1/messages/#{path(given(key))}/cancel", {})
 
     # Creates a schedule, or makes the existing one equal to this. Its form is `ScheduleBody` in openapi.json.
     def put_schedule(name, schedule)
-      body = owned(schedule.to_h.merge("name" => name))
-      request("PUT", "/v1/schedules/#{path(name)}", body)["schedule"]
+      request("PUT", "/v1/schedules/#{path(name)}", schedule.to_h.merge("name" => name))["schedule"]
     end
 
     # Opens a run of a schedule now, once for this key, to its own recipients or to these.
     def trigger(name, key, recipients: nil, first_wins: false)
       body = { requestId: given(key), keyRule: rule(first_wins), audience: recipients && audience(recipients) }
-      request("POST", "/v1/schedules/#{path(name)}/trigger", owned(body), key: "")
+      request("POST", "/v1/schedules/#{path(name)}/trigger", body.compact, key: "")
     end
 
     # Returns the events after a cursor, and waits up to `wait` seconds for the first one. `after` is the cursor of an
     # earlier answer, `latest`, or empty for the oldest that is kept.
     def events(after = "", types: [], wait: 30, single: nil)
-      query = owned(after: after, types: types, wait: "#{wait}s", single: single)
+      # A retry would begin later than the attempt that was lost.
+      after = events(after, types: types, wait: 0, single: single)["cursor"] if after == "latest" && wait.positive?
+      query = { after: after, types: types, wait: "#{wait}s", single: single }
       request("GET", "/v1/events", query: query, wait: wait)
     end
 
@@ -118,8 +128,10 @@ module Reveille
     # takes none; then it is not repeated if it may have happened.
     # wait: seconds that the node may wait before it answers.
     def request(verb, path, body = nil, query: {}, key: nil, wait: 0)
-      query = query.reject { |_, value| value.nil? || value == "" || value == [] }
-      target = path + (query.empty? ? "" : "?#{URI.encode_www_form(query)}")
+      query = { tenant_field(verb, path) => @tenant }.merge(query.transform_keys(&:to_s))
+      query = query.reject { |name, value| name.nil? || value.nil? || value == "" || value == [] }
+      mark = path.include?("?") ? "&" : "?"
+      target = path + (query.empty? ? "" : mark + URI.encode_www_form(query))
       key ||= SecureRandom.uuid unless verb == "GET"
       head, data = headers(key, body), body && JSON.generate(body)
       once = verb == "POST" && key.to_s.empty? && (body.to_h.keys.map(&:to_s) & %w[key requestId]).empty?
@@ -129,7 +141,8 @@ module Reveille
         node = @nodes[@node]
         call = VERBS.fetch(verb).new(node.path.chomp("/") + target, head)
         call.body = data
-        attempt(node, call, [@timeout + wait, [ends - now, 0.1].max].min)
+        # A last attempt that is cut would leave open what an earlier one has told.
+        attempt(node, call, [@timeout + wait, [ends - now, 1].max].min)
       rescue Error => e
         # An earlier attempt has deleted it.
         return {} if unknown && verb == "DELETE" && e.status == 404
@@ -156,9 +169,12 @@ module Reveille
       http.use_ssl = node.scheme == "https"
       http.ca_file = @ca_file if @ca_file
       connected = false
-      answer = http.start do
-        connected = true
-        http.request(call)
+      # The timeouts of Net::HTTP are for each read.
+      answer = Timeout.timeout(limit, nil, "the answer did not end in time") do
+        http.start do
+          connected = true
+          http.request(call)
+        end
       end
       if answer.code == "200"
         return JSON.parse(answer.body.to_s) unless answer["Content-Type"].to_s.start_with?("application/jsonl")
@@ -182,7 +198,8 @@ module Reveille
       # Of a node, only 504 leaves the outcome open; a proxy may answer with others.
       Error.new(problem["detail"] || "the answer says no more", status: status, reason: problem["reason"].to_s,
                 fields: problem["fields"] || [], index: problem["index"].to_s, retry_after: retry_after.to_i,
-                retried: [429, 502, 503, 504].include?(status), unknown: status >= 500 && ![501, 503].include?(status))
+                retried: [429, 502, 503, 504].include?(status) || retry_after.to_i.positive?,
+                unknown: status >= 500 && ![501, 503].include?(status))
     end
 
     def problem(body)
@@ -198,7 +215,11 @@ module Reveille
         "Idempotency-Key" => key.to_s.empty? ? nil : key }.compact
     end
 
-    def owned(fields = {}) = { tenant: @tenant }.merge(fields).compact
+    def tenant_field(verb, path)
+      return if WITHOUT_TENANT.match?(path)
+
+      WITH_SCHEDULE.match?("#{verb} #{path}") ? "schedule.tenant" : "tenant"
+    end
 
     def given(key)
       raise ArgumentError, "the key is empty: give each message and each trigger a key of its own" if key.to_s.empty?
@@ -210,7 +231,12 @@ module Reveille
 
     def rule(first_wins) = first_wins ? "KEY_RULE_FIRST_WINS" : nil
 
-    def pairs(values) = values&.map { |name, value| { name: name.to_s, value: value.to_s } }
+    def pairs(values)
+      missing = values.to_h.key(nil)
+      raise ArgumentError, "#{missing} has no value: give a text, which may be empty" if missing
+
+      values&.map { |name, value| { name: name.to_s, value: value.to_s } }
+    end
 
     def attachments(given)
       return if given.empty?
@@ -226,8 +252,8 @@ module Reveille
       people = given.map { |one| one.is_a?(Hash) ? one.transform_keys(&:to_s) : { "address" => one.to_s } }
       columns = people.flat_map(&:keys).uniq.sort - ["address"]
       recipients = people.map do |one|
-        missing = ["address", *columns] - one.keys
-        raise ArgumentError, "the recipient #{one} has no #{missing.join(', ')}, but others have" unless missing.empty?
+        missing = ["address", *columns].find { |name| one[name].nil? }
+        raise ArgumentError, "the recipient #{one} has no #{missing}: give each a text, which may be empty" if missing
 
         { address: one["address"].to_s, values: one.values_at(*columns).map(&:to_s) }
       end

@@ -110,6 +110,17 @@ RSpec.describe Reveille::Client do
     expect { deliver("rb-uneven", to: uneven) }.to raise_error(ArgumentError)
   end
 
+  it "refuses a recipient with a value of nil itself" do
+    [{ address: "rb-nil@example.com", link: nil }, { address: nil }].each do |to|
+      expect { deliver("rb-nil", to: to) }.to raise_error(ArgumentError)
+    end
+    expect { deliver("rb-nil", variables: { link: nil }) }.to raise_error(ArgumentError)
+  end
+
+  it "repeats an answer with Retry-After" do
+    expect(deliver("rb-busy", by: described_class.new(url: "#{stub}/busy"))["replayed"]).to be(false)
+  end
+
   it "reads in events what became of a message" do
     cursor = client.events("latest", wait: 0)["cursor"]
     run = run_of(deliver("rb-events"))
@@ -124,6 +135,11 @@ RSpec.describe Reveille::Client do
     expect(seen.count("EVENT_TYPE_RUN_FINISHED")).to eq(1)
     opened = client.events(types: ["EVENT_TYPE_RUN_OPENED"], wait: 0)["events"]
     expect(opened.map { |event| event["type"] }.uniq).to eq(["EVENT_TYPE_RUN_OPENED"])
+  end
+
+  it "misses no events from latest on" do
+    page = described_class.new(url: "#{stub}/missed", total: 3).events("latest", wait: 1)
+    expect([page["events"].size, page["cursor"]]).to eq([1, "8.0"])
   end
 
   it "puts, changes and triggers a schedule once" do
@@ -158,8 +174,25 @@ RSpec.describe Reveille::Client do
     expect(client.put_schedule("rb-of-template", schedule("rb-of-template"))["template"]).to eq("")
   end
 
+  it "makes each call for the tenant of the client" do
+    shop, path = described_class.new(tenant: "rb-shop"), "/v1/schedules/rb-tenant"
+    expect(client.put_schedule("rb-tenant", schedule("rb-tenant"))["tenant"]).to eq("default")
+    [["GET", path], ["DELETE", path], ["POST", "#{path}/pause", {}], ["GET", "#{path}?stale=true"]].each do |call|
+      expect(refusal { shop.request(*call) }.reason).to eq("SCHEDULE_NOT_FOUND")
+    end
+    expect(shop.put_schedule("rb-tenant", schedule("rb-tenant"))["tenant"]).to eq("rb-shop")
+    changed = shop.request("PATCH", path, { zone: "Asia/Tokyo" }, query: { updateMask: "zone" })["schedule"]
+    expect(changed.values_at("tenant", "zone")).to eq(["rb-shop", "Asia/Tokyo"])
+    shop.request("DELETE", path)
+    kept = shop.request("GET", path, query: { tenant: "default" })["schedule"]
+    expect(kept["zone"]).to eq("Europe/Berlin")
+    expect(shop.request("GET", "/v1/cluster/members")).to include("members")
+  end
+
   it "has deleted although an answer is lost" do
     client.put_schedule("rb-delete", schedule("rb-delete"))
+    error = refusal { client.request("DELETE", "/v1/schedules/rb-delete", query: { etag: "1.1" }) }
+    expect(error.reason).to eq("ETAG_MISMATCH")
     expect(described_class.new(url: "#{stub}/once").request("DELETE", "/v1/schedules/rb-delete")).to eq({})
     error = refusal { client.request("DELETE", "/v1/schedules/rb-delete") }
     expect(error.reason).to eq("SCHEDULE_NOT_FOUND")
@@ -206,8 +239,19 @@ RSpec.describe Reveille::Client do
     end
 
     it "has no answer if the answer is cut" do
-      error = failure("GET", url: "#{stub}/lost")
-      expect([error.status, error.may_have_taken_effect?]).to eq([0, false])
+      %w[lost cut].each do |kind|
+        error = failure("GET", url: "#{stub}/#{kind}")
+        expect([error.status, error.may_have_taken_effect?]).to eq([0, false])
+      end
+    end
+
+    it "ends at the timeout although an answer comes slowly" do
+      [0.5, 20].each do |timeout|
+        began = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+        error = failure(url: "#{stub}/drip", timeout: timeout)
+        expect([error.status, error.may_have_taken_effect?]).to eq([0, true])
+        expect(Process.clock_gettime(Process::CLOCK_MONOTONIC) - began).to be < 4
+      end
     end
 
     it "does not wait for a long Retry-After" do
