@@ -16,7 +16,8 @@ const HASH_CONTEXT: &str = concat!("reveille", " admin token 1");
 const SECRET_BYTES: usize = 32;
 
 /// A token with its secret.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("TokenText {id}")]
 pub struct TokenText {
     /// Its id, which is no secret.
     pub id: TokenId,
@@ -60,12 +61,6 @@ impl fmt::Display for TokenText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = |bytes: &[u8]| BASE32_NOPAD.encode(bytes).to_ascii_lowercase();
         write!(f, "{PREFIX}{}_{}_{}", self.id, text(&self.secret), text(&self.checksum()))
-    }
-}
-
-impl fmt::Debug for TokenText {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "TokenText {}", self.id)
     }
 }
 

@@ -11,7 +11,6 @@
 //! A node without a cluster has no third line. [`assign_folder`] adds the line before the first start, or `initialize`,
 //! or the first peer that calls the node by its id.
 
-use std::fmt;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
 
@@ -22,14 +21,9 @@ use crate::fatal_error::FatalError;
 use crate::files;
 
 /// Id of a cluster: a random number, drawn when the cluster is made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, derive_more::Display)]
+#[display("{_0:032x}")]
 pub struct ClusterId(pub u128);
-
-impl fmt::Display for ClusterId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:032x}", self.0)
-    }
-}
 
 const FIRST_LINE: &str = "reveille 1";
 /// Name of the file.

@@ -6,7 +6,6 @@
 //! the snapshots, and the log before the oldest one is purged. A damaged block of the archive is fetched from a peer.
 
 use std::collections::BTreeSet;
-use std::fmt;
 
 use reveille_ledger::blocks_of_parts;
 use reveille_ledger::ids::Hash;
@@ -16,28 +15,21 @@ use crate::replica::Replica;
 use crate::snapshot::SnapshotError;
 use crate::wal::{CheckedPiece, CheckedTo, segment_name};
 
-/// A file that is written once and read when it is needed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// A file that is written once and read when it is needed. It is shown as its path in the data folder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, derive_more::Display)]
 pub enum FileAtRest {
     /// A segment of the log, by its number.
+    #[display("wal/{}", segment_name(*_0))]
     LogSegment(u64),
     /// The manifest of a snapshot, by its log index.
+    #[display("snapshots/{_0:020}.manifest")]
     SnapshotManifest(u64),
     /// A block of a snapshot.
+    #[display("snapshots/blocks/{_0}")]
     StateBlock(Hash),
     /// A block of the archive.
+    #[display("snapshots/blocks/{_0}")]
     ArchiveBlock(Hash),
-}
-
-/// Writes the path in the data folder.
-impl fmt::Display for FileAtRest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            FileAtRest::LogSegment(number) => write!(f, "wal/{}", segment_name(*number)),
-            FileAtRest::SnapshotManifest(index) => write!(f, "snapshots/{index:020}.manifest"),
-            FileAtRest::StateBlock(hash) | FileAtRest::ArchiveBlock(hash) => write!(f, "snapshots/blocks/{hash}"),
-        }
-    }
 }
 
 impl From<SnapshotError> for FileDamage {

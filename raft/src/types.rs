@@ -4,7 +4,6 @@
 //! memberships by [`encode_membership`], entries and replies as opaque bytes.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 
 use openraft::alias::{EntryOf, LogIdOf, StoredMembershipOf, VoteOf};
 use openraft::raft::responder::Responder;
@@ -70,20 +69,10 @@ pub struct PeerNode {
 }
 
 /// A command of the ledger as bytes that Raft does not read. Cheap to clone.
-#[derive(Clone, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq, derive_more::Debug, derive_more::Display)]
+#[debug("{} bytes", _0.len())]
+#[display("{self:?}")]
 pub struct EntryBytes(pub Bytes);
-
-impl fmt::Debug for EntryBytes {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{} bytes", self.0.len())
-    }
-}
-
-impl fmt::Display for EntryBytes {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(self, out)
-    }
-}
 
 // openraft requires serde. This crate does not use it to store entries.
 impl Serialize for EntryBytes {

@@ -1,6 +1,5 @@
 //! Where the configuration says that backups are kept: a folder, or a bucket of an S3-compatible service.
 
-use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -13,16 +12,18 @@ use crate::process::secret::Secret;
 const SCHEME: &str = "s3://";
 
 /// Address of a [`BackupTarget`](super::target::BackupTarget).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, derive_more::Display)]
 pub enum TargetAddress {
     /// A folder of the operating system.
+    #[display("{}", _0.display())]
     Folder(PathBuf),
     /// A bucket.
     Bucket(BucketAddress),
 }
 
 /// A bucket, and the first part of the names in it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, derive_more::Display)]
+#[display("{SCHEME}{bucket}{}{prefix}", if prefix.is_empty() { "" } else { "/" })]
 pub struct BucketAddress {
     /// Name of the bucket.
     pub bucket: String,
@@ -42,7 +43,8 @@ pub struct BucketAccess {
 }
 
 /// Address of a service: `https://HOST[:PORT]`, or `http://` on loopback.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, derive_more::Display)]
+#[display("{}://{authority}", if *tls { "https" } else { "http" })]
 pub struct Endpoint {
     /// False on loopback only.
     pub tls: bool,
@@ -80,22 +82,6 @@ impl FromStr for TargetAddress {
     }
 }
 
-impl fmt::Display for TargetAddress {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            TargetAddress::Folder(folder) => write!(formatter, "{}", folder.display()),
-            TargetAddress::Bucket(address) => write!(formatter, "{address}"),
-        }
-    }
-}
-
-impl fmt::Display for BucketAddress {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let slash = if self.prefix.is_empty() { "" } else { "/" };
-        write!(formatter, "{SCHEME}{}{slash}{}", self.bucket, self.prefix)
-    }
-}
-
 impl FromStr for Endpoint {
     type Err = NoAddress;
 
@@ -121,13 +107,6 @@ impl FromStr for Endpoint {
             return Err(form);
         }
         Ok(Endpoint { tls, host, port, authority: authority.to_owned() })
-    }
-}
-
-impl fmt::Display for Endpoint {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let scheme = if self.tls { "https" } else { "http" };
-        write!(formatter, "{scheme}://{}", self.authority)
     }
 }
 

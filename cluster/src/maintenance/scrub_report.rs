@@ -1,7 +1,6 @@
 //! What the scrub of this node has found (`maintenance/scrub.rs`), and requests for it.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use parking_lot::Mutex;
 use reveille_ledger::ids::{Hash, Time};
@@ -12,23 +11,14 @@ use tokio::sync::watch;
 /// Maximum number of damaged files in a report.
 const REPORTED_MAX: usize = 20;
 
-/// A file that the scrub checks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// A file that the scrub checks. It is shown as its path in the data folder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, derive_more::Display)]
 pub(crate) enum ScrubbedFile {
     /// A file of the replica.
     Replica(FileAtRest),
     /// A part of a sealed audience.
+    #[display("parts/{_0}")]
     AudiencePart(Hash),
-}
-
-/// Writes the path in the data folder.
-impl fmt::Display for ScrubbedFile {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ScrubbedFile::Replica(file) => file.fmt(f),
-            ScrubbedFile::AudiencePart(part) => write!(f, "parts/{part}"),
-        }
-    }
 }
 
 impl ScrubbedFile {

@@ -5,7 +5,6 @@
 //! claims, and a leader hands over to a node that has more. All of that ends by itself when there is space again.
 //! `monitoring/disk_watch.rs` checks it.
 
-use std::fmt;
 use std::fs::OpenOptions;
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
@@ -35,7 +34,8 @@ pub enum DiskSpace {
 }
 
 /// A volume that has too little space for new work.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, derive_more::Display)]
+#[display("{} MiB are free in {folder}, and new work needs {}", free / MIB, needed.div_ceil(MIB))]
 pub struct Shortage {
     /// A folder on the volume.
     pub folder: String,
@@ -43,13 +43,6 @@ pub struct Shortage {
     pub free: u64,
     /// Bytes that new work needs.
     pub needed: u64,
-}
-
-impl fmt::Display for Shortage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Shortage { folder, free, needed } = self;
-        write!(f, "{} MiB are free in {folder}, and new work needs {}", free / MIB, needed.div_ceil(MIB))
-    }
 }
 
 /// The reserve of a node. By default there is none.

@@ -5,7 +5,6 @@
 //! other during an upgrade: unknown fields are ignored, and a field that a release adds has `#[serde(default)]`.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::time::Duration;
 
 use reveille_ledger::command::Actor;
@@ -385,14 +384,9 @@ pub struct BeginScrub;
 pub struct FetchAuthority(pub AuthorityId);
 
 /// An authority with its key: a secret of the members.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, derive_more::Debug)]
+#[debug("AuthorityFile")]
 pub struct AuthorityFile(pub String);
-
-impl fmt::Debug for AuthorityFile {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("AuthorityFile")
-    }
-}
 
 /// A file that nodes fetch from each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

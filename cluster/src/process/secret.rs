@@ -2,7 +2,6 @@
 //!
 //! Used for the credentials of relays and for the keys of unsubscribe links and return paths.
 
-use std::fmt;
 use std::io::Read;
 use std::str::FromStr;
 
@@ -10,11 +9,13 @@ use reveille_ledger::access::is_path;
 use thiserror::Error;
 
 /// Source from which a node reads a secret.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, derive_more::Display)]
 pub enum Secret {
     /// The only line of the file with this absolute path.
+    #[display("file:{_0}")]
     File(String),
     /// The variable of the node's environment with this name.
+    #[display("env:{_0}")]
     Env(String),
 }
 
@@ -69,7 +70,9 @@ impl Secret {
     }
 }
 
-/// Keys for tokens: the first one signs, and all of them verify.
+/// Keys for tokens: the first one signs, and all of them verify. Debug output shows their number only.
+#[derive(derive_more::Debug)]
+#[debug("{}", _0.len())]
 pub struct SigningKeys(Vec<[u8; blake3::KEY_LEN]>);
 
 impl SigningKeys {
@@ -102,13 +105,6 @@ impl SigningKeys {
     }
 }
 
-/// Shows the number of keys only.
-impl fmt::Debug for SigningKeys {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}", self.0.len())
-    }
-}
-
 /// Returns the first `N` bytes of the keyed hash, at most 32.
 fn keyed_hash<const N: usize>(key: &[u8; blake3::KEY_LEN], parts: &[&[u8]]) -> [u8; N] {
     let mut hasher = blake3::Hasher::new_keyed(key);
@@ -131,15 +127,6 @@ fn key(secret: &Secret, purpose: &str) -> Result<[u8; blake3::KEY_LEN], String> 
 fn is_variable(name: &str) -> bool {
     let first = name.bytes().next().is_some_and(|byte| byte.is_ascii_alphabetic() || byte == b'_');
     first && name.len() <= NAME_BYTES_MAX && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-}
-
-impl fmt::Display for Secret {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Secret::File(path) => write!(formatter, "file:{path}"),
-            Secret::Env(name) => write!(formatter, "env:{name}"),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -3,7 +3,6 @@
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 
 use crate::events::{
     Audience, Call, Claim, Due, Ended, EpochStarted, Event, Explained, Fault, FaultKind, Fence, FinalState, Found,
@@ -13,18 +12,13 @@ use crate::events::{
 use crate::names::Name;
 
 /// One recipient of one run: the unit that may be accepted once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, derive_more::Display)]
+#[display("{recipient} in {run}")]
 pub struct Item {
     /// The run. Empty: an email named no run.
     pub run: Name,
     /// The address.
     pub recipient: Name,
-}
-
-impl fmt::Display for Item {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{} in {}", self.recipient, self.run)
-    }
 }
 
 impl Run {
@@ -64,7 +58,8 @@ fn equal_range<T>(entries: &[T], order: impl Fn(&T) -> Ordering) -> &[T] {
 }
 
 /// An instant of a schedule that was due.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, derive_more::Display)]
+#[display("{tenant}/{schedule} of {due_unix_ms} ms")]
 pub struct Instant {
     /// Name of the tenant.
     pub tenant: Name,
@@ -72,12 +67,6 @@ pub struct Instant {
     pub schedule: Name,
     /// The instant that was due.
     pub due_unix_ms: i64,
-}
-
-impl fmt::Display for Instant {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}/{} of {} ms", self.tenant, self.schedule, self.due_unix_ms)
-    }
 }
 
 /// A whole history.

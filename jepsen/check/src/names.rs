@@ -1,15 +1,26 @@
 //! Texts that occur often: addresses, and names of runs and nodes. Each text is stored once for the whole process.
 
 use std::collections::BTreeSet;
-use std::fmt;
-use std::ops::Deref;
 use std::sync::{Mutex, PoisonError};
 
 use serde::{Deserialize, Deserializer, Serialize};
 
 /// An interned text, compared by its content. Its memory is never freed: a process judges one history.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-pub struct Name(&'static str);
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    derive_more::Deref,
+    derive_more::Display,
+)]
+pub struct Name(#[deref(forward)] &'static str);
 
 /// The stored texts. They are in a tree, because a hash set would draw a random key, which changes a simulation.
 static TEXTS: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
@@ -44,14 +55,6 @@ impl<'de> Deserialize<'de> for Name {
     }
 }
 
-impl Deref for Name {
-    type Target = str;
-
-    fn deref(&self) -> &str {
-        self.0
-    }
-}
-
 impl PartialEq<String> for Name {
     fn eq(&self, other: &String) -> bool {
         self.0 == other
@@ -61,11 +64,5 @@ impl PartialEq<String> for Name {
 impl PartialEq<&str> for Name {
     fn eq(&self, other: &&str) -> bool {
         self.0 == *other
-    }
-}
-
-impl fmt::Display for Name {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(self.0)
     }
 }

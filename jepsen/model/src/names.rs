@@ -10,7 +10,8 @@ use std::fmt;
 pub const NODES: usize = 2;
 
 /// A machine with its data folder. It may be started many times.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, derive_more::Debug)]
+#[debug("{}", char::from(b'A' + self.0))]
 pub struct Node(pub u8);
 
 impl Node {
@@ -25,28 +26,17 @@ impl Node {
     }
 }
 
-impl fmt::Debug for Node {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", char::from(b'A' + self.0))
-    }
-}
-
 /// Number of a process of a node, counted from 1. It only grows (P10).
 pub type Incarnation = u8;
 
 /// The owner of a claim: one incarnation of one node (P4).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, derive_more::Debug)]
+#[debug("{node:?}.{incarnation}")]
 pub struct ClaimOwner {
     /// The machine.
     pub node: Node,
     /// The incarnation.
     pub incarnation: Incarnation,
-}
-
-impl fmt::Debug for ClaimOwner {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}.{}", self.node, self.incarnation)
-    }
 }
 
 /// An index of the committed log. 0 is before the first entry.
@@ -60,18 +50,13 @@ pub type Epoch = Index;
 pub type Time = u8;
 
 /// The fencing token of a claim: the epoch that granted it, and the index of the entry.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, derive_more::Debug)]
+#[debug("{epoch}.{index}")]
 pub struct Fence {
     /// The leadership that proposed the claim.
     pub epoch: Epoch,
     /// The log index of the claim.
     pub index: Index,
-}
-
-impl fmt::Debug for Fence {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.epoch, self.index)
-    }
 }
 
 /// The number of a recipient in the one run of the model.

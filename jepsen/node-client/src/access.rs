@@ -1,7 +1,6 @@
 //! How clients reach the nodes of a cluster: by the context that `cluster init` wrote, or in plaintext. Only this file
 //! opens connections to nodes.
 
-use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -32,7 +31,8 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> NodeStream for T {}
 pub type AdminChannel = InterceptedService<Channel, ClientAccess>;
 
 /// How clients of a cluster are secured. The default is plaintext.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, derive_more::Debug)]
+#[debug("{:?}", self.folder())]
 pub struct ClientAccess(Option<Arc<Context>>);
 
 struct Context {
@@ -137,11 +137,5 @@ impl Interceptor for ClientAccess {
             request.metadata_mut().insert("authorization", token);
         }
         Ok(request)
-    }
-}
-
-impl fmt::Debug for ClientAccess {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}", self.folder())
     }
 }

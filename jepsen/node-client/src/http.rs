@@ -1,6 +1,5 @@
 //! The HTTP pages of a node: health, leadership, metrics. Each needs only a plain GET.
 
-use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -19,7 +18,8 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 const PAGE_BYTES_MAX: usize = 16 << 20;
 
 /// Where a node answers plain requests. They are encrypted, unless the address is of loopback.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, derive_more::Display)]
+#[display("{address}")]
 pub struct HttpAddress {
     address: SocketAddr,
     access: ClientAccess,
@@ -30,12 +30,6 @@ impl HttpAddress {
     pub fn new(address: SocketAddr, access: &ClientAccess) -> HttpAddress {
         let access = if address.ip().is_loopback() { ClientAccess::default() } else { access.clone() };
         HttpAddress { address, access }
-    }
-}
-
-impl fmt::Display for HttpAddress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.address)
     }
 }
 

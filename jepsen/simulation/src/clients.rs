@@ -2,7 +2,6 @@
 //! and answers.
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -95,18 +94,12 @@ pub(crate) struct AnsweredCall {
 }
 
 /// Reason why a try has no result.
+#[derive(derive_more::Display)]
 pub(crate) enum NoResult {
     /// The product reported that the command was not executed.
     NotDone(String),
     /// The command may have been executed: the answer was lost, or the command was applied and its barrier failed.
     MaybeDone(String),
-}
-
-impl fmt::Display for NoResult {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (NoResult::NotDone(why) | NoResult::MaybeDone(why)) = self;
-        f.write_str(why)
-    }
 }
 
 impl Clients {

@@ -1,6 +1,5 @@
 //! The options of a sink.
 
-use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -68,7 +67,8 @@ pub enum DotAnswer {
 
 /// A callback for each final dot and for each message that was cut off. It is called once for each recipient. An email
 /// that was not accepted is passed in the form that its accept would have had.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("DotWatcher")]
 pub struct DotWatcher(Arc<DotCallback>);
 
 type DotCallback = dyn Fn(&Accepted, DotAnswer) + Send + Sync;
@@ -81,11 +81,5 @@ impl DotWatcher {
 
     pub(crate) fn notify(&self, accept: &Accepted, answer: DotAnswer) {
         (self.0)(accept, answer);
-    }
-}
-
-impl fmt::Debug for DotWatcher {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("DotWatcher")
     }
 }

@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fmt;
 use std::fs::DirBuilder;
 use std::io::ErrorKind;
 use std::os::unix::fs::DirBuilderExt;
@@ -25,8 +24,9 @@ const FILE: &str = "contexts.toml";
 const DEFAULT: &str = "default";
 
 /// A token of the admin API. It is shown nowhere.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, derive_more::Debug)]
 #[serde(transparent)]
+#[debug("(a token)")]
 pub struct BearerToken(pub String);
 
 impl BearerToken {
@@ -42,12 +42,6 @@ impl BearerToken {
         let mut value: AsciiMetadataValue = format!("Bearer {}", self.0).parse().map_err(bad)?;
         value.set_sensitive(true);
         Ok(value)
-    }
-}
-
-impl fmt::Debug for BearerToken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("(a token)")
     }
 }
 

@@ -8,7 +8,6 @@
 mod json_lines;
 pub mod rows;
 
-use std::fmt;
 use std::io::BufRead;
 
 use reveille_cluster::compose::{VALUE_BYTES_MAX, built_in, control_in};
@@ -30,18 +29,13 @@ pub const NAMES_SHOWN: usize = 10;
 pub const PROBLEM_SHOWN: usize = 200;
 
 /// A row of a file that cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, derive_more::Display)]
+#[display("line {line}: {problem}")]
 pub struct BadRow {
     /// Line in the file, from 1.
     pub line: u64,
     /// Why the row cannot be used.
     pub problem: String,
-}
-
-impl fmt::Display for BadRow {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {}: {}", self.line, self.problem)
-    }
 }
 
 /// A row: its line, and the recipient or why the row is unusable.

@@ -7,7 +7,6 @@
 //! Reading order: this file, `rpc` (the closed list of requests), `client` (sends them), `authenticator` and `dispatch`
 //! (receive them), `join` (new members), `application` (opaque requests of the cluster crate), `grpc`.
 
-use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,7 +35,8 @@ pub use rpc::{Request, Response, Rpc};
 pub const MESSAGE_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// A peer: its id, and the address at which it listens.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, derive_more::Display)]
+#[display("{node} at {address}")]
 pub struct Destination {
     /// Id of the node.
     pub node: NodeId,
@@ -44,12 +44,6 @@ pub struct Destination {
     pub address: String,
     /// Hash of its public key: no request goes to a node with another one. `None`: its name is enough.
     pub key: Option<KeyPin>,
-}
-
-impl fmt::Display for Destination {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} at {}", self.node, self.address)
-    }
 }
 
 /// Reason why a request to a peer failed. The failure is transient: the caller retries or continues without the answer.

@@ -23,7 +23,8 @@ const FIXED_BYTES: usize = 16 + 8 + 8 + 32;
 const CHECKSUM_BYTES: usize = 4;
 
 /// Permission for one node to join the cluster.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, derive_more::Debug)]
+#[debug("JoinToken of node {node} for cluster {cluster}")]
 pub struct JoinToken {
     /// The cluster.
     pub cluster: ClusterId,
@@ -88,12 +89,6 @@ impl JoinToken {
         content.extend(self.authority.0);
         content.extend(self.address.as_bytes());
         content
-    }
-}
-
-impl fmt::Debug for JoinToken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "JoinToken of node {} for cluster {}", self.node, self.cluster)
     }
 }
 

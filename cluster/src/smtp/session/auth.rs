@@ -3,8 +3,6 @@
 //! The opening calls this after the encryption. This module only chooses the mechanism and makes the lines; the opening
 //! writes them. Credentials that a relay echoes are removed from its replies ([`scrub`]).
 
-use std::fmt;
-
 use base64::{Engine, engine::general_purpose::STANDARD};
 
 use super::credentials::{Credentials, Login};
@@ -12,7 +10,8 @@ use crate::smtp::cause::Cause;
 use crate::smtp::reply::Reply;
 
 /// SASL mechanism of a login.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, derive_more::Display)]
+#[display(rename_all = "UPPERCASE")]
 pub enum Mechanism {
     /// One line with user and password. Preferred.
     Plain,
@@ -56,16 +55,6 @@ impl Mechanism {
                 vec![format!("AUTH XOAUTH2 {}\r\n", STANDARD.encode(response))]
             }
         }
-    }
-}
-
-impl fmt::Display for Mechanism {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Mechanism::Plain => "PLAIN",
-            Mechanism::Login => "LOGIN",
-            Mechanism::Xoauth2 => "XOAUTH2",
-        })
     }
 }
 

@@ -1,13 +1,13 @@
 //! The fencing token of a claim, as emails and the ledger show it.
 
-use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
 /// `group.epoch.index.place`: unique for each claim and increasing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, derive_more::Display)]
 #[serde(try_from = "String", into = "String")]
+#[display("{group}.{epoch}.{index}.{place}")]
 pub struct Fence {
     /// Raft group.
     pub group: u32,
@@ -23,12 +23,6 @@ pub struct Fence {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("'{0}' is no fence: group.epoch.index.place is")]
 pub struct NotAFence(String);
-
-impl fmt::Display for Fence {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}.{}.{}.{}", self.group, self.epoch, self.index, self.place)
-    }
-}
 
 impl FromStr for Fence {
     type Err = NotAFence;

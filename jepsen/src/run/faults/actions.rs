@@ -1,6 +1,5 @@
 //! The faults, their targets and their families.
 
-use std::fmt;
 use std::time::Duration;
 
 use reveille_check::events::FaultKind;
@@ -46,24 +45,17 @@ impl Family {
 }
 
 /// The target of a fault.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, derive_more::Display)]
 pub enum FaultTarget {
     /// The leader at that time.
+    #[display("the leader")]
     Leader,
     /// A node that is sending at that time.
+    #[display("a sender")]
     Sender,
     /// The node of this number (modulo the number of nodes).
+    #[display("any node")]
     Node(usize),
-}
-
-impl fmt::Display for FaultTarget {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            FaultTarget::Leader => "the leader",
-            FaultTarget::Sender => "a sender",
-            FaultTarget::Node(_) => "any node",
-        })
-    }
 }
 
 /// One fault.

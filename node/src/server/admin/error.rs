@@ -30,7 +30,8 @@ const RETRY_NO_ROOM: Duration = Duration::from_secs(30);
 pub type ApiResult<T> = Result<T, ApiError>;
 
 /// An error of the API.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, derive_more::Debug)]
+#[debug("{} {}: {}", self.0.code, word(self.0.reason), self.0.message)]
 pub struct ApiError(Box<Inner>);
 
 #[derive(Clone, PartialEq, Eq)]
@@ -182,12 +183,6 @@ fn retry_delay(code: Code, reason: ErrorReason) -> Option<Duration> {
 impl fmt::Display for ApiError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0.message)
-    }
-}
-
-impl fmt::Debug for ApiError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}: {}", self.0.code, word(self.0.reason), self.0.message)
     }
 }
 

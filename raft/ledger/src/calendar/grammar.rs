@@ -9,7 +9,6 @@
 //! before the weekday field means day of month AND weekday. Without it, two restricted day fields mean OR, as in Vixie
 //! cron. Only a plain `*` is unrestricted.
 
-use std::fmt;
 
 use croner::Cron;
 use croner::errors::CronError;
@@ -29,7 +28,8 @@ const WEEKDAYS: [&str; 7] = ["MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN"];
 const LAST_CYCLE: DateTime = date(4599, 12, 31).at(23, 59, 0, 0);
 
 /// One of the five fields.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, derive_more::Display)]
+#[display(rename_all = "kebab-case")]
 pub enum Field {
     /// The first field.
     Minute,
@@ -75,18 +75,6 @@ impl Field {
                 digits(day) || WEEKDAYS.contains(&day)
             }
         }
-    }
-}
-
-impl fmt::Display for Field {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Field::Minute => "minute",
-            Field::Hour => "hour",
-            Field::DayOfMonth => "day-of-month",
-            Field::Month => "month",
-            Field::Weekday => "weekday",
-        })
     }
 }
 

@@ -5,7 +5,6 @@
 //! snapshot names them; they are no part of the state, and a replay makes them again.
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -16,19 +15,13 @@ use crate::model::{Ledger, NotAName, RunId, Time, ids};
 use crate::storage::{BlockEntry, Table};
 
 /// Key of a part: log index of the entry that made it, and position in the entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, derive_more::Display)]
+#[display("{index}.{place}")]
 pub struct ArchivePartKey {
     /// Log index of the entry.
     pub index: u64,
     /// Position in the entry.
     pub place: u32,
-}
-
-/// Writes `index.place`.
-impl fmt::Display for ArchivePartKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.index, self.place)
-    }
 }
 
 impl FromStr for ArchivePartKey {

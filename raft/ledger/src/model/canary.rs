@@ -11,7 +11,6 @@
 //! The verdict is final. Doubts of a crashed node count, although its journal may clear them seconds later. An operator
 //! can overrule a failed canary; waiting for a journal that may never return could take forever.
 
-use std::fmt;
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
@@ -34,7 +33,10 @@ pub struct Canary {
 }
 
 /// State of a run's canary. After the verdict it no longer changes, except for an overrule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, derive_more::Display)]
+#[display(
+    "canary: of {recipients} recipients {bad} are dead or in doubt and {bad_max} may be; {undecided} were undecided"
+)]
 pub struct CanaryState {
     /// Number of the canary's recipients.
     pub recipients: u32,
@@ -174,16 +176,6 @@ impl CanaryState {
         } else {
             None
         }
-    }
-}
-
-impl fmt::Display for CanaryState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let CanaryState { recipients, bad_max, undecided, bad, .. } = self;
-        write!(
-            f,
-            "canary: of {recipients} recipients {bad} are dead or in doubt and {bad_max} may be; {undecided} were undecided"
-        )
     }
 }
 

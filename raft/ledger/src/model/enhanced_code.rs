@@ -1,11 +1,11 @@
 //! Enhanced status code of a relay's reply (RFC 3463).
 
-use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
 /// An enhanced status code, like 5.1.1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, derive_more::Display)]
+#[display("{class}.{subject}.{detail}")]
 pub struct EnhancedCode {
     /// 2: success, 4: transient failure, 5: permanent failure.
     pub class: u8,
@@ -34,10 +34,4 @@ impl EnhancedCode {
 fn digits(text: &str, most: usize) -> Option<u16> {
     let fits = (1..=most).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
     if fits { text.parse().ok() } else { None }
-}
-
-impl fmt::Display for EnhancedCode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}.{}", self.class, self.subject, self.detail)
-    }
 }

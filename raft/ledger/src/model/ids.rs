@@ -15,7 +15,10 @@ use crate::model::Run;
 pub const GROUP: u32 = 1;
 
 /// An instant: milliseconds since the Unix epoch, UTC.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, derive_more::Display,
+)]
+#[display("{}", self.timestamp())]
 pub struct Time(pub i64);
 
 impl Time {
@@ -50,28 +53,20 @@ impl From<jiff::Timestamp> for Time {
     }
 }
 
-impl fmt::Display for Time {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.timestamp().fmt(f)
-    }
-}
-
 /// A node's id: drawn at random with its data folder and never reused.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, derive_more::Display,
+)]
+#[display("{_0:x}")]
 pub struct NodeId(pub u64);
-
-impl fmt::Display for NodeId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:x}", self.0)
-    }
-}
 
 /// Lifetime of a node process: a number in the data folder that grows at each start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Incarnation(pub u64);
 
 /// The owner of a claim: one node in one incarnation (P10).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, derive_more::Display)]
+#[display("{}/{}", self.node, self.incarnation.0)]
 pub struct ClaimOwner {
     /// The node.
     pub node: NodeId,
@@ -85,12 +80,6 @@ impl ClaimOwner {
     pub const NONE: ClaimOwner = ClaimOwner { node: NodeId(0), incarnation: Incarnation(0) };
 }
 
-impl fmt::Display for ClaimOwner {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.node, self.incarnation.0)
-    }
-}
-
 /// The time of one leader, as the ledger sees it: the log index of its `EpochStart` (P13).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Epoch(pub u64);
@@ -98,7 +87,8 @@ pub struct Epoch(pub u64);
 /// Fencing token of one claim: unique, totally ordered and growing, across fail-overs and restarts.
 ///
 /// Its text form is `group.epoch.index.place`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, derive_more::Display)]
+#[display("{}.{}.{}.{}", self.group, self.epoch.0, self.index, self.place)]
 pub struct Fence {
     /// Raft group.
     pub group: u32,
@@ -108,12 +98,6 @@ pub struct Fence {
     pub index: u64,
     /// Position of the claim in the entry.
     pub place: u32,
-}
-
-impl fmt::Display for Fence {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}.{}.{}", self.group, self.epoch.0, self.index, self.place)
-    }
 }
 
 /// A text that is not a valid identifier.
@@ -147,14 +131,11 @@ impl FromStr for Fence {
 }
 
 /// Id of a token: drawn at random. It is a part of the token's text, and no secret.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, derive_more::Display,
+)]
+#[display("{_0:016x}")]
 pub struct TokenId(pub u64);
-
-impl fmt::Display for TokenId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:016x}", self.0)
-    }
-}
 
 impl FromStr for TokenId {
     type Err = NotAName;
@@ -166,7 +147,8 @@ impl FromStr for TokenId {
 }
 
 /// Id of a run: the log index of the entry that opened it, and its position in that entry. Its text form is `r1042.3`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, derive_more::Display)]
+#[display("r{index}.{place}")]
 pub struct RunId {
     /// Log index of the entry that opened it.
     pub index: u64,
@@ -186,12 +168,6 @@ impl RunId {
     }
 }
 
-impl fmt::Display for RunId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "r{}.{}", self.index, self.place)
-    }
-}
-
 impl FromStr for RunId {
     type Err = NotAName;
 
@@ -203,7 +179,7 @@ impl FromStr for RunId {
 }
 
 /// Id of a page: the id of its first run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, derive_more::Display)]
 pub struct PageId(pub RunId);
 
 impl PageId {
@@ -220,12 +196,6 @@ impl PageId {
     /// Returns the range of the keys of all its chunks.
     pub fn chunks(self) -> RangeInclusive<ChunkKey> {
         self.chunk(0)..=self.chunk(u32::MAX)
-    }
-}
-
-impl fmt::Display for PageId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
     }
 }
 

@@ -1,6 +1,5 @@
 //! A run (an occurrence that opened), and the summary that remains after its details are removed (P24).
 
-use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -166,21 +165,14 @@ pub struct MissingFile {
 }
 
 /// A file that emails of a run need.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, derive_more::Display)]
 pub enum RunFile {
     /// The part of its sealed audience with this number.
+    #[display("part {_0} of its audience")]
     Part(u32),
     /// An attachment of its content.
+    #[display("an attachment of its content")]
     Attachment,
-}
-
-impl fmt::Display for RunFile {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            RunFile::Part(number) => write!(f, "part {number} of its audience"),
-            RunFile::Attachment => f.write_str("an attachment of its content"),
-        }
-    }
 }
 
 impl Run {

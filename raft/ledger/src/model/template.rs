@@ -3,7 +3,6 @@
 //! A schedule or a campaign that names a template keeps the version that it was made of, and counts as its user. A
 //! version with users is not removed. A run refers to its content by hash, so it needs no version.
 
-use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
@@ -32,18 +31,13 @@ pub struct TemplateVersion {
 }
 
 /// The version of a template that a schedule or a campaign was made of.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, derive_more::Display)]
+#[display("{name}@{version}")]
 pub struct TemplateUse {
     /// Name of the template.
     pub name: String,
     /// The version.
     pub version: u32,
-}
-
-impl fmt::Display for TemplateUse {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}@{}", self.name, self.version)
-    }
 }
 
 impl Template {
