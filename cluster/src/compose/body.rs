@@ -3,8 +3,6 @@
 //! [`super::Compiled`] calls this for a rendered text, `prepared.rs` for single lines. Quoted-printable encodes each
 //! line independently, so lines may be encoded separately; base64 does not keep lines.
 
-use base64::Engine;
-use base64::prelude::BASE64_STANDARD;
 
 use super::mime::{UPPER, field, hex};
 
@@ -135,7 +133,7 @@ pub(super) fn base64_lines(out: &mut Vec<u8>, bytes: &[u8]) {
     let mut line = String::with_capacity(80);
     for octets in bytes.chunks(OCTETS_A_LINE) {
         line.clear();
-        BASE64_STANDARD.encode_string(octets, &mut line);
+        data_encoding::BASE64.encode_append(octets, &mut line);
         line.push_str("\r\n");
         out.extend_from_slice(line.as_bytes());
     }

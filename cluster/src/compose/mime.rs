@@ -5,8 +5,7 @@
 //! where possible. The bodies are in `body.rs`. The builder of lettre is not used because it panics on some input and
 //! draws random boundaries.
 
-use base64::Engine;
-use base64::prelude::BASE64_STANDARD;
+use data_encoding::BASE64;
 use reveille_ledger::address::Mailbox;
 
 /// Digits for [`hex`].
@@ -161,7 +160,7 @@ fn push_word(words: &mut String, chunk: &str, readable: bool) {
             }
         }
     } else {
-        BASE64_STANDARD.encode_string(chunk, words);
+        BASE64.encode_append(chunk, words);
     }
     words.push_str("?=");
 }

@@ -6,8 +6,7 @@
 //! takes constant time. The token is not encrypted: the address in it can be read in the link, which was sent to that
 //! address.
 
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use data_encoding::BASE64URL_NOPAD;
 use reveille_ledger::access::is_loopback;
 use reveille_ledger::address::Address;
 
@@ -86,7 +85,7 @@ impl Unsubscribe {
         let payload = payload(tenant, key);
         let hash: [u8; HASH] = self.keys.sign(&[&payload]);
         let signed = [hash.as_slice(), &payload].concat();
-        format!("{}/{}", self.url, URL_SAFE_NO_PAD.encode(signed))
+        format!("{}/{}", self.url, BASE64URL_NOPAD.encode(&signed))
     }
 
     /// Decodes a token. `None` if no known key has signed it.
@@ -94,7 +93,7 @@ impl Unsubscribe {
         if token.len() > TOKEN_BYTES_MAX {
             return None;
         }
-        let signed = URL_SAFE_NO_PAD.decode(token).ok()?;
+        let signed = BASE64URL_NOPAD.decode(token.as_bytes()).ok()?;
         let (hash, payload) = signed.split_first_chunk::<HASH>()?;
         let fits = self.keys.verify(&[payload], hash);
         let (VERSION, payload) =
@@ -195,11 +194,11 @@ mod tests {
         let keys = Keys::new();
         let one = unsubscribe_with(&[keys.file("one", &"k".repeat(32))]);
         let good = token(&one, "default", "ann@example.com");
-        let bytes = URL_SAFE_NO_PAD.decode(&good).expect("a token");
+        let bytes = BASE64URL_NOPAD.decode(good.as_bytes()).expect("a token");
         for bit in 0..bytes.len() * 8 {
             let mut forged = bytes.clone();
             forged[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(one.read(&URL_SAFE_NO_PAD.encode(forged)), None, "bit {bit}");
+            assert_eq!(one.read(&BASE64URL_NOPAD.encode(&forged)), None, "bit {bit}");
         }
         for length in 0..good.len() {
             assert_eq!(one.read(&good[..length]), None, "{length}");
@@ -209,14 +208,14 @@ mod tests {
             assert_eq!(one.read(other), None, "{other}");
         }
         let unsigned = [&[0; HASH], payload("default", "ann@example.com").as_slice()].concat();
-        assert_eq!(one.read(&URL_SAFE_NO_PAD.encode(unsigned)), None);
+        assert_eq!(one.read(&BASE64URL_NOPAD.encode(&unsigned)), None);
         let stranger = unsubscribe_with(&[keys.file("two", &"l".repeat(32))]);
         assert_eq!(one.read(&token(&stranger, "default", "ann@example.com")), None);
         // A token with another layout version is refused.
         let key = blake3::derive_key("reveille 2026-11 unsubscribe token", "k".repeat(32).as_bytes());
         let later = [&[VERSION + 1], b"default\0ann@example.com".as_slice()].concat();
         let later = [blake3::keyed_hash(&key, &later).as_bytes(), later.as_slice()].concat();
-        assert_eq!(one.read(&URL_SAFE_NO_PAD.encode(later)), None);
+        assert_eq!(one.read(&BASE64URL_NOPAD.encode(&later)), None);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! The opening calls this after the encryption. This module only chooses the mechanism and makes the lines; the opening
 //! writes them. Credentials that a relay echoes are removed from its replies ([`scrub`]).
 
-use base64::{Engine, engine::general_purpose::STANDARD};
+use data_encoding::BASE64;
 
 use super::credentials::{Credentials, Login};
 use crate::smtp::cause::Cause;
@@ -43,16 +43,16 @@ impl Mechanism {
         let Credentials { user, password, .. } = credentials;
         match self {
             Mechanism::Plain => {
-                vec![format!("AUTH PLAIN {}\r\n", STANDARD.encode(format!("\0{user}\0{password}")))]
+                vec![format!("AUTH PLAIN {}\r\n", BASE64.encode(format!("\0{user}\0{password}").as_bytes()))]
             }
             Mechanism::Login => vec![
                 "AUTH LOGIN\r\n".to_owned(),
-                format!("{}\r\n", STANDARD.encode(user)),
-                format!("{}\r\n", STANDARD.encode(password)),
+                format!("{}\r\n", BASE64.encode(user.as_bytes())),
+                format!("{}\r\n", BASE64.encode(password.as_bytes())),
             ],
             Mechanism::Xoauth2 => {
                 let response = format!("user={user}\u{1}auth=Bearer {password}\u{1}\u{1}");
-                vec![format!("AUTH XOAUTH2 {}\r\n", STANDARD.encode(response))]
+                vec![format!("AUTH XOAUTH2 {}\r\n", BASE64.encode(response.as_bytes()))]
             }
         }
     }

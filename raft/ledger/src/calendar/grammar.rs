@@ -9,7 +9,6 @@
 //! before the weekday field means day of month AND weekday. Without it, two restricted day fields mean OR, as in Vixie
 //! cron. Only a plain `*` is unrestricted.
 
-
 use croner::Cron;
 use croner::errors::CronError;
 use croner::parser::{CronParser, Seconds, Year};

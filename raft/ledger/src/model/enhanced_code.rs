@@ -1,6 +1,5 @@
 //! Enhanced status code of a relay's reply (RFC 3463).
 
-
 use serde::{Deserialize, Serialize};
 
 /// An enhanced status code, like 5.1.1.

@@ -3,7 +3,6 @@
 //! A schedule or a campaign that names a template keeps the version that it was made of, and counts as its user. A
 //! version with users is not removed. A run refers to its content by hash, so it needs no version.
 
-
 use serde::{Deserialize, Serialize};
 
 use crate::model::{Hash, Time};
