@@ -211,6 +211,15 @@ pub fn no_message(key: &str) -> ApiError {
     ApiError::new(Code::NotFound, ErrorReason::MessageNotFound, format!("no message has the key '{key}'"))
 }
 
+/// The key has sent a message, and no stored version of the template makes the same one.
+pub fn other_message(key: &str, template: &str) -> ApiError {
+    let message = format!(
+        "the key '{key}' has sent a message already, and template '{template}' does not make the same one: the content, \
+         the recipients or the time differ, or that version is gone; read the message, or choose KEY_RULE_FIRST_WINS"
+    );
+    ApiError::new(Code::AlreadyExists, ErrorReason::RequestIdReused, message)
+}
+
 /// The details of the run are removed after their retention, or lost, and only its summary is left (P24).
 pub fn details_removed(run: RunId, summary: &RunSummary) -> ApiError {
     let kept = "its counts are kept, its recipients are not";
