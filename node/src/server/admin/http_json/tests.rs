@@ -226,6 +226,27 @@ async fn body_has_a_bounded_number_of_values() {
 }
 
 #[tokio::test]
+async fn field_in_both_spellings_is_refused_at_any_depth() {
+    for (uri, body, path) in [
+        ("/v1/messages", r#"{"sendTime": "2027-01-01T00:00:00Z", "send_time": "2026-01-01T00:00:00Z"}"#, "send_time"),
+        ("/v1/messages", r#"{"send_time": "2027-01-01T00:00:00Z", "sendTime": null}"#, "send_time"),
+        ("/v1/schedules", r#"{"policies": {"max_attempts": 1, "maxAttempts": 2}}"#, "schedule.policies.max_attempts"),
+        (
+            "/v1/schedules/batch",
+            r#"{"schedules": [{}, {"content": {"replyTo": "a@b.c", "reply_to": "d@e.f"}}]}"#,
+            "schedules[1].content.reply_to",
+        ),
+    ] {
+        let said = refused("POST", uri, &[], body).await;
+        assert!(said.starts_with(&format!("{path}: is given twice")), "{body}: {said}");
+    }
+    let label = r#"{"labels": {"max_runs": "1", "maxRuns": "2"}}"#;
+    message::<reveille_proto::admin::v1::CreateScheduleRequest>("POST", "/v1/schedules", &[], label)
+        .await
+        .expect("keys of labels are no fields");
+}
+
+#[tokio::test]
 async fn value_that_does_not_fit_is_named_by_its_path() {
     for (verb, uri, body, path) in [
         ("GET", "/v1/runs?pageSize=many", "", "page_size"),
