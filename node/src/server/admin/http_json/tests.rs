@@ -197,6 +197,12 @@ async fn key_is_a_field_or_ignored_or_refused() {
         let said = refused(verb, uri, &[key], "{}").await;
         assert!(said.starts_with("idempotency-key: is given, but this request keeps no key"), "{uri}: {said}");
     }
+    for (verb, uri) in [("POST", "/v1/messages"), ("PATCH", "/v1/schedules/lab"), ("DELETE", "/v1/schedules/lab")] {
+        for empty in ["", " ", "\"\"", "\" \""] {
+            let said = refused(verb, uri, &[("Idempotency-Key", empty)], "").await;
+            assert!(said.starts_with("idempotency-key: is empty"), "{uri} {empty:?}: {said}");
+        }
+    }
     let said = refused("POST", "/v1/messages", &[key, ("Idempotency-Key", "other")], "{}").await;
     assert_eq!(said, "idempotency-key: is given twice; give it once");
 }
