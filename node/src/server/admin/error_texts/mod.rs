@@ -115,6 +115,15 @@ pub fn not_finished(index: u64) -> ApiError {
     ApiError::new(Code::DeadlineExceeded, ErrorReason::OutcomeUnknown, message).index(index)
 }
 
+/// The person is opted out, and was found in each pass of an erasure. `index`: the last entry of the erasure.
+pub fn not_erased(index: u64, passes: u32) -> ApiError {
+    let message = format!(
+        "the address is opted out, but not erased: it was found in each of {passes} passes, because lists get it again or \
+         change meanwhile; end that, and erase again"
+    );
+    ApiError::new(Code::DeadlineExceeded, ErrorReason::OutcomeUnknown, message).index(index)
+}
+
 /// A call was ended at the longest time of a call. The command of a write may be committed.
 pub fn timed_out(kind: CallKind) -> ApiError {
     let (reason, message) = match kind {
