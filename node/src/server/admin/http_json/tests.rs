@@ -160,6 +160,50 @@ fn path_gives_fields_and_first_row_wins() {
     assert_eq!(found("GET", "/v2/runs"), Err(Vec::new()));
 }
 
+/// OpenAPI: paths that differ only in the names of their parameters are identical, and must not both exist.
+#[test]
+fn description_has_each_templated_path_once() {
+    let document = openapi::document(&HttpJson::new(true).expect("the API").methods);
+    let paths = document["paths"].as_object().expect("paths");
+    let shape =
+        |path: &str| path.split('/').map(|part| field_of(part).map_or(part, |_| "{}")).collect::<Vec<_>>().join("/");
+    let shapes: BTreeSet<String> = paths.keys().map(|path| shape(path)).collect();
+    assert_eq!(shapes.len(), paths.len(), "{:?}", paths.keys());
+    let schedule = paths["/v1/schedules/{name}"].as_object().expect("verbs");
+    assert_eq!(schedule.keys().collect::<Vec<_>>(), ["delete", "get", "patch", "put"]);
+    for (path, operation) in
+        paths.iter().flat_map(|(path, verbs)| verbs.as_object().expect("verbs").values().map(move |one| (path, one)))
+    {
+        let named = operation["parameters"].as_array().expect("parameters").iter().filter(|one| one["in"] == "path");
+        let named: BTreeSet<_> = named.map(|one| one["name"].as_str().unwrap_or_default()).collect();
+        assert_eq!(named, path.split('/').filter_map(field_of).collect(), "{path}");
+    }
+}
+
+/// The default style of OpenAPI would send the fields of an object without its name.
+#[test]
+fn description_names_each_inner_field_of_a_query() {
+    let document = openapi::document(&HttpJson::new(true).expect("the API").methods);
+    let operations = document["paths"]
+        .as_object()
+        .expect("paths")
+        .values()
+        .flat_map(|verbs| verbs.as_object().expect("verbs").values());
+    let in_query = |operation: &Value| -> Vec<(String, Value)> {
+        let all = operation["parameters"].as_array().expect("parameters").iter().filter(|one| one["in"] == "query");
+        all.map(|one| (one["name"].as_str().unwrap_or_default().to_owned(), one["schema"].clone())).collect()
+    };
+    for (name, schema) in operations.flat_map(in_query) {
+        let is_enum_or_plain = schema["type"].is_string() && schema["items"]["$ref"].is_null();
+        assert!(is_enum_or_plain, "{name}: {schema}");
+    }
+    let letters = in_query(&document["paths"]["/v1/runs/{run}/dead-letters"]["get"]);
+    let of_filter: Vec<&str> =
+        letters.iter().map(|(name, _)| name.as_str()).filter(|name| name.starts_with("filter")).collect();
+    assert_eq!(of_filter[..2], ["filter.schedule", "filter.sinceTime"]);
+    assert!(of_filter.contains(&"filter.reason.code") && !of_filter.contains(&"filter.reason"), "{of_filter:?}");
+}
+
 #[tokio::test]
 async fn field_mask_names_fields_in_both_forms_and_keeps_keys_of_labels() {
     let mask = "labels.costCenter,labels.cost_center,labels.Team,maxRuns,start_time,content.replyTo,\
