@@ -3,7 +3,7 @@
 mod http;
 mod refusals;
 
-pub use http::{body_timed_out, encoded, no_such_call, of_web_page, too_many_values};
+pub use http::{body_timed_out, encoded, no_such_call, not_answered, of_web_page, too_many_values};
 pub use refusals::{refused, refused_of, refused_of_campaign, refused_of_run};
 use reveille_cluster::leader::barrier::BarrierError;
 use reveille_cluster::leader::transfer::TransferError;

@@ -377,6 +377,22 @@ async fn every_refusal_is_a_problem_with_a_reason() {
     }
 }
 
+#[tokio::test]
+async fn error_of_the_library_at_the_end_is_a_problem_with_a_reason() {
+    let mut trailers = axum::http::HeaderMap::new();
+    tonic::Status::out_of_range("message length too large").add_header(&mut trailers).expect("trailers");
+    let body = http_body_util::Empty::<Bytes>::new().with_trailers(async move { Some(Ok(trailers)) });
+    let api = Arc::new(HttpJson::new(true).expect("the API"));
+    let (method, in_path) = api.find("GET", "/v1/templates").expect("a method");
+    let call = HttpCall { api, method, in_path, query: String::new(), is_csv: false, body: Arc::default() };
+    let answer = response::of_call(&call, Response::new(Body::new(body))).await;
+    assert_eq!(answer.status(), StatusCode::INTERNAL_SERVER_ERROR);
+    let problem = answer.into_body().collect().await.expect("a body").to_bytes();
+    let problem: Value = serde_json::from_slice(&problem).expect("JSON");
+    assert_eq!(problem["reason"], "INTERNAL", "{problem}");
+    assert!(problem["detail"].as_str().is_some_and(|detail| detail.ends_with("message length too large")), "{problem}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn body_that_does_not_come_is_refused_and_its_connection_closed() {
     let drip = || {
