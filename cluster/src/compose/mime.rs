@@ -160,7 +160,7 @@ fn push_word(words: &mut String, chunk: &str, readable: bool) {
             }
         }
     } else {
-        BASE64.encode_append(chunk, words);
+        BASE64.encode_append(chunk.as_bytes(), words);
     }
     words.push_str("?=");
 }

@@ -11,19 +11,19 @@ use crate::http_json::{Answer, Api, Curl, schedule};
 use crate::process::Process;
 
 /// A request of the description.
-struct Operation {
-    id: String,
-    verb: String,
+pub struct Operation {
+    pub id: String,
+    pub verb: String,
     path: String,
     /// Its message, by names of JSON.
     fields: BTreeSet<String>,
     body: Vec<String>,
-    has_key: bool,
+    pub has_key: bool,
 }
 
 impl Operation {
     /// Returns the path with this name in place of each of its fields.
-    fn at(&self, name: &str) -> String {
+    pub fn at(&self, name: &str) -> String {
         let part = |part: &str| if part.starts_with('{') { name.to_owned() } else { part.to_owned() };
         self.path.split('/').map(part).collect::<Vec<_>>().join("/")
     }
@@ -48,7 +48,7 @@ impl Operation {
 }
 
 /// Returns all requests of a node's description.
-fn operations(document: &Value) -> Vec<Operation> {
+pub fn operations(document: &Value) -> Vec<Operation> {
     let properties = |schema: &Value| -> Vec<String> {
         let name = schema["$ref"].as_str().and_then(|name| name.rsplit('/').next()).unwrap_or_default();
         let schema = &document["components"]["schemas"][name]["properties"];
@@ -309,7 +309,7 @@ fn insist(
 }
 
 /// Statuses after which a call is repeated.
-const RETRIED: [u64; 3] = [429, 503, 504];
+pub const RETRIED: [u64; 3] = [429, 503, 504];
 /// Least number of calls of each kind. They go on until both leaders were replaced.
 const ROUNDS: usize = 6;
 

@@ -16,6 +16,8 @@ mod expiry;
 mod gap;
 mod http_json;
 mod http_routes;
+mod http_streams;
+mod http_writes;
 mod log;
 mod lost_parts;
 mod membership;

@@ -39,8 +39,15 @@ fn request(server: &str, job: usize) -> Value {
     })
 }
 
+/// What a server read of an answer.
+#[derive(Debug)]
+struct Opened {
+    run: String,
+    is_repeat: bool,
+}
+
 /// Starts a call, and kills it after `killed_after`. Returns the run if the server read the answer.
-fn trigger(client: &Curl, address: &str, body: &Value, killed_after: Option<Duration>) -> Option<String> {
+fn trigger(client: &Curl, address: &str, body: &Value, killed_after: Option<Duration>) -> Option<Opened> {
     let mut command = client.command(address, "POST", "/v1/schedules/job/trigger", &["-d", &body.to_string()]);
     let mut child: Child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("curl runs");
     if let Some(after) = killed_after {
@@ -50,7 +57,9 @@ fn trigger(client: &Curl, address: &str, body: &Value, killed_after: Option<Dura
     let out = child.wait_with_output().expect("it ends");
     let answer = Answer::of(&out.stdout).filter(|_| out.status.success())?;
     assert_eq!(answer.status, 200, "{answer:?}");
-    Some(answer.json()["run"]["run"].as_str().expect("a run").to_owned())
+    let answer = answer.json();
+    let run = answer["run"]["run"].as_str().expect("a run").to_owned();
+    Some(Opened { run, is_repeat: answer["replayed"].as_bool().expect("it says whether it is a repeat") })
 }
 
 #[test]
@@ -70,10 +79,10 @@ fn two_servers_with_different_links_open_one_run_with_the_links_of_the_first() {
     let created = client.call(&nodes[0].admin, "POST", "/v1/schedules", &["-d", &schedule.to_string()]);
     assert_eq!(created.as_ref().map(|answer| answer.status), Ok(200), "{created:?}");
 
-    let (mut runs, mut read) = (BTreeSet::new(), 0);
+    let (mut runs, mut read, mut told_first) = (BTreeSet::new(), 0, BTreeMap::new());
     for job in 0..JOBS {
         let together = Barrier::new(SERVERS.len());
-        let answers: Vec<Option<String>> = std::thread::scope(|scope| {
+        let answers: Vec<Option<Opened>> = std::thread::scope(|scope| {
             let servers = SERVERS.iter().enumerate().map(|(place, server)| {
                 let (client, together) = (&client, &together);
                 let address = &nodes[(job + place) % nodes.len()].admin;
@@ -87,9 +96,14 @@ fn two_servers_with_different_links_open_one_run_with_the_links_of_the_first() {
             let servers: Vec<_> = servers.collect();
             servers.into_iter().map(|server| server.join().expect("it ends")).collect()
         });
-        let named: BTreeSet<String> = answers.iter().flatten().cloned().collect();
+        let named: BTreeSet<String> = answers.iter().flatten().map(|opened| opened.run.clone()).collect();
         assert_eq!(named.len(), 1, "job {job}: {answers:?}");
         read += answers.iter().flatten().count();
+        for (server, _) in
+            SERVERS.iter().zip(&answers).filter(|(_, opened)| opened.as_ref().is_some_and(|one| !one.is_repeat))
+        {
+            assert_eq!(told_first.insert(job, *server), None, "job {job}: both are told that they opened it");
+        }
         runs.extend(named);
     }
     assert_eq!(runs.len(), JOBS, "one run a job");
@@ -110,8 +124,12 @@ fn two_servers_with_different_links_open_one_run_with_the_links_of_the_first() {
             })
         });
         let server = server.unwrap_or_else(|| panic!("the links of job {job} differ: {links:?}"));
+        assert!(told_first.get(&job).is_none_or(|told| *told == server), "job {job} has the links of the other server");
         *first_of.entry((server, job % SERVERS.len())).or_insert(0) += 1;
     }
     assert_eq!(links.len(), JOBS * RECIPIENTS);
-    println!("{read} answers read; jobs by first server and by the server that was killed: {first_of:?}");
+    println!(
+        "{read} answers read, {} of the first server; jobs by first server and by the server that was killed: {first_of:?}",
+        told_first.len()
+    );
 }

@@ -27,7 +27,7 @@ use super::limits::request_bytes_max;
 use super::{Admin, ApiError, deadline, error_texts};
 
 /// Maximum size of a response, in bytes: enough for a page of a thousand dead letters with the longest texts.
-const ANSWER_BYTES_MAX: usize = 8 * 1024 * 1024;
+pub const ANSWER_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Maximum number of concurrent requests on one connection. Further ones wait.
 const REQUESTS_MAX: usize = 128;
 /// Maximum number of open streams on one connection, including watched runs.

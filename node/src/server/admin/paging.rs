@@ -8,15 +8,19 @@ use std::borrow::Cow;
 use std::ops::Bound;
 
 use data_encoding::HEXLOWER;
+use prost::Message;
 use reveille_ledger::Table;
 use reveille_ledger::ids::Hash;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::listen::ANSWER_BYTES_MAX;
 use super::{ApiError, ApiResult, sealed_token};
 
 const PAGE_DEFAULT: usize = 100;
 const PAGE_MAX: usize = 1_000;
+/// Maximum bytes of a page with more than one row: half of those of an answer.
+const PAGE_BYTES_MAX: usize = ANSWER_BYTES_MAX / 2;
 /// Maximum number of rows that are read for one page. With a filter that few rows match, pages are short instead of
 /// slow.
 pub const EXAMINED_MAX: usize = 20_000;
@@ -77,6 +81,19 @@ impl<K: Serialize + DeserializeOwned + Clone> Paging<K> {
         self.token(rows.last().filter(|_| more).map(key))
     }
 
+    /// As [`Paging::cut`], for rows that may be too large for one answer together.
+    pub fn cut_messages<R: Message>(&self, rows: &mut Vec<R>, key: impl Fn(&R) -> &K) -> String {
+        let mut bytes = 0;
+        let fits = |row: &&R| {
+            bytes += row.encoded_len();
+            bytes <= PAGE_BYTES_MAX
+        };
+        let fit = rows.iter().take(self.size).take_while(fits).count().max(1);
+        let more = rows.len() > fit;
+        rows.truncate(fit);
+        self.token(rows.last().filter(|_| more).map(key))
+    }
+
     /// Returns the token of the page after the row with this key. Returns an empty string for `None`.
     pub fn token(&self, last: Option<&K>) -> String {
         let Some(last) = last else { return String::new() };
@@ -116,6 +133,7 @@ fn read<K: DeserializeOwned>(list: &str, secret: Option<&[u8; 32]>, token: &str)
 mod tests {
     use super::*;
     use reveille_ledger::ids::RunId;
+    use reveille_proto::admin::v1::Template;
 
     #[test]
     fn token_reads_back_in_the_list_that_gave_it() {
@@ -133,6 +151,24 @@ mod tests {
         assert_eq!(within("r1.0", &token).expect("a page").after, Some(7));
         assert!(within("r2.0", &token).is_err(), "it skips recipients of another run");
         assert!(Paging::<RunId>::new("runs", -1, "").is_err());
+    }
+
+    #[test]
+    fn page_ends_before_its_messages_are_too_large_for_an_answer() {
+        let large = |name: String| Template { tenant: "t".repeat(1024 * 1024), name, ..Template::default() };
+        let of = |names: std::ops::Range<u32>| names.map(|name| large(name.to_string())).collect::<Vec<_>>();
+        let page = Paging::<String>::new("templates", 5, "").expect("a page");
+        let mut rows = of(0..6);
+        let token = page.cut_messages(&mut rows, |row| &row.name);
+        assert_eq!(rows.len(), 3);
+        assert_eq!(Paging::<String>::new("templates", 0, &token).expect("a page").after.as_deref(), Some("2"));
+        let mut rows = of(3..6);
+        assert_eq!((page.cut_messages(&mut rows, |row| &row.name), rows.len()), (String::new(), 3));
+        let mut rows = vec![Template { tenant: "t".repeat(5 * 1024 * 1024), ..large("huge".to_owned()) }];
+        assert_eq!((page.cut_messages(&mut rows, |row| &row.name), rows.len()), (String::new(), 1));
+        let mut rows: Vec<_> = (0..6).map(|name| Template { name: name.to_string(), ..Template::default() }).collect();
+        assert!(!page.cut_messages(&mut rows, |row| &row.name).is_empty());
+        assert_eq!(rows.len(), 5);
     }
 
     #[test]

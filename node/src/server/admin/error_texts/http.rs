@@ -3,7 +3,7 @@
 use reveille_proto::admin::v1::ErrorReason;
 use tonic::Code;
 
-use super::SMALLER;
+use super::{SMALLER, broken};
 use crate::server::admin::error::ApiError;
 
 /// The body of a request has more values than one may have.
@@ -27,6 +27,11 @@ pub fn encoded(encoding: &str) -> ApiError {
 /// No call has this path over HTTP, or not with this verb.
 pub fn no_such_call(code: Code, message: String) -> ApiError {
     ApiError::new(code, ErrorReason::NoSuchCall, message)
+}
+
+/// The answer of a call could not be sent.
+pub fn not_answered(why: &str) -> ApiError {
+    broken(format!("the answer was not sent; if it has pages, ask for a smaller one: {why}"))
 }
 
 /// A page in a browser called.

@@ -3,7 +3,7 @@
 mod http;
 mod refusals;
 
-pub use http::{body_timed_out, encoded, no_such_call, of_web_page, too_many_values};
+pub use http::{body_timed_out, encoded, no_such_call, not_answered, of_web_page, too_many_values};
 pub use refusals::{refused, refused_of, refused_of_campaign, refused_of_run};
 use reveille_cluster::leader::barrier::BarrierError;
 use reveille_cluster::leader::transfer::TransferError;
@@ -115,6 +115,15 @@ pub fn not_finished(index: u64) -> ApiError {
     ApiError::new(Code::DeadlineExceeded, ErrorReason::OutcomeUnknown, message).index(index)
 }
 
+/// The person is opted out, and was found in each pass of an erasure. `index`: the last entry of the erasure.
+pub fn not_erased(index: u64, passes: u32) -> ApiError {
+    let message = format!(
+        "the address is opted out, but not erased: it was found in each of {passes} passes, because lists get it again or \
+         change meanwhile; end that, and erase again"
+    );
+    ApiError::new(Code::DeadlineExceeded, ErrorReason::OutcomeUnknown, message).index(index)
+}
+
 /// A call was ended at the longest time of a call. The command of a write may be committed.
 pub fn timed_out(kind: CallKind) -> ApiError {
     let (reason, message) = match kind {
@@ -209,6 +218,15 @@ pub fn no_run(run: impl ToString) -> ApiError {
 /// No message of the tenant has this key, or its run was archived too long ago.
 pub fn no_message(key: &str) -> ApiError {
     ApiError::new(Code::NotFound, ErrorReason::MessageNotFound, format!("no message has the key '{key}'"))
+}
+
+/// The key has sent a message, and no stored version of the template makes the same one.
+pub fn other_message(key: &str, template: &str) -> ApiError {
+    let message = format!(
+        "the key '{key}' has sent a message already, and template '{template}' does not make the same one: the content, \
+         the recipients or the time differ, or that version is gone; read the message, or choose KEY_RULE_FIRST_WINS"
+    );
+    ApiError::new(Code::AlreadyExists, ErrorReason::RequestIdReused, message)
 }
 
 /// The details of the run are removed after their retention, or lost, and only its summary is left (P24).

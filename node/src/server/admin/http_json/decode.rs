@@ -17,6 +17,9 @@ pub fn message(
     mut fields: Map<String, Value>,
     masked: Option<&MessageDescriptor>,
 ) -> ApiResult<DynamicMessage> {
+    if let Some(path) = given_twice(descriptor, &fields) {
+        return Err(ApiError::of_field(path, "is given twice, by each of its two names; give it once"));
+    }
     let mask = masked.and_then(|masked| take_mask(descriptor, &mut fields, masked));
     let fields = Value::Object(fields);
     let mut message = decode(descriptor, &fields).map_err(|error| {
@@ -68,6 +71,34 @@ fn proto_path(message: &MessageDescriptor, path: &str) -> String {
         }
         (Some(rest), _) => format!("{}.{rest}", field.name()),
     }
+}
+
+/// Returns the path of the first field that is given by both of its names: only one of its values would count.
+fn given_twice(descriptor: &MessageDescriptor, fields: &Map<String, Value>) -> Option<String> {
+    let below = |message: &MessageDescriptor, value: &Value, path: &dyn Fn() -> String| {
+        let inner = given_twice(message, value.as_object()?)?;
+        Some(format!("{}.{inner}", path()))
+    };
+    fields.iter().find_map(|(name, value)| {
+        let field = field_named(descriptor, name)?;
+        if name != field.json_name() && fields.contains_key(field.json_name()) {
+            return Some(name.clone());
+        }
+        let kind = field.kind();
+        let message = kind.as_message()?;
+        match value {
+            Value::Array(items) => {
+                let mut items = items.iter().enumerate();
+                items.find_map(|(place, item)| below(message, item, &|| format!("{name}[{place}]")))
+            }
+            Value::Object(entries) if field.is_map() => {
+                let kind = message.map_entry_value_field().kind();
+                let message = kind.as_message()?;
+                entries.iter().find_map(|(key, value)| below(message, value, &|| format!("{name}.{key}")))
+            }
+            value => below(message, value, &|| name.clone()),
+        }
+    })
 }
 
 /// Returns the path of the first value that does not fit, and why: each value is decoded by itself. `None`: each fits,

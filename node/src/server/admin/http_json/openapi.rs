@@ -12,12 +12,12 @@ use crate::server::admin::access::BodyPart;
 /// Returns the document.
 pub fn document(methods: &[HttpMethod]) -> Value {
     let mut schemas = Schemas::default();
-    let mut paths: BTreeMap<&str, Map<String, Value>> = BTreeMap::new();
+    let mut paths: BTreeMap<String, Map<String, Value>> = BTreeMap::new();
     for method in methods {
         let operation = operation(method, &mut schemas);
-        paths.entry(method.http.path).or_default().insert(method.http.verb.to_lowercase(), operation);
+        paths.entry(described(method.http.path)).or_default().insert(method.http.verb.to_lowercase(), operation);
     }
-    let paths: Map<String, Value> = paths.into_iter().map(|(path, verbs)| (path.to_owned(), verbs.into())).collect();
+    let paths: Map<String, Value> = paths.into_iter().map(|(path, verbs)| (path, verbs.into())).collect();
     schemas.0.insert("Problem".to_owned(), problem());
     json!({
         "openapi": "3.1.0",
@@ -29,6 +29,17 @@ pub fn document(methods: &[HttpMethod]) -> Value {
             "securitySchemes": { "token": { "type": "http", "scheme": "bearer" } },
         },
     })
+}
+
+/// Returns the name of a field of a path: paths that differ in names only must not both exist.
+fn parameter(field: &str) -> &str {
+    field.rsplit('.').next().unwrap_or(field)
+}
+
+/// Returns a path with the names of its parameters.
+fn described(path: &str) -> String {
+    let part = |part: &str| field_of(part).map_or_else(|| part.to_owned(), |field| format!("{{{}}}", parameter(field)));
+    path.split('/').map(part).collect::<Vec<_>>().join("/")
 }
 
 /// The schemas of messages, by their names.
@@ -79,6 +90,17 @@ impl Schemas {
             Cardinality::Optional | Cardinality::Required => one,
         }
     }
+
+    /// Returns the parameters of a field in the query. Each field of a message has its own, named by its path.
+    fn in_query(&mut self, field: &FieldDescriptor, path: &str) -> Vec<Value> {
+        let name = format!("{path}{}", field.json_name());
+        match field.kind() {
+            Kind::Message(message) if well_known(message.full_name()).is_none() => {
+                message.fields().flat_map(|field| self.in_query(&field, &format!("{name}."))).collect()
+            }
+            _ => vec![json!({ "name": name, "in": "query", "schema": self.field(field) })],
+        }
+    }
 }
 
 /// Returns the schema of a message of protobuf's own that JSON writes as a text.
@@ -96,7 +118,7 @@ fn operation(method: &HttpMethod, schemas: &mut Schemas) -> Value {
     let in_path: Vec<&str> = method.http.path.split('/').filter_map(field_of).collect();
     let mut parameters: Vec<Value> = in_path
         .iter()
-        .map(|name| json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string" } }))
+        .map(|name| json!({ "name": parameter(name), "in": "path", "required": true, "schema": { "type": "string" } }))
         .collect();
     let in_query = input.fields().filter(|field| {
         let is_body = match method.http.body {
@@ -108,7 +130,7 @@ fn operation(method: &HttpMethod, schemas: &mut Schemas) -> Value {
         !is_body && !in_path.contains(&field.name())
     });
     for field in in_query {
-        parameters.push(json!({ "name": field.json_name(), "in": "query", "schema": schemas.field(&field) }));
+        parameters.extend(schemas.in_query(&field, ""));
     }
     for (header, field) in [("Idempotency-Key", id_field(&input, in_path.is_empty())), ("If-Match", "etag")] {
         if input.get_field_by_name(field).is_some() {

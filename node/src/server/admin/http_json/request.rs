@@ -136,8 +136,13 @@ fn add_from_head(
     let has = |field: &str| descriptor.get_field_by_name(field).is_some();
     if let Some(key) = value_of_header(headers, &IDEMPOTENCY_KEY)? {
         let request_id = id_field(descriptor, call.in_path.is_empty());
+        let key = key.trim_matches('"');
+        if key.trim().is_empty() {
+            let message = "is empty, so a repeat would not be known; give a key, or leave the header out";
+            return Err(ApiError::of_field(IDEMPOTENCY_KEY.as_str(), message));
+        }
         if has(request_id) {
-            add(descriptor, fields, request_id, key.trim_matches('"'), Place::Header)?;
+            add(descriptor, fields, request_id, key, Place::Header)?;
         } else if !method.is_idempotent {
             let message = "is given, but this request keeps no key, and its repeat may do more; leave the key out, and \
                 look before you repeat it";

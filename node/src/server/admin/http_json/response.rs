@@ -96,6 +96,10 @@ impl Messages {
                     let trailers = frame.into_trailers().unwrap_or_default();
                     return match Status::from_header_map(&trailers) {
                         Some(status) if status.code() == Code::Ok => Ok(None),
+                        // The library's own, such as for an answer that is too large.
+                        Some(status) if status.details().is_empty() => {
+                            Err(error_texts::not_answered(status.message()).into())
+                        }
                         Some(status) => Err(status),
                         None => Err(broken("the answer has no status")),
                     };

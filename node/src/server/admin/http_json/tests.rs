@@ -160,6 +160,50 @@ fn path_gives_fields_and_first_row_wins() {
     assert_eq!(found("GET", "/v2/runs"), Err(Vec::new()));
 }
 
+/// OpenAPI: paths that differ only in the names of their parameters are identical, and must not both exist.
+#[test]
+fn description_has_each_templated_path_once() {
+    let document = openapi::document(&HttpJson::new(true).expect("the API").methods);
+    let paths = document["paths"].as_object().expect("paths");
+    let shape =
+        |path: &str| path.split('/').map(|part| field_of(part).map_or(part, |_| "{}")).collect::<Vec<_>>().join("/");
+    let shapes: BTreeSet<String> = paths.keys().map(|path| shape(path)).collect();
+    assert_eq!(shapes.len(), paths.len(), "{:?}", paths.keys());
+    let schedule = paths["/v1/schedules/{name}"].as_object().expect("verbs");
+    assert_eq!(schedule.keys().collect::<Vec<_>>(), ["delete", "get", "patch", "put"]);
+    for (path, operation) in
+        paths.iter().flat_map(|(path, verbs)| verbs.as_object().expect("verbs").values().map(move |one| (path, one)))
+    {
+        let named = operation["parameters"].as_array().expect("parameters").iter().filter(|one| one["in"] == "path");
+        let named: BTreeSet<_> = named.map(|one| one["name"].as_str().unwrap_or_default()).collect();
+        assert_eq!(named, path.split('/').filter_map(field_of).collect(), "{path}");
+    }
+}
+
+/// The default style of OpenAPI would send the fields of an object without its name.
+#[test]
+fn description_names_each_inner_field_of_a_query() {
+    let document = openapi::document(&HttpJson::new(true).expect("the API").methods);
+    let operations = document["paths"]
+        .as_object()
+        .expect("paths")
+        .values()
+        .flat_map(|verbs| verbs.as_object().expect("verbs").values());
+    let in_query = |operation: &Value| -> Vec<(String, Value)> {
+        let all = operation["parameters"].as_array().expect("parameters").iter().filter(|one| one["in"] == "query");
+        all.map(|one| (one["name"].as_str().unwrap_or_default().to_owned(), one["schema"].clone())).collect()
+    };
+    for (name, schema) in operations.flat_map(in_query) {
+        let is_enum_or_plain = schema["type"].is_string() && schema["items"]["$ref"].is_null();
+        assert!(is_enum_or_plain, "{name}: {schema}");
+    }
+    let letters = in_query(&document["paths"]["/v1/runs/{run}/dead-letters"]["get"]);
+    let of_filter: Vec<&str> =
+        letters.iter().map(|(name, _)| name.as_str()).filter(|name| name.starts_with("filter")).collect();
+    assert_eq!(of_filter[..2], ["filter.schedule", "filter.sinceTime"]);
+    assert!(of_filter.contains(&"filter.reason.code") && !of_filter.contains(&"filter.reason"), "{of_filter:?}");
+}
+
 #[tokio::test]
 async fn field_mask_names_fields_in_both_forms_and_keeps_keys_of_labels() {
     let mask = "labels.costCenter,labels.cost_center,labels.Team,maxRuns,start_time,content.replyTo,\
@@ -197,6 +241,12 @@ async fn key_is_a_field_or_ignored_or_refused() {
         let said = refused(verb, uri, &[key], "{}").await;
         assert!(said.starts_with("idempotency-key: is given, but this request keeps no key"), "{uri}: {said}");
     }
+    for (verb, uri) in [("POST", "/v1/messages"), ("PATCH", "/v1/schedules/lab"), ("DELETE", "/v1/schedules/lab")] {
+        for empty in ["", " ", "\"\"", "\" \""] {
+            let said = refused(verb, uri, &[("Idempotency-Key", empty)], "").await;
+            assert!(said.starts_with("idempotency-key: is empty"), "{uri} {empty:?}: {said}");
+        }
+    }
     let said = refused("POST", "/v1/messages", &[key, ("Idempotency-Key", "other")], "{}").await;
     assert_eq!(said, "idempotency-key: is given twice; give it once");
 }
@@ -223,6 +273,27 @@ async fn body_has_a_bounded_number_of_values() {
     let twice = r#"{"policies": {"maxAttempts": 1, "maxAttempts": 2}}"#;
     let said = refused("POST", "/v1/schedules", &[], twice).await;
     assert!(said.starts_with("body: has the key \"maxAttempts\" twice at line 1"), "{said}");
+}
+
+#[tokio::test]
+async fn field_in_both_spellings_is_refused_at_any_depth() {
+    for (uri, body, path) in [
+        ("/v1/messages", r#"{"sendTime": "2027-01-01T00:00:00Z", "send_time": "2026-01-01T00:00:00Z"}"#, "send_time"),
+        ("/v1/messages", r#"{"send_time": "2027-01-01T00:00:00Z", "sendTime": null}"#, "send_time"),
+        ("/v1/schedules", r#"{"policies": {"max_attempts": 1, "maxAttempts": 2}}"#, "schedule.policies.max_attempts"),
+        (
+            "/v1/schedules/batch",
+            r#"{"schedules": [{}, {"content": {"replyTo": "a@b.c", "reply_to": "d@e.f"}}]}"#,
+            "schedules[1].content.reply_to",
+        ),
+    ] {
+        let said = refused("POST", uri, &[], body).await;
+        assert!(said.starts_with(&format!("{path}: is given twice")), "{body}: {said}");
+    }
+    let label = r#"{"labels": {"max_runs": "1", "maxRuns": "2"}}"#;
+    message::<reveille_proto::admin::v1::CreateScheduleRequest>("POST", "/v1/schedules", &[], label)
+        .await
+        .expect("keys of labels are no fields");
 }
 
 #[tokio::test]
@@ -304,6 +375,22 @@ async fn every_refusal_is_a_problem_with_a_reason() {
         let accepts = headers.get(header::ACCEPT_ENCODING).map(HeaderValue::as_bytes);
         assert_eq!(accepts.is_some(), status == StatusCode::UNSUPPORTED_MEDIA_TYPE);
     }
+}
+
+#[tokio::test]
+async fn error_of_the_library_at_the_end_is_a_problem_with_a_reason() {
+    let mut trailers = axum::http::HeaderMap::new();
+    tonic::Status::out_of_range("message length too large").add_header(&mut trailers).expect("trailers");
+    let body = http_body_util::Empty::<Bytes>::new().with_trailers(async move { Some(Ok(trailers)) });
+    let api = Arc::new(HttpJson::new(true).expect("the API"));
+    let (method, in_path) = api.find("GET", "/v1/templates").expect("a method");
+    let call = HttpCall { api, method, in_path, query: String::new(), is_csv: false, body: Arc::default() };
+    let answer = response::of_call(&call, Response::new(Body::new(body))).await;
+    assert_eq!(answer.status(), StatusCode::INTERNAL_SERVER_ERROR);
+    let problem = answer.into_body().collect().await.expect("a body").to_bytes();
+    let problem: Value = serde_json::from_slice(&problem).expect("JSON");
+    assert_eq!(problem["reason"], "INTERNAL", "{problem}");
+    assert!(problem["detail"].as_str().is_some_and(|detail| detail.ends_with("message length too large")), "{problem}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -144,7 +144,7 @@ impl Admin {
             mine.map(|(name, known)| shown(ledger, (&tenant, name), known, &missing)).collect::<Vec<_>>()
         });
         let (mut audiences, freshness) = query.await?;
-        let next_page_token = paging.cut(&mut audiences, |one| &one.name);
+        let next_page_token = paging.cut_messages(&mut audiences, |one| &one.name);
         Ok(ListAudiencesResponse { audiences, next_page_token, freshness })
     }
 

@@ -96,7 +96,7 @@ impl Admin {
             names.map(|name| shown(ledger, name)).collect::<Vec<_>>()
         });
         let (mut pools, freshness) = query.await?;
-        let next_page_token = paging.cut(&mut pools, |pool| &pool.name);
+        let next_page_token = paging.cut_messages(&mut pools, |pool| &pool.name);
         Ok(ListPoolsResponse { pools, next_page_token, freshness })
     }
 

@@ -156,7 +156,7 @@ impl Admin {
             mine.map(|(name, known)| template(&tenant, name, known)).collect::<Vec<_>>()
         });
         let (mut templates, freshness) = query.await?;
-        let next_page_token = paging.cut(&mut templates, |one| &one.name);
+        let next_page_token = paging.cut_messages(&mut templates, |one| &one.name);
         Ok(ListTemplatesResponse { templates, next_page_token, freshness })
     }
 

@@ -54,7 +54,7 @@ impl Admin {
             names.map(|name| shown(ledger, name)).collect::<Vec<_>>()
         });
         let (mut tenants, freshness) = query.await?;
-        let next_page_token = paging.cut(&mut tenants, |one| &one.name);
+        let next_page_token = paging.cut_messages(&mut tenants, |one| &one.name);
         Ok(ListTenantsResponse { tenants, next_page_token, freshness })
     }
 

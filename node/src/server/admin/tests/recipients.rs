@@ -265,6 +265,23 @@ async fn persons_of_one_list_who_are_erased_at_once_are_all_erased() {
     node.stop().await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn erasure_of_a_claimed_person_is_continued_by_its_caller() {
+    let node = node("rcpt:stall=8s#1").await;
+    let run = run_of(&node, "report", &["ada@example.net"], "").await;
+    node.until(&run, |run| run.counts.is_some_and(|counts| counts.claimed == 1)).await;
+    let request = EraseRecipientRequest { recipient: "ada@example.net".to_owned(), ..EraseRecipientRequest::default() };
+    let mut request = Request::new(request);
+    request.set_timeout(std::time::Duration::from_secs(6));
+    let first = node.recipients().erase_recipient(request).await.expect("a page").into_inner();
+    assert!(first.barrier.is_some() && !first.next_page_token.is_empty(), "{first:?}");
+    assert_eq!(places_of(&node, "ada@example.net", 0).await.len(), 2, "the opt-out and the run that has claimed it");
+    erase(node.recipients(), "ada@example.net".to_owned()).await.expect("erased");
+    let left = places_of(&node, "ada@example.net", 0).await;
+    assert!(left.len() == 1 && left[0].0 == i32::from(PlaceKind::OptOut), "{left:?}");
+    node.stop().await;
+}
+
 /// Equal lists are stored once, also those of different tenants.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn person_is_erased_from_archived_run_whose_list_another_tenant_uses() {

@@ -2,7 +2,7 @@
 
 use reveille_proto::admin::v1::{
     AddOptOutRequest, ExplainRequest, ExplainResponse, ExplainedEventKind as Kind, ListRunsRequest,
-    ListSchedulesRequest, RecipientState, RunCause, ScheduleBody, SendTestRequest,
+    ListSchedulesRequest, Policies, RecipientState, RunCause, ScheduleBody, SendTestRequest,
 };
 use tonic::Code;
 
@@ -98,6 +98,22 @@ async fn opt_out_holds_and_what_is_wrong_is_named() {
     let none = ScheduleBody { audience: None, ..mail("x", "a@example.net").schedule.expect("a body") };
     let none = SendTestRequest { schedule: Some(none), ..mail("x", "") };
     assert!(wrong(none).await.starts_with("schedule.audience.recipients: 0 are given"));
+    let body = mail("x", "a@example.net").schedule.expect("a body");
+    for (field, body) in [
+        ("name", ScheduleBody { name: "news".to_owned(), ..body.clone() }),
+        ("timing", ScheduleBody { timing: yearly("", &[]).timing, ..body.clone() }),
+        ("zone", ScheduleBody { zone: "UTC".to_owned(), ..body.clone() }),
+        ("start_time", ScheduleBody { start_time: Some(prost_types::Timestamp::default()), ..body.clone() }),
+        ("end_time", ScheduleBody { end_time: Some(prost_types::Timestamp::default()), ..body.clone() }),
+        ("max_runs", ScheduleBody { max_runs: Some(1), ..body.clone() }),
+        ("policies", ScheduleBody { policies: Some(Policies::default()), ..body.clone() }),
+        ("priority", ScheduleBody { priority: 1, ..body.clone() }),
+        ("paused", ScheduleBody { paused: Some(String::new()), ..body.clone() }),
+        ("labels", ScheduleBody { labels: [("a".to_owned(), "b".to_owned())].into(), ..body.clone() }),
+    ] {
+        let said = wrong(SendTestRequest { schedule: Some(body), ..mail("x", "a@example.net") }).await;
+        assert!(said.starts_with(&format!("schedule.{field}: is given, but a test email has none")), "{said}");
+    }
     assert!(wrong(mail("", "a@example.net")).await.starts_with("request_id: is missing"));
     assert!(wrong(mail("x", "postmaster")).await.starts_with("schedule.audience.recipients[0].address: "));
     let long = Some(prost_types::Duration { seconds: 3_601, nanos: 0 });

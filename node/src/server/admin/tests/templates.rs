@@ -3,8 +3,9 @@
 use reveille_proto::admin::v1::message_service_client::MessageServiceClient;
 use reveille_proto::admin::v1::{
     AddRelayRequest, Content, DeleteScheduleRequest, DeleteTemplateRequest, GetScheduleRequest, GetTemplateRequest,
-    ListTemplatesRequest, PreviewTemplateRequest, PutTemplateRequest, PutTemplateResponse, Relay, RunState, Schedule,
-    ScheduleBody, SendMessageRequest, TriggerScheduleRequest, UpdateScheduleRequest, UpdateScheduleResponse,
+    KeyRule, ListTemplatesRequest, PreviewTemplateRequest, PutTemplateRequest, PutTemplateResponse, Relay, RunState,
+    Schedule, ScheduleBody, SendMessageRequest, SendMessageResponse, TriggerScheduleRequest, UpdateScheduleRequest,
+    UpdateScheduleResponse,
 };
 use tonic::{Code, Status};
 
@@ -209,6 +210,44 @@ async fn repeat_of_a_message_outlives_a_new_version_of_its_template() {
     put(&node, "welcome", "Hello {{ name }}").await;
     assert!(send("one").await.expect("a repeat has the first answer"));
     send("two").await.expect_err("the new version needs a name");
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn repeat_of_a_message_is_known_after_its_template_was_deleted() {
+    let node = node("").await;
+    put(&node, "welcome", "first").await;
+    let named = |key: &str, template: &str, rule: KeyRule| SendMessageRequest {
+        content: None,
+        template: template.to_owned(),
+        key_rule: rule.into(),
+        ..message(key, &["ada@example.net"])
+    };
+    let send = async |request: SendMessageRequest| {
+        node.messages().send_message(request).await.map(|answer| answer.into_inner())
+    };
+    let run_of =
+        |answer: &SendMessageResponse| answer.message.as_ref().and_then(|one| one.run.clone()).map(|run| run.run);
+    let first = send(named("one", "welcome", KeyRule::Strict)).await.expect("sent");
+    let delete = DeleteTemplateRequest { name: "welcome".to_owned(), ..DeleteTemplateRequest::default() };
+    node.templates().delete_template(delete).await.expect("deleted");
+    for validate_only in [false, true] {
+        for template in ["welcome", "welcome@1"] {
+            let repeat = |rule| SendMessageRequest { validate_only, ..named("one", template, rule) };
+            let again = send(repeat(KeyRule::FirstWins)).await.expect("the first call wins");
+            assert_eq!((again.replayed, run_of(&again)), (true, run_of(&first)));
+            let refused = send(repeat(KeyRule::Strict)).await.expect_err("it cannot be compared");
+            assert_eq!(reason(&refused), (Code::AlreadyExists, "REQUEST_ID_REUSED".to_owned()), "{refused}");
+            assert!(refused.message().contains("KEY_RULE_FIRST_WINS"), "{refused}");
+        }
+    }
+    for rule in [KeyRule::FirstWins, KeyRule::Strict] {
+        let unknown = send(named("two", "welcome", rule)).await.expect_err("no such template");
+        assert_eq!(reason(&unknown), (Code::InvalidArgument, "TEMPLATE_NOT_FOUND".to_owned()), "{unknown}");
+    }
+    // A content that no rule allows is no reason to refuse what compares nothing.
+    let empty = SendMessageRequest { key_rule: KeyRule::FirstWins.into(), content: None, ..message("one", &[]) };
+    assert_eq!(run_of(&send(empty).await.expect("the first call wins")), run_of(&first));
     node.stop().await;
 }
 

@@ -114,8 +114,9 @@ async fn tenant_sends_by_its_pools_only() {
             let send = message("order-1", &["ada@x.example"]);
             let send = SendMessageRequest { tenant, pool: pool.to_owned(), validate_only, ..send };
             let send = node.messages().send_message(send).await.map(drop);
+            let email = ScheduleBody { name: String::new(), timing: None, zone: String::new(), ..body(pool) };
             let test = SendTestRequest {
-                schedule: Some(body(pool)),
+                schedule: Some(email),
                 request_id: "test-1".to_owned(),
                 validate_only,
                 ..Default::default()

@@ -34,7 +34,7 @@ use crate::format::whole_units;
 pub use audience::columns;
 pub use canary::canary;
 pub use clock::target as clock_target;
-pub use content::{chosen_content, content};
+pub use content::{chosen_content, content, template_name};
 pub use message::{
     CheckedMessage, key_rule, list_fits, list_of_trigger, listed, message_fields, message_parts, without_schedule,
 };

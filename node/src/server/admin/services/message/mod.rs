@@ -35,15 +35,18 @@ serve! {
 impl Admin {
     async fn send_message(&self, mut request: SendMessageRequest, call: &Call) -> ApiResult<SendMessageResponse> {
         let (key, validate_only) = (request.key.clone(), request.validate_only);
-        let mut fields = Fields::default();
-        // A message keeps no file of another one.
-        let files = self.take_files(&mut fields, ("content", request.content.as_mut()), ("", ""), call).await?;
-        fields.done(Some(()))?;
         if !request.template.is_empty() {
             // Another node may have stored the version that the caller means.
             self.read_latest(call, |_| ()).await?;
         }
-        let (tenant, message, duplicates) = match self.repeated_message(&request) {
+        if let Some(first) = self.first_answer(&request, call).await? {
+            return Ok(first);
+        }
+        let mut fields = Fields::default();
+        // A message keeps no file of another one.
+        let files = self.take_files(&mut fields, ("content", request.content.as_mut()), ("", ""), call).await?;
+        fields.done(Some(()))?;
+        let (tenant, message, duplicates) = match self.repeated_message(&request)? {
             Some(first) => first,
             None => self.checked_message(request)?,
         };
@@ -95,22 +98,53 @@ impl Admin {
         Ok((tenant, message, duplicates))
     }
 
-    /// Returns the message of the first call with this key, if the request repeats it and names a template without a
-    /// version: the template may have newer ones since.
-    fn repeated_message(&self, request: &SendMessageRequest) -> Option<(String, SendMessage, Vec<v1::Duplicate>)> {
-        let template = Some(&request.template).filter(|name| !name.is_empty() && !name.contains('@'))?;
-        let tenant = validate::tenant(&request.tenant).ok()?;
-        let versions: Vec<u32> = self.context.replica.read(|ledger| {
-            ledger.run_of_message(&tenant, &request.key)?;
-            let known = ledger.templates().get(&(tenant.clone(), template.clone()))?;
-            Some(known.versions.iter().rev().map(|known| known.version).collect())
+    /// Returns the answer to a repeat that compares nothing with the first call. Its template may be gone by now, so
+    /// nothing else of it is checked. A key that this node does not know yet is found when the message is applied.
+    async fn first_answer(&self, request: &SendMessageRequest, call: &Call) -> ApiResult<Option<SendMessageResponse>> {
+        if request.key_rule() != v1::KeyRule::FirstWins {
+            return Ok(None);
+        }
+        let tenant = validate::tenant(&request.tenant)?;
+        let known = self.context.replica.read(|ledger| {
+            let Some(run) = ledger.run_of_message(&tenant, &request.key) else { return Ok(None) };
+            let warnings = ledger.page_of(run).map(|(_, page, _)| create::warnings(ledger, &page.pool));
+            call.check(ledger).map(|()| Some((run, warnings)))
         })?;
-        versions.into_iter().find_map(|version| {
-            let named = SendMessageRequest { template: format!("{template}@{version}"), ..request.clone() };
+        let Some((run, warnings)) = known else { return Ok(None) };
+        let run = shown_or_lost(run, self.show_run(run).await)?;
+        let message = Some(shown(tenant, request.key.clone(), run));
+        let (replayed, warnings) = (true, warnings.unwrap_or_default());
+        Ok(Some(SendMessageResponse { message, replayed, warnings, ..SendMessageResponse::default() }))
+    }
+
+    /// Returns the message of the first call with this key, if the request repeats it and names a template: that may have
+    /// newer versions since. `None`: the key is new, or no template is named.
+    ///
+    /// # Errors
+    /// If no stored version makes the message of the first call.
+    fn repeated_message(
+        &self,
+        request: &SendMessageRequest,
+    ) -> ApiResult<Option<(String, SendMessage, Vec<v1::Duplicate>)>> {
+        if request.template.is_empty() || request.content.is_some() {
+            return Ok(None);
+        }
+        let Ok((name, version)) = validate::template_name(&request.template) else { return Ok(None) };
+        let tenant = validate::tenant(&request.tenant)?;
+        let versions: Option<Vec<u32>> = self.context.replica.read(|ledger| {
+            ledger.run_of_message(&tenant, &request.key)?;
+            let known = ledger.templates().get(&(tenant.clone(), name.to_owned()));
+            let versions = known.into_iter().flat_map(|known| known.versions.iter().rev().map(|known| known.version));
+            Some(versions.filter(|known| version.is_none_or(|version| version == *known)).collect())
+        });
+        let Some(versions) = versions else { return Ok(None) };
+        let first = versions.into_iter().find_map(|version| {
+            let named = SendMessageRequest { template: format!("{name}@{version}"), ..request.clone() };
             let (tenant, message, duplicates) = self.checked_message(named).ok()?;
             let first = self.context.replica.read(|ledger| ledger.check_message(&tenant, &message));
             first.ok()?.map(|_| (tenant, message, duplicates))
-        })
+        });
+        first.map(Some).ok_or_else(|| error_texts::other_message(&request.key, &request.template))
     }
 
     /// Returns the run that a message would open.

@@ -57,9 +57,10 @@ impl Admin {
         }
         let Progress { mut cursor, found, mut passes } = paging.after.clone().unwrap_or_default();
         let search = PersonSearch::new(self, &tenant, &key);
-        let mut work = Erasing { admin: self, call, search, found, tenant: &tenant, key: &key };
-        let begun = Instant::now();
-        while begun.elapsed() < PAGE_WITHIN {
+        let ends = call.deadline.min(Instant::now() + PAGE_WITHIN);
+        let mut work =
+            Erasing { admin: self, call, search, found, is_claimed: false, ends, tenant: &tenant, key: &key };
+        while Instant::now() < ends {
             let next = match &cursor {
                 PersonCursor::Parts(after, _) => match work.search.part_after(*after) {
                     Some(part) => {
@@ -74,15 +75,16 @@ impl Admin {
                     next
                 }
             };
+            if work.is_claimed {
+                // The next call begins here again.
+                break;
+            }
             cursor = match next {
                 Some(next) => next,
                 None if std::mem::take(&mut work.found) => {
                     passes += 1;
                     if passes >= PASSES_MAX {
-                        return Err(error_texts::changed_meanwhile(format!(
-                            "the address was found in each of {PASSES_MAX} passes: lists get it again, or change \
-                             meanwhile; end that, and erase again"
-                        )));
+                        return Err(error_texts::not_erased(done.index, PASSES_MAX));
                     }
                     // The lists that were read have changed.
                     work.search = PersonSearch::new(self, &tenant, &key);
@@ -109,6 +111,10 @@ struct Erasing<'a> {
     search: PersonSearch<'a>,
     /// True if this pass has found something to erase.
     found: bool,
+    /// True if the person was still claimed at the end of the call, so that not everything that was found is erased.
+    is_claimed: bool,
+    /// When the call ends.
+    ends: Instant,
     tenant: &'a str,
     key: &'a str,
 }
@@ -250,7 +256,7 @@ impl Erasing<'_> {
         Ok(block)
     }
 
-    /// Proposes one entry. While the person is claimed, it waits: the email may be on its way.
+    /// Proposes one entry. While the person is claimed, it waits until the end of the call: the email may be on its way.
     async fn propose(
         &mut self,
         audiences: Vec<ErasedAudience>,
@@ -272,9 +278,11 @@ impl Erasing<'_> {
                     }
                     return Ok(());
                 }
-                Err(WriteError::Refused(CommandRefusal::RecipientClaimed(_)))
-                    if Instant::now() + CLAIMED_PAUSE < self.call.deadline =>
-                {
+                Err(WriteError::Refused(CommandRefusal::RecipientClaimed(_))) => {
+                    if Instant::now() + CLAIMED_PAUSE >= self.ends {
+                        self.is_claimed = true;
+                        return Ok(());
+                    }
                     tokio::time::sleep(CLAIMED_PAUSE).await;
                 }
                 Err(error) => return Err(error.worded(error_texts::refused)),

@@ -18,8 +18,10 @@ const FINISH_WITHIN_MS_MAX: i64 = 3_600_000;
 /// Opens the run. With `validate_only` it returns the run that would open.
 pub async fn send_test(admin: &Admin, request: SendTestRequest, call: &Call) -> ApiResult<SendTestResponse> {
     let SendTestRequest { schedule, finish_within, request_id, validate_only } = request;
-    let ScheduleBody { tenant, pool, mut content, template, audience, .. } = schedule.unwrap_or_default();
+    let schedule = schedule.unwrap_or_default();
     let mut fields = Fields::default();
+    refuse_rest(&mut fields, &schedule);
+    let ScheduleBody { tenant, pool, mut content, template, audience, .. } = schedule;
     let files = admin.take_files(&mut fields, ("schedule.content", content.as_mut()), ("", ""), call).await?;
     let id = fields.request_id(&request_id);
     if id.is_none() {
@@ -78,4 +80,23 @@ pub async fn send_test(admin: &Admin, request: SendTestRequest, call: &Call) -> 
     let receipt = receipt.map_err(|refusal| error_texts::refused(&refusal))?;
     let run = admin.show_run(receipt.run).await?;
     Ok(SendTestResponse { run: Some(run), warnings, opted_out: false })
+}
+
+/// Refuses what a schedule has and a test email has not.
+fn refuse_rest(fields: &mut Fields, body: &ScheduleBody) {
+    let rest = [
+        ("name", !body.name.is_empty()),
+        ("timing", body.timing.is_some()),
+        ("zone", !body.zone.is_empty()),
+        ("start_time", body.start_time.is_some()),
+        ("end_time", body.end_time.is_some()),
+        ("max_runs", body.max_runs.is_some()),
+        ("policies", body.policies.is_some()),
+        ("priority", body.priority != 0),
+        ("paused", body.paused.is_some()),
+        ("labels", !body.labels.is_empty()),
+    ];
+    for (name, _) in rest.into_iter().filter(|(_, is_given)| *is_given) {
+        fields.refuse(format!("schedule.{name}"), "is given, but a test email has none; leave it out");
+    }
 }
