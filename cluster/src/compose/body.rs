@@ -3,7 +3,6 @@
 //! [`super::Compiled`] calls this for a rendered text, `prepared.rs` for single lines. Quoted-printable encodes each
 //! line independently, so lines may be encoded separately; base64 does not keep lines.
 
-
 use super::mime::{UPPER, field, hex};
 
 /// Value of `Content-Transfer-Encoding`.
