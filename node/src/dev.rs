@@ -103,7 +103,7 @@ pub async fn run(args: Args, has_context: bool) -> Result<()> {
     if node.admin_address.port() != Config::ADMIN_PORT || has_context {
         eprintln!("\nfirst     export REVEILLE_URL=http://{}", node.admin_address);
     }
-    eprintln!("\ntry       reveille schedule create hello --every 1m --tz UTC --to you@example.com \\");
+    eprintln!("\ntry       reveille schedule create hello --every 1m --zone UTC --to you@example.com \\");
     eprintln!("            --sender me@example.com --subject 'Hello' --text FILE");
     eprintln!("Ctrl-C ends it.\n");
     let ended = node.run(requested).await;

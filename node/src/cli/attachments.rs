@@ -1,4 +1,4 @@
-//! Reads the files of `--attach FILE[:TYPE]`.
+//! Reads the files of `--attachment FILE[:TYPE]`.
 
 use std::path::Path;
 

@@ -279,9 +279,9 @@ mod tests {
 
     #[test]
     fn json_of_an_error_has_all_its_fields() {
-        let failure = Failure::usage("--tz", "no such zone".to_owned(), "try another");
+        let failure = Failure::usage("--zone", "no such zone".to_owned(), "try another");
         let json: serde_json::Value = serde_json::from_str(&failure.to_json()).expect("JSON");
-        assert_eq!(json["error"]["field"], "--tz");
+        assert_eq!(json["error"]["field"], "--zone");
         assert_eq!(json["error"]["requestId"], serde_json::Value::Null);
         assert_eq!(json["error"].as_object().map(serde_json::Map::len), Some(5));
     }

@@ -56,6 +56,7 @@ use crate::{escape, format};
 use args::{Cli, Command, Format, Global, Question};
 use early::Early;
 use failure::{Exit, Failure, Stop};
+use flags::CommandPath;
 use terminal::Terminal;
 
 /// Returns true if this user's commands address the cluster of a context.
@@ -66,8 +67,8 @@ fn has_context() -> bool {
 /// Parses the command line, runs the command and returns the exit code.
 pub fn run() -> ExitCode {
     let early = Early::read(std::env::args_os());
-    let cli = match parse(&early) {
-        Ok(cli) => cli,
+    let (cli, path) = match parse(&early) {
+        Ok(parsed) => parsed,
         Err(error) => return early.refuse(&early::without_globals(error)),
     };
     let terminal = Terminal::new(&cli.global);
@@ -82,23 +83,23 @@ pub fn run() -> ExitCode {
             return terminal.end(Err(Failure::general(format!("no runtime: {error}"), next).into()));
         }
     };
-    let result = runtime.block_on(obey(cli, &terminal));
+    let result = runtime.block_on(obey(cli, &path, &terminal));
     // Does not wait for a thread that reads a large file or stdin; its receiver is gone.
     runtime.shutdown_background();
     terminal.end(result)
 }
 
-fn parse(early: &Early) -> Result<Cli, clap::Error> {
+fn parse(early: &Early) -> Result<(Cli, CommandPath), clap::Error> {
     let matches = Cli::command().color(early.color()).try_get_matches()?;
-    Cli::from_arg_matches(&matches)
+    Ok((Cli::from_arg_matches(&matches)?, CommandPath::of(&matches)))
 }
 
-async fn obey(cli: Cli, terminal: &Terminal) -> Result<(), Stop> {
+async fn obey(cli: Cli, path: &CommandPath, terminal: &Terminal) -> Result<(), Stop> {
     match cli.command {
         Command::Demo(args) => demo(args).await,
         Command::Dev(args) => process(Box::pin(crate::dev::run(args, has_context())).await),
         Command::Start(args) => process(Box::pin(crate::server::start::run(*args)).await),
-        Command::Ask(question) => until_interrupted(&cli.global, question, terminal).await,
+        Command::Ask(question) => until_interrupted(&cli.global, (question, path), terminal).await,
     }
 }
 
@@ -160,18 +161,21 @@ async fn demo(args: crate::demo::Args) -> Result<(), Stop> {
 }
 
 /// Runs a command until it ends, or until Ctrl-C.
-async fn until_interrupted(global: &Global, question: Question, terminal: &Terminal) -> Result<(), Stop> {
+async fn until_interrupted(
+    global: &Global,
+    (question, path): (Question, &CommandPath),
+    terminal: &Terminal,
+) -> Result<(), Stop> {
     if !global.table_columns.is_empty() && global.output != Format::Table {
         let message = "chooses columns of a table, and --output chooses another form";
         return Err(Failure::usage("--columns", message, "one of --columns and --output").into());
     }
     let context = commands::CommandContext::new(global, terminal);
-    let by_flags = flags::give_its_values(&question);
     let result = tokio::select! {
         result = Box::pin(ask(&context, question)) => result,
         Ok(()) = tokio::signal::ctrl_c() => Err(context.interrupted()),
     };
-    if by_flags { result.map_err(flags::named) } else { result }
+    result.map_err(|stop| path.name_flags(Cli::command(), stop))
 }
 
 async fn ask(context: &commands::CommandContext<'_>, question: Question) -> Result<(), Stop> {

@@ -125,7 +125,7 @@ fn fixed(reason: &str) -> Option<&'static str> {
             "reveille version: the node may be older than this command; or --endpoint names its peer port"
         }
         "UNKNOWN_ZONE" => "give an IANA name, such as Europe/Berlin",
-        "NEVER_FIRES" => "reveille schedule preview --cron EXPR --tz ZONE shows what a pattern gives",
+        "NEVER_FIRES" => "reveille schedule preview --cron EXPR --zone ZONE shows what a pattern gives",
         "INVALID_FIELD" | "TOO_LARGE" | "UNSUPPORTED_ENCODING" => {
             "correct it, and give the command again; its --help says what may be given"
         }

@@ -28,7 +28,7 @@ pub fn next_step(test: &TestRelayResponse) -> String {
             "ask the relay's operator which port takes a login: usual are 587 with --tls starttls, 465 with --tls implicit"
                 .to_owned()
         }
-        RelayFix::Reference => format!("correct [credentials] in this node's configuration, then: {again} --auth"),
+        RelayFix::Reference => format!("correct [credentials] in this node's configuration, then: {again} --authenticate"),
         RelayFix::StartTls | RelayFix::Relay => format!("see to it at the relay, then: {again}"),
         RelayFix::Unspecified => of_stage(test.stage(), &relay, &again),
     }
@@ -132,23 +132,23 @@ mod tests {
                 none,
                 &relay(),
                 "check that this node reaches 127.0.0.1, port 25, then: reveille relay test main; with another host: \
-                 reveille relay add main --replace --host HOST --port 25 --tls none --sessions 10"
+                 reveille relay add main --replace --host HOST --port 25 --tls none --max-sessions 10"
                     .to_owned(),
             ),
             (
                 RelayStage::Tls,
                 RelayFix::TlsName,
                 &starttls,
-                format!("{all} starttls --tls-name NAME --rate 1.5 --sessions 10"),
+                format!("{all} starttls --tls-name NAME --rate-per-second 1.5 --max-sessions 10"),
             ),
-            (RelayStage::Tls, RelayFix::Ca, &implicit, format!("{all} implicit --ca FILE --rate 1.5 --sessions 10")),
-            (RelayStage::Tls, RelayFix::StartTls, &implicit, format!("{all} starttls --rate 1.5 --sessions 10")),
+            (RelayStage::Tls, RelayFix::Ca, &implicit, format!("{all} implicit --ca FILE --rate-per-second 1.5 --max-sessions 10")),
+            (RelayStage::Tls, RelayFix::StartTls, &implicit, format!("{all} starttls --rate-per-second 1.5 --max-sessions 10")),
             (
                 RelayStage::Tls,
                 RelayFix::ImplicitTls,
                 &starttls,
-                "reveille relay add main --replace --host 127.0.0.1 --port 465 --pool bulk --tls implicit --rate 1.5 \
-                 --sessions 10"
+                "reveille relay add main --replace --host 127.0.0.1 --port 465 --pool bulk --tls implicit --rate-per-second 1.5 \
+                 --max-sessions 10"
                     .to_owned(),
             ),
             (
@@ -167,19 +167,19 @@ mod tests {
                 RelayStage::Auth,
                 RelayFix::LoginAfterStartTls,
                 &relay(),
-                "reveille relay add main --replace --host 127.0.0.1 --port 25 --tls starttls --sessions 10".to_owned(),
+                "reveille relay add main --replace --host 127.0.0.1 --port 25 --tls starttls --max-sessions 10".to_owned(),
             ),
             (
                 RelayStage::Auth,
                 RelayFix::Reference,
                 &implicit,
-                "correct [credentials] in this node's configuration, then: reveille relay test main --auth".to_owned(),
+                "correct [credentials] in this node's configuration, then: reveille relay test main --authenticate".to_owned(),
             ),
             (
                 RelayStage::Greeting,
                 none,
                 &Relay { port: 465, ..relay() },
-                "reveille relay add main --replace --host 127.0.0.1 --port 465 --tls implicit --sessions 10".to_owned(),
+                "reveille relay add main --replace --host 127.0.0.1 --port 465 --tls implicit --max-sessions 10".to_owned(),
             ),
         ] {
             assert_eq!(next(stage, fix, relay), expected, "{stage:?} {fix:?}");
@@ -198,7 +198,7 @@ mod tests {
         assert_eq!(
             next(RelayStage::Tls, RelayFix::TlsName, &odd),
             "reveille relay add main --replace --host 'a;b' --port 25 --tls starttls --tls-name NAME \
-             --ca '/etc/Our CA/it'\\''s.pem' --credentials '$(reboot)' --sessions 10"
+             --ca '/etc/Our CA/it'\\''s.pem' --credentials '$(reboot)' --max-sessions 10"
         );
     }
 }

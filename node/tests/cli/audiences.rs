@@ -61,7 +61,7 @@ async fn schedule_sends_to_it_by_name() {
         _ => Err(unknown(method)),
     })
     .await;
-    let line = "schedule create trial --audience million --cron @yearly --tz UTC --sender a@example.com \
+    let line = "schedule create trial --audience million --cron @yearly --zone UTC --sender a@example.com \
                 --subject Hello --inline-text Hi";
     fake.reveille(line).await;
     let requested: Vec<v1::CreateScheduleRequest> = fake.requests("CreateSchedule");

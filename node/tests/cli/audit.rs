@@ -28,7 +28,7 @@ async fn fake() -> Fake {
 #[tokio::test]
 async fn list_filters_and_export_is_in_the_order_of_the_log() {
     let fake = fake().await;
-    let filter = "--caller local --tenant acme --command relay_put --since 2026-03-02T00:00:00Z";
+    let filter = "--caller local --tenant acme --command relay_put --since-time 2026-03-02T00:00:00Z";
     let listed = fake.reveille(&format!("audit list {filter} -o json")).await.json();
     let record = json!({
         "index": "7", "time": "2026-03-02T00:00:00Z", "caller": "00000000000000ff", "tenant": "",

@@ -63,8 +63,8 @@ async fn create_asks_for_an_instant_an_audience_and_its_content() {
         _ => Err(unknown(method)),
     })
     .await;
-    let line = "campaign create spring --audience subscribers --at 2026-03-08T09:00:00Z --tz Europe/Berlin --pool bulk \
-                --sender news@example.com --subject s --inline-text t --canary 0.5% --dry-run";
+    let line = "campaign create spring --audience subscribers --at 2026-03-08T09:00:00Z --zone Europe/Berlin --pool bulk \
+                --sender news@example.com --subject s --inline-text t --canary-percent 0.5% --dry-run";
     let ended = fake.reveille(line).await;
     assert_eq!(ended.code, Some(0), "{ended:?}");
     assert_eq!(ended.stderr, format!("warning: {TOO_LATE}\nchecked; nothing was changed\n"));
@@ -232,7 +232,7 @@ async fn status_and_list_print_the_same_fields() {
         },
     });
     let mut status = fake.reveille("campaign status spring -o json").await.json();
-    let listed = fake.reveille("campaign list --state launched --since 2026-03-01T00:00:00Z -o json").await.json();
+    let listed = fake.reveille("campaign list --state launched --since-time 2026-03-01T00:00:00Z -o json").await.json();
     let requested: Vec<v1::ListCampaignsRequest> = fake.requests("ListCampaigns");
     assert_eq!(requested[0].states, [i32::from(CampaignState::Launched)]);
     assert!(requested[0].since_time.is_some() && requested[0].until_time.is_none(), "{requested:?}");

@@ -328,7 +328,7 @@ async fn relay_that_refuses_login_is_reachable_and_fails_its_test() {
     let ended = Fake::answering("TestRelay", answer).await.reveille("relay test main -o json").await;
     assert_eq!((ended.code, ended.json()["reachable"].clone()), (Some(1), true.into()));
     assert_eq!(ended.json()["fix"], "RELAY_FIX_REFERENCE");
-    let next = "correct [credentials] in this node's configuration, then: reveille relay test main --auth";
+    let next = "correct [credentials] in this node's configuration, then: reveille relay test main --authenticate";
     assert_eq!(ended.error()["next"], next);
     assert_eq!(ended.error()["reason"], "RELAY_UNUSABLE");
 }
@@ -375,7 +375,7 @@ async fn gaps() -> Fake {
 #[tokio::test]
 async fn backfill_counts_before_it_opens_and_says_what_is_left() {
     let fake = gaps().await;
-    let line = "schedule backfill morning --from 2026-03-01T00:00:00Z --to 2026-03-05T00:00:00Z";
+    let line = "schedule backfill morning --start-time 2026-03-01T00:00:00Z --end-time 2026-03-05T00:00:00Z";
     let looked = fake.reveille(&format!("{line} --dry-run -o json")).await;
     assert_eq!(
         (looked.code, looked.json()["opened"].clone(), looked.json()["firstRun"].clone()),
@@ -401,7 +401,11 @@ async fn backfill_counts_before_it_opens_and_says_what_is_left() {
     assert_eq!(fake.reveille(&format!("{line} --yes")).await.code, Some(0));
     let bounded = fake.reveille(&format!("{line} --max 3 --yes")).await;
     assert_eq!(bounded.code, Some(0), "as many as were asked for: {bounded:?}");
-    assert!(bounded.stderr.contains("--from 2026-03-02T00:00:00Z --to 2026-03-05T00:00:00Z"), "{}", bounded.stderr);
+    assert!(
+        bounded.stderr.contains("--start-time 2026-03-02T00:00:00Z --end-time 2026-03-05T00:00:00Z"),
+        "{}",
+        bounded.stderr
+    );
     let looked = fake.reveille(&format!("{line} --max 3 --dry-run")).await;
     assert!(looked.stdout.contains("what comes from 2026-03-02T00:00:00Z on"), "{}", looked.stdout);
 }
@@ -411,11 +415,15 @@ async fn backfill_of_more_than_a_thousand_is_partly_done() {
     let rest = prost_types::Timestamp { seconds: 1_772_409_600, nanos: 0 };
     let answer = v1::BackfillScheduleResponse { opened: 1_000, rest_time: Some(rest), ..Default::default() };
     let fake = Fake::answering("BackfillSchedule", answer).await;
-    let line = "schedule backfill morning --from 2026-03-01T00:00:00Z --to 2026-03-05T00:00:00Z";
+    let line = "schedule backfill morning --start-time 2026-03-01T00:00:00Z --end-time 2026-03-05T00:00:00Z";
     for end in ["--dry-run", "--yes"] {
         let partly = fake.reveille(&format!("{line} {end}")).await;
         assert_eq!(partly.code, Some(7), "{end}: {partly:?}");
-        assert!(partly.stderr.contains("--from 2026-03-02T00:00:00Z --to 2026-03-05T00:00:00Z"), "{}", partly.stderr);
+        assert!(
+            partly.stderr.contains("--start-time 2026-03-02T00:00:00Z --end-time 2026-03-05T00:00:00Z"),
+            "{}",
+            partly.stderr
+        );
     }
 }
 

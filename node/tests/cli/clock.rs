@@ -44,7 +44,7 @@ async fn how_far_an_instant_is_counts_from_the_clock_of_the_cluster() {
         Fake::answering("GetSchedule", v1::GetScheduleResponse { schedule: reported.clone(), ..Default::default() });
     let resumed = v1::ResumeScheduleResponse { schedule: reported.clone(), ..Default::default() };
     let created = v1::CreateScheduleResponse { schedule: reported, ..Default::default() };
-    let create = "schedule create g --daily 22:00 --tz UTC --to a@b.example --sender a@b.example --subject s \
+    let create = "schedule create g --daily 22:00 --zone UTC --to a@b.example --sender a@b.example --subject s \
                   --inline-text t --dry-run";
     for (fake, line) in [
         (shown.await, "schedule show g"),
@@ -77,7 +77,7 @@ async fn advance_prints_one_object() {
 #[tokio::test]
 async fn interrupted_advance_may_have_moved_the_clock() {
     let fake = Fake::start(|_, _| Ok(vec![word(3_600, false)])).await;
-    let ended = fake.reveille("clock advance --to 1970-01-02T00:00:00Z -o json").await;
+    let ended = fake.reveille("clock advance --target-time 1970-01-02T00:00:00Z -o json").await;
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(8), ""), "{ended:?}");
     assert_eq!(ended.error()["reason"], "ANSWER_LOST");
     assert_eq!(fake.methods().len(), 1, "it is not asked again: it would go on from there");
@@ -97,7 +97,7 @@ async fn real_time_is_not_moved() {
 #[tokio::test]
 async fn distance_or_the_end_is_given_and_not_both() {
     let fake = Fake::refusing(Code::Unimplemented, "GENERAL", "not asked").await;
-    for line in ["clock advance", "clock advance 1h --to 1970-01-02T00:00:00Z", "clock advance soon"] {
+    for line in ["clock advance", "clock advance 1h --target-time 1970-01-02T00:00:00Z", "clock advance soon"] {
         assert_eq!(fake.reveille(line).await.code, Some(2), "{line}");
     }
     assert!(fake.methods().is_empty());

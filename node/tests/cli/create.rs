@@ -66,7 +66,7 @@ async fn everything_that_was_said_is_sent() {
         "9:05",
         "--days",
         "mon-fri",
-        "--tz",
+        "--zone",
         "Europe/Berlin",
         "--to",
         "ann@example.com",
@@ -85,7 +85,7 @@ async fn everything_that_was_said_is_sent() {
         "c@example.com",
         "--cc",
         "d@example.com",
-        "--var",
+        "--variable",
         "a=b=c",
         "--header",
         "X-A=1",
@@ -103,7 +103,7 @@ async fn everything_that_was_said_is_sent() {
         "--max-runs",
         "2",
     ]);
-    arguments.extend(["--start", "2026-01-01T00:00:00Z", "--paused", "--reason", "not yet"]);
+    arguments.extend(["--start-time", "2026-01-01T00:00:00Z", "--paused", "--reason", "not yet"]);
     arguments.extend(["--min-gap", "none", "--jitter", "10m"]);
     let ended = create(&fake, &arguments).await;
     assert_eq!(ended.code, Some(0), "{ended:?}");
@@ -135,7 +135,7 @@ async fn everything_that_was_said_is_sent() {
 }
 
 async fn create_from(fake: &Fake, recipients: &str, text: &str, more: &[&str]) -> Ended {
-    let mut arguments = vec!["--cron", "0 9 * * *", "--tz", "UTC", "--recipients", recipients, "--text", text];
+    let mut arguments = vec!["--cron", "0 9 * * *", "--zone", "UTC", "--recipients", recipients, "--text", text];
     arguments.extend(WHAT);
     arguments.extend_from_slice(more);
     create(fake, &arguments).await
@@ -227,7 +227,7 @@ async fn flags_that_contradict_each_other_are_usage() {
     let folder = Folder::new();
     let text = folder.file("t.txt", "Hi");
     let fake = willing().await;
-    let base = ["--sender", "a@example.com", "--subject", "s", "--tz", "UTC"];
+    let base = ["--sender", "a@example.com", "--subject", "s", "--zone", "UTC"];
     let refused = async |more: &[&str]| {
         let mut arguments = base.to_vec();
         arguments.extend_from_slice(more);

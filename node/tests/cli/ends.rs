@@ -44,8 +44,7 @@ async fn usage_in_an_error_leaves_out_flags_of_every_command() {
 
 #[tokio::test]
 async fn negative_duration_and_endpoint_with_a_scheme_are_explained() {
-    let create =
-        "schedule create x --every -5m --tz UTC --to a@example.com --sender b@example.com --subject s --inline-text t";
+    let create = "schedule create x --every -5m --zone UTC --to a@example.com --sender b@example.com --subject s --inline-text t";
     for (line, why) in
         [(create, "a duration is "), ("--endpoint ftp://127.0.0.1:7600 cluster status", "an endpoint is HOST:PORT")]
     {
@@ -220,7 +219,7 @@ async fn unknown_outcome_stays_unknown_after_answers_of_other_nodes() {
 
 #[tokio::test]
 async fn closed_pipe_is_no_error() {
-    let mut command = command(&["schedule", "preview", "--cron", "* * * * *", "--tz", "UTC", "--count", "20000"]);
+    let mut command = command(&["schedule", "preview", "--cron", "* * * * *", "--zone", "UTC", "--count", "20000"]);
     let mut child = command.stdout(Stdio::piped()).spawn().expect("it starts");
     drop(child.stdout.take());
     let output = timeout(STEP_TIMEOUT, child.wait_with_output()).await.expect("it ends").expect("output");

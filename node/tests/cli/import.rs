@@ -139,7 +139,7 @@ async fn invalid_flag_of_import_is_refused_without_cluster() {
     for (flag, value) in [("--jitter", "2d"), ("--retention", "1h"), ("--tenant", "bad tenant!"), ("--pool", "no pool")]
     {
         let path = file.path();
-        let ended = import(&[&path, "--sender", "c@example.com", "--tz", "UTC", "-o", "json", flag, value]).await;
+        let ended = import(&[&path, "--sender", "c@example.com", "--zone", "UTC", "-o", "json", flag, value]).await;
         assert_eq!(ended.code, Some(2), "{flag}: {ended:?}");
         let json = ended.json();
         assert_eq!(json[0]["outcome"], "refused");
@@ -151,7 +151,7 @@ async fn invalid_flag_of_import_is_refused_without_cluster() {
 async fn system_form_comes_through_stdin_too() {
     let arguments = ["import", "crontab", "-", "--system", "--to", "ops@example.com", "--sender", "c@example.com"];
     let mut command = command(&arguments);
-    command.args(["--tz", "Europe/Berlin", "--prefix", "web1-", "-o", "json"]).stdin(Stdio::piped());
+    command.args(["--zone", "Europe/Berlin", "--prefix", "web1-", "-o", "json"]).stdin(Stdio::piped());
     let mut child = command.spawn().expect("it starts");
     let mut stdin = child.stdin.take().expect("a pipe");
     stdin.write_all(b"17 * * * * root cd / && run-parts /etc/cron.hourly").await.expect("written");
@@ -184,7 +184,7 @@ async fn zone_that_does_not_exist_is_the_lines_own_fault() {
 #[tokio::test]
 async fn direction_characters_of_crontab_reach_no_terminal() {
     let file = File::holding("MAILTO=a@example.com\n# \u{202e}evil\u{7}\n0 9 * * * echo '\u{202e}bell'\n");
-    let ended = import(&[&file.path(), "--sender", "c@example.com", "--tz", "UTC"]).await;
+    let ended = import(&[&file.path(), "--sender", "c@example.com", "--zone", "UTC"]).await;
     assert_eq!(ended.code, Some(0), "{ended:?}");
     assert!(ended.stdout.contains("\\u{202e}bell"), "{}", ended.stdout);
     assert!(!(ended.stdout + &ended.stderr).contains(['\u{202e}', '\u{7}']), "it is spelled out");

@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::fake::{Fake, one, refusal_of, unknown};
 use crate::terminal::{command, run};
 
-const WHAT: &str = "--daily 09:00 --tz UTC --to a@example.com --sender b@example.com --subject s --inline-text t";
+const WHAT: &str = "--daily 09:00 --zone UTC --to a@example.com --sender b@example.com --subject s --inline-text t";
 
 /// Starts a fake cluster that has a schedule with labels.
 async fn labelled() -> Fake {
@@ -95,7 +95,7 @@ async fn update_names_each_label_and_leaves_the_others() {
         assert_eq!(request.update_mask.expect("a mask").paths, ["labels.team", "labels.tier"]);
         assert_eq!(request.schedule.expect("a body").labels, [("team".to_owned(), "books".to_owned())].into());
     }
-    fake.reveille("schedule update morning --clear labels").await;
+    fake.reveille("schedule update morning --clear label").await;
     let cleared: Vec<v1::UpdateScheduleRequest> = fake.requests("UpdateSchedule");
     let last = cleared.last().expect("asked");
     assert_eq!(last.update_mask.as_ref().map(|mask| mask.paths.as_slice()), Some(&["labels".to_owned()][..]));

@@ -11,7 +11,7 @@ async fn preview(arguments: &[&str]) -> Ended {
 }
 
 async fn locals(cron: &str, zone: &str, from: &str, count: &str) -> Vec<String> {
-    let ended = preview(&["--cron", cron, "--tz", zone, "--from", from, "--count", count, "-o", "json"]).await;
+    let ended = preview(&["--cron", cron, "--zone", zone, "--from", from, "--count", count, "-o", "json"]).await;
     assert_eq!(ended.code, Some(0), "{ended:?}");
     let json = ended.json();
     json.as_array().expect("an array").iter().map(|one| one["local"].as_str().expect("a text").to_owned()).collect()
@@ -21,7 +21,7 @@ async fn locals(cron: &str, zone: &str, from: &str, count: &str) -> Vec<String> 
 async fn it_prints_instants_with_their_local_time_and_a_remark() {
     let from = "2026-03-07T12:00:00Z";
     let zone = "America/New_York";
-    let ended = preview(&["--cron", "0 2 * * *", "--tz", zone, "--from", from, "--count", "2", "-o", "json"]).await;
+    let ended = preview(&["--cron", "0 2 * * *", "--zone", zone, "--from", from, "--count", "2", "-o", "json"]).await;
     let remark = json!({
         "kind": "INSTANT_REMARK_KIND_MOVED_AFTER_GAP", "wanted": "2026-03-08T02:00:00", "others": 0, "run": "",
         "earlier": "", "change": {
@@ -36,10 +36,11 @@ async fn it_prints_instants_with_their_local_time_and_a_remark() {
         ])
     );
     assert_eq!(ended.stderr, "");
-    let table = preview(&["--cron", "0 2 * * *", "--tz", zone, "--from", from, "--count", "2"]).await.stdout;
+    let table = preview(&["--cron", "0 2 * * *", "--zone", zone, "--from", from, "--count", "2"]).await.stdout;
     let words = "02:00 does not exist that day: clocks go forward from 02:00 to 03:00; moved to the end of the gap";
     assert!(table.contains(words), "{table}");
-    let twice = ["--cron", "30 1 * * *", "--tz", zone, "--from", "2026-11-01T00:00:00-04:00", "--dst-overlap", "both"];
+    let twice =
+        ["--cron", "30 1 * * *", "--zone", zone, "--from", "2026-11-01T00:00:00-04:00", "--dst-overlap", "both"];
     let twice = preview(&twice).await.stdout;
     for words in ["first of two: clocks go back from 02:00 to 01:00", "second of two: clocks go back"] {
         assert!(twice.contains(words), "{twice}");
@@ -93,7 +94,7 @@ async fn policies_of_clock_changes_are_flags() {
     let skip = preview(&[
         "--daily",
         "02:30",
-        "--tz",
+        "--zone",
         "Europe/Berlin",
         "--from",
         "2026-03-28T12:00:00Z",
@@ -114,7 +115,7 @@ async fn policies_of_clock_changes_are_flags() {
     let both = preview(&[
         "--daily",
         "02:30",
-        "--tz",
+        "--zone",
         "Europe/Berlin",
         "--from",
         "2026-10-24T12:00:00Z",
@@ -134,7 +135,7 @@ async fn date_that_does_not_exist_is_explained() {
     let ended = preview(&[
         "--cron",
         "0 9 * * *",
-        "--tz",
+        "--zone",
         "Pacific/Apia",
         "--from",
         "2011-12-29T00:00:00Z",
@@ -155,7 +156,7 @@ async fn days_periods_and_single_instants_are_patterns_too() {
         "9:00",
         "--days",
         "sat,sun",
-        "--tz",
+        "--zone",
         "UTC",
         "--from",
         "2026-11-20T00:00:00Z",
@@ -167,16 +168,32 @@ async fn days_periods_and_single_instants_are_patterns_too() {
     .await;
     assert_eq!(days.stdout, "2026-11-21T09:00:00Z\n2026-11-22T09:00:00Z\n");
     let every =
-        preview(&["--every", "36h", "--tz", "UTC", "--from", "2026-01-01T00:00:00Z", "--count", "2", "-o", "name"])
+        preview(&["--every", "36h", "--zone", "UTC", "--from", "2026-01-01T00:00:00Z", "--count", "2", "-o", "name"])
             .await;
     assert_eq!(every.stdout, "2026-01-02T12:00:00Z\n2026-01-04T00:00:00Z\n");
-    let once =
-        preview(&["--at", "2026-12-24T09:00:00+01:00", "--tz", "UTC", "--from", "2026-01-01T00:00:00Z", "-o", "name"])
-            .await;
+    let once = preview(&[
+        "--at",
+        "2026-12-24T09:00:00+01:00",
+        "--zone",
+        "UTC",
+        "--from",
+        "2026-01-01T00:00:00Z",
+        "-o",
+        "name",
+    ])
+    .await;
     assert_eq!(once.stdout, "2026-12-24T08:00:00Z\n");
-    let past =
-        preview(&["--at", "2026-12-24T09:00:00+01:00", "--tz", "UTC", "--from", "2027-01-01T00:00:00Z", "-o", "json"])
-            .await;
+    let past = preview(&[
+        "--at",
+        "2026-12-24T09:00:00+01:00",
+        "--zone",
+        "UTC",
+        "--from",
+        "2027-01-01T00:00:00Z",
+        "-o",
+        "json",
+    ])
+    .await;
     assert_eq!((past.code, past.json()), (Some(0), json!([])));
 }
 
@@ -189,25 +206,25 @@ async fn impossible_arguments_are_usage_errors_with_next_step() {
         assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""), "{arguments:?}");
         ended.error()
     };
-    let zone = refused(&["--cron", "0 2 * * *", "--tz", "Europe/Berlni"]).await;
-    assert_eq!((zone["reason"].as_str(), zone["field"].as_str()), (Some("UNKNOWN_ZONE"), Some("--tz")));
+    let zone = refused(&["--cron", "0 2 * * *", "--zone", "Europe/Berlni"]).await;
+    assert_eq!((zone["reason"].as_str(), zone["field"].as_str()), (Some("UNKNOWN_ZONE"), Some("--zone")));
     assert!(zone["message"].as_str().is_some_and(|text| text.contains("did you mean Europe/Berlin")), "{zone}");
-    let never = refused(&["--cron", "0 9 31 2 *", "--tz", "UTC"]).await;
+    let never = refused(&["--cron", "0 9 31 2 *", "--zone", "UTC"]).await;
     assert!(never["message"].as_str().is_some_and(|text| text.contains("never fires")), "{never}");
     assert_eq!(never["field"], "--cron");
-    let seconds = refused(&["--cron", "0 0 9 * * *", "--tz", "UTC"]).await;
+    let seconds = refused(&["--cron", "0 0 9 * * *", "--zone", "UTC"]).await;
     assert!(seconds["message"].as_str().is_some_and(|text| text.starts_with("seconds are not allowed")), "{seconds}");
-    assert_eq!(refused(&["--tz", "UTC"]).await["reason"], "USAGE");
-    assert_eq!(refused(&["--cron", "@daily", "--daily", "9:00", "--tz", "UTC"]).await["reason"], "USAGE");
-    assert_eq!(refused(&["--cron", "@daily", "--days", "mon", "--tz", "UTC"]).await["reason"], "USAGE");
-    assert_eq!(refused(&["--daily", "25:00", "--tz", "UTC"]).await["field"], "--daily <HH:MM>");
+    assert_eq!(refused(&["--zone", "UTC"]).await["reason"], "USAGE");
+    assert_eq!(refused(&["--cron", "@daily", "--daily", "9:00", "--zone", "UTC"]).await["reason"], "USAGE");
+    assert_eq!(refused(&["--cron", "@daily", "--days", "mon", "--zone", "UTC"]).await["reason"], "USAGE");
+    assert_eq!(refused(&["--daily", "25:00", "--zone", "UTC"]).await["field"], "--daily <HH:MM>");
 }
 
 /// `H` has the same value for the same name in the preview and in the cluster. Without a name it has none.
 #[tokio::test]
 async fn drawn_place_hangs_on_the_name() {
     let named = |name: &'static str, tenant: &'static str| {
-        let zone = ["--tz", "UTC", "--from", "2026-11-20T00:00:00Z", "--count", "1"];
+        let zone = ["--zone", "UTC", "--from", "2026-11-20T00:00:00Z", "--count", "1"];
         let what = ["--cron", "H H(0-7) * * *", "--name", name, "--tenant", tenant, "-o", "name"];
         async move { preview(&[what.as_slice(), zone.as_slice()].concat()).await }
     };
@@ -217,7 +234,7 @@ async fn drawn_place_hangs_on_the_name() {
     assert_eq!(named("backups", "default").await.stdout, ours.stdout);
     assert_ne!(named("backups", "acme").await.stdout, ours.stdout);
     assert_ne!(named("letters", "default").await.stdout, ours.stdout);
-    let nameless = preview(&["--cron", "H 9 * * *", "--tz", "UTC", "-o", "json"]).await;
+    let nameless = preview(&["--cron", "H 9 * * *", "--zone", "UTC", "-o", "json"]).await;
     assert_eq!(nameless.code, Some(2), "{nameless:?}");
     let error = nameless.error();
     assert_eq!(error["message"], "`H` is drawn from a schedule's tenant and name, and no name was given");
@@ -228,7 +245,7 @@ async fn drawn_place_hangs_on_the_name() {
 #[tokio::test]
 async fn jitter_says_when_each_opens() {
     let shown = async |name: &str, window: &str| {
-        let when = ["--daily", "09:00", "--tz", "UTC", "--from", "2026-11-20T00:00:00Z", "--count", "20"];
+        let when = ["--daily", "09:00", "--zone", "UTC", "--from", "2026-11-20T00:00:00Z", "--count", "20"];
         let what = ["--name", name, "--jitter", window, "-o", "json"];
         let json = preview(&[when.as_slice(), &what].concat()).await.json();
         let of = |one: &serde_json::Value, field: &str| {
@@ -243,13 +260,13 @@ async fn jitter_says_when_each_opens() {
     assert!(places.len() > 15, "another one each day: {half_an_hour:?}");
     assert_eq!(shown("morning", "30m").await, half_an_hour);
     assert_ne!(shown("evening", "30m").await, half_an_hour);
-    let nameless = preview(&["--daily", "9:00", "--tz", "UTC", "--jitter", "5m", "-o", "json"]).await;
+    let nameless = preview(&["--daily", "9:00", "--zone", "UTC", "--jitter", "5m", "-o", "json"]).await;
     assert_eq!(nameless.code, Some(2));
 }
 
 #[tokio::test]
 async fn people_get_a_table() {
-    let ended = preview(&["--cron", "@daily", "--tz", "UTC", "--from", "2026-01-01T00:00:00Z", "--count", "1"]).await;
+    let ended = preview(&["--cron", "@daily", "--zone", "UTC", "--from", "2026-01-01T00:00:00Z", "--count", "1"]).await;
     let table =
         "LOCAL                      INSTANT               REMARK\n2026-01-02T00:00:00+00:00  2026-01-02T00:00:00Z\n";
     assert_eq!(ended.stdout, table);

@@ -149,12 +149,15 @@ async fn stored_template_gets_the_values_of_row_file_and_flags() {
     let fake = ending(RecipientState::Sent, event(Kind::Sent, 250, "ok")).await;
     for values in &values {
         let line = format!(
-            "template send-test welcome@2 --to you@example.com --recipients {people} --variables {values} --var city=Bern"
+            "template send-test welcome@2 --to you@example.com --recipients {people} --values {values} --value city=Bern \
+             --finish-within 5m"
         );
         let ended = fake.reveille(&line).await;
         assert_eq!(ended.code, Some(0), "{ended:?}");
         let requested: Vec<v1::SendTestRequest> = fake.requests("SendTest");
-        let body = requested.last().and_then(|requested| requested.schedule.clone()).expect("a body");
+        let requested = requested.last().cloned().expect("asked");
+        assert_eq!(requested.finish_within.map(|within| within.seconds), Some(300));
+        let body = requested.schedule.expect("a body");
         assert_eq!((body.template.as_str(), body.content), ("welcome@2", None));
         let audience = body.audience.expect("an audience");
         let values = audience.recipients[0].values.iter();
@@ -165,8 +168,8 @@ async fn stored_template_gets_the_values_of_row_file_and_flags() {
     let to = "template send-test welcome --to you@example.com";
     for (line, says) in [
         (format!("{to} --subject Hi"), "--subject"),
-        (format!("{to} --variables {}", write("list.yaml", "name: [Ann]\n")), "list.yaml:1"),
-        (format!("{to} --variables {}", write("text.yaml", "Ann\n")), "one line `NAME: VALUE`"),
+        (format!("{to} --values {}", write("list.yaml", "name: [Ann]\n")), "list.yaml:1"),
+        (format!("{to} --values {}", write("text.yaml", "Ann\n")), "one line `NAME: VALUE`"),
     ] {
         let ended = fake.reveille(&line).await;
         assert!(ended.code == Some(2) && ended.stderr.contains(says), "{line}: {ended:?}");

@@ -441,7 +441,7 @@ async fn shape_of_relay() {
     let fake = Fake::answering("AddRelay", v1::AddRelayResponse { relay: Some(relay), index: 3 }).await;
     let json = fake
         .reveille(
-            "relay add main --host h --port 25 --tls implicit --ca /ca --tls-name n --credentials x --rate 0.5 --late-rate 0.25 --weight 5 -o json",
+            "relay add main --host h --port 25 --tls implicit --ca /ca --tls-name n --credentials x --rate-per-second 0.5 --late-rate-per-second 0.25 --weight 5 -o json",
         )
         .await
         .json();

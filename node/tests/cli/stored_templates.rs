@@ -74,7 +74,7 @@ fn shown() -> serde_json::Value {
 #[tokio::test]
 async fn put_sends_the_content_and_says_the_version() {
     let fake = fake().await;
-    let content = "--sender a@example.com --subject Hi --inline-text Hello --var city=Rome --bulk";
+    let content = "--sender a@example.com --subject Hi --inline-text Hello --variable city=Rome --bulk";
     let ended = fake.reveille(&format!("template put welcome {content} --tenant acme --etag e1 -o json")).await;
     assert_eq!(ended.json()["template"], shown(), "{ended:?}");
     assert!(ended.stderr.contains("version 2 stored"), "{ended:?}");
@@ -115,7 +115,7 @@ async fn show_and_list_print_versions_and_their_users() {
 #[tokio::test]
 async fn preview_prints_one_email_and_delete_wants_a_yes() {
     let fake = fake().await;
-    let line = "template preview welcome@2 --to ann@example.com --var name=Ann";
+    let line = "template preview welcome@2 --recipient ann@example.com --value name=Ann";
     assert_eq!(fake.reveille(line).await.stdout, "Subject: Hello Ann\n\nHi Ann\n");
     assert_eq!(
         fake.reveille(&format!("{line} -o json")).await.json(),
@@ -134,7 +134,7 @@ async fn preview_prints_one_email_and_delete_wants_a_yes() {
 #[tokio::test]
 async fn schedule_names_a_template_instead_of_a_content() {
     let fake = fake().await;
-    let line = "schedule create daily --daily 09:00 --tz UTC --to ann@example.com";
+    let line = "schedule create daily --daily 09:00 --zone UTC --to ann@example.com";
     let ended = fake.reveille(&format!("{line} --template welcome@2 -o json")).await;
     assert_eq!(ended.json()["schedule"]["template"], "welcome@2", "{ended:?}");
     let requested: Vec<v1::CreateScheduleRequest> = fake.requests("CreateSchedule");
@@ -186,7 +186,7 @@ async fn refusal_names_the_flag() {
         _ => Err(unknown(method)),
     })
     .await;
-    let line = "schedule create daily --daily 09:00 --tz UTC --to ann@example.com --template welcome -o json";
+    let line = "schedule create daily --daily 09:00 --zone UTC --to ann@example.com --template welcome -o json";
     let ended = fake.reveille(line).await;
     assert_eq!(ended.error()["field"], "--template", "{ended:?}");
 }

@@ -23,7 +23,7 @@ fn folder() -> tempfile::TempDir {
 async fn rendered_email_is_shown_decoded() {
     let folder = folder();
     let flags =
-        ["--subject", "Hi {{ name }}", "--text", "body.txt", "--recipients", "people.csv", "--var", "city=Rome"];
+        ["--subject", "Hi {{ name }}", "--text", "body.txt", "--recipients", "people.csv", "--variable", "city=Rome"];
     let ended = render(&folder, &flags).await;
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""), "{ended:?}");
     let mail = "From: sender@example.com\nTo: ann@example.com\nSubject: Hi Ann\n\nHello Ann of Rome,\nbye\n";
@@ -47,7 +47,7 @@ async fn rendered_email_is_shown_decoded() {
 
 #[tokio::test]
 async fn without_recipients_the_variables_are_those_that_are_said() {
-    let ended = render(&folder(), &["--inline-text", "{{ name }}, {{ recipient }}", "--var", "name=Ann"]).await;
+    let ended = render(&folder(), &["--inline-text", "{{ name }}, {{ recipient }}", "--variable", "name=Ann"]).await;
     assert!(ended.stdout.ends_with("\n\nAnn, recipient@example.com\n"), "{ended:?}");
 }
 

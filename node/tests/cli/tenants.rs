@@ -35,11 +35,11 @@ async fn fake() -> Fake {
 #[tokio::test]
 async fn set_names_what_it_sets_and_nothing_else() {
     let fake = fake().await;
-    assert_eq!(fake.reveille("tenant set acme --rate 2.5 -o json").await.json(), json!({"tenant": shown()}));
+    assert_eq!(fake.reveille("tenant set acme --rate-per-second 2.5 -o json").await.json(), json!({"tenant": shown()}));
     fake.reveille("tenant set acme --concurrency none --share 3").await;
-    fake.reveille("tenant set acme --rate none").await;
-    fake.reveille("tenant set acme --pools bulk,news").await;
-    fake.reveille("tenant set acme --pools none").await;
+    fake.reveille("tenant set acme --rate-per-second none").await;
+    fake.reveille("tenant set acme --pool bulk,news").await;
+    fake.reveille("tenant set acme --pool none").await;
     let requested: Vec<v1::SetTenantRequest> = fake.requests("SetTenant");
     let named = |requested: &v1::SetTenantRequest| (requested.rate_per_second, requested.concurrency, requested.share);
     assert_eq!(named(&requested[0]), (Some(2.5), None, None));
@@ -51,7 +51,15 @@ async fn set_names_what_it_sets_and_nothing_else() {
         [(String::new(), false), ("bulk,news".into(), false), (String::new(), true)]
     );
     assert!(requested.iter().all(|requested| requested.name == "acme" && !requested.request_id.is_empty()));
-    for wrong in ["", " --share 0", " --share 17", " --rate 0", " --rate -1", " --concurrency 0", " --rate x"] {
+    for wrong in [
+        "",
+        " --share 0",
+        " --share 17",
+        " --rate-per-second 0",
+        " --rate-per-second -1",
+        " --concurrency 0",
+        " --rate-per-second x",
+    ] {
         let ended = fake.reveille(&format!("tenant set acme{wrong}")).await;
         assert_eq!(ended.code, Some(2), "{wrong}: {ended:?}");
     }

@@ -87,8 +87,8 @@ async fn stale_etag_ends_with_4_before_anything_is_changed() {
 #[tokio::test]
 async fn each_flag_names_its_own_field_and_defaults_name_none() {
     let fake = schedule().await;
-    let line = "schedule update morning --daily 08:30 --days mon-fri --tz Europe/Berlin --max-attempts 3 \
-                --catch-up one --min-gap 18h --jitter none --to ann@example.com --sender me@example.com --var a=b --clear end,html";
+    let line = "schedule update morning --daily 08:30 --days mon-fri --zone Europe/Berlin --max-attempts 3 \
+                --catch-up one --min-gap 18h --jitter none --to ann@example.com --sender me@example.com --variable a=b --clear end-time,html";
     assert_eq!(fake.reveille(line).await.code, Some(0));
     let requested = requested(&fake);
     let mut named = paths(requested.first().expect("asked"));
@@ -164,7 +164,7 @@ async fn timing_part_alone_is_named_alone() {
         ("--daily 10:00", vec!["timing.daily.hour", "timing.daily.minute"]),
         ("--days sat", vec!["timing.daily.days"]),
         ("--every 48h", vec!["timing.every.period"]),
-        ("--anchor 2026-11-24T09:00:00Z", vec!["timing.every.anchor_time"]),
+        ("--anchor-time 2026-11-24T09:00:00Z", vec!["timing.every.anchor_time"]),
         ("--cron @daily", vec!["timing"]),
         ("--clear days", vec!["timing.daily.days"]),
     ] {
@@ -193,8 +193,8 @@ async fn change_is_named_as_its_flag_is() {
     let (former, schedule) = (Some(of(20, "UTC")), Some(of(18, "Asia/Tokyo")));
     let answer = v1::UpdateScheduleResponse { schedule, former, ..Default::default() };
     let fake = Fake::answering("UpdateSchedule", answer).await;
-    let shown = fake.reveille("schedule update morning --min-gap 18h --tz Asia/Tokyo").await;
-    for line in ["min-gap: 20h → 18h", "tz: UTC → Asia/Tokyo", "recipients: "] {
+    let shown = fake.reveille("schedule update morning --min-gap 18h --zone Asia/Tokyo").await;
+    for line in ["min-gap: 20h → 18h", "zone: UTC → Asia/Tokyo", "recipients: "] {
         assert!(shown.stdout.contains(line), "{line}: {shown:?}");
     }
     assert!(!shown.stdout.contains("_hash") && !shown.stdout.contains("policies."), "{shown:?}");

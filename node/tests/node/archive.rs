@@ -26,7 +26,7 @@ async fn archived_runs_are_answered_as_before_a_restart() {
     until("it leads", || node.reveille("schedule list").code == Some(0));
     let port = sink.handle().address().port();
     output(&node, &format!("relay add main --host 127.0.0.1 --port {port} --tls none"));
-    let what = "--daily 09:00 --tz UTC --to ann@example.net --sender b@example.net --subject s";
+    let what = "--daily 09:00 --zone UTC --to ann@example.net --sender b@example.net --subject s";
     output(&node, &format!("schedule create daily {what} --inline-text t"));
     output(&node, "clock advance 48h");
     let runs = output(&node, "run list -o name");

@@ -30,11 +30,11 @@ fn offline(folder: &Path, line: &str) -> Ended {
 
 /// Opens a run to [`LARGE`] recipients, of which one a second gets its email. Returns its name.
 fn begin_large(folder: &Path, node: &Process, port: u16) -> String {
-    output(node, &format!("relay add main --host 127.0.0.1 --port {port} --tls none --rate 1 --replace"));
+    output(node, &format!("relay add main --host 127.0.0.1 --port {port} --tls none --rate-per-second 1 --replace"));
     let list = folder.join("list.csv");
     let rows: String = (0..LARGE).map(|row| format!("r{row}@example.net\n")).collect();
     std::fs::write(&list, format!("email\n{rows}")).expect("a list");
-    let what = "--at 2040-01-01T00:00:00Z --tz UTC --sender a@example.net --subject s --inline-text t";
+    let what = "--at 2040-01-01T00:00:00Z --zone UTC --sender a@example.net --subject s --inline-text t";
     output(node, &format!("schedule create large {what} --recipients {}", list.display()));
     output(node, "schedule trigger large -o name").lines().next().expect("a name").to_owned()
 }
@@ -43,7 +43,7 @@ fn begin_large(folder: &Path, node: &Process, port: u16) -> String {
 fn go_on(node: &Process, sink: &Sink, run: &str, recipient: &str) {
     output(node, "restore accept --former-cluster-is-dead --yes");
     output(node, &format!("in-doubt resolve {run} --all --sent --yes"));
-    let what = format!("--daily 09:00 --tz UTC --to {recipient} --sender b@example.net --subject s");
+    let what = format!("--daily 09:00 --zone UTC --to {recipient} --sender b@example.net --subject s");
     output(node, &format!("schedule create other {what} --inline-text t"));
     output(node, "schedule trigger other");
     until("a new run is sent", || accepts(sink).contains_key(recipient));
@@ -85,7 +85,7 @@ impl Former {
         let node = Process::listening_by(folder.path(), "one", ["127.0.0.1:0"; 3], &environment);
         until("it leads", || node.reveille("schedule list").code == Some(0));
         output(&node, &format!("relay add main --host 127.0.0.1 --port {relay} --tls none"));
-        let what = format!("--daily 09:00 --tz UTC --to {RECIPIENT} --sender b@example.net --subject s");
+        let what = format!("--daily 09:00 --zone UTC --to {RECIPIENT} --sender b@example.net --subject s");
         output(&node, &format!("schedule create daily {what} --inline-text t"));
         output(&node, "schedule trigger daily");
         Former { folder, target, node }
@@ -165,7 +165,7 @@ async fn backup_becomes_another_cluster_that_sends_nothing_before_it_is_accepted
     assert_eq!(sink.handle().accepted_count(), 0, "nothing was sent");
     output(&node, "restore accept --former-cluster-is-dead --yes");
     assert_eq!(node.reveille("schedule trigger daily").code, Some(4), "the doubt counts for min_gap");
-    let what = format!("--daily 09:00 --tz UTC --to {RECIPIENT} --sender b@example.net --subject s");
+    let what = format!("--daily 09:00 --zone UTC --to {RECIPIENT} --sender b@example.net --subject s");
     output(&node, &format!("schedule create other {what} --inline-text t"));
     let run = output(&node, "schedule trigger other -o name");
     let is_sent = || {
@@ -185,7 +185,7 @@ async fn restored_cluster_and_living_former_one_send_no_email_twice() {
     let run = begin_large(former.folder.path(), &former.node, port);
     until("emails arrive", || sink.handle().accepted_count() > 5);
     let due = (Timestamp::now() + 20.seconds()).round(Unit::Second).expect("an instant");
-    let what = "--tz UTC --to soon@example.net --sender b@example.net --subject s --inline-text t --priority 9";
+    let what = "--zone UTC --to soon@example.net --sender b@example.net --subject s --inline-text t --priority 9";
     output(&former.node, &format!("schedule create soon --at {due} {what}"));
     let name = former.backup();
 

@@ -16,9 +16,9 @@ fn date_is_the_time_of_the_claim() {
     let relay = format!("relay add mailbox --host 127.0.0.1 --port {} --tls none", sink.address().port());
     assert_eq!(node.reveille(&relay).code, Some(0));
     // One claim every two seconds: the last one is long after the opening of the run.
-    assert_eq!(node.reveille("tenant set default --rate 0.5").code, Some(0));
+    assert_eq!(node.reveille("tenant set default --rate-per-second 0.5").code, Some(0));
     let created = node.reveille(
-        "schedule create news --cron @yearly --tz UTC --sender news@example.com --subject News --inline-text News \
+        "schedule create news --cron @yearly --zone UTC --sender news@example.com --subject News --inline-text News \
          --to ann@example.com --to bob@example.com --to eve@example.com",
     );
     assert_eq!(created.code, Some(0), "{created:?}");

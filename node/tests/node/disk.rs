@@ -34,7 +34,7 @@ fn text(folder: &Path, number: usize) -> PathBuf {
 
 fn create(node: &Process, folder: &Path, number: usize) -> bool {
     let text = text(folder, number);
-    let what = "--cron @yearly --tz UTC --to ann@example.net --sender b@example.net --subject s -o name";
+    let what = "--cron @yearly --zone UTC --to ann@example.net --sender b@example.net --subject s -o name";
     node.reveille(&format!("schedule create s{number} {what} --text {}", text.display())).code == Some(0)
 }
 
@@ -104,7 +104,7 @@ async fn node_with_full_disk_sends_no_more_until_it_has_space() {
     let port = sink.handle().address().port();
     let relay = node.reveille(&format!("relay add main --host 127.0.0.1 --port {port} --tls none"));
     assert_eq!(relay.code, Some(0), "{relay:?}");
-    let what = "--every 1s --tz UTC --to ann@example.net --sender b@example.net --subject s --inline-text t";
+    let what = "--every 1s --zone UTC --to ann@example.net --sender b@example.net --subject s --inline-text t";
     let created = node.reveille(&format!("schedule create often {what}"));
     assert_eq!(created.code, Some(0), "{created:?}");
     sink.handle().wait_for(2, STEP_TIMEOUT).await.expect("it sends");
@@ -150,7 +150,7 @@ async fn full_journal_stops_node_and_each_email_comes_once() {
     let mut node = Process::listening(folder.path(), "a");
     until("it leads", || node.reveille("schedule list").code == Some(0));
     let port = sink.handle().address().port();
-    let relay = node.reveille(&format!("relay add main --host 127.0.0.1 --port {port} --tls none --sessions 4"));
+    let relay = node.reveille(&format!("relay add main --host 127.0.0.1 --port {port} --tls none --max-sessions 4"));
     assert_eq!(relay.code, Some(0), "{relay:?}");
     let list = folder.path().join("list.csv");
     let rows = (0..RECIPIENTS).map(|number| format!("r{number}@example.net\n"));
@@ -161,7 +161,7 @@ async fn full_journal_stops_node_and_each_email_comes_once() {
     until("it has a journal", || holds_something(disk.path()));
     // The first records of the journal still fit into its last page; later ones do not.
     fill(disk.path(), 0);
-    let what = "--at 2099-01-01T00:00:00Z --tz UTC --sender b@example.net --subject s";
+    let what = "--at 2099-01-01T00:00:00Z --zone UTC --sender b@example.net --subject s";
     let files = format!("--recipients {} --text {}", list.display(), folder.path().join("text").display());
     let created = node.reveille(&format!("schedule create one {what} {files}"));
     assert_eq!(created.code, Some(0), "{created:?}");

@@ -77,15 +77,15 @@ async fn erased_address_is_in_no_file_of_any_node() {
         path.display().to_string()
     };
     let (kept, gone) = (list("kept.csv", "bob"), list("gone.csv", "carol"));
-    let what = "--daily 09:00 --tz UTC --sender b@example.net --subject s --inline-text t";
+    let what = "--daily 09:00 --zone UTC --sender b@example.net --subject s --inline-text t";
     output(&node, &format!("schedule create kept {what} --recipients {kept}"));
     output(&node, &format!("schedule create gone {what} --recipients {gone}"));
     // Contents to the person alone, which have the name: of messages and of schedules.
     let own = |subject: &str| {
-        let texts = "--var name=Canaria --inline-text Canaria,{{name}} --inline-html <p>Canaria</p>";
+        let texts = "--variable name=Canaria --inline-text Canaria,{{name}} --inline-html <p>Canaria</p>";
         format!("--to {CANARY} --sender b@example.net --reply-to canary.person@example.net --subject {subject} {texts}")
     };
-    let daily = "--daily 09:00 --tz UTC --min-gap 1ms";
+    let daily = "--daily 09:00 --zone UTC --min-gap 1ms";
     output(&node, &format!("message send early {}", own("Canaria-1")));
     output(&node, &format!("schedule create own {daily} {}", own("Canaria-2")));
     output(&node, &format!("schedule create own-gone {daily} {}", own("Canaria-3")));
@@ -96,7 +96,7 @@ async fn erased_address_is_in_no_file_of_any_node() {
     output(&node, "schedule delete gone --yes");
     output(&node, "schedule delete own-gone --yes");
     output(&node, &format!("audience import readers {kept}"));
-    let campaign = "--audience readers --at 2090-03-01T09:00:00Z --tz UTC --sender b@example.net --subject s";
+    let campaign = "--audience readers --at 2090-03-01T09:00:00Z --zone UTC --sender b@example.net --subject s";
     output(&node, &format!("campaign create spring {campaign} --inline-text t"));
     output(&node, "campaign launch spring --yes");
     output(&node, "clock advance 96h");

@@ -152,12 +152,12 @@ async fn reader_misses_nothing_and_reads_nothing_twice_across_three_killed_leade
         answer.expect("an answer").stdout
     };
     let port = sink.handle().address().port();
-    ask(&format!("relay add main --host 127.0.0.1 --port {port} --tls none --rate {RATE}"));
+    ask(&format!("relay add main --host 127.0.0.1 --port {port} --tls none --rate-per-second {RATE}"));
     let people = folder.path().join("people.csv");
     let rows: String = (0..RECIPIENTS).map(|number| format!("u{number}@example.net\n")).collect();
     fs::write(&people, format!("email\n{rows}")).expect("written");
     let create =
-        "--at 2040-01-01T00:00:00Z --tz UTC --overlap allow --in-doubt hold --sender a@example.net --subject s";
+        "--at 2040-01-01T00:00:00Z --zone UTC --overlap allow --in-doubt hold --sender a@example.net --subject s";
     ask(&format!("schedule create large {create} --inline-text t --recipients {}", people.display()));
     ask(&format!("schedule create small {create} --inline-text t --to ann@example.net"));
     let mut reader = Reader::new(folder.path().to_owned(), endpoints.clone());

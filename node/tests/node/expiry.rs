@@ -43,7 +43,7 @@ async fn cluster_that_was_off_for_thirteen_months_starts_renews_and_sends() {
         command.args(line.split_whitespace()).envs(environment(NAMES[0])).output().expect("it runs").into()
     };
     until("all answer", || later.iter().all(|node| reveille(node, "schedule list").code == Some(0)));
-    let what = "--at 2040-01-01T00:00:00Z --tz UTC --sender a@example.net --subject s --inline-text t";
+    let what = "--at 2040-01-01T00:00:00Z --zone UTC --sender a@example.net --subject s --inline-text t";
     let created = reveille(&later[0], &format!("schedule create late {what} --to ann@example.net"));
     assert_eq!(created.code, Some(0), "{created:?}");
     assert_eq!(reveille(&later[0], "schedule trigger late").code, Some(0));

@@ -27,7 +27,7 @@ impl Trio {
     }
 
     fn advance_to(&self, to: Timestamp) {
-        self.json(&format!("clock advance --to {to}"));
+        self.json(&format!("clock advance --target-time {to}"));
     }
 
     /// Triggers the schedule with the command line.
@@ -88,7 +88,8 @@ fn daily_email_goes_to_all_once_a_day_whatever_is_invoked() {
     let at = |hours: i64, minutes: i64| midnight + hours.hours() + minutes.minutes();
     trio.advance_to(midnight);
     let to = "--to ann@example.net --to ben@example.net --sender news@example.org --subject Morning";
-    let created = trio.json(&format!("schedule create morning --daily 09:00 --tz UTC {to} --text {}", text.display()));
+    let created =
+        trio.json(&format!("schedule create morning --daily 09:00 --zone UTC {to} --text {}", text.display()));
     assert_eq!(created["schedule"]["policies"]["minGap"], "72000s", "the default of a daily one");
 
     // Applying its document changes nothing, also without the line of the default gap.
@@ -108,7 +109,8 @@ fn daily_email_goes_to_all_once_a_day_whatever_is_invoked() {
 
     // It is sent at most once a day, however it is triggered.
     trio.is_refused(at(29, 0));
-    let backfilled = trio.json(&format!("schedule backfill morning --from {} --to {} --yes", at(0, 0), at(9, 0)));
+    let backfilled =
+        trio.json(&format!("schedule backfill morning --start-time {} --end-time {} --yes", at(0, 0), at(9, 0)));
     assert_eq!((&backfilled["opened"], &backfilled["openedBefore"]), (&0.into(), &1.into()));
     trio.advance_to(at(28, 59));
     trio.is_refused(at(29, 0));

@@ -57,7 +57,7 @@ fn address_in_a_relays_answer_is_not_logged() {
     until("a leader", || node.reveille("schedule list").code == Some(0));
     done(&format!("relay add main --host 127.0.0.1 --port {port} --tls none"));
     let to: Vec<String> = (0..12).map(|number| format!("--to {CANARY}{number}@canary.example")).collect();
-    let create = "schedule create canary --at 2090-01-01T00:00:00Z --tz UTC --sender b@example.com --subject s";
+    let create = "schedule create canary --at 2090-01-01T00:00:00Z --zone UTC --sender b@example.com --subject s";
     done(&format!("{create} --inline-text t {}", to.join(" ")));
     done("schedule trigger canary");
     until("the run is paused", || node.said().contains("is paused: "));

@@ -40,7 +40,7 @@ fn part_that_no_survivor_has_stops_only_the_runs_that_need_it() {
     let gone = parts(former.path(), "one").pop_first().expect("a part");
     import(former.path(), &nodes[0], "kept");
     output(&nodes[0], "relay add main --host 127.0.0.1 --port 1 --tls none");
-    let what = "--at 2040-01-01T00:00:00Z --tz UTC --sender a@example.net --subject s --inline-text t";
+    let what = "--at 2040-01-01T00:00:00Z --zone UTC --sender a@example.net --subject s --inline-text t";
     output(&nodes[0], &format!("schedule create needs-it {what} --audience gone"));
     until("the survivor has both parts", || parts(former.path(), "three").len() == 2);
     nodes.into_iter().for_each(|mut node| node.kill());

@@ -473,7 +473,7 @@ fn share(node: &Process) -> Option<f64> {
 fn each_voter_has_an_equal_share_while_nodes_come_and_go() {
     let folder = tempfile::tempdir().expect("a folder");
     let [one, mut two, three] = Process::cluster(folder.path(), ["one", "two", "three"], &[]);
-    succeeds(&one, "relay add main --host 127.0.0.1 --port 9 --tls none --rate 60");
+    succeeds(&one, "relay add main --host 127.0.0.1 --port 9 --tls none --rate-per-second 60");
     let each = |nodes: &[&Process], rate: f64| nodes.iter().all(|node| share(node) == Some(rate));
     until("a third each", || each(&[&one, &two, &three], 20.0));
     let four = joining(folder.path(), "four", &one.join_token());
@@ -492,7 +492,7 @@ fn launch(folder: &Path, node: &Process, name: &str) {
     let rows: String = (0..MEMBERS).map(|row| format!("r{row}@{name}.example.net\n")).collect();
     fs::write(&list, format!("email\n{rows}")).expect("a list");
     succeeds(node, &format!("audience import {name} {}", list.display()));
-    let what = "--at 2040-01-01T00:00:00Z --tz UTC --sender a@example.net --subject s --inline-text t";
+    let what = "--at 2040-01-01T00:00:00Z --zone UTC --sender a@example.net --subject s --inline-text t";
     succeeds(node, &format!("schedule create {name} {what} --audience {name}"));
     succeeds(node, &format!("schedule trigger {name} --request-id {name}"));
 }
@@ -504,7 +504,7 @@ async fn cluster_grows_to_five_and_shrinks_to_three_while_emails_are_sent() {
     let sink = Sink::start(SinkOptions::default()).expect("a sink");
     let mut one = founder(folder);
     let port = sink.handle().address().port();
-    succeeds(&one, &format!("relay add main --host 127.0.0.1 --port {port} --tls none --rate 10"));
+    succeeds(&one, &format!("relay add main --host 127.0.0.1 --port {port} --tls none --rate-per-second 10"));
     let arrived =
         |runs: usize| until("each got an email", || sink.handle().accepted_count() >= (runs * MEMBERS) as u64);
 

@@ -28,7 +28,7 @@ fn gauge_ends_with_what_it_measures() {
     // No process listens on port 1.
     let relay = one.reveille("relay add unreachable --host 127.0.0.1 --port 1 --pool far");
     assert_eq!(relay.code, Some(0), "{relay:?}");
-    let create = "schedule create late --at 2090-01-01T00:00:00Z --tz UTC --to a@example.com \
+    let create = "schedule create late --at 2090-01-01T00:00:00Z --zone UTC --to a@example.com \
                   --sender b@example.com --subject s --inline-text t --pool far";
     assert_eq!(one.reveille(create).code, Some(0));
     assert_eq!(one.reveille("schedule trigger late").code, Some(0));

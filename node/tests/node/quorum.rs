@@ -117,7 +117,7 @@ async fn differing(folder: &Path, one: &Process, mut three: Process, sink: &Sink
     let port = sink.handle().address().port();
     let relay = one.reveille(&format!("relay add main --host 127.0.0.1 --port {port} --tls none"));
     assert_eq!(relay.code, Some(0), "{relay:?}");
-    let create = "schedule create daily --at 2040-01-01T00:00:00Z --tz UTC --min-gap 20h --sender a@example.net";
+    let create = "schedule create daily --at 2040-01-01T00:00:00Z --zone UTC --min-gap 20h --sender a@example.net";
     let created = one.reveille(&format!("{create} --subject s --inline-text t --to ann@example.net"));
     assert_eq!(created.code, Some(0), "{created:?}");
     assert_eq!(one.reveille("schedule trigger daily").code, Some(0));

@@ -25,7 +25,7 @@ fn envelope_sender_is_return_path_with_token_of_recipient() {
     let relay = format!("relay add mailbox --host 127.0.0.1 --port {} --tls none", sink.address().port());
     assert_eq!(node.reveille(&relay).code, Some(0));
     let created = node.reveille(
-        "schedule create news --cron @yearly --tz UTC --sender news@example.com --subject News --inline-text News \
+        "schedule create news --cron @yearly --zone UTC --sender news@example.com --subject News --inline-text News \
          --to ann@example.com --to bob@example.com",
     );
     assert_eq!(created.code, Some(0), "{created:?}");

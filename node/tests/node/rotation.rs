@@ -64,11 +64,11 @@ fn done(node: &Process, line: &str) -> String {
 /// Starts a run to [`RECIPIENTS`] at a slow relay. Returns its name when emails arrive.
 fn begin_run(folder: &Path, node: &Process, sink: &Sink) -> String {
     let relay = format!("relay add main --host 127.0.0.1 --port {} --tls none", sink.handle().address().port());
-    done(node, &format!("{relay} --rate 100"));
+    done(node, &format!("{relay} --rate-per-second 100"));
     let list = folder.join("list.csv");
     let rows: String = (0..RECIPIENTS).map(|row| format!("r{row}@example.net\n")).collect();
     std::fs::write(&list, format!("email\n{rows}")).expect("a list");
-    let what = "--at 2040-01-01T00:00:00Z --tz UTC --sender a@example.net --subject s --inline-text t";
+    let what = "--at 2040-01-01T00:00:00Z --zone UTC --sender a@example.net --subject s --inline-text t";
     done(node, &format!("schedule create large {what} --recipients {}", list.display()));
     let run = done(node, "schedule trigger large -o name");
     until("emails arrive", || sink.handle().accepted_count() > 20);
@@ -78,7 +78,7 @@ fn begin_run(folder: &Path, node: &Process, sink: &Sink) -> String {
 /// Lets a run go on at once, and checks that each recipient got one email, and that no node lost its lease meanwhile.
 fn end_run(nodes: [&Process; 3], sink: &Sink, run: &str) {
     let relay = format!("relay add main --host 127.0.0.1 --port {} --tls none", sink.handle().address().port());
-    done(nodes[0], &format!("{relay} --rate 10000 --replace"));
+    done(nodes[0], &format!("{relay} --rate-per-second 10000 --replace"));
     let sent = || json(&nodes[0].reveille(&format!("run show {run} -o json")))["counts"]["sent"] == RECIPIENTS;
     until("all are sent", sent);
     assert_eq!(sink.handle().accepted_count(), RECIPIENTS);

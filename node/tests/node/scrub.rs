@@ -47,7 +47,7 @@ async fn damaged_files_are_found_and_repaired_while_cluster_runs() {
     let one = &nodes[0];
     let port = sink.handle().address().port();
     done(one, &format!("relay add main --host 127.0.0.1 --port {port} --tls none"));
-    let what = "--daily 09:00 --tz UTC --to ann@example.net --sender b@example.net --subject s --inline-text t";
+    let what = "--daily 09:00 --zone UTC --to ann@example.net --sender b@example.net --subject s --inline-text t";
     done(one, &format!("schedule create daily {what}"));
     done(one, "clock advance 48h");
     let run = done(one, "run list -o name").lines().next().expect("a run").to_owned();

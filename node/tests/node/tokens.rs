@@ -133,7 +133,7 @@ fn secrets_and_addresses_are_in_no_log_and_secrets_in_no_data() {
     until("the relay is taken", || with_token(folder.path(), &one, admin, &add).code == Some(0));
     run(&one, admin, "relay test main", 0);
     let create = format!(
-        "schedule create report --at 2090-01-01T00:00:00Z --tz UTC --to {ADDRESS}@example.com --sender b@example.com \
+        "schedule create report --at 2090-01-01T00:00:00Z --zone UTC --to {ADDRESS}@example.com --sender b@example.com \
          --subject s --inline-text t -vv"
     );
     run(&two, deploy, &create, 0);

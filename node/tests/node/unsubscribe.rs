@@ -69,7 +69,7 @@ fn one_click_in_an_email_stops_the_next_one() {
     let sink = SinkOptions { keep_bodies: 10, ..SinkOptions::default() };
     let sink = runtime.block_on(async { Sink::start(sink) }).expect("a mailbox");
     json(&format!("relay add mailbox --host 127.0.0.1 --port {} --tls none", sink.address().port()));
-    let plain = "--cron @yearly --tz UTC --sender news@example.com --subject News --inline-text News";
+    let plain = "--cron @yearly --zone UTC --sender news@example.com --subject News --inline-text News";
     let news = "--to Ann@example.com --to bob@example.com";
     json(&format!("schedule create news {plain} {news} --bulk"));
     json(&format!("schedule create alarm {plain} --to carl@example.com"));
@@ -165,10 +165,10 @@ fn node_without_unsubscribe_address_sends_no_bulk_email() {
     let sink = runtime.block_on(async { Sink::start(SinkOptions::default()) }).expect("a mailbox");
     let relay = format!("relay add mailbox --host 127.0.0.1 --port {} --tls none", sink.address().port());
     assert_eq!(node.reveille(&relay).code, Some(0));
-    let plain = "--cron @yearly --tz UTC --sender news@example.com --subject News --inline-text News";
+    let plain = "--cron @yearly --zone UTC --sender news@example.com --subject News --inline-text News";
     let created = node.reveille(&format!("schedule create news {plain} --to ann@example.com --bulk"));
     assert!(created.code == Some(0) && created.stderr.contains("unsubscribe.url"), "{created:?}");
-    let mail = "--sender news@example.com --subject News --inline-text News --at 2090-01-01T09:00:00Z --tz UTC";
+    let mail = "--sender news@example.com --subject News --inline-text News --at 2090-01-01T09:00:00Z --zone UTC";
     for (flag, warns) in [(" --bulk", true), ("", false)] {
         let created = node.reveille(&format!("campaign create spring{warns} --audience all {mail}{flag}"));
         assert!(created.code == Some(0) && created.stderr.contains("unsubscribe.url") == warns, "{created:?}");

@@ -71,7 +71,7 @@ fn traffic_of_clients_and_peers_shows_no_recipient() {
         assert_eq!(ended.code, Some(0), "{line}: {ended:?}");
         ended.stdout
     };
-    let what = "--at 2090-01-01T00:00:00Z --tz UTC --sender b@example.com --subject s --inline-text t";
+    let what = "--at 2090-01-01T00:00:00Z --zone UTC --sender b@example.com --subject s --inline-text t";
     run(&format!("schedule create report {what} --to {CANARY}@example.com"));
     run(&format!("optout add {CANARY}@example.com"));
     assert!(run(&format!("optout check {CANARY}@example.com")).contains("yes"));

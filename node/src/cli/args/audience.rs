@@ -13,7 +13,7 @@ pub enum AudienceCommand {
     /// goes on where it was.
     #[command(after_long_help = "Examples:\n  reveille audience import members members.csv\n  \
                            reveille audience import members members.csv.gz --skip-bad-rows --report left-out.csv\n  \
-                           reveille schedule create news --audience members --daily 09:00 --tz Europe/Berlin \\\n      \
+                           reveille schedule create news --audience members --daily 09:00 --zone Europe/Berlin \\\n      \
                            --sender news@example.com --subject 'Hello {{ name }}' --text body.txt")]
     Import(ImportAudienceArgs),
     /// Make an audience of a number, to try what your relay and your machines carry
@@ -22,7 +22,7 @@ pub enum AudienceCommand {
     /// temporary file, some 40 bytes a recipient, and imported.
     #[command(
         after_long_help = "Example:\n  reveille audience generate million --recipients 1000000 --column name\n  \
-                           reveille schedule create trial --audience million --at 2026-12-01T09:00:00Z --tz UTC \\\n      \
+                           reveille schedule create trial --audience million --at 2026-12-01T09:00:00Z --zone UTC \\\n      \
                            --sender news@example.com --subject 'Hello {{ name }}' --inline-text 'A trial.'"
     )]
     Generate(GenerateArgs),

@@ -8,7 +8,7 @@ pub enum AuditCommand {
     #[command(after_long_help = "\
 Examples:
   reveille audit list --limit 20
-  reveille audit list --command token_create --since 2026-03-08T00:00:00Z
+  reveille audit list --command token_create --since-time 2026-03-08T00:00:00Z
   reveille audit list --caller 0123456789abcdef --tenant acme")]
     List {
         #[command(flatten)]
@@ -29,7 +29,7 @@ Examples:
     #[command(after_long_help = "\
 Examples:
   reveille audit export audit.jsonl
-  reveille audit export --since 2026-03-01T00:00:00Z --until 2026-04-01T00:00:00Z march.jsonl")]
+  reveille audit export --since-time 2026-03-01T00:00:00Z --until-time 2026-04-01T00:00:00Z march.jsonl")]
     Export {
         /// The file [default: stdout]
         file: Option<PathBuf>,
@@ -57,8 +57,8 @@ Example:
 pub struct AuditTime {
     /// Only from then on
     #[arg(long, value_name = "INSTANT", value_parser = parse_instant)]
-    pub since: Option<Timestamp>,
+    pub since_time: Option<Timestamp>,
     /// Only before then
     #[arg(long, value_name = "INSTANT", value_parser = parse_instant)]
-    pub until: Option<Timestamp>,
+    pub until_time: Option<Timestamp>,
 }

@@ -14,8 +14,8 @@ pub enum CampaignCommand {
     /// campaign. The audience need not be sealed yet.
     #[command(
         after_long_help = "Example:\n  reveille campaign create spring --audience subscribers --at 2026-12-01T09:00:00+01:00 \\\n      \
-                           --tz Europe/Berlin --sender 'News <news@example.com>' \\\n      \
-                           --subject 'Spring, {{ name }}' --text body.txt --html body.html --canary 1%\n  \
+                           --zone Europe/Berlin --sender 'News <news@example.com>' \\\n      \
+                           --subject 'Spring, {{ name }}' --text body.txt --html body.html --canary-percent 1%\n  \
                            reveille campaign launch spring"
     )]
     Create(Box<CampaignCreateArgs>),
@@ -93,7 +93,7 @@ Examples:
     #[command(after_long_help = "\
 Examples:
   reveille campaign list
-  reveille campaign list --state open,paused -l team=news --since 2026-12-01T00:00:00Z")]
+  reveille campaign list --state open,paused -l team=news --since-time 2026-12-01T00:00:00Z")]
     List {
         #[command(flatten)]
         paging: Paging,
@@ -101,20 +101,20 @@ Examples:
         labels: SelectorArgs,
         /// Only those in this state
         #[arg(
-            long,
+            long = "state",
             value_delimiter = ',',
             value_parser = [
                 "draft", "waiting", "launched", "open", "paused", "finished", "cancelled", "expired", "missed",
                 "blocked",
             ]
         )]
-        state: Vec<String>,
+        states: Vec<String>,
         /// Only those whose instant is then or later
         #[arg(long, value_name = "INSTANT", value_parser = parse_instant)]
-        since: Option<Timestamp>,
+        since_time: Option<Timestamp>,
         /// Only those whose instant is before then
         #[arg(long, value_name = "INSTANT", value_parser = parse_instant)]
-        until: Option<Timestamp>,
+        until_time: Option<Timestamp>,
     },
     /// Delete one that has ended or never began; its run stays
     #[command(after_long_help = "Example:\n  reveille campaign delete spring --yes")]
@@ -157,7 +157,7 @@ pub struct CampaignCreateArgs {
     pub at: Timestamp,
     /// Time zone in which people speak of that instant
     #[arg(long, value_name = "ZONE", default_value = "UTC")]
-    pub tz: String,
+    pub zone: String,
     /// Pool of relays
     #[arg(long, default_value = "default")]
     pub pool: String,
@@ -169,10 +169,10 @@ pub struct CampaignCreateArgs {
     pub labels: Vec<(String, String)>,
     /// Send to this part of the recipients first, spread over the list, and to the others if it succeeds
     #[arg(long, value_name = "PERCENT", value_parser = parse_percent)]
-    pub canary: Option<f64>,
+    pub canary_percent: Option<f64>,
     /// Pause it when more than so many of those are dead or in doubt [default: 5%]
-    #[arg(long, value_name = "PERCENT", value_parser = parse_percent, requires = "canary")]
-    pub canary_hold: Option<f64>,
+    #[arg(long, value_name = "PERCENT", value_parser = parse_percent, requires = "canary_percent")]
+    pub canary_hold_percent: Option<f64>,
     /// Check everything, say whether it can be sent in time, and change nothing
     #[arg(long)]
     pub dry_run: bool,

@@ -16,7 +16,7 @@ pub enum ClockCommand {
     #[command(after_long_help = "\
 Examples:
   reveille clock advance 20h
-  reveille clock advance --to 2027-03-14T00:00:00Z
+  reveille clock advance --target-time 2027-03-14T00:00:00Z
   reveille clock advance 4d --jump      # as if nothing had run for four days")]
     Advance(AdvanceArgs),
 }
@@ -25,11 +25,11 @@ Examples:
 #[derive(Debug, Args)]
 pub struct AdvanceArgs {
     /// How far from now, such as 90m, 20h or 365d
-    #[arg(value_name = "DURATION", value_parser = parse_duration, required_unless_present = "to", conflicts_with = "to")]
+    #[arg(value_name = "DURATION", value_parser = parse_duration, required_unless_present = "target_time", conflicts_with = "target_time")]
     pub by: Option<SignedDuration>,
     /// To which instant
     #[arg(long, value_name = "INSTANT", value_parser = parse_instant)]
-    pub to: Option<Timestamp>,
+    pub target_time: Option<Timestamp>,
     /// Leap at once, as an outage would: what falls due in between is missed, and caught up by its policy
     #[arg(long)]
     pub jump: bool,

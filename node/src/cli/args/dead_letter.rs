@@ -11,7 +11,7 @@ pub enum DeadLetterCommand {
     #[command(after_long_help = "\
 Examples:
   reveille dead-letter list --group-by reason
-  reveille dead-letter list --reason '550 5.1.1' --schedule morning --since 2026-03-08T00:00:00Z")]
+  reveille dead-letter list --reason '550 5.1.1' --schedule morning --since-time 2026-03-08T00:00:00Z")]
     List {
         #[command(flatten)]
         paging: Paging,
@@ -26,7 +26,7 @@ Examples:
     },
     /// Try again, with attempts counted anew; by the same relays or by another pool
     ///
-    /// Name recipients of a run, or --all of a run, or all that --schedule, --reason and --since select. What
+    /// Name recipients of a run, or --all of a run, or all that --schedule, --reason and --since-time select. What
     /// is not named one by one is counted first, and you are asked.
     ///
     /// With --pool they go by that pool from now on: this recipient of this run, at every later attempt too. Their
@@ -62,13 +62,13 @@ pub struct LetterFilter {
     pub reason: Option<DeadLetterReason>,
     /// Only those that failed then or later
     #[arg(long, value_name = "INSTANT", value_parser = parse_instant)]
-    pub since: Option<Timestamp>,
+    pub since_time: Option<Timestamp>,
 }
 
 impl LetterFilter {
     /// Does it let everything through?
     pub fn is_empty(&self) -> bool {
-        self.schedule.is_none() && self.reason.is_none() && self.since.is_none()
+        self.schedule.is_none() && self.reason.is_none() && self.since_time.is_none()
     }
 }
 
@@ -85,7 +85,7 @@ pub struct Letters {
     /// The run: rINDEX.PLACE, or NAME@INSTANT; none for those of all runs
     pub run: Option<String>,
     /// Recipients of the run: addresses, or '#' and the number in the run
-    #[arg(conflicts_with_all = ["all", "schedule", "reason", "since"], value_name = "RECIPIENT")]
+    #[arg(conflicts_with_all = ["all", "schedule", "reason", "since_time"], value_name = "RECIPIENT")]
     pub recipients: Vec<String>,
     /// All of the run; without a run, all there are
     #[arg(long)]

@@ -16,8 +16,8 @@ pub enum ImportCommand {
     /// placeholder. So every schedule is paused, with FILE:LINE in its reason: write its content,
     /// then resume it. A schedule sends every time; cron sends only what was printed.
     ///
-    /// What the file says goes before the flags: CRON_TZ before --tz, MAILTO before --to, MAILFROM before
-    /// --sender. TZ is taken for the time only without --tz, because most crons leave it to the command.
+    /// What the file says goes before the flags: CRON_TZ before --zone, MAILTO before --to, MAILFROM before
+    /// --sender. TZ is taken for the time only without --zone, because most crons leave it to the command.
     ///
     /// Lines that cannot be taken over are named with the reason; the exit code is 7 then. It needs no cluster.
     #[command(after_long_help = "\
@@ -43,7 +43,7 @@ pub struct CrontabArgs {
     pub user: bool,
     /// Zone of lines that no CRON_TZ stands above [default: that of this machine]
     #[arg(long, value_name = "ZONE")]
-    pub tz: Option<String>,
+    pub zone: Option<String>,
     /// From, where the file does not say: ADDRESS or 'NAME <ADDRESS>'
     #[arg(long, value_name = "ADDRESS", value_parser = parse_mailbox)]
     pub sender: Option<String>,

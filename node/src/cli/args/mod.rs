@@ -99,7 +99,7 @@ To try it out, without a cluster:
 Examples:
   reveille cluster status
   reveille relay add main --host 127.0.0.1 --port 2525 --tls none
-  reveille schedule create morning --daily 09:00 --tz Europe/Berlin --recipients people.csv \\
+  reveille schedule create morning --daily 09:00 --zone Europe/Berlin --recipients people.csv \\
       --sender 'News <news@example.com>' --subject 'Good morning' --text body.txt
   reveille schedule trigger morning
   reveille run list --schedule morning

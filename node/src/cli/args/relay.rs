@@ -10,9 +10,9 @@ pub enum RelayCommand {
     #[command(after_long_help = "\
 Examples:
   reveille relay add main --host 127.0.0.1 --port 2525 --tls none
-  reveille relay add bulk --host mx.example.org --port 25 --tls starttls --ca /etc/reveille/ca.pem --pool bulk --rate 500
+  reveille relay add bulk --host mx.example.org --port 25 --tls starttls --ca /etc/reveille/ca.pem --pool bulk --rate-per-second 500
   reveille relay add ses --host email-smtp.eu-west-1.amazonaws.com --port 587 --tls starttls \\
-      --credentials ses --rate 14 --sessions 10")]
+      --credentials ses --rate-per-second 14 --max-sessions 10")]
     Add(AddRelayArgs),
     /// All relays
     #[command(after_long_help = "Example:\n  reveille relay list -o json")]
@@ -25,13 +25,13 @@ Examples:
     /// Let a node open a session with the relay and close it; no email is sent
     ///
     /// The node that answers does it: --endpoint names another. What failed is named with the step and what to do.
-    #[command(after_long_help = "Examples:\n  reveille relay test main\n  reveille relay test main --auth")]
+    #[command(after_long_help = "Examples:\n  reveille relay test main\n  reveille relay test main --authenticate")]
     Test {
         /// Its name
         name: String,
         /// Also log in, with the credentials of the node's configuration
         #[arg(long)]
-        auth: bool,
+        authenticate: bool,
     },
     /// Remove a relay; emails of its pool wait for another one
     #[command(after_long_help = "Example:\n  reveille relay remove main")]
@@ -74,13 +74,13 @@ pub struct AddRelayArgs {
     pub pool: String,
     /// Emails a second over the whole cluster, at most [default: no bound]
     #[arg(long, value_name = "PER_SECOND", value_parser = parse_rate)]
-    pub rate: Option<f64>,
+    pub rate_per_second: Option<f64>,
     /// Of these, late ones at most: caught up after an outage, or backfilled [default: half of the rate]
     #[arg(long, value_name = "PER_SECOND", value_parser = parse_rate)]
-    pub late_rate: Option<f64>,
+    pub late_rate_per_second: Option<f64>,
     /// Open dialogues on one node, at most [default: 10]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub sessions: Option<u32>,
+    pub max_sessions: Option<u32>,
     /// Weight beside other relays of the pool that have room [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub weight: Option<u32>,

@@ -10,7 +10,7 @@ pub enum RunCommand {
 Examples:
   reveille run list
   reveille run list --schedule morning --state open,paused
-  reveille run list --since 2026-03-08T00:00:00Z")]
+  reveille run list --since-time 2026-03-08T00:00:00Z")]
     List {
         #[command(flatten)]
         paging: Paging,
@@ -20,14 +20,14 @@ Examples:
         #[command(flatten)]
         labels: SelectorArgs,
         /// Only those in this state
-        #[arg(long, value_delimiter = ',', value_parser = ["open", "paused", "finished", "cancelled", "expired"])]
-        state: Vec<String>,
+        #[arg(long = "state", value_delimiter = ',', value_parser = ["open", "paused", "finished", "cancelled", "expired"])]
+        states: Vec<String>,
         /// Only those that opened then or later
         #[arg(long, value_name = "INSTANT", value_parser = parse_instant)]
-        since: Option<Timestamp>,
+        since_time: Option<Timestamp>,
         /// Only those that opened before then
         #[arg(long, value_name = "INSTANT", value_parser = parse_instant)]
-        until: Option<Timestamp>,
+        until_time: Option<Timestamp>,
     },
     /// One run: the states of its recipients, and what it waits for
     #[command(
@@ -53,13 +53,13 @@ Examples:
         run: String,
         /// Only those in one of these states
         #[arg(
-            long,
+            long = "state",
             value_delimiter = ',',
             value_parser = [
                 "pending", "claimed", "sent", "assumed", "dead", "suppressed", "expired", "cancelled", "in_doubt",
             ]
         )]
-        state: Vec<String>,
+        states: Vec<String>,
         #[command(flatten)]
         paging: Paging,
     },

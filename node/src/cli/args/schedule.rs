@@ -16,17 +16,17 @@ pub enum ScheduleCommand {
     ///
     /// The same name with the same body is the same schedule, so the command may be repeated; with another
     /// body it is a conflict. Subject, text and html are templates: {{ name }} is a column of the recipients
-    /// file, or a --var.
+    /// file, or a --variable.
     #[command(after_long_help = "\
 Examples:
-  reveille schedule create morning --daily 09:00 --days mon-fri --tz Europe/Berlin \\
+  reveille schedule create morning --daily 09:00 --days mon-fri --zone Europe/Berlin \\
       --recipients people.csv --sender 'News <news@example.com>' \\
       --subject 'Good morning, {{ name }}' --text body.txt --html body.html
-  reveille schedule create month-end --cron '0 18 L * *' --tz America/New_York \\
+  reveille schedule create month-end --cron '0 18 L * *' --zone America/New_York \\
       --to cfo@example.com --sender books@example.com --subject 'Month end' --text note.txt
-  reveille schedule create once --at 2026-12-24T09:00:00+01:00 --tz Europe/Berlin \\
+  reveille schedule create once --at 2026-12-24T09:00:00+01:00 --zone Europe/Berlin \\
       --to ann@example.com --sender me@example.com --subject Hello --text hello.txt --dry-run
-  reveille schedule create digest --daily 07:00 --tz UTC --recipients people.csv --template welcome@3
+  reveille schedule create digest --daily 07:00 --zone UTC --recipients people.csv --template welcome@3
 
 A recipients file is CSV with a header: email, and a column for each variable.
   email,name
@@ -44,8 +44,8 @@ Examples:
         #[command(flatten)]
         labels: SelectorArgs,
         /// Only those in this state
-        #[arg(long, value_delimiter = ',', value_parser = ["active", "paused", "blocked", "done"])]
-        state: Vec<String>,
+        #[arg(long = "state", value_delimiter = ',', value_parser = ["active", "paused", "blocked", "done"])]
+        states: Vec<String>,
     },
     /// One schedule, with its next ten instants
     #[command(after_long_help = "\
@@ -64,9 +64,9 @@ Examples:
     /// The instants of a pattern, with what clock changes do to them; needs no cluster
     #[command(after_long_help = "\
 Examples:
-  reveille schedule preview --cron '0 2 * * *' --tz America/New_York --from 2026-03-07T12:00:00Z
-  reveille schedule preview --daily 09:00 --days mon-fri --tz Europe/Berlin --count 5 -o json
-  reveille schedule preview --cron 'H H(0-7) * * *' --name backups --tz Europe/Berlin")]
+  reveille schedule preview --cron '0 2 * * *' --zone America/New_York --from 2026-03-07T12:00:00Z
+  reveille schedule preview --daily 09:00 --days mon-fri --zone Europe/Berlin --count 5 -o json
+  reveille schedule preview --cron 'H H(0-7) * * *' --name backups --zone Europe/Berlin")]
     Preview(PreviewArgs),
     /// Change what is given; all else stays, and open runs keep what they opened with
     ///
@@ -76,7 +76,7 @@ Examples:
 Examples:
   reveille schedule update morning --daily 08:30 --dry-run
   reveille schedule update morning --subject 'Good day, {{ name }}' --text body.txt
-  reveille schedule update morning --catch-up none --clear end,max-runs
+  reveille schedule update morning --catch-up none --clear end-time,max-runs
   reveille schedule update morning --label team=ops --label tier-")]
     Update(Box<UpdateArgs>),
     /// Stop it from firing; open runs go on
@@ -145,8 +145,8 @@ Examples:
     /// counted first.
     #[command(after_long_help = "\
 Examples:
-  reveille schedule backfill morning --from 2026-03-01T00:00:00Z --to 2026-03-05T00:00:00Z --dry-run
-  reveille schedule backfill morning --from 2026-03-01T00:00:00Z --to 2026-03-05T00:00:00Z --yes")]
+  reveille schedule backfill morning --start-time 2026-03-01T00:00:00Z --end-time 2026-03-05T00:00:00Z --dry-run
+  reveille schedule backfill morning --start-time 2026-03-01T00:00:00Z --end-time 2026-03-05T00:00:00Z --yes")]
     Backfill(BackfillArgs),
     /// Delete it; open runs go on
     #[command(after_long_help = "\
@@ -202,13 +202,13 @@ pub struct CreateArgs {
     pub when: WhenArgs,
     /// Time zone, such as Europe/Berlin
     #[arg(long, value_name = "ZONE", help_heading = "When")]
-    pub tz: String,
+    pub zone: String,
     /// No instant before this one
     #[arg(long, value_name = "INSTANT", help_heading = "When", value_parser = parse_instant)]
-    pub start: Option<Timestamp>,
+    pub start_time: Option<Timestamp>,
     /// No instant after this one
     #[arg(long, value_name = "INSTANT", help_heading = "When", value_parser = parse_instant)]
-    pub end: Option<Timestamp>,
+    pub end_time: Option<Timestamp>,
     /// Occurrences at most
     #[arg(long, value_name = "N", help_heading = "When", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_runs: Option<u32>,
@@ -240,10 +240,20 @@ pub struct RecipientArgs {
     pub skip_bad_rows: bool,
 }
 
-/// The flags of a content, which a template replaces; without `--var`.
-#[rustfmt::skip]
-pub(super) const CONTENT_FLAGS: [&str; 11] = [
-    "sender", "reply_to", "cc", "subject", "text", "html", "inline_text", "inline_html", "headers", "attachments", "bulk",
+/// The flags of a content, which a template replaces.
+pub(super) const CONTENT_FLAGS: [&str; 12] = [
+    "sender",
+    "reply_to",
+    "cc",
+    "subject",
+    "text",
+    "html",
+    "inline_text",
+    "inline_html",
+    "variables",
+    "headers",
+    "attachments",
+    "bulk",
 ];
 
 /// What is sent.
@@ -252,7 +262,7 @@ pub(super) const CONTENT_FLAGS: [&str; 11] = [
 #[command(group = clap::ArgGroup::new("body").args(["text", "inline_text", "html", "inline_html", "template"]).required(true).multiple(true))]
 pub struct ContentArgs {
     /// A template instead of the content: NAME, which is its newest version now, or NAME@VERSION
-    #[arg(long, value_name = "NAME[@VERSION]", conflicts_with_all = CONTENT_FLAGS, conflicts_with = "variables")]
+    #[arg(long, value_name = "NAME[@VERSION]", conflicts_with_all = CONTENT_FLAGS)]
     pub template: Option<String>,
     /// From: ADDRESS or 'NAME <ADDRESS>'
     #[arg(long, value_name = "ADDRESS", required_unless_present = "template")]
@@ -269,13 +279,13 @@ pub struct ContentArgs {
     #[command(flatten)]
     pub texts: TextArgs,
     /// A variable with the same value for all recipients; may be repeated
-    #[arg(long = "var", value_name = "NAME=VALUE", value_parser = parse_pair)]
+    #[arg(long = "variable", value_name = "NAME=VALUE", value_parser = parse_pair)]
     pub variables: Vec<(String, String)>,
     /// A header field; may be repeated
     #[arg(long = "header", value_name = "NAME=VALUE", value_parser = parse_pair)]
     pub headers: Vec<(String, String)>,
     /// A file that each email carries, with its media type if the extension does not say it; may be repeated
-    #[arg(long = "attach", value_name = "FILE[:TYPE]")]
+    #[arg(long = "attachment", value_name = "FILE[:TYPE]")]
     pub attachments: Vec<String>,
     /// Bulk mail: each carries the header by which mail programs opt out at a click (List-Unsubscribe)
     #[arg(long)]
@@ -310,10 +320,10 @@ pub struct UpdateArgs {
     /// Print the old and the new instants, and change nothing
     #[arg(long)]
     pub dry_run: bool,
-    /// Remove an optional setting: end, reply-to, labels …; may be repeated
+    /// Remove an optional setting: end-time, reply-to, label …; may be repeated
     #[arg(long, value_name = "FLAG", value_delimiter = ',', value_parser = [
-        "days", "anchor", "start", "end", "max-runs", "reply-to", "cc", "text", "html", "var", "header", "attach", "bulk",
-        "labels", "template",
+        "days", "anchor-time", "start-time", "end-time", "max-runs", "reply-to", "cc", "text", "html", "variable", "header",
+        "attachment", "bulk", "label", "template",
     ])]
     pub clear: Vec<String>,
     /// Pool of relays
@@ -329,20 +339,20 @@ pub struct UpdateArgs {
     pub when: WhenArgs,
     /// Time zone, such as Europe/Berlin
     #[arg(long, value_name = "ZONE", help_heading = "When")]
-    pub tz: Option<String>,
+    pub zone: Option<String>,
     /// No instant before this one
     #[arg(long, value_name = "INSTANT", help_heading = "When", value_parser = parse_instant)]
-    pub start: Option<Timestamp>,
+    pub start_time: Option<Timestamp>,
     /// No instant after this one
     #[arg(long, value_name = "INSTANT", help_heading = "When", value_parser = parse_instant)]
-    pub end: Option<Timestamp>,
+    pub end_time: Option<Timestamp>,
     /// Maximum number of occurrences, including those that have opened
     #[arg(long, value_name = "N", help_heading = "When", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_runs: Option<u32>,
     #[command(flatten)]
     pub recipients: RecipientArgs,
     /// A template instead of the content: NAME, which is its newest version now, or NAME@VERSION
-    #[arg(long, value_name = "NAME[@VERSION]", help_heading = "Content", conflicts_with_all = CONTENT_FLAGS, conflicts_with = "variables")]
+    #[arg(long, value_name = "NAME[@VERSION]", help_heading = "Content", conflicts_with_all = CONTENT_FLAGS)]
     pub template: Option<String>,
     #[command(flatten)]
     pub content: ContentChange,
@@ -370,14 +380,14 @@ pub struct ContentChange {
     #[command(flatten)]
     pub texts: TextArgs,
     /// A variable with the same value for all recipients; may be repeated, and replaces all of them
-    #[arg(long = "var", value_name = "NAME=VALUE", value_parser = parse_pair)]
+    #[arg(long = "variable", value_name = "NAME=VALUE", value_parser = parse_pair)]
     pub variables: Vec<(String, String)>,
     /// A header field; may be repeated, and replaces all of them
     #[arg(long = "header", value_name = "NAME=VALUE", value_parser = parse_pair)]
     pub headers: Vec<(String, String)>,
     /// A file that each email carries, with its media type if the extension does not say it; may be repeated, and
     /// replaces all of them
-    #[arg(long = "attach", value_name = "FILE[:TYPE]")]
+    #[arg(long = "attachment", value_name = "FILE[:TYPE]")]
     pub attachments: Vec<String>,
     /// Bulk mail: each carries the header by which mail programs opt out at a click (List-Unsubscribe)
     #[arg(long)]
@@ -391,10 +401,10 @@ pub struct BackfillArgs {
     pub name: String,
     /// From this instant on
     #[arg(long, value_name = "INSTANT", value_parser = parse_instant)]
-    pub from: Timestamp,
+    pub start_time: Timestamp,
     /// Up to this instant; at most as far as the schedule has come
     #[arg(long, value_name = "INSTANT", value_parser = parse_instant)]
-    pub to: Timestamp,
+    pub end_time: Timestamp,
     /// Occurrences at most, oldest first [default: 1000, and what is left is an error]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub max: Option<u32>,
@@ -417,7 +427,7 @@ pub struct PreviewArgs {
     pub when: WhenArgs,
     /// Time zone, such as Europe/Berlin
     #[arg(long, value_name = "ZONE", help_heading = "When")]
-    pub tz: String,
+    pub zone: String,
     /// Name of the schedule: `H` in --cron and the delay of --jitter depend on tenant and name
     #[arg(long, help_heading = "When")]
     pub name: Option<String>,

@@ -1,7 +1,9 @@
 //! `reveille template …`.
 
 use super::schedule::{CONTENT_FLAGS, parse_address, parse_pair};
-use super::{Args, ContentChange, EtagArgs, Paging, PathBuf, RecipientArgs, ShowArgs, Subcommand};
+use super::{
+    Args, ContentChange, EtagArgs, Paging, PathBuf, RecipientArgs, ShowArgs, SignedDuration, Subcommand, parse_duration,
+};
 
 #[derive(Debug, Subcommand)]
 pub enum TemplateCommand {
@@ -12,7 +14,7 @@ pub enum TemplateCommand {
     #[command(after_long_help = "\
 Examples:
   reveille template put welcome --sender 'News <news@example.com>' --subject 'Hello {{ name }}' --text body.txt
-  reveille schedule create daily --daily 09:00 --tz UTC --recipients people.csv --template welcome")]
+  reveille schedule create daily --daily 09:00 --zone UTC --recipients people.csv --template welcome")]
     Put(Box<PutTemplateArgs>),
     /// One template: its versions, and the content of the newest one, or of the one that NAME@VERSION names
     #[command(
@@ -34,15 +36,15 @@ Examples:
         etag: EtagArgs,
     },
     /// What an email of a stored template says to one recipient
-    #[command(after_long_help = "Example:\n  reveille template preview welcome --var name=Ann")]
+    #[command(after_long_help = "Example:\n  reveille template preview welcome --value name=Ann")]
     Preview {
         /// NAME, which is the newest version, or NAME@VERSION
         name: String,
         /// Address of the recipient
         #[arg(long, value_name = "ADDRESS", value_parser = parse_address)]
-        to: Option<String>,
+        recipient: Option<String>,
         /// A variable of the recipient; may be repeated
-        #[arg(long = "var", value_name = "NAME=VALUE", value_parser = parse_pair)]
+        #[arg(long = "value", value_name = "NAME=VALUE", value_parser = parse_pair)]
         values: Vec<(String, String)>,
     },
     /// What an email says to one recipient; needs no cluster and sends nothing
@@ -52,7 +54,7 @@ Examples:
     #[command(after_long_help = "\
 Examples:
   reveille template render --subject 'Good morning, {{ name }}' --text body.txt --recipients people.csv --row 2
-  reveille template render --inline-text 'Hello {{ name }}' --var name=Ann
+  reveille template render --inline-text 'Hello {{ name }}' --variable name=Ann
   reveille template render --text body.txt --html body.html --recipients people.csv --raw | less")]
     Render(Box<RenderArgs>),
     /// Send one email to one address through the cluster, wait, and say which relay took it or refused it
@@ -60,12 +62,12 @@ Examples:
     /// The content is that of a stored template, or of the flags.
     ///
     /// It is a run of its own, of no schedule: `run list` shows it, with the cause `test`. What is not sent within
-    /// --timeout (a minute) is never sent. Exit code 0: a relay took it. 1: it was refused, or not sent in time.
+    /// --finish-within is never sent. Exit code 0: a relay took it. 1: it was refused, or not sent in time.
     /// 4: the address has opted out. 8: in doubt, or still at the relay: it may have arrived.
     #[command(after_long_help = "\
 Examples:
-  reveille template send-test welcome --to you@example.com --variables ann.yaml
-  reveille template send-test welcome@2 --to you@example.com --var name=Ann
+  reveille template send-test welcome --to you@example.com --values ann.yaml
+  reveille template send-test welcome@2 --to you@example.com --value name=Ann
   reveille template send-test --to you@example.com --sender news@example.com --subject Hello --inline-text Hi
   reveille template send-test --to you@example.com --sender 'News <news@example.com>' \\
       --subject 'Good morning, {{ name }}' --text body.txt --recipients people.csv --row 2 --pool bulk")]
@@ -104,7 +106,7 @@ pub struct RenderArgs {
 /// `template send-test`.
 #[derive(Debug, Args)]
 pub struct SendTestArgs {
-    /// A stored template: NAME, which is the newest version, or NAME@VERSION; then --var sets a variable of the recipient
+    /// A stored template: NAME, which is the newest version, or NAME@VERSION
     #[arg(conflicts_with_all = CONTENT_FLAGS)]
     pub name: Option<String>,
     /// The address that gets it
@@ -120,8 +122,14 @@ pub struct SendTestArgs {
     #[arg(long, requires = "recipients")]
     pub skip_bad_rows: bool,
     /// The recipient's variables: YAML or JSON with a value for each name; replaces those of the row
-    #[arg(long = "variables", value_name = "FILE")]
-    pub values: Option<PathBuf>,
+    #[arg(long = "values", value_name = "FILE")]
+    pub values_file: Option<PathBuf>,
+    /// A variable of the recipient; may be repeated, and replaces those of the row and of the file
+    #[arg(long = "value", value_name = "NAME=VALUE", value_parser = parse_pair)]
+    pub values: Vec<(String, String)>,
+    /// What is not sent this long after the call expires, from 1s to 1h
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "1m")]
+    pub finish_within: SignedDuration,
     /// Pool of relays
     #[arg(long, default_value = "default")]
     pub pool: String,

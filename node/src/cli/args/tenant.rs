@@ -9,10 +9,10 @@ pub enum TenantCommand {
     /// A tenant need not be created: it is the name in --tenant. Without bounds it has a share of 1, and no others.
     #[command(after_long_help = "\
 Examples:
-  reveille tenant set acme --rate 50 --concurrency 200
+  reveille tenant set acme --rate-per-second 50 --concurrency 200
   reveille tenant set acme --share 3
-  reveille tenant set acme --rate none
-  reveille tenant set acme --pools acme,bulk")]
+  reveille tenant set acme --rate-per-second none
+  reveille tenant set acme --pool acme,bulk")]
     Set(SetTenantArgs),
     /// Tenants that have bounds, schedules or campaigns
     #[command(after_long_help = "Example:\n  reveille tenant list -o json")]
@@ -39,7 +39,7 @@ pub struct SetTenantArgs {
     pub name: String,
     /// Emails a second over the whole cluster, at most; 'none' for no bound
     #[arg(long, value_name = "PER_SECOND", value_parser = parse_rate, required_unless_present_any = ["concurrency", "share", "pools"])]
-    pub rate: Option<f64>,
+    pub rate_per_second: Option<f64>,
     /// Recipients under way at once over the whole cluster, at most; 'none' for no bound
     #[arg(long, value_name = "N", value_parser = parse_concurrency)]
     pub concurrency: Option<u32>,
@@ -47,7 +47,7 @@ pub struct SetTenantArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16))]
     pub share: Option<u32>,
     /// The pools that it may name; 'none' for no bound. What names others already stays
-    #[arg(long, value_name = "POOL,…", value_delimiter = ',')]
+    #[arg(long = "pool", value_name = "POOL,…", value_delimiter = ',')]
     pub pools: Vec<String>,
     #[command(flatten)]
     pub etag: EtagArgs,

@@ -24,9 +24,10 @@ pub struct WhenArgs {
     /// Interval, such as 90m or 36h; clock changes do not matter
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, allow_hyphen_values = true)]
     pub every: Option<SignedDuration>,
-    /// With --every: one of its instants; the others are counted from it [default: --start, or 1970-01-01T00:00:00Z]
+    /// With --every: one of its instants; the others are counted from it [default: --start-time, or
+    /// 1970-01-01T00:00:00Z]
     #[arg(long, value_name = "INSTANT", value_parser = parse_instant, conflicts_with_all = ["cron", "daily", "at", "days"])]
-    pub anchor: Option<Timestamp>,
+    pub anchor_time: Option<Timestamp>,
     /// Once, such as 2026-12-24T09:00:00+01:00
     #[arg(long, value_name = "INSTANT", value_parser = parse_instant)]
     pub at: Option<Timestamp>,
@@ -38,7 +39,7 @@ pub fn needed() -> [ArgGroup; 3] {
     [
         ArgGroup::new("when-needed").required(true).args(["cron", "daily", "every", "at"]),
         ArgGroup::new("days-of-daily").arg("days").requires("daily"),
-        ArgGroup::new("anchor-of-every").arg("anchor").requires("every"),
+        ArgGroup::new("anchor-time-of-every").arg("anchor_time").requires("every"),
     ]
 }
 
@@ -79,10 +80,10 @@ impl WhenArgs {
         }
     }
 
-    /// For the calendar; a period is counted from `anchor` where --anchor does not say another. None when nothing was
-    /// given, which the parser does not let through.
+    /// For the calendar; a period is counted from `anchor` where --anchor-time does not say another. None when nothing
+    /// was given, which the parser does not let through.
     pub fn to_calendar(&self, anchor: Timestamp) -> Option<calendar::When> {
-        let anchor_ms = self.anchor.unwrap_or(anchor).as_millisecond();
+        let anchor_ms = self.anchor_time.unwrap_or(anchor).as_millisecond();
         if let Some(expression) = &self.cron {
             return Some(calendar::When::Cron { expression: expression.as_str().into() });
         }
@@ -104,7 +105,7 @@ impl WhenArgs {
             ("timing.daily.minute", self.daily.is_some()),
             ("timing.daily.days", self.days.is_some()),
             ("timing.every.period", self.every.is_some()),
-            ("timing.every.anchor_time", self.anchor.is_some()),
+            ("timing.every.anchor_time", self.anchor_time.is_some()),
         ];
         given.into_iter().filter_map(|(path, given)| given.then_some(path)).collect()
     }
@@ -118,10 +119,10 @@ impl WhenArgs {
             let days = days.map(|days| days.to_string()).unwrap_or_default();
             Pattern::Daily(v1::Daily { hour: hour.into(), minute: minute.into(), days })
         });
-        let every = (self.every.is_some() || self.anchor.is_some()).then(|| {
+        let every = (self.every.is_some() || self.anchor_time.is_some()).then(|| {
             Pattern::Every(v1::Every {
                 period: self.every.map(duration_to_wire),
-                anchor_time: self.anchor.map(to_wire),
+                anchor_time: self.anchor_time.map(to_wire),
             })
         });
         let cron = self.cron.clone().map(Pattern::Cron);

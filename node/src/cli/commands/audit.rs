@@ -41,8 +41,8 @@ pub async fn run(context: &CommandContext<'_>, command: AuditCommand) -> Result<
 }
 
 fn of_time(time: &AuditTime) -> ListAuditRecordsRequest {
-    let (since, until) = (time.since.map(to_wire), time.until.map(to_wire));
-    ListAuditRecordsRequest { since_time: since, until_time: until, ..ListAuditRecordsRequest::default() }
+    let (since_time, until_time) = (time.since_time.map(to_wire), time.until_time.map(to_wire));
+    ListAuditRecordsRequest { since_time, until_time, ..ListAuditRecordsRequest::default() }
 }
 
 async fn verify(context: &CommandContext<'_>, file: &Path, head: Option<&str>) -> Result<(), Stop> {

@@ -41,14 +41,14 @@ pub async fn run(context: &CommandContext<'_>, args: OfTenant<CampaignCommand>) 
             context.show_named((Kind::Campaign, &tenant), args, |name| get(context, &tenant, &name), take).await
         }
         CampaignCommand::Watch { name } => watch(context, tenant, name).await,
-        CampaignCommand::List { paging, labels, state, since, until } => {
+        CampaignCommand::List { paging, labels, states, since_time, until_time } => {
             let state_of = |word: &String| CampaignState::from_str_name(&name_of("CAMPAIGN_STATE_", word));
             let request = ListCampaignsRequest {
                 tenant,
-                states: state.iter().map(|word| state_of(word).unwrap_or_default().into()).collect(),
+                states: states.iter().map(|word| state_of(word).unwrap_or_default().into()).collect(),
                 selector: labels.selector.unwrap_or_default(),
-                since_time: since.map(to_wire),
-                until_time: until.map(to_wire),
+                since_time: since_time.map(to_wire),
+                until_time: until_time.map(to_wire),
                 ..ListCampaignsRequest::default()
             };
             context.list_of(paging, request).await
@@ -73,13 +73,13 @@ async fn create(context: &CommandContext<'_>, tenant: String, args: CampaignCrea
 
 /// Returns the request that the flags describe, without a request id.
 fn requested(tenant: String, args: CampaignCreateArgs) -> Result<CreateCampaignRequest, Failure> {
-    let canary = args.canary.map(|percent| Canary { percent, hold_percent: args.canary_hold });
+    let canary = args.canary_percent.map(|percent| Canary { percent, hold_percent: args.canary_hold_percent });
     let template = args.content.template.clone().unwrap_or_default();
     let schedule = ScheduleBody {
         tenant,
         name: args.name,
         timing: Some(When { pattern: Some(when::Pattern::At(to_wire(args.at))) }),
-        zone: args.tz,
+        zone: args.zone,
         policies: Some(args.policies.to_wire()),
         pool: args.pool,
         priority: args.priority.into(),

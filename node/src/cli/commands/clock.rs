@@ -14,7 +14,7 @@ use crate::cli::client::is_passing;
 use crate::cli::view::clock;
 
 /// Next step after an advance that was interrupted.
-const GO_ON: &str = "reveille clock show, then reveille clock advance --to INSTANT";
+const GO_ON: &str = "reveille clock show, then reveille clock advance --target-time INSTANT";
 /// Interval of progress lines.
 const SAY_EVERY: Duration = Duration::from_secs(1);
 
@@ -36,11 +36,11 @@ async fn advance(context: &CommandContext<'_>, args: AdvanceArgs) -> Result<(), 
 }
 
 /// Asks one node to advance the clock, also across fail-overs. A lost connection ends the call. The user then reads the
-/// clock with `show`, and continues with `--to`.
+/// clock with `show`, and continues with `--target-time`.
 async fn advance_to_end(context: &CommandContext<'_>, args: AdvanceArgs) -> Result<(), Stop> {
     let call = |channel, request| async move { Service::new(channel).advance_clock(request).await };
     let by = args.by.map(|by| Target::By(duration_to_wire(by)));
-    let target = args.to.map(|to| Target::TargetTime(to_wire(to))).or(by);
+    let target = args.target_time.map(|to| Target::TargetTime(to_wire(to))).or(by);
     let request = AdvanceClockRequest { target, jump: args.jump };
     let begun = Instant::now();
     let client = context.retrying_client();

@@ -51,7 +51,7 @@ fn to_filter(filter: &LetterFilter) -> DeadLetterFilter {
     DeadLetterFilter {
         schedule: filter.schedule.clone().unwrap_or_default(),
         reason: filter.reason.clone(),
-        since_time: filter.since.map(to_wire),
+        since_time: filter.since_time.map(to_wire),
     }
 }
 
@@ -139,7 +139,7 @@ fn selection(letters: &Letters) -> Result<String, Failure> {
             return Err(Failure::usage("RECIPIENT", message, "name recipients, or take all of the run with --all"));
         }
         (None, _) if filter.is_empty() && !letters.all => {
-            let next = "name a run and recipients; or say which: --schedule, --reason, --since; or --all";
+            let next = "name a run and recipients; or say which: --schedule, --reason, --since-time; or --all";
             return Err(Failure::usage("RUN", "which dead letters? nothing says it", next));
         }
         _ => {}
@@ -149,7 +149,7 @@ fn selection(letters: &Letters) -> Result<String, Failure> {
         part("of run", run.map(str::to_owned)),
         part("of schedule", filter.schedule.clone()),
         part("with the reason", filter.reason.as_ref().map(|reason| format!("'{}'", reason_words(reason)))),
-        part("since", filter.since.map(|since| since.to_string())),
+        part("since", filter.since_time.map(|since| since.to_string())),
     ];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     Ok(parts.join(", "))

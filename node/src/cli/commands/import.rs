@@ -89,7 +89,7 @@ fn choices(args: &CrontabArgs) -> Choices {
     let named = std::fs::read_to_string(TIMEZONE).ok();
     Choices {
         file,
-        tz: args.tz.clone(),
+        zone: args.zone.clone(),
         machine: link.as_deref().and_then(zone_of_link).or_else(|| named.and_then(|name| zone_of_name(&name))),
         sender: args.sender.clone(),
         to: args.to.clone(),
@@ -173,15 +173,15 @@ fn upcoming(
     now: Timestamp,
 ) -> Result<Upcoming, String> {
     let Some((zone, source)) = &planned.zone else {
-        return Err(format!("no zone: neither {LOCALTIME} nor {TIMEZONE} names one; give --tz"));
+        return Err(format!("no zone: neither {LOCALTIME} nor {TIMEZONE} names one; give --zone"));
     };
     let zone = zones.get(zone).map_err(|unknown| {
         let line = planned.zone_line;
         let next = match source {
             Source::CronTz => format!("CRON_TZ in line {line}: write an IANA name there, such as Europe/Berlin"),
-            Source::Tz => format!("TZ in line {line}: write an IANA name there, such as Europe/Berlin, or say --tz"),
-            Source::Flag => "--tz: give an IANA name, such as Europe/Berlin".to_owned(),
-            Source::Machine => "the zone of this machine: name another with --tz".to_owned(),
+            Source::Tz => format!("TZ in line {line}: write an IANA name there, such as Europe/Berlin, or say --zone"),
+            Source::Flag => "--zone: give an IANA name, such as Europe/Berlin".to_owned(),
+            Source::Machine => "the zone of this machine: name another with --zone".to_owned(),
         };
         format!("{unknown} ({next})")
     })?;
@@ -268,7 +268,7 @@ fn print_notes(context: &CommandContext<'_>, views: &[LineView], written: Option
     }
     let of_machine = |view: &&LineView| view.zone_from == Some(Source::Machine) && view.outcome.is_well();
     if let Some(zone) = views.iter().find(of_machine).and_then(|view| view.zone.as_deref()) {
-        context.terminal.say(&format!("warning: times are in {zone}, the zone of this machine; --tz names another"));
+        context.terminal.say(&format!("warning: times are in {zone}, the zone of this machine; --zone names another"));
     }
     if !views.iter().any(|view| view.outcome == LineOutcome::Planned) {
         return;

@@ -17,7 +17,7 @@ pub async fn run(context: &CommandContext<'_>, command: RelayCommand) -> Result<
             let request = |name| GetRelayRequest { name, stale: context.stale };
             context.show_named((Kind::Relay, ""), args, request, |answer| (answer.freshness, answer.relay)).await
         }
-        RelayCommand::Test { name, auth } => test(context, name, auth).await,
+        RelayCommand::Test { name, authenticate } => test(context, name, authenticate).await,
         RelayCommand::Remove { name, dry_run: false, etag } => {
             remove(context, RemoveRelayRequest { name, etag: etag.to_wire() }).await
         }
@@ -42,12 +42,12 @@ fn relay(args: AddRelayArgs) -> Result<Relay, Failure> {
         host: args.host,
         port: args.port.into(),
         tls: tls.into(),
-        rate_per_second: args.rate.unwrap_or_default(),
-        max_sessions: args.sessions.unwrap_or_default(),
+        rate_per_second: args.rate_per_second.unwrap_or_default(),
+        max_sessions: args.max_sessions.unwrap_or_default(),
         ca: args.ca.unwrap_or_default(),
         tls_name: args.tls_name.unwrap_or_default(),
         credentials: args.credentials.unwrap_or_default(),
-        late_rate_per_second: args.late_rate.unwrap_or_default(),
+        late_rate_per_second: args.late_rate_per_second.unwrap_or_default(),
         weight: args.weight.unwrap_or_default(),
         ..Relay::default()
     })
@@ -72,8 +72,8 @@ pub(super) async fn all(context: &CommandContext<'_>) -> Result<Vec<Relay>, Fail
     Ok(context.pages(u32::MAX, &page).await?.rows)
 }
 
-async fn test(context: &CommandContext<'_>, name: String, auth: bool) -> Result<(), Stop> {
-    let request = TestRelayRequest { name: name.clone(), stale: context.stale, authenticate: auth };
+async fn test(context: &CommandContext<'_>, name: String, authenticate: bool) -> Result<(), Stop> {
+    let request = TestRelayRequest { name: name.clone(), stale: context.stale, authenticate };
     let answer = context.read(request).await?;
     let card = view::tested(&name, &answer, context.terminal.paints());
     context.terminal.show(&Answer::new(&answer, name.as_str(), card))?;
@@ -81,8 +81,8 @@ async fn test(context: &CommandContext<'_>, name: String, auth: bool) -> Result<
         if let Some(rest) = view::left_alone(&answer) {
             context.terminal.say(&rest);
         }
-        if !auth && view::offers_auth(&answer) {
-            context.terminal.say(&format!("no login was tried; with one: reveille relay test {name} --auth"));
+        if !authenticate && view::offers_auth(&answer) {
+            context.terminal.say(&format!("no login was tried; with one: reveille relay test {name} --authenticate"));
         }
         return Ok(());
     }

@@ -23,16 +23,16 @@ const RELAYS_LOOKED_AT: i32 = 100;
 pub async fn run(context: &CommandContext<'_>, args: OfTenant<RunCommand>) -> Result<(), Stop> {
     let tenant = args.tenant;
     match args.command {
-        RunCommand::List { paging, schedule, labels, state, since, until } => {
+        RunCommand::List { paging, schedule, labels, states, since_time, until_time } => {
             let state_of = |word: &String| RunState::from_str_name(&name_of("RUN_STATE_", word));
-            let states = state.iter().map(|word| state_of(word).unwrap_or_default().into()).collect();
+            let states = states.iter().map(|word| state_of(word).unwrap_or_default().into()).collect();
             let request = ListRunsRequest {
                 tenant,
                 schedule: schedule.unwrap_or_default(),
                 states,
                 selector: labels.selector.unwrap_or_default(),
-                since_time: since.map(to_wire),
-                until_time: until.map(to_wire),
+                since_time: since_time.map(to_wire),
+                until_time: until_time.map(to_wire),
                 ..ListRunsRequest::default()
             };
             context.list(paging, |size, token| page(context, request.clone().at(context.stale, size, token))).await
@@ -41,9 +41,9 @@ pub async fn run(context: &CommandContext<'_>, args: OfTenant<RunCommand>) -> Re
             let request = GetRunRequest { tenant, run, stale: context.stale };
             context.one(watch, async || show(context, request.clone()).await).await
         }
-        RunCommand::Recipients { run, state, paging } => {
+        RunCommand::Recipients { run, states, paging } => {
             let state_of = |word: &String| RecipientState::from_str_name(&name_of("RECIPIENT_STATE_", word));
-            let states = state.iter().map(|word| state_of(word).unwrap_or_default().into()).collect();
+            let states = states.iter().map(|word| state_of(word).unwrap_or_default().into()).collect();
             recipients(context, paging, ListRunRecipientsRequest { tenant, run, states, ..Default::default() }).await
         }
         RunCommand::Watch { run } => watch::run(context, tenant, run).await,

@@ -1,7 +1,7 @@
 //! `reveille template send-test`: sends one email through the cluster and prints its outcome.
 //!
-//! The email is a run of its own, because there is no other way to send (P3). The run expires when the command's time
-//! limit ends. So the outcome is known at the end, unless the email is still in a dialogue with the relay.
+//! The email is a run of its own, because there is no other way to send (P3). The run expires after `--finish-within`.
+//! So the outcome is known at the end, unless the email is still in a dialogue with the relay.
 
 use std::path::Path;
 use std::time::Duration;
@@ -14,9 +14,8 @@ use super::{CommandContext, Exit, Failure, RecipientArgs, SendTestArgs, Stop, du
 use crate::cli::manifest::tree::{self, Fault, Node, Shape};
 use crate::cli::view::send_test::{SendTestOutcome, SendTestView};
 
-/// Time limit of the email, unless `--timeout` sets another.
-const WITHIN: Duration = Duration::from_secs(60);
-/// Additional wait after the deadline: the ledger records the expiry, and a relay may still answer.
+/// Wait after the deadline of the email, unless `--timeout` sets the end: the ledger records the expiry, and a relay may
+/// still answer.
 const GRACE: Duration = Duration::from_secs(10);
 /// Interval between two reads.
 const POLL_EVERY: Duration = Duration::from_millis(250);
@@ -25,19 +24,19 @@ const FIRST: &str = "#0";
 
 /// Sends the email, waits for its outcome and prints it.
 pub async fn run(context: &CommandContext<'_>, tenant: String, args: SendTestArgs) -> Result<(), Stop> {
-    let within = context.global.timeout.unwrap_or(WITHIN);
-    let end = Instant::now() + within + GRACE;
-    context.client.set_timeout(within + GRACE);
+    let limit = context.global.timeout.unwrap_or(args.finish_within.unsigned_abs() + GRACE);
+    let end = Instant::now() + limit;
+    context.client.set_timeout(limit);
     let (dry_run, to) = (args.dry_run, args.to.clone());
     let audience = Some(audience(&args)?);
-    let SendTestArgs { name, pool, content, .. } = args;
+    let SendTestArgs { name, pool, content, finish_within, .. } = args;
     let content = if name.is_none() { Some(body::changed_content(content)?) } else { None };
     let (tenant_name, template) = (tenant.clone(), name.unwrap_or_default());
     let schedule =
         Some(ScheduleBody { tenant: tenant_name, pool, audience, content, template, ..ScheduleBody::default() });
     let request = SendTestRequest {
         schedule,
-        finish_within: Some(duration_to_wire(within.try_into().unwrap_or_default())),
+        finish_within: Some(duration_to_wire(finish_within)),
         request_id: context.client.request_id().to_owned(),
         validate_only: dry_run,
     };
@@ -71,13 +70,12 @@ async fn history(context: &CommandContext<'_>, tenant: &str, run: &str) -> Resul
     context.read(request).await
 }
 
-/// Returns an audience of the one address. Its variables are those of the chosen row, of `--variables`, and with a
-/// stored template of `--var`; a later one replaces a former one of the same name.
+/// Returns an audience of the one address. Its variables are those of the chosen row, of `--values`, and of
+/// `--value`; a later one replaces a former one of the same name.
 fn audience(args: &SendTestArgs) -> Result<Audience, Failure> {
     let mut pairs = row(args)?;
-    let of_file = args.values.as_deref().map(values).transpose()?.unwrap_or_default();
-    let of_flags = args.content.variables.iter().filter(|_| args.name.is_some()).cloned();
-    for (name, value) in of_file.into_iter().chain(of_flags) {
+    let of_file = args.values_file.as_deref().map(values).transpose()?.unwrap_or_default();
+    for (name, value) in of_file.into_iter().chain(args.values.iter().cloned()) {
         pairs.retain(|(known, _)| *known != name);
         pairs.push((name, value));
     }

@@ -46,10 +46,10 @@ pub async fn preview(
     context: &CommandContext<'_>,
     tenant: String,
     name: &str,
-    (to, values): (Option<String>, Vec<(String, String)>),
+    (recipient, values): (Option<String>, Vec<(String, String)>),
 ) -> Result<(), Stop> {
     let (name, version) = apply::template_version(name)?;
-    let (recipient, values) = (to.unwrap_or_default(), values.into_iter().collect());
+    let (recipient, values) = (recipient.unwrap_or_default(), values.into_iter().collect());
     let request = PreviewTemplateRequest { tenant, name, version, recipient, values, content: None };
     context.terminal.show(&context.read(request).await?)
 }

@@ -40,8 +40,8 @@ pub async fn run(context: &CommandContext<'_>, args: OfTenant<TemplateCommand>) 
             let request = DeleteTemplateRequest { tenant, name, validate_only: dry_run, etag: etag.to_wire() };
             stored_template::delete(context, request).await
         }
-        TemplateCommand::Preview { name, to, values } => {
-            stored_template::preview(context, tenant, &name, (to, values)).await
+        TemplateCommand::Preview { name, recipient, values } => {
+            stored_template::preview(context, tenant, &name, (recipient, values)).await
         }
         TemplateCommand::Render(args) => render(context, *args),
         TemplateCommand::SendTest(args) => Box::pin(send_test::run(context, tenant, *args)).await,
@@ -97,7 +97,7 @@ fn recipient(args: &RecipientArgs, row: u32) -> Result<(Vec<String>, Recipient),
     }
     if args.sealed.is_some() {
         let message = "a template is rendered here, and a sealed audience is on the nodes";
-        return Err(Failure::usage("--audience", message, "--to ADDRESS with --var, or --recipients FILE.csv"));
+        return Err(Failure::usage("--audience", message, "--to ADDRESS with --variable, or --recipients FILE.csv"));
     }
     let listed = body::recipients(args)?;
     let count = listed.audience.recipients.len();
@@ -159,12 +159,12 @@ impl Places {
             "content" => (None, "--text or --html"),
             field if field.starts_with("cc") => (None, "--cc"),
             field if field.starts_with("headers") => (None, "--header"),
-            field if field.starts_with("variables") => (None, "--var"),
+            field if field.starts_with("variables") => (None, "--variable"),
             _ => (self.recipients.as_ref(), "--recipients"),
         };
         let place = file.map_or_else(|| flag.to_owned(), |path| path.display().to_string());
         let line = line.map(|line| format!(":{line}")).unwrap_or_default();
-        let next = "fix it; the variables are the columns of --recipients, each --var, recipient and run";
+        let next = "fix it; the variables are the columns of --recipients, each --variable, recipient and run";
         Failure::file(format!("{place}{line}"), message).then(next)
     }
 }

@@ -4,7 +4,7 @@ use reveille_proto::admin::v1::{GetTenantRequest, ListTenantsRequest, RemoveTena
 
 use super::{CommandContext, Kind, SetTenantArgs, Stop, TenantCommand};
 
-/// What `--pools` says for no bound.
+/// What `--pool` says for no bound.
 const ALL_POOLS: &str = "none";
 
 /// Runs the subcommand.
@@ -27,7 +27,7 @@ pub async fn run(context: &CommandContext<'_>, command: TenantCommand) -> Result
 async fn set(context: &CommandContext<'_>, args: SetTenantArgs) -> Result<(), Stop> {
     let request = SetTenantRequest {
         name: args.name,
-        rate_per_second: args.rate,
+        rate_per_second: args.rate_per_second,
         concurrency: args.concurrency,
         share: args.share,
         all_pools: args.pools == [ALL_POOLS],

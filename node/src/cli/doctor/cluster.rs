@@ -52,7 +52,7 @@ pub fn findings(status: &GetClusterStatusResponse, own_tzdb: &str) -> Vec<Findin
     }));
     findings.extend(status.backlogs.iter().map(|late| {
         let why = "it was missed and is caught up, or backfilled; what is on time goes before it";
-        let next = "wait; or look at the relays (reveille relay list), and raise relay add --late-rate";
+        let next = "wait; or look at the relays (reveille relay list), and raise relay add --late-rate-per-second";
         Finding::warning("backlog", backlog_sentence(late), why, next)
     }));
     findings.extend(status.pools_used_up.iter().map(|pool| {

@@ -28,8 +28,8 @@ pub const BRACE: &str = "brace";
 pub struct Choices {
     /// The file's name for messages.
     pub file: String,
-    /// Value of `--tz`.
-    pub tz: Option<String>,
+    /// Value of `--zone`.
+    pub zone: Option<String>,
     /// Time zone of this machine. `None` if it is unknown.
     pub machine: Option<String>,
     /// Value of `--sender`.
@@ -86,10 +86,10 @@ pub struct Planned {
 pub enum Source {
     /// `CRON_TZ` above the line.
     CronTz,
-    /// `TZ` above the line, without `--tz`. Solaris and AIX apply it to the time fields; Debian's cron and cronie apply
-    /// it only to the command.
+    /// `TZ` above the line, without `--zone`. Solaris and AIX apply it to the time fields; Debian's cron and cronie
+    /// apply it only to the command.
     Tz,
-    /// `--tz`.
+    /// `--zone`.
     Flag,
     /// Zone of this machine.
     Machine,
@@ -147,15 +147,15 @@ fn zone(job: &Job, choices: &Choices, warnings: &mut Vec<String>) -> Option<(Str
         return Some((zone, Source::CronTz));
     }
     let tz = named(&settings.tz);
-    if let Some(zone) = &choices.tz {
+    if let Some(zone) = &choices.zone {
         if let Some(tz) = tz.filter(|tz| tz != zone) {
-            warnings.push(format!("TZ={tz} is left to the command; --tz {zone} is taken for the time"));
+            warnings.push(format!("TZ={tz} is left to the command; --zone {zone} is taken for the time"));
         }
         return Some((zone.clone(), Source::Flag));
     }
     if let Some(zone) = tz {
         let why = "most crons leave TZ to the command and keep time in the machine's zone";
-        warnings.push(format!("the zone is that of TZ={zone}, but {why}: check it, or say --tz"));
+        warnings.push(format!("the zone is that of TZ={zone}, but {why}: check it, or say --zone"));
         return Some((zone, Source::Tz));
     }
     choices.machine.clone().map(|zone| (zone, Source::Machine))
@@ -309,7 +309,7 @@ mod tests {
 
     #[test]
     fn zone_comes_from_nearest_source() {
-        let with = |tz: Option<&str>| Choices { tz: tz.map(str::to_owned), ..choices() };
+        let with = |tz: Option<&str>| Choices { zone: tz.map(str::to_owned), ..choices() };
         for (above, tz, zone, source, warned) in [
             ("CRON_TZ=Asia/Tokyo\nTZ=UTC\n", Some("Europe/Rome"), "Asia/Tokyo", Source::CronTz, 0),
             ("CRON_TZ=:Asia/Tokyo\n", None, "Asia/Tokyo", Source::CronTz, 0),

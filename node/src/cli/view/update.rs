@@ -35,9 +35,6 @@ fn flag(field: &str) -> String {
     match field.strip_prefix("policies.").unwrap_or(field) {
         "audienceHash" => "recipients".to_owned(),
         "contentHash" => "content".to_owned(),
-        "zone" => "tz".to_owned(),
-        "startTime" => "start".to_owned(),
-        "endTime" => "end".to_owned(),
         labelled if labelled.starts_with("labels.") => labelled.to_owned(),
         field => field.chars().fold(String::new(), |mut flag, letter| {
             if letter.is_ascii_uppercase() {

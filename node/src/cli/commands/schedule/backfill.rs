@@ -16,8 +16,8 @@ pub async fn run(context: &CommandContext<'_>, tenant: String, args: BackfillArg
     let request = BackfillScheduleRequest {
         tenant,
         name: args.name.clone(),
-        start_time: Some(to_wire(args.from)),
-        end_time: Some(to_wire(args.to)),
+        start_time: Some(to_wire(args.start_time)),
+        end_time: Some(to_wire(args.end_time)),
         max: args.max.unwrap_or(OCCURRENCES_MAX),
         request_id: context.client.request_id().to_owned(),
         validate_only: false,
@@ -41,7 +41,7 @@ fn missing(args: &BackfillArgs, preview: &BackfillScheduleResponse) -> String {
     if preview.inside_gap > 0 {
         rest += &format!("; {} inside the min gap stay closed", format::count(preview.inside_gap.into()));
     }
-    format!("{never} of {} between {} and {} never opened ({rest})", args.name, args.from, args.to)
+    format!("{never} of {} between {} and {} never opened ({rest})", args.name, args.start_time, args.end_time)
 }
 
 /// Prints what was opened, or would be. Occurrences that remain are an error, unless `--max` limited the number.
@@ -54,7 +54,8 @@ fn report(
     let rest = text(answer.rest_time.as_ref());
     context.terminal.show(&Answer::new(&answer, args.name.as_str(), sentence(&answer)))?;
     let Some(rest) = rest else { return Ok(()) };
-    let next = format!("reveille schedule backfill {} --from {rest} --to {}{of_tenant}", args.name, args.to);
+    let next =
+        format!("reveille schedule backfill {} --start-time {rest} --end-time {}{of_tenant}", args.name, args.end_time);
     if args.max.is_some() {
         // The user chose the number with `--max`, so a remainder is no error.
         context.terminal.say(&format!("next: {next}"));

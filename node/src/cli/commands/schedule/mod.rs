@@ -24,9 +24,9 @@ pub async fn run(context: &CommandContext<'_>, args: OfTenant<ScheduleCommand>) 
     match args.command {
         ScheduleCommand::Create(args) => Box::pin(create::run(context, tenant, *args)).await,
         ScheduleCommand::Preview(args) => preview::run(context, &tenant, &args),
-        ScheduleCommand::List { paging, labels, state } => {
+        ScheduleCommand::List { paging, labels, states } => {
             let state_of = |word: &String| ScheduleState::from_str_name(&name_of("SCHEDULE_STATE_", word));
-            let states = state.iter().map(|word| state_of(word).unwrap_or_default().into()).collect();
+            let states = states.iter().map(|word| state_of(word).unwrap_or_default().into()).collect();
             let selector = labels.selector.unwrap_or_default();
             let request = ListSchedulesRequest { tenant, states, selector, ..ListSchedulesRequest::default() };
             context

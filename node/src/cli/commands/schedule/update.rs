@@ -58,9 +58,9 @@ fn request(
         tenant,
         name: args.name,
         timing: (!args.when.paths().is_empty()).then(|| args.when.to_wire()),
-        zone: args.tz.unwrap_or_default(),
-        start_time: args.start.map(to_wire),
-        end_time: args.end.map(to_wire),
+        zone: args.zone.unwrap_or_default(),
+        start_time: args.start_time.map(to_wire),
+        end_time: args.end_time.map(to_wire),
         max_runs: args.max_runs,
         policies: Some(args.policies.args.to_wire()),
         pool: args.pool.unwrap_or_default(),
@@ -85,16 +85,12 @@ fn request(
 /// Returns the API's field path for a flag of `--clear`.
 fn path_of(flag: &str) -> String {
     match flag {
-        "labels" | "template" => flag.to_owned(),
-        "start" | "end" => format!("{flag}_time"),
+        "label" => "labels".to_owned(),
+        "template" | "start-time" | "end-time" | "max-runs" => flag.replace('-', "_"),
         "days" => "timing.daily.days".to_owned(),
-        "anchor" => "timing.every.anchor_time".to_owned(),
-        "max-runs" => "max_runs".to_owned(),
-        "reply-to" => "content.reply_to".to_owned(),
-        "var" => "content.variables".to_owned(),
-        "header" => "content.headers".to_owned(),
-        "attach" => "content.attachments".to_owned(),
-        text => format!("content.{text}"),
+        "anchor-time" => "timing.every.anchor_time".to_owned(),
+        "variable" | "header" | "attachment" => format!("content.{flag}s"),
+        field => format!("content.{}", field.replace('-', "_")),
     }
 }
 
@@ -102,9 +98,9 @@ fn path_of(flag: &str) -> String {
 fn paths(args: &UpdateArgs) -> Vec<String> {
     let (content, texts) = (&args.content, &args.content.texts);
     let given = [
-        ("zone", args.tz.is_some()),
-        ("start_time", args.start.is_some()),
-        ("end_time", args.end.is_some()),
+        ("zone", args.zone.is_some()),
+        ("start_time", args.start_time.is_some()),
+        ("end_time", args.end_time.is_some()),
         ("max_runs", args.max_runs.is_some()),
         ("pool", args.pool.is_some()),
         ("priority", args.priority.is_some()),

@@ -48,7 +48,7 @@ mod tests {
         }
         let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference/limits.md");
         let page = std::fs::read_to_string(page).expect("the page of limits");
-        assert!(page.contains("| `--canary` | 0.01% to 50% |"));
+        assert!(page.contains("| `--canary-percent` | 0.01% to 50% |"));
         for (percent, hold) in [(0.0, None), (50.01, None), (0.005, None), (-1.0, None), (f64::NAN, None)] {
             assert_eq!(read(percent, hold), None, "{percent}");
         }

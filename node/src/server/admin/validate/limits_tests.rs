@@ -205,10 +205,10 @@ fn each_other_limit_is_where_the_page_says() {
     let page = page();
     let holds = |what: &str, most: &str| assert!(page.contains(&format!("| {what} | {most} |")), "{what}");
     let good = || Relay { name: "mx".into(), host: "::1".into(), port: 25, tls: 1, ..Relay::default() };
-    holds("`--sessions` of a relay", "1,000");
+    holds("`--max-sessions` of a relay", "1,000");
     assert!(relay(Some(Relay { max_sessions: 1_000, ..good() })).is_ok());
     assert!(relay(Some(Relay { max_sessions: 1_001, ..good() })).is_err());
-    holds("`--rate` of a relay", "0.001 to 1,000,000 a second");
+    holds("`--rate-per-second` of a relay", "0.001 to 1,000,000 a second");
     for (rate_per_second, passes) in [(0.001, true), (1_000_000.0, true), (0.000_9, false), (1_000_001.0, false)] {
         assert_eq!(relay(Some(Relay { rate_per_second, ..good() })).is_ok(), passes, "{rate_per_second}");
     }
@@ -221,7 +221,7 @@ fn each_other_limit_is_where_the_page_says() {
         assert_eq!(fields.done(Some(())).is_ok(), passes, "{length}");
     }
     let tenant = || SetTenantRequest { name: "acme".into(), ..SetTenantRequest::default() };
-    holds("`--rate` of a tenant", "0.001 to 1,000,000 a second");
+    holds("`--rate-per-second` of a tenant", "0.001 to 1,000,000 a second");
     for (rate, passes) in [(0.001, true), (1_000_000.0, true), (0.000_9, false), (1_000_001.0, false)] {
         let requested = SetTenantRequest { rate_per_second: Some(rate), ..tenant() };
         assert_eq!(tenant_bounds(requested, LIMITS).is_ok(), passes, "{rate}");
