@@ -78,9 +78,9 @@ fn replace(relay: &Relay) -> String {
         ("tls-name", tls_name),
         ("ca", ca),
         ("credentials", &relay.credentials),
-        ("rate", &rate(relay.rate_per_second)),
-        ("late-rate", &rate(relay.late_rate_per_second)),
-        ("sessions", &relay.max_sessions.to_string()),
+        ("rate-per-second", &rate(relay.rate_per_second)),
+        ("late-rate-per-second", &rate(relay.late_rate_per_second)),
+        ("max-sessions", &relay.max_sessions.to_string()),
         ("weight", &weight),
     ];
     flags.into_iter().filter(|(_, value)| !value.is_empty()).for_each(|(flag, value)| add(flag, value));
