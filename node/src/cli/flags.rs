@@ -119,7 +119,7 @@ mod tests {
     use clap::CommandFactory;
 
     use super::*;
-    use crate::cli::args::Cli;
+    use crate::cli::command_tree::Cli;
 
     fn command(line: &str) -> Command {
         let path = CommandPath(line.split(' ').map(str::to_owned).collect());

@@ -13,7 +13,7 @@ use reveille_proto::admin::v1::ErrorReason;
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt};
 
-use super::args::Cli;
+use super::command_tree::Cli;
 use super::failure::{Exit, Failure};
 use super::import::shell;
 use blocks::{Block, blocks, pages, root};

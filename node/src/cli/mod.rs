@@ -8,14 +8,16 @@
 //!   be repeated after a lost answer.
 //! - **Every wait ends**: by `--timeout`, by Ctrl-C, or when the peer stops answering pings.
 //!
-//! Reading order: `args` (commands and help), `commands` (one function per command), `view` (output), [`client`],
-//! [`terminal`], [`failure`]; [`doctor`] has the checks of `commands::doctor`.
+//! Reading order: `command_tree`, `commands` (a file for each command: arguments with their help, call, output), `args`
+//! and `view` (what several commands have), [`client`], [`terminal`], [`failure`]; [`doctor`] has the checks of
+//! `commands::doctor`.
 
 mod args;
 mod attachments;
 pub(crate) mod bytes_codec;
 mod client;
 mod clocks;
+mod command_tree;
 mod commands;
 mod connection;
 mod contexts;
@@ -53,7 +55,8 @@ use reveille_raft::tls::JoinError;
 use crate::server::bootstrap::BootstrapError;
 use crate::server::node_identity::NodeIdentityError;
 use crate::{escape, format};
-use args::{Cli, Command, Format, Global, Question};
+use args::{Format, Global};
+use command_tree::{Cli, Command, Question};
 use early::Early;
 use failure::{Exit, Failure, Stop};
 use flags::CommandPath;
@@ -210,9 +213,9 @@ async fn ask(context: &commands::CommandContext<'_>, question: Question) -> Resu
         Question::Login(args) => commands::login::run(context, args).await,
         Question::Context(args) => commands::context::run(context, args),
         Question::Config(args) => commands::config::run(context, args).await,
-        Question::Completion(args) => commands::completion::run(context, &args),
-        Question::CompleteNames(args) => commands::names::run(context, args).await,
-        Question::Man(args) => commands::completion::man(context, &args),
+        Question::Completion(args) => commands::completion::run(context, &args, &Cli::command()),
+        Question::CompleteNames(args) => commands::names::run(context, args, Cli::command()).await,
+        Question::Man(args) => commands::completion::man(context, &args, Cli::command()),
         Question::Version => commands::version::run(context),
     }
 }

@@ -2,20 +2,83 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use clap::{Args, Subcommand};
 use data_encoding::BASE64;
+use jiff::Timestamp;
 use reveille_ledger::audit::AuditRecord;
 use reveille_ledger::ids::Hash;
-use reveille_proto::admin::v1::ListAuditRecordsRequest;
+use reveille_proto::admin::v1::{self, ListAuditRecordsRequest};
 use serde_json::{Value, json};
 
-use super::export::export;
-use super::{
-    Answer, AuditCommand, AuditTime, CommandContext, ExportFormat, Failure, Json, Own, PAGE_SIZE, Stop, format, lines,
-    to_wire,
-};
+use super::export::{ExportFormat, export};
+use super::{Answer, CommandContext, Failure, Json, Own, PAGE_SIZE, Paging, Stop, View, format, lines, to_wire};
+use crate::api_json::word;
+use crate::cli::instant::parse_instant;
+use crate::cli::view::layout::Cell;
 use crate::server::admin::shown_audit_record;
+
+#[derive(Debug, Subcommand)]
+pub enum AuditCommand {
+    /// Records, latest first
+    #[command(after_long_help = "\
+Examples:
+  reveille audit list --limit 20
+  reveille audit list --command token_create --since-time 2026-03-08T00:00:00Z
+  reveille audit list --caller 0123456789abcdef --tenant acme")]
+    List {
+        #[command(flatten)]
+        paging: Paging,
+        /// Only of this caller: the id of a token, `insecure` or `local`
+        #[arg(long, value_name = "ID")]
+        caller: Option<String>,
+        /// Only of calls about this tenant
+        #[arg(long, value_name = "NAME")]
+        tenant: Option<String>,
+        /// Only of this command, as a list shows it
+        #[arg(long, value_name = "NAME")]
+        command: Option<String>,
+        #[command(flatten)]
+        time: AuditTime,
+    },
+    /// Records as lines of JSON, oldest first, with their hashes
+    #[command(after_long_help = "\
+Examples:
+  reveille audit export audit.jsonl
+  reveille audit export --since-time 2026-03-01T00:00:00Z --until-time 2026-04-01T00:00:00Z march.jsonl")]
+    Export {
+        /// The file [default: stdout]
+        file: Option<PathBuf>,
+        #[command(flatten)]
+        time: AuditTime,
+    },
+    /// Check an exported file: no record was changed, removed or added. It asks no node
+    ///
+    /// The hashes show changes up to the last record. Whether records are missing at the end, and whether all of them
+    /// were made anew, is shown by --head with a hash that you noted elsewhere: `reveille cluster status` prints it.
+    #[command(after_long_help = "\
+Example:
+  reveille audit verify audit.jsonl --head \"$(reveille cluster status -o json | jq -r .auditHead)\"")]
+    Verify {
+        /// The file, or - for stdin
+        file: PathBuf,
+        /// Hash that one of the records must have
+        #[arg(long, value_name = "HASH")]
+        head: Option<String>,
+    },
+}
+
+/// Which records are meant.
+#[derive(Clone, Debug, Args)]
+pub struct AuditTime {
+    /// Only from then on
+    #[arg(long, value_name = "INSTANT", value_parser = parse_instant)]
+    pub since_time: Option<Timestamp>,
+    /// Only before then
+    #[arg(long, value_name = "INSTANT", value_parser = parse_instant)]
+    pub until_time: Option<Timestamp>,
+}
 
 /// Maximum length of a line in bytes: above what texts of 256 bytes make of a record.
 const LINE_BYTES_MAX: usize = 64 * 1024;
@@ -135,12 +198,39 @@ fn line_of(record: &AuditRecord) -> String {
     lines::json(&shown_audit_record(record).json())
 }
 
+/// Returns what came of the command, such as `12 done, 3 refused`.
+fn outcome(record: &v1::AuditRecord) -> String {
+    match record.outcome() {
+        v1::AuditOutcome::Repeated => format!("repeats {}", record.repeated_index),
+        v1::AuditOutcome::Partly => format!("{} done, {} refused", record.done_count, record.refused_count),
+        v1::AuditOutcome::Refused => format!("refused: {}", word(record.refusal().as_str_name())),
+        done => word(done.as_str_name()),
+    }
+}
+
+impl View for v1::AuditRecord {
+    const NAME: &'static str = "index";
+    const NOUN: &'static str = "audit records";
+    const COLUMNS: &'static [&'static str] = &["INDEX", "TIME", "CALLER", "TENANT", "COMMAND", "OBJECT", "OUTCOME"];
+
+    fn cells(&self) -> Vec<Cell> {
+        vec![
+            self.index.to_string().into(),
+            Cell::at(self.time.as_ref()),
+            self.caller.as_str().into(),
+            Cell::or_dash(self.tenant.as_str()),
+            self.command.as_str().into(),
+            self.subject.as_str().into(),
+            outcome(self).into(),
+        ]
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use super::*;
     use reveille_ledger::audit::{AuditCaller, AuditObject, AuditOutcome, CommandKind, RefusalKind};
     use reveille_ledger::ids::{Time, TokenId};
-
-    use super::*;
 
     /// Returns an export of some records, and their indexes.
     fn exported() -> (Vec<String>, Vec<u64>) {

@@ -1,25 +1,89 @@
 //! Implements `reveille backup …`. Only `create` asks a node; the others read the target themselves.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use clap::{Args, Subcommand};
 use reveille_cluster::backup::{
     self, BackupError, BackupId, BackupManifest, BackupPhase, BackupProgress, BackupTarget, BackupTask, ListedBackup,
-    PrunedBackups, TargetAddress,
+    PrunedBackups, TargetAddress, time_text,
 };
 use reveille_proto::admin::v1::backup_service_client::BackupServiceClient;
-use reveille_proto::admin::v1::{self, CreateBackupRequest};
+use reveille_proto::admin::v1::{self, Backup, CreateBackupRequest};
+use serde::Serialize;
 use serde_json::json;
 use tokio::sync::{oneshot, watch};
 
 use super::bar::bar;
-use super::{
-    Answer, BackupCommand, BackupPlace, CommandContext, Exit, Failure, Own, PruneArgs, RetrySafety, Stop, VerifyArgs,
-    format,
-};
-use crate::cli::view::backup::{BackupView, bytes as size};
+use super::{Answer, CommandContext, Exit, Failure, Own, RetrySafety, Stop, View, format};
+use crate::cli::instant::text;
+use crate::cli::view::layout::{Cell, Tone};
+use crate::cli::view::own_objects;
 use crate::server::config::{BackupConfig, ConfigLayer, Settings};
+
+#[derive(Debug, Subcommand)]
+pub enum BackupCommand {
+    /// Make a backup now, at the target that the nodes' configuration names, and read it back whole
+    ///
+    /// The asked node makes it, beside its other work. Files that are there are not copied again. It goes on when this
+    /// command is interrupted.
+    #[command(after_long_help = "Example:\n  reveille backup create")]
+    Create,
+    /// The backups at a target, of each cluster the newest first; without a node
+    #[command(after_long_help = "Examples:
+  reveille backup list --config /etc/reveille/reveille.toml
+  reveille backup list --target /mnt/backups -o json")]
+    List(BackupPlace),
+    /// Read a backup whole, and load it, as a restore would; without a node
+    #[command(after_long_help = "Example:\n  reveille backup verify --target /mnt/backups")]
+    Verify(VerifyArgs),
+    /// Remove all but the newest verified backups, and files that no backup needs; without a node
+    ///
+    /// The leader does the same after each backup. Files of the last day stay: a backup may be in the making.
+    #[command(after_long_help = "Examples:
+  reveille backup prune --target /mnt/backups --keep 14
+  reveille backup prune --target /mnt/backups --all-of 5f3a9c21 # a former cluster, after a restore")]
+    Prune(PruneArgs),
+}
+
+/// Where backups are.
+#[derive(Clone, Debug, Args)]
+pub struct BackupPlace {
+    /// The target; else that of the configuration
+    ///
+    /// A folder, or s3://BUCKET/PREFIX. How a bucket is reached is in the configuration.
+    #[arg(long, value_name = "TARGET")]
+    pub target: Option<TargetAddress>,
+    /// Configuration file of a node, whose section `backup` counts
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}
+
+/// `backup verify`.
+#[derive(Debug, Args)]
+pub struct VerifyArgs {
+    /// The backup: its index, or its name as `backup list -o name` prints it [default: the newest]
+    pub backup: Option<String>,
+    #[command(flatten)]
+    pub place: BackupPlace,
+}
+
+/// `backup prune`.
+#[derive(Debug, Args)]
+pub struct PruneArgs {
+    /// So many verified backups stay, of each cluster [default: `backup.keep` of the configuration, 14]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    pub keep: Option<u64>,
+    /// Remove all backups of this cluster, and its opt-outs; the first digits of its id are enough
+    ///
+    /// For a former cluster: a restore and a recovery make another one, whose leader removes only backups of its own.
+    #[arg(long, value_name = "CLUSTER", conflicts_with = "keep")]
+    pub all_of: Option<String>,
+    #[command(flatten)]
+    pub place: BackupPlace,
+}
 
 /// The flag that names the target.
 const TARGET: &str = "--target";
@@ -241,4 +305,98 @@ pub fn failure(error: BackupError) -> Failure {
     };
     let reason = if matches!(error, BackupError::Damaged(_)) { "DAMAGED" } else { "BACKUP" };
     Failure::new(Exit::General, reason, error.to_string(), next)
+}
+
+impl View for Backup {
+    fn name(&self) -> String {
+        format!("{}-{}", self.cluster, self.index)
+    }
+
+    fn text(&self, _: bool) -> String {
+        let at = text(self.ledger_time.as_ref()).unwrap_or_else(|| "-".to_owned());
+        format!(
+            "backup {} of {at} made and verified: {} of {} copied, {} of content{}",
+            self.index,
+            format::count(self.copied_files),
+            format::counted(self.files, "file"),
+            size(self.bytes),
+            lacks(self.lost_files.into())
+        )
+    }
+}
+
+/// A backup at a target.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct BackupView {
+    name: String,
+    cluster: String,
+    index: u64,
+    /// Null if its manifest is damaged.
+    ledger_time: Option<String>,
+    written: Option<String>,
+    node: Option<String>,
+    level: Option<u32>,
+    bytes: Option<u64>,
+    /// Files that it lacks, because every voter lacked them.
+    lost_files: u64,
+    /// It was read back whole after it was made.
+    verified: bool,
+    /// What is wrong with its manifest.
+    damaged: Option<String>,
+}
+
+impl From<&ListedBackup> for BackupView {
+    fn from(ListedBackup { id, verified, manifest }: &ListedBackup) -> BackupView {
+        let known = manifest.as_ref().ok();
+        BackupView {
+            name: format!("{}-{}", id.cluster, id.index),
+            cluster: id.cluster.to_string(),
+            index: id.index,
+            ledger_time: known.map(|known| time_text(known.ledger_time)),
+            written: known.map(|known| time_text(known.written)),
+            node: known.map(|known| known.node.clone()),
+            level: known.map(|known| known.level),
+            bytes: known.map(|known| known.bytes()),
+            lost_files: known.map_or(0, |known| known.lost.len() as u64),
+            verified: *verified,
+            damaged: manifest.as_ref().err().map(ToString::to_string),
+        }
+    }
+}
+
+own_objects!(BackupView);
+
+impl View for BackupView {
+    const NOUN: &'static str = "backups";
+    const COLUMNS: &'static [&'static str] = &["CLUSTER", "INDEX", "LEDGER TIME", "SIZE", "NODE", "STATE"];
+
+    fn cells(&self) -> Vec<Cell> {
+        let state = match (&self.damaged, self.verified) {
+            (Some(_), _) => Cell::toned("manifest damaged", Tone::Bad),
+            (None, true) if self.lost_files > 0 => {
+                Cell::toned(format!("verified{}", lacks(self.lost_files)), Tone::Notable)
+            }
+            (None, true) => Cell::toned("verified", Tone::Good),
+            (None, false) => Cell::toned("not verified", Tone::Notable),
+        };
+        vec![
+            self.cluster.get(..8).unwrap_or(&self.cluster).into(),
+            self.index.to_string().into(),
+            Cell::or_dash(self.ledger_time.as_deref()),
+            Cell::or_dash(self.bytes.map(size).as_deref()),
+            Cell::or_dash(self.node.as_deref()),
+            state,
+        ]
+    }
+}
+
+/// Says how many files a backup lacks, because they were lost.
+fn lacks(files: u64) -> String {
+    if files == 0 { String::new() } else { format!("; lacks {} that no voter had", format::counted(files, "file")) }
+}
+
+/// Formats a size.
+fn size(number: u64) -> String {
+    indicatif::HumanBytes(number).to_string()
 }

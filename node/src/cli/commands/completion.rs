@@ -1,21 +1,40 @@
 //! `reveille completion` and `reveille man`. Both are generated from the tree of commands, without a request, so that
 //! they cannot differ from `--help`.
 
-use std::fs;
-use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
 
-use clap::{Command, CommandFactory};
+use clap::{Args, Command};
 use clap_complete::Shell;
 use clap_mangen::Man;
 use serde_json::json;
 
-use super::{Answer, Cli, CommandContext, CompletionArgs, Failure, ManArgs, Own, Stop};
+use super::{Answer, CommandContext, Failure, Own, Stop};
 
-/// Prints the completion script for a shell.
-pub fn run(context: &CommandContext<'_>, args: &CompletionArgs) -> Result<(), Stop> {
+/// Options of `reveille completion`.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  reveille completion bash > /usr/share/bash-completion/completions/reveille
+  reveille completion zsh > ~/.zfunc/_reveille
+  reveille completion fish > ~/.config/fish/completions/reveille.fish")]
+pub struct CompletionArgs {
+    /// Which shell reads it
+    pub shell: Shell,
+}
+
+/// Options of `reveille man`.
+#[derive(Debug, Args)]
+#[command(after_long_help = "Example:\n  reveille man /usr/local/share/man/man1")]
+pub struct ManArgs {
+    /// Write a page for each command into this folder [default: print the first page]
+    pub dir: Option<PathBuf>,
+}
+
+/// Prints the completion script for a shell, from the tree of commands.
+pub fn run(context: &CommandContext<'_>, args: &CompletionArgs, tree: &Command) -> Result<(), Stop> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut visible(), "reveille", &mut script);
+    clap_complete::generate(args.shell, &mut visible(tree), "reveille", &mut script);
     let script = with_names(args.shell, &String::from_utf8_lossy(&script));
     show(context, &args.shell.to_string(), script.as_bytes())
 }
@@ -61,8 +80,7 @@ complete -c reveille -a "(__fish_reveille_names)"
 "#;
 
 /// Returns the tree of commands without hidden ones: clap_complete offers those too.
-fn visible() -> Command {
-    let whole = Cli::command();
+fn visible(whole: &Command) -> Command {
     let shown = whole.get_subcommands().filter(|below| !below.is_hide_set()).cloned();
     let top = Command::new("reveille").version(env!("CARGO_PKG_VERSION"));
     top.args(whole.get_arguments().cloned()).subcommands(shown)
@@ -79,15 +97,15 @@ fn with_names(shell: Shell, script: &str) -> String {
 }
 
 /// Prints the first man page, or writes all pages to a folder.
-pub fn man(context: &CommandContext<'_>, args: &ManArgs) -> Result<(), Stop> {
+pub fn man(context: &CommandContext<'_>, args: &ManArgs, tree: Command) -> Result<(), Stop> {
     let Some(dir) = &args.dir else {
         let mut page = Vec::new();
-        Man::new(Cli::command()).render(&mut page).map_err(|error| {
+        Man::new(tree).render(&mut page).map_err(|error| {
             Failure::general(format!("the page cannot be written: {error}"), "look at where stdout goes")
         })?;
         return show(context, "reveille.1", &page);
     };
-    let pages = write(dir).map_err(|error| {
+    let pages = write(dir, tree).map_err(|error| {
         Failure::file(dir.display().to_string(), format!("the pages cannot be written there: {error}"))
     })?;
     let words = format!("{} pages written to {}", pages.len(), dir.display());
@@ -102,9 +120,9 @@ fn show(context: &CommandContext<'_>, of: &str, script: &[u8]) -> Result<(), Sto
     context.terminal.show(&Answer::new(&own, of, script.trim_end()))
 }
 
-fn write(dir: &Path) -> io::Result<Vec<String>> {
+fn write(dir: &Path, tree: Command) -> io::Result<Vec<String>> {
     fs::create_dir_all(dir)?;
-    let mut command = Cli::command().disable_help_subcommand(true);
+    let mut command = tree.disable_help_subcommand(true);
     command.build();
     let mut pages = Vec::new();
     write_tree(&command, dir, &mut pages)?;

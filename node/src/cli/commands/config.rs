@@ -2,14 +2,51 @@
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use clap::{Args, Subcommand};
+use serde::Serialize;
 use serde_json::json;
+use toml::Value;
 
-use super::{Answer, CommandContext, ConfigCommand, Exit, Failure, Own, ShowConfigArgs, Stop};
+use super::{Answer, CommandContext, Exit, Failure, Own, Stop, View};
 use crate::cli::doctor::folder;
-use crate::cli::view::config::EffectiveView;
-use crate::server::config::{ConfigError, ConfigLayer, Settings, file_or_default, keys, sample};
+use crate::cli::view::own_objects;
+use crate::server::config::{ConfigError, ConfigLayer, DEFAULT_FILE, Origin, Settings, file_or_default, keys, sample};
+
+#[derive(Debug, Subcommand)]
+pub enum ConfigCommand {
+    /// Write a sample: every key, its default, and a line about it
+    #[command(after_long_help = "Example:\n  reveille config init /etc/reveille/reveille.toml")]
+    Init {
+        /// The file to write; - prints it
+        #[arg(default_value = "reveille.toml")]
+        file: PathBuf,
+    },
+    /// Would `reveille start --config FILE` take this file, in this environment?
+    #[command(after_long_help = "Example:\n  reveille config check reveille.toml")]
+    Check {
+        /// The file
+        #[arg(default_value = DEFAULT_FILE)]
+        file: PathBuf,
+    },
+    /// What counts: defaults, then the file, then REVEILLE__… variables, then flags
+    #[command(after_long_help = "Example:\n  reveille config show --origin")]
+    Show(Box<ShowConfigArgs>),
+}
+
+/// The places that `reveille start` reads.
+#[derive(Debug, Args)]
+pub struct ShowConfigArgs {
+    /// Configuration file (TOML) [default: /etc/reveille/reveille.toml, if it exists]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Say beside each value where it was said
+    #[arg(long)]
+    pub origin: bool,
+    #[command(flatten)]
+    pub settings: Settings,
+}
 
 /// Runs the subcommand.
 pub async fn run(context: &CommandContext<'_>, command: ConfigCommand) -> Result<(), Stop> {
@@ -126,5 +163,64 @@ pub(super) fn failure(error: ConfigError) -> Failure {
             let place = if origin == Default::default() { key.to_string() } else { origin.to_string() };
             usage(place, format!("{key}: {message}"), &next)
         }
+    }
+}
+
+/// All keys with their effective values, as TOML or as a list of objects.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(transparent)]
+struct EffectiveView {
+    entries: Vec<EntryView>,
+    /// True if the text shows the origins.
+    #[serde(skip)]
+    origin: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct EntryView {
+    key: String,
+    value: Value,
+    /// Origin of the value: `default`, `file:line`, a variable or a flag.
+    origin: String,
+}
+
+impl EffectiveView {
+    /// Creates the view from [`ConfigLayer::effective`](crate::server::config::ConfigLayer::effective).
+    pub fn new(effective: Vec<(String, Value, Origin)>, origin: bool) -> EffectiveView {
+        let entry =
+            |(key, value, origin): (String, Value, Origin)| EntryView { key, value, origin: origin.to_string() };
+        EffectiveView { entries: effective.into_iter().map(entry).collect(), origin }
+    }
+}
+
+own_objects!(EffectiveView);
+
+impl View for EffectiveView {
+    fn name(&self) -> String {
+        self.entries.iter().map(|entry| entry.key.as_str()).collect::<Vec<_>>().join("\n")
+    }
+
+    /// Returns an equivalent configuration file, with origins as comments.
+    fn text(&self, _paint: bool) -> String {
+        let mut lines = Vec::new();
+        let mut open = "";
+        let width = self.entries.iter().map(|entry| entry.line().1.chars().count()).max().unwrap_or_default();
+        for entry in &self.entries {
+            let (section, line) = entry.line();
+            if section != open {
+                lines.extend([String::new(), format!("[{section}]")]);
+                open = section;
+            }
+            lines.push(if self.origin { format!("{line:width$}  # {}", entry.origin) } else { line });
+        }
+        lines.join("\n")
+    }
+}
+
+impl EntryView {
+    /// Returns the section and the line of the key.
+    fn line(&self) -> (&str, String) {
+        let (section, leaf) = self.key.rsplit_once('.').unwrap_or(("", &self.key));
+        (section, format!("{leaf} = {}", self.value))
     }
 }

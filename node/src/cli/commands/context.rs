@@ -1,10 +1,41 @@
 //! Implements `reveille context …`. It makes no request.
 
+use clap::Subcommand;
+use serde::Serialize;
 use serde_json::json;
 
-use super::{Answer, CommandContext, ContextCommand, Exit, Failure, Own, Stop};
+use super::{Answer, CommandContext, Exit, Failure, Own, Stop, View};
 use crate::cli::contexts::{Context, Contexts};
-use crate::cli::view::context::ContextView;
+use crate::cli::view::layout::{Cell, card};
+use crate::cli::view::own_objects;
+
+#[derive(Debug, Subcommand)]
+pub enum ContextCommand {
+    /// All contexts
+    #[command(after_long_help = "Example:\n  reveille context list -o json")]
+    List,
+    /// Let commands address this cluster from now on
+    #[command(after_long_help = "Example:\n  reveille context use staging\n\nFor one command: --context staging")]
+    Use {
+        /// Its name
+        name: String,
+    },
+    /// One context, without its token; -o json has the authority's certificate, for other programs
+    #[command(after_long_help = "\
+Examples:
+  reveille context show
+  reveille context show staging -o json | jq -r .ca > ca.pem")]
+    Show {
+        /// Its name [default: the one in use]
+        name: Option<String>,
+    },
+    /// Forget a cluster, and the token with it
+    #[command(after_long_help = "Example:\n  reveille context remove staging")]
+    Remove {
+        /// Its name
+        name: String,
+    },
+}
 
 /// Runs the subcommand.
 pub fn run(context: &CommandContext<'_>, command: ContextCommand) -> Result<(), Stop> {
@@ -70,4 +101,55 @@ pub fn view(contexts: &Contexts, name: &str, context: &Context) -> Result<Contex
         has_token: context.token.is_some(),
         ca: context.ca.clone(),
     })
+}
+
+/// Number of digits of a fingerprint in a table.
+const DIGITS: usize = 16;
+
+/// A cluster that this user knows. The token is never shown.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ContextView {
+    /// Name of the context.
+    pub name: String,
+    /// True if commands use it.
+    pub current: bool,
+    /// Admin addresses.
+    pub endpoints: Vec<String>,
+    /// SHA-256 of the authority's certificate.
+    pub fingerprint: String,
+    /// True if there is a token.
+    pub has_token: bool,
+    /// The authority's certificate, as PEM.
+    pub ca: String,
+}
+
+own_objects!(ContextView);
+
+impl View for ContextView {
+    const NOUN: &'static str = "contexts";
+    const COLUMNS: &'static [&'static str] = &["NAME", "IN USE", "ENDPOINTS", "AUTHORITY", "TOKEN"];
+
+    fn cells(&self) -> Vec<Cell> {
+        let yes = |is: bool| Cell::or_dash(is.then_some("yes"));
+        vec![
+            self.name.as_str().into(),
+            yes(self.current),
+            self.endpoints.join(", ").into(),
+            self.fingerprint.chars().take(DIGITS).collect::<String>().into(),
+            yes(self.has_token),
+        ]
+    }
+
+    fn text(&self, paint: bool) -> String {
+        let yes = |is: bool| if is { "yes" } else { "no" };
+        let pairs = vec![
+            ("context", self.name.as_str().into()),
+            ("in use", yes(self.current).into()),
+            ("endpoints", self.endpoints.join(", ").into()),
+            ("authority", self.fingerprint.as_str().into()),
+            ("token", yes(self.has_token).into()),
+        ];
+        card(pairs, paint)
+    }
 }

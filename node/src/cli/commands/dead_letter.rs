@@ -1,20 +1,148 @@
 //! Implements `reveille dead-letter …`.
 
-use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 
+use clap::{Args, Subcommand, ValueEnum};
+use jiff::Timestamp;
 use reveille_proto::admin::v1::{
-    CountDeadLettersRequest, DeadLetterFilter, DiscardDeadLettersRequest, DiscardDeadLettersResponse,
-    ListDeadLettersRequest, RequeueDeadLettersRequest, RequeueDeadLettersResponse,
+    CountDeadLettersRequest, DeadLetter, DeadLetterFilter, DeadLetterGroup, DeadLetterReason,
+    DiscardDeadLettersRequest, DiscardDeadLettersResponse, ListDeadLettersRequest, RequeueDeadLettersRequest,
+    RequeueDeadLettersResponse,
 };
 
-use super::export::export;
-use super::{
-    CommandContext, DeadLetterCommand, ExportArgs, Failure, LetterFilter, Letters, OfTenant, RequeueArgs, RetrySafety,
-    Stop, Unary, format, to_wire,
-};
-use crate::cli::view::dead_letter::Groups;
+use super::export::{ExportFormat, export};
+use super::{CommandContext, Failure, OfTenant, Paging, RetrySafety, Stop, Unary, View, format, to_wire};
+use crate::cli::instant::parse_instant;
+use crate::cli::view::layout::{Cell, Tone, card};
 use crate::cli::view::moved::MovedView;
-use crate::cli::wording::reason_words;
+use crate::cli::view::recipient::{answer, why_dead};
+use crate::cli::wording::{reason_of_words, reason_words};
+
+#[derive(Debug, Subcommand)]
+pub enum DeadLetterCommand {
+    /// Recipients that were refused for good, and why; latest run first
+    #[command(after_long_help = "\
+Examples:
+  reveille dead-letter list --group-by reason
+  reveille dead-letter list --reason '550 5.1.1' --schedule morning --since-time 2026-03-08T00:00:00Z")]
+    List {
+        #[command(flatten)]
+        paging: Paging,
+        /// Only of this run: rINDEX.PLACE, or NAME@INSTANT
+        #[arg(long)]
+        run: Option<String>,
+        #[command(flatten)]
+        filter: LetterFilter,
+        /// Count them instead: one line for each reason, with the first, the last, and an example
+        #[arg(long, value_enum, value_name = "WHAT", conflicts_with = "limit")]
+        group_by: Option<GroupBy>,
+    },
+    /// Try again, with attempts counted anew; by the same relays or by another pool
+    ///
+    /// Name recipients of a run, or --all of a run, or all that --schedule, --reason and --since-time select. What
+    /// is not named one by one is counted first, and you are asked.
+    ///
+    /// With --pool they go by that pool from now on: this recipient of this run, at every later attempt too. Their
+    /// run, its counts and its Message-IDs stay what they are. Recipients of a cancelled run are not sent again.
+    #[command(after_long_help = "\
+Examples:
+  reveille dead-letter requeue r1042.0 ann@example.com
+  reveille dead-letter requeue r1042.0 --all --dry-run
+  reveille dead-letter requeue --reason '550 5.2.1' --pool backup")]
+    Requeue(RequeueArgs),
+    /// Take off the list; they stay dead
+    #[command(after_long_help = "\
+Examples:
+  reveille dead-letter discard r1042.0 ann@example.com --yes
+  reveille dead-letter discard --reason '550 5.1.1' --dry-run")]
+    Discard(Letters),
+    /// All of them as CSV or as lines of JSON, page by page as they come
+    #[command(after_long_help = "\
+Examples:
+  reveille dead-letter export letters.csv
+  reveille dead-letter export --format jsonl --reason '550 5.1.1' | jq -r .recipient")]
+    Export(ExportArgs),
+}
+
+/// Which dead letters are meant.
+#[derive(Clone, Debug, Args)]
+pub struct LetterFilter {
+    /// Only of this schedule
+    #[arg(long, value_name = "NAME")]
+    pub schedule: Option<String>,
+    /// Only those of this reason, as `list --group-by reason` has it, such as '550 5.1.1'
+    #[arg(long, value_parser = reason_of_words)]
+    pub reason: Option<DeadLetterReason>,
+    /// Only those that failed then or later
+    #[arg(long, value_name = "INSTANT", value_parser = parse_instant)]
+    pub since_time: Option<Timestamp>,
+}
+
+impl LetterFilter {
+    /// Does it let everything through?
+    pub fn is_empty(&self) -> bool {
+        self.schedule.is_none() && self.reason.is_none() && self.since_time.is_none()
+    }
+}
+
+/// By what they are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum GroupBy {
+    /// The relay's codes, or the cause where no relay answered
+    Reason,
+}
+
+/// The dead letters that a verb means.
+#[derive(Debug, Args)]
+pub struct Letters {
+    /// The run: rINDEX.PLACE, or NAME@INSTANT; none for those of all runs
+    pub run: Option<String>,
+    /// Recipients of the run: addresses, or '#' and the number in the run
+    #[arg(conflicts_with_all = ["all", "schedule", "reason", "since_time"], value_name = "RECIPIENT")]
+    pub recipients: Vec<String>,
+    /// All of the run; without a run, all there are
+    #[arg(long)]
+    pub all: bool,
+    #[command(flatten)]
+    pub filter: LetterFilter,
+    /// Count them, and change nothing
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// `dead-letter requeue`.
+#[derive(Debug, Args)]
+pub struct RequeueArgs {
+    #[command(flatten)]
+    pub letters: Letters,
+    /// By this pool of relays from now on
+    #[arg(long, value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    pub pool: Option<String>,
+}
+
+/// `dead-letter export`.
+#[derive(Debug, Args)]
+pub struct ExportArgs {
+    /// Where to; it appears when it is whole, in the place of one that is there [default: stdout]
+    pub file: Option<PathBuf>,
+    /// As what [default: jsonl for a file that is called so, else csv]
+    #[arg(long, value_enum)]
+    pub format: Option<ExportFormat>,
+    /// Only of this run: rINDEX.PLACE, or NAME@INSTANT
+    #[arg(long)]
+    pub run: Option<String>,
+    #[command(flatten)]
+    pub filter: LetterFilter,
+}
+
+impl ExportArgs {
+    /// As it was asked for, or as the name of the file says.
+    pub fn format(&self) -> ExportFormat {
+        let is_jsonl = self.file.as_ref().is_some_and(|file| file.extension().is_some_and(|end| end == "jsonl"));
+        self.format.unwrap_or(if is_jsonl { ExportFormat::Jsonl } else { ExportFormat::Csv })
+    }
+}
 
 /// Runs the subcommand.
 pub async fn run(context: &CommandContext<'_>, args: OfTenant<DeadLetterCommand>) -> Result<(), Stop> {
@@ -25,7 +153,7 @@ pub async fn run(context: &CommandContext<'_>, args: OfTenant<DeadLetterCommand>
         }
         DeadLetterCommand::List { paging, run, filter, group_by: None } => {
             let request = request(tenant, run, &filter);
-            let found = Cell::new(false);
+            let found = std::cell::Cell::new(false);
             let pages = async |size, token| {
                 let page = context.client.page(request.clone(), context.stale, size, token).await?;
                 found.set(found.get() || !page.rows.is_empty());
@@ -277,4 +405,91 @@ fn left_out(cancelled: u64, inside_gap: u64) -> Result<(), Stop> {
         return Ok(());
     }
     Err(Failure::partly(reasons.join("; "), "reveille dead-letter discard takes them off the list").into())
+}
+
+fn answer_of(letter: &DeadLetter) -> String {
+    why_dead(letter.death_reason(), &answer(letter.code, &letter.enhanced, &letter.text))
+}
+
+impl View for DeadLetter {
+    const NOUN: &'static str = "dead letters";
+    const COLUMNS: &'static [&'static str] = &["RUN", "RECIPIENT", "#", "ATTEMPTS", "SINCE", "ANSWER"];
+
+    fn name(&self) -> String {
+        format!("{} {}", self.run, self.recipient)
+    }
+
+    fn cells(&self) -> Vec<Cell> {
+        vec![
+            self.run.as_str().into(),
+            self.recipient.as_str().into(),
+            self.number.to_string().into(),
+            self.attempts.to_string().into(),
+            Cell::at(self.settle_time.as_ref()),
+            answer_of(self).into(),
+        ]
+    }
+
+    fn text(&self, paint: bool) -> String {
+        let pairs = vec![
+            ("run", self.run.as_str().into()),
+            ("recipient", format!("{} #{}", self.recipient, self.number).into()),
+            ("answer", Cell::toned(answer_of(self), Tone::Bad)),
+            ("attempts", self.attempts.to_string().into()),
+            ("since", Cell::at(self.settle_time.as_ref())),
+        ];
+        card(pairs, paint)
+    }
+}
+
+impl View for DeadLetterGroup {
+    const NOUN: &'static str = "dead letters";
+    const COLUMNS: &'static [&'static str] = &["COUNT", "REASON", "OLDEST", "NEWEST", "EXAMPLE"];
+
+    fn name(&self) -> String {
+        self.reason.as_ref().map(reason_words).unwrap_or_default()
+    }
+
+    fn cells(&self) -> Vec<Cell> {
+        let example = self.example.as_ref().map(|example| format!("{}: {}", example.name(), answer_of(example)));
+        vec![
+            self.count.to_string().into(),
+            Cell::toned(self.name(), Tone::Bad),
+            Cell::at(self.oldest_time.as_ref()),
+            Cell::at(self.newest_time.as_ref()),
+            Cell::or_dash(example.as_deref()),
+        ]
+    }
+}
+
+/// Groups of dead letters, summed over the pages of a count.
+#[derive(Default)]
+struct Groups(BTreeMap<String, DeadLetterGroup>);
+
+impl Groups {
+    /// Adds the groups of one page.
+    pub fn add(&mut self, groups: Vec<DeadLetterGroup>) {
+        let time = |instant: &Option<prost_types::Timestamp>| instant.map(|at| (at.seconds, at.nanos));
+        for group in groups {
+            match self.0.get_mut(&group.name()) {
+                None => drop(self.0.insert(group.name(), group)),
+                Some(known) => {
+                    known.count += group.count;
+                    if time(&group.oldest_time) < time(&known.oldest_time) {
+                        known.oldest_time = group.oldest_time;
+                    }
+                    if time(&group.newest_time) > time(&known.newest_time) {
+                        (known.newest_time, known.example) = (group.newest_time, group.example);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Returns one row per reason, the largest group first.
+    pub fn rows(self) -> Vec<DeadLetterGroup> {
+        let mut rows: Vec<DeadLetterGroup> = self.0.into_values().collect();
+        rows.sort_by_key(|group| std::cmp::Reverse(group.count));
+        rows
+    }
 }

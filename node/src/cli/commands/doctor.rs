@@ -5,17 +5,39 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use clap::Args;
 use jiff::{SignedDuration, Timestamp};
 use reveille_proto::admin::v1::{
     ExplainRequest, GetClusterStatusRequest, GetUpgradeRequest, ListCampaignsRequest, ListDeadLettersRequest,
     ListDoubtsRequest, ListRelaysRequest, ListRunsRequest, ListSchedulesRequest, Relay, Run, RunState,
 };
 
-use super::{CommandContext, DoctorArgs, Exit, Failure, ListPage, Listing, Stop, duration_ms, format};
+use super::{CommandContext, Exit, Failure, ListPage, Listing, Stop, duration_ms, format};
 use crate::cli::doctor::work::{LastAnswer, Work};
 use crate::cli::doctor::{cluster, folder, relay, work};
 use crate::cli::view::doctor::{DoctorView, Finding, Severity};
 use crate::server::config::{ConfigLayer, Settings};
+
+/// Options of `reveille doctor`.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  reveille doctor
+  reveille doctor --config /etc/reveille/reveille.toml -o json
+
+Exit codes:
+  0 no problem, perhaps warnings   1 at least one problem")]
+pub struct DoctorArgs {
+    /// Tenant
+    #[arg(long, default_value = "default")]
+    pub tenant: String,
+    /// The file of the node that runs on this machine: its folders are checked too
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// The data folder of the node that runs on this machine
+    #[arg(long, value_name = "DIR")]
+    pub data_dir: Option<PathBuf>,
+}
 
 /// Rows per page.
 const PAGE_SIZE: i32 = 1_000;

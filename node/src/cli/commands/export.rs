@@ -5,9 +5,18 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use super::{
-    CommandContext, ExportFormat, Failure, INCOMPLETE, Listing, PAGE_SIZE, Stop, View, format, lines, not_searched,
-};
+use clap::ValueEnum;
+
+use super::{CommandContext, Failure, INCOMPLETE, Listing, PAGE_SIZE, Stop, View, format, lines, not_searched};
+
+/// What an export is written as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ExportFormat {
+    /// A heading and a row each, quoted by RFC 4180
+    Csv,
+    /// An object a line, as `list -o json` has them
+    Jsonl,
+}
 
 /// Writes all pages to a file, or to stdout. `one` is the noun for a row.
 pub(super) async fn export<Q: Listing>(

@@ -1,10 +1,9 @@
-//! One function per command: it sends the requests and prints the answer. The modules import what many of them need
-//! from here.
+//! A file for each command: its arguments, the requests that it sends, and what it prints. The modules import what many of
+//! them need from here.
 
 pub mod apply;
 pub mod audience;
 pub mod audit;
-mod authority;
 pub mod backup;
 mod bar;
 pub mod campaign;

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use clap::{Arg, CommandFactory};
+use clap::{Arg, Args, Command};
 use reveille_proto::Listing;
 use reveille_proto::admin::v1::{
     ListCampaignsRequest, ListPoolsRequest, ListRelaysRequest, ListSchedulesRequest, ListTemplatesRequest,
@@ -12,7 +12,7 @@ use reveille_proto::admin::v1::{
 use serde_json::json;
 use tokio::time::timeout;
 
-use super::{Answer, Cli, Client, CommandContext, Failure, Global, Kind, NamesArgs, Own, Stop};
+use super::{Answer, Client, CommandContext, Failure, Global, Kind, Own, Stop};
 use crate::cli::contexts::Contexts;
 use crate::cli::early::value_of;
 use crate::cli::endpoint::Endpoint;
@@ -31,6 +31,14 @@ const VERBS_OF_NEW: [&str; 2] = ["create", "add"];
 /// The word for names of contexts, which are no objects of a cluster.
 const CONTEXT: &str = "context";
 
+/// What a completion script asks.
+#[derive(Debug, Args)]
+#[command(after_long_help = "Example:\n  reveille complete-names schedule show mor")]
+pub struct NamesArgs {
+    /// Words of the command line after the program, up to the cursor
+    pub words: Vec<String>,
+}
+
 /// What the word at the cursor names.
 #[derive(Debug, PartialEq, Eq)]
 struct Cursor<'w> {
@@ -41,9 +49,9 @@ struct Cursor<'w> {
 }
 
 /// Prints the names that the last word may become, one a line.
-pub async fn run(context: &CommandContext<'_>, args: NamesArgs) -> Result<(), Stop> {
+pub async fn run(context: &CommandContext<'_>, args: NamesArgs, tree: Command) -> Result<(), Stop> {
     let words = joined(args.words);
-    let names = match timeout(NAMES_WITHIN, names(context, &words)).await {
+    let names = match timeout(NAMES_WITHIN, names(context, &words, tree)).await {
         Ok(Some(names)) if !names.is_empty() => names,
         _ => return Ok(()),
     };
@@ -66,8 +74,8 @@ fn joined(words: Vec<String>) -> Vec<String> {
     joined
 }
 
-async fn names(context: &CommandContext<'_>, words: &[String]) -> Option<Vec<String>> {
-    let Cursor { kind, prefix } = cursor(words)?;
+async fn names(context: &CommandContext<'_>, words: &[String], tree: Command) -> Option<Vec<String>> {
+    let Cursor { kind, prefix } = cursor(words, tree)?;
     let fits = |name: &String| name.starts_with(prefix);
     if kind == CONTEXT {
         return Some(Contexts::read().ok()?.all.into_keys().filter(fits).take(NAMES_MAX).collect());
@@ -118,8 +126,7 @@ impl Names<'_> {
 }
 
 /// Returns what the last word names, by the tree of commands. `None`: no existing object.
-fn cursor(words: &[String]) -> Option<Cursor<'_>> {
-    let mut tree = Cli::command();
+fn cursor(words: &[String], mut tree: Command) -> Option<Cursor<'_>> {
     tree.build();
     let (last, before) = words.split_last()?;
     let (mut command, mut path, mut given) = (&tree, Vec::new(), Vec::new());
@@ -160,7 +167,10 @@ fn cursor(words: &[String]) -> Option<Cursor<'_>> {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory;
+
     use super::*;
+    use crate::cli::command_tree::Cli;
 
     fn words(line: &str) -> Vec<String> {
         joined(line.split(' ').map(str::to_owned).collect())
@@ -186,7 +196,7 @@ mod tests {
             ("edit relay m", "relay", "m"),
         ] {
             let words = words(line);
-            assert_eq!(cursor(&words), Some(Cursor { kind: kind.to_owned(), prefix }), "{line}");
+            assert_eq!(cursor(&words, Cli::command()), Some(Cursor { kind: kind.to_owned(), prefix }), "{line}");
         }
         for line in [
             "",
@@ -201,7 +211,7 @@ mod tests {
             "edit ",
             "nothing show m",
         ] {
-            assert_eq!(cursor(&words(line)), None, "{line}");
+            assert_eq!(cursor(&words(line), Cli::command()), None, "{line}");
         }
     }
 

@@ -3,17 +3,59 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use clap::{Args, Subcommand};
 use reveille_cluster::backup::opt_outs::{self, OptOutChange};
-use reveille_cluster::backup::{self, BackupError, SurvivorFiles};
+use reveille_cluster::backup::{self, BackupError, SurvivorFiles, time_text};
 use reveille_ledger::level;
 use reveille_raft::offline::{FolderReport, OfflineFolder};
+use serde::Serialize;
 
 use super::backup::{aside, no_opt_outs, open as open_target};
 use super::first_folder::{FormerState, check_empty, found};
-use super::{CommandContext, Exit, Failure, RecoverCommand, RecoverRunArgs, Stop, config, format};
-use crate::cli::view::recover::SurvivorView;
-use crate::server::config::{BackupConfig, Config, file_or_default};
+use super::{CommandContext, Exit, Failure, Stop, View, config, format};
+use crate::cli::view::layout::{Cell, Tone};
+use crate::cli::view::own_objects;
+use crate::server::config::{BackupConfig, Config, Settings, file_or_default};
 use crate::server::node_identity::node_of;
+
+#[derive(Debug, Subcommand)]
+pub enum RecoverCommand {
+    /// What data folders of stopped nodes have: which one is the best to go on with
+    #[command(after_long_help = "Example:\n  reveille recover inspect /var/lib/reveille /mnt/disk-of-n2")]
+    Inspect {
+        /// Data folders of nodes that do not run
+        #[arg(required = true, value_name = "DIR")]
+        folders: Vec<PathBuf>,
+    },
+    /// Make a new cluster of what is left of one whose majority is lost for good; offline
+    ///
+    /// It takes the state of the folder with the last log entry, and writes it into an empty folder, as a restore does:
+    /// a new cluster of one node, which sends nothing until `restore accept`. The old folders stay as they are. What
+    /// only the lost nodes had is lost, also if it was answered; but opt-outs that are at the target of backups are in
+    /// force.
+    #[command(after_long_help = "\
+Example:
+  reveille recover run /var/lib/reveille.old --config /etc/reveille/reveille.toml --data-dir /var/lib/reveille
+
+Next: reveille start with the same settings, then reveille restore status")]
+    Run(Box<RecoverRunArgs>),
+}
+
+/// `recover run`.
+#[derive(Debug, Args)]
+pub struct RecoverRunArgs {
+    /// Data folders of all nodes that are left; none of them runs
+    #[arg(required = true, value_name = "DIR")]
+    pub folders: Vec<PathBuf>,
+    /// Go on without the opt-outs at the configured target of backups
+    #[arg(long)]
+    pub without_opt_outs: bool,
+    /// Configuration file of the new node (TOML)
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    #[command(flatten)]
+    pub settings: Settings,
+}
 
 /// Runs the subcommand.
 pub async fn run(context: &CommandContext<'_>, command: RecoverCommand) -> Result<(), Stop> {
@@ -141,4 +183,83 @@ fn best(found: &[(PathBuf, OfflineFolder)]) -> usize {
     let order = |report: &FolderReport| report.last.map(|last| (last.term, last.leader, last.index));
     let newest = found.iter().enumerate().max_by_key(|(_, (_, lost))| order(lost.report()));
     newest.map_or(0, |(place, _)| place)
+}
+
+/// The data folder of a node that does not run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct SurvivorView {
+    folder: String,
+    node: String,
+    name: String,
+    cluster: String,
+    /// Last log entry; null if there is none.
+    last_index: Option<u64>,
+    last_term: Option<u64>,
+    /// Term of its last vote; null if it never voted.
+    vote_term: Option<u64>,
+    snapshot_index: u64,
+    /// Level of the ledger.
+    level: u32,
+    /// Ledger time of its state.
+    ledger_time: String,
+    /// Members with a vote, as its last membership has them.
+    voters: usize,
+    /// The end of its log was torn by a power cut.
+    torn: bool,
+    /// `recover run` takes its state.
+    best: bool,
+}
+
+impl SurvivorView {
+    /// Shows a folder.
+    pub fn new(folder: &Path, lost: &OfflineFolder, best: bool) -> SurvivorView {
+        let (report, head) = (lost.report(), lost.ledger().head());
+        SurvivorView {
+            folder: folder.display().to_string(),
+            node: report.node.to_string(),
+            name: report.name.clone(),
+            cluster: report.cluster.to_string(),
+            last_index: report.last.map(|last| last.index),
+            last_term: report.last.map(|last| last.term),
+            vote_term: report.vote.map(|vote| vote.term),
+            snapshot_index: report.snapshot_index,
+            level: head.level,
+            ledger_time: time_text(head.now),
+            voters: report.voters,
+            torn: report.torn,
+            best,
+        }
+    }
+}
+
+own_objects!(SurvivorView);
+
+impl View for SurvivorView {
+    const NAME: &'static str = "folder";
+    const NOUN: &'static str = "folders";
+    const COLUMNS: &'static [&'static str] =
+        &["FOLDER", "NODE", "CLUSTER", "VOTERS", "LAST ENTRY", "TERM", "SNAPSHOT", "LEVEL", "LEDGER TIME", "STATE"];
+
+    fn cells(&self) -> Vec<Cell> {
+        let number = |number: Option<u64>| Cell::or_dash(number.map(|number| number.to_string()).as_deref());
+        let state = match (self.best, self.torn) {
+            (true, false) => Cell::toned("best", Tone::Good),
+            (true, true) => Cell::toned("best, end torn", Tone::Notable),
+            (false, true) => Cell::toned("end torn", Tone::Notable),
+            (false, false) => Cell::toned("older", Tone::Dim),
+        };
+        vec![
+            self.folder.as_str().into(),
+            if self.name.is_empty() { self.node.as_str().into() } else { self.name.as_str().into() },
+            self.cluster.get(..8).unwrap_or(&self.cluster).into(),
+            self.voters.to_string().into(),
+            number(self.last_index),
+            number(self.last_term),
+            self.snapshot_index.to_string().into(),
+            self.level.to_string().into(),
+            self.ledger_time.as_str().into(),
+            state,
+        ]
+    }
 }

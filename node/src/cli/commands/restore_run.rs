@@ -1,14 +1,35 @@
 //! Implements `reveille restore run`: the data folder of a new cluster's first node, from a backup.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
+use clap::Args;
 use reveille_cluster::backup::opt_outs::{self, StreamedOptOuts};
-use reveille_cluster::backup::{self, BackupFiles};
+use reveille_cluster::backup::{self, BackupFiles, TargetAddress};
 
 use super::backup::{aside, choose, failure, no_opt_outs, open};
 use super::first_folder::{FormerState, check_empty, found};
-use super::{CommandContext, Failure, RestoreRunArgs, Stop, config};
-use crate::server::config::{BackupConfig, Config, file_or_default};
+use super::{CommandContext, Failure, Stop, config};
+use crate::server::config::{BackupConfig, Config, Settings, file_or_default};
+
+/// `restore run`.
+#[derive(Debug, Args)]
+pub struct RestoreRunArgs {
+    /// The target that has the backup: a folder, or s3://BUCKET/PREFIX
+    #[arg(long, value_name = "TARGET")]
+    pub from: TargetAddress,
+    /// The backup: its index, or its name as `backup list -o name` prints it [default: the newest]
+    #[arg(long, value_name = "BACKUP")]
+    pub backup: Option<String>,
+    /// Go on without the opt-outs that the target has from after the backup
+    #[arg(long)]
+    pub without_opt_outs: bool,
+    /// Configuration file of the new node (TOML)
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    #[command(flatten)]
+    pub settings: Settings,
+}
 
 /// Reads and checks the whole backup, then writes the folder.
 pub async fn run(context: &CommandContext<'_>, args: RestoreRunArgs) -> Result<(), Stop> {

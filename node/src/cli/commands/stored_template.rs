@@ -1,11 +1,28 @@
 //! Templates that the cluster stores: `reveille template put`, `show`, `delete` and `preview`.
 
+use clap::Args;
 use reveille_proto::admin::v1::{
-    DeleteTemplateRequest, GetTemplateRequest, PreviewTemplateRequest, PutTemplateRequest,
+    Content, DeleteTemplateRequest, Field, GetTemplateRequest, GetTemplateResponse, PreviewTemplateRequest,
+    PreviewTemplateResponse, PutTemplateRequest, Template,
 };
 
 use super::schedule::body;
-use super::{CommandContext, Kind, PutTemplateArgs, ShowArgs, Stop, apply};
+use super::{CommandContext, ContentChange, EtagArgs, Kind, ShowArgs, Stop, View, apply};
+use crate::cli::view::layout::Cell;
+
+/// `template put`.
+#[derive(Debug, Args)]
+pub struct PutTemplateArgs {
+    /// Its name, unique in the tenant
+    pub name: String,
+    #[command(flatten)]
+    pub etag: EtagArgs,
+    /// Check everything, and change nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    #[command(flatten)]
+    pub content: ContentChange,
+}
 
 /// Stores a version.
 pub async fn put(context: &CommandContext<'_>, tenant: String, args: PutTemplateArgs) -> Result<(), Stop> {
@@ -52,4 +69,64 @@ pub async fn preview(
     let (recipient, values) = (recipient.unwrap_or_default(), values.into_iter().collect());
     let request = PreviewTemplateRequest { tenant, name, version, recipient, values, content: None };
     context.terminal.show(&context.read(request).await?)
+}
+
+/// Returns subject, header fields and texts as lines.
+pub fn lines_of(subject: &str, headers: &[Field], (text, html): (&Option<String>, &Option<String>)) -> Vec<String> {
+    let mut lines = vec![format!("Subject: {subject}")];
+    lines.extend(headers.iter().map(|header| format!("{}: {}", header.name, header.value)));
+    let both = text.is_some() && html.is_some();
+    for (part, media_type) in [(text, "text/plain"), (html, "text/html")] {
+        let Some(part) = part else { continue };
+        lines.push(String::new());
+        lines.extend(both.then(|| format!("--- {media_type}")));
+        lines.push(part.trim_end_matches('\n').to_owned());
+    }
+    lines
+}
+
+impl View for PreviewTemplateResponse {
+    const NAME: &'static str = "subject";
+
+    fn text(&self, _paint: bool) -> String {
+        lines_of(&self.subject, &self.headers, (&self.text, &self.html)).join("\n")
+    }
+}
+
+fn users(template: &Template) -> u64 {
+    template.versions.iter().map(|version| version.users).sum()
+}
+
+impl View for Template {
+    const NOUN: &'static str = "templates";
+    const COLUMNS: &'static [&'static str] = &["NAME", "NEWEST", "VERSIONS", "USERS", "CHANGED"];
+
+    fn cells(&self) -> Vec<Cell> {
+        let newest = self.versions.last();
+        vec![
+            self.name.as_str().into(),
+            Cell::number(newest.map(|newest| newest.version.into())),
+            self.versions.len().to_string().into(),
+            users(self).to_string().into(),
+            Cell::at(newest.and_then(|newest| newest.create_time.as_ref())),
+        ]
+    }
+}
+
+impl View for GetTemplateResponse {
+    fn name(&self) -> String {
+        let name = self.template.as_ref().map(View::name).unwrap_or_default();
+        format!("{name}@{}", self.version)
+    }
+
+    fn text(&self, _paint: bool) -> String {
+        let Content { sender, subject, headers, text, html, .. } = self.content.clone().unwrap_or_default();
+        let template = self.template.clone().unwrap_or_default();
+        let mut lines = vec![
+            format!("{}, of {} versions, {} users", self.name(), template.versions.len(), users(&template)),
+            format!("From: {sender}"),
+        ];
+        lines.extend(lines_of(&subject, &headers, (&text, &html)));
+        lines.join("\n")
+    }
 }

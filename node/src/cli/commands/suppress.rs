@@ -9,14 +9,16 @@ use std::path::Path;
 
 use indicatif::ProgressBar;
 use reveille_ledger::command::OPT_OUTS_MAX;
-use reveille_proto::admin::v1::ImportOptOutsRequest;
+use reveille_proto::admin::v1::{Barrier, ImportOptOutsRequest, ImportOptOutsResponse};
+use serde::{Serialize, Serializer};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use super::bar::bar;
-use super::{BadRow, Client, CommandContext, Failure, RetrySafety, Stop, WITHIN, format};
+use super::{BadRow, Client, CommandContext, Failure, RetrySafety, Stop, View, WITHIN, format};
+use crate::api_json;
 use crate::cli::suppressions::Suppressions;
-use crate::cli::view::opt_out::ImportedView;
+use crate::cli::view::{barrier, own_objects};
 
 /// Limit of unusable rows that `-o json` lists; the rest is only counted.
 const BAD_ROWS_NAMED: usize = 1_000;
@@ -158,4 +160,63 @@ fn end(context: &CommandContext<'_>, view: ImportedView) -> Result<(), Stop> {
     }
     let next = "correct them and give the command again: the others stay as they are";
     Err(Failure::partly(message, next).into())
+}
+
+/// Result of importing a suppression list.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ImportedView {
+    /// The file as the user named it.
+    pub file: String,
+    /// Rows with an address.
+    pub rows: u64,
+    /// Addresses that had not opted out before.
+    pub added: u64,
+    /// Rows whose address had opted out before, or occurs in an earlier row.
+    pub known: u64,
+    /// Unusable rows.
+    pub bad_rows: u64,
+    /// The first unusable rows, at most a thousand.
+    pub bad: Vec<BadRow>,
+    /// The barriers of all entries as one, with the index of the last entry; null if there was none.
+    #[serde(serialize_with = "or_null")]
+    pub barrier: Option<Barrier>,
+    /// True if the rows were only counted.
+    pub dry_run: bool,
+}
+
+fn or_null<S: Serializer>(barrier: &Option<Barrier>, serializer: S) -> Result<S::Ok, S::Error> {
+    barrier.as_ref().map(api_json::of).serialize(serializer)
+}
+
+impl ImportedView {
+    /// Adds the answer to a request with this number of rows.
+    pub fn take(&mut self, rows: u64, answer: ImportOptOutsResponse) {
+        self.rows += rows;
+        self.added += answer.added;
+        self.known += rows.saturating_sub(answer.added);
+        let Some(Barrier { index, crossed, unconfirmed }) = answer.barrier else { return };
+        let all = self.barrier.get_or_insert_default();
+        all.index = index;
+        all.crossed.extend(crossed);
+        all.unconfirmed.extend(unconfirmed);
+        all.unconfirmed.sort_unstable();
+        all.unconfirmed.dedup();
+    }
+}
+
+own_objects!(ImportedView);
+
+impl View for ImportedView {
+    const NAME: &'static str = "file";
+
+    fn text(&self, _paint: bool) -> String {
+        let rows = format::counted(self.rows, "row");
+        let (added, known) = (format::count(self.added), format::count(self.known));
+        if self.dry_run {
+            return format!("{rows}: {added} would opt out, {known} have already or stand there again");
+        }
+        let holds = self.barrier.as_ref().map(|all| format!("; {}", barrier::sentence(Some(all))));
+        format!("{rows}: {added} opted out, {known} had already or stood there again{}", holds.unwrap_or_default())
+    }
 }

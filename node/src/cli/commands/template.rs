@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use clap::{Args, Subcommand};
 use jiff::Timestamp;
 use reveille_cluster::compose::{Compiled, ContentError, Stamp, check_proposed, encode_attachments, message_id};
 use reveille_cluster::file_store::encode_attachment;
@@ -11,14 +12,102 @@ use reveille_ledger::content::{Attachment, Content, Recipient};
 use reveille_ledger::ids::{Epoch, Fence, RunId};
 use reveille_ledger::limits::limits;
 use reveille_proto::admin::v1::{self, DeleteTemplateRequest, Field, ListTemplatesRequest};
+use serde::Serialize;
 
 use super::schedule::body;
+use super::send_test::SendTestArgs;
+use super::stored_template::{PutTemplateArgs, lines_of};
 use super::{
-    CommandContext, ContentChange, Failure, OfTenant, RecipientArgs, RenderArgs, Stop, TemplateCommand, format,
+    CommandContext, ContentChange, EtagArgs, Failure, OfTenant, Paging, RecipientArgs, ShowArgs, Stop, View, format,
     send_test, stored_template,
 };
+use crate::cli::args::content::{parse_address, parse_pair};
 use crate::cli::attachments;
-use crate::cli::view::template::MailView;
+use crate::cli::view::own_objects;
+
+#[derive(Debug, Subcommand)]
+pub enum TemplateCommand {
+    /// Store a template: another version of it, unless the newest one has this content
+    ///
+    /// Schedules and campaigns keep the version that they were made of. Of more than 100 versions the oldest ones that
+    /// nothing uses are removed.
+    #[command(after_long_help = "\
+Examples:
+  reveille template put welcome --sender 'News <news@example.com>' --subject 'Hello {{ name }}' --text body.txt
+  reveille schedule create daily --daily 09:00 --zone UTC --recipients people.csv --template welcome")]
+    Put(Box<PutTemplateArgs>),
+    /// One template: its versions, and the content of the newest one, or of the one that NAME@VERSION names
+    #[command(
+        after_long_help = "Examples:\n  reveille template show welcome\n  reveille template show welcome@2 -o json"
+    )]
+    Show(ShowArgs),
+    /// All templates, by name
+    #[command(after_long_help = "Example:\n  reveille template list")]
+    List(Paging),
+    /// Delete a template that no schedule and no campaign uses
+    #[command(after_long_help = "Example:\n  reveille template delete welcome --yes")]
+    Delete {
+        /// Its name
+        name: String,
+        /// Say whether it can be deleted, and change nothing
+        #[arg(long)]
+        dry_run: bool,
+        #[command(flatten)]
+        etag: EtagArgs,
+    },
+    /// What an email of a stored template says to one recipient
+    #[command(after_long_help = "Example:\n  reveille template preview welcome --value name=Ann")]
+    Preview {
+        /// NAME, which is the newest version, or NAME@VERSION
+        name: String,
+        /// Address of the recipient
+        #[arg(long, value_name = "ADDRESS", value_parser = parse_address)]
+        recipient: Option<String>,
+        /// A variable of the recipient; may be repeated
+        #[arg(long = "value", value_name = "NAME=VALUE", value_parser = parse_pair)]
+        values: Vec<(String, String)>,
+    },
+    /// What an email says to one recipient; needs no cluster and sends nothing
+    ///
+    /// The flags are those of `schedule create`, and so is the code that renders: what passes here composes there.
+    /// Message-ID, run and fence are stand-ins.
+    #[command(after_long_help = "\
+Examples:
+  reveille template render --subject 'Good morning, {{ name }}' --text body.txt --recipients people.csv --row 2
+  reveille template render --inline-text 'Hello {{ name }}' --variable name=Ann
+  reveille template render --text body.txt --html body.html --recipients people.csv --raw | less")]
+    Render(Box<RenderArgs>),
+    /// Send one email to one address through the cluster, wait, and say which relay took it or refused it
+    ///
+    /// The content is that of a stored template, or of the flags.
+    ///
+    /// It is a run of its own, of no schedule: `run list` shows it, with the cause `test`. What is not sent within
+    /// --finish-within is never sent. Exit code 0: a relay took it. 1: it was refused, or not sent in time.
+    /// 4: the address has opted out. 8: in doubt, or still at the relay: it may have arrived.
+    #[command(after_long_help = "\
+Examples:
+  reveille template send-test welcome --to you@example.com --values ann.yaml
+  reveille template send-test welcome@2 --to you@example.com --value name=Ann
+  reveille template send-test --to you@example.com --sender news@example.com --subject Hello --inline-text Hi
+  reveille template send-test --to you@example.com --sender 'News <news@example.com>' \\
+      --subject 'Good morning, {{ name }}' --text body.txt --recipients people.csv --row 2 --pool bulk")]
+    SendTest(Box<SendTestArgs>),
+}
+
+/// `template render`.
+#[derive(Debug, Args)]
+pub struct RenderArgs {
+    /// Which row of the recipients, from 1
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub row: u32,
+    /// Print the email as a relay gets it: encoded, with all header fields
+    #[arg(long)]
+    pub raw: bool,
+    #[command(flatten)]
+    pub recipients: RecipientArgs,
+    #[command(flatten)]
+    pub content: ContentChange,
+}
 
 /// Sender and recipient, if the user names none.
 const SENDER: &str = "sender@example.com";
@@ -166,5 +255,41 @@ impl Places {
         let line = line.map(|line| format!(":{line}")).unwrap_or_default();
         let next = "fix it; the variables are the columns of --recipients, each --variable, recipient and run";
         Failure::file(format!("{place}{line}"), message).then(next)
+    }
+}
+
+/// An email as one recipient sees it, rendered without a cluster.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct MailView {
+    /// The sender's address.
+    pub sender: String,
+    /// The recipient's address.
+    pub recipient: String,
+    /// The address for replies, if it is not the sender.
+    pub reply_to: Option<String>,
+    /// The rendered subject.
+    pub subject: String,
+    /// Header fields that the content adds.
+    #[serde(serialize_with = "crate::api_json::serialize_all")]
+    pub headers: Vec<Field>,
+    /// The plain text; null without one.
+    pub text: Option<String>,
+    /// The HTML text; null without one.
+    pub html: Option<String>,
+    /// The message as a relay receives it.
+    pub raw: String,
+}
+
+own_objects!(MailView);
+
+impl View for MailView {
+    const NAME: &'static str = "recipient";
+
+    fn text(&self, _paint: bool) -> String {
+        let mut lines = vec![format!("From: {}", self.sender), format!("To: {}", self.recipient)];
+        lines.extend(self.reply_to.iter().map(|address| format!("Reply-To: {address}")));
+        lines.extend(lines_of(&self.subject, &self.headers, (&self.text, &self.html)));
+        lines.join("\n")
     }
 }

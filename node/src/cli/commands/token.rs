@@ -1,23 +1,89 @@
 //! Implements `reveille token …`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use clap::{Args, Subcommand};
 use hyper_util::rt::TokioIo;
+use jiff::SignedDuration;
 use reveille_proto::admin::v1::token_service_client::TokenServiceClient;
 use reveille_proto::admin::v1::{
-    CreateTokenRequest, GetOwnTokenRequest, ListTokensRequest, ResetTokensRequest, RevokeTokenRequest, Role, Token,
+    CreateTokenRequest, GetOwnTokenRequest, GetOwnTokenResponse, ListTokensRequest, ResetTokensRequest,
+    RevokeTokenRequest, Role, Token,
 };
 use tokio::net::UnixStream;
 use tonic::codegen::http::Uri;
 use tonic::transport::Endpoint;
 
-use super::{
-    Answer, CommandContext, CreateTokenArgs, Exit, Failure, Json, RetrySafety, Stop, TokenCommand, View,
-    duration_to_wire,
-};
+use super::{Answer, CommandContext, Exit, Failure, Json, Paging, RetrySafety, Stop, View, duration_to_wire};
+use crate::api_json::word;
+use crate::cli::instant::parse_duration;
+use crate::cli::view::layout::{Cell, Tone, card, pairs};
 use crate::cli::word::name as name_of;
 use crate::server::admin::socket_path;
+
+#[derive(Debug, Subcommand)]
+pub enum TokenCommand {
+    /// Create a token, and print it: it is shown this once
+    ///
+    /// Roles: viewer (reads, without addresses of recipients), pii (reads them too), editor (schedules, drafts,
+    /// audiences, opt-outs), sender (launch, trigger, resume, requeue, resolve), operator (relays, pools, limits,
+    /// leadership), admin (everything, also tokens and members). All of them view; editor, sender and operator pause;
+    /// sender and operator cancel. A token permits no more than the one that creates it.
+    #[command(after_long_help = "\
+Examples:
+  reveille token create deploy --role editor --role pii --tenant acme
+  reveille token create dashboard --role viewer --all-tenants --valid-for 365d -o name")]
+    Create(CreateTokenArgs),
+    /// The token that this command uses: what it permits, and until when
+    #[command(after_long_help = "Example:\n  reveille token show -o json")]
+    Show,
+    /// Tokens, without their secrets; revoked and expired ones for 30 days
+    #[command(after_long_help = "Example:\n  reveille token list -o json")]
+    List(Paging),
+    /// Replace lost admin tokens, on the machine of a running node: revoke them all, and print a new one
+    ///
+    /// It needs no token: it asks the node over a socket in its data folder, as the node's user or as root.
+    #[command(after_long_help = "Example:\n  reveille token reset --data-dir /var/lib/reveille")]
+    Reset {
+        /// The data folder of the node
+        #[arg(long, value_name = "DIR")]
+        data_dir: PathBuf,
+        /// Revoke no token
+        #[arg(long)]
+        keep: bool,
+    },
+    /// Revoke a token: nothing is done by it any more
+    #[command(after_long_help = "Example:\n  reveille token revoke 0123456789abcdef")]
+    Revoke {
+        /// Its id
+        id: String,
+    },
+}
+
+/// `token create`.
+#[derive(Debug, Args)]
+pub struct CreateTokenArgs {
+    /// A name for people
+    pub name: String,
+    /// A role; may be given several times
+    #[arg(
+        long = "role",
+        required = true,
+        value_delimiter = ',',
+        value_parser = ["viewer", "pii", "editor", "sender", "operator", "admin"]
+    )]
+    pub roles: Vec<String>,
+    /// A tenant that it reaches; may be given several times
+    #[arg(long = "tenant", value_name = "NAME", value_delimiter = ',', required_unless_present = "all_tenants")]
+    pub tenants: Vec<String>,
+    /// It reaches all tenants, and the cluster as a whole
+    #[arg(long, conflicts_with = "tenants")]
+    pub all_tenants: bool,
+    /// How long it is valid, from 1m on [default: until it is revoked]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    pub valid_for: Option<SignedDuration>,
+}
 
 /// Time for the answer to a reset: an election may be running.
 const RESET_WITHIN: Duration = Duration::from_secs(15);
@@ -87,4 +153,42 @@ fn show_secret<A: Json>(
     context.terminal.show(&Answer::new(answer, secret, format!("{card}\n\n{secret}")))?;
     context.terminal.say(KEEP_IT);
     Ok(())
+}
+
+impl View for Token {
+    const NAME: &'static str = "id";
+    const NOUN: &'static str = "tokens";
+    const COLUMNS: &'static [&'static str] = &["ID", "NAME", "ROLES", "TENANTS", "EXPIRES", "STATE"];
+
+    fn cells(&self) -> Vec<Cell> {
+        let tenants = if self.all_tenants { "all".to_owned() } else { self.tenants.join(", ") };
+        let state = match (self.valid, &self.revoke_time) {
+            (true, _) => Cell::toned("valid", Tone::Plain),
+            (false, Some(_)) => Cell::toned("revoked", Tone::Dim),
+            (false, None) => Cell::toned("expired", Tone::Dim),
+        };
+        let roles: Vec<String> = self.roles().map(|role| word(role.as_str_name())).collect();
+        vec![
+            self.id.as_str().into(),
+            self.name.as_str().into(),
+            roles.join(", ").into(),
+            tenants.into(),
+            Cell::at(self.expire_time.as_ref()),
+            state,
+        ]
+    }
+}
+
+/// `token` is missing if the cluster asks for no token.
+impl View for GetOwnTokenResponse {
+    fn name(&self) -> String {
+        self.token.as_ref().map(View::name).unwrap_or_default()
+    }
+
+    fn text(&self, paint: bool) -> String {
+        let none = || vec![("token".to_owned(), "the node asks for none".into())];
+        let mut pairs = self.token.as_ref().map_or_else(none, pairs);
+        pairs.insert(0, ("cluster".to_owned(), self.cluster.as_str().into()));
+        card(pairs, paint)
+    }
 }

@@ -1,49 +1,25 @@
-//! Output of commands: how messages of the API, and the few objects that only the command line has, look to people.
+//! Output that several commands or checks have: how messages of the API, and the few objects that only the command line
+//! has, look to people. What one command alone prints is in its file in `commands`.
 //!
-//! The modules import what all of them need from here. Programs get messages as the API's own JSON
+//! Programs get messages as the API's own JSON
 //! ([`crate::api_json`]), the same as over HTTP. Objects that only the command line has are structs with camelCase
 //! names. So no message has a second struct here.
 
-pub mod apply;
-pub mod archive_loss;
-pub mod audience;
-pub mod audit;
-pub mod authority;
-pub mod backfill;
-pub mod backup;
 pub mod barrier;
 pub mod campaign;
-pub mod clock;
 pub mod cluster;
-pub mod config;
-pub mod context;
-pub mod dead_letter;
 pub mod doctor;
-pub mod doubt;
-pub mod event;
 pub mod explain;
 pub mod forecast;
 pub mod history;
-pub mod import;
 pub mod instant;
 pub mod layout;
-pub mod message;
 pub mod moved;
-pub mod opt_out;
 pub mod pool;
 pub mod recipient;
-pub mod recover;
-pub mod relay;
-pub mod restore;
 pub mod run;
 pub mod schedule;
 pub mod scrub;
-pub mod send_test;
-pub mod several;
-pub mod template;
-pub mod tenant;
-pub mod token;
-pub mod update;
 pub mod upgrade;
 pub mod warning;
 
@@ -88,30 +64,17 @@ impl Json for Own {
 /// Implements `Json` for objects that only the command line has.
 macro_rules! own_objects {
     ($($object:ty),* $(,)?) => {
-        $(impl Json for $object {
-            fn json(&self) -> Value {
+        $(impl $crate::cli::view::Json for $object {
+            fn json(&self) -> serde_json::Value {
                 // Cannot fail: the objects are plain data with string keys.
                 serde_json::to_value(self).unwrap_or_default()
             }
         })*
     };
 }
+pub(super) use own_objects;
 
-own_objects!(
-    apply::AppliedView,
-    audience::ImportedAudience,
-    backup::BackupView,
-    config::EffectiveView,
-    context::ContextView,
-    doctor::DoctorView,
-    import::LineView,
-    moved::MovedView,
-    opt_out::ImportedView,
-    recover::SurvivorView,
-    send_test::SendTestView,
-    several::SeveralView,
-    template::MailView,
-);
+own_objects!(doctor::DoctorView, moved::MovedView);
 
 /// An object that can be printed, also as a row of a table if it has columns.
 pub trait View: Json {
@@ -177,6 +140,6 @@ impl<A: Json> View for Answer<'_, A> {
 }
 
 /// Returns `None` for an empty text, which the API uses for a missing value.
-fn some(text: &str) -> Option<&str> {
+pub fn some(text: &str) -> Option<&str> {
     (!text.is_empty()).then_some(text)
 }

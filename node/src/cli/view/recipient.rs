@@ -1,39 +1,39 @@
-//! Output of `recipient …` and of `run recipients`.
+//! Outcomes of recipients, in `run recipients` and in the lists of dead letters and of doubts.
 
-use std::collections::BTreeSet;
+use reveille_proto::admin::v1::{DeathReason, DoubtCause, RunRecipient, Suppression};
 
-use reveille_proto::admin::v1::{
-    DoubtCause, EraseRecipientResponse, RecipientPlace, RecipientState, RunRecipient, Suppression,
-};
+use super::{Cell, View, format, some, word};
+use crate::cli::wording;
 
-use super::dead_letter::{answer, why_dead};
-use super::{Cell, View, barrier, doubt, format, word};
-
-impl View for RecipientPlace {
-    const NOUN: &'static str = "places";
-    const COLUMNS: &'static [&'static str] = &["KIND", "NAME", "SCHEDULE", "NUMBER", "STATE", "AT"];
-
-    fn name(&self) -> String {
-        if self.name.is_empty() { kind(self) } else { self.name.clone() }
-    }
-
-    fn cells(&self) -> Vec<Cell> {
-        let number = self.number.map(|number| format!("#{number}"));
-        let known = self.state() != RecipientState::Unspecified;
-        let state = known.then(|| word(self.state().as_str_name()));
-        vec![
-            kind(self).into(),
-            Cell::or_dash(self.name.as_str()),
-            Cell::or_dash(self.schedule.as_str()),
-            Cell::or_dash(number.as_deref()),
-            Cell::or_dash(state.as_deref()),
-            Cell::at(self.time.as_ref()),
-        ]
-    }
+/// Returns a relay's answer: its code, which is 0 if no relay replied, its enhanced status code, and its text.
+pub fn answer(code: u32, enhanced: &str, text: &str) -> String {
+    let code = (code > 0).then(|| code.to_string());
+    let parts = [code.as_deref(), some(enhanced), some(text)];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
 
-fn kind(place: &RecipientPlace) -> String {
-    word(place.kind().as_str_name()).replace('_', "-")
+/// Returns why a recipient is dead. `answer`: of a relay, or the text that belongs to the reason.
+pub fn why_dead(reason: DeathReason, answer: &str) -> String {
+    let words = match reason {
+        DeathReason::NoSmtputf8 => wording::NO_SMTPUTF8,
+        DeathReason::Deadline => wording::DEADLINE,
+        DeathReason::CrashedComposing => wording::CRASHED_COMPOSING,
+        DeathReason::CrashedOrDeadline => wording::CRASHED_OR_DEADLINE,
+        DeathReason::Answer | DeathReason::Broken | DeathReason::NotComposed | DeathReason::Unspecified => answer,
+    };
+    words.to_owned()
+}
+
+/// Returns why the outcome is unknown, in a few words.
+pub fn cause(cause: DoubtCause) -> &'static str {
+    match cause {
+        DoubtCause::NoAnswer => "no answer after the final dot",
+        DoubtCause::OwnerLost => "owner lost",
+        DoubtCause::Begun => "handed off, no answer in the journal",
+        DoubtCause::NoJournal => "owner came back without its journal",
+        DoubtCause::Restored => "restored from a backup",
+        DoubtCause::Unspecified => "a cause that this version does not know",
+    }
 }
 
 /// Returns the answer of a relay, or why the recipient is in doubt or gets no email.
@@ -43,7 +43,7 @@ fn why(recipient: &RunRecipient) -> String {
             why_dead(recipient.death_reason(), &answer(recipient.code, &recipient.enhanced, &recipient.text))
         }
         (DoubtCause::Unspecified, suppression) => word(suppression.as_str_name()).replace('_', " "),
-        (cause, _) => doubt::cause(cause).to_owned(),
+        (cause, _) => self::cause(cause).to_owned(),
     }
 }
 
@@ -67,33 +67,9 @@ impl View for RunRecipient {
     }
 }
 
-/// Adds the answer to another part of an erasure.
-pub fn add(sum: &mut EraseRecipientResponse, answer: EraseRecipientResponse) {
-    sum.lists += answer.lists;
-    sum.blocks += answer.blocks;
-    sum.index = sum.index.max(answer.index);
-    let known: BTreeSet<String> = sum.lost_parts.drain(..).chain(answer.lost_parts).collect();
-    sum.lost_parts.extend(known);
-    if let Some(barrier) = answer.barrier {
-        sum.barrier = Some(barrier);
-    }
-}
-
 /// Says how many parts of lists a search left out. `None`: it left out none.
 pub fn not_searched(lost_parts: usize) -> Option<String> {
     let words = if lost_parts == 1 { "part of lists is" } else { "parts of lists are" };
     let count = format::count(lost_parts as u64);
     (lost_parts > 0).then(|| format!("{count} {words} lost on every node, and not searched: reveille doctor"))
-}
-
-/// Returns the result of an erasure in words.
-pub fn erased(recipient: &str, sum: &EraseRecipientResponse) -> String {
-    let lists = format::counted(u64::from(sum.lists), "list");
-    let blocks = format::counted(u64::from(sum.blocks), "block");
-    let barrier = barrier::sentence(sum.barrier.as_ref());
-    let lost = not_searched(sum.lost_parts.len()).map(|lost| format!("\n{lost}")).unwrap_or_default();
-    format!(
-        "{recipient} erased from {lists} and {blocks} of the archive: {barrier}\nIts files leave each running node \
-         within a minute. Backups from before still have it: docs/how-to/erase-a-person.md{lost}"
-    )
 }

@@ -4,12 +4,37 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::{objects, plan, read};
-use crate::cli::commands::{CommandContext, EditArgs, Exit, Failure, Format, Kind, ManifestFiles, Stop, WITHIN};
+use clap::Args;
+
+use super::read::ManifestFiles;
+use super::{AppliedView, objects, plan, read};
+use crate::cli::commands::{CommandContext, Exit, Failure, Format, Kind, Stop, WITHIN};
 use crate::cli::manifest::document::Document;
 use crate::cli::manifest::tree::Node;
 use crate::cli::manifest::write;
-use crate::cli::view::apply::AppliedView;
+
+/// `reveille edit`.
+#[derive(Debug, Args)]
+#[command(
+    long_about = "\
+Open one object as a document in an editor, and apply the edit
+
+The editor is $VISUAL, else $EDITOR, else vi. An unchanged document changes nothing. If the object was changed meanwhile, \
+or the edit is refused, the file stays and is named.",
+    after_long_help = "\
+Examples:
+  reveille edit schedule morning
+  EDITOR='code --wait' reveille edit template welcome"
+)]
+pub struct EditArgs {
+    /// Kind of the object
+    pub kind: Kind,
+    /// Its name
+    pub name: String,
+    /// Tenant
+    #[arg(long, default_value = "default")]
+    pub tenant: String,
+}
 
 /// Editor if neither `VISUAL` nor `EDITOR` names one.
 const EDITOR: &str = "vi";

@@ -6,16 +6,93 @@ mod objects;
 mod plan;
 mod read;
 
-use super::{
-    ApplyFiles, CommandContext, Exit, Failure, Format, Kind, ManifestFiles, Stop, View, counts, format, listed,
-};
-use crate::cli::manifest::document::Document;
-use crate::cli::manifest::write;
-use crate::cli::view::apply::{AppliedView, ApplyOutcome};
-
+use clap::Args;
+pub use edit::EditArgs;
 pub use edit::run as edit;
 pub(super) use objects::template_version;
 use plan::Plan;
+pub use read::ManifestFiles;
+use serde::Serialize;
+
+use super::{CommandContext, Exit, Failure, Format, Kind, Stop, View, counts, format, listed};
+use crate::cli::manifest::difference::Change;
+use crate::cli::manifest::document::Document;
+use crate::cli::manifest::write;
+use crate::cli::view::layout::{Cell, Tone, card};
+use crate::cli::view::own_objects;
+
+/// `reveille apply`.
+#[derive(Debug, Args)]
+#[command(
+    long_about = "\
+Make schedules, templates, relays, campaigns, tenants and pools as documents say: created, updated or unchanged
+
+A document is YAML or JSON: `kind`, and a `spec` in the JSON form of the API. Several stand in one file with --- between \
+them. What a document does not say has its default; nothing is ever deleted. Twice changes nothing. Files that a \
+document names (textFile, htmlFile, recipientsFile, file of an attachment) are looked for beside it.
+
+Each document is applied alone: one that is refused spoils no other, and the exit code is 7.",
+    after_long_help = "\
+Examples:
+  reveille apply -f news.yaml --dry-run
+  reveille apply -f schedules/ -f relays.yaml
+  reveille schedule show morning --manifest | reveille apply -f -
+
+A document:
+  kind: schedule
+  spec:
+    name: morning
+    timing:
+      daily: { hour: 9, minute: 0, days: mon-fri }
+    zone: Europe/Berlin
+    content:
+      sender: News <news@example.com>
+      subject: Good morning, {{ name }}
+      textFile: body.txt              # or  text: | …
+    audience:
+      recipientsFile: people.csv      # or  recipients: [{ address: ann@example.com }]
+
+The spec of a schedule is ScheduleBody, of a relay Relay, of a campaign CreateCampaignRequest, of a tenant
+SetTenantRequest, of a pool SetPoolRequest, of a template PutTemplateRequest: docs/reference/http.md.
+`paused` counts when it is created: pausing and resuming are acts of their own.
+A campaign is drafted and never launched, and a draft is frozen: one that differs from its document is refused. \
+A tenant's bounds are set as their document says, and what it does not say has no bound. A pool keeps its warm-up where
+its document names none."
+)]
+pub struct ApplyArgs {
+    /// Tenant of documents that name none
+    #[arg(long, default_value = "default")]
+    pub tenant: String,
+    #[command(flatten)]
+    pub what: ApplyFiles,
+}
+
+/// What is applied.
+#[derive(Debug, Args)]
+pub struct ApplyFiles {
+    #[command(flatten)]
+    pub manifest: ManifestFiles,
+    /// Check everything, say what would be created and updated, and change nothing
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// `reveille diff`.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  reveille diff -f news.yaml
+  reveille diff -f schedules/ -o json
+
+Exit codes:
+  0 no difference   1 at least one   2 and above: it could not be determined")]
+pub struct DiffArgs {
+    /// Tenant of documents that name none
+    #[arg(long, default_value = "default")]
+    pub tenant: String,
+    #[command(flatten)]
+    pub what: ManifestFiles,
+}
 
 /// Limit of failures that an error lists; the rest is only counted.
 const FAILURES_SHOWN: usize = 10;
@@ -146,4 +223,124 @@ fn command_result(done: &[Done], is_made: bool) -> Result<(), Stop> {
     let (field, request_id) = (first.field.clone(), last.request_id.clone());
     let failure = Failure::new(exit, &reason, message, next.unwrap_or_else(again));
     Err(Failure { field, request_id, ..failure }.into())
+}
+
+/// Limit of keys that a table names; the rest is only counted.
+const FIELDS_SHOWN: usize = 4;
+
+/// Outcome of a document.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ApplyOutcome {
+    /// The object was created.
+    Created,
+    /// The object was updated.
+    Updated,
+    /// The object is already as the document says.
+    Unchanged,
+    /// The object would be created.
+    WouldCreate,
+    /// The object would be updated.
+    WouldUpdate,
+    /// The cluster refused the document.
+    Failed,
+    /// Not requested, because an earlier document got no answer.
+    #[default]
+    NotAsked,
+}
+
+impl ApplyOutcome {
+    /// Returns the outcome for the user, and its meaning.
+    pub fn word(self) -> (&'static str, Tone) {
+        match self {
+            ApplyOutcome::Created => ("created", Tone::Good),
+            ApplyOutcome::Updated => ("updated", Tone::Good),
+            ApplyOutcome::Unchanged => ("unchanged", Tone::Plain),
+            ApplyOutcome::WouldCreate => ("would be created", Tone::Good),
+            ApplyOutcome::WouldUpdate => ("would be updated", Tone::Good),
+            ApplyOutcome::Failed => ("failed", Tone::Bad),
+            ApplyOutcome::NotAsked => ("not asked", Tone::Notable),
+        }
+    }
+
+    /// True if the object is as the document says, or would be.
+    pub fn is_well(self) -> bool {
+        !matches!(self, ApplyOutcome::Failed | ApplyOutcome::NotAsked)
+    }
+}
+
+/// A document and its outcome.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct AppliedView {
+    /// Kind of the object, such as `schedule` or `relay`.
+    pub kind: &'static str,
+    /// Null for objects without a tenant.
+    pub tenant: Option<String>,
+    /// Name of the object.
+    pub name: String,
+    /// Outcome of the document.
+    pub outcome: ApplyOutcome,
+    /// Changes by key; empty for a new object.
+    pub changes: Vec<Change>,
+    /// Further remarks for the user.
+    pub notes: Vec<String>,
+    /// Why the document failed; null otherwise.
+    pub reason: Option<String>,
+    /// Place of the document: `file:line`.
+    pub place: String,
+}
+
+impl AppliedView {
+    /// Returns the view of a document that was not requested yet.
+    pub fn of(document: &Document) -> AppliedView {
+        let (kind, tenant, place) = (document.kind.word(), document.tenant.clone(), document.place.clone());
+        AppliedView { kind, tenant, name: document.name.clone(), place, ..AppliedView::default() }
+    }
+
+    /// Returns the lines that `diff` prints. Empty without a difference.
+    pub fn difference(&self, whole: &str) -> Vec<String> {
+        let mut lines = vec![format!("{} ({}): {}", self.name(), self.place, self.outcome.word().0)];
+        match self.outcome {
+            ApplyOutcome::Unchanged | ApplyOutcome::NotAsked => return Vec::new(),
+            ApplyOutcome::Created | ApplyOutcome::WouldCreate => {
+                lines.extend(whole.lines().map(|line| format!("  + {line}")))
+            }
+            _ => lines.extend(self.changes.iter().flat_map(Change::lines).map(|line| format!("  {line}"))),
+        }
+        lines.extend(self.notes.iter().map(|note| format!("  note: {note}")));
+        lines.extend(self.reason.iter().map(|reason| format!("  {reason}")));
+        lines
+    }
+
+    fn result_text(&self) -> String {
+        let names = self.changes.iter().take(FIELDS_SHOWN).map(|change| change.field.as_str());
+        let mut fields = names.collect::<Vec<_>>().join(", ");
+        if let Some(more) = self.changes.len().checked_sub(FIELDS_SHOWN).filter(|more| *more > 0) {
+            fields.push_str(&format!(" and {more} more"));
+        }
+        // The reason of a failure is printed on stderr.
+        let lines = [fields].into_iter().chain(self.notes.iter().cloned());
+        lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join("\n")
+    }
+}
+
+own_objects!(AppliedView);
+
+impl View for AppliedView {
+    const NOUN: &'static str = "documents";
+    const COLUMNS: &'static [&'static str] = &["OBJECT", "OUTCOME", "CHANGES"];
+
+    fn name(&self) -> String {
+        format!("{}/{}", self.kind, self.name)
+    }
+
+    fn cells(&self) -> Vec<Cell> {
+        let (word, tone) = self.outcome.word();
+        let changes = Cell::toned(self.result_text(), if self.outcome.is_well() { Tone::Plain } else { tone });
+        vec![self.name().into(), Cell::toned(word, tone), changes]
+    }
+
+    fn text(&self, paint: bool) -> String {
+        card(Self::COLUMNS.iter().copied().zip(self.cells()).collect(), paint)
+    }
 }

@@ -3,13 +3,13 @@
 use reveille_ledger::ids::Hash;
 use reveille_proto::admin::v1::{ScheduleBody, ScheduleState, UpdateScheduleRequest};
 
+use super::ApplyOutcome;
 use super::objects::{self, Call, duplicates, message, whole};
 use crate::cli::commands::{CommandContext, Exit, Failure, Kind, format};
 use crate::cli::manifest::difference::{Change, between};
 use crate::cli::manifest::document::Document;
 use crate::cli::manifest::tree::{Node, Shape};
 use crate::cli::manifest::write;
-use crate::cli::view::apply::ApplyOutcome;
 
 /// Keys that a pool keeps if its document does not have them.
 const KEPT_BY_POOLS: [&str; 2] = ["warmUp", "firstDay"];

@@ -4,9 +4,19 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use crate::cli::commands::{Failure, Kind, ManifestFiles, input, listed};
+use clap::Args;
+
+use crate::cli::commands::{Failure, Kind, input, listed};
 use crate::cli::manifest::document::{Document, Source};
 use crate::cli::manifest::tree::{self, Fault};
+
+/// Where documents are.
+#[derive(Debug, Args)]
+pub struct ManifestFiles {
+    /// A file, a folder (its *.yaml, *.yml and *.json), or - for stdin; may be repeated
+    #[arg(short = 'f', long = "filename", value_name = "FILE|DIR|-", required = true)]
+    pub files: Vec<PathBuf>,
+}
 
 /// Limit of one file's size in bytes.
 const FILE_BYTES_MAX: u64 = 32 * 1024 * 1024;

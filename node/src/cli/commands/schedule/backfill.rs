@@ -1,11 +1,32 @@
 //! `reveille schedule backfill`: counts the occurrences that would open, asks for confirmation, and opens them.
 
+use clap::Args;
+use jiff::Timestamp;
 use reveille_proto::admin::v1::{BackfillScheduleRequest, BackfillScheduleResponse};
 
-use crate::cli::commands::{Answer, BackfillArgs, CommandContext, Failure, Stop, format, to_wire};
-use crate::cli::instant::text;
+use crate::cli::commands::{Answer, CommandContext, Failure, Stop, format, to_wire};
+use crate::cli::instant::{parse_instant, text};
 use crate::cli::next_step;
-use crate::cli::view::backfill::sentence;
+use crate::cli::view::some;
+
+/// `schedule backfill`.
+#[derive(Debug, Args)]
+pub struct BackfillArgs {
+    /// Its name
+    pub name: String,
+    /// From this instant on
+    #[arg(long, value_name = "INSTANT", value_parser = parse_instant)]
+    pub start_time: Timestamp,
+    /// Up to this instant; at most as far as the schedule has come
+    #[arg(long, value_name = "INSTANT", value_parser = parse_instant)]
+    pub end_time: Timestamp,
+    /// Occurrences at most, oldest first [default: 1000, and what is left is an error]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub max: Option<u32>,
+    /// Count what would open, and change nothing
+    #[arg(long)]
+    pub dry_run: bool,
+}
 
 /// Limit of occurrences that one command opens, if `--max` does not give one.
 const OCCURRENCES_MAX: u32 = 1_000;
@@ -63,4 +84,27 @@ fn report(
     }
     let message = format!("only the first {} were examined", format::counted(OCCURRENCES_MAX.into(), "occurrence"));
     Err(Failure::partly(message, next).into())
+}
+
+/// Returns in words which occurrences a backfill opened, or would open.
+fn sentence(answer: &BackfillScheduleResponse) -> String {
+    let mut said = format::counted(answer.opened.into(), "occurrence");
+    if let (Some(first), Some(last)) = (&answer.first, &answer.last) {
+        said = format!("{said}, {} to {}", first.local, last.local);
+    }
+    let said = match (some(&answer.first_run), some(&answer.last_run)) {
+        (Some(first), Some(last)) => format!("{said}, opened as {first} to {last}"),
+        _ => format!("{said}; {} had opened before", answer.opened_before),
+    };
+    let said = match answer.inside_gap {
+        0 => said,
+        inside => {
+            let inside = format::count(inside.into());
+            format!("{said}; {inside} inside the min gap, where no recipient would get an email")
+        }
+    };
+    match text(answer.rest_time.as_ref()) {
+        Some(rest) => format!("{said}; what comes from {rest} on is not among them"),
+        None => said,
+    }
 }

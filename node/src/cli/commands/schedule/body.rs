@@ -3,36 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use reveille_proto::admin::v1::{Audience, Content, Field, Recipient, ScheduleBody};
+use reveille_proto::admin::v1::{Audience, Content, Field, Recipient};
 
 use crate::cli::attachments;
-use crate::cli::commands::{
-    BadRows, ContentArgs, ContentChange, CreateArgs, Failure, RecipientArgs, TextArgs, input, to_wire,
-};
+use crate::cli::commands::{BadRows, ContentArgs, ContentChange, Failure, RecipientArgs, TextArgs, input};
 use crate::cli::failure::BAD_ROWS_SHOWN;
 use crate::cli::recipients::{self, Recipients};
-
-/// Builds the body that the flags describe; reads the content's files.
-pub fn body(tenant: String, args: CreateArgs, recipients: &Recipients) -> Result<ScheduleBody, Failure> {
-    let (labels, template) = (labels(args.labels)?, args.content.template.clone().unwrap_or_default());
-    Ok(ScheduleBody {
-        tenant,
-        name: args.name,
-        timing: Some(args.when.to_wire()),
-        zone: args.zone,
-        start_time: args.start_time.map(to_wire),
-        end_time: args.end_time.map(to_wire),
-        max_runs: args.max_runs,
-        policies: Some(args.policies.to_wire()),
-        pool: args.pool,
-        priority: args.priority.into(),
-        paused: args.paused.then_some(args.reason),
-        content: content(args.content)?,
-        audience: Some(recipients.audience.clone()),
-        labels,
-        template,
-    })
-}
 
 /// Returns the labels as a map. Fails if a key occurs twice, because neither value can be preferred.
 pub fn labels(pairs: Vec<(String, String)>) -> Result<BTreeMap<String, String>, Failure> {

@@ -1,10 +1,63 @@
 //! `reveille schedule create`: reads the files, sends the request, and prints the next instants.
 
-use reveille_proto::admin::v1::{CreateScheduleRequest, CreateScheduleResponse};
+use clap::{ArgGroup, Args};
+use jiff::Timestamp;
+use reveille_proto::admin::v1::{CreateScheduleRequest, CreateScheduleResponse, ScheduleBody};
 
-use super::body::{at_line, body, recipients};
-use crate::cli::commands::{CommandContext, CreateArgs, Stop, format};
+use super::body::{at_line, content, labels, recipients};
+use crate::cli::args::labels::parse_label;
+use crate::cli::args::when;
+use crate::cli::commands::{
+    CommandContext, ContentArgs, Failure, PolicyArgs, RecipientArgs, Stop, WhenArgs, format, to_wire,
+};
+use crate::cli::instant::parse_instant;
 use crate::cli::recipients::{self, Recipients};
+
+/// `schedule create`.
+#[derive(Clone, Debug, Args)]
+#[command(groups = when::needed(), group = ArgGroup::new("audience-needed").required(true).args(["to", "recipients", "sealed"]))]
+pub struct CreateArgs {
+    /// Its name, unique in the tenant
+    pub name: String,
+    /// Pool of relays
+    #[arg(long, default_value = "default")]
+    pub pool: String,
+    /// Higher goes first within the tenant
+    #[arg(long, value_name = "0-255", default_value_t = 0)]
+    pub priority: u8,
+    /// A label, by which schedules are grouped and chosen (`-l`); may be repeated
+    #[arg(long = "label", value_name = "KEY=VALUE", value_parser = parse_label)]
+    pub labels: Vec<(String, String)>,
+    /// Create it paused
+    #[arg(long)]
+    pub paused: bool,
+    /// With --paused: why
+    #[arg(long, requires = "paused", default_value = "", hide_default_value = true)]
+    pub reason: String,
+    /// Check everything, print the instants, and change nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    #[command(flatten)]
+    pub when: WhenArgs,
+    /// Time zone, such as Europe/Berlin
+    #[arg(long, value_name = "ZONE", help_heading = "When")]
+    pub zone: String,
+    /// No instant before this one
+    #[arg(long, value_name = "INSTANT", help_heading = "When", value_parser = parse_instant)]
+    pub start_time: Option<Timestamp>,
+    /// No instant after this one
+    #[arg(long, value_name = "INSTANT", help_heading = "When", value_parser = parse_instant)]
+    pub end_time: Option<Timestamp>,
+    /// Occurrences at most
+    #[arg(long, value_name = "N", help_heading = "When", value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_runs: Option<u32>,
+    #[command(flatten)]
+    pub recipients: RecipientArgs,
+    #[command(flatten)]
+    pub content: ContentArgs,
+    #[command(flatten)]
+    pub policies: PolicyArgs,
+}
 
 /// Limit of duplicates that are named by their lines; the rest is only counted.
 const DUPLICATES_SHOWN: usize = 5;
@@ -44,4 +97,26 @@ fn print_notes(context: &CommandContext<'_>, recipients: &Recipients, answer: &C
         (false, true) => "created",
         (false, false) => "exists already with the same body; nothing was changed",
     });
+}
+
+/// Builds the body that the flags describe; reads the content's files.
+fn body(tenant: String, args: CreateArgs, recipients: &Recipients) -> Result<ScheduleBody, Failure> {
+    let (labels, template) = (labels(args.labels)?, args.content.template.clone().unwrap_or_default());
+    Ok(ScheduleBody {
+        tenant,
+        name: args.name,
+        timing: Some(args.when.to_wire()),
+        zone: args.zone,
+        start_time: args.start_time.map(to_wire),
+        end_time: args.end_time.map(to_wire),
+        max_runs: args.max_runs,
+        policies: Some(args.policies.to_wire()),
+        pool: args.pool,
+        priority: args.priority.into(),
+        paused: args.paused.then_some(args.reason),
+        content: content(args.content)?,
+        audience: Some(recipients.audience.clone()),
+        labels,
+        template,
+    })
 }

@@ -1,13 +1,42 @@
 //! `reveille schedule preview`: computes instants locally, without a cluster.
 
+use clap::Args;
 use jiff::{SignedDuration, Timestamp, Zoned};
 use reveille_cluster::process::zones::Zones;
 use reveille_ledger::calendar::{AbsenceReason, DstPolicies, Pattern, Step, When, steps_after};
 use reveille_ledger::decide::timing::{Calendar, Jitter};
 use reveille_proto::admin::v1::Instant;
 
-use crate::cli::commands::{CommandContext, Exit, Failure, PreviewArgs, Stop, to_wire};
+use crate::cli::args::policies::parse_gap;
+use crate::cli::args::when;
+use crate::cli::commands::{CommandContext, DstArgs, Exit, Failure, Stop, WhenArgs, to_wire};
+use crate::cli::instant::parse_instant;
 use crate::firing_remarks::firing_remarks;
+
+/// `schedule preview`.
+#[derive(Debug, Args)]
+#[command(groups = when::needed())]
+pub struct PreviewArgs {
+    /// Instants strictly after this one [default: now]
+    #[arg(long, value_name = "INSTANT", value_parser = parse_instant)]
+    pub from: Option<Timestamp>,
+    /// How many
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub count: u32,
+    #[command(flatten)]
+    pub when: WhenArgs,
+    /// Time zone, such as Europe/Berlin
+    #[arg(long, value_name = "ZONE", help_heading = "When")]
+    pub zone: String,
+    /// Name of the schedule: `H` in --cron and the delay of --jitter depend on tenant and name
+    #[arg(long, help_heading = "When")]
+    pub name: Option<String>,
+    /// Open within this after each instant
+    #[arg(long, value_name = "DURATION", requires = "name", value_parser = parse_gap)]
+    pub jitter: Option<SignedDuration>,
+    #[command(flatten)]
+    pub dst: DstArgs,
+}
 
 /// Limit of local times without an instant that are named on stderr; the rest is only counted.
 const ABSENCES_SHOWN: usize = 10;

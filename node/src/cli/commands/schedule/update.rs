@@ -1,12 +1,74 @@
 //! `reveille schedule update`: reads the schedule, shows the changes, and makes them if the schedule is still the same.
 
+use clap::Args;
+use jiff::Timestamp;
 use prost_types::FieldMask;
-use reveille_proto::admin::v1::{ScheduleBody, UpdateScheduleRequest, UpdateScheduleResponse};
+use reveille_proto::admin::v1::{Instant, Schedule, ScheduleBody, UpdateScheduleRequest, UpdateScheduleResponse};
+use serde_json::Value;
 
 use super::body::{at_line, changed_content, recipients};
-use crate::cli::commands::{CHECKED, CommandContext, Failure, Format, Stop, UpdateArgs, format, to_wire};
+use crate::api_json::word;
+use crate::cli::args::content::{CONTENT_FLAGS, ContentChange, RecipientArgs};
+use crate::cli::args::given::Given;
+use crate::cli::args::labels::{LabelChange, parse_label_change};
+use crate::cli::commands::{
+    CHECKED, CommandContext, EtagArgs, Failure, Format, Json, PolicyArgs, Stop, View, WhenArgs, format, to_wire,
+};
+use crate::cli::instant::parse_instant;
 use crate::cli::recipients::Recipients;
-use crate::cli::view::update::lines;
+use crate::cli::view::instant::remarks;
+use crate::cli::view::layout::{Cell, Tone, table};
+use crate::cli::view::schedule::when_text;
+
+/// `schedule update`: what is given changes.
+#[derive(Debug, Args)]
+pub struct UpdateArgs {
+    /// Its name
+    pub name: String,
+    #[command(flatten)]
+    pub etag: EtagArgs,
+    /// Print the old and the new instants, and change nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Remove an optional setting: end-time, reply-to, label …; may be repeated
+    #[arg(long, value_name = "FLAG", value_delimiter = ',', value_parser = [
+        "days", "anchor-time", "start-time", "end-time", "max-runs", "reply-to", "cc", "text", "html", "variable", "header",
+        "attachment", "bulk", "label", "template",
+    ])]
+    pub clear: Vec<String>,
+    /// Pool of relays
+    #[arg(long)]
+    pub pool: Option<String>,
+    /// Higher goes first within the tenant
+    #[arg(long, value_name = "0-255")]
+    pub priority: Option<u8>,
+    /// Set a label, or remove it with KEY-; may be repeated, and keeps the others
+    #[arg(long = "label", value_name = "KEY=VALUE|KEY-", value_parser = parse_label_change)]
+    pub labels: Vec<LabelChange>,
+    #[command(flatten)]
+    pub when: WhenArgs,
+    /// Time zone, such as Europe/Berlin
+    #[arg(long, value_name = "ZONE", help_heading = "When")]
+    pub zone: Option<String>,
+    /// No instant before this one
+    #[arg(long, value_name = "INSTANT", help_heading = "When", value_parser = parse_instant)]
+    pub start_time: Option<Timestamp>,
+    /// No instant after this one
+    #[arg(long, value_name = "INSTANT", help_heading = "When", value_parser = parse_instant)]
+    pub end_time: Option<Timestamp>,
+    /// Maximum number of occurrences, including those that have opened
+    #[arg(long, value_name = "N", help_heading = "When", value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_runs: Option<u32>,
+    #[command(flatten)]
+    pub recipients: RecipientArgs,
+    /// A template instead of the content: NAME, which is its newest version now, or NAME@VERSION
+    #[arg(long, value_name = "NAME[@VERSION]", help_heading = "Content", conflicts_with_all = CONTENT_FLAGS)]
+    pub template: Option<String>,
+    #[command(flatten)]
+    pub content: ContentChange,
+    #[command(flatten)]
+    pub policies: Given<PolicyArgs>,
+}
 
 /// Updates the schedule. With `--dry-run` it only shows what would change.
 pub async fn run(context: &CommandContext<'_>, tenant: String, args: UpdateArgs) -> Result<(), Stop> {
@@ -122,4 +184,108 @@ fn paths(args: &UpdateArgs) -> Vec<String> {
     let policies = args.policies.names.iter().map(|name| format!("policies.{name}"));
     let labels = args.labels.iter().map(|label| format!("labels.{}", label.key));
     given.chain(when).chain(policies).chain(labels).chain(args.clear.iter().map(|flag| path_of(flag))).collect()
+}
+
+/// Fields that follow from other fields or change with every answer; they are not listed as changes.
+const FOLLOWING: [&str; 6] = ["nextInstants", "etag", "index", "state", "waitsFor", "readTime"];
+/// Characters of a hash that are shown.
+const HASH_SHOWN: usize = 12;
+
+/// Adds a line for each field that differs. A nested field is named like `policies.catchUp`.
+fn differences(lines: &mut Vec<String>, field: &str, from: &Value, to: &Value) {
+    match (from, to) {
+        (Value::Object(from), Value::Object(to)) => {
+            let gone = from.keys().filter(|name| !to.contains_key(*name));
+            for name in to.keys().chain(gone).filter(|name| !FOLLOWING.contains(&name.as_str())) {
+                let (was, now) = (from.get(name).unwrap_or(&Value::Null), to.get(name).unwrap_or(&Value::Null));
+                let inner = if field.is_empty() { name.clone() } else { format!("{field}.{name}") };
+                differences(lines, &inner, was, now);
+            }
+        }
+        (from, to) if from != to => {
+            lines.push(format!("{}: {} → {}", flag(field), said(field, from), said(field, to)));
+        }
+        _ => {}
+    }
+}
+
+/// Returns the name of a field's flag: `min-gap` for `policies.minGap`.
+fn flag(field: &str) -> String {
+    match field.strip_prefix("policies.").unwrap_or(field) {
+        "audienceHash" => "recipients".to_owned(),
+        "contentHash" => "content".to_owned(),
+        labelled if labelled.starts_with("labels.") => labelled.to_owned(),
+        field => field.chars().fold(String::new(), |mut flag, letter| {
+            if letter.is_ascii_uppercase() {
+                flag.push('-');
+            }
+            flag.push(letter.to_ascii_lowercase());
+            flag
+        }),
+    }
+}
+
+/// Returns a value for the user: durations with units, hashes shortened, enumerations as words.
+fn said(field: &str, value: &Value) -> String {
+    match value {
+        Value::Null => "none".to_owned(),
+        Value::String(text) if text.is_empty() => "\"\"".to_owned(),
+        Value::String(text) if field.ends_with("Hash") => text.chars().take(HASH_SHOWN).collect(),
+        Value::String(text) if field.starts_with("policies.") => {
+            let seconds = text.strip_suffix('s').and_then(|seconds| seconds.parse::<f64>().ok());
+            seconds.map_or_else(|| word(text), |seconds| format::duration((seconds * 1_000.0) as i64))
+        }
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// Returns a schedule's JSON, with its pattern in the syntax of the flags.
+fn for_comparison(schedule: &Option<Schedule>) -> Value {
+    let schedule = schedule.clone().unwrap_or_default();
+    let mut json = schedule.json();
+    json["timing"] = schedule.timing.as_ref().map(when_text).unwrap_or_default().into();
+    json
+}
+
+/// Returns the changes, one line each.
+fn lines(answer: &UpdateScheduleResponse) -> Vec<String> {
+    let mut lines = Vec::new();
+    differences(&mut lines, "", &for_comparison(&answer.former), &for_comparison(&answer.schedule));
+    if lines.is_empty() {
+        return vec!["nothing changes: it is like that already".to_owned()];
+    }
+    if answer.opens_count > 0 {
+        let due = format::counted(answer.opens_count.into(), "instant");
+        lines.push(format!("{due} of the former timing, due by now, still opened as it was"));
+    }
+    if answer.explained_count > 0 {
+        let missed = format::counted(answer.explained_count.into(), "missed instant");
+        lines.push(format!("{missed} of the former timing did not open: see the history"));
+    }
+    lines
+}
+
+impl View for UpdateScheduleResponse {
+    fn name(&self) -> String {
+        self.schedule.as_ref().map(View::name).unwrap_or_default()
+    }
+
+    fn text(&self, paint: bool) -> String {
+        let lines = lines(self).join("\n");
+        let next = |schedule: &Option<Schedule>| schedule.clone().unwrap_or_default().next_instants;
+        let (was, is) = (next(&self.former), next(&self.schedule));
+        if was == is {
+            return lines;
+        }
+        let local = |instants: &[Instant], place: usize, tone| {
+            Cell::toned(instants.get(place).map_or("-", |one| one.local.as_str()), tone)
+        };
+        let row = |place: usize| {
+            let remark = is.get(place).map(remarks).unwrap_or_default();
+            vec![local(&was, place, Tone::Dim), local(&is, place, Tone::Good), Cell::toned(remark, Tone::Notable)]
+        };
+        let rows = (0..was.len().max(is.len())).map(row).collect();
+        format!("{lines}\n\n{}", table(&["NEXT, OLD", "NEXT, NEW", "REMARK"], rows, paint))
+    }
 }

@@ -10,23 +10,42 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use clap::Args;
 use parking_lot::Mutex;
 use reveille_ledger::bitmap::CHUNK;
 use reveille_proto::admin::v1::audience_service_client::AudienceServiceClient as Service;
 use reveille_proto::admin::v1::{
     PrepareAudienceRequest, PutPartRequest, PutPartResponse, SealAudienceRequest, SealedAudience,
 };
+use serde::Serialize;
 use tokio::sync::{Mutex as Turn, mpsc};
 use tokio::time::{Instant, sleep, timeout};
 use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
 
 use self::progress::Progress;
-use super::{BadRows, Client, CommandContext, Exit, Failure, ImportAudienceArgs, RetrySafety, Stop, format};
+use super::{BadRows, Client, CommandContext, Exit, Failure, RetrySafety, Stop, View, format};
 use crate::cli::client::is_passing;
-use crate::cli::recipients;
 use crate::cli::recipients::parts::{List, Part, Report, Survey};
-use crate::cli::view::audience::ImportedAudience;
+use crate::cli::view::layout::{Cell, Tone, card};
+use crate::cli::view::own_objects;
+use crate::cli::{instant, recipients};
+
+/// `audience import`.
+#[derive(Debug, Args)]
+pub struct ImportAudienceArgs {
+    /// Its name, unique in the tenant
+    pub name: String,
+    /// The recipients: CSV with a header, or that packed by gzip or zstd
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Leave out rows that cannot be used; without it nothing is sealed when there are any
+    #[arg(long)]
+    pub skip_bad_rows: bool,
+    /// Write every row that is left out to this file, as line,kind,problem
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+}
 
 /// Parts sent at the same time: about 12 MB of memory here, and at most three parts of the largest size.
 const AT_ONCE: usize = 3;
@@ -282,4 +301,57 @@ async fn put(channel: Channel, request: Request<Arc<Part>>) -> Result<Response<P
         PutPartRequest { part: part.hash.0.to_vec(), number: part.number, piece }
     });
     Service::new(channel).put_part(Request::from_parts(metadata, extensions, tokio_stream::iter(pieces))).await
+}
+
+/// An imported audience, with the counts of its file.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ImportedAudience {
+    /// The sealed audience.
+    #[serde(serialize_with = "crate::api_json::serialize")]
+    pub audience: SealedAudience,
+    /// Rows of the file after its header.
+    pub rows: u64,
+    /// Unusable rows.
+    pub refused: u64,
+    /// Rows whose address an earlier row has.
+    pub duplicates: u32,
+    /// Parts that this command sent.
+    pub parts_sent: u32,
+    /// Parts that the nodes had before.
+    pub parts_there: u32,
+}
+
+/// Returns what a sealed audience has.
+pub fn pairs(audience: &SealedAudience) -> Vec<(&'static str, Cell)> {
+    let sealed = instant::text(audience.seal_time.as_ref()).unwrap_or_default();
+    vec![
+        ("audience", audience.name.as_str().into()),
+        ("tenant", audience.tenant.as_str().into()),
+        ("recipients", format::count(audience.recipients.into()).into()),
+        ("columns", Cell::or_dash(audience.columns.join(", ").as_str())),
+        ("parts", audience.parts.to_string().into()),
+        ("missing here", Cell::count(audience.missing.into(), Tone::Bad)),
+        ("seal", audience.seal.as_str().into()),
+        ("sealed", format!("{sealed}, log index {}", audience.index).into()),
+    ]
+}
+
+own_objects!(ImportedAudience);
+
+impl View for ImportedAudience {
+    fn name(&self) -> String {
+        self.audience.name.clone()
+    }
+
+    fn text(&self, paint: bool) -> String {
+        let mut pairs = pairs(&self.audience);
+        pairs.extend([
+            ("rows read", format::count(self.rows).into()),
+            ("refused", Cell::count(self.refused, Tone::Bad)),
+            ("duplicates", format::count(self.duplicates.into()).into()),
+            ("parts sent", format!("{}, and {} were there", self.parts_sent, self.parts_there).into()),
+        ]);
+        card(pairs, paint)
+    }
 }

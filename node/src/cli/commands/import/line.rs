@@ -1,9 +1,12 @@
 //! Output of `import …`: the outcome of each line.
 
 use reveille_proto::admin::v1::Instant;
+use serde::Serialize;
 
-use super::{Cell, Serialize, Tone, View};
+use crate::cli::commands::View;
 use crate::cli::import::plan::{Source, cut};
+use crate::cli::view::layout::{Cell, Tone};
+use crate::cli::view::own_objects;
 use crate::cli::wording::instant_remarks;
 
 /// Width of the columns with sentences, in characters. A terminal may make them narrower.
@@ -91,6 +94,8 @@ impl LineView {
         notes.map(|note| wrapped(&note, NOTES_CHARACTERS)).collect::<Vec<_>>().join("\n")
     }
 }
+
+own_objects!(LineView);
 
 impl View for LineView {
     const NAME: &'static str = "schedule";
