@@ -39,8 +39,8 @@ pub enum DeliveryOutcome {
     /// No relay can take the email now, for this reason. It is pending again after a while, and the attempt does not
     /// count (P6).
     NoRelay(String),
-    /// This node cannot prepare the email now, for this reason: a file or a setting is missing, or the disk is busy. As
-    /// [`NoRelay`](DeliveryOutcome::NoRelay) else.
+    /// This node cannot prepare the email now, for this reason: a file or a setting is missing, or the disk is busy. It is
+    /// pending again after a while, and the attempt does not count (P6).
     NodeUnable(String),
     /// The dialogue broke from RCPT on and before the gate, for this reason. The attempt counts (P6).
     BrokenFromRcpt(String),

@@ -8,9 +8,8 @@
 //!   be repeated after a lost answer.
 //! - **Every wait ends**: by `--timeout`, by Ctrl-C, or when the peer stops answering pings.
 //!
-//! Reading order: `command_tree`, `commands` (a file for each command: arguments with their help, call, output), `args`
-//! and `view` (what several commands have), [`client`], [`terminal`], [`failure`]; [`doctor`] has the checks of
-//! `commands::doctor`.
+//! Reading order: `command_tree`, `commands` (a file for each: arguments, call, output), `args` and `view` (what several
+//! commands have), [`client`], [`terminal`], [`failure`]; [`doctor`] has the checks of `commands::doctor`.
 
 mod args;
 mod attachments;

@@ -2,7 +2,16 @@
 //! Latin-1 are supported; text in other character sets is decoded as UTF-8. It never fails: invalid input stays
 //! unchanged.
 
-use data_encoding::BASE64_NOPAD;
+use std::sync::LazyLock;
+
+use data_encoding::{BASE64_NOPAD, Encoding};
+
+/// Base64 in which the unused bits of the last digit may have any value: the text may be cut.
+static BASE64_CUT: LazyLock<Encoding> = LazyLock::new(|| {
+    let mut specification = BASE64_NOPAD.specification();
+    specification.check_trailing_bits = false;
+    specification.encoding().unwrap_or(BASE64_NOPAD)
+});
 
 /// Decodes RFC 2047 encoded words. Other text and invalid encoded words stay unchanged.
 pub(super) fn words(value: &str) -> String {
@@ -64,7 +73,7 @@ fn base64(text: &[u8]) -> Vec<u8> {
     let mut digits: Vec<u8> = text.iter().copied().take_while(|byte| *byte != b'=').filter(is_digit).collect();
     // One digit alone is no byte.
     digits.truncate(digits.len() - usize::from(digits.len() % 4 == 1));
-    BASE64_NOPAD.decode(&digits).unwrap_or_default()
+    BASE64_CUT.decode(&digits).unwrap_or_default()
 }
 
 fn quoted_printable(text: &[u8]) -> Vec<u8> {
@@ -104,6 +113,7 @@ mod tests {
         assert_eq!(quoted_printable(b"a=zz=4"), b"a=zz=4");
         assert_eq!(base64(b"aGk=\r\nrest"), b"hi");
         assert_eq!(base64(b"a"), b"");
+        assert_eq!(base64(b"aGl="), b"hi", "the unused bits may have any value");
     }
 
     #[test]

@@ -71,7 +71,9 @@ async fn erase(context: &CommandContext<'_>, tenant: String, recipient: String) 
     let mut request = EraseRecipientRequest { tenant, recipient, page_token: String::new() };
     let mut sum = EraseRecipientResponse::default();
     loop {
-        client.set_timeout(WITHIN);
+        if context.global.timeout.is_none() {
+            client.set_timeout(WITHIN);
+        }
         let answer = client.ask(RetrySafety::Repeatable, request.clone()).await?;
         let next = answer.next_page_token.clone();
         add(&mut sum, answer);

@@ -1,9 +1,8 @@
 //! Output that several commands or checks have: how messages of the API, and the few objects that only the command line
-//! has, look to people. What one command alone prints is in its file in `commands`.
+//! has, are shown to users. What one command alone prints is in its file in `commands`.
 //!
-//! Programs get messages as the API's own JSON
-//! ([`crate::api_json`]), the same as over HTTP. Objects that only the command line has are structs with camelCase
-//! names. So no message has a second struct here.
+//! Programs get messages as the API's own JSON ([`crate::api_json`]), the same as over HTTP. Objects that only the
+//! command line has are structs with camelCase names. So no message has a second struct here.
 
 pub mod barrier;
 pub mod campaign;

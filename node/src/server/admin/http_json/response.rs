@@ -97,7 +97,7 @@ impl Messages {
                     return match Status::from_header_map(&trailers) {
                         Some(status) if status.code() == Code::Ok => Ok(None),
                         // The library's own, such as for an answer that is too large.
-                        Some(status) if status.details().is_empty() => {
+                        Some(status) if status.details().is_empty() && status.code() == Code::OutOfRange => {
                             Err(error_texts::not_answered(status.message()).into())
                         }
                         Some(status) => Err(status),

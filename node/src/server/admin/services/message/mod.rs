@@ -118,10 +118,10 @@ impl Admin {
     }
 
     /// Returns the message of the first call with this key, if the request repeats it and names a template: that may have
-    /// newer versions since. `None`: the key is new, or no template is named.
+    /// newer versions since. `None`: the key is new, no template is named, or no stored version makes the same message.
     ///
     /// # Errors
-    /// If no stored version makes the message of the first call.
+    /// If the template or its version is gone, so that nothing can be compared.
     fn repeated_message(
         &self,
         request: &SendMessageRequest,
@@ -138,13 +138,16 @@ impl Admin {
             Some(versions.filter(|known| version.is_none_or(|version| version == *known)).collect())
         });
         let Some(versions) = versions else { return Ok(None) };
+        if versions.is_empty() && request.key_rule() != v1::KeyRule::FirstWins {
+            return Err(error_texts::other_message(&request.key, &request.template));
+        }
         let first = versions.into_iter().find_map(|version| {
             let named = SendMessageRequest { template: format!("{name}@{version}"), ..request.clone() };
             let (tenant, message, duplicates) = self.checked_message(named).ok()?;
             let first = self.context.replica.read(|ledger| ledger.check_message(&tenant, &message));
             first.ok()?.map(|_| (tenant, message, duplicates))
         });
-        first.map(Some).ok_or_else(|| error_texts::other_message(&request.key, &request.template))
+        Ok(first)
     }
 
     /// Returns the run that a message would open.
