@@ -102,7 +102,7 @@ fn two_servers_with_different_links_open_one_run_with_the_links_of_the_first() {
         for (server, _) in
             SERVERS.iter().zip(&answers).filter(|(_, opened)| opened.as_ref().is_some_and(|one| !one.is_repeat))
         {
-            assert_eq!(told_first.insert(job, *server), None, "job {job}: both are told that they opened it");
+            assert_eq!(told_first.insert(job, *server), None, "job {job}: two answers say that they opened the run");
         }
         runs.extend(named);
     }
