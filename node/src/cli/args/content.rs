@@ -32,6 +32,21 @@ impl RecipientArgs {
     }
 }
 
+/// What is sent: a content, or a template.
+#[derive(Clone, Debug, Args)]
+#[group(skip)]
+#[command(next_help_heading = "Content")]
+#[command(group = ArgGroup::new("body").args(["text", "inline_text", "html", "inline_html", "template"]).required(true).multiple(true))]
+#[command(mut_arg("sender", |arg| arg.required_unless_present("template")))]
+#[command(mut_arg("subject", |arg| arg.required_unless_present("template")))]
+pub struct ContentOrTemplateArgs {
+    /// A template instead of the content: NAME, which is its newest version now, or NAME@VERSION
+    #[arg(long, value_name = "NAME[@VERSION]", conflicts_with_all = CONTENT_FLAGS)]
+    pub template: Option<String>,
+    #[command(flatten)]
+    pub content: ContentArgs,
+}
+
 /// The flags of a content, which a template replaces.
 pub const CONTENT_FLAGS: [&str; 12] = [
     "sender",
@@ -48,16 +63,13 @@ pub const CONTENT_FLAGS: [&str; 12] = [
     "bulk",
 ];
 
-/// What is sent.
+/// The fields of a content. A command that needs some of them says so.
 #[derive(Clone, Debug, Args)]
+#[group(skip)]
 #[command(next_help_heading = "Content")]
-#[command(group = ArgGroup::new("body").args(["text", "inline_text", "html", "inline_html", "template"]).required(true).multiple(true))]
 pub struct ContentArgs {
-    /// A template instead of the content: NAME, which is its newest version now, or NAME@VERSION
-    #[arg(long, value_name = "NAME[@VERSION]", conflicts_with_all = CONTENT_FLAGS)]
-    pub template: Option<String>,
     /// From: ADDRESS or 'NAME <ADDRESS>'
-    #[arg(long, value_name = "ADDRESS", required_unless_present = "template")]
+    #[arg(long, value_name = "ADDRESS")]
     pub sender: Option<String>,
     /// Reply-To
     #[arg(long, value_name = "ADDRESS")]
@@ -66,7 +78,7 @@ pub struct ContentArgs {
     #[arg(long, value_name = "ADDRESS")]
     pub cc: Vec<String>,
     /// Subject, a template
-    #[arg(long, required_unless_present = "template")]
+    #[arg(long)]
     pub subject: Option<String>,
     #[command(flatten)]
     pub texts: TextArgs,
@@ -102,38 +114,24 @@ pub struct TextArgs {
     pub inline_html: Option<String>,
 }
 
-/// What is sent from now on; each alone.
-#[derive(Debug, Args)]
-#[group(skip)]
-#[command(next_help_heading = "Content")]
-pub struct ContentChange {
-    /// From: ADDRESS or 'NAME <ADDRESS>'
-    #[arg(long, value_name = "ADDRESS")]
-    pub sender: Option<String>,
-    /// Reply-To
-    #[arg(long, value_name = "ADDRESS")]
-    pub reply_to: Option<String>,
-    /// A Cc that each email shows, without an email of its own; may be repeated, and replaces all of them
-    #[arg(long, value_name = "ADDRESS")]
-    pub cc: Vec<String>,
-    /// Subject, a template
-    #[arg(long)]
-    pub subject: Option<String>,
-    #[command(flatten)]
-    pub texts: TextArgs,
-    /// A variable with the same value for all recipients; may be repeated, and replaces all of them
-    #[arg(long = "variable", value_name = "NAME=VALUE", value_parser = parse_pair)]
-    pub variables: Vec<(String, String)>,
-    /// A header field; may be repeated, and replaces all of them
-    #[arg(long = "header", value_name = "NAME=VALUE", value_parser = parse_pair)]
-    pub headers: Vec<(String, String)>,
-    /// A file that each email carries, with its media type if the extension does not say it; may be repeated, and
-    /// replaces all of them
-    #[arg(long = "attachment", value_name = "FILE[:TYPE]")]
-    pub attachments: Vec<String>,
-    /// Bulk mail: each carries the header by which mail programs opt out at a click (List-Unsubscribe)
-    #[arg(long)]
-    pub bulk: bool,
+impl ContentArgs {
+    /// Returns the API's names of the fields that are given.
+    pub fn paths(&self) -> impl Iterator<Item = &'static str> {
+        let texts = &self.texts;
+        let given = [
+            ("sender", self.sender.is_some()),
+            ("reply_to", self.reply_to.is_some()),
+            ("cc", !self.cc.is_empty()),
+            ("subject", self.subject.is_some()),
+            ("text", texts.text.is_some() || texts.inline_text.is_some()),
+            ("html", texts.html.is_some() || texts.inline_html.is_some()),
+            ("headers", !self.headers.is_empty()),
+            ("variables", !self.variables.is_empty()),
+            ("bulk", self.bulk),
+            ("attachments", !self.attachments.is_empty()),
+        ];
+        given.into_iter().filter_map(|(name, given)| given.then_some(name))
+    }
 }
 
 /// Parses the address of a recipient.

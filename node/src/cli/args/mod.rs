@@ -12,7 +12,7 @@ use std::time::Duration;
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 use jiff::{SignedDuration, Timestamp};
 
-pub use content::{ContentArgs, ContentChange, RecipientArgs, TextArgs};
+pub use content::{ContentArgs, ContentOrTemplateArgs, RecipientArgs};
 pub use etag::EtagArgs;
 pub use labels::SelectorArgs;
 pub use policies::{CampaignPolicyArgs, DstArgs, PolicyArgs};

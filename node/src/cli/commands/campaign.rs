@@ -11,9 +11,9 @@ use reveille_proto::admin::v1::{
 };
 use tokio::time::{Instant, sleep};
 
-use super::schedule::body::{content, labels};
+use super::schedule::body::{content_or_template, labels};
 use super::{
-    Answer, CampaignPolicyArgs, CommandContext, ContentArgs, EtagArgs, Failure, Json, Kind, OfTenant, Paging,
+    Answer, CampaignPolicyArgs, CommandContext, ContentOrTemplateArgs, EtagArgs, Failure, Json, Kind, OfTenant, Paging,
     RetrySafety, SelectorArgs, ShowArgs, Stop, View, to_wire,
 };
 use crate::cli::args::labels::parse_label;
@@ -193,7 +193,7 @@ pub struct CampaignCreateArgs {
     #[arg(long)]
     pub dry_run: bool,
     #[command(flatten)]
-    pub content: ContentArgs,
+    pub content: ContentOrTemplateArgs,
     #[command(flatten)]
     pub policies: CampaignPolicyArgs,
 }
@@ -260,7 +260,7 @@ async fn create(context: &CommandContext<'_>, tenant: String, args: CampaignCrea
 /// Returns the request that the flags describe, without a request id.
 fn requested(tenant: String, args: CampaignCreateArgs) -> Result<CreateCampaignRequest, Failure> {
     let canary = args.canary_percent.map(|percent| Canary { percent, hold_percent: args.canary_hold_percent });
-    let template = args.content.template.clone().unwrap_or_default();
+    let (content, template) = content_or_template(args.content)?;
     let schedule = ScheduleBody {
         tenant,
         name: args.name,
@@ -269,7 +269,7 @@ fn requested(tenant: String, args: CampaignCreateArgs) -> Result<CreateCampaignR
         policies: Some(args.policies.to_wire()),
         pool: args.pool,
         priority: args.priority.into(),
-        content: content(args.content)?,
+        content,
         template,
         audience: Some(Audience { sealed: args.audience, ..Audience::default() }),
         labels: labels(args.labels)?,

@@ -7,7 +7,7 @@ use reveille_proto::admin::v1::{
 };
 
 use super::schedule::body;
-use super::{CHECKED, CommandContext, ContentArgs, OfTenant, Stop, View, Watch, duration_to_wire, to_wire};
+use super::{CHECKED, CommandContext, ContentOrTemplateArgs, OfTenant, Stop, View, Watch, duration_to_wire, to_wire};
 use crate::api_json::word;
 use crate::cli::args::content::parse_address;
 use crate::cli::args::parse_request_id;
@@ -76,7 +76,7 @@ pub struct SendMessageArgs {
     #[arg(long)]
     pub dry_run: bool,
     #[command(flatten)]
-    pub content: ContentArgs,
+    pub content: ContentOrTemplateArgs,
 }
 
 /// Runs the subcommand.
@@ -101,13 +101,13 @@ pub(super) fn key_rule(first_wins: bool) -> i32 {
 
 async fn send(context: &CommandContext<'_>, tenant: String, args: SendMessageArgs) -> Result<(), Stop> {
     let SendMessageArgs { key, to, at, first_wins, finish_by, pool, priority, dry_run, content } = args;
-    let template = content.template.clone().unwrap_or_default();
+    let (content, template) = body::content_or_template(content)?;
     let request = SendMessageRequest {
         tenant,
         key,
         template,
         key_rule: key_rule(first_wins),
-        content: body::content(content)?,
+        content,
         to,
         send_time: at.map(to_wire),
         pool,

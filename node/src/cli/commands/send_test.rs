@@ -16,7 +16,7 @@ use serde::Serialize;
 use tokio::time::{Instant, sleep};
 
 use super::schedule::body;
-use super::{CommandContext, ContentChange, Exit, Failure, RecipientArgs, Stop, View, duration_to_wire, format, input};
+use super::{CommandContext, ContentArgs, Exit, Failure, RecipientArgs, Stop, View, duration_to_wire, format, input};
 use crate::cli::args::content::{CONTENT_FLAGS, parse_address, parse_pair};
 use crate::cli::instant::parse_duration;
 use crate::cli::manifest::tree::{self, Fault, Node, Shape};
@@ -58,7 +58,7 @@ pub struct SendTestArgs {
     #[arg(long)]
     pub dry_run: bool,
     #[command(flatten)]
-    pub content: ContentChange,
+    pub content: ContentArgs,
 }
 
 /// Wait after the deadline of the email, unless `--timeout` sets the end: the ledger records the expiry, and a relay may
@@ -77,7 +77,7 @@ pub async fn run(context: &CommandContext<'_>, tenant: String, args: SendTestArg
     let (dry_run, to) = (args.dry_run, args.to.clone());
     let audience = Some(audience(&args)?);
     let SendTestArgs { name, pool, content, finish_within, .. } = args;
-    let content = if name.is_none() { Some(body::changed_content(content)?) } else { None };
+    let content = if name.is_none() { Some(body::content(content)?) } else { None };
     let (tenant_name, template) = (tenant.clone(), name.unwrap_or_default());
     let schedule =
         Some(ScheduleBody { tenant: tenant_name, pool, audience, content, template, ..ScheduleBody::default() });

@@ -7,7 +7,7 @@ use reveille_proto::admin::v1::{
 };
 
 use super::schedule::body;
-use super::{CommandContext, ContentChange, EtagArgs, Kind, ShowArgs, Stop, View, apply};
+use super::{CommandContext, ContentArgs, EtagArgs, Kind, ShowArgs, Stop, View, apply};
 use crate::cli::view::layout::Cell;
 
 /// `template put`.
@@ -21,13 +21,13 @@ pub struct PutTemplateArgs {
     #[arg(long)]
     pub dry_run: bool,
     #[command(flatten)]
-    pub content: ContentChange,
+    pub content: ContentArgs,
 }
 
 /// Stores a version.
 pub async fn put(context: &CommandContext<'_>, tenant: String, args: PutTemplateArgs) -> Result<(), Stop> {
     let PutTemplateArgs { name, etag, dry_run, content } = args;
-    let content = Some(body::changed_content(content)?);
+    let content = Some(body::content(content)?);
     let request = PutTemplateRequest { tenant, name, content, etag: etag.to_wire(), validate_only: dry_run };
     let answer = context.change(request).await?;
     if dry_run {

@@ -18,7 +18,7 @@ use super::schedule::body;
 use super::send_test::SendTestArgs;
 use super::stored_template::{PutTemplateArgs, lines_of};
 use super::{
-    CommandContext, ContentChange, EtagArgs, Failure, OfTenant, Paging, RecipientArgs, ShowArgs, Stop, View, format,
+    CommandContext, ContentArgs, EtagArgs, Failure, OfTenant, Paging, RecipientArgs, ShowArgs, Stop, View, format,
     send_test, stored_template,
 };
 use crate::cli::args::content::{parse_address, parse_pair};
@@ -106,7 +106,7 @@ pub struct RenderArgs {
     #[command(flatten)]
     pub recipients: RecipientArgs,
     #[command(flatten)]
-    pub content: ContentChange,
+    pub content: ContentArgs,
 }
 
 /// Sender and recipient, if the user names none.
@@ -198,8 +198,8 @@ fn recipient(args: &RecipientArgs, row: u32) -> Result<(Vec<String>, Recipient),
     Ok((listed.audience.columns, named(&chosen.address, chosen.values)?))
 }
 
-fn content(args: ContentChange, files: &[(Attachment, Vec<u8>)]) -> Result<Content, Failure> {
-    let (text, html) = body::templates(args.texts)?;
+fn content(args: ContentArgs, files: &[(Attachment, Vec<u8>)]) -> Result<Content, Failure> {
+    let (text, html) = body::texts(args.texts)?;
     Ok(Content {
         sender: args.sender.unwrap_or_else(|| SENDER.to_owned()),
         reply_to: args.reply_to,
@@ -215,7 +215,7 @@ fn content(args: ContentChange, files: &[(Attachment, Vec<u8>)]) -> Result<Conte
 }
 
 /// Reads the attachments.
-fn files(args: &ContentChange) -> Result<Vec<(Attachment, Vec<u8>)>, Failure> {
+fn files(args: &ContentArgs) -> Result<Vec<(Attachment, Vec<u8>)>, Failure> {
     let read =
         attachments::read(&args.attachments)?.into_iter().map(|v1::Attachment { name, content_type, data, .. }| {
             let (file, size) = (encode_attachment(&data).0, data.len() as u64);

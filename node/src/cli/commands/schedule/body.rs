@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 
 use reveille_proto::admin::v1::{Audience, Content, Field, Recipient};
 
+use crate::cli::args::content::TextArgs;
 use crate::cli::attachments;
-use crate::cli::commands::{BadRows, ContentArgs, ContentChange, Failure, RecipientArgs, TextArgs, input};
+use crate::cli::commands::{BadRows, ContentArgs, ContentOrTemplateArgs, Failure, RecipientArgs, input};
 use crate::cli::failure::BAD_ROWS_SHOWN;
 use crate::cli::recipients::{self, Recipients};
 
@@ -51,17 +52,18 @@ fn bad_rows(path: &Path, read: &Recipients) -> Failure {
     Failure::bad_rows(path, "created", BadRows { count: read.bad.len() as u64, shown }, None)
 }
 
-/// Returns the content that the flags give; `None` if they name a template.
-pub fn content(args: ContentArgs) -> Result<Option<Content>, Failure> {
-    let ContentArgs { template, sender, reply_to, cc, subject, texts, variables, headers, attachments, bulk } = args;
-    let change = ContentChange { sender, reply_to, cc, subject, texts, variables, headers, attachments, bulk };
-    if template.is_some() { Ok(None) } else { changed_content(change).map(Some) }
+/// Returns the content that the flags give, or the name of a template.
+pub fn content_or_template(args: ContentOrTemplateArgs) -> Result<(Option<Content>, String), Failure> {
+    match args.template {
+        Some(template) => Ok((None, template)),
+        None => Ok((Some(content(args.content)?), String::new())),
+    }
 }
 
 /// Returns the content fields that the flags set.
-pub fn changed_content(args: ContentChange) -> Result<Content, Failure> {
+pub fn content(args: ContentArgs) -> Result<Content, Failure> {
     let fields = |pairs: Vec<(String, String)>| pairs.into_iter().map(|(name, value)| Field { name, value }).collect();
-    let (text, html) = templates(args.texts)?;
+    let (text, html) = texts(args.texts)?;
     Ok(Content {
         sender: args.sender.unwrap_or_default(),
         reply_to: args.reply_to.unwrap_or_default(),
@@ -77,7 +79,7 @@ pub fn changed_content(args: ContentChange) -> Result<Content, Failure> {
 }
 
 /// Returns the templates of text and HTML, each from its file or inline.
-pub fn templates(args: TextArgs) -> Result<(Option<String>, Option<String>), Failure> {
+pub fn texts(args: TextArgs) -> Result<(Option<String>, Option<String>), Failure> {
     let read = |file: Option<PathBuf>, inline| file.map_or(Ok(inline), |path| input::text_file(&path).map(Some));
     Ok((read(args.text, args.inline_text)?, read(args.html, args.inline_html)?))
 }

@@ -4,11 +4,11 @@ use clap::{ArgGroup, Args};
 use jiff::Timestamp;
 use reveille_proto::admin::v1::{CreateScheduleRequest, CreateScheduleResponse, ScheduleBody};
 
-use super::body::{at_line, content, labels, recipients};
+use super::body::{at_line, content_or_template, labels, recipients};
 use crate::cli::args::labels::parse_label;
 use crate::cli::args::when;
 use crate::cli::commands::{
-    CommandContext, ContentArgs, Failure, PolicyArgs, RecipientArgs, Stop, WhenArgs, format, to_wire,
+    CommandContext, ContentOrTemplateArgs, Failure, PolicyArgs, RecipientArgs, Stop, WhenArgs, format, to_wire,
 };
 use crate::cli::instant::parse_instant;
 use crate::cli::recipients::{self, Recipients};
@@ -54,7 +54,7 @@ pub struct CreateArgs {
     #[command(flatten)]
     pub recipients: RecipientArgs,
     #[command(flatten)]
-    pub content: ContentArgs,
+    pub content: ContentOrTemplateArgs,
     #[command(flatten)]
     pub policies: PolicyArgs,
 }
@@ -101,7 +101,8 @@ fn print_notes(context: &CommandContext<'_>, recipients: &Recipients, answer: &C
 
 /// Builds the body that the flags describe; reads the content's files.
 fn body(tenant: String, args: CreateArgs, recipients: &Recipients) -> Result<ScheduleBody, Failure> {
-    let (labels, template) = (labels(args.labels)?, args.content.template.clone().unwrap_or_default());
+    let labels = labels(args.labels)?;
+    let (content, template) = content_or_template(args.content)?;
     Ok(ScheduleBody {
         tenant,
         name: args.name,
@@ -114,7 +115,7 @@ fn body(tenant: String, args: CreateArgs, recipients: &Recipients) -> Result<Sch
         pool: args.pool,
         priority: args.priority.into(),
         paused: args.paused.then_some(args.reason),
-        content: content(args.content)?,
+        content,
         audience: Some(recipients.audience.clone()),
         labels,
         template,

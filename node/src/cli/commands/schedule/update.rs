@@ -1,14 +1,14 @@
 //! `reveille schedule update`: reads the schedule, shows the changes, and makes them if the schedule is still the same.
 
-use clap::Args;
+use clap::{Arg, Args};
 use jiff::Timestamp;
 use prost_types::FieldMask;
 use reveille_proto::admin::v1::{Instant, Schedule, ScheduleBody, UpdateScheduleRequest, UpdateScheduleResponse};
 use serde_json::Value;
 
-use super::body::{at_line, changed_content, recipients};
+use super::body::{at_line, content, recipients};
 use crate::api_json::word;
-use crate::cli::args::content::{CONTENT_FLAGS, ContentChange, RecipientArgs};
+use crate::cli::args::content::{CONTENT_FLAGS, ContentArgs, RecipientArgs};
 use crate::cli::args::given::Given;
 use crate::cli::args::labels::{LabelChange, parse_label_change};
 use crate::cli::commands::{
@@ -22,6 +22,7 @@ use crate::cli::view::schedule::when_text;
 
 /// `schedule update`: what is given changes.
 #[derive(Debug, Args)]
+#[command(mut_args(replaces_all))]
 pub struct UpdateArgs {
     /// Its name
     pub name: String,
@@ -65,9 +66,20 @@ pub struct UpdateArgs {
     #[arg(long, value_name = "NAME[@VERSION]", help_heading = "Content", conflicts_with_all = CONTENT_FLAGS)]
     pub template: Option<String>,
     #[command(flatten)]
-    pub content: ContentChange,
+    pub content: ContentArgs,
     #[command(flatten)]
     pub policies: Given<PolicyArgs>,
+}
+
+/// Adds to the help of the content's lists that an update does not append to them.
+fn replaces_all(arg: Arg) -> Arg {
+    match (arg.get_id().as_str(), arg.get_help()) {
+        ("cc" | "variables" | "headers" | "attachments", Some(help)) => {
+            let help = format!("{help}, and replaces all of them");
+            arg.help(help)
+        }
+        _ => arg,
+    }
 }
 
 /// Updates the schedule. With `--dry-run` it only shows what would change.
@@ -128,7 +140,7 @@ fn request(
         pool: args.pool.unwrap_or_default(),
         priority: args.priority.unwrap_or_default().into(),
         paused: None,
-        content: Some(changed_content(args.content)?),
+        content: Some(content(args.content)?),
         audience: listed.as_ref().map(|listed| listed.audience.clone()),
         labels: args.labels.into_iter().filter_map(|label| Some((label.key, label.value?))).collect(),
         template: args.template.unwrap_or_default(),
@@ -158,7 +170,6 @@ fn path_of(flag: &str) -> String {
 
 /// Returns the field paths that the flags change.
 fn paths(args: &UpdateArgs) -> Vec<String> {
-    let (content, texts) = (&args.content, &args.content.texts);
     let given = [
         ("zone", args.zone.is_some()),
         ("start_time", args.start_time.is_some()),
@@ -168,22 +179,19 @@ fn paths(args: &UpdateArgs) -> Vec<String> {
         ("priority", args.priority.is_some()),
         ("audience", args.recipients.is_given()),
         ("template", args.template.is_some()),
-        ("content.sender", content.sender.is_some()),
-        ("content.reply_to", content.reply_to.is_some()),
-        ("content.cc", !content.cc.is_empty()),
-        ("content.subject", content.subject.is_some()),
-        ("content.text", texts.text.is_some() || texts.inline_text.is_some()),
-        ("content.html", texts.html.is_some() || texts.inline_html.is_some()),
-        ("content.headers", !content.headers.is_empty()),
-        ("content.variables", !content.variables.is_empty()),
-        ("content.bulk", content.bulk),
-        ("content.attachments", !content.attachments.is_empty()),
     ];
     let given = given.into_iter().filter(|(_, given)| *given).map(|(path, _)| path.to_owned());
+    let content = args.content.paths().map(|field| format!("content.{field}"));
     let when = args.when.paths().into_iter().map(str::to_owned);
     let policies = args.policies.names.iter().map(|name| format!("policies.{name}"));
     let labels = args.labels.iter().map(|label| format!("labels.{}", label.key));
-    given.chain(when).chain(policies).chain(labels).chain(args.clear.iter().map(|flag| path_of(flag))).collect()
+    given
+        .chain(content)
+        .chain(when)
+        .chain(policies)
+        .chain(labels)
+        .chain(args.clear.iter().map(|flag| path_of(flag)))
+        .collect()
 }
 
 /// Fields that follow from other fields or change with every answer; they are not listed as changes.
