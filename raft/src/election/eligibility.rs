@@ -2,7 +2,7 @@
 //!
 //! A node whose log lost its tail may have forgotten a vote or an entry. It neither votes nor campaigns until it holds
 //! every entry that a leader knows to be committed. Exception: if no leader appears within a minute, the node votes
-//! again, since a cluster of such nodes must recover. `peer/dispatch.rs` checks this before each vote; a task here sets
+//! again, since a cluster of such nodes must recover. The minute goes on after a restart. `peer/dispatch.rs` checks this before each vote; a task here sets
 //! openraft's switch for elections.
 //!
 //! A leader that hands over because it could not do its work pauses its candidacy (P13). The pause ends early when no
@@ -21,13 +21,22 @@ const WITHOUT_LEADER: Duration = Duration::from_secs(60);
 /// Time that a paused node waits for a leader before it campaigns anyway. An election of the other voters takes up to
 /// 3 s on a busy machine (99th percentile of an hour of kills), and a majority must have a leader within 10 s (I17).
 const PAUSED_WITHOUT_LEADER: Duration = Duration::from_secs(5);
+/// Interval in which the log records how long the node has waited.
+const RECORD_EVERY: Duration = Duration::from_secs(1);
 /// Interval in which the deadlines are checked.
 const CHECK_EVERY: Duration = Duration::from_millis(100);
 
 struct State {
-    /// Time of the start or of the last append from a leader. `None`: the log has its tail or has caught up.
-    tail_missing_since: Option<Instant>,
+    /// `None`: the log has its tail or has caught up.
+    missing_tail: Option<MissingTail>,
     paused: Option<CandidacyPause>,
+}
+
+struct MissingTail {
+    /// Time of the last append from a leader, or of the start, less the time that former processes waited.
+    since: Instant,
+    /// Time of waiting that the log has recorded.
+    recorded: Duration,
 }
 
 struct CandidacyPause {
@@ -53,19 +62,24 @@ pub(crate) struct Eligibility {
 }
 
 impl Eligibility {
-    /// `tail_truncated` is true if the log lost its tail and has not caught up since.
-    pub fn new(tail_truncated: bool, log: WalHealth) -> Eligibility {
-        if tail_truncated {
-            tracing::warn!("the log lost its tail: this node neither votes nor campaigns until it has caught up");
-        }
-        let tail_missing_since = tail_truncated.then(Instant::now);
-        let state = Arc::new(Mutex::new(State { tail_missing_since, paused: None }));
+    /// `waited` has a value if the log lost its tail and has not caught up since: the time for which former processes
+    /// have waited for a leader.
+    pub fn new(waited: Option<Duration>, log: WalHealth) -> Eligibility {
+        let now = Instant::now();
+        let missing_tail = waited.map(|recorded| {
+            tracing::warn!(
+                ?recorded,
+                "the log lost its tail: this node neither votes nor campaigns until it has caught up"
+            );
+            MissingTail { since: now.checked_sub(recorded).unwrap_or(now), recorded }
+        });
+        let state = Arc::new(Mutex::new(State { missing_tail, paused: None }));
         Eligibility { state, log, patience: WITHOUT_LEADER }
     }
 
     /// True if this node may vote.
     pub fn may_vote(&self) -> bool {
-        self.state.lock().tail_missing_since.is_none()
+        self.state.lock().missing_tail.is_none()
     }
 
     /// Stops campaigning for `duration`, or until no leader was heard for [`PAUSED_WITHOUT_LEADER`].
@@ -81,21 +95,23 @@ impl Eligibility {
         if let Some(pause) = &mut state.paused {
             pause.heard = Instant::now();
         }
-        if state.tail_missing_since.is_none() {
-            return;
-        }
+        let Some(missing_tail) = &mut state.missing_tail else { return };
         if matched >= committed && committed > 0 {
-            state.tail_missing_since = None;
+            state.missing_tail = None;
             drop(state);
             self.restore_votes("this node has caught up");
-        } else {
-            state.tail_missing_since = Some(Instant::now());
+            return;
+        }
+        missing_tail.since = Instant::now();
+        if !std::mem::take(&mut missing_tail.recorded).is_zero() {
+            drop(state);
+            self.record_wait(Duration::ZERO);
         }
     }
 
     /// Records that this node is the only voter: no other node has entries that it must catch up with.
     pub fn set_only_voter(&self) {
-        if self.state.lock().tail_missing_since.take().is_some() {
+        if self.state.lock().missing_tail.take().is_some() {
             self.restore_votes("this node is the only voter");
         }
     }
@@ -108,19 +124,32 @@ impl Eligibility {
         }
     }
 
+    fn record_wait(&self, waited: Duration) {
+        if let Err(error) = self.log.record_wait(waited) {
+            tracing::warn!(%error, "the time without a leader could not be recorded: after a restart it begins anew");
+        }
+    }
+
     /// True if this node may campaign.
     pub fn may_campaign(&self) -> bool {
         let now = Instant::now();
         let mut state = self.state.lock();
         state.paused.take_if(|pause| pause.is_over(now));
-        let waited = state.tail_missing_since.is_some_and(|since| now.duration_since(since) >= self.patience);
-        if waited {
-            state.tail_missing_since = None;
-        }
-        let may_campaign = state.tail_missing_since.is_none() && state.paused.is_none();
+        let is_over = |missing_tail: &mut MissingTail| now.duration_since(missing_tail.since) >= self.patience;
+        let waited_enough = state.missing_tail.take_if(is_over).is_some();
+        let to_record = state.missing_tail.as_mut().and_then(|missing_tail| {
+            let waited = now.duration_since(missing_tail.since);
+            let is_due = waited.saturating_sub(missing_tail.recorded) >= RECORD_EVERY;
+            is_due.then(|| missing_tail.recorded = waited)?;
+            Some(waited)
+        });
+        let may_campaign = state.missing_tail.is_none() && state.paused.is_none();
         drop(state);
-        if waited {
+        if waited_enough {
             self.restore_votes("no leader appeared for long enough");
+        }
+        if let Some(waited) = to_record {
+            self.record_wait(waited);
         }
         may_campaign
     }
@@ -142,12 +171,18 @@ impl Eligibility {
 mod tests {
     use super::*;
     use crate::openraft_traits::log_storage::LogStore;
-    use crate::wal::{Execution, MemoryDisk, WalOptions};
+    use crate::wal::{Execution, MemoryDisk, OpeningReport, WalOptions};
 
     fn eligibility(cut: bool, patience: Duration) -> Eligibility {
+        let (_, report, log) = open(&MemoryDisk::new());
+        Eligibility { patience, ..Eligibility::new(cut.then_some(report.waited), log) }
+    }
+
+    fn open(disk: &MemoryDisk) -> (LogStore, OpeningReport, WalHealth) {
         let options = WalOptions { execution: Execution::Inline, ..WalOptions::new(1) };
-        let (log, _) = LogStore::open_on(Arc::new(MemoryDisk::new()), &options).expect("a new log");
-        Eligibility { patience, ..Eligibility::new(cut, log.health()) }
+        let (log, report) = LogStore::open_on(Arc::new(disk.clone()), &options).expect("a log");
+        let health = log.health();
+        (log, report, health)
     }
 
     const LONG: Duration = Duration::from_secs(3_600);
@@ -173,6 +208,40 @@ mod tests {
         let eligibility = eligibility(true, Duration::ZERO);
         assert!(!eligibility.may_vote());
         assert!(eligibility.may_campaign() && eligibility.may_vote());
+    }
+
+    #[test]
+    fn wait_for_leader_goes_on_after_restart_until_a_leader_is_heard() {
+        let segment = MemoryDisk::new();
+        drop(open(&segment));
+        let mut files = segment.files();
+        files.values_mut().for_each(|bytes| bytes.extend([7; 3]));
+        let disk = MemoryDisk::with(files);
+        let start = |former_waited: u64| {
+            let (log, report, health) = open(&disk);
+            assert_eq!((report.tail_truncated, report.waited), (true, Duration::from_secs(former_waited)));
+            (log, Eligibility::new(Some(report.waited), health))
+        };
+        let waits = |eligibility: &Eligibility, seconds: u64| {
+            let mut state = eligibility.state.lock();
+            let missing_tail = state.missing_tail.as_mut().expect("a missing tail");
+            missing_tail.since = missing_tail.since.checked_sub(Duration::from_secs(seconds)).expect("a time");
+        };
+        let (log, first) = start(0);
+        waits(&first, 40);
+        assert!(!first.may_campaign());
+        drop((log, first));
+        let (log, second) = start(40);
+        second.record_append(1, 2);
+        drop((log, second));
+        let (log, third) = start(0);
+        waits(&third, 59);
+        assert!(!third.may_campaign() && !third.may_vote());
+        drop((log, third));
+        let (_log, fourth) = start(59);
+        waits(&fourth, 1);
+        assert!(fourth.may_campaign() && fourth.may_vote());
+        assert!(!open(&disk).1.tail_truncated, "the mark is gone");
     }
 
     #[test]

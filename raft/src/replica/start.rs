@@ -292,7 +292,7 @@ async fn open_locked(
 
     let role = watch::Sender::new(Role::Follower { leader: None });
     let router = Arc::new(Router::new(raft.clone(), Arc::clone(&applied_state), client, role.subscribe()));
-    let eligibility = Eligibility::new(report.tail_truncated, health.clone());
+    let eligibility = Eligibility::new(report.tail_truncated.then_some(report.waited), health.clone());
     if raft.voter_ids().eq([options.node.0]) {
         eligibility.set_only_voter();
     }

@@ -9,6 +9,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::watch;
@@ -19,7 +20,7 @@ use super::error::OpenError;
 use super::index::Index;
 use super::record::{Mismatch, index_of, mismatch};
 use super::scan::{Replay, Segment, SegmentScan};
-use super::shared::{LogMemory, Shared, TRUNCATED_MARK};
+use super::shared::{LogMemory, Shared, TRUNCATED_MARK, recorded_wait, wait_text};
 use super::writer::{ActiveSegment, SealedSegment, Writer, create_segment, segment_name, segment_number};
 
 /// Result of opening a log.
@@ -29,6 +30,8 @@ pub struct OpeningReport {
     /// neither votes nor campaigns, unless no leader appears within a minute. Then it calls
     /// [`super::WalHealth::caught_up`].
     pub tail_truncated: bool,
+    /// Time for which processes of the node have waited for a leader since the tail was truncated.
+    pub waited: Duration,
     /// The tail that this opening truncated, if any.
     pub truncated_now: Option<TruncatedTail>,
     /// Number of segments, including the active one.
@@ -64,6 +67,7 @@ pub(super) fn open(disk: Arc<dyn Disk>, options: &WalOptions) -> Result<(Writer,
     };
     opening.read(numbers(&names)?)?;
     let report = OpeningReport {
+        waited: recorded_wait(disk.as_ref()),
         tail_truncated: opening.cut.is_some() || names.iter().any(|name| name == TRUNCATED_MARK),
         truncated_now: opening.cut.clone(),
         segments: opening.segments.len().max(1),
@@ -151,7 +155,9 @@ impl Opening<'_> {
         let reason = torn.to_string();
         let copy = self.keep(&format!("{}.torn-{end}", segment.name), tail)?;
         if !self.exists(TRUNCATED_MARK)? {
-            self.write_new(TRUNCATED_MARK, format!("{} at byte {end}: {reason}\n", segment.name).as_bytes())?;
+            let waited = wait_text(Duration::ZERO);
+            let mark = format!("{waited} s without a leader since {} was cut at byte {end}: {reason}\n", segment.name);
+            self.write_new(TRUNCATED_MARK, mark.as_bytes())?;
         }
         self.disk.sync_folder().map_err(|error| OpenError::from_io("sync", "the folder of the log", error))?;
         let cut = file.cut(end as u64).and_then(|()| file.sync());

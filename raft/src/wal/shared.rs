@@ -19,6 +19,21 @@ use crate::file_damage::FileDamage;
 
 /// Name of a file that exists from a truncation until the node has caught up.
 pub(super) const TRUNCATED_MARK: &str = "cut.not-caught-up";
+/// Number of digits of the waited seconds, with which the mark begins.
+const WAITED_DIGITS: usize = 6;
+
+/// Returns the start of a mark of a node that has waited so long for a leader.
+pub(super) fn wait_text(waited: Duration) -> String {
+    format!("{:0WAITED_DIGITS$}", waited.as_secs().min(999_999))
+}
+
+/// Returns how long the node has waited for a leader, as the mark says. Zero without a mark, or if it cannot be read.
+pub(super) fn recorded_wait(disk: &dyn Disk) -> Duration {
+    let mut digits = [0; WAITED_DIGITS];
+    let read = disk.open(TRUNCATED_MARK).and_then(|mark| mark.read_at(0, &mut digits));
+    let seconds = read.ok().and_then(|()| std::str::from_utf8(&digits).ok()?.parse().ok());
+    Duration::from_secs(seconds.unwrap_or_default())
+}
 
 /// What the writer has done.
 #[derive(Clone, Copy, Debug, Default)]
@@ -264,6 +279,16 @@ impl WalHealth {
     /// Returns the bytes of payload in memory.
     pub fn cached_bytes(&self) -> usize {
         self.shared.memory.lock().index.cached_bytes()
+    }
+
+    /// Writes into the mark of a truncation how long the node has waited for a leader since, in whole seconds up to
+    /// 999,999. It is not synced: after a power cut the node waits longer. Without a mark it does nothing.
+    pub fn record_wait(&self, waited: Duration) -> io::Result<()> {
+        match self.shared.disk.open(TRUNCATED_MARK) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(error),
+            Ok(mark) => mark.write_at(0, wait_text(waited).as_bytes()),
+        }
     }
 
     /// Removes the mark of a truncation, since the node has caught up. Blocks for a sync of the folder.
