@@ -2,11 +2,11 @@
 //!
 //! A leader must be able to revoke the claim, so the time counts from the latest of five instants: the owner's process
 //! ended; a leader began to act, which first waits for the leases of its predecessor; a quorum could act again, as the
-//! nodes report; a majority of the processes ran again, since nodes notice a short outage only at its end; links were
-//! cut, after which the nodes of a new quorum may first have to catch up. Of the time with lost or late messages the
-//! first ten seconds do not count, and then each second counts half: a lost append is sent again after two seconds, and
-//! may be lost again. While a clock is wrong, lease and margin may last a ninth longer: the leader measures them on
-//! CLOCK_BOOTTIME, which is right within one part in ten (P9). A claim is not judged while no majority runs.
+//! nodes report; a majority of the processes answered again, since nodes notice a short outage only at its end; links
+//! were cut, after which the nodes of a new quorum may first have to catch up. Of the time with lost or late messages
+//! the first ten seconds do not count, and then each second counts half: a lost append is sent again after two seconds,
+//! and may be lost again. While a clock is wrong, lease and margin may last a ninth longer: the leader measures them on
+//! CLOCK_BOOTTIME, which is right within one part in ten (P9). A claim is not judged while no majority answers.
 
 use super::majority::{Interval, rest_of, with_majority};
 use crate::events::{FaultKind, OpenClaim};
@@ -19,6 +19,8 @@ const REVOKED_WITHIN_MS: u64 = 1_000;
 
 /// Time with lost messages that does not count: five losses one after the other, each with a probability of 24 %.
 const RESENT_WITHIN_MS: u64 = 10_000;
+/// Maximum time from the start of a process until it answers: it first waits for the vote promises of its predecessor.
+const ANSWERS_AFTER_NS: u64 = 3_000 * MS;
 
 /// I15: no claim stays open after its owner ended.
 pub fn revoked(history: &History, findings: &mut Findings) {
@@ -64,10 +66,13 @@ fn owner_ended_ns(history: &History, claim: &OpenClaim) -> Option<u64> {
     own.filter_map(|lifetime| lifetime.ended_ns).max().filter(|ended| *ended < claim.at_ns)
 }
 
-/// Returns the intervals in which a majority of the processes ran, in order.
+/// Returns the intervals in which a majority of the processes answered, in order.
 fn majorities(history: &History) -> Vec<Interval> {
-    let ran = history.lifetimes.iter().map(|lifetime| (lifetime.started_ns, lifetime.ended_ns.unwrap_or(u64::MAX)));
-    with_majority(history, ran.collect())
+    let answered = history
+        .lifetimes
+        .iter()
+        .map(|lifetime| (lifetime.started_ns.saturating_add(ANSWERS_AFTER_NS), lifetime.ended_ns.unwrap_or(u64::MAX)));
+    with_majority(history, answered.filter(|(from_ns, until_ns)| from_ns < until_ns).collect())
 }
 
 /// Returns the time since which one leader could act without interruption.

@@ -819,8 +819,9 @@ fn i15_open_claim_of_ended_process_is_rejected() {
         history.events.extend(later.map(Event::Lifetime));
         verdict(&history, 15).is_true()
     };
-    assert!(!down(&["n3"], (25.0, 25.5)), "two of three processes ran");
-    assert!(down(&["n2", "n3"], (25.0, 25.5)), "a majority ran again from 25.5 s on");
+    assert!(!down(&["n3"], (27.5, 28.0)), "two of three processes answered");
+    assert!(down(&["n3"], (26.5, 28.0)), "n2 had started at 24 s, and answered from 27 s on");
+    assert!(down(&["n2", "n3"], (25.0, 25.5)), "a majority answered again from 28.5 s on");
     assert!(down(&["n2", "n3"], (28.5, 29.5)), "no majority ran when it was reported");
     assert!(!down(&["n2", "n3"], (29.2, 29.5)), "a majority ran until then");
     let disturbed = |from_s, until_s, status| {
