@@ -56,22 +56,26 @@ pub(crate) async fn run(context: Arc<NodeContext>, leadership: Arc<Leadership>) 
         };
         let learners = members.iter().filter(|(node, member)| is_ready(node, member));
         let learners = learners.filter_map(|(node, _)| Some(reports.get(node)?.owner)).collect();
-        if let Some(learner @ ClaimOwner { node, .. }) = ready.next(learners, context.clock.monotonic()) {
-            match clock_difference_ms(&context, node).await {
-                Some(ms) if ms.saturating_abs() <= AGREEMENT_MS => {}
-                Some(ms) => {
-                    if refused.insert(learner) {
-                        tracing::warn!(%node, ms, "a learner does not vote: its clock is off; put it right");
-                    }
-                    continue;
+        promote_one(&context, ready.steady(learners, context.clock.monotonic()), &mut refused).await;
+    }
+}
+
+/// Promotes the first of these learners whose clock agrees with this node's. A learner with another clock, or without
+/// an answer, is skipped. A refused clock is logged once for each process.
+async fn promote_one(context: &NodeContext, learners: Vec<ClaimOwner>, refused: &mut BTreeSet<ClaimOwner>) {
+    for learner @ ClaimOwner { node, .. } in learners {
+        match clock_difference_ms(context, node).await {
+            Some(ms) if ms.saturating_abs() <= AGREEMENT_MS => {
+                match context.replica.promote(node, Instant::now() + CHANGE_LIMIT).await {
+                    Ok(()) => tracing::info!(%node, "a learner has caught up and votes now"),
+                    Err(error) => tracing::warn!(%node, %error, "a learner was not promoted: it is tried again"),
                 }
-                None => continue,
+                return;
             }
-            let promoted = context.replica.promote(node, Instant::now() + CHANGE_LIMIT).await;
-            match promoted {
-                Ok(()) => tracing::info!(%node, "a learner has caught up and votes now"),
-                Err(error) => tracing::warn!(%node, %error, "a learner was not promoted: it is tried again"),
+            Some(ms) if refused.insert(learner) => {
+                tracing::warn!(%node, ms, "a learner does not vote: its clock is off; put it right");
             }
+            _ => {}
         }
     }
 }
@@ -124,10 +128,14 @@ fn is_ready(member: &MemberStatus, report: Option<&NodeReport>, lost: &BTreeSet<
 struct ReadyLearners(BTreeMap<ClaimOwner, Duration>);
 
 impl ReadyLearners {
-    /// Records which learners are ready at `now`; returns one that was ready for long enough.
-    fn next(&mut self, ready: Vec<ClaimOwner>, now: Duration) -> Option<ClaimOwner> {
+    /// Records which learners are ready at `now`; returns those that were ready for long enough.
+    fn steady(&mut self, ready: Vec<ClaimOwner>, now: Duration) -> Vec<ClaimOwner> {
         self.0.retain(|learner, _| ready.contains(learner));
-        ready.into_iter().find(|learner| now.saturating_sub(*self.0.entry(*learner).or_insert(now)) >= READY_FOR)
+        for learner in ready {
+            self.0.entry(learner).or_insert(now);
+        }
+        let steady = self.0.iter().filter(|(_, since)| now.saturating_sub(**since) >= READY_FOR);
+        steady.map(|(learner, _)| *learner).collect()
     }
 }
 
@@ -143,12 +151,22 @@ mod tests {
         let (one, two) = (process(1), process(2));
         let mut learners = ReadyLearners::default();
         let at = Duration::from_secs;
-        assert_eq!(learners.next(vec![one], at(100)), None);
-        assert_eq!(learners.next(vec![one, two], at(101)), None);
-        assert_eq!(learners.next(vec![two], at(102)), None, "the first one is not ready for a moment");
-        assert_eq!(learners.next(vec![one, two], at(103)), None);
-        assert_eq!(learners.next(vec![one, two], at(104)), Some(two));
-        assert_eq!(learners.next(vec![one], at(105)), None);
-        assert_eq!(learners.next(vec![one], at(106)), Some(one));
+        assert_eq!(learners.steady(vec![one], at(100)), []);
+        assert_eq!(learners.steady(vec![one, two], at(101)), []);
+        assert_eq!(learners.steady(vec![two], at(102)), [], "the first one is not ready for a moment");
+        assert_eq!(learners.steady(vec![one, two], at(103)), []);
+        assert_eq!(learners.steady(vec![one, two], at(104)), [two]);
+        assert_eq!(learners.steady(vec![one], at(105)), []);
+        assert_eq!(learners.steady(vec![one], at(106)), [one]);
+    }
+
+    #[test]
+    fn learner_that_cannot_be_promoted_does_not_hide_the_next() {
+        let process = |node| ClaimOwner { node: NodeId(node), incarnation: Incarnation(1) };
+        let both = vec![process(1), process(2)];
+        let mut learners = ReadyLearners::default();
+        assert_eq!(learners.steady(both.clone(), Duration::from_secs(100)), []);
+        assert_eq!(learners.steady(both.clone(), Duration::from_secs(103)), both);
+        assert_eq!(learners.steady(both.clone(), Duration::from_secs(104)), both, "none was promoted");
     }
 }
