@@ -27,9 +27,8 @@ pub(crate) async fn run(context: Arc<NodeContext>, leadership: Arc<Leadership>) 
     let (Some(plan), Some(cluster)) = (&context.backups, context.replica.cluster()) else {
         return leadership.ended.cancelled().await;
     };
-    let stream = OptOutStream::new(Arc::clone(&plan.target), cluster);
     tokio::join!(
-        stream_opt_outs(&context, &leadership, plan, stream),
+        stream_opt_outs(&context, &leadership, plan, cluster),
         make_backups(&context, &leadership, plan),
         measure_age(&context, &leadership),
     );
@@ -44,17 +43,13 @@ async fn measure_age(context: &NodeContext, leadership: &Leadership) {
         let age_ms = last.map_or(0, |last| leadership.now().since_ms(last.at).max(0));
         metrics::gauge!("reveille_backup_age_seconds").set(age_ms as f64 / 1_000.0);
         metrics::gauge!("reveille_backup_missing").set(u8::from(last.is_none()));
-        leadership.ended.run_until_cancelled(tokio::time::sleep(CHECK_EVERY)).await;
+        leadership.sleep(CHECK_EVERY).await;
     }
 }
 
-async fn stream_opt_outs(
-    context: &Arc<NodeContext>,
-    leadership: &Leadership,
-    plan: &BackupPlan,
-    mut stream: OptOutStream,
-) {
-    let mut failed = false;
+async fn stream_opt_outs(context: &Arc<NodeContext>, leadership: &Leadership, plan: &BackupPlan, cluster: ClusterId) {
+    let new_stream = || OptOutStream::new(Arc::clone(&plan.target), cluster);
+    let (mut stream, mut failed) = (new_stream(), false);
     while !leadership.ended() {
         let (tables, now) = (context.replica.read(OptOutTables::of), context.clock.wall());
         let writing = async {
@@ -77,15 +72,25 @@ async fn stream_opt_outs(
                 }
             }
         };
-        let Some(Ok((result, same))) = written else { return leadership.ended.cancelled().await };
-        stream = same;
+        let Some(written) = written else { return };
+        let result = match written {
+            Ok((result, same)) => {
+                stream = same;
+                result.map_err(|error| error.to_string())
+            }
+            // A panic took the stream; a new one finds its place at the target.
+            Err(panic) => {
+                stream = new_stream();
+                Err(panic.to_string())
+            }
+        };
         match &result {
             Err(error) => count_failure(failed, error),
             Ok(()) if failed => tracing::info!("opt-outs are added to the target of backups again"),
             Ok(()) => {}
         }
         failed = result.is_err();
-        leadership.ended.run_until_cancelled(tokio::time::sleep(plan.opt_outs_every)).await;
+        leadership.sleep(plan.opt_outs_every).await;
     }
 }
 
@@ -108,7 +113,7 @@ async fn make_backups(context: &Arc<NodeContext>, leadership: &Leadership, plan:
                 leadership.ended.run_until_cancelled(removing).await;
             }
         }
-        leadership.ended.run_until_cancelled(tokio::time::sleep(CHECK_EVERY)).await;
+        leadership.sleep(CHECK_EVERY).await;
     }
 }
 

@@ -94,7 +94,7 @@ async fn lead(context: &Arc<NodeContext>, raft_term: u64, ended: CancellationTok
 
 async fn tick(leadership: Arc<Leadership>) {
     while !leadership.ended() {
-        leadership.ended.run_until_cancelled(tokio::time::sleep(TICK_EVERY)).await;
+        leadership.sleep(TICK_EVERY).await;
         if !leadership.ended() {
             leadership.propose(Command::Tick).await;
         }

@@ -259,6 +259,8 @@ async fn leader_makes_backups_and_the_next_one_goes_on_with_opt_outs() {
 struct HangingTarget {
     inner: FolderTarget,
     hangs: AtomicBool,
+    /// The next write panics.
+    panics: AtomicBool,
     /// Writes that wait.
     waiting: AtomicUsize,
 }
@@ -270,6 +272,7 @@ impl BackupTarget for HangingTarget {
             std::thread::sleep(Duration::from_millis(10));
         }
         self.waiting.fetch_sub(1, Ordering::SeqCst);
+        assert!(!self.panics.swap(false, Ordering::SeqCst), "a defect of the target");
         self.inner.put(name, bytes)
     }
 
@@ -325,7 +328,8 @@ async fn hanging_target_fails_backups_and_opt_outs_and_holds_one_thread_of_each(
     metrics::set_global_recorder(failures.clone()).expect("no other test has one");
     let folder = tempfile::tempdir().expect("a folder");
     let inner = FolderTarget::new(folder.path());
-    let target = Arc::new(HangingTarget { inner, hangs: AtomicBool::new(true), waiting: AtomicUsize::new(0) });
+    let (hangs, panics) = (AtomicBool::new(true), AtomicBool::new(false));
+    let target = Arc::new(HangingTarget { inner, hangs, panics, waiting: AtomicUsize::new(0) });
     let waiting = || target.waiting.load(Ordering::SeqCst);
     let cluster = Cluster::start_with_backups(|_| {}, Some(Arc::clone(&target) as Arc<dyn BackupTarget>)).await;
     let leads = cluster.leader().await;
@@ -344,10 +348,16 @@ async fn hanging_target_fails_backups_and_opt_outs_and_holds_one_thread_of_each(
     until("it counts as failed twice", || (failures.0.load(Ordering::SeqCst) >= before + 2).then_some(())).await;
     assert_eq!(waiting(), 1, "each tick waits for the same write");
     target.hangs.store(false, Ordering::SeqCst);
-    let streamed = || {
+    let streamed = |recipient: &str| {
         let found = backup::opt_outs::read(&*target, CLUSTER, first.index).expect("there is no gap");
-        found.changes.iter().any(|change| change.recipient == "one@example.net").then_some(())
+        found.changes.iter().any(|change| change.recipient == recipient).then_some(())
     };
-    until("it is at the target", streamed).await;
+    until("it is at the target", || streamed("one@example.net")).await;
+
+    let before = failures.0.load(Ordering::SeqCst);
+    target.panics.store(true, Ordering::SeqCst);
+    opt_out(&cluster, leads, "two@example.net").await;
+    until("it is at the target after a panic", || streamed("two@example.net")).await;
+    assert!(failures.0.load(Ordering::SeqCst) > before, "the panic counts as a failure");
     cluster.end().await;
 }
