@@ -5,10 +5,9 @@ use reveille_ledger::ids::{GROUP, NodeId};
 use super::{Rejection, Request};
 use crate::identity::{ClusterId, Identity};
 
-/// Returns the sender of a request of this node's cluster that names this node. A node without a cluster joins the
-/// cluster of the first caller that knows its id. Ids are random, so an operator must have given the id to that
-/// cluster.
-pub(super) fn authenticate(identity: &Identity, request: &Request) -> Result<NodeId, Rejection> {
+/// Returns the sender of a request that names this node and its cluster, and the cluster. A node without a cluster
+/// accepts every cluster. Changes nothing.
+pub(super) fn authenticate(identity: &Identity, request: &Request) -> Result<(NodeId, ClusterId), Rejection> {
     let unauthorized = |text: String| Err(Rejection::Unauthorized(text));
     let Some(header) = request.header() else {
         return Err(Rejection::Malformed("field header is missing".to_owned()));
@@ -28,12 +27,19 @@ pub(super) fn authenticate(identity: &Identity, request: &Request) -> Result<Nod
     };
     let theirs = ClusterId(u128::from_be_bytes(cluster));
     match identity.cluster() {
-        Some(ours) if ours == theirs => {}
-        Some(ours) => return unauthorized(format!("node {own} belongs to cluster {ours}, not to {theirs}")),
-        None => {
-            identity.join(theirs, false).map_err(|fatal_error| Rejection::Unavailable(fatal_error.to_string()))?;
-            tracing::info!(cluster = %theirs, "this node joins the cluster that calls it");
-        }
+        Some(ours) if ours != theirs => unauthorized(format!("node {own} belongs to cluster {ours}, not to {theirs}")),
+        _ => Ok((NodeId(header.from), theirs)),
     }
-    Ok(NodeId(header.from))
+}
+
+/// Lets a node without a cluster join the cluster of the first accepted request. The caller knows the id of this node.
+/// Ids are random, so an operator must have given the id to that cluster.
+pub(super) fn join_cluster(identity: &Identity, cluster: ClusterId) -> Result<(), Rejection> {
+    let joins = identity.cluster().is_none();
+    // Another cluster may have been joined since the check.
+    identity.join(cluster, false).map_err(|fatal_error| Rejection::Unavailable(fatal_error.to_string()))?;
+    if joins {
+        tracing::info!(%cluster, "this node joins the cluster that calls it");
+    }
+    Ok(())
 }

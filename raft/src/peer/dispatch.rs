@@ -12,7 +12,7 @@ use openraft::raft::{AppendEntriesResponse, TransferLeaderRequest};
 use reveille_ledger::ids::NodeId;
 use reveille_proto::peer::v1;
 
-use super::authenticator::authenticate;
+use super::authenticator::{authenticate, join_cluster};
 use super::join::JoinHandler;
 use super::log_interval::LogInterval;
 use super::{Application, Handler, Rejection, Request, Response};
@@ -91,8 +91,9 @@ impl Handler for Dispatch {
             self.log_refusal(&joined);
             return joined.map(Response::Join);
         }
-        self.check_sender(&request)?;
-        let from = authenticate(&self.identity, &request)?;
+        let checked = self.check(&request);
+        self.log_refusal(&checked);
+        let from = checked?;
         match request {
             Request::Append(request) => self.append(request).await.map(Response::Append),
             Request::Vote(request) => self.vote(request).await.map(Response::Vote),
@@ -173,14 +174,6 @@ impl Dispatch {
         Ok(v1::ApplicationResponse { payload: payload.into() })
     }
 
-    /// Rejects a caller that is not a member, a vote in the name of another node, and a term too far above the local
-    /// one. A node that knows no members yet accepts entries from any caller that knows the cluster's id.
-    fn check_sender(&self, request: &Request) -> Result<(), Rejection> {
-        let refused = self.refusal(request);
-        self.log_refusal(&refused);
-        refused
-    }
-
     fn log_refusal<T>(&self, answer: &Result<T, Rejection>) {
         if let Err(rejection) = answer
             && self.refusals_logged.is_due()
@@ -189,11 +182,19 @@ impl Dispatch {
         }
     }
 
-    fn refusal(&self, request: &Request) -> Result<(), Rejection> {
-        // `authenticate` rejects a request without a header.
-        let Some(from) = request.header().map(|header| header.from) else { return Ok(()) };
-        if !self.is_member(NodeId(from)) {
-            let from = NodeId(from);
+    /// Returns the sender of an accepted request. The cluster is checked first: a removed node of another cluster must
+    /// not stop because a node here has its id.
+    fn check(&self, request: &Request) -> Result<NodeId, Rejection> {
+        let (from, cluster) = authenticate(&self.identity, request)?;
+        self.check_sender(from, request)?;
+        join_cluster(&self.identity, cluster)?;
+        Ok(from)
+    }
+
+    /// Rejects a caller that is not a member, a vote in the name of another node, and a term too far above the local
+    /// one. A node that knows no members yet accepts entries from any caller that knows the cluster's id.
+    fn check_sender(&self, from: NodeId, request: &Request) -> Result<(), Rejection> {
+        if !self.is_member(from) {
             if let Some(removed) = self.removal_of(from) {
                 return Err(Rejection::Removed(format!("entry {removed} removed node {from} from this cluster")));
             }
@@ -212,8 +213,9 @@ impl Dispatch {
             _ => None,
         };
         let Some(ballot) = ballot else { return Ok(()) };
-        if ballot.node != from {
-            return Err(Rejection::Malformed(format!("node {from} sends a vote of node {}", ballot.node)));
+        if ballot.node != from.0 {
+            let voter = NodeId(ballot.node);
+            return Err(Rejection::Malformed(format!("node {from} sends a vote of node {voter}")));
         }
         let own = self.raft.metrics().borrow_watched().current_term;
         if ballot.term > own.saturating_add(TERM_JUMP_MAX) {

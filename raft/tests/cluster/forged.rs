@@ -1,7 +1,8 @@
 //! Forged requests: from a caller that is not a member, in another node's name, and with a term that no election
 //! reaches.
 
-use reveille_ledger::ids::GROUP;
+use reveille_ledger::command::Command;
+use reveille_ledger::ids::{GROUP, NodeId};
 use reveille_proto::peer::v1;
 use reveille_raft::peer::{Destination, PeerError, Rejection, Request, Transport};
 
@@ -53,6 +54,30 @@ async fn caller_that_is_no_member_gets_no_answer() {
             let answer = outsider.call(&to, request, PATIENCE).await;
             assert!(matches!(answer, Err(PeerError::Rejected(Rejection::Unauthorized(_)))), "{answer:?}");
         }
+    }
+    stop_all(&mut nodes).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn removed_node_of_another_cluster_is_refused_as_foreign() {
+    let mut nodes = three_over_tcp().await;
+    let removed = NodeId(777);
+    nodes[0].replica().propose(&Command::NodeRemove(removed), soon()).await.expect("it is applied");
+    let outsider = loopback();
+    for node in &nodes {
+        let has_removed = || node.replica().read(|ledger| ledger.removed_nodes().contains(&removed)).then_some(());
+        until("the node applies the removal", has_removed).await;
+        let to = Destination { node: node.id, address: node.address.clone(), key: None };
+        let own = header(removed.0, &to).expect("a header");
+        let foreign = v1::Header { cluster: 0x43_u128.to_be_bytes().to_vec().into(), ..own.clone() };
+        let call = async |header| {
+            let mut request = Request::ReadIndex(v1::ReadIndexRequest::default());
+            request.set_header(header);
+            outsider.call(&to, request, PATIENCE).await
+        };
+        let (own, foreign) = (call(own).await, call(foreign).await);
+        assert!(matches!(own, Err(PeerError::Rejected(Rejection::Removed(_)))), "{own:?}");
+        assert!(matches!(foreign, Err(PeerError::Rejected(Rejection::Unauthorized(_)))), "{foreign:?}");
     }
     stop_all(&mut nodes).await;
 }
