@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use prost::bytes::Bytes;
 use reveille_ledger::ids::Hash;
 use reveille_proto::peer::v1;
+use tokio::sync::Semaphore;
 
 use crate::Raft;
 use crate::crash;
@@ -35,6 +36,7 @@ const BLOCKS_BYTES: usize = 1024 * 1024;
 /// Limit of the installation: the follower reads the whole state.
 const INSTALL_LIMIT: Duration = Duration::from_secs(120);
 const NOT_OFFERED: &str = "this snapshot was not offered, or is not waited for any more: offer it again";
+const READING: &str = "this node still reads its blocks for an earlier request: offer the snapshot again";
 
 fn local_error(error: SnapshotError) -> PeerError {
     PeerError::Unreachable(format!("the snapshot cannot be sent: {error}"))
@@ -85,6 +87,8 @@ pub(super) fn read_some(snapshots: &SnapshotManager, names: &mut VecDeque<Hash>)
 pub(crate) struct SnapshotReceiver {
     snapshots: Arc<SnapshotManager>,
     offered: Mutex<Option<Offered>>,
+    /// Permit of the one request that reads all blocks.
+    reading: Arc<Semaphore>,
 }
 
 #[derive(Clone)]
@@ -104,7 +108,7 @@ fn to_manifest(bytes: &[u8]) -> Result<Manifest, Rejection> {
 
 impl SnapshotReceiver {
     pub fn new(snapshots: Arc<SnapshotManager>) -> SnapshotReceiver {
-        SnapshotReceiver { snapshots, offered: Mutex::new(None) }
+        SnapshotReceiver { snapshots, offered: Mutex::new(None), reading: Arc::new(Semaphore::new(1)) }
     }
 
     pub async fn offer(&self, request: v1::OfferSnapshotRequest) -> Result<v1::OfferSnapshotResponse, Rejection> {
@@ -123,9 +127,15 @@ impl SnapshotReceiver {
         offered.ok_or_else(|| unavailable(NOT_OFFERED))
     }
 
+    /// Returns the blocks that this node lacks. A read that hangs keeps its permit: the leader offers again after each
+    /// time-out, and every retry would take one more thread.
     async fn missing(&self, manifest: Arc<Manifest>) -> Result<Vec<Hash>, Rejection> {
-        let missing = self.snapshots.blocking(move |snapshots| snapshots.folder().missing(&manifest)).await;
-        missing.map_err(unavailable)
+        let permit = Arc::clone(&self.reading).try_acquire_owned().map_err(|_| unavailable(READING))?;
+        let read = move |snapshots: &SnapshotManager| {
+            let _held = permit;
+            snapshots.folder().missing(&manifest)
+        };
+        self.snapshots.blocking(read).await.map_err(unavailable)
     }
 
     pub async fn blocks(&self, request: v1::SendBlocksRequest) -> Result<v1::SendBlocksResponse, Rejection> {

@@ -10,6 +10,7 @@ use super::*;
 use crate::archive::ArchiveReader;
 use crate::execution::Execution;
 use crate::fatal_error::FatalErrorCell;
+use crate::peer::Rejection;
 use crate::snapshot::manager::{OFFER_KEPT, SnapshotManager};
 use crate::snapshot::transfer::SnapshotReceiver;
 use crate::state_machine::applied_state::AppliedState;
@@ -105,6 +106,18 @@ async fn offer_that_is_never_installed_leaves_no_blocks() {
     assert!(follower.has_leftovers());
     build_at(15);
     assert!(!has(&offered) && !follower.has_leftovers());
+}
+
+#[tokio::test]
+async fn offer_is_refused_while_another_one_reads_blocks() {
+    let folders = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let ((leader, _), (follower, _)) = (manager(folders.0.path(), 9), manager(folders.1.path(), 5));
+    let receiver = SnapshotReceiver::new(Arc::new(follower));
+    let manifest = leader.build().unwrap().to_bytes().unwrap();
+    let offer = || receiver.offer(v1::OfferSnapshotRequest { header: None, manifest: manifest.clone().into() });
+    let (first, second) = tokio::join!(offer(), offer());
+    assert!(first.is_ok() && matches!(second, Err(Rejection::Unavailable(_))), "{second:?}");
+    assert!(offer().await.is_ok(), "the first one has ended");
 }
 
 #[test]
