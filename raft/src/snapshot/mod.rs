@@ -246,11 +246,7 @@ impl Snapshots {
 
     fn manifest(&self, index: u64) -> Result<Manifest, SnapshotError> {
         let bytes = fs::read(self.path_of(index)).map_err(reading("read a snapshot manifest"))?;
-        let manifest = Manifest::from_bytes(&bytes)?;
-        if manifest.index != index {
-            return Err(SnapshotError::damaged(format!("the manifest of {index} is that of {}", manifest.index)));
-        }
-        Ok(manifest)
+        parse_manifest(index, &bytes)
     }
 
     /// Checks every byte of the state of a snapshot.
@@ -344,7 +340,7 @@ impl Snapshots {
     /// Checks a manifest as it is on the disk. Returns the size of its file in bytes.
     pub fn check_manifest(&self, index: u64) -> Result<u64, SnapshotError> {
         let bytes = read_from_disk(&self.path_of(index)).map_err(reading("read a snapshot manifest"))?;
-        Manifest::from_bytes(&bytes).map(|_| bytes.len() as u64)
+        parse_manifest(index, &bytes).map(|_| bytes.len() as u64)
     }
 
     /// Records that a block of the archive is damaged here: it counts as missing from now on.
@@ -403,6 +399,15 @@ impl Snapshots {
         }
         Ok(collected)
     }
+}
+
+/// Returns the manifest in the file of a log index.
+fn parse_manifest(index: u64, bytes: &[u8]) -> Result<Manifest, SnapshotError> {
+    let manifest = Manifest::from_bytes(bytes)?;
+    if manifest.index != index {
+        return Err(SnapshotError::damaged(format!("the manifest of {index} is that of {}", manifest.index)));
+    }
+    Ok(manifest)
 }
 
 /// Returns the hashes of the blocks of these snapshots.

@@ -172,6 +172,16 @@ fn manifest_with_flipped_bit_or_cut_is_refused() {
 }
 
 #[test]
+fn manifest_in_file_of_another_index_is_damaged() {
+    let (_folder, snapshots) = opened();
+    build(&snapshots, 3, &state(10));
+    assert!(snapshots.check_manifest(3).is_ok());
+    fs::rename(snapshots.path_of(3), snapshots.path_of(4)).unwrap();
+    assert!(matches!(snapshots.check_manifest(4), Err(SnapshotError::Damaged { .. })));
+    assert_eq!(newest(&snapshots), None);
+}
+
+#[test]
 fn manifest_with_wrong_row_count_is_found_while_reading() {
     let (_folder, snapshots) = opened();
     let mut manifest = build(&snapshots, 1, &state(4_000)).manifest;
