@@ -30,10 +30,10 @@ use tokio_util::sync::{CancellationToken, PollSemaphore, WaitForCancellationFutu
 use tonic::transport::server::Connected;
 
 use crate::identity::ClusterId;
-use crate::open_connections::OpenConnections;
 pub use crate::open_connections::{
     CONNECTIONS_MAX, CONNECTIONS_OF_TENANTS_MAX, CONNECTIONS_OF_TOKEN_MAX, CallingToken,
 };
+use crate::open_connections::{HandledJoin, OpenConnections};
 use crate::tls::{NodeTls, PeerCertificate, ServerTls};
 
 /// Time after which the connection of a client without a certificate ends: a request to join is answered within it.
@@ -221,7 +221,7 @@ impl Connection {
         self.client.certificate = PeerCertificate::of(&encrypted).map(Arc::new);
         if self.client.certificate.is_some() {
             self.client.open.keep(self.client.place);
-        } else if self.client.join(false) {
+        } else if self.client.join() {
             self.late = Some(Box::pin(sleep(UNAUTHENTICATED_ENDS_AFTER)));
         } else {
             return Err(io::Error::other("too many callers without a certificate"));
@@ -369,10 +369,15 @@ impl Client {
         self.open.deny(self.place, token);
     }
 
-    /// Records that the client has no certificate, and if its request is being handled. Returns false if there are too
-    /// many of them.
-    pub(crate) fn join(&self, is_handled: bool) -> bool {
-        self.open.join(self.place, is_handled)
+    /// Records that the client has no certificate. Returns false if there are too many of them.
+    fn join(&self) -> bool {
+        self.open.join(self.place)
+    }
+
+    /// Keeps the connection of a client without a certificate until the result is dropped: its request to join is
+    /// being handled. `None`: there are too many of them.
+    pub(crate) fn handle_join(&self) -> Option<HandledJoin> {
+        self.open.handle_join(self.place)
     }
 
     /// Returns what ends the connection.

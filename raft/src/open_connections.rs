@@ -125,7 +125,18 @@ impl OpenConnections {
 
     /// The client of the connection has no certificate. Another such connection ends if there are too many. Returns
     /// false if the requests of all others are being handled.
-    pub fn join(&self, number: u64, is_handled: bool) -> bool {
+    pub fn join(&self, number: u64) -> bool {
+        self.set_joining(number, false)
+    }
+
+    /// The request to join on the connection is handled until the result is dropped. `None`: there are too many of
+    /// them.
+    pub fn handle_join(self: &Arc<Self>, number: u64) -> Option<HandledJoin> {
+        let handled = HandledJoin { open: Arc::clone(self), number };
+        self.set_joining(number, true).then_some(handled)
+    }
+
+    fn set_joining(&self, number: u64, is_handled: bool) -> bool {
         let open = &mut self.places.lock().open;
         // An ended connection has no place any more.
         let Some(place) = open.get_mut(&number) else { return true };
@@ -171,6 +182,19 @@ impl OpenConnections {
     }
 }
 
+/// A request to join that is being handled. It also ends without an answer: when it is refused, or its stream is reset.
+#[derive(Debug)]
+pub(crate) struct HandledJoin {
+    open: Arc<OpenConnections>,
+    number: u64,
+}
+
+impl Drop for HandledJoin {
+    fn drop(&mut self) {
+        self.open.set_joining(self.number, false);
+    }
+}
+
 fn end(open: &mut BTreeMap<u64, Place>, number: u64) -> bool {
     open.remove(&number).is_some_and(|place| {
         place.cut.cancel();
@@ -209,6 +233,24 @@ mod tests {
         }
         assert_eq!(of_tenants, CONNECTIONS_OF_TENANTS_MAX);
         assert_eq!(opened(&open, CONNECTIONS_MAX, token(20, true), now).len(), CONNECTIONS_OF_TOKEN_MAX);
+    }
+
+    #[test]
+    fn joining_connection_keeps_its_place_only_while_its_request_is_handled() {
+        let open = OpenConnections::new(false);
+        let connect = || {
+            let cut = CancellationToken::new();
+            (open.add(cut.clone()), cut)
+        };
+        let joining: Vec<_> = std::iter::repeat_with(connect).take(JOINING_MAX).collect();
+        let mut handled: Vec<_> = joining.iter().map(|(number, _)| open.handle_join(*number)).collect();
+        assert!(handled.iter().all(Option::is_some));
+        let (refused, _) = connect();
+        assert!(!open.join(refused) && open.handle_join(refused).is_none(), "all are handled");
+        open.remove(refused);
+        handled.pop();
+        let (next, _) = connect();
+        assert!(open.join(next) && joining[JOINING_MAX - 1].1.is_cancelled(), "one request has ended");
     }
 
     #[test]
