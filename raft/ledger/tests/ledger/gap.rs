@@ -3,13 +3,14 @@
 use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::check::check;
 use reveille_ledger::command::{
-    Actor, Backfill, ClaimOutcome, ClaimRequest, Command, Entry, EpochStart, Fire, NextInstant, NodeUp, Opening,
-    OpeningCause, RunPause, RunResume, ScheduleCreate, ScheduleEdit, VoterClock,
+    Actor, Backfill, ClaimOutcome, ClaimRequest, Command, Entry, EpochStart, ErasedAudience, Fire, NextInstant, NodeUp,
+    Opening, OpeningCause, RecipientErase, RunPause, RunResume, ScheduleCreate, ScheduleEdit, Trigger, VoterClock,
 };
 use reveille_ledger::content::{Audience, AudienceChoice, Recipient};
 use reveille_ledger::ids::{ClaimOwner, Hash, Incarnation, NodeId, OccurrenceName, PageId, RunId, ScheduleId, Time};
 use reveille_ledger::limits::limits;
 use reveille_ledger::policy::{HOUR_MS, MINUTE_MS, Overlap, Policies};
+use reveille_ledger::refusal::CommandRefusal;
 use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::{GapLookups, LEVEL, Ledger, RecipientState};
 
@@ -151,6 +152,28 @@ fn audience(people: std::ops::Range<u32>) -> AudienceChoice {
         Recipient { key: address.clone(), address, values: vec![] }
     };
     AudienceChoice::Listed(Audience { columns: vec![], recipients: people.map(one).collect() })
+}
+
+#[test]
+fn refused_trigger_does_not_bring_back_an_erased_address() {
+    let mut test = TestLedger::new(2);
+    let AudienceChoice::Listed(list) = audience(0..1) else { panic!("a list") };
+    let trigger = |test: &mut TestLedger, request: &str| {
+        test.put(Command::Trigger(Trigger { audience: Some(list.clone()), ..Trigger::new(test.schedule, request) }))
+    };
+    let CommandOutcome::Run { run, .. } = trigger(&mut test, "first") else { panic!("it opens a run") };
+    let mailed = test.open(60, 1);
+    test.send(mailed, 2);
+    let audience = list.blob().hash;
+    let erased = ErasedAudience { audience, number: 0, part: None, schedules: vec![], runs: vec![run] };
+    let (tenant, key) = ("default".to_owned(), list.recipients[0].key.clone());
+    let erase = RecipientErase { tenant, key, audiences: vec![erased], blocks: vec![] };
+    assert_eq!(test.put(Command::RecipientErase(Box::new(erase))), CommandOutcome::Changed(1));
+    let refused = trigger(&mut test, "second");
+    assert!(matches!(refused, CommandOutcome::Refused(CommandRefusal::InsideGap { .. })), "{refused:?}");
+    let stored = test.ledger.blob(&audience).expect("it is kept for a while");
+    assert!(stored != list.blob().bytes, "the erased list");
+    assert_eq!(check(&test.ledger), []);
 }
 
 #[test]
