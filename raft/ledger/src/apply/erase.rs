@@ -36,6 +36,7 @@ impl Ledger {
         for (named, _, blob) in erased {
             changed += u64::from(self.replace_audience(context, erase, named, blob));
         }
+        // An entry may name a content in the same list, without schedules and runs.
         changed += erase.audiences.iter().filter(|named| self.empty_unused_content(&named.audience)).count() as u64;
         changed += erase.blocks.iter().filter(|block| self.replace_block(block)).count() as u64;
         self.erase_opt_out(context, &erase.tenant, &erase.key);

@@ -18,20 +18,15 @@ pub struct WaitingInstants {
     pub is_all: bool,
 }
 
-/// Returns when the first instant was due that was missed and may wait. As cheap as [`may_wait`], which it includes.
+/// Returns when the first instant was due that was missed and may wait. It is the cheap test before
+/// [`missed_that_wait`].
 pub fn oldest_missed(schedule: &Schedule, now: Time) -> Option<Time> {
-    let plan = &schedule.plan;
-    let before = plan.missed_before.filter(|_| may_wait(schedule))?;
-    Some(plan.next.as_ref().filter(|next| next.opens() < before && next.opens() <= now)?.due)
-}
-
-/// True if missed instants of the schedule may wait. It is the cheap test before [`missed_that_wait`].
-pub fn may_wait(schedule: &Schedule) -> bool {
     let Schedule { settings, plan, state, .. } = schedule;
-    settings.policies.overlap == Overlap::BufferOne
+    let may_wait = settings.policies.overlap == Overlap::BufferOne
         && settings.policies.catch_up != CatchUp::None
-        && *state == ScheduleState::Active
-        && plan.missed_before.is_some()
+        && *state == ScheduleState::Active;
+    let before = plan.missed_before.filter(|_| may_wait)?;
+    Some(plan.next.as_ref().filter(|next| next.opens() < before && next.opens() <= now)?.due)
 }
 
 /// Returns the missed instants of a schedule that wait. At most `most` instants are counted.
