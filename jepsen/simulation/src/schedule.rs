@@ -10,7 +10,7 @@ use reveille_ledger::ScheduleTiming;
 use reveille_ledger::calendar::{self, DstGap, DstOverlap, Pattern, When};
 use reveille_ledger::command::ScheduleCreate;
 use reveille_ledger::content::{Audience, AudienceChoice, Content, NamedAudience, Recipient, Seal};
-use reveille_ledger::decide::timing::{Jitter, Zone, first_instant_after};
+use reveille_ledger::decide::timing::{Calendar, Jitter, Zone, first_instant_after};
 use reveille_ledger::ids::{Hash, Time};
 use reveille_ledger::labels::Labels;
 use reveille_ledger::policy::{CatchUp, InDoubt, Overlap, Policies};
@@ -182,7 +182,8 @@ impl PlannedSchedule {
         let policies = self.policies();
         let pattern = Pattern::compile(&self.when).ok()?;
         let jitter = Jitter { tenant: self.tenant, name: &self.name, window_ms: 0 };
-        let next = first_instant_after(&pattern, zone, &policies.dst, now, (None, Some(self.end)), jitter)?;
+        let calendar = Calendar { pattern: &pattern, zone };
+        let next = first_instant_after(calendar, &policies.dst, now, (None, Some(self.end)), jitter)?;
         Some(ScheduleCreate {
             request: Some(format!("create-{}", self.name)),
             tenant: self.tenant.into(),

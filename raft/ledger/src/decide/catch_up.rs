@@ -137,8 +137,8 @@ impl<'a> FirePlanner<'a> {
     }
 
     fn first_after(&self, after: Time, end: Option<Time>, jitter: Jitter<'_>) -> Option<NextInstant> {
-        let FirePlanner { schedule, calendar: Calendar { pattern, zone }, .. } = *self;
-        first_instant_after(pattern, zone, &schedule.settings.policies.dst, after, (schedule.timing.start, end), jitter)
+        let FirePlanner { schedule, calendar, .. } = *self;
+        first_instant_after(calendar, &schedule.settings.policies.dst, after, (schedule.timing.start, end), jitter)
     }
 
     /// When an instant opens whose jitter ends at `planned`.

@@ -65,7 +65,7 @@ pub fn plan_timing_change(
     let fired_through = schedule.plan.fired_through.max(through);
     let bounds = (timing.start, timing.end);
     let jitter = Jitter { window_ms: policies.jitter_ms, ..Jitter::of(schedule) };
-    let next = first_instant_after(calendar.pattern, calendar.zone, &policies.dst, fired_through, bounds, jitter);
+    let next = first_instant_after(calendar, &policies.dst, fired_through, bounds, jitter);
     let opened = schedule.plan.opened as usize + due.as_ref().map_or(0, |fire| fire.opened.len());
     Ok(TimingChange {
         next: next.filter(|_| timing.max_runs.is_none_or(|most| most as usize > opened)),
@@ -90,8 +90,7 @@ fn missed(
     let end = schedule.timing.end.map_or(through, |end| through.min(end)).max(next.due);
     let dst = &schedule.settings.policies.dst;
     let after = |next: &NextInstant| {
-        let Calendar { pattern, zone } = former?;
-        first_instant_after(pattern, zone, dst, next.due, (schedule.timing.start, Some(end)), Jitter::NONE)
+        first_instant_after(former?, dst, next.due, (schedule.timing.start, Some(end)), Jitter::NONE)
     };
     let mut explained = ExplainedRanges::default();
     while has_opened(&next.occurrence) {

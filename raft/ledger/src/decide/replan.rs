@@ -5,7 +5,7 @@
 
 use std::ops::Bound;
 
-use super::timing::{Jitter, Zone, first_instant_after};
+use super::timing::{Calendar, Jitter, Zone, first_instant_after};
 use crate::calendar::Pattern;
 use crate::command::Replan;
 use crate::model::{Ledger, Schedule, ScheduleId, Time};
@@ -43,6 +43,7 @@ pub fn outdated(
 pub fn replan(id: ScheduleId, schedule: &Schedule, pattern: &Pattern, zone: &Zone) -> Option<Replan> {
     let plan = &schedule.plan;
     let (bounds, jitter) = ((schedule.timing.start, schedule.timing.end), Jitter::of(schedule));
-    let next = first_instant_after(pattern, zone, &schedule.settings.policies.dst, plan.fired_through, bounds, jitter);
+    let (calendar, dst) = (Calendar { pattern, zone }, &schedule.settings.policies.dst);
+    let next = first_instant_after(calendar, dst, plan.fired_through, bounds, jitter);
     Some(Replan { schedule: id, plan_version: plan.version, from: plan.next.clone()?, next, tzdb: zone.tzdb.clone() })
 }

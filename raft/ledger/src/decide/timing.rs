@@ -76,16 +76,15 @@ impl<'a> Jitter<'a> {
 
 /// Returns the first instant of a schedule after `after`, within its `start` and `end`.
 pub fn first_instant_after(
-    pattern: &Pattern,
-    zone: &Zone,
+    calendar: Calendar<'_>,
     policies: &calendar::DstPolicies,
     after: Time,
     (start, end): (Option<Time>, Option<Time>),
     jitter: Jitter<'_>,
 ) -> Option<NextInstant> {
     let after = start.map_or(after, |start| after.max(start.plus_ms(-1)));
-    let firing = calendar::next_after(pattern, &zone.rules, policies, after.timestamp())?;
+    let firing = calendar::next_after(calendar.pattern, &calendar.zone.rules, policies, after.timestamp())?;
     let due = Time::from(firing.instant);
-    let jitter_ms = jitter.delay_ms(Calendar { pattern, zone }, policies, &firing);
+    let jitter_ms = jitter.delay_ms(calendar, policies, &firing);
     end.is_none_or(|end| due <= end).then(|| NextInstant { occurrence: firing.occurrence.into(), due, jitter_ms })
 }

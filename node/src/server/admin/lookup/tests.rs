@@ -6,7 +6,7 @@ use reveille_ledger::calendar::{Pattern, When};
 use reveille_ledger::command::{Actor, Archive, Command, Entry, EpochStart, ScheduleCreate, Trigger, VoterClock};
 use reveille_ledger::content::{Audience, Content, Recipient};
 use reveille_ledger::decide::catch_up::plan_fire;
-use reveille_ledger::decide::timing::{Jitter, first_instant_after};
+use reveille_ledger::decide::timing::{Calendar, Jitter, first_instant_after};
 use reveille_ledger::ids::{ClaimOwner, Epoch, Incarnation, NodeId, PageId};
 use reveille_ledger::policy::{Overlap, Policies};
 use tonic::Code;
@@ -23,7 +23,13 @@ pub fn create(expression: &str, zones: &Zones, after: Time) -> ScheduleCreate {
         request: None,
         tenant: "default".to_owned(),
         name: "night".to_owned(),
-        next: first_instant_after(&pattern, &zone, &policies.dst, after, (None, None), Jitter::NONE),
+        next: first_instant_after(
+            Calendar { pattern: &pattern, zone: &zone },
+            &policies.dst,
+            after,
+            (None, None),
+            Jitter::NONE,
+        ),
         timing: ScheduleTiming::new(when, ZONE),
         policies,
         pool: "default".to_owned(),

@@ -116,7 +116,7 @@ pub fn schedule(body: Option<v1::ScheduleBody>, context: &CheckContext<'_>) -> A
     }
     let next = pattern.as_ref().zip(zone.as_ref()).and_then(|((_, pattern), zone)| {
         let jitter = Jitter { tenant: &tenant, name: &name, window_ms: policies.jitter_ms };
-        timing::first_instant_after(pattern, zone, &policies.dst, now, (start, end), jitter)
+        timing::first_instant_after(timing::Calendar { pattern, zone }, &policies.dst, now, (start, end), jitter)
     });
     if let (Some((when, _)), Some(_), None, false) = (&pattern, &zone, &next, exists) {
         refuse_past(&mut fields, when, now, end);

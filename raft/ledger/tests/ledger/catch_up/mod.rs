@@ -83,8 +83,7 @@ impl ScheduleTest {
     fn new(when: When, zone_name: &str, created: Time, options: &ScheduleOptions) -> ScheduleTest {
         let (pattern, zone) = (Pattern::compile(&when).expect("a pattern"), zone(zone_name));
         let next = first_instant_after(
-            &pattern,
-            &zone,
+            Calendar { pattern: &pattern, zone: &zone },
             &options.policies.dst,
             created,
             (options.start, options.end),

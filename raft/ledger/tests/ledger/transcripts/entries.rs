@@ -498,12 +498,12 @@ impl TestLedger {
         };
         let mut output = String::new();
         let count = names.len();
+        let calendar = Calendar { pattern: &pattern, zone: &zone_rules };
         let creates: Vec<ScheduleCreate> = names
             .iter()
             .map(|name| {
                 let jitter = Jitter { tenant: &create.tenant, name, window_ms: create.policies.jitter_ms };
-                let next =
-                    timing::first_instant_after(&pattern, &zone_rules, &create.policies.dst, now, (start, end), jitter);
+                let next = timing::first_instant_after(calendar, &create.policies.dst, now, (start, end), jitter);
                 ScheduleCreate { name: name.clone(), next, ..create.clone() }
             })
             .collect();
