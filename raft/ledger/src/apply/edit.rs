@@ -59,6 +59,7 @@ impl Ledger {
             .schedules
             .get(&id)
             .map(|schedule| (Arc::clone(&schedule.settings), schedule.content, schedule.audience));
+        // New references come before the former ones are released: an edit may name the same content again.
         if let (Some(content), Some((settings, ..))) = (&edit.content, &former) {
             self.retain_content(&settings.tenant, content);
         }
@@ -70,10 +71,12 @@ impl Ledger {
             schedule.intern(&mut self.derived.shared);
         }
         if let Some((settings, content, audience)) = former {
-            edit.content
-                .iter()
-                .for_each(|_| self.release_content(&settings.tenant, &content, settings.template.as_ref()));
-            edit.audience.iter().for_each(|_| self.release_blob(&audience));
+            if edit.content.is_some() {
+                self.release_content(&settings.tenant, &content, settings.template.as_ref());
+            }
+            if edit.audience.is_some() {
+                self.release_blob(&audience);
+            }
         }
         self.index_due(context, id, before);
         Ok(CommandOutcome::Schedule(id))

@@ -224,7 +224,8 @@ impl Ledger {
             // A recipient with an entry here has at least one attempt.
             let tried = Bitmap::of_many(chunk.attempts.keys().copied()).and(&pending);
             let fresh = pending.and_not(&tried);
-            for (slots, to) in [(&fresh, closing.fresh), (&tried, closing.tried)] {
+            let closes = [(&fresh, closing.fresh), (&tried, closing.tried)];
+            for (slots, to) in closes.into_iter().filter(|(slots, _)| !slots.is_empty()) {
                 self.transition(context, id.chunk(number), slots, RecipientState::Pending, to);
                 closed.entry(to).or_default().entry(number).or_default().add(slots);
             }
@@ -238,16 +239,13 @@ impl Ledger {
             }
             moved += u64::from(pending.len());
         }
-        for (state, mut by_chunk) in closed {
-            by_chunk.retain(|_, slots| !slots.is_empty());
+        for (state, by_chunk) in closed {
             let what = match state {
                 RecipientState::Dead => RunEventKind::DeadAtDeadline,
                 RecipientState::Cancelled => RunEventKind::Cancelled,
                 _ => RunEventKind::Expired,
             };
-            if !by_chunk.is_empty() {
-                self.record_run_event(context, run, what, by_chunk);
-            }
+            self.record_run_event(context, run, what, by_chunk);
         }
         moved
     }

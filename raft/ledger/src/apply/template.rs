@@ -122,8 +122,8 @@ impl Ledger {
         Ok(CommandOutcome::Template(version))
     }
 
-    /// Refuses the delete if the caller has read another newest version, and while a schedule or a campaign was made of a version. Only then all schedules of the tenant
-    /// are read, to name them.
+    /// Refuses the delete if the caller has read another newest version, or if a schedule or campaign uses a version.
+    /// Only in the second case it reads the tenant's schedules, to name them.
     pub(super) fn check_template_delete(&self, delete: &TemplateDelete) -> Result<(), CommandRefusal> {
         let TemplateDelete { tenant, name, expected } = delete;
         let template = self.templates.get(&(tenant.clone(), name.clone()));
