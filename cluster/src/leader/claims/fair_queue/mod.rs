@@ -12,6 +12,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
 use reveille_ledger::ids::NodeId;
 
@@ -66,7 +67,8 @@ impl FairQueue {
 
 /// Returns the name after `last`; after the last name follows the first.
 fn next_after<'a, T>(names: &BTreeMap<&'a str, T>, last: &str) -> Option<&'a str> {
-    names.keys().find(|name| **name > last).or_else(|| names.keys().next()).copied()
+    let mut after = names.range::<str, _>((Bound::Excluded(last), Bound::Unbounded));
+    after.next().or_else(|| names.first_key_value()).map(|(name, _)| *name)
 }
 
 /// The turns within one pool, in the order of the tenants' names.
