@@ -34,8 +34,8 @@ pub enum BarrierError {
     /// The leader changed before the barrier ended.
     #[error("the leader changed while the barrier was open: ask again")]
     LeaderChanged,
-    /// The leader did not reach in time the state that another node had applied when it answered.
-    #[error("the leader does not know yet what a node confirmed by: ask again")]
+    /// The leader did not reach in time the entry, or the state that another node had applied when it answered.
+    #[error("the leader has not applied yet what the barrier needs: ask again")]
     Behind,
     /// No leader answered in time.
     #[error("no leader held the barrier in time: {0}; ask again")]
@@ -73,16 +73,20 @@ pub async fn through_leader(
 /// Holds a barrier as leader: returns when every gate on every node decides by a state with the entry at `index`.
 ///
 /// # Errors
-/// [`BarrierError::LeaderChanged`] if the leadership ended, [`BarrierError::Behind`] if this node lags behind another
-/// one.
+/// [`BarrierError::LeaderChanged`] if the leadership ended, [`BarrierError::Behind`] if this node lags behind the
+/// entry or another node.
 pub async fn hold(
     context: &Arc<NodeContext>,
     leadership: &Arc<Leadership>,
     index: u64,
     about: BarrierSubject,
 ) -> Result<BarrierReport, BarrierError> {
-    if context.replica.wait_applied(index, Instant::now() + STEP_TIMEOUT).await.is_none() || !leadership.is_in_force() {
+    let applied = context.replica.wait_applied(index, Instant::now() + STEP_TIMEOUT).await;
+    if !leadership.is_in_force() {
         return Err(BarrierError::LeaderChanged);
+    }
+    if applied.is_none() {
+        return Err(BarrierError::Behind);
     }
     if injected_bugs::is(Bug::AnswerBeforeBarrier) {
         return Ok(BarrierReport::default());
