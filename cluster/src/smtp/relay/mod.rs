@@ -148,7 +148,9 @@ async fn retire_idle_sessions(sessions: Weak<RelaySessions>, every: Duration) {
         let Some(before) = Instant::now().checked_sub(sessions.limits.idle_for) else {
             continue;
         };
-        for open in sessions.state.lock().idle.remove_idle_since(before) {
+        // The guard must not live for the whole loop.
+        let idle = sessions.state.lock().idle.remove_idle_since(before);
+        for open in idle {
             if let Some(slot) = sessions.try_session() {
                 sessions.tasks.spawn(async move {
                     open.quit().await;
