@@ -9,11 +9,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures::future::join_all;
 use reveille_ledger::Ledger;
 use reveille_ledger::content::{Recipients, Seal};
 use reveille_ledger::ids::{ClaimOwner, Fence, Hash, RecipientId, RunId};
 use reveille_ledger::injected_bugs::{self, Bug};
-use tokio::task::JoinSet;
 
 use super::leadership::Leadership;
 use crate::process::context::NodeContext;
@@ -93,12 +93,7 @@ pub async fn hold(
     }
     let nodes: Vec<ClaimOwner> =
         context.replica.read(|ledger| ledger.nodes().iter().map(|(node, known)| known.owner(*node)).collect());
-    let mut asked = JoinSet::new();
-    for owner in nodes {
-        let (context, leadership, about) = (Arc::clone(context), Arc::clone(leadership), about.clone());
-        asked.spawn(async move { (owner, ask(&context, &leadership, owner, index, about).await) });
-    }
-    let answers = asked.join_all().await;
+    let answers = ask_each(context, leadership, nodes, index, &about).await;
     // A node that is ahead of this one may have put a handoff in doubt and removed it from its list. In this node's
     // state it is still claimed, so it would not be named (the model finds this in thirteen steps). So this node
     // catches up with the most advanced node first.
@@ -130,13 +125,26 @@ pub async fn hold(
     Ok(BarrierReport { crossed: crossed.into_values().collect(), unconfirmed })
 }
 
-/// Asks one node until it answers. `None` if the leases granted to it before the entry ended first.
-pub(crate) async fn ask(
-    context: &Arc<NodeContext>,
+/// Asks these processes at the same time, each until it answers. `None` if the leases granted to it before the entry
+/// ended first.
+pub(crate) async fn ask_each(
+    context: &NodeContext,
+    leadership: &Leadership,
+    owners: Vec<ClaimOwner>,
+    index: u64,
+    about: &BarrierSubject,
+) -> Vec<(ClaimOwner, Option<BarrierAnswer>)> {
+    let asked =
+        owners.into_iter().map(|owner| async move { (owner, ask(context, leadership, owner, index, about).await) });
+    join_all(asked).await
+}
+
+async fn ask(
+    context: &NodeContext,
     leadership: &Leadership,
     owner: ClaimOwner,
     index: u64,
-    about: BarrierSubject,
+    about: &BarrierSubject,
 ) -> Option<BarrierAnswer> {
     loop {
         let request = BarrierRequest { index, subject: about.clone() };

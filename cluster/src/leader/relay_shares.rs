@@ -10,7 +10,6 @@ use std::time::Duration;
 use reveille_ledger::command::{Command, NodeShare};
 use reveille_ledger::ids::{ClaimOwner, NodeId};
 use reveille_ledger::{Ledger, RelayShare};
-use tokio::task::JoinSet;
 
 use super::barrier;
 use super::leadership::Leadership;
@@ -38,14 +37,7 @@ pub(crate) async fn run(context: Arc<NodeContext>, leadership: Arc<Leadership>) 
                 leadership.propose(Command::NodeShare(NodeShare { node, opens: false })).await;
             }
             Some(Step::Open(node, index, others)) => {
-                let mut asked = JoinSet::new();
-                for owner in others {
-                    let (context, leadership) = (Arc::clone(&context), Arc::clone(&leadership));
-                    asked.spawn(async move {
-                        barrier::ask(&context, &leadership, owner, index, BarrierSubject::RelayShares).await;
-                    });
-                }
-                asked.join_all().await;
+                barrier::ask_each(&context, &leadership, others, index, &BarrierSubject::RelayShares).await;
                 if leadership.is_in_force() {
                     leadership.propose(Command::NodeShare(NodeShare { node, opens: true })).await;
                 }
