@@ -15,7 +15,7 @@ use futures::stream::FuturesUnordered;
 use reveille_ledger::Ledger;
 use reveille_ledger::command::{ClaimRequest, Command, Relay};
 use reveille_ledger::crash_backoff::{Allowance, allowances};
-use reveille_ledger::ids::{ClaimOwner, NodeId, Time};
+use reveille_ledger::ids::{ClaimOwner, Hash, NodeId, Time};
 use reveille_ledger::reply::CommandOutcome;
 use reveille_raft::crash;
 use tokio::sync::OwnedRwLockReadGuard;
@@ -44,6 +44,7 @@ const SLEEP_AFTER_UNKNOWN: Duration = Duration::from_millis(100);
 const SLICES_MAX: usize = 256;
 
 /// State that a leadership's dispatcher keeps between wakes.
+#[derive(Default)]
 struct Dispatcher {
     fair_queue: FairQueue,
     rates: ClaimRates,
@@ -96,12 +97,7 @@ struct EndedProposal {
 
 /// Dispatches until the leadership ends.
 pub(crate) async fn run(context: Arc<NodeContext>, leadership: Arc<Leadership>) {
-    let mut dispatcher = Dispatcher {
-        fair_queue: FairQueue::new(),
-        rates: ClaimRates::default(),
-        in_flight: InFlightClaims::default(),
-        commits: RecentMean::default(),
-    };
+    let mut dispatcher = Dispatcher::default();
     let mut answers = FuturesUnordered::new();
     while !leadership.ended() {
         let Wake { proposal, sleep } = dispatcher.plan_claims(&context, &leadership);
@@ -144,18 +140,7 @@ impl Dispatcher {
         let measurements = RelayMeasurements { by_node: leadership.reports(), shares, commit };
         let planned = context.replica.read(|ledger| {
             let owners = live_owners(ledger, leadership);
-            let allowances = allowances_of(ledger, &owners, voters, now);
-            if allowances.values().all(|allowance| *allowance == Allowance::NONE) {
-                return PlannedClaims { sleep: SLEEP_MAX, ..PlannedClaims::default() };
-            }
-            let missing = owners.keys().map(|node| (*node, leadership.missing_files(*node))).collect();
-            let mut offers = offers(ledger, &missing, &self.in_flight, now);
-            let mut limits = self.rates.limits(ledger, &self.in_flight, woke_at, now);
-            let caps = measurements.caps(ledger, &owners);
-            let credits = credits(ledger, &allowances, &caps, &self.in_flight, &offers);
-            let planned = plan(&mut self.fair_queue, &mut offers, &credits, &mut limits, &owners);
-            self.rates.spend(&planned.slices);
-            PlannedClaims { sleep: sleep_time(&offers, &limits, &self.rates), ..planned }
+            self.plan_from(ledger, &owners, voters, &measurements, (now, woke_at))
         });
         let PlannedClaims { requests, slices, sleep } = planned;
         if requests.is_empty() {
@@ -165,6 +150,29 @@ impl Dispatcher {
         let sleep = if slices.len() == SLICES_MAX { Duration::ZERO } else { sleep };
         let number = self.in_flight.insert(slices);
         Wake { proposal: Some(ClaimsProposal { number, requests, read_at: woke_at, claiming }), sleep }
+    }
+
+    /// Plans the claims of these processes from a state, at a ledger time and a monotonic time.
+    fn plan_from(
+        &mut self,
+        ledger: &Ledger,
+        owners: &BTreeMap<NodeId, ClaimOwner>,
+        voters: usize,
+        measurements: &RelayMeasurements,
+        (now, woke_at): (Time, Duration),
+    ) -> PlannedClaims {
+        let allowances = allowances_of(ledger, owners, voters, now);
+        if allowances.values().all(|allowance| *allowance == Allowance::NONE) {
+            return PlannedClaims { sleep: SLEEP_MAX, ..PlannedClaims::default() };
+        }
+        let missing = owners.keys().map(|node| (*node, measurements.missing_files(*node))).collect();
+        let mut offers = offers(ledger, &missing, &self.in_flight, now);
+        let mut limits = self.rates.limits(ledger, &self.in_flight, woke_at, now);
+        let caps = measurements.caps(ledger, owners);
+        let credits = credits(ledger, &allowances, &caps, &self.in_flight, &offers);
+        let planned = plan(&mut self.fair_queue, &mut offers, &credits, &mut limits, owners);
+        self.rates.spend(&planned.slices);
+        PlannedClaims { sleep: sleep_time(&offers, &limits, &self.rates), ..planned }
     }
 }
 
@@ -187,6 +195,11 @@ struct RelayMeasurements {
 }
 
 impl RelayMeasurements {
+    /// Returns the files that a node lacked at its last report (P20).
+    fn missing_files(&self, node: NodeId) -> BTreeSet<Hash> {
+        self.by_node.get(&node).map(|report| report.missing.clone()).unwrap_or_default()
+    }
+
     /// Returns the caps of these processes by pool and node (P12).
     fn caps<'a>(
         &self,

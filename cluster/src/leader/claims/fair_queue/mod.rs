@@ -32,11 +32,6 @@ pub struct FairQueue {
 }
 
 impl FairQueue {
-    /// Creates a queue in which no tenant has had a turn.
-    pub fn new() -> FairQueue {
-        FairQueue::default()
-    }
-
     /// Returns the next slices, at most `slices_max`, in the order in which they should be claimed. Sorts the offers
     /// once; each slice then costs one pass over the nodes.
     pub fn next_slices(

@@ -51,7 +51,7 @@ fn pages(slices: &[PlannedSlice]) -> Vec<(u64, u32)> {
 #[test]
 fn small_tenant_does_not_wait_for_large_one() {
     let offers = [offer("large", 1, 1_000_000), offer("small", 2, 3)];
-    let slices = FairQueue::new().next_slices(&offers, &[shared(1, 10_000)], &mut ClaimLimits::default(), 4);
+    let slices = FairQueue::default().next_slices(&offers, &[shared(1, 10_000)], &mut ClaimLimits::default(), 4);
     assert_eq!(pages(&slices), [(1, 256), (2, 3), (1, 256), (1, 256)]);
 }
 
@@ -60,7 +60,7 @@ fn slice_is_as_large_as_the_level_of_the_ledger_allows() {
     let offers = [offer("large", 1, 1_000_000), offer("small", 2, 3)];
     for slice in [16, 512] {
         let mut limits = ClaimLimits { slice, ..ClaimLimits::default() };
-        let slices = FairQueue::new().next_slices(&offers, &[shared(1, 10_000)], &mut limits, 3);
+        let slices = FairQueue::default().next_slices(&offers, &[shared(1, 10_000)], &mut limits, 3);
         assert_eq!(pages(&slices), [(1, slice), (2, 3), (1, slice)]);
     }
 }
@@ -74,7 +74,7 @@ fn within_a_tenant_priority_goes_before_on_time_before_age() {
         Offer { due: Time(90), priority: 7, ..offer("a", 4, 1) },
         Offer { due: Time(5), late: true, ..offer("a", 5, 1) },
     ];
-    let slices = FairQueue::new().next_slices(&offers, &[credit("a", 1, 100)], &mut ClaimLimits::default(), 100);
+    let slices = FairQueue::default().next_slices(&offers, &[credit("a", 1, 100)], &mut ClaimLimits::default(), 100);
     assert_eq!(pages(&slices), [(4, 1), (3, 1), (1, 1), (5, 1), (2, 1)]);
 }
 
@@ -83,13 +83,13 @@ fn late_emails_use_own_credit_and_delay_no_others() {
     let late = |page, priority| Offer { late: true, priority, ..offer("a", page, 1_000) };
     let offers = [late(1, 9), late(2, 0), offer("a", 3, 40), Offer { late: true, ..offer("b", 4, 1_000) }];
     let mut credits = late_credits("default", 30);
-    let slices = FairQueue::new().next_slices(&offers, &[shared(1, 500)], &mut credits, 100);
+    let slices = FairQueue::default().next_slices(&offers, &[shared(1, 500)], &mut credits, 100);
     assert_eq!(pages(&slices), [(1, 30), (3, 40)], "priority goes first, and what is on time is not behind it");
     assert_eq!(credits.late["default"], 0);
-    let slices = FairQueue::new().next_slices(&offers, &[shared(1, 500)], &mut credits, 100);
+    let slices = FairQueue::default().next_slices(&offers, &[shared(1, 500)], &mut credits, 100);
     assert_eq!(pages(&slices), [(3, 40)]);
     let mut of_another = late_credits("other", 0);
-    let slices = FairQueue::new().next_slices(&offers[1..2], &[shared(1, 500)], &mut of_another, 100);
+    let slices = FairQueue::default().next_slices(&offers[1..2], &[shared(1, 500)], &mut of_another, 100);
     assert_eq!(pages(&slices), [(2, 256), (2, 244)], "a pool that is not named has no bound");
 }
 
@@ -99,10 +99,10 @@ fn tenant_bound_holds_in_all_pools_and_delays_no_others() {
     let offers = [offer("a", 1, 1_000), fast, offer("b", 3, 1_000)];
     let credits = [shared(1, 500), Credit { pool: "fast".to_owned(), ..shared(1, 500) }];
     let mut limits = ClaimLimits { tenants: [("a".to_owned(), 300)].into(), ..ClaimLimits::default() };
-    let slices = FairQueue::new().next_slices(&offers, &credits, &mut limits, 100);
+    let slices = FairQueue::default().next_slices(&offers, &credits, &mut limits, 100);
     assert_eq!(pages(&slices), [(1, 256), (2, 44), (3, 244)], "the rest of the credit is for the other one");
     assert_eq!(limits.tenants["a"], 0);
-    let slices = FairQueue::new().next_slices(&offers, &credits, &mut limits, 100);
+    let slices = FairQueue::default().next_slices(&offers, &credits, &mut limits, 100);
     assert_eq!(pages(&slices), [(3, 256), (3, 244)]);
 }
 
@@ -112,19 +112,19 @@ fn daily_cap_of_pool_holds_for_all_tenants() {
     let offers = [offer("a", 1, 1_000), offer("b", 2, 1_000), fast];
     let credits = [shared(1, 900), Credit { pool: "fast".to_owned(), ..shared(1, 200) }];
     let mut limits = ClaimLimits { pools: [("default".to_owned(), 300)].into(), ..ClaimLimits::default() };
-    let slices = FairQueue::new().next_slices(&offers, &credits, &mut limits, 100);
+    let slices = FairQueue::default().next_slices(&offers, &credits, &mut limits, 100);
     assert_eq!(pages(&slices), [(1, 256), (3, 200), (2, 44)]);
     assert_eq!(limits.pools["default"], 0);
-    assert_eq!(pages(&FairQueue::new().next_slices(&offers, &credits, &mut limits, 100)), [(3, 200)]);
+    assert_eq!(pages(&FairQueue::default().next_slices(&offers, &credits, &mut limits, 100)), [(3, 200)]);
 }
 
 #[test]
 fn turns_are_as_long_as_shares_are_and_never_longer_than_a_quantum() {
     let offers = [offer("a", 1, 9_000), offer("b", 2, 9_000), offer("c", 3, 9_000)];
     let mut limits = shares(&[("a", 4), ("c", 2)]);
-    let slices = FairQueue::new().next_slices(&offers, &[shared(1, 10_000)], &mut limits, 6);
+    let slices = FairQueue::default().next_slices(&offers, &[shared(1, 10_000)], &mut limits, 6);
     assert_eq!(pages(&slices), [(1, 256), (2, 64), (3, 128), (1, 256), (2, 64), (3, 128)]);
-    let slices = FairQueue::new().next_slices(&offers[1..], &[shared(1, 10_000)], &mut limits, 4);
+    let slices = FairQueue::default().next_slices(&offers[1..], &[shared(1, 10_000)], &mut limits, 4);
     assert_eq!(pages(&slices), [(2, 128), (3, 256), (2, 128), (3, 256)], "of those that wait");
 }
 
@@ -132,28 +132,36 @@ fn turns_are_as_long_as_shares_are_and_never_longer_than_a_quantum() {
 fn pool_without_credit_delays_no_other_pools() {
     let dead = Offer { source: source("dead", 1, 0), priority: 9, ..offer("a", 1, 500) };
     let offers = [dead, offer("a", 2, 5), offer("b", 3, 5)];
-    let slices = FairQueue::new().next_slices(
+    let slices = FairQueue::default().next_slices(
         &offers,
         &[credit("a", 1, 100), credit("b", 1, 100)],
         &mut ClaimLimits::default(),
         100,
     );
     assert_eq!(pages(&slices), [(2, 5), (3, 5)]);
-    assert_eq!(FairQueue::new().next_slices(&offers, &[], &mut ClaimLimits::default(), 100), [], "no credit, no claim");
+    assert_eq!(
+        FairQueue::default().next_slices(&offers, &[], &mut ClaimLimits::default(), 100),
+        [],
+        "no credit, no claim"
+    );
 }
 
 #[test]
 fn both_credits_bound_a_tenant_that_has_both() {
     let offers = [offer("a", 1, 1_000), offer("b", 2, 1_000)];
-    let slices =
-        FairQueue::new().next_slices(&offers, &[shared(1, 150), credit("a", 1, 40)], &mut ClaimLimits::default(), 100);
+    let slices = FairQueue::default().next_slices(
+        &offers,
+        &[shared(1, 150), credit("a", 1, 40)],
+        &mut ClaimLimits::default(),
+        100,
+    );
     assert_eq!(pages(&slices), [(1, 40), (2, 110)]);
 }
 
 #[test]
 fn slices_go_where_the_most_room_is() {
     let credits = [credit("a", 1, 300), credit("a", 2, 400), credit("a", 3, 0)];
-    let slices = FairQueue::new().next_slices(&[offer("a", 1, 10_000)], &credits, &mut ClaimLimits::default(), 100);
+    let slices = FairQueue::default().next_slices(&[offer("a", 1, 10_000)], &credits, &mut ClaimLimits::default(), 100);
     let nodes: Vec<(u64, u32)> = slices.iter().map(|planned| (planned.node.0, planned.recipients)).collect();
     assert_eq!(nodes, [(2, 256), (1, 256), (2, 144), (1, 44)]);
 }
@@ -162,7 +170,7 @@ fn slices_go_where_the_most_room_is() {
 fn offer_with_lacking_part_goes_to_other_nodes() {
     let part = Offer { excluded: [NodeId(2)].into(), ..offer("a", 1, 300) };
     let offers = [part, offer("a", 2, 300)];
-    let slices = FairQueue::new().next_slices(
+    let slices = FairQueue::default().next_slices(
         &offers,
         &[credit("a", 1, 100), credit("a", 2, 900)],
         &mut ClaimLimits::default(),
@@ -173,12 +181,15 @@ fn offer_with_lacking_part_goes_to_other_nodes() {
     who.dedup();
     assert_eq!(who, [(1, 1), (2, 2)], "an offer that no node may serve delays nothing");
     let excluded = Offer { excluded: [NodeId(1)].into(), ..offer("a", 1, 300) };
-    assert_eq!(FairQueue::new().next_slices(&[excluded], &[credit("a", 1, 100)], &mut ClaimLimits::default(), 100), []);
+    assert_eq!(
+        FairQueue::default().next_slices(&[excluded], &[credit("a", 1, 100)], &mut ClaimLimits::default(), 100),
+        []
+    );
 }
 
 #[test]
 fn interrupted_turn_continues_in_next_call() {
-    let mut fair = FairQueue::new();
+    let mut fair = FairQueue::default();
     let offers = [offer("a", 1, 1_000), offer("b", 2, 1_000)];
     assert_eq!(
         pages(&fair.next_slices(&offers, &[shared(1, 100)], &mut ClaimLimits::default(), 9)),
@@ -206,7 +217,7 @@ fn interrupted_turn_continues_in_next_call() {
 fn pools_take_turns_slice_by_slice() {
     let fast = Offer { source: source("fast", 2, 0), ..offer("a", 2, 1_000) };
     let credit_fast = Credit { pool: "fast".to_owned(), ..shared(1, 9_000) };
-    let slices = FairQueue::new().next_slices(
+    let slices = FairQueue::default().next_slices(
         &[offer("a", 1, 1_000), fast],
         &[shared(1, 9_000), credit_fast],
         &mut ClaimLimits::default(),
@@ -221,7 +232,7 @@ fn names(count: usize) -> Vec<String> {
 
 #[test]
 fn tenant_with_all_pages_pending_keeps_its_turn() {
-    let (offers, mut fair) = ([offer("a", 1, 1_000), offer("b", 2, 1_000)], FairQueue::new());
+    let (offers, mut fair) = ([offer("a", 1, 1_000), offer("b", 2, 1_000)], FairQueue::default());
     assert_eq!(pages(&fair.next_slices(&offers, &[shared(1, 100)], &mut ClaimLimits::default(), 9)), [(1, 100)]);
     let mut waiting =
         ClaimLimits { waiting: [("a".to_owned(), "default".to_owned())].into(), ..ClaimLimits::default() };
@@ -234,7 +245,7 @@ fn tenant_with_all_pages_pending_keeps_its_turn() {
 fn turn_length_is_the_same_beside_pending_claims_as_beside_offers() {
     let mut limits = shares(&[("a", 16)]);
     let next = |limits: &mut ClaimLimits| {
-        FairQueue::new().next_slices(&[offer("b", 2, 1_000)], &[shared(1, 9_000)], limits, 1)
+        FairQueue::default().next_slices(&[offer("b", 2, 1_000)], &[shared(1, 9_000)], limits, 1)
     };
     assert_eq!(pages(&next(&mut limits)), [(2, 256)], "a has nothing to send");
     limits.waiting = [("a".to_owned(), "default".to_owned())].into();
@@ -260,7 +271,7 @@ proptest! {
         let covers = |credit: &Credit, offer: &Offer, node: NodeId| {
             credit.pool == offer.source.pool && credit.node == node && credit.tenant.as_ref().is_none_or(|tenant| *tenant == offer.tenant)
         };
-        let mut fair = FairQueue::new();
+        let mut fair = FairQueue::default();
         for slices_max in calls {
             let slices = fair.next_slices(&offers, &credits, &mut ClaimLimits::default(), slices_max);
             prop_assert!(slices.len() <= slices_max);
@@ -289,7 +300,7 @@ proptest! {
         tenants in 2_usize..7,
         calls in prop::collection::vec((0_usize..9, 0_u32..900, 0_u32..900, prop::collection::vec((1_u32..600, 0_u8..3), 12)), 1..60),
     ) {
-        let mut fair = FairQueue::new();
+        let mut fair = FairQueue::default();
         let names = names(tenants);
         let mut got = vec![0; tenants];
         for (slices_max, here, there, chunks) in calls {
@@ -317,7 +328,7 @@ proptest! {
         let names = names(weights.len());
         let named: Vec<(&str, u32)> = names.iter().map(String::as_str).zip(weights.iter().copied()).collect();
         let mut limits = shares(&named);
-        let mut fair = FairQueue::new();
+        let mut fair = FairQueue::default();
         let mut got = vec![0_u32; weights.len()];
         for (slices_max, room) in calls {
             let offers: Vec<Offer> = names.iter().zip(0..).map(|(name, page)| offer(name, page, 9_000)).collect();
@@ -341,7 +352,7 @@ proptest! {
     ) {
         let names = names(tenants);
         let patient = patient % tenants;
-        let mut fair = FairQueue::new();
+        let mut fair = FairQueue::default();
         let others = names.iter().enumerate().filter(|(number, _)| *number != patient).flat_map(|(number, name)| {
             pieces.iter().map(move |(claimable, priority)| Offer { priority: *priority, ..offer(name, number as u64, *claimable) })
         });

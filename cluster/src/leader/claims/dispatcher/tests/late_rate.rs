@@ -106,7 +106,7 @@ fn on_time_emails_are_offered_beside_any_backlog() {
 fn new_leader_restarts_late_rate_and_never_exceeds_it() {
     let mut test = DispatcherTest::opened(2_000, OpeningCause::CatchUp, (50_000, 0));
     assert!((0..4).map(|_| claimed_in_a_second(&mut test)).sum::<u32>() > 0);
-    test.rates = ClaimRates::default();
+    test.dispatcher.rates = ClaimRates::default();
     assert_eq!(claimed_in_a_second(&mut test), 0, "its bucket is empty");
     assert!((1..=50).contains(&claimed_in_a_second(&mut test)), "what two seconds bring");
 }

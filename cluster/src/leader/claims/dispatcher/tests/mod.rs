@@ -35,9 +35,7 @@ const CAP: u32 = 64;
 struct DispatcherTest {
     ledger: Ledger,
     now: Time,
-    in_flight: InFlightClaims,
-    rates: ClaimRates,
-    fair: FairQueue,
+    dispatcher: Dispatcher,
     /// Monotonic time.
     boot: Duration,
 }
@@ -75,9 +73,7 @@ impl DispatcherTest {
         let mut test = DispatcherTest {
             ledger: Ledger::new(),
             now: Time(0),
-            in_flight: InFlightClaims::default(),
-            rates: ClaimRates::default(),
-            fair: FairQueue::new(),
+            dispatcher: Dispatcher::default(),
             boot: Duration::ZERO,
         };
         let readings =
@@ -151,24 +147,15 @@ impl DispatcherTest {
 
     /// Proposes the claims of one wake; returns them and the sleep after it.
     fn plan_claims(&mut self) -> (Vec<ClaimRequest>, Duration) {
-        let (planned, sleep) = self.plan_only();
-        self.put(Command::Claim(planned.requests.clone()));
-        (planned.requests, sleep)
+        let PlannedClaims { requests, sleep, .. } = self.plan_only();
+        self.put(Command::Claim(requests.clone()));
+        (requests, sleep)
     }
 
-    /// Returns the claims of one wake without proposing them, and the sleep after it.
-    fn plan_only(&mut self) -> (PlannedClaims, Duration) {
-        let owners = self.owners();
-        let allowances = allowances_of(&self.ledger, &owners, 3, self.now);
-        let missing = owners.keys().map(|node| (*node, BTreeSet::new())).collect();
-        let mut offers = offers(&self.ledger, &missing, &self.in_flight, self.now);
-        let caps = self.measurements().caps(&self.ledger, &owners);
-        let mut limits = self.rates.limits(&self.ledger, &self.in_flight, self.boot, self.now);
-        let credits = credits(&self.ledger, &allowances, &caps, &self.in_flight, &offers);
-        let planned = plan(&mut self.fair, &mut offers, &credits, &mut limits, &owners);
-        self.rates.spend(&planned.slices);
-        let sleep = sleep_time(&offers, &limits, &self.rates);
-        (planned, sleep)
+    /// Returns the claims of one wake without proposing them.
+    fn plan_only(&mut self) -> PlannedClaims {
+        let (owners, measurements) = (self.owners(), self.measurements());
+        self.dispatcher.plan_from(&self.ledger, &owners, 3, &measurements, (self.now, self.boot))
     }
 
     /// Settles all claimed recipients as sent.
@@ -293,8 +280,8 @@ fn tenants_of_a_pool_share_the_cap() {
     let offers = ["a", "b", "c", "d", "e"].map(|tenant| offer(tenant, 0));
     let allowances = allowances_of(&test.ledger, &test.owners(), 3, test.now);
     let caps = [(("default", NodeId(1)), ClaimCap { of_a_tenant: 4, of_all: 7 })].into();
-    let credits = credits(&test.ledger, &allowances, &caps, &test.in_flight, &offers);
-    let slices = FairQueue::new().next_slices(&offers, &credits, &mut ClaimLimits::default(), SLICES_MAX);
+    let credits = credits(&test.ledger, &allowances, &caps, &test.dispatcher.in_flight, &offers);
+    let slices = FairQueue::default().next_slices(&offers, &credits, &mut ClaimLimits::default(), SLICES_MAX);
     assert_eq!(slices.iter().map(|slice| slice.recipients).collect::<Vec<_>>(), [4, 3], "{slices:?}");
 }
 
@@ -392,7 +379,7 @@ fn redirected_recipient_uses_credit_of_its_new_pool() {
     let (owners, measurements) = (test.owners(), test.measurements());
     let allowances = allowances_of(&test.ledger, &owners, 3, test.now);
     let caps = measurements.caps(&test.ledger, &owners);
-    let left = credits(&test.ledger, &allowances, &caps, &test.in_flight, &[]);
+    let left = credits(&test.ledger, &allowances, &caps, &test.dispatcher.in_flight, &[]);
     let left = |pool: &str| left.iter().filter(|credit| credit.pool == pool).map(|credit| credit.recipients).sum();
     let whole = |pool: &str| caps.iter().filter(|((of, _), _)| *of == pool).map(|(_, cap)| cap.of_all).sum::<u32>();
     let (bulk, own): (u32, u32) = (left("bulk"), left("default"));
@@ -429,22 +416,22 @@ fn page_beyond_credit_of_all_nodes_hides_later_pages_of_its_priority_only() {
 #[test]
 fn recipients_due_during_pending_claims_are_claimed_once() {
     let mut test = DispatcherTest::with(40);
-    let (first, _) = test.plan_only();
+    let first = test.plan_only();
     let requested: u32 = first.requests.iter().map(|claim| claim.slice.len()).sum();
     assert_eq!(requested, 40);
-    let number = test.in_flight.insert(first.slices);
+    let number = test.dispatcher.in_flight.insert(first.slices);
     let create = ScheduleCreate { name: "second".into(), ..schedule(200) };
     let created = test.put(Command::ScheduleCreate(Box::new(create)));
     let CommandOutcome::Schedule(second) = created else { panic!("{created:?}") };
     let page = test.fire(second, OpeningCause::Due);
-    let (meanwhile, _) = test.plan_only();
+    let meanwhile = test.plan_only();
     let pages: BTreeSet<PageId> = meanwhile.requests.iter().map(|claim| claim.chunk.page).collect();
     assert_eq!(pages, [page].into(), "not the page that waits for its answer");
     let requested: u32 = meanwhile.requests.iter().map(|claim| claim.slice.len()).sum();
     assert_eq!(requested, 2 * CAP - 40, "what is on its way uses credit");
     // The proposal never reached the log, so all its recipients are offered again.
-    test.in_flight.remove(number);
-    let (again, _) = test.plan_only();
+    test.dispatcher.in_flight.remove(number);
+    let again = test.plan_only();
     assert!(again.requests.iter().any(|claim| claim.chunk.page == PAGE));
 }
 

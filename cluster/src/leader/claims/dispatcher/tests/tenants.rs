@@ -72,7 +72,7 @@ fn tenant_rate_holds_across_fail_over() {
     for _ in 0..4 {
         claimed.extend((0..3).map(|_| claimed_in_a_second(&mut test)));
         // The former leader's claims count as spent, and the new leader's bucket starts empty.
-        test.rates = ClaimRates::default();
+        test.dispatcher.rates = ClaimRates::default();
     }
     let all: u32 = claimed.iter().sum();
     assert!((4 * 2 * 20 - 20..=12 * 20).contains(&all), "{claimed:?}");
@@ -164,7 +164,7 @@ fn tenant_backlog_and_dead_relay_do_not_delay_other_tenants() {
 fn goes_for(test: &mut DispatcherTest, tenant: &str, planned: PlannedClaims) {
     let own: Vec<PlannedSlice> = planned.slices.into_iter().filter(|slice| slice.tenant == tenant).collect();
     assert!(!own.is_empty(), "{tenant} was to have some");
-    test.in_flight.insert(own);
+    test.dispatcher.in_flight.insert(own);
 }
 
 fn requested(claims: &[ClaimRequest]) -> u32 {
@@ -175,12 +175,12 @@ fn requested(claims: &[ClaimRequest]) -> u32 {
 fn pending_claims_count_against_tenant_concurrency() {
     let mut test = DispatcherTest::with(40);
     test.bound("default", (0, 50, 1));
-    let (planned, _) = test.plan_only();
+    let planned = test.plan_only();
     goes_for(&mut test, "default", planned);
     let create = ScheduleCreate { name: "second".into(), ..schedule(100) };
     let CommandOutcome::Schedule(second) = test.put(Command::ScheduleCreate(Box::new(create))) else {
         panic!("a schedule")
     };
     test.fire(second, OpeningCause::Due);
-    assert_eq!(requested(&test.plan_only().0.requests), 50 - 40);
+    assert_eq!(requested(&test.plan_only().requests), 50 - 40);
 }

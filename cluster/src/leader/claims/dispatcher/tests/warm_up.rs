@@ -56,8 +56,8 @@ fn ramp_day_has_its_cap_and_none_after_the_last() {
     let (claims, sleep) = test.plan_claims();
     assert_eq!((claims, sleep), (vec![], SLEEP_MAX), "until midnight nothing is requested, and the dispatcher sleeps");
     // Another leader reads the same cap from the state.
-    test.rates = ClaimRates::default();
-    test.fair = FairQueue::new();
+    test.dispatcher.rates = ClaimRates::default();
+    test.dispatcher.fair_queue = FairQueue::default();
     assert_eq!(test.sent(), 0);
     test.wait(DAY_MS);
     assert_eq!(test.sent(), 300);
@@ -82,13 +82,13 @@ fn leader_with_old_state_exceeds_no_daily_cap() {
 fn pending_claims_count_against_daily_cap() {
     let mut test = DispatcherTest::with(40);
     test.warm_up(&[50]);
-    let (planned, _) = test.plan_only();
-    test.in_flight.insert(planned.slices);
+    let planned = test.plan_only();
+    test.dispatcher.in_flight.insert(planned.slices);
     let create = ScheduleCreate { name: "second".into(), ..schedule(100) };
     let CommandOutcome::Schedule(second) = test.put(Command::ScheduleCreate(Box::new(create))) else {
         panic!("a schedule")
     };
     test.fire(second, OpeningCause::Due);
-    let requested: u32 = test.plan_only().0.requests.iter().map(|claim| claim.slice.len()).sum();
+    let requested: u32 = test.plan_only().requests.iter().map(|claim| claim.slice.len()).sum();
     assert_eq!(requested, 50 - 40);
 }
