@@ -234,7 +234,7 @@ impl Dispatch {
         members.nodes().next().is_none() || members.get_node(&node.0).is_some()
     }
 
-    /// Returns the log index of the entry that removed this node (P22). Until the membership has left it out too, it
+    /// Returns the log index of the entry that removed a node (P22). Until the membership has left it out too, it
     /// is a member: its vote may be needed for that.
     fn removal_of(&self, node: NodeId) -> Option<u64> {
         self.router.applied_state.read(|ledger| ledger.removed_nodes().get(&node).map(|removed| removed.index))

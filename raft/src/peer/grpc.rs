@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::error::Error;
 use std::io;
+use std::iter::successors;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -284,15 +285,17 @@ async fn end_removed(
 /// Returns the message of a status with all its causes. `tonic` says only "transport error" for a failed handshake.
 pub(crate) fn connect_error(status: &Status) -> String {
     let mut text = status.message().to_owned();
-    let mut cause = status.source();
-    while let Some(error) = cause {
-        let more = error.to_string();
-        if !text.contains(&more) {
-            text = format!("{text}: {more}");
+    for cause in causes(status).map(|cause| cause.to_string()) {
+        if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
         }
-        cause = error.source();
     }
     text
+}
+
+/// Returns the causes of a status, the nearest one first.
+fn causes(status: &Status) -> impl Iterator<Item = &(dyn Error + 'static)> {
+    successors(status.source(), |&cause| cause.source())
 }
 
 /// Converts a gRPC status into the caller's error.
@@ -311,14 +314,7 @@ fn peer_error(status: Status) -> PeerError {
 
 /// Returns true if the request had no connection, so that the server cannot have executed it.
 pub fn was_never_sent(status: &Status) -> bool {
-    let mut cause = status.source();
-    while let Some(error) = cause {
-        if error.is::<tonic::ConnectError>() {
-            return true;
-        }
-        cause = error.source();
-    }
-    false
+    causes(status).any(|cause| cause.is::<tonic::ConnectError>())
 }
 
 fn status(rejection: Rejection) -> Status {

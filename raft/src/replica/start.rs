@@ -248,12 +248,10 @@ async fn start_raft(
     state_machine: StateMachine,
     fatal_errors: &FatalErrorCell,
 ) -> Result<Raft, FatalError> {
-    let raft = Raft::new(node.0, config, network, log, state_machine)
-        .await
-        .map_err(|error| fatal_errors.get().unwrap_or_else(|| FatalError::State(error.to_string())))?;
-    raft.is_initialized()
-        .await
-        .map_err(|error| fatal_errors.get().unwrap_or_else(|| FatalError::State(error.to_string())))?;
+    let failed = |error: String| fatal_errors.get().unwrap_or(FatalError::State(error));
+    let raft = Raft::new(node.0, config, network, log, state_machine).await;
+    let raft = raft.map_err(|error| failed(error.to_string()))?;
+    raft.is_initialized().await.map_err(|error| failed(error.to_string()))?;
     Ok(raft)
 }
 
