@@ -150,26 +150,26 @@ impl Steering {
             leadership.stop_steering();
             return false;
         }
-        let agreed = agreed_time(count, &readings);
+        let wall = agreed_time(count, &readings);
         let start = start_with(context, count, readings);
         let leapt =
             context.replica.read(|ledger| ledger.moved_ms(&start).unsigned_abs() > ledger.limits().clock_step_ms_max);
-        let agreed = match agreed {
+        let agreed = match wall {
             None => Err("no two voters' clocks agree within 2 s"),
             Some(_) if leapt => Err("the clock of this machine leapt"),
             Some(wall) => Ok(wall),
         };
         match agreed {
             Ok(wall) => leadership.steer(wall, at),
-            Err(_) => leadership.stop_steering(),
-        }
-        if let Err(cause) = agreed
-            && self.agreed_before
-        {
-            tracing::error!(
-                "{cause}: ledger time goes on by this machine's count and follows no clock; put them right"
-            );
-            metrics::counter!("reveille_alarms_total").increment(1);
+            Err(cause) => {
+                leadership.stop_steering();
+                if self.agreed_before {
+                    tracing::error!(
+                        "{cause}: ledger time goes on by this machine's count and follows no clock; put them right"
+                    );
+                    metrics::counter!("reveille_alarms_total").increment(1);
+                }
+            }
         }
         self.agreed_before = agreed.is_ok();
         false

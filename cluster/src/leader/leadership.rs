@@ -77,7 +77,7 @@ pub(crate) struct NodeReport {
     pub measured: NodeMeasurements,
     /// True if the node's state is too old for more claims (P12).
     pub behind: bool,
-    /// Audience parts that the node lacks (P20).
+    /// Files that the node lacks: audience parts and attachments (P20).
     pub missing: BTreeSet<Hash>,
     /// True if the node lacks blocks of the archive (P24).
     pub lacks_archive: bool,
@@ -178,8 +178,11 @@ impl Leadership {
         let deadline = std::time::Instant::now() + PROPOSAL_TIMEOUT;
         match self.replica.propose_in_epoch(self.epoch, actor, &command, deadline).await {
             Ok(reply) => {
-                if let CommandOutcome::Refused(refusal) = &reply.outcome {
-                    self.end_if_time_leaps(refusal);
+                // Only a new epoch can make such a step of time (P18). Timestamps that are refused for their epoch or as
+                // too early do not come here: the replica reports them as the end of the epoch.
+                if let CommandOutcome::Refused(refusal @ CommandRefusal::TimeLeaps { .. }) = &reply.outcome {
+                    tracing::warn!(%refusal, epoch = self.epoch.0, "the leadership ends");
+                    self.ended.cancel();
                 }
                 Some(reply.outcome)
             }
@@ -200,16 +203,6 @@ impl Leadership {
     /// Proposes to take an item out of service. `None` if the outcome is unknown.
     pub(crate) async fn quarantine(&self, item: Quarantined, cause: &str) -> Option<CommandOutcome> {
         self.propose(Command::Quarantine(Quarantine { item, cause: cause.to_owned() })).await
-    }
-
-    /// Ends the leadership if the ledger refused a timestamp that is too far ahead of ledger time: only a new epoch can
-    /// make such a step (P18). Timestamps that are refused for their epoch or as too early do not come here: the
-    /// replica reports them as the end of the epoch.
-    fn end_if_time_leaps(&self, refusal: &CommandRefusal) {
-        if matches!(refusal, CommandRefusal::TimeLeaps { .. }) {
-            tracing::warn!(%refusal, epoch = self.epoch.0, "the leadership ends");
-            self.ended.cancel();
-        }
     }
 
     /// Grants or refuses a node lease (P9).
@@ -268,7 +261,7 @@ impl Leadership {
         reports.insert(owner.node, report);
     }
 
-    /// Returns the audience parts that a node lacked at its last request (P20).
+    /// Returns the files that a node lacked at its last request (P20).
     pub(crate) fn missing_files(&self, node: NodeId) -> BTreeSet<Hash> {
         self.reports.lock().get(&node).map(|report| report.missing.clone()).unwrap_or_default()
     }

@@ -115,7 +115,8 @@ impl ClaimRates {
         };
         let pools = ledger.pools().iter().filter_map(|(pool, _)| room(pool)).collect();
         let late = self.late.gathered(late_rates(ledger), slice, now);
-        ClaimLimits { slice, late, pools, tenants, shares, waiting: waiting(in_flight) }
+        let waiting = in_flight.slices().map(|slice| (slice.tenant.clone(), slice.source.pool.clone())).collect();
+        ClaimLimits { slice, late, pools, tenants, shares, waiting }
     }
 
     /// Takes from the buckets what these slices claim.
@@ -142,11 +143,6 @@ impl ClaimRates {
         let pool = (left.of_pool(&offer.source.pool) == 0).then_some(Duration::MAX);
         late.max(tenant).max(pool)
     }
-}
-
-/// Returns the tenants and pools of [`ClaimLimits::waiting`].
-fn waiting(in_flight: &InFlightClaims) -> BTreeSet<TenantPool> {
-    in_flight.slices().map(|slice| (slice.tenant.clone(), slice.source.pool.clone())).collect()
 }
 
 /// Returns the limit of late emails per second of a pool. `None` if there is no limit; 0 without a relay.

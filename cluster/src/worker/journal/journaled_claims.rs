@@ -4,7 +4,6 @@
 //! use the rules of [`JournaledClaims::append`].
 
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 
 use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::command::{ClaimOutcome, OutcomeSource, ReleaseReason};
@@ -29,15 +28,9 @@ impl JournaledClaims {
     pub(super) fn append(&mut self, record: &Record) {
         let ClaimedSlot { chunk, fence, slot } = record.claimed_slot;
         let new = || JournaledClaim { chunk, steps: BTreeMap::new() };
-        let claim = self.0.entry(fence).or_insert_with(new);
-        match claim.steps.entry(slot) {
-            Entry::Vacant(entry) => {
-                entry.insert(record.step.clone());
-            }
-            Entry::Occupied(mut entry) if replaces(&record.step, entry.get()) => {
-                entry.insert(record.step.clone());
-            }
-            Entry::Occupied(_) => {}
+        let steps = &mut self.0.entry(fence).or_insert_with(new).steps;
+        if steps.get(&slot).is_none_or(|former| replaces(&record.step, former)) {
+            steps.insert(slot, record.step.clone());
         }
     }
 
