@@ -1,7 +1,7 @@
 //! Changes the membership, one node at a time (P22). Only `peer/join.rs` of the Raft crate adds learners.
 //!
 //! A node joins as a learner. It votes only after it could replace any other voter for a while: it has the log, applies
-//! it, holds the archive (P24) and every audience part that is not lost (P20), and its clock agrees with the leader's
+//! it, holds the archive (P24) and every file that is not lost (P20), and its clock agrees with the leader's
 //! (P18). A node that the ledger has removed leaves the membership; `removal` checks and proposes that. A change that a
 //! former leader left half done is finished. A leader that drains or was removed hands over.
 
@@ -23,7 +23,7 @@ use crate::process::context::NodeContext;
 const CHECK_EVERY: Duration = Duration::from_secs(1);
 /// Maximum number of entries that a learner may lack.
 const LAG_MAX: u64 = 1_000;
-/// Time for which a learner must be ready without interruption. A node knows which parts it lacks only a second after
+/// Time for which a learner must be ready without interruption. A node knows which files it lacks only a second after
 /// its start.
 const READY_FOR: Duration = Duration::from_secs(3);
 /// Limit of one change of the membership.

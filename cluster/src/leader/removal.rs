@@ -252,10 +252,10 @@ fn next_step(
     if lacks_archive(&voters, member, &has_archive, is_dead) {
         return wait(MemberWait::Archive);
     }
-    // No copy of a lost part would come. Lost ones are reported last, so a list with some of them names all others.
+    // No copy of a lost file would come. Lost ones are reported last, so a list with some of them names all others.
     let lost = context.files.lost();
     let missing = reports.into_iter().map(|(node, report)| (node, &report.missing - &lost)).collect();
-    match missing_parts(&voters, member, &missing, is_dead) {
+    match missing_files(&voters, member, &missing, is_dead) {
         0 => Ok(Step::propose(Command::NodeRemove, HAS_FILES_FOR)),
         missing => wait(MemberWait::Parts(missing)),
     }
@@ -338,10 +338,10 @@ pub(crate) fn check_majorities(voters: &RunningVoters, leaves: NodeId) -> Result
     Ok(())
 }
 
-/// Returns how many audience parts would have too few copies after `leaves` is removed: fewer than a majority of the
-/// other voters run and have the part (P20). A part that no running voter has is not counted if the node is dead: no
-/// copy of it would come.
-fn missing_parts(
+/// Returns how many files (audience parts, attachments) would have too few copies after `leaves` is removed: fewer than
+/// a majority of the other voters run and have the file (P20). A file that no running voter has is not counted if the
+/// node is dead: no copy of it would come.
+fn missing_files(
     voters: &RunningVoters,
     leaves: NodeId,
     missing: &BTreeMap<NodeId, BTreeSet<Hash>>,
@@ -351,16 +351,16 @@ fn missing_parts(
     let needed = rest.clone().count() / 2 + 1;
     let reports: Vec<Option<&BTreeSet<Hash>>> =
         rest.filter(|node| voters.running.contains(node)).map(|node| missing.get(node)).collect();
-    // A full list may be cut off, so that node counts as one without parts.
-    let has = |report: &Option<&BTreeSet<Hash>>, part: &Hash| {
-        report.is_some_and(|report| report.len() + 1 < NAMED_MAX && !report.contains(part))
+    // A full list may be cut off, so that node counts as one without files.
+    let has = |report: &Option<&BTreeSet<Hash>>, file: &Hash| {
+        report.is_some_and(|report| report.len() + 1 < NAMED_MAX && !report.contains(file))
     };
-    let parts: BTreeSet<&Hash> = missing.values().flatten().collect();
-    let is_missing = |part: &&&Hash| {
-        let have = reports.iter().filter(|report| has(report, part)).count();
+    let files: BTreeSet<&Hash> = missing.values().flatten().collect();
+    let is_missing = |file: &&&Hash| {
+        let have = reports.iter().filter(|report| has(report, file)).count();
         have < needed && !(is_dead && have == 0)
     };
-    parts.iter().filter(is_missing).count()
+    files.iter().filter(is_missing).count()
 }
 
 /// Returns true if the archive would have too few whole copies after `leaves` is removed: fewer than a majority of the
@@ -404,16 +404,16 @@ mod tests {
         };
         let five = voters(&[1, 2, 3, 4, 5], &[1, 2, 3]);
         let all = missing(&[(1, &[]), (2, &[]), (3, &[])]);
-        assert_eq!(missing_parts(&five, NodeId(5), &all, true), 0, "the other dead one is not asked");
+        assert_eq!(missing_files(&five, NodeId(5), &all, true), 0, "the other dead one is not asked");
         let fetching = missing(&[(1, &[]), (2, &[]), (3, &[one])]);
-        assert_eq!(missing_parts(&five, NodeId(5), &fetching, true), 1, "two of the four that are left have it");
+        assert_eq!(missing_files(&five, NodeId(5), &fetching, true), 1, "two of the four that are left have it");
         let three = voters(&[1, 2, 3], &[1, 2, 3]);
         let only_on_third = missing(&[(1, &[one, two]), (2, &[one, two]), (3, &[])]);
-        assert_eq!(missing_parts(&three, NodeId(3), &only_on_third, false), 2, "it drains until they have it");
+        assert_eq!(missing_files(&three, NodeId(3), &only_on_third, false), 2, "it drains until they have it");
         let lost = voters(&[1, 2, 3], &[1, 2]);
-        assert_eq!(missing_parts(&lost, NodeId(3), &only_on_third, true), 0, "they never come");
+        assert_eq!(missing_files(&lost, NodeId(3), &only_on_third, true), 0, "they never come");
         let half = missing(&[(1, &[]), (2, &[one])]);
-        assert_eq!(missing_parts(&lost, NodeId(3), &half, true), 1);
+        assert_eq!(missing_files(&lost, NodeId(3), &half, true), 1);
     }
 
     #[test]

@@ -1,8 +1,7 @@
 //! The encoded attachments of contents: read once for many emails, and bounded in memory (P20).
 //!
-//! `composition.rs` asks before it journals `open`: only bytes are hashed and encoded here. The memory belongs to a
-//! budget, which what is in use and what is kept share. An email that finds no memory waits a short
-//! time, and then becomes pending again, uncounted.
+//! `composition.rs` asks before it journals `open`: only bytes are hashed and encoded here. One budget limits the memory
+//! of attachments, in use and cached. An email that gets no memory in time becomes pending again, uncounted.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! Finds runs that wait for a part of their audience, or an attachment, that no live node has (P20), so that the ledger
 //! marks them. It unmarks them when a node has the file again.
 //!
-//! Belongs to the auditor. Each lease request of a node lists the parts that it lacks, but a node that has just started
+//! Belongs to the auditor. Each lease request of a node lists the files that it lacks, but a node that has just started
 //! has not checked them yet. So an observation counts only after it has lasted for a while.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,10 +14,10 @@ use reveille_ledger::{Ledger, RecipientState, Run, RunFile, RunState};
 
 use crate::leader::claims::claimable::MissingFiles;
 
-/// Time for which no live node must have the part before the run is marked. A node that restarts is back by then.
+/// Time for which no live node must have the file before the run is marked. A node that restarts is back by then.
 const BLOCKED_AFTER: Duration = Duration::from_secs(10);
-/// Time for which a node must have the part before the mark is removed. A node that has just started reports its
-/// missing parts with its second request.
+/// Time for which a node must have the file before the mark is removed. A node that has just started reports its
+/// missing files with its second request.
 const FREE_AFTER: Duration = Duration::from_secs(3);
 
 /// Runs whose mark should change: the file that should be marked, and since when. One for each leadership.
@@ -26,10 +26,10 @@ pub(crate) struct BlockedRunsWatch(BTreeMap<RunId, (Option<RunFile>, Duration)>)
 
 impl BlockedRunsWatch {
     /// Returns the marks to change at `now`, a time of a monotonic clock. `live` has the nodes that may claim, with the
-    /// parts that each lacks.
+    /// files that each lacks.
     pub fn marks_to_change(&mut self, ledger: &Ledger, live: &MissingFiles, now: Duration) -> Vec<RunBlock> {
         let mut missing = live.values();
-        // Without a live node it is unknown which parts are missing.
+        // Without a live node it is unknown which files are missing.
         let Some(first) = missing.next() else {
             self.0.clear();
             return Vec::new();

@@ -132,16 +132,16 @@ impl<'a> OfferCollector<'a> {
 
     /// Offers the chunks of a page. There may be a hundred thousand pages, so the cheapest checks come first.
     fn add(&mut self, ledger: &'a Ledger, id: PageId, page: &'a Page, now: Time) {
-        let (late, none_barred) = (page.is_late(), BTreeSet::new());
+        let (late, none_excluded) = (page.is_late(), BTreeSet::new());
         let group = |pool| OfferGroup { tenant: &page.tenant, pool, priority: page.priority, late };
-        let own_pool_is_full = self.is_full(group(&page.pool), &none_barred);
+        let own_pool_is_full = self.is_full(group(&page.pool), &none_excluded);
         if own_pool_is_full && !has_pool_overrides(ledger, id) {
             return;
         }
         let has_overrides = LazyCell::new(|| own_pool_is_full || has_pool_overrides(ledger, id));
         for chunk in claimable(ledger, id, page, now) {
             let group = group(chunk.pool);
-            if self.is_full(group, &none_barred) {
+            if self.is_full(group, &none_excluded) {
                 match *has_overrides {
                     true => continue,
                     false => break,

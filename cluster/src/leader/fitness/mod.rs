@@ -168,7 +168,7 @@ fn has_space(reports: &BTreeMap<NodeId, NodeReport>, node: NodeId) -> bool {
 trait NodeView {
     /// Returns true if claims may be granted to this process.
     fn may_claim(&self, owner: ClaimOwner) -> bool;
-    /// Returns the audience parts that a node lacks (P20).
+    /// Returns the files that a node lacks (P20).
     fn missing_files(&self, node: NodeId) -> BTreeSet<Hash>;
     /// Returns true if a relay of the pool accepts email from this process.
     fn sends(&self, ledger: &Ledger, owner: ClaimOwner, pool: &str) -> bool;

@@ -5,7 +5,6 @@
 //! could have written them, and they would pass for an encrypted answer (CVE-2011-0411). Credentials are read after the
 //! encryption is established and sent over it; only a relay on this machine may get them in the clear. Each step is
 //! limited by its time-out and by the caller's deadlines.
-//!
 
 use std::{net::IpAddr, time::Duration};
 

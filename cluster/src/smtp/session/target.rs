@@ -38,7 +38,7 @@ pub enum BadTarget {
     #[error("the relay's host is not a name or an address")]
     Host,
     /// The name in EHLO is empty, longer than 253 bytes, or has characters beyond visible ASCII.
-    #[error("the greeting name is not a host name")]
+    #[error("hello_name is not a host name or an address in brackets")]
     HelloName,
     /// The name cannot be in a certificate.
     #[error("the name of the relay's certificate is not a DNS name or an address")]
