@@ -15,7 +15,7 @@ use super::backfills::{paused, target};
 use super::http::{barrier_of, index_at, text_at, to_json};
 use super::operator::{Operator, wait_until};
 use crate::run::observe::answer_of;
-use crate::run::workload::{TENANT, WorkloadItem};
+use crate::run::workload::{TENANT, WorkloadItem, due_in};
 
 /// Times until new schedules are due: one that is paused before, and others.
 const PAUSED_AHEAD_MS: u64 = 8_000;
@@ -71,7 +71,7 @@ impl Operator {
 
     /// Creates some schedules at once, by two clients.
     pub(super) async fn create_batch(&self) -> bool {
-        let due_ms = (now_ms() + AHEAD_MS) / 100 * 100;
+        let due_ms = due_in(AHEAD_MS);
         let item = |place| WorkloadItem::once(format!("batch-{}-{place}", self.number), due_ms, RECIPIENTS);
         let items: Vec<WorkloadItem> = (0..BATCH).map(item).collect();
         let (first, second) = tokio::join!(self.batch_as("first", &items), self.batch_as("second", &items));
@@ -113,7 +113,7 @@ impl Operator {
 
     /// Erases two recipients of a new schedule: one before its instant, and one while the email may be on its way.
     pub(super) async fn erase(&self) -> bool {
-        let due_ms = (now_ms() + AHEAD_MS) / 100 * 100;
+        let due_ms = due_in(AHEAD_MS);
         let item = WorkloadItem::once(format!("erase-{}", self.number), due_ms, RECIPIENTS);
         if !self.create_by_json(item.clone()).await {
             return false;

@@ -13,7 +13,7 @@ use reveille_proto::admin::v1::Barrier;
 use super::coordination::Coordination;
 use crate::run::faults::OperatorAction;
 use crate::run::observe::{Recorder, answer_of};
-use crate::run::workload::{CAMPAIGN, TENANT, Workload, WorkloadItem};
+use crate::run::workload::{CAMPAIGN, TENANT, Workload, WorkloadItem, due_in};
 
 /// Maximum wait for a run.
 const OPENS_WITHIN: Duration = Duration::from_secs(6);
@@ -110,7 +110,7 @@ impl Operator {
 
     /// Creates one schedule, twice with one request id and once with another.
     async fn create_again(&self) -> bool {
-        let item = WorkloadItem::once(format!("more-{}", self.number), (now_ms() + AHEAD_MS) / 100 * 100, 2);
+        let item = WorkloadItem::once(format!("more-{}", self.number), due_in(AHEAD_MS), 2);
         self.coordination.writes(TENANT, ObjectKind::Schedule, &item.name);
         let [same, other] = ["same", "other"].map(|which| format!("more-{}-{which}", self.number));
         let ask = |client, id| self.workload.ask(&self.admin, client, id, &item);

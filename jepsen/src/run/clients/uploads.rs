@@ -7,12 +7,11 @@ use std::ops::Range;
 use reveille_check::events::{Content, ObjectKind, Operation};
 use reveille_harness::CallResult;
 use reveille_harness::admin::HttpChange;
-use reveille_harness::measure::now_ms;
 use serde_json::{Value, json};
 
 use super::http::{TRIES_MAX, index_at, text_at};
 use super::operator::Operator;
-use crate::run::workload::{ItemKind, TENANT, WorkloadItem};
+use crate::run::workload::{ItemKind, TENANT, WorkloadItem, due_in};
 
 /// Recipients of a part, and of the last part.
 const PART: u32 = 65_536;
@@ -39,7 +38,7 @@ impl Operator {
         if recipients > PART {
             return true;
         }
-        item.due_ms = (now_ms() + AHEAD_MS) / 100 * 100;
+        item.due_ms = due_in(AHEAD_MS);
         self.create_by_json(item).await
     }
 

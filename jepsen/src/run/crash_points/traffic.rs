@@ -10,11 +10,10 @@ use std::time::Duration;
 
 use anyhow::Result;
 use reveille_harness::AdminClient;
-use reveille_harness::measure::now_ms;
 use tokio::process::Command;
 use tokio::task::JoinSet;
 
-use crate::run::workload::{Workload, WorkloadItem};
+use crate::run::workload::{Workload, WorkloadItem, due_in};
 
 /// Number of clients that create schedules, and the pause of each client after a create.
 const CLIENTS: usize = 3;
@@ -88,7 +87,7 @@ async fn create(admin: AdminClient, workload: Workload, client: usize, on: Arc<A
     let mut number = 0;
     while on.load(Ordering::Relaxed) {
         let name = format!("feed-{client}-{number}");
-        let item = WorkloadItem::once(name.clone(), (now_ms() + AHEAD_MS) / 100 * 100, RECIPIENTS);
+        let item = WorkloadItem::once(name.clone(), due_in(AHEAD_MS), RECIPIENTS);
         workload.ask_and_keep(&admin, &format!("client-{client}"), &format!("create-{name}"), item).await;
         number += 1;
         tokio::time::sleep(PAUSE).await;

@@ -45,6 +45,11 @@ pub struct Workload {
     in_doubt: api::InDoubt,
 }
 
+/// Returns the instant of an item that is created during the run: this long from now, or up to [`GRAIN_MS`] sooner.
+pub fn due_in(ahead_ms: u64) -> u64 {
+    (now_ms() + ahead_ms) / GRAIN_MS * GRAIN_MS
+}
+
 /// Returns `schedules` with `recipients` in total, evenly spread over `phase`.
 pub fn spread(schedules: u32, recipients: u32, first: SystemTime, phase: Duration) -> Vec<WorkloadItem> {
     let first_ms = (unix_us(first) as u64 / 1_000).next_multiple_of(GRAIN_MS);
