@@ -36,14 +36,14 @@ use serde_json::json;
 use tokio::task::JoinSet;
 
 use self::clients::{backfills, edits, messages, readers};
-use self::faults::{Family, kills_per_minute};
+use self::faults::{Family, PlannedFault, kills_per_minute};
 pub use self::options::Args;
 use self::options::{Alone, Due};
-use self::scenario::{HarnessErrors, Scenario, now};
+use self::scenario::{HarnessErrors, Scenario, ScenarioResult, now};
 pub use self::scenario::{commit, report};
 use self::version::Version;
 use self::workload::daily::{self, ClockDriver};
-use self::workload::{Workload, WorkloadLimits};
+use self::workload::{Workload, WorkloadItem, WorkloadLimits};
 
 /// Number of sessions of each node with the sink.
 const SESSIONS: u32 = 8;
@@ -81,11 +81,7 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     if let Some(why) = lacks_next_level.filter(|_| args.nemesis.is_all()) {
         eprintln!("upgrades are left out: {why}");
     }
-    let plan = match alone {
-        Some(Alone::Failover) => faults::kills_of_leader(phase),
-        Some(Alone::Loss) => restore::plan(phase),
-        _ => faults::draw(args.seed, phase, &families),
-    };
+    let plan = plan_of(args, &families);
     let policy = args.policy();
     let (seed, count, seconds) = (args.seed, plan.len(), args.seconds);
     eprintln!("seed {seed}: {count} faults planned for {seconds} s, in doubt: {policy:?}");
@@ -104,24 +100,10 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     let (mut scenario, sink) = Scenario::open(&cluster, &header, history, clocks_are_right).await?;
     let (admin, recorder) = (cluster.admin().clone(), scenario.recorder.clone());
 
-    let (schedules, recipients) = args.sizes();
-    let first = SystemTime::now() + LEAD + LEAD_A_SCHEDULE * schedules;
+    let first = SystemTime::now() + LEAD + LEAD_A_SCHEDULE * args.sizes().0;
     limits.set(&admin, &recorder, sink.address()).await?;
-    let mut items = match (args.workload, alone) {
-        (Due::Once, Some(Alone::CrashPoints)) => {
-            workload::spread(schedules, recipients, first, crash_points::FIRST_FOR)
-        }
-        (Due::Once, _) => workload::spread(schedules, recipients, first, phase),
-        (Due::Daily, _) => daily::schedules(seed, phase, recipients, jiff::Timestamp::now())?,
-    };
-    if alone == Some(Alone::Loss) {
-        items.extend(restore::large(first, phase));
-    }
-    items.extend(workload::campaign(args.campaign_size(), seed, first, phase));
     let has_operators = families.contains(&Family::Operator);
-    if has_operators {
-        items.extend(backfills::items(first, phase));
-    }
+    let mut items = items_of(args, first, has_operators)?;
     items.extend(limits.items(first, phase));
     let workload = Workload::new(items, policy, &recorder);
     workload.create(&admin).await?;
@@ -154,24 +136,7 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     match alone {
         Some(Alone::Loss) => {
             drop(scenario);
-            errors.record(nemesis.execute(&plan, faults_began, restore::lost_after(phase)).await);
-            errors.record(nemesis.heal().await);
-            errors.0.append(&mut nemesis.processes.unexpected_ends);
-            let items = workload.items().clone();
-            let restored = errors.record(Box::pin(restore::lose_and_restore(&mut nemesis, &items, true)).await);
-            let valid = errors.0.is_empty() && restored.as_ref().is_some_and(|restored| restored["valid"] == true);
-            let line = json!({
-                "seed": seed,
-                "nemesis": args.nemesis.text,
-                "nodes": args.nodes,
-                "recipients": workload.recipients(),
-                "restored": restored,
-                "errors": errors.0,
-                "seconds": began.elapsed().as_secs(),
-                "at": now(),
-                "valid": valid,
-            });
-            return report(&line, valid, args.append.as_deref());
+            return Box::pin(restore::run_alone(nemesis, &plan, (began, faults_began), args, &workload)).await;
         }
         Some(Alone::CrashPoints) => {
             (of_alone, is_met) = crash_points::drive(&mut nemesis, points, args, &binary, &mut errors).await?;
@@ -193,9 +158,7 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
         result.restored = result.errors.record(restored);
     }
     if alone == Some(Alone::Failover) && plan.len() >= bounds::MANY_KILLS {
-        let (times, mut bounds) = (&result.judgement.failovers.email_ms, Bounds::default());
-        bounds.add(bounds::FAILOVER_P50_MS, times.p50);
-        bounds.add(bounds::FAILOVER_MAX_MS, times.max);
+        let bounds = failover_bounds(&result);
         is_met = bounds.are_held();
         of_alone = json!({"bounds": bounds.figures(), "held": is_met});
     }
@@ -216,6 +179,45 @@ pub async fn run(start: &StartArgs, args: &Args) -> Result<Report> {
     let report = result.report(particulars, of_alone, args.append.as_deref())?;
     // A bound that is broken or a crash point that was reached too seldom does not make the history invalid.
     Ok(Report { valid: report.valid && is_met, ..report })
+}
+
+/// Returns the faults of the run in order.
+fn plan_of(args: &Args, families: &[Family]) -> Vec<PlannedFault> {
+    let phase = Duration::from_secs(args.seconds);
+    match args.nemesis.alone {
+        Some(Alone::Failover) => faults::kills_of_leader(phase),
+        Some(Alone::Loss) => restore::plan(phase),
+        _ => faults::draw(args.seed, phase, families),
+    }
+}
+
+/// Returns the items of the workload without those of its limits. `first`: the beginning of the fault phase.
+fn items_of(args: &Args, first: SystemTime, has_operators: bool) -> Result<Vec<WorkloadItem>> {
+    let (phase, alone) = (Duration::from_secs(args.seconds), args.nemesis.alone);
+    let (schedules, recipients) = args.sizes();
+    let mut items = match (args.workload, alone) {
+        (Due::Once, Some(Alone::CrashPoints)) => {
+            workload::spread(schedules, recipients, first, crash_points::FIRST_FOR)
+        }
+        (Due::Once, _) => workload::spread(schedules, recipients, first, phase),
+        (Due::Daily, _) => daily::schedules(args.seed, phase, recipients, jiff::Timestamp::now())?,
+    };
+    if alone == Some(Alone::Loss) {
+        items.extend(restore::large(first, phase));
+    }
+    items.extend(workload::campaign(args.campaign_size(), args.seed, first, phase));
+    if has_operators {
+        items.extend(backfills::items(first, phase));
+    }
+    Ok(items)
+}
+
+/// Compares the times without email at fail-overs with their bounds.
+fn failover_bounds(result: &ScenarioResult) -> Bounds {
+    let (times, mut bounds) = (&result.judgement.failovers.email_ms, Bounds::default());
+    bounds.add(bounds::FAILOVER_P50_MS, times.p50);
+    bounds.add(bounds::FAILOVER_MAX_MS, times.max);
+    bounds
 }
 
 fn needs(families: &[Family], args: &Args) -> Needs {

@@ -7,11 +7,11 @@
 //! a fault run has one log, and this has two.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
 use reveille_harness::measure::{now_ms, sleep_until, unix_us};
-use reveille_harness::{AdminClient, CallResult, Cluster, wait};
+use reveille_harness::{AdminClient, CallResult, Cluster, Report, wait};
 use reveille_proto::admin::v1::{InDoubt, Resolution};
 use reveille_sink::{Sink, SinkOptions};
 use serde_json::{Value, json};
@@ -19,7 +19,9 @@ use serde_json::{Value, json};
 use super::LEAD;
 use super::faults::{FaultAction, FaultTarget, Nemesis, PlannedFault};
 use super::observe::final_state::all_runs;
-use super::workload::WorkloadItem;
+use super::options::Args;
+use super::scenario::{HarnessErrors, now, report};
+use super::workload::{Workload, WorkloadItem};
 
 /// Recipients of each of two schedules that are being sent while the backup is made, and how long before they are due.
 const LARGE: u32 = 1_500;
@@ -69,10 +71,39 @@ pub fn large(first: SystemTime, phase: Duration) -> impl Iterator<Item = Workloa
     ["large-0", "large-1"].into_iter().map(move |name| WorkloadItem::once(name.to_owned(), due_ms, LARGE))
 }
 
-/// Loses the cluster, restores it from the newest backup, and decides all doubts. `amid`: emails of `items`, the
-/// workload, are being sent. Otherwise all its instants are over and everything was sent, so that nothing may come but
-/// the emails of a new schedule. Returns what came, for the last line, with the field `valid`.
-pub async fn lose_and_restore(nemesis: &mut Nemesis, items: &[WorkloadItem], amid: bool) -> Result<Value> {
+/// Performs the plan and the loss as the only faults of a run, and writes its last line.
+pub async fn run_alone(
+    mut nemesis: Nemesis,
+    plan: &[PlannedFault],
+    (began, faults_began): (Instant, Instant),
+    args: &Args,
+    workload: &Workload,
+) -> Result<Report> {
+    let mut errors = HarnessErrors::default();
+    errors.record(nemesis.execute(plan, faults_began, lost_after(Duration::from_secs(args.seconds))).await);
+    errors.record(nemesis.heal().await);
+    errors.0.append(&mut nemesis.processes.unexpected_ends);
+    let items = workload.items().clone();
+    let restored = errors.record(Box::pin(lose_and_restore(&mut nemesis, &items, true)).await);
+    let valid = errors.0.is_empty() && restored.as_ref().is_some_and(|restored| restored["valid"] == true);
+    let line = json!({
+        "seed": args.seed,
+        "nemesis": args.nemesis.text,
+        "nodes": args.nodes,
+        "recipients": workload.recipients(),
+        "restored": restored,
+        "errors": errors.0,
+        "seconds": began.elapsed().as_secs(),
+        "at": now(),
+        "valid": valid,
+    });
+    report(&line, valid, args.append.as_deref())
+}
+
+/// Loses the cluster, restores it from the newest backup, and decides all doubts. `while_sending`: emails of `items`,
+/// the workload, are being sent. Otherwise all its instants are over and everything was sent, so that nothing may come
+/// but the emails of a new schedule. Returns what came, for the last line, with the field `valid`.
+pub async fn lose_and_restore(nemesis: &mut Nemesis, items: &[WorkloadItem], while_sending: bool) -> Result<Value> {
     let (backed_up_us, processes) = (nemesis.backed_up_us(), &mut nemesis.processes);
     let (cluster, former) = (&mut processes.cluster, &processes.sink);
     let admin = cluster.admin().clone();
@@ -83,7 +114,7 @@ pub async fn lose_and_restore(nemesis: &mut Nemesis, items: &[WorkloadItem], ami
     let backed_up_us = backed_up_us.unwrap_or_else(|| unix_us(SystemTime::now()));
     let lost_us = lose(cluster, former).await?;
     let own;
-    let sink = if amid {
+    let sink = if while_sending {
         former
     } else {
         // The sink of the run was stopped when it was judged.
@@ -93,12 +124,12 @@ pub async fn lose_and_restore(nemesis: &mut Nemesis, items: &[WorkloadItem], ami
     };
     let (doubts, accepted_us) = restore(cluster).await?;
     let in_doubt = count(&doubts);
-    let resent = decide(&admin, cluster.founders().len(), doubts, amid).await?;
+    let resent = decide(&admin, cluster.founders().len(), doubts, while_sending).await?;
     let new = WorkloadItem::once("restored".to_owned(), now_ms() + LEAD.as_millis() as u64, NEW);
     let in_us = |item: &WorkloadItem| item.due_ms as i64 * 1_000;
     let mut dues: Vec<(&WorkloadItem, i64)> =
-        items.iter().map(|item| (item, if amid { in_us(item) } else { lost_us })).collect();
-    let came = if amid {
+        items.iter().map(|item| (item, if while_sending { in_us(item) } else { lost_us })).collect();
+    let came = if while_sending {
         let last_ms = items.iter().map(|item| item.due_ms).max().unwrap_or_default();
         sleep_until(UNIX_EPOCH + Duration::from_millis(last_ms)).await;
         true
@@ -116,10 +147,12 @@ pub async fn lose_and_restore(nemesis: &mut Nemesis, items: &[WorkloadItem], ami
     let judged = Judged::of(recipients, &arrivals(sink), &resent, &steps);
     sink.stop().await;
     let is_complete = [judged.accepted, judged.of_restored] == [NEW as usize; 2];
+    let is_as_expected =
+        if while_sending { in_doubt > 0 && judged.is_valid() } else { judged.is_right() && is_complete };
     Ok(json!({
         "amid_faults": amid_faults,
         // By the former cluster, after its backup; null after a fault run, whose mailbox is another one.
-        "after_backup": amid.then_some(judged.after_backup),
+        "after_backup": while_sending.then_some(judged.after_backup),
         "in_doubt": in_doubt,
         "resent": resent.len(),
         "twice_by_decision": judged.twice_by_decision,
@@ -130,7 +163,7 @@ pub async fn lose_and_restore(nemesis: &mut Nemesis, items: &[WorkloadItem], ami
         "of_restored": judged.of_restored,
         "lost": judged.lost,
         "drained": drained,
-        "valid": drained && if amid { in_doubt > 0 && judged.is_valid() } else { judged.is_right() && is_complete },
+        "valid": drained && is_as_expected,
     }))
 }
 
