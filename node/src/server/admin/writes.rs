@@ -3,7 +3,7 @@
 use reveille_ledger::Ledger;
 use reveille_ledger::command::Command;
 use reveille_ledger::refusal::CommandRefusal;
-use reveille_ledger::reply::{ChangedRecipients, CommandOutcome, CommandReply};
+use reveille_ledger::reply::{CommandOutcome, CommandReply};
 use reveille_raft::{ProposeError, crash};
 
 use super::error_texts::CallKind;
@@ -115,12 +115,4 @@ fn is_new_work(command: &Command) -> bool {
             | Command::CampaignLaunch(_)
             | Command::TemplatePut(_)
     )
-}
-
-/// Returns how many recipients of the command's first run changed their state.
-pub fn changed(outcome: &CommandOutcome) -> ChangedRecipients {
-    match outcome {
-        CommandOutcome::ChangedByRun(runs) => runs.iter().flatten().next().copied().unwrap_or_default(),
-        _ => ChangedRecipients::default(),
-    }
 }

@@ -23,7 +23,6 @@ use crate::server::admin::paging::EXAMINED_MAX;
 use crate::server::admin::recipient_list::{PageRequest, RecipientPage};
 use crate::server::admin::validate::Fields;
 use crate::server::admin::views::DoubtRow;
-use crate::server::admin::writes::changed;
 use crate::server::admin::{Admin, ApiError, ApiResult, Call, error_texts, validate, views};
 
 /// Fence of the claim and slot of a recipient in doubt.
@@ -145,6 +144,14 @@ fn preview_resolve(
     let mut groups: Vec<DoubtGroup> = counts.into_iter().map(group).collect();
     groups.sort_by_key(|group| Reverse(group.count));
     Ok(ResolvePreview { groups, inside_gap, newest })
+}
+
+/// Returns how many recipients of the command's first run changed their state.
+fn changed(outcome: &CommandOutcome) -> ChangedRecipients {
+    match outcome {
+        CommandOutcome::ChangedByRun(runs) => runs.iter().flatten().next().copied().unwrap_or_default(),
+        _ => ChangedRecipients::default(),
+    }
 }
 
 /// Builds the response to a decision that was applied at this log index.
