@@ -250,8 +250,10 @@ async fn list_selects_by_state_labels_and_instant() {
     assert_eq!(list(ListCampaignsRequest { since_time: half(1), ..all() }).await, ["autumn", "summer"]);
     let between = ListCampaignsRequest { since_time: half(1), until_time: half(2), ..all() };
     assert_eq!(list(between).await, ["summer"]);
-    let wrong = ListCampaignsRequest { states: vec![99], ..all() };
-    let refused = node.campaigns().list_campaigns(wrong).await.expect_err("no such state");
-    assert_eq!(reason(&refused), (Code::InvalidArgument, "INVALID_FIELD".to_owned()));
+    for state in [99, CampaignState::Unspecified.into()] {
+        let wrong = ListCampaignsRequest { states: vec![state], ..all() };
+        let refused = node.campaigns().list_campaigns(wrong).await.expect_err("no such state");
+        assert_eq!(reason(&refused), (Code::InvalidArgument, "INVALID_FIELD".to_owned()));
+    }
     node.stop().await;
 }

@@ -161,9 +161,20 @@ impl Fields {
 /// Bounds and default of a duration, in milliseconds.
 #[derive(Clone, Copy)]
 pub struct DurationBounds {
-    least_ms: i64,
-    most_ms: i64,
-    default_ms: i64,
+    /// Least duration.
+    pub least_ms: i64,
+    /// Greatest duration.
+    pub most_ms: i64,
+    /// Used if the request has none.
+    pub default_ms: i64,
+}
+
+/// Reads the states that a list selects, as values of the API's enumeration `S`.
+pub fn states<S: TryFrom<i32>>(requested: &[i32]) -> ApiResult<Vec<S>> {
+    // 0 is UNSPECIFIED, in which no object is.
+    let known = |state: &i32| Some(*state).filter(|state| *state != 0).and_then(|state| S::try_from(state).ok());
+    let states: Option<_> = requested.iter().map(known).collect();
+    states.ok_or_else(|| ApiError::of_field("states", "holds a state that this node does not know"))
 }
 
 /// Returns whole milliseconds. Returns `None` if the duration is negative or too large.

@@ -127,8 +127,7 @@ serve! {
 impl Admin {
     async fn list_campaigns(&self, request: ListCampaignsRequest, call: &Call) -> ApiResult<ListCampaignsResponse> {
         let tenant = validate::tenant(&request.tenant)?;
-        let states = request.states.iter().map(|state| CampaignState::try_from(*state)).collect::<Result<_, _>>();
-        let states = states.map_err(|_| ApiError::of_field("states", "holds a state that this node does not know"))?;
+        let states = validate::states(&request.states)?;
         let (since, until) = validate::time_range(request.since_time, request.until_time)?;
         let filter = CampaignFilter { states, selector: Selector::parse(&request.selector)?, since, until };
         let paging = Paging::new("campaigns", request.page_size, &request.page_token)?;

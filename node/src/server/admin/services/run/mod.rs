@@ -10,7 +10,7 @@ use reveille_ledger::ids::RunId;
 use reveille_proto::admin::v1::{
     CancelRunRequest, CancelRunResponse, ExplainRequest, ExplainResponse, GetRunRequest, GetRunResponse,
     ListRunsRequest, ListRunsResponse, PauseRunRequest, PauseRunResponse, ResumeRunRequest, ResumeRunResponse,
-    RunState, WatchRunRequest, WatchRunResponse,
+    WatchRunRequest, WatchRunResponse,
 };
 
 use super::watch::{Watched, follow_run};
@@ -18,7 +18,7 @@ use crate::server::admin::enums::OnWire;
 use crate::server::admin::label_selector::Selector;
 use crate::server::admin::lookup::RunRecipient;
 use crate::server::admin::paging::Paging;
-use crate::server::admin::{Admin, ApiError, ApiResult, Call, error_texts, explain, validate};
+use crate::server::admin::{Admin, ApiResult, Call, error_texts, explain, validate};
 
 serve! {
     run_service_server::RunService {
@@ -35,10 +35,9 @@ serve! {
 
 impl Admin {
     async fn list_runs(&self, request: ListRunsRequest, call: &Call) -> ApiResult<ListRunsResponse> {
-        let states = request.states.iter().map(|state| RunState::try_from(*state)).collect::<Result<_, _>>();
-        let states = states.map_err(|_| ApiError::of_field("states", "holds a state that this node does not know"))?;
+        let states = validate::states(&request.states)?;
         let selector = Selector::parse(&request.selector)?;
-        let heeded = selector.to_string();
+        let applied = selector.to_string();
         let tenant = validate::tenant(&request.tenant)?;
         let (since, until) = validate::time_range(request.since_time, request.until_time)?;
         let filter = RunFilter { tenant, schedule: request.schedule, states, selector, since, until };
@@ -46,7 +45,7 @@ impl Admin {
         let RunPage { runs, last, freshness, incomplete } =
             self.list_page(&filter, &paging, request.stale, call).await?;
         let next_page_token = paging.token(last.as_ref());
-        Ok(ListRunsResponse { runs, next_page_token, freshness, selector: heeded, incomplete })
+        Ok(ListRunsResponse { runs, next_page_token, freshness, selector: applied, incomplete })
     }
 
     async fn get_run(&self, request: GetRunRequest, call: &Call) -> ApiResult<GetRunResponse> {

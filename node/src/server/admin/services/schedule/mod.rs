@@ -31,7 +31,7 @@ use crate::server::admin::label_selector::Selector;
 use crate::server::admin::lookup::schedule_named;
 use crate::server::admin::paging::{EXAMINED_MAX, Paging};
 use crate::server::admin::validate::tenant;
-use crate::server::admin::{Admin, ApiError, ApiResult, Call, error_texts, validate, views};
+use crate::server::admin::{Admin, ApiResult, Call, error_texts, validate, views};
 use dry_run::{DryRun, simulate};
 use history::HistoryPage;
 pub use notes::ScheduleNotes;
@@ -144,10 +144,9 @@ serve! {
 
 impl Admin {
     async fn list_schedules(&self, request: ListSchedulesRequest, call: &Call) -> ApiResult<ListSchedulesResponse> {
-        let states = request.states.iter().map(|state| v1::ScheduleState::try_from(*state)).collect::<Result<_, _>>();
-        let states = states.map_err(|_| ApiError::of_field("states", "holds a state that this node does not know"))?;
+        let states = validate::states(&request.states)?;
         let selector = Selector::parse(&request.selector)?;
-        let heeded = selector.to_string();
+        let applied = selector.to_string();
         let filter =
             Filter { tenant: tenant(&request.tenant)?, states, selector, with_campaigns: request.with_campaigns };
         let paging: Paging<ScheduleId> = Paging::new("schedules", request.page_size, &request.page_token)?;
@@ -162,7 +161,7 @@ impl Admin {
         });
         let next_page_token = paging.token(last.as_ref());
         let schedules = shown.await?;
-        Ok(ListSchedulesResponse { schedules, next_page_token, freshness, selector: heeded })
+        Ok(ListSchedulesResponse { schedules, next_page_token, freshness, selector: applied })
     }
 
     async fn get_schedule(&self, request: GetScheduleRequest, call: &Call) -> ApiResult<GetScheduleResponse> {

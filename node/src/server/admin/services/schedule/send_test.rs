@@ -6,14 +6,11 @@ use reveille_ledger::reply::CommandOutcome;
 use reveille_proto::admin::v1::{ScheduleBody, SendTestRequest, SendTestResponse};
 
 use super::create;
-use crate::format::whole_units;
-use crate::server::admin::validate::{self, CheckedMessage, Fields};
+use crate::server::admin::validate::{self, CheckedMessage, DurationBounds, Fields};
 use crate::server::admin::{Admin, ApiError, ApiResult, Call, error_texts};
 
-/// Default of `finish_within`, in milliseconds. A test email that is not sent within it expires.
-const FINISH_WITHIN_MS: i64 = 60_000;
-/// Maximum of `finish_within`, in milliseconds.
-const FINISH_WITHIN_MS_MAX: i64 = 3_600_000;
+/// Bounds of `finish_within`. A test email that is not sent within it expires.
+const FINISH_WITHIN: DurationBounds = DurationBounds { least_ms: 1_000, most_ms: 3_600_000, default_ms: 60_000 };
 
 /// Opens the run. With `validate_only` it returns the run that would open.
 pub async fn send_test(admin: &Admin, request: SendTestRequest, call: &Call) -> ApiResult<SendTestResponse> {
@@ -27,16 +24,7 @@ pub async fn send_test(admin: &Admin, request: SendTestRequest, call: &Call) -> 
     if id.is_none() {
         fields.refuse("request_id", "is missing; it names the email, so that asking again sends no second one");
     }
-    let finish_within_ms = match finish_within {
-        None => FINISH_WITHIN_MS,
-        Some(within) => {
-            let ms = within.seconds.saturating_mul(1_000).saturating_add(i64::from(within.nanos / 1_000_000));
-            if !(1_000..=FINISH_WITHIN_MS_MAX).contains(&ms) {
-                fields.refuse("finish_within", format!("is {}; give from 1 s to 1 h", whole_units(ms)));
-            }
-            ms
-        }
-    };
+    let finish_within_ms = fields.length("finish_within", finish_within, FINISH_WITHIN);
     let count = audience.as_ref().map_or(0, |audience| audience.recipients.len());
     if count != 1 {
         fields.refuse("schedule.audience.recipients", format!("{count} are given; a test mail goes to one"));
