@@ -33,6 +33,12 @@ pub fn make(data_dir: &Path) -> Result<TokenText, NodeIdentityError> {
     Ok(token)
 }
 
+/// Returns what the first token of a cluster permits: everything.
+pub fn grant(hash: Hash) -> TokenGrant {
+    let (name, rights, tenants) = (NAME.to_owned(), all_rights(), TenantScope::All);
+    TokenGrant { name, hash, rights, tenants, expires_at: None }
+}
+
 /// Brings the first token into the ledger, if this folder has one.
 ///
 /// # Errors
@@ -44,9 +50,7 @@ pub async fn propose(replica: &Replica, data_dir: &Path, deadline: Instant) -> R
         text => text.with_context(|| format!("cannot read {}", path.display()))?,
     };
     let (id, hash) = parse(text.trim_end()).with_context(|| format!("{} is damaged", path.display()))?;
-    let (name, rights, tenants) = (NAME.to_owned(), all_rights(), TenantScope::All);
-    let grant = TokenGrant { name, hash, rights, tenants, expires_at: None };
-    let create = Command::TokenCreate(Box::new(TokenCreate { id, grant, revokes: Rights::default() }));
+    let create = Command::TokenCreate(Box::new(TokenCreate { id, grant: grant(hash), revokes: Rights::default() }));
     let created = replica.propose(&create, deadline).await.context("no leader yet")?;
     if let CommandOutcome::Refused(refusal) = created.outcome {
         bail!("the ledger does not take the first token: {refusal}");

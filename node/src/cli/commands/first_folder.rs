@@ -1,10 +1,11 @@
-//! The road that `restore run` and `recover run` share: from a state to the data folder of the first node of a new
-//! cluster.
+//! Shared by `restore run` and `recover run`: writes the data folder of the first node of a new cluster from a state.
 
+use std::path::PathBuf;
 use std::time::SystemTime;
 
+use clap::Args;
 use jiff::SignedDuration;
-use reveille_cluster::backup::opt_outs::OptOutChange;
+use reveille_cluster::backup::opt_outs::StreamedOptOuts;
 use reveille_cluster::backup::{self, LostFiles, StateFiles};
 use reveille_ledger::Ledger;
 use reveille_ledger::check::check;
@@ -12,23 +13,39 @@ use reveille_ledger::command::{Actor, Command, Entry};
 use reveille_ledger::ids::{Epoch, Time};
 use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::restore::Restore;
-use reveille_ledger::token::{TenantScope, TokenGrant};
 use reveille_raft::{ClusterId, Member};
 use serde_json::json;
 
 use super::backup::{aside, failure};
 use super::cluster::store;
 use super::context::say_in_use;
-use super::{Answer, CommandContext, Exit, Failure, Own, Stop, duration_to_wire, format};
+use super::{Answer, CommandContext, Exit, Failure, Own, Stop, config, duration_to_wire, format};
 use crate::api_json;
 use crate::cli::contexts::Contexts;
-use crate::server::admin::all_rights;
 use crate::server::bootstrap::{self, BootstrapError};
-use crate::server::config::Config;
+use crate::server::config::{Config, Settings, file_or_default};
+use crate::server::first_token;
 use crate::token_text::TokenText;
 
-/// Name of the first token, as `cluster init` gives it.
-const TOKEN_NAME: &str = "first";
+/// Settings of the first node.
+#[derive(Debug, Args)]
+pub struct NewNodeArgs {
+    /// Configuration file of the new node (TOML)
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    #[command(flatten)]
+    pub settings: Settings,
+}
+
+impl NewNodeArgs {
+    /// Loads the configuration. Fails unless the data folder of the new node is empty.
+    pub fn load(self) -> Result<Config, Failure> {
+        let file = file_or_default(self.config);
+        let config = Config::load(file.as_deref(), std::env::vars(), self.settings).map_err(config::failure)?;
+        bootstrap::check_empty(&config.data_dir).map_err(|error| folder_failure(&error))?;
+        Ok(config)
+    }
+}
 
 /// The state that the new cluster begins with.
 pub struct FormerState {
@@ -37,15 +54,10 @@ pub struct FormerState {
     /// The state, without the entry of the restore.
     pub ledger: Ledger,
     /// Opt-outs after that state.
-    pub opt_outs: Vec<OptOutChange>,
+    pub opt_outs: StreamedOptOuts,
 }
 
-/// Fails unless the folder of the new node is empty.
-pub fn check_empty(config: &Config) -> Result<(), Failure> {
-    bootstrap::check_empty(&config.data_dir).map_err(|error| folder_failure(&error))
-}
-
-/// Applies the restore, and writes the folder. The caller has checked that it is empty.
+/// Applies the restore, and writes the folder, which [`NewNodeArgs::load`] has checked.
 pub async fn found(
     context: &CommandContext<'_>,
     config: Config,
@@ -53,11 +65,14 @@ pub async fn found(
     files: impl StateFiles + Send + 'static,
 ) -> Result<(), Stop> {
     let mut contexts = Contexts::read()?;
+    if let Some(written) = &former.opt_outs.written {
+        context.terminal.say(&format!("opt-outs until {written} are in force again"));
+    }
     let FormerState { cluster: former_cluster, mut ledger, opt_outs } = former;
     let token = TokenText::generate();
     let last = (ledger.head().applied, ledger.head().now);
     apply(&mut ledger, former_cluster, &token)?;
-    let opted_out = backup::apply_opt_outs(&mut ledger, &opt_outs);
+    let opted_out = backup::apply_opt_outs(&mut ledger, &opt_outs.changes);
     if let Some(broken) = check(&ledger).first() {
         let message = format!("nothing was written: the restored state breaks a rule: {broken}");
         return Err(Failure::general(message, "report it, with the backup").into());
@@ -113,8 +128,7 @@ pub async fn found(
 }
 
 fn apply(ledger: &mut Ledger, ClusterId(former_cluster): ClusterId, token: &TokenText) -> Result<(), Failure> {
-    let (rights, tenants) = (all_rights(), TenantScope::All);
-    let grant = TokenGrant { name: TOKEN_NAME.to_owned(), hash: token.hash(), rights, tenants, expires_at: None };
+    let grant = first_token::grant(token.hash());
     let command = Command::Restore(Box::new(Restore { former_cluster, token: token.id, grant }));
     // Drawn, so that two restores of one backup, such as a drill and a real one, never give out the same ids.
     let ahead = ledger.limits().restore_ahead;

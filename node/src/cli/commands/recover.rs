@@ -4,18 +4,18 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
-use reveille_cluster::backup::opt_outs::{self, OptOutChange};
+use reveille_cluster::backup::opt_outs::{self, StreamedOptOuts};
 use reveille_cluster::backup::{self, BackupError, SurvivorFiles, time_text};
 use reveille_ledger::level;
 use reveille_raft::offline::{FolderReport, OfflineFolder};
 use serde::Serialize;
 
 use super::backup::{aside, no_opt_outs, open as open_target};
-use super::first_folder::{FormerState, check_empty, found};
-use super::{CommandContext, Exit, Failure, Stop, View, config, format};
+use super::first_folder::{FormerState, NewNodeArgs, found};
+use super::{CommandContext, Exit, Failure, Stop, View, format};
 use crate::cli::view::layout::{Cell, Tone};
 use crate::cli::view::own_objects;
-use crate::server::config::{BackupConfig, Config, Settings, file_or_default};
+use crate::server::config::BackupConfig;
 use crate::server::node_identity::node_of;
 
 #[derive(Debug, Subcommand)]
@@ -50,11 +50,8 @@ pub struct RecoverRunArgs {
     /// Go on without the opt-outs at the configured target of backups
     #[arg(long)]
     pub without_opt_outs: bool,
-    /// Configuration file of the new node (TOML)
-    #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
     #[command(flatten)]
-    pub settings: Settings,
+    pub node: NewNodeArgs,
 }
 
 /// Runs the subcommand.
@@ -87,9 +84,8 @@ fn inspect(context: &CommandContext<'_>, folders: &[PathBuf]) -> Result<(), Stop
 }
 
 async fn recover(context: &CommandContext<'_>, args: RecoverRunArgs) -> Result<(), Stop> {
-    let RecoverRunArgs { folders, without_opt_outs, config: file, settings } = args;
-    let config = Config::load(file_or_default(file).as_deref(), std::env::vars(), settings).map_err(config::failure)?;
-    check_empty(&config)?;
+    let RecoverRunArgs { folders, without_opt_outs, node } = args;
+    let config = node.load()?;
     let mut survivors = open_all(&folders)?;
     check_one_cluster(&survivors)?;
     // Files are taken from the best folder first.
@@ -99,14 +95,16 @@ async fn recover(context: &CommandContext<'_>, args: RecoverRunArgs) -> Result<(
     let report = lost.report().clone();
     let opt_outs = match config.backup.target.is_some() && !without_opt_outs {
         true => opt_outs_after(context, &config.backup, &report).await?,
-        false => Vec::new(),
+        false => StreamedOptOuts::default(),
     };
-    context.terminal.confirm(&format!(
-        "Make a new cluster of {}, whose last entry is {}? What only the other {} had is lost.",
-        report.name,
-        report.last.map_or(0, |last| last.index),
-        format::counted(report.voters.saturating_sub(1) as u64, "voter")
-    ))?;
+    context
+        .confirm(&format!(
+            "Make a new cluster of {}, whose last entry is {}? What only the other {} had is lost.",
+            report.name,
+            report.last.map_or(0, |last| last.index),
+            format::counted(report.voters.saturating_sub(1) as u64, "voter")
+        ))
+        .await?;
     let former = FormerState { cluster: report.cluster, ledger: lost.ledger().clone(), opt_outs };
     found(context, config, former, SurvivorFiles { folders: survivors }).await
 }
@@ -116,7 +114,7 @@ async fn opt_outs_after(
     context: &CommandContext<'_>,
     backups: &BackupConfig,
     report: &FolderReport,
-) -> Result<Vec<OptOutChange>, Failure> {
+) -> Result<StreamedOptOuts, Failure> {
     let (cluster, snapshot, last) = (report.cluster, report.snapshot_index, report.last.map_or(0, |last| last.index));
     let unknown = |why: String| no_opt_outs(format!("opt-outs after entry {last} are not known: {why}"));
     let target = open_target(backups, "backup.target").map_err(|error| unknown(error.message))?;
@@ -138,11 +136,7 @@ async fn opt_outs_after(
     if oldest.is_none() {
         return Err(unknown("the target has no backup of this cluster".to_owned()));
     }
-    let streamed = streamed.map_err(|error| unknown(error.to_string()))?;
-    if let Some(written) = &streamed.written {
-        context.terminal.say(&format!("opt-outs until {written} are in force again"));
-    }
-    Ok(streamed.changes)
+    streamed.map_err(|error| unknown(error.to_string()))
 }
 
 fn no_folder() -> Failure {

@@ -1,6 +1,5 @@
 //! Implements `reveille restore run`: the data folder of a new cluster's first node, from a backup.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
@@ -8,9 +7,9 @@ use reveille_cluster::backup::opt_outs::{self, StreamedOptOuts};
 use reveille_cluster::backup::{self, BackupFiles, TargetAddress};
 
 use super::backup::{aside, choose, failure, no_opt_outs, open};
-use super::first_folder::{FormerState, check_empty, found};
-use super::{CommandContext, Failure, Stop, config};
-use crate::server::config::{BackupConfig, Config, Settings, file_or_default};
+use super::first_folder::{FormerState, NewNodeArgs, found};
+use super::{CommandContext, Failure, Stop};
+use crate::server::config::BackupConfig;
 
 /// `restore run`.
 #[derive(Debug, Args)]
@@ -24,18 +23,14 @@ pub struct RestoreRunArgs {
     /// Go on without the opt-outs that the target has from after the backup
     #[arg(long)]
     pub without_opt_outs: bool,
-    /// Configuration file of the new node (TOML)
-    #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
     #[command(flatten)]
-    pub settings: Settings,
+    pub node: NewNodeArgs,
 }
 
 /// Reads and checks the whole backup, then writes the folder.
 pub async fn run(context: &CommandContext<'_>, args: RestoreRunArgs) -> Result<(), Stop> {
-    let RestoreRunArgs { from, backup, without_opt_outs, config: file, settings } = args;
-    let config = Config::load(file_or_default(file).as_deref(), std::env::vars(), settings).map_err(config::failure)?;
-    check_empty(&config)?;
+    let RestoreRunArgs { from, backup, without_opt_outs, node } = args;
+    let config = node.load()?;
     let target = open(&BackupConfig { target: Some(from), ..config.backup.clone() }, "--from")?;
     let read = Arc::clone(&target);
     let loaded = aside(context, move |work| {
@@ -50,9 +45,6 @@ pub async fn run(context: &CommandContext<'_>, args: RestoreRunArgs) -> Result<(
         Ok::<_, Failure>((cluster, ledger, opt_outs, manifest.lost))
     });
     let (cluster, ledger, opt_outs, lost) = loaded.await??;
-    if let Some(written) = &opt_outs.written {
-        context.terminal.say(&format!("opt-outs until {written} are in force again"));
-    }
-    let former = FormerState { cluster, ledger, opt_outs: opt_outs.changes };
+    let former = FormerState { cluster, ledger, opt_outs };
     found(context, config, former, BackupFiles { target, lost }).await
 }
