@@ -31,7 +31,6 @@ pub struct InitArgs {
 }
 
 /// Prepares the data folder of the first node of a new cluster.
-/// Makes the first node.
 pub fn run(context: &CommandContext<'_>, args: InitArgs) -> Result<(), Stop> {
     let file = file_or_default(args.config);
     let config = Config::load(file.as_deref(), std::env::vars(), args.settings).map_err(config::failure)?;
