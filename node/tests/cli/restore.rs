@@ -2,10 +2,12 @@
 
 use std::io::Write as _;
 
+use prost::Message as _;
 use reveille_proto::admin::v1;
 use serde_json::json;
+use tonic::Code;
 
-use crate::fake::{Fake, one, unknown};
+use crate::fake::{Fake, one, refusal, unknown};
 use crate::terminal::reveille;
 
 fn at(seconds: i64) -> Option<prost_types::Timestamp> {
@@ -90,8 +92,9 @@ async fn settle_names_only_emails_that_the_log_shows_as_accepted() {
         doubt("r15.0", 0, 1, id("d")),
         doubt("r15.0", 1, 1, String::new()),
     ];
+    let of_first = doubts.clone();
     let fake = Fake::start(move |method, _| match method {
-        "ListDoubts" => one(v1::ListDoubtsResponse { doubts: doubts.clone(), ..Default::default() }),
+        "ListDoubts" => one(v1::ListDoubtsResponse { doubts: of_first.clone(), ..Default::default() }),
         "ResolveDoubts" => one(v1::ResolveDoubtsResponse { resolved: 1, index: 20, ..Default::default() }),
         other => Err(unknown(other)),
     })
@@ -122,4 +125,18 @@ async fn settle_names_only_emails_that_the_log_shows_as_accepted() {
             ("r15.0", vec!["#0".to_owned()], "1.8.14.1", accepted),
         ]
     );
+
+    let fake = Fake::start(move |method, bytes| match method {
+        "ListDoubts" => one(v1::ListDoubtsResponse { doubts: doubts.clone(), ..Default::default() }),
+        "ResolveDoubts" => match v1::ResolveDoubtsRequest::decode(bytes).expect("a request").run.as_str() {
+            "r13.0" => one(v1::ResolveDoubtsResponse { resolved: 2, index: 20, ..Default::default() }),
+            _ => Err(refusal(Code::PermissionDenied, "DENIED", "not any more")),
+        },
+        other => Err(unknown(other)),
+    })
+    .await;
+    let ended = fake.reveille(&format!("in-doubt settle {path} --yes --request-id mine -o json")).await;
+    assert_eq!(ended.error()["message"], "after 2 emails settled as sent: not any more");
+    let ids = fake.requests("ResolveDoubts").into_iter().map(|one: v1::ResolveDoubtsRequest| one.request_id);
+    assert_eq!(ids.collect::<std::collections::BTreeSet<_>>().len(), 2, "an id for each request");
 }

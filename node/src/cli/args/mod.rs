@@ -16,7 +16,7 @@ pub use content::{ContentArgs, ContentOrTemplateArgs, RecipientArgs};
 pub use etag::EtagArgs;
 pub use labels::SelectorArgs;
 pub use policies::{CampaignPolicyArgs, DstArgs, PolicyArgs};
-pub use when::WhenArgs;
+pub use when::{SpanArgs, WhenArgs};
 
 use super::endpoint::Endpoint;
 use super::instant::{duration_to_wire, parse_duration, parse_instant, to_wire};
@@ -135,17 +135,16 @@ pub struct ShowArgs {
     pub watch: Watch,
 }
 
-/// Which recipients of a run are meant.
+/// Which object is deleted, and under which condition.
 #[derive(Debug, Args)]
-pub struct Picked {
-    /// The run: rINDEX.PLACE, or NAME@INSTANT
-    pub run: String,
-    /// Recipients: addresses, or '#' and the number in the run; or --all
-    #[arg(conflicts_with = "all", value_name = "RECIPIENT")]
-    pub recipients: Vec<String>,
-    /// All of them in this run
+pub struct DeleteArgs {
+    /// Its name
+    pub name: String,
+    /// Say whether it can be deleted, and change nothing
     #[arg(long)]
-    pub all: bool,
+    pub dry_run: bool,
+    #[command(flatten)]
+    pub etag: EtagArgs,
 }
 
 fn parse_timeout(text: &str) -> Result<Duration, String> {

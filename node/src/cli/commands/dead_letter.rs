@@ -11,8 +11,9 @@ use reveille_proto::admin::v1::{
     RequeueDeadLettersResponse,
 };
 
+use super::doubt::named;
 use super::export::{ExportFormat, export};
-use super::{CommandContext, Failure, OfTenant, Paging, RetrySafety, Stop, Unary, View, format, to_wire};
+use super::{CommandContext, Failure, OfTenant, Paging, RetrySafety, Stop, Unary, View, after, format, to_wire};
 use crate::cli::instant::parse_instant;
 use crate::cli::view::layout::{Cell, Tone, card};
 use crate::cli::view::moved::MovedView;
@@ -199,7 +200,7 @@ fn warn_of_unknown_reason(context: &CommandContext<'_>, filter: &LetterFilter) {
 
 /// Counts the dead letters by group, as the sum over all pages.
 async fn count(context: &CommandContext<'_>, tenant: String, run: String, filter: &LetterFilter) -> Result<(), Stop> {
-    let client = context.retrying_client();
+    let client = context.unlimited_client();
     let (filter, stale) = (Some(to_filter(filter)), context.stale);
     let mut request = CountDeadLettersRequest { tenant, run, filter, stale, ..Default::default() };
     let mut groups = Groups::default();
@@ -235,13 +236,7 @@ async fn total(verb: &str, page: impl AsyncFn(String) -> Result<Batch, Failure>)
     let mut total = Batch::default();
     let mut token = String::new();
     loop {
-        let batch = page(token.clone()).await.map_err(|failure| match total.moved {
-            0 => failure,
-            moved => {
-                let before = format::counted(moved, "recipient");
-                Failure { message: format!("after {before} {verb}: {}", failure.message), ..failure }
-            }
-        })?;
+        let batch = page(token.clone()).await.map_err(|failure| after(total.moved, "recipient", verb, failure))?;
         total.moved += batch.moved;
         total.cancelled += batch.cancelled;
         total.inside_gap += batch.inside_gap;
@@ -256,21 +251,18 @@ async fn total(verb: &str, page: impl AsyncFn(String) -> Result<Batch, Failure>)
 /// Returns in words which dead letters the arguments select. Fails if they select none.
 fn selection(letters: &Letters) -> Result<String, Failure> {
     let filter = &letters.filter;
-    let run = letters.run.as_deref();
-    match (run, letters.recipients.as_slice()) {
-        (Some(run), [one]) => return Ok(format!("{one} of run {run}")),
-        (Some(run), more @ [_, ..]) => {
-            return Ok(format!("{} of run {run}", format::counted(more.len() as u64, "recipient")));
+    let (run, all) = (letters.run.as_deref(), letters.all || !filter.is_empty());
+    match run {
+        Some(run) => {
+            if let Some(words) = named(run, &letters.recipients, all)? {
+                return Ok(words);
+            }
         }
-        (Some(run), []) if filter.is_empty() && !letters.all => {
-            let message = format!("which dead letters of run {run}? no recipient is named");
-            return Err(Failure::usage("RECIPIENT", message, "name recipients, or take all of the run with --all"));
-        }
-        (None, _) if filter.is_empty() && !letters.all => {
+        None if all => {}
+        None => {
             let next = "name a run and recipients; or say which: --schedule, --reason, --since-time; or --all";
             return Err(Failure::usage("RUN", "which dead letters? nothing says it", next));
         }
-        _ => {}
     }
     let part = |word: &str, value: Option<String>| value.map(|value| format!("{word} {value}"));
     let parts = [
@@ -341,11 +333,11 @@ async fn carry_out<Q: Unary>(
 ) -> Result<(), Stop> {
     let words = selection(letters)?;
     let LetterOperation { verb, prompt, asks, requested, batch } = operation;
-    let (client, run) = (context.retrying_client(), letters.run.clone());
+    let client = context.unlimited_client();
     let is_named = !letters.recipients.is_empty();
     let request = DiscardDeadLettersRequest {
         tenant,
-        run: run.clone().unwrap_or_default(),
+        run: letters.run.clone().unwrap_or_default(),
         recipients: letters.recipients.clone(),
         all: !is_named,
         filter: (!is_named).then(|| to_filter(&letters.filter)),
@@ -366,27 +358,26 @@ async fn carry_out<Q: Unary>(
             if preview.moved == 0 {
                 warn_of_unknown_reason(context, &letters.filter);
             }
-            let (moved, inside_gap, dry_run) = (preview.moved, preview.inside_gap, letters.dry_run);
-            let view = MovedView { run, verb, moved, inside_gap, index: None, dry_run, groups: Vec::new() };
-            show(context, &letters.recipients, &view)?;
-            return left_out(preview.cancelled, inside_gap);
+            return report(context, letters, verb, &preview);
         }
-        context.terminal.confirm(&format!("{prompt}: {counted}?"))?;
+        context.confirm(&format!("{prompt}: {counted}?")).await?;
     }
     let done = total(verb, async |token| requested(false, token).await).await?;
-    let index = (done.index > 0).then_some(done.index);
-    let (moved, inside_gap) = (done.moved, done.inside_gap);
-    let view = MovedView { run, verb, moved, inside_gap, index, dry_run: false, groups: Vec::new() };
-    show(context, &letters.recipients, &view)?;
-    left_out(done.cancelled, inside_gap)
+    report(context, letters, verb, &done)
 }
 
-/// Prints how many moved. [`left_out`] reports named recipients that the min gap kept back.
-fn show(context: &CommandContext<'_>, named: &[String], view: &MovedView) -> Result<(), Stop> {
-    match view.inside_gap {
-        0 => context.moved(named, view),
-        _ => context.terminal.show(view),
+/// Prints how many moved, or would. Fails with "partly done" if some stay dead letters.
+fn report(context: &CommandContext<'_>, letters: &Letters, verb: &'static str, batch: &Batch) -> Result<(), Stop> {
+    let (run, dry_run) = (letters.run.clone(), letters.dry_run);
+    let &Batch { moved, index, cancelled, inside_gap, .. } = batch;
+    let index = (index > 0).then_some(index);
+    let view = MovedView { run, verb, moved, inside_gap, index, dry_run, groups: Vec::new() };
+    match inside_gap {
+        0 => context.moved(&letters.recipients, &view)?,
+        // The failure below reports named recipients that the min gap kept back.
+        _ => context.terminal.show(&view)?,
     }
+    left_out(cancelled, inside_gap)
 }
 
 /// Fails with "partly done" if recipients stay dead letters: their run is cancelled, or another email is less than the

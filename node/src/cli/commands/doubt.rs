@@ -5,13 +5,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::{ArgGroup, Args, Subcommand};
-use reveille_ledger::ids::Fence;
+use prost::Message as _;
+use reveille_ledger::ids::{Fence, Hash};
 use reveille_proto::admin::v1::{
     Doubt, DoubtCause, DoubtGroup, GetDoubtRequest, ListDoubtsRequest, Resolution, ResolveDoubtsRequest,
 };
-use tokio::sync::oneshot;
 
-use super::{CommandContext, Failure, OfTenant, Paging, Picked, Stop, View, Watch, format, relay_log, selection};
+use super::{CommandContext, Failure, OfTenant, Paging, Stop, View, Watch, after, format, input, relay_log};
 use crate::cli::view::layout::{Cell, Tone, card};
 use crate::cli::view::moved::MovedView;
 use crate::cli::view::recipient::cause;
@@ -84,8 +84,14 @@ pub struct SettleArgs {
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("decision").required(true).args(["sent", "resend"]))]
 pub struct ResolveArgs {
-    #[command(flatten)]
-    pub picked: Picked,
+    /// The run: rINDEX.PLACE, or NAME@INSTANT
+    pub run: String,
+    /// Recipients: addresses, or '#' and the number in the run; or --all
+    #[arg(conflicts_with = "all", value_name = "RECIPIENT")]
+    pub recipients: Vec<String>,
+    /// All of them in this run
+    #[arg(long)]
+    pub all: bool,
     /// Close it as assumed
     #[arg(long)]
     pub sent: bool,
@@ -123,14 +129,14 @@ pub async fn run(context: &CommandContext<'_>, args: OfTenant<DoubtCommand>) -> 
 }
 
 async fn resolve(context: &CommandContext<'_>, tenant: String, args: ResolveArgs) -> Result<(), Stop> {
-    let ResolveArgs { picked, resend, dry_run, fence, .. } = args;
-    let words = selection(&picked)?;
+    let ResolveArgs { run, recipients, all, resend, dry_run, fence, .. } = args;
+    let words = named(&run, &recipients, all)?.unwrap_or_else(|| format!("all of run {run}"));
     let resolution = if resend { Resolution::Resend } else { Resolution::Sent };
     let request = ResolveDoubtsRequest {
         tenant,
-        run: picked.run.clone(),
-        recipients: picked.recipients.clone(),
-        all: picked.all,
+        run: run.clone(),
+        recipients: recipients.clone(),
+        all,
         resolution: resolution.into(),
         validate_only: true,
         fence: fence.unwrap_or_default(),
@@ -139,7 +145,7 @@ async fn resolve(context: &CommandContext<'_>, tenant: String, args: ResolveArgs
     };
     let preview = context.read(request.clone()).await?;
     let counted = format!("{} in doubt, {words}{}", format::counted(preview.resolved, "email"), known(&preview.groups));
-    let (run, verb) = (Some(picked.run.clone()), "resolved");
+    let (run, verb) = (Some(run), "resolved");
     // A repeated request id is answered as before.
     let is_repeat = preview.index > 0;
     if dry_run || preview.resolved == 0 && !is_repeat {
@@ -147,7 +153,7 @@ async fn resolve(context: &CommandContext<'_>, tenant: String, args: ResolveArgs
         let groups = if dry_run { preview.groups } else { Vec::new() };
         let (moved, inside_gap) = (preview.resolved, preview.inside_gap);
         let view = MovedView { run, verb, moved, inside_gap, index: None, dry_run, groups };
-        return show(context, &picked.recipients, &view);
+        return show(context, &recipients, &view);
     }
     let answer = if is_repeat {
         preview
@@ -156,26 +162,27 @@ async fn resolve(context: &CommandContext<'_>, tenant: String, args: ResolveArgs
             true => "Send again what may have arrived: it may come twice",
             false => "Take as sent what may never have arrived",
         };
-        context.terminal.confirm(&format!("{what}: {counted}?"))?;
+        context.confirm(&format!("{what}: {counted}?")).await?;
         // The fence excludes recipients that came into doubt after the user confirmed.
         let request = ResolveDoubtsRequest { validate_only: false, fence: preview.fence, ..request };
         context.change(request).await?
     };
     let (moved, inside_gap) = (answer.resolved, answer.inside_gap);
     let view = MovedView { run, verb, moved, inside_gap, index: Some(answer.index), dry_run, groups: Vec::new() };
-    show(context, &picked.recipients, &view)
+    show(context, &recipients, &view)
 }
 
 /// Settles as sent what the log of a relay shows as accepted: reads all doubts, and resolves those that it names.
 async fn settle(context: &CommandContext<'_>, tenant: String, args: SettleArgs) -> Result<(), Stop> {
     let SettleArgs { log, run, dry_run } = args;
     let accepted = read_log(&log).await?;
+    let client = context.unlimited_client();
     let mut found: BTreeMap<String, Found> = BTreeMap::new();
     let (mut left, mut page_token) = (0_u64, String::new());
     loop {
         let run = run.clone().unwrap_or_default();
         let request = ListDoubtsRequest { tenant: tenant.clone(), run, ..ListDoubtsRequest::default() };
-        let page = context.client.page(request, context.stale, PAGE_SIZE, page_token).await?;
+        let page = client.page(request, context.stale, PAGE_SIZE, page_token).await?;
         for doubt in page.rows {
             match accepted.contains(&doubt.message_id) {
                 true => found.entry(doubt.run.clone()).or_default().add(&doubt),
@@ -191,12 +198,11 @@ async fn settle(context: &CommandContext<'_>, tenant: String, args: SettleArgs) 
     let mut index = None;
     if !dry_run && moved > 0 {
         let emails = format::counted(moved, "email");
-        context.terminal.confirm(&format!("Settle as sent what the log shows: {emails}?"))?;
+        context.confirm(&format!("Settle as sent what the log shows: {emails}?")).await?;
         moved = 0;
-        let mut numbers = 1..;
         for (run, of_run) in found {
-            for (recipients, number) in of_run.recipients.chunks(SETTLED_MAX).zip(&mut numbers) {
-                let request = ResolveDoubtsRequest {
+            for recipients in of_run.recipients.chunks(SETTLED_MAX) {
+                let request = with_own_id(ResolveDoubtsRequest {
                     tenant: tenant.clone(),
                     run: run.clone(),
                     recipients: recipients.to_vec(),
@@ -204,9 +210,10 @@ async fn settle(context: &CommandContext<'_>, tenant: String, args: SettleArgs) 
                     resolution: Resolution::Accepted.into(),
                     validate_only: false,
                     fence: of_run.newest.map(|fence| fence.to_string()).unwrap_or_default(),
-                    request_id: format!("{}-{number}", context.client.request_id()),
-                };
-                let answer = context.change(request).await?;
+                    request_id: context.client.request_id().to_owned(),
+                });
+                let answer = context.change(request).await;
+                let answer = answer.map_err(|failure| after(moved, "email", "settled as sent", failure))?;
                 moved += answer.resolved;
                 index = Some(answer.index);
             }
@@ -219,6 +226,13 @@ async fn settle(context: &CommandContext<'_>, tenant: String, args: SettleArgs) 
         context.terminal.say(&format!("the log shows nothing of {left}, which proves nothing: they stay in doubt"));
     }
     Ok(())
+}
+
+/// Replaces the command's request id by one for this request. It depends on all fields: a repeated command finds other
+/// emails in doubt, and the cluster refuses an id that had another request.
+fn with_own_id(request: ResolveDoubtsRequest) -> ResolveDoubtsRequest {
+    let request_id = format!("settle-{}", Hash::of(&request.encode_to_vec()));
+    ResolveDoubtsRequest { request_id, ..request }
 }
 
 /// Recipients of a run that a relay's log shows as accepted.
@@ -235,23 +249,30 @@ impl Found {
     }
 }
 
-/// Reads the log on a separate thread, so that Ctrl-C can end a wait for stdin.
+/// Returns the Message-IDs that the log shows as accepted.
 async fn read_log(path: &Path) -> Result<BTreeSet<String>, Failure> {
-    let (give, get) = oneshot::channel();
     let owned = path.to_owned();
-    std::thread::spawn(move || {
-        let read = || match owned.as_path() == Path::new("-") {
-            true => relay_log::accepted(io::stdin().lock()),
-            false => relay_log::accepted(io::BufReader::new(std::fs::File::open(&owned)?)),
-        };
-        // The receiver is gone if the command was interrupted.
-        let _ = give.send(read());
+    let read = input::on_thread(move || match owned.as_path() == Path::new("-") {
+        true => relay_log::accepted(io::stdin().lock()),
+        false => relay_log::accepted(io::BufReader::new(std::fs::File::open(&owned)?)),
     });
-    let read = get.await.unwrap_or_else(|_| Err(io::Error::other("its reader ended")));
-    read.map_err(|error| {
+    read.await.flatten().map_err(|error| {
         let message = format!("the log {} cannot be read: {error}", path.display());
         Failure::usage("FILE", message, "give the log of the relay, or - for stdin")
     })
+}
+
+/// Returns in words which recipients of a run are named: `None` for all of them. Fails if none are named.
+pub fn named(run: &str, recipients: &[String], all: bool) -> Result<Option<String>, Failure> {
+    match recipients {
+        [] if all => Ok(None),
+        [] => {
+            let message = format!("which recipients of run {run}? none is named");
+            Err(Failure::usage("RECIPIENT", message, "name recipients, or take all of the run with --all"))
+        }
+        [one] => Ok(Some(format!("{one} of run {run}"))),
+        more => Ok(Some(format!("{} of run {run}", format::counted(more.len() as u64, "recipient")))),
+    }
 }
 
 /// Prints the answer. Fails with "partly done" if another email within the min gap kept recipients in doubt.
@@ -373,6 +394,17 @@ mod tests {
         let documented: Vec<&str> = rows.filter_map(|row| row.split(" | ").next()?.strip_prefix("| ")).collect();
         let causes = (1..).map_while(|number| DoubtCause::try_from(number).ok());
         assert_eq!(documented, causes.map(cause).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn settled_parts_of_a_command_have_an_id_each() {
+        let of = |numbers: &[&str]| {
+            let recipients = numbers.iter().map(|number| (*number).to_owned()).collect();
+            let request_id = "mine".to_owned();
+            with_own_id(ResolveDoubtsRequest { recipients, request_id, ..ResolveDoubtsRequest::default() }).request_id
+        };
+        assert_eq!(of(&["#1"]), of(&["#1"]), "a repeat of the same request");
+        assert_ne!(of(&["#1"]), of(&["#2"]), "a repeat of the command after the first part was settled");
     }
 
     #[test]
