@@ -122,6 +122,27 @@ async fn update_without_change_or_with_conflicting_flags_sends_no_request() {
 }
 
 #[tokio::test]
+async fn rows_that_are_left_out_are_named() {
+    let fake = Fake::start(|method, _| match method {
+        "UpdateSchedule" => one(v1::UpdateScheduleResponse::default()),
+        "TriggerSchedule" => one(v1::TriggerScheduleResponse::default()),
+        _ => Err(unknown(method)),
+    })
+    .await;
+    let people = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(people.path(), "email\nann@example.com\npostmaster\n").expect("written");
+    for verb in ["update", "trigger"] {
+        let line = format!("schedule {verb} morning --recipients {}", people.path().display());
+        let refused = fake.reveille(&line).await;
+        assert_eq!(refused.code, Some(2), "{refused:?}");
+        assert!(refused.stderr.contains("so nothing was done") && refused.stderr.contains("--skip-bad-rows"));
+        let ended = fake.reveille(&format!("{line} --skip-bad-rows")).await;
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        assert!(ended.stderr.contains("left out: line 3: "), "{ended:?}");
+    }
+}
+
+#[tokio::test]
 async fn people_read_a_change_once_and_instants_only_where_they_move() {
     let fake = schedule().await;
     let moved = fake.reveille("schedule update morning --priority 7").await;

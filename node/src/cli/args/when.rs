@@ -33,6 +33,21 @@ pub struct WhenArgs {
     pub at: Option<Timestamp>,
 }
 
+/// Which of the instants are occurrences.
+#[derive(Clone, Debug, Args)]
+#[group(skip)]
+pub struct SpanArgs {
+    /// No instant before this one
+    #[arg(long, value_name = "INSTANT", help_heading = "When", value_parser = parse_instant)]
+    pub start_time: Option<Timestamp>,
+    /// No instant after this one
+    #[arg(long, value_name = "INSTANT", help_heading = "When", value_parser = parse_instant)]
+    pub end_time: Option<Timestamp>,
+    /// Maximum number of occurrences, including those that have opened
+    #[arg(long, value_name = "N", help_heading = "When", value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_runs: Option<u32>,
+}
+
 /// The flags of which a new schedule needs one, and those that only belong to one of them. An update may give a part
 /// alone: the schedule has the rest.
 pub fn needed() -> [ArgGroup; 3] {

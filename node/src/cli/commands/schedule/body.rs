@@ -7,7 +7,9 @@ use reveille_proto::admin::v1::{Audience, Content, Field, Recipient};
 
 use crate::cli::args::content::TextArgs;
 use crate::cli::attachments;
-use crate::cli::commands::{BadRows, ContentArgs, ContentOrTemplateArgs, Failure, RecipientArgs, input};
+use crate::cli::commands::{
+    BadRows, CommandContext, ContentArgs, ContentOrTemplateArgs, Failure, RecipientArgs, input,
+};
 use crate::cli::failure::BAD_ROWS_SHOWN;
 use crate::cli::recipients::{self, Recipients};
 
@@ -47,9 +49,19 @@ pub fn recipients(args: &RecipientArgs) -> Result<Recipients, Failure> {
     Ok(read)
 }
 
+/// Warns of columns that no text can use, and names the rows that `--skip-bad-rows` leaves out.
+pub fn say_left_out(context: &CommandContext<'_>, recipients: &Recipients) {
+    if let Some(unusable) = recipients::unusable(&recipients.audience.columns) {
+        context.terminal.say(&format!("warning: {unusable}"));
+    }
+    for bad in &recipients.bad {
+        context.terminal.say(&format!("left out: {bad}"));
+    }
+}
+
 fn bad_rows(path: &Path, read: &Recipients) -> Failure {
     let shown = read.bad.iter().take(BAD_ROWS_SHOWN).cloned().collect();
-    Failure::bad_rows(path, "created", BadRows { count: read.bad.len() as u64, shown }, None)
+    Failure::bad_rows(path, "done", BadRows { count: read.bad.len() as u64, shown }, None)
 }
 
 /// Returns the content that the flags give, or the name of a template.

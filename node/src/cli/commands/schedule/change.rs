@@ -1,7 +1,5 @@
 //! `reveille schedule pause`, `resume`, `trigger` and `delete` of one schedule.
 
-use std::path::PathBuf;
-
 use reveille_proto::admin::v1::{
     self, DeleteScheduleRequest, ResumeScheduleRequest, ResumeScheduleResponse, TriggerScheduleRequest,
 };
@@ -27,7 +25,7 @@ pub async fn resume(context: &CommandContext<'_>, request: ResumeScheduleRequest
     }
     if plan.opens_count > 0 || is_unwritten {
         let unwritten = if is_unwritten { "It would send the placeholder of its import; " } else { "" };
-        context.terminal.confirm(&format!("{unwritten}{words}. Resume?"))?;
+        context.confirm(&format!("{unwritten}{words}. Resume?")).await?;
     }
     let etag = schedule.etag;
     let request = ResumeScheduleRequest { etag, validate_only: false, ..preview_request };
@@ -54,20 +52,20 @@ fn missed(plan: &ResumeScheduleResponse, schedule: &v1::Schedule) -> String {
     words
 }
 
-/// Opens a run. `file`: its recipients, if they are not those of the schedule.
+/// Opens a run. `recipients`: its own ones, if the flags name any, instead of those of the schedule.
 pub async fn trigger(
     context: &CommandContext<'_>,
     request: TriggerScheduleRequest,
-    file: Option<PathBuf>,
+    recipients: &RecipientArgs,
 ) -> Result<(), Stop> {
     let (dry_run, tenant) = (request.validate_only, next_step::tenant_flag(&request.tenant));
-    let file = RecipientArgs { to: Vec::new(), recipients: file, sealed: None, skip_bad_rows: false };
-    let read = if file.is_given() { Some(body::recipients(&file)?) } else { None };
+    let read = if recipients.is_given() { Some(body::recipients(recipients)?) } else { None };
     let request = TriggerScheduleRequest { audience: read.as_ref().map(|read| read.audience.clone()), ..request };
     let answer = context.change(request).await.map_err(|failure| match &read {
-        Some(read) => body::at_line(failure, &file, read),
+        Some(read) => body::at_line(failure, recipients, read),
         None => failure,
     })?;
+    read.iter().for_each(|read| body::say_left_out(context, read));
     context.warn(&answer.warnings, None);
     let next = format!("next: reveille run watch {}{tenant}", answer.name());
     context.terminal.show(&answer)?;
@@ -80,7 +78,7 @@ pub async fn trigger(
 
 pub async fn delete(context: &CommandContext<'_>, request: DeleteScheduleRequest) -> Result<(), Stop> {
     let (name, dry_run) = (request.name.clone(), request.validate_only);
-    context.confirm_unless(dry_run, &format!("Delete schedule {name}? It never fires again; open runs go on."))?;
+    context.confirm_unless(dry_run, &format!("Delete schedule {name}? It never fires again; open runs go on.")).await?;
     let safety = if dry_run { RetrySafety::Read } else { RetrySafety::Once };
     let answer = context.client.ask(safety, request).await?;
     let words = deleted(&name, &answer, dry_run);

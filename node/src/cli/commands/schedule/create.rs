@@ -1,17 +1,16 @@
 //! `reveille schedule create`: reads the files, sends the request, and prints the next instants.
 
 use clap::{ArgGroup, Args};
-use jiff::Timestamp;
 use reveille_proto::admin::v1::{CreateScheduleRequest, CreateScheduleResponse, ScheduleBody};
 
-use super::body::{at_line, content_or_template, labels, recipients};
+use super::body::{at_line, content_or_template, labels, recipients, say_left_out};
 use crate::cli::args::labels::parse_label;
 use crate::cli::args::when;
 use crate::cli::commands::{
-    CommandContext, ContentOrTemplateArgs, Failure, PolicyArgs, RecipientArgs, Stop, WhenArgs, format, to_wire,
+    CHECKED, CommandContext, ContentOrTemplateArgs, Failure, PolicyArgs, RecipientArgs, SpanArgs, Stop, WhenArgs,
+    format, to_wire,
 };
-use crate::cli::instant::parse_instant;
-use crate::cli::recipients::{self, Recipients};
+use crate::cli::recipients::Recipients;
 
 /// `schedule create`.
 #[derive(Clone, Debug, Args)]
@@ -42,15 +41,8 @@ pub struct CreateArgs {
     /// Time zone, such as Europe/Berlin
     #[arg(long, value_name = "ZONE", help_heading = "When")]
     pub zone: String,
-    /// No instant before this one
-    #[arg(long, value_name = "INSTANT", help_heading = "When", value_parser = parse_instant)]
-    pub start_time: Option<Timestamp>,
-    /// No instant after this one
-    #[arg(long, value_name = "INSTANT", help_heading = "When", value_parser = parse_instant)]
-    pub end_time: Option<Timestamp>,
-    /// Occurrences at most
-    #[arg(long, value_name = "N", help_heading = "When", value_parser = clap::value_parser!(u32).range(1..))]
-    pub max_runs: Option<u32>,
+    #[command(flatten)]
+    pub span: SpanArgs,
     #[command(flatten)]
     pub recipients: RecipientArgs,
     #[command(flatten)]
@@ -75,12 +67,7 @@ pub async fn run(context: &CommandContext<'_>, tenant: String, args: CreateArgs)
 }
 
 fn print_notes(context: &CommandContext<'_>, recipients: &Recipients, answer: &CreateScheduleResponse, dry_run: bool) {
-    if let Some(unusable) = recipients::unusable(&recipients.audience.columns) {
-        context.terminal.say(&format!("warning: {unusable}"));
-    }
-    for bad in &recipients.bad {
-        context.terminal.say(&format!("left out: {bad}"));
-    }
+    say_left_out(context, recipients);
     if !answer.duplicates.is_empty() {
         let count = format::counted(answer.duplicates.len() as u64, "duplicate");
         let line = |place: u32| recipients.lines.get(place as usize).copied().unwrap_or_default();
@@ -93,7 +80,7 @@ fn print_notes(context: &CommandContext<'_>, recipients: &Recipients, answer: &C
     }
     context.warn(&answer.warnings, None);
     context.terminal.say(match (dry_run, answer.created) {
-        (true, _) => "checked; nothing was changed",
+        (true, _) => CHECKED,
         (false, true) => "created",
         (false, false) => "exists already with the same body; nothing was changed",
     });
@@ -108,9 +95,9 @@ fn body(tenant: String, args: CreateArgs, recipients: &Recipients) -> Result<Sch
         name: args.name,
         timing: Some(args.when.to_wire()),
         zone: args.zone,
-        start_time: args.start_time.map(to_wire),
-        end_time: args.end_time.map(to_wire),
-        max_runs: args.max_runs,
+        start_time: args.span.start_time.map(to_wire),
+        end_time: args.span.end_time.map(to_wire),
+        max_runs: args.span.max_runs,
         policies: Some(args.policies.to_wire()),
         pool: args.pool,
         priority: args.priority.into(),

@@ -19,9 +19,9 @@ use reveille_proto::admin::v1::{
 
 use super::apply::{ApplyFiles, ManifestFiles};
 use super::message::key_rule;
-use super::{CommandContext, EtagArgs, Failure, Kind, Listing, OfTenant, Paging, ShowArgs, Stop, apply};
+use super::{CommandContext, EtagArgs, Failure, Kind, Listing, OfTenant, Paging, RecipientArgs, ShowArgs, Stop, apply};
 use crate::cli::args::labels::SelectorArgs;
-use crate::cli::word::name as name_of;
+use crate::cli::word::values;
 use backfill::BackfillArgs;
 use create::CreateArgs;
 use preview::PreviewArgs;
@@ -149,6 +149,9 @@ Examples:
         /// Send this run to the recipients of this CSV, instead of those of the schedule
         #[arg(long, value_name = "FILE.csv")]
         recipients: Option<PathBuf>,
+        /// Leave out rows that cannot be used, instead of opening nothing
+        #[arg(long, requires = "recipients")]
+        skip_bad_rows: bool,
         /// If the request id was used: the first call counts, whatever its recipients
         #[arg(long)]
         first_wins: bool,
@@ -198,8 +201,7 @@ pub async fn run(context: &CommandContext<'_>, args: OfTenant<ScheduleCommand>) 
         ScheduleCommand::Create(args) => Box::pin(create::run(context, tenant, *args)).await,
         ScheduleCommand::Preview(args) => preview::run(context, &tenant, &args),
         ScheduleCommand::List { paging, labels, states } => {
-            let state_of = |word: &String| ScheduleState::from_str_name(&name_of("SCHEDULE_STATE_", word));
-            let states = states.iter().map(|word| state_of(word).unwrap_or_default().into()).collect();
+            let states = values("SCHEDULE_STATE_", &states, ScheduleState::from_str_name);
             let selector = labels.selector.unwrap_or_default();
             let request = ListSchedulesRequest { tenant, states, selector, ..ListSchedulesRequest::default() };
             context
@@ -236,11 +238,12 @@ pub async fn run(context: &CommandContext<'_>, args: OfTenant<ScheduleCommand>) 
                 change::resume(context, request).await
             }
         },
-        ScheduleCommand::Trigger { name, recipients, first_wins, dry_run } => {
+        ScheduleCommand::Trigger { name, recipients, skip_bad_rows, first_wins, dry_run } => {
             let (request_id, key_rule) = (context.client.request_id().to_owned(), key_rule(first_wins));
             let validate_only = dry_run;
             let request = TriggerScheduleRequest { tenant, name, request_id, validate_only, audience: None, key_rule };
-            change::trigger(context, request, recipients).await
+            let recipients = RecipientArgs { to: Vec::new(), recipients, sealed: None, skip_bad_rows };
+            change::trigger(context, request, &recipients).await
         }
         ScheduleCommand::Backfill(args) => backfill::run(context, tenant, args).await,
         ScheduleCommand::Delete { name, dry_run, etag } => {

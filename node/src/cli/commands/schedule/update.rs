@@ -1,20 +1,19 @@
 //! `reveille schedule update`: reads the schedule, shows the changes, and makes them if the schedule is still the same.
 
 use clap::{Arg, Args};
-use jiff::Timestamp;
 use prost_types::FieldMask;
 use reveille_proto::admin::v1::{Instant, Schedule, ScheduleBody, UpdateScheduleRequest, UpdateScheduleResponse};
 use serde_json::Value;
 
-use super::body::{at_line, content, recipients};
+use super::body::{at_line, content, recipients, say_left_out};
 use crate::api_json::word;
 use crate::cli::args::content::{CONTENT_FLAGS, ContentArgs, RecipientArgs};
 use crate::cli::args::given::Given;
 use crate::cli::args::labels::{LabelChange, parse_label_change};
 use crate::cli::commands::{
-    CHECKED, CommandContext, EtagArgs, Failure, Format, Json, PolicyArgs, Stop, View, WhenArgs, format, to_wire,
+    CHECKED, CommandContext, EtagArgs, Failure, Format, Json, PolicyArgs, SpanArgs, Stop, View, WhenArgs, format,
+    to_wire,
 };
-use crate::cli::instant::parse_instant;
 use crate::cli::recipients::Recipients;
 use crate::cli::view::instant::remarks;
 use crate::cli::view::layout::{Cell, Tone, table};
@@ -51,15 +50,8 @@ pub struct UpdateArgs {
     /// Time zone, such as Europe/Berlin
     #[arg(long, value_name = "ZONE", help_heading = "When")]
     pub zone: Option<String>,
-    /// No instant before this one
-    #[arg(long, value_name = "INSTANT", help_heading = "When", value_parser = parse_instant)]
-    pub start_time: Option<Timestamp>,
-    /// No instant after this one
-    #[arg(long, value_name = "INSTANT", help_heading = "When", value_parser = parse_instant)]
-    pub end_time: Option<Timestamp>,
-    /// Maximum number of occurrences, including those that have opened
-    #[arg(long, value_name = "N", help_heading = "When", value_parser = clap::value_parser!(u32).range(1..))]
-    pub max_runs: Option<u32>,
+    #[command(flatten)]
+    pub span: SpanArgs,
     #[command(flatten)]
     pub recipients: RecipientArgs,
     /// A template instead of the content: NAME, which is its newest version now, or NAME@VERSION
@@ -94,6 +86,7 @@ pub async fn run(context: &CommandContext<'_>, tenant: String, args: UpdateArgs)
     let preview_request = UpdateScheduleRequest { validate_only: true, ..request.clone() };
     let plan = context.read(preview_request).await.map_err(named)?;
     let etag = plan.former.as_ref().map(|former| former.etag.clone()).unwrap_or_default();
+    listed.iter().for_each(|listed| say_left_out(context, listed));
     let duplicates = plan.duplicates.len() as u64;
     if duplicates > 0 {
         let duplicates = format::counted(duplicates, "duplicate");
@@ -133,9 +126,9 @@ fn request(
         name: args.name,
         timing: (!args.when.paths().is_empty()).then(|| args.when.to_wire()),
         zone: args.zone.unwrap_or_default(),
-        start_time: args.start_time.map(to_wire),
-        end_time: args.end_time.map(to_wire),
-        max_runs: args.max_runs,
+        start_time: args.span.start_time.map(to_wire),
+        end_time: args.span.end_time.map(to_wire),
+        max_runs: args.span.max_runs,
         policies: Some(args.policies.args.to_wire()),
         pool: args.pool.unwrap_or_default(),
         priority: args.priority.unwrap_or_default().into(),
@@ -172,9 +165,9 @@ fn path_of(flag: &str) -> String {
 fn paths(args: &UpdateArgs) -> Vec<String> {
     let given = [
         ("zone", args.zone.is_some()),
-        ("start_time", args.start_time.is_some()),
-        ("end_time", args.end_time.is_some()),
-        ("max_runs", args.max_runs.is_some()),
+        ("start_time", args.span.start_time.is_some()),
+        ("end_time", args.span.end_time.is_some()),
+        ("max_runs", args.span.max_runs.is_some()),
         ("pool", args.pool.is_some()),
         ("priority", args.priority.is_some()),
         ("audience", args.recipients.is_given()),
