@@ -6,6 +6,15 @@ pub fn name(prefix: &str, word: &str) -> String {
     format!("{prefix}{}", word.replace('-', "_").to_uppercase())
 }
 
+/// Returns the API's values of words that the parser of the command line has checked.
+pub fn values<E: Default + Into<i32>>(
+    prefix: &str,
+    words: &[String],
+    from_str_name: fn(&str) -> Option<E>,
+) -> Vec<i32> {
+    words.iter().map(|word| from_str_name(&name(prefix, word)).unwrap_or_default().into()).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,8 +3,9 @@
 use prost::Message;
 use reveille_proto::admin::v1::{self, CampaignState};
 use serde_json::json;
+use tonic::Code;
 
-use crate::fake::{Fake, one, refusal_of, unknown};
+use crate::fake::{Fake, one, refusal, refusal_of, unknown};
 
 fn instant(seconds: i64) -> Option<prost_types::Timestamp> {
     Some(prost_types::Timestamp { seconds, nanos: 0 })
@@ -242,7 +243,7 @@ async fn status_and_list_print_the_same_fields() {
 }
 
 #[tokio::test]
-async fn watch_waits_for_the_run_and_then_follows_it() {
+async fn watch_waits_for_the_run_across_a_failover_and_then_follows_it() {
     let looks = std::sync::atomic::AtomicUsize::new(0);
     let counts = v1::RunCounts { sent: 2, ..v1::RunCounts::default() };
     let run = v1::Run { run: "r7.0".into(), audience: 2, counts: Some(counts), ..v1::Run::default() };
@@ -250,7 +251,11 @@ async fn watch_waits_for_the_run_and_then_follows_it() {
     run.set_state(v1::RunState::Finished);
     let fake = Fake::start(move |method, _| match method {
         "GetCampaign" => {
-            let opened = looks.fetch_add(1, std::sync::atomic::Ordering::SeqCst) > 0;
+            let look = looks.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            if look == 1 {
+                return Err(refusal(Code::DeadlineExceeded, "OUTCOME_UNKNOWN", "the leader is lost"));
+            }
+            let opened = look > 1;
             let state = if opened { CampaignState::Open } else { CampaignState::Launched };
             let campaign = v1::Campaign { run: opened.then(|| run.clone()), ..spring(state) };
             one(v1::GetCampaignResponse { campaign: Some(campaign), ..Default::default() })
@@ -262,5 +267,6 @@ async fn watch_waits_for_the_run_and_then_follows_it() {
     let ended = fake.reveille("campaign watch spring").await;
     assert_eq!(ended.code, Some(0), "{ended:?}");
     assert!(ended.stderr.starts_with("spring is launched for 2026-03-08T09:00:00Z"), "{ended:?}");
+    assert!(ended.stderr.contains("no answer in time; asking again every second"), "{ended:?}");
     assert!(ended.stdout.contains("finished"), "{ended:?}");
 }

@@ -121,10 +121,21 @@ async fn node_that_chooses_nothing_by_labels_is_not_believed() {
         schedules: vec![v1::Schedule { name: "of-others".into(), ..v1::Schedule::default() }],
         ..Default::default()
     };
-    let fake = Fake::answering("ListSchedules", all).await;
-    let ended = fake.reveille("schedule list -l team=ops -o name").await;
-    assert_eq!((ended.code, ended.stdout.as_str()), (Some(1), ""), "{ended:?}");
-    assert!(ended.stderr.contains("the node is older than this command"), "{}", ended.stderr);
+    let campaigns = v1::ListCampaignsResponse {
+        campaigns: vec![v1::Campaign { name: "of-others".into(), ..v1::Campaign::default() }],
+        ..Default::default()
+    };
+    let fake = Fake::start(move |method, _| match method {
+        "ListSchedules" => one(all.clone()),
+        "ListCampaigns" => one(campaigns.clone()),
+        _ => Err(unknown(method)),
+    })
+    .await;
+    for line in ["schedule list -l team=ops -o name", "campaign list -l team=ops -o name"] {
+        let ended = fake.reveille(line).await;
+        assert_eq!((ended.code, ended.stdout.as_str()), (Some(1), ""), "{ended:?}");
+        assert!(ended.stderr.contains("the node is older than this command"), "{}", ended.stderr);
+    }
 }
 
 /// Starts a fake cluster with three schedules: two are active and one is paused. `bad` cannot be paused.

@@ -1,12 +1,12 @@
-//! Labels as flags: `--label` gives them to a schedule, `-l` chooses schedules by them.
+//! Labels as flags: `--label` gives them to a schedule or a campaign, `-l` selects by them.
 
 use super::Args;
 use reveille_ledger::labels::{Labels, WrongLabel};
 
-/// Selects schedules by their labels.
+/// Selects objects by their labels.
 #[derive(Clone, Debug, Args)]
 pub struct SelectorArgs {
-    /// Schedules with these labels: team=ops,env!=dev,tier,!old (all of it has to hold)
+    /// With these labels: team=ops,env!=dev,tier,!old (all of it has to hold)
     #[arg(short = 'l', long, value_name = "SELECTOR", value_parser = parse_selector)]
     pub selector: Option<String>,
 }
@@ -44,10 +44,10 @@ fn checked(label: (String, String)) -> Result<(String, String), String> {
     }
 }
 
-/// An empty one would mean all schedules, and comes of a variable that is not set.
+/// An empty one would select all, and comes of a variable that is not set.
 fn parse_selector(text: &str) -> Result<String, String> {
     match text.trim() {
-        "" => Err("it says nothing; leave it out for all schedules".to_owned()),
+        "" => Err("it is empty; leave it out to select all".to_owned()),
         selector => Ok(selector.to_owned()),
     }
 }

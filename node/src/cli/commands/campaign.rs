@@ -11,16 +11,18 @@ use reveille_proto::admin::v1::{
 };
 use tokio::time::{Instant, sleep};
 
+use super::follow::passes;
 use super::schedule::body::{content_or_template, labels};
+use super::schedule::read;
 use super::{
-    Answer, CampaignPolicyArgs, CommandContext, ContentOrTemplateArgs, EtagArgs, Failure, Json, Kind, OfTenant, Paging,
-    RetrySafety, SelectorArgs, ShowArgs, Stop, View, to_wire,
+    Answer, CampaignPolicyArgs, CommandContext, ContentOrTemplateArgs, DeleteArgs, EtagArgs, Failure, Json, Kind,
+    ListPage, Listing, OfTenant, Paging, RetrySafety, SelectorArgs, ShowArgs, Stop, View, WITHIN, to_wire,
 };
 use crate::cli::args::labels::parse_label;
 use crate::cli::instant::parse_instant;
 use crate::cli::view::barrier::sentence;
 use crate::cli::view::campaign;
-use crate::cli::word::name as name_of;
+use crate::cli::word::values;
 
 #[derive(Debug, Subcommand)]
 pub enum CampaignCommand {
@@ -134,15 +136,7 @@ Examples:
     },
     /// Delete one that has ended or never began; its run stays
     #[command(after_long_help = "Example:\n  reveille campaign delete spring --yes")]
-    Delete {
-        /// Its name
-        name: String,
-        /// Say whether it can be deleted, and change nothing
-        #[arg(long)]
-        dry_run: bool,
-        #[command(flatten)]
-        etag: EtagArgs,
-    },
+    Delete(DeleteArgs),
 }
 
 /// `campaign launch` and `validate`.
@@ -228,23 +222,29 @@ pub async fn run(context: &CommandContext<'_>, args: OfTenant<CampaignCommand>) 
         }
         CampaignCommand::Watch { name } => watch(context, tenant, name).await,
         CampaignCommand::List { paging, labels, states, since_time, until_time } => {
-            let state_of = |word: &String| CampaignState::from_str_name(&name_of("CAMPAIGN_STATE_", word));
             let request = ListCampaignsRequest {
                 tenant,
-                states: states.iter().map(|word| state_of(word).unwrap_or_default().into()).collect(),
+                states: values("CAMPAIGN_STATE_", &states, CampaignState::from_str_name),
                 selector: labels.selector.unwrap_or_default(),
                 since_time: since_time.map(to_wire),
                 until_time: until_time.map(to_wire),
                 ..ListCampaignsRequest::default()
             };
-            context.list_of(paging, request).await
+            context.list(paging, |size, token| page(context, request.clone().at(context.stale, size, token))).await
         }
-        CampaignCommand::Delete { name, dry_run, etag } => {
+        CampaignCommand::Delete(DeleteArgs { name, dry_run, etag }) => {
             let (of, etag) = (name.clone(), etag.to_wire());
             let request = DeleteCampaignRequest { tenant, name: of, validate_only: dry_run, etag };
             context.remove((&forgets(&name), &name), request, dry_run, |answer| answer.index).await.map(drop)
         }
     }
+}
+
+async fn page(context: &CommandContext<'_>, request: ListCampaignsRequest) -> Result<ListPage<Campaign>, Failure> {
+    let selector = request.selector.clone();
+    let answer = context.read(request).await?;
+    read::check_selector_was_applied(&selector, &answer.selector)?;
+    Ok(ListCampaignsRequest::page(answer))
 }
 
 async fn create(context: &CommandContext<'_>, tenant: String, args: CampaignCreateArgs) -> Result<(), Stop> {
@@ -299,7 +299,7 @@ async fn resume(context: &CommandContext<'_>, request: ResumeCampaignRequest) ->
 
 async fn cancel(context: &CommandContext<'_>, request: CancelCampaignRequest) -> Result<(), Stop> {
     let dry_run = request.validate_only;
-    context.confirm_unless(dry_run, &format!("Cancel campaign {} for good?", request.name))?;
+    context.confirm_unless(dry_run, &format!("Cancel campaign {} for good?", request.name)).await?;
     let answer = context.change(request).await?;
     show_with_barrier(context, &answer, answer.campaign.as_ref(), answer.barrier.as_ref())?;
     context.checked(dry_run);
@@ -321,28 +321,43 @@ fn show_with_barrier<A: Json>(
     context.terminal.show(&Answer::new(answer, campaign.name, text))
 }
 
-/// Reads the campaign once a second until its run exists, then watches the run.
+/// Reads the campaign once a second until its run exists, then watches the run. After the first read, a lost node or
+/// leader is one line on stderr.
 async fn watch(context: &CommandContext<'_>, tenant: String, name: String) -> Result<(), Stop> {
-    let (began, mut said) = (Instant::now(), None);
+    let end = context.global.timeout.map(|within| Instant::now() + within);
+    let (mut said, mut is_lost) = (None, false);
     loop {
-        let campaign = context.read(get(context, &tenant, &name)).await?.campaign.unwrap_or_default();
-        if let Some(run) = campaign.run {
-            return super::watch::run(context, tenant, run.run).await;
+        let left = end.map_or(WITHIN, |end| end.saturating_duration_since(Instant::now()).min(WITHIN));
+        context.client.set_timeout(left);
+        match context.read(get(context, &tenant, &name)).await {
+            Ok(answer) => {
+                context.watching.set(true);
+                is_lost = false;
+                let campaign = answer.campaign.unwrap_or_default();
+                if let Some(run) = campaign.run {
+                    return super::watch::run(context, tenant, run.run).await;
+                }
+                if !campaign::may_open(&campaign) {
+                    return context.terminal.show(&campaign);
+                }
+                let sentence = campaign::sentence(&campaign);
+                if said.as_ref() != Some(&sentence) {
+                    context.terminal.say(&sentence);
+                    said = Some(sentence);
+                }
+            }
+            Err(failure) if !context.watching.get() || !passes(&failure) => return Err(failure.into()),
+            Err(failure) => {
+                if !std::mem::replace(&mut is_lost, true) {
+                    context.terminal.say(&format!("{}; asking again every second", failure.message));
+                }
+            }
         }
-        if !campaign::may_open(&campaign) {
-            return context.terminal.show(&campaign);
-        }
-        let sentence = campaign::sentence(&campaign);
-        if said.as_ref() != Some(&sentence) {
-            context.terminal.say(&sentence);
-            said = Some(sentence);
-        }
-        if context.global.timeout.is_some_and(|within| began.elapsed() > within) {
+        if end.is_some_and(|end| Instant::now() >= end) {
             let next = format!("reveille campaign status {name}");
             return Err(Failure::timed_out(format!("{name} has not opened in this time"), next).into());
         }
         sleep(POLL_EVERY).await;
-        context.client.set_timeout(super::WITHIN);
     }
 }
 

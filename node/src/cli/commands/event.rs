@@ -6,9 +6,8 @@ use clap::Args;
 use reveille_proto::admin::v1::{Event, EventType, ListEventsRequest, ListEventsResponse};
 use tokio::time::{Instant, sleep};
 
-use super::{
-    Client, CommandContext, Exit, Failure, Format, Json, PAGE_SIZE, RetrySafety, Stop, WITHIN, escape, format,
-};
+use super::follow::passes;
+use super::{Client, CommandContext, Failure, Format, Json, PAGE_SIZE, RetrySafety, Stop, WITHIN, escape, format};
 use crate::api_json::word;
 use crate::cli::instant::text;
 use crate::cli::view::some;
@@ -74,10 +73,10 @@ pub async fn run(context: &CommandContext<'_>, args: EventArgs) -> Result<(), St
 
 /// Prints the events that there are. At the end it says how to continue.
 async fn list(context: &CommandContext<'_>, mut request: ListEventsRequest, limit: u32) -> Result<(), Stop> {
-    let (client, mut left) = (context.retrying_client(), limit);
+    let (client, mut left) = (context.unlimited_client(), limit);
     while left > 0 {
         request.page_size = i32::try_from(left.min(PAGE_SIZE)).unwrap_or_default();
-        let answer = ask(&client, &request).await?;
+        let answer = ask(client, &request).await?;
         left = left.saturating_sub(u32::try_from(answer.events.len()).unwrap_or(u32::MAX));
         request.after.clone_from(&answer.cursor);
         let is_over = !answer.more;
@@ -106,7 +105,7 @@ async fn follow(context: &CommandContext<'_>, mut request: ListEventsRequest) ->
                 request.after.clone_from(&answer.cursor);
                 print(context, answer)?;
             }
-            Err(failure) if !context.watching.get() || !matches!(failure.exit, Exit::NoQuorum | Exit::TimedOut) => {
+            Err(failure) if !context.watching.get() || !passes(&failure) => {
                 return Err(failure.into());
             }
             Err(failure) => {

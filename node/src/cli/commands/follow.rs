@@ -82,7 +82,7 @@ pub async fn follow(
 }
 
 /// True if the next read may succeed although this one failed.
-fn passes(failure: &Failure) -> bool {
+pub fn passes(failure: &Failure) -> bool {
     matches!(failure.exit, Exit::NoQuorum | Exit::TimedOut)
 }
 

@@ -17,7 +17,7 @@ use crate::cli::doctor;
 use crate::cli::instant::parse_instant;
 use crate::cli::view::barrier::sentence;
 use crate::cli::view::run::would_cancel;
-use crate::cli::word::name as name_of;
+use crate::cli::word::values;
 
 /// A run is named rINDEX.PLACE, or NAME@INSTANT by its schedule and nominal instant.
 #[derive(Debug, Subcommand)]
@@ -150,8 +150,7 @@ pub async fn run(context: &CommandContext<'_>, args: OfTenant<RunCommand>) -> Re
     let tenant = args.tenant;
     match args.command {
         RunCommand::List { paging, schedule, labels, states, since_time, until_time } => {
-            let state_of = |word: &String| RunState::from_str_name(&name_of("RUN_STATE_", word));
-            let states = states.iter().map(|word| state_of(word).unwrap_or_default().into()).collect();
+            let states = values("RUN_STATE_", &states, RunState::from_str_name);
             let request = ListRunsRequest {
                 tenant,
                 schedule: schedule.unwrap_or_default(),
@@ -168,8 +167,7 @@ pub async fn run(context: &CommandContext<'_>, args: OfTenant<RunCommand>) -> Re
             context.one(watch, async || show(context, request.clone()).await).await
         }
         RunCommand::Recipients { run, states, paging } => {
-            let state_of = |word: &String| RecipientState::from_str_name(&name_of("RECIPIENT_STATE_", word));
-            let states = states.iter().map(|word| state_of(word).unwrap_or_default().into()).collect();
+            let states = values("RECIPIENT_STATE_", &states, RecipientState::from_str_name);
             recipients(context, paging, ListRunRecipientsRequest { tenant, run, states, ..Default::default() }).await
         }
         RunCommand::Watch { run } => watch::run(context, tenant, run).await,
@@ -208,7 +206,7 @@ async fn recipients(
 async fn page(context: &CommandContext<'_>, request: ListRunsRequest) -> Result<ListPage<Run>, Failure> {
     let selector = request.selector.clone();
     let answer = context.read(request).await?;
-    read::heeded(&selector, &answer.selector)?;
+    read::check_selector_was_applied(&selector, &answer.selector)?;
     Ok(ListRunsRequest::page(answer))
 }
 
@@ -256,7 +254,7 @@ async fn resume(context: &CommandContext<'_>, request: ResumeRunRequest) -> Resu
 async fn cancel(context: &CommandContext<'_>, request: CancelRunRequest) -> Result<(), Stop> {
     let dry_run = request.validate_only;
     let question = format!("Cancel what run {} has not sent? It is never sent then.", request.run);
-    context.confirm_unless(dry_run, &question)?;
+    context.confirm_unless(dry_run, &question).await?;
     let answer = context.change(request).await?;
     if !dry_run {
         context.terminal.say(&format!("cancelled: {}", sentence(answer.barrier.as_ref())));

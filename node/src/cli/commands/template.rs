@@ -18,7 +18,7 @@ use super::schedule::body;
 use super::send_test::SendTestArgs;
 use super::stored_template::{PutTemplateArgs, lines_of};
 use super::{
-    CommandContext, ContentArgs, EtagArgs, Failure, OfTenant, Paging, RecipientArgs, ShowArgs, Stop, View, format,
+    CommandContext, ContentArgs, DeleteArgs, Failure, OfTenant, Paging, RecipientArgs, ShowArgs, Stop, View, format,
     send_test, stored_template,
 };
 use crate::cli::args::content::{parse_address, parse_pair};
@@ -46,15 +46,7 @@ Examples:
     List(Paging),
     /// Delete a template that no schedule and no campaign uses
     #[command(after_long_help = "Example:\n  reveille template delete welcome --yes")]
-    Delete {
-        /// Its name
-        name: String,
-        /// Say whether it can be deleted, and change nothing
-        #[arg(long)]
-        dry_run: bool,
-        #[command(flatten)]
-        etag: EtagArgs,
-    },
+    Delete(DeleteArgs),
     /// What an email of a stored template says to one recipient
     #[command(after_long_help = "Example:\n  reveille template preview welcome --value name=Ann")]
     Preview {
@@ -125,7 +117,7 @@ pub async fn run(context: &CommandContext<'_>, args: OfTenant<TemplateCommand>) 
         TemplateCommand::List(paging) => {
             context.list_of(paging, ListTemplatesRequest { tenant, ..ListTemplatesRequest::default() }).await
         }
-        TemplateCommand::Delete { name, dry_run, etag } => {
+        TemplateCommand::Delete(DeleteArgs { name, dry_run, etag }) => {
             let request = DeleteTemplateRequest { tenant, name, validate_only: dry_run, etag: etag.to_wire() };
             stored_template::delete(context, request).await
         }

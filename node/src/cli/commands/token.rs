@@ -19,7 +19,7 @@ use super::{Answer, CommandContext, Exit, Failure, Json, Paging, RetrySafety, St
 use crate::api_json::word;
 use crate::cli::instant::parse_duration;
 use crate::cli::view::layout::{Cell, Tone, card, pairs};
-use crate::cli::word::name as name_of;
+use crate::cli::word::values;
 use crate::server::admin::socket_path;
 
 #[derive(Debug, Subcommand)]
@@ -97,7 +97,7 @@ pub async fn run(context: &CommandContext<'_>, command: TokenCommand) -> Result<
         TokenCommand::List(paging) => context.list_of(paging, ListTokensRequest::default()).await,
         TokenCommand::Reset { data_dir, keep } => reset(context, &data_dir, keep).await,
         TokenCommand::Revoke { id } => {
-            context.terminal.confirm(&format!("Revoke token {id}?"))?;
+            context.confirm(&format!("Revoke token {id}?")).await?;
             let answer = context.change(RevokeTokenRequest { id: id.clone() }).await?;
             let words = format!("{id} revoked, log index {}", answer.index);
             context.terminal.show(&Answer::new(&answer, id, words))
@@ -108,8 +108,7 @@ pub async fn run(context: &CommandContext<'_>, command: TokenCommand) -> Result<
 async fn create(context: &CommandContext<'_>, args: CreateTokenArgs) -> Result<(), Stop> {
     let CreateTokenArgs { name, roles, tenants, all_tenants, valid_for } = args;
     let valid_for = valid_for.map(duration_to_wire);
-    let role_of = |word: &String| Role::from_str_name(&name_of("ROLE_", word)).unwrap_or_default().into();
-    let roles = roles.iter().map(role_of).collect();
+    let roles = values("ROLE_", &roles, Role::from_str_name);
     let request = CreateTokenRequest { name, roles, tenants, all_tenants, valid_for };
     // A repetition would create a second token.
     let answer = context.client.ask(RetrySafety::Once, request).await?;
@@ -118,7 +117,7 @@ async fn create(context: &CommandContext<'_>, args: CreateTokenArgs) -> Result<(
 
 async fn reset(context: &CommandContext<'_>, data_dir: &Path, keep: bool) -> Result<(), Stop> {
     if !keep {
-        context.terminal.confirm("Revoke all admin tokens of the cluster?")?;
+        context.confirm("Revoke all admin tokens of the cluster?").await?;
     }
     let path = socket_path(data_dir);
     let unreachable = |error: String| {

@@ -8,12 +8,12 @@ use crate::cli::commands::{CommandContext, Failure, ListPage, Listing};
 pub async fn page(context: &CommandContext<'_>, request: ListSchedulesRequest) -> Result<ListPage<Schedule>, Failure> {
     let selector = request.selector.clone();
     let answer = context.read(request).await?;
-    heeded(&selector, &answer.selector)?;
+    check_selector_was_applied(&selector, &answer.selector)?;
     Ok(ListSchedulesRequest::page(answer))
 }
 
-/// Fails if the node ignored the selector. An older node returns all rows, and does not echo the selector.
-pub fn heeded(requested: &str, answered: &str) -> Result<(), Failure> {
+/// Fails if an older node ignored the selector: it answers with all rows, and does not echo the selector.
+pub fn check_selector_was_applied(requested: &str, answered: &str) -> Result<(), Failure> {
     if requested.is_empty() || !answered.is_empty() { Ok(()) } else { Err(older("it chooses nothing by labels")) }
 }
 
