@@ -52,6 +52,8 @@ pub enum RetrySafety {
 pub struct Client {
     /// The nodes. An error is the failure of every request.
     target: Arc<Result<Target, Failure>>,
+    /// Time limit of the whole command. `None`: no limit.
+    limit: Mutex<Option<Duration>>,
     deadline: Mutex<Option<Instant>>,
     retry_for: Duration,
     request_id: String,
@@ -81,6 +83,7 @@ impl Client {
     pub fn new(target: Arc<Result<Target, Failure>>, within: Option<Duration>, request_id: String) -> Client {
         Client {
             target,
+            limit: Mutex::new(within),
             deadline: Mutex::new(within.map(|within| Instant::now() + within)),
             retry_for: RETRY_FOR,
             request_id,
@@ -103,6 +106,17 @@ impl Client {
     /// Sets a new deadline from now on. A watching command sets one for each read.
     pub fn set_timeout(&self, within: Duration) {
         *self.deadline.lock() = Some(Instant::now() + within);
+    }
+
+    /// Begins the time limit of the command anew.
+    pub fn restart_timeout(&self) {
+        *self.deadline.lock() = self.limit.lock().map(|within| Instant::now() + within);
+    }
+
+    /// Takes the time limit away.
+    pub fn remove_limit(&self) {
+        *self.limit.lock() = None;
+        self.restart_timeout();
     }
 
     /// Closes the connections: the next request makes its handshake anew.
@@ -270,7 +284,8 @@ impl Client {
         }
     }
 
-    fn is_over(&self) -> bool {
+    /// True if the deadline has passed.
+    pub fn is_over(&self) -> bool {
         self.deadline().is_some_and(|deadline| Instant::now() >= deadline)
     }
 

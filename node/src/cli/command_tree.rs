@@ -24,7 +24,7 @@ use super::commands::{
     names::NamesArgs,
     opt_out::OptOutCommand,
     pool::PoolCommand,
-    recipient::PersonCommand,
+    recipient::RecipientCommand,
     recover::RecoverCommand,
     relay::RelayCommand,
     restore::RestoreCommand,
@@ -74,12 +74,12 @@ pub enum Command {
     /// A node of a real cluster
     Start(Box<crate::server::start::Args>),
     #[command(flatten)]
-    Ask(Question),
+    Client(ClientCommand),
 }
 
 /// The nouns: what a cluster is asked about.
 #[derive(Debug, Subcommand)]
-pub enum Question {
+pub enum ClientCommand {
     /// Create the cluster, show its nodes, transfer its leadership
     #[command(subcommand)]
     Cluster(ClusterCommand),
@@ -127,7 +127,7 @@ pub enum Question {
     /// Recipients that get no more email
     Optout(OfTenant<OptOutCommand>),
     /// One person: where an address is, all that is known about it, and its erasure
-    Recipient(OfTenant<PersonCommand>),
+    Recipient(OfTenant<RecipientCommand>),
     /// What happened to runs, recipients and opt-outs, in order: all of it, or what came after a cursor
     Events(EventArgs),
     /// Tenants: rate, concurrency and share of each

@@ -5,20 +5,23 @@ use std::path::Path;
 
 use reveille_ledger::LEVEL;
 use reveille_ledger::limits::limits;
-use tokio::sync::oneshot;
 
 use super::failure::Failure;
 
-/// Reads at most `most` + 1 bytes of a file, so that the caller can detect a file that is too long. `-` is stdin. Reads
-/// on a separate thread, so that Ctrl-C can end a wait for stdin.
+/// Reads at most `most` + 1 bytes of a file, so that the caller can detect a file that is too long. `-` is stdin. Ctrl-C
+/// can end a wait for stdin.
 pub async fn bytes(path: &Path, most: u64) -> io::Result<Vec<u8>> {
-    let (give, get) = oneshot::channel();
     let path = path.to_owned();
-    std::thread::spawn(move || {
-        // The receiver is gone if the command was interrupted.
-        let _ = give.send(read(&path, most));
-    });
-    get.await.unwrap_or_else(|_| Err(io::Error::other("its reader ended")))
+    on_thread(move || read(&path, most)).await.flatten()
+}
+
+/// Runs blocking reads on another thread, so that Ctrl-C can end the wait for them. The runtime does not wait for that
+/// thread when it stops.
+///
+/// # Errors
+/// If the work panics.
+pub async fn on_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
+    tokio::task::spawn_blocking(work).await.map_err(io::Error::other)
 }
 
 fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {

@@ -55,7 +55,7 @@ use crate::server::bootstrap::BootstrapError;
 use crate::server::node_identity::NodeIdentityError;
 use crate::{escape, format};
 use args::{Format, Global};
-use command_tree::{Cli, Command, Question};
+use command_tree::{Cli, ClientCommand, Command};
 use early::Early;
 use failure::{Exit, Failure, Stop};
 use flags::CommandPath;
@@ -75,7 +75,7 @@ pub fn run() -> ExitCode {
     };
     let terminal = Terminal::new(&cli.global);
     let mut threads = match cli.command {
-        Command::Ask(_) => tokio::runtime::Builder::new_current_thread(),
+        Command::Client(_) => tokio::runtime::Builder::new_current_thread(),
         Command::Demo(_) | Command::Dev(_) | Command::Start(_) => tokio::runtime::Builder::new_multi_thread(),
     };
     let runtime = match threads.enable_all().build() {
@@ -85,7 +85,7 @@ pub fn run() -> ExitCode {
             return terminal.end(Err(Failure::general(format!("no runtime: {error}"), next).into()));
         }
     };
-    let result = runtime.block_on(obey(cli, &path, &terminal));
+    let result = runtime.block_on(dispatch(cli, &path, &terminal));
     // Does not wait for a thread that reads a large file or stdin; its receiver is gone.
     runtime.shutdown_background();
     terminal.end(result)
@@ -96,12 +96,12 @@ fn parse(early: &Early) -> Result<(Cli, CommandPath), clap::Error> {
     Ok((Cli::from_arg_matches(&matches)?, CommandPath::of(&matches)))
 }
 
-async fn obey(cli: Cli, path: &CommandPath, terminal: &Terminal) -> Result<(), Stop> {
+async fn dispatch(cli: Cli, path: &CommandPath, terminal: &Terminal) -> Result<(), Stop> {
     match cli.command {
         Command::Demo(args) => demo(args).await,
         Command::Dev(args) => process(Box::pin(crate::dev::run(args, has_context())).await),
         Command::Start(args) => process(Box::pin(crate::server::start::run(*args)).await),
-        Command::Ask(question) => until_interrupted(&cli.global, (question, path), terminal).await,
+        Command::Client(command) => until_interrupted(&cli.global, (command, path), terminal).await,
     }
 }
 
@@ -165,7 +165,7 @@ async fn demo(args: crate::demo::Args) -> Result<(), Stop> {
 /// Runs a command until it ends, or until Ctrl-C.
 async fn until_interrupted(
     global: &Global,
-    (question, path): (Question, &CommandPath),
+    (command, path): (ClientCommand, &CommandPath),
     terminal: &Terminal,
 ) -> Result<(), Stop> {
     if !global.table_columns.is_empty() && global.output != Format::Table {
@@ -174,48 +174,50 @@ async fn until_interrupted(
     }
     let context = commands::CommandContext::new(global, terminal);
     let result = tokio::select! {
-        result = Box::pin(ask(&context, question)) => result,
+        // Ctrl-C first: its handler is there before the command asks the user.
+        biased;
         Ok(()) = tokio::signal::ctrl_c() => Err(context.interrupted()),
+        result = Box::pin(run_client_command(&context, command)) => result,
     };
     result.map_err(|stop| path.name_flags(Cli::command(), stop))
 }
 
-async fn ask(context: &commands::CommandContext<'_>, question: Question) -> Result<(), Stop> {
-    match question {
-        Question::Cluster(args) => commands::cluster::run(context, args).await,
-        Question::Backup(args) => commands::backup::run(context, args).await,
-        Question::Clock(args) => commands::clock::run(context, args).await,
-        Question::Recover(args) => Box::pin(commands::recover::run(context, args)).await,
-        Question::Restore(args) => commands::restore::run(context, args).await,
-        Question::Relay(args) => commands::relay::run(context, args).await,
-        Question::Message(args) => commands::message::run(context, args).await,
-        Question::Schedule(args) => commands::schedule::run(context, args).await,
-        Question::Apply(args) => Box::pin(commands::apply::run(context, &args.tenant, &args.what)).await,
-        Question::Diff(args) => Box::pin(commands::apply::diff(context, &args.tenant, &args.what)).await,
-        Question::Edit(args) => Box::pin(commands::apply::edit(context, args)).await,
-        Question::Template(args) => commands::template::run(context, args).await,
-        Question::Import(args) => commands::import::run(context, args).await,
-        Question::Run(args) => commands::run::run(context, args).await,
-        Question::Explain(args) => commands::run::explain(context, args).await,
-        Question::InDoubt(args) => commands::doubt::run(context, args).await,
-        Question::DeadLetter(args) => commands::dead_letter::run(context, args).await,
-        Question::Audience(args) => commands::audience::run(context, args).await,
-        Question::Campaign(args) => commands::campaign::run(context, args).await,
-        Question::Optout(args) => commands::opt_out::run(context, args).await,
-        Question::Recipient(args) => commands::recipient::run(context, args).await,
-        Question::Events(args) => commands::event::run(context, args).await,
-        Question::Tenant(args) => commands::tenant::run(context, args).await,
-        Question::Token(args) => commands::token::run(context, args).await,
-        Question::Audit(args) => commands::audit::run(context, args).await,
-        Question::Pool(args) => commands::pool::run(context, args).await,
-        Question::Doctor(args) => commands::doctor::run(context, args).await,
-        Question::Login(args) => commands::login::run(context, args).await,
-        Question::Context(args) => commands::context::run(context, args),
-        Question::Config(args) => commands::config::run(context, args).await,
-        Question::Completion(args) => commands::completion::run(context, &args, &Cli::command()),
-        Question::CompleteNames(args) => commands::names::run(context, args, Cli::command()).await,
-        Question::Man(args) => commands::completion::man(context, &args, Cli::command()),
-        Question::Version => commands::version::run(context),
+async fn run_client_command(context: &commands::CommandContext<'_>, command: ClientCommand) -> Result<(), Stop> {
+    match command {
+        ClientCommand::Cluster(args) => commands::cluster::run(context, args).await,
+        ClientCommand::Backup(args) => commands::backup::run(context, args).await,
+        ClientCommand::Clock(args) => commands::clock::run(context, args).await,
+        ClientCommand::Recover(args) => Box::pin(commands::recover::run(context, args)).await,
+        ClientCommand::Restore(args) => commands::restore::run(context, args).await,
+        ClientCommand::Relay(args) => commands::relay::run(context, args).await,
+        ClientCommand::Message(args) => commands::message::run(context, args).await,
+        ClientCommand::Schedule(args) => commands::schedule::run(context, args).await,
+        ClientCommand::Apply(args) => Box::pin(commands::apply::run(context, &args.tenant, &args.what)).await,
+        ClientCommand::Diff(args) => Box::pin(commands::apply::diff(context, &args.tenant, &args.what)).await,
+        ClientCommand::Edit(args) => Box::pin(commands::apply::edit(context, args)).await,
+        ClientCommand::Template(args) => commands::template::run(context, args).await,
+        ClientCommand::Import(args) => commands::import::run(context, args).await,
+        ClientCommand::Run(args) => commands::run::run(context, args).await,
+        ClientCommand::Explain(args) => commands::run::explain(context, args).await,
+        ClientCommand::InDoubt(args) => commands::doubt::run(context, args).await,
+        ClientCommand::DeadLetter(args) => commands::dead_letter::run(context, args).await,
+        ClientCommand::Audience(args) => commands::audience::run(context, args).await,
+        ClientCommand::Campaign(args) => commands::campaign::run(context, args).await,
+        ClientCommand::Optout(args) => commands::opt_out::run(context, args).await,
+        ClientCommand::Recipient(args) => commands::recipient::run(context, args).await,
+        ClientCommand::Events(args) => commands::event::run(context, args).await,
+        ClientCommand::Tenant(args) => commands::tenant::run(context, args).await,
+        ClientCommand::Token(args) => commands::token::run(context, args).await,
+        ClientCommand::Audit(args) => commands::audit::run(context, args).await,
+        ClientCommand::Pool(args) => commands::pool::run(context, args).await,
+        ClientCommand::Doctor(args) => commands::doctor::run(context, args).await,
+        ClientCommand::Login(args) => commands::login::run(context, args).await,
+        ClientCommand::Context(args) => commands::context::run(context, args).await,
+        ClientCommand::Config(args) => commands::config::run(context, args).await,
+        ClientCommand::Completion(args) => commands::completion::run(context, &args, &Cli::command()),
+        ClientCommand::CompleteNames(args) => commands::names::run(context, args, Cli::command()).await,
+        ClientCommand::Man(args) => commands::completion::man(context, &args, Cli::command()),
+        ClientCommand::Version => commands::version::run(context),
     }
 }
 

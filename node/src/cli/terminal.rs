@@ -1,18 +1,18 @@
 //! Writes data to stdout in the chosen format and messages to stderr, and asks the user for confirmation.
 
-use std::io::{self, BufRead, IsTerminal, Write};
+use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
-use rustix::termios::{self, LocalModes, OptionalActions};
+use rustix::termios::{self, LocalModes, OptionalActions, Termios};
 use serde_json::Value;
 
 use super::args::{ColorWhen, Format, Global};
 use super::escape;
 use super::failure::{Exit, Failure, Stop};
-use super::lines;
 use super::manifest::tree::Node;
 use super::manifest::write;
 use super::view::{Answer, Json, View, layout};
+use super::{input, lines};
 
 /// Stdout, stderr and stdin with the settings of the global flags.
 #[derive(Debug)]
@@ -203,7 +203,7 @@ impl Terminal {
 
     /// Asks for confirmation of an action that cannot be undone. `--yes` confirms it. Fails if the user declines, or if
     /// stdin is not a terminal.
-    pub fn confirm(&self, question: &str) -> Result<(), Stop> {
+    pub async fn confirm(&self, question: &str) -> Result<(), Stop> {
         if self.yes {
             return Ok(());
         }
@@ -215,33 +215,17 @@ impl Terminal {
         if !io::stdin().is_terminal() {
             return Err(refused(format!("{question} (cannot ask: stdin is not a terminal)")));
         }
-        let mut stderr = io::stderr().lock();
-        let requested = write!(stderr, "{shown} [y/N] ").and_then(|()| stderr.flush());
-        let mut answer = String::new();
-        let read = requested.and_then(|()| io::stdin().lock().read_line(&mut answer));
-        match (read, answer.trim()) {
-            (Ok(_), "y" | "Y" | "yes") => Ok(()),
+        match ask_line(&format!("{shown} [y/N] ")).await.as_deref() {
+            Ok("y" | "Y" | "yes") => Ok(()),
             _ => Err(refused("not confirmed: nothing was changed".to_owned())),
         }
     }
 
     /// Asks for a line that is not shown while it is typed.
-    pub fn ask_secret(&self, question: &str) -> Result<String, Stop> {
+    pub async fn ask_secret(&self, question: &str) -> Result<String, Stop> {
         let failed = |error: io::Error| Failure::general(format!("the terminal cannot be read: {error}"), "--token");
-        let mut stderr = io::stderr().lock();
-        write!(stderr, "{question}").and_then(|()| stderr.flush()).map_err(failed)?;
-        let stdin = io::stdin();
-        let shown = termios::tcgetattr(&stdin).map_err(|error| failed(error.into()))?;
-        let mut hidden = shown.clone();
-        hidden.local_modes.remove(LocalModes::ECHO);
-        termios::tcsetattr(&stdin, OptionalActions::Flush, &hidden).map_err(|error| failed(error.into()))?;
-        let mut answer = String::new();
-        let read = stdin.lock().read_line(&mut answer);
-        termios::tcsetattr(&stdin, OptionalActions::Flush, &shown).map_err(|error| failed(error.into()))?;
-        // The line end was not shown either.
-        let _ = writeln!(stderr);
-        read.map_err(failed)?;
-        Ok(answer.trim().to_owned())
+        let _hidden = HiddenInput::begin().map_err(failed)?;
+        Ok(ask_line(question).await.map_err(failed)?)
     }
 
     /// Prints the failure, if any, and returns the exit code.
@@ -280,6 +264,41 @@ impl Terminal {
             aside("request id", failure.request_id.as_deref());
         }
         aside("next", failure.next.as_deref());
+    }
+}
+
+/// Asks on stderr, and reads the answer from stdin: one line without the spaces around it. Ctrl-C can end the wait.
+async fn ask_line(question: &str) -> io::Result<String> {
+    let mut stderr = io::stderr();
+    write!(stderr, "{question}").and_then(|()| stderr.flush())?;
+    input::on_thread(|| {
+        let mut answer = String::new();
+        io::stdin().read_line(&mut answer)?;
+        Ok(answer.trim().to_owned())
+    })
+    .await
+    .flatten()
+}
+
+/// Hides what is typed at the terminal of stdin until it is dropped, as Ctrl-C does too. Holds the former modes.
+struct HiddenInput(Termios);
+
+impl HiddenInput {
+    fn begin() -> io::Result<HiddenInput> {
+        let shown = termios::tcgetattr(io::stdin())?;
+        let mut hidden = shown.clone();
+        hidden.local_modes.remove(LocalModes::ECHO);
+        termios::tcsetattr(io::stdin(), OptionalActions::Flush, &hidden)?;
+        Ok(HiddenInput(shown))
+    }
+}
+
+impl Drop for HiddenInput {
+    fn drop(&mut self) {
+        // A terminal that is gone needs nothing.
+        let _ = termios::tcsetattr(io::stdin(), OptionalActions::Flush, &self.0);
+        // The line end was not shown either.
+        print_note("");
     }
 }
 

@@ -1,16 +1,19 @@
 //! How commands end: exit codes, and error messages for people and programs.
 
+use std::os::fd::OwnedFd;
 use std::process::Stdio;
 
 use prost::Message as _;
 use reveille_proto::admin::v1;
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{LocalModes, tcgetattr};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 use tonic::Code;
 
 use crate::fake::{Fake, one};
-use crate::terminal::{Ended, STEP_TIMEOUT, command, interrupt, reveille, run};
+use crate::terminal::{Ended, STEP_TIMEOUT, command, interrupt, reveille, run, until};
 
 #[tokio::test]
 async fn exit_code_says_what_happened() {
@@ -176,6 +179,42 @@ async fn interrupted_is_130_and_says_what_may_have_happened() {
     let error = change.error();
     assert_eq!((change.code, error["requestId"].as_str()), (Some(130), Some("mine")));
     assert_eq!(error["message"], "interrupted: it may have happened");
+}
+
+/// Returns a terminal: the side of the user, and the side of the command.
+fn terminal() -> (OwnedFd, Stdio) {
+    let user = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
+    grantpt(&user).expect("granted");
+    unlockpt(&user).expect("unlocked");
+    let path = ptsname(&user, Vec::new()).expect("its path");
+    let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::NOCTTY | rustix::fs::OFlags::CLOEXEC;
+    let own = rustix::fs::open(path.as_c_str(), flags, rustix::fs::Mode::empty()).expect("opened");
+    (user, Stdio::from(own))
+}
+
+#[tokio::test]
+async fn ctrl_c_at_a_question_ends_the_command() {
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    let path = file.path().to_str().expect("a text");
+    let (_user, stdin) = terminal();
+    let ended = until(command(&["config", "init", path]).stdin(stdin), |_, err| err.contains("[y/N]")).await;
+    assert_eq!(ended.code, Some(130), "{ended:?}");
+    assert_eq!(std::fs::read(path).expect("read"), b"", "it was not written");
+}
+
+#[tokio::test]
+async fn ctrl_c_at_the_question_for_a_token_shows_input_again() {
+    let key = rcgen::KeyPair::generate().expect("a key");
+    let ca = rcgen::CertificateParams::default().self_signed(&key).expect("a certificate").pem();
+    let mut file = tempfile::NamedTempFile::new().expect("a file");
+    std::io::Write::write_all(&mut file, ca.as_bytes()).expect("written");
+    let path = file.path().to_str().expect("a text");
+    let (user, stdin) = terminal();
+    let shows = || tcgetattr(&user).expect("its modes").local_modes.contains(LocalModes::ECHO);
+    let mut login = command(&["login", "https://127.0.0.1:1", "--ca", path]);
+    let ended = until(login.stdin(stdin), |_, err| err.contains("Token (") && !shows()).await;
+    assert_eq!(ended.code, Some(130), "{ended:?}");
+    assert!(shows(), "{ended:?}");
 }
 
 /// Stdin may stay silent forever, before the first row or after a thousand.

@@ -13,7 +13,7 @@ use reveille_proto::admin::v1::{self, ListAuditRecordsRequest};
 use serde_json::{Value, json};
 
 use super::export::{ExportFormat, export};
-use super::{Answer, CommandContext, Failure, Json, Own, PAGE_SIZE, Paging, Stop, View, format, lines, to_wire};
+use super::{Answer, CommandContext, Failure, Json, Own, Paging, Stop, View, format, input, lines, to_wire};
 use crate::api_json::word;
 use crate::cli::instant::parse_instant;
 use crate::cli::view::layout::Cell;
@@ -109,24 +109,9 @@ fn of_time(time: &AuditTime) -> ListAuditRecordsRequest {
 }
 
 async fn verify(context: &CommandContext<'_>, file: &Path, head: Option<&str>) -> Result<(), Stop> {
-    let unreadable = |error: std::io::Error| Failure::file(file.display().to_string(), error.to_string());
-    let mut lines: Box<dyn BufRead> = match file == Path::new("-") {
-        true => Box::new(BufReader::new(std::io::stdin())),
-        false => Box::new(BufReader::new(File::open(file).map_err(unreadable)?)),
-    };
-    let (mut chain, mut has_head, mut line) = (Chain::default(), false, Vec::new());
-    while next_line(&mut lines, &mut line).map_err(unreadable)? {
-        let hash = chain.add(&line).map_err(|why| {
-            let place = format!("{}, line {}", file.display(), chain.records + 1);
-            let next = "reveille audit export writes the records anew; keep this file, and find out who changed it";
-            Failure::general(format!("{place}: {why}"), next)
-        })?;
-        has_head |= head.is_some_and(|head| hash.to_string() == head.trim().to_ascii_lowercase());
-        if chain.records.is_multiple_of(u64::from(PAGE_SIZE)) {
-            // Ctrl-C is heard here.
-            tokio::task::yield_now().await;
-        }
-    }
+    let (path, wanted) = (file.to_owned(), head.map(|head| head.trim().to_ascii_lowercase()));
+    let read = input::on_thread(move || read(&path, wanted.as_deref())).await;
+    let (chain, has_head) = read.unwrap_or_else(|error| Err(unreadable(file, &error)))?;
     let Some((first, last)) = chain.ends else {
         return Err(Failure::file(file.display().to_string(), "it has no records").into());
     };
@@ -142,6 +127,29 @@ async fn verify(context: &CommandContext<'_>, file: &Path, head: Option<&str>) -
     let before = if begins { "the first ones of the cluster" } else { "others were before them" };
     let words = format!("{records} from index {first} to {last} are unchanged; {before}; the last hash is {hash}");
     context.terminal.show(&Answer::new(&Own(own), hash, words))
+}
+
+/// Reads the records of a file, and returns if one of them has the hash `head`.
+fn read(file: &Path, head: Option<&str>) -> Result<(Chain, bool), Failure> {
+    let failed = |error| unreadable(file, &error);
+    let mut lines: Box<dyn BufRead> = match file == Path::new("-") {
+        true => Box::new(BufReader::new(std::io::stdin())),
+        false => Box::new(BufReader::new(File::open(file).map_err(failed)?)),
+    };
+    let (mut chain, mut has_head, mut line) = (Chain::default(), false, Vec::new());
+    while next_line(&mut lines, &mut line).map_err(failed)? {
+        let hash = chain.add(&line).map_err(|why| {
+            let place = format!("{}, line {}", file.display(), chain.records + 1);
+            let next = "reveille audit export writes the records anew; keep this file, and find out who changed it";
+            Failure::general(format!("{place}: {why}"), next)
+        })?;
+        has_head |= head.is_some_and(|head| hash.to_string() == head);
+    }
+    Ok((chain, has_head))
+}
+
+fn unreadable(file: &Path, error: &std::io::Error) -> Failure {
+    Failure::file(file.display().to_string(), error.to_string())
 }
 
 /// Reads a line without its end. Returns false at the end of the file.

@@ -102,7 +102,7 @@ pub async fn run(context: &CommandContext<'_>, command: BackupCommand) -> Result
 
 async fn create(context: &CommandContext<'_>) -> Result<(), Stop> {
     let call = |channel, request| async move { BackupServiceClient::new(channel).create_backup(request).await };
-    let client = context.retrying_client();
+    let client = context.unlimited_client();
     let mut stream = client.call(RetrySafety::Once, CreateBackupRequest {}, call).await?;
     let mut shown = Bars::new(context);
     let broken = |what: String| {
@@ -220,7 +220,7 @@ async fn prune(context: &CommandContext<'_>, PruneArgs { keep, all_of, place }: 
                 format!("{} have an id that begins with {named}", format::counted(clusters.len() as u64, "cluster"));
             return Err(Failure::usage("--all-of", message, "reveille backup list names them").into());
         };
-        context.terminal.confirm(&format!("Remove all backups of cluster {cluster}?"))?;
+        context.confirm(&format!("Remove all backups of cluster {cluster}?")).await?;
         keep = 0;
     }
     let pruned = aside(context, move |_| {

@@ -80,7 +80,7 @@ async fn advance_to_end(context: &CommandContext<'_>, args: AdvanceArgs) -> Resu
     let target = args.target_time.map(|to| Target::TargetTime(to_wire(to))).or(by);
     let request = AdvanceClockRequest { target, jump: args.jump };
     let begun = Instant::now();
-    let client = context.retrying_client();
+    let client = context.unlimited_client();
     let mut stream = client.call(RetrySafety::Once, request, call).await?;
     let mut said = begun;
     loop {

@@ -55,18 +55,18 @@ pub async fn run(context: &CommandContext<'_>, command: ConfigCommand) -> Result
             let own = Own(json!({ "text": sample() }));
             context.terminal.show(&Answer::new(&own, "reveille.toml", sample().trim_end()))
         }
-        ConfigCommand::Init { file } => init(context, &file),
+        ConfigCommand::Init { file } => init(context, &file).await,
         ConfigCommand::Check { file } => check(context, &file).await,
         ConfigCommand::Show(args) => show(context, *args),
     }
 }
 
-fn init(context: &CommandContext<'_>, file: &Path) -> Result<(), Stop> {
+async fn init(context: &CommandContext<'_>, file: &Path) -> Result<(), Stop> {
     let mut options = OpenOptions::new();
     options.write(true);
     let opened = match options.create_new(true).open(file) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            context.terminal.confirm(&format!("{} exists. Write the sample over it?", file.display()))?;
+            context.confirm(&format!("{} exists. Write the sample over it?", file.display())).await?;
             options.create_new(false).create(true).truncate(true).open(file)
         }
         opened => opened,

@@ -38,7 +38,7 @@ Examples:
 }
 
 /// Runs the subcommand.
-pub fn run(context: &CommandContext<'_>, command: ContextCommand) -> Result<(), Stop> {
+pub async fn run(context: &CommandContext<'_>, command: ContextCommand) -> Result<(), Stop> {
     let contexts = Contexts::read()?;
     match command {
         ContextCommand::List => {
@@ -62,13 +62,13 @@ pub fn run(context: &CommandContext<'_>, command: ContextCommand) -> Result<(), 
             let (name, one) = contexts.named(&name)?;
             context.terminal.show(&view(&contexts, name, one)?)
         }
-        ContextCommand::Remove { name } => remove(context, contexts, name),
+        ContextCommand::Remove { name } => remove(context, contexts, name).await,
     }
 }
 
-fn remove(context: &CommandContext<'_>, mut contexts: Contexts, name: String) -> Result<(), Stop> {
+async fn remove(context: &CommandContext<'_>, mut contexts: Contexts, name: String) -> Result<(), Stop> {
     contexts.named(&name)?;
-    context.terminal.confirm(&format!("Forget context {name}, and the token in it?"))?;
+    context.confirm(&format!("Forget context {name}, and the token in it?")).await?;
     contexts.remove(&name);
     contexts.write()?;
     let (own, words) = (Own(json!({ "name": name })), format!("context {name} is removed"));

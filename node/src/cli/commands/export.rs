@@ -28,7 +28,7 @@ pub(super) async fn export<Q: Listing>(
 where
     Q::Item: View,
 {
-    let client = context.retrying_client();
+    let client = context.unlimited_client();
     let mut target = file.as_deref().map(Target::create).transpose()?;
     let mut token = String::new();
     let (mut count, mut is_first, mut incomplete, mut lost_parts) = (0, true, false, BTreeSet::new());

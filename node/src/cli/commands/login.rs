@@ -9,7 +9,7 @@ use reveille_cluster::process::secret::Secret;
 use reveille_proto::admin::v1::GetOwnTokenRequest;
 use reveille_raft::tls::{ClientTls, ShownAuthority, certificates};
 
-use super::{Client, CommandContext, Exit, Failure, RetrySafety, Stop, WITHIN, context, input};
+use super::{Client, CommandContext, Exit, Failure, RetrySafety, Stop, context, input, time_limit};
 use crate::cli::connection::{self, ConnectFailure};
 use crate::cli::contexts::{BearerToken, Context, Contexts};
 use crate::cli::endpoint::{Endpoint, Scheme};
@@ -73,14 +73,14 @@ pub async fn run(command: &CommandContext<'_>, args: LoginArgs) -> Result<(), St
             let (first, shown) = shown(&addresses).await?;
             // An authority that this user trusts already needs no confirmation.
             if fingerprint.is_some() || contexts.all.values().all(|known| known.ca != shown.pem) {
-                check(command, first, &shown, fingerprint.as_deref())?;
+                check(command, first, &shown, fingerprint.as_deref()).await?;
             }
             (Some(first), shown.pem)
         }
     };
     let name = name.unwrap_or_else(|| contexts.name_for(&ca, first.map_or("", Endpoint::host)));
     if contexts.all.get(&name).is_some_and(|known| known.ca != ca) {
-        command.terminal.confirm(&format!("Context {name} is of another cluster. Replace it?"))?;
+        command.confirm(&format!("Context {name} is of another cluster. Replace it?")).await?;
     }
     // The token of a context stays with the authority that it was given for. `cluster init` has stored the first token;
     // with a certificate of the operator only its authority is wrong.
@@ -95,8 +95,7 @@ pub async fn run(command: &CommandContext<'_>, args: LoginArgs) -> Result<(), St
     })?;
     // A wrong name or token shows now, and not at the next command.
     let target = Arc::new(Ok(Target::secured(&name, addresses.clone(), tls, token.clone())));
-    let client =
-        Client::new(target, Some(command.global.timeout.unwrap_or(WITHIN)), command.client.request_id().to_owned());
+    let client = Client::new(target, Some(time_limit(command.global)), command.client.request_id().to_owned());
     client.ask(RetrySafety::Read, GetOwnTokenRequest {}).await?;
     let endpoints = addresses.into_iter().map(|endpoint| endpoint.address).collect();
     contexts.put(&name, Context { endpoints, ca, token });
@@ -135,17 +134,19 @@ async fn shown(addresses: &[Endpoint]) -> Result<(&Endpoint, ShownAuthority), Fa
 }
 
 /// Checks that the user means this authority.
-fn check(
+async fn check(
     command: &CommandContext<'_>,
     endpoint: &Endpoint,
     shown: &ShownAuthority,
     expected: Option<&str>,
 ) -> Result<(), Stop> {
     let Some(expected) = expected else {
-        return command.terminal.confirm(&format!(
-            "The authority of the cluster at {endpoint} has the fingerprint (SHA-256) {}. Is it the right one?",
-            shown.fingerprint
-        ));
+        return command
+            .confirm(&format!(
+                "The authority of the cluster at {endpoint} has the fingerprint (SHA-256) {}. Is it the right one?",
+                shown.fingerprint
+            ))
+            .await;
     };
     // `openssl` prints upper case, with colons.
     if expected.replace(':', "").to_ascii_lowercase() == shown.fingerprint {
@@ -176,7 +177,7 @@ async fn read_token(
         }
         None if std::io::stdin().is_terminal() => {
             let nothing = if kept.is_some() { "keeps the one that you have" } else { "if you have none" };
-            command.terminal.ask_secret(&format!("Token (nothing {nothing}): "))?
+            command.terminal.ask_secret(&format!("Token (nothing {nothing}): ")).await?
         }
         None => String::new(),
     };

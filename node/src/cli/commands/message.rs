@@ -130,7 +130,7 @@ async fn send(context: &CommandContext<'_>, tenant: String, args: SendMessageArg
 async fn cancel(context: &CommandContext<'_>, request: CancelMessageRequest) -> Result<(), Stop> {
     let dry_run = request.validate_only;
     let question = format!("Cancel what message {} has not sent? It is never sent then.", request.key);
-    context.confirm_unless(dry_run, &question)?;
+    context.confirm_unless(dry_run, &question).await?;
     let answer = context.change(request).await?;
     if !dry_run {
         context.terminal.say(&format!("cancelled: {}", sentence(answer.barrier.as_ref())));

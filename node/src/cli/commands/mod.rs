@@ -136,15 +136,25 @@ impl<'a> CommandContext<'a> {
     pub fn new(global: &'a Global, terminal: &'a Terminal) -> CommandContext<'a> {
         let request_id = global.request_id.clone().unwrap_or_else(|| Uuid::now_v7().to_string());
         let target = Arc::new(Target::of(global));
-        let client = Client::new(Arc::clone(&target), Some(global.timeout.unwrap_or(WITHIN)), request_id);
+        let client = Client::new(Arc::clone(&target), Some(time_limit(global)), request_id);
         let (watching, is_id_shown) = (Cell::new(false), Cell::new(false));
         CommandContext { client, terminal, stale: global.stale, target, watching, is_id_shown, global }
     }
 
-    /// Returns a client without a default timeout, for a command that runs until it is done or interrupted. `--timeout`
-    /// still applies.
-    fn retrying_client(&self) -> Client {
-        Client::new(Arc::clone(&self.target), self.global.timeout, self.client.request_id().to_owned())
+    /// Returns the client without the default time limit, for a command that runs until it is done or interrupted.
+    /// `--timeout` still applies.
+    fn unlimited_client(&self) -> &Client {
+        if self.global.timeout.is_none() {
+            self.client.remove_limit();
+        }
+        &self.client
+    }
+
+    /// Gives the next of several changes the default time limit for itself. `--timeout` limits all of them together.
+    fn restart_default_timeout(&self) {
+        if self.global.timeout.is_none() {
+            self.client.restart_timeout();
+        }
     }
 
     /// Sends a change that may be repeated. With `-v`, the first one that has a request id prints the command's.
@@ -212,7 +222,7 @@ impl<'a> CommandContext<'a> {
         Q: Unary + Name,
         Q::Response: Json,
     {
-        self.confirm_unless(dry_run, question)?;
+        self.confirm_unless(dry_run, question).await?;
         let answer = self.change(request).await?;
         let words = match dry_run {
             true => format!("{name} would be removed"),
@@ -223,9 +233,16 @@ impl<'a> CommandContext<'a> {
         Ok(answer)
     }
 
+    /// Asks for confirmation of an action that cannot be undone. The time that the user takes does not count.
+    async fn confirm(&self, question: &str) -> Result<(), Stop> {
+        self.terminal.confirm(question).await?;
+        self.client.restart_timeout();
+        Ok(())
+    }
+
     /// Asks for confirmation of an action that cannot be undone, unless it is a dry run.
-    fn confirm_unless(&self, dry_run: bool, question: &str) -> Result<(), Stop> {
-        if dry_run { Ok(()) } else { self.terminal.confirm(question) }
+    async fn confirm_unless(&self, dry_run: bool, question: &str) -> Result<(), Stop> {
+        if dry_run { Ok(()) } else { self.confirm(question).await }
     }
 
     /// Prints the answer to a change, and after a dry run that nothing was changed.
@@ -374,11 +391,26 @@ impl<'a> CommandContext<'a> {
     }
 }
 
+/// Returns the time limit of a command.
+fn time_limit(global: &Global) -> Duration {
+    global.timeout.unwrap_or(WITHIN)
+}
+
 /// Returns how many outcomes of each kind there are, such as `2 created, 1 failed`.
 fn counts<O: Ord>(outcomes: impl Iterator<Item = O>, word: impl Fn(&O) -> &'static str) -> String {
     let mut counts: BTreeMap<O, usize> = BTreeMap::new();
     outcomes.for_each(|outcome| *counts.entry(outcome).or_default() += 1);
     counts.iter().map(|(outcome, count)| format!("{count} {}", word(outcome))).collect::<Vec<_>>().join(", ")
+}
+
+/// Adds to a failure in the middle how many of something, such as `recipient`, were done before it: `verb`.
+fn after(done: u64, one: &str, verb: &str, failure: Failure) -> Failure {
+    match done {
+        0 => failure,
+        done => {
+            Failure { message: format!("after {} {verb}: {}", format::counted(done, one), failure.message), ..failure }
+        }
+    }
 }
 
 /// Returns the message with a line for each of the first problems, and the number of the others.
@@ -390,15 +422,40 @@ fn listed(message: String, problems: impl ExactSizeIterator<Item = String>, show
     lines.join("\n")
 }
 
-/// Returns in words which recipients a decision concerns. Fails if none are named.
-fn selection(picked: &Picked) -> Result<String, Failure> {
-    Ok(match picked.recipients.as_slice() {
-        [] if picked.all => format!("all of run {}", picked.run),
-        [] => {
-            let message = format!("which recipients of run {}? none is named", picked.run);
-            return Err(Failure::usage("RECIPIENT", message, "name recipients, or take all of the run with --all"));
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::command_tree::Cli;
+    use clap::Parser as _;
+
+    #[tokio::test(start_paused = true)]
+    async fn time_limit_begins_after_the_confirmation() {
+        for limit in [&[][..], &["--timeout", "30s"]] {
+            let words = ["reveille", "version", "--yes"].iter().chain(limit);
+            let cli = Cli::try_parse_from(words).expect("a command");
+            let terminal = Terminal::new(&cli.global);
+            let context = CommandContext::new(&cli.global, &terminal);
+            tokio::time::advance(WITHIN + Duration::from_secs(1)).await;
+            assert!(context.client.is_over());
+            assert_eq!(context.confirm("Go on?").await, Ok(()));
+            assert!(!context.client.is_over());
         }
-        [one] => format!("{one} of run {}", picked.run),
-        more => format!("{} of run {}", format::counted(more.len() as u64, "recipient"), picked.run),
-    })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn timeout_limits_all_changes_together() {
+        for (limit, is_over) in [(&[][..], false), (&["--timeout", "30s"], true)] {
+            let words = ["reveille", "version"].iter().chain(limit);
+            let cli = Cli::try_parse_from(words).expect("a command");
+            let terminal = Terminal::new(&cli.global);
+            let context = CommandContext::new(&cli.global, &terminal);
+            tokio::time::advance(WITHIN + Duration::from_secs(1)).await;
+            context.restart_default_timeout();
+            assert_eq!(context.client.is_over(), is_over);
+            context.unlimited_client();
+            context.client.restart_timeout();
+            tokio::time::advance(WITHIN + Duration::from_secs(1)).await;
+            assert_eq!(context.client.is_over(), is_over);
+        }
+    }
 }

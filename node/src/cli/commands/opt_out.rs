@@ -122,7 +122,7 @@ async fn take_back(context: &CommandContext<'_>, request: TakeBackOptOutRequest)
         return Ok(());
     }
     let (recipient, tenant) = (&preview.recipient, &request.tenant);
-    context.terminal.confirm(&format!("Send mail of tenant {tenant} to {recipient} again? It has opted out."))?;
+    context.confirm(&format!("Send mail of tenant {tenant} to {recipient} again? It has opted out.")).await?;
     // With the etag a repeat does not take back a new opt-out.
     let answer = context.change(TakeBackOptOutRequest { etag: preview.etag, ..request }).await?;
     context.terminal.show(&answer)

@@ -9,14 +9,14 @@ use reveille_proto::admin::v1::{
 };
 
 use super::export::{ExportFormat, export};
-use super::{Answer, CommandContext, OfTenant, Paging, RetrySafety, Stop, View, WITHIN, format};
+use super::{Answer, CommandContext, OfTenant, Paging, Stop, View, format};
 use crate::api_json::word;
 use crate::cli::view::barrier;
 use crate::cli::view::layout::Cell;
 use crate::cli::view::recipient::not_searched;
 
 #[derive(Debug, Subcommand)]
-pub enum PersonCommand {
+pub enum RecipientCommand {
     /// Every place where an address is: opt-out, audiences, schedules, runs with their results
     ///
     /// Reads the whole state and the archive, so it may take a while.
@@ -47,7 +47,7 @@ pub enum PersonCommand {
 }
 
 /// Runs the subcommand.
-pub async fn run(context: &CommandContext<'_>, args: OfTenant<PersonCommand>) -> Result<(), Stop> {
+pub async fn run(context: &CommandContext<'_>, args: OfTenant<RecipientCommand>) -> Result<(), Stop> {
     let OfTenant { tenant, command } = args;
     let find = |recipient, with_events| FindRecipientRequest {
         tenant: tenant.clone(),
@@ -56,25 +56,22 @@ pub async fn run(context: &CommandContext<'_>, args: OfTenant<PersonCommand>) ->
         ..FindRecipientRequest::default()
     };
     match command {
-        PersonCommand::Find { recipient, paging } => context.list_of(paging, find(recipient, false)).await,
-        PersonCommand::Export { recipient, file } => {
+        RecipientCommand::Find { recipient, paging } => context.list_of(paging, find(recipient, false)).await,
+        RecipientCommand::Export { recipient, file } => {
             export(context, (file, ExportFormat::Jsonl), "place", find(recipient, true)).await
         }
-        PersonCommand::Erase { recipient } => erase(context, tenant, recipient).await,
+        RecipientCommand::Erase { recipient } => erase(context, tenant, recipient).await,
     }
 }
 
 async fn erase(context: &CommandContext<'_>, tenant: String, recipient: String) -> Result<(), Stop> {
     let question = format!("Erase {recipient} from all lists of tenant {tenant}? This cannot be undone.");
-    context.terminal.confirm(&question)?;
-    let client = context.retrying_client();
+    context.confirm(&question).await?;
     let mut request = EraseRecipientRequest { tenant, recipient, page_token: String::new() };
     let mut sum = EraseRecipientResponse::default();
     loop {
-        if context.global.timeout.is_none() {
-            client.set_timeout(WITHIN);
-        }
-        let answer = client.ask(RetrySafety::Repeatable, request.clone()).await?;
+        context.restart_default_timeout();
+        let answer = context.change(request.clone()).await?;
         let next = answer.next_page_token.clone();
         add(&mut sum, answer);
         if next.is_empty() {

@@ -77,10 +77,10 @@ async fn status(context: &CommandContext<'_>) -> Result<Seen<GetRestoreResponse>
 async fn accept(context: &CommandContext<'_>, args: AcceptArgs) -> Result<(), Stop> {
     let seen = status(context).await?.view;
     let doubts = format::counted(seen.in_doubt, "email");
-    context.terminal.confirm(&format!(
+    context.confirm(&format!(
         "Let this cluster send? What the former cluster did after the backup is unknown: {doubts} in doubt stay so until \
          you decide, and schedules fire as they stand here."
-    ))?;
+    )).await?;
     let request = AcceptRestoreRequest { former_cluster_is_dead: args.former_cluster_is_dead };
     let answer = context.change(request).await?;
     context.terminal.answer(&answer, answer.restore.as_ref())

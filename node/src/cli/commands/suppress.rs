@@ -47,7 +47,7 @@ pub(super) async fn run(context: &CommandContext<'_>, tenant: String, file: &Pat
     let length = std::fs::metadata(file).map_or(0, |metadata| metadata.len());
     let bar = bar(context, length, BAR);
     let mut import = Import {
-        client: context.retrying_client(),
+        client: context.unlimited_client(),
         request: ImportOptOutsRequest { tenant, recipients: Vec::new(), validate_only: dry_run },
         view: ImportedView { file: file.display().to_string(), dry_run, ..ImportedView::default() },
     };
@@ -101,13 +101,13 @@ fn read(file: &Path, take: impl Fn(Piece) -> bool) -> Result<(), Failure> {
 }
 
 /// The import's progress, and the request for the next piece.
-struct Import {
-    client: Client,
+struct Import<'a> {
+    client: &'a Client,
     request: ImportOptOutsRequest,
     view: ImportedView,
 }
 
-impl Import {
+impl Import<'_> {
     /// Sends the addresses of a piece and records its unusable rows.
     async fn take(&mut self, piece: Piece, bar: &ProgressBar) -> Result<(), Failure> {
         self.view.bad_rows += piece.bad.len() as u64;

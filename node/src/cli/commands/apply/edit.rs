@@ -8,7 +8,7 @@ use clap::Args;
 
 use super::read::ManifestFiles;
 use super::{AppliedView, objects, plan, read};
-use crate::cli::commands::{CommandContext, Exit, Failure, Format, Kind, Stop, WITHIN};
+use crate::cli::commands::{CommandContext, Exit, Failure, Format, Kind, Stop};
 use crate::cli::manifest::document::Document;
 use crate::cli::manifest::tree::Node;
 use crate::cli::manifest::write;
@@ -55,8 +55,8 @@ pub async fn run(context: &CommandContext<'_>, args: EditArgs) -> Result<(), Sto
         Failure { next: Some(format!("{next}your edit is in {path}: reveille apply -f {path}")), ..failure }
     };
     open(&file).map_err(kept)?;
-    // Editing takes as long as it takes.
-    context.client.set_timeout(WITHIN);
+    // The time that the user takes does not count.
+    context.client.restart_timeout();
     if std::fs::read_to_string(&file).is_ok_and(|edited| edited == text) {
         context.terminal.say("nothing was changed");
     } else {

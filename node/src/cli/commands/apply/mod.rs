@@ -14,7 +14,7 @@ use plan::Plan;
 pub use read::ManifestFiles;
 use serde::Serialize;
 
-use super::{CommandContext, Exit, Failure, Format, Kind, Stop, View, counts, format, listed};
+use super::{CHECKED, CommandContext, Exit, Failure, Format, Kind, Stop, View, counts, format, listed};
 use crate::cli::manifest::difference::Change;
 use crate::cli::manifest::document::Document;
 use crate::cli::manifest::write;
@@ -118,7 +118,7 @@ pub async fn run(context: &CommandContext<'_>, tenant: &str, what: &ApplyFiles) 
         let counts = counts(views.iter().map(|view| view.outcome), |outcome| outcome.word().0);
         context.terminal.say(&format!("{}: {counts}", format::counted(views.len() as u64, "document")));
         if !is_made {
-            context.terminal.say("checked; nothing was changed");
+            context.terminal.say(CHECKED);
         }
     }
     result
@@ -160,6 +160,7 @@ async fn take(context: &CommandContext<'_>, documents: &[Document], make: bool) 
     for document in documents {
         let mut done = Done { view: AppliedView::of(document), failure: None };
         if !stopped {
+            context.restart_default_timeout();
             match attempt(context, document, make).await {
                 Ok(plan) => {
                     done.view.outcome = plan.outcome(make);

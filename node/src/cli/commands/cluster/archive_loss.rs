@@ -22,7 +22,7 @@ pub async fn run(context: &CommandContext<'_>, accept: bool) -> Result<(), Stop>
     context.terminal.check_columns::<LostPart>()?;
     let question = format!("Accept the loss of {parts} with {runs}? They are not looked for any more.");
     context.terminal.table(&lost)?.lines().for_each(|line| context.terminal.say(line));
-    context.terminal.confirm(&question)?;
+    context.confirm(&question).await?;
     let request = AcceptArchiveLossRequest { parts: lost.into_iter().map(|part| part.part).collect() };
     let answer = context.change(request).await?;
     context.terminal.list(&answer.parts)?;

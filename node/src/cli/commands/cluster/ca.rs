@@ -10,7 +10,7 @@ use reveille_proto::admin::v1::{
 use tokio::time::{Instant, sleep};
 
 use crate::api_json::word;
-use crate::cli::commands::{CommandContext, Exit, Failure, Seen, Stop, View, WITHIN, Watch};
+use crate::cli::commands::{CommandContext, Exit, Failure, Seen, Stop, View, WITHIN, Watch, time_limit};
 use crate::cli::view::layout::{Cell, card};
 use crate::cli::view::some;
 
@@ -58,12 +58,14 @@ async fn status(context: &CommandContext<'_>) -> Result<Seen<Authority>, Failure
 async fn rotate(context: &CommandContext<'_>) -> Result<(), Stop> {
     let before = status(context).await?.view;
     if !is_rotating(&before) {
-        context.terminal.confirm(&format!(
-            "Replace the certificate authority {}? Join tokens that were not used end.",
-            before.fingerprint
-        ))?;
+        context
+            .confirm(&format!(
+                "Replace the certificate authority {}? Join tokens that were not used end.",
+                before.fingerprint
+            ))
+            .await?;
     }
-    let until = Instant::now() + context.global.timeout.unwrap_or(WITHIN);
+    let until = Instant::now() + time_limit(context.global);
     let mut said = "";
     loop {
         context.client.set_timeout(WITHIN);

@@ -97,7 +97,7 @@ pub async fn drain(context: &CommandContext<'_>, member: String, undo: bool) -> 
 pub async fn remove(context: &CommandContext<'_>, member: String, dead: bool) -> Result<(), Stop> {
     let how = if dead { "What it had in flight stays in doubt, and it" } else { "It is drained first, and" };
     context.terminal.check_columns::<Member>()?;
-    context.terminal.confirm(&format!("Remove {member} for good? {how} can never return."))?;
+    context.confirm(&format!("Remove {member} for good? {how} can never return.")).await?;
     let request = RemoveMemberRequest { member: member.clone(), dead };
     let answer = match context.change(request).await {
         Err(failure) => return Err(still_drains(context, &member, failure).await.into()),

@@ -36,10 +36,12 @@ pub async fn finish(context: &CommandContext<'_>) -> Result<(), Stop> {
     let seen = status(context).await?.view;
     let level = can_rise_to(&seen).unwrap_or_default();
     if level > 0 {
-        context.terminal.confirm(&format!(
-            "Raise the ledger's level from {} to {level}? Afterwards no node can go back to the former release.",
-            seen.level
-        ))?;
+        context
+            .confirm(&format!(
+                "Raise the ledger's level from {} to {level}? Afterwards no node can go back to the former release.",
+                seen.level
+            ))
+            .await?;
     }
     let request_id = context.client.request_id().to_owned();
     let answer = context.change(FinishUpgradeRequest { level, request_id }).await?;

@@ -49,7 +49,7 @@ pub async fn run(context: &CommandContext<'_>, tenant: String, args: BackfillArg
         return report(context, &args, &of_tenant, preview);
     }
     if preview.opened > 0 && preview.first_run.is_empty() {
-        context.terminal.confirm(&format!("{}. Open them now?", missing(&args, &preview)))?;
+        context.confirm(&format!("{}. Open them now?", missing(&args, &preview))).await?;
     }
     let answer = context.change(request).await?;
     report(context, &args, &of_tenant, answer)

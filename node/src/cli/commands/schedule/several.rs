@@ -39,6 +39,7 @@ pub async fn run(
     let (meant, left): (Vec<_>, Vec<_>) = chosen.into_iter().partition(|one| one.state() == acts_on);
     let mut rows = Vec::with_capacity(meant.len());
     for schedule in meant {
+        context.restart_default_timeout();
         rows.push(match pause {
             Some(_) => SeveralView { name: schedule.name, outcome: BulkOutcome::WouldPause, ..SeveralView::default() },
             None => preview(context, &tenant, &schedule.name).await?,
@@ -59,13 +60,14 @@ pub async fn run(
     }
     let names: Vec<String> = rows.iter().map(SeveralView::in_words).collect();
     let count = format::counted(rows.len() as u64, "schedule");
-    context.terminal.confirm(&format!("{capital} {count}: {}?", names.join(", ")))?;
+    context.confirm(&format!("{capital} {count}: {}?", names.join(", "))).await?;
     let mut stopped = None;
     for row in &mut rows {
         if stopped.is_some() {
             row.outcome = BulkOutcome::NotAsked;
             continue;
         }
+        context.restart_default_timeout();
         match change_one(context, &tenant, pause.as_deref(), row).await {
             Ok(()) => row.outcome = changed,
             Err(failure) => {

@@ -85,7 +85,7 @@ impl Import<'_> {
         let (source, survey) = self.survey().await?;
         self.check_survey(&survey)?;
         // For the first request, a client retries only as long as any command does, if no node answers.
-        self.prepare(&self.context.retrying_client(), &survey, Vec::new()).await?;
+        self.prepare(self.context.unlimited_client(), &survey, Vec::new()).await?;
         let survey = Arc::new(survey);
         let hashes = self.upload(source, &survey).await?;
         let audience = self.seal(&survey, hashes).await?;
