@@ -1,7 +1,7 @@
 //! The bug [`Bug::AckBeforeCommit`]. Only a build with the feature `injected-bugs` has this file.
 
 use openraft::async_runtime::WatchReceiver;
-use reveille_ledger::command::Command;
+use reveille_ledger::command::{Actor, Command};
 use reveille_ledger::injected_bugs::{self, Bug};
 use reveille_ledger::reply::{CommandOutcome, CommandReply};
 use tokio::sync::oneshot;
@@ -12,10 +12,13 @@ use crate::Raft;
 /// Acknowledges a command before it is in any log, if this process has the bug and the normal reply is `Done`. The
 /// caller of the returned proposal hears nothing more.
 pub(super) fn acknowledge_before_commit(raft: &Raft, proposal: Proposal) -> Proposal {
-    let command = postcard::from_bytes::<Command>(&proposal.command);
+    let command = postcard::from_bytes::<(Actor, Command)>(&proposal.command);
     let is_plain = matches!(
         command,
-        Ok(Command::OptOutTakeBack(_) | Command::SchedulePause(_) | Command::ScheduleResume(_) | Command::RunResume(_))
+        Ok((
+            _,
+            Command::OptOutTakeBack(_) | Command::SchedulePause(_) | Command::ScheduleResume(_) | Command::RunResume(_)
+        ))
     );
     if !is_plain || !injected_bugs::is(Bug::AckBeforeCommit) {
         return proposal;
