@@ -68,6 +68,12 @@ pub fn check_proposed(content: &Content, columns: &[String], limits: &LedgerLimi
     if bytes > most as u64 {
         return refuse("attachments", format!("have {bytes} bytes together, more than {most}; link to large files"));
     }
+    // Names of header fields have no case. Content that was accepted before is composed as it is.
+    for (number, (name, _)) in content.headers.iter().enumerate() {
+        if content.headers.iter().take(number).any(|(former, _)| former.eq_ignore_ascii_case(name)) {
+            return refuse(format!("{HEADERS}{name}"), "is given twice; remove one of them");
+        }
+    }
     let taken = |name: &str| built_in(name).map(|value| format!("'{name}' is a built-in variable ({value})"));
     if let Some((name, taken)) = content.variables.iter().find_map(|(name, _)| Some((name, taken(name)?))) {
         return refuse(format!("variables.{name}"), format!("{taken}; choose another name"));
