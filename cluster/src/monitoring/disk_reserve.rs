@@ -70,8 +70,21 @@ impl DiskReserve {
     pub fn open(folder: &Path, bytes: u64) -> DiskReserve {
         let reserve = DiskReserve { folder: folder.to_owned(), bytes, space: Mutex::default() };
         // Each later check finds the same error, and the first of them is logged.
-        let _ = reserve.check();
+        let _ = reserve.release_surplus().and_then(|()| reserve.check());
         reserve
+    }
+
+    /// Frees what a larger reserve of a former start takes.
+    fn release_surplus(&self) -> io::Result<()> {
+        if !self.is_kept() {
+            return remove_if_exists(&self.file());
+        }
+        let size = self.read()?.size;
+        match OpenOptions::new().write(true).open(self.file()) {
+            Ok(file) if file.metadata()?.len() > size => file.set_len(size),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
     }
 
     /// Returns true if there is a reserve.
@@ -154,6 +167,17 @@ mod tests {
     use std::os::unix::fs::MetadataExt;
 
     use super::*;
+
+    #[test]
+    fn smaller_reserve_frees_what_a_larger_one_took() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join(FILE);
+        let length = || std::fs::metadata(&file).map(|file| file.len()).ok();
+        for (bytes, expected) in [(3 * MIB, Some(3 * MIB)), (MIB, Some(MIB)), (0, None)] {
+            let _reserve = DiskReserve::open(folder.path(), bytes);
+            assert_eq!(length(), expected);
+        }
+    }
 
     #[test]
     fn reserve_is_removed_below_its_size_and_made_again_above_three_times() {
