@@ -1,10 +1,10 @@
 //! Where the configuration says that backups are kept: a folder, or a bucket of an S3-compatible service.
 
-use std::net::IpAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
 use hyper::Uri;
+use reveille_ledger::access::is_loopback;
 
 use crate::process::secret::Secret;
 
@@ -98,8 +98,7 @@ impl FromStr for Endpoint {
             return Err(form);
         }
         let host = uri.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
-        let is_loopback = host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
-        if !tls && !is_loopback {
+        if !tls && !is_loopback(&host) {
             return Err(NoAddress("http:// is plaintext, and allowed on loopback only"));
         }
         let port = uri.port_u16().unwrap_or(usual_port);

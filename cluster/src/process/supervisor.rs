@@ -72,7 +72,9 @@ impl Supervisor {
                 }
                 let how = count_end(name, ended.is_err());
                 tracing::error!(name, how, "an actor is started again");
-                tokio::time::sleep(pause).await;
+                if stop.run_until_cancelled(tokio::time::sleep(pause)).await.is_none() {
+                    return;
+                }
             }
         };
         self.tasks.spawn_on(supervised, runtime);
