@@ -10,7 +10,7 @@ use std::sync::Arc;
 use reveille_cluster::smtp::CredentialStore;
 use tokio::signal::unix::Signal;
 
-use crate::server::config::{Config, ConfigError, Settings, values};
+use crate::server::config::{Config, ConfigError, Settings, environment, values};
 use crate::server::logging::LogFilter;
 
 /// The sources of the configuration, and what a reload changes.
@@ -41,7 +41,7 @@ impl ConfigReload {
     }
 
     fn reload(&mut self) -> Result<ChangedKeys, ConfigError> {
-        let read = Config::load(self.file.as_deref(), std::env::vars(), self.flags.clone())?;
+        let read = Config::load(self.file.as_deref(), environment(), self.flags.clone())?;
         let changed = ChangedKeys::between(&self.running, &read);
         (self.running.log.filter, self.running.credentials) = (read.log.filter, read.credentials);
         self.filter.replace(&self.running.log.filter);

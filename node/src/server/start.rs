@@ -11,7 +11,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::server::bootstrap::BootstrapError;
-use crate::server::config::{Config, Settings, file_or_default};
+use crate::server::config::{Config, Settings, environment, file_or_default};
 use crate::server::node::{NodeEnd, NodeServer};
 use crate::server::reload::ConfigReload;
 use crate::server::{logging, service_manager};
@@ -43,7 +43,7 @@ const REMOVED: &str = "it ends, and does not start again; to use this machine ag
 /// Runs a node.
 pub async fn run(args: Args) -> Result<()> {
     let file = file_or_default(args.config);
-    let config = Config::load(file.as_deref(), std::env::vars(), args.settings.clone())?;
+    let config = Config::load(file.as_deref(), environment(), args.settings.clone())?;
     let filter = logging::start(config.log.format, &config.log.filter).map_err(|why| anyhow!(why))?;
     if let Some(file) = &file {
         tracing::info!(file = %file.display(), "configuration");

@@ -21,7 +21,7 @@ use super::{Answer, CommandContext, Exit, Failure, Own, RetrySafety, Stop, View,
 use crate::cli::instant::text;
 use crate::cli::view::layout::{Cell, Tone};
 use crate::cli::view::own_objects;
-use crate::server::config::{BackupConfig, ConfigLayer, Settings};
+use crate::server::config::{BackupConfig, ConfigLayer, Settings, environment};
 
 #[derive(Debug, Subcommand)]
 pub enum BackupCommand {
@@ -242,7 +242,7 @@ async fn prune(context: &CommandContext<'_>, PruneArgs { keep, all_of, place }: 
 
 /// Returns the section `backup` of the configuration, with the target that the flag names.
 fn configured(BackupPlace { target, config }: &BackupPlace) -> Result<BackupConfig, Failure> {
-    let said = ConfigLayer::read(config.as_deref(), std::env::vars(), Settings::default());
+    let said = ConfigLayer::read(config.as_deref(), environment(), Settings::default());
     let mut config = said.and_then(|said| said.settings.backup.check()).map_err(super::config::failure)?;
     if target.is_some() {
         config.target.clone_from(target);

@@ -12,7 +12,9 @@ use toml::Value;
 use super::{Answer, CommandContext, Exit, Failure, Own, Stop, View};
 use crate::cli::doctor::folder;
 use crate::cli::view::own_objects;
-use crate::server::config::{ConfigError, ConfigLayer, DEFAULT_FILE, Origin, Settings, file_or_default, keys, sample};
+use crate::server::config::{
+    ConfigError, ConfigLayer, DEFAULT_FILE, Origin, Settings, environment, file_or_default, keys, sample,
+};
 
 #[derive(Debug, Subcommand)]
 pub enum ConfigCommand {
@@ -82,7 +84,7 @@ async fn init(context: &CommandContext<'_>, file: &Path) -> Result<(), Stop> {
 }
 
 async fn check(context: &CommandContext<'_>, file: &Path) -> Result<(), Stop> {
-    let said = ConfigLayer::read(Some(file), std::env::vars(), Settings::default()).map_err(failure)?;
+    let said = ConfigLayer::read(Some(file), environment(), Settings::default()).map_err(failure)?;
     let config = said.check().map_err(failure)?;
     for (name, binding) in config.credentials.iter() {
         if let Err(message) = binding.check().await {
@@ -138,7 +140,7 @@ fn unwritable(data_dir: &Path) -> Option<String> {
 }
 
 fn show(context: &CommandContext<'_>, args: ShowConfigArgs) -> Result<(), Stop> {
-    let said = ConfigLayer::read(file_or_default(args.config).as_deref(), std::env::vars(), args.settings);
+    let said = ConfigLayer::read(file_or_default(args.config).as_deref(), environment(), args.settings);
     let effective = said.and_then(|said| said.effective()).map_err(failure)?;
     context.terminal.show(&EffectiveView::new(effective, args.origin))
 }

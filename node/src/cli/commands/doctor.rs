@@ -16,7 +16,7 @@ use super::{CommandContext, Exit, Failure, ListPage, Listing, Stop, duration_ms,
 use crate::cli::doctor::work::{LastAnswer, Work};
 use crate::cli::doctor::{cluster, folder, relay, work};
 use crate::cli::view::doctor::{DoctorView, Finding, Severity};
-use crate::server::config::{ConfigLayer, Settings};
+use crate::server::config::{ConfigLayer, Settings, environment};
 
 /// Options of `reveille doctor`.
 #[derive(Debug, Args)]
@@ -103,7 +103,7 @@ fn folders(args: &DoctorArgs) -> Result<Vec<(&'static str, PathBuf)>, Failure> {
         return Ok(args.data_dir.iter().map(|folder| ("data_dir", folder.clone())).collect());
     }
     let flags = Settings { data_dir: args.data_dir.clone(), ..Settings::default() };
-    let said = ConfigLayer::read(args.config.as_deref(), std::env::vars(), flags);
+    let said = ConfigLayer::read(args.config.as_deref(), environment(), flags);
     let config = said.and_then(|said| said.check()).map_err(super::config::failure)?;
     Ok(vec![("data_dir", config.data_dir), ("journal_dir", config.journal_dir)])
 }

@@ -23,7 +23,7 @@ use super::{Answer, CommandContext, Exit, Failure, Own, Stop, config, duration_t
 use crate::api_json;
 use crate::cli::contexts::Contexts;
 use crate::server::bootstrap::{self, BootstrapError};
-use crate::server::config::{Config, Settings, file_or_default};
+use crate::server::config::{Config, Settings, environment, file_or_default};
 use crate::server::first_token;
 use crate::token_text::TokenText;
 
@@ -41,7 +41,7 @@ impl NewNodeArgs {
     /// Loads the configuration. Fails unless the data folder of the new node is empty.
     pub fn load(self) -> Result<Config, Failure> {
         let file = file_or_default(self.config);
-        let config = Config::load(file.as_deref(), std::env::vars(), self.settings).map_err(config::failure)?;
+        let config = Config::load(file.as_deref(), environment(), self.settings).map_err(config::failure)?;
         bootstrap::check_empty(&config.data_dir).map_err(|error| folder_failure(&error))?;
         Ok(config)
     }

@@ -24,6 +24,8 @@ use crate::server::logging;
 const JOURNAL_DIR: &str = "/dev/shm";
 /// Minimum heartbeats in an election timeout: one or two lost heartbeats must not cause an election.
 const HEARTBEATS_PER_ELECTION_MIN: u64 = 3;
+/// Greatest `raft.election_max_ms`.
+const ELECTION_MAX_MS: u64 = 60_000;
 
 impl Settings {
     /// Returns the complete configuration, or the first invalid value.
@@ -150,7 +152,7 @@ impl RaftSettings {
     fn check(self) -> Result<RaftConfig, ConfigError> {
         let heartbeat_ms = within("raft.heartbeat_ms", self.heartbeat_ms.unwrap_or(50), 10..=10_000)?;
         let min = self.election_min_ms.unwrap_or(heartbeat_ms * 5);
-        let max = self.election_max_ms.unwrap_or(min.saturating_mul(2));
+        let max = self.election_max_ms.unwrap_or(min.saturating_mul(2).min(ELECTION_MAX_MS));
         let least = heartbeat_ms * HEARTBEATS_PER_ELECTION_MIN;
         if min < least {
             let message = format!("{min} ms is below {HEARTBEATS_PER_ELECTION_MIN} heartbeats of {heartbeat_ms} ms");
@@ -162,7 +164,7 @@ impl RaftSettings {
         }
         Ok(RaftConfig {
             heartbeat_ms,
-            election_ms: min..within("raft.election_max_ms", max, 1..=60_000)?,
+            election_ms: min..within("raft.election_max_ms", max, 1..=ELECTION_MAX_MS)?,
             snapshot_every: within("raft.snapshot_every", self.snapshot_every.unwrap_or(20_000), 100..=10_000_000)?,
         })
     }

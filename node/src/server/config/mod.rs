@@ -34,7 +34,7 @@ pub use key::{keys, sample, values};
 pub use origin::{Origin, Origins};
 use settings::Over;
 pub use settings::{CredentialSettings, LogSettings, RaftSettings, ReplySettings, Settings, UnsubscribeSettings};
-pub use source::ConfigError;
+pub use source::{ConfigError, environment};
 
 /// The complete configuration of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,6 +1,7 @@
 //! Reads settings from a TOML file and from environment variables, and reports why they cannot be read.
 
 use std::borrow::Cow;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use reveille_ledger::calendar::nearest_names;
@@ -12,6 +13,21 @@ use super::{Origin, Origins, Settings, origin};
 
 /// Prefix of environment variables that are settings: `REVEILLE__RAFT__HEARTBEAT_MS` is `raft.heartbeat_ms`.
 const PREFIX: &str = "REVEILLE__";
+
+/// Returns the environment variables of this process as texts.
+pub fn environment() -> impl Iterator<Item = (String, String)> {
+    std::env::vars_os().filter_map(as_text)
+}
+
+/// Returns a variable as texts. `None`: it is not UTF-8, and no setting. A setting that is not UTF-8 is changed to be
+/// refused as a value.
+fn as_text((name, value): (OsString, OsString)) -> Option<(String, String)> {
+    let name = name.into_string().ok()?;
+    match value.into_string() {
+        Ok(value) => Some((name, value)),
+        Err(value) => name.starts_with(PREFIX).then(|| (name, value.to_string_lossy().into_owned())),
+    }
+}
 
 /// Why a configuration is refused. The same configuration always fails: the operator corrects it and starts again.
 #[derive(Debug, thiserror::Error)]
@@ -172,4 +188,20 @@ fn nested(path: &str, value: Value) -> Value {
         .into_iter()
         .rev()
         .fold(value, |value, key| Value::Table(Table::from_iter([(key.to_owned(), value)])))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::ffi::OsStringExt;
+
+    use super::*;
+
+    #[test]
+    fn variable_that_is_not_utf8_is_left_out_unless_it_is_a_setting() {
+        let latin = |text: &str| OsString::from_vec([text.as_bytes(), b"\xe9"].concat());
+        assert_eq!(as_text(("OLDPWD".into(), latin("/home/andr"))), None);
+        assert_eq!(as_text((latin("REVEILLE__NAM"), "n1".into())), None);
+        let setting = as_text(("REVEILLE__NAME".into(), latin("n")));
+        assert_eq!(setting, Some(("REVEILLE__NAME".to_owned(), "n\u{fffd}".to_owned())));
+    }
 }

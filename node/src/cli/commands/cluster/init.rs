@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::cli::commands::context::say_in_use;
 use crate::cli::commands::{Answer, CommandContext, Exit, Failure, Own, Stop, config};
 use crate::cli::contexts::{BearerToken, Context, Contexts};
-use crate::server::config::{Config, Settings, file_or_default};
+use crate::server::config::{Config, Settings, environment, file_or_default};
 use crate::server::{bootstrap, first_token};
 use crate::token_text::TokenText;
 
@@ -33,7 +33,7 @@ pub struct InitArgs {
 /// Prepares the data folder of the first node of a new cluster.
 pub fn run(context: &CommandContext<'_>, args: InitArgs) -> Result<(), Stop> {
     let file = file_or_default(args.config);
-    let config = Config::load(file.as_deref(), std::env::vars(), args.settings).map_err(config::failure)?;
+    let config = Config::load(file.as_deref(), environment(), args.settings).map_err(config::failure)?;
     let mut contexts = Contexts::read()?;
     let tls = bootstrap::found(&config.data_dir, args.test_clock).map_err(|error| {
         let next = "give a data folder in which no node has run, or join a cluster: reveille start --join file:/PATH";
