@@ -75,14 +75,15 @@ pub async fn run(args: Args) -> Result<bool> {
     eprintln!("mailbox    smtp://{}", sink.address());
     let mut nodes = Nodes::new(&folder.path, &folder.journals, usize::from(args.nodes))?;
     let outcome = tokio::select! {
+        // `show` first: at its end it waits for Ctrl-C itself.
+        biased;
         outcome = show(&args, &folder, &sink, &mut nodes) => outcome,
         _ = tokio::signal::ctrl_c() => Err(anyhow::anyhow!("interrupted")),
     };
     nodes.stop().await;
     sink.stop().await;
-    let valid = outcome?;
-    folder.close(valid);
-    Ok(valid)
+    folder.close(outcome.as_ref().is_ok_and(|valid| *valid));
+    outcome
 }
 
 async fn show(args: &Args, folder: &Folder, sink: &Sink, nodes: &mut Nodes) -> Result<bool> {
@@ -109,7 +110,7 @@ async fn show(args: &Args, folder: &Folder, sink: &Sink, nodes: &mut Nodes) -> R
             break;
         }
         if Instant::now() > until {
-            bail!("the campaign did not end within {} s; logs are in {}", limit.as_secs(), folder.path.display());
+            bail!("the campaign did not end within {} s", limit.as_secs());
         }
         tokio::time::sleep(POLL_EVERY).await;
     }
