@@ -174,6 +174,10 @@ fn value_of_header<'h>(headers: &'h HeaderMap, name: &HeaderName) -> ApiResult<O
 /// If the request cannot check the condition: a condition that is not checked must not pass.
 fn etag<'h>(method: &HttpMethod, headers: &'h HeaderMap, has_etag: bool) -> ApiResult<Option<&'h str>> {
     if let Some(etags) = value_of_header(headers, &header::IF_MATCH)? {
+        if headers.contains_key(header::IF_NONE_MATCH) && method.http.verb != "GET" {
+            let wrong = "is given together with if-match; give one of them";
+            return Err(ApiError::of_field(header::IF_NONE_MATCH.as_str(), wrong));
+        }
         let wrong = match etags.trim() {
             _ if !has_etag => "is given, but this request has no etag",
             "" | "\"\"" => "is empty; give the etag of the last answer, or * for any",
