@@ -56,6 +56,8 @@ pub(super) async fn page(
     Query(requested): Query<ListQuery>,
     OriginalUri(uri): OriginalUri,
 ) -> Response {
+    // The links to other pages do not have it.
+    let requested = ListQuery { per_page: None, ..requested };
     let found = look_up(&sink, &requested);
     let prefix = below(uri.path());
     let mut body = String::with_capacity(16 << 10);

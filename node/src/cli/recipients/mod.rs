@@ -18,6 +18,7 @@ use reveille_ledger::limits::limits;
 use reveille_proto::admin::v1;
 
 use super::failure::{BadRow, Failure};
+use super::input;
 pub(super) use crate::recipients::rows;
 use crate::recipients::{NAME_SHOWN, NAMES_SHOWN, Reader};
 pub(super) use crate::recipients::{PROBLEM_SHOWN, shown, text};
@@ -43,14 +44,11 @@ pub struct Recipients {
 /// Fails if the file cannot be read, is too large, or has an invalid header.
 pub fn read(path: &Path) -> Result<Recipients, Failure> {
     let place = path.display().to_string();
-    let bytes =
-        std::fs::read(path).map_err(|error| Failure::file(place.clone(), format!("cannot be read: {error}")))?;
+    let bytes = input::file(path, FILE_BYTES_MAX)?;
     if bytes.len() > FILE_BYTES_MAX {
-        let message = format!(
-            "{} bytes are more than a schedule can hold (at most {} recipients)",
-            bytes.len(),
-            limits(LEVEL).inline_recipients_max
-        );
+        let most = limits(LEVEL).inline_recipients_max;
+        let message =
+            format!("more than {FILE_BYTES_MAX} bytes are more than a schedule can hold (at most {most} recipients)");
         return Err(Failure::file(place, message));
     }
     parse(&bytes).map_err(|BadRow { line, problem }| Failure::file(format!("{place}:{line}"), problem))

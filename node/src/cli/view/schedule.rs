@@ -35,7 +35,6 @@ pub fn when_text(when: &v1::When) -> String {
         None => String::new(),
         Some(Pattern::Cron(expression)) => format!("cron {expression}"),
         Some(Pattern::Daily(v1::Daily { hour, minute, days })) => {
-            let days = if days.is_empty() { "" } else { days.as_str() };
             format!("daily {hour:02}:{minute:02} {days}").trim_end().to_owned()
         }
         Some(Pattern::Every(every)) => {

