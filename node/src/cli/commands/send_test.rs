@@ -98,13 +98,19 @@ pub async fn run(context: &CommandContext<'_>, tenant: String, args: SendTestArg
     }
     let run = answer.run.unwrap_or_default().run;
     context.terminal.remark(&format!("on its way as {run}"));
-    let mut waited = None;
+    let (mut waited, mut last) = (None, None);
     let view = loop {
-        let view = SendTestView::from(history(context, &tenant, &run).await?);
+        let view = match (history(context, &tenant, &run).await, last.take()) {
+            (Ok(history), _) => SendTestView::from(history),
+            // The time ended during the read: the one before says what is known.
+            (Err(_), Some(view)) if Instant::now() + POLL_EVERY >= end => break view,
+            (Err(failure), _) => return Err(failure.into()),
+        };
         if view.outcome != SendTestOutcome::Waiting || Instant::now() + POLL_EVERY >= end {
             break view.after(waited);
         }
-        waited = view.detail.or(waited);
+        waited = view.detail.clone().or(waited);
+        last = Some(view);
         sleep(POLL_EVERY).await;
     };
     context.terminal.show(&view)?;
