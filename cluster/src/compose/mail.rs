@@ -124,12 +124,16 @@ pub(super) fn write_header(out: &mut Vec<u8>, field: &str, rendered: &str) -> Re
     let text = one_line(field, &unbroken(rendered))?;
     match field.strip_prefix(HEADERS) {
         None => mime::unstructured(out, "Subject", &text),
-        Some(_) if text.is_empty() => {}
-        // RFC 3834 section 5.1: this value means the same as a missing field.
-        Some(name) if name.eq_ignore_ascii_case(stamp::AUTO_SUBMITTED) && text == "no" => {}
+        Some(name) if is_left_out(name, &text) => {}
         Some(name) => mime::unstructured(out, name, &text),
     }
     Ok(())
+}
+
+/// Returns true if the email does not have a header with this value.
+pub(super) fn is_left_out(name: &str, value: &str) -> bool {
+    // RFC 3834 section 5.1: `no` means the same as a missing field.
+    value.is_empty() || name.eq_ignore_ascii_case(stamp::AUTO_SUBMITTED) && value == "no"
 }
 
 /// Returns the text with a blank for each line end that a recipient's value brought into a header. No user checks

@@ -4,7 +4,7 @@ use reveille_ledger::content::Recipient;
 use reveille_ledger::ids::RunId;
 
 use super::check::{self, HEADERS};
-use super::mail::unbroken;
+use super::mail::{is_left_out, unbroken};
 use super::render::HTML;
 use super::values::Values;
 use super::{Compiled, ContentError, SUBJECT, TEXT, one_line};
@@ -14,7 +14,7 @@ use super::{Compiled, ContentError, SUBJECT, TEXT, one_line};
 pub struct Preview {
     /// The subject.
     pub subject: String,
-    /// The content's header fields, without those whose value is empty.
+    /// The content's header fields, without those that the email leaves out.
     pub headers: Vec<(String, String)>,
     /// The plain text, if the content has one.
     pub text: Option<String>,
@@ -34,9 +34,9 @@ impl Compiled {
         let header = |field: &str| one_line(field, &unbroken(&self.header_text(field, values.for_templates())?));
         let mut headers = Vec::new();
         for field in &self.headers {
-            let value = header(field)?;
-            if !value.is_empty() {
-                headers.push((field.strip_prefix(HEADERS).unwrap_or(field).to_owned(), value));
+            let (name, value) = (field.strip_prefix(HEADERS).unwrap_or(field), header(field)?);
+            if !is_left_out(name, &value) {
+                headers.push((name.to_owned(), value));
             }
         }
         let subject = header(SUBJECT)?;

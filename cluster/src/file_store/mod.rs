@@ -22,9 +22,9 @@ mod part;
 mod spread;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, File};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, FileExt as _};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -33,7 +33,7 @@ use parking_lot::Mutex;
 use reveille_ledger::bitmap::CHUNK;
 use reveille_ledger::content::{Recipient, Seal};
 use reveille_ledger::ids::Hash;
-use reveille_raft::files::{read_from_disk, remove_if_exists};
+use reveille_raft::files::{create_private_folder, read_from_disk, remove_if_exists};
 use tokio::sync::Semaphore;
 
 use crate::monitoring::disk_reserve::Shortage;
@@ -113,7 +113,7 @@ impl FileStore {
     /// # Errors
     /// Fails if the folder cannot be created or read.
     pub fn open(folder: PathBuf) -> io::Result<FileStore> {
-        DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+        create_private_folder(&folder)?;
         for entry in fs::read_dir(&folder)? {
             let path = entry?.path();
             if path.extension().is_some_and(|extension| extension == UNFINISHED) {

@@ -5,7 +5,7 @@
 //! An email is untrusted text. Every page escapes it, and shows its HTML in a sandboxed frame that loads nothing.
 
 mod decode;
-mod html;
+pub mod html;
 mod list;
 mod mail;
 mod mime;

@@ -2,8 +2,8 @@
 //!
 //! A node whose log lost its tail may have forgotten a vote or an entry. It neither votes nor campaigns until it holds
 //! every entry that a leader knows to be committed. Exception: if no leader appears within a minute, the node votes
-//! again, since a cluster of such nodes must recover. The minute goes on after a restart. `peer/dispatch.rs` checks this before each vote; a task here sets
-//! openraft's switch for elections.
+//! again, since a cluster of such nodes must recover. The minute goes on after a restart. `peer/dispatch.rs` checks this
+//! before each vote; a task here sets openraft's switch for elections.
 //!
 //! A leader that hands over because it could not do its work pauses its candidacy (P13). The pause ends early when no
 //! leader is heard for [`PAUSED_WITHOUT_LEADER`]: the other voters may lack entries that only this node has.

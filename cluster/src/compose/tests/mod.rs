@@ -250,6 +250,8 @@ fn auto_submitted_and_feedback_id_are_settable() {
             fields.map(str::to_owned).collect::<Vec<_>>()
         });
         assert_eq!(first, second);
+        let preview = compiled.preview(&recipient("a@example.com", "Ann"), stamp(4).run).expect("a preview");
+        assert_eq!(preview.headers.len(), first.len(), "the preview shows what the email has");
         first
     };
     assert_eq!(with("auto-submitted", "auto-replied"), ["auto-submitted: auto-replied"], "once");

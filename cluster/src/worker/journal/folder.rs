@@ -1,12 +1,10 @@
 //! The folder of journals: their paths, the files that earlier processes left, and the boot id of the machine.
 
-use std::fs::DirBuilder;
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use reveille_ledger::ids::{ClaimOwner, Incarnation, NodeId};
-use reveille_raft::files::remove_if_exists;
+use reveille_raft::files::{create_private_folder, remove_if_exists};
 
 /// File systems in memory: `TMPFS_MAGIC`, `RAMFS_MAGIC` (linux/magic.h).
 const IN_MEMORY: [u64; 2] = [0x0102_1994, 0x8584_58F6];
@@ -61,7 +59,7 @@ pub(super) fn unfinished(path: &Path) -> PathBuf {
 
 /// Creates the folder, readable by its owner only. Logs an error if the folder is not in memory.
 pub(super) fn prepare(folder: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    create_private_folder(folder)?;
     if !in_memory(folder)? {
         tracing::error!(
             folder = %folder.display(),

@@ -17,8 +17,8 @@ use super::{CommandContext, Failure, OfTenant, Paging, RetrySafety, Stop, Unary,
 use crate::cli::instant::parse_instant;
 use crate::cli::view::layout::{Cell, Tone, card};
 use crate::cli::view::moved::MovedView;
-use crate::cli::view::recipient::{answer, why_dead};
-use crate::cli::wording::{reason_of_words, reason_words};
+use crate::cli::view::recipient::why_dead;
+use crate::cli::wording::{self, reason_of_words, reason_words};
 
 #[derive(Debug, Subcommand)]
 pub enum DeadLetterCommand {
@@ -399,7 +399,7 @@ fn left_out(cancelled: u64, inside_gap: u64) -> Result<(), Stop> {
 }
 
 fn answer_of(letter: &DeadLetter) -> String {
-    why_dead(letter.death_reason(), &answer(letter.code, &letter.enhanced, &letter.text))
+    why_dead(letter.death_reason(), &wording::answer(letter.code, &letter.enhanced, &letter.text))
 }
 
 impl View for DeadLetter {

@@ -310,9 +310,8 @@ impl SendTestView {
 
     /// Returns the relay's reply as one text.
     fn answer(&self) -> Option<String> {
-        let code = self.code?.to_string();
-        let parts = [Some(code.as_str()), self.enhanced.as_deref(), self.text.as_deref()];
-        Some(parts.into_iter().flatten().collect::<Vec<_>>().join(" "))
+        let [enhanced, text] = [&self.enhanced, &self.text].map(|part| part.as_deref().unwrap_or_default());
+        Some(wording::answer(self.code?, enhanced, text))
     }
 
     /// Returns the relay after `word`, or an empty text if it is unknown.

@@ -51,6 +51,9 @@ impl Family {
     }
 }
 
+/// Long options of `mail` that need a value, in the same word after `=` or in the next word.
+const LONG_WITH_VALUE: [&str; 5] = ["subject", "return-address", "from", "append", "attach"];
+
 /// Words before a command that are not part of it.
 const BEFORE: [&str; 9] = ["then", "else", "do", "{", "!", "exec", "nice", "time", "sudo"];
 
@@ -101,10 +104,14 @@ fn read(family: Family, arguments: &[Word], mail: &mut Mail) {
                 // `mutt -a FILE… -- ADDRESS`: the words before `--` are files.
                 mail.to.clear();
             }
-        } else if let Some((name, value)) =
-            text.strip_prefix("--").map(|long| long.split_once('=').unwrap_or((long, "")))
-        {
-            long(name, &Word { text: value.to_owned(), ..word.clone() }, mail);
+        } else if let Some(option) = text.strip_prefix("--") {
+            match option.split_once('=') {
+                Some((name, value)) => long(name, &Word { text: value.to_owned(), ..word.clone() }, mail),
+                None if LONG_WITH_VALUE.contains(&option) => {
+                    words.next().into_iter().for_each(|value| long(option, value, mail))
+                }
+                None => {}
+            }
         } else {
             for (letter, value) in letters(text, family, &mut words) {
                 attaches |= letter == 'a' || letter == 'A';
@@ -267,6 +274,7 @@ mod tests {
             ("mail -sHi -r me@x.org a@x.org", "a@x.org", "Hi", "me@x.org"),
             ("mail -a 'From: Me <me@x.org>' -Es Hi a@x.org", "a@x.org", "Hi", "Me <me@x.org>"),
             ("mail --subject='Hi all' --return-address=me@x.org a@x.org", "a@x.org", "Hi all", "me@x.org"),
+            ("mail --subject 'Hi all' --debug --from me@x.org a@x.org", "a@x.org", "Hi all", "me@x.org"),
             ("LANG=C nice mail -s Hi a@x.org >/dev/null 2>&1", "a@x.org", "Hi", "-"),
             ("mutt -s Hi -- a@x.org", "a@x.org", "Hi", "-"),
             ("mutt -s Hi -a /tmp/f /tmp/g -- a@x.org", "a@x.org", "Hi", "-"),

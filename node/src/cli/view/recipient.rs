@@ -2,15 +2,8 @@
 
 use reveille_proto::admin::v1::{DeathReason, DoubtCause, RunRecipient, Suppression};
 
-use super::{Cell, View, format, some, word};
+use super::{Cell, View, format, word};
 use crate::cli::wording;
-
-/// Returns a relay's answer: its code, which is 0 if no relay replied, its enhanced status code, and its text.
-pub fn answer(code: u32, enhanced: &str, text: &str) -> String {
-    let code = (code > 0).then(|| code.to_string());
-    let parts = [code.as_deref(), some(enhanced), some(text)];
-    parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
-}
 
 /// Returns why a recipient is dead. `answer`: of a relay, or the text that belongs to the reason.
 pub fn why_dead(reason: DeathReason, answer: &str) -> String {
@@ -40,7 +33,7 @@ pub fn cause(cause: DoubtCause) -> &'static str {
 fn why(recipient: &RunRecipient) -> String {
     match (recipient.doubt_cause(), recipient.suppression()) {
         (DoubtCause::Unspecified, Suppression::Unspecified) => {
-            why_dead(recipient.death_reason(), &answer(recipient.code, &recipient.enhanced, &recipient.text))
+            why_dead(recipient.death_reason(), &wording::answer(recipient.code, &recipient.enhanced, &recipient.text))
         }
         (DoubtCause::Unspecified, suppression) => word(suppression.as_str_name()).replace('_', " "),
         (cause, _) => self::cause(cause).to_owned(),

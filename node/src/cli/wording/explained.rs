@@ -84,9 +84,7 @@ fn opening(opening: &ExplainedOpening) -> String {
 
 /// Returns a relay's answer: code, enhanced code, text.
 fn answer(event: &ExplainedEvent) -> String {
-    let code = event.code.to_string();
-    let parts = [&code, &event.enhanced, &event.text];
-    parts.into_iter().filter(|part| !part.is_empty()).map(String::as_str).collect::<Vec<_>>().join(" ")
+    super::answer(event.code, &event.enhanced, &event.text)
 }
 
 /// Returns where and why a dialogue broke. The text is empty if several entries are shown as one event.

@@ -19,17 +19,23 @@ use crate::cli::instant::text;
 
 const MIB: u64 = 1024 * 1024;
 
+/// Returns a relay's answer: its code, which is 0 if no relay replied, its enhanced status code, and its text.
+pub fn answer(code: u32, enhanced: &str, text: &str) -> String {
+    let code = if code > 0 { code.to_string() } else { String::new() };
+    let parts = [&code, enhanced, text];
+    parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
 /// Returns why a run is paused. Empty if an operator gave no reason.
 pub fn pause(pause: &Pause) -> String {
     let Pause { text, count, code, enhanced, decided, canary, .. } = pause;
     match pause.cause() {
         PauseCause::Operator | PauseCause::Quarantined | PauseCause::Unspecified => text.clone(),
         PauseCause::UnattributedRefusals => {
-            let answer = [code.to_string(), enhanced.clone(), text.clone()];
-            let answer: Vec<String> = answer.into_iter().filter(|part| !part.is_empty()).collect();
+            let answer = answer(*code, enhanced, text);
             match count {
-                1 => format!("a refusal does not name a mailbox: {}", answer.join(" ")),
-                _ => format!("{count} refusals in a row do not name a mailbox, the last one: {}", answer.join(" ")),
+                1 => format!("a refusal does not name a mailbox: {answer}"),
+                _ => format!("{count} refusals in a row do not name a mailbox, the last one: {answer}"),
             }
         }
         PauseCause::Canary => {

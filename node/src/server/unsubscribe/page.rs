@@ -1,6 +1,6 @@
 //! The HTML of the unsubscribe page: one small page without scripts, images or fonts.
 
-use std::fmt::Write;
+use crate::mailbox::html::Escaped;
 
 /// A page to show.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ impl UnsubscribePage {
                      <form method=\"post\"><input type=\"hidden\" name=\"List-Unsubscribe\" value=\"One-Click\">\
                      <button type=\"submit\">Unsubscribe</button></form>\
                      <p class=\"soft\">Nothing has changed yet. If you came here by mistake, close this page.</p>",
-                    escaped(address)
+                    Escaped(address)
                 ),
             ),
             UnsubscribePage::Done(address) => (
@@ -53,7 +53,7 @@ impl UnsubscribePage {
                 format!(
                     "<p>This sender will send no more mail to <strong>{}</strong>.</p>\
                      <p class=\"soft\">One that was on its way already may still arrive.</p>",
-                    escaped(address)
+                    Escaped(address)
                 ),
             ),
             UnsubscribePage::Unknown => (
@@ -82,19 +82,6 @@ impl UnsubscribePage {
     }
 }
 
-fn escaped(text: &str) -> String {
-    text.chars().fold(String::with_capacity(text.len()), |mut escaped, character| {
-        match character {
-            '&' | '<' | '>' | '"' | '\'' => {
-                // Writing to a String cannot fail.
-                let _ = write!(escaped, "&#{};", u32::from(character));
-            }
-            plain => escaped.push(plain),
-        }
-        escaped
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -105,7 +92,7 @@ mod tests {
             [UnsubscribePage::Confirm("<b>'\"&@x.org".to_owned()), UnsubscribePage::Done("<b>'\"&@x.org".to_owned())]
         {
             let html = page.html();
-            assert!(html.contains("<strong>&#60;b&#62;&#39;&#34;&#38;@x.org</strong>"), "{html}");
+            assert!(html.contains("<strong>&lt;b&gt;&#39;&quot;&amp;@x.org</strong>"), "{html}");
         }
     }
 
