@@ -50,7 +50,7 @@ bugs! {
     JournalAfterAct = "journal-after-act",
     /// A lost journal is read as one without any `begin` (P11).
     TrustLostJournal = "trust-lost-journal",
-    /// A proposal is answered when it is submitted, not when it is committed.
+    /// A proposal is answered before it is written to any log, and written some seconds later.
     AckBeforeCommit = "ack-before-commit",
     /// The timer of a deposed leader fires (P8, P13). It asks the current leader until it gets an answer, without its
     /// epoch, and the plan is not compared.

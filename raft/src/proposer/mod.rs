@@ -227,9 +227,9 @@ async fn submit(
             let _ = proposal.outcome.send(TryResult::Failed(ProposeError::EpochOver));
             continue;
         }
-        let entry = EntryBytes(stamped(epoch, now, &proposal.command));
         #[cfg(feature = "injected-bugs")]
-        let proposal = injected_bugs::acknowledge_before_commit(&raft, proposal);
+        let Some(proposal) = injected_bugs::acknowledge_before_commit(&raft, &stamps, proposal) else { continue };
+        let entry = EntryBytes(stamped(epoch, now, &proposal.command));
         let submitted = raft.write(entry).responder(answer(Some(proposal.permit), proposal.outcome)).await;
         if submitted.is_err() {
             // Raft has stopped and dropped the responder: the caller gets `Unknown`.
