@@ -28,6 +28,20 @@ class Welcome < ActionMailer::Base
     image = %(<img src="#{attachments["logo.png"].url}">).html_safe
     mail(to: to, subject: "Hello") { |format| format.html { render html: image } }
   end
+
+  def with_email(to)
+    inner = Mail.new(subject: "Inner", body: "Inner.")
+    inner.add_file(filename: "inner.pdf", content: "%PDF-1.7\n")
+    attachments["mail.eml"] = inner.encoded
+    mail(to: to, subject: "Hello") { |format| format.text { render plain: "Outer." } }
+  end
+
+  def with_calendar(to)
+    mail(to: to, subject: "Hello") do |format|
+      format.text { render plain: "Hello." }
+      format.ics { render plain: "BEGIN:VCALENDAR" }
+    end
+  end
 end
 
 RSpec.describe Reveille::Delivery do
@@ -78,5 +92,16 @@ RSpec.describe Reveille::Delivery do
     expect(files.map(&:filename)).to contain_exactly("Rechnung für Zoë.pdf", "logo.png")
     expect(files["Rechnung für Zoë.pdf"].decoded).to eq("%PDF-1.7\n\x00\xFF".b)
     expect(files["logo.png"]).to be_inline
+  end
+
+  it "passes an attached email whole, as a file" do
+    Welcome.with_email("rb-email@example.com").deliver_now
+    file, *others = Mail.new(source(emails("rb-email@example.com")[0])).attachments
+    expect([file.filename, file.mime_type, others]).to eq(["mail.eml", "application/octet-stream", []])
+    expect(file.decoded).to include("Subject: Inner", "inner.pdf")
+  end
+
+  it "refuses a part that is neither text, HTML nor a file" do
+    expect { Welcome.with_calendar("rb-ics@example.com").deliver_now }.to raise_error(ArgumentError, %r{text/calendar})
   end
 end

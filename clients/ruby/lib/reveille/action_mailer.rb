@@ -18,7 +18,8 @@ module Reveille
   class Delivery
     # Mail has them as attributes; `Date` and `Message-ID` are Reveille's own.
     NOT_PASSED = %w[x-reveille-key message-id date from to cc bcc reply-to subject mime-version].freeze
-    private_constant :NOT_PASSED
+    BODIES = { nil => :text, "text/plain" => :text, "text/html" => :html }.freeze
+    private_constant :NOT_PASSED, :BODIES
 
     attr_accessor :settings
 
@@ -28,27 +29,40 @@ module Reveille
     end
 
     def deliver!(mail)
-      bodies = bodies(mail)
-      raise ArgumentError, "Reveille sends text and HTML, and nothing else: #{mail.mime_type}" if bodies.empty?
-
+      bodies, files = contents(mail)
       key = mail["X-Reveille-Key"]&.value || mail.message_id || Mail::MessageIdField.new.message_id
       @client.send(key, to: mail.destinations, cc: mail["Cc"]&.addrs&.map(&:decoded), sender: mail["From"]&.decoded,
                    reply_to: mail["Reply-To"]&.decoded, subject: Reveille.literal(mail.subject.to_s),
-                   headers: headers(mail), attachments: mail.attachments.map { |file| attachment(file) },
-                   first_wins: settings[:first_wins], **bodies)
+                   headers: headers(mail), attachments: files, first_wins: settings[:first_wins], **bodies)
     end
 
     private
 
-    def bodies(mail)
-      parts = { text: mail.text_part, html: mail.html_part } if mail.multipart?
-      parts ||= { nil => { text: mail }, "text/plain" => { text: mail }, "text/html" => { html: mail } }[mail.mime_type]
-      parts.to_h.compact.transform_values { |part| Reveille.literal(part.decoded) }
+    # Returns the texts by their kind, and the files. `Mail#attachments` is no help: in the place of an attached email
+    # it has the files in it.
+    def contents(mail)
+      bodies, files = {}, []
+      [mail, *mail.all_parts].reject(&:multipart?).each do |part|
+        kind = BODIES[part.mime_type]
+        if part.is_a?(Mail::Part) && (part.filename || part.mime_type.to_s.start_with?("message/"))
+          files << attachment(part)
+        elsif kind && !bodies.key?(kind)
+          bodies[kind] = Reveille.literal(part.decoded)
+        else
+          refuse(part)
+        end
+      end
+      bodies.empty? ? refuse(mail) : [bodies, files]
+    end
+
+    def refuse(part)
+      raise ArgumentError, "Reveille sends a text, HTML and named files, and no other part: #{part.mime_type}"
     end
 
     def attachment(file)
-      inline = file.inline? ? file.cid : nil
-      [file.filename, file.decoded, file.mime_type, inline].compact
+      # A file of type message/* may not be in base64 (RFC 2046).
+      type = file.mime_type unless file.mime_type.to_s.start_with?("message/")
+      [file.filename || "attachment", file.decoded, type || "application/octet-stream", (file.cid if file.inline?)]
     end
 
     def headers(mail)
