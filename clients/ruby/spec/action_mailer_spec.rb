@@ -29,6 +29,11 @@ class Welcome < ActionMailer::Base
     mail(to: to, subject: "Hello") { |format| format.html { render html: image } }
   end
 
+  def with_texts(to, texts)
+    texts.each { |name, text| attachments[name] = text }
+    mail(to: to, subject: "Hello") { |format| format.text { render plain: "Hello." } }
+  end
+
   def with_email(to)
     inner = Mail.new(subject: "Inner", body: "Inner.")
     inner.add_file(filename: "inner.pdf", content: "%PDF-1.7\n")
@@ -92,6 +97,19 @@ RSpec.describe Reveille::Delivery do
     expect(files.map(&:filename)).to contain_exactly("Rechnung für Zoë.pdf", "logo.png")
     expect(files["Rechnung für Zoë.pdf"].decoded).to eq("%PDF-1.7\n\x00\xFF".b)
     expect(files["logo.png"]).to be_inline
+  end
+
+  it "leaves the bytes of an attached text as they are" do
+    wide, latin = "\uFEFFa\r\n".encode("UTF-16LE").b, "n\xE4\r\nb\n".b
+    type = "text/plain; charset=UTF-16LE"
+    texts = { "wide.txt" => { mime_type: type, content: wide },
+              "coded.txt" => { mime_type: type, encoding: "base64", content: [wide].pack("m0") },
+              "latin.csv" => { mime_type: "text/csv; charset=ISO-8859-1", content: latin } }
+    Welcome.with_texts("rb-texts@example.com", texts).deliver_now
+    found = Mail.new(source(emails("rb-texts@example.com")[0])).attachments
+    expect(found.map { |file| [file.filename, file.charset, file.body.decoded.b] }).to contain_exactly(
+      ["wide.txt", "UTF-16LE", wide], ["coded.txt", "UTF-16LE", wide], ["latin.csv", "ISO-8859-1", latin]
+    )
   end
 
   it "passes an attached email whole, as a file" do

@@ -60,9 +60,18 @@ module Reveille
     end
 
     def attachment(file)
-      # A file of type message/* may not be in base64 (RFC 2046).
-      type = file.mime_type unless file.mime_type.to_s.start_with?("message/")
-      [file.filename || "attachment", file.decoded, type || "application/octet-stream", (file.cid if file.inline?)]
+      type = file.mime_type || "application/octet-stream"
+      type += "; charset=#{file.charset}" if file.charset
+      # Such a file may not be in base64 (RFC 2046).
+      type = "application/octet-stream" if type.start_with?("message/")
+      [file.filename || "attachment", bytes(file.body), type, (file.cid if file.inline?)]
+    end
+
+    # `Part#decoded` makes UTF-8 of each text, and Mail's decoder of 7bit changes line ends even in bytes that are no
+    # ASCII, such as UTF-16 with its mark. Those are the file itself, as base64 and quoted-printable are ASCII.
+    def bytes(body)
+      raw = body.raw_source
+      raw.ascii_only? || (raw.encoding != Encoding::BINARY && raw.valid_encoding?) ? body.decoded : raw
     end
 
     def headers(mail)
