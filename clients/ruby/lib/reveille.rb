@@ -67,13 +67,13 @@ module Reveille
     # timeout: seconds for one attempt. It is above the node's own 15 s, so that the node's answer comes first.
     # total: seconds for a call with all its retries. The last one has at least a second.
     def initialize(url: nil, token: nil, ca_file: nil, tenant: nil, timeout: 20, total: 60)
-      @nodes = (url || ENV["REVEILLE_URL"] || "http://127.0.0.1:7600").split(",").map { |one| URI(one.strip) }
+      @nodes = (url || env("REVEILLE_URL") || "http://127.0.0.1:7600").split(",").map { |one| URI(one.strip) }
       @node = 0
       wrong = @nodes.find { |one| !one.is_a?(URI::HTTP) }
       raise ArgumentError, "the URL #{wrong} is not http://HOST:PORT or https://HOST:PORT" if wrong
 
-      @token = token || ENV["REVEILLE_TOKEN"]
-      @ca_file = ca_file || ENV["REVEILLE_CA_FILE"]
+      @token = token || env("REVEILLE_TOKEN")
+      @ca_file = ca_file || env("REVEILLE_CA_FILE")
       @tenant, @timeout, @total = tenant, timeout, total
     end
 
@@ -161,6 +161,9 @@ module Reveille
     end
 
     private
+
+    # Returns a variable of the environment; nil if it is empty, as in a file of variables where nothing is set.
+    def env(name) = ENV[name].to_s.empty? ? nil : ENV[name]
 
     def attempt(node, call, limit)
       http = Net::HTTP.new(node.hostname, node.port, nil)

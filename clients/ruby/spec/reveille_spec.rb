@@ -67,6 +67,16 @@ RSpec.describe Reveille::Client do
     end
   end
 
+  it "treats an empty variable of the environment as none" do
+    set = ENV.to_h
+    ENV.update("REVEILLE_URL" => "", "REVEILLE_CA_FILE" => "")
+    [nil, ENV.fetch("TLS_URL")].each do |url|
+      refusal { described_class.new(url: url, total: 1).request("GET", "/v1/nothing") }
+    end
+  ensure
+    ENV.replace(set)
+  end
+
   it "asks the next node if one is down" do
     by = Reveille::Client.new(url: "http://127.0.0.1:1, #{ENV.fetch("REVEILLE_URL")}")
     sent = by.send("rb-next-node", to: "rb-next-node@example.com", sender: sender, subject: "Hello", text: "Hello.")
