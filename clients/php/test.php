@@ -247,7 +247,8 @@ $tests = [
         $client->putSchedule('php-delete', schedule('php-delete'));
         $delete = fn (Client $by, array $query = []) => $by->request('DELETE', '/v1/schedules/php-delete', query: $query);
         equal('ETAG_MISMATCH', refused(fn () => $delete($client, ['etag' => '1.1']))->reason);
-        equal([], $delete(new Client(url: "$stub/once")));
+        $delete($client, ['validateOnly' => true]);
+        equal([], $delete(new Client(url: "$stub/once"), ['validateOnly' => false]));
         equal('SCHEDULE_NOT_FOUND', refused(fn () => $delete($client))->reason);
     },
     'write that keeps no key is made once' => function () use ($client, $stub) {

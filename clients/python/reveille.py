@@ -193,7 +193,7 @@ class Client:
         if after == "latest" and wait:
             # A retry would begin later than the attempt that was lost.
             after = self.events(after, types, 0, single)["cursor"]
-        query = {"after": after, "types": list(types), "wait": f"{wait:g}s", "single": "true" if single else None}
+        query = {"after": after, "types": list(types), "wait": f"{wait:g}s", "single": single}
         return self.request("GET", "/v1/events", query=query, wait=wait)
 
     def request(
@@ -208,6 +208,7 @@ class Client:
         """
         query = {_tenant_field(method, path): self._tenant, **(query or {})}
         query = {name: value for name, value in query.items() if name and value not in (None, "", [])}
+        query = {name: str(value).lower() if isinstance(value, bool) else value for name, value in query.items()}
         target = path + (("&" if "?" in path else "?") + urlencode(query, doseq=True) if query else "")
         headers = {"Accept": "application/json"}
         if self._token:

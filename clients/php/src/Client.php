@@ -198,7 +198,7 @@ final class Client
             // A retry would begin later than the attempt that was lost.
             $after = $this->events($after, $types, 0, $single)['cursor'];
         }
-        $query = ['after' => $after, 'types' => $types, 'wait' => "{$wait}s", 'single' => $single ? 'true' : null];
+        $query = ['after' => $after, 'types' => $types, 'wait' => "{$wait}s", 'single' => $single];
         return $this->request('GET', '/v1/events', query: $query, wait: $wait);
     }
 
@@ -227,7 +227,8 @@ final class Client
         }
         foreach ($query as $name => $value) {
             foreach ((array) $value as $one) {
-                $asked[] = $one === '' ? null : $name . '=' . rawurlencode((string) $one);
+                $text = is_bool($one) ? ($one ? 'true' : 'false') : (string) $one;
+                $asked[] = $text === '' ? null : $name . '=' . rawurlencode($text);
             }
         }
         $asked = implode('&', array_filter($asked));
