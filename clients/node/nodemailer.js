@@ -12,7 +12,7 @@
 const { Client, literal } = require('./reveille.js');
 
 // Fields of Nodemailer's email that Reveille has no form for.
-const UNSUPPORTED = ['alternatives', 'icalEvent', 'raw', 'amp', 'watchHtml', 'list', 'dkim'];
+const UNSUPPORTED = ['alternatives', 'icalEvent', 'raw', 'amp', 'watchHtml', 'list', 'dkim', 'sender', 'priority'];
 
 function reveilleTransport({ firstWins, ...options } = {}) {
   const client = options.client ?? new Client(options);
@@ -30,9 +30,10 @@ async function deliver(client, mail, firstWins) {
     mail.normalize((error, normalized) => (error ? reject(error) : resolve({ data: normalized })));
   });
   const unsupported = UNSUPPORTED.find((field) => [data[field]].flat().some(Boolean));
-  if (unsupported) throw new TypeError(`Reveille sends text and HTML, and no '${unsupported}': link to it instead`);
+  if (unsupported) throw new TypeError(`Reveille sends text, HTML and files, and no '${unsupported}'`);
   const { 'x-reveille-key': key, ...headers } = headersOf(data);
-  const { from: [sender] = [], 'reply-to': [replyTo] = [], cc } = mail.message.getAddresses();
+  const { from: [sender, ...others] = [], 'reply-to': [replyTo, ...more] = [], cc } = mail.message.getAddresses();
+  if (others.length || more.length) throw new TypeError('Reveille takes one address in From, and one in Reply-To');
   const [{ from, to }, messageId] = [mail.message.getEnvelope(), mail.message.messageId()];
   const sent = await client.send(key ?? messageId.replace(/^<|>$/g, ''), {
     to,
@@ -52,9 +53,12 @@ async function deliver(client, mail, firstWins) {
 function headersOf({ headers = {}, inReplyTo, references }) {
   const own = Array.isArray(headers) ? headers.map(({ key, value }) => [key, value]) : Object.entries(headers);
   const threads = [['In-Reply-To', inReplyTo], ['References', references && [references].flat().join(' ')]];
-  const given = [...own, ...threads].filter(([, value]) => value !== undefined && value !== false);
+  const given = [...own, ...threads].filter(([, value]) => value != null && value !== false);
+  const names = new Set(given.map(([name]) => name.toLowerCase()));
+  if (names.size < given.length) throw new TypeError('a header comes twice: give each one value');
   return Object.fromEntries(given.map(([name, value]) => {
     const text = String(value.value ?? value);
+    if (Array.isArray(value.value ?? value)) throw new TypeError(`the header ${name} has several values: give it one`);
     return name.toLowerCase() === 'x-reveille-key' ? ['x-reveille-key', text] : [name, literal(text)];
   }));
 }

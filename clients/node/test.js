@@ -363,4 +363,21 @@ describe('the transport of Nodemailer', () => {
     const raw = { ...email, to: 'js-raw@example.com', attachments: [{ raw: 'Content-Type: text/plain\r\n\r\nx' }] };
     await assert.rejects(transport.sendMail(raw), /is none/);
   });
+
+  it('refuses what it has no field for', async () => {
+    const two = 'a@example.com, b@example.com';
+    for (const more of [
+      { replyTo: two }, { from: two }, { sender: 'a@example.com' }, { priority: 'high' },
+      { headers: { 'X-A': ['b', 'c'] } }, { headers: [{ key: 'X-A', value: 'b' }, { key: 'x-a', value: 'c' }] },
+    ]) {
+      await assert.rejects(transport.sendMail({ ...email, to: 'js-more@example.com', ...more }), TypeError);
+    }
+  });
+
+  it('leaves out a header without a value', async () => {
+    const headers = { 'X-None': null, 'X-Zero': 0 };
+    await transport.sendMail({ ...email, to: 'js-none@example.com', headers });
+    const text = await source((await emails('js-none@example.com'))[0]);
+    assert.deepEqual([text.includes('X-None'), text.includes('X-Zero: 0')], [false, true]);
+  });
 });
