@@ -210,6 +210,9 @@ class Client:
         query = {name: value for name, value in query.items() if name and value not in (None, "", [])}
         query = {name: str(value).lower() if isinstance(value, bool) else value for name, value in query.items()}
         target = path + (("&" if "?" in path else "?") + urlencode(query, doseq=True) if query else "")
+        # http.client refuses these after it has connected, as if the node had not answered.
+        if not re.fullmatch("[!-~]+", path) or not re.fullmatch("[ -~]*", key or ""):
+            raise ValueError(f"not an ASCII text, or a path with a blank: {path!r}, with key {key!r}")
         headers = {"Accept": "application/json"}
         if self._token:
             headers["Authorization"] = f"Bearer {self._token}"

@@ -295,6 +295,15 @@ class Schedules(unittest.TestCase):
             client.request("DELETE", "/v1/schedules/py-delete")
         self.assertEqual(refused.exception.reason, "SCHEDULE_NOT_FOUND")
 
+    def test_path_or_key_that_is_no_ascii_text_is_refused_here(self):
+        # Nothing listens there: a call that is made is repeated.
+        client, began = Client(url="http://127.0.0.1:1", total=5), time.monotonic()
+        for path, key in [("/v1/runs/a b/pause", None), ("/v1/runs/ä/pause", None), ("/v1/relays", "ключ"), ("/", "a\nb")]:
+            with self.assertRaises(ValueError) as refused:
+                client.request("POST", path, {}, key=key)
+            self.assertIn("ASCII", str(refused.exception))
+        self.assertLess(time.monotonic() - began, 1)
+
     def test_write_that_keeps_no_key_is_made_once(self):
         with self.assertRaises(ReveilleError) as refused:
             Client().request("POST", "/v1/clock/advance", {"by": "1s"})
