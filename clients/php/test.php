@@ -256,6 +256,7 @@ $tests = [
             fn () => $by->request('POST', '/v1/clock/advance', ['by' => '4s'], key: $key),
         );
         equal('idempotency-key', $advance($client, null)->fields[0]['field']);
+        refused(fn () => $client->request('POST', '/', key: "a\nX-B: c"), InvalidArgumentException::class);
         $lost = $advance(new Client(url: "$stub/once"), '');
         equal([0, true], [$lost->status, $lost->mayHaveTakenEffect]);
     },

@@ -298,7 +298,7 @@ class Schedules(unittest.TestCase):
     def test_path_or_key_that_is_no_ascii_text_is_refused_here(self):
         # Nothing listens there: a call that is made is repeated.
         client, began = Client(url="http://127.0.0.1:1", total=5), time.monotonic()
-        for path, key in [("/v1/runs/a b/pause", None), ("/v1/runs/ä/pause", None), ("/v1/relays", "ключ"), ("/", "a\nb")]:
+        for path, key in [("/v1/runs/a b/pause", None), ("/v1/runs/ä", None), ("/v1/relays", "ключ"), ("/", "a\nb")]:
             with self.assertRaises(ValueError) as refused:
                 client.request("POST", path, {}, key=key)
             self.assertIn("ASCII", str(refused.exception))

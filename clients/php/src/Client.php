@@ -234,6 +234,10 @@ final class Client
         $asked = implode('&', array_filter($asked));
         $path .= $asked === '' ? '' : (str_contains($path, '?') ? '&' : '?') . $asked;
         $key ??= $method === 'GET' ? '' : bin2hex(random_bytes(16));
+        if (preg_match('/[^ -~]/', $key)) {
+            // PHP would send what comes after a line end as another header.
+            throw new \InvalidArgumentException('the key is not an ASCII text of one line');
+        }
         $headers = array_filter([
             'Accept: application/json',
             ($this->token ?? '') === '' ? null : "Authorization: Bearer $this->token",
