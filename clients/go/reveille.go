@@ -29,7 +29,8 @@ import (
 	"time"
 )
 
-// NoKey as the key of Client.Request: the call takes none. It is not repeated if it may have happened.
+// NoKey as the key of Client.Request: the body has it, as "key" or "requestId", or the call takes none. Without a key a
+// POST is not repeated if it may have happened.
 const NoKey = " "
 
 // Calls that concern no tenant. Any other call gets the tenant of the client: the node refuses it where it is no field.
@@ -192,6 +193,7 @@ func (e *Error) Error() string {
 // Unwrap returns why there was no answer.
 func (e *Error) Unwrap() error { return e.cause }
 
+var beyondASCII = regexp.MustCompile(`[^ -~]`)
 var code = regexp.MustCompile(`\{+[{%#]`)
 
 // Literal returns a template that renders as this text: {{, {% and {# in it have no meaning.
@@ -203,6 +205,8 @@ func Literal(text string) string {
 }
 
 type fields map[string]any
+
+var errNoKey = errors.New("reveille: the key is empty: give each message and each trigger a key of its own")
 
 // Send sends one email to each recipient, once for this key: the same call again sends nothing. Another content under
 // the same key is refused (REQUEST_ID_REUSED), unless FirstWins.
@@ -233,14 +237,20 @@ func (c *Client) Send(ctx context.Context, key string, email Email) (*Sent, erro
 // Message returns a message with the state of each recipient.
 func (c *Client) Message(ctx context.Context, key string) (*Message, error) {
 	var answer struct{ Message Message }
-	err := c.Request(ctx, "GET", "/v1/messages/"+url.PathEscape(key), nil, nil, "", &answer)
+	if key == "" {
+		return nil, errNoKey
+	}
+	err := c.Request(ctx, "GET", "/v1/messages/"+url.PathEscape(key), nil, nil, "", 0, &answer)
 	return &answer.Message, err
 }
 
 // Cancel cancels what of a message has not been sent. After the answer nothing of it is handed to a relay.
 func (c *Client) Cancel(ctx context.Context, key string) (*Message, error) {
 	var answer struct{ Message Message }
-	err := c.Request(ctx, "POST", "/v1/messages/"+url.PathEscape(key)+"/cancel", nil, fields{}, "", &answer)
+	if key == "" {
+		return nil, errNoKey
+	}
+	err := c.Request(ctx, "POST", "/v1/messages/"+url.PathEscape(key)+"/cancel", nil, fields{}, "", 0, &answer)
 	return &answer.Message, err
 }
 
@@ -251,7 +261,7 @@ func (c *Client) PutSchedule(ctx context.Context, name string, schedule map[stri
 		body[field] = value
 	}
 	var answer struct{ Schedule map[string]any }
-	err := c.Request(ctx, "PUT", "/v1/schedules/"+url.PathEscape(name), nil, body, "", &answer)
+	err := c.Request(ctx, "PUT", "/v1/schedules/"+url.PathEscape(name), nil, body, "", 0, &answer)
 	return answer.Schedule, err
 }
 
@@ -303,45 +313,39 @@ func (c *Client) Events(ctx context.Context, after string, wait time.Duration, t
 	query := url.Values{"after": {after}, "types": types}
 	query.Set("wait", strconv.FormatFloat(wait.Seconds(), 'f', -1, 64)+"s")
 	events := &Events{}
-	return events, c.request(ctx, "GET", "/v1/events", query, nil, "", false, wait, events)
+	return events, c.Request(ctx, "GET", "/v1/events", query, nil, "", wait, events)
+}
+
+// keyed makes a call whose key is a field of its body.
+func (c *Client) keyed(ctx context.Context, path, name, key string, firstWins bool, body fields, answer any) error {
+	if key == "" {
+		return errNoKey
+	}
+	body[name] = key
+	if firstWins {
+		body["keyRule"] = "KEY_RULE_FIRST_WINS"
+	}
+	return c.Request(ctx, "POST", path, nil, present(body), NoKey, 0, answer)
 }
 
 // Request makes any call of the API, with retries, and decodes its answer: into a slice, if it is JSON lines; nowhere,
-// if answer is nil. With an empty key, one is drawn for a write and kept over the retries; NoKey is for the calls that
-// take none.
+// if answer is nil. With an empty key, one is drawn for a write and kept over the retries; see NoKey for the others. The
+// node may wait before it answers.
 func (c *Client) Request(
-	ctx context.Context, method, path string, query url.Values, body any, key string, answer any,
+	ctx context.Context, method, path string, query url.Values, body any, key string, wait time.Duration, answer any,
 ) error {
-	if key == "" && method != "GET" {
+	if key == NoKey {
+		key = ""
+	} else if key == "" && method != "GET" {
 		random := make([]byte, 16)
 		if _, err := rand.Read(random); err != nil {
 			return err
 		}
 		key = fmt.Sprintf("%x", random)
 	}
-	if key == NoKey {
-		return c.request(ctx, method, path, query, body, "", method == "POST", 0, answer)
+	if beyondASCII.MatchString(key) {
+		return errors.New("reveille: the key is not an ASCII text of one line")
 	}
-	return c.request(ctx, method, path, query, body, key, false, 0, answer)
-}
-
-// keyed makes a call whose key is a field of its body.
-func (c *Client) keyed(ctx context.Context, path, name, key string, firstWins bool, body fields, answer any) error {
-	if key == "" {
-		return errors.New("reveille: the key is empty: give each message and each trigger a key of its own")
-	}
-	body[name] = key
-	if firstWins {
-		body["keyRule"] = "KEY_RULE_FIRST_WINS"
-	}
-	return c.request(ctx, "POST", path, nil, present(body), "", false, 0, answer)
-}
-
-// request makes a call. It is not repeated if isOnce and it may have happened. The node may wait before it answers.
-func (c *Client) request(
-	ctx context.Context, method, path string, query url.Values, body any, key string, isOnce bool, wait time.Duration,
-	answer any,
-) error {
 	nodes := strings.Split(c.URL, ",")
 	path = c.target(method, path, query)
 	data := []byte(nil)
@@ -378,7 +382,7 @@ func (c *Client) request(
 		if attempt%len(nodes) == 0 && pause < failed.RetryAfter {
 			pause = failed.RetryAfter
 		}
-		if !failed.isRetried || unknown && isOnce || time.Now().Add(pause).After(ends) {
+		if !failed.isRetried || unknown && method == "POST" && key == "" && !hasKey(data) || time.Now().Add(pause).After(ends) {
 			return failed
 		}
 		c.node.Add(1)
@@ -388,6 +392,13 @@ func (c *Client) request(
 			return failed
 		}
 	}
+}
+
+// hasKey says whether a body has the key of its call.
+func hasKey(body []byte) bool {
+	var found map[string]json.RawMessage
+	_ = json.Unmarshal(body, &found)
+	return found["key"] != nil || found["requestId"] != nil
 }
 
 func (c *Client) attempt(

@@ -207,7 +207,7 @@ func TestAnswerInJSONLinesIsASlice(t *testing.T) {
 		email.To = []Recipient{{Address: "go-lines-1@example.com"}, {Address: "go-lines-2@example.com"}}
 	})
 	var recipients []struct{ Address string }
-	if err := client.Request(ctx, "GET", "/v1/runs/"+sent.Message.Run.Run+"/recipients/export", nil, nil, "", &recipients); err != nil {
+	if err := client.Request(ctx, "GET", "/v1/runs/"+sent.Message.Run.Run+"/recipients/export", nil, nil, "", 0, &recipients); err != nil {
 		t.Fatal(err)
 	}
 	equal(t, len(recipients), 2)
@@ -253,12 +253,12 @@ func TestAnswerWithRetryAfterIsRepeated(t *testing.T) {
 func TestAnswerIsDecodedOnlyWhereItIsAskedFor(t *testing.T) {
 	client, path := open(t, ""), "/v1/schedules/go-answer"
 	put(t, client, "go-answer", "go-answer", "Europe/Berlin")
-	if err := client.Request(ctx, "POST", path+"/pause", nil, struct{}{}, "", nil); err != nil {
+	if err := client.Request(ctx, "POST", path+"/pause", nil, struct{}{}, "", 0, nil); err != nil {
 		t.Fatal(err)
 	}
 	var other struct{ Schedule string }
 	began := time.Now()
-	failed := refused(t, client.Request(ctx, "POST", path+"/pause", nil, struct{}{}, "", &other))
+	failed := refused(t, client.Request(ctx, "POST", path+"/pause", nil, struct{}{}, "", 0, &other))
 	equal(t, failed.Status, 200)
 	equal(t, failed.MayHaveTakenEffect, true)
 	equal(t, time.Since(began) < 10*time.Second, true)
@@ -277,6 +277,13 @@ func TestEmptyKeyAndUnevenRecipientsAreRefusedHere(t *testing.T) {
 	client, email := open(t, ""), Email{To: To("go-never@example.com"), Sender: sender, Subject: "Hello", Text: "Hello."}
 	if _, err := client.Send(ctx, "", email); err == nil {
 		t.Fatal("an empty key")
+	}
+	_, noMessage := client.Message(ctx, "")
+	_, noCancel := client.Cancel(ctx, "")
+	lineEnd := client.Request(ctx, "POST", "/", nil, nil, "a\nb", 0, nil)
+	for _, err := range []error{noMessage, noCancel, lineEnd} {
+		var failed *Error
+		equal(t, err != nil && !errors.As(err, &failed), true)
 	}
 	email.To = append(email.To, Recipient{"go-never-too@example.com", map[string]string{"name": "Too"}})
 	if _, err := client.Send(ctx, "go-uneven", email); err == nil {
@@ -370,7 +377,7 @@ func TestTriggerWithListGoesToTheFirstList(t *testing.T) {
 func TestScheduleMadeOfATemplateIsPutAgain(t *testing.T) {
 	client := open(t, "")
 	made := schedule("go-of-template", "Europe/Berlin")
-	if err := client.Request(ctx, "PUT", "/v1/templates/go-template", nil, made["content"], "", &struct{}{}); err != nil {
+	if err := client.Request(ctx, "PUT", "/v1/templates/go-template", nil, made["content"], "", 0, &struct{}{}); err != nil {
 		t.Fatal(err)
 	}
 	delete(made, "content")
@@ -393,7 +400,7 @@ func TestTenantOfTheClientHoldsForEachCall(t *testing.T) {
 	put(t, client, "go-tenant", "go-tenant", "Europe/Berlin")
 	calls := [][2]string{{"GET", path}, {"DELETE", path}, {"POST", path + "/pause"}, {"GET", path + "?stale=true"}}
 	for _, call := range calls {
-		equal(t, refused(t, shop.Request(ctx, call[0], call[1], nil, nil, "", nil)).Reason, "SCHEDULE_NOT_FOUND")
+		equal(t, refused(t, shop.Request(ctx, call[0], call[1], nil, nil, "", 0, nil)).Reason, "SCHEDULE_NOT_FOUND")
 	}
 	put(t, shop, "go-tenant", "go-tenant", "Europe/Berlin")
 	var answer struct {
@@ -402,7 +409,7 @@ func TestTenantOfTheClientHoldsForEachCall(t *testing.T) {
 	}
 	request := func(method, path string, query url.Values, body any) {
 		t.Helper()
-		if err := shop.Request(ctx, method, path, query, body, "", &answer); err != nil {
+		if err := shop.Request(ctx, method, path, query, body, "", 0, &answer); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -419,24 +426,41 @@ func TestTenantOfTheClientHoldsForEachCall(t *testing.T) {
 func TestLostDeleteHasDeleted(t *testing.T) {
 	client, path := open(t, ""), "/v1/schedules/go-delete"
 	put(t, client, "go-delete", "go-delete", "Europe/Berlin")
-	changed := client.Request(ctx, "DELETE", path, url.Values{"etag": {"1.1"}}, nil, "", nil)
+	changed := client.Request(ctx, "DELETE", path, url.Values{"etag": {"1.1"}}, nil, "", 0, nil)
 	equal(t, refused(t, changed).Reason, "ETAG_MISMATCH")
-	if err := open(t, stub("once")).Request(ctx, "DELETE", path, nil, nil, "", &struct{}{}); err != nil {
+	if err := open(t, stub("once")).Request(ctx, "DELETE", path, nil, nil, "", 0, &struct{}{}); err != nil {
 		t.Fatal(err)
 	}
-	again := client.Request(ctx, "DELETE", path, nil, nil, "", &struct{}{})
+	again := client.Request(ctx, "DELETE", path, nil, nil, "", 0, &struct{}{})
 	equal(t, refused(t, again).Reason, "SCHEDULE_NOT_FOUND")
 }
 
 func TestWriteThatKeepsNoKeyIsMadeOnce(t *testing.T) {
 	advance := func(client *Client, key string) *Error {
 		body := map[string]string{"by": "5s"}
-		return refused(t, client.Request(ctx, "POST", "/v1/clock/advance", nil, body, key, &struct{}{}))
+		return refused(t, client.Request(ctx, "POST", "/v1/clock/advance", nil, body, key, 0, &struct{}{}))
 	}
 	equal(t, advance(open(t, ""), "").Fields[0].Field, "idempotency-key")
 	lost := advance(open(t, stub("once")), NoKey)
 	equal(t, lost.Status, 0)
 	equal(t, lost.MayHaveTakenEffect, true)
+}
+
+func TestWriteWithTheKeyInItsBodyIsRepeated(t *testing.T) {
+	put(t, open(t, ""), "go-body-key", "go-body-key", "Europe/Berlin")
+	var opened Triggered
+	path, body := "/v1/schedules/go-body-key/trigger", fields{"requestId": "go-body-key"}
+	if err := open(t, stub("once")).Request(ctx, "POST", path, nil, body, NoKey, 0, &opened); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, opened.Replayed, true)
+}
+
+func TestLongCallIsNotCutWhereItMayWait(t *testing.T) {
+	client := open(t, stub("unknown"))
+	client.Timeout, client.Total = 100*time.Millisecond, time.Second
+	failed := refused(t, client.Request(ctx, "POST", "/v1/backups", nil, nil, NoKey, time.Second, nil))
+	equal(t, failed.Status, 504)
 }
 
 func TestDrawnKeyIsKeptOverRetries(t *testing.T) {
@@ -467,7 +491,7 @@ func TestFailedCallSaysWhetherItMayHaveTakenEffect(t *testing.T) {
 		if one.url == stub("silent") {
 			client.Timeout = time.Second / 2
 		}
-		failed := refused(t, client.Request(ctx, one.method, "/v1/cluster", nil, nil, "", &struct{}{}))
+		failed := refused(t, client.Request(ctx, one.method, "/v1/cluster", nil, nil, "", 0, &struct{}{}))
 		equal(t, failed.Status, one.status)
 		equal(t, failed.Reason, one.reason)
 		equal(t, failed.MayHaveTakenEffect, one.mayHaveTakenEffect)
