@@ -450,7 +450,9 @@ func (c *Client) attempt(
 	if err != nil {
 		var authority x509.UnknownAuthorityError
 		var hostname x509.HostnameError
-		isRetried := parent.Err() == nil && !errors.As(err, &authority) && !errors.As(err, &hostname)
+		var invalid x509.CertificateInvalidError
+		isCertificate := errors.As(err, &authority) || errors.As(err, &hostname) || errors.As(err, &invalid)
+		isRetried := parent.Err() == nil && !isCertificate
 		return &Error{Detail: "no answer: " + err.Error(), MayHaveTakenEffect: isConnected, cause: err, isRetried: isRetried}
 	}
 	if status == http.StatusOK && answer != nil {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"strings"
@@ -461,6 +462,18 @@ func TestLongCallIsNotCutWhereItMayWait(t *testing.T) {
 	client.Timeout, client.Total = 100*time.Millisecond, time.Second
 	failed := refused(t, client.Request(ctx, "POST", "/v1/backups", nil, nil, NoKey, time.Second, nil))
 	equal(t, failed.Status, 504)
+}
+
+func TestExpiredCertificateEndsTheCall(t *testing.T) {
+	server := httptest.NewTLSServer(http.NotFoundHandler())
+	defer server.Close()
+	client, began := open(t, server.URL), time.Now()
+	client.HTTP, client.Total = server.Client(), 3*time.Second
+	// The certificate of httptest is valid until 2084.
+	client.HTTP.Transport.(*http.Transport).TLSClientConfig.Time = func() time.Time { return began.AddDate(100, 0, 0) }
+	failed := refused(t, client.Request(ctx, "POST", "/v1/cluster", nil, nil, "", 0, nil))
+	equal(t, failed.MayHaveTakenEffect, false)
+	equal(t, time.Since(began) < time.Second, true)
 }
 
 func TestDrawnKeyIsKeptOverRetries(t *testing.T) {
