@@ -502,10 +502,11 @@ func (c *Client) target(method, path string, query url.Values) string {
 	return path + mark + all.Encode()
 }
 
-// present removes the fields that are zero.
+// present removes the fields that are zero, and lists without an entry.
 func present(given fields) fields {
 	for name, value := range given {
-		if value == nil || reflect.ValueOf(value).IsZero() {
+		found := reflect.ValueOf(value)
+		if value == nil || found.IsZero() || found.Kind() == reflect.Slice && found.Len() == 0 {
 			delete(given, name)
 		}
 	}

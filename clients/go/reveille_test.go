@@ -381,6 +381,11 @@ func TestScheduleMadeOfATemplateIsPutAgain(t *testing.T) {
 	if err := client.Request(ctx, "PUT", "/v1/templates/go-template", nil, made["content"], "", 0, &struct{}{}); err != nil {
 		t.Fatal(err)
 	}
+	to := []Recipient{{"go-template@example.com", map[string]string{"name": "Ann"}}}
+	email := Email{To: to, Template: "go-template", Cc: []string{}, Variables: map[string]string{}, ValidateOnly: true}
+	if _, err := client.Send(ctx, "go-template", email); err != nil {
+		t.Fatal(err)
+	}
 	delete(made, "content")
 	made["template"] = "go-template"
 	for _, zone := range []string{"Europe/Berlin", "Asia/Tokyo"} {

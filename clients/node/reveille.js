@@ -59,12 +59,12 @@ class Client {
     const { to, sender, subject, text, html, replyTo, cc, headers, variables, bulk, attachments, ...rest } = email;
     const { template, at, firstWins, pool, priority, policies, validateOnly, ...unknown } = rest;
     refuseUnknown(unknown);
-    const files = attachments?.map(attachment);
     const parts = {
-      sender, subject, text, html, replyTo, cc, bulk, attachments: files?.length ? files : undefined,
+      sender, subject, text, html, replyTo, cc, bulk, attachments: attachments?.map(attachment),
       headers: pairs(headers), variables: pairs(variables),
     };
-    const content = Object.values(parts).some((part) => part !== undefined) ? parts : undefined;
+    const isEmpty = Object.values(parts).every((part) => part === undefined || (Array.isArray(part) && !part.length));
+    const content = isEmpty ? undefined : parts;
     const body = {
       key: given(key), keyRule: rule(firstWins), content, template, audience: audience(to),
       sendTime: at?.toISOString(), pool, priority, policies, validateOnly,

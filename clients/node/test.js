@@ -186,6 +186,9 @@ describe('schedules', () => {
   it('made of a template are put again', async () => {
     const { content, ...made } = { ...schedule('js-of-template'), template: 'js-template' };
     await client.request('PUT', '/v1/templates/js-template', content);
+    const nothing = { variables: {}, headers: {}, cc: [], attachments: [], validateOnly: true };
+    const to = { address: 'js-template@example.com', name: 'Ann' };
+    await client.send('js-template', { to, template: 'js-template', ...nothing });
     for (const zone of ['Europe/Berlin', 'Asia/Tokyo']) {
       const put = await client.putSchedule('js-of-template', { ...made, zone });
       assert.deepEqual([put.zone, put.template], [zone, 'js-template@1']);

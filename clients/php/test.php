@@ -221,6 +221,9 @@ $tests = [
     'schedule made of a template is put again' => function () use ($client) {
         $made = schedule('php-of-template');
         $client->request('PUT', '/v1/templates/php-template', $made['content']);
+        $to = ['address' => 'php-template@example.com', 'name' => 'Ann'];
+        $nothing = ['variables' => [], 'headers' => [], 'cc' => [], 'validateOnly' => true];
+        $client->send('php-template', ...$nothing, to: $to, template: 'php-template');
         unset($made['content']);
         foreach (['Europe/Berlin', 'Asia/Tokyo'] as $zone) {
             $made = ['zone' => $zone, 'template' => 'php-template'] + $made;

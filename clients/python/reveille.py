@@ -340,7 +340,7 @@ def _pairs(values: Mapping[str, str] | None) -> list[dict[str, str]] | None:
     missing = [name for name, value in (values or {}).items() if value is None]
     if missing:
         raise ValueError(f"{', '.join(missing)} has no value: give a text, which may be empty")
-    return None if values is None else [{"name": name, "value": str(value)} for name, value in values.items()]
+    return [{"name": name, "value": str(value)} for name, value in (values or {}).items()] or None
 
 
 def _attachment(name: str, data: bytes, kind: str, content_id: str | None = None) -> dict[str, Any]:

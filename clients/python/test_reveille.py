@@ -237,6 +237,8 @@ class Schedules(unittest.TestCase):
         client = Client()
         content = schedule("py")["content"]
         client.request("PUT", "/v1/templates/py-template", content)
+        to = {"address": "py-template@example.com", "name": "Ann"}
+        client.send("py-template", to=to, template="py-template", variables={}, headers={}, cc=[], validate_only=True)
         made = {**schedule("py-of-template"), "template": "py-template"}
         del made["content"]
         for zone in ("Europe/Berlin", "Asia/Tokyo"):

@@ -426,7 +426,7 @@ final class Client
             throw new \InvalidArgumentException("$missing has no value: give a text, which may be empty");
         }
         $pair = fn (string $name, mixed $value): array => ['name' => $name, 'value' => (string) $value];
-        return $values === null ? null : array_map($pair, array_keys($values), array_values($values));
+        return !$values ? null : array_map($pair, array_keys($values), array_values($values));
     }
 
     /**

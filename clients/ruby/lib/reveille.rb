@@ -89,7 +89,7 @@ module Reveille
              priority: nil, policies: nil, validate_only: nil)
       content = { sender: sender, replyTo: reply_to, cc: cc, subject: subject, text: text, html: html,
                   headers: pairs(headers), variables: pairs(variables), bulk: bulk,
-                  attachments: attachments(attachments) }.compact
+                  attachments: attachments(attachments) }.reject { |_, part| part.nil? || part == [] }
       body = { key: given(key), keyRule: rule(first_wins), content: content.empty? ? nil : content, template: template,
                audience: audience(to), sendTime: at && at.to_time.getutc.iso8601(9), pool: pool, priority: priority,
                policies: policies, validateOnly: validate_only }
@@ -242,8 +242,6 @@ module Reveille
     end
 
     def attachments(given)
-      return if given.empty?
-
       given.map do |name, data, type, content_id|
         { name: name, contentType: type, data: [data].pack("m0"), contentId: content_id }.compact
       end

@@ -176,6 +176,8 @@ RSpec.describe Reveille::Client do
 
   it "puts a schedule again that was made of a template" do
     client.request("PUT", "/v1/templates/rb-template", schedule("rb")[:content])
+    to = { address: "rb-template@example.com", name: "Ann" }
+    client.send("rb-template", to: to, template: "rb-template", variables: {}, headers: {}, cc: [], validate_only: true)
     made = schedule("rb-of-template").merge(template: "rb-template").except(:content)
     %w[Europe/Berlin Asia/Tokyo].each do |zone|
       put = client.put_schedule("rb-of-template", made.merge(zone: zone))
