@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import mimetypes
 from email.message import Message
-from email.utils import parseaddr
+from email.utils import getaddresses, parseaddr
 from typing import Any, Sequence
 
 from django.conf import settings
@@ -52,13 +52,18 @@ class EmailBackend(BaseEmailBackend):
             if kind != "text/html":
                 raise ValueError(f"Reveille sends text and HTML, and no alternative of type {kind}")
             bodies["html"] = literal(str(content))
+        sender = given.get("from", str(email.from_email))
+        reply_to = given.get("reply-to") or ", ".join(map(str, email.reply_to))
+        for field in (sender, reply_to):
+            if sum("@" in address for _, address in getaddresses([field])) > 1:
+                raise ValueError(f"Reveille takes one address in From, and one in Reply-To: {field}")
         passed = {name: value for name, value in email.extra_headers.items() if name.lower() not in _NOT_PASSED}
         self.client.send(
             given.get("x-reveille-key") or given.get("message-id", "").strip("<>") or make_msgid().strip("<>"),
             to=[parseaddr(one)[1] for one in email.recipients()],
             cc=[str(one) for one in email.cc],
-            sender=given.get("from", str(email.from_email)),
-            reply_to=given.get("reply-to") or ", ".join(map(str, email.reply_to)) or None,
+            sender=sender,
+            reply_to=reply_to or None,
             subject=literal(str(email.subject)),
             headers={name: literal(str(value)) for name, value in passed.items()} or None,
             attachments=[_attachment(one) for one in email.attachments],

@@ -79,6 +79,12 @@ class Backend(unittest.TestCase):
         self.assertEqual(files["a.txt"].get_payload(decode=True).decode(), "naïve")
         self.assertEqual(files["no-type.bin"].get_content(), b"\x00\x01")
 
+    def test_second_address_in_from_or_reply_to_is_refused_here(self):
+        two = ["Doe, Jane <a@example.com>", "b@example.com"]
+        for given in ({"reply_to": two}, {"from_email": ", ".join(two)}, {"headers": {"Reply-To": ", ".join(two)}}):
+            with self.assertRaisesRegex(ValueError, "one address"):
+                EmailMessage("Hello", "Hello.", to=["dj-two@example.com"], **given).send()
+
     def test_what_cannot_be_sent_is_refused_unless_silent(self):
         with self.assertRaises(ReveilleError):
             send_mail("Hello", "Hello.", "no address", ["py-none@example.com"])

@@ -119,6 +119,15 @@ RSpec.describe Reveille::Delivery do
     expect(file.decoded).to include("Subject: Inner", "inner.pdf")
   end
 
+  it "refuses a second address in From or Reply-To, and a second value of a header" do
+    two = %w[a@example.com b@example.com]
+    [{ from: two }, { reply_to: two }, {}].each do |headers|
+      email = Welcome.both("rb-two@example.com", **headers).message
+      %w[us them].each { |team| email.header["X-Team"] = team } if headers.empty?
+      expect { email.deliver }.to raise_error(ArgumentError, /takes one/)
+    end
+  end
+
   it "refuses a part that is neither text, HTML nor a file" do
     expect { Welcome.with_calendar("rb-ics@example.com").deliver_now }.to raise_error(ArgumentError, %r{text/calendar})
   end

@@ -29,6 +29,9 @@ module Reveille
     end
 
     def deliver!(mail)
+      several = %w[From Reply-To].find { |name| mail[name] && mail[name].addrs.size > 1 }
+      raise ArgumentError, "Reveille takes one address in #{several}" if several
+
       bodies, files = contents(mail)
       key = mail["X-Reveille-Key"]&.value || mail.message_id || Mail::MessageIdField.new.message_id
       @client.send(key, to: mail.destinations, cc: mail["Cc"]&.addrs&.map(&:decoded), sender: mail["From"]&.decoded,
@@ -76,6 +79,9 @@ module Reveille
 
     def headers(mail)
       fields = mail.header_fields.reject { |field| passed_otherwise?(field.name.downcase) }
+      several = fields.group_by { |field| field.name.downcase }.values.find { |same| same.size > 1 }
+      raise ArgumentError, "Reveille takes one value of the header #{several[0].name}" if several
+
       fields.to_h { |field| [field.name, Reveille.literal(field.decoded)] } unless fields.empty?
     end
 
