@@ -2,8 +2,9 @@
 //!
 //! A node whose log lost its tail may have forgotten a vote or an entry. It neither votes nor campaigns until it holds
 //! every entry that a leader knows to be committed. Exception: if no leader appears within a minute, the node votes
-//! again, since a cluster of such nodes must recover. The minute goes on after a restart. `peer/dispatch.rs` checks this
-//! before each vote; a task here sets openraft's switch for elections.
+//! again, since a cluster of such nodes must recover. The minute counts the waits of all processes since the tail was
+//! lost: the log's mark keeps it. Only an append from a leader restarts it. `peer/dispatch.rs` checks this before each
+//! vote; a task here sets openraft's switch for elections, and writes the mark.
 //!
 //! A leader that hands over because it could not do its work pauses its candidacy (P13). The pause ends early when no
 //! leader is heard for [`PAUSED_WITHOUT_LEADER`]: the other voters may lack entries that only this node has.
@@ -14,29 +15,31 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use crate::wal::WalHealth;
+use crate::peer::log_interval::LogInterval;
+use crate::wal::{Execution, WalHealth};
 
 /// Time that a node that lost its log's tail waits for a leader before it votes anyway.
 const WITHOUT_LEADER: Duration = Duration::from_secs(60);
 /// Time that a paused node waits for a leader before it campaigns anyway. An election of the other voters takes up to
 /// 3 s on a busy machine (99th percentile of an hour of kills), and a majority must have a leader within 10 s (I17).
 const PAUSED_WITHOUT_LEADER: Duration = Duration::from_secs(5);
-/// Interval in which the log records how long the node has waited.
-const RECORD_EVERY: Duration = Duration::from_secs(1);
 /// Interval in which the deadlines are checked.
 const CHECK_EVERY: Duration = Duration::from_millis(100);
 
 struct State {
-    /// `None`: the log has its tail or has caught up.
-    missing_tail: Option<MissingTail>,
+    /// Time of the last append from a leader, or of the start, less the time that former processes waited. `None`: the
+    /// log has its tail or has caught up.
+    waits_since: Option<Instant>,
+    /// Whole seconds of waiting in the log's mark. `None`: there is no mark.
+    marked: Option<u64>,
     paused: Option<CandidacyPause>,
 }
 
-struct MissingTail {
-    /// Time of the last append from a leader, or of the start, less the time that former processes waited.
-    since: Instant,
-    /// Time of waiting that the log has recorded.
-    recorded: Duration,
+impl State {
+    /// Returns the whole seconds of waiting. `None`: the node does not wait.
+    fn waited_s(&self) -> Option<u64> {
+        self.waits_since.map(|since| since.elapsed().as_secs())
+    }
 }
 
 struct CandidacyPause {
@@ -59,6 +62,7 @@ pub(crate) struct Eligibility {
     log: WalHealth,
     /// Time that a node that lost its log's tail waits for a leader before it votes anyway.
     patience: Duration,
+    failures_logged: Arc<LogInterval>,
 }
 
 impl Eligibility {
@@ -66,20 +70,22 @@ impl Eligibility {
     /// have waited for a leader.
     pub fn new(waited: Option<Duration>, log: WalHealth) -> Eligibility {
         let now = Instant::now();
-        let missing_tail = waited.map(|recorded| {
+        let waits_since = waited.map(|waited| {
             tracing::warn!(
-                ?recorded,
-                "the log lost its tail: this node neither votes nor campaigns until it has caught up"
+                ?waited,
+                "the log lost its tail: this node neither votes nor campaigns until it has caught up, or has waited a \
+                 minute without a leader"
             );
-            MissingTail { since: now.checked_sub(recorded).unwrap_or(now), recorded }
+            now.checked_sub(waited).unwrap_or(now)
         });
-        let state = Arc::new(Mutex::new(State { missing_tail, paused: None }));
-        Eligibility { state, log, patience: WITHOUT_LEADER }
+        let marked = waited.map(|waited| waited.as_secs());
+        let state = Arc::new(Mutex::new(State { waits_since, marked, paused: None }));
+        Eligibility { state, log, patience: WITHOUT_LEADER, failures_logged: Arc::default() }
     }
 
     /// True if this node may vote.
     pub fn may_vote(&self) -> bool {
-        self.state.lock().missing_tail.is_none()
+        self.state.lock().waits_since.is_none()
     }
 
     /// Stops campaigning for `duration`, or until no leader was heard for [`PAUSED_WITHOUT_LEADER`].
@@ -95,38 +101,18 @@ impl Eligibility {
         if let Some(pause) = &mut state.paused {
             pause.heard = Instant::now();
         }
-        let Some(missing_tail) = &mut state.missing_tail else { return };
+        let Some(waits_since) = &mut state.waits_since else { return };
+        *waits_since = Instant::now();
         if matched >= committed && committed > 0 {
-            state.missing_tail = None;
-            drop(state);
-            self.restore_votes("this node has caught up");
-            return;
-        }
-        missing_tail.since = Instant::now();
-        if !std::mem::take(&mut missing_tail.recorded).is_zero() {
-            drop(state);
-            self.record_wait(Duration::ZERO);
+            restore_votes(&mut state, "this node has caught up");
         }
     }
 
     /// Records that this node is the only voter: no other node has entries that it must catch up with.
     pub fn set_only_voter(&self) {
-        if self.state.lock().missing_tail.take().is_some() {
-            self.restore_votes("this node is the only voter");
-        }
-    }
-
-    fn restore_votes(&self, because: &str) {
-        tracing::info!("this node votes and campaigns again: {because}");
-        if let Err(error) = self.log.caught_up() {
-            // The mark of the lost tail stays on disk. The next start waits for a leader again, which only costs time.
-            tracing::warn!(%error, "the mark of the lost tail could not be removed");
-        }
-    }
-
-    fn record_wait(&self, waited: Duration) {
-        if let Err(error) = self.log.record_wait(waited) {
-            tracing::warn!(%error, "the time without a leader could not be recorded: after a restart it begins anew");
+        let mut state = self.state.lock();
+        if state.waits_since.is_some() {
+            restore_votes(&mut state, "this node is the only voter");
         }
     }
 
@@ -135,36 +121,60 @@ impl Eligibility {
         let now = Instant::now();
         let mut state = self.state.lock();
         state.paused.take_if(|pause| pause.is_over(now));
-        let is_over = |missing_tail: &mut MissingTail| now.duration_since(missing_tail.since) >= self.patience;
-        let waited_enough = state.missing_tail.take_if(is_over).is_some();
-        let to_record = state.missing_tail.as_mut().and_then(|missing_tail| {
-            let waited = now.duration_since(missing_tail.since);
-            let is_due = waited.saturating_sub(missing_tail.recorded) >= RECORD_EVERY;
-            is_due.then(|| missing_tail.recorded = waited)?;
-            Some(waited)
-        });
-        let may_campaign = state.missing_tail.is_none() && state.paused.is_none();
-        drop(state);
-        if waited_enough {
-            self.restore_votes("no leader appeared for long enough");
+        if state.waits_since.is_some_and(|since| now.duration_since(since) >= self.patience) {
+            restore_votes(&mut state, "no leader appeared for long enough");
         }
-        if let Some(waited) = to_record {
-            self.record_wait(waited);
-        }
-        may_campaign
+        state.waits_since.is_none() && state.paused.is_none()
     }
 
-    /// Sets openraft's switch for elections whenever [`Eligibility::may_campaign`] changes, until `stop`.
-    pub async fn run(self, set_switch: impl Fn(bool) + Send, stop: CancellationToken) {
+    /// Returns true if the log's mark does not say what it is to say.
+    fn mark_is_old(&self) -> bool {
+        let state = self.state.lock();
+        state.marked != state.waited_s()
+    }
+
+    /// Writes the seconds of waiting into the log's mark, or removes it from a node that votes again. Blocks.
+    fn update_mark(&self) {
+        let (waited_s, marked) = {
+            let state = self.state.lock();
+            (state.waited_s(), state.marked)
+        };
+        let written = match waited_s {
+            Some(seconds) => self.log.record_wait(Duration::from_secs(seconds), Some(seconds) < marked),
+            None => self.log.caught_up(),
+        };
+        match written {
+            Ok(()) => self.state.lock().marked = waited_s,
+            // The next start takes the wait from the mark as it is.
+            Err(error) if self.failures_logged.is_due() => {
+                tracing::warn!(%error, "the mark of the lost tail could not be written: it is tried again");
+            }
+            Err(_) => {}
+        }
+    }
+
+    /// Sets openraft's switch for elections whenever [`Eligibility::may_campaign`] changes, until `stop`. Only this task
+    /// writes the log's mark, one write at a time: the append handler and Raft's runtime must not wait for the disk.
+    pub async fn run(self, execution: Execution, set_switch: impl Fn(bool) + Send, stop: CancellationToken) {
         let mut set = None;
         while !stop.is_cancelled() {
             let may_campaign = self.may_campaign();
             if set.replace(may_campaign) != Some(may_campaign) {
                 set_switch(may_campaign);
             }
+            if self.mark_is_old() {
+                let eligibility = self.clone();
+                // An error means that the runtime ends.
+                let _ = execution.blocking(move || eligibility.update_mark()).await;
+            }
             tokio::time::sleep(CHECK_EVERY).await;
         }
     }
+}
+
+fn restore_votes(state: &mut State, because: &str) {
+    tracing::info!("this node votes and campaigns again: {because}");
+    state.waits_since = None;
 }
 
 #[cfg(test)]
@@ -183,6 +193,15 @@ mod tests {
         let (log, report) = LogStore::open_on(Arc::new(disk.clone()), &options).expect("a log");
         let health = log.health();
         (log, report, health)
+    }
+
+    /// Returns a log whose last batch is half written.
+    fn torn_disk() -> MemoryDisk {
+        let segment = MemoryDisk::new();
+        drop(open(&segment));
+        let mut files = segment.files();
+        files.values_mut().for_each(|bytes| bytes.extend([7; 3]));
+        MemoryDisk::with(files)
     }
 
     const LONG: Duration = Duration::from_secs(3_600);
@@ -212,36 +231,50 @@ mod tests {
 
     #[test]
     fn wait_for_leader_goes_on_after_restart_until_a_leader_is_heard() {
-        let segment = MemoryDisk::new();
-        drop(open(&segment));
-        let mut files = segment.files();
-        files.values_mut().for_each(|bytes| bytes.extend([7; 3]));
-        let disk = MemoryDisk::with(files);
-        let start = |former_waited: u64| {
-            let (log, report, health) = open(&disk);
+        let disk = torn_disk();
+        let start = |disk: &MemoryDisk, former_waited: u64| {
+            let (log, report, health) = open(disk);
             assert_eq!((report.tail_truncated, report.waited), (true, Duration::from_secs(former_waited)));
             (log, Eligibility::new(Some(report.waited), health))
         };
         let waits = |eligibility: &Eligibility, seconds: u64| {
             let mut state = eligibility.state.lock();
-            let missing_tail = state.missing_tail.as_mut().expect("a missing tail");
-            missing_tail.since = missing_tail.since.checked_sub(Duration::from_secs(seconds)).expect("a time");
+            let since = state.waits_since.as_mut().expect("a missing tail");
+            *since = since.checked_sub(Duration::from_secs(seconds)).expect("a time");
         };
-        let (log, first) = start(0);
+        let (_log, first) = start(&disk, 0);
         waits(&first, 40);
-        assert!(!first.may_campaign());
-        drop((log, first));
-        let (log, second) = start(40);
+        assert!(!first.may_campaign() && first.mark_is_old());
+        first.update_mark();
+        let disk = MemoryDisk::with(disk.files());
+        let (_log, second) = start(&disk, 40);
         second.record_append(1, 2);
-        drop((log, second));
-        let (log, third) = start(0);
+        second.update_mark();
+        (0..20).for_each(|seed| drop(start(&disk.crash(seed), 0)));
+        let (_log, third) = start(&disk, 0);
         waits(&third, 59);
         assert!(!third.may_campaign() && !third.may_vote());
-        drop((log, third));
-        let (_log, fourth) = start(59);
+        third.update_mark();
+        let (_log, fourth) = start(&disk, 59);
         waits(&fourth, 1);
         assert!(fourth.may_campaign() && fourth.may_vote());
+        fourth.update_mark();
         assert!(!open(&disk).1.tail_truncated, "the mark is gone");
+    }
+
+    #[test]
+    fn failed_write_of_mark_is_repeated() {
+        let disk = torn_disk();
+        let (_log, report, health) = open(&disk);
+        let eligibility = Eligibility::new(Some(report.waited), health);
+        eligibility.record_append(8, 8);
+        assert!(eligibility.may_vote() && eligibility.mark_is_old());
+        disk.fail_syncs(std::io::ErrorKind::Other);
+        eligibility.update_mark();
+        assert!(eligibility.mark_is_old());
+        disk.heal();
+        eligibility.update_mark();
+        assert!(!eligibility.mark_is_old() && !open(&disk).1.tail_truncated);
     }
 
     #[test]

@@ -328,7 +328,7 @@ async fn open_locked(
     tokio::spawn(role::follow(raft.server_metrics(), role, router.leader_liveness.clone(), stop.clone()));
     let candidate = raft.clone();
     let set_candidacy = move |may_campaign| candidate.runtime_config().elect(may_campaign);
-    tokio::spawn(eligibility.clone().run(set_candidacy, stop.clone()));
+    tokio::spawn(eligibility.clone().run(options.execution, set_candidacy, stop.clone()));
     let folder = (options.data_dir.clone(), options.node);
     tokio::spawn(known_peers::keep(raft.server_metrics(), folder, options.execution, stop.clone()));
     tokio::spawn(runtime_watchdog::watch(stop.clone()));

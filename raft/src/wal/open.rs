@@ -154,11 +154,10 @@ impl Opening<'_> {
         let tail = segment.content.get(end..).unwrap_or_default();
         let reason = torn.to_string();
         let copy = self.keep(&format!("{}.torn-{end}", segment.name), tail)?;
-        if !self.exists(TRUNCATED_MARK)? {
-            let waited = wait_text(Duration::ZERO);
-            let mark = format!("{waited} s without a leader since {} was cut at byte {end}: {reason}\n", segment.name);
-            self.write_new(TRUNCATED_MARK, mark.as_bytes())?;
-        }
+        // Also over a mark that is there: a leader sent the new tail, so the former wait is over.
+        let waited = wait_text(Duration::ZERO);
+        let mark = format!("{waited} s without a leader since {} was cut at byte {end}: {reason}\n", segment.name);
+        self.write(TRUNCATED_MARK, mark.as_bytes())?;
         self.disk.sync_folder().map_err(|error| OpenError::from_io("sync", "the folder of the log", error))?;
         let cut = file.cut(end as u64).and_then(|()| file.sync());
         cut.map_err(|error| OpenError::from_io("cut", segment.name, error))?;
@@ -181,7 +180,7 @@ impl Opening<'_> {
             number += 1;
             name = format!("{stem}.{number}");
         }
-        self.write_new(&name, bytes)?;
+        self.write(&name, bytes)?;
         Ok(name)
     }
 
@@ -190,9 +189,11 @@ impl Opening<'_> {
         Ok(names.iter().any(|known| known == name))
     }
 
-    fn write_new(&self, name: &str, bytes: &[u8]) -> Result<(), OpenError> {
-        let file = self.disk.create(name).map_err(|error| OpenError::from_io("create", name, error))?;
-        let written = file.write_at(0, bytes).and_then(|()| file.sync());
+    /// Writes and syncs a whole file. A new name is durable after a sync of the folder.
+    fn write(&self, name: &str, bytes: &[u8]) -> Result<(), OpenError> {
+        let file = if self.exists(name)? { self.disk.open(name) } else { self.disk.create(name) };
+        let file = file.map_err(|error| OpenError::from_io("create", name, error))?;
+        let written = file.cut(0).and_then(|()| file.write_at(0, bytes)).and_then(|()| file.sync());
         written.map_err(|error| OpenError::from_io("write", name, error))
     }
 

@@ -282,12 +282,16 @@ impl WalHealth {
     }
 
     /// Writes into the mark of a truncation how long the node has waited for a leader since, in whole seconds up to
-    /// 999,999. It is not synced: after a power cut the node waits longer. Without a mark it does nothing.
-    pub fn record_wait(&self, waited: Duration) -> io::Result<()> {
+    /// 999,999. A value below the former one must be `synced`: after a power cut the node may wait longer, not shorter.
+    /// Without a mark it does nothing. Blocks.
+    pub fn record_wait(&self, waited: Duration, synced: bool) -> io::Result<()> {
         match self.shared.disk.open(TRUNCATED_MARK) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             Err(error) => Err(error),
-            Ok(mark) => mark.write_at(0, wait_text(waited).as_bytes()),
+            Ok(mark) => {
+                mark.write_at(0, wait_text(waited).as_bytes())?;
+                if synced { mark.sync() } else { Ok(()) }
+            }
         }
     }
 

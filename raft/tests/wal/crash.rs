@@ -1,5 +1,7 @@
 //! The last batch is half written: the log reopens to the content before it, and reports the truncation.
 
+use std::time::Duration;
+
 use crate::support::*;
 use reveille_raft::wal::{MemoryDisk, SECTOR_BYTES};
 
@@ -120,6 +122,24 @@ fn after_a_cut_the_log_says_so_at_every_opening_until_the_node_has_caught_up() {
 
     let (_, report) = open(&disk.crash(2), &inline());
     assert!(!report.tail_truncated);
+}
+
+#[test]
+fn second_torn_tail_begins_the_wait_anew() {
+    let torn = log_with_a_large_last_batch();
+    let (name, image) = newest(&torn.disk);
+    let disk = with_file(&torn.disk, &name, image[..image.len() - 1].to_vec());
+    let (wal, _) = open(&disk, &inline());
+    wal.health().record_wait(Duration::from_secs(59), false).expect("recorded");
+    assert_eq!(append(&wal, vec![entry(8, 5, 4_000)]), WRITTEN);
+    drop(wal);
+
+    let (name, image) = newest(&disk);
+    let disk = with_file(&disk, &name, image[..image.len() - 1].to_vec());
+    let (_, report) = open(&disk, &inline());
+    assert!(report.truncated_now.is_some(), "the batch from a leader is torn");
+    assert_eq!(report.waited, Duration::ZERO);
+    assert_eq!(open(&disk.crash(1), &inline()).1.waited, Duration::ZERO);
 }
 
 #[test]
