@@ -2,8 +2,8 @@
 //!
 //! A node counts from the start of its process to its end, except while a fault affects it. While any link is cut or
 //! bad, no majority counts. A node whose disk failed or lost data may have a torn log, and must catch up with a leader
-//! before it votes. It counts again when one of its processes has had a leader and all links for five seconds, or has
-//! waited for a leader for a minute. A process that ends earlier starts again.
+//! before it votes. It counts again when one of its processes has had a leader and all links for five seconds, or when
+//! its processes together have waited a minute in one outage.
 //!
 //! A majority is one of the largest number of voters that may be in force. While a lost node is replaced, this number
 //! stays.
@@ -14,9 +14,12 @@ use crate::time::MS;
 
 /// Time for which a node with a torn log waits for a leader.
 const WITHOUT_LEADER_NS: u64 = 60_000 * MS;
-/// Time within which a node catches up with a leader. A new process first waits some seconds for the vote promises of
-/// its predecessor.
-const CATCHES_UP_NS: u64 = 5_000 * MS;
+/// A node records its wait in whole seconds: each of its processes may lose as much.
+const LOST_AT_END_NS: u64 = 1_000 * MS;
+/// Maximum time from the start of a process until it answers: it first waits for the vote promises of its predecessor.
+pub(super) const ANSWERS_AFTER_NS: u64 = 3_000 * MS;
+/// Time within which a process catches up with a leader, from its start.
+const CATCHES_UP_NS: u64 = ANSWERS_AFTER_NS + 2_000 * MS;
 
 /// An interval, its end excluded.
 pub(super) type Interval = (u64, u64);
@@ -133,13 +136,24 @@ fn caught_up(history: &History, node: &str, since_ns: u64) -> u64 {
     caught_up.filter(|(at_ns, until_ns)| at_ns <= until_ns).map(|(at_ns, _)| at_ns).min().unwrap_or(u64::MAX)
 }
 
-/// Returns the time at which a process of this node has waited for a leader as long as a node with a torn log does.
+/// Returns the time at which the processes of this node have waited for a leader as long as a node with a torn log does.
+/// A leader restarts the wait, so each outage counts by itself.
 fn has_waited(history: &History, node: &str, since_ns: u64) -> u64 {
-    let own = history.lifetimes.iter().filter(|lifetime| lifetime.node == node);
-    let waits =
-        own.map(|lifetime| (lifetime.started_ns.max(since_ns).saturating_add(WITHOUT_LEADER_NS), lifetime.ended_ns));
-    let waited = waits.filter(|(waited_ns, ended_ns)| ended_ns.is_none_or(|ended_ns| *waited_ns <= ended_ns));
-    waited.map(|(waited_ns, _)| waited_ns).min().unwrap_or(u64::MAX)
+    let mut own: Vec<_> = history.lifetimes.iter().filter(|lifetime| lifetime.node == node).collect();
+    own.sort_by_key(|lifetime| lifetime.started_ns);
+    for outage in &history.outages {
+        let mut left_ns = WITHOUT_LEADER_NS;
+        for lifetime in &own {
+            let from_ns = lifetime.started_ns.saturating_add(ANSWERS_AFTER_NS).max(since_ns).max(outage.from_ns);
+            let until_ns = lifetime.ended_ns.unwrap_or(u64::MAX).min(outage.until_ns);
+            let waited_ns = until_ns.saturating_sub(from_ns);
+            if waited_ns >= left_ns {
+                return from_ns + left_ns;
+            }
+            left_ns -= waited_ns.saturating_sub(LOST_AT_END_NS);
+        }
+    }
+    u64::MAX
 }
 
 /// Returns the time at which the last of the affected nodes was restarted, or the start of the fault if none was

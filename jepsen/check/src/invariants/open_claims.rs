@@ -8,7 +8,7 @@
 //! and may be lost again. While a clock is wrong, lease and margin may last a ninth longer: the leader measures them on
 //! CLOCK_BOOTTIME, which is right within one part in ten (P9). A claim is not judged while no majority answers.
 
-use super::majority::{Interval, rest_of, with_majority};
+use super::majority::{ANSWERS_AFTER_NS, Interval, rest_of, with_majority};
 use crate::events::{FaultKind, OpenClaim};
 use crate::history::History;
 use crate::time::{LEASE_MS, MS};
@@ -19,8 +19,6 @@ const REVOKED_WITHIN_MS: u64 = 1_000;
 
 /// Time with lost messages that does not count: five losses one after the other, each with a probability of 24 %.
 const RESENT_WITHIN_MS: u64 = 10_000;
-/// Maximum time from the start of a process until it answers: it first waits for the vote promises of its predecessor.
-const ANSWERS_AFTER_NS: u64 = 3_000 * MS;
 
 /// I15: no claim stays open after its owner ended.
 pub fn revoked(history: &History, findings: &mut Findings) {
@@ -32,7 +30,7 @@ pub fn revoked(history: &History, findings: &mut Findings) {
     for claim in history.open_claims.iter().filter(|claim| claim.claimed > 0) {
         let Some(owner_ended_ns) = owner_ended_ns(history, claim) else { continue };
         let majority = majorities.iter().rev().find(|(began_ns, _)| *began_ns <= claim.at_ns);
-        // Without a majority no node can revoke the claim. It is reported again when a majority runs.
+        // Without a majority no node can revoke the claim. It is reported again when a majority answers.
         let Some((majority_ns, _)) = majority.filter(|(_, until_ns)| *until_ns > claim.at_ns) else { continue };
         let from_ns = owner_ended_ns.max(able_since(history, claim.at_ns)).max(*majority_ns);
         let disturbed = disturbed(history, from_ns, claim.at_ns);
