@@ -132,8 +132,11 @@ impl OpenConnections {
     /// The request to join on the connection is handled until the result is dropped. `None`: there are too many of
     /// them.
     pub fn handle_join(self: &Arc<Self>, number: u64) -> Option<HandledJoin> {
-        let handled = HandledJoin { open: Arc::clone(self), number };
-        self.set_joining(number, true).then_some(handled)
+        if !self.set_joining(number, true) {
+            self.set_joining(number, false);
+            return None;
+        }
+        Some(HandledJoin { open: Arc::clone(self), number })
     }
 
     fn set_joining(&self, number: u64, is_handled: bool) -> bool {

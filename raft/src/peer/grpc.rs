@@ -175,16 +175,18 @@ impl Transport for GrpcTransport {
             from_fn_with_state(listen::message_memory(), move |State(memory), request: HttpRequest, next| async move {
                 let is_joining = is_unauthenticated(encrypts, &request);
                 let client = request.extensions().get::<Client>().filter(|_| is_joining).cloned();
-                let (request, _handled) = match is_joining {
-                    true => match (join_request(request).await, client.map(|client| client.handle_join())) {
-                        (Ok(_), Some(None)) => {
-                            return Status::unavailable("too many nodes join now; try again").into_http();
-                        }
-                        (Ok(request), handled) => (request, handled.flatten()),
-                        (Err(refusal), _) => return refusal.into_http(),
+                let request = match is_joining {
+                    true => match join_request(request).await {
+                        Ok(request) => request,
+                        Err(refusal) => return refusal.into_http(),
                     },
-                    false => (request, None),
+                    false => request,
                 };
+                // Held until the answer.
+                let handled = client.map(|client| client.handle_join());
+                if let Some(None) = handled {
+                    return Status::unavailable("too many nodes join now; try again").into_http();
+                }
                 let answer = listen::meter_memory(memory, request, next).await;
                 answer.unwrap_or_else(|| Status::aborted("this node works on too many large messages").into_http())
             });

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use prost::bytes::Bytes;
 use reveille_ledger::ids::Hash;
 use reveille_proto::peer::v1;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::Raft;
 use crate::crash;
@@ -36,7 +36,7 @@ const BLOCKS_BYTES: usize = 1024 * 1024;
 /// Limit of the installation: the follower reads the whole state.
 const INSTALL_LIMIT: Duration = Duration::from_secs(120);
 const NOT_OFFERED: &str = "this snapshot was not offered, or is not waited for any more: offer it again";
-const READING: &str = "this node still reads its blocks for an earlier request: offer the snapshot again";
+const READING: &str = "this node still checks its blocks for an earlier offer; offer the snapshot again later";
 
 fn local_error(error: SnapshotError) -> PeerError {
     PeerError::Unreachable(format!("the snapshot cannot be sent: {error}"))
@@ -112,9 +112,10 @@ impl SnapshotReceiver {
     }
 
     pub async fn offer(&self, request: v1::OfferSnapshotRequest) -> Result<v1::OfferSnapshotResponse, Rejection> {
+        // First: the pins of refused offers would keep blocks.
+        let permit = self.permit_read()?;
         let pinned = Arc::new(self.snapshots.pin_offered(to_manifest(&request.manifest)?));
-        let manifest = Arc::clone(&pinned.manifest);
-        let missing = self.missing(manifest).await?;
+        let missing = self.missing(Arc::clone(&pinned.manifest), permit).await?;
         crash::point("snapshot.offer");
         let names = missing.iter().map(|hash| Bytes::copy_from_slice(&hash.0)).collect();
         *self.offered.lock() = Some(Offered { pinned, requested: Arc::new(missing.into_iter().collect()) });
@@ -127,10 +128,13 @@ impl SnapshotReceiver {
         offered.ok_or_else(|| unavailable(NOT_OFFERED))
     }
 
+    fn permit_read(&self) -> Result<OwnedSemaphorePermit, Rejection> {
+        Arc::clone(&self.reading).try_acquire_owned().map_err(|_| unavailable(READING))
+    }
+
     /// Returns the blocks that this node lacks. A read that hangs keeps its permit: the leader offers again after each
     /// time-out, and every retry would take one more thread.
-    async fn missing(&self, manifest: Arc<Manifest>) -> Result<Vec<Hash>, Rejection> {
-        let permit = Arc::clone(&self.reading).try_acquire_owned().map_err(|_| unavailable(READING))?;
+    async fn missing(&self, manifest: Arc<Manifest>, permit: OwnedSemaphorePermit) -> Result<Vec<Hash>, Rejection> {
         let read = move |snapshots: &SnapshotManager| {
             let _held = permit;
             snapshots.folder().missing(&manifest)
@@ -164,7 +168,7 @@ impl SnapshotReceiver {
             return Err(unavailable(NOT_OFFERED));
         }
         // Check every block first: a failed installation ends Raft.
-        let missing = self.missing(Arc::clone(&pinned.manifest)).await?;
+        let missing = self.missing(Arc::clone(&pinned.manifest), self.permit_read()?).await?;
         if !missing.is_empty() {
             return Err(unavailable(format!("{} blocks are missing: offer the snapshot again", missing.len())));
         }
