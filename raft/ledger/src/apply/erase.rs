@@ -36,7 +36,8 @@ impl Ledger {
         for (named, _, blob) in erased {
             changed += u64::from(self.replace_audience(context, erase, named, blob));
         }
-        // An entry may name a content in the same list, without schedules and runs.
+        // `erase.audiences` may also hold the hash of a content that only archived runs use; its `schedules` and `runs`
+        // are then empty.
         changed += erase.audiences.iter().filter(|named| self.empty_unused_content(&named.audience)).count() as u64;
         changed += erase.blocks.iter().filter(|block| self.replace_block(block)).count() as u64;
         self.erase_opt_out(context, &erase.tenant, &erase.key);

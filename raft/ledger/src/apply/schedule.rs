@@ -242,12 +242,13 @@ impl Ledger {
         let schedule = schedule.ok_or(CommandRefusal::NoSuchSchedule(trigger.schedule))?;
         let (hash, recipients) = (list.hash, audience.recipients.len() as u32);
         let source = RunSource { audience: hash, recipients, body_hash: Some(hash), ..RunSource::of(schedule) };
-        let erased = self.blobs.get(&hash).filter(|stored| stored.bytes[..] != list.bytes).cloned();
+        let former = self.blobs.get(&hash).filter(|stored| stored.bytes[..] != list.bytes).cloned();
         self.store_blob(list);
         if let Err(refusal) = self.check_gap_leaves_recipient(trigger.schedule, now, Some((hash, recipients))) {
-            match erased {
-                // A person was erased from it, and the list of the caller still has the address.
-                Some(erased) => drop(self.blobs.put(hash, erased)),
+            match former {
+                // The stored list lacks an erased person whom the caller's list has. A refused trigger changes nothing,
+                // so the former row comes back.
+                Some(former) => drop(self.blobs.put(hash, former)),
                 None => self.release_blob(&hash),
             }
             return Err(refusal);
