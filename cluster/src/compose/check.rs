@@ -68,12 +68,6 @@ pub fn check_proposed(content: &Content, columns: &[String], limits: &LedgerLimi
     if bytes > most as u64 {
         return refuse("attachments", format!("have {bytes} bytes together, more than {most}; link to large files"));
     }
-    // Names of header fields have no case. Content that was accepted before is composed as it is.
-    for (number, (name, _)) in content.headers.iter().enumerate() {
-        if content.headers.iter().take(number).any(|(former, _)| former.eq_ignore_ascii_case(name)) {
-            return refuse(format!("{HEADERS}{name}"), "is given twice; remove one of them");
-        }
-    }
     let taken = |name: &str| built_in(name).map(|value| format!("'{name}' is a built-in variable ({value})"));
     if let Some((name, taken)) = content.variables.iter().find_map(|(name, _)| Some((name, taken(name)?))) {
         return refuse(format!("variables.{name}"), format!("{taken}; choose another name"));
@@ -120,12 +114,13 @@ pub(super) fn characters(content: &Content) -> Result<(), ContentError> {
 }
 
 pub(super) fn names(content: &Content, columns: &[String]) -> Result<(), ContentError> {
-    for (index, (name, value)) in content.variables.iter().enumerate() {
+    let mut seen = BTreeSet::new();
+    for (name, value) in &content.variables {
         let field = format!("variables.{name}");
         if !is_name(name) {
             return refuse(field, "is not a name; use letters, digits and '_', not beginning with a digit");
         }
-        if content.variables.iter().take(index).any(|(former, _)| former == name) {
+        if !seen.insert(name) {
             return refuse(field, "is given twice; remove one of them");
         }
         if value.len() > VALUE_BYTES_MAX {
@@ -151,7 +146,8 @@ pub(super) fn headers(content: &Content) -> Result<Vec<String>, ContentError> {
     if content.headers.len() > HEADERS_MAX {
         return refuse("headers", format!("are more than {HEADERS_MAX}; remove some"));
     }
-    let mut fields = Vec::with_capacity(content.headers.len());
+    // Names of header fields have no case.
+    let (mut fields, mut seen) = (Vec::with_capacity(content.headers.len()), BTreeSet::new());
     for (name, value) in &content.headers {
         let field = format!("{HEADERS}{name}");
         let lower = name.to_ascii_lowercase();
@@ -170,7 +166,7 @@ pub(super) fn headers(content: &Content) -> Result<Vec<String>, ContentError> {
         if value.len() > HEADER_TEMPLATE_BYTES_MAX {
             return refuse(field, format!("is longer than {HEADER_TEMPLATE_BYTES_MAX} bytes; shorten it"));
         }
-        if fields.contains(&field) {
+        if !seen.insert(lower) {
             return refuse(field, "is given twice; remove one of them");
         }
         fields.push(field);
