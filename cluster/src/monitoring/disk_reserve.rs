@@ -69,22 +69,10 @@ impl DiskReserve {
     /// 0 `bytes` there is none.
     pub fn open(folder: &Path, bytes: u64) -> DiskReserve {
         let reserve = DiskReserve { folder: folder.to_owned(), bytes, space: Mutex::default() };
-        // Each later check finds the same error, and the first of them is logged.
-        let _ = reserve.release_surplus().and_then(|()| reserve.check());
+        if let Err(error) = reserve.check() {
+            tracing::warn!(%error, "the reserve on the data volume could not be made or removed");
+        }
         reserve
-    }
-
-    /// Frees what a larger reserve of a former start takes.
-    fn release_surplus(&self) -> io::Result<()> {
-        if !self.is_kept() {
-            return remove_if_exists(&self.file());
-        }
-        let size = self.read()?.size;
-        match OpenOptions::new().write(true).open(self.file()) {
-            Ok(file) if file.metadata()?.len() > size => file.set_len(size),
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        }
     }
 
     /// Returns true if there is a reserve.
@@ -111,19 +99,19 @@ impl DiskReserve {
         (space != DiskSpace::Ample).then_some(Shortage { folder, free: reading.free, needed })
     }
 
-    /// Reads the volume, and makes or removes the file. Returns the space.
+    /// Reads the volume, and makes, shortens or removes the file. Returns the space.
     ///
     /// # Errors
-    /// Fails if the volume cannot be read, or if the file cannot be made.
+    /// Fails if the volume cannot be read, or if the file cannot be changed.
     pub(crate) fn check(&self) -> io::Result<DiskSpace> {
         if !self.is_kept() {
-            return Ok(DiskSpace::Ample);
+            return remove_if_exists(&self.file()).map(|()| DiskSpace::Ample);
         }
         let reading = self.read()?;
         let (space, keep) = judge(&reading);
         *self.space.lock() = space;
         match (reading.kept, keep) {
-            (true, true) => {}
+            (true, true) => shorten(&self.file(), reading.size)?,
             (false, true) => make(&self.file(), reading.size)?,
             (_, false) => remove_if_exists(&self.file())?,
         }
@@ -160,6 +148,14 @@ fn judge(reading: &Reading) -> (DiskSpace, bool) {
 fn make(path: &Path, size: u64) -> io::Result<()> {
     let file = OpenOptions::new().write(true).create(true).truncate(false).mode(PRIVATE).open(path)?;
     Ok(fallocate(&file, FallocateFlags::empty(), 0, size)?)
+}
+
+/// Frees what a larger reserve of a former start, or of a larger volume, takes.
+fn shorten(path: &Path, size: u64) -> io::Result<()> {
+    if std::fs::metadata(path)?.len() > size {
+        OpenOptions::new().write(true).open(path)?.set_len(size)?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]
