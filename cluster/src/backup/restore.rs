@@ -17,7 +17,7 @@ use reveille_raft::snapshot::content_of_block;
 use super::manifest::block_name;
 use super::opt_outs::{OptOutChange, OptOutKind};
 use super::target::BackupTarget;
-use super::verify::parts_of;
+use super::verify::{parts_of, target_error};
 use super::work::{BackupError, BackupPhase, BackupTask};
 use crate::file_store::{self, FileStore};
 
@@ -89,8 +89,7 @@ pub struct BackupFiles {
 impl BackupFiles {
     fn get(&self, hash: Hash) -> Result<Vec<u8>, BackupError> {
         let name = block_name(hash);
-        let unread = |source| BackupError::Target { doing: "read", place: self.target.place(&name), source };
-        self.target.get(&name).map_err(unread)
+        self.target.get(&name).map_err(|source| target_error(self.target.as_ref(), "read", &name, source))
     }
 }
 
