@@ -87,6 +87,11 @@ pub(crate) struct NodeReport {
     pub stopping: bool,
 }
 
+/// Returns the files that a node lacked at its last request (P20).
+pub(crate) fn missing_files(reports: &BTreeMap<NodeId, NodeReport>, node: NodeId) -> BTreeSet<Hash> {
+    reports.get(&node).map(|report| report.missing.clone()).unwrap_or_default()
+}
+
 impl Leadership {
     /// Creates the leadership of an epoch that has started.
     pub(crate) fn new(
@@ -259,11 +264,6 @@ impl Leadership {
         let missing = missing.into_iter().collect();
         let report = NodeReport { owner, measured, behind, missing, lacks_archive, space, stopping };
         reports.insert(owner.node, report);
-    }
-
-    /// Returns the files that a node lacked at its last request (P20).
-    pub(crate) fn missing_files(&self, node: NodeId) -> BTreeSet<Hash> {
-        self.reports.lock().get(&node).map(|report| report.missing.clone()).unwrap_or_default()
     }
 
     /// Waits until every claim that was proposed before this call is in the log, or never will be.

@@ -1,7 +1,7 @@
 //! Drains and removes members, one at a time (P22).
 //!
 //! A node that runs is drained first: it gets no claims, what it has is settled, and a majority of the voters that are
-//! left holds the parts of audiences (P20) and the archive (P24). A dead node is waited out: its lease ends, and the
+//! left holds the files of runs (P20) and the archive (P24). A dead node is waited out: its lease ends, and the
 //! auditor revokes its claims. Then `NodeRemove` is proposed, which the ledger refuses while anything is claimed for the
 //! node; so no claim can come between the last check and the removal. After that `membership` leaves the node out.
 //! [`change`] is the leader's part; repeated, it goes on where it was. A drain that it began for a removal ends if the
@@ -257,7 +257,7 @@ fn next_step(
     let missing = reports.into_iter().map(|(node, report)| (node, &report.missing - &lost)).collect();
     match missing_files(&voters, member, &missing, is_dead) {
         0 => Ok(Step::propose(Command::NodeRemove, HAS_FILES_FOR)),
-        missing => wait(MemberWait::Parts(missing)),
+        missing => wait(MemberWait::Files(missing)),
     }
 }
 
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_must_be_on_a_majority_of_voters_that_are_left_and_run() {
+    fn files_must_be_on_a_majority_of_voters_that_are_left_and_run() {
         let (one, two) = (Hash([1; 32]), Hash([2; 32]));
         let missing = |lists: &[(u64, &[Hash])]| -> BTreeMap<NodeId, BTreeSet<Hash>> {
             lists.iter().map(|(node, parts)| (NodeId(*node), parts.iter().copied().collect())).collect()

@@ -306,9 +306,9 @@ pub enum MemberWait {
     /// The lease of a dead node.
     #[error("its lease may still run")]
     Lease,
-    /// Parts that a majority of the voters that are left must have.
-    #[error("{0} audience parts are not on a majority of the other voters yet")]
-    Parts(usize),
+    /// Files that a majority of the voters that are left must have.
+    #[error("{0} files (audience parts, attachments) are not on a majority of the other voters yet")]
+    Files(usize),
     /// The checks must hold for up to three seconds.
     #[error("that enough other voters run, and have the files, is checked for some seconds")]
     Steady,

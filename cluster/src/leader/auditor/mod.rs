@@ -24,7 +24,7 @@ use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::{Claim, GapLookups, Ledger, RecipientState, Run, RunState};
 
 use super::claims::dispatcher;
-use super::leadership::Leadership;
+use super::leadership::{Leadership, missing_files};
 use super::panic_guard::PanicGuard;
 use crate::compose::Compiled;
 use crate::process::context::NodeContext;
@@ -83,9 +83,10 @@ async fn quarantine(leadership: &Leadership, panic_guard: &PanicGuard<RunId>, qu
 /// again.
 async fn block(context: &NodeContext, leadership: &Leadership, watch: &mut blocked_runs::BlockedRunsWatch) {
     let now = context.clock.monotonic();
+    let reports = leadership.reports();
     let mut changed = context.replica.read(|ledger| {
-        let live =
-            dispatcher::live_owners(ledger, leadership).into_keys().map(|node| (node, leadership.missing_files(node)));
+        let live = dispatcher::live_owners(ledger, leadership).into_keys();
+        let live = live.map(|node| (node, missing_files(&reports, node)));
         watch.marks_to_change(ledger, &live.collect(), now)
     });
     changed.truncate(ITEMS_MAX);

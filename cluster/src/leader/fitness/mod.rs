@@ -24,7 +24,7 @@ use super::claims::dispatcher::{measured, relay_capacities};
 use super::claims::in_flight::InFlightClaims;
 use super::claims::limits::late_rate;
 use super::claims::types::Offer;
-use super::leadership::{Leadership, NodeReport};
+use super::leadership::{Leadership, NodeReport, missing_files};
 use super::transfer::{self, Unfit};
 use crate::monitoring::disk_reserve::DiskSpace;
 use crate::process::context::NodeContext;
@@ -186,7 +186,7 @@ impl NodeView for LedNodes<'_> {
     }
 
     fn missing_files(&self, node: NodeId) -> BTreeSet<Hash> {
-        self.leadership.missing_files(node)
+        missing_files(&self.reports, node)
     }
 
     fn sends(&self, ledger: &Ledger, owner: ClaimOwner, pool: &str) -> bool {
@@ -197,7 +197,7 @@ impl NodeView for LedNodes<'_> {
 
 /// Returns true if a dispatcher would claim something, whatever its fairness and caps. There must be credit: no node
 /// has a claim. There must be a due recipient whose run sends. A node that may claim and is not in crash back-off (P12)
-/// must reach a relay of its pool and have its part of a sealed audience (P20).
+/// must reach a relay of its pool and have the files of its email (P20).
 fn could_grant(ledger: &Ledger, nodes: &impl NodeView, several: bool, now: Time) -> bool {
     if ledger.claims().iter().any(|(_, claim)| !claim.claimed.is_empty()) {
         return false;

@@ -15,7 +15,7 @@ use futures::stream::FuturesUnordered;
 use reveille_ledger::Ledger;
 use reveille_ledger::command::{ClaimRequest, Command, Relay};
 use reveille_ledger::crash_backoff::{Allowance, allowances};
-use reveille_ledger::ids::{ClaimOwner, Hash, NodeId, Time};
+use reveille_ledger::ids::{ClaimOwner, NodeId, Time};
 use reveille_ledger::reply::CommandOutcome;
 use reveille_raft::crash;
 use tokio::sync::OwnedRwLockReadGuard;
@@ -26,7 +26,7 @@ use super::fair_queue::FairQueue;
 use super::in_flight::InFlightClaims;
 use super::limits::{ClaimLimits, ClaimRates};
 use super::types::{Credit, Offer, PlannedSlice};
-use crate::leader::leadership::{Leadership, NodeReport};
+use crate::leader::leadership::{Leadership, NodeReport, missing_files};
 use crate::process::context::NodeContext;
 use crate::process::peer_messages::NodeMeasurements;
 use crate::smtp::registry::share;
@@ -137,10 +137,10 @@ impl Dispatcher {
         let (now, woke_at) = (leadership.now(), context.clock.monotonic());
         let (voters, shares) = (context.voters().len(), context.replica.read(Ledger::relay_shares));
         let commit = self.commits.at(woke_at).unwrap_or_default() + SLEEP_FOR_CREDIT;
-        let measurements = RelayMeasurements { by_node: leadership.reports(), shares, commit };
+        let reports = NodeReports { by_node: leadership.reports(), shares, commit };
         let planned = context.replica.read(|ledger| {
             let owners = live_owners(ledger, leadership);
-            self.plan_from(ledger, &owners, voters, &measurements, (now, woke_at))
+            self.plan_from(ledger, &owners, voters, &reports, (now, woke_at))
         });
         let PlannedClaims { requests, slices, sleep } = planned;
         if requests.is_empty() {
@@ -158,17 +158,17 @@ impl Dispatcher {
         ledger: &Ledger,
         owners: &BTreeMap<NodeId, ClaimOwner>,
         voters: usize,
-        measurements: &RelayMeasurements,
+        reports: &NodeReports,
         (now, woke_at): (Time, Duration),
     ) -> PlannedClaims {
         let allowances = allowances_of(ledger, owners, voters, now);
         if allowances.values().all(|allowance| *allowance == Allowance::NONE) {
             return PlannedClaims { sleep: SLEEP_MAX, ..PlannedClaims::default() };
         }
-        let missing = owners.keys().map(|node| (*node, measurements.missing_files(*node))).collect();
+        let missing = owners.keys().map(|node| (*node, missing_files(&reports.by_node, *node))).collect();
         let mut offers = offers(ledger, &missing, &self.in_flight, now);
         let mut limits = self.rates.limits(ledger, &self.in_flight, woke_at, now);
-        let caps = measurements.caps(ledger, owners);
+        let caps = reports.caps(ledger, owners);
         let credits = credits(ledger, &allowances, &caps, &self.in_flight, &offers);
         let planned = plan(&mut self.fair_queue, &mut offers, &credits, &mut limits, owners);
         self.rates.spend(&planned.slices);
@@ -184,8 +184,8 @@ fn sleep_time(offers: &[Offer], left: &ClaimLimits, rates: &ClaimRates) -> Durat
     sleeps.min().unwrap_or(SLEEP_MAX).clamp(SLEEP_MIN, SLEEP_MAX)
 }
 
-/// Measurements of the relays on each node.
-struct RelayMeasurements {
+/// Reports of the nodes, and what the caps of their relays need beside them.
+struct NodeReports {
     /// Last report of each node.
     by_node: BTreeMap<NodeId, NodeReport>,
     /// Number of nodes that share each relay's rate.
@@ -194,12 +194,7 @@ struct RelayMeasurements {
     commit: Duration,
 }
 
-impl RelayMeasurements {
-    /// Returns the files that a node lacked at its last report (P20).
-    fn missing_files(&self, node: NodeId) -> BTreeSet<Hash> {
-        self.by_node.get(&node).map(|report| report.missing.clone()).unwrap_or_default()
-    }
-
+impl NodeReports {
     /// Returns the caps of these processes by pool and node (P12).
     fn caps<'a>(
         &self,

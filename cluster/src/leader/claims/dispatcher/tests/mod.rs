@@ -154,8 +154,8 @@ impl DispatcherTest {
 
     /// Returns the claims of one wake without proposing them.
     fn plan_only(&mut self) -> PlannedClaims {
-        let (owners, measurements) = (self.owners(), self.measurements());
-        self.dispatcher.plan_from(&self.ledger, &owners, 3, &measurements, (self.now, self.boot))
+        let (owners, reports) = (self.owners(), self.reports());
+        self.dispatcher.plan_from(&self.ledger, &owners, 3, &reports, (self.now, self.boot))
     }
 
     /// Settles all claimed recipients as sent.
@@ -168,11 +168,11 @@ impl DispatcherTest {
         self.put(Command::Settle(outcomes));
     }
 
-    /// Returns the measurements of the relay by both nodes.
-    fn measurements(&self) -> RelayMeasurements {
+    /// Returns the reports of both nodes about the relay.
+    fn reports(&self) -> NodeReports {
         let report = |owner| report(owner, 10, 1_000_000);
         let by_node = self.owners().into_iter().map(|(node, owner)| (node, report(owner))).collect();
-        RelayMeasurements { by_node, shares: 3, commit: Duration::from_millis(300) }
+        NodeReports { by_node, shares: 3, commit: Duration::from_millis(300) }
     }
 
     fn owners(&self) -> BTreeMap<NodeId, ClaimOwner> {
@@ -231,33 +231,33 @@ fn schedule(recipients: u32) -> ScheduleCreate {
 }
 
 #[test]
-fn cap_follows_measurements_of_the_owning_incarnation() {
+fn cap_follows_reports_of_the_owning_incarnation() {
     let test = DispatcherTest::with(1);
     let owners = test.owners();
-    let caps = |measurements: RelayMeasurements| {
-        let caps = measurements.caps(&test.ledger, &owners);
+    let caps = |reports: NodeReports| {
+        let caps = reports.caps(&test.ledger, &owners);
         [1, 2].map(|node| caps[&("default", NodeId(node))].of_a_tenant)
     };
-    assert_eq!(caps(test.measurements()), [CAP, CAP]);
-    let mut measurements = test.measurements();
-    measurements.by_node.insert(NodeId(1), report(owner(1, 9), 10, 1_000_000));
-    measurements.by_node.remove(&NodeId(2));
-    assert_eq!(caps(measurements), [8, 8], "of another process, or without a report, it is not known: four a session");
-    let mut measurements = test.measurements();
-    measurements.by_node.insert(NodeId(1), report(owner(1, 1), 2_000, 1_000_000));
-    assert_eq!(caps(measurements), [4, CAP], "each node by its own");
-    let mut measurements = test.measurements();
-    measurements.by_node.insert(NodeId(2), report(owner(2, 1), 10, 500));
-    assert_eq!(caps(measurements), [CAP, 3], "by the pace that a throttle left: three begin in time");
+    assert_eq!(caps(test.reports()), [CAP, CAP]);
+    let mut reports = test.reports();
+    reports.by_node.insert(NodeId(1), report(owner(1, 9), 10, 1_000_000));
+    reports.by_node.remove(&NodeId(2));
+    assert_eq!(caps(reports), [8, 8], "of another process, or without a report, it is not known: four a session");
+    let mut reports = test.reports();
+    reports.by_node.insert(NodeId(1), report(owner(1, 1), 2_000, 1_000_000));
+    assert_eq!(caps(reports), [4, CAP], "each node by its own");
+    let mut reports = test.reports();
+    reports.by_node.insert(NodeId(2), report(owner(2, 1), 10, 500));
+    assert_eq!(caps(reports), [CAP, 3], "by the pace that a throttle left: three begin in time");
 }
 
 #[test]
 fn relay_with_open_circuit_gets_no_claims() {
     let test = DispatcherTest::with(1);
     let owners = test.owners();
-    let mut measurements = test.measurements();
-    measurements.by_node.insert(NodeId(1), report(owner(1, 1), 10, 0));
-    let caps = measurements.caps(&test.ledger, &owners);
+    let mut reports = test.reports();
+    reports.by_node.insert(NodeId(1), report(owner(1, 1), 10, 0));
+    let caps = reports.caps(&test.ledger, &owners);
     assert_eq!([1, 2].map(|node| caps[&("default", NodeId(node))].of_a_tenant), [0, CAP]);
 }
 
@@ -376,9 +376,9 @@ fn redirected_recipient_uses_credit_of_its_new_pool() {
     pools.sort();
     assert_eq!(pools, [(Some(0), "bulk"), (Some(1), "default")]);
     // Its claimed recipients use the credit of its own pool.
-    let (owners, measurements) = (test.owners(), test.measurements());
+    let (owners, reports) = (test.owners(), test.reports());
     let allowances = allowances_of(&test.ledger, &owners, 3, test.now);
-    let caps = measurements.caps(&test.ledger, &owners);
+    let caps = reports.caps(&test.ledger, &owners);
     let left = credits(&test.ledger, &allowances, &caps, &test.dispatcher.in_flight, &[]);
     let left = |pool: &str| left.iter().filter(|credit| credit.pool == pool).map(|credit| credit.recipients).sum();
     let whole = |pool: &str| caps.iter().filter(|((of, _), _)| *of == pool).map(|(_, cap)| cap.of_all).sum::<u32>();
