@@ -136,11 +136,12 @@ pub async fn put(
                 None => {
                     let create = CreateScheduleRequest { schedule: Some(body), request_id, validate_only };
                     let answer = ask(context, create, validate_only).await?;
-                    duplicates(&answer.duplicates).into_iter().chain(sentences(&answer.warnings, None)).collect()
+                    notes(&answer.duplicates, &answer.warnings)
                 }
                 Some(etag) => {
                     let update = UpdateScheduleRequest { etag, request_id, validate_only, ..whole(body) };
-                    duplicates(&ask(context, update, validate_only).await?.duplicates)
+                    let answer = ask(context, update, validate_only).await?;
+                    notes(&answer.duplicates, &answer.warnings)
                 }
             };
             spec
@@ -220,8 +221,8 @@ pub fn message<M: Message + Default>(document: &Document) -> Result<M, Failure> 
     })
 }
 
-/// Returns a note about recipients that are left out.
-pub fn duplicates(duplicates: &[Duplicate]) -> Vec<String> {
+/// Returns notes about recipients that are left out, and the warnings about a schedule.
+pub fn notes(duplicates: &[Duplicate], warnings: &[Warning]) -> Vec<String> {
     let words = || format!("{} left out", format::counted(duplicates.len() as u64, "duplicate"));
-    if duplicates.is_empty() { Vec::new() } else { vec![words()] }
+    (!duplicates.is_empty()).then(words).into_iter().chain(sentences(warnings, None)).collect()
 }

@@ -4,7 +4,7 @@ use reveille_ledger::ids::Hash;
 use reveille_proto::admin::v1::{ScheduleBody, ScheduleState, UpdateScheduleRequest};
 
 use super::ApplyOutcome;
-use super::objects::{self, Call, duplicates, message, whole};
+use super::objects::{self, Call, message, whole};
 use crate::cli::commands::{CommandContext, Exit, Failure, Kind, format};
 use crate::cli::manifest::difference::{Change, between};
 use crate::cli::manifest::document::Document;
@@ -123,7 +123,7 @@ async fn plan_update(context: &CommandContext<'_>, document: &Document) -> Resul
     let spec = |body: Option<ScheduleBody>| Kind::Schedule.spec(&body.unwrap_or_default());
     let (former, wanted) = (spec(answer.former_body), spec(answer.body));
     let was = answer.former.unwrap_or_default();
-    let mut notes = duplicates(&answer.duplicates);
+    let mut notes = objects::notes(&answer.duplicates, &answer.warnings);
     let count = |number: u32| format::counted(number.into(), "instant");
     if answer.opens_count > 0 {
         notes.push(format!("{} of the former timing, due by now, still opens as it was", count(answer.opens_count)));

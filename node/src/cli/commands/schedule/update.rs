@@ -92,6 +92,7 @@ pub async fn run(context: &CommandContext<'_>, tenant: String, args: UpdateArgs)
         let duplicates = format::counted(duplicates, "duplicate");
         context.terminal.say(&format!("{duplicates} left out: each address gets one email a run"));
     }
+    context.warn(&plan.warnings, None);
     if dry_run {
         context.terminal.say(CHECKED);
         return context.terminal.show(&plan);

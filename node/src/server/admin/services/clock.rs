@@ -9,11 +9,9 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
 
+use super::audience::WAITING_MAX;
 use super::watch::Watched;
 use crate::server::admin::{Admin, ApiError, ApiResult, Call, error_texts, validate, views};
-
-/// Maximum number of progress messages that wait for a caller. A slow caller misses some of them.
-const WAITING_MAX: usize = 2;
 
 impl Admin {
     /// Returns the state of the test clock.

@@ -1,7 +1,7 @@
 //! Recipients in doubt: list them with evidence, and resolve them by an operator's decision.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use reveille_cluster::compose::message_id;
@@ -110,6 +110,7 @@ fn preview_resolve(
         ledger.may_send_again(picked.run).map_err(|refusal| error_texts::refused(&refusal))?;
     }
     let page = ledger.page_of(picked.run).map(|(page, _, _)| page);
+    let numbers: BTreeSet<u32> = picked.numbers.iter().copied().collect();
     let mut counts: BTreeMap<(DoubtCause, String), u64> = BTreeMap::new();
     let (mut lookups, mut inside_gap, mut newest, mut later) = (GapLookups::default(), 0, None, None);
     for (fence, claim) in
@@ -118,7 +119,7 @@ fn preview_resolve(
         let near = if resends { ledger.doubts_inside_gap(&mut lookups, picked.run, *fence) } else { Bitmap::new() };
         for slot in claim.in_doubt.iter() {
             let Some(RecipientId { run, number }) = ledger.recipient_at(claim.chunk, slot) else { continue };
-            let is_meant = run == picked.run && (picked.numbers.is_empty() || picked.numbers.contains(&number));
+            let is_meant = run == picked.run && (numbers.is_empty() || numbers.contains(&number));
             if is_meant && up_to.is_some_and(|up_to| *fence > up_to) {
                 later = Some(*fence);
                 continue;

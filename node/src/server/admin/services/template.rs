@@ -61,10 +61,13 @@ fn newest_index(ledger: &Ledger, tenant: &str, name: &str) -> ApiResult<u64> {
 }
 
 /// Returns the log index of the newest version that a condition names. `None`: any, or none is given.
-fn expected_version(fields: &mut Fields, etag: &str) -> Option<u64> {
+///
+/// # Errors
+/// The condition of the request fails if it names no index.
+fn expected_version(name: &str, etag: &str) -> ApiResult<Option<u64>> {
     match etag {
-        "" | ANY_ETAG => None,
-        etag => fields.take("etag", etag.parse::<u64>()),
+        "" | ANY_ETAG => Ok(None),
+        etag => etag.parse().map(Some).map_err(|_| mismatch(format!("no version of template '{name}' has this etag"))),
     }
 }
 
@@ -104,11 +107,10 @@ impl Admin {
         let name = fields.name("name", &name, NAME_MAX);
         let files = self.take_files(&mut fields, ("content", content.as_mut()), (&tenant, &name), call).await?;
         let content = validate::content(&mut fields, "content", content);
-        let expected = expected_version(&mut fields, &etag);
         let content = fields.done(content)?;
         let expected = match etag.as_str() {
             ANY_ETAG => Some(self.read_latest(call, |ledger| newest_index(ledger, &tenant, &name)).await??),
-            _ => expected,
+            etag => expected_version(&name, etag)?,
         };
         let limits = self.limits();
         let checked = self.blocking({
@@ -120,7 +122,7 @@ impl Admin {
         let hash = content.blob().hash;
         let is_newest =
             |ledger: &Ledger| ledger.template_version(&tenant, &name, None).is_ok_and(|newest| newest.content == hash);
-        let is_repeat = self.context.replica.read(is_newest);
+        let is_repeat = self.read_latest(call, is_newest).await?;
         if !validate_only {
             self.store_files(files, [&content]).await?;
         }
@@ -164,8 +166,8 @@ impl Admin {
         let DeleteTemplateRequest { tenant, name, validate_only, etag } = request;
         let mut fields = Fields::default();
         let tenant = fields.name_or("tenant", &tenant, reveille_ledger::DEFAULT_TENANT);
-        let expected = expected_version(&mut fields, &etag);
         let tenant = fields.done(Some(tenant))?;
+        let expected = expected_version(&name, &etag)?;
         self.read_latest(call, |ledger| shown(ledger, &tenant, &name)).await??;
         let delete = Command::TemplateDelete(TemplateDelete { tenant, name, expected });
         let reply = self.write_unless(validate_only, delete, call).await?;

@@ -183,6 +183,9 @@ async fn invalid_campaign_is_refused_with_its_field() {
     later.schedule.as_mut().and_then(|schedule| schedule.content.as_mut()).map(subject);
     node.campaigns().create_campaign(later).await.expect("a draft");
     seal(&node, "tomorrow").await;
+    let longest = "a".repeat(128);
+    seal(&node, &longest).await;
+    node.campaigns().create_campaign(body("longest", &longest, hour)).await.expect("an audience's name may be as long");
     let refused = launched(&node, "later", None).await.expect_err("it does not fit");
     for words in ["audience 'tomorrow'", "subject", "unknown variable 'nam'"] {
         assert!(refused.message().contains(words), "{refused}");

@@ -11,7 +11,7 @@ use tonic::Code;
 use tonic_types::StatusExt;
 
 use super::campaigns::{RECIPIENTS, at, body, launched, seal, status};
-use super::node::{Node, node, reason};
+use super::node::{Node, STEP_TIMEOUT, node, reason};
 
 async fn relay_with(node: &Node, rate_per_second: f64) {
     let relay = Some(Relay { rate_per_second, ..node.relay() });
@@ -129,7 +129,7 @@ async fn end_of_an_open_one_keeps_to_the_warm_up_of_its_pool() {
     let request = body("spring", "all", at(SignedDuration::from_hours(1)));
     node.campaigns().create_campaign(request).await.expect("a draft");
     launched(&node, "spring", Some(at(SignedDuration::ZERO))).await.expect("launched");
-    let until = Instant::now() + Duration::from_secs(60);
+    let until = Instant::now() + STEP_TIMEOUT;
     let open = loop {
         let campaign = status(&node, "spring").await;
         let sent = campaign.run.as_ref().and_then(|run| run.counts).map_or(0, |counts| counts.sent);

@@ -133,7 +133,8 @@ fn rows() -> Vec<LimitRow> {
     };
     let label = |(key, value)| ScheduleBody { labels: [(long(key), long(value))].into(), ..body() };
     let text = |bytes| of_content(|content| content.text = Some(long(bytes)));
-    let subject = |bytes| of_content(|content| content.subject = long(bytes));
+    // A rendered line has a smaller bound, so that most of the template is a comment.
+    let subject = |bytes: usize| of_content(|content| content.subject = format!("x{{#{}#}}", long(bytes - 5)));
     let tenant_and_pool = |(tenant, pool)| ScheduleBody { tenant: long(tenant), pool: long(pool), ..body() };
     let start_within = |seconds| lasting(seconds, |policies, length| policies.start_within = length);
     let finish_by = |seconds| lasting(seconds, |policies, length| policies.finish_by = length);
@@ -155,11 +156,11 @@ fn rows() -> Vec<LimitRow> {
             &[64 * 1024 + 1],
         ),
         row("content, all its parts and variables together", "512 KiB", text, &[content_max - 1_024], &[content_max]),
-        row("template of the subject or of a header", "4,096 bytes", subject, &[900], &[4_097]),
+        row("template of the subject or of a header", "4,096 bytes", subject, &[4_096], &[4_097]),
         row("header fields of one's own", "64", headers, &[64], &[65]),
         row("addresses in `cc`", "10", cc, &[10], &[11]),
         row(
-            "name of a schedule",
+            "name of a schedule or audience",
             "128 characters",
             |length| ScheduleBody { name: long(length), ..body() },
             &[128],

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use reveille_ledger::ids::{Hash, Time};
+use reveille_ledger::policy::MINUTE_MS;
 use reveille_ledger::token::{Rights, TenantScope, TokenGrant};
 use reveille_proto::admin::v1::CreateTokenRequest;
 
 use super::{ApiResult, DurationBounds, Fields, NAME_MAX};
 use crate::server::admin::access::ROLES;
 
-const MINUTE_MS: i64 = 60_000;
 const CENTURY_MS: i64 = 36_525 * 24 * 60 * MINUTE_MS;
 const VALID_FOR: DurationBounds = DurationBounds { least_ms: MINUTE_MS, most_ms: CENTURY_MS, default_ms: MINUTE_MS };
 /// One hour by default: long enough to start a machine, short enough for a secret that lies in a terminal.

@@ -90,7 +90,7 @@ impl Admin {
             fields.refuse("schedule.audience.sealed", "is missing; a campaign goes to an audience: name one");
         } else {
             // The audience need not be sealed yet, but its name must be valid.
-            fields.name("schedule.audience.sealed", &audience, validate::NAME_MAX);
+            fields.name("schedule.audience.sealed", &audience, validate::SCHEDULE_NAME_MAX);
         }
         let rest = [body.start_time.is_some(), body.end_time.is_some(), body.max_runs.is_some(), body.paused.is_some()];
         if rest.contains(&true) {

@@ -3,7 +3,8 @@
 
 use reveille_ledger::etag::NO_ETAG;
 use reveille_proto::admin::v1::{
-    CreateScheduleRequest, ErrorReason, PutScheduleRequest, PutScheduleResponse, ScheduleBody, UpdateScheduleRequest,
+    CreateScheduleRequest, CreateScheduleResponse, ErrorReason, PutScheduleRequest, PutScheduleResponse, ScheduleBody,
+    UpdateScheduleRequest, UpdateScheduleResponse,
 };
 
 use super::create::{create, tenant_and_name};
@@ -51,14 +52,13 @@ async fn attempt(
             validate_only,
             ..UpdateScheduleRequest::default()
         };
-        let done = update(admin, request, call).await?;
-        let (schedule, duplicates) = (done.schedule, done.duplicates);
-        return Ok(PutScheduleResponse { schedule, created: false, duplicates });
+        let UpdateScheduleResponse { schedule, duplicates, warnings, .. } = update(admin, request, call).await?;
+        return Ok(PutScheduleResponse { schedule, created: false, duplicates, warnings });
     }
     if !["", NO_ETAG].contains(&etag) {
         return Err(error_texts::stale_etag(name, format!("no schedule named '{name}', so no etag of it matches")));
     }
     let request = CreateScheduleRequest { schedule: Some(body), validate_only, ..CreateScheduleRequest::default() };
-    let done = create(admin, request, call).await?;
-    Ok(PutScheduleResponse { schedule: done.schedule, created: done.created, duplicates: done.duplicates })
+    let CreateScheduleResponse { schedule, created, duplicates, warnings } = create(admin, request, call).await?;
+    Ok(PutScheduleResponse { schedule, created, duplicates, warnings })
 }

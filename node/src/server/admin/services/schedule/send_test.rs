@@ -6,6 +6,7 @@ use reveille_ledger::reply::CommandOutcome;
 use reveille_proto::admin::v1::{ScheduleBody, SendTestRequest, SendTestResponse};
 
 use super::create;
+use crate::server::admin::archive::shown_or_lost;
 use crate::server::admin::validate::{self, CheckedMessage, DurationBounds, Fields};
 use crate::server::admin::{Admin, ApiError, ApiResult, Call, error_texts};
 
@@ -66,7 +67,7 @@ pub async fn send_test(admin: &Admin, request: SendTestRequest, call: &Call) -> 
     };
     let receipt = receipts.pop().ok_or_else(|| error_texts::broken("a test email was not answered".to_owned()))?;
     let receipt = receipt.map_err(|refusal| error_texts::refused(&refusal))?;
-    let run = admin.show_run(receipt.run).await?;
+    let run = shown_or_lost(receipt.run, admin.show_run(receipt.run).await)?;
     Ok(SendTestResponse { run: Some(run), warnings, opted_out: false })
 }
 

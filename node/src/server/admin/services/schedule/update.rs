@@ -19,7 +19,7 @@ use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::{Schedule, ScheduleState, StoredAnswer};
 use reveille_proto::admin::v1::{self, ErrorReason, UpdateScheduleRequest, UpdateScheduleResponse};
 
-use super::create::files;
+use super::create::{files, no_page, warnings};
 use super::notes::ScheduleNotes;
 use super::{INSTANTS_SHOWN, calendar_of};
 use crate::server::admin::attachments::BroughtFiles;
@@ -162,6 +162,8 @@ async fn attempt(
     let mut would_be = former.clone();
     would_be.take(&edit, former.index);
     let body = request.with_bodies.then(|| views::body(&would_be, &content, &audience));
+    let mut warnings = admin.context.replica.read(|ledger| warnings(ledger, &would_be.settings.pool));
+    warnings.extend(no_page(admin, &content));
     let changes = edit.changes_something();
     if let Some(stale) = stale.filter(|_| changes) {
         return Err(stale.into());
@@ -202,6 +204,7 @@ async fn attempt(
         explained_count,
         body,
         former_body,
+        warnings,
     })
 }
 
