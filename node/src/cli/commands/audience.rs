@@ -9,7 +9,7 @@ use reveille_proto::admin::v1::{DeleteAudienceRequest, GetAudienceRequest, ListA
 use tempfile::NamedTempFile;
 
 use super::upload::{ImportAudienceArgs, pairs};
-use super::{CommandContext, Failure, OfTenant, Paging, Stop, View, Watch, upload};
+use super::{CommandContext, DeleteArgs, Failure, OfTenant, Paging, Stop, View, Watch, upload};
 use crate::cli::format;
 use crate::cli::view::layout::{Cell, Tone, card};
 
@@ -50,13 +50,7 @@ pub enum AudienceCommand {
     ///
     /// Runs that have opened keep what they need. The files are removed later, when no run needs them.
     #[command(after_long_help = "Example:\n  reveille audience delete million")]
-    Delete {
-        /// Its name
-        name: String,
-        /// Say whether it can be deleted, and change nothing
-        #[arg(long)]
-        dry_run: bool,
-    },
+    Delete(DeleteArgs),
 }
 
 /// `audience generate`.
@@ -88,8 +82,9 @@ pub async fn run(context: &CommandContext<'_>, args: OfTenant<AudienceCommand>) 
             let request = GetAudienceRequest { tenant, name, stale: context.stale };
             context.show(Watch { watch: false }, request, |answer| (answer.freshness, answer.audience)).await
         }
-        AudienceCommand::Delete { name, dry_run } => {
-            let request = DeleteAudienceRequest { tenant, name: name.clone(), validate_only: dry_run };
+        AudienceCommand::Delete(DeleteArgs { name, dry_run, etag }) => {
+            let request =
+                DeleteAudienceRequest { tenant, name: name.clone(), validate_only: dry_run, etag: etag.to_wire() };
             let question = format!("Delete audience {name}?");
             context.remove((&question, &name), request, dry_run, |answer| answer.index).await.map(drop)
         }

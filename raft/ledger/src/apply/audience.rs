@@ -8,8 +8,8 @@ use super::Context;
 use super::bounds::{bounded, refuse_if};
 use crate::command::{AudienceDelete, AudienceSeal};
 use crate::model::{
-    Audience, AudienceChoice, CAMPAIGNS_NAMED, CampaignStage, CommandOutcome, CommandRefusal, Hash, Impossible, Ledger,
-    LimitedQuantity, SealedAudience,
+    Audience, AudienceChoice, CAMPAIGNS_NAMED, CampaignStage, CommandOutcome, CommandRefusal, EtagKind, Hash,
+    Impossible, Ledger, LimitedQuantity, SealedAudience, check_etag,
 };
 
 impl Ledger {
@@ -41,7 +41,8 @@ impl Ledger {
     pub(super) fn check_audience_delete(&self, delete: &AudienceDelete) -> Result<(), CommandRefusal> {
         let key = (delete.tenant.clone(), delete.name.clone());
         let gone = || CommandRefusal::NoSuchAudience(delete.name.clone());
-        let seal = self.audiences.get(&key).ok_or_else(gone)?.seal;
+        let SealedAudience { seal, index, .. } = *self.audiences.get(&key).ok_or_else(gone)?;
+        check_etag(delete.expected.as_deref(), (EtagKind::Audience, &delete.name), &index.to_string())?;
         self.check_used_by_no_campaign(&key)?;
         let mut schedules = self.schedules.iter();
         let user =

@@ -23,4 +23,6 @@ pub struct AudienceDelete {
     pub tenant: String,
     /// Name of the audience.
     pub name: String,
+    /// Etag that it must have: the index of the entry that sealed it. `None`: any.
+    pub expected: Option<String>,
 }

@@ -28,6 +28,8 @@ word_enum! {
         Pool = "pool",
         /// A campaign.
         Campaign = "campaign",
+        /// A sealed audience.
+        Audience = "audience",
     }
 }
 

@@ -118,6 +118,7 @@ fn shown(
         index: known.index,
         seal_time: Some(views::timestamp(known.at)),
         missing: parts.iter().filter(|part| missing.contains(*part)).count() as u32,
+        etag: known.index.to_string(),
     }
 }
 
@@ -158,10 +159,10 @@ impl Admin {
     }
 
     async fn delete_audience(&self, request: DeleteAudienceRequest, call: &Call) -> ApiResult<DeleteAudienceResponse> {
-        let DeleteAudienceRequest { tenant, name, validate_only } = request;
-        let tenant = validate::tenant(&tenant)?;
+        let DeleteAudienceRequest { tenant, name, validate_only, etag } = request;
+        let (tenant, expected) = (validate::tenant(&tenant)?, validate::etag(&etag)?);
         self.read_latest(call, |ledger| audience_named(ledger, &tenant, &name).map(drop)).await??;
-        let delete = AudienceDelete { tenant, name };
+        let delete = AudienceDelete { tenant, name, expected };
         let reply = self.write_unless(validate_only, Command::AudienceDelete(delete), call).await?;
         Ok(DeleteAudienceResponse { index: reply.map_or(0, |reply| reply.index) })
     }

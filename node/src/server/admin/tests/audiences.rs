@@ -195,7 +195,13 @@ async fn sealed_audience_gets_one_email_each_and_stays_while_in_use() {
     assert!(used.message().contains("'report'"), "{used:?}");
     let request = DeleteScheduleRequest { name, ..DeleteScheduleRequest::default() };
     node.schedules().delete_schedule(request).await.expect("deleted");
-    node.audiences().delete_audience(delete()).await.expect("no schedule sends to it");
+    let list = node.audiences().list_audiences(ListAudiencesRequest::default()).await.expect("a list").into_inner();
+    let etag = list.audiences[0].etag.clone();
+    let late = DeleteAudienceRequest { etag: format!("{etag}0"), ..delete() };
+    let late = node.audiences().delete_audience(late).await.expect_err("it was read before it was sealed again");
+    assert_eq!(reason(&late), (Code::Aborted, "ETAG_MISMATCH".to_owned()));
+    let delete = DeleteAudienceRequest { etag, ..delete() };
+    node.audiences().delete_audience(delete).await.expect("no schedule sends to it");
     let list = node.audiences().list_audiences(ListAudiencesRequest::default()).await.expect("a list").into_inner();
     assert_eq!(list.audiences, []);
     let history = node.runs().explain(explain("#17")).await.expect("the run keeps its part").into_inner();

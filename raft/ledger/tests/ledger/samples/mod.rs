@@ -493,7 +493,14 @@ pub fn commands() -> Vec<(&'static str, Command)> {
         ("Replan", Command::Replan(vec![replan()])),
         ("SendMessages", Command::SendMessages(send_messages())),
         ("AudienceSeal", Command::AudienceSeal(audience_seal())),
-        ("AudienceDelete", Command::AudienceDelete(AudienceDelete { tenant: "default".into(), name: "all".into() })),
+        (
+            "AudienceDelete",
+            Command::AudienceDelete(AudienceDelete {
+                tenant: "default".into(),
+                name: "all".into(),
+                expected: Some("7".into()),
+            }),
+        ),
         ("ScheduleCreate sealed", sealed()),
         ("CampaignCreate", Command::CampaignCreate(Box::new(campaign("spring")))),
         ("CampaignLaunch", Command::CampaignLaunch(campaign_launch("spring"))),

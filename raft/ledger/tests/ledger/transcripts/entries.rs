@@ -129,6 +129,7 @@ impl TestLedger {
             "forget" => Command::AudienceDelete(AudienceDelete {
                 tenant: words.key("tenant").unwrap_or("default").into(),
                 name: words.need("name")?.into(),
+                expected: words.key("expected").map(str::to_owned),
             }),
             "put_template" => Command::TemplatePut(Box::new(TemplatePut {
                 tenant: words.key("tenant").unwrap_or("default").into(),
