@@ -19,8 +19,8 @@ pub fn environment() -> impl Iterator<Item = (String, String)> {
     std::env::vars_os().filter_map(as_text)
 }
 
-/// Returns a variable as texts. `None`: it is not UTF-8, and no setting. A setting that is not UTF-8 is changed to be
-/// refused as a value.
+/// Returns a variable as texts. `None`: it is not UTF-8, and no setting. In a setting that is not UTF-8,
+/// [`char::REPLACEMENT_CHARACTER`] stands for the bytes that are none, and [`read_environment`] refuses it.
 fn as_text((name, value): (OsString, OsString)) -> Option<(String, String)> {
     let name = name.into_string().ok()?;
     match value.into_string() {
@@ -158,6 +158,9 @@ pub fn read_environment(environment: impl IntoIterator<Item = (String, String)>)
     let mut part = ConfigPart::default();
     for (name, value) in environment {
         if let Some(path) = name.strip_prefix(PREFIX) {
+            if value.contains(char::REPLACEMENT_CHARACTER) {
+                return Err(ConfigError::Variable { name, message: "is not UTF-8".to_owned() });
+            }
             let one = read_variable(&path.to_lowercase(), &value)
                 .map_err(|error| ConfigError::Variable { message: explain(error.message()), name: name.clone() })?;
             part.settings = one.over(part.settings);
@@ -197,11 +200,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn variable_that_is_not_utf8_is_left_out_unless_it_is_a_setting() {
+    fn variable_that_is_not_utf8_is_left_out_and_refused_as_a_setting() {
         let latin = |text: &str| OsString::from_vec([text.as_bytes(), b"\xe9"].concat());
         assert_eq!(as_text(("OLDPWD".into(), latin("/home/andr"))), None);
         assert_eq!(as_text((latin("REVEILLE__NAM"), "n1".into())), None);
-        let setting = as_text(("REVEILLE__NAME".into(), latin("n")));
-        assert_eq!(setting, Some(("REVEILLE__NAME".to_owned(), "n\u{fffd}".to_owned())));
+        let setting = as_text(("REVEILLE__DATA_DIR".into(), latin("/srv/caf")));
+        let refused = read_environment(setting).err().map(|error| error.to_string());
+        assert_eq!(refused.as_deref(), Some("environment variable REVEILLE__DATA_DIR: is not UTF-8"));
     }
 }
