@@ -152,12 +152,14 @@ impl RaftSettings {
     fn check(self) -> Result<RaftConfig, ConfigError> {
         let heartbeat_ms = within("raft.heartbeat_ms", self.heartbeat_ms.unwrap_or(50), 10..=10_000)?;
         let min = self.election_min_ms.unwrap_or(heartbeat_ms * 5);
-        let max = self.election_max_ms.unwrap_or(min.saturating_mul(2).min(ELECTION_MAX_MS));
         let least = heartbeat_ms * HEARTBEATS_PER_ELECTION_MIN;
         if min < least {
             let message = format!("{min} ms is below {HEARTBEATS_PER_ELECTION_MIN} heartbeats of {heartbeat_ms} ms");
             return Err(setting("raft.election_min_ms", message, "raise it, or lower raft.heartbeat_ms"));
         }
+        // Below the greatest maximum, so that a maximum above it can be set.
+        let min = within("raft.election_min_ms", min, least..=ELECTION_MAX_MS - 1)?;
+        let max = self.election_max_ms.unwrap_or((min * 2).min(ELECTION_MAX_MS));
         if max <= min {
             let message = format!("{max} ms is not above raft.election_min_ms, {min} ms");
             return Err(setting("raft.election_max_ms", message, "raise it: twice the minimum does well"));

@@ -101,7 +101,7 @@ pub struct RaftSettings {
     /// A follower that hears nothing asks for votes after a time between this, in milliseconds, at least 3
     /// heartbeats [default: 5 heartbeats]
     pub election_min_ms: Option<u64>,
-    /// The longest such time, in milliseconds, at most 60000 [default: twice election_min_ms]
+    /// The longest such time, in milliseconds, at most 60000 [default: twice election_min_ms, or 60000]
     pub election_max_ms: Option<u64>,
     /// A snapshot is made after so many log entries, and the log keeps those of two snapshots; 100 to 10000000
     /// [default: 20000]

@@ -122,6 +122,10 @@ fn value_that_cannot_be_used_is_refused_with_a_way_out() {
         ("advertise = \"[::]:7601\"", "advertise: no peer can connect to ::"),
         ("shutdown_seconds = 86400", "shutdown_seconds: 86400 is out of range (FILE:3); give a number from 10 to 3600"),
         ("[raft]\nheartbeat_ms = 200\nelection_min_ms = 300", "raft.election_min_ms: 300 ms is below 3 heartbeats"),
+        (
+            "[raft]\nelection_min_ms = 60000",
+            "raft.election_min_ms: 60000 is out of range (FILE:4); give a number from 150",
+        ),
         ("[raft]\nelection_min_ms = 700\nelection_max_ms = 700", "raft.election_max_ms: 700 ms is not above"),
     ] {
         let error = refused(&format!("{LEAST}{more}\n"));
