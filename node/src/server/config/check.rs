@@ -359,8 +359,11 @@ fn advertised(advertise: Option<String>, peer_listen: SocketAddr) -> Result<Stri
     let next = "say how peers reach this node, with `advertise = \"HOST:PORT\"` or --advertise HOST:PORT";
     match advertise {
         Some(address) => {
-            host_and_port("advertise", &address)?;
-            let host = address.rsplit_once(':').map_or("", |(host, _)| host);
+            let (host, port) = address.rsplit_once(':').unwrap_or_default();
+            if host.is_empty() || !matches!(port.parse::<u16>(), Ok(1..)) {
+                let message = format!("'{address}' is not an address");
+                return Err(setting("advertise", message, "write HOST:PORT, such as b.example.com:7601"));
+            }
             match host.trim_matches(['[', ']']).parse::<IpAddr>() {
                 Ok(ip) if ip.is_unspecified() => {
                     Err(setting("advertise", format!("no peer can connect to {ip}, which names no machine"), next))
@@ -373,13 +376,5 @@ fn advertised(advertise: Option<String>, peer_listen: SocketAddr) -> Result<Stri
             Err(setting("advertise", message, next))
         }
         None => Ok(peer_listen.to_string()),
-    }
-}
-
-fn host_and_port(key: &'static str, address: &str) -> Result<(), ConfigError> {
-    let port = address.rsplit_once(':').filter(|(host, _)| !host.is_empty()).map(|(_, port)| port.parse::<u16>());
-    match port {
-        Some(Ok(1..)) => Ok(()),
-        _ => Err(setting(key, format!("'{address}' is not an address"), "write HOST:PORT, such as b.example.com:7601")),
     }
 }
