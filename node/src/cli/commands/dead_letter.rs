@@ -11,7 +11,7 @@ use reveille_proto::admin::v1::{
     RequeueDeadLettersResponse,
 };
 
-use super::doubt::named;
+use super::doubt::words_of_selection;
 use super::export::{ExportFormat, export};
 use super::{CommandContext, Failure, OfTenant, Paging, RetrySafety, Stop, Unary, View, after, format, to_wire};
 use crate::cli::instant::parse_instant;
@@ -254,7 +254,7 @@ fn selection(letters: &Letters) -> Result<String, Failure> {
     let (run, all) = (letters.run.as_deref(), letters.all || !filter.is_empty());
     match run {
         Some(run) => {
-            if let Some(words) = named(run, &letters.recipients, all)? {
+            if let Some(words) = words_of_selection(run, &letters.recipients, all)? {
                 return Ok(words);
             }
         }

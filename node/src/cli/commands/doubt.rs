@@ -130,7 +130,7 @@ pub async fn run(context: &CommandContext<'_>, args: OfTenant<DoubtCommand>) -> 
 
 async fn resolve(context: &CommandContext<'_>, tenant: String, args: ResolveArgs) -> Result<(), Stop> {
     let ResolveArgs { run, recipients, all, resend, dry_run, fence, .. } = args;
-    let words = named(&run, &recipients, all)?.unwrap_or_else(|| format!("all of run {run}"));
+    let words = words_of_selection(&run, &recipients, all)?.unwrap_or_else(|| format!("all of run {run}"));
     let resolution = if resend { Resolution::Resend } else { Resolution::Sent };
     let request = ResolveDoubtsRequest {
         tenant,
@@ -262,8 +262,8 @@ async fn read_log(path: &Path) -> Result<BTreeSet<String>, Failure> {
     })
 }
 
-/// Returns in words which recipients of a run are named: `None` for all of them. Fails if none are named.
-pub fn named(run: &str, recipients: &[String], all: bool) -> Result<Option<String>, Failure> {
+/// Returns which recipients of a run are selected, in words; `None` if all are. Fails if none are.
+pub fn words_of_selection(run: &str, recipients: &[String], all: bool) -> Result<Option<String>, Failure> {
     match recipients {
         [] if all => Ok(None),
         [] => {
@@ -394,17 +394,6 @@ mod tests {
         let documented: Vec<&str> = rows.filter_map(|row| row.split(" | ").next()?.strip_prefix("| ")).collect();
         let causes = (1..).map_while(|number| DoubtCause::try_from(number).ok());
         assert_eq!(documented, causes.map(cause).collect::<Vec<_>>());
-    }
-
-    #[test]
-    fn settled_parts_of_a_command_have_an_id_each() {
-        let of = |numbers: &[&str]| {
-            let recipients = numbers.iter().map(|number| (*number).to_owned()).collect();
-            let request_id = "mine".to_owned();
-            with_own_id(ResolveDoubtsRequest { recipients, request_id, ..ResolveDoubtsRequest::default() }).request_id
-        };
-        assert_eq!(of(&["#1"]), of(&["#1"]), "a repeat of the same request");
-        assert_ne!(of(&["#1"]), of(&["#2"]), "a repeat of the command after the first part was settled");
     }
 
     #[test]
