@@ -270,3 +270,19 @@ async fn watch_waits_for_the_run_across_a_failover_and_then_follows_it() {
     assert!(ended.stderr.contains("no answer in time; asking again every second"), "{ended:?}");
     assert!(ended.stdout.contains("finished"), "{ended:?}");
 }
+
+#[tokio::test]
+async fn watch_that_timeout_ends_reports_no_lost_answer() {
+    let fake = Fake::start(|method, _| match method {
+        "GetCampaign" => {
+            let campaign = Some(spring(CampaignState::Launched));
+            one(v1::GetCampaignResponse { campaign, ..Default::default() })
+        }
+        _ => Err(unknown(method)),
+    })
+    .await;
+    let ended = fake.reveille("campaign watch spring --timeout 2s").await;
+    assert_eq!(ended.code, Some(8), "{ended:?}");
+    assert!(ended.stderr.contains("spring has not opened in this time"), "{ended:?}");
+    assert!(!ended.stderr.contains("asking again"), "{ended:?}");
+}

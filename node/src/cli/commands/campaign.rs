@@ -324,7 +324,8 @@ fn show_with_barrier<A: Json>(
 /// Reads the campaign once a second until its run exists, then watches the run. After the first read, a lost node or
 /// leader is one line on stderr.
 async fn watch(context: &CommandContext<'_>, tenant: String, name: String) -> Result<(), Stop> {
-    let end = context.global.timeout.map(|within| Instant::now() + within);
+    let end = context.end;
+    let is_over = || end.is_some_and(|end| Instant::now() >= end);
     let (mut said, mut is_lost) = (None, false);
     loop {
         let left = end.map_or(WITHIN, |end| end.saturating_duration_since(Instant::now()).min(WITHIN));
@@ -347,17 +348,19 @@ async fn watch(context: &CommandContext<'_>, tenant: String, name: String) -> Re
                 }
             }
             Err(failure) if !context.watching.get() || !passes(&failure) => return Err(failure.into()),
+            // A read that the end of the time cut short has found nothing lost.
+            Err(_) if is_over() => {}
             Err(failure) => {
                 if !std::mem::replace(&mut is_lost, true) {
                     context.terminal.say(&format!("{}; asking again every second", failure.message));
                 }
             }
         }
-        if end.is_some_and(|end| Instant::now() >= end) {
+        sleep(POLL_EVERY).await;
+        if is_over() {
             let next = format!("reveille campaign status {name}");
             return Err(Failure::timed_out(format!("{name} has not opened in this time"), next).into());
         }
-        sleep(POLL_EVERY).await;
     }
 }
 

@@ -91,7 +91,7 @@ async fn list(context: &CommandContext<'_>, mut request: ListEventsRequest, limi
 
 /// Prints events as they come, until `--timeout` or Ctrl-C. A lost node is one line on stderr.
 async fn follow(context: &CommandContext<'_>, mut request: ListEventsRequest) -> Result<(), Stop> {
-    let end = context.global.timeout.map(|within| Instant::now() + within);
+    let end = context.end;
     let mut is_lost = false;
     loop {
         let left = end.map_or(WAIT, |end| end.saturating_duration_since(Instant::now()).min(WAIT));

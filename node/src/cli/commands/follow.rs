@@ -36,14 +36,13 @@ pub async fn follow(
     context: &CommandContext<'_>,
     mut next: impl AsyncFnMut() -> Result<Next, Failure>,
 ) -> Result<End, Stop> {
-    let end = context.global.timeout.map(|within| Instant::now() + within);
     let mut screen = Screen::new(context.terminal);
     let mut asked_at = None;
     let mut problem: Option<Failure> = None;
     loop {
         // Each read has its own timeout. The loop itself checks the end of `--timeout`.
         context.client.set_timeout(WITHIN);
-        let answer = match end {
+        let answer = match context.end {
             Some(end) => timeout_at(end, next()).await,
             None => Ok(next().await),
         };

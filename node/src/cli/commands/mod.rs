@@ -55,6 +55,7 @@ use std::time::Duration;
 use prost::Name;
 use reveille_proto::admin::v1::{Campaign, Freshness, Warning};
 use reveille_proto::{ListPage, Listing, Unary};
+use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::args::*;
@@ -93,6 +94,8 @@ pub struct CommandContext<'a> {
     watching: Cell<bool>,
     /// True if the request id was printed.
     is_id_shown: Cell<bool>,
+    /// End of `--timeout`, if it is given, for a command that watches.
+    end: Option<Instant>,
     global: &'a Global,
 }
 
@@ -138,7 +141,8 @@ impl<'a> CommandContext<'a> {
         let target = Arc::new(Target::of(global));
         let client = Client::new(Arc::clone(&target), Some(time_limit(global)), request_id);
         let (watching, is_id_shown) = (Cell::new(false), Cell::new(false));
-        CommandContext { client, terminal, stale: global.stale, target, watching, is_id_shown, global }
+        let end = global.timeout.map(|within| Instant::now() + within);
+        CommandContext { client, terminal, stale: global.stale, target, watching, is_id_shown, end, global }
     }
 
     /// Returns the client without the default time limit, for a command that runs until it is done or interrupted.
