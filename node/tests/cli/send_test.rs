@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use prost::Message;
 use reveille_proto::admin::v1::{self, ExplainedEventKind as Kind, RecipientState};
 use serde_json::json;
+use tonic::Code;
 
-use crate::fake::{Fake, one, refusal_of, unknown};
+use crate::fake::{Fake, one, refusal, refusal_of, unknown};
 use crate::terminal::{Ended, command, run};
 
 /// Starts a fake cluster in which the email reaches this state after one or two requests.
@@ -112,6 +113,32 @@ async fn each_outcome_has_its_exit_code() {
         assert_eq!((ended.code, ended.error()["reason"].as_str()), (Some(code), Some(reason)), "{ended:?}");
         assert!(ended.error()["message"].as_str().is_some_and(|message| message.contains(words)), "{ended:?}");
         assert_eq!(ended.json()["run"], "r7.0", "the answer names the run whatever its outcome");
+    }
+}
+
+#[tokio::test]
+async fn read_that_fails_is_repeated_unless_it_always_fails() {
+    for (code, exit, outcome) in [(Code::DeadlineExceeded, 0, Some("accepted")), (Code::Unauthenticated, 6, None)] {
+        let looks = AtomicUsize::new(0);
+        let fake = Fake::start(move |method, _| match method {
+            "SendTest" => {
+                let run = Some(v1::Run { run: "r7.0".into(), ..v1::Run::default() });
+                one(v1::SendTestResponse { run, ..Default::default() })
+            }
+            "Explain" if looks.fetch_add(1, Ordering::SeqCst) == 0 => Err(refusal(code, "SOME_REASON", "not now")),
+            "Explain" => {
+                let (run, state) = ("r7.0".into(), RecipientState::Sent.into());
+                one(v1::ExplainResponse { run, state, ..Default::default() })
+            }
+            _ => Err(unknown(method)),
+        })
+        .await;
+        let ended = send(&fake, &[&WHAT[..], &["-o", "json"]].concat()).await;
+        assert_eq!(ended.code, Some(exit), "{ended:?}");
+        match outcome {
+            Some(outcome) => assert_eq!(ended.json()["outcome"], outcome),
+            None => assert_eq!(ended.error()["message"], "not now"),
+        }
     }
 }
 

@@ -15,6 +15,7 @@ use reveille_proto::admin::v1::{
 use serde::Serialize;
 use tokio::time::{Instant, sleep};
 
+use super::follow::passes;
 use super::schedule::body;
 use super::{CommandContext, ContentArgs, Exit, Failure, RecipientArgs, Stop, View, duration_to_wire, format, input};
 use crate::cli::args::content::{CONTENT_FLAGS, parse_address, parse_pair};
@@ -98,21 +99,22 @@ pub async fn run(context: &CommandContext<'_>, tenant: String, args: SendTestArg
     }
     let run = answer.run.unwrap_or_default().run;
     context.terminal.remark(&format!("on its way as {run}"));
-    let (mut waited, mut last) = (None, None);
-    let view = loop {
-        let view = match (history(context, &tenant, &run).await, last.take()) {
-            (Ok(history), _) => SendTestView::from(history),
-            // The time ended during the read: the one before says what is known.
-            (Err(_), Some(view)) if Instant::now() + POLL_EVERY >= end => break view,
-            (Err(failure), _) => return Err(failure.into()),
-        };
+    let unread = ExplainResponse { run: run.clone(), recipient: to, ..ExplainResponse::default() };
+    let (mut view, mut waited) = (SendTestView::from(unread), None);
+    loop {
+        match history(context, &tenant, &run).await {
+            Ok(history) => view = SendTestView::from(history),
+            // The last read says what is known, and names the run.
+            Err(failure) if passes(&failure) => {}
+            Err(failure) => return Err(failure.into()),
+        }
         if view.outcome != SendTestOutcome::Waiting || Instant::now() + POLL_EVERY >= end {
-            break view.after(waited);
+            break;
         }
         waited = view.detail.clone().or(waited);
-        last = Some(view);
         sleep(POLL_EVERY).await;
-    };
+    }
+    let view = view.after(waited);
     context.terminal.show(&view)?;
     ended(&view)
 }
