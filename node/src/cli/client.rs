@@ -52,8 +52,7 @@ pub enum RetrySafety {
 pub struct Client {
     /// The nodes. An error is the failure of every request.
     target: Arc<Result<Target, Failure>>,
-    /// Time limit of the whole command. `None`: no limit.
-    limit: Mutex<Option<Duration>>,
+    /// When requests end without an answer. `None`: never.
     deadline: Mutex<Option<Instant>>,
     retry_for: Duration,
     request_id: String,
@@ -83,7 +82,6 @@ impl Client {
     pub fn new(target: Arc<Result<Target, Failure>>, within: Option<Duration>, request_id: String) -> Client {
         Client {
             target,
-            limit: Mutex::new(within),
             deadline: Mutex::new(within.map(|within| Instant::now() + within)),
             retry_for: RETRY_FOR,
             request_id,
@@ -103,20 +101,20 @@ impl Client {
         &self.request_id
     }
 
-    /// Sets a new deadline from now on. A watching command sets one for each read.
+    /// Sets a new deadline from now on. A command that sends requests until something happens sets one for each.
     pub fn set_timeout(&self, within: Duration) {
         *self.deadline.lock() = Some(Instant::now() + within);
     }
 
-    /// Begins the time limit of the command anew.
-    pub fn restart_timeout(&self) {
-        *self.deadline.lock() = self.limit.lock().map(|within| Instant::now() + within);
+    /// Moves the deadline, if there is one, by the time that did not count.
+    pub fn extend(&self, by: Duration) {
+        let mut deadline = self.deadline.lock();
+        *deadline = deadline.map(|at| at + by);
     }
 
-    /// Takes the time limit away.
-    pub fn remove_limit(&self) {
-        *self.limit.lock() = None;
-        self.restart_timeout();
+    /// Removes the deadline.
+    pub fn clear_deadline(&self) {
+        *self.deadline.lock() = None;
     }
 
     /// Closes the connections: the next request makes its handshake anew.

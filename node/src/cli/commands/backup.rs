@@ -102,8 +102,8 @@ pub async fn run(context: &CommandContext<'_>, command: BackupCommand) -> Result
 
 async fn create(context: &CommandContext<'_>) -> Result<(), Stop> {
     let call = |channel, request| async move { BackupServiceClient::new(channel).create_backup(request).await };
-    let client = context.unlimited_client();
-    let mut stream = client.call(RetrySafety::Once, CreateBackupRequest {}, call).await?;
+    context.remove_default_limit();
+    let mut stream = context.client.call(RetrySafety::Once, CreateBackupRequest {}, call).await?;
     let mut shown = Bars::new(context);
     let broken = |what: String| {
         let next = "reveille backup list says whether it is there; else the same again";

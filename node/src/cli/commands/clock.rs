@@ -80,8 +80,8 @@ async fn advance_to_end(context: &CommandContext<'_>, args: AdvanceArgs) -> Resu
     let target = args.target_time.map(|to| Target::TargetTime(to_wire(to))).or(by);
     let request = AdvanceClockRequest { target, jump: args.jump };
     let begun = Instant::now();
-    let client = context.unlimited_client();
-    let mut stream = client.call(RetrySafety::Once, request, call).await?;
+    context.remove_default_limit();
+    let mut stream = context.client.call(RetrySafety::Once, request, call).await?;
     let mut said = begun;
     loop {
         match stream.message().await {

@@ -200,13 +200,13 @@ fn warn_of_unknown_reason(context: &CommandContext<'_>, filter: &LetterFilter) {
 
 /// Counts the dead letters by group, as the sum over all pages.
 async fn count(context: &CommandContext<'_>, tenant: String, run: String, filter: &LetterFilter) -> Result<(), Stop> {
-    let client = context.unlimited_client();
     let (filter, stale) = (Some(to_filter(filter)), context.stale);
     let mut request = CountDeadLettersRequest { tenant, run, filter, stale, ..Default::default() };
     let mut groups = Groups::default();
     let mut is_first = true;
     loop {
-        let answer = client.ask(RetrySafety::Read, request.clone()).await?;
+        context.restart_default_limit();
+        let answer = context.read(request.clone()).await?;
         if std::mem::take(&mut is_first) {
             context.note(answer.freshness.as_ref());
         }
@@ -333,7 +333,6 @@ async fn carry_out<Q: Unary>(
 ) -> Result<(), Stop> {
     let words = selection(letters)?;
     let LetterOperation { verb, prompt, asks, requested, batch } = operation;
-    let client = context.unlimited_client();
     let is_named = !letters.recipients.is_empty();
     let request = DiscardDeadLettersRequest {
         tenant,
@@ -347,7 +346,8 @@ async fn carry_out<Q: Unary>(
     let requested = async |validate_only: bool, page_token: String| {
         let safety = if validate_only { RetrySafety::Read } else { RetrySafety::Once };
         let request = requested(DiscardDeadLettersRequest { validate_only, page_token, ..request.clone() });
-        Ok::<_, Failure>(batch(client.ask(safety, request).await?))
+        context.restart_default_limit();
+        Ok::<_, Failure>(batch(context.client.ask(safety, request).await?))
     };
     if letters.dry_run || asks {
         let preview = total(verb, async |token| requested(true, token).await).await?;

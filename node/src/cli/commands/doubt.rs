@@ -176,13 +176,13 @@ async fn resolve(context: &CommandContext<'_>, tenant: String, args: ResolveArgs
 async fn settle(context: &CommandContext<'_>, tenant: String, args: SettleArgs) -> Result<(), Stop> {
     let SettleArgs { log, run, dry_run } = args;
     let accepted = read_log(&log).await?;
-    let client = context.unlimited_client();
     let mut found: BTreeMap<String, Found> = BTreeMap::new();
     let (mut left, mut page_token) = (0_u64, String::new());
     loop {
         let run = run.clone().unwrap_or_default();
         let request = ListDoubtsRequest { tenant: tenant.clone(), run, ..ListDoubtsRequest::default() };
-        let page = client.page(request, context.stale, PAGE_SIZE, page_token).await?;
+        context.restart_default_limit();
+        let page = context.client.page(request, context.stale, PAGE_SIZE, page_token).await?;
         for doubt in page.rows {
             match accepted.contains(&doubt.message_id) {
                 true => found.entry(doubt.run.clone()).or_default().add(&doubt),
@@ -212,6 +212,7 @@ async fn settle(context: &CommandContext<'_>, tenant: String, args: SettleArgs) 
                     fence: of_run.newest.map(|fence| fence.to_string()).unwrap_or_default(),
                     request_id: context.client.request_id().to_owned(),
                 });
+                context.restart_default_limit();
                 let answer = context.change(request).await;
                 let answer = answer.map_err(|failure| after(moved, "email", "settled as sent", failure))?;
                 moved += answer.resolved;

@@ -73,10 +73,11 @@ pub async fn run(context: &CommandContext<'_>, args: EventArgs) -> Result<(), St
 
 /// Prints the events that there are. At the end it says how to continue.
 async fn list(context: &CommandContext<'_>, mut request: ListEventsRequest, limit: u32) -> Result<(), Stop> {
-    let (client, mut left) = (context.unlimited_client(), limit);
+    let mut left = limit;
     while left > 0 {
         request.page_size = i32::try_from(left.min(PAGE_SIZE)).unwrap_or_default();
-        let answer = ask(client, &request).await?;
+        context.restart_default_limit();
+        let answer = ask(&context.client, &request).await?;
         left = left.saturating_sub(u32::try_from(answer.events.len()).unwrap_or(u32::MAX));
         request.after.clone_from(&answer.cursor);
         let is_over = !answer.more;

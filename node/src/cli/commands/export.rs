@@ -28,13 +28,13 @@ pub(super) async fn export<Q: Listing>(
 where
     Q::Item: View,
 {
-    let client = context.unlimited_client();
     let mut target = file.as_deref().map(Target::create).transpose()?;
     let mut token = String::new();
     let (mut count, mut is_first, mut incomplete, mut lost_parts) = (0, true, false, BTreeSet::new());
     loop {
         let size = i32::try_from(PAGE_SIZE).unwrap_or_default();
-        let answer = client.page(request.clone(), context.stale, size, token.clone()).await?;
+        context.restart_default_limit();
+        let answer = context.client.page(request.clone(), context.stale, size, token.clone()).await?;
         if is_first {
             context.note(answer.freshness.as_ref());
         }

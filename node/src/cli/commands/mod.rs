@@ -145,19 +145,18 @@ impl<'a> CommandContext<'a> {
         CommandContext { client, terminal, stale: global.stale, target, watching, is_id_shown, end, global }
     }
 
-    /// Returns the client without the default time limit, for a command that runs until it is done or interrupted.
-    /// `--timeout` still applies.
-    fn unlimited_client(&self) -> &Client {
+    /// Takes the default time limit from this command. `--timeout` still applies.
+    fn remove_default_limit(&self) {
         if self.global.timeout.is_none() {
-            self.client.remove_limit();
+            self.client.clear_deadline();
         }
-        &self.client
     }
 
-    /// Gives the next of several changes the default time limit for itself. `--timeout` limits all of them together.
-    fn restart_default_timeout(&self) {
+    /// Gives the next of several pages or changes the default time limit for itself. `--timeout` limits all of them
+    /// together.
+    fn restart_default_limit(&self) {
         if self.global.timeout.is_none() {
-            self.client.restart_timeout();
+            self.client.set_timeout(WITHIN);
         }
     }
 
@@ -239,8 +238,9 @@ impl<'a> CommandContext<'a> {
 
     /// Asks for confirmation of an action that cannot be undone. The time that the user takes does not count.
     async fn confirm(&self, question: &str) -> Result<(), Stop> {
+        let begun = Instant::now();
         self.terminal.confirm(question).await?;
-        self.client.restart_timeout();
+        self.client.extend(begun.elapsed());
         Ok(())
     }
 
@@ -433,33 +433,32 @@ mod tests {
     use clap::Parser as _;
 
     #[tokio::test(start_paused = true)]
-    async fn time_limit_begins_after_the_confirmation() {
-        for limit in [&[][..], &["--timeout", "30s"]] {
+    async fn default_limit_is_of_each_request_and_timeout_of_the_command() {
+        for (limit, is_over) in [(&[][..], false), (&["--timeout", "30s"], true)] {
             let words = ["reveille", "version", "--yes"].iter().chain(limit);
             let cli = Cli::try_parse_from(words).expect("a command");
             let terminal = Terminal::new(&cli.global);
             let context = CommandContext::new(&cli.global, &terminal);
             tokio::time::advance(WITHIN + Duration::from_secs(1)).await;
-            assert!(context.client.is_over());
             assert_eq!(context.confirm("Go on?").await, Ok(()));
-            assert!(!context.client.is_over());
+            assert!(context.client.is_over(), "--yes takes no time");
+            context.restart_default_limit();
+            assert_eq!(context.client.is_over(), is_over);
+            context.remove_default_limit();
+            tokio::time::advance(WITHIN + Duration::from_secs(1)).await;
+            assert_eq!(context.client.is_over(), is_over);
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn timeout_limits_all_changes_together() {
-        for (limit, is_over) in [(&[][..], false), (&["--timeout", "30s"], true)] {
-            let words = ["reveille", "version"].iter().chain(limit);
-            let cli = Cli::try_parse_from(words).expect("a command");
-            let terminal = Terminal::new(&cli.global);
-            let context = CommandContext::new(&cli.global, &terminal);
-            tokio::time::advance(WITHIN + Duration::from_secs(1)).await;
-            context.restart_default_timeout();
-            assert_eq!(context.client.is_over(), is_over);
-            context.unlimited_client();
-            context.client.restart_timeout();
-            tokio::time::advance(WITHIN + Duration::from_secs(1)).await;
-            assert_eq!(context.client.is_over(), is_over);
-        }
+    async fn time_of_the_user_does_not_count() {
+        let cli = Cli::try_parse_from(["reveille", "version", "--timeout", "30s"]).expect("a command");
+        let terminal = Terminal::new(&cli.global);
+        let context = CommandContext::new(&cli.global, &terminal);
+        tokio::time::advance(Duration::from_secs(80)).await;
+        context.client.extend(Duration::from_secs(60));
+        assert!(!context.client.is_over(), "10 s are left");
+        tokio::time::advance(Duration::from_secs(10)).await;
+        assert!(context.client.is_over());
     }
 }

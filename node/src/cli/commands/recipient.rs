@@ -70,7 +70,7 @@ async fn erase(context: &CommandContext<'_>, tenant: String, recipient: String) 
     let mut request = EraseRecipientRequest { tenant, recipient, page_token: String::new() };
     let mut sum = EraseRecipientResponse::default();
     loop {
-        context.restart_default_timeout();
+        context.restart_default_limit();
         let answer = context.change(request.clone()).await?;
         let next = answer.next_page_token.clone();
         add(&mut sum, answer);

@@ -47,7 +47,7 @@ pub(super) async fn run(context: &CommandContext<'_>, tenant: String, file: &Pat
     let length = std::fs::metadata(file).map_or(0, |metadata| metadata.len());
     let bar = bar(context, length, BAR);
     let mut import = Import {
-        client: context.unlimited_client(),
+        client: &context.client,
         request: ImportOptOutsRequest { tenant, recipients: Vec::new(), validate_only: dry_run },
         view: ImportedView { file: file.display().to_string(), dry_run, ..ImportedView::default() },
     };

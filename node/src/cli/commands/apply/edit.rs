@@ -3,6 +3,7 @@
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Instant;
 
 use clap::Args;
 
@@ -54,9 +55,10 @@ pub async fn run(context: &CommandContext<'_>, args: EditArgs) -> Result<(), Sto
         let next = failure.next.clone().map(|next| format!("{next}; ")).unwrap_or_default();
         Failure { next: Some(format!("{next}your edit is in {path}: reveille apply -f {path}")), ..failure }
     };
+    let begun = Instant::now();
     open(&file).map_err(kept)?;
     // The time that the user takes does not count.
-    context.client.restart_timeout();
+    context.client.extend(begun.elapsed());
     if std::fs::read_to_string(&file).is_ok_and(|edited| edited == text) {
         context.terminal.say("nothing was changed");
     } else {

@@ -160,7 +160,7 @@ async fn take(context: &CommandContext<'_>, documents: &[Document], make: bool) 
     for document in documents {
         let mut done = Done { view: AppliedView::of(document), failure: None };
         if !stopped {
-            context.restart_default_timeout();
+            context.restart_default_limit();
             match attempt(context, document, make).await {
                 Ok(plan) => {
                     done.view.outcome = plan.outcome(make);

@@ -39,7 +39,7 @@ pub async fn run(
     let (meant, left): (Vec<_>, Vec<_>) = chosen.into_iter().partition(|one| one.state() == acts_on);
     let mut rows = Vec::with_capacity(meant.len());
     for schedule in meant {
-        context.restart_default_timeout();
+        context.restart_default_limit();
         rows.push(match pause {
             Some(_) => SeveralView { name: schedule.name, outcome: BulkOutcome::WouldPause, ..SeveralView::default() },
             None => preview(context, &tenant, &schedule.name).await?,
@@ -67,7 +67,7 @@ pub async fn run(
             row.outcome = BulkOutcome::NotAsked;
             continue;
         }
-        context.restart_default_timeout();
+        context.restart_default_limit();
         match change_one(context, &tenant, pause.as_deref(), row).await {
             Ok(()) => row.outcome = changed,
             Err(failure) => {

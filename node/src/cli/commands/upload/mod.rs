@@ -84,8 +84,10 @@ impl Import<'_> {
     async fn go(&self) -> Result<(), Stop> {
         let (source, survey) = self.survey().await?;
         self.check_survey(&survey)?;
-        // For the first request, a client retries only as long as any command does, if no node answers.
-        self.prepare(self.context.unlimited_client(), &survey, Vec::new()).await?;
+        // For the first request, a client retries only as long as any command does, if no node answers. The time limit
+        // begins after the list was read.
+        self.context.restart_default_limit();
+        self.prepare(&self.context.client, &survey, Vec::new()).await?;
         let survey = Arc::new(survey);
         let hashes = self.upload(source, &survey).await?;
         let audience = self.seal(&survey, hashes).await?;
