@@ -173,32 +173,29 @@ fn value_of_header<'h>(headers: &'h HeaderMap, name: &HeaderName) -> ApiResult<O
 /// # Errors
 /// If the request cannot check the condition: a condition that is not checked must not pass.
 fn etag<'h>(method: &HttpMethod, headers: &'h HeaderMap, has_etag: bool) -> ApiResult<Option<&'h str>> {
-    if let Some(etags) = value_of_header(headers, &header::IF_MATCH)? {
-        if headers.contains_key(header::IF_NONE_MATCH) && method.http.verb != "GET" {
-            let wrong = "is given together with if-match; give one of them";
-            return Err(ApiError::of_field(header::IF_NONE_MATCH.as_str(), wrong));
+    // To a read it would only spare the answer, and a server may always give that.
+    let none_match = value_of_header(headers, &header::IF_NONE_MATCH)?.filter(|_| method.http.verb != "GET");
+    let (name, wrong) = match (value_of_header(headers, &header::IF_MATCH)?, none_match) {
+        (None, None) => return Ok(None),
+        (None, Some("*")) if method.http.verb == "PUT" && has_etag => return Ok(Some(NO_ETAG)),
+        (None, Some(_)) => {
+            (header::IF_NONE_MATCH, "is given, but this request cannot check it: only `*` is checked, by a PUT")
         }
-        let wrong = match etags.trim() {
-            _ if !has_etag => "is given, but this request has no etag",
-            "" | "\"\"" => "is empty; give the etag of the last answer, or * for any",
-            weak if weak.starts_with("W/") => {
-                "names a weak etag, which never matches; give the etag of the last answer"
-            }
-            list if list.contains(',') => "names several etags; give the one of the last answer, or *",
-            one => return Ok(Some(one.trim_matches('"'))),
-        };
-        return Err(ApiError::of_field(header::IF_MATCH.as_str(), wrong));
-    }
-    match value_of_header(headers, &header::IF_NONE_MATCH)? {
-        // To a read it would only spare the answer, and a server may always give that.
-        Some(_) if method.http.verb == "GET" => Ok(None),
-        Some("*") if method.http.verb == "PUT" && has_etag => Ok(Some(NO_ETAG)),
-        Some(_) => {
-            let message = "is given, but this request cannot check it: only `*` is checked, by a PUT";
-            Err(ApiError::of_field(header::IF_NONE_MATCH.as_str(), message))
+        (Some(_), Some(_)) => (header::IF_NONE_MATCH, "is given together with if-match; give one of them"),
+        (Some(etags), None) => {
+            let wrong = match etags.trim() {
+                _ if !has_etag => "is given, but this request has no etag",
+                "" | "\"\"" => "is empty; give the etag of the last answer, or * for any",
+                weak if weak.starts_with("W/") => {
+                    "names a weak etag, which never matches; give the etag of the last answer"
+                }
+                list if list.contains(',') => "names several etags; give the one of the last answer, or *",
+                one => return Ok(Some(one.trim_matches('"'))),
+            };
+            (header::IF_MATCH, wrong)
         }
-        None => Ok(None),
-    }
+    };
+    Err(ApiError::of_field(name.as_str(), wrong))
 }
 
 fn frame(message: &DynamicMessage) -> ApiResult<Vec<u8>> {

@@ -340,6 +340,7 @@ async fn condition_is_an_etag_or_refused_and_never_ignored() {
         ("PUT", put, &[("If-Match", "\"\"")]),
         ("PUT", put, &[("If-Match", "\"12\", \"13\"")]),
         ("PUT", put, &[("If-Match", "\"12\""), ("If-Match", "\"13\"")]),
+        ("PUT", put, &[("If-Match", "\"12\""), ("If-None-Match", "*")]),
         ("PUT", put, &[("If-None-Match", "\"12\"")]),
         ("PATCH", "/v1/schedules/lab", &[("If-None-Match", "*")]),
         ("DELETE", "/v1/tokens/self", &[("If-Match", "*")]),
