@@ -44,7 +44,7 @@ const GRPC: &str = "application/grpc";
 
 /// The HTTP form of the API.
 pub struct HttpJson {
-    methods: Vec<HttpMethod>,
+    methods: Vec<Arc<HttpMethod>>,
     /// Made when it is first read.
     openapi: OnceLock<String>,
     /// True if calls need no token.
@@ -63,9 +63,7 @@ struct HttpMethod {
 /// The HTTP request that became a call.
 #[derive(Clone)]
 struct HttpCall {
-    api: Arc<HttpJson>,
-    /// Index of the method.
-    method: usize,
+    method: Arc<HttpMethod>,
     /// Fields in the path, and their values.
     in_path: FieldsInPath,
     /// Fields in the query, and their values.
@@ -74,12 +72,6 @@ struct HttpCall {
     is_csv: bool,
     /// The body, until it is read.
     body: Arc<Mutex<Option<Body>>>,
-}
-
-impl HttpCall {
-    fn method(&self) -> Option<&HttpMethod> {
-        self.api.methods.get(self.method)
-    }
 }
 
 impl HttpMethod {
@@ -100,12 +92,12 @@ impl HttpJson {
             let (service, name) = path.trim_start_matches('/').split_once('/').unwrap_or_default();
             let service = pool.get_service_by_name(service);
             let method = service.and_then(|service| service.methods().find(|known| known.name() == name));
-            Ok(HttpMethod {
+            Ok(Arc::new(HttpMethod {
                 http,
                 method: method.ok_or_else(|| format!("no method {path} in the API"))?,
                 grpc_path: path.parse()?,
                 is_idempotent: !NON_IDEMPOTENT.iter().any(|known| path.ends_with(known)),
-            })
+            }))
         });
         let methods = methods.collect::<Result<Vec<_>, Box<dyn std::error::Error + Send + Sync>>>()?;
         Ok(HttpJson { methods, openapi: OnceLock::new(), is_insecure })
@@ -126,14 +118,14 @@ impl HttpJson {
     ///
     /// # Errors
     /// Returns the verbs of this path; none if there is no such path.
-    fn find(&self, verb: &str, path: &str) -> Result<(usize, FieldsInPath), Vec<&'static str>> {
+    fn find(&self, verb: &str, path: &str) -> Result<(Arc<HttpMethod>, FieldsInPath), Vec<&'static str>> {
         let mut verbs = Vec::new();
-        for (index, method) in self.methods.iter().enumerate() {
+        for method in &self.methods {
             // What stands before the first field excludes almost all methods at once.
             let is_near = path.starts_with(method.http.path.split('{').next().unwrap_or_default());
             if is_near && let Some(fields) = request::fields_in_path(method.http.path, path) {
                 if method.http.verb == verb {
-                    return Ok((index, fields));
+                    return Ok((Arc::clone(method), fields));
                 }
                 verbs.push(method.http.verb);
             }
@@ -179,9 +171,8 @@ async fn answer(api: Arc<HttpJson>, request: Request, next: Next) -> Response {
     let body = Arc::new(Mutex::new(Some(body)));
     let mut request = Request::from_parts(head, Body::empty());
     let is_csv = response::prefers_csv(request.headers());
-    let call = HttpCall { api: Arc::clone(&api), method, in_path, query, is_csv, body };
-    let Some(found) = call.method() else { return response::not_found(&[]) };
-    *request.uri_mut() = found.grpc_path.clone();
+    *request.uri_mut() = method.grpc_path.clone();
+    let call = HttpCall { method, in_path, query, is_csv, body };
     *request.method_mut() = Method::POST;
     request.headers_mut().insert(header::TE, HeaderValue::from_static("trailers"));
     request.extensions_mut().insert(call.clone());

@@ -1,6 +1,7 @@
 //! The description of the HTTP API in OpenAPI 3.1, made from the descriptors.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use prost_reflect::{Cardinality, FieldDescriptor, Kind, MessageDescriptor};
 use serde_json::{Map, Value, json};
@@ -10,7 +11,7 @@ use super::request::{field_of, id_field};
 use crate::server::admin::access::BodyPart;
 
 /// Returns the document.
-pub fn document(methods: &[HttpMethod]) -> Value {
+pub fn document(methods: &[Arc<HttpMethod>]) -> Value {
     let mut schemas = Schemas::default();
     let mut paths: BTreeMap<String, Map<String, Value>> = BTreeMap::new();
     for method in methods {

@@ -59,7 +59,7 @@ pub fn fields_in_path(template: &'static str, path: &str) -> Option<FieldsInPath
 /// # Errors
 /// If the body is too large or encoded, does not come in time, is not JSON, or does not fit the message.
 pub async fn messages(call: &HttpCall, headers: &HeaderMap, body: Body) -> ApiResult<Body> {
-    let method = call.method().ok_or_else(|| error_texts::broken("a call without a method".to_owned()))?;
+    let method = &call.method;
     let descriptor = method.method.input();
     if let Some(encoding) = headers.get(header::CONTENT_ENCODING).filter(|encoding| *encoding != "identity") {
         let refused = error_texts::encoded(&String::from_utf8_lossy(encoding.as_bytes()));
@@ -68,7 +68,7 @@ pub async fn messages(call: &HttpCall, headers: &HeaderMap, body: Body) -> ApiRe
     }
     let mut fields = Map::new();
     if let BodyPart::Pieces(field) = method.http.body {
-        let head = add_from_head(call, method, headers, &mut fields);
+        let head = add_from_head(call, headers, &mut fields);
         let first = head.and_then(|()| frame(&decode::message(&descriptor, fields, None)?));
         return match first {
             Ok(first) => Ok(pieces(descriptor, field, first, body)),
@@ -94,7 +94,7 @@ pub async fn messages(call: &HttpCall, headers: &HeaderMap, body: Body) -> ApiRe
             }
         }
     }
-    add_from_head(call, method, headers, &mut fields)?;
+    add_from_head(call, headers, &mut fields)?;
     let masked = match method.http.body {
         BodyPart::Field(field) => descriptor.get_field_by_name(field).map(|field| field.kind()),
         BodyPart::None | BodyPart::Whole | BodyPart::Pieces(_) => None,
@@ -120,12 +120,8 @@ pub fn id_field(descriptor: &MessageDescriptor, is_path_empty: bool) -> &'static
 }
 
 /// Adds the fields in query, path and headers.
-fn add_from_head(
-    call: &HttpCall,
-    method: &HttpMethod,
-    headers: &HeaderMap,
-    fields: &mut Map<String, Value>,
-) -> ApiResult<()> {
+fn add_from_head(call: &HttpCall, headers: &HeaderMap, fields: &mut Map<String, Value>) -> ApiResult<()> {
+    let method = &call.method;
     let descriptor = &method.method.input();
     for (name, value) in form_urlencoded::parse(call.query.as_bytes()) {
         add(descriptor, fields, &name, &value, Place::Query)?;

@@ -26,7 +26,7 @@ const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json"
 
 /// Returns the response to an HTTP request: one message, or for a stream of messages a line each.
 pub async fn of_call(call: &HttpCall, answer: Response) -> Response {
-    let Some(method) = call.method() else { return problem(&broken("a call without a method"), None) };
+    let method = &call.method;
     let (head, body) = answer.into_parts();
     if let Some(status) = Status::from_header_map(&head.headers).filter(|status| status.code() != Code::Ok) {
         return problem(&status, Some(method));

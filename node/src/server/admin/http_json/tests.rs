@@ -30,12 +30,12 @@ const SURFACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../proto/tests/http.
 
 /// Returns the message that a request becomes.
 async fn message<M: Message + Default>(verb: &str, uri: &str, headers: &[(&str, &str)], body: &str) -> ApiResult<M> {
-    let api = Arc::new(HttpJson::new(true).expect("the API"));
+    let api = HttpJson::new(true).expect("the API");
     let request = headers.iter().fold(Request::get(uri), |request, (name, value)| request.header(*name, *value));
     let (head, ()) = request.body(()).expect("a request").into_parts();
     let (method, in_path) = api.find(verb, head.uri.path()).expect("a method");
     let query = head.uri.query().unwrap_or_default().to_owned();
-    let call = HttpCall { api, method, in_path, query, is_csv: false, body: Arc::default() };
+    let call = HttpCall { method, in_path, query, is_csv: false, body: Arc::default() };
     let framed = request::messages(&call, &head.headers, Body::from(body.to_owned())).await?;
     let framed = framed.collect().await.expect("frames").to_bytes();
     Ok(M::decode(&framed[FRAME_HEAD..]).expect("a message"))
@@ -90,7 +90,7 @@ fn fields_of_table_are_fields_of_messages() {
 /// Returns a line for each HTTP request: its method, its body, and what an `Idempotency-Key` does.
 fn surface() -> BTreeSet<String> {
     let api = HttpJson::new(true).expect("the API");
-    let line = |method: &HttpMethod| {
+    let line = |method: &Arc<HttpMethod>| {
         let (input, HttpRequest { verb, path, body }) = (method.method.input(), method.http);
         let body = match body {
             BodyPart::None => String::new(),
@@ -152,8 +152,7 @@ fn path_gives_fields_and_first_row_wins() {
     assert_eq!(fields("/v1/runs/{run}", "/v1/runs/a/b"), None);
     assert_eq!(fields("/v1/runs/{run}", "/v1/runs/%ff"), None, "no UTF-8");
     let api = HttpJson::new(true).expect("the API");
-    let found =
-        |verb: &str, path: &str| api.find(verb, path).map(|(index, _)| api.methods[index].method.name().to_owned());
+    let found = |verb: &str, path: &str| api.find(verb, path).map(|(found, _)| found.method.name().to_owned());
     assert_eq!(found("GET", "/v1/tokens/self").as_deref(), Ok("GetOwnToken"));
     assert_eq!(found("DELETE", "/v1/tokens/self").as_deref(), Ok("RevokeToken"));
     assert_eq!(found("PUT", "/v1/runs"), Err(vec!["GET"]));
@@ -340,8 +339,8 @@ async fn condition_is_an_etag_or_refused_and_never_ignored() {
         ("PUT", put, &[("If-Match", "\"\"")]),
         ("PUT", put, &[("If-Match", "\"12\", \"13\"")]),
         ("PUT", put, &[("If-Match", "\"12\""), ("If-Match", "\"13\"")]),
-        ("PUT", put, &[("If-Match", "\"12\""), ("If-None-Match", "*")]),
         ("PUT", put, &[("If-None-Match", "\"12\"")]),
+        ("PUT", put, &[("If-Match", "\"12\""), ("If-None-Match", "*")]),
         ("PATCH", "/v1/schedules/lab", &[("If-None-Match", "*")]),
         ("DELETE", "/v1/tokens/self", &[("If-Match", "*")]),
         ("GET", "/v1/runs", &[("If-Match", "\"12\"")]),
@@ -383,9 +382,9 @@ async fn error_of_the_library_at_the_end_is_a_problem_with_a_reason() {
     let mut trailers = axum::http::HeaderMap::new();
     tonic::Status::out_of_range("message length too large").add_header(&mut trailers).expect("trailers");
     let body = http_body_util::Empty::<Bytes>::new().with_trailers(async move { Some(Ok(trailers)) });
-    let api = Arc::new(HttpJson::new(true).expect("the API"));
+    let api = HttpJson::new(true).expect("the API");
     let (method, in_path) = api.find("GET", "/v1/templates").expect("a method");
-    let call = HttpCall { api, method, in_path, query: String::new(), is_csv: false, body: Arc::default() };
+    let call = HttpCall { method, in_path, query: String::new(), is_csv: false, body: Arc::default() };
     let answer = response::of_call(&call, Response::new(Body::new(body))).await;
     assert_eq!(answer.status(), StatusCode::INTERNAL_SERVER_ERROR);
     let problem = answer.into_body().collect().await.expect("a body").to_bytes();
