@@ -56,7 +56,7 @@ pub(super) async fn page(
     Query(requested): Query<ListQuery>,
     OriginalUri(uri): OriginalUri,
 ) -> Response {
-    // The links to other pages do not have it.
+    // The page ignores `per_page`: its links do not carry it, so the next page would begin at another email.
     let requested = ListQuery { per_page: None, ..requested };
     let found = look_up(&sink, &requested);
     let prefix = below(uri.path());

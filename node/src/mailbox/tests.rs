@@ -121,7 +121,7 @@ async fn list_is_newest_first_paged_and_searchable() {
         deliver(&server.sink, &format!("{name}-{number}@x.test"), "Subject: s\r\n\r\nhello").await;
     }
     let (_, first) = server.get("/mailbox").await;
-    let (_, second) = server.get("/mailbox?recipient=&page=2").await;
+    let (_, second) = server.get("/mailbox?recipient=&page=2&per_page=1").await;
     assert!(first.find("Special-60@").unwrap() < first.find("plain-59@").unwrap());
     assert!(first.contains("plain-11@") && !first.contains("plain-10@") && first.contains("Page 1 of 2"));
     assert!(second.contains("plain-10@") && !second.contains("plain-11@") && !second.contains(">Older<"));
