@@ -65,9 +65,6 @@ pub async fn found(
     files: impl StateFiles + Send + 'static,
 ) -> Result<(), Stop> {
     let mut contexts = Contexts::read()?;
-    if let Some(written) = &former.opt_outs.written {
-        context.terminal.say(&format!("opt-outs until {written} are in force again"));
-    }
     let FormerState { cluster: former_cluster, mut ledger, opt_outs } = former;
     let token = TokenText::generate();
     let last = (ledger.head().applied, ledger.head().now);
@@ -86,6 +83,9 @@ pub async fn found(
     let in_use = contexts.current.clone();
     let stored = if config.insecure { None } else { Some(store(&mut contexts, &config, &tls, &token)?) };
     bootstrap::finish_restore(&config.data_dir).map_err(|error| folder_failure(&error))?;
+    if let Some(written) = &opt_outs.written {
+        context.terminal.say(&format!("opt-outs until {written} are in force again"));
+    }
     let in_doubt: u64 = ledger.claims().iter().map(|(_, claim)| u64::from(claim.in_doubt.len())).sum();
     let (cluster, folder) = (tls.authority().cluster().to_string(), config.data_dir.display().to_string());
     let (index, ledger_time) = (last.0, backup::time_text(last.1));
