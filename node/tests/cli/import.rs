@@ -79,6 +79,18 @@ async fn import_needs_no_cluster_and_shows_each_line() {
 }
 
 #[tokio::test]
+async fn file_that_is_not_written_is_named() {
+    let file = File::holding("MAILTO=ann@example.com\n");
+    let folder = tempfile::tempdir().expect("a folder");
+    let written = folder.path().join("jobs.yaml");
+    let path = written.display().to_string();
+    let ended = import(&[&file.path(), "--write", &path]).await;
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(ended.stderr.contains(&format!("{path} is not written: there is no schedule")), "{ended:?}");
+    assert!(!written.exists());
+}
+
+#[tokio::test]
 async fn documents_are_paused_schedules_that_apply_reads() {
     let file = File::holding(TAB);
     let folder = tempfile::tempdir().expect("a folder");

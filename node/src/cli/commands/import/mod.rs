@@ -137,6 +137,9 @@ async fn import(context: &CommandContext<'_>, tenant: &str, args: &CrontabArgs) 
     let views: Vec<LineView> = entries.into_iter().map(|entry| entry.view).collect();
     context.list_names_of(&views, |view| view.outcome.is_well())?;
     print_notes(context, &views, written);
+    if let (Some(path), None) = (&args.write, written) {
+        context.terminal.say(&format!("{} is not written: there is no schedule", path.display()));
+    }
     fail_if_left_out(&views, &args.file, written)
 }
 
