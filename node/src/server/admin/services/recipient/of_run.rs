@@ -19,7 +19,7 @@ use crate::server::admin::enums::OnWire;
 use crate::server::admin::lookup::absent;
 use crate::server::admin::paging::Paging;
 use crate::server::admin::services::watch::{STOPPING, Watched};
-use crate::server::admin::{Admin, ApiError, ApiResult, Call, error_texts, views};
+use crate::server::admin::{Admin, ApiError, ApiResult, Call, error_texts, validate, views};
 
 /// Name of the list, for its page tokens.
 const LIST: &str = "recipients of a run";
@@ -37,14 +37,10 @@ struct RecipientListing {
     call: Call,
 }
 
-/// Reads the states of a request.
+/// Reads the states of a request. The ledger has each of the API's.
 fn states_of(requested: &[i32]) -> ApiResult<Vec<RecipientState>> {
-    let known = |requested: &i32| {
-        let mut states = RecipientState::ALL.into_iter();
-        let found = states.find(|state| i32::from(state.wire()) == *requested);
-        found.ok_or_else(|| ApiError::of_field("states", "holds a state that this node does not know"))
-    };
-    requested.iter().map(known).collect()
+    let wanted = validate::states(requested)?;
+    Ok(RecipientState::ALL.into_iter().filter(|state| wanted.contains(&state.wire())).collect())
 }
 
 impl Admin {
