@@ -7,10 +7,10 @@ use reveille_proto::admin::v1::{
     MemberStatus,
 };
 
-use crate::cli::clocks::{self, ClockComparison};
 use crate::cli::instant;
 use crate::cli::view::cluster::{
-    backlog_sentence, blocked_sentence, lost_sentence, more_blocked, name, sent_in_backoff, votes,
+    backlog_sentence, blocked_sentence, lost_sentence, more_blocked, name, no_quorum, sent_in_backoff, votes,
+    wrong_clocks,
 };
 use crate::cli::view::doctor::Finding;
 use crate::cli::view::pool;
@@ -86,12 +86,8 @@ fn backups(backups: &BackupStatus) -> Option<Finding> {
 }
 
 fn leadership(status: &GetClusterStatusResponse) -> Vec<Finding> {
-    let voters = status.members.iter().filter(|member| votes(member));
-    let (lost, well): (Vec<_>, Vec<_>) = voters.partition(|member| is_lost(member));
     let mut findings = Vec::new();
-    if !lost.is_empty() && well.len() <= lost.len() {
-        let names: Vec<&str> = lost.iter().map(|member| name(member)).collect();
-        let what = format!("no quorum: {} cannot be reached", names.join(", "));
+    if let Some(what) = no_quorum(&status.members) {
         let why = "nothing is written, and nothing new is sent, until a majority of the voters runs";
         findings.push(Finding::problem("quorum", what, why, "start them again: reveille start --config FILE"));
     }
@@ -191,8 +187,6 @@ fn states(members: &[MemberStatus]) -> Vec<Finding> {
 }
 
 fn agreement(status: &GetClusterStatusResponse) -> Vec<Finding> {
-    const SET: &str = "set the clocks (chrony, ntpd), then: reveille cluster status";
-    const FIND_OUT: &str = "find out which is wrong, and set it (chrony, ntpd), then: reveille cluster status";
     let mut findings = Vec::new();
     let alone = status.members.iter().filter(|member| votes(member)).count() == 1;
     if status.epoch > 0 && !status.clocks_agree && alone {
@@ -201,23 +195,13 @@ fn agreement(status: &GetClusterStatusResponse) -> Vec<Finding> {
         findings.push(Finding::problem("clocks", what, "nothing fires until it is right, or you say that it is", next));
     } else if status.epoch > 0 && !status.clocks_agree {
         let what = "no two voters' clocks agreed when this leadership began".to_owned();
-        findings.push(Finding::problem("clocks", what, "nothing fires until two of them agree within 2s", SET));
+        let next = format!("set the clocks (chrony, ntpd), then: {STATUS}");
+        findings.push(Finding::problem("clocks", what, "nothing fires until two of them agree within 2s", next));
     }
-    let why = "an instant would come early or late if that node led alone (P18)";
-    let offsets = status.members.iter().filter_map(|member| Some((name(member), member.clock_offset_ms?)));
-    match clocks::compare(offsets) {
-        ClockComparison::Agree => {}
-        ClockComparison::Off(off) => findings.extend(off.into_iter().map(|(name, offset)| {
-            let way = if offset < 0 { "behind" } else { "ahead of" };
-            let what = format!("the clock of {name} is {} {way} the others", format::duration(offset));
-            Finding::problem("clock", what, why, SET)
-        })),
-        ClockComparison::Apart(behind, ahead, apart) => {
-            let what = format!("the clocks of {behind} and {ahead} are {} apart", format::duration(apart));
-            let why = "one of them is wrong: an instant would come early or late if that node led alone (P18)";
-            findings.push(Finding::problem("clock", what, why, FIND_OUT));
-        }
-    }
+    findings.extend(wrong_clocks(&status.members).into_iter().map(|(what, next)| {
+        let why = "an instant would come early or late if a node with a wrong clock led alone";
+        Finding::problem("clock", what, why, format!("{next} (chrony, ntpd), then: {STATUS}"))
+    }));
     findings
 }
 

@@ -52,17 +52,38 @@ const CLOCKS_DISAGREE: &str = "the clocks disagree: nothing fires until two vote
 const SOLE_CLOCK_MOVED: &str = "the clock of the only node was moved by more than an hour: nothing fires; set it right, \
     or, if it is right now, start the node once with --accept-clock";
 
+/// Returns which voters cannot be reached, if those that can are no majority.
+pub fn no_quorum(members: &[MemberStatus]) -> Option<String> {
+    let voters = members.iter().filter(|member| votes(member));
+    let (lost, well): (Vec<_>, Vec<_>) = voters.partition(|member| member.role() == MemberRole::Unreachable);
+    let names: Vec<&str> = lost.iter().map(|member| name(member)).collect();
+    let is_lost = !lost.is_empty() && well.len() <= lost.len();
+    is_lost.then(|| format!("no quorum: {} cannot be reached", names.join(", ")))
+}
+
+/// Returns which clocks are wrong, each with what to do.
+pub fn wrong_clocks(members: &[MemberStatus]) -> Vec<(String, &'static str)> {
+    match clocks(members) {
+        ClockComparison::Agree => Vec::new(),
+        ClockComparison::Off(off) => {
+            let said = |(name, offset)| {
+                let way = if offset < 0 { "behind" } else { "ahead of" };
+                (format!("the clock of {name} is {} {way} the others", format::duration(offset)), "set it")
+            };
+            off.into_iter().map(said).collect()
+        }
+        ClockComparison::Apart(behind, ahead, apart) => {
+            let apart = format!("the clocks of {behind} and {ahead} are {} apart", format::duration(apart));
+            vec![(apart, "find out which is wrong, and set it")]
+        }
+    }
+}
+
 /// Returns the problems that need an operator, each with the next step.
 pub fn problems(status: &GetClusterStatusResponse) -> Vec<String> {
-    let voters = status.members.iter().filter(|member| votes(member));
-    let (lost, well): (Vec<_>, Vec<_>) = voters.partition(|member| member.role() == MemberRole::Unreachable);
     let mut problems = Vec::new();
-    if !lost.is_empty() && well.len() <= lost.len() {
-        let names: Vec<&str> = lost.iter().map(|member| name(member)).collect();
-        problems.push(format!(
-            "no quorum: {} cannot be reached; nothing is written or sent until a majority of the voters runs",
-            names.join(", ")
-        ));
+    if let Some(what) = no_quorum(&status.members) {
+        problems.push(format!("{what}; nothing is written or sent until a majority of the voters runs"));
     }
     if let (Some(silence), true) = (&status.leaderless, problems.is_empty()) {
         let silence = format::duration(duration_ms(silence));
@@ -72,17 +93,7 @@ pub fn problems(status: &GetClusterStatusResponse) -> Vec<String> {
         let alone = status.members.iter().filter(|member| votes(member)).count() == 1;
         problems.push(if alone { SOLE_CLOCK_MOVED } else { CLOCKS_DISAGREE }.to_owned());
     }
-    match clocks(status) {
-        ClockComparison::Agree => {}
-        ClockComparison::Off(off) => problems.extend(off.into_iter().map(|(name, offset)| {
-            let way = if offset < 0 { "behind" } else { "ahead of" };
-            format!("the clock of {name} is {} {way} the others; set it", format::duration(offset))
-        })),
-        ClockComparison::Apart(behind, ahead, apart) => problems.push(format!(
-            "the clocks of {behind} and {ahead} are {} apart; find out which is wrong, and set it",
-            format::duration(apart)
-        )),
-    }
+    problems.extend(wrong_clocks(&status.members).into_iter().map(|(what, next)| format!("{what}; {next}")));
     let short = status.members.iter().filter_map(|member| Some((member, member.no_room.as_ref()?)));
     problems.extend(short.map(|(member, no_room)| {
         format!("{} is short of space: {}; free space there", name(member), shortage(no_room))
@@ -95,8 +106,8 @@ pub fn problems(status: &GetClusterStatusResponse) -> Vec<String> {
     problems
 }
 
-fn clocks(status: &GetClusterStatusResponse) -> ClockComparison<'_> {
-    clocks::compare(status.members.iter().filter_map(|member| Some((name(member), member.clock_offset_ms?))))
+fn clocks(members: &[MemberStatus]) -> ClockComparison<'_> {
+    clocks::compare(members.iter().filter_map(|member| Some((name(member), member.clock_offset_ms?))))
 }
 
 /// Returns the name of a member.
@@ -180,7 +191,7 @@ impl View for GetClusterStatusResponse {
             pairs.push(("test clock", Cell::toned(ahead, Tone::Notable)));
         }
         let columns = ["NAME", "ROLE", "ADDRESS", "INCARNATION", "APPLIED", "LAG", "CLOCK", "STATE", "VERSION", "TZDB"];
-        let off = match clocks(self) {
+        let off = match clocks(&self.members) {
             ClockComparison::Agree => Vec::new(),
             ClockComparison::Off(off) => off.into_iter().map(|(name, _)| name).collect(),
             ClockComparison::Apart(behind, ahead, _) => vec![behind, ahead],
