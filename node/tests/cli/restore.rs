@@ -75,37 +75,46 @@ async fn accept_needs_the_statement_and_a_confirmation() {
     assert_eq!(requested, [v1::AcceptRestoreRequest { former_cluster_is_dead: true }]);
 }
 
+/// Returns the Message-ID of an email, made of a digit.
+fn message_id(digit: &str) -> String {
+    format!("{}@example.com", digit.repeat(40))
+}
+
+/// Returns a doubt about a handoff of claim 14 with this place.
+fn doubt(run: &str, number: u32, place: u32, message_id: String) -> v1::Doubt {
+    let fence = format!("1.8.14.{place}");
+    v1::Doubt { run: run.into(), number, fence, message_id, ..v1::Doubt::default() }
+}
+
+/// Writes the log of a relay that accepted the emails of these digits.
+fn relay_log(accepted: &[&str]) -> tempfile::NamedTempFile {
+    let mut log = tempfile::NamedTempFile::new().expect("a file");
+    for (number, digit) in accepted.iter().enumerate() {
+        let id = message_id(digit);
+        writeln!(log, "mx postfix/cleanup[1]: A{number}: message-id=<{id}>").expect("written");
+        writeln!(log, "mx postfix/qmgr[2]: A{number}: from=<n@example.com>, size=1, nrcpt=1 (queue active)")
+            .expect("written");
+    }
+    log
+}
+
 #[tokio::test]
 async fn settle_names_only_emails_that_the_log_shows_as_accepted() {
-    let id = |digit: &str| format!("{}@example.com", digit.repeat(40));
-    let doubt = |run: &str, number, place, message_id| v1::Doubt {
-        run: run.into(),
-        number,
-        fence: format!("1.8.14.{place}"),
-        message_id,
-        ..v1::Doubt::default()
-    };
     let doubts = vec![
-        doubt("r13.0", 0, 0, id("a")),
-        doubt("r13.0", 1, 0, id("b")),
-        doubt("r13.0", 2, 3, id("c")),
-        doubt("r15.0", 0, 1, id("d")),
+        doubt("r13.0", 0, 0, message_id("a")),
+        doubt("r13.0", 1, 0, message_id("b")),
+        doubt("r13.0", 2, 3, message_id("c")),
+        doubt("r15.0", 0, 1, message_id("d")),
         doubt("r15.0", 1, 1, String::new()),
     ];
-    let of_first = doubts.clone();
     let fake = Fake::start(move |method, _| match method {
-        "ListDoubts" => one(v1::ListDoubtsResponse { doubts: of_first.clone(), ..Default::default() }),
+        "ListDoubts" => one(v1::ListDoubtsResponse { doubts: doubts.clone(), ..Default::default() }),
         "ResolveDoubts" => one(v1::ResolveDoubtsResponse { resolved: 1, index: 20, ..Default::default() }),
         other => Err(unknown(other)),
     })
     .await;
-    let mut log = tempfile::NamedTempFile::new().expect("a file");
-    for (queue_id, digit) in [("A1", "a"), ("A2", "c"), ("A3", "d")] {
-        writeln!(log, "mx postfix/cleanup[1]: {queue_id}: message-id=<{}>", id(digit)).expect("written");
-        writeln!(log, "mx postfix/qmgr[2]: {queue_id}: from=<n@example.com>, size=1, nrcpt=1 (queue active)")
-            .expect("written");
-    }
-    writeln!(log, "mx postfix/cleanup[1]: A4: message-id=<{}>", id("b")).expect("written");
+    let mut log = relay_log(&["a", "c", "d"]);
+    writeln!(log, "mx postfix/cleanup[1]: B1: message-id=<{}>", message_id("b")).expect("written");
     let path = log.path().display();
     let counted = fake.reveille(&format!("in-doubt settle {path} --dry-run -o json")).await.json();
     assert_eq!(counted["moved"], json!(3));
@@ -125,7 +134,11 @@ async fn settle_names_only_emails_that_the_log_shows_as_accepted() {
             ("r15.0", vec!["#0".to_owned()], "1.8.14.1", accepted),
         ]
     );
+}
 
+#[tokio::test]
+async fn settle_sends_each_run_as_a_request_with_its_own_id() {
+    let doubts = vec![doubt("r13.0", 0, 0, message_id("a")), doubt("r15.0", 0, 1, message_id("d"))];
     let fake = Fake::start(move |method, bytes| match method {
         "ListDoubts" => one(v1::ListDoubtsResponse { doubts: doubts.clone(), ..Default::default() }),
         "ResolveDoubts" => match v1::ResolveDoubtsRequest::decode(bytes).expect("a request").run.as_str() {
@@ -135,6 +148,8 @@ async fn settle_names_only_emails_that_the_log_shows_as_accepted() {
         other => Err(unknown(other)),
     })
     .await;
+    let log = relay_log(&["a", "d"]);
+    let path = log.path().display();
     let ended = fake.reveille(&format!("in-doubt settle {path} --yes --request-id mine -o json")).await;
     assert_eq!(ended.error()["message"], "after 2 emails settled as sent: not any more");
     let ids = fake.requests("ResolveDoubts").into_iter().map(|one: v1::ResolveDoubtsRequest| one.request_id);
