@@ -20,7 +20,7 @@ pub struct RecipientArgs {
     /// A sealed audience: `reveille audience list`
     #[arg(id = "sealed", long = "audience", value_name = "NAME")]
     pub sealed: Option<String>,
-    /// Leave out rows that cannot be used, instead of creating nothing
+    /// Leave out rows that cannot be used, instead of doing nothing
     #[arg(long, requires = "recipients")]
     pub skip_bad_rows: bool,
 }

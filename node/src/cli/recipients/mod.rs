@@ -47,9 +47,8 @@ pub fn read(path: &Path) -> Result<Recipients, Failure> {
     let bytes = input::file(path, FILE_BYTES_MAX)?;
     if bytes.len() > FILE_BYTES_MAX {
         let most = limits(LEVEL).inline_recipients_max;
-        let message =
-            format!("more than {FILE_BYTES_MAX} bytes are more than a schedule can hold (at most {most} recipients)");
-        return Err(Failure::file(place, message));
+        let message = format!("has more than {FILE_BYTES_MAX} bytes; a schedule holds at most {most} recipients");
+        return Err(Failure::file(place, message).then("reveille audience import"));
     }
     parse(&bytes).map_err(|BadRow { line, problem }| Failure::file(format!("{place}:{line}"), problem))
 }

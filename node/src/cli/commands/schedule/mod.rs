@@ -149,7 +149,7 @@ Examples:
         /// Send this run to the recipients of this CSV, instead of those of the schedule
         #[arg(long, value_name = "FILE.csv")]
         recipients: Option<PathBuf>,
-        /// Leave out rows that cannot be used, instead of opening nothing
+        /// Leave out rows that cannot be used, instead of doing nothing
         #[arg(long, requires = "recipients")]
         skip_bad_rows: bool,
         /// If the request id was used: the first call counts, whatever its recipients
