@@ -77,7 +77,7 @@ pub enum Command {
     Client(ClientCommand),
 }
 
-/// The nouns: what a cluster is asked about.
+/// Commands that end by themselves or at Ctrl-C; most of them send requests to a cluster.
 #[derive(Debug, Subcommand)]
 pub enum ClientCommand {
     /// Create the cluster, show its nodes, transfer its leadership

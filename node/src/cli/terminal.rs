@@ -280,7 +280,7 @@ async fn ask_line(question: &str) -> io::Result<String> {
     .flatten()
 }
 
-/// Hides what is typed at the terminal of stdin until it is dropped, as Ctrl-C does too. Holds the former modes.
+/// Hides what is typed at stdin's terminal. Drop restores the former modes, also when Ctrl-C drops the command.
 struct HiddenInput(Termios);
 
 impl HiddenInput {

@@ -179,7 +179,7 @@ impl Admin {
         let CountDeadLettersRequest { tenant, run, filter, page_token, stale } = request;
         let filter = Filter::read(filter)?;
         let (of, paging) = ((LIST, &*tenant, &*run, &*filter.schedule), (stale, BATCH, &*page_token));
-        // A relay's text often contains the address too, so the whole example is left out.
+        // A caller who may not see addresses needs no audience copied under the read lock.
         let sees_addresses = call.has(PII);
         let mut groups: BTreeMap<(u32, String, i32), Group> = BTreeMap::new();
         let listed = self.list(of, paging, call, |page: &mut RecipientPage<(), _>, ledger, wanted| {
@@ -212,6 +212,7 @@ impl Admin {
                 count: group.count,
                 oldest_time: Some(views::timestamp(group.oldest)),
                 newest_time: Some(views::timestamp(letter.since)),
+                // A relay's text often contains the address too, so the whole example is left out.
                 example: sees_addresses.then(|| views::dead_letter(*recipient, address, letter)),
             }
         });
