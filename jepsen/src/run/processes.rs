@@ -237,8 +237,9 @@ impl Processes {
         if self.state(name) == ProcessState::Down && !self.process(name).is_lost {
             let node = self.cluster.node_mut(name)?;
             node.crash_points = points.map(str::to_owned);
-            node.start()?;
+            // No email may come before the recorded start of its process (I2).
             let began_ns = self.recorder.now_ns();
+            node.start()?;
             let process = self.process(name);
             let (has_full_disk, may_leave) = (process.has_full_disk, process.may_leave);
             *process = ProcessRecord { began_ns, has_full_disk, may_leave, ..ProcessRecord::new(ProcessState::Runs) };

@@ -138,9 +138,9 @@ pub struct Lifetime {
     pub node: String,
     /// Incarnation of the node. `None`: it was not read.
     pub incarnation: Option<u64>,
-    /// Start of the process.
+    /// Start of the process, or an instant before it.
     pub started_ns: u64,
-    /// End of the process. `None`: it runs.
+    /// End of the process, or an instant after it. `None`: it runs.
     pub ended_ns: Option<u64>,
     /// How the process ended. `None`: it runs.
     pub end: Option<LifetimeEnd>,

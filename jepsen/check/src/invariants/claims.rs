@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::events::{Claim, GateReading, Handoff};
+use crate::events::{Claim, GateReading, Handoff, Lifetime};
 use crate::history::{HasItem, History, of_item};
 use crate::names::Name;
 use crate::verdict::Findings;
@@ -26,6 +26,12 @@ pub fn covered(history: &History, findings: &mut Findings) {
             Some(claim) if claim.committed_ns.is_some_and(|committed| committed > handoff.data_ns) => {
                 findings.violation(|| format!("{}: its DATA came before claim {fence} was committed", what()));
             }
+            Some(claim) if !ran_at(history, (claim.node, claim.incarnation), handoff.data_ns) => {
+                let Claim { node, incarnation, .. } = claim;
+                findings.violation(|| {
+                    format!("{}: incarnation {incarnation} of {node}, which owns {fence}, did not run then", what())
+                });
+            }
             Some(_) => {}
         }
     }
@@ -38,6 +44,17 @@ pub fn claim_of<'a>(history: &'a History, handoff: &Handoff) -> Option<&'a Claim
 
 /// A process: its node and its incarnation.
 type ProcessKey = (Name, u64);
+
+/// Returns true if the process ran at this instant, or if its lifetime was not observed. The gate of an email comes
+/// after the sink's answer to its DATA, so the owner of its claim still runs when the sink reads DATA.
+fn ran_at(history: &History, (node, incarnation): ProcessKey, at_ns: u64) -> bool {
+    let is_own = |lifetime: &&Lifetime| node == lifetime.node && lifetime.incarnation == Some(incarnation);
+    history
+        .lifetimes
+        .iter()
+        .find(is_own)
+        .is_none_or(|own| own.started_ns <= at_ns && own.ended_ns.is_none_or(|ended_ns| at_ns <= ended_ns))
+}
 
 /// I14: there are at most as many accepts as gate passes.
 pub fn passed_the_gate(history: &History, findings: &mut Findings) {

@@ -131,6 +131,27 @@ fn i2_accept_under_wrong_or_late_claim_is_rejected() {
     rejected(&late, &[2]);
 }
 
+/// n2 was killed at 21 s, and its next process started at 24 s.
+#[test]
+fn i2_accept_by_another_process_than_owner_of_its_claim_is_rejected() {
+    let of = |incarnation, at_s: f64| {
+        with(|history| {
+            history.change_mail("r220.0", "d", |mail| (mail.data_ns, mail.at_ns) = (ns(at_s - 0.01), ns(at_s)));
+            history.change_first(|event| match event {
+                Event::Claim(claim) if claim.run == "r220.0" => {
+                    (claim.incarnation, claim.committed_ns) = (incarnation, Some(ns(20.0)));
+                    true
+                }
+                _ => false,
+            });
+        })
+    };
+    assert!(crate::broken(&of(1, 29.0).judge()).contains(&2), "the former process ended at 21 s");
+    assert!(crate::broken(&of(2, 23.9).judge()).contains(&2), "the next process started at 24 s");
+    assert!(!crate::broken(&of(2, 24.1).judge()).contains(&2));
+    assert!(!crate::broken(&of(3, 29.0).judge()).contains(&2), "the lifetime of this process was not observed");
+}
+
 #[test]
 fn i3_repeated_fence_or_second_gate_pass_is_rejected() {
     let twice = |answer| with(|history| history.handoff("r120.0", "m7", fence(10, 121), "n2", 12.6, answer));
