@@ -1,16 +1,18 @@
-//! I2: every accept is covered by a committed claim that precedes its DATA. I14: there are at most as many accepts as
-//! gate passes, and equally many in a run without faults.
+//! I2: every handoff is covered by a committed claim that precedes its DATA. I14: there are at most as many handoffs as
+//! gate passes, and equally many in a run without faults. A handoff counts whatever the sink answered, because only a
+//! gate pass lets a node write a final dot (P3). Messages without a known final dot do not count.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::identity::is_whole;
 use crate::events::{Claim, GateReading, Handoff, Lifetime};
 use crate::history::{HasItem, History, of_item};
 use crate::names::Name;
 use crate::verdict::Findings;
 
-/// I2: every accept is covered by a committed claim.
+/// I2: every handoff is covered by a committed claim.
 pub fn covered(history: &History, findings: &mut Findings) {
-    for handoff in history.accepts() {
+    for handoff in history.handoffs.iter().filter(|handoff| is_whole(handoff)) {
         let what = || format!("{} at {:.3} s", handoff.item(), handoff.at_ns as f64 / 1e9);
         let Some(fence) = handoff.fence else {
             findings.violation(|| format!("{}: an email without a fence", what()));
@@ -56,16 +58,16 @@ fn ran_at(history: &History, (node, incarnation): ProcessKey, at_ns: u64) -> boo
         .is_none_or(|own| own.started_ns <= at_ns && own.ended_ns.is_none_or(|ended_ns| at_ns <= ended_ns))
 }
 
-/// I14: there are at most as many accepts as gate passes.
+/// I14: there are at most as many handoffs as gate passes.
 pub fn passed_the_gate(history: &History, findings: &mut Findings) {
     if !history.is_whole() {
         return;
     }
-    let accepts = accepts_by_process(history);
+    let handoffs = handoffs_by_process(history);
     let faultless = history.faults.iter().all(|fault| !fault.may_have_struck());
     let mut read = BTreeSet::new();
     for GateReading { at_ns, node, incarnation, passes } in &history.readings {
-        let arrived = accepts.get(&(Name::from(node), *incarnation)).map_or(&[][..], Vec::as_slice);
+        let arrived = handoffs.get(&(Name::from(node), *incarnation)).map_or(&[][..], Vec::as_slice);
         let by_then = arrived.partition_point(|arrived| at_ns.is_none_or(|at_ns| *arrived < at_ns)) as u64;
         if at_ns.is_none() {
             read.insert((Name::from(node), *incarnation));
@@ -73,28 +75,28 @@ pub fn passed_the_gate(history: &History, findings: &mut Findings) {
         if by_then > *passes || (faultless && at_ns.is_none() && by_then != *passes) {
             let then = at_ns.map_or("in all".to_owned(), |at_ns| format!("until {:.3} s", at_ns as f64 / 1e9));
             findings.violation(|| {
-                format!("{node}, incarnation {incarnation}: {by_then} accepts and {passes} gate passes {then}")
+                format!("{node}, incarnation {incarnation}: {by_then} handoffs and {passes} gate passes {then}")
             });
         }
     }
-    for (process, arrived) in &accepts {
+    for (process, arrived) in &handoffs {
         if !read.contains(process) && !is_over(history, *process) {
             let ((node, incarnation), count) = (process, arrived.len());
-            findings.violation(|| format!("{node}, incarnation {incarnation}: {count} accepts and no gate pass"));
+            findings.violation(|| format!("{node}, incarnation {incarnation}: {count} handoffs and no gate pass"));
         }
     }
 }
 
-/// Returns the arrival times of the accepts of each process, in order. (I2 reports accepts without a claim.)
-fn accepts_by_process(history: &History) -> BTreeMap<ProcessKey, Vec<u64>> {
-    let mut accepts: BTreeMap<ProcessKey, Vec<u64>> = BTreeMap::new();
-    for handoff in history.accepts() {
+/// Returns the arrival times of the handoffs of each process, in order. (I2 reports handoffs without a claim.)
+fn handoffs_by_process(history: &History) -> BTreeMap<ProcessKey, Vec<u64>> {
+    let mut handoffs: BTreeMap<ProcessKey, Vec<u64>> = BTreeMap::new();
+    for handoff in history.handoffs.iter().filter(|handoff| is_whole(handoff)) {
         if let Some(claim) = claim_of(history, handoff) {
-            accepts.entry((handoff.node, claim.incarnation)).or_default().push(handoff.at_ns);
+            handoffs.entry((handoff.node, claim.incarnation)).or_default().push(handoff.at_ns);
         }
     }
-    accepts.values_mut().for_each(|arrived| arrived.sort_unstable());
-    accepts
+    handoffs.values_mut().for_each(|arrived| arrived.sort_unstable());
+    handoffs
 }
 
 /// Returns true if the process ended, so that its last counter may be lost.

@@ -44,6 +44,7 @@ pub fn report_emails(history: &History, findings: &mut Findings) {
     }
 }
 
+/// Returns true if the sink read the final dot of the message.
 pub(super) fn is_whole(handoff: &Handoff) -> bool {
     !matches!(handoff.answer, Answered::Cut | Answered::Malformed)
 }

@@ -42,7 +42,7 @@ pub const ALWAYS: [u8; 4] = [1, 2, 4, 9];
 /// All invariants, by number.
 pub const ALL: [Invariant; 19] = [
     invariant(1, "no recipient of a run is accepted twice", once::accepted_once),
-    invariant(2, "every accept is covered by a committed claim", claims::covered),
+    invariant(2, "every handoff is covered by a committed claim", claims::covered),
     invariant(3, "each attempt has its own fence, one passes the gate", once::one_fence_past_the_gate),
     invariant(4, "nothing due is lost", loss::nothing_lost),
     invariant(5, "doubt is bounded and explained", doubt::bounded),
@@ -54,7 +54,7 @@ pub const ALL: [Invariant; 19] = [
     invariant(11, "nodes at one log index are in one state", hashes::equal),
     invariant(12, "tenants do not delay each other", tenants::apart),
     invariant(13, "the backlog drains after healing", loss::drains),
-    invariant(14, "accepts are at most gate passes", claims::passed_the_gate),
+    invariant(14, "handoffs are at most gate passes", claims::passed_the_gate),
     invariant(15, "no claim stays open after its owner ended", open_claims::revoked),
     invariant(16, "each recipient gets its own content", contents::own),
     invariant(17, "a majority that is up has a leader and sends", availability::available),

@@ -124,6 +124,14 @@ fn i2_accept_without_its_claim_is_rejected() {
 }
 
 #[test]
+fn i2_refused_or_unanswered_handoff_without_claim_is_rejected() {
+    let unclaimed = |answer| with(|history| history.handoff("r120.0", "m7", fence(10, 99), "n1", 12.25, answer));
+    rejected(&unclaimed(Answered::Refused), &[2]);
+    assert!(crate::broken(&unclaimed(Answered::Nothing).judge()).contains(&2));
+    accepted(&unclaimed(Answered::Cut)); // It may have been before its gate.
+}
+
+#[test]
 fn i2_accept_under_wrong_or_late_claim_is_rejected() {
     let others = with(|history| history.change_mail("r120.0", "m7", |mail| mail.node = "n1".into()));
     rejected(&others, &[2]);
@@ -156,10 +164,16 @@ fn i2_accept_by_another_process_than_owner_of_its_claim_is_rejected() {
 fn i3_repeated_fence_or_second_gate_pass_is_rejected() {
     let twice = |answer| with(|history| history.handoff("r120.0", "m7", fence(10, 121), "n2", 12.6, answer));
     rejected(&twice(Answered::Refused), &[3]);
-    let second = with(|history| history.handoff("r120.0", "m7", fence(210, 240), "n1", 31.1, Answered::Nothing));
+    let second = with(|history| {
+        history.claim("r120.0", "m7", fence(210, 240), ("n1", 1), 31.0);
+        history.handoff("r120.0", "m7", fence(210, 240), "n1", 31.1, Answered::Nothing);
+    });
     rejected(&second, &[3]);
-    let refused = with(|history| history.handoff("r120.0", "m7", fence(10, 99), "n1", 12.4, Answered::Refused));
-    accepted(&refused); // A definite refusal is no second one.
+    let refused = with(|history| {
+        history.claim("r120.0", "m7", fence(10, 99), ("n1", 1), 12.2);
+        history.handoff("r120.0", "m7", fence(10, 99), "n1", 12.25, Answered::Refused);
+    });
+    accepted(&refused); // After a definite refusal, the next one is the first.
 }
 
 #[test]
@@ -253,6 +267,13 @@ fn i5_claims_of_short_lived_process_may_be_open_too() {
             history.change_first(|event| match event {
                 Event::Lifetime(lifetime) if is_own(lifetime) => {
                     lifetime.started_ns = ns(at_s);
+                    true
+                }
+                _ => false,
+            });
+            history.change_first(|event| match event {
+                Event::Claim(claim) if claim.run == "r100.0" && claim.node == "n2" => {
+                    claim.incarnation = 7;
                     true
                 }
                 _ => false,
@@ -760,6 +781,17 @@ fn i14_more_accepts_than_gate_passes_are_rejected() {
         });
     });
     rejected(&fewer, &[14]);
+    // Three more passes than handoffs were read.
+    let refused = |times: u64| {
+        with(|history| {
+            for number in 0..times {
+                history.claim("r100.0", "c", fence(10, 105 + number), ("n1", 1), 5.5);
+                history.handoff("r100.0", "c", fence(10, 105 + number), "n1", 5.6, Answered::Refused);
+            }
+        })
+    };
+    accepted(&refused(3));
+    rejected(&refused(4), &[14]);
 }
 
 #[test]
@@ -774,10 +806,10 @@ fn i14_last_reading_of_killed_process_counts() {
     let living = |event: &Event| matches!(event, Event::GateReading(gate) if gate.node == "n1");
     rejected(&with(|history| history.drop_first(living)), &[14]);
     let arrived = |until_s: f64| {
-        let emails = unread.events.iter().filter(|event| {
-            matches!(event, Event::Handoff(mail)
-                if mail.node == "n2" && mail.at_ns < ns(until_s) && mail.answer.is_accepted())
-        });
+        let emails = unread
+            .events
+            .iter()
+            .filter(|event| matches!(event, Event::Handoff(mail) if mail.node == "n2" && mail.at_ns < ns(until_s)));
         emails.count() as u64
     };
     for at_s in [12.5, 13.0, 21.0] {
