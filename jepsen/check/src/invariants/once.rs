@@ -1,11 +1,12 @@
-//! I1: no recipient of a run is accepted twice. I3: each attempt has a fence of its own, and at most one fence passes
-//! the gate without a definite refusal.
+//! I1: no recipient of a run is accepted twice. I3: each attempt has a fence of its own, and after a fence that passed
+//! the gate without a definite refusal no other fence passes it.
 //!
-//! A duplicate is allowed if the history has a separate decision between the two handoffs. Under `hold` and
+//! A second accept or gate pass is allowed if the history has a separate decision between the two handoffs. Under `hold` and
 //! `assume_sent` only operators decide, so only their calls count, and not the ledger's record. Under `resend` the
 //! ledger's record counts. A decision before the first or after the second handoff does not count. A decision about a
 //! recipient that was not in doubt does not count either: a requeued dead letter had no email that could be doubled.
 
+use super::identity::is_whole;
 use crate::events::{Answer, Answered, Fence, Handoff, InDoubt, OutcomeKind};
 use crate::history::{HasItem, History, Item, of_item};
 use crate::verdict::Findings;
@@ -29,11 +30,8 @@ pub fn one_fence_past_the_gate(history: &History, findings: &mut Findings) {
         for twice in all.windows(2).filter(|pair| pair[0] == pair[1]) {
             findings.violation(|| format!("{} came twice under fence {}", item, twice[0]));
         }
-        let may_be_past_gate = |handoff: &&Handoff| {
-            !matches!(handoff.answer, Answered::Refused | Answered::Cut | Answered::Malformed)
-                && handoff.fence.is_some()
-        };
-        let mut past_gate: Vec<&Handoff> = handoffs.iter().filter(may_be_past_gate).collect();
+        let is_past_gate = |handoff: &&Handoff| is_whole(handoff) && handoff.fence.is_some();
+        let mut past_gate: Vec<&Handoff> = handoffs.iter().filter(is_past_gate).collect();
         past_gate.sort_by_key(|handoff| (handoff.fence, handoff.at_ns));
         past_gate.dedup_by_key(|handoff| handoff.fence);
         if count_undecided_pairs(history, item, past_gate) > 0 {
@@ -90,7 +88,7 @@ struct Decision {
 }
 
 /// Returns the number of consecutive pairs of handoffs, in the order of their fences, without a separate decision
-/// between them.
+/// between them, if the first was not refused.
 fn count_undecided_pairs(history: &History, item: Item, mut handoffs: Vec<&Handoff>) -> usize {
     if handoffs.len() < 2 {
         return 0;
@@ -98,7 +96,7 @@ fn count_undecided_pairs(history: &History, item: Item, mut handoffs: Vec<&Hando
     handoffs.sort_by_key(|handoff| (handoff.fence, handoff.at_ns));
     let mut decisions = decisions(history, item);
     let mut undecided = 0;
-    for pair in handoffs.windows(2) {
+    for pair in handoffs.windows(2).filter(|pair| pair[0].answer != Answered::Refused) {
         let between =
             decisions.iter().enumerate().filter(|(_, decision)| decision.is_between(history, pair[0], pair[1]));
         // Prefer decisions with a known log index: they match only this pair.

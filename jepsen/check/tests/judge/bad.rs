@@ -174,6 +174,11 @@ fn i3_repeated_fence_or_second_gate_pass_is_rejected() {
         history.handoff("r120.0", "m7", fence(10, 99), "n1", 12.25, Answered::Refused);
     });
     accepted(&refused); // After a definite refusal, the next one is the first.
+    let refused_after_accept = with(|history| {
+        history.claim("r120.0", "m7", fence(210, 240), ("n1", 1), 31.0);
+        history.handoff("r120.0", "m7", fence(210, 240), "n1", 31.1, Answered::Refused);
+    });
+    rejected(&refused_after_accept, &[3]);
 }
 
 #[test]

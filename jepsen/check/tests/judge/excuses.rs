@@ -182,6 +182,13 @@ fn i1_decision_excuses_only_handoffs_on_both_sides() {
     };
     let by_choice = accepted(&decided(14.0, 150));
     assert_eq!((by_choice.duplicates, by_choice.duplicates_decided), (0, 1));
+    let refused_between = with(|history| {
+        again(history, "r120.0", "m7", 160, 16.0);
+        resend(history, 14.0, ("r120.0", Some("m7")), ok(150));
+        history.claim("r120.0", "m7", fence(10, 155), ("n1", 1), 15.0);
+        history.handoff("r120.0", "m7", fence(10, 155), "n1", 15.1, Answered::Refused);
+    });
+    accepted(&refused_between); // The attempt after the decision was refused, and made again.
     rejected(&decided(17.0, 165), &[1, 3]);
     let too_late = decided(17.0, 165).judge();
     assert_eq!((too_late.duplicates, too_late.duplicates_decided), (1, 0));
@@ -280,7 +287,7 @@ fn i6_node_that_was_waited_out_may_not_claim_anew() {
         history.claim("r230.0", "c", fence(210, 333), ("n3", 1), 44.0);
         history.handoff("r230.0", "c", fence(210, 333), "n3", 44.1, Answered::Refused);
     });
-    rejected(&forgotten, &[6]);
+    rejected(&forgotten, &[3, 6]);
     // Without its log index, it is unknown which claims were earlier.
     let unread = with(|history| {
         history.change_first(|event| match event {
