@@ -140,6 +140,7 @@ fn runs_of(recorder: &HistoryRecorder, plan: &SeedPlan, ledger: &Ledger, hot: &L
             schedule: item_of(run).into(),
             due_unix_ms: run.due.0,
             cause: cause(run.cause),
+            request_id: request_id(&run.occurrence),
             opened_index: id.index,
             opened_unix_ms: page.opened_at.0,
             waited_for: run.waited_for.map(|of| of.to_string().into()),
@@ -206,6 +207,14 @@ fn item_of(run: &LedgerRun) -> String {
     match &run.occurrence {
         OccurrenceName::Trigger(key) if run.cause == OpeningCause::Message => key.clone(),
         _ => run.name.to_string(),
+    }
+}
+
+/// Returns the request id of the trigger, or the key of the message, that this name is made of.
+fn request_id(name: &OccurrenceName) -> Option<Name> {
+    match name {
+        OccurrenceName::Trigger(id) => Some(id.into()),
+        OccurrenceName::Civil { .. } | OccurrenceName::Instant(_) => None,
     }
 }
 

@@ -115,6 +115,8 @@ pub struct Run {
     pub due_unix_ms: i64,
     /// Reason of the opening.
     pub cause: RunCause,
+    /// Request id of the trigger, or key of the message. `None`: no call asked for the run.
+    pub request_id: Option<Name>,
     /// Log index of the entry that opened the run.
     pub opened_index: u64,
     /// Ledger time of that entry.

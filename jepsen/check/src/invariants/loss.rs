@@ -122,9 +122,40 @@ pub fn runs_by_instant(history: &History) -> BTreeMap<Instant, Vec<&Run>> {
     by_instant
 }
 
-/// Returns the runs that triggers returned, with their audiences.
+/// What a trigger or message is named by: it opens one run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, derive_more::Display)]
+#[display("trigger {} of {tenant}/{schedule}", request_id.unwrap_or_default())]
+pub struct TriggerName {
+    tenant: Name,
+    /// The schedule, or the key of a message.
+    schedule: Name,
+    request_id: Option<Name>,
+}
+
+impl TriggerName {
+    /// Returns the name of the trigger that opened a run.
+    pub fn of(run: &Run) -> TriggerName {
+        TriggerName { tenant: run.tenant, schedule: run.schedule, request_id: run.request_id }
+    }
+}
+
+/// Returns the audience of each trigger that was, or may have been, executed.
+pub fn asked_audiences(history: &History) -> BTreeMap<TriggerName, Name> {
+    let asked = history.possible_calls().filter_map(|call| {
+        let Operation::Trigger { tenant, schedule, audience } = &call.operation else { return None };
+        let request_id = call.request_id.as_ref().map(Name::from);
+        Some((TriggerName { tenant: tenant.into(), schedule: schedule.into(), request_id }, audience.into()))
+    });
+    asked.collect()
+}
+
+/// Returns the runs of triggers, also of those without an answer, and the runs that answers to triggers name, with
+/// their audiences.
 pub fn triggered(history: &History) -> impl Iterator<Item = (Name, Name)> {
-    let mut runs = BTreeMap::new();
+    let audiences = asked_audiences(history);
+    let asked_for = history.runs.values().filter(|run| run.cause.is_asked_for());
+    let mut runs: BTreeMap<Name, Name> =
+        asked_for.filter_map(|run| Some((run.run, *audiences.get(&TriggerName::of(run))?))).collect();
     for call in &history.calls {
         if let (Operation::Trigger { audience, .. }, Answer::Ok { run: Some(run), .. }) =
             (&call.operation, &call.answer)

@@ -2,9 +2,9 @@
 //! could act or the clock was moved over it. A run without a due instant is a violation, and so is an email to an
 //! address outside the run's audience.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use super::loss;
+use super::loss::{self, TriggerName};
 use crate::events::{Answer, Call, Operation, PassedOver, Run, RunCause, Target};
 use crate::history::{HasItem, History, of_run};
 use crate::names::Name;
@@ -44,25 +44,18 @@ fn report_extra_runs(history: &History, findings: &mut Findings) {
     }
 }
 
-/// Reports further runs of a trigger's request id: a trigger opens one run for each request id.
+/// Reports runs that no trigger asked for, and further runs of a trigger's request id: it opens one run.
 fn report_extra_triggered_runs(history: &History, findings: &mut Findings) {
-    let mut asked: BTreeMap<(&str, &str), BTreeSet<String>> = BTreeMap::new();
-    for (place, call) in history.calls.iter().enumerate() {
-        if let Operation::Trigger { tenant, schedule, .. } = &call.operation
-            && call.may_be_done()
-        {
-            let id = call.request_id.clone().unwrap_or_else(|| format!("call {place}"));
-            asked.entry((tenant, schedule)).or_default().insert(id);
-        }
-    }
-    let mut opened: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+    let audiences = loss::asked_audiences(history);
+    let mut opened: BTreeMap<TriggerName, Vec<&str>> = BTreeMap::new();
     for run in history.runs.values().filter(|run| run.cause.is_asked_for()) {
-        *opened.entry((&run.tenant, &run.schedule)).or_default() += 1;
+        opened.entry(TriggerName::of(run)).or_default().push(&run.run);
     }
-    for ((tenant, schedule), opened) in opened {
-        let asked = asked.get(&(tenant, schedule)).map_or(0, BTreeSet::len);
-        if opened > asked {
-            findings.violation(|| format!("{tenant}/{schedule}: {opened} runs of {asked} triggers"));
+    for (name, runs) in opened {
+        if !audiences.contains_key(&name) {
+            findings.violation(|| format!("{name} opened {} without a request", runs.join(", ")));
+        } else if runs.len() > 1 {
+            findings.violation(|| format!("{name} opened more than once: {}", runs.join(", ")));
         }
     }
 }

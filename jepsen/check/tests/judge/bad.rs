@@ -620,7 +620,35 @@ fn i10_extra_run_of_instant_or_trigger_is_rejected() {
         history.sends("r221.0", ("d", 0), fence(210, 223), ("n1", 1), 25.6);
     });
     rejected(&twice, &[10]);
-    rejected(&with(|history| history.run("r352.0", ("default", "asked"), 43.0, 352)), &[10]);
+    let triggered = |id: &'static str, change: fn(&mut TestHistory)| {
+        with(|history| {
+            history.run_of("r352.0", ("default", "asked"), 43.0, 352, Some(id));
+            history.sends("r352.0", ("d", 0), fence(210, 353), ("n1", 1), 43.5);
+            change(history);
+        })
+    };
+    rejected(&triggered("t1", |_| {}), &[10]);
+    rejected(&triggered("t3", |_| {}), &[10]);
+    let asks = |history: &mut TestHistory| history.call_as("t3", 43.0, trigger(), Answer::Unknown);
+    accepted(&triggered("t3", asks));
+    rejected(&triggered("t1", asks), &[10]); // A trigger that opened nothing is no other trigger's.
+}
+
+#[test]
+fn recipients_of_unanswered_trigger_are_judged() {
+    let asked = |change: fn(&mut TestHistory)| {
+        with(|history| {
+            history.call_as("t3", 43.0, trigger(), Answer::Unknown);
+            history.run_of("r352.0", ("default", "asked"), 43.0, 352, Some("t3"));
+            change(history);
+        })
+    };
+    rejected(&asked(|_| {}), &[4]);
+    let misdirected = asked(|history| {
+        history.sends("r352.0", ("d", 0), fence(210, 353), ("n1", 1), 43.5);
+        history.sends("r352.0", ("a", 1), fence(210, 354), ("n1", 1), 43.6);
+    });
+    assert!(crate::broken(&misdirected.judge()).contains(&10), "{}", misdirected.judge().table());
 }
 
 #[test]

@@ -56,13 +56,19 @@ impl TestHistory {
     }
 
     pub fn run(&mut self, run: &str, whose: (&str, &str), due_s: f64, index: u64) {
-        let cause = if whose.1 == "asked" { RunCause::Trigger } else { RunCause::Due };
+        self.run_of(run, whose, due_s, index, None);
+    }
+
+    /// As `run`, of the trigger with this request id.
+    pub fn run_of(&mut self, run: &str, whose: (&str, &str), due_s: f64, index: u64, id: Option<&str>) {
+        let cause = if id.is_some() { RunCause::Trigger } else { RunCause::Due };
         self.events.push(Event::Run(Run {
             run: run.into(),
             tenant: whose.0.into(),
             schedule: whose.1.into(),
             due_unix_ms: ms(due_s),
             cause,
+            request_id: id.map(Into::into),
             opened_index: index,
             opened_unix_ms: ms(due_s) + 100,
             waited_for: None,
@@ -425,10 +431,10 @@ fn barriers(history: &mut TestHistory) {
 
     history.call_as("t1", 41.0, trigger(), opened(300, "r300.0"));
     history.call_as("t1", 41.5, trigger(), opened(300, "r300.0"));
-    history.run("r300.0", ("default", "asked"), 41.0, 300);
+    history.run_of("r300.0", ("default", "asked"), 41.0, 300, Some("t1"));
     history.sends("r300.0", ("d", 0), fence(210, 301), ("n1", 1), 41.3);
     history.call_as("t2", 42.0, trigger(), opened(310, "r310.0"));
-    history.run("r310.0", ("default", "asked"), 42.0, 310);
+    history.run_of("r310.0", ("default", "asked"), 42.0, 310, Some("t2"));
     history.item_state("r310.0", "d", 0, RecipientState::Cancelled);
     let target = Target::Run("r310.0".to_owned());
     history.call(42.2, 42.3, Operation::Cancel { target }, ok(311));

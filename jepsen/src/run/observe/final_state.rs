@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
-use reveille_check::events::{Event, Explained, Found, LISTED, OPTED_OUT, ObjectKind, Run, StateHash};
+use reveille_check::events::{Event, Explained, Found, LISTED, OPTED_OUT, ObjectKind, Run, RunCause, StateHash};
 use reveille_check::names::Name;
 use reveille_harness::AdminClient;
 use reveille_harness::admin::PAGE_SIZE;
@@ -72,9 +72,14 @@ pub async fn all_runs(admin: &AdminClient) -> Result<Vec<api::Run>> {
 /// Returns the name of the item that has the run's recipients: its schedule, the key of its message, or the request id
 /// of a trigger with a list.
 fn item_of<'a>(run: &'a api::Run, workload: &Workload) -> &'a str {
-    let id = run.occurrence.rsplit(' ').next().unwrap_or_default();
+    let id = request_id_of(run);
     let is_list = || workload.find(id).is_some_and(|item| item.kind == ItemKind::List);
     if run.cause() == api::RunCause::Trigger && is_list() { id } else { schedule_of(run) }
+}
+
+/// Returns the request id of the run's trigger, or the key of its message.
+fn request_id_of(run: &api::Run) -> &str {
+    run.occurrence.strip_prefix("trigger ").unwrap_or(&run.occurrence)
 }
 
 /// Returns the name of the run's schedule, or the key of its message.
@@ -83,12 +88,14 @@ fn schedule_of(run: &api::Run) -> &str {
 }
 
 fn of_run(run: &api::Run) -> Option<Run> {
+    let cause: RunCause = same_name(run.cause().as_str_name(), "RUN_CAUSE_")?;
     Some(Run {
         run: Name::from(&run.run),
         tenant: Name::from(&run.tenant),
         schedule: Name::from(schedule_of(run)),
         due_unix_ms: millis(run.due_time.as_ref()?),
-        cause: same_name(run.cause().as_str_name(), "RUN_CAUSE_")?,
+        cause,
+        request_id: cause.is_asked_for().then(|| request_id_of(run).into()),
         opened_index: run.opened_index,
         opened_unix_ms: millis(run.open_time.as_ref()?),
         waited_for: None,
