@@ -39,7 +39,7 @@ pub fn fault_counts(history: &History) -> BTreeMap<FaultKind, FaultCounts> {
         let installed = fault.status == FaultStatus::Installed;
         counts.cannot += u32::from(!fault.may_have_struck() && fault.cannot);
         counts.observed += u32::from(installed && fault.observed == Some(true));
-        counts.inside_data += u32::from(installed && fault.inside_data == Some(true));
+        counts.inside_data += u32::from(installed && fault.is_inside_data());
     }
     fault_counts
 }

@@ -203,8 +203,7 @@ impl Simulation {
         self.env.recorder.record(Event::Fault(FaultRecord {
             status: if kills { FaultStatus::Installed } else { FaultStatus::Skipped },
             observed: kills.then_some(true),
-            inside_data: past_gate.map(|past| past > 0),
-            past_gate,
+            past_gate: past_gate.map(|past_gate| (name(node.id), past_gate)).into_iter().collect(),
             journals_lost: kind == FaultKind::PowerCut,
             led_epoch: term.map(|term| term.epoch().0),
             ..FaultRecord::installed(kind, text, nodes, self.env.recorder.now_ns())

@@ -1,5 +1,7 @@
 //! Injected faults: their status and their observed effect.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 /// One fault.
@@ -24,10 +26,9 @@ pub struct Fault {
     pub observed: Option<bool>,
     /// Text for people: the effect, or why the fault was skipped.
     pub word: String,
-    /// For the end of a process: true if one of its handoffs was between final dot and 250. `None`: unknown.
-    pub inside_data: Option<bool>,
-    /// For the end of a process: number of its handoffs past the gate, by the sink's record. `None`: unknown.
-    pub past_gate: Option<u64>,
+    /// For each node whose process ended or paused: number of its handoffs between final dot and 250, by the sink's
+    /// record. A node that is missing here: unknown.
+    pub past_gate: BTreeMap<String, u64>,
     /// True if the journals of these nodes were lost.
     pub journals_lost: bool,
     /// Epoch that an affected node led. `None`: no affected node led.
@@ -47,8 +48,7 @@ impl Fault {
             cannot: false,
             observed: None,
             word: String::new(),
-            inside_data: None,
-            past_gate: None,
+            past_gate: BTreeMap::new(),
             journals_lost: false,
             led_epoch: None,
         }
@@ -57,6 +57,11 @@ impl Fault {
     /// Returns true if the fault was, or may have been, installed.
     pub fn may_have_struck(&self) -> bool {
         self.status != FaultStatus::Skipped
+    }
+
+    /// Returns true if a handoff of an affected node was past its gate.
+    pub fn is_inside_data(&self) -> bool {
+        self.past_gate.values().any(|past_gate| *past_gate > 0)
     }
 
     /// Returns the end of the fault, and `u64::MAX` for a fault without an end.

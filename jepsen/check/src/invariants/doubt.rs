@@ -60,19 +60,22 @@ pub fn doubt(history: &History) -> Doubt {
     let arrived = doubted(history).filter(|item| history.arrived(*item)).count() as u64;
     let by_relay =
         doubted(history).filter(|item| left_unanswered_by_relay(history, *item)).count() as u64 + without_run(history);
-    Doubt { in_doubt, arrived, allowed: by_relay + capacities(history).iter().sum::<u64>() }
+    let explanations = explanations(history);
+    let capacities = explanations.iter().map(|explanation| explanation.capacity);
+    Doubt { in_doubt, arrived, allowed: by_relay + capacities.sum::<u64>() }
 }
 
 /// Returns the last claims of recipients in doubt that neither a fault nor a missing answer of the relay explains.
 fn unexplained(history: &History) -> Vec<&Claim> {
-    let mut capacities = capacities(history);
-    let unnamed = capacities.len();
-    capacities.push(without_run(history));
+    let explanations = explanations(history);
+    let unnamed = explanations.len();
+    let capacities = explanations.iter().map(|explanation| explanation.capacity);
+    let capacities: Vec<u64> = capacities.chain([without_run(history)]).collect();
     let mut classes: BTreeMap<CandidateFaults, Vec<&Claim>> = BTreeMap::new();
     let by_nodes = doubted(history).filter(|item| !left_unanswered_by_relay(history, *item));
     for claim in by_nodes.filter_map(|item| of_item(&history.claims, item).last()) {
-        let candidates = history.faults.iter().enumerate().filter(|(_, fault)| may_have_struck(history, fault, claim));
-        let candidates = candidates.map(|(fault, _)| fault).chain([unnamed]).filter(|fault| capacities[*fault] > 0);
+        let own = explanations.iter().enumerate().filter(|(_, explanation)| explanation.explains(history, claim));
+        let candidates = own.map(|(place, _)| place).chain([unnamed]).filter(|place| capacities[*place] > 0);
         classes.entry(candidates.collect()).or_default().push(claim);
     }
     let counts: Vec<(CandidateFaults, u64)> =
@@ -82,12 +85,27 @@ fn unexplained(history: &History) -> Vec<&Claim> {
     classes.flat_map(|(mut claims, left)| claims.split_off(claims.len() - left as usize)).collect()
 }
 
-/// Returns true if this fault can have left a handoff under this claim in doubt: it affected the process that owned the
-/// claim or, if a journal was lost, a later process of that node, which would have read the journal. A partition or bad
-/// link may affect any node. A partition that never ends also hides the journals of the nodes that it cuts off.
-fn may_have_struck(history: &History, fault: &Fault, claim: &Claim) -> bool {
-    let until_ns = affects_claims_until(history, fault, (claim.node, claim.incarnation));
-    until_ns.is_some_and(|until_ns| claimed_ns(claim) <= until_ns)
+/// The recipients that a fault explains on one of its nodes or, if it affects any node, on all of them.
+struct Explanation<'a> {
+    fault: &'a Fault,
+    node: Option<&'a str>,
+    /// Maximum number of these recipients.
+    capacity: u64,
+}
+
+impl Explanation<'_> {
+    /// Returns true if the fault can have left a handoff under this claim in doubt: it affected the process that owned
+    /// the claim or, if a journal was lost, a later process of that node, which would have read the journal. A
+    /// partition or bad link may affect any node. A partition that never ends also hides the journals of the nodes that
+    /// it cuts off.
+    fn explains(&self, history: &History, claim: &Claim) -> bool {
+        let until_ns = affects_claims_until(history, self.fault, (claim.node, claim.incarnation));
+        self.concerns(claim.node) && until_ns.is_some_and(|until_ns| claimed_ns(claim) <= until_ns)
+    }
+
+    fn concerns(&self, owner: Name) -> bool {
+        self.node.is_none_or(|node| owner == node)
+    }
 }
 
 /// Returns the tolerance of times: ledger time, which separates incarnations, may be wrong by the clock error, and an
@@ -181,17 +199,20 @@ impl CommitTimes {
     }
 }
 
-/// Returns the number of claimed recipients that the fault can have affected: they had no known outcome when it began.
-fn unsettled_at(history: &History, fault: &Fault, processes: &BTreeMap<Process, ClaimTimes>) -> u64 {
-    let mut unsettled = 0;
-    for (process, times) in processes {
-        if let Some(until_ns) = affects_claims_until(history, fault, *process) {
-            let claimed = times.claimed_ns.partition_point(|at_ns| *at_ns <= until_ns);
-            let settled = times.settled_ns.partition_point(|at_ns| *at_ns < fault.from_ns);
-            unsettled += claimed.saturating_sub(settled) as u64;
+impl Explanation<'_> {
+    /// Returns the number of claimed recipients that the fault can have affected: they had no known outcome when it
+    /// began.
+    fn unsettled(&self, history: &History, processes: &BTreeMap<Process, ClaimTimes>) -> u64 {
+        let mut unsettled = 0;
+        for (process, times) in processes.iter().filter(|(process, _)| self.concerns(process.0)) {
+            if let Some(until_ns) = affects_claims_until(history, self.fault, *process) {
+                let claimed = times.claimed_ns.partition_point(|at_ns| *at_ns <= until_ns);
+                let settled = times.settled_ns.partition_point(|at_ns| *at_ns < self.fault.from_ns);
+                unsettled += claimed.saturating_sub(settled) as u64;
+            }
         }
+        unsettled
     }
-    unsettled
 }
 
 /// How a fault can leave a handoff in doubt.
@@ -258,20 +279,16 @@ fn doubted(history: &History) -> impl Iterator<Item = Item> {
 /// Time between the sink's answer and the sender's journal entry, on a busy machine.
 const ANSWER_UNDER_WAY_NS: u64 = 250 * MS;
 
-/// Returns the number of handoffs of the affected nodes that the sink read shortly before the fault, or after it and
-/// before the nodes continued or restarted.
-fn under_way(history: &History, fault: &Fault) -> u64 {
+/// Returns the number of handoffs of a node that the sink read shortly before the fault, or after it and before the node
+/// continued or restarted.
+fn under_way(history: &History, fault: &Fault, node: &str) -> u64 {
     let from_ns = fault.from_ns.saturating_sub(ANSWER_UNDER_WAY_NS);
-    let mut count = 0;
-    for node in &fault.nodes {
-        let next_start_ns = history.next_start(node, fault.from_ns);
-        let continues_ns = (fault.kind == FaultKind::Pause).then(|| fault.until_ns.unwrap_or(fault.from_ns));
-        let until_ns = next_start_ns.into_iter().chain(continues_ns).min().unwrap_or(u64::MAX);
-        let own = history.handoffs.iter().filter(|handoff| handoff.node == *node);
-        let uncut = own.filter(|handoff| handoff.answer != Answered::Cut);
-        count += uncut.filter(|handoff| (from_ns..until_ns).contains(&handoff.at_ns)).count() as u64;
-    }
-    count
+    let next_start_ns = history.next_start(node, fault.from_ns);
+    let continues_ns = (fault.kind == FaultKind::Pause).then(|| fault.until_ns.unwrap_or(fault.from_ns));
+    let until_ns = next_start_ns.into_iter().chain(continues_ns).min().unwrap_or(u64::MAX);
+    let own = history.handoffs.iter().filter(|handoff| handoff.node == node);
+    let uncut = own.filter(|handoff| handoff.answer != Answered::Cut);
+    uncut.filter(|handoff| (from_ns..until_ns).contains(&handoff.at_ns)).count() as u64
 }
 
 /// Returns true if an injected fault of the relay left the last handoff without an answer.
@@ -288,38 +305,48 @@ fn without_run(history: &History) -> u64 {
     cut.filter(|handoff| handoff.run.is_empty()).count() as u64
 }
 
-/// Returns the number of recipients that each fault explains.
-fn capacities(history: &History) -> Vec<u64> {
+/// Returns the numbers of recipients that the faults explain, each on its nodes.
+fn explanations(history: &History) -> Vec<Explanation<'_>> {
     let (cap, processes) = (claim_cap(history), claim_times(history));
-    let capacity = |fault| allowed_by(history, fault, cap).min(unsettled_at(history, fault, &processes));
-    history.faults.iter().map(capacity).collect()
+    let mut explanations = Vec::new();
+    for fault in history.faults.iter().filter(|fault| fault.may_have_struck()) {
+        // A network fault that ends may affect any node, as often as it has nodes.
+        let nodes: Vec<Option<&str>> = match is_network(fault) && !never_ends(fault) {
+            true => vec![None],
+            false => fault.nodes.iter().map(|node| Some(node.as_str())).collect(),
+        };
+        for node in nodes {
+            let mut explanation = Explanation { fault, node, capacity: 0 };
+            let unsettled = explanation.unsettled(history, &processes);
+            explanation.capacity = allowed_by(history, fault, node, cap).min(unsettled);
+            explanations.push(explanation);
+        }
+    }
+    explanations
 }
 
-/// Returns the maximum number of recipients that a fault explains. `cap` is the measured claim cap of a node.
-fn allowed_by(history: &History, fault: &Fault, cap: u64) -> u64 {
-    if !fault.may_have_struck() {
-        return 0;
-    }
-    let nodes = fault.nodes.len() as u64;
-    let sessions = nodes * u64::from(history.header.sessions);
+/// Returns the maximum number of recipients that a fault explains, on this node or in all. `cap` is the measured claim
+/// cap of a node.
+fn allowed_by(history: &History, fault: &Fault, node: Option<&str>, cap: u64) -> u64 {
+    let sessions = u64::from(history.header.sessions);
     let length_ns = fault.until_ns.unwrap_or(history.ended_ns()).saturating_sub(fault.from_ns);
-    let effect = effect_on_doubt(fault.kind);
-    if hides_journals(history, fault) {
-        let lease_ns = LEASE_MS * MS;
-        return match effect {
-            Effect::Network => nodes * cap * (length_ns / lease_ns + 1),
-            // The leader counts a node's claims over all its processes (P12).
-            _ => {
-                let held = |node: &String| cap.saturating_mul(unsettled_processes(history, fault, node));
-                fault.nodes.iter().map(|node| held(node).min(CLAIM_CAP_MAX)).sum()
-            }
-        };
-    }
-    match effect {
-        Effect::Process => fault.past_gate.map_or(sessions, |past| (past + under_way(history, fault)).min(sessions)),
-        Effect::Network => sessions * (length_ns / (60_000 * MS) + 1),
-        // `hides_journals` handles the journals of a lost node.
-        Effect::Journals | Effect::None => 0,
+    let hides_journals = hides_journals(history, fault);
+    match (effect_on_doubt(fault.kind), node) {
+        (Effect::Network, _) => {
+            let nodes = node.map_or(fault.nodes.len() as u64, |_| 1);
+            let lease_ns = LEASE_MS * MS;
+            let (each, interval_ns) = if hides_journals { (cap, lease_ns) } else { (sessions, 60_000 * MS) };
+            nodes * each * (length_ns / interval_ns + 1)
+        }
+        // The leader counts a node's claims over all its processes (P12).
+        (_, Some(node)) if hides_journals => {
+            cap.saturating_mul(unsettled_processes(history, fault, node)).min(CLAIM_CAP_MAX)
+        }
+        (Effect::Process, Some(node)) => {
+            let past_gate = fault.past_gate.get(node);
+            past_gate.map_or(sessions, |past_gate| (past_gate + under_way(history, fault, node)).min(sessions))
+        }
+        (Effect::Process | Effect::Journals | Effect::None, _) => 0,
     }
 }
 
@@ -372,17 +399,20 @@ mod tests {
         history.close()
     }
 
+    fn unsettled(history: &History, fault: &Fault, node: &str) -> u64 {
+        Explanation { fault, node: Some(node), capacity: 0 }.unsettled(history, &claim_times(history))
+    }
+
     #[test]
     fn fault_explains_no_recipient_that_was_settled_before_or_claimed_after() {
         let history = history();
-        let processes = claim_times(&history);
         let mut fault = Fault::installed(FaultKind::Pause, String::new(), vec!["n1".to_owned()], 40_700 * MS);
         fault.until_ns = Some(63_000 * MS);
         // m0 to m3 were settled before m4 was handed off at 40.5 s. m7 was claimed at 70 s, more than a lease after the
         // end.
-        assert_eq!(unsettled_at(&history, &fault, &processes), 3);
+        assert_eq!(unsettled(&history, &fault, "n1"), 3);
         fault.nodes = vec!["n2".to_owned()];
-        assert_eq!(unsettled_at(&history, &fault, &processes), 0);
+        assert_eq!(unsettled(&history, &fault, "n2"), 0);
     }
 
     /// Seed 259106958 of the simulation: the ledger reports two releases of one claim as one, at the index of the
@@ -396,8 +426,7 @@ mod tests {
         let late = history.outcomes.first_mut().expect("an outcome");
         (late.index, late.fence) = (96, Some(item.fence));
         let history = history.close();
-        let processes = claim_times(&history);
         let fault = Fault::installed(FaultKind::PowerCut, String::new(), vec!["n1".to_owned()], 99_000 * MS);
-        assert_eq!(unsettled_at(&history, &fault, &processes), 2, "the second claim of m0, and the one of m9");
+        assert_eq!(unsettled(&history, &fault, "n1"), 2, "the second claim of m0, and the one of m9");
     }
 }

@@ -310,6 +310,23 @@ fn i5_fault_of_one_node_explains_no_doubt_of_another() {
 }
 
 #[test]
+fn i5_fault_of_several_nodes_explains_handoffs_of_each() {
+    // n1 claimed m6, and n2 claimed m7.
+    let killed = |past_gate: [u64; 2]| {
+        with(|history| {
+            history.set_final_state("r200.0", "b", RecipientState::Sent);
+            history.set_final_state("r120.0", "m7", RecipientState::InDoubt);
+            history.change_fault(FaultKind::Kill, |fault| {
+                fault.nodes = ["n1", "n2"].map(str::to_owned).to_vec();
+                fault.past_gate = ["n1", "n2"].map(str::to_owned).into_iter().zip(past_gate).collect();
+            });
+        })
+    };
+    accepted(&killed([0, 1]));
+    rejected(&killed([1, 0]), &[5]);
+}
+
+#[test]
 fn i5_permanent_partition_hides_journals_of_both_sides() {
     let cut = |node: &'static str| {
         with(|history| {

@@ -79,7 +79,7 @@ fn fault_without_target_makes_run_invalid() {
 
 #[test]
 fn run_without_kill_inside_data_or_with_few_emails_does_not_count() {
-    let outside = with(|history| fault(history, FaultKind::Kill, |fault| fault.inside_data = Some(false)));
+    let outside = with(|history| fault(history, FaultKind::Kill, |fault| fault.past_gate.clear()));
     assert!(does_not_count(&outside).is_false());
     let mut slow = good();
     slow.header.coverage.mails_per_second = 4;
@@ -91,8 +91,8 @@ fn run_without_kill_inside_data_or_with_few_emails_does_not_count() {
 #[test]
 fn pause_inside_data_is_no_kill() {
     let paused = with(|history| {
-        fault(history, FaultKind::Kill, |fault| fault.inside_data = Some(false));
-        fault(history, FaultKind::Pause, |fault| fault.inside_data = Some(true));
+        fault(history, FaultKind::Kill, |fault| fault.past_gate.clear());
+        fault(history, FaultKind::Pause, |fault| fault.past_gate = [("n3".to_owned(), 1)].into());
     });
     assert!(does_not_count(&paused).is_false());
 }

@@ -313,8 +313,8 @@ fn surroundings(history: &mut TestHistory) {
         history.events.push(Event::StateHash(StateHash { node: node(name), applied_index: index, hash }));
     }
     let kill = history.fault(FaultKind::Kill, &["n2"], 21.0);
-    (kill.inside_data, kill.past_gate, kill.led_epoch) = (Some(true), Some(1), Some(10));
-    history.fault(FaultKind::Pause, &["n3"], 29.8).past_gate = Some(0);
+    (kill.past_gate, kill.led_epoch) = ([("n2".to_owned(), 1)].into(), Some(10));
+    history.fault(FaultKind::Pause, &["n3"], 29.8).past_gate = [("n3".to_owned(), 0)].into();
     history.fault(FaultKind::Relay, &[], 32.0);
     let cut = history.fault(FaultKind::PowerCut, &["n1"], 33.0);
     (cut.status, cut.observed, cut.word) = (FaultStatus::Skipped, None, "no loop devices".to_owned());

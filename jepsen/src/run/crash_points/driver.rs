@@ -258,7 +258,7 @@ impl<'a> Driver<'a> {
         let mut pauses = Vec::new();
         for name in self.nemesis.processes.names().into_iter().filter(|name| *name != leader) {
             let mut fault = self.fault(FaultKind::Pause, "SIGSTOP of a follower");
-            fault.past_gate = Some(self.nemesis.processes.past_gate(&name));
+            fault.past_gate = [(name.clone(), self.nemesis.processes.past_gate(&name))].into();
             if self.nemesis.processes.pause(&name).is_ok() {
                 fault.nodes = vec![name];
                 pauses.push(fault);
@@ -287,8 +287,8 @@ impl<'a> Driver<'a> {
         let past_gate = processes.past_gate(node);
         if processes.state(node) == ProcessState::Runs {
             let mut fault = self.fault(FaultKind::Kill, &format!("kill -9: {why}"));
-            (fault.nodes, fault.past_gate, fault.led_epoch) = (vec![node.to_owned()], Some(past_gate), led_epoch);
-            fault.inside_data = Some(past_gate > 0);
+            (fault.nodes, fault.led_epoch) = (vec![node.to_owned()], led_epoch);
+            fault.past_gate = [(node.to_owned(), past_gate)].into();
             self.nemesis.processes.kill(node)?;
             self.nemesis.processes.recorder.event(&Event::Fault(fault));
         }

@@ -120,7 +120,7 @@ impl Nemesis {
     /// Damages or removes the newer snapshot of a node that has two: its log reaches back to the older snapshot.
     fn damage_snapshot(&mut self, mut fault: Fault, victim: String, how: DiskFault) -> Injection {
         let folder = self.has_two_snapshots(&victim)?;
-        self.count_past_gate(&victim, &[], &mut fault);
+        self.count_past_gate(&victim, &mut fault);
         self.processes.kill(&victim)?;
         let newest = manifests(&folder)?.pop().context("a node without snapshots");
         let damaged = newest.and_then(|newest| match how {
@@ -157,7 +157,7 @@ impl Nemesis {
         for name in self.processes.names() {
             self.wait_until_ready(&name, READY_WITHIN).await;
         }
-        self.count_past_gate(&victim, &[], &mut fault);
+        self.count_past_gate(&victim, &mut fault);
         self.processes.kill(&victim)?;
         let damaged = damage(self.processes.cluster.node(&victim)?.folder());
         self.processes.start(&victim)?;

@@ -73,15 +73,14 @@ impl Nemesis {
         };
         let mut fault = self.fault(planned, &format!("{what} of {target}"), std::slice::from_ref(&victim));
         // The count comes after the instant of the fault, because a dot that is read from then on was in transit.
-        let past_gate = self.count_past_gate(&victim, &held, &mut fault);
+        let past_gate = self.count_past_gate(&victim, &mut fault);
         Ok(Caught { victim, held, fault, past_gate })
     }
 
     /// Counts the emails of the victim between dot and 250.
-    pub(super) fn count_past_gate(&self, victim: &str, held: &[Held], fault: &mut Fault) -> u64 {
+    pub(super) fn count_past_gate(&self, victim: &str, fault: &mut Fault) -> u64 {
         let past_gate = self.processes.past_gate(victim);
-        let is_inside = held.iter().any(|held| held.accepted.ehlo == victim) || past_gate > 0;
-        (fault.inside_data, fault.past_gate) = (Some(is_inside), Some(past_gate));
+        fault.past_gate.insert(victim.to_owned(), past_gate);
         past_gate
     }
 
@@ -119,18 +118,16 @@ impl Nemesis {
     fn kill_each(&mut self, fault: &mut Fault) -> Injection<u64> {
         let each = fault.nodes.iter().map(|name| (name.clone(), self.processes.past_gate(name)));
         let each: Vec<(String, u64)> = each.collect();
-        let mut past_gate = 0;
-        for (name, of_node) in each {
+        for (name, past_gate) in each {
             match self.processes.kill(&name) {
-                Ok(()) => past_gate += of_node,
+                Ok(()) => _ = fault.past_gate.insert(name, past_gate),
                 Err(_) => fault.nodes.retain(|known| *known != name),
             }
         }
         if fault.nodes.is_empty() {
             return Err(NotInjected::no_node_runs());
         }
-        (fault.inside_data, fault.past_gate) = (Some(past_gate > 0), Some(past_gate));
-        Ok(past_gate)
+        Ok(fault.past_gate.values().sum())
     }
 
     pub(super) async fn power(&mut self, planned: &PlannedFault, target: Option<FaultTarget>, torn: bool) -> Injection {

@@ -29,7 +29,7 @@ impl Nemesis {
         let Some(new) = self.processes.spares().into_iter().next() else { return Ok(None) };
         let lost = self.target(target)?;
         let mut fault = self.fault(planned, &format!("{target} is lost"), std::slice::from_ref(&lost));
-        let past_gate = self.count_past_gate(&lost, &[], &mut fault);
+        let past_gate = self.count_past_gate(&lost, &mut fault);
         self.processes.lose(&lost)?;
         (fault.observed, fault.journals_lost) = (Some(true), true);
         fault.word = format!("{past_gate} past the gate; {new} replaces it");

@@ -297,7 +297,7 @@ impl Nemesis {
         let Stopped::Killed { past_gate } = self.processes.stop(name).await? else { return Ok(true) };
         let (node, at_ns) = (vec![name.to_owned()], self.processes.recorder.now_ns());
         let mut fault = Fault::installed(FaultKind::Kill, "kill -9: it did not stop".to_owned(), node, at_ns);
-        (fault.observed, fault.past_gate) = (Some(true), Some(past_gate));
+        (fault.observed, fault.past_gate) = (Some(true), [(name.to_owned(), past_gate)].into());
         eprintln!("  {name} did not stop when asked, and was killed");
         self.record(fault);
         Ok(false)

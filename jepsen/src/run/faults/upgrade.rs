@@ -63,7 +63,7 @@ impl Nemesis {
     fn install(&mut self, planned: &PlannedFault, victim: String, level: u32) -> Injection {
         let name = format!("kill -9, then a release of level {level}");
         let mut fault = self.fault(planned, &name, std::slice::from_ref(&victim));
-        let past_gate = self.count_past_gate(&victim, &[], &mut fault);
+        let past_gate = self.count_past_gate(&victim, &mut fault);
         self.processes.kill(&victim)?;
         self.processes.cluster.node_mut(&victim)?.level = level;
         self.upgrade.went_back |= level == FORMER_LEVEL;
