@@ -1,6 +1,8 @@
 //! I5: doubt is bounded and explained. Each recipient that is in doubt at the end, or was closed as assumed, must have
 //! been claimed, and must be explained by a fault on the process that last owned its claim. Each fault explains a
-//! limited number of recipients (`attribution.rs`), and a fault of one node explains no recipient of another node.
+//! limited number of recipients (`attribution.rs`), and a fault of one node explains no recipient of another node. Under
+//! `resend` the doubts that the policy sent again are explained too, each by a fault on the owner of its claim. The
+//! policy waits ten minutes for the journal of an owner, so the same limits apply.
 //!
 //! No fault explains more recipients than the affected processes had claimed and not settled with a known outcome when
 //! the fault began. Below that bound, a fault explains for each affected node:
@@ -23,7 +25,9 @@ use std::collections::BTreeMap;
 
 use super::attribution::{self, CandidateFaults};
 use super::claim_cap::{CLAIM_CAP_MAX, claim_cap, unsettled_processes};
-use crate::events::{Answered, Claim, Fault, FaultKind, Fence, InDoubt, Lifetime, OutcomeKind, RecipientState};
+use crate::events::{
+    Answered, Call, Claim, Fault, FaultKind, Fence, InDoubt, Lifetime, Outcome, OutcomeKind, RecipientState,
+};
 use crate::history::{HasItem, History, Item, of_item};
 use crate::names::Name;
 use crate::time::{LEASE_MS, MS};
@@ -47,9 +51,8 @@ pub fn bounded(history: &History, findings: &mut Findings) {
             findings.violation(|| format!("{item} is in doubt and no claim ever held it"));
         }
         for claim in unexplained(history) {
-            let (item, node) = (claim.item(), claim.node);
-            let incarnation = claim.incarnation;
-            findings.violation(|| format!("{item} is in doubt; incarnation {incarnation} of {node} owned its claim last, and no remaining fault explains it"));
+            let (item, Claim { node, incarnation, fence, .. }) = (claim.item(), claim);
+            findings.violation(|| format!("{item} was in doubt under claim {fence} of incarnation {incarnation} of {node}, and no remaining fault explains it"));
         }
     }
 }
@@ -58,22 +61,40 @@ pub fn bounded(history: &History, findings: &mut Findings) {
 pub fn doubt(history: &History) -> Doubt {
     let in_doubt = doubted(history).count() as u64;
     let arrived = doubted(history).filter(|item| history.arrived(*item)).count() as u64;
-    let by_relay =
-        doubted(history).filter(|item| left_unanswered_by_relay(history, *item)).count() as u64 + without_run(history);
+    let by_relay = doubted(history).filter(|item| left_unanswered_by_relay(history, *item, last_fence(history, *item)));
     let explanations = explanations(history);
     let capacities = explanations.iter().map(|explanation| explanation.capacity);
-    Doubt { in_doubt, arrived, allowed: by_relay + capacities.sum::<u64>() }
+    let allowed = by_relay.count() as u64 + without_run(history) + capacities.sum::<u64>();
+    Doubt { in_doubt, arrived, allowed }
 }
 
-/// Returns the last claims of recipients in doubt that neither a fault nor a missing answer of the relay explains.
+/// Returns the claims whose doubts are judged: the last claim of each recipient in doubt, and each claim that the policy
+/// `resend` decided, unless an operator may have decided about the recipient earlier than the policy would.
+fn doubted_claims(history: &History) -> BTreeMap<(Item, Fence), &Claim> {
+    let is_decided = |outcome: &&Outcome| {
+        history.header.in_doubt == InDoubt::Resend
+            && outcome.kind == OutcomeKind::Resent
+            && history.requests_about(outcome.item(), Call::resends) == 0
+    };
+    let decided = history.outcomes.iter().filter(is_decided);
+    let decided = decided.filter_map(|outcome| Some((outcome.item(), outcome.fence?)));
+    let last = doubted(history).filter_map(|item| Some((item, last_fence(history, item)?)));
+    let claims = decided.chain(last).filter_map(|(item, fence)| {
+        let claim = of_item(&history.claims, item).iter().find(|claim| claim.fence == fence)?;
+        Some(((item, fence), claim))
+    });
+    claims.collect()
+}
+
+/// Returns the claims whose doubts neither a fault nor a missing answer of the relay explains.
 fn unexplained(history: &History) -> Vec<&Claim> {
     let explanations = explanations(history);
     let unnamed = explanations.len();
     let capacities = explanations.iter().map(|explanation| explanation.capacity);
     let capacities: Vec<u64> = capacities.chain([without_run(history)]).collect();
     let mut classes: BTreeMap<CandidateFaults, Vec<&Claim>> = BTreeMap::new();
-    let by_nodes = doubted(history).filter(|item| !left_unanswered_by_relay(history, *item));
-    for claim in by_nodes.filter_map(|item| of_item(&history.claims, item).last()) {
+    let doubted = doubted_claims(history).into_values();
+    for claim in doubted.filter(|claim| !left_unanswered_by_relay(history, claim.item(), Some(claim.fence))) {
         let own = explanations.iter().enumerate().filter(|(_, explanation)| explanation.explains(history, claim));
         let candidates = own.map(|(place, _)| place).chain([unnamed]).filter(|place| capacities[*place] > 0);
         classes.entry(candidates.collect()).or_default().push(claim);
@@ -264,7 +285,13 @@ fn never_ends(fault: &Fault) -> bool {
 /// too late: the policy `assume_sent` closes a doubt when its run ends, possibly before the node is back.
 fn hides_journals(history: &History, fault: &Fault) -> bool {
     let with_its_node = effect_on_doubt(fault.kind) == Effect::Journals;
-    let comes_late = history.header.in_doubt == InDoubt::AssumeSent && effect_on_doubt(fault.kind) != Effect::None;
+    let decides_early = match history.header.in_doubt {
+        InDoubt::Hold => false,
+        // A move of the clock may end the ten minutes for which the policy waits.
+        InDoubt::Resend => !history.clock_moves.is_empty(),
+        InDoubt::AssumeSent => true,
+    };
+    let comes_late = decides_early && effect_on_doubt(fault.kind) != Effect::None;
     fault.journals_lost || with_its_node || never_ends(fault) || comes_late
 }
 
@@ -291,12 +318,16 @@ fn under_way(history: &History, fault: &Fault, node: &str) -> u64 {
     uncut.filter(|handoff| (from_ns..until_ns).contains(&handoff.at_ns)).count() as u64
 }
 
-/// Returns true if an injected fault of the relay left the last handoff without an answer.
-fn left_unanswered_by_relay(history: &History, item: Item) -> bool {
-    let last = of_item(&history.claims, item).last().map(|claim| claim.fence);
+/// Returns the fence of the recipient's last claim.
+fn last_fence(history: &History, item: Item) -> Option<Fence> {
+    of_item(&history.claims, item).last().map(|claim| claim.fence)
+}
+
+/// Returns true if an injected fault of the relay left the handoff under this fence without an answer.
+fn left_unanswered_by_relay(history: &History, item: Item, fence: Option<Fence>) -> bool {
     // The fence of a message that was cut off may not have been read.
-    let is_last = |fence: Option<Fence>| fence.is_none() || fence == last;
-    of_item(&history.handoffs, item).iter().any(|handoff| handoff.answer.leaves_doubt() && is_last(handoff.fence))
+    let is_own = |other: Option<Fence>| other.is_none() || other == fence;
+    of_item(&history.handoffs, item).iter().any(|handoff| handoff.answer.leaves_doubt() && is_own(handoff.fence))
 }
 
 /// Returns the number of messages that were cut off before their run was read.
@@ -353,7 +384,7 @@ fn allowed_by(history: &History, fault: &Fault, node: Option<&str>, cap: u64) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::events::{Claim, Event, Handoff, Header, Outcome};
+    use crate::events::{Event, Handoff, Header};
 
     /// Returns a history of ten recipients. Each is claimed in an entry of its own, ten seconds after the recipient
     /// before, handed off half a second later, and settled in the entry after the claim.

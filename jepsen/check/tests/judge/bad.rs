@@ -326,6 +326,33 @@ fn i5_fault_of_several_nodes_explains_handoffs_of_each() {
     rejected(&killed([1, 0]), &[5]);
 }
 
+/// The policy sends `m7` again, whose claim n2 owned.
+#[test]
+fn i5_doubt_that_policy_sent_again_is_explained_too() {
+    let resent = |change: fn(&mut TestHistory)| {
+        with(|history| {
+            history.header.in_doubt = InDoubt::Resend;
+            for kind in [OutcomeKind::InDoubt, OutcomeKind::Resent] {
+                history.outcome("r120.0", "m7", 150, kind);
+                let Some(Event::Outcome(outcome)) = history.events.last_mut() else { unreachable!() };
+                outcome.fence = Some(fence(10, 121));
+            }
+            history.claim("r120.0", "m7", fence(10, 160), ("n1", 1), 16.0);
+            history.handoff("r120.0", "m7", fence(10, 160), "n1", 16.1, Answered::Accepted);
+            change(history);
+        })
+    };
+    rejected(&resent(|_| {}), &[5]);
+    accepted(&resent(|history| history.change_mail("r120.0", "m7", |mail| mail.answer = Answered::Nothing)));
+    accepted(&resent(|history| {
+        history.fault(FaultKind::Kill, &["n2"], 12.5).past_gate = [("n2".to_owned(), 1)].into()
+    }));
+    let others = |history: &mut TestHistory| {
+        history.fault(FaultKind::Kill, &["n1"], 12.5).past_gate = [("n1".to_owned(), 1)].into();
+    };
+    rejected(&resent(others), &[5]);
+}
+
 #[test]
 fn i5_permanent_partition_hides_journals_of_both_sides() {
     let cut = |node: &'static str| {

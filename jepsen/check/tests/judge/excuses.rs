@@ -261,6 +261,7 @@ fn i1_under_resend_step_in_history_of_first_claim_excuses() {
     let resent = |of_first: bool| {
         with(|history| {
             history.header.in_doubt = InDoubt::Resend;
+            history.change_mail("r120.0", "m7", |mail| mail.answer = Answered::AcceptedUnanswered);
             again(history, "r120.0", "m7", 160, 16.0);
             let fences = history.events.iter().filter_map(|event| match event {
                 Event::Handoff(Handoff { run, recipient, fence, .. }) => {
@@ -278,7 +279,7 @@ fn i1_under_resend_step_in_history_of_first_claim_excuses() {
         })
     };
     accepted(&resent(true));
-    rejected(&resent(false), &[1, 3]);
+    rejected(&resent(false), &[1, 3, 5]);
 }
 
 #[test]
