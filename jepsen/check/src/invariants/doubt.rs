@@ -282,7 +282,7 @@ fn never_ends(fault: &Fault) -> bool {
 }
 
 /// Returns true if the journals of the affected nodes are not read in time. They are lost, behind a permanent cut, or
-/// too late: the policy `assume_sent` closes a doubt when its run ends, possibly before the node is back.
+/// too late: the policy decides a doubt possibly before the node is back.
 fn hides_journals(history: &History, fault: &Fault) -> bool {
     let with_its_node = effect_on_doubt(fault.kind) == Effect::Journals;
     let decides_early = match history.header.in_doubt {

@@ -4,7 +4,7 @@
 
 use super::barriers::may_follow;
 use super::limits;
-use crate::events::{Answer, Answered, Call, Claim, LifetimeEnd, Operation, OutcomeKind, RecipientState, Run};
+use crate::events::{Answer, Answered, Call, Claim, LifetimeEnd, Operation, Outcome, OutcomeKind, RecipientState, Run};
 use crate::history::{History, Item, of_item};
 
 /// Returns true if the final state of a recipient without an email has a cause.
@@ -84,9 +84,13 @@ fn killed_its_owners(history: &History, item: Item) -> bool {
     let mut crashes = 0_u32;
     for (position, claim) in claims.iter().enumerate() {
         let next_index = claims.get(position + 1).map_or(u64::MAX, |next| next.fence.index);
-        let mut releases =
-            of_item(&history.outcomes, item).iter().filter(|outcome| outcome.kind == OutcomeKind::Released);
-        let is_released = releases.any(|outcome| (claim.fence.index..next_index).contains(&outcome.index));
+        // The ledger may report releases of one claim as one, at an index above the next claim.
+        let is_of = |outcome: &Outcome| match outcome.fence {
+            Some(fence) => fence == claim.fence,
+            None => (claim.fence.index..next_index).contains(&outcome.index),
+        };
+        let mut outcomes = of_item(&history.outcomes, item).iter();
+        let is_released = outcomes.any(|outcome| outcome.kind == OutcomeKind::Released && is_of(outcome));
         crashes += u32::from(is_released && owner_crashed(history, claim));
     }
     crashes > 1

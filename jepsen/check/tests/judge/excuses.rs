@@ -88,6 +88,17 @@ fn i4_end_by_client_or_relay_is_explained() {
         history.outcome("r120.0", "m7", 124, OutcomeKind::Released);
     });
     accepted(&killed);
+    // The ledger reports the release of the first claim with a later one of another recipient.
+    let reported_late = without_a_mail(RecipientState::Dead, |history| {
+        history.claim("r120.0", "m7", fence(10, 121), ("n2", 1), 12.4);
+        history.claim("r120.0", "m7", fence(10, 123), ("n2", 1), 12.5);
+        for (index, of) in [(125, 121), (124, 123)] {
+            history.outcome("r120.0", "m7", index, OutcomeKind::Released);
+            let Some(Event::Outcome(outcome)) = history.events.last_mut() else { unreachable!() };
+            outcome.fence = Some(fence(10, of));
+        }
+    });
+    accepted(&reported_late);
     // After the second claim it was not released.
     let held = without_a_mail(RecipientState::Dead, |history| {
         history.claim("r120.0", "m7", fence(10, 121), ("n2", 1), 12.4);
