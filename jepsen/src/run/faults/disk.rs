@@ -82,7 +82,7 @@ impl Nemesis {
     ) -> Result<()> {
         let hits = trace.end().await;
         self.record_ends()?;
-        let ended = self.processes.state(name) == ProcessState::Down;
+        let ended = self.has_ended_by_itself(name);
         if ended {
             self.processes.start(name)?;
         } else if failed.is_some() && self.processes.cluster.node(name)?.process_id() == failed {
@@ -93,6 +93,10 @@ impl Nemesis {
         let and = if ended { ", and the node ended" } else { "" };
         fault.word = format!("{}: {hits} syncs{and}", fault.word);
         Ok(())
+    }
+
+    fn has_ended_by_itself(&self, name: &str) -> bool {
+        self.processes.state(name) == ProcessState::Down && !self.is_held_down(name)
     }
 
     fn fill(&mut self, fault: Fault, victim: String) -> Injection {
@@ -108,9 +112,11 @@ impl Nemesis {
             Err(_) => Ok(()),
         };
         self.record_ends()?;
-        let ended = self.processes.state(name) == ProcessState::Down;
+        let ended = self.has_ended_by_itself(name);
         self.processes.disk_has_room(name, ENDS_WITHIN);
-        self.processes.start(name)?;
+        if ended {
+            self.processes.start(name)?;
+        }
         emptied?;
         fault.observed = ended.then_some(true);
         fault.word = if ended { "the node ended" } else { "the node continued, or wrote nothing" }.to_owned();

@@ -402,11 +402,15 @@ impl Nemesis {
         self.record_ends()?;
         let due = self.restarts.extract_if(.., |(at, _)| *at <= Instant::now()).collect::<Vec<_>>();
         for (_, name) in due {
-            // A node that is down by a fault is started when the fault is over.
-            if !self.active.iter().any(|active| active.repair.starts(&name)) {
+            if !self.is_held_down(&name) {
                 self.processes.start(&name)?;
             }
         }
         Ok(())
+    }
+
+    /// Returns true if a fault holds the node down: it is started when the fault is over.
+    pub(super) fn is_held_down(&self, name: &str) -> bool {
+        self.active.iter().any(|active| active.repair.starts(name))
     }
 }
