@@ -8,6 +8,7 @@ use super::identity::is_whole;
 use crate::events::{Claim, GateReading, Handoff, Lifetime};
 use crate::history::{HasItem, History, of_item};
 use crate::names::Name;
+use crate::time::MS;
 use crate::verdict::Findings;
 
 /// I2: every handoff is covered by a committed claim.
@@ -25,7 +26,7 @@ pub fn covered(history: &History, findings: &mut Findings) {
                 let (owner, sender) = (claim.node, handoff.node);
                 format!("{}: {fence} is {owner}'s, and {sender} sent it", what())
             }),
-            Some(claim) if claim.committed_ns.is_some_and(|committed| committed > handoff.data_ns) => {
+            Some(claim) if committed_from_ns(history, claim) > handoff.data_ns => {
                 findings.violation(|| format!("{}: its DATA came before claim {fence} was committed", what()));
             }
             Some(claim) if !ran_at(history, (claim.node, claim.incarnation), handoff.data_ns) => {
@@ -37,6 +38,13 @@ pub fn covered(history: &History, findings: &mut Findings) {
             Some(_) => {}
         }
     }
+}
+
+/// Returns the earliest time at which the claim can have been committed. Without an observation it is the ledger time of
+/// its proposal, which may be ahead by the clock error.
+fn committed_from_ns(history: &History, claim: &Claim) -> u64 {
+    let error_ns = history.header.clock_error_ms.saturating_mul(MS);
+    claim.committed_ns.or_else(|| Some(claim.proposed_ns?.saturating_sub(error_ns))).unwrap_or(0)
 }
 
 /// Returns the claim of a handoff.

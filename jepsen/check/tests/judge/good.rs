@@ -281,6 +281,33 @@ pub fn good() -> TestHistory {
     history
 }
 
+/// Returns the good history as the recorder of real processes writes it: claims have ledger times only, and outcomes
+/// their fences.
+pub fn good_real() -> TestHistory {
+    let mut history = good();
+    let claims: Vec<Claim> = history
+        .events
+        .iter()
+        .filter_map(|event| match event {
+            Event::Claim(claim) => Some(*claim),
+            _ => None,
+        })
+        .collect();
+    for event in &mut history.events {
+        match event {
+            Event::Claim(claim) => claim.proposed_ns = claim.committed_ns.take(),
+            Event::Outcome(outcome) => {
+                let own =
+                    claims.iter().filter(|claim| (claim.run, claim.recipient) == (outcome.run, outcome.recipient));
+                let fences = own.map(|claim| claim.fence).filter(|fence| fence.index < outcome.index);
+                outcome.fence = fences.max();
+            }
+            _ => {}
+        }
+    }
+    history
+}
+
 fn surroundings(history: &mut TestHistory) {
     let node = str::to_owned;
     history.events.extend([

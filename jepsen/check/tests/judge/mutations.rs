@@ -5,7 +5,7 @@ use reveille_check::events::*;
 use reveille_check::judgement::InvariantNumber;
 use reveille_check::{Judgement, Verdict};
 
-use crate::good::{TestHistory, good};
+use crate::good::{TestHistory, good, good_real};
 
 /// A change of an event: the events that replace it.
 type Change = fn(&Event) -> Vec<Event>;
@@ -51,20 +51,42 @@ fn twice(event: &Event) -> Vec<Event> {
 
 #[track_caller]
 fn none_passes(what: &str, picks: impl Fn(&Event) -> bool, changes: &[(Change, By)]) {
-    let history = good();
-    let positions: Vec<usize> = (0..history.events.len()).filter(|index| picks(&history.events[*index])).collect();
-    assert!(!positions.is_empty(), "{what}");
-    for position in positions {
-        for (number, (change, by)) in changes.iter().enumerate() {
-            let event = &history.events[position];
-            let mut events = history.events.clone();
-            events.splice(position..=position, change(event));
-            let judgement =
-                TestHistory { events, header: history.header.clone(), ended: history.ended.clone() }.judge_in_memory();
-            let text =
-                || format!("{what}, change {number}, is not rejected by {by:?}: {event:?}\n{}", judgement.table());
-            assert!(!judgement.valid && by.rejects(&judgement), "{}", text());
+    for history in [good(), good_real()] {
+        let positions: Vec<usize> = (0..history.events.len()).filter(|index| picks(&history.events[*index])).collect();
+        assert!(!positions.is_empty(), "{what}");
+        for position in positions {
+            for (number, (change, by)) in changes.iter().enumerate() {
+                let event = &history.events[position];
+                let mut events = history.events.clone();
+                events.splice(position..=position, change(event));
+                let judgement = TestHistory { events, header: history.header.clone(), ended: history.ended.clone() }
+                    .judge_in_memory();
+                let text =
+                    || format!("{what}, change {number}, is not rejected by {by:?}: {event:?}\n{}", judgement.table());
+                assert!(!judgement.valid && by.rejects(&judgement), "{}", text());
+            }
         }
+    }
+}
+
+#[test]
+fn claim_after_its_email_is_rejected_by_its_ledger_time() {
+    assert!(good_real().judge().valid, "\n{}", good_real().judge().table());
+    let later = |event: &Event, by_ns| {
+        let mut event = event.clone();
+        if let Event::Claim(claim) = &mut event {
+            claim.proposed_ns = claim.proposed_ns.map(|at_ns| at_ns + by_ns);
+        }
+        vec![event]
+    };
+    let mut history = good_real();
+    let is_own = |event: &Event| matches!(event, Event::Claim(claim) if claim.run == "r300.0");
+    let position = history.events.iter().position(is_own).unwrap();
+    // It was proposed 40 ms before DATA, and ledger time may be ahead by two seconds.
+    for (by_ns, is_late) in [(2_039_000_000, false), (2_041_000_000, true)] {
+        let changed = later(&good_real().events[position], by_ns);
+        history.events.splice(position..=position, changed);
+        assert_eq!(By::False(2).rejects(&history.judge()), is_late);
     }
 }
 
