@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 
 use super::ends;
-use crate::events::{Answer, Call, Explained, FaultKind, Operation, PassedOver, RecipientState, Run, Target};
-use crate::history::{History, Instant, Item};
+use crate::events::{Answer, Call, Explained, Operation, OutcomeKind, PassedOver, RecipientState, Run, Target};
+use crate::history::{History, Instant, Item, of_run};
 use crate::names::Name;
 use crate::time::MS;
 use crate::verdict::Findings;
@@ -198,14 +198,32 @@ pub fn drains(history: &History, findings: &mut Findings) {
         }
         (Some(_), None) => findings.missing("the draining: the history ends before the deadline"),
     }
-    for run in history.paused.iter().filter(|run| !may_be_paused(history, run)) {
+    for run in history.paused.iter().filter(|run| !may_be_paused(history, **run)) {
         findings.violation(|| format!("{run} is paused, and nothing in the history pauses it"));
     }
 }
 
-/// Returns true if an operator may have paused the run, whatever the answer was, or a guard because relays refused
-/// (P6).
-fn may_be_paused(history: &History, run: &str) -> bool {
-    let pauses = |call: &Call| matches!(&call.operation, Operation::Pause { target: Target::Run(name) } if name == run);
-    history.calls.iter().any(pauses) || history.possible_faults(FaultKind::Relay).next().is_some()
+/// Returns true if an operator may have paused the run, and no later resumption was answered before the run was seen
+/// paused, or if a guard may have paused it because relays refused its emails (P6).
+fn may_be_paused(history: &History, run: Name) -> bool {
+    let is_own = |target: &Target| matches!(target, Target::Run(name) if run == *name);
+    let was_resumed = |pause: &Call| {
+        history.calls.iter().any(|call| {
+            matches!(&call.operation, Operation::Resume { target } if is_own(target))
+                && call.answered_ns < history.healed_ns
+                && is_after(call, pause)
+        })
+    };
+    let mut calls = history.possible_calls();
+    calls.any(|call| matches!(&call.operation, Operation::Pause { target } if is_own(target)) && !was_resumed(call))
+        || of_run(&history.outcomes, run).iter().any(|outcome| outcome.kind == OutcomeKind::Refused)
+}
+
+/// Returns true if `call` was executed after `earlier`, by their log indices, or by their times if one is unknown.
+fn is_after(call: &Call, earlier: &Call) -> bool {
+    match (&call.answer, &earlier.answer) {
+        (Answer::Ok { index: Some(own), .. }, Answer::Ok { index: Some(at), .. }) => own > at,
+        (Answer::Ok { .. }, Answer::Ok { .. }) => earlier.answered_ns.is_some_and(|at_ns| at_ns < call.invoked_ns),
+        _ => false,
+    }
 }

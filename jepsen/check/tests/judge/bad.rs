@@ -832,18 +832,31 @@ fn i13_backlog_that_drains_too_late_is_rejected() {
 
 #[test]
 fn i13_run_paused_without_cause_is_rejected() {
-    let paused = |relay: FaultStatus| {
+    let paused = |run: &'static str, change: fn(&mut TestHistory)| {
         with(|history| {
-            history.events.push(Event::Paused { run: "r100.0".into() });
-            history.header.coverage.faults.remove(&FaultKind::Relay);
-            history.change_fault(FaultKind::Relay, |fault| fault.status = relay);
+            history.events.push(Event::Paused { run: run.into() });
+            change(history);
         })
     };
-    rejected(&paused(FaultStatus::Skipped), &[13]);
-    accepted(&paused(FaultStatus::Installed)); // A guard may have paused it.
-    let mut asked = paused(FaultStatus::Skipped);
-    asked.call(1.0, 1.1, Operation::Pause { target: Target::Run("r100.0".to_owned()) }, Answer::Unknown);
-    assert!(!crate::broken(&asked.judge()).contains(&13), "an operator may have paused it");
+    accepted(&paused("r100.0", |_| {})); // Its emails were refused, so a guard may have paused it.
+    rejected(&paused("r120.0", |_| {}), &[13]); // A broken relay is no cause without a refusal.
+    let asks = |answer: Answer| {
+        let mut history = paused("r120.0", |_| {});
+        history.call(1.0, 1.1, Operation::Pause { target: Target::Run("r120.0".to_owned()) }, answer);
+        history
+    };
+    let is_broken = |history: &TestHistory| crate::broken(&history.judge()).contains(&13);
+    assert!(!is_broken(&asks(Answer::Unknown)), "an operator may have paused it");
+    assert!(is_broken(&asks(Answer::Failed { reason: "NOT_FOUND".to_owned() })));
+    let resumed = |answer: Answer, at_s: f64| {
+        let mut history = asks(ok(120));
+        history.call(at_s, at_s + 0.1, Operation::Resume { target: Target::Run("r120.0".to_owned()) }, answer);
+        history
+    };
+    assert!(is_broken(&resumed(ok(121), 2.0)));
+    assert!(!is_broken(&resumed(Answer::Unknown, 2.0)), "it may not have been resumed");
+    assert!(!is_broken(&resumed(ok(119), 0.9)), "it was paused after that");
+    assert!(!is_broken(&resumed(ok(300), 41.0)), "it was resumed when it was seen paused");
 }
 
 #[test]
