@@ -6,10 +6,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::events::{
     Audience, Call, Claim, Due, Ended, EpochStarted, Event, Explained, Fault, FaultKind, Fence, FinalState, Found,
-    GateReading, Handoff, Header, Lifetime, Limit, OpenClaim, Outage, Outcome, Overload, PhaseName, RecipientState,
-    Resumption, Run, StateHash,
+    GateReading, Handoff, Header, Lifetime, Limit, OpenClaim, Outage, Outcome, OutcomeKind, Overload, PhaseName,
+    RecipientState, Resumption, Run, StateHash,
 };
 use crate::names::Name;
+
+/// Maximum number of recipients of a claim whose outcomes the ledger never merges.
+const EXACT_HISTORY_MAX: usize = 16;
 
 /// One recipient of one run: the unit that may be accepted once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, derive_more::Display)]
@@ -214,10 +217,19 @@ impl History {
         self.calls.iter().filter(|call| call.may_be_done())
     }
 
-    /// Returns the number of possible calls about an item for which `asks` is true: [`Call::resends`] or
-    /// [`Call::assumes`].
+    /// Returns the number of possible calls about an item for which `asks` is true, such as [`Call::resends`].
     pub fn requests_about(&self, item: Item, asks: fn(&Call, &str, &str) -> bool) -> usize {
         self.possible_calls().filter(|call| asks(call, &item.run, &item.recipient)).count()
+    }
+
+    /// Returns true if the recipient was, or may have been, in doubt after the entry `from` and before the entry `until`.
+    /// In a large claim the ledger merges doubts, at the index of the last one, which may be above a decision.
+    pub fn was_in_doubt(&self, item: Item, from: u64, until: u64) -> bool {
+        let is_large = |fence| self.claims.iter().filter(|claim| claim.fence == fence).nth(EXACT_HISTORY_MAX).is_some();
+        let doubts = of_item(&self.outcomes, item).iter().filter(|outcome| outcome.kind == OutcomeKind::InDoubt);
+        doubts.filter(|outcome| outcome.index > from).any(|outcome| {
+            outcome.index < until || outcome.fence.is_some_and(|fence| fence.index < until && is_large(fence))
+        })
     }
 
     /// Returns the faults of this kind that were, or may have been, installed.

@@ -5,7 +5,7 @@
 //! another policy than `assume_sent` no recipient is closed as assumed unless an operator asked for it.
 
 use super::identity;
-use crate::events::{Call, InDoubt, OutcomeKind, RecipientState};
+use crate::events::{Answer, Call, InDoubt, OutcomeKind, RecipientState};
 use crate::history::{HasItem, History, of_item};
 use crate::verdict::Findings;
 
@@ -59,11 +59,18 @@ fn report_unrequested_resends(history: &History, findings: &mut Findings) {
     }
 }
 
-/// Reports recipients that were closed as assumed without an operator's request.
+/// Reports recipients that were closed as assumed without an operator's request. A request closes only recipients that
+/// are in doubt already.
 fn report_unrequested_assumptions(history: &History, findings: &mut Findings) {
     for item_state in history.final_states.iter().filter(|item_state| item_state.state == RecipientState::Assumed) {
-        if history.requests_about(item_state.item(), Call::assumes) == 0 && history.is_whole() {
-            findings.violation(|| format!("{} was closed as assumed without a request", item_state.item()));
+        let item = item_state.item();
+        let is_later = |call: &Call| match call.answer {
+            Answer::Ok { index: Some(index), .. } => history.was_in_doubt(item, 0, index),
+            _ => true,
+        };
+        let asks = |call: &Call| call.assumes(&item.run, &item.recipient) && is_later(call);
+        if history.is_whole() && !history.possible_calls().any(asks) {
+            findings.violation(|| format!("{item} was closed as assumed without a request"));
         }
     }
 }

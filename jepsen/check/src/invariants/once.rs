@@ -157,7 +157,5 @@ impl Decision {
 /// Returns true if the item was in doubt after this handoff and before this entry, or if outcomes were not observed.
 fn was_in_doubt(history: &History, handoff: &Handoff, until: Option<u64>) -> bool {
     let from = handoff.fence.map_or(0, |fence| fence.index);
-    let mut doubts =
-        of_item(&history.outcomes, handoff.item()).iter().filter(|outcome| outcome.kind == OutcomeKind::InDoubt);
-    !history.is_whole() || doubts.any(|outcome| outcome.index > from && until.is_none_or(|until| outcome.index < until))
+    !history.is_whole() || history.was_in_doubt(handoff.item(), from, until.unwrap_or(u64::MAX))
 }

@@ -614,6 +614,13 @@ fn i9_assumed_recipient_without_request_is_rejected() {
         |event: &Event| matches!(event, Event::Call(call) if matches!(call.operation, Operation::Assume { .. }));
     let mut unasked = with(|history| history.drop_first(assume));
     rejected(&unasked, &[9]);
+    let all_at = |index| {
+        let mut history = unasked.clone();
+        history.call(36.0, 36.1, Operation::Assume { run: "r250.0".to_owned(), recipient: None }, ok(index));
+        history
+    };
+    rejected(&all_at(251), &[9]); // It came into doubt at 252.
+    accepted(&all_at(253));
     unasked.header.in_doubt = InDoubt::AssumeSent;
     accepted(&unasked); // By policy.
 }
