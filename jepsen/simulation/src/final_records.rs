@@ -186,6 +186,10 @@ fn claim(
     }
     for event in claim_row.history.iter() {
         let Some(kind) = outcome_kind(&event.what) else { continue };
+        let code = match event.what {
+            ClaimEventKind::Refused { code, .. } if code > 0 => Some(code),
+            _ => None,
+        };
         for (run, recipient) in event.slots(&claim_row.granted).iter().filter_map(recipient_of) {
             let (index, proposed_ns, detail) = (event.index, ns(event.at), String::new());
             let (run, recipient) = (run.to_string().into(), recipient.into());
@@ -195,6 +199,7 @@ fn claim(
                 run,
                 recipient,
                 kind,
+                code,
                 proposed_ns,
                 detail,
             }));

@@ -40,6 +40,9 @@ pub struct Outcome {
     pub recipient: Name,
     /// Kind of the outcome.
     pub kind: OutcomeKind,
+    /// Basic code of the relay's answer. `None`: the relay broke the dialogue, or the ledger reports several answers as
+    /// one.
+    pub code: Option<u16>,
     /// Ledger time of the entry, or of the last entry if the ledger reports several entries as one. `None`: ledger time
     /// cannot be compared.
     pub proposed_ns: Option<u64>,

@@ -423,6 +423,7 @@ mod tests {
                 run,
                 recipient,
                 kind,
+                code: None,
                 proposed_ns: None,
                 detail,
             }));

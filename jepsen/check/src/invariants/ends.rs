@@ -1,10 +1,13 @@
 //! Final states without an email, for which I4 requires a cause that was observed outside of the ledger: an opt-out or
 //! cancel that was requested, a run within the `min_gap`, a passed deadline, or a refusal by the relay. (The sink's
-//! record has no refusal and no broken dialogue before the final dot. For these the ledger's step is enough.)
+//! record has no refusal and no broken dialogue before the final dot. For these the ledger's step is enough.) A temporary
+//! refusal is no cause: it never counts as an attempt (P6).
 
 use super::barriers::may_follow;
 use super::limits;
-use crate::events::{Answer, Answered, Call, Claim, LifetimeEnd, Operation, Outcome, OutcomeKind, RecipientState, Run};
+use crate::events::{
+    Answer, Answered, Call, Claim, Handoff, LifetimeEnd, Operation, Outcome, OutcomeKind, RecipientState, Run,
+};
 use crate::history::{History, Item, of_item};
 
 /// Returns true if the final state of a recipient without an email has a cause.
@@ -69,12 +72,17 @@ fn is_over(history: &History, run: &Run) -> bool {
     deadline_ms.into_iter().chain(next_ms).any(|over_ms| over_ms.max(had_time_ms) <= end_ms)
 }
 
-/// Returns true if the relay refused the email, by the sink's record or a step in the ledger.
+/// Returns true if the relay refused the email for good or broke the dialogue, by a step in the ledger, or if it refused
+/// the email after the policy sent it again, which counts as an attempt. Without a step the sink's record counts.
 fn was_refused(history: &History, item: Item) -> bool {
-    of_item(&history.handoffs, item)
-        .iter()
-        .any(|handoff| matches!(handoff.answer, Answered::Refused | Answered::Malformed))
-        || of_item(&history.outcomes, item).iter().any(|outcome| outcome.kind == OutcomeKind::Refused)
+    let outcomes = of_item(&history.outcomes, item);
+    let mut refusals = outcomes.iter().filter(|outcome| outcome.kind == OutcomeKind::Refused).peekable();
+    if refusals.peek().is_none() {
+        let is_refused = |handoff: &Handoff| matches!(handoff.answer, Answered::Refused | Answered::Malformed);
+        return of_item(&history.handoffs, item).iter().any(is_refused);
+    }
+    refusals.any(|refusal| refusal.code.is_none_or(|code| code >= 500))
+        || outcomes.iter().any(|outcome| outcome.kind == OutcomeKind::Resent)
 }
 
 /// Returns true if at least two processes crashed while they owned a claim of this recipient, and each of these claims

@@ -73,6 +73,23 @@ fn i4_end_by_client_or_relay_is_explained() {
         history.outcome("r120.0", "m7", 122, OutcomeKind::Refused);
     });
     accepted(&bounced);
+    let refused = |code| {
+        let mut history = bounced.clone();
+        history.change_first(|event| match event {
+            Event::Outcome(outcome) if (&*outcome.run, &*outcome.recipient) == ("r120.0", "m7") => {
+                outcome.code = code;
+                true
+            }
+            _ => false,
+        });
+        history
+    };
+    accepted(&refused(None)); // The dialogue broke, or the code is not known.
+    rejected(&refused(Some(451)), &[4]);
+    let mut sent_again = refused(Some(451));
+    sent_again.header.in_doubt = InDoubt::Resend;
+    sent_again.outcome("r120.0", "m7", 121, OutcomeKind::Resent);
+    accepted(&sent_again); // This counted as an attempt, and the deadline came.
     let given_back = without_a_mail(RecipientState::Dead, |history| {
         history.claim("r120.0", "m7", fence(10, 121), ("n1", 1), 12.4);
         history.outcome("r120.0", "m7", 122, OutcomeKind::Released);

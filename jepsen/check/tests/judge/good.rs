@@ -124,8 +124,9 @@ impl TestHistory {
 
     pub fn outcome(&mut self, run: &str, recipient: &str, index: u64, kind: OutcomeKind) {
         let (run, recipient) = (run.into(), recipient.into());
-        let (proposed_ns, detail) = (None, String::new());
-        self.events.push(Event::Outcome(Outcome { index, fence: None, run, recipient, kind, proposed_ns, detail }));
+        let (proposed_ns, detail, code) = (None, String::new(), (kind == OutcomeKind::Refused).then_some(550));
+        let outcome = Outcome { index, fence: None, run, recipient, kind, code, proposed_ns, detail };
+        self.events.push(Event::Outcome(outcome));
     }
 
     pub fn item_state(&mut self, run: &str, recipient: &str, number: u32, state: RecipientState) {

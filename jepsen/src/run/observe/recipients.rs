@@ -118,7 +118,8 @@ impl LedgerRecorder {
             }
             if let Some(kind) = outcome_kind(event.kind()) {
                 let (index, proposed_ns, detail) = (event.index, self.ns(event), answer(event));
-                let outcome = Outcome { index, fence, run: run_name, recipient, kind, proposed_ns, detail };
+                let code = u16::try_from(event.code).ok().filter(|code| *code > 0);
+                let outcome = Outcome { index, fence, run: run_name, recipient, kind, code, proposed_ns, detail };
                 self.event(&Event::Outcome(outcome));
             }
         }
