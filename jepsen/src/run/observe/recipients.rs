@@ -116,7 +116,8 @@ impl LedgerRecorder {
                     proposed_ns: self.ns(event),
                 }));
             }
-            if let Some(kind) = outcome_kind(event.kind()) {
+            // A recipient that was suppressed when its run opened had no claim.
+            if let Some(kind) = outcome_kind(event.kind()).filter(|_| fence.is_some()) {
                 let (index, proposed_ns, detail) = (event.index, self.ns(event), answer(event));
                 let code = u16::try_from(event.code).ok().filter(|code| *code > 0);
                 let outcome = Outcome { index, fence, run: run_name, recipient, kind, code, proposed_ns, detail };
@@ -149,10 +150,61 @@ fn outcome_kind(kind: Kind) -> Option<OutcomeKind> {
     Some(match kind {
         Kind::Sent | Kind::SentTwice | Kind::SentAfterAll => OutcomeKind::Sent,
         Kind::Refused => OutcomeKind::Refused,
-        Kind::GivenBack | Kind::NotComposed => OutcomeKind::Released,
+        Kind::GivenBack | Kind::NotComposed | Kind::Suppressed | Kind::GivenUp => OutcomeKind::Released,
         Kind::InDoubt => OutcomeKind::InDoubt,
         Kind::ToBeResent => OutcomeKind::Resent,
         Kind::Assumed => OutcomeKind::Assumed,
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use reveille_check::History;
+    use reveille_check::events::{FORMAT, Header, RecipientState};
+
+    use super::*;
+
+    fn event(kind: Kind, fence: &str, index: u64) -> api::ExplainedEvent {
+        let time = Some(prost_types::Timestamp { seconds: index as i64, nanos: 0 });
+        let (fence, node, incarnation) = (fence.to_owned(), "n1".to_owned(), 3);
+        api::ExplainedEvent { kind: kind.into(), fence, index, node, incarnation, time, ..Default::default() }
+    }
+
+    #[test]
+    fn claims_and_outcomes_are_recorded_with_fences_and_times() {
+        let refused = api::ExplainedEvent { code: 451, ..event(Kind::Refused, "1.1.30.0", 31) };
+        let events = vec![
+            event(Kind::Suppressed, "", 9),
+            event(Kind::Claimed, "1.1.10.0", 10),
+            event(Kind::GivenBack, "1.1.10.0", 12),
+            event(Kind::Claimed, "1.1.20.0", 20),
+            event(Kind::Suppressed, "1.1.20.0", 21),
+            event(Kind::Claimed, "1.1.30.0", 30),
+            refused,
+            event(Kind::Claimed, "1.1.40.0", 40),
+            event(Kind::Sent, "1.1.40.0", 42),
+        ];
+        let state = api::RecipientState::Sent.into();
+        let explained = api::ExplainResponse { number: 7, state, events, ..Default::default() };
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("history");
+        let recorder = Recorder::begin(&path, &Header { format: FORMAT, ..Header::default() }).unwrap();
+        LedgerRecorder::new(recorder.clone(), Some(0)).record("r1.0", "a", &explained).unwrap();
+        recorder.end(Vec::new()).unwrap();
+        let history = History::read(std::fs::read(&path).unwrap().as_slice()).unwrap();
+        let claims: Vec<_> = history.claims.iter().map(|claim| (claim.fence.index, claim.proposed_ns)).collect();
+        let ns = |seconds: u64| Some(seconds * 1_000_000_000);
+        assert_eq!(claims, [(10, ns(10)), (20, ns(20)), (30, ns(30)), (40, ns(40))]);
+        let outcomes =
+            history.outcomes.iter().map(|outcome| (outcome.fence.unwrap().index, outcome.kind, outcome.code));
+        let outcomes: Vec<_> = outcomes.collect();
+        let released = |fence| (fence, OutcomeKind::Released, None);
+        let last = [(30, OutcomeKind::Refused, Some(451)), (40, OutcomeKind::Sent, None)];
+        assert_eq!(outcomes, [[released(10), released(20)], last].concat());
+        let open: Vec<_> = history.open_claims.iter().map(|claim| (claim.fence.index, claim.at_ns)).collect();
+        assert_eq!(open, [(10, 12), (20, 21), (30, 31), (40, 42)].map(|(fence, at_s)| (fence, at_s * 1_000_000_000)));
+        let FinalState { number, state, .. } = history.final_states[0];
+        assert_eq!((number, state), (Some(7), RecipientState::Sent));
+    }
 }
