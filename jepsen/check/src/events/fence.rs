@@ -21,7 +21,7 @@ pub struct Fence {
 
 /// Error: the text is not a fence.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is no fence: group.epoch.index.place is")]
+#[error("'{0}' is not a fence; expected group.epoch.index.place, for example 1.9.1050.4")]
 pub struct NotAFence(String);
 
 impl FromStr for Fence {
