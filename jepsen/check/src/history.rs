@@ -85,8 +85,10 @@ pub struct History {
     pub outcomes: Vec<Outcome>,
     /// Final states, by item.
     pub final_states: Vec<FinalState>,
-    /// Runs by name. If a run was read twice, the last reading counts.
+    /// Runs by name.
     pub runs: BTreeMap<Name, Run>,
+    /// Runs that were read twice with different contents.
+    pub contradicting_runs: BTreeSet<Name>,
     /// Instants that were due, with the names of their audiences.
     pub due: BTreeMap<Instant, Name>,
     /// Audiences by name, each sorted.
@@ -146,7 +148,12 @@ impl History {
             Event::Claim(claim) => self.claims.push(claim),
             Event::Outcome(outcome) => self.outcomes.push(outcome),
             Event::FinalState(state) => self.final_states.push(state),
-            Event::Run(run) => _ = self.runs.insert(run.run, run),
+            Event::Run(run) => {
+                let known = self.runs.entry(run.run).or_insert_with(|| run.clone());
+                if *known != run {
+                    self.contradicting_runs.insert(run.run);
+                }
+            }
             Event::Audience(Audience { name, mut recipients, codes }) => {
                 self.codes.extend(recipients.iter().zip(codes).map(|(recipient, code)| ((name, *recipient), code)));
                 recipients.sort_unstable();

@@ -38,6 +38,10 @@ pub fn agree(history: &History, findings: &mut Findings) {
             }
         }
     }
+    for pair in history.final_states.windows(2).filter(|pair| pair[0].item() == pair[1].item() && pair[0] != pair[1]) {
+        let (item, states) = (pair[0].item(), (pair[0].state, pair[1].state));
+        findings.violation(|| format!("{item} has two final states: {states:?}"));
+    }
     identity::report_emails(history, findings);
     if history.header.in_doubt != InDoubt::Resend {
         report_unrequested_resends(history, findings);

@@ -19,6 +19,9 @@ pub fn kept(history: &History, findings: &mut Findings) {
     if !history.is_whole() {
         return;
     }
+    for run in &history.contradicting_runs {
+        findings.violation(|| format!("{run} was read twice, as two different runs"));
+    }
     report_extra_runs(history, findings);
     report_extra_triggered_runs(history, findings);
     report_unrequested_backfills(history, findings);

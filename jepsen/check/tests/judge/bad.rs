@@ -608,6 +608,38 @@ fn i9_sent_without_arrival_and_arrival_without_sent_are_rejected() {
     }
 }
 
+/// The order of events means nothing, so no reading may replace another.
+#[test]
+fn second_reading_with_another_content_is_rejected() {
+    let read_again = |change: fn(&mut Event)| {
+        with(|history| {
+            let is_read = |event: &&Event| match event {
+                Event::Run(run) => run.run == "r310.0",
+                Event::FinalState(read) => read.run == "r310.0",
+                _ => false,
+            };
+            let again: Vec<Event> = history.events.iter().filter(is_read).cloned().collect();
+            history.events.extend(again.into_iter().map(|mut event| {
+                change(&mut event);
+                event
+            }));
+        })
+    };
+    accepted(&read_again(|_| {}));
+    let ends = |event: &mut Event| {
+        if let Event::FinalState(read) = event {
+            read.state = RecipientState::Suppressed;
+        }
+    };
+    assert!(crate::broken(&read_again(ends).judge()).contains(&9));
+    let opens = |event: &mut Event| {
+        if let Event::Run(run) = event {
+            run.opened_index += 1;
+        }
+    };
+    rejected(&read_again(opens), &[10]);
+}
+
 #[test]
 fn i9_assumed_recipient_without_request_is_rejected() {
     let assume =
