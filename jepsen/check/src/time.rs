@@ -31,17 +31,17 @@ impl History {
 
     /// Returns true if between these civil times some interval had no acting quorum, or the clock was moved by hand.
     pub fn was_hindered(&self, from_ms: i64, to_ms: i64) -> bool {
-        self.hindrances(from_ms, to_ms).next().is_some()
+        self.hindrances(from_ms, to_ms, 0).next().is_some()
     }
 
-    /// Returns the civil intervals that overlap this interval and had no acting quorum, or in which the clock was moved
-    /// by hand.
-    fn hindrances(&self, from_ms: i64, to_ms: i64) -> impl Iterator<Item = (i64, i64)> {
+    /// Returns the civil intervals that had no acting quorum, or in which the clock was moved by hand, if they overlap
+    /// this interval when each is longer by `wait_ms`.
+    fn hindrances(&self, from_ms: i64, to_ms: i64, wait_ms: u64) -> impl Iterator<Item = (i64, i64)> {
         let outages = self.outages.iter().map(|outage| (outage.from_ns, outage.until_ns));
         let moves = self.clock_moves.iter().map(|(at_ns, _)| (at_ns.saturating_sub(1), *at_ns));
         let civil =
             outages.chain(moves).map(move |(from_ns, until_ns)| (self.civil_ms(from_ns), self.civil_ms(until_ns)));
-        civil.filter(move |(first, last)| *first <= to_ms && *last >= from_ms)
+        civil.filter(move |(first, last)| *first <= to_ms && last.saturating_add_unsigned(wait_ms) >= from_ms)
     }
 
     /// Returns true if a clock was wrong at some time of an interval.
@@ -59,7 +59,7 @@ impl History {
     /// margins after its end: a new leader first waits one lease and margin until no other leader can act, and gets the
     /// same time again for the backlog.
     pub fn unhindered_ms(&self, from_ms: i64, to_ms: i64) -> i64 {
-        let mut hindrances: Vec<(i64, i64)> = self.hindrances(from_ms, to_ms).collect();
+        let mut hindrances: Vec<(i64, i64)> = self.hindrances(from_ms, to_ms, 2 * LEASE_MS).collect();
         hindrances.sort_unstable();
         let (mut left, mut reached) = (to_ms.saturating_sub(from_ms).max(0), from_ms);
         for (first, last) in hindrances {

@@ -423,6 +423,11 @@ fn i10_outage_excuses_its_length_and_leader_wait() {
             late(history, by_ms);
         })
     };
+    let ended_before = with(|history| {
+        history.events.push(Event::Outage(Outage { from_ns: ns(33.5), until_ns: ns(33.9) }));
+        late(history, 12_000);
+    });
+    accepted(&ended_before); // The next leader waited until 43.9 s.
     // A lease and a margin are 5 s, the bound is 3 s, and it opens 0.1 s late in any case.
     accepted(&out(34.2, 13_000));
     rejected(&out(34.2, 13_300), &[10]);
