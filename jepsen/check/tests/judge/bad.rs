@@ -117,13 +117,6 @@ fn i1_under_resend_duplicate_without_step_is_rejected() {
 }
 
 #[test]
-fn i2_accept_without_its_claim_is_rejected() {
-    rejected(&with(|history| history.drop_first(|event| is_claim(event, "r120.0", "m7"))), &[2]);
-    rejected(&with(|history| history.change_mail("r120.0", "m7", |mail| mail.fence = None)), &[2]);
-    rejected(&with(|history| history.change_mail("r120.0", "m7", |mail| mail.fence = Some(fence(10, 139)))), &[2]);
-}
-
-#[test]
 fn i2_refused_or_unanswered_handoff_without_claim_is_rejected() {
     let unclaimed = |answer| with(|history| history.handoff("r120.0", "m7", fence(10, 99), "n1", 12.25, answer));
     rejected(&unclaimed(Answered::Refused), &[2]);
@@ -182,7 +175,7 @@ fn i3_repeated_fence_or_second_gate_pass_is_rejected() {
 }
 
 #[test]
-fn i4_lost_instant_or_recipient_is_rejected() {
+fn i4_lost_instant_is_rejected() {
     rejected(&with(|history| history.due(("default", "daily"), 37.0, "team")), &[4]);
     assert_eq!(with(|history| history.due(("default", "daily"), 37.0, "team")).judge().lost, Some(3));
     let waiting = with(|history| {
@@ -190,14 +183,6 @@ fn i4_lost_instant_or_recipient_is_rejected() {
         history.explained("daily", 37.0, PassedOver::Waiting);
     });
     rejected(&waiting, &[4]);
-    let is_state_in =
-        |event: &Event, run: &str| matches!(event, Event::FinalState(final_state) if final_state.run == run);
-    rejected(&with(|history| history.drop_first(|event| is_state_in(event, "r310.0"))), &[4]);
-    rejected(&with(|history| history.set_final_state("r100.0", "c", RecipientState::Pending)), &[4]);
-    rejected(&with(|history| history.set_final_state("r100.0", "c", RecipientState::Claimed)), &[4]);
-    let run = |event: &Event| matches!(event, Event::Run(run) if run.run == "r310.0");
-    rejected(&with(|history| history.drop_first(run)), &[4]);
-    rejected(&with(|history| history.drop_first(|event| matches!(event, Event::Explained(_)))), &[4]);
 }
 
 #[test]
