@@ -29,9 +29,9 @@ const GAPPED_RECIPIENTS: u32 = 3;
 /// The campaign would take one part in this number of the fault phase at the relay's rate. It takes most of the phase,
 /// because in most cases one node works on it, with at most a third of the rate (P25), and its bucket is empty after
 /// each crash.
-const CAMPAIGN_HASTE: u64 = 8;
+const RELAY_RATE_FACTOR: u64 = 8;
 /// The campaign takes four fifths of the phase at the tenant's rate.
-const TENANT_HASTE: (u64, u64) = (5, 4);
+const TENANT_RATE_PERCENT: u64 = 125;
 const DAY_MS: i64 = 86_400_000;
 
 /// The limits of a run. Without a campaign there are none.
@@ -59,8 +59,8 @@ impl WorkloadLimits {
         let [of_tenant, warms_up, has_gap] = [0; 3].map(|_: u8| random.random_bool(0.5));
         let campaign = u64::from(campaign);
         WorkloadLimits {
-            relay_rate: Some((campaign * CAMPAIGN_HASTE).div_ceil(seconds)),
-            tenant_rate: of_tenant.then(|| (campaign * TENANT_HASTE.0).div_ceil(seconds * TENANT_HASTE.1)),
+            relay_rate: Some((campaign * RELAY_RATE_FACTOR).div_ceil(seconds)),
+            tenant_rate: of_tenant.then(|| (campaign * TENANT_RATE_PERCENT).div_ceil(seconds * 100)),
             warm_up: warms_up.then_some((seconds / 2).max(1) as u32),
             has_gap,
             warming: None,
