@@ -354,6 +354,8 @@ mod tests {
         let plan = kills_of_leader(phase);
         assert!(plan.is_sorted_by_key(|planned| planned.at) && plan.len() == 20);
         assert!(plan.iter().all(|planned| planned.at < phase));
+        let phases: BTreeSet<u32> = plan.iter().map(|planned| planned.at.subsec_millis()).collect();
+        assert_eq!(phases.len(), 20);
     }
 
     #[test]
