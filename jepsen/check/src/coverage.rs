@@ -74,8 +74,8 @@ pub fn exercised(history: &History, findings: &mut Findings) {
         );
         if unseen { findings.missing(text) } else { findings.violation(|| text) }
     }
-    let any_struck = fault_counts.values().any(|counts| counts.installed + counts.indeterminate > 0);
-    if (any_struck || !asked.faults.is_empty()) && fault_counts.values().all(|counts| counts.observed == 0) {
+    let any_installed = fault_counts.values().any(|counts| counts.installed + counts.indeterminate > 0);
+    if (any_installed || !asked.faults.is_empty()) && fault_counts.values().all(|counts| counts.observed == 0) {
         let unseen = |fault: &Fault| fault.may_have_struck() && fault.observed.is_none();
         let text = "no fault at all was seen to have an effect".to_owned();
         if history.faults.iter().any(unseen) { findings.missing(text) } else { findings.violation(|| text) }

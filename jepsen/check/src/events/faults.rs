@@ -25,7 +25,7 @@ pub struct Fault {
     /// True if an effect occurred: the leader changed, a connection was cut, a write failed. `None`: not observed.
     pub observed: Option<bool>,
     /// Text for people: the effect, or why the fault was skipped.
-    pub word: String,
+    pub detail: String,
     /// For each node whose process ended or paused: number of its handoffs between final dot and 250, by the sink's
     /// record. A node that is missing here: unknown.
     pub past_gate: BTreeMap<String, u64>,
@@ -47,7 +47,7 @@ impl Fault {
             status: FaultStatus::Installed,
             cannot: false,
             observed: None,
-            word: String::new(),
+            detail: String::new(),
             past_gate: BTreeMap::new(),
             journals_lost: false,
             led_epoch: None,

@@ -62,7 +62,7 @@ fn fault_this_machine_cannot_inject_is_named_and_ignored() {
 #[test]
 fn fault_without_target_makes_run_invalid() {
     let no_target = with(|history| {
-        fault(history, FaultKind::PowerCut, |fault| (fault.cannot, fault.word) = (false, "no node runs".to_owned()));
+        fault(history, FaultKind::PowerCut, |fault| (fault.cannot, fault.detail) = (false, "no node runs".to_owned()));
     });
     assert!(does_not_count(&no_target).is_false(), "another run may have it");
     let once = with(|history| {

@@ -345,7 +345,7 @@ fn surroundings(history: &mut TestHistory) {
     history.fault(FaultKind::Pause, &["n3"], 29.8).past_gate = [("n3".to_owned(), 0)].into();
     history.fault(FaultKind::Relay, &[], 32.0);
     let cut = history.fault(FaultKind::PowerCut, &["n1"], 33.0);
-    (cut.status, cut.observed, cut.word) = (FaultStatus::Skipped, None, "no loop devices".to_owned());
+    (cut.status, cut.observed, cut.detail) = (FaultStatus::Skipped, None, "no loop devices".to_owned());
     cut.cannot = true;
 }
 

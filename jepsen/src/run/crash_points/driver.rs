@@ -234,7 +234,7 @@ impl<'a> Driver<'a> {
             let mut fault = self.fault(FaultKind::Transfer, "leadership transferred");
             self.nemesis.operations.spawn(async move {
                 let result = admin.transfer_leader("").await;
-                (fault.status, fault.observed, fault.word) = (status_of(&result), None, format!("{result:?}"));
+                (fault.status, fault.observed, fault.detail) = (status_of(&result), None, format!("{result:?}"));
                 fault
             });
         }

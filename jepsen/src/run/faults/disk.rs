@@ -68,7 +68,7 @@ impl Nemesis {
             self.processes.excuse(&victim, planned.lasts + ENDS_WITHIN);
         }
         let trace = SyncTrace::start(process, &injection, self.processes.cluster.folder()).await?;
-        fault.word = injection;
+        fault.detail = injection;
         Ok(Injected { fault, repair: Repair::Untrace { node: victim, trace, fails: fails.then_some(process) } })
     }
 
@@ -91,7 +91,7 @@ impl Nemesis {
         }
         fault.observed = Some(hits > 0);
         let and = if ended { ", and the node ended" } else { "" };
-        fault.word = format!("{}: {hits} syncs{and}", fault.word);
+        fault.detail = format!("{}: {hits} syncs{and}", fault.detail);
         Ok(())
     }
 
@@ -119,7 +119,7 @@ impl Nemesis {
         }
         emptied?;
         fault.observed = ended.then_some(true);
-        fault.word = if ended { "the node ended" } else { "the node continued, or wrote nothing" }.to_owned();
+        fault.detail = if ended { "the node ended" } else { "the node continued, or wrote nothing" }.to_owned();
         Ok(())
     }
 
@@ -134,7 +134,7 @@ impl Nemesis {
             _ => invert_bytes(&newest, self.seed).map(|bytes| format!("{bytes} bytes are inverted")),
         });
         fault.observed = Some(damaged.is_ok());
-        fault.word = damaged.unwrap_or_else(|error| format!("{error:#}"));
+        fault.detail = damaged.unwrap_or_else(|error| format!("{error:#}"));
         Ok(Injected { fault, repair: Repair::start(vec![victim]) })
     }
 
@@ -169,7 +169,7 @@ impl Nemesis {
         self.processes.start(&victim)?;
         self.wait_until_ready(&victim, READY_WITHIN).await;
         fault.observed = Some(damaged.is_ok() && self.have_logged(&[victim], effect).await);
-        fault.word = damaged.unwrap_or_else(|error| format!("{error:#}"));
+        fault.detail = damaged.unwrap_or_else(|error| format!("{error:#}"));
         Ok(Injected { fault, repair: Repair::Nothing })
     }
 

@@ -87,7 +87,7 @@ impl Nemesis {
                 backed_up_us.store(unix_us(SystemTime::now()), Ordering::Relaxed);
             }
             (fault.observed, fault.until_ns) = (Some(made.is_ok()), Some(recorder.now_ns()));
-            fault.word = made.err().map(|error| format!("{error:#}")).unwrap_or_default();
+            fault.detail = made.err().map(|error| format!("{error:#}")).unwrap_or_default();
             fault
         });
     }
@@ -169,7 +169,7 @@ impl Nemesis {
             self.processes.start(&name)?;
             self.wait_until_ready(&name, READY_WITHIN).await;
         }
-        (fault.observed, fault.word) = (Some(true), words.join(", "));
+        (fault.observed, fault.detail) = (Some(true), words.join(", "));
         Ok(Injected { fault, repair: Repair::Nothing })
     }
 
@@ -178,7 +178,7 @@ impl Nemesis {
         let (leader, epoch) = self.processes.leads_now().ok_or_else(no_leader)?;
         let mut fault = self.fault(planned, "leadership transferred", std::slice::from_ref(&leader));
         let result = self.operator.admin.transfer_leader("").await;
-        (fault.status, fault.word) = (status_of(&result), format!("{result:?}"));
+        (fault.status, fault.detail) = (status_of(&result), format!("{result:?}"));
         let passed = || async { self.processes.leader().is_some_and(|(_, now)| now > epoch) };
         fault.observed = Some(wait::until(LEADS_WITHIN, passed).await);
         Ok(Injected { fault, repair: Repair::Nothing })
@@ -197,7 +197,7 @@ impl Nemesis {
         let offsets: Vec<(String, i64)> = offsets.collect();
         fault.observed = Some(!offsets.is_empty());
         if !offsets.is_empty() {
-            fault.word = format!("{} sees {offsets:?} ms", status.answered_by);
+            fault.detail = format!("{} sees {offsets:?} ms", status.answered_by);
         }
     }
 
@@ -224,7 +224,7 @@ impl Nemesis {
                 }
                 let matched = self.restore_links(&table, &hosts)?;
                 fault.observed = Some(matched > 0);
-                fault.word = format!("{}{matched} packets were hit", prefix(&fault.word));
+                fault.detail = format!("{}{matched} packets were hit", prefix(&fault.detail));
             }
             Repair::Clock(name) => {
                 if fault.observed.is_none() {
@@ -245,7 +245,7 @@ impl Nemesis {
                 let rules = tally.len().saturating_sub(pace.rules.len());
                 let hits: u64 = tally.iter().take(rules).sum();
                 self.processes.sink.set_faults(pace);
-                (fault.observed, fault.word) = (Some(hits > 0), format!("hit {hits} times"));
+                (fault.observed, fault.detail) = (Some(hits > 0), format!("hit {hits} times"));
             }
         }
         Ok(())
@@ -256,7 +256,7 @@ impl Nemesis {
         let now = self.processes.leader().map_or(led, |(_, epoch)| epoch);
         fault.observed = Some(now > led);
         if now > led {
-            fault.word = format!("{}epoch {led} was followed by {now}", prefix(&fault.word));
+            fault.detail = format!("{}epoch {led} was followed by {now}", prefix(&fault.detail));
         }
     }
 }

@@ -38,7 +38,7 @@ impl Nemesis {
         // From now on the sink answers a dead process.
         drop(held);
         fault.observed = Some(true);
-        fault.word = format!("{past_gate} past the gate, down for {} ms", planned.lasts.as_millis());
+        fault.detail = format!("{past_gate} past the gate, down for {} ms", planned.lasts.as_millis());
         Ok(Injected { fault, repair: Repair::start(vec![victim]) })
     }
 
@@ -48,7 +48,7 @@ impl Nemesis {
         // The answer arrives while the process is stopped. The process reads it when it resumes, possibly long after
         // its lease.
         drop(held);
-        fault.word = format!("for {} ms, {past_gate} past the gate", planned.lasts.as_millis());
+        fault.detail = format!("for {} ms, {past_gate} past the gate", planned.lasts.as_millis());
         Ok(Injected { fault, repair: Repair::Resume(victim) })
     }
 
@@ -108,7 +108,7 @@ impl Nemesis {
         let mut fault = self.fault(planned, "kill -9 of all", &self.processes.running());
         let past_gate = self.kill_each(&mut fault)?;
         fault.observed = Some(true);
-        fault.word = format!("{past_gate} past the gate");
+        fault.detail = format!("{past_gate} past the gate");
         let victims = fault.nodes.clone();
         Ok(Injected { fault, repair: Repair::start(victims) })
     }
@@ -166,7 +166,7 @@ impl Nemesis {
         }
         (fault.observed, fault.journals_lost) = (Some(failed.is_empty()), true);
         self.power_cuts += 1;
-        fault.word = words.into_iter().chain(failed).collect::<Vec<_>>().join("; ");
+        fault.detail = words.into_iter().chain(failed).collect::<Vec<_>>().join("; ");
         Ok(Injected { fault, repair: Repair::Start { nodes: victims, torn: torn_logs } })
     }
 

@@ -32,7 +32,7 @@ impl Nemesis {
         let past_gate = self.count_past_gate(&lost, &mut fault);
         self.processes.lose(&lost)?;
         (fault.observed, fault.journals_lost) = (Some(true), true);
-        fault.word = format!("{past_gate} past the gate; {new} replaces it");
+        fault.detail = format!("{past_gate} past the gate; {new} replaces it");
         let name = format!("{new} joins instead of {lost}");
         let task = tokio::spawn(members::remove_lost(self.operator.admin.clone(), lost));
         self.change = Some(MemberChange::Admitting { new, kind: FaultKind::Join, name, task });

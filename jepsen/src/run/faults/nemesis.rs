@@ -242,7 +242,7 @@ impl Nemesis {
     fn skip(&mut self, planned: &PlannedFault, why: NotInjected) {
         let mut fault = self.fault(planned, &format!("{:?}", planned.action), &[]);
         fault.status = FaultStatus::Skipped;
-        (fault.cannot, fault.word) = match why {
+        (fault.cannot, fault.detail) = match why {
             NotInjected::Cannot(why) => (true, why),
             NotInjected::NotNow(why) => (false, why),
         };
@@ -334,7 +334,7 @@ impl Nemesis {
         match Box::pin(self.inject(planned)).await {
             Ok(Some(Injected { fault, repair })) => {
                 let at = from_ns as f64 / 1e9;
-                eprintln!("  {at:>5.1} s {} {}: {}", fault.name, fault.nodes.join(" "), fault.word);
+                eprintln!("  {at:>5.1} s {} {}: {}", fault.name, fault.nodes.join(" "), fault.detail);
                 self.active.push(ActiveFault { until: Instant::now() + planned.lasts, fault, repair });
             }
             // An operation records its own fault, or its family has nothing left to do.
@@ -347,7 +347,7 @@ impl Nemesis {
     async fn end(&mut self, index: usize) -> Result<()> {
         let ActiveFault { mut fault, repair, .. } = self.active.swap_remove(index);
         if let Err(error) = Box::pin(self.repair(repair, &mut fault)).await {
-            fault.word = format!("{}; repairing it: {error:#}", fault.word);
+            fault.detail = format!("{}; repairing it: {error:#}", fault.detail);
             // The fault may be in force until the end.
             self.processes.unexpected_ends.push(format!("{} was not repaired: {error:#}", fault.name));
         }
@@ -358,7 +358,7 @@ impl Nemesis {
 
     pub(super) fn record(&mut self, fault: Fault) {
         if fault.status != FaultStatus::Installed {
-            eprintln!("  {:?}: {}: {}", fault.status, fault.name, fault.word);
+            eprintln!("  {:?}: {}: {}", fault.status, fault.name, fault.detail);
         }
         self.processes.recorder.event(&Event::Fault(fault));
     }

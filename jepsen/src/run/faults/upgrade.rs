@@ -68,7 +68,7 @@ impl Nemesis {
         self.processes.cluster.node_mut(&victim)?.level = level;
         self.upgrade.went_back |= level == FORMER_LEVEL;
         fault.observed = Some(true);
-        fault.word = format!("{past_gate} past the gate, down for {} ms", planned.lasts.as_millis());
+        fault.detail = format!("{past_gate} past the gate, down for {} ms", planned.lasts.as_millis());
         Ok(Injected { fault, repair: Repair::start(vec![victim]) })
     }
 
@@ -87,7 +87,7 @@ impl Nemesis {
             fault.status = FaultStatus::Installed;
         }
         fault.observed = Some(self.upgrade.is_finished);
-        fault.word = format!("{result:?}, the ledger has level {level}");
+        fault.detail = format!("{result:?}, the ledger has level {level}");
         Ok(Injected { fault, repair: Repair::Nothing })
     }
 }
