@@ -229,8 +229,8 @@ impl History {
         self.possible_calls().filter(|call| asks(call, &item.run, &item.recipient)).count()
     }
 
-    /// Returns true if the recipient was, or may have been, in doubt after the entry `from` and before the entry `until`.
-    /// In a large claim the ledger merges doubts, at the index of the last one, which may be above a decision.
+    /// Returns true if the recipient was, or may have been, in doubt after the entry `from` and before the entry
+    /// `until`. In a large claim the ledger merges doubts, at the index of the last one, which may be above a decision.
     pub fn was_in_doubt(&self, item: Item, from: u64, until: u64) -> bool {
         let is_large = |fence| self.claims.iter().filter(|claim| claim.fence == fence).nth(EXACT_HISTORY_MAX).is_some();
         let doubts = of_item(&self.outcomes, item).iter().filter(|outcome| outcome.kind == OutcomeKind::InDoubt);

@@ -40,8 +40,8 @@ pub fn covered(history: &History, findings: &mut Findings) {
     }
 }
 
-/// Returns the earliest time at which the claim can have been committed. Without an observation it is the ledger time of
-/// its proposal, which may be ahead by the clock error.
+/// Returns the earliest time at which the claim can have been committed. Without an observation it is the ledger time
+/// of its proposal, which may be ahead by the clock error.
 fn committed_from_ns(history: &History, claim: &Claim) -> u64 {
     let error_ns = history.header.clock_error_ms.saturating_mul(MS);
     claim.committed_ns.or_else(|| Some(claim.proposed_ns?.saturating_sub(error_ns))).unwrap_or(0)

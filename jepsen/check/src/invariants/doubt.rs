@@ -1,8 +1,8 @@
 //! I5: doubt is bounded and explained. Each recipient that is in doubt at the end, or was closed as assumed, must have
 //! been claimed, and must be explained by a fault on the process that last owned its claim. Each fault explains a
-//! limited number of recipients (`attribution.rs`), and a fault of one node explains no recipient of another node. Under
-//! `resend` the doubts that the policy sent again are explained too, each by a fault on the owner of its claim. The
-//! policy waits ten minutes for the journal of an owner, so the same limits apply.
+//! limited number of recipients (`attribution.rs`), and a fault of one node explains no recipient of another node.
+//! Under `resend` the doubts that the policy sent again are explained too, each by a fault on the owner of its claim.
+//! The policy waits ten minutes for the journal of an owner, so the same limits apply.
 //!
 //! No fault explains more recipients than the affected processes had claimed and not settled with a known outcome when
 //! the fault began. Below that bound, a fault explains for each affected node:
@@ -52,7 +52,11 @@ pub fn bounded(history: &History, findings: &mut Findings) {
         }
         for claim in unexplained(history) {
             let (item, Claim { node, incarnation, fence, .. }) = (claim.item(), claim);
-            findings.violation(|| format!("{item} was in doubt under claim {fence} of incarnation {incarnation} of {node}, and no remaining fault explains it"));
+            findings.violation(|| {
+                format!(
+                    "{item} was in doubt under {fence} of {node}, incarnation {incarnation}; no fault is left for it"
+                )
+            });
         }
     }
 }
@@ -68,8 +72,8 @@ pub fn doubt(history: &History) -> Doubt {
     Doubt { in_doubt, arrived, allowed }
 }
 
-/// Returns the claims whose doubts are judged: the last claim of each recipient in doubt, and each claim that the policy
-/// `resend` decided, unless an operator may have decided about the recipient earlier than the policy would.
+/// Returns the claims whose doubts are judged: the last claim of each recipient in doubt, and each claim that the
+/// policy `resend` decided, unless an operator may have decided about the recipient earlier than the policy would.
 fn doubted_claims(history: &History) -> BTreeMap<(Item, Fence), &Claim> {
     let is_decided = |outcome: &&Outcome| {
         history.header.in_doubt == InDoubt::Resend
@@ -306,8 +310,8 @@ fn doubted(history: &History) -> impl Iterator<Item = Item> {
 /// Time between the sink's answer and the sender's journal entry, on a busy machine.
 const ANSWER_UNDER_WAY_NS: u64 = 250 * MS;
 
-/// Returns the number of handoffs of a node that the sink read shortly before the fault, or after it and before the node
-/// continued or restarted.
+/// Returns the number of handoffs of a node that the sink read shortly before the fault, or after it and before the
+/// node continued or restarted.
 fn under_way(history: &History, fault: &Fault, node: &str) -> u64 {
     let from_ns = fault.from_ns.saturating_sub(ANSWER_UNDER_WAY_NS);
     let next_start_ns = history.next_start(node, fault.from_ns);

@@ -1,7 +1,7 @@
 //! Final states without an email, for which I4 requires a cause that was observed outside of the ledger: an opt-out or
 //! cancel that was requested, a run within the `min_gap`, a passed deadline, or a refusal by the relay. (The sink's
-//! record has no refusal and no broken dialogue before the final dot. For these the ledger's step is enough.) A temporary
-//! refusal is no cause: it never counts as an attempt (P6).
+//! record has no refusal and no broken dialogue before the final dot. For these the ledger's step is enough.) A
+//! temporary refusal is no cause: it never counts as an attempt (P6).
 
 use super::barriers::may_follow;
 use super::limits;
@@ -72,8 +72,9 @@ fn is_over(history: &History, run: &Run) -> bool {
     deadline_ms.into_iter().chain(next_ms).any(|over_ms| over_ms.max(had_time_ms) <= end_ms)
 }
 
-/// Returns true if the relay refused the email for good or broke the dialogue, by a step in the ledger, or if it refused
-/// the email after the policy sent it again, which counts as an attempt. Without a step the sink's record counts.
+/// Returns true if the relay refused the email for good or broke the dialogue, by a step in the ledger, or if it
+/// refused the email after the policy sent it again, which counts as an attempt. Without a step the sink's record
+/// counts.
 fn was_refused(history: &History, item: Item) -> bool {
     let outcomes = of_item(&history.outcomes, item);
     let mut refusals = outcomes.iter().filter(|outcome| outcome.kind == OutcomeKind::Refused).peekable();

@@ -1,10 +1,11 @@
 //! I1: no recipient of a run is accepted twice. I3: each attempt has a fence of its own, and after a fence that passed
 //! the gate without a definite refusal no other fence passes it.
 //!
-//! A second accept or gate pass is allowed if the history has a separate decision between the two handoffs. Under `hold` and
-//! `assume_sent` only operators decide, so only their calls count, and not the ledger's record. Under `resend` the
-//! ledger's record counts. A decision before the first or after the second handoff does not count. A decision about a
-//! recipient that was not in doubt does not count either: a requeued dead letter had no email that could be doubled.
+//! A second accept or gate pass is allowed if the history has a separate decision between the two handoffs. Under
+//! `hold` and `assume_sent` only operators decide, so only their calls count, and not the ledger's record. Under
+//! `resend` the ledger's record counts. A decision before the first or after the second handoff does not count. A
+//! decision about a recipient that was not in doubt does not count either: a requeued dead letter had no email that
+//! could be doubled.
 
 use super::identity::is_whole;
 use crate::events::{Answer, Answered, Fence, Handoff, InDoubt, OutcomeKind};
