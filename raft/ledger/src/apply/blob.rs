@@ -34,8 +34,8 @@ impl Ledger {
         }
     }
 
-    /// Removes a reference. The last one removes the blob, unless archived runs still refer to it. These send nothing,
-    /// so a content that only they have needs no files.
+    /// Removes a reference. The last one removes the blob, unless archived runs still refer to it, or workers may do so
+    /// after an erasure. Archived runs send nothing, so a blob that only they have needs no files.
     pub(super) fn release_blob(&mut self, hash: &Hash) {
         let now = self.head.now;
         let Some(stored) = self.blobs.edit(hash) else { return };
@@ -43,6 +43,7 @@ impl Ledger {
         if stored.references > 0 {
             return;
         }
+        self.derived.seals.remove(hash);
         self.derived.attached.remove(hash);
         if stored.is_unused(now) {
             self.remove_blob(hash);
