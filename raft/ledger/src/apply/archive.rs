@@ -57,7 +57,6 @@ struct PartKind {
 }
 
 /// Runs of one kind that leave the state together.
-#[derive(Default)]
 struct NewPart {
     details: Ledger,
     summaries: Ledger,
@@ -66,6 +65,24 @@ struct NewPart {
     /// Tenants of these runs.
     tenants: BTreeSet<Arc<str>>,
     details_until: Option<Time>,
+}
+
+impl NewPart {
+    fn new(level: u32) -> NewPart {
+        let of_level = || {
+            let mut rows = Ledger::new();
+            // Their forms and limits are those of the ledger.
+            rows.head.level = level;
+            rows
+        };
+        NewPart {
+            details: of_level(),
+            summaries: of_level(),
+            runs: Vec::new(),
+            tenants: BTreeSet::new(),
+            details_until: None,
+        }
+    }
 }
 
 /// A run that leaves the state.
@@ -98,12 +115,11 @@ impl Ledger {
     }
 
     fn add_part(&mut self, key: ArchivePartKey, new: NewPart) {
-        let NewPart { mut details, mut summaries, runs, tenants, details_until } = new;
+        let NewPart { details, summaries, runs, tenants, details_until } = new;
         let summaries_until = self.known_until(details_until);
         let (ids, due) = (runs.iter().map(|(run, _)| *run), runs.iter().map(|(_, due)| *due));
         let (Some(first), Some(last)) = (ids.clone().min(), ids.max()) else { return };
         let (from, to) = (due.clone().min().unwrap_or_default(), due.max().unwrap_or_default());
-        (details.head.level, summaries.head.level) = (self.head.level, self.head.level);
         let part = ArchivePart {
             details: self.pack_part(&details),
             summaries: self.pack_part(&summaries),
@@ -162,7 +178,8 @@ impl Ledger {
         }
         self.close_doubts(context, id, &gone);
         for (kind, leaving) in groups {
-            self.archive_runs(context, (id, &page), leaving, new.entry(kind).or_default());
+            let part = new.entry(kind).or_insert_with(|| NewPart::new(self.head.level));
+            self.archive_runs(context, (id, &page), leaving, part);
         }
         if staying.is_empty() {
             self.remove_closed_claims(id);
