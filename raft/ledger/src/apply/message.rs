@@ -10,12 +10,13 @@ use std::sync::Arc;
 use super::Context;
 use super::bounds::{bounded, content_bounded, refuse_if};
 use super::fire::{OpeningOccurrence, RunSource};
-use crate::calendar::When;
+use crate::calendar::{DstGap, DstOverlap, DstPolicies, When};
 use crate::command::{KeyRule, Opening, SendMessage, SendMessages};
 use crate::model::{
-    Audience, Blob, CommandOutcome, CommandRefusal, Content, Hash, Impossible, InstantOutcome, Labels, Ledger,
-    LimitedQuantity, MESSAGES_NAME, MessageReceipt, OccurrenceName, OpeningCause, Overlap, Plan, Policies, RunId,
-    Schedule, ScheduleId, ScheduleSettings, ScheduleState, ScheduleTiming, Time,
+    Audience, Blob, CatchUp, CommandOutcome, CommandRefusal, Content, DAY_MS, HOUR_MS, Hash, Impossible, InDoubt,
+    InstantOutcome, Labels, Ledger, LimitedQuantity, MESSAGES_NAME, MINUTE_MS, MessageReceipt, OccurrenceName,
+    OpeningCause, Overlap, Plan, Policies, RunId, Schedule, ScheduleId, ScheduleSettings, ScheduleState,
+    ScheduleTiming, Time,
 };
 
 /// What the caller of a key or of a trigger gave.
@@ -172,7 +173,7 @@ impl Ledger {
             timing: Arc::new(ScheduleTiming::new(When::At { instant_ms: 0 }, "UTC")),
             settings: Arc::new(ScheduleSettings {
                 tenant: tenant.into(),
-                policies: Arc::new(policies_of_messages(&Policies::default())),
+                policies: Arc::new(POLICIES_OF_SCHEDULE),
                 pool: "".into(),
                 priority: 0,
                 template: None,
@@ -208,7 +209,40 @@ impl Ledger {
     }
 }
 
+/// Policies of the schedule of a tenant's messages. It opens no instant, and each message has its own. They do not
+/// follow the defaults, which a release may change: replicas of two releases store equal rows (P23).
+const POLICIES_OF_SCHEDULE: Policies = Policies {
+    dst: DstPolicies { gap: DstGap::After, overlap: DstOverlap::First },
+    catch_up: CatchUp::One,
+    start_within_ms: 12 * HOUR_MS,
+    finish_by_ms: DAY_MS,
+    in_doubt: InDoubt::Hold,
+    max_attempts: 5,
+    backoff_from_ms: MINUTE_MS,
+    backoff_to_ms: HOUR_MS,
+    retention_ms: 90 * DAY_MS,
+    overlap: Overlap::Allow,
+    min_gap_ms: 0,
+    jitter_ms: 0,
+    canary: None,
+};
+
 /// Returns the policies of a message's run: those that concern schedules, or several runs of one, are off.
 fn policies_of_messages(given: &Policies) -> Policies {
     Policies { overlap: Overlap::Allow, min_gap_ms: 0, jitter_ms: 0, canary: None, ..given.clone() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::storage::form;
+
+    #[test]
+    fn policies_of_schedule_of_messages_are_as_recorded() {
+        let recorded = [
+            1, 0, 0, 0, 128, 184, 153, 41, 128, 240, 178, 82, 0, 5, 192, 169, 7, 128, 186, 183, 3, 128, 224, 226, 247,
+            57, 2, 0, 0, 0,
+        ];
+        assert_eq!(form::encode(&POLICIES_OF_SCHEDULE), recorded);
+    }
 }
