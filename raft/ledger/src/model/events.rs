@@ -115,37 +115,7 @@ impl PackedEvents {
 }
 
 /// Size of a row from which the next event begins another row, in bytes: far below the limit of all rows.
-const ROW_BYTES: usize = 128 * 1_024;
-/// Size of an event without sets and texts, at most. Bytes.
-const EVENT_BYTES: usize = 64;
-
-impl EventKind {
-    /// Returns an upper bound of its size in bytes.
-    fn bytes_max(&self) -> usize {
-        EVENT_BYTES
-            + match self {
-                EventKind::Recipients { numbers, .. } => (2 * numbers.len() as usize).min(CHUNK as usize / 8),
-                EventKind::RunPaused(reason) => EVENT_BYTES + reason.words().len(),
-                EventKind::ScheduleBlocked(cause) => form::encoded_len(cause),
-                _ => 0,
-            }
-    }
-}
-
-impl EventSubject {
-    /// Returns an upper bound of its size in bytes.
-    fn bytes_max(&self) -> usize {
-        EVENT_BYTES
-            + match self {
-                EventSubject::Run { schedule, occurrence: OccurrenceName::Trigger(request), .. } => {
-                    schedule.len() + request.len()
-                }
-                EventSubject::Run { schedule, .. } => schedule.len(),
-                EventSubject::Schedule(_, name) => name.len(),
-                EventSubject::OptOuts => 0,
-            }
-    }
-}
+pub(crate) const ROW_BYTES: usize = 128 * 1_024;
 
 /// Events that an entry has caused so far.
 #[derive(Debug, Default)]
@@ -213,12 +183,12 @@ impl EntryEvents {
             rows.push((std::mem::replace(&mut place, next), row));
         };
         for EventGroup { tenant, subject, events } in self.groups {
-            let head_bytes = tenant.len() + subject.bytes_max();
+            let head_bytes = form::encoded_len(&(&tenant, &subject));
             let group = |events| EventGroup { tenant: Arc::clone(&tenant), subject: subject.clone(), events };
             let mut own = Vec::new();
             bytes += head_bytes;
             for event in events {
-                bytes += event.bytes_max();
+                bytes += form::encoded_len(&event);
                 own.push(event);
                 if bytes > ROW_BYTES {
                     open.push(group(std::mem::take(&mut own)));
