@@ -6,8 +6,7 @@
 //! plus ten bytes and the text for each refusal or release (`raft/ledger/tests/ledger/size.rs`).
 //!
 //! The block of a claim follows from the order in which claims closed, which is the order of the log. So it is equal on
-//! every replica (P2). The claims of a block are found by their lengths, so each block carries the version of its
-//! layout (P23).
+//! every replica (P2). A change of [`Packed`], or of a type in it ([`ClaimHistory`]), is a new form of the row (P23).
 
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -18,19 +17,13 @@ const FIRST: Fence = Fence { group: 0, epoch: Epoch(0), index: 0, place: 0 };
 /// Upper bound of all fences.
 const LAST: Fence = Fence { group: u32::MAX, epoch: Epoch(u64::MAX), index: u64::MAX, place: u32::MAX };
 
-/// Version of the layout in which claims are packed. A change of [`Packed`], or of a type in it ([`ClaimHistory`]),
-/// needs a new version.
-const LAYOUT: u8 = 1;
-
 /// Key of a block: its chunk, and a lower bound of the fences in it.
 pub type ClosedClaimKey = (ChunkKey, Fence);
 
 /// Closed claims of one chunk, packed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Stored")]
 pub struct ClosedClaimBlock {
-    /// Version of the layout of its claims: [`LAYOUT`].
-    layout: u8,
     /// Owners of its claims, each once.
     owners: Vec<ClaimOwner>,
     /// Time of the claim that was put first; the others are stored relative to it.
@@ -40,12 +33,6 @@ pub struct ClosedClaimBlock {
     packed: Vec<u8>,
 }
 
-impl Default for ClosedClaimBlock {
-    fn default() -> ClosedClaimBlock {
-        ClosedClaimBlock { layout: LAYOUT, owners: Vec::new(), since: Time::default(), packed: Vec::new() }
-    }
-}
-
 /// Writes the bytes at once. The format is that of a sequence of numbers.
 pub(crate) fn as_bytes<S: Serializer>(packed: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_bytes(packed)
@@ -53,7 +40,6 @@ pub(crate) fn as_bytes<S: Serializer>(packed: &[u8], serializer: S) -> Result<S:
 
 #[derive(Deserialize)]
 struct Stored {
-    layout: u8,
     owners: Vec<ClaimOwner>,
     since: Time,
     packed: Vec<u8>,
@@ -126,11 +112,8 @@ impl TryFrom<Stored> for ClosedClaimBlock {
 
     /// Accepts only blocks that can be read later: each claim is complete, and its owner is in the list.
     fn try_from(stored: Stored) -> Result<ClosedClaimBlock, &'static str> {
-        let Stored { layout, owners, since, packed } = stored;
-        if layout != LAYOUT {
-            return Err("closed claims in a layout that this build does not know");
-        }
-        let block = ClosedClaimBlock { layout, owners, since, packed };
+        let Stored { owners, since, packed } = stored;
+        let block = ClosedClaimBlock { owners, since, packed };
         let chunk = PageId(RunId { index: 0, place: 0 }).chunk(0);
         let whole = block.spans(chunk.page).last().is_some_and(|last| last.end == block.packed.len());
         match whole && block.claims(chunk).count() == block.spans(chunk.page).count() {
