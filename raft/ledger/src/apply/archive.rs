@@ -27,7 +27,7 @@ use crate::storage::BlockEntry;
 /// Milliseconds by which a civil time that is read as UTC may differ from its instant. Retentions have many days.
 pub(crate) const CIVIL_ERROR_MS: i64 = DAY_MS;
 /// Maximum number of distances in a range of archived names: a row of the history stays small.
-const RANGE_STEPS_MAX: usize = 1_024;
+pub(crate) const RANGE_STEPS_MAX: usize = 1_024;
 
 /// When a row of the history may be removed: after its last instant is old enough. `None` for the name of a run in the
 /// state.

@@ -8,6 +8,8 @@ use crate::model::{Campaign, Day, FINISH_MS_MAX, HOUR_MS, Ledger, PoolRow, Relay
 
 /// Shortest deadline of a campaign, unless the user chose another (P16). Milliseconds.
 pub const CAMPAIGN_FINISH_MS_MIN: i64 = 4 * HOUR_MS;
+/// How many times its forecast a campaign has until its deadline (P16).
+pub(crate) const CAMPAIGN_FINISH_FACTOR: i64 = 2;
 /// Converts units: rates are in thousandths of an email a second, and times in milliseconds.
 const MILLI_MS: u64 = 1_000_000;
 
@@ -117,7 +119,7 @@ impl Ledger {
         let Forecast { begins, ends, .. } =
             self.forecast(&ForecastRequest { tenant, pool: &campaign.pool, rows, due: campaign.due }, now);
         let takes_ms = ends.map_or(0, |ends| ends.since_ms(begins));
-        takes_ms.saturating_mul(2).clamp(CAMPAIGN_FINISH_MS_MIN, FINISH_MS_MAX)
+        takes_ms.saturating_mul(CAMPAIGN_FINISH_FACTOR).clamp(CAMPAIGN_FINISH_MS_MIN, FINISH_MS_MAX)
     }
 
     /// Rate limit of a pool for late emails, in thousandths of an email a second (P16). `None` if one of its relays has

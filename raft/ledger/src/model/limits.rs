@@ -32,7 +32,7 @@ level_1! {
     /// Maximum number of runs on a page.
     page_runs_max: usize = 512,
     /// Maximum size of a page's row if the text of a pause is added, in bytes; a longer text is left out. Each run has
-    /// 192 bytes between this limit and 1 MiB, for counts and refusals.
+    /// 384 bytes between this limit and 1 MiB, for counts and refusals.
     page_bytes_max: usize = ROW_BYTES_MAX - 192 * 1_024,
     /// Maximum number of recipients of a run that shares a page.
     small_audience_max: u32 = 16,
@@ -195,8 +195,7 @@ mod tests {
 
     /// Each set must fit the types and sizes in which its numbers are stored.
     #[test]
-    fn limits_of_each_level_fit_entries_pages_and_chunks() {
-        use crate::command::ENTRY_BYTES_MAX;
+    fn limits_of_each_level_fit_pages_and_chunks() {
         use crate::model::CHUNK;
         for level in 1..=crate::storage::level::KNOWN {
             let limits = limits(level);
@@ -204,8 +203,6 @@ mod tests {
             assert!(limits.page_runs_max as u32 * limits.small_audience_max <= CHUNK, "level {level}");
             // Recipient numbers of a list stored by hash fit into one set of slots.
             assert!(limits.inline_recipients_max <= CHUNK as usize, "level {level}");
-            // Content and audience are both in the entry that creates their schedule.
-            assert!(limits.content_bytes_max + limits.inline_bytes_max <= ENTRY_BYTES_MAX * 5 / 4, "level {level}");
         }
     }
 
@@ -215,14 +212,24 @@ mod tests {
     fn numbers_outside_the_table_are_as_recorded() {
         use crate::apply::{archive, epoch};
         use crate::forecast;
-        use crate::model::{self, bitmap, claim_history, content, crash_backoff, deferral, labels, policy, reply};
+        use crate::model::{
+            self, ScheduleId, Tenant, bitmap, claim_history, content, crash_backoff, deferral, events, labels, policy,
+            reply,
+        };
+        use crate::storage::block;
         let slots = (bitmap::CHUNK, model::WAVE_MS, claim_history::CLAIM_EVENTS_MAX, claim_history::EXACT_HISTORY_MAX);
         assert_eq!(slots, (65_536, 30_000, 32, 16));
         assert_eq!((model::DOUBT_KEPT_MS, model::SUMMARIES_MS), (2_592_000_000, 34_560_000_000));
         assert_eq!((content::PARTS_MAX, content::COLUMNS_MAX, reply::CancelledRuns::NAMED), (1_024, 64, 64));
         assert_eq!((labels::LABELS_MAX, labels::LABEL_CHARS_MAX), (16, 63));
         let finish = (policy::FINISH_MS_MIN, forecast::CAMPAIGN_FINISH_MS_MIN, policy::FINISH_MS_MAX);
-        assert_eq!(finish, (600_000, 14_400_000, 2_592_000_000));
+        assert_eq!((finish, forecast::CAMPAIGN_FINISH_FACTOR), ((600_000, 14_400_000, 2_592_000_000), 2));
+        let blocks = (block::BLOCK_BYTES_MAX, block::LISTS_BYTES_MAX, events::ROW_BYTES);
+        assert_eq!(blocks, (1_048_576, 524_288, 131_072));
+        assert_eq!((archive::RANGE_STEPS_MAX, ScheduleId::PER_ENTRY, ROW_BYTES_MAX), (1_024, 1_024, 1_048_576));
+        // A tenant's first row has these, where the command names no others.
+        let Tenant { rate_milli, concurrency, share, pools, index } = Tenant::DEFAULT;
+        assert_eq!((rate_milli, concurrency, share, pools.len(), index), (0, 0, 1, 0, 0));
         let crashes = (crash_backoff::CRASHES_WITHIN_MS, crash_backoff::BACKOFF_MS, crash_backoff::DOUBLES_EVERY_MS);
         assert_eq!(crashes, (600_000, 600_000, 10_000));
         assert_eq!((epoch::AGREEMENT_MS, archive::CIVIL_ERROR_MS, deferral::JITTER_PART), (2_000, 86_400_000, 4));

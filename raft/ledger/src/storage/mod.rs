@@ -1,7 +1,7 @@
 //! Storage of the state: tables, rows as bytes, and the versions of their forms.
 
 mod archived;
-mod block;
+pub(crate) mod block;
 pub mod form;
 mod frozen;
 pub mod level;
