@@ -11,17 +11,95 @@ mod samples;
 
 use std::collections::BTreeMap;
 
-use reveille_ledger::Ledger;
 use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::command::{Actor, ClaimRequest, Command, Entry};
 use reveille_ledger::content::Content;
 use reveille_ledger::fingerprint::fingerprint;
 use reveille_ledger::form::FORM;
 use reveille_ledger::ids::{ClaimOwner, Epoch, Incarnation, NodeId, PageId, RunId, Time};
+use reveille_ledger::{
+    Ledger, access, audit, calendar, campaign, canary, causes, claim_history, command, content, etag, events, ids,
+    impossible, labels, policy, refusal, reply, run_events, token,
+};
+use serde::de::value;
+use serde::de::{DeserializeOwned, Deserializer, Error as _, Visitor};
+use serde::forward_to_deserialize_any;
 
 use crate::hex::{hex, unhex};
 
 const RECORD: &str = "tests/format.txt";
+/// Enums in stored values and replies: each variant with its ordinal.
+const ORDINALS: &str = "tests/ordinals.txt";
+
+/// Reads the name and the variants of an enum, as an error.
+struct VariantReader;
+
+impl<'de> Deserializer<'de> for VariantReader {
+    type Error = value::Error;
+
+    fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, value::Error> {
+        Err(value::Error::custom("not an enum"))
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        variants: &'static [&'static str],
+        _: V,
+    ) -> Result<V::Value, value::Error> {
+        // The level that exists only in tests adds a command.
+        let variants = variants.iter().filter(|variant| **variant != "OfNextLevel").enumerate();
+        let lines = variants.map(|(ordinal, variant)| format!("{name} {ordinal} {variant}\n"));
+        Err(value::Error::custom(lines.collect::<String>()))
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option unit unit_struct
+        newtype_struct seq tuple tuple_struct map struct identifier ignored_any
+    }
+}
+
+fn variants_of<E: DeserializeOwned>() -> String {
+    E::deserialize(VariantReader).err().map(|variants| variants.to_string()).unwrap_or_default()
+}
+
+/// Returns the variants of all enums that are stored. Those of commands have samples.
+fn ordinals() -> String {
+    macro_rules! variants {
+        ($($name:ty),* $(,)?) => { [$(variants_of::<$name>()),*].concat() };
+    }
+    variants! {
+        access::Tls, audit::AuditCaller, audit::AuditObject, audit::AuditOutcome, audit::CommandKind,
+        audit::RefusalKind, calendar::DstGap, calendar::DstOverlap, calendar::When, campaign::CampaignStage,
+        campaign::StageKind, canary::CanaryVerdict, causes::BlockCause, causes::DeadLetterCause, causes::MissedCause,
+        causes::PauseReason, command::Decider, command::OutcomeSource, command::RefusalEffect, command::ReleaseReason,
+        command::Unsendable, claim_history::ClaimEventKind, claim_history::DoubtReason, command::Actor,
+        command::AuthorityStep, command::Decision, command::KeyRule, command::Quarantined, content::AudienceChoice,
+        content::ContentChoice, content::WrongSeal, etag::EtagKind, events::EventKind, events::EventSubject,
+        ids::OccurrenceName, impossible::Impossible, impossible::LimitedQuantity, labels::WrongLabel, policy::CatchUp,
+        policy::InDoubt, policy::Overlap, refusal::CommandRefusal, reply::CommandOutcome, reply::ScheduleCreation,
+        reveille_ledger::BackupResult, reveille_ledger::InstantOutcome, command::OpeningCause,
+        reveille_ledger::PartContent, reveille_ledger::RecipientState, reveille_ledger::RelayShare,
+        reveille_ledger::RotationPhase, reveille_ledger::RunFile, reveille_ledger::RunState,
+        reveille_ledger::RunStateKind, reveille_ledger::ScheduleState, reveille_ledger::ScheduleStateKind,
+        command::UnopenedReason, run_events::RunEventKind, token::TenantScope,
+    }
+}
+
+/// A stored variant keeps its ordinal; new variants are added at the end (P23).
+#[test]
+fn ordinals_equal_those_recorded() {
+    let text = ordinals();
+    if std::env::var_os("UPDATE_GOLDENFILES").is_some() {
+        std::fs::write(ORDINALS, &text).expect(ORDINALS);
+    }
+    assert!(!text.contains("not an enum"), "{text}");
+    let recorded = std::fs::read_to_string(ORDINALS).expect(ORDINALS);
+    for (now, then) in text.lines().zip(recorded.lines()) {
+        assert_eq!(now, then, "an ordinal has changed");
+    }
+    assert_eq!(text.lines().count(), recorded.lines().count(), "variants came or went");
+}
 
 fn entry(command: Command) -> Entry {
     Entry { epoch: Epoch(300), now: Time(1_772_409_600_123), actor: Actor::System, command }
