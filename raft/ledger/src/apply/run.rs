@@ -8,7 +8,7 @@ use crate::command::{RunBlock, RunPause, RunResume};
 use crate::effect::Effect;
 use crate::model::{
     Bitmap, CommandOutcome, CommandRefusal, DeadLetter, DeadLetterCause, EventKind, Impossible, Ledger, MissingFile,
-    PageId, PauseReason, RecipientState, Run, RunEvent, RunEventKind, RunId, RunState,
+    PageId, PauseReason, RecipientState, Run, RunEvent, RunEventKey, RunEventKind, RunId, RunState, run_events,
 };
 use crate::storage::form::RowForm;
 
@@ -280,14 +280,37 @@ impl Ledger {
         self.forget_old_run_events(run);
     }
 
-    /// Removes the run events of the oldest entry, in all chunks, if there are too many entries.
+    /// Joins run events, or removes those of the oldest entry in all chunks, if there are too many entries.
     fn forget_old_run_events(&mut self, run: RunId) {
         let after = |index: u64| self.run_events.range((run, index, 0)..=(run, u64::MAX, u32::MAX)).next();
         let mut entries = std::iter::successors(after(0), |((_, index, _), _)| after(index.saturating_add(1)));
         let oldest = entries.next().map(|((_, index, _), _)| *index);
-        if let (Some(oldest), Some(_)) = (oldest, entries.nth(self.limits().run_event_entries_max - 1)) {
+        if let (Some(oldest), Some(_)) = (oldest, entries.nth(self.limits().run_event_entries_max - 1))
+            && !self.join_suppressions(run)
+        {
             self.run_events.remove_range((run, oldest, 0)..=(run, oldest, u32::MAX));
         }
+    }
+
+    /// Adds the oldest suppression by `min_gap` to the next one, because each claim may record one: they would crowd
+    /// out what operators did. A run with a gap has all its recipients in one chunk. Returns false if there are no two.
+    fn join_suppressions(&mut self, run: RunId) -> bool {
+        let of_run = self.run_events.range(run_events::keys_of(run));
+        let is_suppression = |(_, run_events): &(&RunEventKey, &Vec<RunEvent>)| {
+            matches!(run_events.as_slice(), [RunEvent { what: RunEventKind::SuppressedByGap, slots: Some(_), .. }])
+        };
+        let oldest: Vec<RunEventKey> = of_run.filter(is_suppression).map(|(key, _)| *key).take(2).collect();
+        let [former, next] = oldest[..] else { return false };
+        if former.2 != next.2 {
+            return false;
+        }
+        let slots = self.run_events.remove(&former).into_iter().flatten().find_map(|event| event.slots);
+        let known =
+            self.run_events.edit(&next).and_then(|events| events.first_mut()).and_then(|one| one.slots.as_mut());
+        if let (Some(known), Some(slots)) = (known, slots) {
+            known.add(&slots);
+        }
+        true
     }
 
     /// Like [`Ledger::record_run_event`], for recipients by number.

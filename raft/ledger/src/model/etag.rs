@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::fingerprint::fingerprint;
-use crate::model::{Campaign, CommandRefusal, Ledger, PoolRow, Relay, RunId, run_events};
+use crate::model::{Campaign, CommandRefusal, Ledger, PoolRow, Relay, RunEvent, RunEventKind, RunId, run_events};
 
 /// Etag of an object that does not exist, or of which nothing is set.
 pub const NO_ETAG: &str = "0";
@@ -78,9 +78,13 @@ impl Ledger {
         self.last_run_event(run).max(run.index).to_string()
     }
 
-    /// Returns the index of the last event of a run, such as a pause; 0 if there was none.
+    /// Returns the index of the last event of a run, such as a pause; 0 if there was none. A passed canary and a
+    /// suppression by `min_gap` are no such events: the run makes them while it sends.
     pub fn last_run_event(&self, run: RunId) -> u64 {
-        self.run_events.range(run_events::keys_of(run)).next_back().map_or(0, |((_, index, _), _)| *index)
+        let is_progress =
+            |event: &RunEvent| matches!(event.what, RunEventKind::CanaryPassed | RunEventKind::SuppressedByGap);
+        let mut changes = self.run_events.range(run_events::keys_of(run)).rev();
+        changes.find(|(_, events)| !events.iter().all(is_progress)).map_or(0, |((_, index, _), _)| *index)
     }
 }
 

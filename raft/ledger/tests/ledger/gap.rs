@@ -1,6 +1,7 @@
 //! The cost of a `min_gap` check (P17), counted in runs and mappings, not in seconds.
 
 use reveille_ledger::bitmap::Bitmap;
+use reveille_ledger::causes::PauseReason;
 use reveille_ledger::check::check;
 use reveille_ledger::command::{
     Actor, Backfill, ClaimOutcome, ClaimRequest, Command, Entry, EpochStart, ErasedAudience, Fire, NextInstant, NodeUp,
@@ -12,6 +13,7 @@ use reveille_ledger::limits::limits;
 use reveille_ledger::policy::{HOUR_MS, MINUTE_MS, Overlap, Policies};
 use reveille_ledger::refusal::CommandRefusal;
 use reveille_ledger::reply::CommandOutcome;
+use reveille_ledger::run_events::RunEventKind;
 use reveille_ledger::{GapLookups, LEVEL, Ledger, RecipientState};
 
 use crate::plain;
@@ -275,4 +277,37 @@ fn recipient_mapping_is_made_once_for_two_audiences_and_dropped_with_them() {
     assert_eq!(look(&test), (39, 1, 0), "the claim has made it");
     test.open(500, 90);
     assert_eq!(check(&test.ledger), [], "each table is true, and so are its lists");
+}
+
+#[test]
+fn suppressions_at_claims_keep_the_etag_and_the_events_of_operators() {
+    const RECIPIENTS: u32 = 100;
+    let mut test = TestLedger::new(RECIPIENTS);
+    let former = test.open(600, 1);
+    let run = test.open(599, 1);
+    test.put(Command::RunPause(RunPause { run, reason: "look".into() }));
+    test.put(Command::RunResume(RunResume { run, without_canary: false, expected: None }));
+    let etag = test.ledger.run_etag(run);
+    for slot in 0..RECIPIENTS as u16 {
+        let claim = |page: RunId| {
+            let slice = [slot].into_iter().collect();
+            Command::Claim(vec![ClaimRequest { chunk: PageId(page).chunk(0), slice, owner: OWNER }])
+        };
+        let CommandOutcome::Claimed(fences) = test.put(claim(former)) else { panic!("no claim") };
+        let fence = *fences[0].as_ref().expect("granted");
+        let mut outcome = ClaimOutcome::empty(PageId(former).chunk(0), fence);
+        outcome.accepted.insert(slot);
+        test.put(Command::Settle(vec![outcome]));
+        assert_eq!(test.put(claim(run)), CommandOutcome::Claimed(vec![Err(CommandRefusal::NothingPending)]));
+    }
+    assert_eq!(test.ledger.run_etag(run), etag, "the run itself has caused what came since");
+    for number in 0..RECIPIENTS {
+        let events = test.ledger.explain_recipient(run, number).expect("the recipient").run_events;
+        let kinds: Vec<RunEventKind> = events.into_iter().map(|(_, event)| event.what).collect();
+        let paused = RunEventKind::Paused(PauseReason::Operator("look".into()));
+        assert_eq!(kinds, [paused, RunEventKind::Resumed, RunEventKind::SuppressedByGap], "recipient {number}");
+    }
+    let rows = test.ledger.run_events().iter().filter(|((of, ..), _)| *of == run).count();
+    assert_eq!(rows, limits(LEVEL).run_event_entries_max);
+    assert_eq!(check(&test.ledger), []);
 }
