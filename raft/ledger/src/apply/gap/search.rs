@@ -25,6 +25,8 @@ pub struct GapLookups {
     /// Number of mappings that were made; mappings in the ledger do not count.
     pub made: u64,
     mappings: RecipientMappings,
+    /// The list whose keys were read last, and its keys.
+    own_keys: Option<(Hash, Vec<String>)>,
 }
 
 /// A run for which other runs within the gap are searched; it need not be open.
@@ -208,6 +210,15 @@ impl Ledger {
         if let Some(known) = self.derived.mappings.get(own, other) {
             return Some(known);
         }
+        if let (Some(list), Some(other)) = (self.blob(&own), self.blob(&other))
+            && recipient_mapping::are_short(list.len(), other.len())
+        {
+            let known = lookups.own_keys.take().filter(|(known, _)| *known == own);
+            let (_, keys) = lookups.own_keys.insert(known.unwrap_or_else(|| (own, recipient_mapping::keys_of(list))));
+            if recipient_mapping::has_none_of(other, keys) {
+                return Some(recipient_mapping::NOTHING_IN_COMMON);
+            }
+        }
         if lookups.mappings.get(own, other).is_none() {
             lookups.made += 1;
             lookups.mappings.put(own, other, recipient_mapping::map_recipients(self.blob(&own), self.blob(&other)));
@@ -217,7 +228,9 @@ impl Ledger {
 
     /// Stores the mappings that searches have made.
     pub(in crate::apply) fn keep_mappings(&mut self, lookups: GapLookups) {
-        self.derived.mappings.take(lookups.mappings);
+        let blobs = &self.blobs;
+        let len = |list: &Hash| blobs.get(list).map_or(0, |stored| stored.bytes.len());
+        self.derived.mappings.take(lookups.mappings, len);
     }
 
     /// Returns pairs of runs, within the gap of both, in which the same recipient is claimed. There must be none.
