@@ -435,4 +435,21 @@ mod tests {
             }
         }
     }
+
+    /// The key decides which recipients are one, so it must not follow the Unicode tables of a build: those of the
+    /// standard library, of normalization and of IDNA. If this fails after an update, replicas of two releases would
+    /// differ (P23).
+    #[test]
+    fn keys_of_all_characters_are_as_recorded() {
+        let mut hasher = blake3::Hasher::new();
+        // No character is assigned between these planes.
+        for character in ('\0'..='\u{3FFFF}').chain('\u{E0000}'..='\u{E0FFF}') {
+            for text in [format!("a{character}@example.com"), format!("a@a{character}.com")] {
+                let key = Address::parse(&text).map_or_else(|_| String::new(), |address| address.key());
+                hasher.update(key.as_bytes());
+                hasher.update(&[0]);
+            }
+        }
+        assert_eq!(hasher.finalize().to_string(), "a5133016f733bb23c8cf8a1305a70737b687a739d664dffb4c815cc86a500b6e");
+    }
 }
