@@ -395,7 +395,7 @@ impl Recipients {
     }
 
     /// Returns the audience in the form that commands use; `hash` is the hash under which it is stored.
-    pub fn to(self, hash: Hash) -> AudienceChoice {
+    pub fn into_choice(self, hash: Hash) -> AudienceChoice {
         match self {
             Recipients::Inline(audience) => AudienceChoice::Listed(audience),
             Recipients::Sealed(seal) => {

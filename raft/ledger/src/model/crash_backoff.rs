@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn least_recently_dead_node_keeps_an_eighth_when_all_would_rest() {
+    fn least_recently_dead_node_keeps_an_eighth_when_all_back_off() {
         let nodes = [node(&[1, 2, 30]), node(&[1, 2, 20]), node(&[1, 2, 40])];
         let named = || nodes.iter().enumerate().map(|(id, node)| (NodeId(id as u64), node));
         let parts: Vec<u8> =
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn only_node_of_cluster_rests() {
+    fn only_node_of_cluster_backs_off() {
         let node = node(&[1, 2, 3]);
         assert_eq!(allowances([(NodeId(1), &node)], &LIMITS, false, Time(4_000))[&NodeId(1)], Allowance::NONE);
     }

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{Bitmap, Policies, RecipientId, remove_from_all};
+use crate::model::{Bitmap, Policies, RecipientId, mix, remove_from_all};
 
 /// Divisor of a wait that gives its maximum jitter.
 pub(crate) const JITTER_PART: i64 = 4;
@@ -63,14 +63,6 @@ impl Policies {
         let jitter_ms = (u128::from(seed) * (wait_ms.max(0) / JITTER_PART) as u128) >> 64;
         wait_ms.saturating_add(jitter_ms as i64)
     }
-}
-
-/// The finalizer of SplitMix64: each input bit changes about half of the output bits.
-pub(crate) fn mix(of: u64) -> u64 {
-    let mut of = of.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    of = (of ^ (of >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    of = (of ^ (of >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    of ^ (of >> 31)
 }
 
 #[cfg(test)]

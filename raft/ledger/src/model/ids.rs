@@ -267,6 +267,14 @@ impl Hash {
     }
 }
 
+/// The finalizer of SplitMix64: each input bit changes about half of the output bits.
+pub(crate) fn mix(of: u64) -> u64 {
+    let mut of = of.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    of = (of ^ (of >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    of = (of ^ (of >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    of ^ (of >> 31)
+}
+
 impl fmt::Display for Hash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))

@@ -25,7 +25,7 @@ impl Rights {
     }
 
     /// The rights of both sets.
-    pub const fn and(self, other: Rights) -> Rights {
+    pub const fn union(self, other: Rights) -> Rights {
         Rights(self.0 | other.0)
     }
 }

@@ -64,7 +64,7 @@ fn entry_is_permitted_by_rights_and_tenants_of_its_token() {
     let before = test.ledger.state_hash();
     assert_eq!(test.change(1, EDIT, Some("globex")), NOT_PERMITTED, "another tenant");
     assert_eq!(test.change(1, EDIT, None), NOT_PERMITTED, "all tenants");
-    assert_eq!(test.change(1, VIEW.and(EDIT), Some("acme")), NOT_PERMITTED, "one of two rights");
+    assert_eq!(test.change(1, VIEW.union(EDIT), Some("acme")), NOT_PERMITTED, "one of two rights");
     assert_eq!(test.change(3, EDIT, Some("acme")), NOT_VALID, "no such token");
     assert_eq!(test.change(2, ALL, None), CommandOutcome::Done);
     assert_ne!(test.ledger.state_hash(), before, "the last one took effect");
@@ -109,7 +109,7 @@ fn token_expires_in_ledger_time() {
 #[test]
 fn created_token_permits_no_more_than_its_creator() {
     let mut test = TestLedger::new();
-    test.create(Actor::System, token(1, ADMIN.and(VIEW), only(&["acme", "globex"])));
+    test.create(Actor::System, token(1, ADMIN.union(VIEW), only(&["acme", "globex"])));
     let by = || operator(1, ADMIN, Some("acme"));
     assert_eq!(test.create(by(), token(2, VIEW, only(&["acme"]))), CommandOutcome::Done);
     assert_eq!(test.ledger.tokens().get(&TokenId(2)).and_then(|token| token.creator), Some(TokenId(1)));

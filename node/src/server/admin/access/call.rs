@@ -124,7 +124,7 @@ pub fn authorise<T: Subject>(request: Request<T>) -> ApiResult<(Call, T)> {
         CallerIdentity::Local => return Ok((Call::of_all(deadline, Actor::Local), message)),
         CallerIdentity::Token { id, rights, tenants } => (id, rights, tenants),
     };
-    let needs = caller.row.needs.and(message.needs_more());
+    let needs = caller.row.needs.union(message.needs_more());
     let tenant = match (caller.row.reach, named.as_mut_slice()) {
         (Reach::Tenant, [tenant]) => Some(std::mem::take(tenant)),
         // A message that names several tenants is one entry, so its caller must reach all of them.

@@ -27,16 +27,16 @@ pub const ADMIN: Rights = Rights(1 << 7);
 /// Rights of the roles, the smallest first. The owner of an admin token can create any token, so it has all rights.
 pub const ROLES: &[(Role, Rights)] = &[
     (Role::Viewer, VIEW),
-    (Role::Pii, VIEW.and(PII)),
-    (Role::Editor, VIEW.and(EDIT).and(PAUSE)),
-    (Role::Sender, VIEW.and(SEND).and(PAUSE).and(CANCEL)),
-    (Role::Operator, VIEW.and(PAUSE).and(CANCEL).and(OPERATE)),
+    (Role::Pii, VIEW.union(PII)),
+    (Role::Editor, VIEW.union(EDIT).union(PAUSE)),
+    (Role::Sender, VIEW.union(SEND).union(PAUSE).union(CANCEL)),
+    (Role::Operator, VIEW.union(PAUSE).union(CANCEL).union(OPERATE)),
     (Role::Admin, all_rights()),
 ];
 
 /// Returns the rights of an admin.
 pub const fn all_rights() -> Rights {
-    VIEW.and(PII).and(EDIT).and(SEND).and(PAUSE).and(CANCEL).and(OPERATE).and(ADMIN)
+    VIEW.union(PII).union(EDIT).union(SEND).union(PAUSE).union(CANCEL).union(OPERATE).union(ADMIN)
 }
 
 /// Returns the roles whose rights are all in the set, without those that another one includes.
@@ -55,7 +55,7 @@ mod tests {
         for (role, rights) in ROLES {
             assert_eq!(roles_of(*rights), [*role]);
         }
-        assert_eq!(roles_of(VIEW.and(PII).and(EDIT).and(PAUSE)), [Role::Pii, Role::Editor]);
+        assert_eq!(roles_of(VIEW.union(PII).union(EDIT).union(PAUSE)), [Role::Pii, Role::Editor]);
         assert_eq!(roles_of(NONE), []);
     }
 }

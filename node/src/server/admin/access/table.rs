@@ -123,8 +123,8 @@ methods! {
     RecipientService {
         ListRunRecipients: VIEW, Tenant, GET "/v1/runs/{run}/recipients";
         ExportRunRecipients: VIEW, Tenant, GET "/v1/runs/{run}/recipients/export";
-        FindRecipient: VIEW.and(PII), Tenant, GET "/v1/recipients/{recipient}";
-        EraseRecipient: EDIT.and(PII), Tenant, DELETE "/v1/recipients/{recipient}";
+        FindRecipient: VIEW.union(PII), Tenant, GET "/v1/recipients/{recipient}";
+        EraseRecipient: EDIT.union(PII), Tenant, DELETE "/v1/recipients/{recipient}";
     }
     RunService {
         ListRuns: VIEW, Tenant, GET "/v1/runs";
@@ -133,7 +133,7 @@ methods! {
         PauseRun: PAUSE, Tenant, POST "/v1/runs/{run}/pause";
         ResumeRun: SEND, Tenant, POST "/v1/runs/{run}/resume";
         CancelRun: CANCEL, Tenant, POST "/v1/runs/{run}/cancel";
-        Explain: VIEW.and(PII), Tenant, GET "/v1/runs/{run}/recipients/{recipient}";
+        Explain: VIEW.union(PII), Tenant, GET "/v1/runs/{run}/recipients/{recipient}";
     }
     CampaignService {
         CreateCampaign: EDIT, Tenant, POST "/v1/campaigns";
@@ -155,21 +155,21 @@ methods! {
         DeleteAudience: EDIT, Tenant, DELETE "/v1/audiences/{name}";
     }
     DeadLetterService {
-        ListDeadLetters: VIEW.and(PII), Tenant, GET "/v1/runs/{run}/dead-letters";
+        ListDeadLetters: VIEW.union(PII), Tenant, GET "/v1/runs/{run}/dead-letters";
         CountDeadLetters: VIEW, Tenant, GET "/v1/runs/{run}/dead-letters/count";
         RequeueDeadLetters: SEND, Tenant, POST "/v1/runs/{run}/dead-letters/requeue";
         DiscardDeadLetters: SEND, Tenant, POST "/v1/runs/{run}/dead-letters/discard";
     }
     DoubtService {
-        ListDoubts: VIEW.and(PII), Tenant, GET "/v1/runs/{run}/doubts";
-        GetDoubt: VIEW.and(PII), Tenant, GET "/v1/runs/{run}/doubts/{recipient}";
+        ListDoubts: VIEW.union(PII), Tenant, GET "/v1/runs/{run}/doubts";
+        GetDoubt: VIEW.union(PII), Tenant, GET "/v1/runs/{run}/doubts/{recipient}";
         ResolveDoubts: SEND, Tenant, POST "/v1/runs/{run}/doubts/resolve";
     }
     OptOutService {
         AddOptOut: EDIT, Tenant, POST "/v1/opt-outs";
-        CheckOptOut: VIEW.and(PII), Tenant, GET "/v1/opt-outs/{recipient}";
+        CheckOptOut: VIEW.union(PII), Tenant, GET "/v1/opt-outs/{recipient}";
         ImportOptOuts: EDIT, Tenant, POST "/v1/opt-outs/import";
-        ListOptOuts: VIEW.and(PII), Tenant, GET "/v1/opt-outs";
+        ListOptOuts: VIEW.union(PII), Tenant, GET "/v1/opt-outs";
         TakeBackOptOut: SEND, Tenant, POST "/v1/opt-outs/{recipient}/take-back";
     }
     TemplateService {

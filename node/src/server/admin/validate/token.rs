@@ -24,7 +24,7 @@ pub fn token_grant(request: CreateTokenRequest, hash: Hash, now: Time) -> ApiRes
     let mut rights = Rights::default();
     for (place, role) in roles.iter().enumerate() {
         match ROLES.iter().find(|(known, _)| i32::from(*known) == *role) {
-            Some((_, of_role)) => rights = rights.and(*of_role),
+            Some((_, of_role)) => rights = rights.union(*of_role),
             None => {
                 let known: Vec<&str> = ROLES.iter().map(|(known, _)| known.as_str_name()).collect();
                 fields.refuse(format!("roles[{place}]"), format!("is not a role; give {}", known.join(", ")));

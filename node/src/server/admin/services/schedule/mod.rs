@@ -83,7 +83,7 @@ impl Admin {
     fn body_of(&self, schedule: &Schedule) -> ApiResult<v1::ScheduleBody> {
         let created = self.context.replica.read(|ledger| {
             let content = Content::from_blob(ledger.blob(&schedule.content)?)?;
-            let audience = Recipients::from_blob(ledger.blob(&schedule.audience)?)?.to(schedule.audience);
+            let audience = Recipients::from_blob(ledger.blob(&schedule.audience)?)?.into_choice(schedule.audience);
             Some(views::body(schedule, &content, &audience))
         });
         created.ok_or_else(|| {

@@ -236,7 +236,7 @@ async fn present(admin: &Admin, edit: &Edit, call: &Call) -> ApiResult<Present> 
     let unreadable = || error_texts::broken(format!("the content or the audience of {name} does not read back"));
     Ok(Present {
         content: Content::from_blob(&content).ok_or_else(unreadable)?,
-        audience: Recipients::from_blob(&audience).ok_or_else(unreadable)?.to(schedule.audience),
+        audience: Recipients::from_blob(&audience).ok_or_else(unreadable)?.into_choice(schedule.audience),
         now: admin.now(applied),
         id,
         schedule,
