@@ -116,8 +116,8 @@ impl Ledger {
         self.tenants.get(&name.to_owned()).unwrap_or(&DEFAULT)
     }
 
-    /// Iterates over tenants with settings, schedules, campaigns or templates, and the default tenant, from `from` on,
-    /// in order.
+    /// Iterates over tenants with settings, schedules, campaigns, templates, audiences or opt-outs, and the default
+    /// tenant, from `from` on, in order.
     pub fn tenant_names_from(&self, from: String) -> impl Iterator<Item = String> + '_ {
         let mut next = Some(from);
         std::iter::from_fn(move || {
@@ -127,9 +127,12 @@ impl Ledger {
             let bounds = (Bound::Included(from.as_str()), Bound::Unbounded);
             let scheduled = self.derived.names.range::<str, _>(bounds).next().map(|(tenant, _)| &**tenant);
             let writing = self.templates.range(key.clone()..).next().map(|((tenant, _), _)| tenant.as_str());
-            let campaigning = self.campaigns.range(key..).next().map(|((tenant, _), _)| tenant.as_str());
+            let campaigning = self.campaigns.range(key.clone()..).next().map(|((tenant, _), _)| tenant.as_str());
+            let sealing = self.audiences.range(key.clone()..).next().map(|((tenant, _), _)| tenant.as_str());
+            let opted_out = self.opted_out.range(key..).next().map(|((tenant, _), _)| tenant.as_str());
             let default = Some(DEFAULT_TENANT).filter(|name| *name >= from.as_str());
-            let found = [bounded, scheduled, campaigning, writing, default].into_iter().flatten().min()?.to_owned();
+            let known = [bounded, scheduled, campaigning, writing, sealing, opted_out, default];
+            let found = known.into_iter().flatten().min()?.to_owned();
             // The smallest name after `found`.
             next = Some(format!("{found}\0"));
             Some(found)
