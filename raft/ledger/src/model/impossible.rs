@@ -99,7 +99,7 @@ pub enum Impossible {
     #[error("a warm-up has a cap for each of its days, 1 at least")]
     DayWithoutCap,
     /// The first day of the warm-up is after today or too long ago.
-    #[error("a warm-up begins today, or began within the last 400 days")]
+    #[error("a warm-up begins today, or began no longer ago than it may last")]
     WarmUpBegin,
     /// A test clock can only be chosen before the cluster is used (P19).
     #[error("a test clock is chosen when a cluster is made, and this one is in use with real time")]

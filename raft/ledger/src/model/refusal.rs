@@ -1,6 +1,8 @@
 //! Refusals: deterministic answers of the ledger, equal on every replica and part of the reply.
 //!
-//! A refusal changes nothing. It is never caused by storage, and a blind retry does not help; its text says what to do.
+//! A refusal does nothing of what was asked. Two leave a trace: a refused fire is counted, and a claim first suppresses
+//! recipients inside `min_gap`. It is never caused by storage, and a blind retry does not help; its text says what to
+//! do.
 
 use serde::{Deserialize, Serialize};
 
@@ -29,7 +31,7 @@ pub enum CommandRefusal {
         entry: Time,
     },
     /// A large step of ledger time is only possible at the start of an epoch (P18).
-    #[error("the entry is more than 60 s ahead of ledger time {ledger}: {entry}")]
+    #[error("the entry is too far ahead of ledger time {ledger}: {entry}")]
     TimeLeaps {
         /// Current ledger time.
         ledger: Time,
