@@ -1,4 +1,4 @@
-//! Audit records: for each entry that an operator caused, who wanted what, and what came of it.
+//! Audit records: the caller and the result of each command of an operator.
 //!
 //! A record begins with the hash of the one before it, so the records are a chain; `Head::audit` is the hash of the
 //! last one. A record has ids, names of objects and counts, and no address of a recipient. Full sets of records become
@@ -86,7 +86,7 @@ refusal_kinds! {
     RestoreNotAccepted, MaybeSent, RecipientClaimed, NoSuchTemplate, Changed, TemplateUsed,
 }
 
-/// Who wanted a command.
+/// The caller of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AuditCaller {
     /// A caller of a listener that asks for no token.
@@ -147,7 +147,7 @@ pub struct AuditRecord {
     pub index: u64,
     /// Ledger time.
     pub at: Time,
-    /// Who wanted the command.
+    /// The caller of the command.
     pub caller: AuditCaller,
     /// The tenant that the call was about; `None`: several, or none.
     pub tenant: Option<String>,

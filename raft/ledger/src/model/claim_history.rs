@@ -3,8 +3,8 @@
 //!
 //! A small claim keeps each event. In a larger claim, entries with the same effect are merged: index and time are those
 //! of the last entry, and texts that differ are dropped. A claim of 256 that was sent in twenty portions takes a dozen
-//! bytes. The order of events of one recipient never changes: two events merge only if no event between them has a
-//! recipient in common with them.
+//! bytes. Two events merge only if no event between them has a recipient in common with them. The order changes only if
+//! more than 32 events leave no other pair to join.
 
 use serde::{Deserialize, Serialize};
 
@@ -162,7 +162,8 @@ impl ClaimHistory {
     /// since.
     pub fn given_up(&self, granted: &Bitmap) -> Bitmap {
         let mut slots = Bitmap::new();
-        // The owner or its journal reports each recipient once, so a later report ends the doubt of a lost owner.
+        // The owner or its journal reports each recipient once, so a later report ends the doubt of a lost owner. A
+        // claim has one `OwnerLost`, so this holds also where events were joined out of order.
         for event in &self.0 {
             match event.what {
                 ClaimEventKind::InDoubt(DoubtReason::OwnerLost) => slots.add(event.slots(granted)),

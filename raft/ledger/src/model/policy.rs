@@ -28,8 +28,8 @@ pub enum CatchUp {
     None,
 }
 
-/// Policy for an instant that is due while an earlier run of its schedule is unfinished (P1): a recipient of that run
-/// is pending or claimed. Recipients in doubt do not block it.
+/// Policy for an instant that is due while an earlier run of its schedule is unfinished (P16): a run that the calendar
+/// opened has a recipient claimed, or pending before its deadline; it is neither paused nor reopened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Overlap {
     /// The instant waits until the run is finished. If several wait, `catch_up` decides which of them open.

@@ -146,7 +146,7 @@ impl ScheduleTiming {
     }
 }
 
-/// Whose schedule it is, and how its emails are sent.
+/// The tenant of a schedule, and how its emails are sent.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ScheduleSettings {
     /// Tenant of the schedule.

@@ -1,4 +1,4 @@
-//! Small rows: stored answers, blobs, sealed audiences and opt-outs.
+//! Rows of one struct each: stored answers, blobs, sealed audiences and opt-outs.
 
 use serde::{Deserialize, Serialize};
 
