@@ -31,6 +31,7 @@ fn sealed(bytes: &[u8]) -> Answer {
         index: 7,
         seal_time: Some(prost_types::Timestamp { seconds: 1_795_176_000, nanos: 0 }),
         missing: 0,
+        etag: "7".into(),
     };
     let words = [None, Some(audience)].map(|audience| v1::SealAudienceResponse { checked: 1, parts: 1, audience });
     Ok(words.iter().map(Message::encode_to_vec).collect())

@@ -17,13 +17,14 @@ fn million() -> v1::SealedAudience {
         index: 12,
         seal_time: Some(prost_types::Timestamp { seconds: 1_772_960_400, nanos: 0 }),
         missing: 2,
+        etag: "12".into(),
     }
 }
 
 fn shown() -> serde_json::Value {
     json!({
         "tenant": "default", "name": "million", "recipients": 1_000_000, "columns": ["name", "city"], "parts": 16,
-        "missing": 2, "seal": "5ea1", "index": "12", "sealTime": "2026-03-08T09:00:00Z",
+        "missing": 2, "seal": "5ea1", "index": "12", "etag": "12", "sealTime": "2026-03-08T09:00:00Z",
     })
 }
 
