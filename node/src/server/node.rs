@@ -88,7 +88,7 @@ impl NodeServer {
         let reply_rules = options.reply_rules()?;
         let admin = bind(options.listen, "--listen").await?;
         let http = bind(options.http, "--http").await?;
-        let leaving = Leaving::open(&options).await?;
+        let (unsubscribe, opt_out_listener) = opt_out_page(&options).await?;
         let return_path = options.return_path.open()?;
         let backups = options.backup.open()?;
         let transport = GrpcTransport::bind(options.peer_listen).with_context(|| {
@@ -132,8 +132,7 @@ impl NodeServer {
         context.archive_after = options.archive_after;
         context.backups = backups.map(|target| BackupPlan::new(target, options.backup.every, options.backup.keep));
         context.disk = disk;
-        let (by, leaving) = leaving.map_or((None, None), |Leaving { by, listener }| (Some(by), Some(listener)));
-        context.unsubscribe = by;
+        context.unsubscribe = unsubscribe;
         let context = Arc::new(context);
         peer_handler.open(&context);
         let stop = CancellationToken::new();
@@ -141,7 +140,7 @@ impl NodeServer {
             admin_address: admin.local_addr()?,
             peer_address,
             http_address: http.local_addr()?,
-            unsubscribe_address: leaving.as_ref().map(TcpListener::local_addr).transpose()?,
+            unsubscribe_address: opt_out_listener.as_ref().map(TcpListener::local_addr).transpose()?,
             fingerprint: fingerprint(tls.authority().certificate_pem())?,
             leadership_handle: NodeRuntime::start_leadership_actor(&context),
             context,
@@ -153,7 +152,7 @@ impl NodeServer {
         // Before any request: a test clock is chosen before everything else (P19).
         finish_founding(&node.context.replica, &node.options.data_dir).await?;
         node.serve(admin, http, client_tls, pages);
-        if let Some(listener) = leaving {
+        if let Some(listener) = opt_out_listener {
             let api = Arc::new(Admin::new(Arc::clone(&node.context)));
             tokio::spawn(unsubscribe::serve(api, Arc::clone(&node.context), listener, node.stop.clone()));
         }
@@ -245,19 +244,11 @@ async fn finish_founding(replica: &Replica, data_dir: &Path) -> Result<()> {
     Ok(bootstrap::remove_mark(data_dir)?)
 }
 
-/// The unsubscribe settings and the bound listener of the unsubscribe page.
-struct Leaving {
-    by: Unsubscribe,
-    listener: TcpListener,
-}
-
-impl Leaving {
-    /// Returns `None` if unsubscribe is not configured.
-    async fn open(options: &Config) -> Result<Option<Leaving>> {
-        let Some(by) = options.unsubscribe.open()? else { return Ok(None) };
-        let listener = bind(options.unsubscribe.listen, "unsubscribe.listen").await?;
-        Ok(Some(Leaving { by, listener }))
-    }
+/// Returns the unsubscribe settings and the bound listener of the unsubscribe page, if they are configured.
+async fn opt_out_page(options: &Config) -> Result<(Option<Unsubscribe>, Option<TcpListener>)> {
+    let Some(unsubscribe) = options.unsubscribe.open()? else { return Ok((None, None)) };
+    let listener = bind(options.unsubscribe.listen, "unsubscribe.listen").await?;
+    Ok((Some(unsubscribe), Some(listener)))
 }
 
 /// Runs the [`NodeRuntime`] until `requested` is cancelled or it fails.

@@ -108,11 +108,11 @@ async fn answer(State(handler): State<UnsubscribeHandler>, request: Request) -> 
         return (StatusCode::METHOD_NOT_ALLOWED, allowed, "405: GET shows the page, POST opts out\n").into_response();
     }
     let token = request.uri().path().rsplit('/').next().unwrap_or_default();
-    let leaver = handler.context.unsubscribe.as_ref().and_then(|unsubscribe| unsubscribe.read(token));
-    let (outcome, page) = match leaver {
+    let subject = handler.context.unsubscribe.as_ref().and_then(|unsubscribe| unsubscribe.read(token));
+    let (outcome, page) = match subject {
         None => (Outcome::Unknown, UnsubscribePage::Unknown),
-        Some(leaver) if method == Method::POST => handler.opt_out(leaver, request).await,
-        Some(leaver) => (Outcome::Shown, UnsubscribePage::Confirm(leaver.key)),
+        Some(subject) if method == Method::POST => handler.opt_out(subject, request).await,
+        Some(subject) => (Outcome::Shown, UnsubscribePage::Confirm(subject.key)),
     };
     let (word, status) = outcome.described();
     metrics::counter!("reveille_unsubscribe_requests_total", "outcome" => word).increment(1);
@@ -120,13 +120,13 @@ async fn answer(State(handler): State<UnsubscribeHandler>, request: Request) -> 
 }
 
 impl UnsubscribeHandler {
-    async fn opt_out(&self, leaver: OptOutSubject, request: Request) -> (Outcome, UnsubscribePage) {
+    async fn opt_out(&self, subject: OptOutSubject, request: Request) -> (Outcome, UnsubscribePage) {
         match tokio::time::timeout(READ_TIMEOUT, form::read(request)).await {
             Ok(Form::OneClick) => {}
             Ok(Form::Other) | Err(_) => return (Outcome::Malformed, UnsubscribePage::Malformed),
         }
         let deadline = Instant::now() + OPT_OUT_WITHIN;
-        let OptOutSubject { tenant, key } = leaver;
+        let OptOutSubject { tenant, key } = subject;
         let act = self.opt_out_now(&tenant, &key, deadline);
         let outcome = self.turns.take((tenant.clone(), key.clone()), deadline.into(), act).await;
         match outcome.unwrap_or(Outcome::Full) {
@@ -138,7 +138,7 @@ impl UnsubscribeHandler {
     async fn opt_out_now(&self, tenant: &str, key: &str, deadline: Instant) -> Outcome {
         // The permit is taken only after the request is complete and has its turn, so idle and waiting clients use
         // none.
-        let Ok(_seat) = self.at_work.try_acquire() else { return Outcome::Full };
+        let Ok(_permit) = self.at_work.try_acquire() else { return Outcome::Full };
         match self.admin.opt_out(tenant, [key.to_owned()].into(), &Call::of_system(deadline)).await {
             Ok(_) => Outcome::OptedOut,
             Err(fault) => {

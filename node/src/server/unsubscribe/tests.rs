@@ -6,7 +6,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::*;
-use crate::server::admin::tests::node::{Node, STEP_TIMEOUT, UNSUBSCRIBE, node};
+use crate::server::admin::tests::harness::{Node, STEP_TIMEOUT, UNSUBSCRIBE, node};
 use crate::server::http::CONNECTION_WITHIN;
 
 const FORM: &str = "Content-Type: application/x-www-form-urlencoded\r\n";

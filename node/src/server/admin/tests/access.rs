@@ -29,7 +29,7 @@ use tonic::codegen::http::uri::PathAndQuery;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Request, Status};
 
-use super::node::{Node, STEP_TIMEOUT, creation, node, reason, yearly};
+use super::harness::{Node, STEP_TIMEOUT, creation, node, reason, yearly};
 use crate::cli::bytes_codec::BytesCodec;
 use crate::server::admin::access::tests::{Method, field, methods};
 use crate::server::admin::access::{METHODS, ROLES, Reach};

@@ -15,7 +15,7 @@ use reveille_proto::admin::v1::{
 use tonic::Code;
 
 use super::clock::{DAY, HOUR, advance_clock, at, by, coming_day};
-use super::node::{Node, STEP_TIMEOUT, creation, node_with_test_clock, reason, yearly};
+use super::harness::{Node, STEP_TIMEOUT, creation, node_with_test_clock, reason, yearly};
 
 const RECIPIENTS: [&str; 2] = ["ada@example.net", "bob@example.net"];
 

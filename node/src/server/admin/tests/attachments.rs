@@ -10,7 +10,7 @@ use reveille_proto::admin::v1::{
 };
 use tonic::{Code, Status};
 
-use super::node::{Node, STEP_TIMEOUT, creation, node, reason, yearly};
+use super::harness::{Node, STEP_TIMEOUT, creation, node, reason, yearly};
 
 fn attachment(name: &str, data: &[u8]) -> Attachment {
     let (name, content_type) = (name.to_owned(), "application/pdf".to_owned());

@@ -29,7 +29,7 @@ use tonic_health::pb::health_client::HealthClient;
 use tonic_types::StatusExt as _;
 
 use super::access::{locked_address, only, role, token, with};
-use super::node::{Node, STEP_TIMEOUT, creation, node, opened, reason, yearly};
+use super::harness::{Node, STEP_TIMEOUT, creation, node, opened, reason, yearly};
 use crate::server::admin::STREAMS_MAX;
 use crate::token_text::TokenText;
 

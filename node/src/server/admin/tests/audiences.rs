@@ -8,7 +8,7 @@ use reveille_proto::admin::v1::{
 };
 use tonic::{Code, Status};
 
-use super::node::{Node, creation, node, reason, yearly};
+use super::harness::{Node, creation, node, reason, yearly};
 
 const RECIPIENTS: u32 = 300;
 

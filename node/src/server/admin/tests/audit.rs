@@ -11,7 +11,7 @@ use reveille_proto::admin::v1::tenant_service_client::TenantServiceClient;
 use reveille_proto::admin::v1::{AuditOutcome, AuditRecord, AuditRefusal, ListAuditRecordsRequest, SetTenantRequest};
 use tonic::Code;
 
-use super::node::{Node, STEP_TIMEOUT, node};
+use super::harness::{Node, STEP_TIMEOUT, node};
 
 /// Proposals at a time.
 const AT_ONCE: usize = 128;

@@ -16,7 +16,7 @@ use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
 use super::campaigns::{at, body, launched, seal, status};
-use super::node::{STEP_TIMEOUT, creation, node, yearly};
+use super::harness::{STEP_TIMEOUT, creation, node, yearly};
 
 /// Returns code and reason of an error, and the object that it names.
 fn found(status: &Status) -> (Code, String, String) {

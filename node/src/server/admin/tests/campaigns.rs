@@ -12,7 +12,7 @@ use reveille_proto::admin::v1::{
 use tonic::{Code, Status};
 
 use super::audiences::imported;
-use super::node::{Node, STEP_TIMEOUT, creation, node, reason, yearly};
+use super::harness::{Node, STEP_TIMEOUT, creation, node, reason, yearly};
 
 pub const RECIPIENTS: u32 = 300;
 

@@ -8,7 +8,7 @@ use reveille_proto::admin::v1::{
 use tonic::Code;
 
 use super::campaigns::{RECIPIENTS, at, becomes, body, launched, seal};
-use super::node::{Node, node, reason};
+use super::harness::{Node, node, reason};
 use crate::cli::wording::explained;
 
 /// Of 300 recipients 30 are the canary, and at most 3 of them may fail.

@@ -13,7 +13,9 @@ use reveille_proto::admin::v1::{
 };
 use tonic::{Code, Status};
 
-use super::node::{Node, STEP_TIMEOUT, creation, node, node_in_crash_back_off, node_with_test_clock, reason, yearly};
+use super::harness::{
+    Node, STEP_TIMEOUT, creation, node, node_in_crash_back_off, node_with_test_clock, reason, yearly,
+};
 
 pub const MINUTE: i64 = 60;
 pub const HOUR: i64 = 60 * MINUTE;

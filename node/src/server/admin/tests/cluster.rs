@@ -17,7 +17,7 @@ use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
 use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
 use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
 
-use super::node::{STEP_TIMEOUT, creation, founder, initialize, reason, yearly};
+use super::harness::{STEP_TIMEOUT, creation, founder, initialize, reason, yearly};
 
 /// Timeout of a call that cannot get an answer.
 const SHORT: Duration = Duration::from_secs(2);

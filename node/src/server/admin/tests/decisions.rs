@@ -8,7 +8,7 @@ use reveille_proto::admin::v1::{
 };
 use tonic::Code;
 
-use super::node::{node, reason};
+use super::harness::{node, reason};
 use crate::cli::wording::explained;
 
 /// Returns the kinds of the events in a recipient's history.

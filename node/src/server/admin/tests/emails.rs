@@ -8,7 +8,7 @@ use reveille_proto::admin::v1::{
 };
 use tonic::Code;
 
-use super::node::{creation, node, reason, yearly};
+use super::harness::{creation, node, reason, yearly};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn due_run_is_sent_once_and_every_step_is_explained() {

@@ -12,7 +12,7 @@ use reveille_proto::admin::v1::{
 use tonic::{Code, Response, Status};
 
 use super::campaigns::{at, becomes, body, seal, status};
-use super::node::{node, reason};
+use super::harness::{node, reason};
 
 /// A pool without a relay, so that its runs stay open.
 const NO_RELAY: &str = "no-relay-here";

@@ -12,8 +12,8 @@ use reveille_proto::admin::v1::{
 use tonic::Code;
 
 use super::clock::{DAY, advance_clock, by};
+use super::harness::{Node, STEP_TIMEOUT, node, node_with_test_clock, reason};
 use super::messages::message;
-use super::node::{Node, STEP_TIMEOUT, node, node_with_test_clock, reason};
 
 const RECIPIENTS: [&str; 3] = ["ada@example.net", "bob@example.net", "cyd@example.net"];
 /// Proposals at a time.

@@ -11,7 +11,7 @@ use tonic::Code;
 use tonic_types::StatusExt;
 
 use super::campaigns::{RECIPIENTS, at, body, launched, seal, status};
-use super::node::{Node, STEP_TIMEOUT, node, reason};
+use super::harness::{Node, STEP_TIMEOUT, node, reason};
 
 async fn relay_with(node: &Node, rate_per_second: f64) {
     let relay = Some(Relay { rate_per_second, ..node.relay() });

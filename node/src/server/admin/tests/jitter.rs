@@ -6,7 +6,7 @@ use reveille_proto::admin::v1::{
 };
 
 use super::clock::{DAY, HOUR, advance_clock, at, now};
-use super::node::{Node, creation, node_with_test_clock, yearly};
+use super::harness::{Node, creation, node_with_test_clock, yearly};
 
 async fn next(node: &Node) -> Vec<Instant> {
     let request = GetScheduleRequest { name: "spread".to_owned(), ..GetScheduleRequest::default() };

@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use tonic::{Code, Status};
 
 use super::clock::{HOUR, MINUTE, advance_clock, by, now};
-use super::node::{Node, creation, node, node_with_test_clock, reason, yearly};
+use super::harness::{Node, creation, node, node_with_test_clock, reason, yearly};
 use crate::cli::wording::explained;
 
 pub(super) fn message(key: &str, to: &[&str]) -> SendMessageRequest {

@@ -8,7 +8,7 @@ use reveille_proto::admin::v1::{
 };
 
 use super::clock::{HOUR, MINUTE, advance_clock, by, jump};
-use super::node::{Node, creation, node, node_with_test_clock, reason, yearly};
+use super::harness::{Node, creation, node, node_with_test_clock, reason, yearly};
 use crate::cli::wording::explained;
 
 fn every(seconds: i64) -> Option<When> {

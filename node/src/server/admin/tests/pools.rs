@@ -7,7 +7,7 @@ use reveille_proto::admin::v1::{
 };
 use tonic::{Code, Status};
 
-use super::node::{Node, node, reason};
+use super::harness::{Node, node, reason};
 use crate::cli::wording::explained;
 
 fn set(name: &str, warm_up: &[u32]) -> SetPoolRequest {

@@ -20,8 +20,8 @@ use super::access::{locked, only, role, token, with};
 use super::archive::{lose_runs, until_archived};
 use super::audiences::imported;
 use super::clock::{DAY, advance_clock, by};
+use super::harness::{Node, STEP_TIMEOUT, creation, node, node_with_test_clock, opened, reason, yearly};
 use super::messages::message;
-use super::node::{Node, STEP_TIMEOUT, creation, node, node_with_test_clock, opened, reason, yearly};
 use crate::token_text::TokenText;
 
 const NO_RELAY: &str = "no-relay-here";

@@ -6,7 +6,7 @@ use reveille_proto::admin::v1::{
 };
 use tonic::Code;
 
-use super::node::{node, reason};
+use super::harness::{node, reason};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn cluster_that_was_not_restored_has_nothing_to_accept() {

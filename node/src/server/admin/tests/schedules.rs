@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 use tonic::Code;
 use tonic_types::StatusExt;
 
-use super::node::{STEP_TIMEOUT, creation, node, reason, yearly};
+use super::harness::{STEP_TIMEOUT, creation, node, reason, yearly};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn schedule_is_created_once_however_often_it_is_asked_for() {

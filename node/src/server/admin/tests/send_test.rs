@@ -6,7 +6,7 @@ use reveille_proto::admin::v1::{
 };
 use tonic::Code;
 
-use super::node::{Node, node, reason, yearly};
+use super::harness::{Node, node, reason, yearly};
 use crate::cli::wording::explained;
 
 fn mail(id: &str, to: &str) -> SendTestRequest {

@@ -11,7 +11,7 @@ use reveille_proto::admin::v1::{
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::node::{Node, STEP_TIMEOUT, creation, node, yearly};
+use super::harness::{Node, STEP_TIMEOUT, creation, node, yearly};
 use crate::cli::wording::explained;
 
 /// A relay without extensions. It counts its sessions and the emails that it was offered.

@@ -10,8 +10,8 @@ use reveille_proto::admin::v1::{
 use tonic::{Code, Status};
 
 use super::access::{address_of, connected};
+use super::harness::{Node, creation, node, opened, reason, yearly};
 use super::messages::message;
-use super::node::{Node, creation, node, opened, reason, yearly};
 use crate::server::admin::Admin;
 
 fn content(subject: &str) -> Content {

@@ -9,8 +9,8 @@ use reveille_proto::admin::v1::{
 };
 use tonic::{Code, Status};
 
+use super::harness::{Node, creation, node, reason, yearly};
 use super::messages::message;
-use super::node::{Node, creation, node, reason, yearly};
 use crate::cli::wording::explained;
 
 fn set(name: &str) -> SetTenantRequest {

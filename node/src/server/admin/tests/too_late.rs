@@ -10,7 +10,7 @@ use reveille_proto::admin::v1::{
 
 use super::campaigns::{RECIPIENTS, body, launched, seal, status};
 use super::clock::{HOUR, MINUTE, advance_clock, at, coming_day, jump};
-use super::node::{Node, STEP_TIMEOUT, node_with_test_clock};
+use super::harness::{Node, STEP_TIMEOUT, node_with_test_clock};
 use crate::cli::wording::missed as missed_because;
 
 const NINE: i64 = 9 * HOUR;

@@ -9,7 +9,7 @@ use reveille_proto::admin::v1::{
 };
 use tonic::{Code, Status};
 
-use super::node::{Node, creation, node, node_by, reason, yearly};
+use super::harness::{Node, creation, node, node_by, reason, yearly};
 use super::wrong_clock::WrongClock;
 
 fn update(paths: &[&str], body: ScheduleBody) -> UpdateScheduleRequest {

@@ -8,7 +8,7 @@ use reveille_ledger::ids::{ClaimOwner, Incarnation, NodeId};
 use reveille_proto::admin::v1::{FinishUpgradeRequest, FinishUpgradeResponse, GetUpgradeRequest};
 use tonic::Code;
 
-use super::node::{STEP_TIMEOUT, node, reason};
+use super::harness::{STEP_TIMEOUT, node, reason};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn finish_names_the_node_that_is_in_the_way() {

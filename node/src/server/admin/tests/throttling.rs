@@ -8,7 +8,7 @@ use reveille_proto::admin::v1::{
 };
 
 use super::clock::{HOUR, advance_clock, by, jump};
-use super::node::{Node, STEP_TIMEOUT, creation, node_with_test_clock, yearly};
+use super::harness::{Node, STEP_TIMEOUT, creation, node_with_test_clock, yearly};
 use crate::cli::wording::explained;
 
 /// Opens a run whose recipients have one attempt.

@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use tonic::Status;
 
 use super::clock::{DAY, HOUR, MINUTE, advance_clock, at, by, now};
-use super::node::{Node, creation, node_with_test_clock, reason, yearly};
+use super::harness::{Node, creation, node_with_test_clock, reason, yearly};
 
 const TRIGGERS: usize = 1_000;
 
