@@ -471,7 +471,7 @@ async fn addresses_need_the_role_pii() {
     let run = other_tenant(&node).await;
     let (viewer, pii) = (
         token(&node, role("viewer"), only(CANARY)).await,
-        token(&node, role("viewer").and(role("pii")), only(CANARY)).await,
+        token(&node, role("viewer").union(role("pii")), only(CANARY)).await,
     );
     let address = format!("{CANARY}@example.org");
     let name = format!("{CANARY}-report");
@@ -531,13 +531,13 @@ async fn addresses_need_the_role_pii() {
         with_bodies: true,
         ..UpdateScheduleRequest::default()
     };
-    let editor = token(&node, role("viewer").and(role("editor")), only(CANARY)).await;
+    let editor = token(&node, role("viewer").union(role("editor")), only(CANARY)).await;
     let denied =
         schedules.update_schedule(with(update.clone(), &editor)).await.expect_err("both bodies have recipients");
     assert_eq!(denied.code(), Code::PermissionDenied);
     let without = UpdateScheduleRequest { with_bodies: false, ..update.clone() };
     schedules.update_schedule(with(without, &editor)).await.expect("permitted");
-    let both = token(&node, role("editor").and(role("pii")), only(CANARY)).await;
+    let both = token(&node, role("editor").union(role("pii")), only(CANARY)).await;
     let answer = schedules.update_schedule(with(update, &both)).await.expect("permitted").into_inner();
     assert!(answer.body.is_some() && answer.former_body.is_some());
     let count = CountDeadLettersRequest { tenant: CANARY.to_owned(), ..CountDeadLettersRequest::default() };
