@@ -64,7 +64,7 @@ impl Ledger {
 
     /// Refuses a resume of a run that has another event than the caller has read.
     pub(super) fn check_run_resume(&self, resume: RunResume) -> Result<(), CommandRefusal> {
-        let is_other = |expected: u64| expected != self.last_run_event(resume.run);
+        let is_other = |expected: u64| expected != self.last_run_change(resume.run);
         refuse_if(resume.expected.is_some_and(is_other), CommandRefusal::StalePlan)
     }
 
@@ -292,18 +292,22 @@ impl Ledger {
         }
     }
 
-    /// Adds the oldest suppression by `min_gap` to the next one, because each claim may record one: they would crowd
-    /// out what operators did. A run with a gap has all its recipients in one chunk. Returns false if there are no two.
+    /// Adds the oldest suppression by `min_gap` that can be joined to the next one, because each claim may record one:
+    /// they would crowd out what operators did. Between the two no run opened that could be taken for the reason
+    /// ([`Ledger::kept_apart_by`]). A run with a gap has all its recipients in one chunk. Returns false if there are
+    /// no two.
     fn join_suppressions(&mut self, run: RunId) -> bool {
         let of_run = self.run_events.range(run_events::keys_of(run));
         let is_suppression = |(_, run_events): &(&RunEventKey, &Vec<RunEvent>)| {
             matches!(run_events.as_slice(), [RunEvent { what: RunEventKind::SuppressedByGap, slots: Some(_), .. }])
         };
-        let oldest: Vec<RunEventKey> = of_run.filter(is_suppression).map(|(key, _)| *key).take(2).collect();
-        let [former, next] = oldest[..] else { return false };
-        if former.2 != next.2 {
-            return false;
-        }
+        let suppressions: Vec<RunEventKey> = of_run.filter(is_suppression).map(|(key, _)| *key).collect();
+        let opened = self.openings_nearby(run);
+        let joined = suppressions.windows(2).find_map(|pair| {
+            let [former @ (_, from, chunk), next @ (_, to, other)] = *pair else { return None };
+            (chunk == other && opened.range(from..to).next().is_none()).then_some((former, next))
+        });
+        let Some((former, next)) = joined else { return false };
         let slots = self.run_events.remove(&former).into_iter().flatten().find_map(|event| event.slots);
         let known =
             self.run_events.edit(&next).and_then(|events| events.first_mut()).and_then(|one| one.slots.as_mut());

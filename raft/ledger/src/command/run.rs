@@ -57,7 +57,7 @@ pub struct RunResume {
     /// True to overrule a failed canary. It must fit the state of the run, so a caller that has not seen the verdict
     /// cannot overrule it.
     pub without_canary: bool,
-    /// Index of the last event of the run that the caller has read ([`last_run_event`](crate::Ledger::last_run_event)).
+    /// Index of the last change of the run that the caller has read ([`last_run_change`](crate::Ledger::last_run_change)).
     /// `None`: any.
     pub expected: Option<u64>,
 }

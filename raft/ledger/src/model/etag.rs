@@ -66,21 +66,21 @@ impl Ledger {
         let schedule = campaign.stage.schedule();
         let changed = schedule.and_then(|id| self.schedules.get(&id)).map_or(0, |schedule| schedule.index);
         let run = schedule.and_then(|id| self.run_of_campaign(id)).map_or(0, |run| match self.page_of(run) {
-            Some(_) => self.last_run_event(run),
+            Some(_) => self.last_run_change(run),
             // Its events are in the archive. No event has the index of the opening.
             None => run.index,
         });
         format!("{}.{changed}.{run}", campaign.index)
     }
 
-    /// Returns the etag of a run: the index of its last event, or of its opening. It stays while the run only sends.
+    /// Returns the etag of a run: the index of its last change, or of its opening. It stays while the run only sends.
     pub fn run_etag(&self, run: RunId) -> String {
-        self.last_run_event(run).max(run.index).to_string()
+        self.last_run_change(run).max(run.index).to_string()
     }
 
-    /// Returns the index of the last event of a run, such as a pause; 0 if there was none. A passed canary and a
-    /// suppression by `min_gap` are no such events: the run makes them while it sends.
-    pub fn last_run_event(&self, run: RunId) -> u64 {
+    /// Returns the index of the last event that changed a run, such as a pause; 0 if there was none. A passed canary and
+    /// a suppression by `min_gap` are no changes: the run makes them while it sends.
+    pub fn last_run_change(&self, run: RunId) -> u64 {
         let is_progress =
             |event: &RunEvent| matches!(event.what, RunEventKind::CanaryPassed | RunEventKind::SuppressedByGap);
         let mut changes = self.run_events.range(run_events::keys_of(run)).rev();

@@ -137,6 +137,13 @@ impl Ledger {
         }
     }
 
+    /// Returns the log indices at which other runs opened that are within the gap of this run, or are unfinished.
+    pub(super) fn openings_nearby(&self, id: RunId) -> BTreeSet<u64> {
+        let Some(run) = self.run(id) else { return BTreeSet::new() };
+        let nearby = self.nearby_runs(&GapQuery::of(id, run)).chain(self.all_unfinished(run.schedule));
+        nearby.map(|(other, _)| other.index).collect()
+    }
+
     /// Returns the last run of a schedule that sent an email or may have sent one, with its due time.
     pub fn last_mailed(&self, id: ScheduleId) -> Option<(RunId, Time)> {
         last_of(&self.derived.mailed, id)

@@ -142,7 +142,7 @@ impl Ledger {
 
     /// Iterates over other runs within the gap that sent an email, may have sent one, or have a claimed recipient;
     /// latest first.
-    fn nearby_runs(&self, query: &GapQuery) -> impl Iterator<Item = (RunId, &Run)> + '_ {
+    pub(super) fn nearby_runs(&self, query: &GapQuery) -> impl Iterator<Item = (RunId, &Run)> + '_ {
         let (run, through) = (query.run, query.through);
         let others = self.derived.mailed.range(query.span()).rev().map(|(_, _, other)| *other);
         let seen = others.filter(move |other| run != Some(*other) && other.index <= through);

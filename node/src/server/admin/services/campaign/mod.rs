@@ -245,7 +245,7 @@ fn may_resume(
 ) -> Option<Command> {
     if let Some(run) = created.run {
         let is_paused = matches!(ledger.run(run)?.state, RunState::Paused { .. });
-        let expected = is_conditional.then(|| ledger.last_run_event(run));
+        let expected = is_conditional.then(|| ledger.last_run_change(run));
         return is_paused.then_some(Command::RunResume(RunResume { run, without_canary, expected }));
     }
     let schedule = created.schedule?;

@@ -71,7 +71,7 @@ impl Admin {
         let etag = validate::etag(&request.etag)?.filter(|etag| etag != ANY_ETAG);
         let run = self.find_run_to_change(&request.tenant, &request.run, call).await?;
         // The state that is checked here is that in which the command names what it expects.
-        let (current, last) = self.context.replica.read(|ledger| (ledger.run_etag(run), ledger.last_run_event(run)));
+        let (current, last) = self.context.replica.read(|ledger| (ledger.run_etag(run), ledger.last_run_change(run)));
         if etag.as_ref().is_some_and(|etag| *etag != current) {
             return Err(error_texts::stale_run(run));
         }
