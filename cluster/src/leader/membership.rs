@@ -61,7 +61,8 @@ pub(crate) async fn run(context: Arc<NodeContext>, leadership: Arc<Leadership>) 
 }
 
 /// Promotes the first of these learners whose clock agrees with this node's. A learner with another clock, or without
-/// an answer, is skipped, and one that cannot be promoted does not hide the next. A refused clock is logged once for each process.
+/// an answer, is skipped. After a failed promotion the next one is tried, unless a change of members is unfinished. A
+/// refused clock is logged once for each process.
 async fn promote_one(context: &NodeContext, learners: Vec<ClaimOwner>, refused: &mut BTreeSet<ClaimOwner>) {
     for learner @ ClaimOwner { node, .. } in learners {
         match clock_difference_ms(context, node).await {

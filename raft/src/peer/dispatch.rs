@@ -160,6 +160,7 @@ impl Dispatch {
             && let (Some(matched), Some(committed)) = (matched, committed)
         {
             self.eligibility.record_append(matched.index, committed.index);
+            within(RAFT_LIMIT, self.eligibility.wait_for_mark()).await?;
         }
         Ok(wire::from_append_response(&answer))
     }

@@ -154,7 +154,7 @@ impl Opening<'_> {
         let tail = segment.content.get(end..).unwrap_or_default();
         let reason = torn.to_string();
         let copy = self.keep(&format!("{}.torn-{end}", segment.name), tail)?;
-        // Also over a mark that is there: a leader sent the new tail, so the former wait is over.
+        // Also over a mark that is there: what is cut now may hold a newer vote or entry, so the wait begins anew.
         let waited = wait_text(Duration::ZERO);
         let mark = format!("{waited} s without a leader since {} was cut at byte {end}: {reason}\n", segment.name);
         self.write(TRUNCATED_MARK, mark.as_bytes())?;

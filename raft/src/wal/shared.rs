@@ -298,9 +298,9 @@ impl WalHealth {
     /// Removes the mark of a truncation, since the node has caught up. Blocks for a sync of the folder.
     pub fn caught_up(&self) -> io::Result<()> {
         match self.shared.disk.remove(TRUNCATED_MARK) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            Err(error) => Err(error),
-            Ok(()) => self.shared.disk.sync_folder(),
+            // A former try may have failed to sync the folder.
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => self.shared.disk.sync_folder(),
         }
     }
 }
