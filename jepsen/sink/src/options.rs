@@ -60,8 +60,8 @@ pub enum DotAnswer {
     /// There was no dot: an injected fault ended the dialogue within the message. Only the client knows if it had
     /// written the dot by then. The callback gets the received part of the email.
     Cut,
-    /// The message was refused because of a lone LF or CR, or a line that is too long. The callback gets the part
-    /// before that line.
+    /// The message was refused because of a lone LF or CR, a line that is too long, or its size. The callback gets the part
+    /// before that.
     Malformed,
 }
 

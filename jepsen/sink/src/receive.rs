@@ -36,7 +36,7 @@ impl Dialogue {
             let (taken, progress) = body::read_lines(self.wire.unread(), &mut self.message);
             self.wire.consume(taken);
             if self.message.len() > MAX_MESSAGE_BYTES {
-                self.notify(&self.accepts(envelope, started), DotAnswer::Refused);
+                self.notify(&self.accepts(envelope, started), DotAnswer::Malformed);
                 return Err(self.reply_and_close(552, "5.3.4 message too big"));
             }
             match progress {
