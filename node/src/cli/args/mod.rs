@@ -44,8 +44,8 @@ pub struct Global {
     /// Columns of a list's table, by their headings [default: all]
     #[arg(long = "columns", global = true, value_delimiter = ',', value_name = "NAME,…")]
     pub table_columns: Vec<String>,
-    /// Time limit of the command [default: 30s, anew for each change where a command makes several, and for each page
-    /// of a whole list; none with --watch]
+    /// Time limit of the command [default: 30s, for each request where a command makes several; none where it watches,
+    /// or runs until something is done]
     #[arg(long, global = true, value_name = "DURATION", value_parser = parse_timeout)]
     pub timeout: Option<Duration>,
     /// Do not ask for confirmation before a change that cannot be undone

@@ -356,7 +356,8 @@ async fn watch(context: &CommandContext<'_>, tenant: String, name: String) -> Re
                 }
             }
         }
-        sleep(POLL_EVERY).await;
+        let left = end.map_or(POLL_EVERY, |end| end.saturating_duration_since(Instant::now()));
+        sleep(left.min(POLL_EVERY)).await;
         if is_over() {
             let next = format!("reveille campaign status {name}");
             return Err(Failure::timed_out(format!("{name} has not opened in this time"), next).into());

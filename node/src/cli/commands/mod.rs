@@ -286,6 +286,10 @@ impl<'a> CommandContext<'a> {
         Fut: Future<Output = Result<ListPage<R>, Failure>>,
     {
         if !paging.watch.watch {
+            let page = |size, token| {
+                self.restart_default_limit();
+                page(size, token)
+            };
             let seen = self.pages(paging.limit, &page).await?;
             self.note(seen.freshness.as_ref());
             self.terminal.list(&seen.rows)?;

@@ -100,12 +100,16 @@ pub async fn run(context: &CommandContext<'_>, tenant: String, args: SendTestArg
     let run = answer.run.unwrap_or_default().run;
     context.terminal.remark(&format!("on its way as {run}"));
     let unread = ExplainResponse { run: run.clone(), recipient: to, ..ExplainResponse::default() };
-    let (mut view, mut waited) = (SendTestView::from(unread), None);
+    let (mut view, mut waited, mut is_lost) = (SendTestView::from(unread), None, false);
     loop {
         match history(context, &tenant, &run).await {
-            Ok(history) => view = SendTestView::from(history),
+            Ok(history) => (view, is_lost) = (SendTestView::from(history), false),
             // The last read says what is known, and names the run.
-            Err(failure) if passes(&failure) => {}
+            Err(failure) if passes(&failure) => {
+                if !std::mem::replace(&mut is_lost, true) && Instant::now() < end {
+                    context.terminal.say(&format!("{}; asking again", failure.message));
+                }
+            }
             Err(failure) => return Err(failure.into()),
         }
         if view.outcome != SendTestOutcome::Waiting || Instant::now() + POLL_EVERY >= end {

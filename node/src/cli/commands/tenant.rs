@@ -18,7 +18,7 @@ Examples:
   reveille tenant set acme --rate-per-second none
   reveille tenant set acme --pool acme,bulk")]
     Set(SetTenantArgs),
-    /// Tenants that have bounds, schedules or campaigns
+    /// Tenants that have anything, such as bounds, schedules, audiences or opt-outs
     #[command(after_long_help = "Example:\n  reveille tenant list -o json")]
     List(Paging),
     /// One tenant: its bounds, and how much of it is claimed now

@@ -98,8 +98,8 @@ pub struct Settings {
 pub struct RaftSettings {
     /// The interval of a leader's heartbeats, in milliseconds; 10 to 10000 [default: 50]
     pub heartbeat_ms: Option<u64>,
-    /// A follower that hears nothing asks for votes after a time between this, in milliseconds, at least 3
-    /// heartbeats [default: 5 heartbeats]
+    /// A follower that hears nothing asks for votes after a time between this, in milliseconds, 3 heartbeats to
+    /// 59999 [default: 5 heartbeats]
     pub election_min_ms: Option<u64>,
     /// The longest such time, in milliseconds, at most 60000 [default: twice election_min_ms, or 60000]
     pub election_max_ms: Option<u64>,

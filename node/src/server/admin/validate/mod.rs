@@ -91,11 +91,11 @@ impl Fields {
         let inside = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
         if text.is_empty() {
             self.refuse(field, "is missing");
+        } else if text.chars().nth(max).is_some() {
+            self.refuse(field, format!("has {} characters, more than {max}", text.chars().count()));
         } else if !text.bytes().all(inside) || !text.starts_with(|first: char| first.is_ascii_alphanumeric()) {
             let form = "use letters, digits, '-', '_' and '.', beginning with a letter or a digit";
             self.refuse(field, format!("{text:?} is not a name; {form}"));
-        } else if text.len() > max {
-            self.refuse(field, format!("has {} characters, more than {max}", text.len()));
         }
         text.to_owned()
     }

@@ -146,7 +146,13 @@ async fn attempt(
         }
         let shown = admin.show_schedule(id, name).await?;
         let former = Some(shown.clone());
-        return Ok(UpdateScheduleResponse { schedule: Some(shown), former, ..UpdateScheduleResponse::default() });
+        let warnings = warnings_of(admin, &present.schedule, &present.content);
+        return Ok(UpdateScheduleResponse {
+            schedule: Some(shown),
+            former,
+            warnings,
+            ..UpdateScheduleResponse::default()
+        });
     }
     let stale = stale(&request.etag, &present);
     if let Some(stale) = stale.clone().filter(|_| !edit.is_put) {
@@ -162,8 +168,7 @@ async fn attempt(
     let mut would_be = former.clone();
     would_be.take(&edit, former.index);
     let body = request.with_bodies.then(|| views::body(&would_be, &content, &audience));
-    let mut warnings = admin.context.replica.read(|ledger| warnings(ledger, &would_be.settings.pool));
-    warnings.extend(no_page(admin, &content));
+    let warnings = warnings_of(admin, &would_be, &content);
     let changes = edit.changes_something();
     if let Some(stale) = stale.filter(|_| changes) {
         return Err(stale.into());
@@ -206,6 +211,12 @@ async fn attempt(
         former_body,
         warnings,
     })
+}
+
+fn warnings_of(admin: &Admin, schedule: &Schedule, content: &Content) -> Vec<v1::Warning> {
+    let mut warnings = admin.context.replica.read(|ledger| warnings(ledger, &schedule.settings.pool));
+    warnings.extend(no_page(admin, content));
+    warnings
 }
 
 /// Returns the error if the request names another etag than the schedule has.
