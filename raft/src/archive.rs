@@ -169,7 +169,7 @@ impl ArchiveReader {
             return Vec::new();
         }
         let (parts, applied) = self.applied_state.read(|ledger| (ledger.parts().clone(), ledger.head().applied));
-        self.snapshots.keep_missing(&blocks_of_parts(&parts).collect(), applied);
+        self.snapshots.forget_unneeded_missing(&blocks_of_parts(&parts).collect(), applied);
         self.snapshots.folder().missing_of_archive()
     }
 

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};
 
-use reveille_ledger::check::check;
 use reveille_ledger::ids::Hash;
+use reveille_ledger::invariants::violations;
 use reveille_ledger::storage::{Row, unpack_block};
 use reveille_ledger::{Ledger, level};
 use reveille_raft::snapshot::content_of_block;
@@ -104,7 +104,7 @@ fn check_whole(
     if let Some(lacks) = parts_of(ledger).difference(has_parts).find(|part| !manifest.lost.contains(part)) {
         return Err(format!("it lacks file {lacks} of an audience or an attachment"));
     }
-    match check(ledger).first() {
+    match violations(ledger).first() {
         None => Ok(()),
         Some(broken) => Err(format!("its state breaks a rule: {broken}")),
     }

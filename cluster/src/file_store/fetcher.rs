@@ -129,7 +129,7 @@ async fn check_parts(
     let checked = context.replica.blocking(move || {
         let parts = &own.files;
         looked_for.iter().filter(|part| !parts.has(**part)).for_each(|part| parts.mark_missing(*part));
-        if let Err(error) = parts.keep_missing(&needed) {
+        if let Err(error) = parts.forget_unneeded_missing(&needed) {
             tracing::warn!(%error, "a damaged part that is not needed cannot be removed");
         }
         if removes {

@@ -390,7 +390,7 @@ impl FileStore {
         self.path(part).exists()
     }
 
-    /// Records that a part is needed here and cannot be read. [`FileStore::keep_missing`] removes all that are in
+    /// Records that a part is needed here and cannot be read. [`FileStore::forget_unneeded_missing`] removes all that are in
     /// no seal, so there are never more than the ledger has.
     pub(crate) fn mark_missing(&self, part: Hash) {
         self.missing.lock().insert(part);
@@ -418,7 +418,7 @@ impl FileStore {
     ///
     /// # Errors
     /// Fails if a file cannot be removed.
-    pub(crate) fn keep_missing(&self, needed: &BTreeSet<Hash>) -> io::Result<()> {
+    pub(crate) fn forget_unneeded_missing(&self, needed: &BTreeSet<Hash>) -> io::Result<()> {
         // Under the lock: a part that is stored meanwhile is intact and stays.
         let _changing = self.changing.lock();
         let unneeded = |part: &Hash| !needed.contains(part);

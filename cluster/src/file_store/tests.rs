@@ -213,7 +213,7 @@ fn damaged_unneeded_part_is_deleted() {
         fs::write(folder.path().join("parts").join(part.to_string()), b"damaged").expect("it is damaged");
         assert!(parts.read(part, &[0]).is_err());
     }
-    parts.keep_missing(&[needed].into()).expect("the state is kept");
+    parts.forget_unneeded_missing(&[needed].into()).expect("the state is kept");
     assert_eq!((parts.missing(), parts.has(needed), parts.has(other)), (vec![needed], true, false));
     assert_eq!(parts.renew(&[other], SystemTime::now()).ok(), Some(vec![other]), "so it is asked for again");
 }

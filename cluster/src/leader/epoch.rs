@@ -103,7 +103,7 @@ async fn tick(leadership: Arc<Leadership>) {
 
 /// Wakes the actors that an entry concerns. Ends the leadership when another epoch was applied.
 async fn listen(context: Arc<NodeContext>, leadership: Arc<Leadership>) {
-    let mut hints = context.replica.effects();
+    let mut hints = context.replica.hints();
     while let Some(Some(hint)) = leadership.ended.run_until_cancelled(hints.next()).await {
         let current = context.replica.read(|ledger| ledger.head().current_epoch());
         if current != Some(leadership.epoch()) {

@@ -237,7 +237,7 @@ impl Leadership {
                 return Err(LeaseRefused::Removed);
             }
             self.record_report(request, age > FRESH);
-            if replication_lag::is_lost(ledger, owner, applied, age) {
+            if replication_lag::must_lose_lease(ledger, owner, applied, age) {
                 return Err(LeaseRefused::Behind);
             }
             let floor = ledger.lease_floor(owner.node);

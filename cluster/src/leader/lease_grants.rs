@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use reveille_ledger::ids::ClaimOwner;
 
-use crate::process::lease::{LEASE, LeaseGrant, MARGIN, keep};
+use crate::process::lease::{LEASE, LeaseGrant, MARGIN, add_grant};
 
 /// Reason why the leader grants no lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -78,7 +78,7 @@ impl LeaseGrants {
         // Grants that ended more than a margin ago have no effect, so past incarnations are forgotten.
         let over_before = now.saturating_sub(MARGIN);
         self.grants.retain(|_, grants| grants.iter().any(|grant| grant.end >= over_before));
-        keep(self.grants.entry(owner).or_default(), LeaseGrant { end, floor }, over_before);
+        add_grant(self.grants.entry(owner).or_default(), LeaseGrant { end, floor }, over_before);
         Ok(end - now)
     }
 

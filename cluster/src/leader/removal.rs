@@ -255,7 +255,7 @@ fn next_step(
     // No copy of a lost file would come. Lost ones are reported last, so a list with some of them names all others.
     let lost = context.files.lost();
     let missing = reports.into_iter().map(|(node, report)| (node, &report.missing - &lost)).collect();
-    match missing_files(&voters, member, &missing, is_dead) {
+    match files_with_too_few_copies(&voters, member, &missing, is_dead) {
         0 => Ok(Step::propose(Command::NodeRemove, HAS_FILES_FOR)),
         missing => wait(MemberWait::Files(missing)),
     }
@@ -341,7 +341,7 @@ pub(crate) fn check_majorities(voters: &RunningVoters, leaves: NodeId) -> Result
 /// Returns how many files (audience parts, attachments) would have too few copies after `leaves` is removed: fewer than
 /// a majority of the other voters run and have the file (P20). A file that no running voter has is not counted if the
 /// node is dead: no copy of it would come.
-fn missing_files(
+fn files_with_too_few_copies(
     voters: &RunningVoters,
     leaves: NodeId,
     missing: &BTreeMap<NodeId, BTreeSet<Hash>>,
@@ -404,16 +404,24 @@ mod tests {
         };
         let five = voters(&[1, 2, 3, 4, 5], &[1, 2, 3]);
         let all = missing(&[(1, &[]), (2, &[]), (3, &[])]);
-        assert_eq!(missing_files(&five, NodeId(5), &all, true), 0, "the other dead one is not asked");
+        assert_eq!(files_with_too_few_copies(&five, NodeId(5), &all, true), 0, "the other dead one is not asked");
         let fetching = missing(&[(1, &[]), (2, &[]), (3, &[one])]);
-        assert_eq!(missing_files(&five, NodeId(5), &fetching, true), 1, "two of the four that are left have it");
+        assert_eq!(
+            files_with_too_few_copies(&five, NodeId(5), &fetching, true),
+            1,
+            "two of the four that are left have it"
+        );
         let three = voters(&[1, 2, 3], &[1, 2, 3]);
         let only_on_third = missing(&[(1, &[one, two]), (2, &[one, two]), (3, &[])]);
-        assert_eq!(missing_files(&three, NodeId(3), &only_on_third, false), 2, "it drains until they have it");
+        assert_eq!(
+            files_with_too_few_copies(&three, NodeId(3), &only_on_third, false),
+            2,
+            "it drains until they have it"
+        );
         let lost = voters(&[1, 2, 3], &[1, 2]);
-        assert_eq!(missing_files(&lost, NodeId(3), &only_on_third, true), 0, "they never come");
+        assert_eq!(files_with_too_few_copies(&lost, NodeId(3), &only_on_third, true), 0, "they never come");
         let half = missing(&[(1, &[]), (2, &[one])]);
-        assert_eq!(missing_files(&lost, NodeId(3), &half, true), 1);
+        assert_eq!(files_with_too_few_copies(&lost, NodeId(3), &half, true), 1);
     }
 
     #[test]

@@ -51,7 +51,7 @@ impl AppliedHistory {
 }
 
 /// Returns true if an owner with this applied index and age of state must not get a lease.
-pub(crate) fn is_lost(ledger: &Ledger, owner: ClaimOwner, applied: u64, age: Duration) -> bool {
+pub(crate) fn must_lose_lease(ledger: &Ledger, owner: ClaimOwner, applied: u64, age: Duration) -> bool {
     let mut held = ledger.claims().iter().filter(|(_, claim)| claim.owner == owner && !claim.claimed.is_empty());
     age > SESSION_WITHIN && held.any(|(fence, _)| fence.index > applied || age > SILENT)
 }

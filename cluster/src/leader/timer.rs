@@ -12,10 +12,10 @@ use std::time::Duration;
 
 use reveille_ledger::calendar::{Pattern, PatternError, When};
 use reveille_ledger::command::{Command, Fire, Quarantined, Replan};
-use reveille_ledger::decide::catch_up::plan_fire;
-use reveille_ledger::decide::replan::{outdated, replan};
 use reveille_ledger::ids::{ScheduleId, Time};
 use reveille_ledger::injected_bugs::{self, Bug};
+use reveille_ledger::planning::catch_up::plan_fire;
+use reveille_ledger::planning::replan::{outdated, replan};
 use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::{Ledger, Schedule};
 use reveille_raft::crash;
@@ -38,7 +38,7 @@ const SLEEP_AFTER_REFUSAL: Duration = Duration::from_millis(250);
 /// Fires what is due until the leadership ends.
 pub(crate) async fn run(context: Arc<NodeContext>, leadership: Arc<Leadership>) {
     let mut timer =
-        Timer { context, leadership, panic_guard: PanicGuard::new(), replanned: None, has_replanned_all: false };
+        Timer { context, leadership, panic_guard: PanicGuard::new(), replan_cursor: None, has_replanned_all: false };
     while !timer.leadership.ended() {
         let sleep = timer.wake().await;
         timer.leadership.wait_for_wakeup(&timer.leadership.wake_timer, sleep).await;
@@ -51,7 +51,7 @@ struct Timer {
     panic_guard: PanicGuard<ScheduleId>,
     /// The last schedule that was checked for another release of the zone database. `None`: the next check begins with
     /// the first schedule.
-    replanned: Option<ScheduleId>,
+    replan_cursor: Option<ScheduleId>,
     has_replanned_all: bool,
 }
 
@@ -147,7 +147,7 @@ impl Timer {
     async fn replan(&mut self, now: Time) -> bool {
         let context = &self.context;
         let (replans, cursor) = context.replica.read(|ledger| {
-            let (found, cursor) = outdated(ledger, self.replanned, context.zones.version(), now);
+            let (found, cursor) = outdated(ledger, self.replan_cursor, context.zones.version(), now);
             let mut patterns = Patterns::new();
             let replans = found.into_iter().filter_map(|id| replan_of(context, (ledger, &mut patterns), id));
             (replans.collect::<Vec<_>>(), cursor)
@@ -164,7 +164,7 @@ impl Timer {
                 "next instants were computed again with another zone database"
             );
         }
-        self.replanned = cursor;
+        self.replan_cursor = cursor;
         self.has_replanned_all |= cursor.is_none();
         cursor.is_some() && (count > 0 || !self.has_replanned_all)
     }

@@ -10,7 +10,7 @@ use crate::process::context::NodeContext;
 
 /// Logs and counts each alarm until `stop`.
 pub(crate) async fn run(context: Arc<NodeContext>, stop: CancellationToken) {
-    let mut hints = context.replica.effects();
+    let mut hints = context.replica.hints();
     while let Some(Some(hint)) = stop.run_until_cancelled(hints.next()).await {
         if let Hint::Effect { index, effect: Effect::Alarm(text) } = hint {
             tracing::warn!(index, "{text}");

@@ -24,9 +24,9 @@ use crate::maintenance::scrub_report::Scrub;
 use crate::monitoring::backlog::Backlog;
 use crate::monitoring::disk_reserve::DiskReserve;
 use crate::process::peer_messages::NodeMeasurements;
+use crate::process::recent_mean::RecentMean;
 use crate::process::zones::Zones;
 use crate::smtp::registry::RelayRegistry;
-use crate::smtp::relay::latency::RecentMean;
 use crate::worker::in_flight_handoffs::InFlightHandoffs;
 
 /// Maximum time between two entries on this node in milliseconds: an idle leader commits one every ten seconds (P18),

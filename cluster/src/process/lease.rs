@@ -35,7 +35,7 @@ pub(crate) struct LeaseGrant {
 }
 
 /// Adds a grant and keeps only useful ones: a grant is dropped if another one ends no earlier and has no higher floor.
-pub(crate) fn keep(grants: &mut Vec<LeaseGrant>, grant: LeaseGrant, now: Duration) {
+pub(crate) fn add_grant(grants: &mut Vec<LeaseGrant>, grant: LeaseGrant, now: Duration) {
     grants.retain(|known| known.end > now && !(known.end <= grant.end && known.floor >= grant.floor));
     if !grants.iter().any(|known| known.end >= grant.end && known.floor <= grant.floor) {
         grants.push(grant);
@@ -98,7 +98,7 @@ impl NodeLease {
     pub fn prolong(&self, sent_at: Duration, length: Duration, floor: u64) {
         let mut state = self.state.lock();
         if sent_at >= state.ignore_requests_before {
-            keep(&mut state.grants, LeaseGrant { end: sent_at + length, floor }, sent_at);
+            add_grant(&mut state.grants, LeaseGrant { end: sent_at + length, floor }, sent_at);
         }
     }
 

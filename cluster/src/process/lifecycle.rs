@@ -65,7 +65,7 @@ pub struct RuntimeOptions {
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The ledger refuses this incarnation.
-    #[error("the cluster does not take this node: {0}")]
+    #[error("the cluster refuses this node: {0}")]
     NotAccepted(CommandRefusal),
     /// The ledger has a level that this build does not know, and this node's log has no entry of that level yet (P23).
     #[error(

@@ -12,6 +12,8 @@ pub(crate) mod limits;
 pub mod peer_handler;
 pub mod peer_messages;
 pub(crate) mod proposal;
+pub(crate) mod rate_limiter;
+pub(crate) mod recent_mean;
 pub mod secret;
 pub(crate) mod state_comparison;
 pub(crate) mod supervisor;

@@ -5,7 +5,7 @@
 
 use jiff::tz::TimeZoneDatabase;
 use reveille_ledger::calendar::nearest_names;
-use reveille_ledger::decide::timing::Zone;
+use reveille_ledger::planning::timing::Zone;
 
 /// Number of names that are suggested for an unknown one.
 const SUGGESTIONS: usize = 3;

@@ -9,7 +9,7 @@
 ///
 /// # Contract
 /// - `decide` is synchronous and short. It reads the applied state under a lock. Before it answers `Pass` it has
-///   appended `begin` to the journal. It never blocks on a network.
+///   appended `handoff` to the journal. It never blocks on a network.
 /// - After `Pass` the final dot is written at once. After `Closed` no byte of it is written, and the socket is closed.
 /// - A panic inside it counts as closed: nothing was written.
 pub trait Gate: Send {

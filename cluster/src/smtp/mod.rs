@@ -5,7 +5,7 @@
 //! ledger's recipients or claims. The [`Gate`] decides if an email may leave (P5), the [`DialogueResult`] says what the
 //! answer means (P6), and the sessions limit how many handoffs may be in doubt at once (P12).
 //!
-//! Reading order: `registry` (chooses a relay), `relay` (`sessions`, `acquire`, `circuit`, `rate_limiter`, `permit`),
+//! Reading order: `registry` (chooses a relay), `relay` (`sessions`, `acquire`, `circuit`, `permit`),
 //! `session` (`opening`, `dialogue`, `stream`), `gate`, `replies` (`classification`, `dialogue_result`); then
 //! `relay_follower`.
 

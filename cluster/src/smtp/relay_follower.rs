@@ -15,7 +15,7 @@ const FOLLOW_EVERY: Duration = Duration::from_secs(1);
 
 /// Updates the relays after each change, and once a second, until `stop`.
 pub(crate) async fn run(context: Arc<NodeContext>, relays: Arc<RelayRegistry>, stop: CancellationToken) {
-    let mut hints = context.replica.effects();
+    let mut hints = context.replica.hints();
     while !stop.is_cancelled() {
         follow(&context, &relays);
         let changed = async {

@@ -1,6 +1,6 @@
 //! The encoded attachments of contents: read once for many emails, and bounded in memory (P20).
 //!
-//! `composition.rs` asks before it journals `open`: only bytes are hashed and encoded here. One budget limits the memory
+//! `composition.rs` asks before it journals `composing`: only bytes are hashed and encoded here. One budget limits the memory
 //! of attachments, in use and cached. An email that gets no memory in time becomes pending again, uncounted.
 
 use std::sync::Arc;

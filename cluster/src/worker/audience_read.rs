@@ -1,6 +1,6 @@
 //! Reads the recipients of a claim from sealed audiences, once for the whole claim (P20).
 //!
-//! Runs on blocking threads, before `open` is journaled for any recipient: it only hashes bytes and reads strings. If
+//! Runs on blocking threads, before `composing` is journaled for any recipient: it only hashes bytes and reads strings. If
 //! the disk does not answer in time, the recipients are released (P12). A stop does not wait for the disk either.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -40,7 +40,7 @@ pub(crate) async fn recipients(
     }
     let slots: Vec<u16> = places.iter().map(|(slot, _)| *slot).collect();
     let reading = read_places(context, places);
-    match context.drain.run_until_cancelled(timeout_at(deadline, reading)).await {
+    match context.stop_requested.run_until_cancelled(timeout_at(deadline, reading)).await {
         Some(Ok(Ok(read))) => return read,
         Some(Ok(Err(error))) => tracing::error!(%error, "reading an audience failed"),
         Some(Err(_)) => {

@@ -2,7 +2,7 @@
 //!
 //! `workers.rs` calls it once for each claim. `feeder.rs` then starts the delivery of each recipient,
 //! `composition.rs` composes its email, and `delivery.rs` sends it (P5.1 has the order of all steps). Each recipient of
-//! a claim has at most one `begin`. After `begin` the recipient leaves the claim, whatever the answer is, and nothing
+//! a claim has at most one `handoff`. After `handoff` the recipient leaves the claim, whatever the answer is, and nothing
 //! here retries.
 
 use std::collections::VecDeque;
@@ -54,7 +54,7 @@ pub(crate) async fn queue_recipients(context: Arc<WorkerContext>, tasks: WorkerT
 /// Returns the outcome of a recipient that could not be read, before it uses a relay. It is pending again after a
 /// while, and the attempt is not counted: this node may fetch the part from a peer, or another node may have it.
 fn unread(context: &WorkerContext, cause: &str) -> DeliveryOutcome {
-    if context.drain.is_cancelled() {
+    if context.stop_requested.is_cancelled() {
         return DeliveryOutcome::Released(ReleaseReason::Stopping);
     }
     node_unable(cause)

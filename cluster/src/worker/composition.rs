@@ -1,4 +1,4 @@
-//! Composes the email of one recipient, between the records `open` and `composed` of the journal (P12).
+//! Composes the email of one recipient, between the records `composing` and `composed` of the journal (P12).
 //!
 //! Only composing processes the data of a recipient (parsing, compiling, rendering), so only there can a recipient
 //! crash the process. A crash suspect is composed while nothing else is composed on this node. Composing never waits
@@ -82,20 +82,20 @@ async fn composed(
     // A crash suspect waits here with a session reserved, because the feeder chooses a recipient only after it has a
     // session for it. The wait ends at `deadline`.
     let permits = context.composing.acquire_many(if recipient.is_crash_suspect { COMPOSING_MAX } else { 1 });
-    let _permits = match context.drain.run_until_cancelled(timeout_at(deadline, permits)).await {
+    let _permits = match context.stop_requested.run_until_cancelled(timeout_at(deadline, permits)).await {
         Some(Ok(Ok(permits))) => permits,
         Some(_) => return Err(DeliveryOutcome::Released(ReleaseReason::Busy)),
         None => return Err(DeliveryOutcome::Released(ReleaseReason::Stopping)),
     };
     let append = |step| context.journal.append(recipient.claimed_slot, step);
     let journal_failed = || DeliveryOutcome::Released(ReleaseReason::JournalFailed);
-    // `open` is written before anything is parsed or compiled, so that a recipient that crashes the process there is in
+    // `composing` is written before anything is parsed or compiled, so that a recipient that crashes the process there is in
     // the journal.
-    append(JournalStep::Open).map_err(|_| journal_failed())?;
+    append(JournalStep::Composing).map_err(|_| journal_failed())?;
     let prepared = catch_unwind(AssertUnwindSafe(|| prepare(context, claim, recipient)));
     match turn {
         SessionTurn::First => append(JournalStep::Composed).map_err(|_| journal_failed())?,
-        // The `begin` before it is near. A crash until then makes the recipient a suspect in vain, which costs a claim
+        // The `handoff` before it is near. A crash until then makes the recipient a suspect in vain, which costs a claim
         // of its own. A suspect, whose next crash may make it dead, is always the first.
         SessionTurn::Next => context.journal.append_with_next(recipient.claimed_slot, JournalStep::Composed),
     }
@@ -115,7 +115,7 @@ async fn attachments(
 ) -> Result<Arc<EncodedAttachments>, DeliveryOutcome> {
     let deadline = deadline.min(Instant::now() + ATTACHMENTS_WITHIN);
     let reading = timeout_at(deadline, context.attachments.get(&context.node, content));
-    match context.drain.run_until_cancelled(reading).await {
+    match context.stop_requested.run_until_cancelled(reading).await {
         Some(Ok(read)) => read.map_err(|cause| node_unable(&cause)),
         Some(Err(_)) => Err(node_unable("memory or disk of this node are too busy for its attachments")),
         None => Err(DeliveryOutcome::Released(ReleaseReason::Stopping)),

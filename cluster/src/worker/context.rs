@@ -55,7 +55,7 @@ impl JournalWriter {
     ///
     /// # Errors
     /// Fails if the announced step must not be taken, and stops the node. With a broken journal (P11) the node's gate
-    /// stays closed, and it would only take claims away from other nodes. A second `begin` (P5) means that a claim is
+    /// stays closed, and it would only take claims away from other nodes. A second `handoff` (P5) means that a claim is
     /// worked on twice.
     pub fn append(&self, claimed_slot: ClaimedSlot, step: JournalStep) -> Result<(), JournalFault> {
         let mut records = injected_bugs::records(claimed_slot, step).into_iter().flatten();
@@ -88,7 +88,7 @@ pub(crate) struct WorkerContext {
     /// Claimed recipients that wait for a session (I12).
     pub queues: PoolQueues<Arc<ClaimWork>>,
     /// Cancelled when the node stops. Recipients that have not begun then return to pending.
-    pub drain: CancellationToken,
+    pub stop_requested: CancellationToken,
     /// Permits for reads of audience parts ([`READS_MAX`]).
     pub reads: Arc<Semaphore>,
     /// Encoded attachments.
@@ -106,7 +106,7 @@ impl WorkerContext {
         relays: Arc<RelayRegistry>,
         journal: JournalWriter,
         settler: Settler,
-        drain: CancellationToken,
+        stop_requested: CancellationToken,
     ) -> WorkerContext {
         let composing = Semaphore::new(COMPOSING_MAX as usize);
         let (queues, compiled, assumed) = (PoolQueues::default(), Cache::new(COMPILED_BYTES_MAX), Mutex::default());
@@ -118,7 +118,7 @@ impl WorkerContext {
             settler,
             composing,
             queues,
-            drain,
+            stop_requested,
             reads,
             attachments,
             assumed,

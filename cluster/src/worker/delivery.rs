@@ -53,7 +53,7 @@ async fn next_email(
     permit: &mut RelayPermit,
 ) -> Option<(ComposedEmail, NextPermit)> {
     // An email that needs SMTPUTF8 may leave for another relay. A stopping node begins nothing.
-    if email.email.needs_smtputf8() || context.drain.is_cancelled() {
+    if email.email.needs_smtputf8() || context.stop_requested.is_cancelled() {
         return None;
     }
     let mut next_permit = None;
@@ -114,7 +114,7 @@ async fn send_one(
 /// its outcome.
 async fn next_recipient_expired(context: &WorkerContext, next: Option<&ComposedEmail>) -> RecipientOutcome {
     let Some(ComposedEmail { taken, .. }) = next else { return pending().await };
-    let reason = match context.drain.run_until_cancelled(sleep_until(taken.deadline)).await {
+    let reason = match context.stop_requested.run_until_cancelled(sleep_until(taken.deadline)).await {
         Some(()) => ReleaseReason::Busy,
         None => ReleaseReason::Stopping,
     };
@@ -158,7 +158,7 @@ async fn settle_ended(
 /// `open_by`.
 fn deadlines(context: &WorkerContext, open_by: Instant, text_bytes: usize) -> Deadlines {
     let gate_by = Some(Instant::now() + GATE_WITHIN + Duration::from_secs((text_bytes / BYTES_PER_SECOND_MIN) as u64));
-    Deadlines { open_by: Some(open_by), gate_by, stop: context.drain.clone() }
+    Deadlines { open_by: Some(open_by), gate_by, stop: context.stop_requested.clone() }
 }
 
 /// A dialogue that has ended.
@@ -197,7 +197,7 @@ async fn send_through_relays(
         all_asked &= *asked;
         missing.insert(relay_name.clone());
         let next = context.relays.acquire_except(&missing, &taken.claim.pool, taken.deadline);
-        relay_permit = match context.drain.run_until_cancelled(next).await {
+        relay_permit = match context.stop_requested.run_until_cancelled(next).await {
             Some(Ok(next)) => next,
             // A relay that took no EHLO may offer SMTPUTF8 later.
             Some(Err(NoPermit::NoRelay)) if !all_asked => {

@@ -65,10 +65,11 @@ async fn permit(context: &WorkerContext, pool: &str, deadline: Instant) -> Resul
     let release = |outcome| PendingRelease { deadlines_up_to: Some(deadline), outcome };
     let released = |reason| release(DeliveryOutcome::Released(reason));
     loop {
-        if context.drain.is_cancelled() {
+        if context.stop_requested.is_cancelled() {
             return Err(PendingRelease::stopping());
         }
-        let unavailable = match context.drain.run_until_cancelled(context.relays.acquire(pool, deadline)).await {
+        let unavailable = match context.stop_requested.run_until_cancelled(context.relays.acquire(pool, deadline)).await
+        {
             None => return Err(PendingRelease::stopping()),
             Some(Ok(permit)) => return Ok(permit),
             Some(Err(NoPermit::NoRelay)) => {
@@ -84,8 +85,8 @@ async fn permit(context: &WorkerContext, pool: &str, deadline: Instant) -> Resul
             Unavailable::RateLimited { .. } => return Err(released(ReleaseReason::RateLimited)),
             Unavailable::Closed => return Err(PendingRelease::stopping()),
         };
-        context.drain.run_until_cancelled(tokio::time::sleep_until(until.min(deadline))).await;
-        if until >= deadline && !context.drain.is_cancelled() {
+        context.stop_requested.run_until_cancelled(tokio::time::sleep_until(until.min(deadline))).await;
+        if until >= deadline && !context.stop_requested.is_cancelled() {
             return Err(release(no_relay(&unavailable.to_string())));
         }
     }

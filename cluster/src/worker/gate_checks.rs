@@ -1,7 +1,7 @@
 //! The gate (P5): the last check before the final dot, and the only code that permits a handoff.
 //!
 //! It reads the state that this node has applied. The recipient must be in this claim, its run must be open and before
-//! its deadline, and the recipient must not have opted out. The node's lease must be valid. Then `begin` goes into the
+//! its deadline, and the recipient must not have opted out. The node's lease must be valid. Then `handoff` goes into the
 //! journal, and only then may the final dot be written.
 
 use std::sync::Arc;
@@ -31,14 +31,14 @@ impl WorkerGate {
         WorkerGate { context: Arc::clone(context), handoff: Arc::clone(handoff), closed: None }
     }
 
-    /// Makes all checks, then journals `begin`. After it the final dot may be written.
+    /// Makes all checks, then journals `handoff`. After it the final dot may be written.
     ///
     /// # Errors
     /// Returns the outcome of [`WorkerGate::closed`].
     fn check_and_journal_begin(&self) -> Result<(), Option<DeliveryOutcome>> {
         check(&self.context, &self.handoff)?;
-        self.context.journal.append(self.handoff.claimed_slot, JournalStep::Begin).map_err(|fault| match fault {
-            JournalFault::BegunTwice(_) => None,
+        self.context.journal.append(self.handoff.claimed_slot, JournalStep::Handoff).map_err(|fault| match fault {
+            JournalFault::HandedOffTwice(_) => None,
             JournalFault::Broken(_) => Some(DeliveryOutcome::Released(ReleaseReason::JournalFailed)),
         })
     }
@@ -52,7 +52,7 @@ impl Gate for WorkerGate {
             metrics::counter!("reveille_gate_passes_total").increment(1);
             return GateAnswer::Pass;
         };
-        // After a second `begin` the first handoff of this recipient may be in flight, so it stays listed.
+        // After a second `handoff` the first handoff of this recipient may be in flight, so it stays listed.
         if closed.is_some() {
             self.context.node.handoffs.remove(&self.handoff);
         }
@@ -134,7 +134,7 @@ mod tests {
     use crate::worker::journal::{Journal, JournalOwner};
 
     #[tokio::test]
-    async fn second_begin_of_recipient_stops_node() {
+    async fn second_handoff_of_recipient_stops_node() {
         let folder = tempfile::tempdir().expect("a folder");
         let owner = JournalOwner { cluster: 7, process: ClaimOwner { node: NodeId(1), incarnation: Incarnation(1) } };
         let journal = Journal::create(folder.path(), &owner, "this boot").expect("a journal");
@@ -142,10 +142,10 @@ mod tests {
         let journal = JournalWriter::new(journal, supervisor.stop_reporter());
         let fence = Fence { group: 1, epoch: Epoch(1), index: 7, place: 0 };
         let claimed_slot = ClaimedSlot { chunk: PageId(RunId { index: 5, place: 0 }).chunk(0), fence, slot: 3 };
-        assert!(journal.append(claimed_slot, JournalStep::Begin).is_ok());
+        assert!(journal.append(claimed_slot, JournalStep::Handoff).is_ok());
         assert_eq!(*supervisor.failed().borrow(), None);
-        let again = journal.append(claimed_slot, JournalStep::Begin);
-        assert!(matches!(again, Err(JournalFault::BegunTwice(_))), "{again:?}");
+        let again = journal.append(claimed_slot, JournalStep::Handoff);
+        assert!(matches!(again, Err(JournalFault::HandedOffTwice(_))), "{again:?}");
         assert!(supervisor.failed().borrow().is_some(), "the node stops");
     }
 }

@@ -34,14 +34,14 @@ pub(crate) fn swap_contents(
     }
 }
 
-/// Returns the records that announce a step. With [`Bug::JournalAfterAct`], `begin` is written only together with the
+/// Returns the records that announce a step. With [`Bug::JournalAfterAct`], `handoff` is written only together with the
 /// answer.
 pub(crate) fn records(claimed_slot: ClaimedSlot, step: JournalStep) -> [Option<Record>; 2] {
     let record = |step| Some(Record { claimed_slot, step });
     match step {
-        JournalStep::Begin if injected_bugs::is(Bug::JournalAfterAct) => [None, None],
+        JournalStep::Handoff if injected_bugs::is(Bug::JournalAfterAct) => [None, None],
         JournalStep::Accepted | JournalStep::Refused(_) if injected_bugs::is(Bug::JournalAfterAct) => {
-            [record(JournalStep::Begin), record(step)]
+            [record(JournalStep::Handoff), record(step)]
         }
         step => [record(step), None],
     }

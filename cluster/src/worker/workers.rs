@@ -32,7 +32,7 @@ const LAST_TICK_WITHIN: Duration = Duration::from_secs(2);
 /// Works on every claim that is granted to this process. After the stop, new claims are returned at once; it ends when
 /// no more claims can come and the last task is done.
 pub(crate) async fn run(context: Arc<WorkerContext>, stop: StopSignals) {
-    let mut hints = context.node.replica.effects();
+    let mut hints = context.node.replica.hints();
     let mut worked: BTreeSet<Fence> = BTreeSet::new();
     let tasks = WorkerTasks::new(context.journal.stop_reporter());
     let mut poll = tokio::time::interval(POLL_EVERY);

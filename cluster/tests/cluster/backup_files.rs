@@ -9,9 +9,9 @@ use reveille_cluster::backup::{
     apply_opt_outs, list, prune,
 };
 use reveille_ledger::Ledger;
-use reveille_ledger::check::check;
 use reveille_ledger::command::{Actor, Command, Entry, EpochStart, OptOut, OptOutTakeBack, RecipientErase, VoterClock};
 use reveille_ledger::ids::{ClaimOwner, Hash, Incarnation, NodeId, Time, TokenId};
+use reveille_ledger::invariants::violations;
 use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::restore::Restore;
 use reveille_ledger::storage::BlockEntry;
@@ -70,7 +70,7 @@ fn restored(backup: &Ledger, change: impl FnOnce(&mut Ledger)) -> Ledger {
     let mut ledger = backup.clone();
     restore(&mut ledger);
     apply_opt_outs(&mut ledger, &streamed.changes);
-    assert_eq!(check(&ledger), []);
+    assert_eq!(violations(&ledger), []);
     ledger
 }
 
@@ -112,7 +112,7 @@ fn opt_out_in_backup_and_of_erased_person_after_it_are_taken_back_together() {
     assert!(ledger.opt_out_of(&ann()).is_some(), "opted out");
     take_back(&mut ledger);
     assert!(ledger.opt_out_of(&ann()).is_none(), "taken back");
-    assert_eq!(check(&ledger), []);
+    assert_eq!(violations(&ledger), []);
 }
 
 #[test]

@@ -11,11 +11,11 @@ use reveille_cluster::process::context::NodeContext;
 use reveille_cluster::process::lifecycle::NodeRuntime;
 use reveille_cluster::worker::journal::{ClaimedSlot, Journal, JournalOwner, JournalStep, Reading, Record, boot_id};
 use reveille_ledger::bitmap::Bitmap;
-use reveille_ledger::check::check;
 use reveille_ledger::command::{
     ClaimRequest, Command, Decide, Decider, Decision, NodeUp, PickedRecipients, Relay, Requeue,
 };
 use reveille_ledger::ids::{Fence, PageId};
+use reveille_ledger::invariants::violations;
 use reveille_ledger::reply::{ChangedRecipients, CommandOutcome};
 use reveille_ledger::{Ledger, RecipientState};
 use reveille_sink::Sink;
@@ -92,7 +92,7 @@ impl Life {
         assert_eq!(granted, Some(slice));
         let record = |slot: &u16| Record {
             claimed_slot: ClaimedSlot { chunk: page.chunk(0), fence, slot: *slot },
-            step: JournalStep::Open,
+            step: JournalStep::Composing,
         };
         let records: Vec<Record> = open.iter().map(record).collect();
         let mut journal = Journal::create(&self.journal_dir, &self.owner, &self.boot).expect("a journal");
@@ -135,7 +135,7 @@ async fn live(folder: &Path, incarnation: u64, work: impl AsyncFnOnce(&Life)) {
     let leadership_handle = NodeRuntime::start_leadership_actor(&life.context);
     let node_runtime = start_node_runtime(&life.context, leadership_handle, &life.journal_dir).await;
     work(&life).await;
-    assert_eq!(life.context.replica.read(check), []);
+    assert_eq!(life.context.replica.read(violations), []);
     assert!(node_runtime.stop(STEP_TIMEOUT).await, "nothing is left open");
     assert!(life.context.replica.shutdown(Instant::now() + STEP_TIMEOUT).await, "the replica stops");
 }
@@ -193,10 +193,10 @@ fn assumed_recipients_of_dead_incarnation_are_settled_when_journal_returns() {
         let fence = *answers[0].as_ref().expect("a row");
         let claimed_slot = |slot| ClaimedSlot { chunk: page.chunk(0), fence, slot };
         let steps = [
-            (0, JournalStep::Open),
-            (0, JournalStep::Begin),
-            (1, JournalStep::Open),
-            (1, JournalStep::Begin),
+            (0, JournalStep::Composing),
+            (0, JournalStep::Handoff),
+            (1, JournalStep::Composing),
+            (1, JournalStep::Handoff),
             (1, JournalStep::Accepted),
         ];
         let records: Vec<Record> = steps.map(|(slot, step)| Record { claimed_slot: claimed_slot(slot), step }).into();

@@ -38,7 +38,7 @@ pub enum BrokenRule {
     SettleWithoutClaim,
     /// P14: an acceptance that comes again is counted again.
     CountEachRepeat,
-    /// P5: the final dot goes out before `begin` is in the journal.
+    /// P5: the final dot goes out before `handoff` is in the journal.
     BeginAfterFinalDot,
     /// P11: a journal that a power cut destroyed is read as one in which nothing was begun.
     TrustLostJournal,

@@ -10,9 +10,9 @@ use crate::names::{ClaimOwner, Fence, Recipient};
 pub enum Record {
     /// Returned before the gate. This worker never begins it.
     Released,
-    /// Past the gate without a record. Possible only if `begin` is written too late.
+    /// Past the gate without a record. Possible only if `handoff` is written too late.
     Unwritten,
-    /// `begin` is written, and there is no answer yet.
+    /// `handoff` is written, and there is no answer yet.
     Begun,
     /// The connection was lost after the gate, so there will be no answer.
     Lost,

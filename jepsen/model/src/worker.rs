@@ -1,6 +1,6 @@
 //! The worker: gate, journal, answer, and the settling of old claims by the next incarnation (P5, P10, P11).
 //!
-//! Gate, `begin` and the write of the final dot are one step here. The email may then arrive at any later time,
+//! Gate, `handoff` and the write of the final dot are one step here. The email may then arrive at any later time,
 //! whatever happens to its sender. So a process that freezes after its gate appears as a handoff that arrives late.
 
 use crate::broken::{BrokenRule, Rules};
@@ -31,7 +31,7 @@ pub fn may_pass(rules: Rules, state: &ModelState, node: Node, claim: Fence, reci
         && state.handoff(claim, recipient, process.name).is_none()
 }
 
-/// Passes the gate: `begin` is written, then the final dot.
+/// Passes the gate: `handoff` is written, then the final dot.
 pub fn pass(rules: Rules, state: &mut ModelState, node: Node, claim: Fence, recipient: Recipient) -> bool {
     if !may_pass(rules, state, node, claim, recipient) {
         return false;

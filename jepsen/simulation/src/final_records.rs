@@ -155,42 +155,42 @@ fn runs_of(recorder: &HistoryRecorder, plan: &SeedPlan, ledger: &Ledger, hot: &L
         }
         addresses.insert(id, own);
     }
-    let open = ledger.claims().iter().map(|(fence, claim_row)| (*fence, claim_row.clone()));
-    let claim = |(fence, claim_row)| claim(recorder, ledger, (&addresses, plan.begins), (fence, claim_row));
-    open.chain(ledger.closed_claims()).for_each(claim);
+    let open = ledger.claims().iter().map(|(fence, claim)| (*fence, claim.clone()));
+    let record = |claim| record_claim(recorder, ledger, (&addresses, plan.begins), claim);
+    open.chain(ledger.closed_claims()).for_each(record);
 }
 
 /// Records a claim and the outcomes of its recipients.
-fn claim(
+fn record_claim(
     recorder: &HistoryRecorder,
     ledger: &Ledger,
     (addresses, begins): (&BTreeMap<RunId, Vec<String>>, Time),
-    (fence, claim_row): (Fence, reveille_ledger::Claim),
+    (fence, claim): (Fence, reveille_ledger::Claim),
 ) {
     let ns = |at: Time| u64::try_from(at.since_ms(begins)).ok().map(|ms| ms * 1_000_000);
     let recipient_of = |slot: u16| {
-        let RecipientId { run, number } = ledger.recipient_at(claim_row.chunk, slot)?;
+        let RecipientId { run, number } = ledger.recipient_at(claim.chunk, slot)?;
         Some((run, addresses.get(&run)?.get(number as usize)?.clone()))
     };
     let fence = fence_of(&fence);
-    for (run, recipient) in claim_row.granted.iter().filter_map(recipient_of) {
+    for (run, recipient) in claim.granted.iter().filter_map(recipient_of) {
         recorder.record(Event::Claim(Claim {
             fence,
-            node: name(claim_row.owner.node).into(),
-            incarnation: claim_row.owner.incarnation.0,
+            node: name(claim.owner.node).into(),
+            incarnation: claim.owner.incarnation.0,
             run: run.to_string().into(),
             recipient: recipient.into(),
             committed_ns: recorder.committed_ns(&fence),
-            proposed_ns: ns(claim_row.claimed_at),
+            proposed_ns: ns(claim.claimed_at),
         }));
     }
-    for event in claim_row.history.iter() {
+    for event in claim.history.iter() {
         let Some(kind) = outcome_kind(&event.what) else { continue };
         let code = match event.what {
             ClaimEventKind::Refused { code, .. } if code > 0 => Some(code),
             _ => None,
         };
-        for (run, recipient) in event.slots(&claim_row.granted).iter().filter_map(recipient_of) {
+        for (run, recipient) in event.slots(&claim.granted).iter().filter_map(recipient_of) {
             let (index, proposed_ns, detail) = (event.index, ns(event.at), String::new());
             let (run, recipient) = (run.to_string().into(), recipient.into());
             recorder.record(Event::Outcome(Outcome {

@@ -205,7 +205,7 @@ async fn run_process(
     context.archive_after = Duration::from_secs(10);
     let context = Arc::new(context);
     peer_handler.open(&context);
-    tokio::spawn(see_claims(context.replica.effects(), recorder));
+    tokio::spawn(see_claims(context.replica.hints(), recorder));
     let leadership_handle = NodeRuntime::start_leadership_actor(&context);
     *shown.lock() = Some(Arc::clone(&context));
     while context.replica.cluster().is_none() && !stop.is_cancelled() {

@@ -10,9 +10,9 @@ use reveille_ledger::ScheduleTiming;
 use reveille_ledger::calendar::{self, DstGap, DstOverlap, Pattern, When};
 use reveille_ledger::command::ScheduleCreate;
 use reveille_ledger::content::{Audience, AudienceChoice, Content, NamedAudience, Recipient, Seal};
-use reveille_ledger::decide::timing::{Calendar, Jitter, Zone, first_instant_after};
 use reveille_ledger::ids::{Hash, Time};
 use reveille_ledger::labels::Labels;
+use reveille_ledger::planning::timing::{Calendar, Jitter, Zone, first_instant_after};
 use reveille_ledger::policy::{CatchUp, InDoubt, Overlap, Policies};
 
 use crate::random::RandomStream;

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use reveille_check::events::{Event, LifetimeEnd, StateHash};
 use reveille_check::{History, Judgement};
 use reveille_cluster::process::context::NodeContext;
-use reveille_ledger::check::{CheckedState, check_again};
 use reveille_ledger::ids::NodeId;
+use reveille_ledger::invariants::{CheckedState, violations_again};
 
 use crate::recorder::{HistoryRecorder, name};
 use crate::trace::Trace;
@@ -58,7 +58,7 @@ impl LedgerWatch {
             let seen = &mut self.seen;
             let (applied_index, hash, violations) = context.replica.read(|ledger| {
                 let hash = ledger.state_hash();
-                (ledger.head().applied, hash, check_again(ledger, seen))
+                (ledger.head().applied, hash, violations_again(ledger, seen))
             });
             self.trace.record(b'h', &[context.me.node.0, applied_index, u64::from(crc32c::crc32c(&hash.0))]);
             for violation in violations {

@@ -16,14 +16,14 @@ pub enum Effect {
     },
     /// For the leader's dispatcher: this page has recipients to claim, now or when a wave is reached.
     WorkAppeared(PageId),
-    /// For the owner's claim workers: there is a claim to process.
+    /// For the owner's workers: there is a claim to process.
     ClaimGranted {
         /// Fence of the claim.
         fence: Fence,
         /// Owner of the claim.
         owner: ClaimOwner,
     },
-    /// For the owner's claim workers and the leader's dispatcher: nothing is claimed in this claim any more.
+    /// For the owner's workers and the leader's dispatcher: nothing is claimed in this claim any more.
     ClaimEmptied {
         /// Fence of the claim.
         fence: Fence,

@@ -46,9 +46,9 @@ bugs! {
     SendAgain = "send-again",
     /// An opt-out, a pause and a cancel are answered before any gate was asked (P15).
     AnswerBeforeBarrier = "answer-before-barrier",
-    /// `begin` is written to the journal after the answer, instead of before the final dot (P5, P11).
+    /// `handoff` is written to the journal after the answer, instead of before the final dot (P5, P11).
     JournalAfterAct = "journal-after-act",
-    /// A lost journal is read as one without any `begin` (P11).
+    /// A lost journal is read as one without any `handoff` (P11).
     TrustLostJournal = "trust-lost-journal",
     /// A proposal is answered before it is written to any log, and written some seconds later.
     AckBeforeCommit = "ack-before-commit",

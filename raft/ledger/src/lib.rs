@@ -3,16 +3,16 @@
 
 mod apply;
 pub mod calendar;
-pub mod check;
 pub mod command;
-pub mod decide;
 pub mod effect;
 pub mod explain;
 pub mod fingerprint;
 pub mod forecast;
 mod index;
 pub mod injected_bugs;
+pub mod invariants;
 pub mod model;
+pub mod planning;
 pub mod recipients;
 pub mod storage;
 

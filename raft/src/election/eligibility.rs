@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::peer::log_interval::LogInterval;
-use crate::wal::{Execution, WalHealth};
+use crate::wal::{Execution, WalHandle};
 
 /// Time that a node that lost its log's tail waits for a leader before it votes anyway.
 const WITHOUT_LEADER: Duration = Duration::from_secs(60);
@@ -59,7 +59,7 @@ impl CandidacyPause {
 #[derive(Clone)]
 pub(crate) struct Eligibility {
     state: Arc<Mutex<State>>,
-    log: WalHealth,
+    log: WalHandle,
     /// Time that a node that lost its log's tail waits for a leader before it votes anyway.
     patience: Duration,
     failures_logged: Arc<LogInterval>,
@@ -68,7 +68,7 @@ pub(crate) struct Eligibility {
 impl Eligibility {
     /// `waited` has a value if the log lost its tail and has not caught up since: the time for which former processes
     /// have waited for a leader.
-    pub fn new(waited: Option<Duration>, log: WalHealth) -> Eligibility {
+    pub fn new(waited: Option<Duration>, log: WalHandle) -> Eligibility {
         let now = Instant::now();
         let waits_since = waited.map(|waited| {
             tracing::warn!(
@@ -155,7 +155,7 @@ impl Eligibility {
         };
         let written = match waited_s {
             Some(seconds) => self.log.record_wait(Duration::from_secs(seconds), Some(seconds) < marked),
-            None => self.log.caught_up(),
+            None => self.log.remove_mark(),
         };
         match written {
             Ok(()) => self.state.lock().marked = waited_s,
@@ -202,7 +202,7 @@ mod tests {
         Eligibility { patience, ..Eligibility::new(cut.then_some(report.waited), log) }
     }
 
-    fn open(disk: &MemoryDisk) -> (LogStore, OpeningReport, WalHealth) {
+    fn open(disk: &MemoryDisk) -> (LogStore, OpeningReport, WalHandle) {
         let options = WalOptions { execution: Execution::Inline, ..WalOptions::new(1) };
         let (log, report) = LogStore::open_on(Arc::new(disk.clone()), &options).expect("a log");
         let health = log.health();

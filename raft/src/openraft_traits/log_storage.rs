@@ -21,7 +21,7 @@ use crate::types::{
     to_point, to_vote, to_vote_record,
 };
 use crate::wal::{
-    Disk, EntryRecord, FolderDisk, LogState, OpenError, OpeningReport, PayloadKind, Wal, WalHealth, WalOptions,
+    Disk, EntryRecord, FolderDisk, LogState, OpenError, OpeningReport, PayloadKind, Wal, WalHandle, WalOptions,
     WalReader,
 };
 
@@ -86,7 +86,7 @@ impl LogStore {
     }
 
     /// Returns the health of the log. Call this before openraft takes ownership of the log.
-    pub fn health(&self) -> WalHealth {
+    pub fn health(&self) -> WalHandle {
         self.wal.health()
     }
 }

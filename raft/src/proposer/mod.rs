@@ -280,9 +280,9 @@ impl RetryBackoff {
     }
 
     pub fn take(&mut self) -> Duration {
-        let backoff = self.next;
-        self.next = (backoff * 2).min(Duration::from_millis(100));
-        backoff
+        let pause = self.next;
+        self.next = (pause * 2).min(Duration::from_millis(100));
+        pause
     }
 }
 
@@ -295,8 +295,8 @@ mod tests {
 
     #[test]
     fn stamped_command_equals_ledger_entry() {
-        let backoff = RunPause { run: RunId { index: 1042, place: 3 }, reason: "by hand".to_owned() };
-        for command in [Command::Tick, Command::RelayRemove("a".into()), Command::RunPause(backoff)] {
+        let pause = RunPause { run: RunId { index: 1042, place: 3 }, reason: "by hand".to_owned() };
+        for command in [Command::Tick, Command::RelayRemove("a".into()), Command::RunPause(pause)] {
             for (epoch, now) in [(0, 0), (u64::MAX, i64::MIN), (1042, 1_788_000_000_000)] {
                 let entry =
                     Entry { epoch: Epoch(epoch), now: Time(now), actor: Actor::System, command: command.clone() };

@@ -39,7 +39,7 @@ use crate::state_machine::applied_state::{AppliedState, record_lock_time};
 use crate::state_machine::checkpoints::Checkpoints;
 use crate::state_machine::hint::Hints;
 use crate::tls::{JoinToken, NodeTls};
-use crate::wal::WalHealth;
+use crate::wal::WalHandle;
 
 /// A member that acknowledged nothing for this long cannot be the target of a leadership transfer.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(2);
@@ -64,7 +64,7 @@ pub(crate) struct ReplicaShared {
     pub snapshots: Arc<SnapshotManager>,
     pub tls: Option<NodeTls>,
     pub fatal_errors: FatalErrorCell,
-    pub log: WalHealth,
+    pub log: WalHandle,
     pub execution: Execution,
     pub runtime: Handle,
     pub stop: CancellationToken,
@@ -261,7 +261,7 @@ impl Replica {
     }
 
     /// Returns a reader of the effects from this call on. Earlier effects are visible in the state only.
-    pub fn effects(&self) -> Hints {
+    pub fn hints(&self) -> Hints {
         Hints::new(self.inner.applied_state.hints.subscribe())
     }
 
@@ -459,7 +459,7 @@ impl Replica {
     }
 
     /// Returns the health of the log.
-    pub fn log_health(&self) -> &WalHealth {
+    pub fn log_health(&self) -> &WalHandle {
         &self.inner.log
     }
 

@@ -39,7 +39,7 @@ use crate::snapshot::manager::{self, SnapshotManager, StoredState};
 use crate::snapshot::transfer::SnapshotReceiver;
 use crate::state_machine::applied_state::AppliedState;
 use crate::state_machine::apply_thread::ApplyThread;
-use crate::wal::{LogState, OpeningReport, WalHealth, WalOptions};
+use crate::wal::{LogState, OpeningReport, WalHandle, WalOptions};
 use crate::{Raft, crash, injected_bugs};
 
 /// Number of threads of Raft's runtime.
@@ -156,7 +156,7 @@ async fn open(
 struct OpenedLog {
     log: LogStore,
     report: OpeningReport,
-    health: WalHealth,
+    health: WalHandle,
 }
 
 /// Opens the log. Fails if the folder is not whole.
@@ -227,7 +227,7 @@ async fn load_snapshot(
 async fn load_state(
     options: &ReplicaOptions,
     log: &mut LogStore,
-    health: &WalHealth,
+    health: &WalHandle,
     client: &PeerClient,
 ) -> Result<LoadedState, FatalError> {
     let stored = load_snapshot(options, log, client).await?;
@@ -378,7 +378,7 @@ pub(crate) fn check_continued(log: &LogState, stored: &StoredState) -> Result<()
 }
 
 /// Raises errors of the log and of Raft. The apply thread raises its own.
-async fn watch_fatal_errors(raft: Raft, log: WalHealth, fatal_errors: FatalErrorCell, stop: CancellationToken) {
+async fn watch_fatal_errors(raft: Raft, log: WalHandle, fatal_errors: FatalErrorCell, stop: CancellationToken) {
     use openraft::async_runtime::WatchReceiver;
     let mut log = log.failure();
     let mut metrics = raft.metrics();

@@ -30,7 +30,7 @@ use crate::state_machine::applied_state::{AppliedState, record_lock_time};
 use crate::state_machine::position::AppliedPosition;
 use crate::state_machine::position::{assemble, check_level, decode_position, encode_position};
 use crate::types::TypeConfig;
-use crate::wal::WalHealth;
+use crate::wal::WalHandle;
 
 /// Number of snapshots that are kept: the newest may turn out to be damaged.
 const KEPT: usize = 2;
@@ -369,9 +369,9 @@ impl SnapshotManager {
         self.folder.find_missing(archive, || self.newest_index() <= applied)
     }
 
-    /// As [`Snapshots::keep_missing`], in the way of [`SnapshotManager::find_missing`].
-    pub fn keep_missing(&self, archive: &BTreeSet<Hash>, applied: u64) {
-        self.folder.keep_missing(archive, || self.newest_index() <= applied);
+    /// As [`Snapshots::forget_unneeded_missing`], in the way of [`SnapshotManager::find_missing`].
+    pub fn forget_unneeded_missing(&self, archive: &BTreeSet<Hash>, applied: u64) {
+        self.folder.forget_unneeded_missing(archive, || self.newest_index() <= applied);
     }
 
     pub fn put_block(&self, hash: Hash, bytes: &[u8]) -> Result<(), SnapshotError> {
@@ -396,7 +396,7 @@ impl SnapshotManager {
 }
 
 /// True if files of this node are older than the last erasure of an address.
-fn holds_erased(snapshots: &SnapshotManager, log: &WalHealth) -> bool {
+fn holds_erased(snapshots: &SnapshotManager, log: &WalHandle) -> bool {
     let erased = snapshots.applied_state.read(|ledger| ledger.head().erased_index);
     let in_log = || log.counters().lowest_index.is_some_and(|lowest| lowest <= erased);
     let in_snapshot = || snapshots.kept.lock().iter().any(|manifest| manifest.index < erased);
@@ -409,7 +409,7 @@ fn holds_erased(snapshots: &SnapshotManager, log: &WalHealth) -> bool {
 pub(crate) async fn run(
     snapshots: Arc<SnapshotManager>,
     raft: Raft,
-    log: WalHealth,
+    log: WalHandle,
     every: u64,
     stop: CancellationToken,
 ) {

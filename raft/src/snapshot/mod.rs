@@ -318,7 +318,7 @@ impl Snapshots {
 
     /// Forgets the missing blocks that the archive names no more. `archive` are the blocks that the newest state names.
     /// Changes nothing if `is_newest` then finds that it was replaced.
-    pub fn keep_missing(&self, archive: &BTreeSet<Hash>, is_newest: impl FnOnce() -> bool) {
+    pub fn forget_unneeded_missing(&self, archive: &BTreeSet<Hash>, is_newest: impl FnOnce() -> bool) {
         self.change_missing(|missing| {
             if is_newest() {
                 missing.retain(|hash| archive.contains(hash));

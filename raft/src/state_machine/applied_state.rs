@@ -14,7 +14,7 @@ use super::position::AppliedPosition;
 use crate::fatal_error::{FatalError, FatalErrorCell};
 use crate::state_machine::checkpoints::Checkpoints;
 use crate::state_machine::hint::{HINTS_MAX, Hint};
-use crate::wal::WalHealth;
+use crate::wal::WalHandle;
 
 /// Records the time since `since`, for which the ledger's lock was held by work on the whole state or on many rows.
 pub(crate) fn record_lock_time(cause: &'static str, since: Instant) {
@@ -33,7 +33,7 @@ pub(crate) struct AppliedState {
     /// Highest ledger level that this replica applies (P23).
     pub highest_level: u32,
     /// Health of the log that holds the entries. `None` in tests.
-    log: Option<WalHealth>,
+    log: Option<WalHandle>,
     /// False while the start replays entries. These send no hints (P10).
     live: AtomicBool,
 }
@@ -56,7 +56,7 @@ impl AppliedState {
     }
 
     /// Sets the log of the entries and the highest level.
-    pub fn of_log(self, log: WalHealth, highest_level: u32) -> AppliedState {
+    pub fn of_log(self, log: WalHandle, highest_level: u32) -> AppliedState {
         AppliedState { log: Some(log), highest_level, ..self }
     }
 

@@ -12,7 +12,7 @@ use super::error::{OpenError, WalError};
 use super::open::{OpeningReport, open};
 use super::queue::{OnDurable, Queue, Submission};
 use super::record::{EntryRecord, LogPoint, LogState, Record, VoteRecord};
-use super::shared::{ReadPlan, Shared, WalHealth};
+use super::shared::{ReadPlan, Shared, WalHandle};
 use super::writer::Writer;
 use super::{CHUNK_BYTES_MAX, Execution, QUEUE_BYTES_MAX, WAL_PAYLOAD_BYTES_MAX, WalOptions};
 
@@ -63,8 +63,8 @@ impl Wal {
     }
 
     /// Returns the health of the log.
-    pub fn health(&self) -> WalHealth {
-        WalHealth { shared: Arc::clone(&self.shared) }
+    pub fn health(&self) -> WalHandle {
+        WalHandle { shared: Arc::clone(&self.shared) }
     }
 
     /// Submits a vote. `done` is called when it is durable.

@@ -32,7 +32,7 @@ pub use memory_disk::MemoryDisk;
 pub use open::{OpeningReport, TruncatedTail};
 pub use queue::OnDurable;
 pub use record::{EntryRecord, LogPoint, LogState, PayloadKind, VoteRecord};
-pub use shared::{Counters, ReadPlan, WalHealth};
+pub use shared::{Counters, ReadPlan, WalHandle};
 pub use verify::{CheckedPiece, CheckedTo};
 pub(crate) use writer::segment_name;
 

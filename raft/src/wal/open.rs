@@ -28,7 +28,7 @@ use super::writer::{ActiveSegment, SealedSegment, Writer, create_segment, segmen
 pub struct OpeningReport {
     /// True if a torn tail was truncated, now or earlier, and the node has not caught up since. Until it has, the node
     /// neither votes nor campaigns, unless no leader appears within a minute. Then it calls
-    /// [`super::WalHealth::caught_up`].
+    /// [`super::WalHandle::remove_mark`].
     pub tail_truncated: bool,
     /// Time for which processes of the node have waited for a leader since the tail was truncated.
     pub waited: Duration,

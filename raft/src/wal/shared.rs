@@ -210,13 +210,14 @@ impl ReadPlan {
     }
 }
 
-/// Health of the log. openraft owns the log itself, so its former owner keeps this.
+/// What the rest of the node does with the log that openraft owns: it asks for its state, waits until it is durable,
+/// checks its segments, and keeps the mark of a truncation.
 #[derive(Clone)]
-pub struct WalHealth {
+pub struct WalHandle {
     pub(super) shared: Arc<Shared>,
 }
 
-impl WalHealth {
+impl WalHandle {
     /// Returns the failure of the log. When it is set, the node must stop.
     pub fn failure(&self) -> watch::Receiver<Option<WalFailure>> {
         self.shared.failure.subscribe()
@@ -296,7 +297,7 @@ impl WalHealth {
     }
 
     /// Removes the mark of a truncation, since the node has caught up. Blocks for a sync of the folder.
-    pub fn caught_up(&self) -> io::Result<()> {
+    pub fn remove_mark(&self) -> io::Result<()> {
         match self.shared.disk.remove(TRUNCATED_MARK) {
             // A former try may have failed to sync the folder.
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),

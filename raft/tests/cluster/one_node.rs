@@ -98,7 +98,7 @@ async fn entry_for_other_raft_term_does_not_enter_log() {
 async fn effects_come_in_the_order_of_the_log_and_after_their_state() {
     let mut node = one().await;
     propose(node.replica(), "first").await.expect("a term stands");
-    let mut hints = node.replica().effects();
+    let mut hints = node.replica().hints();
     let mut indices = Vec::new();
     for name in ["a", "b", "c"] {
         indices.push(propose(node.replica(), name).await.expect("it is applied").index);

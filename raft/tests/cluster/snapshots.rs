@@ -43,7 +43,7 @@ async fn node_behind_purged_log_gets_snapshot() {
 
     let transport = rebind(&nodes[away].address);
     nodes[away].start_with(transport, often).await.expect("it returns");
-    let mut hints = nodes[away].replica().effects();
+    let mut hints = nodes[away].replica().hints();
     nodes[away].replica().wait_applied(last, soon()).await.expect("it catches up");
     assert!(nodes[away].replica().status().snapshot_index > seen, "by a snapshot");
     assert!(has_mark(nodes[away].replica(), "mark 0") && has_mark(nodes[away].replica(), "mark 104"));

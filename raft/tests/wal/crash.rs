@@ -116,8 +116,8 @@ fn after_a_cut_the_log_says_so_at_every_opening_until_the_node_has_caught_up() {
     let (wal, report) = open(&disk, &inline());
     assert!(report.tail_truncated && report.truncated_now.is_none(), "a second start must not forget the cut");
     assert_eq!(content(&wal).entries.len(), 5);
-    wal.health().caught_up().expect("forgets the mark");
-    wal.health().caught_up().expect("may be said twice");
+    wal.health().remove_mark().expect("forgets the mark");
+    wal.health().remove_mark().expect("may be said twice");
     drop(wal);
 
     let (_, report) = open(&disk.crash(2), &inline());

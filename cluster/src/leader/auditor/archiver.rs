@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use reveille_ledger::command::Command;
-use reveille_ledger::decide::archive::{self, ArchiveCursor};
 use reveille_ledger::ids::Time;
+use reveille_ledger::planning::archive::{self, ArchiveCursor};
 use reveille_ledger::policy::HOUR_MS;
 
 use crate::leader::leadership::Leadership;

@@ -1,5 +1,5 @@
 //! The auditor: finds everything that is late and not terminal, and drives it on or escalates it. It logs and counts
-//! each catch with its cause. It also proposes what leaves the state (`archiver.rs`).
+//! each finding with its cause. It also proposes what leaves the state (`archiver.rs`).
 //!
 //! Each sweep reads only the state and needs no memory of events, so it also finds what another actor missed. Belongs
 //! to a leadership.
@@ -51,7 +51,7 @@ pub(crate) async fn run(context: Arc<NodeContext>, leadership: Arc<Leadership>) 
     let _gauges = Gauges;
     while !leadership.ended() {
         sweep(&context, &leadership, &mut panic_guard).await;
-        block(&context, &leadership, &mut blocked).await;
+        mark_blocked_runs(&context, &leadership, &mut blocked).await;
         archiver.archive_batches(&context, &leadership).await;
         quarantine(&leadership, &panic_guard, &mut quarantined).await;
         leadership.wait_for_wakeup(&leadership.wake_auditor, SWEEP_EVERY).await;
@@ -81,7 +81,7 @@ async fn quarantine(leadership: &Leadership, panic_guard: &PanicGuard<RunId>, qu
 
 /// Marks the runs that wait for a file that no live node has (P20), and unmarks them when a node has it
 /// again.
-async fn block(context: &NodeContext, leadership: &Leadership, watch: &mut blocked_runs::BlockedRunsWatch) {
+async fn mark_blocked_runs(context: &NodeContext, leadership: &Leadership, watch: &mut blocked_runs::BlockedRunsWatch) {
     let now = context.clock.monotonic();
     let reports = leadership.reports();
     let mut changed = context.replica.read(|ledger| {

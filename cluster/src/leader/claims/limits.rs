@@ -19,7 +19,7 @@ use reveille_ledger::ids::Time;
 
 use super::in_flight::InFlightClaims;
 use super::types::{Offer, PlannedSlice, TenantPool};
-use crate::smtp::relay::rate_limiter::RateLimiter;
+use crate::process::rate_limiter::RateLimiter;
 
 /// Recipients that may be claimed now, by name. A name that is missing has no limit.
 pub(crate) type NamedLimits = BTreeMap<String, u32>;

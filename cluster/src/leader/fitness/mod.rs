@@ -106,7 +106,7 @@ impl Fitness {
 /// Checks until the leadership ends, or until this node has tried to hand over.
 pub(crate) async fn run(context: Arc<NodeContext>, leadership: Arc<Leadership>) {
     let mut fitness = Fitness::default();
-    let mut hints = context.replica.effects();
+    let mut hints = context.replica.hints();
     while !leadership.ended() {
         let granted = grants_until_next_check(&leadership, &mut hints).await;
         let seen = observe(&context, &leadership, granted);

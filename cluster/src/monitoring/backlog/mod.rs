@@ -11,9 +11,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use reveille_ledger::calendar::Pattern;
-use reveille_ledger::decide::overlap::{WaitingInstants, missed_that_wait, oldest_missed};
-use reveille_ledger::decide::timing::Calendar;
 use reveille_ledger::ids::Time;
+use reveille_ledger::planning::overlap::{WaitingInstants, missed_that_wait, oldest_missed};
+use reveille_ledger::planning::timing::Calendar;
 use reveille_ledger::{Ledger, RecipientState, RunState, Schedule};
 
 use crate::leader::claims::limits::late_rate;

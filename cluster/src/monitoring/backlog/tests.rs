@@ -7,8 +7,8 @@ use reveille_ledger::command::{
     SchedulePause, VoterClock,
 };
 use reveille_ledger::content::Recipient;
-use reveille_ledger::decide::catch_up::plan_fire;
 use reveille_ledger::ids::{ClaimOwner, Incarnation, NodeId, OccurrenceName, RunId, ScheduleId};
+use reveille_ledger::planning::catch_up::plan_fire;
 use reveille_ledger::policy::{CatchUp, Overlap, Policies};
 use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::{ScheduleSettings, ScheduleTiming};

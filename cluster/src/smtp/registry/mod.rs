@@ -69,7 +69,7 @@ struct NamedRelay {
 
 struct Entry {
     relay: Relay,
-    shares: usize,
+    sharing_nodes: usize,
     sessions: Arc<RelaySessions>,
 }
 
@@ -96,7 +96,7 @@ impl RelayRegistry {
     /// Updates the relays to the ledger's table of relays. Must be called inside a runtime, which then runs the
     /// dialogues. A relay with the same host, port and access keeps its dialogues, its circuit and its learned values:
     /// another rate, limit or pool does not make it a new relay.
-    pub fn follow(&self, ledger: &Ledger, shares: usize) {
+    pub fn follow(&self, ledger: &Ledger, sharing_nodes: usize) {
         for name in self.new_unmatched_rules(ledger) {
             tracing::warn!(
                 relay = name,
@@ -115,12 +115,12 @@ impl RelayRegistry {
         });
         for (name, relay) in ledger.relays().iter() {
             if let Some(entry) = relays.get_mut(name) {
-                entry.follow(relay, shares);
+                entry.follow(relay, sharing_nodes);
                 continue;
             }
-            match self.open_relay(relay, shares) {
+            match self.open_relay(relay, sharing_nodes) {
                 Ok(sessions) => {
-                    relays.insert(name.clone(), Entry { relay: relay.clone(), shares, sessions });
+                    relays.insert(name.clone(), Entry { relay: relay.clone(), sharing_nodes, sessions });
                 }
                 Err(error) => tracing::error!(relay = name, %error, "a relay cannot be used"),
             }
@@ -134,9 +134,9 @@ impl RelayRegistry {
         self.unmatched_rules.lock().difference(&before).cloned().collect()
     }
 
-    fn open_relay(&self, relay: &Relay, shares: usize) -> Result<Arc<RelaySessions>, crate::smtp::BadTarget> {
+    fn open_relay(&self, relay: &Relay, sharing_nodes: usize) -> Result<Arc<RelaySessions>, crate::smtp::BadTarget> {
         let target = self.target(relay)?;
-        let (rate_per_second, burst) = budget(relay, shares);
+        let (rate_per_second, burst) = budget(relay, sharing_nodes);
         let limits =
             RelayLimits { max_sessions: relay.max_sessions as usize, rate_per_second, burst, ..RelayLimits::default() };
         let seed = reveille_ledger::ids::Hash::of(format!("{}/{}", self.name, relay.name).as_bytes());
@@ -269,15 +269,15 @@ impl RelayRegistry {
 }
 
 impl Entry {
-    fn follow(&mut self, relay: &Relay, shares: usize) {
-        let (rate_per_second, burst) = budget(relay, shares);
-        if budget(&self.relay, self.shares) != (rate_per_second, burst) {
+    fn follow(&mut self, relay: &Relay, sharing_nodes: usize) {
+        let (rate_per_second, burst) = budget(relay, sharing_nodes);
+        if budget(&self.relay, self.sharing_nodes) != (rate_per_second, burst) {
             self.sessions.set_rate(rate_per_second, burst);
         }
         if self.relay.max_sessions != relay.max_sessions {
             self.sessions.set_sessions(relay.max_sessions as usize);
         }
-        (self.relay, self.shares) = (relay.clone(), shares);
+        (self.relay, self.sharing_nodes) = (relay.clone(), sharing_nodes);
     }
 }
 
@@ -357,8 +357,8 @@ fn is_reached_alike(one: &Relay, other: &Relay) -> bool {
 }
 
 /// Returns one node's share of a relay's rate, and its burst.
-fn budget(relay: &Relay, shares: usize) -> (f64, f64) {
-    let rate_per_second = share(relay, shares);
+fn budget(relay: &Relay, sharing_nodes: usize) -> (f64, f64) {
+    let rate_per_second = rate_per_node(relay, sharing_nodes);
     (rate_per_second, (rate_per_second * BURST_SECONDS).max(1.0))
 }
 
@@ -385,11 +385,11 @@ fn refusal_rank(unavailable: &Unavailable, deadline: Instant) -> (bool, u8, Opti
 }
 
 /// Returns one node's share of a relay's rate, in emails per second.
-pub fn share(relay: &Relay, shares: usize) -> f64 {
-    let shares = if injected_bugs::is(Bug::WholeBudget) { 1 } else { shares };
+pub fn rate_per_node(relay: &Relay, sharing_nodes: usize) -> f64 {
+    let sharing_nodes = if injected_bugs::is(Bug::WholeBudget) { 1 } else { sharing_nodes };
     match relay.rate_milli {
         0 => UNBOUNDED_PER_SECOND,
-        rate_milli => rate_milli as f64 / 1000.0 / shares.max(1) as f64,
+        rate_milli => rate_milli as f64 / 1000.0 / sharing_nodes.max(1) as f64,
     }
 }
 

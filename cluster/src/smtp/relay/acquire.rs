@@ -1,4 +1,4 @@
-//! How an email gets its permit at one relay: a session slot, the relay's rate, and the circuit.
+//! How an email gets its permit at one relay: a session permit, the relay's rate, and the circuit.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,18 +48,18 @@ impl Drop for HeldCircuitPermit {
 }
 
 impl RelaySessions {
-    /// Waits for a free session slot.
-    pub(super) async fn wait_for_session(&self, deadline: Instant) -> Result<OwnedSemaphorePermit, Unavailable> {
-        match timeout_at(deadline, self.session_slots.clone().acquire_owned()).await {
-            Ok(Ok(slot)) => Ok(slot),
+    /// Waits for a free session permit.
+    pub(super) async fn wait_for_session_permit(&self, deadline: Instant) -> Result<OwnedSemaphorePermit, Unavailable> {
+        match timeout_at(deadline, self.session_permits.clone().acquire_owned()).await {
+            Ok(Ok(session_permit)) => Ok(session_permit),
             Ok(Err(_)) => Err(Unavailable::Closed),
             Err(_) => Err(Unavailable::Busy),
         }
     }
 
-    /// Returns a free slot without waiting. Tokio gives a freed slot to waiting tasks first, so this overtakes none.
-    pub(super) fn try_session(&self) -> Option<OwnedSemaphorePermit> {
-        self.session_slots.clone().try_acquire_owned().ok()
+    /// Returns a free session permit without waiting. Tokio gives a freed one to waiting tasks first, so this overtakes none.
+    pub(super) fn try_session_permit(&self) -> Option<OwnedSemaphorePermit> {
+        self.session_permits.clone().try_acquire_owned().ok()
     }
 
     /// Takes one email from the rate without waiting. Returns false if the rate allows none, or if a caller waits.
@@ -130,7 +130,7 @@ impl RelaySessions {
 async fn open_without_email(circuit_permit: HeldCircuitPermit) {
     let sessions = circuit_permit.sessions.clone();
     // Fails only after `close`.
-    let Ok(slot) = sessions.session_slots.clone().acquire_owned().await else { return };
+    let Ok(session_permit) = sessions.session_permits.clone().acquire_owned().await else { return };
     // Makes room for the new session. An idle session that is open does not prove that the relay answers.
     if let Some(idle) = sessions.take_idle() {
         idle.quit().await;
@@ -148,5 +148,5 @@ async fn open_without_email(circuit_permit: HeldCircuitPermit) {
     if let Some(open) = retired {
         open.quit().await;
     }
-    drop(slot);
+    drop(session_permit);
 }

@@ -18,7 +18,6 @@ pub mod failure;
 pub(crate) mod idle_sessions;
 pub mod latency;
 pub mod permit;
-pub mod rate_limiter;
 pub(crate) mod session_limit;
 pub(crate) mod sessions;
 pub mod status;
@@ -111,19 +110,20 @@ impl RelaySessions {
     /// Fails at once if the relay cannot be used now, otherwise when the deadline comes first.
     pub async fn acquire(self: &Arc<RelaySessions>, deadline: Instant) -> Result<SendPermit, Unavailable> {
         let mut circuit_permit = HeldCircuitPermit::new(self)?;
-        let slot = self.wait_for_session(deadline).await?;
+        let session_permit = self.wait_for_session_permit(deadline).await?;
         circuit_permit.renew()?;
         self.wait_for_rate(deadline).await?;
         circuit_permit.renew()?;
-        Ok(SendPermit::new(self.clone(), slot, self.take_idle(), circuit_permit))
+        Ok(SendPermit::new(self.clone(), session_permit, self.take_idle(), circuit_permit))
     }
 
     /// Returns a permit to send one email. `None` if the caller would have to wait. It does not overtake waiting
     /// callers.
     pub fn acquire_now(self: &Arc<RelaySessions>) -> Option<SendPermit> {
         let circuit_permit = HeldCircuitPermit::new(self).ok()?;
-        let slot = self.try_session()?;
-        self.take_from_rate_now().then(|| SendPermit::new(self.clone(), slot, self.take_idle(), circuit_permit))
+        let session_permit = self.try_session_permit()?;
+        self.take_from_rate_now()
+            .then(|| SendPermit::new(self.clone(), session_permit, self.take_idle(), circuit_permit))
     }
 
     /// Gives no more permits, ends idle sessions with QUIT, and waits at most `limit` for running emails. Returns
@@ -135,7 +135,7 @@ impl RelaySessions {
     }
 }
 
-/// Ends sessions that were idle for a while with QUIT. QUIT needs a slot like any dialogue. Without a free slot the
+/// Ends sessions that were idle for a while with QUIT. QUIT needs a session permit like any dialogue. Without a free one the
 /// session is closed without QUIT.
 async fn retire_idle_sessions(sessions: Weak<RelaySessions>, every: Duration) {
     let Some(closing) = sessions.upgrade().map(|sessions| sessions.closing.clone()) else { return };
@@ -151,10 +151,10 @@ async fn retire_idle_sessions(sessions: Weak<RelaySessions>, every: Duration) {
         // The guard must not live for the whole loop.
         let idle = sessions.state.lock().idle.remove_idle_since(before);
         for open in idle {
-            if let Some(slot) = sessions.try_session() {
+            if let Some(session_permit) = sessions.try_session_permit() {
                 sessions.tasks.spawn(async move {
                     open.quit().await;
-                    drop(slot);
+                    drop(session_permit);
                 });
             }
         }

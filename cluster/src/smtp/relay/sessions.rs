@@ -19,10 +19,10 @@ use super::circuit::{Circuit, CircuitEvent, CircuitPermit};
 use super::failure::{RelayFailure, RelayTrouble};
 use super::idle_sessions::{IdleSessions, OpenSession};
 use super::latency::DialogueLatency;
-use super::rate_limiter::RateLimiter;
 use super::session_limit::SessionLimit;
 use super::status::{CircuitStatus, Counted, Gauge, RelayCounters, RelayStatus};
 use super::{RelayLimits, retire_idle_sessions};
+use crate::process::rate_limiter::RateLimiter;
 use crate::smtp::replies::classification::ReplyClass;
 use crate::smtp::replies::dialogue_result::DialogueResult;
 use crate::smtp::session::deadlines::Deadlines;
@@ -37,7 +37,7 @@ pub struct RelaySessions {
     dialer: Arc<dyn Dial>,
     pub(super) limits: RelayLimits,
     created_at: Instant,
-    pub(super) session_slots: Arc<Semaphore>,
+    pub(super) session_permits: Arc<Semaphore>,
     /// Reductions of the number of sessions that wait for slots in use.
     reductions: Gauge,
     /// Only one caller at a time waits for the rate, in order of arrival.
@@ -135,7 +135,7 @@ impl RelaySessions {
             target,
             dialer,
             created_at: Instant::now(),
-            session_slots: Arc::new(Semaphore::new(clamp_sessions(limits.max_sessions))),
+            session_permits: Arc::new(Semaphore::new(clamp_sessions(limits.max_sessions))),
             reductions: Gauge::default(),
             rate_queue: tokio::sync::Mutex::new(()),
             state: Mutex::new(RelayState {
@@ -173,9 +173,9 @@ impl RelaySessions {
         let sessions = clamp_sessions(sessions);
         let before = std::mem::replace(&mut self.state.lock().max_sessions, sessions);
         match sessions.checked_sub(before) {
-            Some(more) => self.session_slots.add_permits(more),
+            Some(more) => self.session_permits.add_permits(more),
             None => {
-                let (slots, fewer) = (Arc::clone(&self.session_slots), (before - sessions) as u32);
+                let (slots, fewer) = (Arc::clone(&self.session_permits), (before - sessions) as u32);
                 let waiting = self.reductions.one_more();
                 self.tasks.spawn(async move {
                     let _waiting = waiting;
@@ -215,7 +215,7 @@ impl RelaySessions {
     /// Gives no more permits and ends idle sessions with QUIT. Running dialogues continue.
     pub(super) fn stop_permits(&self) {
         self.closing.cancel();
-        self.session_slots.close();
+        self.session_permits.close();
         let idle = std::mem::take(&mut self.state.lock().idle);
         for open in idle.into_open() {
             self.tasks.spawn(open.quit());

@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use super::deadlines::{Deadlines, Timeouts};
 use super::dialer::{Connected, Dial};
 use super::dot_stuffing::EmailText;
-use super::envelope::{DATA, Email, Extensions, OfferCommands};
+use super::envelope::{DATA, Email, EnvelopeCommands, Extensions};
 use super::opening::SessionOpening;
 use super::probe_report::ProbeReport;
 use super::stream::{FINAL_DOT, Stream};
@@ -192,7 +192,7 @@ impl Session {
         deadlines: &Deadlines,
         next: Option<&Email>,
     ) -> Result<DialogueResult, Cause> {
-        let commands = match OfferCommands::new(email, self.extensions) {
+        let commands = match EnvelopeCommands::new(email, self.extensions) {
             Ok(commands) => commands,
             Err(refusal) => return Ok(*refusal),
         };
@@ -229,12 +229,12 @@ impl Session {
         if !self.extensions.pipelining {
             return None;
         }
-        let commands = OfferCommands::new(next, self.extensions).ok()?.group();
+        let commands = EnvelopeCommands::new(next, self.extensions).ok()?.all();
         let text_bytes = text.whole(ONE_WRITE_BYTES).map_or(0, |text| text.bytes().len());
         (text_bytes + commands.len() <= ONE_WRITE_BYTES).then_some(commands)
     }
 
-    async fn before_gate(&mut self, commands: &OfferCommands, text: &EmailText) -> Result<EnvelopeReply, Cause> {
+    async fn before_gate(&mut self, commands: &EnvelopeCommands, text: &EmailText) -> Result<EnvelopeReply, Cause> {
         if self.announced.is_none()
             && let Some(cause) = self.stream.read_unexpected().await
         {
@@ -262,8 +262,8 @@ impl Session {
     }
 
     /// Sends MAIL, RCPT and DATA in one write (RFC 2920) unless they were announced, then reads their answers in order.
-    async fn envelope_pipelined(&mut self, commands: &OfferCommands) -> Result<EnvelopeReply, Cause> {
-        let commands = commands.group();
+    async fn envelope_pipelined(&mut self, commands: &EnvelopeCommands) -> Result<EnvelopeReply, Cause> {
+        let commands = commands.all();
         match self.announced.take() {
             Some(announced) if announced == commands => {}
             // The relay expects the text of another email.
@@ -337,7 +337,7 @@ impl Session {
     }
 
     /// Sends one command at a time and reads its answer.
-    async fn envelope_stepwise(&mut self, commands: &OfferCommands) -> Result<EnvelopeReply, Cause> {
+    async fn envelope_stepwise(&mut self, commands: &EnvelopeCommands) -> Result<EnvelopeReply, Cause> {
         if self.needs_reset {
             within(self.timeouts.envelope, self.stream.write_command(RSET)).await?;
             self.read_rset_reply().await?;

@@ -104,17 +104,17 @@ impl Extensions {
 
 /// The commands that offer one email.
 #[derive(Debug)]
-pub(crate) struct OfferCommands {
+pub(crate) struct EnvelopeCommands {
     pub mail: String,
     pub rcpt: String,
 }
 
-impl OfferCommands {
+impl EnvelopeCommands {
     /// Writes the commands for an email.
     ///
     /// # Errors
     /// Returns a refusal by this node itself: nothing was written.
-    pub fn new(email: &Email, extensions: Extensions) -> Result<OfferCommands, Box<DialogueResult>> {
+    pub fn new(email: &Email, extensions: Extensions) -> Result<EnvelopeCommands, Box<DialogueResult>> {
         if !email.from.is_empty() && !is_address(&email.from) {
             return Err(not_offered(Stage::Mail, 553, "5.1.7 the sender is not an address", ReplyClass::Content));
         }
@@ -128,11 +128,11 @@ impl OfferCommands {
         let size_and_body = size_and_body(email, extensions)?;
         let mail = ["MAIL FROM:<", &email.from, ">", &size_and_body, envid[0], envid[1], "\r\n"].concat();
         let rcpt = ["RCPT TO:<", &email.to, ">", notify[0], notify[1], "\r\n"].concat();
-        Ok(OfferCommands { mail, rcpt })
+        Ok(EnvelopeCommands { mail, rcpt })
     }
 
     /// Returns MAIL, RCPT and DATA, for one write (RFC 2920).
-    pub fn group(&self) -> String {
+    pub fn all(&self) -> String {
         [&self.mail, &self.rcpt, DATA].concat()
     }
 }
@@ -195,7 +195,7 @@ mod tests {
     }
 
     fn refusal(email: &Email, extensions: Extensions) -> (Stage, ReplyClass) {
-        match OfferCommands::new(email, extensions).map_err(|result| *result) {
+        match EnvelopeCommands::new(email, extensions).map_err(|result| *result) {
             Err(DialogueResult::Refused { stage, class, .. }) => (stage, class),
             other => panic!("{other:?}"),
         }
@@ -204,15 +204,15 @@ mod tests {
     #[test]
     fn commands_carry_only_required_parameters() {
         let plain = email("a@example.org", "b@example.com", b"hi\r\n");
-        let commands = OfferCommands::new(&plain, ALL).expect("a good email");
+        let commands = EnvelopeCommands::new(&plain, ALL).expect("a good email");
         assert_eq!(commands.mail, "MAIL FROM:<a@example.org>\r\n");
         assert_eq!(commands.rcpt, "RCPT TO:<b@example.com>\r\n");
         let rich = email("", "bj\u{f8}rn@example.com", "h\u{ef}\r\n".as_bytes());
-        let commands = OfferCommands::new(&rich, ALL).expect("a good email");
+        let commands = EnvelopeCommands::new(&rich, ALL).expect("a good email");
         assert_eq!(commands.mail, "MAIL FROM:<> BODY=8BITMIME SMTPUTF8\r\n");
         assert_eq!(commands.rcpt, "RCPT TO:<bj\u{f8}rn@example.com>\r\n");
         let reply_to = email("a@example.org", "b@example.com", "Reply-To: bj\u{f8}rn@example.com\r\n".as_bytes());
-        let commands = OfferCommands::new(&reply_to, ALL).expect("a good email");
+        let commands = EnvelopeCommands::new(&reply_to, ALL).expect("a good email");
         assert_eq!(commands.mail, "MAIL FROM:<a@example.org> BODY=8BITMIME SMTPUTF8\r\n", "RFC 6531 3.4");
     }
 
@@ -222,11 +222,11 @@ mod tests {
         let to = email("a@example.org", "bj\u{f8}rn@example.com", b"");
         let data = email("a@example.org", "a@example.org", "\u{ef}".as_bytes());
         for email in [from, to, data] {
-            let lacks = OfferCommands::new(&email, Extensions { utf8: false, ..ALL }).map_err(|result| *result);
+            let lacks = EnvelopeCommands::new(&email, Extensions { utf8: false, ..ALL }).map_err(|result| *result);
             assert_eq!(lacks.err(), Some(DialogueResult::NoSmtpUtf8 { asked: true }), "{email:?}");
         }
         let plain = email("a@example.org", "b@example.com", b"hi\r\n");
-        assert!(OfferCommands::new(&plain, Extensions::default()).is_ok());
+        assert!(EnvelopeCommands::new(&plain, Extensions::default()).is_ok());
     }
 
     #[test]
@@ -234,7 +234,7 @@ mod tests {
         let worded = |notify, extensions| {
             let dsn = Some(Dsn { envelope_id: "1.9.1050.4".to_owned(), notify });
             let email = Email { dsn, ..email("a@example.org", "b@example.com", b"hi\r\n") };
-            let commands = OfferCommands::new(&email, extensions).expect("a good email");
+            let commands = EnvelopeCommands::new(&email, extensions).expect("a good email");
             (commands.mail, commands.rcpt)
         };
         let (mail, rcpt) = worded(Notify::Never, ALL);
@@ -250,7 +250,7 @@ mod tests {
         let three = email("a@example.org", "b@example.org", b"x\r\n");
         let sized = |most| Extensions { size: Some(most), ..ALL };
         for most in [0, 3, 4] {
-            let commands = OfferCommands::new(&three, sized(most)).expect("it fits");
+            let commands = EnvelopeCommands::new(&three, sized(most)).expect("it fits");
             assert_eq!(commands.mail, "MAIL FROM:<a@example.org> SIZE=3\r\n");
         }
         assert_eq!(refusal(&three, sized(2)), (Stage::Mail, ReplyClass::Content));

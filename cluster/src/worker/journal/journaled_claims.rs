@@ -1,6 +1,6 @@
 //! The content of a journal: for each open claim, the last step of each recipient.
 //!
-//! The writer keeps it to refuse a second `begin` and to rewrite its file. The reader builds the same from a file. Both
+//! The writer keeps it to refuse a second `handoff` and to rewrite its file. The reader builds the same from a file. Both
 //! use the rules of [`JournaledClaims::append`].
 
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ struct JournaledClaim {
 }
 
 impl JournaledClaims {
-    /// Adds one record. `accepted` is never replaced (P4), and `open` and `composed` replace neither `begin` nor a
+    /// Adds one record. `accepted` is never replaced (P4), and `composing` and `composed` replace neither `handoff` nor a
     /// refusal.
     pub(super) fn append(&mut self, record: &Record) {
         let ClaimedSlot { chunk, fence, slot } = record.claimed_slot;
@@ -34,11 +34,11 @@ impl JournaledClaims {
         }
     }
 
-    /// Returns true if this recipient of this claim has a `begin` or an answer: another `begin` would be a second
+    /// Returns true if this recipient of this claim has a `handoff` or an answer: another one would be a second
     /// handoff.
-    pub(super) fn has_begun(&self, claimed_slot: &ClaimedSlot) -> bool {
+    pub(super) fn has_handoff(&self, claimed_slot: &ClaimedSlot) -> bool {
         let step = self.step(claimed_slot.fence, claimed_slot.slot);
-        matches!(step, Some(JournalStep::Begin | JournalStep::Accepted | JournalStep::Refused(_)))
+        matches!(step, Some(JournalStep::Handoff | JournalStep::Accepted | JournalStep::Refused(_)))
     }
 
     /// Removes a closed claim.
@@ -77,26 +77,26 @@ impl JournaledClaims {
     }
 
     /// Returns the outcome of a claim of an earlier incarnation whose recipients `slots` are still claimed (P10).
-    /// `accepted` and a refusal settle as such, `begin` is in doubt, and everything else is released. The outcome names
-    /// the recipients that were open, and whether only one recipient in the whole journal was open (P12).
+    /// `accepted` and a refusal settle as such, `handoff` is in doubt, and everything else is released. The outcome names
+    /// the recipients that were being composed, and whether they are the only one in the whole journal (P12).
     pub fn outcome(&self, chunk: ChunkKey, fence: Fence, slots: &Bitmap) -> ClaimOutcome {
         let mut outcome = ClaimOutcome { source: OutcomeSource::Journal, ..ClaimOutcome::empty(chunk, fence) };
         for slot in slots.iter() {
             match self.step(fence, slot) {
                 Some(JournalStep::Accepted) => drop(outcome.accepted.insert(slot)),
-                Some(JournalStep::Begin) => drop(outcome.in_doubt.insert(slot)),
-                Some(JournalStep::Open) => outcome.release(ReleaseReason::OwnerCrashedComposing, slot),
+                Some(JournalStep::Handoff) => drop(outcome.in_doubt.insert(slot)),
+                Some(JournalStep::Composing) => outcome.release(ReleaseReason::OwnerCrashedComposing, slot),
                 Some(JournalStep::Composed) | None => outcome.release(ReleaseReason::OwnerCrashed, slot),
                 Some(JournalStep::Refused(refused)) => outcome.refused.push(refused.clone()),
             }
         }
-        outcome.alone = !outcome.interrupted().is_empty() && self.open_count() == 1;
+        outcome.alone = !outcome.interrupted().is_empty() && self.composing_count() == 1;
         outcome
     }
 
-    /// Returns the number of open recipients in all claims.
-    fn open_count(&self) -> usize {
-        self.0.values().flat_map(|claim| claim.steps.values()).filter(|step| **step == JournalStep::Open).count()
+    /// Returns the number of recipients in all claims that were being composed.
+    fn composing_count(&self) -> usize {
+        self.0.values().flat_map(|claim| claim.steps.values()).filter(|step| **step == JournalStep::Composing).count()
     }
 }
 
@@ -104,7 +104,9 @@ impl JournaledClaims {
 fn replaces(step: &JournalStep, former: &JournalStep) -> bool {
     match former {
         JournalStep::Accepted => false,
-        JournalStep::Begin | JournalStep::Refused(_) => !matches!(step, JournalStep::Open | JournalStep::Composed),
-        JournalStep::Open | JournalStep::Composed => true,
+        JournalStep::Handoff | JournalStep::Refused(_) => {
+            !matches!(step, JournalStep::Composing | JournalStep::Composed)
+        }
+        JournalStep::Composing | JournalStep::Composed => true,
     }
 }

@@ -6,7 +6,7 @@
 //! - One file for each incarnation, meant for memory (`/dev/shm`): a record costs at most one `write`, never a sync.
 //! - When [`Journal::append`] returns `Ok`, the record survives this process. After an error the node must not
 //!   take the step, and stops.
-//! - One `begin` for each recipient of a claim (P5). A second `begin` is refused here.
+//! - One `handoff` for each recipient of a claim (P5). A second `handoff` is refused here.
 //! - Bounded: a rewrite of the file drops the records of closed claims.
 //!
 //! No other process reads a journal while its owner runs (P10). Read `record.rs`, `journaled_claims.rs`, `reading.rs`.
@@ -50,10 +50,10 @@ pub enum JournalFault {
     /// This append or an earlier one failed. The gate stays closed, and the process ends (P11).
     #[error("the journal is broken, nothing more is handed off: {0}")]
     Broken(String),
-    /// A second `begin` for a recipient of a claim, which is a bug of the caller. Nothing was written, and the caller
+    /// A second `handoff` for a recipient of a claim, which is a bug of the caller. Nothing was written, and the caller
     /// must not write the final dot.
     #[error("a second handoff of slot {} under fence {} was stopped", .0.slot, .0.fence)]
-    BegunTwice(ClaimedSlot),
+    HandedOffTwice(ClaimedSlot),
 }
 
 /// The journal of this incarnation.
@@ -110,8 +110,8 @@ impl Journal {
         if let Some(cause) = &self.broken {
             return Err(JournalFault::Broken(cause.clone()));
         }
-        if record.step == JournalStep::Begin && self.claims.has_begun(&record.claimed_slot) {
-            return Err(JournalFault::BegunTwice(record.claimed_slot));
+        if record.step == JournalStep::Handoff && self.claims.has_handoff(&record.claimed_slot) {
+            return Err(JournalFault::HandedOffTwice(record.claimed_slot));
         }
         crash::point("journal.before-append");
         self.append_with_next(record);

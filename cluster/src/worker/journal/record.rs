@@ -39,9 +39,9 @@ pub struct ClaimedSlot {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum JournalStep {
     /// The node is about to compose the email.
-    Open,
+    Composing,
     /// The node is about to write the final dot. From here on the recipient is in doubt (P5).
-    Begin,
+    Handoff,
     /// The relay answered 250 to the final dot.
     Accepted,
     /// The relay refused the email.

@@ -58,12 +58,12 @@ fn append(journal: &mut Journal, records: &[Record]) {
 fn written(folder: &TempDir) -> Journal {
     let mut journal = journal(folder);
     let mut append = |records: &[Record]| append(&mut journal, records);
-    append(&[record(50, 0, JournalStep::Open), record(50, 1, JournalStep::Open)]);
-    append(&[record(50, 2, JournalStep::Open), record(50, 3, JournalStep::Open)]);
-    append(&[record(50, 1, JournalStep::Begin)]);
-    append(&[record(50, 2, JournalStep::Begin)]);
+    append(&[record(50, 0, JournalStep::Composing), record(50, 1, JournalStep::Composing)]);
+    append(&[record(50, 2, JournalStep::Composing), record(50, 3, JournalStep::Composing)]);
+    append(&[record(50, 1, JournalStep::Handoff)]);
+    append(&[record(50, 2, JournalStep::Handoff)]);
     append(&[record(50, 2, JournalStep::Accepted)]);
-    append(&[record(50, 3, JournalStep::Begin), record(50, 3, refused(3, 550))]);
+    append(&[record(50, 3, JournalStep::Handoff), record(50, 3, refused(3, 550))]);
     journal
 }
 
@@ -95,7 +95,7 @@ fn claim_of_dead_incarnation_is_settled_from_its_journal() {
     assert_eq!(all_released(&outcome), [0, 4].into_iter().collect());
     let codes: Vec<(u16, u16)> = outcome.refused.iter().map(|refused| (refused.slot, refused.code)).collect();
     assert_eq!(codes, [(3, 550)]);
-    assert_eq!(whole(&folder).step(fence(50), 0), Some(&JournalStep::Open));
+    assert_eq!(whole(&folder).step(fence(50), 0), Some(&JournalStep::Composing));
     let other_claim = read(&folder).outcome(CHUNK, fence(51), &Bitmap::range(0, 5));
     assert_eq!(all_released(&other_claim), Bitmap::range(0, 5), "the absence of a record counts");
 }
@@ -112,7 +112,7 @@ fn open_recipient_at_crash_is_named_and_whether_it_was_alone() {
         "the others were begun, or never open"
     );
     let mut append = |record: Record| append(&mut journal, &[record]);
-    append(record(51, 7, JournalStep::Open));
+    append(record(51, 7, JournalStep::Composing));
     let outcome = read(&folder).outcome(CHUNK, fence(50), &Bitmap::range(0, 5));
     assert_eq!(
         (outcome.interrupted(), outcome.alone),
@@ -123,10 +123,10 @@ fn open_recipient_at_crash_is_named_and_whether_it_was_alone() {
     append(record(50, 1, JournalStep::Composed));
     let outcome = read(&folder).outcome(CHUNK, fence(50), &Bitmap::range(0, 5));
     assert!(outcome.alone, "it was composed before the crash");
-    assert_eq!(outcome.in_doubt, Bitmap::range(1, 1), "`composed` never takes back a `begin`");
+    assert_eq!(outcome.in_doubt, Bitmap::range(1, 1), "`composed` never takes back a `handoff`");
     let other = read(&folder).outcome(CHUNK, fence(51), &Bitmap::range(7, 1));
     assert_eq!((all_released(&other), other.interrupted(), other.alone), (Bitmap::range(7, 1), Bitmap::new(), false));
-    append(record(51, 7, JournalStep::Open));
+    append(record(51, 7, JournalStep::Composing));
     assert!(!read(&folder).outcome(CHUNK, fence(50), &Bitmap::range(0, 5)).alone, "and is open again");
 }
 
@@ -135,13 +135,13 @@ fn open_recipient_at_crash_is_named_and_whether_it_was_alone() {
 fn record_that_goes_with_the_next_is_read_after_it() {
     let folder = folder();
     let mut journal = journal(&folder);
-    append(&mut journal, &[record(50, 0, JournalStep::Open)]);
+    append(&mut journal, &[record(50, 0, JournalStep::Composing)]);
     journal.append_with_next(&record(50, 0, JournalStep::Composed));
-    assert_eq!(whole(&folder).step(fence(50), 0), Some(&JournalStep::Open), "a crash would lose it");
-    append(&mut journal, &[record(50, 1, JournalStep::Begin)]);
+    assert_eq!(whole(&folder).step(fence(50), 0), Some(&JournalStep::Composing), "a crash would lose it");
+    append(&mut journal, &[record(50, 1, JournalStep::Handoff)]);
     let claims = whole(&folder);
     assert_eq!(claims.step(fence(50), 0), Some(&JournalStep::Composed));
-    assert_eq!(claims.step(fence(50), 1), Some(&JournalStep::Begin));
+    assert_eq!(claims.step(fence(50), 1), Some(&JournalStep::Handoff));
 }
 
 #[test]
@@ -220,33 +220,34 @@ fn failed_append_closes_gate_for_good() {
     let mut journal = journal(&folder);
     let full = OpenOptions::new().write(true).open("/dev/full").unwrap_or_else(|error| panic!("{error}"));
     let whole_file = std::mem::replace(&mut journal.file, full);
-    assert!(matches!(journal.append(&record(50, 0, JournalStep::Begin)), Err(JournalFault::Broken(_))));
+    assert!(matches!(journal.append(&record(50, 0, JournalStep::Handoff)), Err(JournalFault::Broken(_))));
     journal.file = whole_file;
-    assert!(matches!(journal.append(&record(50, 1, JournalStep::Open)), Err(JournalFault::Broken(_))));
+    assert!(matches!(journal.append(&record(50, 1, JournalStep::Composing)), Err(JournalFault::Broken(_))));
     assert_eq!(whole(&folder), JournaledClaims::default(), "what was not written is not proved");
 }
 
 #[test]
-fn second_begin_is_stopped_and_changes_nothing() {
+fn second_handoff_is_stopped_and_changes_nothing() {
     let folder = folder();
     let mut journal = written(&folder);
     for slot in [1, 2, 3] {
-        let again = journal.append(&record(50, slot, JournalStep::Begin));
-        assert!(matches!(again, Err(JournalFault::BegunTwice(claimed_slot)) if claimed_slot.slot == slot));
+        let again = journal.append(&record(50, slot, JournalStep::Handoff));
+        assert!(matches!(again, Err(JournalFault::HandedOffTwice(claimed_slot)) if claimed_slot.slot == slot));
     }
     assert_eq!(whole(&folder).records().count(), 4, "nothing more was written");
-    assert!(journal.append(&record(51, 1, JournalStep::Begin)).is_ok(), "another claim is another matter");
+    assert!(journal.append(&record(51, 1, JournalStep::Handoff)).is_ok(), "another claim is another matter");
 }
 
 #[test]
 fn accepted_step_is_final() {
     let folder = folder();
     let mut journal = written(&folder);
-    let steps = [record(50, 2, refused(2, 450)), record(50, 1, JournalStep::Open), record(50, 3, JournalStep::Open)];
+    let steps =
+        [record(50, 2, refused(2, 450)), record(50, 1, JournalStep::Composing), record(50, 3, JournalStep::Composing)];
     append(&mut journal, &steps);
     let claims = whole(&folder);
     assert_eq!(claims.step(fence(50), 2), Some(&JournalStep::Accepted));
-    assert_eq!(claims.step(fence(50), 1), Some(&JournalStep::Begin));
+    assert_eq!(claims.step(fence(50), 1), Some(&JournalStep::Handoff));
     assert!(matches!(claims.step(fence(50), 3), Some(JournalStep::Refused(answer)) if answer.code == 550));
 }
 
@@ -260,7 +261,7 @@ fn grown_journal_is_rewritten_with_open_claims_only() {
     let (mut index, mut largest) = (1_000, 0);
     while size() >= largest {
         largest = size();
-        let records: Vec<Record> = (0..256).map(|slot| record(index, slot, JournalStep::Begin)).collect();
+        let records: Vec<Record> = (0..256).map(|slot| record(index, slot, JournalStep::Handoff)).collect();
         append(&mut journal, &records);
         journal.forget(fence(index));
         index += 1;
@@ -273,7 +274,7 @@ fn grown_journal_is_rewritten_with_open_claims_only() {
     let all = Bitmap::range(0, 6);
     assert_eq!(whole(&folder).outcome(CHUNK, fence(50), &all), expected.outcome(CHUNK, fence(50), &all));
     assert!(
-        matches!(journal.append(&record(50, 3, JournalStep::Begin)), Err(JournalFault::BegunTwice(_))),
+        matches!(journal.append(&record(50, 3, JournalStep::Handoff)), Err(JournalFault::HandedOffTwice(_))),
         "nor is it forgotten"
     );
     assert_eq!(std::fs::read_dir(folder.path()).map(Iterator::count).ok(), Some(1));
@@ -343,7 +344,8 @@ fn appended_steps_survive_kill_9() {
         victim.kill().and_then(|()| victim.wait()).unwrap_or_else(|error| panic!("{error}"));
         let last = printed.last().or(first.last().copied()).unwrap_or_default();
         let claims = whole(&folder);
-        let begun = (0..u16::MAX).take_while(|slot| claims.step(fence(50), *slot) == Some(&JournalStep::Begin)).count();
+        let begun =
+            (0..u16::MAX).take_while(|slot| claims.step(fence(50), *slot) == Some(&JournalStep::Handoff)).count();
         assert!(begun > usize::from(last), "{last} was appended, {begun} are there");
         assert_eq!(begun, claims.records().count(), "and nothing behind a gap");
     }
@@ -352,7 +354,7 @@ fn appended_steps_survive_kill_9() {
 fn write_until_killed(folder: &Path) -> ! {
     let mut journal = Journal::create(folder, &owner(3), BOOT).unwrap_or_else(|error| panic!("{error}"));
     for slot in 0..u16::MAX {
-        journal.append(&record(50, slot, JournalStep::Begin)).unwrap_or_else(|error| panic!("{error}"));
+        journal.append(&record(50, slot, JournalStep::Handoff)).unwrap_or_else(|error| panic!("{error}"));
         println!("{slot}");
     }
     std::process::exit(1);
@@ -375,22 +377,22 @@ proptest! {
         let mut model = BTreeMap::new();
         for (claim, slot, step) in steps {
             let step = match step {
-                1 => JournalStep::Begin,
+                1 => JournalStep::Handoff,
                 2 => JournalStep::Accepted,
                 3 => refused(slot, 550),
                 4 => JournalStep::Composed,
-                _ => JournalStep::Open,
+                _ => JournalStep::Composing,
             };
             let written = journal.append(&record(claim, slot, step.clone()));
             let recipient = (claim, slot);
-            let has_begun = |state: &JournalStep| !matches!(state, JournalStep::Open | JournalStep::Composed);
-            let is_second_begin = step == JournalStep::Begin && model.get(&recipient).is_some_and(has_begun);
-            prop_assert_eq!(written.is_err(), is_second_begin);
+            let has_handoff = |state: &JournalStep| !matches!(state, JournalStep::Composing | JournalStep::Composed);
+            let is_second_handoff = step == JournalStep::Handoff && model.get(&recipient).is_some_and(has_handoff);
+            prop_assert_eq!(written.is_err(), is_second_handoff);
             if written.is_ok() {
-                let state = model.entry(recipient).or_insert(JournalStep::Open);
+                let state = model.entry(recipient).or_insert(JournalStep::Composing);
                 match step {
-                    JournalStep::Open | JournalStep::Composed
-                        if !matches!(state, JournalStep::Open | JournalStep::Composed) => {}
+                    JournalStep::Composing | JournalStep::Composed
+                        if !matches!(state, JournalStep::Composing | JournalStep::Composed) => {}
                     _ if *state == JournalStep::Accepted => {}
                     step => *state = step,
                 }

@@ -11,9 +11,9 @@ use reveille_cluster::process::lifecycle::{LeadershipHandle, NodeRuntime, Runtim
 use reveille_cluster::smtp::{RelayRules, TcpDialer};
 use reveille_ledger::RecipientState;
 use reveille_ledger::access::Access;
-use reveille_ledger::check::check;
 use reveille_ledger::command::{Command, Relay};
 use reveille_ledger::ids::NodeId;
+use reveille_ledger::invariants::violations;
 use reveille_ledger::reply::CommandOutcome;
 use reveille_raft::{ClusterId, GrpcTransport, Member, ReplicaOptions};
 use reveille_sink::{Sink, SinkOptions};
@@ -53,7 +53,7 @@ impl Node {
 
     /// Stops the node, which must have a sound ledger and leave nothing open.
     pub async fn stop(self) {
-        assert_eq!(self.context.replica.read(check), []);
+        assert_eq!(self.context.replica.read(violations), []);
         assert!(self.node_runtime.stop(STEP_TIMEOUT).await, "nothing is left open");
         assert!(self.context.replica.shutdown(Instant::now() + STEP_TIMEOUT).await, "the replica stops");
     }

@@ -6,10 +6,10 @@ use reveille_cluster::file_store::{GeneratedAudience, encode, spread};
 use reveille_cluster::process::context::NodeContext;
 use reveille_ledger::access::Access;
 use reveille_ledger::bitmap::Bitmap;
-use reveille_ledger::check::check;
 use reveille_ledger::command::{AudienceSeal, Command, Relay, ScheduleCreate};
 use reveille_ledger::content::{AudienceChoice, NamedAudience, Seal};
 use reveille_ledger::ids::{ClaimOwner, Hash, NodeId, RunId};
+use reveille_ledger::invariants::violations;
 use reveille_ledger::policy::Policies;
 use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::{Claim, Ledger, RecipientState};
@@ -161,7 +161,7 @@ pub async fn assert_consistent(cluster: &Cluster, recipients: u32) {
     })
     .await;
     for context in &contexts {
-        let violations = context.replica.read(check);
+        let violations = context.replica.read(violations);
         assert!(violations.is_empty(), "{violations:?}");
     }
     let run = run(contexts[0]);

@@ -81,20 +81,20 @@ pub struct LetterFilter {
 }
 
 impl LetterFilter {
-    /// Does it let everything through?
+    /// Returns true if no filter is set.
     pub fn is_empty(&self) -> bool {
         self.schedule.is_none() && self.reason.is_none() && self.since_time.is_none()
     }
 }
 
-/// By what they are counted.
+/// What `list --group-by` counts by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum GroupBy {
     /// The relay's codes, or the cause where no relay answered
     Reason,
 }
 
-/// The dead letters that a verb means.
+/// The dead letters that a command selects.
 #[derive(Debug, Args)]
 pub struct Letters {
     /// The run: rINDEX.PLACE, or NAME@INSTANT; none for those of all runs
@@ -125,9 +125,9 @@ pub struct RequeueArgs {
 /// `dead-letter export`.
 #[derive(Debug, Args)]
 pub struct ExportArgs {
-    /// Where to; it appears when it is whole, in the place of one that is there [default: stdout]
+    /// Output file; replaced only when the export is complete [default: stdout]
     pub file: Option<PathBuf>,
-    /// As what [default: jsonl for a file that is called so, else csv]
+    /// Format [default: jsonl if the name of the file ends in it, else csv]
     #[arg(long, value_enum)]
     pub format: Option<ExportFormat>,
     /// Only of this run: rINDEX.PLACE, or NAME@INSTANT
@@ -138,7 +138,7 @@ pub struct ExportArgs {
 }
 
 impl ExportArgs {
-    /// As it was asked for, or as the name of the file says.
+    /// Returns the requested format, or that of the name of the file.
     pub fn format(&self) -> ExportFormat {
         let is_jsonl = self.file.as_ref().is_some_and(|file| file.extension().is_some_and(|end| end == "jsonl"));
         self.format.unwrap_or(if is_jsonl { ExportFormat::Jsonl } else { ExportFormat::Csv })

@@ -8,9 +8,9 @@ use jiff::SignedDuration;
 use reveille_cluster::backup::opt_outs::StreamedOptOuts;
 use reveille_cluster::backup::{self, LostFiles, StateFiles};
 use reveille_ledger::Ledger;
-use reveille_ledger::check::check;
 use reveille_ledger::command::{Actor, Command, Entry};
 use reveille_ledger::ids::{Epoch, Time};
+use reveille_ledger::invariants::violations;
 use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::restore::Restore;
 use reveille_raft::{ClusterId, Member};
@@ -70,7 +70,7 @@ pub async fn found(
     let last = (ledger.head().applied, ledger.head().now);
     apply(&mut ledger, former_cluster, &token)?;
     let opted_out = backup::apply_opt_outs(&mut ledger, &opt_outs.changes);
-    if let Some(broken) = check(&ledger).first() {
+    if let Some(broken) = violations(&ledger).first() {
         let message = format!("nothing was written: the restored state breaks a rule: {broken}");
         return Err(Failure::general(message, "report it, with the backup").into());
     }

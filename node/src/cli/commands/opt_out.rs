@@ -54,9 +54,9 @@ pub enum OptOutCommand {
     /// All opted-out addresses, as a file that `optout import` reads
     #[command(after_long_help = "Example:\n  reveille optout export optouts.csv")]
     Export {
-        /// Where to; it appears when it is whole, in the place of one that is there [default: stdout]
+        /// Output file; replaced only when the export is complete [default: stdout]
         file: Option<PathBuf>,
-        /// As what
+        /// Format
         #[arg(long, value_enum, default_value_t = ExportFormat::Csv)]
         format: ExportFormat,
     },

@@ -289,25 +289,25 @@ impl Ledger {
     ) -> Vec<(ScheduleId, RunId)> {
         let mut runs = Vec::with_capacity(group.len());
         let limits = self.limits();
-        for (OpeningOccurrence { schedule: number, opening, waited_for, .. }, source) in group {
-            let run = RunId { index: id.0.index, place: id.0.place + page.runs.len() as u32 };
+        for (OpeningOccurrence { schedule, opening, waited_for, .. }, source) in group {
+            let run_id = RunId { index: id.0.index, place: id.0.place + page.runs.len() as u32 };
             if opening.cause != OpeningCause::Backfill {
-                self.resolve_overlap(context, number, run);
+                self.resolve_overlap(context, schedule, run_id);
             }
-            let entry = Run { waited_for, ..open_run(number, source, &opening, (run, page.slots), limits) };
-            page.slots += entry.count;
-            if self.derived.seals.contains(&entry.audience) {
-                self.derived.to_seals.insert((entry.content, run));
+            let run = Run { waited_for, ..open_run(schedule, source, &opening, (run_id, page.slots), limits) };
+            page.slots += run.count;
+            if self.derived.seals.contains(&run.audience) {
+                self.derived.to_seals.insert((run.content, run_id));
             }
-            context.events.add((id, &page.tenant), &entry, EventKind::RunOpened(entry.count));
-            page.runs.push(entry);
-            self.record_opened((number, opening.occurrence), run, opening.cause);
-            runs.push((number, run));
+            context.events.add((id, &page.tenant), &run, EventKind::RunOpened(run.count));
+            page.runs.push(run);
+            self.record_opened((schedule, opening.occurrence), run_id, opening.cause);
+            runs.push((schedule, run_id));
         }
-        for number in 0..page.slots.div_ceil(CHUNK) {
+        for chunk_number in 0..page.slots.div_ceil(CHUNK) {
             let mut chunk = Chunk::default();
-            chunk.sets[RecipientState::Pending as usize] = Bitmap::range(0, page.slots - number * CHUNK);
-            self.chunks.put(id.chunk(number), chunk);
+            chunk.sets[RecipientState::Pending as usize] = Bitmap::range(0, page.slots - chunk_number * CHUNK);
+            self.chunks.put(id.chunk(chunk_number), chunk);
         }
         self.derived.open_pages.insert((page.starts_at(), id));
         self.pages.put(id, page);
@@ -321,7 +321,7 @@ impl Ledger {
 }
 
 fn open_run(
-    number: ScheduleId,
+    schedule: ScheduleId,
     source: RunSource,
     opening: &Opening,
     (id, first): (RunId, u32),
@@ -329,7 +329,7 @@ fn open_run(
 ) -> Run {
     Run {
         place: id.place,
-        schedule: number,
+        schedule,
         name: source.name,
         occurrence: opening.occurrence.clone(),
         due: opening.due,

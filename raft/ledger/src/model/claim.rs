@@ -86,7 +86,7 @@ impl DeadLetter {
     }
 }
 
-/// Effect of a refusal on its recipient and on its run (P6). The claim worker derives it from the subject of the
+/// Effect of a refusal on its recipient and on its run (P6). The worker derives it from the subject of the
 /// relay's answer, the stage and the code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RefusalEffect {
@@ -185,7 +185,7 @@ pub struct RelayReply {
     pub code: u16,
     /// Enhanced status code; `None` if the answer had none.
     pub enhanced: Option<EnhancedCode>,
-    /// Text of the answer, cleaned and truncated by the claim worker.
+    /// Text of the answer, cleaned and truncated by the worker.
     pub text: String,
 }
 
@@ -198,7 +198,7 @@ pub struct RelayRefusal {
     pub code: u16,
     /// Enhanced status code; `None` if the answer had none.
     pub enhanced: Option<EnhancedCode>,
-    /// Text of the answer without its codes, cleaned and truncated by the claim worker.
+    /// Text of the answer without its codes, cleaned and truncated by the worker.
     pub text: String,
     /// Effect of the refusal.
     pub effect: RefusalEffect,

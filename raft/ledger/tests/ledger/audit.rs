@@ -1,10 +1,10 @@
 //! Audit records: one for each entry of an operator, in a chain that replicas share and that nothing breaks.
 
 use reveille_ledger::audit::{AuditCaller, AuditObject, AuditOutcome, AuditRecord, CommandKind, RefusalKind};
-use reveille_ledger::check::check;
 use reveille_ledger::command::{Actor, Command, OptOut, PickedRecipients, RunPause, ScheduleCreate, ScheduleDelete};
-use reveille_ledger::decide::archive::{ArchiveCursor, next_batch};
 use reveille_ledger::ids::{Hash, RunId, TokenId};
+use reveille_ledger::invariants::violations;
+use reveille_ledger::planning::archive::{ArchiveCursor, next_batch};
 use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::storage::unpack_block;
 use reveille_ledger::token::Rights;
@@ -176,7 +176,7 @@ fn full_records_leave_the_state_and_the_chain_goes_on() {
     assert_eq!((test.ledger.audit().len(), test.ledger.audit_parts().count()), (1_904, 2));
     assert_eq!(records(&test.ledger).len(), 10_096);
     check_chain(&test.ledger, Hash::default());
-    assert_eq!(check(&test.ledger), []);
+    assert_eq!(violations(&test.ledger), []);
     println!("{} bytes for a part", test.ledger.unsaved_bytes() / 2);
 
     let first_part = records(&test.ledger)[4_095].hash();
@@ -217,5 +217,5 @@ fn oldest_part_leaves_when_there_are_too_many() {
     assert_eq!(kept.len(), 4 * 8 + 3);
     check_chain(&test.ledger, kept[0].previous);
     assert_eq!(test.ledger.parts().iter().count(), 4);
-    assert_eq!(check(&test.ledger), []);
+    assert_eq!(violations(&test.ledger), []);
 }

@@ -2,7 +2,6 @@
 
 use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::causes::PauseReason;
-use reveille_ledger::check::check;
 use reveille_ledger::command::{
     Actor, ClaimOutcome, ClaimRequest, Command, Entry, EpochStart, NodeUp, OptOut, Quarantine, Quarantined, RunPause,
     RunResume, Trigger, VoterClock,
@@ -10,6 +9,7 @@ use reveille_ledger::command::{
 use reveille_ledger::content::{Audience, Recipient};
 use reveille_ledger::events::{EventKind, EventSubject};
 use reveille_ledger::ids::{ClaimOwner, Incarnation, NodeId, PageId, RunId, Time};
+use reveille_ledger::invariants::violations;
 use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::{LEVEL, Ledger, RecipientState};
 
@@ -140,7 +140,7 @@ fn events_of_entries_have_places_and_settled_claims_are_joined() {
         ],
         "and none of entries that changed nothing"
     );
-    assert_eq!(check(&test.ledger), []);
+    assert_eq!(violations(&test.ledger), []);
     let restored = Ledger::from_rows(test.ledger.all_rows()).expect("rows");
     assert_eq!(restored.state_hash(), test.ledger.state_hash());
 }
@@ -157,8 +157,8 @@ fn paused_event_keeps_the_reason_that_the_page_has_no_space_for() {
 
 #[test]
 fn full_table_becomes_a_part_and_old_parts_are_dropped() {
-    use reveille_ledger::decide::archive::{ArchiveCursor, next_batch};
     use reveille_ledger::limits::limits;
+    use reveille_ledger::planning::archive::{ArchiveCursor, next_batch};
     use reveille_ledger::policy::DAY_MS;
 
     let mut test = TestLedger::new(LEVEL, 1);
@@ -170,7 +170,7 @@ fn full_table_becomes_a_part_and_old_parts_are_dropped() {
     assert_eq!((test.ledger.events().len(), test.ledger.event_parts().count()), (rows - 1, 0));
     opt_outs(&mut test, rows, rows + 7);
     assert_eq!((test.ledger.events().len(), test.ledger.event_parts().count()), (6, 2));
-    assert_eq!(check(&test.ledger), []);
+    assert_eq!(violations(&test.ledger), []);
     println!("{} B of events a part", test.ledger.unsaved_bytes() / 2);
 
     let archive = |test: &mut TestLedger| {
@@ -186,7 +186,7 @@ fn full_table_becomes_a_part_and_old_parts_are_dropped() {
     assert_eq!(archive(&mut test), 2);
     let (first, _) = *test.ledger.events().first().expect("a row").0;
     assert_eq!((test.ledger.event_parts().count(), test.ledger.head().dropped_events_index), (0, first - 1));
-    assert_eq!(check(&test.ledger), []);
+    assert_eq!(violations(&test.ledger), []);
 }
 
 #[cfg(feature = "next-level")]
@@ -204,5 +204,5 @@ fn oldest_part_is_dropped_when_there_are_too_many() {
     (0..8 * (parts + 2) + 3).for_each(|number| test.opt_out(&[&format!("u{number}@x")]));
     assert_eq!((test.ledger.event_parts().count(), test.ledger.events().len()), (parts, 3));
     assert_eq!(test.ledger.head().dropped_events_index, before + 8 * 2);
-    assert_eq!(check(&test.ledger), []);
+    assert_eq!(violations(&test.ledger), []);
 }

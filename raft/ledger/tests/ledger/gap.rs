@@ -2,13 +2,13 @@
 
 use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::causes::PauseReason;
-use reveille_ledger::check::check;
 use reveille_ledger::command::{
     Actor, Backfill, ClaimOutcome, ClaimRequest, Command, Entry, EpochStart, ErasedAudience, Fire, NextInstant, NodeUp,
     Opening, OpeningCause, RecipientErase, RunPause, RunResume, ScheduleCreate, ScheduleEdit, Trigger, VoterClock,
 };
 use reveille_ledger::content::{Audience, AudienceChoice, Recipient};
 use reveille_ledger::ids::{ClaimOwner, Hash, Incarnation, NodeId, OccurrenceName, PageId, RunId, ScheduleId, Time};
+use reveille_ledger::invariants::violations;
 use reveille_ledger::limits::limits;
 use reveille_ledger::policy::{HOUR_MS, MINUTE_MS, Overlap, Policies};
 use reveille_ledger::refusal::CommandRefusal;
@@ -175,7 +175,7 @@ fn refused_trigger_does_not_bring_back_an_erased_address() {
     assert!(matches!(refused, CommandOutcome::Refused(CommandRefusal::InsideGap { .. })), "{refused:?}");
     let stored = test.ledger.blob(&audience).expect("it is kept for a while");
     assert!(stored != list.blob().bytes, "the erased list");
-    assert_eq!(check(&test.ledger), []);
+    assert_eq!(violations(&test.ledger), []);
 }
 
 #[test]
@@ -192,7 +192,7 @@ fn backfill_counts_its_own_batch() {
     let suppressed = test.ledger.runs().map(|(_, _, run)| run.counts.get(RecipientState::Suppressed)).sum::<u32>();
     assert_eq!(suppressed, 0, "whatever opens is sent");
     assert_eq!(test.backfill(hours(1..12)), (0, 7, None), "the others stay closed");
-    assert_eq!(check(&test.ledger), []);
+    assert_eq!(violations(&test.ledger), []);
 }
 
 #[test]
@@ -209,7 +209,7 @@ fn backfill_beside_open_run_waits_until_that_run_sends_nothing() {
     let loaded = Ledger::from_rows(test.ledger.all_rows()).expect("the rows read back");
     let mut again = TestLedger { ledger: loaded, ..test };
     assert_eq!(again.backfill([480]), (0, 1, None), "a node that was restarted decides the same");
-    assert_eq!(check(&again.ledger), []);
+    assert_eq!(violations(&again.ledger), []);
 }
 
 #[test]
@@ -220,7 +220,7 @@ fn backfill_beside_open_run_opens_for_recipients_of_edited_audience() {
     assert_eq!(test.backfill([540]), (0, 1, None), "the recipient has another number and the same address");
     test.edit(1..3);
     assert_eq!(test.backfill([540]).0, 1, "one recipient is new");
-    assert_eq!(check(&test.ledger), []);
+    assert_eq!(violations(&test.ledger), []);
 }
 
 #[test]
@@ -233,7 +233,7 @@ fn backfill_opens_for_recipients_that_its_batch_leaves_out() {
     // The second recipient got nothing ten hours ago. So nine hours ago opens for it, and eight hours ago opens for no
     // recipient. Seven hours ago the first recipient may get an email again.
     assert_eq!(test.backfill([540, 480, 420, 360]).0, 3);
-    assert_eq!(check(&test.ledger), []);
+    assert_eq!(violations(&test.ledger), []);
 }
 
 #[test]
@@ -253,7 +253,7 @@ fn backfill_looks_once_at_open_runs_and_never_at_runs_without_emails() {
     let loaded = Ledger::from_rows(test.ledger.all_rows()).expect("the rows read back");
     let again = TestLedger { ledger: loaded, ..test };
     assert_eq!(again.look(1_999).1.runs, 1, "the index is made again");
-    assert_eq!(check(&again.ledger), []);
+    assert_eq!(violations(&again.ledger), []);
 }
 
 #[test]
@@ -276,7 +276,7 @@ fn recipient_mapping_is_made_once_for_two_audiences_and_dropped_with_them() {
     );
     assert_eq!(look(&test), (39, 1, 0), "the claim has made it");
     test.open(500, 90);
-    assert_eq!(check(&test.ledger), [], "each table is true, and so are its lists");
+    assert_eq!(violations(&test.ledger), [], "each table is true, and so are its lists");
 }
 
 #[test]
@@ -309,5 +309,5 @@ fn suppressions_at_claims_keep_the_etag_and_the_events_of_operators() {
     }
     let rows = test.ledger.run_events().iter().filter(|((of, ..), _)| *of == run).count();
     assert_eq!(rows, limits(LEVEL).run_event_entries_max);
-    assert_eq!(check(&test.ledger), []);
+    assert_eq!(violations(&test.ledger), []);
 }

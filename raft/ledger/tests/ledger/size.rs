@@ -5,18 +5,18 @@ use std::sync::Arc;
 
 use reveille_ledger::bitmap::{Bitmap, CHUNK};
 use reveille_ledger::calendar::{Pattern, When};
-use reveille_ledger::check::check;
 use reveille_ledger::command::{
     Actor, AudienceSeal, ClaimOutcome, ClaimRequest, Command, EnhancedCode, Entry, EpochStart, NextInstant, NodeUp,
     RefusalEffect, RelayRefusal, RunPause, ScheduleCreate, Trigger, VoterClock,
 };
 use reveille_ledger::content::{Audience, AudienceChoice, NamedAudience, Recipient, Seal};
-use reveille_ledger::decide::catch_up::plan_fire;
-use reveille_ledger::decide::timing::Zone;
 use reveille_ledger::ids::{
     ChunkKey, ClaimOwner, Fence, Hash, Incarnation, NodeId, OccurrenceName, PageId, RunId, ScheduleId, Time,
 };
+use reveille_ledger::invariants::violations;
 use reveille_ledger::limits::limits;
+use reveille_ledger::planning::catch_up::plan_fire;
+use reveille_ledger::planning::timing::Zone;
 use reveille_ledger::policy::DAY_MS;
 use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::{LEVEL, Ledger, RecipientState, RunState, Schedule, ScheduleTiming};
@@ -150,7 +150,7 @@ fn cost(recipients: u32, slice: u32, refused: Option<u32>) -> f64 {
     assert_eq!(counts.get(RecipientState::Sent) + dead, recipients);
     assert_eq!(dead > 0, refused.is_some());
     assert!(test.ledger.claims().is_empty(), "no row is open");
-    assert_eq!(check(&test.ledger), []);
+    assert_eq!(violations(&test.ledger), []);
     let read = Ledger::from_rows(test.ledger.all_rows()).expect("the rows read back");
     assert_eq!(read.state_hash(), test.ledger.state_hash());
 
@@ -267,7 +267,7 @@ fn page_whose_runs_are_all_paused_stays_below_one_mebibyte() {
     for run in &runs {
         assert_eq!(test.put(Command::RunPause(RunPause { run: *run, reason: words.clone() })), CommandOutcome::Done);
     }
-    assert_eq!(check(&test.ledger), []);
+    assert_eq!(violations(&test.ledger), []);
     let reason = |run: &RunId| match &test.ledger.run(*run).expect("it is there").state {
         RunState::Paused { reason } => reason.to_string(),
         state => panic!("{state:?}"),

@@ -10,11 +10,11 @@ use reveille_fuzz::{cases, damage, damaged};
 use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::calendar::When;
 use reveille_ledger::canary::Canary;
-use reveille_ledger::check::check;
 use reveille_ledger::command::*;
 use reveille_ledger::content::{Audience, Content, ContentChoice, NamedTemplate, Recipient, Recipients};
 use reveille_ledger::ids::*;
 use reveille_ledger::instant_range::InstantRange;
+use reveille_ledger::invariants::violations;
 use reveille_ledger::limits::limits;
 use reveille_ledger::policy::{Overlap, Policies};
 use reveille_ledger::pool::{Day, PoolSet};
@@ -90,7 +90,7 @@ fn ledger_at_work() -> (Ledger, Fence) {
     settle.unsendable.push((2, Unsendable::NotComposed("no address".into())));
     settle.accepted.insert(3);
     assert_eq!(put(&mut ledger, Time(1_000), Command::Settle(vec![settle])), CommandOutcome::Changed(3));
-    assert_eq!(check(&ledger), []);
+    assert_eq!(violations(&ledger), []);
     (ledger, fence)
 }
 
@@ -699,7 +699,7 @@ proptest! {
             given.record(&entry);
             given.assert_hold(&ledger);
             grows(&before, &ledger);
-            let violations = check(&ledger);
+            let violations = violations(&ledger);
             prop_assert!(violations.is_empty(), "{:?}: {:?}", entry, violations);
             look(&ledger);
         }
@@ -729,7 +729,7 @@ proptest! {
             }
             grows(&before, &ledger);
             prop_assert!(ledger.head().offset_ms() >= before.head().offset_ms());
-            prop_assert_eq!(check(&ledger), []);
+            prop_assert_eq!(violations(&ledger), []);
         }
         let restored = Ledger::from_rows(ledger.all_rows()).expect("the rows read back");
         prop_assert_eq!(restored.state_hash(), ledger.state_hash());
@@ -790,7 +790,7 @@ mod fuzz {
             let before = ledger.clone();
             ledger.apply(ledger.head().applied + 1, &entry);
             grows(&before, &ledger);
-            let violations = check(&ledger);
+            let violations = violations(&ledger);
             prop_assert!(violations.is_empty(), "{:?}: {:?}", entry, violations);
             look(&ledger);
             Ok(())
@@ -815,7 +815,7 @@ fn tenant_with_too_many_requests_loses_only_its_own_oldest_answer() {
     assert_eq!(ask("quiet", "q".into()), first, "the quiet tenant's answer is still there");
     let remembered = ledger.all_rows().filter(|(key, _)| key.first() == Some(&12)).count();
     assert_eq!(remembered, limits(LEVEL).tenant_answers_max + 1);
-    assert_eq!(check(&ledger), []);
+    assert_eq!(violations(&ledger), []);
 }
 
 /// No proposer computes such a plan; but `fired_through` must not go back for it.

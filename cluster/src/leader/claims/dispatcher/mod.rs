@@ -29,8 +29,8 @@ use super::types::{Credit, Offer, PlannedSlice};
 use crate::leader::leadership::{Leadership, NodeReport, missing_files};
 use crate::process::context::NodeContext;
 use crate::process::peer_messages::NodeMeasurements;
-use crate::smtp::registry::share;
-use crate::smtp::relay::latency::RecentMean;
+use crate::process::recent_mean::RecentMean;
+use crate::smtp::registry::rate_per_node;
 
 /// Longest sleep. Deferred recipients become due, and leases begin, without a wakeup.
 const SLEEP_MAX: Duration = Duration::from_millis(200);
@@ -135,9 +135,9 @@ impl Dispatcher {
             return Wake::without_claims(SLEEP_FOR_CREDIT);
         };
         let (now, woke_at) = (leadership.now(), context.clock.monotonic());
-        let (voters, shares) = (context.voters().len(), context.replica.read(Ledger::relay_shares));
+        let (voters, sharing_nodes) = (context.voters().len(), context.replica.read(Ledger::relay_shares));
         let commit = self.commits.at(woke_at).unwrap_or_default() + SLEEP_FOR_CREDIT;
-        let reports = NodeReports { by_node: leadership.reports(), shares, commit };
+        let reports = NodeReports { by_node: leadership.reports(), sharing_nodes, commit };
         let planned = context.replica.read(|ledger| {
             let owners = live_owners(ledger, leadership);
             self.plan_from(ledger, &owners, voters, &reports, (now, woke_at))
@@ -189,7 +189,7 @@ struct NodeReports {
     /// Last report of each node.
     by_node: BTreeMap<NodeId, NodeReport>,
     /// Number of nodes that share each relay's rate.
-    shares: usize,
+    sharing_nodes: usize,
     /// Time from available credit to committed claims.
     commit: Duration,
 }
@@ -205,7 +205,7 @@ impl NodeReports {
         let cap_of = |pool: &str, owner: &ClaimOwner| {
             let measurements = measured(&self.by_node, *owner);
             let settle = measurements.and_then(|measurements| measurements.settle).unwrap_or_default();
-            claim_cap(&relay_capacities(ledger, pool, measurements, self.shares), self.commit + settle)
+            claim_cap(&relay_capacities(ledger, pool, measurements, self.sharing_nodes), self.commit + settle)
         };
         let each = pools.iter().flat_map(|pool| owners.values().map(move |owner| (*pool, owner)));
         each.map(|(pool, owner)| ((pool, owner.node), cap_of(pool, owner))).collect()
@@ -222,12 +222,12 @@ pub(crate) fn relay_capacities(
     ledger: &Ledger,
     pool: &str,
     measurements: Option<&NodeMeasurements>,
-    shares: usize,
+    sharing_nodes: usize,
 ) -> Vec<RelayCapacity> {
     let of_pool = ledger.relays().iter().filter(|(_, relay)| relay.pool == pool);
     let flow = |(name, relay): (&String, &Relay)| {
         let measured = measurements.and_then(|measurements| measurements.relays.get(name));
-        let share = share(relay, shares);
+        let share = rate_per_node(relay, sharing_nodes);
         RelayCapacity {
             sessions: relay.max_sessions,
             // The node's rate falls after a "too fast" reply; the node's share of the relay's rate is its maximum

@@ -27,7 +27,7 @@ const SPREAD_MIN: u32 = 32;
 /// calls.
 #[derive(Clone, Debug, Default)]
 pub struct FairQueue {
-    rings: BTreeMap<String, Ring>,
+    turns: BTreeMap<String, PoolTurn>,
     last_pool: String,
 }
 
@@ -44,14 +44,14 @@ impl FairQueue {
         let mut pools = pools(offers, credits, limits.slice);
         // A pool without offers and without claims in flight has no turn to remember.
         let waiting: BTreeSet<&str> = limits.waiting.iter().map(|(_, pool)| pool.as_str()).collect();
-        self.rings.retain(|pool, _| pools.contains_key(pool.as_str()) || waiting.contains(pool.as_str()));
+        self.turns.retain(|pool, _| pools.contains_key(pool.as_str()) || waiting.contains(pool.as_str()));
         let mut slices = Vec::new();
         while slices.len() < slices_max
             && let Some(name) = next_after(&pools, &self.last_pool)
             && let Some(pool) = pools.get_mut(name)
         {
             self.last_pool = name.to_owned();
-            match self.rings.entry(name.to_owned()).or_default().next_slice(name, pool, limits) {
+            match self.turns.entry(name.to_owned()).or_default().next_slice(name, pool, limits) {
                 Some(slice) => slices.push(slice),
                 None => drop(pools.remove(name)),
             }
@@ -71,20 +71,20 @@ fn next_after<'a, T>(names: &BTreeMap<&'a str, T>, last: &str) -> Option<&'a str
 /// - `turn` is the tenant with the current turn.
 /// - `deficit` <= [`ClaimLimits::slice`] is the rest of its turn. A call may end in the middle of a turn.
 #[derive(Clone, Debug, Default)]
-struct Ring {
+struct PoolTurn {
     turn: String,
     deficit: u32,
 }
 
-impl Ring {
+impl PoolTurn {
     /// Returns a slice for the tenant with the current turn, or for the next tenant that can be served. If none can be
     /// served, the turn and its rest stay, and continue when there is credit again.
-    fn next_slice(&mut self, name: &str, pool: &mut PoolTurns<'_>, limits: &mut ClaimLimits) -> Option<PlannedSlice> {
+    fn next_slice(&mut self, name: &str, pool: &mut PoolOffers<'_>, limits: &mut ClaimLimits) -> Option<PlannedSlice> {
         let before = self.clone();
         loop {
             if self.deficit == 0 || !pool.tenants.contains_key(self.turn.as_str()) {
                 let Some(next) = next_after(&pool.tenants, &self.turn) else { break };
-                *self = Ring { turn: next.to_owned(), deficit: pool.turn((next, name), limits) };
+                *self = PoolTurn { turn: next.to_owned(), deficit: pool.turn_length((next, name), limits) };
             }
             let queue = pool.tenants.get_mut(self.turn.as_str())?;
             let most = self.deficit.min(limits.of_tenant(&self.turn)).min(limits.of_pool(name));
@@ -108,12 +108,12 @@ impl Ring {
 
 /// Offers and credits of one pool, counted down as slices are planned.
 #[derive(Default)]
-struct PoolTurns<'a> {
+struct PoolOffers<'a> {
     tenants: BTreeMap<&'a str, Queue<'a>>,
     shared: BTreeMap<NodeId, u32>,
 }
 
-impl<'a> PoolTurns<'a> {
+impl<'a> PoolOffers<'a> {
     /// Returns the queue of each tenant, with the credits that all tenants share.
     fn queues(&mut self) -> impl Iterator<Item = (&mut Queue<'a>, &BTreeMap<NodeId, u32>)> {
         let shared = &self.shared;
@@ -123,7 +123,7 @@ impl<'a> PoolTurns<'a> {
     /// Returns the length of a tenant's turn, by its share among the tenants that are left or have claims in flight.
     /// The turn of the largest share is a whole slice, so that turns do not cut slices. The other turns are shorter, so
     /// no tenant waits longer because another share is large.
-    fn turn(&self, (tenant, pool): (&str, &str), limits: &ClaimLimits) -> u32 {
+    fn turn_length(&self, (tenant, pool): (&str, &str), limits: &ClaimLimits) -> u32 {
         let waits = |name: &String| limits.waiting.contains(&(name.clone(), pool.to_owned()));
         let others = limits.shares.iter();
         let others = others.filter(|(name, _)| self.tenants.contains_key(name.as_str()) || waits(name));
@@ -150,8 +150,8 @@ struct QueuedOffer<'a> {
     left: u32,
 }
 
-fn pools<'a>(offers: &'a [Offer], credits: &'a [Credit], slice: u32) -> BTreeMap<&'a str, PoolTurns<'a>> {
-    let mut pools: BTreeMap<&str, PoolTurns<'_>> = BTreeMap::new();
+fn pools<'a>(offers: &'a [Offer], credits: &'a [Credit], slice: u32) -> BTreeMap<&'a str, PoolOffers<'a>> {
+    let mut pools: BTreeMap<&str, PoolOffers<'_>> = BTreeMap::new();
     for (number, offer) in offers.iter().enumerate().filter(|(_, offer)| offer.claimable > 0) {
         let pool = pools.entry(&offer.source.pool).or_default();
         pool.tenants.entry(&offer.tenant).or_default().offers.push(QueuedOffer {
@@ -168,7 +168,7 @@ fn pools<'a>(offers: &'a [Offer], credits: &'a [Credit], slice: u32) -> BTreeMap
             *credit = credit.saturating_add(*recipients);
         }
     }
-    for (queue, shared) in pools.values_mut().flat_map(PoolTurns::queues) {
+    for (queue, shared) in pools.values_mut().flat_map(PoolOffers::queues) {
         let all = queue.offers.iter().map(|queued| u64::from(queued.left)).sum::<u64>();
         let nodes = queue.nodes(shared).len().max(1) as u64;
         queue.slice_max = u32::try_from(all.div_ceil(nodes)).unwrap_or(slice).max(SPREAD_MIN).min(slice);

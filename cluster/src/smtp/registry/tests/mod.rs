@@ -3,8 +3,8 @@
 mod claims;
 
 use super::*;
+use crate::process::rate_limiter::RateLimiter;
 use crate::smtp::relay::failure::RelayFailure;
-use crate::smtp::relay::rate_limiter::RateLimiter;
 use crate::smtp::{
     Connected, Deadlines, DialogueResult, Email, EmailText, Gate, GateAnswer, RelayCounters, ReplyClass, ReplyRules,
     TcpDialer,

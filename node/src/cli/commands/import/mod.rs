@@ -13,8 +13,8 @@ use line::{LineOutcome, LineView};
 use reveille_cluster::process::zones::Zones;
 use reveille_ledger::address::Mailbox;
 use reveille_ledger::calendar::{Pattern, When};
-use reveille_ledger::decide::timing::{Calendar, Jitter};
 use reveille_ledger::ids::Time;
+use reveille_ledger::planning::timing::{Calendar, Jitter};
 use reveille_proto::admin::v1::{self, Instant, ScheduleBody};
 
 use super::schedule::preview;
@@ -27,7 +27,7 @@ use crate::cli::import::plan::{self, BRACE, Choices, LABEL, Plan, Planned, Sourc
 use crate::cli::manifest::write;
 use crate::server::admin::validation_error;
 
-/// Whose.
+/// What `import` reads.
 #[derive(Debug, Subcommand)]
 pub enum ImportCommand {
     /// Schedules from a crontab, as documents for `reveille apply`, all of them paused

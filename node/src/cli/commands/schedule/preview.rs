@@ -4,7 +4,7 @@ use clap::Args;
 use jiff::{SignedDuration, Timestamp, Zoned};
 use reveille_cluster::process::zones::Zones;
 use reveille_ledger::calendar::{AbsenceReason, DstPolicies, Pattern, Step, When, steps_after};
-use reveille_ledger::decide::timing::{Calendar, Jitter};
+use reveille_ledger::planning::timing::{Calendar, Jitter};
 use reveille_proto::admin::v1::Instant;
 
 use crate::cli::args::policies::parse_gap;

@@ -5,9 +5,9 @@ use reveille_ledger::ScheduleTiming;
 use reveille_ledger::calendar::{Pattern, When};
 use reveille_ledger::command::{Actor, Archive, Command, Entry, EpochStart, ScheduleCreate, Trigger, VoterClock};
 use reveille_ledger::content::{Audience, Content, Recipient};
-use reveille_ledger::decide::catch_up::plan_fire;
-use reveille_ledger::decide::timing::{Calendar, Jitter, first_instant_after};
 use reveille_ledger::ids::{ClaimOwner, Epoch, Incarnation, NodeId, PageId};
+use reveille_ledger::planning::catch_up::plan_fire;
+use reveille_ledger::planning::timing::{Calendar, Jitter, first_instant_after};
 use reveille_ledger::policy::{Overlap, Policies};
 use tonic::Code;
 

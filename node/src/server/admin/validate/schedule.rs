@@ -6,10 +6,10 @@ use reveille_cluster::process::zones::Zones;
 use reveille_ledger::calendar::When;
 use reveille_ledger::command::ScheduleCreate;
 use reveille_ledger::content::{Content, NamedAudience};
-use reveille_ledger::decide::timing::{self, Jitter};
 use reveille_ledger::ids::{Hash, Time};
 use reveille_ledger::labels::{Labels, WrongLabel};
 use reveille_ledger::limits::{LedgerLimits, limits};
+use reveille_ledger::planning::timing::{self, Jitter};
 use reveille_ledger::{DEFAULT_POOL, LEVEL, Ledger, ScheduleTiming};
 use reveille_proto::admin::v1::{self, ErrorReason};
 

@@ -4,8 +4,8 @@ use std::str::FromStr;
 
 use reveille_cluster::process::zones::Zones;
 use reveille_ledger::calendar::{Pattern, PatternError, Weekdays, When};
-use reveille_ledger::decide::timing::Zone;
 use reveille_ledger::ids::Time;
+use reveille_ledger::planning::timing::Zone;
 use reveille_proto::admin::v1::{self, ErrorReason, when};
 
 use super::{Fields, milliseconds};

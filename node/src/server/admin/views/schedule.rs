@@ -6,9 +6,9 @@ use reveille_ledger::calendar::{Firing, Pattern, Step, When, next_after, steps_a
 use reveille_ledger::causes::{BlockCause, PauseReason};
 use reveille_ledger::command::NextInstant;
 use reveille_ledger::content::{Attachment, AudienceChoice, Content, Recipient};
-use reveille_ledger::decide::timing::{Calendar, Jitter};
 use reveille_ledger::etag::ANY_ETAG;
 use reveille_ledger::ids::{ScheduleId, Time};
+use reveille_ledger::planning::timing::{Calendar, Jitter};
 use reveille_ledger::policy::Policies;
 use reveille_ledger::refusal::CommandRefusal;
 use reveille_ledger::restore::Restored;

@@ -2,8 +2,8 @@
 
 use reveille_ledger::command::{Actor, Command, NodeUp, Trigger};
 use reveille_ledger::content::{Audience, Recipient};
-use reveille_ledger::decide::archive::{ArchiveCursor, next_batch};
 use reveille_ledger::ids::RunId;
+use reveille_ledger::planning::archive::{ArchiveCursor, next_batch};
 use reveille_ledger::policy::DAY_MS;
 use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::storage::unpack_block;

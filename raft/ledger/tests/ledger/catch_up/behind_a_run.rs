@@ -4,12 +4,12 @@
 use proptest::prelude::*;
 use reveille_ledger::LEVEL;
 use reveille_ledger::calendar::When;
-use reveille_ledger::check::check;
 use reveille_ledger::command::{Command, OpeningCause, SchedulePause, ScheduleResume, Trigger, UnopenedReason};
-use reveille_ledger::decide::overlap::{WaitingInstants, missed_that_wait};
-use reveille_ledger::decide::timing::Calendar;
 use reveille_ledger::ids::{Fence, RunId, Time};
+use reveille_ledger::invariants::violations;
 use reveille_ledger::limits::limits;
+use reveille_ledger::planning::overlap::{WaitingInstants, missed_that_wait};
+use reveille_ledger::planning::timing::Calendar;
 use reveille_ledger::policy::{CatchUp, DAY_MS, HOUR_MS, MINUTE_MS, Overlap, Policies};
 use reveille_ledger::reply::CommandOutcome;
 use std::collections::BTreeMap;
@@ -264,14 +264,14 @@ proptest! {
                 Turn::Leap(ms) => {
                     test.leap_to(test.now.plus_ms(ms));
                     outages.extend((ms > limits(LEVEL).on_time_ms).then_some(test.now));
-                    prop_assert_eq!(check(&test.ledger), []);
+                    prop_assert_eq!(violations(&test.ledger), []);
                     test.catch_up();
                 }
                 Turn::Trigger => {
                     triggers += 1;
                     let trigger = Trigger::new(test.schedule, triggers.to_string());
                     test.put(Command::Trigger(trigger));
-                    prop_assert_eq!(check(&test.ledger), []);
+                    prop_assert_eq!(violations(&test.ledger), []);
                 }
                 Turn::Finish => test.finish(),
             }

@@ -13,19 +13,19 @@ use jiff::tz::TimeZoneDatabase;
 use proptest::prelude::*;
 use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::calendar::{Pattern, Step, When, steps_after};
-use reveille_ledger::check::check;
 use reveille_ledger::command::{
     Actor, ClaimOutcome, ClaimRequest, Command, ENTRY_BYTES_MAX, Entry, EpochStart, NextInstant, NodeUp, OpeningCause,
     Replan, ScheduleCreate, UnopenedReason, VoterClock,
 };
 use reveille_ledger::content::{Audience, Recipient};
-use reveille_ledger::decide::catch_up::{STEPS_MAX, plan_fire, plan_last_fire_of_old_timing};
-use reveille_ledger::decide::replan::{outdated, replan};
-use reveille_ledger::decide::timing::{Calendar, Jitter, Zone, first_instant_after};
 use reveille_ledger::ids::{
     ClaimOwner, Epoch, Fence, Incarnation, NodeId, OccurrenceName, PageId, RunId, ScheduleId, Time,
 };
+use reveille_ledger::invariants::violations;
 use reveille_ledger::limits::limits;
+use reveille_ledger::planning::catch_up::{STEPS_MAX, plan_fire, plan_last_fire_of_old_timing};
+use reveille_ledger::planning::replan::{outdated, replan};
+use reveille_ledger::planning::timing::{Calendar, Jitter, Zone, first_instant_after};
 use reveille_ledger::policy::{CatchUp, DAY_MS, HOUR_MS, MINUTE_MS, Overlap, Policies};
 use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::{InstantOutcome, LEVEL, Ledger, ScheduleState, ScheduleTiming};
@@ -151,7 +151,7 @@ impl ScheduleTest {
                 CommandOutcome::Fired(answers) => assert!(answers[0].is_ok(), "{answers:?} to {fire:?}"),
                 other => panic!("{other:?}"),
             }
-            assert_eq!(check(&self.ledger), []);
+            assert_eq!(violations(&self.ledger), []);
         }
         panic!("a hundred fires, and more is due");
     }
@@ -165,7 +165,7 @@ impl ScheduleTest {
         };
         let replans = found.iter().filter_map(plan_of).collect();
         let outcome = self.put(Command::Replan(replans));
-        assert_eq!(check(&self.ledger), []);
+        assert_eq!(violations(&self.ledger), []);
         outcome
     }
 
@@ -195,7 +195,7 @@ impl ScheduleTest {
         let outcome =
             ClaimOutcome { accepted: Bitmap::range(0, 1), ..ClaimOutcome::empty(PageId(page).chunk(0), fence) };
         assert_eq!(self.put(Command::Settle(vec![outcome])), CommandOutcome::Changed(1));
-        assert_eq!(check(&self.ledger), []);
+        assert_eq!(violations(&self.ledger), []);
     }
 
     /// Returns the unfinished runs.

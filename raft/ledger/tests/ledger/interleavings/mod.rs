@@ -14,12 +14,12 @@ use reveille_ledger::access::Access;
 use reveille_ledger::bitmap::{Bitmap, CHUNK};
 use reveille_ledger::calendar::When;
 use reveille_ledger::canary::Canary;
-use reveille_ledger::check::check;
 use reveille_ledger::command::*;
 use reveille_ledger::content::{Audience, AudienceChoice, NamedAudience, Recipient, Seal};
-use reveille_ledger::decide::archive::{ArchiveCursor, next_batch};
 use reveille_ledger::ids::*;
 use reveille_ledger::instant_range::InstantRange;
+use reveille_ledger::invariants::violations;
+use reveille_ledger::planning::archive::{ArchiveCursor, next_batch};
 use reveille_ledger::policy::{Overlap, Policies};
 use reveille_ledger::pool::PoolSet;
 use reveille_ledger::reply::{CommandOutcome, CommandReply};
@@ -158,7 +158,7 @@ impl TestLedger {
             self.settles.push(entry.command.clone());
         }
         oracle::judge(&before, &entry, &self.ledger, matches!(applied.reply.outcome, CommandOutcome::Refused(_)));
-        let violations = check(&self.ledger);
+        let violations = violations(&self.ledger);
         assert!(violations.is_empty(), "after entry {index} {entry:?}: {violations:?}");
         self.events.read(&self.ledger);
         self.log.push((index, entry));
@@ -763,7 +763,7 @@ fn full_page_keeps_its_counts() {
         test.ledger.apply(index, &entry);
         oracle::judge(&before, &entry, &test.ledger, false);
     }
-    assert_eq!(check(&test.ledger), []);
+    assert_eq!(violations(&test.ledger), []);
     let (sent, held) = test.ledger.runs().fold((0, 0), |(sent, held), (_, _, run)| {
         (sent + run.counts.get(RecipientState::Sent), held + run.counts.get(RecipientState::InDoubt))
     });

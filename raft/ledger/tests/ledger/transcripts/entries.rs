@@ -10,14 +10,14 @@ use reveille_ledger::command::*;
 use reveille_ledger::content::{
     Attachment, AudienceChoice, Content, ContentChoice, NamedAudience, NamedTemplate, Seal,
 };
-use reveille_ledger::decide::archive::{ArchiveCursor, next_batch};
-use reveille_ledger::decide::backfill::range;
-use reveille_ledger::decide::catch_up;
-use reveille_ledger::decide::edit::{TimingEdit, plan_timing_change};
-use reveille_ledger::decide::timing::{self, Calendar, Jitter, Zone};
 use reveille_ledger::ids::*;
 use reveille_ledger::instant_range::{InstantRange, distance_ms};
 use reveille_ledger::labels::Labels;
+use reveille_ledger::planning::archive::{ArchiveCursor, next_batch};
+use reveille_ledger::planning::backfill::range;
+use reveille_ledger::planning::catch_up;
+use reveille_ledger::planning::edit::{TimingEdit, plan_timing_change};
+use reveille_ledger::planning::timing::{self, Calendar, Jitter, Zone};
 use reveille_ledger::policy::{CatchUp, DAY_MS, InDoubt, Overlap, Policies};
 use reveille_ledger::pool::{Day, PoolSet};
 use reveille_ledger::restore::Restore;

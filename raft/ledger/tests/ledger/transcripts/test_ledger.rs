@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use goldenscript::{Command, Context, Runner};
-use reveille_ledger::check::check;
 use reveille_ledger::command::{Actor, Entry};
 use reveille_ledger::content::{Audience, Content, Recipient};
 use reveille_ledger::ids::{Epoch, Fence, RunId, ScheduleId, Time};
+use reveille_ledger::invariants::violations;
 use reveille_ledger::{ApplyResult, Ledger};
 
 use super::arguments::{Parsed, Words, offset};
@@ -70,7 +70,7 @@ impl TestLedger {
         self.given.assert_hold(&self.ledger);
         recipients::assert_as_explained(&self.ledger);
         archived::assert_whole(&self.ledger);
-        let violations = check(&self.ledger);
+        let violations = violations(&self.ledger);
         assert!(violations.is_empty(), "after {entry:?}: {violations:?}");
         let restored = Ledger::from_rows(self.ledger.all_rows()).expect("the rows read back");
         assert_eq!(restored.state_hash(), self.ledger.state_hash(), "P2: restored = live");

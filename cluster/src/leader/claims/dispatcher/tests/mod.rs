@@ -172,7 +172,7 @@ impl DispatcherTest {
     fn reports(&self) -> NodeReports {
         let report = |owner| report(owner, 10, 1_000_000);
         let by_node = self.owners().into_iter().map(|(node, owner)| (node, report(owner))).collect();
-        NodeReports { by_node, shares: 3, commit: Duration::from_millis(300) }
+        NodeReports { by_node, sharing_nodes: 3, commit: Duration::from_millis(300) }
     }
 
     fn owners(&self) -> BTreeMap<NodeId, ClaimOwner> {
@@ -440,7 +440,7 @@ fn claims_of_node_silent_for_a_minute_are_revoked() {
     let mut test = DispatcherTest::with(10);
     let (owner, age) = (owner(1, 1), Duration::from_secs);
     let lost = |test: &DispatcherTest, applied, age| {
-        crate::leader::replication_lag::is_lost(&test.ledger, owner, applied, age)
+        crate::leader::replication_lag::must_lose_lease(&test.ledger, owner, applied, age)
     };
     assert!(!lost(&test, 0, age(600)), "it holds nothing");
     assert!(!test.dispatch().is_empty());

@@ -3,10 +3,10 @@
 
 use prost::Message;
 use reveille_ledger::command::{Backfill, Command, Opening};
-use reveille_ledger::decide::backfill::{BackfillRange, range};
-use reveille_ledger::decide::timing::Calendar;
 use reveille_ledger::ids::{Hash, OccurrenceName, RunId, Time};
 use reveille_ledger::limits::LedgerLimits;
+use reveille_ledger::planning::backfill::{BackfillRange, range};
+use reveille_ledger::planning::timing::Calendar;
 use reveille_ledger::refusal::CommandRefusal;
 use reveille_ledger::reply::CommandOutcome;
 use reveille_proto::admin::v1::{BackfillScheduleRequest, BackfillScheduleResponse};

@@ -6,10 +6,10 @@
 use reveille_ledger::calendar::Pattern;
 use reveille_ledger::command::{Actor, Command, Entry, EpochStart, ExplainedRange, ScheduleCreate, VoterClock};
 use reveille_ledger::content::{Audience, Content, Recipient};
-use reveille_ledger::decide::catch_up::plan_fire;
-use reveille_ledger::decide::timing::Zone;
 use reveille_ledger::ids::{ClaimOwner, Epoch, Incarnation, NodeId, ScheduleId, Time};
 use reveille_ledger::labels::Labels;
+use reveille_ledger::planning::catch_up::plan_fire;
+use reveille_ledger::planning::timing::Zone;
 use reveille_ledger::policy::{Overlap, Policies};
 use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::{Ledger, Schedule, ScheduleTiming};

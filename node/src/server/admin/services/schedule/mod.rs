@@ -15,8 +15,8 @@ use reveille_cluster::process::zones::Zones;
 use reveille_ledger::calendar::Pattern;
 use reveille_ledger::command::{Command, ScheduleDelete, SchedulePause, ScheduleResume};
 use reveille_ledger::content::{Content, Recipients};
-use reveille_ledger::decide::timing::Zone;
 use reveille_ledger::ids::{ScheduleId, Time};
+use reveille_ledger::planning::timing::Zone;
 use reveille_ledger::{Ledger, Schedule, ScheduleState, ScheduleTiming};
 use reveille_proto::admin::v1::{
     self, BackfillScheduleRequest, BackfillScheduleResponse, BatchCreateSchedulesRequest, BatchCreateSchedulesResponse,
@@ -44,7 +44,7 @@ const OPEN_RUNS_SHOWN: usize = 1_000;
 /// A copy of a schedule, with the current ledger time.
 pub struct Found {
     pub id: ScheduleId,
-    pub beside: ScheduleNotes,
+    pub notes: ScheduleNotes,
     pub schedule: Schedule,
     pub now: Time,
     pub freshness: Option<Freshness>,
@@ -63,8 +63,8 @@ impl Admin {
             let (id, schedule) = schedule_named(ledger, &tenant, name)?;
             Ok((id, schedule.clone(), ScheduleNotes::of(ledger, id), ledger.head().now))
         });
-        let ((id, schedule, beside, now), freshness) = query.await?;
-        Ok(Found { id, beside, schedule, now: self.now(now), freshness })
+        let ((id, schedule, notes, now), freshness) = query.await?;
+        Ok(Found { id, notes, schedule, now: self.now(now), freshness })
     }
 
     /// Returns the message of the schedule in its current state on this node, with its next instants.
@@ -72,10 +72,10 @@ impl Admin {
         let query = |ledger: &Ledger| {
             Some((ledger.schedules().get(&id)?.clone(), ScheduleNotes::of(ledger, id), ledger.head().now))
         };
-        let (schedule, beside, now) = self.context.replica.read(query).ok_or_else(|| error_texts::no_schedule(name))?;
-        let at = beside.read_time(self.now(now));
+        let (schedule, notes, now) = self.context.replica.read(query).ok_or_else(|| error_texts::no_schedule(name))?;
+        let at = notes.read_time(self.now(now));
         let shown = self.blocking(move |node| views::schedule(id, &schedule, &node.zones, at, INSTANTS_SHOWN)).await?;
-        Ok(beside.apply_to(shown))
+        Ok(notes.apply_to(shown))
     }
 
     /// Returns the request that would create the schedule. Blobs never change, so they may be read at a later index; at
@@ -154,8 +154,8 @@ impl Admin {
         let (((listed, last), now), freshness) = query.await?;
         let now = self.now(now);
         let shown = self.blocking(move |node| {
-            let show = |(id, schedule, beside): &Listed| {
-                beside.apply_to(views::schedule(*id, schedule, &node.zones, beside.read_time(now), 1))
+            let show = |(id, schedule, notes): &Listed| {
+                notes.apply_to(views::schedule(*id, schedule, &node.zones, notes.read_time(now), 1))
             };
             listed.iter().map(show).collect()
         });
@@ -166,15 +166,15 @@ impl Admin {
 
     async fn get_schedule(&self, request: GetScheduleRequest, call: &Call) -> ApiResult<GetScheduleResponse> {
         let found = self.find_schedule((&request.tenant, &request.name), request.stale, call).await?;
-        let Found { id, beside, schedule, now, freshness } = found;
+        let Found { id, notes, schedule, now, freshness } = found;
         let body = if request.with_body { Some(self.body_of(&schedule)?) } else { None };
         // Gone if the schedule was changed meanwhile.
         let content = |ledger: &Ledger| ledger.blob(&schedule.content).and_then(Content::from_blob);
         let (sender, subject) =
             self.context.replica.read(content).map(|one| (one.sender, one.subject)).unwrap_or_default();
-        let at = beside.read_time(now);
+        let at = notes.read_time(now);
         let shown = self.blocking(move |node| views::schedule(id, &schedule, &node.zones, at, INSTANTS_SHOWN)).await?;
-        let shown = v1::Schedule { sender, subject, ..beside.apply_to(shown) };
+        let shown = v1::Schedule { sender, subject, ..notes.apply_to(shown) };
         Ok(GetScheduleResponse { schedule: Some(shown), freshness, body })
     }
 

@@ -101,8 +101,8 @@ mod tests {
             next_instants: vec![next(25), next(30)],
             ..v1::Schedule::default()
         };
-        let beside = ScheduleNotes { archived: Some(Time(10 * hour)), ..ScheduleNotes::default() };
-        let remarks: Vec<String> = beside.apply_to(shown).next_instants.iter().map(instant_remarks).collect();
+        let notes = ScheduleNotes { archived: Some(Time(10 * hour)), ..ScheduleNotes::default() };
+        let remarks: Vec<String> = notes.apply_to(shown).next_instants.iter().map(instant_remarks).collect();
         let whole = "runs up to 1970-01-01T10:00:00Z are in the archive: the min gap holds from 1970-01-02T06:00:00Z";
         assert_eq!(remarks, [whole, "inside the min gap of at 25: recipients of that email get none"]);
     }

@@ -27,13 +27,13 @@ pub struct InvariantViolation {
 }
 
 /// Returns the rules that the state breaks; empty for a sound state. Reads the whole state.
-pub fn check(ledger: &Ledger) -> Vec<InvariantViolation> {
-    check_again(ledger, &mut CheckedState::default())
+pub fn violations(ledger: &Ledger) -> Vec<InvariantViolation> {
+    violations_again(ledger, &mut CheckedState::default())
 }
 
-/// Like [`check`], for repeated checks, also of several replicas. Closed claims are most of a state and rarely change,
+/// Like [`violations`], for repeated checks, also of several replicas. Closed claims are most of a state and rarely change,
 /// so unchanged ones are read only once.
-pub fn check_again(ledger: &Ledger, seen: &mut CheckedState) -> Vec<InvariantViolation> {
+pub fn violations_again(ledger: &Ledger, seen: &mut CheckedState) -> Vec<InvariantViolation> {
     let mut found = Vec::new();
     seen.read(ledger);
     for (id, page) in ledger.pages().iter() {
