@@ -246,8 +246,8 @@ impl Ledger {
         self.store_blob(list);
         if let Err(refusal) = self.check_gap_leaves_recipient(trigger.schedule, now, Some((hash, recipients))) {
             match former {
-                // The stored list lacks an erased person whom the caller's list has. A refused trigger changes nothing,
-                // so the former row comes back.
+                // The stored list is without the erased recipient, and the caller's list still has the address. A refused
+                // trigger changes nothing, so the former row comes back.
                 Some(former) => drop(self.blobs.put(hash, former)),
                 None => self.release_blob(&hash),
             }
