@@ -194,7 +194,9 @@ impl ClaimHistory {
         let found = (0..self.0.len()).rev().find_map(|position| {
             let known = &self.0[position];
             let joined = as_one(known).filter(|_| known.to == to)?;
-            none_has(&self.0[position..], slots, granted).then_some((position, joined))
+            let in_order = none_has(&self.0[position..], slots, granted)
+                && none_has(&self.0[position + 1..], known.slots(granted), granted);
+            in_order.then_some((position, joined))
         });
         let mut fresh = ClaimEvent { index, at, what, to, entries: 1, slots: None };
         let mut all = slots.clone();
@@ -294,6 +296,19 @@ mod tests {
         history.record((4, Time(4)), (ClaimEventKind::Contradiction, RecipientState::Dead), &set([2]), &granted);
         history.record((5, Time(5)), (refused(550, "x"), RecipientState::Dead), &set([2]), &granted);
         assert_eq!(of(&history, 2, &granted), [(2, 2), (4, 1), (5, 1)]);
+    }
+
+    #[test]
+    fn event_of_one_recipient_keeps_order_of_events_of_another() {
+        let granted = Bitmap::range(0, 100);
+        let mut history = ClaimHistory::default();
+        let doubt = || (ClaimEventKind::InDoubt(DoubtReason::NoAnswer), RecipientState::InDoubt);
+        history.record((1, Time(1)), doubt(), &set([1]), &granted);
+        history.record((2, Time(2)), (ClaimEventKind::Accepted, RecipientState::Sent), &set([1]), &granted);
+        history.record((3, Time(3)), doubt(), &set([2]), &granted);
+        assert_eq!(of(&history, 1, &granted), [(1, 1), (2, 1)]);
+        let last = |slot| history.iter().rfind(|event| event.slots(&granted).contains(slot)).map(|event| event.to);
+        assert_eq!((last(1), last(2)), (Some(RecipientState::Sent), Some(RecipientState::InDoubt)));
     }
 
     #[test]
