@@ -16,6 +16,7 @@ use super::Context;
 use super::bounds::refuse_if;
 use crate::command::{Archive, LostBlocks};
 use crate::effect::Effect;
+use crate::index::mailed_runs::MailedRuns;
 use crate::model::archive;
 use crate::model::{
     ArchivePart, ArchivePartKey, Bitmap, CHUNK, Chunk, Claim, CommandOutcome, CommandRefusal, DAY_MS, Hash, Impossible,
@@ -232,7 +233,8 @@ impl Ledger {
         for LeavingRun { mut run, details_until } in leaving {
             let id = page_id.run_id(&run);
             self.dead.remove_range(id.recipients());
-            self.derived.mailed.remove(&(run.schedule, run.due, id));
+            let rows = MailedRuns::rows(id, &run, self.blob(&run.audience));
+            self.derived.mailed.remove(&rows);
             if self.derived.seals.contains(&run.audience) {
                 self.summarize_sealed_run(context, (id, page), &run);
             } else {

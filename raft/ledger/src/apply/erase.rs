@@ -94,11 +94,12 @@ impl Ledger {
                 moved += 1;
             }
         }
-        for run in &named.runs {
-            let Some((id, page, position)) = self.page_of(*run) else { continue };
+        for id in &named.runs {
+            let Some((page_id, page, position)) = self.page_of(*id) else { continue };
             let uses = *page.tenant == **tenant && page.runs.get(position).is_some_and(|run| run.audience == former);
-            if uses && let Some(run) = self.pages.edit(&id).and_then(|page| page.runs.get_mut(position)) {
+            if uses && let Some(run) = self.pages.edit(&page_id).and_then(|page| page.runs.get_mut(position)) {
                 run.audience = hash;
+                self.derived.mailed.erase((run.schedule, run.due, *id), key);
                 former_contents.extend(empty.map(|empty| std::mem::replace(&mut run.content, empty)));
                 moved += 1;
             }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::Context;
 use crate::effect::Effect;
+use crate::index::mailed_runs::MailedRuns;
 use crate::model::{
     Bitmap, BounceBreakerLimits, CHUNK, CanaryVerdict, ChunkKey, EventKind, Ledger, Page, PageId, PauseReason,
     RecipientState, Run, RunEventKind, RunId, RunState, StateChange, remove_from_all,
@@ -123,14 +124,16 @@ impl Ledger {
     /// Brings the indexes and the recorded events up to date with a run of a page.
     fn record_run_change(&mut self, context: &mut Context, page_id: PageId, change: RunChange) {
         let Some(run) = self.run(change.run) else { return };
-        let (schedule, due) = (run.schedule, run.due);
+        let schedule = run.schedule;
         let mut ends_or_pauses = change.end_changed;
         // The index of runs with emails, which the `min_gap` check reads (P17).
-        let _ = match change.has_emails {
-            Some(true) => self.derived.mailed.insert((schedule, due, change.run)),
-            Some(false) => self.derived.mailed.remove(&(schedule, due, change.run)),
-            None => false,
-        };
+        if let Some(has_emails) = change.has_emails {
+            let rows = MailedRuns::rows(change.run, run, self.blob(&run.audience));
+            match has_emails {
+                true => self.derived.mailed.insert(rows),
+                false => self.derived.mailed.remove(&rows),
+            }
+        }
         for event in change.events {
             if let RunEventKind::Paused(reason) = &event {
                 let name = self.run(change.run).map_or("", Run::label);

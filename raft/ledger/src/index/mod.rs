@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::index::interner::Interner;
+use crate::index::mailed_runs::MailedRuns;
 use crate::index::recipient_mapping::RecipientMappings;
 use crate::model::{
     ArchivePartKey, Content, Hash, PageId, Policies, RunId, Schedule, ScheduleId, ScheduleSettings, ScheduleTiming,
@@ -11,6 +12,7 @@ use crate::model::{
 };
 
 pub(crate) mod interner;
+pub(crate) mod mailed_runs;
 pub(crate) mod recipient_mapping;
 
 /// Schedules of a tenant, by name. A name shares its memory with the schedule's row.
@@ -35,8 +37,8 @@ pub(crate) struct Derived {
     pub due: BTreeSet<(Time, ScheduleId)>,
     /// Pages with pending or claimed recipients, by [`Page::starts_at`](crate::model::Page::starts_at).
     pub open_pages: BTreeSet<(Time, PageId)>,
-    /// Runs that sent an email, may have sent one, or may be sending one, by nominal instant (P17).
-    pub mailed: BTreeSet<(ScheduleId, Time, RunId)>,
+    /// Runs that sent an email, may have sent one, or may be sending one (P17).
+    pub mailed: MailedRuns,
     /// Runs to sealed audiences, and summaries of such runs that sent emails, by content (P20).
     pub to_seals: BTreeSet<(Hash, RunId)>,
     /// For edited lists: the numbers of recipients in the former lists (P17), if they were needed.

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::model::{Hash, Recipient, Recipients};
+use crate::model::{Hash, Recipients};
 
 /// Maximum number of recipients in all mappings together; each takes four bytes. Beyond this all mappings are dropped,
 /// and made again when they are needed.
@@ -17,8 +17,8 @@ const OVERHEAD: usize = 64;
 /// Maximum size of two lists together whose mapping is not kept, in bytes: about twenty recipients.
 const SHORT_BYTES_MAX: usize = 1_024;
 
-/// For each recipient of one list: its number in the other list, found by address key.
-pub(crate) type RecipientMapping = Vec<Option<u16>>;
+/// Recipients that two lists have in common, found by address key: the number in the one and in the other, in order.
+pub(crate) type RecipientMapping = Vec<(u16, u16)>;
 
 /// Mappings, by the hashes of the own and the other list.
 #[derive(Clone, Debug, Default)]
@@ -49,7 +49,7 @@ impl RecipientMappings {
     /// Adds mappings that were made elsewhere, except those between short lists. `len` is the size of a list in bytes.
     pub fn take(&mut self, made: RecipientMappings, len: impl Fn(&Hash) -> usize) {
         for ((own, other), mapping) in made.mappings {
-            if !are_short(len(&own), len(&other)) {
+            if len(&own) + len(&other) > SHORT_BYTES_MAX {
                 self.put(own, other, mapping);
             }
         }
@@ -76,19 +76,6 @@ impl RecipientMappings {
     }
 }
 
-/// The mapping between lists without a common recipient.
-pub(crate) const NOTHING_IN_COMMON: &RecipientMapping = &Vec::new();
-
-/// True if two lists of these sizes are so short that their mapping is not kept.
-pub(crate) fn are_short(own: usize, other: usize) -> bool {
-    own + other <= SHORT_BYTES_MAX
-}
-
-/// True if none of these keys is in a list. It does not decode the list: address keys are in its bytes as they are.
-pub(crate) fn has_none_of(list: &[u8], keys: &[String]) -> bool {
-    !keys.iter().any(|key| list.windows(key.len().max(1)).any(|bytes| bytes == key.as_bytes()))
-}
-
 /// Returns the address keys of a list; none if it is unreadable or sealed.
 pub(crate) fn keys_of(list: &[u8]) -> Vec<String> {
     match Recipients::from_blob(list) {
@@ -97,22 +84,26 @@ pub(crate) fn keys_of(list: &[u8]) -> Vec<String> {
     }
 }
 
-/// Makes a mapping. It has no numbers for an unreadable or sealed list: a schedule with such a list has no `min_gap`.
-pub(crate) fn map_recipients(own: Option<&[u8]>, other: Option<&[u8]>) -> RecipientMapping {
-    let list = |blob: Option<&[u8]>| match blob.and_then(Recipients::from_blob) {
-        Some(Recipients::Inline(audience)) => audience.recipients,
-        Some(Recipients::Sealed(_)) | None => Vec::<Recipient>::new(),
-    };
-    let (own, other) = (list(own), list(other));
-    let numbers: BTreeMap<&str, u16> = other.iter().zip(0..).map(|(one, number)| (one.key.as_str(), number)).collect();
-    // Rows of erased persons are equal, and stand for none.
-    own.iter().map(|one| numbers.get(one.key.as_str()).copied().filter(|_| !one.is_erased())).collect()
+/// Returns the numbers of a list's recipients. Rows of erased persons are equal, and stand for none.
+pub(crate) fn numbers_of(list: Option<&[u8]>) -> BTreeMap<String, u16> {
+    let keys = list.map(keys_of).unwrap_or_default();
+    keys.into_iter().zip(0..).filter(|(key, _)| !key.is_empty()).collect()
+}
+
+/// Makes a mapping from these numbers. An unreadable or sealed list has none of them: a schedule with such a list has no
+/// `min_gap`.
+pub(crate) fn map_recipients(own: &BTreeMap<String, u16>, other: Option<&[u8]>) -> RecipientMapping {
+    let other = other.map(keys_of).unwrap_or_default();
+    let common = other.iter().zip(0..).filter_map(|(key, number)| Some((*own.get(key)?, number)));
+    let mut mapping: RecipientMapping = common.collect();
+    mapping.sort_unstable();
+    mapping
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Audience;
+    use crate::model::{Audience, Recipient};
 
     fn list(keys: &[&str]) -> Vec<u8> {
         let one = |key: &&str| Recipient { address: key.to_uppercase(), key: (*key).to_owned(), values: vec![] };
@@ -122,36 +113,26 @@ mod tests {
     #[test]
     fn mapping_table_is_sorted_by_key() {
         let (former, present) = (list(&["a", "b", "c"]), list(&["c", "new", "a"]));
-        assert_eq!(map_recipients(Some(&present), Some(&former)), [Some(2), None, Some(0)]);
-        assert_eq!(map_recipients(Some(&former), Some(&present)), [Some(2), None, Some(0)]);
-        assert_eq!(map_recipients(Some(&present), None), [None, None, None]);
+        assert_eq!(map_recipients(&numbers_of(Some(&present)), Some(&former)), [(0, 2), (2, 0)]);
+        assert_eq!(map_recipients(&numbers_of(Some(&former)), Some(&present)), [(0, 2), (2, 0)]);
+        assert_eq!(map_recipients(&numbers_of(Some(&present)), None), []);
     }
 
     #[test]
     fn tables_go_with_their_lists_and_are_bounded() {
         let hash = |number: u8| Hash([number; 32]);
         let mut mappings = RecipientMappings::default();
-        mappings.put(hash(1), hash(2), vec![None; 3]);
-        mappings.put(hash(1), hash(2), vec![None; 4]);
-        mappings.put(hash(2), hash(3), vec![None; 5]);
-        mappings.put(hash(3), hash(1), vec![None; 6]);
+        mappings.put(hash(1), hash(2), vec![(0, 0); 3]);
+        mappings.put(hash(1), hash(2), vec![(0, 0); 4]);
+        mappings.put(hash(2), hash(3), vec![(0, 0); 5]);
+        mappings.put(hash(3), hash(1), vec![(0, 0); 6]);
         assert_eq!(mappings.numbers, 15 + 3 * OVERHEAD);
         mappings.forget(&hash(3));
         assert_eq!((mappings.numbers, mappings.iter().count()), (4 + OVERHEAD, 1), "both ways");
-        mappings.put(hash(4), hash(5), vec![None; NUMBERS_MAX - OVERHEAD - 3]);
+        mappings.put(hash(4), hash(5), vec![(0, 0); NUMBERS_MAX - OVERHEAD - 3]);
         assert_eq!(mappings.iter().count(), 1, "all others are forgotten");
         assert!(mappings.get(hash(1), hash(2)).is_none());
         assert_eq!(mappings.by_other.len(), 1);
-    }
-
-    #[test]
-    fn list_has_none_of_the_keys_of_another_list() {
-        let (one, other) = (list(&["a@x", "b@x"]), list(&["c@x", "b@x"]));
-        assert_eq!(keys_of(&one), ["a@x", "b@x"]);
-        assert!(!has_none_of(&other, &keys_of(&one)));
-        assert!(has_none_of(&list(&["c@x"]), &keys_of(&one)));
-        assert!(has_none_of(&one, &[]) && has_none_of(&[], &keys_of(&one)));
-        assert_eq!(map_recipients(Some(&one), Some(&list(&["c@x"]))), [None, None], "as the empty mapping");
     }
 
     #[test]
@@ -159,8 +140,8 @@ mod tests {
         let (short, long) = (Hash([1; 32]), Hash([2; 32]));
         let len = |list: &Hash| if *list == short { 100 } else { SHORT_BYTES_MAX };
         let mut made = RecipientMappings::default();
-        made.put(short, short, vec![None]);
-        made.put(short, long, vec![None]);
+        made.put(short, short, vec![(0, 0)]);
+        made.put(short, long, vec![(0, 0)]);
         let mut mappings = RecipientMappings::default();
         mappings.take(made, len);
         assert!(mappings.get(short, short).is_none() && mappings.get(short, long).is_some());

@@ -310,7 +310,8 @@ fn check_indexes(ledger: &Ledger, found: &mut Vec<InvariantViolation>) {
     for (own, other, mapping) in kept.mappings.iter() {
         let lists = (ledger.blob(&own), ledger.blob(&other));
         let is_kept = lists.0.is_some() && lists.1.is_some();
-        let is_true = is_kept && recipient_mapping::map_recipients(lists.0, lists.1) == *mapping;
+        let numbers = recipient_mapping::numbers_of(lists.0);
+        let is_true = is_kept && recipient_mapping::map_recipients(&numbers, lists.1) == *mapping;
         report(found, "P17", is_true, || format!("the mapping from {own} to {other} is wrong"));
     }
 }

@@ -9,6 +9,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::index::Derived;
+use crate::index::mailed_runs::MailedRuns;
 use crate::model::{
     AdminToken, ArchivePart, AuditRecord, Campaign, Chunk, Claim, ClosedClaimBlock, DeadLetter, Hash, Head,
     InstantOutcome, Ledger, OptedOut, PackedEvents, Page, PartContent, PoolRow, RecipientState, Relay, RemovedNode,
@@ -164,7 +165,9 @@ impl Ledger {
             derived.unfinished.extend(run.takes_part_in_overlap().then_some(key));
             derived.exempt_from_overlap.extend(run.is_exempt_from_overlap().then_some(key));
             derived.blocking.extend(run.may_block_next().then_some(key));
-            derived.mailed.extend(run.has_emails().then_some((run.schedule, run.due, id)));
+            if run.has_emails() {
+                derived.mailed.insert(MailedRuns::rows(id, run, self.blob(&run.audience)));
+            }
         }
         let busy: BTreeSet<ScheduleId> = derived.blocking.iter().map(|(schedule, _)| *schedule).collect();
         for (id, schedule) in self.schedules.iter() {

@@ -280,6 +280,51 @@ fn recipient_mapping_is_made_once_for_two_audiences_and_dropped_with_them() {
 }
 
 #[test]
+fn trigger_for_few_recipients_reads_no_run_to_others() {
+    let mut test = TestLedger::new(40);
+    let trigger = |test: &mut TestLedger, request: String, people: std::ops::Range<u32>| {
+        let AudienceChoice::Listed(list) = audience(people) else { panic!("a list") };
+        test.put(Command::Trigger(Trigger { audience: Some(list), ..Trigger::new(test.schedule, &request) }))
+    };
+    let mut runs = Vec::new();
+    for number in 0..100 {
+        let opened = trigger(&mut test, format!("to {number}"), number..number + 1);
+        let CommandOutcome::Run { run, .. } = opened else { panic!("{opened:?}") };
+        test.send(run, 1);
+        runs.push(run);
+    }
+    let look = |test: &TestLedger, run: RunId, count: u32| {
+        let mut look = GapLookups::default();
+        let near = test.ledger.inside_gap(&mut look, run, 0..count);
+        (near.len(), look.runs)
+    };
+    assert_eq!(look(&test, runs[50], 1), (0, 0), "each of the others is to another recipient");
+    let again = trigger(&mut test, "again".into(), 50..51);
+    assert!(matches!(again, CommandOutcome::Refused(CommandRefusal::InsideGap { .. })), "{again:?}");
+    let several = trigger(&mut test, "to several".into(), 98..102);
+    let CommandOutcome::Run { run: several, .. } = several else { panic!("{several:?}") };
+    assert_eq!(look(&test, several, 4), (2, 2));
+    let to_all = test.open(60, 1);
+    assert_eq!(look(&test, to_all, 40), (40, 100), "a long list is compared with every run");
+    test.edit(100..140);
+    let to_others = test.open(30, 1);
+    test.send(to_others, 40);
+    assert_eq!(look(&test, runs[50], 1), (0, 1), "a run to a long list is read");
+
+    let AudienceChoice::Listed(list) = audience(50..51) else { panic!("a list") };
+    let (tenant, key) = ("default".to_owned(), list.recipients[0].key.clone());
+    let erased = |runs: Vec<RunId>| {
+        let named = ErasedAudience { audience: list.blob().hash, number: 0, part: None, schedules: vec![], runs };
+        RecipientErase { tenant: tenant.clone(), key: key.clone(), audiences: vec![named], blocks: vec![] }
+    };
+    let erase = erased(vec![runs[50]]);
+    assert_eq!(test.put(Command::RecipientErase(Box::new(erase))), CommandOutcome::Changed(1));
+    assert_eq!(violations(&test.ledger), [], "the index has no hash of the address");
+    let loaded = Ledger::from_rows(test.ledger.all_rows()).expect("the rows read back");
+    assert_eq!(look(&TestLedger { ledger: loaded, ..test }, several, 4), (4, 3), "the index is made again");
+}
+
+#[test]
 fn suppressions_at_claims_keep_the_etag_and_the_events_of_operators() {
     const RECIPIENTS: u32 = 100;
     let mut test = TestLedger::new(RECIPIENTS);

@@ -92,7 +92,7 @@ impl Ledger {
         let schedule = self.schedules.get(&id).filter(|schedule| schedule.settings.policies.min_gap_ms > 0)?;
         let (audience, recipients) = list.unwrap_or((schedule.audience, schedule.recipients));
         let gap_ms = schedule.settings.policies.min_gap_ms;
-        let query = GapQuery { schedule: id, run: None, due, gap_ms, audience, through: u64::MAX };
+        let query = GapQuery { schedule: id, run: None, due, gap_ms, audience, recipients, through: u64::MAX };
         Some((query, Bitmap::range(0, recipients)))
     }
 
@@ -146,7 +146,7 @@ impl Ledger {
 
     /// Returns the last run of a schedule that sent an email or may have sent one, with its due time.
     pub fn last_mailed(&self, id: ScheduleId) -> Option<(RunId, Time)> {
-        last_of(&self.derived.mailed, id)
+        self.derived.mailed.last(id)
     }
 
     /// Returns the due time of the schedule's last archived run that was not triggered.
@@ -211,11 +211,6 @@ impl Ledger {
         }
         found
     }
-}
-
-fn last_of(index: &BTreeSet<(ScheduleId, Time, RunId)>, id: ScheduleId) -> Option<(RunId, Time)> {
-    let mut last = index.range(..(id.next(), Time(i64::MIN), RunId { index: 0, place: 0 }));
-    last.next_back().filter(|(of, ..)| *of == id).map(|(_, due, run)| (*run, *due))
 }
 
 /// Returns the recipient numbers of those slots of a chunk that belong to a run. A run with a gap has all its

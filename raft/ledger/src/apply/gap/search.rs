@@ -1,14 +1,14 @@
 //! Finds which recipients of a run were mailed, or are claimed, in other runs of the schedule within `min_gap` (P17).
 //!
 //! The search covers runs that sent to a recipient or may do so, latest first, and stops when each requested recipient
-//! is known to be mailed. An index lists these runs, so runs without emails cost nothing. With an equal audience each
-//! run costs a few intersections of sets. With an edited audience it costs one step a recipient and a mapping that is
-//! made once.
+//! is known to be mailed. An index lists these runs, so runs without emails cost nothing, and small runs to other
+//! recipients cost a small list nothing. With an equal audience each run costs a few intersections of sets. With an
+//! edited audience it costs one step a recipient and a mapping that is made once.
 //!
 //! While a gap is in force, a recipient has at most two such runs. There are many only if emails were sent before the
 //! schedule had a gap.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
 use crate::index::recipient_mapping::{self, RecipientMapping, RecipientMappings};
@@ -25,8 +25,8 @@ pub struct GapLookups {
     /// Number of mappings that were made; mappings in the ledger do not count.
     pub made: u64,
     mappings: RecipientMappings,
-    /// The list whose keys were read last, and its keys.
-    own_keys: Option<(Hash, Vec<String>)>,
+    /// The list of which a mapping was made last, and the numbers of its recipients.
+    numbers: Option<(Hash, BTreeMap<String, u16>)>,
 }
 
 /// A run for which other runs within the gap are searched; it need not be open.
@@ -39,6 +39,8 @@ pub(super) struct GapQuery {
     pub due: Time,
     pub gap_ms: i64,
     pub audience: Hash,
+    /// Number of recipients of the audience.
+    pub recipients: u32,
     /// Log index of the last entry whose runs are considered.
     pub through: u64,
 }
@@ -51,6 +53,7 @@ impl GapQuery {
             due: run.due,
             gap_ms: run.policies.min_gap_ms,
             audience: run.audience,
+            recipients: run.count,
             through: u64::MAX,
         }
     }
@@ -60,11 +63,6 @@ impl GapQuery {
         let gap_ms = if injected_bugs::is(Bug::NoMinGap) { 0 } else { self.gap_ms };
         let from = self.due.plus_ms(1_i64.saturating_sub(gap_ms));
         from..self.due.plus_ms(gap_ms).max(from)
-    }
-
-    fn span(&self) -> std::ops::Range<(ScheduleId, Time, RunId)> {
-        let (lowest, instants) = (RunId { index: 0, place: 0 }, self.instants());
-        (self.schedule, instants.start, lowest)..(self.schedule, instants.end, lowest)
     }
 }
 
@@ -118,7 +116,9 @@ impl Ledger {
         recipients: &Bitmap,
     ) -> NearbyRecipients {
         let (mut nearby, mut left) = (NearbyRecipients::default(), recipients.clone());
-        for (other, run) in self.nearby_runs(query) {
+        let list = (self.blob(&query.audience), query.recipients);
+        let others = self.derived.mailed.to_list(query.schedule, query.instants(), list);
+        for (other, run) in self.seen_by(query, others.into_iter()) {
             if left.is_empty() {
                 break;
             }
@@ -143,8 +143,14 @@ impl Ledger {
     /// Iterates over other runs within the gap that sent an email, may have sent one, or have a claimed recipient;
     /// latest first.
     pub(super) fn nearby_runs(&self, query: &GapQuery) -> impl Iterator<Item = (RunId, &Run)> + '_ {
-        let (run, through) = (query.run, query.through);
-        let others = self.derived.mailed.range(query.span()).rev().map(|(_, _, other)| *other);
+        self.seen_by(query, self.derived.mailed.within(query.schedule, query.instants()))
+    }
+
+    fn seen_by<'a>(
+        &'a self,
+        &GapQuery { run, through, .. }: &GapQuery,
+        others: impl Iterator<Item = RunId> + 'a,
+    ) -> impl Iterator<Item = (RunId, &'a Run)> + 'a {
         let seen = others.filter(move |other| run != Some(*other) && other.index <= through);
         seen.filter_map(|other| Some((other, self.run(other)?)))
     }
@@ -188,13 +194,16 @@ impl Ledger {
         if sets.is_empty() {
             return Bitmap::new();
         }
-        let slot = |number: u16| {
-            let theirs = mapping.map_or(Some(number), |mapping| mapping.get(usize::from(number)).copied().flatten())?;
+        let slot = |theirs: u16| {
             let theirs = Some(u32::from(theirs)).filter(|theirs| *theirs < run.count)?;
             u16::try_from(run.first + theirs).ok()
         };
-        let is_in_one = |number: &u16| slot(*number).is_some_and(|slot| sets.iter().any(|set| set.contains(slot)));
-        Bitmap::of_many(recipients.iter().filter(is_in_one))
+        let is_in_one = |theirs: u16| slot(theirs).is_some_and(|slot| sets.iter().any(|set| set.contains(slot)));
+        let Some(mapping) = mapping else {
+            return Bitmap::of_many(recipients.iter().filter(|number| is_in_one(*number)));
+        };
+        let found = mapping.iter().filter(|(own, theirs)| recipients.contains(*own) && is_in_one(*theirs));
+        Bitmap::of_many(found.map(|(own, _)| *own))
     }
 
     /// Returns the mapping from one audience to another; `None` if they are the same.
@@ -210,18 +219,13 @@ impl Ledger {
         if let Some(known) = self.derived.mappings.get(own, other) {
             return Some(known);
         }
-        if let (Some(list), Some(other)) = (self.blob(&own), self.blob(&other))
-            && recipient_mapping::are_short(list.len(), other.len())
-        {
-            let known = lookups.own_keys.take().filter(|(known, _)| *known == own);
-            let (_, keys) = lookups.own_keys.insert(known.unwrap_or_else(|| (own, recipient_mapping::keys_of(list))));
-            if recipient_mapping::has_none_of(other, keys) {
-                return Some(recipient_mapping::NOTHING_IN_COMMON);
-            }
-        }
         if lookups.mappings.get(own, other).is_none() {
             lookups.made += 1;
-            lookups.mappings.put(own, other, recipient_mapping::map_recipients(self.blob(&own), self.blob(&other)));
+            let known = lookups.numbers.take().filter(|(known, _)| *known == own);
+            let numbers = known.unwrap_or_else(|| (own, recipient_mapping::numbers_of(self.blob(&own))));
+            let mapping = recipient_mapping::map_recipients(&numbers.1, self.blob(&other));
+            lookups.numbers = Some(numbers);
+            lookups.mappings.put(own, other, mapping);
         }
         lookups.mappings.get(own, other)
     }

@@ -66,7 +66,7 @@ fn backfill_of_any_part_lists_every_instant_once() {
             let openings = steps.iter().step_by(part).filter_map(opening).collect();
             backfill(&mut test, openings);
             assert_eq!(explained_names(&test), expected, "{when:?} {dst:?}, one of {part}");
-            assert_eq!(check(&test.ledger), []);
+            assert_eq!(violations(&test.ledger), []);
         }
     }
 }
