@@ -56,8 +56,7 @@ use crate::effect::Effect;
 use crate::fingerprint::fingerprint;
 use crate::injected_bugs::Bug;
 use crate::model::{
-    CommandOutcome, CommandRefusal, CommandReply, EntryEvents, Hash, Ledger, PoolSet, ScheduleId, StoredAnswer,
-    TenantSet, Time,
+    CommandOutcome, CommandRefusal, CommandReply, EntryEvents, Hash, Ledger, PoolSet, StoredAnswer, TenantSet, Time,
 };
 
 /// Result of applying one entry.
@@ -83,11 +82,23 @@ pub(crate) struct Context {
     pub events: EntryEvents,
 }
 
-/// Request id of a command whose answer is stored, its tenant, and the hash by which a repeat is recognised.
+/// Request of a command whose answer is stored.
 struct StoredRequest<'c> {
-    tenant: String,
     request: &'c str,
+    /// Key of the answer: the tenant, and a hash of method, resource and request id. So the same id for another schedule
+    /// is another request.
+    key: (String, Hash),
+    /// Hash by which a repeat is recognised.
     body_hash: Hash,
+}
+
+impl<'c> StoredRequest<'c> {
+    /// `resource` is what the path of an HTTP request names: a name and not an id, so that a repeat finds its answer also
+    /// if the resource was deleted and created again meanwhile. It is empty for a creation.
+    fn new(tenant: &str, (method, resource): (&str, &str), request: &'c str, body_hash: Hash) -> StoredRequest<'c> {
+        let key = (tenant.to_owned(), fingerprint(&(method, resource, request)));
+        StoredRequest { request, key, body_hash }
+    }
 }
 
 impl Context {
@@ -219,57 +230,66 @@ impl Ledger {
     /// Checks and executes a command, unless its request id has a stored answer: the answer counts, whatever the state
     /// is by now.
     fn dispatch(&mut self, context: &mut Context, command: &Command) -> Result<CommandOutcome, CommandRefusal> {
-        let Some(StoredRequest { tenant, request, body_hash }) = self.stored_request(command) else {
+        let Some(request) = self.stored_request(command) else {
             self.check(command)?;
             return self.execute(context, command);
         };
-        if let Some(outcome) = self.answered_again(context, &tenant, request, body_hash)? {
+        if let Some(outcome) = self.answered_again(context, &request)? {
             return Ok(outcome);
         }
         self.check(command)?;
         let outcome = self.execute(context, command)?;
-        self.remember(context, &tenant, request, body_hash, &outcome);
+        self.remember(context, request, &outcome);
         Ok(outcome)
     }
 
     /// Returns the request of a command whose answer is stored, also if the command finds its object by name: a late
     /// repeat must not create a deleted schedule again. `None` also if the command names an unknown schedule or run.
     ///
-    /// `Trigger` stores its answer itself. A trigger that finds its run by name stores none: the request id may then
-    /// name a run of another schedule (`tests/scripts/requests.txt`).
+    /// `Trigger` stores its answer itself. A trigger that finds its run by name stores none.
     fn stored_request<'c>(&self, command: &'c Command) -> Option<StoredRequest<'c>> {
-        let tenant_of =
-            |schedule: &ScheduleId| self.schedules.get(schedule).map(|schedule| schedule.settings.tenant.to_string());
-        // Relays and pools belong to no tenant. So their request ids are stored with the default tenant.
-        let default = || DEFAULT_TENANT.to_owned();
-        let (tenant, request, body_hash) = match command {
-            Command::RelayPut(put) => (default(), put.request.as_deref()?, put.body_hash()),
+        let of_schedule = |id| self.schedules.get(id).map(|schedule| (&*schedule.settings.tenant, &*schedule.name));
+        let run: String;
+        let (tenant, resource, request, body_hash) = match command {
+            // Relays and pools belong to no tenant. So their request ids are stored with the default tenant.
+            Command::RelayPut(put) => (DEFAULT_TENANT, ("relay", ""), put.request.as_deref()?, put.body_hash()),
             Command::PoolSet(set) => {
                 let PoolSet { request, pool, caps, first, reveille_headers, .. } = set;
-                (default(), request.as_deref()?, fingerprint(&("pool", pool, caps, first, reveille_headers)))
+                let body_hash = fingerprint(&("pool", pool, caps, first, reveille_headers));
+                (DEFAULT_TENANT, ("pool", pool.as_str()), request.as_deref()?, body_hash)
             }
             Command::TenantSet(set) => {
                 let TenantSet { request, name, rate_milli, concurrency, share, pools, .. } = set;
                 let body_hash = fingerprint(&("tenant", name, rate_milli, concurrency, share, pools));
-                (name.clone(), request.as_deref()?, body_hash)
+                (name.as_str(), ("tenant", ""), request.as_deref()?, body_hash)
             }
             Command::AudienceSeal(AudienceSeal { request, tenant, seal }) => {
-                (tenant.clone(), request.as_deref()?, fingerprint(&("audience", tenant, seal)))
+                let body_hash = fingerprint(&("audience", tenant, seal));
+                (tenant.as_str(), ("audience", seal.name.as_str()), request.as_deref()?, body_hash)
             }
-            Command::ScheduleCreate(create) => (create.tenant.clone(), create.request.as_deref()?, create.body_hash()),
-            Command::CampaignCreate(create) => (create.tenant.clone(), create.request.as_deref()?, create.body_hash()),
-            Command::ScheduleEdit(edit) => (tenant_of(&edit.schedule)?, edit.request.as_deref()?, edit.body_hash),
+            Command::ScheduleCreate(create) => {
+                (create.tenant.as_str(), ("schedule", ""), create.request.as_deref()?, create.body_hash())
+            }
+            Command::CampaignCreate(create) => {
+                (create.tenant.as_str(), ("campaign", ""), create.request.as_deref()?, create.body_hash())
+            }
+            Command::ScheduleEdit(edit) => {
+                let (tenant, name) = of_schedule(&edit.schedule)?;
+                (tenant, ("edit", name), edit.request.as_deref()?, edit.body_hash)
+            }
             Command::Backfill(backfill) => {
-                (tenant_of(&backfill.schedule)?, backfill.request.as_deref()?, backfill.body_hash)
+                let (tenant, name) = of_schedule(&backfill.schedule)?;
+                (tenant, ("backfill", name), backfill.request.as_deref()?, backfill.body_hash)
             }
             Command::Decide(decide) => {
                 // The fence says what the caller has read. A repeat may have read more, or nothing.
                 let body_hash = fingerprint(&Decide { request: None, up_to: None, ..decide.clone() });
-                (self.page_of(decide.run)?.1.tenant.to_string(), decide.request.as_deref()?, body_hash)
+                run = decide.run.to_string();
+                (&*self.page_of(decide.run)?.1.tenant, ("decide", run.as_str()), decide.request.as_deref()?, body_hash)
             }
             _ => return None,
         };
-        Some(StoredRequest { tenant, request, body_hash })
+        Some(StoredRequest::new(tenant, resource, request, body_hash))
     }
 
     fn execute(&mut self, context: &mut Context, command: &Command) -> Result<CommandOutcome, CommandRefusal> {
@@ -344,24 +364,17 @@ impl Ledger {
     fn answered_again(
         &self,
         context: &mut Context,
-        tenant: &str,
-        request: &str,
-        body_hash: Hash,
+        request: &StoredRequest<'_>,
     ) -> Result<Option<CommandOutcome>, CommandRefusal> {
-        let Some(answer) = self.answer_with_body(tenant, request, body_hash)? else { return Ok(None) };
+        let Some(answer) = self.answer_to(request)? else { return Ok(None) };
         context.repeats = Some(answer.index);
         Ok(Some(answer.outcome.clone()))
     }
 
-    fn answer_with_body(
-        &self,
-        tenant: &str,
-        request: &str,
-        body_hash: Hash,
-    ) -> Result<Option<&StoredAnswer>, CommandRefusal> {
-        let answer = self.answer_to(tenant, request);
-        let is_other = answer.is_some_and(|answer| answer.body_hash != body_hash);
-        refuse_if(is_other, CommandRefusal::RequestReused(request.to_owned()))?;
+    fn answer_to(&self, request: &StoredRequest<'_>) -> Result<Option<&StoredAnswer>, CommandRefusal> {
+        let answer = self.answers.get(&request.key);
+        let is_other = answer.is_some_and(|answer| answer.body_hash != request.body_hash);
+        refuse_if(is_other, CommandRefusal::RequestReused(request.request.to_owned()))?;
         Ok(answer)
     }
 
@@ -371,19 +384,19 @@ impl Ledger {
     /// # Errors
     /// [`CommandRefusal::RequestReused`] if the request id is that of another request.
     pub fn check_repeat(&self, command: &Command) -> Result<Option<&StoredAnswer>, CommandRefusal> {
-        let Some(StoredRequest { tenant, request, body_hash }) = self.stored_request(command) else { return Ok(None) };
-        self.answer_with_body(&tenant, request, body_hash)
+        self.stored_request(command).map_or(Ok(None), |request| self.answer_to(&request))
     }
 
     /// Stores an answer for repeats of the request id. A tenant with too many answers loses its oldest one.
-    fn remember(&mut self, context: &Context, tenant: &str, request: &str, body_hash: Hash, outcome: &CommandOutcome) {
+    fn remember(&mut self, context: &Context, request: StoredRequest<'_>, outcome: &CommandOutcome) {
         let most = self.limits().tenant_answers_max;
+        let StoredRequest { key, body_hash, .. } = request;
         let answer = StoredAnswer { body_hash, index: context.index, outcome: outcome.clone(), at: context.now };
-        self.derived.answers_by_index.insert(context.index, (tenant.to_owned(), request.to_owned()));
-        let own = self.derived.answers_of_tenant.entry(tenant.to_owned()).or_default();
+        self.derived.answers_by_index.insert(context.index, key.clone());
+        let own = self.derived.answers_of_tenant.entry(key.0.clone()).or_default();
         own.insert(context.index);
         let oldest = own.first().copied().filter(|_| own.len() > most);
-        self.answers.put((tenant.to_owned(), request.to_owned()), answer);
+        self.answers.put(key, answer);
         if let Some(oldest) = oldest {
             self.forget_answer(oldest);
         }

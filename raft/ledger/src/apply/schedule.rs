@@ -2,10 +2,10 @@
 //!
 //! Each change of `next` except by a fire raises `plan.version` (P8).
 
-use super::Context;
 use super::bounds::{check_labels, gap_needs_a_list, gap_within_retention, inside_window, refuse_if};
 use super::fire::{OpeningOccurrence, RunSource};
 use super::message::FirstCall;
+use super::{Context, StoredRequest};
 use crate::command::{Opening, ScheduleCreate, ScheduleDelete, SchedulePause, ScheduleResume, Trigger};
 use crate::effect::Effect;
 use crate::fingerprint::fingerprint;
@@ -158,8 +158,8 @@ impl Ledger {
     }
 
     /// Opens a run that is named by its request (P7). The same request opens no second run until its name is removed,
-    /// 30 days after its run was archived. For another schedule the same request id is refused while its answer is
-    /// stored. Recipients that the trigger brings replace those of the schedule in this run.
+    /// 30 days after its run was archived. If the schedule was deleted and created again, it is refused while its answer
+    /// is stored. Recipients that the trigger brings replace those of the schedule in this run.
     pub(super) fn trigger(
         &mut self,
         context: &mut Context,
@@ -174,9 +174,8 @@ impl Ledger {
             return Ok(self.answer_of_first_trigger(trigger, run));
         }
         let schedule = self.schedules.get(&id).ok_or(CommandRefusal::NoSuchSchedule(id))?;
-        let (tenant, request, body_hash) =
-            (schedule.settings.tenant.clone(), trigger.request.as_str(), body_of_trigger(id));
-        if let Some(outcome) = self.answered_again(context, &tenant, request, body_hash)? {
+        let request = StoredRequest::of_trigger(schedule, trigger);
+        if let Some(outcome) = self.answered_again(context, &request)? {
             return Ok(repeated(outcome));
         }
         self.check_not_held()?;
@@ -193,7 +192,7 @@ impl Ledger {
             self.open_runs(context, vec![OpeningOccurrence { source, ..OpeningOccurrence::of_schedule(id, opening) }]);
         let opened = runs.first().map(|(_, run)| *run).ok_or(CommandRefusal::NoSuchSchedule(id))?;
         let outcome = CommandOutcome::Run { run: opened, cancelled, is_repeat: false };
-        self.remember(context, &tenant, request, body_hash, &outcome);
+        self.remember(context, request, &outcome);
         Ok(outcome)
     }
 
@@ -209,7 +208,7 @@ impl Ledger {
         }
         let id = trigger.schedule;
         let schedule = self.schedules.get(&id).ok_or(CommandRefusal::NoSuchSchedule(id))?;
-        let answer = self.answer_with_body(&schedule.settings.tenant, &trigger.request, body_of_trigger(id))?;
+        let answer = self.answer_to(&StoredRequest::of_trigger(schedule, trigger))?;
         Ok(answer.and_then(|answer| match &answer.outcome {
             CommandOutcome::Run { run, .. } => Some(*run),
             _ => None,
@@ -261,7 +260,7 @@ impl Ledger {
     /// stored.
     fn answer_of_first_trigger(&self, trigger: &Trigger, opened: RunId) -> CommandOutcome {
         let stored = self.schedules.get(&trigger.schedule);
-        let stored = stored.and_then(|schedule| self.answer_to(&schedule.settings.tenant, &trigger.request));
+        let stored = stored.and_then(|schedule| self.answer_to(&StoredRequest::of_trigger(schedule, trigger)).ok()?);
         match stored.map(|answer| &answer.outcome) {
             Some(outcome @ CommandOutcome::Run { run, .. }) if *run == opened => repeated(outcome.clone()),
             _ => CommandOutcome::Run { run: opened, cancelled: CancelledRuns::default(), is_repeat: true },
@@ -289,9 +288,11 @@ impl Ledger {
     }
 }
 
-/// Hash under which the answer to a trigger of a schedule is stored.
-fn body_of_trigger(schedule: ScheduleId) -> Hash {
-    fingerprint(&("trigger", schedule))
+impl<'c> StoredRequest<'c> {
+    fn of_trigger(schedule: &Schedule, trigger: &'c Trigger) -> StoredRequest<'c> {
+        let body_hash = fingerprint(&("trigger", trigger.schedule));
+        StoredRequest::new(&schedule.settings.tenant, ("trigger", &schedule.name), &trigger.request, body_hash)
+    }
 }
 
 /// Returns the stored answer to a trigger as the answer to its repeat.

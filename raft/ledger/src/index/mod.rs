@@ -53,7 +53,7 @@ pub(crate) struct Derived {
     pub seals: BTreeSet<Hash>,
     /// Contents with attachments that a schedule, a run, a campaign or a template has, and their files (P20).
     pub attached: BTreeMap<Hash, BTreeSet<Hash>>,
-    pub answers_by_index: BTreeMap<u64, (String, String)>,
+    pub answers_by_index: BTreeMap<u64, (String, Hash)>,
     pub answers_of_tenant: BTreeMap<String, BTreeSet<u64>>,
     /// Number of claimed recipients by tenant; tenants without any are left out (P12).
     pub claimed: BTreeMap<String, u32>,

@@ -66,8 +66,8 @@ tables! {
     dead: RecipientId => DeadLetter,
     /// Opt-outs by tenant and address key.
     opted_out: (String, String) => OptedOut,
-    /// Answers to request ids, by tenant and request id.
-    answers: (String, String) => StoredAnswer,
+    /// Answers to requests, by tenant and a hash of method, resource and request id (P17).
+    answers: (String, Hash) => StoredAnswer,
     /// Summaries of runs to sealed audiences whose details were removed (P24).
     summaries: RunId => RunSummary,
     /// Events of runs that no claim caused, by run, log index and chunk.
@@ -349,11 +349,6 @@ impl Ledger {
     /// Returns the encoded content or audience of a hash.
     pub fn blob(&self, hash: &Hash) -> Option<&[u8]> {
         self.blobs.get(hash).map(|blob| &*blob.bytes)
-    }
-
-    /// Returns the stored answer to a request id of a tenant.
-    pub fn answer_to(&self, tenant: &str, request: &str) -> Option<&StoredAnswer> {
-        self.answers.get(&(tenant.to_owned(), request.to_owned()))
     }
 
     /// The state of a recipient of a run. `None`: the run is unknown or has no such recipient.

@@ -2,12 +2,12 @@
 //! them, so a repeated request gets the same response.
 
 use prost::Message;
+use reveille_ledger::Ledger;
 use reveille_ledger::command::{Backfill, Command, Opening};
-use reveille_ledger::ids::{Hash, OccurrenceName, RunId, Time};
+use reveille_ledger::ids::{Hash, OccurrenceName, RunId, ScheduleId, Time};
 use reveille_ledger::limits::LedgerLimits;
 use reveille_ledger::planning::backfill::{BackfillRange, range};
 use reveille_ledger::planning::timing::Calendar;
-use reveille_ledger::refusal::CommandRefusal;
 use reveille_ledger::reply::CommandOutcome;
 use reveille_proto::admin::v1::{BackfillScheduleRequest, BackfillScheduleResponse};
 
@@ -28,6 +28,13 @@ struct BackfillParameters {
     body_hash: Hash,
 }
 
+impl BackfillParameters {
+    fn command(&self, schedule: ScheduleId, BackfillRange { openings, known, rest }: BackfillRange) -> Command {
+        let (request, body_hash) = (self.request.clone(), self.body_hash);
+        Command::Backfill(Backfill { request, body_hash, schedule, openings, known, rest })
+    }
+}
+
 /// Opens occurrences that never opened.
 pub async fn backfill(
     admin: &Admin,
@@ -37,13 +44,12 @@ pub async fn backfill(
     let requested = read(&request, admin.limits())?;
     let found = admin.find_schedule((&request.tenant, &request.name), false, call).await?;
     admin.not_of_a_campaign(found.id)?;
-    let (id, tenant, through) =
-        (found.id, found.schedule.settings.tenant.to_string(), found.schedule.plan.fired_through);
+    let (id, through) = (found.id, found.schedule.plan.fired_through);
     if requested.from > through {
         let message = format!("lies ahead: the schedule itself opens or explains what comes after {through}");
         return Err(ApiError::of_field("start_time", message));
     }
-    if let Some(outcome) = stored(admin, &tenant, &requested)? {
+    if let Some(outcome) = stored(admin, id, &requested)? {
         return answered(admin, found, outcome).await;
     }
     let (range, response, found) = find_openings(admin, found, &requested).await?;
@@ -53,28 +59,21 @@ pub async fn backfill(
     if range.openings.is_empty() {
         // The same request may run twice at once, and the other one has opened them meanwhile (I7). Both get the same
         // response.
-        return match stored(admin, &tenant, &requested)? {
+        return match stored(admin, id, &requested)? {
             Some(outcome) => answered(admin, found, outcome).await,
             None => Ok(response),
         };
     }
-    let BackfillRange { openings, known, rest } = range;
-    let backfill =
-        Backfill { request: requested.request, body_hash: requested.body_hash, schedule: id, openings, known, rest };
-    let reply = admin.write(Command::Backfill(backfill), call).await?;
+    let reply = admin.write(requested.command(id, range), call).await?;
     answered(admin, found, reply.outcome).await
 }
 
 /// Returns the stored answer to this request, if it was answered before.
-fn stored(admin: &Admin, tenant: &str, requested: &BackfillParameters) -> ApiResult<Option<CommandOutcome>> {
-    let Some(id) = requested.request.as_deref() else { return Ok(None) };
-    let Some(answer) = admin.context.replica.read(|ledger| ledger.answer_to(tenant, id).cloned()) else {
-        return Ok(None);
-    };
-    if answer.body_hash == requested.body_hash {
-        return Ok(Some(answer.outcome));
-    }
-    Err(error_texts::refused(&CommandRefusal::RequestReused(id.to_owned())))
+fn stored(admin: &Admin, id: ScheduleId, requested: &BackfillParameters) -> ApiResult<Option<CommandOutcome>> {
+    let command = requested.command(id, BackfillRange::default());
+    let outcome =
+        |ledger: &Ledger| ledger.check_repeat(&command).map(|answer| answer.map(|answer| answer.outcome.clone()));
+    admin.context.replica.read(outcome).map_err(|refusal| error_texts::refused(&refusal))
 }
 
 fn read(request: &BackfillScheduleRequest, limits: &LedgerLimits) -> ApiResult<BackfillParameters> {

@@ -16,7 +16,7 @@ use reveille_ledger::planning::edit::{TimingEdit, plan_timing_change};
 use reveille_ledger::planning::timing::Calendar;
 use reveille_ledger::refusal::CommandRefusal;
 use reveille_ledger::reply::CommandOutcome;
-use reveille_ledger::{Schedule, ScheduleState, StoredAnswer};
+use reveille_ledger::{Schedule, ScheduleState};
 use reveille_proto::admin::v1::{self, ErrorReason, UpdateScheduleRequest, UpdateScheduleResponse};
 
 use super::create::{files, no_page, warnings};
@@ -58,13 +58,33 @@ struct Edit {
     is_put: bool,
 }
 
+impl Edit {
+    /// Returns the edit of this request, without a change.
+    fn of_nothing(&self, id: ScheduleId, schedule: &Schedule) -> ScheduleEdit {
+        ScheduleEdit {
+            request: self.request_id.clone(),
+            body_hash: self.body_hash,
+            schedule: id,
+            plan_version: schedule.plan.version,
+            timing: None,
+            policies: None,
+            pool: None,
+            priority: None,
+            content: None,
+            audience: None,
+            labels: None,
+        }
+    }
+}
+
 /// A schedule with everything that an edit of it needs.
 struct Present {
     id: ScheduleId,
     schedule: Schedule,
     content: Content,
     audience: AudienceChoice,
-    answer: Option<StoredAnswer>,
+    /// True if the request was answered before.
+    is_repeat: bool,
     notes: ScheduleNotes,
     /// Ledger time: that of the last applied entry, and `now` by this node's clock.
     applied: Time,
@@ -139,11 +159,7 @@ async fn attempt(
     let present = present(admin, edit, call).await?;
     let (id, now, notes, name) = (present.id, present.now, present.notes, &edit.requested.name);
     admin.not_of_a_campaign(id)?;
-    if let Some(answer) = &present.answer {
-        if answer.body_hash != edit.body_hash {
-            let reused = CommandRefusal::RequestReused(request.request_id.clone());
-            return Err(error_texts::refused(&reused).into());
-        }
+    if present.is_repeat {
         let shown = admin.show_schedule(id, name).await?;
         let former = Some(shown.clone());
         let warnings = warnings_of(admin, &present.schedule, &present.content);
@@ -233,17 +249,18 @@ fn stale(given: &str, Present { id, schedule, .. }: &Present) -> Option<ApiError
     Some(error_texts::stale_etag(name, message))
 }
 
-/// Returns a copy of the schedule, and the stored answer to the request id.
+/// Returns a copy of the schedule. A request id that was used for another change is refused.
 async fn present(admin: &Admin, edit: &Edit, call: &Call) -> ApiResult<Present> {
     let (tenant, name) = (tenant(&edit.requested.tenant)?, &edit.requested.name);
     let query = admin.try_read(false, call, |ledger| {
         let (id, schedule) = schedule_named(ledger, &tenant, name)?;
         let bytes = |hash| ledger.blob(hash).map(<[u8]>::to_vec).unwrap_or_default();
         let blobs = (bytes(&schedule.content), bytes(&schedule.audience));
-        let answer = edit.request_id.as_deref().and_then(|request| ledger.answer_to(&tenant, request)).cloned();
-        Ok((id, schedule.clone(), blobs, (answer, ScheduleNotes::of(ledger, id)), ledger.head().now))
+        let answer = ledger.check_repeat(&Command::ScheduleEdit(Box::new(edit.of_nothing(id, schedule))));
+        let is_repeat = answer.map_err(|refusal| error_texts::refused(&refusal))?.is_some();
+        Ok((id, schedule.clone(), blobs, (is_repeat, ScheduleNotes::of(ledger, id)), ledger.head().now))
     });
-    let (id, schedule, (content, audience), (answer, notes), applied) = query.await?.0;
+    let (id, schedule, (content, audience), (is_repeat, notes), applied) = query.await?.0;
     let unreadable = || error_texts::broken(format!("the content or the audience of {name} does not read back"));
     Ok(Present {
         content: Content::from_blob(&content).ok_or_else(unreadable)?,
@@ -251,7 +268,7 @@ async fn present(admin: &Admin, edit: &Edit, call: &Call) -> ApiResult<Present> 
         now: admin.now(applied),
         id,
         schedule,
-        answer,
+        is_repeat,
         notes,
         applied,
     })
@@ -316,17 +333,13 @@ fn difference(present: &Present, requested: &Edit, wanted: &ScheduleCreate) -> S
     let content = names_content && former != (wanted.content.hash(), wanted.content.template());
     let audience = mask.names("audience") && present.audience != wanted.audience;
     ScheduleEdit {
-        request: requested.request_id.clone(),
-        body_hash: requested.body_hash,
-        schedule: present.id,
-        plan_version: schedule.plan.version,
-        timing: None,
         policies: policies.then(|| wanted.policies.clone()),
         pool: (*schedule.settings.pool != *wanted.pool).then(|| wanted.pool.clone()),
         priority: (schedule.settings.priority != wanted.priority).then_some(wanted.priority),
         content: content.then(|| wanted.content.clone()),
         audience: audience.then(|| wanted.audience.clone()),
         labels: (schedule.labels != wanted.labels).then(|| wanted.labels.clone()),
+        ..requested.of_nothing(present.id, schedule)
     }
 }
 
