@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::events::{Fault, FaultKind, FaultStatus};
+use crate::events::{FaultKind, FaultStatus};
 use crate::history::History;
 use crate::verdict::Findings;
 
@@ -37,7 +37,7 @@ pub fn fault_counts(history: &History) -> BTreeMap<FaultKind, FaultCounts> {
             FaultStatus::Indeterminate => counts.indeterminate += 1,
         }
         let installed = fault.status == FaultStatus::Installed;
-        counts.cannot += u32::from(!fault.may_have_struck() && fault.cannot);
+        counts.cannot += u32::from(!fault.may_be_installed() && fault.cannot);
         counts.observed += u32::from(installed && fault.observed == Some(true));
         counts.inside_data += u32::from(installed && fault.is_inside_data());
     }
@@ -66,7 +66,7 @@ pub fn exercised(history: &History, findings: &mut Findings) {
         if counts.observed >= *wanted || (counts.cannot > 0 && counts.installed + counts.indeterminate == 0) {
             continue;
         }
-        let unseen = history.possible_faults(*kind).any(|fault| fault.observed.is_none());
+        let unseen = history.possible_faults_of(*kind).any(|fault| fault.observed.is_none());
         let FaultCounts { installed, observed, skipped, cannot, indeterminate, .. } = counts;
         let text = format!(
             "{kind:?}: {wanted} asked for, {installed} installed, {observed} with an effect, {skipped} skipped \
@@ -76,9 +76,9 @@ pub fn exercised(history: &History, findings: &mut Findings) {
     }
     let any_installed = fault_counts.values().any(|counts| counts.installed + counts.indeterminate > 0);
     if (any_installed || !asked.faults.is_empty()) && fault_counts.values().all(|counts| counts.observed == 0) {
-        let unseen = |fault: &Fault| fault.may_have_struck() && fault.observed.is_none();
+        let unseen = history.possible_faults().any(|fault| fault.observed.is_none());
         let text = "no fault at all was seen to have an effect".to_owned();
-        if history.faults.iter().any(unseen) { findings.missing(text) } else { findings.violation(|| text) }
+        if unseen { findings.missing(text) } else { findings.violation(|| text) }
     }
     require_kills(history, &fault_counts, findings);
     require_emails(history, findings);

@@ -239,9 +239,14 @@ impl History {
         })
     }
 
-    /// Returns the faults of this kind that were, or may have been, installed.
-    pub fn possible_faults(&self, kind: FaultKind) -> impl Iterator<Item = &Fault> {
-        self.faults.iter().filter(move |fault| fault.kind == kind && fault.may_have_struck())
+    /// Returns the faults that were, or may have been, installed.
+    pub fn possible_faults(&self) -> impl Iterator<Item = &Fault> {
+        self.faults.iter().filter(|fault| fault.may_be_installed())
+    }
+
+    /// Returns the possible faults of this kind.
+    pub fn possible_faults_of(&self, kind: FaultKind) -> impl Iterator<Item = &Fault> {
+        self.possible_faults().filter(move |fault| fault.kind == kind)
     }
 
     /// Returns the accepted handoffs, not in order of time.

@@ -46,7 +46,7 @@ impl History {
 
     /// Returns true if a clock was wrong at some time of an interval.
     pub fn has_wrong_clock(&self, from_ns: u64, to_ns: u64) -> bool {
-        self.possible_faults(FaultKind::Clock).any(|fault| fault.from_ns <= to_ns && fault.over_ns() >= from_ns)
+        self.possible_faults_of(FaultKind::Clock).any(|fault| fault.from_ns <= to_ns && fault.over_ns() >= from_ns)
     }
 
     /// Returns the start of the next process of a node after this instant.

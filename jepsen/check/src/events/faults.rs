@@ -55,7 +55,7 @@ impl Fault {
     }
 
     /// Returns true if the fault was, or may have been, installed.
-    pub fn may_have_struck(&self) -> bool {
+    pub fn may_be_installed(&self) -> bool {
         self.status != FaultStatus::Skipped
     }
 

@@ -344,7 +344,7 @@ fn without_run(history: &History) -> u64 {
 fn explanations(history: &History) -> Vec<Explanation<'_>> {
     let (cap, processes) = (claim_cap(history), claim_times(history));
     let mut explanations = Vec::new();
-    for fault in history.faults.iter().filter(|fault| fault.may_have_struck()) {
+    for fault in history.possible_faults() {
         // A network fault that ends may affect any node, as often as it has nodes.
         let nodes: Vec<Option<&str>> = match is_network(fault) && !never_ends(fault) {
             true => vec![None],

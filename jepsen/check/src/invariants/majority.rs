@@ -85,14 +85,14 @@ pub(super) fn rest_of((mut from_ns, until_ns): Interval, without: &[Interval]) -
 
 fn change_of_voters(fault: &Fault) -> Option<(u64, i32, i32)> {
     match fault.kind {
-        FaultKind::Grow if fault.may_have_struck() => Some((fault.from_ns, 0, 1)),
+        FaultKind::Grow if fault.may_be_installed() => Some((fault.from_ns, 0, 1)),
         FaultKind::Shrink if fault.observed == Some(true) => Some((fault.until_ns?, 0, -1)),
         _ => None,
     }
 }
 
 fn is_network(fault: &Fault) -> bool {
-    fault.may_have_struck() && matches!(fault.kind, FaultKind::Partition | FaultKind::Link)
+    fault.may_be_installed() && matches!(fault.kind, FaultKind::Partition | FaultKind::Link)
 }
 
 /// Returns true if the fault can keep the affected nodes from leading and voting.
@@ -101,7 +101,7 @@ fn disturbs(fault: &Fault) -> bool {
         fault.kind,
         FaultKind::Relay | FaultKind::Operator | FaultKind::Rotation | FaultKind::Backup | FaultKind::Transfer
     );
-    fault.may_have_struck() && !not_the_node
+    fault.may_be_installed() && !not_the_node
 }
 
 /// Returns the interval from the fault until the affected nodes can vote again.

@@ -50,7 +50,7 @@ pub fn revoked(history: &History, findings: &mut Findings) {
 /// Returns the length of the part of an interval in which links were slow or lost messages.
 fn disturbed(history: &History, from_ns: u64, to_ns: u64) -> u64 {
     // The faults are sorted by their beginnings.
-    let faults = history.possible_faults(FaultKind::Link).map(|fault| (fault.from_ns, fault.over_ns()));
+    let faults = history.possible_faults_of(FaultKind::Link).map(|fault| (fault.from_ns, fault.over_ns()));
     let rest = rest_of((from_ns, to_ns), &faults.collect::<Vec<_>>());
     to_ns.saturating_sub(from_ns) - rest.iter().map(|(first, last)| last - first).sum::<u64>()
 }
@@ -77,6 +77,6 @@ fn majorities(history: &History) -> Vec<Interval> {
 fn able_since(history: &History, at_ns: u64) -> u64 {
     let epochs = history.epochs.iter().map(|epoch| epoch.at_ns).filter(|began| *began <= at_ns);
     let outages = history.outages.iter().filter(|outage| outage.from_ns <= at_ns).map(|outage| outage.until_ns);
-    let cuts = history.possible_faults(FaultKind::Partition).map(|cut| cut.from_ns).filter(|began| *began <= at_ns);
+    let cuts = history.possible_faults_of(FaultKind::Partition).map(|cut| cut.from_ns).filter(|began| *began <= at_ns);
     epochs.chain(outages).chain(cuts).max().unwrap_or(0).min(at_ns)
 }

@@ -65,7 +65,7 @@ fn report_unbegun_claims(history: &History, quiet: &[Interval], within_ns: u64, 
     let over_ns = |fault: &Fault| fault.over_ns().saturating_add(PREPARED_WITHIN_NS);
     // The faults are sorted by their beginnings.
     let relay_faults: Vec<Interval> =
-        history.possible_faults(FaultKind::Relay).map(|fault| (fault.from_ns, over_ns(fault))).collect();
+        history.possible_faults_of(FaultKind::Relay).map(|fault| (fault.from_ns, over_ns(fault))).collect();
     let quiet: Vec<Interval> = quiet.iter().flat_map(|interval| rest_of(*interval, &relay_faults)).collect();
     let quiet: Vec<Interval> = quiet.into_iter().filter(|(first, last)| last - first > within_ns).collect();
     for claim in &history.claims {
@@ -109,7 +109,7 @@ fn quiet(history: &History, majorities: &[Interval], emails: &[u64]) -> Vec<Inte
     let starts = history.lifetimes.iter().flat_map(|lifetime| [Some(lifetime.started_ns), lifetime.ended_ns]).flatten();
     let epochs = history.epochs.iter().map(|epoch| epoch.at_ns);
     breaks.extend(starts.chain(epochs).map(|at_ns| (at_ns, at_ns)));
-    for fault in history.faults.iter().filter(|fault| fault.may_have_struck()) {
+    for fault in history.possible_faults() {
         if matches!(fault.kind, FaultKind::Relay | FaultKind::Operator | FaultKind::Rotation | FaultKind::Backup) {
             continue;
         }
@@ -126,7 +126,7 @@ fn quiet(history: &History, majorities: &[Interval], emails: &[u64]) -> Vec<Inte
 /// Returns the intervals in which the relay has a fault, until its circuits are closed again.
 fn relay_disturbed(history: &History, emails: &[u64]) -> Vec<Interval> {
     let mut disturbed: Vec<Interval> = Vec::new();
-    let faults = history.possible_faults(FaultKind::Relay);
+    let faults = history.possible_faults_of(FaultKind::Relay);
     let mut faulty: Vec<Interval> = faults.map(|fault| (fault.from_ns, fault.over_ns())).collect();
     faulty.sort_unstable();
     for (from_ns, until_ns) in faulty {
