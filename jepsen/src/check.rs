@@ -60,8 +60,9 @@ mod tests {
     fn written(folder: &Path, accepts: u64) -> Args {
         let (run, recipient) = (Name::from("r1.0"), Name::from("ann@example.net"));
         let fence = Fence { group: 1, epoch: 1, index: 2, place: 0 };
-        let claim =
-            Claim { fence, node: "n1".into(), incarnation: 1, run, recipient, committed_ns: None, proposed_ns: None };
+        let (node, incarnation) = ("n1".into(), 1);
+        let (committed_ns, proposed_ns, ledger_unix_ms) = (None, None, None);
+        let claim = Claim { fence, node, incarnation, run, recipient, committed_ns, proposed_ns, ledger_unix_ms };
         let mut events = vec![Event::Claim(claim)];
         events.extend((0..accepts).map(|number| {
             Event::Handoff(Handoff {

@@ -182,6 +182,7 @@ fn record_claim(
             recipient: recipient.into(),
             committed_ns: recorder.committed_ns(&fence),
             proposed_ns: ns(claim.claimed_at),
+            ledger_unix_ms: Some(claim.claimed_at.0),
         }));
     }
     for event in claim.history.iter() {

@@ -24,8 +24,8 @@ const RELAY_PER_SECOND: u32 = 75;
 /// Name of the tenant that has a rate: one email per second.
 const PACED: &str = "paced";
 const TENANT_RATE_MILLI: u64 = 1_000;
-/// Number of recipients of that tenant, all due at once. Without the rate they would be sent within a second. The rate
-/// allows 28.
+/// Number of recipients of that tenant, all due at once. Without the rate they would be claimed within a second. The
+/// rate allows five.
 const PACED_RECIPIENTS: u32 = 45;
 /// Name of the pool that is warmed up, its sessions, its emails on each day, and its recipients that are due at once.
 const WARMING: &str = "warming";
@@ -163,9 +163,7 @@ impl Limited {
                 let of_all = (TENANTS.map(str::to_owned).to_vec(), Vec::new());
                 (of_all, Bound::RelayRate { per_second_milli, sessions: SESSIONS })
             }
-            Limited::Tenant => {
-                (limited(PACED), Bound::TenantRate { per_second_milli: TENANT_RATE_MILLI, sessions: SESSIONS })
-            }
+            Limited::Tenant => (limited(PACED), Bound::TenantRate { per_second_milli: TENANT_RATE_MILLI }),
             Limited::WarmUp => {
                 (limited(TENANTS[0]), Bound::WarmUp { first_day: Day::of(begins).0, caps: vec![CAP; 2] })
             }

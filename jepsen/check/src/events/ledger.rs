@@ -23,6 +23,8 @@ pub struct Claim {
     pub committed_ns: Option<u64>,
     /// Ledger time of the entry, at which its leader proposed it. `None`: ledger time cannot be compared.
     pub proposed_ns: Option<u64>,
+    /// The same in milliseconds since 1970, which can be compared with other claims only. `None`: not observed.
+    pub ledger_unix_ms: Option<i64>,
 }
 
 /// An outcome of a claimed recipient.

@@ -201,7 +201,7 @@ pub struct Overload {
     pub until_ns: u64,
 }
 
-/// A limit of the workload that must hold at the sink, over all nodes and fail-overs. A limit is recorded when it is
+/// A limit of the workload that must hold over all nodes and fail-overs. A limit is recorded when it is
 /// set, and again with its end if it is lifted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limit {
@@ -230,10 +230,8 @@ pub enum Bound {
     },
     /// Maximum rate at which recipients are claimed (P25).
     TenantRate {
-        /// Number of emails in 1,000 seconds.
+        /// Number of recipients in 1,000 seconds.
         per_second_milli: u64,
-        /// Number of sessions of each node, over all relays of these runs.
-        sessions: u32,
     },
     /// The pool of these runs is warmed up (P25).
     WarmUp {

@@ -209,7 +209,7 @@ fn report_claims(history: &History, run: Name, stops: &Stop, findings: &mut Find
 
 /// Returns a time at which the claim existed: the earlier of its commit and the first DATA under it. `None`: neither
 /// was observed.
-fn there_by(history: &History, claim: &Claim) -> Option<u64> {
+pub(super) fn there_by(history: &History, claim: &Claim) -> Option<u64> {
     let own = of_item(&history.handoffs, claim.item()).iter().filter(|handoff| handoff.fence == Some(claim.fence));
     claim.committed_ns.into_iter().chain(own.map(|handoff| handoff.data_ns)).min()
 }

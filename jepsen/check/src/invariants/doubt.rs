@@ -406,6 +406,7 @@ mod tests {
                 recipient,
                 committed_ns: None,
                 proposed_ns: Some(claimed_ns),
+                ledger_unix_ms: None,
             }));
             history.record(Event::Handoff(Handoff {
                 data_ns: claimed_ns + 500 * MS,

@@ -1,15 +1,22 @@
 //! I18: no budget is exceeded, over all nodes and fail-overs (P25). I19: no recipient gets emails of two runs within
 //! the `min_gap` of their schedule (P17), and no recipient has more handoffs than `max_attempts` without a definite
-//! answer (P4, P14). Both are judged by the sink's record.
+//! answer (P4, P14). All but a tenant's rate are judged by the sink's record.
 //!
 //! An email counts when its DATA is read, but was taken from its budget earlier. So an interval may have additional
-//! emails that were under way at its start: one for each session of each process. A claim is taken from a tenant's rate
-//! even earlier ([`CLAIMED_BEFORE_NS`]). A relay's rate has a burst of a tenth of a second, or one email for each node.
-//! While a clock is wrong the rate may be a ninth higher (CLOCK_BOOTTIME is right within one part in ten).
+//! emails that were under way at its start: one for each session of each process. A relay's rate has a burst of a tenth
+//! of a second, or one email for each node. While a clock is wrong the rate may be a ninth higher (CLOCK_BOOTTIME is
+//! right within one part in ten).
+//!
+//! A tenant's rate is judged by the claims. The leader takes each claim from a bucket that holds two seconds of the
+//! rate, and its entry gets its ledger time afterwards, when the bucket may be full again. So an interval of ledger time
+//! has at most two full buckets beside its rate. The bucket of a new leader is empty, and ledger time never goes back,
+//! so a change of the leader adds nothing. One clock fills the bucket and counts ledger time, so a wrong clock adds
+//! nothing either.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::events::{Answered, Bound, Call, Handoff, Limit, RecipientState, Run};
+use super::barriers::there_by;
+use crate::events::{Answered, Bound, Call, Claim, Fence, Handoff, Limit, RecipientState, Run};
 use crate::history::{HasItem, History, Item, of_item};
 use crate::names::Name;
 use crate::time::MS;
@@ -17,9 +24,12 @@ use crate::verdict::Findings;
 
 /// Lengths of the intervals in which rates are judged.
 const LENGTHS_NS: [u64; 3] = [1_000 * MS, 10_000 * MS, 60_000 * MS];
-/// Maximum time from taking a claim from a tenant's rate to its email: ten seconds to begin the email, two for the
-/// burst, and three to commit and apply the claim.
-const CLAIMED_BEFORE_NS: u64 = 15_000 * MS;
+/// Time for which a leader saves a tenant's rate. A bucket holds one recipient at least.
+const TENANT_BURST_MS: u64 = 2_000;
+/// Tolerance of ledger time, which is recorded in milliseconds, and of the bucket's arithmetic.
+const TENANT_SLACK_MS: u64 = 10;
+/// Parts of a recipient: what a rate of one email in 1,000 seconds gives in a millisecond.
+const PARTS: u64 = 1_000_000;
 /// Time after the end of a process within which the sink may read its bytes.
 const UNDER_WAY_NS: u64 = 1_000 * MS;
 const DAY_MS: i64 = 86_400_000;
@@ -30,15 +40,12 @@ pub fn within_budgets(history: &History, findings: &mut Findings) {
     for limit in &history.limits {
         match &limit.bound {
             Bound::RelayRate { per_second_milli, sessions } => {
-                let (name, per_second_milli, sessions) = ("the rate of a relay", *per_second_milli, *sessions);
+                let (per_second_milli, sessions) = (*per_second_milli, *sessions);
                 let burst = (per_second_milli / 10_000).max(history.header.nodes.len() as u64);
-                let rate = Rate { name, per_second_milli, sessions, delay_ns: 0, burst };
-                report_rate(history, limit, &rate, findings);
+                report_relay_rate(history, limit, &Rate { per_second_milli, sessions, burst }, findings);
             }
-            Bound::TenantRate { per_second_milli, sessions } => {
-                let (name, per_second_milli, sessions) = ("the rate of a tenant", *per_second_milli, *sessions);
-                let rate = Rate { name, per_second_milli, sessions, delay_ns: CLAIMED_BEFORE_NS, burst: 0 };
-                report_rate(history, limit, &rate, findings);
+            Bound::TenantRate { per_second_milli } => {
+                report_tenant_rate(history, limit, *per_second_milli, findings);
             }
             Bound::WarmUp { first_day, caps } => report_warm_up(history, limit, (*first_day, caps), findings),
             Bound::MinGap { .. } | Bound::MaxAttempts { .. } => continue,
@@ -95,10 +102,14 @@ pub fn another_is_near(history: &History, item: Item, run: &Run) -> bool {
     })
 }
 
+/// Returns the runs that `limit` concerns.
+fn runs_under(history: &History, limit: &Limit) -> BTreeSet<Name> {
+    history.runs.iter().filter(|(_, run)| concerns(limit, run)).map(|(name, _)| *name).collect()
+}
+
 /// Returns the handoffs of the runs that `limit` concerns, with DATA while the limit was in force.
 fn handoffs_under<'a>(history: &'a History, limit: &Limit) -> Vec<&'a Handoff> {
-    let under = history.runs.iter().filter(|(_, run)| concerns(limit, run)).map(|(name, _)| *name);
-    let under: BTreeSet<Name> = under.collect();
+    let under = runs_under(history, limit);
     let in_force = limit.from_ns..limit.until_ns.unwrap_or(u64::MAX);
     let handoffs = history
         .handoffs
@@ -107,25 +118,34 @@ fn handoffs_under<'a>(history: &'a History, limit: &Limit) -> Vec<&'a Handoff> {
     handoffs.filter(|handoff| under.contains(&handoff.run)).collect()
 }
 
+/// Returns the fence and the ledger time of each claim of a recipient that `limit` concerns, in the order of the log.
+/// Without an instant a claim counts only if the limit was always in force.
+fn claims_under(history: &History, limit: &Limit) -> Vec<(Fence, Option<i64>)> {
+    let under = runs_under(history, limit);
+    let in_force = limit.from_ns..limit.until_ns.unwrap_or(u64::MAX);
+    let always = in_force == (0..u64::MAX);
+    let is_in_force = |claim: &&Claim| there_by(history, claim).map_or(always, |at_ns| in_force.contains(&at_ns));
+    let claims = history.claims.iter().filter(|claim| under.contains(&claim.run)).filter(is_in_force);
+    let mut claims: Vec<_> = claims.map(|claim| (claim.fence, claim.ledger_unix_ms)).collect();
+    claims.sort_unstable();
+    claims
+}
+
 /// A rate of emails.
 struct Rate {
-    /// Text for people.
-    name: &'static str,
     /// Number of emails in 1,000 seconds.
     per_second_milli: u64,
     /// Number of sessions of a process.
     sessions: u32,
-    /// Maximum time from taking an email from the rate to its DATA.
-    delay_ns: u64,
     /// Number of emails that are allowed at once.
     burst: u64,
 }
 
-fn report_rate(history: &History, limit: &Limit, rate: &Rate, findings: &mut Findings) {
+fn report_relay_rate(history: &History, limit: &Limit, rate: &Rate, findings: &mut Findings) {
     let mut began: Vec<u64> = handoffs_under(history, limit).iter().map(|handoff| handoff.data_ns).collect();
     began.sort_unstable();
     for length_ns in LENGTHS_NS {
-        let ms = (length_ns + rate.delay_ns) / MS;
+        let ms = length_ns / MS;
         let budget = |ms: u64| rate.per_second_milli.saturating_mul(ms).div_ceil(1_000_000) + rate.burst;
         let mut until = 0;
         for (from, from_ns) in began.iter().enumerate() {
@@ -138,11 +158,32 @@ fn report_rate(history: &History, limit: &Limit, rate: &Rate, findings: &mut Fin
             let ms = if history.has_wrong_clock(*from_ns, until_ns) { ms.div_ceil(9) * 10 } else { ms };
             let most = budget(ms) + processes(history, *from_ns, until_ns) * u64::from(rate.sessions);
             if count > most {
-                let (name, at, seconds) = (rate.name, *from_ns as f64 / 1e9, length_ns / (1_000 * MS));
+                let (at, seconds) = (*from_ns as f64 / 1e9, length_ns / (1_000 * MS));
                 findings.violation(|| {
-                    format!("{name}: {count} emails began within {seconds} s from {at:.3} s on; {most} are allowed")
+                    format!(
+                        "a relay's rate: {count} emails began within {seconds} s from {at:.3} s on; {most} are allowed"
+                    )
                 });
             }
+        }
+    }
+}
+
+/// Counts the claims into a bucket that leaks at the rate, and a thousandth faster: ledger time runs up to that much
+/// slower than the bucket's clock (P18). Its level is the excess over the rate of the interval with the largest one.
+fn report_tenant_rate(history: &History, limit: &Limit, per_second_milli: u64, findings: &mut Findings) {
+    let leaked = |ms: u64| per_second_milli.saturating_mul(ms).saturating_mul(1_000).div_ceil(999);
+    let most = 2 * leaked(TENANT_BURST_MS).max(PARTS) + leaked(TENANT_SLACK_MS);
+    let (mut level, mut last_ms) = (0_u64, i64::MIN);
+    for (fence, at_ms) in claims_under(history, limit) {
+        let Some(at_ms) = at_ms else { return findings.missing("the ledger time of a claim") };
+        let passed_ms = at_ms.saturating_sub(last_ms.min(at_ms)).unsigned_abs();
+        (level, last_ms) = (level.saturating_sub(leaked(passed_ms)) + PARTS, last_ms.max(at_ms));
+        if level > most {
+            let [count, most] = [level, most].map(|parts| parts as f64 / PARTS as f64);
+            findings.violation(|| {
+                format!("a tenant's rate: with {fence} {count:.1} recipients more than the rate were claimed; {most:.1} are allowed")
+            });
         }
     }
 }

@@ -93,6 +93,7 @@ impl TestHistory {
             recipient: recipient.into(),
             committed_ns: Some(ns(at_s)),
             proposed_ns: None,
+            ledger_unix_ms: Some(ms(at_s)),
         }));
     }
 
@@ -548,7 +549,7 @@ fn backfilled(history: &mut TestHistory) {
 fn limited(history: &mut TestHistory) {
     history.limit("default", &["campaign"], Bound::RelayRate { per_second_milli: 50_000, sessions: 4 });
     history.limit("default", &["campaign"], Bound::WarmUp { first_day: BEGAN / 86_400_000, caps: vec![MANY + 5] });
-    history.limit("acme", &[], Bound::TenantRate { per_second_milli: 1_000, sessions: 4 });
+    history.limit("acme", &[], Bound::TenantRate { per_second_milli: 1_000 });
     history.limit("default", &["daily"], Bound::MinGap { gap_ms: 1_000 });
     history.limit("default", &[], Bound::MaxAttempts { attempts: 2 });
 }

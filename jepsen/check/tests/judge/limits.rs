@@ -86,12 +86,71 @@ fn i18_limit_recorded_again_with_its_end_is_one() {
     rejected(&recorded(&[None, Some(14.0)]), &[18]);
 }
 
+fn tenant_rate(per_second_milli: u64) -> TestHistory {
+    under("default", &["campaign"], Bound::TenantRate { per_second_milli })
+}
+
+fn change_claims(history: &mut TestHistory, change: impl Fn(&mut Claim)) {
+    for event in &mut history.events {
+        match event {
+            Event::Claim(claim) if claim.run == "r120.0" => change(claim),
+            _ => {}
+        }
+    }
+}
+
+/// The 90 recipients of the campaign are claimed within 1.78 s.
 #[test]
-fn i18_tenant_gets_its_rate_fifteen_seconds_late_at_most() {
-    let rate = |per_second_milli| under("default", &["campaign"], Bound::TenantRate { per_second_milli, sessions: 2 });
-    // Ninety within ten seconds: 25 s of the rate, and six sessions.
-    accepted(&rate(3_360));
-    rejected(&rate(3_300), &[18]);
+fn i18_tenant_gets_its_rate_and_two_buckets_of_two_seconds_in_any_interval() {
+    accepted(&tenant_rate(15_600));
+    rejected(&tenant_rate(15_500), &[18]);
+    rejected(&tenant_rate(15_000), &[18]);
+    // The last three of ten entries come a minute later.
+    let mut apart = tenant_rate(15_000);
+    change_claims(&mut apart, |claim| {
+        claim.ledger_unix_ms = claim.ledger_unix_ms.map(|at_ms| at_ms + 60_000 * i64::from(claim.fence.index > 127));
+    });
+    accepted(&apart);
+}
+
+/// The campaign is claimed by ten entries of nine recipients.
+#[test]
+fn i18_excess_of_each_claim_entry_adds_up() {
+    let claimed = |per_second_milli, every_ms: i64| {
+        let mut history = tenant_rate(per_second_milli);
+        change_claims(&mut history, |claim| {
+            claim.ledger_unix_ms = Some(BEGAN + 12_000 + every_ms * (claim.fence.index as i64 - 121));
+        });
+        history
+    };
+    accepted(&claimed(9_000, 1_000));
+    rejected(&claimed(6_700, 1_000), &[18]);
+    rejected(&claimed(9_000, 600), &[18]);
+}
+
+/// Wrong clocks and slow commits delay what is observed. Only ledger time counts.
+#[test]
+fn i18_tenant_rate_is_judged_by_ledger_time_only() {
+    let mut late = tenant_rate(5_000);
+    change_claims(&mut late, |claim| {
+        claim.ledger_unix_ms = Some(BEGAN + 12_000 + 2_000 * (claim.fence.index as i64 - 121));
+    });
+    accepted(&late);
+    let mut unseen = tenant_rate(5_000);
+    change_claims(&mut unseen, |claim| claim.ledger_unix_ms = None);
+    assert_eq!(unknown(&unseen.judge()), [18].into());
+}
+
+#[test]
+fn i18_claims_after_limit_of_tenant_was_lifted_are_not_counted() {
+    let lifted = |until_s: f64| {
+        let mut history = tenant_rate(5_000);
+        let Some(Event::Limit(limit)) = history.events.last_mut() else { unreachable!() };
+        limit.until_ns = Some(ns(until_s));
+        history
+    };
+    accepted(&lifted(12.5));
+    rejected(&lifted(13.5), &[18]);
 }
 
 #[test]

@@ -102,7 +102,7 @@ fn of_run(run: &api::Run) -> Option<Run> {
     })
 }
 
-fn millis(at: &prost_types::Timestamp) -> i64 {
+pub(super) fn millis(at: &prost_types::Timestamp) -> i64 {
     at.seconds * 1_000 + i64::from(at.nanos) / 1_000_000
 }
 

@@ -13,6 +13,7 @@ use reveille_proto::admin::v1 as api;
 use reveille_proto::admin::v1::ExplainedEventKind as Kind;
 use tokio::task::JoinSet;
 
+use super::final_state::millis;
 use super::recorder::Recorder;
 use super::same_name;
 
@@ -51,11 +52,9 @@ impl LedgerRecorder {
         known.insert((run.to_owned(), index))
     }
 
-    /// Returns the ledger time at which an entry was proposed.
+    /// Returns the ledger time at which an entry was proposed, as time of the history.
     fn ns(&self, event: &api::ExplainedEvent) -> Option<u64> {
-        let at = event.time.as_ref()?;
-        let unix_ns = i128::from(at.seconds) * 1_000_000_000 + i128::from(at.nanos);
-        u64::try_from(unix_ns - i128::from(self.began_unix_ms?) * 1_000_000).ok()
+        Some(u64::try_from(ledger_unix_ms(event)? - self.began_unix_ms?).ok()? * 1_000_000)
     }
 
     /// Records the history of each of these recipients. Returns false if the time was over before.
@@ -114,6 +113,7 @@ impl LedgerRecorder {
                     recipient,
                     committed_ns: None,
                     proposed_ns: self.ns(event),
+                    ledger_unix_ms: ledger_unix_ms(event),
                 }));
             }
             // A recipient that was suppressed when its run opened had no claim.
@@ -135,6 +135,11 @@ impl LedgerRecorder {
         let ends = later.iter().find(|event| event.fence == claimed.fence && outcome_kind(event.kind()).is_some());
         self.ns(ends?)
     }
+}
+
+/// Returns the ledger time at which an entry was proposed, which has milliseconds.
+fn ledger_unix_ms(event: &api::ExplainedEvent) -> Option<i64> {
+    event.time.as_ref().map(millis)
 }
 
 /// Returns the answer of the relay, or why the recipient is in doubt, for people.

@@ -107,11 +107,7 @@ impl WorkloadLimits {
         }
         if let Some(rate) = self.tenant_rate {
             admin.set_tenant_rate(BULK_TENANT, rate as f64).await?;
-            always(
-                &[BULK_TENANT],
-                &[],
-                Bound::TenantRate { per_second_milli: rate * 1_000, sessions: CAMPAIGN_SESSIONS },
-            );
+            always(&[BULK_TENANT], &[], Bound::TenantRate { per_second_milli: rate * 1_000 });
         }
         if self.has_gap {
             always(&[TENANT], &[GAPPED], Bound::MinGap { gap_ms: GAP_MS });
