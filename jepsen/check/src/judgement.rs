@@ -27,7 +27,7 @@ pub struct Judgement {
     /// Number of emails that the sink accepted.
     pub accepted: u64,
     /// Number of accepts after the first accept of an item for which no operator decided. 0 is promised, except under
-    /// the policy `resend`, for which all such accepts are counted here.
+    /// the policy `resend`.
     pub duplicates: u64,
     /// Number of accepts after the first accept of an item for which an operator decided.
     pub duplicates_decided: u64,

@@ -11,7 +11,7 @@ use reveille_check::events::{
 use reveille_check::names::Name;
 use reveille_ledger::calendar::When;
 use reveille_ledger::claim_history::ClaimEventKind;
-use reveille_ledger::command::{OpeningCause, UnopenedReason};
+use reveille_ledger::command::{Decider, OpeningCause, UnopenedReason};
 use reveille_ledger::content::Recipients;
 use reveille_ledger::ids::{Fence, Hash, OccurrenceName, RecipientId, RunId, ScheduleId, Time};
 use reveille_ledger::{InstantOutcome, Ledger, RecipientState, Run as LedgerRun, Schedule};
@@ -256,7 +256,8 @@ fn outcome_kind(what: &ClaimEventKind) -> Option<OutcomeKind> {
             OutcomeKind::Released
         }
         ClaimEventKind::InDoubt(_) => OutcomeKind::InDoubt,
-        ClaimEventKind::Resent(_) => OutcomeKind::Resent,
+        ClaimEventKind::Resent(Decider::Operator) => OutcomeKind::Resent(events::Decider::Operator),
+        ClaimEventKind::Resent(Decider::Policy) => OutcomeKind::Resent(events::Decider::Policy),
         ClaimEventKind::Assumed(_) => OutcomeKind::Assumed,
         ClaimEventKind::AcceptedElsewhere | ClaimEventKind::TestAccepted(_) | ClaimEventKind::TestRelay(_) => {
             return None;

@@ -65,9 +65,19 @@ pub enum OutcomeKind {
     /// It is unknown if the relay accepted the email.
     InDoubt,
     /// The recipient was in doubt and is pending again, by the policy `resend` or by an operator.
-    Resent,
+    Resent(Decider),
     /// The recipient was in doubt and is closed, by the policy `assume_sent` or by an operator.
     Assumed,
+}
+
+/// What decided about a doubt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Decider {
+    /// An operator.
+    Operator,
+    /// The policy of the run.
+    Policy,
 }
 
 /// The state of a recipient at the end.

@@ -27,8 +27,8 @@ pub use faults::{Fault, FaultKind, FaultStatus};
 pub use fence::{Fence, NotAFence};
 pub use file::Writer;
 pub use ledger::{
-    Claim, Explained, FinalState, Found, OpenClaim, Outcome, OutcomeKind, PassedOver, RecipientState, Resumption, Run,
-    RunCause, StateHash,
+    Claim, Decider, Explained, FinalState, Found, OpenClaim, Outcome, OutcomeKind, PassedOver, RecipientState,
+    Resumption, Run, RunCause, StateHash,
 };
 pub use observations::{
     Answered, Audience, Bound, Content, Due, EpochStarted, GateReading, Handoff, Lifetime, LifetimeEnd, Limit, Outage,

@@ -1,11 +1,11 @@
 //! I9: ledger and sink agree about each item. A recipient in state sent was accepted, and an accepted recipient is
 //! sent, in doubt or assumed. (I4 and I13 judge recipients that are still claimed because the run did not drain. An
 //! accepted recipient that is pending would be sent to again, which is a violation here.) Each email names its item
-//! (`identity.rs`). Under `hold` and `assume_sent` no recipient is sent to again unless an operator asked for it. Under
-//! another policy than `assume_sent` no recipient is closed as assumed unless an operator asked for it.
+//! (`identity.rs`). Only the policy `resend` sends to a recipient again, and an operator who asked for it. Under another
+//! policy than `assume_sent` no recipient is closed as assumed unless an operator asked for it.
 
 use super::identity;
-use crate::events::{Answer, Call, InDoubt, OutcomeKind, RecipientState};
+use crate::events::{Answer, Call, Decider, InDoubt, OutcomeKind, RecipientState};
 use crate::history::{HasItem, History, of_item};
 use crate::verdict::Findings;
 
@@ -21,7 +21,8 @@ pub fn agree(history: &History, findings: &mut Findings) {
         history.handoffs_by_item().filter(|(_, handoffs)| handoffs.iter().any(|handoff| handoff.answer.is_accepted()))
     {
         // After a decision to send again, the outcome of the later attempt counts.
-        let decided = of_item(&history.outcomes, item).iter().filter(|outcome| outcome.kind == OutcomeKind::Resent);
+        let outcomes = of_item(&history.outcomes, item).iter();
+        let decided = outcomes.filter(|outcome| matches!(outcome.kind, OutcomeKind::Resent(_)));
         let decided = decided.map(|outcome| outcome.index).max();
         let accepts = handoffs.iter().filter(|handoff| handoff.answer.is_accepted());
         let last = accepts.filter_map(|handoff| handoff.fence).map(|fence| fence.index).max();
@@ -43,19 +44,25 @@ pub fn agree(history: &History, findings: &mut Findings) {
         findings.violation(|| format!("{item} has two final states: {states:?}"));
     }
     identity::report_emails(history, findings);
-    if history.header.in_doubt != InDoubt::Resend {
-        report_unrequested_resends(history, findings);
-    }
+    report_unrequested_resends(history, findings);
     if history.header.in_doubt != InDoubt::AssumeSent {
         report_unrequested_assumptions(history, findings);
     }
 }
 
-/// Reports steps that send again without a request of an operator.
+/// Reports steps that send again, as the ledger says by an operator without a request of one, or by another policy than
+/// `resend`.
 fn report_unrequested_resends(history: &History, findings: &mut Findings) {
     for outcomes in history.outcomes.chunk_by(|left, right| left.item() == right.item()) {
-        let resent = outcomes.iter().filter(|outcome| outcome.kind == OutcomeKind::Resent).count();
-        let Some(item) = outcomes.first().map(|outcome| outcome.item()).filter(|_| resent > 0) else { continue };
+        let Some(item) = outcomes.first().map(HasItem::item) else { continue };
+        let count = |by| outcomes.iter().filter(|outcome| outcome.kind == OutcomeKind::Resent(by)).count();
+        let (resent, policy) = (count(Decider::Operator), history.header.in_doubt);
+        if policy != InDoubt::Resend && count(Decider::Policy) > 0 {
+            findings.violation(|| format!("{item} was to be sent again by its policy, which is {policy:?}"));
+        }
+        if resent == 0 {
+            continue;
+        }
         let asked = history.requests_about(item, Call::resends);
         if resent > asked && history.is_whole() {
             findings.violation(|| format!("{item} was to be sent again {resent} times, and {asked} were asked for"));

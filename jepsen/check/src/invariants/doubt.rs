@@ -26,7 +26,7 @@ use std::collections::BTreeMap;
 use super::attribution::{self, CandidateFaults};
 use super::claim_cap::{CLAIM_CAP_MAX, claim_cap, unsettled_processes};
 use crate::events::{
-    Answered, Call, Claim, Fault, FaultKind, Fence, InDoubt, Lifetime, Outcome, OutcomeKind, RecipientState,
+    Answered, Claim, Decider, Fault, FaultKind, Fence, InDoubt, Lifetime, Outcome, OutcomeKind, RecipientState,
 };
 use crate::history::{HasItem, History, Item, of_item};
 use crate::names::Name;
@@ -72,14 +72,10 @@ pub fn doubt(history: &History) -> Doubt {
     Doubt { in_doubt, arrived, allowed }
 }
 
-/// Returns the claims whose doubts are judged: the last claim of each recipient in doubt, and each claim that the
-/// policy `resend` decided, unless an operator may have decided about the recipient earlier than the policy would.
+/// Returns the claims whose doubts are judged: the last claim of each recipient in doubt, and each claim whose doubt
+/// the policy `resend` decided. (An operator may decide before the owner's journal is read.)
 fn doubted_claims(history: &History) -> BTreeMap<(Item, Fence), &Claim> {
-    let is_decided = |outcome: &&Outcome| {
-        history.header.in_doubt == InDoubt::Resend
-            && outcome.kind == OutcomeKind::Resent
-            && history.requests_about(outcome.item(), Call::resends) == 0
-    };
+    let is_decided = |outcome: &&Outcome| outcome.kind == OutcomeKind::Resent(Decider::Policy);
     let decided = history.outcomes.iter().filter(is_decided);
     let decided = decided.filter_map(|outcome| Some((outcome.item(), outcome.fence?)));
     let last = doubted(history).filter_map(|item| Some((item, last_fence(history, item)?)));

@@ -6,7 +6,7 @@
 use super::barriers::may_follow;
 use super::limits;
 use crate::events::{
-    Answer, Answered, Call, Claim, Handoff, LifetimeEnd, Operation, Outcome, OutcomeKind, RecipientState, Run,
+    Answer, Answered, Call, Claim, Decider, Handoff, LifetimeEnd, Operation, Outcome, OutcomeKind, RecipientState, Run,
 };
 use crate::history::{History, Item, of_item};
 
@@ -83,7 +83,7 @@ fn was_refused(history: &History, item: Item) -> bool {
         return of_item(&history.handoffs, item).iter().any(is_refused);
     }
     refusals.any(|refusal| refusal.code.is_none_or(|code| code >= 500))
-        || outcomes.iter().any(|outcome| outcome.kind == OutcomeKind::Resent)
+        || outcomes.iter().any(|outcome| outcome.kind == OutcomeKind::Resent(Decider::Policy))
 }
 
 /// Returns true if at least two processes crashed while they owned a claim of this recipient, and each of these claims

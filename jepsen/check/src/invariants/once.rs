@@ -8,7 +8,7 @@
 //! could be doubled.
 
 use super::identity::is_whole;
-use crate::events::{Answer, Answered, Fence, Handoff, InDoubt, OutcomeKind};
+use crate::events::{Answer, Answered, Decider, Fence, Handoff, InDoubt, OutcomeKind};
 use crate::history::{HasItem, History, Item, of_item};
 use crate::verdict::Findings;
 
@@ -17,7 +17,7 @@ pub fn accepted_once(history: &History, findings: &mut Findings) {
     for (item, handoffs) in history.handoffs_by_item() {
         let accepts: Vec<&Handoff> = handoffs.iter().filter(|handoff| handoff.answer.is_accepted()).collect();
         let times = accepts.len();
-        if count_undecided_pairs(history, item, accepts) > 0 {
+        if count_undecided_pairs(history, item, accepts, |_| true) > 0 {
             findings.violation(|| format!("{} was accepted {times} times: {}", item, fences(handoffs)));
         }
     }
@@ -35,7 +35,7 @@ pub fn one_fence_past_the_gate(history: &History, findings: &mut Findings) {
         let mut past_gate: Vec<&Handoff> = handoffs.iter().filter(is_past_gate).collect();
         past_gate.sort_by_key(|handoff| (handoff.fence, handoff.at_ns));
         past_gate.dedup_by_key(|handoff| handoff.fence);
-        if count_undecided_pairs(history, item, past_gate) > 0 {
+        if count_undecided_pairs(history, item, past_gate, |_| true) > 0 {
             findings.violation(|| format!("{} passed the gate again: {}", item, fences(handoffs)));
         }
     }
@@ -44,21 +44,19 @@ pub fn one_fence_past_the_gate(history: &History, findings: &mut Findings) {
 /// Numbers of emails after the first email of an item, over all items.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Duplicates {
-    /// Under `hold` and `assume_sent`: duplicates without a decision, which break the promise. Under `resend`: all
-    /// duplicates, because the ledger does not record if an operator or the policy decided.
+    /// Duplicates without a decision of an operator. They break the promise, unless the policy `resend` decided.
     pub undecided: u64,
-    /// Duplicates that an operator decided for, under another policy than `resend`.
+    /// Duplicates that an operator decided for.
     pub decided: u64,
 }
 
 /// Counts the duplicates of all items.
 pub fn duplicates(history: &History) -> Duplicates {
-    let by_policy = history.header.in_doubt == InDoubt::Resend;
     let mut totals = Duplicates::default();
     for (item, handoffs) in history.handoffs_by_item() {
         let accepts: Vec<&Handoff> = handoffs.iter().filter(|handoff| handoff.answer.is_accepted()).collect();
         let beyond = accepts.len().saturating_sub(1);
-        let undecided = if by_policy { beyond } else { count_undecided_pairs(history, item, accepts) };
+        let undecided = count_undecided_pairs(history, item, accepts, |by| by == Decider::Operator);
         totals.undecided += undecided as u64;
         totals.decided += (beyond - undecided) as u64;
     }
@@ -76,6 +74,7 @@ fn fences(handoffs: &[Handoff]) -> String {
 /// A decision to send to a recipient again.
 #[derive(Clone, Copy, Debug)]
 struct Decision {
+    by: Decider,
     /// Log index of the decision. `None`: unknown.
     index: Option<u64>,
     /// The claim in whose history the ledger recorded the decision. `None`: not observed.
@@ -89,13 +88,19 @@ struct Decision {
 }
 
 /// Returns the number of consecutive pairs of handoffs, in the order of their fences, without a separate decision
-/// between them, if the first was not refused.
-fn count_undecided_pairs(history: &History, item: Item, mut handoffs: Vec<&Handoff>) -> usize {
+/// between them that counts, if the first was not refused.
+fn count_undecided_pairs(
+    history: &History,
+    item: Item,
+    mut handoffs: Vec<&Handoff>,
+    counts: fn(Decider) -> bool,
+) -> usize {
     if handoffs.len() < 2 {
         return 0;
     }
     handoffs.sort_by_key(|handoff| (handoff.fence, handoff.at_ns));
     let mut decisions = decisions(history, item);
+    decisions.retain(|decision| counts(decision.by));
     let mut undecided = 0;
     for pair in handoffs.windows(2).filter(|pair| pair[0].answer != Answered::Refused) {
         let between =
@@ -115,10 +120,11 @@ fn decisions(history: &History, item: Item) -> Vec<Decision> {
     let mut decisions = Vec::new();
     if history.header.in_doubt == InDoubt::Resend {
         // The outcomes include decisions of operators.
-        for outcome in of_item(&history.outcomes, item).iter().filter(|outcome| outcome.kind == OutcomeKind::Resent) {
+        for outcome in of_item(&history.outcomes, item) {
+            let OutcomeKind::Resent(by) = outcome.kind else { continue };
             let index = Some(outcome.index);
             let (claim, answered_ns) = (outcome.fence, u64::MAX);
-            decisions.push(Decision { index, claim, invoked_ns: 0, answered_ns, is_ledger_record: true });
+            decisions.push(Decision { by, index, claim, invoked_ns: 0, answered_ns, is_ledger_record: true });
         }
         return decisions;
     }
@@ -129,7 +135,8 @@ fn decisions(history: &History, item: Item) -> Vec<Decision> {
             Answer::Failed { .. } | Answer::Found { .. } => continue,
         };
         let (invoked_ns, answered_ns) = (call.invoked_ns, call.answered_ns.unwrap_or(u64::MAX));
-        decisions.push(Decision { index, claim: None, invoked_ns, answered_ns, is_ledger_record: false });
+        let by = Decider::Operator;
+        decisions.push(Decision { by, index, claim: None, invoked_ns, answered_ns, is_ledger_record: false });
     }
     decisions
 }

@@ -109,7 +109,7 @@ fn i1_under_resend_duplicate_without_step_is_rejected() {
     rejected(&with(again), &[1, 3]);
     let mut owned = with(again);
     // The policy sends again in the entry that puts the recipient in doubt, so no earlier outcome shows the doubt.
-    owned.outcome("r200.0", "b", 215, OutcomeKind::Resent);
+    owned.outcome("r200.0", "b", 215, OutcomeKind::Resent(Decider::Policy));
     let judgement = accepted(&owned);
     assert_eq!(judgement.duplicates, 1, "by choice, and counted");
     owned.header.in_doubt = InDoubt::Hold;
@@ -314,10 +314,10 @@ fn i5_fault_of_several_nodes_explains_handoffs_of_each() {
 /// The policy sends `m7` again, whose claim n2 owned.
 #[test]
 fn i5_doubt_that_policy_sent_again_is_explained_too() {
-    let resent = |change: fn(&mut TestHistory)| {
+    let resent_by = |by: Decider, change: fn(&mut TestHistory)| {
         with(|history| {
             history.header.in_doubt = InDoubt::Resend;
-            for kind in [OutcomeKind::InDoubt, OutcomeKind::Resent] {
+            for kind in [OutcomeKind::InDoubt, OutcomeKind::Resent(by)] {
                 history.outcome("r120.0", "m7", 150, kind);
                 let Some(Event::Outcome(outcome)) = history.events.last_mut() else { unreachable!() };
                 outcome.fence = Some(fence(10, 121));
@@ -327,7 +327,14 @@ fn i5_doubt_that_policy_sent_again_is_explained_too() {
             change(history);
         })
     };
+    let resent = |change| resent_by(Decider::Policy, change);
     rejected(&resent(|_| {}), &[5]);
+    // An operator's request about all recipients of the run changes nothing, if the policy decided.
+    let asks = |history: &mut TestHistory| {
+        history.call(15.0, 15.1, Operation::Resend { run: "r120.0".to_owned(), recipient: None }, ok(155));
+    };
+    rejected(&resent(asks), &[5]);
+    accepted(&resent_by(Decider::Operator, asks));
     accepted(&resent(|history| history.change_mail("r120.0", "m7", |mail| mail.answer = Answered::Nothing)));
     accepted(&resent(|history| {
         history.fault(FaultKind::Kill, &["n2"], 12.5).past_gate = [("n2".to_owned(), 1)].into()

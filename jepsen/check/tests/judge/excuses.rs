@@ -88,8 +88,12 @@ fn i4_end_by_client_or_relay_is_explained() {
     rejected(&refused(Some(451)), &[4]);
     let mut sent_again = refused(Some(451));
     sent_again.header.in_doubt = InDoubt::Resend;
-    sent_again.outcome("r120.0", "m7", 121, OutcomeKind::Resent);
+    sent_again.outcome("r120.0", "m7", 121, OutcomeKind::Resent(Decider::Policy));
     accepted(&sent_again); // This counted as an attempt, and the deadline came.
+    let mut decided = refused(Some(451));
+    asks(&mut decided, 12.5, Operation::Resend { run: "r120.0".to_owned(), recipient: None }, ok(121));
+    decided.outcome("r120.0", "m7", 121, OutcomeKind::Resent(Decider::Operator));
+    rejected(&decided, &[4]);
     let given_back = without_a_mail(RecipientState::Dead, |history| {
         history.claim("r120.0", "m7", fence(10, 121), ("n1", 1), 12.4);
         history.outcome("r120.0", "m7", 122, OutcomeKind::Released);
@@ -268,20 +272,19 @@ fn i1_decision_about_all_in_doubt_covers_each() {
 
 #[test]
 fn i1_under_resend_step_after_both_excuses_nothing() {
-    let resent = |index: u64| {
+    let resent = |index: u64, by: Decider| {
         with(|history| {
             history.header.in_doubt = InDoubt::Resend;
             again(history, "r120.0", "m7", 160, 16.0);
-            history.outcome("r120.0", "m7", index, OutcomeKind::Resent);
+            resend(history, 14.0, ("r120.0", Some("m7")), ok(150));
+            history.outcome("r120.0", "m7", index, OutcomeKind::Resent(by));
         })
     };
-    let by_policy = accepted(&resent(150));
-    assert_eq!(
-        (by_policy.duplicates, by_policy.duplicates_decided),
-        (1, 0),
-        "the ledger does not record whose decision it was"
-    );
-    rejected(&resent(161), &[1, 3]);
+    for (by, counted) in [(Decider::Policy, (1, 0)), (Decider::Operator, (0, 1))] {
+        let judgement = accepted(&resent(150, by));
+        assert_eq!((judgement.duplicates, judgement.duplicates_decided), counted, "{by:?}");
+        rejected(&resent(161, by), &[1, 3]);
+    }
 }
 
 #[test]
@@ -300,7 +303,7 @@ fn i1_under_resend_step_in_history_of_first_claim_excuses() {
             let fences: Vec<Fence> = fences.collect();
             let of = if of_first { fences.iter().min() } else { fences.iter().max() };
             // The ledger merged it with a later step of the same claim.
-            history.outcome("r120.0", "m7", 161, OutcomeKind::Resent);
+            history.outcome("r120.0", "m7", 161, OutcomeKind::Resent(Decider::Policy));
             if let Some(Event::Outcome(outcome)) = history.events.last_mut() {
                 outcome.fence = of.copied();
             }
@@ -353,16 +356,26 @@ fn i6_take_back_invoked_before_opt_out_may_follow_it() {
 
 #[test]
 fn i9_resend_without_request_is_rejected() {
-    let resent = |policy| {
+    let resent = |policy, by| {
         with(|history| {
             history.header.in_doubt = policy;
-            history.outcome("r200.0", "b", 216, OutcomeKind::Resent);
+            history.outcome("r200.0", "b", 216, OutcomeKind::Resent(by));
             history.set_final_state("r200.0", "b", RecipientState::Dead);
         })
     };
-    rejected(&resent(InDoubt::Hold), &[9]);
-    rejected(&resent(InDoubt::AssumeSent), &[9]);
-    accepted(&resent(InDoubt::Resend));
+    for policy in [InDoubt::Hold, InDoubt::AssumeSent, InDoubt::Resend] {
+        rejected(&resent(policy, Decider::Operator), &[9]);
+        let asked = |by| {
+            let mut history = resent(policy, by);
+            resend(&mut history, 24.0, ("r200.0", Some("b")), ok(216));
+            history
+        };
+        accepted(&asked(Decider::Operator));
+        if policy != InDoubt::Resend {
+            rejected(&asked(Decider::Policy), &[9]);
+        }
+    }
+    accepted(&resent(InDoubt::Resend, Decider::Policy));
 }
 
 #[test]

@@ -423,7 +423,7 @@ fn doubtful(history: &mut TestHistory) {
     history.claim("r255.0", "d", fence(210, 256), ("n1", 1), 35.2);
     history.handoff("r255.0", "d", fence(210, 256), "n1", 35.5, Answered::Nothing);
     history.outcome("r255.0", "d", 257, OutcomeKind::InDoubt);
-    history.outcome("r255.0", "d", 261, OutcomeKind::Resent);
+    history.outcome("r255.0", "d", 261, OutcomeKind::Resent(Decider::Operator));
     history.sends("r255.0", ("d", 0), fence(210, 262), ("n2", 2), 38.0);
     let (run, recipient) = ("r255.0".to_owned(), Some("d".to_owned()));
     history.call(37.0, 37.1, Operation::Resend { run, recipient }, ok(261));

@@ -204,7 +204,7 @@ fn i19_handoffs_without_answer_are_as_many_as_attempts() {
         history.header.in_doubt = InDoubt::Resend;
         for (index, at_s) in [(160, 16.0), (170, 17.0)] {
             history.outcome("r120.0", "m7", index - 5, OutcomeKind::InDoubt);
-            history.outcome("r120.0", "m7", index - 5, OutcomeKind::Resent);
+            history.outcome("r120.0", "m7", index - 5, OutcomeKind::Resent(Decider::Policy));
             history.claim("r120.0", "m7", fence(10, index), ("n1", 1), at_s - 0.05);
             history.handoff("r120.0", "m7", fence(10, index), "n1", at_s, Answered::Accepted);
         }

@@ -89,7 +89,7 @@ fn i6_message_without_its_dot_passed_no_gate() {
 fn decided(history: &mut TestHistory, at: Option<u64>, state: RecipientState) {
     history.header.in_doubt = InDoubt::Resend;
     if let Some(at) = at {
-        history.outcome("r200.0", "b", at, OutcomeKind::Resent);
+        history.outcome("r200.0", "b", at, OutcomeKind::Resent(Decider::Policy));
     }
     for event in &mut history.events {
         if let Event::FinalState(final_state) = event

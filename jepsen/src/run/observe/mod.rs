@@ -82,7 +82,7 @@ pub fn record_leaders(watch: &LeaderWatch, recorder: &Recorder) {
 
 #[cfg(test)]
 mod tests {
-    use reveille_check::events::{PassedOver, RecipientState, RunCause};
+    use reveille_check::events::{Decider, PassedOver, RecipientState, RunCause};
     use reveille_proto::admin::v1 as api;
 
     use super::same_name;
@@ -91,6 +91,9 @@ mod tests {
     fn each_value_of_the_api_has_a_name_in_histories() {
         for cause in (1..).map_while(|number| api::RunCause::try_from(number).ok()) {
             assert!(same_name::<RunCause>(cause.as_str_name(), "RUN_CAUSE_").is_some(), "{cause:?}");
+        }
+        for decider in (1..).map_while(|number| api::Decider::try_from(number).ok()) {
+            assert!(same_name::<Decider>(decider.as_str_name(), "DECIDER_").is_some(), "{decider:?}");
         }
         for state in (1..).map_while(|number| api::RecipientState::try_from(number).ok()) {
             assert!(same_name::<RecipientState>(state.as_str_name(), "RECIPIENT_STATE_").is_some(), "{state:?}");

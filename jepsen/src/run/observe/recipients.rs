@@ -117,7 +117,7 @@ impl LedgerRecorder {
                 }));
             }
             // A recipient that was suppressed when its run opened had no claim.
-            if let Some(kind) = outcome_kind(event.kind()).filter(|_| fence.is_some()) {
+            if let Some(kind) = outcome_kind(event).filter(|_| fence.is_some()) {
                 let (index, proposed_ns, detail) = (event.index, self.ns(event), answer(event));
                 let code = u16::try_from(event.code).ok().filter(|code| *code > 0);
                 let outcome = Outcome { index, fence, run: run_name, recipient, kind, code, proposed_ns, detail };
@@ -132,7 +132,7 @@ impl LedgerRecorder {
     /// Returns the time until which the recipient was claimed under this fence: the first outcome that ended the claim.
     /// `None`: that outcome has no instant.
     fn open_until(&self, claimed: &api::ExplainedEvent, later: &[api::ExplainedEvent]) -> Option<u64> {
-        let ends = later.iter().find(|event| event.fence == claimed.fence && outcome_kind(event.kind()).is_some());
+        let ends = later.iter().find(|event| event.fence == claimed.fence && outcome_kind(event).is_some());
         self.ns(ends?)
     }
 }
@@ -151,13 +151,13 @@ fn answer(event: &api::ExplainedEvent) -> String {
 }
 
 /// Returns the outcome for an event of `explain` that ends a handoff or decides a doubt.
-fn outcome_kind(kind: Kind) -> Option<OutcomeKind> {
-    Some(match kind {
+fn outcome_kind(event: &api::ExplainedEvent) -> Option<OutcomeKind> {
+    Some(match event.kind() {
         Kind::Sent | Kind::SentTwice | Kind::SentAfterAll => OutcomeKind::Sent,
         Kind::Refused => OutcomeKind::Refused,
         Kind::GivenBack | Kind::NotComposed | Kind::Suppressed | Kind::GivenUp => OutcomeKind::Released,
         Kind::InDoubt => OutcomeKind::InDoubt,
-        Kind::ToBeResent => OutcomeKind::Resent,
+        Kind::ToBeResent => OutcomeKind::Resent(same_name(event.decider().as_str_name(), "DECIDER_")?),
         Kind::Assumed => OutcomeKind::Assumed,
         _ => return None,
     })
