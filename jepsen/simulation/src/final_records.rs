@@ -10,8 +10,8 @@ use reveille_check::events::{
 };
 use reveille_check::names::Name;
 use reveille_ledger::calendar::When;
-use reveille_ledger::claim_history::ClaimEventKind;
-use reveille_ledger::command::{Decider, OpeningCause, UnopenedReason};
+use reveille_ledger::claim_history::{ClaimEvent, ClaimEventKind};
+use reveille_ledger::command::{Decider, OpeningCause, RefusalEffect, UnopenedReason};
 use reveille_ledger::content::Recipients;
 use reveille_ledger::ids::{Fence, Hash, OccurrenceName, RecipientId, RunId, ScheduleId, Time};
 use reveille_ledger::{InstantOutcome, Ledger, RecipientState, Run as LedgerRun, Schedule};
@@ -186,7 +186,7 @@ fn record_claim(
         }));
     }
     for event in claim.history.iter() {
-        let Some(kind) = outcome_kind(&event.what) else { continue };
+        let Some(kind) = outcome_kind(event) else { continue };
         let code = match event.what {
             ClaimEventKind::Refused { code, .. } if code > 0 => Some(code),
             _ => None,
@@ -245,16 +245,22 @@ pub fn recipients(ledger: &Ledger, lists: &AddressLists, audience: &Hash) -> Vec
     }
 }
 
-fn outcome_kind(what: &ClaimEventKind) -> Option<OutcomeKind> {
-    Some(match what {
+fn outcome_kind(event: &ClaimEvent) -> Option<OutcomeKind> {
+    // As `explain` shows it: no relay could be asked, or different refusals are one.
+    let has_answer = |code, effect| code > 0 || effect == RefusalEffect::CountAttempt;
+    let is_joined_refusal = event.entries > 1 && event.to == RecipientState::Dead;
+    Some(match &event.what {
         ClaimEventKind::Accepted
         | ClaimEventKind::AcceptedByLog
         | ClaimEventKind::KnownDuplicate
         | ClaimEventKind::Contradiction => OutcomeKind::Sent,
-        ClaimEventKind::Refused { .. } => OutcomeKind::Refused,
-        ClaimEventKind::Released(_) | ClaimEventKind::Unsendable(_) | ClaimEventKind::Suppressed => {
-            OutcomeKind::Released
+        ClaimEventKind::Refused { code, effect, .. } if has_answer(*code, *effect) || is_joined_refusal => {
+            OutcomeKind::Refused
         }
+        ClaimEventKind::Refused { .. }
+        | ClaimEventKind::Released(_)
+        | ClaimEventKind::Unsendable(_)
+        | ClaimEventKind::Suppressed => OutcomeKind::Released,
         ClaimEventKind::InDoubt(_) => OutcomeKind::InDoubt,
         ClaimEventKind::Resent(Decider::Operator) => OutcomeKind::Resent(events::Decider::Operator),
         ClaimEventKind::Resent(Decider::Policy) => OutcomeKind::Resent(events::Decider::Policy),

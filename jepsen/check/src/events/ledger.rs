@@ -42,8 +42,8 @@ pub struct Outcome {
     pub recipient: Name,
     /// Kind of the outcome.
     pub kind: OutcomeKind,
-    /// Basic code of the relay's answer. `None`: the relay broke the dialogue. Refusals that the ledger reports as one are
-    /// [`OutcomeKind::Released`] in real runs.
+    /// Basic code of the relay's answer. `None`: the relay broke the dialogue, or the ledger reports refusals with
+    /// different answers as one. Such refusals are [`OutcomeKind::Released`] unless they made recipients dead.
     pub code: Option<u16>,
     /// Ledger time of the entry, or of the last entry if the ledger reports several entries as one. `None`: ledger time
     /// cannot be compared.

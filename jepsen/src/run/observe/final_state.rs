@@ -16,7 +16,7 @@ use reveille_proto::admin::v1 as api;
 
 use super::recipients::LedgerRecorder;
 use super::recorder::Recorder;
-use super::same_name;
+use super::{millis, same_name};
 use crate::run::ARCHIVE_AFTER;
 use crate::run::clients::{templates, uploads};
 use crate::run::workload::{ItemKind, TENANT, TENANTS, Workload, WorkloadItem, value, value_of};
@@ -100,10 +100,6 @@ fn of_run(run: &api::Run) -> Option<Run> {
         opened_unix_ms: millis(run.open_time.as_ref()?),
         waited_for: None,
     })
-}
-
-pub(super) fn millis(at: &prost_types::Timestamp) -> i64 {
-    at.seconds * 1_000 + i64::from(at.nanos) / 1_000_000
 }
 
 /// Records the instants that opened no run, as the ledger names them. Returns false if the time was over, or a name

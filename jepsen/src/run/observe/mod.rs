@@ -36,6 +36,11 @@ fn same_name<T: DeserializeOwned>(name: &str, prefix: &str) -> Option<T> {
     serde_json::from_value(name.strip_prefix(prefix)?.to_lowercase().into()).ok()
 }
 
+/// Returns a time of the API in Unix milliseconds.
+fn millis(at: &prost_types::Timestamp) -> i64 {
+    at.seconds * 1_000 + i64::from(at.nanos) / 1_000_000
+}
+
 /// Returns the watcher for the sink. It records every final dot that the sink read, and its answer. A sink that was
 /// stopped has reported every dot.
 pub fn dot_watcher(recorder: Recorder) -> DotWatcher {

@@ -13,9 +13,8 @@ use reveille_proto::admin::v1 as api;
 use reveille_proto::admin::v1::ExplainedEventKind as Kind;
 use tokio::task::JoinSet;
 
-use super::final_state::millis;
 use super::recorder::Recorder;
-use super::same_name;
+use super::{millis, same_name};
 
 /// Number of events of a run as a whole (pause, resumption, requeue) that the ledger keeps.
 const RUN_EVENTS_KEPT: usize = 64;
@@ -96,11 +95,11 @@ impl LedgerRecorder {
                 self.event(&Event::Resumption(Resumption { run: run_name, index: event.index }));
             }
             let fence: Option<Fence> = event.fence.parse().ok();
+            let later = history.events.get(position + 1..).unwrap_or_default();
             if event.kind() == Kind::Claimed
                 && let Some(fence) = fence
             {
                 let incarnation = event.incarnation;
-                let later = history.events.get(position + 1..).unwrap_or_default();
                 if let Some(at_ns) = self.open_until(event, later) {
                     let node = event.node.clone();
                     self.event(&Event::OpenClaim(OpenClaim { at_ns, fence, node, incarnation, claimed: 1 }));
@@ -118,6 +117,7 @@ impl LedgerRecorder {
             }
             // A recipient that was suppressed when its run opened had no claim.
             if let Some(kind) = outcome_kind(event).filter(|_| fence.is_some()) {
+                let kind = if is_joined_refusal(event, later) { OutcomeKind::Refused } else { kind };
                 let (index, proposed_ns, detail) = (event.index, self.ns(event), answer(event));
                 let code = u16::try_from(event.code).ok().filter(|code| *code > 0);
                 let outcome = Outcome { index, fence, run: run_name, recipient, kind, code, proposed_ns, detail };
@@ -163,6 +163,16 @@ fn outcome_kind(event: &api::ExplainedEvent) -> Option<OutcomeKind> {
     })
 }
 
+/// Returns true if this event stands for refusals with different answers that made recipients dead. `later` are the
+/// events after it. The ledger joins such refusals in a claim with many events, and `explain` shows them as recipients
+/// that were given back.
+fn is_joined_refusal(event: &api::ExplainedEvent, later: &[api::ExplainedEvent]) -> bool {
+    let is_end = |other: &api::ExplainedEvent| {
+        other.kind() == Kind::Dead && (&other.fence, other.index) == (&event.fence, event.index)
+    };
+    event.release_reason() == api::ReleaseReason::Unavailable && event.entries > 1 && later.iter().any(is_end)
+}
+
 #[cfg(test)]
 mod tests {
     use reveille_check::History;
@@ -174,6 +184,17 @@ mod tests {
         let time = Some(prost_types::Timestamp { seconds: index as i64, nanos: 0 });
         let (fence, node, incarnation) = (fence.to_owned(), "n1".to_owned(), 3);
         api::ExplainedEvent { kind: kind.into(), fence, index, node, incarnation, time, ..Default::default() }
+    }
+
+    /// Returns the history of a recipient that `explain` shows so.
+    fn recorded(state: api::RecipientState, events: Vec<api::ExplainedEvent>) -> History {
+        let explained = api::ExplainResponse { number: 7, state: state.into(), events, ..Default::default() };
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("history");
+        let recorder = Recorder::begin(&path, &Header { format: FORMAT, ..Header::default() }).unwrap();
+        LedgerRecorder::new(recorder.clone(), Some(0)).record("r1.0", "a", &explained).unwrap();
+        recorder.end(Vec::new()).unwrap();
+        History::read(std::fs::read(&path).unwrap().as_slice()).unwrap()
     }
 
     #[test]
@@ -190,14 +211,7 @@ mod tests {
             event(Kind::Claimed, "1.1.40.0", 40),
             event(Kind::Sent, "1.1.40.0", 42),
         ];
-        let state = api::RecipientState::Sent.into();
-        let explained = api::ExplainResponse { number: 7, state, events, ..Default::default() };
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("history");
-        let recorder = Recorder::begin(&path, &Header { format: FORMAT, ..Header::default() }).unwrap();
-        LedgerRecorder::new(recorder.clone(), Some(0)).record("r1.0", "a", &explained).unwrap();
-        recorder.end(Vec::new()).unwrap();
-        let history = History::read(std::fs::read(&path).unwrap().as_slice()).unwrap();
+        let history = recorded(api::RecipientState::Sent, events);
         let claims: Vec<_> = history.claims.iter().map(|claim| (claim.fence.index, claim.proposed_ns)).collect();
         let ns = |seconds: u64| Some(seconds * 1_000_000_000);
         assert_eq!(claims, [(10, ns(10)), (20, ns(20)), (30, ns(30)), (40, ns(40))]);
@@ -211,5 +225,19 @@ mod tests {
         assert_eq!(open, [(10, 12), (20, 21), (30, 31), (40, 42)].map(|(fence, at_s)| (fence, at_s * 1_000_000_000)));
         let FinalState { number, state, .. } = history.final_states[0];
         assert_eq!((number, state), (Some(7), RecipientState::Sent));
+    }
+
+    /// A dead letter needs a refusal as its cause (I4).
+    #[test]
+    fn refusals_that_ledger_joined_are_a_cause_of_the_dead_letter() {
+        let kind = |entries, ends: Kind| {
+            let release_reason = api::ReleaseReason::Unavailable.into();
+            let joined = api::ExplainedEvent { entries, release_reason, ..event(Kind::GivenBack, "1.1.10.0", 12) };
+            let events = vec![event(Kind::Claimed, "1.1.10.0", 10), joined, event(ends, "1.1.10.0", 12)];
+            recorded(api::RecipientState::Dead, events).outcomes[0].kind
+        };
+        assert_eq!(kind(2, Kind::Dead), OutcomeKind::Refused);
+        assert_eq!(kind(1, Kind::Dead), OutcomeKind::Released, "no relay could be asked, and the deadline passed");
+        assert_eq!(kind(2, Kind::Expired), OutcomeKind::Released);
     }
 }
