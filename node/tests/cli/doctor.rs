@@ -244,6 +244,9 @@ async fn relay_that_is_left_alone_is_named() {
     failing.set_condition(v1::RelayCondition::Throttled);
     cluster.relays[0].health = Some(failing.clone());
     assert_eq!(cluster.clone().findings().await, (Some(0), vec!["warning throttled".into()]), "it takes some");
+    failing.set_condition(v1::RelayCondition::Refusing);
+    cluster.relays[0].health = Some(failing.clone());
+    assert_eq!(cluster.clone().findings().await, (Some(1), vec!["problem refusing".into()]));
     failing.set_condition(v1::RelayCondition::Ready);
     cluster.relays[0].health = Some(failing);
     assert_eq!(cluster.findings().await, (Some(0), vec![]));

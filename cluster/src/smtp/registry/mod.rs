@@ -40,8 +40,8 @@ pub struct RelayRegistry {
     unmatched_rules: Mutex<BTreeSet<String>>,
     relays: RwLock<BTreeMap<String, Entry>>,
     turn: AtomicU32,
-    /// Relays whose daily allowance is used up, as last logged.
-    parked: Mutex<BTreeSet<String>>,
+    /// Relays for which an alarm was raised, and that have not recovered since.
+    alarmed: Mutex<AlarmedRelays>,
 }
 
 /// Permit to send one email through a named relay.
@@ -67,6 +67,15 @@ struct NamedRelay {
     sessions: Arc<RelaySessions>,
 }
 
+/// Names of relays for which an alarm was raised.
+#[derive(Default)]
+struct AlarmedRelays {
+    /// Their daily allowance is used up.
+    parked: BTreeSet<String>,
+    /// They refuse for long, for trouble of their own or for a sender.
+    refusing: BTreeSet<String>,
+}
+
 struct Entry {
     relay: Relay,
     sharing_nodes: usize,
@@ -84,8 +93,8 @@ impl RelayRegistry {
         reply_rules: RelayRules,
     ) -> RelayRegistry {
         let (relays, turn) = (RwLock::new(BTreeMap::new()), AtomicU32::new(0));
-        let (unmatched_rules, parked) = (Mutex::default(), Mutex::default());
-        RelayRegistry { dialer, name, hello_name, credentials, reply_rules, unmatched_rules, relays, turn, parked }
+        let (unmatched_rules, alarmed) = (Mutex::default(), Mutex::default());
+        RelayRegistry { dialer, name, hello_name, credentials, reply_rules, unmatched_rules, relays, turn, alarmed }
     }
 
     /// Returns the credentials that this node has.
@@ -230,10 +239,10 @@ impl RelayRegistry {
         self.status().into_iter().map(|(name, status)| (name, flow(&status, now))).collect()
     }
 
-    /// Writes the gauges of each relay, and raises an alarm if one is parked.
+    /// Writes the gauges of each relay, and raises an alarm if one is parked or goes on refusing.
     pub fn measure(&self) {
         let status = self.status();
-        self.report_parked(&status);
+        self.report(&status);
         for (name, status) in status {
             let parked = matches!(status.circuit, CircuitStatus::Parked { .. });
             let open = matches!(status.circuit, CircuitStatus::Open { .. } | CircuitStatus::HalfOpen { .. });
@@ -241,11 +250,27 @@ impl RelayRegistry {
         }
     }
 
-    /// Logs each relay that became parked, or accepts email again, since the last call. A probe changes nothing.
-    fn report_parked(&self, status: &BTreeMap<String, RelayStatus>) {
-        let mut parked = self.parked.lock();
+    /// Logs each relay that became parked or goes on refusing, or accepts email again, since the last call. A probe
+    /// changes nothing.
+    fn report(&self, status: &BTreeMap<String, RelayStatus>) {
+        let mut alarmed = self.alarmed.lock();
+        let AlarmedRelays { parked, refusing } = &mut *alarmed;
         parked.retain(|relay| status.contains_key(relay));
+        refusing.retain(|relay| status.contains_key(relay));
         for (relay, status) in status {
+            match &status.refusing {
+                Some(cause) if refusing.insert(relay.clone()) => {
+                    tracing::warn!(
+                        relay,
+                        %cause,
+                        "for ten minutes a relay has refused emails for trouble of its own, or for their sender, and \
+                         accepted none: the recipients wait"
+                    );
+                    metrics::counter!("reveille_alarms_total").increment(1);
+                }
+                None if refusing.remove(relay) => tracing::info!(relay, "a relay goes on refusing no more"),
+                _ => {}
+            }
             match &status.circuit {
                 CircuitStatus::Parked { cause, .. } if parked.insert(relay.clone()) => {
                     tracing::warn!(relay, %cause, "a relay takes no more today: one email tries it every 15 minutes");

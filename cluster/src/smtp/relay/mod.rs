@@ -16,6 +16,7 @@ pub mod circuit;
 pub(crate) mod circuit_event;
 pub mod failure;
 pub(crate) mod idle_sessions;
+pub(crate) mod lasting_refusals;
 pub mod latency;
 pub mod permit;
 pub(crate) mod session_limit;

@@ -114,7 +114,7 @@ impl SendPermit {
                         // Counted before the caller gets the result, because the email may come again at once.
                         let late = sessions.count_late_open();
                         // The opening keeps the permit of the circuit.
-                        sessions.learn(&result, CircuitPermit::Normally, CircuitEvent::Nothing, running);
+                        sessions.learn(email, &result, CircuitPermit::Normally, CircuitEvent::Nothing, running);
                         sessions.tasks.spawn(finish_opening(
                             Arc::clone(&sessions),
                             opening,
@@ -139,7 +139,7 @@ impl SendPermit {
             Err(result) => (None, *result),
         };
         let event = circuit_event(&result, running.elapsed(), sessions.has_open_session());
-        sessions.learn(&result, circuit_permit.take(), event, running);
+        sessions.learn(email, &result, circuit_permit.take(), event, running);
         // If SMTPUTF8 was missing, this session is closed, so that the next email asks the relay again.
         let retires = matches!(result, DialogueResult::NoSmtpUtf8 { .. });
         let Some(session) = session else { return (result, None) };

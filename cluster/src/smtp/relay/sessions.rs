@@ -18,6 +18,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use super::circuit::{Circuit, CircuitEvent, CircuitPermit};
 use super::failure::{RelayFailure, RelayTrouble};
 use super::idle_sessions::{IdleSessions, OpenSession};
+use super::lasting_refusals::LastingRefusals;
 use super::latency::DialogueLatency;
 use super::session_limit::SessionLimit;
 use super::status::{CircuitStatus, Counted, Gauge, RelayCounters, RelayStatus};
@@ -28,6 +29,7 @@ use crate::smtp::replies::dialogue_result::DialogueResult;
 use crate::smtp::session::deadlines::Deadlines;
 use crate::smtp::session::dialer::Dial;
 use crate::smtp::session::dialogue::Session;
+use crate::smtp::session::envelope::Email;
 use crate::smtp::session::target::Target;
 use crate::smtp::stage::Stage;
 
@@ -69,6 +71,7 @@ struct ThrottleReply {
 pub(super) struct RelayState {
     /// The last answer "too fast". `None`: there was none.
     throttle_reply: Option<ThrottleReply>,
+    refusals: LastingRefusals,
     pub(super) idle: IdleSessions,
     pub(super) circuit: Circuit,
     pub(super) rate_limiter: RateLimiter,
@@ -140,6 +143,7 @@ impl RelaySessions {
             rate_queue: tokio::sync::Mutex::new(()),
             state: Mutex::new(RelayState {
                 throttle_reply: None,
+                refusals: LastingRefusals::default(),
                 idle: IdleSessions::default(),
                 circuit: Circuit::new(limits.backoff),
                 rate_limiter: RateLimiter::new(limits.rate_per_second, limits.burst),
@@ -207,6 +211,7 @@ impl RelaySessions {
             circuit,
             rate_per_second: state.rate_limiter.rate_per_second(now),
             slowed: state.recent_throttle_reply(now),
+            refusing: state.refusals.lasting(now),
             dialogue: state.dialogues.last(now),
             counters: RelayCounters { gate_passes, ..state.counters },
         }
@@ -302,9 +307,11 @@ impl RelaySessions {
         self.state.lock().record(event, permit);
     }
 
-    /// Learns from the result of a dialogue: updates the counters, the circuit, the rate and the latency.
+    /// Learns from the result of an email's dialogue: updates the counters, the circuit, the rate, the latency and the
+    /// series of refusals.
     pub(super) fn learn(
         &self,
+        email: &Email,
         result: &DialogueResult,
         permit: CircuitPermit,
         event: CircuitEvent,
@@ -315,6 +322,7 @@ impl RelaySessions {
         let now = self.now();
         let mut state = self.state.lock();
         state.counters.count(result);
+        state.refusals.record(result, email, now);
         state.record(event, permit);
         // The circuit handles a used-up allowance of the day: it does not mean that the rate is too high.
         if let DialogueResult::Refused { class: ReplyClass::Throttle, code, text, .. } = result {

@@ -24,6 +24,8 @@ pub struct RelayStatus {
     pub rate_per_second: f64,
     /// The relay's last answer "too fast" within the last minute. `None`: there was none.
     pub slowed: Option<RelayFailure>,
+    /// The relay's last refusal of a series that lasts, for trouble of its own or for a sender. `None`: there is none.
+    pub refusing: Option<RelayFailure>,
     /// Recent duration of a dialogue. `None`: not known.
     pub dialogue: Option<Duration>,
     /// Counts since this node has known the relay.

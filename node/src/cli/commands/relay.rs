@@ -271,8 +271,8 @@ fn health(test: &TestRelayResponse) -> Option<&RelayHealth> {
 
 /// Returns a warning if the relay answers but the node does not use it, for example because of a quota.
 fn left_alone(test: &TestRelayResponse) -> Option<String> {
-    use RelayCondition::{Ready, Throttled};
-    let health = health(test).filter(|health| !matches!(health.condition(), Ready | Throttled))?;
+    use RelayCondition::{Ready, Refusing, Throttled};
+    let health = health(test).filter(|health| !matches!(health.condition(), Ready | Throttled | Refusing))?;
     Some(format!("warning: it answers, but no mail goes out by it now: it is {}", condition_text(health)))
 }
 

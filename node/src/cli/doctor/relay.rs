@@ -1,4 +1,4 @@
-//! Checks the relays: pools without a relay, open circuits, and relays that throttle.
+//! Checks the relays: pools without a relay, open circuits, and relays that throttle or refuse for long.
 
 use std::collections::BTreeMap;
 
@@ -19,8 +19,10 @@ pub fn findings(relays: &[Relay], schedules: &[Schedule]) -> Vec<Finding> {
     let mut findings = unserved(&pools, schedules);
     for relay in relays {
         let Some(health) = relay.health.as_ref() else { continue };
-        if health.condition() == RelayCondition::Throttled {
-            findings.push(throttled(relay, health));
+        match health.condition() {
+            RelayCondition::Throttled => findings.push(throttled(relay, health)),
+            RelayCondition::Refusing => findings.push(refusing(relay, health)),
+            _ => {}
         }
         if !is_open(health) {
             continue;
@@ -86,6 +88,19 @@ fn throttled(relay: &Relay, health: &RelayHealth) -> Finding {
         format!("relay {} refused emails of {} within the last minute: {}", relay.name, health.node, cause(health));
     let why = "its rate was halved and grows back; refused recipients are tried again, and no attempt is counted";
     Finding::warning("throttled", what, why, format!("reveille relay show {}", relay.name))
+}
+
+/// Reports a relay that has long refused emails for trouble of its own, or of one sender.
+fn refusing(relay: &Relay, health: &RelayHealth) -> Finding {
+    let what =
+        format!("relay {} refuses emails of {} for ten minutes or more: {}", relay.name, health.node, cause(health));
+    let why = "it accepts none of them, or none of one sender: these recipients wait, and expire at their time";
+    Finding::problem(
+        "refusing",
+        what,
+        why,
+        format!("look into its log, or correct the sender; reveille relay show {}", relay.name),
+    )
 }
 
 fn is_open(health: &RelayHealth) -> bool {

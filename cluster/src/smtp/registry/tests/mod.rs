@@ -293,24 +293,39 @@ async fn rules_without_relay_are_named_once_until_relay_was_there() {
     assert_eq!(relays.new_unmatched_rules(&led()), ["a"], "it was removed");
 }
 
+fn ready() -> RelayStatus {
+    RelayStatus {
+        sessions_open: 0,
+        sessions_idle: 0,
+        waiting_dots: 0,
+        circuit: CircuitStatus::Closed,
+        rate_per_second: 5.0,
+        slowed: None,
+        refusing: None,
+        dialogue: None,
+        counters: RelayCounters::default(),
+    }
+}
+
+#[test]
+fn relay_that_goes_on_refusing_is_reported_until_it_accepts_or_is_removed() {
+    let relays = relays_by(Arc::new(Nowhere::default()), RelayRules::default());
+    let refusing = Some(RelayFailure::answered(None, 452, "4.3.1 Insufficient system storage"));
+    let refuses = BTreeMap::from([("a".to_owned(), RelayStatus { refusing, ..ready() })]);
+    let alarmed = |status: &BTreeMap<String, RelayStatus>| {
+        relays.report(status);
+        relays.alarmed.lock().refusing.len()
+    };
+    let ready = BTreeMap::from([("a".to_owned(), ready())]);
+    let none = BTreeMap::new();
+    assert_eq!([&ready, &refuses, &refuses, &ready, &refuses, &none].map(alarmed), [0, 1, 1, 0, 1, 0]);
+}
+
 #[test]
 fn open_circuit_lets_no_permit_through_until_probe() {
     let (now, second) = (Instant::now(), Duration::from_secs(1));
-    let rate_milli_at = |circuit, rate_per_second| {
-        let (sessions_open, sessions_idle, waiting_dots, counters) = (0, 0, 0, RelayCounters::default());
-        let (dialogue, slowed) = (None, None);
-        let status = RelayStatus {
-            sessions_open,
-            sessions_idle,
-            waiting_dots,
-            circuit,
-            rate_per_second,
-            slowed,
-            dialogue,
-            counters,
-        };
-        flow(&status, now).rate_milli
-    };
+    let rate_milli_at =
+        |circuit, rate_per_second| flow(&RelayStatus { circuit, rate_per_second, ..ready() }, now).rate_milli;
     let rate_milli = |circuit| rate_milli_at(circuit, 5.0);
     let cause = || RelayFailure::answered(None, 421, "no route to it from here");
     assert_eq!(rate_milli(CircuitStatus::Closed), 5_000);

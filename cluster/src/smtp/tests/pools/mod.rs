@@ -263,6 +263,35 @@ async fn throttle_answer_halves_rate() {
     assert_eq!((status.circuit, status.counters.throttled), (CircuitStatus::Closed, 1));
 }
 
+/// Neither opens the circuit, so only this shows them.
+#[tokio::test(start_paused = true)]
+async fn refusals_for_relay_or_sender_are_shown_after_ten_minutes_until_an_acceptance() {
+    for (step, reply) in [
+        (ServerStep::Rcpt, "452 4.3.1 Insufficient system storage\r\n"),
+        (ServerStep::Dot, "451 4.3.0 queue file write error\r\n"),
+        (ServerStep::Mail, "450 4.1.8 <news@example.org>: Sender address rejected: Domain not found\r\n"),
+    ] {
+        let refuses = Arc::new(AtomicBool::new(true));
+        let still = refuses.clone();
+        let exchange = Exchange::new(Arc::new(move |at, _| {
+            (at == step && still.load(Ordering::SeqCst)).then_some(ServerAction::Reply(reply))
+        }));
+        let pool = pool(&exchange, quick());
+        for minute in 0..=10 {
+            assert_eq!(pool.status().refusing, None, "{reply} after {minute} min");
+            assert!(matches!(send(&pool, "a").await, DialogueResult::Refused { .. }), "{reply}");
+            tokio::time::sleep(Duration::from_secs(60)).await;
+        }
+        let status = pool.status();
+        assert_eq!(status.circuit, CircuitStatus::Closed, "{reply}");
+        let (code, text) = reply.trim_end().split_once(' ').expect("a code and a text");
+        assert_eq!(status.refusing, Some(RelayFailure::answered(None, code.parse().expect("a code"), text)));
+        refuses.store(false, Ordering::SeqCst);
+        assert!(matches!(send(&pool, "b").await, DialogueResult::Accepted { .. }), "{reply}");
+        assert_eq!(pool.status().refusing, None, "{reply}");
+    }
+}
+
 #[tokio::test]
 async fn exhausted_quota_parks_relay() {
     let exchange = Exchange::new(when(

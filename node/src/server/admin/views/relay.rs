@@ -45,9 +45,10 @@ pub fn health(node: &str, now: Time, status: RelayStatus) -> v1::RelayHealth {
         timestamp(now.plus_ms(i64::try_from(left.as_millis()).unwrap_or_default()))
     };
     let (condition, cause, until) = match status.circuit {
-        CircuitStatus::Closed => match status.slowed {
-            Some(cause) => (v1::RelayCondition::Throttled, Some(cause), None),
-            None => (v1::RelayCondition::Ready, None, None),
+        CircuitStatus::Closed => match (status.refusing, status.slowed) {
+            (Some(cause), _) => (v1::RelayCondition::Refusing, Some(cause), None),
+            (None, Some(cause)) => (v1::RelayCondition::Throttled, Some(cause), None),
+            (None, None) => (v1::RelayCondition::Ready, None, None),
         },
         CircuitStatus::Open { until, cause } => (v1::RelayCondition::Failing, Some(cause), Some(at(until))),
         CircuitStatus::Parked { until, cause } => (v1::RelayCondition::Parked, Some(cause), Some(at(until))),
