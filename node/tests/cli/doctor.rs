@@ -354,7 +354,7 @@ async fn expired_recipients_have_last_answer_or_unknown_cause() {
         effect: v1::RefusalEffect::MayPauseRun.into(),
         ..event(v1::ExplainedEventKind::Refused)
     };
-    let answer = "550 5.7.1 sender blocked; about content or sender: no attempt is counted";
+    let answer = "550 5.7.1 sender blocked; about content or sender";
     cluster.explained = v1::ExplainResponse {
         run: "r8.0".into(),
         recipient: "ann@example.com".into(),

@@ -98,7 +98,7 @@ fn concerns(effect: RefusalEffect) -> &'static str {
         RefusalEffect::CountAttempt => "no cause is named: the attempt counts",
         RefusalEffect::BackOff => "deferred: no attempt is counted",
         RefusalEffect::NextWave => "about the relay: no attempt is counted",
-        RefusalEffect::MayPauseRun => "about content or sender: no attempt is counted",
+        RefusalEffect::MayPauseRun => "about content or sender",
         RefusalEffect::Unspecified => "this version does not know what it is about",
     }
 }

@@ -7,6 +7,7 @@
 //! that says so, such as a plain `550 user unknown`. Ten in a row pause the run. Their recipients are then pending, and
 //! no recipient becomes dead by an unattributed refusal until an acceptance or a resume ends the series. A run of fewer
 //! recipients is paused by as many such refusals as the run has recipients, if the last one is about sender or content.
+//! A pause protects the other recipients. A run of one has none: its recipient is dead, also for sender or content.
 
 use std::collections::BTreeMap;
 
@@ -65,10 +66,26 @@ impl Ledger {
         let moved = self.apply_not_sent(context, claim, (answer.slot, what), |run, attempts, now| {
             next_state(run, attempts, now, answer, wait_ms, limits)
         });
+        if moved > 0 {
+            self.alarm_if_run_of_one_is_refused(context, key, answer);
+        }
         if let Some(next) = next_deferral.filter(|_| moved > 0) {
             self.record_deferral(key, answer.slot, next.deferral);
         }
         moved
+    }
+
+    /// Raises the alarm that a pause would raise in a larger run. The caller of a test email waits for its answer.
+    fn alarm_if_run_of_one_is_refused(&self, context: &mut Context, key: ChunkKey, answer: &RelayRefusal) {
+        let Some(id) = self.recipient_at(key, answer.slot).map(|recipient| recipient.run) else { return };
+        let refused = |run: &&Run| {
+            run.count == 1 && answer.effect == RefusalEffect::MayPauseRun && run.cause != OpeningCause::Test
+        };
+        if let Some(run) = self.run(id).filter(refused) {
+            let enhanced = answer.enhanced.map(|enhanced| format!("{enhanced} ")).unwrap_or_default();
+            let (label, code, text) = (run.label(), answer.code, &answer.text);
+            context.alarm(format!("run {id} of {label} is refused for its sender or content: {code} {enhanced}{text}"));
+        }
     }
 
     /// Returns the recipient's deferral after an answer; `None` if the answer does not defer the recipient.
@@ -144,12 +161,12 @@ impl Ledger {
     }
 }
 
-/// Adds a refusal to the series of its run. A recipient whose answers name no cause counts once, even if it uses up its
-/// attempts. Otherwise the last few recipients of a run could pause it. A refusal for sender or content counts each
-/// time.
+/// Adds a refusal to the series of its run, unless the run has one recipient. A recipient whose answers name no cause
+/// counts once, even if it uses up its attempts. Otherwise the last few recipients of a run could pause it. A refusal
+/// for sender or content counts each time.
 fn add_to_series(run: &mut Run, recipient: u32, answer: &RelayRefusal, limits: &LedgerLimits) -> RefusalSeries {
     let is_repeated = answer.effect == RefusalEffect::CountAttempt && run.unattributed_refusals.contains(&recipient);
-    if is_repeated || series_is_full(run, limits) {
+    if run.count == 1 || is_repeated || series_is_full(run, limits) {
         return RefusalSeries::Incomplete;
     }
     run.unattributed_refusals.push(recipient);
@@ -181,11 +198,9 @@ fn is_unattributed_code(code: u16, enhanced: Option<EnhancedCode>) -> bool {
 ///
 /// A run of fewer than ten recipients could be refused as a whole without an alarm. So a small run is paused after as
 /// many refusals as the run has recipients, if the last refusal is about sender or content. Refusals that may be about
-/// one recipient always need ten: a run of one recipient must not be paused because its mailbox is unknown. A test
-/// email shows its answer to the caller, who waits for it.
+/// one recipient always need ten: a run of two must not be paused because its mailboxes are unknown.
 fn series_length_that_pauses(run: &Run, effect: RefusalEffect, limits: &LedgerLimits) -> usize {
-    let is_for_all = effect == RefusalEffect::MayPauseRun && run.cause != OpeningCause::Test;
-    let recipients = if is_for_all { run.count as usize } else { usize::MAX };
+    let recipients = if effect == RefusalEffect::MayPauseRun { run.count as usize } else { usize::MAX };
     limits.unattributed_series.min(recipients)
 }
 
@@ -210,14 +225,16 @@ fn next_state(
         }
         RefusalEffect::NextWave => state_after_not_sent(run, attempts, now, Some(now)),
         RefusalEffect::BackOff => state_after_not_sent(run, attempts, now, Some(now.plus_ms(wait_ms))),
-        RefusalEffect::MayPauseRun => state_after_not_sent(run, attempts, now, Some(unattributed_wait)),
-        RefusalEffect::Dead | RefusalEffect::CountAttempt => {
+        RefusalEffect::MayPauseRun if run.count > 1 => {
+            state_after_not_sent(run, attempts, now, Some(unattributed_wait))
+        }
+        RefusalEffect::Dead | RefusalEffect::CountAttempt | RefusalEffect::MayPauseRun => {
             count_attempt(run, attempts.saturating_add(1), now, answer)
         }
     }
 }
 
-/// Next state after a counted attempt, the `attempts`-th. It is the last attempt if the answer names the mailbox.
+/// Next state after a counted attempt, the `attempts`-th. It is the last attempt unless the answer names no cause.
 fn count_attempt(run: &Run, attempts: u8, now: Time, answer: &RelayRefusal) -> NextState {
     let letter = DeadLetter {
         code: answer.code,
@@ -227,7 +244,7 @@ fn count_attempt(run: &Run, attempts: u8, now: Time, answer: &RelayRefusal) -> N
         since: now,
         discarded: false,
     };
-    if answer.effect == RefusalEffect::Dead || attempts >= run.policies.max_attempts {
+    if answer.effect != RefusalEffect::CountAttempt || attempts >= run.policies.max_attempts {
         return NextState::dead(letter);
     }
     let until = now.plus_ms(run.policies.backoff_ms(attempts));

@@ -58,10 +58,7 @@ impl fmt::Display for PauseReason {
         match self {
             PauseReason::Operator(words) | PauseReason::Quarantined(words) => f.write_str(words),
             PauseReason::UnattributedRefusals { count, code, enhanced, text } => {
-                match count {
-                    1 => write!(f, "a refusal does not name a mailbox: {code} ")?,
-                    _ => write!(f, "{count} refusals in a row do not name a mailbox, the last one: {code} ")?,
-                }
+                write!(f, "{count} refusals in a row do not name a mailbox, the last one: {code} ")?;
                 if let Some(enhanced) = enhanced {
                     write!(f, "{enhanced} ")?;
                 }

@@ -99,7 +99,7 @@ pub enum RefusalEffect {
     /// The recipient is pending again; the attempt is not counted.
     NextWave,
     /// About the content, the sender or the tenant: the attempt is not counted. Ten in a row pause the run, or as many
-    /// as the run has recipients.
+    /// as the run has recipients. The recipient of a run of one is dead.
     MayPauseRun,
     /// A permanent answer that names no cause, or (code 0) a dialogue that broke from RCPT on. The attempt counts. The
     /// recipient waits its back-off, and is dead at `max_attempts`.

@@ -2,8 +2,8 @@
 
 use reveille_proto::admin::v1::{
     Audience, CancelMessageRequest, Content, ExplainRequest, GetMessageRequest, KeyRule, ListRunsRequest,
-    ListSchedulesRequest, Message, Policies, Recipient, RecipientState, RunState, SendMessageRequest,
-    SendMessageResponse, TriggerScheduleRequest, UpdateScheduleRequest,
+    ListSchedulesRequest, Message, Policies, Recipient, RecipientState, RequeueDeadLettersRequest, RunState,
+    SendMessageRequest, SendMessageResponse, TriggerScheduleRequest, UpdateScheduleRequest,
 };
 use tokio::task::JoinSet;
 use tonic::{Code, Status};
@@ -108,6 +108,24 @@ async fn address_twice_is_one_recipient_and_never_with_other_values() {
     assert!(refused.message().contains("has the address of recipient 0"), "{refused}");
     let opened = node.schedules().trigger_schedule(trigger(ann("Ann@example.net", "1"))).await.expect("the same twice");
     assert_eq!(opened.into_inner().duplicates.len(), 1);
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn message_to_one_that_is_refused_for_its_content_is_dead_and_can_be_requeued() {
+    let node = node("before-commit:554=5.7.1 Message content rejected#1").await;
+    let run = run_of(&send(&node, message("order-1", &["ann@example.net"])).await.expect("sent"));
+    node.until(&run, |run| run.state() == RunState::Finished).await;
+    let refused = get(&node, "order-1").await.expect("known");
+    assert_eq!(refused.recipients[0].state(), RecipientState::Dead, "{refused:?}");
+    let explain = ExplainRequest { run: run.clone(), recipient: "#0".to_owned(), ..ExplainRequest::default() };
+    let history = node.runs().explain(explain).await.expect("a story").into_inner();
+    let words = "554 5.7.1 Message content rejected; about content or sender";
+    assert!(history.events.iter().any(|event| explained(event) == words), "{history:?}");
+    let recipients = vec!["#0".to_owned()];
+    let requeue = RequeueDeadLettersRequest { run: run.clone(), recipients, ..RequeueDeadLettersRequest::default() };
+    node.dead_letters().requeue_dead_letters(requeue).await.expect("requeued");
+    node.until(&run, |run| run.counts.is_some_and(|counts| counts.sent == 1)).await;
     node.stop().await;
 }
 

@@ -503,15 +503,15 @@ fn settled(
     let (chunk, slot) = slot_key;
     let row = row_of(ledger, outcome, slot_key);
     let run = run_of(ledger, slot_key)?;
-    // A series of unattributed refusals pauses the run: ten, or as many as the run has recipients if one of them is
-    // about sender or content. Then others of the series may come back, which is not predicted here.
+    // A series of unattributed refusals pauses a run of several: ten, or as many as the run has recipients if one of
+    // them is about sender or content. Then others of the series may come back, which is not predicted here.
     let is_for_all = |refused: &RelayRefusal| refused.code >= 500 && refused.effect == RefusalEffect::MayPauseRun;
     let is_unattributed = |refused: &&RelayRefusal| {
         refused.code >= 500 && !matches!(refused.enhanced, Some(EnhancedCode { subject: 1 | 2, .. }))
     };
     let counts = |refused: &&RelayRefusal| is_for_all(refused) || is_unattributed(refused);
     let most = if outcome.refused.iter().any(is_for_all) { run.count.min(10) as usize } else { 10 };
-    if run.unattributed_refusals.len() + outcome.refused.iter().filter(counts).count() >= most {
+    if run.count > 1 && run.unattributed_refusals.len() + outcome.refused.iter().filter(counts).count() >= most {
         return None;
     }
     let Some(row) = row else { return Some(former) };
@@ -557,6 +557,7 @@ fn not_sent(run: &Run, outcome: &ClaimOutcome, slot: u16, attempts: u8, now: Tim
     if let Some(answer) = outcome.refused.iter().find(|answer| answer.slot == slot) {
         return Some(match answer.effect {
             RefusalEffect::Dead => RecipientState::Dead,
+            RefusalEffect::MayPauseRun if run.count == 1 => RecipientState::Dead,
             RefusalEffect::CountAttempt if attempts + 1 >= run.policies.max_attempts => RecipientState::Dead,
             RefusalEffect::CountAttempt => state_after_not_sent(run, attempts + 1, now),
             _ => state_after_not_sent(run, attempts, now),
