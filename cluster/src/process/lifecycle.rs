@@ -25,7 +25,7 @@ use super::proposal::propose_until_accepted;
 use super::state_comparison;
 use super::supervisor::Supervisor;
 use crate::file_store;
-use crate::leader::{epoch, transfer};
+use crate::leader::{lifecycle, transfer};
 use crate::maintenance::scrub;
 use crate::monitoring::{alarm_log, backlog_watch, disk_watch};
 use crate::smtp::registry::RelayRegistry;
@@ -104,7 +104,7 @@ impl NodeRuntime {
     pub fn start_leadership_actor(context: &Arc<NodeContext>) -> LeadershipHandle {
         let (supervisor, stop) = (Supervisor::new(), CancellationToken::new());
         let (led, ending) = (Arc::clone(context), stop.clone());
-        let actor = move || epoch::run(Arc::clone(&led), ending.clone());
+        let actor = move || lifecycle::run(Arc::clone(&led), ending.clone());
         supervisor.run_restarting("Leadership", context.replica.runtime(), RESTART_AFTER, stop.clone(), actor);
         // A node that was down may need it before any leader accepts its certificate.
         if let Some(tls) = context.replica.tls().cloned() {

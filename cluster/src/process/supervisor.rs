@@ -1,7 +1,7 @@
 //! Supervision of a node's actors: some are started again when they end, the others stop the node.
 //!
 //! Actors of a leadership are not supervised here: the first of them that ends also ends its leadership (see
-//! `leader/epoch.rs`), and the next one starts from the state.
+//! `leader/lifecycle.rs`), and the next one starts from the state.
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;

@@ -1,5 +1,5 @@
-//! Starts an epoch whenever Raft makes this node the leader, runs the leader's actors, and ends them with the epoch
-//! (P13).
+//! The lifecycle of a leadership: starts an epoch whenever Raft makes this node the leader, runs the leader's actors,
+//! and ends them with the epoch (P13).
 //!
 //! The first leader of a cluster runs the same code as every later one: fail-over is no special case.
 
