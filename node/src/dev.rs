@@ -1,4 +1,4 @@
-//! `reveille dev`: one node and a mailbox that catches all mail, on loopback only.
+//! `reveille dev`: one node and a mailbox that catches all emails, on loopback only.
 //!
 //! The first start creates a cluster of one node, whose relay is the mailbox. If a usual port is taken, the system
 //! chooses another. The node is the same code as `reveille start`.
@@ -92,7 +92,7 @@ pub async fn run(args: Args, has_context: bool) -> Result<()> {
     eprintln!("admin     {}", node.admin_address);
     eprintln!("mailbox   http://{}/mailbox  (smtp://{})", node.http_address, sink.address());
     if let Some(page) = node.unsubscribe_address {
-        eprintln!("opt-out   http://{page}, by the link in mail of --bulk");
+        eprintln!("opt-out   http://{page}, by the link in emails of --bulk");
     }
     eprintln!("health    http://{}/readyz", node.http_address);
     eprintln!("data      {}", args.data_dir.display());
@@ -145,7 +145,7 @@ fn config(args: &Args) -> Result<Config> {
     Ok(Config::load(None, [], settings)?)
 }
 
-/// Returns the absolute path of the key for links in bulk mail. The first start creates it.
+/// Returns the absolute path of the key for links in bulk email. The first start creates it.
 fn key(folder: &Path) -> Result<PathBuf> {
     let folder = folder.canonicalize().with_context(|| format!("{} cannot be found", folder.display()))?;
     let path = folder.join("unsubscribe.key");

@@ -161,7 +161,7 @@ pub(super) fn headers(content: &Content) -> Result<Vec<String>, ContentError> {
             return refuse(field, "is written by Reveille or on the way; remove it");
         }
         if content.bulk && BULK.contains(&lower.as_str()) {
-            return refuse(field, "is written by Reveille on bulk mail; remove it, or do not mark the content as bulk");
+            return refuse(field, "is written by Reveille on bulk email; remove it, or do not mark it as bulk");
         }
         if value.len() > HEADER_TEMPLATE_BYTES_MAX {
             return refuse(field, format!("is longer than {HEADER_TEMPLATE_BYTES_MAX} bytes; shorten it"));

@@ -12,7 +12,7 @@ pub fn control_in(text: &str) -> Option<String> {
         '\u{80}'..='\u{9f}' => "it may have been read in another encoding than it was written in: save it as UTF-8",
         _ => "remove it",
     };
-    Some(format!("holds the control character U+{:04X}, which no mail carries; {next}", u32::from(found)))
+    Some(format!("holds the control character U+{:04X}, which no email carries; {next}", u32::from(found)))
 }
 
 /// Returns the number of the line on which [`control_in`] finds a control character, from 1.

@@ -31,7 +31,7 @@ const ATTACHMENTS_WITHIN: Duration = Duration::from_secs(2);
 
 /// Reason why a node does not send bulk email. The recipient is pending again after 30 s, until its deadline.
 const NO_UNSUBSCRIBE: &str =
-    "this node cannot write List-Unsubscribe into bulk mail: give it unsubscribe.url and unsubscribe.keys";
+    "this node cannot write List-Unsubscribe into bulk email: give it unsubscribe.url and unsubscribe.keys";
 
 /// A recipient with its email, ready for a dialogue.
 pub(crate) struct ComposedEmail {

@@ -54,7 +54,7 @@ impl Clients {
         });
     }
 
-    /// Triggers a large run and interrupts it while its mail is sent.
+    /// Triggers a large run and interrupts it while its emails are sent.
     pub fn interrupt_new_run(&self, which: u64) {
         let (clients, number) = (self.clone(), self.next_request());
         tokio::spawn(async move { clients.interrupt_large_run(which, &format!("rush-{number}")).await });

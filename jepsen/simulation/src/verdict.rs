@@ -99,7 +99,7 @@ impl LedgerWatch {
 fn failed_invariants(judgement: &Judgement) -> Vec<String> {
     let mut failed = Vec::new();
     if judgement.accepted == 0 {
-        failed.push("no mail at all was accepted: nothing was shown".to_owned());
+        failed.push("no email at all was accepted: nothing was shown".to_owned());
     }
     for (number, verdict) in &judgement.invariants {
         failed.extend(verdict.reasons().iter().map(|reason| format!("I{}: {reason}", number.0)));

@@ -16,7 +16,7 @@ pub(crate) enum Violation {
 }
 
 impl Violation {
-    /// Returns the reply text. The code is 521 (RFC 7504: the server accepts no mail), and the dialogue ends with it.
+    /// Returns the reply text. The code is 521 (RFC 7504: the server accepts no email), and the dialogue ends with it.
     pub(crate) const fn text(self) -> &'static str {
         match self {
             Self::BareLineFeed => "5.5.2 bare <LF> received",

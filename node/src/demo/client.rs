@@ -55,7 +55,7 @@ fn schedule(name: &str, pattern: when::Pattern, zone: &str, recipients: u32) -> 
     let content = Content {
         sender: "Reveille demo <demo@example.org>".to_owned(),
         subject: "Hello {{ name }}".to_owned(),
-        text: Some("Dear {{ name }},\n\nthis mail was sent once.\n\n{{ signature }}\n".to_owned()),
+        text: Some("Dear {{ name }},\n\nthis email was sent once.\n\n{{ signature }}\n".to_owned()),
         html: Some("<p>Dear {{ name }},</p><p>this email was sent <b>once</b>.</p><p>{{ signature }}</p>".to_owned()),
         variables: vec![Field { name: "signature".to_owned(), value: "Reveille".to_owned() }],
         bulk: false,

@@ -101,7 +101,7 @@ fn row(sink: &Handle, number: u64, accept: &Accepted) -> Row {
 
 fn table(found: &Found, prefix: &str) -> String {
     if found.rows.is_empty() {
-        return "<div class=\"card empty\">No mail here.</div>".to_owned();
+        return "<div class=\"card empty\">No email here.</div>".to_owned();
     }
     let mut html = String::from(
         "<div class=\"card wide\"><table><thead><tr><th>Accepted</th><th>Recipient</th><th>Subject</th>\

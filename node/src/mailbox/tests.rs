@@ -128,7 +128,7 @@ async fn list_is_newest_first_paged_and_searchable() {
     let (_, found) = server.get("/mailbox?recipient=sPECIAL").await;
     assert!(found.contains("3 found") && !found.contains("plain-"));
     let (_, beyond) = server.get("/mailbox?page=18446744073709551615").await;
-    assert!(beyond.contains("No mail here"));
+    assert!(beyond.contains("No email here"));
 
     let (_, json) = server.get("/mailbox/emails.json?recipient=special&per_page=2").await;
     let rows: Vec<serde_json::Value> = serde_json::from_str(&json).unwrap();

@@ -180,10 +180,10 @@ async fn opt_out_is_taken_back_for_a_reason_and_after_a_yes() {
     let looked = fake.reveille(&format!("{line} --dry-run")).await;
     assert_eq!(
         (looked.code, looked.stdout.as_str()),
-        (Some(0), "ann@example.com has opted out, and would get mail again\n")
+        (Some(0), "ann@example.com has opted out, and would get emails again\n")
     );
     let requested = fake.reveille(line).await;
-    let question = "Send mail of tenant default to ann@example.com again? It has opted out.";
+    let question = "Send emails of tenant default to ann@example.com again? It has opted out.";
     assert!(requested.code == Some(2) && requested.stderr.contains(question), "{requested:?}");
     let requested: Vec<v1::TakeBackOptOutRequest> = fake.requests("TakeBackOptOut");
     assert!(requested.iter().all(|requested| requested.validate_only), "nothing was changed yet");
@@ -346,7 +346,7 @@ async fn relay_that_answers_with_open_circuit_is_reported() {
     };
     let ended = Fake::answering("TestRelay", answer).await.reveille("relay test main").await;
     assert_eq!(ended.code, Some(0), "{ended:?}");
-    assert!(ended.stderr.contains("no mail goes out by it now: it is parked on a: 452 4.3.1 quota"), "{ended:?}");
+    assert!(ended.stderr.contains("no email goes out by it now: it is parked on a: 452 4.3.1 quota"), "{ended:?}");
     assert!(ended.stdout.contains("parked on a"), "{ended:?}");
 }
 

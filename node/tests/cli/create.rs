@@ -130,7 +130,7 @@ async fn everything_that_was_said_is_sent() {
     assert_eq!(ended.json()["duplicates"], serde_json::json!([{"recipient": 1, "sameAs": 0, "valuesDiffer": false}]));
     assert_eq!(
         ended.stderr,
-        "1 duplicate left out, as each address gets one email a run: line 2 repeats line 1\nwarning: no relay is in pool bulk: its mail waits until it expires, and never goes by another; reveille relay add NAME --pool bulk --host HOST --port PORT --tls starttls\ncreated\n"
+        "1 duplicate left out, as each address gets one email a run: line 2 repeats line 1\nwarning: no relay is in pool bulk: its emails wait until they expire, and never go by another; reveille relay add NAME --pool bulk --host HOST --port PORT --tls starttls\ncreated\n"
     );
 }
 

@@ -95,7 +95,7 @@ fn one_click_in_an_email_stops_the_next_one() {
     assert_eq!(mailto, "<mailto:leave@news.example.com?subject=unsubscribe>");
     let path = link.strip_prefix("<https://news.example.com").and_then(|rest| rest.strip_suffix('>')).expect("a link");
     assert_ne!(field(&text_of("bob@example.com"), "List-Unsubscribe"), Some(ways.clone()), "each has its own");
-    assert_eq!(field(&text_of("carl@example.com"), "List-Unsubscribe"), None, "that is no bulk mail");
+    assert_eq!(field(&text_of("carl@example.com"), "List-Unsubscribe"), None, "that is no bulk email");
 
     let get = format!("GET {path} HTTP/1.1\r\nHost: news.example.com\r\n\r\n");
     assert!(Process::said_by(&node.unsubscribe, &get).starts_with("HTTP/1.1 200 "));

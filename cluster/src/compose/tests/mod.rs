@@ -280,7 +280,7 @@ fn line_end_in_value_becomes_blank_in_header() {
 
 #[test]
 fn control_characters_are_refused_in_uploaded_content() {
-    let nul = "holds the control character U+0000, which no mail carries; remove it";
+    let nul = "holds the control character U+0000, which no email carries; remove it";
     assert_eq!(refusal(|c| c.text = Some("a\nb\0".to_owned())), format!("text, line 2: {nul}"));
     assert_eq!(refusal(|c| c.html = Some("\0".to_owned())), format!("html, line 1: {nul}"));
     assert_eq!(refusal(|c| c.variables.push(("x".to_owned(), "\0".to_owned()))), format!("variables.x: {nul}"));
@@ -327,8 +327,8 @@ fn compose_error_of_one_recipient_spares_the_others() {
 fn bulk_email_has_one_unsubscribe_link_on_unbroken_lines() {
     let bulk = Content { bulk: true, headers: Vec::new(), ..content() };
     let own = |name: &str| refusal(|content| (content.bulk, content.headers) = (true, vec![(name.into(), "x".into())]));
-    assert!(own("List-Unsubscribe").contains("is written by Reveille on bulk mail"), "{}", own("List-Unsubscribe"));
-    assert!(own("list-unsubscribe-POST").contains("is written by Reveille on bulk mail"));
+    assert!(own("List-Unsubscribe").contains("is written by Reveille on bulk email"), "{}", own("List-Unsubscribe"));
+    assert!(own("list-unsubscribe-POST").contains("is written by Reveille on bulk email"));
     let compiled = compiled(&bulk);
     assert!(compiled.is_bulk() && !Compiled::new(&content(), &columns()).expect("fine").is_bulk());
     let link = format!("<https://a.example/{}>", "t".repeat(800));

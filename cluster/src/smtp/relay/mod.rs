@@ -92,7 +92,7 @@ pub enum Unavailable {
     #[error("all sessions are busy")]
     Busy,
     /// The relay's rate allows the next email only after the deadline.
-    #[error("the relay's rate allows no mail before the deadline")]
+    #[error("the relay's rate allows no email before the deadline")]
     RateLimited {
         /// Time at which to ask again.
         until: Instant,

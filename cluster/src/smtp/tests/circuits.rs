@@ -57,7 +57,7 @@ fn circuit_after_back_off_opens_session_then_probes_with_one_email() {
     let mut circuit = circuit();
     circuit.record(not_opened(), Normally, at(0), 0.0);
     assert_eq!(circuit.try_acquire(at(1)), Ok(ToOpenSession));
-    assert!(circuit.try_acquire(at(1)).is_err(), "no mail waits for it, and there is one at a time");
+    assert!(circuit.try_acquire(at(1)).is_err(), "no email waits for it, and there is one at a time");
     circuit.record(CircuitEvent::SessionOpened, ToOpenSession, at(2), 0.0);
     assert_eq!(circuit.try_acquire(at(2)), Ok(AsProbe), "a greeting alone proves nothing");
     assert!(circuit.try_acquire(at(2)).is_err(), "one at a time");

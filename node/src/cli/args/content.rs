@@ -91,7 +91,7 @@ pub struct ContentArgs {
     /// A file that each email carries, with its media type if the extension does not say it; may be repeated
     #[arg(long = "attachment", value_name = "FILE[:TYPE]")]
     pub attachments: Vec<String>,
-    /// Bulk mail: each carries the header by which mail programs opt out at a click (List-Unsubscribe)
+    /// Bulk email: each carries the header by which mail programs opt out at a click (List-Unsubscribe)
     #[arg(long)]
     pub bulk: bool,
 }

@@ -122,7 +122,7 @@ async fn take_back(context: &CommandContext<'_>, request: TakeBackOptOutRequest)
         return Ok(());
     }
     let (recipient, tenant) = (&preview.recipient, &request.tenant);
-    context.confirm(&format!("Send mail of tenant {tenant} to {recipient} again? It has opted out.")).await?;
+    context.confirm(&format!("Send emails of tenant {tenant} to {recipient} again? It has opted out.")).await?;
     // With the etag a repeat does not take back a new opt-out.
     let answer = context.change(TakeBackOptOutRequest { etag: preview.etag, ..request }).await?;
     context.terminal.show(&answer)
@@ -139,8 +139,8 @@ impl View for TakeBackOptOutResponse {
 
     fn text(&self, _paint: bool) -> String {
         match &self.taken_back {
-            Some(back) => format!("{} gets mail again: taken back {}", self.recipient, taken_back(back)),
-            None => format!("{} has opted out, and would get mail again", self.recipient),
+            Some(back) => format!("{} gets emails again: taken back {}", self.recipient, taken_back(back)),
+            None => format!("{} has opted out, and would get emails again", self.recipient),
         }
     }
 }

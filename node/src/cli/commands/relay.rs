@@ -229,7 +229,7 @@ async fn would_remove(context: &CommandContext<'_>, name: String) -> Result<(), 
     let left: Vec<&str> = left.collect();
     context.terminal.show(&relay)?;
     context.terminal.say(&match left.as_slice() {
-        [] => format!("pool {pool} would have no relay: its mail would wait until it expires"),
+        [] => format!("pool {pool} would have no relay: its emails would wait until they expire"),
         left => format!("pool {pool} would have {} left", left.join(", ")),
     });
     context.checked(true);
@@ -238,7 +238,7 @@ async fn would_remove(context: &CommandContext<'_>, name: String) -> Result<(), 
 
 async fn remove(context: &CommandContext<'_>, request: RemoveRelayRequest) -> Result<(), Stop> {
     let name = request.name.clone();
-    let question = format!("Remove relay {name}? Mail of its pool waits for another relay.");
+    let question = format!("Remove relay {name}? Emails of its pool wait for another relay.");
     let answer = context.remove((&question, &name), request, false, |answer| answer.index).await?;
     context.warn(&answer.warnings, None);
     Ok(())
@@ -273,7 +273,7 @@ fn health(test: &TestRelayResponse) -> Option<&RelayHealth> {
 fn left_alone(test: &TestRelayResponse) -> Option<String> {
     use RelayCondition::{Ready, Refusing, Throttled};
     let health = health(test).filter(|health| !matches!(health.condition(), Ready | Throttled | Refusing))?;
-    Some(format!("warning: it answers, but no mail goes out by it now: it is {}", condition_text(health)))
+    Some(format!("warning: it answers, but no email goes out by it now: it is {}", condition_text(health)))
 }
 
 impl View for Relay {

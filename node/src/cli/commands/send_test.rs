@@ -190,7 +190,7 @@ fn ended(view: &SendTestView) -> Result<(), Stop> {
         SendTestOutcome::Refused => (Exit::General, "REFUSED", explain),
         SendTestOutcome::Expired | SendTestOutcome::Cancelled => (Exit::General, "NOT_SENT", explain),
         SendTestOutcome::Suppressed => {
-            (Exit::Conflict, "OPTED_OUT", "another address: this one wants no mail of the tenant".to_owned())
+            (Exit::Conflict, "OPTED_OUT", "another address: this one wants no email of the tenant".to_owned())
         }
         SendTestOutcome::InDoubt | SendTestOutcome::Assumed => {
             (Exit::TimedOut, "IN_DOUBT", format!("reveille in-doubt show {run} '{FIRST}'"))

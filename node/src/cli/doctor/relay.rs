@@ -43,7 +43,7 @@ fn unserved(pools: &BTreeMap<&str, Vec<&Relay>>, schedules: &[Schedule]) -> Vec<
     let unserved = needed.into_iter().filter(|(pool, _)| !pools.contains_key(pool));
     let found = unserved.map(|(pool, schedules)| {
         let what = format!("no relay is in pool {pool}, by which these send: {}", named(&schedules));
-        let why = "their mail waits until it expires; it never goes by another pool";
+        let why = "their emails wait until they expire; they never go by another pool";
         Finding::problem("relay", what, why, add_relay(pool))
     });
     found.collect()
@@ -76,10 +76,10 @@ fn circuit(relay: &Relay, health: &RelayHealth, alone: bool) -> Finding {
     let what = format!("{} leaves relay {} alone{until}: {}", health.node, relay.name, cause(health));
     let next = format!("reveille relay test {}", relay.name);
     if alone {
-        let why = "no other relay is in its pool: that mail waits, and expires at its time";
+        let why = "no other relay is in its pool: those emails wait, and expire at their time";
         return Finding::problem("circuit", what, why, next);
     }
-    Finding::warning("circuit", what, "its mail goes by the others of its pool, at their rates", next)
+    Finding::warning("circuit", what, "its emails go by the others of its pool, at their rates", next)
 }
 
 /// Reports a relay that refused emails because of its own limits, and now gets fewer.

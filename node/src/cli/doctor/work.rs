@@ -118,7 +118,7 @@ fn timing_of(schedule: &Schedule, now: Timestamp) -> Option<Finding> {
             (late_ms > OVERDUE_MS).then(|| {
                 let what = format!("schedule {name} is {} overdue, since {due}", format::duration(late_ms));
                 let why =
-                    "its mail is late; the leader cannot commit, its clocks disagree, or this machine's clock is off";
+                    "it sends late; the leader cannot commit, its clocks disagree, or this machine's clock is off";
                 Finding::problem("overdue", what, why, "reveille cluster status")
             })
         }

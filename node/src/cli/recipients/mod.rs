@@ -186,7 +186,7 @@ mod tests {
         let bad: Vec<String> = read.bad.iter().map(ToString::to_string).collect();
         assert_eq!(
             bad[0],
-            "line 2: column `name` holds the control character U+0000, which no mail carries; remove it"
+            "line 2: column `name` holds the control character U+0000, which no email carries; remove it"
         );
         assert!(bad[1].starts_with("line 5: column `name` holds the control character U+009B"), "{bad:?}");
         assert!(bad[2].starts_with("line 6: a control character (U+007F) at character 2"), "{bad:?}");

@@ -14,13 +14,13 @@ pub fn sentence(warning: &Warning, campaign: Option<&Campaign>) -> String {
     match warning.reason() {
         WarningReason::NoRelay => {
             let add = add_relay(pool);
-            format!("no relay is in pool {pool}: its mail waits until it expires, and never goes by another; {add}")
+            format!("no relay is in pool {pool}: its emails wait until they expire, and never go by another; {add}")
         }
         WarningReason::PoolUnused => {
             format!("no relay is in pool {pool}: nothing goes by it, and no email is limited by this")
         }
         WarningReason::NoUnsubscribe => {
-            "this node sends no bulk mail: its configuration has no unsubscribe.url, by which each one would carry its \
+            "this node sends no bulk email: its configuration has no unsubscribe.url, by which each would carry its \
              way to opt out; what it is given waits for another node"
                 .to_owned()
         }

@@ -32,7 +32,7 @@ fn of_kind(event: &ExplainedEvent) -> String {
         Kind::Refused => format!("{}; {}", answer(event), concerns(event.effect())),
         Kind::GivenBack => released(event.release_reason(), text),
         Kind::Suppressed => suppressed(event),
-        Kind::NotComposed if text.is_empty() => "its mail cannot be composed".to_owned(),
+        Kind::NotComposed if text.is_empty() => "its email cannot be composed".to_owned(),
         Kind::NotComposed | Kind::OptOutTakenBack => text.clone(),
         Kind::GivenUp => NO_SMTPUTF8.to_owned(),
         Kind::InDoubt => in_doubt(event.doubt_cause()).to_owned(),

@@ -81,7 +81,7 @@ pub fn missed(campaign: &Campaign, miss: &CampaignMiss) -> String {
     }
 }
 
-/// Returns why a relay gets no mail, or only little.
+/// Returns why a relay gets no email, or only few.
 pub fn relay_cause(cause: &RelayCause) -> String {
     let RelayCause { code, text, .. } = cause;
     let what = match cause.trouble() {

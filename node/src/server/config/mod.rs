@@ -73,7 +73,7 @@ pub struct Config {
     pub raft: RaftConfig,
     /// Certificate for clients as files. `None`: the cluster's authority issues one.
     pub tls: Option<CertificateConfig>,
-    /// How recipients of bulk mail opt out.
+    /// How recipients of bulk email opt out.
     pub unsubscribe: UnsubscribeConfig,
     /// Where backups are kept.
     pub backup: BackupConfig,
@@ -109,7 +109,7 @@ impl fmt::Debug for JoinSource {
     }
 }
 
-/// How recipients of bulk mail opt out. Only the values are checked, not the files that they name.
+/// How recipients of bulk email opt out. Only the values are checked, not the files that they name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnsubscribeConfig {
     /// If empty, there is no unsubscribe page.

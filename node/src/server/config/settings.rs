@@ -75,7 +75,7 @@ pub struct Settings {
     /// A certificate of your own authority for clients; in the file and the environment only.
     #[arg(skip)]
     pub tls: TlsSettings,
-    /// How recipients of bulk mail opt out; in the file and the environment only.
+    /// How recipients of bulk email opt out; in the file and the environment only.
     #[arg(skip)]
     pub unsubscribe: UnsubscribeSettings,
     /// Where backups are kept; in the file and the environment only.
@@ -108,7 +108,7 @@ pub struct RaftSettings {
     pub snapshot_every: Option<u64>,
 }
 
-/// Settings of section `unsubscribe`: how recipients of bulk mail opt out. No command has them as flags.
+/// Settings of section `unsubscribe`: how recipients of bulk email opt out. No command has them as flags.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::Args)]
 #[serde(deny_unknown_fields, default)]
 pub struct UnsubscribeSettings {

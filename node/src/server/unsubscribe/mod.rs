@@ -1,4 +1,4 @@
-//! The page behind the unsubscribe link in bulk mail (RFC 8058). It is the only listener of a node that is meant for
+//! The page behind the unsubscribe link in bulk email (RFC 8058). It is the only listener of a node that is meant for
 //! the public.
 //!
 //! A GET shows a page with a button and changes nothing, because mail programs and scanners follow links. A POST with

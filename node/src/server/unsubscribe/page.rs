@@ -41,7 +41,7 @@ impl UnsubscribePage {
             UnsubscribePage::Confirm(address) => (
                 "Unsubscribe",
                 format!(
-                    "<p>Do you want no more mail from this sender at <strong>{}</strong>?</p>\
+                    "<p>Do you want no more email from this sender at <strong>{}</strong>?</p>\
                      <form method=\"post\"><input type=\"hidden\" name=\"List-Unsubscribe\" value=\"One-Click\">\
                      <button type=\"submit\">Unsubscribe</button></form>\
                      <p class=\"soft\">Nothing has changed yet. If you came here by mistake, close this page.</p>",
@@ -51,7 +51,7 @@ impl UnsubscribePage {
             UnsubscribePage::Done(address) => (
                 "You are unsubscribed",
                 format!(
-                    "<p>This sender will send no more mail to <strong>{}</strong>.</p>\
+                    "<p>This sender will send no more email to <strong>{}</strong>.</p>\
                      <p class=\"soft\">One that was on its way already may still arrive.</p>",
                     Escaped(address)
                 ),
@@ -59,7 +59,7 @@ impl UnsubscribePage {
             UnsubscribePage::Unknown => (
                 "This link is not complete",
                 "<p>It may have been cut when it was copied.</p>\
-                 <p class=\"soft\">Please open it from the email itself, or answer that mail.</p>"
+                 <p class=\"soft\">Please open it from the email itself, or answer that email.</p>"
                     .to_owned(),
             ),
             UnsubscribePage::Malformed => (

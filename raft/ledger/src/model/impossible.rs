@@ -122,7 +122,7 @@ pub enum Impossible {
         to: Time,
     },
     /// With a test clock no email leaves the machine (P19).
-    #[error("the time is a test's, so no mail leaves this machine, and {host} is another; give a relay on 127.0.0.1")]
+    #[error("the time is a test's, so no email leaves this machine, and {host} is another; give a relay on 127.0.0.1")]
     RelayElsewhere {
         /// Host of the relay.
         host: String,

@@ -41,7 +41,7 @@ async fn unreachable_relay_is_probed_by_one_dialogue() {
     };
     assert_eq!(cause.stage, Some(Stage::Connect), "{cause}");
     tokio::time::sleep_until(until).await;
-    assert!(matches!(pool.acquire(soon()).await, Err(Unavailable::CircuitOpen { .. })), "no mail opens it");
+    assert!(matches!(pool.acquire(soon()).await, Err(Unavailable::CircuitOpen { .. })), "no email opens it");
     until_dialed(&dialer, 2).await;
     let limit = soon();
     loop {

@@ -54,7 +54,7 @@ pub fn run(context: &CommandContext<'_>, args: InitArgs) -> Result<(), Stop> {
         say_in_use(context, &contexts, former.as_deref());
     }
     if args.test_clock {
-        context.terminal.say("its clock is a test's, for good: no mail of it ever leaves this machine");
+        context.terminal.say("its clock is a test's, for good: no email of it ever leaves this machine");
     }
     let next = "next: reveille start with the same settings; then, for each other node: reveille cluster member add";
     context.terminal.say(next);

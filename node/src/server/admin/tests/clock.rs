@@ -129,7 +129,7 @@ async fn test_clock_goes_forward_only_and_no_email_leaves_the_machine() {
     let far = Relay { name: "far".to_owned(), host: "192.0.2.1".to_owned(), port: 25, ..node.relay() };
     let far = AddRelayRequest { relay: Some(far), ..AddRelayRequest::default() };
     let far = node.relays().add_relay(far).await.expect_err("another machine");
-    assert!(far.message().contains("no mail leaves this machine"), "{far:?}");
+    assert!(far.message().contains("no email leaves this machine"), "{far:?}");
 
     let before = now(&node).await;
     let advanced = advance_clock(&node, by(20 * HOUR)).await;

@@ -114,7 +114,7 @@ async fn daily_schedule_sends_once_a_day_whatever_is_invoked() {
     advance_clock(&node, at(day + 10 * HOUR)).await;
     for hour in 10..20 {
         advance_clock(&node, at(day + hour * HOUR + MINUTE)).await;
-        trigger(&node, "morning", &format!("at {hour}").replace(' ', "-")).await.expect_err("it had its mail today");
+        trigger(&node, "morning", &format!("at {hour}").replace(' ', "-")).await.expect_err("it had its email today");
     }
     assert_eq!(node.sink.accepted_count(), 1);
     advance_clock(&node, at(day + DAY + 10 * HOUR)).await;

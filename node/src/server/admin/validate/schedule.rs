@@ -71,7 +71,7 @@ impl<'a> CheckContext<'a> {
 
 /// What is wrong with a pool that has no relay, and with one that the tenant may not name.
 pub fn no_relay_of(pool: &str) -> String {
-    format!("no relay of pool '{pool}' takes mail")
+    format!("no relay of pool '{pool}' accepts email")
 }
 
 /// Checks a body.

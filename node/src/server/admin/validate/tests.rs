@@ -172,9 +172,9 @@ fn bad_schedule_is_refused_with_field_cause_and_next_step() {
         (ScheduleBody { audience: None, ..body() }, ErrorReason::InvalidField, "schedule.audience.recipients: is empty; give at least one recipient".into()),
         (audience(|audience| audience.recipients = vec![recipient("a@example.net"); 10_001]), ErrorReason::TooLarge, "schedule.audience.recipients: 10001 recipients, at most 10000; split them over schedules".into()),
         (audience(|audience| audience.columns.clear()), ErrorReason::InvalidField, "schedule.audience.recipients[0].values: 1 values for 0 columns; give one each (and 1 more field)".into()),
-        (audience(|audience| audience.recipients[0].values = vec!["a\0b".into()]), ErrorReason::InvalidField, "schedule.audience.recipients[0].values[0]: column `name` holds the control character U+0000, which no mail carries; remove it".into()),
+        (audience(|audience| audience.recipients[0].values = vec!["a\0b".into()]), ErrorReason::InvalidField, "schedule.audience.recipients[0].values[0]: column `name` holds the control character U+0000, which no email carries; remove it".into()),
         (audience(|audience| audience.recipients.push(Recipient { address: "b@example.net".into(), values: vec!["a\nb".into()] })), ErrorReason::InvalidField, "schedule.audience.recipients[1].values[0]: column `name` holds a line end, and subject uses it, which is one line; take it out there or here".into()),
-        (content(|content| content.text = Some("a\n\0".into())), ErrorReason::InvalidField, "schedule.content.text: line 2: holds the control character U+0000, which no mail carries; remove it".into()),
+        (content(|content| content.text = Some("a\n\0".into())), ErrorReason::InvalidField, "schedule.content.text: line 2: holds the control character U+0000, which no email carries; remove it".into()),
         (audience(|audience| audience.columns = vec!["a\tb".into()]), ErrorReason::InvalidField, "schedule.audience.columns[0]: is not the name of a column; give 1 to 64 characters on one line (and 1 more field)".into()),
     ];
     for (body, reason, message) in table {

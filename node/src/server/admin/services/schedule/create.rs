@@ -82,7 +82,7 @@ pub fn warnings(ledger: &Ledger, pool: &str) -> Vec<Warning> {
     (!ledger.serves(pool)).then(no_relay).into_iter().collect()
 }
 
-/// Returns a warning if the content is bulk mail and this node cannot send it.
+/// Returns a warning if the content is bulk email and this node cannot send it.
 pub fn no_page(admin: &Admin, content: &Content) -> Option<Warning> {
     let no_page = Warning { reason: WarningReason::NoUnsubscribe.into(), ..Warning::default() };
     (content.bulk && admin.context.unsubscribe.is_none()).then_some(no_page)

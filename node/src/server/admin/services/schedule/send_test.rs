@@ -28,7 +28,7 @@ pub async fn send_test(admin: &Admin, request: SendTestRequest, call: &Call) -> 
     let finish_within_ms = fields.length("finish_within", finish_within, FINISH_WITHIN);
     let count = audience.as_ref().map_or(0, |audience| audience.recipients.len());
     if count != 1 {
-        fields.refuse("schedule.audience.recipients", format!("{count} are given; a test mail goes to one"));
+        fields.refuse("schedule.audience.recipients", format!("{count} are given; a test email goes to one"));
     }
     let key = fields.done(id)?;
     let now = admin.read_latest(call, |ledger| ledger.head().now).await?;
