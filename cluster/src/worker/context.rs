@@ -7,12 +7,13 @@ use parking_lot::Mutex;
 use reveille_ledger::Ledger;
 use reveille_ledger::content::Content;
 use reveille_ledger::ids::{Fence, Hash};
+use reveille_ledger::injected_bugs::{self, Bug};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::attachments::AttachmentCache;
 use super::claim::ClaimWork;
-use super::injected_bugs;
+use super::injected_bugs as worker_bugs;
 use super::journal::{ClaimedSlot, Journal, JournalFault, JournalStep, Record};
 use super::pool_queue::PoolQueues;
 use super::settler::Settler;
@@ -58,8 +59,12 @@ impl JournalWriter {
     /// stays closed, and it would only take claims away from other nodes. A second `handoff` (P5) means that a claim is
     /// worked on twice.
     pub fn append(&self, claimed_slot: ClaimedSlot, step: JournalStep) -> Result<(), JournalFault> {
-        let mut records = injected_bugs::records(claimed_slot, step).into_iter().flatten();
-        let appended = records.try_for_each(|record| self.journal.lock().append(&record));
+        let record = Record { claimed_slot, step };
+        let appended = if injected_bugs::is(Bug::JournalAfterAct) {
+            worker_bugs::append_after_act(&mut self.journal.lock(), &record)
+        } else {
+            self.journal.lock().append(&record)
+        };
         match &appended {
             Err(fault @ JournalFault::Broken(_)) => {
                 self.stop_reporter.report(&format!("{fault}; make room for --journal-dir"))

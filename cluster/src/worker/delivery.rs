@@ -18,7 +18,7 @@ use super::in_flight_handoffs::Handoff;
 use super::journal::{ClaimedSlot, JournalStep};
 use super::outcome::{DeliveryOutcome, RecipientOutcome, clip, no_relay};
 use super::taken_recipient::{ClaimQueue, TakenRecipient, take_next};
-use crate::smtp::registry::{NoPermit, RelayPermit};
+use crate::smtp::registry::NoPermit;
 use crate::smtp::{self, Deadlines, DialogueResult, NextEmail, NextPermit, ReplyClass, SendPermit, Stage, Unavailable};
 
 /// Time within which a dialogue must reach its gate ([`Deadlines::gate_by`]). Otherwise it ends without a handoff.
@@ -35,7 +35,7 @@ pub(crate) async fn send(
     context: Arc<WorkerContext>,
     queue: Arc<ClaimQueue>,
     first: TakenRecipient,
-    permit: RelayPermit,
+    permit: SendPermit,
 ) {
     let mut ready = compose(&context, first, SessionTurn::First).await.map(|email| (email, permit));
     while let Some((email, mut permit)) = ready {
@@ -50,7 +50,7 @@ async fn next_email(
     context: &WorkerContext,
     queue: &ClaimQueue,
     email: &ComposedEmail,
-    permit: &mut RelayPermit,
+    permit: &mut SendPermit,
 ) -> Option<(ComposedEmail, NextPermit)> {
     // An email that needs SMTPUTF8 may leave for another relay. A stopping node begins nothing.
     if email.email.needs_smtputf8() || context.stop_requested.is_cancelled() {
@@ -84,9 +84,9 @@ fn may_be_next<P>(
 async fn send_one(
     context: &Arc<WorkerContext>,
     email: ComposedEmail,
-    permit: RelayPermit,
+    permit: SendPermit,
     next: Option<(ComposedEmail, NextPermit)>,
-) -> Option<(ComposedEmail, RelayPermit)> {
+) -> Option<(ComposedEmail, SendPermit)> {
     let (next, next_permit) = next.unzip();
     let next_email = next.as_ref().zip(next_permit).map(|(next, permit)| NextEmail { email: &next.email, permit });
     let (ended, next_waits) = {
@@ -127,9 +127,9 @@ async fn settle_ended(
     context: &Arc<WorkerContext>,
     email: &ComposedEmail,
     ended: Result<EndedDialogue, DeliveryOutcome>,
-) -> Option<RelayPermit> {
+) -> Option<SendPermit> {
     let claimed_slot = email.taken.claimed_slot();
-    let EndedDialogue { relay_name, result, closed, next } = match ended {
+    let EndedDialogue { relay_name, result, outcome_if_closed, next } = match ended {
         Ok(ended) => ended,
         Err(outcome) => {
             context.settler.settle(RecipientOutcome::new(claimed_slot, outcome)).await;
@@ -139,7 +139,7 @@ async fn settle_ended(
     let is_test = email.taken.claimed().is_test;
     let test_reply =
         is_test.then(|| relay_reply(relay_name.clone(), &result, &email.handoff.tenant_and_key.1)).flatten();
-    if let Some(outcome) = classify_and_journal(context, &email.handoff, result, closed) {
+    if let Some(outcome) = classify_and_journal(context, &email.handoff, result, outcome_if_closed) {
         // A handoff in doubt stays listed until the state names it, because until then only this node knows of it
         // (P15).
         let handoffs = &context.node.handoffs;
@@ -151,7 +151,7 @@ async fn settle_ended(
         }
         context.settler.settle(RecipientOutcome { claimed_slot, outcome, test_reply }).await;
     }
-    next.map(|permit| RelayPermit { relay_name, permit })
+    next
 }
 
 /// Returns the deadlines of a dialogue that begins now with a text of so many bytes, and whose session is to be open by
@@ -165,8 +165,8 @@ fn deadlines(context: &WorkerContext, open_by: Instant, text_bytes: usize) -> De
 struct EndedDialogue {
     relay_name: String,
     result: DialogueResult,
-    /// The outcome after a closed gate ([`WorkerGate::closed`]).
-    closed: Option<DeliveryOutcome>,
+    /// The outcome after a closed gate ([`WorkerGate::outcome_if_closed`]).
+    outcome_if_closed: Option<DeliveryOutcome>,
     /// The permit for the next email. `None`: there was none, or it cannot follow.
     next: Option<SendPermit>,
 }
@@ -180,25 +180,25 @@ struct EndedDialogue {
 async fn send_through_relays(
     context: &Arc<WorkerContext>,
     composed: &ComposedEmail,
-    mut relay_permit: RelayPermit,
-    mut next: Option<NextEmail<'_>>,
+    mut permit: SendPermit,
+    mut next_email: Option<NextEmail<'_>>,
 ) -> Result<EndedDialogue, DeliveryOutcome> {
     let ComposedEmail { taken, handoff, email, .. } = composed;
-    let ended = |relay_name, result| EndedDialogue { relay_name, result, closed: None, next: None };
+    let ended = |relay_name, result| EndedDialogue { relay_name, result, outcome_if_closed: None, next: None };
     let (mut missing, mut all_asked) = (BTreeSet::new(), true);
     loop {
         let mut gate = WorkerGate::new(context, handoff);
-        let RelayPermit { relay_name, permit } = relay_permit;
+        let relay_name = permit.relay().to_owned();
         let deadlines = deadlines(context, taken.deadline, email.text.bytes());
-        let (result, next) = permit.send(email, &mut gate, &deadlines, next.take()).await;
+        let (result, next) = permit.send(email, &mut gate, &deadlines, next_email.take()).await;
         let DialogueResult::NoSmtpUtf8 { asked } = &result else {
-            return Ok(EndedDialogue { relay_name, result, closed: gate.closed, next });
+            return Ok(EndedDialogue { relay_name, result, outcome_if_closed: gate.outcome_if_closed, next });
         };
         all_asked &= *asked;
         missing.insert(relay_name.clone());
-        let next = context.relays.acquire_except(&missing, &taken.claim.pool, taken.deadline);
-        relay_permit = match context.stop_requested.run_until_cancelled(next).await {
-            Some(Ok(next)) => next,
+        let acquiring = context.relays.acquire_except(&missing, &taken.claim.pool, taken.deadline);
+        permit = match context.stop_requested.run_until_cancelled(acquiring).await {
+            Some(Ok(of_another_relay)) => of_another_relay,
             // A relay that took no EHLO may offer SMTPUTF8 later.
             Some(Err(NoPermit::NoRelay)) if !all_asked => {
                 return Ok(ended(relay_name, DialogueResult::smtputf8_is_not_known()));
@@ -231,7 +231,7 @@ fn classify_and_journal(
     context: &WorkerContext,
     handoff: &Handoff,
     result: DialogueResult,
-    closed: Option<DeliveryOutcome>,
+    outcome_if_closed: Option<DeliveryOutcome>,
 ) -> Option<DeliveryOutcome> {
     let claimed_slot = handoff.claimed_slot;
     Some(match result {
@@ -263,7 +263,7 @@ fn classify_and_journal(
             }
         },
         DialogueResult::NoSmtpUtf8 { .. } => DeliveryOutcome::Unsendable(Unsendable::NoSmtpUtf8),
-        DialogueResult::GateClosed => return closed,
+        DialogueResult::GateClosed => return outcome_if_closed,
         DialogueResult::InDoubt { cause } => {
             tracing::warn!(recipient = handoff.name(), fence = %claimed_slot.fence, %cause, "an email is in doubt");
             metrics::counter!("reveille_in_doubt_total").increment(1);

@@ -15,8 +15,9 @@ use super::delivery::send;
 use super::outcome::{DeliveryOutcome, RecipientOutcome, no_relay};
 use super::taken_recipient::{ClaimQueue, take_next};
 use super::worker_tasks::WorkerTasks;
+use crate::smtp::SendPermit;
 use crate::smtp::Unavailable;
-use crate::smtp::registry::{NoPermit, RelayPermit};
+use crate::smtp::registry::NoPermit;
 
 /// Waiting recipients that return to pending, because there is no permit for them.
 struct PendingRelease {
@@ -61,7 +62,7 @@ pub(crate) async fn feed(context: Arc<WorkerContext>, tasks: WorkerTasks, pool: 
 ///
 /// # Errors
 /// Fails if there is no permit before `deadline`: returns which waiting recipients go back.
-async fn permit(context: &WorkerContext, pool: &str, deadline: Instant) -> Result<RelayPermit, PendingRelease> {
+async fn permit(context: &WorkerContext, pool: &str, deadline: Instant) -> Result<SendPermit, PendingRelease> {
     let release = |outcome| PendingRelease { deadlines_up_to: Some(deadline), outcome };
     let released = |reason| release(DeliveryOutcome::Released(reason));
     loop {

@@ -23,19 +23,19 @@ pub(crate) struct WorkerGate {
     /// Outcome of the recipient after the gate was closed. If the recipient has left the claim, it resolves the doubt
     /// of a revoked claim, and changes nothing otherwise (P14). `None` if an earlier handoff of the same claim may be
     /// in flight: its task, or recovery after the next start, settles the outcome.
-    pub closed: Option<DeliveryOutcome>,
+    pub outcome_if_closed: Option<DeliveryOutcome>,
 }
 
 impl WorkerGate {
     pub fn new(context: &Arc<WorkerContext>, handoff: &Arc<Handoff>) -> WorkerGate {
-        WorkerGate { context: Arc::clone(context), handoff: Arc::clone(handoff), closed: None }
+        WorkerGate { context: Arc::clone(context), handoff: Arc::clone(handoff), outcome_if_closed: None }
     }
 
     /// Makes all checks, then journals `handoff`. After it the final dot may be written.
     ///
     /// # Errors
-    /// Returns the outcome of [`WorkerGate::closed`].
-    fn check_and_journal_begin(&self) -> Result<(), Option<DeliveryOutcome>> {
+    /// Returns the outcome of [`WorkerGate::outcome_if_closed`].
+    fn check_and_journal_handoff(&self) -> Result<(), Option<DeliveryOutcome>> {
         check(&self.context, &self.handoff)?;
         self.context.journal.append(self.handoff.claimed_slot, JournalStep::Handoff).map_err(|fault| match fault {
             JournalFault::HandedOffTwice(_) => None,
@@ -48,17 +48,17 @@ impl Gate for WorkerGate {
     fn decide(&mut self) -> GateAnswer {
         // The handoff is listed before the state is read (P15).
         self.context.node.handoffs.insert(&self.handoff);
-        let Err(closed) = self.check_and_journal_begin() else {
+        let Err(outcome) = self.check_and_journal_handoff() else {
             metrics::counter!("reveille_gate_passes_total").increment(1);
             return GateAnswer::Pass;
         };
         // After a second `handoff` the first handoff of this recipient may be in flight, so it stays listed.
-        if closed.is_some() {
+        if outcome.is_some() {
             self.context.node.handoffs.remove(&self.handoff);
         }
-        let why = closed.as_ref().map_or("begun_before", |outcome| outcome.metric_labels().1);
+        let why = outcome.as_ref().map_or("begun_before", |outcome| outcome.metric_labels().1);
         metrics::counter!("reveille_gate_closed_total", "why" => why).increment(1);
-        self.closed = closed;
+        self.outcome_if_closed = outcome;
         GateAnswer::Closed
     }
 }

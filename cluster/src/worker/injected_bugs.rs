@@ -8,7 +8,7 @@ use reveille_ledger::content::Recipients;
 use reveille_ledger::ids::Fence;
 use reveille_ledger::injected_bugs::{self, Bug};
 
-use super::journal::{ClaimedSlot, JournalStep, Record};
+use super::journal::{ClaimedSlot, Journal, JournalFault, JournalStep, Record};
 use super::outcome::{DeliveryOutcome, RecipientOutcome};
 use super::settler::Settler;
 use crate::compose::{Compiled, Composed, Stamp};
@@ -34,17 +34,16 @@ pub(crate) fn swap_contents(
     }
 }
 
-/// Returns the records that announce a step. With [`Bug::JournalAfterAct`], `handoff` is written only together with the
-/// answer.
-pub(crate) fn records(claimed_slot: ClaimedSlot, step: JournalStep) -> [Option<Record>; 2] {
-    let record = |step| Some(Record { claimed_slot, step });
-    match step {
-        JournalStep::Handoff if injected_bugs::is(Bug::JournalAfterAct) => [None, None],
-        JournalStep::Accepted | JournalStep::Refused(_) if injected_bugs::is(Bug::JournalAfterAct) => {
-            [record(JournalStep::Handoff), record(step)]
+/// [`Bug::JournalAfterAct`]: writes `handoff` only together with the answer.
+pub(crate) fn append_after_act(journal: &mut Journal, record: &Record) -> Result<(), JournalFault> {
+    match &record.step {
+        JournalStep::Handoff => return Ok(()),
+        JournalStep::Accepted | JournalStep::Refused(_) => {
+            journal.append(&Record { step: JournalStep::Handoff, ..record.clone() })?;
         }
-        step => [record(step), None],
+        JournalStep::Composing | JournalStep::Composed => {}
     }
+    journal.append(record)
 }
 
 /// Returns true if [`Bug::IdleClaim`] delays the recipient at this position of its claim: the last of several.

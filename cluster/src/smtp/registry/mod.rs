@@ -44,14 +44,6 @@ pub struct RelayRegistry {
     alarmed: Mutex<AlarmedRelays>,
 }
 
-/// Permit to send one email through a named relay.
-pub struct RelayPermit {
-    /// Name of the relay.
-    pub relay_name: String,
-    /// A session with the relay.
-    pub permit: SendPermit,
-}
-
 /// Reason why there is no permit of a pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NoPermit {
@@ -59,12 +51,6 @@ pub enum NoPermit {
     NoRelay,
     /// The relay that is available soonest is not available yet.
     Unavailable(Unavailable),
-}
-
-/// A relay of a pool.
-struct NamedRelay {
-    name: String,
-    sessions: Arc<RelaySessions>,
 }
 
 /// Names of relays for which an alarm was raised.
@@ -150,7 +136,7 @@ impl RelayRegistry {
             RelayLimits { max_sessions: relay.max_sessions as usize, rate_per_second, burst, ..RelayLimits::default() };
         let seed = reveille_ledger::ids::Hash::of(format!("{}/{}", self.name, relay.name).as_bytes());
         let seed = seed.0.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
-        Ok(RelaySessions::new(target, Arc::clone(&self.dialer), limits, seed))
+        Ok(RelaySessions::new(&relay.name, target, Arc::clone(&self.dialer), limits, seed))
     }
 
     /// Returns how this node reaches a relay.
@@ -172,7 +158,7 @@ impl RelayRegistry {
     ///
     /// # Errors
     /// Fails if the pool has no relay, or none that is available before `deadline`.
-    pub async fn acquire(&self, pool: &str, deadline: Instant) -> Result<RelayPermit, NoPermit> {
+    pub async fn acquire(&self, pool: &str, deadline: Instant) -> Result<SendPermit, NoPermit> {
         self.acquire_except(&BTreeSet::new(), pool, deadline).await
     }
 
@@ -185,40 +171,39 @@ impl RelayRegistry {
         excluded: &BTreeSet<String>,
         pool: &str,
         deadline: Instant,
-    ) -> Result<RelayPermit, NoPermit> {
+    ) -> Result<SendPermit, NoPermit> {
         let mut relays = self.relays_of(pool);
-        relays.retain(|relay| !excluded.contains(&relay.name));
+        relays.retain(|sessions| !excluded.contains(sessions.relay()));
         first_of(&relays, deadline).await
     }
 
     /// Permits a next email of this pool in the session of a permit. `None` if the relay has left the pool, if it has a
     /// rate (two emails of a delayed session could arrive together), or if it may not be offered one now.
-    pub fn try_acquire_next(&self, pool: &str, permit: &mut RelayPermit) -> Option<NextPermit> {
+    pub fn try_acquire_next(&self, pool: &str, permit: &mut SendPermit) -> Option<NextPermit> {
         let relays = self.relays.read();
-        let Entry { relay, sessions, .. } = relays.get(&permit.relay_name)?;
-        let takes_next = relay.pool == pool && relay.rate_milli == 0 && permit.permit.is_of(sessions);
-        takes_next.then(|| permit.permit.try_acquire_next()).flatten()
+        let Entry { relay, sessions, .. } = relays.get(permit.relay())?;
+        let takes_next = relay.pool == pool && relay.rate_milli == 0 && permit.is_of(sessions);
+        takes_next.then(|| permit.try_acquire_next()).flatten()
     }
 
-    /// Returns the relays of a pool in the order in which this email tries them. Each relay is first as often as its
-    /// weight says.
-    fn relays_of(&self, pool: &str) -> Vec<NamedRelay> {
+    /// Returns the sessions of a pool's relays in the order in which this email tries them. Each relay is first as often
+    /// as its weight says.
+    fn relays_of(&self, pool: &str) -> Vec<Arc<RelaySessions>> {
         let relays = self.relays.read();
-        let of_pool = || relays.iter().filter(|(_, entry)| entry.relay.pool == pool);
-        let named = of_pool().map(|(name, entry)| NamedRelay { name: name.clone(), sessions: entry.sessions.clone() });
-        let mut named: Vec<_> = named.collect();
-        if named.len() > 1 {
-            let whole: u64 = of_pool().map(|(_, entry)| u64::from(entry.relay.weight)).sum();
+        let of_pool = || relays.values().filter(|entry| entry.relay.pool == pool);
+        let mut sessions: Vec<_> = of_pool().map(|entry| Arc::clone(&entry.sessions)).collect();
+        if sessions.len() > 1 {
+            let whole: u64 = of_pool().map(|entry| u64::from(entry.relay.weight)).sum();
             let mut position = low_discrepancy(self.turn.fetch_add(1, Ordering::Relaxed), whole);
-            let first = of_pool().position(|(_, entry)| {
+            let first = of_pool().position(|entry| {
                 let weight = u64::from(entry.relay.weight);
                 let is_first = position < weight;
                 position = position.saturating_sub(weight);
                 is_first
             });
-            named.rotate_left(first.unwrap_or_default());
+            sessions.rotate_left(first.unwrap_or_default());
         }
-        named
+        sessions
     }
 
     /// Returns the status of each relay.
@@ -315,14 +300,14 @@ impl Entry {
 ///
 /// # Errors
 /// The same errors as [`RelayRegistry::acquire`].
-async fn first_of(relays: &[NamedRelay], deadline: Instant) -> Result<RelayPermit, NoPermit> {
+async fn first_of(relays: &[Arc<RelaySessions>], deadline: Instant) -> Result<SendPermit, NoPermit> {
     for relay in relays {
-        if let Some(permit) = relay.sessions.acquire_now() {
-            return Ok(RelayPermit { relay_name: relay.name.clone(), permit });
+        if let Some(permit) = relay.acquire_now() {
+            return Ok(permit);
         }
     }
     let mut asked: FuturesUnordered<_> = relays.iter().map(|relay| ask(relay, deadline)).collect();
-    let mut unavailable: Vec<(&NamedRelay, Unavailable)> = Vec::new();
+    let mut unavailable: Vec<(&Arc<RelaySessions>, Unavailable)> = Vec::new();
     loop {
         let again = unavailable.iter().filter_map(|(_, why)| until(why)).filter(|until| *until < deadline).min();
         let answer = match again {
@@ -330,7 +315,7 @@ async fn first_of(relays: &[NamedRelay], deadline: Instant) -> Result<RelayPermi
             None => Ok(asked.next().await),
         };
         match answer {
-            Ok(Some((relay, Ok(permit)))) => return Ok(RelayPermit { relay_name: relay.name.clone(), permit }),
+            Ok(Some((_, Ok(permit)))) => return Ok(permit),
             Ok(Some((relay, Err(why)))) => unavailable.push((relay, why)),
             // No relay is left to wait for. The caller waits without holding a turn.
             Ok(None) => {
@@ -339,7 +324,8 @@ async fn first_of(relays: &[NamedRelay], deadline: Instant) -> Result<RelayPermi
             }
             Err(_) => {
                 let now = Instant::now();
-                let may_be_asked = |(_, why): &(&NamedRelay, Unavailable)| until(why).is_some_and(|until| until <= now);
+                let may_be_asked =
+                    |(_, why): &(&Arc<RelaySessions>, Unavailable)| until(why).is_some_and(|until| until <= now);
                 let (due, later): (Vec<_>, Vec<_>) = unavailable.into_iter().partition(may_be_asked);
                 asked.extend(due.into_iter().map(|(relay, _)| ask(relay, deadline)));
                 unavailable = later;
@@ -349,8 +335,8 @@ async fn first_of(relays: &[NamedRelay], deadline: Instant) -> Result<RelayPermi
 }
 
 /// Waits for a permit of one relay, and returns the relay with the result.
-async fn ask(relay: &NamedRelay, deadline: Instant) -> (&NamedRelay, Result<SendPermit, Unavailable>) {
-    (relay, relay.sessions.acquire(deadline).await)
+async fn ask(relay: &Arc<RelaySessions>, deadline: Instant) -> (&Arc<RelaySessions>, Result<SendPermit, Unavailable>) {
+    (relay, relay.acquire(deadline).await)
 }
 
 /// Returns the time at which a relay that refuses now may be asked again. `None`: not known.

@@ -75,6 +75,11 @@ impl SendPermit {
         SendPermit { held: HeldSession { sessions, session }, session_permit, circuit_permit }
     }
 
+    /// Returns the name of the relay.
+    pub fn relay(&self) -> &str {
+        self.held.sessions.relay()
+    }
+
     /// True if the permit belongs to these sessions.
     pub fn is_of(&self, sessions: &Arc<RelaySessions>) -> bool {
         Arc::ptr_eq(&self.held.sessions, sessions)

@@ -35,6 +35,8 @@ use crate::smtp::stage::Stage;
 
 /// The sessions of one node with one relay, and their shared state.
 pub struct RelaySessions {
+    /// Name of the relay.
+    relay: String,
     target: Target,
     dialer: Arc<dyn Dial>,
     pub(super) limits: RelayLimits,
@@ -133,8 +135,15 @@ impl Drop for Running {
 impl RelaySessions {
     /// Creates the state without connections. `seed` is used for the jitter of the back-off only. Must be called inside
     /// a tokio runtime, which then runs the dialogues.
-    pub fn new(target: Target, dialer: Arc<dyn Dial>, limits: RelayLimits, seed: u64) -> Arc<RelaySessions> {
+    pub fn new(
+        relay: &str,
+        target: Target,
+        dialer: Arc<dyn Dial>,
+        limits: RelayLimits,
+        seed: u64,
+    ) -> Arc<RelaySessions> {
         let sessions = Arc::new(RelaySessions {
+            relay: relay.to_owned(),
             target,
             dialer,
             created_at: Instant::now(),
@@ -163,6 +172,11 @@ impl RelaySessions {
         });
         tokio::spawn(retire_idle_sessions(Arc::downgrade(&sessions), limits.idle_for / 2));
         sessions
+    }
+
+    /// Returns the name of the relay.
+    pub fn relay(&self) -> &str {
+        &self.relay
     }
 
     /// Sets another share of the relay's budget.

@@ -43,7 +43,7 @@ fn pool(sink: &Handle) -> Arc<RelaySessions> {
         timeouts: Timeouts { quit: Duration::from_secs(1), ..Timeouts::default() },
         ..RelayLimits::default()
     };
-    RelaySessions::new(target, Arc::new(TcpDialer::default()), limits, 7)
+    RelaySessions::new("main", target, Arc::new(TcpDialer::default()), limits, 7)
 }
 
 fn mail(number: usize) -> Email {

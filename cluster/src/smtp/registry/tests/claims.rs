@@ -43,13 +43,13 @@ impl Node {
 
     async fn feed(self: Arc<Node>, queue: Arc<PoolQueue<usize>>) {
         while let Some(deadline) = queue.earliest() {
-            let relay_permit = self.relays.acquire("default", deadline).await.expect("a session");
+            let permit = self.relays.acquire("default", deadline).await.expect("a session");
             let (tenant, _, _) = queue.next_if(|_, _| true).expect("a recipient");
             let node = Arc::clone(&self);
             tokio::spawn(async move {
-                tokio::time::sleep(node.dialogues[relay_permit.relay_name.as_str()]).await;
-                *node.ended.lock().entry((tenant, relay_permit.relay_name)).or_default() += 1;
-                drop(relay_permit.permit);
+                tokio::time::sleep(node.dialogues[permit.relay()]).await;
+                *node.ended.lock().entry((tenant, permit.relay().to_owned())).or_default() += 1;
+                drop(permit);
                 node.credit[tenant].fetch_add(1, Ordering::Relaxed);
             });
         }

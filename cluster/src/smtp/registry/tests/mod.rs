@@ -77,8 +77,7 @@ async fn changed_rate_or_bound_keeps_running_dialogues() {
         relays.follow(&ledger, voters);
     };
     let acquire = || relays.acquire("default", Instant::now() + Duration::from_millis(50));
-    let is_full =
-        |relay_permit: Result<RelayPermit, _>| matches!(relay_permit, Err(NoPermit::Unavailable(Unavailable::Busy)));
+    let is_full = |permit: Result<SendPermit, _>| matches!(permit, Err(NoPermit::Unavailable(Unavailable::Busy)));
     put(0, 2, 1);
     let (one, two) = (acquire().await.expect("a session"), acquire().await.expect("a session"));
     put(9_000_000, 2, 3);
@@ -124,8 +123,8 @@ async fn relays_of_a_pool_get_their_weights_evenly_spread() {
     tokio::time::advance(Duration::from_secs(1)).await;
     let mut of_b = Vec::new();
     for turn in 0..400 {
-        let relay_permit = relays.acquire("default", Instant::now() + Duration::from_secs(60)).await.expect("room");
-        if relay_permit.relay_name == "b" {
+        let permit = relays.acquire("default", Instant::now() + Duration::from_secs(60)).await.expect("room");
+        if permit.relay() == "b" {
             of_b.push(turn);
         }
     }
@@ -137,20 +136,20 @@ async fn relays_of_a_pool_get_their_weights_evenly_spread() {
 #[tokio::test(start_paused = true)]
 async fn free_relay_is_taken_while_another_is_busy() {
     let (relays, begun) = (two_relays([100, 1], [1, 5]), Instant::now());
-    let mut relay_permits = Vec::new();
+    let mut permits = Vec::new();
     for _ in 0..6 {
-        relay_permits.push(relays.acquire("default", begun + Duration::from_secs(60)).await.expect("room"));
+        permits.push(relays.acquire("default", begun + Duration::from_secs(60)).await.expect("room"));
     }
     // A bucket starts empty, so the first email waits for a moment.
     assert!(begun.elapsed() < Duration::from_millis(10), "{:?}", begun.elapsed());
-    assert_eq!(relay_permits.iter().filter(|relay_permit| relay_permit.relay_name == "a").count(), 1);
+    assert_eq!(permits.iter().filter(|permit| permit.relay() == "a").count(), 1);
 }
 
 /// Drops a permit after a while.
-fn give_back(relay_permit: RelayPermit, after: Duration) {
+fn give_back(permit: SendPermit, after: Duration) {
     tokio::spawn(async move {
         tokio::time::sleep(after).await;
-        drop(relay_permit);
+        drop(permit);
     });
 }
 
@@ -158,15 +157,15 @@ fn give_back(relay_permit: RelayPermit, after: Duration) {
 async fn first_free_relay_is_taken_in_any_order() {
     for round in 0..4 {
         let (relays, begun) = (two_relays([1, 1], [1, 1]), Instant::now());
-        let mut relay_permits = Vec::new();
+        let mut permits = Vec::new();
         for _ in 0..2 {
-            relay_permits.push(relays.acquire("default", begun + Duration::from_secs(60)).await.expect("room"));
+            permits.push(relays.acquire("default", begun + Duration::from_secs(60)).await.expect("room"));
         }
-        let free = relay_permits.remove(round % 2);
-        let name = free.relay_name.clone();
+        let free = permits.remove(round % 2);
+        let name = free.relay().to_owned();
         give_back(free, Duration::from_millis(20));
         let next = relays.acquire("default", begun + Duration::from_secs(60)).await.expect("what came free");
-        assert_eq!(next.relay_name, name);
+        assert_eq!(next.relay(), name);
         assert!(begun.elapsed() < Duration::from_millis(30), "{:?}", begun.elapsed());
     }
 }
@@ -178,19 +177,14 @@ async fn waiting_for_two_relays_takes_a_token_of_one() {
     let (relays, begun) = (relays_of([paced, relay("b", 1)]), Instant::now());
     let acquire = || relays.acquire("default", begun + Duration::from_secs(60));
     let first = acquire().await.expect("a pace begins empty");
-    assert_eq!(first.relay_name, "b");
+    assert_eq!(first.relay(), "b");
     give_back(first, Duration::from_millis(500));
     let second = acquire().await.expect("what came free");
-    assert_eq!((second.relay_name.as_str(), begun.elapsed().as_millis() / 100), ("b", 5));
+    assert_eq!((second.relay(), begun.elapsed().as_millis() / 100), ("b", 5));
     for seconds in 1..=2 {
-        let relay_permit = acquire().await.expect("a slot and a pace");
-        assert_eq!(
-            (relay_permit.relay_name.as_str(), begun.elapsed().as_secs()),
-            ("a", seconds),
-            "{:?}",
-            begun.elapsed()
-        );
-        std::mem::forget(relay_permit);
+        let permit = acquire().await.expect("a slot and a pace");
+        assert_eq!((permit.relay(), begun.elapsed().as_secs()), ("a", seconds), "{:?}", begun.elapsed());
+        std::mem::forget(permit);
     }
     let last = relays.acquire("default", begun + Duration::from_secs(5)).await;
     assert!(matches!(last, Err(NoPermit::Unavailable(Unavailable::Busy))), "two sessions and one are taken");
@@ -208,12 +202,12 @@ async fn open_circuit_does_not_end_wait_for_another_relay() {
     let acquire = || relays.acquire("default", begun + Duration::from_secs(60));
     let (fails, held) = (acquire().await.expect("room"), acquire().await.expect("room"));
     let mail = email();
-    let result = fails.permit.send(&mail, &mut Open, &Deadlines::default(), None).await.0;
+    let result = fails.send(&mail, &mut Open, &Deadlines::default(), None).await.0;
     assert!(matches!(result, DialogueResult::Broken { .. }), "{result:?}");
-    let (name, dialled) = (held.relay_name.clone(), dialer.0.load(Ordering::Relaxed));
+    let (name, dialled) = (held.relay().to_owned(), dialer.0.load(Ordering::Relaxed));
     give_back(held, Duration::from_secs(9));
-    let relay_permit = acquire().await.expect("what came free");
-    assert_eq!((relay_permit.relay_name, begun.elapsed().as_secs()), (name, 9));
+    let permit = acquire().await.expect("what came free");
+    assert_eq!((permit.relay().to_owned(), begun.elapsed().as_secs()), (name, 9));
     let tried = dialer.0.load(Ordering::Relaxed) - dialled;
     assert!((2..=4).contains(&tried), "after one second, and two, and four: {tried}");
 }
@@ -225,9 +219,9 @@ async fn wait_includes_next_probe_but_not_pace_beyond_deadline() {
     let begun = Instant::now();
     let acquire = || relays.acquire("default", begun + Duration::from_secs(10));
     let fails = acquire().await.expect("room");
-    assert_eq!(fails.relay_name, "b", "a's pace begins empty");
+    assert_eq!(fails.relay(), "b", "a's pace begins empty");
     let mail = email();
-    let result = fails.permit.send(&mail, &mut Open, &Deadlines::default(), None).await.0;
+    let result = fails.send(&mail, &mut Open, &Deadlines::default(), None).await.0;
     assert!(matches!(result, DialogueResult::Broken { .. }), "{result:?}");
     let Err(NoPermit::Unavailable(why)) = acquire().await else { panic!("neither can be used now") };
     assert!(until(&why).is_some_and(|until| until < begun + Duration::from_secs(10)), "{why}");
@@ -249,8 +243,8 @@ async fn reply_rules_apply_to_their_relay_only() {
     }
     relays.follow(&ledger, 1);
     for (name, expected) in [("a", ReplyClass::Recipient), ("b", ReplyClass::Sender)] {
-        let relay_permit = relays.acquire(name, Instant::now() + Duration::from_secs(60)).await.expect("a session");
-        let result = relay_permit.permit.send(&email(), &mut Open, &Deadlines::default(), None).await.0;
+        let permit = relays.acquire(name, Instant::now() + Duration::from_secs(60)).await.expect("a session");
+        let result = permit.send(&email(), &mut Open, &Deadlines::default(), None).await.0;
         let DialogueResult::Refused { code: 554, class, .. } = result else { panic!("{result:?}") };
         assert_eq!(class, expected, "{name}");
     }
@@ -267,7 +261,7 @@ async fn relay_with_rate_or_of_another_pool_takes_no_next_email() {
     relays.follow(&ledger, 1);
     let acquire = || relays.acquire("default", Instant::now() + Duration::from_secs(60));
     let email = email();
-    let first = acquire().await.expect("a session").permit.send(&email, &mut Open, &Deadlines::default(), None).await.0;
+    let first = acquire().await.expect("a session").send(&email, &mut Open, &Deadlines::default(), None).await.0;
     assert!(matches!(first, DialogueResult::Accepted { .. }), "{first:?}");
     let mut permit = acquire().await.expect("a session");
     assert!(relays.try_acquire_next("default", &mut permit).is_some());

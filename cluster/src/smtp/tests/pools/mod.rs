@@ -51,7 +51,7 @@ fn soon() -> Instant {
 }
 
 fn pool(exchange: &Exchange, limits: RelayLimits) -> Arc<RelaySessions> {
-    RelaySessions::new(target(), Arc::new(exchange.clone()), limits, 7)
+    RelaySessions::new("main", target(), Arc::new(exchange.clone()), limits, 7)
 }
 
 fn quick() -> RelayLimits {
@@ -87,7 +87,7 @@ impl AsyncRead for PanicsAtRead {
 
 #[tokio::test]
 async fn panic_before_gate_is_not_in_doubt() {
-    let pool = RelaySessions::new(target(), Arc::new(Panics), quick(), 7);
+    let pool = RelaySessions::new("main", target(), Arc::new(Panics), quick(), 7);
     let result = send(&pool, "x").await;
     assert!(matches!(result, DialogueResult::Broken { cause: Cause::Panicked(_), .. }), "{result:?}");
 }

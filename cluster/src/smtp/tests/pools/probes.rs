@@ -34,7 +34,7 @@ async fn unreachable_relay_is_probed_by_one_dialogue() {
     });
     let backoff =
         Backoff { first: Duration::from_millis(30), longest: Duration::from_millis(60), ..Backoff::default() };
-    let pool = RelaySessions::new(target(), dialer.clone(), RelayLimits { backoff, ..quick() }, 7);
+    let pool = RelaySessions::new("main", target(), dialer.clone(), RelayLimits { backoff, ..quick() }, 7);
     assert!(matches!(send(&pool, "a").await, DialogueResult::Broken { .. }));
     let Err(Unavailable::CircuitOpen { until, cause }) = pool.acquire(soon()).await.map(|_| ()) else {
         panic!("the circuit is open");
@@ -82,7 +82,7 @@ fn refuses_one_session(exchange: Exchange) -> Arc<Unreachable> {
 #[tokio::test(start_paused = true)]
 async fn probe_that_relay_cannot_take_for_want_of_smtputf8_closes_circuit() {
     let exchange = Exchange::new(when(ServerStep::Ehlo, ServerAction::Reply("250-relay\r\n250 8BITMIME\r\n")));
-    let pool = RelaySessions::new(target(), refuses_one_session(exchange), quick(), 7);
+    let pool = RelaySessions::new("main", target(), refuses_one_session(exchange), quick(), 7);
     let permit = probe_after_lost_session(&pool).await;
     let beyond = Email { to: "bj\u{f8}rn@example.com".to_owned(), ..mail(b"b") };
     assert_eq!(
@@ -96,7 +96,7 @@ async fn probe_that_relay_cannot_take_for_want_of_smtputf8_closes_circuit() {
 async fn probe_whose_message_is_refused_at_mail_closes_circuit() {
     let exchange =
         Exchange::new(when(ServerStep::Mail, ServerAction::Reply("552 5.3.4 message too big for system\r\n")));
-    let pool = RelaySessions::new(target(), refuses_one_session(exchange), quick(), 7);
+    let pool = RelaySessions::new("main", target(), refuses_one_session(exchange), quick(), 7);
     let permit = probe_after_lost_session(&pool).await;
     let result = permit.send(&mail(b"b"), &mut Open, &Deadlines::default(), None).await.0;
     assert!(
