@@ -292,20 +292,22 @@ impl Ledger {
         }
     }
 
-    /// Adds the oldest suppression by `min_gap` that can be joined to the next one, because each claim may record one:
+    /// Adds the oldest suppression that can be joined to the next one of its kind, because each claim may record one:
     /// they would crowd out what operators did. Between the two no run opened that could be taken for the reason
     /// ([`Ledger::kept_apart_by`]). A run with a gap has all its recipients in one chunk. Returns false if there are
     /// no two.
     fn join_suppressions(&mut self, run: RunId) -> bool {
         let of_run = self.run_events.range(run_events::keys_of(run));
-        let is_suppression = |(_, run_events): &(&RunEventKey, &Vec<RunEvent>)| {
-            matches!(run_events.as_slice(), [RunEvent { what: RunEventKind::SuppressedByGap, slots: Some(_), .. }])
-        };
-        let suppressions: Vec<RunEventKey> = of_run.filter(is_suppression).map(|(key, _)| *key).collect();
+        let suppressions = of_run.filter_map(|(key, run_events)| match run_events.as_slice() {
+            [RunEvent { what, slots: Some(_), .. }] if what.is_suppression() => Some((*key, what)),
+            _ => None,
+        });
+        let suppressions: Vec<(RunEventKey, &RunEventKind)> = suppressions.collect();
         let opened = self.openings_nearby(run);
         let joined = suppressions.windows(2).find_map(|pair| {
-            let [former @ (_, from, chunk), next @ (_, to, other)] = *pair else { return None };
-            (chunk == other && opened.range(from..to).next().is_none()).then_some((former, next))
+            let [(former @ (_, from, chunk), kind), (next @ (_, to, other), next_kind)] = *pair else { return None };
+            let is_alike = chunk == other && kind == next_kind;
+            (is_alike && opened.range(from..to).next().is_none()).then_some((former, next))
         });
         let Some((former, next)) = joined else { return false };
         let slots = self.run_events.remove(&former).into_iter().flatten().find_map(|event| event.slots);

@@ -79,10 +79,9 @@ impl Ledger {
     }
 
     /// Returns the index of the last event that changed a run, such as a pause; 0 if there was none. A passed canary and
-    /// a suppression by `min_gap` are no changes: the run makes them while it sends.
+    /// a suppression are no changes: the run makes them while it sends.
     pub fn last_run_change(&self, run: RunId) -> u64 {
-        let is_progress =
-            |event: &RunEvent| matches!(event.what, RunEventKind::CanaryPassed | RunEventKind::SuppressedByGap);
+        let is_progress = |event: &RunEvent| event.what.is_suppression() || event.what == RunEventKind::CanaryPassed;
         let mut changes = self.run_events.range(run_events::keys_of(run)).rev();
         changes.find(|(_, events)| !events.iter().all(is_progress)).map_or(0, |((_, index, _), _)| *index)
     }

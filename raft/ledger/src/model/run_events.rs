@@ -30,6 +30,15 @@ pub enum RunEventKind {
     SuppressedByGap,
     /// The run's canary passed, so the other recipients are sent (P6).
     CanaryPassed,
+    /// Pending recipients were suppressed: they have opted out, and are claimed in another run (P17).
+    SuppressedByOptOut,
+}
+
+impl RunEventKind {
+    /// True if a claim of the run suppressed recipients.
+    pub(crate) fn is_suppression(&self) -> bool {
+        matches!(self, RunEventKind::SuppressedByGap | RunEventKind::SuppressedByOptOut)
+    }
 }
 
 /// A run event. Its key has the run, the log index of its entry and a chunk. A row has one chunk of 65,536 recipients

@@ -4,7 +4,8 @@ use reveille_ledger::bitmap::Bitmap;
 use reveille_ledger::causes::PauseReason;
 use reveille_ledger::command::{
     Actor, Backfill, ClaimOutcome, ClaimRequest, Command, Entry, EpochStart, ErasedAudience, Fire, NextInstant, NodeUp,
-    Opening, OpeningCause, RecipientErase, RunPause, RunResume, ScheduleCreate, ScheduleEdit, Trigger, VoterClock,
+    Opening, OpeningCause, OptOut, RecipientErase, RunPause, RunResume, ScheduleCreate, ScheduleEdit, Trigger,
+    VoterClock,
 };
 use reveille_ledger::content::{Audience, AudienceChoice, Recipient};
 use reveille_ledger::ids::{ClaimOwner, Hash, Incarnation, NodeId, OccurrenceName, PageId, RunId, ScheduleId, Time};
@@ -322,6 +323,26 @@ fn trigger_for_few_recipients_reads_no_run_to_others() {
     assert_eq!(violations(&test.ledger), [], "the index has no hash of the address");
     let loaded = Ledger::from_rows(test.ledger.all_rows()).expect("the rows read back");
     assert_eq!(look(&TestLedger { ledger: loaded, ..test }, several, 4), (4, 3), "the index is made again");
+}
+
+#[test]
+fn runs_to_recipient_that_opted_out_do_not_wait_for_each_other() {
+    let mut test = TestLedger::new(2);
+    let (first, others) = (test.open(600, 1), [599, 598].map(|before| test.open(before, 1)));
+    assert!(matches!(test.claim(first, 2), CommandOutcome::Claimed(fences) if fences[0].is_ok()));
+    let keys = vec!["u0@example.org".to_owned()];
+    assert_eq!(test.put(Command::OptOut(OptOut { tenant: "default".into(), keys })), CommandOutcome::Changed(1));
+    for run in others {
+        assert_eq!(test.claim(run, 2), CommandOutcome::Claimed(vec![Err(CommandRefusal::NothingPending)]));
+        let [opted_out, other] = [0, 1].map(|number| test.ledger.explain_recipient(run, number).expect("a recipient"));
+        assert_eq!((opted_out.state, other.state), (RecipientState::Suppressed, RecipientState::Pending));
+        assert_eq!((opted_out.waits_until, opted_out.kept_apart_by), (None, None));
+        assert!(other.waits_until.is_some() && other.kept_apart_by == Some(first));
+        let kinds: Vec<RunEventKind> = opted_out.run_events.into_iter().map(|(_, event)| event.what).collect();
+        assert_eq!(kinds, [RunEventKind::SuppressedByOptOut]);
+        assert_eq!(test.ledger.suppressed_by_gap_of(run), 0);
+    }
+    assert_eq!(violations(&test.ledger), []);
 }
 
 #[test]

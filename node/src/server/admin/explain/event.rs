@@ -34,9 +34,7 @@ pub fn describe(claim_event: &ClaimEvent) -> ExplainedEvent {
             let why = why.map_or(v1::ReleaseReason::Unspecified, OnWire::wire);
             ExplainedEvent { release_reason: why.into(), ..of(Kind::GivenBack) }
         }
-        ClaimEventKind::Suppressed => {
-            ExplainedEvent { suppression_reason: SuppressionReason::OptedOut.into(), ..of(Kind::Suppressed) }
-        }
+        ClaimEventKind::Suppressed => opted_out(),
         ClaimEventKind::Unsendable(Unsendable::NotComposed(text)) => {
             ExplainedEvent { text: text.clone(), ..of(Kind::NotComposed) }
         }
@@ -53,6 +51,11 @@ pub fn describe(claim_event: &ClaimEvent) -> ExplainedEvent {
 /// Returns an event of this kind.
 pub fn of(kind: Kind) -> ExplainedEvent {
     ExplainedEvent { kind: kind.into(), ..ExplainedEvent::default() }
+}
+
+/// Returns an event that says that the recipient had opted out.
+pub fn opted_out() -> ExplainedEvent {
+    ExplainedEvent { suppression_reason: SuppressionReason::OptedOut.into(), ..of(Kind::Suppressed) }
 }
 
 /// Adds the parts of a relay's answer.

@@ -138,6 +138,7 @@ fn describe_run_event(
         RunEventKind::Discarded => of(Kind::Discarded),
         RunEventKind::RefusalUndone => of(Kind::Revived),
         RunEventKind::SuppressedByGap => too_near(explanation, run),
+        RunEventKind::SuppressedByOptOut => event::opted_out(),
         RunEventKind::CanaryPassed => ExplainedEvent { canary: run.canary.map(canary), ..of(Kind::CanaryPassed) },
     };
     placed(index, run_event.at, event)

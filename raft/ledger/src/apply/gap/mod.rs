@@ -3,8 +3,8 @@
 //! The time is measured between the nominal instants of runs, so a fail-over, a slow relay or a late run does not
 //! change it. A recipient counts in another run if it is sent, assumed or in doubt there, or was sent again while in
 //! doubt. The check runs when a run opens and again at each claim, because an earlier run may send in between. A
-//! recipient that is claimed in another run waits, since that email may still turn out not to be sent. Requeue and
-//! resend skip recipients that `min_gap` would suppress; their state does not change.
+//! recipient that is claimed in another run waits, since that email may still turn out not to be sent; if it has opted
+//! out, it is suppressed. Requeue and resend skip recipients that `min_gap` would suppress; their state does not change.
 //!
 //! Recipients are compared by address key, because their numbers change when the audience is edited. A recipient is
 //! *mailed nearby* if it has an email of another run within the gap, or may have one, and *claimed nearby* if it is
@@ -19,6 +19,7 @@ pub use self::backfill::BackfillBatch;
 pub use self::search::GapLookups;
 use self::search::GapQuery;
 use super::Context;
+use crate::index::recipient_mapping::keys_of;
 use crate::model::{
     Bitmap, CHUNK, ChunkKey, CommandRefusal, Hash, InstantOutcome, Ledger, OccurrenceName, PageId, RecipientState, Run,
     RunEventKind, RunId, ScheduleId, Time, remove_from_all, run_events, wave_after,
@@ -41,30 +42,49 @@ impl Ledger {
         };
         for number in 0..slots.div_ceil(CHUNK) {
             let (key, all) = (page.chunk(number), Bitmap::range(0, slots - number * CHUNK));
-            let nearby = self.find_nearby(key, &all);
-            self.suppress_pending(context, key, nearby);
+            for NearbySlots { run, mailed, .. } in self.find_nearby(key, &all) {
+                self.suppress_pending(context, key, run, (mailed, RunEventKind::SuppressedByGap));
+            }
         }
     }
 
     /// Holds back pending recipients that `min_gap` does not let claim now, and returns them: mailed nearby, so that
-    /// they are suppressed, or claimed nearby, so that they wait.
+    /// they are suppressed, or claimed nearby, so that they wait. Of several runs to recipients that have opted out, each
+    /// would wait for a wave of its own; so these are suppressed.
     pub(super) fn hold_back_inside_gap(&mut self, context: &mut Context, key: ChunkKey, slots: &Bitmap) -> Bitmap {
-        let nearby = self.find_nearby(key, slots);
-        let (mut held_back, mut claimed) = (Bitmap::new(), Bitmap::new());
-        for of_run in &nearby {
-            held_back.add(&of_run.mailed);
-            claimed.add(&of_run.claimed);
+        let (mut held_back, mut waiting) = (Bitmap::new(), Bitmap::new());
+        for NearbySlots { run, mailed, claimed } in self.find_nearby(key, slots) {
+            held_back.add(&mailed);
+            held_back.add(&claimed);
+            let opted_out = self.opted_out_slots(run, key.number, &claimed);
+            waiting.add(&claimed.and_not(&opted_out));
+            self.suppress_pending(context, key, run, (mailed, RunEventKind::SuppressedByGap));
+            self.suppress_pending(context, key, run, (opted_out, RunEventKind::SuppressedByOptOut));
         }
-        self.suppress_pending(context, key, nearby);
-        if !claimed.is_empty()
+        if !waiting.is_empty()
             && let Some(chunk) = self.chunks.edit(&key)
         {
             // Removes them from all waves, also the present one, and adds them to the next one.
-            remove_from_all(&mut chunk.waves, &claimed);
-            chunk.waves.entry(wave_after(context.now)).or_default().add(&claimed);
+            remove_from_all(&mut chunk.waves, &waiting);
+            chunk.waves.entry(wave_after(context.now)).or_default().add(&waiting);
         }
-        held_back.add(&claimed);
         held_back
+    }
+
+    /// Returns those of these slots of a run whose recipients have opted out or were erased.
+    fn opted_out_slots(&self, id: RunId, chunk: u32, slots: &Bitmap) -> Bitmap {
+        let Some((_, page, position)) = self.page_of(id).filter(|_| !slots.is_empty() && !self.opted_out.is_empty())
+        else {
+            return Bitmap::new();
+        };
+        let run = &page.runs[position];
+        let keys = self.blob(&run.audience).map(keys_of).unwrap_or_default();
+        let has_opted_out = |key: &String| self.opt_out_of(&(page.tenant.to_string(), key.clone())).is_some();
+        let numbers = numbers_of(run, chunk, slots);
+        let found = numbers
+            .iter()
+            .filter(|number| keys.get(usize::from(*number)).is_some_and(|key| key.is_empty() || has_opted_out(key)));
+        slots_of(run, chunk, found.collect())
     }
 
     /// Checks that one more run with this due time would send to at least one recipient (P17). A recipient that is
@@ -173,15 +193,23 @@ impl Ledger {
         chunks.sum()
     }
 
-    fn suppress_pending(&mut self, context: &mut Context, key: ChunkKey, nearby: Vec<NearbySlots>) {
-        for NearbySlots { run, mailed, .. } in nearby.into_iter().filter(|nearby| !nearby.mailed.is_empty()) {
-            if let Some(chunk) = self.chunks.edit(&key) {
-                chunk.suppressed_by_gap.add(&mailed);
-            }
-            self.transition(context, key, &mailed, RecipientState::Pending, RecipientState::Suppressed);
-            let by_chunk = BTreeMap::from([(key.number, mailed)]);
-            self.record_run_event(context, run, RunEventKind::SuppressedByGap, by_chunk);
+    fn suppress_pending(
+        &mut self,
+        context: &mut Context,
+        key: ChunkKey,
+        run: RunId,
+        (slots, what): (Bitmap, RunEventKind),
+    ) {
+        if slots.is_empty() {
+            return;
         }
+        if what == RunEventKind::SuppressedByGap
+            && let Some(chunk) = self.chunks.edit(&key)
+        {
+            chunk.suppressed_by_gap.add(&slots);
+        }
+        self.transition(context, key, &slots, RecipientState::Pending, RecipientState::Suppressed);
+        self.record_run_event(context, run, what, BTreeMap::from([(key.number, slots)]));
     }
 
     /// Like [`Ledger::nearby_slots`], and keeps the mappings of the search.

@@ -285,6 +285,21 @@ fn counts(state: RecipientState) -> bool {
     matches!(state, RecipientState::Sent | RecipientState::Assumed | RecipientState::InDoubt)
 }
 
+/// Returns the address key of a recipient of an inline list.
+fn address_key(ledger: &Ledger, run: &Run, number: u32) -> Option<String> {
+    let audience = ledger.blob(&run.audience).and_then(Recipients::from_blob).expect("an audience");
+    let Recipients::Inline(audience) = audience else { panic!("a list") };
+    audience.recipients.get(number as usize).map(|recipient| recipient.key.clone())
+}
+
+/// True if the recipient has opted out or was erased.
+fn has_opted_out(ledger: &Ledger, (chunk, slot): SlotKey) -> bool {
+    let Some(RecipientId { run, number }) = ledger.recipient_at(chunk, slot) else { return false };
+    let tenant = ledger.pages().get(&chunk.page).expect("its page").tenant.to_string();
+    let key = address_key(ledger, ledger.run(run).expect("a run"), number).expect("a recipient");
+    key.is_empty() || ledger.opt_out_of(&(tenant, key)).is_some()
+}
+
 /// States of the same address in other runs of the schedule within the gap (P17).
 fn beside(ledger: &Ledger, (chunk, slot): SlotKey) -> Vec<RecipientState> {
     let Some(RecipientId { run: id, number }) = ledger.recipient_at(chunk, slot) else { return vec![] };
@@ -293,11 +308,7 @@ fn beside(ledger: &Ledger, (chunk, slot): SlotKey) -> Vec<RecipientState> {
     if run.policies.min_gap_ms == 0 {
         return vec![];
     }
-    let key = |run: &Run, number: u32| {
-        let audience = ledger.blob(&run.audience).and_then(Recipients::from_blob).expect("an audience");
-        let Recipients::Inline(audience) = audience else { panic!("a list") };
-        audience.recipients.get(number as usize).map(|recipient| recipient.key.clone())
-    };
+    let key = |run: &Run, number: u32| address_key(ledger, run, number);
     let near = |other: &Run| (other.due.0 - run.due.0).abs() < run.policies.min_gap_ms;
     let others = ledger.runs().filter(|(other, _, beside)| *other != id && beside.schedule == run.schedule);
     let wanted = key(run, number);
@@ -444,6 +455,9 @@ fn may_be(
             Some(match granted {
                 false => vec![former],
                 true if near.iter().any(|of| counts(*of)) => vec![RecipientState::Suppressed],
+                true if near.contains(&RecipientState::Claimed) && has_opted_out(before, slot_key) => {
+                    vec![RecipientState::Suppressed]
+                }
                 true if near.contains(&RecipientState::Claimed) => vec![former],
                 // The number of grants is judged separately (P12, P25).
                 true if is_bounded(before, slot_key, entry.now) => vec![former, RecipientState::Claimed],
