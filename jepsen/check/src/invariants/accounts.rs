@@ -1,8 +1,8 @@
 //! I9: ledger and sink agree about each item. A recipient in state sent was accepted, and an accepted recipient is
 //! sent, in doubt or assumed. (I4 and I13 judge recipients that are still claimed because the run did not drain. An
 //! accepted recipient that is pending would be sent to again, which is a violation here.) Each email names its item
-//! (`identity.rs`). Only the policy `resend` sends to a recipient again, and an operator who asked for it. Under another
-//! policy than `assume_sent` no recipient is closed as assumed unless an operator asked for it.
+//! (`identity.rs`). Under another policy than `resend` no recipient is sent to again unless an operator asked for it, and
+//! under another policy than `assume_sent` none is closed as assumed.
 
 use super::identity;
 use crate::events::{Answer, Call, Decider, InDoubt, OutcomeKind, RecipientState};
@@ -50,8 +50,8 @@ pub fn agree(history: &History, findings: &mut Findings) {
     }
 }
 
-/// Reports steps that send again, as the ledger says by an operator without a request of one, or by another policy than
-/// `resend`.
+/// Reports recipients that the ledger sent again by another policy than `resend`, or by an operator more often than was
+/// asked for.
 fn report_unrequested_resends(history: &History, findings: &mut Findings) {
     for outcomes in history.outcomes.chunk_by(|left, right| left.item() == right.item()) {
         let Some(item) = outcomes.first().map(HasItem::item) else { continue };

@@ -74,6 +74,7 @@ fn fences(handoffs: &[Handoff]) -> String {
 /// A decision to send to a recipient again.
 #[derive(Clone, Copy, Debug)]
 struct Decision {
+    /// What decided.
     by: Decider,
     /// Log index of the decision. `None`: unknown.
     index: Option<u64>,
