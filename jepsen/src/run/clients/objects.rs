@@ -35,6 +35,9 @@ impl Operator {
         self.coordination.writes(TENANT, ObjectKind::Schedule, &item.name);
         let (first, second) = tokio::join!(self.put_as("first", &item), self.put_as("second", &item));
         if !first.is_done() && !second.is_done() {
+            if [first, second].contains(&CallResult::Unknown) {
+                self.workload.keep_unknown(&format!("create-{}", item.name), item);
+            }
             return false;
         }
         self.workload.add(item.clone());

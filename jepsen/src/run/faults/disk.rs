@@ -63,11 +63,11 @@ impl Nemesis {
         tool::find("strace").map_err(|error| NotInjected::Cannot(error.to_string()))?;
         let process = self.processes.cluster.node(&victim)?.process_id();
         let process = process.ok_or_else(|| NotInjected::NotNow(format!("{victim} does not run")))?;
-        // A node must end when its disk fails, but not when its disk is slow.
+        let trace = SyncTrace::start(process, &injection, self.processes.cluster.folder()).await?;
+        // A node must end when its disk fails, but not when its disk is slow. Its end was not recorded since.
         if fails {
             self.processes.excuse(&victim, planned.lasts + ENDS_WITHIN);
         }
-        let trace = SyncTrace::start(process, &injection, self.processes.cluster.folder()).await?;
         fault.detail = injection;
         Ok(Injected { fault, repair: Repair::Untrace { node: victim, trace, fails: fails.then_some(process) } })
     }
@@ -101,7 +101,9 @@ impl Nemesis {
 
     fn fill(&mut self, fault: Fault, victim: String) -> Injection {
         let volumes = required(&self.processes.cluster.environment.volumes)?;
-        volumes.get(&victim).ok_or_else(|| NotInjected::Cannot(format!("{victim} has no disk of its own")))?.fill()?;
+        let no_disk = || NotInjected::Cannot(format!("{victim} has no disk of its own"));
+        let volume = volumes.get(&victim).ok_or_else(no_disk)?;
+        volume.fill().inspect_err(|_| drop(volume.empty()))?;
         self.processes.disk_is_full(&victim);
         Ok(Injected { fault, repair: Repair::Empty(victim) })
     }
@@ -128,7 +130,8 @@ impl Nemesis {
         let folder = self.has_two_snapshots(&victim)?;
         self.count_past_gate(&victim, &mut fault);
         self.processes.kill(&victim)?;
-        let newest = manifests(&folder)?.pop().context("a node without snapshots");
+        // The node is dead, even if a later step fails.
+        let newest = manifests(&folder).and_then(|mut all| all.pop().context("a node without snapshots"));
         let damaged = newest.and_then(|newest| match how {
             DiskFault::SnapshotLost => Ok(fs::remove_file(&newest).map(|()| "lost".to_owned())?),
             _ => invert_bytes(&newest, self.seed).map(|bytes| format!("{bytes} bytes are inverted")),

@@ -20,7 +20,7 @@ pub struct SyncTrace {
 }
 
 impl SyncTrace {
-    /// Attaches to a process. `injection` has the syntax of `strace -e inject=`.
+    /// Attaches to a process. `injection` has the syntax of `strace -e inject=`. The process may end by its first sync.
     pub async fn start(process: u32, injection: &str, folder: &Path) -> Result<SyncTrace> {
         let strace = tool::find("strace")?;
         if is_traced(process) {
@@ -41,6 +41,10 @@ impl SyncTrace {
         let until = Instant::now() + WITHIN;
         while !is_traced(process) {
             if trace.process.try_wait()?.is_some() || Instant::now() > until {
+                // Syncs of the threads that were traced first may have been changed.
+                if trace.changed() > 0 {
+                    break;
+                }
                 bail!("strace cannot trace process {process}");
             }
             tokio::time::sleep(POLL_EVERY).await;
@@ -58,6 +62,11 @@ impl SyncTrace {
         while matches!(self.process.try_wait(), Ok(None)) && Instant::now() < until {
             tokio::time::sleep(POLL_EVERY).await;
         }
+        self.changed()
+    }
+
+    /// Returns the number of changed syncs that the tracer has reported.
+    fn changed(&self) -> u64 {
         changed(&std::fs::read_to_string(&self.written).unwrap_or_default())
     }
 }
@@ -97,5 +106,24 @@ mod tests {
         let written =
             "7 fdatasync(9) = 0\n7 fdatasync(9) = -1 EIO (Input/output error) (INJECTED)\n8 fsync(3) = 0 (DELAYED)\n";
         assert_eq!(changed(written), 2);
+    }
+
+    /// A node ends by the first sync that fails, which may be before all of its threads are traced.
+    #[tokio::test]
+    async fn process_that_ends_by_its_first_sync_was_traced() {
+        if let Err(error) = tool::find("strace") {
+            reveille_strict::skip(&format!("{error:#}"));
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        std::fs::write(&file, "x").unwrap();
+        for _ in 0..5 {
+            let syncs = "while sync --data \"$1\"; do :; done";
+            let mut shell = Command::new("sh").args(["-c", syncs, "sh"]).arg(&file).spawn().unwrap();
+            let trace = SyncTrace::start(shell.id(), "error=EIO", folder.path()).await.expect("it is traced");
+            shell.wait().unwrap();
+            assert!(trace.end().await > 0);
+        }
     }
 }
