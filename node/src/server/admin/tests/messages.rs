@@ -3,7 +3,7 @@
 use reveille_proto::admin::v1::{
     Audience, CancelMessageRequest, Content, ExplainRequest, GetMessageRequest, KeyRule, ListRunsRequest,
     ListSchedulesRequest, Message, Policies, Recipient, RecipientState, RequeueDeadLettersRequest, RunState,
-    SendMessageRequest, SendMessageResponse, TriggerScheduleRequest, UpdateScheduleRequest,
+    SendMessageRequest, SendMessageResponse, TriggerScheduleRequest, UpdateScheduleRequest, WarningReason,
 };
 use tokio::task::JoinSet;
 use tonic::{Code, Status};
@@ -59,6 +59,12 @@ async fn message_is_sent_once_by_its_key() {
     let first_wins = SendMessageRequest { key_rule: KeyRule::FirstWins.into(), ..message("one", &two[..1]) };
     assert_eq!(run_of(&send(&node, first_wins).await.expect("the first one")), run);
     assert_eq!(node.sink.accepted_count(), 2);
+    for validate_only in [true, false] {
+        let request = SendMessageRequest { pool: "unserved".to_owned(), validate_only, ..message("two", &two) };
+        let sent = send(&node, request).await.expect("it waits");
+        let warnings: Vec<_> = sent.warnings.iter().map(|one| (one.reason(), one.pool.as_str())).collect();
+        assert_eq!(warnings, [(WarningReason::NoRelay, "unserved")]);
+    }
 
     let shown = get(&node, "one").await.expect("a message");
     let recipients: Vec<_> = shown.recipients.iter().map(|one| (one.address.as_str(), one.state())).collect();

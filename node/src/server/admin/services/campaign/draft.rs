@@ -49,7 +49,7 @@ impl Admin {
             true => Vec::new(),
             false => {
                 let mut warnings = self.context.replica.read(|ledger| self.in_its_way(ledger, &named, &draft));
-                warnings.extend(create::no_page(self, &content));
+                warnings.extend(create::no_page(self, content.bulk));
                 warnings
             }
         };

@@ -50,8 +50,7 @@ impl Admin {
             Some(first) => first,
             None => self.checked_message(request)?,
         };
-        let mut warnings = self.context.replica.read(|ledger| create::warnings(ledger, &message.pool));
-        warnings.extend(create::no_page(self, &message.content));
+        let warnings = create::warnings_of(self, [&*message.pool], message.content.bulk);
         if validate_only {
             let known = self.read_latest(call, |ledger| ledger.check_message(&tenant, &message)).await?;
             let known = known.map_err(|refusal| error_texts::refused(&refusal))?;

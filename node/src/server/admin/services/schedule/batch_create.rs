@@ -7,10 +7,10 @@ use reveille_ledger::form;
 use reveille_ledger::refusal::CommandRefusal;
 use reveille_ledger::reply::{CommandOutcome, ScheduleCreation};
 use reveille_proto::admin::v1::{
-    BatchCreateResult, BatchCreateSchedulesRequest, BatchCreateSchedulesResponse, Refusal, ScheduleBody, Warning,
+    BatchCreateResult, BatchCreateSchedulesRequest, BatchCreateSchedulesResponse, Refusal, ScheduleBody,
 };
 
-use super::create::{caught_up_files, no_page, tenant_and_name, warnings};
+use super::create::{caught_up_files, tenant_and_name, warnings_of};
 use crate::server::admin::attachments::BroughtFiles;
 use crate::server::admin::validate::{self, CheckContext, CheckedSchedule, Fields};
 use crate::server::admin::{Admin, ApiError, ApiResult, Call, error_texts};
@@ -24,8 +24,6 @@ const ENTRY_BYTES: usize = ENTRY_BYTES_MAX / 2;
 struct Item {
     position: usize,
     create: ScheduleCreate,
-    /// Why its emails cannot be sent by this node as things are.
-    warning: Option<Warning>,
 }
 
 /// Creates each schedule of the request that is valid.
@@ -41,7 +39,7 @@ pub async fn batch_create(
     }
     let mut results = vec![BatchCreateResult::default(); bodies.len()];
     let (mut items, mut contents) = (Vec::with_capacity(bodies.len()), Vec::new());
-    let mut brought = BroughtFiles::new();
+    let (mut brought, mut is_bulk) = (BroughtFiles::new(), false);
     let mut unfit: Vec<Option<ApiError>> = Vec::with_capacity(bodies.len());
     let named = bodies.iter().filter(|body| !body.name.is_empty());
     admin.catch_up_with_files(named.filter_map(|body| body.content.as_ref()), call).await?;
@@ -54,15 +52,14 @@ pub async fn batch_create(
         match unfit[position].take().map_or(checked, Err) {
             Ok(CheckedSchedule { create, content, .. }) => {
                 contents.extend((!content.attachments.is_empty()).then(|| content.clone()));
-                items.push(Item { position, create, warning: no_page(admin, &content) });
+                is_bulk |= content.bulk;
+                items.push(Item { position, create });
             }
             Err(error) => results[position] = refused(position, error),
         }
     }
     let pools: BTreeSet<&str> = items.iter().map(|item| item.create.pool.as_str()).collect();
-    let mut noted: Vec<Warning> =
-        admin.context.replica.read(|ledger| pools.iter().flat_map(|pool| warnings(ledger, pool)).collect());
-    noted.extend(items.iter_mut().filter_map(|item| item.warning.take()).take(1));
+    let warnings = warnings_of(admin, pools, is_bulk);
     admin.store_files(brought, &contents).await?;
     for entry in entries(items) {
         let (positions, creates): (Vec<usize>, Vec<ScheduleCreate>) =
@@ -75,7 +72,7 @@ pub async fn batch_create(
             results[position] = result(position, created);
         }
     }
-    Ok(BatchCreateSchedulesResponse { results, warnings: noted })
+    Ok(BatchCreateSchedulesResponse { results, warnings })
 }
 
 /// Validates each body. A body whose name exists may name instants that have passed: the ledger compares it.

@@ -2,7 +2,6 @@
 
 use reveille_cluster::process::zones::Zones;
 use reveille_ledger::command::{Command, ScheduleCreate};
-use reveille_ledger::content::Content;
 use reveille_ledger::ids::{Hash, ScheduleId, Time};
 use reveille_ledger::refusal::CommandRefusal;
 use reveille_ledger::reply::CommandOutcome;
@@ -50,8 +49,7 @@ pub async fn create(
             return Err(error_texts::refused(&refusal).index(id.index()));
         }
     }
-    let mut warnings = admin.context.replica.read(|ledger| warnings(ledger, &create.pool));
-    warnings.extend(no_page(admin, &content));
+    let warnings = warnings_of(admin, [&*create.pool], content.bulk);
     if request.validate_only {
         let schedule = match known {
             Some((id, _)) => admin.show_schedule(id, &create.name).await?,
@@ -76,16 +74,24 @@ pub fn validation_error(body: v1::ScheduleBody, now: Time, zones: &Zones) -> Opt
     validate::schedule(Some(body), &CheckContext::without_node(zones, now, false)).err().map(Status::from)
 }
 
+/// Returns warnings about what prevents the emails of a valid request from being sent.
+pub fn warnings_of<'p>(admin: &Admin, pools: impl IntoIterator<Item = &'p str>, is_bulk: bool) -> Vec<Warning> {
+    let mut warnings: Vec<Warning> =
+        admin.context.replica.read(|ledger| pools.into_iter().flat_map(|pool| warnings(ledger, pool)).collect());
+    warnings.extend(no_page(admin, is_bulk));
+    warnings
+}
+
 /// Returns warnings about what prevents emails of a pool from being sent, although the request is valid.
 pub fn warnings(ledger: &Ledger, pool: &str) -> Vec<Warning> {
     let no_relay = || Warning { reason: WarningReason::NoRelay.into(), pool: pool.to_owned(), ..Warning::default() };
     (!ledger.serves(pool)).then(no_relay).into_iter().collect()
 }
 
-/// Returns a warning if the content is bulk email and this node cannot send it.
-pub fn no_page(admin: &Admin, content: &Content) -> Option<Warning> {
+/// Returns a warning if the emails are bulk email and this node cannot send it.
+pub fn no_page(admin: &Admin, is_bulk: bool) -> Option<Warning> {
     let no_page = Warning { reason: WarningReason::NoUnsubscribe.into(), ..Warning::default() };
-    (content.bulk && admin.context.unsubscribe.is_none()).then_some(no_page)
+    (is_bulk && admin.context.unsubscribe.is_none()).then_some(no_page)
 }
 
 /// Takes the files out of a body.

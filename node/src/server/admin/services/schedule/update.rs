@@ -19,7 +19,7 @@ use reveille_ledger::reply::CommandOutcome;
 use reveille_ledger::{Schedule, ScheduleState};
 use reveille_proto::admin::v1::{self, ErrorReason, UpdateScheduleRequest, UpdateScheduleResponse};
 
-use super::create::{files, no_page, warnings};
+use super::create::{files, warnings_of};
 use super::notes::ScheduleNotes;
 use super::{INSTANTS_SHOWN, calendar_of};
 use crate::server::admin::attachments::BroughtFiles;
@@ -162,7 +162,7 @@ async fn attempt(
     if present.is_repeat {
         let shown = admin.show_schedule(id, name).await?;
         let former = Some(shown.clone());
-        let warnings = warnings_of(admin, &present.schedule, &present.content);
+        let warnings = warnings_of(admin, [&*present.schedule.settings.pool], present.content.bulk);
         return Ok(UpdateScheduleResponse {
             schedule: Some(shown),
             former,
@@ -184,7 +184,7 @@ async fn attempt(
     let mut would_be = former.clone();
     would_be.take(&edit, former.index);
     let body = request.with_bodies.then(|| views::body(&would_be, &content, &audience));
-    let warnings = warnings_of(admin, &would_be, &content);
+    let warnings = warnings_of(admin, [&*would_be.settings.pool], content.bulk);
     let changes = edit.changes_something();
     if let Some(stale) = stale.filter(|_| changes) {
         return Err(stale.into());
@@ -227,12 +227,6 @@ async fn attempt(
         former_body,
         warnings,
     })
-}
-
-fn warnings_of(admin: &Admin, schedule: &Schedule, content: &Content) -> Vec<v1::Warning> {
-    let mut warnings = admin.context.replica.read(|ledger| warnings(ledger, &schedule.settings.pool));
-    warnings.extend(no_page(admin, content));
-    warnings
 }
 
 /// Returns the error if the request names another etag than the schedule has.
