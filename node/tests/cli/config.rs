@@ -1,5 +1,7 @@
 //! The configuration file without a node: written, checked, and shown with the origin of each value.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
@@ -140,12 +142,16 @@ async fn effective_setting_is_shown_with_its_origin() {
 async fn wrong_variable_is_named() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = written(folder.path(), "name = \"a\"\ndata_dir = \"/d\"\n").display().to_string();
+    let unknown = "environment variable REVEILLE__RAFT__SNAPSHOT_EVRY: unknown key `snapshot_evry`; did you mean \
+        `snapshot_every`?";
+    let not_utf8 = "environment variable REVEILLE__DATA_DIR: its value is not UTF-8";
     for (name, value, expected) in [
-        ("REVEILLE__RAFT__SNAPSHOT_EVRY", "700", "unknown key `snapshot_evry`; did you mean `snapshot_every`?"),
-        ("REVEILLE__SHUTDOWN_SECONDS", "5000", "shutdown_seconds: 5000 is out of range"),
+        ("REVEILLE__RAFT__SNAPSHOT_EVRY", b"700".as_slice(), unknown),
+        ("REVEILLE__SHUTDOWN_SECONDS", b"5000".as_slice(), "shutdown_seconds: 5000 is out of range"),
+        ("REVEILLE__DATA_DIR", b"/srv/caf\xe9".as_slice(), not_utf8),
     ] {
         let mut command = command(&["config", "check", &file, "-o", "json"]);
-        let ended = run(command.env(name, value)).await;
+        let ended = run(command.env(name, OsStr::from_bytes(value))).await;
         let error = ended.error();
         assert_eq!(
             (ended.code, error["field"].as_str(), error["message"].as_str()),

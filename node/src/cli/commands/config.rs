@@ -151,15 +151,15 @@ pub(super) fn failure(error: ConfigError) -> Failure {
         |field: String, message: String, next: &str| Failure::new(Exit::Usage, "CONFIG", message, next).at(field);
     match error {
         ConfigError::Unreadable { path, error } => {
-            let next = "name another file, or write one: reveille config init FILE";
-            usage(path.display().to_string(), format!("it cannot be read: {error}"), next)
+            let (place, next) = (path.display(), "name another file, or write one: reveille config init FILE");
+            usage(place.to_string(), format!("{place} cannot be read: {error}"), next)
         }
         ConfigError::File { path, line, column, message, excerpt } => {
             let next = "fix that line; every key, with its default: reveille config init -";
             usage(format!("{}:{line}:{column}", path.display()), format!("{message}\n{excerpt}"), next)
         }
-        ConfigError::Variable { name, message } => {
-            usage(name, message, "fix or unset that variable; every key: reveille config init -")
+        ConfigError::Variable { ref name, .. } => {
+            usage(name.clone(), error.to_string(), "fix or unset that variable; every key: reveille config init -")
         }
         ConfigError::Setting { key, message, next, origin } => {
             let place = if origin == Default::default() { key.to_string() } else { origin.to_string() };

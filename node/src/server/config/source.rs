@@ -159,7 +159,7 @@ pub fn read_environment(environment: impl IntoIterator<Item = (String, String)>)
     for (name, value) in environment {
         if let Some(path) = name.strip_prefix(PREFIX) {
             if value.contains(char::REPLACEMENT_CHARACTER) {
-                return Err(ConfigError::Variable { name, message: "is not UTF-8".to_owned() });
+                return Err(ConfigError::Variable { name, message: "its value is not UTF-8".to_owned() });
             }
             let one = read_variable(&path.to_lowercase(), &value)
                 .map_err(|error| ConfigError::Variable { message: explain(error.message()), name: name.clone() })?;
@@ -206,6 +206,6 @@ mod tests {
         assert_eq!(as_text((latin("REVEILLE__NAM"), "n1".into())), None);
         let setting = as_text(("REVEILLE__DATA_DIR".into(), latin("/srv/caf")));
         let refused = read_environment(setting).err().map(|error| error.to_string());
-        assert_eq!(refused.as_deref(), Some("environment variable REVEILLE__DATA_DIR: is not UTF-8"));
+        assert_eq!(refused.as_deref(), Some("environment variable REVEILLE__DATA_DIR: its value is not UTF-8"));
     }
 }
