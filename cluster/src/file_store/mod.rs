@@ -390,8 +390,8 @@ impl FileStore {
         self.path(part).exists()
     }
 
-    /// Records that a part is needed here and cannot be read. [`FileStore::forget_unneeded_missing`] removes all that are in
-    /// no seal, so there are never more than the ledger has.
+    /// Records that a part is needed here and cannot be read. [`FileStore::forget_unneeded_missing`] removes all that are
+    /// in no seal, so there are never more than the ledger has.
     pub(crate) fn mark_missing(&self, part: Hash) {
         self.missing.lock().insert(part);
     }

@@ -1,9 +1,9 @@
 //! Refuses work and leases to nodes that request leases but do not apply the log (P12).
 //!
 //! A node whose peer port is closed, or whose log disk hangs, sends its lease requests but learns of no claim. Each
-//! request reports the applied index; the age of the node's state is the age of the first entry that it lacks. To
-//! refuse a lease is safe: claims are revoked when the last lease is over (P9). The floor of that revocation keeps the
-//! node's gates closed until it has applied it (P9).
+//! request reports the applied index; the age of the node's state is the age of the first entry that it lacks. Refusing
+//! a lease is safe: the node's claims are revoked when its last lease has ended, and its next lease is valid only for
+//! states that include the revocation (P9).
 //! - Age above [`FRESH`]: no claims.
 //! - Age above [`SESSION_WITHIN`], and the node owns a claim that it has not applied and so cannot have begun: no
 //!   lease.

@@ -16,8 +16,8 @@ pub(crate) struct Cache<K, V> {
     kept: Mutex<Kept<K, V>>,
 }
 
-/// - `bytes` is the sum over `slots`.
-/// - `uses` counts look-ups. Each slot has the number of its last look-up.
+/// The values by key. `bytes` is the sum of their sizes. `uses` counts look-ups, and each value has the count at its last
+/// one: the lowest is the least recently used.
 #[derive(Debug)]
 struct Kept<K, V> {
     slots: BTreeMap<K, Slot<V>>,

@@ -2,8 +2,8 @@
 //!
 //! Called once this incarnation's `NodeUp` is applied. From then on no leader can grant another claim to an earlier
 //! incarnation. If a journal proves nothing, all its claimed recipients are in doubt. Claims that a decision has closed
-//! meanwhile are settled too: an acceptance counts forever, and an assumed recipient that was never begun is released
-//! (P14). A journal is deleted when all this is settled and no claim of its incarnation is open.
+//! meanwhile are read too: an acceptance in the journal still counts, and an assumed recipient without a handoff is
+//! released (P14). A journal is deleted when all this is settled and no claim of its incarnation is open.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

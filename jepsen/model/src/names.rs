@@ -45,8 +45,7 @@ pub type Index = u8;
 /// One leadership: the log index of its `EpochStart` (P13). Never a Raft term.
 pub type Epoch = Index;
 
-/// An instant of ledger time (P18). One step is the maximum by which an entry may move it: `LedgerLimits::leap_ms_max` of the
-/// ledger, 60 s.
+/// Ledger time in units of 60 s, the most that one entry may advance it (`LedgerLimits::leap_ms_max`, P18).
 pub type Time = u8;
 
 /// The fencing token of a claim: the epoch that granted it, and the index of the entry.

@@ -237,7 +237,7 @@ impl NodeTls {
         self.put(&current, Arc::clone(&current.present), Some(Arc::new(next)), None).map(drop)
     }
 
-    /// Removes the authority of a rotation that was aborted.
+    /// Removes the authority of a rotation that was aborted. Keeps it while it is being prepared or is already in use.
     ///
     /// # Errors
     /// [`TlsError`] if the folder cannot be written.

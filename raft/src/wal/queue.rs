@@ -1,8 +1,8 @@
 //! The queue between submitters and the writer: it combines concurrent submissions into one group.
 //!
 //! A semaphore limits its bytes; a submission holds its permit until it is written. The writer takes all waiting
-//! submissions at once, and the next group gathers during its sync. No caller waits for commits and purges, so they do
-//! not wake the writer at once: they wait up to [`super::LAZY_MS`] for a larger group.
+//! submissions at once, and the next group gathers during its sync. Records of commits and purges have no
+//! waiting caller, so they do not wake the writer at once: they wait up to [`super::LAZY_MS`] for a larger group.
 
 use std::time::{Duration, Instant};
 

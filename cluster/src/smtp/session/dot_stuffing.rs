@@ -70,8 +70,8 @@ impl EmailText {
     }
 }
 
-/// Returns how many pairs of neighbours pass `test`. Sums of 255 fit a byte, so the compiler counts 16 at a time. This
-/// matters because it reads each byte of each email.
+/// Returns how many pairs of neighbours pass `test`. It reads each byte of each email, so it works on chunks of 255
+/// pairs, whose sum fits a byte: the compiler then compares 16 bytes at once.
 fn count_pairs(text: &[u8], test: impl Fn(u8, u8) -> bool) -> usize {
     let next = text.get(1..).unwrap_or_default();
     let chunks = text.chunks(255).zip(next.chunks(255));

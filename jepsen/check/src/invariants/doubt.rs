@@ -7,10 +7,9 @@
 //! No fault explains more recipients than the affected processes had claimed and not settled with a known outcome when
 //! the fault began. Below that bound, a fault explains for each affected node:
 //!
-//! - the end of a process whose journal remains (kill, crash point, restart, damage, failing disk), and a pause: the
-//!   handoffs past the gate by the sink's record; the handoffs whose final dots the sink read later, before the node
-//!   continued; and the handoffs whose dots it read shortly before, because their answers may have been lost. The bound
-//!   is the node's sessions, which also count if the handoffs were not counted;
+//! - the end of a process whose journal remains (kill, crash point, restart, damage, failing disk), and a pause: at most
+//!   the node's sessions, of the handoffs past the gate by the sink's record. Those whose final dots the sink read later,
+//!   before the node continued, count too, and those whose dots it read shortly before, since their answers may be lost;
 //! - the end of a process without its journal (a power cut, a node that never restarts), and each of the faults above
 //!   if the policy `assume_sent` closes doubts before a journal is read: the node's claim cap as the sink measures it
 //!   (`claim_cap.rs`), for each process whose claims may be open;

@@ -1,12 +1,16 @@
 //! I15: no claim stays open longer than lease + margin + 1 s after its owner ended.
 //!
-//! A leader must be able to revoke the claim, so the time counts from the latest of five instants: the owner's process
-//! ended; a leader began to act, which first waits for the leases of its predecessor; a quorum could act again, as the
-//! nodes report; a majority of the processes answered again, since nodes notice a short outage only at its end; links
-//! were cut, after which the nodes of a new quorum may first have to catch up. Of the time with lost or late messages
-//! the first ten seconds do not count, and then each second counts half: a lost append is sent again after two seconds,
-//! and may be lost again. While a clock is wrong, lease and margin may last a ninth longer: the leader measures them on
-//! CLOCK_BOOTTIME, which is right within one part in ten (P9). A claim is not judged while no majority answers.
+//! A leader must be able to revoke the claim. So the time counts from the latest of these instants:
+//!
+//! - the owner's process ended;
+//! - a leader began to act, which first waits for the leases of its predecessor;
+//! - a quorum could act again, as the nodes report;
+//! - a majority of the processes answered again, since nodes notice a short outage only at its end;
+//! - links were cut, after which the nodes of a new quorum may first have to catch up.
+//!
+//! Of the time with lost or late messages the first ten seconds do not count, and each later second counts half: a lost
+//! append is sent again after two seconds, and may be lost again. While a clock is wrong, lease and margin may last a
+//! ninth longer (P9). A claim is not judged while no majority answers.
 
 use super::majority::{ANSWERS_AFTER_NS, Interval, rest_of, with_majority};
 use crate::events::{FaultKind, OpenClaim};

@@ -265,8 +265,8 @@ impl Nemesis {
         if self.upgrade.is_planned { self.end_upgrade().await } else { Ok(()) }
     }
 
-    /// Takes the steps of the upgrade that are left, in quiet: a node goes back if none has, all get the next release,
-    /// and the operator raises the level.
+    /// Takes the remaining steps of the upgrade after all other faults have ended: downgrades one node unless one was
+    /// downgraded before, upgrades every node, and raises the ledger's level.
     async fn end_upgrade(&mut self) -> Result<()> {
         let action = FaultAction::Upgrade { number: 0, goes_back: false };
         let step = PlannedFault { at: Duration::ZERO, lasts: Duration::ZERO, action };

@@ -24,10 +24,10 @@ pub enum ClockCommand {
         after_long_help = "Example:\n  reveille clock show\n\nA clock to move by hand: reveille dev --test-clock"
     )]
     Show(Watch),
-    /// Move it forward, from one due instant to the next, and wait until each one's work is done
+    /// Move it forward, from one due instant to the next, and wait until the emails of each are sent
     ///
-    /// There is no way back. Without --timeout it goes on until it is there; Ctrl-C leaves the clock where it
-    /// is.
+    /// It cannot be moved back. Without --timeout the command runs until the target is reached; Ctrl-C stops the clock at
+    /// the last instant.
     #[command(after_long_help = "\
 Examples:
   reveille clock advance 20h

@@ -31,8 +31,7 @@ pub enum RecoverCommand {
     ///
     /// It takes the state of the folder with the last log entry, and writes it into an empty folder, as a restore does:
     /// a new cluster of one node, which sends nothing until `restore accept`. The old folders stay as they are. What
-    /// only the lost nodes had is lost, also if it was answered; but opt-outs that are at the target of backups are in
-    /// force.
+    /// only the lost nodes had is lost, even if a client got its answer. Opt-outs at the target of backups are kept.
     #[command(after_long_help = "\
 Example:
   reveille recover run /var/lib/reveille.old --config /etc/reveille/reveille.toml --data-dir /var/lib/reveille

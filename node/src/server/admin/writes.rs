@@ -66,8 +66,8 @@ impl Admin {
         self.try_write(command, call).await.map(Some)
     }
 
-    /// Returns true if the entry of this command made what it was answered with. Another call may have made it since this
-    /// call read the state: then the reply has the index of that entry. Without a request id both are taken as makers.
+    /// Returns true if this call created the object that its reply names. If another call created it since this call read
+    /// the state, the reply has the index of that entry. Without a request id each caller counts as the creator.
     pub(crate) fn made(&self, command: &Command, index: u64) -> bool {
         let own = |ledger: &Ledger| ledger.check_repeat(command).ok().flatten().map(|answer| answer.index);
         self.context.replica.read(own).is_none_or(|own| own == index)

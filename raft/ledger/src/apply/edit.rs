@@ -82,8 +82,8 @@ impl Ledger {
         Ok(CommandOutcome::Schedule(id))
     }
 
-    /// A range is stored under the name of its first instant (P1). If that has opened, its row is the run, and the rest
-    /// of the range would be lost.
+    /// Refuses an explained range whose first instant has opened. The history keeps a range in the row of its first
+    /// instant, and that row holds the run already (P1), so the range could not be stored.
     fn check_ranges(&self, id: ScheduleId, explained: &[ExplainedRange]) -> Result<(), CommandRefusal> {
         let lost = |range: &ExplainedRange| {
             range.reason != UnopenedReason::OpenedBefore && self.has_opened(&(id, range.first.clone()))

@@ -28,7 +28,7 @@ impl NextState {
 
 impl Ledger {
     /// Moves one recipient of this claim that was definitely not sent. Its `next_state` depends on its run, its counted
-    /// attempts and the time. It may disprove an assumption.
+    /// attempts and the time. If it was assumed to be sent, the assumption is disproved, and is counted (P14).
     pub(super) fn apply_not_sent(
         &mut self,
         context: &mut Context,

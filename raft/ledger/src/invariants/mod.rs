@@ -31,8 +31,8 @@ pub fn violations(ledger: &Ledger) -> Vec<InvariantViolation> {
     violations_again(ledger, &mut CheckedState::default())
 }
 
-/// Like [`violations`], for repeated checks, also of several replicas. Closed claims are most of a state and rarely change,
-/// so unchanged ones are read only once.
+/// Like [`violations`], for repeated checks, also of several replicas. Closed claims are most of a state and rarely
+/// change, so unchanged ones are read only once.
 pub fn violations_again(ledger: &Ledger, seen: &mut CheckedState) -> Vec<InvariantViolation> {
     let mut found = Vec::new();
     seen.read(ledger);

@@ -102,7 +102,7 @@ pub async fn run(context: &CommandContext<'_>, tenant: String, args: UpdateArgs)
         lines(&plan).iter().for_each(|line| context.terminal.say(line));
     }
     let answer = context.change(UpdateScheduleRequest { etag, ..request }).await.map_err(named)?;
-    // Prints the plan that the update was based on: a stored answer, after a repeated request, no longer has the former
+    // Prints the plan of the preview. The answer to a repeated request is the stored one, which no longer has the former
     // values.
     context.terminal.show(&UpdateScheduleResponse { schedule: answer.schedule, ..plan })
 }

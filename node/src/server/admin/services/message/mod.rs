@@ -97,8 +97,9 @@ impl Admin {
         Ok((tenant, message, duplicates))
     }
 
-    /// Returns the answer to a repeat that compares nothing with the first call. Its template may be gone by now, so
-    /// nothing else of it is checked. A key that this node does not know yet is found when the message is applied.
+    /// Returns the first answer to a repeated key with the rule `first_wins`, whatever the body of the repeat is. The
+    /// template may be deleted by now, so nothing else of the request is checked. A key that this node does not know yet
+    /// is found when the message is applied.
     async fn first_answer(&self, request: &SendMessageRequest, call: &Call) -> ApiResult<Option<SendMessageResponse>> {
         if request.key_rule() != v1::KeyRule::FirstWins {
             return Ok(None);

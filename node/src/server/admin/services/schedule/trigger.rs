@@ -43,8 +43,8 @@ pub async fn trigger(
     let trigger = Trigger { schedule: found.id, request, audience, rule };
     let known = admin.context.replica.read(|ledger| ledger.check_trigger_repeat(&trigger));
     let known = known.map_err(|refusal| error_texts::refused(&refusal))?;
-    // A repeat gets the first answer, whatever the content is by now. An edit may still change the content before the run
-    // opens; then a recipient whose values do not fit is a dead letter.
+    // Not checked for a repeat, which gets the first answer. An edit may change the content between this check and the
+    // opening of the run. A recipient whose values then do not fit is a dead letter.
     if let Some(list) = list.filter(|_| known.is_none()) {
         let content = content_of(admin, &found)?;
         let fits = admin.blocking(move |_| validate::list_fits(&content, &list, limits)).await?;
