@@ -33,7 +33,7 @@ const BURST_SECONDS: f64 = 2.0 * GATHER_SECONDS;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ClaimLimits {
     /// The largest claim that `apply` accepts.
-    pub slice: u32,
+    pub slice_max: u32,
     /// Limit of late recipients, by pool.
     pub late: NamedLimits,
     /// Limit of recipients of a pool, for all tenants together.
@@ -67,9 +67,9 @@ impl ClaimLimits {
 #[cfg(test)]
 impl Default for ClaimLimits {
     fn default() -> ClaimLimits {
-        let slice = reveille_ledger::limits::limits(reveille_ledger::LEVEL).slice_recipients_max;
+        let slice_max = reveille_ledger::limits::limits(reveille_ledger::LEVEL).slice_recipients_max;
         let (late, pools, tenants) = Default::default();
-        ClaimLimits { slice, late, pools, tenants, shares: BTreeMap::new(), waiting: BTreeSet::new() }
+        ClaimLimits { slice_max, late, pools, tenants, shares: BTreeMap::new(), waiting: BTreeSet::new() }
     }
 }
 
@@ -96,8 +96,8 @@ impl ClaimRates {
         }
         let count_in = |counts: &BTreeMap<&str, u32>, name: &str| counts.get(name).copied().unwrap_or(0);
         let rates = ledger.tenants().iter().filter_map(|(name, tenant)| Some((name.clone(), tenant.rate()?)));
-        let slice = ledger.limits().slice_recipients_max;
-        let mut tenants = self.tenants.gathered(rates.collect(), slice, now);
+        let slice_max = ledger.limits().slice_recipients_max;
+        let mut tenants = self.tenants.gathered(rates.collect(), slice_max, now);
         let mut shares = BTreeMap::new();
         for (name, tenant) in ledger.tenants().iter() {
             if let Some(most) = tenant.at_once() {
@@ -114,9 +114,9 @@ impl ClaimRates {
             Some((pool.clone(), room.saturating_sub(count_in(&of_pools, pool))))
         };
         let pools = ledger.pools().iter().filter_map(|(pool, _)| room(pool)).collect();
-        let late = self.late.gathered(late_rates(ledger), slice, now);
+        let late = self.late.gathered(late_rates(ledger), slice_max, now);
         let waiting = in_flight.slices().map(|slice| (slice.tenant.clone(), slice.source.pool.clone())).collect();
-        ClaimLimits { slice, late, pools, tenants, shares, waiting }
+        ClaimLimits { slice_max, late, pools, tenants, shares, waiting }
     }
 
     /// Takes from the buckets what these slices claim.
@@ -134,12 +134,12 @@ impl ClaimRates {
     pub fn holds_back(&self, offer: &Offer, left: &ClaimLimits) -> Option<Duration> {
         let late = || {
             self.late
-                .until_gathered(&offer.source.pool, left.slice)
+                .until_gathered(&offer.source.pool, left.slice_max)
                 .filter(|_| left.late.get(&offer.source.pool) == Some(&0))
         };
         let late = if offer.late { late() } else { None };
         let out = left.of_tenant(&offer.tenant) == 0;
-        let tenant = self.tenants.until_gathered(&offer.tenant, left.slice).filter(|until| out && !until.is_zero());
+        let tenant = self.tenants.until_gathered(&offer.tenant, left.slice_max).filter(|until| out && !until.is_zero());
         let pool = (left.of_pool(&offer.source.pool) == 0).then_some(Duration::MAX);
         late.max(tenant).max(pool)
     }
@@ -157,8 +157,8 @@ fn late_rates(ledger: &Ledger) -> BTreeMap<String, f64> {
 }
 
 /// Returns the number of recipients that must be saved before any are claimed.
-fn gathering(rate: f64, slice: u32) -> u32 {
-    (rate * GATHER_SECONDS).min(f64::from(slice)).max(1.0) as u32
+fn gathering(rate: f64, slice_max: u32) -> u32 {
+    (rate * GATHER_SECONDS).min(f64::from(slice_max)).max(1.0) as u32
 }
 
 /// One leadership's token buckets, by name of pool or tenant.
@@ -166,23 +166,23 @@ fn gathering(rate: f64, slice: u32) -> u32 {
 pub(crate) struct RateLimiters(BTreeMap<String, RateLimiter>);
 
 impl RateLimiters {
-    /// Returns how many recipients may be claimed at `now` by these rates, in emails per second. `slice` is the largest
+    /// Returns how many recipients may be claimed at `now` by these rates, in emails per second. `slice_max` is the largest
     /// claim.
-    pub fn gathered(&mut self, rates: BTreeMap<String, f64>, slice: u32, now: Duration) -> NamedLimits {
+    pub fn gathered(&mut self, rates: BTreeMap<String, f64>, slice_max: u32, now: Duration) -> NamedLimits {
         self.0.retain(|name, _| rates.contains_key(name));
         let credit = |(name, rate): (String, f64)| {
             let burst = rate * BURST_SECONDS;
             let bucket = self.0.entry(name.clone()).or_insert_with(|| RateLimiter::new(rate, burst));
             bucket.set_budget(now, rate, burst);
             let saved = bucket.saved(now);
-            (name, if saved >= gathering(rate, slice) { saved } else { 0 })
+            (name, if saved >= gathering(rate, slice_max) { saved } else { 0 })
         };
         rates.into_iter().map(credit).collect()
     }
 
     /// Returns how long after the last wake a name without credit has some again; `None` if it has no rate.
-    pub fn until_gathered(&self, name: &str, slice: u32) -> Option<Duration> {
-        self.0.get(name).map(|bucket| bucket.until_saved(gathering(bucket.budget(), slice)))
+    pub fn until_gathered(&self, name: &str, slice_max: u32) -> Option<Duration> {
+        self.0.get(name).map(|bucket| bucket.until_saved(gathering(bucket.budget(), slice_max)))
     }
 
     /// Takes claimed recipients from the bucket of this name, if it has one.

@@ -4,7 +4,7 @@
 //! runtime, no clock, no ledger. `apply` grants those recipients of a slice that are still pending. It promises:
 //! - **Never above a credit** (P12, P25), nor above the limits of late pages, tenants and pools.
 //! - **Fair shares**: tenants of a pool that can be served get recipients in proportion to their shares. The largest
-//!   share is exact to within one slice ([`ClaimLimits::slice`]). A tenant that could not be served saves nothing.
+//!   share is exact to within one slice ([`ClaimLimits::slice_max`]). A tenant that could not be served saves nothing.
 //! - **No starvation**: before a tenant is served, every other tenant of its pool gets at most one slice. Pools take
 //!   turns.
 //! - **Order within a tenant and pool**: priority, then on time before late, then oldest first. This is strict: a
@@ -41,7 +41,7 @@ impl FairQueue {
         limits: &mut ClaimLimits,
         slices_max: usize,
     ) -> Vec<PlannedSlice> {
-        let mut pools = pools(offers, credits, limits.slice);
+        let mut pools = pools(offers, credits, limits.slice_max);
         // A pool without offers and without claims in flight has no turn to remember.
         let waiting: BTreeSet<&str> = limits.waiting.iter().map(|(_, pool)| pool.as_str()).collect();
         self.turns.retain(|pool, _| pools.contains_key(pool.as_str()) || waiting.contains(pool.as_str()));
@@ -69,7 +69,7 @@ fn next_after<'a, T>(names: &BTreeMap<&'a str, T>, last: &str) -> Option<&'a str
 /// The turns within one pool, in the order of the tenants' names.
 ///
 /// - `turn` is the tenant with the current turn.
-/// - `deficit` <= [`ClaimLimits::slice`] is the rest of its turn. A call may end in the middle of a turn.
+/// - `deficit` <= [`ClaimLimits::slice_max`] is the rest of its turn. A call may end in the middle of a turn.
 #[derive(Clone, Debug, Default)]
 struct PoolTurn {
     turn: String,
@@ -128,7 +128,7 @@ impl<'a> PoolOffers<'a> {
         let others = limits.shares.iter();
         let others = others.filter(|(name, _)| self.tenants.contains_key(name.as_str()) || waits(name));
         let largest = others.map(|(_, share)| *share).max().unwrap_or(1);
-        (limits.slice / largest).max(1).saturating_mul(limits.share(tenant)).min(limits.slice)
+        (limits.slice_max / largest).max(1).saturating_mul(limits.share(tenant)).min(limits.slice_max)
     }
 }
 

@@ -59,7 +59,7 @@ fn small_tenant_does_not_wait_for_large_one() {
 fn slice_is_as_large_as_the_level_of_the_ledger_allows() {
     let offers = [offer("large", 1, 1_000_000), offer("small", 2, 3)];
     for slice in [16, 512] {
-        let mut limits = ClaimLimits { slice, ..ClaimLimits::default() };
+        let mut limits = ClaimLimits { slice_max: slice, ..ClaimLimits::default() };
         let slices = FairQueue::default().next_slices(&offers, &[shared(1, 10_000)], &mut limits, 3);
         assert_eq!(pages(&slices), [(1, slice), (2, 3), (1, slice)]);
     }
@@ -277,7 +277,7 @@ proptest! {
             prop_assert!(slices.len() <= slices_max);
             let (mut credits_left, mut offers_left) = (credits.clone(), offers.clone());
             for planned in &slices {
-                prop_assert!((1..=ClaimLimits::default().slice).contains(&planned.recipients));
+                prop_assert!((1..=ClaimLimits::default().slice_max).contains(&planned.recipients));
                 let offer = &mut offers_left[planned.source.chunk.page.0.index as usize];
                 offer.claimable = offer.claimable.checked_sub(planned.recipients).expect("no more than is claimable");
                 let mut covered = false;
@@ -316,7 +316,7 @@ proptest! {
                 got[planned.source.chunk.page.0.index as usize] += planned.recipients;
             }
             let (least, most) = (got.iter().min().copied().unwrap_or(0), got.iter().max().copied().unwrap_or(0));
-            prop_assert!(most - least <= ClaimLimits::default().slice, "{:?}", got);
+            prop_assert!(most - least <= ClaimLimits::default().slice_max, "{:?}", got);
         }
     }
 
@@ -338,7 +338,7 @@ proptest! {
             let each = got.iter().zip(&weights).map(|(got, weight)| f64::from(*got) / f64::from(*weight));
             let (least, most) = each.clone().fold((f64::MAX, 0.0_f64), |(least, most), one| (least.min(one), most.max(one)));
             let largest = weights.iter().copied().max().unwrap_or(1);
-            prop_assert!(most - least <= f64::from(ClaimLimits::default().slice / largest), "{:?} by {:?}", got, weights);
+            prop_assert!(most - least <= f64::from(ClaimLimits::default().slice_max / largest), "{:?} by {:?}", got, weights);
         }
     }
 
@@ -368,7 +368,7 @@ proptest! {
                 break;
             }
             waited += slices[0].recipients;
-            prop_assert!(waited <= ClaimLimits::default().slice * (tenants as u32 - 1), "{} waited for {}", names[patient], waited);
+            prop_assert!(waited <= ClaimLimits::default().slice_max * (tenants as u32 - 1), "{} waited for {}", names[patient], waited);
         }
     }
 }
