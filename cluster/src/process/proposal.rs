@@ -143,7 +143,8 @@ mod tests {
             }
             let mut entries = self.entries.lock();
             entries.push(outcomes.iter().map(|outcome| outcome.fence.index).collect());
-            Ok(CommandReply { index: entries.len() as u64, outcome: CommandOutcome::Changed(0) })
+            let index = entries.len() as u64;
+            Ok(CommandReply { index, is_repeat: false, outcome: CommandOutcome::Changed(0) })
         }
     }
 

@@ -36,7 +36,8 @@ pub(super) fn acknowledge_before_commit(
         return Some(proposal);
     }
     let index = raft.metrics().borrow_watched().last_log_index.unwrap_or(0) + 1;
-    let _ = proposal.outcome.send(TryResult::Done(CommandReply { index, outcome: CommandOutcome::Done }));
+    let reply = CommandReply { index, is_repeat: false, outcome: CommandOutcome::Done };
+    let _ = proposal.outcome.send(TryResult::Done(reply));
     let (raft, stamps, command) = (raft.clone(), stamps.clone(), proposal.command);
     tokio::spawn(async move {
         tokio::time::sleep(WRITTEN_AFTER).await;

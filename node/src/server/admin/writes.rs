@@ -1,6 +1,5 @@
 //! Writes: a command is proposed through the leader. When the call returns, this node has applied it.
 
-use reveille_ledger::Ledger;
 use reveille_ledger::command::Command;
 use reveille_ledger::refusal::CommandRefusal;
 use reveille_ledger::reply::{CommandOutcome, CommandReply};
@@ -64,13 +63,6 @@ impl Admin {
             return checked.map(|()| None).map_err(WriteError::Refused);
         }
         self.try_write(command, call).await.map(Some)
-    }
-
-    /// Returns true if this call created the object that its reply names. If another call created it since this call read
-    /// the state, the reply has the index of that entry. Without a request id each caller counts as the creator.
-    pub(crate) fn made(&self, command: &Command, index: u64) -> bool {
-        let own = |ledger: &Ledger| ledger.check_repeat(command).ok().flatten().map(|answer| answer.index);
-        self.context.replica.read(own).is_none_or(|own| own == index)
     }
 
     /// Like [`Admin::write`], but returns the ledger's refusal, so that the caller can read the state again.

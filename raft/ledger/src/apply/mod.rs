@@ -138,7 +138,11 @@ impl Ledger {
         }
         self.archive_full_audit(&context);
         ApplyResult {
-            reply: CommandReply { index: context.repeats.unwrap_or(index), outcome },
+            reply: CommandReply {
+                index: context.repeats.unwrap_or(index),
+                is_repeat: context.repeats.is_some(),
+                outcome,
+            },
             effects: context.effects,
         }
     }

@@ -9,6 +9,8 @@ use crate::model::{CommandRefusal, Epoch, Fence, RunId, ScheduleId, Time};
 pub struct CommandReply {
     /// Log index of the entry that made the change; for an idempotent repeat, of the first entry.
     pub index: u64,
+    /// True for an idempotent repeat: the entry made no change.
+    pub is_repeat: bool,
     /// Result of the entry.
     pub outcome: CommandOutcome,
 }

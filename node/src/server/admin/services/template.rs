@@ -119,10 +119,6 @@ impl Admin {
             move |_| check_proposed(&content, &[], limits).and_then(|()| Compiled::for_any_audience(&content).map(drop))
         });
         checked.await?.map_err(unfit)?;
-        let hash = content.blob().hash;
-        let is_newest =
-            |ledger: &Ledger| ledger.template_version(&tenant, &name, None).is_ok_and(|newest| newest.content == hash);
-        let is_repeat = self.read_latest(call, is_newest).await?;
         if !validate_only {
             self.store_files(files, [&content]).await?;
         }
@@ -139,7 +135,7 @@ impl Admin {
         let CommandOutcome::Template(version) = reply.outcome else {
             return Err(error_texts::broken(format!("a template was answered by {:?}", reply.outcome)));
         };
-        Ok(PutTemplateResponse { template: Some(template?), version, created: !is_repeat })
+        Ok(PutTemplateResponse { template: Some(template?), version, created: !reply.is_repeat })
     }
 
     async fn get_template(&self, request: GetTemplateRequest, call: &Call) -> ApiResult<GetTemplateResponse> {

@@ -7,6 +7,7 @@ use reveille_proto::admin::v1::{
     Schedule, ScheduleBody, SendMessageRequest, SendMessageResponse, TriggerScheduleRequest, UpdateScheduleRequest,
     UpdateScheduleResponse,
 };
+use tokio::task::JoinSet;
 use tonic::{Code, Status};
 
 use super::access::{address_of, connected};
@@ -62,6 +63,22 @@ fn subjects(node: &Node) -> Vec<String> {
     }
     subjects.sort();
     subjects
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_of_several_puts_at_once_is_the_one_that_created() {
+    let node = node("").await;
+    for round in 0..10 {
+        let mut puts = JoinSet::new();
+        for _ in 0..8 {
+            let (mut templates, request) = (node.templates(), put_request("welcome", &format!("Round {round}")));
+            puts.spawn(async move { templates.put_template(request).await.expect("put").into_inner() });
+        }
+        let answers = puts.join_all().await;
+        assert!(answers.iter().all(|one| one.version == round + 1), "round {round}: {answers:?}");
+        assert_eq!(answers.iter().filter(|one| one.created).count(), 1, "round {round}");
+    }
+    node.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

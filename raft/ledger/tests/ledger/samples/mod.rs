@@ -745,7 +745,8 @@ pub fn replies() -> Vec<(String, CommandReply)> {
     ];
     let refused = refusals.into_iter().map(CommandOutcome::Refused);
     let named = outcomes.into_iter().chain(refused).enumerate();
-    named.map(|(number, outcome)| (format!("{number:02}"), CommandReply { index: 1_042, outcome })).collect()
+    let reply = |outcome| CommandReply { index: 1_042, is_repeat: false, outcome };
+    named.map(|(number, outcome)| (format!("{number:02}"), reply(outcome))).collect()
 }
 
 /// Returns a ledger with rows in every table, made by commands only.

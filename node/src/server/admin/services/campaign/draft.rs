@@ -72,10 +72,9 @@ impl Admin {
         }
         self.store_files(files, [&content]).await?;
         create.request = id;
-        let command = Command::CampaignCreate(Box::new(create));
-        let reply = self.write(command.clone(), call).await?;
-        let created = !exists && self.made(&command, reply.index);
-        Ok(CreateCampaignResponse { campaign: Some(self.campaign(&named)?), created, warnings })
+        let reply = self.write(Command::CampaignCreate(Box::new(create)), call).await?;
+        let campaign = Some(self.campaign(&named)?);
+        Ok(CreateCampaignResponse { campaign, created: !reply.is_repeat, warnings })
     }
 
     /// Validates the request like a schedule. If the audience is not sealed yet, it is assumed to have the columns that

@@ -59,14 +59,12 @@ pub async fn create(
     }
     admin.store_files(files, [&content]).await?;
     let name = create.name.clone();
-    let command = Command::ScheduleCreate(Box::new(create));
-    let reply = admin.write(command.clone(), call).await?;
+    let reply = admin.write(Command::ScheduleCreate(Box::new(create)), call).await?;
     let CommandOutcome::Schedule(id) = reply.outcome else {
         return Err(error_texts::broken(format!("a creation was answered by {:?}", reply.outcome)));
     };
     let schedule = admin.show_schedule(id, &name).await?;
-    let created = !exists && admin.made(&command, reply.index);
-    Ok(CreateScheduleResponse { schedule: Some(schedule), created, duplicates, warnings })
+    Ok(CreateScheduleResponse { schedule: Some(schedule), created: !reply.is_repeat, duplicates, warnings })
 }
 
 /// Returns why every cluster would refuse this body. It needs no cluster.
