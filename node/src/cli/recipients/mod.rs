@@ -5,6 +5,7 @@
 //! line numbers are kept to show lines instead.
 
 #[cfg(test)]
+#[path = "fuzz_tests.rs"]
 mod fuzz;
 pub mod parts;
 mod text;
