@@ -9,20 +9,17 @@ use std::time::Duration;
 use clap::Args;
 use jiff::SignedDuration;
 use reveille_proto::admin::v1::{
-    self, Audience, ExplainRequest, ExplainResponse, ExplainedEventKind as Kind, Recipient, RecipientState,
+    Audience, ExplainRequest, ExplainResponse, ExplainedEvent, ExplainedEventKind as Kind, Recipient, RecipientState,
     ScheduleBody, SendTestRequest,
 };
-use serde::Serialize;
 use tokio::time::{Instant, sleep};
 
 use super::follow::passes;
 use super::schedule::body;
-use super::{CommandContext, ContentArgs, Exit, Failure, RecipientArgs, Stop, View, duration_to_wire, format, input};
+use super::{Answer, CommandContext, ContentArgs, Exit, Failure, RecipientArgs, Stop, duration_to_wire, format, input};
 use crate::cli::args::content::{CONTENT_FLAGS, parse_address, parse_pair};
 use crate::cli::instant::parse_duration;
 use crate::cli::manifest::tree::{self, Fault, Node, Shape};
-use crate::cli::view::layout::{Cell, Tone, card};
-use crate::cli::view::own_objects;
 use crate::cli::wording;
 
 /// `template send-test`.
@@ -91,19 +88,19 @@ pub async fn run(context: &CommandContext<'_>, tenant: String, args: SendTestArg
     let answer = context.change(request).await.map_err(named)?;
     context.warn(&answer.warnings, None);
     if dry_run {
-        let view = SendTestView::checked(to, answer.opted_out);
-        context.terminal.show(&view)?;
+        let words = if answer.opted_out { "has opted out" } else { "would get it" };
+        context.terminal.show(&Answer::new(&answer, "", format!("{to} {words}")))?;
         // With `-o json`, stderr holds only the error object.
         context.checked(!answer.opted_out);
-        return ended(&view);
+        return if answer.opted_out { Err(opted_out(&to).into()) } else { Ok(()) };
     }
     let run = answer.run.unwrap_or_default().run;
     context.terminal.remark(&format!("on its way as {run}"));
-    let unread = ExplainResponse { run: run.clone(), recipient: to, ..ExplainResponse::default() };
-    let (mut view, mut waited, mut is_lost) = (SendTestView::from(unread), None, false);
+    let mut found = ExplainResponse { run: run.clone(), recipient: to, ..ExplainResponse::default() };
+    let (mut why, mut is_lost) = ("nothing is known of it".to_owned(), false);
     loop {
         match history(context, &tenant, &run).await {
-            Ok(history) => (view, is_lost) = (SendTestView::from(history), false),
+            Ok(history) => (found, is_lost) = (history, false),
             // The last read says what is known, and names the run.
             Err(failure) if passes(&failure) => {
                 if !std::mem::replace(&mut is_lost, true) && Instant::now() < end {
@@ -112,15 +109,15 @@ pub async fn run(context: &CommandContext<'_>, tenant: String, args: SendTestArg
             }
             Err(failure) => return Err(failure.into()),
         }
-        if view.outcome != SendTestOutcome::Waiting || Instant::now() + POLL_EVERY >= end {
+        // The history of an expired email no longer has what it waited for.
+        why = reason(&found.events).unwrap_or(why);
+        if !is_waiting(found.state()) || Instant::now() + POLL_EVERY >= end {
             break;
         }
-        waited = view.detail.clone().or(waited);
         sleep(POLL_EVERY).await;
     }
-    let view = view.after(waited);
-    context.terminal.show(&view)?;
-    ended(&view)
+    context.terminal.show(&found)?;
+    ended(&found, &why)
 }
 
 async fn history(context: &CommandContext<'_>, tenant: &str, run: &str) -> Result<ExplainResponse, Failure> {
@@ -181,193 +178,44 @@ fn values(path: &Path) -> Result<Vec<(String, String)>, Failure> {
     pairs.into_iter().map(pair).collect()
 }
 
-/// Returns the error and exit code for the outcome.
-fn ended(view: &SendTestView) -> Result<(), Stop> {
-    let run = view.run.as_deref().unwrap_or_default();
-    let explain = format!("reveille explain {run} '{FIRST}'");
-    let (exit, reason, next) = match view.outcome {
-        SendTestOutcome::Accepted | SendTestOutcome::WouldSend => return Ok(()),
-        SendTestOutcome::Refused => (Exit::General, "REFUSED", explain),
-        SendTestOutcome::Expired | SendTestOutcome::Cancelled => (Exit::General, "NOT_SENT", explain),
-        SendTestOutcome::Suppressed => {
-            (Exit::Conflict, "OPTED_OUT", "another address: this one wants no email of the tenant".to_owned())
-        }
-        SendTestOutcome::InDoubt | SendTestOutcome::Assumed => {
-            (Exit::TimedOut, "IN_DOUBT", format!("reveille in-doubt show {run} '{FIRST}'"))
-        }
-        SendTestOutcome::Waiting => (Exit::TimedOut, "TIMED_OUT", explain),
+/// Returns the details of the last event that says what became of the email, or why it waits.
+fn reason(events: &[ExplainedEvent]) -> Option<String> {
+    let tells = |event: &&ExplainedEvent| {
+        !matches!(event.kind(), Kind::Opened | Kind::Claimed | Kind::Asked | Kind::CanaryPassed | Kind::Expired)
     };
-    Err(Failure::new(exit, reason, view.sentence(), next).into())
+    events.iter().rev().filter(tells).map(wording::explained).find(|words| !words.is_empty())
 }
 
-/// Outcome of the email.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-enum SendTestOutcome {
-    /// A relay accepted the email.
-    Accepted,
-    /// A relay refused the email permanently, or it could not be composed.
-    Refused,
-    /// The email was handed off, and the relay's reply is unknown.
-    InDoubt,
-    /// The email was not sent in time and never will be.
-    Expired,
-    /// The address has opted out.
-    Suppressed,
-    /// The run was cancelled.
-    Cancelled,
-    /// The email was in doubt, and an operator decided to take it as sent.
-    Assumed,
-    /// The recipient is not settled yet.
-    Waiting,
-    /// The email was only checked, and can be sent.
-    WouldSend,
+/// True if the recipient is not settled yet.
+fn is_waiting(state: RecipientState) -> bool {
+    matches!(state, RecipientState::Pending | RecipientState::Claimed | RecipientState::Unspecified)
 }
 
-/// One test email.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct SendTestView {
-    /// Name of the run; null if the email was only checked.
-    pub run: Option<String>,
-    /// Address of the recipient.
-    pub recipient: String,
-    /// Outcome of the email.
-    pub outcome: SendTestOutcome,
-    /// The relay that accepted or refused the email, or did not reply.
-    pub relay: Option<String>,
-    /// Reply code of the relay.
-    pub code: Option<u32>,
-    /// Enhanced status code of the reply.
-    pub enhanced: Option<String>,
-    /// Text of the reply.
-    pub text: Option<String>,
-    /// The node of the event that decided the outcome.
-    pub node: Option<String>,
-    /// Why, if there is no reply that says it.
-    pub detail: Option<String>,
-    /// True if the email was only checked.
-    pub dry_run: bool,
-}
-
-impl From<v1::ExplainResponse> for SendTestView {
-    fn from(history: v1::ExplainResponse) -> SendTestView {
-        let kept = |text: String| (!text.is_empty()).then_some(text);
-        let outcome = match history.state() {
-            RecipientState::Sent => SendTestOutcome::Accepted,
-            RecipientState::Dead => SendTestOutcome::Refused,
-            RecipientState::InDoubt => SendTestOutcome::InDoubt,
-            RecipientState::Expired => SendTestOutcome::Expired,
-            RecipientState::Suppressed => SendTestOutcome::Suppressed,
-            RecipientState::Cancelled => SendTestOutcome::Cancelled,
-            RecipientState::Assumed => SendTestOutcome::Assumed,
-            RecipientState::Pending | RecipientState::Claimed | RecipientState::Unspecified => SendTestOutcome::Waiting,
-        };
-        // Kinds of the events that decide an outcome. For an email that was not sent in time: what it waited for.
-        let decisive: &[Kind] = match outcome {
-            SendTestOutcome::Accepted => &[Kind::Sent, Kind::SentAfterAll],
-            SendTestOutcome::Refused => &[Kind::Refused, Kind::NotComposed, Kind::GivenUp],
-            SendTestOutcome::InDoubt | SendTestOutcome::Assumed => &[Kind::InDoubt],
-            SendTestOutcome::Expired | SendTestOutcome::Waiting | SendTestOutcome::WouldSend => {
-                &[Kind::Waits, Kind::GivenBack, Kind::Refused]
-            }
-            SendTestOutcome::Suppressed => &[Kind::Suppressed, Kind::OptedOut],
-            SendTestOutcome::Cancelled => &[Kind::Cancelled],
-        };
-        let event = history.events.iter().rev().find(|event| decisive.contains(&event.kind()));
-        // A reply's event names its relay. For an email that was not accepted, an earlier event names it.
-        let relay = history.events.iter().rev().find(|event| !event.relay.is_empty()).map(|event| event.relay.clone());
-        // A waiting recipient may not have been tried yet, so its last event is no reason.
-        let event = event
-            .or(history.events.last().filter(|_| outcome != SendTestOutcome::Waiting))
-            .cloned()
-            .unwrap_or_default();
-        let is_reply = event.code > 0;
-        SendTestView {
-            run: kept(history.run),
-            recipient: history.recipient,
-            outcome,
-            relay,
-            detail: kept(wording::explained(&event)).filter(|_| !is_reply),
-            code: (event.code > 0).then_some(event.code),
-            enhanced: kept(event.enhanced),
-            text: kept(event.text).filter(|_| is_reply),
-            node: kept(event.node),
-            dry_run: false,
+/// Returns the error and exit code for the state of the email.
+fn ended(found: &ExplainResponse, why: &str) -> Result<(), Stop> {
+    use RecipientState::{Assumed, Cancelled, Claimed, Dead, Expired, InDoubt, Pending, Sent, Suppressed, Unspecified};
+    let run = &found.run;
+    let relay = found.events.iter().rev().map(|event| event.relay.as_str()).find(|relay| !relay.is_empty());
+    let by = |word: &str| relay.map(|relay| format!(" {word} {relay}")).unwrap_or_default();
+    let explain = format!("reveille explain {run} '{FIRST}'");
+    let (exit, reason, message, next) = match found.state() {
+        Sent => return Ok(()),
+        Suppressed => return Err(opted_out(&found.recipient).into()),
+        Dead => (Exit::General, "REFUSED", format!("refused{}: {why}", by("by")), explain),
+        Expired => (Exit::General, "NOT_SENT", format!("it was not sent in time, and will not be ({why})"), explain),
+        Cancelled => (Exit::General, "NOT_SENT", "not sent: its run was cancelled".to_owned(), explain),
+        InDoubt | Assumed => {
+            let message = format!("in doubt: it may have arrived{} ({why})", by("at"));
+            (Exit::TimedOut, "IN_DOUBT", message, format!("reveille in-doubt show {run} '{FIRST}'"))
         }
-    }
+        Pending | Claimed | Unspecified => {
+            (Exit::TimedOut, "TIMED_OUT", format!("not known yet: it may still arrive ({why})"), explain)
+        }
+    };
+    Err(Failure::new(exit, reason, message, next).into())
 }
 
-impl SendTestView {
-    /// Creates the view of an email that was only checked.
-    pub fn checked(recipient: String, opted_out: bool) -> SendTestView {
-        let outcome = if opted_out { SendTestOutcome::Suppressed } else { SendTestOutcome::WouldSend };
-        let (run, relay, code, enhanced, text, node, detail) = Default::default();
-        SendTestView { run, recipient, outcome, relay, code, enhanced, text, node, detail, dry_run: true }
-    }
-
-    /// Adds what an expired email waited for before its end.
-    pub fn after(self, waited: Option<String>) -> SendTestView {
-        match self.outcome {
-            SendTestOutcome::Expired => SendTestView { detail: waited.or(self.detail), ..self },
-            _ => self,
-        }
-    }
-
-    /// Returns the relay's reply as one text.
-    fn answer(&self) -> Option<String> {
-        let [enhanced, text] = [&self.enhanced, &self.text].map(|part| part.as_deref().unwrap_or_default());
-        Some(wording::answer(self.code?, enhanced, text))
-    }
-
-    /// Returns the relay after `word`, or an empty text if it is unknown.
-    fn by(&self, word: &str) -> String {
-        self.relay.as_ref().map(|relay| format!("{word}{relay}")).unwrap_or_default()
-    }
-
-    /// Returns the outcome in one line.
-    pub fn sentence(&self) -> String {
-        let why = self.answer().or_else(|| self.detail.clone()).unwrap_or_else(|| "nothing is known of it".to_owned());
-        match self.outcome {
-            SendTestOutcome::Accepted => match &self.relay {
-                Some(relay) => format!("{relay} took it: {why}"),
-                None => format!("a relay took it: {why}"),
-            },
-            SendTestOutcome::Refused => format!("refused{}: {why}", self.by(" by ")),
-            SendTestOutcome::InDoubt => format!("in doubt: it may have arrived{} ({why})", self.by(" at ")),
-            SendTestOutcome::Assumed => format!("it was in doubt, and was taken as sent by decision ({why})"),
-            SendTestOutcome::Expired => format!("it was not sent in time, and will not be ({why})"),
-            SendTestOutcome::Suppressed => format!("not sent: {} has opted out", self.recipient),
-            SendTestOutcome::Cancelled => "not sent: its run was cancelled".to_owned(),
-            SendTestOutcome::WouldSend => "it would be sent".to_owned(),
-            SendTestOutcome::Waiting => format!("not known yet: it may still arrive ({why})"),
-        }
-    }
-}
-
-own_objects!(SendTestView);
-
-impl View for SendTestView {
-    const NAME: &'static str = "run";
-
-    fn text(&self, paint: bool) -> String {
-        let tone = match self.outcome {
-            SendTestOutcome::Accepted | SendTestOutcome::WouldSend => Tone::Good,
-            SendTestOutcome::Waiting
-            | SendTestOutcome::Suppressed
-            | SendTestOutcome::Cancelled
-            | SendTestOutcome::Assumed => Tone::Notable,
-            SendTestOutcome::Refused | SendTestOutcome::InDoubt | SendTestOutcome::Expired => Tone::Bad,
-        };
-        let mut pairs =
-            vec![("to", Cell::from(self.recipient.as_str())), ("outcome", Cell::toned(self.sentence(), tone))];
-        if !self.dry_run {
-            let (run, relay) = (self.run.as_deref(), self.relay.as_deref());
-            pairs.extend(
-                [("run", run), ("relay", relay), ("node", self.node.as_deref())]
-                    .map(|(name, value)| (name, Cell::or_dash(value))),
-            );
-        }
-        card(pairs, paint)
-    }
+fn opted_out(recipient: &str) -> Failure {
+    let message = format!("not sent: {recipient} has opted out");
+    Failure::new(Exit::Conflict, "OPTED_OUT", message, "another address: this one wants no email of the tenant")
 }
