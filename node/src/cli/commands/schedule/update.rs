@@ -3,10 +3,9 @@
 use clap::{Arg, Args};
 use prost_types::FieldMask;
 use reveille_proto::admin::v1::{Instant, Schedule, ScheduleBody, UpdateScheduleRequest, UpdateScheduleResponse};
-use serde_json::Value;
 
 use super::body::{at_line, content, recipients, say_left_out};
-use crate::api_json::word;
+use crate::api_json::descriptor;
 use crate::cli::args::content::{CONTENT_FLAGS, ContentArgs, RecipientArgs};
 use crate::cli::args::given::Given;
 use crate::cli::args::labels::{LabelChange, parse_label_change};
@@ -14,10 +13,12 @@ use crate::cli::commands::{
     CHECKED, CommandContext, EtagArgs, Failure, Format, Json, PolicyArgs, SpanArgs, Stop, View, WhenArgs, format,
     to_wire,
 };
+use crate::cli::manifest::difference::{Change, between};
+use crate::cli::manifest::kind::node;
+use crate::cli::manifest::tree::Node;
 use crate::cli::recipients::Recipients;
 use crate::cli::view::instant::remarks;
 use crate::cli::view::layout::{Cell, Tone, table};
-use crate::cli::view::schedule::when_text;
 
 /// `schedule update`: what is given changes.
 #[derive(Debug, Args)]
@@ -188,72 +189,24 @@ fn paths(args: &UpdateArgs) -> Vec<String> {
         .collect()
 }
 
-/// Fields that follow from other fields or change with every answer; they are not listed as changes.
-const FOLLOWING: [&str; 6] = ["nextInstants", "etag", "index", "state", "waitsFor", "readTime"];
 /// Characters of a hash that are shown.
 const HASH_SHOWN: usize = 12;
 
-/// Adds a line for each field that differs. A nested field is named like `policies.catchUp`.
-fn differences(lines: &mut Vec<String>, field: &str, from: &Value, to: &Value) {
-    match (from, to) {
-        (Value::Object(from), Value::Object(to)) => {
-            let gone = from.keys().filter(|name| !to.contains_key(*name));
-            for name in to.keys().chain(gone).filter(|name| !FOLLOWING.contains(&name.as_str())) {
-                let (was, now) = (from.get(name).unwrap_or(&Value::Null), to.get(name).unwrap_or(&Value::Null));
-                let inner = if field.is_empty() { name.clone() } else { format!("{field}.{name}") };
-                differences(lines, &inner, was, now);
-            }
-        }
-        (from, to) if from != to => {
-            lines.push(format!("{}: {} → {}", flag(field), said(field, from), said(field, to)));
-        }
-        _ => {}
-    }
-}
-
-/// Returns the name of a field's flag: `min-gap` for `policies.minGap`.
-fn flag(field: &str) -> String {
-    match field.strip_prefix("policies.").unwrap_or(field) {
-        "audienceHash" => "recipients".to_owned(),
-        "contentHash" => "content".to_owned(),
-        labelled if labelled.starts_with("labels.") => labelled.to_owned(),
-        field => field.chars().fold(String::new(), |mut flag, letter| {
-            if letter.is_ascii_uppercase() {
-                flag.push('-');
-            }
-            flag.push(letter.to_ascii_lowercase());
-            flag
-        }),
-    }
-}
-
-/// Returns a value for the user: durations with units, hashes shortened, enumerations as words.
-fn said(field: &str, value: &Value) -> String {
-    match value {
-        Value::Null => "none".to_owned(),
-        Value::String(text) if text.is_empty() => "\"\"".to_owned(),
-        Value::String(text) if field.ends_with("Hash") => text.chars().take(HASH_SHOWN).collect(),
-        Value::String(text) if field.starts_with("policies.") => {
-            let seconds = text.strip_suffix('s').and_then(|seconds| seconds.parse::<f64>().ok());
-            seconds.map_or_else(|| word(text), |seconds| format::duration((seconds * 1_000.0) as i64))
-        }
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    }
-}
-
-/// Returns a schedule's JSON, with its pattern in the syntax of the flags.
-fn for_comparison(schedule: &Option<Schedule>) -> Value {
+/// Returns a schedule without the fields that follow from others or change with every answer.
+fn for_comparison(schedule: &Option<Schedule>) -> Node {
     let schedule = schedule.clone().unwrap_or_default();
-    let mut json = schedule.json();
-    json["timing"] = schedule.timing.as_ref().map(when_text).unwrap_or_default().into();
-    json
+    let short = |hash: &str| hash.chars().take(HASH_SHOWN).collect::<String>();
+    let (content_hash, audience_hash) = (short(&schedule.content_hash), short(&schedule.audience_hash));
+    let (next_instants, etag, index, state, waits_for, read_time) = Default::default();
+    let compared =
+        Schedule { content_hash, audience_hash, next_instants, etag, index, state, waits_for, read_time, ..schedule };
+    node(&compared.json(), descriptor::<Schedule>().as_ref())
 }
 
 /// Returns the changes, one line each.
 fn lines(answer: &UpdateScheduleResponse) -> Vec<String> {
-    let mut lines = Vec::new();
-    differences(&mut lines, "", &for_comparison(&answer.former), &for_comparison(&answer.schedule));
+    let changes = between(&for_comparison(&answer.former), &for_comparison(&answer.schedule));
+    let mut lines: Vec<String> = changes.iter().flat_map(Change::lines).collect();
     if lines.is_empty() {
         return vec!["nothing changes: it is like that already".to_owned()];
     }
