@@ -114,26 +114,6 @@ pub struct TextArgs {
     pub inline_html: Option<String>,
 }
 
-impl ContentArgs {
-    /// Returns the API's names of the fields that are given.
-    pub fn paths(&self) -> impl Iterator<Item = &'static str> {
-        let texts = &self.texts;
-        let given = [
-            ("sender", self.sender.is_some()),
-            ("reply_to", self.reply_to.is_some()),
-            ("cc", !self.cc.is_empty()),
-            ("subject", self.subject.is_some()),
-            ("text", texts.text.is_some() || texts.inline_text.is_some()),
-            ("html", texts.html.is_some() || texts.inline_html.is_some()),
-            ("headers", !self.headers.is_empty()),
-            ("variables", !self.variables.is_empty()),
-            ("bulk", self.bulk),
-            ("attachments", !self.attachments.is_empty()),
-        ];
-        given.into_iter().filter_map(|(name, given)| given.then_some(name))
-    }
-}
-
 /// Parses the address of a recipient.
 pub fn parse_address(text: &str) -> Result<String, String> {
     Address::parse(text).map(|address| address.as_given().to_owned()).map_err(|error| error.to_string())

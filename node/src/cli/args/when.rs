@@ -112,19 +112,6 @@ impl WhenArgs {
         self.at.map(|instant| calendar::When::At { instant_ms: instant.as_millisecond() })
     }
 
-    /// Paths of an update mask: what was given, and no more.
-    pub fn paths(&self) -> Vec<&'static str> {
-        let given = [
-            ("timing", self.cron.is_some() || self.at.is_some()),
-            ("timing.daily.hour", self.daily.is_some()),
-            ("timing.daily.minute", self.daily.is_some()),
-            ("timing.daily.days", self.days.is_some()),
-            ("timing.every.period", self.every.is_some()),
-            ("timing.every.anchor_time", self.anchor_time.is_some()),
-        ];
-        given.into_iter().filter_map(|(path, given)| given.then_some(path)).collect()
-    }
-
     /// For the API.
     pub fn to_wire(&self) -> v1::When {
         use v1::when::Pattern;

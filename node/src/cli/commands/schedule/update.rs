@@ -37,15 +37,22 @@ pub struct UpdateArgs {
         "attachment", "bulk", "label", "template",
     ])]
     pub clear: Vec<String>,
+    /// Set a label, or remove it with KEY-; may be repeated, and keeps the others
+    #[arg(long = "label", value_name = "KEY=VALUE|KEY-", value_parser = parse_label_change)]
+    pub labels: Vec<LabelChange>,
+    #[command(flatten)]
+    pub changes: Given<ChangeArgs>,
+}
+
+/// The flags that give a new value.
+#[derive(Debug, Args)]
+pub struct ChangeArgs {
     /// Pool of relays
     #[arg(long)]
     pub pool: Option<String>,
     /// Higher goes first within the tenant
     #[arg(long, value_name = "0-255")]
     pub priority: Option<u8>,
-    /// Set a label, or remove it with KEY-; may be repeated, and keeps the others
-    #[arg(long = "label", value_name = "KEY=VALUE|KEY-", value_parser = parse_label_change)]
-    pub labels: Vec<LabelChange>,
     #[command(flatten)]
     pub when: WhenArgs,
     /// Time zone, such as Europe/Berlin
@@ -61,7 +68,7 @@ pub struct UpdateArgs {
     #[command(flatten)]
     pub content: ContentArgs,
     #[command(flatten)]
-    pub policies: Given<PolicyArgs>,
+    pub policies: PolicyArgs,
 }
 
 /// Adds to the help of the content's lists that an update does not append to them.
@@ -78,7 +85,7 @@ fn replaces_all(arg: Arg) -> Arg {
 /// Updates the schedule. With `--dry-run` it only shows what would change.
 pub async fn run(context: &CommandContext<'_>, tenant: String, args: UpdateArgs) -> Result<(), Stop> {
     let dry_run = args.dry_run;
-    let recipient_args = args.recipients.clone();
+    let recipient_args = args.changes.args.recipients.clone();
     let (request, listed) = request(context, tenant, args)?;
     let named = |failure| match &listed {
         Some(listed) => at_line(failure, &recipient_args, listed),
@@ -119,26 +126,27 @@ fn request(
         let nothing = "nothing is given that would change";
         return Err(Failure::usage("schedule update", nothing, "reveille schedule update --help"));
     }
-    let listed = match args.recipients.is_given() {
-        true => Some(recipients(&args.recipients)?),
+    let changes = args.changes.args;
+    let listed = match changes.recipients.is_given() {
+        true => Some(recipients(&changes.recipients)?),
         false => None,
     };
     let body = ScheduleBody {
         tenant,
         name: args.name,
-        timing: (!args.when.paths().is_empty()).then(|| args.when.to_wire()),
-        zone: args.zone.unwrap_or_default(),
-        start_time: args.span.start_time.map(to_wire),
-        end_time: args.span.end_time.map(to_wire),
-        max_runs: args.span.max_runs,
-        policies: Some(args.policies.args.to_wire()),
-        pool: args.pool.unwrap_or_default(),
-        priority: args.priority.unwrap_or_default().into(),
+        timing: Some(changes.when.to_wire()).filter(|timing| timing.pattern.is_some()),
+        zone: changes.zone.unwrap_or_default(),
+        start_time: changes.span.start_time.map(to_wire),
+        end_time: changes.span.end_time.map(to_wire),
+        max_runs: changes.span.max_runs,
+        policies: Some(changes.policies.to_wire()),
+        pool: changes.pool.unwrap_or_default(),
+        priority: changes.priority.unwrap_or_default().into(),
         paused: None,
-        content: Some(content(args.content)?),
+        content: Some(content(changes.content)?),
         audience: listed.as_ref().map(|listed| listed.audience.clone()),
         labels: args.labels.into_iter().filter_map(|label| Some((label.key, label.value?))).collect(),
-        template: args.template.unwrap_or_default(),
+        template: changes.template.unwrap_or_default(),
     };
     let request = UpdateScheduleRequest {
         schedule: Some(body),
@@ -151,42 +159,36 @@ fn request(
     Ok((request, listed))
 }
 
-/// Returns the API's field path for a flag of `--clear`.
-fn path_of(flag: &str) -> String {
-    match flag {
-        "label" => "labels".to_owned(),
-        "template" | "start-time" | "end-time" | "max-runs" => flag.replace('-', "_"),
-        "days" => "timing.daily.days".to_owned(),
-        "anchor-time" => "timing.every.anchor_time".to_owned(),
-        "variable" | "header" | "attachment" => format!("content.{flag}s"),
-        field => format!("content.{}", field.replace('-', "_")),
-    }
-}
-
 /// Returns the field paths that the flags change.
 fn paths(args: &UpdateArgs) -> Vec<String> {
-    let given = [
-        ("zone", args.zone.is_some()),
-        ("start_time", args.span.start_time.is_some()),
-        ("end_time", args.span.end_time.is_some()),
-        ("max_runs", args.span.max_runs.is_some()),
-        ("pool", args.pool.is_some()),
-        ("priority", args.priority.is_some()),
-        ("audience", args.recipients.is_given()),
-        ("template", args.template.is_some()),
-    ];
-    let given = given.into_iter().filter(|(_, given)| *given).map(|(path, _)| path.to_owned());
-    let content = args.content.paths().map(|field| format!("content.{field}"));
-    let when = args.when.paths().into_iter().map(str::to_owned);
-    let policies = args.policies.names.iter().map(|name| format!("policies.{name}"));
+    let given = args.changes.names.iter().flat_map(|id| paths_of(id));
     let labels = args.labels.iter().map(|label| format!("labels.{}", label.key));
-    given
-        .chain(content)
-        .chain(when)
-        .chain(policies)
-        .chain(labels)
-        .chain(args.clear.iter().map(|flag| path_of(flag)))
-        .collect()
+    let cleared = args.clear.iter().flat_map(|flag| match flag.as_str() {
+        "label" => vec!["labels".to_owned()],
+        "variable" | "header" | "attachment" => paths_of(&format!("{flag}s")),
+        flag => paths_of(&flag.replace('-', "_")),
+    });
+    given.chain(labels).chain(cleared).collect()
+}
+
+/// Returns the API's field paths for the id of an argument.
+fn paths_of(id: &str) -> Vec<String> {
+    match id {
+        "daily" => vec!["timing.daily.hour".to_owned(), "timing.daily.minute".to_owned()],
+        "skip_bad_rows" => Vec::new(),
+        _ => vec![match id {
+            "to" | "recipients" | "sealed" => "audience".to_owned(),
+            "cron" | "at" => "timing".to_owned(),
+            "days" => "timing.daily.days".to_owned(),
+            "every" => "timing.every.period".to_owned(),
+            "anchor_time" => "timing.every.anchor_time".to_owned(),
+            "inline_text" => "content.text".to_owned(),
+            "inline_html" => "content.html".to_owned(),
+            "zone" | "start_time" | "end_time" | "max_runs" | "pool" | "priority" | "template" => id.to_owned(),
+            content if CONTENT_FLAGS.contains(&content) => format!("content.{content}"),
+            policy => format!("policies.{policy}"),
+        }],
+    }
 }
 
 /// Characters of a hash that are shown.
