@@ -15,7 +15,7 @@ use jiff::{SignedDuration, Timestamp};
 pub use content::{ContentArgs, ContentOrTemplateArgs, RecipientArgs};
 pub use etag::EtagArgs;
 pub use labels::SelectorArgs;
-pub use policies::{CampaignPolicyArgs, DstArgs, PolicyArgs};
+pub use policies::{DstArgs, PolicyArgs, RunPolicyArgs};
 pub use when::{SpanArgs, WhenArgs};
 
 use super::endpoint::Endpoint;

@@ -21,10 +21,16 @@ pub struct DstArgs {
     pub dst_overlap: DstOverlap,
 }
 
-/// When an email is handed off again, and when not.
+/// Policies of each run, also of what is sent once.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Policies")]
-pub struct AttemptArgs {
+pub struct RunPolicyArgs {
+    /// An occurrence later than this does not open [default: 12h]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, allow_hyphen_values = true)]
+    pub start_within: Option<SignedDuration>,
+    /// What a run has not sent this long after its instant expires [default: 24h]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, allow_hyphen_values = true)]
+    pub finish_by: Option<SignedDuration>,
     /// An email whose handoff may have happened: hold it for your decision, send again, or take it as sent
     #[arg(long, value_name = "POLICY", default_value = "hold",
         value_parser = PossibleValuesParser::new(["hold", "resend", "assume_sent"]))]
@@ -32,6 +38,9 @@ pub struct AttemptArgs {
     /// Attempts without a named cause after which a recipient is dead [default: 5]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=100))]
     pub max_attempts: Option<u8>,
+    /// Outcomes of recipients are kept this long after a run finished, and its counts for 400 days [default: 90d]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, allow_hyphen_values = true)]
+    pub retention: Option<SignedDuration>,
 }
 
 /// All policies of a schedule.
@@ -43,12 +52,6 @@ pub struct PolicyArgs {
     /// Instants that were missed: the latest one, each, or none
     #[arg(long, value_name = "POLICY", default_value = "one", value_parser = PossibleValuesParser::new(["one", "all", "none"]))]
     pub catch_up: String,
-    /// An occurrence later than this does not open [default: 12h]
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration, allow_hyphen_values = true)]
-    pub start_within: Option<SignedDuration>,
-    /// What a run has not sent this long after its instant expires [default: 24h]
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration, allow_hyphen_values = true)]
-    pub finish_by: Option<SignedDuration>,
     /// While the former run is not finished: wait for it, not at all, side by side, or cancel what it has not sent
     #[arg(long, value_name = "POLICY", default_value = "buffer_one",
         value_parser = PossibleValuesParser::new(["buffer_one", "skip", "allow", "cancel_other"]))]
@@ -61,47 +64,20 @@ pub struct PolicyArgs {
     #[arg(long, value_name = "DURATION", value_parser = parse_gap, allow_hyphen_values = true)]
     pub jitter: Option<SignedDuration>,
     #[command(flatten)]
-    pub attempts: AttemptArgs,
-    /// Outcomes of recipients are kept this long after a run finished, and its counts for 400 days [default: 90d]
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration, allow_hyphen_values = true)]
-    pub retention: Option<SignedDuration>,
+    pub of_run: RunPolicyArgs,
 }
 
-/// Policies of what is sent once.
-#[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "Policies")]
-pub struct CampaignPolicyArgs {
-    /// Later than this it does not open [default: 1h]
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration, allow_hyphen_values = true)]
-    pub start_within: Option<SignedDuration>,
-    /// What is not sent this long after its instant expires [default: 4h, or twice the forecast where that is longer]
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration, allow_hyphen_values = true)]
-    pub finish_by: Option<SignedDuration>,
-    #[command(flatten)]
-    pub attempts: AttemptArgs,
-    /// Outcomes of recipients are kept this long after it is finished, and its counts for 400 days [default: 90d]
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration, allow_hyphen_values = true)]
-    pub retention: Option<SignedDuration>,
-}
-
-impl AttemptArgs {
-    fn fill(&self, policies: &mut v1::Policies) {
-        policies.max_attempts = self.max_attempts.unwrap_or_default().into();
-        policies.set_in_doubt(InDoubt::from_str_name(&name("IN_DOUBT_", &self.in_doubt)).unwrap_or_default());
-    }
-}
-
-impl CampaignPolicyArgs {
+impl RunPolicyArgs {
     /// For the API.
     pub fn to_wire(&self) -> v1::Policies {
-        let mut policies = v1::Policies {
+        v1::Policies {
             start_within: self.start_within.map(duration_to_wire),
             finish_by: self.finish_by.map(duration_to_wire),
+            in_doubt: InDoubt::from_str_name(&name("IN_DOUBT_", &self.in_doubt)).unwrap_or_default().into(),
+            max_attempts: self.max_attempts.unwrap_or_default().into(),
             retention: self.retention.map(duration_to_wire),
             ..v1::Policies::default()
-        };
-        self.attempts.fill(&mut policies);
-        policies
+        }
     }
 }
 
@@ -121,19 +97,15 @@ impl PolicyArgs {
     /// For the API.
     pub fn to_wire(&self) -> v1::Policies {
         let mut policies = v1::Policies {
-            start_within: self.start_within.map(duration_to_wire),
-            finish_by: self.finish_by.map(duration_to_wire),
-            retention: self.retention.map(duration_to_wire),
             min_gap: self.min_gap.map(duration_to_wire),
             jitter: self.jitter.map(duration_to_wire),
-            ..v1::Policies::default()
+            ..self.of_run.to_wire()
         };
         let (gap, overlap) = (self.dst.dst_gap.to_string(), self.dst.dst_overlap.to_string());
         policies.set_dst_gap(v1::DstGap::from_str_name(&name("DST_GAP_", &gap)).unwrap_or_default());
         policies.set_dst_overlap(v1::DstOverlap::from_str_name(&name("DST_OVERLAP_", &overlap)).unwrap_or_default());
         policies.set_catch_up(CatchUp::from_str_name(&name("CATCH_UP_", &self.catch_up)).unwrap_or_default());
         policies.set_overlap(Overlap::from_str_name(&name("OVERLAP_", &self.overlap)).unwrap_or_default());
-        self.attempts.fill(&mut policies);
         policies
     }
 }

@@ -15,8 +15,8 @@ use super::follow::passes;
 use super::schedule::body::{content_or_template, labels};
 use super::schedule::read;
 use super::{
-    Answer, CampaignPolicyArgs, CommandContext, ContentOrTemplateArgs, DeleteArgs, EtagArgs, Failure, Json, Kind,
-    ListPage, Listing, OfTenant, Paging, RetrySafety, SelectorArgs, ShowArgs, Stop, View, WITHIN, to_wire,
+    Answer, CommandContext, ContentOrTemplateArgs, DeleteArgs, EtagArgs, Failure, Json, Kind, ListPage, Listing,
+    OfTenant, Paging, RetrySafety, RunPolicyArgs, SelectorArgs, ShowArgs, Stop, View, WITHIN, to_wire,
 };
 use crate::cli::args::labels::parse_label;
 use crate::cli::instant::parse_instant;
@@ -156,6 +156,8 @@ pub struct LaunchArgs {
 
 /// `campaign create`.
 #[derive(Clone, Debug, Args)]
+#[command(mut_arg("start_within", |arg| arg.help("Later than this it does not open [default: 1h]")))]
+#[command(mut_arg("finish_by", |arg| arg.help("What is not sent this long after its instant expires [default: 4h, or twice the forecast where that is longer]")))]
 pub struct CampaignCreateArgs {
     /// Its name, unique among campaigns and schedules of the tenant
     pub name: String,
@@ -189,7 +191,7 @@ pub struct CampaignCreateArgs {
     #[command(flatten)]
     pub content: ContentOrTemplateArgs,
     #[command(flatten)]
-    pub policies: CampaignPolicyArgs,
+    pub policies: RunPolicyArgs,
 }
 
 /// `1%`, `0.5%` or `1`.
