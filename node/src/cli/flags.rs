@@ -49,7 +49,6 @@ impl CommandPath {
         let names: Vec<&str> = self.0.iter().map(String::as_str).collect();
         let reads_files = match names.as_slice() {
             ["apply" | "diff" | "edit" | "import" | "audience" | "config", ..] => true,
-            ["schedule", "apply" | "diff"] => true,
             _ => &*failure.reason == "FILE",
         };
         match self.find(root) {
@@ -216,7 +215,7 @@ mod tests {
         let Stop::Failed(failure) = path("schedule create").name_flags(Cli::command(), stop()) else { panic!() };
         assert_eq!(failure.message, "--zone: is missing (and 1 more field)\n  --sender: is missing");
         assert_eq!(failure.field.as_deref(), Some("--zone"));
-        for line in ["apply", "schedule diff", "import crontab"] {
+        for line in ["apply", "diff", "import crontab"] {
             assert_eq!(path(line).name_flags(Cli::command(), stop()), stop(), "{line}");
         }
     }

@@ -166,7 +166,7 @@ async fn twice_changes_nothing_and_an_edit_changes_what_it_names() {
     let ids: Vec<bool> = created.iter().map(|request| request.request_id.is_empty()).collect();
     assert_eq!(ids, [true, true, false]);
 
-    let second = reveille(Some(&fake), "schedule apply", &file, &["-o", "json"]).await;
+    let second = reveille(Some(&fake), "apply", &file, &["-o", "json"]).await;
     assert_eq!(outcomes(&second), ["schedule/morning unchanged", "relay/main unchanged"], "{second:?}");
 
     let edited = NEWS.replace(", days: mon-fri", "").replace("zone:", "priority: 3\n  zone:").replace(": 50", ": 60");

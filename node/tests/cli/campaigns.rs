@@ -104,11 +104,11 @@ async fn problem_is_named_by_its_flag() {
 }
 
 #[tokio::test]
-async fn validate_asks_what_a_launch_would_say_and_launches_nothing() {
+async fn dry_run_asks_what_a_launch_would_say_and_launches_nothing() {
     let warnings = vec![too_late()];
     let answer = v1::LaunchCampaignResponse { campaign: Some(spring(CampaignState::Draft)), warnings };
     let fake = Fake::answering("LaunchCampaign", answer).await;
-    let ended = fake.reveille("campaign validate spring --at 2026-03-08T09:00:00Z").await;
+    let ended = fake.reveille("campaign launch spring --dry-run --at 2026-03-08T09:00:00Z").await;
     let said = format!("warning: {TOO_LATE}\nchecked; nothing was changed\n");
     assert_eq!((ended.code, &ended.stderr), (Some(0), &said), "{ended:?}");
     let requested: Vec<v1::LaunchCampaignRequest> = fake.requests("LaunchCampaign");

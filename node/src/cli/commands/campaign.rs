@@ -46,21 +46,7 @@ pub enum CampaignCommand {
     #[command(
         after_long_help = "Examples:\n  reveille campaign launch spring --dry-run\n  reveille campaign launch spring --at 2026-12-01T10:00:00Z"
     )]
-    Launch {
-        #[command(flatten)]
-        launch: LaunchArgs,
-        /// Check it, say whether it can be sent in time, and change nothing
-        #[arg(long)]
-        dry_run: bool,
-    },
-    /// Say whether a draft can be launched, and be sent in time; changes nothing
-    ///
-    /// Its content against the columns of its audience, the relays of its pool, its instant, and whether the bounds
-    /// that are set are wide enough: what `launch --dry-run` says. Ends as the launch would.
-    #[command(
-        after_long_help = "Examples:\n  reveille campaign validate spring\n  reveille campaign validate spring --at 2026-12-01T10:00:00Z"
-    )]
-    Validate(LaunchArgs),
+    Launch(LaunchArgs),
     /// Stop it: before its instant nothing opens, after it no handoff starts
     #[command(after_long_help = "Example:\n  reveille campaign pause spring --reason 'wrong price in it'")]
     Pause {
@@ -139,7 +125,7 @@ Examples:
     Delete(DeleteArgs),
 }
 
-/// `campaign launch` and `validate`.
+/// `campaign launch`.
 #[derive(Debug, Args)]
 pub struct LaunchArgs {
     /// Its name
@@ -150,6 +136,9 @@ pub struct LaunchArgs {
     /// Launch although the same content went to the same audience within 30 days
     #[arg(long)]
     pub again: bool,
+    /// Check it, say whether it can be sent in time, and change nothing
+    #[arg(long)]
+    pub dry_run: bool,
     #[command(flatten)]
     pub etag: EtagArgs,
 }
@@ -208,8 +197,7 @@ pub async fn run(context: &CommandContext<'_>, args: OfTenant<CampaignCommand>) 
     let tenant = args.tenant;
     match args.command {
         CampaignCommand::Create(args) => create(context, tenant, *args).await,
-        CampaignCommand::Launch { launch: args, dry_run } => launch(context, tenant, args, dry_run).await,
-        CampaignCommand::Validate(args) => launch(context, tenant, args, true).await,
+        CampaignCommand::Launch(args) => launch(context, tenant, args).await,
         CampaignCommand::Pause { name, reason } => pause(context, PauseCampaignRequest { tenant, name, reason }).await,
         CampaignCommand::Resume { name, without_canary, etag } => {
             resume(context, ResumeCampaignRequest { tenant, name, without_canary, etag: etag.to_wire() }).await
@@ -280,7 +268,8 @@ fn requested(tenant: String, args: CampaignCreateArgs) -> Result<CreateCampaignR
     Ok(CreateCampaignRequest { schedule: Some(schedule), canary, ..CreateCampaignRequest::default() })
 }
 
-async fn launch(context: &CommandContext<'_>, tenant: String, args: LaunchArgs, dry_run: bool) -> Result<(), Stop> {
+async fn launch(context: &CommandContext<'_>, tenant: String, args: LaunchArgs) -> Result<(), Stop> {
+    let dry_run = args.dry_run;
     let (name, send_time, again, etag) = (args.name, args.at.map(to_wire), args.again, args.etag.to_wire());
     let request = LaunchCampaignRequest { tenant, name, send_time, again, validate_only: dry_run, etag };
     let answer = context.change(request).await?;

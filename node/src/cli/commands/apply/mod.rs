@@ -11,7 +11,7 @@ pub use edit::EditArgs;
 pub use edit::run as edit;
 pub(super) use objects::template_version;
 use plan::Plan;
-pub use read::ManifestFiles;
+use read::ManifestFiles;
 use serde::Serialize;
 
 use super::{CHECKED, CommandContext, Exit, Failure, Format, Kind, Stop, View, counts, format, listed};
@@ -64,13 +64,6 @@ pub struct ApplyArgs {
     #[arg(long, default_value = "default")]
     pub tenant: String,
     #[command(flatten)]
-    pub what: ApplyFiles,
-}
-
-/// What is applied.
-#[derive(Debug, Args)]
-pub struct ApplyFiles {
-    #[command(flatten)]
     pub manifest: ManifestFiles,
     /// Check everything, say what would be created and updated, and change nothing
     #[arg(long)]
@@ -91,22 +84,22 @@ pub struct DiffArgs {
     #[arg(long, default_value = "default")]
     pub tenant: String,
     #[command(flatten)]
-    pub what: ManifestFiles,
+    pub manifest: ManifestFiles,
 }
 
 /// Limit of failures that an error lists; the rest is only counted.
 const FAILURES_SHOWN: usize = 10;
 
 /// Applies the documents. With `--dry-run` it only reports what would change.
-pub async fn run(context: &CommandContext<'_>, tenant: &str, what: &ApplyFiles) -> Result<(), Stop> {
+pub async fn run(context: &CommandContext<'_>, args: &ApplyArgs) -> Result<(), Stop> {
     context.terminal.check_columns::<AppliedView>()?;
-    let documents = read::all(tenant, &what.manifest).await?;
+    let documents = read::all(&args.tenant, &args.manifest).await?;
     // A first pass checks all documents. A single document needs none: its plan fails before anything is changed.
-    let mut done = match documents.len() > 1 || what.dry_run {
+    let mut done = match documents.len() > 1 || args.dry_run {
         true => take(context, &documents, false).await,
         false => Vec::new(),
     };
-    let is_made = !what.dry_run && done.iter().all(|one| one.failure.is_none());
+    let is_made = !args.dry_run && done.iter().all(|one| one.failure.is_none());
     if is_made {
         done = take(context, &documents, true).await;
     }
@@ -125,8 +118,8 @@ pub async fn run(context: &CommandContext<'_>, tenant: &str, what: &ApplyFiles) 
 }
 
 /// Prints what `apply` would change.
-pub async fn diff(context: &CommandContext<'_>, tenant: &str, what: &ManifestFiles) -> Result<(), Stop> {
-    let documents = read::all(tenant, what).await?;
+pub async fn diff(context: &CommandContext<'_>, args: &DiffArgs) -> Result<(), Stop> {
+    let documents = read::all(&args.tenant, &args.manifest).await?;
     let done = take(context, &documents, false).await;
     let differs = |view: &AppliedView| matches!(view.outcome, ApplyOutcome::WouldCreate | ApplyOutcome::WouldUpdate);
     match context.terminal.format() {

@@ -17,9 +17,8 @@ use reveille_proto::admin::v1::{
     PauseScheduleRequest, ResumeScheduleRequest, ScheduleState, TriggerScheduleRequest,
 };
 
-use super::apply::{ApplyFiles, ManifestFiles};
 use super::message::key_rule;
-use super::{CommandContext, EtagArgs, Failure, Kind, Listing, OfTenant, Paging, RecipientArgs, ShowArgs, Stop, apply};
+use super::{CommandContext, EtagArgs, Failure, Kind, Listing, OfTenant, Paging, RecipientArgs, ShowArgs, Stop};
 use crate::cli::args::labels::SelectorArgs;
 use crate::cli::word::values;
 use backfill::BackfillArgs;
@@ -70,14 +69,6 @@ Examples:
   reveille schedule show morning
   reveille schedule show morning --manifest > morning.yaml")]
     Show(ShowArgs),
-    /// The same as `reveille apply`: schedules and what they need, as documents say
-    #[command(
-        after_long_help = "Example:\n  reveille schedule apply -f news.yaml --dry-run\n\nA document: reveille apply --help"
-    )]
-    Apply(ApplyFiles),
-    /// The same as `reveille diff`: what `apply` would change
-    #[command(after_long_help = "Example:\n  reveille schedule diff -f news.yaml")]
-    Diff(ManifestFiles),
     /// The instants of a pattern, with what clock changes do to them; needs no cluster
     #[command(after_long_help = "\
 Examples:
@@ -214,8 +205,6 @@ pub async fn run(context: &CommandContext<'_>, args: OfTenant<ScheduleCommand>) 
             let take = |answer: GetScheduleResponse| (answer.freshness, answer.schedule);
             context.show_named((Kind::Schedule, &tenant), args, request, take).await
         }
-        ScheduleCommand::Apply(what) => Box::pin(apply::run(context, &tenant, &what)).await,
-        ScheduleCommand::Diff(what) => Box::pin(apply::diff(context, &tenant, &what)).await,
         ScheduleCommand::Update(args) => Box::pin(update::run(context, tenant, *args)).await,
         ScheduleCommand::Pause { name, labels, reason, dry_run } => match labels.selector {
             Some(selector) => Box::pin(several::run(context, tenant, selector, Some(reason), dry_run)).await,
